@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An algorithm: one way to do one collective, as a pure function from a shape
+ * to the plan of one rank. No I/O, no error path, no state.
+ *
+ * Adding one: a file <collective>_<algorithm>.c, its line in registry.c, its
+ * line in Makefile.am. The simulator then tests it for 1 to 17 ranks.
+ */
+#ifndef DICOMM_COLLECTIVES_ALGORITHM_H
+#define DICOMM_COLLECTIVES_ALGORITHM_H
+
+#include "collectives/plan.h"
+
+enum coll {
+	COLL_ALLREDUCE,
+	COLL_REDUCE,
+	COLL_BROADCAST,
+	COLL_REDUCE_SCATTER,
+	COLL_ALLGATHER,
+	COLL_ALLTOALL,
+	COLL_GATHER,
+	COLL_SCATTER,
+	COLL_ALLTOALLV,
+	COLL_ALLGATHERV,
+	COLL_REDUCE_SCATTERV,
+	COLL_BARRIER,
+	COLL_SEND, /* point to point: no algorithm, one step */
+	COLL_RECV,
+	COLL_KINDS
+};
+
+const char *coll_name(enum coll coll); /* "allreduce" */
+/* COLL_KINDS if unknown. Also takes nccl-tests' spelling: "all_reduce". */
+enum coll coll_from_name(const char *name);
+bool coll_reduces(enum coll coll);
+bool coll_rooted(enum coll coll);
+
+/* Blocks of the send and receive buffer of a rank: 0, 1 or ranks. A buffer of
+ * `ranks` blocks holds block r for (or of) rank r; only the root has the
+ * blocks of gather's receive and scatter's send buffer. */
+void coll_layout(enum coll coll, int rank, int ranks, int root,
+		 uint32_t *send_blocks, uint32_t *recv_blocks);
+
+/*
+ * What an algorithm may know about a call: nothing that can differ between
+ * ranks, but the rank itself and whether it is in place.
+ *
+ * Reductions: an operator may scale the inputs first (prescale: avg of floats,
+ * premulsum) or divide the result (postdivide: avg of integers). Algorithms do
+ * not care: they read their input through shape_input() and announce final
+ * results with shape_result().
+ */
+struct shape {
+	enum coll coll;
+	int rank, ranks, root;
+	bool in_place;
+	bool prescale, postdivide;
+};
+
+/*
+ * Work on the longest path, for the estimator; S is the bytes of the longest
+ * of the two buffers (as the size column of nccl-tests), on the busiest rank.
+ */
+struct work {
+	uint32_t hops;       /* messages one after the other, first slice */
+	uint32_t messages;   /* messages that one rank sends and receives */
+	uint64_t wire_bytes; /* sent by the busiest rank */
+	uint64_t reduce_bytes, copy_bytes; /* written by it locally */
+	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
+			       * cores of a node share */
+	bool pipelined;       /* hops overlap over slices */
+};
+
+struct algorithm {
+	enum coll coll;
+	const char *name;   /* "ring"; also the value in DICOMM_ALGO */
+	bool deterministic; /* rank-ordered reduction, float32 for narrow */
+	bool whole; /* single slice only: its messages must fit a slot */
+	/* Can it serve this shape? */
+	bool (*serves)(const struct shape *s);
+	/* Append this rank's steps to an empty plan, in-place already set. */
+	void (*build)(struct plan *p, const struct shape *s);
+	/* Work for buffers of `bytes` (the longer one). */
+	void (*work)(const struct shape *s, uint64_t bytes, struct work *w);
+};
+
+/* All algorithms of this build, NULL ends the list. */
+extern const struct algorithm *const algorithms[];
+const struct algorithm *algorithm_find(enum coll coll, const char *name);
+
+/* Build and finish the plan of s->rank; handles in-place aliasing. */
+dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
+			       struct plan *p);
+
+/*
+ * The span to read an input from: `span` itself (of PLAN_SEND), or a scaled
+ * copy of it when the operator scales its inputs. Appends the STEP_SCALE; call
+ * it once for each span, before the span's first use. `to` is where a scaled
+ * copy may go: a span of equal length in PLAN_RECV or scratch.
+ */
+struct span shape_input(struct plan *p, const struct shape *s, struct span span,
+			struct span to);
+/* The span holds the complete reduction; appends a STEP_DIVIDE if asked. */
+void shape_result(struct plan *p, const struct shape *s, struct span span);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters of the library: one table, one row for each DICOMM_ variable
+ * with its type, default and help (config.c). A row may name an NCCL variable
+ * that is taken where ours is unset. Read once, at first use; an unknown
+ * DICOMM_ variable warns with the nearest name.
+ */
+#ifndef DICOMM_BASE_CONFIG_H
+#define DICOMM_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+enum config_key {
+	CONFIG_ALGO,
+	CONFIG_BOOTSTRAP_TIMEOUT, /* seconds */
+	CONFIG_COMM_ID,           /* host:port */
+	CONFIG_COMM_KEY,          /* secret of a fixed COMM_ID */
+	CONFIG_DEBUG,
+	CONFIG_DEBUG_FILE,
+	CONFIG_DETERMINISTIC,
+	CONFIG_DEVICE,
+	CONFIG_HOSTID,
+	CONFIG_LOCAL_RANK,
+	CONFIG_LOCAL_SIZE,
+	CONFIG_PORT_RANGE, /* "first-last" */
+	CONFIG_RANK,
+	CONFIG_SHM_CMA,           /* auto, on, off */
+	CONFIG_SHM_CMA_THRESHOLD, /* bytes */
+	CONFIG_SHM_MAP_THRESHOLD, /* bytes */
+	CONFIG_SHM_SLOT_BYTES,
+	CONFIG_SHM_SLOTS,
+	CONFIG_SIZE,
+	CONFIG_SOCKET_FAMILY, /* AF_INET, AF_INET6 */
+	CONFIG_SOCKET_IFNAME,
+	CONFIG_SPIN, /* auto, or number of polls before yielding */
+	CONFIG_STAGING,
+	CONFIG_TIMEOUT_MS,
+	CONFIG_TRANSPORTS,
+	CONFIG_WARN_LATE_MS,
+	CONFIG_KEYS
+};
+
+/* All abort on a key of another type (a bug of ours). Threads: any. */
+const char *config_string(enum config_key key); /* "" when unset */
+int64_t config_int(enum config_key key);        /* also "bytes": 32K, 1M */
+bool config_bool(enum config_key key);
+bool config_is_default(enum config_key key);
+
+/* Row index for dicomm_param_info(). */
+bool config_row(int index, dicomm_param_info_t *info);
+
+/* Hash of the settings that all ranks must share; how they read as text
+ * ("DICOMM_ALGO=ring DICOMM_SHM_SLOTS=16"), to name a difference. */
+uint64_t config_shared_hash(void);
+void config_shared_text(char *text, size_t len);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages to the user, and the two macros that carry an error.
+ *
+ * An error is printed once, by the function that decides it (FAIL); callers
+ * pass the status on (TRY). The text is also kept for the calling thread, from
+ * where the API hands it out as dicomm_get_last_error().
+ */
+#ifndef DICOMM_BASE_LOG_H
+#define DICOMM_BASE_LOG_H
+
+#include <stdbool.h>
+
+#include "dicomm.h"
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
+
+/* Internal: back-pressure. Nothing happened; make progress, then retry. */
+#define DICOMM_AGAIN ((dicomm_result_t)-1)
+
+/* Where messages of the calling thread go, beside stderr; NULL restores. */
+void log_set_sink(void (*fn)(int level, const char *message, void *ctx),
+		  void *ctx);
+/* Rank shown at the head of the calling thread's messages; -1 for none. */
+void log_set_rank(int rank);
+bool log_enabled(enum log_level level);
+void log_write(enum log_level level, const char *file, int line,
+	       const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Last error text of the calling thread; "" if none. */
+const char *log_last_error(void);
+void log_set_last_error(const char *text);
+
+#define log_at(level, ...)                                           \
+	(log_enabled(level)                                          \
+		 ? log_write(level, __FILE__, __LINE__, __VA_ARGS__) \
+		 : (void)0)
+#define log_error(...) log_write(LOG_ERROR, __FILE__, __LINE__, __VA_ARGS__)
+#define log_warn(...) log_at(LOG_WARN, __VA_ARGS__)
+#define log_info(...) log_at(LOG_INFO, __VA_ARGS__)
+#define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
+
+/* Log why, once, where the error is decided; evaluates to the status. */
+#define FAIL(status, ...) (log_error(__VA_ARGS__), (status))
+
+/* Pass an error on, unlogged. Only in functions that own nothing yet. */
+#define TRY(expr)                                    \
+	do {                                         \
+		dicomm_result_t try_status = (expr); \
+		if (try_status != DICOMM_SUCCESS)    \
+			return try_status;           \
+	} while (0)
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names and sizes of datatypes and operators. */
+#ifndef DICOMM_BASE_TYPE_H
+#define DICOMM_BASE_TYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dicomm.h"
+
+/* Datatypes are numbered with a gap; arrays by type have this many entries. */
+#define TYPE_LIMIT 20
+
+bool type_valid(dicomm_datatype_t type);
+size_t type_bytes(dicomm_datatype_t type); /* 0 for an invalid type */
+const char *type_name(dicomm_datatype_t type);
+bool type_is_float(dicomm_datatype_t type);
+bool type_is_narrow_float(dicomm_datatype_t type); /* below 32 bits */
+
+/* Built-in operators only; a created one is known to its communicator. */
+bool op_valid(dicomm_redop_t op);
+const char *op_name(dicomm_redop_t op);
+
+#endif
