@@ -35,7 +35,7 @@ enum config_key {
 	CONFIG_SIZE,
 	CONFIG_SOCKET_FAMILY, /* AF_INET, AF_INET6 */
 	CONFIG_SOCKET_IFNAME,
-	CONFIG_SPIN, /* auto, or number of polls before yielding */
+	CONFIG_SPIN, /* number of polls before yielding; -1: auto */
 	CONFIG_STAGING,
 	CONFIG_TIMEOUT_MS,
 	CONFIG_TRANSPORTS,
@@ -45,7 +45,8 @@ enum config_key {
 
 /* All abort on a key of another type (a bug of ours). Threads: any. */
 const char *config_string(enum config_key key); /* "" when unset */
-int64_t config_int(enum config_key key);        /* also "bytes": 32K, 1M */
+/* Also bytes. -1: unset (RANK, SIZE, LOCAL_RANK, LOCAL_SIZE) or auto (SPIN). */
+int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);
 bool config_is_default(enum config_key key);
 

@@ -15,10 +15,15 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
+/* What DICOMM_DEBUG is when nobody sets it. */
+#define LOG_DEFAULT "error"
+
 /* Internal: back-pressure. Nothing happened; make progress, then retry. */
 #define DICOMM_AGAIN ((dicomm_result_t)-1)
 
-/* Where messages of the calling thread go, beside stderr; NULL restores. */
+/* Where messages of the calling thread go, beside stderr (or the file that
+ * DICOMM_DEBUG_FILE names); NULL restores. Errors and warnings always go there,
+ * the rest as DICOMM_DEBUG says; message has neither head nor newline. */
 void log_set_sink(void (*fn)(int level, const char *message, void *ctx),
 		  void *ctx);
 /* Rank shown at the head of the calling thread's messages; -1 for none. */

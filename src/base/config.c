@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of parameters, and how one is read: DICOMM_ variable, else the NCCL
+ * variable of equal meaning, else the default.
+ */
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+#define PREFIX "DICOMM_"
+#define CHOICES 8
+
+enum kind { KIND_STRING, KIND_INT, KIND_BYTES, KIND_BOOL };
+
+static const char *const kind_names[] = {
+	[KIND_STRING] = "string",
+	[KIND_INT] = "int",
+	[KIND_BYTES] = "bytes",
+	[KIND_BOOL] = "bool",
+};
+
+struct row {
+	const char *name;
+	const char *nccl; /* taken where ours is unset */
+	enum kind kind;
+	const char *value; /* default; of a number, "" stands for -1 */
+	const char *help;
+	int64_t min, max;             /* of a number */
+	const char *choices[CHOICES]; /* of a string; none: any text */
+	const char *word;             /* of a number: a word for -1 */
+	/* Refuses a value that the above admits: what is wanted, or NULL. */
+	const char *(*check)(const char *text, int64_t number);
+	bool shared; /* all ranks of a communicator must agree */
+	bool secret; /* never printed */
+};
+
+static const char *check_power_of_two(const char *text, int64_t number)
+{
+	(void)text;
+	return number & (number - 1) ? "a power of two" : NULL;
+}
+
+static const char *check_pages(const char *text, int64_t number)
+{
+	(void)text;
+	return number % 4096 ? "a multiple of 4K" : NULL;
+}
+
+static const char *check_port_range(const char *text, int64_t number)
+{
+	unsigned first, last;
+	int end = 0;
+
+	(void)number;
+	/* No sign, no space: %u would take both. */
+	if (strspn(text, "0123456789-") == strlen(text) && text[0] != '-' &&
+	    sscanf(text, "%5u-%5u%n", &first, &last, &end) == 2 && !text[end] &&
+	    strchr(text, '-') == strrchr(text, '-') && first >= 1 &&
+	    first <= last && last <= 65535)
+		return NULL;
+	return "two ports, first-last";
+}
+
+static const struct row rows[CONFIG_KEYS] = {
+	[CONFIG_ALGO] =
+		{
+			.name = "DICOMM_ALGO",
+			.kind = KIND_STRING,
+			.value = "",
+			.shared = true,
+			.help = "algorithms to use, as "
+				"allreduce:ring;alltoall:^direct "
+				"(^: all but these); unset: least predicted "
+				"time",
+		},
+	[CONFIG_BOOTSTRAP_TIMEOUT] =
+		{
+			.name = "DICOMM_BOOTSTRAP_TIMEOUT",
+			.kind = KIND_INT,
+			.value = "60",
+			.min = 1,
+			.max = 86400,
+			.help = "seconds for all ranks to meet",
+		},
+	[CONFIG_COMM_ID] =
+		{
+			.name = "DICOMM_COMM_ID",
+			.nccl = "NCCL_COMM_ID",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "host:port where rank 0 listens and all ranks "
+				"meet",
+		},
+	[CONFIG_COMM_KEY] =
+		{
+			.name = "DICOMM_COMM_KEY",
+			.kind = KIND_STRING,
+			.value = "",
+			.secret = true,
+			.help = "secret that ranks prove to know when they "
+				"meet at "
+				"DICOMM_COMM_ID",
+		},
+	[CONFIG_DEBUG] =
+		{
+			.name = "DICOMM_DEBUG",
+			.nccl = "NCCL_DEBUG",
+			.kind = KIND_STRING,
+			.value = LOG_DEFAULT,
+			.choices = {"none", "error", "version", "warn", "info",
+				    "debug", "trace"},
+			.help = "messages to print, each level with those "
+				"before it",
+		},
+	[CONFIG_DEBUG_FILE] =
+		{
+			.name = "DICOMM_DEBUG_FILE",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "file that messages are appended to instead of "
+				"stderr; "
+				"%h is the host, %p the process",
+		},
+	[CONFIG_DETERMINISTIC] =
+		{
+			.name = "DICOMM_DETERMINISTIC",
+			.kind = KIND_BOOL,
+			.value = "0",
+			.shared = true,
+			.help = "reduce in rank order: the same bits in every "
+				"run",
+		},
+	[CONFIG_DEVICE] =
+		{
+			.name = "DICOMM_DEVICE",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "device of this rank, as host or cuda:0",
+		},
+	[CONFIG_HOSTID] =
+		{
+			.name = "DICOMM_HOSTID",
+			.nccl = "NCCL_HOSTID",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "name of this node; ranks of equal names share "
+				"memory; "
+				"unset: host name and boot",
+		},
+	[CONFIG_LOCAL_RANK] =
+		{
+			.name = "DICOMM_LOCAL_RANK",
+			.kind = KIND_INT,
+			.value = "",
+			.min = 0,
+			.max = INT32_MAX,
+			.help = "number of this rank on its node; unset: from "
+				"the "
+				"launcher",
+		},
+	[CONFIG_LOCAL_SIZE] =
+		{
+			.name = "DICOMM_LOCAL_SIZE",
+			.kind = KIND_INT,
+			.value = "",
+			.min = 1,
+			.max = INT32_MAX,
+			.help = "ranks on this node; unset: from the launcher",
+		},
+	[CONFIG_PORT_RANGE] =
+		{
+			.name = "DICOMM_PORT_RANGE",
+			.kind = KIND_STRING,
+			.value = "",
+			.check = check_port_range,
+			.help = "ports to listen on, as 20000-20100; unset: "
+				"any",
+		},
+	[CONFIG_RANK] =
+		{
+			.name = "DICOMM_RANK",
+			.kind = KIND_INT,
+			.value = "",
+			.min = 0,
+			.max = INT32_MAX,
+			.help = "this rank, for dicomm_comm_init_env(); unset: "
+				"from "
+				"the launcher",
+		},
+	[CONFIG_SHM_CMA] =
+		{
+			.name = "DICOMM_SHM_CMA",
+			.kind = KIND_STRING,
+			.value = "auto",
+			.choices = {"auto", "on", "off"},
+			.help = "read large messages straight from the "
+				"sender's memory "
+				"(process_vm_readv); auto: where measured "
+				"faster",
+		},
+	[CONFIG_SHM_CMA_THRESHOLD] =
+		{
+			.name = "DICOMM_SHM_CMA_THRESHOLD",
+			.kind = KIND_BYTES,
+			.value = "16K",
+			.min = 0,
+			.max = INT64_MAX,
+			.help = "least message for DICOMM_SHM_CMA",
+		},
+	[CONFIG_SHM_MAP_THRESHOLD] =
+		{
+			.name = "DICOMM_SHM_MAP_THRESHOLD",
+			.kind = KIND_BYTES,
+			.value = "4K",
+			.min = 0,
+			.max = INT64_MAX,
+			.help = "least message in dicomm_mem_alloc() memory "
+				"that is "
+				"read in place",
+		},
+	[CONFIG_SHM_SLOT_BYTES] =
+		{
+			.name = "DICOMM_SHM_SLOT_BYTES",
+			.kind = KIND_BYTES,
+			.value = "32K",
+			.min = 4096,
+			.max = 16 << 20,
+			.check = check_pages,
+			.shared = true,
+			.help = "data that one slot of a shared ring holds",
+		},
+	[CONFIG_SHM_SLOTS] =
+		{
+			.name = "DICOMM_SHM_SLOTS",
+			.kind = KIND_INT,
+			.value = "16",
+			.min = 2,
+			.max = 4096,
+			.check = check_power_of_two,
+			.shared = true,
+			.help = "slots of a shared ring, a power of two",
+		},
+	[CONFIG_SIZE] =
+		{
+			.name = "DICOMM_SIZE",
+			.kind = KIND_INT,
+			.value = "",
+			.min = 1,
+			.max = INT32_MAX,
+			.help = "number of ranks, for dicomm_comm_init_env(); "
+				"unset: "
+				"from the launcher",
+		},
+	[CONFIG_SOCKET_FAMILY] =
+		{
+			.name = "DICOMM_SOCKET_FAMILY",
+			.nccl = "NCCL_SOCKET_FAMILY",
+			.kind = KIND_STRING,
+			.value = "",
+			.choices = {"AF_INET", "AF_INET6"},
+			.help = "address family to meet over; unset: either",
+		},
+	[CONFIG_SOCKET_IFNAME] =
+		{
+			.name = "DICOMM_SOCKET_IFNAME",
+			.nccl = "NCCL_SOCKET_IFNAME",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "interfaces to meet over, as eth,ib "
+				"(prefixes), =eth0 "
+				"(exact) or ^docker (all but these)",
+		},
+	[CONFIG_SPIN] =
+		{
+			.name = "DICOMM_SPIN",
+			.kind = KIND_INT,
+			.value = "auto",
+			.min = 0,
+			.max = INT32_MAX,
+			.word = "auto",
+			.help = "polls before a waiting rank yields its core, "
+				"or auto",
+		},
+	[CONFIG_STAGING] =
+		{
+			.name = "DICOMM_STAGING",
+			.kind = KIND_STRING,
+			.value = "auto",
+			.choices = {"auto", "never"},
+			.help = "pass device memory through host memory where "
+				"no direct "
+				"path exists; never: fail instead",
+		},
+	[CONFIG_TIMEOUT_MS] =
+		{
+			.name = "DICOMM_TIMEOUT_MS",
+			.kind = KIND_INT,
+			.value = "1800000",
+			.min = 0,
+			.max = INT32_MAX,
+			.help = "milliseconds after which a waiting operation "
+				"fails; 0: "
+				"never",
+		},
+	[CONFIG_TRANSPORTS] =
+		{
+			.name = "DICOMM_TRANSPORTS",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "transports to use, as shm or ^shm (all but "
+				"these); "
+				"unset: all",
+		},
+	[CONFIG_WARN_LATE_MS] =
+		{
+			.name = "DICOMM_WARN_LATE_MS",
+			.kind = KIND_INT,
+			.value = "60000",
+			.min = 0,
+			.max = INT32_MAX,
+			.help = "milliseconds after which a late peer is named "
+				"in a "
+				"warning; 0: never",
+		},
+};
+
+/* What a row was found to be; written once, by load(). */
+struct value {
+	char *text; /* strings as given or as the table spells them,
+		       numbers canonically */
+	int64_t number;
+	const char *variable; /* that set it; NULL: default */
+	char origin[64];
+	char *rejected; /* value that was refused, and why */
+	const char *wanted;
+};
+
+static struct value values[CONFIG_KEYS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool reported;
+
+/* strtoll without its leading space, and with K, M, G, T where they belong. */
+static bool parse_number(const char *text, bool bytes, int64_t *number)
+{
+	static const char suffixes[] = "KMGT";
+	const char *suffix;
+	long long n;
+	char *end;
+	int shift = 0;
+
+	if (!isdigit((unsigned char)text[0]) &&
+	    !(text[0] == '-' && isdigit((unsigned char)text[1])))
+		return false;
+	errno = 0;
+	n = strtoll(text, &end, 10);
+	if (errno)
+		return false;
+	if (bytes && *end) {
+		suffix = strchr(suffixes, toupper((unsigned char)*end));
+		if (!suffix || end[1])
+			return false;
+		shift = 10 * (int)(suffix - suffixes + 1);
+		end++;
+	}
+	if (*end || n > INT64_MAX >> shift || n < 0 - (INT64_MAX >> shift))
+		return false;
+	*number = n * (1ll << shift);
+	return true;
+}
+
+static bool parse_bool(const char *text, int64_t *number)
+{
+	static const char *const words[] = {"0",  "1",   "false", "true",
+					    "no", "yes", "off",   "on"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (!strcasecmp(text, words[i])) {
+			*number = (int64_t)(i & 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The table's own spelling of a choice; NULL if it is none. */
+static const char *find_choice(const struct row *row, const char *text)
+{
+	for (int i = 0; i < CHOICES && row->choices[i]; i++)
+		if (!strcasecmp(text, row->choices[i]))
+			return row->choices[i];
+	return NULL;
+}
+
+/* Canonical text: equal settings read equal, however they were written. */
+static char *print_number(const struct row *row, int64_t number)
+{
+	static const char suffixes[] = "\0KMGT";
+	int s = 0;
+	char *text;
+
+	if (number == -1 && row->min >= 0)
+		return strdup(row->word ? row->word : "");
+	while (row->kind == KIND_BYTES && number && number % 1024 == 0 &&
+	       s < 4) {
+		number /= 1024;
+		s++;
+	}
+	return asprintf(&text, "%lld%.1s", (long long)number, suffixes + s) < 0
+		       ? NULL
+		       : text;
+}
+
+/* Fill in number and text. NULL, or what is wanted instead of this text. */
+static const char *parse(const struct row *row, const char *text,
+			 struct value *value)
+{
+	const char *choice = text;
+	int64_t number = -1;
+
+	if (row->kind == KIND_STRING) {
+		if (*text && row->choices[0])
+			choice = find_choice(row, text);
+		if (!choice)
+			return ""; /* the choices */
+	} else if (row->kind == KIND_BOOL) {
+		if (!parse_bool(text, &number))
+			return "0 or 1";
+	} else if (!*text || (row->word && !strcasecmp(text, row->word))) {
+		number = -1;
+	} else {
+		if (!parse_number(text, row->kind == KIND_BYTES, &number))
+			return row->kind == KIND_BYTES
+				       ? "bytes, as 4096, 32K or 1M"
+				       : "a whole number";
+		if (number < row->min || number > row->max)
+			return ""; /* the range */
+	}
+	if (*text && row->check && row->check(text, number))
+		return row->check(text, number);
+	value->number = number;
+	value->text = row->kind == KIND_STRING ? strdup(choice)
+					       : print_number(row, number);
+	return NULL;
+}
+
+/* An empty variable is an unset one. */
+static const char *variable(const char *name)
+{
+	const char *text = name ? getenv(name) : NULL;
+
+	return text && *text ? text : NULL;
+}
+
+static void load_row(const struct row *row, struct value *value)
+{
+	const char *name = row->name;
+	const char *text = variable(name);
+	const char *bad;
+
+	if (!text) {
+		name = row->nccl;
+		text = variable(name);
+	}
+	strcpy(value->origin, "default");
+	if (text) {
+		value->wanted = parse(row, text, value);
+		value->variable = name;
+		if (!value->wanted) {
+			snprintf(value->origin, sizeof(value->origin),
+				 "environment %s", name);
+			return;
+		}
+		value->rejected = strdup(text);
+	}
+	bad = parse(row, row->value, value);
+	assert(!bad);
+	(void)bad;
+}
+
+static void load(void)
+{
+	for (int i = 0; i < CONFIG_KEYS; i++)
+		load_row(&rows[i], &values[i]);
+}
+
+static void print_wanted(const struct row *row, const char *wanted, char *text,
+			 size_t room)
+{
+	size_t len = 0;
+
+	if (*wanted) {
+		snprintf(text, room, "%s", wanted);
+	} else if (row->kind == KIND_STRING) {
+		*text = '\0';
+		for (int i = 0; i < CHOICES && row->choices[i]; i++) {
+			len += (size_t)snprintf(text + len, room - len, "%s%s",
+						i ? ", " : "one of ",
+						row->choices[i]);
+			assert(len < room);
+		}
+	} else if (row->max >= INT32_MAX) {
+		snprintf(text, room, "at least %lld", (long long)row->min);
+	} else {
+		snprintf(text, room, "%lld to %lld", (long long)row->min,
+			 (long long)row->max);
+	}
+}
+
+static void report_row(const struct row *row, const struct value *value)
+{
+	char wanted[160];
+
+	if (value->wanted) {
+		print_wanted(row, value->wanted, wanted, sizeof(wanted));
+		log_warn(
+			"%s %s is not valid (wanted: %s), using the default %s",
+			value->variable, value->rejected ? value->rejected : "",
+			wanted, *row->value ? row->value : "(unset)");
+	} else if (value->variable && value->variable != row->name) {
+		log_info("%s is not set, taking %s %s", row->name,
+			 value->variable,
+			 row->secret ? "(hidden)" : value->text);
+	}
+}
+
+/* Edit distance (Levenshtein) of two short names. */
+static size_t distance(const char *a, size_t alen, const char *b)
+{
+	size_t blen = strlen(b);
+	size_t cost[64], diagonal, above, best;
+
+	if (blen >= sizeof(cost) / sizeof(*cost))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= blen; j++)
+		cost[j] = j;
+	for (size_t i = 1; i <= alen; i++) {
+		diagonal = cost[0];
+		cost[0] = i;
+		for (size_t j = 1; j <= blen; j++) {
+			above = cost[j];
+			best = diagonal + (a[i - 1] != b[j - 1]);
+			if (above + 1 < best)
+				best = above + 1;
+			if (cost[j - 1] + 1 < best)
+				best = cost[j - 1] + 1;
+			cost[j] = best;
+			diagonal = above;
+		}
+	}
+	return cost[blen];
+}
+
+/* Variables of our tests, benchmarks and scripts are none of the table's. */
+static bool ignored(const char *name, size_t len)
+{
+	return !strncmp(name, "DICOMM_TEST_", 12) ||
+	       !strncmp(name, "DICOMM_BENCH_", 13) ||
+	       (len == 13 && !strncmp(name, "DICOMM_PREFIX", 13));
+}
+
+static void report_variable(const char *name, size_t len)
+{
+	const char *nearest = NULL;
+	size_t least = SIZE_MAX, d;
+
+	if (ignored(name, len))
+		return;
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		d = distance(name, len, rows[i].name);
+		if (d == 0)
+			return;
+		if (d < least) {
+			least = d;
+			nearest = rows[i].name;
+		}
+	}
+	log_warn("%.*s is not a variable of this library; the nearest is %s",
+		 (int)(len < 100 ? len : 100), name, nearest);
+}
+
+static void report(void)
+{
+	for (int i = 0; i < CONFIG_KEYS; i++)
+		report_row(&rows[i], &values[i]);
+	for (char **e = environ; e && *e; e++)
+		if (!strncmp(*e, PREFIX, strlen(PREFIX)))
+			report_variable(*e, strcspn(*e, "="));
+}
+
+/* The report runs after the load and not in it: a message may reach a callback
+ * of the user, who may ask for a parameter. */
+static const struct value *get(enum config_key key)
+{
+	pthread_once(&once, load);
+	if (!atomic_load_explicit(&reported, memory_order_relaxed) &&
+	    !atomic_exchange(&reported, true))
+		report();
+	return &values[key];
+}
+
+/* No memory at the first call of all: the table still has an answer. */
+static const char *text_of(enum config_key key)
+{
+	const char *text = get(key)->text;
+
+	return text ? text : rows[key].value;
+}
+
+static void want(bool right_type)
+{
+	if (!right_type)
+		abort(); /* also where assert is compiled out */
+}
+
+const char *config_string(enum config_key key)
+{
+	want(rows[key].kind == KIND_STRING);
+	return text_of(key);
+}
+
+int64_t config_int(enum config_key key)
+{
+	want(rows[key].kind == KIND_INT || rows[key].kind == KIND_BYTES);
+	return get(key)->number;
+}
+
+bool config_bool(enum config_key key)
+{
+	want(rows[key].kind == KIND_BOOL);
+	return get(key)->number != 0;
+}
+
+bool config_is_default(enum config_key key)
+{
+	return !strcmp(get(key)->origin, "default");
+}
+
+bool config_row(int index, dicomm_param_info_t *info)
+{
+	const struct row *row;
+
+	if (index < 0 || index >= CONFIG_KEYS)
+		return false;
+	row = &rows[index];
+	info->name = row->name;
+	info->type = kind_names[row->kind];
+	info->default_value = row->value;
+	info->value = text_of((enum config_key)index);
+	if (row->secret && *info->value)
+		info->value = "(hidden)";
+	info->origin = get((enum config_key)index)->origin;
+	info->help = row->help;
+	return true;
+}
+
+uint64_t config_shared_hash(void)
+{
+	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+	const char *text;
+
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		if (!rows[i].shared)
+			continue;
+		text = text_of((enum config_key)i);
+		for (size_t c = 0; c <= strlen(text); c++) {
+			hash ^= (unsigned char)text[c];
+			hash *= 0x100000001b3u;
+		}
+	}
+	return hash;
+}
+
+void config_shared_text(char *text, size_t len)
+{
+	size_t used = 0;
+
+	if (len)
+		*text = '\0';
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		if (!rows[i].shared || used >= len)
+			continue;
+		used += (size_t)snprintf(text + used, len - used, "%s%s=%s",
+					 used ? " " : "", rows[i].name,
+					 text_of((enum config_key)i));
+	}
+}

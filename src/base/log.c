@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Writes messages: one line, one write(2), to stderr or DICOMM_DEBUG_FILE.
+ *
+ * DICOMM_DEBUG is read here and not through config.c, because config.c reports
+ * what it finds wrong by way of this file.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+
+#define TEXT_BYTES 1024
+#define HEAD_BYTES 192
+
+/* The grammar of DICOMM_DEBUG: what each word lets through. VERSION stands, as
+ * in NCCL, for no more than which library this is. */
+static const struct {
+	const char *word;
+	int level; /* highest enum log_level; -1 for none */
+	bool version;
+} words[] = {
+	{"none", -1, false},          {"error", LOG_ERROR, false},
+	{"version", LOG_ERROR, true}, {"warn", LOG_WARN, true},
+	{"info", LOG_INFO, true},     {"debug", LOG_DEBUG, true},
+	{"trace", LOG_TRACE, true},
+};
+
+static const char *const level_names[] = {
+	[LOG_ERROR] = "ERROR", [LOG_WARN] = "WARN",   [LOG_INFO] = "INFO",
+	[LOG_DEBUG] = "DEBUG", [LOG_TRACE] = "TRACE",
+};
+
+/* Of the process, written once. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int threshold;
+static int out_fd = STDERR_FILENO;
+static char host[64];
+
+/* Of the calling thread. */
+static _Thread_local void (*sink)(int level, const char *message, void *ctx);
+static _Thread_local void *sink_ctx;
+static _Thread_local bool in_sink;
+static _Thread_local int own_rank = -1;
+static _Thread_local char last_error[TEXT_BYTES];
+
+/* A message is one line, whatever a peer or a path put into it. */
+static void one_line(char *text)
+{
+	for (char *c = text; *c; c++) {
+		if (*c == '\n' || *c == '\t')
+			*c = ' ';
+		else if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	}
+}
+
+static size_t write_head(char *line, size_t room, const char *level)
+{
+	struct timespec now;
+	struct tm tm;
+	char rank[24] = "";
+	size_t len;
+	int n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	len = strftime(line, room, "[%Y-%m-%d %H:%M:%S", &tm);
+	if (own_rank >= 0)
+		snprintf(rank, sizeof(rank), " rank %d", own_rank);
+	n = snprintf(line + len, room - len, ".%06ld] %s:%d%s dicomm %s ",
+		     now.tv_nsec / 1000, host, (int)getpid(), rank, level);
+	return len + (size_t)n < room ? len + (size_t)n : room - 1;
+}
+
+/* Whole lines, so that those of several processes do not mix. A full or
+ * closed stderr loses the line, never the job. */
+static void write_line(const char *level, const char *text, const char *where)
+{
+	char line[HEAD_BYTES + TEXT_BYTES + 128];
+	size_t len, done = 0;
+	ssize_t wrote;
+	int n;
+
+	len = write_head(line, HEAD_BYTES, level);
+	n = snprintf(line + len, sizeof(line) - len - 1, "%s%s", text, where);
+	len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n
+						  : sizeof(line) - len - 2;
+	line[len++] = '\n';
+	while (done < len) {
+		wrote = write(out_fd, line + done, len - done);
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0)
+			break;
+		done += (size_t)wrote;
+	}
+}
+
+/* DICOMM_DEBUG_FILE with %h the host, %p the process, %% a percent sign. */
+static bool expand_path(const char *pattern, char *path, size_t room)
+{
+	size_t len = 0;
+	int n;
+
+	for (const char *c = pattern; *c; c++) {
+		if (c[0] == '%' && c[1] == 'h') {
+			n = snprintf(path + len, room - len, "%s", host);
+			c++;
+		} else if (c[0] == '%' && c[1] == 'p') {
+			n = snprintf(path + len, room - len, "%d",
+				     (int)getpid());
+			c++;
+		} else {
+			if (c[0] == '%' && c[1] == '%')
+				c++;
+			n = snprintf(path + len, room - len, "%c", *c);
+		}
+		len += (size_t)n;
+		if (len >= room)
+			return false;
+	}
+	return true;
+}
+
+/* Appends: ranks may share the file, and what it held is not ours. */
+static void open_file(const char *pattern)
+{
+	char path[4096], why[sizeof(path) + 128];
+	int fd;
+
+	errno = ENAMETOOLONG;
+	fd = expand_path(pattern, path, sizeof(path))
+		     ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+			    0644)
+		     : -1;
+	if (fd >= 0) {
+		out_fd = fd;
+		return;
+	}
+	snprintf(why, sizeof(why), "DICOMM_DEBUG_FILE %.900s: open: %m",
+		 pattern);
+	one_line(why);
+	write_line("WARN", why, "");
+}
+
+static const char *debug_word(void)
+{
+	const char *word = getenv("DICOMM_DEBUG");
+
+	if (!word || !*word)
+		word = getenv("NCCL_DEBUG");
+	return word && *word ? word : LOG_DEFAULT;
+}
+
+static bool find_word(const char *word, int *level, bool *version)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (!strcasecmp(word, words[i].word)) {
+			*level = words[i].level;
+			*version = words[i].version;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void init(void)
+{
+	const char *file = getenv("DICOMM_DEBUG_FILE");
+	bool version = false;
+	char text[32];
+
+	if (gethostname(host, sizeof(host)) < 0)
+		strcpy(host, "?");
+	host[sizeof(host) - 1] = '\0';
+	host[strcspn(host, ".")] = '\0';
+
+	/* config.c tells the user of a word that does not exist. */
+	if (!find_word(debug_word(), &threshold, &version))
+		find_word(LOG_DEFAULT, &threshold, &version);
+	if (file && *file)
+		open_file(file);
+	if (version) {
+		snprintf(text, sizeof(text), "%d.%d.%d", DICOMM_VERSION_MAJOR,
+			 DICOMM_VERSION_MINOR, DICOMM_VERSION_PATCH);
+		write_line("VERSION", text, "");
+	}
+}
+
+void log_set_sink(void (*fn)(int level, const char *message, void *ctx),
+		  void *ctx)
+{
+	sink = fn;
+	sink_ctx = ctx;
+}
+
+void log_set_rank(int rank)
+{
+	own_rank = rank;
+}
+
+static bool sink_wants(enum log_level level)
+{
+	return sink && !in_sink &&
+	       (level <= LOG_WARN || (int)level <= threshold);
+}
+
+bool log_enabled(enum log_level level)
+{
+	int saved = errno;
+
+	pthread_once(&once, init);
+	errno = saved;
+	return (int)level <= threshold || sink_wants(level);
+}
+
+/* "../../src/base/log.c" and "/build/x/src/base/log.c" read "base/log.c". */
+static const char *short_path(const char *file)
+{
+	const char *name = strrchr(file, '/');
+
+	while (name && name > file && name[-1] != '/')
+		name--;
+	return name ? name : file;
+}
+
+void log_write(enum log_level level, const char *file, int line,
+	       const char *format, ...)
+{
+	char text[TEXT_BYTES], where[128] = "";
+	int saved = errno;
+	va_list args;
+	int n;
+
+	pthread_once(&once, init);
+	errno = saved; /* for %m */
+	va_start(args, format);
+	n = vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (n >= (int)sizeof(text))
+		strcpy(text + sizeof(text) - 4, "...");
+	one_line(text);
+
+	if (level == LOG_ERROR)
+		log_set_last_error(text);
+	if (sink_wants(level)) {
+		in_sink = true;
+		sink((int)level, text, sink_ctx);
+		in_sink = false;
+	}
+	if ((int)level <= threshold) {
+		if (level <= LOG_WARN)
+			snprintf(where, sizeof(where), " (%.100s:%d)",
+				 short_path(file), line);
+		write_line(level_names[level], text, where);
+	}
+	errno = saved;
+}
+
+const char *log_last_error(void)
+{
+	return last_error;
+}
+
+void log_set_last_error(const char *text)
+{
+	size_t len = strnlen(text, sizeof(last_error) - 1);
+
+	memmove(last_error, text, len); /* may be log_last_error() itself */
+	last_error[len] = '\0';
+}
