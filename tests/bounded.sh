@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Run one test within a bound of time: bounded.sh COMMAND... A test program
+# built with Check leaves its single cases in NAME.tap, where scripts/count
+# finds them.
+for last; do :; done
+seconds=${DICOMM_TEST_SECONDS:-120}
+CK_TAP_LOG_FILE_NAME=${last%.sh}.tap
+CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-30}
+case $last in
+*.sh) unset CK_TAP_LOG_FILE_NAME ;;
+*)
+	rm -f "$CK_TAP_LOG_FILE_NAME"
+	export CK_TAP_LOG_FILE_NAME CK_DEFAULT_TIMEOUT
+	;;
+esac
+
+# No settings of the caller's shell, no core files, and sanitizers that speak.
+for name in $(env | sed -n 's/^\(DICOMM_[A-Z_]*\)=.*/\1/p'); do
+	case $name in
+	DICOMM_TEST_*) ;;
+	*) unset "$name" ;;
+	esac
+done
+ulimit -c 0
+ASAN_OPTIONS=abort_on_error=0:detect_leaks=1:$ASAN_OPTIONS
+UBSAN_OPTIONS=print_stacktrace=1:$UBSAN_OPTIONS
+TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:$TSAN_OPTIONS
+export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+
+timeout -k 5 "$seconds" "$@"
+status=$?
+[ $status -ne 124 ] || echo "$last: stopped after $seconds s"
+exit $status

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Fail if a folder includes from a folder that it may not depend on.
+cd "${srcdir:-.}" || exit 99
+bad=0
+
+# A folder, then an extended regex of what it may include besides itself.
+allow()
+{
+	[ -d "$1" ] || return 0
+	found=$(grep -rnE --include='*.[ch]' \
+		'# *include "(src|transports|collectives|perftest|tests)/' \
+		"$1" | grep -vE "include \"($1/|$2)")
+	if [ -n "$found" ]; then
+		echo "$1 may include only itself and: $2"
+		echo "$found"
+		bad=1
+	fi
+}
+
+allow src/base none
+allow src/accel src/base/
+allow src/topo src/base/
+allow src/boot src/base/
+allow collectives src/base/
+allow src/core 'src/|collectives/|transports/'
+allow transports 'src/(base|accel)/'
+for folder in transports/*/; do
+	allow "${folder%/}" 'src/(base|accel)/|transports/transport.h'
+done
+allow perftest none
+allow examples none
+allow include none
+
+# Includes are written from the root, so that the line shows the layer.
+found=$(grep -rnE --include='*.[ch]' '# *include "' src collectives \
+	transports perftest tests examples include 2>/dev/null |
+	grep -vE 'include "(dicomm\.h"|(src|transports|collectives|perftest|tests)/)')
+if [ -n "$found" ]; then
+	echo "not from the root of the tree:"
+	echo "$found"
+	bad=1
+fi
+exit $bad
