@@ -9,6 +9,11 @@
 extern "C" {
 #endif
 
+/* Exported, in a build that hides everything else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
 #define DICOMM_VERSION_MAJOR 0
 #define DICOMM_VERSION_MINOR 1
 #define DICOMM_VERSION_PATCH 0
@@ -263,6 +268,10 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }
