@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each test runs in a process of its own, as the table is read once. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "tests/support/capture.h"
+
+/* Whatever the caller of the tests has set must not matter. */
+static void setup(void)
+{
+	char name[128];
+	char **e = environ;
+
+	while (*e) {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
+		if (!strncmp(name, "DICOMM_", 7) ||
+		    !strncmp(name, "NCCL_", 5)) {
+			unsetenv(name);
+			e = environ;
+		} else {
+			e++;
+		}
+	}
+	setenv("DICOMM_DEBUG", "info", 1);
+	capture_start();
+}
+
+static dicomm_param_info_t row(const char *name)
+{
+	dicomm_param_info_t info = {0};
+
+	for (int i = 0; config_row(i, &info); i++)
+		if (!strcmp(info.name, name))
+			return info;
+	ck_abort_msg("no row %s", name);
+}
+
+static int warnings(void)
+{
+	return capture_count("dicomm WARN");
+}
+
+START_TEST(defaults_are_as_documented)
+{
+	unsetenv("DICOMM_DEBUG");
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 16);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOT_BYTES), 32768);
+	ck_assert_str_eq(config_string(CONFIG_SHM_CMA), "auto");
+	ck_assert_int_eq(config_int(CONFIG_SHM_CMA_THRESHOLD), 16384);
+	ck_assert_int_eq(config_int(CONFIG_SHM_MAP_THRESHOLD), 4096);
+	ck_assert_int_eq(config_int(CONFIG_TIMEOUT_MS), 1800000);
+	ck_assert_int_eq(config_int(CONFIG_WARN_LATE_MS), 60000);
+	ck_assert_int_eq(config_int(CONFIG_BOOTSTRAP_TIMEOUT), 60);
+	ck_assert_str_eq(config_string(CONFIG_TRANSPORTS), "");
+	ck_assert_str_eq(config_string(CONFIG_STAGING), "auto");
+	ck_assert_str_eq(config_string(CONFIG_ALGO), "");
+	ck_assert_int_eq(config_int(CONFIG_SPIN), -1);
+	ck_assert_int_eq(config_int(CONFIG_RANK), -1);
+	ck_assert_int_eq(config_int(CONFIG_SIZE), -1);
+	ck_assert_str_eq(config_string(CONFIG_DEBUG), LOG_DEFAULT);
+	ck_assert(!config_bool(CONFIG_DETERMINISTIC));
+	for (int k = 0; k < CONFIG_KEYS; k++)
+		ck_assert(config_is_default((enum config_key)k));
+	ck_assert_str_eq(capture_text(), "");
+}
+END_TEST
+
+START_TEST(every_row_is_complete_and_reads_its_default_back)
+{
+	dicomm_param_info_t info;
+
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		ck_assert(config_row(i, &info));
+		ck_assert_int_eq(strncmp(info.name, "DICOMM_", 7), 0);
+		/* No name twice. */
+		ck_assert_ptr_eq(row(info.name).name, info.name);
+		ck_assert_uint_gt(strlen(info.help), 10);
+		ck_assert_uint_gt(strlen(info.type), 2);
+		if (strcmp(info.name, "DICOMM_DEBUG")) {
+			ck_assert_str_eq(info.value, info.default_value);
+			ck_assert_str_eq(info.origin, "default");
+		}
+	}
+	ck_assert(!config_row(-1, &info));
+	ck_assert(!config_row(CONFIG_KEYS, &info));
+}
+END_TEST
+
+START_TEST(a_variable_sets_its_row)
+{
+	setenv("DICOMM_SHM_SLOTS", "64", 1);
+	setenv("DICOMM_DEVICE", "host", 1);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 64);
+	ck_assert_str_eq(config_string(CONFIG_DEVICE), "host");
+	ck_assert(!config_is_default(CONFIG_DEVICE));
+	ck_assert_str_eq(row("DICOMM_SHM_SLOTS").value, "64");
+	ck_assert_str_eq(row("DICOMM_SHM_SLOTS").default_value, "16");
+	ck_assert_str_eq(row("DICOMM_SHM_SLOTS").origin,
+			 "environment DICOMM_SHM_SLOTS");
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
+START_TEST(an_empty_variable_is_an_unset_one)
+{
+	setenv("DICOMM_SHM_SLOTS", "", 1);
+	setenv("DICOMM_SHM_CMA", "", 1);
+	setenv("DICOMM_SOCKET_IFNAME", "", 1);
+	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 16);
+	ck_assert_str_eq(config_string(CONFIG_SHM_CMA), "auto");
+	ck_assert_str_eq(config_string(CONFIG_SOCKET_IFNAME), "lo");
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	long long bytes; /* -1: refused */
+	const char *canonical;
+} sizes[] = {
+	{"0", 0, "0"},
+	{"1", 1, "1"},
+	{"1000", 1000, "1000"},
+	{"4096", 4096, "4K"},
+	{"16k", 16384, "16K"},
+	{"1536K", 1536 << 10, "1536K"},
+	{"3M", 3 << 20, "3M"},
+	{"2g", 2ll << 30, "2G"},
+	{"8T", 8ll << 40, "8T"},
+	{"8388607T", 8388607ll << 40, "8388607T"},
+	{"8388608T", -1, NULL}, /* 2^63 */
+	{"9223372036854775808", -1, NULL},
+	{"-1", -1, NULL},
+	{"-1K", -1, NULL},
+	{"K", -1, NULL},
+	{"1KK", -1, NULL},
+	{"1 K", -1, NULL},
+	{" 1", -1, NULL},
+	{"+1", -1, NULL},
+	{"0x10", -1, NULL},
+	{"1.5K", -1, NULL},
+	{"many", -1, NULL},
+};
+
+START_TEST(bytes_take_a_suffix_and_nothing_else)
+{
+	setenv("DICOMM_SHM_CMA_THRESHOLD", sizes[_i].text, 1);
+	if (sizes[_i].bytes >= 0) {
+		ck_assert_int_eq(config_int(CONFIG_SHM_CMA_THRESHOLD),
+				 sizes[_i].bytes);
+		ck_assert_str_eq(row("DICOMM_SHM_CMA_THRESHOLD").value,
+				 sizes[_i].canonical);
+		ck_assert_int_eq(warnings(), 0);
+	} else {
+		ck_assert_int_eq(config_int(CONFIG_SHM_CMA_THRESHOLD), 16384);
+		ck_assert_int_eq(warnings(), 1);
+	}
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	int value; /* -1: refused */
+} bools[] = {
+	{"1", 1},   {"0", 0},  {"true", 1},    {"FALSE", 0},
+	{"yes", 1}, {"No", 0}, {"on", 1},      {"off", 0},
+	{"2", -1},  {"y", -1}, {"enable", -1},
+};
+
+START_TEST(bools_are_words_or_digits)
+{
+	setenv("DICOMM_DETERMINISTIC", bools[_i].text, 1);
+	ck_assert(config_bool(CONFIG_DETERMINISTIC) == (bools[_i].value == 1));
+	ck_assert_int_eq(warnings(), bools[_i].value < 0);
+	ck_assert_str_eq(row("DICOMM_DETERMINISTIC").value,
+			 bools[_i].value == 1 ? "1" : "0");
+}
+END_TEST
+
+static const struct {
+	const char *name, *text, *wanted;
+} invalid[] = {
+	{"DICOMM_SHM_SLOTS", "15", "a power of two"},
+	{"DICOMM_SHM_SLOTS", "1", "2 to 4096"},
+	{"DICOMM_SHM_SLOTS", "8192", "2 to 4096"},
+	{"DICOMM_SHM_SLOTS", "16K", "a whole number"},
+	{"DICOMM_SHM_SLOTS", "-16", "2 to 4096"},
+	{"DICOMM_SHM_SLOTS", "auto", "a whole number"},
+	{"DICOMM_SHM_SLOT_BYTES", "5000", "a multiple of 4K"},
+	{"DICOMM_SHM_SLOT_BYTES", "1G", "4096 to 16777216"},
+	{"DICOMM_SHM_CMA", "maybe", "one of auto, on, off"},
+	{"DICOMM_DEBUG", "loud", "one of none, error, version, warn, info"},
+	{"DICOMM_RANK", "-1", "at least 0"},
+	{"DICOMM_SIZE", "0", "at least 1"},
+	{"DICOMM_SIZE", "4294967297", "at least 1"},
+	{"DICOMM_SOCKET_FAMILY", "AF_IPX", "one of AF_INET, AF_INET6"},
+	{"DICOMM_SPIN", "-1", "at least 0"},
+	{"DICOMM_STAGING", "always", "one of auto, never"},
+	{"DICOMM_TIMEOUT_MS", "30m", "a whole number"},
+	{"DICOMM_BOOTSTRAP_TIMEOUT", "0", "1 to 86400"},
+	{"DICOMM_PORT_RANGE", "200", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "300-200", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "0-200", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "1-65536", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "1-2-3", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "1--3", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "1- 3", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "1-3x", "two ports, first-last"},
+	{"DICOMM_PORT_RANGE", "100000000000-100000000001",
+	 "two ports, first-last"},
+};
+
+/* The warning goes to a sink too, as DICOMM_DEBUG may itself be invalid. */
+static void keep_text(int level, const char *message, void *ctx)
+{
+	if (level == LOG_WARN)
+		snprintf(ctx, 512, "%s", message);
+}
+
+START_TEST(an_invalid_value_is_named_and_the_default_used)
+{
+	char text[512] = "", expected[256];
+
+	setenv(invalid[_i].name, invalid[_i].text, 1);
+	log_set_sink(keep_text, text);
+	ck_assert_str_eq(row(invalid[_i].name).value,
+			 row(invalid[_i].name).default_value);
+	ck_assert_str_eq(row(invalid[_i].name).origin, "default");
+	snprintf(expected, sizeof(expected), "%s %s is not valid (wanted: %s",
+		 invalid[_i].name, invalid[_i].text, invalid[_i].wanted);
+	ck_assert_msg(!strncmp(text, expected, strlen(expected)),
+		      "'%s' instead of '%s'", text, expected);
+	/* Once, however often it is read. */
+	text[0] = '\0';
+	config_row(0, &(dicomm_param_info_t){0});
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
+START_TEST(a_port_range_is_kept_as_it_is)
+{
+	setenv("DICOMM_PORT_RANGE", "20000-20100", 1);
+	ck_assert_str_eq(config_string(CONFIG_PORT_RANGE), "20000-20100");
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
+START_TEST(a_choice_reads_as_the_table_spells_it)
+{
+	setenv("DICOMM_SHM_CMA", "OFF", 1);
+	setenv("NCCL_SOCKET_FAMILY", "af_inet6", 1);
+	setenv("DICOMM_SPIN", "Auto", 1);
+	ck_assert_str_eq(config_string(CONFIG_SHM_CMA), "off");
+	ck_assert_str_eq(config_string(CONFIG_SOCKET_FAMILY), "AF_INET6");
+	ck_assert_int_eq(config_int(CONFIG_SPIN), -1);
+	ck_assert_str_eq(row("DICOMM_SPIN").value, "auto");
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
+static const struct {
+	enum config_key key;
+	const char *ours, *nccl, *text, *other;
+} shared_names[] = {
+	{CONFIG_COMM_ID, "DICOMM_COMM_ID", "NCCL_COMM_ID", "a:1", "b:2"},
+	{CONFIG_DEBUG, "DICOMM_DEBUG", "NCCL_DEBUG", "info", "debug"},
+	{CONFIG_HOSTID, "DICOMM_HOSTID", "NCCL_HOSTID", "n1", "n2"},
+	{CONFIG_SOCKET_FAMILY, "DICOMM_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY",
+	 "AF_INET", "AF_INET6"},
+	{CONFIG_SOCKET_IFNAME, "DICOMM_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+	 "lo", "eth"},
+};
+
+START_TEST(nccl_is_taken_where_ours_is_unset_and_logged)
+{
+	char expected[128];
+
+	unsetenv(shared_names[_i].ours);
+	setenv(shared_names[_i].nccl, shared_names[_i].text, 1);
+	ck_assert_str_eq(config_string(shared_names[_i].key),
+			 shared_names[_i].text);
+	snprintf(expected, sizeof(expected), "INFO %s is not set, taking %s %s",
+		 shared_names[_i].ours, shared_names[_i].nccl,
+		 shared_names[_i].text);
+	ck_assert_int_eq(capture_count(expected), 1);
+	snprintf(expected, sizeof(expected), "environment %s",
+		 shared_names[_i].nccl);
+	ck_assert_str_eq(row(shared_names[_i].ours).origin, expected);
+}
+END_TEST
+
+START_TEST(ours_beats_nccl)
+{
+	setenv(shared_names[_i].ours, shared_names[_i].other, 1);
+	setenv(shared_names[_i].nccl, shared_names[_i].text, 1);
+	ck_assert_str_eq(config_string(shared_names[_i].key),
+			 shared_names[_i].other);
+	ck_assert_int_eq(capture_count("is not set, taking"), 0);
+}
+END_TEST
+
+START_TEST(an_unknown_variable_is_named_with_the_nearest_once)
+{
+	setenv("DICOMM_TIMEOUT", "5", 1);
+	setenv("DICOMM_SHM_SLOT", "5", 1);
+	setenv("DICOMM_ALGOS", "ring", 1);
+	setenv("DICOMMUNITY", "5", 1);
+	config_int(CONFIG_TIMEOUT_MS);
+	config_int(CONFIG_TIMEOUT_MS);
+	ck_assert_int_eq(warnings(), 3);
+	ck_assert_int_eq(capture_count("DICOMM_TIMEOUT is not a variable of "
+				       "this library; the nearest is "
+				       "DICOMM_TIMEOUT_MS"),
+			 1);
+	ck_assert_int_eq(capture_count("nearest is DICOMM_SHM_SLOTS"), 1);
+	ck_assert_int_eq(capture_count("nearest is DICOMM_ALGO"), 1);
+}
+END_TEST
+
+START_TEST(names_of_any_length_are_survived)
+{
+	char name[4096];
+
+	memset(name, 'X', sizeof(name) - 1);
+	memcpy(name, "DICOMM_", 7);
+	name[sizeof(name) - 1] = '\0';
+	setenv(name, "1", 1);
+	setenv("DICOMM_", "1", 1);
+	config_int(CONFIG_TIMEOUT_MS);
+	ck_assert_int_eq(warnings(), 2);
+}
+END_TEST
+
+START_TEST(names_of_tests_benchmarks_and_scripts_are_ignored)
+{
+	setenv("DICOMM_TEST_SEED", "5", 1);
+	setenv("DICOMM_BENCH_ROUNDS", "5", 1);
+	setenv("DICOMM_PREFIX", "/usr", 1);
+	config_int(CONFIG_TIMEOUT_MS);
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
+START_TEST(a_secret_is_usable_but_not_shown)
+{
+	setenv("DICOMM_COMM_KEY", "swordfish", 1);
+	ck_assert_str_eq(config_string(CONFIG_COMM_KEY), "swordfish");
+	ck_assert_str_eq(row("DICOMM_COMM_KEY").value, "(hidden)");
+	ck_assert_int_eq(capture_count("swordfish"), 0);
+}
+END_TEST
+
+START_TEST(values_stay_when_the_environment_changes)
+{
+	setenv("DICOMM_DEVICE", "host", 1);
+	ck_assert_str_eq(config_string(CONFIG_DEVICE), "host");
+	setenv("DICOMM_DEVICE", "cuda:0", 1);
+	ck_assert_str_eq(config_string(CONFIG_DEVICE), "host");
+}
+END_TEST
+
+START_TEST(shared_settings_are_text_and_hash)
+{
+	char text[256], part[20];
+
+	config_shared_text(text, sizeof(text));
+	ck_assert_str_eq(text, "DICOMM_ALGO= DICOMM_DETERMINISTIC=0 "
+			       "DICOMM_SHM_SLOT_BYTES=32K DICOMM_SHM_SLOTS=16");
+	ck_assert(config_shared_hash() == config_shared_hash());
+	/* A short buffer gets what fits. */
+	config_shared_text(part, sizeof(part));
+	ck_assert_uint_eq(strlen(part), sizeof(part) - 1);
+	ck_assert_int_eq(strncmp(part, text, sizeof(part) - 1), 0);
+	config_shared_text(part, 0);
+}
+END_TEST
+
+/* The hash that a process with this variable has. */
+static uint64_t hash_with(const char *name, const char *text)
+{
+	uint64_t hash = 0;
+	int fds[2];
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		if (name)
+			setenv(name, text, 1);
+		hash = config_shared_hash();
+		_exit(write(fds[1], &hash, sizeof(hash)) != sizeof(hash));
+	}
+	close(fds[1]);
+	ck_assert_int_eq(read(fds[0], &hash, sizeof(hash)), sizeof(hash));
+	close(fds[0]);
+	return hash;
+}
+
+START_TEST(the_hash_differs_exactly_where_ranks_must_agree)
+{
+	uint64_t plain = hash_with(NULL, NULL);
+
+	ck_assert(hash_with("DICOMM_ALGO", "ring") != plain);
+	ck_assert(hash_with("DICOMM_DETERMINISTIC", "1") != plain);
+	ck_assert(hash_with("DICOMM_SHM_SLOTS", "32") != plain);
+	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "64K") != plain);
+	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "32768") == plain);
+	ck_assert(hash_with("DICOMM_DETERMINISTIC", "off") == plain);
+	ck_assert(hash_with("DICOMM_TIMEOUT_MS", "1") == plain);
+	ck_assert(hash_with("DICOMM_RANK", "1") == plain);
+	ck_assert(hash_with("DICOMM_SHM_CMA", "off") == plain);
+	ck_assert(hash_with("DICOMM_DEBUG", "debug") == plain);
+}
+END_TEST
+
+/* A callback of the user may call the library; that must not lock up. */
+static void ask_again(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	*(int64_t *)ctx = config_int(CONFIG_SHM_SLOTS);
+}
+
+START_TEST(a_sink_may_ask_for_a_parameter)
+{
+	int64_t slots = 0;
+
+	setenv("DICOMM_SHM_SLOTS", "3", 1);
+	log_set_sink(ask_again, &slots);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 16);
+	ck_assert_int_eq(slots, 16);
+}
+END_TEST
+
+START_TEST(a_key_of_another_type_aborts)
+{
+	switch (_i) {
+	case 0:
+		config_string(CONFIG_TIMEOUT_MS);
+		break;
+	case 1:
+		config_int(CONFIG_DETERMINISTIC);
+		break;
+	case 2:
+		config_bool(CONFIG_SHM_SLOTS);
+		break;
+	default:
+		config_int(CONFIG_ALGO);
+		break;
+	}
+}
+END_TEST
+
+#define LEN(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+int main(void)
+{
+	Suite *suite = suite_create("config");
+	TCase *tcase = tcase_create("config");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_test(tcase, defaults_are_as_documented);
+	tcase_add_test(tcase, every_row_is_complete_and_reads_its_default_back);
+	tcase_add_test(tcase, a_variable_sets_its_row);
+	tcase_add_test(tcase, an_empty_variable_is_an_unset_one);
+	tcase_add_loop_test(tcase, bytes_take_a_suffix_and_nothing_else, 0,
+			    LEN(sizes));
+	tcase_add_loop_test(tcase, bools_are_words_or_digits, 0, LEN(bools));
+	tcase_add_loop_test(tcase,
+			    an_invalid_value_is_named_and_the_default_used, 0,
+			    LEN(invalid));
+	tcase_add_test(tcase, a_port_range_is_kept_as_it_is);
+	tcase_add_test(tcase, a_choice_reads_as_the_table_spells_it);
+	tcase_add_loop_test(tcase, nccl_is_taken_where_ours_is_unset_and_logged,
+			    0, LEN(shared_names));
+	tcase_add_loop_test(tcase, ours_beats_nccl, 0, LEN(shared_names));
+	tcase_add_test(tcase,
+		       an_unknown_variable_is_named_with_the_nearest_once);
+	tcase_add_test(tcase, names_of_any_length_are_survived);
+	tcase_add_test(tcase,
+		       names_of_tests_benchmarks_and_scripts_are_ignored);
+	tcase_add_test(tcase, a_secret_is_usable_but_not_shown);
+	tcase_add_test(tcase, values_stay_when_the_environment_changes);
+	tcase_add_test(tcase, shared_settings_are_text_and_hash);
+	tcase_add_test(tcase, the_hash_differs_exactly_where_ranks_must_agree);
+	tcase_add_test(tcase, a_sink_may_ask_for_a_parameter);
+	tcase_add_loop_test_raise_signal(tcase, a_key_of_another_type_aborts,
+					 SIGABRT, 0, 4);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

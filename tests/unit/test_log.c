@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each test runs in a process of its own, as the log is set up once. */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "tests/support/capture.h"
+
+#define LINE_RE                                                                \
+	"^\\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}" \
+	"\\] [^ :.]+:[0-9]+"
+
+static void setup(void)
+{
+	unsetenv("DICOMM_DEBUG");
+	unsetenv("NCCL_DEBUG");
+	unsetenv("DICOMM_DEBUG_FILE");
+	capture_start();
+}
+
+static bool matches(const char *text, const char *pattern)
+{
+	regex_t re;
+	bool match;
+
+	ck_assert_int_eq(regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB), 0);
+	match = !regexec(&re, text, 0, NULL, 0);
+	regfree(&re);
+	return match;
+}
+
+static void log_each_level(void)
+{
+	log_error("at error");
+	log_warn("at warn");
+	log_info("at info");
+	log_debug("at debug");
+	log_at(LOG_TRACE, "at trace");
+}
+
+static const struct {
+	const char *word;
+	int printed; /* of the five messages */
+	int version;
+} words[] = {
+	{NULL, 1, 0},      {"", 1, 0},     {"none", 0, 0}, {"error", 1, 0},
+	{"VERSION", 1, 1}, {"WARN", 2, 1}, {"Info", 3, 1}, {"debug", 4, 1},
+	{"TRACE", 5, 1},   {"loud", 1, 0},
+};
+
+START_TEST(a_level_lets_through_itself_and_what_is_worse)
+{
+	static const char *const messages[] = {"at error", "at warn", "at info",
+					       "at debug", "at trace"};
+
+	if (words[_i].word)
+		setenv("DICOMM_DEBUG", words[_i].word, 1);
+	log_each_level();
+	for (int m = 0; m < 5; m++)
+		ck_assert_msg(capture_count(messages[m]) ==
+				      (m < words[_i].printed),
+			      "%s: %s", words[_i].word, messages[m]);
+	ck_assert_int_eq(capture_count("dicomm VERSION 0."), words[_i].version);
+	ck_assert_str_eq(log_last_error(), "at error");
+}
+END_TEST
+
+START_TEST(nccl_debug_counts_where_ours_is_unset)
+{
+	setenv("NCCL_DEBUG", "INFO", 1);
+	ck_assert(log_enabled(LOG_INFO));
+	ck_assert(!log_enabled(LOG_DEBUG));
+}
+END_TEST
+
+START_TEST(our_variable_beats_nccl_debug)
+{
+	setenv("NCCL_DEBUG", "INFO", 1);
+	setenv("DICOMM_DEBUG", "error", 1);
+	ck_assert(!log_enabled(LOG_WARN));
+}
+END_TEST
+
+START_TEST(an_error_line_has_time_host_process_rank_and_place)
+{
+	char expected[64];
+
+	log_set_rank(7);
+	log_error("peer %d is gone", 3);
+	ck_assert_msg(matches(capture_text(),
+			      LINE_RE " rank 7 dicomm ERROR peer 3 is gone "
+				      "\\(unit/test_log\\.c:[0-9]+\\)\n$"),
+		      "%s", capture_text());
+	snprintf(expected, sizeof(expected), ":%d rank 7 ", (int)getpid());
+	ck_assert_int_eq(capture_count(expected), 1);
+}
+END_TEST
+
+START_TEST(an_info_line_has_no_place_and_no_rank_before_there_is_one)
+{
+	setenv("DICOMM_DEBUG", "info", 1);
+	log_info("4 ranks");
+	ck_assert_msg(matches(strchr(capture_text(), '\n') + 1,
+			      LINE_RE " dicomm INFO 4 ranks\n$"),
+		      "%s", capture_text());
+}
+END_TEST
+
+START_TEST(a_message_is_one_line_whatever_is_in_it)
+{
+	log_error("a\nb\tc\x1b[31m\r");
+	ck_assert_int_eq(capture_count("a b c?[31m?"), 1);
+	ck_assert_int_eq(capture_count("\n"), 1);
+}
+END_TEST
+
+START_TEST(a_long_message_is_cut_and_says_so)
+{
+	char text[5000];
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	log_error("%s", text);
+	ck_assert_int_eq(capture_count("xxx... ("), 1);
+	ck_assert_int_eq(capture_count("\n"), 1);
+	ck_assert_str_eq(log_last_error() + strlen(log_last_error()) - 4,
+			 "x...");
+}
+END_TEST
+
+/* The first message sets the log up, and that must not touch errno either. */
+START_TEST(errno_is_in_the_message_and_unchanged_after_it)
+{
+	setenv("DICOMM_DEBUG_FILE", "/no such directory/log", 1);
+	errno = EDOM;
+	log_error("open: %m");
+	ck_assert_int_eq(errno, EDOM);
+	ck_assert_str_eq(log_last_error() + 6, strerror(EDOM));
+	errno = ERANGE;
+	ck_assert(!log_enabled(LOG_INFO));
+	ck_assert_int_eq(errno, ERANGE);
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_opened_leaves_stderr)
+{
+	setenv("DICOMM_DEBUG_FILE", "/no such directory/%p", 1);
+	log_error("still here");
+	ck_assert_int_eq(capture_count("DICOMM_DEBUG_FILE /no such directory/"
+				       "%p: open: No such file"),
+			 1);
+	ck_assert_int_eq(capture_count("still here"), 1);
+}
+END_TEST
+
+START_TEST(a_path_too_long_leaves_stderr)
+{
+	char path[6000];
+
+	memset(path, 'y', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	setenv("DICOMM_DEBUG_FILE", path, 1);
+	log_error("still here");
+	ck_assert_int_eq(capture_count("File name too long"), 1);
+	ck_assert_int_eq(capture_count("still here"), 1);
+}
+END_TEST
+
+START_TEST(the_file_is_named_by_host_and_process_and_appended_to)
+{
+	char dir[] = "/tmp/dicomm-test-log-XXXXXX", pattern[128], path[512];
+	char text[1024] = "", host[64];
+	FILE *file;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_int_eq(gethostname(host, sizeof(host)), 0);
+	host[strcspn(host, ".")] = '\0';
+	snprintf(path, sizeof(path), "%s/%s.%d.%%", dir, host, (int)getpid());
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fputs("before\n", file);
+	fclose(file);
+
+	snprintf(pattern, sizeof(pattern), "%s/%%h.%%p.%%%%", dir);
+	setenv("DICOMM_DEBUG_FILE", pattern, 1);
+	log_error("in the file");
+
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+	fclose(file);
+	unlink(path);
+	rmdir(dir);
+	ck_assert_int_eq(strncmp(text, "before\n[", 8), 0);
+	ck_assert_ptr_nonnull(strstr(text, "in the file"));
+	ck_assert_str_eq(capture_text(), "");
+}
+END_TEST
+
+struct heard {
+	int count, level;
+	char text[64];
+};
+
+static void hear(int level, const char *message, void *ctx)
+{
+	struct heard *h = ctx;
+
+	h->count++;
+	h->level = level;
+	snprintf(h->text, sizeof(h->text), "%s", message);
+	log_error("from the sink"); /* must not come back here */
+}
+
+START_TEST(a_sink_hears_errors_and_warnings_at_any_setting)
+{
+	struct heard h = {0};
+
+	setenv("DICOMM_DEBUG", "none", 1);
+	log_set_sink(hear, &h);
+	log_warn("careful %d", 5);
+	ck_assert_int_eq(h.count, 1);
+	ck_assert_int_eq(h.level, LOG_WARN);
+	ck_assert_str_eq(h.text, "careful 5");
+	log_error("lost");
+	ck_assert_int_eq(h.count, 2);
+	ck_assert_int_eq(h.level, LOG_ERROR);
+	log_info("not asked for");
+	ck_assert_int_eq(h.count, 2);
+	log_set_sink(NULL, NULL);
+	log_error("unheard");
+	ck_assert_int_eq(h.count, 2);
+	ck_assert_str_eq(capture_text(), "");
+}
+END_TEST
+
+START_TEST(a_sink_hears_the_rest_as_the_level_says)
+{
+	struct heard h = {0};
+
+	setenv("DICOMM_DEBUG", "info", 1);
+	log_set_sink(hear, &h);
+	log_info("asked for");
+	log_debug("not asked for");
+	ck_assert_int_eq(h.count, 1);
+	ck_assert_str_eq(h.text, "asked for");
+	ck_assert_int_eq(capture_count("asked for"), 1);
+}
+END_TEST
+
+static void *other_thread(void *ctx)
+{
+	ck_assert_str_eq(log_last_error(), "");
+	log_error("of the other");
+	ck_assert_str_eq(log_last_error(), "of the other");
+	return ctx;
+}
+
+START_TEST(rank_sink_and_last_error_belong_to_a_thread)
+{
+	struct heard h = {0};
+	pthread_t thread;
+
+	log_set_rank(2);
+	log_set_sink(hear, &h);
+	log_set_last_error("of this one");
+	ck_assert_int_eq(pthread_create(&thread, NULL, other_thread, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_str_eq(log_last_error(), "of this one");
+	ck_assert_int_eq(h.count, 0);
+	ck_assert_int_eq(capture_count("of the other"), 1);
+	ck_assert_int_eq(capture_count("rank 2"), 0);
+}
+END_TEST
+
+START_TEST(the_last_error_can_be_set_to_itself)
+{
+	log_set_last_error("one");
+	log_set_last_error(log_last_error());
+	ck_assert_str_eq(log_last_error(), "one");
+	log_set_last_error("");
+	ck_assert_str_eq(log_last_error(), "");
+}
+END_TEST
+
+#define THREADS 4
+#define LINES 300
+
+static void *writer(void *ctx)
+{
+	log_set_rank((int)(intptr_t)ctx);
+	for (int i = 0; i < LINES; i++)
+		log_error("line of %d ends here", (int)(intptr_t)ctx);
+	return NULL;
+}
+
+START_TEST(lines_of_threads_do_not_mix)
+{
+	pthread_t threads[THREADS];
+	char *line, *save, *text;
+	int lines = 0;
+
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, writer,
+						(void *)(intptr_t)i),
+				 0);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	text = strdup(capture_text());
+	for (line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save), lines++)
+		ck_assert_msg(matches(line, LINE_RE
+				      " rank ([0-9]) dicomm ERROR line of "
+				      "[0-9] ends here \\([^ ]+:[0-9]+\\)$"),
+			      "%s", line);
+	ck_assert_int_eq(lines, THREADS * LINES);
+	free(text);
+}
+END_TEST
+
+static dicomm_result_t pass_on(dicomm_result_t status, bool *reached)
+{
+	TRY(status);
+	*reached = true;
+	return DICOMM_SUCCESS;
+}
+
+START_TEST(fail_logs_once_and_try_passes_on)
+{
+	bool reached = false;
+
+	ck_assert_int_eq(
+		pass_on(FAIL(DICOMM_ERR_SYSTEM, "no %s", "luck"), &reached),
+		DICOMM_ERR_SYSTEM);
+	ck_assert(!reached);
+	ck_assert_int_eq(capture_count("no luck"), 1);
+	ck_assert_int_eq(pass_on(DICOMM_SUCCESS, &reached), DICOMM_SUCCESS);
+	ck_assert(reached);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("log");
+	TCase *tcase = tcase_create("log");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_loop_test(tcase,
+			    a_level_lets_through_itself_and_what_is_worse, 0,
+			    (int)(sizeof(words) / sizeof(*words)));
+	tcase_add_test(tcase, nccl_debug_counts_where_ours_is_unset);
+	tcase_add_test(tcase, our_variable_beats_nccl_debug);
+	tcase_add_test(tcase,
+		       an_error_line_has_time_host_process_rank_and_place);
+	tcase_add_test(
+		tcase,
+		an_info_line_has_no_place_and_no_rank_before_there_is_one);
+	tcase_add_test(tcase, a_message_is_one_line_whatever_is_in_it);
+	tcase_add_test(tcase, a_long_message_is_cut_and_says_so);
+	tcase_add_test(tcase, errno_is_in_the_message_and_unchanged_after_it);
+	tcase_add_test(tcase, a_file_that_cannot_be_opened_leaves_stderr);
+	tcase_add_test(tcase, a_path_too_long_leaves_stderr);
+	tcase_add_test(tcase,
+		       the_file_is_named_by_host_and_process_and_appended_to);
+	tcase_add_test(tcase, a_sink_hears_errors_and_warnings_at_any_setting);
+	tcase_add_test(tcase, a_sink_hears_the_rest_as_the_level_says);
+	tcase_add_test(tcase, rank_sink_and_last_error_belong_to_a_thread);
+	tcase_add_test(tcase, the_last_error_can_be_set_to_itself);
+	tcase_add_test(tcase, lines_of_threads_do_not_mix);
+	tcase_add_test(tcase, fail_logs_once_and_try_passes_on);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
