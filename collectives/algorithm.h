@@ -64,7 +64,8 @@ struct shape {
 struct work {
 	uint32_t hops;       /* messages one after the other, first slice */
 	uint32_t messages;   /* messages that one rank sends and receives */
-	uint64_t wire_bytes; /* sent by the busiest rank */
+	uint64_t wire_bytes; /* sent or received, whichever is more, by the
+			      * busiest rank */
 	uint64_t reduce_bytes, copy_bytes; /* written by it locally */
 	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
 			       * cores of a node share */
@@ -88,9 +89,18 @@ struct algorithm {
 extern const struct algorithm *const algorithms[];
 const struct algorithm *algorithm_find(enum coll coll, const char *name);
 
-/* Build and finish the plan of s->rank; handles in-place aliasing. */
+/* Build and finish the plan of s->rank; handles in-place aliasing, and a
+ * communicator of one rank: serves() and build() see two at least. */
 dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 			       struct plan *p);
+
+/* For algorithms that serve every shape. */
+bool shape_any(const struct shape *s);
+/* Rank i round the circle: -1 is the last one, ranks is 0 again. */
+int shape_rank(const struct shape *s, int i);
+/* Rank i counted from the root; and back. */
+int shape_from_root(const struct shape *s, int rank);
+int shape_to_rank(const struct shape *s, int from_root);
 
 /*
  * The span to read an input from: `span` itself (of PLAN_SEND), or a scaled

@@ -34,12 +34,18 @@ enum plan_buffer { PLAN_SEND, PLAN_RECV, PLAN_SCRATCH, PLAN_BUFFERS };
  * `parts` equal parts, rounded up to whole cache lines, the last ones shorter
  * or empty; the span holds parts [lo, hi). With nblocks > 1 it is that many
  * whole consecutive blocks (lo 0, hi = parts = 1), which only a plan that is
- * marked whole may use, as its message is never sliced.
+ * marked whole may use, as its message is never sliced. The scratch blocks of
+ * such a plan follow each other without gaps, as those of the buffers do.
+ *
+ * Blocks of the send or receive buffer differ in length only in the
+ * v-collectives. There a span of scratch is as long as block `like` of the
+ * buffer that has one for each rank.
  */
 struct span {
 	uint8_t buffer; /* enum plan_buffer */
 	uint32_t block, nblocks;
 	uint32_t lo, hi, parts;
+	uint32_t like; /* only for PLAN_SCRATCH */
 };
 
 enum step_kind {
@@ -51,8 +57,9 @@ enum step_kind {
 	STEP_SCALE,  /* dst = a * scalar of the operator (avg, premulsum) */
 	STEP_DIVIDE, /* dst = a / N, toward zero (avg of integers) */
 	STEP_FOLD,   /* dst = fold of nfold spans: scratch block b.block + i
-		      * for rank i, `a` in place of the own rank's; rank
-		      * order, narrow floats accumulated in float32 */
+		      * (b's parts of it, which are dst's) for rank i, `a` in
+		      * place of the own rank's; rank order, narrow floats
+		      * accumulated in float32 */
 };
 
 struct step {
@@ -106,6 +113,11 @@ struct span plan_block(enum plan_buffer buffer, uint32_t block);
 struct span plan_blocks(enum plan_buffer buffer, uint32_t block, uint32_t n);
 struct span plan_parts(enum plan_buffer buffer, uint32_t block, uint32_t lo,
 		       uint32_t hi, uint32_t parts);
+/* Parts of a span that was whole until now. */
+struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
+		     uint32_t parts);
+/* A span of scratch that holds (some of) block `block`. */
+struct span plan_like(struct span span, uint32_t block);
 
 /* Append a step. After a failure (no memory) they do nothing; ask
  * plan_finish once. A step with an empty span (lo == hi) is not added. */

@@ -32,7 +32,9 @@ struct schedule_io {
 	enum schedule_result (*start)(void *ctx, const struct step *step,
 				      uint32_t s, uint64_t slice,
 				      uint64_t number);
-	/* Has the oldest POSTED slice of this send step finished? */
+	/* Has this slice of a send step finished? Asked of the oldest one that
+	 * is not known to be; also of one that start() called DONE while an
+	 * older one was still POSTED. */
 	enum schedule_result (*finished)(void *ctx, const struct step *step,
 					 uint32_t s, uint64_t slice,
 					 uint64_t number);

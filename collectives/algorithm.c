@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all algorithms share: from a shape to a finished plan. */
+#include "collectives/algorithm.h"
+
+#include <assert.h>
+
+bool shape_any(const struct shape *s)
+{
+	(void)s;
+	return true;
+}
+
+int shape_rank(const struct shape *s, int i)
+{
+	int r = i % s->ranks;
+
+	return r < 0 ? r + s->ranks : r;
+}
+
+int shape_from_root(const struct shape *s, int rank)
+{
+	return shape_rank(s, rank - s->root);
+}
+
+int shape_to_rank(const struct shape *s, int from_root)
+{
+	return shape_rank(s, from_root + s->root);
+}
+
+struct span shape_input(struct plan *p, const struct shape *s, struct span span,
+			struct span to)
+{
+	if (!s->prescale)
+		return span;
+	plan_scale(p, to, span);
+	return to;
+}
+
+void shape_result(struct plan *p, const struct shape *s, struct span span)
+{
+	if (s->postdivide)
+		plan_divide(p, span, span);
+}
+
+/* Only a rank that has both buffers can be in place. In alltoall they would
+ * be the same blocks, which no plan could tell apart. */
+static void set_in_place(struct plan *p, const struct shape *s)
+{
+	uint32_t send, recv;
+
+	if (!s->in_place)
+		return;
+	coll_layout(s->coll, s->rank, s->ranks, s->root, &send, &recv);
+	if (send == 0 || recv == 0)
+		return;
+	assert(send == 1 || recv == 1);
+	if (send == 1)
+		plan_set_in_place(p, true, recv > 1 ? (uint32_t)s->rank : 0);
+	else
+		plan_set_in_place(p, false, (uint32_t)s->rank);
+}
+
+/* Alone: the result is the input. */
+static void build_alone(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+	uint32_t send_blocks, recv_blocks;
+
+	coll_layout(s->coll, 0, 1, 0, &send_blocks, &recv_blocks);
+	if (recv_blocks > 0)
+		plan_copy(p, recv,
+			  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
+}
+
+dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
+			       struct plan *p)
+{
+	assert(a->coll == s->coll);
+	plan_init(p, s->ranks);
+	p->whole = a->whole;
+	set_in_place(p, s);
+	if (s->ranks == 1)
+		build_alone(p, s);
+	else
+		a->build(p, s);
+	return plan_finish(p);
+}

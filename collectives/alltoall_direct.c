@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct all-to-all: everybody sends everybody its block, all at once.
+ *
+ * Hops     1
+ * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
+ * Memory   none
+ * Best     anything but tiny blocks among many ranks
+ */
+#include "collectives/algorithm.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	uint32_t me = (uint32_t)s->rank;
+
+	for (int k = 1; k < s->ranks; k++) {
+		int to = shape_rank(s, s->rank + k);
+
+		plan_send(p, to, plan_block(PLAN_SEND, (uint32_t)to));
+	}
+	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
+	for (int k = 1; k < s->ranks; k++) {
+		int from = shape_rank(s, s->rank - k);
+
+		plan_recv(p, from, plan_block(PLAN_RECV, (uint32_t)from));
+	}
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = 1;
+	w->messages = 2 * (uint32_t)others;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm alltoall_direct = {
+	.coll = COLL_ALLTOALL,
+	.name = "direct",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm alltoallv_direct = {
+	.coll = COLL_ALLTOALLV,
+	.name = "direct",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
