@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kinds of device of this build, and how their names are read. */
+#include "src/accel/accel.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct accel accel_host;
+
+const struct accel *const accels[] = {
+	&accel_host,
+	NULL,
+};
+
+/* "N" of "kind:N": digits only, so that "+1", " 1" and "" are refused. */
+static bool index_parse(const char *text, int *index)
+{
+	long value = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return false;
+		value = value * 10 + (*text - '0');
+		if (value > INT_MAX)
+			return false;
+	}
+	*index = (int)value;
+	return true;
+}
+
+static void unknown_kind(const char *device, int kind_len, char *why,
+			 size_t len)
+{
+	char kinds[128] = "";
+	size_t used = 0;
+
+	for (int i = 0; accels[i] && used < sizeof(kinds); i++)
+		used += (size_t)snprintf(kinds + used, sizeof(kinds) - used,
+					 "%s%s", i ? ", " : "",
+					 accels[i]->name);
+	snprintf(why, len, "no kind of device \"%.*s\" in this build, only %s",
+		 kind_len, device, kinds);
+}
+
+const struct accel *accel_find(const char *device, int *index, char *why,
+			       size_t len)
+{
+	size_t kind_len = strcspn(device, ":");
+	const struct accel *a = NULL;
+	char none[160];
+	int i = 0, n;
+
+	for (int k = 0; accels[k] && !a; k++)
+		if (strlen(accels[k]->name) == kind_len &&
+		    !memcmp(accels[k]->name, device, kind_len))
+			a = accels[k];
+	if (!a) {
+		unknown_kind(device, (int)kind_len, why, len);
+		return NULL;
+	}
+	if (device[kind_len] && !index_parse(device + kind_len + 1, &i)) {
+		snprintf(why, len, "device \"%s\": not of the form %s:NUMBER",
+			 device, a->name);
+		return NULL;
+	}
+	n = a->count(none, sizeof(none));
+	if (!n) {
+		snprintf(why, len, "device \"%s\": %s", device, none);
+		return NULL;
+	}
+	if (i >= n) {
+		snprintf(why, len,
+			 "device \"%s\": there are only %d (%s:0 ...)", device,
+			 n, a->name);
+		return NULL;
+	}
+	*index = i;
+	return a;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The wires of this build. */
+#include "transports/transport.h"
+
+#include <string.h>
+
+extern const struct transport transport_shm;
+
+const struct transport *const transports[] = {
+	&transport_shm,
+	NULL,
+};
+
+const struct transport *transport_find(const char *name)
+{
+	for (int i = 0; transports[i]; i++)
+		if (!strcmp(transports[i]->name, name))
+			return transports[i];
+	return NULL;
+}

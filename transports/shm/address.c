@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The address of a rank: on which machine, and behind which descriptor. */
+#include "transports/shm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/config.h"
+
+#define MAGIC 0x4d485344u /* "DSHM" */
+#define VERSION 1
+
+struct host {
+	uint8_t boot_id[16];
+	uint64_t pid_namespace;
+	uint64_t host_id;
+};
+
+static uint64_t hash(const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	while (len--)
+		h = (h ^ *p++) * 0x100000001b3u;
+	return h;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
+/* All zero where the kernel does not tell: then the pid namespace decides. */
+static void boot_id_read(uint8_t id[16])
+{
+	char text[64] = "";
+	ssize_t n;
+	int fd, digits = 0;
+
+	memset(id, 0, 16);
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	for (ssize_t i = 0; i < n && digits < 32; i++) {
+		int d = hex_digit(text[i]);
+
+		if (d < 0)
+			continue;
+		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | d);
+		digits++;
+	}
+}
+
+static void host_identity(struct host *h)
+{
+	const char *name = config_string(CONFIG_HOSTID);
+	struct stat st;
+
+	memset(h, 0, sizeof(*h));
+	boot_id_read(h->boot_id);
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		h->pid_namespace = st.st_ino;
+	h->host_id = *name ? hash(name, strlen(name)) : 0;
+}
+
+static uint64_t address_check(const struct shm_address *a)
+{
+	struct shm_address copy = *a;
+
+	copy.check = 0;
+	return hash(&copy, sizeof(copy));
+}
+
+void shm_address_make(const struct shm_segment *seg, struct tp_blob *blob)
+{
+	const struct shm_header *head = seg->head;
+	struct shm_address a;
+	struct host h;
+
+	_Static_assert(sizeof(a) <= sizeof(blob->data), "must fit");
+	host_identity(&h);
+	memset(&a, 0, sizeof(a));
+	a.magic = MAGIC;
+	a.version = VERSION;
+	memcpy(a.boot_id, h.boot_id, sizeof(a.boot_id));
+	a.pid_namespace = h.pid_namespace;
+	a.host_id = h.host_id;
+	memcpy(a.nonce, seg->nonce, sizeof(a.nonce));
+	a.pid = seg->pid;
+	a.fd = seg->fd;
+	a.rank = head->rank;
+	a.ranks = head->ranks;
+	a.slots = head->slots;
+	a.slot_bytes = head->slot_bytes;
+	a.check = address_check(&a);
+
+	memset(blob, 0, sizeof(*blob));
+	blob->len = sizeof(a);
+	memcpy(blob->data, &a, sizeof(a));
+}
+
+bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
+		       char *why, size_t len)
+{
+	if (blob->len != sizeof(*a)) {
+		snprintf(why, len,
+			 "its shm address has %" PRIu32 " bytes, not %zu",
+			 blob->len, sizeof(*a));
+		return false;
+	}
+	memcpy(a, blob->data, sizeof(*a));
+	if (a->magic != MAGIC) {
+		snprintf(why, len, "its address is not one of shm");
+		return false;
+	}
+	if (a->version != VERSION) {
+		snprintf(why, len,
+			 "its shm address has version %" PRIu32 ", not %d",
+			 a->version, VERSION);
+		return false;
+	}
+	if (a->check != address_check(a) || a->pid <= 0 || a->fd < 0 ||
+	    a->rank >= a->ranks) {
+		snprintf(why, len, "its shm address is damaged");
+		return false;
+	}
+	return true;
+}
+
+bool shm_address_is_local(const struct shm_address *a, char *why, size_t len)
+{
+	struct host h;
+
+	host_identity(&h);
+	if (memcmp(a->boot_id, h.boot_id, sizeof(h.boot_id)) != 0)
+		snprintf(why, len, "it is on another machine");
+	else if (a->host_id != h.host_id)
+		snprintf(why, len, "its DICOMM_HOSTID is another one");
+	else if (a->pid_namespace != h.pid_namespace)
+		snprintf(why, len,
+			 "it is in another pid namespace (container) of this "
+			 "machine");
+	else
+		return true;
+	return false;
+}

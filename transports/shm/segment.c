@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Segments, their rings, and the table of those that this process has mapped.
+ *
+ * Ranks of one process share mappings, and use each other's directly. The lock
+ * guards the table and the reference counts: set-up and teardown only.
+ */
+#include "transports/shm/shm.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+
+#define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shm_segment *segments;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* The segments are the parent's. What the child has of them goes away with its
+ * memory; it must not take the parent's ranks for its own. */
+static void fork_child(void)
+{
+	segments = NULL;
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void setup(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static void table_lock(void)
+{
+	pthread_once(&once, setup);
+	pthread_mutex_lock(&lock);
+}
+
+static void table_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static uint64_t page_round(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) & ~(page - 1);
+}
+
+static uint64_t header_bytes(uint32_t ranks)
+{
+	uint64_t entries = (uint64_t)ranks * TP_CLASSES;
+
+	return page_round(sizeof(struct shm_header) +
+			  entries * sizeof(_Atomic uint64_t));
+}
+
+/* Lines, tail; then, on a page of their own, the data areas. */
+static uint64_t ring_data_offset(uint32_t slots)
+{
+	return page_round(slots * sizeof(struct tp_line) +
+			  sizeof(struct shm_tail));
+}
+
+static uint64_t ring_bytes(const struct shm_header *head)
+{
+	return page_round(ring_data_offset(head->slots) +
+			  (uint64_t)head->slots * head->slot_bytes);
+}
+
+static struct shm_segment *table_find(const uint64_t nonce[2])
+{
+	struct shm_segment *s = segments;
+
+	while (s && memcmp(s->nonce, nonce, sizeof(s->nonce)) != 0)
+		s = s->next;
+	return s;
+}
+
+static void table_add(struct shm_segment *seg)
+{
+	table_lock();
+	seg->next = segments;
+	segments = seg;
+	table_unlock();
+}
+
+static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
+{
+	seg->mapped = seg->len = header_bytes(ranks);
+	if (ftruncate(seg->fd, (off_t)seg->len) < 0)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "shm segment: resize to %" PRIu64 " bytes: %m",
+			    seg->len);
+	/* Peers that map it rely on its size; it may still grow. */
+	(void)fcntl(seg->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
+	seg->head = mmap(NULL, seg->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 seg->fd, 0);
+	if (seg->head == MAP_FAILED)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "shm segment: map %" PRIu64 " bytes: %m",
+			    seg->mapped);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t shm_segment_create(const struct tp_config *config,
+				   struct shm_segment **out)
+{
+	struct shm_segment *seg;
+	dicomm_result_t status;
+
+	seg = calloc(1, sizeof(*seg));
+	if (!seg)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "shm segment: out of memory");
+	seg->own = true;
+	seg->refs = 1;
+	seg->pid = getpid();
+	if (getrandom(seg->nonce, sizeof(seg->nonce), 0) !=
+	    (ssize_t)sizeof(seg->nonce)) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "shm segment: getrandom: %m");
+		goto free_seg;
+	}
+	seg->fd = memfd_create("dicomm-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (seg->fd < 0) {
+		status = FAIL(DICOMM_ERR_SYSTEM,
+			      "shm segment: memfd_create: %m");
+		goto free_seg;
+	}
+	status = own_map(seg, (uint32_t)config->ranks);
+	if (status != DICOMM_SUCCESS)
+		goto close_fd;
+	seg->head->magic = MAGIC;
+	memcpy(seg->head->nonce, seg->nonce, sizeof(seg->nonce));
+	seg->head->rank = (uint32_t)config->rank;
+	seg->head->ranks = (uint32_t)config->ranks;
+	seg->head->slots = config->slots;
+	seg->head->slot_bytes = config->slot_bytes;
+	seg->head->probe = (uintptr_t)&seg->nonce[0];
+	table_add(seg);
+	*out = seg;
+	return DICOMM_SUCCESS;
+
+close_fd:
+	close(seg->fd);
+free_seg:
+	free(seg);
+	return status;
+}
+
+/* Open the segment behind an address, if it still is that one. The reason, for
+ * whoever wants it, if not. */
+static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
+			char *why, size_t len)
+{
+	uint64_t found[3]; /* magic, nonce */
+	char path[64];
+	int fd;
+
+	_Static_assert(offsetof(struct shm_header, nonce) == 8, "read in one");
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, peer_fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		snprintf(why, len, "open %s: %m", path);
+		return -1;
+	}
+	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||
+	    found[0] != MAGIC || memcmp(&found[1], nonce, 16) != 0) {
+		snprintf(why, len, "%s is not its segment (any more)", path);
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+bool shm_segment_is_own(const struct shm_address *a)
+{
+	const struct shm_segment *seg;
+	bool own;
+
+	table_lock();
+	seg = table_find(a->nonce);
+	own = seg && seg->own;
+	table_unlock();
+	return own;
+}
+
+bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len)
+{
+	int fd;
+
+	if (shm_segment_is_own(a))
+		return true;
+	fd = segment_open(a->pid, a->fd, a->nonce, why, len);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* Map the header of another process's segment. */
+static dicomm_result_t segment_import(const struct shm_address *a,
+				      struct shm_segment **out)
+{
+	struct shm_segment *seg;
+	dicomm_result_t status;
+	char why[160];
+	struct stat st;
+	int fd;
+
+	seg = calloc(1, sizeof(*seg));
+	if (!seg)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "shm: rank %" PRIu32 ": out of memory", a->rank);
+	seg->refs = 1;
+	seg->pid = a->pid;
+	seg->fd = a->fd;
+	memcpy(seg->nonce, a->nonce, sizeof(seg->nonce));
+	seg->mapped = header_bytes(a->ranks);
+	fd = segment_open(a->pid, a->fd, a->nonce, why, sizeof(why));
+	if (fd < 0) {
+		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %" PRIu32 ": %s",
+			      a->rank, why);
+		goto free_seg;
+	}
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < seg->mapped) {
+		status = FAIL(DICOMM_ERR_REMOTE,
+			      "shm: rank %" PRIu32 ": its segment is too short",
+			      a->rank);
+		goto close_fd;
+	}
+	seg->head = mmap(NULL, seg->mapped, PROT_READ, MAP_SHARED, fd, 0);
+	if (seg->head == MAP_FAILED) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "shm: rank %" PRIu32 ": map its segment: %m",
+			      a->rank);
+		goto close_fd;
+	}
+	if (seg->head->ranks != a->ranks || seg->head->slots != a->slots ||
+	    seg->head->slot_bytes != a->slot_bytes) {
+		status = FAIL(DICOMM_ERR_REMOTE,
+			      "shm: rank %" PRIu32
+			      ": its segment is not as its address says",
+			      a->rank);
+		goto unmap;
+	}
+	close(fd);
+	*out = seg;
+	return DICOMM_SUCCESS;
+
+unmap:
+	munmap(seg->head, seg->mapped);
+close_fd:
+	close(fd);
+free_seg:
+	free(seg);
+	return status;
+}
+
+dicomm_result_t shm_segment_attach(const struct shm_address *a,
+				   struct shm_segment **out)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct shm_segment *seg;
+
+	table_lock();
+	seg = table_find(a->nonce);
+	if (seg) {
+		seg->refs++;
+	} else {
+		status = segment_import(a, &seg);
+		if (status == DICOMM_SUCCESS) {
+			seg->next = segments;
+			segments = seg;
+		}
+	}
+	table_unlock();
+	if (status == DICOMM_SUCCESS)
+		*out = seg;
+	return status;
+}
+
+static void segment_put_locked(struct shm_segment *seg)
+{
+	struct shm_segment **at = &segments;
+
+	if (--seg->refs)
+		return;
+	while (*at && *at != seg)
+		at = &(*at)->next;
+	if (*at) /* not so in a forked child */
+		*at = seg->next;
+	munmap(seg->head, seg->mapped);
+	if (seg->own)
+		close(seg->fd);
+	free(seg);
+}
+
+void shm_segment_put(struct shm_segment *seg)
+{
+	if (!seg)
+		return;
+	table_lock();
+	segment_put_locked(seg);
+	table_unlock();
+}
+
+static dicomm_result_t ring_map(struct shm_segment *seg, int fd,
+				uint64_t offset, struct shm_ring **out)
+{
+	const struct shm_header *head = seg->head;
+	struct shm_ring *ring;
+	uint8_t *base;
+
+	ring = calloc(1, sizeof(*ring));
+	if (!ring)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "shm ring: out of memory");
+	ring->bytes = ring_bytes(head);
+	base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    (off_t)offset);
+	if (base == MAP_FAILED) {
+		free(ring);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "shm ring: map %" PRIu64 " bytes: %m",
+			    ring_bytes(head));
+	}
+	ring->refs = 1;
+	ring->offset = offset;
+	ring->seg = seg;
+	ring->lines = (struct tp_line *)base;
+	ring->tail = (struct shm_tail *)(ring->lines + head->slots);
+	ring->data = base + ring_data_offset(head->slots);
+	*out = ring;
+	return DICOMM_SUCCESS;
+}
+
+/* Take the page faults of the lines now, not in the first messages. */
+static void ring_touch(struct shm_ring *ring)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint8_t *base = (uint8_t *)ring->lines;
+
+	for (uint8_t *p = base; p < ring->data; p += page)
+		*(volatile uint8_t *)p = 0;
+}
+
+dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
+{
+	uint64_t offset = seg->len, len = offset + ring_bytes(seg->head);
+	struct shm_ring *ring;
+
+	if (ftruncate(seg->fd, (off_t)len) < 0)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
+	/* If mapping fails the hole stays: it has no pages. */
+	seg->len = len;
+	TRY(ring_map(seg, seg->fd, offset, &ring));
+	ring_touch(ring);
+	table_lock();
+	seg->refs++;
+	ring->next = seg->rings;
+	seg->rings = ring;
+	table_unlock();
+	*out = ring;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
+				   struct shm_ring **out)
+{
+	dicomm_result_t status;
+	char why[160];
+	struct stat st;
+	int fd;
+
+	fd = segment_open(seg->pid, seg->fd, seg->nonce, why, sizeof(why));
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %" PRIu32 ": %s",
+			    seg->head->rank, why);
+	if (fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size < offset + ring_bytes(seg->head)) {
+		close(fd);
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "shm: rank %" PRIu32
+			    ": its segment ends before its ring",
+			    seg->head->rank);
+	}
+	status = ring_map(seg, fd, offset, out);
+	close(fd);
+	return status;
+}
+
+dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
+				struct shm_ring **out)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct shm_ring *ring = NULL;
+
+	table_lock();
+	if (seg->own) {
+		ring = seg->rings;
+		while (ring && ring->offset != offset)
+			ring = ring->next;
+		if (ring)
+			ring->refs++;
+		else
+			status = DICOMM_AGAIN; /* closed meanwhile */
+	} else {
+		status = ring_import(seg, offset, &ring);
+		if (status == DICOMM_SUCCESS)
+			seg->refs++;
+	}
+	table_unlock();
+	if (status == DICOMM_SUCCESS)
+		*out = ring;
+	return status;
+}
+
+void shm_ring_put(struct shm_ring *ring)
+{
+	if (!ring)
+		return;
+	table_lock();
+	if (--ring->refs == 0) {
+		struct shm_ring **at = &ring->seg->rings;
+
+		while (*at && *at != ring)
+			at = &(*at)->next;
+		if (*at)
+			*at = ring->next;
+		munmap(ring->lines, ring->bytes);
+		segment_put_locked(ring->seg);
+		free(ring);
+	}
+	table_unlock();
+}
