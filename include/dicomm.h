@@ -1,4 +1,70 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file dicomm.h
+ * Collective communication between unlike devices: the interface and its
+ * manual.
+ *
+ * A communicator joins N ranks. A rank is a member of a communicator, numbered
+ * from 0 to N - 1 and bound to one device, where its buffers live. Every rank
+ * of a communicator calls the same collectives in the same order; the library
+ * chooses how, by what the links between the ranks cost. This version has ranks
+ * on host memory, of one machine.
+ *
+ * Ranks are not processes. A process, even a thread, may hold several ranks of
+ * one communicator, each with its own handle. Nothing is shared between the
+ * handles of a process that a caller could notice.
+ *
+ * Streams. An operation takes a stream of its rank's device. On a host rank
+ * NULL makes it a blocking call: it returns when the result is there and all
+ * buffers are the caller's again. A host stream (dicomm_host_stream_create())
+ * makes it asynchronous: the call returns once the operation is queued, and
+ * operations of one stream run in call order. Operations of one communicator
+ * start in call order even on different streams.
+ *
+ * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
+ * only collected; they start together at the end and progress together. A
+ * thread that makes blocking calls for several ranks that wait for each other
+ * needs a group, as does an exchange in which each rank both sends and
+ * receives: one call after the other would wait for itself.
+ *
+ * Errors. Every function returns a dicomm_result_t. What went wrong is logged
+ * once and kept as text for dicomm_get_last_error(). There are two kinds:
+ *  - The call is refused (INVALID_ARGUMENT, UNSUPPORTED, NO_MEMORY before
+ *    anything was queued): nothing happened, and the communicator works.
+ *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
+ *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
+ *    ranks and both calls), a time-out, a system error. What was under way
+ *    fails with that status, and so does every later operation; receive buffers
+ *    have no defined contents. dicomm_comm_destroy() is all that is left to do.
+ * When a call has returned a failure, or dicomm_comm_abort() has returned,
+ * nothing writes the buffers of the caller any more.
+ *
+ * Late is not dead. A peer that lives but does not come is waited for: after
+ * 60 s (DICOMM_WARN_LATE_MS) a warning names it, after 30 minutes (timeout_ms,
+ * DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT naming the rank, the
+ * operation and the peer.
+ *
+ * Threads. One call at a time on one communicator handle and what belongs to
+ * it, by any thread; handles are independent of each other. From any thread at
+ * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(), the queries of
+ * a communicator (count to explain), and all functions that take none.
+ *
+ * Fork. In a child of fork() the handles of its parent are refused with
+ * ERR_INVALID_USAGE; the parent does not notice.
+ *
+ * Settings come from the fields of dicomm_config_t, else from DICOMM_
+ * variables, else from variables of NCCL where these mean the same, else from
+ * the default. `dicomm-info --config` or dicomm_param_info() lists them.
+ * Messages go to stderr: errors unless DICOMM_DEBUG says otherwise (none,
+ * error, version, warn, info, debug, trace).
+ *
+ * From NCCL: where NCCL has a function, ours is its name in snake case with the
+ * same arguments in the same order, and enumerators have the same values
+ * (ncclAllReduce is dicomm_allreduce, ncclFloat32 is DICOMM_FLOAT32).
+ * Different: on host ranks the stream NULL blocks; a communicator that was
+ * aborted is still to be destroyed; types and operators from 16 up,
+ * v-collectives and the barrier are ours.
+ */
 #ifndef DICOMM_H
 #define DICOMM_H
 
@@ -14,6 +80,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+/** Version of this header, as numbers and as major * 10000 + minor * 100 +
+ * patch; dicomm_get_version() tells that of the library. */
 #define DICOMM_VERSION_MAJOR 0
 #define DICOMM_VERSION_MINOR 1
 #define DICOMM_VERSION_PATCH 0
@@ -21,22 +89,44 @@ extern "C" {
 	(DICOMM_VERSION_MAJOR * 10000 + DICOMM_VERSION_MINOR * 100 + \
 	 DICOMM_VERSION_PATCH)
 
+/** What became of a call. Values below 16 are NCCL's. */
 typedef enum {
 	DICOMM_SUCCESS = 0,
+	/** A device or its driver failed. */
 	DICOMM_ERR_DEVICE = 1,
+	/** A system call failed; the text has the system's words. */
 	DICOMM_ERR_SYSTEM = 2,
+	/** A fault of this library; please report it. */
 	DICOMM_ERR_INTERNAL = 3,
+	/** An argument is wrong; the text names it and its value. */
 	DICOMM_ERR_INVALID_ARGUMENT = 4,
+	/** The call does not fit to what this rank, or another one, called. */
 	DICOMM_ERR_INVALID_USAGE = 5,
+	/** Another rank died, left or failed; the text names it. */
 	DICOMM_ERR_REMOTE = 6,
+	/** Not an error: poll dicomm_comm_get_async_error(). */
 	DICOMM_IN_PROGRESS = 7,
+	/** A peer did not come in time; the text names it. */
 	DICOMM_ERR_TIMEOUT = 8,
+	/** Out of host or device memory. */
 	DICOMM_ERR_NO_MEMORY = 16,
+	/** Neither this build nor this machine can do that. */
 	DICOMM_ERR_UNSUPPORTED = 17,
+	/** No transport connects two ranks; the text says why each fails. */
 	DICOMM_ERR_NO_PATH = 18,
+	/** This rank called dicomm_comm_abort(). */
 	DICOMM_ERR_ABORTED = 19
 } dicomm_result_t;
 
+/**
+ * Type of an element. Values below 16 are NCCL's. Buffers need no alignment.
+ *
+ * Integers wrap around. Floats below 32 bits are computed in float32 and
+ * rounded to nearest even at each hop, once for each element in deterministic
+ * mode. NaN and infinity are preserved; a type without infinity overflows as
+ * its standard says. The four float8 types are different encodings, of
+ * different vendors, and never converted into each other.
+ */
 typedef enum {
 	DICOMM_INT8 = 0,
 	DICOMM_CHAR = 0,
@@ -46,70 +136,145 @@ typedef enum {
 	DICOMM_UINT32 = 3,
 	DICOMM_INT64 = 4,
 	DICOMM_UINT64 = 5,
+	/** IEEE 754 binary16 */
 	DICOMM_FLOAT16 = 6,
 	DICOMM_HALF = 6,
 	DICOMM_FLOAT32 = 7,
 	DICOMM_FLOAT = 7,
 	DICOMM_FLOAT64 = 8,
 	DICOMM_DOUBLE = 8,
+	/** The upper half of a float32 */
 	DICOMM_BFLOAT16 = 9,
+	/** OCP E4M3: no infinity, largest 448 */
 	DICOMM_FLOAT8E4M3 = 10,
+	/** OCP E5M2: with infinity, largest 57344 */
 	DICOMM_FLOAT8E5M2 = 11,
 	DICOMM_INT16 = 16,
 	DICOMM_UINT16 = 17,
+	/** E4M3 without infinity and negative zero, largest 240 */
 	DICOMM_FLOAT8E4M3FNUZ = 18,
+	/** E5M2 without infinity and negative zero, largest 57344 */
 	DICOMM_FLOAT8E5M2FNUZ = 19
 } dicomm_datatype_t;
 
+/**
+ * Reduction. Values below 16 are NCCL's; values from 0x100 are operators of a
+ * communicator, from dicomm_redop_create_premulsum().
+ *
+ * The order of evaluation, and so the rounding of floats, may differ between
+ * calls and sizes, never between the ranks of one call. In deterministic mode
+ * it is rank order, ((0 op 1) op 2) op ..., whatever the size, the placement
+ * and the algorithm.
+ */
 typedef enum {
 	DICOMM_SUM = 0,
 	DICOMM_PROD = 1,
+	/** Largest; NaN if any is NaN; +0 is above -0. */
 	DICOMM_MAX = 2,
+	/** Least; NaN if any is NaN; -0 is below +0. */
 	DICOMM_MIN = 3,
+	/** Sum over N. Floats: each input times 1/N, then summed, so that the
+	 * sum cannot overflow. Integers: summed (wrapping), then divided,
+	 * rounding toward zero. */
 	DICOMM_AVG = 4,
+	/** Bitwise and; integers only. */
 	DICOMM_BAND = 16,
+	/** Bitwise or; integers only. */
 	DICOMM_BOR = 17,
+	/** Bitwise exclusive or; integers only. */
 	DICOMM_BXOR = 18
-	/* created operators (premulsum) are >= 0x100 */
 } dicomm_redop_t;
 
+/** Where the scalar of dicomm_redop_create_premulsum() is. */
 typedef enum {
+	/** In memory of the communicator's device. */
 	DICOMM_SCALAR_DEVICE = 0,
+	/** In host memory; read before the call returns. */
 	DICOMM_SCALAR_HOST_IMMEDIATE = 1
 } dicomm_scalar_residence_t;
 
+/** One rank's handle of a communicator. */
 typedef struct dicomm_comm *dicomm_comm_t;
+
+/** A stream of a rank's device. On a host rank: NULL, for a blocking call, or
+ * one from dicomm_host_stream_create(). */
 typedef void *dicomm_stream_t;
 
+/** Bytes of a dicomm_unique_id_t. */
 #define DICOMM_UNIQUE_ID_BYTES 128
+
+/** Where and by which secret the ranks of one communicator meet. Hand it to the
+ * other ranks by whatever is at hand (MPI, a file, a socket), but to nobody
+ * else: who knows it can join. */
 typedef struct {
-	char text[DICOMM_UNIQUE_ID_BYTES]; /* printable, ends in NUL */
+	/** Printable, ends in NUL. */
+	char text[DICOMM_UNIQUE_ID_BYTES];
 } dicomm_unique_id_t;
 
+/** Marks a dicomm_config_t that was initialised. */
 #define DICOMM_CONFIG_MAGIC 0xd1c0331u
+
+/** Of an int in dicomm_config_t: not set. */
 #define DICOMM_UNDEFINED_INT (-0x7fffffff - 1)
 
+/**
+ * Options of a communicator. Begin with DICOMM_CONFIG_INITIALIZER and set what
+ * you need:
+ *
+ *     dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+ *     config.timeout_ms = 60000;
+ *
+ * A field left alone (DICOMM_UNDEFINED_INT, NULL) is taken from its variable in
+ * the environment, else from the default. The library copies the strings.
+ * deterministic must be equal on all ranks.
+ */
 typedef struct {
+	/** Set by the initializer, so that fields can be added later. */
 	size_t size;
 	uint32_t magic;
 	uint32_t version;
-	const char *device;     /* "host"; NULL: see dicomm_comm_init_rank() */
-	const char *name;       /* of the communicator, in logs */
-	int blocking;           /* 0: init, split, finalize return at once */
-	int timeout_ms;         /* of one operation */
-	const char *transports; /* "shm"; grammar of DICOMM_TRANSPORTS */
-	const char *staging;    /* "auto" or "never" */
-	int deterministic;      /* 1: fixed order of reduction */
+	/** Device of this rank: "host". NULL: DICOMM_DEVICE, else host. */
+	const char *device;
+	/** Name of the communicator in messages; NULL: a number. */
+	const char *name;
+	/** 1 (default): init, split, shrink and finalize return when they are
+	 * done. 0: they return DICOMM_IN_PROGRESS at once. */
+	int blocking;
+	/** Milliseconds that an operation may wait for a peer without any
+	 * progress; 0: for ever. Default: DICOMM_TIMEOUT_MS. */
+	int timeout_ms;
+	/** Transports to use: "shm", or "^shm" for all but these. Default:
+	 * DICOMM_TRANSPORTS. */
+	const char *transports;
+	/** "auto" or "never": may device memory pass through host memory where
+	 * there is no direct path? Default: DICOMM_STAGING. */
+	const char *staging;
+	/** 1: reduce in rank order, so that results do not depend on size,
+	 * placement and algorithm. Default: DICOMM_DETERMINISTIC. */
+	int deterministic;
+	/** Parts that large messages are cut into to use several channels to a
+	 * peer; a transport that has only one ignores it. */
 	int lanes;
+	/** Also gets the messages about this communicator, one line each
+	 * without newline, from the thread that the message arises in. Errors
+	 * (level 0) and warnings (1) always; info (2), debug (3) and trace (4)
+	 * as DICOMM_DEBUG says. It must not use this communicator. */
 	void (*log_fn)(int level, const char *message, void *log_ctx);
+	/** Passed to log_fn. */
 	void *log_ctx;
+	/** The caller's own way to meet, instead of the unique id, which is
+	 * then ignored; set on all ranks or on none. */
 	struct {
+		/** Gather len bytes at mine from each rank into all, in rank
+		 * order. May wait for the other ranks. */
 		dicomm_result_t (*allgather)(const void *mine, void *all,
 					     size_t len, void *ctx);
+		/** Passed to allgather. */
 		void *ctx;
 	} bootstrap;
 } dicomm_config_t;
 
+/** Initial value of a dicomm_config_t: nothing set. */
 #define DICOMM_CONFIG_INITIALIZER                                             \
 	{                                                                     \
 		sizeof(dicomm_config_t), DICOMM_CONFIG_MAGIC, DICOMM_VERSION, \
@@ -122,150 +287,1166 @@ typedef struct {
 		}                                                             \
 	}
 
+/** What one rank has done on a communicator since init. Bytes are payload. */
 typedef struct {
-	size_t size; /* set by the caller to sizeof(dicomm_stats_t) */
+	/** Set by the caller to sizeof(dicomm_stats_t). */
+	size_t size;
+	/** Collectives, sends and receives begun. */
 	uint64_t operations;
 	uint64_t messages_sent;
 	uint64_t messages_received;
-	uint64_t bytes_sent; /* payload that left this rank */
+	/** Left this rank. */
+	uint64_t bytes_sent;
 	uint64_t bytes_received;
-	uint64_t bytes_direct; /* of those received, device to device */
-	uint64_t bytes_staged; /* of those received, through host memory */
-	uint64_t bytes_ring;   /* host: copied through a shared ring */
-	uint64_t bytes_mapped; /* host: read in place from mapped memory */
-	uint64_t bytes_cma;    /* host: read by process_vm_readv */
+	/** Of those received: device to device. */
+	uint64_t bytes_direct;
+	/** Of those received: of device memory, through host memory. */
+	uint64_t bytes_staged;
+	/** Host ranks: copied through a shared ring. */
+	uint64_t bytes_ring;
+	/** Host ranks: read in place from mapped memory. */
+	uint64_t bytes_mapped;
+	/** Host ranks: read by process_vm_readv. */
+	uint64_t bytes_cma;
+	/** Peers that data went to or came from. */
 	uint64_t connected_peers;
-	uint64_t memory_bytes; /* held by this communicator */
+	/** Bytes of memory that the communicator holds. */
+	uint64_t memory_bytes;
 } dicomm_stats_t;
 
+/** One parameter of the library, as dicomm_param_info() tells it. */
 typedef struct {
-	const char *name; /* "DICOMM_DEBUG" */
-	const char *type; /* "string", "int", "bytes", "bool" */
+	/** Variable in the environment: "DICOMM_DEBUG". */
+	const char *name;
+	/** "string", "int", "bytes" (takes K, M, G, T) or "bool". */
+	const char *type;
+	/** "" where nothing is the default. */
 	const char *default_value;
+	/** In effect; "(hidden)" for a secret. */
 	const char *value;
-	const char *origin; /* "default", "environment" (with its variable),
-			       "file" */
+	/** "default", or "environment" with the variable that was taken:
+	 * "environment NCCL_DEBUG". */
+	const char *origin;
+	/** One line. */
 	const char *help;
 } dicomm_param_info_t;
 
+/** One transport of this build, as dicomm_transport_info() tells it. */
 typedef struct {
-	const char *name; /* "shm" */
+	/** "shm"; a value of DICOMM_TRANSPORTS. */
+	const char *name;
+	/** Can this process use it? */
 	int usable;
-	char reason[160]; /* why it is not usable; else what it found */
+	/** If not, why; else what it found. */
+	char reason[160];
 } dicomm_transport_info_t;
 
+/** One device, as dicomm_device_info() tells it. */
 typedef struct {
-	char name[32]; /* "host", "cuda:0" */
+	/** "host"; a value of DICOMM_DEVICE. */
+	char name[32];
+	/** Who made it. */
 	char vendor[32];
+	/** Its model. */
 	char description[128];
-	char pci[16]; /* "0000:17:00.0", empty for the host */
+	/** "0000:17:00.0"; empty for the host. */
+	char pci[16];
 } dicomm_device_info_t;
 
+/**
+ * Tell the version of the library.
+ *
+ * Threads: any.
+ *
+ * @param version  set to major * 10000 + minor * 100 + patch
+ *
+ * @retval DICOMM_SUCCESS               *version is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  version is NULL
+ */
 dicomm_result_t dicomm_get_version(int *version);
+
+/**
+ * Describe a status in a few words.
+ *
+ * Threads: any.
+ *
+ * @param result  status
+ * @return a constant string, never NULL
+ */
 const char *dicomm_get_error_string(dicomm_result_t result);
+
+/**
+ * Tell what went wrong: the text of the message that was logged.
+ *
+ * With a broken communicator: why it broke. Else: the last error of the calling
+ * thread, "" if there was none.
+ *
+ * Buffers: the text stays valid until the next call of this library by the same
+ * thread.
+ *
+ * Threads: any.
+ *
+ * @param comm  communicator, or NULL
+ * @return a string, never NULL
+ */
 const char *dicomm_get_last_error(dicomm_comm_t comm);
 
+/**
+ * Make the id by which the ranks of one communicator meet.
+ *
+ * The calling process listens on a port (DICOMM_SOCKET_IFNAME,
+ * DICOMM_SOCKET_FAMILY, DICOMM_PORT_RANGE) and serves the meeting in the
+ * background until all ranks have come or DICOMM_BOOTSTRAP_TIMEOUT is over; it
+ * must live that long. One process calls it, usually that of rank 0, and hands
+ * the id to the others. One id serves one communicator.
+ *
+ * Threads: any.
+ *
+ * @param id  set to the id, with a fresh secret
+ *
+ * @retval DICOMM_SUCCESS               *id is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  id is NULL
+ * @retval DICOMM_ERR_SYSTEM            no address or port to listen on
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
+
+/**
+ * Join a communicator as one of its ranks, with default options.
+ *
+ * As dicomm_comm_init_rank_config() with config NULL.
+ *
+ * @param comm    set to this rank's handle
+ * @param nranks  number of ranks, at least 1
+ * @param id      from dicomm_get_unique_id(), equal on all ranks
+ * @param rank    this rank, 0 to nranks - 1, different on all ranks
+ *
+ * @retval DICOMM_SUCCESS  the communicator is ready
+ * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_INVALID_USAGE,
+ *         DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE, DICOMM_ERR_NO_PATH,
+ *         DICOMM_ERR_UNSUPPORTED, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
+ *         see dicomm_comm_init_rank_config()
+ */
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
 				      dicomm_unique_id_t id, int rank);
+
+/**
+ * Join a communicator as one of its ranks.
+ *
+ * Returns when all ranks have come, at the latest after
+ * DICOMM_BOOTSTRAP_TIMEOUT seconds. Version, byte order and settings that must
+ * be equal are compared, and a difference is named. Paths to peers are made
+ * when they are first used.
+ *
+ * With config.blocking 0 it returns DICOMM_IN_PROGRESS and goes on in the
+ * background. Until dicomm_comm_get_async_error() gives something else, the
+ * handle is good for that function, dicomm_comm_abort() and
+ * dicomm_comm_destroy() only.
+ *
+ * Order: a collective call of all ranks. A thread that joins as several ranks
+ * does so in a group; then dicomm_group_end() sets *comm.
+ *
+ * Threads: any.
+ *
+ * @param comm    set to this rank's handle; unchanged on failure
+ * @param nranks  number of ranks, at least 1
+ * @param id      from dicomm_get_unique_id(), equal on all ranks; ignored with
+ *                config.bootstrap
+ * @param rank    this rank, 0 to nranks - 1, different on all ranks
+ * @param config  options; NULL for none
+ *
+ * @retval DICOMM_SUCCESS               the communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, option, id or device
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree (number of ranks, a rank
+ *                                      taken twice, version, settings); named
+ * @retval DICOMM_ERR_TIMEOUT           ranks did not come in time; named
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed meanwhile; named
+ * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks; named,
+ *                                      with the reason for each transport
+ * @retval DICOMM_ERR_UNSUPPORTED       no such device or transport here
+ * @retval DICOMM_ERR_SYSTEM            a system call failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 					     dicomm_unique_id_t id, int rank,
 					     const dicomm_config_t *config);
+
+/**
+ * Join the communicator of all processes that a launcher has started.
+ *
+ * Rank, number of ranks and meeting point come from the first of these that is
+ * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
+ * listens; DICOMM_COMM_KEY is its secret); PMIx (Open MPI's mpirun, Slurm's
+ * srun --mpi=pmix); PMI (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE,
+ * MASTER_ADDR, MASTER_PORT); Slurm. MPI itself is not used.
+ *
+ * Order: a collective call of all processes, once.
+ *
+ * Threads: any, one at a time.
+ *
+ * @param comm  set to this rank's handle; unchanged on failure
+ *
+ * @retval DICOMM_SUCCESS            the communicator is ready
+ * @retval DICOMM_ERR_INVALID_USAGE  no launcher was found (the text lists what
+ *                                   was looked for), or ranks disagree
+ * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE,
+ *         DICOMM_ERR_NO_PATH, DICOMM_ERR_UNSUPPORTED, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_NO_MEMORY  see dicomm_comm_init_rank_config()
+ */
 dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
+
+/**
+ * Make a communicator whose ranks are all in this process.
+ *
+ * Rank i is bound to devices[i]. One thread that makes blocking calls for
+ * several of the ranks does so in a group.
+ *
+ * Threads: any.
+ *
+ * @param comms    set to ndev handles; unchanged on failure
+ * @param ndev     number of ranks, at least 1
+ * @param devices  ndev names of devices, which may repeat; NULL: ndev times
+ *                 the default device
+ *
+ * @retval DICOMM_SUCCESS               the communicator is ready
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument or device
+ * @retval DICOMM_ERR_UNSUPPORTED       no such device here
+ * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks
+ * @retval DICOMM_ERR_SYSTEM            a system call failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 				     const char *const *devices);
+
+/**
+ * Divide the ranks of a communicator into new communicators.
+ *
+ * Ranks of equal color make one communicator, ordered by key, ranks of equal
+ * key by their old number. The old communicator stays as it is.
+ *
+ * Order: a collective call of all ranks, also those that give
+ * DICOMM_SPLIT_NOCOLOR.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm     communicator to divide
+ * @param color    0 or more; DICOMM_SPLIT_NOCOLOR: in no new communicator
+ * @param key      place in the order of the new ranks
+ * @param newcomm  set to the handle of the new communicator; to NULL with
+ *                 DICOMM_SPLIT_NOCOLOR; unchanged on failure
+ * @param config   options of the new communicator; NULL: those of the old one
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE,
+ *         DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY,
+ *         DICOMM_ERR_ABORTED  there is no new communicator; the old one is
+ *         broken if dicomm_comm_get_async_error() says so
+ */
 dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 				  dicomm_comm_t *newcomm,
 				  const dicomm_config_t *config);
+
+/** As the color of dicomm_comm_split(): in no new communicator. */
+#define DICOMM_SPLIT_NOCOLOR (-1)
+
+/**
+ * Make a communicator of the ranks that remain when some are left out.
+ *
+ * The new ranks are the old ones in their order, less those in exclude and
+ * those that have died. The old communicator may be broken; it stays as it is
+ * and is still to be destroyed. Where the survivors are not the majority of the
+ * old ranks (at exactly half: not with its lowest rank), they get
+ * DICOMM_ERR_REMOTE, so that no two successors arise.
+ *
+ * Order: a collective call of the ranks that remain.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm      communicator to shrink
+ * @param exclude   ranks to leave out, not the calling one
+ * @param nexclude  their number; 0: only those that have died
+ * @param newcomm   set to the handle of the new communicator; unchanged on
+ *                  failure
+ * @param config    options of the new communicator; NULL: those of the old one
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_UNSUPPORTED       the ranks that remain cannot reach each
+ *                                      other without the dead one
+ * @retval DICOMM_ERR_REMOTE            not the majority; no new communicator
+ * @retval DICOMM_ERR_TIMEOUT           ranks did not come; no new communicator
+ * @retval DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
+ *         no new communicator
+ */
 dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   int nexclude, dicomm_comm_t *newcomm,
 				   const dicomm_config_t *config);
+
+/**
+ * End a communicator in good order: complete what is queued, and take leave of
+ * the peers.
+ *
+ * Returns when all operations of this rank are done and no peer needs its
+ * memory any more. Afterwards the handle is good for dicomm_comm_destroy() and
+ * the queries only.
+ *
+ * Order: a collective call of all ranks, after their last operation.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm  communicator
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_IN_PROGRESS           see config.blocking
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
+ * @retval DICOMM_ERR_INVALID_USAGE     in a group, after fork, or twice
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_ABORTED  the communicator is broken; destroy it
+ */
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
+
+/**
+ * Free a communicator.
+ *
+ * One that works is finalized first; one that is broken or aborted is freed at
+ * once, whatever the peers do. The handle is invalid afterwards, also on
+ * failure. Operators and registrations of the communicator go with it.
+ *
+ * Threads: no other call on this communicator may run, or come later.
+ *
+ * @param comm  communicator; NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS            freed
+ * @retval DICOMM_ERR_INVALID_USAGE  in a group, or after fork; not freed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM
+ *         freed, but operations that were queued have failed
+ */
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
+
+/**
+ * Stop everything on a communicator.
+ *
+ * Operations that are under way or queued fail with DICOMM_ERR_ABORTED, also in
+ * other threads, and so does every later one. The other ranks are told and
+ * fail with DICOMM_ERR_REMOTE. Returns in bounded time, whatever the peers do;
+ * once it has returned, nothing writes the buffers of this rank any more. The
+ * communicator is still to be destroyed.
+ *
+ * Threads: any, at any time before dicomm_comm_destroy(), any number of times.
+ *
+ * @param comm  communicator
+ *
+ * @retval DICOMM_SUCCESS               stopped, now or earlier
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm);
+
+/**
+ * Tell whether a communicator works, without waiting.
+ *
+ * Threads: any, at any time before dicomm_comm_destroy().
+ *
+ * @param comm         communicator
+ * @param async_error  set to DICOMM_SUCCESS: it works; DICOMM_IN_PROGRESS: init
+ *                     or finalize goes on; else why it is broken
+ *
+ * @retval DICOMM_SUCCESS               *async_error is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a NULL argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_get_async_error(dicomm_comm_t comm,
 					    dicomm_result_t *async_error);
-#define DICOMM_SPLIT_NOCOLOR (-1)
 
+/**
+ * Tell the number of ranks.
+ *
+ * Threads: any.
+ *
+ * @param comm   communicator
+ * @param count  set to the number of ranks
+ *
+ * @retval DICOMM_SUCCESS               *count is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a NULL argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_count(dicomm_comm_t comm, int *count);
+
+/**
+ * Tell which rank this handle is.
+ *
+ * Threads: any.
+ *
+ * @param comm  communicator
+ * @param rank  set to the rank, 0 to N - 1
+ *
+ * @retval DICOMM_SUCCESS               *rank is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a NULL argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_user_rank(dicomm_comm_t comm, int *rank);
+
+/**
+ * Tell which device this rank is bound to.
+ *
+ * Threads: any.
+ *
+ * @param comm    communicator
+ * @param device  set to its name ("host"), valid as long as the communicator
+ *
+ * @retval DICOMM_SUCCESS               *device is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a NULL argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_device(dicomm_comm_t comm, const char **device);
+
+/**
+ * Tell what this rank has sent, received and holds.
+ *
+ * Threads: any; an operation under way may be counted in part.
+ *
+ * @param comm   communicator
+ * @param stats  filled in, as far as stats->size (set by the caller) reaches
+ *
+ * @retval DICOMM_SUCCESS               *stats is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, a NULL argument, or a
+ *                                      size that is no version of this struct
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
+
+/**
+ * Say which algorithm an operation of this communicator will take, and why.
+ *
+ * A table for people, not for programs: the time predicted for each algorithm
+ * that can serve the call, from the measured cost of the links, and the choice.
+ * Nothing is sent, and all ranks read the same.
+ *
+ * Threads: any.
+ *
+ * @param comm       communicator
+ * @param operation  "allreduce", "broadcast", ...
+ * @param count      elements, as in a call of the operation
+ * @param type       type of one element
+ * @param text       set to the table, cut to fit, always ending in NUL
+ * @param len        bytes of text
+ *
+ * @retval DICOMM_SUCCESS               *text is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, no such operation or
+ *                                      type, or no room
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    size_t count, dicomm_datatype_t type,
 				    char *text, size_t len);
 
+/**
+ * Allocate memory that peers on this machine can read in place.
+ *
+ * Operations on it avoid a copy, most of all large reductions. Any operation
+ * takes any mixture: one rank may pass such memory and the others not. It is
+ * zeroed, on pages of its own, and good for everything malloc() is.
+ *
+ * Threads: any.
+ *
+ * @param ptr   set to the memory
+ * @param size  bytes, at least 1
+ *
+ * @retval DICOMM_SUCCESS               *ptr is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  ptr is NULL, or size 0 or absurd
+ * @retval DICOMM_ERR_SYSTEM            a system call failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size);
+
+/**
+ * Free memory of dicomm_mem_alloc().
+ *
+ * A local call; no operation may be using the memory. The system takes the
+ * pages back when the peers have let go of them too.
+ *
+ * Threads: any.
+ *
+ * @param ptr  from dicomm_mem_alloc(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               freed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  not from dicomm_mem_alloc()
+ */
 dicomm_result_t dicomm_mem_free(void *ptr);
+
+/**
+ * Announce a buffer that operations will use often.
+ *
+ * A hint: it may save work in later operations and changes no result. Until it
+ * is deregistered the memory must not be unmapped or freed. A local call;
+ * ranks need not agree.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator
+ * @param buff    start of the buffer
+ * @param size    bytes, at least 1
+ * @param handle  set to what dicomm_comm_deregister() takes
+ *
+ * @retval DICOMM_SUCCESS               *handle is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle);
+
+/**
+ * Take back dicomm_comm_register(); no operation may be using the buffer.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator that it was registered with
+ * @param handle  from dicomm_comm_register(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or no such handle
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle);
 
+/**
+ * Create an operator that multiplies the inputs of this rank with a scalar and
+ * sums the products.
+ *
+ * The result is the sum over all ranks r of scalar(r) * send(r)[i]; the scalars
+ * may differ. Floats below 32 bits round the product to their type.
+ *
+ * Buffers: scalar is one element of type. On a host rank it is read before the
+ * call returns, wherever it is said to be.
+ *
+ * Order: a local call; the number of the operator need not be the same on all
+ * ranks.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param op         set to the operator, for operations of comm with this type
+ * @param scalar     one element of type
+ * @param type       type of the scalar and of the elements
+ * @param residence  where scalar is
+ * @param comm       communicator that the operator belongs to
+ *
+ * @retval DICOMM_SUCCESS               *op is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_NO_MEMORY         too many operators at a time
+ */
 dicomm_result_t dicomm_redop_create_premulsum(
 	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
 	dicomm_scalar_residence_t residence, dicomm_comm_t comm);
+
+/**
+ * Destroy a created operator; operations that were called with it go on.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param op    from dicomm_redop_create_premulsum()
+ * @param comm  communicator that it belongs to
+ *
+ * @retval DICOMM_SUCCESS               destroyed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or not such an operator
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
 
+/**
+ * Begin a group: the operations that this thread calls from now on are
+ * collected and start together at dicomm_group_end().
+ *
+ * Operations may be of several communicators and several ranks, and
+ * dicomm_comm_init_rank() and dicomm_comm_init_rank_config() may be collected
+ * too. Inside, a call checks its arguments and returns; its buffers belong to
+ * the library from then on. Groups nest; only the outermost end starts.
+ *
+ * Order: within one communicator, collectives run in call order, and sends (or
+ * receives) with one peer in call order; else the operations of a group run
+ * at the same time, so none may need the result of another. Ranks may call the
+ * communicators of a group in different orders, and need not draw the same
+ * groups.
+ *
+ * Threads: a group belongs to its thread.
+ *
+ * @retval DICOMM_SUCCESS  begun
+ */
 dicomm_result_t dicomm_group_start(void);
+
+/**
+ * End a group; the outermost end runs what was collected.
+ *
+ * Blocking operations are done when it returns, the others are queued on their
+ * streams. If a call of the group was refused, none of it runs.
+ *
+ * Threads: that of dicomm_group_start().
+ *
+ * @retval DICOMM_SUCCESS            all done or queued; a nested group ended
+ * @retval DICOMM_IN_PROGRESS        an init with config.blocking 0 goes on
+ * @retval DICOMM_ERR_INVALID_USAGE  no group was begun; or ranks disagree about
+ *                                   an operation: communicator broken
+ * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_NO_MEMORY,
+ *         DICOMM_ERR_UNSUPPORTED  the status of the call that was refused;
+ *         nothing of the group has run
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED  the first failure; that
+ *         communicator is broken, operations of others are done
+ */
 dicomm_result_t dicomm_group_end(void);
 
+/*
+ * Operations
+ *
+ * What the descriptions below do not repeat:
+ *
+ * Buffers. In host memory (malloc, stack, dicomm_mem_alloc), or in memory of
+ * the communicator's device. From the call until the operation is done, the
+ * caller neither writes what is sent nor touches what is received. send and
+ * recv overlap only in the way that a description names as in place; ranks may
+ * differ in that, and in the kind of their memory. A pointer may be NULL where
+ * it holds no elements on this rank.
+ *
+ * Order. Every rank of the communicator calls a collective, with equal count,
+ * type, op and root, in the same order as its other collectives. Sends and
+ * receives of a pair match in call order, independent of collectives.
+ *
+ * Threads. One call at a time per communicator.
+ *
+ * Result. "Done" below means: with stream NULL on a host rank the operation is
+ * complete; with a stream it is queued, and a later failure shows in
+ * dicomm_comm_get_async_error() and at dicomm_host_stream_synchronize(); in a
+ * group it is collected.
+ */
+
+/**
+ * Reduce count elements across all ranks; every rank gets the result.
+ *
+ * For every i < count: recv[i] = send[i] of rank 0 op ... op send[i] of rank
+ * N - 1; the same bits on every rank.
+ *
+ * Buffers: send and recv hold count elements each. In place: send == recv.
+ *
+ * @param send    elements that this rank contributes
+ * @param recv    room for the result
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param op      reduction
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
 				 dicomm_datatype_t type, dicomm_redop_t op,
 				 dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Reduce count elements across all ranks; root gets the result.
+ *
+ * Buffers: send holds count elements; recv too at root, elsewhere it is not
+ * used. In place at root: send == recv.
+ *
+ * @param send    elements that this rank contributes
+ * @param recv    at root: room for the result
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param op      reduction
+ * @param root    rank that gets the result
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
 			      dicomm_datatype_t type, dicomm_redop_t op,
 			      int root, dicomm_comm_t comm,
 			      dicomm_stream_t stream);
+
+/**
+ * Copy count elements of root to every rank.
+ *
+ * Buffers: recv holds count elements; send too at root, elsewhere it is not
+ * used. In place: send == recv.
+ *
+ * @param send    at root: elements to copy
+ * @param recv    room for them, also at root
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param root    rank whose elements are copied
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
 				 dicomm_datatype_t type, int root,
 				 dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Reduce N blocks across all ranks; rank r gets block r of the result.
+ *
+ * For every i < recvcount: recv[i] of rank r = the reduction of
+ * send[r * recvcount + i] over all ranks.
+ *
+ * Buffers: send holds N * recvcount elements, recv holds recvcount. In place:
+ * recv == send + rank * recvcount elements; the other blocks of send are kept
+ * as they are.
+ *
+ * @param send       elements that this rank contributes
+ * @param recv       room for this rank's block of the result
+ * @param recvcount  elements in one block; 0 does nothing
+ * @param type       type of one element
+ * @param op         reduction
+ * @param comm       communicator
+ * @param stream     stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_reduce_scatter(const void *send, void *recv,
 				      size_t recvcount, dicomm_datatype_t type,
 				      dicomm_redop_t op, dicomm_comm_t comm,
 				      dicomm_stream_t stream);
+
+/**
+ * Gather a block of every rank; every rank gets all of them, in rank order.
+ *
+ * Buffers: send holds sendcount elements, recv holds N * sendcount. In place:
+ * send == recv + rank * sendcount elements.
+ *
+ * @param send       this rank's block
+ * @param recv       room for all blocks
+ * @param sendcount  elements in one block; 0 does nothing
+ * @param type       type of one element
+ * @param comm       communicator
+ * @param stream     stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
 				 dicomm_datatype_t type, dicomm_comm_t comm,
 				 dicomm_stream_t stream);
+
+/**
+ * Exchange blocks between all ranks: block d of rank s becomes block s of rank
+ * d.
+ *
+ * Buffers: send and recv hold N * count elements each. There is no in place.
+ *
+ * @param send    a block for each rank, in rank order
+ * @param recv    room for a block of each rank
+ * @param count   elements in one block; 0 does nothing
+ * @param type    type of one element
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_alltoall(const void *send, void *recv, size_t count,
 				dicomm_datatype_t type, dicomm_comm_t comm,
 				dicomm_stream_t stream);
+
+/**
+ * Gather a block of every rank at root, in rank order.
+ *
+ * Buffers: send holds count elements; recv holds N * count at root, elsewhere
+ * it is not used. In place at root: send == recv + root * count elements.
+ *
+ * @param send    this rank's block
+ * @param recv    at root: room for all blocks
+ * @param count   elements in one block; 0 does nothing
+ * @param type    type of one element
+ * @param root    rank that gets the blocks
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_gather(const void *send, void *recv, size_t count,
 			      dicomm_datatype_t type, int root,
 			      dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Hand the blocks of root out, block r to rank r.
+ *
+ * Buffers: send holds N * count elements at root, elsewhere it is not used;
+ * recv holds count. In place at root: recv == send + root * count elements.
+ *
+ * @param send    at root: a block for each rank, in rank order
+ * @param recv    room for this rank's block
+ * @param count   elements in one block; 0 does nothing
+ * @param type    type of one element
+ * @param root    rank whose blocks are handed out
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
 			       dicomm_datatype_t type, int root,
 			       dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Send count elements to one peer, which receives them by dicomm_recv() with
+ * equal count and type.
+ *
+ * A blocking send may return before the peer has called, or wait until it has:
+ * do not build on either. A pair that exchanges data, or a rank that sends to
+ * itself, puts both calls in a group.
+ *
+ * Buffers: send holds count elements.
+ *
+ * @param send    elements to send
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param peer    rank that receives them; may be the calling one
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_send(const void *send, size_t count,
 			    dicomm_datatype_t type, int peer,
 			    dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Receive count elements from one peer, which sends them by dicomm_send() with
+ * equal count and type.
+ *
+ * Buffers: recv holds count elements.
+ *
+ * @param recv    room for the elements
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param peer    rank that sends them; may be the calling one
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 			    int peer, dicomm_comm_t comm,
 			    dicomm_stream_t stream);
+
+/**
+ * Exchange blocks of any length between all ranks.
+ *
+ * Rank s sends sendcounts[d] elements from send + senddispls[d] to rank d,
+ * which finds them at recv + recvdispls[s] and has recvcounts[s] equal.
+ *
+ * Buffers: blocks of recv do not overlap. The arrays have N entries and are
+ * the caller's again when the call returns. There is no in place.
+ *
+ * @param send        elements for all ranks
+ * @param sendcounts  elements for each rank
+ * @param senddispls  where they begin in send, in elements
+ * @param recv        room for the elements of all ranks
+ * @param recvcounts  elements of each rank
+ * @param recvdispls  where they go in recv, in elements
+ * @param type        type of one element
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 				 const size_t *senddispls, void *recv,
 				 const size_t *recvcounts,
 				 const size_t *recvdispls,
 				 dicomm_datatype_t type, dicomm_comm_t comm,
 				 dicomm_stream_t stream);
+
+/**
+ * Gather a block of any length of every rank; every rank gets all of them.
+ *
+ * Buffers: send holds recvcounts[rank] elements; the block of rank r arrives at
+ * recv + recvdispls[r]. Blocks of recv do not overlap. In place: send ==
+ * recv + recvdispls[rank] elements. The arrays have N entries and are the
+ * caller's again when the call returns.
+ *
+ * @param send        this rank's block
+ * @param recv        room for all blocks
+ * @param recvcounts  elements of each rank; equal on all ranks
+ * @param recvdispls  where they go in recv, in elements; may differ
+ * @param type        type of one element
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 				  const size_t *recvcounts,
 				  const size_t *recvdispls,
 				  dicomm_datatype_t type, dicomm_comm_t comm,
 				  dicomm_stream_t stream);
+
+/**
+ * Reduce N blocks of any length across all ranks; rank r gets block r of the
+ * result.
+ *
+ * Buffers: send holds the blocks one after the other, recvcounts[r] elements
+ * for rank r; recv holds recvcounts[rank]. In place: recv == this rank's block
+ * in send; the other blocks of send are kept as they are. The array has N
+ * entries and is the caller's again when the call returns.
+ *
+ * @param send        elements that this rank contributes
+ * @param recv        room for this rank's block of the result
+ * @param recvcounts  elements of each block; equal on all ranks
+ * @param type        type of one element
+ * @param op          reduction
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       const size_t *recvcounts,
 				       dicomm_datatype_t type,
 				       dicomm_redop_t op, dicomm_comm_t comm,
 				       dicomm_stream_t stream);
+
+/**
+ * Wait for all ranks: done on no rank before every rank has called it.
+ *
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
+ * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
+ * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
+ * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
+ * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ */
 dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream);
 
+/**
+ * Create a stream for host ranks: a queue of operations that the library works
+ * off in the background, in order.
+ *
+ * Threads: any. A stream serves any number of communicators.
+ *
+ * @param stream  set to the stream
+ *
+ * @retval DICOMM_SUCCESS               *stream is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  stream is NULL
+ * @retval DICOMM_ERR_SYSTEM            no thread could be started
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream);
+
+/**
+ * Wait until all operations that were queued on a stream are done.
+ *
+ * Threads: any, also several at a time.
+ *
+ * @param stream  from dicomm_host_stream_create()
+ *
+ * @retval DICOMM_SUCCESS               all are done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
+ * @retval DICOMM_ERR_INVALID_USAGE, DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
+ *         DICOMM_ERR_SYSTEM, DICOMM_ERR_ABORTED, DICOMM_ERR_NO_MEMORY
+ *         all have ended, and this is the first failure since the last
+ *         synchronize; its communicator is broken
+ */
 dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
+
+/**
+ * Destroy a stream, once all operations that were queued on it have ended.
+ *
+ * Threads: no other call may use the stream, now or later.
+ *
+ * @param stream  from dicomm_host_stream_create(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               destroyed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
+ */
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
 
+/*
+ * What there is. Lists are walked by index:
+ *
+ *     for (int i = 0; dicomm_param_info(i, &info) == DICOMM_SUCCESS; i++)
+ *             printf("%s %s\n", info.name, info.value);
+ */
+
+/**
+ * Describe one parameter of the library.
+ *
+ * Buffers: the strings are constant and stay valid.
+ *
+ * Threads: any.
+ *
+ * @param index  from 0
+ * @param info   filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
+ *                                      info is NULL
+ */
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info);
+
+/**
+ * Describe one transport of this build and whether this process can use it.
+ *
+ * Threads: any.
+ *
+ * @param index  from 0, the fastest transport first
+ * @param info   filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
+ *                                      info is NULL
+ */
 dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
+
+/**
+ * Describe one device of this machine that a rank can be bound to.
+ *
+ * Threads: any.
+ *
+ * @param index  from 0; the host is first
+ * @param info   filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
+ *                                      info is NULL
+ */
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
+
+/**
+ * Say which algorithm a communicator of host ranks on this machine would take.
+ *
+ * As dicomm_comm_explain(), without a communicator: the cost of the links is
+ * assumed, not measured between the ranks.
+ *
+ * Threads: any.
+ *
+ * @param operation  "allreduce", "broadcast", ...
+ * @param nranks     ranks of the communicator
+ * @param bytes      size of the operation: of the longer one of a rank's two
+ *                   buffers
+ * @param text       set to the table, cut to fit, always ending in NUL
+ * @param len        bytes of text
+ *
+ * @retval DICOMM_SUCCESS               *text is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, nranks below 1, or no
+ *                                      room
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len);
 
