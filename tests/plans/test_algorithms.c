@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every algorithm of the registry does what its collective says. */
+#include "tests/plans/world.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned dice(unsigned *seed, unsigned n)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return (*seed >> 10) % n;
+}
+
+static bool serves(const struct algorithm *a, int ranks, int root)
+{
+	struct shape s = {.coll = a->coll, .ranks = ranks, .root = root};
+
+	return ranks == 1 || a->serves(&s);
+}
+
+static void roll(struct world *w, const struct algorithm *a, int ranks,
+		 size_t count, unsigned *seed)
+{
+	static const unsigned references[] = {0, 50, 100};
+	static const size_t slices[] = {1, 3, 8, 40, 1 << 20};
+	enum coll c = a->coll;
+
+	memset(w, 0, sizeof(*w));
+	w->algorithm = a;
+	w->ranks = ranks;
+	w->root = coll_rooted(c) ? (int)dice(seed, (unsigned)ranks) : 0;
+	w->count = count;
+	switch (c == COLL_ALLTOALL || c == COLL_ALLTOALLV ? 0 : dice(seed, 3)) {
+	case 1:
+		w->in_place = UINT32_MAX;
+		break;
+	case 2:
+		w->in_place = dice(seed, 1u << 17);
+		break;
+	}
+	if (coll_reduces(c)) {
+		w->prescale = dice(seed, 3) == 0;
+		w->postdivide = !w->prescale && dice(seed, 2) == 0;
+	}
+	w->sim.slice = slices[dice(seed, 5)];
+	/* Enough turns for one test. */
+	if (count > 100 && w->sim.slice < 40)
+		w->sim.slice = 40;
+	w->sim.align = dice(seed, 2) ? 8 : 1;
+	w->sim.window = 1 + dice(seed, 4);
+	w->sim.credits = dice(seed, 2) ? 1 : 1 + dice(seed, 5);
+	w->sim.references = references[dice(seed, 3)];
+	w->sim.seed = *seed;
+}
+
+static void report(struct world *w, const char *mode)
+{
+	ck_abort_msg("%s %s %s: %d ranks, root %d, count %zu, in place %x, "
+		     "%s%sslice %zu, align %zu, window %u, credits %u, "
+		     "references %u%%: %s",
+		     coll_name(w->algorithm->coll), w->algorithm->name, mode,
+		     w->ranks, w->root, w->count, w->in_place,
+		     w->prescale ? "prescale, " : "",
+		     w->postdivide ? "postdivide, " : "", w->sim.slice,
+		     w->sim.align, (unsigned)w->sim.window, w->sim.credits,
+		     w->sim.references, w->sim.why);
+}
+
+static void run(struct world *w)
+{
+	world_create(w);
+	if (!world_run(w))
+		report(w, "");
+	world_destroy(w);
+
+	/* The path of small messages. */
+	w->sim.slice = w->count + 1;
+	w->sim.credits = 1 + w->sim.seed % 2;
+	world_create(w);
+	if (!world_run_in_order(w))
+		report(w, "in order");
+	world_destroy(w);
+}
+
+START_TEST(result_is_that_of_the_definition)
+{
+	const struct algorithm *a = algorithms[_i];
+	unsigned seed = 1 + (unsigned)_i;
+	struct world w;
+
+	for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+		const size_t counts[] = {
+			0,  1,  (size_t)n - 1, (size_t)n, (size_t)n + 1,
+			17, 64, 300,           1000};
+
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+			for (int k = 0; k < (n < 10 ? 6 : 3); k++) {
+				roll(&w, a, n, counts[c], &seed);
+				if (serves(a, n, w.root))
+					run(&w);
+			}
+		}
+	}
+}
+END_TEST
+
+/* Each root once, in place and not. */
+START_TEST(any_rank_can_be_root)
+{
+	const struct algorithm *a = algorithms[_i];
+	unsigned seed = 77;
+	struct world w;
+
+	if (!coll_rooted(a->coll))
+		return;
+	for (int n = 2; n <= 9; n++) {
+		for (int root = 0; root < n; root++) {
+			for (int k = 0; k < 2; k++) {
+				roll(&w, a, n, 50, &seed);
+				w.root = root;
+				w.in_place = k ? UINT32_MAX : 0;
+				if (serves(a, n, root))
+					run(&w);
+			}
+		}
+	}
+}
+END_TEST
+
+/* All ranks get the same bits, though sums of floats depend on their order. */
+START_TEST(allreduce_is_the_same_on_all_ranks)
+{
+	const struct algorithm *a = algorithms[_i];
+	unsigned seed = 99;
+	struct world w;
+
+	if (a->coll != COLL_ALLREDUCE)
+		return;
+	for (int n = 2; n <= WORLD_MAX_RANKS; n++) {
+		roll(&w, a, n, 100, &seed);
+		w.prescale = w.postdivide = false;
+		w.doubles = true;
+		if (!serves(a, n, 0))
+			continue;
+		world_create(&w);
+		if (!world_run(&w))
+			report(&w, "of doubles");
+		for (int r = 1; r < n; r++)
+			for (size_t i = 0; i < 100; i++)
+				ck_assert_msg(world_result(&w, r, i) ==
+						      world_result(&w, 0, i),
+					      "%s: ranks 0 and %d of %d differ",
+					      a->name, r, n);
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+START_TEST(deterministic_ones_fold_in_rank_order)
+{
+	const struct algorithm *a = algorithms[_i];
+	unsigned seed = 5;
+	struct world w;
+
+	if (!a->deterministic)
+		return;
+	ck_assert(coll_reduces(a->coll));
+	for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+		roll(&w, a, n, 100, &seed);
+		w.prescale = w.postdivide = false;
+		w.doubles = true;
+		if (!serves(a, n, w.root))
+			continue;
+		world_create(&w);
+		if (!world_run(&w))
+			report(&w, "of doubles");
+		for (int r = 0; r < n; r++) {
+			bool scatter = a->coll != COLL_ALLREDUCE &&
+				       a->coll != COLL_REDUCE;
+			const struct sim_buffer *b =
+				&w.rank[r].buffer[PLAN_RECV];
+
+			for (size_t i = 0; b->blocks > 0 && i < b->len[0]; i++)
+				ck_assert_msg(
+					world_result(&w, r, i) ==
+						world_folded(
+							&w, scatter ? r : 0, i),
+					"%s: rank %d of %d: another order",
+					a->name, r, n);
+		}
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("algorithms");
+	TCase *tc = tcase_create("all");
+	SRunner *runner;
+	int failed, n = 0;
+
+	while (algorithms[n])
+		n++;
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, result_is_that_of_the_definition, 0, n);
+	tcase_add_loop_test(tc, any_rank_can_be_root, 0, n);
+	tcase_add_loop_test(tc, allreduce_is_the_same_on_all_ranks, 0, n);
+	tcase_add_loop_test(tc, deterministic_ones_fold_in_rank_order, 0, n);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
