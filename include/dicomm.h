@@ -29,8 +29,8 @@
  *
  * Errors. Every function returns a dicomm_result_t. What went wrong is logged
  * once and kept as text for dicomm_get_last_error(). There are two kinds:
- *  - The call is refused (INVALID_ARGUMENT, UNSUPPORTED, NO_MEMORY before
- *    anything was queued): nothing happened, and the communicator works.
+ *  - The call is refused (INVALID_ARGUMENT, UNSUPPORTED, NO_MEMORY, a handle
+ *    that is not ready): nothing happened, and the communicator works.
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
  *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
  *    ranks and both calls), a time-out, a system error. What was under way
@@ -235,7 +235,7 @@ typedef struct {
 	uint32_t version;
 	/** Device of this rank: "host". NULL: DICOMM_DEVICE, else host. */
 	const char *device;
-	/** Name of the communicator in messages; NULL: a number. */
+	/** Name of the communicator in messages; NULL: "comm". */
 	const char *name;
 	/** 1 (default): init, split, shrink and finalize return when they are
 	 * done. 0: they return DICOMM_IN_PROGRESS at once. */
@@ -416,7 +416,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  *
  * As dicomm_comm_init_rank_config() with config NULL.
  *
- * @param comm    set to this rank's handle
+ * @param comm    set to this rank's handle; on failure there is none
  * @param nranks  number of ranks, at least 1
  * @param id      from dicomm_get_unique_id(), equal on all ranks
  * @param rank    this rank, 0 to nranks - 1, different on all ranks
@@ -424,7 +424,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  * @retval DICOMM_SUCCESS  the communicator is ready
  * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_INVALID_USAGE,
  *         DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE, DICOMM_ERR_NO_PATH,
- *         DICOMM_ERR_UNSUPPORTED, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
+ *         DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
  *         see dicomm_comm_init_rank_config()
  */
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
@@ -441,14 +441,14 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * With config.blocking 0 it returns DICOMM_IN_PROGRESS and goes on in the
  * background. Until dicomm_comm_get_async_error() gives something else, the
  * handle is good for that function, dicomm_comm_abort() and
- * dicomm_comm_destroy() only.
+ * dicomm_comm_destroy() only; after a failure too it is to be destroyed.
  *
  * Order: a collective call of all ranks. A thread that joins as several ranks
- * does so in a group; then dicomm_group_end() sets *comm.
+ * does so in a group; then the handles are good after dicomm_group_end().
  *
  * Threads: any.
  *
- * @param comm    set to this rank's handle; unchanged on failure
+ * @param comm    set to this rank's handle; on failure there is none
  * @param nranks  number of ranks, at least 1
  * @param id      from dicomm_get_unique_id(), equal on all ranks; ignored with
  *                config.bootstrap
@@ -457,14 +457,14 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  *
  * @retval DICOMM_SUCCESS               the communicator is ready
  * @retval DICOMM_IN_PROGRESS           see config.blocking
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, option, id or device
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, option or id; no such
+ *                                      device or transport
  * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree (number of ranks, a rank
  *                                      taken twice, version, settings); named
  * @retval DICOMM_ERR_TIMEOUT           ranks did not come in time; named
  * @retval DICOMM_ERR_REMOTE            a rank died or failed meanwhile; named
  * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks; named,
  *                                      with the reason for each transport
- * @retval DICOMM_ERR_UNSUPPORTED       no such device or transport here
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
@@ -485,14 +485,14 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
  *
  * Threads: any, one at a time.
  *
- * @param comm  set to this rank's handle; unchanged on failure
+ * @param comm  set to this rank's handle; on failure there is none
  *
  * @retval DICOMM_SUCCESS            the communicator is ready
  * @retval DICOMM_ERR_INVALID_USAGE  no launcher was found (the text lists what
  *                                   was looked for), or ranks disagree
  * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE,
- *         DICOMM_ERR_NO_PATH, DICOMM_ERR_UNSUPPORTED, DICOMM_ERR_SYSTEM,
- *         DICOMM_ERR_NO_MEMORY  see dicomm_comm_init_rank_config()
+ *         DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
+ *         see dicomm_comm_init_rank_config()
  */
 dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
 
@@ -504,14 +504,13 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
  *
  * Threads: any.
  *
- * @param comms    set to ndev handles; unchanged on failure
+ * @param comms    set to ndev handles; on failure there are none
  * @param ndev     number of ranks, at least 1
  * @param devices  ndev names of devices, which may repeat; NULL: ndev times
  *                 the default device
  *
  * @retval DICOMM_SUCCESS               the communicator is ready
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument or device
- * @retval DICOMM_ERR_UNSUPPORTED       no such device here
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or no such device
  * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
@@ -534,7 +533,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * @param color    0 or more; DICOMM_SPLIT_NOCOLOR: in no new communicator
  * @param key      place in the order of the new ranks
  * @param newcomm  set to the handle of the new communicator; to NULL with
- *                 DICOMM_SPLIT_NOCOLOR; unchanged on failure
+ *                 DICOMM_SPLIT_NOCOLOR and on failure
  * @param config   options of the new communicator; NULL: those of the old one
  *
  * @retval DICOMM_SUCCESS               the new communicator is ready
@@ -568,7 +567,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * @param comm      communicator to shrink
  * @param exclude   ranks to leave out, not the calling one
  * @param nexclude  their number; 0: only those that have died
- * @param newcomm   set to the handle of the new communicator; unchanged on
+ * @param newcomm   set to the handle of the new communicator; to NULL on
  *                  failure
  * @param config    options of the new communicator; NULL: those of the old one
  *
@@ -594,7 +593,8 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * memory any more. Afterwards the handle is good for dicomm_comm_destroy() and
  * the queries only.
  *
- * Order: a collective call of all ranks, after their last operation.
+ * Order: a collective call of all ranks, after their last operation; in a group
+ * for a thread that holds several of them.
  *
  * Threads: one call at a time per communicator.
  *
@@ -603,7 +603,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
- * @retval DICOMM_ERR_INVALID_USAGE     in a group, after fork, or twice
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, called twice, or after fork
  * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
  *         DICOMM_ERR_ABORTED  the communicator is broken; destroy it
  */
@@ -612,19 +612,20 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
 /**
  * Free a communicator.
  *
- * One that works is finalized first; one that is broken or aborted is freed at
- * once, whatever the peers do. The handle is invalid afterwards, also on
- * failure. Operators and registrations of the communicator go with it.
+ * One that works is finalized first, which all ranks have to do then; one that
+ * is broken or aborted is freed at once, whatever the peers do. Operators and
+ * registrations of the communicator go with it. Whether the end was in good
+ * order is what dicomm_comm_finalize() tells.
+ *
+ * Order: as dicomm_comm_finalize(), if that was not called.
  *
  * Threads: no other call on this communicator may run, or come later.
  *
  * @param comm  communicator; NULL does nothing
  *
- * @retval DICOMM_SUCCESS            freed
- * @retval DICOMM_ERR_INVALID_USAGE  in a group, or after fork; not freed
+ * @retval DICOMM_SUCCESS               freed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM
- *         freed, but operations that were queued have failed
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork; not freed
  */
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
 
@@ -863,10 +864,14 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * Begin a group: the operations that this thread calls from now on are
  * collected and start together at dicomm_group_end().
  *
- * Operations may be of several communicators and several ranks, and
- * dicomm_comm_init_rank() and dicomm_comm_init_rank_config() may be collected
- * too. Inside, a call checks its arguments and returns; its buffers belong to
- * the library from then on. Groups nest; only the outermost end starts.
+ * Operations may be of several communicators and several ranks. Inside, a call
+ * checks its arguments and returns; its buffers belong to the library from then
+ * on. A call that is refused is not part of the group. Groups nest; only the
+ * outermost end starts.
+ *
+ * Calls that make and end communicators (init_rank, split, finalize, destroy)
+ * are collected too. They run before the operations of the group, at the same
+ * time as each other.
  *
  * Order: within one communicator, collectives run in call order, and sends (or
  * receives) with one peer in call order; else the operations of a group run
@@ -884,20 +889,18 @@ dicomm_result_t dicomm_group_start(void);
  * End a group; the outermost end runs what was collected.
  *
  * Blocking operations are done when it returns, the others are queued on their
- * streams. If a call of the group was refused, none of it runs.
+ * streams.
  *
  * Threads: that of dicomm_group_start().
  *
  * @retval DICOMM_SUCCESS            all done or queued; a nested group ended
- * @retval DICOMM_IN_PROGRESS        an init with config.blocking 0 goes on
+ * @retval DICOMM_IN_PROGRESS        a split with config.blocking 0 goes on
  * @retval DICOMM_ERR_INVALID_USAGE  no group was begun; or ranks disagree about
  *                                   an operation: communicator broken
- * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_NO_MEMORY,
- *         DICOMM_ERR_UNSUPPORTED  the status of the call that was refused;
- *         nothing of the group has run
  * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
- *         DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED  the first failure; that
- *         communicator is broken, operations of others are done
+ *         DICOMM_ERR_NO_MEMORY, DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED
+ *         the first failure; that communicator is broken, operations of others
+ *         are done
  */
 dicomm_result_t dicomm_group_end(void);
 
@@ -944,7 +947,9 @@ dicomm_result_t dicomm_group_end(void);
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -973,7 +978,9 @@ dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1002,7 +1009,9 @@ dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1034,7 +1043,9 @@ dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1062,7 +1073,9 @@ dicomm_result_t dicomm_reduce_scatter(const void *send, void *recv,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1089,7 +1102,9 @@ dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1117,7 +1132,9 @@ dicomm_result_t dicomm_alltoall(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1145,7 +1162,9 @@ dicomm_result_t dicomm_gather(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1176,7 +1195,9 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1203,7 +1224,9 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1236,7 +1259,9 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1269,7 +1294,9 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1302,7 +1329,9 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
@@ -1324,7 +1353,9 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
+ *                                      not ready, finalized, after fork:
+ *                                      nothing happened
  * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
  * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
  * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
