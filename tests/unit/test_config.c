@@ -188,10 +188,10 @@ static const struct {
 	const char *name, *text, *wanted;
 } invalid[] = {
 	{"DICOMM_SHM_SLOTS", "15", "a power of two"},
-	{"DICOMM_SHM_SLOTS", "1", "2 to 4096"},
-	{"DICOMM_SHM_SLOTS", "8192", "2 to 4096"},
+	{"DICOMM_SHM_SLOTS", "1", "4 to 64"},
+	{"DICOMM_SHM_SLOTS", "128", "4 to 64"},
 	{"DICOMM_SHM_SLOTS", "16K", "a whole number"},
-	{"DICOMM_SHM_SLOTS", "-16", "2 to 4096"},
+	{"DICOMM_SHM_SLOTS", "-16", "4 to 64"},
 	{"DICOMM_SHM_SLOTS", "auto", "a whole number"},
 	{"DICOMM_SHM_SLOT_BYTES", "5000", "a multiple of 4K"},
 	{"DICOMM_SHM_SLOT_BYTES", "1G", "4096 to 16777216"},
