@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations as the user calls them: arguments are checked here, and
+ * nowhere else. A call that is refused has no effect.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/queue.h"
+
+#define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+
+static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
+{
+	if (__builtin_expect(!type_valid(type), 0))
+		return BAD("%s: type %d: no such datatype", f, (int)type);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
+				dicomm_datatype_t type, dicomm_redop_t op)
+{
+	const struct created_op *c;
+	unsigned i = (unsigned)op - 0x100;
+
+	if (op_valid(op)) {
+		if (op >= DICOMM_BAND && type_is_float(type))
+			return BAD("%s: op %s: not defined for type %s", f,
+				   op_name(op), type_name(type));
+		return DICOMM_SUCCESS;
+	}
+	c = i < COMM_OPS ? &comm->ops[i] : NULL;
+	if (!c || !c->used)
+		return BAD("%s: op %d: no such operator of this communicator",
+			   f, (int)op);
+	if (c->type != type)
+		return BAD("%s: type %s: op %d was created for type %s", f,
+			   type_name(type), (int)op, type_name(c->type));
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_rank(const char *f, const char *name,
+				  const struct dicomm_comm *comm, int rank)
+{
+	if (__builtin_expect(rank < 0 || rank >= comm->ranks, 0))
+		return BAD("%s: %s %d: not in 0 .. %d", f, name, rank,
+			   comm->ranks - 1);
+	return DICOMM_SUCCESS;
+}
+
+/* A buffer of blocks * count elements. */
+static dicomm_result_t check_buffer(const char *f, const char *name,
+				    const void *at, size_t blocks, size_t count,
+				    dicomm_datatype_t type)
+{
+	size_t bytes;
+
+	if (__builtin_expect(__builtin_mul_overflow(count, blocks, &bytes) ||
+				     __builtin_mul_overflow(
+					     bytes, type_bytes(type), &bytes) ||
+				     bytes > PTRDIFF_MAX,
+			     0))
+		return BAD("%s: count %zu: more than can be addressed", f,
+			   count);
+	if (__builtin_expect(!at && bytes, 0))
+		return BAD("%s: %s is NULL, count is %zu", f, name, count);
+	return DICOMM_SUCCESS;
+}
+
+/* Two buffers: apart, or one inside the other as in-place calls have it. */
+static dicomm_result_t check_apart(const char *f, const void *send,
+				   size_t send_bytes, const void *recv,
+				   size_t recv_bytes, bool in_place)
+{
+	uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
+
+	if (__builtin_expect(in_place || !send_bytes || !recv_bytes ||
+				     a + send_bytes <= b || b + recv_bytes <= a,
+			     1))
+		return DICOMM_SUCCESS;
+	return BAD("%s: send %p and recv %p overlap, but not as an in-place "
+		   "call",
+		   f, send, recv);
+}
+
+static dicomm_result_t check_stream(const char *f, dicomm_stream_t stream)
+{
+	if (__builtin_expect(stream && !stream_valid(stream), 0))
+		return BAD("%s: stream %p is not a stream of this "
+			   "communicator's device",
+			   f, stream);
+	return DICOMM_SUCCESS;
+}
+
+/* The operations with one count. */
+static inline dicomm_result_t
+uniform(const char *f, enum coll coll, const void *send, void *recv,
+	size_t count, dicomm_datatype_t type, dicomm_redop_t op, int root,
+	struct dicomm_comm *comm, dicomm_stream_t stream)
+{
+	struct call call = {.coll = coll,
+			    .type = type,
+			    .op = op,
+			    .root = root,
+			    .count = count,
+			    .send = send,
+			    .recv = recv};
+	size_t send_blocks, recv_blocks, bytes;
+	uint32_t sb, rb;
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	if (coll_reduces(coll))
+		TRY(check_op(f, comm, type, op));
+	if (coll_rooted(coll))
+		TRY(check_rank(f, "root", comm, root));
+	TRY(check_stream(f, stream));
+	coll_layout(coll, comm->rank, comm->ranks, root, &sb, &rb);
+	send_blocks = sb;
+	recv_blocks = rb;
+	TRY(check_buffer(f, "send", send, send_blocks, count, type));
+	TRY(check_buffer(f, "recv", recv, recv_blocks, count, type));
+	bytes = count * type_bytes(type);
+	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
+			call_in_place(&call, comm->rank)));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
+				 dicomm_datatype_t type, dicomm_redop_t op,
+				 dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return uniform("allreduce", COLL_ALLREDUCE, send, recv, count, type, op,
+		       -1, comm, stream);
+}
+
+dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
+			      dicomm_datatype_t type, dicomm_redop_t op,
+			      int root, dicomm_comm_t comm,
+			      dicomm_stream_t stream)
+{
+	return uniform("reduce", COLL_REDUCE, send, recv, count, type, op, root,
+		       comm, stream);
+}
+
+dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
+				 dicomm_datatype_t type, int root,
+				 dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return uniform("broadcast", COLL_BROADCAST, send, recv, count, type,
+		       DICOMM_SUM, root, comm, stream);
+}
+
+dicomm_result_t dicomm_reduce_scatter(const void *send, void *recv,
+				      size_t recvcount, dicomm_datatype_t type,
+				      dicomm_redop_t op, dicomm_comm_t comm,
+				      dicomm_stream_t stream)
+{
+	return uniform("reduce_scatter", COLL_REDUCE_SCATTER, send, recv,
+		       recvcount, type, op, -1, comm, stream);
+}
+
+dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
+				 dicomm_datatype_t type, dicomm_comm_t comm,
+				 dicomm_stream_t stream)
+{
+	return uniform("allgather", COLL_ALLGATHER, send, recv, sendcount, type,
+		       DICOMM_SUM, -1, comm, stream);
+}
+
+dicomm_result_t dicomm_alltoall(const void *send, void *recv, size_t count,
+				dicomm_datatype_t type, dicomm_comm_t comm,
+				dicomm_stream_t stream)
+{
+	return uniform("alltoall", COLL_ALLTOALL, send, recv, count, type,
+		       DICOMM_SUM, -1, comm, stream);
+}
+
+dicomm_result_t dicomm_gather(const void *send, void *recv, size_t count,
+			      dicomm_datatype_t type, int root,
+			      dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return uniform("gather", COLL_GATHER, send, recv, count, type,
+		       DICOMM_SUM, root, comm, stream);
+}
+
+dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
+			       dicomm_datatype_t type, int root,
+			       dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return uniform("scatter", COLL_SCATTER, send, recv, count, type,
+		       DICOMM_SUM, root, comm, stream);
+}
+
+dicomm_result_t dicomm_send(const void *send, size_t count,
+			    dicomm_datatype_t type, int peer,
+			    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	struct call call = {.coll = COLL_SEND,
+			    .type = type,
+			    .root = peer,
+			    .count = count,
+			    .send = send};
+
+	TRY(comm_check(comm, "send"));
+	TRY(check_type("send", type));
+	TRY(check_rank("send", "peer", comm, peer));
+	TRY(check_stream("send", stream));
+	TRY(check_buffer("send", "send", send, 1, count, type));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
+			    int peer, dicomm_comm_t comm,
+			    dicomm_stream_t stream)
+{
+	struct call call = {.coll = COLL_RECV,
+			    .type = type,
+			    .root = peer,
+			    .count = count,
+			    .recv = recv};
+
+	TRY(comm_check(comm, "recv"));
+	TRY(check_type("recv", type));
+	TRY(check_rank("recv", "peer", comm, peer));
+	TRY(check_stream("recv", stream));
+	TRY(check_buffer("recv", "recv", recv, 1, count, type));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	struct call call = {
+		.coll = COLL_BARRIER, .type = DICOMM_INT8, .root = -1};
+
+	TRY(comm_check(comm, "barrier"));
+	TRY(check_stream("barrier", stream));
+	return group_call(comm, &call, NULL, stream);
+}
+
+/* ---- counts for each rank ---- */
+
+static dicomm_result_t check_array(const char *f, const char *name,
+				   const size_t *array)
+{
+	if (!array)
+		return BAD("%s: %s is NULL", f, name);
+	return DICOMM_SUCCESS;
+}
+
+/* Elements up to the end of the last block, each block checked. */
+static dicomm_result_t check_blocks(const char *f, const char *name,
+				    const void *at, int ranks,
+				    const size_t *counts, const size_t *displs,
+				    dicomm_datatype_t type, size_t *elements)
+{
+	*elements = 0;
+	for (int r = 0; r < ranks; r++) {
+		size_t end;
+
+		if (!counts[r])
+			continue;
+		if (__builtin_add_overflow(counts[r], displs[r], &end))
+			return BAD("%s: %s of rank %d: count %zu at %zu: more "
+				   "than can be addressed",
+				   f, name, r, counts[r], displs[r]);
+		TRY(check_buffer(f, name, at, 1, end, type));
+		if (end > *elements)
+			*elements = end;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Room for n arrays of one entry for each rank. */
+static dicomm_result_t arrays(const char *f, const struct dicomm_comm *comm,
+			      size_t n, size_t **out)
+{
+	*out = calloc(n * (size_t)comm->ranks + 2, sizeof(**out));
+	if (!*out)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "%s: no memory for the counts of %d ranks", f,
+			    comm->ranks);
+	return DICOMM_SUCCESS;
+}
+
+static const size_t *put_array(size_t **at, const size_t *from, int n)
+{
+	size_t *to = *at;
+
+	memcpy(to, from, (size_t)n * sizeof(*to));
+	*at += n;
+	return to;
+}
+
+dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
+				 const size_t *senddispls, void *recv,
+				 const size_t *recvcounts,
+				 const size_t *recvdispls,
+				 dicomm_datatype_t type, dicomm_comm_t comm,
+				 dicomm_stream_t stream)
+{
+	static const char f[] = "alltoallv";
+	struct call call = {.coll = COLL_ALLTOALLV,
+			    .type = type,
+			    .root = -1,
+			    .send = send,
+			    .recv = recv};
+	size_t *own, *at, sent, received, bytes;
+	int n;
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	TRY(check_stream(f, stream));
+	TRY(check_array(f, "sendcounts", sendcounts));
+	TRY(check_array(f, "senddispls", senddispls));
+	TRY(check_array(f, "recvcounts", recvcounts));
+	TRY(check_array(f, "recvdispls", recvdispls));
+	n = comm->ranks;
+	TRY(check_blocks(f, "send", send, n, sendcounts, senddispls, type,
+			 &sent));
+	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
+			 &received));
+	bytes = type_bytes(type);
+	if (sent && received)
+		TRY(check_apart(f, send, sent * bytes, recv, received * bytes,
+				false));
+	if (sendcounts[comm->rank] != recvcounts[comm->rank])
+		return BAD("%s: rank %d sends itself %zu elements, but "
+			   "receives %zu from itself",
+			   f, comm->rank, sendcounts[comm->rank],
+			   recvcounts[comm->rank]);
+	TRY(arrays(f, comm, 4, &own));
+	at = own;
+	call.send_counts = put_array(&at, sendcounts, n);
+	call.send_displs = put_array(&at, senddispls, n);
+	call.recv_counts = put_array(&at, recvcounts, n);
+	call.recv_displs = put_array(&at, recvdispls, n);
+	return group_call(comm, &call, own, stream);
+}
+
+dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
+				  const size_t *recvcounts,
+				  const size_t *recvdispls,
+				  dicomm_datatype_t type, dicomm_comm_t comm,
+				  dicomm_stream_t stream)
+{
+	static const char f[] = "allgatherv";
+	struct call call = {.coll = COLL_ALLGATHERV,
+			    .type = type,
+			    .root = -1,
+			    .send = send,
+			    .recv = recv};
+	size_t *own, *at, received, mine, bytes;
+	int n;
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	TRY(check_stream(f, stream));
+	TRY(check_array(f, "recvcounts", recvcounts));
+	TRY(check_array(f, "recvdispls", recvdispls));
+	n = comm->ranks;
+	mine = recvcounts[comm->rank];
+	TRY(check_buffer(f, "send", send, 1, mine, type));
+	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
+			 &received));
+	TRY(arrays(f, comm, 2, &own));
+	at = own;
+	call.recv_counts = put_array(&at, recvcounts, n);
+	call.recv_displs = put_array(&at, recvdispls, n);
+	call.counts = call.recv_counts;
+	call.send_counts = put_array(&at, &mine, 1);
+	call.send_displs = at; /* 0 */
+	bytes = type_bytes(type);
+	if (mine &&
+	    check_apart(f, send, mine * bytes, recv, received * bytes,
+			call_in_place(&call, comm->rank)) != DICOMM_SUCCESS) {
+		free(own);
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	}
+	return group_call(comm, &call, own, stream);
+}
+
+dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
+				       const size_t *recvcounts,
+				       dicomm_datatype_t type,
+				       dicomm_redop_t op, dicomm_comm_t comm,
+				       dicomm_stream_t stream)
+{
+	static const char f[] = "reduce_scatterv";
+	struct call call = {.coll = COLL_REDUCE_SCATTERV,
+			    .type = type,
+			    .op = op,
+			    .root = -1,
+			    .send = send,
+			    .recv = recv};
+	size_t *own, *at, *displs, sum = 0, mine, bytes;
+	int n;
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	TRY(check_op(f, comm, type, op));
+	TRY(check_stream(f, stream));
+	TRY(check_array(f, "recvcounts", recvcounts));
+	n = comm->ranks;
+	mine = recvcounts[comm->rank];
+	for (int r = 0; r < n; r++)
+		if (__builtin_add_overflow(sum, recvcounts[r], &sum))
+			return BAD("%s: recvcounts of rank %d: %zu: more than "
+				   "can be addressed",
+				   f, r, recvcounts[r]);
+	TRY(check_buffer(f, "send", send, 1, sum, type));
+	TRY(check_buffer(f, "recv", recv, 1, mine, type));
+	TRY(arrays(f, comm, 2, &own));
+	at = own;
+	call.send_counts = put_array(&at, recvcounts, n);
+	call.counts = call.send_counts;
+	displs = at;
+	for (int r = 1; r < n; r++)
+		displs[r] = displs[r - 1] + recvcounts[r - 1];
+	call.send_displs = displs;
+	at += n;
+	call.recv_counts = put_array(&at, &mine, 1);
+	call.recv_displs = at; /* 0 */
+	bytes = type_bytes(type);
+	if (mine &&
+	    check_apart(f, send, sum * bytes, recv, mine * bytes,
+			call_in_place(&call, comm->rank)) != DICOMM_SUCCESS) {
+		free(own);
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	}
+	return group_call(comm, &call, own, stream);
+}

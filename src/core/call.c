@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A call as data: its signature, its text, and the log of recent ones. */
+#include "src/core/call.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "src/base/type.h"
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
+	return h ^ (h >> 29);
+}
+
+uint32_t call_signature(const struct call *call, int ranks)
+{
+	uint64_t h = 0x5bd1e995;
+	/* A send and its receive are one operation. */
+	enum coll coll = call->coll == COLL_RECV ? COLL_SEND : call->coll;
+
+	h = mix(h, (uint64_t)coll);
+	h = mix(h, (uint64_t)call->type);
+	h = mix(h, call->count);
+	if (coll_reduces(call->coll))
+		h = mix(h, (uint64_t)call->op >= 0x100 ? 0x100
+						       : (uint64_t)call->op);
+	if (coll_rooted(call->coll))
+		h = mix(h, (uint64_t)call->root);
+	for (int r = 0; call->counts && r < ranks; r++)
+		h = mix(h, call->counts[r]);
+	return (uint32_t)(h ^ (h >> 32));
+}
+
+static void text(enum coll coll, size_t count, int type, int op, int root,
+		 char *out, size_t len)
+{
+	int n = snprintf(out, len, "%s", coll_name(coll));
+
+#define MORE(...)                                                             \
+	do {                                                                  \
+		if (n >= 0 && (size_t)n < len)                                \
+			n += snprintf(out + n, len - (size_t)n, __VA_ARGS__); \
+	} while (0)
+	if (coll == COLL_BARRIER)
+		return;
+	if (coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
+	    coll == COLL_REDUCE_SCATTERV)
+		MORE(" with counts for each rank");
+	else
+		MORE(" count %zu", count);
+	MORE(" %s", type_name((dicomm_datatype_t)type));
+	if (coll_reduces(coll))
+		MORE(" %s",
+		     op >= 0x100 ? "premulsum" : op_name((dicomm_redop_t)op));
+	if (coll_rooted(coll))
+		MORE(" root %d", root);
+#undef MORE
+}
+
+void call_text(const struct call *call, char *out, size_t len)
+{
+	text(call->coll, call->count, (int)call->type, (int)call->op,
+	     call->root, out, len);
+}
+
+/* coll 5, type 5, op 9, root 13 (its low bits), signature 32 bits */
+static uint64_t pack(const struct call *call, uint32_t signature)
+{
+	return (uint64_t)call->coll | (uint64_t)call->type << 5 |
+	       ((uint64_t)call->op & 0x1ff) << 10 |
+	       ((uint64_t)(uint32_t)call->root & 0x1fff) << 19 |
+	       (uint64_t)signature << 32;
+}
+
+static size_t slot(uint64_t number)
+{
+	return (size_t)((number ^ number >> 37) % CALL_LOG_ENTRIES);
+}
+
+void call_log_add(struct call_log *log, uint64_t number,
+		  const struct call *call, uint32_t signature)
+{
+	struct call_record *r = &log->records[slot(number)];
+
+	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->what, pack(call, signature),
+			      memory_order_release);
+	atomic_store_explicit(&r->count, call->count, memory_order_relaxed);
+	atomic_store_explicit(&r->number, number, memory_order_release);
+}
+
+bool call_log_find(const struct call_log *log, uint64_t number,
+		   uint32_t *signature, char *out, size_t len)
+{
+	const struct call_record *r = &log->records[slot(number)];
+	uint64_t what, count;
+
+	if (atomic_load_explicit(&r->number, memory_order_acquire) != number)
+		return false;
+	what = atomic_load_explicit(&r->what, memory_order_acquire);
+	count = atomic_load_explicit(&r->count, memory_order_acquire);
+	if (atomic_load_explicit(&r->number, memory_order_relaxed) != number)
+		return false;
+	*signature = (uint32_t)(what >> 32);
+	text((enum coll)(what & 31), count, (int)(what >> 5 & 31),
+	     (int)(what >> 10 & 0x1ff), (int)(what >> 19 & 0x1fff), out, len);
+	return true;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One call of the public API, its arguments checked: what the user asked for,
+ * in a form that can be compared between ranks and printed.
+ */
+#ifndef DICOMM_CORE_CALL_H
+#define DICOMM_CORE_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "collectives/algorithm.h"
+#include "dicomm.h"
+
+struct call {
+	enum coll coll;
+	dicomm_datatype_t type;
+	dicomm_redop_t op; /* as given; resolved by op_resolve() */
+	int root;          /* or the peer of a send or receive; else -1 */
+	size_t count;      /* elements of one block; 0 for v-collectives */
+	const void *send;  /* user's buffers */
+	void *recv;
+	/* v-collectives; arrays in one block owned by the queue. The counts
+	 * that all ranks share, [ranks], NULL for alltoallv: */
+	const size_t *counts;
+	/* elements and place of each block of a buffer; NULL if uniform */
+	const size_t *send_counts, *send_displs;
+	const size_t *recv_counts, *recv_displs;
+};
+
+/* Hash of what all ranks must agree on. */
+uint32_t call_signature(const struct call *call, int ranks);
+/* "allreduce count 10 float32 sum" */
+void call_text(const struct call *call, char *text, size_t len);
+
+/*
+ * The last calls of a communicator, for answering "what was your number n?".
+ * One writer (whoever makes the calls), any readers: a reader that meets a
+ * record being replaced sees number and signature disagree and drops it.
+ */
+#define CALL_LOG_ENTRIES 64
+
+struct call_record {
+	_Atomic uint64_t number; /* from 1; 0: none */
+	_Atomic uint64_t count;
+	_Atomic uint64_t what; /* coll, type, op, root, signature packed */
+};
+
+struct call_log {
+	struct call_record records[CALL_LOG_ENTRIES];
+};
+
+/* Key of the n-th call between this rank and a peer. */
+static inline uint64_t call_pair_number(int peer, uint64_t n)
+{
+	return (uint64_t)(uint32_t)peer << 40 | n;
+}
+
+void call_log_add(struct call_log *log, uint64_t number,
+		  const struct call *call, uint32_t signature);
+bool call_log_find(const struct call_log *log, uint64_t number,
+		   uint32_t *signature, char *text, size_t len);
+
+#endif

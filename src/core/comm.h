@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator as one rank sees it: its peers, its place in the order of
+ * operations, and whether it still works.
+ *
+ * Threads. The data path (peers, cache, scratch, operation numbers) belongs to
+ * one thread at a time: the calling one while `queued` is 0, else the progress
+ * thread (stream.c). fault.c may be entered from any thread.
+ */
+#ifndef DICOMM_CORE_COMM_H
+#define DICOMM_CORE_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "collectives/schedule.h"
+#include "collectives/select.h"
+#include "src/boot/control.h"
+#include "src/core/call.h"
+#include "src/accel/accel.h"
+#include "transports/transport.h"
+
+#define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
+#define COMM_NAME_BYTES 48
+/* Transports at most. */
+#define COMM_WIRES 4
+#define COMM_CACHE 64 /* a power of two */
+
+struct executable;
+struct operation;
+
+/* Messages of one class to and from one peer. Operations number theirs from
+ * the base up, and move the base when they end. */
+struct lane {
+	uint64_t out_base, in_base;
+	_Atomic uint64_t *released; /* out: NULL until connected */
+	struct tp_line *lines;      /* in: NULL until connected */
+	const uint8_t *data;
+	uint64_t in_done; /* all messages up to here are done with */
+	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
+	uint64_t in_told; /* the peer knows of these */
+};
+
+struct peer {
+	int rank;
+	const struct transport *transport; /* NULL until opened */
+	struct tp_peer *tp;
+	struct lane lane[TP_CLASSES];
+	/* point to point: calls so far, in call order; last ones queued */
+	uint64_t sends, recvs;
+	struct operation *last_send, *last_recv;
+};
+
+/* A way out of this process, one for each transport in use. */
+struct wire {
+	const struct transport *transport;
+	struct tp_device *device;
+};
+
+/* What each rank tells all others when they meet. */
+struct member {
+	uint64_t host; /* hash of the host's identity */
+	int32_t pid;
+	int32_t deterministic;
+	uint32_t slots, slot_bytes;
+	char device[32];
+	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
+};
+
+struct fault {
+	_Atomic int status; /* DICOMM_SUCCESS while all is well */
+	pthread_mutex_t lock;
+	int culprit;
+	char text[512];
+};
+
+#define COMM_OPS 64
+struct created_op {
+	bool used;
+	dicomm_datatype_t type;
+	uint8_t scalar[8];
+};
+
+struct dicomm_comm {
+	uint64_t magic;
+	/* Hot: read by every call. */
+	_Atomic int inside; /* a call is in the data path; see fault_wait() */
+	_Atomic int queued; /* operations handed to the progress thread */
+	struct fault fault;
+	int rank, ranks;
+	struct peer *peers; /* [ranks] */
+	uint32_t slot_mask, slots, slot_bytes;
+	unsigned spin;        /* polls before yielding the core */
+	uint64_t collectives; /* numbered so far */
+	struct executable *cache[COMM_CACHE]; /* by hash of the call */
+
+	/* Made at init. */
+	int generation; /* of the process; see comm_check() */
+	const struct accel *accel;
+	char device[32];
+	char name[COMM_NAME_BYTES];
+	struct member *members; /* [ranks] */
+	struct wire wires[COMM_WIRES];
+	struct control *control;
+	struct select_table table;
+	bool deterministic, blocking;
+	int timeout_ms, warn_late_ms;
+	uint64_t map_threshold;
+	uint64_t stream_bytes; /* results from here on bypass the caches */
+	int node_ranks, node_cores;
+	dicomm_config_t config; /* strings owned by the communicator */
+
+	/* Kept between operations. */
+	uint8_t *scratch;
+	size_t scratch_bytes;
+	struct operation *last_collective; /* queued */
+	struct operation *spare;           /* a list */
+	struct executable *executables;    /* all, most recent first */
+	unsigned nexecutables;
+	struct created_op ops[COMM_OPS];
+	_Atomic int registrations;
+
+	struct call_log collective_log;
+	struct call_log *send_log, *recv_log; /* of all peers; by pair number */
+	dicomm_stats_t stats;
+
+	/* Life: init, split and finalize may run in a helper thread. */
+	_Atomic int state; /* enum comm_state */
+	_Atomic bool cancelled;
+	pthread_t helper;
+	bool has_helper;
+};
+
+enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
+
+/* Set up the path to a peer, at the first operation that needs it. */
+dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
+			  struct peer **out);
+/* Connect the sending side of a lane. */
+dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
+				 enum tp_class c);
+/* AGAIN until the peer has begun to send. */
+dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
+				enum tp_class c);
+
+/* Create and meet; blocking, or in a thread of its own. */
+dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
+			   const dicomm_unique_id_t *id, int rank,
+			   const dicomm_config_t *config);
+/* Its parts: an empty one with its settings; meeting the other ranks; the
+ * end, when nobody uses it any more. */
+dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
+			    const dicomm_config_t *config);
+dicomm_result_t comm_meet(struct dicomm_comm *comm,
+			  const dicomm_unique_id_t *id);
+void comm_free(struct dicomm_comm *comm);
+
+/* Does the handle belong to the process that forked this one? */
+extern _Atomic int comm_generation;
+static inline bool comm_is_child(const struct dicomm_comm *comm)
+{
+	return comm->generation !=
+	       atomic_load_explicit(&comm_generation, memory_order_relaxed);
+}
+
+/* Why the handle cannot be used, logged; SUCCESS if it can. */
+dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
+static inline dicomm_result_t comm_check(struct dicomm_comm *comm,
+					 const char *function);
+
+/* What control_query() asks for: a collective, or the other side's part of a
+ * point-to-point pair. */
+enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
+
+/* fault.c: the end of a communicator. */
+
+/* The first cause wins. Tells the other ranks when `tell`. Any thread. */
+dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
+			    int culprit, bool tell, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* Status of a broken communicator; its text becomes the last error. */
+dicomm_result_t fault_report(struct dicomm_comm *comm);
+void fault_text(struct dicomm_comm *comm, char *text, size_t len);
+/* Wait until no thread is in the data path. Bounded: everybody in it looks at
+ * the fault. */
+void fault_wait(struct dicomm_comm *comm);
+/* Once for each process, before the first communicator. */
+void fault_init(void);
+/* The kernel offers no membarrier(2): who enters must fence itself. */
+extern _Atomic bool fault_needs_fence;
+
+static inline bool fault_is(const struct dicomm_comm *comm)
+{
+	return atomic_load_explicit(&comm->fault.status,
+				    memory_order_relaxed) != DICOMM_SUCCESS;
+}
+
+/*
+ * Enter and leave the data path. Storing `inside` and then loading the fault
+ * would need a fence; fault_wait() supplies it for both sides by membarrier(2),
+ * so that the call pays nothing.
+ */
+static inline bool comm_enter(struct dicomm_comm *comm)
+{
+	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&fault_needs_fence, memory_order_relaxed))
+		atomic_thread_fence(memory_order_seq_cst);
+	return !fault_is(comm);
+}
+
+static inline void comm_leave(struct dicomm_comm *comm)
+{
+	atomic_store_explicit(&comm->inside, 0, memory_order_release);
+}
+
+static inline dicomm_result_t comm_check(struct dicomm_comm *comm,
+					 const char *function)
+{
+	if (__builtin_expect(
+		    comm && comm->magic == COMM_MAGIC && !comm_is_child(comm) &&
+			    !fault_is(comm) &&
+			    atomic_load_explicit(&comm->state,
+						 memory_order_relaxed) ==
+				    COMM_READY,
+		    1))
+		return DICOMM_SUCCESS;
+	return comm_check_slow(comm, function);
+}
+
+#endif

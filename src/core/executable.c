@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From a call to something that runs, and the cache of such things. */
+#include "src/core/executable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+
+/* Most kept for each communicator; a plan of many ranks is not small. */
+#define KEPT_MAX 128
+/* Scratch of the slices that are under way at the same time. */
+#define SCRATCH_BUDGET (UINT64_C(32) << 20)
+#define WINDOW_MAX 64
+
+bool call_in_place(const struct call *call, int rank)
+{
+	const char *send = call->send, *recv = call->recv;
+	size_t block = call->count * type_bytes(call->type);
+	size_t at;
+
+	switch (call->coll) {
+	case COLL_ALLREDUCE:
+	case COLL_ALLTOALL:
+		return send == recv;
+	case COLL_REDUCE:
+	case COLL_BROADCAST:
+		return rank == call->root && send == recv;
+	case COLL_ALLGATHER:
+		return send == recv + (size_t)rank * block;
+	case COLL_GATHER:
+		return rank == call->root &&
+		       send == recv + (size_t)rank * block;
+	case COLL_REDUCE_SCATTER:
+		return recv == send + (size_t)rank * block;
+	case COLL_SCATTER:
+		return rank == call->root &&
+		       recv == send + (size_t)rank * block;
+	case COLL_ALLGATHERV:
+		at = call->recv_displs[rank] * type_bytes(call->type);
+		return send == recv + at;
+	case COLL_REDUCE_SCATTERV:
+		at = call->send_displs[rank] * type_bytes(call->type);
+		return recv == send + at;
+	default:
+		return false;
+	}
+}
+
+static bool has_counts(enum coll coll)
+{
+	return coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
+	       coll == COLL_REDUCE_SCATTERV;
+}
+
+/* Elements of the longest block: what slices are counted in. */
+static uint64_t longest_block(const struct dicomm_comm *comm,
+			      const struct call *call)
+{
+	uint64_t most = 0;
+
+	if (call->coll == COLL_BARRIER)
+		return 1;
+	if (!has_counts(call->coll))
+		return call->count;
+	for (int r = 0; r < comm->ranks; r++) {
+		const size_t *n =
+			call->counts ? call->counts : call->recv_counts;
+
+		if (n[r] > most)
+			most = n[r];
+		if (!call->counts && call->send_counts[r] > most)
+			most = call->send_counts[r];
+	}
+	return most;
+}
+
+/* Bytes of the longer buffer: what time is estimated for. alltoallv is chosen
+ * without its counts, which ranks do not share. */
+static uint64_t size_for_selection(const struct dicomm_comm *comm,
+				   const struct call *call, size_t elem_bytes)
+{
+	uint64_t n = call->count;
+
+	switch (call->coll) {
+	case COLL_ALLREDUCE:
+	case COLL_REDUCE:
+	case COLL_BROADCAST:
+		break;
+	case COLL_ALLTOALLV:
+		n = (uint64_t)1 << 20;
+		break;
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTERV:
+		n = 0;
+		for (int r = 0; r < comm->ranks; r++)
+			n += call->counts[r];
+		break;
+	case COLL_BARRIER:
+		n = 1;
+		break;
+	default:
+		n *= (uint64_t)comm->ranks;
+	}
+	return n * elem_bytes;
+}
+
+static void size_slices(struct executable *e, const struct dicomm_comm *comm,
+			uint64_t longest)
+{
+	const struct plan *p = &e->plan;
+	/* A line of room, as parts are rounded up to whole lines. */
+	uint64_t slot = comm->slot_bytes / e->elem_bytes;
+	uint64_t part = slot;
+	uint64_t blocks = p->scratch_blocks;
+
+	if (p->whole) {
+		e->slice = longest ? longest : 1;
+	} else {
+		if (p->message_parts)
+			part = slot / p->message_parts;
+		part -= part % e->align;
+		if (!part)
+			part = e->align;
+		e->slice =
+			part * (p->message_parts_of ? p->message_parts_of : 1);
+	}
+	e->longest = longest;
+	e->slices = longest ? (longest + e->slice - 1) / e->slice : 0;
+	if (e->slices == 1)
+		e->slice = longest;
+	e->window = WINDOW_MAX;
+	if (blocks) {
+		uint64_t one = blocks * e->slice * e->elem_bytes;
+
+		while (e->window > 2 && e->window * one > SCRATCH_BUDGET)
+			e->window /= 2;
+		if (e->window > e->slices)
+			e->window = e->slices ? e->slices : 1;
+		/* Slices in scratch start on cache lines. */
+		e->scratch_bytes = e->window * one;
+	}
+}
+
+static dicomm_result_t find_pairs(struct executable *e,
+				  struct dicomm_comm *comm)
+{
+	uint32_t n = 0;
+
+	for (int r = 0; r < comm->ranks; r++)
+		if (e->plan.sends_to[r] || e->plan.recvs_from[r])
+			n++;
+	e->pairs = calloc(n + 1, sizeof(*e->pairs));
+	if (!e->pairs)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u peers", n);
+	for (int r = 0; r < comm->ranks; r++) {
+		struct pair *pair = &e->pairs[e->npairs];
+
+		if (!e->plan.sends_to[r] && !e->plan.recvs_from[r])
+			continue;
+		TRY(comm_peer(comm, r, &pair->peer));
+		pair->out = e->plan.sends_to[r];
+		pair->in = e->plan.recvs_from[r];
+		if (pair->out)
+			TRY(comm_connect_out(comm, pair->peer, e->class));
+		e->npairs++;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static bool is_message(const struct step *s)
+{
+	return s->kind == STEP_SEND || s->kind == STEP_RECV ||
+	       s->kind == STEP_RECV_REDUCE;
+}
+
+/* Which steps write what a later step reads? */
+static dicomm_result_t find_readers(struct executable *e)
+{
+	const struct plan *p = &e->plan;
+
+	e->read_later = calloc(p->nsteps + 1, sizeof(bool));
+	if (!e->read_later)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u steps", p->nsteps);
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+
+		for (uint32_t d = 0; d < s->dep_count; d++)
+			if (s->kind != STEP_RECV)
+				e->read_later[p->deps[s->dep_first + d]] = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void find_largest(struct executable *e, const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < p->nsteps && e->slices; i++) {
+		const struct step *s = &p->steps[i];
+		size_t bytes;
+
+		if (!is_message(s))
+			continue;
+		bytes = executable_extent(
+				e, call, s->kind == STEP_SEND ? &s->a : &s->dst,
+				0)
+				.n *
+			e->elem_bytes;
+		if (bytes > e->largest_message)
+			e->largest_message = bytes;
+	}
+}
+
+/* Resolve the spans of a one-slice call to bytes; see flat_run(). */
+static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
+			       const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	if (e->slices != 1 || has_counts(call->coll))
+		return DICOMM_SUCCESS;
+	for (uint32_t i = 0; i < e->npairs; i++)
+		if (e->pairs[i].out > comm->slots ||
+		    e->pairs[i].in > comm->slots)
+			return DICOMM_SUCCESS;
+	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
+	if (!e->flat)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u steps", p->nsteps);
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+		struct flat_step *f = &e->flat[e->nflat];
+		struct extent x;
+
+		if (s->kind == STEP_FOLD || s->kind == STEP_REDUCE) {
+			e->nflat = 0;
+			return DICOMM_SUCCESS;
+		}
+		f->kind = s->kind;
+		f->number = s->pair_index + 1;
+		if (is_message(s)) {
+			TRY(comm_peer(comm, s->peer, &f->peer));
+			f->lane = &f->peer->lane[e->class];
+		}
+		if (s->kind != STEP_RECV) {
+			x = executable_extent(e, call, &s->a, 0);
+			f->a_buffer = s->a.buffer;
+			f->a = x.first * e->elem_bytes;
+			f->n = x.n;
+		}
+		if (s->kind != STEP_SEND) {
+			x = executable_extent(e, call, &s->dst, 0);
+			f->dst_buffer = s->dst.buffer;
+			f->dst = x.first * e->elem_bytes;
+			f->n = x.n;
+		}
+		f->bytes = f->n * e->elem_bytes;
+		if (f->n)
+			e->nflat++;
+	}
+	e->is_flat = true;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t find_kernels(struct executable *e,
+				    struct dicomm_comm *comm,
+				    const struct call *call,
+				    struct shape *shape)
+{
+	e->op = call->op;
+	if (!coll_reduces(call->coll))
+		return DICOMM_SUCCESS;
+	if (call->op >= 0x100) {
+		const struct created_op *c = &comm->ops[call->op - 0x100];
+
+		e->op = DICOMM_SUM;
+		shape->prescale = true;
+		memcpy(e->scalar, c->scalar, sizeof(e->scalar));
+	} else if (call->op == DICOMM_AVG) {
+		e->op = DICOMM_SUM;
+		shape->prescale = type_is_float(call->type);
+		shape->postdivide = !shape->prescale;
+		if (shape->prescale)
+			reduce_reciprocal(call->type, comm->ranks, e->scalar);
+	}
+	e->reduce = reduce_kernel(call->type, e->op, false);
+	e->reduce_stream = reduce_kernel(call->type, e->op, true);
+	e->scale = reduce_scale_kernel(call->type);
+	e->divide = reduce_divide_kernel(call->type);
+	if (!e->reduce)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: op %s is not defined for type %s",
+			    coll_name(call->coll), op_name(call->op),
+			    type_name(call->type));
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t plan_point_to_point(struct executable *e,
+					   struct dicomm_comm *comm,
+					   const struct call *call)
+{
+	plan_init(&e->plan, comm->ranks);
+	if (call->coll == COLL_SEND)
+		plan_send(&e->plan, call->root, plan_block(PLAN_SEND, 0));
+	else
+		plan_recv(&e->plan, call->root, plan_block(PLAN_RECV, 0));
+	return plan_finish(&e->plan);
+}
+
+static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
+			    const struct call *call)
+{
+	struct shape shape = {.coll = call->coll,
+			      .rank = comm->rank,
+			      .ranks = comm->ranks,
+			      .root = call->root,
+			      .in_place = e->key.in_place};
+	uint64_t bytes;
+
+	e->elem_bytes = call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
+	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
+	e->signature = call_signature(call, comm->ranks);
+	TRY(find_kernels(e, comm, call, &shape));
+	if (call->coll == COLL_SEND || call->coll == COLL_RECV) {
+		e->class = TP_POINT_TO_POINT;
+		TRY(plan_point_to_point(e, comm, call));
+	} else {
+		e->class = TP_COLLECTIVE;
+		bytes = size_for_selection(comm, call, e->elem_bytes);
+		TRY(select_algorithm(&comm->table, &shape, bytes,
+				     &e->algorithm));
+		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
+	}
+	size_slices(e, comm, longest_block(comm, call));
+	e->stream_out = longest_block(comm, call) * e->elem_bytes *
+				(uint64_t)comm->node_ranks >=
+			comm->stream_bytes;
+	TRY(find_pairs(e, comm));
+	TRY(find_readers(e));
+	find_largest(e, call);
+	return flatten(e, comm, call);
+}
+
+static void destroy(struct executable *e)
+{
+	if (!e)
+		return;
+	plan_free(&e->plan);
+	free(e->pairs);
+	free(e->flat);
+	free(e->read_later);
+	free(e);
+}
+
+/* Take it out of the list and the cache. Nothing runs meanwhile. */
+static void drop(struct dicomm_comm *comm, struct executable **at)
+{
+	struct executable *e = *at;
+
+	*at = e->next;
+	for (unsigned i = 0; i < COMM_CACHE; i++)
+		if (comm->cache[i] == e)
+			comm->cache[i] = NULL;
+	comm->nexecutables--;
+	destroy(e);
+}
+
+static void drop_oldest(struct dicomm_comm *comm)
+{
+	struct executable **at, **oldest = &comm->executables;
+
+	for (at = &comm->executables; *at; at = &(*at)->next)
+		if ((*at)->used < (*oldest)->used)
+			oldest = at;
+	drop(comm, oldest);
+}
+
+dicomm_result_t executable_get(struct dicomm_comm *comm,
+			       const struct call *call, struct executable **out)
+{
+	struct call_key key = {.coll = (uint8_t)call->coll,
+			       .type = (uint8_t)call->type,
+			       .in_place = call_in_place(call, comm->rank),
+			       .op = (int32_t)call->op,
+			       .root = call->root,
+			       .count = call->count};
+	unsigned slot = executable_slot(&key);
+	struct executable *e;
+	dicomm_result_t status;
+
+	if (!has_counts(call->coll)) {
+		for (e = comm->executables; e; e = e->next)
+			if (executable_matches(e, &key))
+				goto found;
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for its plan",
+			    coll_name(call->coll));
+	e->key = key;
+	status = make(e, comm, call);
+	if (status != DICOMM_SUCCESS) {
+		destroy(e);
+		return status;
+	}
+	if (has_counts(call->coll)) {
+		*out = e;
+		return DICOMM_SUCCESS;
+	}
+	e->kept = true;
+	e->next = comm->executables;
+	comm->executables = e;
+	comm->nexecutables++;
+found:
+	e->used = comm->stats.operations;
+	comm->cache[slot] = e;
+	*out = e;
+	return DICOMM_SUCCESS;
+}
+
+void executable_put(struct executable *exe)
+{
+	if (exe && !exe->kept)
+		destroy(exe);
+}
+
+void executable_trim(struct dicomm_comm *comm)
+{
+	while (comm->nexecutables > KEPT_MAX)
+		drop_oldest(comm);
+}
+
+void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op)
+{
+	struct executable **at = &comm->executables;
+
+	while (*at)
+		if ((*at)->key.op == (int32_t)op)
+			drop(comm, at);
+		else
+			at = &(*at)->next;
+}
+
+void executable_free_all(struct dicomm_comm *comm)
+{
+	while (comm->executables)
+		drop(comm, &comm->executables);
+}
+
+/* Where a block lies in a buffer, and how long it is. */
+static struct extent block_of(const struct call *call, enum plan_buffer buffer,
+			      uint32_t block)
+{
+	if (buffer == PLAN_SEND && call->send_counts)
+		return (struct extent){call->send_displs[block],
+				       call->send_counts[block]};
+	if (buffer == PLAN_RECV && call->recv_counts)
+		return (struct extent){call->recv_displs[block],
+				       call->recv_counts[block]};
+	return (struct extent){block * call->count, call->count};
+}
+
+struct extent executable_extent(const struct executable *exe,
+				const struct call *call, const struct span *s,
+				uint64_t k)
+{
+	struct extent x, part;
+	uint64_t begin = k * exe->slice;
+
+	if (s->buffer == PLAN_SCRATCH) {
+		x.first = (k % exe->window * exe->plan.scratch_blocks +
+			   s->block) *
+			  exe->slice;
+		x.n = exe->longest;
+	} else {
+		x = block_of(call, (enum plan_buffer)s->buffer, s->block);
+	}
+	if (s->nblocks > 1)
+		return (struct extent){x.first, x.n * s->nblocks};
+	x.n = begin < x.n ? x.n - begin : 0;
+	if (x.n > exe->slice)
+		x.n = exe->slice;
+	if (s->buffer != PLAN_SCRATCH)
+		x.first += begin;
+	if (s->parts == 1)
+		return x;
+	plan_split(x.n, s->lo, s->hi, s->parts, exe->align, &part.first,
+		   &part.n);
+	part.first += x.first;
+	return part;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A call made ready to run: the algorithm chosen, its plan, how the message is
+ * sliced, the reduction kernels. Kept by the communicator, so that a repeated
+ * call finds it at once; calls with counts for each rank are made ready each
+ * time.
+ */
+#ifndef DICOMM_CORE_EXECUTABLE_H
+#define DICOMM_CORE_EXECUTABLE_H
+
+#include "collectives/plan.h"
+#include "src/accel/reduce.h"
+#include "src/core/comm.h"
+
+/* What makes two calls alike. */
+struct call_key {
+	uint8_t coll, type;
+	bool in_place;
+	int32_t op, root;
+	uint64_t count;
+};
+
+/* A step of a one-slice message, its spans resolved to bytes. */
+struct flat_step {
+	uint8_t kind;
+	uint8_t a_buffer, dst_buffer;
+	uint32_t number; /* of the message, from the lane's base */
+	struct lane *lane;
+	struct peer *peer;
+	size_t a, dst; /* byte offsets */
+	size_t bytes, n;
+};
+
+/* How far an operation moves the base of a lane, for each slice. */
+struct pair {
+	struct peer *peer;
+	uint32_t out, in;
+};
+
+struct executable {
+	struct call_key key;
+	uint32_t signature;
+	bool kept; /* in the cache; else freed with its operation */
+	enum tp_class class;
+	const struct algorithm *algorithm; /* NULL: point to point */
+	struct plan plan;
+	struct pair *pairs;
+	uint32_t npairs;
+
+	size_t elem_bytes, align; /* align: elements in a cache line */
+	uint64_t longest;         /* block, in elements */
+	uint64_t slice;           /* elements */
+	uint64_t slices;
+	uint64_t window;
+	size_t scratch_bytes;
+	size_t largest_message; /* of the first slice, in bytes */
+	/* Results too large for the caches: write them past the caches, where
+	 * no later step reads them. */
+	bool stream_out;
+	bool *read_later; /* [step] */
+
+	/* One slice, small messages, only sends and receives: run flat. */
+	struct flat_step *flat;
+	uint32_t nflat;
+	bool is_flat;
+
+	reduce_fn reduce, reduce_stream;
+	scale_fn scale;
+	divide_fn divide;
+	dicomm_redop_t op; /* built-in */
+	uint8_t scalar[8];
+
+	uint64_t used; /* when, in calls: the oldest is dropped */
+	struct executable *next;
+};
+
+/* Find or make it; connects the lanes to send on. */
+dicomm_result_t executable_get(struct dicomm_comm *comm,
+			       const struct call *call,
+			       struct executable **out);
+/* Give back one that is not kept. */
+void executable_put(struct executable *exe);
+/* Drop the oldest of too many; nothing may be running. */
+void executable_trim(struct dicomm_comm *comm);
+/* Drop those with a created operator that is going away. */
+void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);
+void executable_free_all(struct dicomm_comm *comm);
+
+static inline unsigned executable_slot(const struct call_key *k)
+{
+	uint64_t h = k->count * UINT64_C(0x9e3779b97f4a7c15);
+
+	h ^= (uint64_t)(k->coll * 7u + k->type * 3u + (unsigned)k->in_place) +
+	     (uint64_t)(uint32_t)k->root * 11u + (uint64_t)(uint32_t)k->op * 5u;
+	return (unsigned)((h ^ (h >> 32)) & (COMM_CACHE - 1));
+}
+
+static inline bool executable_matches(const struct executable *e,
+				      const struct call_key *k)
+{
+	return e && e->key.count == k->count && e->key.coll == k->coll &&
+	       e->key.type == k->type && e->key.op == k->op &&
+	       e->key.root == k->root && e->key.in_place == k->in_place;
+}
+
+/* The elements of a span on slice k; layout of v-collectives from the call. */
+struct extent {
+	size_t first, n; /* elements in the buffer */
+};
+struct extent executable_extent(const struct executable *exe,
+				const struct call *call, const struct span *s,
+				uint64_t k);
+
+/* Is the call in place, as the collective defines it? */
+bool call_in_place(const struct call *call, int rank);
+
+#endif

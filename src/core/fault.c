@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of a communicator: the first cause is kept, everybody who waits sees
+ * it, the other ranks hear of it, and whoever broke it can wait until nothing
+ * touches the user's buffers any more.
+ */
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/core/comm.h"
+
+_Atomic bool fault_needs_fence = true;
+
+void fault_init(void)
+{
+	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+		    0, 0) == 0)
+		atomic_store(&fault_needs_fence, false);
+}
+
+dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
+			    int culprit, bool tell, const char *format, ...)
+{
+	char text[sizeof(comm->fault.text)];
+	bool first;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pthread_mutex_lock(&comm->fault.lock);
+	first = !fault_is(comm);
+	if (first) {
+		comm->fault.culprit = culprit;
+		memcpy(comm->fault.text, text, sizeof(text));
+		atomic_store(&comm->fault.status, (int)status);
+	}
+	pthread_mutex_unlock(&comm->fault.lock);
+	if (!first)
+		return (dicomm_result_t)atomic_load(&comm->fault.status);
+
+	log_error("%s rank %d: %s", comm->name, comm->rank, text);
+	for (int i = 0; i < (int)(sizeof(comm->wires) / sizeof(*comm->wires));
+	     i++)
+		if (comm->wires[i].device)
+			comm->wires[i].transport->abort(comm->wires[i].device);
+	if (tell && comm->control)
+		control_report(comm->control,
+			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
+							    : status,
+			       culprit, text);
+	return status;
+}
+
+void fault_text(struct dicomm_comm *comm, char *text, size_t len)
+{
+	pthread_mutex_lock(&comm->fault.lock);
+	snprintf(text, len, "%s", comm->fault.text);
+	pthread_mutex_unlock(&comm->fault.lock);
+}
+
+dicomm_result_t fault_report(struct dicomm_comm *comm)
+{
+	char text[sizeof(comm->fault.text)];
+
+	fault_text(comm, text, sizeof(text));
+	log_set_last_error(text);
+	return (dicomm_result_t)atomic_load(&comm->fault.status);
+}
+
+void fault_wait(struct dicomm_comm *comm)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load(&fault_needs_fence))
+		syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
+			0);
+	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
+	       atomic_load_explicit(&comm->queued, memory_order_acquire))
+		sched_yield();
+}

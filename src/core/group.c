@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Groups: calls of one thread that are launched, and make progress, together.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/queue.h"
+
+struct pending_init {
+	dicomm_result_t (*init)(void *arg);
+	void *arg;
+	dicomm_result_t status;
+	pthread_t thread;
+	char text[512];
+	struct pending_init *next;
+};
+
+/* Of the calling thread. */
+static _Thread_local struct {
+	int depth;
+	struct item *items;
+	size_t n, room;
+	struct pending_init *inits, **last_init;
+} group;
+
+static void free_items(void)
+{
+	for (size_t i = 0; i < group.n; i++)
+		free(group.items[i].counts);
+	free(group.items);
+	group.items = NULL;
+	group.n = group.room = 0;
+}
+
+static dicomm_result_t add(const struct item *item)
+{
+	if (group.n == group.room) {
+		size_t room = group.room ? 2 * group.room : 16;
+		struct item *more = realloc(group.items, room * sizeof(*more));
+
+		if (!more)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "group: no memory for call %zu", group.n);
+		group.items = more;
+		group.room = room;
+	}
+	group.items[group.n++] = *item;
+	return DICOMM_SUCCESS;
+}
+
+static bool idle(const struct dicomm_comm *comm)
+{
+	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
+}
+
+dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream)
+{
+	struct item item;
+	dicomm_result_t status;
+
+	if (__builtin_expect(!group.depth && !stream && idle(comm), 1)) {
+		status = engine_call(comm, call);
+		free(counts);
+		return status;
+	}
+	item = (struct item){.comm = comm,
+			     .call = *call,
+			     .counts = counts,
+			     .stream = stream};
+	if (group.depth) {
+		status = add(&item);
+		if (status != DICOMM_SUCCESS)
+			free(counts);
+		return status;
+	}
+	return stream_submit(&item, 1, !stream);
+}
+
+/* Blocking calls on communicators that nobody else drives: run them here. */
+static dicomm_result_t run_here(void)
+{
+	struct operation **ops = calloc(group.n, sizeof(*ops));
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+	size_t n = 0;
+
+	if (!ops)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "group: no memory for %zu operations", group.n);
+	for (size_t i = 0; i < group.n; i++) {
+		struct item *item = &group.items[i];
+
+		if (!comm_enter(item->comm))
+			s = fault_report(item->comm);
+		else
+			s = engine_prepare(item->comm, &item->call, &ops[n]);
+		if (s == DICOMM_SUCCESS)
+			n++;
+		else if (status == DICOMM_SUCCESS)
+			status = s;
+	}
+	s = engine_run(ops, n);
+	if (status == DICOMM_SUCCESS)
+		status = s;
+	for (size_t i = 0; i < n; i++)
+		engine_release(ops[i]);
+	for (size_t i = 0; i < group.n; i++) {
+		executable_trim(group.items[i].comm);
+		comm_leave(group.items[i].comm);
+	}
+	free(ops);
+	return status;
+}
+
+static dicomm_result_t launch(void)
+{
+	bool here = true, wait = false;
+	dicomm_result_t status;
+
+	for (size_t i = 0; i < group.n; i++) {
+		if (group.items[i].stream || !idle(group.items[i].comm))
+			here = false;
+		if (!group.items[i].stream)
+			wait = true;
+	}
+	if (here)
+		return run_here();
+	status = stream_submit(group.items, group.n, wait);
+	group.n = 0; /* the counts have a new owner */
+	return status;
+}
+
+static void *init_thread(void *arg)
+{
+	struct pending_init *p = arg;
+
+	p->status = p->init(p->arg);
+	if (p->status != DICOMM_SUCCESS)
+		strncpy(p->text, log_last_error(), sizeof(p->text) - 1);
+	return NULL;
+}
+
+dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg)
+{
+	struct pending_init *p;
+
+	if (!group.depth)
+		return init(arg);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "group: no memory for an initialisation");
+	p->init = init;
+	p->arg = arg;
+	if (!group.inits)
+		group.last_init = &group.inits;
+	*group.last_init = p;
+	group.last_init = &p->next;
+	return DICOMM_SUCCESS;
+}
+
+/* Each waits for the others, so each needs a thread. */
+static dicomm_result_t run_inits(void)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct pending_init *p;
+
+	for (p = group.inits; p; p = p->next)
+		if (pthread_create(&p->thread, NULL, init_thread, p)) {
+			status = FAIL(DICOMM_ERR_SYSTEM,
+				      "group: create a thread: %m");
+			p->init = NULL;
+		}
+	while ((p = group.inits)) {
+		if (p->init) {
+			pthread_join(p->thread, NULL);
+			if (p->status != DICOMM_SUCCESS &&
+			    status == DICOMM_SUCCESS) {
+				status = p->status;
+				log_set_last_error(p->text);
+			}
+		}
+		group.inits = p->next;
+		free(p);
+	}
+	return status;
+}
+
+dicomm_result_t dicomm_group_start(void)
+{
+	group.depth++;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_group_end(void)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+
+	if (!group.depth)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "group_end: no group was started by this thread");
+	if (group.depth > 1) {
+		group.depth--;
+		return DICOMM_SUCCESS;
+	}
+	/* Calls made while initialising do not belong to the group. */
+	group.depth = 0;
+	if (group.inits)
+		status = run_inits();
+	if (group.n) {
+		s = launch();
+		if (status == DICOMM_SUCCESS)
+			status = s;
+	}
+	free_items();
+	return status;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a user may ask: versions, errors, counters, decisions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/accel/accel.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/comm.h"
+#include "src/core/init.h"
+#include "src/topo/node.h"
+
+dicomm_result_t dicomm_get_version(int *version)
+{
+	if (!version)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "get_version: version is NULL");
+	*version = DICOMM_VERSION;
+	return DICOMM_SUCCESS;
+}
+
+const char *dicomm_get_error_string(dicomm_result_t result)
+{
+	switch (result) {
+	case DICOMM_SUCCESS:
+		return "no error";
+	case DICOMM_ERR_DEVICE:
+		return "a call of the device's runtime failed";
+	case DICOMM_ERR_SYSTEM:
+		return "a system call failed";
+	case DICOMM_ERR_INTERNAL:
+		return "internal error";
+	case DICOMM_ERR_INVALID_ARGUMENT:
+		return "invalid argument";
+	case DICOMM_ERR_INVALID_USAGE:
+		return "invalid usage";
+	case DICOMM_ERR_REMOTE:
+		return "another rank failed or left";
+	case DICOMM_IN_PROGRESS:
+		return "in progress";
+	case DICOMM_ERR_TIMEOUT:
+		return "timed out";
+	case DICOMM_ERR_NO_MEMORY:
+		return "out of memory";
+	case DICOMM_ERR_UNSUPPORTED:
+		return "not supported";
+	case DICOMM_ERR_NO_PATH:
+		return "no path between two ranks";
+	case DICOMM_ERR_ABORTED:
+		return "the communicator was aborted";
+	}
+	return "unknown result code";
+}
+
+const char *dicomm_get_last_error(dicomm_comm_t comm)
+{
+	/* The text of a broken communicator is shown to whoever asks. */
+	if (comm && comm->magic == COMM_MAGIC && fault_is(comm))
+		fault_report(comm);
+	return log_last_error();
+}
+
+static dicomm_result_t check_handle(struct dicomm_comm *comm, const char *f,
+				    const void *out, const char *name)
+{
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: comm %p is not a communicator", f,
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: comm belongs to the parent of this process",
+			    f);
+	if (!out)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: %s is NULL", f,
+			    name);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_count(dicomm_comm_t comm, int *count)
+{
+	TRY(check_handle(comm, "comm_count", count, "count"));
+	*count = comm->ranks;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_user_rank(dicomm_comm_t comm, int *rank)
+{
+	TRY(check_handle(comm, "comm_user_rank", rank, "rank"));
+	*rank = comm->rank;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_device(dicomm_comm_t comm, const char **device)
+{
+	TRY(check_handle(comm, "comm_device", device, "device"));
+	*device = comm->device;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
+{
+	dicomm_stats_t s;
+	size_t size;
+
+	TRY(check_handle(comm, "comm_stats", stats, "stats"));
+	size = stats->size;
+	if (size < sizeof(size) || size > 4096)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_stats: size %zu: not sizeof(dicomm_stats_t)",
+			    size);
+	s = comm->stats;
+	s.size = size;
+	/* Memory of the host is the device's own memory here. */
+	s.bytes_direct = s.bytes_received;
+	s.memory_bytes = comm->scratch_bytes;
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device)
+			s.memory_bytes += comm->wires[i].transport->memory(
+				comm->wires[i].device);
+	memset(stats, 0, size);
+	memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s));
+	stats->size = size;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t explain(const struct select_table *table,
+			       const char *operation, int rank, int ranks,
+			       uint64_t bytes, dicomm_datatype_t type,
+			       char *text, size_t len)
+{
+	struct shape shape = {.rank = rank, .ranks = ranks, .root = 0};
+
+	shape.coll = operation ? coll_from_name(operation) : COLL_KINDS;
+	if (shape.coll >= COLL_SEND)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain: operation %s: no such collective",
+			    operation ? operation : "NULL");
+	if (!text || !len)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain: no room for text");
+	(void)type;
+	return select_explain(table, &shape, bytes, text, len);
+}
+
+dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
+				    size_t count, dicomm_datatype_t type,
+				    char *text, size_t len)
+{
+	enum coll coll = operation ? coll_from_name(operation) : COLL_KINDS;
+	uint64_t bytes;
+
+	TRY(comm_check(comm, "comm_explain"));
+	if (!type_valid(type))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_explain: type %d: no such datatype",
+			    (int)type);
+	bytes = count * type_bytes(type);
+	if (coll != COLL_ALLREDUCE && coll != COLL_REDUCE &&
+	    coll != COLL_BROADCAST)
+		bytes *= (uint64_t)comm->ranks;
+	return explain(&comm->table, operation, comm->rank, comm->ranks, bytes,
+		       type, text, len);
+}
+
+dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
+			       char *text, size_t len)
+{
+	struct select_table table;
+
+	if (nranks < 1)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain: nranks %d: not positive", nranks);
+	memset(&table, 0, sizeof(table));
+	TRY(init_table_for(nranks, nranks, &table));
+	return explain(&table, operation, 0, nranks, bytes, DICOMM_FLOAT32,
+		       text, len);
+}
+
+dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)
+{
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "param_info: info is NULL");
+	if (!config_row(index, info)) {
+		log_set_last_error("param_info: no parameter of that number");
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	}
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
+{
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "transport_info: info is NULL");
+	for (int i = 0; transports[i]; i++) {
+		if (i != index)
+			continue;
+		info->name = transports[i]->name;
+		info->reason[0] = '\0';
+		info->usable = transports[i]->usable(info->reason,
+						     sizeof(info->reason));
+		return DICOMM_SUCCESS;
+	}
+	/* How a caller finds the end of the list; no error to print. */
+	log_set_last_error("transport_info: no transport of that number");
+	return DICOMM_ERR_INVALID_ARGUMENT;
+}
+
+dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info)
+{
+	char why[160];
+
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "device_info: info is NULL");
+	for (int i = 0; index >= 0 && accels[i]; i++) {
+		int n = accels[i]->count(why, sizeof(why));
+
+		if (index < n)
+			return accels[i]->describe(index, info);
+		index -= n;
+	}
+	log_set_last_error("device_info: no device of that number");
+	return DICOMM_ERR_INVALID_ARGUMENT;
+}

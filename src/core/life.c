@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From comm_init to comm_destroy, as the user calls them. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/boot/launcher.h"
+#include "src/core/comm.h"
+#include "src/core/queue.h"
+
+struct init_args {
+	struct dicomm_comm *comm;
+	dicomm_comm_t *out; /* NULL once a blocking caller is gone */
+	dicomm_unique_id_t id;
+};
+
+static dicomm_result_t init_now(void *arg)
+{
+	struct init_args *a = arg;
+	struct dicomm_comm *comm = a->comm;
+	dicomm_result_t status;
+
+	log_set_rank(comm->rank);
+	log_set_sink(comm->config.log_fn, comm->config.log_ctx);
+	status = comm_meet(comm, &a->id);
+	log_set_sink(NULL, NULL);
+	log_set_rank(-1);
+	if (status != DICOMM_SUCCESS) {
+		/* The others wait for this rank. */
+		fault_raise(comm, status, comm->rank, true, "%s",
+			    log_last_error());
+		if (comm->blocking) {
+			*a->out = NULL;
+			comm_free(comm);
+		}
+	}
+	free(a);
+	return status;
+}
+
+static void *init_helper(void *arg)
+{
+	init_now(arg);
+	return NULL;
+}
+
+dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
+			   const dicomm_unique_id_t *id, int rank,
+			   const dicomm_config_t *config)
+{
+	struct dicomm_comm *comm;
+	struct init_args *a;
+
+	TRY(comm_create(&comm, nranks, rank, config));
+	a = calloc(1, sizeof(*a));
+	if (!a) {
+		comm_free(comm);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	}
+	a->comm = comm;
+	a->out = out;
+	if (id)
+		a->id = *id;
+	*out = comm;
+	if (comm->blocking)
+		return group_init(init_now, a);
+	if (pthread_create(&comm->helper, NULL, init_helper, a)) {
+		*out = NULL;
+		free(a);
+		comm_free(comm);
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "comm_init_rank: create a thread: %m");
+	}
+	comm->has_helper = true;
+	return DICOMM_IN_PROGRESS;
+}
+
+dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
+{
+	if (!id)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "get_unique_id: id is NULL");
+	return control_new_id(id);
+}
+
+dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
+					     dicomm_unique_id_t id, int rank,
+					     const dicomm_config_t *config)
+{
+	if (!comm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_rank: comm is NULL");
+	return comm_start(comm, nranks, &id, rank, config);
+}
+
+dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
+				      dicomm_unique_id_t id, int rank)
+{
+	return dicomm_comm_init_rank_config(comm, nranks, id, rank, NULL);
+}
+
+dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
+{
+	struct launcher_info info;
+
+	if (!comm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_env: comm is NULL");
+	TRY(launcher_meet(&info));
+	return comm_start(comm, info.ranks, &info.id, info.rank, NULL);
+}
+
+dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
+				     const char *const *devices)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+	dicomm_unique_id_t id;
+
+	if (!comms)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_all: comms is NULL");
+	if (ndev < 1)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_all: ndev %d: not positive", ndev);
+	TRY(control_new_id(&id));
+	for (int i = 0; i < ndev; i++)
+		comms[i] = NULL;
+	dicomm_group_start();
+	for (int i = 0; i < ndev && status == DICOMM_SUCCESS; i++) {
+		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+
+		config.device = devices ? devices[i] : "host";
+		status = comm_start(&comms[i], ndev, &id, i, &config);
+	}
+	s = dicomm_group_end();
+	return status != DICOMM_SUCCESS ? status : s;
+}
+
+/* ---- public: end ---- */
+
+static dicomm_result_t finalize_now(struct dicomm_comm *comm)
+{
+	char mine = 1, *all;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	while (atomic_load(&comm->queued) && !fault_is(comm))
+		usleep(50);
+	/* What this rank sent lies in its memory until everybody has it. */
+	all = malloc((size_t)comm->ranks);
+	if (!all)
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "comm_finalize: out of memory");
+	else if (!fault_is(comm))
+		status = control_allgather(comm->control, &mine, all, 1,
+					   comm->timeout_ms);
+	free(all);
+	if (fault_is(comm))
+		status = fault_report(comm);
+	else if (status != DICOMM_SUCCESS)
+		fault_raise(comm, status, comm->rank, true, "%s",
+			    log_last_error());
+	atomic_store(&comm->state, COMM_FINALIZED);
+	return status;
+}
+
+static dicomm_result_t finalize_item(void *arg)
+{
+	return finalize_now(arg);
+}
+
+static void *finalize_helper(void *arg)
+{
+	finalize_now(arg);
+	return NULL;
+}
+
+static void join_helper(struct dicomm_comm *comm)
+{
+	if (comm->has_helper)
+		pthread_join(comm->helper, NULL);
+	comm->has_helper = false;
+}
+
+dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
+{
+	TRY(comm_check_slow(comm, "comm_finalize"));
+	atomic_store(&comm->state, COMM_FINALIZING);
+	if (comm->blocking)
+		return group_init(finalize_item, comm);
+	join_helper(comm);
+	if (pthread_create(&comm->helper, NULL, finalize_helper, comm))
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "comm_finalize: create a thread: %m");
+	comm->has_helper = true;
+	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t destroy_now(void *arg)
+{
+	struct dicomm_comm *comm = arg;
+
+	/* An init under way is cut short; a finalize is waited for. */
+	if (atomic_load(&comm->state) == COMM_STARTING)
+		atomic_store(&comm->cancelled, true);
+	join_helper(comm);
+	if (atomic_load(&comm->state) == COMM_READY && !fault_is(comm)) {
+		atomic_store(&comm->state, COMM_FINALIZING);
+		finalize_now(comm);
+	}
+	fault_wait(comm);
+	comm_free(comm);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
+{
+	if (!comm)
+		return DICOMM_SUCCESS;
+	if (comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_destroy: comm %p is not a communicator",
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_destroy: comm belongs to the parent of this "
+			    "process");
+	return group_init(destroy_now, comm);
+}
+
+dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
+{
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_abort: comm %p is not a communicator",
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_abort: comm belongs to the parent of this "
+			    "process");
+	atomic_store(&comm->cancelled, true);
+	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank,
+		    atomic_load(&comm->state) != COMM_STARTING,
+		    "rank %d aborted the communicator", comm->rank);
+	fault_wait(comm);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_get_async_error(dicomm_comm_t comm,
+					    dicomm_result_t *async_error)
+{
+	int state;
+
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_get_async_error: comm %p is not a "
+			    "communicator",
+			    (void *)comm);
+	if (!async_error)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_get_async_error: async_error is NULL");
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_get_async_error: comm belongs to the parent "
+			    "of this process");
+	state = atomic_load(&comm->state);
+	if (fault_is(comm))
+		*async_error =
+			(dicomm_result_t)atomic_load(&comm->fault.status);
+	else if (state == COMM_STARTING || state == COMM_FINALIZING)
+		*async_error = DICOMM_IN_PROGRESS;
+	else
+		*async_error = DICOMM_SUCCESS;
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that neighbours can map, and registrations of the user's own. */
+#include <stdlib.h>
+
+#include "src/accel/accel.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/comm.h"
+
+#define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
+
+struct registration {
+	uint64_t magic;
+	struct dicomm_comm *comm;
+	void *at;
+	size_t bytes;
+};
+
+dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
+{
+	const char *device = config_string(CONFIG_DEVICE);
+	const struct accel *accel;
+	char why[160];
+	int index;
+
+	if (!ptr)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "mem_alloc: ptr is NULL");
+	if (size > PTRDIFF_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "mem_alloc: size %zu: more than can be addressed",
+			    size);
+	if (!size) {
+		*ptr = NULL;
+		return DICOMM_SUCCESS;
+	}
+	accel = accel_find(*device ? device : "host", &index, why, sizeof(why));
+	if (!accel)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "mem_alloc: device %s: %s", device, why);
+	return accel->alloc(index, size, ptr);
+}
+
+dicomm_result_t dicomm_mem_free(void *ptr)
+{
+	struct accel_export where;
+	size_t offset;
+
+	if (!ptr)
+		return DICOMM_SUCCESS;
+	for (size_t i = 0; accels[i]; i++)
+		if (accels[i]->find(ptr, 1, &where, &offset))
+			return accels[i]->free(ptr);
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "mem_free: ptr %p is not from mem_alloc", ptr);
+}
+
+dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
+				     size_t size, void **handle)
+{
+	struct registration *r;
+
+	TRY(comm_check(comm, "comm_register"));
+	if (!buff)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_register: buff is NULL");
+	if (!size)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_register: size is 0");
+	if (!handle)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_register: handle is NULL");
+	r = malloc(sizeof(*r));
+	if (!r)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_register: out of memory");
+	*r = (struct registration){REGISTRATION_MAGIC, comm, buff, size};
+	atomic_fetch_add(&comm->registrations, 1);
+	*handle = r;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
+{
+	struct registration *r = handle;
+
+	/* A broken communicator still gives back what it holds. */
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_deregister: comm %p is not a communicator",
+			    (void *)comm);
+	if (!r || r->magic != REGISTRATION_MAGIC || r->comm != comm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_deregister: handle %p is not of this "
+			    "communicator",
+			    handle);
+	r->magic = 0;
+	free(r);
+	atomic_fetch_sub(&comm->registrations, 1);
+	return DICOMM_SUCCESS;
+}

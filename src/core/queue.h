@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a checked call to its run: at once, at the end of a group, or by the
+ * progress thread in the order of its streams.
+ */
+#ifndef DICOMM_CORE_QUEUE_H
+#define DICOMM_CORE_QUEUE_H
+
+#include "src/core/engine.h"
+
+struct host_stream;
+
+/* A call that waits to be run. */
+struct item {
+	struct dicomm_comm *comm;
+	struct call call;
+	size_t *counts;             /* of a v-collective; freed with the item */
+	struct host_stream *stream; /* NULL: blocking */
+	struct operation *op;
+};
+
+/*
+ * Run a call: blocking, or queued on its stream, or kept for the end of the
+ * calling thread's group. Takes over counts (freed by free()).
+ */
+dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream);
+/* An initialisation inside a group runs at its end, together with the others.
+ * Outside it runs at once. */
+dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg);
+
+/*
+ * Hand items to the progress thread as one unit: it starts when it is first in
+ * all its streams, and the streams go on when it is done. Takes over the items
+ * and their counts. wait: return when it is done, with its status.
+ */
+dicomm_result_t stream_submit(const struct item *items, size_t n, bool wait);
+/* Is it a host stream of this process? */
+bool stream_valid(dicomm_stream_t stream);
+
+#endif

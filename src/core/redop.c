@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operators that the user creates: sums whose inputs are scaled first. */
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/executable.h"
+
+dicomm_result_t dicomm_redop_create_premulsum(
+	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
+	dicomm_scalar_residence_t residence, dicomm_comm_t comm)
+{
+	static const char f[] = "redop_create_premulsum";
+
+	TRY(comm_check(comm, f));
+	if (!op)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: op is NULL", f);
+	if (!scalar)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: scalar is NULL",
+			    f);
+	if (!type_valid(type))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: type %d: no such datatype", f, (int)type);
+	if (residence != DICOMM_SCALAR_DEVICE &&
+	    residence != DICOMM_SCALAR_HOST_IMMEDIATE)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: residence %d: neither device nor host", f,
+			    (int)residence);
+	for (int i = 0; i < COMM_OPS; i++) {
+		struct created_op *c = &comm->ops[i];
+
+		if (c->used)
+			continue;
+		c->type = type;
+		/* The device of a host rank is the host. */
+		memcpy(c->scalar, scalar, type_bytes(type));
+		c->used = true;
+		*op = (dicomm_redop_t)(0x100 + i);
+		return DICOMM_SUCCESS;
+	}
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "%s: this communicator has %d created operators already", f,
+		    COMM_OPS);
+}
+
+dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
+{
+	unsigned i = (unsigned)op - 0x100;
+
+	TRY(comm_check(comm, "redop_destroy"));
+	if (i >= COMM_OPS || !comm->ops[i].used)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "redop_destroy: op %d: no created operator of this "
+			    "communicator",
+			    (int)op);
+	comm->ops[i].used = false;
+	/* A later one of this number may have another scalar. */
+	executable_forget_op(comm, op);
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators made from others. */
+#include <stdlib.h>
+
+#include "src/base/log.h"
+#include "src/core/comm.h"
+#include "src/core/queue.h"
+
+struct split_member {
+	int color, key, rank;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct split_member *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+struct split_args {
+	struct dicomm_comm *parent;
+	int color, key;
+	dicomm_comm_t *out;
+	const dicomm_config_t *config;
+};
+
+/* Who goes where is told over the parent; the first of each new communicator
+ * makes its id, which is told likewise. */
+static dicomm_result_t split_now(void *arg)
+{
+	struct split_args *a = arg;
+	struct dicomm_comm *parent = a->parent;
+	size_t n = (size_t)parent->ranks, mates = 0;
+	struct split_member mine = {a->color, a->key, parent->rank}, *all;
+	dicomm_unique_id_t id = {.text = ""}, *ids;
+	dicomm_result_t status;
+	int rank = 0;
+
+	all = calloc(n, sizeof(*all));
+	ids = calloc(n, sizeof(*ids));
+	if (!all || !ids) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "comm_split: no memory for %zu ranks", n);
+		goto out;
+	}
+	status = control_allgather(parent->control, &mine, all, sizeof(mine),
+				   parent->timeout_ms);
+	if (status != DICOMM_SUCCESS)
+		goto out;
+	for (size_t i = 0; i < n; i++)
+		if (all[i].color == a->color)
+			all[mates++] = all[i];
+	qsort(all, mates, sizeof(*all), by_key);
+	while (all[rank].rank != parent->rank)
+		rank++;
+	if (a->color != DICOMM_SPLIT_NOCOLOR && rank == 0)
+		status = control_new_id(&id);
+	if (status != DICOMM_SUCCESS)
+		fault_raise(parent, status, parent->rank, true, "%s",
+			    log_last_error());
+	else
+		status = control_allgather(parent->control, &id, ids,
+					   sizeof(id), parent->timeout_ms);
+	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
+		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
+				    a->config ? a->config : &parent->config);
+out:
+	free(all);
+	free(ids);
+	free(a);
+	return status;
+}
+
+dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
+				  dicomm_comm_t *newcomm,
+				  const dicomm_config_t *config)
+{
+	struct split_args *a;
+
+	TRY(comm_check_slow(comm, "comm_split"));
+	if (!newcomm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_split: newcomm is NULL");
+	if (color < 0 && color != DICOMM_SPLIT_NOCOLOR)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_split: color %d: neither positive, 0 nor "
+			    "DICOMM_SPLIT_NOCOLOR",
+			    color);
+	a = malloc(sizeof(*a));
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_split: out of memory");
+	*newcomm = NULL;
+	*a = (struct split_args){comm, color, key, newcomm, config};
+	return group_init(split_now, a);
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host streams, and the progress thread that runs what is queued on them.
+ *
+ * One progress thread for the process, started by the first queued call. It
+ * alone touches the data path of communicators that have queued operations.
+ * `lock` guards the hand-over (inbox, pending counts, results), never a turn.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/core/queue.h"
+
+#define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
+
+struct batch;
+
+/* The place of a work in one of its streams. */
+struct place {
+	struct host_stream *stream;
+	struct batch *work;
+	struct place *next; /* later work of the same stream */
+};
+
+struct host_stream {
+	uint64_t magic;
+	/* guarded by lock */
+	size_t pending;
+	dicomm_result_t status; /* first failure since the last synchronise */
+	char text[512];
+	/* progress thread's */
+	struct place *head, *tail;
+};
+
+struct batch {
+	struct item *items;
+	size_t nitems, left;
+	struct place *places;
+	size_t nplaces, blocked; /* streams in which it is not first */
+	struct waiter waiter;
+	bool waited; /* someone waits for it and frees it */
+	bool finished;
+	dicomm_result_t status;
+	char text[512];
+	struct batch *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t completed = PTHREAD_COND_INITIALIZER;
+static struct batch *inbox, **inbox_tail = &inbox;
+static _Atomic unsigned inbox_count;
+static bool running;
+
+/* ---- progress thread ---- */
+
+static void note(struct batch *w, dicomm_result_t status)
+{
+	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
+		return;
+	w->status = status;
+	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
+}
+
+/* Give its operations their place in the order of the communicators. */
+static void accept_work(struct batch *w)
+{
+	w->left = w->nitems;
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+		dicomm_result_t s;
+
+		if (fault_is(item->comm)) {
+			s = fault_report(item->comm);
+		} else {
+			s = engine_prepare(item->comm, &item->call, &item->op);
+			/* The other ranks run it: this one must not be silent.
+			 */
+			if (s != DICOMM_SUCCESS)
+				fault_raise(item->comm, s, item->comm->rank,
+					    true, "%s", log_last_error());
+		}
+		if (s != DICOMM_SUCCESS) {
+			item->op = NULL;
+			note(w, s);
+			w->left--;
+		}
+	}
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct place *p = &w->places[i];
+		struct host_stream *st = p->stream;
+
+		if (st->head) {
+			st->tail->next = p;
+			w->blocked++;
+		} else {
+			st->head = p;
+		}
+		st->tail = p;
+	}
+}
+
+static void finish_item(struct item *item)
+{
+	struct dicomm_comm *comm = item->comm;
+
+	if (item->op)
+		engine_release(item->op);
+	item->op = NULL;
+	if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
+		executable_trim(comm);
+	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+}
+
+static void free_work(struct batch *w)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		free(w->items[i].counts);
+	free(w->items);
+	free(w->places);
+	free(w);
+}
+
+static void complete(struct batch *w)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		finish_item(&w->items[i]);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		st->head = w->places[i].next;
+		if (st->head)
+			st->head->work->blocked--;
+		else
+			st->tail = NULL;
+	}
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		if (w->status != DICOMM_SUCCESS &&
+		    st->status == DICOMM_SUCCESS) {
+			st->status = w->status;
+			snprintf(st->text, sizeof(st->text), "%s", w->text);
+		}
+		st->pending--;
+	}
+	w->finished = true;
+	pthread_cond_broadcast(&completed);
+	if (!w->waited) {
+		pthread_mutex_unlock(&lock);
+		free_work(w);
+		return;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* Turn each operation once; the first that waits, if none moved. */
+static struct operation *turn(struct batch *w, bool *moved)
+{
+	struct operation *waiting = NULL;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (!op || op->done)
+			continue;
+		if (fault_is(op->comm)) {
+			note(w, fault_report(op->comm));
+			engine_drop(op);
+			w->left--;
+			*moved = true;
+			continue;
+		}
+		if (op->before)
+			continue;
+		if (engine_turn(op, moved) == SCHEDULE_DONE) {
+			w->left--;
+			*moved = true;
+		} else if (!waiting) {
+			waiting = op;
+		}
+	}
+	return waiting;
+}
+
+static struct batch *take_inbox(bool wait)
+{
+	struct batch *w;
+
+	pthread_mutex_lock(&lock);
+	while (wait && !inbox)
+		pthread_cond_wait(&arrived, &lock);
+	w = inbox;
+	inbox = NULL;
+	inbox_tail = &inbox;
+	atomic_store_explicit(&inbox_count, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
+	return w;
+}
+
+/* One pass over all batches in order; returns whether anything moved. */
+static void pass(struct batch **batches, unsigned round)
+{
+	struct batch **at = batches, *idle = NULL;
+	struct operation *idle_op = NULL;
+	unsigned nth = 0;
+	bool any = false;
+
+	while (*at) {
+		struct batch *w = *at;
+		struct operation *waiting = NULL;
+		bool moved = false;
+
+		if (!w->blocked)
+			waiting = turn(w, &moved);
+		if (!w->blocked && !w->left) {
+			*at = w->next;
+			complete(w);
+			any = true;
+			continue;
+		}
+		if (moved)
+			engine_moved(&w->waiter);
+		else if (waiting && (!idle || nth++ <= round % 8)) {
+			idle = w;
+			idle_op = waiting;
+		}
+		any |= moved;
+		at = &w->next;
+	}
+	if (!any && idle)
+		engine_wait(&idle->waiter, idle_op);
+	else if (!any)
+		sched_yield();
+}
+
+static void *progress(void *arg)
+{
+	struct batch *batches = NULL, **tail = &batches;
+	unsigned round = 0;
+
+	(void)arg;
+	pthread_setname_np(pthread_self(), "dicomm-progress");
+	for (;;) {
+		if (!batches ||
+		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
+			for (tail = &batches; *tail; tail = &(*tail)->next)
+				;
+			*tail = take_inbox(!batches);
+			for (struct batch *w = *tail; w; w = w->next)
+				accept_work(w);
+		}
+		pass(&batches, round++);
+	}
+	return NULL;
+}
+
+/* The child of a fork has no progress thread, and nothing queued. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&arrived, NULL);
+	pthread_cond_init(&completed, NULL);
+	inbox = NULL;
+	inbox_tail = &inbox;
+	running = false;
+}
+
+static dicomm_result_t start_progress(void)
+{
+	static bool registered;
+	sigset_t all, old;
+	pthread_t thread;
+	int error;
+
+	if (running)
+		return DICOMM_SUCCESS;
+	if (!registered)
+		pthread_atfork(NULL, NULL, forget);
+	registered = true;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(&thread, NULL, progress, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (error) {
+		errno = error;
+		return FAIL(DICOMM_ERR_SYSTEM, "progress thread: create: %m");
+	}
+	pthread_detach(thread);
+	running = true;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- callers ---- */
+
+static struct batch *make_work(const struct item *items, size_t n)
+{
+	struct batch *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->items = malloc(n * sizeof(*w->items));
+	w->places = calloc(n, sizeof(*w->places));
+	if (!w->items || !w->places) {
+		free(w->items);
+		free(w->places);
+		free(w);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		bool known = !items[i].stream;
+
+		w->items[i] = items[i];
+		for (size_t j = 0; j < w->nplaces && !known; j++)
+			known = w->places[j].stream == items[i].stream;
+		if (!known)
+			w->places[w->nplaces++] = (struct place){
+				.stream = items[i].stream, .work = w};
+	}
+	w->nitems = n;
+	return w;
+}
+
+dicomm_result_t stream_submit(const struct item *items, size_t n, bool wait)
+{
+	struct batch *w = make_work(items, n);
+	dicomm_result_t status;
+
+	if (!w) {
+		for (size_t i = 0; i < n; i++)
+			free(items[i].counts);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "stream: no memory to queue %zu calls", n);
+	}
+	w->waited = wait;
+	pthread_mutex_lock(&lock);
+	status = start_progress();
+	if (status != DICOMM_SUCCESS) {
+		pthread_mutex_unlock(&lock);
+		free_work(w);
+		return status;
+	}
+	for (size_t i = 0; i < n; i++)
+		atomic_fetch_add_explicit(&items[i].comm->queued, 1,
+					  memory_order_relaxed);
+	for (size_t i = 0; i < w->nplaces; i++)
+		w->places[i].stream->pending++;
+	*inbox_tail = w;
+	inbox_tail = &w->next;
+	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
+	pthread_cond_signal(&arrived);
+	/* The operations are bounded, so this wait is. */
+	while (wait && !w->finished)
+		pthread_cond_wait(&completed, &lock);
+	pthread_mutex_unlock(&lock);
+	if (!wait)
+		return DICOMM_SUCCESS;
+	status = w->status;
+	if (status != DICOMM_SUCCESS)
+		log_set_last_error(w->text);
+	free_work(w);
+	return status;
+}
+
+bool stream_valid(dicomm_stream_t stream)
+{
+	const struct host_stream *st = stream;
+
+	return st && st->magic == STREAM_MAGIC;
+}
+
+dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
+{
+	struct host_stream *st;
+
+	if (!stream)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host_stream_create: stream is NULL");
+	st = calloc(1, sizeof(*st));
+	if (!st)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "host_stream_create: out of memory");
+	st->magic = STREAM_MAGIC;
+	*stream = st;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
+{
+	struct host_stream *st = stream;
+	dicomm_result_t status;
+
+	if (!stream_valid(stream))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host_stream_synchronize: stream %p is not a host "
+			    "stream",
+			    stream);
+	pthread_mutex_lock(&lock);
+	while (st->pending)
+		pthread_cond_wait(&completed, &lock);
+	status = st->status;
+	if (status != DICOMM_SUCCESS)
+		log_set_last_error(st->text);
+	st->status = DICOMM_SUCCESS;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
+{
+	struct host_stream *st = stream;
+	dicomm_result_t status;
+
+	if (!stream)
+		return DICOMM_SUCCESS;
+	status = dicomm_host_stream_synchronize(stream);
+	if (status == DICOMM_ERR_INVALID_ARGUMENT)
+		return status;
+	st->magic = 0;
+	free(st);
+	return status;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/topo/node.h"
+
+#include <hwloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/config.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct {
+	uint64_t identity;
+	int cores;
+	size_t cache_bytes;
+} node;
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+	/* FNV-1a */
+	for (; *text; text++)
+		h = (h ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+static uint64_t find_identity(void)
+{
+	const char *given = config_string(CONFIG_HOSTID);
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	char line[128] = "";
+	FILE *f;
+
+	if (*given)
+		return hash(h, given);
+	f = fopen("/proc/sys/kernel/random/boot_id", "r");
+	if (f) {
+		if (!fgets(line, sizeof(line), f))
+			line[0] = '\0';
+		fclose(f);
+	}
+	/* Processes of unlike namespaces cannot reach each other's memory. */
+	h = hash(h, line);
+	if (!*line && gethostname(line, sizeof(line) - 1) == 0)
+		h = hash(h, line);
+	memset(line, 0, sizeof(line));
+	if (readlink("/proc/self/ns/pid", line, sizeof(line) - 1) > 0)
+		h = hash(h, line);
+	return h;
+}
+
+static void find_caches(void)
+{
+	static const hwloc_obj_type_t kinds[] = {
+		HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE};
+	hwloc_topology_t t;
+
+	if (hwloc_topology_init(&t))
+		return;
+	if (hwloc_topology_load(t) == 0)
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+			hwloc_obj_t c = hwloc_get_obj_by_type(t, kinds[i], 0);
+
+			if (c && !node.cache_bytes)
+				node.cache_bytes = (size_t)c->attr->cache.size;
+		}
+	hwloc_topology_destroy(t);
+}
+
+static void find(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	node.identity = find_identity();
+	node.cores = cores > 0 ? (int)cores : 1;
+	find_caches();
+}
+
+uint64_t node_identity(void)
+{
+	pthread_once(&once, find);
+	return node.identity;
+}
+
+int node_cores(void)
+{
+	pthread_once(&once, find);
+	return node.cores;
+}
+
+size_t node_cache_bytes(void)
+{
+	pthread_once(&once, find);
+	return node.cache_bytes;
+}
