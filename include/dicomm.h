@@ -34,8 +34,9 @@
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
  *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
  *    ranks and both calls), a time-out, a system error. What was under way
- *    fails with that status, and so does every later operation; receive buffers
- *    have no defined contents. dicomm_comm_destroy() is all that is left to do.
+ *    fails with that status, and so does every later call but the queries;
+ *    receive buffers have no defined contents. All that is left to do is
+ *    dicomm_comm_destroy().
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *
@@ -613,9 +614,9 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  * Free a communicator.
  *
  * One that works is finalized first, which all ranks have to do then; one that
- * is broken or aborted is freed at once, whatever the peers do. Operators and
- * registrations of the communicator go with it. Whether the end was in good
- * order is what dicomm_comm_finalize() tells.
+ * is broken or aborted is freed at once, whatever the peers do. Its created
+ * operators go with it; registered buffers are to be deregistered before.
+ * Whether the end was in good order is what dicomm_comm_finalize() tells.
  *
  * Order: as dicomm_comm_finalize(), if that was not called.
  *
@@ -740,7 +741,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
  * @retval DICOMM_SUCCESS               *text is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, no such operation or
  *                                      type, or no room
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
  */
 dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    size_t count, dicomm_datatype_t type,
@@ -756,10 +757,11 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * Threads: any.
  *
  * @param ptr   set to the memory
- * @param size  bytes, at least 1
+ * @param size  bytes; 0 gives NULL
  *
  * @retval DICOMM_SUCCESS               *ptr is set
- * @retval DICOMM_ERR_INVALID_ARGUMENT  ptr is NULL, or size 0 or absurd
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  ptr is NULL, size is more than can be
+ *                                      addressed, or DICOMM_DEVICE is no device
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
@@ -796,23 +798,23 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  *
  * @retval DICOMM_SUCCESS               *handle is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle);
 
 /**
- * Take back dicomm_comm_register(); no operation may be using the buffer.
+ * Take back dicomm_comm_register(); no operation may be using the buffer. Also
+ * of a communicator that is broken.
  *
  * Threads: one call at a time per communicator.
  *
  * @param comm    communicator that it was registered with
- * @param handle  from dicomm_comm_register(); NULL does nothing
+ * @param handle  from dicomm_comm_register()
  *
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or no such handle
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */
 dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle);
 
@@ -839,8 +841,8 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle);
  *
  * @retval DICOMM_SUCCESS               *op is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
- * @retval DICOMM_ERR_NO_MEMORY         too many operators at a time
+ * @retval DICOMM_ERR_INVALID_USAGE     64 operators of comm exist already; or
+ *                                      not ready, finalized, after fork
  */
 dicomm_result_t dicomm_redop_create_premulsum(
 	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
@@ -856,7 +858,7 @@ dicomm_result_t dicomm_redop_create_premulsum(
  *
  * @retval DICOMM_SUCCESS               destroyed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or not such an operator
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
  */
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
 
