@@ -41,9 +41,9 @@
  * nothing writes the buffers of the caller any more.
  *
  * Late is not dead. A peer that lives but does not come is waited for: after
- * 60 s (DICOMM_WARN_LATE_MS) a warning names it, after 30 minutes (timeout_ms,
- * DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT naming the rank, the
- * operation and the peer.
+ * 60 s (DICOMM_WARN_LATE_MS) a warning names it, if warnings are asked for;
+ * after 30 minutes (timeout_ms, DICOMM_TIMEOUT_MS) the operation fails with
+ * ERR_TIMEOUT naming the rank, the operation and the peer.
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Each test runs in a process of its own, as the table is read once. */
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -440,6 +441,34 @@ START_TEST(a_sink_may_ask_for_a_parameter)
 }
 END_TEST
 
+#define THREADS 4
+
+static void *reader(void *ctx)
+{
+	pthread_barrier_wait(ctx);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 16);
+	ck_assert_str_eq(config_string(CONFIG_SHM_CMA), "off");
+	return NULL;
+}
+
+START_TEST(threads_that_come_first_at_once_agree_and_warn_once)
+{
+	pthread_t threads[THREADS];
+	pthread_barrier_t start;
+
+	setenv("DICOMM_SHM_SLOTS", "3", 1);
+	setenv("DICOMM_SHM_CMA", "off", 1);
+	pthread_barrier_init(&start, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, reader, &start), 0);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	pthread_barrier_destroy(&start);
+	ck_assert_int_eq(warnings(), 1);
+}
+END_TEST
+
 START_TEST(a_key_of_another_type_aborts)
 {
 	switch (_i) {
@@ -494,6 +523,8 @@ int main(void)
 	tcase_add_test(tcase, shared_settings_are_text_and_hash);
 	tcase_add_test(tcase, the_hash_differs_exactly_where_ranks_must_agree);
 	tcase_add_test(tcase, a_sink_may_ask_for_a_parameter);
+	tcase_add_test(tcase,
+		       threads_that_come_first_at_once_agree_and_warn_once);
 	tcase_add_loop_test_raise_signal(tcase, a_key_of_another_type_aborts,
 					 SIGABRT, 0, 4);
 	suite_add_tcase(suite, tcase);
