@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ends the process with the reason, whatever its other threads are doing. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "perftest/failure.h"
+
+static void (*hook)(const char *reason);
+static const dicomm_comm_t *watched;
+static int watched_n;
+static int timeout_s;
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+
+void failure_hook(void (*fn)(const char *reason))
+{
+	hook = fn;
+}
+
+void failure_watch(const dicomm_comm_t *comms, int n)
+{
+	watched = comms;
+	watched_n = n;
+}
+
+void failure_timeout(int seconds)
+{
+	timeout_s = seconds;
+}
+
+/* Never unlocks: a second failing thread waits here for the end. */
+static void end(enum failure_status status, const char *reason)
+	__attribute__((noreturn));
+static void end(enum failure_status status, const char *reason)
+{
+	fflush(stdout);
+	if (hook)
+		hook(reason);
+	/* Not exit(): other threads may be inside the library. */
+	_exit((int)status);
+}
+
+void failure_library(dicomm_result_t status, dicomm_comm_t comm,
+		     const char *file, int line)
+{
+	char host[256] = "?";
+	char text[1200];
+	enum failure_status code = FAILURE_LIBRARY;
+
+	pthread_mutex_lock(&once);
+	gethostname(host, sizeof(host) - 1);
+	if (status == DICOMM_ERR_TIMEOUT && timeout_s > 0) {
+		code = FAILURE_TIMEOUT;
+		snprintf(text, sizeof(text), "%s: Test timeout (%ds) %s:%d",
+			 host, timeout_s, file, line);
+	} else {
+		snprintf(text, sizeof(text),
+			 "%s: Test NCCL failure %s:%d '%s / %s'", host, file,
+			 line, dicomm_get_error_string(status),
+			 dicomm_get_last_error(comm));
+	}
+	for (int i = 0; i < watched_n; i++)
+		if (watched[i])
+			dicomm_comm_abort(watched[i]);
+	printf("%s\n", text);
+	end(code, text);
+}
+
+void failure_end(enum failure_status status, const char *format, ...)
+{
+	char text[1200];
+	va_list args;
+
+	pthread_mutex_lock(&once);
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, "dicomm-perf: %s\n", text);
+	end(status, text);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dicomm-perf: measures and checks the operations of the library. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "perftest/failure.h"
+#include "perftest/json.h"
+#include "perftest/launch.h"
+#include "perftest/plot.h"
+#include "perftest/run.h"
+
+static void report_end(struct session *s, const struct report_end *end)
+{
+	const struct options *o = s->o;
+	char traffic[256] = "", memory[256] = "";
+
+	if (o->traffic)
+		session_traffic(s, traffic, sizeof(traffic));
+	if (o->memory_report)
+		session_memory(s, memory, sizeof(memory));
+	if (!session_reports(s))
+		return;
+	report_foot(o, end);
+	if (o->memory_report)
+		report_summary("GPU memory usage", memory);
+	if (o->traffic)
+		report_summary("Bytes moved", traffic);
+	json_foot(end);
+}
+
+static void open_reports(const struct options *o, int argc, char **argv)
+{
+	int version = 0;
+	char path[4096];
+
+	CHECK_DICOMM(NULL, dicomm_get_version(&version));
+	if (o->json) {
+		json_open(o, argc, argv, version, path, sizeof(path));
+		report_note("Writing JSON output to %s", path);
+	}
+	report_head(o, version);
+}
+
+static int run(struct options *o, int argc, char **argv, int child_rank)
+{
+	struct session s;
+	struct report_end end;
+	int status = FAILURE_NONE;
+	char error[512];
+
+	session_open(&s, o, child_rank);
+	if (session_reports(&s))
+		open_reports(o, argc, argv);
+	session_connect(&s);
+	run_all(&s, &end);
+	report_end(&s, &end);
+	if (end.failed_checks > 0 ||
+	    end.average_bus_gbs < 0.9 * end.least_bus_gbs)
+		status = FAILURE_RESULTS;
+	if (session_reports(&s) && o->plot &&
+	    plot_draw(o, s.ranks, error, sizeof(error)) < 0) {
+		fprintf(stderr, "dicomm-perf: %s\n", error);
+		status = status ? status : FAILURE_INTERNAL;
+	}
+	if (session_reports(&s)) {
+		const char *last = dicomm_get_last_error(NULL);
+
+		report_close(last);
+		if (json_close(last) < 0) {
+			fprintf(stderr, "dicomm-perf: JSON report %s: %s\n",
+				o->json, strerror(errno));
+			status = status ? status : FAILURE_INTERNAL;
+		}
+	}
+	session_close(&s);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int child_rank = launch_child(&argc, argv);
+	struct options o;
+	int status = FAILURE_NONE;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (options_parse(&o, argc, (const char **)argv, &status) ==
+	    OPTIONS_EXIT)
+		goto free_options;
+	if (o.plot && !plot_possible()) {
+		fprintf(stderr, "dicomm-perf: --plot needs gnuplot, which is "
+				"not in PATH (Debian: gnuplot-nox)\n");
+		status = FAILURE_USAGE;
+		goto free_options;
+	}
+	if (o.ranks > 0 && child_rank < 0)
+		status = launch_processes(o.ranks, argv);
+	else
+		status = run(&o, argc, argv, child_rank);
+free_options:
+	options_free(&o);
+	return status;
+}
