@@ -27,6 +27,29 @@ int shape_to_rank(const struct shape *s, int from_root)
 	return shape_rank(s, from_root + s->root);
 }
 
+int shape_power_of_two(const struct shape *s)
+{
+	int p = 1;
+
+	while (p <= s->ranks / 2)
+		p *= 2;
+	return p;
+}
+
+bool shape_is_power_of_two(const struct shape *s)
+{
+	return shape_power_of_two(s) == s->ranks;
+}
+
+uint32_t shape_log2(const struct shape *s)
+{
+	uint32_t n = 0;
+
+	while ((int64_t)1 << n < s->ranks)
+		n++;
+	return n;
+}
+
 struct span shape_input(struct plan *p, const struct shape *s, struct span span,
 			struct span to)
 {
@@ -42,8 +65,7 @@ void shape_result(struct plan *p, const struct shape *s, struct span span)
 		plan_divide(p, span, span);
 }
 
-/* Only a rank that has both buffers can be in place. In alltoall they would
- * be the same blocks, which no plan could tell apart. */
+/* Only a rank that has both buffers can be in place. */
 static void set_in_place(struct plan *p, const struct shape *s)
 {
 	uint32_t send, recv;
@@ -53,11 +75,10 @@ static void set_in_place(struct plan *p, const struct shape *s)
 	coll_layout(s->coll, s->rank, s->ranks, s->root, &send, &recv);
 	if (send == 0 || recv == 0)
 		return;
-	assert(send == 1 || recv == 1);
-	if (send == 1)
-		plan_set_in_place(p, true, recv > 1 ? (uint32_t)s->rank : 0);
+	if (send == recv)
+		plan_set_in_place(p, true, 0);
 	else
-		plan_set_in_place(p, false, (uint32_t)s->rank);
+		plan_set_in_place(p, recv > send, (uint32_t)s->rank);
 }
 
 /* Alone: the result is the input. */

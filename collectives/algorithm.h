@@ -62,10 +62,11 @@ struct shape {
  * of the two buffers (as the size column of nccl-tests), on the busiest rank.
  */
 struct work {
-	uint32_t hops;       /* messages one after the other, first slice */
-	uint32_t messages;   /* messages that one rank sends and receives */
-	uint64_t wire_bytes; /* sent or received, whichever is more, by the
-			      * busiest rank */
+	uint32_t hops;          /* messages one after the other, first slice */
+	uint32_t messages;      /* messages that one rank sends and receives */
+	uint64_t message_bytes; /* of the longest, all its slices together */
+	uint64_t wire_bytes;    /* sent or received, whichever is more, by the
+				 * busiest rank */
 	uint64_t reduce_bytes, copy_bytes; /* written by it locally */
 	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
 			       * cores of a node share */
@@ -101,6 +102,11 @@ int shape_rank(const struct shape *s, int i);
 /* Rank i counted from the root; and back. */
 int shape_from_root(const struct shape *s, int rank);
 int shape_to_rank(const struct shape *s, int from_root);
+/* The largest power of two up to the number of ranks; are there so many? */
+int shape_power_of_two(const struct shape *s);
+bool shape_is_power_of_two(const struct shape *s);
+/* Its logarithm, rounded up. */
+uint32_t shape_log2(const struct shape *s);
 
 /*
  * The span to read an input from: `span` itself (of PLAN_SEND), or a scaled

@@ -30,6 +30,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 1;
 	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = (uint64_t)s->ranks * bytes;

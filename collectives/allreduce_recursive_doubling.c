@@ -11,20 +11,11 @@
  */
 #include "collectives/algorithm.h"
 
-static int power_of_two(int n)
-{
-	int p = 1;
-
-	while (2 * p <= n)
-		p *= 2;
-	return p;
-}
-
 static uint32_t rounds(const struct shape *s)
 {
 	uint32_t n = 0;
 
-	for (int d = 1; d < power_of_two(s->ranks); d *= 2)
+	for (int d = 1; d < shape_power_of_two(s); d *= 2)
 		n++;
 	return n;
 }
@@ -52,7 +43,7 @@ static void build_extra(struct plan *p, const struct shape *s, int partner)
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span now = plan_block(PLAN_SEND, 0);
-	int core = power_of_two(s->ranks);
+	int core = shape_power_of_two(s);
 	int extra = s->rank + core;
 	uint32_t left = rounds(s);
 
@@ -88,12 +79,13 @@ static void build(struct plan *p, const struct shape *s)
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
-	uint64_t core = (uint64_t)power_of_two(s->ranks);
+	uint64_t core = (uint64_t)shape_power_of_two(s);
 	uint64_t extras = (uint64_t)s->ranks - core;
 	uint32_t n = rounds(s);
 
 	w->hops = n + (extras > 0 ? 2 : 0);
 	w->messages = 2 * w->hops;
+	w->message_bytes = bytes;
 	w->wire_bytes = w->hops * bytes;
 	w->reduce_bytes = (n + (extras > 0)) * bytes;
 	w->total_bytes = (2 * core * n + 3 * extras) * bytes;

@@ -48,6 +48,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 2 * (uint32_t)others;
 	w->messages = 4 * (uint32_t)others;
+	w->message_bytes = bytes / n + 64;
 	w->wire_bytes = 2 * others * (bytes / n);
 	w->reduce_bytes = others * (bytes / n);
 	w->total_bytes = 3 * others * bytes;

@@ -4,14 +4,22 @@
  *
  * Hops     1
  * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
- * Memory   none
+ * Memory   none; a few slices in place
  * Best     anything but tiny blocks among many ranks
  */
 #include "collectives/algorithm.h"
 
+extern const struct algorithm alltoall_pairwise;
+
 static void build(struct plan *p, const struct shape *s)
 {
 	uint32_t me = (uint32_t)s->rank;
+
+	/* The order matters then; peers see the same messages. */
+	if (s->in_place) {
+		alltoall_pairwise.build(p, s);
+		return;
+	}
 
 	for (int k = 1; k < s->ranks; k++) {
 		int to = shape_rank(s, s->rank + k);
@@ -33,6 +41,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 1;
 	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = (uint64_t)s->ranks * bytes;

@@ -32,13 +32,14 @@ static void build(struct plan *p, const struct shape *s)
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
+	uint64_t others = (uint64_t)s->ranks - 1;
+
 	(void)bytes;
-	for (int d = 1; d < s->ranks; d *= 2) {
-		w->hops++;
-		w->messages += 2;
-	}
-	w->wire_bytes = (uint64_t)s->ranks - 1;
-	w->total_bytes = w->wire_bytes * (uint64_t)s->ranks;
+	w->hops = shape_log2(s);
+	w->messages = 2 * w->hops;
+	w->message_bytes = (uint64_t)shape_power_of_two(s) / 2 + 1;
+	w->wire_bytes = others;
+	w->total_bytes = others * (uint64_t)s->ranks;
 }
 
 const struct algorithm barrier_dissemination = {

@@ -29,6 +29,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 1;
 	w->messages = (uint32_t)others;
+	w->message_bytes = bytes;
 	w->wire_bytes = others * bytes;
 	w->copy_bytes = bytes;
 	w->total_bytes = others * bytes + bytes;

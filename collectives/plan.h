@@ -8,11 +8,14 @@
  * from the spans (plan_finish), nobody writes them down. Its size depends on
  * the ranks, never on the bytes.
  *
- * Two rules let any mixture of transports and any number of credits work:
+ * Three rules let any mixture of transports and any number of credits work:
  *  - between two ranks, the sends of one and the receives of the other come
  *    in the same order, and each pair has spans of equal length;
- *  - run sequentially with one credit per pair, the plans of all ranks end.
- * tests/plans checks both for every algorithm.
+ *  - run sequentially with one credit per pair, the plans of all ranks end;
+ *  - they also end if a send finishes only when its peer has consumed it (it
+ *    may be read where it lies), and writes to that memory wait for that. So no
+ *    two ranks receive into what they are sending to each other.
+ * tests/plans checks them for every algorithm.
  */
 #ifndef DICOMM_COLLECTIVES_PLAN_H
 #define DICOMM_COLLECTIVES_PLAN_H
@@ -103,8 +106,9 @@ void plan_free(struct plan *p);
 /*
  * The call is in place. Either the send buffer is block `block` of the receive
  * buffer (allreduce, allgather, gather: send_in_recv) or the receive buffer is
- * block `block` of the send buffer (reduce_scatter, scatter). Spans are
- * rewritten to the enclosing buffer, and copies onto themselves dropped.
+ * block `block` of the send buffer (reduce_scatter, scatter). In alltoall, the
+ * blocks coincide one by one: send_in_recv, block 0. Spans are rewritten to the
+ * enclosing buffer, and copies onto themselves dropped.
  */
 void plan_set_in_place(struct plan *p, bool send_in_recv, uint32_t block);
 

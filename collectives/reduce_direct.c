@@ -35,6 +35,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 1;
 	w->messages = (uint32_t)others;
+	w->message_bytes = bytes;
 	w->wire_bytes = others * bytes;
 	w->reduce_bytes = others * bytes;
 	w->total_bytes = 2 * others * bytes;

@@ -42,6 +42,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = 1;
 	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
 	w->wire_bytes = others * block;
 	w->reduce_bytes = others * block;
 	w->total_bytes = 2 * others * bytes;

@@ -4,22 +4,46 @@
 
 #include <string.h>
 
-#define ALGORITHMS(X)                   \
-	X(allreduce_direct)             \
-	X(allreduce_recursive_doubling) \
-	X(allreduce_two_shot)           \
-	X(allreduce_ring)               \
-	X(reduce_direct)                \
-	X(broadcast_direct)             \
-	X(reduce_scatter_direct)        \
-	X(reduce_scatterv_direct)       \
-	X(allgather_direct)             \
-	X(allgatherv_direct)            \
-	X(alltoall_direct)              \
-	X(alltoallv_direct)             \
-	X(gather_direct)                \
-	X(scatter_direct)               \
-	X(barrier_dissemination)
+#define ALGORITHMS(X)                       \
+	X(allreduce_direct)                 \
+	X(allreduce_recursive_doubling)     \
+	X(allreduce_two_shot)               \
+	X(allreduce_ring)                   \
+	X(allreduce_halving_doubling)       \
+	X(allreduce_tree)                   \
+	X(allreduce_ordered)                \
+	X(reduce_direct)                    \
+	X(reduce_binomial)                  \
+	X(reduce_chain)                     \
+	X(reduce_ordered)                   \
+	X(broadcast_direct)                 \
+	X(broadcast_binomial)               \
+	X(broadcast_chain)                  \
+	X(broadcast_scatter_allgather)      \
+	X(reduce_scatter_direct)            \
+	X(reduce_scatter_recursive_halving) \
+	X(reduce_scatter_ring)              \
+	X(reduce_scatter_ordered)           \
+	X(reduce_scatterv_direct)           \
+	X(reduce_scatterv_ring)             \
+	X(reduce_scatterv_ordered)          \
+	X(allgather_direct)                 \
+	X(allgather_recursive_doubling)     \
+	X(allgather_bruck)                  \
+	X(allgather_ring)                   \
+	X(allgatherv_direct)                \
+	X(allgatherv_ring)                  \
+	X(alltoall_direct)                  \
+	X(alltoall_pairwise)                \
+	X(alltoall_bruck)                   \
+	X(alltoallv_direct)                 \
+	X(alltoallv_pairwise)               \
+	X(gather_direct)                    \
+	X(gather_binomial)                  \
+	X(scatter_direct)                   \
+	X(scatter_binomial)                 \
+	X(barrier_dissemination)            \
+	X(barrier_tree)
 
 #define DECLARE(name) extern const struct algorithm name;
 ALGORITHMS(DECLARE)

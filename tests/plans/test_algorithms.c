@@ -31,7 +31,7 @@ static void roll(struct world *w, const struct algorithm *a, int ranks,
 	w->ranks = ranks;
 	w->root = coll_rooted(c) ? (int)dice(seed, (unsigned)ranks) : 0;
 	w->count = count;
-	switch (c == COLL_ALLTOALL || c == COLL_ALLTOALLV ? 0 : dice(seed, 3)) {
+	switch (c == COLL_ALLTOALLV ? 0 : dice(seed, 3)) {
 	case 1:
 		w->in_place = UINT32_MAX;
 		break;

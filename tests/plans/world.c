@@ -141,7 +141,7 @@ static uint64_t *send_block(const struct world *w, int rank, int b)
 
 	if (p->in_place && p->in_place_send_in_recv)
 		return w->memory[rank][PLAN_RECV] +
-		       w->off[rank][PLAN_RECV][p->in_place_block];
+		       w->off[rank][PLAN_RECV][p->in_place_block + (uint32_t)b];
 	return w->memory[rank][PLAN_SEND] + w->off[rank][PLAN_SEND][b];
 }
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pairwise all-to-all: in round k, ranks whose numbers add up to k (modulo N)
+ * exchange their blocks.
+ *
+ * Hops     1; N rounds of exchanges, for N ranks
+ * Sent     S (N - 1) / N bytes per rank, for S bytes of input
+ * Memory   none; a few slices in place
+ * Best     a rank that can talk to one other at a time
+ */
+#include "collectives/algorithm.h"
+
+/*
+ * In place, the block that goes out leaves through scratch: the block that
+ * comes in overwrites it, and would have to wait for the peer to have read it,
+ * who would wait for us. A round waits for the one ROOM rounds ago only, and so
+ * does the peer, as both sides of a pair are in the same round.
+ */
+#define ROOM 4
+
+static void build(struct plan *p, const struct shape *s)
+{
+	uint32_t me = (uint32_t)s->rank;
+	uint32_t scratch = plan_scratch(p, s->in_place ? ROOM : 0);
+
+	for (int k = 0; k < s->ranks; k++) {
+		int peer = shape_rank(s, k - s->rank);
+		struct span out = plan_block(PLAN_SEND, (uint32_t)peer);
+
+		if (peer == s->rank)
+			continue;
+		if (s->in_place) {
+			struct span copy = plan_block(
+				PLAN_SCRATCH, scratch + (uint32_t)k % ROOM);
+
+			plan_copy(p, copy, out);
+			out = copy;
+		}
+		plan_send(p, peer, out);
+		plan_recv(p, peer, plan_block(PLAN_RECV, (uint32_t)peer));
+	}
+	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = 1;
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm alltoall_pairwise = {
+	.coll = COLL_ALLTOALL,
+	.name = "pairwise",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm alltoallv_pairwise = {
+	.coll = COLL_ALLTOALLV,
+	.name = "pairwise",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
