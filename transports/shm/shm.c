@@ -310,17 +310,6 @@ static void shm_close(struct tp_device *dev)
 	free(dev);
 }
 
-/* The line that the next message goes to is in the receiver's cache: ask for
- * it while nobody waits. */
-static inline void prefetch_line(struct tp_line *line)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)line));
-#else
-	__builtin_prefetch(line, 1);
-#endif
-}
-
 /* memcpy for up to TP_LINE_ROOM bytes: a few moves that may overlap. */
 static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 {
@@ -349,15 +338,14 @@ static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 	}
 }
 
-static inline dicomm_result_t deliver(struct out *o, struct tp_line *line,
-				      uint64_t seq, uint32_t signature,
-				      enum tp_kind kind, uint64_t len)
+static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
+				      uint32_t signature, enum tp_kind kind,
+				      uint64_t len)
 {
 	line->signature = signature;
 	line->kind = kind;
 	line->len = len;
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
-	prefetch_line(&o->lines[(seq + 1) & o->mask]);
 	return DICOMM_SUCCESS;
 }
 
@@ -383,7 +371,7 @@ put_large(struct out *o, uint64_t seq, uint32_t signature, enum tp_kind kind,
 
 	if (kind == TP_REF) {
 		memcpy(line->room, body, SHM_REF_BYTES);
-		return deliver(o, line, seq, signature, kind, len);
+		return deliver(line, seq, signature, kind, len);
 	}
 	if (len > o->slot_bytes)
 		return FAIL(DICOMM_ERR_INTERNAL,
@@ -391,7 +379,7 @@ put_large(struct out *o, uint64_t seq, uint32_t signature, enum tp_kind kind,
 			    "%" PRIu64,
 			    len, o->slot_bytes);
 	memcpy(o->data + (seq & o->mask) * o->slot_bytes, body, len);
-	return deliver(o, line, seq, signature, kind, len);
+	return deliver(line, seq, signature, kind, len);
 }
 
 static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
@@ -410,7 +398,7 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 		return put_large(o, seq, signature, kind, body, len);
 	line = &o->lines[seq & o->mask];
 	copy_small(line->room, body, len);
-	return deliver(o, line, seq, signature, TP_DATA, len);
+	return deliver(line, seq, signature, TP_DATA, len);
 }
 
 static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
