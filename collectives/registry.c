@@ -51,6 +51,10 @@ ALGORITHMS(DECLARE)
 #define ENTRY(name) &name,
 const struct algorithm *const algorithms[] = {ALGORITHMS(ENTRY) NULL};
 
+/* As many as struct select_table has bits for. */
+_Static_assert(sizeof(algorithms) / sizeof(*algorithms) <= 129,
+	       "too many algorithms");
+
 const struct algorithm *algorithm_find(enum coll coll, const char *name)
 {
 	for (int i = 0; algorithms[i]; i++)

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Predicted time of an algorithm, in integers. */
+#include "collectives/estimate.h"
+
+#define PS_PER_S UINT64_C(1000000000000)
+
+typedef unsigned __int128 wide;
+
+/* Far beyond any time that is compared, far below overflow of a few sums. */
+#define LONGEST ((wide)UINT64_MAX / 2)
+
+static wide bounded(wide x)
+{
+	return x < LONGEST ? x : LONGEST;
+}
+
+static wide transfer_ps(uint64_t bytes, uint64_t bytes_per_s)
+{
+	if (bytes == 0)
+		return 0;
+	if (bytes_per_s == 0)
+		return LONGEST;
+	return bounded(((wide)bytes * PS_PER_S + bytes_per_s - 1) /
+		       bytes_per_s);
+}
+
+static wide larger(wide a, wide b)
+{
+	return a > b ? a : b;
+}
+
+/* A rank that waits for one on its own core must let it run first. */
+static wide hop_ps(const struct estimate_params *e)
+{
+	uint64_t yield_ps = e->yield_ps ? e->yield_ps : e->latency_ps;
+
+	if (e->node_cores == 0 || e->node_ranks <= e->node_cores)
+		return e->latency_ps;
+	return e->latency_ps +
+	       (wide)((e->node_ranks - 1) / e->node_cores) * yield_ps;
+}
+
+static void work_of(const struct algorithm *a, const struct shape *s,
+		    uint64_t bytes, struct work *w)
+{
+	*w = (struct work){0};
+	/* A rank on its own copies at most; algorithms see two at least. */
+	if (s->ranks > 1)
+		a->work(s, bytes, w);
+	else
+		w->copy_bytes = bytes;
+}
+
+uint64_t estimate_message_bytes(const struct algorithm *a,
+				const struct shape *s, uint64_t bytes)
+{
+	struct work w;
+
+	work_of(a, s, bytes, &w);
+	return w.message_bytes;
+}
+
+/*
+ * With more ranks than cores, the cores share the work of all ranks.
+ * An upper bound for copies and reductions alike: they stream through memory.
+ */
+static wide shared_ps(const struct estimate_params *e, const struct shape *s,
+		      const struct work *w, uint64_t slices)
+{
+	uint64_t ranks = (uint64_t)s->ranks;
+	wide messages = (wide)w->messages * slices * ranks;
+
+	if (e->node_cores == 0 || e->node_ranks <= e->node_cores)
+		return 0;
+	return bounded((transfer_ps(w->total_bytes, e->copy_bytes_per_s) +
+			bounded(messages * e->per_message_ps)) /
+		       e->node_cores);
+}
+
+/*
+ * The first slice goes all the way, hop by hop, unless the busiest rank needs
+ * longer for its share of it; the others follow as fast as that rank works.
+ */
+uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
+		     const struct shape *s, uint64_t bytes)
+{
+	uint64_t slot = e->slot_bytes ? e->slot_bytes : 1;
+	uint64_t slices = 1, chunk;
+	wide hop = hop_ps(e), one_hop, busy, first, total;
+	struct work w;
+
+	work_of(a, s, bytes, &w);
+	if (!a->whole && w.message_bytes > slot)
+		slices = w.message_bytes / slot + (w.message_bytes % slot != 0);
+	chunk = w.message_bytes / slices;
+
+	one_hop = hop + 2 * e->per_message_ps +
+		  transfer_ps(chunk, e->bytes_per_s);
+	if (w.reduce_bytes > 0)
+		one_hop += transfer_ps(chunk, e->reduce_bytes_per_s);
+	busy = bounded(transfer_ps(w.wire_bytes, e->bytes_per_s) +
+		       transfer_ps(w.reduce_bytes, e->reduce_bytes_per_s) +
+		       transfer_ps(w.copy_bytes, e->copy_bytes_per_s) +
+		       (wide)w.messages * slices * e->per_message_ps);
+
+	if (w.pipelined)
+		first = larger(w.hops * one_hop,
+			       (w.hops > 0 ? hop : 0) + busy / slices);
+	else
+		first = w.hops * hop + busy / slices;
+	total = first + busy / slices * (slices - 1);
+	total = larger(total, w.hops * hop + shared_ps(e, s, &w, slices));
+	return (uint64_t)bounded(total);
+}
