@@ -14,7 +14,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/engine.h"
-#include "src/core/init.h"
+#include "src/core/table.h"
 #include "src/topo/node.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
@@ -369,9 +369,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_init_rank: no memory "
 						  "for the tables");
-	memset(&mine, 0, sizeof(mine));
-	if (comm->rank == 0)
-		init_table(comm, &mine);
+	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
+	status = table_make(comm->node_ranks, comm->slot_bytes,
+			    comm->deterministic, &mine);
+	if (status != DICOMM_SUCCESS) {
+		free(all);
+		return status;
+	}
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
 				   timeout_ms);
 	comm->table = all[0];

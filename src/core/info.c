@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/comm.h"
-#include "src/core/init.h"
+#include "src/core/table.h"
 #include "src/topo/node.h"
 
 dicomm_result_t dicomm_get_version(int *version)
@@ -127,8 +127,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 
 static dicomm_result_t explain(const struct select_table *table,
 			       const char *operation, int rank, int ranks,
-			       uint64_t bytes, dicomm_datatype_t type,
-			       char *text, size_t len)
+			       uint64_t bytes, char *text, size_t len)
 {
 	struct shape shape = {.rank = rank, .ranks = ranks, .root = 0};
 
@@ -140,7 +139,6 @@ static dicomm_result_t explain(const struct select_table *table,
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: no room for text");
-	(void)type;
 	return select_explain(table, &shape, bytes, text, len);
 }
 
@@ -161,7 +159,7 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	    coll != COLL_BROADCAST)
 		bytes *= (uint64_t)comm->ranks;
 	return explain(&comm->table, operation, comm->rank, comm->ranks, bytes,
-		       type, text, len);
+		       text, len);
 }
 
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
@@ -172,10 +170,9 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 	if (nranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: nranks %d: not positive", nranks);
-	memset(&table, 0, sizeof(table));
-	TRY(init_table_for(nranks, nranks, &table));
-	return explain(&table, operation, 0, nranks, bytes, DICOMM_FLOAT32,
-		       text, len);
+	TRY(table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
+		       config_bool(CONFIG_DETERMINISTIC), &table));
+	return explain(&table, operation, 0, nranks, bytes, text, len);
 }
 
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table by which algorithms are selected: rank 0 makes it, all use it. */
+#ifndef DICOMM_CORE_TABLE_H
+#define DICOMM_CORE_TABLE_H
+
+#include "collectives/select.h"
+
+/*
+ * What this machine can do, measured within about a millisecond, and what the
+ * user decided. node_ranks share the cores of this machine. Fails only on a
+ * bad DICOMM_ALGO.
+ */
+dicomm_result_t table_make(int node_ranks, uint32_t slot_bytes,
+			   bool deterministic, struct select_table *table);
+
+#endif
