@@ -42,8 +42,10 @@ struct control_config {
 	dicomm_result_t (*allgather)(const void *mine, void *all, size_t len,
 				     void *ctx);
 	void *allgather_ctx;
-	int timeout_ms;                /* for the whole of control_open */
-	const _Atomic bool *cancelled; /* looked at while waiting */
+	int timeout_ms; /* for the whole of control_open; 0: no bound */
+	/* Looked at whenever this rank waits, also in control_allgather() and
+	 * control_query(); lives until control_close(). May be NULL. */
+	const _Atomic bool *cancelled;
 	struct control_events events;
 };
 
@@ -67,7 +69,10 @@ dicomm_result_t control_open(const struct control_config *config,
 			     struct control **out);
 
 /* Gather len bytes of each rank, in rank order; all ranks call it in the same
- * order. Bounded by timeout_ms; ERR_REMOTE at once if a rank dies. */
+ * order, with the same len, else all get ERR_INVALID_USAGE. Bounded by
+ * timeout_ms (0: not); ERR_REMOTE at once if a rank dies or has left. After a
+ * time-out, a death or a failure that was reported, every further one fails
+ * too: the ranks no longer know which one they are at. */
 dicomm_result_t control_allgather(struct control *c, const void *mine,
 				  void *all, size_t len, int timeout_ms);
 
@@ -78,7 +83,8 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 			      uint64_t number, int timeout_ms, bool *known,
 			      uint32_t *signature, char *text, size_t len);
 
-/* Tell all other ranks of a failure; local, never blocks for long. */
+/* Tell all other ranks of a failure; local, never blocks for long. Ends this
+ * rank's own control_allgather() too. */
 void control_report(struct control *c, dicomm_result_t status, int culprit,
 		    const char *text);
 
@@ -87,7 +93,10 @@ bool control_gone(struct control *c, int rank);
 /* Host and pid of a rank, for messages: "host3 pid 4711". */
 const char *control_where(struct control *c, int rank);
 
-/* Say goodbye, so that leaving is not taken for dying, and free. After it no
+/* All calls fail with ERR_INVALID_USAGE in a child of fork(), where this one
+ * does nothing: the connections belong to the parent.
+ *
+ * Say goodbye, so that leaving is not taken for dying, and free. After it no
  * event is delivered. If this is the hub, the connections of the others end
  * too; they treat a hub that said goodbye as gone, not dead. */
 void control_close(struct control *c);

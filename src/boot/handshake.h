@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What both sides of the handshake (gate.c, client.c) have to know. */
+#ifndef DICOMM_BOOT_HANDSHAKE_H
+#define DICOMM_BOOT_HANDSHAKE_H
+
+#define HANDSHAKE_MAGIC 0x01006d6d6f636964ull /* "dicomm", 0, 1 */
+#define HANDSHAKE_PROTOCOL 1u
+#define HANDSHAKE_LIMIT 256 /* bytes of a frame from one not known yet */
+#define HANDSHAKE_NS 10000000000ull
+
+#endif

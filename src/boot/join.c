@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How one rank joins: say hello at the meeting, wait there until all have
+ * come, go on to rank 0's hub, wait there until all have come, leave the
+ * meeting. It stays in touch with the meeting until then, because who dies on
+ * the way from one to the other is missed by nobody else.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/id.h"
+#include "src/boot/join.h"
+#include "src/boot/roster.h"
+
+#define MS_NS UINT64_C(1000000)
+#define FOREVER_NS (1ull << 62)
+#define ASK_MS 500 /* before the end: ask who is missing */
+
+struct join {
+	const struct control_config *config;
+	uint64_t until_ns;
+	struct hello hello;
+	char hub_address[SOCK_TEXT];
+	uint8_t hub_key[AUTH_KEY];
+	struct client *meeting, *client;
+	struct hub *hub;
+	char (*where)[HELLO_WHERE];
+	char missing[WIRE_TEXT];
+};
+
+/* What rank 0 gives to the others through the caller's all-gather. */
+struct invitation {
+	char magic[8];
+	char address[SOCK_TEXT];
+	uint8_t key[AUTH_KEY];
+};
+
+static const char invitation_magic[8] = "dicomm1";
+
+static struct client_patience patience(const struct join *j, bool until_listens)
+{
+	return (struct client_patience){j->until_ns, j->config->cancelled,
+					until_listens};
+}
+
+static void ask_who(struct client *c)
+{
+	struct wire_out out;
+
+	wire_begin(&out, WIRE_WHO);
+	wire_put_u64(&out, 0);
+	wire_end(&out);
+	client_send(c, &out);
+}
+
+static dicomm_result_t fail_timeout(const struct join *j)
+{
+	const struct control_config *c = j->config;
+
+	if (j->missing[0])
+		return FAIL(DICOMM_ERR_TIMEOUT,
+			    "rank %d: %s of %d did not come within %d ms",
+			    c->rank, j->missing, c->ranks, c->timeout_ms);
+	return FAIL(DICOMM_ERR_TIMEOUT,
+		    "rank %d: the %d ranks did not meet within %d ms, and %s "
+		    "does not say who is missing",
+		    c->rank, c->ranks, c->timeout_ms,
+		    j->client ? j->client->conn.peer : j->meeting->conn.peer);
+}
+
+/* Ended by the other side: with its reason, if it could give one. */
+static dicomm_result_t fail_said(const struct join *j, enum wire_type type,
+				 struct wire_in *in)
+{
+	dicomm_result_t status = roster_status(wire_u32(in));
+	char text[WIRE_TEXT];
+
+	if (type == WIRE_FAILED)
+		wire_u32(in);
+	wire_text(in, text, sizeof(text));
+	return FAIL(status, "rank %d: %s", j->config->rank, text);
+}
+
+static dicomm_result_t fail_lost(const struct join *j, struct client *from,
+				 const char *why)
+{
+	if (from == j->meeting)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "rank %d: lost the process that made the id, at "
+			    "%s: %s",
+			    j->config->rank, from->conn.peer, why);
+	return FAIL(DICOMM_ERR_REMOTE,
+		    "rank %d: lost rank 0, at %s, before all had come: %s",
+		    j->config->rank, from->conn.peer, why);
+}
+
+static uint64_t ask_at(const struct join *j)
+{
+	uint64_t now = clock_ns(), left = j->until_ns - now;
+
+	if (j->until_ns <= now)
+		return j->until_ns;
+	return j->until_ns -
+	       (left / 4 < ASK_MS * MS_NS ? left / 4 : ASK_MS * MS_NS);
+}
+
+/* The next frame of c, once it has come. */
+static dicomm_result_t expect(struct join *j, struct client *c,
+			      enum wire_type *type, struct wire_in *in)
+{
+	uint64_t ask = ask_at(j);
+	struct client *from;
+	dicomm_result_t status;
+	char why[WIRE_TEXT];
+	bool asked = false;
+
+	for (;;) {
+		status =
+			client_next(c, j->meeting == c ? NULL : j->meeting,
+				    asked ? j->until_ns : ask,
+				    j->config->cancelled, &from, type, in, why);
+		if (status == DICOMM_ERR_TIMEOUT && !asked) {
+			ask_who(c);
+			asked = true;
+		} else if (status == DICOMM_ERR_TIMEOUT) {
+			return fail_timeout(j);
+		} else if (status == DICOMM_ERR_ABORTED) {
+			return FAIL(status,
+				    "rank %d: aborted while the ranks "
+				    "met",
+				    j->config->rank);
+		} else if (status != DICOMM_SUCCESS && from == c) {
+			return fail_lost(j, from, why);
+		} else if (status != DICOMM_SUCCESS) {
+			/* Its process has ended early: it is allowed to. */
+			client_close(j->meeting);
+			j->meeting = NULL;
+		} else if (*type == WIRE_FAILED || *type == WIRE_REFUSED) {
+			return fail_said(j, *type, in);
+		} else if (*type == WIRE_MISSING) {
+			wire_u64(in);
+			wire_text(in, j->missing, sizeof(j->missing));
+		} else if (from == c) {
+			return DICOMM_SUCCESS;
+		}
+	}
+}
+
+static dicomm_result_t fail_connect(const struct join *j, const char *to,
+				    const char *address, dicomm_result_t status,
+				    const char *why)
+{
+	if (status == DICOMM_ERR_TIMEOUT)
+		return FAIL(status,
+			    "rank %d: cannot reach %s at %s within %d ms: %s",
+			    j->config->rank, to, address, j->config->timeout_ms,
+			    why);
+	return FAIL(status, "rank %d: %s at %s: %s", j->config->rank, to,
+		    address, why);
+}
+
+static void say_hello(struct join *j, struct client *c, const uint8_t *nonce)
+{
+	struct wire_out out;
+
+	wire_begin(&out, WIRE_HELLO);
+	hello_put(&out, &j->hello);
+	if (nonce) {
+		wire_put_text(&out, j->hub_address);
+		wire_put_bytes(&out, nonce, AUTH_NONCE);
+	}
+	wire_end(&out);
+	client_send(c, &out);
+}
+
+static dicomm_result_t meet(struct join *j)
+{
+	struct client_patience p = patience(j, true);
+	uint8_t key[AUTH_KEY], nonce[AUTH_NONCE];
+	char address[SOCK_TEXT], why[WIRE_TEXT] = "";
+	dicomm_result_t status;
+	enum wire_type type;
+	struct wire_in in;
+
+	TRY(id_parse(j->config->id, address, key));
+	auth_random(nonce, sizeof(nonce));
+	if (j->config->rank == 0) {
+		auth_key_derive(key, nonce, j->hub_key);
+		TRY(hub_open(&j->hello, j->hub_key, j->hub_address, &j->hub));
+	}
+	status = client_open(address, key, &p, &j->meeting, why);
+	if (status != DICOMM_SUCCESS)
+		return fail_connect(j, "the meeting", address, status, why);
+	say_hello(j, j->meeting, nonce);
+	TRY(expect(j, j->meeting, &type, &in));
+	wire_text(&in, j->hub_address, sizeof(j->hub_address));
+	wire_bytes(&in, nonce, sizeof(nonce));
+	if (type != WIRE_GO || !wire_done(&in))
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "rank %d: the meeting at %s sent what does not "
+			    "parse",
+			    j->config->rank, address);
+	auth_key_derive(key, nonce, j->hub_key);
+	auth_forget(key, sizeof(key));
+	return DICOMM_SUCCESS;
+}
+
+/* All ranks call the caller's all-gather, also a rank 0 without a hub: else
+ * the others would wait in it. */
+static dicomm_result_t meet_by_callback(struct join *j)
+{
+	const struct control_config *c = j->config;
+	struct invitation mine = {0}, *all;
+	dicomm_result_t opened = DICOMM_SUCCESS, status;
+
+	if (c->rank == 0) {
+		auth_random(j->hub_key, sizeof(j->hub_key));
+		opened = hub_open(&j->hello, j->hub_key, j->hub_address,
+				  &j->hub);
+	}
+	if (c->rank == 0 && opened == DICOMM_SUCCESS) {
+		memcpy(mine.magic, invitation_magic, sizeof(mine.magic));
+		memcpy(mine.address, j->hub_address, sizeof(mine.address));
+		memcpy(mine.key, j->hub_key, sizeof(mine.key));
+	}
+	all = calloc((size_t)c->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "rank %d: out of memory to meet %d ranks", c->rank,
+			    c->ranks);
+	status = c->allgather(&mine, all, sizeof(mine), c->allgather_ctx);
+	if (status != DICOMM_SUCCESS) {
+		status = FAIL(status, "rank %d: the caller's all-gather failed",
+			      c->rank);
+	} else if (opened != DICOMM_SUCCESS) {
+		status = opened;
+	} else if (memcmp(all->magic, invitation_magic, sizeof(all->magic)) ||
+		   !memchr(all->address, '\0', sizeof(all->address))) {
+		status = FAIL(DICOMM_ERR_REMOTE,
+			      "rank %d: the caller's all-gather brought no "
+			      "address of rank 0",
+			      c->rank);
+	} else {
+		memcpy(j->hub_address, all->address, sizeof(j->hub_address));
+		memcpy(j->hub_key, all->key, sizeof(j->hub_key));
+	}
+	auth_forget(&mine, sizeof(mine));
+	auth_forget(all, (size_t)c->ranks * sizeof(*all));
+	free(all);
+	return status;
+}
+
+static bool take_roster(struct join *j, struct wire_in *in)
+{
+	uint32_t first = wire_u32(in), n = wire_u32(in);
+	uint32_t ranks = (uint32_t)j->config->ranks;
+
+	if (first > ranks || n > ranks - first)
+		return false;
+	for (uint32_t i = first; i < first + n && !in->bad; i++)
+		wire_text(in, j->where[i], sizeof(j->where[i]));
+	return wire_done(in);
+}
+
+/* Rank 0 listened before anybody could know where, so who finds nobody there
+ * need not try again; the meeting may know why. */
+static dicomm_result_t find_hub(struct join *j)
+{
+	struct client_patience p = patience(j, false);
+	char why[WIRE_TEXT] = "";
+	dicomm_result_t status;
+	struct client *from;
+	enum wire_type type;
+	struct wire_in in;
+	uint64_t until_ns;
+
+	status = client_open(j->hub_address, j->hub_key, &p, &j->client, why);
+	if (status == DICOMM_SUCCESS)
+		return status;
+	until_ns = clock_ns() + 1000 * MS_NS;
+	if (until_ns > j->until_ns)
+		until_ns = j->until_ns;
+	if (status == DICOMM_ERR_REMOTE && j->meeting &&
+	    client_next(j->meeting, NULL, until_ns, NULL, &from, &type, &in,
+			(char[WIRE_TEXT]){""}) == DICOMM_SUCCESS &&
+	    type == WIRE_FAILED)
+		return fail_said(j, type, &in);
+	return fail_connect(j, "rank 0", j->hub_address, status, why);
+}
+
+static dicomm_result_t enter_hub(struct join *j)
+{
+	enum wire_type type;
+	struct wire_in in;
+
+	TRY(find_hub(j));
+	say_hello(j, j->client, NULL);
+	for (;;) {
+		TRY(expect(j, j->client, &type, &in));
+		if (type == WIRE_START)
+			return DICOMM_SUCCESS;
+		if (type != WIRE_ROSTER || !take_roster(j, &in))
+			return FAIL(DICOMM_ERR_REMOTE,
+				    "rank %d: rank 0 at %s sent what does not "
+				    "parse",
+				    j->config->rank, j->hub_address);
+	}
+}
+
+static void say_bye(struct client *c)
+{
+	struct wire_out out;
+
+	if (!c)
+		return;
+	wire_begin(&out, WIRE_BYE);
+	wire_end(&out);
+	client_send(c, &out);
+	client_linger(c);
+}
+
+static void say_gave_up(struct client *c, dicomm_result_t status)
+{
+	struct wire_out out;
+
+	if (!c)
+		return;
+	wire_begin(&out, WIRE_GAVE_UP);
+	wire_put_u32(&out, (uint32_t)status);
+	wire_put_text(&out, log_last_error());
+	wire_end(&out);
+	client_send(c, &out);
+	client_linger(c);
+}
+
+static dicomm_result_t join(struct join *j)
+{
+	j->where = calloc((size_t)j->config->ranks, sizeof(*j->where));
+	if (!j->where)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "rank %d: out of memory to meet %d ranks",
+			    j->config->rank, j->config->ranks);
+	TRY(j->config->id ? meet(j) : meet_by_callback(j));
+	return enter_hub(j);
+}
+
+dicomm_result_t join_all(const struct control_config *config,
+			 struct join_result *out)
+{
+	struct join j = {.config = config, .until_ns = FOREVER_NS};
+	dicomm_result_t status;
+
+	if (config->timeout_ms > 0)
+		j.until_ns = clock_ns() + (uint64_t)config->timeout_ms * MS_NS;
+	hello_self(&j.hello, config->rank, config->ranks);
+	status = join(&j);
+	auth_forget(j.hub_key, sizeof(j.hub_key));
+	if (status == DICOMM_SUCCESS) {
+		say_bye(j.meeting);
+		*out = (struct join_result){j.client, j.hub, j.where};
+		return status;
+	}
+	say_gave_up(j.meeting, status);
+	say_gave_up(j.client, status);
+	hub_close(j.hub, status, log_last_error());
+	free(j.where);
+	return status;
+}

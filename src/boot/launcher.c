@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Find out who started this process. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/boot/store.h"
+
+/* The variables of an outer launcher reach what an inner one starts, with
+ * values of the inner launcher's own process: srun -> torchrun -> us. */
+static bool is_inherited(const struct store *s)
+{
+	return strcmp(s->name, "DICOMM_RANK") && strcmp(s->name, "torchrun") &&
+	       getenv("TORCHELASTIC_RUN_ID") && getenv("RANK");
+}
+
+static dicomm_result_t fail_none(void)
+{
+	char text[1024];
+	size_t n = 0;
+
+	for (int i = 0; stores[i] && n < sizeof(text); i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
+				      i ? "; " : "", stores[i]->needs);
+	/* A launcher that this build cannot use is worth more than a list. */
+	if (getenv("PMIX_RANK"))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "started by a PMIx launcher, but this library was "
+			    "built without PMIx; usable are: %s",
+			    text);
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "no launcher found that says which rank this is; looked "
+		    "for: %s",
+		    text);
+}
+
+dicomm_result_t launcher_meet(struct launcher_info *info)
+{
+	struct launcher_info found = {.local_rank = -1};
+
+	for (int i = 0; stores[i]; i++) {
+		if (is_inherited(stores[i]) || !stores[i]->present())
+			continue;
+		TRY(stores[i]->meet(&found));
+		found.name = stores[i]->name;
+		log_info("rank %d of %d, started by %s", found.rank,
+			 found.ranks, found.name);
+		*info = found;
+		return DICOMM_SUCCESS;
+	}
+	return fail_none();
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Our own variables: DICOMM_RANK, DICOMM_SIZE, and DICOMM_COMM_ID, which is
+ * host:port where rank 0 listens (with DICOMM_COMM_KEY), or an id.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/boot/control.h"
+#include "src/boot/store.h"
+
+static bool own_present(void)
+{
+	return !config_is_default(CONFIG_RANK) &&
+	       !config_is_default(CONFIG_SIZE);
+}
+
+static dicomm_result_t own_meet(struct launcher_info *info)
+{
+	const char *id = config_string(CONFIG_COMM_ID);
+
+	info->rank = (int)config_int(CONFIG_RANK);
+	info->ranks = (int)config_int(CONFIG_SIZE);
+	info->local_rank = (int)config_int(CONFIG_LOCAL_RANK);
+	if (info->rank >= info->ranks)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_RANK is %d: not one of DICOMM_SIZE %d",
+			    info->rank, info->ranks);
+	if (!*id && info->ranks == 1)
+		return control_new_id(&info->id);
+	if (!*id)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_RANK and DICOMM_SIZE are set, "
+			    "DICOMM_COMM_ID is not: where do the ranks meet?");
+	if (strncmp(id, "dicomm1:", 8))
+		return control_fixed_id(id, config_string(CONFIG_COMM_KEY),
+					info->rank, &info->id);
+	if (strlen(id) >= sizeof(info->id.text))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_COMM_ID is too long for an id");
+	memset(&info->id, 0, sizeof(info->id));
+	snprintf(info->id.text, sizeof(info->id.text), "%s", id);
+	return DICOMM_SUCCESS;
+}
+
+const struct store store_own = {
+	.name = "DICOMM_RANK",
+	.needs = "DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID",
+	.present = own_present,
+	.meet = own_meet,
+};
