@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory that neighbours can map, and how devices are named. */
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+
+static const struct accel *host;
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
+
+static void setup(void)
+{
+	host = accels[0];
+	log_set_sink(no_log, NULL);
+}
+
+static uint8_t *allocate(size_t bytes)
+{
+	void *ptr = NULL;
+
+	ck_assert_int_eq(host->alloc(0, bytes, &ptr), DICOMM_SUCCESS);
+	ck_assert_ptr_nonnull(ptr);
+	return ptr;
+}
+
+static int count_lines(const char *path, const char *what)
+{
+	FILE *f = fopen(path, "r");
+	char line[512];
+	int n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, what) != NULL;
+	fclose(f);
+	return n;
+}
+
+static int count_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+START_TEST(host_is_the_first_kind_and_is_one_device)
+{
+	char why[160] = "";
+	dicomm_device_info_t info;
+
+	ck_assert_str_eq(host->name, "host");
+	ck_assert_int_eq(host->count(why, sizeof(why)), 1);
+	ck_assert_int_eq(host->describe(0, &info), DICOMM_SUCCESS);
+	ck_assert_str_eq(info.name, "host");
+	ck_assert_uint_gt(strlen(info.vendor), 2);
+	ck_assert_uint_gt(strlen(info.description), 2);
+	ck_assert_str_eq(info.pci, "");
+	ck_assert_int_eq(host->describe(1, &info), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->describe(-1, &info),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(a_device_is_found_by_name)
+{
+	const char *bad[] = {"",
+			     "cuda:0",
+			     "hos",
+			     "hostess",
+			     "host:",
+			     "host:x",
+			     "host: 0",
+			     "host:-1",
+			     "host:+0",
+			     "host:1",
+			     ":0",
+			     "host:0:0",
+			     "host:99999999999999999999"};
+	char why[160];
+	int index = -1;
+
+	ck_assert_ptr_eq(accel_find("host", &index, why, sizeof(why)), host);
+	ck_assert_int_eq(index, 0);
+	index = -1;
+	ck_assert_ptr_eq(accel_find("host:0", &index, why, sizeof(why)), host);
+	ck_assert_int_eq(index, 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		index = 7;
+		why[0] = '\0';
+		ck_assert_msg(!accel_find(bad[i], &index, why, sizeof(why)),
+			      "\"%s\"", bad[i]);
+		ck_assert_int_eq(index, 7);
+		ck_assert_msg(strlen(why) > 10, "\"%s\": no reason", bad[i]);
+	}
+	accel_find("cuda:0", &index, why, sizeof(why));
+	ck_assert_ptr_nonnull(strstr(why, "cuda"));
+	ck_assert_ptr_nonnull(strstr(why, "host")); /* what there is */
+	accel_find("a kind with a very long name indeed, longer than why is",
+		   &index, why, 8);
+	ck_assert_uint_eq(strlen(why), 7);
+}
+END_TEST
+
+START_TEST(memory_is_zero_writable_and_whole_pages)
+{
+	const size_t sizes[] = {1, 4095, 4096, 4097, 1 << 21, (5 << 20) + 1};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		size_t page = (size_t)sysconf(_SC_PAGESIZE);
+		size_t whole = (sizes[i] + page - 1) / page * page;
+		uint8_t *p = allocate(sizes[i]);
+		struct accel_export e;
+		size_t offset;
+
+		ck_assert_uint_eq((uintptr_t)p % page, 0);
+		for (size_t k = 0; k < whole; k += 97) {
+			ck_assert_uint_eq(p[k], 0);
+			p[k] = 1;
+		}
+		ck_assert(host->find(p, whole, &e, &offset));
+		ck_assert_uint_eq(e.bytes, whole);
+		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+	}
+}
+END_TEST
+
+START_TEST(impossible_sizes_are_refused)
+{
+	void *p = NULL;
+
+	ck_assert_int_eq(host->alloc(0, 0, &p), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->alloc(0, SIZE_MAX, &p),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->alloc(0, (size_t)1 << 62, &p),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	/* The kernel's to refuse: more than there are addresses. */
+	ck_assert_int_eq(host->alloc(0, (size_t)1 << 47, &p),
+			 DICOMM_ERR_NO_MEMORY);
+	ck_assert_int_eq(host->alloc(1, 4096, &p), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_null(p);
+}
+END_TEST
+
+START_TEST(find_knows_what_lies_in_one_allocation)
+{
+	uint8_t *a = allocate(8192), *b = allocate((6u << 20) + 4096);
+	struct accel_export e, f;
+	size_t offset;
+	uint8_t local;
+
+	ck_assert(host->find(a, 8192, &e, &offset));
+	ck_assert_uint_eq(offset, 0);
+	ck_assert_int_eq(e.pid, getpid());
+	ck_assert(host->find(a + 8191, 1, &f, &offset));
+	ck_assert_uint_eq(offset, 8191);
+	ck_assert_uint_eq(f.id, e.id);
+	ck_assert(host->find(b + (5u << 20), 1u << 20, &f, &offset));
+	ck_assert_uint_eq(offset, 5u << 20);
+	ck_assert_uint_eq(f.bytes, (6u << 20) + 4096);
+	ck_assert_uint_ne(f.id, e.id);
+	ck_assert_int_ne(f.fd, e.fd);
+
+	ck_assert(!host->find(a, 8193, &f, &offset));
+	ck_assert(!host->find(a + 8192, 1, &f, &offset));
+	ck_assert(!host->find(a - 1, 2, &f, &offset));
+	ck_assert(!host->find(a + 1, SIZE_MAX, &f, &offset));
+	ck_assert(!host->find(b + (6u << 20), 4097, &f, &offset));
+	ck_assert(!host->find(&local, 1, &f, &offset));
+	ck_assert(!host->find(NULL, 0, &f, &offset));
+	ck_assert(!host->find((void *)UINTPTR_MAX, 1, &f, &offset));
+	ck_assert(!host->find((void *)find_knows_what_lies_in_one_allocation, 1,
+			      &f, &offset));
+
+	ck_assert_int_eq(host->free(a), DICOMM_SUCCESS);
+	ck_assert(!host->find(a, 1, &f, &offset));
+	ck_assert(host->find(b, 1, &f, &offset));
+	ck_assert_int_eq(host->free(b), DICOMM_SUCCESS);
+	ck_assert(!host->find(b + (5u << 20), 1, &f, &offset));
+}
+END_TEST
+
+START_TEST(only_what_alloc_gave_can_be_freed)
+{
+	uint8_t *p = allocate(1u << 22);
+	int local;
+
+	ck_assert_int_eq(host->free(NULL), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->free(&local), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->free(p + 4096), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->free(p + (1u << 21)),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host->free((void *)UINTPTR_MAX),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	p[4096] = 1; /* still there */
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+	ck_assert_int_eq(host->free(p), DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(freed_allocations_are_listed)
+{
+	uint64_t id, before = host->freed(0, &id), n;
+	uint64_t ids[600];
+
+	for (int i = 0; i < 600; i++) {
+		uint8_t *p = allocate(1);
+		struct accel_export e;
+		size_t offset;
+
+		ck_assert(host->find(p, 1, &e, &offset));
+		ck_assert_uint_ne(e.id, 0);
+		for (int k = 0; k < i; k++)
+			ck_assert_uint_ne(e.id, ids[k]);
+		ids[i] = e.id;
+		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+		ck_assert_uint_eq(host->freed(before + (uint64_t)i, &id),
+				  before + (uint64_t)i + 1);
+		ck_assert_uint_eq(id, e.id);
+	}
+	n = host->freed(before + 599, &id);
+	ck_assert_uint_eq(n, before + 600);
+	ck_assert_uint_eq(id, ids[599]);
+	host->freed(before + 500, &id);
+	ck_assert_uint_eq(id, ids[500]);
+	host->freed(before, &id); /* has left the list */
+	ck_assert_uint_eq(id, 0);
+	host->freed(n, &id); /* has not happened */
+	ck_assert_uint_eq(id, 0);
+}
+END_TEST
+
+START_TEST(nothing_leaks)
+{
+	int files, maps;
+
+	ck_assert_int_eq(host->free(allocate(1)), DICOMM_SUCCESS);
+	files = count_files();
+	maps = count_lines("/proc/self/maps", "dicomm-memory");
+	for (int i = 0; i < 1000; i++) {
+		uint8_t *p = allocate((size_t)(i % 7 + 1) << 20);
+
+		p[12345] = 1;
+		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+	}
+	ck_assert_int_eq(count_files(), files);
+	ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm-memory"), maps);
+}
+END_TEST
+
+/* Runs fn in a process of its own; its exit status, or 256 + a signal. */
+static int in_child(int (*fn)(void *arg), void *arg)
+{
+	int status;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		_exit(fn(arg));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+struct shared {
+	struct accel_export e;
+	const uint8_t *expected;
+	dicomm_result_t wanted;
+};
+
+static int import_and_compare(void *arg)
+{
+	struct shared *s = arg;
+	void *base = NULL;
+
+	if (host->import(&s->e, &base) != s->wanted)
+		return 1;
+	if (s->wanted != DICOMM_SUCCESS)
+		return base ? 2 : 0;
+	/* The child has the parent's mapping too, at another address. */
+	if (base == s->expected || memcmp(base, s->expected, s->e.bytes) != 0)
+		return 3;
+	host->unimport(&s->e, base);
+	return count_lines("/proc/self/maps", "dicomm-memory") == 1 ? 0 : 4;
+}
+
+static int import_and_write(void *arg)
+{
+	struct shared *s = arg;
+	void *base;
+
+	if (host->import(&s->e, &base) != DICOMM_SUCCESS)
+		return 1;
+	signal(SIGSEGV, SIG_DFL);
+	*(volatile uint8_t *)base = 1;
+	return 0;
+}
+
+START_TEST(a_neighbour_maps_it_and_only_reads)
+{
+	struct shared s = {.wanted = DICOMM_SUCCESS};
+	uint8_t *p = allocate(3u << 20);
+	size_t offset;
+
+	for (size_t i = 0; i < 3u << 20; i++)
+		p[i] = (uint8_t)(i * 7 + i / 251);
+	ck_assert(host->find(p, 1, &s.e, &offset));
+	s.expected = p;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	ck_assert_int_eq(in_child(import_and_write, &s), 256 + SIGSEGV);
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+}
+END_TEST
+
+START_TEST(a_stale_or_false_export_is_refused)
+{
+	struct shared s = {.wanted = DICOMM_ERR_REMOTE};
+	uint8_t *p = allocate(8192), *q;
+	struct accel_export e, e2;
+	size_t offset;
+	void *base = NULL;
+
+	ck_assert(host->find(p, 1, &e, &offset));
+	s.e = e;
+	s.e.id++;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e = e;
+	s.e.bytes = 4096;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e = e;
+	s.e.fd = 1; /* what else a descriptor may be */
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e.fd = 999;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	/* Freed, and the number of its descriptor taken by the next one. */
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+	q = allocate(8192);
+	ck_assert(host->find(q, 1, &e2, &offset));
+	ck_assert_int_eq(e2.fd, e.fd);
+	s.e = e;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+
+	s.wanted = DICOMM_ERR_INVALID_ARGUMENT;
+	s.e = e2;
+	s.e.bytes = 8191;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e = e2;
+	s.e.bytes = 0;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e = e2;
+	s.e.pid = 0;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	s.e = e2;
+	s.e.fd = -1;
+	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
+	/* One's own has a pointer already. */
+	ck_assert_int_eq(host->import(&e2, &base), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_null(base);
+	ck_assert_int_eq(host->free(q), DICOMM_SUCCESS);
+}
+END_TEST
+
+static int child_of_owner(void *arg)
+{
+	uint8_t *p = arg, *mine;
+	struct accel_export e;
+	size_t offset;
+	uint64_t id;
+
+	if (host->free(p) != DICOMM_ERR_INVALID_ARGUMENT)
+		return 1;
+	if (host->find(p, 1, &e, &offset))
+		return 2;
+	if (p[100] != 77) /* the memory itself stays */
+		return 3;
+	mine = allocate(4096);
+	if (!host->find(mine, 4096, &e, &offset) || e.pid != getpid())
+		return 4;
+	if (host->free(mine) != DICOMM_SUCCESS || host->freed(0, &id) != 1)
+		return 5;
+	return 0;
+}
+
+START_TEST(a_forked_child_does_not_own_its_parents_memory)
+{
+	uint8_t *p = allocate(4096), *other = allocate(1u << 22);
+	struct accel_export e;
+	size_t offset;
+
+	p[100] = 77;
+	ck_assert_int_eq(in_child(child_of_owner, p), 0);
+	/* And the parent still does. */
+	ck_assert(host->find(p, 1, &e, &offset));
+	ck_assert_uint_eq(p[100], 77);
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+	ck_assert_int_eq(host->free(other), DICOMM_SUCCESS);
+}
+END_TEST
+
+struct stress {
+	_Atomic bool stop;
+	uint8_t *stable;
+	uint64_t id;
+	_Atomic int wrong;
+};
+
+static void *look_up(void *arg)
+{
+	struct stress *s = arg;
+	uint8_t other[64];
+
+	while (!atomic_load(&s->stop)) {
+		struct accel_export e = {0};
+		size_t offset = 0;
+
+		if (!host->find(s->stable + 5000, 100, &e, &offset) ||
+		    e.id != s->id || offset != 5000)
+			atomic_fetch_add(&s->wrong, 1);
+		if (host->find(other, sizeof(other), &e, &offset))
+			atomic_fetch_add(&s->wrong, 1);
+	}
+	return NULL;
+}
+
+static void *churn(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 300; i++) {
+		void *p;
+
+		if (host->alloc(0, (size_t)(i % 5 + 1) << 20, &p) !=
+		    DICOMM_SUCCESS)
+			return "alloc";
+		if (host->free(p) != DICOMM_SUCCESS)
+			return "free";
+	}
+	return NULL;
+}
+
+START_TEST(find_needs_no_lock_while_others_allocate)
+{
+	struct stress s = {.stable = allocate(8192)};
+	pthread_t reader, writer[2];
+	struct accel_export e;
+	size_t offset;
+	void *failed;
+
+	ck_assert(host->find(s.stable, 1, &e, &offset));
+	s.id = e.id;
+	ck_assert_int_eq(pthread_create(&reader, NULL, look_up, &s), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&writer[i], NULL, churn, NULL),
+				 0);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(writer[i], &failed);
+		ck_assert_ptr_null(failed);
+	}
+	atomic_store(&s.stop, true);
+	pthread_join(reader, NULL);
+	ck_assert_int_eq(atomic_load(&s.wrong), 0);
+	ck_assert_int_eq(host->free(s.stable), DICOMM_SUCCESS);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("host");
+	TCase *tcase = tcase_create("host");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, host_is_the_first_kind_and_is_one_device);
+	tcase_add_test(tcase, a_device_is_found_by_name);
+	tcase_add_test(tcase, memory_is_zero_writable_and_whole_pages);
+	tcase_add_test(tcase, impossible_sizes_are_refused);
+	tcase_add_test(tcase, find_knows_what_lies_in_one_allocation);
+	tcase_add_test(tcase, only_what_alloc_gave_can_be_freed);
+	tcase_add_test(tcase, freed_allocations_are_listed);
+	tcase_add_test(tcase, nothing_leaks);
+	tcase_add_test(tcase, a_neighbour_maps_it_and_only_reads);
+	tcase_add_test(tcase, a_stale_or_false_export_is_refused);
+	tcase_add_test(tcase, a_forked_child_does_not_own_its_parents_memory);
+	tcase_add_test(tcase, find_needs_no_lock_while_others_allocate);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
