@@ -2,7 +2,6 @@
 /* Parses and checks the command line. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "dicomm.h"
 #include "perftest/failure.h"
 #include "perftest/options.h"
+#include "perftest/size.h"
 
 /* Values of options without a letter. */
 enum own_option {
@@ -121,34 +121,6 @@ static const struct poptOption options_table[] = {
 	POPT_TABLEEND,
 };
 
-bool options_size(const char *text, size_t *size)
-{
-	static const char suffixes[] = "kmgt";
-	double value;
-	char *end;
-
-	errno = 0;
-	value = strtod(text, &end);
-	if (end == text || errno || !(value >= 0))
-		return false;
-	while (*end == ' ')
-		end++;
-	if (*end) {
-		const char *s = strchr(suffixes, *end | 0x20);
-
-		if (!s)
-			return false;
-		value = ldexp(value, 10 * (int)(s - suffixes + 1));
-		end++;
-	}
-	if (strcasecmp(end, "ib") == 0 || strcasecmp(end, "b") == 0)
-		end += strlen(end);
-	if (*end || value > 0x1p62)
-		return false;
-	*size = (size_t)value;
-	return true;
-}
-
 static enum options_outcome refuse(int *status, int code, const char *what,
 				   const char *value, const char *why)
 {
@@ -192,7 +164,7 @@ static enum options_outcome parse_integer(const struct range *r,
 static enum options_outcome parse_size(const char *name, const char *text,
 				       size_t *size, int *status)
 {
-	if (options_size(text, size))
+	if (size_parse(text, size))
 		return OPTIONS_RUN;
 	fprintf(stderr, "invalid size specified for '%s'\n", name);
 	*status = FAILURE_SIZE;

@@ -48,7 +48,4 @@ void options_free(struct options *o);
 /* Are the times of single iterations wanted? */
 bool options_per_iter(const struct options *o);
 
-/* "8", "32K", "1.5M", "1G": powers of 1024. False if it is none. */
-bool options_size(const char *text, size_t *size);
-
 #endif

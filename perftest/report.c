@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the table, its head and its foot. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "perftest/report.h"
+#include "perftest/size.h"
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
 
@@ -32,7 +32,7 @@ void report_progress(size_t done, size_t all, const char *what, size_t size)
 		terminal = isatty(STDERR_FILENO);
 	if (!terminal)
 		return;
-	report_bytes(text, sizeof(text), (double)size);
+	size_print(text, sizeof(text), (double)size);
 	fprintf(stderr, "\r\033[K%zu of %zu: %s %s", done + 1, all, what, text);
 	fflush(stderr);
 	progress_shown = true;
@@ -55,22 +55,6 @@ void report_number(char *text, size_t len, int width, double value)
 		    width)
 			return;
 	snprintf(text, len, "%*.*e", width, width >= 7 ? 1 : 0, value);
-}
-
-void report_bytes(char *text, size_t len, double bytes)
-{
-	static const char *const units[] = {"B", "KB", "MB", "GB"};
-	int unit = 0;
-
-	while (unit < 3 && fabs(bytes) >= 1024) {
-		bytes /= 1024;
-		unit++;
-	}
-	snprintf(text, len, "%.*f %s",
-		 fabs(bytes) < 10    ? 2
-		 : fabs(bytes) < 100 ? 1
-				     : 0,
-		 bytes, units[unit]);
 }
 
 void report_head(const struct options *o, int library_version)

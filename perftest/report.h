@@ -55,9 +55,6 @@ void report_foot(const struct options *o, const struct report_end *end);
 void report_summary(const char *label, const char *text);
 void report_close(const char *last_error);
 
-/* "1.50 MB", as in the memory report; powers of 1024. */
-void report_bytes(char *text, size_t len, double bytes);
-
 /* On stderr if that is a terminal: a line that the next row replaces. */
 void report_progress(size_t done, size_t all, const char *what, size_t size);
 

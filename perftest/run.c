@@ -9,6 +9,7 @@
 #include "perftest/json.h"
 #include "perftest/plot.h"
 #include "perftest/run.h"
+#include "perftest/size.h"
 #include "perftest/verify.h"
 
 #define GUARD_BYTE 0xa5
@@ -393,8 +394,7 @@ static size_t next_size(const struct options *o, size_t size, size_t factor,
 {
 	if (o->op->id == OPERATION_BARRIER)
 		return 0;
-	return stats_next_size(size, o->max_bytes, factor, o->step_bytes,
-			       element);
+	return size_next(size, o->max_bytes, factor, o->step_bytes, element);
 }
 
 static size_t first_size(const struct options *o)

@@ -10,6 +10,7 @@
 #include "perftest/failure.h"
 #include "perftest/launch.h"
 #include "perftest/session.h"
+#include "perftest/size.h"
 
 /* Buffers start at a page, as those of most programs that care. */
 #define BUFFER_ALIGN 4096
@@ -492,10 +493,10 @@ void session_memory(struct session *s, char *text, size_t len)
 			if (all[2 * p + k] > mine[k])
 				mine[k] = all[2 * p + k];
 	free(all);
-	report_bytes(part[0], sizeof(part[0]), mine[0]);
-	report_bytes(part[1], sizeof(part[1]), buffers);
-	report_bytes(part[2], sizeof(part[2]), mine[1]);
-	report_bytes(part[3], sizeof(part[3]), mine[0] + buffers + mine[1]);
+	size_print(part[0], sizeof(part[0]), mine[0]);
+	size_print(part[1], sizeof(part[1]), buffers);
+	size_print(part[2], sizeof(part[2]), mine[1]);
+	size_print(part[3], sizeof(part[3]), mine[0] + buffers + mine[1]);
 	snprintf(text, len,
 		 "Initialization %s | User-Allocated %s | Collective %s | "
 		 "Total  %s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arithmetic on times and sizes; no I/O. */
+/* Arithmetic on times. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,18 +80,4 @@ void stats_histogram(struct stats_histogram *h, const double *times, size_t n)
 			b++;
 		h->count[b]++;
 	}
-}
-
-size_t stats_next_size(size_t size, size_t max, size_t factor, size_t step,
-		       size_t element)
-{
-	size_t next;
-
-	if (factor > 1 && size == 0)
-		next = element;
-	else if (factor > 1 && __builtin_mul_overflow(size, factor, &next))
-		return 0;
-	else if (factor <= 1 && __builtin_add_overflow(size, step, &next))
-		return 0;
-	return next > size && next <= max ? next : 0;
 }

@@ -26,9 +26,4 @@ struct stats_histogram {
  * times > 0. */
 void stats_histogram(struct stats_histogram *h, const double *times, size_t n);
 
-/* The next size of a sweep, or 0 at its end: times factor if that is above 1,
- * else plus step. From zero bytes a factor goes to one element. */
-size_t stats_next_size(size_t size, size_t max, size_t factor, size_t step,
-		       size_t element);
-
 #endif

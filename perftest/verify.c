@@ -34,6 +34,12 @@ static uint64_t slot_random(const struct slot *s, uint64_t salt)
 	return mix(s->seed, s->index, salt);
 }
 
+/* One of the ranks. By multiplication: a division costs more than all else. */
+static int slot_rank(const struct slot *s, uint64_t salt)
+{
+	return (int)((slot_random(s, salt) >> 32) * (uint64_t)s->ranks >> 32);
+}
+
 /* Hand out `units` units to ranks at random; how many does this one get? */
 static int units_of(const struct slot *s, int rank, int64_t units,
 		    uint64_t salt)
@@ -41,8 +47,7 @@ static int units_of(const struct slot *s, int rank, int64_t units,
 	int got = 0;
 
 	for (int64_t u = 0; u < units; u++)
-		if (slot_random(s, salt + (uint64_t)u) % (uint64_t)s->ranks ==
-		    (uint64_t)rank)
+		if (slot_rank(s, salt + (uint64_t)u) == rank)
 			got++;
 	return got;
 }
@@ -76,7 +81,8 @@ static uint64_t integer_mask(const struct type *t)
 static uint64_t integer_input(const struct slot *s, int rank)
 {
 	uint64_t draw = slot_random(s, (uint64_t)rank);
-	uint64_t more = slot_random(s, (uint64_t)rank | UINT64_C(1) << 32);
+	uint64_t common = slot_random(s, UINT64_C(1) << 44);
+	int one = slot_rank(s, UINT64_C(1) << 45);
 	uint64_t top = integer_mask(s->type) >> (s->type->is_signed ? 1 : 0);
 
 	switch (s->op) {
@@ -89,9 +95,11 @@ static uint64_t integer_input(const struct slot *s, int rank)
 		return (uint64_t)bounded(s, rank, (int64_t)top,
 					 s->type->is_signed);
 	case REDUCTION_BAND:
-		return draw | more;
+		/* The result is `common` by one rank, another for each slot;
+		 * random bits of all would leave nothing. */
+		return rank == one ? common : common | draw;
 	case REDUCTION_BOR:
-		return draw & more;
+		return rank == one ? common : common & draw;
 	default:
 		return draw;
 	}
@@ -188,8 +196,7 @@ static double average_input(const struct slot *s, int rank)
 	uint64_t draw = slot_random(s, (uint64_t)rank);
 	double x;
 
-	if (average_has_one(s) &&
-	    slot_random(s, 1ull << 41) % (uint64_t)s->ranks != (uint64_t)rank)
+	if (average_has_one(s) && slot_rank(s, 1ull << 41) != rank)
 		return 0;
 	x = (double)(limit / 2 + (int64_t)(draw % (uint64_t)(limit / 2)));
 	return x * float_scale(s);
@@ -202,7 +209,7 @@ static double product_input(const struct slot *s, int rank)
 	double x = ldexp(1, exponent);
 
 	/* One rank holds a full mantissa: the others only shift it. */
-	if (draw % (uint64_t)s->ranks == (uint64_t)rank)
+	if (slot_rank(s, 1ull << 46) == rank)
 		x *= 1 + ldexp((double)(draw >> 12 &
 					((1ull << s->type->mantissa_bits) - 1)),
 			       -s->type->mantissa_bits);

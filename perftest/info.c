@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dicomm-info: what the library finds on this machine, and how it is set. */
+#include <errno.h>
+#include <popt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include <hwloc.h>
+#include <jansson.h>
+
+#include "dicomm.h"
+#include "perftest/size.h"
+
+#define EXIT_USAGE 6
+#define EXIT_LIBRARY 3
+
+/* What is asked for; none of the parts: all but the parameters' help. */
+struct request {
+	int version, devices, transports, machine, config, json;
+	char *explain; /* operation; owned */
+	int ranks;
+	size_t bytes;
+};
+
+static const char *or_none(const char *text)
+{
+	return text && text[0] ? text : "";
+}
+
+/* Each part adds its facts to the object, or prints them. */
+
+static int show_version(json_t *json)
+{
+	struct utsname system;
+	char text[32];
+	int version = 0;
+
+	dicomm_get_version(&version);
+	snprintf(text, sizeof(text), "%d.%d.%d", version / 10000,
+		 version / 100 % 100, version % 100);
+	if (uname(&system) < 0)
+		memset(&system, 0, sizeof(system));
+	if (json) {
+		json_object_set_new(json, "version", json_string(text));
+		json_object_set_new(json, "version_code",
+				    json_integer(version));
+		json_object_set_new(json, "header_code",
+				    json_integer(DICOMM_VERSION));
+		json_object_set_new(json, "host", json_string(system.nodename));
+		json_object_set_new(json, "kernel",
+				    json_string(system.release));
+		return 0;
+	}
+	printf("version    %s (header %d, library %d)\n", text, DICOMM_VERSION,
+	       version);
+	printf("host       %s, %s %s, %s\n", system.nodename, system.sysname,
+	       system.release, system.machine);
+	return 0;
+}
+
+static int show_devices(json_t *json)
+{
+	json_t *list = json ? json_array() : NULL;
+	dicomm_device_info_t d;
+	int n = 0;
+
+	for (; dicomm_device_info(n, &d) == DICOMM_SUCCESS; n++) {
+		if (json)
+			json_array_append_new(
+				list, json_pack("{s:s, s:s, s:s, s:s}", "name",
+						d.name, "vendor", d.vendor,
+						"description", d.description,
+						"pci", d.pci));
+		else
+			printf("device     %-10s %s %s%s%s\n", d.name, d.vendor,
+			       d.description, d.pci[0] ? " at " : "", d.pci);
+	}
+	if (json)
+		json_object_set_new(json, "devices", list);
+	if (n > 0)
+		return 0;
+	fprintf(stderr, "dicomm-info: no device: %s\n",
+		dicomm_get_last_error(NULL));
+	return -1;
+}
+
+static int show_transports(json_t *json)
+{
+	json_t *list = json ? json_array() : NULL;
+	dicomm_transport_info_t t;
+
+	for (int i = 0; dicomm_transport_info(i, &t) == DICOMM_SUCCESS; i++) {
+		if (json)
+			json_array_append_new(
+				list, json_pack("{s:s, s:b, s:s}", "name",
+						t.name, "usable", t.usable,
+						"reason", t.reason));
+		else
+			printf("transport  %-10s %s%s%s\n", t.name,
+			       t.usable ? "usable" : "not usable",
+			       t.reason[0] ? ": " : "", t.reason);
+	}
+	if (json)
+		json_object_set_new(json, "transports", list);
+	return 0;
+}
+
+static void show_numa(hwloc_topology_t topology, json_t *list)
+{
+	hwloc_obj_t node = NULL;
+
+	while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
+						  node)) != NULL) {
+		uint64_t bytes = node->attr->numanode.local_memory;
+		char cores[256];
+
+		hwloc_bitmap_list_snprintf(cores, sizeof(cores), node->cpuset);
+		if (list)
+			json_array_append_new(
+				list,
+				json_pack("{s:i, s:I, s:s}", "node",
+					  (int)node->os_index, "bytes",
+					  (json_int_t)bytes, "cpus", cores));
+		else
+			printf("numa       node %u: %.1f GiB, cpus %s\n",
+			       node->os_index, (double)bytes / (1 << 30),
+			       cores);
+	}
+}
+
+static void show_caches(hwloc_topology_t topology, json_t *list)
+{
+	int depths = hwloc_topology_get_depth(topology);
+
+	for (int depth = 0; depth < depths; depth++) {
+		hwloc_obj_type_t type = hwloc_get_depth_type(topology, depth);
+		hwloc_obj_t cache = hwloc_get_obj_by_depth(topology, depth, 0);
+		unsigned n = hwloc_get_nbobjs_by_depth(topology, depth);
+		char name[32];
+
+		if (!hwloc_obj_type_is_dcache(type) || !cache)
+			continue;
+		hwloc_obj_type_snprintf(name, sizeof(name), cache, 0);
+		if (list)
+			json_array_append_new(
+				list,
+				json_pack("{s:s, s:i, s:I, s:i, s:i}", "name",
+					  name, "caches", (int)n, "bytes",
+					  (json_int_t)cache->attr->cache.size,
+					  "line",
+					  (int)cache->attr->cache.linesize,
+					  "cpus_of_each",
+					  hwloc_bitmap_weight(cache->cpuset)));
+		else
+			printf("cache      %u x %s: %llu KiB, lines of %u, "
+			       "shared by %d cpus\n",
+			       n, name,
+			       (unsigned long long)cache->attr->cache.size /
+				       1024,
+			       cache->attr->cache.linesize,
+			       hwloc_bitmap_weight(cache->cpuset));
+	}
+}
+
+static int show_machine(json_t *json)
+{
+	json_t *numa = json ? json_array() : NULL;
+	json_t *caches = json ? json_array() : NULL;
+	hwloc_topology_t topology;
+
+	if (hwloc_topology_init(&topology) < 0) {
+		fprintf(stderr, "dicomm-info: hwloc: %s\n", strerror(errno));
+		return -1;
+	}
+	if (hwloc_topology_load(topology) < 0) {
+		fprintf(stderr, "dicomm-info: hwloc: %s\n", strerror(errno));
+		hwloc_topology_destroy(topology);
+		return -1;
+	}
+	if (!json)
+		printf("machine    %d sockets, %d cores, %d cpus\n",
+		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE),
+		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE),
+		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU));
+	show_numa(topology, numa);
+	show_caches(topology, caches);
+	hwloc_topology_destroy(topology);
+	if (json) {
+		json_object_set_new(json, "numa", numa);
+		json_object_set_new(json, "caches", caches);
+	}
+	return 0;
+}
+
+static int show_config(json_t *json, bool with_help)
+{
+	json_t *list = json ? json_array() : NULL;
+	dicomm_param_info_t p;
+
+	for (int i = 0; dicomm_param_info(i, &p) == DICOMM_SUCCESS; i++) {
+		if (json) {
+			json_array_append_new(
+				list,
+				json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}",
+					  "name", p.name, "type", p.type,
+					  "default", or_none(p.default_value),
+					  "value", or_none(p.value), "origin",
+					  p.origin, "help", p.help));
+			continue;
+		}
+		printf("parameter  %-26s %-7s %-20s (%s)\n", p.name, p.type,
+		       or_none(p.value), p.origin);
+		if (with_help)
+			printf("           %s; default %s\n", p.help,
+			       p.default_value && p.default_value[0]
+				       ? p.default_value
+				       : "unset");
+	}
+	if (json)
+		json_object_set_new(json, "parameters", list);
+	return 0;
+}
+
+static int show_explain(const struct request *r, json_t *json)
+{
+	size_t len = 1 << 16;
+	char *text = calloc(1, len);
+	dicomm_result_t status;
+
+	if (!text)
+		return -1;
+	status = dicomm_explain(r->explain, r->ranks, r->bytes, text, len);
+	if (status != DICOMM_SUCCESS)
+		fprintf(stderr, "dicomm-info: explain %s: %s: %s\n", r->explain,
+			dicomm_get_error_string(status),
+			dicomm_get_last_error(NULL));
+	else if (json)
+		json_object_set_new(json, "explain", json_string(text));
+	else
+		printf("%s%s", text,
+		       text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+	free(text);
+	return status == DICOMM_SUCCESS ? 0 : -1;
+}
+
+static int show(const struct request *r, json_t *json)
+{
+	bool all = !(r->version || r->devices || r->transports || r->machine ||
+		     r->config || r->explain);
+	int status = 0;
+
+	if (all || r->version)
+		status |= show_version(json);
+	if (all || r->devices)
+		status |= show_devices(json);
+	if (all || r->transports)
+		status |= show_transports(json);
+	if (all || r->machine)
+		status |= show_machine(json);
+	if (all || r->config)
+		status |= show_config(json, r->config);
+	if (r->explain)
+		status |= show_explain(r, json);
+	return status;
+}
+
+/* Fills the request in; -1 when all is said about what is wrong with it. */
+static int parse(struct request *r, int argc, const char **argv)
+{
+	char *bytes = NULL;
+	const struct poptOption table[] = {
+		{"version", '\0', POPT_ARG_NONE, &r->version, 0,
+		 "version of the library, host", NULL},
+		{"devices", '\0', POPT_ARG_NONE, &r->devices, 0,
+		 "what ranks can compute on", NULL},
+		{"transports", '\0', POPT_ARG_NONE, &r->transports, 0,
+		 "the wires, and why one is not usable", NULL},
+		{"machine", '\0', POPT_ARG_NONE, &r->machine, 0,
+		 "NUMA nodes and caches", NULL},
+		{"config", '\0', POPT_ARG_NONE, &r->config, 0,
+		 "every parameter: value, origin, what it does", NULL},
+		{"explain", '\0', POPT_ARG_STRING, &r->explain, 0,
+		 "the algorithms for it, and which is chosen", "OPERATION"},
+		{"ranks", '\0', POPT_ARG_INT, &r->ranks, 0,
+		 "with --explain: number of ranks (2)", "N"},
+		{"bytes", '\0', POPT_ARG_STRING, &bytes, 0,
+		 "with --explain: size of the message (1M)", "SIZE"},
+		{"json", '\0', POPT_ARG_NONE, &r->json, 0,
+		 "print JSON instead of text", NULL},
+		POPT_AUTOHELP POPT_TABLEEND,
+	};
+	poptContext context = poptGetContext(NULL, argc, argv, table, 0);
+	int option = poptGetNextOpt(context);
+	const char *extra = poptGetArg(context);
+	int status = 0;
+
+	if (option < -1) {
+		fprintf(stderr, "dicomm-info: %s: %s\n",
+			poptBadOption(context, 0), poptStrerror(option));
+		status = -1;
+	} else if (extra) {
+		fprintf(stderr, "dicomm-info: %s: one too many\n", extra);
+		status = -1;
+	} else if (bytes && !size_parse(bytes, &r->bytes)) {
+		fprintf(stderr, "dicomm-info: --bytes %s: not a size\n", bytes);
+		status = -1;
+	} else if (r->ranks < 1) {
+		fprintf(stderr, "dicomm-info: --ranks %d: not positive\n",
+			r->ranks);
+		status = -1;
+	}
+	free(bytes);
+	poptFreeContext(context);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request = {.ranks = 2, .bytes = 1 << 20};
+	json_t *json = NULL;
+	int status = EXIT_USAGE;
+
+	if (parse(&request, argc, (const char **)argv) < 0)
+		goto free_request;
+	if (request.json)
+		json = json_object();
+	status = show(&request, json) < 0 ? EXIT_LIBRARY : 0;
+	if (json) {
+		json_dumpf(json, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+		printf("\n");
+		json_decref(json);
+	}
+free_request:
+	free(request.explain);
+	return status;
+}
