@@ -94,6 +94,23 @@ static dicomm_result_t check_stream(const char *f, dicomm_stream_t stream)
 	return DICOMM_SUCCESS;
 }
 
+/* A repeated blocking call, which needs few checks: see executable_quick().
+ * False: nothing has happened, take the long way. */
+static inline bool repeated(enum coll coll, const void *send, void *recv,
+			    size_t count, dicomm_datatype_t type,
+			    dicomm_redop_t op, int root,
+			    struct dicomm_comm *comm, dicomm_stream_t stream,
+			    dicomm_result_t *status)
+{
+	const struct executable *exe;
+
+	if (!comm_usable(comm) || stream || group_open() ||
+	    atomic_load_explicit(&comm->queued, memory_order_acquire))
+		return false;
+	exe = executable_quick(comm, coll, send, recv, count, type, op, root);
+	return exe && engine_quick(comm, exe, send, recv, status);
+}
+
 /* The operations with one count. */
 static inline dicomm_result_t
 uniform(const char *f, enum coll coll, const void *send, void *recv,
@@ -109,7 +126,12 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 			    .recv = recv};
 	size_t send_blocks, recv_blocks, bytes;
 	uint32_t sb, rb;
+	dicomm_result_t status;
 
+	if (__builtin_expect(repeated(coll, send, recv, count, type, op, root,
+				      comm, stream, &status),
+			     1))
+		return status;
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
 	if (coll_reduces(coll))
@@ -203,7 +225,12 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 			    .root = peer,
 			    .count = count,
 			    .send = send};
+	dicomm_result_t status;
 
+	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
 	TRY(comm_check(comm, "send"));
 	TRY(check_type("send", type));
 	TRY(check_rank("send", "peer", comm, peer));
@@ -221,7 +248,12 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 			    .root = peer,
 			    .count = count,
 			    .recv = recv};
+	dicomm_result_t status;
 
+	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
 	TRY(comm_check(comm, "recv"));
 	TRY(check_type("recv", type));
 	TRY(check_rank("recv", "peer", comm, peer));
@@ -234,7 +266,12 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	struct call call = {
 		.coll = COLL_BARRIER, .type = DICOMM_INT8, .root = -1};
+	dicomm_result_t status;
 
+	if (__builtin_expect(repeated(COLL_BARRIER, NULL, NULL, 0, DICOMM_INT8,
+				      DICOMM_SUM, -1, comm, stream, &status),
+			     1))
+		return status;
 	TRY(comm_check(comm, "barrier"));
 	TRY(check_stream("barrier", stream));
 	return group_call(comm, &call, NULL, stream);

@@ -2,7 +2,6 @@
 /* A call as data: its signature, its text, and the log of recent ones. */
 #include "src/core/call.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "src/base/type.h"
@@ -65,7 +64,7 @@ void call_text(const struct call *call, char *out, size_t len)
 }
 
 /* coll 5, type 5, op 9, root 13 (its low bits), signature 32 bits */
-static uint64_t pack(const struct call *call, uint32_t signature)
+uint64_t call_log_what(const struct call *call, uint32_t signature)
 {
 	return (uint64_t)call->coll | (uint64_t)call->type << 5 |
 	       ((uint64_t)call->op & 0x1ff) << 10 |
@@ -73,27 +72,10 @@ static uint64_t pack(const struct call *call, uint32_t signature)
 	       (uint64_t)signature << 32;
 }
 
-static size_t slot(uint64_t number)
-{
-	return (size_t)((number ^ number >> 37) % CALL_LOG_ENTRIES);
-}
-
-void call_log_add(struct call_log *log, uint64_t number,
-		  const struct call *call, uint32_t signature)
-{
-	struct call_record *r = &log->records[slot(number)];
-
-	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
-	atomic_store_explicit(&r->what, pack(call, signature),
-			      memory_order_release);
-	atomic_store_explicit(&r->count, call->count, memory_order_relaxed);
-	atomic_store_explicit(&r->number, number, memory_order_release);
-}
-
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *out, size_t len)
 {
-	const struct call_record *r = &log->records[slot(number)];
+	const struct call_record *r = &log->records[call_log_slot(number)];
 	uint64_t what, count;
 
 	if (atomic_load_explicit(&r->number, memory_order_acquire) != number)

@@ -6,6 +6,7 @@
 #ifndef DICOMM_CORE_CALL_H
 #define DICOMM_CORE_CALL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,14 +52,29 @@ struct call_log {
 	struct call_record records[CALL_LOG_ENTRIES];
 };
 
+static inline size_t call_log_slot(uint64_t number)
+{
+	return (size_t)((number ^ number >> 37) % CALL_LOG_ENTRIES);
+}
+
 /* Key of the n-th call between this rank and a peer. */
 static inline uint64_t call_pair_number(int peer, uint64_t n)
 {
 	return (uint64_t)(uint32_t)peer << 40 | n;
 }
 
-void call_log_add(struct call_log *log, uint64_t number,
-		  const struct call *call, uint32_t signature);
+/* A call but for its count, packed. */
+uint64_t call_log_what(const struct call *call, uint32_t signature);
+static inline void call_log_add(struct call_log *log, uint64_t number,
+				uint64_t what, uint64_t count)
+{
+	struct call_record *r = &log->records[call_log_slot(number)];
+
+	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->what, what, memory_order_release);
+	atomic_store_explicit(&r->count, count, memory_order_relaxed);
+	atomic_store_explicit(&r->number, number, memory_order_release);
+}
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *text, size_t len);
 

@@ -165,8 +165,6 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 
 /* Why the handle cannot be used, logged; SUCCESS if it can. */
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
-static inline dicomm_result_t comm_check(struct dicomm_comm *comm,
-					 const char *function);
 
 /* What control_query() asks for: a collective, or the other side's part of a
  * point-to-point pair. */
@@ -214,18 +212,23 @@ static inline void comm_leave(struct dicomm_comm *comm)
 	atomic_store_explicit(&comm->inside, 0, memory_order_release);
 }
 
+/* Is the handle one that calls may use? */
+static inline bool comm_usable(const struct dicomm_comm *comm)
+{
+	return __builtin_expect(
+		comm && comm->magic == COMM_MAGIC && !comm_is_child(comm) &&
+			!fault_is(comm) &&
+			atomic_load_explicit(&comm->state,
+					     memory_order_relaxed) ==
+				COMM_READY,
+		1);
+}
+
 static inline dicomm_result_t comm_check(struct dicomm_comm *comm,
 					 const char *function)
 {
-	if (__builtin_expect(
-		    comm && comm->magic == COMM_MAGIC && !comm_is_child(comm) &&
-			    !fault_is(comm) &&
-			    atomic_load_explicit(&comm->state,
-						 memory_order_relaxed) ==
-				    COMM_READY,
-		    1))
-		return DICOMM_SUCCESS;
-	return comm_check_slow(comm, function);
+	return comm_usable(comm) ? DICOMM_SUCCESS
+				 : comm_check_slow(comm, function);
 }
 
 #endif

@@ -20,6 +20,8 @@
 #define SLEEP_AFTER_NS UINT64_C(20000000)
 #define SLEEP_NS 50000
 #define ASK_AFTER_NS UINT64_C(1000000000)
+/* Polls of an inbox before the wait looks at anything else. */
+#define FLAT_SPIN 128
 
 /* ---- arrivals and credits ---- */
 
@@ -537,30 +539,28 @@ static uint32_t operation_signature(const struct executable *exe,
 }
 
 /* Number the call and note it for those who ask. */
-static uint64_t number_call(struct dicomm_comm *comm,
-			    const struct executable *exe,
-			    const struct call *call)
+static inline uint64_t number_call(struct dicomm_comm *comm,
+				   const struct executable *exe)
 {
-	struct peer *peer;
+	int other = exe->key.root;
 	uint64_t n;
 
 	comm->stats.operations++;
-	switch (call->coll) {
+	switch (exe->key.coll) {
 	case COLL_SEND:
-		peer = &comm->peers[call->root];
-		n = ++peer->sends;
-		call_log_add(comm->send_log, call_pair_number(call->root, n),
-			     call, exe->signature);
+		n = ++comm->peers[other].sends;
+		call_log_add(comm->send_log, call_pair_number(other, n),
+			     exe->log_what, exe->key.count);
 		return n;
 	case COLL_RECV:
-		peer = &comm->peers[call->root];
-		n = ++peer->recvs;
-		call_log_add(comm->recv_log, call_pair_number(call->root, n),
-			     call, exe->signature);
+		n = ++comm->peers[other].recvs;
+		call_log_add(comm->recv_log, call_pair_number(other, n),
+			     exe->log_what, exe->key.count);
 		return n;
 	default:
 		n = ++comm->collectives;
-		call_log_add(&comm->collective_log, n, call, exe->signature);
+		call_log_add(&comm->collective_log, n, exe->log_what,
+			     exe->key.count);
 		return n;
 	}
 }
@@ -653,7 +653,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	/* A rank that receives into the block it sends from must not wait for
 	 * its peer, who waits for the same: such blocks go by copy. */
 	op->buffered = op->exe->key.in_place && call->coll == COLL_ALLTOALL;
-	op->number = number_call(comm, op->exe, call);
+	op->number = number_call(comm, op->exe);
 	op->signature = operation_signature(op->exe, op->number);
 	enqueue(op);
 	*out = op;
@@ -782,123 +782,150 @@ void engine_free_spare(struct dicomm_comm *comm)
 
 /* ---- the short way: one slice, step by step ---- */
 
-static dicomm_result_t flat_wait(struct dicomm_comm *comm,
-				 const struct executable *exe,
-				 const struct call *call, uint64_t number,
+/* One run of a flat executable. */
+struct flat {
+	struct dicomm_comm *comm;
+	const struct executable *exe;
+	uint64_t number;
+	uint32_t signature;
+};
+
+/* The call of a flat run, as far as messages about it need it. */
+static struct call flat_call(const struct flat *r)
+{
+	return (struct call){.coll = (enum coll)r->exe->key.coll,
+			     .type = (dicomm_datatype_t)r->exe->key.type,
+			     .op = (dicomm_redop_t)r->exe->key.op,
+			     .root = r->exe->key.root,
+			     .count = r->exe->key.count};
+}
+
+static dicomm_result_t flat_wait(const struct flat *r,
 				 const struct flat_step *s, struct waiter *w)
 {
-	struct wait_for f = {.comm = comm,
-			     .call = call,
-			     .number = number,
-			     .signature = exe->signature,
+	struct call call = flat_call(r);
+	struct wait_for f = {.comm = r->comm,
+			     .call = &call,
+			     .number = r->number,
+			     .signature = r->exe->signature,
 			     .peer = s->peer->rank,
 			     .sending = s->kind == STEP_SEND};
 
 	return wait_more(w, &f);
 }
 
-static dicomm_result_t flat_send(struct dicomm_comm *comm,
-				 const struct executable *exe,
-				 const struct call *call, uint64_t number,
-				 uint32_t signature, const struct flat_step *s,
-				 const uint8_t *src)
+static dicomm_result_t flat_fail(const struct flat *r, dicomm_result_t status)
 {
-	struct waiter w = {0};
-	dicomm_result_t status;
-
-	for (;;) {
-		status = s->peer->transport->put(
-			s->peer->tp, exe->class, s->lane->out_base + s->number,
-			signature, TP_DATA, src, s->bytes);
-		if (__builtin_expect(status == DICOMM_SUCCESS, 1))
-			return DICOMM_SUCCESS;
-		if (status == DICOMM_IN_PROGRESS)
-			return DICOMM_SUCCESS;
-		if (status != DICOMM_AGAIN)
-			return fault_is(comm)
-				       ? fault_report(comm)
-				       : fault_raise(comm, status, comm->rank,
-						     true, "%s",
-						     log_last_error());
-		TRY(flat_wait(comm, exe, call, number, s, &w));
-	}
+	if (fault_is(r->comm))
+		return fault_report(r->comm);
+	return fault_raise(r->comm, status, r->comm->rank, true, "%s",
+			   log_last_error());
 }
 
-static dicomm_result_t flat_arrival(struct dicomm_comm *comm,
-				    const struct executable *exe,
-				    const struct call *call, uint64_t number,
-				    const struct flat_step *s, uint64_t seq,
-				    struct tp_line **out)
+static __attribute__((noinline)) dicomm_result_t
+flat_send_slow(const struct flat *r, const struct flat_step *s,
+	       const uint8_t *src, dicomm_result_t status)
+{
+	struct waiter w = {0};
+
+	while (status == DICOMM_AGAIN) {
+		TRY(flat_wait(r, s, &w));
+		status = s->put(s->tp, r->exe->class,
+				s->lane->out_base + s->number, r->signature,
+				TP_DATA, src, s->bytes);
+	}
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+}
+
+static inline dicomm_result_t
+flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
+{
+	dicomm_result_t status =
+		s->put(s->tp, r->exe->class, s->lane->out_base + s->number,
+		       r->signature, TP_DATA, src, s->bytes);
+
+	if (__builtin_expect(status == DICOMM_SUCCESS, 1))
+		return DICOMM_SUCCESS;
+	return flat_send_slow(r, s, src, status);
+}
+
+/* Spin for the message, the first time connect to its sender. */
+static __attribute__((noinline)) dicomm_result_t
+flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
+	     struct tp_line **out)
 {
 	struct waiter w = {0};
 	dicomm_result_t status;
 
 	while (!s->lane->lines) {
-		status = comm_connect_in(comm, s->peer, exe->class);
+		status = comm_connect_in(r->comm, s->peer, r->exe->class);
 		if (status == DICOMM_SUCCESS)
 			break;
 		if (status != DICOMM_AGAIN)
-			return fault_raise(comm, status, comm->rank, true, "%s",
-					   log_last_error());
-		TRY(flat_wait(comm, exe, call, number, s, &w));
+			return flat_fail(r, status);
+		TRY(flat_wait(r, s, &w));
 	}
-	while (!(*out = arrived(comm, s->lane, seq)))
-		TRY(flat_wait(comm, exe, call, number, s, &w));
+	while (!(*out = arrived(r->comm, s->lane, seq)))
+		TRY(flat_wait(r, s, &w));
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t flat_recv(struct dicomm_comm *comm,
-				 const struct executable *exe,
-				 const struct call *call, uint64_t number,
-				 uint32_t signature, const struct flat_step *s,
-				 uint8_t *dst, const uint8_t *a)
+/* The sender, not on the short way, left a reference. */
+static dicomm_result_t flat_fetch(const struct flat *r,
+				  const struct flat_step *s, uint64_t seq,
+				  const struct tp_line *line, uint8_t *dst,
+				  const uint8_t *a)
 {
-	uint64_t seq = s->lane->in_base + s->number;
-	struct tp_line *line = NULL;
+	struct operation op = {.comm = r->comm,
+			       .exe = (struct executable *)(uintptr_t)r->exe};
 	const void *src;
+	dicomm_result_t status = fetch(&op, s->peer, seq, line,
+				       s->kind == STEP_RECV ? dst : NULL, &src);
 
-	if (__builtin_expect(s->lane->lines != NULL, 1))
-		for (unsigned i = 0; i < 32; i++) {
-			line = arrived(comm, s->lane, seq);
-			if (line)
-				break;
-		}
-	if (!line)
-		TRY(flat_arrival(comm, exe, call, number, s, seq, &line));
-	if (__builtin_expect(
-		    line->signature != signature || line->len != s->bytes, 0))
-		return unlike(comm, call, number, exe->signature,
-			      s->peer->rank);
-	if (__builtin_expect(line->kind == TP_DATA, 1)) {
-		src = payload(comm, s->lane, seq, line);
-	} else {
-		struct operation op = {
-			.comm = comm,
-			.exe = (struct executable *)(uintptr_t)exe};
-		dicomm_result_t status =
-			fetch(&op, s->peer, seq, line,
-			      s->kind == STEP_RECV ? dst : NULL, &src);
-
-		if (status != DICOMM_SUCCESS) {
-			free(op.bounce);
-			return fault_raise(comm, status, comm->rank, true, "%s",
-					   log_last_error());
-		}
-		if (s->kind == STEP_RECV_REDUCE)
-			exe->reduce(dst, a, src, s->n);
-		else if (src != dst)
-			memcpy(dst, src, s->bytes);
-		free(op.bounce);
-		s->lane->in_done = seq;
-		tell(comm, s->peer, exe->class, s->lane, true);
-		return DICOMM_SUCCESS;
-	}
-	if (s->kind == STEP_RECV_REDUCE)
-		exe->reduce(dst, a, src, s->n);
-	else
+	if (status == DICOMM_SUCCESS && s->kind == STEP_RECV_REDUCE)
+		r->exe->reduce(dst, a, src, s->n);
+	else if (status == DICOMM_SUCCESS && src != dst)
 		memcpy(dst, src, s->bytes);
-	s->lane->in_done = seq;
-	tell(comm, s->peer, exe->class, s->lane, false);
+	free(op.bounce);
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+}
+
+static inline dicomm_result_t flat_recv(const struct flat *r,
+					const struct flat_step *s, uint8_t *dst,
+					const uint8_t *a)
+{
+	struct lane *lane = s->lane;
+	uint64_t seq = lane->in_base + s->number;
+	struct tp_line *line = NULL;
+	const uint8_t *src;
+	bool reference;
+
+	if (__builtin_expect(lane->lines != NULL, 1))
+		for (unsigned i = 0; i < FLAT_SPIN && !line; i++)
+			line = arrived(r->comm, lane, seq);
+	if (__builtin_expect(!line, 0))
+		TRY(flat_arrival(r, s, seq, &line));
+	if (__builtin_expect(line->signature != r->signature ||
+				     line->len != s->bytes,
+			     0)) {
+		struct call call = flat_call(r);
+
+		return unlike(r->comm, &call, r->number, r->exe->signature,
+			      s->peer->rank);
+	}
+	reference = line->kind != TP_DATA;
+	if (__builtin_expect(reference, 0)) {
+		TRY(flat_fetch(r, s, seq, line, dst, a));
+	} else {
+		src = payload(r->comm, lane, seq, line);
+		r->comm->stats.bytes_ring += s->bytes;
+		if (s->kind == STEP_RECV_REDUCE)
+			r->exe->reduce(dst, a, src, s->n);
+		else
+			memcpy(dst, src, s->bytes);
+	}
+	lane->in_done = seq;
+	tell(r->comm, s->peer, r->exe->class, lane, reference);
 	return DICOMM_SUCCESS;
 }
 
@@ -911,14 +938,15 @@ static dicomm_result_t flat_recv(struct dicomm_comm *comm,
  * order, which ends (plan.h).
  */
 static dicomm_result_t flat_run(struct dicomm_comm *comm,
-				const struct executable *exe,
-				const struct call *call)
+				const struct executable *exe, const void *send,
+				void *recv)
 {
-	uint64_t number = number_call(comm, exe, call);
-	uint32_t signature = operation_signature(exe, number);
-	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)call->send,
-					  call->recv, comm->scratch};
+	struct flat r = {
+		.comm = comm, .exe = exe, .number = number_call(comm, exe)};
+	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
+					  comm->scratch};
 
+	r.signature = operation_signature(exe, r.number);
 	for (uint32_t i = 0; i < exe->nflat; i++) {
 		const struct flat_step *s = &exe->flat[i];
 		uint8_t *a = buffers[s->a_buffer] + s->a;
@@ -926,13 +954,11 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 
 		switch (s->kind) {
 		case STEP_SEND:
-			TRY(flat_send(comm, exe, call, number, signature, s,
-				      a));
+			TRY(flat_send(&r, s, a));
 			break;
 		case STEP_RECV:
 		case STEP_RECV_REDUCE:
-			TRY(flat_recv(comm, exe, call, number, signature, s,
-				      dst, a));
+			TRY(flat_recv(&r, s, dst, a));
 			break;
 		case STEP_COPY:
 			memcpy(dst, a, s->bytes);
@@ -952,19 +978,22 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 		lane->in_base += exe->pairs[i].in;
 		lane->in_done = lane->in_base;
 	}
+	comm->stats.messages_sent += exe->flat_sent;
+	comm->stats.bytes_sent += exe->flat_sent_bytes;
+	comm->stats.messages_received += exe->flat_received;
+	comm->stats.bytes_received += exe->flat_received_bytes;
 	return DICOMM_SUCCESS;
 }
 
 /* Would a peer rather pull from this buffer than have it copied? */
 static bool prefers_reference(const struct dicomm_comm *comm,
-			      const struct executable *exe,
-			      const struct call *call)
+			      const struct executable *exe, const void *send)
 {
 	struct accel_export where;
 	size_t offset;
 
-	return exe->largest_message >= comm->map_threshold && call->send &&
-	       accels[0]->find(call->send, 1, &where, &offset);
+	return exe->largest_message >= comm->map_threshold && send &&
+	       accels[0]->find(send, 1, &where, &offset);
 }
 
 static dicomm_result_t run_one(struct dicomm_comm *comm,
@@ -982,25 +1011,26 @@ static dicomm_result_t run_one(struct dicomm_comm *comm,
 
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
 {
-	struct call_key key = {.coll = (uint8_t)call->coll,
-			       .type = (uint8_t)call->type,
-			       .in_place = call_in_place(call, comm->rank),
-			       .op = (int32_t)call->op,
-			       .root = call->root,
-			       .count = call->count};
-	struct executable *exe = comm->cache[executable_slot(&key)];
 	dicomm_result_t status;
 
-	if (!comm_enter(comm)) {
-		comm_leave(comm);
-		return fault_report(comm);
-	}
-	if (executable_matches(exe, &key) && exe->is_flat &&
-	    comm->scratch_bytes >= exe->scratch_bytes &&
-	    !prefers_reference(comm, exe, call))
-		status = flat_run(comm, exe, call);
-	else
+	if (comm_enter(comm))
 		status = run_one(comm, call);
+	else
+		status = fault_report(comm);
 	comm_leave(comm);
 	return status;
+}
+
+bool engine_quick(struct dicomm_comm *comm, const struct executable *exe,
+		  const void *send, void *recv, dicomm_result_t *status)
+{
+	if (comm->scratch_bytes < exe->scratch_bytes ||
+	    prefers_reference(comm, exe, send))
+		return false;
+	if (comm_enter(comm))
+		*status = flat_run(comm, exe, send, recv);
+	else
+		*status = fault_report(comm);
+	comm_leave(comm);
+	return true;
 }

@@ -29,6 +29,11 @@ struct operation {
 /* One blocking call, nothing else in flight on the communicator. */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
 
+/* The same of a call that executable_quick() found. False: the long way must
+ * run it; nothing has happened. */
+bool engine_quick(struct dicomm_comm *comm, const struct executable *exe,
+		  const void *send, void *recv, dicomm_result_t *status);
+
 /* Make an operation of a call and put it into its queue: from then on it must
  * be run. The call's counts must stay until then. */
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,

@@ -245,6 +245,8 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 		if (is_message(s)) {
 			TRY(comm_peer(comm, s->peer, &f->peer));
 			f->lane = &f->peer->lane[e->class];
+			f->put = f->peer->transport->put;
+			f->tp = f->peer->tp;
 		}
 		if (s->kind != STEP_RECV) {
 			x = executable_extent(e, call, &s->a, 0);
@@ -259,8 +261,16 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			f->n = x.n;
 		}
 		f->bytes = f->n * e->elem_bytes;
-		if (f->n)
-			e->nflat++;
+		if (!f->n)
+			continue;
+		e->nflat++;
+		if (s->kind == STEP_SEND) {
+			e->flat_sent++;
+			e->flat_sent_bytes += f->bytes;
+		} else if (is_message(s)) {
+			e->flat_received++;
+			e->flat_received_bytes += f->bytes;
+		}
 	}
 	e->is_flat = true;
 	return DICOMM_SUCCESS;
@@ -311,6 +321,34 @@ static dicomm_result_t plan_point_to_point(struct executable *e,
 	return plan_finish(&e->plan);
 }
 
+/* See executable_quick(). */
+static void note_buffers(struct executable *e, const struct dicomm_comm *comm,
+			 const struct call *call)
+{
+	size_t block = call->count * e->elem_bytes;
+	uint32_t send, recv;
+
+	e->in_place_distance = 1;
+	if (has_counts(call->coll) || call->coll == COLL_BARRIER)
+		return;
+	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+		    &recv);
+	e->send_bytes = send * block;
+	e->recv_bytes = recv * block;
+	/* The distance is one for which the call counts as in place. */
+	for (int way = 0; way < 3; way++) {
+		struct call probe = *call;
+		intptr_t d = (intptr_t)((size_t)comm->rank * block);
+		char *base = (char *)(UINTPTR_MAX / 2);
+
+		d = way == 0 ? 0 : way == 1 ? d : -d;
+		probe.send = base;
+		probe.recv = base + d;
+		if (call_in_place(&probe, comm->rank))
+			e->in_place_distance = d;
+	}
+}
+
 static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 			    const struct call *call)
 {
@@ -335,6 +373,8 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 				     &e->algorithm));
 		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
 	}
+	note_buffers(e, comm, call);
+	e->log_what = call_log_what(call, e->signature);
 	size_slices(e, comm, longest_block(comm, call));
 	e->stream_out = longest_block(comm, call) * e->elem_bytes *
 				(uint64_t)comm->node_ranks >=
@@ -379,6 +419,13 @@ static void drop_oldest(struct dicomm_comm *comm)
 	drop(comm, oldest);
 }
 
+static bool matches(const struct executable *e, const struct call_key *k)
+{
+	return e && e->key.count == k->count && e->key.coll == k->coll &&
+	       e->key.type == k->type && e->key.op == k->op &&
+	       e->key.root == k->root && e->key.in_place == k->in_place;
+}
+
 dicomm_result_t executable_get(struct dicomm_comm *comm,
 			       const struct call *call, struct executable **out)
 {
@@ -388,13 +435,14 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 			       .op = (int32_t)call->op,
 			       .root = call->root,
 			       .count = call->count};
-	unsigned slot = executable_slot(&key);
+	unsigned slot = executable_slot(call->coll, call->type, call->op,
+					call->root, call->count);
 	struct executable *e;
 	dicomm_result_t status;
 
 	if (!has_counts(call->coll)) {
 		for (e = comm->executables; e; e = e->next)
-			if (executable_matches(e, &key))
+			if (matches(e, &key))
 				goto found;
 	}
 	e = calloc(1, sizeof(*e));

@@ -22,6 +22,11 @@ struct call_key {
 
 /* A step of a one-slice message, its spans resolved to bytes. */
 struct flat_step {
+	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq, uint32_t signature,
+			       enum tp_kind kind, const void *body,
+			       uint64_t len);
+	struct tp_peer *tp;
 	uint8_t kind;
 	uint8_t a_buffer, dst_buffer;
 	uint32_t number; /* of the message, from the lane's base */
@@ -63,6 +68,13 @@ struct executable {
 	struct flat_step *flat;
 	uint32_t nflat;
 	bool is_flat;
+	uint64_t flat_sent, flat_sent_bytes, flat_received, flat_received_bytes;
+
+	/* What lets a repeated call skip its checks: the bytes of both buffers,
+	 * and recv - send of an in-place call (an odd number: never). */
+	size_t send_bytes, recv_bytes;
+	intptr_t in_place_distance;
+	uint64_t log_what; /* for call_log_add() */
 
 	reduce_fn reduce, reduce_stream;
 	scale_fn scale;
@@ -73,6 +85,42 @@ struct executable {
 	uint64_t used; /* when, in calls: the oldest is dropped */
 	struct executable *next;
 };
+
+static inline unsigned executable_slot(enum coll coll, dicomm_datatype_t type,
+				       dicomm_redop_t op, int root,
+				       uint64_t count)
+{
+	uint64_t h = (count + (uint64_t)coll * 7 + (uint64_t)type * 131 +
+		      (uint64_t)op * 1031 + (uint64_t)(uint32_t)root * 8209) *
+		     UINT64_C(0x9e3779b97f4a7c15);
+
+	return (unsigned)(h >> 32) & (COMM_CACHE - 1);
+}
+
+/* The kept executable of a call that needs no checks but of its pointers, or
+ * NULL: the long way decides. */
+static inline struct executable *
+executable_quick(const struct dicomm_comm *comm, enum coll coll,
+		 const void *send, const void *recv, size_t count,
+		 dicomm_datatype_t type, dicomm_redop_t op, int root)
+{
+	struct executable *e =
+		comm->cache[executable_slot(coll, type, op, root, count)];
+	uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
+
+	if (!e || e->key.count != count || e->key.coll != coll ||
+	    e->key.type != type || e->key.op != (int32_t)op ||
+	    e->key.root != root || !e->is_flat)
+		return NULL;
+	if (e->key.in_place != ((intptr_t)(b - a) == e->in_place_distance))
+		return NULL;
+	if ((!a && e->send_bytes) || (!b && e->recv_bytes))
+		return NULL;
+	if (!e->key.in_place && a + e->send_bytes > b &&
+	    b + e->recv_bytes > a && e->send_bytes && e->recv_bytes)
+		return NULL;
+	return e;
+}
 
 /* Find or make it; connects the lanes to send on. */
 dicomm_result_t executable_get(struct dicomm_comm *comm,
@@ -85,23 +133,6 @@ void executable_trim(struct dicomm_comm *comm);
 /* Drop those with a created operator that is going away. */
 void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);
 void executable_free_all(struct dicomm_comm *comm);
-
-static inline unsigned executable_slot(const struct call_key *k)
-{
-	uint64_t h = k->count * UINT64_C(0x9e3779b97f4a7c15);
-
-	h ^= (uint64_t)(k->coll * 7u + k->type * 3u + (unsigned)k->in_place) +
-	     (uint64_t)(uint32_t)k->root * 11u + (uint64_t)(uint32_t)k->op * 5u;
-	return (unsigned)((h ^ (h >> 32)) & (COMM_CACHE - 1));
-}
-
-static inline bool executable_matches(const struct executable *e,
-				      const struct call_key *k)
-{
-	return e && e->key.count == k->count && e->key.coll == k->coll &&
-	       e->key.type == k->type && e->key.op == k->op &&
-	       e->key.root == k->root && e->key.in_place == k->in_place;
-}
 
 /* The elements of a span on slice k; layout of v-collectives from the call. */
 struct extent {

@@ -18,12 +18,17 @@ struct pending_init {
 };
 
 /* Of the calling thread. */
-static _Thread_local struct {
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 	int depth;
 	struct item *items;
 	size_t n, room;
 	struct pending_init *inits, **last_init;
 } group;
+
+bool group_open(void)
+{
+	return group.depth != 0;
+}
 
 static void free_items(void)
 {

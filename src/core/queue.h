@@ -19,6 +19,9 @@ struct item {
 	struct operation *op;
 };
 
+/* Is the calling thread inside a group? */
+bool group_open(void);
+
 /*
  * Run a call: blocking, or queued on its stream, or kept for the end of the
  * calling thread's group. Takes over counts (freed by free()).
