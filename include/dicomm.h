@@ -1092,7 +1092,7 @@ dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
  * Exchange blocks between all ranks: block d of rank s becomes block s of rank
  * d.
  *
- * Buffers: send and recv hold N * count elements each. There is no in place.
+ * Buffers: send and recv hold N * count elements each. In place: send == recv.
  *
  * @param send    a block for each rank, in rank order
  * @param recv    room for a block of each rank
