@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The examples run, and print what they promise.
+cd "${top_builddir:-.}" || exit 99
+out=$(mktemp -d) || exit 99
+trap 'rm -rf "$out"' EXIT
+bad=0
+
+# Start an example as that many processes; its output goes to $out/RANK. The
+# port may be taken: try others, but look at nothing else than the first lines.
+run() { # name, ranks
+	try=0
+	while [ $try -lt 3 ]; do
+		port=$((20000 + ($$ * 7 + try * 1000) % 12000))
+		pids=
+		rank=0
+		while [ $rank -lt "$2" ]; do
+			DICOMM_RANK=$rank DICOMM_SIZE=$2 DICOMM_COMM_KEY=test \
+			DICOMM_COMM_ID=127.0.0.1:$port \
+			DICOMM_BOOTSTRAP_TIMEOUT=20 DICOMM_TIMEOUT_MS=20000 \
+				"examples/$1" >"$out/$rank" 2>"$out/$rank.err" &
+			pids="$pids $!"
+			rank=$((rank + 1))
+		done
+		failed=0
+		for pid in $pids; do
+			wait "$pid" || failed=1
+		done
+		[ $failed -eq 1 ] && grep -q 'Address already in use' \
+			"$out"/*.err || break
+		try=$((try + 1))
+	done
+	if [ $failed -eq 1 ]; then
+		echo "examples/$1 with $2 ranks failed:"
+		cat "$out"/*.err
+		bad=1
+	fi
+}
+
+expect() { # name, rank, line
+	if ! grep -qxF "$3" "$out/$2"; then
+		echo "examples/$1: rank $2 did not print '$3' but:"
+		cat "$out/$2"
+		bad=1
+	fi
+}
+
+run allreduce 3
+for rank in 0 1 2; do
+	expect allreduce $rank "rank $rank: sum of ranks 3, ranks 3"
+done
+
+run pipeline_sendrecv 3
+expect pipeline_sendrecv 2 "8 batches through 3 stages, 0 wrong"
+
+run groups 4
+for rank in 0 1 2 3; do
+	expect groups $rank \
+		"rank $rank: got $(((rank + 3) % 4)) from the one before"
+done
+expect groups 0 "rank 0: sum of row 1, of column 2"
+expect groups 3 "rank 3: sum of row 5, of column 4"
+
+if ! examples/several_ranks_one_process >"$out/0"; then
+	echo "examples/several_ranks_one_process failed"
+	bad=1
+fi
+expect several_ranks_one_process 0 "4 ranks in one thread, 0 wrong"
+exit $bad
