@@ -27,7 +27,9 @@ dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 	sc->slices = slices;
 	sc->window = plan->scratch_blocks > 0 ? window : UINT64_MAX;
 	sc->first = slices == 0 ? n : 0;
+	sc->next = sc->first;
 	sc->lowest = 0;
+	sc->stale = false;
 	return DICOMM_SUCCESS;
 }
 
@@ -49,17 +51,30 @@ static uint64_t number(const struct plan *p, const struct step *step,
 	       step->pair_index;
 }
 
-static bool may_start(const struct schedule *sc, const struct step *step,
+/* Is there a copy of the scratch blocks for this slice? */
+static bool in_window(struct schedule *sc, uint64_t slice)
+{
+	if (slice - sc->lowest < sc->window)
+		return true;
+	if (!sc->stale)
+		return false;
+	sc->stale = false;
+	sc->lowest = sc->slices;
+	for (uint32_t s = sc->first; s < sc->plan->nsteps; s++)
+		if (sc->done[s] < sc->lowest)
+			sc->lowest = sc->done[s];
+	return slice - sc->lowest < sc->window;
+}
+
+static bool may_start(struct schedule *sc, const struct step *step,
 		      uint64_t slice)
 {
 	const struct plan *p = sc->plan;
 
-	if (slice - sc->lowest >= sc->window)
-		return false;
 	for (uint32_t i = 0; i < step->dep_count; i++)
 		if (sc->done[p->deps[step->dep_first + i]] <= slice)
 			return false;
-	return true;
+	return in_window(sc, slice);
 }
 
 /* Take note of sends that have finished since. */
@@ -101,53 +116,43 @@ static enum schedule_result start(struct schedule *sc,
 	return r;
 }
 
-/* One slice of each step that can go on: what one step has just written is
- * read by the next one while it is in the cache. */
-static enum schedule_result pass(struct schedule *sc,
-				 const struct schedule_io *io, void *ctx,
-				 unsigned *budget, bool *moved)
-{
-	uint64_t lowest = sc->slices;
-	enum schedule_result r;
-
-	for (uint32_t s = sc->first; s < sc->plan->nsteps; s++) {
-		if (sc->done[s] == sc->slices) {
-			if (s == sc->first)
-				sc->first++;
-			continue;
-		}
-		if (reap(sc, io, ctx, s, moved) == SCHEDULE_FAILED)
-			return SCHEDULE_FAILED;
-		if (*budget > 0) {
-			r = start(sc, io, ctx, s, moved);
-			if (r == SCHEDULE_FAILED)
-				return r;
-			if (r != SCHEDULE_AGAIN)
-				(*budget)--;
-		}
-		if (sc->done[s] < lowest)
-			lowest = sc->done[s];
-		if (s == sc->first && sc->done[s] == sc->slices)
-			sc->first++;
-	}
-	sc->lowest = lowest;
-	return SCHEDULE_AGAIN;
-}
-
+/*
+ * One slice of each step in turn: what one step has just written is read by
+ * the next one while it is in the cache, and a step that could always go on
+ * does not keep back the later ones, which other ranks wait for.
+ */
 enum schedule_result schedule_turn(struct schedule *sc,
 				   const struct schedule_io *io, void *ctx,
 				   unsigned budget, bool *progressed)
 {
-	bool moved;
+	uint32_t n = sc->plan->nsteps;
+	uint32_t idle = 0; /* steps in a row that could not go on */
+	enum schedule_result r;
 
-	do {
-		moved = false;
-		if (pass(sc, io, ctx, &budget, &moved) == SCHEDULE_FAILED)
+	while (sc->first < n && idle < n - sc->first && budget > 0) {
+		uint32_t s = sc->next;
+		bool moved = false;
+
+		if (s < sc->first || s >= n)
+			s = sc->first;
+		sc->next = s + 1;
+		idle++;
+		if (sc->done[s] == sc->slices)
+			continue;
+		if (reap(sc, io, ctx, s, &moved) == SCHEDULE_FAILED)
 			return SCHEDULE_FAILED;
-		if (moved)
-			*progressed = true;
-		if (sc->first == sc->plan->nsteps)
-			return SCHEDULE_DONE;
-	} while (moved && budget > 0);
-	return SCHEDULE_AGAIN;
+		r = start(sc, io, ctx, s, &moved);
+		if (r == SCHEDULE_FAILED)
+			return r;
+		if (r != SCHEDULE_AGAIN)
+			budget--;
+		if (!moved)
+			continue;
+		idle = 0;
+		sc->stale = true;
+		*progressed = true;
+		while (sc->first < n && sc->done[sc->first] == sc->slices)
+			sc->first++;
+	}
+	return sc->first == n ? SCHEDULE_DONE : SCHEDULE_AGAIN;
 }

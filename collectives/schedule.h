@@ -48,8 +48,10 @@ struct schedule {
 	uint64_t window;
 	uint64_t *posted, *done; /* [step]: slices begun, finished */
 	uint32_t first;          /* steps below it have finished all slices */
-	uint64_t lowest;         /* slices that every step has finished */
-	uint32_t room;           /* entries of posted and done */
+	uint32_t next;           /* step that the next turn begins with */
+	uint64_t lowest; /* slices that every step has finished, at least */
+	bool stale;      /* lowest may have grown */
+	uint32_t room;   /* entries of posted and done */
 };
 
 /* Memory for plans of up to nsteps steps is kept between runs. */
@@ -57,7 +59,8 @@ dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 			       uint64_t slices, uint64_t window);
 void schedule_free(struct schedule *sc);
 
-/* One turn over all steps, at most `budget` starts. DONE when every step has
+/* One turn: steps take one slice each in turn, until none can go on or after
+ * `budget` starts; the next turn goes on from there. DONE when every step has
  * finished every slice; AGAIN when it has not; FAILED at once on a failure.
  * *progressed is set if anything moved. */
 enum schedule_result schedule_turn(struct schedule *sc,

@@ -17,6 +17,7 @@ struct sim_message {
 	size_t n;
 	const uint64_t *at; /* own, or the sender's memory */
 	uint64_t *own;
+	uint64_t arrives_ps;
 	bool consumed; /* but an older one is not */
 };
 
@@ -158,6 +159,10 @@ static enum schedule_result send_slice(struct sim_rank *r,
 		return SCHEDULE_FAILED;
 	}
 	m->state = IN_FLIGHT;
+	if (sim->cost) {
+		r->clock_ps += sim->cost->per_message_ps;
+		m->arrives_ps = r->clock_ps + sim->cost->latency_ps;
+	}
 	m->number = number;
 	m->n = a.n;
 	m->at = a.at;
@@ -167,6 +172,41 @@ static enum schedule_result send_slice(struct sim_rank *r,
 	memcpy(m->own, a.at, a.n * sizeof(*m->own));
 	m->at = m->own;
 	return SCHEDULE_DONE;
+}
+
+static uint64_t ps_of(size_t elements, uint64_t bytes_per_s)
+{
+	return elements * sizeof(uint64_t) * 1000000 / (bytes_per_s / 1000000);
+}
+
+static void spend_on_message(struct sim_rank *r, const struct step *step,
+			     size_t n)
+{
+	const struct estimate_params *cost = r->sim->cost;
+	struct sim_rank *from = &r->sim->rank[step->peer];
+
+	if (!cost)
+		return;
+	if (r->clock_ps < from->out_free_ps)
+		r->clock_ps = from->out_free_ps;
+	r->clock_ps += ps_of(n, cost->bytes_per_s);
+	from->out_free_ps = r->clock_ps;
+	r->clock_ps += cost->per_message_ps;
+	if (step->kind == STEP_RECV_REDUCE)
+		r->clock_ps += ps_of(n, cost->reduce_bytes_per_s);
+}
+
+static void spend_on_step(struct sim_rank *r, const struct step *step, size_t n)
+{
+	const struct estimate_params *cost = r->sim->cost;
+
+	if (!cost)
+		return;
+	if (step->kind == STEP_FOLD)
+		r->clock_ps +=
+			(step->nfold - 1) * ps_of(n, cost->reduce_bytes_per_s);
+	else
+		r->clock_ps += ps_of(n, cost->copy_bytes_per_s);
 }
 
 static enum schedule_result recv_slice(struct sim_rank *r,
@@ -189,6 +229,8 @@ static enum schedule_result recv_slice(struct sim_rank *r,
 		consume(sim, step->peer, r->number, number);
 		return SCHEDULE_DONE;
 	}
+	if (sim->cost && m->state == IN_FLIGHT && m->arrives_ps <= r->clock_ps)
+		m->state = ARRIVED;
 	if (m->state != ARRIVED || m->number != number || m->consumed)
 		return SCHEDULE_AGAIN;
 	if (m->n != dst.n) {
@@ -196,6 +238,7 @@ static enum schedule_result recv_slice(struct sim_rank *r,
 		      step->peer, m->n, r->number, dst.n);
 		return SCHEDULE_FAILED;
 	}
+	spend_on_message(r, step, dst.n);
 	for (size_t i = 0; i < dst.n; i++)
 		dst.at[i] = step->kind == STEP_RECV
 				    ? m->at[i]
@@ -234,6 +277,7 @@ static bool local_slice(struct sim_rank *r, const struct step *step,
 			struct resolved dst, struct resolved a,
 			struct resolved b, uint64_t slice)
 {
+	spend_on_step(r, step, dst.n);
 	if (step->kind == STEP_FOLD)
 		return fold_slice(r, step, dst, slice);
 	if (a.n != dst.n || (step->kind == STEP_REDUCE && b.n != dst.n))
@@ -484,5 +528,109 @@ bool sim_run_in_order(struct sim *sim)
 			wrong(sim,
 			      "deadlock in order: rank %d at step %u of %u", i,
 			      sim->rank[i].next, sim->rank[i].plan.nsteps);
+	return end(sim);
+}
+
+static bool finished(const struct sim_rank *r)
+{
+	return r->schedule.first == r->plan.nsteps;
+}
+
+static uint64_t turn_ps(const struct sim_rank *r)
+{
+	return r->waiting ? r->wakes_ps : r->clock_ps;
+}
+
+/* The rank whose turn it is; NULL when all have finished. */
+static struct sim_rank *earliest(struct sim *sim)
+{
+	struct sim_rank *best = NULL;
+
+	for (int i = 0; i < sim->ranks; i++) {
+		struct sim_rank *r = &sim->rank[i];
+
+		if (!finished(r) && (!best || turn_ps(r) < turn_ps(best)))
+			best = r;
+	}
+	return best;
+}
+
+/* Nothing to do until a message arrives. */
+static void fall_asleep(struct sim_rank *r)
+{
+	struct sim *sim = r->sim;
+
+	r->waiting = true;
+	r->wakes_ps = UINT64_MAX;
+	for (int i = 0; i < sim->ranks; i++) {
+		for (uint32_t k = 0; k < sim->credits; k++) {
+			const struct sim_message *m =
+				message(sim, i, r->number, k);
+
+			if (m->state == IN_FLIGHT &&
+			    m->arrives_ps > r->clock_ps &&
+			    m->arrives_ps < r->wakes_ps)
+				r->wakes_ps = m->arrives_ps;
+		}
+	}
+}
+
+/* A rank has done something, which others may have waited for. */
+static void wake_others(struct sim_rank *r)
+{
+	for (int i = 0; i < r->sim->ranks; i++) {
+		struct sim_rank *other = &r->sim->rank[i];
+
+		if (other->waiting && r->clock_ps < other->wakes_ps)
+			other->wakes_ps = r->clock_ps;
+	}
+}
+
+static void timed_turn(struct sim_rank *r)
+{
+	bool progressed = false;
+
+	if (r->waiting && r->clock_ps < r->wakes_ps)
+		r->clock_ps = r->wakes_ps;
+	r->waiting = false;
+	if (schedule_turn(&r->schedule, &io, r, 1, &progressed) ==
+	    SCHEDULE_FAILED)
+		wrong(r->sim, "rank %d failed", r->number);
+	if (progressed)
+		wake_others(r);
+	else
+		fall_asleep(r);
+}
+
+bool sim_run_timed(struct sim *sim, const struct estimate_params *cost,
+		   uint64_t *ps)
+{
+	struct sim_rank *r;
+
+	sim->cost = cost;
+	if (!begin(sim))
+		return end(sim);
+	for (int i = 0; i < sim->ranks; i++) {
+		r = &sim->rank[i];
+		memset(&r->schedule, 0, sizeof(r->schedule));
+		r->clock_ps = r->out_free_ps = 0;
+		r->waiting = false;
+		if (schedule_begin(&r->schedule, &r->plan, r->slices,
+				   sim->window) != DICOMM_SUCCESS)
+			wrong(sim, "no memory");
+	}
+	while ((r = earliest(sim)) && !sim->why[0]) {
+		if (turn_ps(r) == UINT64_MAX)
+			stuck(sim);
+		else
+			timed_turn(r);
+	}
+	*ps = 0;
+	for (int i = 0; i < sim->ranks; i++) {
+		if (*ps < sim->rank[i].clock_ps)
+			*ps = sim->rank[i].clock_ps;
+		schedule_free(&sim->rank[i].schedule);
+	}
+	sim->cost = NULL;
 	return end(sim);
 }

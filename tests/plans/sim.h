@@ -8,6 +8,7 @@
 #define DICOMM_TESTS_PLANS_SIM_H
 
 #include "collectives/algorithm.h"
+#include "collectives/estimate.h"
 #include "collectives/schedule.h"
 
 /* Blocks of one buffer of one rank, in elements. */
@@ -25,8 +26,9 @@ struct sim_rank {
 	struct schedule schedule;
 	uint64_t slices;
 	uint32_t next; /* step, in order */
-	uint64_t clock_ps, out_free_ps, in_free_ps;
-	uint64_t *step_done_ps;
+	uint64_t clock_ps, out_free_ps;
+	bool waiting;
+	uint64_t wakes_ps;
 	struct sim *sim;
 	int number;
 };
@@ -47,9 +49,10 @@ struct sim {
 	uint64_t (*op)(uint64_t a, uint64_t b);
 	uint64_t (*scale)(uint64_t a);
 	/* private to sim.c */
-	struct sim_message *messages; /* [from][to][credits] */
-	uint64_t *released;           /* [from][to] */
-	char why[256];                /* what went wrong */
+	const struct estimate_params *cost; /* sim_run_timed() */
+	struct sim_message *messages;       /* [from][to][credits] */
+	uint64_t *released;                 /* [from][to] */
+	char why[256];                      /* what went wrong */
 };
 
 /* False with the reason in sim->why: deadlock, a stray or unequal message, a
@@ -58,5 +61,12 @@ bool sim_run(struct sim *sim);
 /* One slice, each rank strictly in the order of its plan; messages are copied
  * into the slot. */
 bool sim_run_in_order(struct sim *sim);
+/*
+ * How long it takes if things cost what `cost` says: a core for each rank; a
+ * message arrives after a latency, then occupies the receiver and the way out
+ * of the sender.
+ */
+bool sim_run_timed(struct sim *sim, const struct estimate_params *cost,
+		   uint64_t *ps);
 
 #endif

@@ -320,3 +320,9 @@ bool world_run_in_order(struct world *w)
 {
 	return sim_run_in_order(&w->sim) && check(w);
 }
+
+bool world_run_timed(struct world *w, const struct estimate_params *cost,
+		     uint64_t *ps)
+{
+	return sim_run_timed(&w->sim, cost, ps) && check(w);
+}

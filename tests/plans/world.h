@@ -33,6 +33,8 @@ void world_create(struct world *w);
 /* Run, then compare; false with the reason in w->sim.why. */
 bool world_run(struct world *w);
 bool world_run_in_order(struct world *w);
+bool world_run_timed(struct world *w, const struct estimate_params *cost,
+		     uint64_t *ps);
 void world_destroy(struct world *w);
 /* Element i of the result on a rank, of its only receive block. */
 uint64_t world_result(const struct world *w, int rank, size_t i);

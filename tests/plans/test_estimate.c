@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The estimate against the simulated time, and its arithmetic at the edges. */
+#include "collectives/select.h"
+#include "tests/plans/world.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How far the two may be apart. The simulation knows what waits for what; the
+ * estimate does not, and must only rank algorithms well. */
+#define FACTOR 2.1
+/* How much slower than the best the selected one may be. */
+#define NEAR 1.3
+
+static const struct estimate_params machine = {
+	.latency_ps = 300000,
+	.per_message_ps = 50000,
+	.bytes_per_s = 10000000000,
+	.reduce_bytes_per_s = 15000000000,
+	.copy_bytes_per_s = 12000000000,
+	.slot_bytes = 4096,
+	.node_ranks = 16,
+	.node_cores = 16,
+};
+
+static const int rank_counts[] = {2, 3, 4, 8, 16};
+static const size_t sizes[] = {64, 4096, 65536, 524288};
+
+/* Slices as the engine makes them: a message fills a slot. */
+static size_t slice_elements(const struct world *w)
+{
+	const struct plan *p = &w->rank[0].plan;
+
+	return machine.slot_bytes / sizeof(uint64_t) * p->message_parts_of /
+	       p->message_parts;
+}
+
+static size_t block_elements(enum coll c, size_t bytes, int ranks)
+{
+	size_t n = bytes / sizeof(uint64_t);
+
+	return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_BROADCAST
+		       ? n
+		       : n / (size_t)ranks;
+}
+
+static uint64_t simulated_ps(const struct algorithm *a, int ranks, size_t bytes)
+{
+	struct world w;
+	uint64_t ps;
+
+	memset(&w, 0, sizeof(w));
+	w.algorithm = a;
+	w.ranks = ranks;
+	w.count = block_elements(a->coll, bytes, ranks);
+	w.sim.align = 8;
+	w.sim.window = 16;
+	w.sim.credits = 16;
+	world_create(&w);
+	w.sim.slice = slice_elements(&w);
+	if (!world_run_timed(&w, &machine, &ps))
+		ck_abort_msg("%s %s: %d ranks, %zu bytes: %s",
+			     coll_name(a->coll), a->name, ranks, bytes,
+			     w.sim.why);
+	world_destroy(&w);
+	return ps;
+}
+
+static bool comparable(const struct algorithm *a, int ranks, size_t bytes)
+{
+	struct shape s = {.coll = a->coll, .ranks = ranks};
+
+	if (a->coll == COLL_ALLTOALLV || a->coll == COLL_ALLGATHERV ||
+	    a->coll == COLL_REDUCE_SCATTERV || !a->serves(&s) ||
+	    block_elements(a->coll, bytes, ranks) == 0)
+		return false;
+	return !a->whole ||
+	       estimate_message_bytes(a, &s, bytes) <= machine.slot_bytes;
+}
+
+START_TEST(estimate_is_near_the_simulated_time)
+{
+	const struct algorithm *a = algorithms[_i];
+
+	for (size_t r = 0; r < 5; r++) {
+		for (size_t b = 0; b < 4; b++) {
+			struct shape s = {.coll = a->coll,
+					  .ranks = rank_counts[r]};
+			uint64_t est, sim;
+
+			if (!comparable(a, s.ranks, sizes[b]))
+				continue;
+			est = estimate_ps(&machine, a, &s, sizes[b]);
+			sim = simulated_ps(a, s.ranks, sizes[b]);
+			ck_assert_msg(
+				est <= FACTOR * sim && sim <= FACTOR * est,
+				"%s %s on %d ranks, %zu bytes: "
+				"estimated "
+				"%.1f us, simulated %.1f us",
+				coll_name(a->coll), a->name, s.ranks, sizes[b],
+				(double)est / 1e6, (double)sim / 1e6);
+		}
+	}
+}
+END_TEST
+
+/* The one that is selected is not much slower than the best there is. */
+START_TEST(selection_is_near_the_best)
+{
+	enum coll c = (enum coll)_i;
+	struct select_table t = {.params = machine};
+
+	for (size_t r = 0; r < 5; r++) {
+		for (size_t b = 0; b < 4; b++) {
+			struct shape s = {.coll = c, .ranks = rank_counts[r]};
+			const struct algorithm *chosen, *best = NULL;
+			uint64_t best_ps = UINT64_MAX, ps;
+
+			ck_assert_int_eq(
+				select_algorithm(&t, &s, sizes[b], &chosen),
+				DICOMM_SUCCESS);
+			for (int i = 0; algorithms[i]; i++) {
+				if (algorithms[i]->coll != c ||
+				    !comparable(algorithms[i], s.ranks,
+						sizes[b]))
+					continue;
+				ps = simulated_ps(algorithms[i], s.ranks,
+						  sizes[b]);
+				if (ps < best_ps) {
+					best_ps = ps;
+					best = algorithms[i];
+				}
+			}
+			if (!best)
+				continue;
+			ps = simulated_ps(chosen, s.ranks, sizes[b]);
+			ck_assert_msg((double)ps <= NEAR * (double)best_ps,
+				      "%s on %d ranks, %zu bytes: %s takes "
+				      "%.1f us, %s %.1f us",
+				      coll_name(c), s.ranks, sizes[b],
+				      chosen->name, (double)ps / 1e6,
+				      best->name, (double)best_ps / 1e6);
+		}
+	}
+}
+END_TEST
+
+START_TEST(huge_sizes_and_absent_rates_saturate)
+{
+	struct estimate_params none = {0};
+
+	for (int i = 0; algorithms[i]; i++) {
+		for (int n = 1; n <= 4096; n *= 8) {
+			struct shape s = {.coll = algorithms[i]->coll,
+					  .ranks = n};
+			uint64_t last = 0, ps;
+
+			if (n > 1 && !algorithms[i]->serves(&s))
+				continue;
+			for (int shift = 0; shift < 45; shift += 4) {
+				ps = estimate_ps(&machine, algorithms[i], &s,
+						 UINT64_C(1) << shift);
+				ck_assert_msg(ps >= last,
+					      "%s %s: %d ranks, 2^%d bytes",
+					      coll_name(algorithms[i]->coll),
+					      algorithms[i]->name, n, shift);
+				last = ps;
+			}
+			estimate_ps(&none, algorithms[i], &s, UINT64_MAX);
+			estimate_ps(&machine, algorithms[i], &s, UINT64_MAX);
+		}
+	}
+}
+END_TEST
+
+START_TEST(more_ranks_than_cores_cost_more)
+{
+	struct estimate_params crowded = machine;
+
+	crowded.node_cores = 2;
+	for (int i = 0; algorithms[i]; i++) {
+		struct shape s = {.coll = algorithms[i]->coll, .ranks = 16};
+
+		ck_assert_uint_gt(
+			estimate_ps(&crowded, algorithms[i], &s, 65536),
+			estimate_ps(&machine, algorithms[i], &s, 65536));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("estimate");
+	TCase *tc = tcase_create("all");
+	SRunner *runner;
+	int failed, n = 0;
+
+	while (algorithms[n])
+		n++;
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, estimate_is_near_the_simulated_time, 0, n);
+	tcase_add_loop_test(tc, selection_is_near_the_best, 0, COLL_ALLTOALLV);
+	tcase_add_test(tc, huge_sizes_and_absent_rates_saturate);
+	tcase_add_test(tc, more_ranks_than_cores_cost_more);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
