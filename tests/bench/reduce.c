@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How fast the reducers are: GB/s of result, each type, operator and
- * instruction set, for operands in the second cache and in memory. Not
- * installed. Unlike its neighbours it measures what the library hides, so it
- * links the internal library and may include its headers.
+ * instruction set, for operands in the second cache and in memory. Not a test:
+ * nothing here passes or fails.
  *
- * reduce_bench [instruction set]
+ * tests/bench/reduce [instruction set]
  */
 #include <stdio.h>
 #include <stdlib.h>
