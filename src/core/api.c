@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/flat.h"
 #include "src/core/queue.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -108,7 +109,7 @@ static inline bool repeated(enum coll coll, const void *send, void *recv,
 	    atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return false;
 	exe = executable_quick(comm, coll, send, recv, count, type, op, root);
-	return exe && engine_quick(comm, exe, send, recv, status);
+	return exe && flat_quick(comm, exe, send, recv, status);
 }
 
 /* The operations with one count. */

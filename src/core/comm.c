@@ -497,7 +497,7 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "connect to rank %d over %s: timed out",
 				    peer->rank, peer->transport->name);
-		engine_pause(comm, &w);
+		wait_pause(comm, &w);
 	}
 	TRY(status);
 	lane->released = out.released;
@@ -514,5 +514,8 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	TRY(peer->transport->connect_in(peer->tp, c, &in));
 	lane->lines = in.lines;
 	lane->data = in.data;
+	/* Empty messages, which are never sent, have numbers and so credits. */
+	peer->transport->release(peer->tp, c, lane->in_done);
+	lane->in_told = lane->in_done;
 	return DICOMM_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #define DICOMM_CORE_ENGINE_H
 
 #include "src/core/executable.h"
+#include "src/core/wait.h"
 
 struct operation {
 	struct dicomm_comm *comm;
@@ -29,11 +30,6 @@ struct operation {
 /* One blocking call, nothing else in flight on the communicator. */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
 
-/* The same of a call that executable_quick() found. False: the long way must
- * run it; nothing has happened. */
-bool engine_quick(struct dicomm_comm *comm, const struct executable *exe,
-		  const void *send, void *recv, dicomm_result_t *status);
-
 /* Make an operation of a call and put it into its queue: from then on it must
  * be run. The call's counts must stay until then. */
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,
@@ -49,26 +45,41 @@ dicomm_result_t engine_run(struct operation **ops, size_t n);
 void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
-/*
- * Waiting without progress: spin, then yield, then sleep; and look at who is
- * late. One for each thing that waits.
- */
-struct waiter {
-	unsigned polls;
-	uint64_t since_ns, checked_ns; /* 0: not yet read */
-	unsigned asked;                /* seconds after which to ask again */
-	unsigned gone;                 /* times that the peer was seen gone */
-	bool warned;
-};
-
 /* One more poll without progress; checks faults, time-outs and unlike calls
  * of op (may be NULL) now and then. */
 dicomm_result_t engine_wait(struct waiter *w, struct operation *op);
-/* The same where the caller has its own bound. */
-void engine_pause(struct dicomm_comm *comm, struct waiter *w);
-static inline void engine_moved(struct waiter *w)
+
+static inline uint32_t engine_signature(const struct executable *exe,
+					uint64_t number)
 {
-	*w = (struct waiter){0};
+	return exe->signature ^ (uint32_t)(number * 0x9e3779b1u);
+}
+
+/* Number the call and note it for those who ask. */
+static inline uint64_t engine_number(struct dicomm_comm *comm,
+				     const struct executable *exe)
+{
+	int other = exe->key.root;
+	uint64_t n;
+
+	comm->stats.operations++;
+	switch (exe->key.coll) {
+	case COLL_SEND:
+		n = ++comm->peers[other].sends;
+		call_log_add(comm->send_log, call_pair_number(other, n),
+			     exe->log_what, exe->key.count);
+		return n;
+	case COLL_RECV:
+		n = ++comm->peers[other].recvs;
+		call_log_add(comm->recv_log, call_pair_number(other, n),
+			     exe->log_what, exe->key.count);
+		return n;
+	default:
+		n = ++comm->collectives;
+		call_log_add(&comm->collective_log, n, exe->log_what,
+			     exe->key.count);
+		return n;
+	}
 }
 
 #endif

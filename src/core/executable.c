@@ -523,7 +523,7 @@ struct extent executable_extent(const struct executable *exe,
 		x.first = (k % exe->window * exe->plan.scratch_blocks +
 			   s->block) *
 			  exe->slice;
-		x.n = exe->longest;
+		x.n = call->counts ? call->counts[s->like] : exe->longest;
 	} else {
 		x = block_of(call, (enum plan_buffer)s->buffer, s->block);
 	}

@@ -80,11 +80,6 @@ static void accept_work(struct batch *w)
 			s = fault_report(item->comm);
 		} else {
 			s = engine_prepare(item->comm, &item->call, &item->op);
-			/* The other ranks run it: this one must not be silent.
-			 */
-			if (s != DICOMM_SUCCESS)
-				fault_raise(item->comm, s, item->comm->rank,
-					    true, "%s", log_last_error());
 		}
 		if (s != DICOMM_SUCCESS) {
 			item->op = NULL;
@@ -227,7 +222,7 @@ static void pass(struct batch **batches, unsigned round)
 			continue;
 		}
 		if (moved)
-			engine_moved(&w->waiter);
+			wait_moved(&w->waiter);
 		else if (waiting && (!idle || nth++ <= round % 8)) {
 			idle = w;
 			idle_op = waiting;

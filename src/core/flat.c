@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The short way: a small message is one slice, so its steps are run one after
+ * the other by the caller, without a schedule.
+ */
+#include "src/core/flat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+#include "src/core/message.h"
+#include "src/core/step.h"
+#include "src/core/wait.h"
+
+/* Polls of an inbox before the wait looks at anything else. */
+#define FLAT_SPIN 128
+
+/* One run of a flat executable. */
+struct flat {
+	struct dicomm_comm *comm;
+	const struct executable *exe;
+	uint64_t number;
+	uint32_t signature;
+};
+
+/* The call of a flat run, as far as messages about it need it. */
+static struct call flat_call(const struct flat *r)
+{
+	return (struct call){.coll = (enum coll)r->exe->key.coll,
+			     .type = (dicomm_datatype_t)r->exe->key.type,
+			     .op = (dicomm_redop_t)r->exe->key.op,
+			     .root = r->exe->key.root,
+			     .count = r->exe->key.count};
+}
+
+static dicomm_result_t flat_wait(const struct flat *r,
+				 const struct flat_step *s, struct waiter *w)
+{
+	struct call call = flat_call(r);
+	struct wait_for f = {.comm = r->comm,
+			     .call = &call,
+			     .number = r->number,
+			     .signature = r->exe->signature,
+			     .peer = s->peer->rank,
+			     .sending = s->kind == STEP_SEND};
+
+	return wait_more(w, &f);
+}
+
+static dicomm_result_t flat_fail(const struct flat *r, dicomm_result_t status)
+{
+	if (fault_is(r->comm))
+		return fault_report(r->comm);
+	return fault_raise(r->comm, status, r->comm->rank, true, "%s",
+			   log_last_error());
+}
+
+static __attribute__((noinline)) dicomm_result_t
+flat_send_slow(const struct flat *r, const struct flat_step *s,
+	       const uint8_t *src, dicomm_result_t status)
+{
+	struct waiter w = {0};
+
+	while (status == DICOMM_AGAIN) {
+		TRY(flat_wait(r, s, &w));
+		status = s->put(s->tp, r->exe->class,
+				s->lane->out_base + s->number, r->signature,
+				TP_DATA, src, s->bytes);
+	}
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+}
+
+static inline dicomm_result_t
+flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
+{
+	dicomm_result_t status =
+		s->put(s->tp, r->exe->class, s->lane->out_base + s->number,
+		       r->signature, TP_DATA, src, s->bytes);
+
+	if (__builtin_expect(status == DICOMM_SUCCESS, 1))
+		return DICOMM_SUCCESS;
+	return flat_send_slow(r, s, src, status);
+}
+
+/* Spin for the message, the first time connect to its sender. */
+static __attribute__((noinline)) dicomm_result_t
+flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
+	     struct tp_line **out)
+{
+	struct waiter w = {0};
+	dicomm_result_t status;
+
+	while (!s->lane->lines) {
+		status = comm_connect_in(r->comm, s->peer, r->exe->class);
+		if (status == DICOMM_SUCCESS)
+			break;
+		if (status != DICOMM_AGAIN)
+			return flat_fail(r, status);
+		TRY(flat_wait(r, s, &w));
+	}
+	while (!(*out = message_arrived(r->comm, s->lane, seq)))
+		TRY(flat_wait(r, s, &w));
+	return DICOMM_SUCCESS;
+}
+
+/* The sender, not on the short way, left a reference. */
+static dicomm_result_t flat_fetch(const struct flat *r,
+				  const struct flat_step *s, uint64_t seq,
+				  const struct tp_line *line, uint8_t *dst,
+				  const uint8_t *a)
+{
+	struct operation op = {.comm = r->comm,
+			       .exe = (struct executable *)(uintptr_t)r->exe};
+	const void *src;
+	dicomm_result_t status =
+		step_fetch(&op, s->peer, seq, line,
+			   s->kind == STEP_RECV ? dst : NULL, &src);
+
+	if (status == DICOMM_SUCCESS && s->kind == STEP_RECV_REDUCE)
+		r->exe->reduce(dst, a, src, s->n);
+	else if (status == DICOMM_SUCCESS && src != dst)
+		memcpy(dst, src, s->bytes);
+	free(op.bounce);
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+}
+
+static inline dicomm_result_t flat_recv(const struct flat *r,
+					const struct flat_step *s, uint8_t *dst,
+					const uint8_t *a)
+{
+	struct lane *lane = s->lane;
+	uint64_t seq = lane->in_base + s->number;
+	struct tp_line *line = NULL;
+	const uint8_t *src;
+	bool reference;
+
+	if (__builtin_expect(lane->lines != NULL, 1))
+		for (unsigned i = 0; i < FLAT_SPIN && !line; i++)
+			line = message_arrived(r->comm, lane, seq);
+	if (__builtin_expect(!line, 0))
+		TRY(flat_arrival(r, s, seq, &line));
+	if (__builtin_expect(line->signature != r->signature ||
+				     line->len != s->bytes,
+			     0)) {
+		struct call call = flat_call(r);
+
+		return wait_unlike(r->comm, &call, r->number, r->exe->signature,
+				   s->peer->rank);
+	}
+	reference = line->kind != TP_DATA;
+	if (__builtin_expect(reference, 0)) {
+		TRY(flat_fetch(r, s, seq, line, dst, a));
+	} else {
+		src = message_payload(r->comm, lane, seq, line);
+		r->comm->stats.bytes_ring += s->bytes;
+		if (s->kind == STEP_RECV_REDUCE)
+			r->exe->reduce(dst, a, src, s->n);
+		else
+			memcpy(dst, src, s->bytes);
+	}
+	lane->in_done = seq;
+	message_tell(r->comm, s->peer, r->exe->class, lane, reference);
+	return DICOMM_SUCCESS;
+}
+
+/*
+ * Every rank takes its steps in plan order and blocks on each. No deadlock:
+ * among the blocked ranks, take those in the earliest operation; all messages
+ * of earlier operations are consumed, and a pair has fewer messages in one
+ * operation than slots (flatten() saw to it), so nobody lacks a credit, and
+ * who waits for a message waits for a rank that has yet to send it in plan
+ * order, which ends (plan.h).
+ */
+static dicomm_result_t flat_run(struct dicomm_comm *comm,
+				const struct executable *exe, const void *send,
+				void *recv)
+{
+	struct flat r = {
+		.comm = comm, .exe = exe, .number = engine_number(comm, exe)};
+	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
+					  comm->scratch};
+
+	r.signature = engine_signature(exe, r.number);
+	for (uint32_t i = 0; i < exe->nflat; i++) {
+		const struct flat_step *s = &exe->flat[i];
+		uint8_t *a = buffers[s->a_buffer] + s->a;
+		uint8_t *dst = buffers[s->dst_buffer] + s->dst;
+
+		switch (s->kind) {
+		case STEP_SEND:
+			TRY(flat_send(&r, s, a));
+			break;
+		case STEP_RECV:
+		case STEP_RECV_REDUCE:
+			TRY(flat_recv(&r, s, dst, a));
+			break;
+		case STEP_COPY:
+			memcpy(dst, a, s->bytes);
+			break;
+		case STEP_SCALE:
+			exe->scale(dst, a, exe->scalar, s->n);
+			break;
+		case STEP_DIVIDE:
+			exe->divide(dst, a, comm->ranks, s->n);
+			break;
+		}
+	}
+	for (uint32_t i = 0; i < exe->npairs; i++) {
+		struct lane *lane = &exe->pairs[i].peer->lane[exe->class];
+
+		lane->out_base += exe->pairs[i].out;
+		lane->in_base += exe->pairs[i].in;
+		lane->in_done = lane->in_base;
+	}
+	comm->stats.messages_sent += exe->flat_sent;
+	comm->stats.bytes_sent += exe->flat_sent_bytes;
+	comm->stats.messages_received += exe->flat_received;
+	comm->stats.bytes_received += exe->flat_received_bytes;
+	return DICOMM_SUCCESS;
+}
+
+/* Would a peer rather pull from this buffer than have it copied? */
+static bool prefers_reference(const struct dicomm_comm *comm,
+			      const struct executable *exe, const void *send)
+{
+	struct accel_export where;
+	size_t offset;
+
+	return exe->largest_message >= comm->map_threshold && send &&
+	       accels[0]->find(send, 1, &where, &offset);
+}
+
+bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,
+		const void *send, void *recv, dicomm_result_t *status)
+{
+	if (comm->scratch_bytes < exe->scratch_bytes ||
+	    prefers_reference(comm, exe, send))
+		return false;
+	if (comm_enter(comm))
+		*status = flat_run(comm, exe, send, recv);
+	else
+		*status = fault_report(comm);
+	comm_leave(comm);
+	return true;
+}

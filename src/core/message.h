@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages in an inbox: has one come, where is it, it is done with. */
+#ifndef DICOMM_CORE_MESSAGE_H
+#define DICOMM_CORE_MESSAGE_H
+
+#include "src/core/comm.h"
+
+static inline struct tp_line *message_arrived(const struct dicomm_comm *comm,
+					      const struct lane *lane,
+					      uint64_t seq)
+{
+	struct tp_line *line;
+
+	line = &lane->lines[seq & comm->slot_mask];
+	return atomic_load_explicit(&line->seq, memory_order_acquire) == seq
+		       ? line
+		       : NULL;
+}
+
+static inline const uint8_t *message_payload(const struct dicomm_comm *comm,
+					     const struct lane *lane,
+					     uint64_t seq,
+					     const struct tp_line *line)
+{
+	if (line->len <= TP_LINE_ROOM)
+		return line->room;
+	return lane->data + (seq & comm->slot_mask) * (size_t)comm->slot_bytes;
+}
+
+/* Credits go back in bulk, a quarter of the ring at a time; a reference at
+ * once, since its sender waits. */
+static inline void message_tell(struct dicomm_comm *comm, struct peer *peer,
+				enum tp_class c, struct lane *lane, bool now)
+{
+	if (now || lane->in_done - lane->in_told >= comm->slots / 4) {
+		peer->transport->release(peer->tp, c, lane->in_done);
+		lane->in_told = lane->in_done;
+	}
+}
+
+/* Message seq is done with. They may be done with out of order, up to 64
+ * ahead; see message_in_reach(). */
+static inline void message_consumed(struct dicomm_comm *comm, struct peer *peer,
+				    enum tp_class c, uint64_t seq, bool now)
+{
+	struct lane *lane = &peer->lane[c];
+
+	lane->in_mask |= UINT64_C(1) << (seq - lane->in_done - 1);
+	while (lane->in_mask & 1) {
+		lane->in_mask >>= 1;
+		lane->in_done++;
+	}
+	if (lane->lines)
+		message_tell(comm, peer, c, lane, now);
+}
+
+static inline bool message_in_reach(const struct lane *lane, uint64_t seq)
+{
+	return seq - lane->in_done <= 64;
+}
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One step of an operation on one slice: a message, a copy or a reduction. */
+#include "src/core/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/message.h"
+#include "src/core/wait.h"
+
+static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
+{
+	switch (buffer) {
+	case PLAN_SEND:
+		return (uint8_t *)(uintptr_t)op->call.send;
+	case PLAN_RECV:
+		return op->call.recv;
+	default:
+		return op->comm->scratch;
+	}
+}
+
+struct piece {
+	uint8_t *at;
+	size_t n, bytes;
+};
+
+static struct piece locate(const struct operation *op, const struct span *s,
+			   uint64_t k)
+{
+	struct extent x = executable_extent(op->exe, &op->call, s, k);
+
+	return (struct piece){buffer_of(op, s->buffer) +
+				      x.first * op->exe->elem_bytes,
+			      x.n, x.n * op->exe->elem_bytes};
+}
+
+enum schedule_result step_fail(struct operation *op, dicomm_result_t status)
+{
+	if (!fault_is(op->comm))
+		fault_raise(op->comm, status, op->comm->rank, true, "%s",
+			    log_last_error());
+	return SCHEDULE_FAILED;
+}
+
+static enum schedule_result start_send(struct operation *op,
+				       const struct step *step, uint64_t k,
+				       uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct piece a = locate(op, &step->a, k);
+	enum tp_kind kind = TP_DATA;
+	const void *body = a.at;
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	if (!a.n)
+		return SCHEDULE_DONE;
+	if (seq > atomic_load_explicit(peer->lane[op->exe->class].released,
+				       memory_order_acquire) +
+			  comm->slots)
+		return SCHEDULE_AGAIN;
+	if (a.bytes >= comm->map_threshold && !op->buffered &&
+	    step->a.buffer != PLAN_SCRATCH &&
+	    peer->transport->offer(peer->tp, a.at, a.bytes, &ref)) {
+		kind = TP_REF;
+		body = &ref;
+	}
+	status = peer->transport->put(peer->tp, op->exe->class, seq,
+				      op->signature, kind, body, a.bytes);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		return step_fail(op, status);
+	comm->stats.messages_sent++;
+	comm->stats.bytes_sent += a.bytes;
+	return kind == TP_REF || status == DICOMM_IN_PROGRESS ? SCHEDULE_POSTED
+							      : SCHEDULE_DONE;
+}
+
+/* The message's bytes as memory to load from. A reference that cannot be
+ * mapped is read into `into`. */
+dicomm_result_t step_fetch(struct operation *op, struct peer *peer,
+			   uint64_t seq, const struct tp_line *line, void *into,
+			   const void **src)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	if (line->kind == TP_DATA) {
+		*src = message_payload(comm, &peer->lane[op->exe->class], seq,
+				       line);
+		comm->stats.bytes_ring += line->len;
+		return DICOMM_SUCCESS;
+	}
+	memcpy(&ref, line->room, sizeof(ref));
+	status = peer->transport->map(peer->tp, &ref, line->len, src);
+	if (status != DICOMM_ERR_UNSUPPORTED) {
+		comm->stats.bytes_mapped += line->len;
+		return status;
+	}
+	if (!into) {
+		if (!op->bounce)
+			op->bounce = aligned_alloc(4096, comm->slot_bytes);
+		if (!op->bounce)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "receive from rank %d: no memory for %u "
+				    "bytes",
+				    peer->rank, comm->slot_bytes);
+		into = op->bounce;
+	}
+	*src = into;
+	comm->stats.bytes_cma += line->len;
+	return peer->transport->read(peer->tp, &ref, 0, into, line->len);
+}
+
+static enum schedule_result start_recv(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	const struct executable *exe = op->exe;
+	struct peer *peer = &comm->peers[step->peer];
+	struct lane *lane = &peer->lane[exe->class];
+	struct piece dst = locate(op, &step->dst, k), a;
+	struct tp_line *line;
+	const void *src;
+	dicomm_result_t status;
+	bool by_reference;
+
+	if (!message_in_reach(lane, seq))
+		return SCHEDULE_AGAIN;
+	if (!dst.n) {
+		message_consumed(comm, peer, exe->class, seq, false);
+		return SCHEDULE_DONE;
+	}
+	if (!lane->lines) {
+		status = comm_connect_in(comm, peer, exe->class);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(op, status);
+	}
+	line = message_arrived(comm, lane, seq);
+	if (!line)
+		return SCHEDULE_AGAIN;
+	if (line->signature != op->signature || line->len != dst.bytes) {
+		wait_unlike(comm, &op->call, op->number, exe->signature,
+			    peer->rank);
+		return SCHEDULE_FAILED;
+	}
+	status = step_fetch(op, peer, seq, line,
+			    step->kind == STEP_RECV ? dst.at : NULL, &src);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status);
+	if (step->kind == STEP_RECV_REDUCE) {
+		a = locate(op, &step->a, k);
+		(exe->stream_out && !exe->read_later[s]
+			 ? exe->reduce_stream
+			 : exe->reduce)(dst.at, a.at, src, dst.n);
+	} else if (src != dst.at) {
+		if (exe->stream_out && !exe->read_later[s])
+			reduce_copy_stream(dst.at, src, dst.bytes);
+		else
+			memcpy(dst.at, src, dst.bytes);
+	}
+	by_reference = line->kind == TP_REF;
+	comm->stats.messages_received++;
+	comm->stats.bytes_received += dst.bytes;
+	message_consumed(comm, peer, exe->class, seq, by_reference);
+	return SCHEDULE_DONE;
+}
+
+static void fold(struct operation *op, const struct step *step, uint64_t k)
+{
+	const struct executable *exe = op->exe;
+	struct piece dst = locate(op, &step->dst, k);
+	struct piece own = locate(op, &step->a, k);
+	const void *src[step->nfold];
+
+	for (uint32_t i = 0; i < step->nfold; i++) {
+		struct span s = step->b;
+
+		s.block += i;
+		src[i] = (int)i == op->comm->rank ? own.at
+						  : locate(op, &s, k).at;
+	}
+	reduce_fold(op->call.type, exe->op, dst.at, src, (int)step->nfold,
+		    dst.n);
+}
+
+static void do_local(struct operation *op, const struct step *step, uint32_t s,
+		     uint64_t k)
+{
+	const struct executable *exe = op->exe;
+	struct piece dst = locate(op, &step->dst, k);
+	struct piece a = locate(op, &step->a, k);
+
+	if (!dst.n)
+		return;
+	switch (step->kind) {
+	case STEP_COPY:
+		if (exe->stream_out && !exe->read_later[s])
+			reduce_copy_stream(dst.at, a.at, dst.bytes);
+		else
+			memcpy(dst.at, a.at, dst.bytes);
+		break;
+	case STEP_REDUCE:
+		exe->reduce(dst.at, a.at, locate(op, &step->b, k).at, dst.n);
+		break;
+	case STEP_SCALE:
+		exe->scale(dst.at, a.at, exe->scalar, dst.n);
+		break;
+	case STEP_DIVIDE:
+		exe->divide(dst.at, a.at, op->comm->ranks, dst.n);
+		break;
+	case STEP_FOLD:
+		fold(op, step, k);
+		break;
+	}
+}
+
+/* Slices that a message step of alltoallv has: each pair its own number. */
+static bool beyond(const struct operation *op, const struct step *step,
+		   uint64_t k)
+{
+	const size_t *n;
+
+	if (op->call.coll != COLL_ALLTOALLV || step->peer < 0)
+		return false;
+	n = step->kind == STEP_SEND ? op->call.send_counts
+				    : op->call.recv_counts;
+	return k * op->exe->slice >= n[step->peer];
+}
+
+static enum schedule_result start(void *ctx, const struct step *step,
+				  uint32_t s, uint64_t slice, uint64_t number)
+{
+	struct operation *op = ctx;
+	const struct lane *lane;
+
+	if (step->peer < 0) {
+		do_local(op, step, s, slice);
+		return SCHEDULE_DONE;
+	}
+	if (beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	lane = &op->comm->peers[step->peer].lane[op->exe->class];
+	if (step->kind == STEP_SEND)
+		return start_send(op, step, slice, lane->out_base + number + 1);
+	return start_recv(op, step, s, slice, lane->in_base + number + 1);
+}
+
+static enum schedule_result finished(void *ctx, const struct step *step,
+				     uint32_t s, uint64_t slice,
+				     uint64_t number)
+{
+	struct operation *op = ctx;
+	const struct lane *lane =
+		&op->comm->peers[step->peer].lane[op->exe->class];
+
+	(void)s;
+	(void)slice;
+	return atomic_load_explicit(lane->released, memory_order_acquire) >=
+			       lane->out_base + number + 1
+		       ? SCHEDULE_DONE
+		       : SCHEDULE_AGAIN;
+}
+
+const struct schedule_io step_io = {.start = start, .finished = finished};

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting for another rank: how, how long, and what to say. */
+#include "src/core/wait.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+
+/* A wait shorter than this reads no clock. */
+#define YIELDS_PER_CHECK 64
+#define SLEEP_AFTER_NS UINT64_C(20000000)
+#define SLEEP_NS 50000
+#define ASK_AFTER_NS UINT64_C(1000000000)
+
+static uint32_t ask_class(const struct call *call)
+{
+	if (call->coll == COLL_SEND)
+		return ASK_RECV;
+	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
+}
+
+/* Does that rank know the operation under another signature? Then the
+ * communicator is broken, with both calls named. */
+static dicomm_result_t compare_calls(struct dicomm_comm *comm,
+				     const struct call *call, uint64_t number,
+				     uint32_t signature, int peer, bool unlike)
+{
+	char mine[128], theirs[160] = "a call that it no longer knows";
+	uint32_t sig = signature;
+	bool known = false;
+
+	control_query(comm->control, peer, ask_class(call), number, 500, &known,
+		      &sig, theirs, sizeof(theirs));
+	if (!unlike && (!known || sig == signature))
+		return DICOMM_SUCCESS;
+	if (unlike && known && sig == signature)
+		snprintf(theirs, sizeof(theirs),
+			 "a different operation at that place");
+	call_text(call, mine, sizeof(mine));
+	return fault_raise(comm, DICOMM_ERR_INVALID_USAGE, peer, true,
+			   "ranks disagree about operation %llu: rank %d "
+			   "called %s, rank %d called %s",
+			   (unsigned long long)number, comm->rank, mine, peer,
+			   theirs);
+}
+
+dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
+			    uint64_t number, uint32_t signature, int peer)
+{
+	return compare_calls(comm, call, number, signature, peer, true);
+}
+
+static void poll_wires(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < sizeof(comm->wires) / sizeof(*comm->wires); i++)
+		if (comm->wires[i].device)
+			comm->wires[i].transport->poll(comm->wires[i].device);
+}
+
+static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
+			    uint64_t now)
+{
+	struct dicomm_comm *comm = f->comm;
+	uint64_t waited = now - w->since_ns;
+	char text[128];
+
+	if (f->peer >= 0 && f->peer != comm->rank &&
+	    control_gone(comm->control, f->peer)) {
+		/* It may have left after its last message: look once more. */
+		if (w->gone++ == 0)
+			return DICOMM_SUCCESS;
+		call_text(f->call, text, sizeof(text));
+		return fault_raise(
+			comm, DICOMM_ERR_REMOTE, f->peer, true,
+			"rank %d (%s) left the communicator while "
+			"rank %d waits for it in operation %llu, %s",
+			f->peer, control_where(comm->control, f->peer),
+			comm->rank, (unsigned long long)f->number, text);
+	}
+	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
+	    f->peer >= 0 && f->peer != comm->rank) {
+		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
+		TRY(compare_calls(comm, f->call, f->number, f->signature,
+				  f->peer, false));
+	}
+	if (comm->warn_late_ms > 0 && !w->warned &&
+	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {
+		w->warned = true;
+		call_text(f->call, text, sizeof(text));
+		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
+			 "waited %llu s to %s",
+			 comm->name, comm->rank, (unsigned long long)f->number,
+			 text, f->peer,
+			 (unsigned long long)(waited / 1000000000),
+			 f->sending ? "send to it" : "receive from it");
+	}
+	if (comm->timeout_ms > 0 &&
+	    waited / 1000000 >= (uint64_t)comm->timeout_ms) {
+		call_text(f->call, text, sizeof(text));
+		return fault_raise(
+			comm, DICOMM_ERR_TIMEOUT, f->peer, true,
+			"rank %d: operation %llu, %s: timed out after %d ms "
+			"waiting to %s rank %d (%s)",
+			comm->rank, (unsigned long long)f->number, text,
+			comm->timeout_ms,
+			f->sending ? "send to" : "receive from", f->peer,
+			f->peer < 0 ? ""
+				    : control_where(comm->control, f->peer));
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* One more poll without progress. */
+dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
+{
+	uint64_t now;
+
+	poll_wires(f->comm);
+	if (++w->polls < f->comm->spin) {
+		if (w->polls % 64 == 0 && fault_is(f->comm))
+			return fault_report(f->comm);
+		return DICOMM_SUCCESS;
+	}
+	if (fault_is(f->comm))
+		return fault_report(f->comm);
+	sched_yield();
+	if ((w->polls - f->comm->spin) % YIELDS_PER_CHECK)
+		return DICOMM_SUCCESS;
+	now = clock_ns();
+	if (!w->since_ns)
+		w->since_ns = w->checked_ns = now;
+	if (now - w->since_ns > SLEEP_AFTER_NS) {
+		struct timespec t = {0, SLEEP_NS};
+
+		nanosleep(&t, NULL);
+		w->polls -= YIELDS_PER_CHECK - 1; /* sleep each time */
+	}
+	if (now - w->checked_ns < UINT64_C(50000000))
+		return DICOMM_SUCCESS;
+	w->checked_ns = now;
+	return late(w, f, now);
+}
+
+void wait_pause(struct dicomm_comm *comm, struct waiter *w)
+{
+	poll_wires(comm);
+	if (++w->polls > comm->spin)
+		sched_yield();
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting for another rank: how, how long, and what to say. */
+#ifndef DICOMM_CORE_WAIT_H
+#define DICOMM_CORE_WAIT_H
+
+#include "src/core/comm.h"
+
+/*
+ * Waiting without progress: spin, then yield, then sleep; and look at who is
+ * late. One for each thing that waits.
+ */
+struct waiter {
+	unsigned polls;
+	uint64_t since_ns, checked_ns; /* 0: not yet read */
+	unsigned asked;                /* seconds after which to ask again */
+	unsigned gone;                 /* times that the peer was seen gone */
+	bool warned;
+};
+
+/* The same where the caller has its own bound. */
+void wait_pause(struct dicomm_comm *comm, struct waiter *w);
+static inline void wait_moved(struct waiter *w)
+{
+	*w = (struct waiter){0};
+}
+
+/* What is waited for. */
+struct wait_for {
+	struct dicomm_comm *comm;
+	const struct call *call;
+	uint64_t number;
+	uint32_t signature;
+	int peer; /* -1: none in particular */
+	bool sending;
+};
+
+/* One more poll without progress: lets the wires progress, and now and then
+ * looks at faults, at time-outs, and at whether the ranks agree. */
+dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f);
+
+/* A message of another operation came: break the communicator, naming both
+ * ranks and both calls. */
+dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
+			    uint64_t number, uint32_t signature, int peer);
+
+#endif
