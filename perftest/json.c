@@ -258,8 +258,11 @@ static json_t *per_iter(const struct options *o, const struct report_half *h)
 
 static json_t *half(const struct options *o, const struct report_half *h)
 {
-	json_t *object = json_object();
+	json_t *object;
 
+	if (h->missing)
+		return json_null();
+	object = json_object();
 	set(object, o->cputime ? "cpu_time" : "time", number(h->time_us));
 	set(object, "alg_bw", number(h->algorithm_gbs));
 	set(object, "bus_bw", number(h->bus_gbs));
@@ -286,7 +289,7 @@ void json_row(const struct options *o, const struct report_row *row)
 		set(object, "out_of_place_per_iter",
 		    per_iter(o, &row->out_of_place));
 	set(object, "in_place", half(o, &row->in_place));
-	if (options_per_iter(o))
+	if (options_per_iter(o) && !row->in_place.missing)
 		set(object, "in_place_per_iter", per_iter(o, &row->in_place));
 	set(object, "actual_iterations", json_integer(o->iters));
 	set(object, "experiment_name", string(""));

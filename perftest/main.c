@@ -66,6 +66,8 @@ static int run(struct options *o, int argc, char **argv, int child_rank)
 	if (session_reports(&s)) {
 		const char *last = dicomm_get_last_error(NULL);
 
+		if (strcmp(last, s.no_error) == 0)
+			last = "";
 		report_close(last);
 		if (json_close(last) < 0) {
 			fprintf(stderr, "dicomm-perf: JSON report %s: %s\n",

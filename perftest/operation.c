@@ -6,21 +6,27 @@
 #include "perftest/operation.h"
 
 const struct operation operations[OPERATIONS] = {
-	{OPERATION_ALLREDUCE, "allreduce", "all_reduce_perf", true, false,
-	 true},
-	{OPERATION_ALLGATHER, "allgather", "all_gather_perf", false, false,
-	 true},
+	{OPERATION_ALLREDUCE, "allreduce", "all_reduce_perf", .reduces = true,
+	 .in_place = true, .checked_in_place = true},
+	{OPERATION_ALLGATHER, "allgather", "all_gather_perf", .in_place = true,
+	 .checked_in_place = true},
 	{OPERATION_REDUCE_SCATTER, "reduce_scatter", "reduce_scatter_perf",
-	 true, false, true},
-	{OPERATION_BROADCAST, "broadcast", "broadcast_perf", false, true, true},
-	{OPERATION_REDUCE, "reduce", "reduce_perf", true, true, true},
-	{OPERATION_ALLTOALL, "alltoall", "alltoall_perf", false, false, false},
-	{OPERATION_ALLTOALLV, "alltoallv", "alltoallv_perf", false, false,
-	 false},
-	{OPERATION_GATHER, "gather", "gather_perf", false, true, true},
-	{OPERATION_SCATTER, "scatter", "scatter_perf", false, true, true},
-	{OPERATION_SENDRECV, "sendrecv", "sendrecv_perf", false, false, false},
-	{OPERATION_BARRIER, "barrier", "barrier_perf", false, false, true},
+	 .reduces = true, .in_place = true, .checked_in_place = true},
+	{OPERATION_BROADCAST, "broadcast", "broadcast_perf", .rooted = true,
+	 .in_place = true, .checked_in_place = true},
+	{OPERATION_REDUCE, "reduce", "reduce_perf", .reduces = true,
+	 .rooted = true, .in_place = true, .checked_in_place = true},
+	{OPERATION_ALLTOALL, "alltoall", "alltoall_perf", .in_place = true,
+	 .checked_in_place = true},
+	{OPERATION_ALLTOALLV, "alltoallv", "alltoallv_perf", .in_place = false},
+	{OPERATION_GATHER, "gather", "gather_perf", .rooted = true,
+	 .in_place = true, .checked_in_place = true},
+	{OPERATION_SCATTER, "scatter", "scatter_perf", .rooted = true,
+	 .in_place = true, .checked_in_place = true},
+	/* What is sent may be overwritten before it is on its way. */
+	{OPERATION_SENDRECV, "sendrecv", "sendrecv_perf", .in_place = true},
+	{OPERATION_BARRIER, "barrier", "barrier_perf", .in_place = true,
+	 .checked_in_place = true},
 };
 
 const struct operation *operation_find(const char *name)

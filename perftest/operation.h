@@ -30,8 +30,8 @@ struct operation {
 	const char *name;    /* "allreduce" */
 	const char *program; /* "all_reduce_perf" */
 	bool reduces, rooted;
-	/* Is what arrives in place defined, and so checked? */
-	bool checked_in_place;
+	/* Does it exist in place, and is what arrives then defined? */
+	bool in_place, checked_in_place;
 };
 
 extern const struct operation operations[OPERATIONS];

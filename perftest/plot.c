@@ -122,7 +122,8 @@ static void write_curves(FILE *out, const size_t *first, size_t series,
 		const struct report_row *r = &kept.rows[first[s]];
 		char name[64];
 
-		for (int half = 0; half < 2; half++) {
+		for (int half = 0; half < (r->in_place.missing ? 1 : 2);
+		     half++) {
 			snprintf(name, sizeof(name), "%s %s%s", r->type,
 				 strcmp(r->reduction, "none") == 0
 					 ? ""

@@ -194,6 +194,12 @@ static void print_number(int width, double value)
 
 static void print_results(const struct options *o, const struct report_half *h)
 {
+	if (h->missing) {
+		printf("  %7s  %6s  %6s    N/A", "N/A", "N/A", "N/A");
+		for (int i = 0; o->per_iter && i < 4; i++)
+			printf("  %7s", "N/A");
+		return;
+	}
 	print_number(7, h->time_us);
 	print_number(6, h->algorithm_gbs);
 	print_number(6, h->bus_gbs);
@@ -210,8 +216,14 @@ static void print_results(const struct options *o, const struct report_half *h)
 					 : 0);
 }
 
-static void print_stats(const struct stats *s)
+static void print_stats(const struct report_half *h)
 {
+	const struct stats *s = &h->stats;
+
+	for (int i = 0; h->missing && i < 5; i++)
+		printf("  %7s", "N/A");
+	if (h->missing)
+		return;
 	print_number(7, s->min * 1e6);
 	print_number(7, s->avg * 1e6);
 	print_number(7, s->max * 1e6);
@@ -249,8 +261,8 @@ void report_row(const struct options *o, const struct report_row *row)
 	print_results(o, &row->out_of_place);
 	print_results(o, &row->in_place);
 	if (o->stats) {
-		print_stats(&row->out_of_place.stats);
-		print_stats(&row->in_place.stats);
+		print_stats(&row->out_of_place);
+		print_stats(&row->in_place);
 	}
 	if (o->timestamps) {
 		report_now(now, sizeof(now));
@@ -259,7 +271,8 @@ void report_row(const struct options *o, const struct report_row *row)
 	printf("\n");
 	if (o->histogram) {
 		print_histogram(o, "out-of-place", &row->out_of_place);
-		print_histogram(o, "in-place", &row->in_place);
+		if (!row->in_place.missing)
+			print_histogram(o, "in-place", &row->in_place);
 	}
 	fflush(stdout);
 }

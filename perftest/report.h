@@ -19,6 +19,7 @@ struct report_device {
 
 /* One half of a row. */
 struct report_half {
+	bool missing; /* there is no in place */
 	double time_us, algorithm_gbs, bus_gbs;
 	bool checked;
 	double wrong;

@@ -435,7 +435,10 @@ static void run_size(struct worker *w, const struct combination *c, size_t size)
 		report_progress(w->done, w->all, c->type->name, size);
 	w->done++;
 	measure(w, false, &halves[0]);
-	measure(w, true, &halves[1]);
+	if (w->s->o->op->in_place)
+		measure(w, true, &halves[1]);
+	else
+		halves[1] = (struct report_half){.missing = true};
 	show_row(w, c, halves);
 }
 

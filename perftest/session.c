@@ -436,6 +436,8 @@ void session_devices(struct session *s)
 
 	for (size_t i = 0; i < n; i++)
 		describe(s, (int)i, &mine[i]);
+	snprintf(s->no_error, sizeof(s->no_error), "%s",
+		 dicomm_get_last_error(NULL));
 	control_gather(&s->control, mine, n * sizeof(*mine), s->devices);
 	free(mine);
 }

@@ -40,6 +40,8 @@ struct session {
 	struct report_device *devices; /* all_ranks; owned */
 	size_t buffer_bytes;
 	double memory_init; /* -M: the most of any rank of this process */
+	/* Asking for what is not there leaves an error text, which is none. */
+	char no_error[256];
 };
 
 /* Meets the other processes. child_rank: as launch_child() said. */
