@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every collective gives what its definition says, whatever the number of
+ * ranks, type, operator, count, root and placement. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "tests/support/trial.h"
+
+#define MOST_RANKS 5
+
+enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
+
+static const size_t small_counts[] = {0, 1, 3, 17, 1000};
+static const size_t large_counts[] = {70001, 300007};
+
+static bool in_place(enum placement p, int rank)
+{
+	return p == IN_PLACE || (p == MIXED && rank % 2);
+}
+
+/* One call for each placement that there is. */
+static void placements(struct trial t, const struct job_rank *me)
+{
+	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
+
+	for (int p = 0; p < n; p++) {
+		t.in_place = in_place((enum placement)p, me->rank);
+		t.seed++;
+		if (trial_rooted(t.kind))
+			t.root = (int)t.seed % me->ranks;
+		t.skew = t.seed % 5 ? 0 : t.seed;
+		trial_run(t, me);
+	}
+}
+
+static void operators(struct trial t, const struct job_rank *me)
+{
+	for (int o = 0; o < element_nops; o++) {
+		t.op = element_ops[o];
+		t.seed += 10;
+		if (element_op_fits(t.op, t.type))
+			placements(t, me);
+	}
+	t.op = ELEMENT_PREMULSUM;
+	placements(t, me);
+}
+
+/* All types, all operators. */
+static void small(struct job_rank *me)
+{
+	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+
+	for (size_t c = 0; c < sizeof(small_counts) / sizeof(size_t); c++)
+		for (int i = 0; i < element_ntypes; i++) {
+			t.type = element_types[i];
+			t.count = small_counts[c];
+			t.seed += 1000;
+			if (trial_reduces(t.kind))
+				operators(t, me);
+			else
+				placements(t, me);
+		}
+}
+
+/* More than fits a slot, and more than a ring: a narrow and a wide type. */
+static void large(struct job_rank *me)
+{
+	static const dicomm_datatype_t types[] = {DICOMM_FLOAT32,
+						  DICOMM_FLOAT8E5M2};
+	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+
+	for (size_t c = 0; c < sizeof(large_counts) / sizeof(size_t); c++)
+		for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+			t.type = types[i];
+			t.op = c ? DICOMM_MAX : DICOMM_AVG;
+			t.count = large_counts[c];
+			t.seed += 1000;
+			placements(t, me);
+		}
+}
+
+START_TEST(small_messages_of_all_types_and_operators)
+{
+	enum trial_kind kind = (enum trial_kind)_i;
+
+	for (int n = 1; n <= MOST_RANKS; n++)
+		job_run(&(struct job){.run = small, .arg = &kind, .ranks = n});
+}
+END_TEST
+
+START_TEST(large_messages)
+{
+	enum trial_kind kind = (enum trial_kind)_i;
+
+	for (int n = 1; n <= MOST_RANKS; n++)
+		job_run(&(struct job){.run = large, .arg = &kind, .ranks = n});
+}
+END_TEST
+
+/* ---- what a barrier and a root are for ---- */
+
+/* Nobody is out before everybody is in. */
+static void barriers(struct job_rank *me)
+{
+	_Atomic int *in = job_board();
+
+	for (int i = 1; i <= 200; i++) {
+		if (i % me->ranks == me->rank && i < 10)
+			job_sleep_ms(2);
+		in[me->rank] = i;
+		JOB_TRY(dicomm_barrier(me->comm, NULL));
+		for (int r = 0; r < me->ranks; r++)
+			JOB_CHECK(in[r] >= i,
+				  "barrier %d is over, but rank %d is at %d", i,
+				  r, in[r]);
+	}
+}
+
+START_TEST(a_barrier_waits_for_every_rank)
+{
+	job_run(&(struct job){.run = barriers, .ranks = _i});
+}
+END_TEST
+
+/* The repeated call finds its plan; another one in between must not hurt. */
+static void repeated(struct job_rank *me)
+{
+	struct trial a = {
+		.kind = TRIAL_ALLREDUCE, .type = DICOMM_INT32, .count = 100};
+	struct trial b = {
+		.kind = TRIAL_ALLTOALL, .type = DICOMM_UINT8, .count = 3000};
+	struct trial c = {
+		.kind = TRIAL_BROADCAST, .type = DICOMM_INT64, .count = 50000};
+
+	trial_fill(&a, me);
+	trial_fill(&b, me);
+	trial_fill(&c, me);
+	for (unsigned i = 0; i < 300; i++) {
+		trial_refill(&a, i);
+		JOB_TRY(trial_call(&a, NULL));
+		trial_check(&a);
+		if (i % 3 == 0) {
+			trial_refill(&b, i);
+			JOB_TRY(trial_call(&b, NULL));
+			trial_check(&b);
+		}
+		if (i % 30 == 0) {
+			trial_refill(&c, i);
+			JOB_TRY(trial_call(&c, NULL));
+			trial_check(&c);
+		}
+	}
+	trial_free(&a);
+	trial_free(&b);
+	trial_free(&c);
+}
+
+START_TEST(calls_repeat)
+{
+	job_run(&(struct job){.run = repeated, .ranks = _i});
+}
+END_TEST
+
+/* More unlike calls than any cache of plans holds. */
+static void unlike(struct job_rank *me)
+{
+	for (unsigned i = 0; i < 400; i++)
+		trial_run((struct trial){.kind = TRIAL_ALLREDUCE,
+					 .type = DICOMM_INT16,
+					 .count = 1 + i * 7 % 331,
+					 .seed = i},
+			  me);
+}
+
+START_TEST(calls_differ)
+{
+	job_run(&(struct job){.run = unlike, .ranks = 3});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("collectives");
+	TCase *tcase = tcase_create("collectives");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_loop_test(tcase, small_messages_of_all_types_and_operators, 0,
+			    TRIAL_KINDS);
+	tcase_add_loop_test(tcase, large_messages, 0, TRIAL_KINDS);
+	tcase_add_loop_test(tcase, a_barrier_waits_for_every_rank, 1, 6);
+	tcase_add_loop_test(tcase, calls_repeat, 2, 6);
+	tcase_add_test(tcase, calls_differ);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks of a test: started, watched, and put an end to. */
+#include "tests/support/job.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_TIMEOUT_S 20
+/* Failures kept: the first tells most, the others follow from it. */
+#define FAILURES 4
+#define TEXT_BYTES 700
+
+/* What all processes of a job see. */
+struct board {
+	_Atomic int failures;
+	struct {
+		int rank;
+		char text[TEXT_BYTES];
+	} failure[FAILURES];
+	_Atomic int arrived, round; /* of the barrier */
+	dicomm_unique_id_t id;
+	_Alignas(64) uint8_t user[JOB_BOARD_BYTES];
+};
+
+static struct board *board;
+static const struct job *current;
+static _Thread_local int my_rank = -1;
+
+/* ---- in a rank ---- */
+
+/* Not there unless the program is built with the sanitizer. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+void __tsan_init(void) __attribute__((weak));
+void __asan_init(void) __attribute__((weak));
+
+bool job_is_sanitized(void)
+{
+	return __asan_init || __tsan_init;
+}
+
+static void note(int rank, const char *text)
+{
+	int i = atomic_fetch_add(&board->failures, 1);
+
+	if (i >= FAILURES)
+		return;
+	board->failure[i].rank = rank;
+	snprintf(board->failure[i].text, TEXT_BYTES, "%s", text);
+}
+
+void job_fail(const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	note(my_rank, text);
+	_exit(1);
+}
+
+void job_exit(void)
+{
+	/* Not exit(): what the test registered is not this process' to run. */
+	if (__lsan_do_recoverable_leak_check &&
+	    __lsan_do_recoverable_leak_check())
+		job_fail("memory was leaked, see the log");
+	fflush(NULL);
+	_exit(0);
+}
+
+void job_expect(dicomm_result_t got, dicomm_result_t want, const char *call)
+{
+	if (got == want)
+		return;
+	job_fail("%s: %d (%s) instead of %d: %s", call, (int)got,
+		 dicomm_get_error_string(got), (int)want,
+		 dicomm_get_last_error(NULL));
+}
+
+void job_refused(dicomm_result_t got, dicomm_result_t want, const char *call,
+		 const char *words)
+{
+	const char *text;
+
+	job_expect(got, want, call);
+	text = dicomm_get_last_error(NULL);
+	if (!strstr(text, words))
+		job_fail("%s: the text \"%s\" does not say \"%s\"", call, text,
+			 words);
+}
+
+void job_barrier(void)
+{
+	int round = atomic_load(&board->round);
+
+	if (atomic_fetch_add(&board->arrived, 1) + 1 == current->ranks) {
+		atomic_store(&board->arrived, 0);
+		atomic_fetch_add(&board->round, 1);
+		return;
+	}
+	while (atomic_load(&board->round) == round) {
+		/* Who failed does not come; the job is lost anyway. */
+		if (atomic_load(&board->failures))
+			_exit(1);
+		sched_yield();
+	}
+}
+
+dicomm_unique_id_t job_id(void)
+{
+	dicomm_unique_id_t id;
+
+	if (my_rank == 0)
+		JOB_TRY(dicomm_get_unique_id(&board->id));
+	job_barrier();
+	id = board->id;
+	job_barrier();
+	return id;
+}
+
+void *job_board(void)
+{
+	return board->user;
+}
+
+double job_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void job_sleep_ms(int ms)
+{
+	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+static void *rank_main(void *arg)
+{
+	struct job_rank *me = arg;
+
+	my_rank = me->rank;
+	if (!current->bare)
+		JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+					      me->rank));
+	current->run(me);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	return NULL;
+}
+
+static _Noreturn void threads_main(void)
+{
+	int n = current->ranks;
+	pthread_t *threads = calloc((size_t)n, sizeof(*threads));
+	struct job_rank *ranks = calloc((size_t)n, sizeof(*ranks));
+
+	if (!threads || !ranks)
+		job_fail("out of memory");
+	for (int r = 0; r < n; r++) {
+		ranks[r] = (struct job_rank){
+			.rank = r, .ranks = n, .arg = current->arg};
+		if (pthread_create(&threads[r], NULL, rank_main, &ranks[r]))
+			job_fail("no thread for rank %d: %m", r);
+	}
+	for (int r = 0; r < n; r++)
+		pthread_join(threads[r], NULL);
+	free(threads);
+	free(ranks);
+	job_exit();
+}
+
+static _Noreturn void process_main(int rank)
+{
+	struct job_rank me = {
+		.rank = rank, .ranks = current->ranks, .arg = current->arg};
+
+	for (int i = 0; current->env[i]; i++)
+		putenv((char *)(uintptr_t)current->env[i]);
+	if (current->threads)
+		threads_main();
+	rank_main(&me);
+	job_exit();
+}
+
+/* ---- in the test ---- */
+
+struct child {
+	pid_t pid;
+	bool ended;
+};
+
+static void start_children(struct child *children, int n)
+{
+	pid_t parent = getpid();
+	sigset_t chld, old;
+
+	/* Kept for sigtimedwait(), whether ignored or not. */
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &old);
+	fflush(NULL);
+	for (int i = 0; i < n; i++) {
+		children[i].pid = fork();
+		if (children[i].pid < 0) {
+			note(i, "fork failed");
+			children[i].ended = true;
+		}
+		if (children[i].pid)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		if (getppid() == parent)
+			process_main(i);
+		_exit(1);
+	}
+}
+
+/* A failure that the child itself could not note. */
+static void note_end(int rank, int status)
+{
+	char text[80];
+
+	if (WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "ended by signal %d (%s)",
+			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (!atomic_load(&board->failures))
+		snprintf(text, sizeof(text), "ended with status %d",
+			 WEXITSTATUS(status));
+	else
+		return;
+	note(rank, text);
+}
+
+/* Returns how many still run. */
+static int reap(struct child *children, int n)
+{
+	int running = 0, status;
+
+	for (int i = 0; i < n; i++) {
+		if (children[i].ended)
+			continue;
+		if (waitpid(children[i].pid, &status, WNOHANG) == 0) {
+			running++;
+			continue;
+		}
+		children[i].ended = true;
+		if (status)
+			note_end(i, status);
+	}
+	return running;
+}
+
+static void kill_rest(struct child *children, int n, int seconds)
+{
+	char text[80];
+
+	for (int i = 0; i < n; i++) {
+		if (children[i].ended)
+			continue;
+		snprintf(text, sizeof(text), "did not end within %d s",
+			 seconds);
+		note(i, text);
+		kill(children[i].pid, SIGKILL);
+		waitpid(children[i].pid, NULL, 0);
+	}
+}
+
+static void watch(struct child *children, int n)
+{
+	int seconds =
+		current->timeout_s ? current->timeout_s : DEFAULT_TIMEOUT_S;
+	double end;
+	sigset_t chld;
+
+	if (job_is_sanitized())
+		seconds *= 3;
+	end = job_seconds() + seconds;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	while (reap(children, n)) {
+		struct timespec t = {0, 100000000};
+
+		if (job_seconds() > end) {
+			kill_rest(children, n, seconds);
+			break;
+		}
+		sigtimedwait(&chld, NULL, &t);
+	}
+}
+
+static void tell(char *text, size_t len)
+{
+	int n = atomic_load(&board->failures);
+	size_t at = 0;
+
+	for (int i = 0; i < n && i < FAILURES && at < len; i++)
+		at += (size_t)snprintf(text + at, len - at, "%srank %d: %s",
+				       i ? "; " : "", board->failure[i].rank,
+				       board->failure[i].text);
+}
+
+void job_run(const struct job *job)
+{
+	int n = job->threads ? 1 : job->ranks;
+	char text[FAILURES * TEXT_BYTES];
+	struct child *children;
+	bool failed;
+
+	children = calloc((size_t)n, sizeof(*children));
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_msg(children && board != MAP_FAILED, "out of memory");
+	current = job;
+	start_children(children, n);
+	watch(children, n);
+	free(children);
+	failed = atomic_load(&board->failures) != 0;
+	tell(text, sizeof(text));
+	munmap(board, sizeof(*board));
+	ck_assert_msg(!failed, "%d ranks: %s", job->ranks, text);
+}

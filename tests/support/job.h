@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs a function as every rank of a communicator, in processes or in threads
+ * of one process, under a bound of time. The process of the test itself never
+ * uses the library, so that nothing of it is inherited by fork.
+ */
+#ifndef DICOMM_TESTS_SUPPORT_JOB_H
+#define DICOMM_TESTS_SUPPORT_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dicomm.h"
+
+/* One rank, as its function sees it. */
+struct job_rank {
+	int rank, ranks;
+	dicomm_comm_t comm; /* NULL with bare */
+	const void *arg;
+};
+
+struct job {
+	void (*run)(struct job_rank *me);
+	const void *arg;
+	int ranks;
+	/* All ranks are threads of one process. */
+	bool threads;
+	/* No communicator is made, and no process is given a rank's: run() does
+	 * it all. Else run() finds one, which is destroyed after it. */
+	bool bare;
+	/* "NAME=value" for the environment of all ranks; NULL ends. */
+	const char *env[8];
+	int timeout_s; /* 0: 20 */
+};
+
+/* Run it to its end; any failure of any rank fails the calling Check test with
+ * the ranks' own words. */
+void job_run(const struct job *job);
+
+/* For ranks: end this rank, and with it the job. */
+_Noreturn void job_fail(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
+/* End this process as a user's program would end, with success. */
+_Noreturn void job_exit(void);
+/* Wait for all ranks by no means of the library. */
+void job_barrier(void);
+/* An id that rank 0 makes: a call of all ranks. */
+dicomm_unique_id_t job_id(void);
+/* Memory that all ranks see, zeroed at the start. */
+#define JOB_BOARD_BYTES 65536
+void *job_board(void);
+
+double job_seconds(void);
+void job_sleep_ms(int ms);
+/* Under a sanitizer everything takes longer, and memory is not what it was. */
+bool job_is_sanitized(void);
+
+#define JOB_CHECK(condition, ...)              \
+	do {                                   \
+		if (!(condition))              \
+			job_fail(__VA_ARGS__); \
+	} while (0)
+
+/* A call that has to succeed. */
+#define JOB_TRY(call) job_expect((call), DICOMM_SUCCESS, #call)
+/* A call that has to end with a status, and with words in the last error. */
+#define JOB_REFUSED(call, status, words) \
+	job_refused((call), (status), #call, (words))
+
+void job_expect(dicomm_result_t got, dicomm_result_t want, const char *call);
+void job_refused(dicomm_result_t got, dicomm_result_t want, const char *call,
+		 const char *words);
+
+#endif

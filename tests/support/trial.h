@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One operation of one rank with its buffers: filled, called, compared with the
+ * definition. What no definition gives to the operation (guards before and
+ * behind, gaps, what is sent, buffers of other ranks than root) has to be
+ * untouched.
+ */
+#ifndef DICOMM_TESTS_SUPPORT_TRIAL_H
+#define DICOMM_TESTS_SUPPORT_TRIAL_H
+
+#include "tests/support/element.h"
+#include "tests/support/job.h"
+
+enum trial_kind {
+	TRIAL_ALLREDUCE,
+	TRIAL_REDUCE,
+	TRIAL_BROADCAST,
+	TRIAL_REDUCE_SCATTER,
+	TRIAL_ALLGATHER,
+	TRIAL_ALLTOALL,
+	TRIAL_GATHER,
+	TRIAL_SCATTER,
+	TRIAL_ALLTOALLV,
+	TRIAL_ALLGATHERV,
+	TRIAL_REDUCE_SCATTERV,
+	TRIAL_BARRIER,
+	TRIAL_SENDRECV, /* to the next rank, from the one before */
+	TRIAL_KINDS
+};
+
+/* What to do; equal on all ranks unless said otherwise. */
+struct trial {
+	enum trial_kind kind;
+	dicomm_datatype_t type;
+	dicomm_redop_t op; /* or ELEMENT_PREMULSUM */
+	size_t count;      /* of a block; v-collectives: about */
+	int root;
+	unsigned seed;
+	/* may differ between ranks */
+	bool in_place;
+	bool shared; /* buffers from dicomm_mem_alloc() */
+	size_t skew; /* bytes that buffers begin after a cache line */
+
+	/* The rest is made by trial_fill(). */
+	dicomm_comm_t comm;
+	int rank, ranks;
+	dicomm_redop_t created;
+	size_t *counts, *send_displs, *recv_counts, *recv_displs;
+	struct trial_area {
+		uint8_t *memory, *at, *image;
+		size_t bytes; /* all, with guards */
+		bool shared;
+	} send, recv; /* in place: all of it is send */
+};
+
+/* "allreduce" */
+const char *trial_name(enum trial_kind kind);
+bool trial_reduces(enum trial_kind kind);
+bool trial_rooted(enum trial_kind kind);
+/* Does the operation have an in-place form? */
+bool trial_can_be_in_place(enum trial_kind kind);
+
+void trial_fill(struct trial *t, const struct job_rank *me);
+/* Fill again for one more call, with the same buffers. */
+void trial_refill(struct trial *t, unsigned seed);
+/* A sendrecv is a group of its own. */
+dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream);
+/* Ends the job when anything differs. */
+void trial_check(struct trial *t);
+void trial_free(struct trial *t);
+
+/* All of it, blocking. */
+void trial_run(struct trial t, const struct job_rank *me);
+
+#endif
