@@ -293,6 +293,11 @@ dicomm_result_t shm_pull_read(struct shm_pull *pull,
 	TRY(ref_get(seg, ref, &r));
 	if (r.how == HOW_CMA)
 		return shm_cma_read(seg, r.where + offset, dst, len, aborted);
+	if (offset > UINT64_MAX - len)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "shm: read %" PRIu64 " bytes at %" PRIu64
+			    " of a reference",
+			    len, offset);
 	TRY(shm_pull_map(pull, seg, ref, offset + len, &src));
 	memcpy(dst, (const uint8_t *)src + offset, len);
 	return DICOMM_SUCCESS;

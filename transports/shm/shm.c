@@ -14,8 +14,6 @@
 #include "src/base/log.h"
 
 #define CACHE_LINE 64
-/* A cache line from core to core and back into the registers. */
-#define LATENCY_PS 80000
 /* Calls of poll() from one look at what neighbours have freed to the next. */
 #define POLLS_PER_CHORE 1024
 
@@ -227,15 +225,24 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
+/* The two copies of a ring run at the same time, so it moves data as fast as
+ * the receiver can load it. */
+static bool cma_pays(void)
+{
+	struct shm_rates rates;
+
+	shm_measure(&rates);
+	return rates.cma_bytes_per_s > rates.load_bytes_per_s;
+}
+
 /* Tell the sender how this rank can read its memory. */
 static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 {
 	enum cma_mode mode = peer->dev->cma;
 	uint32_t reader = SHM_READER_CONNECTED;
 
-	if (!peer->own &&
-	    (mode == CMA_ON || (mode == CMA_AUTO && shm_cma_pays())) &&
-	    shm_cma_works(peer->seg))
+	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg) &&
+	    (mode == CMA_ON || cma_pays()))
 		reader |= SHM_READER_CMA;
 	atomic_store_explicit(&tail->reader, reader, memory_order_release);
 }
@@ -267,14 +274,14 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 
 static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
 {
-	uint64_t cma, copy;
+	struct shm_rates rates;
 
 	(void)peer;
-	shm_cma_rates(&cma, &copy);
-	cost->latency_ps = LATENCY_PS;
+	shm_measure(&rates);
+	cost->latency_ps = rates.line_ps;
 	/* The two copies of a ring run at the same time, one on each side. */
-	cost->bytes_per_s = copy;
-	cost->pull_bytes_per_s = copy;
+	cost->bytes_per_s = rates.load_bytes_per_s;
+	cost->pull_bytes_per_s = rates.load_bytes_per_s;
 }
 
 static void shm_peer_close(struct tp_peer *peer)

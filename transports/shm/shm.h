@@ -116,13 +116,20 @@ void shm_ring_put(struct shm_ring *ring);
 
 /* Can this process read the memory of the owner of that segment? */
 bool shm_cma_works(const struct shm_segment *seg);
-/* Is it faster than two copies through a ring? Measured once. */
-bool shm_cma_pays(void);
-/* Bytes per second: of reading by CMA, of one copy. Measured once. */
-void shm_cma_rates(uint64_t *cma, uint64_t *copy);
 dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 			     void *dst, uint64_t len,
 			     const _Atomic bool *aborted);
+
+/* measure.c: what other cores are away. */
+
+struct shm_rates {
+	uint64_t line_ps;          /* a cache line, one way */
+	uint64_t load_bytes_per_s; /* copying what another core has written */
+	uint64_t cma_bytes_per_s;  /* the same by CMA; 0 if not possible */
+};
+
+/* Measured at the first call in a process. */
+void shm_measure(struct shm_rates *rates);
 
 /* pull.c: references to memory, and the memory of neighbours that is mapped. */
 

@@ -1,0 +1,946 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What only shared memory does; the rest is in test_conformance.c. */
+#include <check.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "tests/transports/ranks.h"
+#include "transports/shm/shm.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#define LARGE (1u << 20)
+/* poll() looks at what neighbours have freed once in so many calls. */
+#define POLLS 2048
+
+static const struct transport *shm;
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
+
+/* The settings are read once per process, so a test that needs others sets
+ * them first; in one process with other tests that may be too late. */
+static void setup(void)
+{
+	char why[160] = "";
+
+	shm = transport_find("shm");
+	ck_assert_ptr_nonnull(shm);
+	ck_assert_msg(shm->usable(why, sizeof(why)), "%s", why);
+	ck_assert_int_gt((int)strlen(why), 5);
+}
+
+static int count_lines(const char *path, const char *what)
+{
+	FILE *f = fopen(path, "r");
+	char line[512];
+	int n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, what) != NULL;
+	fclose(f);
+	return n;
+}
+
+static int count_files(const char *path)
+{
+	DIR *d = opendir(path);
+	int n = 0;
+
+	if (!d)
+		return 0;
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static uint64_t resident_bytes(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*u %lu", &pages), 1);
+	fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct tp_device *open_device(int rank, int ranks, uint32_t slots,
+				     uint32_t slot_bytes)
+{
+	struct tp_config config = {rank, ranks, slots, slot_bytes};
+	struct tp_device *dev = NULL;
+
+	ck_assert_int_eq(shm->open(&config, &dev), DICOMM_SUCCESS);
+	return dev;
+}
+
+static struct tp_peer *open_peer(struct tp_device *dev, int rank,
+				 struct tp_device *of)
+{
+	struct tp_peer *peer = NULL;
+	struct tp_blob address;
+
+	shm->address(of, &address);
+	ck_assert_int_eq(shm->peer_open(dev, rank, &address, &peer),
+			 DICOMM_SUCCESS);
+	return peer;
+}
+
+/* Two ranks of one process, and messages both ways. */
+static void exchange_once(void)
+{
+	struct tp_device *dev[2];
+	struct tp_peer *peer[2];
+	struct tp_outbox out;
+	struct tp_inbox in;
+
+	for (int i = 0; i < 2; i++)
+		dev[i] = open_device(i, 2, 8, 32768);
+	for (int i = 0; i < 2; i++) {
+		peer[i] = open_peer(dev[i], !i, dev[!i]);
+		ck_assert_int_eq(shm->connect_out(peer[i], TP_COLLECTIVE, &out),
+				 DICOMM_SUCCESS);
+		ck_assert_int_eq(shm->put(peer[i], TP_COLLECTIVE, 1, 0, TP_DATA,
+					  "hello", 6),
+				 DICOMM_SUCCESS);
+	}
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(shm->connect_in(peer[i], TP_COLLECTIVE, &in),
+				 DICOMM_SUCCESS);
+		ck_assert_uint_eq(atomic_load(&in.lines[1].seq), 1);
+		ck_assert_str_eq((const char *)in.lines[1].room, "hello");
+		ck_assert_int_eq(shm->release(peer[i], TP_COLLECTIVE, 1),
+				 DICOMM_SUCCESS);
+	}
+	for (int i = 0; i < 2; i++)
+		shm->close(dev[i]);
+}
+
+static void cycles(void)
+{
+	int files, maps;
+	uint64_t bytes;
+
+	for (int i = 0; i < 20; i++)
+		exchange_once();
+	files = count_files("/proc/self/fd");
+	maps = count_lines("/proc/self/maps", "dicomm");
+	bytes = resident_bytes();
+	for (int i = 0; i < 1000; i++)
+		exchange_once();
+	ck_assert_int_eq(count_files("/proc/self/fd"), files);
+	ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm"), maps);
+	ck_assert_int_eq(maps, 0);
+	/* A sanitizer keeps what was freed for a while. */
+	if (!SANITIZED)
+		ck_assert_uint_lt(resident_bytes(), bytes + (2u << 20));
+}
+
+START_TEST(a_thousand_cycles_leak_nothing)
+{
+	cycles();
+}
+END_TEST
+
+/* As many cycles with the peer in another process: imports of its segment, its
+ * rings and its memory. */
+static void run_cycles(struct rank *r)
+{
+	uint8_t *memory = NULL;
+	int files = 0, maps = 0;
+
+	if (r->rank == 0)
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
+	for (int i = 0; i < 200; i++) {
+		const uint8_t *body;
+		const void *mapped;
+		struct tp_ref ref;
+
+		ranks_connect(r, !r->rank, TP_COLLECTIVE);
+		if (r->rank == 0) {
+			memory[i] = (uint8_t)i;
+			EXPECT(r, shm->offer(r->peer[1], memory, LARGE, &ref),
+			       "refused");
+			EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0,
+					      TP_REF, &ref, LARGE));
+		} else {
+			ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
+			memcpy(&ref, body, sizeof(ref));
+			EXPECT_OK(r,
+				  shm->map(r->peer[0], &ref, LARGE, &mapped));
+			EXPECT(r, ((const uint8_t *)mapped)[i] == (uint8_t)i,
+			       "cycle %d", i);
+		}
+		ranks_barrier(r);
+		shm->close(r->dev);
+		EXPECT_OK(r, shm->open(&r->config, &r->dev));
+		shm->address(r->dev, &r->area->address[r->rank]);
+		ranks_barrier(r);
+		for (int p = 0; p < r->ranks; p++)
+			EXPECT_OK(r, shm->peer_open(r->dev, p,
+						    &r->area->address[p],
+						    &r->peer[p]));
+		if (i == 10) {
+			files = count_files("/proc/self/fd");
+			maps = count_lines("/proc/self/maps", "dicomm");
+		}
+		ranks_barrier(r);
+	}
+	EXPECT(r, count_files("/proc/self/fd") == files, "%d files, were %d",
+	       count_files("/proc/self/fd"), files);
+	EXPECT(r, count_lines("/proc/self/maps", "dicomm") == maps, "maps");
+	if (memory)
+		EXPECT_OK(r, accels[0]->free(memory));
+}
+
+START_TEST(cycles_of_two_processes_leak_nothing)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_cycles};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* What is 1 MiB of ordinary and of mappable memory offered as? */
+static void run_offers(struct rank *r)
+{
+	uint8_t *plain = malloc(LARGE), *memory;
+	struct tp_ref ref;
+	bool pulls_all = r->kind == RANKS_THREADS;
+
+	if (r->rank == 0) {
+		struct tp_peer *peer = r->peer[1];
+
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		ranks_barrier(r); /* the reader has connected */
+		EXPECT(r, shm->offer(peer, memory, LARGE, &ref), "whole");
+		EXPECT(r, shm->offer(peer, memory + LARGE - 8192, 8192, &ref),
+		       "tail");
+		EXPECT(r, shm->offer(peer, plain, LARGE, &ref) == pulls_all,
+		       "malloc");
+		EXPECT(r,
+		       shm->offer(peer, memory + 4096, LARGE, &ref) ==
+			       pulls_all,
+		       "beyond the end");
+		EXPECT(r, shm->offer(peer, memory, 8, &ref) == pulls_all,
+		       "below the threshold");
+		EXPECT_OK(r, accels[0]->free(memory));
+		EXPECT(r, shm->offer(peer, memory, LARGE, &ref) == pulls_all,
+		       "freed");
+	} else {
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+		ranks_barrier(r);
+	}
+	free(plain);
+}
+
+START_TEST(ordinary_memory_is_not_offered_to_another_process)
+{
+	struct ranks_job job = {.t = shm, .ranks = 2, .run = run_offers};
+
+	setenv("DICOMM_SHM_CMA", "off", 1);
+	if (strcmp(config_string(CONFIG_SHM_CMA), "off") != 0)
+		return;
+	job.kind = (enum ranks_kind)_i;
+	ranks_run(&job);
+}
+END_TEST
+
+static void run_cma(struct rank *r)
+{
+	uint8_t *buffer = malloc(3 * LARGE);
+	const uint8_t *body;
+	const void *mapped;
+	struct tp_ref ref;
+
+	if (r->rank == 0) {
+		ranks_fill(buffer, 3 * LARGE, 5);
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		EXPECT(r, !shm->offer(r->peer[1], buffer, LARGE, &ref),
+		       "before the reader said that it can");
+		ranks_barrier(r);
+		EXPECT(r, !shm->offer(r->peer[1], buffer, 100, &ref), "small");
+		EXPECT(r,
+		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5, &ref),
+		       "refused");
+		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
+				      &ref, 2 * LARGE + 5));
+		RANKS_WAIT(r,
+			   atomic_load(r->out[1][TP_COLLECTIVE].released) == 1);
+		/* Only read, never written. */
+		EXPECT(r, ranks_check(buffer, 3 * LARGE, 5) == 3 * LARGE,
+		       "changed");
+		EXPECT(r, shm->offer(r->peer[1], (void *)8, LARGE, &ref), "2");
+		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 2, 0, TP_REF,
+				      &ref, LARGE));
+	} else {
+		uint8_t *whole = malloc(3 * LARGE);
+
+		ranks_fill(whole, 3 * LARGE, 5);
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+		ranks_barrier(r);
+		ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
+		memcpy(&ref, body, sizeof(ref));
+		EXPECT(r,
+		       shm->map(r->peer[0], &ref, 2 * LARGE + 5, &mapped) ==
+			       DICOMM_ERR_UNSUPPORTED,
+		       "mapped");
+		EXPECT_OK(r, shm->read(r->peer[0], &ref, 0, buffer,
+				       2 * LARGE + 5));
+		EXPECT(r, !memcmp(buffer, whole + 3, 2 * LARGE + 5), "read");
+		EXPECT_OK(r, shm->read(r->peer[0], &ref, 70001, buffer, 999));
+		EXPECT(r, !memcmp(buffer, whole + 3 + 70001, 999), "part");
+		EXPECT_OK(r, shm->release(r->peer[0], TP_COLLECTIVE, 1));
+		/* An address that is none, an aborted device. */
+		log_set_sink(no_log, NULL);
+		ranks_get(r, 0, TP_COLLECTIVE, 2, &body);
+		memcpy(&ref, body, sizeof(ref));
+		EXPECT(r,
+		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
+			       DICOMM_ERR_REMOTE,
+		       "read nothing");
+		shm->abort(r->dev);
+		EXPECT(r,
+		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
+			       DICOMM_ERR_ABORTED,
+		       "read after abort");
+		free(whole);
+	}
+	free(buffer);
+}
+
+START_TEST(cma_reads_ordinary_memory)
+{
+	struct ranks_job job = {
+		.t = shm, .kind = RANKS_PROCESSES, .ranks = 2, .run = run_cma};
+
+	setenv("DICOMM_SHM_CMA", "on", 1);
+	if (strcmp(config_string(CONFIG_SHM_CMA), "on") != 0)
+		return;
+	ranks_run(&job);
+}
+END_TEST
+
+/* The sender's process goes away while references to its memory are here:
+ * mapped memory stays, CMA says so. */
+static void run_owner_dies(struct rank *r)
+{
+	uint8_t *memory, *plain = malloc(LARGE);
+	struct tp_ref ref[2];
+	const uint8_t *body;
+	const void *mapped;
+
+	if (r->rank == 1) {
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
+		ranks_fill(memory, LARGE, 1);
+		ranks_connect_out(r, 0, TP_COLLECTIVE);
+		ranks_barrier(r);
+		EXPECT(r, shm->offer(r->peer[0], memory, LARGE, &ref[0]), "m");
+		EXPECT(r, shm->offer(r->peer[0], plain, LARGE, &ref[1]), "p");
+		for (uint64_t i = 0; i < 2; i++)
+			EXPECT_OK(r, shm->put(r->peer[0], TP_COLLECTIVE, i + 1,
+					      0, TP_REF, &ref[i], LARGE));
+		ranks_barrier(r);
+		ranks_barrier(r);
+		kill(getpid(), SIGKILL);
+	}
+	ranks_connect_in(r, 1, TP_COLLECTIVE);
+	ranks_barrier(r);
+	ranks_barrier(r);
+	for (uint64_t i = 0; i < 2; i++) {
+		ranks_get(r, 1, TP_COLLECTIVE, i + 1, &body);
+		memcpy(&ref[i], body, sizeof(ref[i]));
+	}
+	EXPECT_OK(r, shm->map(r->peer[1], &ref[0], LARGE, &mapped));
+	ranks_barrier(r);
+	RANKS_WAIT(r, ranks_is_dead(r, 1));
+	log_set_sink(no_log, NULL);
+	EXPECT(r, ranks_check(mapped, LARGE, 1) == LARGE, "mapped");
+	EXPECT(r,
+	       shm->read(r->peer[1], &ref[1], 0, plain, LARGE) ==
+		       DICOMM_ERR_REMOTE,
+	       "read the dead");
+	EXPECT(r,
+	       shm->connect_in(r->peer[1], TP_POINT_TO_POINT,
+			       &r->in[1][TP_POINT_TO_POINT]) == DICOMM_AGAIN,
+	       "a ring that was never made");
+	free(plain);
+}
+
+START_TEST(references_to_a_dead_process_fail_or_stay)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_owner_dies,
+				.killed = 2};
+
+	setenv("DICOMM_SHM_CMA", "on", 1);
+	if (strcmp(config_string(CONFIG_SHM_CMA), "on") != 0)
+		return;
+	ranks_run(&job);
+}
+END_TEST
+
+/* A ring that was made, by a process that died before the peer mapped it. */
+static void run_dead_before_connect(struct rank *r)
+{
+	if (r->rank == 1) {
+		ranks_connect_out(r, 0, TP_COLLECTIVE);
+		kill(getpid(), SIGKILL);
+	}
+	RANKS_WAIT(r, ranks_is_dead(r, 1));
+	log_set_sink(no_log, NULL);
+	EXPECT(r,
+	       shm->connect_in(r->peer[1], TP_COLLECTIVE,
+			       &r->in[1][TP_COLLECTIVE]) == DICOMM_ERR_REMOTE,
+	       "connected to the dead");
+	EXPECT(r, strstr(log_last_error(), "rank 1"), "%s", log_last_error());
+}
+
+START_TEST(connecting_to_a_dead_process_fails)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_dead_before_connect,
+				.killed = 2};
+
+	ranks_run(&job);
+}
+END_TEST
+
+static void run_imports(struct rank *r)
+{
+	enum { OWNER, READER };
+	const char *named = "dicomm-memory";
+	uint8_t *a, *b;
+	const uint8_t *body;
+	const void *mapped[2];
+	struct tp_ref ref;
+
+	if (r->rank == OWNER) {
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&a));
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&b));
+		ranks_connect_out(r, READER, TP_COLLECTIVE);
+		for (uint64_t q = 1; q <= 4; q++) {
+			/* Parts of a, and one of b: each mapped once. */
+			uint8_t *at = q == 3 ? b : a + q * 4096;
+
+			EXPECT(r, shm->offer(r->peer[READER], at, 8192, &ref),
+			       "%d", (int)q);
+			EXPECT_OK(r, shm->put(r->peer[READER], TP_COLLECTIVE, q,
+					      0, TP_REF, &ref, 8192));
+		}
+		ranks_barrier(r); /* 1: mapped */
+		EXPECT_OK(r, accels[0]->free(a));
+		for (int i = 0; i < POLLS; i++)
+			shm->poll(r->dev);
+		ranks_barrier(r); /* 2: freed and published */
+		ranks_barrier(r); /* 3: still in use there */
+		ranks_barrier(r); /* 4: dropped there */
+		EXPECT_OK(r, accels[0]->free(b));
+		/* Far more than the list of freed ones holds. */
+		for (int i = 0; i < 700; i++) {
+			EXPECT_OK(r, accels[0]->alloc(0, 4096, (void **)&a));
+			EXPECT_OK(r, accels[0]->free(a));
+		}
+		for (int i = 0; i < POLLS; i++)
+			shm->poll(r->dev);
+		ranks_barrier(r); /* 5 */
+		return;
+	}
+	ranks_connect_in(r, OWNER, TP_COLLECTIVE);
+	for (uint64_t q = 1; q <= 4; q++) {
+		ranks_get(r, OWNER, TP_COLLECTIVE, q, &body);
+		memcpy(&ref, body, sizeof(ref));
+		EXPECT_OK(r, shm->map(r->peer[OWNER], &ref, 8192,
+				      &mapped[q == 3]));
+		EXPECT(r, !*(const uint8_t *)mapped[q == 3], "not zero");
+	}
+	EXPECT(r, count_lines("/proc/self/maps", named) == 2, "%d maps",
+	       count_lines("/proc/self/maps", named));
+	ranks_barrier(r); /* 1 */
+	ranks_barrier(r); /* 2 */
+	for (int i = 0; i < POLLS; i++)
+		shm->poll(r->dev);
+	/* The owner should have waited; it is not punished with a fault. */
+	EXPECT(r, !*(const volatile uint8_t *)mapped[0], "not zero");
+	EXPECT(r, count_lines("/proc/self/maps", named) == 2, "dropped early");
+	ranks_barrier(r); /* 3 */
+	EXPECT_OK(r, shm->release(r->peer[OWNER], TP_COLLECTIVE, 4));
+	for (int i = 0; i < POLLS; i++)
+		shm->poll(r->dev);
+	EXPECT(r, count_lines("/proc/self/maps", named) == 1, "%d maps",
+	       count_lines("/proc/self/maps", named));
+	EXPECT(r, !*(const volatile uint8_t *)mapped[1], "b is still there");
+	ranks_barrier(r); /* 4 */
+	ranks_barrier(r); /* 5 */
+	for (int i = 0; i < POLLS; i++)
+		shm->poll(r->dev);
+	EXPECT(r, count_lines("/proc/self/maps", named) == 0, "%d maps",
+	       count_lines("/proc/self/maps", named));
+}
+
+START_TEST(imports_go_when_their_owner_frees)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_imports};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* Rank 1's process holds a second rank, 2, whose device lives in the same
+ * address space: both get one and the same mapping. */
+static void run_shared_import(struct rank *r)
+{
+	struct tp_device *second = NULL;
+	struct tp_config config = r->config;
+	struct tp_peer *peer;
+	uint8_t *memory;
+	const uint8_t *body;
+	const void *mapped[2];
+	struct tp_inbox in;
+	struct tp_ref ref;
+
+	config.rank = 2;
+	if (r->rank == 1) {
+		EXPECT_OK(r, shm->open(&config, &second));
+		shm->address(second, &r->area->address[2]);
+	}
+	ranks_barrier(r);
+	if (r->rank == 0) {
+		struct tp_outbox out;
+
+		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
+		EXPECT_OK(r, shm->peer_open(r->dev, 2, &r->area->address[2],
+					    &peer));
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		EXPECT_OK(r, shm->connect_out(peer, TP_COLLECTIVE, &out));
+		EXPECT(r, shm->offer(peer, memory, LARGE, &ref), "offer");
+		EXPECT_OK(r, shm->put(peer, TP_COLLECTIVE, 1, 0, TP_REF, &ref,
+				      LARGE));
+		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
+				      &ref, LARGE));
+		ranks_barrier(r);
+		return;
+	}
+	if (r->rank == 2) { /* stands aside: its number is taken */
+		ranks_barrier(r);
+		return;
+	}
+	EXPECT_OK(r, shm->peer_open(second, 0, &r->area->address[0], &peer));
+	ranks_connect_in(r, 0, TP_COLLECTIVE);
+	ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
+	memcpy(&ref, body, sizeof(ref));
+	EXPECT_OK(r, shm->map(r->peer[0], &ref, LARGE, &mapped[0]));
+	RANKS_WAIT(r,
+		   shm->connect_in(peer, TP_COLLECTIVE, &in) == DICOMM_SUCCESS);
+	EXPECT_OK(r, shm->map(peer, &ref, LARGE, &mapped[1]));
+	EXPECT(r, mapped[0] == mapped[1], "mapped twice");
+	EXPECT(r, count_lines("/proc/self/maps", "dicomm-memory") == 1,
+	       "more than one");
+	shm->close(second);
+	EXPECT(r, !*(const volatile uint8_t *)mapped[0], "gone too early");
+	shm->peer_close(r->peer[0]);
+	r->peer[0] = NULL;
+	EXPECT(r, count_lines("/proc/self/maps", "dicomm-memory") == 0,
+	       "left over");
+	ranks_barrier(r);
+}
+
+START_TEST(ranks_of_a_process_share_an_import)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 3,
+				.run = run_shared_import};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* Whatever bytes come as a reference: an error, never a fault. */
+static void run_bad_reference(struct rank *r)
+{
+	uint8_t *memory, into[64];
+	const void *mapped;
+	struct tp_ref good, bad;
+	const uint8_t *body;
+
+	if (r->rank == 0) {
+		EXPECT_OK(r, accels[0]->alloc(0, 8192, (void **)&memory));
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		EXPECT(r, shm->offer(r->peer[1], memory, 8192, &good), "offer");
+		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
+				      &good, 8192));
+		ranks_barrier(r);
+		return;
+	}
+	log_set_sink(no_log, NULL);
+	ranks_connect_in(r, 0, TP_COLLECTIVE);
+	ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
+	memcpy(&good, body, sizeof(good));
+	EXPECT_OK(r, shm->map(r->peer[0], &good, 8192, &mapped));
+	EXPECT(r,
+	       shm->map(r->peer[0], &good, 8193, &mapped) == DICOMM_ERR_REMOTE,
+	       "beyond the end");
+	EXPECT(r,
+	       shm->read(r->peer[0], &good, 8190, into, 3) == DICOMM_ERR_REMOTE,
+	       "beyond the end");
+	EXPECT(r,
+	       shm->read(r->peer[0], &good, UINT64_MAX - 1, into, 4) ==
+		       DICOMM_ERR_REMOTE,
+	       "round the end");
+	/* The first 8 bytes say how, and of which process. */
+	for (int i = 0; i < 8; i++) {
+		bad = good;
+		bad.bytes[i] ^= 0x80;
+		EXPECT(r,
+		       shm->map(r->peer[0], &bad, 64, &mapped) !=
+			       DICOMM_SUCCESS,
+		       "byte %d", i);
+	}
+	memset(&bad, 0, sizeof(bad));
+	EXPECT(r, shm->map(r->peer[0], &bad, 64, &mapped) == DICOMM_ERR_REMOTE,
+	       "zero");
+	bad = good;
+	bad.bytes[0] = 1; /* a pointer, from another process */
+	EXPECT(r, shm->map(r->peer[0], &bad, 64, &mapped) == DICOMM_ERR_REMOTE,
+	       "a pointer");
+	for (int i = 16; i < 24; i++) { /* which allocation */
+		bad = good;
+		bad.bytes[i] ^= 1;
+		EXPECT(r,
+		       shm->map(r->peer[0], &bad, 64, &mapped) ==
+			       DICOMM_ERR_REMOTE,
+		       "byte %d", i);
+	}
+	ranks_barrier(r);
+}
+
+START_TEST(a_bad_reference_is_an_error)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_bad_reference};
+
+	ranks_run(&job);
+}
+END_TEST
+
+START_TEST(unlike_slots_are_refused)
+{
+	struct tp_device *a = open_device(0, 2, 8, 4096);
+	struct tp_device *b = open_device(1, 2, 16, 4096);
+	struct tp_peer *peer = NULL;
+	struct tp_blob address;
+
+	log_set_sink(no_log, NULL);
+	shm->address(b, &address);
+	ck_assert_int_eq(shm->peer_open(a, 1, &address, &peer),
+			 DICOMM_ERR_INVALID_USAGE);
+	ck_assert_ptr_null(peer);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "16"));
+	shm->close(a);
+	shm->close(b);
+}
+END_TEST
+
+START_TEST(a_put_before_connect_is_an_error)
+{
+	struct tp_device *a = open_device(0, 1, 8, 4096);
+	struct tp_peer *peer = open_peer(a, 0, a);
+	struct tp_outbox out;
+	struct tp_ref ref = {{0}};
+	const void *mapped;
+	uint8_t body[5000] = {0};
+
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, body, 8),
+			 DICOMM_ERR_INTERNAL);
+	ck_assert_int_eq(shm->map(peer, &ref, 8, &mapped), DICOMM_ERR_INTERNAL);
+	ck_assert_int_eq(shm->read(peer, &ref, 0, body, 8),
+			 DICOMM_ERR_INTERNAL);
+	ck_assert_int_eq(shm->connect_out(peer, TP_COLLECTIVE, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(
+		shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, body, 5000),
+		DICOMM_ERR_INTERNAL); /* larger than a slot */
+	shm->close(a);
+}
+END_TEST
+
+/* 512 ranks in one process, each connected to a few: what has no messages has
+ * no memory. */
+START_TEST(many_ranks_need_little_memory)
+{
+	enum { RANKS = 512, NEIGHBOURS = 4 };
+	struct tp_device *dev[RANKS];
+	uint64_t before = resident_bytes(), held = 0;
+
+	for (int i = 0; i < RANKS; i++)
+		dev[i] = open_device(i, RANKS, 16, 32768);
+	for (int i = 0; i < RANKS; i++)
+		for (int k = 1; k <= NEIGHBOURS; k++) {
+			int j = (i + k) % RANKS;
+			struct tp_peer *peer = open_peer(dev[i], j, dev[j]);
+			struct tp_outbox out;
+
+			ck_assert_int_eq(
+				shm->connect_out(peer, TP_COLLECTIVE, &out),
+				DICOMM_SUCCESS);
+			ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0,
+						  TP_DATA, "hi", 3),
+					 DICOMM_SUCCESS);
+		}
+	for (int i = 0; i < RANKS; i++)
+		held += shm->memory(dev[i]);
+	ck_assert_uint_lt(held, RANKS * (NEIGHBOURS + 4) * UINT64_C(5000));
+	ck_assert_uint_lt(resident_bytes() - before, UINT64_C(100) << 20);
+	for (int i = 0; i < RANKS; i++)
+		shm->close(dev[i]);
+}
+END_TEST
+
+START_TEST(a_rank_of_4096_opens)
+{
+	struct tp_device *dev[2];
+	struct tp_peer *peer;
+	struct tp_outbox out;
+	struct tp_inbox in;
+
+	dev[0] = open_device(0, 4096, 64, 65536);
+	dev[1] = open_device(4095, 4096, 64, 65536);
+	peer = open_peer(dev[0], 4095, dev[1]);
+	ck_assert_int_eq(shm->connect_out(peer, TP_POINT_TO_POINT, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(
+		shm->put(peer, TP_POINT_TO_POINT, 1, 0, TP_DATA, "hi", 3),
+		DICOMM_SUCCESS);
+	peer = open_peer(dev[1], 0, dev[0]);
+	ck_assert_int_eq(shm->connect_in(peer, TP_POINT_TO_POINT, &in),
+			 DICOMM_SUCCESS);
+	ck_assert_str_eq((const char *)in.lines[1].room, "hi");
+	ck_assert_uint_lt(shm->memory(dev[0]), 65536);
+	shm->close(dev[0]);
+	shm->close(dev[1]);
+}
+END_TEST
+
+static void run_touch(struct rank *r)
+{
+	uint8_t body[4096];
+
+	ranks_connect(r, !r->rank, TP_COLLECTIVE);
+	memset(body, 1, sizeof(body));
+	ranks_put(r, !r->rank, TP_COLLECTIVE, 1, body, sizeof(body));
+	ranks_barrier(r);
+	if (r->rank == 1)
+		kill(getpid(), SIGKILL);
+	RANKS_WAIT(r, ranks_is_dead(r, 1));
+}
+
+START_TEST(a_killed_process_leaves_no_file)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_touch,
+				.killed = 2};
+	int before = count_files("/dev/shm");
+
+	ranks_run(&job);
+	/* Others may use /dev/shm too, but not under our name. */
+	ck_assert_int_le(count_files("/dev/shm"), before + 8);
+	if (count_files("/dev/shm") != before) {
+		struct dirent *entry;
+		DIR *d = opendir("/dev/shm");
+
+		while ((entry = readdir(d)))
+			ck_assert_ptr_null(strstr(entry->d_name, "dicomm"));
+		closedir(d);
+	}
+}
+END_TEST
+
+/* A child of fork() that goes on as if it owned the parent's ranks does not
+ * disturb the parent, and can be a rank itself. */
+START_TEST(a_forked_child_does_not_disturb_its_parent)
+{
+	struct tp_device *a = open_device(0, 1, 8, 4096);
+	struct tp_peer *peer = open_peer(a, 0, a);
+	struct tp_outbox out;
+	struct tp_inbox in;
+	int status;
+	pid_t pid;
+
+	ck_assert_int_eq(shm->connect_out(peer, TP_COLLECTIVE, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(shm->connect_in(peer, TP_COLLECTIVE, &in),
+			 DICOMM_SUCCESS);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		struct tp_device *mine = open_device(0, 1, 8, 4096);
+		struct tp_blob address;
+		char why[160];
+
+		/* The parent's rank is one of another process for it. */
+		shm->address(a, &address);
+		if (!shm->reaches(mine, &address, why, sizeof(why)))
+			_exit(1);
+		peer = open_peer(mine, 0, a);
+		if (shm->connect_in(peer, TP_COLLECTIVE, &in) != DICOMM_SUCCESS)
+			_exit(2);
+		if (count_lines("/proc/self/maps", "dicomm-shm") < 4)
+			_exit(3); /* it uses mappings of its own */
+		shm->close(mine);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, "hi", 3),
+			 DICOMM_SUCCESS);
+	ck_assert_str_eq((const char *)in.lines[1].room, "hi");
+	shm->close(a);
+}
+END_TEST
+
+START_TEST(an_address_from_elsewhere_says_so)
+{
+	struct tp_device *dev = open_device(0, 1, 8, 4096);
+	struct tp_blob blob;
+	struct shm_address a;
+	char why[160] = "";
+
+	shm->address(dev, &blob);
+	ck_assert(shm_address_parse(&blob, &a, why, sizeof(why)));
+	ck_assert(shm_address_is_local(&a, why, sizeof(why)));
+	a.host_id++;
+	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "DICOMM_HOSTID"));
+	a.host_id--;
+	a.pid_namespace++;
+	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "pid namespace"));
+	a.boot_id[3]++;
+	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "machine"));
+	shm->close(dev);
+}
+END_TEST
+
+/* The process of the address has ended, or its number belongs to another one:
+ * found out before anything is mapped. */
+START_TEST(a_recycled_process_is_not_reached)
+{
+	struct tp_device *a = open_device(0, 1, 8, 4096);
+	struct tp_device *b = open_device(0, 1, 8, 4096);
+	struct tp_blob of_a, of_b;
+	struct shm_address x, y;
+	char why[160] = "";
+
+	shm->address(a, &of_a);
+	shm->address(b, &of_b);
+	ck_assert(shm_address_parse(&of_a, &x, why, sizeof(why)));
+	ck_assert(shm_address_parse(&of_b, &y, why, sizeof(why)));
+	x.nonce[1] ^= 1; /* as of a process that was here before */
+	ck_assert(!shm_segment_is_own(&x));
+	ck_assert(!shm_segment_reachable(&x, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "not its segment"));
+	y.nonce[1] ^= 1;
+	y.fd = 0;
+	ck_assert(!shm_segment_reachable(&y, why, sizeof(why)));
+	y.fd = 999;
+	ck_assert(!shm_segment_reachable(&y, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "No such file"));
+	shm->close(a);
+	shm->close(b);
+}
+END_TEST
+
+START_TEST(a_measurement_is_short_and_sane)
+{
+	struct shm_rates first, again;
+
+	shm_measure(&first);
+	shm_measure(&again);
+	ck_assert_mem_eq(&first, &again, sizeof(first));
+	ck_assert_uint_ge(first.line_ps, 1000);
+	ck_assert_uint_le(first.line_ps, UINT64_C(1000000000));
+	ck_assert_uint_ge(first.load_bytes_per_s, UINT64_C(10000000));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("shm");
+	TCase *tcase = tcase_create("shm");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, a_thousand_cycles_leak_nothing);
+	tcase_add_test(tcase, cycles_of_two_processes_leak_nothing);
+	tcase_add_loop_test(tcase,
+			    ordinary_memory_is_not_offered_to_another_process,
+			    0, RANKS_KINDS);
+	tcase_add_test(tcase, cma_reads_ordinary_memory);
+	tcase_add_test(tcase, references_to_a_dead_process_fail_or_stay);
+	tcase_add_test(tcase, connecting_to_a_dead_process_fails);
+	tcase_add_test(tcase, imports_go_when_their_owner_frees);
+	tcase_add_test(tcase, ranks_of_a_process_share_an_import);
+	tcase_add_test(tcase, a_bad_reference_is_an_error);
+	tcase_add_test(tcase, unlike_slots_are_refused);
+	tcase_add_test(tcase, a_put_before_connect_is_an_error);
+	tcase_add_test(tcase, many_ranks_need_little_memory);
+	tcase_add_test(tcase, a_rank_of_4096_opens);
+	tcase_add_test(tcase, a_killed_process_leaves_no_file);
+	tcase_add_test(tcase, a_forked_child_does_not_disturb_its_parent);
+	tcase_add_test(tcase, an_address_from_elsewhere_says_so);
+	tcase_add_test(tcase, a_recycled_process_is_not_reached);
+	tcase_add_test(tcase, a_measurement_is_short_and_sane);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
