@@ -155,6 +155,7 @@ void comm_free(struct dicomm_comm *comm)
 		return;
 	if (comm->control)
 		control_close(comm->control);
+	refuge_close(comm->refuge);
 	engine_free_spare(comm);
 	executable_free_all(comm);
 	for (int r = 0; comm->peers && r < comm->ranks; r++)
@@ -359,6 +360,31 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* The id, or where the caller's all-gather stood for it, one of rank 0's
+ * making that travelled the same way. */
+static dicomm_result_t share_secret(struct dicomm_comm *comm,
+				    const dicomm_unique_id_t *id)
+{
+	dicomm_unique_id_t *all, mine = {.text = ""};
+	dicomm_result_t status;
+
+	if (!comm->config.bootstrap.allgather) {
+		comm->id = *id;
+		return DICOMM_SUCCESS;
+	}
+	all = calloc((size_t)comm->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	if (comm->rank == 0)
+		refuge_secret(mine.text, sizeof(mine.text));
+	status = comm->config.bootstrap.allgather(&mine, all, sizeof(mine),
+						  comm->config.bootstrap.ctx);
+	comm->id = all[0];
+	free(all);
+	return status;
+}
+
 /* Everybody selects by the table of rank 0. */
 static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
 {
@@ -407,7 +433,9 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	}
 	TRY(control_open(&cc, &comm->control));
 	met = clock_ns();
+	TRY(share_secret(comm, id));
 	TRY(open_wires(comm));
+	TRY(refuge_open(&comm->refuge, me->refuge));
 	me->host = node_identity();
 	me->pid = getpid();
 	me->deterministic = comm->deterministic;
@@ -516,6 +544,5 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	lane->data = in.data;
 	/* Empty messages, which are never sent, have numbers and so credits. */
 	peer->transport->release(peer->tp, c, lane->in_done);
-	lane->in_told = lane->in_done;
 	return DICOMM_SUCCESS;
 }

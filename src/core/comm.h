@@ -16,6 +16,7 @@
 #include "collectives/schedule.h"
 #include "collectives/select.h"
 #include "src/boot/control.h"
+#include "src/boot/refuge.h"
 #include "src/core/call.h"
 #include "src/accel/accel.h"
 #include "transports/transport.h"
@@ -33,12 +34,12 @@ struct operation;
  * the base up, and move the base when they end. */
 struct lane {
 	uint64_t out_base, in_base;
+	uint64_t out_last; /* the last that was put: not all numbers are used */
 	_Atomic uint64_t *released; /* out: NULL until connected */
 	struct tp_line *lines;      /* in: NULL until connected */
 	const uint8_t *data;
 	uint64_t in_done; /* all messages up to here are done with */
 	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
-	uint64_t in_told; /* the peer knows of these */
 };
 
 struct peer {
@@ -64,6 +65,7 @@ struct member {
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
 	char device[32];
+	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
 
@@ -102,6 +104,8 @@ struct dicomm_comm {
 	struct member *members; /* [ranks] */
 	struct wire wires[COMM_WIRES];
 	struct control *control;
+	struct refuge *refuge;
+	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;

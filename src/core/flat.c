@@ -79,6 +79,7 @@ flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
 		s->put(s->tp, r->exe->class, s->lane->out_base + s->number,
 		       r->signature, TP_DATA, src, s->bytes);
 
+	s->lane->out_last = s->lane->out_base + s->number;
 	if (__builtin_expect(status == DICOMM_SUCCESS, 1))
 		return DICOMM_SUCCESS;
 	return flat_send_slow(r, s, src, status);
@@ -160,8 +161,9 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 		else
 			memcpy(dst, src, s->bytes);
 	}
-	lane->in_done = seq;
-	message_tell(r->comm, s->peer, r->exe->class, lane, reference);
+	/* The sender of a reference waits; others learn at the end. */
+	if (__builtin_expect(reference, 0))
+		s->peer->transport->release(s->tp, r->exe->class, seq);
 	return DICOMM_SUCCESS;
 }
 
@@ -208,11 +210,17 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 		}
 	}
 	for (uint32_t i = 0; i < exe->npairs; i++) {
-		struct lane *lane = &exe->pairs[i].peer->lane[exe->class];
+		struct peer *peer = exe->pairs[i].peer;
+		struct lane *lane = &peer->lane[exe->class];
 
 		lane->out_base += exe->pairs[i].out;
+		if (!exe->pairs[i].in)
+			continue;
 		lane->in_base += exe->pairs[i].in;
 		lane->in_done = lane->in_base;
+		if (lane->lines)
+			peer->transport->release(peer->tp, exe->class,
+						 lane->in_done);
 	}
 	comm->stats.messages_sent += exe->flat_sent;
 	comm->stats.bytes_sent += exe->flat_sent_bytes;

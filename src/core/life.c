@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/launcher.h"
 #include "src/core/comm.h"
 #include "src/core/queue.h"
+#include "src/core/wait.h"
 
 struct init_args {
 	struct dicomm_comm *comm;
@@ -117,6 +119,8 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 {
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
+	char why[160] = "no name";
+	int index;
 
 	if (!comms)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -124,9 +128,15 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 	if (ndev < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_all: ndev %d: not positive", ndev);
-	TRY(control_new_id(&id));
-	for (int i = 0; i < ndev; i++)
+	for (int i = 0; i < ndev; i++) {
 		comms[i] = NULL;
+		if (devices && (!devices[i] || !accel_find(devices[i], &index,
+							   why, sizeof(why))))
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "comm_init_all: devices[%d] %s: %s", i,
+				    devices[i] ? devices[i] : "NULL", why);
+	}
+	TRY(control_new_id(&id));
 	dicomm_group_start();
 	for (int i = 0; i < ndev && status == DICOMM_SUCCESS; i++) {
 		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
@@ -140,27 +150,83 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 
 /* ---- public: end ---- */
 
+/* Has the peer received all that was sent to it? */
+static bool delivered(const struct peer *peer)
+{
+	for (int c = 0; c < TP_CLASSES; c++) {
+		const struct lane *lane = &peer->lane[c];
+
+		if (lane->released &&
+		    atomic_load_explicit(lane->released, memory_order_acquire) <
+			    lane->out_last)
+			return false;
+	}
+	return true;
+}
+
+/* Will the peer never receive it, since it is leaving, too? */
+static bool is_leaving(struct dicomm_comm *comm, int peer)
+{
+	char text[64];
+	uint32_t signature;
+	bool known = false;
+
+	/* A number that no call reaches: known only to who makes no more. */
+	return control_gone(comm->control, peer) ||
+	       (control_query(comm->control, peer, ASK_COLLECTIVE, UINT64_MAX,
+			      500, &known, &signature, text,
+			      sizeof(text)) == DICOMM_SUCCESS &&
+		known);
+}
+
+/*
+ * What this rank sent lies in its memory until it is received. The others need
+ * not leave at the same time; but a rank that leaves without having received
+ * it never will.
+ */
+static dicomm_result_t deliver_all(struct dicomm_comm *comm)
+{
+	struct waiter w = {0};
+	uint64_t begin = clock_ms(), asked = begin;
+
+	for (int r = 0; r < comm->ranks; r++) {
+		struct peer *peer = &comm->peers[r];
+
+		while (peer->tp && !delivered(peer)) {
+			uint64_t now = clock_ms();
+
+			if (fault_is(comm))
+				return fault_report(comm);
+			if (now - asked > 200) {
+				asked = now;
+				if (is_leaving(comm, r) && !delivered(peer)) {
+					log_warn("%s rank %d: rank %d leaves "
+						 "without having received all "
+						 "that was sent to it",
+						 comm->name, comm->rank, r);
+					break;
+				}
+			}
+			if (comm->timeout_ms > 0 &&
+			    now - begin > (uint64_t)comm->timeout_ms)
+				return FAIL(DICOMM_ERR_TIMEOUT,
+					    "comm_finalize: rank %d has not "
+					    "received all that rank %d sent",
+					    r, comm->rank);
+			wait_pause(comm, &w);
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 {
-	char mine = 1, *all;
-	dicomm_result_t status = DICOMM_SUCCESS;
+	dicomm_result_t status;
 
-	while (atomic_load(&comm->queued) && !fault_is(comm))
+	/* Bounded as the operations are. */
+	while (atomic_load(&comm->queued))
 		usleep(50);
-	/* What this rank sent lies in its memory until everybody has it. */
-	all = malloc((size_t)comm->ranks);
-	if (!all)
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "comm_finalize: out of memory");
-	else if (!fault_is(comm))
-		status = control_allgather(comm->control, &mine, all, 1,
-					   comm->timeout_ms);
-	free(all);
-	if (fault_is(comm))
-		status = fault_report(comm);
-	else if (status != DICOMM_SUCCESS)
-		fault_raise(comm, status, comm->rank, true, "%s",
-			    log_last_error());
+	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);
 	atomic_store(&comm->state, COMM_FINALIZED);
 	return status;
 }

@@ -27,21 +27,10 @@ static inline const uint8_t *message_payload(const struct dicomm_comm *comm,
 	return lane->data + (seq & comm->slot_mask) * (size_t)comm->slot_bytes;
 }
 
-/* Credits go back in bulk, a quarter of the ring at a time; a reference at
- * once, since its sender waits. */
-static inline void message_tell(struct dicomm_comm *comm, struct peer *peer,
-				enum tp_class c, struct lane *lane, bool now)
-{
-	if (now || lane->in_done - lane->in_told >= comm->slots / 4) {
-		peer->transport->release(peer->tp, c, lane->in_done);
-		lane->in_told = lane->in_done;
-	}
-}
-
 /* Message seq is done with. They may be done with out of order, up to 64
  * ahead; see message_in_reach(). */
-static inline void message_consumed(struct dicomm_comm *comm, struct peer *peer,
-				    enum tp_class c, uint64_t seq, bool now)
+static inline void message_consumed(struct peer *peer, enum tp_class c,
+				    uint64_t seq)
 {
 	struct lane *lane = &peer->lane[c];
 
@@ -51,7 +40,7 @@ static inline void message_consumed(struct dicomm_comm *comm, struct peer *peer,
 		lane->in_done++;
 	}
 	if (lane->lines)
-		message_tell(comm, peer, c, lane, now);
+		peer->transport->release(peer->tp, c, lane->in_done);
 }
 
 static inline bool message_in_reach(const struct lane *lane, uint64_t seq)

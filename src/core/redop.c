@@ -53,6 +53,11 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 			    "redop_destroy: op %d: no created operator of this "
 			    "communicator",
 			    (int)op);
+	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "redop_destroy: op %d: operations are queued on "
+			    "this communicator",
+			    (int)op);
 	comm->ops[i].used = false;
 	/* A later one of this number may have another scalar. */
 	executable_forget_op(comm, op);

@@ -35,8 +35,13 @@ static dicomm_result_t split_now(void *arg)
 	size_t n = (size_t)parent->ranks, mates = 0;
 	struct split_member mine = {a->color, a->key, parent->rank}, *all;
 	dicomm_unique_id_t id = {.text = ""}, *ids;
+	dicomm_config_t config = a->config ? *a->config : parent->config;
 	dicomm_result_t status;
 	int rank = 0;
+
+	/* It meets by an id; the parent's all-gather spans the parent. */
+	if (!a->config)
+		config.bootstrap.allgather = NULL;
 
 	all = calloc(n, sizeof(*all));
 	ids = calloc(n, sizeof(*ids));
@@ -65,7 +70,7 @@ static dicomm_result_t split_now(void *arg)
 					   sizeof(id), parent->timeout_ms);
 	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
 		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
-				    a->config ? a->config : &parent->config);
+				    &config);
 out:
 	free(all);
 	free(ids);

@@ -50,6 +50,7 @@ static enum schedule_result start_send(struct operation *op,
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
+	struct lane *lane = &peer->lane[op->exe->class];
 	struct piece a = locate(op, &step->a, k);
 	enum tp_kind kind = TP_DATA;
 	const void *body = a.at;
@@ -58,8 +59,7 @@ static enum schedule_result start_send(struct operation *op,
 
 	if (!a.n)
 		return SCHEDULE_DONE;
-	if (seq > atomic_load_explicit(peer->lane[op->exe->class].released,
-				       memory_order_acquire) +
+	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
 			  comm->slots)
 		return SCHEDULE_AGAIN;
 	if (a.bytes >= comm->map_threshold && !op->buffered &&
@@ -74,6 +74,8 @@ static enum schedule_result start_send(struct operation *op,
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return step_fail(op, status);
+	if (seq > lane->out_last)
+		lane->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += a.bytes;
 	return kind == TP_REF || status == DICOMM_IN_PROGRESS ? SCHEDULE_POSTED
@@ -129,12 +131,11 @@ static enum schedule_result start_recv(struct operation *op,
 	struct tp_line *line;
 	const void *src;
 	dicomm_result_t status;
-	bool by_reference;
 
 	if (!message_in_reach(lane, seq))
 		return SCHEDULE_AGAIN;
 	if (!dst.n) {
-		message_consumed(comm, peer, exe->class, seq, false);
+		message_consumed(peer, exe->class, seq);
 		return SCHEDULE_DONE;
 	}
 	if (!lane->lines) {
@@ -167,10 +168,9 @@ static enum schedule_result start_recv(struct operation *op,
 		else
 			memcpy(dst.at, src, dst.bytes);
 	}
-	by_reference = line->kind == TP_REF;
 	comm->stats.messages_received++;
 	comm->stats.bytes_received += dst.bytes;
-	message_consumed(comm, peer, exe->class, seq, by_reference);
+	message_consumed(peer, exe->class, seq);
 	return SCHEDULE_DONE;
 }
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/boot/refuge.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/auth.h"
+#include "src/boot/id.h"
+#include "src/boot/loop.h"
+#include "src/boot/meeting.h"
+
+struct refuge {
+	int fd;
+};
+
+dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
+{
+	struct refuge *r = malloc(sizeof(*r));
+	dicomm_result_t status;
+
+	if (!r)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "refuge: out of memory");
+	status = sock_listen(&r->fd, address);
+	if (status != DICOMM_SUCCESS) {
+		free(r);
+		return status;
+	}
+	*out = r;
+	return DICOMM_SUCCESS;
+}
+
+void refuge_close(struct refuge *refuge)
+{
+	if (!refuge)
+		return;
+	close(refuge->fd);
+	free(refuge);
+}
+
+/* Begin to connect; the socket, or -1 if nobody is there. */
+static int knock(const char *text)
+{
+	struct sock_address address;
+	const char *why;
+	int fd;
+
+	if (!sock_resolve(text, &address, &why))
+		return -1;
+	fd = sock_create(&address);
+	if (fd < 0)
+		return -1;
+	if (connect(fd, (const struct sockaddr *)&address.storage,
+		    address.len) == 0 ||
+	    errno == EINPROGRESS)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static bool answered(int fd)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 &&
+	       error == 0;
+}
+
+dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
+			     int timeout_ms)
+{
+	struct pollfd *fds = calloc((size_t)n, sizeof(*fds));
+	uint64_t until = clock_ms() + (uint64_t)timeout_ms;
+	int waiting = 0;
+
+	if (!fds)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "refuge: no memory to ask %d ranks", n);
+	for (int i = 0; i < n; i++) {
+		fds[i].fd = alive[i] ? knock(addresses[i]) : -1;
+		fds[i].events = POLLOUT;
+		alive[i] = false;
+		waiting += fds[i].fd >= 0;
+	}
+	while (waiting) {
+		uint64_t now = clock_ms();
+
+		if (now >= until ||
+		    poll(fds, (nfds_t)n, (int)(until - now)) <= 0)
+			break;
+		for (int i = 0; i < n; i++) {
+			if (fds[i].fd < 0 || !fds[i].revents)
+				continue;
+			alive[i] = answered(fds[i].fd);
+			close(fds[i].fd);
+			fds[i].fd = -1;
+			waiting--;
+		}
+	}
+	for (int i = 0; i < n; i++)
+		if (fds[i].fd >= 0)
+			close(fds[i].fd);
+	free(fds);
+	return DICOMM_SUCCESS;
+}
+
+void refuge_secret(char *text, size_t len)
+{
+	uint8_t bytes[AUTH_KEY];
+
+	auth_random(bytes, sizeof(bytes));
+	for (size_t i = 0; i < sizeof(bytes) && 2 * i + 2 < len; i++)
+		snprintf(text + 2 * i, len - 2 * i, "%02x", bytes[i]);
+	auth_forget(bytes, sizeof(bytes));
+}
+
+dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
+			    const char *phrase, dicomm_unique_id_t *id)
+{
+	uint8_t key[AUTH_KEY];
+	dicomm_result_t status;
+	int fd;
+
+	TRY(auth_init());
+	auth_key_from_text("dicomm shrink", phrase, key);
+	status = id_format(address, key, id);
+	if (status == DICOMM_SUCCESS && host) {
+		status = loop_start();
+		/* The meeting closes its own; this one may be needed again. */
+		fd = fcntl(host->fd, F_DUPFD_CLOEXEC, 0);
+		if (status == DICOMM_SUCCESS && fd < 0)
+			status = FAIL(DICOMM_ERR_SYSTEM,
+				      "refuge: duplicate a socket: %m");
+		if (status == DICOMM_SUCCESS)
+			status = meeting_open(fd, key, address);
+	}
+	auth_forget(key, sizeof(key));
+	return status;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the survivors of a communicator meet again. Every rank keeps a
+ * listening socket for it, so that who answers there is alive, with or without
+ * a hub; the first of the survivors then hosts their meeting.
+ */
+#ifndef DICOMM_BOOT_REFUGE_H
+#define DICOMM_BOOT_REFUGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/boot/sock.h"
+
+struct refuge;
+
+dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT]);
+/* NULL is allowed. */
+void refuge_close(struct refuge *refuge);
+
+/* Ask those of the n addresses for which alive is set, all at once, for at most
+ * timeout_ms; clear it for those that do not answer. */
+dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
+			     int timeout_ms);
+
+/* A fresh random text that is hard to guess. */
+void refuge_secret(char *text, size_t len);
+
+/* The id of the meeting at that address of those who know the phrase; whoever
+ * gives its refuge hosts it. */
+dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
+			    const char *phrase, dicomm_unique_id_t *id);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is left of a communicator, as a new one.
+ *
+ * Survivors must agree on who they are, though they may have heard of other
+ * deaths. Each asks every rank that is not excluded for a sign of life; the key
+ * of their meeting is made of the set of those who gave one, so that only ranks
+ * with equal sets meet. A death in between makes the meeting fail, and a new
+ * round begins with the smaller set. Sets only shrink, so the rounds end. The
+ * side without a majority of the parent (at exactly half: without its lowest
+ * rank) is refused, so that a divided network cannot make two successors.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/boot/refuge.h"
+#include "src/core/comm.h"
+#include "src/core/queue.h"
+
+#define PROBE_MS 3000
+
+struct shrink_args {
+	struct dicomm_comm *parent;
+	dicomm_comm_t *out;
+	const dicomm_config_t *config;
+	bool excluded[]; /* [ranks] */
+};
+
+struct survivors {
+	int count, first, index; /* index: this rank's place */
+	char phrase[160];
+};
+
+static dicomm_result_t find_survivors(const struct shrink_args *a, bool *alive,
+				      struct survivors *s)
+{
+	const struct dicomm_comm *parent = a->parent;
+	const char **addresses =
+		calloc((size_t)parent->ranks, sizeof(*addresses));
+	uint64_t set = UINT64_C(0xcbf29ce484222325);
+	dicomm_result_t status;
+
+	if (!addresses)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_shrink: no memory for %d ranks",
+			    parent->ranks);
+	for (int r = 0; r < parent->ranks; r++) {
+		addresses[r] = parent->members[r].refuge;
+		alive[r] = !a->excluded[r];
+	}
+	status = refuge_probe(addresses, parent->ranks, alive, PROBE_MS);
+	free(addresses);
+	TRY(status);
+	*s = (struct survivors){.first = -1};
+	for (int r = 0; r < parent->ranks; r++) {
+		if (!alive[r])
+			continue;
+		if (s->first < 0)
+			s->first = r;
+		if (r == parent->rank)
+			s->index = s->count;
+		s->count++;
+		set = (set ^ (uint64_t)r) * UINT64_C(0x100000001b3);
+	}
+	snprintf(s->phrase, sizeof(s->phrase), "%.120s %016llx",
+		 parent->id.text, (unsigned long long)set);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_majority(const struct dicomm_comm *parent,
+				      const bool *alive,
+				      const struct survivors *s)
+{
+	if (!alive[parent->rank])
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "comm_shrink: rank %d does not reach itself at %s",
+			    parent->rank, parent->members[parent->rank].refuge);
+	if (2 * s->count > parent->ranks ||
+	    (2 * s->count == parent->ranks && alive[0]))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_REMOTE,
+		    "comm_shrink: only %d of %d ranks are left: the others may "
+		    "go on without them",
+		    s->count, parent->ranks);
+}
+
+static dicomm_result_t shrink_now(void *arg)
+{
+	struct shrink_args *a = arg;
+	struct dicomm_comm *parent = a->parent;
+	bool *alive = calloc((size_t)parent->ranks, sizeof(*alive));
+	dicomm_config_t config = a->config ? *a->config : parent->config;
+	struct survivors now, last = {.count = 0};
+	dicomm_result_t status;
+	dicomm_unique_id_t id;
+
+	if (!alive) {
+		free(a);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_shrink: out of memory");
+	}
+	config.blocking = 1;
+	config.bootstrap.allgather = NULL; /* it would span the parent */
+	for (;;) {
+		status = find_survivors(a, alive, &now);
+		if (status == DICOMM_SUCCESS)
+			status = check_majority(parent, alive, &now);
+		if (status != DICOMM_SUCCESS)
+			break;
+		/* Nobody died since the failure: it will not go away. */
+		if (last.count && !strcmp(last.phrase, now.phrase)) {
+			status = FAIL(DICOMM_ERR_REMOTE,
+				      "comm_shrink: %d ranks are alive, but "
+				      "not all of them came",
+				      now.count);
+			break;
+		}
+		last = now;
+		status = refuge_meet(
+			now.first == parent->rank ? parent->refuge : NULL,
+			parent->members[now.first].refuge, now.phrase, &id);
+		if (status == DICOMM_SUCCESS)
+			status = comm_start(a->out, now.count, &id, now.index,
+					    &config);
+		if (status == DICOMM_SUCCESS)
+			break;
+	}
+	free(alive);
+	free(a);
+	return status;
+}
+
+dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
+				   int nexclude, dicomm_comm_t *newcomm,
+				   const dicomm_config_t *config)
+{
+	static const char f[] = "comm_shrink";
+	struct shrink_args *a;
+
+	/* A broken communicator is what this is for. */
+	if (!comm || comm->magic != COMM_MAGIC ||
+	    atomic_load(&comm->state) == COMM_STARTING)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: comm %p is not a communicator", f,
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: comm belongs to the parent of this process",
+			    f);
+	if (!newcomm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: newcomm is NULL",
+			    f);
+	if (nexclude < 0 || (nexclude && !exclude))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: exclude %p, nexclude %d", f,
+			    (const void *)exclude, nexclude);
+	a = calloc(1, sizeof(*a) + (size_t)comm->ranks);
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
+	*a = (struct shrink_args){
+		.parent = comm, .out = newcomm, .config = config};
+	for (int i = 0; i < nexclude; i++) {
+		if (exclude[i] < 0 || exclude[i] >= comm->ranks ||
+		    exclude[i] == comm->rank) {
+			free(a);
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "%s: exclude[%d] is %d: not another rank "
+				    "of 0 .. %d",
+				    f, i, exclude[i], comm->ranks - 1);
+		}
+		a->excluded[exclude[i]] = true;
+	}
+	*newcomm = NULL;
+	return group_init(shrink_now, a);
+}
