@@ -41,9 +41,9 @@
  * nothing writes the buffers of the caller any more.
  *
  * Late is not dead. A peer that lives but does not come is waited for: after
- * 60 s (DICOMM_WARN_LATE_MS) a warning names it, if warnings are asked for;
- * after 30 minutes (timeout_ms, DICOMM_TIMEOUT_MS) the operation fails with
- * ERR_TIMEOUT naming the rank, the operation and the peer.
+ * 60 s (DICOMM_WARN_LATE_MS) a warning names it; after 30 minutes (timeout_ms,
+ * DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT naming the rank, the
+ * operation and the peer.
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at
@@ -56,8 +56,8 @@
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from
  * the default. `dicomm-info --config` or dicomm_param_info() lists them.
- * Messages go to stderr: errors unless DICOMM_DEBUG says otherwise (none,
- * error, version, warn, info, debug, trace).
+ * Messages go to stderr: errors and warnings unless DICOMM_DEBUG says otherwise
+ * (none, error, version, warn, info, debug, trace).
  *
  * From NCCL: where NCCL has a function, ours is its name in snake case with the
  * same arguments in the same order, and enumerators have the same values
@@ -573,10 +573,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * @param config    options of the new communicator; NULL: those of the old one
  *
  * @retval DICOMM_SUCCESS               the new communicator is ready
- * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_UNSUPPORTED       the ranks that remain cannot reach each
- *                                      other without the dead one
  * @retval DICOMM_ERR_REMOTE            not the majority; no new communicator
  * @retval DICOMM_ERR_TIMEOUT           ranks did not come; no new communicator
  * @retval DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
@@ -590,12 +587,12 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * End a communicator in good order: complete what is queued, and take leave of
  * the peers.
  *
- * Returns when all operations of this rank are done and no peer needs its
- * memory any more. Afterwards the handle is good for dicomm_comm_destroy() and
- * the queries only.
+ * Returns when all operations of this rank are done and its peers have received
+ * what it sent. The others need not leave at the same time. Afterwards the
+ * handle is good for dicomm_comm_destroy() and the queries only.
  *
- * Order: a collective call of all ranks, after their last operation; in a group
- * for a thread that holds several of them.
+ * Order: after the last operation of this rank. A rank that still waits for
+ * one that has finalized gets DICOMM_ERR_REMOTE or DICOMM_ERR_INVALID_USAGE.
  *
  * Threads: one call at a time per communicator.
  *
@@ -613,8 +610,8 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
 /**
  * Free a communicator.
  *
- * One that works is finalized first, which all ranks have to do then; one that
- * is broken or aborted is freed at once, whatever the peers do. Its created
+ * One that works is finalized first; one that is broken or aborted is freed at
+ * once, whatever the peers do. Its created
  * operators go with it; registered buffers are to be deregistered before.
  * Whether the end was in good order is what dicomm_comm_finalize() tells.
  *

@@ -16,7 +16,7 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 /* What DICOMM_DEBUG is when nobody sets it. */
-#define LOG_DEFAULT "error"
+#define LOG_DEFAULT "warn"
 
 /* Internal: back-pressure. Nothing happened; make progress, then retry. */
 #define DICOMM_AGAIN ((dicomm_result_t)-1)
