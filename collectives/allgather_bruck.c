@@ -60,7 +60,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = shape_log2(s);
 	w->messages = 3 * w->hops;
-	w->message_bytes = (uint64_t)shape_power_of_two(s) * block;
+	w->message_bytes = (uint64_t)s->ranks / 2 * block;
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = (uint64_t)s->ranks * bytes;

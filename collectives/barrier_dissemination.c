@@ -37,7 +37,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	(void)bytes;
 	w->hops = shape_log2(s);
 	w->messages = 2 * w->hops;
-	w->message_bytes = (uint64_t)shape_power_of_two(s) / 2 + 1;
+	w->message_bytes = (uint64_t)s->ranks / 2;
 	w->wire_bytes = others;
 	w->total_bytes = others * (uint64_t)s->ranks;
 }

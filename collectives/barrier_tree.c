@@ -50,7 +50,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	(void)bytes;
 	w->hops = 2 * shape_log2(s);
 	w->messages = w->hops;
-	w->message_bytes = (uint64_t)shape_power_of_two(s);
+	w->message_bytes = (uint64_t)s->ranks / 2;
 	w->wire_bytes = others;
 	w->total_bytes = 2 * others;
 }

@@ -79,7 +79,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 
 	w->hops = shape_log2(s);
 	w->messages = w->hops + 1;
-	w->message_bytes = (uint64_t)shape_power_of_two(s) * block;
+	w->message_bytes = (uint64_t)s->ranks / 2 * block;
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = bytes / 2 * (w->hops + 1);

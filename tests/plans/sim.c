@@ -17,6 +17,7 @@ struct sim_message {
 	size_t n;
 	const uint64_t *at; /* own, or the sender's memory */
 	uint64_t *own;
+	size_t room; /* elements of it */
 	uint64_t arrives_ps;
 	bool consumed; /* but an older one is not */
 };
@@ -135,8 +136,6 @@ static void consume(struct sim *sim, int from, int to, uint64_t number)
 	       m->number == *released(sim, from, to)) {
 		m->consumed = false;
 		m->state = FREE;
-		free(m->own);
-		m->own = NULL;
 		++*released(sim, from, to);
 	}
 }
@@ -168,7 +167,11 @@ static enum schedule_result send_slice(struct sim_rank *r,
 	m->at = a.at;
 	if (may_refer && random_below(sim, 100) < sim->references)
 		return SCHEDULE_POSTED;
-	m->own = malloc(a.n * sizeof(*m->own));
+	if (m->room < a.n) {
+		free(m->own);
+		m->own = malloc(a.n * sizeof(*m->own));
+		m->room = a.n;
+	}
 	memcpy(m->own, a.at, a.n * sizeof(*m->own));
 	m->at = m->own;
 	return SCHEDULE_DONE;

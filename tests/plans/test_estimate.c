@@ -94,7 +94,8 @@ START_TEST(estimate_is_near_the_simulated_time)
 			est = estimate_ps(&machine, a, &s, sizes[b]);
 			sim = simulated_ps(a, s.ranks, sizes[b]);
 			ck_assert_msg(
-				est <= FACTOR * sim && sim <= FACTOR * est,
+				(double)est <= FACTOR * (double)sim &&
+					(double)sim <= FACTOR * (double)est,
 				"%s %s on %d ranks, %zu bytes: "
 				"estimated "
 				"%.1f us, simulated %.1f us",
