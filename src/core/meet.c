@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ranks of a communicator meet, compare what must be equal, and agree on
+ * the rest. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/comm.h"
+#include "src/core/table.h"
+#include "src/topo/node.h"
+
+/* Polls before the core is given away: about 100 us where every rank has a
+ * core of its own; else only as long as a reply takes that is under way. */
+#define SPIN_ALONE 20000
+#define SPIN_SHARED 30
+
+static void on_failed(void *ctx, dicomm_result_t status, int culprit,
+		      const char *text)
+{
+	struct dicomm_comm *comm = ctx;
+
+	fault_raise(comm, status, culprit, false, "%s", text);
+}
+
+static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
+		     uint32_t *signature, char *text, size_t len)
+{
+	const struct dicomm_comm *comm = ctx;
+
+	switch (class) {
+	case ASK_SEND:
+		if (call_log_find(comm->send_log,
+				  call_pair_number(peer, number), signature,
+				  text, len))
+			return true;
+		break;
+	case ASK_RECV:
+		if (call_log_find(comm->recv_log,
+				  call_pair_number(peer, number), signature,
+				  text, len))
+			return true;
+		break;
+	default:
+		if (call_log_find(&comm->collective_log, number, signature,
+				  text, len))
+			return true;
+	}
+	if (atomic_load(&comm->state) < COMM_FINALIZING)
+		return false;
+	/* It will never be called. */
+	*signature = 0;
+	snprintf(text, len, "comm_finalize");
+	return true;
+}
+
+/* Does the list of transports ("shm", "^shm,verbs"; empty: all) name it? */
+static bool listed(const char *list, const char *name)
+{
+	bool exclude = *list == '^', found = false;
+	size_t n = strlen(name);
+
+	if (!*list)
+		return true;
+	for (const char *p = list + exclude; *p;) {
+		size_t len = strcspn(p, ",");
+
+		found |= len == n && !strncmp(p, name, n);
+		p += len + (p[len] == ',');
+	}
+	return found != exclude;
+}
+
+static dicomm_result_t check_list(const char *list)
+{
+	for (const char *p = list + (*list == '^'); *p;) {
+		size_t len = strcspn(p, ",");
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)len, p);
+		if (!transport_find(name))
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "transports %s: there is no transport %s "
+				    "in this build",
+				    list, name);
+		p += len + (p[len] == ',');
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t open_wires(struct dicomm_comm *comm)
+{
+	const struct tp_config config = {.rank = comm->rank,
+					 .ranks = comm->ranks,
+					 .slots = comm->slots,
+					 .slot_bytes = comm->slot_bytes};
+	const char *list = comm->config.transports
+				   ? comm->config.transports
+				   : config_string(CONFIG_TRANSPORTS);
+	struct member *me = &comm->members[comm->rank];
+	char why[160];
+	int opened = 0;
+
+	TRY(check_list(list));
+	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (!listed(list, transports[i]->name))
+			continue;
+		if (!transports[i]->usable(why, sizeof(why))) {
+			log_info("transport %s: not usable: %s",
+				 transports[i]->name, why);
+			continue;
+		}
+		TRY(transports[i]->open(&config, &w->device));
+		w->transport = transports[i];
+		w->transport->address(w->device, &me->address[i]);
+		opened++;
+	}
+	if (!opened)
+		return FAIL(DICOMM_ERR_NO_PATH,
+			    "rank %d: no transport is usable%s%s", comm->rank,
+			    *list ? " of " : "", list);
+	return DICOMM_SUCCESS;
+}
+
+/* What ranks of one communicator must have in common. */
+static dicomm_result_t compare_members(struct dicomm_comm *comm)
+{
+	const struct member *zero = &comm->members[0];
+
+	for (int r = 0; r < comm->ranks; r++) {
+		const struct member *m = &comm->members[r];
+
+		if (m->deterministic != zero->deterministic)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "ranks disagree: rank 0 has deterministic "
+				    "%d, rank %d has %d",
+				    zero->deterministic, r, m->deterministic);
+		if (m->slots != zero->slots ||
+		    m->slot_bytes != zero->slot_bytes)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "ranks disagree: rank 0 has %u slots of "
+				    "%u bytes, rank %d has %u of %u",
+				    zero->slots, zero->slot_bytes, r, m->slots,
+				    m->slot_bytes);
+		comm->node_ranks += m->host == comm->members[comm->rank].host;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* The id, or where the caller's all-gather stood for it, one of rank 0's
+ * making that travelled the same way. */
+static dicomm_result_t share_secret(struct dicomm_comm *comm,
+				    const dicomm_unique_id_t *id)
+{
+	dicomm_unique_id_t *all, mine = {.text = ""};
+	dicomm_result_t status;
+
+	if (!comm->config.bootstrap.allgather) {
+		comm->id = *id;
+		return DICOMM_SUCCESS;
+	}
+	all = calloc((size_t)comm->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	if (comm->rank == 0)
+		refuge_secret(mine.text, sizeof(mine.text));
+	status = comm->config.bootstrap.allgather(&mine, all, sizeof(mine),
+						  comm->config.bootstrap.ctx);
+	comm->id = all[0];
+	free(all);
+	return status;
+}
+
+/* Everybody selects by the table of rank 0. */
+static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
+{
+	struct select_table *all = calloc((size_t)comm->ranks, sizeof(*all));
+	struct select_table mine;
+	dicomm_result_t status;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_init_rank: no memory "
+						  "for the tables");
+	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
+	status = table_make(comm->node_ranks, comm->slot_bytes,
+			    comm->deterministic, &mine);
+	if (status != DICOMM_SUCCESS) {
+		free(all);
+		return status;
+	}
+	status = control_allgather(comm->control, &mine, all, sizeof(mine),
+				   timeout_ms);
+	comm->table = all[0];
+	free(all);
+	return status;
+}
+
+dicomm_result_t comm_meet(struct dicomm_comm *comm,
+			  const dicomm_unique_id_t *id)
+{
+	int timeout_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	struct member *me = &comm->members[comm->rank];
+	struct control_config cc = {.rank = comm->rank,
+				    .ranks = comm->ranks,
+				    .id = id,
+				    .timeout_ms = timeout_ms,
+				    .cancelled = &comm->cancelled,
+				    .events = {.failed = on_failed,
+					       .query = on_query,
+					       .ctx = comm}};
+	uint64_t begin = clock_ns(), met;
+	struct member mine;
+	int64_t spin;
+
+	if (comm->config.bootstrap.allgather) {
+		cc.id = NULL;
+		cc.allgather = comm->config.bootstrap.allgather;
+		cc.allgather_ctx = comm->config.bootstrap.ctx;
+	}
+	TRY(control_open(&cc, &comm->control));
+	met = clock_ns();
+	TRY(share_secret(comm, id));
+	TRY(open_wires(comm));
+	TRY(refuge_open(&comm->refuge, me->refuge));
+	me->host = node_identity();
+	me->pid = getpid();
+	me->deterministic = comm->deterministic;
+	me->slots = comm->slots;
+	me->slot_bytes = comm->slot_bytes;
+	snprintf(me->device, sizeof(me->device), "%s", comm->device);
+	mine = *me;
+	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
+			      timeout_ms));
+	TRY(compare_members(comm));
+	comm->node_cores = node_cores();
+	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
+	if (spin >= 0)
+		comm->spin = (unsigned)spin;
+	else
+		comm->spin = comm->node_ranks > comm->node_cores ? SPIN_SHARED
+								 : SPIN_ALONE;
+	comm->stream_bytes = node_cache_bytes();
+	TRY(share_table(comm, timeout_ms));
+	if (fault_is(comm))
+		return fault_report(comm);
+	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
+		 "met in %.1f ms, opened in %.1f ms",
+		 comm->name, comm->rank, comm->ranks, comm->device,
+		 comm->node_ranks, comm->node_cores,
+		 (double)(met - begin) / 1e6, (double)(clock_ns() - met) / 1e6);
+	atomic_store(&comm->state, COMM_READY);
+	return DICOMM_SUCCESS;
+}
