@@ -268,8 +268,6 @@ static void comms_open(struct session *s, int first, int n)
 
 	config.device = s->o->device;
 	config.name = "perf";
-	if (s->o->timeout_s > 0)
-		config.timeout_ms = s->o->timeout_s * 1000;
 	CHECK_DICOMM(NULL, dicomm_group_start());
 	for (int i = first; i < first + n; i++)
 		CHECK_DICOMM(NULL, dicomm_comm_init_rank_config(
@@ -350,11 +348,19 @@ static void check_against_ranks(struct session *s)
 void session_open(struct session *s, struct options *o, int child_rank)
 {
 	int n = o->threads * o->devices;
+	char timeout_ms[32];
 
 	*s = (struct session){.o = o, .streams = o->stream_null == 0};
 	/* Before the library starts threads, which shall be bound too. */
 	if (o->pin && child_rank >= 0 && launch_bind(child_rank * n, n) < 0)
 		failure_end(FAILURE_INTERNAL, "--pin: %s", strerror(errno));
+	/* -T bounds each wait, so also those between processes. */
+	if (o->timeout_s > 0) {
+		snprintf(timeout_ms, sizeof(timeout_ms), "%d",
+			 o->timeout_s * 1000);
+		setenv("DICOMM_TIMEOUT_MS", timeout_ms, 1);
+	}
+	failure_timeout(o->timeout_s);
 	control_open(&s->control, o->threads);
 	introduce(s);
 	check_against_ranks(s);
@@ -375,7 +381,6 @@ void session_connect(struct session *s)
 		s->mine[i].comm = &s->comms[i];
 	}
 	failure_watch(s->comms, n);
-	failure_timeout(o->timeout_s);
 	if (!o->parallel_init)
 		comms_open(s, 0, n);
 }
