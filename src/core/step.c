@@ -263,7 +263,8 @@ static enum schedule_result finished(void *ctx, const struct step *step,
 		&op->comm->peers[step->peer].lane[op->exe->class];
 
 	(void)s;
-	(void)slice;
+	if (beyond(op, step, slice))
+		return SCHEDULE_DONE;
 	return atomic_load_explicit(lane->released, memory_order_acquire) >=
 			       lane->out_base + number + 1
 		       ? SCHEDULE_DONE
