@@ -180,6 +180,10 @@ enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* This rank cannot go on, for the reason that was just logged. Where that
+ * touched a peer, the peer's death may be behind it: the news of it, which
+ * names the rank, is waited for a moment. */
+dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status);
 /* Status of a broken communicator; its text becomes the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);

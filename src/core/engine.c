@@ -152,8 +152,7 @@ release:
 	 * cannot go on, the others must not wait for it. */
 	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
 	    status != DICOMM_ERR_INVALID_USAGE)
-		fault_raise(comm, status, comm->rank, true, "%s",
-			    log_last_error());
+		return fault_own(comm, status);
 	return status;
 }
 

@@ -10,10 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
+
+/* From the end of a process to the news of it: the kernel takes its memory
+ * apart first, then closes its connections. */
+#define NEWS_MS 500
 
 _Atomic bool fault_needs_fence = true;
 
@@ -56,6 +62,23 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 							    : status,
 			       culprit, text);
 	return status;
+}
+
+dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	const struct timespec pause = {0, 1000000};
+	uint64_t end = clock_ms() + NEWS_MS;
+	char text[sizeof(comm->fault.text)];
+
+	snprintf(text, sizeof(text), "%s", log_last_error());
+	if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_SYSTEM &&
+	    status != DICOMM_ERR_NO_PATH)
+		end = 0;
+	while (!fault_is(comm) && clock_ms() < end)
+		nanosleep(&pause, NULL);
+	if (fault_is(comm))
+		return fault_report(comm);
+	return fault_raise(comm, status, comm->rank, true, "%s", text);
 }
 
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)

@@ -51,10 +51,7 @@ static dicomm_result_t flat_wait(const struct flat *r,
 
 static dicomm_result_t flat_fail(const struct flat *r, dicomm_result_t status)
 {
-	if (fault_is(r->comm))
-		return fault_report(r->comm);
-	return fault_raise(r->comm, status, r->comm->rank, true, "%s",
-			   log_last_error());
+	return fault_own(r->comm, status);
 }
 
 static __attribute__((noinline)) dicomm_result_t

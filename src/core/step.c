@@ -38,9 +38,7 @@ static struct piece locate(const struct operation *op, const struct span *s,
 
 enum schedule_result step_fail(struct operation *op, dicomm_result_t status)
 {
-	if (!fault_is(op->comm))
-		fault_raise(op->comm, status, op->comm->rank, true, "%s",
-			    log_last_error());
+	fault_own(op->comm, status);
 	return SCHEDULE_FAILED;
 }
 
