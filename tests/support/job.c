@@ -23,6 +23,9 @@
 /* Failures kept: the first tells most, the others follow from it. */
 #define FAILURES 4
 #define TEXT_BYTES 700
+#define DOERS 64 /* ranks that can tell what they are doing */
+#define DOING_BYTES 200
+#define RANKS 64 /* whose pids are known */
 
 /* What all processes of a job see. */
 struct board {
@@ -31,7 +34,9 @@ struct board {
 		int rank;
 		char text[TEXT_BYTES];
 	} failure[FAILURES];
+	char doing[DOERS][DOING_BYTES];
 	_Atomic int arrived, round; /* of the barrier */
+	_Atomic int pids[RANKS];
 	dicomm_unique_id_t id;
 	_Alignas(64) uint8_t user[JOB_BOARD_BYTES];
 };
@@ -72,6 +77,17 @@ void job_fail(const char *format, ...)
 	va_end(args);
 	note(my_rank, text);
 	_exit(1);
+}
+
+void job_doing(const char *format, ...)
+{
+	va_list args;
+
+	if (my_rank < 0 || my_rank >= DOERS)
+		return;
+	va_start(args, format);
+	vsnprintf(board->doing[my_rank], DOING_BYTES, format, args);
+	va_end(args);
 }
 
 void job_exit(void)
@@ -139,6 +155,22 @@ void *job_board(void)
 	return board->user;
 }
 
+int job_pid(int rank)
+{
+	int pid;
+
+	while (!(pid = atomic_load(&board->pids[rank])))
+		sched_yield();
+	return pid;
+}
+
+bool job_is_long(void)
+{
+	const char *text = getenv("DICOMM_TEST_LONG");
+
+	return text && *text && strcmp(text, "0");
+}
+
 double job_seconds(void)
 {
 	struct timespec t;
@@ -195,9 +227,17 @@ static _Noreturn void process_main(int rank)
 
 	for (int i = 0; current->env[i]; i++)
 		putenv((char *)(uintptr_t)current->env[i]);
+	if (rank < RANKS)
+		atomic_store(&board->pids[rank], getpid());
 	if (current->threads)
 		threads_main();
 	rank_main(&me);
+	job_exit();
+}
+
+static _Noreturn void disturber_main(void)
+{
+	current->disturb(current->arg);
 	job_exit();
 }
 
@@ -207,6 +247,12 @@ struct child {
 	pid_t pid;
 	bool ended;
 };
+
+/* Those of the ranks, and after them the one that disturbs them, if any. */
+static int processes(const struct job *job)
+{
+	return (job->threads ? 1 : job->ranks) + (job->disturb != NULL);
+}
 
 static void start_children(struct child *children, int n)
 {
@@ -228,9 +274,11 @@ static void start_children(struct child *children, int n)
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sigprocmask(SIG_SETMASK, &old, NULL);
-		if (getppid() == parent)
-			process_main(i);
-		_exit(1);
+		if (getppid() != parent)
+			_exit(1);
+		if (current->disturb && i == n - 1)
+			disturber_main();
+		process_main(i);
 	}
 }
 
@@ -239,6 +287,9 @@ static void note_end(int rank, int status)
 {
 	char text[80];
 
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && rank < 32 &&
+	    current->may_die >> rank & 1)
+		return;
 	if (WIFSIGNALED(status))
 		snprintf(text, sizeof(text), "ended by signal %d (%s)",
 			 WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -271,13 +322,14 @@ static int reap(struct child *children, int n)
 
 static void kill_rest(struct child *children, int n, int seconds)
 {
-	char text[80];
+	char text[DOING_BYTES + 80];
 
 	for (int i = 0; i < n; i++) {
 		if (children[i].ended)
 			continue;
-		snprintf(text, sizeof(text), "did not end within %d s",
-			 seconds);
+		/* Of threads, the first one speaks for all. */
+		snprintf(text, sizeof(text), "did not end within %d s: %s",
+			 seconds, i < DOERS ? board->doing[i] : "");
 		note(i, text);
 		kill(children[i].pid, SIGKILL);
 		waitpid(children[i].pid, NULL, 0);
@@ -318,10 +370,9 @@ static void tell(char *text, size_t len)
 				       board->failure[i].text);
 }
 
-void job_run(const struct job *job)
+bool job_try(const struct job *job, char *text, size_t len)
 {
-	int n = job->threads ? 1 : job->ranks;
-	char text[FAILURES * TEXT_BYTES];
+	int n = processes(job);
 	struct child *children;
 	bool failed;
 
@@ -334,7 +385,15 @@ void job_run(const struct job *job)
 	watch(children, n);
 	free(children);
 	failed = atomic_load(&board->failures) != 0;
-	tell(text, sizeof(text));
+	tell(text, len);
 	munmap(board, sizeof(*board));
-	ck_assert_msg(!failed, "%d ranks: %s", job->ranks, text);
+	return !failed;
+}
+
+void job_run(const struct job *job)
+{
+	char text[FAILURES * TEXT_BYTES] = "";
+
+	ck_assert_msg(job_try(job, text, sizeof(text)), "%d ranks: %s",
+		      job->ranks, text);
 }

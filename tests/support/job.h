@@ -31,15 +31,24 @@ struct job {
 	/* "NAME=value" for the environment of all ranks; NULL ends. */
 	const char *env[8];
 	int timeout_s; /* 0: 20 */
+	/* Ranks that may be ended by SIGKILL: bit r. */
+	unsigned may_die;
+	/* Runs beside the ranks in a process of its own, which stops or kills
+	 * theirs. */
+	void (*disturb)(const void *arg);
 };
 
 /* Run it to its end; any failure of any rank fails the calling Check test with
  * the ranks' own words. */
 void job_run(const struct job *job);
+/* The same; false: it failed, text has the words. */
+bool job_try(const struct job *job, char *text, size_t len);
 
 /* For ranks: end this rank, and with it the job. */
 _Noreturn void job_fail(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));
+/* What this rank is about to do, to be told if it hangs in it. */
+void job_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* End this process as a user's program would end, with success. */
 _Noreturn void job_exit(void);
 /* Wait for all ranks by no means of the library. */
@@ -50,8 +59,13 @@ dicomm_unique_id_t job_id(void);
 #define JOB_BOARD_BYTES 65536
 void *job_board(void);
 
+/* Process of a rank; waits until it runs. */
+int job_pid(int rank);
+
 double job_seconds(void);
 void job_sleep_ms(int ms);
+/* Long variants of tests are asked for: DICOMM_TEST_LONG. */
+bool job_is_long(void);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */
 bool job_is_sanitized(void);
 

@@ -281,24 +281,40 @@ void trial_free(struct trial *t)
 
 /* ---- the call ---- */
 
+static void describe(const struct trial *t, char *text, size_t len)
+{
+	snprintf(text, len, "%s of %zu %s %s, root %d, seed %u, skew %zu%s%s",
+		 kinds[t->kind].name, t->count, element_name(t->type),
+		 kinds[t->kind].reduces ? element_op_name(t->op) : "", t->root,
+		 t->seed, t->skew, t->in_place ? ", in place" : "",
+		 t->shared ? ", shared" : "");
+}
+
 static dicomm_result_t sendrecv(struct trial *t, dicomm_stream_t stream)
 {
 	int n = t->ranks, next = (t->rank + 1) % n;
 	int before = (t->rank + n - 1) % n;
+	dicomm_result_t send, recv, end;
 
 	JOB_TRY(dicomm_group_start());
-	JOB_TRY(dicomm_send(send_buffer(t), t->count, t->type, next, t->comm,
-			    stream));
-	JOB_TRY(dicomm_recv(recv_buffer(t), t->count, t->type, before, t->comm,
-			    stream));
-	return dicomm_group_end();
+	send = dicomm_send(send_buffer(t), t->count, t->type, next, t->comm,
+			   stream);
+	recv = dicomm_recv(recv_buffer(t), t->count, t->type, before, t->comm,
+			   stream);
+	end = dicomm_group_end();
+	if (send != DICOMM_SUCCESS)
+		return send;
+	return recv != DICOMM_SUCCESS ? recv : end;
 }
 
 dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 {
 	void *send = send_buffer(t), *recv = recv_buffer(t);
 	bool root = t->rank == t->root;
+	char text[160];
 
+	describe(t, text, sizeof(text));
+	job_doing("%s", text);
 	switch (t->kind) {
 	case TRIAL_ALLREDUCE:
 		return dicomm_allreduce(send, recv, t->count, t->type,
@@ -456,7 +472,7 @@ static void compare(const struct trial *t, const struct trial_area *a,
 		    const char *which, const uint8_t *buffer)
 {
 	size_t b = element_bytes(t->type), i = 0, e;
-	char got[17], want[17];
+	char got[17], want[17], text[160];
 	ptrdiff_t off;
 
 	if (!a->memory || !memcmp(a->memory, a->image, a->bytes))
@@ -468,13 +484,9 @@ static void compare(const struct trial *t, const struct trial_area *a,
 	hex(got, off >= 0 ? buffer + e : a->memory + i, off >= 0 ? b : 1);
 	hex(want, a->image + (off >= 0 ? buffer + e - a->memory : (ptrdiff_t)i),
 	    off >= 0 ? b : 1);
-	job_fail("%s of %zu %s %s, root %d, seed %u%s%s, skew %zu: %s buffer, "
-		 "byte %td (element %td): %s instead of %s",
-		 kinds[t->kind].name, t->count, element_name(t->type),
-		 kinds[t->kind].reduces ? element_op_name(t->op) : "", t->root,
-		 t->seed, t->in_place ? ", in place" : "",
-		 t->shared ? ", shared" : "", t->skew, which, off,
-		 off / (ptrdiff_t)b, got, want);
+	describe(t, text, sizeof(text));
+	job_fail("%s: %s buffer, byte %td (element %td): %s instead of %s",
+		 text, which, off, off / (ptrdiff_t)b, got, want);
 }
 
 void trial_check(struct trial *t)

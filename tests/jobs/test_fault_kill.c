@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank that dies, at any moment, in any operation: all others learn who it
+ * was within a second, and nothing is left behind. */
+#include <check.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/residue.h"
+#include "tests/support/storm.h"
+
+#define KILLS 20
+#define KILLS_LONG 200
+#define BOUND_S 1.0
+/* What a process may lack its core, on a machine that runs other things. */
+#define SLACK_S 2.0
+#define READY_S 20.0
+#define MOST_RANKS 4
+
+struct scene {
+	unsigned seed;
+	int ranks, victim;
+	int delay_us; /* from when all ranks are at work */
+	struct result *result;
+};
+
+/* Outlives the job. */
+struct result {
+	_Atomic int working;
+	_Atomic bool killed;
+	double died_s;
+	double learned_s[MOST_RANKS]; /* from the death */
+};
+
+/* The threads of the library, and whatever stays, are there after this. */
+static void warm_up(const struct job_rank *me, struct residue *before)
+{
+	struct storm s;
+	struct job_rank first = *me;
+
+	JOB_TRY(dicomm_comm_init_rank(&first.comm, me->ranks, job_id(),
+				      me->rank));
+	storm_begin(&s, &first, 0);
+	for (int i = 0; i < 4; i++)
+		JOB_TRY(storm_next(&s));
+	storm_end(&s);
+	JOB_TRY(dicomm_comm_destroy(first.comm));
+	/* Connections linger for a moment, so the first count is too high. */
+	job_sleep_ms(100);
+	residue_count(before);
+}
+
+static void check_words(const struct job_rank *me, dicomm_result_t status,
+			int victim)
+{
+	const char *text = dicomm_get_last_error(me->comm);
+	char name[16];
+	dicomm_result_t async;
+
+	snprintf(name, sizeof(name), "rank %d", victim);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE,
+		  "status %d (%s) on the death "
+		  "of %s",
+		  (int)status, text, name);
+	JOB_CHECK(strstr(text, name), "\"%s\" does not name %s", text, name);
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	JOB_CHECK(async == status, "asynchronous error %d", (int)async);
+	JOB_REFUSED(dicomm_barrier(me->comm, NULL), DICOMM_ERR_REMOTE, name);
+}
+
+static void work(struct job_rank *me)
+{
+	const struct scene *scene = me->arg;
+	struct result *r = scene->result;
+	struct residue before;
+	dicomm_result_t status;
+	struct storm s;
+	double begin, end;
+
+	warm_up(me, &before);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	storm_begin(&s, me, scene->seed);
+	atomic_fetch_add(&r->working, 1);
+	begin = job_seconds();
+	do {
+		status = storm_next(&s);
+		JOB_CHECK(job_seconds() < begin + READY_S,
+			  "worked for %.0f s, and nobody died", READY_S);
+	} while (status == DICOMM_SUCCESS);
+	end = job_seconds();
+	JOB_CHECK(atomic_load(&r->killed), "%s: %s",
+		  dicomm_get_error_string(status),
+		  dicomm_get_last_error(me->comm));
+	r->learned_s[me->rank] = end - r->died_s;
+	check_words(me, status, scene->victim);
+	storm_end(&s);
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_CHECK(job_seconds() - begin < BOUND_S + SLACK_S,
+		  "destroy took %.1f s", job_seconds() - begin);
+	me->comm = NULL;
+	residue_check(&before, "after a death");
+}
+
+static void kill_one(const void *arg)
+{
+	const struct scene *scene = arg;
+	struct result *r = scene->result;
+	int pid = job_pid(scene->victim);
+	double end = job_seconds() + READY_S;
+
+	while (atomic_load(&r->working) < scene->ranks) {
+		if (job_seconds() > end)
+			return; /* the ranks say why */
+		job_sleep_ms(1);
+	}
+	usleep((unsigned)scene->delay_us);
+	r->died_s = job_seconds();
+	atomic_store(&r->killed, true);
+	kill(pid, SIGKILL);
+}
+
+/* ---- what is left on the machine ---- */
+
+static int shared_files(void)
+{
+	DIR *dir = opendir("/dev/shm");
+	struct dirent *e;
+	int n = 0;
+
+	while (dir && (e = readdir(dir)))
+		n += strstr(e->d_name, "dicomm") != NULL;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool one_kill(struct scene *scene, char *text, size_t len)
+{
+	return job_try(&(struct job){.run = work,
+				     .arg = scene,
+				     .ranks = scene->ranks,
+				     .bare = true,
+				     .may_die = 1u << scene->victim,
+				     .disturb = kill_one,
+				     .env = {"DICOMM_DEBUG=none"},
+				     .timeout_s = 60},
+		       text, len);
+}
+
+START_TEST(survivors_of_a_random_death_end_cleanly)
+{
+	int kills = job_is_long() ? KILLS_LONG : KILLS, clean = 0, late = 0;
+	size_t n = 0;
+	double *times = calloc((size_t)kills * MOST_RANKS, sizeof(*times));
+	struct result *r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int files = shared_files();
+	unsigned state = (unsigned)getpid();
+	char text[2000], first[2000] = "";
+
+	ck_assert(times && r != MAP_FAILED);
+	printf("seed %u\n", state);
+	for (int i = 0; i < kills; i++) {
+		struct scene scene = {.seed = storm_random(&state, 1000000),
+				      .ranks = 2 + i % (MOST_RANKS - 1),
+				      .result = r};
+
+		memset(r, 0, sizeof(*r));
+		scene.victim = (int)storm_random(&state, (unsigned)scene.ranks);
+		scene.delay_us = (int)storm_random(&state, 60000);
+		if (one_kill(&scene, text, sizeof(text)))
+			clean++;
+		else if (!*first)
+			snprintf(first, sizeof(first),
+				 "kill %d, storm %u, rank %d of %d after %d "
+				 "us: %.1800s",
+				 i, scene.seed, scene.victim, scene.ranks,
+				 scene.delay_us, text);
+		for (int k = 0; k < scene.ranks; k++)
+			if (k != scene.victim && r->learned_s[k] > 0)
+				times[n++] = r->learned_s[k];
+	}
+	qsort(times, n, sizeof(*times), by_value);
+	while (late < (int)n && times[n - 1 - (size_t)late] > BOUND_S)
+		late++;
+	if (n)
+		printf("%d of %d clean; survivors knew after %.1f ms (median), "
+		       "%.1f ms (p90), %.1f ms (p99), %.1f ms (most); %d of "
+		       "%zu after more than a second\n",
+		       clean, kills, times[n / 2] * 1e3,
+		       times[n * 9 / 10] * 1e3, times[n * 99 / 100] * 1e3,
+		       times[n - 1] * 1e3, late, n);
+	fflush(stdout);
+	ck_assert_msg(clean == kills, "%d of %d clean; first: %s", clean, kills,
+		      first);
+	ck_assert_msg(n && times[n - 1] < BOUND_S + SLACK_S,
+		      "a survivor knew "
+		      "after %.1f s",
+		      n ? times[n - 1] : 0);
+	ck_assert_int_eq(shared_files(), files);
+	free(times);
+	munmap(r, sizeof(*r));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_kill");
+	TCase *tcase = tcase_create("fault_kill");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, job_is_long() ? 1500 : 110);
+	tcase_add_test(tcase, survivors_of_a_random_death_end_cleanly);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
