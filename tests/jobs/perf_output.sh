@@ -1,0 +1,209 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# dicomm-perf as its users see it: every operation is right for 1, 2 and 4
+# ranks, what it prints has the columns of nccl-tests, its exit status tells what
+# happened, and none of its processes stays behind.
+cd "${top_builddir:-.}" || exit 99
+perf=./dicomm-perf
+if [ ! -x $perf ]; then
+	echo "dicomm-perf is not built"
+	exit 77
+fi
+out=$(mktemp -d) || exit 99
+trap 'rm -rf "$out"' EXIT
+bad=0
+
+fail() {
+	echo "FAIL: $*"
+	sed 's/^/	/' "$out/table" "$out/errors" 2>/dev/null | tail -20
+	bad=1
+}
+
+# Run it with these arguments; the exit status must be the first.
+perf() { # status, arguments
+	expected=$1
+	shift
+	timeout 60 $perf "$@" >"$out/table" 2>"$out/errors"
+	status=$?
+	[ $status -eq "$expected" ] ||
+		fail "dicomm-perf $*: status $status, not $expected"
+}
+
+# Each row: as many fields, of the kinds and in the columns that scripts expect.
+# A field that is N/A for #wrong is one column narrower.
+rows() { # number of rows, type (any if empty)
+	awk -v want="$1" -v type="$2" '
+	function bad(text) {
+		printf "row %d: %s: %s\n", rows, text, $0
+		failed = 1
+	}
+	/^#/ || /^$/ { next }
+	{
+		rows++
+		if (NF != 13) bad(NF " fields")
+		if ($1 !~ /^[0-9]+$/ || $2 !~ /^[0-9]+$/) bad("size, count")
+		if (type != "" && $3 != type) bad("type")
+		if (substr($0, 1, 12) + 0 != $1) bad("size column")
+		if (substr($0, 13, 14) + 0 != $2) bad("count column")
+		if (substr($0, 27, 10) !~ $3 "$") bad("type column")
+		if (substr($0, 37, 8) !~ $4 "$") bad("redop column")
+		if (substr($0, 45, 8) !~ $5 "$") bad("root column")
+		if (substr($0, 53, 9) !~ $6 "$") bad("time column")
+		if (substr($0, 62, 8) !~ $7 "$") bad("algbw column")
+		if (substr($0, 70, 8) !~ $8 "$") bad("busbw column")
+		if ($9 != "0" && $9 != "N/A") bad("wrong elements")
+		if ($13 != "0" && $13 != "N/A") bad("wrong elements in place")
+		if ($6 !~ /^[0-9.e+]+$/ || $6 <= 0) bad("time")
+		if ($9 == "0" && $13 == "0" && length($0) != 118) bad("width")
+	}
+	END {
+		if (rows != want) { print rows " rows, not " want; failed = 1 }
+		exit failed
+	}' "$out/table" || fail "rows of $last"
+}
+
+line() { # a line that must be in the table
+	grep -qxF -e "$1" "$out/table" || fail "$last: no line '$1'"
+}
+
+# --- the frame ----------------------------------------------------------------
+
+last="allreduce, 2 ranks"
+perf 0 allreduce -b 8 -e 64K -f 8 -n 3 --ranks 2
+rows 5 float
+line '# Collective test starting: all_reduce_perf'
+line '# nThread 1 nGpus 1 minBytes 8 maxBytes 65536 step: 8(factor) warmup iters: 1 iters: 3 agg iters: 1 validation: 1 graph: 0 unalign: 0'
+line '# Using devices'
+line '#                                                              out-of-place                       in-place          '
+line '#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong '
+line '#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         '
+line '# Out of bounds values : 0 OK'
+line '# Collective test concluded: all_reduce_perf'
+grep -Eq '^# [a-z-]+ version [0-9.]+ nccl-headers=[0-9]+ nccl-library=[0-9]+$' \
+	"$out/table" || fail "version line"
+grep -Eq '^#  Rank  1 Group  0 Pid +[0-9]+ on +[^ ]+ device  0 \[0000:00:00\] host' \
+	"$out/table" || fail "device line"
+grep -Eq '^# Avg bus bandwidth    : [0-9.e+-]+ $' "$out/table" ||
+	fail "bandwidth line"
+[ -z "$(tail -n 1 "$out/table")" ] || fail "the last line is not empty"
+
+last="additive steps"
+perf 0 allreduce -b 1000 -e 4000 -i 1000 -f 1 -n 2 --ranks 2
+rows 4 float
+
+last="from zero bytes"
+perf 0 allgather -b 0 -e 1K -f 4 -n 2 --ranks 2
+rows 6 float
+
+last="unchecked"
+perf 0 allreduce -b 8 -e 8 -c 0 -n 2 --ranks 2
+grep -Eq '^ +8 .*    N/A .*    N/A$' "$out/table" || fail "no N/A"
+
+# --- every operation, by processes, threads and groups ---------------------------
+
+for op in allreduce allgather reduce_scatter broadcast reduce alltoall gather \
+	scatter sendrecv; do
+	for how in '' '--ranks 2' '--ranks 4' '-t 2 -g 2'; do
+		last="$op $how"
+		# shellcheck disable=SC2086 # several words on purpose
+		perf 0 $op -b 0 -e 100K -f 37 -n 2 $how
+		rows 4 float
+	done
+done
+for how in '' '--ranks 2' '--ranks 4' '-t 2 -g 2'; do
+	last="barrier $how"
+	# shellcheck disable=SC2086
+	perf 0 barrier -n 2 $how
+	rows 1 none
+done
+last="alltoallv"
+perf 0 alltoallv -b 64 -e 64K -f 32 -n 2 --ranks 4
+grep -v '^#' "$out/table" | awk 'NF && $9 != "0" { exit 1 }' || fail "$last"
+
+last="every root"
+perf 0 broadcast -b 1K -e 1K -r -1 -n 2 --ranks 4
+rows 4 float
+
+last="all types and operators"
+for op in allreduce reduce_scatter reduce; do
+	perf 0 $op -b 4K -e 4K -n 1 -w 0 -o all -d all --ranks 3
+	rows 120
+done
+
+last="one size"
+for size in 1M 16M; do
+	perf 0 allreduce -b $size -e $size -n 1 -w 0 --ranks 2
+	rows 1 float
+	perf 0 allreduce -b $size -e $size -n 1 -w 0 --ranks 2 --mem alloc
+	rows 1 float
+done
+
+# --- files ------------------------------------------------------------------------
+
+last="JSON"
+perf 0 allreduce -b 8 -e 64 -f 8 -n 5 -I 1 --ranks 2 -J "$out/a.json"
+perf 0 allreduce -b 8 -e 8 -n 5 --ranks 2 -J "$out/a.json"
+[ -s "$out/a.json.0" ] || fail "a taken name is not avoided"
+if command -v python3 >/dev/null; then
+	python3 - "$out/a.json" <<'PYTHON' || fail "$last"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["version"] == 3
+for key in ("start_time", "args", "env", "nccl_version", "end_time", "errors"):
+    assert key in r, key
+assert [d["rank"] for d in r["config"]["devices"]] == [0, 1]
+assert r["config"]["step_factor"] == 8
+assert len(r["results"]) == 2
+for row in r["results"]:
+    half, each = row["out_of_place"], row["out_of_place_per_iter"]
+    assert half["nwrong"] == 0 and row["root"] == "    -1"
+    times = each["times_us"]
+    assert len(times) == 5 and len(each["per_process_max_times_us"]) == 2
+    assert times == [max(t) for t in zip(*each["per_process_max_times_us"])]
+    assert abs(each["min_us"] - min(times)) < 1e-6
+    assert abs(each["max_us"] - max(times)) < 1e-6
+    assert abs(each["avg_us"] - sum(times) / 5) < 1e-3
+    assert each["p99_us"] == each["max_us"]
+    assert abs(half["alg_bw"] - row["size"] / half["time"] / 1e3) < 1e-6
+    assert abs(half["bus_bw"] - half["alg_bw"]) < 1e-9
+assert r["out_of_bounds"] == {"count": 0, "okay": "true"}
+PYTHON
+fi
+last="plot"
+if command -v gnuplot >/dev/null; then
+	perf 0 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 --plot "$out/a.svg"
+	grep -q '<svg' "$out/a.svg" || fail "no picture"
+fi
+(
+	PATH=/nonexistent
+	export PATH
+	exec $perf allreduce -b 8 -e 8 --plot "$out/b.svg" 2>/dev/null
+)
+[ $? -eq 6 ] || fail "a missing gnuplot is not said at once"
+
+# --- ends -------------------------------------------------------------------------
+
+perf 6 allreduce -G 1
+perf 6 nothing
+perf 255 allreduce -b x
+perf 0 allreduce --unknown
+perf 6 broadcast -b 8 -e 8 -r 2 --ranks 2
+perf 3 allreduce -b 8 -e 8 --device nothing:0 --ranks 2
+NCCL_TESTS_MIN_BW=1e9 perf 7 allreduce -b 8 -e 8 -n 2 --ranks 2
+
+# Kill a rank in the middle: the run ends with its status, and nobody stays.
+$perf allreduce -b 1K -e 1K -N 0 --ranks 3 >"$out/table" 2>"$out/errors" &
+job=$!
+tries=0
+until grep -q '^ *1024 ' "$out/table" || [ $tries -ge 100 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
+# shellcheck disable=SC2046
+kill -9 $(ps -o pid= -o args= --ppid $job | awk '/launched-rank=2 /{print $1}')
+wait $job
+status=$?
+[ $status -eq 137 ] || fail "status $status after a rank was killed"
+grep -q 'rank 2 (pid [0-9]*) was killed by signal 9' "$out/errors" ||
+	fail "the killed rank is not named"
+exit $bad
