@@ -13,6 +13,13 @@
  */
 #include "collectives/algorithm.h"
 
+/* Half of the parts go in one message, each a cache line at least, and slots
+ * may be as small as 4 KiB. */
+static bool serves(const struct shape *s)
+{
+	return shape_power_of_two(s) <= 128;
+}
+
 static void build_extra(struct plan *p, const struct shape *s, int partner)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
@@ -94,7 +101,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allreduce_halving_doubling = {
 	.coll = COLL_ALLREDUCE,
 	.name = "halving_doubling",
-	.serves = shape_any,
+	.serves = serves,
 	.build = build,
 	.work = work,
 };

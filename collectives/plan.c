@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/log.h"
+
 void plan_init(struct plan *p, int ranks)
 {
 	memset(p, 0, sizeof(*p));
@@ -119,6 +121,13 @@ static bool same(struct span a, struct span b)
 	       a.parts == b.parts;
 }
 
+static dicomm_result_t no_memory(const struct plan *p)
+{
+	return FAIL(DICOMM_ERR_NO_MEMORY,
+		    "plan for %d ranks: no memory for %u steps", p->ranks,
+		    p->nsteps);
+}
+
 static void append(struct plan *p, struct step step)
 {
 	struct step *steps;
@@ -130,7 +139,7 @@ static void append(struct plan *p, struct step step)
 		room = p->steps_room ? 2 * p->steps_room : 16;
 		steps = realloc(p->steps, room * sizeof(*steps));
 		if (!steps) {
-			p->status = DICOMM_ERR_NO_MEMORY;
+			p->status = no_memory(p);
 			return;
 		}
 		p->steps = steps;
@@ -227,10 +236,13 @@ uint32_t plan_scratch(struct plan *p, uint32_t n)
 }
 
 /*
- * Dependencies. For each block of each buffer there is a list of the accesses
+ * Dependencies. For each block of each buffer there are lists of the accesses
  * that a later step may still conflict with, newest first. A write replaces
  * those that it covers, since whoever conflicts with them conflicts with it
  * too, and it waits for them.
+ *
+ * Most plans of many ranks cut one block into as many parts: an access to one
+ * part has a list for this part, so that a step need not look at all others.
  */
 struct access {
 	uint32_t next; /* index + 1 of the next one, 0 at the end */
@@ -239,10 +251,16 @@ struct access {
 	bool write;
 };
 
+struct accesses {
+	uint32_t wide;    /* index + 1 of the first one; 0 none */
+	uint32_t parts;   /* that narrow[] is for; 0 none yet */
+	uint32_t *narrow; /* [part]: as wide, accesses to that part only */
+};
+
 struct deriving {
 	struct plan *p;
-	uint32_t *heads[PLAN_BUFFERS]; /* [block]: index + 1; 0 none */
-	uint32_t blocks[PLAN_BUFFERS];
+	struct accesses *blocks[PLAN_BUFFERS]; /* [block] */
+	uint32_t nblocks[PLAN_BUFFERS];
 	bool written[PLAN_BUFFERS];
 	struct access *pool;
 	uint32_t used, room;
@@ -273,15 +291,13 @@ static void conflict(struct deriving *d, uint32_t earlier, uint32_t step)
 	d->found[d->nfound++] = earlier;
 }
 
-static bool touch_block(struct deriving *d, uint32_t step, struct span s,
-			uint32_t block, bool write)
+/* What the access of a step to `s` conflicts with in one list. */
+static void search(struct deriving *d, uint32_t *link, uint32_t step,
+		   struct span s, bool write)
 {
-	uint32_t *link = &d->heads[s.buffer][block];
-	uint32_t *head = link;
-	struct access *pool, *e;
-
 	while (*link) {
-		e = &d->pool[*link - 1];
+		struct access *e = &d->pool[*link - 1];
+
 		if ((write || e->write) && overlap(e, s))
 			conflict(d, e->step, step);
 		if (write && covers(s, e))
@@ -289,6 +305,13 @@ static bool touch_block(struct deriving *d, uint32_t step, struct span s,
 		else
 			link = &e->next;
 	}
+}
+
+static bool insert(struct deriving *d, uint32_t *head, uint32_t step,
+		   struct span s, bool write)
+{
+	struct access *pool;
+
 	if (d->used == d->room) {
 		d->room = d->room ? 2 * d->room : 64;
 		pool = realloc(d->pool, d->room * sizeof(*pool));
@@ -296,15 +319,35 @@ static bool touch_block(struct deriving *d, uint32_t step, struct span s,
 			return false;
 		d->pool = pool;
 	}
-	e = &d->pool[d->used++];
-	*e = (struct access){.next = *head,
-			     .step = step,
-			     .lo = s.lo,
-			     .hi = s.hi,
-			     .parts = s.parts,
-			     .write = write};
+	d->pool[d->used++] = (struct access){.next = *head,
+					     .step = step,
+					     .lo = s.lo,
+					     .hi = s.hi,
+					     .parts = s.parts,
+					     .write = write};
 	*head = d->used;
 	return true;
+}
+
+static bool touch_block(struct deriving *d, uint32_t step, struct span s,
+			struct accesses *block, bool write)
+{
+	bool narrow = s.parts > 1 && s.hi - s.lo == 1;
+
+	if (narrow && block->parts == 0) {
+		block->narrow = calloc(s.parts, sizeof(*block->narrow));
+		if (!block->narrow)
+			return false;
+		block->parts = s.parts;
+	}
+	search(d, &block->wide, step, s, write);
+	if (narrow && block->parts == s.parts) {
+		search(d, &block->narrow[s.lo], step, s, write);
+		return insert(d, &block->narrow[s.lo], step, s, write);
+	}
+	for (uint32_t i = 0; i < block->parts; i++)
+		search(d, &block->narrow[i], step, s, write);
+	return insert(d, &block->wide, step, s, write);
 }
 
 static bool touch(struct deriving *d, uint32_t step, struct span s, bool write)
@@ -312,7 +355,8 @@ static bool touch(struct deriving *d, uint32_t step, struct span s, bool write)
 	if (!d->written[s.buffer])
 		return true;
 	for (uint32_t i = 0; i < s.nblocks; i++)
-		if (!touch_block(d, step, s, s.block + i, write))
+		if (!touch_block(d, step, s, &d->blocks[s.buffer][s.block + i],
+				 write))
 			return false;
 	return true;
 }
@@ -372,8 +416,8 @@ static bool keep_deps(struct plan *p, struct deriving *d, uint32_t step)
 
 static void measure(struct deriving *d, struct span s)
 {
-	if (d->blocks[s.buffer] < s.block + s.nblocks)
-		d->blocks[s.buffer] = s.block + s.nblocks;
+	if (d->nblocks[s.buffer] < s.block + s.nblocks)
+		d->nblocks[s.buffer] = s.block + s.nblocks;
 }
 
 static bool derive_begin(struct deriving *d)
@@ -396,8 +440,8 @@ static bool derive_begin(struct deriving *d)
 	if (!d->found || !d->mark)
 		return false;
 	for (int b = 0; b < PLAN_BUFFERS; b++) {
-		d->heads[b] = calloc(d->blocks[b] + 1, sizeof(*d->heads[b]));
-		if (!d->heads[b])
+		d->blocks[b] = calloc(d->nblocks[b] + 1, sizeof(*d->blocks[b]));
+		if (!d->blocks[b])
 			return false;
 	}
 	return true;
@@ -428,8 +472,11 @@ static bool derive(struct deriving *d)
 
 static void derive_end(struct deriving *d)
 {
-	for (int b = 0; b < PLAN_BUFFERS; b++)
-		free(d->heads[b]);
+	for (int b = 0; b < PLAN_BUFFERS; b++) {
+		for (uint32_t i = 0; d->blocks[b] && i < d->nblocks[b]; i++)
+			free(d->blocks[b][i].narrow);
+		free(d->blocks[b]);
+	}
 	free(d->pool);
 	free(d->found);
 	free(d->mark);
@@ -495,7 +542,7 @@ dicomm_result_t plan_finish(struct plan *p)
 	if (p->status != DICOMM_SUCCESS)
 		return p->status;
 	if (!derive(&d) || !number_messages(p))
-		p->status = DICOMM_ERR_NO_MEMORY;
+		p->status = no_memory(p);
 	derive_end(&d);
 	trim(p);
 	return p->status;

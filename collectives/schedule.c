@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/log.h"
+
 dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 			       uint64_t slices, uint64_t window)
 {
@@ -14,7 +16,8 @@ dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 		uint64_t *both = malloc(2 * (size_t)n * sizeof(*both));
 
 		if (!both)
-			return DICOMM_ERR_NO_MEMORY;
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "schedule: no memory for %u steps", n);
 		free(sc->posted);
 		sc->posted = both;
 		sc->room = n;

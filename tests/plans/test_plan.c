@@ -194,6 +194,30 @@ START_TEST(every_conflict_is_waited_for)
 }
 END_TEST
 
+/* A rank is inside one tree at most: up and down in one, up in the other. */
+START_TEST(double_tree_shares_the_work)
+{
+	for (int n = 3; n <= 70; n++) {
+		for (int r = 0; r < n; r++) {
+			struct shape s = {
+				.coll = COLL_ALLREDUCE, .rank = r, .ranks = n};
+			uint32_t sends = 0;
+			struct plan p;
+
+			ck_assert_int_eq(
+				algorithm_plan(
+					algorithm_find(COLL_ALLREDUCE, "tree"),
+					&s, &p),
+				DICOMM_SUCCESS);
+			for (int i = 0; i < n; i++)
+				sends += p.sends_to[i];
+			ck_assert_msg(sends <= 4, "%d of %d: %u", r, n, sends);
+			plan_free(&p);
+		}
+	}
+}
+END_TEST
+
 static double now_ms(void)
 {
 	struct timespec t;
@@ -267,6 +291,7 @@ int main(void)
 	tcase_add_test(tc, parts_cover_a_slice_without_overlap);
 	tcase_add_test(tc, empty_spans_and_copies_onto_themselves_add_nothing);
 	tcase_add_test(tc, dependencies_are_the_nearest_conflicts);
+	tcase_add_test(tc, double_tree_shares_the_work);
 	tcase_add_loop_test(tc, every_conflict_is_waited_for, 0, n);
 	tcase_add_loop_test(tc, plans_of_1024_ranks_are_small_and_quick, 0, n);
 	suite_add_tcase(suite, tc);
