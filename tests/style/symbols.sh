@@ -1,28 +1,44 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The shared library exports what include/dicomm.h declares, under its version
-# node, and nothing else.
-library=${top_builddir:-.}/.libs/libdicomm.so
+# The libraries export what include/dicomm.h declares, the shared one under its
+# version node, and nothing else.
+libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
-if [ ! -e "$library" ]; then
-	echo "skipped: built without a shared library"
-	exit 77
-fi
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
+bad=0
+seen=0
 
-${NM:-nm} -D --defined-only --with-symbol-versions "$library" |
-	awk '$2 != "A" { print $3 }' | sort >"$work/exported"
-grep -oE '^[a-z].*\bdicomm_[a-z_]+\(' "$header" | grep -v '^typedef' |
-	sed "s/.*\\b\\(dicomm_[a-z_]*\\)(\$/\\1@@$node/" |
-	sort >"$work/declared"
-
-if [ ! -s "$work/declared" ]; then
-	echo "no declaration found in $header"
+sed -nE 's/^[a-z].*\b(dicomm_[a-z_]+)\(.*/\1/p' "$header" | sort >"$work/declared"
+if [ "$(wc -l <"$work/declared")" -lt 40 ]; then
+	echo "hardly a declaration found in $header; is this check blind?"
 	exit 1
 fi
-if ! diff -u "$work/declared" "$work/exported"; then
-	echo "-: declared, not exported; +: exported, not declared"
+
+compare() # library, names that it should have, names that it has
+{
+	seen=$((seen + 1))
+	if ! diff -u "$2" "$3"; then
+		echo "$1: -: declared, not exported; +: exported, not declared"
+		bad=1
+	fi
+}
+
+if [ -e "$libraries/libdicomm.so" ]; then
+	sed "s/\$/@@$node/" "$work/declared" >"$work/wanted"
+	${NM:-nm} -D --defined-only --with-symbol-versions \
+		"$libraries/libdicomm.so" |
+		awk '$2 != "A" { print $3 }' | sort >"$work/shared"
+	compare libdicomm.so "$work/wanted" "$work/shared"
+fi
+if [ -e "$libraries/libdicomm.a" ]; then
+	${NM:-nm} -g --defined-only "$libraries/libdicomm.a" |
+		awk 'NF == 3 { print $3 }' | sort >"$work/static"
+	compare libdicomm.a "$work/declared" "$work/static"
+fi
+if [ $seen -eq 0 ]; then
+	echo "no library in $libraries"
 	exit 1
 fi
+exit $bad
