@@ -104,7 +104,7 @@ static void start(struct worker *w, bool in_place, size_t iter)
 	if (o->blocking == 1 || o->blocking == 2)
 		complete(w);
 	if (o->blocking == 1)
-		control_barrier(&w->s->control, w->thread);
+		exchange_barrier(&w->s->exchange, w->thread);
 }
 
 /* --- data -------------------------------------------------------------------
@@ -203,18 +203,18 @@ static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
  * different times; all see one clock. */
 static size_t wrong_of_barrier(struct worker *w)
 {
-	struct control *c = &w->s->control;
+	struct exchange *c = &w->s->exchange;
 	int place = c->proc * c->threads + w->thread;
 	const struct timespec late = {.tv_nsec = 1000 * 100 * (place % 8)};
 	double came, left, last;
 
-	control_barrier(c, w->thread);
+	exchange_barrier(c, w->thread);
 	nanosleep(&late, NULL);
 	came = now_s();
 	start(w, false, 0);
 	complete(w);
 	left = now_s();
-	last = control_combine(c, w->thread, came, CONTROL_MAX);
+	last = exchange_combine(c, w->thread, came, EXCHANGE_MAX);
 	return left < last ? 1 : 0;
 }
 
@@ -254,8 +254,8 @@ static double check(struct worker *w, bool in_place)
 
 		if (wrong > 0 && is_checked(w, in_place))
 			w->failed_checks++;
-		all = control_combine(&w->s->control, w->thread, (double)wrong,
-				      CONTROL_SUM);
+		all = exchange_combine(&w->s->exchange, w->thread,
+				       (double)wrong, EXCHANGE_SUM);
 	}
 	return all;
 }
@@ -295,7 +295,7 @@ static struct timing timed_loop(struct worker *w, bool in_place)
 			samples[i] = (now_s() - last) / o->agg_iters;
 		if (o->blocking == 3) {
 			without_barrier += now_s() - last;
-			control_barrier(&w->s->control, w->thread);
+			exchange_barrier(&w->s->exchange, w->thread);
 		}
 		last = now_s();
 	}
@@ -313,9 +313,9 @@ static void collect(struct worker *w, bool in_place, struct report_half *half)
 	const struct options *o = w->s->o;
 	struct samples *s = &w->samples[in_place];
 	size_t n = (size_t)o->iters;
-	int procs = w->s->control.procs;
+	int procs = w->s->exchange.procs;
 
-	control_times(&w->s->control, w->thread, s->mine, n, s->processes);
+	exchange_times(&w->s->exchange, w->thread, s->mine, n, s->processes);
 	if (w->thread != 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
@@ -334,7 +334,7 @@ static void collect(struct worker *w, bool in_place, struct report_half *half)
 
 static void measure(struct worker *w, bool in_place, struct report_half *half)
 {
-	struct control *c = &w->s->control;
+	struct exchange *c = &w->s->exchange;
 	const struct options *o = w->s->o;
 	struct timing t;
 
@@ -343,15 +343,15 @@ static void measure(struct worker *w, bool in_place, struct report_half *half)
 		fill(w, in_place, FIRST_SEED);
 	start(w, in_place, 0);
 	complete(w);
-	control_barrier(c, w->thread);
+	exchange_barrier(c, w->thread);
 	t = timed_loop(w, in_place);
-	t.done = control_combine(c, w->thread, t.done,
-				 (enum control_how)o->average);
+	t.done = exchange_combine(c, w->thread, t.done,
+				  (enum exchange_how)o->average);
 	if (w->samples[in_place].mine)
 		collect(w, in_place, half);
 	operation_bandwidth(o->op, &w->geometry, w->type->bytes, w->s->ranks,
 			    t.done, &half->algorithm_gbs, &half->bus_gbs);
-	control_barrier(c, w->thread);
+	exchange_barrier(c, w->thread);
 	half->wrong = check(w, in_place);
 	half->time_us = (o->cputime ? t.call : t.done) * 1e6;
 	w->bus_sum += half->bus_gbs;
@@ -493,7 +493,7 @@ static void run_combination(struct worker *w, const struct combination *c)
 	size_t element = c->type->bytes;
 	size_t size;
 
-	control_barrier(&w->s->control, w->thread);
+	exchange_barrier(&w->s->exchange, w->thread);
 	open_combination(w, c);
 	size = first_size(o);
 	do {
@@ -592,7 +592,7 @@ static void report_begin(struct worker *w)
 	if (!session_reports(s))
 		return;
 	report_devices(s->devices, s->all_ranks);
-	if (!s->control.comm && s->ranks == 1)
+	if (!s->exchange.comm && s->ranks == 1)
 		report_note("One rank: no launcher started this process "
 			    "(--ranks N starts N)");
 	if (getenv("NCCL_TESTS_DEVICE"))
@@ -600,7 +600,7 @@ static void report_begin(struct worker *w)
 			    "device");
 	if (o->op->id == OPERATION_BARRIER && o->sizes_given)
 		report_note("A barrier has no sizes: one row");
-	json_config(o, s->control.procs, s->devices, s->all_ranks);
+	json_config(o, s->exchange.procs, s->devices, s->all_ranks);
 	if (o->explain && o->op->id != OPERATION_SENDRECV)
 		each_combination(w, explain_combination);
 	else if (o->explain)
@@ -612,7 +612,7 @@ static void report_begin(struct worker *w)
 static void samples_create(struct worker *w)
 {
 	size_t n = (size_t)w->s->o->iters;
-	size_t procs = (size_t)w->s->control.procs;
+	size_t procs = (size_t)w->s->exchange.procs;
 
 	if (!options_per_iter(w->s->o))
 		return;
@@ -674,7 +674,7 @@ void run_all(struct session *s, struct report_end *end)
 {
 	int n = s->o->threads;
 	struct worker *workers = calloc((size_t)n, sizeof(*workers));
-	struct control *c = &s->control;
+	struct exchange *c = &s->exchange;
 	long *all = calloc((size_t)c->procs, sizeof(*all));
 
 	if (!workers || !all)
@@ -694,7 +694,7 @@ void run_all(struct session *s, struct report_end *end)
 			workers[0].bus_sum / (double)workers[0].bus_n;
 	for (int t = 0; t < n; t++)
 		end->failed_checks += workers[t].failed_checks;
-	control_gather(c, &end->failed_checks, sizeof(*all), all);
+	exchange_gather(c, &end->failed_checks, sizeof(*all), all);
 	end->failed_checks = 0;
 	for (int p = 0; p < c->procs; p++)
 		end->failed_checks += all[p];

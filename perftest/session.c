@@ -25,7 +25,7 @@ struct introduction {
 
 bool session_reports(const struct session *s)
 {
-	return s->control.proc == 0;
+	return s->exchange.proc == 0;
 }
 
 static int ranks_here(const struct session *s)
@@ -107,7 +107,7 @@ static void *allocate(size_t n, size_t size)
 /* Each group meets at the id of its first process; the others' go unused. */
 static void introduce(struct session *s)
 {
-	struct control *c = &s->control;
+	struct exchange *c = &s->exchange;
 	struct introduction me = {.color = color_of(c->proc)};
 	struct introduction *all = allocate((size_t)c->procs, sizeof(*all));
 	int group_procs = 0;
@@ -115,7 +115,7 @@ static void introduce(struct session *s)
 	s->one_host = true;
 	gethostname(me.host, sizeof(me.host) - 1);
 	CHECK_DICOMM(NULL, dicomm_get_unique_id(&me.id));
-	control_gather(c, &me, sizeof(me), all);
+	exchange_gather(c, &me, sizeof(me), all);
 	for (int p = 0; p < c->procs; p++) {
 		bool same_host = strcmp(all[p].host, me.host) == 0;
 
@@ -160,7 +160,7 @@ static double available_bytes(void)
 static void limit_size(struct session *s)
 {
 	struct options *o = s->o;
-	struct control *c = &s->control;
+	struct exchange *c = &s->exchange;
 	/* A host that is asked for more is most likely the fullest one. */
 	double share = available_bytes() * 0.8 / 2;
 	char host[64] = "";
@@ -170,12 +170,12 @@ static void limit_size(struct session *s)
 	size_t limit;
 
 	gethostname(host, sizeof(host) - 1);
-	control_gather(c, host, sizeof(host), hosts);
+	exchange_gather(c, host, sizeof(host), hosts);
 	for (int p = 0; p < c->procs; p++)
 		procs_here +=
 			strcmp(hosts + (size_t)p * sizeof(host), host) == 0;
 	share /= (double)procs_here * ranks_here(s);
-	control_gather(c, &share, sizeof(share), limits);
+	exchange_gather(c, &share, sizeof(share), limits);
 	for (int p = 0; p < c->procs; p++)
 		share = limits[p] < share ? limits[p] : share;
 	limit = (size_t)share & ~(size_t)4095;
@@ -304,10 +304,10 @@ void session_thread_open(struct session *s, int thread)
 		comms_open(s, first, o->devices);
 	for (int i = first; i < first + o->devices; i++)
 		rank_open(s, &s->mine[i]);
-	control_barrier(&s->control, thread);
+	exchange_barrier(&s->exchange, thread);
 	if (thread == 0)
 		s->memory_init = comms_memory(s);
-	control_barrier(&s->control, thread);
+	exchange_barrier(&s->exchange, thread);
 }
 
 void session_thread_close(struct session *s, int thread)
@@ -315,7 +315,7 @@ void session_thread_close(struct session *s, int thread)
 	int n = s->o->devices;
 
 	/* Nobody frees what a neighbour may still read. */
-	control_barrier(&s->control, thread);
+	exchange_barrier(&s->exchange, thread);
 	for (int i = thread * n; i < (thread + 1) * n; i++)
 		rank_close(s, &s->mine[i]);
 }
@@ -361,7 +361,7 @@ void session_open(struct session *s, struct options *o, int child_rank)
 		setenv("DICOMM_TIMEOUT_MS", timeout_ms, 1);
 	}
 	failure_timeout(o->timeout_s);
-	control_open(&s->control, o->threads);
+	exchange_open(&s->exchange, o->threads);
 	introduce(s);
 	check_against_ranks(s);
 }
@@ -396,7 +396,7 @@ void session_close(struct session *s)
 	failure_watch(NULL, 0);
 	for (int i = 0; i < n; i++)
 		CHECK_DICOMM(NULL, dicomm_comm_destroy(s->comms[i]));
-	control_close(&s->control);
+	exchange_close(&s->exchange);
 	traffic_close(&s->traffic);
 	free(s->devices);
 	free(s->comms);
@@ -415,7 +415,7 @@ static void describe(struct session *s, int i, struct report_device *d)
 	CHECK_DICOMM(s->comms[i], dicomm_comm_device(s->comms[i], &name));
 	colon = strchr(name, ':');
 	*d = (struct report_device){
-		.rank = s->control.proc * ranks_here(s) + i,
+		.rank = s->exchange.proc * ranks_here(s) + i,
 		.group = s->group,
 		.pid = (int)getpid(),
 		.device = colon ? atoi(colon + 1) : 0,
@@ -443,13 +443,13 @@ void session_devices(struct session *s)
 		describe(s, (int)i, &mine[i]);
 	snprintf(s->no_error, sizeof(s->no_error), "%s",
 		 dicomm_get_last_error(NULL));
-	control_gather(&s->control, mine, n * sizeof(*mine), s->devices);
+	exchange_gather(&s->exchange, mine, n * sizeof(*mine), s->devices);
 	free(mine);
 }
 
 void session_traffic(struct session *s, char *text, size_t len)
 {
-	size_t procs = (size_t)s->control.procs;
+	size_t procs = (size_t)s->exchange.procs;
 	dicomm_stats_t sum = {.size = sizeof(sum)};
 	dicomm_stats_t *all = allocate(procs, sizeof(*all));
 	uint64_t received = 0, direct = 0, staged = 0, ring = 0, mapped = 0,
@@ -466,7 +466,7 @@ void session_traffic(struct session *s, char *text, size_t len)
 		sum.bytes_mapped += one.bytes_mapped;
 		sum.bytes_cma += one.bytes_cma;
 	}
-	control_gather(&s->control, &sum, sizeof(sum), all);
+	exchange_gather(&s->exchange, &sum, sizeof(sum), all);
 	for (size_t p = 0; p < procs; p++) {
 		received += all[p].bytes_received;
 		direct += all[p].bytes_direct;
@@ -486,7 +486,7 @@ void session_traffic(struct session *s, char *text, size_t len)
 
 void session_memory(struct session *s, char *text, size_t len)
 {
-	struct control *c = &s->control;
+	struct exchange *c = &s->exchange;
 	double now = comms_memory(s);
 	double mine[2] = {s->memory_init,
 			  now > s->memory_init ? now - s->memory_init : 0};
@@ -494,7 +494,7 @@ void session_memory(struct session *s, char *text, size_t len)
 	double buffers = 2 * ((double)s->buffer_bytes + 8.0 * s->o->unalign);
 	char part[4][32];
 
-	control_gather(c, mine, sizeof(mine), all);
+	exchange_gather(c, mine, sizeof(mine), all);
 	for (int p = 0; p < c->procs; p++)
 		for (int k = 0; k < 2; k++)
 			if (all[2 * p + k] > mine[k])

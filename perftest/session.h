@@ -6,7 +6,7 @@
 #ifndef DICOMM_PERFTEST_SESSION_H
 #define DICOMM_PERFTEST_SESSION_H
 
-#include "perftest/control.h"
+#include "perftest/exchange.h"
 #include "perftest/options.h"
 #include "perftest/report.h"
 
@@ -26,7 +26,7 @@ struct session_rank {
 
 struct session {
 	struct options *o;
-	struct control control;
+	struct exchange exchange;
 	int ranks;                 /* of each communicator under test */
 	int group, group_proc;     /* NCCL_TESTS_SPLIT; place of this process */
 	int local_proc;            /* place among the processes of this host */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perftest/control.h"
+#include "perftest/exchange.h"
 #include "perftest/failure.h"
 
 /* Variables by which the library knows its launchers. None set: this process
@@ -22,9 +22,9 @@ static bool has_launcher(void)
 	return false;
 }
 
-void control_open(struct control *c, int threads)
+void exchange_open(struct exchange *c, int threads)
 {
-	*c = (struct control){.procs = 1, .threads = threads};
+	*c = (struct exchange){.procs = 1, .threads = threads};
 	c->slots = calloc((size_t)threads, sizeof(*c->slots));
 	if (!c->slots ||
 	    pthread_barrier_init(&c->barrier, NULL, (unsigned)threads) != 0)
@@ -36,7 +36,7 @@ void control_open(struct control *c, int threads)
 	CHECK_DICOMM(c->comm, dicomm_comm_user_rank(c->comm, &c->proc));
 }
 
-void control_close(struct control *c)
+void exchange_close(struct exchange *c)
 {
 	if (c->comm) {
 		CHECK_DICOMM(c->comm, dicomm_comm_finalize(c->comm));
@@ -47,7 +47,8 @@ void control_close(struct control *c)
 	free(c->shared);
 }
 
-void control_gather(struct control *c, const void *mine, size_t len, void *all)
+void exchange_gather(struct exchange *c, const void *mine, size_t len,
+		     void *all)
 {
 	if (!c->comm)
 		memcpy(all, mine, len);
@@ -57,7 +58,7 @@ void control_gather(struct control *c, const void *mine, size_t len, void *all)
 					      c->comm, NULL));
 }
 
-void control_barrier(struct control *c, int thread)
+void exchange_barrier(struct exchange *c, int thread)
 {
 	pthread_barrier_wait(&c->barrier);
 	if (thread == 0 && c->comm)
@@ -65,37 +66,37 @@ void control_barrier(struct control *c, int thread)
 	pthread_barrier_wait(&c->barrier);
 }
 
-static double fold(const double *values, int n, enum control_how how)
+static double fold(const double *values, int n, enum exchange_how how)
 {
 	double v = values[0];
 
 	for (int i = 1; i < n; i++) {
-		if (how == CONTROL_AVERAGE || how == CONTROL_SUM)
+		if (how == EXCHANGE_AVERAGE || how == EXCHANGE_SUM)
 			v += values[i];
-		else if (how == CONTROL_MIN)
+		else if (how == EXCHANGE_MIN)
 			v = values[i] < v ? values[i] : v;
-		else if (how == CONTROL_MAX)
+		else if (how == EXCHANGE_MAX)
 			v = values[i] > v ? values[i] : v;
 	}
 	return v;
 }
 
-static void combine_processes(struct control *c, enum control_how how)
+static void combine_processes(struct exchange *c, enum exchange_how how)
 {
 	double *all = calloc((size_t)c->procs, sizeof(*all));
 	double mine = fold(c->slots, c->threads, how);
 
 	if (!all)
 		failure_end(FAILURE_INTERNAL, "out of memory");
-	control_gather(c, &mine, sizeof(mine), all);
+	exchange_gather(c, &mine, sizeof(mine), all);
 	c->result = fold(all, c->procs, how);
-	if (how == CONTROL_AVERAGE)
+	if (how == EXCHANGE_AVERAGE)
 		c->result /= (double)c->procs * c->threads;
 	free(all);
 }
 
-double control_combine(struct control *c, int thread, double value,
-		       enum control_how how)
+double exchange_combine(struct exchange *c, int thread, double value,
+			enum exchange_how how)
 {
 	double result;
 
@@ -110,8 +111,8 @@ double control_combine(struct control *c, int thread, double value,
 	return result;
 }
 
-void control_times(struct control *c, int thread, const double *times, size_t n,
-		   double *all)
+void exchange_times(struct exchange *c, int thread, const double *times,
+		    size_t n, double *all)
 {
 	if (thread == 0 && c->shared_room < n) {
 		free(c->shared);
@@ -127,11 +128,11 @@ void control_times(struct control *c, int thread, const double *times, size_t n,
 		pthread_barrier_wait(&c->barrier);
 	}
 	if (thread == 0)
-		control_gather(c, c->shared, n * sizeof(*c->shared), all);
+		exchange_gather(c, c->shared, n * sizeof(*c->shared), all);
 	pthread_barrier_wait(&c->barrier);
 }
 
-bool control_agree(struct control *c, int thread, bool value)
+bool exchange_agree(struct exchange *c, int thread, bool value)
 {
-	return control_combine(c, thread, value ? 1 : 0, CONTROL_FIRST) != 0;
+	return exchange_combine(c, thread, value ? 1 : 0, EXCHANGE_FIRST) != 0;
 }

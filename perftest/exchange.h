@@ -5,8 +5,8 @@
  * its own, with one rank for each process, so that the communicators under test
  * carry nothing else. All calls are collective: every thread of every process.
  */
-#ifndef DICOMM_PERFTEST_CONTROL_H
-#define DICOMM_PERFTEST_CONTROL_H
+#ifndef DICOMM_PERFTEST_EXCHANGE_H
+#define DICOMM_PERFTEST_EXCHANGE_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 #include "dicomm.h"
 
-struct control {
+struct exchange {
 	dicomm_comm_t comm; /* NULL: a single process, without a launcher */
 	int procs, proc;
 	int threads;
@@ -26,32 +26,33 @@ struct control {
 };
 
 /* One thread calls these, before the others start and after they ended. */
-void control_open(struct control *c, int threads);
-void control_close(struct control *c);
+void exchange_open(struct exchange *c, int threads);
+void exchange_close(struct exchange *c);
 /* From every process `len` bytes, in the order of processes. */
-void control_gather(struct control *c, const void *mine, size_t len, void *all);
+void exchange_gather(struct exchange *c, const void *mine, size_t len,
+		     void *all);
 
-void control_barrier(struct control *c, int thread);
+void exchange_barrier(struct exchange *c, int thread);
 
 /* The numbers are those of -a. */
-enum control_how {
-	CONTROL_FIRST,
-	CONTROL_AVERAGE,
-	CONTROL_MIN,
-	CONTROL_MAX,
-	CONTROL_SUM,
+enum exchange_how {
+	EXCHANGE_FIRST,
+	EXCHANGE_AVERAGE,
+	EXCHANGE_MIN,
+	EXCHANGE_MAX,
+	EXCHANGE_SUM,
 };
 
 /* One value from each thread; all get the result. */
-double control_combine(struct control *c, int thread, double value,
-		       enum control_how how);
+double exchange_combine(struct exchange *c, int thread, double value,
+			enum exchange_how how);
 
 /* n times from each thread. Thread 0 of each process gets the largest of each
  * process, in `all` (n for each process); others may pass NULL. */
-void control_times(struct control *c, int thread, const double *times, size_t n,
-		   double *all);
+void exchange_times(struct exchange *c, int thread, const double *times,
+		    size_t n, double *all);
 
 /* Thread 0 of process 0 decides; all get its answer. */
-bool control_agree(struct control *c, int thread, bool value);
+bool exchange_agree(struct exchange *c, int thread, bool value);
 
 #endif
