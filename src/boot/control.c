@@ -705,6 +705,8 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 
 	if (!is_ours(c))
 		return;
+	if (culprit < 0 || culprit >= c->ranks)
+		culprit = c->rank;
 	loop_lock();
 	/* This rank's own gather must not outlast what it just declared
 	 * broken. */

@@ -14,6 +14,8 @@
 #define STRANGERS_MAX 2048 /* at a time; more push out the oldest */
 #define PAUSE_NS 200000000ull
 
+uint64_t gate_patience_ns = 10000000000u;
+
 static void forget(struct guest *guest)
 {
 	struct gate *g = guest->gate;
@@ -146,7 +148,7 @@ static void receive_guest(struct gate *g, int fd)
 	*g->last = guest;
 	g->last = &guest->next;
 	g->strangers++;
-	loop_deadline(&guest->conn.source, clock_ns() + HANDSHAKE_NS);
+	loop_deadline(&guest->conn.source, clock_ns() + gate_patience_ns);
 	challenge(guest);
 	if (conn_serve(&guest->conn) != DICOMM_SUCCESS)
 		turn_away(guest, "it cannot be watched");

@@ -45,6 +45,9 @@ dicomm_result_t gate_open(int fd, const uint8_t key[AUTH_KEY], const char *name,
 			  struct gate **out);
 /* No one comes in any more; NULL is allowed. */
 void gate_close(struct gate *g);
+/* How long a guest may take for the handshake. Tests shorten it; set while no
+ * other thread runs. */
+extern uint64_t gate_patience_ns;
 /* Say why, then end the connection. */
 void gate_refuse(struct guest *guest, dicomm_result_t status, const char *why);
 

@@ -6,6 +6,5 @@
 #define HANDSHAKE_MAGIC 0x01006d6d6f636964ull /* "dicomm", 0, 1 */
 #define HANDSHAKE_PROTOCOL 1u
 #define HANDSHAKE_LIMIT 256 /* bytes of a frame from one not known yet */
-#define HANDSHAKE_NS 10000000000ull
 
 #endif

@@ -16,9 +16,10 @@
 #define SCAN_MS 100 /* how often deadlines are looked at */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t begun = PTHREAD_COND_INITIALIZER;
 
 static struct {
-	bool running, at_fork;
+	bool running, thread_runs, at_fork;
 	pthread_t thread;
 	int epoll, wake;
 	struct loop_source *sources; /* alive */
@@ -207,6 +208,8 @@ static void *thread_main(void *arg)
 
 	(void)arg;
 	loop_lock();
+	loop.thread_runs = true;
+	pthread_cond_broadcast(&begun);
 	for (;;) {
 		int n, timeout_ms, epoll = loop.epoll;
 
@@ -244,7 +247,7 @@ static void fork_child(void)
 		close(loop.epoll);
 		close(loop.wake);
 	}
-	loop.running = false;
+	loop.running = loop.thread_runs = false;
 	while ((s = loop.sources)) {
 		if (s->fd >= 0)
 			close(s->fd);
@@ -307,6 +310,11 @@ static dicomm_result_t start(void)
 	if (status != DICOMM_SUCCESS)
 		goto close_wake;
 	loop.running = true;
+	/* A fork while a thread is being born leaves the child with whatever
+	 * its birth had locked, in a C library (or sanitizer) that does not
+	 * expect it; so nobody can go and fork before. */
+	while (!loop.thread_runs)
+		pthread_cond_wait(&begun, &lock);
 	return DICOMM_SUCCESS;
 
 close_wake:

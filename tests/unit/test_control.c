@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control plane among ranks that are well: meeting, gathers, queries. */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/boot/control.h"
+#include "tests/support/meet.h"
+
+static void check_all_opened(const struct meet *m)
+{
+	for (int i = 0; i < m->ranks; i++) {
+		ck_assert_msg(m->rank[i].opened == DICOMM_SUCCESS,
+			      "rank %d: %s", i, m->rank[i].error);
+		ck_assert_int_eq(atomic_load(&m->rank[i].failures), 0);
+	}
+}
+
+static void gather_numbers(struct meet_rank *r, int times)
+{
+	int all[MEET_MAX], mine;
+
+	for (int k = 0; k < times; k++) {
+		mine = r->rank * 1000 + k;
+		memset(all, -1, sizeof(all));
+		ck_assert_int_eq(control_allgather(r->control, &mine, all,
+						   sizeof(mine), 10000),
+				 DICOMM_SUCCESS);
+		for (int i = 0; i < r->meet->ranks; i++)
+			ck_assert_int_eq(all[i], i * 1000 + k);
+	}
+}
+
+static void gather_five_times(struct meet_rank *r)
+{
+	gather_numbers(r, 5);
+}
+
+static const int sizes[] = {1, 2, 3, 8, 64};
+
+START_TEST(ranks_meet_and_gather)
+{
+	struct meet *m = meet_create(_i / 5 ? MEET_PROCESSES : MEET_THREADS,
+				     sizes[_i % 5]);
+
+	m->run = gather_five_times;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static uint8_t byte_of(int rank, size_t i)
+{
+	return (uint8_t)((size_t)rank * 31 + i * 7 + (i >> 8));
+}
+
+static void gather_bytes(struct meet_rank *r, size_t len)
+{
+	int ranks = r->meet->ranks;
+	uint8_t *mine = malloc(len + 1);
+	uint8_t *all = malloc(len * (size_t)ranks + 1);
+	size_t wrong = 0;
+
+	all[len * (size_t)ranks] = 0xa5;
+	for (size_t i = 0; i < len; i++)
+		mine[i] = byte_of(r->rank, i);
+	ck_assert_int_eq(control_allgather(r->control, mine, all, len, 20000),
+			 DICOMM_SUCCESS);
+	for (size_t i = 0; i < len * (size_t)ranks; i++)
+		wrong += all[i] != byte_of((int)(i / len), i % len);
+	ck_assert_uint_eq(wrong, 0);
+	ck_assert_int_eq(all[len * (size_t)ranks], 0xa5);
+	free(mine);
+	free(all);
+}
+
+static void gather_lengths(struct meet_rank *r)
+{
+	/* Around one frame, and a MiB. */
+	static const size_t lens[] = {0,     1,     16367, 16368,
+				      16369, 16384, 65537, 1 << 20};
+
+	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++)
+		gather_bytes(r, lens[i]);
+}
+
+START_TEST(a_gather_may_have_any_length)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 5);
+
+	m->run = gather_lengths;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static void gather_unlike(struct meet_rank *r)
+{
+	uint8_t mine[8] = {0}, all[8 * 4];
+	size_t len = r->rank == 2 ? 8 : 4;
+
+	ck_assert_int_eq(control_allgather(r->control, mine, all, len, 10000),
+			 DICOMM_ERR_INVALID_USAGE);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "rank 0"));
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "4 bytes"));
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "rank 2"));
+	ck_assert_ptr_nonnull(strstr(log_last_error(), ") 8"));
+	/* All ranks know of it, so they are still in step. */
+	gather_numbers(r, 3);
+}
+
+START_TEST(unlike_lengths_are_an_error_of_all_ranks)
+{
+	struct meet *m = meet_create(MEET_THREADS, 4);
+
+	m->run = gather_unlike;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static void gather_too_much(struct meet_rank *r)
+{
+	char c = 0;
+
+	ck_assert_int_eq(
+		control_allgather(r->control, &c, &c, (size_t)1 << 40, 1000),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	gather_numbers(r, 1);
+}
+
+START_TEST(a_gather_beyond_bounds_is_refused)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+
+	m->run = gather_too_much;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static void gather_without_one(struct meet_rank *r)
+{
+	int mine = 0, all[4];
+	uint64_t begin = meet_now_ms(), took;
+
+	if (r->rank != 2) {
+		ck_assert_int_eq(control_allgather(r->control, &mine, all,
+						   sizeof(mine), 600),
+				 DICOMM_ERR_TIMEOUT);
+		took = meet_now_ms() - begin;
+		ck_assert_uint_ge(took, 600);
+		ck_assert_uint_lt(took, 1500);
+		ck_assert_msg(strstr(log_last_error(), "rank 2 did not come"),
+			      "%s", log_last_error());
+		/* Out of step from now on, and at once. */
+		ck_assert_int_eq(control_allgather(r->control, &mine, all,
+						   sizeof(mine), 600),
+				 DICOMM_ERR_TIMEOUT);
+		ck_assert_uint_lt(meet_now_ms() - begin - took, 300);
+	}
+	meet_barrier(r, 4);
+}
+
+START_TEST(a_gather_that_times_out_names_who_is_missing)
+{
+	struct meet *m = meet_create(MEET_THREADS, 4);
+
+	m->run = gather_without_one;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static void cancel_gather(struct meet_rank *r)
+{
+	int mine = 0, all[2];
+
+	if (r->rank == 0) {
+		ck_assert_int_eq(control_allgather(r->control, &mine, all,
+						   sizeof(mine), 20000),
+				 DICOMM_ERR_ABORTED);
+	} else {
+		meet_sleep_ms(100);
+		atomic_store(&r->meet->rank[0].cancelled, true);
+	}
+	meet_barrier(r, 2);
+}
+
+START_TEST(a_gather_can_be_cancelled)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+
+	m->run = cancel_gather;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+/* Rank r has called operations 0 .. 9 of class r. */
+static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
+		     uint32_t *signature, char *text, size_t len)
+{
+	struct meet_rank *r = ctx;
+
+	if (class != (uint32_t)r->rank || number > 9)
+		return false;
+	if (number == 7)
+		meet_sleep_ms(400);
+	*signature = (uint32_t)(r->rank * 100 + peer);
+	snprintf(text, len, "operation %d of rank %d", (int)number, r->rank);
+	return true;
+}
+
+static void answer_queries(struct meet_rank *r, struct control_config *config)
+{
+	config->events.query = on_query;
+	config->events.ctx = r;
+}
+
+static void query_all(struct meet_rank *r)
+{
+	int ranks = r->meet->ranks;
+	char text[64], wanted[64];
+	uint32_t signature;
+	bool known;
+
+	for (int i = 0; i < ranks; i++) {
+		ck_assert_int_eq(control_query(r->control, i, (uint32_t)i, 3,
+					       5000, &known, &signature, text,
+					       sizeof(text)),
+				 DICOMM_SUCCESS);
+		ck_assert(known);
+		ck_assert_uint_eq(signature, (uint32_t)(i * 100 + r->rank));
+		snprintf(wanted, sizeof(wanted), "operation 3 of rank %d", i);
+		ck_assert_str_eq(text, wanted);
+		ck_assert_int_eq(control_query(r->control, i, (uint32_t)i, 10,
+					       5000, &known, &signature, text,
+					       sizeof(text)),
+				 DICOMM_SUCCESS);
+		ck_assert(!known);
+	}
+	ck_assert_int_eq(control_query(r->control, ranks, 0, 0, 100, &known,
+				       &signature, text, sizeof(text)),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	meet_barrier(r, ranks);
+}
+
+START_TEST(every_rank_can_ask_every_rank)
+{
+	struct meet *m = meet_create(_i ? MEET_PROCESSES : MEET_THREADS, 4);
+
+	m->run = query_all;
+	m->adjust = answer_queries;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++)
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+}
+END_TEST
+
+static void query_slow_one(struct meet_rank *r)
+{
+	uint64_t begin = meet_now_ms();
+	uint32_t signature;
+	char text[64];
+	bool known;
+
+	if (r->rank == 1) {
+		ck_assert_int_eq(control_query(r->control, 2, 2, 7, 100, &known,
+					       &signature, text, sizeof(text)),
+				 DICOMM_ERR_TIMEOUT);
+		ck_assert_uint_lt(meet_now_ms() - begin, 350);
+		/* The late answer is not taken for that to the next. */
+		ck_assert_int_eq(control_query(r->control, 2, 2, 4, 5000,
+					       &known, &signature, text,
+					       sizeof(text)),
+				 DICOMM_SUCCESS);
+		ck_assert_str_eq(text, "operation 4 of rank 2");
+	}
+	meet_barrier(r, 3);
+}
+
+START_TEST(a_query_is_bounded)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 3);
+
+	m->run = query_slow_one;
+	m->adjust = answer_queries;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++)
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+}
+END_TEST
+
+static void *query_in_thread(void *arg)
+{
+	struct meet_rank *r = arg;
+	uint32_t signature;
+	char text[64];
+	bool known;
+
+	for (int i = 0; i < 50; i++) {
+		ck_assert_int_eq(control_query(r->control, 1, 1,
+					       (uint64_t)(i % 6), 5000, &known,
+					       &signature, text, sizeof(text)),
+				 DICOMM_SUCCESS);
+		ck_assert_int_eq(text[10] - '0', i % 6);
+	}
+	return NULL;
+}
+
+static void query_from_threads(struct meet_rank *r)
+{
+	pthread_t t[4];
+
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, query_in_thread, r);
+	gather_numbers(r, 20);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	meet_barrier(r, 2);
+}
+
+START_TEST(queries_and_gathers_mix)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+
+	m->run = query_from_threads;
+	m->adjust = answer_queries;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++)
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+}
+END_TEST
+
+static void report_from_one(struct meet_rank *r)
+{
+	if (r->rank == 2)
+		control_report(r->control, DICOMM_ERR_INVALID_USAGE, 1,
+			       "rank 1 called something else");
+	else
+		MEET_UNTIL(atomic_load(&r->failures));
+	meet_sleep_ms(50);
+	meet_barrier(r, 4);
+}
+
+START_TEST(a_report_reaches_all_others_once)
+{
+	struct meet *m = meet_create(_i ? MEET_PROCESSES : MEET_THREADS, 4);
+
+	m->run = report_from_one;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++) {
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+		ck_assert_int_eq(atomic_load(&m->rank[i].failures), i != 2);
+		if (i == 2)
+			continue;
+		ck_assert_int_eq(m->rank[i].status, DICOMM_ERR_INVALID_USAGE);
+		ck_assert_int_eq(m->rank[i].culprit, 1);
+		ck_assert_str_eq(m->rank[i].text,
+				 "rank 1 called something else");
+	}
+}
+END_TEST
+
+static void gather_until_report(struct meet_rank *r)
+{
+	int mine = 0, all[3];
+
+	if (r->rank == 1) {
+		meet_sleep_ms(100);
+		control_report(r->control, DICOMM_ERR_DEVICE, 1, "on fire");
+	} else {
+		ck_assert_int_eq(control_allgather(r->control, &mine, all,
+						   sizeof(mine), 20000),
+				 DICOMM_ERR_DEVICE);
+		ck_assert_ptr_nonnull(strstr(log_last_error(), "on fire"));
+	}
+	meet_barrier(r, 3);
+}
+
+START_TEST(a_report_ends_a_gather)
+{
+	struct meet *m = meet_create(MEET_THREADS, 3);
+
+	m->run = gather_until_report;
+	meet_run(m);
+}
+END_TEST
+
+/* Rank `leaver` leaves while the others look on. */
+static int leaver;
+
+static void watch_one_leave(struct meet_rank *r)
+{
+	uint32_t signature;
+	char text[64];
+	int mine = 0, all[4];
+	bool known;
+
+	ck_assert_ptr_nonnull(strstr(control_where(r->control, leaver), "pid"));
+	gather_numbers(r, 1);
+	if (r->rank == leaver)
+		return;
+	MEET_UNTIL(control_gone(r->control, leaver));
+	ck_assert_int_eq(
+		control_allgather(r->control, &mine, all, sizeof(mine), 20000),
+		DICOMM_ERR_REMOTE);
+	ck_assert_msg(strstr(log_last_error(), "has left"), "%s",
+		      log_last_error());
+	ck_assert_int_eq(control_query(r->control, leaver, 0, 0, 20000, &known,
+				       &signature, text, sizeof(text)),
+			 DICOMM_ERR_REMOTE);
+	meet_barrier(r, 3);
+}
+
+START_TEST(leaving_is_not_dying)
+{
+	struct meet *m = meet_create(_i & 1 ? MEET_PROCESSES : MEET_THREADS, 4);
+
+	leaver = _i & 2 ? 0 : 3;
+	m->run = watch_one_leave;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+/* --- the caller's own all-gather ------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static uint8_t board[MEET_MAX][256];
+static int posted;
+
+static dicomm_result_t gather_by_memory(const void *mine, void *all, size_t len,
+					void *ctx)
+{
+	struct meet_rank *r = ctx;
+
+	ck_assert_uint_le(len, sizeof(board[0]));
+	pthread_mutex_lock(&lock);
+	memcpy(board[r->rank], mine, len);
+	posted++;
+	pthread_cond_broadcast(&cond);
+	while (posted < r->meet->ranks)
+		pthread_cond_wait(&cond, &lock);
+	for (int i = 0; i < r->meet->ranks; i++)
+		memcpy((uint8_t *)all + (size_t)i * len, board[i], len);
+	pthread_mutex_unlock(&lock);
+	return DICOMM_SUCCESS;
+}
+
+static void use_callback(struct meet_rank *r, struct control_config *config)
+{
+	config->id = NULL;
+	config->allgather = gather_by_memory;
+	config->allgather_ctx = r;
+}
+
+START_TEST(ranks_meet_by_the_callers_allgather)
+{
+	struct meet *m = meet_create(MEET_THREADS, 6);
+
+	m->run = gather_five_times;
+	m->adjust = use_callback;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static dicomm_result_t gather_fails(const void *mine, void *all, size_t len,
+				    void *ctx)
+{
+	(void)mine;
+	(void)all;
+	(void)len;
+	(void)ctx;
+	return DICOMM_ERR_SYSTEM;
+}
+
+START_TEST(a_failing_callback_is_an_error)
+{
+	struct control_config config = {
+		.ranks = 2, .allgather = gather_fails, .timeout_ms = 1000};
+	struct control *c;
+
+	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_SYSTEM);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "all-gather"));
+}
+END_TEST
+
+/* --- life ----------------------------------------------------------------- */
+
+START_TEST(bad_arguments_are_refused)
+{
+	dicomm_unique_id_t id = {.text = "dicomm1:127.0.0.1:1:x"};
+	struct control_config config = {.ranks = 2, .timeout_ms = 1000};
+	struct control *c = NULL;
+
+	ck_assert_int_eq(control_open(&config, &c),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	config.id = &id;
+	ck_assert_int_eq(control_open(&config, &c),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "damaged"));
+	config.rank = 2;
+	ck_assert_int_eq(control_open(&config, &c),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	config.rank = 0;
+	config.ranks = 0;
+	ck_assert_int_eq(control_open(&config, &c),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_null(c);
+	control_close(NULL);
+}
+END_TEST
+
+START_TEST(ids_are_text_and_unlike)
+{
+	dicomm_unique_id_t id[16];
+
+	for (int i = 0; i < 16; i++) {
+		ck_assert_int_eq(control_new_id(&id[i]), DICOMM_SUCCESS);
+		ck_assert_ptr_nonnull(memchr(id[i].text, '\0', sizeof(id[i])));
+		ck_assert_int_eq(strncmp(id[i].text, "dicomm1:127.0.0.1:", 18),
+				 0);
+		for (int k = 0; k < i; k++)
+			ck_assert_str_ne(strrchr(id[i].text, ':'),
+					 strrchr(id[k].text, ':'));
+	}
+}
+END_TEST
+
+/* One thread with two ranks each of several communicators would wait for
+ * itself; threads with one rank each do not wait for one another. */
+static void *run_meet(void *arg)
+{
+	struct meet_rank *r = arg;
+	struct control_config config = {.rank = r->rank,
+					.ranks = 2,
+					.id = &r->meet->id,
+					.timeout_ms = 20000};
+
+	ck_assert_int_eq(control_open(&config, &r->control), DICOMM_SUCCESS);
+	for (int i = 0; i < 20; i++)
+		gather_numbers(r, 1);
+	control_close(r->control);
+	return NULL;
+}
+
+START_TEST(communicators_are_independent)
+{
+	struct meet *m[8];
+	pthread_t t[8][2];
+
+	for (int i = 0; i < 8; i++) {
+		m[i] = meet_create(MEET_THREADS, 2);
+		ck_assert_int_eq(control_new_id(&m[i]->id), DICOMM_SUCCESS);
+		for (int k = 0; k < 2; k++)
+			pthread_create(&t[i][k], NULL, run_meet,
+				       &m[i]->rank[k]);
+	}
+	for (int i = 0; i < 16; i++)
+		pthread_join(t[i / 2][i & 1], NULL);
+}
+END_TEST
+
+static long resident_kib(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	long size, resident;
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%ld %ld", &size, &resident), 2);
+	fclose(f);
+	return resident * 4;
+}
+
+static void cycle(int n)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+
+	for (int i = 0; i < n; i++) {
+		m->id.text[0] = '\0';
+		meet_run(m);
+		check_all_opened(m);
+	}
+}
+
+/* Sanitizers keep what was freed for a while, and are slow; the address
+ * sanitizer finds leaks by itself. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CYCLES 100
+#define GROWTH_KIB (1 << 20)
+#else
+#define CYCLES 1000
+#define GROWTH_KIB 4096
+#endif
+
+START_TEST(a_thousand_cycles_leak_nothing)
+{
+	int before;
+	long kib;
+
+	cycle(50);
+	MEET_UNTIL(meet_sockets() == 0);
+	before = meet_descriptors();
+	kib = resident_kib();
+	cycle(CYCLES);
+	MEET_UNTIL(meet_descriptors() == before);
+	ck_assert_msg(resident_kib() - kib < GROWTH_KIB, "grew by %ld KiB",
+		      resident_kib() - kib);
+}
+END_TEST
+
+/* --- fork ----------------------------------------------------------------- */
+
+static void child_of_fork(struct meet_rank *r)
+{
+	struct meet *other;
+	int mine = 0, all[2];
+	uint32_t signature;
+	char text[8];
+	bool known;
+
+	ck_assert_int_eq(meet_sockets(), 0);
+	ck_assert_int_eq(
+		control_allgather(r->control, &mine, all, sizeof(mine), 1000),
+		DICOMM_ERR_INVALID_USAGE);
+	ck_assert_int_eq(control_query(r->control, 0, 0, 0, 1000, &known,
+				       &signature, text, sizeof(text)),
+			 DICOMM_ERR_INVALID_USAGE);
+	control_report(r->control, DICOMM_ERR_SYSTEM, 0, "from a child");
+	control_close(r->control);
+	/* It can have its own. */
+	other = meet_create(MEET_THREADS, 2);
+	other->run = gather_five_times;
+	meet_run(other);
+	check_all_opened(other);
+	_exit(0);
+}
+
+static void fork_in_rank(struct meet_rank *r)
+{
+	int status;
+	pid_t pid;
+
+	gather_numbers(r, 1);
+	if (r->rank == r->meet->flag[0]) {
+		pid = fork();
+		ck_assert_int_ge(pid, 0);
+		if (!pid)
+			child_of_fork(r);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+	}
+	meet_barrier(r, 2);
+	gather_numbers(r, 5);
+}
+
+START_TEST(a_child_does_not_touch_the_parents_connections)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 2);
+
+	m->run = fork_in_rank;
+	m->flag[0] = _i;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+START_TEST(the_control_thread_does_not_keep_the_process)
+{
+	dicomm_unique_id_t id;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		if (control_new_id(&id) != DICOMM_SUCCESS)
+			_exit(1);
+		exit(42);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(status), 42);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("control");
+	TCase *meeting = tcase_create("meeting");
+	TCase *gathers = tcase_create("gathers");
+	TCase *queries = tcase_create("queries");
+	TCase *life = tcase_create("life");
+	SRunner *runner;
+	int failed;
+
+	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+	setenv("DICOMM_DEBUG", "none", 1);
+	tcase_add_loop_test(meeting, ranks_meet_and_gather, 0, 10);
+	tcase_add_test(meeting, ranks_meet_by_the_callers_allgather);
+	tcase_add_test(meeting, a_failing_callback_is_an_error);
+	tcase_add_test(meeting, bad_arguments_are_refused);
+	tcase_add_test(meeting, ids_are_text_and_unlike);
+	tcase_add_test(meeting, communicators_are_independent);
+	tcase_add_test(gathers, a_gather_may_have_any_length);
+	tcase_add_test(gathers, unlike_lengths_are_an_error_of_all_ranks);
+	tcase_add_test(gathers, a_gather_beyond_bounds_is_refused);
+	tcase_add_test(gathers, a_gather_that_times_out_names_who_is_missing);
+	tcase_add_test(gathers, a_gather_can_be_cancelled);
+	tcase_add_loop_test(queries, every_rank_can_ask_every_rank, 0, 2);
+	tcase_add_test(queries, a_query_is_bounded);
+	tcase_add_test(queries, queries_and_gathers_mix);
+	tcase_add_loop_test(queries, a_report_reaches_all_others_once, 0, 2);
+	tcase_add_test(queries, a_report_ends_a_gather);
+	tcase_add_loop_test(life, leaving_is_not_dying, 0, 4);
+	tcase_add_test(life, a_thousand_cycles_leak_nothing);
+	tcase_add_loop_test(
+		life, a_child_does_not_touch_the_parents_connections, 0, 2);
+	tcase_add_test(life, the_control_thread_does_not_keep_the_process);
+	suite_add_tcase(suite, meeting);
+	suite_add_tcase(suite, gathers);
+	suite_add_tcase(suite, queries);
+	suite_add_tcase(suite, life);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
