@@ -158,7 +158,7 @@ static const char *debug_word(void)
 
 	if (!word || !*word)
 		word = getenv("NCCL_DEBUG");
-	return word && *word ? word : LOG_DEFAULT;
+	return word && *word ? word : NULL;
 }
 
 static bool find_word(const char *word, int *level, bool *version)
@@ -176,6 +176,7 @@ static bool find_word(const char *word, int *level, bool *version)
 static void init(void)
 {
 	const char *file = getenv("DICOMM_DEBUG_FILE");
+	const char *word = debug_word();
 	bool version = false;
 	char text[32];
 
@@ -184,9 +185,12 @@ static void init(void)
 	host[sizeof(host) - 1] = '\0';
 	host[strcspn(host, ".")] = '\0';
 
-	/* config.c tells the user of a word that does not exist. */
-	if (!find_word(debug_word(), &threshold, &version))
+	/* The version is for those who ask for messages. config.c tells the
+	 * user of a word that does not exist. */
+	if (!word || !find_word(word, &threshold, &version)) {
 		find_word(LOG_DEFAULT, &threshold, &version);
+		version = false;
+	}
 	if (file && *file)
 		open_file(file);
 	if (version) {

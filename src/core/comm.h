@@ -181,9 +181,12 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 /* This rank cannot go on, for the reason that was just logged. Where that
- * touched a peer, the peer's death may be behind it: the news of it, which
- * names the rank, is waited for a moment. */
-dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status);
+ * touched a peer (-1: not known which), the peer's end may be behind it: the
+ * news of it, which names the rank, is waited for a moment. */
+dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
+			  int peer);
+/* Stop the wires. Every failed call does so before it returns. */
+void fault_stop_wires(struct dicomm_comm *comm);
 /* Status of a broken communicator; its text becomes the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);

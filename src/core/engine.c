@@ -137,9 +137,6 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	status = executable_get(comm, &op->call, &op->exe);
 	if (status != DICOMM_SUCCESS)
 		goto release;
-	/* A rank that receives into the block it sends from must not wait for
-	 * its peer, who waits for the same: such blocks go by copy. */
-	op->buffered = op->exe->key.in_place && call->coll == COLL_ALLTOALL;
 	op->number = engine_number(comm, op->exe);
 	op->signature = engine_signature(op->exe, op->number);
 	enqueue(op);
@@ -152,7 +149,7 @@ release:
 	 * cannot go on, the others must not wait for it. */
 	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
 	    status != DICOMM_ERR_INVALID_USAGE)
-		return fault_own(comm, status);
+		return fault_own(comm, status, -1);
 	return status;
 }
 
@@ -195,6 +192,7 @@ static void end(struct operation *op)
 
 void engine_drop(struct operation *op)
 {
+	fault_stop_wires(op->comm);
 	dequeue(op);
 }
 
@@ -206,7 +204,7 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	if (!op->started) {
 		status = begin(op);
 		if (status != DICOMM_SUCCESS)
-			return step_fail(op, status);
+			return step_fail(op, status, -1);
 	}
 	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
 	if (r == SCHEDULE_DONE)

@@ -20,7 +20,6 @@ struct operation {
 	uint64_t number;    /* in its class (and pair) */
 	uint32_t signature; /* of this very operation */
 	bool started, done;
-	bool buffered; /* never offer references to its buffers */
 	/* Neighbours in its queue: runs when there is none before. */
 	struct operation *before, *after;
 	uint8_t *bounce; /* for references that cannot be mapped */

@@ -13,6 +13,10 @@
 /* Scratch of the slices that are under way at the same time. */
 #define SCRATCH_BUDGET (UINT64_C(32) << 20)
 #define WINDOW_MAX 64
+/* A message is cut into this many slices, as long as they are not too small to
+ * be worth the trouble; see slot_bytes for the other end. */
+#define SLICES_WANTED 4
+#define SLICE_MIN_BYTES 16384
 
 bool call_in_place(const struct call *call, int rank)
 {
@@ -106,39 +110,52 @@ static uint64_t size_for_selection(const struct dicomm_comm *comm,
 	return n * elem_bytes;
 }
 
+/* Elements of one part of a slice, whose message_parts are one message. */
+static uint64_t part_elements(const struct executable *e,
+			      const struct dicomm_comm *comm, uint64_t longest)
+{
+	const struct plan *p = &e->plan;
+	uint64_t parts = p->message_parts ? p->message_parts : 1;
+	uint64_t of = p->message_parts_of ? p->message_parts_of : 1;
+	uint64_t part = comm->slot_bytes / e->elem_bytes / parts;
+	uint64_t least = SLICE_MIN_BYTES / e->elem_bytes / parts;
+	uint64_t all = longest / of; /* of one slice for the whole message */
+	uint64_t scratch = p->scratch_blocks * of * e->elem_bytes;
+
+	/* Several slices, so that both sides work at the same time. */
+	if (all / SLICES_WANTED < part)
+		part = all / SLICES_WANTED;
+	if (part < least)
+		part = least;
+	while (scratch && 2 * part * scratch > SCRATCH_BUDGET &&
+	       part > 2 * e->align)
+		part /= 2;
+	part -= part % e->align;
+	return part ? part : e->align;
+}
+
 static void size_slices(struct executable *e, const struct dicomm_comm *comm,
 			uint64_t longest)
 {
 	const struct plan *p = &e->plan;
-	/* A line of room, as parts are rounded up to whole lines. */
-	uint64_t slot = comm->slot_bytes / e->elem_bytes;
-	uint64_t part = slot;
-	uint64_t blocks = p->scratch_blocks;
 
-	if (p->whole) {
+	if (p->whole)
 		e->slice = longest ? longest : 1;
-	} else {
-		if (p->message_parts)
-			part = slot / p->message_parts;
-		part -= part % e->align;
-		if (!part)
-			part = e->align;
-		e->slice =
-			part * (p->message_parts_of ? p->message_parts_of : 1);
-	}
+	else
+		e->slice = part_elements(e, comm, longest) *
+			   (p->message_parts_of ? p->message_parts_of : 1);
 	e->longest = longest;
 	e->slices = longest ? (longest + e->slice - 1) / e->slice : 0;
 	if (e->slices == 1)
 		e->slice = longest;
 	e->window = WINDOW_MAX;
-	if (blocks) {
-		uint64_t one = blocks * e->slice * e->elem_bytes;
+	if (p->scratch_blocks) {
+		uint64_t one = p->scratch_blocks * e->slice * e->elem_bytes;
 
 		while (e->window > 2 && e->window * one > SCRATCH_BUDGET)
 			e->window /= 2;
 		if (e->window > e->slices)
 			e->window = e->slices ? e->slices : 1;
-		/* Slices in scratch start on cache lines. */
 		e->scratch_bytes = e->window * one;
 	}
 }
@@ -236,7 +253,7 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 		struct flat_step *f = &e->flat[e->nflat];
 		struct extent x;
 
-		if (s->kind == STEP_FOLD || s->kind == STEP_REDUCE) {
+		if (s->kind == STEP_FOLD) {
 			e->nflat = 0;
 			return DICOMM_SUCCESS;
 		}
@@ -253,6 +270,11 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			f->a_buffer = s->a.buffer;
 			f->a = x.first * e->elem_bytes;
 			f->n = x.n;
+		}
+		if (s->kind == STEP_REDUCE) {
+			x = executable_extent(e, call, &s->b, 0);
+			f->b_buffer = s->b.buffer;
+			f->b = x.first * e->elem_bytes;
 		}
 		if (s->kind != STEP_SEND) {
 			x = executable_extent(e, call, &s->dst, 0);

@@ -28,11 +28,11 @@ struct flat_step {
 			       uint64_t len);
 	struct tp_peer *tp;
 	uint8_t kind;
-	uint8_t a_buffer, dst_buffer;
+	uint8_t a_buffer, b_buffer, dst_buffer;
 	uint32_t number; /* of the message, from the lane's base */
 	struct lane *lane;
 	struct peer *peer;
-	size_t a, dst; /* byte offsets */
+	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
 };
 

@@ -30,6 +30,13 @@ void fault_init(void)
 		atomic_store(&fault_needs_fence, false);
 }
 
+void fault_stop_wires(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device)
+			comm->wires[i].transport->abort(comm->wires[i].device);
+}
+
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 {
@@ -52,10 +59,7 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 		return (dicomm_result_t)atomic_load(&comm->fault.status);
 
 	log_error("%s rank %d: %s", comm->name, comm->rank, text);
-	for (int i = 0; i < (int)(sizeof(comm->wires) / sizeof(*comm->wires));
-	     i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->abort(comm->wires[i].device);
+	fault_stop_wires(comm);
 	if (tell && comm->control)
 		control_report(comm->control,
 			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
@@ -64,20 +68,40 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	return status;
 }
 
-dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status)
+/* The peer, or with -1 any rank, if it has left; else -1. */
+static int who_left(struct dicomm_comm *comm, int peer)
+{
+	if (peer >= 0)
+		return control_gone(comm->control, peer) ? peer : -1;
+	for (int r = 0; r < comm->ranks; r++)
+		if (control_gone(comm->control, r))
+			return r;
+	return -1;
+}
+
+dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
+			  int peer)
 {
 	const struct timespec pause = {0, 1000000};
 	uint64_t end = clock_ms() + NEWS_MS;
 	char text[sizeof(comm->fault.text)];
+	int left = -1;
 
 	snprintf(text, sizeof(text), "%s", log_last_error());
 	if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_SYSTEM &&
 	    status != DICOMM_ERR_NO_PATH)
 		end = 0;
-	while (!fault_is(comm) && clock_ms() < end)
+	while (!fault_is(comm) && clock_ms() < end &&
+	       (left = who_left(comm, peer)) < 0)
 		nanosleep(&pause, NULL);
 	if (fault_is(comm))
 		return fault_report(comm);
+	if (left >= 0)
+		return fault_raise(comm, DICOMM_ERR_REMOTE, left, true,
+				   "rank %d (%s) has left the communicator: "
+				   "%.300s",
+				   left, control_where(comm->control, left),
+				   text);
 	return fault_raise(comm, status, comm->rank, true, "%s", text);
 }
 

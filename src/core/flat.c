@@ -49,9 +49,11 @@ static dicomm_result_t flat_wait(const struct flat *r,
 	return wait_more(w, &f);
 }
 
-static dicomm_result_t flat_fail(const struct flat *r, dicomm_result_t status)
+static dicomm_result_t flat_fail(const struct flat *r,
+				 const struct flat_step *s,
+				 dicomm_result_t status)
 {
-	return fault_own(r->comm, status);
+	return fault_own(r->comm, status, s->peer->rank);
 }
 
 static __attribute__((noinline)) dicomm_result_t
@@ -66,7 +68,7 @@ flat_send_slow(const struct flat *r, const struct flat_step *s,
 				s->lane->out_base + s->number, r->signature,
 				TP_DATA, src, s->bytes);
 	}
-	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
 }
 
 static inline dicomm_result_t
@@ -95,7 +97,7 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 		if (status == DICOMM_SUCCESS)
 			break;
 		if (status != DICOMM_AGAIN)
-			return flat_fail(r, status);
+			return flat_fail(r, s, status);
 		TRY(flat_wait(r, s, &w));
 	}
 	while (!(*out = message_arrived(r->comm, s->lane, seq)))
@@ -121,7 +123,7 @@ static dicomm_result_t flat_fetch(const struct flat *r,
 	else if (status == DICOMM_SUCCESS && src != dst)
 		memcpy(dst, src, s->bytes);
 	free(op.bounce);
-	return status == DICOMM_SUCCESS ? status : flat_fail(r, status);
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
 }
 
 static inline dicomm_result_t flat_recv(const struct flat *r,
@@ -197,6 +199,9 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			break;
 		case STEP_COPY:
 			memcpy(dst, a, s->bytes);
+			break;
+		case STEP_REDUCE:
+			exe->reduce(dst, a, buffers[s->b_buffer] + s->b, s->n);
 			break;
 		case STEP_SCALE:
 			exe->scale(dst, a, exe->scalar, s->n);

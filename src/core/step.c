@@ -36,9 +36,10 @@ static struct piece locate(const struct operation *op, const struct span *s,
 			      x.n, x.n * op->exe->elem_bytes};
 }
 
-enum schedule_result step_fail(struct operation *op, dicomm_result_t status)
+enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
+			       int peer)
 {
-	fault_own(op->comm, status);
+	fault_own(op->comm, status, peer);
 	return SCHEDULE_FAILED;
 }
 
@@ -60,8 +61,7 @@ static enum schedule_result start_send(struct operation *op,
 	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
 			  comm->slots)
 		return SCHEDULE_AGAIN;
-	if (a.bytes >= comm->map_threshold && !op->buffered &&
-	    step->a.buffer != PLAN_SCRATCH &&
+	if (a.bytes >= comm->map_threshold && step->a.buffer != PLAN_SCRATCH &&
 	    peer->transport->offer(peer->tp, a.at, a.bytes, &ref)) {
 		kind = TP_REF;
 		body = &ref;
@@ -71,7 +71,7 @@ static enum schedule_result start_send(struct operation *op,
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return step_fail(op, status);
+		return step_fail(op, status, step->peer);
 	if (seq > lane->out_last)
 		lane->out_last = seq;
 	comm->stats.messages_sent++;
@@ -141,7 +141,7 @@ static enum schedule_result start_recv(struct operation *op,
 		if (status == DICOMM_AGAIN)
 			return SCHEDULE_AGAIN;
 		if (status != DICOMM_SUCCESS)
-			return step_fail(op, status);
+			return step_fail(op, status, step->peer);
 	}
 	line = message_arrived(comm, lane, seq);
 	if (!line)
@@ -154,7 +154,7 @@ static enum schedule_result start_recv(struct operation *op,
 	status = step_fetch(op, peer, seq, line,
 			    step->kind == STEP_RECV ? dst.at : NULL, &src);
 	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status);
+		return step_fail(op, status, step->peer);
 	if (step->kind == STEP_RECV_REDUCE) {
 		a = locate(op, &step->a, k);
 		(exe->stream_out && !exe->read_later[s]

@@ -15,6 +15,7 @@ dicomm_result_t step_fetch(struct operation *op, struct peer *peer,
 			   uint64_t seq, const struct tp_line *line, void *into,
 			   const void **src);
 /* Break the communicator of an operation that cannot go on. */
-enum schedule_result step_fail(struct operation *op, dicomm_result_t status);
+enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
+			       int peer);
 
 #endif

@@ -50,9 +50,9 @@ static const struct {
 	int printed; /* of the five messages */
 	int version;
 } words[] = {
-	{NULL, 2, 1},      {"", 2, 1},     {"none", 0, 0}, {"error", 1, 0},
+	{NULL, 2, 0},      {"", 2, 0},     {"none", 0, 0}, {"error", 1, 0},
 	{"VERSION", 1, 1}, {"WARN", 2, 1}, {"Info", 3, 1}, {"debug", 4, 1},
-	{"TRACE", 5, 1},   {"loud", 2, 1},
+	{"TRACE", 5, 1},   {"loud", 2, 0},
 };
 
 START_TEST(a_level_lets_through_itself_and_what_is_worse)
