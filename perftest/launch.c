@@ -29,7 +29,8 @@
 struct job {
 	pid_t *pids; /* 0: ended */
 	int ranks, running;
-	int status; /* of the first that failed */
+	int status;  /* of the first that failed */
+	bool killed; /* it was by a signal, not by us */
 	bool ending;
 };
 
@@ -116,6 +117,7 @@ static void note_end(struct job *job, int rank, int wait_status)
 {
 	pid_t pid = job->pids[rank];
 	int status = WEXITSTATUS(wait_status);
+	bool cause = false;
 
 	job->pids[rank] = 0;
 	job->running--;
@@ -123,13 +125,17 @@ static void note_end(struct job *job, int rank, int wait_status)
 		int sig = WTERMSIG(wait_status);
 
 		status = 128 + sig;
+		cause = !job->ending && !job->killed;
+		job->killed |= cause;
 		if (!job->ending)
 			fprintf(stderr,
 				"dicomm-perf: rank %d (pid %d) was killed by "
 				"signal %d (%s)\n",
 				rank, (int)pid, sig, strsignal(sig));
 	}
-	if (status != 0 && job->status == 0)
+	/* Within a moment all may have ended, and are found in any order: the
+	 * others fail because one was killed, never the reverse. */
+	if (cause || (status != 0 && job->status == 0))
 		job->status = status;
 }
 
