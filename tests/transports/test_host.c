@@ -393,6 +393,15 @@ static int child_of_owner(void *arg)
 		return 2;
 	if (p[100] != 77) /* the memory itself stays */
 		return 3;
+	/* No descriptor that would keep it when the parent frees it. */
+	for (int fd = 0; fd < 64; fd++) {
+		char path[32], name[96] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, name, sizeof(name) - 1) > 0 &&
+		    strstr(name, "dicomm-memory"))
+			return 6;
+	}
 	mine = allocate(4096);
 	if (!host->find(mine, 4096, &e, &offset) || e.pid != getpid())
 		return 4;

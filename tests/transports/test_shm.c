@@ -895,6 +895,78 @@ START_TEST(a_recycled_process_is_not_reached)
 }
 END_TEST
 
+/* A ring that its sender has closed is not found; the next one is. */
+static void run_come_back(struct rank *r)
+{
+	const enum tp_class c = TP_COLLECTIVE;
+	const uint8_t *body;
+
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, c);
+		ranks_put(r, 1, c, 1, "old", 4);
+		shm->peer_close(r->peer[1]);
+		ranks_barrier(r);
+		ranks_barrier(r);
+		EXPECT_OK(r, shm->peer_open(r->dev, 1, &r->area->address[1],
+					    &r->peer[1]));
+		ranks_connect_out(r, 1, c);
+		ranks_put(r, 1, c, 1, "new", 4);
+		return;
+	}
+	ranks_barrier(r);
+	EXPECT(r, shm->connect_in(r->peer[0], c, &r->in[0][c]) == DICOMM_AGAIN,
+	       "the old ring");
+	ranks_barrier(r);
+	ranks_connect_in(r, 0, c);
+	ranks_get(r, 0, c, 1, &body);
+	EXPECT(r, !strcmp((const char *)body, "new"), "%.4s",
+	       (const char *)body);
+}
+
+START_TEST(a_sender_can_come_back)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = (enum ranks_kind)_i,
+				.ranks = 2,
+				.run = run_come_back};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* The kernel would read whatever process has that number now. */
+START_TEST(cma_notices_a_recycled_process)
+{
+	struct tp_device *dev = open_device(0, 1, 8, 4096);
+	const _Atomic bool aborted = false;
+	struct shm_segment *seg = NULL;
+	struct shm_segment stale;
+	struct tp_blob address;
+	struct shm_address a;
+	uint64_t word = 7, copy = 0;
+	char why[160];
+
+	log_set_sink(no_log, NULL);
+	shm->address(dev, &address);
+	ck_assert(shm_address_parse(&address, &a, why, sizeof(why)));
+	ck_assert_int_eq(shm_segment_attach(&a, &seg), DICOMM_SUCCESS);
+	stale = *seg;
+	if (shm_cma_works(seg)) { /* the kernel lets us */
+		ck_assert_int_eq(
+			shm_cma_read(seg, (uintptr_t)&word, &copy, 8, &aborted),
+			DICOMM_SUCCESS);
+		ck_assert_uint_eq(copy, 7);
+	}
+	stale.nonce[0]++;
+	ck_assert(!shm_cma_works(&stale));
+	ck_assert_int_eq(
+		shm_cma_read(&stale, (uintptr_t)&word, &copy, 8, &aborted),
+		DICOMM_ERR_REMOTE);
+	shm_segment_put(seg);
+	shm->close(dev);
+}
+END_TEST
+
 START_TEST(a_measurement_is_short_and_sane)
 {
 	struct shm_rates first, again;
@@ -936,6 +1008,8 @@ int main(void)
 	tcase_add_test(tcase, a_forked_child_does_not_disturb_its_parent);
 	tcase_add_test(tcase, an_address_from_elsewhere_says_so);
 	tcase_add_test(tcase, a_recycled_process_is_not_reached);
+	tcase_add_loop_test(tcase, a_sender_can_come_back, 0, RANKS_KINDS);
+	tcase_add_test(tcase, cma_notices_a_recycled_process);
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
