@@ -47,6 +47,9 @@ static void build(struct plan *p, const struct shape *s)
 	int extra = s->rank + core;
 	struct span now;
 
+	/* What extra ranks hand over; the others send halves at most. */
+	if (s->ranks > core)
+		plan_largest(p, 1, 1);
 	if (s->rank >= core) {
 		build_extra(p, s, s->rank - core);
 		return;

@@ -14,6 +14,7 @@ void plan_init(struct plan *p, int ranks)
 	p->ranks = ranks;
 	p->message_parts = 1;
 	p->message_parts_of = 1;
+	p->largest_of = 1;
 	p->status = DICOMM_SUCCESS;
 }
 
@@ -225,6 +226,12 @@ void plan_fold(struct plan *p, struct span dst, struct span a,
 					.a = a,
 					.b = b,
 					.nfold = n});
+}
+
+void plan_largest(struct plan *p, uint32_t parts, uint32_t parts_of)
+{
+	p->largest = parts;
+	p->largest_of = parts_of;
 }
 
 uint32_t plan_scratch(struct plan *p, uint32_t n)
@@ -490,7 +497,8 @@ static bool number_messages(struct plan *p)
 	p->recvs_from = calloc(n, sizeof(*p->recvs_from));
 	if (!p->sends_to || !p->recvs_from)
 		return false;
-	p->message_parts = 0;
+	p->message_parts = p->largest;
+	p->message_parts_of = p->largest_of;
 	for (uint32_t i = 0; i < p->nsteps; i++) {
 		struct step *s = &p->steps[i];
 		struct span m = s->kind == STEP_SEND ? s->a : s->dst;

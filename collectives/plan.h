@@ -87,7 +87,8 @@ struct plan {
 	/* Messages for each slice to and from each peer: [peer] */
 	uint32_t *sends_to, *recvs_from;
 	int ranks;
-	/* Largest message as a fraction of a slice (of the longest block). */
+	/* Largest message as a fraction of a slice (of the longest block).
+	 * From it follows how long a slice is, so all ranks have the same. */
 	uint32_t message_parts, message_parts_of;
 	bool whole; /* never sliced; spans may hold several blocks */
 	/* How PLAN_SEND and PLAN_RECV alias when the call is in place; see
@@ -98,6 +99,7 @@ struct plan {
 	dicomm_result_t status;
 	/* private to plan.c */
 	uint32_t steps_room, deps_room;
+	uint32_t largest, largest_of;
 };
 
 /* Start an empty plan for one of `ranks` ranks. */
@@ -134,6 +136,8 @@ void plan_scale(struct plan *p, struct span dst, struct span a);
 void plan_divide(struct plan *p, struct span dst, struct span a);
 void plan_fold(struct plan *p, struct span dst, struct span a,
 	       uint32_t first_block, uint32_t n);
+/* The largest message, for a rank that itself may have only smaller ones. */
+void plan_largest(struct plan *p, uint32_t parts, uint32_t parts_of);
 /* Reserve n scratch blocks; the first one's number. */
 uint32_t plan_scratch(struct plan *p, uint32_t n);
 

@@ -194,6 +194,39 @@ START_TEST(deterministic_ones_fold_in_rank_order)
 }
 END_TEST
 
+/* A slice is as long as the largest message allows. Where a message is never
+ * sliced, each rank may have its own. */
+START_TEST(slices_are_as_long_on_all_ranks)
+{
+	const struct algorithm *a = algorithms[_i];
+	struct plan p;
+
+	for (int n = 2; n <= 17 && !a->whole; n++) {
+		struct shape s = {.coll = a->coll, .ranks = n};
+		uint32_t parts = 0, of = 0;
+
+		if (!a->serves(&s))
+			continue;
+		for (s.rank = 0; s.rank < n; s.rank++) {
+			ck_assert_int_eq(algorithm_plan(a, &s, &p),
+					 DICOMM_SUCCESS);
+			if (s.rank == 0) {
+				parts = p.message_parts;
+				of = p.message_parts_of;
+			}
+			ck_assert_msg(p.message_parts * of ==
+					      parts * p.message_parts_of,
+				      "%s %s: %d ranks: rank 0 sends %u of %u "
+				      "parts, rank %d %u of %u",
+				      coll_name(a->coll), a->name, n, parts, of,
+				      s.rank, p.message_parts,
+				      p.message_parts_of);
+			plan_free(&p);
+		}
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("algorithms");
@@ -206,6 +239,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, result_is_that_of_the_definition, 0, n);
 	tcase_add_loop_test(tc, any_rank_can_be_root, 0, n);
+	tcase_add_loop_test(tc, slices_are_as_long_on_all_ranks, 0, n);
 	tcase_add_loop_test(tc, allreduce_is_the_same_on_all_ranks, 0, n);
 	tcase_add_loop_test(tc, deterministic_ones_fold_in_rank_order, 0, n);
 	suite_add_tcase(suite, tc);
