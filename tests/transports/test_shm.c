@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,109 @@ START_TEST(a_thousand_cycles_leak_nothing)
 }
 END_TEST
 
+/* Both ranks as far as it goes; the first error. */
+static dicomm_result_t exchange_if_possible(void)
+{
+	struct tp_device *dev[2] = {NULL, NULL};
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct tp_peer *peer[2];
+	struct tp_blob address;
+	struct tp_outbox out;
+	struct tp_inbox in;
+
+	for (int i = 0; !status && i < 2; i++) {
+		struct tp_config config = {i, 2, 8, 32768};
+
+		status = shm->open(&config, &dev[i]);
+	}
+	for (int i = 0; !status && i < 2; i++) {
+		shm->address(dev[!i], &address);
+		status = shm->peer_open(dev[i], !i, &address, &peer[i]);
+		if (!status)
+			status = shm->connect_out(peer[i], TP_COLLECTIVE, &out);
+	}
+	for (int i = 0; !status && i < 2; i++)
+		status = shm->connect_in(peer[i], TP_COLLECTIVE, &in);
+	for (int i = 0; i < 2; i++)
+		shm->close(dev[i]);
+	return status;
+}
+
+static uint64_t set_limit(int what, uint64_t value)
+{
+	struct rlimit limit;
+	uint64_t before;
+
+	ck_assert_int_eq(getrlimit((__rlimit_resource_t)what, &limit), 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = value;
+	ck_assert_int_eq(setrlimit((__rlimit_resource_t)what, &limit), 0);
+	return before;
+}
+
+/* Let one more page of address space through each time, until it is enough:
+ * each step on the way fails once, is reported, and leaves nothing. */
+START_TEST(every_lack_of_memory_is_an_error)
+{
+	const uint64_t page = 4096;
+	int files, maps, failures = 0;
+	dicomm_result_t status;
+	uint64_t pages = 0;
+
+	if (SANITIZED)
+		return; /* its own allocations would fail */
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(exchange_if_possible(), DICOMM_SUCCESS);
+	files = count_files("/proc/self/fd");
+	maps = count_lines("/proc/self/maps", "dicomm");
+	do {
+		FILE *f = fopen("/proc/self/statm", "r");
+		unsigned long used = 0;
+		uint64_t before;
+
+		ck_assert_int_eq(fscanf(f, "%lu", &used), 1);
+		fclose(f);
+		before = set_limit(RLIMIT_AS, (used + pages) * page);
+		status = exchange_if_possible();
+		set_limit(RLIMIT_AS, before);
+		ck_assert_msg(status == DICOMM_SUCCESS ||
+				      status == DICOMM_ERR_NO_MEMORY,
+			      "%lu pages: status %d", (unsigned long)pages,
+			      (int)status);
+		failures += status != DICOMM_SUCCESS;
+		ck_assert_int_eq(count_files("/proc/self/fd"), files);
+		ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm"),
+				 maps);
+		pages++;
+	} while (status != DICOMM_SUCCESS && pages < 4096);
+	ck_assert_int_eq(status, DICOMM_SUCCESS);
+	ck_assert_int_ge(failures, 4); /* two segments, two rings */
+}
+END_TEST
+
+START_TEST(every_lack_of_descriptors_is_an_error)
+{
+	int files = count_files("/proc/self/fd"), next[2];
+
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(exchange_if_possible(), DICOMM_SUCCESS);
+	for (int n = 0; n < 2; n++)
+		next[n] = dup(1);
+	for (int n = 0; n < 2; n++)
+		close(next[n]);
+	for (int n = 0; n < 2; n++) {
+		uint64_t before = set_limit(RLIMIT_NOFILE, (uint64_t)next[n]);
+		dicomm_result_t status = exchange_if_possible();
+
+		set_limit(RLIMIT_NOFILE, before);
+		ck_assert_int_eq(status, DICOMM_ERR_SYSTEM);
+		ck_assert_ptr_nonnull(strstr(log_last_error(), "open files"));
+		ck_assert_int_eq(count_files("/proc/self/fd"), files);
+	}
+	ck_assert_int_eq(exchange_if_possible(), DICOMM_SUCCESS);
+}
+END_TEST
+
 /* As many cycles with the peer in another process: imports of its segment, its
  * rings and its memory. */
 static void run_cycles(struct rank *r)
@@ -290,6 +394,7 @@ static void run_cma(struct rank *r)
 		EXPECT(r, !shm->offer(r->peer[1], buffer, LARGE, &ref),
 		       "before the reader said that it can");
 		ranks_barrier(r);
+		ranks_barrier(r);
 		EXPECT(r, !shm->offer(r->peer[1], buffer, 100, &ref), "small");
 		EXPECT(r,
 		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5, &ref),
@@ -308,6 +413,7 @@ static void run_cma(struct rank *r)
 		uint8_t *whole = malloc(3 * LARGE);
 
 		ranks_fill(whole, 3 * LARGE, 5);
+		ranks_barrier(r);
 		ranks_connect_in(r, 0, TP_COLLECTIVE);
 		ranks_barrier(r);
 		ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
@@ -990,6 +1096,8 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_thousand_cycles_leak_nothing);
+	tcase_add_test(tcase, every_lack_of_memory_is_an_error);
+	tcase_add_test(tcase, every_lack_of_descriptors_is_an_error);
 	tcase_add_test(tcase, cycles_of_two_processes_leak_nothing);
 	tcase_add_loop_test(tcase,
 			    ordinary_memory_is_not_offered_to_another_process,

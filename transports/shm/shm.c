@@ -3,6 +3,7 @@
 #include "transports/shm/shm.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct out {
 	uint64_t limit; /* last message that the credits known here allow */
 	struct shm_tail *tail;
 	struct shm_ring *ring; /* referenced; NULL until connected */
-};
+} __attribute__((aligned(CACHE_LINE)));
 
 struct in {
 	struct shm_ring *ring; /* referenced; NULL until connected */
@@ -47,7 +48,8 @@ struct tp_peer {
 	struct shm_segment *seg; /* the peer's, referenced; NULL until needed */
 	struct shm_pull *pull;   /* owned; with seg */
 	int rank;
-	bool own; /* a rank of this process */
+	bool own;     /* a rank of this process */
+	bool reading; /* counted among seg->readers */
 	bool condemned;
 };
 
@@ -284,12 +286,36 @@ static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
 	cost->pull_bytes_per_s = rates.load_bytes_per_s;
 }
 
+/* What a rank of this process offers may be gone once it has stopped: it has to
+ * wait for those who read it. */
+static dicomm_result_t reading_begin(struct tp_peer *peer)
+{
+	if (!peer->own || peer->reading)
+		return DICOMM_SUCCESS;
+	atomic_fetch_add(&peer->seg->readers, 1);
+	if (atomic_load(&peer->seg->stopped)) {
+		atomic_fetch_sub(&peer->seg->readers, 1);
+		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped",
+			    peer->rank);
+	}
+	peer->reading = true;
+	return DICOMM_SUCCESS;
+}
+
+static void reading_end(struct tp_peer *peer)
+{
+	if (peer->reading)
+		atomic_fetch_sub(&peer->seg->readers, 1);
+	peer->reading = false;
+}
+
 static void shm_peer_close(struct tp_peer *peer)
 {
 	struct tp_peer **at;
 
 	if (!peer)
 		return;
+	reading_end(peer);
 	for (int c = 0; c < TP_CLASSES; c++) {
 		if (peer->out[c].ring)
 			atomic_store(directory(peer->dev->seg, peer->rank,
@@ -357,8 +383,8 @@ static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
 }
 
 /* Look at what the receiver has released; AGAIN if that is not enough. */
-static dicomm_result_t __attribute__((noinline))
-refresh_credits(const struct tp_peer *peer, struct out *o, uint64_t seq)
+static dicomm_result_t refresh_credits(const struct tp_peer *peer,
+				       struct out *o, uint64_t seq)
 {
 	if (!o->ring)
 		return FAIL(DICOMM_ERR_INTERNAL,
@@ -370,22 +396,29 @@ refresh_credits(const struct tp_peer *peer, struct out *o, uint64_t seq)
 	return seq > o->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
+/* Apart from shm_put(), so that a small message saves no registers. */
 static dicomm_result_t __attribute__((noinline))
-put_large(struct out *o, uint64_t seq, uint32_t signature, enum tp_kind kind,
-	  const void *body, uint64_t len)
+put_slowly(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+	   uint32_t signature, enum tp_kind kind, const void *body,
+	   uint64_t len)
 {
-	struct tp_line *line = &o->lines[seq & o->mask];
+	struct out *o = &peer->out[c];
+	struct tp_line *line;
 
-	if (kind == TP_REF) {
+	if (seq > o->limit)
+		TRY(refresh_credits(peer, o, seq));
+	line = &o->lines[seq & o->mask];
+	if (kind == TP_REF)
 		memcpy(line->room, body, SHM_REF_BYTES);
-		return deliver(line, seq, signature, kind, len);
-	}
-	if (len > o->slot_bytes)
+	else if (len <= TP_LINE_ROOM)
+		copy_small(line->room, body, len);
+	else if (len <= o->slot_bytes)
+		memcpy(o->data + (seq & o->mask) * o->slot_bytes, body, len);
+	else
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: put of %" PRIu64 " bytes into a slot of "
 			    "%" PRIu64,
 			    len, o->slot_bytes);
-	memcpy(o->data + (seq & o->mask) * o->slot_bytes, body, len);
 	return deliver(line, seq, signature, kind, len);
 }
 
@@ -394,15 +427,14 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len)
 {
-	struct out *o = &peer->out[c];
+	const struct out *o = &peer->out[c];
 	struct tp_line *line;
 
 	if (atomic_load_explicit(peer->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(seq > o->limit, 0))
-		TRY(refresh_credits(peer, o, seq));
-	if (__builtin_expect(kind != TP_DATA || len > TP_LINE_ROOM, 0))
-		return put_large(o, seq, signature, kind, body, len);
+	if (__builtin_expect(
+		    seq > o->limit || kind != TP_DATA || len > TP_LINE_ROOM, 0))
+		return put_slowly(peer, c, seq, signature, kind, body, len);
 	line = &o->lines[seq & o->mask];
 	copy_small(line->room, body, len);
 	return deliver(line, seq, signature, TP_DATA, len);
@@ -413,6 +445,8 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 {
 	struct in *in = &peer->in[c];
 
+	if (__builtin_expect(peer->reading, 0))
+		reading_end(peer);
 	in->done = seq;
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
 	return DICOMM_SUCCESS;
@@ -441,6 +475,7 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
+	TRY(reading_begin(peer));
 	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
 }
 
@@ -451,6 +486,7 @@ static dicomm_result_t shm_read(struct tp_peer *peer, const struct tp_ref *ref,
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
+	TRY(reading_begin(peer));
 	return shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
 			     peer->aborted);
 }
@@ -480,12 +516,12 @@ static void chore(struct tp_peer *peer)
 	if (!peer->pull || !peer->seg)
 		return;
 	if (!peer->condemned) {
-		peer->condemned = shm_pull_condemn(peer->pull, peer->seg);
+		if (!shm_pull_condemn(peer->pull, peer->seg))
+			return;
+		peer->condemned = true;
 		for (int c = 0; c < TP_CLASSES; c++)
 			peer->in[c].quiet_at = last_arrived(peer, &peer->in[c]);
 	}
-	if (!peer->condemned)
-		return;
 	for (int c = 0; c < TP_CLASSES; c++)
 		if (peer->in[c].done < peer->in[c].quiet_at)
 			return;
@@ -512,10 +548,15 @@ static dicomm_result_t shm_fence(struct tp_peer *peer, enum tp_class c,
 }
 
 /* Nothing is ever written outside of rings, and each rank's own thread reads
- * them: so there is nothing to wait for. */
+ * them. What other processes read of this one they may read for ever; but ranks
+ * of this process would read memory that is unmapped. They are in the middle of
+ * a copy. */
 static void shm_abort(struct tp_device *dev)
 {
 	atomic_store(&dev->aborted, true);
+	atomic_store(&dev->seg->stopped, true);
+	while (atomic_load(&dev->seg->readers))
+		sched_yield();
 }
 
 static uint64_t shm_memory(const struct tp_device *dev)

@@ -84,6 +84,10 @@ struct shm_segment {
 	uint64_t published; /* own: entries of freed() that are in the header */
 	struct shm_header *head;
 	struct shm_ring *rings; /* own: those that exist */
+	/* own: ranks of this process that read, by address, what the owner has
+	 * offered; none begins once it has stopped. */
+	_Atomic int readers;
+	_Atomic bool stopped;
 };
 
 struct shm_ring {
