@@ -2,11 +2,14 @@
 /*
  * Reductions on the CPU, vectorised for the CPU that runs.
  *
- * Narrow floats compute in float32 and round to nearest even; a NaN becomes
- * the canonical quiet NaN of its type, infinities stay (a type without them
- * saturates to NaN as its standard says). max and min give NaN if either is
- * NaN, and order -0 below +0, so that every operator but PROD and SUM of
- * floats is exactly associative, and all are commutative. Integers wrap.
+ * Narrow floats compute in float32 and round to nearest even. A NaN of any
+ * float type becomes the canonical quiet NaN of its type: only the highest bit
+ * of the significand set beside the exponent (0x7fc00000, 0x7e for e5m2); 0x7f
+ * for e4m3, 0x80 for FNUZ. What exceeds the largest value becomes infinity,
+ * NaN in a type without it; nothing saturates. max and min give NaN if either
+ * is NaN, and order -0 below +0, so that every operator but PROD and SUM of
+ * floats is exactly associative, and all are commutative. Integers wrap. All
+ * this gives the same bits on every processor.
  *
  * Elements need no alignment. dst may be a or b, else they do not overlap.
  * Threads: any.
@@ -24,7 +27,7 @@ typedef void (*reduce_fn)(void *dst, const void *a, const void *b, size_t n);
 /* dst[i] = a[i] * *scalar; scalar is one element of the type */
 typedef void (*scale_fn)(void *dst, const void *a, const void *scalar,
 			 size_t n);
-/* dst[i] = a[i] / divisor, rounded toward zero; integers only */
+/* dst[i] = a[i] / divisor, rounded toward zero; integers only; divisor > 0 */
 typedef void (*divide_fn)(void *dst, const void *a, long divisor, size_t n);
 
 /*
@@ -38,8 +41,8 @@ scale_fn reduce_scale_kernel(dicomm_datatype_t type);
 divide_fn reduce_divide_kernel(dicomm_datatype_t type);
 
 /* dst[i] = ((src[0][i] op src[1][i]) op ...) op src[nsrc - 1][i], in this
- * order; narrow floats accumulate in float32 and round once. dst may be one
- * of src. */
+ * order; narrow floats accumulate in float32 and round once. A single source
+ * is copied bit by bit. dst may be one of src. */
 void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		 const void *const *src, int nsrc, size_t n);
 
