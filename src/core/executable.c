@@ -117,18 +117,23 @@ static uint64_t part_elements(const struct executable *e,
 	const struct plan *p = &e->plan;
 	uint64_t parts = p->message_parts ? p->message_parts : 1;
 	uint64_t of = p->message_parts_of ? p->message_parts_of : 1;
-	uint64_t part = comm->slot_bytes / e->elem_bytes / parts;
+	uint64_t room = comm->slot_bytes / e->elem_bytes / parts;
+	uint64_t part = room;
 	uint64_t least = SLICE_MIN_BYTES / e->elem_bytes / parts;
 	uint64_t all = longest / of; /* of one slice for the whole message */
-	uint64_t scratch = p->scratch_blocks * of * e->elem_bytes;
+	/* By what all ranks know: not all of them have the same scratch. */
+	uint64_t blocks = e->algorithm && e->algorithm->deterministic
+				  ? (uint64_t)comm->ranks
+				  : 2;
+	uint64_t scratch = blocks * of * e->elem_bytes;
 
-	/* Several slices, so that both sides work at the same time. */
-	if (all / SLICES_WANTED < part)
+	/* Several slices, so that both sides work at the same time; but the
+	 * ranks of an alltoallv do not share their longest block. */
+	if (e->key.coll != COLL_ALLTOALLV && all / SLICES_WANTED < part)
 		part = all / SLICES_WANTED;
 	if (part < least)
-		part = least;
-	while (scratch && 2 * part * scratch > SCRATCH_BUDGET &&
-	       part > 2 * e->align)
+		part = least < room ? least : room;
+	while (2 * part * scratch > SCRATCH_BUDGET && part > 2 * e->align)
 		part /= 2;
 	part -= part % e->align;
 	return part ? part : e->align;
