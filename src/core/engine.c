@@ -153,8 +153,29 @@ release:
 	return status;
 }
 
+static dicomm_result_t clear_wholes(struct operation *op)
+{
+	uint32_t n = op->exe->plan.nsteps;
+
+	if (op->exe->slices < 2)
+		return DICOMM_SUCCESS;
+	if (op->wholes_room < n) {
+		free(op->wholes);
+		op->wholes_room = 0;
+		op->wholes = malloc(n * sizeof(*op->wholes));
+		if (!op->wholes)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "operation: no memory for %u steps", n);
+		op->wholes_room = n;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		op->wholes[i].active = false;
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t begin(struct operation *op)
 {
+	TRY(clear_wholes(op));
 	TRY(grow_scratch(op->comm, op->exe->scratch_bytes));
 	TRY(schedule_begin(&op->schedule, &op->exe->plan, op->exe->slices,
 			   op->exe->window));
@@ -266,6 +287,7 @@ void engine_free_spare(struct dicomm_comm *comm)
 		comm->spare = op->next;
 		schedule_free(&op->schedule);
 		free(op->bounce);
+		free(op->wholes);
 		free(op);
 	}
 }

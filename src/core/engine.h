@@ -12,6 +12,14 @@
 #include "src/core/executable.h"
 #include "src/core/wait.h"
 
+/* A message step whose source lay ready as a whole: one reference stands for
+ * all of its slices. */
+struct whole {
+	bool active;
+	struct tp_ref ref;    /* receiver's */
+	uint64_t bytes, read; /* read: copied ahead, to the final place */
+};
+
 struct operation {
 	struct dicomm_comm *comm;
 	struct call call;
@@ -22,6 +30,8 @@ struct operation {
 	bool started, done;
 	/* Neighbours in its queue: runs when there is none before. */
 	struct operation *before, *after;
+	struct whole *wholes; /* [step], for several slices */
+	uint32_t wholes_room;
 	uint8_t *bounce; /* for references that cannot be mapped */
 	struct operation *next;
 };

@@ -539,6 +539,14 @@ static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 	return (struct extent){block * call->count, call->count};
 }
 
+uint64_t executable_block(const struct executable *exe, const struct call *call,
+			  const struct span *s)
+{
+	if (s->buffer == PLAN_SCRATCH)
+		return call->counts ? call->counts[s->like] : exe->longest;
+	return block_of(call, (enum plan_buffer)s->buffer, s->block).n;
+}
+
 struct extent executable_extent(const struct executable *exe,
 				const struct call *call, const struct span *s,
 				uint64_t k)

@@ -142,6 +142,10 @@ struct extent executable_extent(const struct executable *exe,
 				const struct call *call, const struct span *s,
 				uint64_t k);
 
+/* Elements of the block that the span is of. */
+uint64_t executable_block(const struct executable *exe, const struct call *call,
+			  const struct span *s);
+
 /* Is the call in place, as the collective defines it? */
 bool call_in_place(const struct call *call, int rank);
 
