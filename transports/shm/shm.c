@@ -15,6 +15,8 @@
 #include "src/base/log.h"
 
 #define CACHE_LINE 64
+/* What a thread that loads may lack its core; see shm_abort(). */
+#define ABORT_NS 500000000u
 /* Calls of poll() from one look at what neighbours have freed to the next. */
 #define POLLS_PER_CHORE 1024
 
@@ -227,14 +229,12 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
-/* The two copies of a ring run at the same time, so it moves data as fast as
- * the receiver can load it. */
 static bool cma_pays(void)
 {
 	struct shm_rates rates;
 
 	shm_measure(&rates);
-	return rates.cma_bytes_per_s > rates.load_bytes_per_s;
+	return rates.cma_bytes_per_s > rates.ring_bytes_per_s;
 }
 
 /* Tell the sender how this rank can read its memory. */
@@ -282,7 +282,7 @@ static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
 	shm_measure(&rates);
 	cost->latency_ps = rates.line_ps;
 	/* The two copies of a ring run at the same time, one on each side. */
-	cost->bytes_per_s = rates.load_bytes_per_s;
+	cost->bytes_per_s = rates.ring_bytes_per_s;
 	cost->pull_bytes_per_s = rates.load_bytes_per_s;
 }
 
@@ -316,6 +316,8 @@ static void shm_peer_close(struct tp_peer *peer)
 	if (!peer)
 		return;
 	reading_end(peer);
+	if (peer->loading)
+		load_end(peer);
 	for (int c = 0; c < TP_CLASSES; c++) {
 		if (peer->out[c].ring)
 			atomic_store(directory(peer->dev->seg, peer->rank,
@@ -440,6 +442,34 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 	return deliver(line, seq, signature, TP_DATA, len);
 }
 
+static bool is_withdrawn(const struct tp_peer *peer)
+{
+	return atomic_load(&peer->seg->head->withdrawn);
+}
+
+static void load_end(struct tp_peer *peer)
+{
+	peer->loading = false;
+	atomic_fetch_sub_explicit(&peer->seg->loading, 1, memory_order_release);
+}
+
+/* From here on the peer's memory stays, as far as it needs that: a neighbour
+ * has what it maps to itself, but a pointer within the process is the owner's
+ * to free once its abort() has returned. Count first, then look: abort() does
+ * it the other way round. */
+static dicomm_result_t load_begin(struct tp_peer *peer)
+{
+	if (peer->own && !peer->loading) {
+		atomic_fetch_add(&peer->seg->loading, 1);
+		peer->loading = true;
+	}
+	if (!is_withdrawn(peer))
+		return DICOMM_SUCCESS;
+	if (peer->loading)
+		load_end(peer);
+	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has aborted", peer->rank);
+}
+
 static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq)
 {
@@ -448,6 +478,8 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 	if (__builtin_expect(peer->reading, 0))
 		reading_end(peer);
 	in->done = seq;
+	if (__builtin_expect(peer->loading, 0))
+		load_end(peer);
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
 	return DICOMM_SUCCESS;
 }
@@ -476,19 +508,30 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
+	TRY(load_begin(peer));
 	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
 }
 
 static dicomm_result_t shm_read(struct tp_peer *peer, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
+	bool mapped = peer->loading;
+	dicomm_result_t status;
+
 	if (!peer->seg)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
-	TRY(reading_begin(peer));
-	return shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
-			     peer->aborted);
+	TRY(load_begin(peer));
+	status = shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
+			       peer->aborted);
+	if (peer->loading && !mapped)
+		load_end(peer);
+	/* The owner may have put its memory to another use meanwhile. */
+	if (status == DICOMM_SUCCESS && is_withdrawn(peer))
+		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has aborted",
+			      peer->rank);
+	return status;
 }
 
 /* Last message in the ring: they come in order, one slot after the other. */
@@ -547,16 +590,33 @@ static dicomm_result_t shm_fence(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* Nothing is ever written outside of rings, and each rank's own thread reads
- * them. What other processes read of this one they may read for ever; but ranks
- * of this process would read memory that is unmapped. They are in the middle of
- * a copy. */
+/*
+ * Nothing is ever written outside of rings, so there is nothing to stop; but
+ * ranks of this process may be loading from what this one offered, and its user
+ * may free that next. They are in the middle of a step, which ends; a thread
+ * that somebody has stopped there must not hold us for ever, though.
+ */
 static void shm_abort(struct tp_device *dev)
 {
+	struct timespec now;
+	uint64_t start, ns;
+
 	atomic_store(&dev->aborted, true);
-	atomic_store(&dev->seg->stopped, true);
-	while (atomic_load(&dev->seg->readers))
+	atomic_store(&dev->seg->head->withdrawn, true);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	start = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	while (atomic_load(&dev->seg->loading)) {
 		sched_yield();
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ns = (uint64_t)now.tv_sec * 1000000000u +
+		     (uint64_t)now.tv_nsec - start;
+		if (ns > ABORT_NS) {
+			log_warn("shm: a rank of this process still reads "
+				 "memory of rank %d, which has aborted",
+				 dev->config.rank);
+			return;
+		}
+	}
 }
 
 static uint64_t shm_memory(const struct tp_device *dev)

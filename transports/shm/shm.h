@@ -57,6 +57,8 @@ struct shm_header {
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
 	uint64_t probe; /* where, in the owner, nonce[0] can be read too */
+	/* The owner has aborted: what it offered may be gone */
+	_Atomic bool withdrawn;
 	/* Allocations that the owner's process has freed; as accel->freed() */
 	_Atomic uint64_t freed;
 	_Atomic uint64_t freed_ids[SHM_FREED_IDS];
@@ -128,6 +130,7 @@ dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 
 struct shm_rates {
 	uint64_t line_ps;          /* a cache line, one way */
+	uint64_t ring_bytes_per_s; /* copied in by one, out by the other */
 	uint64_t load_bytes_per_s; /* copying what another core has written */
 	uint64_t cma_bytes_per_s;  /* the same by CMA; 0 if not possible */
 };
