@@ -142,8 +142,9 @@ struct transport {
 	 * says how. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      struct tp_ref *ref);
-	/* A received reference as memory of this process, for loads only.
-	 * ERR_UNSUPPORTED: read() it. May map memory when it is new. */
+	/* A received reference as memory of this process, for loads only, until
+	 * the next release(). ERR_UNSUPPORTED: read() it. May map memory when
+	 * it is new. */
 	dicomm_result_t (*map)(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr);
 	dicomm_result_t (*read)(struct tp_peer *peer, const struct tp_ref *ref,
@@ -155,8 +156,9 @@ struct transport {
 	 * last message that did. */
 	dicomm_result_t (*fence)(struct tp_peer *peer, enum tp_class c,
 				 uint64_t *seq);
-	/* Stop: nothing that is in flight may land any more, and puts fail
-	 * with DICOMM_ERR_ABORTED. Any thread, any number of times. */
+	/* Stop: nothing that is in flight may land any more, puts fail with
+	 * DICOMM_ERR_ABORTED, and once it has returned nobody loads from what
+	 * was offered and may be gone now. Any thread, any number of times. */
 	void (*abort)(struct tp_device *dev);
 	/* Bytes of memory that the device holds. */
 	uint64_t (*memory)(const struct tp_device *dev);

@@ -711,7 +711,9 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	/* This rank's own gather must not outlast what it just declared
 	 * broken. */
 	break_gathers(c, status, text);
-	if (c->client) {
+	if (c->hub) {
+		hub_report(c->hub, status, culprit, text);
+	} else if (c->client) {
 		wire_begin(&out, WIRE_FAILED);
 		wire_put_u32(&out, (uint32_t)status);
 		wire_put_u32(&out, (uint32_t)culprit);

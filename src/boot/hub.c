@@ -231,22 +231,36 @@ static bool answer(struct hub *hub, struct wire_in *in)
 	return true;
 }
 
-static bool flood(struct hub *hub, struct guest *guest, struct wire_in *in)
+static void tell_failed(struct hub *hub, const struct guest *except,
+			uint32_t status, uint32_t culprit, const char *text)
 {
-	uint32_t status = wire_u32(in), culprit = wire_u32(in);
 	struct wire_out out;
-	char text[WIRE_TEXT];
 
-	wire_text(in, text, sizeof(text));
-	if (!wire_done(in) || culprit >= (uint32_t)hub->roster.ranks)
-		return false;
 	wire_begin(&out, WIRE_FAILED);
 	wire_put_u32(&out, status);
 	wire_put_u32(&out, culprit);
 	wire_put_text(&out, text);
 	wire_end(&out);
-	roster_broadcast(&hub->roster, &out, guest);
+	roster_broadcast(&hub->roster, &out, except);
+}
+
+static bool flood(struct hub *hub, struct guest *guest, struct wire_in *in)
+{
+	uint32_t status = wire_u32(in), culprit = wire_u32(in);
+	char text[WIRE_TEXT];
+
+	wire_text(in, text, sizeof(text));
+	if (!wire_done(in) || culprit >= (uint32_t)hub->roster.ranks)
+		return false;
+	tell_failed(hub, guest, status, culprit, text);
 	return true;
+}
+
+void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
+		const char *text)
+{
+	tell_failed(hub, hub->roster.seats[0].guest, (uint32_t)status,
+		    (uint32_t)culprit, text);
 }
 
 static bool who(struct hub *hub, struct guest *guest, struct wire_in *in)

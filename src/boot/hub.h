@@ -19,6 +19,10 @@ struct hub;
 /* Both take the lock. */
 dicomm_result_t hub_open(const struct hello *self, const uint8_t key[AUTH_KEY],
 			 char address[SOCK_TEXT], struct hub **out);
+/* Tell all other ranks of a failure that rank 0 reports: at once, as rank 0 may
+ * close the hub next. With the lock held. */
+void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
+		const char *text);
 /* Say goodbye to all, or, before all have come, that rank 0 gave up and why.
  * NULL is allowed. */
 void hub_close(struct hub *hub, dicomm_result_t status, const char *why);

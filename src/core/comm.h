@@ -140,6 +140,8 @@ enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 /* Set up the path to a peer, at the first operation that needs it. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
+/* Does any wire lead to that rank at this moment? */
+bool comm_reaches(struct dicomm_comm *comm, int rank);
 /* Connect the sending side of a lane. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);

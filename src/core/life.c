@@ -172,6 +172,8 @@ static bool is_leaving(struct dicomm_comm *comm, int peer)
 	bool known = false;
 
 	/* A number that no call reaches: known only to who makes no more. */
+	if (control_gone(comm->control, 0) && !comm_reaches(comm, peer))
+		return true;
 	return control_gone(comm->control, peer) ||
 	       (control_query(comm->control, peer, ASK_COLLECTIVE, UINT64_MAX,
 			      500, &known, &signature, text,

@@ -44,6 +44,22 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 		    control_where(comm->control, rank), reasons);
 }
 
+bool comm_reaches(struct dicomm_comm *comm, int rank)
+{
+	char why[160];
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (w->device &&
+		    w->transport->reaches(w->device,
+					  &comm->members[rank].address[i], why,
+					  sizeof(why)))
+			return true;
+	}
+	return false;
+}
+
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c)
 {

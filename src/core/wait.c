@@ -60,6 +60,16 @@ static void poll_wires(struct dicomm_comm *comm)
 			comm->wires[i].transport->poll(comm->wires[i].device);
 }
 
+/* Will the peer never come? Without rank 0 nobody tells us; then what the wires
+ * see of it has to do. */
+static bool is_gone(struct dicomm_comm *comm, int peer)
+{
+	if (peer < 0 || peer == comm->rank)
+		return false;
+	return control_gone(comm->control, peer) ||
+	       (control_gone(comm->control, 0) && !comm_reaches(comm, peer));
+}
+
 static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			    uint64_t now)
 {
@@ -67,8 +77,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	uint64_t waited = now - w->since_ns;
 	char text[128];
 
-	if (f->peer >= 0 && f->peer != comm->rank &&
-	    control_gone(comm->control, f->peer)) {
+	if (is_gone(comm, f->peer)) {
 		/* It may have left after its last message: look once more. */
 		if (w->gone++ == 0)
 			return DICOMM_SUCCESS;

@@ -37,24 +37,6 @@ struct result {
 	double learned_s[MOST_RANKS]; /* from the death */
 };
 
-/* The threads of the library, and whatever stays, are there after this. */
-static void warm_up(const struct job_rank *me, struct residue *before)
-{
-	struct storm s;
-	struct job_rank first = *me;
-
-	JOB_TRY(dicomm_comm_init_rank(&first.comm, me->ranks, job_id(),
-				      me->rank));
-	storm_begin(&s, &first, 0);
-	for (int i = 0; i < 4; i++)
-		JOB_TRY(storm_next(&s));
-	storm_end(&s);
-	JOB_TRY(dicomm_comm_destroy(first.comm));
-	/* Connections linger for a moment, so the first count is too high. */
-	job_sleep_ms(100);
-	residue_count(before);
-}
-
 static void check_words(const struct job_rank *me, dicomm_result_t status,
 			int victim)
 {
@@ -82,7 +64,7 @@ static void work(struct job_rank *me)
 	struct storm s;
 	double begin, end;
 
-	warm_up(me, &before);
+	storm_warm_up(me, &before);
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
 	storm_begin(&s, me, scene->seed);

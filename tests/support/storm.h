@@ -9,6 +9,7 @@
 #define DICOMM_TESTS_SUPPORT_STORM_H
 
 #include "tests/support/job.h"
+#include "tests/support/residue.h"
 
 #define STORM_STREAMS 2
 
@@ -23,6 +24,10 @@ void storm_begin(struct storm *s, const struct job_rank *me, unsigned seed);
  * failed; then dicomm_get_last_error(NULL) has its text. */
 dicomm_result_t storm_next(struct storm *s);
 void storm_end(struct storm *s);
+
+/* A call of all ranks of a bare job: a communicator comes and goes, so that all
+ * that stays for the life of the process is there. */
+void storm_warm_up(const struct job_rank *me, struct residue *before);
 
 /* A random number that depends on nothing but its seed. */
 unsigned storm_random(unsigned *state, unsigned below);

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dicomm_comm_abort(): from any thread, at any moment, in bounded time; the
+ * other ranks learn of it; and afterwards nothing touches the buffers of who
+ * aborted, whatever the others do. */
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/residue.h"
+#include "tests/support/storm.h"
+#include "tests/support/trial.h"
+
+#define BOUND_S 1.0
+/* What a process may lack its core, on a machine that runs other things. */
+#define SLACK_S 2.0
+#define PATIENCE_S 20.0
+
+/* What the processes of a job tell each other. */
+struct word {
+	_Atomic int working, ended;
+	_Atomic bool stop, stopped, go, going;
+};
+
+static void wait_for(const _Atomic bool *flag, const char *what)
+{
+	double end = job_seconds() + PATIENCE_S;
+
+	while (!atomic_load(flag)) {
+		JOB_CHECK(job_seconds() < end, "%s never came", what);
+		usleep(200);
+	}
+}
+
+static void timed_abort(dicomm_comm_t comm)
+{
+	double begin = job_seconds();
+
+	JOB_TRY(dicomm_comm_abort(comm));
+	JOB_CHECK(job_seconds() - begin < BOUND_S + SLACK_S,
+		  "abort took %.1f s", job_seconds() - begin);
+}
+
+static void timed_destroy(struct job_rank *me)
+{
+	double begin = job_seconds();
+
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_CHECK(job_seconds() - begin < BOUND_S + SLACK_S,
+		  "destroy took %.1f s", job_seconds() - begin);
+	me->comm = NULL;
+}
+
+/* What is left of a communicator that this rank aborted. */
+static void check_aborted(const struct job_rank *me)
+{
+	struct trial t = {.type = DICOMM_FLOAT32, .count = 10};
+	dicomm_result_t async;
+	dicomm_comm_t other;
+	void *handle;
+	int n;
+
+	for (int i = 0; i < TRIAL_KINDS; i++) {
+		t.kind = (enum trial_kind)i;
+		trial_fill(&t, me);
+		JOB_REFUSED(trial_call(&t, NULL), DICOMM_ERR_ABORTED,
+			    "aborted");
+		trial_free(&t);
+	}
+	JOB_TRY(dicomm_comm_abort(me->comm));
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	JOB_CHECK(async == DICOMM_ERR_ABORTED, "async %d", (int)async);
+	JOB_REFUSED(dicomm_comm_finalize(me->comm), DICOMM_ERR_ABORTED,
+		    "aborted");
+	JOB_REFUSED(dicomm_comm_split(me->comm, 0, 0, &other, NULL),
+		    DICOMM_ERR_ABORTED, "aborted");
+	JOB_REFUSED(dicomm_comm_register(me->comm, &n, sizeof(n), &handle),
+		    DICOMM_ERR_ABORTED, "aborted");
+	JOB_TRY(dicomm_comm_count(me->comm, &n));
+	JOB_CHECK(n == me->ranks, "count %d", n);
+}
+
+static void check_remote(const struct job_rank *me, dicomm_result_t status,
+			 int culprit)
+{
+	const char *text = dicomm_get_last_error(me->comm);
+	char name[16];
+
+	snprintf(name, sizeof(name), "rank %d", culprit);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE && strstr(text, name),
+		  "status %d, \"%s\", when %s aborted", (int)status, text,
+		  name);
+}
+
+/* ---- a call that waits ---- */
+
+struct aborter {
+	dicomm_comm_t comm;
+	int after_us;
+	double at_s;
+};
+
+static void *abort_later(void *arg)
+{
+	struct aborter *a = arg;
+
+	usleep((unsigned)a->after_us);
+	a->at_s = job_seconds();
+	timed_abort(a->comm);
+	return NULL;
+}
+
+static pthread_t start_abort(struct aborter *a)
+{
+	pthread_t thread;
+
+	JOB_CHECK(!pthread_create(&thread, NULL, abort_later, a), "no thread");
+	return thread;
+}
+
+enum how { CALL, CALL_LARGE, IN_GROUP, ON_STREAM, HOWS };
+
+/* The last rank never comes. Who does not depend on it may be done before. */
+static void wait_in_vain(struct job_rank *me, enum trial_kind kind,
+			 enum how how)
+{
+	struct aborter a = {.comm = me->comm, .after_us = 20000};
+	struct trial t = {.kind = kind, .type = DICOMM_FLOAT32};
+	dicomm_stream_t stream = NULL;
+	dicomm_result_t status;
+	pthread_t thread;
+	double late_s;
+
+	t.count = how == CALL ? 10 : 300000;
+	t.root = me->ranks - 1;
+	trial_fill(&t, me);
+	thread = start_abort(&a);
+	if (how == ON_STREAM)
+		JOB_TRY(dicomm_host_stream_create(&stream));
+	if (how == IN_GROUP)
+		JOB_TRY(dicomm_group_start());
+	status = trial_call(&t, stream);
+	for (int i = 0; how == ON_STREAM && i < 20 && !status; i++)
+		status = trial_call(&t, stream);
+	if (how == IN_GROUP)
+		status = dicomm_group_end();
+	if (how == ON_STREAM)
+		status = dicomm_host_stream_synchronize(stream);
+	late_s = job_seconds();
+	pthread_join(thread, NULL);
+	late_s -= a.at_s;
+	JOB_CHECK(late_s < BOUND_S + SLACK_S,
+		  "the call returned %.1f s after the abort", late_s);
+	JOB_CHECK(status == DICOMM_ERR_ABORTED || status == DICOMM_SUCCESS,
+		  "status %d", (int)status);
+	/* What needs the last rank cannot be done. */
+	if (kind == TRIAL_ALLREDUCE || kind == TRIAL_BARRIER ||
+	    kind == TRIAL_BROADCAST || kind == TRIAL_SCATTER ||
+	    kind == TRIAL_ALLTOALL || kind == TRIAL_ALLGATHER)
+		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
+			  (int)status);
+	if (status != DICOMM_SUCCESS)
+		JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 0"),
+			  "%s", dicomm_get_last_error(me->comm));
+	trial_free(&t);
+	dicomm_host_stream_destroy(stream);
+}
+
+/* Rank 0 waits and is aborted; the last rank, and whoever else there is, sees
+ * it at its next call. */
+static void abort_waiting(struct job_rank *me)
+{
+	enum how how = *(const enum how *)me->arg;
+	struct word *w = job_board();
+
+	for (int kind = 0; kind < TRIAL_KINDS; kind++) {
+		JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+					      me->rank));
+		if (me->rank == 0) {
+			wait_in_vain(me, (enum trial_kind)kind, how);
+			check_aborted(me);
+			atomic_store(&w->go, true);
+		} else {
+			wait_for(&w->go, "the abort");
+			check_remote(me, dicomm_barrier(me->comm, NULL), 0);
+		}
+		timed_destroy(me);
+		job_barrier();
+		atomic_store(&w->go, false);
+		job_barrier();
+	}
+}
+
+START_TEST(a_waiting_call_is_aborted)
+{
+	enum how how = (enum how)_i;
+
+	for (int n = 2; n <= 3; n++)
+		job_run(&(struct job){.run = abort_waiting,
+				      .arg = &how,
+				      .ranks = n,
+				      .bare = true,
+				      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+START_TEST(a_waiting_call_is_aborted_among_threads)
+{
+	enum how how = (enum how)_i;
+
+	job_run(&(struct job){.run = abort_waiting,
+			      .arg = &how,
+			      .ranks = 3,
+			      .threads = true,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* ---- a busy communicator ---- */
+
+struct moment {
+	int rank, after_us;
+	unsigned seed;
+};
+
+static void storm_and_abort(struct job_rank *me)
+{
+	const struct moment *m = me->arg;
+	struct aborter a = {.after_us = m->after_us};
+	struct residue before;
+	dicomm_result_t status;
+	struct storm s;
+	pthread_t thread = 0;
+	double end;
+
+	storm_warm_up(me, &before);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	storm_begin(&s, me, m->seed);
+	a.comm = me->comm;
+	if (me->rank == m->rank)
+		thread = start_abort(&a);
+	end = job_seconds() + PATIENCE_S;
+	do {
+		status = storm_next(&s);
+		JOB_CHECK(job_seconds() < end, "the abort had no effect");
+	} while (status == DICOMM_SUCCESS);
+	if (me->rank == m->rank) {
+		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
+			  (int)status);
+		pthread_join(thread, NULL);
+	} else {
+		check_remote(me, status, m->rank);
+	}
+	storm_end(&s);
+	timed_destroy(me);
+	/* Threads of one process count each other's. */
+	job_barrier();
+	residue_check(&before, "after an abort");
+}
+
+START_TEST(a_busy_communicator_is_aborted)
+{
+	unsigned state = (unsigned)getpid();
+	int times = job_is_long() ? 100 : 8;
+
+	for (int i = 0; i < times; i++) {
+		struct moment m = {.seed = storm_random(&state, 100000)};
+		int n = 2 + i % 3;
+
+		m.rank = (int)storm_random(&state, (unsigned)n);
+		m.after_us = (int)storm_random(&state, 30000);
+		job_run(&(struct job){.run = storm_and_abort,
+				      .arg = &m,
+				      .ranks = n,
+				      .threads = _i,
+				      .bare = true,
+				      .env = {"DICOMM_DEBUG=none"},
+				      .timeout_s = 40});
+	}
+}
+END_TEST
+
+/* ---- afterwards nobody touches the buffers ---- */
+
+#define LARGE_BYTES ((size_t)48 << 20)
+#define POISON 0x5A
+#define DATA 0x11
+
+struct transfer {
+	bool shared;        /* from dicomm_mem_alloc() */
+	bool sender_aborts; /* and the receiver is stopped; else vice versa */
+	bool allreduce;
+};
+
+static uint8_t *buffer_get(bool shared, uint8_t fill)
+{
+	void *p = NULL;
+
+	if (shared)
+		JOB_TRY(dicomm_mem_alloc(&p, LARGE_BYTES));
+	else
+		p = mmap(NULL, LARGE_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	JOB_CHECK(p && p != MAP_FAILED, "no memory");
+	memset(p, fill, LARGE_BYTES);
+	return p;
+}
+
+static void buffer_put(uint8_t *p, bool shared)
+{
+	if (shared)
+		JOB_TRY(dicomm_mem_free(p));
+	else
+		munmap(p, LARGE_BYTES);
+}
+
+static void check_poison(const uint8_t *p, const char *what)
+{
+	for (size_t i = 0; i < LARGE_BYTES; i++)
+		JOB_CHECK(p[i] == POISON, "%s: byte %zu is %#x", what, i, p[i]);
+}
+
+/* Runs in the rank that aborts: waits until the transfer is under way and the
+ * other rank is stopped. */
+struct midway {
+	struct word *w;
+	const volatile uint8_t *watched; /* NULL: time must do */
+	dicomm_comm_t comm;
+};
+
+static void *abort_midway(void *arg)
+{
+	struct midway *m = arg;
+	double end = job_seconds() + PATIENCE_S;
+
+	while (m->watched && *m->watched == 0) {
+		JOB_CHECK(job_seconds() < end, "nothing arrives");
+		sched_yield();
+	}
+	if (!m->watched)
+		usleep(4000);
+	atomic_store(&m->w->stop, true);
+	wait_for(&m->w->stopped, "the stop");
+	timed_abort(m->comm);
+	return NULL;
+}
+
+static dicomm_result_t run_transfer(struct job_rank *me,
+				    const struct transfer *t, uint8_t *send,
+				    uint8_t *recv)
+{
+	if (t->allreduce)
+		return dicomm_allreduce(send, recv, LARGE_BYTES, DICOMM_UINT8,
+					DICOMM_MAX, me->comm, NULL);
+	if (me->rank == 0)
+		return dicomm_send(send, LARGE_BYTES, DICOMM_UINT8, 1, me->comm,
+				   NULL);
+	return dicomm_recv(recv, LARGE_BYTES, DICOMM_UINT8, 0, me->comm, NULL);
+}
+
+/* The one that aborts; the other one is a process that is stopped. */
+static void abort_and_look(struct job_rank *me, const struct transfer *t)
+{
+	struct word *w = job_board();
+	uint8_t *send = buffer_get(t->shared, DATA);
+	uint8_t *recv = buffer_get(t->shared, 0);
+	struct midway m = {.w = w, .comm = me->comm};
+	dicomm_result_t status;
+	pthread_t thread;
+
+	if (!t->sender_aborts || t->allreduce)
+		m.watched = recv + LARGE_BYTES / 8;
+	JOB_CHECK(!pthread_create(&thread, NULL, abort_midway, &m),
+		  "no thread");
+	status = run_transfer(me, t, send, recv);
+	pthread_join(thread, NULL);
+	JOB_CHECK(status == DICOMM_ERR_ABORTED,
+		  "status %d: it was over before it was aborted", (int)status);
+	memset(send, POISON, LARGE_BYTES);
+	memset(recv, POISON, LARGE_BYTES);
+	atomic_store(&w->go, true);
+	wait_for(&w->going, "the continuation");
+	job_sleep_ms(100);
+	check_poison(send, "send buffer");
+	check_poison(recv, "receive buffer");
+	buffer_put(send, t->shared);
+	buffer_put(recv, t->shared);
+	/* Most likely at the same addresses. */
+	send = buffer_get(t->shared, POISON);
+	recv = buffer_get(t->shared, POISON);
+	timed_destroy(me);
+	job_sleep_ms(100);
+	check_poison(send, "new send buffer");
+	check_poison(recv, "new receive buffer");
+	buffer_put(send, t->shared);
+	buffer_put(recv, t->shared);
+}
+
+static void be_stopped(struct job_rank *me, const struct transfer *t)
+{
+	uint8_t *send = buffer_get(t->shared, DATA);
+	uint8_t *recv = buffer_get(t->shared, 0);
+
+	check_remote(me, run_transfer(me, t, send, recv),
+		     t->sender_aborts ? 0 : 1);
+	timed_destroy(me);
+	buffer_put(send, t->shared);
+	buffer_put(recv, t->shared);
+}
+
+static void transfer(struct job_rank *me)
+{
+	const struct transfer *t = me->arg;
+	int aborts = t->sender_aborts ? 0 : 1;
+
+	if (me->rank == aborts)
+		abort_and_look(me, t);
+	else
+		be_stopped(me, t);
+}
+
+static void stop_and_go(const void *arg)
+{
+	const struct transfer *t = arg;
+	struct word *w = job_board();
+	int pid = job_pid(t->sender_aborts ? 1 : 0);
+
+	wait_for(&w->stop, "the wish to stop");
+	kill(pid, SIGSTOP);
+	job_sleep_ms(2);
+	atomic_store(&w->stopped, true);
+	wait_for(&w->go, "the wish to go on");
+	kill(pid, SIGCONT);
+	atomic_store(&w->going, true);
+}
+
+static const char *const cma[] = {"DICOMM_SHM_CMA=off", "DICOMM_SHM_CMA=on"};
+
+START_TEST(after_an_abort_no_buffer_changes)
+{
+	struct transfer t = {
+		.shared = _i & 1, .sender_aborts = _i & 2, .allreduce = _i & 8};
+	int times = job_is_long() ? 20 : 1;
+
+	for (int i = 0; i < times; i++)
+		job_run(&(struct job){
+			.run = transfer,
+			.arg = &t,
+			.ranks = 2,
+			.disturb = stop_and_go,
+			.env = {"DICOMM_DEBUG=none", cma[_i >> 2 & 1]}});
+}
+END_TEST
+
+/* ---- ranks of one process read each other's memory by address ---- */
+
+/* Gone means gone: an access to it ends the process. */
+static void transfer_and_unmap(struct job_rank *me)
+{
+	const struct moment *moment = me->arg;
+	struct transfer t = {.allreduce = moment->seed & 1};
+	uint8_t *send = buffer_get(false, DATA), *recv = buffer_get(false, 0);
+	struct aborter a = {.comm = me->comm, .after_us = moment->after_us};
+	dicomm_result_t status = DICOMM_SUCCESS;
+	pthread_t thread = 0;
+
+	if (me->rank == moment->rank)
+		thread = start_abort(&a);
+	for (int i = 0; i < 1000 && status == DICOMM_SUCCESS; i++)
+		status = run_transfer(me, &t, send, recv);
+	munmap(send, LARGE_BYTES);
+	munmap(recv, LARGE_BYTES);
+	if (me->rank == moment->rank) {
+		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
+			  (int)status);
+		pthread_join(thread, NULL);
+	} else {
+		check_remote(me, status, moment->rank);
+	}
+}
+
+START_TEST(ranks_of_one_process_do_not_read_what_is_gone)
+{
+	unsigned state = (unsigned)getpid();
+	int times = job_is_long() ? 200 : 12;
+
+	for (int i = 0; i < times; i++) {
+		struct moment m = {.rank = i / 2 % 2, .seed = (unsigned)i};
+
+		m.after_us = 2000 + (int)storm_random(&state, 20000);
+		job_run(&(struct job){.run = transfer_and_unmap,
+				      .arg = &m,
+				      .ranks = 2,
+				      .threads = true,
+				      .env = {"DICOMM_DEBUG=none"},
+				      .timeout_s = 60});
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_abort");
+	TCase *tcase = tcase_create("fault_abort");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, job_is_long() ? 1000 : 100);
+	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
+	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
+			    HOWS);
+	tcase_add_loop_test(tcase, a_busy_communicator_is_aborted, 0, 2);
+	tcase_add_loop_test(tcase, after_an_abort_no_buffer_changes, 0, 16);
+	tcase_add_test(tcase, ranks_of_one_process_do_not_read_what_is_gone);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
