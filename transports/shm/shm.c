@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 
@@ -286,27 +287,32 @@ static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
 	cost->pull_bytes_per_s = rates.load_bytes_per_s;
 }
 
-/* What a rank of this process offers may be gone once it has stopped: it has to
- * wait for those who read it. */
-static dicomm_result_t reading_begin(struct tp_peer *peer)
+static bool is_withdrawn(const struct tp_peer *peer)
 {
-	if (!peer->own || peer->reading)
-		return DICOMM_SUCCESS;
-	atomic_fetch_add(&peer->seg->readers, 1);
-	if (atomic_load(&peer->seg->stopped)) {
-		atomic_fetch_sub(&peer->seg->readers, 1);
-		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped",
-			    peer->rank);
-	}
-	peer->reading = true;
-	return DICOMM_SUCCESS;
+	return atomic_load(&peer->seg->head->withdrawn);
 }
 
 static void reading_end(struct tp_peer *peer)
 {
-	if (peer->reading)
-		atomic_fetch_sub(&peer->seg->readers, 1);
 	peer->reading = false;
+	atomic_fetch_sub_explicit(&peer->seg->readers, 1, memory_order_release);
+}
+
+/* What a rank of this process offers may be gone once its abort() has returned,
+ * so that waits for those who read it. Count first, then look: abort() does it
+ * the other way round. What a neighbour maps stays, but need not be any more
+ * what was sent. */
+static dicomm_result_t reading_begin(struct tp_peer *peer)
+{
+	if (peer->own && !peer->reading) {
+		atomic_fetch_add(&peer->seg->readers, 1);
+		peer->reading = true;
+	}
+	if (!is_withdrawn(peer))
+		return DICOMM_SUCCESS;
+	if (peer->reading)
+		reading_end(peer);
+	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped", peer->rank);
 }
 
 static void shm_peer_close(struct tp_peer *peer)
@@ -315,9 +321,8 @@ static void shm_peer_close(struct tp_peer *peer)
 
 	if (!peer)
 		return;
-	reading_end(peer);
-	if (peer->loading)
-		load_end(peer);
+	if (peer->reading)
+		reading_end(peer);
 	for (int c = 0; c < TP_CLASSES; c++) {
 		if (peer->out[c].ring)
 			atomic_store(directory(peer->dev->seg, peer->rank,
@@ -442,34 +447,6 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 	return deliver(line, seq, signature, TP_DATA, len);
 }
 
-static bool is_withdrawn(const struct tp_peer *peer)
-{
-	return atomic_load(&peer->seg->head->withdrawn);
-}
-
-static void load_end(struct tp_peer *peer)
-{
-	peer->loading = false;
-	atomic_fetch_sub_explicit(&peer->seg->loading, 1, memory_order_release);
-}
-
-/* From here on the peer's memory stays, as far as it needs that: a neighbour
- * has what it maps to itself, but a pointer within the process is the owner's
- * to free once its abort() has returned. Count first, then look: abort() does
- * it the other way round. */
-static dicomm_result_t load_begin(struct tp_peer *peer)
-{
-	if (peer->own && !peer->loading) {
-		atomic_fetch_add(&peer->seg->loading, 1);
-		peer->loading = true;
-	}
-	if (!is_withdrawn(peer))
-		return DICOMM_SUCCESS;
-	if (peer->loading)
-		load_end(peer);
-	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has aborted", peer->rank);
-}
-
 static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq)
 {
@@ -478,8 +455,6 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 	if (__builtin_expect(peer->reading, 0))
 		reading_end(peer);
 	in->done = seq;
-	if (__builtin_expect(peer->loading, 0))
-		load_end(peer);
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
 	return DICOMM_SUCCESS;
 }
@@ -508,28 +483,27 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	TRY(load_begin(peer));
 	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
 }
 
 static dicomm_result_t shm_read(struct tp_peer *peer, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
-	bool mapped = peer->loading;
+	bool mapped = peer->reading;
 	dicomm_result_t status;
 
 	if (!peer->seg)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
-	TRY(load_begin(peer));
+	TRY(reading_begin(peer));
 	status = shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
 			       peer->aborted);
-	if (peer->loading && !mapped)
-		load_end(peer);
+	if (peer->reading && !mapped)
+		reading_end(peer);
 	/* The owner may have put its memory to another use meanwhile. */
 	if (status == DICOMM_SUCCESS && is_withdrawn(peer))
-		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has aborted",
+		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped",
 			      peer->rank);
 	return status;
 }
@@ -598,19 +572,13 @@ static dicomm_result_t shm_fence(struct tp_peer *peer, enum tp_class c,
  */
 static void shm_abort(struct tp_device *dev)
 {
-	struct timespec now;
-	uint64_t start, ns;
+	uint64_t start = clock_ns();
 
 	atomic_store(&dev->aborted, true);
 	atomic_store(&dev->seg->head->withdrawn, true);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	start = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	while (atomic_load(&dev->seg->loading)) {
+	while (atomic_load(&dev->seg->readers)) {
 		sched_yield();
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		ns = (uint64_t)now.tv_sec * 1000000000u +
-		     (uint64_t)now.tv_nsec - start;
-		if (ns > ABORT_NS) {
+		if (clock_ns() - start > ABORT_NS) {
 			log_warn("shm: a rank of this process still reads "
 				 "memory of rank %d, which has aborted",
 				 dev->config.rank);

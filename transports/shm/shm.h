@@ -87,9 +87,8 @@ struct shm_segment {
 	struct shm_header *head;
 	struct shm_ring *rings; /* own: those that exist */
 	/* own: ranks of this process that read, by address, what the owner has
-	 * offered; none begins once it has stopped. */
+	 * offered; none begins once head->withdrawn. */
 	_Atomic int readers;
-	_Atomic bool stopped;
 };
 
 struct shm_ring {
