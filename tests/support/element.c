@@ -29,13 +29,13 @@ struct format {
 
 static const struct format formats[] = {
 	[DICOMM_INT8] = {"int8", 1, .is_signed = true},
-	[DICOMM_UINT8] = {"uint8", 1},
+	[DICOMM_UINT8] = {"uint8", 1, .is_signed = false},
 	[DICOMM_INT16] = {"int16", 2, .is_signed = true},
-	[DICOMM_UINT16] = {"uint16", 2},
+	[DICOMM_UINT16] = {"uint16", 2, .is_signed = false},
 	[DICOMM_INT32] = {"int32", 4, .is_signed = true},
-	[DICOMM_UINT32] = {"uint32", 4},
+	[DICOMM_UINT32] = {"uint32", 4, .is_signed = false},
 	[DICOMM_INT64] = {"int64", 8, .is_signed = true},
-	[DICOMM_UINT64] = {"uint64", 8},
+	[DICOMM_UINT64] = {"uint64", 8, .is_signed = false},
 	[DICOMM_FLOAT16] = {"float16", 2, true, true, 5, 10, 15, 100},
 	[DICOMM_BFLOAT16] = {"bfloat16", 2, true, true, 8, 7, 127, 20},
 	[DICOMM_FLOAT32] = {"float32", 4, true, true, 8, 23, 127, 1000},

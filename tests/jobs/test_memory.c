@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Results do not depend on where buffers lie: memory that neighbours map, that
+ * they read by a system call, or that they cannot reach. */
+#include <check.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/support/trial.h"
+
+/* Which ranks have memory from dicomm_mem_alloc(). */
+enum who { NONE, ALL, FIRST, LAST, ODD, WHO };
+
+static bool has(enum who who, const struct job_rank *me)
+{
+	switch (who) {
+	case ALL:
+		return true;
+	case FIRST:
+		return me->rank == 0;
+	case LAST:
+		return me->rank == me->ranks - 1;
+	case ODD:
+		return me->rank % 2;
+	default:
+		return false;
+	}
+}
+
+/* ---- every operation, every mixture, every way to reach memory ---- */
+
+static const struct {
+	const char *name;
+	const char *env[3];
+} ways[] = {
+	{"default", {NULL}},
+	{"copied", {"DICOMM_SHM_CMA=off"}},
+	{"read", {"DICOMM_SHM_CMA=on", "DICOMM_SHM_CMA_THRESHOLD=1"}},
+	{"mapped", {"DICOMM_SHM_MAP_THRESHOLD=1", "DICOMM_SHM_CMA=off"}},
+	{"both", {"DICOMM_SHM_MAP_THRESHOLD=256", "DICOMM_SHM_CMA=on"}},
+	{"small slots", {"DICOMM_SHM_SLOTS=4", "DICOMM_SHM_SLOT_BYTES=4096"}},
+	{"large slots", {"DICOMM_SHM_SLOTS=4", "DICOMM_SHM_SLOT_BYTES=2M"}},
+};
+
+/* The second ends in a slice that is too short for a reference. */
+static const size_t counts[] = {2000, 24601, 70003};
+
+static void mixtures(struct job_rank *me)
+{
+	struct trial t = {.type = DICOMM_FLOAT32, .op = DICOMM_SUM};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
+			for (int w = 0; w < WHO; w++) {
+				t.kind = (enum trial_kind)k;
+				t.count = counts[c];
+				t.seed++;
+				t.root = (int)t.seed % me->ranks;
+				t.shared = has((enum who)w, me);
+				t.in_place = (t.seed >> me->rank) % 2;
+				/* Blocks that begin on no line, on no page. */
+				t.skew = t.seed % 3 ? 0 : 4;
+				t.op = t.seed % 4 ? DICOMM_SUM : DICOMM_AVG;
+				trial_run(t, me);
+			}
+}
+
+START_TEST(any_mixture_of_memory_gives_the_same_result)
+{
+	struct job job = {.run = mixtures};
+
+	memcpy(job.env, ways[_i].env, sizeof(ways[_i].env));
+	for (job.ranks = 2; job.ranks <= 4; job.ranks++) {
+		job.threads = job.ranks == 4;
+		job_run(&job);
+	}
+}
+END_TEST
+
+/* ---- what neighbours remember of memory that is gone ---- */
+
+#define BYTES ((size_t)256 << 10)
+
+static void fill(void *at, size_t bytes, int rank, int i)
+{
+	memset(at, 1 + (rank * 7 + i) % 250, bytes);
+}
+
+static void check_filled(const uint8_t *at, size_t bytes, int rank, int i)
+{
+	uint8_t want = (uint8_t)(1 + (rank * 7 + i) % 250);
+
+	for (size_t b = 0; b < bytes; b++)
+		JOB_CHECK(at[b] == want,
+			  "round %d: byte %zu of rank %d: %d instead of %d", i,
+			  b, rank, at[b], want);
+}
+
+static void gather_and_check(struct job_rank *me, const void *mine,
+			     uint8_t *all, size_t bytes, int i)
+{
+	JOB_TRY(dicomm_allgather(mine, all, bytes, DICOMM_UINT8, me->comm,
+				 NULL));
+	for (int r = 0; r < me->ranks; r++)
+		check_filled(all + (size_t)r * bytes, bytes, r, i);
+}
+
+/* The same address, with other pages, another length, or no pages at all that
+ * a neighbour could map. */
+static void reallocated(struct job_rank *me)
+{
+	uint8_t *all = malloc(BYTES * (size_t)me->ranks);
+	void *at, *before = NULL;
+	int same = 0;
+
+	JOB_CHECK(all, "out of memory");
+	for (int i = 0; i < 120; i++) {
+		size_t bytes = i % 3 ? BYTES : BYTES / 2;
+
+		JOB_TRY(dicomm_mem_alloc(&at, bytes));
+		same += at == before;
+		before = at;
+		fill(at, bytes, me->rank, i);
+		gather_and_check(me, at, all, bytes, i);
+		JOB_TRY(dicomm_mem_free(at));
+		if (i % 4)
+			continue;
+		at = mmap(before, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			  0);
+		JOB_CHECK(at == before, "the address of freed memory is taken");
+		fill(at, bytes, me->rank, i + 100);
+		gather_and_check(me, at, all, bytes, i + 100);
+		munmap(at, bytes);
+	}
+	/* Else this proves nothing. */
+	JOB_CHECK(same > 10 || job_is_sanitized(),
+		  "only %d of 120 allocations lay where one before had", same);
+	free(all);
+}
+
+START_TEST(freed_memory_is_never_read)
+{
+	struct job job = {.run = reallocated, .ranks = 2 + _i % 2};
+
+	memcpy(job.env, ways[_i / 2].env, sizeof(ways[_i / 2].env));
+	job_run(&job);
+}
+END_TEST
+
+static int lines_of_maps(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	int lines = 0, c;
+
+	JOB_CHECK(f, "/proc/self/maps: %m");
+	while ((c = getc(f)) != EOF)
+		lines += c == '\n';
+	fclose(f);
+	return lines;
+}
+
+/* Neighbours let go of what has been freed, if not all of it at once: 500
+ * buffers, each mapped by two of them, would show. */
+static void mappings(struct job_rank *me)
+{
+	uint8_t *all = malloc(BYTES * (size_t)me->ranks);
+	void *at;
+	int before = 0, now;
+
+	JOB_CHECK(all, "out of memory");
+	for (int i = 0; i < 600; i++) {
+		if (i == 100)
+			before = lines_of_maps();
+		JOB_TRY(dicomm_mem_alloc(&at, BYTES));
+		fill(at, BYTES, me->rank, i);
+		if (i % 2)
+			gather_and_check(me, at, all, BYTES, i);
+		JOB_TRY(dicomm_mem_free(at));
+	}
+	now = lines_of_maps();
+	JOB_CHECK(now <= before + 150,
+		  "%d mappings after 100 rounds, %d after "
+		  "600",
+		  before, now);
+	free(all);
+}
+
+START_TEST(mappings_do_not_pile_up)
+{
+	job_run(&(struct job){.run = mappings, .ranks = 3});
+}
+END_TEST
+
+/* More buffers alive than anybody keeps mappings of, used in turn. */
+#define MANY 300
+static void many(struct job_rank *me)
+{
+	size_t bytes = 16384;
+	uint8_t *all = malloc(bytes * (size_t)me->ranks);
+	void *at[MANY];
+
+	JOB_CHECK(all, "out of memory");
+	for (int i = 0; i < MANY; i++)
+		JOB_TRY(dicomm_mem_alloc(&at[i], bytes));
+	for (int i = 0; i < 3 * MANY; i++) {
+		void *now = at[i * 7 % MANY];
+
+		fill(now, bytes, me->rank, i);
+		gather_and_check(me, now, all, bytes, i);
+	}
+	for (int i = 0; i < MANY; i++)
+		JOB_TRY(dicomm_mem_free(at[i]));
+	free(all);
+}
+
+START_TEST(many_buffers_are_used_in_turn)
+{
+	job_run(&(struct job){.run = many, .ranks = 2});
+}
+END_TEST
+
+/* One allocation, many buffers: each operation takes another part of it. */
+static void parts(struct job_rank *me)
+{
+	size_t room = (size_t)4 << 20, n = (size_t)me->ranks;
+	uint8_t *at;
+	void *memory;
+
+	JOB_TRY(dicomm_mem_alloc(&memory, room));
+	at = memory;
+	for (size_t b = 0; b < room; b++)
+		JOB_CHECK(!at[b], "byte %zu of new memory is %d", b, at[b]);
+	for (int i = 0; i < 60; i++) {
+		size_t bytes = 1 + (size_t)i * 5003;
+		size_t from = (size_t)i * 977;
+		uint8_t *all = at + room - n * bytes - (size_t)i * 13;
+
+		fill(at + from, bytes, me->rank, i);
+		gather_and_check(me, at + from, all, bytes, i);
+	}
+	JOB_TRY(dicomm_mem_free(memory));
+}
+
+START_TEST(parts_of_an_allocation_are_buffers)
+{
+	for (int n = 2; n <= 4; n++)
+		job_run(&(struct job){.run = parts, .ranks = n});
+}
+END_TEST
+
+/* ---- calls ---- */
+
+static void registered(struct job_rank *me)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_INT64,
+			  .op = DICOMM_SUM,
+			  .count = 50000};
+	void *whole, *part, *other;
+
+	for (int i = 0; i < 10; i++) {
+		t.shared = i % 3 == me->rank;
+		trial_fill(&t, me);
+		JOB_TRY(dicomm_comm_register(me->comm, t.send.memory,
+					     t.send.bytes, &whole));
+		JOB_TRY(dicomm_comm_register(me->comm, t.send.at, 4096, &part));
+		JOB_TRY(trial_call(&t, NULL));
+		trial_check(&t);
+		JOB_TRY(dicomm_comm_deregister(me->comm, part));
+		JOB_TRY(dicomm_comm_register(me->comm, t.send.at, 1, &other));
+		trial_refill(&t, (unsigned)i + 100);
+		JOB_TRY(trial_call(&t, NULL));
+		trial_check(&t);
+		JOB_TRY(dicomm_comm_deregister(me->comm, whole));
+		JOB_TRY(dicomm_comm_deregister(me->comm, other));
+		trial_free(&t);
+	}
+}
+
+START_TEST(registered_buffers_work_like_others)
+{
+	job_run(&(struct job){.run = registered, .ranks = 3});
+}
+END_TEST
+
+static void refused(struct job_rank *me)
+{
+	void *memory, *handle;
+	char local[64];
+
+	JOB_REFUSED(dicomm_mem_alloc(NULL, 1), DICOMM_ERR_INVALID_ARGUMENT,
+		    "ptr is NULL");
+	JOB_REFUSED(dicomm_mem_alloc(&memory, SIZE_MAX),
+		    DICOMM_ERR_INVALID_ARGUMENT, "18446744073709551615");
+	JOB_TRY(dicomm_mem_alloc(&memory, 0));
+	JOB_CHECK(!memory, "0 bytes gave %p", memory);
+	JOB_TRY(dicomm_mem_free(NULL));
+	JOB_REFUSED(dicomm_mem_free(local), DICOMM_ERR_INVALID_ARGUMENT,
+		    "not from mem_alloc");
+	JOB_TRY(dicomm_mem_alloc(&memory, 10000));
+	JOB_REFUSED(dicomm_mem_free((char *)memory + 8192),
+		    DICOMM_ERR_INVALID_ARGUMENT, "");
+	JOB_TRY(dicomm_mem_free(memory));
+	JOB_REFUSED(dicomm_mem_free(memory), DICOMM_ERR_INVALID_ARGUMENT,
+		    "not from mem_alloc");
+
+	JOB_REFUSED(dicomm_comm_register(me->comm, NULL, 1, &handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "buff is NULL");
+	JOB_REFUSED(dicomm_comm_register(me->comm, local, 0, &handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "size is 0");
+	JOB_REFUSED(dicomm_comm_register(me->comm, local, 1, NULL),
+		    DICOMM_ERR_INVALID_ARGUMENT, "handle is NULL");
+	JOB_REFUSED(dicomm_comm_register(NULL, local, 1, &handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "comm is NULL");
+	JOB_REFUSED(dicomm_comm_deregister(me->comm, NULL),
+		    DICOMM_ERR_INVALID_ARGUMENT, "handle");
+	JOB_REFUSED(dicomm_comm_deregister(NULL, local),
+		    DICOMM_ERR_INVALID_ARGUMENT, "comm");
+	trial_run((struct trial){.kind = TRIAL_ALLREDUCE, .count = 10}, me);
+}
+
+START_TEST(bad_memory_is_refused)
+{
+	job_run(&(struct job){.run = refused, .ranks = 2});
+}
+END_TEST
+
+int main(void)
+{
+	int nways = sizeof(ways) / sizeof(*ways);
+	Suite *suite = suite_create("memory");
+	TCase *tcase = tcase_create("memory");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_loop_test(tcase, any_mixture_of_memory_gives_the_same_result,
+			    0, nways);
+	tcase_add_loop_test(tcase, freed_memory_is_never_read, 0, 2 * nways);
+	tcase_add_test(tcase, mappings_do_not_pile_up);
+	tcase_add_test(tcase, many_buffers_are_used_in_turn);
+	tcase_add_test(tcase, parts_of_an_allocation_are_buffers);
+	tcase_add_test(tcase, registered_buffers_work_like_others);
+	tcase_add_test(tcase, bad_memory_is_refused);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
