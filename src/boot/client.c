@@ -16,11 +16,23 @@
 #define POLL_MS 20 /* how late a cancellation may be seen */
 #define RETRY_FIRST_MS 5
 #define RETRY_MAX_MS 500
+#define ASK_NS 10000000000ull     /* before the end, for the first time */
+#define ASK_LAST_NS 20000000ull   /* and for the last */
 #define ATTEMPT_NS 20000000000ull /* for one connection and handshake */
 
 static bool is_cancelled(const _Atomic bool *cancelled)
 {
 	return cancelled && atomic_load(cancelled);
+}
+
+uint64_t client_next_ask(uint64_t until_ns)
+{
+	uint64_t now = clock_ns(), left;
+
+	if (now + ASK_LAST_NS >= until_ns)
+		return until_ns;
+	left = (until_ns - now) / 2;
+	return until_ns - (left < ASK_NS ? left : ASK_NS);
 }
 
 static void released(struct loop_source *s)
@@ -280,6 +292,7 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    struct client **out, char why[WIRE_TEXT])
 {
 	unsigned ms = RETRY_FIRST_MS;
+	char seen[WIRE_TEXT] = "";
 	dicomm_result_t status;
 	bool nobody;
 
@@ -289,6 +302,12 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			return status;
 		if (nobody && !p->until_it_listens)
 			return DICOMM_ERR_REMOTE;
+		/* The last attempt is cut short: what an earlier one found
+		 * tells more. */
+		if (status == DICOMM_ERR_REMOTE)
+			memcpy(seen, why, sizeof(seen));
+		else if (seen[0])
+			memcpy(why, seen, sizeof(seen));
 		if (clock_ns() + ms * 1000000ull >= p->until_ns)
 			return DICOMM_ERR_TIMEOUT;
 		log_debug("%s: %s, trying again", address, why);

@@ -28,6 +28,10 @@ struct client_patience {
 dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[WIRE_TEXT]);
+/* While waiting until then: when to ask (again) who is missing. Not for long
+ * after the beginning; then ever more often, so that the last answer is fresh,
+ * and one that a busy machine delays still comes in time. */
+uint64_t client_next_ask(uint64_t until_ns);
 void client_close(struct client *c);
 /* Close after what was sent has arrived. */
 void client_linger(struct client *c);

@@ -16,7 +16,6 @@
 
 #define MS_NS UINT64_C(1000000)
 #define SLICE_NS (20 * MS_NS) /* how late a cancellation may be seen */
-#define ASK_MS 250            /* before the end: ask who is missing */
 
 /* A control_query() that waits. On its caller's stack. */
 struct question {
@@ -527,27 +526,23 @@ static void ask_who(struct control *c)
 	conn_send(&c->client->conn, &out);
 }
 
-/* Wait for the result; timed_out() texts are the caller's. */
 static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
 {
-	uint64_t until_ns = deadline(timeout_ms), ask_ns = ASK_MS * MS_NS;
+	uint64_t until_ns = deadline(timeout_ms);
+	uint64_t ask_ns = client_next_ask(until_ns), now;
 	struct gathering *g = &c->gathering;
-	bool asked = false;
 
-	if (timeout_ms > 0 && timeout_ms / 4 < ASK_MS)
-		ask_ns = (uint64_t)timeout_ms * MS_NS / 4;
 	while (!g->done) {
-		uint64_t now = clock_ns();
-
+		now = clock_ns();
 		if (is_cancelled(c))
 			return DICOMM_ERR_ABORTED;
 		if (now >= until_ns)
 			return DICOMM_ERR_TIMEOUT;
-		if (!asked && now >= until_ns - ask_ns) {
+		if (now >= ask_ns) {
 			ask_who(c);
-			asked = true;
+			ask_ns = client_next_ask(until_ns);
 		}
-		wait_some(c, asked ? until_ns : until_ns - ask_ns);
+		wait_some(c, ask_ns);
 	}
 	return g->status;
 }

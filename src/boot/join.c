@@ -17,7 +17,6 @@
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
-#define ASK_MS 500 /* before the end: ask who is missing */
 
 struct join {
 	const struct control_config *config;
@@ -97,34 +96,22 @@ static dicomm_result_t fail_lost(const struct join *j, struct client *from,
 		    j->config->rank, from->conn.peer, why);
 }
 
-static uint64_t ask_at(const struct join *j)
-{
-	uint64_t now = clock_ns(), left = j->until_ns - now;
-
-	if (j->until_ns <= now)
-		return j->until_ns;
-	return j->until_ns -
-	       (left / 4 < ASK_MS * MS_NS ? left / 4 : ASK_MS * MS_NS);
-}
-
 /* The next frame of c, once it has come. */
 static dicomm_result_t expect(struct join *j, struct client *c,
 			      enum wire_type *type, struct wire_in *in)
 {
-	uint64_t ask = ask_at(j);
+	uint64_t ask_ns = client_next_ask(j->until_ns);
 	struct client *from;
 	dicomm_result_t status;
 	char why[WIRE_TEXT];
-	bool asked = false;
 
 	for (;;) {
-		status =
-			client_next(c, j->meeting == c ? NULL : j->meeting,
-				    asked ? j->until_ns : ask,
-				    j->config->cancelled, &from, type, in, why);
-		if (status == DICOMM_ERR_TIMEOUT && !asked) {
+		status = client_next(c, j->meeting == c ? NULL : j->meeting,
+				     ask_ns, j->config->cancelled, &from, type,
+				     in, why);
+		if (status == DICOMM_ERR_TIMEOUT && clock_ns() < j->until_ns) {
 			ask_who(c);
-			asked = true;
+			ask_ns = client_next_ask(j->until_ns);
 		} else if (status == DICOMM_ERR_TIMEOUT) {
 			return fail_timeout(j);
 		} else if (status == DICOMM_ERR_ABORTED) {

@@ -338,6 +338,8 @@ START_TEST(queries_and_gathers_mix)
 }
 END_TEST
 
+static int leaver; /* the rank that leaves before the others */
+
 static void report_from_one(struct meet_rank *r)
 {
 	if (r->rank == 2)
@@ -368,6 +370,29 @@ START_TEST(a_report_reaches_all_others_once)
 }
 END_TEST
 
+static void report_and_leave(struct meet_rank *r)
+{
+	meet_barrier(r, 4);
+	if (r->rank == leaver)
+		control_report(r->control, DICOMM_ERR_TIMEOUT, leaver,
+			       "last words");
+	else
+		MEET_UNTIL(atomic_load(&r->failures));
+}
+
+START_TEST(a_report_is_heard_though_its_rank_leaves_at_once)
+{
+	struct meet *m = meet_create(_i & 1 ? MEET_PROCESSES : MEET_THREADS, 4);
+
+	leaver = _i / 2;
+	m->run = report_and_leave;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++)
+		if (i != leaver)
+			ck_assert_str_eq(m->rank[i].text, "last words");
+}
+END_TEST
+
 static void gather_until_report(struct meet_rank *r)
 {
 	int mine = 0, all[3];
@@ -392,9 +417,6 @@ START_TEST(a_report_ends_a_gather)
 	meet_run(m);
 }
 END_TEST
-
-/* Rank `leaver` leaves while the others look on. */
-static int leaver;
 
 static void watch_one_leave(struct meet_rank *r)
 {
@@ -717,6 +739,9 @@ int main(void)
 	tcase_add_test(queries, a_query_is_bounded);
 	tcase_add_test(queries, queries_and_gathers_mix);
 	tcase_add_loop_test(queries, a_report_reaches_all_others_once, 0, 2);
+	tcase_add_loop_test(queries,
+			    a_report_is_heard_though_its_rank_leaves_at_once, 0,
+			    4);
 	tcase_add_test(queries, a_report_ends_a_gather);
 	tcase_add_loop_test(life, leaving_is_not_dying, 0, 4);
 	tcase_add_test(life, a_thousand_cycles_leak_nothing);
