@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/accel/accel.h"
@@ -20,6 +21,13 @@
 
 static const struct transport *usable[TRANSPORTS_MAX];
 static int usable_count;
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
 
 static struct ranks_job job_of(int i, int ranks, void (*run)(struct rank *r))
 {
@@ -526,6 +534,70 @@ START_TEST(abort_stops_a_sender_midway)
 }
 END_TEST
 
+/* Rank 0 offers pages, aborts while rank 1 loads from them, and unmaps them:
+ * whoever still loads then ends in a fault. */
+static void run_abort_offered(struct rank *r)
+{
+	const enum tp_class c = TP_COLLECTIVE;
+	_Atomic uint64_t *flag = r->area->flag;
+	const volatile uint8_t *bytes;
+	const uint8_t *room;
+	const void *mapped;
+	struct tp_ref ref;
+	uint8_t *pages;
+
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, c);
+		pages = mmap(NULL, LARGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		EXPECT(r, pages != MAP_FAILED, "out of memory");
+		memset(pages, 1, LARGE);
+		if (r->t->offer(r->peer[1], pages, LARGE, &ref))
+			put_ref(r, 1, 1, &ref, LARGE);
+		else /* no way to pull from there: nothing to wait for */
+			ranks_put(r, 1, c, 1, NULL, 0);
+		RANKS_WAIT(r, atomic_load(&flag[1]));
+		r->t->abort(r->dev);
+		munmap(pages, LARGE);
+		atomic_store(&flag[0], 1);
+		return;
+	}
+	ranks_connect_in(r, 0, c);
+	if (ranks_get(r, 0, c, 1, &room)->kind == TP_DATA) {
+		atomic_store(&flag[1], 1);
+		return;
+	}
+	memcpy(&ref, room, sizeof(ref));
+	if (r->t->map(r->peer[0], &ref, LARGE, &mapped) != DICOMM_SUCCESS) {
+		atomic_store(&flag[1], 1); /* to be read() only */
+		return;
+	}
+	bytes = mapped;
+	atomic_store(&flag[1], 1);
+	for (int turn = 0; turn < 100; turn++) {
+		for (size_t i = 0; i < LARGE; i += 4096)
+			EXPECT(r, bytes[i] == 1, "byte %d", (int)i);
+		usleep(500); /* so that abort() is there, and waits */
+	}
+	EXPECT_OK(r, release(r, 0, c, 1));
+	RANKS_WAIT(r, atomic_load(&flag[0]));
+	log_set_sink(no_log, NULL);
+	EXPECT(r, r->t->map(r->peer[0], &ref, LARGE, &mapped) != DICOMM_SUCCESS,
+	       "mapped what is gone");
+	EXPECT(r,
+	       r->t->read(r->peer[0], &ref, 0, (uint8_t[8]){0}, 8) !=
+		       DICOMM_SUCCESS,
+	       "read what is gone");
+}
+
+START_TEST(abort_waits_for_who_loads_what_was_offered)
+{
+	struct ranks_job job = job_of(_i, 2, run_abort_offered);
+
+	ranks_run(&job);
+}
+END_TEST
+
 static void run_close_full(struct rank *r)
 {
 	uint64_t slots = r->config.slots;
@@ -694,13 +766,6 @@ START_TEST(a_path_has_a_cost)
 }
 END_TEST
 
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
-
 /* The address, with one thing wrong, must be refused in words. */
 static void refused(struct rank *r, const struct tp_blob *bad, const char *what)
 {
@@ -826,6 +891,8 @@ int main(void)
 	tcase_add_loop_test(tcase, many_peers_at_once, 0, n);
 	tcase_add_loop_test(tcase, abort_makes_put_fail, 0, n);
 	tcase_add_loop_test(tcase, abort_stops_a_sender_midway, 0, n);
+	tcase_add_loop_test(tcase, abort_waits_for_who_loads_what_was_offered,
+			    0, n);
 	tcase_add_loop_test(tcase, close_with_a_full_ring, 0, n);
 	tcase_add_loop_test(tcase, a_sender_survives_a_reader_that_closes, 0,
 			    n);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/accel/accel.h"
@@ -455,6 +456,58 @@ START_TEST(cma_reads_ordinary_memory)
 	if (strcmp(config_string(CONFIG_SHM_CMA), "on") != 0)
 		return;
 	ranks_run(&job);
+}
+END_TEST
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A reader that never lets go must not hold abort() for ever. */
+START_TEST(abort_is_bounded_with_a_reader_that_hangs)
+{
+	struct tp_device *a = open_device(0, 2, 8, 4096);
+	struct tp_device *b = open_device(1, 2, 8, 4096);
+	struct tp_peer *to = open_peer(a, 1, b), *from = open_peer(b, 0, a);
+	struct tp_outbox out;
+	struct tp_inbox in;
+	const void *mapped;
+	struct tp_ref ref;
+	double begin;
+	char body[64];
+
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(shm->connect_out(to, TP_COLLECTIVE, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
+			 DICOMM_SUCCESS);
+	ck_assert(shm->offer(to, body, sizeof(body), &ref));
+	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
+			 DICOMM_SUCCESS);
+	if (_i) /* it does let go: then there is nothing to wait for */
+		shm->release(from, TP_COLLECTIVE, 1);
+	begin = seconds();
+	shm->abort(a);
+	if (_i)
+		ck_assert_double_lt(seconds() - begin, 0.4);
+	else
+		ck_assert_double_gt(seconds() - begin, 0.1);
+	ck_assert_double_lt(seconds() - begin, 5);
+	/* It is the reader's own abort() that does not wait for itself. */
+	begin = seconds();
+	shm->abort(b);
+	ck_assert_double_lt(seconds() - begin, 0.4);
+	/* Closing lets go. */
+	shm->peer_close(from);
+	begin = seconds();
+	shm->abort(a);
+	ck_assert_double_lt(seconds() - begin, 0.4);
+	shm->close(a);
+	shm->close(b);
 }
 END_TEST
 
@@ -1103,6 +1156,8 @@ int main(void)
 			    ordinary_memory_is_not_offered_to_another_process,
 			    0, RANKS_KINDS);
 	tcase_add_test(tcase, cma_reads_ordinary_memory);
+	tcase_add_loop_test(tcase, abort_is_bounded_with_a_reader_that_hangs, 0,
+			    2);
 	tcase_add_test(tcase, references_to_a_dead_process_fail_or_stay);
 	tcase_add_test(tcase, connecting_to_a_dead_process_fails);
 	tcase_add_test(tcase, imports_go_when_their_owner_frees);
