@@ -20,7 +20,6 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	f->comm = op->comm;
 	f->call = &op->call;
 	f->number = op->number;
-	f->signature = op->exe->signature;
 	f->peer = -1;
 	if (!op->started)
 		return;

@@ -42,7 +42,6 @@ static dicomm_result_t flat_wait(const struct flat *r,
 	struct wait_for f = {.comm = r->comm,
 			     .call = &call,
 			     .number = r->number,
-			     .signature = r->exe->signature,
 			     .peer = s->peer->rank,
 			     .sending = s->kind == STEP_SEND};
 
@@ -146,8 +145,7 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 			     0)) {
 		struct call call = flat_call(r);
 
-		return wait_unlike(r->comm, &call, r->number, r->exe->signature,
-				   s->peer->rank);
+		return wait_unlike(r->comm, &call, r->number, s->peer->rank);
 	}
 	reference = line->kind != TP_DATA;
 	if (__builtin_expect(reference, 0)) {

@@ -64,6 +64,21 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
+/* Of a message. The ranks of an alltoallv share no counts, but each pair has
+ * one in common. */
+static uint32_t signature_of(const struct operation *op,
+			     const struct step *step)
+{
+	uint64_t n;
+
+	if (op->call.coll != COLL_ALLTOALLV)
+		return op->signature;
+	n = step->kind == STEP_SEND ? op->call.send_counts[step->peer]
+				    : op->call.recv_counts[step->peer];
+	return op->signature ^
+	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
 static enum schedule_result start_send(struct operation *op,
 				       const struct step *step, uint32_t s,
 				       uint64_t k, uint64_t seq)
@@ -93,7 +108,7 @@ static enum schedule_result start_send(struct operation *op,
 		body = &ref;
 	}
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
-				      op->signature, kind, body,
+				      signature_of(op, step), kind, body,
 				      kind == TP_REF ? len : a.bytes);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
@@ -204,6 +219,7 @@ find_message(struct operation *op, struct peer *peer, const struct step *step,
 	const struct executable *exe = op->exe;
 	struct lane *lane = &peer->lane[exe->class];
 	struct whole *w = exe->slices > 1 ? &op->wholes[s] : NULL;
+	uint32_t signature = signature_of(op, step);
 	struct tp_line *line;
 	dicomm_result_t status;
 
@@ -221,16 +237,15 @@ find_message(struct operation *op, struct peer *peer, const struct step *step,
 	line = message_arrived(op->comm, lane, seq);
 	if (!line)
 		return SCHEDULE_AGAIN;
-	if (line->signature == op->signature && line->len == dst->bytes) {
+	if (line->signature == signature && line->len == dst->bytes) {
 		status = step_fetch(op, peer, seq, line,
 				    step->kind == STEP_RECV ? dst->at : NULL,
 				    src);
 		goto out;
 	}
-	if (line->signature != op->signature || line->kind != TP_REF || !w ||
-	    k || line->len != whole_bytes(op, &step->dst)) {
-		wait_unlike(op->comm, &op->call, op->number, exe->signature,
-			    peer->rank);
+	if (line->signature != signature || line->kind != TP_REF || !w || k ||
+	    line->len != whole_bytes(op, &step->dst)) {
+		wait_unlike(op->comm, &op->call, op->number, peer->rank);
 		return SCHEDULE_FAILED;
 	}
 	w->active = true;

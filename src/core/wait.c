@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "src/base/clock.h"
@@ -14,6 +15,7 @@
 #define SLEEP_AFTER_NS UINT64_C(20000000)
 #define SLEEP_NS 50000
 #define ASK_AFTER_NS UINT64_C(1000000000)
+#define ASK_MS 500 /* patience with an answer */
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -22,35 +24,94 @@ static uint32_t ask_class(const struct call *call)
 	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
 }
 
-/* Does that rank know the operation under another signature? Then the
- * communicator is broken, with both calls named. */
-static dicomm_result_t compare_calls(struct dicomm_comm *comm,
-				     const struct call *call, uint64_t number,
-				     uint32_t signature, int peer, bool unlike)
+/* Two calls of one number, of this rank and a peer. */
+struct pair_of_calls {
+	uint64_t number;
+	char mine[128], theirs[160];
+};
+
+static bool find_mine(struct dicomm_comm *comm, const struct call *call,
+		      uint64_t number, int peer, uint32_t *signature,
+		      char *text, size_t len)
 {
-	char mine[128], theirs[160] = "a call that it no longer knows";
-	uint32_t sig = signature;
+	const struct call_log *log = &comm->collective_log;
+	uint64_t key = number;
+
+	if (call->coll == COLL_SEND || call->coll == COLL_RECV) {
+		log = call->coll == COLL_SEND ? comm->send_log : comm->recv_log;
+		key = call_pair_number(peer, number);
+	}
+	return call_log_find(log, key, signature, text, len);
+}
+
+/* Did the peer, as far as it knows, make another call of that number? */
+static bool differs(struct dicomm_comm *comm, const struct call *call,
+		    uint64_t number, int peer, struct pair_of_calls *out)
+{
+	struct pair_of_calls p = {.number = number};
+	uint32_t mine, theirs;
 	bool known = false;
 
-	control_query(comm->control, peer, ask_class(call), number, 500, &known,
-		      &sig, theirs, sizeof(theirs));
-	if (!unlike && (!known || sig == signature))
-		return DICOMM_SUCCESS;
-	if (unlike && known && sig == signature)
-		snprintf(theirs, sizeof(theirs),
-			 "a different operation at that place");
-	call_text(call, mine, sizeof(mine));
+	if (!find_mine(comm, call, number, peer, &mine, p.mine, sizeof(p.mine)))
+		return false;
+	if (control_query(comm->control, peer, ask_class(call), number, ASK_MS,
+			  &known, &theirs, p.theirs,
+			  sizeof(p.theirs)) != DICOMM_SUCCESS ||
+	    !known || mine == theirs)
+		return false;
+	*out = p;
+	return true;
+}
+
+static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
+				const struct pair_of_calls *p)
+{
 	return fault_raise(comm, DICOMM_ERR_INVALID_USAGE, peer, true,
 			   "ranks disagree about operation %llu: rank %d "
 			   "called %s, rank %d called %s",
-			   (unsigned long long)number, comm->rank, mine, peer,
-			   theirs);
+			   (unsigned long long)p->number, comm->rank, p->mine,
+			   peer, p->theirs);
 }
 
-dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
-			    uint64_t number, uint32_t signature, int peer)
+/* Calls of an alltoallv read alike though the ranks disagree about a pair. */
+static bool may_differ(struct dicomm_comm *comm, const struct call *call,
+		       uint64_t number, int peer, struct pair_of_calls *out)
 {
-	return compare_calls(comm, call, number, signature, peer, true);
+	const char *name = coll_name(COLL_ALLTOALLV);
+	struct pair_of_calls p = {.number = number};
+	uint32_t signature;
+
+	if (!find_mine(comm, call, number, peer, &signature, p.mine,
+		       sizeof(p.mine)) ||
+	    strncmp(p.mine, name, strlen(name)))
+		return false;
+	snprintf(p.theirs, sizeof(p.theirs),
+		 "%s with another count for rank %d", name, comm->rank);
+	*out = p;
+	return true;
+}
+
+/* The message may be left over from a call long before, in which this rank
+ * expected none: look back for the first that differs. */
+dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
+			    uint64_t number, int peer)
+{
+	struct pair_of_calls p = {.number = number,
+				  .theirs = "something else before"};
+	uint64_t end = clock_ms() + ASK_MS;
+	bool found = false, suspect = false;
+
+	call_text(call, p.mine, sizeof(p.mine));
+	for (uint64_t n = number; n && number - n < CALL_LOG_ENTRIES; n--) {
+		if (fault_is(comm))
+			return fault_report(comm);
+		if (clock_ms() > end)
+			break;
+		found |= differs(comm, call, n, peer, &p);
+		if (!found && !suspect)
+			suspect = may_differ(comm, call, n, peer, &p);
+	}
+	return disagree(comm, peer, &p);
 }
 
 static void poll_wires(struct dicomm_comm *comm)
@@ -75,6 +136,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 {
 	struct dicomm_comm *comm = f->comm;
 	uint64_t waited = now - w->since_ns;
+	struct pair_of_calls pair;
 	char text[128];
 
 	if (is_gone(comm, f->peer)) {
@@ -92,8 +154,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
 	    f->peer >= 0 && f->peer != comm->rank) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
-		TRY(compare_calls(comm, f->call, f->number, f->signature,
-				  f->peer, false));
+		if (differs(comm, f->call, f->number, f->peer, &pair))
+			return disagree(comm, f->peer, &pair);
 	}
 	if (comm->warn_late_ms > 0 && !w->warned &&
 	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {

@@ -29,7 +29,6 @@ struct wait_for {
 	struct dicomm_comm *comm;
 	const struct call *call;
 	uint64_t number;
-	uint32_t signature;
 	int peer; /* -1: none in particular */
 	bool sending;
 };
@@ -41,6 +40,6 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f);
 /* A message of another operation came: break the communicator, naming both
  * ranks and both calls. */
 dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
-			    uint64_t number, uint32_t signature, int peer);
+			    uint64_t number, int peer);
 
 #endif
