@@ -120,8 +120,16 @@ static uint64_t encode(const struct format *f, double value)
 
 void element_put_double(dicomm_datatype_t type, void *at, double value)
 {
-	uint64_t bits = encode(&formats[type], value);
+	uint64_t bits;
+	float single;
 
+	/* The common one, quickly. */
+	if (type == DICOMM_FLOAT32) {
+		single = (float)value;
+		memcpy(at, &single, sizeof(single));
+		return;
+	}
+	bits = encode(&formats[type], value);
 	memcpy(at, &bits, formats[type].bytes); /* little end first */
 }
 
