@@ -54,7 +54,8 @@ static dicomm_result_t send_line(int fd, const char *line)
 	while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)len)
 		return DICOMM_SUCCESS;
-	return FAIL(DICOMM_ERR_SYSTEM, "PMI: send to mpiexec: %m");
+	return FAIL(errno == EPIPE ? DICOMM_ERR_REMOTE : DICOMM_ERR_SYSTEM,
+		    "PMI: send to mpiexec: %m");
 }
 
 /* One character at a time: what follows the line may be for the MPI library of
@@ -77,10 +78,10 @@ static dicomm_result_t receive_line(int fd, char line[LINE], uint64_t until_ns)
 		n = recv(fd, line + len, 1, MSG_DONTWAIT);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
-		if (n < 0)
+		if (n < 0 && errno != ECONNRESET)
 			return FAIL(DICOMM_ERR_SYSTEM,
 				    "PMI: receive from mpiexec: %m");
-		if (!n)
+		if (n <= 0)
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "PMI: mpiexec closed the connection");
 		if (line[len] == '\n') {
