@@ -13,7 +13,7 @@
 
 #include "src/boot/control.h"
 
-#define MEET_MAX 128
+#define MEET_MAX 512
 
 enum meet_kind { MEET_THREADS, MEET_PROCESSES, MEET_KINDS };
 

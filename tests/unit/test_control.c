@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,46 @@ START_TEST(ranks_meet_and_gather)
 	struct meet *m = meet_create(_i / 5 ? MEET_PROCESSES : MEET_THREADS,
 				     sizes[_i % 5]);
 
+	m->run = gather_five_times;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+/* Sanitizers keep what was freed for a while, and are slow; the address
+ * sanitizer finds leaks by itself. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MANY 64
+#define CYCLES 100
+#define GROWTH_KIB (1 << 20)
+#else
+#define MANY 512
+#define CYCLES 1000
+#define GROWTH_KIB 4096
+#endif
+
+START_TEST(five_hundred_ranks_come_up)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, MANY);
+	uint64_t begin = meet_now_ms();
+
+	m->run = gather_five_times;
+	m->timeout_ms = 60000;
+	meet_run(m);
+	check_all_opened(m);
+	ck_assert_uint_lt(meet_now_ms() - begin, 60000);
+}
+END_TEST
+
+/* At the meeting, and at the hub. */
+START_TEST(more_ranks_than_the_soft_limit_of_files)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 100);
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 64;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	m->run = gather_five_times;
 	meet_run(m);
 	check_all_opened(m);
@@ -614,16 +655,6 @@ static void cycle(int n)
 	}
 }
 
-/* Sanitizers keep what was freed for a while, and are slow; the address
- * sanitizer finds leaks by itself. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CYCLES 100
-#define GROWTH_KIB (1 << 20)
-#else
-#define CYCLES 1000
-#define GROWTH_KIB 4096
-#endif
-
 START_TEST(a_thousand_cycles_leak_nothing)
 {
 	int before;
@@ -725,6 +756,8 @@ int main(void)
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
 	tcase_add_loop_test(meeting, ranks_meet_and_gather, 0, 10);
+	tcase_add_test(meeting, five_hundred_ranks_come_up);
+	tcase_add_test(meeting, more_ranks_than_the_soft_limit_of_files);
 	tcase_add_test(meeting, ranks_meet_by_the_callers_allgather);
 	tcase_add_test(meeting, a_failing_callback_is_an_error);
 	tcase_add_test(meeting, bad_arguments_are_refused);
