@@ -20,11 +20,12 @@ static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
 	return DICOMM_SUCCESS;
 }
 
+/* Also takes over the scalar of a created operator. */
 static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
-				dicomm_datatype_t type, dicomm_redop_t op)
+				dicomm_datatype_t type, dicomm_redop_t op,
+				struct call *call)
 {
 	const struct created_op *c;
-	unsigned i = (unsigned)op - 0x100;
 
 	if (op_valid(op)) {
 		if (op >= DICOMM_BAND && type_is_float(type))
@@ -32,13 +33,14 @@ static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 				   op_name(op), type_name(type));
 		return DICOMM_SUCCESS;
 	}
-	c = i < COMM_OPS ? &comm->ops[i] : NULL;
-	if (!c || !c->used)
+	c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
+	if (op < 0x100 || !c->used || c->op != op)
 		return BAD("%s: op %d: no such operator of this communicator",
 			   f, (int)op);
 	if (c->type != type)
 		return BAD("%s: type %s: op %d was created for type %s", f,
 			   type_name(type), (int)op, type_name(c->type));
+	memcpy(call->scalar, c->scalar, sizeof(call->scalar));
 	return DICOMM_SUCCESS;
 }
 
@@ -136,7 +138,7 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
 	if (coll_reduces(coll))
-		TRY(check_op(f, comm, type, op));
+		TRY(check_op(f, comm, type, op, &call));
 	if (coll_rooted(coll))
 		TRY(check_rank(f, "root", comm, root));
 	TRY(check_stream(f, stream));
@@ -438,7 +440,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
-	TRY(check_op(f, comm, type, op));
+	TRY(check_op(f, comm, type, op, &call));
 	TRY(check_stream(f, stream));
 	TRY(check_array(f, "recvcounts", recvcounts));
 	n = comm->ranks;

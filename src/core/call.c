@@ -66,8 +66,9 @@ void call_text(const struct call *call, char *out, size_t len)
 /* coll 5, type 5, op 9, root 13 (its low bits), signature 32 bits */
 uint64_t call_log_what(const struct call *call, uint32_t signature)
 {
-	return (uint64_t)call->coll | (uint64_t)call->type << 5 |
-	       ((uint64_t)call->op & 0x1ff) << 10 |
+	uint64_t op = call->op < 0x100 ? call->op : 0x100;
+
+	return (uint64_t)call->coll | (uint64_t)call->type << 5 | op << 10 |
 	       ((uint64_t)(uint32_t)call->root & 0x1fff) << 19 |
 	       (uint64_t)signature << 32;
 }

@@ -79,6 +79,8 @@ struct fault {
 #define COMM_OPS 64
 struct created_op {
 	bool used;
+	unsigned uses;     /* so far; see op_number() */
+	dicomm_redop_t op; /* of the latest */
 	dicomm_datatype_t type;
 	uint8_t scalar[8];
 };

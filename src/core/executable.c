@@ -312,11 +312,9 @@ static dicomm_result_t find_kernels(struct executable *e,
 	if (!coll_reduces(call->coll))
 		return DICOMM_SUCCESS;
 	if (call->op >= 0x100) {
-		const struct created_op *c = &comm->ops[call->op - 0x100];
-
 		e->op = DICOMM_SUM;
 		shape->prescale = true;
-		memcpy(e->scalar, c->scalar, sizeof(e->scalar));
+		memcpy(e->scalar, call->scalar, sizeof(e->scalar));
 	} else if (call->op == DICOMM_AVG) {
 		e->op = DICOMM_SUM;
 		shape->prescale = type_is_float(call->type);

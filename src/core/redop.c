@@ -6,6 +6,14 @@
 #include "src/base/type.h"
 #include "src/core/executable.h"
 
+/* A number that none before has had: calls that are queued, and plans that are
+ * kept, go on with the scalar that they were made with. */
+static dicomm_redop_t op_number(int i, struct created_op *c)
+{
+	return (dicomm_redop_t)(0x100 + i +
+				COMM_OPS * (int)(c->uses++ % (1u << 24)));
+}
+
 dicomm_result_t dicomm_redop_create_premulsum(
 	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
 	dicomm_scalar_residence_t residence, dicomm_comm_t comm)
@@ -35,7 +43,8 @@ dicomm_result_t dicomm_redop_create_premulsum(
 		/* The device of a host rank is the host. */
 		memcpy(c->scalar, scalar, type_bytes(type));
 		c->used = true;
-		*op = (dicomm_redop_t)(0x100 + i);
+		c->op = op_number(i, c);
+		*op = c->op;
 		return DICOMM_SUCCESS;
 	}
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -45,21 +54,18 @@ dicomm_result_t dicomm_redop_create_premulsum(
 
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 {
-	unsigned i = (unsigned)op - 0x100;
+	struct created_op *c;
 
 	TRY(comm_check(comm, "redop_destroy"));
-	if (i >= COMM_OPS || !comm->ops[i].used)
+	c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
+	if (op < 0x100 || !c->used || c->op != op)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "redop_destroy: op %d: no created operator of this "
 			    "communicator",
 			    (int)op);
-	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "redop_destroy: op %d: operations are queued on "
-			    "this communicator",
-			    (int)op);
-	comm->ops[i].used = false;
-	/* A later one of this number may have another scalar. */
-	executable_forget_op(comm, op);
+	c->used = false;
+	/* What the progress thread works with is left to age. */
+	if (!atomic_load_explicit(&comm->queued, memory_order_acquire))
+		executable_forget_op(comm, op);
 	return DICOMM_SUCCESS;
 }
