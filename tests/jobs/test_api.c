@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the manual says of calls that are wrong: refused by name and value, and
+ * nothing else changes. */
+#include <check.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/trial.h"
+
+#define BAD DICOMM_ERR_INVALID_ARGUMENT
+#define USAGE DICOMM_ERR_INVALID_USAGE
+
+static void still_works(const struct job_rank *me)
+{
+	static unsigned seed;
+
+	trial_run((struct trial){.kind = TRIAL_ALLREDUCE,
+				 .type = DICOMM_INT32,
+				 .count = 1000,
+				 .seed = seed++},
+		  me);
+}
+
+/* ---- operations ---- */
+
+static void bad_reductions(struct job_rank *me)
+{
+	static int64_t a[64], b[64];
+	dicomm_comm_t c = me->comm;
+	const dicomm_datatype_t t = DICOMM_INT64;
+	const dicomm_redop_t s = DICOMM_SUM;
+
+	/* A call that was good once is checked the next time, too. */
+	for (int i = 0; i < 3; i++)
+		JOB_TRY(dicomm_allreduce(a, b, 8, t, s, c, NULL));
+	JOB_REFUSED(dicomm_allreduce(a, b, 8, t, s, NULL, NULL), BAD,
+		    "comm is NULL");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, t, s, (dicomm_comm_t)(void *)a, NULL),
+		BAD, "not a communicator");
+	JOB_REFUSED(dicomm_allreduce(NULL, b, 8, t, s, c, NULL), BAD,
+		    "send is NULL, count is 8");
+	JOB_REFUSED(dicomm_allreduce(a, NULL, 8, t, s, c, NULL), BAD,
+		    "recv is NULL, count is 8");
+	JOB_REFUSED(dicomm_allreduce(a, b, SIZE_MAX / 8, t, s, c, NULL), BAD,
+		    "count 2305843009213693951");
+	JOB_REFUSED(dicomm_allreduce(a, b, SIZE_MAX, t, s, c, NULL), BAD,
+		    "count 18446744073709551615");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, (dicomm_datatype_t)99, s, c, NULL),
+		BAD, "type 99");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, (dicomm_datatype_t)-1, s, c, NULL),
+		BAD, "type -1");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, (dicomm_datatype_t)12, s, c, NULL),
+		BAD, "type 12");
+	JOB_REFUSED(dicomm_allreduce(a, b, 8, t, (dicomm_redop_t)5, c, NULL),
+		    BAD, "op 5");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, t, (dicomm_redop_t)0x100, c, NULL),
+		BAD, "op 256");
+	JOB_REFUSED(
+		dicomm_allreduce(a, b, 8, DICOMM_FLOAT32, DICOMM_BXOR, c, NULL),
+		BAD, "op bxor: not defined for type float32");
+	JOB_REFUSED(dicomm_allreduce(a, a + 1, 8, t, s, c, NULL), BAD,
+		    "overlap");
+	JOB_REFUSED(dicomm_allreduce(a + 7, a, 8, t, s, c, NULL), BAD,
+		    "overlap");
+	JOB_REFUSED(dicomm_reduce(a, b, 8, t, s, -1, c, NULL), BAD, "root -1");
+	JOB_REFUSED(dicomm_reduce(a, b, 8, t, s, me->ranks, c, NULL), BAD,
+		    "root 2: not in 0 .. 1");
+	JOB_REFUSED(
+		dicomm_reduce_scatter(a, b, SIZE_MAX / 16 + 1, t, s, c, NULL),
+		BAD, "count 1152921504606846976");
+	JOB_REFUSED(dicomm_reduce_scatter(a, a + 8 * me->rank + 1, 8, t, s, c,
+					  NULL),
+		    BAD, "overlap");
+	/* Without elements there is nothing to be NULL. */
+	JOB_TRY(dicomm_allreduce(NULL, NULL, 0, t, s, c, NULL));
+	JOB_TRY(dicomm_reduce(a, me->rank ? NULL : b, 8, t, s, 0, c, NULL));
+	still_works(me);
+}
+
+static void bad_copies(struct job_rank *me)
+{
+	static int64_t a[64], b[64];
+	dicomm_comm_t c = me->comm;
+	const dicomm_datatype_t t = DICOMM_INT64;
+
+	JOB_REFUSED(dicomm_broadcast(a, b, 8, t, 2, c, NULL), BAD, "root 2");
+	JOB_REFUSED(dicomm_broadcast(a, NULL, 8, t, 0, c, NULL), BAD,
+		    "recv is NULL");
+	JOB_REFUSED(dicomm_gather(a, b, 8, t, 7, c, NULL), BAD, "root 7");
+	JOB_REFUSED(dicomm_gather(NULL, b, 8, t, 0, c, NULL), BAD,
+		    "send is NULL");
+	JOB_REFUSED(dicomm_scatter(a, b, 8, t, INT_MIN, c, NULL), BAD,
+		    "root -2147483648");
+	JOB_REFUSED(dicomm_scatter(a, NULL, 8, t, 0, c, NULL), BAD,
+		    "recv is NULL");
+	JOB_REFUSED(dicomm_allgather(a, NULL, 8, t, c, NULL), BAD,
+		    "recv is NULL");
+	JOB_REFUSED(dicomm_allgather(a, a + 3, 8, t, c, NULL), BAD, "overlap");
+	JOB_REFUSED(dicomm_alltoall(NULL, b, 8, t, c, NULL), BAD,
+		    "send is NULL");
+	JOB_REFUSED(dicomm_alltoall(a, a + 8, 8, t, c, NULL), BAD, "overlap");
+	JOB_REFUSED(dicomm_send(NULL, 8, t, 1 - me->rank, c, NULL), BAD,
+		    "send is NULL");
+	JOB_REFUSED(dicomm_send(a, 8, t, 2, c, NULL), BAD, "peer 2");
+	JOB_REFUSED(dicomm_send(a, SIZE_MAX / 2, t, 0, c, NULL), BAD, "count");
+	JOB_REFUSED(dicomm_recv(NULL, 8, t, 1 - me->rank, c, NULL), BAD,
+		    "recv is NULL");
+	JOB_REFUSED(dicomm_recv(b, 8, t, -1, c, NULL), BAD, "peer -1");
+	JOB_REFUSED(dicomm_recv(b, 8, (dicomm_datatype_t)1000, 0, c, NULL), BAD,
+		    "type 1000");
+	JOB_REFUSED(dicomm_barrier(NULL, NULL), BAD, "comm is NULL");
+	JOB_REFUSED(dicomm_barrier(c, b), BAD, "stream");
+	still_works(me);
+}
+
+static void bad_blocks(struct job_rank *me)
+{
+	static int64_t a[64], b[64];
+	size_t one[2] = {1, 1}, at[2] = {0, 1}, huge[2] = {SIZE_MAX, SIZE_MAX};
+	size_t unlike[2] = {2, 3};
+	dicomm_comm_t c = me->comm;
+	const dicomm_datatype_t t = DICOMM_INT64;
+
+	JOB_REFUSED(dicomm_alltoallv(a, NULL, at, b, one, at, t, c, NULL), BAD,
+		    "sendcounts is NULL");
+	JOB_REFUSED(dicomm_alltoallv(a, one, NULL, b, one, at, t, c, NULL), BAD,
+		    "senddispls is NULL");
+	JOB_REFUSED(dicomm_alltoallv(a, one, at, b, NULL, at, t, c, NULL), BAD,
+		    "recvcounts is NULL");
+	JOB_REFUSED(dicomm_alltoallv(a, one, at, b, one, NULL, t, c, NULL), BAD,
+		    "recvdispls is NULL");
+	JOB_REFUSED(dicomm_alltoallv(NULL, one, at, b, one, at, t, c, NULL),
+		    BAD, "send is NULL");
+	JOB_REFUSED(dicomm_alltoallv(a, one, huge, b, one, at, t, c, NULL), BAD,
+		    "18446744073709551615");
+	JOB_REFUSED(dicomm_alltoallv(a, one, at, b, unlike, at, t, c, NULL),
+		    BAD, "itself");
+	JOB_REFUSED(dicomm_alltoallv(a, one, at, a, one, at, t, c, NULL), BAD,
+		    "overlap");
+	JOB_REFUSED(dicomm_allgatherv(a, b, NULL, at, t, c, NULL), BAD,
+		    "recvcounts is NULL");
+	JOB_REFUSED(dicomm_allgatherv(a, b, one, NULL, t, c, NULL), BAD,
+		    "recvdispls is NULL");
+	JOB_REFUSED(dicomm_allgatherv(a, b, huge, at, t, c, NULL), BAD,
+		    "18446744073709551615");
+	JOB_REFUSED(dicomm_allgatherv(NULL, b, one, at, t, c, NULL), BAD,
+		    "send is NULL");
+	JOB_REFUSED(dicomm_reduce_scatterv(a, b, NULL, t, DICOMM_SUM, c, NULL),
+		    BAD, "recvcounts is NULL");
+	JOB_REFUSED(dicomm_reduce_scatterv(a, b, huge, t, DICOMM_SUM, c, NULL),
+		    BAD, "18446744073709551615");
+	JOB_REFUSED(dicomm_reduce_scatterv(a, b, one, t, (dicomm_redop_t)9, c,
+					   NULL),
+		    BAD, "op 9");
+	JOB_REFUSED(
+		dicomm_reduce_scatterv(a, NULL, one, t, DICOMM_SUM, c, NULL),
+		BAD, "recv is NULL");
+	still_works(me);
+}
+
+static void (*const bad_calls[])(struct job_rank *me) = {
+	bad_reductions, bad_copies, bad_blocks};
+
+START_TEST(a_bad_argument_is_named_and_has_no_effect)
+{
+	job_run(&(struct job){.run = bad_calls[_i], .ranks = 2});
+}
+END_TEST
+
+/* ---- created operators ---- */
+
+static void created(struct job_rank *me)
+{
+	dicomm_redop_t op[65];
+	int32_t two = 2, in = 5, out = 0;
+	float f = 1;
+	const dicomm_scalar_residence_t host = DICOMM_SCALAR_HOST_IMMEDIATE;
+	dicomm_comm_t c = me->comm, other;
+
+	JOB_REFUSED(dicomm_redop_create_premulsum(NULL, &two, DICOMM_INT32,
+						  host, c),
+		    BAD, "op is NULL");
+	JOB_REFUSED(
+		dicomm_redop_create_premulsum(op, NULL, DICOMM_INT32, host, c),
+		BAD, "scalar is NULL");
+	JOB_REFUSED(dicomm_redop_create_premulsum(
+			    op, &two, (dicomm_datatype_t)77, host, c),
+		    BAD, "type 77");
+	JOB_REFUSED(dicomm_redop_create_premulsum(op, &two, DICOMM_INT32,
+						  (dicomm_scalar_residence_t)3,
+						  c),
+		    BAD, "residence 3");
+	JOB_REFUSED(dicomm_redop_destroy(DICOMM_SUM, c), BAD, "op 0");
+	JOB_REFUSED(dicomm_redop_destroy((dicomm_redop_t)0x100, c), BAD,
+		    "op 256");
+	for (int i = 0; i < 64; i++)
+		JOB_TRY(dicomm_redop_create_premulsum(&op[i], &two,
+						      DICOMM_INT32, host, c));
+	JOB_REFUSED(dicomm_redop_create_premulsum(&op[64], &two, DICOMM_INT32,
+						  host, c),
+		    USAGE, "64");
+	JOB_REFUSED(dicomm_allreduce(&f, &f, 1, DICOMM_FLOAT32, op[3], c, NULL),
+		    BAD, "created for type int32");
+	JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c, NULL));
+	JOB_CHECK(out == 2 * 5 * me->ranks, "premulsum gave %d", out);
+	JOB_TRY(dicomm_redop_destroy(op[63], c));
+	JOB_REFUSED(
+		dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c, NULL),
+		BAD, "no such operator");
+	/* A new one of the same number has its own scalar. */
+	two = 3 + me->rank;
+	JOB_TRY(dicomm_redop_create_premulsum(&op[63], &two, DICOMM_INT32, host,
+					      c));
+	JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c, NULL));
+	JOB_CHECK(out == 5 * (3 + 4), "another premulsum gave %d", out);
+	/* It belongs to one communicator. */
+	JOB_TRY(dicomm_comm_split(c, 0, 0, &other, NULL));
+	JOB_REFUSED(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], other,
+				     NULL),
+		    BAD, "no such operator");
+	JOB_TRY(dicomm_comm_destroy(other));
+	/* Destroyed behind a queued call, which goes on. */
+	{
+		dicomm_stream_t stream;
+
+		JOB_TRY(dicomm_host_stream_create(&stream));
+		out = 0;
+		JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c,
+					 stream));
+		JOB_TRY(dicomm_redop_destroy(op[63], c));
+		JOB_TRY(dicomm_host_stream_synchronize(stream));
+		JOB_CHECK(out == 5 * (3 + 4), "queued: %d", out);
+		JOB_TRY(dicomm_host_stream_destroy(stream));
+	}
+	/* Destroyed, and its place taken, inside the group of a call. */
+	out = 0;
+	two = 2;
+	JOB_TRY(dicomm_redop_create_premulsum(&op[63], &two, DICOMM_INT32, host,
+					      c));
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c, NULL));
+	JOB_TRY(dicomm_redop_destroy(op[63], c));
+	two = 9;
+	JOB_TRY(dicomm_redop_create_premulsum(&op[63], &two, DICOMM_INT32, host,
+					      c));
+	JOB_TRY(dicomm_group_end());
+	JOB_CHECK(out == 5 * 2 * me->ranks, "grouped: %d", out);
+	still_works(me);
+}
+
+START_TEST(created_operators_live_and_die)
+{
+	for (int i = 0; i < 3; i++)
+		job_run(&(struct job){.run = created, .ranks = 2});
+}
+END_TEST
+
+/* ---- queries ---- */
+
+static void queries(struct job_rank *me)
+{
+	dicomm_comm_t c = me->comm;
+	dicomm_result_t status = DICOMM_IN_PROGRESS;
+	const char *device;
+	int n = -1;
+
+	JOB_TRY(dicomm_comm_count(c, &n));
+	JOB_CHECK(n == me->ranks, "count %d", n);
+	JOB_TRY(dicomm_comm_user_rank(c, &n));
+	JOB_CHECK(n == me->rank, "rank %d", n);
+	JOB_TRY(dicomm_comm_device(c, &device));
+	JOB_CHECK(!strcmp(device, "host"), "device %s", device);
+	JOB_TRY(dicomm_comm_get_async_error(c, &status));
+	JOB_CHECK(status == DICOMM_SUCCESS, "async error %d", (int)status);
+
+	JOB_REFUSED(dicomm_comm_count(NULL, &n), BAD, "comm");
+	JOB_REFUSED(dicomm_comm_count(c, NULL), BAD, "count is NULL");
+	JOB_REFUSED(dicomm_comm_user_rank(c, NULL), BAD, "rank is NULL");
+	JOB_REFUSED(dicomm_comm_device(c, NULL), BAD, "device is NULL");
+	JOB_REFUSED(dicomm_comm_get_async_error(c, NULL), BAD,
+		    "async_error is NULL");
+	JOB_REFUSED(dicomm_comm_get_async_error(NULL, &status), BAD, "comm");
+	JOB_REFUSED(dicomm_comm_stats(c, NULL), BAD, "stats is NULL");
+	JOB_REFUSED(dicomm_comm_abort(NULL), BAD, "comm");
+	JOB_REFUSED(dicomm_comm_finalize(NULL), BAD, "comm");
+	JOB_TRY(dicomm_comm_destroy(NULL));
+	still_works(me);
+}
+
+/* Counters count, and an older caller's shorter struct is filled as far as it
+ * goes. */
+static void stats(struct job_rank *me)
+{
+	dicomm_stats_t before = {.size = sizeof(before)}, after = before;
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_FLOAT32,
+			  .count = 100000};
+	size_t bytes = 4 * t.count, n = (size_t)me->ranks;
+	struct {
+		dicomm_stats_t stats;
+		uint8_t behind;
+	} part;
+
+	JOB_TRY(dicomm_comm_stats(me->comm, &before));
+	JOB_CHECK(before.operations == 0 && before.size == sizeof(before),
+		  "%d operations", (int)before.operations);
+	trial_run(t, me);
+	JOB_TRY(dicomm_comm_stats(me->comm, &after));
+	JOB_CHECK(after.operations == 1, "%d operations",
+		  (int)after.operations);
+	JOB_CHECK(after.bytes_sent >= bytes / n && after.messages_sent,
+		  "%zu bytes sent", (size_t)after.bytes_sent);
+	JOB_CHECK(after.bytes_received >= bytes / n && after.messages_received,
+		  "%zu bytes received", (size_t)after.bytes_received);
+	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma ==
+			  after.bytes_received,
+		  "%zu + %zu + %zu bytes of %zu", (size_t)after.bytes_ring,
+		  (size_t)after.bytes_mapped, (size_t)after.bytes_cma,
+		  (size_t)after.bytes_received);
+	JOB_CHECK(after.bytes_staged == 0, "staged");
+	JOB_CHECK(after.connected_peers >= 1 && after.connected_peers < n,
+		  "%d peers", (int)after.connected_peers);
+	JOB_CHECK(after.memory_bytes > 0, "no memory");
+	/* Small calls take another way through the library. */
+	before = after;
+	t.count = 4;
+	for (int i = 0; i < 5; i++)
+		trial_run(t, me);
+	JOB_TRY(dicomm_comm_stats(me->comm, &after));
+	JOB_CHECK(after.operations == before.operations + 5, "%d operations",
+		  (int)after.operations);
+	JOB_CHECK(after.bytes_sent >= before.bytes_sent + 5 * 4,
+		  "small calls sent %d bytes",
+		  (int)(after.bytes_sent - before.bytes_sent));
+	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma ==
+			  after.bytes_received,
+		  "small calls: %zu + %zu + %zu bytes of %zu",
+		  (size_t)after.bytes_ring, (size_t)after.bytes_mapped,
+		  (size_t)after.bytes_cma, (size_t)after.bytes_received);
+
+	memset(&part, 0x5a, sizeof(part));
+	part.stats.size = offsetof(dicomm_stats_t, messages_sent);
+	JOB_TRY(dicomm_comm_stats(me->comm, &part.stats));
+	JOB_CHECK(part.stats.operations == after.operations &&
+			  part.stats.messages_sent ==
+				  UINT64_C(0x5a5a5a5a5a5a5a5a),
+		  "a shorter struct is not respected");
+	part.stats.size = 0;
+	JOB_REFUSED(dicomm_comm_stats(me->comm, &part.stats), BAD, "size 0");
+}
+
+static void explained(struct job_rank *me)
+{
+	static const char *const operations[] = {
+		"allreduce", "reduce",     "broadcast",       "reduce_scatter",
+		"allgather", "alltoall",   "gather",          "scatter",
+		"alltoallv", "allgatherv", "reduce_scatterv", "barrier"};
+	char text[2000], tiny[10], all[2 * sizeof(text)];
+
+	for (size_t i = 0; i < sizeof(operations) / sizeof(*operations); i++)
+		for (size_t count = 1; count < 10000000; count *= 100) {
+			JOB_TRY(dicomm_comm_explain(me->comm, operations[i],
+						    count, DICOMM_FLOAT32, text,
+						    sizeof(text)));
+			JOB_CHECK(strstr(text, operations[i]) &&
+					  strstr(text, "chosen"),
+				  "%s: %s", operations[i], text);
+			memset(text + strlen(text), 0,
+			       sizeof(text) - strlen(text));
+			JOB_TRY(dicomm_allgather(text, all, sizeof(text),
+						 DICOMM_CHAR, me->comm, NULL));
+			JOB_CHECK(
+				!memcmp(all, all + sizeof(text), sizeof(text)),
+				"the ranks read different tables: %s %s", all,
+				all + sizeof(text));
+		}
+	memset(tiny, 'x', sizeof(tiny));
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1, DICOMM_INT8, tiny,
+				    sizeof(tiny)));
+	JOB_CHECK(!tiny[9] && !strncmp(tiny, "allreduce", 9), "%.10s", tiny);
+	JOB_REFUSED(dicomm_comm_explain(me->comm, "dance", 1, DICOMM_INT8, text,
+					sizeof(text)),
+		    BAD, "dance");
+	JOB_REFUSED(dicomm_comm_explain(me->comm, NULL, 1, DICOMM_INT8, text,
+					sizeof(text)),
+		    BAD, "NULL");
+	JOB_REFUSED(dicomm_comm_explain(me->comm, "allreduce", 1,
+					(dicomm_datatype_t)50, text,
+					sizeof(text)),
+		    BAD, "type 50");
+	JOB_REFUSED(dicomm_comm_explain(me->comm, "allreduce", 1, DICOMM_INT8,
+					text, 0),
+		    BAD, "no room");
+	JOB_REFUSED(dicomm_comm_explain(me->comm, "allreduce", 1, DICOMM_INT8,
+					NULL, 10),
+		    BAD, "no room");
+}
+
+static void (*const asking[])(struct job_rank *me) = {queries, stats,
+						      explained};
+
+START_TEST(queries_answer)
+{
+	job_run(&(struct job){.run = asking[_i], .ranks = 2});
+}
+END_TEST
+
+static void without_communicator(struct job_rank *me)
+{
+	dicomm_transport_info_t transport;
+	dicomm_device_info_t device;
+	dicomm_param_info_t param;
+	char text[2000];
+	int n = 0;
+
+	(void)me;
+	JOB_TRY(dicomm_get_version(&n));
+	JOB_CHECK(n == DICOMM_VERSION, "version %d", n);
+	JOB_REFUSED(dicomm_get_version(NULL), BAD, "version is NULL");
+	JOB_REFUSED(dicomm_get_unique_id(NULL), BAD, "id is NULL");
+	for (int i = -1; i < 30; i++)
+		JOB_CHECK(dicomm_get_error_string((dicomm_result_t)i)[0],
+			  "no text for result %d", i);
+
+	for (n = 0; dicomm_param_info(n, &param) == DICOMM_SUCCESS; n++)
+		JOB_CHECK(!strncmp(param.name, "DICOMM_", 7) && param.help[0],
+			  "parameter %d", n);
+	JOB_CHECK(n > 10, "%d parameters", n);
+	JOB_CHECK(dicomm_param_info(-1, &param) == BAD, "parameter -1");
+	JOB_REFUSED(dicomm_param_info(0, NULL), BAD, "info is NULL");
+	for (n = 0; dicomm_transport_info(n, &transport) == DICOMM_SUCCESS; n++)
+		JOB_CHECK(transport.name[0] && transport.reason[0],
+			  "transport %d", n);
+	JOB_CHECK(n > 0, "no transports");
+	JOB_CHECK(dicomm_transport_info(-1, &transport) == BAD, "transport -1");
+	JOB_REFUSED(dicomm_transport_info(0, NULL), BAD, "info is NULL");
+	JOB_TRY(dicomm_device_info(0, &device));
+	JOB_CHECK(!strcmp(device.name, "host"), "device 0 is %s", device.name);
+	JOB_CHECK(dicomm_device_info(-1, &device) == BAD, "device -1");
+	JOB_CHECK(dicomm_device_info(1000, &device) == BAD, "device 1000");
+	JOB_REFUSED(dicomm_device_info(0, NULL), BAD, "info is NULL");
+
+	JOB_TRY(dicomm_explain("allgather", 8, 1 << 20, text, sizeof(text)));
+	JOB_CHECK(strstr(text, "chosen"), "%s", text);
+	JOB_REFUSED(dicomm_explain("allgather", 0, 1, text, sizeof(text)), BAD,
+		    "nranks 0");
+	JOB_REFUSED(dicomm_explain("send", 2, 1, text, sizeof(text)), BAD,
+		    "send");
+}
+
+START_TEST(what_needs_no_communicator_works_without_one)
+{
+	job_run(&(struct job){
+		.run = without_communicator, .ranks = 1, .bare = true});
+}
+END_TEST
+
+/* ---- large counts ---- */
+
+static double free_gib(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	unsigned long kib = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (double)kib / (1 << 20);
+}
+
+/* Pages that nobody has written cost the sender nothing. */
+static void beyond_31_bits(struct job_rank *me)
+{
+	size_t bytes = ((size_t)1 << 31) + 123457, step = 65521;
+	uint8_t *at = calloc(bytes, 1);
+
+	JOB_CHECK(at, "out of memory");
+	for (size_t b = 0; b < bytes && me->rank == 0; b += step)
+		at[b] = (uint8_t)(b / step % 255 + 1);
+	JOB_TRY(dicomm_broadcast(at, at, bytes, DICOMM_UINT8, 0, me->comm,
+				 NULL));
+	for (size_t b = 0; b + 1 < bytes; b += step)
+		JOB_CHECK(at[b] == b / step % 255 + 1 && !at[b + 1],
+			  "byte %zu is %d, the next %d", b, at[b], at[b + 1]);
+	free(at);
+}
+
+START_TEST(a_message_may_have_more_than_31_bits_of_bytes)
+{
+	if (free_gib() < 8 || job_is_sanitized()) {
+		fprintf(stderr, "skipped: needs 8 GiB of free memory, and no "
+				"sanitizer\n");
+		return;
+	}
+	job_run(&(struct job){
+		.run = beyond_31_bits, .ranks = 2, .timeout_s = 60});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("api");
+	TCase *tcase = tcase_create("api");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_loop_test(tcase, a_bad_argument_is_named_and_has_no_effect, 0,
+			    sizeof(bad_calls) / sizeof(*bad_calls));
+	tcase_add_test(tcase, created_operators_live_and_die);
+	tcase_add_loop_test(tcase, queries_answer, 0,
+			    sizeof(asking) / sizeof(*asking));
+	tcase_add_test(tcase, what_needs_no_communicator_works_without_one);
+	tcase_add_test(tcase, a_message_may_have_more_than_31_bits_of_bytes);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
