@@ -57,7 +57,14 @@ END_TEST
 
 /* Sanitizers keep what was freed for a while, and are slow; the address
  * sanitizer finds leaks by itself. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+#ifdef SANITIZED
 #define MANY 64
 #define CYCLES 100
 #define GROWTH_KIB (1 << 20)
