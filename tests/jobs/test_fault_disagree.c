@@ -350,7 +350,7 @@ static void disagree(const struct quarrel *q, int number, int odd,
 	JOB_CHECK(status != DICOMM_SUCCESS || !needs_all(&mine[0]),
 		  "quarrel %d, rank %d odd: a result nevertheless", number,
 		  odd);
-	if (status == DICOMM_SUCCESS)
+	while (status == DICOMM_SUCCESS && job_seconds() - begin < BOUND_S)
 		status = dicomm_barrier(me->comm, NULL);
 	text = dicomm_get_last_error(me->comm);
 	JOB_CHECK(status == DICOMM_ERR_INVALID_USAGE,

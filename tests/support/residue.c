@@ -8,7 +8,8 @@
 
 #include "tests/support/job.h"
 
-#define PATIENCE_MS 6000
+/* A failed meeting tells late-comers why for 10 s. */
+#define PATIENCE_MS 14000
 
 static int entries(const char *path)
 {

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks that do not come, come twice, come with other settings or die on the
+ * way: init ends in time, everywhere, with words that name them. */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/support/storm.h"
+
+#define BOOTSTRAP_S 2.0
+#define BOUND_S 1.0
+/* What a process may lack its core, on a machine that runs other things. */
+#define SLACK_S 3.0
+#define PATIENCE_S 20.0
+
+struct word {
+	_Atomic int working;
+	_Atomic bool go, made;
+	dicomm_unique_id_t id;
+};
+
+static void wait_for(const _Atomic bool *flag, const char *what)
+{
+	double end = job_seconds() + PATIENCE_S;
+
+	while (!atomic_load(flag)) {
+		JOB_CHECK(job_seconds() < end, "%s never came", what);
+		usleep(200);
+	}
+}
+
+static dicomm_result_t init(struct job_rank *me, int ranks,
+			    const dicomm_unique_id_t *id, int rank)
+{
+	return dicomm_comm_init_rank(&me->comm, ranks, *id, rank);
+}
+
+static void check_failed(const struct job_rank *me, dicomm_result_t got,
+			 dicomm_result_t want, const char *words)
+{
+	JOB_REFUSED(got, want, words);
+	JOB_CHECK(!me->comm, "there is a handle nevertheless");
+}
+
+static void check_time(double begin, double bound)
+{
+	double took = job_seconds() - begin;
+
+	JOB_CHECK(took < bound + SLACK_S, "it took %.1f s", took);
+}
+
+/* After whatever went wrong, all is well the next time. */
+static void meet_again(struct job_rank *me, const struct residue *before)
+{
+	struct storm s;
+
+	job_barrier();
+	dicomm_unique_id_t id = job_id();
+
+	JOB_TRY(init(me, me->ranks, &id, me->rank));
+	storm_begin(&s, me, 1);
+	JOB_TRY(storm_next(&s));
+	storm_end(&s);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	/* Who hosts a meeting answers late-comers, for a while. */
+	if (job_is_long())
+		residue_check(before, "after a failed init");
+}
+
+/* ---- who does not come ---- */
+
+static void miss_one(struct job_rank *me)
+{
+	int missing = *(const int *)me->arg;
+	dicomm_unique_id_t id;
+	struct residue before;
+	char name[32];
+	double begin;
+
+	storm_warm_up(me, &before);
+	id = job_id();
+	snprintf(name, sizeof(name), "rank %d of %d did not come", missing,
+		 me->ranks);
+	begin = job_seconds();
+	if (me->rank != missing) {
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_TIMEOUT, name);
+		check_time(begin, BOOTSTRAP_S + BOUND_S);
+		JOB_CHECK(job_seconds() - begin > BOOTSTRAP_S - 0.2,
+			  "gave up after %.1f s", job_seconds() - begin);
+	}
+	meet_again(me, &before);
+}
+
+START_TEST(who_does_not_come_is_named)
+{
+	static const int ranks[] = {2, 2, 3, 3, 4};
+	static const int missing[] = {0, 1, 2, 0, 1};
+
+	job_run(&(struct job){
+		.run = miss_one,
+		.arg = &missing[_i],
+		.ranks = ranks[_i],
+		.bare = true,
+		.timeout_s = 40,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=2"}});
+}
+END_TEST
+
+/* Two of three are missing. */
+static void miss_two(struct job_rank *me)
+{
+	dicomm_unique_id_t id = job_id();
+
+	if (me->rank == 1)
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_TIMEOUT,
+			     "ranks 0, 2 of 3 did not come");
+	job_barrier();
+}
+
+START_TEST(all_who_do_not_come_are_named)
+{
+	job_run(&(struct job){
+		.run = miss_two,
+		.ranks = 3,
+		.bare = true,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=1"}});
+}
+END_TEST
+
+/* ---- who comes with something else ---- */
+
+struct difference {
+	const char *words;            /* of the error, on every rank */
+	const char *name, *values[2]; /* a variable; [1]: of the last rank */
+	bool twice;                   /* the last rank says that it is rank 0 */
+	int ranks; /* what the last rank says; 0: the truth */
+	int deterministic[2];
+};
+
+static const struct difference differences[] = {
+	{.words = "DICOMM_ALGO",
+	 .name = "DICOMM_ALGO",
+	 .values = {"allreduce:ring", "allreduce:tree"}},
+	{.words = "DICOMM_ALGO",
+	 .name = "DICOMM_ALGO",
+	 .values = {NULL, "allreduce:tree"}},
+	{.words = "DICOMM_SHM_SLOTS",
+	 .name = "DICOMM_SHM_SLOTS",
+	 .values = {NULL, "32"}},
+	{.words = "DICOMM_SHM_SLOT_BYTES",
+	 .name = "DICOMM_SHM_SLOT_BYTES",
+	 .values = {"16K", "64K"}},
+	{.words = "DICOMM_DETERMINISTIC",
+	 .name = "DICOMM_DETERMINISTIC",
+	 .values = {"0", "1"}},
+	{.words = "deterministic", .deterministic = {0, 1}},
+	{.words = "rank 0", .twice = true},
+	{.words = "ranks", .ranks = 7},
+};
+
+#define DIFFERENCES (int)(sizeof(differences) / sizeof(*differences))
+
+static void differ(struct job_rank *me)
+{
+	const struct difference *d = me->arg;
+	bool last = me->rank == me->ranks - 1;
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	int rank = last && d->twice ? 0 : me->rank;
+	int ranks = last && d->ranks ? d->ranks : me->ranks;
+	const char *value = d->values[last];
+	dicomm_result_t status;
+	dicomm_unique_id_t id;
+	double begin;
+
+	if (value)
+		setenv(d->name, value, 1);
+	if (d->deterministic[1])
+		config.deterministic = d->deterministic[last];
+	id = job_id();
+	begin = job_seconds();
+	status = dicomm_comm_init_rank_config(&me->comm, ranks, id, rank,
+					      &config);
+	check_failed(me, status, DICOMM_ERR_INVALID_USAGE, d->words);
+	check_time(begin, BOUND_S);
+	job_barrier();
+}
+
+START_TEST(who_differs_is_refused)
+{
+	for (int n = 2; n <= 3; n++)
+		job_run(&(struct job){.run = differ,
+				      .arg = &differences[_i],
+				      .ranks = n,
+				      .bare = true,
+				      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* ---- strangers ---- */
+
+/* The port in "dicomm1:ADDRESS:PORT:SECRET". */
+static int port_of(const dicomm_unique_id_t *id, char *address, size_t len)
+{
+	const char *begin = strchr(id->text, ':');
+	const char *secret = strrchr(id->text, ':');
+	const char *port = secret;
+
+	JOB_CHECK(begin && secret && begin != secret, "id %s", id->text);
+	while (*--port != ':')
+		;
+	JOB_CHECK(port > begin, "id %s", id->text);
+	snprintf(address, len, "%.*s", (int)(port - begin - 1), begin + 1);
+	return atoi(port + 1);
+}
+
+static int knock(const dicomm_unique_id_t *id)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	char address[64];
+	int fd;
+
+	to.sin_port = htons((uint16_t)port_of(id, address, sizeof(address)));
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (inet_pton(AF_INET, address, &to.sin_addr) != 1 || fd < 0 ||
+	    connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Some hang about, some talk nonsense, some leave at once. */
+static void be_strange(const void *arg)
+{
+	struct word *w = job_board();
+	char noise[4096];
+	unsigned state = 1;
+	int fds[30], n = 0;
+
+	(void)arg;
+	wait_for(&w->made, "the id");
+	for (size_t i = 0; i < sizeof(noise); i++)
+		noise[i] = (char)storm_random(&state, 256);
+	for (int i = 0; i < 30; i++) {
+		int fd = knock(&w->id);
+
+		if (fd < 0)
+			continue; /* all have met: nobody listens any more */
+		fds[n++] = fd;
+		if (i % 3)
+			(void)!send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
+		if (i % 3 == 2)
+			close(fds[--n]);
+		if (i == 20)
+			atomic_store(&w->go, true);
+	}
+	atomic_store(&w->go, true);
+	job_sleep_ms(200);
+	while (n)
+		close(fds[--n]);
+}
+
+static void meet_among_strangers(struct job_rank *me)
+{
+	struct word *w = job_board();
+	dicomm_unique_id_t id = job_id();
+	double begin;
+
+	if (me->rank == 0) {
+		w->id = id;
+		atomic_store(&w->made, true);
+	}
+	if (me->rank == me->ranks - 1)
+		wait_for(&w->go, "the strangers");
+	begin = job_seconds();
+	JOB_TRY(init(me, me->ranks, &id, me->rank));
+	if (me->rank == me->ranks - 1)
+		check_time(begin, BOUND_S);
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(strangers_do_not_disturb)
+{
+	job_run(&(struct job){
+		.run = meet_among_strangers,
+		.ranks = 3,
+		.bare = true,
+		.disturb = be_strange,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_SOCKET_FAMILY=AF_INET"}});
+}
+END_TEST
+
+/* Who has another secret is as good as missing. */
+static void know_another_secret(struct job_rank *me)
+{
+	dicomm_unique_id_t id = job_id();
+	double begin = job_seconds();
+	char *secret = strrchr(id.text, ':') + 1;
+
+	if (me->rank == 1) {
+		*secret = *secret == '0' ? '1' : '0';
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_INVALID_USAGE, "secret");
+		check_time(begin, BOUND_S);
+	} else {
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_TIMEOUT, "rank 1 of 3 did not come");
+		check_time(begin, BOOTSTRAP_S + BOUND_S);
+	}
+	job_barrier();
+}
+
+START_TEST(another_secret_is_refused)
+{
+	job_run(&(struct job){
+		.run = know_another_secret,
+		.ranks = 3,
+		.bare = true,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=2"}});
+}
+END_TEST
+
+/* ---- who dies on the way ---- */
+
+struct death {
+	int victim, delay_us;
+};
+
+static void meet_the_dying(struct job_rank *me)
+{
+	const struct death *d = me->arg;
+	struct word *w = job_board();
+	dicomm_result_t status;
+	struct residue before;
+	dicomm_unique_id_t id;
+	const char *text;
+	char name[16];
+	double begin;
+
+	storm_warm_up(me, &before);
+	id = job_id();
+	atomic_fetch_add(&w->working, 1);
+	begin = job_seconds();
+	status = init(me, me->ranks, &id, me->rank);
+	if (status == DICOMM_SUCCESS)
+		do
+			status = dicomm_barrier(me->comm, NULL);
+		while (status == DICOMM_SUCCESS &&
+		       job_seconds() < begin + PATIENCE_S);
+	text = dicomm_get_last_error(me->comm);
+	snprintf(name, sizeof(name), "rank %d", d->victim);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT,
+		  "status %d, \"%s\"", (int)status, text);
+	/* With rank 0 the meeting may be gone before anybody knew whose it
+	 * was. */
+	JOB_CHECK(strstr(text, name) ||
+			  (d->victim == 0 && (strstr(text, "made the id") ||
+					      strstr(text, "the meeting"))),
+		  "\"%s\" does not name %s", text, name);
+	check_time(begin, BOOTSTRAP_S + BOUND_S);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	if (job_is_long())
+		residue_check(&before, "after a death in init");
+}
+
+static void kill_one(const void *arg)
+{
+	const struct death *d = arg;
+	struct word *w = job_board();
+	int pid = job_pid(d->victim);
+	double end = job_seconds() + PATIENCE_S;
+
+	/* Any of them: the others may be about to begin. */
+	while (!atomic_load(&w->working) && job_seconds() < end)
+		;
+	usleep((unsigned)d->delay_us);
+	kill(pid, SIGKILL);
+}
+
+START_TEST(who_dies_in_init_is_named)
+{
+	unsigned state = (unsigned)getpid();
+	int times = job_is_long() ? 100 : 9;
+
+	for (int i = 0; i < times; i++) {
+		int ranks = 2 + i % 3;
+		struct death d = {
+			.victim = (int)storm_random(&state, (unsigned)ranks),
+			.delay_us = (int)storm_random(&state, 12000)};
+
+		job_run(&(struct job){.run = meet_the_dying,
+				      .arg = &d,
+				      .ranks = ranks,
+				      .bare = true,
+				      .may_die = 1u << d.victim,
+				      .disturb = kill_one,
+				      .timeout_s = 40,
+				      .env = {"DICOMM_DEBUG=none",
+					      "DICOMM_BOOTSTRAP_TIMEOUT=2"}});
+	}
+}
+END_TEST
+
+/* ---- init in the background ---- */
+
+enum end { ABORT_IT, DESTROY_IT, ENDS };
+
+static void start_init(struct job_rank *me, const dicomm_unique_id_t *id)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	double begin = job_seconds();
+	dicomm_result_t async;
+
+	config.blocking = 0;
+	JOB_CHECK(dicomm_comm_init_rank_config(&me->comm, me->ranks, *id,
+					       me->rank,
+					       &config) == DICOMM_IN_PROGRESS,
+		  "init is not in progress");
+	check_time(begin, 0);
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	JOB_CHECK(async == DICOMM_IN_PROGRESS, "async %d", (int)async);
+	JOB_REFUSED(dicomm_barrier(me->comm, NULL), DICOMM_ERR_INVALID_USAGE,
+		    "initialised");
+}
+
+/* The last rank does not come; rank 0 gives up after a while, and the ranks in
+ * between, if there are any, learn of it. */
+static void end_init(struct job_rank *me)
+{
+	enum end how = *(const enum end *)me->arg;
+	dicomm_result_t async;
+	struct residue before;
+	dicomm_unique_id_t id;
+	double begin;
+
+	storm_warm_up(me, &before);
+	id = job_id();
+	if (me->rank < me->ranks - 1)
+		start_init(me, &id);
+	job_barrier();
+	begin = job_seconds();
+	if (me->rank == 0) {
+		job_sleep_ms(100);
+		begin = job_seconds();
+		if (how == ABORT_IT) {
+			JOB_TRY(dicomm_comm_abort(me->comm));
+			JOB_TRY(dicomm_comm_abort(me->comm));
+			JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+			JOB_CHECK(async == DICOMM_ERR_ABORTED, "async %d",
+				  (int)async);
+			JOB_REFUSED(dicomm_barrier(me->comm, NULL),
+				    DICOMM_ERR_ABORTED, "abort");
+		}
+	} else if (me->comm) {
+		do {
+			JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+			usleep(1000);
+		} while (async == DICOMM_IN_PROGRESS &&
+			 job_seconds() < begin + PATIENCE_S);
+		JOB_CHECK(async == DICOMM_ERR_REMOTE, "async %d: %s",
+			  (int)async, dicomm_get_last_error(me->comm));
+		JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 0"),
+			  "%s", dicomm_get_last_error(me->comm));
+	}
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	check_time(begin, BOUND_S);
+	me->comm = NULL;
+	meet_again(me, &before);
+}
+
+START_TEST(an_init_under_way_is_ended)
+{
+	enum end how = (enum end)(_i % ENDS);
+
+	for (int n = 2; n <= 3; n++)
+		job_run(&(struct job){.run = end_init,
+				      .arg = &how,
+				      .ranks = n,
+				      .threads = _i / ENDS,
+				      .bare = true,
+				      .timeout_s = 40,
+				      .env = {"DICOMM_DEBUG=none",
+					      "DICOMM_BOOTSTRAP_TIMEOUT=3"}});
+}
+END_TEST
+
+/* Without a disturbance it becomes ready. */
+static void poll_init(struct job_rank *me)
+{
+	dicomm_unique_id_t id = job_id();
+	double end = job_seconds() + PATIENCE_S;
+	dicomm_result_t async;
+	struct storm s;
+
+	if (me->rank)
+		job_sleep_ms(50);
+	start_init(me, &id);
+	do {
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		JOB_CHECK(job_seconds() < end, "still in progress");
+	} while (async == DICOMM_IN_PROGRESS);
+	JOB_CHECK(async == DICOMM_SUCCESS, "async %d", (int)async);
+	storm_begin(&s, me, 3);
+	JOB_TRY(storm_next(&s));
+	storm_end(&s);
+	JOB_CHECK(dicomm_comm_finalize(me->comm) == DICOMM_IN_PROGRESS,
+		  "finalize is not in progress");
+	do {
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		JOB_CHECK(job_seconds() < end, "still in progress");
+	} while (async == DICOMM_IN_PROGRESS);
+	JOB_CHECK(async == DICOMM_SUCCESS, "async %d", (int)async);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(an_init_is_polled)
+{
+	job_run(&(struct job){.run = poll_init,
+			      .ranks = 3,
+			      .threads = _i,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_init");
+	TCase *tcase = tcase_create("fault_init");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, job_is_long() ? 600 : 100);
+	tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 5);
+	tcase_add_test(tcase, all_who_do_not_come_are_named);
+	tcase_add_loop_test(tcase, who_differs_is_refused, 0, DIFFERENCES);
+	tcase_add_test(tcase, strangers_do_not_disturb);
+	tcase_add_test(tcase, another_secret_is_refused);
+	tcase_add_test(tcase, who_dies_in_init_is_named);
+	tcase_add_loop_test(tcase, an_init_under_way_is_ended, 0, 2 * ENDS);
+	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Late is not dead: who is late is warned about and waited for, at most until
+ * the time-out, which says who waits, in what, and for whom. Who has left does
+ * not come any more. */
+#include <check.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/job.h"
+#include "tests/support/trial.h"
+
+#define BOUND_S 1.0
+/* What a process may lack its core, on a machine that runs other things. */
+#define SLACK_S 3.0
+#define PATIENCE_S 20.0
+#define TIMEOUT_MS 400
+#define LARGE 3000000
+
+struct word {
+	_Atomic bool stop, stopped, go;
+	_Atomic int ended;
+};
+
+static void wait_for(const _Atomic bool *flag, const char *what)
+{
+	double end = job_seconds() + PATIENCE_S;
+
+	while (!atomic_load(flag)) {
+		JOB_CHECK(job_seconds() < end, "%s never came", what);
+		usleep(200);
+	}
+}
+
+static void check_time(double begin, double bound)
+{
+	double took = job_seconds() - begin;
+
+	JOB_CHECK(took < bound + SLACK_S, "it took %.1f s", took);
+}
+
+/* How a rank waits. */
+enum way { COLLECTIVE, LARGE_COLLECTIVE, RECEIVE, SEND, WAYS };
+enum how { BLOCKING, GROUP, STREAM, HOWS };
+
+struct scene {
+	enum way way;
+	enum how how;
+	int leaves; /* this rank, where one does */
+};
+
+static dicomm_result_t call(const struct scene *s, const struct job_rank *me,
+			    int peer, float *send, float *recv)
+{
+	dicomm_result_t status, end = DICOMM_SUCCESS;
+	dicomm_stream_t stream = NULL;
+
+	if (s->how == STREAM)
+		JOB_TRY(dicomm_host_stream_create(&stream));
+	if (s->how == GROUP)
+		JOB_TRY(dicomm_group_start());
+	if (s->way == COLLECTIVE)
+		status = dicomm_allreduce(send, recv, 10, DICOMM_FLOAT32,
+					  DICOMM_SUM, me->comm, stream);
+	else if (s->way == LARGE_COLLECTIVE)
+		status = dicomm_allreduce(send, recv, LARGE, DICOMM_FLOAT32,
+					  DICOMM_SUM, me->comm, stream);
+	else if (s->way == RECEIVE)
+		status = dicomm_recv(recv, 10, DICOMM_FLOAT32, peer, me->comm,
+				     stream);
+	else
+		status = dicomm_send(send, LARGE, DICOMM_FLOAT32, peer,
+				     me->comm, stream);
+	if (s->how == GROUP)
+		end = dicomm_group_end();
+	if (s->how == STREAM)
+		end = dicomm_host_stream_synchronize(stream);
+	dicomm_host_stream_destroy(stream);
+	return status != DICOMM_SUCCESS ? status : end;
+}
+
+static float *floats(void)
+{
+	float *f = calloc(LARGE, sizeof(*f));
+
+	JOB_CHECK(f, "no memory");
+	return f;
+}
+
+/* ---- time-out ---- */
+
+static void init(struct job_rank *me, int timeout_ms)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+
+	config.timeout_ms = timeout_ms;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+}
+
+/* Rank 0 waits for rank 1, which does not come. */
+static void time_out(struct job_rank *me)
+{
+	const struct scene *s = me->arg;
+	bool collective = s->way == COLLECTIVE || s->way == LARGE_COLLECTIVE;
+	float *send = floats(), *recv = floats();
+	dicomm_result_t async;
+	const char *text;
+	char words[64];
+	double begin;
+
+	init(me, TIMEOUT_MS);
+	for (int i = 0; i < 3; i++)
+		JOB_TRY(dicomm_barrier(me->comm, NULL));
+	job_barrier();
+	begin = job_seconds();
+	if (me->rank == 0) {
+		JOB_REFUSED(call(s, me, 1, send, recv), DICOMM_ERR_TIMEOUT,
+			    s->way == SEND ? "send to rank 1"
+					   : "receive from rank 1");
+		JOB_CHECK(job_seconds() - begin > TIMEOUT_MS / 1e3 - 0.01,
+			  "after %.3f s", job_seconds() - begin);
+	} else {
+		do {
+			usleep(1000);
+			JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		} while (async == DICOMM_SUCCESS &&
+			 job_seconds() - begin < PATIENCE_S);
+		JOB_CHECK(async == DICOMM_ERR_TIMEOUT, "async %d", (int)async);
+	}
+	check_time(begin, TIMEOUT_MS / 1e3 + BOUND_S);
+	text = dicomm_get_last_error(me->comm);
+	snprintf(words, sizeof(words), "rank 0: operation %d, %s count %d",
+		 collective ? 4 : 1,
+		 collective       ? "allreduce"
+		 : s->way == SEND ? "send"
+				  : "recv",
+		 s->way == COLLECTIVE || s->way == RECEIVE ? 10 : LARGE);
+	JOB_CHECK(strstr(text, words), "\"%s\" does not say \"%s\"", text,
+		  words);
+	JOB_CHECK(strstr(text, "timed out after 400 ms"), "%s", text);
+	JOB_REFUSED(dicomm_barrier(me->comm, NULL), DICOMM_ERR_TIMEOUT, words);
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	check_time(begin, 0);
+	me->comm = NULL;
+	free(send);
+	free(recv);
+}
+
+START_TEST(a_time_out_tells_it_all)
+{
+	struct scene s = {.way = (enum way)(_i % WAYS),
+			  .how = (enum how)(_i / WAYS)};
+
+	job_run(&(struct job){.run = time_out,
+			      .arg = &s,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none",
+				      /* No pull: a large send waits. */
+				      "DICOMM_SHM_CMA=off"}});
+}
+END_TEST
+
+/* timeout_ms counts from the last progress, and 0 is for ever. */
+static void be_late(struct job_rank *me)
+{
+	float *send = floats(), *recv = floats();
+	struct scene s = {.way = COLLECTIVE};
+
+	init(me, 0);
+	if (me->rank == 1)
+		job_sleep_ms(600);
+	JOB_TRY(call(&s, me, 0, send, recv));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	init(me, 1500);
+	for (int i = 0; i < 4; i++) {
+		if (me->rank == i % 2)
+			job_sleep_ms(500);
+		JOB_TRY(call(&s, me, 0, send, recv));
+	}
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	free(send);
+	free(recv);
+}
+
+START_TEST(who_is_late_is_waited_for)
+{
+	job_run(&(struct job){.run = be_late,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* ---- warning ---- */
+
+struct sink {
+	_Atomic int warnings, named, errors;
+	char text[300];
+};
+
+static void note(int level, const char *message, void *ctx)
+{
+	struct sink *s = ctx;
+
+	if (level == 0)
+		atomic_fetch_add(&s->errors, 1);
+	if (level != 1 || !strstr(message, "late"))
+		return;
+	atomic_fetch_add(&s->warnings, 1);
+	snprintf(s->text, sizeof(s->text), "%s", message);
+	if (strstr(message, "rank 1 is late"))
+		atomic_fetch_add(&s->named, 1);
+}
+
+static void warn_late(struct job_rank *me)
+{
+	const struct scene *s = me->arg;
+	struct scene other = *s;
+	float *send = floats(), *recv = floats();
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	static struct sink sink;
+
+	config.log_fn = note;
+	config.log_ctx = &sink;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	job_barrier();
+	if (me->rank == 1) {
+		job_sleep_ms(700);
+		other.way = s->way == SEND      ? RECEIVE
+			    : s->way == RECEIVE ? SEND
+						: s->way;
+	}
+	/* The counts of both sides have to agree. */
+	if (s->way == SEND && me->rank == 1)
+		JOB_TRY(dicomm_recv(recv, LARGE, DICOMM_FLOAT32, 0, me->comm,
+				    NULL));
+	else if (s->way == RECEIVE && me->rank == 1)
+		JOB_TRY(dicomm_send(send, 10, DICOMM_FLOAT32, 0, me->comm,
+				    NULL));
+	else
+		JOB_TRY(call(&other, me, 1, send, recv));
+	if (me->rank == 0) {
+		JOB_CHECK(sink.warnings == 1 && sink.named == 1,
+			  "%d warnings, %d of them name rank 1: \"%s\"",
+			  sink.warnings, sink.named, sink.text);
+		JOB_CHECK(strstr(sink.text, "operation 1"), "\"%s\"",
+			  sink.text);
+	}
+	JOB_CHECK(sink.errors == 0, "%d errors", sink.errors);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	free(send);
+	free(recv);
+}
+
+START_TEST(who_is_late_is_named)
+{
+	struct scene s = {.way = (enum way)(_i % WAYS),
+			  .how = (enum how)(_i / WAYS)};
+
+	job_run(&(struct job){.run = warn_late,
+			      .arg = &s,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none",
+				      "DICOMM_WARN_LATE_MS=200",
+				      "DICOMM_SHM_CMA=off"}});
+}
+END_TEST
+
+/* ---- stopped, and then not ---- */
+
+static void stop_one(const void *arg)
+{
+	struct word *w = job_board();
+
+	(void)arg;
+	wait_for(&w->stop, "the work");
+	kill(job_pid(1), SIGSTOP);
+	job_sleep_ms(2500);
+	kill(job_pid(1), SIGCONT);
+}
+
+/* All leave the loop together. */
+static void work_with_the_stopped(struct job_rank *me)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_FLOAT32,
+			  .count = 100000};
+	struct word *w = job_board();
+	double end = job_seconds() + 3.5;
+	int32_t mine, all;
+
+	do {
+		trial_run(t, me);
+		atomic_store(&w->stop, true);
+		mine = job_seconds() < end;
+		JOB_TRY(dicomm_allreduce(&mine, &all, 1, DICOMM_INT32,
+					 DICOMM_MAX, me->comm, NULL));
+	} while (all);
+}
+
+START_TEST(who_is_stopped_is_late_not_dead)
+{
+	job_run(&(struct job){.run = work_with_the_stopped,
+			      .ranks = 3,
+			      .disturb = stop_one,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* ---- who has left ---- */
+
+/* One rank destroys its handle, all others wait for it in vain. */
+static void leave(struct job_rank *me)
+{
+	const struct scene *s = me->arg;
+	float *send = floats(), *recv = floats();
+	dicomm_result_t status;
+	char name[16];
+	double begin;
+
+	for (int warm = 0; warm < 2; warm++) {
+		init(me, DICOMM_UNDEFINED_INT);
+		if (warm)
+			JOB_TRY(dicomm_barrier(me->comm, NULL));
+		job_barrier();
+		begin = job_seconds();
+		if (me->rank != s->leaves) {
+			status = call(s, me, s->leaves, send, recv);
+			/* Without rank 0 nobody tells rank 2 why rank 1 has
+			 * gone, too. */
+			snprintf(name, sizeof(name), "rank %d", s->leaves);
+			if (s->leaves == 0 && me->rank == 2)
+				strcpy(name, "left");
+			JOB_CHECK(strstr(dicomm_get_last_error(me->comm), name),
+				  "\"%s\" does not name %s",
+				  dicomm_get_last_error(me->comm), name);
+		} else if (warm) {
+			job_sleep_ms(50);
+		}
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		check_time(begin, 2 * BOUND_S);
+		me->comm = NULL;
+		job_barrier();
+	}
+	free(send);
+	free(recv);
+}
+
+START_TEST(who_has_left_is_not_waited_for)
+{
+	struct scene s = {.way = (enum way)(_i % WAYS),
+			  .how = (enum how)(_i / WAYS)};
+
+	for (int n = 2; n <= 3; n++)
+		for (s.leaves = 0; s.leaves < 2; s.leaves++)
+			job_run(&(struct job){.run = leave,
+					      .arg = &s,
+					      .ranks = n,
+					      .bare = true,
+					      .env = {"DICOMM_DEBUG=none",
+						      "DICOMM_SHM_CMA=off"}});
+}
+END_TEST
+
+/* What a rank sent before it left arrives; what nobody receives keeps nobody
+ * from leaving. */
+static void leave_something(struct job_rank *me)
+{
+	int next = (me->rank + 1) % me->ranks;
+	int before = (me->rank + me->ranks - 1) % me->ranks;
+	int32_t value = me->rank, got = -1;
+	double begin;
+
+	init(me, DICOMM_UNDEFINED_INT);
+	JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, next, me->comm, NULL));
+	if (me->rank) {
+		job_sleep_ms(300 * me->rank);
+		JOB_TRY(dicomm_recv(&got, 1, DICOMM_INT32, before, me->comm,
+				    NULL));
+		JOB_CHECK(got == before, "got %d from rank %d", got, before);
+	}
+	/* Rank 0 leaves without having received. */
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	check_time(begin, 0.3 * me->ranks + BOUND_S);
+	me->comm = NULL;
+}
+
+START_TEST(what_was_sent_arrives)
+{
+	for (int n = 2; n <= 4; n++)
+		job_run(&(struct job){.run = leave_something,
+				      .ranks = n,
+				      .bare = true,
+				      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* Rank 0 has left, and its process is gone; the others go on, and know when one
+ * of them dies. */
+static void go_on_without_rank_0(struct job_rank *me)
+{
+	struct word *w = job_board();
+	dicomm_result_t status;
+	int32_t value = 5;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		job_exit();
+	}
+	job_sleep_ms(200);
+	for (int i = 0; i < 10; i++)
+		if (me->rank == 1)
+			JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 2,
+					    me->comm, NULL));
+		else
+			JOB_TRY(dicomm_recv(&value, 1, DICOMM_INT32, 1,
+					    me->comm, NULL));
+	if (me->rank == 1) {
+		atomic_store(&w->stop, true);
+		sleep(30);
+	}
+	status = dicomm_recv(&value, 1, DICOMM_INT32, 1, me->comm, NULL);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE &&
+			  strstr(dicomm_get_last_error(me->comm), "rank 1"),
+		  "status %d, %s", (int)status,
+		  dicomm_get_last_error(me->comm));
+	JOB_CHECK(atomic_load(&w->stopped), "before the death");
+}
+
+static void kill_rank_1(const void *arg)
+{
+	struct word *w = job_board();
+
+	(void)arg;
+	wait_for(&w->stop, "the work");
+	job_sleep_ms(100);
+	atomic_store(&w->stopped, true);
+	kill(job_pid(1), SIGKILL);
+}
+
+START_TEST(without_rank_0_deaths_are_seen)
+{
+	job_run(&(struct job){.run = go_on_without_rank_0,
+			      .ranks = 3,
+			      .may_die = 1u << 1,
+			      .disturb = kill_rank_1,
+			      .timeout_s = 10,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_late");
+	TCase *tcase = tcase_create("fault_late");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_loop_test(tcase, a_time_out_tells_it_all, 0, WAYS * HOWS);
+	tcase_add_test(tcase, who_is_late_is_waited_for);
+	tcase_add_loop_test(tcase, who_is_late_is_named, 0, WAYS * HOWS);
+	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
+	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
+			    WAYS * HOWS);
+	tcase_add_test(tcase, what_was_sent_arrives);
+	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
