@@ -55,35 +55,61 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 
 /* ---- create and free ---- */
 
-static dicomm_result_t copy_config(struct dicomm_comm *comm,
-				   const dicomm_config_t *given)
+#define CONFIG_STRINGS 4
+static void list_strings(dicomm_config_t *c, const char **list[CONFIG_STRINGS])
+{
+	list[0] = &c->device;
+	list[1] = &c->name;
+	list[2] = &c->transports;
+	list[3] = &c->staging;
+}
+
+void comm_config_free(dicomm_config_t *config)
+{
+	const char **strings[CONFIG_STRINGS];
+
+	list_strings(config, strings);
+	for (int i = 0; i < CONFIG_STRINGS; i++) {
+		free((char *)(uintptr_t)*strings[i]);
+		*strings[i] = NULL;
+	}
+}
+
+dicomm_result_t comm_config_copy(dicomm_config_t *to,
+				 const dicomm_config_t *from)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const char **strings[] = {&comm->config.device, &comm->config.name,
-				  &comm->config.transports,
-				  &comm->config.staging};
+	const char **strings[CONFIG_STRINGS], *given[CONFIG_STRINGS];
 
-	if (given) {
-		if (given->magic != DICOMM_CONFIG_MAGIC ||
-		    given->size < offsetof(dicomm_config_t, version) +
-					  sizeof(given->version))
+	if (from) {
+		if (from->magic != DICOMM_CONFIG_MAGIC ||
+		    from->size < offsetof(dicomm_config_t, version) +
+					 sizeof(from->version))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "config: not initialised by "
 				    "DICOMM_CONFIG_INITIALIZER (magic %#x, "
 				    "size %zu)",
-				    given->magic, given->size);
-		memcpy(&config, given,
-		       given->size < sizeof(config) ? given->size
-						    : sizeof(config));
+				    from->magic, from->size);
+		memcpy(&config, from,
+		       from->size < sizeof(config) ? from->size
+						   : sizeof(config));
 	}
-	comm->config = config;
-	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
-		if (*strings[i]) {
-			*strings[i] = strdup(*strings[i]);
-			if (!*strings[i])
-				return FAIL(DICOMM_ERR_NO_MEMORY,
-					    "config: out of memory");
+	list_strings(&config, strings);
+	for (int i = 0; i < CONFIG_STRINGS; i++) {
+		given[i] = *strings[i];
+		*strings[i] = NULL;
+	}
+	for (int i = 0; i < CONFIG_STRINGS; i++) {
+		if (!given[i])
+			continue;
+		*strings[i] = strdup(given[i]);
+		if (!*strings[i]) {
+			comm_config_free(&config);
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "config: out of memory");
 		}
+	}
+	*to = config;
 	return DICOMM_SUCCESS;
 }
 
@@ -153,10 +179,7 @@ void comm_free(struct dicomm_comm *comm)
 		if (comm->wires[i].device)
 			comm->wires[i].transport->close(comm->wires[i].device);
 	pthread_mutex_destroy(&comm->fault.lock);
-	free((char *)(uintptr_t)comm->config.device);
-	free((char *)(uintptr_t)comm->config.name);
-	free((char *)(uintptr_t)comm->config.transports);
-	free((char *)(uintptr_t)comm->config.staging);
+	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
 	free(comm->scratch);
@@ -188,7 +211,7 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 	comm->generation = atomic_load(&comm_generation);
 	comm->rank = rank;
 	comm->ranks = ranks;
-	status = copy_config(comm, config);
+	status = comm_config_copy(&comm->config, config);
 	if (status == DICOMM_SUCCESS)
 		status = apply_config(comm);
 	if (status != DICOMM_SUCCESS)

@@ -151,6 +151,11 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
 
+/* Options of the caller, or none, with strings of their own. */
+dicomm_result_t comm_config_copy(dicomm_config_t *to,
+				 const dicomm_config_t *from);
+void comm_config_free(dicomm_config_t *config);
+
 /* Create and meet; blocking, or in a thread of its own. */
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,

@@ -26,8 +26,8 @@
 struct shrink_args {
 	struct dicomm_comm *parent;
 	dicomm_comm_t *out;
-	const dicomm_config_t *config;
-	bool excluded[]; /* [ranks] */
+	dicomm_config_t config; /* owned */
+	bool excluded[];        /* [ranks] */
 };
 
 struct survivors {
@@ -93,17 +93,15 @@ static dicomm_result_t shrink_now(void *arg)
 	struct shrink_args *a = arg;
 	struct dicomm_comm *parent = a->parent;
 	bool *alive = calloc((size_t)parent->ranks, sizeof(*alive));
-	dicomm_config_t config = a->config ? *a->config : parent->config;
 	struct survivors now, last = {.count = 0};
 	dicomm_result_t status;
 	dicomm_unique_id_t id;
 
 	if (!alive) {
-		free(a);
-		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_shrink: out of memory");
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "comm_shrink: out of memory");
+		goto out;
 	}
-	config.blocking = 1;
-	config.bootstrap.allgather = NULL; /* it would span the parent */
 	for (;;) {
 		status = find_survivors(a, alive, &now);
 		if (status == DICOMM_SUCCESS)
@@ -124,10 +122,12 @@ static dicomm_result_t shrink_now(void *arg)
 			parent->members[now.first].refuge, now.phrase, &id);
 		if (status == DICOMM_SUCCESS)
 			status = comm_start(a->out, now.count, &id, now.index,
-					    &config);
+					    &a->config);
 		if (status == DICOMM_SUCCESS)
 			break;
 	}
+out:
+	comm_config_free(&a->config);
 	free(alive);
 	free(a);
 	return status;
@@ -139,6 +139,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 {
 	static const char f[] = "comm_shrink";
 	struct shrink_args *a;
+	dicomm_result_t status;
 
 	/* A broken communicator is what this is for. */
 	if (!comm || comm->magic != COMM_MAGIC ||
@@ -160,8 +161,8 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	a = calloc(1, sizeof(*a) + (size_t)comm->ranks);
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
-	*a = (struct shrink_args){
-		.parent = comm, .out = newcomm, .config = config};
+	a->parent = comm;
+	a->out = newcomm;
 	for (int i = 0; i < nexclude; i++) {
 		if (exclude[i] < 0 || exclude[i] >= comm->ranks ||
 		    exclude[i] == comm->rank) {
@@ -174,5 +175,12 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 		a->excluded[exclude[i]] = true;
 	}
 	*newcomm = NULL;
+	status = comm_config_copy(&a->config, config ? config : &comm->config);
+	if (status != DICOMM_SUCCESS) {
+		free(a);
+		return status;
+	}
+	a->config.blocking = 1;
+	a->config.bootstrap.allgather = NULL; /* it would span the parent */
 	return group_init(shrink_now, a);
 }

@@ -23,7 +23,7 @@ struct split_args {
 	struct dicomm_comm *parent;
 	int color, key;
 	dicomm_comm_t *out;
-	const dicomm_config_t *config;
+	dicomm_config_t config; /* owned */
 };
 
 /* Who goes where is told over the parent; the first of each new communicator
@@ -35,13 +35,8 @@ static dicomm_result_t split_now(void *arg)
 	size_t n = (size_t)parent->ranks, mates = 0;
 	struct split_member mine = {a->color, a->key, parent->rank}, *all;
 	dicomm_unique_id_t id = {.text = ""}, *ids;
-	dicomm_config_t config = a->config ? *a->config : parent->config;
 	dicomm_result_t status;
 	int rank = 0;
-
-	/* It meets by an id; the parent's all-gather spans the parent. */
-	if (!a->config)
-		config.bootstrap.allgather = NULL;
 
 	all = calloc(n, sizeof(*all));
 	ids = calloc(n, sizeof(*ids));
@@ -70,8 +65,9 @@ static dicomm_result_t split_now(void *arg)
 					   sizeof(id), parent->timeout_ms);
 	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
 		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
-				    &config);
+				    &a->config);
 out:
+	comm_config_free(&a->config);
 	free(all);
 	free(ids);
 	free(a);
@@ -83,6 +79,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 				  const dicomm_config_t *config)
 {
 	struct split_args *a;
+	dicomm_result_t status;
 
 	TRY(comm_check_slow(comm, "comm_split"));
 	if (!newcomm)
@@ -97,6 +94,15 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_split: out of memory");
 	*newcomm = NULL;
-	*a = (struct split_args){comm, color, key, newcomm, config};
+	*a = (struct split_args){comm, color, key, newcomm,
+				 DICOMM_CONFIG_INITIALIZER};
+	status = comm_config_copy(&a->config, config ? config : &comm->config);
+	if (status != DICOMM_SUCCESS) {
+		free(a);
+		return status;
+	}
+	/* It meets by an id; the parent's all-gather spans the parent. */
+	if (!config)
+		a->config.bootstrap.allgather = NULL;
 	return group_init(split_now, a);
 }
