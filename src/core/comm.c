@@ -55,6 +55,14 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 
 /* ---- create and free ---- */
 
+void comm_listen(const struct dicomm_comm *comm)
+{
+	if (comm)
+		log_set_sink(comm->config.log_fn, comm->config.log_ctx);
+	else
+		log_set_sink(NULL, NULL);
+}
+
 #define CONFIG_STRINGS 4
 static void list_strings(dicomm_config_t *c, const char **list[CONFIG_STRINGS])
 {

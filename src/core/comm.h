@@ -156,6 +156,10 @@ dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
 void comm_config_free(dicomm_config_t *config);
 
+/* Messages of this thread are about that communicator from now on, for its
+ * owner's log_fn; NULL: about none. */
+void comm_listen(const struct dicomm_comm *comm);
+
 /* Create and meet; blocking, or in a thread of its own. */
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,

@@ -58,7 +58,9 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	if (!first)
 		return (dicomm_result_t)atomic_load(&comm->fault.status);
 
+	comm_listen(comm);
 	log_error("%s rank %d: %s", comm->name, comm->rank, text);
+	comm_listen(NULL);
 	fault_stop_wires(comm);
 	if (tell && comm->control)
 		control_report(comm->control,

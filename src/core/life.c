@@ -24,9 +24,9 @@ static dicomm_result_t init_now(void *arg)
 	dicomm_result_t status;
 
 	log_set_rank(comm->rank);
-	log_set_sink(comm->config.log_fn, comm->config.log_ctx);
+	comm_listen(comm);
 	status = comm_meet(comm, &a->id);
-	log_set_sink(NULL, NULL);
+	comm_listen(NULL);
 	log_set_rank(-1);
 	if (status != DICOMM_SUCCESS) {
 		/* The others wait for this rank. */
@@ -202,10 +202,12 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 			if (now - asked > 200) {
 				asked = now;
 				if (is_leaving(comm, r) && !delivered(peer)) {
+					comm_listen(comm);
 					log_warn("%s rank %d: rank %d leaves "
 						 "without having received all "
 						 "that was sent to it",
 						 comm->name, comm->rank, r);
+					comm_listen(NULL);
 					break;
 				}
 			}

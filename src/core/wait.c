@@ -161,12 +161,14 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {
 		w->warned = true;
 		call_text(f->call, text, sizeof(text));
+		comm_listen(comm);
 		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
 			 "waited %llu s to %s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
 			 text, f->peer,
 			 (unsigned long long)(waited / 1000000000),
 			 f->sending ? "send to it" : "receive from it");
+		comm_listen(NULL);
 	}
 	if (comm->timeout_ms > 0 &&
 	    waited / 1000000 >= (uint64_t)comm->timeout_ms) {
