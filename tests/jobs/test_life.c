@@ -1,0 +1,722 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From init to destroy: options, waiting and not waiting, communicators made
+ * from others, fork, and nothing left behind. */
+#include <check.h>
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/trial.h"
+
+#define BAD DICOMM_ERR_INVALID_ARGUMENT
+#define USAGE DICOMM_ERR_INVALID_USAGE
+
+static void works(dicomm_comm_t comm, int rank, int ranks)
+{
+	struct job_rank as = {.rank = rank, .ranks = ranks, .comm = comm};
+	trial_run((struct trial){.kind = TRIAL_ALLREDUCE,
+				 .type = DICOMM_INT32,
+				 .count = 20000,
+				 .seed = (unsigned)ranks},
+		  &as);
+}
+
+static dicomm_result_t state_of(dicomm_comm_t comm)
+{
+	dicomm_result_t status;
+
+	JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	return status;
+}
+
+/* Poll until it is no longer in progress. */
+static dicomm_result_t settle(dicomm_comm_t comm, double seconds)
+{
+	double end = job_seconds() + seconds;
+	dicomm_result_t status;
+
+	while ((status = state_of(comm)) == DICOMM_IN_PROGRESS) {
+		JOB_CHECK(job_seconds() < end, "in progress for %.0f s",
+			  seconds);
+		job_sleep_ms(1);
+	}
+	return status;
+}
+
+/* ---- init ---- */
+
+static void bad_init(struct job_rank *me)
+{
+	dicomm_unique_id_t id = {"no id at all"}, good = job_id();
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const char *devices[2] = {"host", "toaster"};
+	dicomm_comm_t comm = NULL, comms[2];
+
+	(void)me;
+	JOB_REFUSED(dicomm_comm_init_rank(NULL, 1, good, 0), BAD,
+		    "comm is NULL");
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, 0, good, 0), BAD, "nranks 0");
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, -3, good, 0), BAD,
+		    "nranks -3");
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, 2, good, 2), BAD,
+		    "rank 2: not in 0 .. 1");
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, 2, good, -1), BAD, "rank -1");
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, 2, id, 0), BAD, "id");
+	memset(&id, 'x', sizeof(id));
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, 2, id, 0), BAD, "id");
+	config.magic = 0;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "not initialised");
+	config = (dicomm_config_t)DICOMM_CONFIG_INITIALIZER;
+	config.device = "toaster";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "device toaster");
+	config.device = NULL;
+	config.staging = "sometimes";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "staging sometimes");
+	config.staging = "never";
+	config.transports = "pigeon";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "pigeon");
+	JOB_CHECK(!comm, "a failed init gave a handle");
+	JOB_REFUSED(dicomm_comm_init_all(NULL, 1, NULL), BAD, "comms is NULL");
+	JOB_REFUSED(dicomm_comm_init_all(comms, 0, NULL), BAD, "ndev 0");
+	JOB_REFUSED(dicomm_comm_init_all(comms, 2, devices), BAD, "toaster");
+	JOB_CHECK(!comms[0] && !comms[1], "a failed init_all gave handles");
+	JOB_REFUSED(dicomm_comm_init_env(NULL), BAD, "comm is NULL");
+	/* And after all that: */
+	JOB_TRY(dicomm_comm_init_rank(&comm, 1, job_id(), 0));
+	works(comm, 0, 1);
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(a_bad_init_is_refused)
+{
+	job_run(&(struct job){.run = bad_init, .ranks = 1, .bare = true});
+}
+END_TEST
+
+/* The options are the caller's again when the call returns. */
+static void options(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	char device[] = "host", name[] = "blue", transports[] = "^none";
+	dicomm_unique_id_t id = job_id();
+	dicomm_comm_t comm, same;
+	const char *of;
+
+	strcpy(transports, "shm");
+	config.device = device;
+	config.name = name;
+	config.transports = transports;
+	config.timeout_ms = 5000;
+	config.lanes = 2;
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_comm_init_rank_config(&comm, me->ranks, id, me->rank,
+					     &config));
+	memset(device, 'X', strlen(device));
+	memset(name, 'X', strlen(name));
+	memset(transports, 'X', strlen(transports));
+	memset(&config, 0, sizeof(config));
+	JOB_TRY(dicomm_group_end());
+	works(comm, me->rank, me->ranks);
+	JOB_TRY(dicomm_comm_device(comm, &of));
+	JOB_CHECK(!strcmp(of, "host"), "device %s", of);
+
+	config = (dicomm_config_t)DICOMM_CONFIG_INITIALIZER;
+	strcpy(name, "grey");
+	config.name = name;
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_comm_split(comm, 0, 0, &same, &config));
+	memset(&config, 0, sizeof(config));
+	memset(name, 0, sizeof(name));
+	JOB_TRY(dicomm_group_end());
+	works(same, me->rank, me->ranks);
+	JOB_TRY(dicomm_comm_destroy(same));
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(options_are_copied)
+{
+	job_run(&(struct job){.run = options, .ranks = 2, .bare = true});
+}
+END_TEST
+
+static void unlike_options(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_comm_t comm = NULL;
+
+	config.deterministic = me->rank;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, me->ranks, job_id(),
+						 me->rank, &config),
+		    USAGE, "deterministic");
+	JOB_CHECK(!comm, "a failed init gave a handle");
+}
+
+START_TEST(unlike_options_are_named)
+{
+	job_run(&(struct job){.run = unlike_options, .ranks = 3, .bare = true});
+}
+END_TEST
+
+/* The caller's own way to meet. */
+static dicomm_result_t over_board(const void *mine, void *all, size_t len,
+				  void *ctx)
+{
+	const struct job_rank *me = ctx;
+	char *board = job_board();
+
+	JOB_CHECK(len * (size_t)me->ranks <= JOB_BOARD_BYTES, "%zu bytes", len);
+	memcpy(board + len * (size_t)me->rank, mine, len);
+	job_barrier();
+	memcpy(all, board, len * (size_t)me->ranks);
+	job_barrier();
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t no_way(const void *mine, void *all, size_t len,
+			      void *ctx)
+{
+	(void)mine;
+	(void)all;
+	(void)len;
+	(void)ctx;
+	return DICOMM_ERR_SYSTEM;
+}
+
+static void own_bootstrap(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_unique_id_t none = {""};
+	dicomm_comm_t comm, half;
+
+	config.bootstrap.allgather = over_board;
+	config.bootstrap.ctx = me;
+	JOB_TRY(dicomm_comm_init_rank_config(&comm, me->ranks, none, me->rank,
+					     &config));
+	works(comm, me->rank, me->ranks);
+	/* A part of the ranks could not all gather. */
+	JOB_TRY(dicomm_comm_split(comm, me->rank % 2, 0, &half, NULL));
+	works(half, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
+	JOB_TRY(dicomm_comm_destroy(half));
+	JOB_TRY(dicomm_comm_destroy(comm));
+	config.bootstrap.allgather = no_way;
+	JOB_CHECK(dicomm_comm_init_rank_config(&comm, me->ranks, none, me->rank,
+					       &config) == DICOMM_ERR_SYSTEM,
+		  "an allgather that fails does not fail init");
+}
+
+START_TEST(the_caller_may_bring_his_own_bootstrap)
+{
+	for (int n = 1; n <= 4; n++)
+		job_run(&(struct job){
+			.run = own_bootstrap, .ranks = n, .bare = true});
+}
+END_TEST
+
+/* ---- not waiting ---- */
+
+static void patient(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_unique_id_t id = job_id();
+	dicomm_comm_t comm, part;
+	int32_t a = 1, b = 0;
+
+	config.blocking = 0;
+	if (me->rank == 1)
+		job_sleep_ms(100);
+	JOB_CHECK(dicomm_comm_init_rank_config(&comm, me->ranks, id, me->rank,
+					       &config) == DICOMM_IN_PROGRESS,
+		  "init did not return at once");
+	if (me->rank == 0) {
+		JOB_CHECK(state_of(comm) == DICOMM_IN_PROGRESS, "ready alone");
+		JOB_REFUSED(dicomm_allreduce(&a, &b, 1, DICOMM_INT32,
+					     DICOMM_SUM, comm, NULL),
+			    USAGE, "still being initialised");
+		JOB_REFUSED(dicomm_comm_finalize(comm), USAGE,
+			    "still being initialised");
+	}
+	JOB_CHECK(settle(comm, 10) == DICOMM_SUCCESS, "init failed: %s",
+		  dicomm_get_last_error(comm));
+	works(comm, me->rank, me->ranks);
+
+	/* The options of the old communicator: not waiting either. */
+	JOB_CHECK(dicomm_comm_split(comm, 0, -me->rank, &part, NULL) ==
+			  DICOMM_IN_PROGRESS,
+		  "split did not return at once");
+	JOB_CHECK(settle(part, 10) == DICOMM_SUCCESS, "split failed: %s",
+		  dicomm_get_last_error(part));
+	works(part, me->ranks - 1 - me->rank, me->ranks);
+	JOB_TRY(dicomm_comm_destroy(part));
+
+	JOB_CHECK(dicomm_comm_finalize(comm) == DICOMM_IN_PROGRESS,
+		  "finalize did not return at once");
+	JOB_CHECK(settle(comm, 10) == DICOMM_SUCCESS, "finalize failed");
+	JOB_REFUSED(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, comm,
+				     NULL),
+		    USAGE, "finalized");
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(init_split_and_finalize_may_go_on_in_the_background)
+{
+	job_run(&(struct job){.run = patient, .ranks = 3, .bare = true});
+}
+END_TEST
+
+/* The others never come; whoever gives up is free at once. */
+static void impatient(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	double begin = job_seconds();
+	dicomm_comm_t comm;
+
+	config.blocking = 0;
+	for (int i = 0; i < 3; i++) {
+		JOB_CHECK(dicomm_comm_init_rank_config(&comm, 2, job_id(),
+						       me->rank, &config) ==
+				  DICOMM_IN_PROGRESS,
+			  "init did not return at once");
+		job_sleep_ms(20 * i);
+		JOB_CHECK(state_of(comm) == DICOMM_IN_PROGRESS, "alone");
+		if (i == 1) {
+			JOB_TRY(dicomm_comm_abort(comm));
+			JOB_CHECK(settle(comm, 1) == DICOMM_ERR_ABORTED,
+				  "abort shows as %d", (int)state_of(comm));
+		}
+		JOB_TRY(dicomm_comm_destroy(comm));
+	}
+	JOB_CHECK(job_seconds() - begin < 5, "took %.1f s",
+		  job_seconds() - begin);
+}
+
+START_TEST(an_init_can_be_given_up)
+{
+	job_run(&(struct job){.run = impatient, .ranks = 1, .bare = true});
+}
+END_TEST
+
+static void finalized(struct job_rank *me)
+{
+	int32_t a = 1, b = 0;
+	char text[100];
+	void *handle;
+	dicomm_comm_t part;
+	dicomm_redop_t op;
+	int n;
+
+	works(me->comm, me->rank, me->ranks);
+	JOB_TRY(dicomm_comm_finalize(me->comm));
+	JOB_REFUSED(dicomm_comm_finalize(me->comm), USAGE, "finalized");
+	JOB_REFUSED(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM,
+				     me->comm, NULL),
+		    USAGE, "finalized");
+	JOB_REFUSED(dicomm_barrier(me->comm, NULL), USAGE, "finalized");
+	JOB_REFUSED(dicomm_comm_split(me->comm, 0, 0, &part, NULL), USAGE,
+		    "finalized");
+	JOB_REFUSED(dicomm_comm_register(me->comm, &a, 4, &handle), USAGE,
+		    "finalized");
+	JOB_REFUSED(dicomm_redop_create_premulsum(&op, &a, DICOMM_INT32,
+						  DICOMM_SCALAR_HOST_IMMEDIATE,
+						  me->comm),
+		    USAGE, "finalized");
+	JOB_REFUSED(dicomm_comm_explain(me->comm, "allreduce", 1, DICOMM_INT8,
+					text, sizeof(text)),
+		    USAGE, "finalized");
+	JOB_TRY(dicomm_comm_count(me->comm, &n));
+	JOB_CHECK(state_of(me->comm) == DICOMM_SUCCESS, "state");
+}
+
+START_TEST(after_finalize_only_queries_are_left)
+{
+	job_run(&(struct job){.run = finalized, .ranks = 2});
+}
+END_TEST
+
+/* A rank may leave while another has yet to receive what it sent, and the ranks
+ * of one thread leave one after the other. */
+static void leaves_first(struct job_rank *me)
+{
+	int32_t *many = calloc(100000, sizeof(*many));
+
+	JOB_CHECK(many, "out of memory");
+	if (me->rank == 0) {
+		many[99999] = 77;
+		JOB_TRY(dicomm_send(&many[99999], 1, DICOMM_INT32, 1, me->comm,
+				    NULL));
+		JOB_TRY(dicomm_send(many, 100000, DICOMM_INT32, 1, me->comm,
+				    NULL));
+	} else {
+		job_sleep_ms(150);
+		JOB_TRY(dicomm_recv(&many[0], 1, DICOMM_INT32, 0, me->comm,
+				    NULL));
+		JOB_CHECK(many[0] == 77, "received %d", many[0]);
+		JOB_TRY(dicomm_recv(many, 100000, DICOMM_INT32, 0, me->comm,
+				    NULL));
+		JOB_CHECK(many[99999] == 77, "received %d", many[99999]);
+	}
+	free(many);
+}
+
+START_TEST(what_was_sent_arrives_though_the_sender_leaves)
+{
+	job_run(&(struct job){.run = leaves_first, .ranks = 2});
+	job_run(&(struct job){
+		.run = leaves_first, .ranks = 2, .threads = true});
+}
+END_TEST
+
+/* ---- communicators from others ---- */
+
+static void splits(struct job_rank *me)
+{
+	dicomm_comm_t odd, back, none = me->comm, again;
+	int rank = -1, count = -1, n = me->ranks;
+	int mates = (n + (me->rank % 2 == 0)) / 2;
+
+	JOB_TRY(dicomm_comm_split(me->comm, me->rank % 2, 0, &odd, NULL));
+	works(odd, me->rank / 2, mates);
+	JOB_TRY(dicomm_comm_split(me->comm, 7, -me->rank, &back, NULL));
+	works(back, n - 1 - me->rank, n);
+	/* Both, and the old one, at a time. */
+	works(me->comm, me->rank, n);
+	works(odd, me->rank / 2, mates);
+	JOB_TRY(dicomm_comm_split(back, 1, 5, &again, NULL));
+	JOB_TRY(dicomm_comm_user_rank(again, &rank));
+	JOB_TRY(dicomm_comm_count(again, &count));
+	JOB_CHECK(rank == n - 1 - me->rank && count == n, "rank %d of %d", rank,
+		  count);
+	JOB_TRY(dicomm_comm_destroy(back));
+	works(again, rank, n);
+	JOB_TRY(dicomm_comm_destroy(again));
+	/* The last rank is left out. */
+	JOB_TRY(dicomm_comm_split(me->comm,
+				  me->rank == n - 1 ? DICOMM_SPLIT_NOCOLOR : 3,
+				  0, &none, NULL));
+	if (me->rank == n - 1)
+		JOB_CHECK(!none, "no color gave a communicator");
+	else
+		works(none, me->rank, n - 1);
+	JOB_TRY(dicomm_comm_destroy(none));
+	JOB_REFUSED(dicomm_comm_split(me->comm, -2, 0, &none, NULL), BAD,
+		    "color -2");
+	JOB_REFUSED(dicomm_comm_split(me->comm, 0, 0, NULL, NULL), BAD,
+		    "newcomm is NULL");
+	JOB_REFUSED(dicomm_comm_split(NULL, 0, 0, &none, NULL), BAD, "comm");
+	works(me->comm, me->rank, n);
+	JOB_TRY(dicomm_comm_destroy(odd));
+}
+
+START_TEST(split_makes_communicators_by_color_and_key)
+{
+	job_run(&(struct job){.run = splits, .ranks = _i});
+	job_run(&(struct job){.run = splits, .ranks = _i, .threads = true});
+}
+END_TEST
+
+static void shrinks(struct job_rank *me)
+{
+	int gone[1] = {1}, self[1] = {me->rank}, far[1] = {9};
+	dicomm_comm_t rest;
+
+	JOB_REFUSED(dicomm_comm_shrink(me->comm, self, 1, &rest, NULL), BAD,
+		    "");
+	JOB_REFUSED(dicomm_comm_shrink(me->comm, far, 1, &rest, NULL), BAD,
+		    "9");
+	JOB_REFUSED(dicomm_comm_shrink(me->comm, NULL, 1, &rest, NULL), BAD,
+		    "nexclude 1");
+	if (me->rank != 1) {
+		JOB_TRY(dicomm_comm_shrink(me->comm, gone, 1, &rest, NULL));
+		works(rest, me->rank ? me->rank - 1 : 0, me->ranks - 1);
+		JOB_TRY(dicomm_comm_destroy(rest));
+	}
+	works(me->comm, me->rank, me->ranks);
+}
+
+START_TEST(shrink_leaves_ranks_out)
+{
+	job_run(&(struct job){.run = shrinks, .ranks = 4});
+}
+END_TEST
+
+/* ---- fork ---- */
+
+static void forked_child(struct job_rank *me, dicomm_stream_t stream)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+	dicomm_comm_t c = me->comm, own[2];
+	const char *device;
+	int32_t a = 1, b = 0;
+	char text[100];
+	int n;
+
+	JOB_REFUSED(
+		dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, c, NULL),
+		USAGE, "parent");
+	JOB_REFUSED(dicomm_send(&a, 1, DICOMM_INT32, 0, c, NULL), USAGE,
+		    "parent");
+	JOB_REFUSED(dicomm_barrier(c, NULL), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_count(c, &n), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_user_rank(c, &n), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_device(c, &device), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_stats(c, &stats), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_get_async_error(c, (dicomm_result_t *)&n),
+		    USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_explain(c, "barrier", 1, DICOMM_INT8, text,
+					sizeof(text)),
+		    USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_split(c, 0, 0, own, NULL), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_shrink(c, NULL, 0, own, NULL), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_finalize(c), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_abort(c), USAGE, "parent");
+	JOB_REFUSED(dicomm_comm_destroy(c), USAGE, "parent");
+	(void)stream;
+	/* It may have communicators of its own. */
+	JOB_TRY(dicomm_comm_init_all(own, 2, NULL));
+	JOB_TRY(dicomm_group_start());
+	for (int i = 0; i < 2; i++)
+		JOB_TRY(dicomm_allreduce(i ? &b : &a, i ? &b : &a, 1,
+					 DICOMM_INT32, DICOMM_MAX, own[i],
+					 NULL));
+	JOB_TRY(dicomm_group_end());
+	JOB_CHECK(a == 1 && b == 1, "%d, %d", a, b);
+	for (int i = 0; i < 2; i++)
+		JOB_TRY(dicomm_comm_destroy(own[i]));
+	_exit(0);
+}
+
+static void forks(struct job_rank *me)
+{
+	dicomm_stream_t stream;
+	int32_t a = 1, b = 0;
+	pid_t pid;
+	int end;
+
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
+				 stream));
+	JOB_TRY(dicomm_host_stream_synchronize(stream));
+	works(me->comm, me->rank, me->ranks);
+	for (int i = 0; i < 3; i++) {
+		pid = fork();
+		JOB_CHECK(pid >= 0, "fork: %m");
+		if (pid == 0)
+			forked_child(me, stream);
+		/* Meanwhile, the parent does not notice. */
+		works(me->comm, me->rank, me->ranks);
+		JOB_CHECK(waitpid(pid, &end, 0) == pid && end == 0,
+			  "the child ended with status %#x", (unsigned)end);
+		works(me->comm, me->rank, me->ranks);
+	}
+	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
+				 stream));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+}
+
+START_TEST(a_forked_child_cannot_use_its_parents_handles)
+{
+	job_run(&(struct job){.run = forks, .ranks = 2});
+}
+END_TEST
+
+/* ---- messages ---- */
+
+struct heard {
+	int errors;
+	char text[500];
+};
+
+static void hear(int level, const char *message, void *ctx)
+{
+	struct heard *heard = ctx;
+
+	if (level)
+		return;
+	heard->errors++;
+	snprintf(heard->text, sizeof(heard->text), "%s", message);
+}
+
+static void listens(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct heard heard = {0};
+	int32_t a[2] = {1}, b[2];
+	dicomm_comm_t comm;
+
+	config.log_fn = hear;
+	config.log_ctx = &heard;
+	JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &comm, &config));
+	JOB_CHECK(!heard.errors, "%s", heard.text);
+	JOB_CHECK(dicomm_allreduce(a, b, 1 + (size_t)me->rank, DICOMM_INT32,
+				   DICOMM_SUM, comm, NULL) == USAGE,
+		  "unlike calls");
+	JOB_CHECK(heard.errors == 1 && strstr(heard.text, "disagree"),
+		  "heard %d errors, the last: %s", heard.errors, heard.text);
+	JOB_CHECK(strstr(dicomm_get_last_error(comm), "disagree"),
+		  "last error: %s", dicomm_get_last_error(comm));
+	JOB_TRY(dicomm_comm_destroy(comm));
+	works(me->comm, me->rank, me->ranks);
+}
+
+START_TEST(a_callers_function_hears_what_breaks_his_communicator)
+{
+	job_run(&(struct job){.run = listens, .ranks = 2});
+}
+END_TEST
+
+/* ---- nothing is left behind ---- */
+
+static int count_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	JOB_CHECK(dir, "/proc/self/fd: %m");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static int count_lines(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	int n = 0, c;
+
+	JOB_CHECK(f, "%s: %m", path);
+	while ((c = getc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+static long resident_kib(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	long pages = 0, all;
+
+	JOB_CHECK(f && fscanf(f, "%ld %ld", &all, &pages) == 2,
+		  "/proc/self/statm");
+	fclose(f);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static int count_tasks(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+
+	JOB_CHECK(dir, "/proc/self/task: %m");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static void one_life(struct job_rank *me, bool streams)
+{
+	dicomm_unique_id_t id = job_id();
+	struct job_rank as = *me;
+	dicomm_stream_t stream;
+	dicomm_comm_t part;
+	struct trial t = {.kind = TRIAL_ALLTOALL,
+			  .type = DICOMM_FLOAT32,
+			  .count = 5000,
+			  .shared = me->rank};
+
+	JOB_TRY(dicomm_comm_init_rank(&as.comm, me->ranks, id, me->rank));
+	works(as.comm, me->rank, me->ranks);
+	trial_run(t, &as);
+	JOB_TRY(dicomm_comm_split(as.comm, me->rank % 2, 0, &part, NULL));
+	works(part, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
+	if (streams) {
+		JOB_TRY(dicomm_host_stream_create(&stream));
+		trial_fill(&t, &as);
+		JOB_TRY(trial_call(&t, stream));
+		JOB_TRY(dicomm_host_stream_destroy(stream));
+		trial_check(&t);
+		trial_free(&t);
+	}
+	JOB_TRY(dicomm_comm_destroy(me->rank % 2 ? as.comm : part));
+	JOB_TRY(dicomm_comm_destroy(me->rank % 2 ? part : as.comm));
+}
+
+#define LIVES 100
+static void lives(struct job_rank *me)
+{
+	int files = 0, maps = 0, tasks = 0;
+	long kib = 0;
+
+	for (int i = 0; i < LIVES; i++) {
+		one_life(me, i % 10 == 0);
+		if (i != 20)
+			continue;
+		/* The last of a process takes its threads along in the
+		 * background. */
+		job_sleep_ms(100);
+		files = count_files();
+		maps = count_lines("/proc/self/maps");
+		tasks = count_tasks();
+		kib = resident_kib();
+	}
+	job_sleep_ms(100);
+	JOB_CHECK(count_files() <= files,
+		  "%d files after 20 lives, %d after "
+		  "100",
+		  files, count_files());
+	JOB_CHECK(count_tasks() <= tasks,
+		  "%d threads after 20 lives, %d "
+		  "after 100",
+		  tasks, count_tasks());
+	JOB_CHECK(count_lines("/proc/self/maps") <= maps + 10,
+		  "%d mappings after 20 lives, %d after 100", maps,
+		  count_lines("/proc/self/maps"));
+	JOB_CHECK(resident_kib() < kib + 2048 || job_is_sanitized(),
+		  "%ld KiB after 20 lives, %ld after 100", kib, resident_kib());
+}
+
+START_TEST(a_hundred_communicators_leave_nothing_behind)
+{
+	job_run(&(struct job){
+		.run = lives, .ranks = 3, .bare = true, .timeout_s = 60});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("life");
+	TCase *tcase = tcase_create("life");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_test(tcase, a_bad_init_is_refused);
+	tcase_add_test(tcase, options_are_copied);
+	tcase_add_test(tcase, unlike_options_are_named);
+	tcase_add_test(tcase, the_caller_may_bring_his_own_bootstrap);
+	tcase_add_test(tcase,
+		       init_split_and_finalize_may_go_on_in_the_background);
+	tcase_add_test(tcase, an_init_can_be_given_up);
+	tcase_add_test(tcase, after_finalize_only_queries_are_left);
+	tcase_add_test(tcase, what_was_sent_arrives_though_the_sender_leaves);
+	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
+			    2, 6);
+	tcase_add_test(tcase, shrink_leaves_ranks_out);
+	tcase_add_test(tcase, a_forked_child_cannot_use_its_parents_handles);
+	tcase_add_test(tcase,
+		       a_callers_function_hears_what_breaks_his_communicator);
+	tcase_add_test(tcase, a_hundred_communicators_leave_nothing_behind);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
