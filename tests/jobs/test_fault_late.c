@@ -324,7 +324,6 @@ static void leave(struct job_rank *me)
 {
 	const struct scene *s = me->arg;
 	float *send = floats(), *recv = floats();
-	dicomm_result_t status;
 	char name[16];
 	double begin;
 
@@ -335,7 +334,9 @@ static void leave(struct job_rank *me)
 		job_barrier();
 		begin = job_seconds();
 		if (me->rank != s->leaves) {
-			status = call(s, me, s->leaves, send, recv);
+			JOB_CHECK(call(s, me, s->leaves, send, recv) !=
+					  DICOMM_SUCCESS,
+				  "rank %d did not notice", me->rank);
 			/* Without rank 0 nobody tells rank 2 why rank 1 has
 			 * gone, too. */
 			snprintf(name, sizeof(name), "rank %d", s->leaves);
