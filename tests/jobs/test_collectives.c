@@ -10,7 +10,7 @@
 
 enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
 
-static const size_t small_counts[] = {0, 1, 3, 17, 1000};
+static const size_t small_counts[] = {0, 1, 3, 17, 500};
 
 static bool in_place(enum placement p, int rank)
 {
