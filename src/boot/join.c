@@ -17,6 +17,7 @@
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
+#define WHY_NS (1000 * MS_NS) /* for the meeting to say what went wrong */
 
 struct join {
 	const struct control_config *config;
@@ -96,6 +97,25 @@ static dicomm_result_t fail_lost(const struct join *j, struct client *from,
 		    j->config->rank, from->conn.peer, why);
 }
 
+/* Rank 0 is gone, maybe because another rank is: it then left in a hurry, but
+ * the meeting is still there to say who was the first. */
+static bool meeting_knows(struct join *j, enum wire_type *type,
+			  struct wire_in *in)
+{
+	uint64_t until_ns = clock_ns() + WHY_NS;
+	struct client *from;
+	char why[WIRE_TEXT];
+
+	if (until_ns > j->until_ns)
+		until_ns = j->until_ns;
+	while (j->meeting &&
+	       client_next(j->meeting, NULL, until_ns, j->config->cancelled,
+			   &from, type, in, why) == DICOMM_SUCCESS)
+		if (*type == WIRE_FAILED)
+			return true;
+	return false;
+}
+
 /* The next frame of c, once it has come. */
 static dicomm_result_t expect(struct join *j, struct client *c,
 			      enum wire_type *type, struct wire_in *in)
@@ -120,6 +140,8 @@ static dicomm_result_t expect(struct join *j, struct client *c,
 				    "met",
 				    j->config->rank);
 		} else if (status != DICOMM_SUCCESS && from == c) {
+			if (c == j->client && meeting_knows(j, type, in))
+				return fail_said(j, *type, in);
 			return fail_lost(j, from, why);
 		} else if (status != DICOMM_SUCCESS) {
 			/* Its process has ended early: it is allowed to. */
@@ -253,27 +275,19 @@ static bool take_roster(struct join *j, struct wire_in *in)
 }
 
 /* Rank 0 listened before anybody could know where, so who finds nobody there
- * need not try again; the meeting may know why. */
+ * need not try again. */
 static dicomm_result_t find_hub(struct join *j)
 {
 	struct client_patience p = patience(j, false);
 	char why[WIRE_TEXT] = "";
 	dicomm_result_t status;
-	struct client *from;
 	enum wire_type type;
 	struct wire_in in;
-	uint64_t until_ns;
 
 	status = client_open(j->hub_address, j->hub_key, &p, &j->client, why);
 	if (status == DICOMM_SUCCESS)
 		return status;
-	until_ns = clock_ns() + 1000 * MS_NS;
-	if (until_ns > j->until_ns)
-		until_ns = j->until_ns;
-	if (status == DICOMM_ERR_REMOTE && j->meeting &&
-	    client_next(j->meeting, NULL, until_ns, NULL, &from, &type, &in,
-			(char[WIRE_TEXT]){""}) == DICOMM_SUCCESS &&
-	    type == WIRE_FAILED)
+	if (status == DICOMM_ERR_REMOTE && meeting_knows(j, &type, &in))
 		return fail_said(j, type, &in);
 	return fail_connect(j, "rank 0", j->hub_address, status, why);
 }
