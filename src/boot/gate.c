@@ -100,7 +100,17 @@ static void stranger_frame(struct conn *c, enum wire_type type,
 
 static void stranger_lost(struct conn *c, const char *why)
 {
-	turn_away((struct guest *)c, why);
+	struct guest *guest = (struct guest *)c;
+
+	if (c->in_len) {
+		turn_away(guest, why);
+		return;
+	}
+	/* Who only looks whether somebody listens does so without a word. */
+	log_debug("%s: %s left without a word: %s", guest->gate->name, c->peer,
+		  why);
+	forget(guest);
+	conn_drop(c);
 }
 
 static void stranger_expired(struct loop_source *s)

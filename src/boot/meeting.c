@@ -224,15 +224,26 @@ unlock:
 	return status;
 }
 
-void meeting_end_failed(const char *address)
+static void end_those(const char *address, bool failed)
 {
 	struct meeting *m, *next;
 
 	loop_lock();
 	for (m = meetings; m; m = next) {
 		next = m->next;
-		if (m->roster.failed && !strcmp(m->address, address))
+		if ((m->roster.failed || !failed) &&
+		    !strcmp(m->address, address))
 			end(m);
 	}
 	loop_unlock();
+}
+
+void meeting_end_failed(const char *address)
+{
+	end_those(address, true);
+}
+
+void meeting_end(const char *address)
+{
+	end_those(address, false);
 }

@@ -15,5 +15,7 @@ dicomm_result_t meeting_open(int fd, const uint8_t key[AUTH_KEY],
 /* End those of this process at this address that have failed. Takes the
  * lock. */
 void meeting_end_failed(const char *address);
+/* The same, failed or not. */
+void meeting_end(const char *address);
 
 #endif

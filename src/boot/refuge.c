@@ -35,6 +35,17 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 	return DICOMM_SUCCESS;
 }
 
+/* Who asked for a sign of life has gone by now; who waits for a meeting comes
+ * again. */
+static void send_away(const struct refuge *r)
+{
+	int fd;
+
+	while ((fd = accept4(r->fd, NULL, NULL,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		close(fd);
+}
+
 void refuge_close(struct refuge *refuge)
 {
 	if (!refuge)
@@ -132,6 +143,9 @@ dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
 	status = id_format(address, key, id);
 	if (status == DICOMM_SUCCESS && host) {
 		status = loop_start();
+		/* The meeting of an earlier round must not take its guests. */
+		meeting_end(address);
+		send_away(host);
 		/* The meeting closes its own; this one may be needed again. */
 		fd = fcntl(host->fd, F_DUPFD_CLOEXEC, 0);
 		if (status == DICOMM_SUCCESS && fd < 0)

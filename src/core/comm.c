@@ -139,6 +139,7 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	comm->blocking = pick(c->blocking, 1) != 0;
 	comm->timeout_ms = pick(c->timeout_ms, config_int(CONFIG_TIMEOUT_MS));
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
+	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	comm->deterministic =
 		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
 	if (c->staging && strcmp(c->staging, "auto") &&

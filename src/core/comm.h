@@ -111,6 +111,7 @@ struct dicomm_comm {
 	struct select_table table;
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
+	int meet_ms; /* bound of comm_meet() */
 	uint64_t map_threshold;
 	uint64_t stream_bytes; /* results from here on bypass the caches */
 	int node_ranks, node_cores;

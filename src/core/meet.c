@@ -178,7 +178,7 @@ static dicomm_result_t share_secret(struct dicomm_comm *comm,
 }
 
 /* Everybody selects by the table of rank 0. */
-static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
+static dicomm_result_t share_table(struct dicomm_comm *comm)
 {
 	struct select_table *all = calloc((size_t)comm->ranks, sizeof(*all));
 	struct select_table mine;
@@ -195,7 +195,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
 		return status;
 	}
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   timeout_ms);
+				   comm->meet_ms);
 	comm->table = all[0];
 	free(all);
 	return status;
@@ -204,12 +204,11 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, int timeout_ms)
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id)
 {
-	int timeout_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	struct member *me = &comm->members[comm->rank];
 	struct control_config cc = {.rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
-				    .timeout_ms = timeout_ms,
+				    .timeout_ms = comm->meet_ms,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
@@ -236,7 +235,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	mine = *me;
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
-			      timeout_ms));
+			      comm->meet_ms));
 	TRY(compare_members(comm));
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
@@ -246,9 +245,9 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		comm->spin = comm->node_ranks > comm->node_cores ? SPIN_SHARED
 								 : SPIN_ALONE;
 	comm->stream_bytes = node_cache_bytes();
-	TRY(share_table(comm, timeout_ms));
-	if (fault_is(comm))
-		return fault_report(comm);
+	/* If it succeeds here it does so everywhere, in spite of a death in
+	 * between: that is told after it. */
+	TRY(share_table(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

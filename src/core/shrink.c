@@ -5,14 +5,16 @@
  * Survivors must agree on who they are, though they may have heard of other
  * deaths. Each asks every rank that is not excluded for a sign of life; the key
  * of their meeting is made of the set of those who gave one, so that only ranks
- * with equal sets meet. A death in between makes the meeting fail, and a new
- * round begins with the smaller set. Sets only shrink, so the rounds end. The
+ * with equal sets meet. A death in between makes the meeting fail or last too
+ * long, and a new round begins with the smaller set. The rounds end with
+ * DICOMM_BOOTSTRAP_TIMEOUT, at which those have failed who do not come. The
  * side without a majority of the parent (at exactly half: without its lowest
  * rank) is refused, so that a divided network cannot make two successors.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
@@ -22,6 +24,9 @@
 #include "src/core/queue.h"
 
 #define PROBE_MS 3000
+/* A round in which somebody dies unnoticed is lost, so the first are short. */
+#define ROUND_MS 500
+#define PAUSE_NS 10000000
 
 struct shrink_args {
 	struct dicomm_comm *parent;
@@ -88,45 +93,76 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 		    s->count, parent->ranks);
 }
 
+static dicomm_result_t meet_them(const struct shrink_args *a,
+				 const struct survivors *s, int timeout_ms)
+{
+	const struct dicomm_comm *parent = a->parent;
+	dicomm_unique_id_t id;
+	struct dicomm_comm *comm;
+	dicomm_result_t status;
+
+	TRY(refuge_meet(s->first == parent->rank ? parent->refuge : NULL,
+			parent->members[s->first].refuge, s->phrase, &id));
+	TRY(comm_create(&comm, s->count, s->index, &a->config));
+	comm->meet_ms = timeout_ms;
+	status = comm_meet(comm, &id);
+	if (status == DICOMM_SUCCESS) {
+		*a->out = comm;
+		return status;
+	}
+	/* The others wait for this rank. */
+	fault_raise(comm, status, comm->rank, true, "%s", log_last_error());
+	comm_free(comm);
+	return status;
+}
+
+/* Who knows of other deaths meets under another key: to who asks for them they
+ * are late, or strangers, or gone. All of that may pass. */
+static bool may_pass(dicomm_result_t status)
+{
+	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT ||
+	       status == DICOMM_ERR_INVALID_USAGE;
+}
+
+static dicomm_result_t go_round(const struct shrink_args *a, bool *alive)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	uint64_t end = clock_ms() +
+		       (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	uint64_t left, round_ms = ROUND_MS;
+	struct survivors s;
+	dicomm_result_t status;
+
+	for (;;) {
+		TRY(find_survivors(a, alive, &s));
+		TRY(check_majority(a->parent, alive, &s));
+		left = end > clock_ms() ? end - clock_ms() : 1;
+		status = meet_them(a, &s,
+				   (int)(round_ms < left ? round_ms : left));
+		if (!may_pass(status))
+			return status;
+		if (clock_ms() >= end)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "comm_shrink: %d ranks are alive, but not "
+				    "all of them came",
+				    s.count);
+		/* Many ranks need more time to meet than few. */
+		round_ms *= 2;
+		nanosleep(&pause, NULL);
+	}
+}
+
 static dicomm_result_t shrink_now(void *arg)
 {
 	struct shrink_args *a = arg;
-	struct dicomm_comm *parent = a->parent;
-	bool *alive = calloc((size_t)parent->ranks, sizeof(*alive));
-	struct survivors now, last = {.count = 0};
+	bool *alive = calloc((size_t)a->parent->ranks, sizeof(*alive));
 	dicomm_result_t status;
-	dicomm_unique_id_t id;
 
-	if (!alive) {
+	if (alive)
+		status = go_round(a, alive);
+	else
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_shrink: out of memory");
-		goto out;
-	}
-	for (;;) {
-		status = find_survivors(a, alive, &now);
-		if (status == DICOMM_SUCCESS)
-			status = check_majority(parent, alive, &now);
-		if (status != DICOMM_SUCCESS)
-			break;
-		/* Nobody died since the failure: it will not go away. */
-		if (last.count && !strcmp(last.phrase, now.phrase)) {
-			status = FAIL(DICOMM_ERR_REMOTE,
-				      "comm_shrink: %d ranks are alive, but "
-				      "not all of them came",
-				      now.count);
-			break;
-		}
-		last = now;
-		status = refuge_meet(
-			now.first == parent->rank ? parent->refuge : NULL,
-			parent->members[now.first].refuge, now.phrase, &id);
-		if (status == DICOMM_SUCCESS)
-			status = comm_start(a->out, now.count, &id, now.index,
-					    &a->config);
-		if (status == DICOMM_SUCCESS)
-			break;
-	}
-out:
 	comm_config_free(&a->config);
 	free(alive);
 	free(a);

@@ -337,6 +337,10 @@ static void leave(struct job_rank *me)
 			JOB_CHECK(call(s, me, s->leaves, send, recv) !=
 					  DICOMM_SUCCESS,
 				  "rank %d did not notice", me->rank);
+			JOB_CHECK(status == DICOMM_ERR_REMOTE ||
+					  status == DICOMM_ERR_INVALID_USAGE,
+				  "status %d, %s", (int)status,
+				  dicomm_get_last_error(me->comm));
 			/* Without rank 0 nobody tells rank 2 why rank 1 has
 			 * gone, too. */
 			snprintf(name, sizeof(name), "rank %d", s->leaves);
