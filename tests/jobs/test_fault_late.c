@@ -324,6 +324,7 @@ static void leave(struct job_rank *me)
 {
 	const struct scene *s = me->arg;
 	float *send = floats(), *recv = floats();
+	dicomm_result_t status;
 	char name[16];
 	double begin;
 
@@ -334,8 +335,8 @@ static void leave(struct job_rank *me)
 		job_barrier();
 		begin = job_seconds();
 		if (me->rank != s->leaves) {
-			JOB_CHECK(call(s, me, s->leaves, send, recv) !=
-					  DICOMM_SUCCESS,
+			status = call(s, me, s->leaves, send, recv);
+			JOB_CHECK(status != DICOMM_SUCCESS,
 				  "rank %d did not notice", me->rank);
 			JOB_CHECK(status == DICOMM_ERR_REMOTE ||
 					  status == DICOMM_ERR_INVALID_USAGE,
