@@ -61,13 +61,17 @@ struct control {
 	uint64_t last_tag;
 };
 
-/* An event on its way to the caller's function, which runs unlocked. */
+enum notice_kind { NOTICE_FAILED, NOTICE_LEFT, NOTICE_QUERY };
+
+/* An event on its way to the caller's function, which runs unlocked; they run
+ * in the order in which they came. */
 struct notice {
 	struct loop_call call;
 	struct control *control;
-	bool is_query;
+	enum notice_kind kind;
 	dicomm_result_t status;
-	int rank; /* culprit, or who asks */
+	bool gone; /* the culprit has died */
+	int rank;  /* culprit, who has left, or who asks */
 	uint32_t class;
 	uint64_t number, tag;
 	char text[WIRE_TEXT];
@@ -101,28 +105,38 @@ static void run_notice(struct loop_call *call)
 
 	if (!c->closing) {
 		loop_unlock();
-		if (!n->is_query && e->failed)
+		if (n->kind == NOTICE_FAILED && e->failed)
 			e->failed(e->ctx, n->status, n->rank, n->text);
-		if (n->is_query && e->query)
+		if (n->kind == NOTICE_QUERY && e->query)
 			known = e->query(e->ctx, n->rank, n->class, n->number,
 					 &signature, n->text, sizeof(n->text));
 		loop_lock();
-		if (n->is_query)
+		if (n->kind == NOTICE_QUERY)
 			answer(n, known, signature);
 	}
+	/* Whoever finds a rank gone has heard why before. */
+	if (n->gone)
+		atomic_store(&c->gone[n->rank], true);
 	c->calls--;
 	pthread_cond_broadcast(&c->cond);
 	free(n);
 }
 
-static struct notice *post(struct control *c)
+static struct notice *post(struct control *c, enum notice_kind kind, int rank,
+			   bool gone)
 {
 	struct notice *n = c->closing ? NULL : calloc(1, sizeof(*n));
 
-	if (!n)
+	if (!n) {
+		if (gone)
+			atomic_store(&c->gone[rank], true);
 		return NULL;
+	}
 	n->call.run = run_notice;
 	n->control = c;
+	n->kind = kind;
+	n->rank = rank;
+	n->gone = gone;
 	c->calls++;
 	loop_post(&n->call);
 	return n;
@@ -153,13 +167,12 @@ static void break_gathers(struct control *c, dicomm_result_t status,
 }
 
 static void tell_failed(struct control *c, dicomm_result_t status, int culprit,
-			const char *text)
+			bool gone, const char *text)
 {
-	struct notice *n = post(c);
+	struct notice *n = post(c, NOTICE_FAILED, culprit, gone);
 
 	if (n) {
 		n->status = status;
-		n->rank = culprit;
 		snprintf(n->text, sizeof(n->text), "%s", text);
 	}
 	break_gathers(c, status, text);
@@ -186,7 +199,7 @@ static bool take_failed(struct control *c, struct wire_in *in)
 	wire_text(in, text, sizeof(text));
 	if (!wire_done(in) || culprit >= (uint32_t)c->ranks)
 		return false;
-	tell_failed(c, status, (int)culprit, text);
+	tell_failed(c, status, (int)culprit, false, text);
 	return true;
 }
 
@@ -198,8 +211,7 @@ static bool take_died(struct control *c, struct wire_in *in)
 	wire_text(in, text, sizeof(text));
 	if (!wire_done(in) || rank >= (uint32_t)c->ranks)
 		return false;
-	atomic_store(&c->gone[rank], true);
-	tell_failed(c, DICOMM_ERR_REMOTE, (int)rank, text);
+	tell_failed(c, DICOMM_ERR_REMOTE, (int)rank, true, text);
 	return true;
 }
 
@@ -209,7 +221,7 @@ static void left(struct control *c, int rank)
 
 	snprintf(text, sizeof(text), "rank %d (%s) has left", rank,
 		 c->where[rank]);
-	atomic_store(&c->gone[rank], true);
+	post(c, NOTICE_LEFT, rank, true);
 	break_gathers(c, DICOMM_ERR_REMOTE, text);
 }
 
@@ -296,11 +308,9 @@ static bool take_query(struct control *c, struct wire_in *in)
 	if (!wire_done(in) || to != (uint32_t)c->rank ||
 	    from >= (uint32_t)c->ranks)
 		return false;
-	n = post(c);
+	n = post(c, NOTICE_QUERY, (int)from, false);
 	if (!n)
 		return true;
-	n->is_query = true;
-	n->rank = (int)from;
 	n->class = class;
 	n->number = number;
 	n->tag = tag;
@@ -373,10 +383,9 @@ static void lost(struct conn *conn, const char *why)
 	char text[WIRE_TEXT];
 
 	snprintf(text, sizeof(text), "rank 0 (%s) died: %s", c->where[0], why);
-	atomic_store(&c->gone[0], true);
 	drop_client(c);
+	tell_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
 	lose_questions(c, text);
-	tell_failed(c, DICOMM_ERR_REMOTE, 0, text);
 }
 
 static dicomm_result_t check(const struct control_config *config)
@@ -653,6 +662,10 @@ static dicomm_result_t wait_answer(struct control *c, struct question *q,
 	while (*link != q)
 		link = &(*link)->next;
 	*link = q->next;
+	/* Why there is no answer may have come before and be on its way. */
+	while (q->answered && q->status != DICOMM_SUCCESS && c->calls &&
+	       !is_cancelled(c) && clock_ns() < until_ns)
+		wait_some(c, until_ns);
 	return q->answered ? q->status : status;
 }
 

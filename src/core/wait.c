@@ -15,7 +15,8 @@
 #define SLEEP_AFTER_NS UINT64_C(20000000)
 #define SLEEP_NS 50000
 #define ASK_AFTER_NS UINT64_C(1000000000)
-#define ASK_MS 500 /* patience with an answer */
+#define ASK_MS 500        /* patience with an answer */
+#define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -46,7 +47,8 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 
 /* Did the peer, as far as it knows, make another call of that number? */
 static bool differs(struct dicomm_comm *comm, const struct call *call,
-		    uint64_t number, int peer, struct pair_of_calls *out)
+		    uint64_t number, int peer, int patience_ms,
+		    struct pair_of_calls *out)
 {
 	struct pair_of_calls p = {.number = number};
 	uint32_t mine, theirs;
@@ -54,8 +56,8 @@ static bool differs(struct dicomm_comm *comm, const struct call *call,
 
 	if (!find_mine(comm, call, number, peer, &mine, p.mine, sizeof(p.mine)))
 		return false;
-	if (control_query(comm->control, peer, ask_class(call), number, ASK_MS,
-			  &known, &theirs, p.theirs,
+	if (control_query(comm->control, peer, ask_class(call), number,
+			  patience_ms, &known, &theirs, p.theirs,
 			  sizeof(p.theirs)) != DICOMM_SUCCESS ||
 	    !known || mine == theirs)
 		return false;
@@ -98,16 +100,17 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 {
 	struct pair_of_calls p = {.number = number,
 				  .theirs = "something else before"};
-	uint64_t end = clock_ms() + ASK_MS;
+	uint64_t end = clock_ms() + LOOK_BACK_MS, now;
 	bool found = false, suspect = false;
 
 	call_text(call, p.mine, sizeof(p.mine));
 	for (uint64_t n = number; n && number - n < CALL_LOG_ENTRIES; n--) {
 		if (fault_is(comm))
 			return fault_report(comm);
-		if (clock_ms() > end)
+		now = clock_ms();
+		if (now >= end)
 			break;
-		found |= differs(comm, call, n, peer, &p);
+		found |= differs(comm, call, n, peer, (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
 	}
@@ -154,7 +157,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
 	    f->peer >= 0 && f->peer != comm->rank) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
-		if (differs(comm, f->call, f->number, f->peer, &pair))
+		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
 			return disagree(comm, f->peer, &pair);
 	}
 	if (comm->warn_late_ms > 0 && !w->warned &&

@@ -23,7 +23,7 @@
 #define PATIENCE_S 20.0
 
 struct word {
-	_Atomic int working;
+	_Atomic int working, knowing;
 	_Atomic bool go, made;
 	dicomm_unique_id_t id;
 };
@@ -340,6 +340,17 @@ struct death {
 	int victim, delay_us;
 };
 
+/* Until all that live know their fate: whoever hosts the meeting must not end
+ * before. */
+static void wait_for_survivors(struct word *w, int survivors)
+{
+	double end = job_seconds() + PATIENCE_S;
+
+	atomic_fetch_add(&w->knowing, 1);
+	while (atomic_load(&w->knowing) < survivors && job_seconds() < end)
+		usleep(200);
+}
+
 static void meet_the_dying(struct job_rank *me)
 {
 	const struct death *d = me->arg;
@@ -372,6 +383,7 @@ static void meet_the_dying(struct job_rank *me)
 					      strstr(text, "the meeting"))),
 		  "\"%s\" does not name %s", text, name);
 	check_time(begin, BOOTSTRAP_S + BOUND_S);
+	wait_for_survivors(w, me->ranks - 1);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
 	if (job_is_long())
