@@ -75,6 +75,9 @@ struct fault {
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
+	/* A communicator that is being split off. It ends with this one, by
+	 * which the others tell that they do not come. */
+	struct dicomm_comm *forming;
 };
 
 #define COMM_OPS 64
@@ -162,10 +165,12 @@ void comm_config_free(dicomm_config_t *config);
  * owner's log_fn; NULL: about none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* Create and meet; blocking, or in a thread of its own. */
+/* Create and meet; blocking, or in a thread of its own. A blocking one ends
+ * when its parent, if it has one, breaks. */
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
-			   const dicomm_config_t *config);
+			   const dicomm_config_t *config,
+			   struct dicomm_comm *parent);
 /* Its parts: an empty one with its settings; meeting the other ranks; the
  * end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
@@ -195,6 +200,8 @@ enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
+void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* This rank cannot go on, for the reason that was just logged. Where that
  * touched a peer (-1: not known which), the peer's end may be behind it: the
  * news of it, which names the rank, is waited for a moment. */
