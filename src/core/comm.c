@@ -26,10 +26,9 @@ static void process_init(void)
 	fault_init();
 }
 
-dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
+				  const char *function)
 {
-	int state;
-
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: comm is NULL",
 			    function);
@@ -41,6 +40,14 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "%s: comm belongs to the parent of this process",
 			    function);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+{
+	int state;
+
+	TRY(comm_check_handle(comm, function));
 	if (fault_is(comm))
 		return fault_report(comm);
 	state = atomic_load(&comm->state);

@@ -187,7 +187,11 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 	       atomic_load_explicit(&comm_generation, memory_order_relaxed);
 }
 
-/* Why the handle cannot be used, logged; SUCCESS if it can. */
+/* Why the handle cannot be used, logged; SUCCESS if it can. The former lets
+ * pass a broken communicator, or one not ready: it still gives back what it
+ * holds. */
+dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
+				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
 /* What control_query() asks for: a collective, or the other side's part of a

@@ -84,11 +84,7 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 {
 	struct registration *r = handle;
 
-	/* A broken communicator still gives back what it holds. */
-	if (!comm || comm->magic != COMM_MAGIC)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "comm_deregister: comm %p is not a communicator",
-			    (void *)comm);
+	TRY(comm_check_handle(comm, "comm_deregister"));
 	if (!r || r->magic != REGISTRATION_MAGIC || r->comm != comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_deregister: handle %p is not of this "
