@@ -67,7 +67,8 @@ struct work {
 	uint64_t message_bytes; /* of the longest, all its slices together */
 	uint64_t wire_bytes;    /* sent or received, whichever is more, by the
 				 * busiest rank */
-	uint64_t reduce_bytes, copy_bytes; /* written by it locally */
+	/* Written by it locally; copied also what it receives as it is. */
+	uint64_t reduce_bytes, copy_bytes;
 	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
 			       * cores of a node share */
 	bool pipelined;       /* hops overlap over slices */

@@ -90,7 +90,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->message_bytes = bytes / 2 + 64;
 	w->wire_bytes = 2 * most;
 	w->reduce_bytes = most;
-	w->total_bytes = 3 * core * most + 3 * extras * bytes;
+	w->copy_bytes = most;
+	w->total_bytes = 4 * core * most + 4 * extras * bytes;
 	if (extras > 0) {
 		w->hops += 2;
 		w->messages += 2;

@@ -119,7 +119,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->message_bytes = bytes / 2 + 64;
 	w->wire_bytes = s->ranks > 2 ? 2 * bytes : bytes;
 	w->reduce_bytes = s->ranks > 2 ? bytes : bytes / 2;
-	w->total_bytes = 3 * others * bytes;
+	w->copy_bytes = s->ranks > 2 ? bytes : bytes / 2;
+	w->total_bytes = 4 * others * bytes;
 	w->pipelined = true;
 }
 

@@ -51,7 +51,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->message_bytes = bytes / n + 64;
 	w->wire_bytes = 2 * others * (bytes / n);
 	w->reduce_bytes = others * (bytes / n);
-	w->total_bytes = 3 * others * bytes;
+	w->copy_bytes = others * (bytes / n);
+	w->total_bytes = 4 * others * bytes;
 	w->pipelined = true;
 }
 
