@@ -365,6 +365,25 @@ static dicomm_result_t plan_point_to_point(struct executable *e,
 	return plan_finish(&e->plan);
 }
 
+/* What a rank has in the end, at most. */
+static uint64_t result_bytes(const struct executable *e,
+			     const struct dicomm_comm *comm,
+			     const struct call *call)
+{
+	uint64_t block = longest_block(comm, call) * e->elem_bytes;
+
+	switch (call->coll) {
+	case COLL_ALLGATHER:
+	case COLL_ALLGATHERV:
+	case COLL_ALLTOALL:
+	case COLL_ALLTOALLV:
+	case COLL_GATHER:
+		return block * (uint64_t)comm->ranks;
+	default:
+		return block;
+	}
+}
+
 /* See executable_quick(). */
 static void note_buffers(struct executable *e, const struct dicomm_comm *comm,
 			 const struct call *call)
@@ -420,9 +439,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	note_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
 	size_slices(e, comm, longest_block(comm, call));
-	e->stream_out = longest_block(comm, call) * e->elem_bytes *
-				(uint64_t)comm->node_ranks >=
-			comm->stream_bytes;
+	e->stream_out = result_bytes(e, comm, call) >= comm->stream_bytes;
 	TRY(find_pairs(e, comm));
 	TRY(find_readers(e));
 	find_largest(e, call);

@@ -251,7 +251,9 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	else
 		comm->spin = comm->node_ranks > comm->node_cores ? SPIN_SHARED
 								 : SPIN_ALONE;
-	comm->stream_bytes = node_cache_bytes();
+	comm->stream_bytes = node_cache_bytes(comm->node_ranks);
+	if (!comm->stream_bytes)
+		comm->stream_bytes = UINT64_MAX;
 	/* If it succeeds here it does so everywhere, in spite of a death in
 	 * between: that is told after it. */
 	TRY(share_table(comm));

@@ -13,7 +13,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
 	uint64_t identity;
 	int cores;
-	size_t cache_bytes;
+	size_t core_cache_bytes, shared_cache_bytes;
 } node;
 
 static uint64_t hash(uint64_t h, const char *text)
@@ -51,19 +51,19 @@ static uint64_t find_identity(void)
 
 static void find_caches(void)
 {
-	static const hwloc_obj_type_t kinds[] = {
-		HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE};
 	hwloc_topology_t t;
+	hwloc_obj_t c;
 
 	if (hwloc_topology_init(&t))
 		return;
-	if (hwloc_topology_load(t) == 0)
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-			hwloc_obj_t c = hwloc_get_obj_by_type(t, kinds[i], 0);
-
-			if (c && !node.cache_bytes)
-				node.cache_bytes = (size_t)c->attr->cache.size;
-		}
+	if (hwloc_topology_load(t) == 0) {
+		c = hwloc_get_obj_by_type(t, HWLOC_OBJ_L2CACHE, 0);
+		if (c)
+			node.core_cache_bytes = (size_t)c->attr->cache.size;
+		c = hwloc_get_obj_by_type(t, HWLOC_OBJ_L3CACHE, 0);
+		if (c)
+			node.shared_cache_bytes = (size_t)c->attr->cache.size;
+	}
 	hwloc_topology_destroy(t);
 }
 
@@ -88,8 +88,14 @@ int node_cores(void)
 	return node.cores;
 }
 
-size_t node_cache_bytes(void)
+size_t node_cache_bytes(int ranks)
 {
+	size_t own, share;
+
 	pthread_once(&once, find);
-	return node.cache_bytes;
+	own = 4 * node.core_cache_bytes;
+	share = node.shared_cache_bytes / (size_t)(ranks > 0 ? ranks : 1);
+	if (!own || !share)
+		return own + share;
+	return own < share ? own : share;
 }

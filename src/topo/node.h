@@ -10,7 +10,11 @@
 uint64_t node_identity(void);
 /* Cores that a process here may run on. */
 int node_cores(void);
-/* Bytes of the largest cache that one core sees; 0 if unknown. */
-size_t node_cache_bytes(void);
+/*
+ * Bytes that one of so many ranks here finds in a cache when it comes back to
+ * them; 0 if unknown. At most a few times its second level: the third may be
+ * shared with strangers, as in a virtual machine.
+ */
+size_t node_cache_bytes(int ranks);
 
 #endif
