@@ -107,6 +107,11 @@ static void arg(struct launch *l, uint64_t value)
 	l->args[l->nargs++] = value;
 }
 
+static void pointer(struct launch *l, const void *p)
+{
+	arg(l, (uintptr_t)p);
+}
+
 /* The last arguments: elements and, later, threads. */
 static void finish(struct launch *l, size_t n, size_t bytes)
 {
@@ -117,68 +122,73 @@ static void finish(struct launch *l, size_t n, size_t bytes)
 }
 
 bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
-		   uint64_t dst, uint64_t a, uint64_t b, size_t n)
+		   void *dst, const void *a, const void *b, size_t n)
 {
 	size_t bytes;
 
 	*l = (struct launch){.npointers = 3};
 	if (!name_operator(l, type, op, "reduce", &n, &bytes))
 		return false;
-	arg(l, dst);
-	arg(l, a);
-	arg(l, b);
+	pointer(l, dst);
+	pointer(l, a);
+	pointer(l, b);
 	finish(l, n, bytes);
 	return true;
 }
 
 bool launch_fold(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
-		 uint64_t dst, const uint64_t *src, int nsrc, size_t n)
+		 void *dst, const void *const *src, int nsrc, size_t n)
 {
-	uint64_t pitch =
-		nsrc > LAUNCH_SOURCES ? src[LAUNCH_SOURCES] - src[0] : 0;
+	uintptr_t pitch =
+		nsrc > LAUNCH_SOURCES
+			? (uintptr_t)src[LAUNCH_SOURCES] - (uintptr_t)src[0]
+			: 0;
 	size_t bytes;
 
 	*l = (struct launch){.npointers = LAUNCH_SOURCES + 1};
 	if (nsrc < 2 || !name_operator(l, type, op, "fold", &n, &bytes))
 		return false;
 	for (int i = LAUNCH_SOURCES; i < nsrc; i++)
-		if (src[i] - src[i - LAUNCH_SOURCES] != pitch || pitch % 16)
+		if ((uintptr_t)src[i] - (uintptr_t)src[i - LAUNCH_SOURCES] !=
+			    pitch ||
+		    pitch % 16)
 			return false;
-	arg(l, dst);
+	pointer(l, dst);
 	for (int i = 0; i < LAUNCH_SOURCES; i++)
-		arg(l, src[i < nsrc ? i : 0]);
+		pointer(l, src[i < nsrc ? i : 0]);
 	arg(l, pitch);
 	arg(l, (uint64_t)nsrc);
 	finish(l, n, bytes);
 	return true;
 }
 
-bool launch_scale(struct launch *l, dicomm_datatype_t type, uint64_t dst,
-		  uint64_t a, uint64_t scalar_at, uint64_t scalar, size_t n)
+bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
+		  const void *a, const void *scalar_at, uint64_t scalar,
+		  size_t n)
 {
 	*l = (struct launch){.npointers = 3};
 	if (!type_valid(type))
 		return false;
 	name_kernel(l, type, "scale", "", true);
-	arg(l, dst);
-	arg(l, a);
-	arg(l, scalar_at);
+	pointer(l, dst);
+	pointer(l, a);
+	pointer(l, scalar_at);
 	arg(l, scalar);
 	finish(l, n, type_bytes(type));
 	return true;
 }
 
-bool launch_divide(struct launch *l, dicomm_datatype_t type, uint64_t dst,
-		   uint64_t a, uint64_t divisor, size_t n)
+bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
+		   const void *a, uint64_t divisor, size_t n)
 {
 	*l = (struct launch){.npointers = 3};
 	if (!type_valid(type) || type_is_float(type) || !divisor ||
 	    divisor > INT32_MAX)
 		return false;
 	name_kernel(l, type, "divide", "", false);
-	arg(l, dst);
-	arg(l, a);
-	arg(l, 0);
+	pointer(l, dst);
+	pointer(l, a);
+	pointer(l, NULL);
 	arg(l, divisor);
 	finish(l, n, type_bytes(type));
 	return true;

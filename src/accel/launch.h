@@ -55,18 +55,19 @@ const char *launch_module_name(enum launch_module module);
  * does not have. AVG is SUM. Pointers are those of the device.
  */
 bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
-		   uint64_t dst, uint64_t a, uint64_t b, size_t n);
+		   void *dst, const void *a, const void *b, size_t n);
 /* nsrc >= 2. Also false for sources beyond LAUNCH_SOURCES that do not each
  * follow the one LAUNCH_SOURCES before it at one distance, a multiple of 16. */
 bool launch_fold(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
-		 uint64_t dst, const uint64_t *src, int nsrc, size_t n);
-/* The scalar is in the memory of the device at scalar_at; if that is 0, it is
- * the element whose bits are scalar. */
-bool launch_scale(struct launch *l, dicomm_datatype_t type, uint64_t dst,
-		  uint64_t a, uint64_t scalar_at, uint64_t scalar, size_t n);
+		 void *dst, const void *const *src, int nsrc, size_t n);
+/* The scalar is in the memory of the device at scalar_at; if that is NULL, it
+ * is the element whose bits are scalar. */
+bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
+		  const void *a, const void *scalar_at, uint64_t scalar,
+		  size_t n);
 /* Integers; 0 < divisor < 2^31 */
-bool launch_divide(struct launch *l, dicomm_datatype_t type, uint64_t dst,
-		   uint64_t a, uint64_t divisor, size_t n);
+bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
+		   const void *a, uint64_t divisor, size_t n);
 
 /* Blocks of `block` threads to start, at least 1 and at most max_blocks; sets
  * the argument that tells the kernel. */

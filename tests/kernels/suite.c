@@ -397,30 +397,20 @@ static bool start(struct launch *l)
 	return launcher(l, blocks);
 }
 
-static uint64_t number(const void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 static bool run_reduce(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		       const void *a, const void *b, size_t n)
 {
 	struct launch l;
 
-	return launch_reduce(&l, type, op, number(dst), number(a), number(b),
-			     n) &&
-	       start(&l);
+	return launch_reduce(&l, type, op, dst, a, b, n) && start(&l);
 }
 
 static bool run_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		     const void *const *src, int nsrc, size_t n)
 {
-	uint64_t at[64];
 	struct launch l;
 
-	for (int i = 0; i < nsrc; i++)
-		at[i] = number(src[i]);
-	return launch_fold(&l, type, op, number(dst), at, nsrc, n) && start(&l);
+	return launch_fold(&l, type, op, dst, src, nsrc, n) && start(&l);
 }
 
 static bool run_scale(dicomm_datatype_t type, void *dst, const void *a,
@@ -428,8 +418,7 @@ static bool run_scale(dicomm_datatype_t type, void *dst, const void *a,
 {
 	struct launch l;
 
-	return launch_scale(&l, type, number(dst), number(a), number(scalar_at),
-			    scalar, n) &&
+	return launch_scale(&l, type, dst, a, scalar_at, scalar, n) &&
 	       start(&l);
 }
 
@@ -438,8 +427,7 @@ static bool run_divide(dicomm_datatype_t type, void *dst, const void *a,
 {
 	struct launch l;
 
-	return launch_divide(&l, type, number(dst), number(a), divisor, n) &&
-	       start(&l);
+	return launch_divide(&l, type, dst, a, divisor, n) && start(&l);
 }
 
 static void *plain_alloc(size_t bytes)

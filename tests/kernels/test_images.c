@@ -19,7 +19,7 @@ typedef void (*launch_fn)(const struct launch *l, const void *ctx);
 
 static void each_launch(launch_fn fn, const void *ctx)
 {
-	const uint64_t src[2] = {0};
+	const void *const src[2] = {NULL, NULL};
 	struct launch l;
 	int seen = 0;
 
@@ -29,16 +29,16 @@ static void each_launch(launch_fn fn, const void *ctx)
 		for (int o = 0; o < element_nops; o++) {
 			dicomm_redop_t op = element_ops[o];
 
-			if (!launch_reduce(&l, type, op, 0, 0, 0, 1))
+			if (!launch_reduce(&l, type, op, NULL, NULL, NULL, 1))
 				continue;
 			fn(&l, ctx);
-			ck_assert(launch_fold(&l, type, op, 0, src, 2, 1));
+			ck_assert(launch_fold(&l, type, op, NULL, src, 2, 1));
 			fn(&l, ctx);
 			seen += 2;
 		}
-		ck_assert(launch_scale(&l, type, 0, 0, 0, 0, 1));
+		ck_assert(launch_scale(&l, type, NULL, NULL, NULL, 0, 1));
 		fn(&l, ctx);
-		if (launch_divide(&l, type, 0, 0, 1, 1))
+		if (launch_divide(&l, type, NULL, NULL, 1, 1))
 			fn(&l, ctx);
 	}
 	ck_assert_int_eq(seen, 2 * (16 * 5 + 8 * 3));

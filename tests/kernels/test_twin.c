@@ -58,55 +58,74 @@ START_TEST(conversions_agree_with_the_cpu)
 }
 END_TEST
 
-START_TEST(what_no_kernel_does_is_refused)
+/* A pointer that is only looked at */
+static void *at(uintptr_t address)
 {
-	const uint64_t apart[10] = {0, 16, 32, 48, 64, 80, 96, 112, 128, 160};
-	uint64_t src[LAUNCH_SOURCES + 3];
+	return (void *)address;
+}
+
+static bool folds(int nsrc, uintptr_t distance, uintptr_t last)
+{
+	const void *src[LAUNCH_SOURCES + 3];
 	struct launch l;
 
-	ck_assert(!launch_reduce(&l, DICOMM_FLOAT16, DICOMM_BAND, 0, 0, 0, 1));
-	ck_assert(!launch_reduce(&l, (dicomm_datatype_t)12, DICOMM_SUM, 0, 0, 0,
-				 1));
-	ck_assert(!launch_reduce(&l, DICOMM_INT8, (dicomm_redop_t)0x100, 0, 0,
-				 0, 1));
-	ck_assert(!launch_divide(&l, DICOMM_FLOAT32, 0, 0, 2, 1));
-	ck_assert(!launch_divide(&l, DICOMM_INT32, 0, 0, 0, 1));
-	ck_assert(!launch_divide(&l, DICOMM_INT32, 0, 0, 1ull << 31, 1));
-	ck_assert(!launch_scale(&l, (dicomm_datatype_t)-1, 0, 0, 0, 0, 1));
-	ck_assert(!launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, apart, 1, 1));
-	ck_assert(launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, apart, 8, 1));
-	ck_assert(launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, apart, 9, 1));
-	ck_assert(!launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, apart, 10, 1));
-	for (size_t i = 0; i < sizeof(src) / sizeof(*src); i++)
-		src[i] = i * 40;
-	ck_assert(launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, src, 11, 1));
-	for (size_t i = 0; i < sizeof(src) / sizeof(*src); i++)
-		src[i] = i * 41;
-	ck_assert(!launch_fold(&l, DICOMM_INT8, DICOMM_SUM, 0, src, 11, 1));
+	for (int i = 0; i < nsrc; i++)
+		src[i] = at((uintptr_t)i * distance);
+	src[nsrc - 1] = at(last);
+	return launch_fold(&l, DICOMM_INT8, DICOMM_SUM, NULL, src, nsrc, 1);
+}
+
+START_TEST(what_no_kernel_does_is_refused)
+{
+	const dicomm_datatype_t no_type = (dicomm_datatype_t)12;
+	struct launch l;
+
+	ck_assert(!launch_reduce(&l, DICOMM_FLOAT16, DICOMM_BAND, NULL, NULL,
+				 NULL, 1));
+	ck_assert(!launch_reduce(&l, no_type, DICOMM_SUM, NULL, NULL, NULL, 1));
+	ck_assert(!launch_reduce(&l, DICOMM_INT8, (dicomm_redop_t)0x100, NULL,
+				 NULL, NULL, 1));
+	ck_assert(!launch_divide(&l, DICOMM_FLOAT32, NULL, NULL, 2, 1));
+	ck_assert(!launch_divide(&l, DICOMM_INT32, NULL, NULL, 0, 1));
+	ck_assert(!launch_divide(&l, DICOMM_INT32, NULL, NULL, 1ull << 31, 1));
+	ck_assert(!launch_scale(&l, no_type, NULL, NULL, NULL, 0, 1));
+	ck_assert(!folds(1, 40, 0));
+	/* Up to 8 sources lie anywhere; those beyond, at one distance */
+	ck_assert(folds(8, 40, 3));
+	ck_assert(folds(9, 40, 320));
+	ck_assert(!folds(9, 40, 321));
+	ck_assert(folds(11, 40, 400));
+	ck_assert(!folds(11, 40, 416));
+	ck_assert(!folds(11, 41, 410));
 }
 END_TEST
 
 START_TEST(a_grid_fits_its_work)
 {
+	const void *const src[2] = {at(2), at(3)};
+	const size_t million = 1u << 20;
 	struct launch l;
 
-	ck_assert(launch_reduce(&l, DICOMM_FLOAT32, DICOMM_SUM, 1, 2, 3, 1));
+	ck_assert(launch_reduce(&l, DICOMM_FLOAT32, DICOMM_SUM, at(1), at(2),
+				at(3), 1));
 	ck_assert_str_eq(l.kernel, "reduce_sum_f32");
 	ck_assert_int_eq(l.nargs, 5);
+	ck_assert_uint_eq(l.args[1], 2);
 	ck_assert_uint_eq(launch_grid(&l, 256, 100), 1);
 	ck_assert_uint_eq(l.args[4], 256);
-	ck_assert(launch_reduce(&l, DICOMM_FLOAT32, DICOMM_SUM, 1, 2, 3,
-				1u << 20));
+	ck_assert(launch_reduce(&l, DICOMM_FLOAT32, DICOMM_SUM, at(1), at(2),
+				at(3), million));
 	ck_assert_uint_eq(launch_grid(&l, 256, 100), 100);
 	ck_assert_uint_ge(launch_grid(&l, 256, 1u << 30), 1024);
 	/* Bytes, whatever the type */
-	ck_assert(launch_reduce(&l, DICOMM_INT64, DICOMM_BXOR, 1, 2, 3, 5));
+	ck_assert(launch_reduce(&l, DICOMM_INT64, DICOMM_BXOR, at(1), at(2),
+				at(3), 5));
 	ck_assert_str_eq(l.kernel, "reduce_bxor");
 	ck_assert_uint_eq(l.args[3], 40);
 	/* The sign, where it matters */
-	ck_assert(launch_fold(&l, DICOMM_INT16, DICOMM_MAX, 1, l.args, 2, 5));
+	ck_assert(launch_fold(&l, DICOMM_INT16, DICOMM_MAX, at(1), src, 2, 5));
 	ck_assert_str_eq(l.kernel, "fold_max_i16");
-	ck_assert(launch_fold(&l, DICOMM_INT16, DICOMM_AVG, 1, l.args, 2, 5));
+	ck_assert(launch_fold(&l, DICOMM_INT16, DICOMM_AVG, at(1), src, 2, 5));
 	ck_assert_str_eq(l.kernel, "fold_sum_u16");
 }
 END_TEST
