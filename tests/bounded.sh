@@ -28,12 +28,14 @@ UBSAN_OPTIONS=print_stacktrace=1:$UBSAN_OPTIONS
 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:atexit_sleep_ms=0:$TSAN_OPTIONS
 export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
-# The thread sanitizer sees the threads of one process, and slows the many
-# processes of these tenfold.
+# The thread sanitizer sees the threads of one process, and slows these, which
+# have few in each, tenfold.
 case ${DICOMM_TEST_THREADS:-0},$last in
 1,*tests/jobs/test_algorithms | 1,*tests/jobs/test_collectives | \
-	1,*tests/jobs/test_deterministic | 1,*tests/jobs/test_many_ranks)
-	echo "$last: skipped: its ranks are processes"
+	1,*tests/jobs/test_deterministic | 1,*tests/jobs/test_many_ranks | \
+	1,*tests/jobs/test_memory | 1,*tests/jobs/test_fault_nth | \
+	1,*tests/plans/*)
+	echo "$last: skipped: too slow, and its processes have few threads"
 	exit 77
 	;;
 esac

@@ -52,6 +52,9 @@ struct control {
 	bool closing;
 	int calls; /* posted to the loop and not through yet */
 
+	/* For the news of the first failure, which must not need memory. */
+	struct notice *spare;
+
 	/* The first reason why no gather can succeed any more. */
 	dicomm_result_t status;
 	char text[WIRE_TEXT];
@@ -127,6 +130,10 @@ static struct notice *post(struct control *c, enum notice_kind kind, int rank,
 {
 	struct notice *n = c->closing ? NULL : calloc(1, sizeof(*n));
 
+	if (!n && !c->closing && kind == NOTICE_FAILED) {
+		n = c->spare;
+		c->spare = NULL;
+	}
 	if (!n) {
 		if (gone)
 			atomic_store(&c->gone[rank], true);
@@ -411,6 +418,7 @@ static void free_control(struct control *c)
 		return;
 	free(c->gone);
 	free(c->where);
+	free(c->spare);
 	free(c);
 }
 
@@ -422,7 +430,9 @@ static dicomm_result_t create(const struct control_config *config,
 
 	if (c)
 		c->gone = calloc((size_t)config->ranks, sizeof(*c->gone));
-	if (!c || !c->gone) {
+	if (c)
+		c->spare = calloc(1, sizeof(*c->spare));
+	if (!c || !c->gone || !c->spare) {
 		free_control(c);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "rank %d: out of memory for %d ranks", config->rank,

@@ -119,6 +119,14 @@ static struct conn_shared *make_whole(const struct gather *g)
 	return conn_shared_take(data, len);
 }
 
+static bool is_lost(const struct gather *g)
+{
+	for (int i = 0; i < g->roster->ranks; i++)
+		if (g->parts[i].lost)
+			return true;
+	return false;
+}
+
 static void finish(struct gather *g)
 {
 	struct conn_shared *shared;
@@ -129,7 +137,7 @@ static void finish(struct gather *g)
 		begin(g);
 		return;
 	}
-	shared = make_whole(g);
+	shared = is_lost(g) ? NULL : make_whole(g);
 	if (!shared)
 		fail(g, DICOMM_ERR_NO_MEMORY,
 		     "all-gather of the control plane: rank 0 is out of "
@@ -179,11 +187,10 @@ bool gather_take(struct gather *g, int rank, struct wire_in *in)
 	}
 	if (len != p->len || n > p->len - p->got)
 		return false;
-	if (!reserve(p, n)) {
-		log_warn("rank 0: out of memory for an all-gather");
-		return false;
-	}
-	if (n)
+	/* Count on: only once all have come does everybody know of which
+	 * all-gather it is said that it failed. */
+	p->lost |= !reserve(p, n);
+	if (n && !p->lost)
 		memcpy(p->data + p->got, data, n);
 	p->got += n;
 	if (p->got < p->len)

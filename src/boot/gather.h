@@ -15,6 +15,7 @@ struct gather_part {
 	uint8_t *data;
 	size_t len, got, size;
 	bool begun, complete;
+	bool lost; /* no memory for it: the all-gather fails at its end */
 };
 
 struct gather {

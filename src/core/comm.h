@@ -55,7 +55,8 @@ struct peer {
 /* A way out of this process, one for each transport in use. */
 struct wire {
 	const struct transport *transport;
-	struct tp_device *device;
+	/* Set once, after the transport: whoever raises a fault stops it. */
+	_Atomic(struct tp_device *) device;
 };
 
 /* What each rank tells all others when they meet. */

@@ -101,6 +101,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 				   ? comm->config.transports
 				   : config_string(CONFIG_TRANSPORTS);
 	struct member *me = &comm->members[comm->rank];
+	struct tp_device *device;
 	char why[160];
 	int opened = 0;
 
@@ -115,15 +116,21 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 				 transports[i]->name, why);
 			continue;
 		}
-		TRY(transports[i]->open(&config, &w->device));
+		TRY(transports[i]->open(&config, &device));
 		w->transport = transports[i];
-		w->transport->address(w->device, &me->address[i]);
+		atomic_store(&w->device, device);
+		w->transport->address(device, &me->address[i]);
 		opened++;
 	}
 	if (!opened)
 		return FAIL(DICOMM_ERR_NO_PATH,
 			    "rank %d: no transport is usable%s%s", comm->rank,
 			    *list ? " of " : "", list);
+	/* Raised before there was anything to stop. */
+	if (fault_is(comm)) {
+		fault_stop_wires(comm);
+		return fault_report(comm);
+	}
 	return DICOMM_SUCCESS;
 }
 

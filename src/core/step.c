@@ -180,7 +180,8 @@ static dicomm_result_t fetch_part(struct operation *op, struct peer *peer,
 				  const void **src)
 {
 	struct dicomm_comm *comm = op->comm;
-	uint64_t at = k * op->exe->slice * op->exe->elem_bytes;
+	uint64_t slice = op->exe->slice * op->exe->elem_bytes;
+	uint64_t at = k * slice;
 	uint64_t ahead = dst->bytes;
 	const void *base;
 	dicomm_result_t status;
@@ -204,7 +205,10 @@ static dicomm_result_t fetch_part(struct operation *op, struct peer *peer,
 					     ahead);
 	}
 	if (is_ready_whole(op, step, &step->dst)) {
-		ahead = w->bytes - at < READ_AHEAD ? w->bytes - at : READ_AHEAD;
+		/* Slices as a whole: what has been read of one is all of it. */
+		ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
+		if (ahead > w->bytes - at)
+			ahead = w->bytes - at;
 		w->read = at + ahead;
 	}
 	return peer->transport->read(peer->tp, &w->ref, at, dst->at, ahead);

@@ -467,7 +467,9 @@ static void end_init(struct job_rank *me)
 	job_barrier();
 	begin = job_seconds();
 	if (me->rank == 0) {
-		job_sleep_ms(100);
+		/* Until it has come to the meeting: it would be missing, not
+		 * gone. */
+		job_sleep_ms(500);
 		begin = job_seconds();
 		if (how == ABORT_IT) {
 			JOB_TRY(dicomm_comm_abort(me->comm));

@@ -57,6 +57,11 @@ bool job_is_sanitized(void)
 	return __asan_init || __tsan_init;
 }
 
+bool job_has_thread_sanitizer(void)
+{
+	return __tsan_init;
+}
+
 static void note(int rank, const char *text)
 {
 	int i = atomic_fetch_add(&board->failures, 1);

@@ -68,6 +68,7 @@ void job_sleep_ms(int ms);
 bool job_is_long(void);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */
 bool job_is_sanitized(void);
+bool job_has_thread_sanitizer(void);
 
 #define JOB_CHECK(condition, ...)              \
 	do {                                   \

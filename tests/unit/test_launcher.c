@@ -373,9 +373,9 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("launcher");
-	TCase *tcase = tcase_create("launcher");
 	SRunner *runner;
+	Suite *suite;
+	TCase *tcase;
 	int failed;
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
@@ -385,6 +385,8 @@ int main(int argc, char **argv)
 		return list_stores();
 
 	setenv("DICOMM_DEBUG", "none", 1);
+	suite = suite_create("launcher");
+	tcase = tcase_create("launcher");
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, our_own_variables);
 	tcase_add_test(tcase, torchruns_variables);

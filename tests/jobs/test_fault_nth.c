@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The n-th request to the system fails, for each n until nothing fails any
+ * more, in everything that a rank can do: it and the others end with a named
+ * error or with the right result, in time, and nothing is lost. */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/fault.h"
+#include "tests/support/residue.h"
+#include "tests/support/trial.h"
+
+/* What a process may lack its core, on a machine that runs other things. */
+#define SLACK_S 4.0
+#define BOOTSTRAP_S 2.0
+#define SMALL 100
+#define LARGE 200000
+/* No scenario asks for more. */
+#define MOST 3000
+
+/* What the processes of a job tell each other. */
+struct word {
+	_Atomic int failed; /* the n-th request was there */
+	_Atomic bool go;
+};
+
+struct run {
+	struct job_rank *me;
+	int victim; /* this rank's requests fail */
+	int n;
+	int variant;
+	struct word *word;
+	struct residue before;
+	struct trial trial;
+	dicomm_unique_id_t id;
+	const char *what; /* failed */
+};
+
+static bool is_victim(const struct run *r)
+{
+	return r->me->rank == r->victim;
+}
+
+static void arm(struct run *r)
+{
+	if (is_victim(r))
+		fault_arm(r->n);
+}
+
+static void disarm(struct run *r)
+{
+	const char *what;
+
+	if (!is_victim(r))
+		return;
+	what = fault_disarm();
+	if (what)
+		r->what = what;
+}
+
+struct scenario {
+	const char *name;
+	int variants;
+	bool bare;  /* without a communicator */
+	bool fresh; /* what a process does once may fail, too */
+	int stride; /* of the requests that fail in `make check`; 0: all */
+	/* Between arm() and disarm() only the library works. Its status is
+	 * looked at, and the communicator destroyed, by the caller. */
+	dicomm_result_t (*run)(struct run *r);
+};
+
+static void keep(dicomm_result_t *first, dicomm_result_t status)
+{
+	if (*first == DICOMM_SUCCESS)
+		*first = status;
+}
+
+/* ---- scenarios ---- */
+
+static dicomm_result_t init(struct run *r)
+{
+	dicomm_result_t status;
+
+	arm(r);
+	status = dicomm_comm_init_rank(&r->me->comm, r->me->ranks, r->id,
+				       r->me->rank);
+	disarm(r);
+	return status;
+}
+
+static dicomm_result_t init_in_background(struct run *r)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	double end = job_seconds() + BOOTSTRAP_S + 2 * SLACK_S;
+	dicomm_result_t status;
+
+	config.blocking = 0;
+	arm(r);
+	status = dicomm_comm_init_rank_config(&r->me->comm, r->me->ranks, r->id,
+					      r->me->rank, &config);
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(100);
+		JOB_TRY(dicomm_comm_get_async_error(r->me->comm, &status));
+	}
+	disarm(r);
+	return status;
+}
+
+static dicomm_result_t make_id(struct run *r)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	dicomm_unique_id_t id;
+
+	arm(r);
+	if (is_victim(r))
+		status = dicomm_get_unique_id(&id);
+	disarm(r);
+	return status;
+}
+
+/* Every kind, small and large, in memory of both kinds. */
+static dicomm_result_t operation(struct run *r)
+{
+	dicomm_result_t status;
+
+	r->trial.kind = (enum trial_kind)(r->variant % TRIAL_KINDS);
+	r->trial.count = r->variant / TRIAL_KINDS % 2 ? LARGE : SMALL;
+	r->trial.shared = r->variant / TRIAL_KINDS / 2 % 2;
+	r->trial.type = DICOMM_FLOAT32;
+	r->trial.root = r->me->ranks - 1;
+	trial_fill(&r->trial, r->me);
+	job_barrier();
+	arm(r);
+	status = trial_call(&r->trial, NULL);
+	disarm(r);
+	return status;
+}
+
+static dicomm_result_t stream(struct run *r)
+{
+	dicomm_result_t status;
+	dicomm_stream_t s = NULL;
+
+	r->trial.kind = TRIAL_ALLREDUCE;
+	r->trial.count = r->variant ? LARGE : SMALL;
+	r->trial.type = DICOMM_INT32;
+	trial_fill(&r->trial, r->me);
+	job_barrier();
+	arm(r);
+	status = dicomm_host_stream_create(&s);
+	if (status == DICOMM_SUCCESS)
+		status = trial_call(&r->trial, s);
+	if (s)
+		keep(&status, dicomm_host_stream_synchronize(s));
+	disarm(r);
+	dicomm_host_stream_destroy(s);
+	return status;
+}
+
+static dicomm_result_t group(struct run *r)
+{
+	int32_t a = 1, b = 0, c = 2, d = 0, e = 3, f = 0;
+	int next = (r->me->rank + 1) % r->me->ranks;
+	int before = (r->me->rank + r->me->ranks - 1) % r->me->ranks;
+	dicomm_comm_t comm = r->me->comm;
+	dicomm_stream_t s = NULL;
+	dicomm_result_t status;
+
+	if (r->variant)
+		JOB_TRY(dicomm_host_stream_create(&s));
+	job_barrier();
+	arm(r);
+	status = dicomm_group_start();
+	keep(&status,
+	     dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, comm, s));
+	keep(&status, dicomm_send(&c, 1, DICOMM_INT32, next, comm, s));
+	keep(&status, dicomm_recv(&d, 1, DICOMM_INT32, before, comm, s));
+	keep(&status,
+	     dicomm_allreduce(&e, &f, 1, DICOMM_INT32, DICOMM_SUM, comm, s));
+	keep(&status, dicomm_group_end());
+	/* What was queued has to end before its buffers go. */
+	if (status != DICOMM_SUCCESS)
+		dicomm_comm_abort(comm);
+	if (s)
+		keep(&status, dicomm_host_stream_synchronize(s));
+	disarm(r);
+	dicomm_host_stream_destroy(s);
+	if (status == DICOMM_SUCCESS)
+		JOB_CHECK(b == r->me->ranks && d == 2 && f == 3 * r->me->ranks,
+			  "results %d %d %d", b, d, f);
+	return status;
+}
+
+static dicomm_result_t try_child(dicomm_result_t status, dicomm_comm_t child)
+{
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_barrier(child, NULL);
+	return status;
+}
+
+static dicomm_result_t split(struct run *r)
+{
+	dicomm_comm_t child = NULL;
+	dicomm_result_t status;
+
+	job_barrier();
+	arm(r);
+	status = dicomm_comm_split(r->me->comm, 0, 0, &child, NULL);
+	status = try_child(status, child);
+	disarm(r);
+	if (status != DICOMM_SUCCESS && child)
+		dicomm_comm_abort(child);
+	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
+static dicomm_result_t shrink(struct run *r)
+{
+	dicomm_comm_t child = NULL;
+	dicomm_result_t status;
+
+	job_barrier();
+	arm(r);
+	status = dicomm_comm_shrink(r->me->comm, NULL, 0, &child, NULL);
+	status = try_child(status, child);
+	disarm(r);
+	if (status != DICOMM_SUCCESS && child)
+		dicomm_comm_abort(child);
+	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
+/* Local calls: what fails has no effect. */
+static dicomm_result_t things(struct run *r)
+{
+	float scalar = 2;
+	dicomm_redop_t op = DICOMM_SUM;
+	dicomm_result_t status;
+	void *p = NULL, *handle = NULL;
+
+	arm(r);
+	status = dicomm_mem_alloc(&p, 1 << 20);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_comm_register(r->me->comm, p, 1 << 20, &handle);
+	keep(&status, dicomm_redop_create_premulsum(
+			      &op, &scalar, DICOMM_FLOAT32,
+			      DICOMM_SCALAR_HOST_IMMEDIATE, r->me->comm));
+	disarm(r);
+	if (handle)
+		JOB_TRY(dicomm_comm_deregister(r->me->comm, handle));
+	JOB_TRY(dicomm_mem_free(p));
+	if (op != DICOMM_SUM)
+		JOB_TRY(dicomm_redop_destroy(op, r->me->comm));
+	return status;
+}
+
+static dicomm_result_t finalize(struct run *r)
+{
+	dicomm_result_t status;
+
+	JOB_TRY(dicomm_barrier(r->me->comm, NULL));
+	job_barrier();
+	arm(r);
+	status = dicomm_comm_finalize(r->me->comm);
+	keep(&status, dicomm_comm_destroy(r->me->comm));
+	r->me->comm = NULL;
+	disarm(r);
+	return status;
+}
+
+/* The news of a failure comes to a rank that has no memory for it. */
+static dicomm_result_t hear_of_an_abort(struct run *r)
+{
+	bool aborts = r->me->rank == (r->victim + 1) % r->me->ranks;
+
+	JOB_TRY(dicomm_barrier(r->me->comm, NULL));
+	job_barrier();
+	arm(r);
+	if (is_victim(r))
+		atomic_store(&r->word->go, true);
+	while (!atomic_load(&r->word->go))
+		usleep(100);
+	if (aborts) {
+		usleep(1000);
+		dicomm_comm_abort(r->me->comm);
+	}
+	dicomm_barrier(r->me->comm, NULL);
+	disarm(r);
+	/* That the other leaves would tell, too. */
+	job_barrier();
+	return DICOMM_ERR_REMOTE;
+}
+
+static const struct scenario scenarios[] = {
+	{.name = "init",
+	 .variants = 1,
+	 .bare = true,
+	 .fresh = true,
+	 .stride = 31,
+	 .run = init},
+	{.name = "init again",
+	 .variants = 1,
+	 .bare = true,
+	 .stride = 31,
+	 .run = init},
+	{.name = "init in the background",
+	 .variants = 1,
+	 .bare = true,
+	 .stride = 31,
+	 .run = init_in_background},
+	{.name = "id",
+	 .variants = 1,
+	 .bare = true,
+	 .fresh = true,
+	 .stride = 7,
+	 .run = make_id},
+	{.name = "operation",
+	 .variants = 4 * TRIAL_KINDS,
+	 .stride = 29,
+	 .run = operation},
+	{.name = "stream", .variants = 2, .stride = 13, .run = stream},
+	{.name = "first stream",
+	 .variants = 1,
+	 .fresh = true,
+	 .stride = 7,
+	 .run = stream},
+	{.name = "group", .variants = 2, .stride = 13, .run = group},
+	{.name = "split", .variants = 1, .stride = 37, .run = split},
+	{.name = "shrink", .variants = 1, .stride = 37, .run = shrink},
+	{.name = "things", .variants = 1, .run = things},
+	{.name = "finalize", .variants = 1, .run = finalize},
+	{.name = "abort", .variants = 1, .run = hear_of_an_abort},
+};
+
+#define SCENARIOS (int)(sizeof(scenarios) / sizeof(*scenarios))
+
+/* ---- one run ---- */
+
+static void check_status(const struct run *r, const struct scenario *s,
+			 dicomm_result_t status)
+{
+	static const dicomm_result_t named[] = {
+		DICOMM_SUCCESS,     DICOMM_ERR_SYSTEM,    DICOMM_ERR_REMOTE,
+		DICOMM_ERR_TIMEOUT, DICOMM_ERR_NO_MEMORY, DICOMM_ERR_NO_PATH,
+		DICOMM_ERR_ABORTED};
+	const char *text = dicomm_get_last_error(r->me->comm);
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof(named) / sizeof(*named); i++)
+		known |= status == named[i];
+	JOB_CHECK(known, "%s %d, request %d (%s): status %d, \"%s\"", s->name,
+		  r->variant, r->n, r->what ? r->what : "none", (int)status,
+		  text);
+	JOB_CHECK(status == DICOMM_SUCCESS || *text,
+		  "%s %d, request %d (%s): status %d without a word", s->name,
+		  r->variant, r->n, r->what ? r->what : "none", (int)status);
+}
+
+static void check_time(const struct run *r, const struct scenario *s,
+		       dicomm_result_t status, double took)
+{
+	const char *what = r->what ? r->what : "none";
+
+	if (job_is_long() && took > 1)
+		fprintf(stderr,
+			"%s %d, request %d (%s): rank %d: %.1f s, status %d\n",
+			s->name, r->variant, r->n, what, r->me->rank, took,
+			(int)status);
+	JOB_CHECK(took < BOOTSTRAP_S + SLACK_S,
+		  "%s %d, request %d (%s): took %.1f s", s->name, r->variant,
+		  r->n, what, took);
+}
+
+/* As a user would: who alone has failed tells the others. */
+static void end_comm(struct run *r, dicomm_result_t status)
+{
+	dicomm_result_t async;
+
+	if (!r->me->comm)
+		return;
+	JOB_TRY(dicomm_comm_get_async_error(r->me->comm, &async));
+	if (status != DICOMM_SUCCESS && async == DICOMM_SUCCESS)
+		JOB_TRY(dicomm_comm_abort(r->me->comm));
+	JOB_TRY(dicomm_comm_destroy(r->me->comm));
+	r->me->comm = NULL;
+}
+
+/* Returns whether the n-th request was there. */
+static bool run_once(struct run *r, const struct scenario *s)
+{
+	dicomm_result_t status;
+	double begin;
+	bool failed;
+
+	r->id = job_id();
+	r->what = NULL;
+	memset(&r->trial, 0, sizeof(r->trial));
+	atomic_store(&r->word->failed, 0);
+	atomic_store(&r->word->go, false);
+	job_barrier();
+	if (!s->bare)
+		JOB_TRY(dicomm_comm_init_rank(&r->me->comm, r->me->ranks, r->id,
+					      r->me->rank));
+	begin = job_seconds();
+	status = s->run(r);
+	if (r->what)
+		atomic_store(&r->word->failed, 1);
+	check_status(r, s, status);
+	if (status == DICOMM_SUCCESS && r->trial.send.memory)
+		trial_check(&r->trial);
+	end_comm(r, status);
+	check_time(r, s, status, job_seconds() - begin);
+	if (r->trial.send.memory)
+		trial_free(&r->trial);
+	job_barrier();
+	failed = atomic_load(&r->word->failed);
+	JOB_CHECK(failed || status == DICOMM_SUCCESS ||
+			  s->run == hear_of_an_abort,
+		  "%s %d: status %d, but nothing failed", s->name, r->variant,
+		  (int)status);
+	job_barrier();
+	return failed;
+}
+
+/* `make check` has a part of them. */
+static int stride(const struct scenario *s)
+{
+	return job_is_long() || !s->stride ? 1 : s->stride;
+}
+
+struct order {
+	const struct scenario *scenario;
+	int victim, n, variant;
+};
+
+static void warm_up(struct job_rank *me)
+{
+	dicomm_stream_t s;
+
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_TRY(dicomm_host_stream_create(&s));
+	JOB_TRY(dicomm_barrier(me->comm, s));
+	JOB_TRY(dicomm_host_stream_destroy(s));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+/* All requests of all variants, in one process after the other runs. */
+static void run_all(struct job_rank *me)
+{
+	const struct order *o = me->arg;
+	const struct scenario *s = o->scenario;
+	struct run r = {.me = me, .victim = o->victim, .word = job_board()};
+	int step = stride(s), failed = 0;
+
+	warm_up(me);
+	job_sleep_ms(100);
+	residue_count(&r.before);
+	for (r.variant = 0; r.variant < s->variants; r.variant++) {
+		r.n = 1 + (r.variant + o->victim + o->n) % step;
+		for (; r.n < MOST && run_once(&r, s); r.n += step)
+			failed++;
+	}
+	if (is_victim(&r))
+		printf("%s: %d requests of rank %d failed\n", s->name, failed,
+		       me->rank);
+	/* What hosted a meeting that failed answers late-comers for a time. */
+	if (job_is_long())
+		residue_check(&r.before, s->name);
+}
+
+/* Outlives the job: there are not as many requests. */
+static bool *past_the_end;
+
+static void run_fresh(struct job_rank *me)
+{
+	const struct order *o = me->arg;
+	struct run r = {.me = me,
+			.victim = o->victim,
+			.n = o->n,
+			.variant = o->variant,
+			.word = job_board()};
+
+	if (!run_once(&r, o->scenario))
+		*past_the_end = true;
+}
+
+static const char *const env[] = {"DICOMM_DEBUG=none",
+				  "DICOMM_BOOTSTRAP_TIMEOUT=2"};
+
+START_TEST(every_request_may_fail)
+{
+	const struct scenario *s = &scenarios[_i / 2];
+	struct order o = {.scenario = s, .victim = _i % 2};
+	int step = stride(s), seconds = job_is_long() ? 1500 : 60, jobs = 0;
+
+	past_the_end = mmap(NULL, 1, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert(past_the_end != MAP_FAILED);
+	o.n = job_is_long() ? 1 : 1 + (int)(getpid() % step);
+	if (!s->fresh) {
+		job_run(&(struct job){.run = run_all,
+				      .arg = &o,
+				      .ranks = 2,
+				      .bare = true,
+				      .timeout_s = seconds,
+				      .env = {env[0], env[1]}});
+		return;
+	}
+	for (; o.n < MOST && !*past_the_end; o.n += step, jobs++)
+		job_run(&(struct job){.run = run_fresh,
+				      .arg = &o,
+				      .ranks = 2,
+				      .bare = true,
+				      .env = {env[0], env[1]}});
+	printf("%s: %d requests of rank %d failed\n", s->name, jobs - 1,
+	       o.victim);
+	fflush(stdout);
+}
+END_TEST
+
+/* Each scenario can be run alone: CK_RUN_CASE=split. */
+int main(void)
+{
+	Suite *suite = suite_create("fault_nth");
+	SRunner *runner;
+	int failed;
+
+	for (int i = 0; i < SCENARIOS; i++) {
+		TCase *tcase = tcase_create(scenarios[i].name);
+
+		tcase_set_timeout(tcase, job_is_long() ? 1600 : 70);
+		tcase_add_loop_test(tcase, every_request_may_fail, 2 * i,
+				    2 * i + 2);
+		suite_add_tcase(suite, tcase);
+	}
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
