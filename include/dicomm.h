@@ -313,6 +313,8 @@ typedef struct {
 	uint64_t connected_peers;
 	/** Bytes of memory that the communicator holds. */
 	uint64_t memory_bytes;
+	/** Host ranks: read by RDMA from the sender's memory. */
+	uint64_t bytes_rdma;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -812,6 +814,7 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
  *
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or no such handle
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */
 dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle);
 
@@ -846,7 +849,8 @@ dicomm_result_t dicomm_redop_create_premulsum(
 	dicomm_scalar_residence_t residence, dicomm_comm_t comm);
 
 /**
- * Destroy a created operator; operations that were called with it go on.
+ * Destroy a created operator; operations that were called with it go on. Also
+ * of a communicator that is broken or finalized.
  *
  * Threads: one call at a time per communicator.
  *
@@ -855,7 +859,7 @@ dicomm_result_t dicomm_redop_create_premulsum(
  *
  * @retval DICOMM_SUCCESS               destroyed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or not such an operator
- * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
 

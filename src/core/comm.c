@@ -26,10 +26,9 @@ static void process_init(void)
 	fault_init();
 }
 
-dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
+				  const char *function)
 {
-	int state;
-
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: comm is NULL",
 			    function);
@@ -41,6 +40,14 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "%s: comm belongs to the parent of this process",
 			    function);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+{
+	int state;
+
+	TRY(comm_check_handle(comm, function));
 	if (fault_is(comm))
 		return fault_report(comm);
 	state = atomic_load(&comm->state);
@@ -179,6 +186,8 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
+	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
+	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);
 	executable_free_all(comm);
 	for (int r = 0; comm->peers && r < comm->ranks; r++)
@@ -191,7 +200,6 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
-	free(comm->scratch);
 	free(comm->send_log);
 	free(comm->recv_log);
 	comm->magic = 0;

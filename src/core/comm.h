@@ -36,16 +36,17 @@ struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
 	_Atomic uint64_t *released; /* out: NULL until connected */
-	struct tp_line *lines;      /* in: NULL until connected */
-	const uint8_t *data;
-	uint64_t in_done; /* all messages up to here are done with */
-	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
+	struct tp_inbox in;         /* in.lines: NULL until connected */
+	uint64_t in_done;           /* all messages up to here are done with */
+	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */
 };
 
 struct peer {
 	int rank;
 	const struct transport *transport; /* NULL until opened */
+	struct tp_device *device;
 	struct tp_peer *tp;
+	struct tp_limits limits;
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -70,11 +71,29 @@ struct member {
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
 
+/* One buffer on all wires. */
+struct held {
+	struct tp_hold *on[COMM_WIRES];
+	unsigned wires; /* bit i: held on wire i */
+};
+
+/* Bytes that are read from a peer and then reduced wait in one of these. */
+#define COMM_BOUNCES 16
+struct bounce {
+	uint8_t *at;
+	const struct operation *op; /* whose; NULL: free */
+	uint32_t step;
+	uint64_t slice;
+};
+
 struct fault {
 	_Atomic int status; /* DICOMM_SUCCESS while all is well */
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
+	/* A communicator that is being split off. It ends with this one, by
+	 * which the others tell that they do not come. */
+	struct dicomm_comm *forming;
 };
 
 #define COMM_OPS 64
@@ -121,6 +140,10 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	uint8_t *scratch;
 	size_t scratch_bytes;
+	struct held scratch_held;
+	uint8_t *bounce_memory; /* NULL until one is needed */
+	struct held bounce_held;
+	struct bounce bounces[COMM_BOUNCES];
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
 	struct executable *executables;    /* all, most recent first */
@@ -153,6 +176,17 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
 
+/* Make memory reachable by all wires, for as long as it is held. Any thread. */
+dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
+			  size_t len, bool written, struct held *held);
+void comm_drop(struct dicomm_comm *comm, struct held *held);
+/* Page-aligned memory of the library, held on all wires. */
+dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
+				const char *what, uint8_t **out,
+				struct held *held);
+void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
+		     struct held *held);
+
 /* Options of the caller, or none, with strings of their own. */
 dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
@@ -162,10 +196,12 @@ void comm_config_free(dicomm_config_t *config);
  * owner's log_fn; NULL: about none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* Create and meet; blocking, or in a thread of its own. */
+/* Create and meet; blocking, or in a thread of its own. A blocking one ends
+ * when its parent, if it has one, breaks. */
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
-			   const dicomm_config_t *config);
+			   const dicomm_config_t *config,
+			   struct dicomm_comm *parent);
 /* Its parts: an empty one with its settings; meeting the other ranks; the
  * end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
@@ -182,7 +218,11 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 	       atomic_load_explicit(&comm_generation, memory_order_relaxed);
 }
 
-/* Why the handle cannot be used, logged; SUCCESS if it can. */
+/* Why the handle cannot be used, logged; SUCCESS if it can. The former lets
+ * pass a broken communicator, or one not ready: it still gives back what it
+ * holds. */
+dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
+				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
 /* What control_query() asks for: a collective, or the other side's part of a
@@ -195,6 +235,8 @@ enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
+void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* This rank cannot go on, for the reason that was just logged. Where that
  * touched a peer (-1: not known which), the peer's end may be behind it: the
  * news of it, which names the rank, is waited for a moment. */

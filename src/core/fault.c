@@ -53,6 +53,8 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 		comm->fault.culprit = culprit;
 		memcpy(comm->fault.text, text, sizeof(text));
 		atomic_store(&comm->fault.status, (int)status);
+		if (comm->fault.forming)
+			atomic_store(&comm->fault.forming->cancelled, true);
 	}
 	pthread_mutex_unlock(&comm->fault.lock);
 	if (!first)
@@ -68,6 +70,17 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 							    : status,
 			       culprit, text);
 	return status;
+}
+
+void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
+{
+	if (!comm)
+		return;
+	pthread_mutex_lock(&comm->fault.lock);
+	comm->fault.forming = forming;
+	if (forming && fault_is(comm))
+		atomic_store(&forming->cancelled, true);
+	pthread_mutex_unlock(&comm->fault.lock);
 }
 
 /* The peer, or with -1 any rank, if it has left; else -1. */

@@ -15,6 +15,7 @@ struct init_args {
 	struct dicomm_comm *comm;
 	dicomm_comm_t *out; /* NULL once a blocking caller is gone */
 	dicomm_unique_id_t id;
+	struct dicomm_comm *parent; /* waits for the end of init; or NULL */
 };
 
 static dicomm_result_t init_now(void *arg)
@@ -25,7 +26,9 @@ static dicomm_result_t init_now(void *arg)
 
 	log_set_rank(comm->rank);
 	comm_listen(comm);
+	fault_share(a->parent, comm);
 	status = comm_meet(comm, &a->id);
+	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);
 	if (status != DICOMM_SUCCESS) {
@@ -49,7 +52,8 @@ static void *init_helper(void *arg)
 
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
-			   const dicomm_config_t *config)
+			   const dicomm_config_t *config,
+			   struct dicomm_comm *parent)
 {
 	struct dicomm_comm *comm;
 	struct init_args *a;
@@ -66,8 +70,10 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 	if (id)
 		a->id = *id;
 	*out = comm;
-	if (comm->blocking)
+	if (comm->blocking) {
+		a->parent = parent;
 		return group_init(init_now, a);
+	}
 	if (pthread_create(&comm->helper, NULL, init_helper, a)) {
 		*out = NULL;
 		free(a);
@@ -94,7 +100,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
-	return comm_start(comm, nranks, &id, rank, config);
+	return comm_start(comm, nranks, &id, rank, config, NULL);
 }
 
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
@@ -111,7 +117,7 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	TRY(launcher_meet(&info));
-	return comm_start(comm, info.ranks, &info.id, info.rank, NULL);
+	return comm_start(comm, info.ranks, &info.id, info.rank, NULL, NULL);
 }
 
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
@@ -142,7 +148,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 
 		config.device = devices ? devices[i] : "host";
-		status = comm_start(&comms[i], ndev, &id, i, &config);
+		status = comm_start(&comms[i], ndev, &id, i, &config, NULL);
 	}
 	s = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : s;

@@ -56,7 +56,7 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 {
 	struct created_op *c;
 
-	TRY(comm_check(comm, "redop_destroy"));
+	TRY(comm_check_handle(comm, "redop_destroy"));
 	c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
 	if (op < 0x100 || !c->used || c->op != op)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

@@ -65,7 +65,10 @@ static dicomm_result_t split_now(void *arg)
 					   sizeof(id), parent->timeout_ms);
 	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
 		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
-				    &a->config);
+				    &a->config, parent);
+	/* What ended the parent says more than that it ended the child. */
+	if (status == DICOMM_ERR_ABORTED && fault_is(parent))
+		status = fault_report(parent);
 out:
 	comm_config_free(&a->config);
 	free(all);

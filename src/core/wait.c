@@ -101,16 +101,18 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 	struct pair_of_calls p = {.number = number,
 				  .theirs = "something else before"};
 	uint64_t end = clock_ms() + LOOK_BACK_MS, now;
-	bool found = false, suspect = false;
+	bool found = false, suspect = false, last = false;
 
 	call_text(call, p.mine, sizeof(p.mine));
-	for (uint64_t n = number; n && number - n < CALL_LOG_ENTRIES; n--) {
+	for (uint64_t n = number; n && number - n < CALL_LOG_ENTRIES && !last;
+	     n--) {
 		if (fault_is(comm))
 			return fault_report(comm);
+		/* A machine may stand still for longer than that: once more. */
 		now = clock_ms();
-		if (now >= end)
-			break;
-		found |= differs(comm, call, n, peer, (int)(end - now), &p);
+		last = now >= end;
+		found |= differs(comm, call, n, peer,
+				 last ? ASK_MS : (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
 	}

@@ -110,6 +110,25 @@ static void gather_and_check(struct job_rank *me, const void *mine,
 		check_filled(all + (size_t)r * bytes, bytes, r, i);
 }
 
+/* Where `before` was, if the system can be talked into it. */
+static void *allocate_at(void *before, size_t bytes)
+{
+	void *tries[16], *at = NULL;
+	int n = 0;
+
+	while (n < 16 && !at) {
+		JOB_TRY(dicomm_mem_alloc(&tries[n], bytes));
+		if (tries[n] == before || !before)
+			at = tries[n];
+		n++;
+	}
+	if (!at)
+		at = tries[n - 1];
+	for (int i = 0; i < n - 1; i++)
+		JOB_TRY(dicomm_mem_free(tries[i]));
+	return at;
+}
+
 /* The same address, with other pages, another length, or no pages at all that
  * a neighbour could map. */
 static void reallocated(struct job_rank *me)
@@ -122,7 +141,7 @@ static void reallocated(struct job_rank *me)
 	for (int i = 0; i < 120; i++) {
 		size_t bytes = i % 3 ? BYTES : BYTES / 2;
 
-		JOB_TRY(dicomm_mem_alloc(&at, bytes));
+		at = allocate_at(before, bytes);
 		same += at == before;
 		before = at;
 		fill(at, bytes, me->rank, i);

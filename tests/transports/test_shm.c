@@ -2,6 +2,7 @@
 /* What only shared memory does; the rest is in test_conformance.c. */
 #include <check.h>
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,7 +99,10 @@ static uint64_t resident_bytes(void)
 static struct tp_device *open_device(int rank, int ranks, uint32_t slots,
 				     uint32_t slot_bytes)
 {
-	struct tp_config config = {rank, ranks, slots, slot_bytes};
+	struct tp_config config = {.rank = rank,
+				   .ranks = ranks,
+				   .slots = slots,
+				   .slot_bytes = slot_bytes};
 	struct tp_device *dev = NULL;
 
 	ck_assert_int_eq(shm->open(&config, &dev), DICOMM_SUCCESS);
@@ -182,7 +188,8 @@ static dicomm_result_t exchange_if_possible(void)
 	struct tp_inbox in;
 
 	for (int i = 0; !status && i < 2; i++) {
-		struct tp_config config = {i, 2, 8, 32768};
+		struct tp_config config = {
+			.rank = i, .ranks = 2, .slots = 8, .slot_bytes = 32768};
 
 		status = shm->open(&config, &dev[i]);
 	}
@@ -423,10 +430,11 @@ static void run_cma(struct rank *r)
 		       shm->map(r->peer[0], &ref, 2 * LARGE + 5, &mapped) ==
 			       DICOMM_ERR_UNSUPPORTED,
 		       "mapped");
-		EXPECT_OK(r, shm->read(r->peer[0], &ref, 0, buffer,
-				       2 * LARGE + 5));
+		EXPECT_OK(r, shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0,
+				       buffer, 2 * LARGE + 5));
 		EXPECT(r, !memcmp(buffer, whole + 3, 2 * LARGE + 5), "read");
-		EXPECT_OK(r, shm->read(r->peer[0], &ref, 70001, buffer, 999));
+		EXPECT_OK(r, shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref,
+				       70001, buffer, 999));
 		EXPECT(r, !memcmp(buffer, whole + 3 + 70001, 999), "part");
 		EXPECT_OK(r, shm->release(r->peer[0], TP_COLLECTIVE, 1));
 		/* An address that is none, an aborted device. */
@@ -434,13 +442,13 @@ static void run_cma(struct rank *r)
 		ranks_get(r, 0, TP_COLLECTIVE, 2, &body);
 		memcpy(&ref, body, sizeof(ref));
 		EXPECT(r,
-		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
-			       DICOMM_ERR_REMOTE,
+		       shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0, buffer,
+				 4096) == DICOMM_ERR_REMOTE,
 		       "read nothing");
 		shm->abort(r->dev);
 		EXPECT(r,
-		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
-			       DICOMM_ERR_ABORTED,
+		       shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0, buffer,
+				 4096) == DICOMM_ERR_ABORTED,
 		       "read after abort");
 		free(whole);
 	}
@@ -547,8 +555,8 @@ static void run_owner_dies(struct rank *r)
 	log_set_sink(no_log, NULL);
 	EXPECT(r, ranks_check(mapped, LARGE, 1) == LARGE, "mapped");
 	EXPECT(r,
-	       shm->read(r->peer[1], &ref[1], 0, plain, LARGE) ==
-		       DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[1], TP_COLLECTIVE, 1, &ref[1], 0, plain,
+			 LARGE) == DICOMM_ERR_REMOTE,
 	       "read the dead");
 	EXPECT(r,
 	       shm->connect_in(r->peer[1], TP_POINT_TO_POINT,
@@ -779,11 +787,12 @@ static void run_bad_reference(struct rank *r)
 	       shm->map(r->peer[0], &good, 8193, &mapped) == DICOMM_ERR_REMOTE,
 	       "beyond the end");
 	EXPECT(r,
-	       shm->read(r->peer[0], &good, 8190, into, 3) == DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[0], TP_COLLECTIVE, 1, &good, 8190, into, 3) ==
+		       DICOMM_ERR_REMOTE,
 	       "beyond the end");
 	EXPECT(r,
-	       shm->read(r->peer[0], &good, UINT64_MAX - 1, into, 4) ==
-		       DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[0], TP_COLLECTIVE, 1, &good, UINT64_MAX - 1,
+			 into, 4) == DICOMM_ERR_REMOTE,
 	       "round the end");
 	/* The first 8 bytes say how, and of which process. */
 	for (int i = 0; i < 8; i++) {
@@ -854,7 +863,7 @@ START_TEST(a_put_before_connect_is_an_error)
 	ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, body, 8),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(shm->map(peer, &ref, 8, &mapped), DICOMM_ERR_INTERNAL);
-	ck_assert_int_eq(shm->read(peer, &ref, 0, body, 8),
+	ck_assert_int_eq(shm->read(peer, TP_COLLECTIVE, 1, &ref, 0, body, 8),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(shm->connect_out(peer, TP_COLLECTIVE, &out),
 			 DICOMM_SUCCESS);
@@ -1133,9 +1142,40 @@ START_TEST(a_measurement_is_short_and_sane)
 	shm_measure(&first);
 	shm_measure(&again);
 	ck_assert_mem_eq(&first, &again, sizeof(first));
+	/* On a busy machine it may have come to nothing. */
+	shm_rates_get(&first);
+	ck_assert(!again.line_ps || again.line_ps == first.line_ps);
 	ck_assert_uint_ge(first.line_ps, 1000);
 	ck_assert_uint_le(first.line_ps, UINT64_C(1000000000));
 	ck_assert_uint_ge(first.load_bytes_per_s, UINT64_C(10000000));
+}
+END_TEST
+
+/* One process at a time; the others learn from their neighbours. */
+START_TEST(who_cannot_measure_is_told)
+{
+	const struct sockaddr_un name = {.sun_family = AF_UNIX,
+					 .sun_path = "\0dicomm measures"};
+	const struct shm_rates half = {.line_ps = 5000};
+	const struct shm_rates one = {7000, 8, 9, 10}, other = {70, 80, 90, 0};
+	struct shm_rates r;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	/* Somebody who measures is done soon. */
+	while (bind(fd, (const struct sockaddr *)&name, sizeof(name)))
+		ck_assert_int_eq(errno, EADDRINUSE);
+	shm_measure(&r);
+	ck_assert_uint_eq(r.line_ps, 0);
+	shm_rates_tell(&r);
+	shm_rates_tell(&half);
+	shm_rates_get(&r);
+	ck_assert_uint_eq(r.line_ps, 100000);
+	shm_rates_tell(&one);
+	shm_rates_tell(&other);
+	shm_rates_get(&r);
+	ck_assert_mem_eq(&r, &one, sizeof(r));
+	close(fd);
 }
 END_TEST
 
@@ -1174,6 +1214,7 @@ int main(void)
 	tcase_add_loop_test(tcase, a_sender_can_come_back, 0, RANKS_KINDS);
 	tcase_add_test(tcase, cma_notices_a_recycled_process);
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
+	tcase_add_test(tcase, who_cannot_measure_is_told);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
