@@ -22,6 +22,121 @@ struct accel_export {
 	int32_t pid, fd;
 };
 
+/* A queue of work of a device: one of the user's, or one of ours. */
+struct accel_stream;
+/* A place in a stream. */
+struct accel_event;
+/* What streams wait at until the host says so. */
+struct accel_gate;
+
+/* What devices of one kind may differ in. */
+enum accel_caps {
+	/* It loads and stores any memory of this process, as the host does:
+	 * device pointers are host pointers. */
+	ACCEL_SHARES_HOST = 1 << 0,
+	/* mem_export() and mem_import(); map_host(); dmabuf() */
+	ACCEL_IPC = 1 << 1,
+	ACCEL_MAP_HOST = 1 << 2,
+	ACCEL_DMABUF = 1 << 3,
+};
+
+/* An allocation of a device, for a process that shares its machine. */
+struct accel_handle {
+	uint64_t id, bytes, offset; /* offset: of the pointer in it */
+	unsigned char vendor[64];
+};
+
+/*
+ * Work on the streams of a device. Everything is queued and none of it waits
+ * for the device, unless said otherwise; work on a stream runs in the order in
+ * which it was queued. Device pointers, and host memory that the device can
+ * reach, need no alignment.
+ *
+ * Threads: one at a time for a stream, an event and a gate; any for the rest,
+ * and for event_query() and gate_open().
+ */
+struct accel_work {
+	unsigned (*caps)(int index); /* of enum accel_caps */
+	/* Is ptr memory of a device of this kind, and of which? Quiet. */
+	bool (*owner)(const void *ptr, int *index);
+
+	/* A stream of the user, who keeps it until close(); NULL: the default
+	 * one of the device. DICOMM_ERR_INVALID_ARGUMENT: it is none, or of
+	 * another device. */
+	dicomm_result_t (*open)(int index, void *native,
+				struct accel_stream **s);
+	/* One of our own, of high priority, that can be used with the other. */
+	dicomm_result_t (*open_beside)(struct accel_stream *other,
+				       struct accel_stream **s);
+	/* What is queued still runs. */
+	void (*close)(struct accel_stream *s);
+
+	/* Make ready what the kernels of a type need; may wait for the device,
+	 * which nothing else does. DICOMM_ERR_UNSUPPORTED: it cannot compute
+	 * that type. */
+	dicomm_result_t (*prepare)(struct accel_stream *s,
+				   dicomm_datatype_t type);
+
+	dicomm_result_t (*event_create)(int index, struct accel_event **e);
+	void (*event_destroy)(struct accel_event *e);
+	/* After what is queued so far; forgets an earlier place. */
+	dicomm_result_t (*event_record)(struct accel_event *e,
+					struct accel_stream *s);
+	/* DICOMM_AGAIN: it has not been reached. Never recorded: success. */
+	dicomm_result_t (*event_query)(const struct accel_event *e);
+	/* What is queued on s from now on runs after the event. */
+	dicomm_result_t (*wait_event)(struct accel_stream *s,
+				      const struct accel_event *e);
+
+	dicomm_result_t (*gate_create)(int index, struct accel_gate **g);
+	/* Opens what is closed. */
+	void (*gate_destroy)(struct accel_gate *g);
+	/* What is queued on s from now on waits for gate_open(), which opens
+	 * the gate once for each time it was closed, in that order. */
+	dicomm_result_t (*gate_close)(struct accel_gate *g,
+				      struct accel_stream *s);
+	void (*gate_open)(struct accel_gate *g);
+
+	/* From and to memory of the device or of the host. */
+	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
+				const void *src, size_t bytes);
+	/* As in reduce.h; prepare() was called for the type. */
+	dicomm_result_t (*reduce)(struct accel_stream *s,
+				  dicomm_datatype_t type, dicomm_redop_t op,
+				  void *dst, const void *a, const void *b,
+				  size_t n);
+	/* As reduce_fold(). Of more than 8 sources, those beyond follow the
+	 * first 8 at one distance, a multiple of 16: src[i] - src[i - 8]. */
+	dicomm_result_t (*fold)(struct accel_stream *s, dicomm_datatype_t type,
+				dicomm_redop_t op, void *dst,
+				const void *const *src, int nsrc, size_t n);
+	/* One element in memory of the device, read when it runs; or, if that
+	 * is NULL, its bits. */
+	dicomm_result_t (*scale)(struct accel_stream *s, dicomm_datatype_t type,
+				 void *dst, const void *a,
+				 const void *scalar_at, uint64_t scalar,
+				 size_t n);
+	/* 0 < divisor < 2^31 */
+	dicomm_result_t (*divide)(struct accel_stream *s,
+				  dicomm_datatype_t type, void *dst,
+				  const void *a, long divisor, size_t n);
+
+	/* For a process on this machine: the allocation that ptr lies in. It
+	 * is mapped as a whole, once for each handle, never by its owner. */
+	dicomm_result_t (*mem_export)(const void *ptr, struct accel_handle *h);
+	dicomm_result_t (*mem_import)(int index, const struct accel_handle *h,
+				      void **base);
+	void (*mem_unimport)(int index, void *base);
+	/* Let the device reach host memory that the library allocated. */
+	dicomm_result_t (*map_host)(int index, void *host, size_t bytes,
+				    void **device);
+	void (*unmap_host)(int index, void *host);
+	/* A descriptor, which the caller closes, of the allocation that a range
+	 * lies in, and the offset of the range. */
+	dicomm_result_t (*dmabuf)(const void *ptr, size_t bytes, int *fd,
+				  uint64_t *offset);
+};
+
 struct accel {
 	const char *name; /* "host"; "cuda" of "cuda:0" */
 
@@ -45,6 +160,9 @@ struct accel {
 	/* Allocations freed so far by this process are listed for neighbours:
 	 * the count, and id number i (0 for one that has left the list). */
 	uint64_t (*freed)(uint64_t i, uint64_t *id);
+
+	/* NULL: there are no streams, the caller computes by itself (host). */
+	const struct accel_work *work;
 };
 
 /* All kinds of this build, NULL ends the list; host is first. */

@@ -9,7 +9,7 @@ files=0
 
 # A test program is named without .c, its source being the default one.
 for file in $(find collectives examples include perftest src tests \
-	transports -name '*.[ch]' -o -name '*.sh' -o -name '*.map' | sort); do
+	transports -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' -o -name '*.map' | sort); do
 	files=$((files + 1))
 	if ! grep -qE "(^|[^a-z/_])($file|${file%.c})( |\$)" Makefile.am; then
 		echo "Makefile.am does not list $file"

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NVIDIA GPUs by the CUDA driver, which is opened at run time. Everything is
+ * done in the primary context of a device, the one of CUDA's runtime. What is
+ * common to drivers of this shape is in gpu.h.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "src/accel/cuda_api.h"
+#include "src/accel/image.h"
+#include "src/accel/launch.h"
+#include "src/base/log.h"
+#include "dicomm.h"
+
+#define LIBRARY "libcuda.so.1"
+
+#define GPU_KIND "cuda"
+#define GPU_VENDOR "NVIDIA"
+#define GPU_SUCCESS CUDA_SUCCESS_
+#define GPU_OUT_OF_MEMORY CUDA_OUT_OF_MEMORY
+#define GPU_NOT_SUPPORTED CUDA_NOT_SUPPORTED
+#define GPU_NOT_READY CUDA_NOT_READY
+#define GPU_STREAM_NON_BLOCKING CUDA_STREAM_NON_BLOCKING
+#define GPU_EVENT_DISABLE_TIMING CUDA_EVENT_DISABLE_TIMING
+#define GPU_HOST_PORTABLE CUDA_HOST_PORTABLE
+#define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
+#define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
+typedef cuda_pointer gpu_pointer;
+typedef cuda_stream gpu_stream;
+typedef cuda_event gpu_event;
+typedef cuda_module gpu_module;
+typedef cuda_function gpu_function;
+typedef cuda_ipc gpu_ipc;
+typedef cuda_capture gpu_capture;
+
+#define MAX_DEVICES 64
+#define PAGE_BYTES 4096
+#define WORD_BYTES 64
+
+static struct {
+#define F(name, symbol, needed, parameters) cuda_result(*name) parameters;
+	CUDA_FUNCTIONS(F)
+#undef F
+} api;
+
+static cuda_device handles[MAX_DEVICES];
+static cuda_context contexts[MAX_DEVICES];
+
+static const char *gpu_error_text(int error)
+{
+	const char *text = NULL;
+
+	if (api.error_string(error, &text) || !text)
+		return "unknown error";
+	return text;
+}
+
+static bool open_library(char *why, size_t len)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib) {
+		snprintf(why, len, "no CUDA driver: %s", dlerror());
+		return false;
+	}
+#define F(name, symbol, needed, parameters)                              \
+	*(void **)&api.name = dlsym(lib, #symbol);                       \
+	if ((needed) && !api.name) {                                     \
+		snprintf(why, len, "%s has no %s: older than CUDA 10.0", \
+			 LIBRARY, #symbol);                              \
+		return false;                                            \
+	}
+	CUDA_FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+static int gpu_load(char *why, size_t len)
+{
+	int error, n = 0;
+
+	if (!open_library(why, len))
+		return 0;
+	error = api.init(0);
+	if (!error)
+		error = api.device_count(&n);
+	if (n > MAX_DEVICES)
+		n = MAX_DEVICES;
+	for (int i = 0; i < n && !error; i++)
+		error = api.device_get(&handles[i], i);
+	if (error) {
+		snprintf(why, len, "the CUDA driver does not start: %s (%d)",
+			 gpu_error_text(error), error);
+		return 0;
+	}
+	if (n == 0)
+		snprintf(why, len, "the CUDA driver has no device");
+	return n;
+}
+
+/* It stays: memory and streams of the user are of it as well. */
+static int gpu_device_init(int index)
+{
+	if (contexts[index])
+		return CUDA_SUCCESS_;
+	return api.context_retain(&contexts[index], handles[index]);
+}
+
+static int gpu_enter(int index)
+{
+	return api.context_push(contexts[index]);
+}
+
+static void gpu_leave(void)
+{
+	cuda_context was;
+
+	api.context_pop(&was);
+}
+
+static int attribute(int index, cuda_device_attribute what)
+{
+	int value = 0;
+
+	return api.device_attribute(&value, what, handles[index]) ? 0 : value;
+}
+
+static uint32_t gpu_units(int index)
+{
+	int units = attribute(index, CUDA_MULTIPROCESSOR_COUNT);
+
+	return units > 0 ? (uint32_t)units : 1;
+}
+
+static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+{
+	char name[80] = "";
+	int version = 0, error;
+
+	error = api.device_name(name, sizeof(name), handles[index]);
+	if (!error)
+		error = api.device_pci(info->pci, sizeof(info->pci),
+				       handles[index]);
+	if (!error)
+		error = api.version(&version);
+	if (error)
+		return FAIL(DICOMM_ERR_DEVICE, "cuda:%d: %s (%d)", index,
+			    gpu_error_text(error), error);
+	snprintf(info->description, sizeof(info->description),
+		 "%s, driver of CUDA %d.%d", name, version / 1000,
+		 version % 1000 / 10);
+	return DICOMM_SUCCESS;
+}
+
+/* Of managed memory, where it is preferred to be */
+static bool gpu_owner(const void *ptr, int *index)
+{
+	cuda_pointer_attribute what[] = {CUDA_POINTER_MEMORY_TYPE,
+					 CUDA_POINTER_IS_MANAGED,
+					 CUDA_POINTER_DEVICE_ORDINAL};
+	unsigned type = 0, managed = 0;
+	int ordinal = -1;
+	void *values[] = {&type, &managed, &ordinal};
+
+	if (api.pointer_attributes(3, what, values,
+				   (cuda_pointer)(uintptr_t)ptr))
+		return false;
+	if ((type != CUDA_MEMORY_DEVICE && !managed) || ordinal < 0)
+		return false;
+	*index = ordinal;
+	return true;
+}
+
+static bool gpu_stream_check(int index, void *native)
+{
+	cuda_context context = NULL;
+
+	return !api.stream_context(native, &context) &&
+	       context == contexts[index];
+}
+
+/* PTX of each type; the driver compiles it. */
+static int gpu_module_of(const struct launch *l)
+{
+	return (int)l->module;
+}
+
+static const struct image *gpu_image(int module, int i)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "ptx_%s",
+		 launch_module_name((enum launch_module)module));
+	return i ? NULL : image_find(name);
+}
+
+static bool gpu_wrong_image(int error)
+{
+	return error == CUDA_NO_BINARY_FOR_GPU;
+}
+
+/* A line of the cache each, of a page that is pinned when the last is used up.
+ * gpu.h calls this under its lock. */
+static int gpu_word_alloc(void **at)
+{
+	static char *page;
+	static size_t used = PAGE_BYTES;
+	void *fresh = NULL;
+	int error;
+
+	if (used == PAGE_BYTES) {
+		error = api.host_alloc(&fresh, PAGE_BYTES,
+				       CUDA_HOST_PORTABLE |
+					       CUDA_HOST_DEVICEMAP);
+		if (error)
+			return error;
+		page = fresh;
+		used = 0;
+	}
+	*at = page + used;
+	used += WORD_BYTES;
+	return CUDA_SUCCESS_;
+}
+
+static int gpu_copy(void *dst, const void *src, size_t bytes,
+		    cuda_stream stream)
+{
+	return api.copy((cuda_pointer)(uintptr_t)dst,
+			(cuda_pointer)(uintptr_t)src, bytes, stream);
+}
+
+/* The lower half of the word, with a comparison that allows for wrapping */
+static int gpu_wait_value(int index, cuda_stream stream, void *word,
+			  uint64_t value)
+{
+	cuda_pointer at = 0;
+	int error;
+
+	if (!api.wait_value &&
+	    (!api.wait_value_v1 || !attribute(index, CUDA_WAIT_VALUE_V1)))
+		return CUDA_NOT_SUPPORTED;
+	error = api.host_pointer(&at, word, 0);
+	if (error)
+		return error;
+	return api.wait_value ? api.wait_value(stream, at, (uint32_t)value,
+					       CUDA_WAIT_GEQ)
+			      : api.wait_value_v1(stream, at, (uint32_t)value,
+						  CUDA_WAIT_GEQ);
+}
+
+static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)
+{
+	return api.host_function(stream, fn, arg);
+}
+
+static bool gpu_has_dmabuf(int index)
+{
+	return api.range_handle && attribute(index, CUDA_DMA_BUF_SUPPORTED);
+}
+
+/* Others will read this memory without asking the driver: copies that seem
+ * done to the host must be done. */
+static int gpu_range_fd(int *fd, cuda_pointer base, size_t bytes)
+{
+	unsigned yes = 1;
+	int error = api.range_handle(fd, base, bytes, CUDA_RANGE_DMA_BUF_FD, 0);
+
+	if (!error)
+		(void)api.pointer_set(&yes, CUDA_POINTER_SYNC_MEMOPS, base);
+	return error;
+}
+
+static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+{
+	unsigned long long number = 0;
+	int error =
+		api.pointer_attribute(&number, CUDA_POINTER_BUFFER_ID, base);
+
+	*id = number;
+	return error;
+}
+
+static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc)
+{
+	return api.ipc_open
+		       ? api.ipc_open(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS)
+		       : api.ipc_open_v1(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS);
+}
+
+#include "src/accel/gpu.h"
+
+const struct accel accel_cuda = GPU_ACCEL;

@@ -1,0 +1,1064 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The common shape of backends for GPUs whose drivers look like CUDA's. Each
+ * backend includes this once, after the names below and the functions that the
+ * drivers do not share; all is static, so that each has its own devices.
+ *
+ * A gate is a word of pinned host memory that counts how often it was opened.
+ * Closing number k makes the stream wait until the word has reached k: by the
+ * device where the driver offers that, else in a host function, which holds the
+ * driver's other host functions as well. Words are used again and never freed:
+ * a stream may look at one after its gate was destroyed, and must find it open.
+ *
+ * Needed: GPU_KIND, GPU_VENDOR, types gpu_pointer, gpu_stream, gpu_event,
+ * gpu_module, gpu_function, gpu_ipc; the table `api` with the functions named
+ * here; and
+ *   gpu_load(why, len)           open the library; how many devices
+ *   gpu_device_init(index)       what a device needs before it is used
+ *   gpu_enter(index), gpu_leave  make it the one of the calling thread, undo
+ *   gpu_units(index)             its processors
+ *   gpu_details(index, info)     description
+ *   gpu_owner(ptr, index)        as accel.h says
+ *   gpu_stream_check(index, s)   is it a stream of that device?
+ *   gpu_module_of(launch)        which module has its kernel
+ *   gpu_image(module, i)         image i to try for a module, NULL: no more
+ *   gpu_wrong_image(error)       is it for another device?
+ *   gpu_word_alloc(at)           8 bytes that host and devices see
+ *   gpu_wait_value(index, stream, word, value)  until a word has a value
+ *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
+ *   gpu_copy, gpu_has_dmabuf, gpu_range_fd, gpu_buffer_id, gpu_ipc_open,
+ *   gpu_error_text
+ */
+#ifndef DICOMM_ACCEL_GPU_H
+#define DICOMM_ACCEL_GPU_H
+
+#include <assert.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/accel/image.h"
+#include "src/accel/launch.h"
+#include "src/base/log.h"
+
+#define GPU_DEVICES 64
+/* Blocks for each processor: as many threads as it holds */
+#define GPU_BLOCKS_PER_UNIT 8
+
+struct kernel {
+	char name[sizeof(((struct launch *)0)->kernel)];
+	gpu_function function;
+	struct kernel *next;
+};
+
+struct device {
+	_Atomic bool ready;
+	bool waits; /* by itself, for a word */
+	uint32_t units;
+	bool loaded[LAUNCH_MODULES];
+	gpu_module modules[LAUNCH_MODULES];
+	/* Of each module; only ever grows at its head */
+	struct kernel *_Atomic kernels[LAUNCH_MODULES];
+};
+
+struct word {
+	_Atomic uint64_t *opened; /* where the device sees it */
+	_Atomic uint64_t closed;
+	struct word *next;
+};
+
+/* What alloc() and map_host() gave out */
+struct memory {
+	void *host, *device;
+	size_t bytes;
+	int index; /* where alloc() made it */
+	int users; /* of map_host() */
+	struct memory *next;
+};
+
+struct accel_stream {
+	int index;
+	bool own;
+	gpu_stream handle;
+};
+
+struct accel_event {
+	int index;
+	gpu_event handle;
+};
+
+struct accel_gate {
+	int index;
+	struct word *word;
+};
+
+struct closing {
+	struct word *word;
+	uint64_t ticket;
+};
+
+static struct device devices[GPU_DEVICES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int ndevices;
+static char none_why[256];
+
+/* Guards what devices make when first needed, and the lists. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct memory *allocated, *mapped;
+static struct word *spare_words;
+
+/* ---- what there is ---- */
+
+static dicomm_result_t status_of(int error)
+{
+	switch (error) {
+	case GPU_SUCCESS:
+		return DICOMM_SUCCESS;
+	case GPU_OUT_OF_MEMORY:
+		return DICOMM_ERR_NO_MEMORY;
+	case GPU_NOT_SUPPORTED:
+		return DICOMM_ERR_UNSUPPORTED;
+	default:
+		return DICOMM_ERR_DEVICE;
+	}
+}
+
+static dicomm_result_t failed(int error, int index, const char *what)
+{
+	return FAIL(status_of(error), GPU_KIND ":%d: %s: %s (%d)", index, what,
+		    gpu_error_text(error), error);
+}
+
+static dicomm_result_t no_memory(int index)
+{
+	return FAIL(DICOMM_ERR_NO_MEMORY, GPU_KIND ":%d: out of memory", index);
+}
+
+static void setup(void)
+{
+	ndevices = gpu_load(none_why, sizeof(none_why));
+	if (ndevices > GPU_DEVICES)
+		ndevices = GPU_DEVICES;
+}
+
+static int gpu_count(char *why, size_t len)
+{
+	pthread_once(&once, setup);
+	if (!ndevices)
+		snprintf(why, len, "%s", none_why);
+	return ndevices;
+}
+
+static dicomm_result_t check_index(int index)
+{
+	char why[sizeof(none_why)];
+	int n = gpu_count(why, sizeof(why));
+
+	if (index >= 0 && index < n)
+		return DICOMM_SUCCESS;
+	if (!n)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    GPU_KIND " device %d: %s", index, why);
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    GPU_KIND " device %d: there are %d", index, n);
+}
+
+static dicomm_result_t gpu_describe(int index, dicomm_device_info_t *info)
+{
+	TRY(check_index(index));
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), GPU_KIND ":%d", index);
+	snprintf(info->vendor, sizeof(info->vendor), GPU_VENDOR);
+	return gpu_details(index, info);
+}
+
+/* ---- words ---- */
+
+/* Under the lock, with a device entered. */
+static dicomm_result_t word_get(int index, struct word **out)
+{
+	struct word *w = spare_words;
+	void *at = NULL;
+	int error;
+
+	if (w) {
+		spare_words = w->next;
+		*out = w;
+		return DICOMM_SUCCESS;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return no_memory(index);
+	error = gpu_word_alloc(&at);
+	if (error) {
+		free(w);
+		return failed(error, index, "pinned memory");
+	}
+	w->opened = at;
+	atomic_store(w->opened, 0);
+	*out = w;
+	return DICOMM_SUCCESS;
+}
+
+static void word_put(struct word *w)
+{
+	pthread_mutex_lock(&lock);
+	w->next = spare_words;
+	spare_words = w;
+	pthread_mutex_unlock(&lock);
+}
+
+/* The lower half changes whenever the word does: who sleeps looks at that. */
+static uint32_t *word_half(const struct word *w)
+{
+	return (uint32_t *)w->opened;
+}
+
+static void word_open(struct word *w, uint64_t times)
+{
+	atomic_fetch_add_explicit(w->opened, times, memory_order_release);
+	syscall(SYS_futex, word_half(w), FUTEX_WAKE_PRIVATE, INT32_MAX, NULL,
+		NULL, 0);
+}
+
+/* In a thread of the driver: until the gate was opened often enough. A gate
+ * that is destroyed is opened, so this ends. */
+static void word_wait(void *ctx)
+{
+	const struct timespec second = {.tv_sec = 1};
+	struct closing *c = ctx;
+	uint64_t opened;
+
+	while (opened = atomic_load_explicit(c->word->opened,
+					     memory_order_acquire),
+	       opened < c->ticket)
+		syscall(SYS_futex, word_half(c->word), FUTEX_WAIT_PRIVATE,
+			(uint32_t)opened, &second, NULL, 0);
+	free(c);
+}
+
+/* ---- devices ---- */
+
+/* Can the device wait for a word? Drivers tell in ways that differ with their
+ * age: see whether it takes one that is there already. */
+static dicomm_result_t probe_waits(int index, bool *waits)
+{
+	gpu_stream stream = NULL;
+	struct word *w = NULL;
+	int error;
+
+	TRY(word_get(index, &w));
+	error = api.stream_create(&stream, GPU_STREAM_NON_BLOCKING, 0);
+	if (!error) {
+		*waits = !gpu_wait_value(index, stream, w->opened,
+					 atomic_load(w->opened));
+		api.stream_destroy(stream);
+	}
+	w->next = spare_words;
+	spare_words = w;
+	if (error)
+		return failed(error, index, "a stream");
+	log_info(GPU_KIND ":%d: streams wait for the host by %s", index,
+		 *waits ? "memory" : "host functions");
+	return DICOMM_SUCCESS;
+}
+
+/* Under the lock. */
+static dicomm_result_t device_start(int index)
+{
+	struct device *d = &devices[index];
+	dicomm_result_t status;
+	int error;
+
+	if (d->ready)
+		return DICOMM_SUCCESS;
+	error = gpu_device_init(index);
+	if (!error)
+		error = gpu_enter(index);
+	if (error)
+		return failed(error, index, "cannot be used");
+	status = probe_waits(index, &d->waits);
+	d->units = gpu_units(index);
+	atomic_store_explicit(&d->ready, status == DICOMM_SUCCESS,
+			      memory_order_release);
+	gpu_leave();
+	return status;
+}
+
+/* Make a device the one of this thread, until gpu_leave(). Once it is ready
+ * this takes no lock: another thread may hold that while it waits for a stream
+ * which only this one lets go on. */
+static dicomm_result_t enter(int index)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int error;
+
+	TRY(check_index(index));
+	if (!atomic_load_explicit(&devices[index].ready,
+				  memory_order_acquire)) {
+		pthread_mutex_lock(&lock);
+		status = device_start(index);
+		pthread_mutex_unlock(&lock);
+	}
+	TRY(status);
+	error = gpu_enter(index);
+	return error ? failed(error, index, "cannot be used") : DICOMM_SUCCESS;
+}
+
+/* Of a device that is used already */
+static dicomm_result_t leave(int error, int index, const char *what)
+{
+	gpu_leave();
+	return error ? failed(error, index, what) : DICOMM_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+static gpu_pointer pointer(const void *p)
+{
+	return (gpu_pointer)(uintptr_t)p;
+}
+
+/* The entry of a list for which a pointer stands, and the way to it. */
+static struct memory **memory_find(struct memory **list, const void *p)
+{
+	while (*list && (*list)->host != p && (*list)->device != p)
+		list = &(*list)->next;
+	return list;
+}
+
+static dicomm_result_t gpu_alloc(int index, size_t bytes, void **ptr)
+{
+	struct memory *m;
+	gpu_pointer p = 0;
+	int error;
+
+	if (!bytes)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    GPU_KIND ":%d: cannot allocate 0 bytes", index);
+	TRY(enter(index));
+	m = calloc(1, sizeof(*m));
+	if (!m) {
+		gpu_leave();
+		return no_memory(index);
+	}
+	error = api.alloc(&p, bytes);
+	gpu_leave();
+	if (error) {
+		free(m);
+		return FAIL(status_of(error),
+			    GPU_KIND ":%d: cannot allocate %zu bytes: %s (%d)",
+			    index, bytes, gpu_error_text(error), error);
+	}
+	m->device = (void *)(uintptr_t)p;
+	m->bytes = bytes;
+	m->index = index;
+	pthread_mutex_lock(&lock);
+	m->next = allocated;
+	allocated = m;
+	pthread_mutex_unlock(&lock);
+	*ptr = m->device;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_free(void *ptr)
+{
+	struct memory **at, *m = NULL;
+	int index, error;
+
+	pthread_mutex_lock(&lock);
+	at = ptr ? memory_find(&allocated, ptr) : NULL;
+	if (at && *at) {
+		m = *at;
+		*at = m->next;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!m)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    GPU_KIND ": %p: not allocated by this library",
+			    ptr);
+	index = m->index;
+	free(m);
+	TRY(enter(index));
+	error = api.free(pointer(ptr));
+	return leave(error, index, "cannot free memory");
+}
+
+/* Of memory that neighbours map by a descriptor: none is. */
+static bool gpu_find(const void *addr, size_t len, struct accel_export *where,
+		     size_t *offset)
+{
+	(void)addr;
+	(void)len;
+	(void)where;
+	(void)offset;
+	return false;
+}
+
+static dicomm_result_t gpu_import(const struct accel_export *e, void **base)
+{
+	(void)e;
+	(void)base;
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+static void gpu_unimport(const struct accel_export *e, void *base)
+{
+	(void)e;
+	(void)base;
+}
+
+static uint64_t gpu_freed(uint64_t i, uint64_t *id)
+{
+	(void)i;
+	*id = 0;
+	return 0;
+}
+
+static unsigned gpu_caps(int index)
+{
+	char why[sizeof(none_why)];
+
+	if (index < 0 || index >= gpu_count(why, sizeof(why)))
+		return 0;
+	return ACCEL_IPC | ACCEL_MAP_HOST |
+	       (gpu_has_dmabuf(index) ? ACCEL_DMABUF : 0);
+}
+
+static bool gpu_owns(const void *ptr, int *index)
+{
+	char why[sizeof(none_why)];
+
+	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, index);
+}
+
+/* The allocation that ptr lies in */
+static dicomm_result_t allocation(const void *ptr, int *index, uintptr_t *base,
+				  size_t *bytes)
+{
+	gpu_pointer start = 0;
+	size_t size = 0;
+	int error;
+
+	if (!gpu_owns(ptr, index))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%p: not memory of a " GPU_KIND " device", ptr);
+	TRY(enter(*index));
+	error = api.range(&start, &size, pointer(ptr));
+	TRY(leave(error, *index, "where an allocation begins"));
+	*base = (uintptr_t)start;
+	*bytes = size;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
+{
+	struct accel_handle out = {0};
+	uintptr_t base;
+	size_t bytes;
+	gpu_ipc ipc;
+	int index, error;
+
+	TRY(allocation(ptr, &index, &base, &bytes));
+	TRY(enter(index));
+	error = gpu_buffer_id(base, &out.id);
+	if (!error)
+		error = api.ipc_get(&ipc, (gpu_pointer)base);
+	gpu_leave();
+	if (error)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    GPU_KIND ":%d: memory at %p is of a kind that "
+				     "other processes cannot map: %s (%d)",
+			    index, ptr, gpu_error_text(error), error);
+	out.bytes = bytes;
+	out.offset = (uintptr_t)ptr - base;
+	_Static_assert(sizeof(ipc) == sizeof(out.vendor), "handle");
+	memcpy(out.vendor, &ipc, sizeof(ipc));
+	*h = out;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_mem_import(int index, const struct accel_handle *h,
+				      void **base)
+{
+	gpu_pointer p = 0;
+	gpu_ipc ipc;
+	int error;
+
+	TRY(enter(index));
+	memcpy(&ipc, h->vendor, sizeof(ipc));
+	error = gpu_ipc_open(&p, ipc);
+	TRY(leave(error, index, "memory of another process"));
+	*base = (void *)(uintptr_t)p;
+	return DICOMM_SUCCESS;
+}
+
+static void gpu_mem_unimport(int index, void *base)
+{
+	if (!base || enter(index) != DICOMM_SUCCESS)
+		return;
+	(void)leave(api.ipc_close(pointer(base)), index,
+		    "cannot let go of memory of another process");
+}
+
+/* Under the lock. */
+static dicomm_result_t map_new(int index, void *host, size_t bytes,
+			       struct memory **out)
+{
+	struct memory *m = calloc(1, sizeof(*m));
+	gpu_pointer p = 0;
+	int error;
+
+	if (!m)
+		return no_memory(index);
+	error = api.host_register(host, bytes,
+				  GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP);
+	if (!error) {
+		error = api.host_pointer(&p, host, 0);
+		if (error)
+			api.host_unregister(host);
+	}
+	if (error) {
+		free(m);
+		return FAIL(status_of(error),
+			    GPU_KIND ":%d: cannot reach %zu bytes of host "
+				     "memory at %p: %s (%d)",
+			    index, bytes, host, gpu_error_text(error), error);
+	}
+	m->host = host;
+	m->device = (void *)(uintptr_t)p;
+	m->bytes = bytes;
+	m->next = mapped;
+	mapped = m;
+	*out = m;
+	return DICOMM_SUCCESS;
+}
+
+/* What one device reaches, all of the kind do: it is registered once. */
+static dicomm_result_t gpu_map_host(int index, void *host, size_t bytes,
+				    void **device)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct memory *m;
+
+	TRY(enter(index));
+	pthread_mutex_lock(&lock);
+	m = *memory_find(&mapped, host);
+	if (m && m->bytes != bytes)
+		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			      GPU_KIND ":%d: host memory at %p is mapped with "
+				       "%zu bytes, not %zu",
+			      index, host, m->bytes, bytes);
+	else if (!m)
+		status = map_new(index, host, bytes, &m);
+	if (status == DICOMM_SUCCESS) {
+		m->users++;
+		*device = m->device;
+	}
+	pthread_mutex_unlock(&lock);
+	gpu_leave();
+	return status;
+}
+
+static void gpu_unmap_host(int index, void *host)
+{
+	struct memory **at, *m;
+
+	if (!host || enter(index) != DICOMM_SUCCESS)
+		return;
+	pthread_mutex_lock(&lock);
+	at = memory_find(&mapped, host);
+	m = *at;
+	assert(m);
+	if (!--m->users) {
+		*at = m->next;
+		if (api.host_unregister(host))
+			log_warn(GPU_KIND ":%d: host memory at %p stays "
+					  "registered",
+				 index, host);
+		free(m);
+	}
+	pthread_mutex_unlock(&lock);
+	gpu_leave();
+}
+
+/* Whole pages around the allocation; around the range, where that reaches
+ * beyond what the driver calls one allocation. */
+static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
+				  uint64_t *offset)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)ptr, base, end;
+	size_t size;
+	int index, error, got = -1;
+
+	TRY(allocation(ptr, &index, &base, &size));
+	end = base + size;
+	if (at + bytes > end) {
+		base = at;
+		end = at + bytes;
+	}
+	base &= ~(page - 1);
+	end = (end + page - 1) & ~(page - 1);
+	if (!gpu_has_dmabuf(index))
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    GPU_KIND ":%d: the driver has no dma-bufs", index);
+	TRY(enter(index));
+	error = gpu_range_fd(&got, (gpu_pointer)base, end - base);
+	TRY(leave(error, index, "a dma-buf"));
+	*fd = got;
+	*offset = at - base;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- streams ---- */
+
+static dicomm_result_t refuse_capture(const struct accel_stream *s)
+{
+	gpu_capture state = GPU_CAPTURE_NONE;
+
+	if (s->own || !s->handle || api.capturing(s->handle, &state) ||
+	    state == GPU_CAPTURE_NONE)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    GPU_KIND ":%d: stream %p is being captured into a graph, "
+			     "which is not supported",
+		    s->index, (void *)s->handle);
+}
+
+static dicomm_result_t stream_new(int index, gpu_stream handle, bool own,
+				  struct accel_stream **out)
+{
+	struct accel_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return no_memory(index);
+	s->index = index;
+	s->handle = handle;
+	s->own = own;
+	*out = s;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_open(int index, void *native,
+				struct accel_stream **out)
+{
+	struct accel_stream *s = NULL;
+	dicomm_result_t status;
+	bool ours = true;
+
+	TRY(enter(index));
+	if (native)
+		ours = gpu_stream_check(index, native);
+	gpu_leave();
+	if (!ours)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    GPU_KIND ":%d: stream %p is of another device or "
+				     "context",
+			    index, native);
+	TRY(stream_new(index, native, false, &s));
+	status = refuse_capture(s);
+	if (status == DICOMM_SUCCESS)
+		*out = s;
+	else
+		free(s);
+	return status;
+}
+
+static dicomm_result_t gpu_open_beside(struct accel_stream *other,
+				       struct accel_stream **s)
+{
+	int least = 0, greatest = 0, error;
+	gpu_stream handle = NULL;
+	dicomm_result_t status;
+
+	TRY(enter(other->index));
+	error = api.priorities(&least, &greatest);
+	if (!error)
+		error = api.stream_create(&handle, GPU_STREAM_NON_BLOCKING,
+					  greatest);
+	TRY(leave(error, other->index, "a stream"));
+	status = stream_new(other->index, handle, true, s);
+	if (status != DICOMM_SUCCESS)
+		api.stream_destroy(handle);
+	return status;
+}
+
+static void gpu_close(struct accel_stream *s)
+{
+	if (!s)
+		return;
+	if (s->own)
+		api.stream_destroy(s->handle);
+	free(s);
+}
+
+/* ---- kernels ---- */
+
+/* Under the lock. */
+static dicomm_result_t module_load(int index, int module)
+{
+	struct device *d = &devices[index];
+	const struct image *image;
+	int error = GPU_SUCCESS, i;
+
+	if (d->loaded[module])
+		return DICOMM_SUCCESS;
+	for (i = 0; (image = gpu_image(module, i)); i++) {
+		error = api.module_load(&d->modules[module], image->data);
+		if (!error) {
+			d->loaded[module] = true;
+			return DICOMM_SUCCESS;
+		}
+		if (!gpu_wrong_image(error))
+			return failed(error, index, image->name);
+	}
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    GPU_KIND ":%d: this build has no kernels for it (%s)",
+		    index, i ? gpu_error_text(error) : "made without clang");
+}
+
+static struct kernel *kernel_find(int index, const struct launch *l)
+{
+	struct kernel *k = atomic_load_explicit(
+		&devices[index].kernels[l->module], memory_order_acquire);
+
+	while (k && strcmp(k->name, l->kernel))
+		k = k->next;
+	return k;
+}
+
+/* The driver loads a kernel when it is asked for it. Under the lock. */
+static dicomm_result_t kernel_load(int index, const struct launch *l)
+{
+	struct device *d = &devices[index];
+	int error, module = gpu_module_of(l);
+	struct kernel *k;
+
+	if (kernel_find(index, l))
+		return DICOMM_SUCCESS;
+	TRY(module_load(index, module));
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return no_memory(index);
+	error = api.module_function(&k->function, d->modules[module],
+				    l->kernel);
+	if (error) {
+		free(k);
+		return failed(error, index, l->kernel);
+	}
+	memcpy(k->name, l->kernel, sizeof(k->name));
+	k->next = atomic_load(&d->kernels[l->module]);
+	atomic_store_explicit(&d->kernels[l->module], k, memory_order_release);
+	return DICOMM_SUCCESS;
+}
+
+/* All kernels of a type: loading one may wait for the device. Under the lock.
+ */
+static dicomm_result_t kernels_load(int index, dicomm_datatype_t type)
+{
+	static const dicomm_redop_t ops[] = {
+		DICOMM_SUM,  DICOMM_PROD, DICOMM_MAX,  DICOMM_MIN,
+		DICOMM_BAND, DICOMM_BOR,  DICOMM_BXOR,
+	};
+	const void *const src[2] = {NULL, NULL};
+	struct launch l;
+
+	for (size_t o = 0; o < sizeof(ops) / sizeof(*ops); o++) {
+		if (launch_reduce(&l, type, ops[o], NULL, NULL, NULL, 1))
+			TRY(kernel_load(index, &l));
+		if (launch_fold(&l, type, ops[o], NULL, src, 2, 1))
+			TRY(kernel_load(index, &l));
+	}
+	if (launch_scale(&l, type, NULL, NULL, NULL, 0, 1))
+		TRY(kernel_load(index, &l));
+	if (launch_divide(&l, type, NULL, NULL, 1, 1))
+		TRY(kernel_load(index, &l));
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_prepare(struct accel_stream *s,
+				   dicomm_datatype_t type)
+{
+	dicomm_result_t status;
+
+	TRY(enter(s->index));
+	pthread_mutex_lock(&lock);
+	status = kernels_load(s->index, type);
+	pthread_mutex_unlock(&lock);
+	gpu_leave();
+	return status;
+}
+
+static dicomm_result_t start(struct accel_stream *s, struct launch *l)
+{
+	struct kernel *k = kernel_find(s->index, l);
+	void *args[LAUNCH_ARGS];
+	uint32_t blocks;
+	int error;
+
+	if (!l->items)
+		return DICOMM_SUCCESS;
+	if (!k)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    GPU_KIND ":%d: kernel %s was not prepared",
+			    s->index, l->kernel);
+	blocks = launch_grid(l, LAUNCH_BLOCK,
+			     devices[s->index].units * GPU_BLOCKS_PER_UNIT);
+	for (int i = 0; i < l->nargs; i++)
+		args[i] = &l->args[i];
+	TRY(enter(s->index));
+	error = api.launch(k->function, blocks, 1, 1, LAUNCH_BLOCK, 1, 1, 0,
+			   s->handle, args, NULL);
+	return leave(error, s->index, l->kernel);
+}
+
+static dicomm_result_t no_kernel(struct accel_stream *s, const char *what)
+{
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    GPU_KIND ":%d: no kernel for %s", s->index, what);
+}
+
+static dicomm_result_t gpu_reduce(struct accel_stream *s,
+				  dicomm_datatype_t type, dicomm_redop_t op,
+				  void *dst, const void *a, const void *b,
+				  size_t n)
+{
+	struct launch l;
+
+	if (!launch_reduce(&l, type, op, dst, a, b, n))
+		return no_kernel(s, "a reduction");
+	return start(s, &l);
+}
+
+static dicomm_result_t gpu_fold(struct accel_stream *s, dicomm_datatype_t type,
+				dicomm_redop_t op, void *dst,
+				const void *const *src, int nsrc, size_t n)
+{
+	struct launch l;
+
+	if (!launch_fold(&l, type, op, dst, src, nsrc, n))
+		return no_kernel(s, "a fold");
+	return start(s, &l);
+}
+
+static dicomm_result_t gpu_scale(struct accel_stream *s, dicomm_datatype_t type,
+				 void *dst, const void *a,
+				 const void *scalar_at, uint64_t scalar,
+				 size_t n)
+{
+	struct launch l;
+
+	if (!launch_scale(&l, type, dst, a, scalar_at, scalar, n))
+		return no_kernel(s, "a scale");
+	return start(s, &l);
+}
+
+static dicomm_result_t gpu_divide(struct accel_stream *s,
+				  dicomm_datatype_t type, void *dst,
+				  const void *a, long divisor, size_t n)
+{
+	struct launch l;
+
+	if (divisor < 0 ||
+	    !launch_divide(&l, type, dst, a, (uint64_t)divisor, n))
+		return no_kernel(s, "a division");
+	return start(s, &l);
+}
+
+static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
+				      const void *src, size_t bytes)
+{
+	int error;
+
+	if (!bytes)
+		return DICOMM_SUCCESS;
+	TRY(enter(s->index));
+	error = gpu_copy(dst, src, bytes, s->handle);
+	return leave(error, s->index, "a copy");
+}
+
+/* ---- events and gates ---- */
+
+static dicomm_result_t gpu_event_create(int index, struct accel_event **out)
+{
+	struct accel_event *e;
+	int error;
+
+	TRY(enter(index));
+	e = calloc(1, sizeof(*e));
+	if (!e) {
+		gpu_leave();
+		return no_memory(index);
+	}
+	e->index = index;
+	error = api.event_create(&e->handle, GPU_EVENT_DISABLE_TIMING);
+	gpu_leave();
+	if (error) {
+		free(e);
+		return failed(error, index, "an event");
+	}
+	*out = e;
+	return DICOMM_SUCCESS;
+}
+
+static void gpu_event_destroy(struct accel_event *e)
+{
+	if (!e)
+		return;
+	api.event_destroy(e->handle);
+	free(e);
+}
+
+static dicomm_result_t gpu_event_record(struct accel_event *e,
+					struct accel_stream *s)
+{
+	int error;
+
+	TRY(refuse_capture(s));
+	TRY(enter(s->index));
+	error = api.event_record(e->handle, s->handle);
+	return leave(error, s->index, "an event");
+}
+
+static dicomm_result_t gpu_event_query(const struct accel_event *e)
+{
+	int error = api.event_query(e->handle);
+
+	if (error == GPU_NOT_READY)
+		return DICOMM_AGAIN;
+	return error ? failed(error, e->index, "work of a stream")
+		     : DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_wait_event(struct accel_stream *s,
+				      const struct accel_event *e)
+{
+	int error;
+
+	TRY(enter(s->index));
+	error = api.wait_event(s->handle, e->handle, 0);
+	return leave(error, s->index, "to wait for an event");
+}
+
+static dicomm_result_t gpu_gate_create(int index, struct accel_gate **out)
+{
+	struct accel_gate *g;
+	dicomm_result_t status;
+
+	TRY(enter(index));
+	g = calloc(1, sizeof(*g));
+	if (!g) {
+		gpu_leave();
+		return no_memory(index);
+	}
+	g->index = index;
+	pthread_mutex_lock(&lock);
+	status = word_get(index, &g->word);
+	pthread_mutex_unlock(&lock);
+	gpu_leave();
+	if (status == DICOMM_SUCCESS)
+		*out = g;
+	else
+		free(g);
+	return status;
+}
+
+static void gpu_gate_destroy(struct accel_gate *g)
+{
+	if (!g)
+		return;
+	word_open(g->word, g->word->closed - atomic_load(g->word->opened));
+	word_put(g->word);
+	free(g);
+}
+
+static void gpu_gate_open(struct accel_gate *g)
+{
+	assert(atomic_load(g->word->opened) != atomic_load(&g->word->closed));
+	word_open(g->word, 1);
+}
+
+/* A closing of which the driver's host function waits */
+static dicomm_result_t close_by_host(struct accel_gate *g,
+				     struct accel_stream *s, int *error)
+{
+	struct closing *c = malloc(sizeof(*c));
+
+	if (!c)
+		return no_memory(g->index);
+	c->word = g->word;
+	c->ticket = g->word->closed + 1;
+	*error = gpu_host_function(s->handle, word_wait, c);
+	if (*error)
+		free(c);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_gate_close(struct accel_gate *g,
+				      struct accel_stream *s)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int error = GPU_SUCCESS;
+
+	TRY(refuse_capture(s));
+	TRY(enter(s->index));
+	if (devices[s->index].waits)
+		error = gpu_wait_value(s->index, s->handle, g->word->opened,
+				       g->word->closed + 1);
+	else
+		status = close_by_host(g, s, &error);
+	gpu_leave();
+	TRY(status);
+	if (error)
+		return failed(error, s->index, "to wait for the host");
+	g->word->closed++;
+	return DICOMM_SUCCESS;
+}
+
+static const struct accel_work gpu_work = {
+	.caps = gpu_caps,
+	.owner = gpu_owns,
+	.open = gpu_open,
+	.open_beside = gpu_open_beside,
+	.close = gpu_close,
+	.prepare = gpu_prepare,
+	.event_create = gpu_event_create,
+	.event_destroy = gpu_event_destroy,
+	.event_record = gpu_event_record,
+	.event_query = gpu_event_query,
+	.wait_event = gpu_wait_event,
+	.gate_create = gpu_gate_create,
+	.gate_destroy = gpu_gate_destroy,
+	.gate_close = gpu_gate_close,
+	.gate_open = gpu_gate_open,
+	.copy = gpu_queue_copy,
+	.reduce = gpu_reduce,
+	.fold = gpu_fold,
+	.scale = gpu_scale,
+	.divide = gpu_divide,
+	.mem_export = gpu_mem_export,
+	.mem_import = gpu_mem_import,
+	.mem_unimport = gpu_mem_unimport,
+	.map_host = gpu_map_host,
+	.unmap_host = gpu_unmap_host,
+	.dmabuf = gpu_dmabuf,
+};
+
+#define GPU_ACCEL                                                         \
+	{                                                                 \
+		.name = GPU_KIND, .count = gpu_count,                     \
+		.describe = gpu_describe, .alloc = gpu_alloc,             \
+		.free = gpu_free, .find = gpu_find, .import = gpu_import, \
+		.unimport = gpu_unimport, .freed = gpu_freed,             \
+		.work = &gpu_work,                                        \
+	}
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * AMD GPUs by HIP's runtime, which is opened at run time. What is common to
+ * drivers of this shape is in gpu.h.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/accel/hip_api.h"
+#include "src/accel/image.h"
+#include "src/accel/launch.h"
+#include "src/base/log.h"
+#include "dicomm.h"
+
+/* Sonames, which follow the versions of ROCm */
+#define NEWEST 7
+#define OLDEST 5
+
+#define GPU_KIND "hip"
+#define GPU_VENDOR "AMD"
+#define GPU_SUCCESS HIP_SUCCESS_
+#define GPU_OUT_OF_MEMORY HIP_OUT_OF_MEMORY
+#define GPU_NOT_SUPPORTED HIP_NOT_SUPPORTED
+#define GPU_NOT_READY HIP_NOT_READY
+#define GPU_STREAM_NON_BLOCKING HIP_STREAM_NON_BLOCKING
+#define GPU_EVENT_DISABLE_TIMING HIP_EVENT_DISABLE_TIMING
+#define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
+#define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
+#define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
+typedef void *gpu_pointer;
+typedef hip_stream gpu_stream;
+typedef hip_event gpu_event;
+typedef hip_module gpu_module;
+typedef hip_function gpu_function;
+typedef hip_ipc gpu_ipc;
+typedef hip_capture gpu_capture;
+
+static struct {
+#define F(name, symbol, needed, parameters) hip_result(*name) parameters;
+	HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) result(*name) parameters;
+	HIP_MORE_FUNCTIONS(F)
+#undef F
+} api;
+
+/* The runtime's, by its soname: numbers of memory types have changed. */
+static int major;
+/* The device that a thread had before gpu_enter() */
+static _Thread_local int device_before;
+
+static const char *gpu_error_text(int error)
+{
+	const char *text = api.error_string ? api.error_string(error) : NULL;
+
+	return text ? text : "unknown error";
+}
+
+/* The one that the process has loaded already, of which its streams are, else
+ * the newest. */
+static void *open_runtime(char *why, size_t len)
+{
+	const int modes[] = {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD,
+			     RTLD_NOW | RTLD_LOCAL};
+	char name[32];
+	void *lib;
+
+	for (int m = 0; m < 2; m++)
+		for (major = NEWEST; major >= OLDEST; major--) {
+			snprintf(name, sizeof(name), "libamdhip64.so.%d",
+				 major);
+			lib = dlopen(name, modes[m]);
+			if (lib)
+				return lib;
+		}
+	snprintf(why, len, "no HIP runtime: %s", dlerror());
+	return NULL;
+}
+
+static bool open_library(char *why, size_t len)
+{
+	void *lib = open_runtime(why, len);
+
+	if (!lib)
+		return false;
+#define F(name, symbol, needed, parameters)                              \
+	*(void **)&api.name = dlsym(lib, #symbol);                       \
+	if ((needed) && !api.name) {                                     \
+		snprintf(why, len, "libamdhip64.so.%d has no %s", major, \
+			 #symbol);                                       \
+		return false;                                            \
+	}
+	HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) \
+	*(void **)&api.name = dlsym(lib, #symbol);
+	HIP_MORE_FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+static int gpu_load(char *why, size_t len)
+{
+	int error, n = 0;
+
+	if (!open_library(why, len))
+		return 0;
+	error = api.init(0);
+	if (!error)
+		error = api.device_count(&n);
+	if (error) {
+		snprintf(why, len, "the HIP runtime does not start: %s (%d)",
+			 gpu_error_text(error), error);
+		return 0;
+	}
+	if (n == 0)
+		snprintf(why, len, "the HIP runtime has no device");
+	return n;
+}
+
+static int gpu_device_init(int index)
+{
+	(void)index;
+	return HIP_SUCCESS_;
+}
+
+static int gpu_enter(int index)
+{
+	int error = api.device_current(&device_before);
+
+	return error ? error : api.device_set(index);
+}
+
+static void gpu_leave(void)
+{
+	api.device_set(device_before);
+}
+
+static uint32_t gpu_units(int index)
+{
+	int units = 0;
+
+	if (api.device_attribute(&units, HIP_MULTIPROCESSOR_COUNT, index) ||
+	    units < 1)
+		return 1;
+	return (uint32_t)units;
+}
+
+static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+{
+	char name[80] = "";
+	int version = 0, error;
+
+	error = api.device_name(name, sizeof(name), index);
+	if (!error)
+		error = api.device_pci(info->pci, sizeof(info->pci), index);
+	if (!error)
+		error = api.version(&version);
+	if (error)
+		return FAIL(DICOMM_ERR_DEVICE, "hip:%d: %s (%d)", index,
+			    gpu_error_text(error), error);
+	snprintf(info->description, sizeof(info->description),
+		 "%s, HIP runtime %d.%d", name, version / 10000000,
+		 version / 100000 % 100);
+	return DICOMM_SUCCESS;
+}
+
+static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
+			      void *value)
+{
+	if (!api.pointer_attribute(value, what, (void *)(uintptr_t)ptr))
+		return true;
+	/* The runtime keeps what failed last for the user, who did not ask. */
+	(void)api.last_error();
+	return false;
+}
+
+static bool gpu_owner(const void *ptr, int *index)
+{
+	unsigned type = 0, managed = 0;
+	int ordinal = -1;
+
+	if (!pointer_attribute(ptr, HIP_POINTER_MEMORY_TYPE, &type) ||
+	    !pointer_attribute(ptr, HIP_POINTER_DEVICE_ORDINAL, &ordinal))
+		return false;
+	if (type != (major < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE) &&
+	    (!pointer_attribute(ptr, HIP_POINTER_IS_MANAGED, &managed) ||
+	     !managed))
+		return false;
+	if (ordinal < 0)
+		return false;
+	*index = ordinal;
+	return true;
+}
+
+static bool gpu_stream_check(int index, void *native)
+{
+	hip_device device = -1;
+
+	if (api.stream_device)
+		return !api.stream_device(native, &device) && device == index;
+	return !api.stream_device_5 || api.stream_device_5(native) == index;
+}
+
+/* One object for each GPU has all kernels. */
+static int gpu_module_of(const struct launch *l)
+{
+	(void)l;
+	return 0;
+}
+
+static const struct image *gpu_image(int module, int i)
+{
+	const struct image *image;
+
+	(void)module;
+	for (int k = 0; (image = image_at(k)); k++)
+		if (!strncmp(image->name, "gfx", 3) && i-- == 0)
+			return image;
+	return NULL;
+}
+
+/* The runtime says in several ways that an object is not for a device. */
+static bool gpu_wrong_image(int error)
+{
+	return error == HIP_NO_BINARY_FOR_GPU || error == HIP_INVALID_IMAGE ||
+	       error == HIP_OBJECT_INIT_FAILED;
+}
+
+/* Of a kind of its own, which alone devices wait for; where there is none, in
+ * memory that is coherent. */
+static int gpu_word_alloc(void **at)
+{
+	if (!api.signal_alloc(at, sizeof(uint64_t), HIP_SIGNAL_MEMORY))
+		return HIP_SUCCESS_;
+	(void)api.last_error();
+	return api.host_alloc(at, sizeof(uint64_t),
+			      HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
+				      HIP_HOST_COHERENT);
+}
+
+static int gpu_copy(void *dst, const void *src, size_t bytes, hip_stream stream)
+{
+	return api.copy(dst, src, bytes, HIP_COPY_DEFAULT, stream);
+}
+
+/* All of the word: unlike CUDA's, the comparison does not allow for wrapping.
+ */
+static int gpu_wait_value(int index, hip_stream stream, void *word,
+			  uint64_t value)
+{
+	(void)index;
+	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
+}
+
+static void word_wait(void *ctx);
+
+static void callback(hip_stream stream, hip_result error, void *ctx)
+{
+	(void)stream;
+	(void)error;
+	word_wait(ctx);
+}
+
+/* ROCm 5.2 has only the older function. */
+static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
+{
+	return api.host_function ? api.host_function(stream, fn, arg)
+				 : api.callback(stream, callback, arg, 0);
+}
+
+static bool gpu_has_dmabuf(int index)
+{
+	(void)index;
+	return api.range_handle;
+}
+
+static int gpu_range_fd(int *fd, void *base, size_t bytes)
+{
+	return api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
+}
+
+static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+{
+	*id = 0;
+	return api.pointer_attribute(id, HIP_POINTER_BUFFER_ID, (void *)base);
+}
+
+/* The one flag that there is has changed its number. */
+static int gpu_ipc_open(void **p, hip_ipc ipc)
+{
+	int error = api.ipc_open(p, ipc, 1);
+
+	return error ? api.ipc_open(p, ipc, 0) : HIP_SUCCESS_;
+}
+
+#include "src/accel/gpu.h"
+
+const struct accel accel_hip = GPU_ACCEL;

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * As much of HIP's runtime as we use, of ROCm 5 and later: no header of it is
+ * needed to build, and the library is opened at run time. What has changed its
+ * layout or its numbers since then (structures of properties and attributes) is
+ * not used. tests/unit/test_hip_api.c compares this with the headers where they
+ * are installed.
+ */
+#ifndef DICOMM_ACCEL_HIP_API_H
+#define DICOMM_ACCEL_HIP_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The comparison brings the types of the headers under these names. */
+#ifndef HIP_API_TYPES
+typedef int hip_result;
+typedef int hip_device;
+typedef int hip_device_attribute;
+typedef int hip_pointer_attribute;
+typedef int hip_copy_kind;
+typedef int hip_capture;
+typedef struct ihipModule_t *hip_module;
+typedef struct ihipModuleSymbol_t *hip_function;
+typedef struct ihipStream_t *hip_stream;
+typedef struct ihipEvent_t *hip_event;
+typedef struct hip_ipc {
+	char reserved[64];
+} hip_ipc;
+typedef void (*hip_host_fn)(void *);
+typedef void (*hip_callback)(hip_stream, hip_result, void *);
+#endif
+
+enum {
+	HIP_SUCCESS_ = 0,
+	HIP_OUT_OF_MEMORY = 2,
+	HIP_INVALID_IMAGE = 200,
+	HIP_NO_BINARY_FOR_GPU = 209,
+	HIP_OBJECT_INIT_FAILED = 303,
+	HIP_NOT_READY = 600,
+	HIP_NOT_SUPPORTED = 801,
+
+	HIP_MULTIPROCESSOR_COUNT = 63,
+
+	HIP_POINTER_MEMORY_TYPE = 2,
+	HIP_POINTER_BUFFER_ID = 7,
+	HIP_POINTER_IS_MANAGED = 8,
+	HIP_POINTER_DEVICE_ORDINAL = 9,
+	HIP_MEMORY_DEVICE_5 = 1, /* in ROCm 5 */
+	HIP_MEMORY_DEVICE = 2,   /* from ROCm 6 on */
+
+	HIP_STREAM_NON_BLOCKING = 1,
+	HIP_EVENT_DISABLE_TIMING = 2,
+	HIP_WAIT_GTE = 0,
+	HIP_HOST_PORTABLE = 1,
+	HIP_HOST_MAPPED = 2,
+	HIP_HOST_COHERENT = 0x40000000,
+	HIP_SIGNAL_MEMORY = 2,
+	HIP_COPY_DEFAULT = 4,
+	HIP_RANGE_DMA_BUF_FD = 1,
+	HIP_CAPTURE_NONE = 0,
+};
+
+/* F(our name, symbol, is it needed, parameters) for each function; those that
+ * are not needed are not in all of ROCm 5. */
+#define HIP_FUNCTIONS(F)                                                       \
+	F(init, hipInit, 1, (unsigned))                                        \
+	F(version, hipRuntimeGetVersion, 1, (int *))                           \
+	F(last_error, hipGetLastError, 1, (void))                              \
+	F(device_count, hipGetDeviceCount, 1, (int *))                         \
+	F(device_name, hipDeviceGetName, 1, (char *, int, hip_device))         \
+	F(device_pci, hipDeviceGetPCIBusId, 1, (char *, int, int))             \
+	F(device_attribute, hipDeviceGetAttribute, 1,                          \
+	  (int *, hip_device_attribute, int))                                  \
+	F(device_set, hipSetDevice, 1, (int))                                  \
+	F(device_current, hipGetDevice, 1, (int *))                            \
+	F(priorities, hipDeviceGetStreamPriorityRange, 1, (int *, int *))      \
+	F(alloc, hipMalloc, 1, (void **, size_t))                              \
+	F(free, hipFree, 1, (void *))                                          \
+	F(range, hipMemGetAddressRange, 1, (void **, size_t *, void *))        \
+	F(pointer_attribute, hipPointerGetAttribute, 1,                        \
+	  (void *, hip_pointer_attribute, void *))                             \
+	F(host_alloc, hipHostMalloc, 1, (void **, size_t, unsigned))           \
+	F(signal_alloc, hipExtMallocWithFlags, 1, (void **, size_t, unsigned)) \
+	F(host_register, hipHostRegister, 1, (void *, size_t, unsigned))       \
+	F(host_unregister, hipHostUnregister, 1, (void *))                     \
+	F(host_pointer, hipHostGetDevicePointer, 1,                            \
+	  (void **, void *, unsigned))                                         \
+	F(ipc_get, hipIpcGetMemHandle, 1, (hip_ipc *, void *))                 \
+	F(ipc_open, hipIpcOpenMemHandle, 1, (void **, hip_ipc, unsigned))      \
+	F(ipc_close, hipIpcCloseMemHandle, 1, (void *))                        \
+	F(copy, hipMemcpyAsync, 1,                                             \
+	  (void *, const void *, size_t, hip_copy_kind, hip_stream))           \
+	F(stream_create, hipStreamCreateWithPriority, 1,                       \
+	  (hip_stream *, unsigned, int))                                       \
+	F(stream_destroy, hipStreamDestroy, 1, (hip_stream))                   \
+	F(capturing, hipStreamIsCapturing, 1, (hip_stream, hip_capture *))     \
+	F(callback, hipStreamAddCallback, 1,                                   \
+	  (hip_stream, hip_callback, void *, unsigned))                        \
+	F(event_create, hipEventCreateWithFlags, 1, (hip_event *, unsigned))   \
+	F(event_destroy, hipEventDestroy, 1, (hip_event))                      \
+	F(event_record, hipEventRecord, 1, (hip_event, hip_stream))            \
+	F(event_query, hipEventQuery, 1, (hip_event))                          \
+	F(wait_event, hipStreamWaitEvent, 1,                                   \
+	  (hip_stream, hip_event, unsigned))                                   \
+	F(wait_value, hipStreamWaitValue64, 1,                                 \
+	  (hip_stream, void *, uint64_t, unsigned, uint64_t))                  \
+	F(module_load, hipModuleLoadData, 1, (hip_module *, const void *))     \
+	F(module_function, hipModuleGetFunction, 1,                            \
+	  (hip_function *, hip_module, const char *))                          \
+	F(launch, hipModuleLaunchKernel, 1,                                    \
+	  (hip_function, unsigned, unsigned, unsigned, unsigned, unsigned,     \
+	   unsigned, unsigned, hip_stream, void **, void **))
+
+/* Those of which the headers of Debian know nothing, or that return something
+ * else: F(our name, symbol, result, parameters) */
+#define HIP_MORE_FUNCTIONS(F)                                          \
+	F(error_string, hipGetErrorString, const char *, (hip_result)) \
+	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))    \
+	F(stream_device, hipStreamGetDevice, hip_result,               \
+	  (hip_stream, hip_device *))                                  \
+	F(host_function, hipLaunchHostFunc, hip_result,                \
+	  (hip_stream, hip_host_fn, void *))                           \
+	F(range_handle, hipMemGetHandleForAddressRange, hip_result,    \
+	  (void *, void *, size_t, int, unsigned long long))
+
+#endif

@@ -1,0 +1,877 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every backend for GPUs must do, tried on a mock of its driver. */
+#include "tests/mock/backend.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/accel/reduce.h"
+#include "src/base/log.h"
+#include "tests/mock/driver.h"
+#include "tests/support/element.h"
+
+#define OK(call) ck_assert_int_eq(call, DICOMM_SUCCESS)
+#define BYTES 300000
+
+static const struct accel *accel;
+static const struct accel_work *work;
+static bool old, kernels;
+static struct accel_stream *stream, *other;
+static struct accel_event *event;
+static struct accel_gate *gate;
+
+static struct {
+	__typeof__(mock_fail) *inject;
+	__typeof__(mock_pending) *pending;
+	__typeof__(mock_delay) *delay;
+	__typeof__(mock_live) *live;
+	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_peek) *peek;
+	__typeof__(mock_stream) *stream;
+	__typeof__(mock_stream_destroy) *stream_destroy;
+	void (*capture)(void *stream);
+} mock;
+
+/* The backend asks for its driver by name, and gets the one of that name that
+ * is loaded already. */
+static bool load_mock(const char *file)
+{
+	const char *top = getenv("top_builddir");
+	char path[4096];
+	void *lib;
+
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", file);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		printf("%s\n", dlerror());
+		return false;
+	}
+	*(void **)&mock.inject = dlsym(lib, "mock_fail");
+	*(void **)&mock.pending = dlsym(lib, "mock_pending");
+	*(void **)&mock.delay = dlsym(lib, "mock_delay");
+	*(void **)&mock.live = dlsym(lib, "mock_live");
+	*(void **)&mock.hangs = dlsym(lib, "mock_hangs");
+	*(void **)&mock.peek = dlsym(lib, "mock_peek");
+	*(void **)&mock.stream = dlsym(lib, "mock_stream");
+	*(void **)&mock.stream_destroy = dlsym(lib, "mock_stream_destroy");
+	*(void **)&mock.capture = dlsym(lib, "mock_capture");
+	return mock.inject && mock.pending && mock.delay && mock.live &&
+	       mock.hangs && mock.peek && mock.capture && mock.stream &&
+	       mock.stream_destroy;
+}
+
+static void setup(void)
+{
+	OK(work->open(0, NULL, &stream));
+	OK(work->open_beside(stream, &other));
+	OK(work->event_create(0, &event));
+	OK(work->gate_create(0, &gate));
+}
+
+static void teardown(void)
+{
+	work->gate_destroy(gate);
+	work->event_destroy(event);
+	work->close(other);
+	work->close(stream);
+	ck_assert_int_eq(mock.live(), 0);
+	ck_assert_int_eq(mock.hangs(), 0);
+}
+
+/* Until all that was queued has run; the timeout of the test bounds it. */
+static dicomm_result_t finish(struct accel_stream *s, struct accel_event *e)
+{
+	dicomm_result_t status = work->event_record(e, s);
+
+	while (status == DICOMM_SUCCESS &&
+	       (status = work->event_query(e)) == DICOMM_AGAIN) {
+		/* Each look is a call that may be made to fail. */
+		usleep(200);
+		status = DICOMM_SUCCESS;
+	}
+	return status;
+}
+
+static void drain(struct accel_stream *s)
+{
+	struct accel_event *e;
+
+	OK(work->event_create(0, &e));
+	OK(finish(s, e));
+	work->event_destroy(e);
+}
+
+static void pause_ms(int ms)
+{
+	usleep((useconds_t)ms * 1000);
+}
+
+static void *device_alloc(size_t bytes)
+{
+	void *p = NULL;
+
+	OK(accel->alloc(0, bytes, &p));
+	return p;
+}
+
+/* ---- devices and memory ---- */
+
+START_TEST(devices_are_described)
+{
+	dicomm_device_info_t info;
+	char why[128] = "untouched", name[32];
+
+	ck_assert_int_eq(accel->count(why, sizeof(why)), DRIVER_DEVICES);
+	ck_assert_str_eq(why, "untouched");
+	OK(accel->describe(1, &info));
+	snprintf(name, sizeof(name), "%s:1", accel->name);
+	ck_assert_str_eq(info.name, name);
+	ck_assert_str_eq(info.pci, "0000:18:00.0");
+	ck_assert_ptr_nonnull(strstr(info.description, "mock"));
+	ck_assert_int_eq(accel->describe(2, &info),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel->describe(-1, &info),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_uint_eq(work->caps(0), ACCEL_IPC | ACCEL_MAP_HOST |
+						 (old ? 0 : ACCEL_DMABUF));
+	ck_assert_uint_eq(work->caps(2), 0);
+}
+END_TEST
+
+START_TEST(memory_knows_its_device)
+{
+	struct accel_export where;
+	char *p, *q;
+	size_t offset;
+	int index = 7;
+
+	OK(accel->alloc(0, BYTES, (void **)&p));
+	OK(accel->alloc(1, 1, (void **)&q));
+	ck_assert(work->owner(p + BYTES - 1, &index));
+	ck_assert_int_eq(index, 0);
+	ck_assert(work->owner(q, &index));
+	ck_assert_int_eq(index, 1);
+	index = 7;
+	ck_assert(!work->owner(&index, &index));
+	ck_assert(!work->owner(NULL, &index));
+	ck_assert_int_eq(index, 7);
+	ck_assert(!accel->find(p, 1, &where, &offset));
+	OK(accel->free(p));
+	ck_assert(!work->owner(p, &index));
+	OK(accel->free(q));
+	ck_assert_int_eq(accel->free(q), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel->free(NULL), DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(what_cannot_be_allocated_is_refused)
+{
+	void *p = &p;
+
+	ck_assert_int_eq(accel->alloc(0, 0, &p), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel->alloc(9, 1, &p), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel->alloc(0, (size_t)1 << 50, &p),
+			 DICOMM_ERR_NO_MEMORY);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "1125899906842624"));
+	ck_assert_ptr_eq(p, &p);
+}
+END_TEST
+
+/* Else the mock would prove little. */
+START_TEST(a_host_that_touches_memory_dies)
+{
+	volatile char *p = device_alloc(1);
+	pid_t child = fork();
+	int status;
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(*p ? 1 : 0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status));
+	ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
+	OK(accel->free((void *)(uintptr_t)p));
+}
+END_TEST
+
+START_TEST(host_memory_is_mapped_once_for_all)
+{
+	char *p = aligned_alloc(4096, 8192);
+	void *first = NULL, *second = NULL;
+	dicomm_result_t status;
+
+	OK(work->map_host(0, p, 8192, &first));
+	OK(work->map_host(1, p, 8192, &second));
+	ck_assert_ptr_eq(first, second);
+	ck_assert_ptr_nonnull(mock.peek(p + 8191));
+	status = work->map_host(1, p, 4096, &second);
+	ck_assert_int_eq(status, DICOMM_ERR_INVALID_ARGUMENT);
+	work->unmap_host(0, p);
+	ck_assert_ptr_nonnull(mock.peek(p));
+	work->unmap_host(1, p);
+	ck_assert_ptr_null(mock.peek(p));
+	free(p);
+}
+END_TEST
+
+START_TEST(an_export_names_the_whole_allocation)
+{
+	struct accel_handle a, b;
+	char *p = device_alloc(BYTES), *q = device_alloc(BYTES);
+	void *base = NULL;
+
+	OK(work->mem_export(p + 12345, &a));
+	ck_assert_uint_eq(a.offset, 12345);
+	ck_assert_uint_ge(a.bytes, BYTES);
+	OK(work->mem_export(p, &b));
+	ck_assert_uint_eq(b.offset, 0);
+	ck_assert_uint_eq(a.id, b.id);
+	ck_assert_mem_eq(a.vendor, b.vendor, sizeof(a.vendor));
+	OK(work->mem_export(q, &b));
+	ck_assert_uint_ne(a.id, b.id);
+	/* Never one's own */
+	ck_assert_int_eq(work->mem_import(0, &a, &base), DICOMM_ERR_DEVICE);
+	ck_assert_int_eq(work->mem_export(&a, &b), DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+	OK(accel->free(q));
+}
+END_TEST
+
+START_TEST(a_dmabuf_is_of_the_same_memory)
+{
+	char *p = device_alloc(BYTES), *seen;
+	uint64_t offset = 0;
+	int fd = -1;
+
+	if (old) {
+		ck_assert_int_eq(work->dmabuf(p, 1, &fd, &offset),
+				 DICOMM_ERR_UNSUPPORTED);
+		OK(accel->free(p));
+		return;
+	}
+	*(char *)mock.peek(p + 5003) = 77;
+	OK(work->dmabuf(p + 5000, 100, &fd, &offset));
+	ck_assert_uint_eq(offset, 5000);
+	seen = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(seen, MAP_FAILED);
+	ck_assert_int_eq(seen[offset + 3], 77);
+	munmap(seen, 8192);
+	close(fd);
+	ck_assert_int_eq(work->dmabuf(&fd, 1, &fd, &offset),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+}
+END_TEST
+
+/* ---- streams ---- */
+
+START_TEST(copies_run_in_order)
+{
+	unsigned char *a = malloc(BYTES), *b = calloc(1, BYTES);
+	char *p = device_alloc(BYTES), *q = device_alloc(BYTES);
+
+	for (int i = 0; i < BYTES; i++)
+		a[i] = (unsigned char)(i * 7);
+	OK(work->copy(stream, p, a, BYTES));
+	OK(work->copy(stream, q + 1, p + 1, BYTES - 2));
+	OK(work->copy(stream, b, q, BYTES));
+	OK(work->copy(stream, b, a, 0));
+	drain(stream);
+	ck_assert_mem_eq(b + 1, a + 1, BYTES - 2);
+	ck_assert_int_eq(b[0], 0);
+	ck_assert_int_eq(b[BYTES - 1], 0);
+	OK(accel->free(p));
+	OK(accel->free(q));
+	free(a);
+	free(b);
+}
+END_TEST
+
+/* What a stream wrote, as another thread sees it */
+static int look(const int *at)
+{
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+START_TEST(a_gate_holds_what_comes_after_it)
+{
+	int from = 1, to = 0, before = 0;
+
+	OK(work->event_query(event)); /* never recorded */
+	OK(work->copy(stream, &before, &from, sizeof(int)));
+	OK(work->event_record(event, stream));
+	OK(work->gate_close(gate, stream));
+	OK(work->copy(stream, &to, &from, sizeof(int)));
+	/* What comes before it is not held. */
+	while (work->event_query(event) == DICOMM_AGAIN)
+		sched_yield();
+	ck_assert_int_eq(look(&before), 1);
+	OK(work->event_record(event, stream));
+	pause_ms(30);
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	ck_assert_int_eq(look(&to), 0);
+	work->gate_open(gate);
+	drain(stream);
+	ck_assert_int_eq(look(&to), 1);
+	OK(work->event_query(event));
+}
+END_TEST
+
+START_TEST(a_gate_opens_once_for_each_closing)
+{
+	int one = 1, to[3] = {0, 0, 0};
+
+	for (int i = 0; i < 3; i++) {
+		OK(work->gate_close(gate, stream));
+		OK(work->copy(stream, &to[i], &one, sizeof(int)));
+	}
+	for (int i = 0; i < 3; i++) {
+		pause_ms(10);
+		ck_assert_int_eq(look(&to[i]), 0);
+		work->gate_open(gate);
+		while (!look(&to[i]))
+			sched_yield();
+	}
+}
+END_TEST
+
+START_TEST(a_gate_that_goes_holds_nobody)
+{
+	struct accel_gate *g;
+	int one = 1, to = 0;
+
+	OK(work->gate_create(0, &g));
+	OK(work->gate_close(g, stream));
+	OK(work->gate_close(g, other));
+	OK(work->copy(stream, &to, &one, sizeof(int)));
+	work->gate_destroy(g);
+	/* Its word counts on for the next. */
+	OK(work->gate_create(0, &g));
+	OK(work->gate_close(g, other));
+	drain(stream);
+	ck_assert_int_eq(to, 1);
+	OK(work->event_record(event, other));
+	pause_ms(10);
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	work->gate_open(g);
+	drain(other);
+	work->gate_destroy(g);
+}
+END_TEST
+
+static void *open_later(void *arg)
+{
+	pause_ms(20);
+	work->gate_open(arg);
+	return NULL;
+}
+
+START_TEST(any_thread_opens_a_gate)
+{
+	pthread_t thread;
+
+	OK(work->gate_close(gate, stream));
+	OK(work->event_record(event, stream));
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_later, gate), 0);
+	drain(stream);
+	OK(work->event_query(event));
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(streams_wait_for_each_other_and_for_nobody_else)
+{
+	int one = 1, first = 0, second = 0, third = 0;
+
+	OK(work->gate_close(gate, stream));
+	OK(work->copy(stream, &first, &one, sizeof(int)));
+	OK(work->event_record(event, stream));
+	OK(work->copy(other, &third, &one, sizeof(int)));
+	drain(other);
+	ck_assert_int_eq(third, 1);
+	OK(work->wait_event(other, event));
+	OK(work->copy(other, &second, &first, sizeof(int)));
+	pause_ms(20);
+	ck_assert_int_eq(look(&second), 0);
+	work->gate_open(gate);
+	drain(other);
+	ck_assert_int_eq(second, 1);
+}
+END_TEST
+
+START_TEST(streams_of_the_user_are_looked_at)
+{
+	struct accel_stream *s;
+	struct accel_event *e;
+	void *native = mock.stream(1);
+	int one = 1, to = 0;
+
+	ck_assert_int_eq(work->open(0, native, &s),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "another device"));
+	OK(work->open(1, native, &s));
+	OK(work->copy(s, &to, &one, sizeof(int)));
+	while (!look(&to))
+		sched_yield();
+	OK(work->event_create(1, &e));
+	mock.capture(native);
+	ck_assert_int_eq(work->event_record(e, s), DICOMM_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "captured"));
+	mock.capture(NULL);
+	OK(work->event_record(e, s));
+	work->event_destroy(e);
+	work->close(s);
+	mock.stream_destroy(native);
+}
+END_TEST
+
+/* ---- kernels ---- */
+
+#define COUNT 1003
+
+static void check_type(dicomm_datatype_t type, char *p, char *q, char *r)
+{
+	size_t bytes = COUNT * element_bytes(type);
+	unsigned char *a = malloc(bytes), *b = malloc(bytes);
+	unsigned char *got = malloc(bytes), *wanted = malloc(bytes);
+
+	for (size_t i = 0; i < bytes; i++) {
+		a[i] = (unsigned char)(i * 31);
+		b[i] = (unsigned char)(i * 57 + 3);
+	}
+	OK(work->prepare(stream, type));
+	OK(work->copy(stream, p, a, bytes));
+	OK(work->copy(stream, q, b, bytes));
+	for (int o = 0; o < element_nops; o++) {
+		dicomm_redop_t op = element_ops[o];
+		const void *src[3] = {p, q, p};
+		const void *host[3] = {a, b, a};
+
+		if (!element_op_fits(op, type))
+			continue;
+		reduce_kernel(type, op, false)(wanted, a, b, COUNT);
+		OK(work->reduce(stream, type, op, r, p, q, COUNT));
+		OK(work->copy(stream, got, r, bytes));
+		drain(stream);
+		ck_assert_mem_eq(got, wanted, bytes);
+		reduce_fold(type, op, wanted, host, 3, COUNT);
+		OK(work->fold(stream, type, op, r, src, 3, COUNT));
+		OK(work->copy(stream, got, r, bytes));
+		drain(stream);
+		ck_assert_mem_eq(got, wanted, bytes);
+	}
+	reduce_scale_kernel(type)(wanted, a, b, COUNT);
+	OK(work->scale(stream, type, r, p, q, 0, COUNT));
+	OK(work->copy(stream, got, r, bytes));
+	drain(stream);
+	ck_assert_mem_eq(got, wanted, bytes);
+	free(a);
+	free(b);
+	free(got);
+	free(wanted);
+}
+
+START_TEST(kernels_run_on_memory_of_the_device)
+{
+	char *p, *q, *r;
+
+	if (!kernels)
+		return;
+	p = device_alloc(COUNT * 8);
+	q = device_alloc(COUNT * 8);
+	r = device_alloc(COUNT * 8);
+	for (int i = 0; i < element_ntypes; i++)
+		check_type(element_types[i], p, q, r);
+	OK(accel->free(p));
+	OK(accel->free(q));
+	OK(accel->free(r));
+}
+END_TEST
+
+START_TEST(a_device_reads_and_writes_mapped_host_memory)
+{
+	int32_t *host = aligned_alloc(4096, 4096), *p;
+	void *device;
+
+	if (!kernels) {
+		free(host);
+		return;
+	}
+	p = device_alloc(4096);
+	OK(work->prepare(stream, DICOMM_INT32));
+	OK(work->map_host(0, host, 4096, &device));
+	for (int i = 0; i < 1024; i++) {
+		host[i] = i;
+		((int32_t *)mock.peek(p))[i] = 1000;
+	}
+	OK(work->reduce(stream, DICOMM_INT32, DICOMM_SUM, device, device, p,
+			1024));
+	OK(work->divide(stream, DICOMM_INT32, device, device, 2, 1024));
+	drain(stream);
+	for (int i = 0; i < 1024; i++)
+		ck_assert_int_eq(host[i], (i + 1000) / 2);
+	work->unmap_host(0, host);
+	OK(accel->free(p));
+	free(host);
+}
+END_TEST
+
+START_TEST(bad_work_is_refused)
+{
+	float x = 1;
+
+	ck_assert_int_eq(work->reduce(stream, DICOMM_FLOAT32, DICOMM_BAND, &x,
+				      &x, &x, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->divide(stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->divide(stream, DICOMM_INT32, &x, &x, -2, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->open(77, NULL, &stream),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	if (!kernels)
+		ck_assert_int_eq(work->prepare(stream, DICOMM_FLOAT32),
+				 DICOMM_ERR_UNSUPPORTED);
+}
+END_TEST
+
+/* A gate that only the host opens must not keep a call from returning. */
+START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
+{
+	const void *src[2];
+	void *p = device_alloc(4096), *refused = NULL;
+	uint64_t offset;
+	int fd = -1;
+
+	src[0] = src[1] = p;
+	if (kernels)
+		OK(work->prepare(stream, DICOMM_BFLOAT16));
+	OK(work->gate_close(gate, stream));
+	if (kernels) {
+		OK(work->reduce(stream, DICOMM_BFLOAT16, DICOMM_SUM, p, p, p,
+				100));
+		OK(work->fold(stream, DICOMM_BFLOAT16, DICOMM_MAX, p, src, 2,
+			      100));
+		OK(work->scale(stream, DICOMM_BFLOAT16, p, p, NULL, 1, 100));
+	}
+	OK(work->copy(stream, p, p, 4096));
+	OK(work->event_record(event, stream));
+	OK(work->wait_event(other, event));
+	OK(work->gate_close(gate, other));
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	if (!old) {
+		OK(work->dmabuf(p, 4096, &fd, &offset));
+		close(fd);
+		/* The mock would see it. */
+		ck_assert_int_eq(mock.hangs(), 0);
+		ck_assert_int_eq(accel->alloc(0, 1, &refused),
+				 DICOMM_ERR_DEVICE);
+		ck_assert_int_eq(mock.hangs(), 1);
+	}
+	work->gate_open(gate);
+	work->gate_open(gate);
+	drain(other);
+	OK(accel->free(p));
+}
+END_TEST
+
+/* ---- faults ---- */
+
+/* Some of everything; what was made is taken back however it ends. */
+static dicomm_result_t tour(void)
+{
+	struct accel_stream *a = NULL, *b = NULL;
+	struct accel_event *e = NULL;
+	struct accel_gate *g = NULL;
+	struct accel_handle h;
+	void *p = NULL, *mapped = NULL;
+	static _Alignas(4096) char host[4096];
+	dicomm_result_t status;
+	uint64_t offset;
+	int fd = -1;
+
+	if ((status = work->open(1, NULL, &a)) ||
+	    (status = work->open_beside(a, &b)) ||
+	    (status = work->event_create(1, &e)) ||
+	    (status = work->gate_create(1, &g)) ||
+	    (status = accel->alloc(1, 4096, &p)) ||
+	    (status = work->map_host(1, host, sizeof(host), &mapped)) ||
+	    (kernels && (status = work->prepare(a, DICOMM_INT64))) ||
+	    (status = work->gate_close(g, a)))
+		goto out;
+	status = work->copy(a, p, host, 4096);
+	if (status == DICOMM_SUCCESS && kernels)
+		status = work->reduce(a, DICOMM_INT64, DICOMM_SUM, p, p, mapped,
+				      512);
+	work->gate_open(g);
+	if (status || (status = work->event_record(e, a)) ||
+	    (status = work->wait_event(b, e)) || (status = finish(b, e)) ||
+	    (status = work->mem_export(p, &h)))
+		goto out;
+	if (work->caps(1) & ACCEL_DMABUF &&
+	    !(status = work->dmabuf(p, 1, &fd, &offset)))
+		close(fd);
+out:
+	/* What was queued uses what goes now. */
+	if (e)
+		(void)finish(a, e);
+	if (mapped)
+		work->unmap_host(1, host);
+	if (p)
+		accel->free(p);
+	work->gate_destroy(g);
+	work->event_destroy(e);
+	work->close(b);
+	work->close(a);
+	return status;
+}
+
+START_TEST(a_call_that_fails_leaves_nothing_behind)
+{
+	int n = 1, live = mock.live(), refused = 0;
+
+	for (;; n++) {
+		dicomm_result_t status;
+
+		mock.inject(n, DRIVER_OUT_OF_MEMORY);
+		status = tour();
+		if (mock.pending())
+			break;
+		/* Whether a failure matters is not for the mock to say: a
+		 * wait for memory that is refused is done in another way. */
+		refused += status != DICOMM_SUCCESS;
+		ck_assert_int_ne(status, DICOMM_AGAIN);
+	}
+	mock.inject(0, 0);
+	OK(tour());
+	printf("%s: each of %d calls failed once, %d of them for good\n",
+	       accel->name, n - 1, refused);
+	ck_assert_int_gt(refused, 10);
+	/* What cannot be freed for want of a context stays. */
+	ck_assert_int_le(mock.live() - live, refused);
+}
+END_TEST
+
+/* The last, since a device whose kernel failed is of no more use */
+START_TEST(a_kernel_that_fails_is_noticed)
+{
+	struct accel_stream *s;
+	struct accel_event *e;
+	int32_t x = 1;
+	dicomm_result_t status;
+
+	if (!kernels)
+		return;
+	OK(work->open(1, NULL, &s));
+	OK(work->event_create(1, &e));
+	OK(work->prepare(s, DICOMM_INT32));
+	/* Memory of the host that no device reaches */
+	OK(work->reduce(s, DICOMM_INT32, DICOMM_SUM, &x, &x, &x, 1));
+	OK(work->event_record(e, s));
+	while ((status = work->event_query(e)) == DICOMM_AGAIN)
+		sched_yield();
+	ck_assert_int_eq(status, DICOMM_ERR_DEVICE);
+	work->event_destroy(e);
+	work->close(s);
+}
+END_TEST
+
+/* ---- two processes ---- */
+
+/* One exports, the other reads and writes at an offset. */
+static int export_side(int fd)
+{
+	struct accel_handle h;
+	unsigned char *p = NULL;
+	char done = 0;
+
+	if (accel->alloc(0, BYTES, (void **)&p))
+		return 1;
+	*(unsigned char *)mock.peek(p + 1000) = 42;
+	if (work->mem_export(p + 1000, &h) ||
+	    write(fd, &h, sizeof(h)) != sizeof(h) || read(fd, &done, 1) != 1)
+		return 2;
+	if (*(unsigned char *)mock.peek(p + 1001) != 43)
+		return 3;
+	return accel->free(p) ? 4 : 0;
+}
+
+static int import_side(int fd)
+{
+	struct accel_stream *s = NULL;
+	struct accel_event *e = NULL;
+	struct accel_handle h;
+	unsigned char got = 0, put = 43;
+	void *base = NULL;
+	char *at;
+
+	if (read(fd, &h, sizeof(h)) != sizeof(h) ||
+	    work->mem_import(1, &h, &base) || work->open(1, NULL, &s) ||
+	    work->event_create(1, &e))
+		return 5;
+	at = (char *)base + h.offset;
+	if (work->copy(s, &got, at, 1) || work->copy(s, at + 1, &put, 1) ||
+	    finish(s, e) || got != 42)
+		return 6;
+	work->mem_unimport(1, base);
+	work->event_destroy(e);
+	work->close(s);
+	if (mock.live())
+		return 7;
+	return write(fd, &put, 1) == 1 ? 0 : 8;
+}
+
+static int in_child(int (*fn)(int), int fd)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		alarm(100);
+		_exit(fn(fd));
+	}
+	return child;
+}
+
+static int status_of_child(int child)
+{
+	int status = -1;
+
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return status;
+}
+
+static int pair_status[2];
+
+START_TEST(another_process_maps_an_export)
+{
+	ck_assert_int_eq(pair_status[0], 0);
+	ck_assert_int_eq(pair_status[1], 0);
+}
+END_TEST
+
+/* Before the driver is started: it does not live on in the child of a fork. */
+static void try_pair(void)
+{
+	int fds[2], a, b;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) {
+		pair_status[0] = -1;
+		return;
+	}
+	a = in_child(export_side, fds[0]);
+	b = in_child(import_side, fds[1]);
+	close(fds[0]);
+	close(fds[1]);
+	pair_status[0] = status_of_child(a);
+	pair_status[1] = status_of_child(b);
+}
+
+static int refused_start(int fd)
+{
+	char why[256] = "";
+
+	(void)fd;
+	mock.inject(1, DRIVER_NO_DEVICE);
+	return accel->count(why, sizeof(why)) == 0 &&
+			       strstr(why, "does not start") &&
+			       strstr(why, "100")
+		       ? 0
+		       : 1;
+}
+
+static int start_status;
+
+START_TEST(a_driver_that_does_not_start_says_why)
+{
+	ck_assert_int_eq(start_status, 0);
+}
+END_TEST
+
+static int run_suite(const char *name)
+{
+	Suite *s = suite_create(name);
+	TCase *t = tcase_create(name);
+	SRunner *r;
+	int failed;
+
+	try_pair();
+	start_status = status_of_child(in_child(refused_start, -1));
+	mock.delay(300);
+	tcase_set_timeout(t, 100);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, devices_are_described);
+	tcase_add_test(t, memory_knows_its_device);
+	tcase_add_test(t, what_cannot_be_allocated_is_refused);
+	tcase_add_test(t, a_host_that_touches_memory_dies);
+	tcase_add_test(t, host_memory_is_mapped_once_for_all);
+	tcase_add_test(t, an_export_names_the_whole_allocation);
+	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
+	tcase_add_test(t, another_process_maps_an_export);
+	tcase_add_test(t, a_driver_that_does_not_start_says_why);
+	tcase_add_test(t, copies_run_in_order);
+	tcase_add_test(t, a_gate_holds_what_comes_after_it);
+	tcase_add_test(t, a_gate_opens_once_for_each_closing);
+	tcase_add_test(t, a_gate_that_goes_holds_nobody);
+	tcase_add_test(t, any_thread_opens_a_gate);
+	tcase_add_test(t, streams_wait_for_each_other_and_for_nobody_else);
+	tcase_add_test(t, streams_of_the_user_are_looked_at);
+	tcase_add_test(t, kernels_run_on_memory_of_the_device);
+	tcase_add_test(t, a_device_reads_and_writes_mapped_host_memory);
+	tcase_add_test(t, bad_work_is_refused);
+	suite_add_tcase(s, t);
+	t = tcase_create("faults");
+	tcase_set_timeout(t, 100);
+	tcase_add_test(t, a_call_that_fails_leaves_nothing_behind);
+	suite_add_tcase(s, t);
+	t = tcase_create("last");
+	tcase_add_unchecked_fixture(t, setup, NULL);
+	tcase_add_test(t, nothing_that_is_queued_waits_for_a_held_stream);
+	tcase_add_test(t, a_kernel_that_fails_is_noticed);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_set_fork_status(r, CK_NOFORK);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int backend_main(const struct backend *b)
+{
+	int status[2];
+
+	accel = b->accel;
+	work = accel->work;
+	kernels = b->kernels;
+	if (!kernels)
+		printf("no kernels in this build: without those\n");
+	/* A process each: there is one driver of a name. */
+	for (int i = 0; i < 2; i++) {
+		pid_t child;
+
+		fflush(NULL);
+		child = fork();
+		if (child == 0) {
+			old = i;
+			exit(load_mock(i ? b->old_mock : b->mock)
+				     ? run_suite(i ? "old driver" : "driver")
+				     : EXIT_FAILURE);
+		}
+		status[i] = status_of_child(child);
+	}
+	return status[0] || status[1] ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every backend for GPUs must do, tried on a mock of its driver. */
+#ifndef DICOMM_TESTS_MOCK_BACKEND_H
+#define DICOMM_TESTS_MOCK_BACKEND_H
+
+#include <stdbool.h>
+
+#include "src/accel/accel.h"
+
+struct backend {
+	const struct accel *accel;
+	/* Mocks of the driver in the folder of the build, and of an old one,
+	 * which has neither waits for memory nor dma-bufs */
+	const char *mock, *old_mock;
+	bool kernels; /* that the mock can run are in this build */
+};
+
+/* Run it all; the status for main(). */
+int backend_main(const struct backend *b);
+
+#endif

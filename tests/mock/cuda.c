@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A mock of the CUDA driver: the functions of cuda_api.h over devices that do
+ * not exist, as strict as the real one about contexts, handles and alignment.
+ * Kernels are those of the PTX that it is given, run by the interpreter. With
+ * MOCK_OLD it is a driver of CUDA 10.0, without what came later.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/cuda_api.h"
+#include "tests/kernels/ptx.h"
+#include "tests/mock/driver.h"
+
+#define DEPTH 8
+#define MAX_ARGS 16
+
+struct CUctx_st {
+	int device;
+};
+
+struct CUmod_st {
+	struct ptx *ptx;
+	const char *text;
+	struct CUmod_st *next;
+};
+
+struct CUfunc_st {
+	struct CUmod_st *module;
+	const char *name;
+	int nargs;
+	struct CUfunc_st *next;
+};
+
+static struct CUctx_st contexts[DRIVER_DEVICES] = {{0}, {1}};
+static bool retained[DRIVER_DEVICES];
+static _Thread_local cuda_context stack[DEPTH];
+static _Thread_local int depth;
+static bool started;
+/* They stay; reachable, so that no leak is seen in them. */
+static struct CUmod_st *modules;
+static struct CUfunc_st *functions;
+
+/* Calls that need nothing, a driver that was started, a current context */
+#define BEGIN(call)                    \
+	do {                           \
+		int begin_ = call;     \
+		if (begin_)            \
+			return begin_; \
+	} while (0)
+#define CALL BEGIN(driver_call())
+#define STARTED                                    \
+	do {                                       \
+		CALL;                              \
+		if (!started)                      \
+			return DRIVER_NOT_STARTED; \
+	} while (0)
+#define CURRENT                                        \
+	do {                                           \
+		CALL;                                  \
+		if (!depth)                            \
+			return DRIVER_INVALID_CONTEXT; \
+	} while (0)
+#define CURRENT_SYNC                                   \
+	do {                                           \
+		BEGIN(driver_sync_call());             \
+		if (!depth)                            \
+			return DRIVER_INVALID_CONTEXT; \
+	} while (0)
+#define EXPORT __attribute__((visibility("default")))
+
+#define F(name, symbol, needed, parameters) cuda_result symbol parameters;
+CUDA_FUNCTIONS(F)
+#undef F
+
+static int device(void)
+{
+	return depth ? stack[depth - 1]->device : 0;
+}
+
+static bool is_device(cuda_device d)
+{
+	return d >= 0 && d < DRIVER_DEVICES;
+}
+
+static void *address(cuda_pointer p)
+{
+	return (void *)(uintptr_t)p;
+}
+
+static struct driver_stream *stream_of(cuda_stream s)
+{
+	return (struct driver_stream *)s;
+}
+
+static struct driver_event *event_of(cuda_event e)
+{
+	return (struct driver_event *)e;
+}
+
+EXPORT cuda_result cuInit(unsigned flags)
+{
+	CALL;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	started = true;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDriverGetVersion(int *version)
+{
+	CALL;
+#ifdef MOCK_OLD
+	*version = 10000;
+#else
+	*version = 12040;
+#endif
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuGetErrorString(cuda_result error, const char **text)
+{
+	static _Thread_local char buffer[32];
+
+	snprintf(buffer, sizeof(buffer), "mock error %d", error);
+	*text = buffer;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDeviceGetCount(int *n)
+{
+	STARTED;
+	*n = DRIVER_DEVICES;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDeviceGet(cuda_device *d, int ordinal)
+{
+	STARTED;
+	if (!is_device(ordinal))
+		return DRIVER_INVALID_DEVICE;
+	*d = ordinal;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDeviceGetName(char *name, int len, cuda_device d)
+{
+	STARTED;
+	if (!is_device(d) || len < 1)
+		return DRIVER_INVALID_VALUE;
+	snprintf(name, (size_t)len, "mock GPU");
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDeviceGetPCIBusId(char *id, int len, cuda_device d)
+{
+	STARTED;
+	if (!is_device(d) || len < 13)
+		return DRIVER_INVALID_VALUE;
+	snprintf(id, (size_t)len, "0000:%02X:00.0", 0x17 + d);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
+					cuda_device d)
+{
+	STARTED;
+	if (!is_device(d))
+		return DRIVER_INVALID_VALUE;
+	switch (what) {
+	case CUDA_MULTIPROCESSOR_COUNT:
+		*value = 2;
+		return DRIVER_SUCCESS;
+	case CUDA_DMA_BUF_SUPPORTED:
+		*value = 1;
+		return DRIVER_SUCCESS;
+	case CUDA_WAIT_VALUE_V1:
+		*value = 0;
+		return DRIVER_SUCCESS;
+	default:
+		return DRIVER_INVALID_VALUE;
+	}
+}
+
+EXPORT cuda_result cuDevicePrimaryCtxRetain(cuda_context *c, cuda_device d)
+{
+	BEGIN(driver_sync_call());
+	if (!is_device(d))
+		return DRIVER_INVALID_VALUE;
+	retained[d] = true;
+	*c = &contexts[d];
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuCtxPushCurrent_v2(cuda_context c)
+{
+	STARTED;
+	if (!c || !retained[c->device] || depth == DEPTH)
+		return DRIVER_INVALID_CONTEXT;
+	stack[depth++] = c;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuCtxPopCurrent_v2(cuda_context *c)
+{
+	if (!depth)
+		return DRIVER_INVALID_CONTEXT;
+	*c = stack[--depth];
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	CURRENT;
+	*least = 0;
+	*greatest = -5;
+	return DRIVER_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *p, size_t bytes)
+{
+	void *at = NULL;
+	int error;
+
+	CURRENT_SYNC;
+	error = driver_alloc(device(), bytes, &at);
+	*p = (uintptr_t)at;
+	return error;
+}
+
+EXPORT cuda_result cuMemFree_v2(cuda_pointer p)
+{
+	return driver_free(address(p), false);
+}
+
+EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *base, size_t *bytes,
+					   cuda_pointer p)
+{
+	struct driver_memory m;
+
+	CURRENT;
+	if (!driver_find(address(p), &m))
+		return DRIVER_NOT_FOUND;
+	*base = (uintptr_t)m.at;
+	*bytes = m.bytes;
+	return DRIVER_SUCCESS;
+}
+
+static int one_attribute(void *data, cuda_pointer_attribute what,
+			 const struct driver_memory *m)
+{
+	switch (what) {
+	case CUDA_POINTER_MEMORY_TYPE:
+		*(unsigned *)data = CUDA_MEMORY_DEVICE;
+		return DRIVER_SUCCESS;
+	case CUDA_POINTER_IS_MANAGED:
+		*(unsigned *)data = 0;
+		return DRIVER_SUCCESS;
+	case CUDA_POINTER_DEVICE_ORDINAL:
+		*(int *)data = m->device;
+		return DRIVER_SUCCESS;
+	case CUDA_POINTER_BUFFER_ID:
+		*(unsigned long long *)data = m->id;
+		return DRIVER_SUCCESS;
+	default:
+		return DRIVER_INVALID_VALUE;
+	}
+}
+
+EXPORT cuda_result cuPointerGetAttribute(void *data,
+					 cuda_pointer_attribute what,
+					 cuda_pointer p)
+{
+	struct driver_memory m;
+
+	CURRENT;
+	if (!driver_find(address(p), &m))
+		return DRIVER_INVALID_VALUE;
+	return one_attribute(data, what, &m);
+}
+
+/* Of an address that the driver does not know it tells nothing. */
+EXPORT cuda_result cuPointerGetAttributes(unsigned n,
+					  cuda_pointer_attribute *what,
+					  void **data, cuda_pointer p)
+{
+	struct driver_memory m;
+
+	STARTED;
+	if (!driver_find(address(p), &m))
+		return DRIVER_SUCCESS;
+	for (unsigned i = 0; i < n; i++)
+		BEGIN(one_attribute(data[i], what[i], &m));
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuPointerSetAttribute(const void *value,
+					 cuda_pointer_attribute what,
+					 cuda_pointer p)
+{
+	struct driver_memory m;
+
+	CURRENT;
+	return value && what == CUDA_POINTER_SYNC_MEMOPS &&
+			       driver_find(address(p), &m)
+		       ? DRIVER_SUCCESS
+		       : DRIVER_INVALID_VALUE;
+}
+
+EXPORT cuda_result cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+	CURRENT_SYNC;
+	if (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_DEVICEMAP))
+		return DRIVER_INVALID_VALUE;
+	return driver_host_alloc(p, bytes);
+}
+
+EXPORT cuda_result cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
+{
+	CURRENT_SYNC;
+	if (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_DEVICEMAP))
+		return DRIVER_INVALID_VALUE;
+	return driver_host_register(p, bytes);
+}
+
+EXPORT cuda_result cuMemHostUnregister(void *p)
+{
+	return driver_host_unregister(p);
+}
+
+EXPORT cuda_result cuMemHostGetDevicePointer_v2(cuda_pointer *d, void *p,
+						unsigned flags)
+{
+	CURRENT;
+	if (flags || !driver_host_known(p, 1))
+		return DRIVER_INVALID_VALUE;
+	*d = (uintptr_t)p;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuIpcGetMemHandle(cuda_ipc *handle, cuda_pointer p)
+{
+	CURRENT;
+	return driver_ipc_get(handle->reserved, address(p));
+}
+
+static cuda_result ipc_open(cuda_pointer *p, cuda_ipc handle, unsigned flags)
+{
+	void *at = NULL;
+	int error;
+
+	CURRENT_SYNC;
+	if (flags != CUDA_IPC_LAZY_PEER_ACCESS)
+		return DRIVER_INVALID_VALUE;
+	error = driver_ipc_open(device(), handle.reserved, &at);
+	*p = (uintptr_t)at;
+	return error;
+}
+
+EXPORT cuda_result cuIpcOpenMemHandle(cuda_pointer *p, cuda_ipc handle,
+				      unsigned flags)
+{
+	return ipc_open(p, handle, flags);
+}
+
+EXPORT cuda_result cuIpcCloseMemHandle(cuda_pointer p)
+{
+	return driver_free(address(p), true);
+}
+
+/* ---- streams and events ---- */
+
+EXPORT cuda_result cuStreamCreateWithPriority(cuda_stream *s, unsigned flags,
+					      int priority)
+{
+	struct driver_stream *created = NULL;
+	int error;
+
+	CURRENT;
+	if (flags & ~(unsigned)CUDA_STREAM_NON_BLOCKING || priority > 0)
+		return DRIVER_INVALID_VALUE;
+	error = driver_stream_create(device(), &created);
+	*s = (cuda_stream)created;
+	return error;
+}
+
+EXPORT cuda_result cuStreamDestroy_v2(cuda_stream s)
+{
+	return driver_stream_destroy(stream_of(s));
+}
+
+EXPORT cuda_result cuStreamGetCtx(cuda_stream s, cuda_context *c)
+{
+	int d;
+
+	STARTED;
+	d = driver_stream_device(stream_of(s));
+	if (d < 0)
+		return DRIVER_INVALID_HANDLE;
+	*c = &contexts[d];
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuEventCreate(cuda_event *e, unsigned flags)
+{
+	struct driver_event *created = NULL;
+	int error;
+
+	CURRENT;
+	if (flags != CUDA_EVENT_DISABLE_TIMING)
+		return DRIVER_INVALID_VALUE;
+	error = driver_event_create(device(), &created);
+	*e = (cuda_event)created;
+	return error;
+}
+
+EXPORT cuda_result cuEventDestroy_v2(cuda_event e)
+{
+	return driver_event_destroy(event_of(e));
+}
+
+EXPORT cuda_result cuEventRecord(cuda_event e, cuda_stream s)
+{
+	CURRENT;
+	return driver_event_record(event_of(e), stream_of(s), device());
+}
+
+EXPORT cuda_result cuEventQuery(cuda_event e)
+{
+	STARTED;
+	return driver_event_query(event_of(e));
+}
+
+EXPORT cuda_result cuStreamWaitEvent(cuda_stream s, cuda_event e,
+				     unsigned flags)
+{
+	CURRENT;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	return driver_event_wait(stream_of(s), device(), event_of(e));
+}
+
+EXPORT cuda_result cuMemcpyAsync(cuda_pointer dst, cuda_pointer src,
+				 size_t bytes, cuda_stream s)
+{
+	CURRENT;
+	return driver_copy(stream_of(s), device(), address(dst), address(src),
+			   bytes);
+}
+
+struct call {
+	cuda_host_fn fn;
+	void *arg;
+};
+
+static int run_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->fn(c->arg);
+	free(c);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuLaunchHostFunc(cuda_stream s, cuda_host_fn fn, void *arg)
+{
+	struct call *c;
+	int error;
+
+	CURRENT;
+	c = malloc(sizeof(*c));
+	if (!c)
+		return DRIVER_OUT_OF_MEMORY;
+	*c = (struct call){.fn = fn, .arg = arg};
+	error = driver_push(stream_of(s), device(), run_call, c);
+	if (error)
+		free(c);
+	return error;
+}
+
+static _Atomic(cuda_stream) captured;
+
+/* For tests: this stream is being captured. */
+EXPORT void mock_capture(cuda_stream s);
+EXPORT void mock_capture(cuda_stream s)
+{
+	captured = s;
+}
+
+EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
+{
+	CALL;
+	*state = s && s == captured ? 1 : CUDA_CAPTURE_NONE;
+	return DRIVER_SUCCESS;
+}
+
+/* ---- kernels ---- */
+
+EXPORT cuda_result cuModuleLoadData(cuda_module *module, const void *image)
+{
+	struct CUmod_st *m;
+	char why[256];
+
+	CURRENT_SYNC;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return DRIVER_OUT_OF_MEMORY;
+	m->text = image;
+	m->ptx = ptx_load(image, why, sizeof(why));
+	if (!m->ptx) {
+		fprintf(stderr, "mock: %s\n", why);
+		free(m);
+		return DRIVER_INVALID_IMAGE;
+	}
+	m->next = modules;
+	modules = m;
+	*module = m;
+	return DRIVER_SUCCESS;
+}
+
+/* Parameters in the text of an entry; 0: there is no such entry. */
+static int count_parameters(const char *text, const char *name)
+{
+	char entry[64];
+	const char *at, *end;
+	int n = 0;
+
+	snprintf(entry, sizeof(entry), ".entry %s(", name);
+	at = strstr(text, entry);
+	end = at ? strchr(at, ')') : NULL;
+	while (at && (at = strstr(at + 1, ".param")) && at < end)
+		n++;
+	return n;
+}
+
+EXPORT cuda_result cuModuleGetFunction(cuda_function *function,
+				       cuda_module module, const char *name)
+{
+	struct CUfunc_st *f;
+	int n;
+
+	CURRENT_SYNC;
+	n = count_parameters(module->text, name);
+	if (!n || n > MAX_ARGS)
+		return DRIVER_NOT_FOUND;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return DRIVER_OUT_OF_MEMORY;
+	for (int i = 0; !f->name && ptx_kernel(module->ptx, i); i++)
+		if (!strcmp(ptx_kernel(module->ptx, i), name))
+			f->name = ptx_kernel(module->ptx, i);
+	f->module = module;
+	f->nargs = n;
+	f->next = functions;
+	functions = f;
+	*function = f;
+	return DRIVER_SUCCESS;
+}
+
+struct run {
+	const struct CUfunc_st *function;
+	uint64_t args[MAX_ARGS];
+	unsigned blocks, block;
+};
+
+static int run_kernel(void *arg)
+{
+	struct run *r = arg;
+	char why[256];
+	bool ran;
+
+	ran = ptx_run(r->function->module->ptx, r->function->name, r->args,
+		      r->function->nargs, r->blocks, r->block, driver_translate,
+		      why, sizeof(why));
+	if (!ran)
+		fprintf(stderr, "mock: %s\n", why);
+	free(r);
+	return ran ? DRIVER_SUCCESS : DRIVER_ILLEGAL_ADDRESS;
+}
+
+EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
+				  unsigned gz, unsigned bx, unsigned by,
+				  unsigned bz, unsigned shared, cuda_stream s,
+				  void **args, void **extra)
+{
+	struct run *r;
+	int error;
+
+	CURRENT;
+	if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 ||
+	    bz != 1 || shared || !args || extra)
+		return DRIVER_INVALID_VALUE;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return DRIVER_OUT_OF_MEMORY;
+	r->function = f;
+	r->blocks = gx;
+	r->block = bx;
+	for (int i = 0; i < f->nargs; i++)
+		memcpy(&r->args[i], args[i], sizeof(uint64_t));
+	error = driver_push(stream_of(s), device(), run_kernel, r);
+	if (error)
+		free(r);
+	return error;
+}
+
+/* ---- what came later ---- */
+
+#ifndef MOCK_OLD
+EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *p, cuda_ipc handle,
+					 unsigned flags)
+{
+	return ipc_open(p, handle, flags);
+}
+
+EXPORT cuda_result cuStreamWaitValue32_v2(cuda_stream s, cuda_pointer p,
+					  uint32_t value, unsigned flags)
+{
+	CURRENT;
+	if (flags != CUDA_WAIT_GEQ)
+		return DRIVER_INVALID_VALUE;
+	return driver_wait_value(stream_of(s), device(), address(p), value);
+}
+
+EXPORT cuda_result cuMemGetHandleForAddressRange(void *handle, cuda_pointer p,
+						 size_t bytes,
+						 cuda_range_type type,
+						 unsigned long long flags)
+{
+	CURRENT;
+	if (type != CUDA_RANGE_DMA_BUF_FD || flags)
+		return DRIVER_INVALID_VALUE;
+	return driver_range_fd(handle, address(p), bytes);
+}
+#endif

@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory and streams of devices that do not exist. */
+#include "tests/mock/driver.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Devices allocate in such units. */
+#define UNIT ((size_t)2 << 20)
+#define POLL_NS 50000
+
+struct host_range {
+	char *at;
+	size_t bytes;
+	bool own; /* allocated here */
+	struct host_range *next;
+};
+
+struct work {
+	int (*fn)(void *arg);
+	void *arg;
+	struct work *next;
+};
+
+/* Streams and events are never freed, so that a stale one is found out. */
+struct driver_stream {
+	int device;
+	bool dead;
+	pthread_cond_t change;
+	struct work *first, **last;
+	struct driver_stream *next;
+};
+
+struct driver_event {
+	int device;
+	bool dead;
+	uint64_t wanted, reached;
+	struct driver_event *next;
+};
+
+/* What holds a stream */
+struct hold {
+	const _Atomic uint32_t *word;
+	uint32_t value;
+	struct hold *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
+static struct driver_memory *memories;
+static struct host_range *ranges;
+static struct driver_stream *streams, *defaults[DRIVER_DEVICES];
+static struct driver_event *events;
+static struct hold *holds;
+static int queued, live, hangs, fail_in, fail_error;
+static int states[DRIVER_DEVICES];
+static uint64_t ids;
+static unsigned delay_us;
+
+/* ---- for tests ---- */
+
+void mock_fail(int nth, int error)
+{
+	pthread_mutex_lock(&lock);
+	fail_in = nth;
+	fail_error = error;
+	pthread_mutex_unlock(&lock);
+}
+
+bool mock_pending(void)
+{
+	bool pending;
+
+	pthread_mutex_lock(&lock);
+	pending = fail_in > 0;
+	pthread_mutex_unlock(&lock);
+	return pending;
+}
+
+void mock_delay(unsigned us)
+{
+	pthread_mutex_lock(&lock);
+	delay_us = us;
+	pthread_mutex_unlock(&lock);
+}
+
+int mock_live(void)
+{
+	int n;
+
+	pthread_mutex_lock(&lock);
+	n = live;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int mock_hangs(void)
+{
+	int n;
+
+	pthread_mutex_lock(&lock);
+	n = hangs;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void *mock_peek(void *at)
+{
+	return driver_translate((uintptr_t)at, 1);
+}
+
+/* ---- calls ---- */
+
+/* Under the lock. */
+static int fails(void)
+{
+	if (fail_in > 0 && --fail_in == 0)
+		return fail_error;
+	return DRIVER_SUCCESS;
+}
+
+int driver_call(void)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = fails();
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+static bool is_held(const struct hold *h)
+{
+	return (int32_t)(atomic_load(h->word) - h->value) < 0;
+}
+
+int driver_sync_call(void)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = fails();
+	for (struct hold *h = holds; h && !error; h = h->next)
+		if (is_held(h)) {
+			fprintf(stderr, "mock: this would wait for a stream "
+					"that is held\n");
+			hangs++;
+			error = DRIVER_WOULD_HANG;
+		}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+/* ---- memory ---- */
+
+/* fd becomes the memory's. */
+static int memory_new(int device, int fd, size_t bytes, bool imported,
+		      void **at)
+{
+	struct driver_memory *m = calloc(1, sizeof(*m));
+
+	if (!m || fd < 0) {
+		free(m);
+		return DRIVER_OUT_OF_MEMORY;
+	}
+	m->at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, 0);
+	m->seen = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->at == MAP_FAILED || m->seen == MAP_FAILED) {
+		close(fd);
+		free(m);
+		return DRIVER_OUT_OF_MEMORY;
+	}
+	m->fd = fd;
+	m->bytes = bytes;
+	m->device = device;
+	m->imported = imported;
+	pthread_mutex_lock(&lock);
+	m->id = ++ids;
+	m->next = memories;
+	memories = m;
+	live++;
+	pthread_mutex_unlock(&lock);
+	*at = m->at;
+	return DRIVER_SUCCESS;
+}
+
+int driver_alloc(int device, size_t bytes, void **at)
+{
+	int fd;
+
+	if (!bytes)
+		return DRIVER_INVALID_VALUE;
+	if (bytes > (size_t)1 << 40)
+		return DRIVER_OUT_OF_MEMORY;
+	bytes = (bytes + UNIT - 1) & ~(UNIT - 1);
+	fd = memfd_create("mock-device", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+		close(fd);
+		fd = -1;
+	}
+	return memory_new(device, fd, bytes, false, at);
+}
+
+int driver_free(void *at, bool imported)
+{
+	struct driver_memory **m = &memories, *found;
+
+	pthread_mutex_lock(&lock);
+	while (queued)
+		pthread_cond_wait(&idle, &lock);
+	while (*m && ((*m)->at != at || (*m)->imported != imported))
+		m = &(*m)->next;
+	found = *m;
+	if (found) {
+		*m = found->next;
+		live--;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!found)
+		return DRIVER_INVALID_VALUE;
+	munmap(found->at, found->bytes);
+	munmap(found->seen, found->bytes);
+	close(found->fd);
+	free(found);
+	return DRIVER_SUCCESS;
+}
+
+bool driver_find(const void *at, struct driver_memory *out)
+{
+	const char *p = at;
+	struct driver_memory *m;
+
+	pthread_mutex_lock(&lock);
+	for (m = memories; m; m = m->next)
+		if (p >= m->at && p < m->at + m->bytes)
+			break;
+	if (m)
+		*out = *m;
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+struct ipc {
+	char magic[8];
+	int pid, fd;
+	uint64_t bytes;
+};
+
+int driver_ipc_get(char handle[64], const void *at)
+{
+	struct ipc i = {.magic = "mockipc", .pid = getpid()};
+	struct driver_memory m;
+
+	if (!driver_find(at, &m) || m.imported || at != m.at)
+		return DRIVER_INVALID_VALUE;
+	i.fd = m.fd;
+	i.bytes = m.bytes;
+	memset(handle, 0, 64);
+	memcpy(handle, &i, sizeof(i));
+	return DRIVER_SUCCESS;
+}
+
+int driver_ipc_open(int device, const char handle[64], void **at)
+{
+	char path[64];
+	struct ipc i;
+
+	memcpy(&i, handle, sizeof(i));
+	if (memcmp(i.magic, "mockipc", 8))
+		return DRIVER_INVALID_VALUE;
+	/* Real drivers do not map memory where it already is. */
+	if (i.pid == getpid())
+		return DRIVER_INVALID_CONTEXT;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", i.pid, i.fd);
+	return memory_new(device, open(path, O_RDWR | O_CLOEXEC), i.bytes, true,
+			  at);
+}
+
+int driver_range_fd(int *fd, void *at, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct driver_memory m;
+
+	if (!driver_find(at, &m) || (uintptr_t)at % page || bytes % page ||
+	    (char *)at + bytes > m.at + m.bytes)
+		return DRIVER_INVALID_VALUE;
+	*fd = fcntl(m.fd, F_DUPFD_CLOEXEC, 0);
+	return *fd < 0 ? DRIVER_OUT_OF_MEMORY : DRIVER_SUCCESS;
+}
+
+/* Under the lock. */
+static struct host_range **range_find(const void *at, size_t bytes)
+{
+	struct host_range **r = &ranges;
+	const char *p = at;
+
+	while (*r && (p < (*r)->at || p + bytes > (*r)->at + (*r)->bytes))
+		r = &(*r)->next;
+	return r;
+}
+
+static int range_new(void *at, size_t bytes, bool own)
+{
+	struct host_range *r = calloc(1, sizeof(*r));
+	int error = DRIVER_SUCCESS;
+
+	if (!r)
+		return DRIVER_OUT_OF_MEMORY;
+	*r = (struct host_range){.at = at, .bytes = bytes, .own = own};
+	pthread_mutex_lock(&lock);
+	if (*range_find(at, 1)) {
+		error = DRIVER_ALREADY_REGISTERED;
+		free(r);
+	} else {
+		r->next = ranges;
+		ranges = r;
+		live += !own;
+	}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int driver_host_alloc(void **at, size_t bytes)
+{
+	void *p;
+	int error;
+
+	if (posix_memalign(&p, 4096, bytes))
+		return DRIVER_OUT_OF_MEMORY;
+	/* Nobody may rely on what is in it. */
+	memset(p, 0xa5, bytes);
+	error = range_new(p, bytes, true);
+	if (error)
+		free(p);
+	else
+		*at = p;
+	return error;
+}
+
+int driver_host_register(void *at, size_t bytes)
+{
+	return range_new(at, bytes, false);
+}
+
+int driver_host_unregister(void *at)
+{
+	struct host_range **r, *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	r = range_find(at, 1);
+	if (*r && (*r)->at == at && !(*r)->own) {
+		found = *r;
+		*r = found->next;
+		live--;
+	}
+	pthread_mutex_unlock(&lock);
+	free(found);
+	return found ? DRIVER_SUCCESS : DRIVER_NOT_REGISTERED;
+}
+
+bool driver_host_known(const void *at, size_t bytes)
+{
+	bool known;
+
+	pthread_mutex_lock(&lock);
+	known = *range_find(at, bytes);
+	pthread_mutex_unlock(&lock);
+	return known;
+}
+
+void *driver_translate(uint64_t address, size_t bytes)
+{
+	char *at = (char *)(uintptr_t)address;
+	struct driver_memory m;
+
+	if (driver_find(at, &m))
+		return at + bytes <= m.at + m.bytes ? m.seen + (at - m.at)
+						    : NULL;
+	return driver_host_known(at, bytes) ? at : NULL;
+}
+
+/* ---- streams ---- */
+
+static void nap(void)
+{
+	const struct timespec t = {.tv_nsec = POLL_NS};
+
+	nanosleep(&t, NULL);
+}
+
+static void delay(unsigned most, unsigned *seed)
+{
+	unsigned us = most ? (unsigned)rand_r(seed) % most : 0;
+	const struct timespec t = {.tv_sec = us / 1000000,
+				   .tv_nsec = us % 1000000 * 1000};
+
+	if (us)
+		nanosleep(&t, NULL);
+}
+
+static void *stream_run(void *arg)
+{
+	struct driver_stream *s = arg;
+	unsigned seed = (unsigned)(uintptr_t)s, most;
+	struct work *w;
+	int error;
+
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		while (!s->first && !s->dead)
+			pthread_cond_wait(&s->change, &lock);
+		w = s->first;
+		if (!w)
+			break;
+		most = delay_us;
+		pthread_mutex_unlock(&lock);
+		delay(most, &seed);
+		error = w->fn(w->arg);
+		pthread_mutex_lock(&lock);
+		if (error)
+			states[s->device] = error;
+		s->first = w->next;
+		if (!s->first)
+			s->last = &s->first;
+		if (--queued == 0)
+			pthread_cond_broadcast(&idle);
+		free(w);
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static int stream_new(int device, struct driver_stream **out)
+{
+	struct driver_stream *s = calloc(1, sizeof(*s));
+	pthread_attr_t detached;
+	pthread_t thread;
+	int error;
+
+	if (!s)
+		return DRIVER_OUT_OF_MEMORY;
+	s->device = device;
+	s->last = &s->first;
+	pthread_cond_init(&s->change, NULL);
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	error = pthread_create(&thread, &detached, stream_run, s);
+	pthread_attr_destroy(&detached);
+	if (error) {
+		free(s);
+		return DRIVER_OUT_OF_MEMORY;
+	}
+	s->next = streams;
+	streams = s;
+	*out = s;
+	return DRIVER_SUCCESS;
+}
+
+int driver_stream_create(int device, struct driver_stream **s)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = stream_new(device, s);
+	if (!error)
+		live++;
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+void *mock_stream(int device)
+{
+	struct driver_stream *s = NULL;
+
+	return driver_stream_create(device, &s) ? NULL : s;
+}
+
+void mock_stream_destroy(void *stream)
+{
+	driver_stream_destroy(stream);
+}
+
+/* Under the lock. */
+static bool exists(const struct driver_stream *s)
+{
+	for (struct driver_stream *k = streams; k; k = k->next)
+		if (k == s)
+			return !k->dead;
+	return false;
+}
+
+int driver_stream_destroy(struct driver_stream *s)
+{
+	bool was;
+
+	pthread_mutex_lock(&lock);
+	was = exists(s);
+	if (was) {
+		s->dead = true;
+		live--;
+		pthread_cond_broadcast(&s->change);
+	}
+	pthread_mutex_unlock(&lock);
+	return was ? DRIVER_SUCCESS : DRIVER_INVALID_HANDLE;
+}
+
+int driver_stream_device(struct driver_stream *s)
+{
+	int device;
+
+	pthread_mutex_lock(&lock);
+	device = exists(s) ? s->device : -1;
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+/* Under the lock. */
+static int stream_find(struct driver_stream **s, int device)
+{
+	if (!*s && !defaults[device]) {
+		int error = stream_new(device, &defaults[device]);
+
+		if (error)
+			return error;
+	}
+	if (!*s)
+		*s = defaults[device];
+	if (!exists(*s) || (*s)->device != device)
+		return DRIVER_INVALID_HANDLE;
+	return states[device];
+}
+
+int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
+		void *arg)
+{
+	struct work *w = calloc(1, sizeof(*w));
+	int error;
+
+	if (!w)
+		return DRIVER_OUT_OF_MEMORY;
+	w->fn = fn;
+	w->arg = arg;
+	pthread_mutex_lock(&lock);
+	error = stream_find(&s, device);
+	if (!error) {
+		*s->last = w;
+		s->last = &w->next;
+		queued++;
+		pthread_cond_broadcast(&s->change);
+	}
+	pthread_mutex_unlock(&lock);
+	if (error)
+		free(w);
+	return error;
+}
+
+/* arg is freed if it cannot be queued. */
+static int push_new(struct driver_stream *s, int device, int (*fn)(void *arg),
+		    const void *arg, size_t bytes)
+{
+	void *copy = malloc(bytes);
+	int error;
+
+	if (!copy)
+		return DRIVER_OUT_OF_MEMORY;
+	memcpy(copy, arg, bytes);
+	error = driver_push(s, device, fn, copy);
+	if (error)
+		free(copy);
+	return error;
+}
+
+/* ---- events ---- */
+
+struct place {
+	struct driver_event *event;
+	uint64_t number;
+};
+
+/* Under the lock. */
+static bool event_exists(const struct driver_event *e)
+{
+	for (struct driver_event *k = events; k; k = k->next)
+		if (k == e)
+			return !k->dead;
+	return false;
+}
+
+int driver_event_create(int device, struct driver_event **out)
+{
+	struct driver_event *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return DRIVER_OUT_OF_MEMORY;
+	e->device = device;
+	pthread_mutex_lock(&lock);
+	e->next = events;
+	events = e;
+	live++;
+	pthread_mutex_unlock(&lock);
+	*out = e;
+	return DRIVER_SUCCESS;
+}
+
+int driver_event_destroy(struct driver_event *e)
+{
+	bool was;
+
+	pthread_mutex_lock(&lock);
+	was = event_exists(e);
+	if (was) {
+		e->dead = true;
+		live--;
+	}
+	pthread_mutex_unlock(&lock);
+	return was ? DRIVER_SUCCESS : DRIVER_INVALID_HANDLE;
+}
+
+static int reach(void *arg)
+{
+	struct place *p = arg;
+
+	pthread_mutex_lock(&lock);
+	if (p->event->reached < p->number)
+		p->event->reached = p->number;
+	pthread_mutex_unlock(&lock);
+	free(p);
+	return DRIVER_SUCCESS;
+}
+
+int driver_event_record(struct driver_event *e, struct driver_stream *s,
+			int device)
+{
+	struct place p = {.event = e};
+	int error = DRIVER_INVALID_HANDLE;
+
+	pthread_mutex_lock(&lock);
+	if (event_exists(e) && e->device == device) {
+		p.number = e->wanted + 1;
+		error = DRIVER_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!error)
+		error = push_new(s, device, reach, &p, sizeof(p));
+	if (error)
+		return error;
+	pthread_mutex_lock(&lock);
+	e->wanted = p.number;
+	pthread_mutex_unlock(&lock);
+	return DRIVER_SUCCESS;
+}
+
+int driver_event_query(struct driver_event *e)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	if (!event_exists(e))
+		error = DRIVER_INVALID_HANDLE;
+	else if (states[e->device])
+		error = states[e->device];
+	else
+		error = e->reached < e->wanted ? DRIVER_NOT_READY
+					       : DRIVER_SUCCESS;
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+static int wait_place(void *arg)
+{
+	struct place *p = arg;
+
+	for (;;) {
+		bool reached;
+
+		pthread_mutex_lock(&lock);
+		reached = p->event->reached >= p->number;
+		pthread_mutex_unlock(&lock);
+		if (reached)
+			break;
+		nap();
+	}
+	free(p);
+	return DRIVER_SUCCESS;
+}
+
+int driver_event_wait(struct driver_stream *s, int device,
+		      struct driver_event *e)
+{
+	struct place p = {.event = e};
+	int error = DRIVER_INVALID_HANDLE;
+
+	pthread_mutex_lock(&lock);
+	if (event_exists(e)) {
+		p.number = e->wanted;
+		error = DRIVER_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return error ? error : push_new(s, device, wait_place, &p, sizeof(p));
+}
+
+/* ---- work ---- */
+
+static int wait_hold(void *arg)
+{
+	struct hold *h = arg, **at = &holds;
+
+	while (is_held(h))
+		nap();
+	pthread_mutex_lock(&lock);
+	while (*at != h)
+		at = &(*at)->next;
+	*at = h->next;
+	pthread_mutex_unlock(&lock);
+	free(h);
+	return DRIVER_SUCCESS;
+}
+
+int driver_wait_value(struct driver_stream *s, int device, void *word,
+		      uint32_t value)
+{
+	struct hold *h = calloc(1, sizeof(*h)), **at = &holds;
+	int error;
+
+	if (!h)
+		return DRIVER_OUT_OF_MEMORY;
+	h->word = driver_translate((uintptr_t)word, 4);
+	h->value = value;
+	if (!h->word || (uintptr_t)word % 4) {
+		free(h);
+		return DRIVER_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	h->next = holds;
+	holds = h;
+	pthread_mutex_unlock(&lock);
+	error = driver_push(s, device, wait_hold, h);
+	if (error) {
+		pthread_mutex_lock(&lock);
+		while (*at != h)
+			at = &(*at)->next;
+		*at = h->next;
+		pthread_mutex_unlock(&lock);
+		free(h);
+	}
+	return error;
+}
+
+struct copy {
+	void *dst;
+	const void *src;
+	size_t bytes;
+};
+
+/* Of a device, or of the host: drivers copy what is not pinned as well. */
+static void *reached(const void *at, size_t bytes)
+{
+	struct driver_memory m;
+
+	if (driver_find(at, &m))
+		return driver_translate((uintptr_t)at, bytes);
+	return (void *)(uintptr_t)at;
+}
+
+static int do_copy(void *arg)
+{
+	struct copy *c = arg;
+	void *dst = reached(c->dst, c->bytes);
+	void *src = reached(c->src, c->bytes);
+
+	if (dst && src)
+		memmove(dst, src, c->bytes);
+	free(c);
+	return dst && src ? DRIVER_SUCCESS : DRIVER_ILLEGAL_ADDRESS;
+}
+
+int driver_copy(struct driver_stream *s, int device, void *dst, const void *src,
+		size_t bytes)
+{
+	const struct copy c = {.dst = dst, .src = src, .bytes = bytes};
+
+	return push_new(s, device, do_copy, &c, sizeof(c));
+}

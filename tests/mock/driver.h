@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the mock drivers of GPUs have in common: devices that do not exist,
+ * whose work is nevertheless done. Memory of a device is not readable at its
+ * address, so that a host that touches it dies; streams are threads, with
+ * random delays; what waits for a whole device fails where a stream is held by
+ * a gate, where it would never return. Numbers of errors are those of CUDA and
+ * HIP alike.
+ */
+#ifndef DICOMM_TESTS_MOCK_DRIVER_H
+#define DICOMM_TESTS_MOCK_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DRIVER_DEVICES 2
+
+enum {
+	DRIVER_SUCCESS = 0,
+	DRIVER_INVALID_VALUE = 1,
+	DRIVER_OUT_OF_MEMORY = 2,
+	DRIVER_NOT_STARTED = 3,
+	DRIVER_NO_DEVICE = 100,
+	DRIVER_INVALID_DEVICE = 101,
+	DRIVER_INVALID_IMAGE = 200,
+	DRIVER_INVALID_CONTEXT = 201,
+	DRIVER_INVALID_HANDLE = 400,
+	DRIVER_NOT_FOUND = 500,
+	DRIVER_NOT_READY = 600,
+	DRIVER_ILLEGAL_ADDRESS = 700,
+	DRIVER_ALREADY_REGISTERED = 712,
+	DRIVER_NOT_REGISTERED = 713,
+	DRIVER_NOT_SUPPORTED = 801,
+	DRIVER_WOULD_HANG = 999, /* "unknown error" of both */
+};
+
+/* ---- for tests, by dlsym() ---- */
+
+#pragma GCC visibility push(default)
+
+/* The n-th call from now on fails, once; 0: none. Calls that take something
+ * back do not fail. */
+void mock_fail(int nth, int error);
+/* Is the failure still to come? */
+bool mock_pending(void);
+/* Each piece of work on a stream begins up to so much later. */
+void mock_delay(unsigned us);
+/* Things that exist and were not destroyed: allocations, registrations, streams
+ * and events */
+int mock_live(void);
+/* Calls refused since they would have waited for a stream that is held */
+int mock_hangs(void);
+/* Host memory through which what is at a device address can be seen. */
+void *mock_peek(void *at);
+/* A stream of a user, as the driver calls it; NULL: out of memory */
+void *mock_stream(int device);
+void mock_stream_destroy(void *stream);
+#pragma GCC visibility pop
+
+/* ---- for the drivers ---- */
+
+/* To return at once, where it is not 0 */
+int driver_call(void);
+/* As driver_call(), of a call that may wait for all streams */
+int driver_sync_call(void);
+
+struct driver_memory {
+	char *at, *seen; /* of the kernels, of this file */
+	size_t bytes;
+	int device, fd;
+	uint64_t id;
+	bool imported;
+	struct driver_memory *next;
+};
+
+int driver_alloc(int device, size_t bytes, void **at);
+int driver_free(void *at, bool imported);
+/* A copy of the entry; false: no memory of a device */
+bool driver_find(const void *at, struct driver_memory *m);
+int driver_ipc_get(char handle[64], const void *at);
+int driver_ipc_open(int device, const char handle[64], void **at);
+/* A descriptor of whole pages */
+int driver_range_fd(int *fd, void *at, size_t bytes);
+int driver_host_alloc(void **at, size_t bytes);
+int driver_host_register(void *at, size_t bytes);
+int driver_host_unregister(void *at);
+bool driver_host_known(const void *at, size_t bytes);
+/* What a kernel reaches at an address; NULL: nothing */
+void *driver_translate(uint64_t at, size_t bytes);
+
+struct driver_stream;
+struct driver_event;
+
+int driver_stream_create(int device, struct driver_stream **s);
+int driver_stream_destroy(struct driver_stream *s);
+/* -1: none that exists; NULL is the default one of a device. */
+int driver_stream_device(struct driver_stream *s);
+int driver_event_create(int device, struct driver_event **e);
+int driver_event_destroy(struct driver_event *e);
+int driver_event_record(struct driver_event *e, struct driver_stream *s,
+			int device);
+int driver_event_query(struct driver_event *e);
+int driver_event_wait(struct driver_stream *s, int device,
+		      struct driver_event *e);
+int driver_wait_value(struct driver_stream *s, int device, void *word,
+		      uint32_t value);
+int driver_copy(struct driver_stream *s, int device, void *dst, const void *src,
+		size_t bytes);
+/* Calls fn(arg) in its turn; what it returns is the state of the device. */
+int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
+		void *arg);
+
+#endif

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A mock of HIP's runtime: the functions of hip_api.h over devices that do not
+ * exist. It takes code objects for gfx90a and no others; of a kernel that such
+ * an object has it runs the twin that the C compiler made. With MOCK_OLD it is
+ * the one of ROCm 5.2, without what came later.
+ */
+#include <elf.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/hip_api.h"
+#include "tests/kernels/twin.h"
+#include "tests/mock/driver.h"
+
+#define MAX_ARGS 16
+#define MACHINE_AMDGPU 224
+#define MACHINE_GFX90A 0x3f
+
+struct ihipModule_t {
+	const unsigned char *image;
+	size_t bytes;
+	struct ihipModule_t *next;
+};
+
+struct ihipModuleSymbol_t {
+	char name[32];
+	int nargs;
+	struct ihipModuleSymbol_t *next;
+};
+
+static _Thread_local int current;
+static bool started;
+/* They stay; reachable, so that no leak is seen in them. */
+static struct ihipModule_t *modules;
+static struct ihipModuleSymbol_t *functions;
+
+#define BEGIN(call)                    \
+	do {                           \
+		int begin_ = call;     \
+		if (begin_)            \
+			return begin_; \
+	} while (0)
+#define CALL BEGIN(driver_call())
+#define SYNC_CALL BEGIN(driver_sync_call())
+#define EXPORT __attribute__((visibility("default")))
+
+#define F(name, symbol, needed, parameters) hip_result symbol parameters;
+HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) result symbol parameters;
+HIP_MORE_FUNCTIONS(F)
+#undef F
+
+static bool is_device(int device)
+{
+	return started && device >= 0 && device < DRIVER_DEVICES;
+}
+
+static struct driver_stream *stream_of(hip_stream s)
+{
+	return (struct driver_stream *)s;
+}
+
+static struct driver_event *event_of(hip_event e)
+{
+	return (struct driver_event *)e;
+}
+
+EXPORT hip_result hipInit(unsigned flags)
+{
+	CALL;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	started = true;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipRuntimeGetVersion(int *version)
+{
+	CALL;
+#ifdef MOCK_OLD
+	*version = 50221153;
+#else
+	*version = 60241134;
+#endif
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipGetLastError(void)
+{
+	return DRIVER_SUCCESS;
+}
+
+EXPORT const char *hipGetErrorString(hip_result error)
+{
+	static _Thread_local char buffer[32];
+
+	snprintf(buffer, sizeof(buffer), "mock error %d", error);
+	return buffer;
+}
+
+EXPORT hip_result hipGetDeviceCount(int *n)
+{
+	CALL;
+	*n = DRIVER_DEVICES;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipDeviceGetName(char *name, int len, hip_device d)
+{
+	CALL;
+	if (!is_device(d) || len < 1)
+		return DRIVER_INVALID_DEVICE;
+	snprintf(name, (size_t)len, "mock GPU");
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipDeviceGetPCIBusId(char *id, int len, int d)
+{
+	CALL;
+	if (!is_device(d) || len < 13)
+		return DRIVER_INVALID_DEVICE;
+	snprintf(id, (size_t)len, "0000:%02x:00.0", 0x17 + d);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipDeviceGetAttribute(int *value, hip_device_attribute what,
+					int d)
+{
+	CALL;
+	if (!is_device(d) || what != HIP_MULTIPROCESSOR_COUNT)
+		return DRIVER_INVALID_VALUE;
+	*value = 2;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipSetDevice(int d)
+{
+	CALL;
+	if (!is_device(d))
+		return DRIVER_INVALID_DEVICE;
+	current = d;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipGetDevice(int *d)
+{
+	CALL;
+	*d = current;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	CALL;
+	*least = 1;
+	*greatest = -1;
+	return DRIVER_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+EXPORT hip_result hipMalloc(void **p, size_t bytes)
+{
+	SYNC_CALL;
+	return driver_alloc(current, bytes, p);
+}
+
+EXPORT hip_result hipFree(void *p)
+{
+	return driver_free(p, false);
+}
+
+EXPORT hip_result hipMemGetAddressRange(void **base, size_t *bytes, void *p)
+{
+	struct driver_memory m;
+
+	CALL;
+	if (!driver_find(p, &m))
+		return DRIVER_NOT_FOUND;
+	*base = m.at;
+	*bytes = m.bytes;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
+					 void *p)
+{
+	struct driver_memory m;
+
+	CALL;
+	if (!driver_find(p, &m))
+		return DRIVER_INVALID_VALUE;
+	switch (what) {
+	case HIP_POINTER_MEMORY_TYPE:
+#ifdef MOCK_OLD
+		*(unsigned *)data = HIP_MEMORY_DEVICE_5;
+#else
+		*(unsigned *)data = HIP_MEMORY_DEVICE;
+#endif
+		return DRIVER_SUCCESS;
+	case HIP_POINTER_IS_MANAGED:
+		*(unsigned *)data = 0;
+		return DRIVER_SUCCESS;
+	case HIP_POINTER_DEVICE_ORDINAL:
+		*(int *)data = m.device;
+		return DRIVER_SUCCESS;
+	case HIP_POINTER_BUFFER_ID: /* of 32 bits here */
+		*(uint32_t *)data = (uint32_t)m.id;
+		return DRIVER_SUCCESS;
+	default:
+		return DRIVER_INVALID_VALUE;
+	}
+}
+
+EXPORT hip_result hipHostMalloc(void **p, size_t bytes, unsigned flags)
+{
+	SYNC_CALL;
+	if (flags & ~(unsigned)(HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
+				HIP_HOST_COHERENT))
+		return DRIVER_INVALID_VALUE;
+	return driver_host_alloc(p, bytes);
+}
+
+EXPORT hip_result hipExtMallocWithFlags(void **p, size_t bytes, unsigned flags)
+{
+	SYNC_CALL;
+#ifdef MOCK_OLD
+	(void)p;
+	(void)bytes;
+	(void)flags;
+	return DRIVER_NOT_SUPPORTED;
+#else
+	if (flags != HIP_SIGNAL_MEMORY || bytes != 8)
+		return DRIVER_INVALID_VALUE;
+	return driver_host_alloc(p, bytes);
+#endif
+}
+
+EXPORT hip_result hipHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	SYNC_CALL;
+	if (flags & ~(unsigned)(HIP_HOST_PORTABLE | HIP_HOST_MAPPED))
+		return DRIVER_INVALID_VALUE;
+	return driver_host_register(p, bytes);
+}
+
+EXPORT hip_result hipHostUnregister(void *p)
+{
+	return driver_host_unregister(p);
+}
+
+EXPORT hip_result hipHostGetDevicePointer(void **d, void *p, unsigned flags)
+{
+	CALL;
+	if (flags || !driver_host_known(p, 1))
+		return DRIVER_INVALID_VALUE;
+	*d = p;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipIpcGetMemHandle(hip_ipc *handle, void *p)
+{
+	CALL;
+	return driver_ipc_get(handle->reserved, p);
+}
+
+EXPORT hip_result hipIpcOpenMemHandle(void **p, hip_ipc handle, unsigned flags)
+{
+	SYNC_CALL;
+#ifdef MOCK_OLD
+	if (flags != 0)
+#else
+	if (flags != 1)
+#endif
+		return DRIVER_INVALID_VALUE;
+	return driver_ipc_open(current, handle.reserved, p);
+}
+
+EXPORT hip_result hipIpcCloseMemHandle(void *p)
+{
+	return driver_free(p, true);
+}
+
+/* ---- streams and events ---- */
+
+EXPORT hip_result hipStreamCreateWithPriority(hip_stream *s, unsigned flags,
+					      int priority)
+{
+	struct driver_stream *created = NULL;
+	int error;
+
+	CALL;
+	if (flags & ~(unsigned)HIP_STREAM_NON_BLOCKING || priority > 1)
+		return DRIVER_INVALID_VALUE;
+	error = driver_stream_create(current, &created);
+	*s = (hip_stream)created;
+	return error;
+}
+
+EXPORT hip_result hipStreamDestroy(hip_stream s)
+{
+	return driver_stream_destroy(stream_of(s));
+}
+
+static _Atomic(hip_stream) captured;
+
+/* For tests: this stream is being captured. */
+EXPORT void mock_capture(hip_stream s);
+EXPORT void mock_capture(hip_stream s)
+{
+	captured = s;
+}
+
+EXPORT hip_result hipStreamIsCapturing(hip_stream s, hip_capture *state)
+{
+	CALL;
+	*state = s && s == captured ? 1 : HIP_CAPTURE_NONE;
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipEventCreateWithFlags(hip_event *e, unsigned flags)
+{
+	struct driver_event *created = NULL;
+	int error;
+
+	CALL;
+	if (flags != HIP_EVENT_DISABLE_TIMING)
+		return DRIVER_INVALID_VALUE;
+	error = driver_event_create(current, &created);
+	*e = (hip_event)created;
+	return error;
+}
+
+EXPORT hip_result hipEventDestroy(hip_event e)
+{
+	return driver_event_destroy(event_of(e));
+}
+
+EXPORT hip_result hipEventRecord(hip_event e, hip_stream s)
+{
+	CALL;
+	return driver_event_record(event_of(e), stream_of(s), current);
+}
+
+EXPORT hip_result hipEventQuery(hip_event e)
+{
+	CALL;
+	return driver_event_query(event_of(e));
+}
+
+EXPORT hip_result hipStreamWaitEvent(hip_stream s, hip_event e, unsigned flags)
+{
+	CALL;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	return driver_event_wait(stream_of(s), current, event_of(e));
+}
+
+EXPORT hip_result hipMemcpyAsync(void *dst, const void *src, size_t bytes,
+				 hip_copy_kind kind, hip_stream s)
+{
+	CALL;
+	if (kind != HIP_COPY_DEFAULT)
+		return DRIVER_INVALID_VALUE;
+	return driver_copy(stream_of(s), current, dst, src, bytes);
+}
+
+/* The old one takes only memory of a kind that it does not have. */
+EXPORT hip_result hipStreamWaitValue64(hip_stream s, void *p, uint64_t value,
+				       unsigned flags, uint64_t mask)
+{
+	CALL;
+#ifdef MOCK_OLD
+	(void)s;
+	(void)p;
+	(void)value;
+	(void)flags;
+	(void)mask;
+	return DRIVER_INVALID_VALUE;
+#else
+	if (flags != HIP_WAIT_GTE || mask != UINT64_MAX)
+		return DRIVER_INVALID_VALUE;
+	return driver_wait_value(stream_of(s), current, p, (uint32_t)value);
+#endif
+}
+
+struct call {
+	hip_callback callback;
+	hip_host_fn fn;
+	hip_stream stream;
+	void *arg;
+};
+
+static int run_call(void *arg)
+{
+	struct call *c = arg;
+
+	if (c->fn)
+		c->fn(c->arg);
+	else
+		c->callback(c->stream, DRIVER_SUCCESS, c->arg);
+	free(c);
+	return DRIVER_SUCCESS;
+}
+
+static int push_call(struct call call)
+{
+	struct call *c = malloc(sizeof(*c));
+	int error;
+
+	if (!c)
+		return DRIVER_OUT_OF_MEMORY;
+	*c = call;
+	error = driver_push(stream_of(c->stream), current, run_call, c);
+	if (error)
+		free(c);
+	return error;
+}
+
+EXPORT hip_result hipStreamAddCallback(hip_stream s, hip_callback fn, void *arg,
+				       unsigned flags)
+{
+	CALL;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	return push_call(
+		(struct call){.callback = fn, .stream = s, .arg = arg});
+}
+
+/* ---- kernels ---- */
+
+EXPORT hip_result hipModuleLoadData(hip_module *module, const void *image)
+{
+	const Elf64_Ehdr *head = image;
+	struct ihipModule_t *m;
+
+	SYNC_CALL;
+	if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    head->e_machine != MACHINE_AMDGPU)
+		return DRIVER_INVALID_IMAGE;
+	if ((head->e_flags & 0xff) != MACHINE_GFX90A)
+		return HIP_NO_BINARY_FOR_GPU;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return DRIVER_OUT_OF_MEMORY;
+	m->image = image;
+	m->bytes = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
+	m->next = modules;
+	modules = m;
+	*module = m;
+	return DRIVER_SUCCESS;
+}
+
+/* By the name: that of the kernels, which all have 64-bit arguments. */
+static int count_arguments(const char *name)
+{
+	return !strncmp(name, "reduce_", 7) ? 5
+	       : !strncmp(name, "fold_", 5) ? 13
+					    : 6;
+}
+
+EXPORT hip_result hipModuleGetFunction(hip_function *function, hip_module m,
+				       const char *name)
+{
+	struct ihipModuleSymbol_t *f;
+	char symbol[64];
+
+	SYNC_CALL;
+	snprintf(symbol, sizeof(symbol), "%s.kd", name);
+	if (!memmem(m->image, m->bytes, symbol, strlen(symbol) + 1))
+		return DRIVER_NOT_FOUND;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return DRIVER_OUT_OF_MEMORY;
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	f->nargs = count_arguments(name);
+	f->next = functions;
+	functions = f;
+	*function = f;
+	return DRIVER_SUCCESS;
+}
+
+struct run {
+	const struct ihipModuleSymbol_t *function;
+	uint64_t args[MAX_ARGS];
+};
+
+/* The twin works on the memory of this process. What lies in none of a device
+ * is a number, or it is not the kernel's: then that is an error. */
+static int run_kernel(void *arg)
+{
+	struct run *r = arg;
+	int npointers = r->function->nargs == 13 ? 9 : 3;
+	bool ran = true;
+
+	for (int i = 0; i < npointers && ran; i++) {
+		void *at = driver_translate(r->args[i], 1);
+
+		ran = at || (!r->args[i] && i == 2);
+		r->args[i] = (uintptr_t)at;
+	}
+	if (ran)
+		ran = twin_run(r->function->name, r->args, r->function->nargs);
+	free(r);
+	return ran ? DRIVER_SUCCESS : DRIVER_ILLEGAL_ADDRESS;
+}
+
+EXPORT hip_result hipModuleLaunchKernel(hip_function f, unsigned gx,
+					unsigned gy, unsigned gz, unsigned bx,
+					unsigned by, unsigned bz,
+					unsigned shared, hip_stream s,
+					void **args, void **extra)
+{
+	struct run *r;
+	int error;
+
+	CALL;
+	if (!gx || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1 ||
+	    shared || !args || extra)
+		return DRIVER_INVALID_VALUE;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return DRIVER_OUT_OF_MEMORY;
+	r->function = f;
+	for (int i = 0; i < f->nargs; i++)
+		memcpy(&r->args[i], args[i], sizeof(uint64_t));
+	error = r->args[f->nargs - 1] != (uint64_t)gx * bx
+			? DRIVER_INVALID_VALUE
+			: driver_push(stream_of(s), current, run_kernel, r);
+	if (error)
+		free(r);
+	return error;
+}
+
+/* ---- what differs with the age ---- */
+
+#ifdef MOCK_OLD
+EXPORT int hipGetStreamDeviceId(hip_stream s)
+{
+	return driver_stream_device(stream_of(s));
+}
+#else
+EXPORT hip_result hipStreamGetDevice(hip_stream s, hip_device *d)
+{
+	CALL;
+	*d = driver_stream_device(stream_of(s));
+	return *d < 0 ? DRIVER_INVALID_HANDLE : DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipLaunchHostFunc(hip_stream s, hip_host_fn fn, void *arg)
+{
+	CALL;
+	return push_call((struct call){.fn = fn, .stream = s, .arg = arg});
+}
+
+EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
+						 size_t bytes, int type,
+						 unsigned long long flags)
+{
+	CALL;
+	if (type != HIP_RANGE_DMA_BUF_FD || flags)
+		return DRIVER_INVALID_VALUE;
+	return driver_range_fd(handle, p, bytes);
+}
+#endif

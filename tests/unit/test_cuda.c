@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The CUDA backend on a mock driver, which says nothing about a GPU. */
+#include "src/accel/image.h"
+#include "tests/mock/backend.h"
+
+extern const struct accel accel_cuda;
+
+int main(void)
+{
+	const struct backend b = {
+		.accel = &accel_cuda,
+		.mock = "tests/mock/libcuda.so",
+		.old_mock = "tests/mock/libcuda_old.so",
+		.kernels = image_find("ptx_f32"),
+	};
+
+	return backend_main(&b);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Our declarations of the CUDA driver against cuda.h. */
+#include <cuda.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CUDA_API_TYPES
+typedef CUresult cuda_result;
+typedef CUdevice cuda_device;
+typedef CUdevice_attribute cuda_device_attribute;
+typedef CUpointer_attribute cuda_pointer_attribute;
+typedef CUmemRangeHandleType cuda_range_type;
+typedef CUstreamCaptureStatus cuda_capture;
+typedef CUdeviceptr cuda_pointer;
+typedef CUcontext cuda_context;
+typedef CUmodule cuda_module;
+typedef CUfunction cuda_function;
+typedef CUstream cuda_stream;
+typedef CUevent cuda_event;
+typedef CUipcMemHandle cuda_ipc;
+typedef CUhostFn cuda_host_fn;
+#include "src/accel/cuda_api.h"
+
+/* The same types, not only compatible calls. The header calls several
+ * functions by other names than the library. */
+#define F(name, symbol, needed, parameters)                              \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), \
+						    cuda_result(*)       \
+							    parameters), \
+		       #symbol);
+CUDA_FUNCTIONS(F)
+#undef F
+
+#define SAME_SIZE(ours, theirs) \
+	_Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
+SAME_SIZE(int, CUresult);
+SAME_SIZE(int, CUdevice);
+SAME_SIZE(int, CUdevice_attribute);
+SAME_SIZE(int, CUpointer_attribute);
+SAME_SIZE(int, CUmemRangeHandleType);
+SAME_SIZE(int, CUstreamCaptureStatus);
+SAME_SIZE(unsigned long long, CUdeviceptr);
+SAME_SIZE(char[64], CUipcMemHandle);
+
+#define EQUAL(ours, theirs) \
+	_Static_assert((int)(ours) == (int)(theirs), #theirs)
+EQUAL(CUDA_SUCCESS_, CUDA_SUCCESS);
+EQUAL(CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
+EQUAL(CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+EQUAL(CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+EQUAL(CUDA_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+EQUAL(CUDA_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU);
+EQUAL(CUDA_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+EQUAL(CUDA_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
+EQUAL(CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
+EQUAL(CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
+EQUAL(CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+EQUAL(CUDA_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
+EQUAL(CUDA_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+EQUAL(CUDA_WAIT_VALUE_V1, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1);
+EQUAL(CUDA_DMA_BUF_SUPPORTED, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+EQUAL(CUDA_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+EQUAL(CUDA_POINTER_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+EQUAL(CUDA_POINTER_BUFFER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+EQUAL(CUDA_POINTER_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED);
+EQUAL(CUDA_POINTER_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+EQUAL(CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+EQUAL(CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
+EQUAL(CUDA_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
+EQUAL(CUDA_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ);
+EQUAL(CUDA_IPC_LAZY_PEER_ACCESS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+EQUAL(CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
+EQUAL(CUDA_HOST_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
+EQUAL(CUDA_HOST_DEVICEMAP, CU_MEMHOSTALLOC_DEVICEMAP);
+EQUAL(CUDA_HOST_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP);
+EQUAL(CUDA_RANGE_DMA_BUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+EQUAL(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+
+int main(void)
+{
+	/* All was said when this was compiled. */
+	printf("cuda.h of CUDA %d.%d: ours agree\n", CUDA_VERSION / 1000,
+	       CUDA_VERSION % 1000 / 10);
+	return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The HIP backend on a mock runtime, which says nothing about a GPU. */
+#include "src/accel/image.h"
+#include "tests/mock/backend.h"
+
+extern const struct accel accel_hip;
+
+int main(void)
+{
+	const struct backend b = {
+		.accel = &accel_hip,
+		.mock = "tests/mock/libhip.so",
+		.old_mock = "tests/mock/libhip_old.so",
+		.kernels = image_find("gfx90a"),
+	};
+
+	return backend_main(&b);
+}

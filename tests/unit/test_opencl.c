@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each operation of the OpenCL backend, on whatever device there is (PoCL makes
+ * the processor one). */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dlfcn.h>
+
+#include "src/accel/accel.h"
+#include "src/accel/opencl_api.h"
+#include "src/base/log.h"
+
+extern const struct accel accel_opencl;
+
+static const struct accel_work *work;
+static struct accel_stream *stream, *other;
+static struct accel_event *event;
+static struct accel_gate *gate;
+
+#define OK(call) ck_assert_int_eq(call, DICOMM_SUCCESS)
+
+static void setup(void)
+{
+	OK(work->open(0, NULL, &stream));
+	OK(work->open_beside(stream, &other));
+	OK(work->event_create(0, &event));
+	OK(work->gate_create(0, &gate));
+}
+
+static void teardown(void)
+{
+	work->gate_destroy(gate);
+	work->event_destroy(event);
+	work->close(other);
+	work->close(stream);
+}
+
+/* Until all that was queued has run; the timeout of the test bounds it. */
+static void drain(struct accel_stream *s)
+{
+	struct accel_event *e;
+	dicomm_result_t status;
+
+	OK(work->event_create(0, &e));
+	OK(work->event_record(e, s));
+	while ((status = work->event_query(e)) == DICOMM_AGAIN)
+		sched_yield();
+	OK(status);
+	work->event_destroy(e);
+}
+
+static void pause_ms(int ms)
+{
+	usleep((useconds_t)ms * 1000);
+}
+
+START_TEST(devices_are_described)
+{
+	dicomm_device_info_t info;
+	char why[128] = "untouched";
+	int n = accel_opencl.count(why, sizeof(why));
+
+	ck_assert_int_gt(n, 0);
+	ck_assert_str_eq(why, "untouched");
+	for (int i = 0; i < n; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "opencl:%d", i);
+		OK(accel_opencl.describe(i, &info));
+		ck_assert_str_eq(info.name, name);
+		ck_assert_str_ne(info.description, "");
+	}
+	ck_assert_int_eq(accel_opencl.describe(n, &info),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel_opencl.describe(-1, &info),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_uint_eq(work->caps(0), ACCEL_SHARES_HOST | ACCEL_MAP_HOST);
+}
+END_TEST
+
+START_TEST(memory_is_the_hosts)
+{
+	struct accel_export where;
+	void *p, *device;
+	size_t offset;
+	int index;
+
+	OK(accel_opencl.alloc(0, 100000, &p));
+	ck_assert(accel_opencl.find((char *)p + 5, 7, &where, &offset));
+	ck_assert_uint_eq(offset, 5);
+	ck_assert_int_eq(where.pid, getpid());
+	ck_assert(!work->owner(p, &index));
+	OK(work->map_host(0, p, 100000, &device));
+	ck_assert_ptr_eq(device, p);
+	work->unmap_host(0, p);
+	OK(accel_opencl.free(p));
+	ck_assert_int_eq(accel_opencl.free(&where),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(accel_opencl.alloc(99, 1, &p),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(what_it_lacks_is_refused)
+{
+	struct accel_handle h = {0};
+	uint64_t offset;
+	void *base;
+	int fd;
+
+	ck_assert_int_eq(work->mem_export(&h, &h), DICOMM_ERR_UNSUPPORTED);
+	ck_assert_int_eq(work->mem_import(0, &h, &base),
+			 DICOMM_ERR_UNSUPPORTED);
+	ck_assert_int_eq(work->dmabuf(&h, 1, &fd, &offset),
+			 DICOMM_ERR_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(copies_run_in_order)
+{
+	enum { N = 300000 };
+	unsigned char *a = malloc(N), *b = calloc(1, N), *c = calloc(1, N);
+
+	for (int i = 0; i < N; i++)
+		a[i] = (unsigned char)(i * 7);
+	OK(work->copy(stream, b, a, N));
+	OK(work->copy(stream, c + 1, b + 1, N - 2));
+	OK(work->copy(stream, c, a, 0));
+	drain(stream);
+	ck_assert_mem_eq(b, a, N);
+	ck_assert_mem_eq(c + 1, a + 1, N - 2);
+	ck_assert_int_eq(c[0], 0);
+	ck_assert_int_eq(c[N - 1], 0);
+	free(a);
+	free(b);
+	free(c);
+}
+END_TEST
+
+START_TEST(a_gate_holds_what_comes_after_it)
+{
+	volatile int from = 1, to = 0, before = 0;
+
+	OK(work->event_query(event));
+	OK(work->copy(stream, (void *)&before, (void *)&from, sizeof(int)));
+	OK(work->event_record(event, stream));
+	OK(work->gate_close(gate, stream));
+	OK(work->copy(stream, (void *)&to, (void *)&from, sizeof(int)));
+	/* What comes before it is not held. */
+	while (work->event_query(event) == DICOMM_AGAIN)
+		sched_yield();
+	ck_assert_int_eq(before, 1);
+	OK(work->event_record(event, stream));
+	pause_ms(50);
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	ck_assert_int_eq(to, 0);
+	work->gate_open(gate);
+	drain(stream);
+	ck_assert_int_eq(to, 1);
+	OK(work->event_query(event));
+}
+END_TEST
+
+START_TEST(a_gate_opens_once_for_each_closing)
+{
+	volatile int one = 1, to[3] = {0, 0, 0};
+
+	for (int i = 0; i < 3; i++) {
+		OK(work->gate_close(gate, stream));
+		OK(work->copy(stream, (void *)&to[i], (void *)&one,
+			      sizeof(int)));
+	}
+	for (int i = 0; i < 3; i++) {
+		pause_ms(20);
+		ck_assert_int_eq(to[i], 0);
+		work->gate_open(gate);
+		while (!__atomic_load_n(&to[i], __ATOMIC_ACQUIRE))
+			sched_yield();
+	}
+}
+END_TEST
+
+START_TEST(a_gate_that_goes_holds_nobody)
+{
+	struct accel_gate *g;
+	int one = 1, to = 0;
+
+	OK(work->gate_create(0, &g));
+	OK(work->gate_close(g, stream));
+	OK(work->gate_close(g, other));
+	OK(work->copy(stream, &to, &one, sizeof(int)));
+	work->gate_destroy(g);
+	drain(stream);
+	drain(other);
+	ck_assert_int_eq(to, 1);
+}
+END_TEST
+
+static void *open_later(void *arg)
+{
+	pause_ms(30);
+	work->gate_open(arg);
+	return NULL;
+}
+
+START_TEST(any_thread_opens_a_gate)
+{
+	pthread_t thread;
+
+	OK(work->gate_close(gate, stream));
+	OK(work->event_record(event, stream));
+	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_later, gate), 0);
+	drain(stream);
+	OK(work->event_query(event));
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(streams_wait_for_each_other)
+{
+	volatile int one = 1, first = 0, second = 0;
+
+	OK(work->gate_close(gate, stream));
+	OK(work->copy(stream, (void *)&first, (void *)&one, sizeof(int)));
+	OK(work->event_record(event, stream));
+	OK(work->wait_event(other, event));
+	OK(work->copy(other, (void *)&second, (void *)&first, sizeof(int)));
+	pause_ms(30);
+	ck_assert_int_eq(second, 0);
+	work->gate_open(gate);
+	drain(other);
+	ck_assert_int_eq(second, 1);
+}
+END_TEST
+
+START_TEST(streams_are_independent)
+{
+	volatile int one = 1, held = 0, to = 0;
+
+	OK(work->gate_close(gate, stream));
+	OK(work->copy(stream, (void *)&held, (void *)&one, sizeof(int)));
+	OK(work->copy(other, (void *)&to, (void *)&one, sizeof(int)));
+	drain(other);
+	ck_assert_int_eq(to, 1);
+	ck_assert_int_eq(held, 0);
+	work->gate_open(gate);
+	drain(stream);
+	ck_assert_int_eq(held, 1);
+}
+END_TEST
+
+START_TEST(kernels_run_in_the_order_of_the_stream)
+{
+	float a[1000], b[1000], sum[1000];
+	const void *src[3] = {a, b, sum};
+	int32_t whole[4] = {7, -7, 8, -9};
+
+	for (int i = 0; i < 1000; i++) {
+		a[i] = (float)i;
+		b[i] = 1;
+		sum[i] = 0;
+	}
+	OK(work->prepare(stream, DICOMM_FLOAT32));
+	OK(work->prepare(stream, DICOMM_INT32));
+	OK(work->gate_close(gate, stream));
+	OK(work->reduce(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b, 1000));
+	OK(work->fold(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, src, 3, 1000));
+	OK(work->scale(stream, DICOMM_FLOAT32, sum, sum, &b[0], 0, 1000));
+	OK(work->divide(stream, DICOMM_INT32, whole, whole, 2, 4));
+	OK(work->reduce(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b, 0));
+	pause_ms(20);
+	ck_assert(sum[1] == 0);
+	work->gate_open(gate);
+	drain(stream);
+	for (int i = 0; i < 1000; i++)
+		ck_assert(sum[i] == (float)(2 * i + 2));
+	ck_assert(whole[0] == 3 && whole[1] == -3 && whole[2] == 4 &&
+		  whole[3] == -4);
+}
+END_TEST
+
+START_TEST(bad_work_is_refused)
+{
+	struct accel_stream *fresh;
+	float x = 1;
+
+	OK(work->open_beside(stream, &fresh));
+	/* Never prepared in this test's stream, whatever others did */
+	ck_assert_int_eq(work->reduce(stream, DICOMM_FLOAT32, DICOMM_BAND, &x,
+				      &x, &x, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->divide(stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->divide(stream, DICOMM_INT32, &x, &x, -2, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->open(77, NULL, &fresh),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	work->close(fresh);
+}
+END_TEST
+
+/* ---- queues of the user ---- */
+
+static struct {
+#define F(name, result, parameters) result(*name) parameters;
+	OPENCL_FUNCTIONS(F)
+#undef F
+} cl;
+
+static opencl_device device;
+
+static opencl_queue user_queue(uint64_t bits)
+{
+	const uint64_t properties[] = {OPENCL_QUEUE_PROPERTIES, bits, 0};
+	opencl_platform platform;
+	opencl_context context;
+	opencl_queue queue;
+	int32_t error;
+	void *lib = dlopen("libOpenCL.so.1", RTLD_NOW);
+
+	ck_assert_ptr_nonnull(lib);
+#define F(name, result, parameters) *(void **)&cl.name = dlsym(lib, #name);
+	OPENCL_FUNCTIONS(F)
+#undef F
+	ck_assert_int_eq(cl.clGetPlatformIDs(1, &platform, NULL), 0);
+	ck_assert_int_eq(cl.clGetDeviceIDs(platform, OPENCL_DEVICE_TYPE_ALL, 1,
+					   &device, NULL),
+			 0);
+	context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+	ck_assert_ptr_nonnull(context);
+	queue = cl.clCreateCommandQueueWithProperties(context, device,
+						      properties, &error);
+	ck_assert_ptr_nonnull(queue);
+	cl.clReleaseContext(context);
+	return queue;
+}
+
+START_TEST(a_queue_of_the_user_is_a_stream)
+{
+	opencl_queue queue = user_queue(0);
+	struct accel_stream *s;
+	double a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, sum[3];
+
+	OK(work->open(0, queue, &s));
+	cl.clReleaseCommandQueue(queue);
+	OK(work->prepare(s, DICOMM_FLOAT64));
+	OK(work->gate_close(gate, s));
+	OK(work->reduce(s, DICOMM_FLOAT64, DICOMM_SUM, sum, a, b, 3));
+	work->gate_open(gate);
+	drain(s);
+	ck_assert(sum[0] == 11 && sum[1] == 22 && sum[2] == 33);
+	work->close(s);
+}
+END_TEST
+
+START_TEST(an_unordered_queue_is_refused)
+{
+	opencl_queue queue = user_queue(OPENCL_QUEUE_OUT_OF_ORDER);
+	struct accel_stream *s;
+
+	ck_assert_int_eq(work->open(0, queue, &s), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "out of order"));
+	cl.clReleaseCommandQueue(queue);
+}
+END_TEST
+
+/* ---- where there is none ---- */
+
+/* A process whose loader finds no vendor */
+static int without_platforms(void)
+{
+	char why[256] = "";
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
+		setenv("OPENCL_VENDOR_PATH", "/nonexistent", 1);
+		_exit(accel_opencl.count(why, sizeof(why)) == 0 &&
+				      strncmp(why, "OpenCL has no", 13) == 0
+			      ? 0
+			      : 1);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return 1;
+	return status;
+}
+
+static int no_platform_status;
+
+START_TEST(without_a_platform_there_are_no_devices)
+{
+	ck_assert_int_eq(no_platform_status, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("opencl");
+	TCase *t = tcase_create("opencl");
+	char why[256];
+	SRunner *r;
+	int failed;
+
+	/* First: the runtime does not live on in the child of a fork. */
+	if (dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL))
+		no_platform_status = without_platforms();
+	if (!accel_opencl.count(why, sizeof(why))) {
+		printf("skipped: %s\n", why);
+		return 77;
+	}
+	work = accel_opencl.work;
+	tcase_set_timeout(t, 60);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, devices_are_described);
+	tcase_add_test(t, memory_is_the_hosts);
+	tcase_add_test(t, what_it_lacks_is_refused);
+	tcase_add_test(t, copies_run_in_order);
+	tcase_add_test(t, a_gate_holds_what_comes_after_it);
+	tcase_add_test(t, a_gate_opens_once_for_each_closing);
+	tcase_add_test(t, a_gate_that_goes_holds_nobody);
+	tcase_add_test(t, any_thread_opens_a_gate);
+	tcase_add_test(t, streams_wait_for_each_other);
+	tcase_add_test(t, streams_are_independent);
+	tcase_add_test(t, kernels_run_in_the_order_of_the_stream);
+	tcase_add_test(t, bad_work_is_refused);
+	tcase_add_test(t, a_queue_of_the_user_is_a_stream);
+	tcase_add_test(t, an_unordered_queue_is_refused);
+	tcase_add_test(t, without_a_platform_there_are_no_devices);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_set_fork_status(r, CK_NOFORK);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
