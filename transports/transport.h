@@ -175,10 +175,11 @@ struct transport {
 				struct tp_hold **out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
-	/* Can the peer pull [addr, addr + len), and does that pay? Then *ref
+	/* Can the peer pull [addr, addr + len), and does that pay, where it
+	 * wants to load from it once (to_load) or else have a copy? Then *ref
 	 * says how. Above eager_bytes it always can. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
-		      struct tp_ref *ref);
+		      bool to_load, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until
 	 * the next release(). ERR_UNSUPPORTED: read() it. May map memory when
 	 * it is new. */

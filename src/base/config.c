@@ -205,8 +205,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.choices = {"auto", "on", "off"},
 			.help = "read large messages straight from the "
 				"sender's memory "
-				"(process_vm_readv); auto: where measured "
-				"faster",
+				"(process_vm_readv); auto: where that was "
+				"measured to be faster",
 		},
 	[CONFIG_SHM_CMA_THRESHOLD] =
 		{

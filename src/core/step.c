@@ -106,7 +106,8 @@ static enum schedule_result start_send(struct operation *op,
 	must_refer = a.bytes > peer->limits.eager_bytes;
 	if ((must_refer ||
 	     (len >= comm->map_threshold && step->a.buffer != PLAN_SCRATCH)) &&
-	    peer->transport->offer(peer->tp, a.at, len, &ref)) {
+	    peer->transport->offer(peer->tp, a.at, len,
+				   coll_reduces(op->call.coll), &ref)) {
 		kind = TP_REF;
 		body = &ref;
 	} else if (must_refer) {

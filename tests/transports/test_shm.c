@@ -298,7 +298,9 @@ static void run_cycles(struct rank *r)
 		ranks_connect(r, !r->rank, TP_COLLECTIVE);
 		if (r->rank == 0) {
 			memory[i] = (uint8_t)i;
-			EXPECT(r, shm->offer(r->peer[1], memory, LARGE, &ref),
+			EXPECT(r,
+			       shm->offer(r->peer[1], memory, LARGE, false,
+					  &ref),
 			       "refused");
 			EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0,
 					      TP_REF, &ref, LARGE));
@@ -356,19 +358,25 @@ static void run_offers(struct rank *r)
 		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		ranks_barrier(r); /* the reader has connected */
-		EXPECT(r, shm->offer(peer, memory, LARGE, &ref), "whole");
-		EXPECT(r, shm->offer(peer, memory + LARGE - 8192, 8192, &ref),
+		EXPECT(r, shm->offer(peer, memory, LARGE, false, &ref),
+		       "whole");
+		EXPECT(r,
+		       shm->offer(peer, memory + LARGE - 8192, 8192, false,
+				  &ref),
 		       "tail");
-		EXPECT(r, shm->offer(peer, plain, LARGE, &ref) == pulls_all,
+		EXPECT(r,
+		       shm->offer(peer, plain, LARGE, false, &ref) == pulls_all,
 		       "malloc");
 		EXPECT(r,
-		       shm->offer(peer, memory + 4096, LARGE, &ref) ==
+		       shm->offer(peer, memory + 4096, LARGE, false, &ref) ==
 			       pulls_all,
 		       "beyond the end");
-		EXPECT(r, shm->offer(peer, memory, 8, &ref) == pulls_all,
+		EXPECT(r, shm->offer(peer, memory, 8, false, &ref) == pulls_all,
 		       "below the threshold");
 		EXPECT_OK(r, accels[0]->free(memory));
-		EXPECT(r, shm->offer(peer, memory, LARGE, &ref) == pulls_all,
+		EXPECT(r,
+		       shm->offer(peer, memory, LARGE, false, &ref) ==
+			       pulls_all,
 		       "freed");
 	} else {
 		ranks_connect_in(r, 0, TP_COLLECTIVE);
@@ -399,13 +407,15 @@ static void run_cma(struct rank *r)
 	if (r->rank == 0) {
 		ranks_fill(buffer, 3 * LARGE, 5);
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
-		EXPECT(r, !shm->offer(r->peer[1], buffer, LARGE, &ref),
+		EXPECT(r, !shm->offer(r->peer[1], buffer, LARGE, false, &ref),
 		       "before the reader said that it can");
 		ranks_barrier(r);
 		ranks_barrier(r);
-		EXPECT(r, !shm->offer(r->peer[1], buffer, 100, &ref), "small");
+		EXPECT(r, !shm->offer(r->peer[1], buffer, 100, false, &ref),
+		       "small");
 		EXPECT(r,
-		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5, &ref),
+		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5, false,
+				  &ref),
 		       "refused");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
 				      &ref, 2 * LARGE + 5));
@@ -414,7 +424,8 @@ static void run_cma(struct rank *r)
 		/* Only read, never written. */
 		EXPECT(r, ranks_check(buffer, 3 * LARGE, 5) == 3 * LARGE,
 		       "changed");
-		EXPECT(r, shm->offer(r->peer[1], (void *)8, LARGE, &ref), "2");
+		EXPECT(r, shm->offer(r->peer[1], (void *)8, LARGE, false, &ref),
+		       "2");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 2, 0, TP_REF,
 				      &ref, LARGE));
 	} else {
@@ -493,7 +504,7 @@ START_TEST(abort_is_bounded_with_a_reader_that_hangs)
 			 DICOMM_SUCCESS);
 	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
 			 DICOMM_SUCCESS);
-	ck_assert(shm->offer(to, body, sizeof(body), &ref));
+	ck_assert(shm->offer(to, body, sizeof(body), false, &ref));
 	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
 			 DICOMM_SUCCESS);
 	if (_i) /* it does let go: then there is nothing to wait for */
@@ -533,8 +544,10 @@ static void run_owner_dies(struct rank *r)
 		ranks_fill(memory, LARGE, 1);
 		ranks_connect_out(r, 0, TP_COLLECTIVE);
 		ranks_barrier(r);
-		EXPECT(r, shm->offer(r->peer[0], memory, LARGE, &ref[0]), "m");
-		EXPECT(r, shm->offer(r->peer[0], plain, LARGE, &ref[1]), "p");
+		EXPECT(r, shm->offer(r->peer[0], memory, LARGE, false, &ref[0]),
+		       "m");
+		EXPECT(r, shm->offer(r->peer[0], plain, LARGE, false, &ref[1]),
+		       "p");
 		for (uint64_t i = 0; i < 2; i++)
 			EXPECT_OK(r, shm->put(r->peer[0], TP_COLLECTIVE, i + 1,
 					      0, TP_REF, &ref[i], LARGE));
@@ -625,7 +638,9 @@ static void run_imports(struct rank *r)
 			/* Parts of a, and one of b: each mapped once. */
 			uint8_t *at = q == 3 ? b : a + q * 4096;
 
-			EXPECT(r, shm->offer(r->peer[READER], at, 8192, &ref),
+			EXPECT(r,
+			       shm->offer(r->peer[READER], at, 8192, false,
+					  &ref),
 			       "%d", (int)q);
 			EXPECT_OK(r, shm->put(r->peer[READER], TP_COLLECTIVE, q,
 					      0, TP_REF, &ref, 8192));
@@ -718,7 +733,8 @@ static void run_shared_import(struct rank *r)
 					    &peer));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		EXPECT_OK(r, shm->connect_out(peer, TP_COLLECTIVE, &out));
-		EXPECT(r, shm->offer(peer, memory, LARGE, &ref), "offer");
+		EXPECT(r, shm->offer(peer, memory, LARGE, false, &ref),
+		       "offer");
 		EXPECT_OK(r, shm->put(peer, TP_COLLECTIVE, 1, 0, TP_REF, &ref,
 				      LARGE));
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
@@ -772,7 +788,8 @@ static void run_bad_reference(struct rank *r)
 	if (r->rank == 0) {
 		EXPECT_OK(r, accels[0]->alloc(0, 8192, (void **)&memory));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
-		EXPECT(r, shm->offer(r->peer[1], memory, 8192, &good), "offer");
+		EXPECT(r, shm->offer(r->peer[1], memory, 8192, false, &good),
+		       "offer");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
 				      &good, 8192));
 		ranks_barrier(r);

@@ -65,6 +65,7 @@ struct tp_device {
 	struct tp_peer *peers;
 	struct shm_offer offer;
 	enum cma_mode cma;
+	uint64_t cma_limit; /* bytes, for CMA_AUTO */
 	uint32_t polls;
 };
 
@@ -97,6 +98,13 @@ static enum cma_mode cma_mode(void)
 	return strcmp(text, "on") ? CMA_AUTO : CMA_ON;
 }
 
+static uint64_t core_cache_bytes(void)
+{
+	long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+	return bytes > 0 ? (uint64_t)bytes : 1 << 20;
+}
+
 static uint64_t threshold(enum config_key key)
 {
 	int64_t value = config_int(key);
@@ -125,6 +133,7 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	dev->config = *config;
 	dev->cma = cma_mode();
+	dev->cma_limit = core_cache_bytes();
 	dev->offer.pid = getpid();
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
@@ -506,8 +515,18 @@ static void shm_drop(struct tp_device *dev, struct tp_hold *hold)
 	(void)hold;
 }
 
+/* CMA makes a copy, which does not pay where the bytes would be loaded from
+ * the ring as well; nor where there are so many that they leave the caches, for
+ * the kernel looks up each page. */
+static bool cma_pays_for(const struct tp_device *dev, uint64_t len,
+			 bool to_load)
+{
+	return dev->cma == CMA_ON ||
+	       (dev->cma == CMA_AUTO && !to_load && len <= dev->cma_limit);
+}
+
 static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		      struct tp_ref *ref)
+		      bool to_load, struct tp_ref *ref)
 {
 	struct shm_offer how = peer->dev->offer;
 
@@ -517,7 +536,7 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		    (atomic_load_explicit(&peer->out[c].tail->reader,
 					  memory_order_acquire) &
 		     SHM_READER_CMA))
-			how.cma = peer->dev->cma != CMA_OFF;
+			how.cma = cma_pays_for(peer->dev, len, to_load);
 	shm_pull_publish(peer->dev->seg);
 	return shm_pull_offer(&how, addr, len, ref);
 }
