@@ -80,7 +80,7 @@ static bool may_start(struct schedule *sc, const struct step *step,
 	return in_window(sc, slice);
 }
 
-/* Take note of sends that have finished since. */
+/* Take note of messages that have finished since. */
 static enum schedule_result reap(struct schedule *sc,
 				 const struct schedule_io *io, void *ctx,
 				 uint32_t s, bool *moved)

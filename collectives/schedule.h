@@ -28,13 +28,14 @@ struct schedule;
 
 struct schedule_io {
 	/* Do step s on slice k. For a message, `number` is its number on the
-	 * pair. A send may be POSTED. */
+	 * pair; it may be POSTED: a source or destination in use until
+	 * finished() says otherwise. */
 	enum schedule_result (*start)(void *ctx, const struct step *step,
 				      uint32_t s, uint64_t slice,
 				      uint64_t number);
-	/* Has this slice of a send step finished? Asked of the oldest one that
-	 * is not known to be; also of one that start() called DONE while an
-	 * older one was still POSTED. */
+	/* Has this slice of a message step finished? Asked of the oldest one
+	 * that is not known to be; also of one that start() called DONE while
+	 * an older one was still POSTED. */
 	enum schedule_result (*finished)(void *ctx, const struct step *step,
 					 uint32_t s, uint64_t slice,
 					 uint64_t number);

@@ -16,9 +16,10 @@
  *
  * Large messages need not pass through the slot: the sender may offer a
  * reference to its source (offer), put that as the message, and keep the source
- * unchanged until the message is released; the receiver maps or reads it. So
- * user buffers are written by their own rank only, and once that rank has
- * stopped, nobody writes them.
+ * unchanged until the message is released; the receiver maps or reads it. What
+ * is longer than limits.eager_bytes goes no other way. So user buffers are
+ * written by their own rank only, and once that rank has stopped, nobody writes
+ * them.
  *
  * Threads: one at a time for all operations of a device and its peers, except
  * abort(). A transport never calls the engine. DICOMM_AGAIN means that nothing
@@ -59,15 +60,33 @@ struct tp_ref {
 	uint8_t bytes[TP_LINE_ROOM];
 };
 
-/* Receiver's side of a connected pair. */
+/* Receiver's side of a connected pair. A slot's line and its data area are
+ * each at a fixed distance from those of the slot before. */
 struct tp_inbox {
 	struct tp_line *lines;
-	const uint8_t *data; /* slot s at data + s * slot_bytes */
+	const uint8_t *data;
+	size_t line_stride, data_stride; /* bytes */
 };
+
+static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
+{
+	return (struct tp_line *)((uint8_t *)in->lines +
+				  slot * in->line_stride);
+}
 
 /* Sender's side. */
 struct tp_outbox {
 	_Atomic uint64_t *released; /* messages that the peer is done with */
+};
+
+/* What holds for all messages to and from a peer; alike on both sides. */
+struct tp_limits {
+	uint32_t eager_bytes; /* longest TP_DATA */
+	/* Messages that may be under way whatever the receiver does: it may
+	 * tell of its releases in bulk. At most `slots`. */
+	uint32_t window;
+	uint32_t spin;   /* looks at an inbox that pay before a poll() */
+	bool wants_hold; /* offer() and read() need it */
 };
 
 /* Bytes that travel through the bootstrap. */
@@ -80,8 +99,13 @@ struct tp_config {
 	int rank, ranks;
 	uint32_t slots;      /* a power of two */
 	uint32_t slot_bytes; /* a multiple of 4096 */
+	/* All ranks have the same; nobody else knows it. */
+	uint8_t key[32];
+	/* Listens by TCP where this machine should; text is "ADDRESS:PORT". */
+	dicomm_result_t (*listen)(int *fd, char text[80]);
 };
 
+struct tp_hold;   /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
 
@@ -112,6 +136,7 @@ struct transport {
 	dicomm_result_t (*peer_open)(struct tp_device *dev, int peer,
 				     const struct tp_blob *address,
 				     struct tp_peer **out);
+	void (*limits)(const struct tp_peer *peer, struct tp_limits *limits);
 	/* Make the direction usable, at the first message. AGAIN until the
 	 * other side has done its part; then *out is filled in and valid until
 	 * peer_close(). */
@@ -125,21 +150,33 @@ struct transport {
 	void (*peer_close)(struct tp_peer *peer);
 
 	/*
-	 * Deliver message seq. TP_DATA: body is len <= slot_bytes bytes, copied
-	 * before the call returns or sent later (then DICOMM_IN_PROGRESS, and
-	 * the body must stay until *outbox.released reaches seq). TP_REF: body
-	 * is a struct tp_ref from offer(). AGAIN: too many in flight.
+	 * Deliver message seq. TP_DATA: body is len <= eager_bytes bytes,
+	 * copied before the call returns or sent later (then
+	 * DICOMM_IN_PROGRESS, and the body must stay until *outbox.released
+	 * reaches seq). TP_REF: body is a struct tp_ref from offer(). AGAIN:
+	 * too many in flight.
 	 */
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
-	/* Tell the sender that all messages up to seq are done with. */
+	/* All messages up to seq are done with. The sender hears of it at
+	 * flush(), when poll() finds nothing else to do, or before. */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
+	/* Nobody may poll for a while: tell what others could wait for. */
+	void (*flush)(struct tp_device *dev);
+
+	/* Reach memory by the wire until drop(): what may take its time is done
+	 * here. `written`: read() may put data there. Where limits.wants_hold,
+	 * what is offered and where a read() goes must be held. */
+	dicomm_result_t (*hold)(struct tp_device *dev, const void *addr,
+				uint64_t len, bool written,
+				struct tp_hold **out);
+	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay? Then *ref
-	 * says how. No system call. */
+	 * says how. Above eager_bytes it always can. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until
@@ -147,8 +184,15 @@ struct transport {
 	 * it is new. */
 	dicomm_result_t (*map)(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr);
-	dicomm_result_t (*read)(struct tp_peer *peer, const struct tp_ref *ref,
+	/* Copy part of what message seq, not released yet, refers to; one at a
+	 * time for each seq, and for at most 64 of them. IN_PROGRESS: it is
+	 * under way, ask arrived(). AGAIN: too many are. */
+	dicomm_result_t (*read)(struct tp_peer *peer, enum tp_class c,
+				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len);
+	/* Of the last read() for that seq: IN_PROGRESS until all is there. */
+	dicomm_result_t (*arrived)(struct tp_peer *peer, enum tp_class c,
+				   uint64_t seq);
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);

@@ -186,6 +186,8 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
+	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
+	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);
 	executable_free_all(comm);
 	for (int r = 0; comm->peers && r < comm->ranks; r++)
@@ -198,7 +200,6 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
-	free(comm->scratch);
 	free(comm->send_log);
 	free(comm->recv_log);
 	comm->magic = 0;

@@ -36,16 +36,17 @@ struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
 	_Atomic uint64_t *released; /* out: NULL until connected */
-	struct tp_line *lines;      /* in: NULL until connected */
-	const uint8_t *data;
-	uint64_t in_done; /* all messages up to here are done with */
-	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
+	struct tp_inbox in;         /* in.lines: NULL until connected */
+	uint64_t in_done;           /* all messages up to here are done with */
+	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */
 };
 
 struct peer {
 	int rank;
 	const struct transport *transport; /* NULL until opened */
+	struct tp_device *device;
 	struct tp_peer *tp;
+	struct tp_limits limits;
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -68,6 +69,21 @@ struct member {
 	char device[32];
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
+};
+
+/* One buffer on all wires. */
+struct held {
+	struct tp_hold *on[COMM_WIRES];
+	unsigned wires; /* bit i: held on wire i */
+};
+
+/* Bytes that are read from a peer and then reduced wait in one of these. */
+#define COMM_BOUNCES 16
+struct bounce {
+	uint8_t *at;
+	const struct operation *op; /* whose; NULL: free */
+	uint32_t step;
+	uint64_t slice;
 };
 
 struct fault {
@@ -124,6 +140,10 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	uint8_t *scratch;
 	size_t scratch_bytes;
+	struct held scratch_held;
+	uint8_t *bounce_memory; /* NULL until one is needed */
+	struct held bounce_held;
+	struct bounce bounces[COMM_BOUNCES];
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
 	struct executable *executables;    /* all, most recent first */
@@ -155,6 +175,17 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 /* AGAIN until the peer has begun to send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
+
+/* Make memory reachable by all wires, for as long as it is held. Any thread. */
+dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
+			  size_t len, bool written, struct held *held);
+void comm_drop(struct dicomm_comm *comm, struct held *held);
+/* Page-aligned memory of the library, held on all wires. */
+dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
+				const char *what, uint8_t **out,
+				struct held *held);
+void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
+		     struct held *held);
 
 /* Options of the caller, or none, with strings of their own. */
 dicomm_result_t comm_config_copy(dicomm_config_t *to,

@@ -53,17 +53,15 @@ dicomm_result_t engine_wait(struct waiter *w, struct operation *op)
 
 static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 {
+	struct held held;
 	uint8_t *more;
 
 	if (bytes <= comm->scratch_bytes)
 		return DICOMM_SUCCESS;
-	more = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!more)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "operation: no memory for %zu bytes of scratch",
-			    bytes);
-	free(comm->scratch);
+	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
+	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm->scratch = more;
+	comm->scratch_held = held;
 	comm->scratch_bytes = bytes;
 	return DICOMM_SUCCESS;
 }
@@ -152,30 +150,56 @@ release:
 	return status;
 }
 
-static dicomm_result_t clear_wholes(struct operation *op)
+static dicomm_result_t clear_flows(struct operation *op)
 {
 	uint32_t n = op->exe->plan.nsteps;
 
-	if (op->exe->slices < 2)
-		return DICOMM_SUCCESS;
-	if (op->wholes_room < n) {
-		free(op->wholes);
-		op->wholes_room = 0;
-		op->wholes = malloc(n * sizeof(*op->wholes));
-		if (!op->wholes)
+	if (op->flows_room < n) {
+		free(op->flows);
+		op->flows_room = 0;
+		op->flows = malloc(n * sizeof(*op->flows));
+		if (!op->flows)
 			return FAIL(DICOMM_ERR_NO_MEMORY,
 				    "operation: no memory for %u steps", n);
-		op->wholes_room = n;
+		op->flows_room = n;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		op->wholes[i].active = false;
+	for (uint32_t i = 0; i < n; i++) {
+		op->flows[i].whole = false;
+		op->flows[i].posted = 0;
+	}
 	return DICOMM_SUCCESS;
+}
+
+/* Messages of the call's buffers may go by reference. */
+static dicomm_result_t hold_buffers(struct operation *op)
+{
+	const struct executable *e = op->exe;
+	size_t first, bytes;
+
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
+		const void *base =
+			b == PLAN_SEND ? op->call.send : op->call.recv;
+
+		executable_touches(e, &op->call, op->comm, b, &first, &bytes);
+		if (base && bytes)
+			TRY(comm_hold(op->comm, (const char *)base + first,
+				      bytes, b == PLAN_RECV, &op->held[b]));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void drop_buffers(struct operation *op)
+{
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++)
+		comm_drop(op->comm, &op->held[b]);
 }
 
 static dicomm_result_t begin(struct operation *op)
 {
-	TRY(clear_wholes(op));
+	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->exe->scratch_bytes));
+	if (op->exe->wants_hold)
+		TRY(hold_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->exe->plan, op->exe->slices,
 			   op->exe->window));
 	op->started = true;
@@ -207,12 +231,20 @@ static void end(struct operation *op)
 		lane->out_base += messages_of(op, pair, true);
 		lane->in_base += messages_of(op, pair, false);
 	}
+	/* Who waits for this rank must not depend on its next call. */
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (op->comm->wires[i].device)
+			op->comm->wires[i].transport->flush(
+				op->comm->wires[i].device);
+	drop_buffers(op);
 	dequeue(op);
 }
 
 void engine_drop(struct operation *op)
 {
 	fault_stop_wires(op->comm);
+	step_forget(op);
+	drop_buffers(op);
 	dequeue(op);
 }
 
@@ -285,8 +317,7 @@ void engine_free_spare(struct dicomm_comm *comm)
 
 		comm->spare = op->next;
 		schedule_free(&op->schedule);
-		free(op->bounce);
-		free(op->wholes);
+		free(op->flows);
 		free(op);
 	}
 }

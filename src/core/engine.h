@@ -12,12 +12,16 @@
 #include "src/core/executable.h"
 #include "src/core/wait.h"
 
-/* A message step whose source lay ready as a whole: one reference stands for
- * all of its slices. */
-struct whole {
-	bool active;
-	struct tp_ref ref;    /* receiver's */
-	uint64_t bytes, read; /* read: copied ahead, to the final place */
+/* Where the slices of a message step are. */
+struct flow {
+	/* The source lay ready as a whole: one reference stands for all. */
+	bool whole;
+	struct tp_ref ref; /* receiver's */
+	uint64_t bytes;    /* behind it */
+	/* Asked for, and there, at the final place: maybe ahead of the steps */
+	uint64_t read, arrived;
+	/* Receiver's; bit k % 64: slice k is POSTED, a read() is under way */
+	uint64_t posted;
 };
 
 struct operation {
@@ -30,9 +34,9 @@ struct operation {
 	bool started, done;
 	/* Neighbours in its queue: runs when there is none before. */
 	struct operation *before, *after;
-	struct whole *wholes; /* [step], for several slices */
-	uint32_t wholes_room;
-	uint8_t *bounce; /* for references that cannot be mapped */
+	struct flow *flows; /* [step] */
+	uint32_t flows_room;
+	struct held held[2]; /* PLAN_SEND, PLAN_RECV of the call */
 	struct operation *next;
 };
 

@@ -237,6 +237,20 @@ static void find_largest(struct executable *e, const struct call *call)
 	}
 }
 
+/* Does a message go by reference, over a wire that asks for it beforehand? The
+ * counts of an alltoallv are not known to be alike: it may. */
+static void find_holds(struct executable *e)
+{
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		const struct tp_limits *l = &e->pairs[i].peer->limits;
+
+		if (l->wants_hold &&
+		    (e->slices > 1 || e->largest_message > l->eager_bytes ||
+		     has_counts((enum coll)e->key.coll)))
+			e->wants_hold = true;
+	}
+}
+
 /* Resolve the spans of a one-slice call to bytes; see flat_run(). */
 static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			       const struct call *call)
@@ -246,8 +260,8 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 	if (e->slices != 1 || has_counts(call->coll))
 		return DICOMM_SUCCESS;
 	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].out > comm->slots ||
-		    e->pairs[i].in > comm->slots)
+		if (e->pairs[i].out > e->pairs[i].peer->limits.window ||
+		    e->pairs[i].in > e->pairs[i].peer->limits.window)
 			return DICOMM_SUCCESS;
 	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
 	if (!e->flat)
@@ -269,6 +283,7 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			f->lane = &f->peer->lane[e->class];
 			f->put = f->peer->transport->put;
 			f->tp = f->peer->tp;
+			f->spin = f->peer->limits.spin;
 		}
 		if (s->kind != STEP_RECV) {
 			x = executable_extent(e, call, &s->a, 0);
@@ -288,6 +303,10 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			f->n = x.n;
 		}
 		f->bytes = f->n * e->elem_bytes;
+		if (is_message(s) && f->bytes > f->peer->limits.eager_bytes) {
+			e->nflat = 0;
+			return DICOMM_SUCCESS;
+		}
 		if (!f->n)
 			continue;
 		e->nflat++;
@@ -407,6 +426,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	TRY(find_pairs(e, comm));
 	TRY(find_readers(e));
 	find_largest(e, call);
+	find_holds(e);
 	return flatten(e, comm, call);
 }
 
@@ -535,6 +555,30 @@ static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 		return (struct extent){call->recv_displs[block],
 				       call->recv_counts[block]};
 	return (struct extent){block * call->count, call->count};
+}
+
+void executable_touches(const struct executable *exe, const struct call *call,
+			const struct dicomm_comm *comm, enum plan_buffer buffer,
+			size_t *first, size_t *bytes)
+{
+	uint32_t send, recv, blocks;
+	size_t begin = SIZE_MAX, end = 0;
+
+	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+		    &recv);
+	blocks = buffer == PLAN_SEND ? send : recv;
+	for (uint32_t b = 0; b < blocks; b++) {
+		struct extent x = block_of(call, buffer, b);
+
+		if (x.n && x.first < begin)
+			begin = x.first;
+		if (x.n && x.first + x.n > end)
+			end = x.first + x.n;
+	}
+	if (begin > end)
+		begin = end;
+	*first = begin * exe->elem_bytes;
+	*bytes = (end - begin) * exe->elem_bytes;
 }
 
 uint64_t executable_block(const struct executable *exe, const struct call *call,

@@ -27,6 +27,7 @@ struct flat_step {
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	struct tp_peer *tp;
+	uint32_t spin; /* looks that pay before a poll */
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
 	uint32_t number; /* of the message, from the lane's base */
@@ -63,6 +64,8 @@ struct executable {
 	 * no later step reads them. */
 	bool stream_out;
 	bool *read_later; /* [step] */
+
+	bool wants_hold; /* some wire must reach the call's buffers */
 
 	/* One slice, small messages, only sends and receives: run flat. */
 	struct flat_step *flat;
@@ -142,6 +145,10 @@ struct extent executable_extent(const struct executable *exe,
 				const struct call *call, const struct span *s,
 				uint64_t k);
 
+/* The bytes of a buffer that the call may touch: where, from its start. */
+void executable_touches(const struct executable *exe, const struct call *call,
+			const struct dicomm_comm *comm, enum plan_buffer buffer,
+			size_t *first, size_t *bytes);
 /* Elements of the block that the span is of. */
 uint64_t executable_block(const struct executable *exe, const struct call *call,
 			  const struct span *s);

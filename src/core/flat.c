@@ -14,9 +14,6 @@
 #include "src/core/step.h"
 #include "src/core/wait.h"
 
-/* Polls of an inbox before the wait looks at anything else. */
-#define FLAT_SPIN 128
-
 /* One run of a flat executable. */
 struct flat {
 	struct dicomm_comm *comm;
@@ -91,7 +88,7 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	while (!s->lane->lines) {
+	while (!s->lane->in.lines) {
 		status = comm_connect_in(r->comm, s->peer, r->exe->class);
 		if (status == DICOMM_SUCCESS)
 			break;
@@ -104,25 +101,39 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-/* The sender, not on the short way, left a reference. */
+/* The sender, not on the short way, left a reference. The user's buffers are
+ * not held here; what has to be read goes through one that is. */
 static dicomm_result_t flat_fetch(const struct flat *r,
 				  const struct flat_step *s, uint64_t seq,
 				  const struct tp_line *line, uint8_t *dst,
 				  const uint8_t *a)
 {
-	struct operation op = {.comm = r->comm,
-			       .exe = (struct executable *)(uintptr_t)r->exe};
-	const void *src;
+	const struct transport *t = s->peer->transport;
+	enum tp_class c = r->exe->class;
+	struct bounce *bounce = NULL;
+	struct waiter w = {0};
+	const void *src = NULL;
 	dicomm_result_t status =
-		step_fetch(&op, s->peer, seq, line,
-			   s->kind == STEP_RECV ? dst : NULL, &src);
+		step_look(r->comm, s->peer, c, seq, line, &src);
 
-	if (status == DICOMM_SUCCESS && s->kind == STEP_RECV_REDUCE)
+	if (status == DICOMM_ERR_UNSUPPORTED) {
+		status = step_bounce(r->comm, &bounce);
+		while (status == DICOMM_SUCCESS &&
+		       (status = step_read(r->comm, s->peer, c, seq, line,
+					   bounce->at)) == DICOMM_AGAIN)
+			TRY(flat_wait(r, s, &w));
+		src = bounce ? bounce->at : NULL;
+	}
+	while (status == DICOMM_IN_PROGRESS &&
+	       (status = t->arrived(s->tp, c, seq)) == DICOMM_IN_PROGRESS)
+		TRY(flat_wait(r, s, &w));
+	if (status != DICOMM_SUCCESS)
+		return flat_fail(r, s, status);
+	if (s->kind == STEP_RECV_REDUCE)
 		r->exe->reduce(dst, a, src, s->n);
-	else if (status == DICOMM_SUCCESS && src != dst)
+	else
 		memcpy(dst, src, s->bytes);
-	free(op.bounce);
-	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
+	return DICOMM_SUCCESS;
 }
 
 static inline dicomm_result_t flat_recv(const struct flat *r,
@@ -135,8 +146,8 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	const uint8_t *src;
 	bool reference;
 
-	if (__builtin_expect(lane->lines != NULL, 1))
-		for (unsigned i = 0; i < FLAT_SPIN && !line; i++)
+	if (__builtin_expect(lane->in.lines != NULL, 1))
+		for (unsigned i = 0; i < s->spin && !line; i++)
 			line = message_arrived(r->comm, lane, seq);
 	if (__builtin_expect(!line, 0))
 		TRY(flat_arrival(r, s, seq, &line));
@@ -159,8 +170,10 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 			memcpy(dst, src, s->bytes);
 	}
 	/* The sender of a reference waits; others learn at the end. */
-	if (__builtin_expect(reference, 0))
+	if (__builtin_expect(reference, 0)) {
 		s->peer->transport->release(s->tp, r->exe->class, seq);
+		s->peer->transport->flush(s->peer->device);
+	}
 	return DICOMM_SUCCESS;
 }
 
@@ -218,7 +231,7 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			continue;
 		lane->in_base += exe->pairs[i].in;
 		lane->in_done = lane->in_base;
-		if (lane->lines)
+		if (lane->in.lines)
 			peer->transport->release(peer->tp, exe->class,
 						 lane->in_done);
 	}

@@ -12,8 +12,9 @@
 struct registration {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	void *at;
-	size_t bytes;
+	void *buff;
+	size_t size;
+	struct held held;
 };
 
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
@@ -55,10 +56,71 @@ dicomm_result_t dicomm_mem_free(void *ptr)
 		    "mem_free: ptr %p is not from mem_alloc", ptr);
 }
 
+void comm_drop(struct dicomm_comm *comm, struct held *held)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (held->wires & 1u << i)
+			comm->wires[i].transport->drop(comm->wires[i].device,
+						       held->on[i]);
+	held->wires = 0;
+}
+
+dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
+			  size_t len, bool written, struct held *held)
+{
+	dicomm_result_t status;
+
+	held->wires = 0;
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (!w->device)
+			continue;
+		status = w->transport->hold(w->device, addr, len, written,
+					    &held->on[i]);
+		if (status != DICOMM_SUCCESS) {
+			comm_drop(comm, held);
+			return status;
+		}
+		held->wires |= 1u << i;
+	}
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
+				const char *what, uint8_t **out,
+				struct held *held)
+{
+	uint8_t *memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	dicomm_result_t status;
+
+	if (!memory)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "operation: no memory for %zu bytes of %s", bytes,
+			    what);
+	status = comm_hold(comm, memory, bytes, true, held);
+	if (status != DICOMM_SUCCESS) {
+		free(memory);
+		return status;
+	}
+	*out = memory;
+	return DICOMM_SUCCESS;
+}
+
+void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
+		     struct held *held)
+{
+	if (!memory)
+		return;
+	comm_drop(comm, held);
+	free(memory);
+}
+
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle)
 {
 	struct registration *r;
+	dicomm_result_t status;
 
 	TRY(comm_check(comm, "comm_register"));
 	if (!buff)
@@ -74,7 +136,13 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
-	*r = (struct registration){REGISTRATION_MAGIC, comm, buff, size};
+	*r = (struct registration){.comm = comm, .buff = buff, .size = size};
+	status = comm_hold(comm, buff, size, true, &r->held);
+	if (status != DICOMM_SUCCESS) {
+		free(r);
+		return status;
+	}
+	r->magic = REGISTRATION_MAGIC;
 	atomic_fetch_add(&comm->registrations, 1);
 	*handle = r;
 	return DICOMM_SUCCESS;
@@ -91,6 +159,7 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 			    "communicator",
 			    handle);
 	r->magic = 0;
+	comm_drop(comm, &r->held);
 	free(r);
 	atomic_fetch_sub(&comm->registrations, 1);
 	return DICOMM_SUCCESS;

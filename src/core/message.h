@@ -11,7 +11,7 @@ static inline struct tp_line *message_arrived(const struct dicomm_comm *comm,
 {
 	struct tp_line *line;
 
-	line = &lane->lines[seq & comm->slot_mask];
+	line = tp_line(&lane->in, seq & comm->slot_mask);
 	return atomic_load_explicit(&line->seq, memory_order_acquire) == seq
 		       ? line
 		       : NULL;
@@ -24,7 +24,7 @@ static inline const uint8_t *message_payload(const struct dicomm_comm *comm,
 {
 	if (line->len <= TP_LINE_ROOM)
 		return line->room;
-	return lane->data + (seq & comm->slot_mask) * (size_t)comm->slot_bytes;
+	return lane->in.data + (seq & comm->slot_mask) * lane->in.data_stride;
 }
 
 /* Message seq is done with. They may be done with out of order, up to 64
@@ -39,7 +39,7 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 		lane->in_mask >>= 1;
 		lane->in_done++;
 	}
-	if (lane->lines)
+	if (lane->in.lines)
 		peer->transport->release(peer->tp, c, lane->in_done);
 }
 

@@ -30,6 +30,8 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 			TRY(w->transport->peer_open(w->device, rank, address,
 						    &peer->tp));
 			peer->transport = w->transport;
+			peer->device = w->device;
+			w->transport->limits(peer->tp, &peer->limits);
 			comm->stats.connected_peers++;
 			return DICOMM_SUCCESS;
 		}
@@ -92,12 +94,9 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c)
 {
 	struct lane *lane = &peer->lane[c];
-	struct tp_inbox in;
 
 	(void)comm;
-	TRY(peer->transport->connect_in(peer->tp, c, &in));
-	lane->lines = in.lines;
-	lane->data = in.data;
+	TRY(peer->transport->connect_in(peer->tp, c, &lane->in));
 	/* Empty messages, which are never sent, have numbers and so credits. */
 	peer->transport->release(peer->tp, c, lane->in_done);
 	return DICOMM_SUCCESS;

@@ -92,20 +92,32 @@ static enum schedule_result start_send(struct operation *op,
 	uint64_t len = a.bytes;
 	struct tp_ref ref;
 	dicomm_result_t status;
+	bool must_refer;
 
 	if (!a.n)
 		return SCHEDULE_DONE;
-	if (k && op->wholes[s].active)
+	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
 	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
 			  comm->slots)
 		return SCHEDULE_AGAIN;
 	if (!k && is_ready_whole(op, step, &step->a))
 		len = whole_bytes(op, &step->a);
-	if (len >= comm->map_threshold && step->a.buffer != PLAN_SCRATCH &&
+	must_refer = a.bytes > peer->limits.eager_bytes;
+	if ((must_refer ||
+	     (len >= comm->map_threshold && step->a.buffer != PLAN_SCRATCH)) &&
 	    peer->transport->offer(peer->tp, a.at, len, &ref)) {
 		kind = TP_REF;
 		body = &ref;
+	} else if (must_refer) {
+		return step_fail(
+			op,
+			FAIL(DICOMM_ERR_INTERNAL,
+			     "send to rank %d: %s has no way to %zu bytes at "
+			     "%p",
+			     step->peer, peer->transport->name, a.bytes,
+			     (void *)a.at),
+			-1);
 	}
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
 				      signature_of(op, step), kind, body,
@@ -115,7 +127,7 @@ static enum schedule_result start_send(struct operation *op,
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return step_fail(op, status, step->peer);
 	if (kind == TP_REF && len > a.bytes) {
-		op->wholes[s].active = true;
+		op->flows[s].whole = true;
 		seq += (slices_of(op, len) - 1) *
 		       op->exe->plan.sends_to[step->peer];
 	}
@@ -127,175 +139,272 @@ static enum schedule_result start_send(struct operation *op,
 							      : SCHEDULE_DONE;
 }
 
-/* Room for a message that must be read, but not to its final place. */
-static dicomm_result_t step_bounce(struct operation *op)
+dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
 {
-	if (!op->bounce)
-		op->bounce = aligned_alloc(4096, op->comm->slot_bytes);
-	if (!op->bounce)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "receive: no memory for %u bytes",
-			    op->comm->slot_bytes);
+	if (!comm->bounce_memory) {
+		TRY(comm_memory_get(comm,
+				    (size_t)COMM_BOUNCES * comm->slot_bytes,
+				    "bounce buffers", &comm->bounce_memory,
+				    &comm->bounce_held));
+		for (size_t i = 0; i < COMM_BOUNCES; i++)
+			comm->bounces[i].at =
+				comm->bounce_memory + i * comm->slot_bytes;
+	}
+	*out = NULL;
+	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
+		if (!comm->bounces[i].op)
+			*out = &comm->bounces[i];
 	return DICOMM_SUCCESS;
 }
 
-/* The message's bytes as memory to load from. A reference that cannot be
- * mapped is read into `into`. */
-dicomm_result_t step_fetch(struct operation *op, struct peer *peer,
-			   uint64_t seq, const struct tp_line *line, void *into,
-			   const void **src)
+static struct bounce *bounce_of(const struct operation *op, uint32_t s,
+				uint64_t k)
 {
-	struct dicomm_comm *comm = op->comm;
+	struct bounce *b = op->comm->bounces;
+
+	while (b->op != op || b->step != s || b->slice != k)
+		b++;
+	return b;
+}
+
+void step_forget(struct operation *op)
+{
+	for (size_t i = 0; i < COMM_BOUNCES; i++)
+		if (op->comm->bounces[i].op == op)
+			op->comm->bounces[i].op = NULL;
+}
+
+/* Count what did not come through a ring. */
+static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
+		       uint64_t bytes)
+{
+	if (status == DICOMM_IN_PROGRESS)
+		comm->stats.bytes_rdma += bytes;
+	else if (status == DICOMM_SUCCESS)
+		comm->stats.bytes_cma += bytes;
+}
+
+dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
+			  enum tp_class c, uint64_t seq,
+			  const struct tp_line *line, const void **src)
+{
 	struct tp_ref ref;
 	dicomm_result_t status;
 
 	if (line->kind == TP_DATA) {
-		*src = message_payload(comm, &peer->lane[op->exe->class], seq,
-				       line);
+		*src = message_payload(comm, &peer->lane[c], seq, line);
 		comm->stats.bytes_ring += line->len;
 		return DICOMM_SUCCESS;
 	}
 	memcpy(&ref, line->room, sizeof(ref));
 	status = peer->transport->map(peer->tp, &ref, line->len, src);
-	if (status != DICOMM_ERR_UNSUPPORTED) {
+	if (status == DICOMM_SUCCESS)
 		comm->stats.bytes_mapped += line->len;
-		return status;
-	}
-	if (!into) {
-		TRY(step_bounce(op));
-		into = op->bounce;
-	}
-	*src = into;
-	comm->stats.bytes_cma += line->len;
-	return peer->transport->read(peer->tp, &ref, 0, into, line->len);
+	return status;
+}
+
+dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
+			  enum tp_class c, uint64_t seq,
+			  const struct tp_line *line, void *into)
+{
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	memcpy(&ref, line->room, sizeof(ref));
+	status = peer->transport->read(peer->tp, c, seq, &ref, 0, into,
+				       line->len);
+	count_read(comm, status, line->len);
+	return status;
 }
 
 /* Bytes that may be read ahead, so that reading is worth a system call. */
 #define READ_AHEAD (UINT64_C(256) << 10)
 
-/* Slice k of a message that one reference stands for. */
-static dicomm_result_t fetch_part(struct operation *op, struct peer *peer,
-				  const struct step *step, struct whole *w,
-				  uint64_t k, const struct piece *dst,
-				  const void **src)
+/* One read() at `at` of a whole message reaches so far: whole slices. */
+static uint64_t reach_of(const struct operation *op, const struct step *step,
+			 const struct flow *f, uint64_t at, uint64_t bytes)
 {
-	struct dicomm_comm *comm = op->comm;
 	uint64_t slice = op->exe->slice * op->exe->elem_bytes;
-	uint64_t at = k * slice;
-	uint64_t ahead = dst->bytes;
+	uint64_t ahead = bytes;
+
+	if (step->kind == STEP_RECV && is_ready_whole(op, step, &step->dst))
+		ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
+	return f->bytes - at < ahead ? f->bytes : at + ahead;
+}
+
+/* A receive, while its message is looked for. */
+struct receive {
+	struct operation *op;
+	const struct step *step;
+	struct peer *peer;
+	struct flow *flow;
+	uint32_t s;
+	uint64_t k, seq;
+	struct piece dst;
+	struct bounce *bounce;
+	const void *src; /* the bytes; dst.at: already in place */
+};
+
+/* Where bytes go that have to be read: what is reduced, not to its final
+ * place. */
+static dicomm_result_t find_room(struct receive *r)
+{
+	r->src = r->dst.at;
+	if (r->step->kind != STEP_RECV_REDUCE)
+		return DICOMM_SUCCESS;
+	TRY(step_bounce(r->op->comm, &r->bounce));
+	if (!r->bounce)
+		return DICOMM_AGAIN;
+	r->src = r->bounce->at;
+	return DICOMM_SUCCESS;
+}
+
+/* Slice k of a message that one reference stands for. */
+static dicomm_result_t fetch_part(struct receive *r)
+{
+	const struct operation *op = r->op;
+	struct flow *f = r->flow;
+	const struct transport *t = r->peer->transport;
+	uint64_t at = r->k * op->exe->slice * op->exe->elem_bytes, end;
 	const void *base;
 	dicomm_result_t status;
 
-	*src = dst->at;
-	if (at < w->read)
-		return DICOMM_SUCCESS;
-	status = peer->transport->map(peer->tp, &w->ref, w->bytes, &base);
+	r->src = r->dst.at;
+	if (at < f->read)
+		return at < f->arrived ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS;
+	status = t->map(r->peer->tp, &f->ref, f->bytes, &base);
 	if (status == DICOMM_SUCCESS) {
-		*src = (const uint8_t *)base + at;
-		comm->stats.bytes_mapped += dst->bytes;
+		r->src = (const uint8_t *)base + at;
+		op->comm->stats.bytes_mapped += r->dst.bytes;
 		return status;
 	}
 	if (status != DICOMM_ERR_UNSUPPORTED)
 		return status;
-	comm->stats.bytes_cma += dst->bytes;
-	if (step->kind == STEP_RECV_REDUCE) {
-		TRY(step_bounce(op));
-		*src = op->bounce;
-		return peer->transport->read(peer->tp, &w->ref, at, op->bounce,
-					     ahead);
+	TRY(find_room(r));
+	end = reach_of(op, r->step, f, at, r->dst.bytes);
+	status = t->read(r->peer->tp, op->exe->class, r->seq, &f->ref, at,
+			 (void *)(uintptr_t)r->src, end - at);
+	count_read(op->comm, status, end - at);
+	if (!r->bounce &&
+	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
+		f->read = end;
+		if (status == DICOMM_SUCCESS)
+			f->arrived = end;
 	}
-	if (is_ready_whole(op, step, &step->dst)) {
-		/* Slices as a whole: what has been read of one is all of it. */
-		ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
-		if (ahead > w->bytes - at)
-			ahead = w->bytes - at;
-		w->read = at + ahead;
-	}
-	return peer->transport->read(peer->tp, &w->ref, at, dst->at, ahead);
+	return status;
 }
 
-/* Has slice k come? Then its bytes are at *src. */
-static enum schedule_result
-find_message(struct operation *op, struct peer *peer, const struct step *step,
-	     uint32_t s, uint64_t k, uint64_t seq, const struct piece *dst,
-	     const void **src)
+/* The message has come; where are its bytes? */
+static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 {
-	const struct executable *exe = op->exe;
-	struct lane *lane = &peer->lane[exe->class];
-	struct whole *w = exe->slices > 1 ? &op->wholes[s] : NULL;
-	uint32_t signature = signature_of(op, step);
-	struct tp_line *line;
+	struct operation *op = r->op;
+	enum tp_class c = op->exe->class;
+	struct flow *f = r->flow;
 	dicomm_result_t status;
 
-	if (w && w->active && k) {
-		status = fetch_part(op, peer, step, w, k, dst, src);
-		goto out;
+	if (line->signature == signature_of(op, r->step) &&
+	    line->len == r->dst.bytes) {
+		status = step_look(op->comm, r->peer, c, r->seq, line, &r->src);
+		if (status != DICOMM_ERR_UNSUPPORTED)
+			return status;
+		TRY(find_room(r));
+		return step_read(op->comm, r->peer, c, r->seq, line,
+				 (void *)(uintptr_t)r->src);
 	}
-	if (!lane->lines) {
-		status = comm_connect_in(op->comm, peer, exe->class);
-		if (status == DICOMM_AGAIN)
-			return SCHEDULE_AGAIN;
-		if (status != DICOMM_SUCCESS)
-			goto out;
+	if (line->signature != signature_of(op, r->step) ||
+	    line->kind != TP_REF || op->exe->slices < 2 || r->k ||
+	    line->len != whole_bytes(op, &r->step->dst)) {
+		wait_unlike(op->comm, &op->call, op->number, r->peer->rank);
+		return DICOMM_ERR_INVALID_USAGE;
 	}
-	line = message_arrived(op->comm, lane, seq);
-	if (!line)
+	f->whole = true;
+	f->read = f->arrived = 0;
+	f->bytes = line->len;
+	memcpy(&f->ref, line->room, sizeof(f->ref));
+	return fetch_part(r);
+}
+
+/* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
+static enum schedule_result find_message(struct receive *r)
+{
+	struct operation *op = r->op;
+	enum tp_class c = op->exe->class;
+	struct lane *lane = &r->peer->lane[c];
+	struct tp_line *line = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!r->flow->whole || !r->k) {
+		if (!lane->in.lines)
+			status = comm_connect_in(op->comm, r->peer, c);
+		if (status == DICOMM_SUCCESS) {
+			line = message_arrived(op->comm, lane, r->seq);
+			if (!line)
+				return SCHEDULE_AGAIN;
+		}
+	}
+	if (status == DICOMM_SUCCESS)
+		status = line ? fetch(r, line) : fetch_part(r);
+	if (status == DICOMM_SUCCESS)
+		return SCHEDULE_DONE;
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_POSTED;
+	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
-	if (line->signature == signature && line->len == dst->bytes) {
-		status = step_fetch(op, peer, seq, line,
-				    step->kind == STEP_RECV ? dst->at : NULL,
-				    src);
-		goto out;
-	}
-	if (line->signature != signature || line->kind != TP_REF || !w || k ||
-	    line->len != whole_bytes(op, &step->dst)) {
-		wait_unlike(op->comm, &op->call, op->number, peer->rank);
-		return SCHEDULE_FAILED;
-	}
-	w->active = true;
-	w->read = 0;
-	w->bytes = line->len;
-	memcpy(&w->ref, line->room, sizeof(w->ref));
-	status = fetch_part(op, peer, step, w, k, dst, src);
-out:
-	return status == DICOMM_SUCCESS ? SCHEDULE_DONE
-					: step_fail(op, status, step->peer);
+	return step_fail(op, status, r->step->peer);
+}
+
+/* The bytes are there. */
+static void take(struct operation *op, const struct step *step, uint32_t s,
+		 uint64_t k, const struct piece *dst, const void *src)
+{
+	const struct executable *exe = op->exe;
+	bool stream = exe->stream_out && !exe->read_later[s];
+
+	if (step->kind == STEP_RECV_REDUCE)
+		(stream ? exe->reduce_stream : exe->reduce)(
+			dst->at, locate(op, &step->a, k).at, src, dst->n);
+	else if (src != dst->at && stream)
+		reduce_copy_stream(dst->at, src, dst->bytes);
+	else if (src != dst->at)
+		memcpy(dst->at, src, dst->bytes);
+	op->comm->stats.messages_received++;
+	op->comm->stats.bytes_received += dst->bytes;
 }
 
 static enum schedule_result start_recv(struct operation *op,
 				       const struct step *step, uint32_t s,
 				       uint64_t k, uint64_t seq)
 {
-	struct dicomm_comm *comm = op->comm;
-	const struct executable *exe = op->exe;
-	struct peer *peer = &comm->peers[step->peer];
-	struct piece dst = locate(op, &step->dst, k), a;
-	const void *src;
-	enum schedule_result r;
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct receive r = {.op = op,
+			    .step = step,
+			    .peer = peer,
+			    .flow = &op->flows[s],
+			    .s = s,
+			    .k = k,
+			    .seq = seq,
+			    .dst = locate(op, &step->dst, k)};
+	enum schedule_result result;
 
-	if (!message_in_reach(&peer->lane[exe->class], seq))
+	if (!message_in_reach(&peer->lane[op->exe->class], seq))
 		return SCHEDULE_AGAIN;
-	if (!dst.n) {
-		message_consumed(peer, exe->class, seq);
+	if (!r.dst.n) {
+		message_consumed(peer, op->exe->class, seq);
 		return SCHEDULE_DONE;
 	}
-	r = find_message(op, peer, step, s, k, seq, &dst, &src);
-	if (r != SCHEDULE_DONE)
-		return r;
-	if (step->kind == STEP_RECV_REDUCE) {
-		a = locate(op, &step->a, k);
-		(exe->stream_out && !exe->read_later[s]
-			 ? exe->reduce_stream
-			 : exe->reduce)(dst.at, a.at, src, dst.n);
-	} else if (src != dst.at) {
-		if (exe->stream_out && !exe->read_later[s])
-			reduce_copy_stream(dst.at, src, dst.bytes);
-		else
-			memcpy(dst.at, src, dst.bytes);
+	result = find_message(&r);
+	if (result == SCHEDULE_POSTED) {
+		r.flow->posted |= UINT64_C(1) << k % 64;
+		if (r.bounce) {
+			r.bounce->op = op;
+			r.bounce->step = s;
+			r.bounce->slice = k;
+		}
 	}
-	comm->stats.messages_received++;
-	comm->stats.bytes_received += dst.bytes;
-	message_consumed(peer, exe->class, seq);
+	if (result != SCHEDULE_DONE)
+		return result;
+	take(op, step, s, k, &r.dst, r.src);
+	message_consumed(peer, op->exe->class, seq);
 	return SCHEDULE_DONE;
 }
 
@@ -380,21 +489,78 @@ static enum schedule_result start(void *ctx, const struct step *step,
 	return start_recv(op, step, s, slice, lane->in_base + number + 1);
 }
 
+static enum schedule_result
+finished_send(struct operation *op, const struct step *step, uint64_t number)
+{
+	const struct lane *lane =
+		&op->comm->peers[step->peer].lane[op->exe->class];
+
+	return atomic_load_explicit(lane->released, memory_order_acquire) >=
+			       lane->out_base + number + 1
+		       ? SCHEDULE_DONE
+		       : SCHEDULE_AGAIN;
+}
+
+/* Has what was read for slice k come? */
+static dicomm_result_t read_arrived(struct operation *op,
+				    const struct step *step, uint32_t s,
+				    uint64_t k, uint64_t seq, size_t bytes)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct flow *f = &op->flows[s];
+	uint64_t at = k * op->exe->slice * op->exe->elem_bytes;
+	bool ahead = f->whole && step->kind == STEP_RECV;
+
+	if (ahead && at < f->arrived)
+		return DICOMM_SUCCESS;
+	/* The oldest slice that is not there is the one that read() was told
+	 * of. */
+	TRY(peer->transport->arrived(peer->tp, op->exe->class, seq));
+	if (ahead)
+		f->arrived = reach_of(op, step, f, at, bytes);
+	return DICOMM_SUCCESS;
+}
+
+static enum schedule_result finished_recv(struct operation *op,
+					  const struct step *step, uint32_t s,
+					  uint64_t k, uint64_t number)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct flow *f = &op->flows[s];
+	uint64_t bit = UINT64_C(1) << k % 64;
+	uint64_t seq = peer->lane[op->exe->class].in_base + number + 1;
+	struct piece dst = locate(op, &step->dst, k);
+	struct bounce *bounce = NULL;
+	dicomm_result_t status;
+
+	if (!(f->posted & bit))
+		return SCHEDULE_DONE; /* while an older slice was posted */
+	status = read_arrived(op, step, s, k, seq, dst.bytes);
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, step->peer);
+	if (step->kind == STEP_RECV_REDUCE)
+		bounce = bounce_of(op, s, k);
+	take(op, step, s, k, &dst, bounce ? bounce->at : dst.at);
+	if (bounce)
+		bounce->op = NULL;
+	f->posted &= ~bit;
+	message_consumed(peer, op->exe->class, seq);
+	return SCHEDULE_DONE;
+}
+
 static enum schedule_result finished(void *ctx, const struct step *step,
 				     uint32_t s, uint64_t slice,
 				     uint64_t number)
 {
 	struct operation *op = ctx;
-	const struct lane *lane =
-		&op->comm->peers[step->peer].lane[op->exe->class];
 
-	(void)s;
-	if (beyond(op, step, slice))
+	if (beyond(op, step, slice) || step->peer < 0)
 		return SCHEDULE_DONE;
-	return atomic_load_explicit(lane->released, memory_order_acquire) >=
-			       lane->out_base + number + 1
-		       ? SCHEDULE_DONE
-		       : SCHEDULE_AGAIN;
+	if (step->kind == STEP_SEND)
+		return finished_send(op, step, number);
+	return finished_recv(op, step, s, slice, number);
 }
 
 const struct schedule_io step_io = {.start = start, .finished = finished};

@@ -322,10 +322,12 @@ static void stats(struct job_rank *me)
 		  "%zu bytes sent", (size_t)after.bytes_sent);
 	JOB_CHECK(after.bytes_received >= bytes / n && after.messages_received,
 		  "%zu bytes received", (size_t)after.bytes_received);
-	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma ==
+	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma +
+				  after.bytes_rdma ==
 			  after.bytes_received,
-		  "%zu + %zu + %zu bytes of %zu", (size_t)after.bytes_ring,
-		  (size_t)after.bytes_mapped, (size_t)after.bytes_cma,
+		  "%zu + %zu + %zu + %zu bytes of %zu",
+		  (size_t)after.bytes_ring, (size_t)after.bytes_mapped,
+		  (size_t)after.bytes_cma, (size_t)after.bytes_rdma,
 		  (size_t)after.bytes_received);
 	JOB_CHECK(after.bytes_staged == 0, "staged");
 	JOB_CHECK(after.connected_peers >= 1 && after.connected_peers < n,
@@ -342,11 +344,13 @@ static void stats(struct job_rank *me)
 	JOB_CHECK(after.bytes_sent >= before.bytes_sent + 5 * 4,
 		  "small calls sent %d bytes",
 		  (int)(after.bytes_sent - before.bytes_sent));
-	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma ==
+	JOB_CHECK(after.bytes_ring + after.bytes_mapped + after.bytes_cma +
+				  after.bytes_rdma ==
 			  after.bytes_received,
-		  "small calls: %zu + %zu + %zu bytes of %zu",
+		  "small calls: %zu + %zu + %zu + %zu bytes of %zu",
 		  (size_t)after.bytes_ring, (size_t)after.bytes_mapped,
-		  (size_t)after.bytes_cma, (size_t)after.bytes_received);
+		  (size_t)after.bytes_cma, (size_t)after.bytes_rdma,
+		  (size_t)after.bytes_received);
 
 	memset(&part, 0x5a, sizeof(part));
 	part.stats.size = offsetof(dicomm_stats_t, messages_sent);

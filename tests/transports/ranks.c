@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/boot/sock.h"
 
 #define WAIT_NS 10000000000u
 #define SPINS 200 /* then yield: ranks outnumber cores */
@@ -164,7 +165,7 @@ const struct tp_line *ranks_get(struct rank *r, int peer, enum tp_class c,
 {
 	const struct tp_inbox *in = &r->in[peer][c];
 	uint64_t slot = seq % r->config.slots;
-	struct tp_line *line = &in->lines[slot];
+	struct tp_line *line = tp_line(in, slot);
 
 	RANKS_WAIT(r, atomic_load_explicit(&line->seq, memory_order_acquire) >=
 			      seq);
@@ -176,11 +177,28 @@ const struct tp_line *ranks_get(struct rank *r, int peer, enum tp_class c,
 		       line->signature);
 		*body = line->len <= TP_LINE_ROOM
 				? line->room
-				: in->data + slot * r->config.slot_bytes;
+				: in->data + slot * in->data_stride;
 	} else {
 		*body = line->room;
 	}
 	return line;
+}
+
+void ranks_read(struct rank *r, int peer, enum tp_class c, uint64_t seq,
+		const struct tp_ref *ref, uint64_t offset, void *dst,
+		uint64_t len)
+{
+	struct tp_hold *hold;
+	dicomm_result_t status;
+
+	EXPECT_OK(r, r->t->hold(r->dev, dst, len, true, &hold));
+	RANKS_WAIT(r, (status = r->t->read(r->peer[peer], c, seq, ref, offset,
+					   dst, len)) != DICOMM_AGAIN);
+	if (status == DICOMM_IN_PROGRESS)
+		RANKS_WAIT(r, (status = r->t->arrived(r->peer[peer], c, seq)) !=
+				      DICOMM_IN_PROGRESS);
+	EXPECT_OK(r, status);
+	r->t->drop(r->dev, hold);
 }
 
 static uint8_t pattern(uint64_t i, uint64_t seed)
@@ -259,7 +277,8 @@ static void *rank_main(void *arg)
 			   .ranks = job->ranks,
 			   .slots = job->slots ? job->slots : 8,
 			   .slot_bytes =
-				   job->slot_bytes ? job->slot_bytes : 4096},
+				   job->slot_bytes ? job->slot_bytes : 4096,
+			   .listen = sock_listen},
 	};
 
 	rank_open(&r);

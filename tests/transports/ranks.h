@@ -105,6 +105,11 @@ void ranks_put(struct rank *r, int peer, enum tp_class c, uint64_t seq,
 const struct tp_line *ranks_get(struct rank *r, int peer, enum tp_class c,
 				uint64_t seq, const uint8_t **body);
 
+/* Read from a reference, to the end. */
+void ranks_read(struct rank *r, int peer, enum tp_class c, uint64_t seq,
+		const struct tp_ref *ref, uint64_t offset, void *dst,
+		uint64_t len);
+
 /* Bytes that depend on where and in which message they are. */
 void ranks_fill(uint8_t *bytes, uint64_t len, uint64_t seed);
 /* First offset that is wrong; len if none is. */

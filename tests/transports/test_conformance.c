@@ -126,12 +126,12 @@ static void run_order(struct rank *r)
 	}
 	ranks_connect_in(r, 0, TP_POINT_TO_POINT);
 	while (next <= messages) {
-		struct tp_line *lines = r->in[0][TP_POINT_TO_POINT].lines;
+		const struct tp_inbox *in = &r->in[0][TP_POINT_TO_POINT];
 		uint64_t newest = 0;
 
 		for (uint64_t s = 0; s < r->config.slots; s++) {
 			uint64_t seq = atomic_load_explicit(
-				&lines[s].seq, memory_order_acquire);
+				&tp_line(in, s)->seq, memory_order_acquire);
 
 			EXPECT(r, seq >= last[s] && (!seq || seq % 8 == s),
 			       "slot %d went from %d to %d", (int)s,
@@ -142,7 +142,7 @@ static void run_order(struct rank *r)
 		EXPECT(r, newest < next + r->config.slots, "beyond credits");
 		/* What came later has not overtaken what came before. */
 		while (next <= newest) {
-			uint64_t seq = atomic_load(&lines[next % 8].seq);
+			uint64_t seq = atomic_load(&tp_line(in, next % 8)->seq);
 
 			EXPECT(r, seq == next, "%d before %d", (int)newest,
 			       (int)next);
@@ -153,7 +153,8 @@ static void run_order(struct rank *r)
 		r->t->poll(r->dev);
 		RANKS_WAIT(r,
 			   next > messages ||
-				   atomic_load(&lines[next % 8].seq) == next);
+				   atomic_load(&tp_line(in, next % 8)->seq) ==
+					   next);
 	}
 }
 
@@ -297,9 +298,11 @@ static const struct {
 static void ref_send(struct rank *r)
 {
 	static struct tp_ref ref[PARTS];
+	struct tp_hold *hold;
 	void *memory;
 
 	EXPECT_OK(r, accels[0]->alloc(0, LARGE, &memory));
+	EXPECT_OK(r, r->t->hold(r->dev, memory, LARGE, false, &hold));
 	ranks_fill(memory, LARGE, 42);
 	ranks_connect_out(r, 1, TP_COLLECTIVE);
 	for (uint64_t i = 0; i < PARTS; i++) {
@@ -312,6 +315,7 @@ static void ref_send(struct rank *r)
 			ranks_put(r, 1, TP_COLLECTIVE, i + 1, NULL, 0);
 	}
 	RANKS_WAIT(r, released(r, 1, TP_COLLECTIVE) == PARTS);
+	r->t->drop(r->dev, hold);
 	/* Everybody has let go: it may be freed, and the peer still closes. */
 	EXPECT_OK(r, accels[0]->free(memory));
 }
@@ -344,13 +348,15 @@ static void ref_receive(struct rank *r)
 		if (status == DICOMM_SUCCESS)
 			EXPECT(r, !memcmp(mapped, wanted, len), "mapped");
 		memset(copy, 0, LARGE);
-		EXPECT_OK(r, r->t->read(r->peer[0], &ref, 0, copy, len));
+		ranks_read(r, 0, TP_COLLECTIVE, i + 1, &ref, 0, copy, len);
 		EXPECT(r, !memcmp(copy, wanted, len), "read");
-		EXPECT_OK(r, r->t->read(r->peer[0], &ref, len / 3, copy, 777));
+		ranks_read(r, 0, TP_COLLECTIVE, i + 1, &ref, len / 3, copy,
+			   777);
 		EXPECT(r, !memcmp(copy, wanted + len / 3, 777), "part");
 		EXPECT(r, copy[777] == wanted[777], "one byte too many");
 	}
 	EXPECT_OK(r, release(r, 0, TP_COLLECTIVE, PARTS));
+	r->t->flush(r->dev);
 	free(copy);
 	free(whole);
 }
@@ -376,6 +382,7 @@ static void run_self(struct rank *r)
 	static uint8_t large[LARGE];
 	const void *mapped;
 	const uint8_t *room;
+	struct tp_hold *hold;
 	struct tp_ref ref;
 
 	ranks_connect(r, r->rank, TP_COLLECTIVE);
@@ -385,6 +392,7 @@ static void run_self(struct rank *r)
 		EXPECT_OK(r, release(r, r->rank, TP_COLLECTIVE, q));
 	}
 	ranks_fill(large, LARGE, 9);
+	EXPECT_OK(r, r->t->hold(r->dev, large, LARGE, false, &hold));
 	if (!r->t->offer(r->peer[r->rank], large, LARGE, &ref))
 		return;
 	put_ref(r, r->rank, 3 * LENS + 1, &ref, LARGE);
@@ -463,7 +471,8 @@ static void run_abort(struct rank *r)
 	ranks_barrier(r);
 	/* And so nothing has come. */
 	EXPECT(r,
-	       atomic_load(&r->in[!r->rank][TP_COLLECTIVE].lines[2].seq) == 0,
+	       atomic_load(&tp_line(&r->in[!r->rank][TP_COLLECTIVE], 2)->seq) ==
+		       0,
 	       "arrived");
 	EXPECT(r,
 	       r->t->connect_out(r->peer[!r->rank], TP_POINT_TO_POINT,
@@ -543,6 +552,7 @@ static void run_abort_offered(struct rank *r)
 	const volatile uint8_t *bytes;
 	const uint8_t *room;
 	const void *mapped;
+	struct tp_hold *hold;
 	struct tp_ref ref;
 	uint8_t *pages;
 
@@ -552,6 +562,7 @@ static void run_abort_offered(struct rank *r)
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		EXPECT(r, pages != MAP_FAILED, "out of memory");
 		memset(pages, 1, LARGE);
+		EXPECT_OK(r, r->t->hold(r->dev, pages, LARGE, false, &hold));
 		if (r->t->offer(r->peer[1], pages, LARGE, &ref))
 			put_ref(r, 1, 1, &ref, LARGE);
 		else /* no way to pull from there: nothing to wait for */
@@ -585,7 +596,7 @@ static void run_abort_offered(struct rank *r)
 	EXPECT(r, r->t->map(r->peer[0], &ref, LARGE, &mapped) != DICOMM_SUCCESS,
 	       "mapped what is gone");
 	EXPECT(r,
-	       r->t->read(r->peer[0], &ref, 0, (uint8_t[8]){0}, 8) !=
+	       r->t->read(r->peer[0], c, 1, &ref, 0, (uint8_t[8]){0}, 8) !=
 		       DICOMM_SUCCESS,
 	       "read what is gone");
 }
@@ -840,9 +851,13 @@ END_TEST
 START_TEST(a_bad_configuration_is_refused)
 {
 	const struct tp_config bad[] = {
-		{-1, 2, 8, 4096}, {2, 2, 8, 4096}, {0, 0, 8, 4096},
-		{0, 2, 0, 4096},  {0, 2, 6, 4096}, {0, 2, 8, 0},
-		{0, 2, 8, 4000},
+		{.rank = -1, .ranks = 2, .slots = 8, .slot_bytes = 4096},
+		{.rank = 2, .ranks = 2, .slots = 8, .slot_bytes = 4096},
+		{.rank = 0, .ranks = 0, .slots = 8, .slot_bytes = 4096},
+		{.rank = 0, .ranks = 2, .slots = 0, .slot_bytes = 4096},
+		{.rank = 0, .ranks = 2, .slots = 6, .slot_bytes = 4096},
+		{.rank = 0, .ranks = 2, .slots = 8, .slot_bytes = 0},
+		{.rank = 0, .ranks = 2, .slots = 8, .slot_bytes = 4000},
 	};
 	struct tp_device *dev = NULL;
 

@@ -96,7 +96,10 @@ static uint64_t resident_bytes(void)
 static struct tp_device *open_device(int rank, int ranks, uint32_t slots,
 				     uint32_t slot_bytes)
 {
-	struct tp_config config = {rank, ranks, slots, slot_bytes};
+	struct tp_config config = {.rank = rank,
+				   .ranks = ranks,
+				   .slots = slots,
+				   .slot_bytes = slot_bytes};
 	struct tp_device *dev = NULL;
 
 	ck_assert_int_eq(shm->open(&config, &dev), DICOMM_SUCCESS);
@@ -182,7 +185,8 @@ static dicomm_result_t exchange_if_possible(void)
 	struct tp_inbox in;
 
 	for (int i = 0; !status && i < 2; i++) {
-		struct tp_config config = {i, 2, 8, 32768};
+		struct tp_config config = {
+			.rank = i, .ranks = 2, .slots = 8, .slot_bytes = 32768};
 
 		status = shm->open(&config, &dev[i]);
 	}
@@ -423,10 +427,11 @@ static void run_cma(struct rank *r)
 		       shm->map(r->peer[0], &ref, 2 * LARGE + 5, &mapped) ==
 			       DICOMM_ERR_UNSUPPORTED,
 		       "mapped");
-		EXPECT_OK(r, shm->read(r->peer[0], &ref, 0, buffer,
-				       2 * LARGE + 5));
+		EXPECT_OK(r, shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0,
+				       buffer, 2 * LARGE + 5));
 		EXPECT(r, !memcmp(buffer, whole + 3, 2 * LARGE + 5), "read");
-		EXPECT_OK(r, shm->read(r->peer[0], &ref, 70001, buffer, 999));
+		EXPECT_OK(r, shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref,
+				       70001, buffer, 999));
 		EXPECT(r, !memcmp(buffer, whole + 3 + 70001, 999), "part");
 		EXPECT_OK(r, shm->release(r->peer[0], TP_COLLECTIVE, 1));
 		/* An address that is none, an aborted device. */
@@ -434,13 +439,13 @@ static void run_cma(struct rank *r)
 		ranks_get(r, 0, TP_COLLECTIVE, 2, &body);
 		memcpy(&ref, body, sizeof(ref));
 		EXPECT(r,
-		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
-			       DICOMM_ERR_REMOTE,
+		       shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0, buffer,
+				 4096) == DICOMM_ERR_REMOTE,
 		       "read nothing");
 		shm->abort(r->dev);
 		EXPECT(r,
-		       shm->read(r->peer[0], &ref, 0, buffer, 4096) ==
-			       DICOMM_ERR_ABORTED,
+		       shm->read(r->peer[0], TP_COLLECTIVE, 1, &ref, 0, buffer,
+				 4096) == DICOMM_ERR_ABORTED,
 		       "read after abort");
 		free(whole);
 	}
@@ -547,8 +552,8 @@ static void run_owner_dies(struct rank *r)
 	log_set_sink(no_log, NULL);
 	EXPECT(r, ranks_check(mapped, LARGE, 1) == LARGE, "mapped");
 	EXPECT(r,
-	       shm->read(r->peer[1], &ref[1], 0, plain, LARGE) ==
-		       DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[1], TP_COLLECTIVE, 1, &ref[1], 0, plain,
+			 LARGE) == DICOMM_ERR_REMOTE,
 	       "read the dead");
 	EXPECT(r,
 	       shm->connect_in(r->peer[1], TP_POINT_TO_POINT,
@@ -779,11 +784,12 @@ static void run_bad_reference(struct rank *r)
 	       shm->map(r->peer[0], &good, 8193, &mapped) == DICOMM_ERR_REMOTE,
 	       "beyond the end");
 	EXPECT(r,
-	       shm->read(r->peer[0], &good, 8190, into, 3) == DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[0], TP_COLLECTIVE, 1, &good, 8190, into, 3) ==
+		       DICOMM_ERR_REMOTE,
 	       "beyond the end");
 	EXPECT(r,
-	       shm->read(r->peer[0], &good, UINT64_MAX - 1, into, 4) ==
-		       DICOMM_ERR_REMOTE,
+	       shm->read(r->peer[0], TP_COLLECTIVE, 1, &good, UINT64_MAX - 1,
+			 into, 4) == DICOMM_ERR_REMOTE,
 	       "round the end");
 	/* The first 8 bytes say how, and of which process. */
 	for (int i = 0; i < 8; i++) {
@@ -854,7 +860,7 @@ START_TEST(a_put_before_connect_is_an_error)
 	ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, body, 8),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(shm->map(peer, &ref, 8, &mapped), DICOMM_ERR_INTERNAL);
-	ck_assert_int_eq(shm->read(peer, &ref, 0, body, 8),
+	ck_assert_int_eq(shm->read(peer, TP_COLLECTIVE, 1, &ref, 0, body, 8),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(shm->connect_out(peer, TP_COLLECTIVE, &out),
 			 DICOMM_SUCCESS);

@@ -20,6 +20,8 @@
 #define ABORT_NS 500000000u
 /* Calls of poll() from one look at what neighbours have freed to the next. */
 #define POLLS_PER_CHORE 1024
+/* Looks at a line before anything else is looked at. */
+#define LOOKS 128
 
 enum cma_mode { CMA_OFF, CMA_AUTO, CMA_ON };
 
@@ -190,6 +192,15 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	return DICOMM_SUCCESS;
 }
 
+static void shm_limits(const struct tp_peer *peer, struct tp_limits *limits)
+{
+	*limits = (struct tp_limits){
+		.eager_bytes = peer->dev->config.slot_bytes,
+		.window = peer->dev->config.slots,
+		.spin = LOOKS,
+	};
+}
+
 static _Atomic uint64_t *directory(const struct shm_segment *seg, int peer,
 				   enum tp_class c)
 {
@@ -271,7 +282,9 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 		announce(peer, in->tail);
 	}
 	inbox->lines = in->ring->lines;
+	inbox->line_stride = sizeof(struct tp_line);
 	inbox->data = in->ring->data;
+	inbox->data_stride = peer->dev->config.slot_bytes;
 	return DICOMM_SUCCESS;
 }
 
@@ -459,6 +472,31 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
+/* What release() stores is there for the sender to see. */
+static void shm_flush(struct tp_device *dev)
+{
+	(void)dev;
+}
+
+/* Whatever this process can load from, so can its neighbours, or not at all. */
+static dicomm_result_t shm_hold(struct tp_device *dev, const void *addr,
+				uint64_t len, bool written,
+				struct tp_hold **out)
+{
+	(void)dev;
+	(void)addr;
+	(void)len;
+	(void)written;
+	*out = NULL;
+	return DICOMM_SUCCESS;
+}
+
+static void shm_drop(struct tp_device *dev, struct tp_hold *hold)
+{
+	(void)dev;
+	(void)hold;
+}
+
 static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      struct tp_ref *ref)
 {
@@ -486,12 +524,15 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
 }
 
-static dicomm_result_t shm_read(struct tp_peer *peer, const struct tp_ref *ref,
+static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
+				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
 	bool mapped = peer->reading;
 	dicomm_result_t status;
 
+	(void)c;
+	(void)seq;
 	if (!peer->seg)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: read from rank %d before connect_in",
@@ -506,6 +547,16 @@ static dicomm_result_t shm_read(struct tp_peer *peer, const struct tp_ref *ref,
 		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped",
 			      peer->rank);
 	return status;
+}
+
+/* read() has copied all before it returned. */
+static dicomm_result_t shm_arrived(struct tp_peer *peer, enum tp_class c,
+				   uint64_t seq)
+{
+	(void)peer;
+	(void)c;
+	(void)seq;
+	return DICOMM_SUCCESS;
 }
 
 /* Last message in the ring: they come in order, one slot after the other. */
@@ -607,15 +658,20 @@ const struct transport transport_shm = {
 	.close = shm_close,
 	.reaches = shm_reaches,
 	.peer_open = shm_peer_open,
+	.limits = shm_limits,
 	.connect_out = shm_connect_out,
 	.connect_in = shm_connect_in,
 	.cost = shm_cost,
 	.peer_close = shm_peer_close,
 	.put = shm_put,
 	.release = shm_release,
+	.flush = shm_flush,
+	.hold = shm_hold,
+	.drop = shm_drop,
 	.offer = shm_offer,
 	.map = shm_map,
 	.read = shm_read,
+	.arrived = shm_arrived,
 	.poll = shm_poll,
 	.fence = shm_fence,
 	.abort = shm_abort,
