@@ -197,6 +197,9 @@ struct transport {
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
+	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
+	 * though it has not left: which, and the words as the last error. */
+	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
 	/* After it, nothing more that the peer sent can land; *seq is the
 	 * last message that did. */
 	dicomm_result_t (*fence)(struct tp_peer *peer, enum tp_class c,

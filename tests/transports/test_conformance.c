@@ -100,6 +100,7 @@ static void run_visible(struct rank *r)
 		receive(r, peer, TP_COLLECTIVE, got, lens[(got - 1) % LENS]);
 		EXPECT_OK(r, release(r, peer, TP_COLLECTIVE, got));
 	}
+	EXPECT_OK(r, r->t->broken(r->dev, &peer));
 }
 
 START_TEST(put_is_visible_before_its_counter)

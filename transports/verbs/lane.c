@@ -329,5 +329,6 @@ void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
 		log_debug("%s", lane->text);
 	else
 		log_error("%s", lane->text);
+	lane->dev->broken = true;
 	log_set_last_error(lane->text);
 }

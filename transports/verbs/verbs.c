@@ -942,6 +942,33 @@ static bool verbs_poll(struct tp_device *dev)
 
 /* ---- ends ---- */
 
+static dicomm_result_t lane_broken(struct verbs_lane *lane, int *peer)
+{
+	if (!lane || !lane->why ||
+	    atomic_load_explicit(&lane->left, memory_order_acquire))
+		return DICOMM_SUCCESS;
+	/* Who closes a lane may be heard of a moment later. */
+	if (!lane->noticed) {
+		lane->noticed = true;
+		return DICOMM_SUCCESS;
+	}
+	*peer = lane->rank;
+	log_set_last_error(lane->text);
+	return lane->why;
+}
+
+static dicomm_result_t verbs_broken(struct tp_device *dev, int *peer)
+{
+	if (!dev->broken ||
+	    atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return DICOMM_SUCCESS;
+	for (uint32_t i = 0; i < dev->lanes; i++) {
+		TRY(lane_broken(atomic_load(&dev->out[i]), peer));
+		TRY(lane_broken(atomic_load(&dev->in[i]), peer));
+	}
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
 				   uint64_t *seq)
 {
@@ -1160,6 +1187,7 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
+	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,
 	.memory = verbs_memory,

@@ -152,6 +152,7 @@ struct verbs_lane {
 	_Atomic int state;   /* enum verbs_state */
 	_Atomic bool left;   /* the other side has closed it */
 	dicomm_result_t why; /* of LANE_FAILED; or its queue pair is broken */
+	bool noticed;        /* that it is; see verbs_broken() */
 	char text[512];      /* in words */
 	struct ibv_qp *qp;
 	uint32_t psn;
@@ -221,6 +222,7 @@ struct tp_device {
 	struct verbs_nic *nic;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
+	bool broken;            /* a lane has failed */
 	atomic_flag polling;    /* the completion queue is being looked at */
 	_Atomic uint32_t reads; /* in flight */
 	struct ibv_cq *cq;
