@@ -33,24 +33,29 @@ _Static_assert(LINE_HEAD_BYTES - LINE_SEQ_BYTES == HEAD_BYTES, "head");
 
 /* What a request was, from its completion. */
 struct request {
-	uint32_t count; /* of its lane: all up to it are done */
+	uint32_t count; /* of its lane: all up to it are done; lower bits */
+	uint32_t bytes;
 	uint32_t lane;
 	bool in;
 	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
 };
+#define COUNT_BITS 11 /* more than a lane's queue is long */
+#define COUNT_MASK ((1u << COUNT_BITS) - 1)
 #define LANE_BITS 20
 
 static uint64_t request_id(const struct verbs_lane *lane, uint32_t ahead,
-			   uint32_t what)
+			   uint32_t what, uint32_t bytes)
 {
-	return (uint64_t)(lane->posted + ahead) | (uint64_t)lane->id << 32 |
+	return ((lane->posted + ahead) & COUNT_MASK) |
+	       (uint64_t)bytes << COUNT_BITS | (uint64_t)lane->id << 32 |
 	       (uint64_t)what << 52 | (uint64_t)lane->in << 63;
 }
 
 static struct request request_of(uint64_t id)
 {
 	return (struct request){
-		.count = (uint32_t)id,
+		.count = (uint32_t)id & COUNT_MASK,
+		.bytes = (uint32_t)id >> COUNT_BITS,
 		.lane = (uint32_t)(id >> 32) & ((1u << LANE_BITS) - 1),
 		.what = (uint16_t)(id >> 52 & 0x7ff),
 		.in = id >> 63,
@@ -608,7 +613,7 @@ static dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c,
 		last = &lane->note;
 		n = 2;
 	}
-	last->wr_id = request_id(lane, n - 1, what);
+	last->wr_id = request_id(lane, n - 1, what, bytes);
 	last->send_flags |= signal_now(lane, n, what != 0);
 	return post(lane, wr, n);
 }
@@ -644,7 +649,7 @@ static dicomm_result_t tell(struct verbs_lane *lane, bool signalled)
 	uint64_t word = lane->freed;
 	struct ibv_sge sge = {.addr = (uintptr_t)&word, .length = sizeof(word)};
 	struct ibv_send_wr wr = {
-		.wr_id = request_id(lane, 0, 0),
+		.wr_id = request_id(lane, 0, 0, sizeof(word)),
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -762,7 +767,7 @@ static dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c,
 			    "not held",
 			    len, dst);
 	memcpy(&r, ref, sizeof(r));
-	wr.wr_id = request_id(lane, 0, slot + 1);
+	wr.wr_id = request_id(lane, 0, slot + 1, 0);
 	wr.send_flags = signal_now(lane, 1, true);
 	wr.wr.rdma.remote_addr = r.addr + offset;
 	wr.wr.rdma.rkey = r.key;
@@ -866,7 +871,7 @@ static void on_failure(struct tp_device *dev, const struct ibv_wc *wc,
 	if (!r->in && r->what)
 		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r->what - 1);
 	verbs_lane_broken(lane, wc, r->in ? "write of credits" : "write",
-			  r->in ? sizeof(uint64_t) : 0);
+			  r->bytes);
 }
 
 static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
@@ -891,7 +896,7 @@ static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
 		on_failure(dev, wc, lane, &r);
 		return;
 	}
-	lane->done = r.count + 1;
+	lane->done = lane->posted - ((lane->posted - r.count - 1) & COUNT_MASK);
 	if (!r.what)
 		return;
 	if (r.in) {
@@ -1047,7 +1052,7 @@ static void drain(struct verbs_lane *lane)
 	while (lane->posted != lane->done && !lane->why &&
 	       !atomic_load(&lane->left) && !atomic_load(&dev->aborted)) {
 		if (!asked && lane->unsignaled && has_room(lane, 1)) {
-			wr.wr_id = request_id(lane, 0, 0);
+			wr.wr_id = request_id(lane, 0, 0, 0);
 			lane->unsignaled = 0;
 			asked = post(lane, &wr, 1) == DICOMM_SUCCESS;
 		}
