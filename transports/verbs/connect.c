@@ -38,6 +38,7 @@ enum stage {
 	CONN_ACCEPTED, /* a card is awaited */
 	CONN_CALLING,  /* connecting, then sending a card */
 	CONN_ASKED,    /* the answer is awaited */
+	CONN_JOINING,  /* cards have gone both ways; cm.c connects */
 	CONN_OPEN      /* only its end is of interest */
 };
 
@@ -62,6 +63,7 @@ static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct tp_device *devices;
 static struct verbs_conn *conns;
 static uint64_t last_id; /* 0 is the event that stops the thread */
+#define CM_ID UINT64_MAX /* events of cm.c */
 static unsigned strangers;
 static pthread_t thread;
 static int epoll_fd = -1, stop_fd = -1;
@@ -104,17 +106,26 @@ static void conn_watch(struct verbs_conn *c, uint32_t events)
 	epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
 }
 
+/* To its device; if not, it has no other owner than its connection. */
+static bool is_known(const struct verbs_lane *lane)
+{
+	return !lane->in || atomic_load(&lane->dev->in[lane->id]) == lane;
+}
+
 static void conn_drop(struct verbs_conn *c)
 {
 	struct verbs_conn **at = &conns;
+	struct verbs_lane *lane = c->lane;
 
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
 	if (c->stage == CONN_ACCEPTED)
 		strangers--;
-	if (c->lane)
-		c->lane->conn = NULL;
+	if (lane)
+		lane->conn = NULL;
+	if (lane && !is_known(lane))
+		verbs_lane_close(lane);
 	close(c->fd);
 	sodium_memzero(c, sizeof(*c));
 	free(c);
@@ -172,6 +183,53 @@ static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 	atomic_store_explicit(&lane->state, LANE_FAILED, memory_order_release);
 }
 
+/* For a connection that cm.c makes. */
+static void await(struct verbs_conn *c)
+{
+	c->stage = CONN_JOINING;
+	c->deadline_ms = clock_ms() + CARD_MS;
+}
+
+struct verbs_lane *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE])
+{
+	for (struct verbs_conn *c = conns; c; c = c->next) {
+		struct verbs_lane *lane = c->lane;
+
+		if (c->stage != CONN_JOINING || !lane->in || lane->cm ||
+		    memcmp(lane->challenge, challenge, VERBS_NONCE) != 0)
+			continue;
+		/* Not READY, but its first message may be here before we hear
+		 * that it is. */
+		atomic_store_explicit(&lane->dev->in[lane->id], lane,
+				      memory_order_release);
+		return lane;
+	}
+	return NULL;
+}
+
+void verbs_connect_done(struct verbs_lane *lane)
+{
+	if (!lane->conn || lane->conn->stage != CONN_JOINING)
+		return;
+	lane->conn->stage = CONN_OPEN;
+	lane->conn->deadline_ms = 0;
+	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
+}
+
+void verbs_connect_failed(struct verbs_lane *lane, const char *what,
+			  const char *why)
+{
+	char text[256];
+
+	if (atomic_load(&lane->state) != LANE_CONNECTING)
+		return;
+	if (lane->conn)
+		lane->conn->deadline_ms = 0;
+	snprintf(text, sizeof(text), "verbs %.40s: rank %d (%s): %.40s: %.60s",
+		 lane->dev->nic->name, lane->rank, lane->remote, what, why);
+	lane_failed(lane, DICOMM_ERR_REMOTE, text);
+}
+
 static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 {
 	for (struct tp_device *dev = devices; dev; dev = dev->next)
@@ -226,6 +284,13 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 	}
 	lane->conn = c;
 	c->lane = lane;
+	if (dev->cm) {
+		memcpy(lane->challenge, call->challenge, VERBS_NONCE);
+		atomic_store(&lane->state, LANE_CONNECTING);
+		verbs_cm_card(dev, answer);
+		await(c);
+		return DICOMM_SUCCESS;
+	}
 	atomic_store_explicit(&lane->state, LANE_READY, memory_order_relaxed);
 	atomic_store_explicit(&dev->in[lane->id], lane, memory_order_release);
 	return DICOMM_SUCCESS;
@@ -252,6 +317,9 @@ static bool answer_call(struct verbs_conn *c)
 	answer.lane_class = c->card.lane_class;
 	answer.slots = dev->config.slots;
 	answer.stride = dev->stride;
+	strangers--;
+	c->stage = CONN_OPEN;
+	c->deadline_ms = 0;
 	why = objection(dev, &c->card);
 	if (why) {
 		answer.status = DICOMM_ERR_REMOTE;
@@ -262,9 +330,6 @@ static bool answer_call(struct verbs_conn *c)
 			snprintf(answer.why, sizeof(answer.why), "%.90s",
 				 log_last_error());
 	}
-	strangers--;
-	c->stage = CONN_OPEN;
-	c->deadline_ms = 0;
 	verbs_card_seal(&answer, dev->config.key);
 	return conn_write(c, &answer) && !answer.status;
 }
@@ -487,6 +552,12 @@ static void answered(struct verbs_conn *c)
 		return;
 	}
 	status = verbs_lane_connect(lane, &c->card);
+	if (status == DICOMM_SUCCESS && lane->dev->cm) {
+		status = verbs_cm_call(lane, &c->card);
+		await(c);
+		if (status == DICOMM_SUCCESS)
+			return;
+	}
 	if (status != DICOMM_SUCCESS) {
 		lane_failed(lane, status, log_last_error());
 		conn_drop(c);
@@ -545,6 +616,7 @@ static void on_event(struct verbs_conn *c)
 		else if (ended)
 			lost(c);
 		break;
+	case CONN_JOINING:
 	case CONN_OPEN:
 		n = recv(c->fd, rest, sizeof(rest), 0);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -589,7 +661,9 @@ static void *serve(void *arg)
 			struct verbs_conn *c = conn_find(events[i].data.u64);
 
 			stop |= !events[i].data.u64;
-			if (c)
+			if (events[i].data.u64 == CM_ID)
+				verbs_cm_events();
+			else if (c)
 				on_event(c);
 		}
 		for (struct verbs_conn *c = conns; c; c = next) {
@@ -611,6 +685,7 @@ static void forget(void)
 	conns = NULL;
 	strangers = 0;
 	epoll_fd = stop_fd = -1;
+	verbs_cm_forget();
 }
 
 static void setup(void)
@@ -667,13 +742,29 @@ static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t open_cm(struct tp_device *dev)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = CM_ID};
+	int fd;
+
+	TRY(verbs_cm_start(&fd));
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 && errno != EEXIST)
+		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch librdmacm: %m");
+	return verbs_cm_listen(dev);
+}
+
 static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 {
 	if (epoll_fd < 0)
 		TRY(start());
+	if (dev->nic->fabric == VERBS_IWARP)
+		TRY(open_cm(dev));
 	dev->listener = conn_add(fd, CONN_LISTENING, EPOLLIN);
-	if (!dev->listener)
+	if (!dev->listener) {
+		verbs_cm_close(dev->cm);
+		dev->cm = NULL;
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch a socket: %m");
+	}
 	dev->listener->dev = dev;
 	dev->next = devices;
 	devices = dev;
@@ -718,22 +809,39 @@ static void stop(void)
 	close(epoll_fd);
 	close(stop_fd);
 	epoll_fd = stop_fd = -1;
+	verbs_cm_stop();
 }
 
-void verbs_connect_close(struct tp_device *dev)
+void verbs_connect_shut(struct tp_device *dev)
 {
 	struct tp_device **at = &devices;
-	bool last;
+	struct verbs_conn *next;
 
 	if (!dev->listener)
 		return;
-	pthread_mutex_lock(&life);
 	pthread_mutex_lock(&lock);
 	conn_drop(dev->listener);
+	dev->listener = NULL;
 	while (*at != dev)
 		at = &(*at)->next;
 	*at = dev->next;
-	last = !devices;
+	for (struct verbs_conn *c = conns; c; c = next) {
+		next = c->next;
+		if (c->lane && c->lane->dev == dev && !is_known(c->lane))
+			conn_drop(c);
+	}
+	verbs_cm_close(dev->cm);
+	dev->cm = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+void verbs_connect_close(void)
+{
+	bool last;
+
+	pthread_mutex_lock(&life);
+	pthread_mutex_lock(&lock);
+	last = !devices && epoll_fd >= 0;
 	while (last && conns)
 		conn_drop(conns);
 	pthread_mutex_unlock(&lock);

@@ -140,6 +140,12 @@ static void address_of(const struct verbs_nic *nic,
 	ah->grh.traffic_class = (uint8_t)config_int(CONFIG_IB_TC);
 }
 
+static bool makes_sense(const struct verbs_card *remote)
+{
+	return remote->mtu >= IBV_MTU_256 && remote->mtu <= IBV_MTU_4096 &&
+	       remote->qpn <= 0xffffff && remote->psn <= 0xffffff;
+}
+
 static dicomm_result_t modify(struct verbs_lane *lane, struct ibv_qp_attr *attr,
 			      int mask, const char *state)
 {
@@ -173,6 +179,17 @@ static void prepare(struct verbs_lane *lane)
 	};
 }
 
+static void set_remote(struct verbs_lane *lane, const struct verbs_card *remote)
+{
+	lane->remote_addr = remote->addr;
+	lane->remote_key = remote->rkey;
+	if (lane->in)
+		return;
+	lane->stride = remote->stride;
+	lane->limit = lane->dev->config.slots;
+	prepare(lane);
+}
+
 dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 				   const struct verbs_card *remote)
 {
@@ -199,8 +216,11 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 			READS_AT_ONCE),
 	};
 
-	if (remote->mtu < IBV_MTU_256 || remote->mtu > IBV_MTU_4096 ||
-	    remote->qpn > 0xffffff || remote->psn > 0xffffff)
+	if (nic->fabric == VERBS_IWARP) {
+		set_remote(lane, remote);
+		return DICOMM_SUCCESS;
+	}
+	if (!makes_sense(remote))
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "verbs: rank %d (%s): its queue pair makes no "
 			    "sense",
@@ -216,13 +236,7 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 			   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 			   IBV_QP_MAX_QP_RD_ATOMIC,
 		   "RTS"));
-	lane->remote_addr = remote->addr;
-	lane->remote_key = remote->rkey;
-	if (!lane->in) {
-		lane->stride = remote->stride;
-		lane->limit = lane->dev->config.slots;
-		prepare(lane);
-	}
+	set_remote(lane, remote);
 	return DICOMM_SUCCESS;
 }
 
@@ -243,6 +257,7 @@ void verbs_lane_close(struct verbs_lane *lane)
 		dev->cqe_reserved -=
 			lane->depth + (lane->in ? dev->config.slots : 0);
 	}
+	verbs_cm_close(lane->cm);
 	if (lane->slots_mr)
 		ibv_dereg_mr(lane->slots_mr);
 	if (lane->slots)
@@ -303,8 +318,10 @@ void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
 		       const char *operation, uint64_t bytes)
 {
 	const struct verbs_nic *nic = lane->dev->nic;
-	char gid[INET6_ADDRSTRLEN] = "?";
-	bool gone = atomic_load(&lane->left);
+	char gid[INET6_ADDRSTRLEN];
+	/* Over iWARP, the end of a connection is seen by the NIC first. */
+	bool gone = atomic_load(&lane->left) ||
+		    (lane->cm && wc->status == IBV_WC_WR_FLUSH_ERR);
 
 	if (lane->why)
 		return;

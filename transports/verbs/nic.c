@@ -280,6 +280,8 @@ static dicomm_result_t open_port(const struct port *port,
 	}
 	nic->bytes_per_s = rate_of(&nic->port_attr);
 	status = choose_gid(nic);
+	if (status == DICOMM_SUCCESS && nic->fabric == VERBS_IWARP)
+		status = verbs_cm_find_address(nic);
 	if (status != DICOMM_SUCCESS)
 		goto close;
 	nic->pd = ibv_alloc_pd(nic->context);

@@ -28,6 +28,9 @@
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)
 #define COMPLETIONS 16
+/* Of the completion queue, which grows with the lanes. */
+#define CQE_FIRST 256
+#define CQE_FIRST_MAX 65536
 
 _Static_assert(LINE_HEAD_BYTES - LINE_SEQ_BYTES == HEAD_BYTES, "head");
 
@@ -199,6 +202,21 @@ dicomm_result_t verbs_post_receives(struct tp_device *dev, uint32_t n)
 	return DICOMM_SUCCESS;
 }
 
+/* Entries to begin with. Not all of iWARP can make it longer later. */
+static int first_cqe(const struct tp_device *dev)
+{
+	uint64_t n = CQE_FIRST;
+
+	if (dev->nic->fabric == VERBS_IWARP)
+		n += (uint64_t)dev->lanes *
+		     (VERBS_READS + 16 + 5 * dev->config.slots);
+	if (n > CQE_FIRST_MAX)
+		n = CQE_FIRST_MAX;
+	if (n > (uint64_t)dev->nic->attr.max_cqe)
+		n = (uint64_t)dev->nic->attr.max_cqe;
+	return (int)n;
+}
+
 static dicomm_result_t open_queues(struct tp_device *dev)
 {
 	struct verbs_nic *nic = dev->nic;
@@ -209,7 +227,7 @@ static dicomm_result_t open_queues(struct tp_device *dev)
 	if (receives > (uint64_t)nic->attr.max_srq_wr)
 		receives = (uint64_t)nic->attr.max_srq_wr;
 	attr.attr.max_wr = (uint32_t)receives;
-	dev->cqe = 256 < nic->attr.max_cqe ? 256 : nic->attr.max_cqe;
+	dev->cqe = first_cqe(dev);
 	dev->cq = ibv_create_cq(nic->context, dev->cqe, NULL, NULL, 0);
 	if (!dev->cq)
 		return FAIL(DICOMM_ERR_SYSTEM,
@@ -452,6 +470,14 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 	lane = atomic_load_explicit(&dev->in[id], memory_order_acquire);
 	if (!lane)
 		return DICOMM_AGAIN;
+	switch (atomic_load_explicit(&lane->state, memory_order_acquire)) {
+	case LANE_READY:
+		break;
+	case LANE_FAILED:
+		return FAIL(lane->why, "%s", lane->text);
+	default:
+		return DICOMM_AGAIN;
+	}
 	peer->in[c] = lane;
 	in->lines = (struct tp_line *)lane->slots;
 	in->line_stride = lane->stride;
@@ -610,6 +636,11 @@ static dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c,
 		lane->note_sge.addr = (uintptr_t)&imm;
 		lane->note_sge.length = sizeof(imm);
 		lane->note.send_flags = IBV_SEND_INLINE;
+		wr->wr_id = request_id(lane, 0, 0, bytes);
+		/* siw may still send from a buffer when a write that was not
+		 * signalled is complete, and all before it. */
+		if (what)
+			wr->send_flags |= IBV_SEND_SIGNALED;
 		last = &lane->note;
 		n = 2;
 	}
@@ -1140,9 +1171,10 @@ static void verbs_close(struct tp_device *dev)
 	while (dev->peers)
 		verbs_peer_close(dev->peers);
 	/* No call comes in any more; then what nobody asked for goes, too. */
-	verbs_connect_close(dev);
+	verbs_connect_shut(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
 		close_rank(dev, (uint32_t)r);
+	verbs_connect_close();
 	close_memory(dev);
 	verbs_nic_put(dev->nic);
 	free(dev);

@@ -10,12 +10,14 @@
  *
  * Lanes are made at the first message: the sender calls the receiver by TCP,
  * a thread of the library answers (connect.c), and the connection stays open so
- * that each side learns at once when the other has gone.
+ * that each side learns at once when the other has gone. Queue pairs of iWARP
+ * are then connected by librdmacm (cm.c).
  */
 #ifndef DICOMM_TRANSPORTS_VERBS_VERBS_H
 #define DICOMM_TRANSPORTS_VERBS_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -48,6 +50,7 @@ struct verbs_nic {
 	struct ibv_port_attr port_attr;
 	union ibv_gid gid;
 	uint8_t gid_index;
+	struct sockaddr_in address; /* iWARP */
 	/* registrations; memory.c */
 	pthread_mutex_t lock;
 	struct verbs_mr *mrs;
@@ -56,6 +59,7 @@ struct verbs_nic {
 };
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);
+void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
 /* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
  * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
 bool verbs_nic_matches(const char *spec, const char *name, unsigned port);
@@ -105,7 +109,8 @@ struct verbs_card {
 	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
 	uint8_t challenge[VERBS_NONCE]; /* of the call */
 	uint32_t from_rank, to_rank, ranks, lane_class;
-	/* the queue pair */
+	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
+	 * IPv4 address and, in lid, the port */
 	uint8_t gid[16];
 	uint32_t qpn, psn, lid, mtu;
 	uint32_t reads; /* that it serves at a time */
@@ -134,6 +139,7 @@ bool verbs_card_is_genuine(const struct verbs_card *card,
 enum verbs_state { LANE_IDLE, LANE_CONNECTING, LANE_READY, LANE_FAILED };
 
 struct verbs_conn;
+struct rdma_cm_id;
 
 struct verbs_read {
 	uint32_t pending;
@@ -155,6 +161,7 @@ struct verbs_lane {
 	bool noticed;        /* that it is; see verbs_broken() */
 	char text[512];      /* in words */
 	struct ibv_qp *qp;
+	struct rdma_cm_id *cm; /* iWARP */
 	uint32_t psn;
 	uint32_t depth, posted, done; /* work requests; done: as far as known */
 	uint32_t unsignaled;
@@ -251,6 +258,7 @@ struct tp_device {
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
 	struct verbs_conn *listener;
+	struct rdma_cm_id *cm; /* iWARP: listens, too */
 	char host[40];
 };
 
@@ -274,12 +282,37 @@ void verbs_lock(void);
 void verbs_unlock(void);
 /* Listen for calls; fills in nonce and listen. */
 dicomm_result_t verbs_connect_open(struct tp_device *dev);
-void verbs_connect_close(struct tp_device *dev);
+/* No call comes in any more. */
+void verbs_connect_shut(struct tp_device *dev);
+/* The last lane of a device is closed. */
+void verbs_connect_close(void);
 /* Begin to make a lane to a peer. */
 dicomm_result_t verbs_connect_call(struct tp_device *dev,
 				   const struct verbs_address *to,
 				   enum tp_class c, struct verbs_lane **out);
 /* With the lock: no news of it any more; the other side is told. */
 void verbs_connect_forget(struct verbs_lane *lane);
+
+/* News from cm.c, with the lock. The lane that waits to be connected, which
+ * from then on takes messages: */
+struct verbs_lane *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE]);
+void verbs_connect_done(struct verbs_lane *lane);
+void verbs_connect_failed(struct verbs_lane *lane, const char *what,
+			  const char *why);
+
+/* ---- cm.c: queue pairs of iWARP; but for the first, with the lock ---- */
+
+/* Fill in nic->address. */
+dicomm_result_t verbs_cm_find_address(struct verbs_nic *nic);
+/* *fd is readable when there is something for verbs_cm_events(). */
+dicomm_result_t verbs_cm_start(int *fd);
+void verbs_cm_stop(void);
+void verbs_cm_forget(void); /* in the child of a fork */
+void verbs_cm_events(void);
+dicomm_result_t verbs_cm_listen(struct tp_device *dev);
+void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card);
+dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
+			      const struct verbs_card *card);
+void verbs_cm_close(struct rdma_cm_id *id);
 
 #endif
