@@ -2,7 +2,6 @@
 /* The queue pair of a lane: from its making to the words for its end. */
 #include "transports/verbs/verbs.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -325,7 +324,7 @@ void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
 
 	if (lane->why)
 		return;
-	inet_ntop(AF_INET6, nic->gid.raw, gid, sizeof(gid));
+	verbs_gid_text(&nic->gid, gid);
 	lane->why = gone || is_remote(wc->status) ? DICOMM_ERR_REMOTE
 						  : DICOMM_ERR_SYSTEM;
 	if (gone)

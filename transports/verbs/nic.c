@@ -2,7 +2,9 @@
 /* The RDMA ports of this machine: which may be used, how fast, by which GID. */
 #include "transports/verbs/verbs.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,8 @@ struct port {
 	uint8_t number;
 	bool active;
 	enum verbs_fabric fabric;
+	uint64_t bytes_per_s;
+	char gid[INET6_ADDRSTRLEN];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,90 +83,6 @@ static enum verbs_fabric fabric_of(const struct ibv_device *device,
 							   : VERBS_INFINIBAND;
 }
 
-static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
-{
-	struct ibv_context *context = ibv_open_device(device);
-	struct ibv_device_attr attr;
-
-	if (!context)
-		return n;
-	if (!ibv_query_device(context, &attr)) {
-		for (int p = 1; p <= attr.phys_port_cnt && n < PORTS_MAX; p++) {
-			struct ibv_port_attr port;
-
-			if (ibv_query_port(context, (uint8_t)p, &port))
-				continue;
-			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
-				 device->name);
-			ports[n].number = (uint8_t)p;
-			ports[n].active = port.state == IBV_PORT_ACTIVE;
-			ports[n].fabric = fabric_of(device, &port);
-			n++;
-		}
-	}
-	ibv_close_device(context);
-	return n;
-}
-
-/* All ports of the machine; *error: why there are none, an errno. */
-static int list_ports(struct port *ports, int *error)
-{
-	struct ibv_device **devices;
-	int n = 0, count = 0;
-
-	pthread_once(&once, setup);
-	devices = ibv_get_device_list(&count);
-	*error = devices ? ENODEV : errno;
-	for (int i = 0; devices && i < count; i++)
-		n = list_ports_of(devices[i], ports, n);
-	if (devices)
-		ibv_free_device_list(devices);
-	return n;
-}
-
-/* Keep those that may be used and have a link; why, if none. */
-static int choose(struct port *ports, int n, char *why, size_t len)
-{
-	const char *spec = config_string(CONFIG_IB_HCA);
-	char names[160] = "";
-	size_t at = 0;
-	int kept = 0, matched = 0;
-
-	for (int i = 0; i < n; i++) {
-		if (at < sizeof(names))
-			at += (size_t)snprintf(
-				names + at, sizeof(names) - at, "%s%s:%u%s",
-				i ? ", " : "", ports[i].name, ports[i].number,
-				ports[i].active ? "" : " (no link)");
-		if (!verbs_nic_matches(spec, ports[i].name, ports[i].number))
-			continue;
-		matched++;
-		if (ports[i].active)
-			ports[kept++] = ports[i];
-	}
-	if (kept)
-		snprintf(why, len, "%s", names);
-	else if (matched || !n)
-		snprintf(why, len, "%s%s",
-			 n ? "no port has a link: " : "no RDMA device", names);
-	else
-		snprintf(why, len, "DICOMM_IB_HCA %s matches none of %s", spec,
-			 names);
-	return kept;
-}
-
-bool verbs_nic_find(char *why, size_t len)
-{
-	struct port ports[PORTS_MAX];
-	int error, n = list_ports(ports, &error);
-
-	if (!n) {
-		snprintf(why, len, "no RDMA device: %s", strerror(error));
-		return false;
-	}
-	return choose(ports, n, why, len) > 0;
-}
-
 /* Gigabits of one lane, in tenths; by enum of the specification. */
 static uint64_t lane_rate(uint8_t speed)
 {
@@ -189,55 +109,184 @@ static uint64_t rate_of(const struct ibv_port_attr *a)
 	return lane_rate(a->active_speed) * lanes * 100000000u / 8;
 }
 
+static const uint8_t mapped_v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
+
 /* Which GIDs others can reach: routable before local, IPv4 before IPv6. */
 static int worth_of(const struct ibv_gid_entry *e)
 {
-	static const uint8_t v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
 	int worth = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 1 : 10;
 
-	if (!memcmp(e->gid.raw, v4, sizeof(v4)))
+	if (!memcmp(e->gid.raw, mapped_v4, sizeof(mapped_v4)))
 		return worth + 3;
 	if (e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80)
 		return worth + 1;
 	return worth + 2;
 }
 
-static dicomm_result_t choose_gid(struct verbs_nic *nic)
+/* The GID that others know the port by; false if there is none. */
+static bool find_gid(struct ibv_context *context, uint8_t port,
+		     enum verbs_fabric fabric, struct ibv_gid_entry *found)
 {
 	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
 				 ? -1
 				 : config_int(CONFIG_IB_GID_INDEX);
 	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
-	ssize_t n;
+	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
 	int best = 0;
 
-	if (!e)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	n = ibv_query_gid_table(nic->context, e, GIDS_MAX, 0);
 	for (ssize_t i = 0; i < n; i++) {
 		int worth = worth_of(&e[i]);
 
-		if (e[i].port_num != nic->port ||
+		if (e[i].port_num != port ||
 		    (wanted >= 0 && e[i].gid_index != wanted))
 			continue;
 		/* A subnet manager gave the first one its meaning. */
-		if (nic->fabric == VERBS_INFINIBAND)
+		if (fabric == VERBS_INFINIBAND)
 			worth = 1000 - (int)e[i].gid_index;
 		if (worth <= best)
 			continue;
 		best = worth;
-		nic->gid = e[i].gid;
-		nic->gid_index = (uint8_t)e[i].gid_index;
+		*found = e[i];
 	}
 	free(e);
-	if (!best)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "verbs %s port %u: no GID%s%s: has its interface "
-			    "an address, and is it up?",
-			    nic->name, nic->port,
-			    wanted >= 0 ? " of DICOMM_IB_GID_INDEX " : "",
-			    wanted >= 0 ? config_string(CONFIG_IB_HCA) : "");
-	return DICOMM_SUCCESS;
+	return best > 0;
+}
+
+void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
+{
+	bool v4 = !memcmp(gid->raw, mapped_v4, sizeof(mapped_v4));
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, gid->raw + (v4 ? 12 : 0), text,
+		  INET6_ADDRSTRLEN);
+}
+
+static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
+{
+	struct ibv_context *context = ibv_open_device(device);
+	struct ibv_device_attr attr;
+
+	if (!context)
+		return n;
+	if (!ibv_query_device(context, &attr)) {
+		for (int p = 1; p <= attr.phys_port_cnt && n < PORTS_MAX; p++) {
+			struct ibv_gid_entry gid;
+			struct ibv_port_attr port;
+
+			if (ibv_query_port(context, (uint8_t)p, &port))
+				continue;
+			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
+				 device->name);
+			ports[n].number = (uint8_t)p;
+			ports[n].active = port.state == IBV_PORT_ACTIVE;
+			ports[n].fabric = fabric_of(device, &port);
+			ports[n].bytes_per_s = rate_of(&port);
+			snprintf(ports[n].gid, sizeof(ports[n].gid), "none");
+			if (find_gid(context, (uint8_t)p, ports[n].fabric,
+				     &gid))
+				verbs_gid_text(&gid.gid, ports[n].gid);
+			n++;
+		}
+	}
+	ibv_close_device(context);
+	return n;
+}
+
+/* All ports of the machine; *error: why there are none, an errno. */
+static int list_ports(struct port *ports, int *error)
+{
+	struct ibv_device **devices;
+	int n = 0, count = 0;
+
+	pthread_once(&once, setup);
+	devices = ibv_get_device_list(&count);
+	*error = devices ? ENODEV : errno;
+	for (int i = 0; devices && i < count; i++)
+		n = list_ports_of(devices[i], ports, n);
+	if (devices)
+		ibv_free_device_list(devices);
+	return n;
+}
+
+static size_t append(char *text, size_t len, size_t at, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (at >= len)
+		return at;
+	va_start(args, format);
+	n = vsnprintf(text + at, len - at, format, args);
+	va_end(args);
+	return at + (size_t)(n < 0 ? 0 : n);
+}
+
+/* "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1" */
+static size_t describe(const struct port *p, char *text, size_t len, size_t at)
+{
+	return append(text, len, at, "%s%s:%u %s %.1f Gb/s GID %s%s",
+		      at ? ", " : "", p->name, p->number,
+		      verbs_fabric_name(p->fabric),
+		      (double)p->bytes_per_s * 8e-9, p->gid,
+		      p->active ? "" : " (no link)");
+}
+
+/* Keep those that may be used and have a link, described in `why`; why, if
+ * there are none. */
+static int choose(struct port *ports, int n, char *why, size_t len)
+{
+	const char *spec = config_string(CONFIG_IB_HCA);
+	size_t at = 0, kept_at = 0;
+	char all[400] = "";
+	int kept = 0, matched = 0;
+
+	for (int i = 0; i < n; i++) {
+		at = describe(&ports[i], all, sizeof(all), at);
+		if (!verbs_nic_matches(spec, ports[i].name, ports[i].number))
+			continue;
+		matched++;
+		if (!ports[i].active)
+			continue;
+		kept_at = describe(&ports[i], why, len, kept_at);
+		ports[kept++] = ports[i];
+	}
+	if (!kept && n && !matched)
+		snprintf(why, len, "DICOMM_IB_HCA %s matches none of %s", spec,
+			 all);
+	else if (!kept)
+		snprintf(why, len, "%s%s",
+			 n ? "no port has a link: " : "no RDMA device", all);
+	return kept;
+}
+
+bool verbs_nic_find(char *why, size_t len)
+{
+	struct port ports[PORTS_MAX];
+	int error, n = list_ports(ports, &error);
+
+	if (!n) {
+		snprintf(why, len, "no RDMA device: %s", strerror(error));
+		return false;
+	}
+	return choose(ports, n, why, len) > 0;
+}
+
+static dicomm_result_t choose_gid(struct verbs_nic *nic)
+{
+	struct ibv_gid_entry e;
+	char index[48] = "";
+
+	if (find_gid(nic->context, nic->port, nic->fabric, &e)) {
+		nic->gid = e.gid;
+		nic->gid_index = (uint8_t)e.gid_index;
+		return DICOMM_SUCCESS;
+	}
+	if (!config_is_default(CONFIG_IB_GID_INDEX))
+		snprintf(index, sizeof(index), " of DICOMM_IB_GID_INDEX %lld",
+			 (long long)config_int(CONFIG_IB_GID_INDEX));
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "verbs %s port %u: no GID%s: has its interface an address, "
+		    "and is it up?",
+		    nic->name, nic->port, index);
 }
 
 static struct ibv_context *open_named(const char *name)
