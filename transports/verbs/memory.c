@@ -131,6 +131,17 @@ dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 	return status;
 }
 
+/* What was freed while it was in use has left the news; another allocation may
+ * have its address. */
+static bool is_there(const struct verbs_mr *mr)
+{
+	struct accel_export where;
+	size_t offset;
+
+	return accels[0]->find((void *)mr->base, mr->len, &where, &offset) &&
+	       where.id == mr->id;
+}
+
 void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
 {
 	struct verbs_mr **at = &nic->mrs;
@@ -140,10 +151,7 @@ void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
 	if (!--mr->refs) {
 		while (*at != mr)
 			at = &(*at)->next;
-		/* One that was freed while it was in use has left the news. */
-		if (!mr->id || !accels[0]->find((void *)mr->base, mr->len,
-						&(struct accel_export){.id = 0},
-						&(size_t){0}))
+		if (!mr->id || !is_there(mr))
 			destroy(at);
 	}
 	pthread_mutex_unlock(&nic->lock);
