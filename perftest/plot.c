@@ -160,7 +160,8 @@ void plot_script(FILE *out, const struct options *o, int ranks,
 	fprintf(out,
 		" noenhanced\n"
 		"set logscale x 2\nset logscale y 10\n"
-		"set format x '%%.0b %%BB'\nset xtics rotate by -45\n"
+		"set format x '%%.0b%%BB'\nset xtics rotate by -45\n"
+		"set format y '%%g'\n"
 		"set key top left\nset grid\n"
 		"set xlabel 'size'\n"
 		"set ylabel '%s bandwidth (GB/s)'\n",

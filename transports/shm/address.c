@@ -13,7 +13,7 @@
 #include "src/base/config.h"
 
 #define MAGIC 0x4d485344u /* "DSHM" */
-#define VERSION 1
+#define VERSION 2
 
 struct host {
 	uint8_t boot_id[16];
@@ -104,6 +104,7 @@ void shm_address_make(const struct shm_segment *seg, struct tp_blob *blob)
 	a.ranks = head->ranks;
 	a.slots = head->slots;
 	a.slot_bytes = head->slot_bytes;
+	shm_measure(&a.rates);
 	a.check = address_check(&a);
 
 	memset(blob, 0, sizeof(*blob));

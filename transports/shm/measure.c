@@ -6,15 +6,23 @@
  * line, and fills a buffer that this thread then reads with loads, as from a
  * ring, and by CMA. One core alone cannot tell: its own cache answers. Half a
  * millisecond, and a bound if the other core is busy; then nothing is known.
+ *
+ * Ranks start at the same time, and such threads of several would share cores:
+ * one process of the machine at a time measures. Who does not come to it takes
+ * what its neighbours tell in their addresses.
  */
 #include "transports/shm/shm.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,9 +33,10 @@
 #define PARTS 4
 #define BATCHES 8
 #define BOUNCES 16 /* in a batch */
-#define FILLS 4    /* of each kind */
+#define FILLS 4    /* for each way to read */
 #define BOUND_NS 3000000u
 #define STOP UINT32_MAX
+#define TURN_NS 8000000u /* others may take that long before it is our turn */
 
 struct duo {
 	_Atomic uint32_t ping __attribute__((aligned(LINE)));
@@ -40,11 +49,17 @@ struct duo {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Until measured: a machine of today, on which CMA does not pay. */
-static struct shm_rates rates = {
+static struct shm_rates measured; /* then constant */
+
+enum { UNTOLD, BEING_TOLD, TOLD };
+static struct shm_rates told; /* by the first neighbour that knows */
+static _Atomic int telling = UNTOLD;
+
+/* A machine of today, on which CMA does not pay. */
+static const struct shm_rates guess = {
 	.line_ps = 100000,
+	.fill_bytes_per_s = UINT64_C(10000000000),
 	.load_bytes_per_s = UINT64_C(10000000000),
-	.ring_bytes_per_s = UINT64_C(10000000000),
 };
 
 static uint64_t now_ns(void)
@@ -112,16 +127,24 @@ static bool bounce(struct duo *d, uint64_t *line_ps)
 	return true;
 }
 
-static bool copy_all(struct duo *d, bool cma)
+/* Least time of a copy so far; false if CMA is forbidden. */
+static bool copy_all(struct duo *d, bool cma, uint64_t *least_ns)
 {
 	struct iovec local = {d->copy, sizeof(d->copy)};
 	struct iovec remote = {d->source, sizeof(d->source)};
+	uint64_t start = now_ns(), ns;
 
-	if (cma) /* of this process: the kernel takes the same way */
-		return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
-		       (ssize_t)sizeof(d->copy);
-	memcpy(d->copy, d->source, sizeof(d->copy));
-	__asm__ volatile("" : : "r"(d->copy) : "memory");
+	if (!cma) {
+		memcpy(d->copy, d->source, sizeof(d->copy));
+		__asm__ volatile("" : : "r"(d->copy) : "memory");
+	} else if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) !=
+		   (ssize_t)sizeof(d->copy)) {
+		/* of this process: the kernel takes the same way */
+		return false;
+	}
+	ns = now_ns() - start;
+	if (ns < *least_ns)
+		*least_ns = ns;
 	return true;
 }
 
@@ -130,31 +153,33 @@ static uint64_t rate(uint64_t ns)
 	return UINT64_C(1000000000) * PARTS * PART_BYTES / (ns ? ns : 1);
 }
 
-/* Once after each fill: then it is in this core's cache. */
-static bool fetch(struct duo *d, uint32_t k, bool cma, uint64_t *bytes_per_s,
-		  uint64_t *ring_bytes_per_s)
+/*
+ * After each fill: then the bytes are in the other core's cache, where those in
+ * a ring always are. What lies in memory of the sender's own, and is read by
+ * CMA, it may have written just so, or not touched since it was read before:
+ * half and half.
+ */
+static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 {
-	uint64_t load_ns = UINT64_MAX, fill_ns = UINT64_MAX;
+	uint64_t fill_ns = UINT64_MAX, load_ns = UINT64_MAX;
+	uint64_t cma_ns = UINT64_MAX, again_ns = UINT64_MAX;
+	bool cma = true;
 
-	for (int i = 0; i < FILLS; i++) {
-		uint64_t start, ns;
-
+	for (int i = 0; i < 2 * FILLS; i++) {
 		if (!round_trip(d, k++))
 			return false;
 		/* The first fill finds no lines of the receiver. */
 		if (i && d->fill_ns < fill_ns)
 			fill_ns = d->fill_ns;
-		start = now_ns();
-		if (!copy_all(d, cma))
-			return true; /* forbidden: rate 0 */
-		ns = now_ns() - start;
-		if (ns < load_ns)
-			load_ns = ns;
+		if (i < FILLS)
+			copy_all(d, false, &load_ns);
+		else
+			cma = cma && copy_all(d, true, &cma_ns) &&
+			      copy_all(d, true, &again_ns);
 	}
-	*bytes_per_s = rate(load_ns);
-	/* The two copies of a ring run at the same time. */
-	if (ring_bytes_per_s)
-		*ring_bytes_per_s = rate(load_ns > fill_ns ? load_ns : fill_ns);
+	r->fill_bytes_per_s = rate(fill_ns);
+	r->load_bytes_per_s = rate(load_ns);
+	r->cma_bytes_per_s = cma ? rate((cma_ns + again_ns) / 2) : 0;
 	return true;
 }
 
@@ -188,38 +213,81 @@ static void run(struct duo *d)
 	    pthread_create(&thread, NULL, sender, d))
 		return;
 	done = !pthread_setaffinity_np(thread, sizeof(others), &others) &&
-	       bounce(d, &r.line_ps) &&
-	       fetch(d, fills, false, &r.load_bytes_per_s,
-		     &r.ring_bytes_per_s) &&
-	       fetch(d, fills + FILLS, true, &r.cma_bytes_per_s, NULL);
+	       bounce(d, &r.line_ps) && fetch(d, fills, &r);
 	atomic_store(&d->ping, STOP);
 	/* A core that somebody else never gives up must not hold us here. */
 	(void)pthread_setaffinity_np(thread, sizeof(all), &all);
 	pthread_join(thread, NULL);
 	if (done)
-		rates = r;
+		measured = r;
+}
+
+/* A name that one socket of the machine can have, until it is closed. -1: not
+ * for us. */
+static int take_turn(void)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX,
+				   .sun_path = "\0dicomm measures"};
+	uint64_t end = now_ns() + TURN_NS;
+	struct timespec nap = {0, 100000};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	while (fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name))) {
+		if (errno != EADDRINUSE || now_ns() > end) {
+			close(fd);
+			return -1;
+		}
+		nanosleep(&nap, NULL);
+	}
+	return fd;
 }
 
 static void measure(void)
 {
-	struct duo *d = mmap(NULL, sizeof(*d), PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int turn = take_turn();
+	struct duo *d;
 
-	if (d == MAP_FAILED)
+	if (turn < 0)
 		return;
-	memset(d->copy, 1, sizeof(d->copy));
-	memset(d->own, 2, sizeof(d->own));
-	run(d);
-	munmap(d, sizeof(*d));
-	log_debug("shm: a line takes %" PRIu64 " ps, loads %" PRIu64
-		  " MB/s, rings %" PRIu64 " MB/s, cma %" PRIu64 " MB/s",
-		  rates.line_ps, rates.load_bytes_per_s / 1000000,
-		  rates.ring_bytes_per_s / 1000000,
-		  rates.cma_bytes_per_s / 1000000);
+	d = mmap(NULL, sizeof(*d), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (d != MAP_FAILED) {
+		memset(d->copy, 1, sizeof(d->copy));
+		memset(d->own, 2, sizeof(d->own));
+		run(d);
+		munmap(d, sizeof(*d));
+	}
+	close(turn);
+	log_debug("shm: a line takes %" PRIu64 " ps, fills %" PRIu64
+		  " MB/s, loads %" PRIu64 " MB/s, cma %" PRIu64 " MB/s",
+		  measured.line_ps, measured.fill_bytes_per_s / 1000000,
+		  measured.load_bytes_per_s / 1000000,
+		  measured.cma_bytes_per_s / 1000000);
 }
 
 void shm_measure(struct shm_rates *out)
 {
 	pthread_once(&once, measure);
-	*out = rates;
+	*out = measured;
+}
+
+void shm_rates_tell(const struct shm_rates *rates)
+{
+	int untold = UNTOLD;
+
+	if (!rates->line_ps || !rates->fill_bytes_per_s ||
+	    !rates->load_bytes_per_s)
+		return;
+	if (!atomic_compare_exchange_strong(&telling, &untold, BEING_TOLD))
+		return;
+	told = *rates;
+	atomic_store(&telling, TOLD);
+}
+
+void shm_rates_get(struct shm_rates *out)
+{
+	shm_measure(out);
+	if (out->line_ps)
+		return;
+	*out = atomic_load(&telling) == TOLD ? told : guess;
 }

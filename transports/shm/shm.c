@@ -148,9 +148,12 @@ static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 	struct shm_address a;
 
 	(void)dev;
-	return shm_address_parse(address, &a, why, len) &&
-	       shm_address_is_local(&a, why, len) &&
-	       shm_segment_reachable(&a, why, len);
+	if (!shm_address_parse(address, &a, why, len) ||
+	    !shm_address_is_local(&a, why, len) ||
+	    !shm_segment_reachable(&a, why, len))
+		return false;
+	shm_rates_tell(&a.rates);
+	return true;
 }
 
 static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
@@ -241,12 +244,16 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
+/* Most ranks send and receive at the same time: a ring then costs each of them
+ * both of its copies. */
 static bool cma_pays(void)
 {
-	struct shm_rates rates;
+	struct shm_rates r;
 
-	shm_measure(&rates);
-	return rates.cma_bytes_per_s > rates.ring_bytes_per_s;
+	shm_rates_get(&r);
+	return (double)r.cma_bytes_per_s *
+		       (double)(r.fill_bytes_per_s + r.load_bytes_per_s) >
+	       (double)r.fill_bytes_per_s * (double)r.load_bytes_per_s;
 }
 
 /* Tell the sender how this rank can read its memory. */
@@ -293,10 +300,12 @@ static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
 	struct shm_rates rates;
 
 	(void)peer;
-	shm_measure(&rates);
+	shm_rates_get(&rates);
 	cost->latency_ps = rates.line_ps;
 	/* The two copies of a ring run at the same time, one on each side. */
-	cost->bytes_per_s = rates.ring_bytes_per_s;
+	cost->bytes_per_s = rates.fill_bytes_per_s < rates.load_bytes_per_s
+				    ? rates.fill_bytes_per_s
+				    : rates.load_bytes_per_s;
 	cost->pull_bytes_per_s = rates.load_bytes_per_s;
 }
 

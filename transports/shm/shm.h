@@ -27,6 +27,24 @@
 /* address.c: who a rank is, and whether it can be reached. */
 
 /* What travels in a tp_blob. */
+/* measure.c: how far away other cores are. */
+
+struct shm_rates {
+	uint64_t line_ps;          /* a cache line, one way; 0: not known */
+	uint64_t fill_bytes_per_s; /* copying to where another core has read */
+	uint64_t load_bytes_per_s; /* copying what another core has written */
+	uint64_t cma_bytes_per_s;  /* from another process; 0: impossible */
+};
+
+/* By this process, unless others of the machine do: then not known. */
+void shm_measure(struct shm_rates *rates);
+/* What this process uses: what it has measured, else what it was told first,
+ * else a guess. Any thread. */
+void shm_rates_tell(const struct shm_rates *rates);
+void shm_rates_get(struct shm_rates *rates);
+
+/* address.c: who a rank is. */
+
 struct shm_address {
 	uint32_t magic, version;
 	uint64_t check; /* of the bytes, with 0 here */
@@ -37,6 +55,7 @@ struct shm_address {
 	int32_t pid, fd;
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
+	struct shm_rates rates; /* as the rank has measured them */
 };
 
 struct shm_segment;
@@ -124,18 +143,6 @@ bool shm_cma_works(const struct shm_segment *seg);
 dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 			     void *dst, uint64_t len,
 			     const _Atomic bool *aborted);
-
-/* measure.c: what other cores are away. */
-
-struct shm_rates {
-	uint64_t line_ps;          /* a cache line, one way */
-	uint64_t ring_bytes_per_s; /* copied in by one, out by the other */
-	uint64_t load_bytes_per_s; /* copying what another core has written */
-	uint64_t cma_bytes_per_s;  /* the same by CMA; 0 if not possible */
-};
-
-/* Measured at the first call in a process. */
-void shm_measure(struct shm_rates *rates);
 
 /* pull.c: references to memory, and the memory of neighbours that is mapped. */
 
