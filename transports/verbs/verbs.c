@@ -980,7 +980,11 @@ static bool verbs_poll(struct tp_device *dev)
 
 static dicomm_result_t lane_broken(struct verbs_lane *lane, int *peer)
 {
-	if (!lane || !lane->why ||
+	/* Until it is ready, it belongs to the thread that connects. */
+	if (!lane ||
+	    atomic_load_explicit(&lane->state, memory_order_acquire) !=
+		    LANE_READY ||
+	    !lane->why ||
 	    atomic_load_explicit(&lane->left, memory_order_acquire))
 		return DICOMM_SUCCESS;
 	/* Who closes a lane may be heard of a moment later. */
