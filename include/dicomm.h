@@ -341,7 +341,7 @@ typedef struct {
 	/** Can this process use it? */
 	int usable;
 	/** If not, why; else what it found. */
-	char reason[160];
+	char reason[1024];
 } dicomm_transport_info_t;
 
 /** One device, as dicomm_device_info() tells it. */

@@ -5,9 +5,15 @@
 #include <string.h>
 
 extern const struct transport transport_shm;
+#ifdef HAVE_VERBS
+extern const struct transport transport_verbs;
+#endif
 
 const struct transport *const transports[] = {
 	&transport_shm,
+#ifdef HAVE_VERBS
+	&transport_verbs,
+#endif
 	NULL,
 };
 

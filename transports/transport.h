@@ -12,7 +12,8 @@
  * travels is the transport's affair.
  *
  * Credits: a put of q needs q <= *released + slots. The receiver moves
- * `released` with release(); the sender must not put beyond it.
+ * `released` with release(); the sender must not put beyond it. What they allow
+ * is put in any order.
  *
  * Large messages need not pass through the slot: the sender may offer a
  * reference to its source (offer), put that as the message, and keep the source
@@ -197,6 +198,9 @@ struct transport {
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
+	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
+	 * though it has not left: which, and the words as the last error. */
+	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
 	/* After it, nothing more that the peer sent can land; *seq is the
 	 * last message that did. */
 	dicomm_result_t (*fence)(struct tp_peer *peer, enum tp_class c,

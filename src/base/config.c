@@ -157,6 +157,89 @@ static const struct row rows[CONFIG_KEYS] = {
 				"memory; "
 				"unset: host name and boot",
 		},
+	[CONFIG_IB_EAGER_BYTES] =
+		{
+			.name = "DICOMM_IB_EAGER_BYTES",
+			.kind = KIND_BYTES,
+			.value = "4K",
+			.min = 128,
+			.max = 1 << 20,
+			.shared = true,
+			.help = "longest message that RDMA writes into the "
+				"receiver's inbox; longer ones are read by it",
+		},
+	[CONFIG_IB_GID_INDEX] =
+		{
+			.name = "DICOMM_IB_GID_INDEX",
+			.nccl = "NCCL_IB_GID_INDEX",
+			.kind = KIND_INT,
+			.value = "auto",
+			.min = 0,
+			.max = 255,
+			.word = "auto",
+			.help = "GID that a NIC uses; auto: RoCE v2 before v1, "
+				"IPv4 before IPv6",
+		},
+	[CONFIG_IB_HCA] =
+		{
+			.name = "DICOMM_IB_HCA",
+			.nccl = "NCCL_IB_HCA",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "RDMA devices to use, as mlx5,rxe0:1 "
+				"(prefixes, ports), =mlx5_0 (exact) or "
+				"^mlx5_1 (all but these)",
+		},
+	[CONFIG_IB_PCI_RELAXED_ORDERING] =
+		{
+			.name = "DICOMM_IB_PCI_RELAXED_ORDERING",
+			.kind = KIND_BOOL,
+			.value = "0",
+			.help = "let the NIC write large messages in any order "
+				"of their bytes",
+		},
+	[CONFIG_IB_RETRY_CNT] =
+		{
+			.name = "DICOMM_IB_RETRY_CNT",
+			.nccl = "NCCL_IB_RETRY_CNT",
+			.kind = KIND_INT,
+			.value = "7",
+			.min = 0,
+			.max = 7,
+			.help = "times that a NIC sends again what was not "
+				"answered",
+		},
+	[CONFIG_IB_SL] =
+		{
+			.name = "DICOMM_IB_SL",
+			.nccl = "NCCL_IB_SL",
+			.kind = KIND_INT,
+			.value = "0",
+			.min = 0,
+			.max = 15,
+			.help = "InfiniBand service level",
+		},
+	[CONFIG_IB_TC] =
+		{
+			.name = "DICOMM_IB_TC",
+			.nccl = "NCCL_IB_TC",
+			.kind = KIND_INT,
+			.value = "0",
+			.min = 0,
+			.max = 255,
+			.help = "traffic class of RDMA packets",
+		},
+	[CONFIG_IB_TIMEOUT] =
+		{
+			.name = "DICOMM_IB_TIMEOUT",
+			.nccl = "NCCL_IB_TIMEOUT",
+			.kind = KIND_INT,
+			.value = "18",
+			.min = 1,
+			.max = 31,
+			.help = "a NIC waits 4.096 us times 2 to this power "
+				"for an answer",
+		},
 	[CONFIG_LOCAL_RANK] =
 		{
 			.name = "DICOMM_LOCAL_RANK",

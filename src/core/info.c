@@ -115,6 +115,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	/* Memory of the host is the device's own memory here. */
 	s.bytes_direct = s.bytes_received;
 	s.memory_bytes = comm->scratch_bytes;
+	if (comm->bounce_memory)
+		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		if (comm->wires[i].device)
 			s.memory_bytes += comm->wires[i].transport->memory(

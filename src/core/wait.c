@@ -136,6 +136,22 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 	       (control_gone(comm->control, 0) && !comm_reaches(comm, peer));
 }
 
+/* Has a wire given up a peer that is still there? */
+static dicomm_result_t broken_wire(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+		dicomm_result_t status = DICOMM_SUCCESS;
+		int peer = -1;
+
+		if (w->device)
+			status = w->transport->broken(w->device, &peer);
+		if (status != DICOMM_SUCCESS)
+			return fault_own(comm, status, peer);
+	}
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			    uint64_t now)
 {
@@ -156,6 +172,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			f->peer, control_where(comm->control, f->peer),
 			comm->rank, (unsigned long long)f->number, text);
 	}
+	TRY(broken_wire(comm));
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
 	    f->peer >= 0 && f->peer != comm->rank) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);

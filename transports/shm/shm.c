@@ -636,6 +636,13 @@ static bool shm_poll(struct tp_device *dev)
 	return false;
 }
 
+static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
+{
+	(void)dev;
+	(void)peer;
+	return DICOMM_SUCCESS; /* memory has no cable */
+}
+
 static dicomm_result_t shm_fence(struct tp_peer *peer, enum tp_class c,
 				 uint64_t *seq)
 {
@@ -701,6 +708,7 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
+	.broken = shm_broken,
 	.fence = shm_fence,
 	.abort = shm_abort,
 	.memory = shm_memory,

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of the verbs transport that need no NIC: which ports a
+ * specification lets through, what is accepted from the network, and the
+ * registrations, over a libibverbs of our own that only counts them.
+ */
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+#include "transports/verbs/verbs.h"
+
+/* ---- a libibverbs that counts ---- */
+
+static int registered; /* now */
+static int made;       /* ever */
+static int refuse;     /* errno for the next ones */
+static uint32_t last_key;
+static unsigned last_access;
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)iova;
+	if (refuse || !mr) {
+		free(mr);
+		errno = refuse;
+		return NULL;
+	}
+	mr->pd = pd;
+	mr->addr = addr;
+	mr->length = length;
+	mr->lkey = mr->rkey = ++last_key;
+	last_access = access;
+	registered++;
+	made++;
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			  int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr,
+				(unsigned)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	registered--;
+	free(mr);
+	return 0;
+}
+
+static void reset(void)
+{
+	registered = made = refuse = 0;
+}
+
+/* ---- DICOMM_IB_HCA ---- */
+
+static const struct {
+	const char *spec, *name;
+	unsigned port;
+	bool matches;
+} specs[] = {
+	{"", "mlx5_0", 1, true},
+	{"mlx5", "mlx5_0", 1, true},
+	{"mlx5", "mlx5_10", 2, true},
+	{"mlx5_1", "mlx5_10", 1, true}, /* a prefix */
+	{"=mlx5_1", "mlx5_10", 1, false},
+	{"=mlx5_1", "mlx5_1", 1, true},
+	{"=mlx5_1", "mlx5_1", 2, true},
+	{"mlx5_0:1", "mlx5_0", 1, true},
+	{"mlx5_0:1", "mlx5_0", 2, false},
+	{"mlx5_0:12", "mlx5_0", 1, false},
+	{"mlx5_0:1x", "mlx5_0", 1, false},
+	{"mlx5_0:", "mlx5_0", 1, false},
+	{"=mlx5_0:2,mlx5_1:1", "mlx5_1", 1, true},
+	{"=mlx5_0:2,mlx5_1:1", "mlx5_1", 2, false},
+	{"^mlx5_0", "mlx5_0", 1, false},
+	{"^mlx5_0", "mlx5_1", 1, true},
+	{"^mlx5_0:1", "mlx5_0", 2, true},
+	{"^=mlx5_1", "mlx5_10", 1, true},
+	{"^=mlx5_1", "mlx5_1", 1, false},
+	{"rxe0,mlx5_0", "mlx5_0", 1, true},
+	{"rxe0,,mlx5_0", "mlx5_0", 1, true},
+	{",", "mlx5_0", 1, false},
+	{"siw", "rxe0", 1, false},
+};
+
+START_TEST(a_specification_lets_through_what_it_names)
+{
+	ck_assert_msg(verbs_nic_matches(specs[_i].spec, specs[_i].name,
+					specs[_i].port) == specs[_i].matches,
+		      "%s: %s port %u", specs[_i].spec, specs[_i].name,
+		      specs[_i].port);
+}
+END_TEST
+
+/* ---- what comes from the network ---- */
+
+static struct verbs_nic fake_nic = {
+	.name = "fake0", .port = 1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct tp_blob good_address(void)
+{
+	static struct tp_device dev = {
+		.config = {.rank = 3, .ranks = 5, .slots = 16},
+		.nic = &fake_nic,
+		.eager_bytes = 4096,
+		.listen = "192.168.77.1:4711",
+		.host = "here",
+	};
+	struct tp_blob blob;
+
+	verbs_address_make(&dev, &blob);
+	return blob;
+}
+
+START_TEST(an_address_arrives_as_it_was_made)
+{
+	struct tp_blob blob = good_address();
+	struct verbs_address a;
+	char why[160];
+
+	ck_assert(verbs_address_parse(&blob, &a, why, sizeof(why)));
+	ck_assert_uint_eq(a.rank, 3);
+	ck_assert_uint_eq(a.ranks, 5);
+	ck_assert_uint_eq(a.eager_bytes, 4096);
+	ck_assert_str_eq(a.listen, "192.168.77.1:4711");
+	ck_assert_str_eq(a.nic, "fake0:1");
+}
+END_TEST
+
+START_TEST(each_wrong_bit_of_an_address_is_noticed)
+{
+	const struct tp_blob good = good_address();
+
+	for (uint32_t bit = 0; bit < 8 * good.len; bit++) {
+		struct tp_blob bad = good;
+		struct verbs_address a;
+		char why[160] = "";
+
+		bad.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		ck_assert_msg(!verbs_address_parse(&bad, &a, why, sizeof(why)),
+			      "bit %u", bit);
+		ck_assert_str_ne(why, "");
+	}
+}
+END_TEST
+
+START_TEST(an_address_of_another_length_is_refused)
+{
+	struct tp_blob blob = good_address();
+	const uint32_t right = blob.len;
+
+	for (uint32_t len = 0; len <= sizeof(blob.data); len++) {
+		struct verbs_address a;
+		char why[160] = "";
+
+		blob.len = len;
+		ck_assert(verbs_address_parse(&blob, &a, why, sizeof(why)) ==
+			  (len == right));
+	}
+}
+END_TEST
+
+START_TEST(only_who_knows_the_key_makes_a_card)
+{
+	const uint8_t key[VERBS_KEY] = {1, 2, 3}, other[VERBS_KEY] = {1, 2, 4};
+	struct verbs_card card = {.type = VERBS_CALL, .qpn = 17};
+
+	verbs_card_seal(&card, key);
+	ck_assert(verbs_card_is_genuine(&card, key));
+	ck_assert(!verbs_card_is_genuine(&card, other));
+	for (size_t bit = 0; bit < 8 * sizeof(card); bit++) {
+		struct verbs_card bad = card;
+
+		((uint8_t *)&bad)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		ck_assert_msg(!verbs_card_is_genuine(&bad, key), "bit %zu",
+			      bit);
+	}
+}
+END_TEST
+
+/* ---- registrations ---- */
+
+static struct verbs_mr *get(void *addr, size_t len, bool written)
+{
+	struct verbs_mr *mr;
+
+	ck_assert_int_eq(verbs_mr_get(&fake_nic, addr, len, written, &mr),
+			 DICOMM_SUCCESS);
+	return mr;
+}
+
+START_TEST(memory_of_others_is_registered_while_it_is_used)
+{
+	static uint8_t memory[10000];
+	struct verbs_mr *all = get(memory, sizeof(memory), true);
+	struct verbs_mr *part = get(memory + 100, 50, false), *beyond;
+
+	ck_assert_ptr_eq(all, part);
+	ck_assert_int_eq(made, 1);
+	beyond = get(memory + 9999, 2, false);
+	ck_assert_ptr_ne(beyond, all);
+	verbs_mr_put(&fake_nic, all);
+	ck_assert_int_eq(registered, 2);
+	verbs_mr_put(&fake_nic, part);
+	verbs_mr_put(&fake_nic, beyond);
+	/* It may be freed from now on, and nobody will tell. */
+	ck_assert_int_eq(registered, 0);
+	verbs_mr_put(&fake_nic, get(memory, 1, false));
+	ck_assert_int_eq(made, 3);
+	ck_assert_int_eq(registered, 0);
+}
+END_TEST
+
+START_TEST(what_is_only_read_is_not_registered_for_writing)
+{
+	static uint8_t memory[100];
+	struct verbs_mr *read = get(memory, 100, false), *written;
+
+	ck_assert(!(last_access & IBV_ACCESS_LOCAL_WRITE));
+	ck_assert(!(last_access & IBV_ACCESS_REMOTE_WRITE));
+	written = get(memory, 100, true);
+	ck_assert_ptr_ne(read, written);
+	ck_assert(last_access & IBV_ACCESS_LOCAL_WRITE);
+	ck_assert(!(last_access & IBV_ACCESS_REMOTE_WRITE));
+	verbs_mr_put(&fake_nic, read);
+	verbs_mr_put(&fake_nic, written);
+}
+END_TEST
+
+static void *allocate(size_t bytes)
+{
+	void *memory;
+
+	ck_assert_int_eq(accels[0]->alloc(0, bytes, &memory), DICOMM_SUCCESS);
+	return memory;
+}
+
+static void release(void *memory)
+{
+	ck_assert_int_eq(accels[0]->free(memory), DICOMM_SUCCESS);
+}
+
+START_TEST(our_own_memory_stays_registered)
+{
+	uint8_t *memory = allocate(1 << 20);
+	struct verbs_mr *mr = get(memory + 4096, 10, false);
+	uint32_t key = mr->mr->rkey;
+
+	/* As a whole, and for everything. */
+	ck_assert_ptr_eq((void *)mr->base, memory);
+	ck_assert_uint_ge(mr->len, 1 << 20);
+	verbs_mr_put(&fake_nic, mr);
+	ck_assert_int_eq(registered, 1);
+	for (int i = 0; i < 10; i++) {
+		mr = get(memory, 1 << 20, i % 2);
+		ck_assert_uint_eq(mr->mr->rkey, key);
+		verbs_mr_put(&fake_nic, mr);
+	}
+	ck_assert_int_eq(made, 1);
+	release(memory);
+	verbs_mr_free_all(&fake_nic);
+	ck_assert_int_eq(registered, 0);
+}
+END_TEST
+
+/* The next allocation has the address of the last: its key would do, and reach
+ * pages that nobody else has any more. */
+START_TEST(memory_that_was_replaced_gets_a_new_key)
+{
+	uint32_t key = 0;
+	void *before = NULL;
+	int same = 0;
+
+	for (int i = 0; i < 50; i++) {
+		void *memory = allocate(1 << 20);
+		struct verbs_mr *mr = get(memory, 1 << 20, true);
+
+		same += memory == before;
+		ck_assert_uint_ne(mr->mr->rkey, key);
+		ck_assert_int_eq(registered, 1);
+		key = mr->mr->rkey;
+		before = memory;
+		verbs_mr_put(&fake_nic, mr);
+		release(memory);
+	}
+	ck_assert_int_gt(same, 0);
+	verbs_mr_free_all(&fake_nic);
+}
+END_TEST
+
+START_TEST(memory_freed_while_in_use_goes_with_its_last_user)
+{
+	void *memory = allocate(1 << 20), *again;
+	struct verbs_mr *mr = get(memory, 100, true), *other;
+	uint32_t key = mr->mr->rkey;
+
+	release(memory);
+	again = allocate(1 << 20);
+	other = get(again, 100, true);
+	ck_assert_uint_ne(other->mr->rkey, key);
+	ck_assert_int_eq(registered, 2);
+	verbs_mr_put(&fake_nic, mr);
+	ck_assert_int_eq(registered, 1);
+	verbs_mr_put(&fake_nic, other);
+	release(again);
+	verbs_mr_free_all(&fake_nic);
+	ck_assert_int_eq(registered, 0);
+}
+END_TEST
+
+/* More than the allocator remembers: then everything unused has to go. */
+START_TEST(many_frees_at_once_are_noticed)
+{
+	void *memory = allocate(1 << 16), *again;
+	struct verbs_mr *mr = get(memory, 100, true);
+	uint32_t key = mr->mr->rkey;
+
+	verbs_mr_put(&fake_nic, mr);
+	release(memory);
+	for (int i = 0; i < 10000; i++)
+		release(allocate(4096));
+	again = allocate(1 << 16);
+	mr = get(again, 100, true);
+	ck_assert_uint_ne(mr->mr->rkey, key);
+	ck_assert_int_eq(registered, 1);
+	verbs_mr_put(&fake_nic, mr);
+	release(again);
+	verbs_mr_free_all(&fake_nic);
+}
+END_TEST
+
+START_TEST(a_refusal_says_what_and_why)
+{
+	static uint8_t memory[5000];
+	struct verbs_mr *mr = NULL;
+
+	refuse = ENOMEM;
+	ck_assert_int_eq(verbs_mr_get(&fake_nic, memory, 5000, true, &mr),
+			 DICOMM_ERR_NO_MEMORY);
+	ck_assert_ptr_eq(mr, NULL);
+	ck_assert_ptr_ne(strstr(log_last_error(), "fake0"), NULL);
+	ck_assert_ptr_ne(strstr(log_last_error(), "5000 bytes"), NULL);
+	ck_assert_ptr_ne(strstr(log_last_error(), "ulimit -l"), NULL);
+	refuse = EFAULT;
+	ck_assert_int_eq(verbs_mr_get(&fake_nic, memory, 5000, true, &mr),
+			 DICOMM_ERR_SYSTEM);
+	ck_assert_ptr_ne(strstr(log_last_error(), strerror(EFAULT)), NULL);
+	refuse = 0;
+	verbs_mr_put(&fake_nic, get(memory, 5000, true));
+	ck_assert_int_eq(registered, 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("verbs");
+	Suite *suite = suite_create("verbs");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, reset, NULL);
+	tcase_add_loop_test(tcase, a_specification_lets_through_what_it_names,
+			    0, (int)(sizeof(specs) / sizeof(*specs)));
+	tcase_add_test(tcase, an_address_arrives_as_it_was_made);
+	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
+	tcase_add_test(tcase, an_address_of_another_length_is_refused);
+	tcase_add_test(tcase, only_who_knows_the_key_makes_a_card);
+	tcase_add_test(tcase, memory_of_others_is_registered_while_it_is_used);
+	tcase_add_test(tcase, what_is_only_read_is_not_registered_for_writing);
+	tcase_add_test(tcase, our_own_memory_stays_registered);
+	tcase_add_test(tcase, memory_that_was_replaced_gets_a_new_key);
+	tcase_add_test(tcase,
+		       memory_freed_while_in_use_goes_with_its_last_user);
+	tcase_add_test(tcase, many_frees_at_once_are_noticed);
+	tcase_add_test(tcase, a_refusal_says_what_and_why);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ranks tell each other: their address, and the cards that make a lane. */
+#include "transports/verbs/verbs.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC 0x42524556u /* "VERB" */
+#define VERSION 1
+
+_Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
+_Static_assert(sizeof(struct verbs_card) == 264, "has no padding");
+_Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
+	       "sizes of key and proof");
+
+static uint64_t check_of(const struct verbs_address *a)
+{
+	struct verbs_address copy = *a;
+	const uint8_t *p = (const uint8_t *)&copy;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	copy.check = 0;
+	for (size_t i = 0; i < sizeof(copy); i++)
+		h = (h ^ p[i]) * 0x100000001b3u;
+	return h;
+}
+
+void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob)
+{
+	struct verbs_address a;
+
+	memset(&a, 0, sizeof(a));
+	a.magic = MAGIC;
+	a.version = VERSION;
+	memcpy(a.nonce, dev->nonce, sizeof(a.nonce));
+	a.rank = (uint32_t)dev->config.rank;
+	a.ranks = (uint32_t)dev->config.ranks;
+	a.slots = dev->config.slots;
+	a.eager_bytes = dev->eager_bytes;
+	a.fabric = dev->nic->fabric;
+	memcpy(a.listen, dev->listen, sizeof(a.listen));
+	memcpy(a.host, dev->host, sizeof(a.host));
+	snprintf(a.nic, sizeof(a.nic), "%.18s:%u", dev->nic->name,
+		 dev->nic->port);
+	a.check = check_of(&a);
+	memset(blob, 0, sizeof(*blob));
+	blob->len = sizeof(a);
+	memcpy(blob->data, &a, sizeof(a));
+}
+
+bool verbs_address_parse(const struct tp_blob *blob, struct verbs_address *a,
+			 char *why, size_t len)
+{
+	if (blob->len != sizeof(*a)) {
+		snprintf(why, len,
+			 "its verbs address has %" PRIu32 " bytes, not %zu",
+			 blob->len, sizeof(*a));
+		return false;
+	}
+	memcpy(a, blob->data, sizeof(*a));
+	if (a->magic != MAGIC) {
+		snprintf(why, len, "its address is not one of verbs");
+		return false;
+	}
+	if (a->version != VERSION) {
+		snprintf(why, len,
+			 "its verbs address has version %" PRIu32 ", not %d",
+			 a->version, VERSION);
+		return false;
+	}
+	if (a->check != check_of(a) || a->rank >= a->ranks ||
+	    a->fabric > VERBS_IWARP || a->listen[sizeof(a->listen) - 1] ||
+	    a->host[sizeof(a->host) - 1] || a->nic[sizeof(a->nic) - 1]) {
+		snprintf(why, len, "its verbs address is damaged");
+		return false;
+	}
+	return true;
+}
+
+void verbs_card_seal(struct verbs_card *card, const uint8_t key[VERBS_KEY])
+{
+	card->magic = MAGIC;
+	card->version = VERSION;
+	crypto_auth(card->proof, (const uint8_t *)card,
+		    offsetof(struct verbs_card, proof), key);
+}
+
+bool verbs_card_is_genuine(const struct verbs_card *card,
+			   const uint8_t key[VERBS_KEY])
+{
+	return card->magic == MAGIC && card->version == VERSION &&
+	       !card->why[sizeof(card->why) - 1] &&
+	       !crypto_auth_verify(card->proof, (const uint8_t *)card,
+				   offsetof(struct verbs_card, proof), key);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queue pairs of iWARP, which only librdmacm can connect. The cards come first,
+ * as everywhere (connect.c), and prove who both are; they tell where the
+ * receiver's NIC listens. A connection there names its lane by the challenge of
+ * the call, which nobody else can have before.
+ *
+ * Queue pairs are made by lane.c; librdmacm is told their numbers.
+ */
+#include "transports/verbs/verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+
+#define RESOLVE_MS 5000
+#define BACKLOG 128
+#define LISTEN_TRIES 16
+/* Reads under way at a time, as in lane.c. */
+#define READS_AT_ONCE 16
+
+/* With the lock of connect.c. */
+static struct rdma_event_channel *channel;
+
+/* Is that the address of one of the NIC's interfaces? */
+static bool is_address_of(const struct verbs_nic *nic, struct sockaddr *a)
+{
+	struct rdma_cm_id *id;
+	bool is;
+
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return false;
+	is = !rdma_bind_addr(id, a) && id->verbs &&
+	     !strcmp(ibv_get_device_name(id->verbs->device), nic->name) &&
+	     id->port_num == nic->port;
+	rdma_destroy_id(id);
+	return is;
+}
+
+dicomm_result_t verbs_cm_find_address(struct verbs_nic *nic)
+{
+	struct ifaddrs *all, *i;
+	bool found = false;
+
+	if (getifaddrs(&all))
+		return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: addresses: %m",
+			    nic->name);
+	for (i = all; i && !found; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
+		    !is_address_of(nic, i->ifa_addr))
+			continue;
+		memcpy(&nic->address, i->ifa_addr, sizeof(nic->address));
+		found = true;
+	}
+	freeifaddrs(all);
+	if (!found)
+		return FAIL(DICOMM_ERR_NO_PATH,
+			    "verbs %s port %u: no IPv4 address: has its "
+			    "interface one, and is it up?",
+			    nic->name, nic->port);
+	nic->address.sin_port = 0;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t verbs_cm_start(int *fd)
+{
+	if (!channel)
+		channel = rdma_create_event_channel();
+	if (!channel || fcntl(channel->fd, F_SETFL, O_NONBLOCK) < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "verbs: librdmacm: %m");
+	*fd = channel->fd;
+	return DICOMM_SUCCESS;
+}
+
+void verbs_cm_stop(void)
+{
+	if (channel)
+		rdma_destroy_event_channel(channel);
+	channel = NULL;
+}
+
+void verbs_cm_forget(void)
+{
+	channel = NULL;
+}
+
+dicomm_result_t verbs_cm_listen(struct tp_device *dev)
+{
+	struct verbs_nic *nic = dev->nic;
+	int error = 0;
+
+	/* The kernel chooses a port without a look at those of its own TCP. */
+	for (int i = 0; i < LISTEN_TRIES; i++) {
+		if (!rdma_create_id(channel, &dev->cm, dev, RDMA_PS_TCP) &&
+		    !rdma_bind_addr(dev->cm,
+				    (struct sockaddr *)&nic->address) &&
+		    !rdma_listen(dev->cm, BACKLOG))
+			return DICOMM_SUCCESS;
+		error = errno;
+		verbs_cm_close(dev->cm);
+		dev->cm = NULL;
+		if (error != EADDRINUSE)
+			break;
+	}
+	errno = error;
+	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: listen: %m", nic->name);
+}
+
+void verbs_cm_close(struct rdma_cm_id *id)
+{
+	if (id)
+		rdma_destroy_id(id);
+}
+
+/* Where the NIC listens, as a GID; the port, where others have a LID. */
+void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card)
+{
+	memset(card->gid, 0, sizeof(card->gid));
+	memset(card->gid + 10, 0xff, 2);
+	memcpy(card->gid + 12, &dev->nic->address.sin_addr, 4);
+	card->lid = ntohs(rdma_get_src_port(dev->cm));
+}
+
+dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
+			      const struct verbs_card *card)
+{
+	struct verbs_nic *nic = lane->dev->nic;
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)card->lid)};
+
+	memcpy(&to.sin_addr, card->gid + 12, sizeof(to.sin_addr));
+	if (!rdma_create_id(channel, &lane->cm, lane, RDMA_PS_TCP) &&
+	    !rdma_resolve_addr(lane->cm, (struct sockaddr *)&nic->address,
+			       (struct sockaddr *)&to, RESOLVE_MS))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_SYSTEM,
+		    "verbs %s: rank %d (%s): begin to connect: %m", nic->name,
+		    lane->rank, lane->remote);
+}
+
+static struct rdma_conn_param parameters(const struct verbs_lane *lane)
+{
+	return (struct rdma_conn_param){
+		.private_data = lane->challenge,
+		.private_data_len = sizeof(lane->challenge),
+		.responder_resources = READS_AT_ONCE,
+		.initiator_depth = READS_AT_ONCE,
+		.qp_num = lane->qp->qp_num,
+		.srq = 1,
+	};
+}
+
+/* Somebody connects; false: nobody waits for that one. */
+static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
+{
+	const struct rdma_conn_param *p = &e->param.conn;
+	struct rdma_conn_param mine;
+	struct verbs_lane *lane = NULL;
+
+	/* What comes over iWARP has no length of its own. */
+	if (p->private_data && p->private_data_len >= VERBS_NONCE)
+		lane = verbs_connect_awaited(p->private_data);
+	if (!lane) {
+		log_warn("verbs: a connection that nobody asked for");
+		rdma_reject(id, NULL, 0);
+		return false;
+	}
+	lane->cm = id;
+	id->context = lane;
+	mine = parameters(lane);
+	if (rdma_accept(id, &mine))
+		verbs_connect_failed(lane, "accept", strerror(errno));
+	return true;
+}
+
+static void on_event(struct rdma_cm_event *e)
+{
+	struct rdma_cm_id *id = e->id;
+	struct verbs_lane *lane = id->context;
+	struct rdma_conn_param p;
+	const char *text = rdma_event_str(e->event);
+
+	switch (e->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (rdma_resolve_route(id, RESOLVE_MS))
+			verbs_connect_failed(lane, "route", strerror(errno));
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		p = parameters(lane);
+		if (rdma_connect(id, &p))
+			verbs_connect_failed(lane, "connect", strerror(errno));
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		verbs_connect_done(lane);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		verbs_connect_failed(lane, text,
+				     e->status < 0 ? strerror(-e->status) : "");
+		break;
+	default:
+		log_debug("verbs: %s", text);
+		break;
+	}
+}
+
+void verbs_cm_events(void)
+{
+	struct rdma_cm_event *e;
+
+	while (channel && !rdma_get_cm_event(channel, &e)) {
+		struct rdma_cm_id *stray = NULL;
+
+		if (e->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+			on_event(e);
+		else if (!on_request(e, e->id))
+			stray = e->id;
+		rdma_ack_cm_event(e);
+		verbs_cm_close(stray);
+	}
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registrations of memory with a NIC.
+ *
+ * Nobody tells us when the user frees memory, so that of a key nothing may be
+ * kept beyond its use; except where an allocator of ours numbers its
+ * allocations: such a number is never given twice.
+ */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "src/accel/accel.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+static void destroy(struct verbs_mr **at)
+{
+	struct verbs_mr *m = *at;
+
+	*at = m->next;
+	if (ibv_dereg_mr(m->mr))
+		log_warn("verbs: release the registration of %zu bytes: %m",
+			 m->len);
+	free(m);
+}
+
+/* Let go of what has been freed since the last time. */
+static void forget_freed(struct verbs_nic *nic)
+{
+	uint64_t id, n = accels[0]->freed(nic->freed_seen, &id);
+
+	while (nic->freed_seen < n) {
+		struct verbs_mr **at = &nic->mrs;
+
+		accels[0]->freed(nic->freed_seen++, &id);
+		/* 0: too long ago to know; then all that nobody uses. */
+		while (*at) {
+			if ((*at)->id && (!id || (*at)->id == id) &&
+			    !(*at)->refs)
+				destroy(at);
+			else
+				at = &(*at)->next;
+		}
+	}
+}
+
+static struct verbs_mr *find(struct verbs_nic *nic, uintptr_t base, size_t len,
+			     bool written, uint64_t id)
+{
+	for (struct verbs_mr *m = nic->mrs; m; m = m->next)
+		if (m->id == id && (m->refs || id) && base >= m->base &&
+		    base - m->base <= m->len &&
+		    len <= m->len - (base - m->base) &&
+		    (m->written || !written))
+			return m;
+	return NULL;
+}
+
+static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
+			   bool written, struct verbs_mr **out)
+{
+	unsigned access = IBV_ACCESS_REMOTE_READ;
+	struct verbs_mr *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	if (written)
+		access |= IBV_ACCESS_LOCAL_WRITE;
+	/* iWARP names the place that a read goes to by a remote key. */
+	if (written && nic->fabric == VERBS_IWARP)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (config_bool(CONFIG_IB_PCI_RELAXED_ORDERING))
+		access |= IBV_ACCESS_RELAXED_ORDERING;
+	/* Whatever arrives there is waited for by a completion, which relaxed
+	 * writes do not overtake. */
+	m->mr = ibv_reg_mr(nic->pd, (void *)base, len, access);
+	if (!m->mr) {
+		dicomm_result_t status = FAIL(
+			errno == ENOMEM ? DICOMM_ERR_NO_MEMORY
+					: DICOMM_ERR_SYSTEM,
+			"verbs %s: register %zu bytes at %p: %m%s", nic->name,
+			len, (void *)base,
+			errno == ENOMEM ? " (is ulimit -l, the limit of locked "
+					  "memory, too low?)"
+					: "");
+
+		free(m);
+		return status;
+	}
+	m->base = base;
+	m->len = len;
+	m->written = written;
+	m->next = nic->mrs;
+	nic->mrs = m;
+	atomic_fetch_add(&nic->registrations, 1);
+	*out = m;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t get(struct verbs_nic *nic, const void *addr, size_t len,
+			   bool written, struct verbs_mr **out)
+{
+	uintptr_t base = (uintptr_t)addr;
+	struct accel_export where = {.id = 0};
+	size_t offset;
+
+	forget_freed(nic);
+	if (accels[0]->find(addr, len, &where, &offset)) {
+		base -= offset;
+		len = where.bytes;
+		written = true;
+	}
+	*out = find(nic, base, len, written, where.id);
+	if (!*out)
+		TRY(reg(nic, base, len, written, out));
+	(*out)->id = where.id;
+	(*out)->refs++;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
+			     size_t len, bool written, struct verbs_mr **out)
+{
+	dicomm_result_t status;
+
+	pthread_mutex_lock(&nic->lock);
+	status = get(nic, addr, len, written, out);
+	pthread_mutex_unlock(&nic->lock);
+	return status;
+}
+
+/* What was freed while it was in use has left the news; another allocation may
+ * have its address. */
+static bool is_there(const struct verbs_mr *mr)
+{
+	struct accel_export where;
+	size_t offset;
+
+	return accels[0]->find((void *)mr->base, mr->len, &where, &offset) &&
+	       where.id == mr->id;
+}
+
+void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
+{
+	struct verbs_mr **at = &nic->mrs;
+
+	pthread_mutex_lock(&nic->lock);
+	forget_freed(nic);
+	if (!--mr->refs) {
+		while (*at != mr)
+			at = &(*at)->next;
+		if (!mr->id || !is_there(mr))
+			destroy(at);
+	}
+	pthread_mutex_unlock(&nic->lock);
+}
+
+void verbs_mr_free_all(struct verbs_nic *nic)
+{
+	while (nic->mrs)
+		destroy(&nic->mrs);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The RDMA ports of this machine: which may be used, how fast, by which GID. */
+#include "transports/verbs/verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+#define PORTS_MAX 64
+#define GIDS_MAX 256
+
+/* One port, as far as can be told without keeping it open. */
+struct port {
+	char name[IBV_SYSFS_NAME_MAX];
+	uint8_t number;
+	bool active;
+	enum verbs_fabric fabric;
+	uint64_t bytes_per_s;
+	char gid[INET6_ADDRSTRLEN];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct verbs_nic *nics;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+const char *verbs_fabric_name(enum verbs_fabric fabric)
+{
+	static const char *const names[] = {"InfiniBand", "RoCE", "iWARP"};
+
+	return names[fabric];
+}
+
+/* The child of a fork has no use for what its parent opened. */
+static void forget(void)
+{
+	nics = NULL;
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void setup(void)
+{
+	/* Where the kernel copies pinned pages for a child, this does nothing;
+	 * elsewhere, without it a fork would take them away from us. */
+	ibv_fork_init();
+	pthread_atfork(NULL, NULL, forget);
+}
+
+bool verbs_nic_matches(const char *spec, const char *name, unsigned port)
+{
+	bool exclude = *spec == '^', exact, found = false;
+
+	spec += exclude;
+	exact = *spec == '=';
+	spec += exact;
+	if (!*spec)
+		return true;
+	while (*spec) {
+		size_t len = strcspn(spec, ","), n = strcspn(spec, ",:");
+		char *end;
+
+		if (n && !strncmp(spec, name, n) &&
+		    (!exact || strlen(name) == n))
+			found |= n == len ||
+				 (strtoul(spec + n + 1, &end, 10) == port &&
+				  end == spec + len);
+		spec += len + (spec[len] == ',');
+	}
+	return found != exclude;
+}
+
+static enum verbs_fabric fabric_of(const struct ibv_device *device,
+				   const struct ibv_port_attr *attr)
+{
+	if (device->transport_type == IBV_TRANSPORT_IWARP)
+		return VERBS_IWARP;
+	return attr->link_layer == IBV_LINK_LAYER_ETHERNET ? VERBS_ROCE
+							   : VERBS_INFINIBAND;
+}
+
+/* Gigabits of one lane, in tenths; by enum of the specification. */
+static uint64_t lane_rate(uint8_t speed)
+{
+	static const struct {
+		uint8_t code;
+		uint16_t tenths;
+	} rates[] = {{1, 25},   {2, 50},   {4, 100},  {8, 100},
+		     {16, 140}, {32, 250}, {64, 500}, {128, 1000}};
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++)
+		if (rates[i].code == speed)
+			return rates[i].tenths;
+	return 100;
+}
+
+static uint64_t rate_of(const struct ibv_port_attr *a)
+{
+	unsigned lanes = a->active_width == 2    ? 4
+			 : a->active_width == 4  ? 8
+			 : a->active_width == 8  ? 12
+			 : a->active_width == 16 ? 2
+						 : 1;
+
+	return lane_rate(a->active_speed) * lanes * 100000000u / 8;
+}
+
+static const uint8_t mapped_v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
+
+/* Which GIDs others can reach: routable before local, IPv4 before IPv6. */
+static int worth_of(const struct ibv_gid_entry *e)
+{
+	int worth = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 1 : 10;
+
+	if (!memcmp(e->gid.raw, mapped_v4, sizeof(mapped_v4)))
+		return worth + 3;
+	if (e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80)
+		return worth + 1;
+	return worth + 2;
+}
+
+/* The GID that others know the port by; false if there is none. */
+static bool find_gid(struct ibv_context *context, uint8_t port,
+		     enum verbs_fabric fabric, struct ibv_gid_entry *found)
+{
+	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
+				 ? -1
+				 : config_int(CONFIG_IB_GID_INDEX);
+	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
+	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
+	int best = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		int worth = worth_of(&e[i]);
+
+		if (e[i].port_num != port ||
+		    (wanted >= 0 && e[i].gid_index != wanted))
+			continue;
+		/* A subnet manager gave the first one its meaning. */
+		if (fabric == VERBS_INFINIBAND)
+			worth = 1000 - (int)e[i].gid_index;
+		if (worth <= best)
+			continue;
+		best = worth;
+		*found = e[i];
+	}
+	free(e);
+	return best > 0;
+}
+
+void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
+{
+	bool v4 = !memcmp(gid->raw, mapped_v4, sizeof(mapped_v4));
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, gid->raw + (v4 ? 12 : 0), text,
+		  INET6_ADDRSTRLEN);
+}
+
+static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
+{
+	struct ibv_context *context = ibv_open_device(device);
+	struct ibv_device_attr attr;
+
+	if (!context)
+		return n;
+	if (!ibv_query_device(context, &attr)) {
+		for (int p = 1; p <= attr.phys_port_cnt && n < PORTS_MAX; p++) {
+			struct ibv_gid_entry gid;
+			struct ibv_port_attr port;
+
+			if (ibv_query_port(context, (uint8_t)p, &port))
+				continue;
+			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
+				 device->name);
+			ports[n].number = (uint8_t)p;
+			ports[n].active = port.state == IBV_PORT_ACTIVE;
+			ports[n].fabric = fabric_of(device, &port);
+			ports[n].bytes_per_s = rate_of(&port);
+			snprintf(ports[n].gid, sizeof(ports[n].gid), "none");
+			if (find_gid(context, (uint8_t)p, ports[n].fabric,
+				     &gid))
+				verbs_gid_text(&gid.gid, ports[n].gid);
+			n++;
+		}
+	}
+	ibv_close_device(context);
+	return n;
+}
+
+/* All ports of the machine; *error: why there are none, an errno. */
+static int list_ports(struct port *ports, int *error)
+{
+	struct ibv_device **devices;
+	int n = 0, count = 0;
+
+	pthread_once(&once, setup);
+	devices = ibv_get_device_list(&count);
+	*error = devices ? ENODEV : errno;
+	for (int i = 0; devices && i < count; i++)
+		n = list_ports_of(devices[i], ports, n);
+	if (devices)
+		ibv_free_device_list(devices);
+	return n;
+}
+
+static size_t append(char *text, size_t len, size_t at, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (at >= len)
+		return at;
+	va_start(args, format);
+	n = vsnprintf(text + at, len - at, format, args);
+	va_end(args);
+	return at + (size_t)(n < 0 ? 0 : n);
+}
+
+/* "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1" */
+static size_t describe(const struct port *p, char *text, size_t len, size_t at)
+{
+	return append(text, len, at, "%s%s:%u %s %.1f Gb/s GID %s%s",
+		      at ? ", " : "", p->name, p->number,
+		      verbs_fabric_name(p->fabric),
+		      (double)p->bytes_per_s * 8e-9, p->gid,
+		      p->active ? "" : " (no link)");
+}
+
+/* Keep those that may be used and have a link, described in `why`; why, if
+ * there are none. */
+static int choose(struct port *ports, int n, char *why, size_t len)
+{
+	const char *spec = config_string(CONFIG_IB_HCA);
+	size_t at = 0, kept_at = 0;
+	char all[400] = "";
+	int kept = 0, matched = 0;
+
+	for (int i = 0; i < n; i++) {
+		at = describe(&ports[i], all, sizeof(all), at);
+		if (!verbs_nic_matches(spec, ports[i].name, ports[i].number))
+			continue;
+		matched++;
+		if (!ports[i].active)
+			continue;
+		kept_at = describe(&ports[i], why, len, kept_at);
+		ports[kept++] = ports[i];
+	}
+	if (!kept && n && !matched)
+		snprintf(why, len, "DICOMM_IB_HCA %s matches none of %s", spec,
+			 all);
+	else if (!kept)
+		snprintf(why, len, "%s%s",
+			 n ? "no port has a link: " : "no RDMA device", all);
+	return kept;
+}
+
+bool verbs_nic_find(char *why, size_t len)
+{
+	struct port ports[PORTS_MAX];
+	int error, n = list_ports(ports, &error);
+
+	if (!n) {
+		snprintf(why, len, "no RDMA device: %s", strerror(error));
+		return false;
+	}
+	return choose(ports, n, why, len) > 0;
+}
+
+static dicomm_result_t choose_gid(struct verbs_nic *nic)
+{
+	struct ibv_gid_entry e;
+	char index[48] = "";
+
+	if (find_gid(nic->context, nic->port, nic->fabric, &e)) {
+		nic->gid = e.gid;
+		nic->gid_index = (uint8_t)e.gid_index;
+		return DICOMM_SUCCESS;
+	}
+	if (!config_is_default(CONFIG_IB_GID_INDEX))
+		snprintf(index, sizeof(index), " of DICOMM_IB_GID_INDEX %lld",
+			 (long long)config_int(CONFIG_IB_GID_INDEX));
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "verbs %s port %u: no GID%s: has its interface an address, "
+		    "and is it up?",
+		    nic->name, nic->port, index);
+}
+
+static struct ibv_context *open_named(const char *name)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+	struct ibv_context *context = NULL;
+
+	for (int i = 0; devices && devices[i] && !context; i++)
+		if (!strcmp(devices[i]->name, name))
+			context = ibv_open_device(devices[i]);
+	if (devices)
+		ibv_free_device_list(devices);
+	return context;
+}
+
+static dicomm_result_t open_port(const struct port *port,
+				 struct verbs_nic **out)
+{
+	struct verbs_nic *nic = calloc(1, sizeof(*nic));
+	dicomm_result_t status;
+
+	if (!nic)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	snprintf(nic->name, sizeof(nic->name), "%s", port->name);
+	nic->port = port->number;
+	nic->fabric = port->fabric;
+	nic->refs = 1;
+	pthread_mutex_init(&nic->lock, NULL);
+	nic->context = open_named(nic->name);
+	if (!nic->context) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s: open: %m",
+			      nic->name);
+		goto free_nic;
+	}
+	if (ibv_query_device(nic->context, &nic->attr) ||
+	    ibv_query_port(nic->context, nic->port, &nic->port_attr)) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s port %u: query: %m",
+			      nic->name, nic->port);
+		goto close;
+	}
+	nic->bytes_per_s = rate_of(&nic->port_attr);
+	status = choose_gid(nic);
+	if (status == DICOMM_SUCCESS && nic->fabric == VERBS_IWARP)
+		status = verbs_cm_find_address(nic);
+	if (status != DICOMM_SUCCESS)
+		goto close;
+	nic->pd = ibv_alloc_pd(nic->context);
+	if (!nic->pd) {
+		status = FAIL(DICOMM_ERR_SYSTEM,
+			      "verbs %s: protection domain: %m", nic->name);
+		goto close;
+	}
+	*out = nic;
+	return DICOMM_SUCCESS;
+
+close:
+	ibv_close_device(nic->context);
+free_nic:
+	pthread_mutex_destroy(&nic->lock);
+	free(nic);
+	return status;
+}
+
+static dicomm_result_t get_locked(const struct port *port,
+				  struct verbs_nic **out)
+{
+	for (struct verbs_nic *nic = nics; nic; nic = nic->next)
+		if (!strcmp(nic->name, port->name) &&
+		    nic->port == port->number) {
+			nic->refs++;
+			*out = nic;
+			return DICOMM_SUCCESS;
+		}
+	TRY(open_port(port, out));
+	(*out)->next = nics;
+	nics = *out;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t verbs_nic_get(unsigned turn, struct verbs_nic **out)
+{
+	struct port ports[PORTS_MAX];
+	dicomm_result_t status;
+	char why[256];
+	int error, n;
+
+	n = list_ports(ports, &error);
+	n = choose(ports, n, why, sizeof(why));
+	if (!n)
+		return FAIL(DICOMM_ERR_NO_PATH, "verbs: %s", why);
+	pthread_mutex_lock(&lock);
+	status = get_locked(&ports[turn % (unsigned)n], out);
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+void verbs_nic_put(struct verbs_nic *nic)
+{
+	struct verbs_nic **at;
+
+	if (!nic)
+		return;
+	pthread_mutex_lock(&lock);
+	if (--nic->refs) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	for (at = &nics; *at != nic; at = &(*at)->next)
+		;
+	*at = nic->next;
+	pthread_mutex_unlock(&lock);
+	verbs_mr_free_all(nic);
+	ibv_dealloc_pd(nic->pd);
+	ibv_close_device(nic->context);
+	pthread_mutex_destroy(&nic->lock);
+	free(nic);
+}
