@@ -169,19 +169,24 @@ END_TEST
 
 START_TEST(a_gate_opens_once_for_each_closing)
 {
-	volatile int one = 1, to[3] = {0, 0, 0};
+	int one = 1, to[3] = {0, 0, 0};
+	struct accel_event *past[3];
 
 	for (int i = 0; i < 3; i++) {
+		OK(work->event_create(0, &past[i]));
 		OK(work->gate_close(gate, stream));
-		OK(work->copy(stream, (void *)&to[i], (void *)&one,
-			      sizeof(int)));
+		OK(work->copy(stream, &to[i], &one, sizeof(int)));
+		OK(work->event_record(past[i], stream));
 	}
 	for (int i = 0; i < 3; i++) {
 		pause_ms(20);
+		ck_assert_int_eq(work->event_query(past[i]), DICOMM_AGAIN);
 		ck_assert_int_eq(to[i], 0);
 		work->gate_open(gate);
-		while (!__atomic_load_n(&to[i], __ATOMIC_ACQUIRE))
+		while (work->event_query(past[i]) == DICOMM_AGAIN)
 			sched_yield();
+		ck_assert_int_eq(to[i], 1);
+		work->event_destroy(past[i]);
 	}
 }
 END_TEST
