@@ -1,0 +1,199 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# dicomm-perf beside the programs of the package perftest, on the first two
+# devices of a machine: bench/verbs.sh BUILD [ROUNDS]
+#
+# Each round measures everything once, so that whatever else the machine does
+# falls on all alike; the table has medians over rounds. Where the kernel lets
+# its functions be counted (root, software RDMA), a second table has what one
+# operation costs: doorbells, completions, packets, system calls.
+#
+# In a virtual machine: tests/vm/run -d rxe:2 -- bash tests/bench/verbs.sh build
+set -u
+build=$1 rounds=${2:-5}
+large=$((16 << 20)) port=18600
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+kind=rxe
+[ -e /sys/class/infiniband/rxe0 ] || kind=siw
+flags="-F -x 1"
+[ $kind = rxe ] || flags="-F -R"
+address=192.168.77.2 # of the second device
+
+# One perftest program, from the first device to the second; prints the table.
+between() # PROGRAM ARGUMENT...
+{
+	local program=$1 server
+	shift
+	port=$((port + 1))
+	# shellcheck disable=SC2086
+	timeout 60 "$program" -d ${kind}1 $flags -p $port "$@" \
+		>"$work/server" 2>&1 &
+	server=$!
+	sleep 1
+	# shellcheck disable=SC2086
+	timeout 60 "$program" -d ${kind}0 $flags -p $port "$@" $address \
+		2>&1 | tee "$work/client"
+	wait $server
+}
+
+# The row of a size in the table of a perftest program; one of its columns.
+column() # SIZE COLUMN
+{
+	awk -v size="$1" -v n="$2" '$1 == size { print $n }'
+}
+
+ours() # OPERATION BYTES ITERATIONS [ARGUMENT...]
+{
+	local operation=$1 bytes=$2 n=$3
+	shift 3
+	DICOMM_TRANSPORTS=verbs timeout 120 "$build/dicomm-perf" "$operation" \
+		--ranks 2 -b "$bytes" -e "$bytes" -n "$n" -w 3 -c 0 -y 1 "$@" \
+		2>&1 | tee "$work/ours"
+}
+
+note() # NAME VALUE
+{
+	echo "$2" >>"$work/row.$1"
+	[ -n "$2" ] || {
+		echo "no value for $1:" >&2
+		cat "$work/client" "$work/ours" >&2
+	}
+}
+
+median() # NAME
+{
+	sort -n "$work/row.$1" | awk '{ v[NR] = $1 }
+		END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
+
+# Megabytes (10^6) per second from the microseconds of an operation.
+rate() # BYTES MICROSECONDS
+{
+	awk -v b="$1" -v t="$2" 'BEGIN { if (t > 0) print b / t }'
+}
+
+one_round()
+{
+	local m=1048576
+	# perftest counts 2^20 as a megabyte.
+	note write_bw "$(between ib_write_bw -s $large -n 6 |
+		column $large 4 | awk -v m=$m '{ print $1 * m / 1e6 }')"
+	note broadcast "$(rate $large "$(ours broadcast $large 4 |
+		column $large 6)")"
+	note write_bw_both "$(between ib_write_bw -b -s $large -n 6 |
+		column $large 4 | awk -v m=$m '{ print $1 * m / 1e6 / 2 }')"
+	note sendrecv "$(rate $large "$(ours sendrecv $large 4 |
+		column $large 6)")"
+	note write_1m_both "$(between ib_write_bw -b -s $m -n 50 |
+		column $m 4 | awk -v m=$m '{ print $1 * m / 1e6 / 2 }')"
+	note allreduce "$(rate $m "$(ours allreduce $m 30 | column $m 6)")"
+	between ib_send_lat -s 8 -n 2000 >/dev/null
+	note send_lat "$(column 8 5 <"$work/client")"
+	note send_lat_mean "$(column 8 6 <"$work/client")"
+	ours sendrecv 8 1000 --stats >/dev/null
+	note half_trip "$(column 8 17 <"$work/ours")"
+	note half_trip_mean "$(column 8 15 <"$work/ours")"
+}
+
+row() # WHAT UNIT THEIRS OURS BOUND
+{
+	local a b
+	a=$(median "$3") b=$(median "$4")
+	awk -v what="$1" -v unit="$2" -v a="$a" -v b="$b" -v bound="$5" \
+		'BEGIN { printf "| %s | %.1f %s | %.1f %s | %.2f | %s |\n",
+			what, a, unit, b, unit, (a > 0 ? b / a : 0), bound }'
+}
+
+# --- what an operation costs ------------------------------------------------
+
+trace=/sys/kernel/tracing
+
+# In the kernel a doorbell of software RDMA is one call of *_post_send.
+counted="${kind}_post_send ${kind}_post_srq_recv rxe_cq_post siw_sqe_complete"
+
+can_count()
+{
+	[ -e $trace/function_profile_enabled ] ||
+		mount -t tracefs tracefs $trace 2>/dev/null
+	[ -w $trace/function_profile_enabled ] || return
+	local name
+	for name in $counted; do
+		echo "$name" >>$trace/set_ftrace_filter
+	done 2>/dev/null
+	return 0
+}
+
+packets()
+{
+	cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts 2>/dev/null |
+		awk '{ n += $1 } END { print n + 0 }'
+}
+
+hits() # FUNCTION
+{
+	cat $trace/trace_stat/function* |
+		awk -v f="$1" '$1 == f { n += $2 } END { print n + 0 }'
+}
+
+# Two runs of unlike length: their difference is that of 500 iterations, out of
+# place and in place, of two ranks.
+cost() # OPERATION BYTES: post_send, srq_recv, completions, packets, syscalls
+{
+	local n before
+	for n in 100 600; do
+		echo 0 >$trace/function_profile_enabled
+		echo 1 >$trace/function_profile_enabled
+		before=$(packets)
+		ours "$1" "$2" $n >/dev/null
+		echo 0 >$trace/function_profile_enabled
+		echo "$(hits ${kind}_post_send) $(hits ${kind}_post_srq_recv)" \
+			"$(($(hits rxe_cq_post) + $(hits siw_sqe_complete)))" \
+			"$(($(packets) - before)) $(syscalls "$1" "$2" $n)"
+	done | awk -v what="$1 of $2 B" '{ for (i = 1; i <= NF; i++) {
+			d[i] = $i - last[i]; last[i] = $i } }
+		END { printf "| %s |", what
+			for (i = 1; i <= NF; i++) printf " %.2f |", d[i] / 2000
+			print "" }'
+}
+
+syscalls() # OPERATION BYTES ITERATIONS
+{
+	command -v strace >/dev/null || {
+		echo 0
+		return
+	}
+	DICOMM_TRANSPORTS=verbs timeout 200 strace -f -c -U calls,name \
+		-o "$work/calls" "$build/dicomm-perf" "$1" --ranks 2 -b "$2" \
+		-e "$2" -n "$3" -w 3 -c 0 -y 1 >/dev/null 2>&1
+	awk '$2 == "total" { print $1 }' "$work/calls"
+}
+
+# ----------------------------------------------------------------------------
+
+for ((i = 1; i <= rounds && SECONDS < ${DICOMM_TEST_SECONDS:-600}; i++)); do
+	one_round
+	echo "round $i of $rounds" >&2
+done
+echo "Medians of $((i - 1)) rounds:"
+echo
+echo "| | perftest | dicomm-perf | ratio | wanted |"
+echo "|---|---|---|---|---|"
+row "16 MiB one way: ib_write_bw; broadcast" MB/s write_bw broadcast "≥ 0.90"
+row "16 MiB both ways, each: ib_write_bw -b; sendrecv" MB/s write_bw_both \
+	sendrecv "≥ 0.90"
+row "1 MiB both ways, each: ib_write_bw -b; allreduce" MB/s write_1m_both \
+	allreduce "≥ 0.85"
+row "8 B, half round trip, typical: ib_send_lat; sendrecv" us send_lat \
+	half_trip "≤ 1.30"
+row "8 B, half round trip, mean: ib_send_lat; sendrecv" us send_lat_mean \
+	half_trip_mean ""
+can_count || exit 0
+echo
+echo "| per operation and rank | post_send | post_srq_recv | completions |" \
+	"packets | system calls |"
+echo "|---|---|---|---|---|---|"
+cost sendrecv 8
+cost sendrecv 4096
+cost allreduce 8
+cost allreduce 65536

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * What only RDMA can show: which NICs are used, memory that was replaced under
+ * its address, cables cut in the middle of an operation, strangers at the door.
+ * Runs in the virtual machines of tests/vm/run only.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/storm.h"
+#include "tests/support/trial.h"
+
+#define ONLY_VERBS "DICOMM_TRANSPORTS=verbs"
+/* The control plane must not depend on the cable that is cut. */
+#define BY_LO "DICOMM_SOCKET_IFNAME=lo"
+#define DEVICES_MAX 9
+
+/* As the script that makes the devices was told: "rxe:2". */
+static char kind[8];
+static int devices;
+
+static bool is_iwarp(void)
+{
+	return strcmp(kind, "siw") == 0;
+}
+
+/* Messages of all sizes, the larger ones read by the receiver. */
+static void a_few_operations(struct job_rank *me)
+{
+	const size_t counts[] = {1, 700, 5000, 40000};
+	const enum trial_kind kinds[] = {TRIAL_ALLREDUCE, TRIAL_ALLTOALL,
+					 TRIAL_SENDRECV};
+
+	for (unsigned i = 0; i < 12; i++)
+		trial_run((struct trial){.kind = kinds[i % 3],
+					 .type = DICOMM_INT32,
+					 .op = DICOMM_SUM,
+					 .count = counts[i / 3],
+					 .seed = i},
+			  me);
+}
+
+/* --- settings ---------------------------------------------------------------
+ */
+
+struct refusal {
+	const char *words[3];
+};
+
+static void be_refused(struct job_rank *me)
+{
+	const struct refusal *r = me->arg;
+	dicomm_result_t status =
+		dicomm_comm_init_rank(&me->comm, me->ranks, job_id(), me->rank);
+	const char *text = dicomm_get_last_error(NULL);
+
+	if (status == DICOMM_SUCCESS) /* at the first message, then */
+		status = dicomm_barrier(me->comm, NULL);
+	JOB_CHECK(status == DICOMM_ERR_NO_PATH ||
+			  status == DICOMM_ERR_INVALID_ARGUMENT ||
+			  status == DICOMM_ERR_REMOTE,
+		  "status %d: %s", (int)status, text);
+	if (status == DICOMM_ERR_REMOTE) /* the other one found it */
+		return;
+	for (int i = 0; i < 3 && r->words[i]; i++)
+		JOB_CHECK(strstr(text, r->words[i]), "no \"%s\" in \"%s\"",
+			  r->words[i], text);
+}
+
+static void expect_refusal(const char *setting, struct refusal refusal)
+{
+	job_run(&(struct job){
+		.run = be_refused,
+		.arg = &refusal,
+		.ranks = 2,
+		.bare = true,
+		.env = {ONLY_VERBS, setting, "DICOMM_DEBUG=none"}});
+}
+
+START_TEST(devices_that_match_nothing_name_what_exists)
+{
+	char first[32], last[32], port[48];
+
+	snprintf(first, sizeof(first), "%s0:1", kind);
+	snprintf(last, sizeof(last), "%s%d:1", kind, devices - 1);
+	snprintf(port, sizeof(port), "DICOMM_IB_HCA=%s0:7", kind);
+	expect_refusal("DICOMM_IB_HCA=mlx5",
+		       (struct refusal){{"mlx5", first, last}});
+	expect_refusal("DICOMM_IB_HCA==rx",
+		       (struct refusal){{"=rx", first, last}});
+	expect_refusal("DICOMM_IB_HCA=^rxe,siw",
+		       (struct refusal){{"^rxe,siw", first, last}});
+	expect_refusal(port, (struct refusal){{":7", first, last}});
+}
+END_TEST
+
+START_TEST(a_gid_that_is_not_there_is_named)
+{
+	expect_refusal("DICOMM_IB_GID_INDEX=200",
+		       (struct refusal){{"DICOMM_IB_GID_INDEX", "200"}});
+}
+END_TEST
+
+/* Packets that a RoCE device has sent. */
+static uint64_t packets_sent(int device)
+{
+	char path[100];
+	uint64_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/rxe%d/ports/1/hw_counters/sent_pkts",
+		 device);
+	f = fopen(path, "r");
+	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+	ck_assert_int_eq(fscanf(f, "%" SCNu64, &n), 1);
+	fclose(f);
+	return n;
+}
+
+static const struct {
+	const char *setting;
+	unsigned allowed; /* bit i: device i */
+} choices[] = {
+	{"DICOMM_IB_HCA=rxe0", 1},        {"DICOMM_IB_HCA==rxe1", 2},
+	{"DICOMM_IB_HCA=rxe1:1", 2},      {"DICOMM_IB_HCA=^rxe0", ~1u},
+	{"DICOMM_IB_HCA=^=rxe1", ~2u},    {"DICOMM_IB_HCA=rxe0:1,rxe1:1", 3},
+	{"DICOMM_IB_HCA=rxe0:2,rxe1", 2}, {"DICOMM_IB_HCA=rx", ~0u},
+};
+
+START_TEST(traffic_is_on_the_chosen_devices)
+{
+	unsigned allowed = choices[_i].allowed & ((1u << devices) - 1);
+	uint64_t before[DEVICES_MAX];
+	unsigned used = 0;
+
+	for (int i = 0; i < devices; i++)
+		before[i] = packets_sent(i);
+	job_run(&(struct job){.run = a_few_operations,
+			      .ranks = 2,
+			      .env = {ONLY_VERBS, choices[_i].setting}});
+	for (int i = 0; i < devices; i++)
+		if (packets_sent(i) != before[i])
+			used |= 1u << i;
+	ck_assert_msg(used != 0 && (used & ~allowed) == 0,
+		      "%s: used devices %#x, allowed %#x", choices[_i].setting,
+		      used, allowed);
+	if (__builtin_popcount(allowed) <= 2)
+		ck_assert_msg(used == allowed,
+			      "%s: used devices %#x, wanted %#x",
+			      choices[_i].setting, used, allowed);
+}
+END_TEST
+
+static const char *const settings[] = {
+	"DICOMM_IB_EAGER_BYTES=128",
+	"DICOMM_IB_EAGER_BYTES=64K",
+	"DICOMM_IB_PCI_RELAXED_ORDERING=1",
+	"DICOMM_IB_RETRY_CNT=3",
+	"DICOMM_IB_SL=3",
+	"DICOMM_IB_TC=96",
+	"DICOMM_IB_TIMEOUT=20",
+	"DICOMM_IB_GID_INDEX=1",
+};
+
+START_TEST(data_is_right_with_any_setting)
+{
+	job_run(&(struct job){.run = a_few_operations,
+			      .ranks = 3,
+			      .env = {ONLY_VERBS, settings[_i]}});
+}
+END_TEST
+
+/* --- registrations ----------------------------------------------------------
+ */
+
+#define PLACE_BYTES ((size_t)1 << 20)
+#define ROUNDS 8
+
+/* Memory behind one address, and the same memory where nobody replaces it. */
+struct place {
+	int32_t *here, *aside;
+};
+
+static void replace(struct place *p)
+{
+	int flags = MAP_SHARED | (p->here ? MAP_FIXED : 0);
+	int fd = memfd_create("place", MFD_CLOEXEC);
+
+	JOB_CHECK(fd >= 0 && !ftruncate(fd, (off_t)PLACE_BYTES), "memfd: %m");
+	p->here = mmap(p->here, PLACE_BYTES, PROT_READ | PROT_WRITE, flags, fd,
+		       0);
+	p->aside = mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			fd, 0);
+	JOB_CHECK(p->here != MAP_FAILED && p->aside != MAP_FAILED, "mmap: %m");
+	close(fd);
+}
+
+static void fill(int32_t *at, int32_t value)
+{
+	for (size_t i = 0; i < PLACE_BYTES / sizeof(*at); i++)
+		at[i] = value + (int32_t)i;
+}
+
+static void check_is(const int32_t *at, int32_t value, const char *what)
+{
+	for (size_t i = 0; i < PLACE_BYTES / sizeof(*at); i++)
+		JOB_CHECK(at[i] == value + (int32_t)i,
+			  "%s: element %zu is %d, not %d", what, i, at[i],
+			  value + (int32_t)i);
+}
+
+/* Rank 0 sends from, rank 1 receives into, memory that is new each time. */
+static void send_from_new_memory(struct job_rank *me)
+{
+	size_t n = PLACE_BYTES / sizeof(int32_t);
+	struct place p = {NULL, NULL};
+	int32_t *old;
+
+	for (int32_t round = 0; round < ROUNDS; round++) {
+		old = p.aside;
+		replace(&p);
+		if (old)
+			fill(old, -7);
+		if (me->rank == 0) {
+			fill(p.here, 1000 * round);
+			JOB_TRY(dicomm_send(p.here, n, DICOMM_INT32, 1,
+					    me->comm, NULL));
+		} else {
+			JOB_TRY(dicomm_recv(p.here, n, DICOMM_INT32, 0,
+					    me->comm, NULL));
+			check_is(p.here, 1000 * round, "received");
+		}
+		if (old) {
+			check_is(old, -7, "memory of the time before");
+			munmap(old, PLACE_BYTES);
+		}
+	}
+	munmap(p.here, PLACE_BYTES);
+	munmap(p.aside, PLACE_BYTES);
+}
+
+START_TEST(replaced_memory_is_not_reached_by_its_old_key)
+{
+	job_run(&(struct job){
+		.run = send_from_new_memory, .ranks = 2, .env = {ONLY_VERBS}});
+}
+END_TEST
+
+/* The allocator gives the same place again, which has a new identity. */
+static void send_from_freed_memory(struct job_rank *me)
+{
+	size_t n = PLACE_BYTES / sizeof(int32_t);
+	void *first = NULL, *p;
+	int again = 0;
+
+	for (int32_t round = 0; round < ROUNDS; round++) {
+		JOB_TRY(dicomm_mem_alloc(&p, PLACE_BYTES));
+		again += p == first;
+		first = p;
+		if (me->rank == 0)
+			fill(p, 1000 * round);
+		JOB_TRY(dicomm_broadcast(p, p, n, DICOMM_INT32, 0, me->comm,
+					 NULL));
+		check_is(p, 1000 * round, "broadcast");
+		JOB_TRY(dicomm_mem_free(p));
+	}
+	JOB_CHECK(again > 0, "no address came twice: this tests nothing");
+}
+
+START_TEST(freed_memory_is_not_reached_by_its_old_key)
+{
+	job_run(&(struct job){.run = send_from_freed_memory,
+			      .ranks = 2,
+			      .env = {ONLY_VERBS}});
+}
+END_TEST
+
+/* --- a cut cable ------------------------------------------------------------
+ */
+
+/* The NIC tries for 4.096 us * 2^16 * 5: about a second and a half. */
+#define CUT_ENV                                                       \
+	{                                                             \
+		ONLY_VERBS, BY_LO, "DICOMM_IB_TIMEOUT=16",            \
+			"DICOMM_IB_RETRY_CNT=4", "DICOMM_DEBUG=none", \
+			"DICOMM_IB_HCA==rxe0,rxe1"                    \
+	}
+#define CUT_BOUND_S 30.0
+#define CUT_RANKS 2
+
+struct cut {
+	_Atomic int working;
+	_Atomic bool done;
+};
+
+static dicomm_result_t large_allreduce(struct job_rank *me, unsigned seed)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_INT32,
+			  .op = DICOMM_SUM,
+			  .count = 1 << 20,
+			  .seed = seed};
+	dicomm_result_t status;
+
+	trial_fill(&t, me);
+	status = trial_call(&t, NULL);
+	if (status == DICOMM_SUCCESS)
+		trial_check(&t);
+	trial_free(&t);
+	return status;
+}
+
+static void cut_cable(const void *arg)
+{
+	struct cut *cut = job_board();
+	double end = job_seconds() + 60;
+
+	(void)arg;
+	while (atomic_load(&cut->working) < CUT_RANKS && job_seconds() < end)
+		job_sleep_ms(1);
+	job_sleep_ms(150);
+	if (system("ip link set port1 down"))
+		job_fail("cannot cut the cable");
+	atomic_store(&cut->done, true);
+}
+
+/* Names who, and by what. */
+static void check_words(const struct job_rank *me, dicomm_result_t status)
+{
+	const char *text = dicomm_get_last_error(me->comm);
+
+	JOB_CHECK(status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_SYSTEM,
+		  "status %d: %s", (int)status, text);
+	JOB_CHECK(strstr(text, "rank "), "\"%s\" names no rank", text);
+	/* Who saw it itself, tells all of it. */
+	if (!strncmp(text, "verbs ", 6))
+		JOB_CHECK(strstr(text, "rxe") && strstr(text, "gid") &&
+				  strstr(text, "queue pair") &&
+				  strstr(text, "DICOMM_IB_TIMEOUT"),
+			  "\"%s\" does not tell all", text);
+}
+
+static void work_until_the_cut(struct job_rank *me)
+{
+	struct cut *cut = job_board();
+	dicomm_result_t status = DICOMM_SUCCESS;
+	double begin = 0;
+
+	JOB_TRY(large_allreduce(me, 0));
+	atomic_fetch_add(&cut->working, 1);
+	for (unsigned i = 1; status == DICOMM_SUCCESS; i++) {
+		if (atomic_load(&cut->done) && begin == 0)
+			begin = job_seconds();
+		JOB_CHECK(begin == 0 || job_seconds() < begin + CUT_BOUND_S,
+			  "still at work %.0f s after the cut", CUT_BOUND_S);
+		job_doing("all-reduce %u", i);
+		status = large_allreduce(me, i);
+	}
+	JOB_CHECK(atomic_load(&cut->done) || status == DICOMM_ERR_REMOTE,
+		  "before the cut: %s", dicomm_get_last_error(me->comm));
+	check_words(me, status);
+}
+
+static void mend_cable(void)
+{
+	ck_assert_int_eq(system("ip link set port1 up"), 0);
+}
+
+START_TEST(a_cut_cable_is_an_error_on_every_rank)
+{
+	char text[2000] = "";
+	bool good;
+
+	good = job_try(&(struct job){.run = work_until_the_cut,
+				     .disturb = cut_cable,
+				     .ranks = CUT_RANKS,
+				     .env = CUT_ENV,
+				     .timeout_s = 100},
+		       text, sizeof(text));
+	mend_cable();
+	ck_assert_msg(good, "%s", text);
+	/* And afterwards all is well. */
+	job_run(&(struct job){
+		.run = a_few_operations, .ranks = 2, .env = CUT_ENV});
+}
+END_TEST
+
+/* --- many peers -------------------------------------------------------------
+ */
+
+#define PEER_BYTES (128 << 10)
+#define FEW 3
+#define MANY 11
+
+static void talk_to_all(struct job_rank *me)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	trial_run((struct trial){.kind = TRIAL_ALLTOALL,
+				 .type = DICOMM_INT32,
+				 .op = DICOMM_SUM,
+				 .count = 100},
+		  me);
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	JOB_CHECK(stats.connected_peers >= (uint64_t)me->ranks - 1,
+		  "%" PRIu64 " of %d peers are connected",
+		  stats.connected_peers, me->ranks - 1);
+	if (me->rank == 0)
+		fprintf(stderr, "%d ranks: %" PRIu64 " bytes each\n", me->ranks,
+			stats.memory_bytes);
+	if (me->arg && stats.memory_bytes > *(const uint64_t *)me->arg)
+		job_fail("%" PRIu64 " bytes, more than %" PRIu64,
+			 stats.memory_bytes, *(const uint64_t *)me->arg);
+}
+
+START_TEST(a_peer_costs_little_memory)
+{
+	uint64_t most = (uint64_t)(MANY - 1) * PEER_BYTES + (2 << 20);
+
+	job_run(&(struct job){
+		.run = talk_to_all, .ranks = FEW, .env = {ONLY_VERBS}});
+	job_run(&(struct job){.run = talk_to_all,
+			      .arg = &most,
+			      .ranks = MANY,
+			      .threads = true,
+			      .env = {ONLY_VERBS}});
+}
+END_TEST
+
+/* --- strangers --------------------------------------------------------------
+ */
+
+#define STRANGERS 60
+
+/* Ports where a process listens: of its own descriptors. */
+static int listening_ports(int *ports, int max)
+{
+	unsigned long inodes[256], inode;
+	char line[512], path[320], link[64];
+	unsigned port, state;
+	int n = 0, ni = 0;
+	DIR *dir = opendir("/proc/self/fd");
+	FILE *f = fopen("/proc/self/net/tcp", "r");
+	struct dirent *e;
+	ssize_t len;
+
+	JOB_CHECK(dir && f, "/proc: %m");
+	while ((e = readdir(dir)) && ni < 256) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", e->d_name);
+		len = readlink(path, link, sizeof(link) - 1);
+		link[len > 0 ? len : 0] = '\0';
+		ni += sscanf(link, "socket:[%lu]", &inodes[ni]) == 1;
+	}
+	while (fgets(line, sizeof(line), f) && n < max) {
+		if (sscanf(line,
+			   " %*d: %*x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*d "
+			   "%*d %lu",
+			   &port, &state, &inode) != 3 ||
+		    state != 10)
+			continue;
+		for (int i = 0; i < ni; i++)
+			if (inodes[i] == inode && n < max)
+				ports[n++] = (int)port;
+	}
+	closedir(dir);
+	fclose(f);
+	return n;
+}
+
+static int knock(int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons((uint16_t)port),
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Bytes of any number that nobody who knows the secret would send. */
+static void annoy(int port, unsigned *state)
+{
+	uint8_t bytes[1000];
+	size_t len = storm_random(state, sizeof(bytes) + 1);
+	int fd = knock(port);
+
+	if (fd < 0)
+		return;
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)storm_random(state, 256);
+	if (len > 8 && storm_random(state, 2)) /* begins as a card does */
+		memcpy(bytes, "VERB\1\0\0\0", 8);
+	if (send(fd, bytes, len, MSG_NOSIGNAL) < 0)
+		job_sleep_ms(1);
+	if (storm_random(state, 4))
+		close(fd); /* else it stays until the process ends */
+}
+
+static void work_among_strangers(struct job_rank *me)
+{
+	_Atomic int *knocked = job_board();
+	unsigned state = (unsigned)getpid();
+	int ports[16];
+	int n = listening_ports(ports, 16);
+
+	for (int i = 0; i < n && i < 16; i++)
+		for (int k = 0; k < STRANGERS; k++) {
+			annoy(ports[i], &state);
+			atomic_fetch_add(knocked, 1);
+		}
+	job_barrier();
+	JOB_CHECK(atomic_load(knocked) > 0, "nobody listens anywhere");
+	a_few_operations(me);
+}
+
+START_TEST(strangers_do_not_disturb)
+{
+	job_run(&(struct job){.run = work_among_strangers,
+			      .ranks = 2,
+			      .env = {ONLY_VERBS, BY_LO, "DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------
+ */
+
+static void add_tests(TCase *test_case)
+{
+	tcase_add_test(test_case, devices_that_match_nothing_name_what_exists);
+	tcase_add_test(test_case,
+		       replaced_memory_is_not_reached_by_its_old_key);
+	tcase_add_test(test_case, freed_memory_is_not_reached_by_its_old_key);
+	tcase_add_test(test_case, strangers_do_not_disturb);
+	tcase_add_test(test_case, a_peer_costs_little_memory);
+	if (is_iwarp())
+		return;
+	tcase_add_test(test_case, a_gid_that_is_not_there_is_named);
+	tcase_add_loop_test(test_case, data_is_right_with_any_setting, 0,
+			    sizeof(settings) / sizeof(*settings));
+	if (devices < 2)
+		return;
+	tcase_add_loop_test(test_case, traffic_is_on_the_chosen_devices, 0,
+			    sizeof(choices) / sizeof(*choices));
+	tcase_add_test(test_case, a_cut_cable_is_an_error_on_every_rank);
+}
+
+int main(void)
+{
+	const char *made = getenv("DICOMM_TEST_DEVICES");
+	TCase *test_case = tcase_create("rdma");
+	Suite *suite = suite_create("rdma");
+	SRunner *runner;
+	int failed;
+
+	if (!made || sscanf(made, "%7[a-z]:%d", kind, &devices) != 2) {
+		printf("skipped: not in a virtual machine of tests/vm/run\n");
+		return 77;
+	}
+	tcase_set_timeout(test_case, 60);
+	add_tests(test_case);
+	suite_add_tcase(suite, test_case);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
