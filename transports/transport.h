@@ -12,7 +12,8 @@
  * travels is the transport's affair.
  *
  * Credits: a put of q needs q <= *released + slots. The receiver moves
- * `released` with release(); the sender must not put beyond it.
+ * `released` with release(); the sender must not put beyond it. What they allow
+ * is put in any order.
  *
  * Large messages need not pass through the slot: the sender may offer a
  * reference to its source (offer), put that as the message, and keep the source

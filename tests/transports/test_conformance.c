@@ -166,6 +166,40 @@ START_TEST(messages_of_a_pair_arrive_in_order)
 }
 END_TEST
 
+/* Operations that run at the same time share a pair's numbers: within the
+ * credits they are put in any order, and each goes to its own slot. */
+static void run_disorder(struct rank *r)
+{
+	const enum tp_class c = TP_COLLECTIVE;
+	const uint64_t slots = r->config.slots, messages = 600;
+
+	if (r->rank == 1) {
+		ranks_connect_in(r, 0, c);
+		for (uint64_t q = 1; q <= messages; q++) {
+			receive(r, 0, c, q, q % 200);
+			if (q % slots == 0)
+				EXPECT_OK(r, release(r, 0, c, q));
+		}
+		r->t->flush(r->dev);
+		return;
+	}
+	ranks_connect_out(r, 1, c);
+	for (uint64_t q = 0; q < messages; q += slots) {
+		RANKS_WAIT(r, released(r, 1, c) == q);
+		for (uint64_t i = slots; i > 0; i--)
+			send(r, 1, c, q + i, (q + i) % 200);
+	}
+	RANKS_WAIT(r, released(r, 1, c) == messages);
+}
+
+START_TEST(numbers_may_be_put_in_any_order)
+{
+	struct ranks_job job = job_of(_i, 2, run_disorder);
+
+	ranks_run(&job);
+}
+END_TEST
+
 static void run_credits(struct rank *r)
 {
 	const enum tp_class c = TP_COLLECTIVE;
@@ -897,6 +931,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, put_is_visible_before_its_counter, 0, n);
 	tcase_add_loop_test(tcase, messages_of_a_pair_arrive_in_order, 0, n);
+	tcase_add_loop_test(tcase, numbers_may_be_put_in_any_order, 0, n);
 	tcase_add_loop_test(tcase, credits_are_respected, 0, n);
 	tcase_add_loop_test(tcase, classes_do_not_wait_for_each_other, 0, n);
 	tcase_add_loop_test(tcase, an_inbox_waits_for_its_sender_to_connect, 0,
