@@ -9,6 +9,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/boot/auth.h"
+#include "src/boot/sock.h"
 #include "src/core/comm.h"
 #include "src/core/table.h"
 #include "src/topo/node.h"
@@ -93,19 +95,23 @@ static dicomm_result_t check_list(const char *list)
 
 static dicomm_result_t open_wires(struct dicomm_comm *comm)
 {
-	const struct tp_config config = {.rank = comm->rank,
-					 .ranks = comm->ranks,
-					 .slots = comm->slots,
-					 .slot_bytes = comm->slot_bytes};
+	struct tp_config config = {.rank = comm->rank,
+				   .ranks = comm->ranks,
+				   .slots = comm->slots,
+				   .slot_bytes = comm->slot_bytes,
+				   .listen = sock_listen};
 	const char *list = comm->config.transports
 				   ? comm->config.transports
 				   : config_string(CONFIG_TRANSPORTS);
 	struct member *me = &comm->members[comm->rank];
 	struct tp_device *device;
-	char why[160];
+	char why[256], reasons[512] = "";
+	size_t at = 0;
 	int opened = 0;
 
+	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
+	auth_key_from_text("dicomm wires", comm->id.text, config.key);
 	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
 
@@ -114,6 +120,11 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 		if (!transports[i]->usable(why, sizeof(why))) {
 			log_info("transport %s: not usable: %s",
 				 transports[i]->name, why);
+			if (at < sizeof(reasons))
+				at += (size_t)snprintf(
+					reasons + at, sizeof(reasons) - at,
+					"%s%s: %s", at ? "; " : "",
+					transports[i]->name, why);
 			continue;
 		}
 		TRY(transports[i]->open(&config, &device));
@@ -124,8 +135,8 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 	}
 	if (!opened)
 		return FAIL(DICOMM_ERR_NO_PATH,
-			    "rank %d: no transport is usable%s%s", comm->rank,
-			    *list ? " of " : "", list);
+			    "rank %d: no transport is usable%s%s: %s",
+			    comm->rank, *list ? " of " : "", list, reasons);
 	/* Raised before there was anything to stop. */
 	if (fault_is(comm)) {
 		fault_stop_wires(comm);
