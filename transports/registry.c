@@ -5,9 +5,15 @@
 #include <string.h>
 
 extern const struct transport transport_shm;
+#ifdef HAVE_UCX
+extern const struct transport transport_ucx;
+#endif
 
 const struct transport *const transports[] = {
 	&transport_shm,
+#ifdef HAVE_UCX
+	&transport_ucx,
+#endif
 	NULL,
 };
 
