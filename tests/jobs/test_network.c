@@ -65,6 +65,12 @@ static void start(struct job_rank *me, const struct layout *l)
 				      me->rank));
 }
 
+static void finish(struct job_rank *me)
+{
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
 /* ---- data ---- */
 
 static void check_ways(const struct job_rank *me, const struct layout *l)
@@ -100,7 +106,7 @@ static void collectives(struct job_rank *me)
 			trial_run(t, me);
 		}
 	check_ways(me, l);
-	JOB_TRY(dicomm_comm_destroy(me->comm));
+	finish(me);
 }
 
 START_TEST(every_operation_between_hosts)
@@ -123,7 +129,7 @@ static void storms(struct job_rank *me)
 	for (int i = 0; i < CALLS; i++)
 		JOB_TRY(storm_next(&s));
 	storm_end(&s);
-	JOB_TRY(dicomm_comm_destroy(me->comm));
+	finish(me);
 }
 
 START_TEST(any_calls_in_any_mixture)
@@ -159,7 +165,7 @@ static void away(struct job_rank *me)
 		JOB_CHECK(byte == 0, "received %d", byte);
 		atomic_store(done, 1);
 	}
-	JOB_TRY(dicomm_comm_destroy(me->comm));
+	finish(me);
 }
 
 START_TEST(a_message_arrives_though_its_sender_is_away)
@@ -212,7 +218,7 @@ static void mortals(struct job_rank *me)
 		  "learned after %.1f s", job_seconds() - r->died_s);
 	storm_end(&s);
 	end = job_seconds() + BOUND_S + SLACK_S;
-	JOB_TRY(dicomm_comm_destroy(me->comm));
+	finish(me);
 	JOB_CHECK(job_seconds() < end, "destroy took long");
 }
 

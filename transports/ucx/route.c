@@ -7,13 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 
 /* One active message; what arrives at once goes straight to its place. */
 #define PIECE_BYTES UINT64_C(262144)
-/* For an endpoint to get rid of what was sent. */
-#define CLOSE_NS UINT64_C(1000000000)
 
 static void fail(struct ucx_route *route, ucs_status_t cause)
 {
@@ -243,23 +240,27 @@ void ucx_route_bye(struct ucx_route *route)
 			     DICOMM_SUCCESS;
 }
 
-void ucx_route_close(struct ucx_route *route)
+void ucx_route_close(struct ucx_route *route, bool force)
 {
-	struct tp_device *dev = route->dev;
-	uint64_t start = clock_ns();
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
 	ucs_status_ptr_t request;
 
-	if (!route->ep || !dev->worker)
+	if (!route->ep)
 		return;
-	if (atomic_load(&route->status))
+	if (force || atomic_load(&route->status) || !ucx_route_is_quiet(route))
 		param.flags = UCP_EP_CLOSE_FLAG_FORCE;
 	request = ucx.ucp_ep_close_nbx(route->ep, &param);
 	route->ep = NULL;
-	if (!UCS_PTR_IS_PTR(request))
-		return;
-	while (ucx.ucp_request_check_status(request) == UCS_INPROGRESS &&
-	       clock_ns() - start < CLOSE_NS)
-		ucx.ucp_worker_progress(dev->worker);
-	ucx.ucp_request_free(request);
+	if (UCS_PTR_IS_PTR(request))
+		route->closing = request;
+}
+
+bool ucx_route_is_closed(struct ucx_route *route)
+{
+	if (route->closing &&
+	    ucx.ucp_request_check_status(route->closing) != UCS_INPROGRESS) {
+		ucx.ucp_request_free(route->closing);
+		route->closing = NULL;
+	}
+	return !route->closing;
 }

@@ -353,7 +353,7 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 	struct ucx_read *read;
 	ucs_status_ptr_t request;
 
-	if (!in)
+	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return UCS_OK;
 	read = &in->reads[head->seq % UCX_READS];
 	if (read->number != head->signature ||
@@ -1105,8 +1105,39 @@ static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
 
 /* ---- ends ---- */
 
-/* Without a worker no socket is read, and no queue pair is left: what was on
- * its way lands nowhere. */
+/* Close these routes; false if something hinders it. Lock held. */
+static bool close_all(struct tp_device *dev, uint32_t first, uint32_t end,
+		      bool force)
+{
+	uint64_t start = clock_ns();
+	bool closed;
+
+	for (uint32_t r = first; r < end; r++)
+		ucx_route_close(&dev->routes[r], force);
+	do {
+		closed = true;
+		for (uint32_t r = first; r < end; r++)
+			closed &= ucx_route_is_closed(&dev->routes[r]);
+		if (!closed)
+			ucx.ucp_worker_progress(dev->worker);
+	} while (!closed && clock_ns() - start < DRAIN_NS);
+	return closed;
+}
+
+/* With requests left, UCX would end the program; rather lose its memory. */
+static void end_worker(struct tp_device *dev, bool force)
+{
+	if (close_all(dev, 0, (uint32_t)dev->config.ranks, force))
+		ucx.ucp_worker_destroy(dev->worker);
+	else
+		log_warn("ucx: rank %d: connections do not close, their memory "
+			 "is lost",
+			 dev->config.rank);
+	dev->worker = NULL;
+}
+
+/* Without endpoints, nothing of the user's memory is sent any more, and what
+ * arrives meanwhile is dropped; without a worker nothing arrives. */
 static void ucx_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -1121,12 +1152,8 @@ static void ucx_abort(struct tp_device *dev)
 		}
 		sched_yield();
 	}
-	if (dev->worker) {
-		ucx.ucp_worker_destroy(dev->worker);
-		dev->worker = NULL;
-		for (int r = 0; r < dev->config.ranks; r++)
-			dev->routes[r].ep = NULL;
-	}
+	if (dev->worker)
+		end_worker(dev, true);
 	ucx_unlock(dev);
 }
 
@@ -1176,11 +1203,11 @@ static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	ucx_tell_all(dev);
 	wait_for_quiet(dev, first, end);
+	if (dev->worker && dev->owes)
+		pay(dev);
+	if (dev->worker)
+		close_all(dev, first, end, false);
 	for (uint32_t r = first; r < end; r++) {
-		/* What it is owed goes out before. */
-		if (dev->worker && dev->owes)
-			pay(dev);
-		ucx_route_close(&dev->routes[r]);
 		dev->routes[r].closed = true;
 		free(dev->routes[r].hello);
 		dev->routes[r].hello = NULL;
@@ -1215,10 +1242,10 @@ static void ucx_close(struct tp_device *dev)
 		return;
 	ucx_attend_no_more(dev);
 	ucx_lock(dev);
-	if (dev->worker && dev->routes && dev->in && dev->out)
+	if (dev->worker)
 		close_routes(dev, 0, (uint32_t)dev->config.ranks);
 	if (dev->worker)
-		ucx.ucp_worker_destroy(dev->worker);
+		end_worker(dev, false);
 	if (dev->context)
 		ucx.ucp_cleanup(dev->context);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)

@@ -160,12 +160,13 @@ struct ucx_route {
 	/* what the error handler, or the peer, said */
 	_Atomic int status; /* dicomm_result_t */
 	ucs_status_t cause;
-	bool told;   /* ... and the user has been */
-	bool bye;    /* this rank has said goodbye */
-	bool heard;  /* ... and the peer has heard it */
-	bool left;   /* the peer has said goodbye */
-	bool owes;   /* ... and has to be told that this was heard */
-	bool closed; /* it is too late for a hello */
+	bool told;     /* ... and the user has been */
+	bool bye;      /* this rank has said goodbye */
+	bool heard;    /* ... and the peer has heard it */
+	bool left;     /* the peer has said goodbye */
+	bool owes;     /* ... and has to be told that this was heard */
+	bool closed;   /* it is too late for a hello */
+	void *closing; /* request */
 	struct ucx_address *hello; /* whom to open the route to */
 };
 
@@ -185,7 +186,9 @@ dicomm_result_t ucx_route_status(struct ucx_route *route);
 /* Say goodbye, unless that is done; has the other side heard it, or gone? */
 void ucx_route_bye(struct ucx_route *route);
 bool ucx_route_is_quiet(const struct ucx_route *route);
-void ucx_route_close(struct ucx_route *route);
+/* Begin to close: at once, or when all that was sent is out. */
+void ucx_route_close(struct ucx_route *route, bool force);
+bool ucx_route_is_closed(struct ucx_route *route);
 
 /* ---- ucx.c ---- */
 
