@@ -156,6 +156,8 @@ END_TEST
 static void run_both_away(struct rank *r)
 {
 	const uint64_t slots = r->config.slots;
+	dicomm_result_t status = DICOMM_AGAIN;
+	struct tp_line *line;
 	const uint8_t *body;
 	uint8_t bytes[4096];
 
@@ -164,18 +166,17 @@ static void run_both_away(struct rank *r)
 		ranks_fill(bytes, sizeof(bytes), q);
 		ranks_put(r, !r->rank, TP_COLLECTIVE, q, bytes, sizeof(bytes));
 	}
-	usleep(100000);
 	/* No poll: an inbox is memory. */
-	EXPECT_OK(r, r->t->connect_in(r->peer[!r->rank], TP_COLLECTIVE,
-				      &r->in[!r->rank][TP_COLLECTIVE]));
-	for (int i = 0; i < 10000; i++) {
-		struct tp_line *line =
-			tp_line(&r->in[!r->rank][TP_COLLECTIVE], 0);
-
-		if (atomic_load(&line->seq) == slots)
-			break;
+	for (int i = 0; i < 10000 && status == DICOMM_AGAIN; i++) {
 		usleep(1000);
+		status = r->t->connect_in(r->peer[!r->rank], TP_COLLECTIVE,
+					  &r->in[!r->rank][TP_COLLECTIVE]);
 	}
+	EXPECT_OK(r, status);
+	line = tp_line(&r->in[!r->rank][TP_COLLECTIVE], 0);
+	for (int i = 0; i < 10000 && atomic_load(&line->seq) != slots; i++)
+		usleep(1000);
+	EXPECT(r, atomic_load(&line->seq) == slots, "they have not come");
 	for (uint64_t q = 1; q <= slots; q++) {
 		ranks_get(r, !r->rank, TP_COLLECTIVE, q, &body);
 		EXPECT(r, ranks_check(body, 4096, q) == 4096, "wrong data");

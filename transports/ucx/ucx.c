@@ -165,17 +165,21 @@ static void deliver(struct ucx_in *in, const struct ucx_head *head,
 	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
 }
 
-/* From a rank that knows this one's token, and in a lane that there can be. */
-static struct ucx_route *route_of(struct tp_device *dev,
-				  const struct ucx_head *head, size_t head_len)
+/* The header, which lies anywhere; from a rank that knows this one's token, and
+ * of a lane that there can be: else NULL. */
+static struct ucx_route *route_of(struct tp_device *dev, const void *header,
+				  size_t len, struct ucx_head *head)
 {
-	if (head_len != sizeof(*head) || head->token != dev->token ||
-	    head->rank >= (uint32_t)dev->config.ranks ||
-	    head->lane_class >= TP_CLASSES || dev->routes[head->rank].closed) {
-		log_debug("ucx: a message from a stranger is ignored");
-		return NULL;
+	if (len == sizeof(*head)) {
+		memcpy(head, header, sizeof(*head));
+		if (head->token == dev->token &&
+		    head->rank < (uint32_t)dev->config.ranks &&
+		    head->lane_class < TP_CLASSES &&
+		    !dev->routes[head->rank].closed)
+			return &dev->routes[head->rank];
 	}
-	return &dev->routes[head->rank];
+	log_debug("ucx: a message from a stranger is ignored");
+	return NULL;
 }
 
 static void protest(struct ucx_route *route, const char *what)
@@ -191,24 +195,24 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 			     const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
-	const struct ucx_head *head = header;
-	struct ucx_route *route = route_of(dev, head, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct tp_blob blob = {.len = (uint32_t)len};
 	struct ucx_address a;
-	char why[160];
+	char why[160] = "its address is of another rank";
 
 	if (!route || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
 	    len > sizeof(blob.data))
 		return UCS_OK;
 	memcpy(blob.data, data, len);
 	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
-	    a.rank != head->rank) {
+	    a.rank != head.rank) {
 		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
-			 head->rank, why);
+			 head.rank, why);
 		return UCS_OK;
 	}
-	if (!in_of(dev, head->rank, head->lane_class) &&
-	    !in_make(route, head->lane_class)) {
+	if (!in_of(dev, head.rank, head.lane_class) &&
+	    !in_make(route, head.lane_class)) {
 		protest(route, "a hello, for which there is no memory");
 		return UCS_OK;
 	}
@@ -236,23 +240,22 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 			       const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
-	const struct ucx_head *head = header;
-	struct ucx_route *route = route_of(dev, head, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct ucx_in *in =
-		route ? in_of(dev, head->rank, head->lane_class) : NULL;
+		route ? in_of(dev, head.rank, head.lane_class) : NULL;
 	bool whole;
 
 	if (!in)
 		return UCS_OK;
-	whole = head->kind == TP_REF
-			? len == sizeof(struct ucx_ref)
-			: head->kind == TP_DATA && len == head->len &&
-				  len <= dev->config.slot_bytes;
+	whole = head.kind == TP_REF ? len == sizeof(struct ucx_ref)
+				    : head.kind == TP_DATA && len == head.len &&
+					      len <= dev->config.slot_bytes;
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
-	    !is_expected(in, head->seq))
+	    !is_expected(in, head.seq))
 		protest(route, "what is no message");
 	else
-		deliver(in, head, data, len);
+		deliver(in, &head, data, len);
 	return UCS_OK;
 }
 
@@ -261,17 +264,17 @@ static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
 			      const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
-	const struct ucx_head *head = header;
-	struct ucx_route *route = route_of(dev, head, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct ucx_out *out =
-		route ? out_of(dev, head->rank, head->lane_class) : NULL;
+		route ? out_of(dev, head.rank, head.lane_class) : NULL;
 
 	(void)data;
 	(void)len;
 	(void)param;
-	if (out && head->seq > atomic_load_explicit(&out->released,
-						    memory_order_relaxed))
-		atomic_store_explicit(&out->released, head->seq,
+	if (out && head.seq > atomic_load_explicit(&out->released,
+						   memory_order_relaxed))
+		atomic_store_explicit(&out->released, head.seq,
 				      memory_order_release);
 	return UCS_OK;
 }
@@ -295,13 +298,12 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len);
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct ucx_ask ask;
 
 	if (!route || !route->ep || len != sizeof(ask) ||
 	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
 		return UCS_OK;
-	memcpy(&head, header, sizeof(head));
 	memcpy(&ask, data, sizeof(ask));
 	head.status = DICOMM_SUCCESS;
 	if (ask.ref.seal != seal(dev, &ask.ref) || ask.offset > ask.ref.len ||
@@ -341,10 +343,10 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 			    const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
-	const struct ucx_head *head = header;
-	struct ucx_route *route = route_of(dev, head, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct ucx_in *in =
-		route ? in_of(dev, head->rank, head->lane_class) : NULL;
+		route ? in_of(dev, head.rank, head.lane_class) : NULL;
 	ucp_request_param_t receive = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
 				UCP_OP_ATTR_FIELD_USER_DATA,
@@ -355,25 +357,25 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 
 	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return UCS_OK;
-	read = &in->reads[head->seq % UCX_READS];
-	if (read->number != head->signature ||
+	read = &in->reads[head.seq % UCX_READS];
+	if (read->number != head.signature ||
 	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
 		    DICOMM_IN_PROGRESS)
 		return UCS_OK;
-	if (head->status != DICOMM_SUCCESS || head->len > read->len ||
-	    len > read->len - head->len || len > read->missing) {
+	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
+	    len > read->len - head.len || len > read->missing) {
 		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
 				      memory_order_release);
 		return UCS_OK;
 	}
 	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-		memcpy(read->dst + head->len, data, len);
+		memcpy(read->dst + head.len, data, len);
 		read_advance(read, len);
 		return UCS_OK;
 	}
 	receive.user_data = read;
-	request = ucx.ucp_am_recv_data_nbx(
-		dev->worker, data, read->dst + head->len, len, &receive);
+	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
+					   read->dst + head.len, len, &receive);
 	if (UCS_PTR_IS_PTR(request))
 		return UCS_INPROGRESS;
 	if (!request)
@@ -389,14 +391,14 @@ static ucs_status_t on_bye(void *arg, const void *header, size_t header_len,
 			   const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
-	struct ucx_route *route = route_of(dev, header, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
 
 	(void)data;
 	(void)len;
 	(void)param;
-	if (route) {
+	if (route)
 		route->left = route->owes = dev->owes = true;
-	}
 	return UCS_OK;
 }
 
@@ -404,7 +406,8 @@ static ucs_status_t on_bye_heard(void *arg, const void *header,
 				 size_t header_len, void *data, size_t len,
 				 const ucp_am_recv_param_t *param)
 {
-	struct ucx_route *route = route_of(arg, header, header_len);
+	struct ucx_head head;
+	struct ucx_route *route = route_of(arg, header, header_len, &head);
 
 	(void)data;
 	(void)len;
