@@ -41,8 +41,11 @@ dicomm_result_t ucx_route_status(struct ucx_route *route)
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
+	struct ucx_route *route = arg;
+
 	(void)ep;
-	fail(arg, status);
+	route->dead = true;
+	fail(route, status);
 }
 
 dicomm_result_t ucx_route_open(struct ucx_route *route,
@@ -79,6 +82,8 @@ static void on_staged(void *request, ucs_status_t status, void *arg)
 
 	if (status != UCS_OK)
 		fail(route, status);
+	else
+		route->connected = true;
 	route->queued--;
 	stage->next = route->dev->stages;
 	route->dev->stages = stage;
@@ -117,6 +122,8 @@ static dicomm_result_t send_later(struct ucx_route *route, enum ucx_what what,
 	if (request) {
 		route->dev->stages = stage->next;
 		route->queued++;
+	} else {
+		route->connected = true;
 	}
 	return DICOMM_SUCCESS;
 }
@@ -141,8 +148,10 @@ dicomm_result_t ucx_route_send(struct ucx_route *route, enum ucx_what what,
 		request =
 			ucx.ucp_am_send_nbx(route->ep, what, head,
 					    sizeof(*head), body, len, &at_once);
-		if (!request)
+		if (!request) {
+			route->connected = true;
 			return DICOMM_SUCCESS;
+		}
 		if (UCS_PTR_STATUS(request) != UCS_ERR_NO_RESOURCE) {
 			fail(route, UCS_PTR_STATUS(request));
 			return DICOMM_ERR_REMOTE;
@@ -240,12 +249,17 @@ void ucx_route_bye(struct ucx_route *route)
 			     DICOMM_SUCCESS;
 }
 
+bool ucx_route_can_close(const struct ucx_route *route)
+{
+	return route->connected || route->dead;
+}
+
 void ucx_route_close(struct ucx_route *route, bool force)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
 	ucs_status_ptr_t request;
 
-	if (!route->ep)
+	if (!route->ep || !ucx_route_can_close(route))
 		return;
 	if (force || atomic_load(&route->status) || !ucx_route_is_quiet(route))
 		param.flags = UCP_EP_CLOSE_FLAG_FORCE;

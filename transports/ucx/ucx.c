@@ -21,6 +21,10 @@
 #define IDLE_POLLS 256
 /* For peers to hear a goodbye, and for an abort to get the worker. */
 #define DRAIN_NS UINT64_C(2000000000)
+/* For peers to answer a connection. */
+#define CONNECT_NS UINT64_C(500000000)
+#define SETTLE_TURNS 1000
+#define SETTLE_IDLE 16
 /* A small message over TCP, one way. */
 #define LATENCY_PS UINT64_C(15000000)
 
@@ -301,7 +305,8 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 	struct ucx_route *route = route_of(dev, header, header_len, &head);
 	struct ucx_ask ask;
 
-	if (!route || !route->ep || len != sizeof(ask) ||
+	if (!route || !route->ep || atomic_load(&dev->aborted) ||
+	    len != sizeof(ask) ||
 	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
 		return UCS_OK;
 	memcpy(&ask, data, sizeof(ask));
@@ -436,6 +441,9 @@ static void pay(struct tp_device *dev)
 			if (ucx_route_open(route, route->hello) !=
 			    DICOMM_SUCCESS)
 				protest(route, "an address of no use");
+			else /* a credit of nothing, to be connected */
+				ucx_route_send(route, UCX_CREDIT, &head, NULL,
+					       0);
 			free(route->hello);
 			route->hello = NULL;
 		}
@@ -1108,9 +1116,9 @@ static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
 
 /* ---- ends ---- */
 
-/* Close these routes; false if something hinders it. Lock held. */
-static bool close_all(struct tp_device *dev, uint32_t first, uint32_t end,
-		      bool force)
+/* Close the routes that can be. Lock held. */
+static void close_all(struct tp_device *dev, ucp_worker_h worker,
+		      uint32_t first, uint32_t end, bool force)
 {
 	uint64_t start = clock_ns();
 	bool closed;
@@ -1122,25 +1130,61 @@ static bool close_all(struct tp_device *dev, uint32_t first, uint32_t end,
 		for (uint32_t r = first; r < end; r++)
 			closed &= ucx_route_is_closed(&dev->routes[r]);
 		if (!closed)
-			ucx.ucp_worker_progress(dev->worker);
+			ucx.ucp_worker_progress(worker);
 	} while (!closed && clock_ns() - start < DRAIN_NS);
-	return closed;
 }
 
-/* With requests left, UCX would end the program; rather lose its memory. */
-static void end_worker(struct tp_device *dev, bool force)
+/* What was cut off ends in the next few turns. */
+static void settle(ucp_worker_h worker)
 {
-	if (close_all(dev, 0, (uint32_t)dev->config.ranks, force))
-		ucx.ucp_worker_destroy(dev->worker);
-	else
-		log_warn("ucx: rank %d: connections do not close, their memory "
-			 "is lost",
-			 dev->config.rank);
-	dev->worker = NULL;
+	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
+		idle = ucx.ucp_worker_progress(worker) ? 0 : idle + 1;
 }
 
-/* Without endpoints, nothing of the user's memory is sent any more, and what
- * arrives meanwhile is dropped; without a worker nothing arrives. */
+/* Wait for who is still connecting; see ucx_route_can_close(). */
+static bool connect_all(struct tp_device *dev, ucp_worker_h worker)
+{
+	uint64_t start = clock_ns();
+	bool can;
+
+	do {
+		can = true;
+		for (int r = 0; r < dev->config.ranks; r++)
+			can &= !dev->routes[r].ep ||
+			       ucx_route_can_close(&dev->routes[r]);
+		if (!can && !ucx.ucp_worker_progress(worker))
+			sched_yield();
+	} while (!can && clock_ns() - start < CONNECT_NS);
+	return can;
+}
+
+/* Give everything back to UCX; lose what it would not take. */
+static void end_worker(struct tp_device *dev)
+{
+	ucp_worker_h worker = dev->worker ? dev->worker : dev->ended;
+	uint32_t ranks = (uint32_t)dev->config.ranks;
+	bool closed = !worker || connect_all(dev, worker);
+
+	if (worker && closed) {
+		close_all(dev, worker, 0, ranks, dev->worker == NULL);
+		settle(worker);
+	}
+	for (uint32_t r = 0; worker && r < ranks; r++)
+		closed &= ucx_route_is_closed(&dev->routes[r]);
+	if (!closed) {
+		log_warn("ucx: rank %d: a connection does not close, its "
+			 "memory is lost",
+			 dev->config.rank);
+		return;
+	}
+	if (worker)
+		ucx.ucp_worker_destroy(worker);
+	if (dev->context)
+		ucx.ucp_cleanup(dev->context);
+}
+
+/* Without endpoints, nothing of the user's memory is sent any more; those that
+ * are still connecting have sent none. And nobody looks at what arrives. */
 static void ucx_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -1155,8 +1199,13 @@ static void ucx_abort(struct tp_device *dev)
 		}
 		sched_yield();
 	}
-	if (dev->worker)
-		end_worker(dev, true);
+	if (dev->worker) {
+		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
+			  true);
+		settle(dev->worker);
+		dev->ended = dev->worker;
+		dev->worker = NULL;
+	}
 	ucx_unlock(dev);
 }
 
@@ -1209,7 +1258,7 @@ static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
 	if (dev->worker && dev->owes)
 		pay(dev);
 	if (dev->worker)
-		close_all(dev, first, end, false);
+		close_all(dev, dev->worker, first, end, false);
 	for (uint32_t r = first; r < end; r++) {
 		dev->routes[r].closed = true;
 		free(dev->routes[r].hello);
@@ -1247,10 +1296,7 @@ static void ucx_close(struct tp_device *dev)
 	ucx_lock(dev);
 	if (dev->worker)
 		close_routes(dev, 0, (uint32_t)dev->config.ranks);
-	if (dev->worker)
-		end_worker(dev, false);
-	if (dev->context)
-		ucx.ucp_cleanup(dev->context);
+	end_worker(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
 		free_lanes(dev, (uint32_t)r);
 	while ((peer = dev->peers)) {

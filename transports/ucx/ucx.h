@@ -160,13 +160,15 @@ struct ucx_route {
 	/* what the error handler, or the peer, said */
 	_Atomic int status; /* dicomm_result_t */
 	ucs_status_t cause;
-	bool told;     /* ... and the user has been */
-	bool bye;      /* this rank has said goodbye */
-	bool heard;    /* ... and the peer has heard it */
-	bool left;     /* the peer has said goodbye */
-	bool owes;     /* ... and has to be told that this was heard */
-	bool closed;   /* it is too late for a hello */
-	void *closing; /* request */
+	bool connected; /* something has been sent */
+	bool dead;      /* says UCX */
+	bool told;      /* ... and the user has been */
+	bool bye;       /* this rank has said goodbye */
+	bool heard;     /* ... and the peer has heard it */
+	bool left;      /* the peer has said goodbye */
+	bool owes;      /* ... and has to be told that this was heard */
+	bool closed;    /* it is too late for a hello */
+	void *closing;  /* request */
 	struct ucx_address *hello; /* whom to open the route to */
 };
 
@@ -186,7 +188,9 @@ dicomm_result_t ucx_route_status(struct ucx_route *route);
 /* Say goodbye, unless that is done; has the other side heard it, or gone? */
 void ucx_route_bye(struct ucx_route *route);
 bool ucx_route_is_quiet(const struct ucx_route *route);
-/* Begin to close: at once, or when all that was sent is out. */
+/* UCX 1.13 ends the program if an endpoint is closed while it connects. */
+bool ucx_route_can_close(const struct ucx_route *route);
+/* Begin to close, if that can be: at once, or when all that was sent is out. */
 void ucx_route_close(struct ucx_route *route, bool force);
 bool ucx_route_is_closed(struct ucx_route *route);
 
@@ -232,6 +236,7 @@ struct tp_device {
 	uint8_t seal_key[16];
 	ucp_context_h context;
 	ucp_worker_h worker; /* NULL after abort() */
+	ucp_worker_h ended;  /* what it was */
 	int efd;
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
