@@ -278,6 +278,62 @@ START_TEST(a_put_to_the_dead_fails)
 }
 END_TEST
 
+/* It has never been there. */
+static void run_stillborn(struct rank *r)
+{
+	struct tp_outbox out;
+	dicomm_result_t status = DICOMM_AGAIN;
+	uint64_t q = 1;
+
+	if (r->rank == 1)
+		kill(getpid(), SIGKILL);
+	RANKS_WAIT(r, ranks_is_dead(r, 1));
+	log_set_sink(no_log, NULL);
+	EXPECT_OK(r, r->t->connect_out(r->peer[1], TP_COLLECTIVE, &out));
+	RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, q, 7,
+					  TP_DATA, "x", 1),
+		       q += status == DICOMM_SUCCESS && q < 8,
+		       status == DICOMM_ERR_REMOTE));
+}
+
+START_TEST(connecting_to_the_dead_fails)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_stillborn,
+				.killed = 2};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* One side ends while the other connects. */
+static void run_hasty(struct rank *r)
+{
+	struct tp_outbox out;
+
+	ranks_barrier(r);
+	if (r->rank == 0)
+		EXPECT_OK(r,
+			  r->t->connect_out(r->peer[1], TP_COLLECTIVE, &out));
+	if (r->rank == 0)
+		r->t->abort(r->dev);
+}
+
+START_TEST(abort_while_connecting)
+{
+	for (int i = 0; i < 20; i++) {
+		struct ranks_job job = {.t = t,
+					.kind = (enum ranks_kind)_i,
+					.ranks = 2,
+					.run = run_hasty};
+
+		ranks_run(&job);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ucx");
@@ -300,6 +356,8 @@ int main(void)
 	tcase_add_loop_test(tcase, only_what_was_offered_can_be_read, 0,
 			    RANKS_KINDS);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);
+	tcase_add_test(tcase, connecting_to_the_dead_fails);
+	tcase_add_loop_test(tcase, abort_while_connecting, 0, RANKS_KINDS);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
