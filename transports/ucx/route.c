@@ -157,6 +157,10 @@ dicomm_result_t ucx_route_send(struct ucx_route *route, enum ucx_what what,
 			return DICOMM_ERR_REMOTE;
 		}
 	}
+	/* UCX 1.13 would have to tell the other side more about the endpoint,
+	 * and ends the program if the connection fails before that is out. */
+	if (!route->connected && route->dev->tcp)
+		return DICOMM_AGAIN;
 	return send_later(route, what, head, body, len);
 }
 

@@ -429,34 +429,37 @@ static const ucp_am_recv_callback_t handlers[UCX_WHATS] = {
 	[UCX_BYE_HEARD] = on_bye_heard,
 };
 
-/* What handlers leave to be done: they may not make endpoints. */
+/* What handlers leave to be done, as they may not make endpoints. True: there
+ * is more to do. */
+static bool pay_one(struct ucx_route *route)
+{
+	struct ucx_head head = {.kind = 0};
+
+	if (route->hello &&
+	    ucx_route_open(route, route->hello) != DICOMM_SUCCESS)
+		protest(route, "an address of no use");
+	free(route->hello);
+	route->hello = NULL;
+	if (!route->ep || atomic_load(&route->status))
+		return false;
+	/* A credit of nothing, so that it gets connected. */
+	if (!route->connected &&
+	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN)
+		return true;
+	/* One that is closing has said so itself. */
+	if (route->owes && !route->bye &&
+	    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) ==
+		    DICOMM_AGAIN)
+		return true;
+	route->owes = false;
+	return false;
+}
+
 static void pay(struct tp_device *dev)
 {
 	dev->owes = false;
-	for (int r = 0; r < dev->config.ranks; r++) {
-		struct ucx_route *route = &dev->routes[r];
-		struct ucx_head head = {.kind = 0};
-
-		if (route->hello) {
-			if (ucx_route_open(route, route->hello) !=
-			    DICOMM_SUCCESS)
-				protest(route, "an address of no use");
-			else /* a credit of nothing, to be connected */
-				ucx_route_send(route, UCX_CREDIT, &head, NULL,
-					       0);
-			free(route->hello);
-			route->hello = NULL;
-		}
-		if (!route->owes)
-			continue;
-		/* One that is closing has said so itself. */
-		if (!route->ep || route->bye ||
-		    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) !=
-			    DICOMM_AGAIN)
-			route->owes = false;
-		else
-			dev->owes = true;
-	}
+	for (int r = 0; r < dev->config.ranks; r++)
+		dev->owes |= pay_one(&dev->routes[r]);
 }
 
 static void on_idle(struct tp_device *dev)
@@ -527,15 +530,18 @@ static void set_default(ucp_config_t *config, const char *name,
 /* TCP on the interface where the ranks meet; what UCX_ variables say comes
  * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
  * pieces nor asks before it sends them. */
-static void configure(const struct tp_device *dev, ucp_config_t *config)
+static void configure(struct tp_device *dev, ucp_config_t *config)
 {
 	char number[32];
 
-	if (*dev->interface.name && !getenv("UCX_TLS"))
-		set_default(config, "NET_DEVICES", dev->interface.name);
-	if (!getenv("UCX_TLS"))
+	dev->tcp = !getenv("UCX_TLS");
+	if (dev->tcp) {
+		set_default(config, "TLS", "tcp");
+		if (*dev->interface.name)
+			set_default(config, "NET_DEVICES", dev->interface.name);
 		set_default(config, "RNDV_THRESH", "inf");
-	set_default(config, "TLS", "tcp");
+		set_default(config, "RESOLVE_REMOTE_EP_ID", "n");
+	}
 	if (*config_string(CONFIG_SOCKET_FAMILY))
 		set_default(
 			config, "TCP_AF_PRIO",

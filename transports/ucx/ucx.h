@@ -232,6 +232,7 @@ struct tp_device {
 	_Atomic uint32_t visits; /* by the thread that uses it */
 	struct tp_config config;
 	struct ucx_interface interface;
+	bool tcp; /* and nothing else */
 	uint64_t network, token;
 	uint8_t seal_key[16];
 	ucp_context_h context;
