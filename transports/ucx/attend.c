@@ -56,7 +56,7 @@ static int settle(struct tp_device *dev)
 	while (timeout == 0 && n++ < PROGRESS_MAX)
 		if (!ucx_progress(dev) &&
 		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
-			timeout = dev->untold ? AWAY_MS : -1;
+			timeout = dev->untold || dev->owes ? AWAY_MS : -1;
 	ucx_unlock(dev);
 	return timeout;
 }
