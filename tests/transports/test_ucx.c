@@ -292,7 +292,10 @@ static void run_stillborn(struct rank *r)
 	RANKS_WAIT(r, (status = r->t->connect_out(r->peer[1], TP_COLLECTIVE,
 						  &out)) != DICOMM_AGAIN);
 	if (status != DICOMM_SUCCESS) {
-		EXPECT(r, status == DICOMM_ERR_REMOTE, "%d", (int)status);
+		EXPECT(r,
+		       status == DICOMM_ERR_REMOTE ||
+			       status == DICOMM_ERR_NO_PATH,
+		       "%d", (int)status);
 		return;
 	}
 	RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, q, 7,

@@ -171,6 +171,7 @@ static void on_served(void *request, ucs_status_t status, void *arg)
 
 	if (status != UCS_OK)
 		fail(route, status);
+	route->dev->serving--;
 	serve->next = route->dev->serves;
 	route->dev->serves = serve;
 	ucx.ucp_request_free(request);
@@ -213,8 +214,10 @@ static void serve_piece(struct ucx_route *route, const struct ucx_head *head,
 	param.user_data = serve;
 	request = ucx.ucp_am_send_nbx(route->ep, UCX_DATA, &serve->head,
 				      sizeof(serve->head), body, len, &param);
-	if (UCS_PTR_IS_PTR(request))
+	if (UCS_PTR_IS_PTR(request)) {
+		dev->serving++;
 		return;
+	}
 	if (request)
 		fail(route, UCS_PTR_STATUS(request));
 	serve->next = dev->serves;
@@ -253,9 +256,10 @@ void ucx_route_bye(struct ucx_route *route)
 			     DICOMM_SUCCESS;
 }
 
-bool ucx_route_can_close(const struct ucx_route *route)
+bool ucx_route_is_sound(const struct ucx_route *route)
 {
-	return route->connected || route->dead;
+	return !route->dead && !atomic_load(&route->status) &&
+	       (!route->ep || route->connected);
 }
 
 void ucx_route_close(struct ucx_route *route, bool force)
@@ -263,7 +267,7 @@ void ucx_route_close(struct ucx_route *route, bool force)
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
 	ucs_status_ptr_t request;
 
-	if (!route->ep || !ucx_route_can_close(route))
+	if (!route->ep || (!route->connected && !route->dead))
 		return;
 	if (force || atomic_load(&route->status) || !ucx_route_is_quiet(route))
 		param.flags = UCP_EP_CLOSE_FLAG_FORCE;

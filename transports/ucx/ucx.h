@@ -188,9 +188,10 @@ dicomm_result_t ucx_route_status(struct ucx_route *route);
 /* Say goodbye, unless that is done; has the other side heard it, or gone? */
 void ucx_route_bye(struct ucx_route *route);
 bool ucx_route_is_quiet(const struct ucx_route *route);
-/* UCX 1.13 ends the program if an endpoint is closed while it connects. */
-bool ucx_route_can_close(const struct ucx_route *route);
-/* Begin to close, if that can be: at once, or when all that was sent is out. */
+/* Neither broken, nor still connecting. */
+bool ucx_route_is_sound(const struct ucx_route *route);
+/* Begin to close, at once, or when all that was sent is out. Not while it
+ * connects: UCX 1.13 may end the program. */
 void ucx_route_close(struct ucx_route *route, bool force);
 bool ucx_route_is_closed(struct ucx_route *route);
 
@@ -252,6 +253,7 @@ struct tp_device {
 	void *stage_memory;
 	struct ucx_serve *serves; /* spare ones */
 	struct ucx_serve *all_serves;
+	unsigned serving; /* under way */
 	struct tp_peer *peers;
 
 	/* attend.c */
