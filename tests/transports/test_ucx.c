@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "tests/support/job.h"
 #include "tests/transports/ranks.h"
 
 extern char **environ;
@@ -354,6 +355,10 @@ int main(void)
 	t = transport_find("ucx");
 	if (!t) {
 		printf("built without UCX\n");
+		return 77;
+	}
+	if (job_has_thread_sanitizer()) {
+		printf("the thread sanitizer does not see the locks of UCX\n");
 		return 77;
 	}
 	tcase_add_loop_test(tcase, signals_and_environment_stay_the_programs, 0,
