@@ -313,7 +313,7 @@ typedef struct {
 	uint64_t connected_peers;
 	/** Bytes of memory that the communicator holds. */
 	uint64_t memory_bytes;
-	/** Host ranks: read by RDMA from the sender's memory. */
+	/** Host ranks: pulled over a network, from the sender's memory. */
 	uint64_t bytes_rdma;
 } dicomm_stats_t;
 

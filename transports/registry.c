@@ -8,11 +8,17 @@ extern const struct transport transport_shm;
 #ifdef HAVE_VERBS
 extern const struct transport transport_verbs;
 #endif
+#ifdef HAVE_UCX
+extern const struct transport transport_ucx;
+#endif
 
 const struct transport *const transports[] = {
 	&transport_shm,
 #ifdef HAVE_VERBS
 	&transport_verbs,
+#endif
+#ifdef HAVE_UCX
+	&transport_ucx,
 #endif
 	NULL,
 };

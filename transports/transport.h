@@ -119,6 +119,9 @@ struct tp_cost {
 
 struct transport {
 	const char *name; /* "shm"; a value of DICOMM_TRANSPORTS */
+	/* It ends at this machine. The others are opened only where such wires
+	 * do not reach everybody. */
+	bool near;
 
 	/* Is there a device to use? The reason if not, else what was found. */
 	bool (*usable)(char *why, size_t len);

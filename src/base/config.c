@@ -351,7 +351,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.kind = KIND_STRING,
 			.value = "",
 			.choices = {"AF_INET", "AF_INET6"},
-			.help = "address family to meet over; unset: either",
+			.help = "address family to meet over, and of ucx; "
+				"unset: "
+				"either",
 		},
 	[CONFIG_SOCKET_IFNAME] =
 		{
@@ -359,8 +361,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.nccl = "NCCL_SOCKET_IFNAME",
 			.kind = KIND_STRING,
 			.value = "",
-			.help = "interfaces to meet over, as eth,ib "
-				"(prefixes), =eth0 "
+			.help = "interfaces to meet over, and for ucx, as "
+				"eth,ib (prefixes), =eth0 "
 				"(exact) or ^docker (all but these)",
 		},
 	[CONFIG_SPIN] =

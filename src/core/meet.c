@@ -93,7 +93,15 @@ static dicomm_result_t check_list(const char *list)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t open_wires(struct dicomm_comm *comm)
+/* Why wires were not opened. */
+struct reasons {
+	char text[512];
+	size_t len;
+};
+
+/* Open those that end at this machine, or the others. */
+static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
+				  struct reasons *reasons)
 {
 	struct tp_config config = {.rank = comm->rank,
 				   .ranks = comm->ranks,
@@ -105,9 +113,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 				   : config_string(CONFIG_TRANSPORTS);
 	struct member *me = &comm->members[comm->rank];
 	struct tp_device *device;
-	char why[256], reasons[512] = "";
-	size_t at = 0;
-	int opened = 0;
+	char why[256];
 
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
@@ -115,15 +121,17 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
 
-		if (!listed(list, transports[i]->name))
+		if (transports[i]->near != near ||
+		    !listed(list, transports[i]->name))
 			continue;
 		if (!transports[i]->usable(why, sizeof(why))) {
 			log_info("transport %s: not usable: %s",
 				 transports[i]->name, why);
-			if (at < sizeof(reasons))
-				at += (size_t)snprintf(
-					reasons + at, sizeof(reasons) - at,
-					"%s%s: %s", at ? "; " : "",
+			if (reasons->len < sizeof(reasons->text))
+				reasons->len += (size_t)snprintf(
+					reasons->text + reasons->len,
+					sizeof(reasons->text) - reasons->len,
+					"%s%s: %s", reasons->len ? "; " : ": ",
 					transports[i]->name, why);
 			continue;
 		}
@@ -131,18 +139,59 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm)
 		w->transport = transports[i];
 		atomic_store(&w->device, device);
 		w->transport->address(device, &me->address[i]);
-		opened++;
 	}
-	if (!opened)
-		return FAIL(DICOMM_ERR_NO_PATH,
-			    "rank %d: no transport is usable%s%s: %s",
-			    comm->rank, *list ? " of " : "", list, reasons);
 	/* Raised before there was anything to stop. */
 	if (fault_is(comm)) {
 		fault_stop_wires(comm);
 		return fault_report(comm);
 	}
 	return DICOMM_SUCCESS;
+}
+
+/* Does this rank reach all others without leaving the machine? */
+static bool is_near(struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (comm->members[r].host != comm->members[0].host)
+			return false;
+	for (int r = 0; r < comm->ranks; r++)
+		if (!comm_reaches(comm, r))
+			return false;
+	return true;
+}
+
+/* Some rank is beyond the near wires: open those to other machines. */
+static dicomm_result_t open_far(struct dicomm_comm *comm,
+				struct reasons *reasons)
+{
+	struct addresses {
+		struct tp_blob on[COMM_WIRES];
+	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	bool any = false;
+	dicomm_result_t status;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the addresses");
+	status = open_wires(comm, false, reasons);
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		any |= comm->wires[i].transport != NULL;
+	if (comm->config.transports)
+		list = comm->config.transports;
+	if (status == DICOMM_SUCCESS && !any)
+		status = FAIL(DICOMM_ERR_NO_PATH,
+			      "rank %d: no transport is usable%s%s%s",
+			      comm->rank, *list ? " of " : "", list,
+			      reasons->text);
+	memcpy(mine.on, comm->members[comm->rank].address, sizeof(mine.on));
+	if (status == DICOMM_SUCCESS)
+		status = control_allgather(comm->control, &mine, all,
+					   sizeof(mine), comm->meet_ms);
+	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
+		memcpy(comm->members[r].address, all[r].on, sizeof(all[r].on));
+	free(all);
+	return status;
 }
 
 /* What ranks of one communicator must have in common. */
@@ -195,26 +244,32 @@ static dicomm_result_t share_secret(struct dicomm_comm *comm,
 	return status;
 }
 
-/* Everybody selects by the table of rank 0. */
-static dicomm_result_t share_table(struct dicomm_comm *comm)
+/* Everybody selects by the table of rank 0; and *far if some rank says so. */
+static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
-	struct select_table *all = calloc((size_t)comm->ranks, sizeof(*all));
-	struct select_table mine;
+	struct shared {
+		struct select_table table;
+		bool far;
+	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
 	dicomm_result_t status;
 
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_init_rank: no memory "
 						  "for the tables");
+	memset(&mine, 0, sizeof(mine));
+	mine.far = *far;
 	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
 	status = table_make(comm->node_ranks, comm->slot_bytes,
-			    comm->deterministic, &mine);
+			    comm->deterministic, &mine.table);
 	if (status != DICOMM_SUCCESS) {
 		free(all);
 		return status;
 	}
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
 				   comm->meet_ms);
-	comm->table = all[0];
+	comm->table = all[0].table;
+	for (int r = 0; r < comm->ranks; r++)
+		*far |= all[r].far;
 	free(all);
 	return status;
 }
@@ -232,8 +287,10 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 					       .query = on_query,
 					       .ctx = comm}};
 	uint64_t begin = clock_ns(), met;
+	struct reasons reasons = {.len = 0};
 	struct member mine;
 	int64_t spin;
+	bool far;
 
 	if (comm->config.bootstrap.allgather) {
 		cc.id = NULL;
@@ -243,7 +300,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_open(&cc, &comm->control));
 	met = clock_ns();
 	TRY(share_secret(comm, id));
-	TRY(open_wires(comm));
+	TRY(open_wires(comm, true, &reasons));
 	TRY(refuge_open(&comm->refuge, me->refuge));
 	me->host = node_identity();
 	me->pid = getpid();
@@ -255,6 +312,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
 	TRY(compare_members(comm));
+	far = !is_near(comm);
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
 	if (spin >= 0)
@@ -267,7 +325,9 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		comm->stream_bytes = UINT64_MAX;
 	/* If it succeeds here it does so everywhere, in spite of a death in
 	 * between: that is told after it. */
-	TRY(share_table(comm));
+	TRY(share_table(comm, &far));
+	if (far)
+		TRY(open_far(comm, &reasons));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -687,6 +687,7 @@ static uint64_t shm_memory(const struct tp_device *dev)
 
 const struct transport transport_shm = {
 	.name = "shm",
+	.near = true,
 	.usable = shm_usable,
 	.open = shm_open_device,
 	.address = shm_address,

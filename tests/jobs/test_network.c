@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks on several hosts: shared memory inside of one, a network between them.
+ * The hosts are said to be such (DICOMM_HOSTID), and are network namespaces if
+ * tests/net/hosts runs this program; else they share the loopback interface.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "tests/support/storm.h"
+#include "tests/support/trial.h"
+#include "transports/transport.h"
+
+#define MOST_RANKS 4
+#define CALLS 60
+#define BOUND_S 1.0
+#define SLACK_S 2.0
+#define READY_S 20.0
+
+/* Which host each rank is on. */
+static const struct layout {
+	int ranks, host[MOST_RANKS];
+} layouts[] = {
+	{2, {0, 1}}, {3, {0, 1, 2}}, {4, {0, 0, 1, 1}}, {4, {0, 1, 0, 2}}};
+#define LAYOUTS (int)(sizeof(layouts) / sizeof(*layouts))
+
+/* The leak checker of gcc 12 falls over the threads of a library that was
+ * opened at run time. */
+int __lsan_is_turned_off(void);
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+static bool is_namespaces(void)
+{
+	return getenv("DICOMM_TEST_HOSTS");
+}
+
+/* Before anything of the library is used. */
+static void go_to_host(int host)
+{
+	char name[32], path[64];
+	int fd;
+
+	snprintf(name, sizeof(name), "host%d", host);
+	setenv("DICOMM_HOSTID", name, 1);
+	if (!is_namespaces()) {
+		setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+		return;
+	}
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	JOB_CHECK(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "%s: %s", path,
+		  strerror(errno));
+	close(fd);
+}
+
+static void start(struct job_rank *me, const struct layout *l)
+{
+	go_to_host(l->host[me->rank]);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+}
+
+static void finish(struct job_rank *me)
+{
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+/* ---- data ---- */
+
+static void check_ways(const struct job_rank *me, const struct layout *l)
+{
+	dicomm_stats_t s = {.size = sizeof(s)};
+	int here = 0;
+
+	for (int r = 0; r < l->ranks; r++)
+		here += l->host[r] == l->host[me->rank];
+	JOB_TRY(dicomm_comm_stats(me->comm, &s));
+	JOB_CHECK(s.bytes_rdma > 0, "nothing was pulled by the network");
+	JOB_CHECK((s.bytes_mapped + s.bytes_cma > 0) == (here > 1),
+		  "%d ranks here, %llu bytes mapped, %llu read", here,
+		  (unsigned long long)s.bytes_mapped,
+		  (unsigned long long)s.bytes_cma);
+}
+
+static void collectives(struct job_rank *me)
+{
+	static const size_t counts[] = {0, 1, 1000, 70001, 300007};
+	const struct layout *l = me->arg;
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+
+	start(me, l);
+	for (int kind = 0; kind < TRIAL_KINDS; kind++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+			t.kind = (enum trial_kind)kind;
+			t.count = counts[c];
+			t.shared = c % 2;
+			t.seed += 10;
+			t.root = trial_rooted(t.kind) ? (int)t.seed % me->ranks
+						      : 0;
+			trial_run(t, me);
+		}
+	check_ways(me, l);
+	finish(me);
+}
+
+START_TEST(every_operation_between_hosts)
+{
+	job_run(&(struct job){.run = collectives,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .timeout_s = 40});
+}
+END_TEST
+
+static void storms(struct job_rank *me)
+{
+	const struct layout *l = me->arg;
+	struct storm s;
+
+	start(me, l);
+	storm_begin(&s, me, (unsigned)(l - layouts) + 1);
+	for (int i = 0; i < CALLS; i++)
+		JOB_TRY(storm_next(&s));
+	storm_end(&s);
+	finish(me);
+}
+
+START_TEST(any_calls_in_any_mixture)
+{
+	job_run(&(struct job){.run = storms,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .timeout_s = 40});
+}
+END_TEST
+
+/* ---- ranks that are away ---- */
+
+/* What a call has promised happens while its rank is not in the library: the
+ * message comes, and the first one, too, which needs a connection. */
+static void away(struct job_rank *me)
+{
+	int *board = job_board();
+	_Atomic int *done = (_Atomic int *)board;
+	char byte = (char)me->rank;
+	double end;
+
+	start(me, me->arg);
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_send(&byte, 1, DICOMM_INT8, 1, me->comm, NULL));
+		end = job_seconds() + READY_S;
+		while (!atomic_load(done))
+			JOB_CHECK(job_seconds() < end,
+				  "the message has not come");
+	} else if (me->rank == 1) {
+		JOB_TRY(dicomm_recv(&byte, 1, DICOMM_INT8, 0, me->comm, NULL));
+		JOB_CHECK(byte == 0, "received %d", byte);
+		atomic_store(done, 1);
+	}
+	finish(me);
+}
+
+START_TEST(a_message_arrives_though_its_sender_is_away)
+{
+	job_run(&(struct job){.run = away,
+			      .arg = &layouts[0],
+			      .ranks = layouts[0].ranks,
+			      .bare = true});
+}
+END_TEST
+
+/* ---- ranks that die ---- */
+
+struct scene {
+	const struct layout *layout;
+	int victim, delay_us;
+	struct result *result;
+};
+
+/* Outlives the job. */
+struct result {
+	_Atomic int working;
+	_Atomic bool killed;
+	double died_s;
+};
+
+static void mortals(struct job_rank *me)
+{
+	const struct scene *scene = me->arg;
+	struct result *r = scene->result;
+	dicomm_result_t status;
+	struct storm s;
+	double end;
+	char name[16];
+
+	start(me, scene->layout);
+	storm_begin(&s, me, 7);
+	atomic_fetch_add(&r->working, 1);
+	end = job_seconds() + READY_S;
+	do {
+		status = storm_next(&s);
+		JOB_CHECK(job_seconds() < end, "nobody died");
+	} while (status == DICOMM_SUCCESS);
+	snprintf(name, sizeof(name), "rank %d", scene->victim);
+	JOB_CHECK(atomic_load(&r->killed) && status == DICOMM_ERR_REMOTE &&
+			  strstr(dicomm_get_last_error(me->comm), name),
+		  "%s: %s", dicomm_get_error_string(status),
+		  dicomm_get_last_error(me->comm));
+	JOB_CHECK(job_seconds() - r->died_s < BOUND_S + SLACK_S,
+		  "learned after %.1f s", job_seconds() - r->died_s);
+	storm_end(&s);
+	end = job_seconds() + BOUND_S + SLACK_S;
+	finish(me);
+	JOB_CHECK(job_seconds() < end, "destroy took long");
+}
+
+static void kill_one(const void *arg)
+{
+	const struct scene *scene = arg;
+	struct result *r = scene->result;
+	int pid = job_pid(scene->victim);
+	double end = job_seconds() + READY_S;
+
+	while (atomic_load(&r->working) < scene->layout->ranks) {
+		if (job_seconds() > end)
+			return; /* the ranks say why */
+		job_sleep_ms(1);
+	}
+	usleep((unsigned)scene->delay_us);
+	r->died_s = job_seconds();
+	atomic_store(&r->killed, true);
+	kill(pid, SIGKILL);
+}
+
+START_TEST(all_hosts_learn_of_a_death)
+{
+	struct scene scene = {.layout = &layouts[_i]};
+	struct job job = {.run = mortals,
+			  .arg = &scene,
+			  .ranks = layouts[_i].ranks,
+			  .bare = true,
+			  .disturb = kill_one,
+			  .timeout_s = 40};
+	unsigned random = (unsigned)_i;
+
+	scene.result = mmap(NULL, sizeof(*scene.result), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(scene.result, MAP_FAILED);
+	for (int i = 0; i < 4; i++) {
+		memset(scene.result, 0, sizeof(*scene.result));
+		scene.victim = i % job.ranks;
+		scene.delay_us = (int)storm_random(&random, 50000);
+		job.may_die = 1u << scene.victim;
+		job_run(&job);
+	}
+	munmap(scene.result, sizeof(*scene.result));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("network");
+	TCase *tcase = tcase_create("network");
+	SRunner *runner;
+	int failed;
+
+	if (!transport_find("ucx")) {
+		printf("built without UCX\n");
+		return 77;
+	}
+	if (job_has_thread_sanitizer()) {
+		printf("the thread sanitizer does not see the locks of UCX\n");
+		return 77;
+	}
+	setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+	tcase_set_timeout(tcase, 200);
+	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
+	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
+	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
+	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What only the UCX transport does. */
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "tests/support/job.h"
+#include "tests/transports/ranks.h"
+
+extern char **environ;
+
+static const struct transport *t;
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
+
+/* ---- it is a guest in the process ---- */
+
+static void mine(int signal)
+{
+	(void)signal;
+}
+
+static unsigned long environment(void)
+{
+	unsigned long sum = 0;
+
+	for (char **e = environ; *e; e++)
+		for (char *c = *e; *c; c++)
+			sum = sum * 31 + (unsigned char)*c;
+	return sum;
+}
+
+START_TEST(signals_and_environment_stay_the_programs)
+{
+	static const int given[] = {SIGSEGV, SIGBUS, SIGFPE, SIGHUP};
+	struct sigaction before[NSIG], now;
+	struct sigaction own = {.sa_handler = mine};
+	struct tp_config config = {
+		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
+	unsigned long sum = environment();
+	struct tp_device *dev;
+	stack_t stack, later;
+	char why[256];
+
+	/* Half of them are the program's, the others nobody's. */
+	for (int i = 0; i < 4; i += 2)
+		ck_assert_int_eq(sigaction(given[i + _i], &own, NULL), 0);
+	for (int s = 1; s < NSIG; s++)
+		sigaction(s, NULL, &before[s]);
+	sigaltstack(NULL, &stack);
+	ck_assert(t->usable(why, sizeof(why)));
+	ck_assert_int_eq(t->open(&config, &dev), DICOMM_SUCCESS);
+	for (int s = 1; s < NSIG; s++)
+		if (sigaction(s, NULL, &now) == 0)
+			ck_assert_msg(now.sa_handler == before[s].sa_handler,
+				      "signal %d", s);
+	sigaltstack(NULL, &later);
+	ck_assert_ptr_eq(later.ss_sp, stack.ss_sp);
+	t->close(dev);
+	ck_assert(environment() == sum);
+}
+END_TEST
+
+static int messages;
+
+static void count(int level, const char *message, void *ctx)
+{
+	(void)message;
+	(void)ctx;
+	messages += level <= LOG_WARN;
+}
+
+START_TEST(a_wrong_device_is_a_clear_error)
+{
+	struct tp_config config = {
+		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
+	struct tp_device *dev = NULL;
+
+	setenv("UCX_NET_DEVICES", "nosuch0", 1);
+	log_set_sink(count, NULL);
+	ck_assert_int_ne(t->open(&config, &dev), DICOMM_SUCCESS);
+	ck_assert_ptr_null(dev);
+	ck_assert_int_eq(messages, 1);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "ucx"));
+}
+END_TEST
+
+/* ---- a rank is away: neither polls nor does anything else ---- */
+
+#define LARGE (3u << 20)
+
+static void offer_and_go(struct rank *r)
+{
+	static uint8_t large[LARGE];
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	ranks_fill(large, LARGE, 5);
+	ranks_connect_out(r, 1, TP_COLLECTIVE);
+	EXPECT(r, r->t->offer(r->peer[1], large, LARGE, false, &ref),
+	       "no offer");
+	RANKS_WAIT(r,
+		   (status = r->t->put(r->peer[1], TP_COLLECTIVE, 1, 7, TP_REF,
+				       &ref, LARGE)) != DICOMM_AGAIN);
+	EXPECT_OK(r, status);
+	for (int i = 0; i < 10000 && !atomic_load(&r->area->flag[1]); i++)
+		usleep(1000);
+	EXPECT(r, atomic_load(&r->area->flag[1]), "it was not read");
+}
+
+static void read_what_is_offered(struct rank *r)
+{
+	uint8_t *copy = malloc(LARGE);
+	const uint8_t *room;
+	struct tp_ref ref;
+
+	EXPECT(r, copy, "out of memory");
+	ranks_connect_in(r, 0, TP_COLLECTIVE);
+	ranks_get(r, 0, TP_COLLECTIVE, 1, &room);
+	memcpy(&ref, room, sizeof(ref));
+	ranks_read(r, 0, TP_COLLECTIVE, 1, &ref, 0, copy, LARGE);
+	EXPECT(r, ranks_check(copy, LARGE, 5) == LARGE, "wrong data");
+	free(copy);
+	EXPECT_OK(r, r->t->release(r->peer[0], TP_COLLECTIVE, 1));
+	atomic_store(&r->area->flag[1], 1);
+}
+
+static void run_away(struct rank *r)
+{
+	if (r->rank == 0)
+		offer_and_go(r);
+	else
+		read_what_is_offered(r);
+}
+
+START_TEST(a_rank_that_is_away_is_read_from)
+{
+	struct ranks_job job = {.t = t,
+				.kind = (enum ranks_kind)_i,
+				.ranks = 2,
+				.run = run_away};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* Both go away with messages under way, and come back to find them. */
+static void run_both_away(struct rank *r)
+{
+	const uint64_t slots = r->config.slots;
+	dicomm_result_t status = DICOMM_AGAIN;
+	struct tp_line *line;
+	const uint8_t *body;
+	uint8_t bytes[4096];
+
+	ranks_connect_out(r, !r->rank, TP_COLLECTIVE);
+	for (uint64_t q = 1; q <= slots; q++) {
+		ranks_fill(bytes, sizeof(bytes), q);
+		ranks_put(r, !r->rank, TP_COLLECTIVE, q, bytes, sizeof(bytes));
+	}
+	/* No poll: an inbox is memory. */
+	for (int i = 0; i < 10000 && status == DICOMM_AGAIN; i++) {
+		usleep(1000);
+		status = r->t->connect_in(r->peer[!r->rank], TP_COLLECTIVE,
+					  &r->in[!r->rank][TP_COLLECTIVE]);
+	}
+	EXPECT_OK(r, status);
+	line = tp_line(&r->in[!r->rank][TP_COLLECTIVE], 0);
+	for (int i = 0; i < 10000 && atomic_load(&line->seq) != slots; i++)
+		usleep(1000);
+	EXPECT(r, atomic_load(&line->seq) == slots, "they have not come");
+	for (uint64_t q = 1; q <= slots; q++) {
+		ranks_get(r, !r->rank, TP_COLLECTIVE, q, &body);
+		EXPECT(r, ranks_check(body, 4096, q) == 4096, "wrong data");
+	}
+}
+
+START_TEST(messages_arrive_where_nobody_polls)
+{
+	struct ranks_job job = {.t = t,
+				.kind = (enum ranks_kind)_i,
+				.ranks = 2,
+				.run = run_both_away};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* ---- who may read what ---- */
+
+static void run_forged(struct rank *r)
+{
+	static uint8_t large[LARGE];
+	const uint8_t *room;
+	struct tp_ref ref;
+	dicomm_result_t status;
+	uint8_t byte;
+
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		EXPECT(r, r->t->offer(r->peer[1], large, LARGE, false, &ref),
+		       "offer");
+		RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, 1,
+						  7, TP_REF, &ref, LARGE)) !=
+				      DICOMM_AGAIN);
+		EXPECT_OK(r, status);
+		ranks_barrier(r);
+		return;
+	}
+	ranks_connect_in(r, 0, TP_COLLECTIVE);
+	ranks_get(r, 0, TP_COLLECTIVE, 1, &room);
+	log_set_sink(no_log, NULL);
+	for (size_t i = 0; i < 24; i++) {
+		memcpy(&ref, room, sizeof(ref));
+		ref.bytes[i] ^= 1;
+		RANKS_WAIT(r, (status = r->t->read(r->peer[0], TP_COLLECTIVE, 1,
+						   &ref, 0, &byte, 1)) !=
+				      DICOMM_AGAIN);
+		while (status == DICOMM_IN_PROGRESS) {
+			r->t->poll(r->dev);
+			status = r->t->arrived(r->peer[0], TP_COLLECTIVE, 1);
+		}
+		EXPECT(r, status == DICOMM_ERR_REMOTE, "byte %d: status %d",
+		       (int)i, (int)status);
+	}
+	ranks_barrier(r);
+}
+
+START_TEST(only_what_was_offered_can_be_read)
+{
+	struct ranks_job job = {.t = t,
+				.kind = (enum ranks_kind)_i,
+				.ranks = 2,
+				.run = run_forged};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* ---- who dies is noticed by the wire, too ---- */
+
+static void run_death(struct rank *r)
+{
+	uint64_t q = 1;
+	dicomm_result_t status;
+
+	ranks_connect(r, !r->rank, TP_COLLECTIVE);
+	if (r->rank == 1)
+		for (;;)
+			pause();
+	kill(r->area->pid[1], SIGKILL);
+	log_set_sink(no_log, NULL);
+	RANKS_WAIT(r, (status = ranks_try_put(r, 1, TP_COLLECTIVE, q, "x", 1),
+		       q += status == DICOMM_SUCCESS && q < 8,
+		       status == DICOMM_ERR_REMOTE));
+	EXPECT(r, strstr(log_last_error(), "rank 1"), "%s", log_last_error());
+	EXPECT(r,
+	       !r->t->reaches(r->dev, &r->area->address[1], (char[64]){""}, 64),
+	       "reaches the dead");
+}
+
+START_TEST(a_put_to_the_dead_fails)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_death,
+				.killed = 2};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* It has never been there. */
+static void run_stillborn(struct rank *r)
+{
+	struct tp_outbox out;
+	dicomm_result_t status = DICOMM_AGAIN;
+	uint64_t q = 1;
+
+	if (r->rank == 1)
+		kill(getpid(), SIGKILL);
+	RANKS_WAIT(r, ranks_is_dead(r, 1));
+	log_set_sink(no_log, NULL);
+	RANKS_WAIT(r, (status = r->t->connect_out(r->peer[1], TP_COLLECTIVE,
+						  &out)) != DICOMM_AGAIN);
+	if (status != DICOMM_SUCCESS) {
+		EXPECT(r,
+		       status == DICOMM_ERR_REMOTE ||
+			       status == DICOMM_ERR_NO_PATH,
+		       "%d", (int)status);
+		return;
+	}
+	RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, q, 7,
+					  TP_DATA, "x", 1),
+		       q += status == DICOMM_SUCCESS && q < 8,
+		       status == DICOMM_ERR_REMOTE));
+}
+
+START_TEST(connecting_to_the_dead_fails)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_stillborn,
+				.killed = 2};
+
+	ranks_run(&job);
+}
+END_TEST
+
+/* One side ends while the other connects. */
+static void run_hasty(struct rank *r)
+{
+	dicomm_result_t status;
+	struct tp_outbox out;
+
+	ranks_barrier(r);
+	if (r->rank == 1)
+		return;
+	status = r->t->connect_out(r->peer[1], TP_COLLECTIVE, &out);
+	EXPECT(r, status == DICOMM_SUCCESS || status == DICOMM_AGAIN, "%d",
+	       (int)status);
+	r->t->abort(r->dev);
+}
+
+START_TEST(abort_while_connecting)
+{
+	for (int i = 0; i < 20; i++) {
+		struct ranks_job job = {.t = t,
+					.kind = (enum ranks_kind)_i,
+					.ranks = 2,
+					.run = run_hasty};
+
+		ranks_run(&job);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ucx");
+	TCase *tcase = tcase_create("ucx");
+	SRunner *runner;
+	int failed;
+
+	t = transport_find("ucx");
+	if (!t) {
+		printf("built without UCX\n");
+		return 77;
+	}
+	if (job_has_thread_sanitizer()) {
+		printf("the thread sanitizer does not see the locks of UCX\n");
+		return 77;
+	}
+	tcase_add_loop_test(tcase, signals_and_environment_stay_the_programs, 0,
+			    2);
+	tcase_add_test(tcase, a_wrong_device_is_a_clear_error);
+	tcase_add_loop_test(tcase, a_rank_that_is_away_is_read_from, 0,
+			    RANKS_KINDS);
+	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,
+			    RANKS_KINDS);
+	tcase_add_loop_test(tcase, only_what_was_offered_can_be_read, 0,
+			    RANKS_KINDS);
+	tcase_add_test(tcase, a_put_to_the_dead_fails);
+	tcase_add_test(tcase, connecting_to_the_dead_fails);
+	tcase_add_loop_test(tcase, abort_while_connecting, 0, RANKS_KINDS);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,1398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The UCX transport: its operations, and what arrives. */
+#include "transports/ucx/ucx.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+/* Messages that wait until they can be sent. */
+#define STAGES 32
+/* Polls in a row that find nothing, before credits are told that nobody need
+ * wait for. */
+#define IDLE_POLLS 256
+/* For peers to hear a goodbye, and for an abort to get the worker. */
+#define DRAIN_NS UINT64_C(2000000000)
+#define SETTLE_TURNS 1000
+#define SETTLE_IDLE 16
+/* A small message over TCP, one way. */
+#define LATENCY_PS UINT64_C(15000000)
+
+/* ---- the lock ---- */
+
+bool ucx_try_lock(struct tp_device *dev)
+{
+	return !atomic_flag_test_and_set_explicit(&dev->busy,
+						  memory_order_acquire);
+}
+
+void ucx_lock(struct tp_device *dev)
+{
+	while (!ucx_try_lock(dev))
+		sched_yield();
+}
+
+void ucx_unlock(struct tp_device *dev)
+{
+	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
+}
+
+/* ---- credits ---- */
+
+static void untold_add(struct ucx_in *in)
+{
+	struct ucx_in **head = &in->route->dev->untold;
+
+	if (in->untold_link)
+		return;
+	in->untold = *head;
+	if (*head)
+		(*head)->untold_link = &in->untold;
+	in->untold_link = head;
+	*head = in;
+}
+
+static void untold_remove(struct ucx_in *in)
+{
+	if (!in->untold_link)
+		return;
+	*in->untold_link = in->untold;
+	if (in->untold)
+		in->untold->untold_link = in->untold_link;
+	in->untold_link = NULL;
+	in->untold = NULL;
+}
+
+static void tell(struct ucx_in *in)
+{
+	struct ucx_route *route = in->route;
+	struct ucx_head head = {.lane_class = in->lane_class, .seq = in->freed};
+
+	/* Who has left needs no credits, and who is not there will not send. */
+	if (!route->ep || route->left || route->bye ||
+	    atomic_load_explicit(&route->status, memory_order_relaxed)) {
+		untold_remove(in);
+		return;
+	}
+	if (ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
+		untold_add(in);
+		return;
+	}
+	in->told = in->freed;
+	in->urgent = false;
+	untold_remove(in);
+}
+
+void ucx_tell_all(struct tp_device *dev)
+{
+	struct ucx_in *next;
+
+	for (struct ucx_in *in = dev->untold; in; in = next) {
+		next = in->untold;
+		tell(in);
+	}
+}
+
+/* ---- arrivals: the handlers run in ucx_progress() ---- */
+
+/* A lane's inbox. */
+static struct ucx_in *in_make(struct ucx_route *route, uint16_t class)
+{
+	struct tp_device *dev = route->dev;
+	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
+	size_t bytes =
+		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
+	struct ucx_in *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!in->slots) {
+		free(in);
+		return NULL;
+	}
+	memset(in->slots, 0, lines);
+	in->data = in->slots + lines;
+	in->route = route;
+	in->lane_class = class;
+	atomic_store_explicit(&dev->in[route->rank * TP_CLASSES + class], in,
+			      memory_order_release);
+	return in;
+}
+
+static struct ucx_in *in_of(struct tp_device *dev, uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static struct ucx_out *out_of(struct tp_device *dev, uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
+{
+	return (struct tp_line *)(void *)in->slots +
+	       (seq & (in->route->dev->config.slots - 1));
+}
+
+static void deliver(struct ucx_in *in, const struct ucx_head *head,
+		    const void *body, size_t bytes)
+{
+	const struct tp_config *config = &in->route->dev->config;
+	struct tp_line *line = line_of(in, head->seq);
+	size_t slot = head->seq & (config->slots - 1);
+
+	if (bytes)
+		memcpy(bytes <= TP_LINE_ROOM
+			       ? line->room
+			       : in->data + slot * config->slot_bytes,
+		       body, bytes);
+	line->signature = head->signature;
+	line->kind = head->kind;
+	line->len = head->len;
+	if (head->seq > atomic_load_explicit(&in->last, memory_order_relaxed))
+		atomic_store_explicit(&in->last, head->seq,
+				      memory_order_relaxed);
+	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
+}
+
+/* The header, which lies anywhere; from a rank that knows this one's token, and
+ * of a lane that there can be: else NULL. */
+static struct ucx_route *route_of(struct tp_device *dev, const void *header,
+				  size_t len, struct ucx_head *head)
+{
+	if (len == sizeof(*head)) {
+		memcpy(head, header, sizeof(*head));
+		if (head->token == dev->token &&
+		    head->rank < (uint32_t)dev->config.ranks &&
+		    head->lane_class < TP_CLASSES &&
+		    !dev->routes[head->rank].closed)
+			return &dev->routes[head->rank];
+	}
+	log_debug("ucx: a message from a stranger is ignored");
+	return NULL;
+}
+
+static void protest(struct ucx_route *route, const char *what)
+{
+	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
+		 route->rank, what);
+	route->cause = UCS_ERR_REJECTED;
+	atomic_store(&route->status, DICOMM_ERR_REMOTE);
+}
+
+static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
+			     void *data, size_t len,
+			     const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct tp_blob blob = {.len = (uint32_t)len};
+	struct ucx_address a;
+	char why[160] = "its address is of another rank";
+
+	if (!route || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
+	    len > sizeof(blob.data))
+		return UCS_OK;
+	memcpy(blob.data, data, len);
+	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
+	    a.rank != head.rank) {
+		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
+			 head.rank, why);
+		return UCS_OK;
+	}
+	if (!in_of(dev, head.rank, head.lane_class) &&
+	    !in_make(route, head.lane_class)) {
+		protest(route, "a hello, for which there is no memory");
+		return UCS_OK;
+	}
+	if (!route->ep && !route->hello) {
+		route->hello = malloc(sizeof(a));
+		if (route->hello)
+			*route->hello = a;
+		dev->owes = true;
+	}
+	return UCS_OK;
+}
+
+/* Numbers come in any order, each once: where the one before was released. */
+static bool is_expected(const struct ucx_in *in, uint64_t seq)
+{
+	uint64_t slots = in->route->dev->config.slots;
+
+	return seq > in->freed && seq <= in->freed + slots &&
+	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
+					  memory_order_relaxed);
+}
+
+static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
+			       void *data, size_t len,
+			       const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_in *in =
+		route ? in_of(dev, head.rank, head.lane_class) : NULL;
+	bool whole;
+
+	if (!in)
+		return UCS_OK;
+	whole = head.kind == TP_REF ? len == sizeof(struct ucx_ref)
+				    : head.kind == TP_DATA && len == head.len &&
+					      len <= dev->config.slot_bytes;
+	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
+	    !is_expected(in, head.seq))
+		protest(route, "what is no message");
+	else
+		deliver(in, &head, data, len);
+	return UCS_OK;
+}
+
+static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
+			      void *data, size_t len,
+			      const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_out *out =
+		route ? out_of(dev, head.rank, head.lane_class) : NULL;
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (out && head.seq > atomic_load_explicit(&out->released,
+						   memory_order_relaxed))
+		atomic_store_explicit(&out->released, head.seq,
+				      memory_order_release);
+	return UCS_OK;
+}
+
+static uint64_t seal(const struct tp_device *dev, const struct ucx_ref *ref)
+{
+	uint64_t hash;
+
+	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
+			       crypto_shorthash_KEYBYTES ==
+				       sizeof(dev->seal_key),
+		       "sizes");
+	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
+			 offsetof(struct ucx_ref, seal), dev->seal_key);
+	return hash;
+}
+
+static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
+			    void *data, size_t len,
+			    const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_ask ask;
+
+	if (!route || !route->ep || atomic_load(&dev->aborted) ||
+	    len != sizeof(ask) ||
+	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
+		return UCS_OK;
+	memcpy(&ask, data, sizeof(ask));
+	head.status = DICOMM_SUCCESS;
+	if (ask.ref.seal != seal(dev, &ask.ref) || ask.offset > ask.ref.len ||
+	    ask.len > ask.ref.len - ask.offset) {
+		head.status = DICOMM_ERR_REMOTE;
+		ask.len = 0;
+	}
+	ucx_route_serve(route, &head,
+			(const void *)(uintptr_t)(ask.ref.addr + ask.offset),
+			ask.len);
+	return UCS_OK;
+}
+
+static void read_advance(struct ucx_read *read, uint64_t len)
+{
+	read->missing -= len;
+	if (!read->missing)
+		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
+				      memory_order_release);
+}
+
+static void on_received(void *request, ucs_status_t status, size_t len,
+			void *arg)
+{
+	struct ucx_read *read = arg;
+
+	if (status == UCS_OK)
+		read_advance(read, len);
+	else
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+	ucx.ucp_request_free(request);
+}
+
+static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
+			    void *data, size_t len,
+			    const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_in *in =
+		route ? in_of(dev, head.rank, head.lane_class) : NULL;
+	ucp_request_param_t receive = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+				UCP_OP_ATTR_FIELD_USER_DATA,
+		.cb.recv_am = on_received,
+	};
+	struct ucx_read *read;
+	ucs_status_ptr_t request;
+
+	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return UCS_OK;
+	read = &in->reads[head.seq % UCX_READS];
+	if (read->number != head.signature ||
+	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
+		    DICOMM_IN_PROGRESS)
+		return UCS_OK;
+	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
+	    len > read->len - head.len || len > read->missing) {
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+		return UCS_OK;
+	}
+	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+		memcpy(read->dst + head.len, data, len);
+		read_advance(read, len);
+		return UCS_OK;
+	}
+	receive.user_data = read;
+	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
+					   read->dst + head.len, len, &receive);
+	if (UCS_PTR_IS_PTR(request))
+		return UCS_INPROGRESS;
+	if (!request)
+		read_advance(read, len);
+	else
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+	return UCS_OK;
+}
+
+static ucs_status_t on_bye(void *arg, const void *header, size_t header_len,
+			   void *data, size_t len,
+			   const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (route)
+		route->left = route->owes = dev->owes = true;
+	return UCS_OK;
+}
+
+static ucs_status_t on_bye_heard(void *arg, const void *header,
+				 size_t header_len, void *data, size_t len,
+				 const ucp_am_recv_param_t *param)
+{
+	struct ucx_head head;
+	struct ucx_route *route = route_of(arg, header, header_len, &head);
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (route)
+		route->heard = true;
+	return UCS_OK;
+}
+
+static const ucp_am_recv_callback_t handlers[UCX_WHATS] = {
+	[UCX_HELLO] = on_hello,         [UCX_MESSAGE] = on_message,
+	[UCX_CREDIT] = on_credit,       [UCX_READ] = on_read,
+	[UCX_DATA] = on_data,           [UCX_BYE] = on_bye,
+	[UCX_BYE_HEARD] = on_bye_heard,
+};
+
+/* What handlers leave to be done, as they may not make endpoints. True: there
+ * is more to do. */
+static bool pay_one(struct ucx_route *route)
+{
+	struct ucx_head head = {.kind = 0};
+
+	if (route->hello &&
+	    ucx_route_open(route, route->hello) != DICOMM_SUCCESS)
+		protest(route, "an address of no use");
+	free(route->hello);
+	route->hello = NULL;
+	if (!route->ep || atomic_load(&route->status))
+		return false;
+	/* A credit of nothing, so that it gets connected. */
+	if (!route->connected &&
+	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN)
+		return true;
+	/* One that is closing has said so itself. */
+	if (route->owes && !route->bye &&
+	    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) ==
+		    DICOMM_AGAIN)
+		return true;
+	route->owes = false;
+	return false;
+}
+
+static void pay(struct tp_device *dev)
+{
+	dev->owes = false;
+	for (int r = 0; r < dev->config.ranks; r++)
+		dev->owes |= pay_one(&dev->routes[r]);
+}
+
+static void on_idle(struct tp_device *dev)
+{
+	bool all = ++dev->idle >= IDLE_POLLS;
+	struct ucx_in *next;
+
+	for (struct ucx_in *in = dev->untold; in; in = next) {
+		next = in->untold;
+		if (all || in->urgent)
+			tell(in);
+	}
+	if (all)
+		dev->idle = 0;
+}
+
+bool ucx_progress(struct tp_device *dev)
+{
+	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
+
+	if (dev->owes)
+		pay(dev);
+	if (moved)
+		dev->idle = 0;
+	else if (dev->untold)
+		on_idle(dev);
+	return moved;
+}
+
+static bool ucx_poll(struct tp_device *dev)
+{
+	bool moved = false;
+
+	atomic_store_explicit(
+		&dev->visits,
+		atomic_load_explicit(&dev->visits, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+	if (__builtin_expect(
+		    atomic_load_explicit(&dev->attended, memory_order_relaxed),
+		    0) &&
+	    atomic_exchange(&dev->attended, false))
+		ucx_attend_wake();
+	if (!ucx_try_lock(dev))
+		return false;
+	if (dev->worker)
+		moved = ucx_progress(dev);
+	ucx_unlock(dev);
+	return moved;
+}
+
+/* ---- device ---- */
+
+static bool ucx_usable(char *why, size_t len)
+{
+	return ucx_load(why, len);
+}
+
+static void set_default(ucp_config_t *config, const char *name,
+			const char *value)
+{
+	char variable[64];
+
+	snprintf(variable, sizeof(variable), "UCX_%s", name);
+	if (!getenv(variable))
+		ucx.ucp_config_modify(config, name, value);
+}
+
+/* TCP on the interface where the ranks meet; what UCX_ variables say comes
+ * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
+ * pieces nor asks before it sends them. */
+static void configure(struct tp_device *dev, ucp_config_t *config)
+{
+	char number[32];
+
+	dev->tcp = !getenv("UCX_TLS");
+	if (dev->tcp) {
+		set_default(config, "TLS", "tcp");
+		if (*dev->interface.name)
+			set_default(config, "NET_DEVICES", dev->interface.name);
+		set_default(config, "RNDV_THRESH", "inf");
+		set_default(config, "RESOLVE_REMOTE_EP_ID", "n");
+	}
+	if (*config_string(CONFIG_SOCKET_FAMILY))
+		set_default(
+			config, "TCP_AF_PRIO",
+			strcmp(config_string(CONFIG_SOCKET_FAMILY), "AF_INET6")
+				? "inet"
+				: "inet6");
+	if (*config_string(CONFIG_PORT_RANGE))
+		set_default(config, "TCP_PORT_RANGE",
+			    config_string(CONFIG_PORT_RANGE));
+	snprintf(number, sizeof(number), "%zu",
+		 (size_t)dev->config.slot_bytes + 1024);
+	set_default(config, "TCP_TX_SEG_SIZE", number);
+	set_default(config, "ZCOPY_THRESH", number);
+	set_default(config, "TCP_RX_SEG_SIZE", "260k");
+}
+
+static dicomm_result_t failed(const struct tp_device *dev, const char *what,
+			      ucs_status_t status)
+{
+	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
+						: DICOMM_ERR_SYSTEM,
+		    "ucx: %s (interface %s): %s", what,
+		    *dev->interface.name ? dev->interface.name : "unknown",
+		    ucx.ucs_status_string(status));
+}
+
+static dicomm_result_t open_context(struct tp_device *dev)
+{
+	const ucp_params_t params = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES |
+			      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+		.estimated_num_eps = (size_t)dev->config.ranks,
+	};
+	ucp_config_t *config;
+	ucs_status_t status = ucx.ucp_config_read(NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return failed(dev, "configuration", status);
+	configure(dev, config);
+	status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+				      config, &dev->context);
+	ucx.ucp_config_release(config);
+	if (status == UCS_OK)
+		return DICOMM_SUCCESS;
+	dev->context = NULL;
+	return failed(dev, "open", status);
+}
+
+/* Its threads get no signals. */
+static ucs_status_t create_worker(struct tp_device *dev)
+{
+	const ucp_worker_params_t params = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
+	};
+	ucs_status_t status;
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	status = ucx.ucp_worker_create(dev->context, &params, &dev->worker);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (status != UCS_OK)
+		dev->worker = NULL;
+	return status;
+}
+
+static dicomm_result_t open_worker(struct tp_device *dev)
+{
+	ucp_worker_attr_t attr = {
+		.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
+			      UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
+		.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
+	ucs_status_t status = create_worker(dev);
+	dicomm_result_t result = DICOMM_SUCCESS;
+
+	if (status != UCS_OK)
+		return failed(dev, "open", status);
+	for (unsigned i = 0; i < UCX_WHATS; i++) {
+		const ucp_am_handler_param_t param = {
+			.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+				      UCP_AM_HANDLER_PARAM_FIELD_CB |
+				      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+			.id = i,
+			.cb = handlers[i],
+			.arg = dev,
+		};
+
+		status =
+			ucx.ucp_worker_set_am_recv_handler(dev->worker, &param);
+		if (status != UCS_OK)
+			return failed(dev, "active messages", status);
+	}
+	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
+	if (status != UCS_OK)
+		return failed(dev, "events", status);
+	status = ucx.ucp_worker_query(dev->worker, &attr);
+	if (status != UCS_OK)
+		return failed(dev, "address", status);
+	if (attr.address_length > sizeof(dev->worker_address)) {
+		result = FAIL(DICOMM_ERR_UNSUPPORTED,
+			      "ucx: its address has %zu bytes, more than %zu: "
+			      "name fewer devices in UCX_NET_DEVICES",
+			      attr.address_length, sizeof(dev->worker_address));
+	} else {
+		dev->worker_address_len = (uint32_t)attr.address_length;
+		memcpy(dev->worker_address, attr.address, attr.address_length);
+	}
+	ucx.ucp_worker_release_address(dev->worker, attr.address);
+	return result;
+}
+
+static dicomm_result_t open_tables(struct tp_device *dev)
+{
+	size_t ranks = (size_t)dev->config.ranks;
+	size_t stage = sizeof(struct ucx_stage) + dev->config.slot_bytes;
+	uint8_t *memory;
+
+	stage = (stage + 63) & ~(size_t)63;
+	dev->routes = calloc(ranks, sizeof(*dev->routes));
+	dev->in = calloc(ranks * TP_CLASSES, sizeof(*dev->in));
+	dev->out = calloc(ranks * TP_CLASSES, sizeof(*dev->out));
+	dev->stage_memory = memory = aligned_alloc(64, STAGES * stage);
+	if (!dev->routes || !dev->in || !dev->out || !memory)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: no memory for %d ranks",
+			    dev->config.ranks);
+	for (size_t r = 0; r < ranks; r++) {
+		dev->routes[r].dev = dev;
+		dev->routes[r].rank = (uint32_t)r;
+	}
+	for (int i = 0; i < STAGES; i++) {
+		struct ucx_stage *s = (struct ucx_stage *)(void *)memory;
+
+		s->next = dev->stages;
+		dev->stages = s;
+		memory += stage;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_close(struct tp_device *dev);
+
+static dicomm_result_t open_parts(struct tp_device *dev)
+{
+	char why[256];
+
+	if (sodium_init() < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "ucx: libsodium: cannot start");
+	if (!ucx_load(why, sizeof(why)))
+		return FAIL(DICOMM_ERR_NO_PATH, "ucx: %s", why);
+	randombytes_buf(&dev->token, sizeof(dev->token));
+	randombytes_buf(dev->seal_key, sizeof(dev->seal_key));
+	dev->network = ucx_network();
+	ucx_interface_find(&dev->config, &dev->interface);
+	TRY(open_tables(dev));
+	TRY(open_context(dev));
+	TRY(open_worker(dev));
+	return ucx_attend(dev);
+}
+
+static dicomm_result_t ucx_open(const struct tp_config *config,
+				struct tp_device **out)
+{
+	struct tp_device *dev;
+	dicomm_result_t status;
+
+	if (config->ranks < 1 || config->rank < 0 ||
+	    config->rank >= config->ranks || !config->slots ||
+	    (config->slots & (config->slots - 1)) || !config->slot_bytes ||
+	    config->slot_bytes % 4096)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "ucx: rank %d of %d, %" PRIu32 " slots of %" PRIu32
+			    " bytes: slots must be a power of two, their bytes "
+			    "a multiple of 4096",
+			    config->rank, config->ranks, config->slots,
+			    config->slot_bytes);
+	dev = calloc(1, sizeof(*dev));
+	if (!dev)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
+	dev->config = *config;
+	atomic_flag_clear(&dev->busy);
+	status = open_parts(dev);
+	if (status != DICOMM_SUCCESS) {
+		ucx_close(dev);
+		return status;
+	}
+	log_debug("ucx: rank %d uses %s, its address has %" PRIu32 " bytes",
+		  config->rank, dev->interface.name, dev->worker_address_len);
+	*out = dev;
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_address(const struct tp_device *dev, struct tp_blob *address)
+{
+	ucx_address_make(dev, address);
+}
+
+/* ---- peers ---- */
+
+static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
+			char *why, size_t len)
+{
+	struct ucx_address a;
+
+	if (!ucx_address_parse(dev, address, &a, why, len))
+		return false;
+	if (a.rank < (uint32_t)dev->config.ranks &&
+	    atomic_load(&dev->routes[a.rank].status)) {
+		snprintf(why, len, "the connection to it has broken");
+		return false;
+	}
+	return true;
+}
+
+static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
+				     const struct tp_blob *address,
+				     struct tp_peer **out)
+{
+	const struct tp_config *config = &dev->config;
+	struct ucx_address a;
+	struct tp_peer *peer;
+	char why[256];
+
+	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
+		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
+	if (rank != (int)a.rank || config->ranks != (int)a.ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "ucx: rank %d of %d: the address is that of rank "
+			    "%" PRIu32 " of %" PRIu32,
+			    rank, config->ranks, a.rank, a.ranks);
+	if (config->slots != a.slots || config->slot_bytes != a.slot_bytes)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "ucx: rank %d has %" PRIu32 " slots of %" PRIu32
+			    " bytes, rank %d has %" PRIu32 " of %" PRIu32,
+			    config->rank, config->slots, config->slot_bytes,
+			    rank, a.slots, a.slot_bytes);
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
+	peer->dev = dev;
+	peer->rank = rank;
+	peer->route = &dev->routes[rank];
+	peer->address = a;
+	peer->next = dev->peers;
+	dev->peers = peer;
+	*out = peer;
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
+{
+	const struct tp_config *config = &peer->dev->config;
+
+	/* Credits are told at every half of the slots; see release(). */
+	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
+				     .window = config->slots / 2 + 1,
+				     .spin = 1};
+}
+
+/* To itself a rank needs no network. */
+static bool is_self(const struct tp_peer *peer)
+{
+	return peer->rank == peer->dev->config.rank;
+}
+
+/* Tell the receiver who is going to send. Lock held. */
+static dicomm_result_t greet(struct tp_peer *peer, enum tp_class c)
+{
+	struct ucx_head head = {.lane_class = (uint16_t)c};
+	struct tp_blob blob;
+	dicomm_result_t status;
+
+	if (is_self(peer))
+		return in_of(peer->dev, (uint32_t)peer->rank, (uint16_t)c) ||
+				       in_make(peer->route, (uint16_t)c)
+			       ? DICOMM_SUCCESS
+			       : FAIL(DICOMM_ERR_NO_MEMORY,
+				      "ucx: out of memory");
+	ucx_address_make(peer->dev, &blob);
+	TRY(ucx_route_open(peer->route, &peer->address));
+	status = ucx_route_send(peer->route, UCX_HELLO, &head, blob.data,
+				blob.len);
+	return status == DICOMM_ERR_REMOTE ? ucx_route_status(peer->route)
+					   : status;
+}
+
+static dicomm_result_t ucx_connect_out(struct tp_peer *peer, enum tp_class c,
+				       struct tp_outbox *outbox)
+{
+	struct tp_device *dev = peer->dev;
+	struct ucx_out *out = peer->out[c];
+	dicomm_result_t status;
+
+	if (out) {
+		outbox->released = &out->released;
+		return atomic_load(&dev->aborted) ? DICOMM_ERR_ABORTED
+						  : DICOMM_SUCCESS;
+	}
+	out = calloc(1, sizeof(*out));
+	if (!out)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
+	out->limit = dev->config.slots;
+	ucx_lock(dev);
+	status = dev->worker ? greet(peer, c) : DICOMM_ERR_ABORTED;
+	if (status == DICOMM_SUCCESS) {
+		atomic_store_explicit(
+			&dev->out[(uint32_t)peer->rank * TP_CLASSES + c], out,
+			memory_order_release);
+		peer->out[c] = out;
+		outbox->released = &out->released;
+	}
+	ucx_unlock(dev);
+	if (status != DICOMM_SUCCESS)
+		free(out);
+	return status;
+}
+
+static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
+				      struct tp_inbox *inbox)
+{
+	struct tp_device *dev = peer->dev;
+	struct ucx_in *in = in_of(dev, (uint32_t)peer->rank, (uint16_t)c);
+
+	if (atomic_load(&dev->aborted))
+		return DICOMM_ERR_ABORTED;
+	if (!in)
+		return DICOMM_AGAIN;
+	peer->in[c] = in;
+	inbox->lines = (struct tp_line *)(void *)in->slots;
+	inbox->line_stride = sizeof(struct tp_line);
+	inbox->data = in->data;
+	inbox->data_stride = dev->config.slot_bytes;
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_cost(struct tp_peer *peer, struct tp_cost *cost)
+{
+	cost->latency_ps = LATENCY_PS;
+	cost->bytes_per_s = peer->dev->interface.bytes_per_s;
+	cost->pull_bytes_per_s = peer->dev->interface.bytes_per_s;
+}
+
+/* ---- messages ---- */
+
+static dicomm_result_t put_locked(struct tp_peer *peer, struct ucx_head *head,
+				  const void *body, uint64_t bytes)
+{
+	struct ucx_route *route = peer->route;
+	dicomm_result_t status;
+
+	if (!route->dev->worker)
+		return DICOMM_ERR_ABORTED;
+	if (__builtin_expect(route->left, 0))
+		return ucx_route_status(route);
+	status = ucx_route_send(route, UCX_MESSAGE, head, body, bytes);
+	return status == DICOMM_ERR_REMOTE ? ucx_route_status(route) : status;
+}
+
+static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq, uint32_t signature,
+			       enum tp_kind kind, const void *body,
+			       uint64_t len)
+{
+	struct tp_device *dev = peer->dev;
+	struct ucx_out *out = peer->out[c];
+	uint64_t bytes = kind == TP_REF ? sizeof(struct ucx_ref) : len;
+	struct ucx_head head = {.lane_class = (uint16_t)c,
+				.kind = (uint16_t)kind,
+				.seq = seq,
+				.len = len,
+				.signature = signature};
+	dicomm_result_t status;
+
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (__builtin_expect(!out, 0))
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "ucx: put to rank %d before connect_out",
+			    peer->rank);
+	if (__builtin_expect(bytes > dev->config.slot_bytes, 0))
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "ucx: put of %" PRIu64 " bytes into a slot of %u",
+			    len, dev->config.slot_bytes);
+	if (seq > out->limit) {
+		out->limit = atomic_load_explicit(&out->released,
+						  memory_order_acquire) +
+			     dev->config.slots;
+		if (seq > out->limit)
+			return DICOMM_AGAIN;
+	}
+	if (is_self(peer)) {
+		deliver(in_of(dev, (uint32_t)peer->rank, (uint16_t)c), &head,
+			body, bytes);
+		return DICOMM_SUCCESS;
+	}
+	if (!ucx_try_lock(dev))
+		return DICOMM_AGAIN;
+	status = put_locked(peer, &head, body, bytes);
+	ucx_unlock(dev);
+	return status;
+}
+
+static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
+				   uint64_t seq)
+{
+	struct tp_device *dev = peer->dev;
+	struct ucx_in *in = peer->in[c];
+	struct ucx_out *own;
+
+	if (!in)
+		return DICOMM_SUCCESS;
+	if (is_self(peer)) {
+		in->freed = seq;
+		own = out_of(dev, (uint32_t)peer->rank, (uint16_t)c);
+		if (own)
+			atomic_store_explicit(&own->released, seq,
+					      memory_order_release);
+		return DICOMM_SUCCESS;
+	}
+	ucx_lock(dev);
+	in->freed = seq;
+	if (dev->worker) {
+		if (seq - in->told >= dev->config.slots / 2)
+			tell(in);
+		else if (seq != in->told)
+			untold_add(in);
+	}
+	ucx_unlock(dev);
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_flush(struct tp_device *dev)
+{
+	ucx_lock(dev);
+	if (dev->worker)
+		ucx_tell_all(dev);
+	ucx_unlock(dev);
+}
+
+/* ---- references ---- */
+
+/* UCX holds memory by itself where its network needs that. */
+static dicomm_result_t ucx_hold(struct tp_device *dev, const void *addr,
+				uint64_t len, bool written,
+				struct tp_hold **out)
+{
+	(void)dev;
+	(void)addr;
+	(void)len;
+	(void)written;
+	*out = NULL;
+	return DICOMM_SUCCESS;
+}
+
+static void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
+{
+	(void)dev;
+	(void)hold;
+}
+
+static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		      bool to_load, struct tp_ref *ref)
+{
+	struct ucx_ref r = {.addr = (uintptr_t)addr, .len = len};
+
+	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
+	(void)to_load;
+	if (len <= peer->dev->config.slot_bytes)
+		return false;
+	r.seal = seal(peer->dev, &r);
+	memcpy(ref, &r, sizeof(r));
+	return true;
+}
+
+static dicomm_result_t ucx_map(struct tp_peer *peer, const struct tp_ref *ref,
+			       uint64_t len, const void **ptr)
+{
+	struct ucx_ref r;
+
+	(void)len;
+	if (!is_self(peer))
+		return DICOMM_ERR_UNSUPPORTED;
+	memcpy(&r, ref, sizeof(r));
+	*ptr = (const void *)(uintptr_t)r.addr;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t ask_for(struct ucx_in *in, enum tp_class c, uint64_t seq,
+			       const struct ucx_ask *ask, void *dst)
+{
+	struct tp_device *dev = in->route->dev;
+	struct ucx_read *read = &in->reads[seq % UCX_READS];
+	struct ucx_head head = {.lane_class = (uint16_t)c,
+				.seq = seq,
+				.signature = dev->reads + 1};
+	dicomm_result_t status;
+
+	if (!dev->worker)
+		return DICOMM_ERR_ABORTED;
+	if (in->route->left || atomic_load(&in->route->status))
+		return ucx_route_status(in->route);
+	if (!in->route->ep ||
+	    atomic_load_explicit(&read->status, memory_order_relaxed) ==
+		    DICOMM_IN_PROGRESS)
+		return DICOMM_AGAIN;
+	status = ucx_route_send(in->route, UCX_READ, &head, ask, sizeof(*ask));
+	if (status != DICOMM_SUCCESS)
+		return status == DICOMM_ERR_REMOTE ? ucx_route_status(in->route)
+						   : status;
+	read->number = ++dev->reads;
+	read->dst = dst;
+	read->len = read->missing = ask->len;
+	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
+			      memory_order_relaxed);
+	in->urgent = true;
+	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t ucx_read(struct tp_peer *peer, enum tp_class c,
+				uint64_t seq, const struct tp_ref *ref,
+				uint64_t offset, void *dst, uint64_t len)
+{
+	struct ucx_ask ask = {.offset = offset, .len = len};
+	dicomm_result_t status;
+
+	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (!peer->in[c])
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "ucx: read from rank %d before connect_in",
+			    peer->rank);
+	memcpy(&ask.ref, ref, sizeof(ask.ref));
+	if (is_self(peer)) {
+		memcpy(dst, (const uint8_t *)(uintptr_t)ask.ref.addr + offset,
+		       len);
+		atomic_store(&peer->in[c]->reads[seq % UCX_READS].status,
+			     DICOMM_SUCCESS);
+		return DICOMM_SUCCESS;
+	}
+	if (!ucx_try_lock(peer->dev))
+		return DICOMM_AGAIN;
+	status = ask_for(peer->in[c], c, seq, &ask, dst);
+	ucx_unlock(peer->dev);
+	return status;
+}
+
+static dicomm_result_t ucx_arrived(struct tp_peer *peer, enum tp_class c,
+				   uint64_t seq)
+{
+	struct ucx_in *in = peer->in[c];
+	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
+		&in->reads[seq % UCX_READS].status, memory_order_acquire);
+
+	if (status == DICOMM_SUCCESS)
+		return status;
+	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (atomic_load(&in->route->status)) {
+		ucx_lock(peer->dev);
+		status = ucx_route_status(in->route);
+		ucx_unlock(peer->dev);
+	} else if (status != DICOMM_IN_PROGRESS) {
+		return FAIL(status,
+			    "ucx: rank %d did not send what it had offered",
+			    peer->rank);
+	}
+	return status;
+}
+
+static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
+				 uint64_t *seq)
+{
+	for (int i = 0; i < 64 && ucx_poll(peer->dev); i++)
+		;
+	*seq = peer->in[c] ? atomic_load(&peer->in[c]->last) : 0;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- ends ---- */
+
+/* Close the routes that can be. Lock held. */
+static void close_all(struct tp_device *dev, ucp_worker_h worker,
+		      uint32_t first, uint32_t end, bool force)
+{
+	uint64_t start = clock_ns();
+	bool closed;
+
+	for (uint32_t r = first; r < end; r++)
+		ucx_route_close(&dev->routes[r], force);
+	do {
+		closed = true;
+		for (uint32_t r = first; r < end; r++)
+			closed &= ucx_route_is_closed(&dev->routes[r]);
+		if (!closed)
+			ucx.ucp_worker_progress(worker);
+	} while (!closed && clock_ns() - start < DRAIN_NS);
+}
+
+/* What was cut off ends in the next few turns. */
+static void settle(ucp_worker_h worker)
+{
+	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
+		idle = ucx.ucp_worker_progress(worker) ? 0 : idle + 1;
+}
+
+static bool is_sound(const struct tp_device *dev)
+{
+	for (int r = 0; r < dev->config.ranks; r++)
+		if (!ucx_route_is_sound(&dev->routes[r]))
+			return false;
+	return true;
+}
+
+/* When it closes connections while some break, UCX 1.13 now and then runs into
+ * an assertion of its own, which ends the program. Rather leave them alone. */
+static void bury(struct tp_device *dev)
+{
+	static struct grave {
+		struct grave *next;
+		ucp_context_h context;
+		ucp_worker_h worker;
+	} * _Atomic graves; /* so that nobody takes them for lost */
+	struct grave *grave = malloc(sizeof(*grave));
+
+	log_debug("ucx: rank %d leaves broken connections behind",
+		  dev->config.rank);
+	if (!grave)
+		return;
+	grave->context = dev->context;
+	grave->worker = dev->worker ? dev->worker : dev->ended;
+	grave->next = atomic_load(&graves);
+	while (!atomic_compare_exchange_weak(&graves, &grave->next, grave))
+		;
+}
+
+/* Give everything back to UCX. */
+static void end_worker(struct tp_device *dev)
+{
+	ucp_worker_h worker = dev->worker ? dev->worker : dev->ended;
+	bool aborted = !dev->worker;
+
+	if (worker) {
+		/* Hear who is gone; but send nobody's memory any more. */
+		if (aborted && !dev->serving)
+			settle(worker);
+		if (dev->serving || (aborted && !is_sound(dev))) {
+			bury(dev);
+			return;
+		}
+		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
+		settle(worker);
+		for (int r = 0; r < dev->config.ranks; r++)
+			if (dev->routes[r].ep || dev->routes[r].closing) {
+				bury(dev);
+				return;
+			}
+		ucx.ucp_worker_destroy(worker);
+	}
+	if (dev->context)
+		ucx.ucp_cleanup(dev->context);
+}
+
+/* Without progress, TCP sends and receives nothing. Other networks do so by
+ * themselves, until their endpoints are closed. */
+static void ucx_abort(struct tp_device *dev)
+{
+	uint64_t start = clock_ns();
+
+	atomic_store(&dev->aborted, true);
+	while (!ucx_try_lock(dev)) {
+		if (clock_ns() - start > DRAIN_NS) {
+			log_warn("ucx: rank %d: somebody has been in the "
+				 "middle of a poll for long",
+				 dev->config.rank);
+			return;
+		}
+		sched_yield();
+	}
+	if (dev->worker) {
+		if (!dev->tcp) {
+			close_all(dev, dev->worker, 0,
+				  (uint32_t)dev->config.ranks, true);
+			settle(dev->worker);
+		}
+		dev->ended = dev->worker;
+		dev->worker = NULL;
+	}
+	ucx_unlock(dev);
+}
+
+static void free_lanes(struct tp_device *dev, uint32_t rank)
+{
+	for (uint32_t id = rank * TP_CLASSES; id < (rank + 1) * TP_CLASSES;
+	     id++) {
+		struct ucx_in *in = atomic_exchange(&dev->in[id], NULL);
+		struct ucx_out *out = atomic_exchange(&dev->out[id], NULL);
+
+		if (in) {
+			untold_remove(in);
+			free(in->slots);
+			free(in);
+		}
+		free(out);
+	}
+}
+
+static bool is_untold(const struct tp_device *dev, uint32_t rank)
+{
+	for (const struct ucx_in *in = dev->untold; in; in = in->untold)
+		if (in->route->rank == rank)
+			return true;
+	return false;
+}
+
+/* Until all of these routes are quiet. Whoever still answers does so soon: its
+ * rank, or the thread that attends for it. */
+static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
+{
+	uint64_t start = clock_ns();
+	bool quiet = false;
+
+	while (!quiet && dev->worker && clock_ns() - start < DRAIN_NS) {
+		quiet = true;
+		/* No credits after a goodbye. */
+		ucx_tell_all(dev);
+		for (uint32_t r = first; r < end; r++) {
+			if (!is_untold(dev, r))
+				ucx_route_bye(&dev->routes[r]);
+			quiet &= ucx_route_is_quiet(&dev->routes[r]);
+		}
+		if (quiet || ucx_progress(dev))
+			continue;
+		ucx_unlock(dev);
+		sched_yield();
+		ucx_lock(dev);
+	}
+	if (!quiet && dev->worker)
+		log_warn("ucx: rank %d closes, and not all of its peers have "
+			 "heard that",
+			 dev->config.rank);
+}
+
+/* Lock held. */
+static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
+{
+	wait_for_quiet(dev, first, end);
+	if (dev->worker && dev->owes)
+		pay(dev);
+	if (dev->worker)
+		close_all(dev, dev->worker, first, end, false);
+	for (uint32_t r = first; r < end; r++) {
+		dev->routes[r].closed = true;
+		free(dev->routes[r].hello);
+		dev->routes[r].hello = NULL;
+		free_lanes(dev, r);
+	}
+}
+
+static void ucx_peer_close(struct tp_peer *peer)
+{
+	struct tp_peer **at;
+	struct tp_device *dev;
+
+	if (!peer)
+		return;
+	dev = peer->dev;
+	ucx_lock(dev);
+	close_routes(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
+	ucx_unlock(dev);
+	at = &dev->peers;
+	while (*at != peer)
+		at = &(*at)->next;
+	*at = peer->next;
+	free(peer);
+}
+
+static void ucx_close(struct tp_device *dev)
+{
+	struct ucx_serve *serve;
+	struct tp_peer *peer;
+
+	if (!dev)
+		return;
+	ucx_attend_no_more(dev);
+	ucx_lock(dev);
+	if (dev->worker)
+		close_routes(dev, 0, (uint32_t)dev->config.ranks);
+	end_worker(dev);
+	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
+		free_lanes(dev, (uint32_t)r);
+	while ((peer = dev->peers)) {
+		dev->peers = peer->next;
+		free(peer);
+	}
+	while ((serve = dev->all_serves)) {
+		dev->all_serves = serve->more;
+		free(serve);
+	}
+	for (int r = 0; dev->routes && r < dev->config.ranks; r++)
+		free(dev->routes[r].hello);
+	free(dev->stage_memory);
+	free(dev->routes);
+	free((void *)dev->in);
+	free((void *)dev->out);
+	free(dev);
+}
+
+static uint64_t ucx_memory(const struct tp_device *dev)
+{
+	uint64_t bytes = sizeof(*dev);
+	uint64_t inbox = sizeof(struct ucx_in) +
+			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +
+							dev->config.slot_bytes);
+
+	bytes += (uint64_t)dev->config.ranks *
+		 (sizeof(*dev->routes) + TP_CLASSES * 2 * sizeof(void *));
+	bytes += STAGES *
+		 (sizeof(struct ucx_stage) + (uint64_t)dev->config.slot_bytes);
+	for (const struct tp_peer *p = dev->peers; p; p = p->next)
+		bytes += sizeof(*p);
+	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {
+		bytes += atomic_load(&dev->in[id]) ? inbox : 0;
+		bytes +=
+			atomic_load(&dev->out[id]) ? sizeof(struct ucx_out) : 0;
+	}
+	return bytes;
+}
+
+const struct transport transport_ucx = {
+	.name = "ucx",
+	.usable = ucx_usable,
+	.open = ucx_open,
+	.address = ucx_address,
+	.close = ucx_close,
+	.reaches = ucx_reaches,
+	.peer_open = ucx_peer_open,
+	.limits = ucx_limits,
+	.connect_out = ucx_connect_out,
+	.connect_in = ucx_connect_in,
+	.cost = ucx_cost,
+	.peer_close = ucx_peer_close,
+	.put = ucx_put,
+	.release = ucx_release,
+	.flush = ucx_flush,
+	.hold = ucx_hold,
+	.drop = ucx_drop,
+	.offer = ucx_offer,
+	.map = ucx_map,
+	.read = ucx_read,
+	.arrived = ucx_arrived,
+	.poll = ucx_poll,
+	.fence = ucx_fence,
+	.abort = ucx_abort,
+	.memory = ucx_memory,
+};

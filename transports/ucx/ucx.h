@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Any network that UCX drives, by active messages of UCP; TCP unless UCX_TLS
+ * and UCX_NET_DEVICES say otherwise.
+ *
+ * A device is a UCP worker, a route is its endpoint to one rank. Messages are
+ * eager active messages: the handler, which runs in the receiver's poll(),
+ * copies them into the inbox. Large ones are pulled: the reader asks, and the
+ * owner, in its poll(), sends that part of its memory, which UCP writes to
+ * where the reader wants it.
+ *
+ * So a rank that is away from the library would neither answer nor get its last
+ * messages out. A thread (attend.c) polls for it until it comes back.
+ */
+#ifndef DICOMM_TRANSPORTS_UCX_UCX_H
+#define DICOMM_TRANSPORTS_UCX_UCX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucp/api/ucp.h>
+
+#include "transports/transport.h"
+
+#define UCX_READS 64 /* as the contract says */
+#define UCX_KEY 32
+
+/* ---- load.c: the library, opened at the first use ---- */
+
+/* Linked, it would put handlers of its own on the signals of every program
+ * that uses us, from the start. */
+#define UCX_FUNCTIONS(X)                  \
+	X(ucp_get_version)                \
+	X(ucp_get_version_string)         \
+	X(ucp_config_read)                \
+	X(ucp_config_modify)              \
+	X(ucp_config_release)             \
+	X(ucp_init_version)               \
+	X(ucp_cleanup)                    \
+	X(ucp_worker_create)              \
+	X(ucp_worker_destroy)             \
+	X(ucp_worker_query)               \
+	X(ucp_worker_release_address)     \
+	X(ucp_worker_set_am_recv_handler) \
+	X(ucp_worker_progress)            \
+	X(ucp_worker_get_efd)             \
+	X(ucp_worker_arm)                 \
+	X(ucp_ep_create)                  \
+	X(ucp_ep_close_nbx)               \
+	X(ucp_am_send_nbx)                \
+	X(ucp_am_recv_data_nbx)           \
+	X(ucp_request_check_status)       \
+	X(ucp_request_free)               \
+	X(ucs_status_string)
+
+#define UCX_MEMBER(f) __typeof__(f) *f;
+struct ucx_api {
+	UCX_FUNCTIONS(UCX_MEMBER)
+};
+#undef UCX_MEMBER
+
+extern struct ucx_api ucx;
+
+/* The library, in words; false and why, if it cannot be used. */
+bool ucx_load(char *why, size_t len);
+
+/* ---- address.c: what ranks tell each other ---- */
+
+#define UCX_WORKER_BYTES 144
+
+/* In a tp_blob. */
+struct ucx_address {
+	uint32_t magic, version;
+	uint8_t proof[16]; /* of the bytes, with 0 here */
+	uint64_t token;    /* stands in each message to that rank */
+	uint64_t network;  /* hash of machine and network namespace */
+	uint32_t rank, ranks;
+	uint32_t slots, slot_bytes;
+	uint32_t loopback; /* no other machine gets there */
+	uint32_t worker_len;
+	char interface[16]; /* for messages */
+	uint8_t worker[UCX_WORKER_BYTES];
+};
+
+struct tp_device;
+void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob);
+bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
+		       struct ucx_address *a, char *why, size_t len);
+uint64_t ucx_network(void);
+/* The interface where this machine listens, and its rate in bits per second;
+ * "" if that is not one. */
+struct ucx_interface {
+	char name[16];
+	bool loopback;
+	uint64_t bytes_per_s;
+};
+void ucx_interface_find(const struct tp_config *config,
+			struct ucx_interface *out);
+
+/* ---- what is sent: headers of active messages ---- */
+
+enum ucx_what {
+	UCX_HELLO,   /* the sender is going to send in that lane */
+	UCX_MESSAGE, /* with the line's bytes, or the data, as its body */
+	UCX_CREDIT,
+	UCX_READ,
+	UCX_DATA, /* what was asked for is its body */
+	UCX_BYE,  /* this rank sends no more, and wants no more */
+	UCX_BYE_HEARD,
+	UCX_WHATS
+};
+
+/* Part of a sender's memory that a peer may ask for. */
+struct ucx_ref {
+	uint64_t addr, len;
+	uint64_t seal; /* by the owner: it has offered that */
+};
+
+struct ucx_head {
+	uint64_t token; /* of the receiver */
+	uint32_t rank;  /* of the sender */
+	uint16_t lane_class;
+	uint16_t kind;      /* of the message: enum tp_kind */
+	uint64_t seq;       /* message; credit: released */
+	uint64_t len;       /* of the message */
+	uint32_t signature; /* of the message; of a read: its number */
+	uint32_t status;    /* of UCX_DATA: enum dicomm_result_t */
+};
+
+struct ucx_ask {
+	struct ucx_ref ref;
+	uint64_t offset, len;
+};
+
+/* ---- route.c: the way to one rank, and what leaves by it ---- */
+
+/* A message on its way that could not be sent at once. */
+struct ucx_stage {
+	struct ucx_stage *next;
+	struct ucx_route *route;
+	struct ucx_head head;
+	uint8_t body[];
+};
+
+/* A part of memory on its way to who asked for it. */
+struct ucx_serve {
+	struct ucx_serve *next; /* spare */
+	struct ucx_serve *more; /* of all there are */
+	struct ucx_route *route;
+	struct ucx_head head;
+};
+
+struct ucx_route {
+	struct tp_device *dev;
+	uint32_t rank;
+	uint64_t token;  /* the peer's */
+	ucp_ep_h ep;     /* NULL until needed */
+	uint32_t queued; /* messages not sent yet: later ones wait, too */
+	/* what the error handler, or the peer, said */
+	_Atomic int status; /* dicomm_result_t */
+	ucs_status_t cause;
+	bool connected; /* something has been sent */
+	bool dead;      /* says UCX */
+	bool told;      /* ... and the user has been */
+	bool bye;       /* this rank has said goodbye */
+	bool heard;     /* ... and the peer has heard it */
+	bool left;      /* the peer has said goodbye */
+	bool owes;      /* ... and has to be told that this was heard */
+	bool closed;    /* it is too late for a hello */
+	void *closing;  /* request */
+	struct ucx_address *hello; /* whom to open the route to */
+};
+
+/* Make the endpoint. */
+dicomm_result_t ucx_route_open(struct ucx_route *route,
+			       const struct ucx_address *a);
+/* SUCCESS: the body may change. AGAIN: nothing happened. ERR_REMOTE, quietly:
+ * see ucx_route_status(). Lock held, as for all that follow. */
+dicomm_result_t ucx_route_send(struct ucx_route *route, enum ucx_what what,
+			       struct ucx_head *head, const void *body,
+			       uint64_t len);
+/* Send memory that stays until the peer says that it has it. */
+void ucx_route_serve(struct ucx_route *route, const struct ucx_head *head,
+		     const void *body, uint64_t len);
+/* The route's state as a status, with its words as the last error. */
+dicomm_result_t ucx_route_status(struct ucx_route *route);
+/* Say goodbye, unless that is done; has the other side heard it, or gone? */
+void ucx_route_bye(struct ucx_route *route);
+bool ucx_route_is_quiet(const struct ucx_route *route);
+/* Neither broken, nor still connecting. */
+bool ucx_route_is_sound(const struct ucx_route *route);
+/* Begin to close, at once, or when all that was sent is out. Not while it
+ * connects: UCX 1.13 may end the program. */
+void ucx_route_close(struct ucx_route *route, bool force);
+bool ucx_route_is_closed(struct ucx_route *route);
+
+/* ---- ucx.c ---- */
+
+struct ucx_read {
+	uint8_t *dst;
+	uint64_t len, missing;
+	uint32_t number;
+	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
+};
+
+/* Receiver's side of a lane; made by the sender's hello. */
+struct ucx_in {
+	struct ucx_route *route;
+	uint16_t lane_class;
+	uint8_t *slots; /* lines, and behind them the data */
+	uint8_t *data;
+	_Atomic uint64_t last; /* arrived */
+	uint64_t freed, told;
+	bool urgent; /* the sender may wait for `told` */
+	struct ucx_in *untold, **untold_link;
+	struct ucx_read reads[UCX_READS];
+};
+
+/* Sender's side. */
+struct ucx_out {
+	_Atomic uint64_t released;
+	uint64_t limit; /* last message that known credits allow */
+};
+
+/*
+ * All of it, and the worker, belongs to who holds the lock: the thread that
+ * uses the device, the one that attends to it meanwhile, or one that aborts.
+ */
+struct tp_device {
+	atomic_flag busy; /* the lock */
+	_Atomic bool aborted;
+	_Atomic uint32_t visits; /* by the thread that uses it */
+	struct tp_config config;
+	struct ucx_interface interface;
+	bool tcp; /* and nothing else */
+	uint64_t network, token;
+	uint8_t seal_key[16];
+	ucp_context_h context;
+	ucp_worker_h worker; /* NULL after abort() */
+	ucp_worker_h ended;  /* what it was */
+	int efd;
+	uint8_t worker_address[UCX_WORKER_BYTES];
+	uint32_t worker_address_len;
+	struct ucx_route *routes;     /* [ranks] */
+	struct ucx_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
+	struct ucx_out *_Atomic *out; /* same */
+	struct ucx_in *untold;
+	bool owes;      /* some route has something to do: hello, owes */
+	unsigned idle;  /* polls that found nothing */
+	uint32_t reads; /* numbered so far */
+	struct ucx_stage *stages; /* spare ones */
+	void *stage_memory;
+	struct ucx_serve *serves; /* spare ones */
+	struct ucx_serve *all_serves;
+	unsigned serving; /* under way */
+	struct tp_peer *peers;
+
+	/* attend.c */
+	struct tp_device *next;
+	uint32_t seen; /* of visits */
+	bool listed;
+	_Atomic bool attended; /* its rank has to wake the thread */
+};
+
+struct tp_peer {
+	struct tp_device *dev;
+	struct ucx_route *route;
+	int rank;
+	struct ucx_address address;
+	struct ucx_in *in[TP_CLASSES];
+	struct ucx_out *out[TP_CLASSES];
+	struct tp_peer *next;
+};
+
+void ucx_lock(struct tp_device *dev);
+bool ucx_try_lock(struct tp_device *dev);
+void ucx_unlock(struct tp_device *dev);
+/* With the lock: progress, true if anything moved; tell all credits. */
+bool ucx_progress(struct tp_device *dev);
+void ucx_tell_all(struct tp_device *dev);
+
+/* ---- attend.c: a thread polls where nobody else does ---- */
+
+dicomm_result_t ucx_attend(struct tp_device *dev);
+void ucx_attend_wake(void);
+/* After it, that thread does not touch the device. */
+void ucx_attend_no_more(struct tp_device *dev);
+
+#endif
