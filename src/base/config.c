@@ -653,10 +653,19 @@ static bool ignored(const char *name, size_t len)
 	       (len == 13 && !strncmp(name, "DICOMM_PREFIX", 13));
 }
 
+static size_t common_prefix(const char *name, size_t len, const char *other)
+{
+	size_t n = 0;
+
+	while (n < len && name[n] == other[n])
+		n++;
+	return n;
+}
+
 static void report_variable(const char *name, size_t len)
 {
 	const char *nearest = NULL;
-	size_t least = SIZE_MAX, d;
+	size_t least = SIZE_MAX, begins = 0, d, same;
 
 	if (ignored(name, len))
 		return;
@@ -664,8 +673,12 @@ static void report_variable(const char *name, size_t len)
 		d = distance(name, len, rows[i].name);
 		if (d == 0)
 			return;
-		if (d < least) {
+		/* Of equals, the one that begins alike: what was left out is
+		 * rather the end. */
+		same = common_prefix(name, len, rows[i].name);
+		if (d < least || (d == least && same > begins)) {
 			least = d;
+			begins = same;
 			nearest = rows[i].name;
 		}
 	}
