@@ -1110,6 +1110,32 @@ static dicomm_result_t ucx_arrived(struct tp_peer *peer, enum tp_class c,
 	return status;
 }
 
+static dicomm_result_t route_broken(struct ucx_route *route, int *peer)
+{
+	if (!atomic_load_explicit(&route->status, memory_order_acquire) ||
+	    route->left)
+		return DICOMM_SUCCESS;
+	/* Who closes its side may be heard of a moment later. */
+	if (!route->noticed) {
+		route->noticed = true;
+		return DICOMM_SUCCESS;
+	}
+	*peer = (int)route->rank;
+	return ucx_route_status(route);
+}
+
+static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (atomic_load(&dev->aborted) || !ucx_try_lock(dev))
+		return DICOMM_SUCCESS;
+	for (int r = 0; r < dev->config.ranks && status == DICOMM_SUCCESS; r++)
+		status = route_broken(&dev->routes[r], peer);
+	ucx_unlock(dev);
+	return status;
+}
+
 static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
 				 uint64_t *seq)
 {
@@ -1392,6 +1418,7 @@ const struct transport transport_ucx = {
 	.read = ucx_read,
 	.arrived = ucx_arrived,
 	.poll = ucx_poll,
+	.broken = ucx_broken,
 	.fence = ucx_fence,
 	.abort = ucx_abort,
 	.memory = ucx_memory,

@@ -163,6 +163,7 @@ struct ucx_route {
 	bool connected; /* something has been sent */
 	bool dead;      /* says UCX */
 	bool told;      /* ... and the user has been */
+	bool noticed;   /* ... and who waits has looked once */
 	bool bye;       /* this rank has said goodbye */
 	bool heard;     /* ... and the peer has heard it */
 	bool left;      /* the peer has said goodbye */
