@@ -230,7 +230,7 @@ INLINE u32 narrow_encode(float f, u32 width, u32 man, u32 bias, u32 specials)
 	/* Below the least normal number: shift the significand to where its
 	 * last bit weighs as much as that of a denormal. */
 	u32 away = 151 - bias - man - (mag >> 23);
-	u32 s = away < 25 ? away : 25;
+	u32 s = away - 1 < 25 ? away : 25; /* not 0, where it is unused */
 	u32 m = (mag & 0x7fffffu) | 0x800000u;
 	u32 denormal = (m + (1u << (s - 1)) - 1 + (m >> s & 1)) >> s;
 	u32 r = mag < (128 - bias) << 23 ? denormal : normal;
