@@ -439,7 +439,9 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	note_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
 	size_slices(e, comm, longest_block(comm, call));
-	e->stream_out = result_bytes(e, comm, call) >= comm->stream_bytes;
+	/* What was broadcast is read again soon. */
+	e->stream_out = call->coll != COLL_BROADCAST &&
+			result_bytes(e, comm, call) >= comm->stream_bytes;
 	TRY(find_pairs(e, comm));
 	TRY(find_readers(e));
 	find_largest(e, call);

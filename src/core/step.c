@@ -79,6 +79,13 @@ static uint32_t signature_of(const struct operation *op,
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
+/* Does a receiver load from the message, or as good as that? The root of a
+ * broadcast, which receives nothing meanwhile, has just written it. */
+static bool is_loaded(enum coll coll)
+{
+	return coll_reduces(coll) || coll == COLL_BROADCAST;
+}
+
 static enum schedule_result start_send(struct operation *op,
 				       const struct step *step, uint32_t s,
 				       uint64_t k, uint64_t seq)
@@ -92,7 +99,7 @@ static enum schedule_result start_send(struct operation *op,
 	uint64_t len = a.bytes;
 	struct tp_ref ref;
 	dicomm_result_t status;
-	bool must_refer;
+	bool whole, must_refer, may_refer;
 
 	if (!a.n)
 		return SCHEDULE_DONE;
@@ -101,13 +108,16 @@ static enum schedule_result start_send(struct operation *op,
 	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
 			  comm->slots)
 		return SCHEDULE_AGAIN;
-	if (!k && is_ready_whole(op, step, &step->a))
+	whole = is_ready_whole(op, step, &step->a);
+	if (!k && whole)
 		len = whole_bytes(op, &step->a);
 	must_refer = a.bytes > peer->limits.eager_bytes;
-	if ((must_refer ||
-	     (len >= comm->map_threshold && step->a.buffer != PLAN_SCRATCH)) &&
+	/* What did not pay as a whole does not in parts. */
+	may_refer = len >= comm->map_threshold && !(k && whole) &&
+		    step->a.buffer != PLAN_SCRATCH;
+	if ((must_refer || may_refer) &&
 	    peer->transport->offer(peer->tp, a.at, len,
-				   coll_reduces(op->call.coll), &ref)) {
+				   is_loaded(op->call.coll), &ref)) {
 		kind = TP_REF;
 		body = &ref;
 	} else if (must_refer) {
