@@ -83,11 +83,14 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 	pthread_mutex_unlock(&comm->fault.lock);
 }
 
-/* The peer, or with -1 any rank, if it has left; else -1. */
+/* The peer, or with -1 any rank, if it has left; else -1. Without rank 0 there
+ * is no more news: then that is what is known. */
 static int who_left(struct dicomm_comm *comm, int peer)
 {
+	if (peer >= 0 && control_gone(comm->control, peer))
+		return peer;
 	if (peer >= 0)
-		return control_gone(comm->control, peer) ? peer : -1;
+		return control_gone(comm->control, 0) ? 0 : -1;
 	for (int r = 0; r < comm->ranks; r++)
 		if (control_gone(comm->control, r))
 			return r;
