@@ -491,7 +491,8 @@ static void run_fresh(struct job_rank *me)
 }
 
 static const char *const env[] = {"DICOMM_DEBUG=none",
-				  "DICOMM_BOOTSTRAP_TIMEOUT=2"};
+				  "DICOMM_BOOTSTRAP_TIMEOUT=2",
+				  "DICOMM_TRANSPORTS=shm"};
 
 /* Who is to meet over another communicator need not wait for a time-out, which
  * would be too late. But a meeting to which nobody came lasts so long. */
@@ -516,7 +517,7 @@ START_TEST(every_request_may_fail)
 				      .ranks = 2,
 				      .bare = true,
 				      .timeout_s = seconds,
-				      .env = {env[0], patience(s)}});
+				      .env = {env[0], patience(s), env[2]}});
 		return;
 	}
 	for (; o.n < MOST && !*past_the_end; o.n += step, jobs++)
@@ -524,7 +525,7 @@ START_TEST(every_request_may_fail)
 				      .arg = &o,
 				      .ranks = 2,
 				      .bare = true,
-				      .env = {env[0], env[1]}});
+				      .env = {env[0], env[1], env[2]}});
 	printf("%s: %d requests of rank %d failed\n", s->name, jobs - 1,
 	       o.victim);
 	fflush(stdout);
