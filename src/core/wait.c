@@ -100,21 +100,23 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 {
 	struct pair_of_calls p = {.number = number,
 				  .theirs = "something else before"};
-	uint64_t end = clock_ms() + LOOK_BACK_MS, now;
+	uint64_t end = clock_ms() + LOOK_BACK_MS, n = number, now;
 	bool found = false, suspect = false, last = false;
 
 	call_text(call, p.mine, sizeof(p.mine));
-	for (uint64_t n = number; n && number - n < CALL_LOG_ENTRIES && !last;
-	     n--) {
+	while (n && number - n < CALL_LOG_ENTRIES && !last) {
 		if (fault_is(comm))
 			return fault_report(comm);
-		/* A machine may stand still for longer than that: once more. */
 		now = clock_ms();
 		last = now >= end;
 		found |= differs(comm, call, n, peer,
 				 last ? ASK_MS : (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
+		/* The machine may have stood still for all of that time: then
+		 * ask the same once more. */
+		if (clock_ms() < end)
+			n--;
 	}
 	return disagree(comm, peer, &p);
 }
