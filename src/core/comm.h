@@ -23,7 +23,7 @@
 
 #define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
 #define COMM_NAME_BYTES 48
-/* Transports at most. */
+/* Transports at most; no more than peer.wires has bits. */
 #define COMM_WIRES 4
 #define COMM_CACHE 64 /* a power of two */
 
@@ -43,6 +43,9 @@ struct lane {
 
 struct peer {
 	int rank;
+	/* Bit i: by wire i both ranks reach each other. They take the first;
+	 * one alone must not choose, for the other would wait elsewhere. */
+	uint8_t wires;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
 	struct tp_peer *tp;
@@ -169,6 +172,8 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
 /* Does any wire lead to that rank at this moment? */
 bool comm_reaches(struct dicomm_comm *comm, int rank);
+/* The wires by which this rank reaches it, as far as open: bit i is wire i. */
+uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
 /* Connect the sending side of a lane. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);

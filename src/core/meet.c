@@ -154,10 +154,34 @@ static bool is_near(struct dicomm_comm *comm)
 	for (int r = 0; r < comm->ranks; r++)
 		if (comm->members[r].host != comm->members[0].host)
 			return false;
-	for (int r = 0; r < comm->ranks; r++)
-		if (!comm_reaches(comm, r))
+	for (int r = 0; r < comm->ranks; r++) {
+		comm->peers[r].wires = comm_wires_to(comm, r);
+		if (!comm->peers[r].wires)
 			return false;
+	}
 	return true;
+}
+
+/* Two ranks use what each has found by itself to lead to the other. */
+static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
+{
+	unsigned n = (unsigned)comm->ranks;
+	uint8_t *mine = calloc((size_t)n + 1, n), *all = mine + n;
+	dicomm_result_t status;
+
+	if (!mine)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the wires of %u "
+			    "ranks",
+			    n);
+	for (unsigned r = 0; r < n; r++)
+		mine[r] = comm_wires_to(comm, (int)r);
+	status = control_allgather(comm->control, mine, all, n, comm->meet_ms);
+	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
+		comm->peers[r].wires =
+			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
+	free(mine);
+	return status;
 }
 
 /* Some rank is beyond the near wires: open those to other machines. */
@@ -191,6 +215,8 @@ static dicomm_result_t open_far(struct dicomm_comm *comm,
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
 		memcpy(comm->members[r].address, all[r].on, sizeof(all[r].on));
 	free(all);
+	if (status == DICOMM_SUCCESS)
+		status = agree_on_wires(comm);
 	return status;
 }
 

@@ -8,33 +8,63 @@
 #include "src/core/comm.h"
 #include "src/core/wait.h"
 
-dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
+/* Does this rank reach it by that wire? Why not, if it does not. */
+static bool reaches_by(struct dicomm_comm *comm, const struct wire *w, int rank,
+		       char *why, size_t len)
 {
-	struct peer *peer = &comm->peers[rank];
+	const struct tp_blob *address =
+		&comm->members[rank].address[w - comm->wires];
+
+	if (!address->len) {
+		snprintf(why, len, "rank %d does not use it", rank);
+		return false;
+	}
+	return w->transport->reaches(w->device, address, why, len);
+}
+
+uint8_t comm_wires_to(struct dicomm_comm *comm, int rank)
+{
+	uint8_t wires = 0;
+	char why[160];
+
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device &&
+		    reaches_by(comm, &comm->wires[i], rank, why, sizeof(why)))
+			wires |= (uint8_t)(1u << i);
+	return wires;
+}
+
+bool comm_reaches(struct dicomm_comm *comm, int rank)
+{
+	return comm_wires_to(comm, rank) != 0;
+}
+
+static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
+				 int rank, struct peer *peer)
+{
+	peer->rank = rank;
+	TRY(w->transport->peer_open(
+		w->device, rank, &comm->members[rank].address[w - comm->wires],
+		&peer->tp));
+	peer->transport = w->transport;
+	peer->device = w->device;
+	w->transport->limits(peer->tp, &peer->limits);
+	comm->stats.connected_peers++;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t no_path(struct dicomm_comm *comm, int rank)
+{
 	char reasons[320] = "", why[160];
 	size_t n = 0;
 
-	*out = peer;
-	if (peer->tp)
-		return DICOMM_SUCCESS;
 	for (size_t i = 0; i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
-		const struct tp_blob *address = &comm->members[rank].address[i];
 
 		if (!w->device)
 			continue;
-		snprintf(why, sizeof(why), "rank %d does not use it", rank);
-		if (address->len && w->transport->reaches(w->device, address,
-							  why, sizeof(why))) {
-			peer->rank = rank;
-			TRY(w->transport->peer_open(w->device, rank, address,
-						    &peer->tp));
-			peer->transport = w->transport;
-			peer->device = w->device;
-			w->transport->limits(peer->tp, &peer->limits);
-			comm->stats.connected_peers++;
-			return DICOMM_SUCCESS;
-		}
+		if (reaches_by(comm, w, rank, why, sizeof(why)))
+			snprintf(why, sizeof(why), "not both ranks had it");
 		if (n < sizeof(reasons))
 			n += (size_t)snprintf(reasons + n, sizeof(reasons) - n,
 					      "%s%s: %s", n ? "; " : "",
@@ -46,20 +76,17 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 		    control_where(comm->control, rank), reasons);
 }
 
-bool comm_reaches(struct dicomm_comm *comm, int rank)
+dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 {
-	char why[160];
+	struct peer *peer = &comm->peers[rank];
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
-
-		if (w->device &&
-		    w->transport->reaches(w->device,
-					  &comm->members[rank].address[i], why,
-					  sizeof(why)))
-			return true;
-	}
-	return false;
+	*out = peer;
+	if (peer->tp)
+		return DICOMM_SUCCESS;
+	if (!peer->wires)
+		return no_path(comm, rank);
+	return open_peer(comm, &comm->wires[__builtin_ctz(peer->wires)], rank,
+			 peer);
 }
 
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,

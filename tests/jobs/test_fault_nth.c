@@ -491,8 +491,7 @@ static void run_fresh(struct job_rank *me)
 }
 
 static const char *const env[] = {"DICOMM_DEBUG=none",
-				  "DICOMM_BOOTSTRAP_TIMEOUT=2",
-				  "DICOMM_TRANSPORTS=shm"};
+				  "DICOMM_BOOTSTRAP_TIMEOUT=2"};
 
 /* Who is to meet over another communicator need not wait for a time-out, which
  * would be too late. But a meeting to which nobody came lasts so long. */
@@ -517,7 +516,7 @@ START_TEST(every_request_may_fail)
 				      .ranks = 2,
 				      .bare = true,
 				      .timeout_s = seconds,
-				      .env = {env[0], patience(s), env[2]}});
+				      .env = {env[0], patience(s)}});
 		return;
 	}
 	for (; o.n < MOST && !*past_the_end; o.n += step, jobs++)
@@ -525,7 +524,7 @@ START_TEST(every_request_may_fail)
 				      .arg = &o,
 				      .ranks = 2,
 				      .bare = true,
-				      .env = {env[0], env[1], env[2]}});
+				      .env = {env[0], env[1]}});
 	printf("%s: %d requests of rank %d failed\n", s->name, jobs - 1,
 	       o.victim);
 	fflush(stdout);
