@@ -21,6 +21,8 @@
 #define ABORT_NS 500000000u
 /* Calls of poll() from one look at what neighbours have freed to the next. */
 #define POLLS_PER_CHORE 1024
+/* Of the second level, where nobody knows. */
+#define CORE_CACHE_BYTES (1u << 20)
 /* Looks at a line before anything else is looked at. */
 #define LOOKS 128
 
@@ -99,13 +101,6 @@ static enum cma_mode cma_mode(void)
 	return strcmp(text, "on") ? CMA_AUTO : CMA_ON;
 }
 
-static uint64_t core_cache_bytes(void)
-{
-	long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-
-	return bytes > 0 ? (uint64_t)bytes : 1 << 20;
-}
-
 static uint64_t threshold(enum config_key key)
 {
 	int64_t value = config_int(key);
@@ -125,7 +120,8 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	dev->config = *config;
 	dev->cma = cma_mode();
-	dev->cma_limit = core_cache_bytes();
+	dev->cma_limit = config->core_cache_bytes ? config->core_cache_bytes
+						  : CORE_CACHE_BYTES;
 	dev->offer.pid = getpid();
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
