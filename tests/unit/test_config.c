@@ -15,11 +15,10 @@
 /* Whatever the caller of the tests has set must not matter. */
 static void setup(void)
 {
-	char name[128];
-	char **e = environ;
+	char **e = environ, *name;
 
 	while (*e) {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
+		name = strndup(*e, strcspn(*e, "="));
 		if (!strncmp(name, "DICOMM_", 7) ||
 		    !strncmp(name, "NCCL_", 5)) {
 			unsetenv(name);
@@ -27,6 +26,7 @@ static void setup(void)
 		} else {
 			e++;
 		}
+		free(name);
 	}
 	setenv("DICOMM_DEBUG", "info", 1);
 	capture_start();
