@@ -114,8 +114,8 @@ START_TEST(a_device_is_found_by_name)
 		ck_assert_int_eq(index, 7);
 		ck_assert_msg(strlen(why) > 10, "\"%s\": no reason", bad[i]);
 	}
-	accel_find("cuda:0", &index, why, sizeof(why));
-	ck_assert_ptr_nonnull(strstr(why, "cuda"));
+	accel_find("abacus:0", &index, why, sizeof(why));
+	ck_assert_ptr_nonnull(strstr(why, "abacus"));
 	ck_assert_ptr_nonnull(strstr(why, "host")); /* what there is */
 	accel_find("a kind with a very long name indeed, longer than why is",
 		   &index, why, 8);
