@@ -12,6 +12,9 @@
 	X(allreduce_halving_doubling)       \
 	X(allreduce_tree)                   \
 	X(allreduce_ordered)                \
+	X(allreduce_weighted)               \
+	X(allreduce_hierarchical)           \
+	X(allreduce_islands)                \
 	X(reduce_direct)                    \
 	X(reduce_binomial)                  \
 	X(reduce_chain)                     \
