@@ -88,7 +88,7 @@ bool groups_possible(const struct shape *s, enum groups_by by)
 		return true;
 	if (by == GROUPS_BY_NODE)
 		return l->nodes < l->ranks;
-	return l->islands > 1 && l->islands < l->nodes;
+	return l->used_islands > 1 && l->used_islands < l->nodes;
 }
 
 static uint64_t slower_way(struct links_pipe p)

@@ -56,13 +56,17 @@ dicomm_result_t links_finish(struct links *l)
 		l->ranks_of[n] = 0;
 	for (uint32_t r = 0; r < l->ranks; r++)
 		l->ranks_of[l->node_of[r]]++;
+	l->used_islands = 0;
 	for (uint32_t i = 0; i < l->islands; i++) {
+		uint32_t before = at;
+
 		for (uint32_t n = 0; n < l->nodes; n++) {
 			if (l->island_of[n] != i)
 				continue;
 			first[n] = at;
 			at += l->ranks_of[n];
 		}
+		l->used_islands += at > before;
 	}
 	for (uint32_t r = 0; r < l->ranks; r++) {
 		l->place[r] = first[l->node_of[r]]++;

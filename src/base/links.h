@@ -31,6 +31,7 @@ struct links_class {
 
 struct links {
 	uint32_t ranks, nodes, classes, islands;
+	uint32_t used_islands;     /* in which there are nodes */
 	struct links_class *class; /* [classes] */
 	struct links_pipe *island; /* [islands] */
 	uint32_t *class_of;        /* [node] */
@@ -45,7 +46,7 @@ struct links {
 /* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 			   uint32_t islands);
-/* After all else is filled in: ranks_of, path and place. */
+/* After all else is filled in: used_islands, ranks_of, path and place. */
 dicomm_result_t links_finish(struct links *l);
 void links_free(struct links *l);
 

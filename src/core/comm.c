@@ -200,6 +200,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
+	links_free(comm->links);
 	free(comm->send_log);
 	free(comm->recv_log);
 	comm->magic = 0;

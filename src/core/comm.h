@@ -132,6 +132,7 @@ struct dicomm_comm {
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
+	struct links *links; /* between hosts; NULL where there is one */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
 	int meet_ms; /* bound of comm_meet() */

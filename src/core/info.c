@@ -128,10 +128,12 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 }
 
 static dicomm_result_t explain(const struct select_table *table,
-			       const char *operation, int rank, int ranks,
-			       uint64_t bytes, char *text, size_t len)
+			       const struct links *links, const char *operation,
+			       int rank, int ranks, uint64_t bytes, char *text,
+			       size_t len)
 {
-	struct shape shape = {.rank = rank, .ranks = ranks, .root = 0};
+	struct shape shape = {
+		.rank = rank, .ranks = ranks, .root = 0, .links = links};
 
 	shape.coll = operation ? coll_from_name(operation) : COLL_KINDS;
 	if (shape.coll >= COLL_SEND)
@@ -160,8 +162,8 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	if (coll != COLL_ALLREDUCE && coll != COLL_REDUCE &&
 	    coll != COLL_BROADCAST)
 		bytes *= (uint64_t)comm->ranks;
-	return explain(&comm->table, operation, comm->rank, comm->ranks, bytes,
-		       text, len);
+	return explain(&comm->table, comm->links, operation, comm->rank,
+		       comm->ranks, bytes, text, len);
 }
 
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
@@ -174,7 +176,7 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			    "explain: nranks %d: not positive", nranks);
 	TRY(table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
 		       config_bool(CONFIG_DETERMINISTIC), &table));
-	return explain(&table, operation, 0, nranks, bytes, text, len);
+	return explain(&table, NULL, operation, 0, nranks, bytes, text, len);
 }
 
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)

@@ -13,6 +13,7 @@
 #include "src/boot/sock.h"
 #include "src/core/comm.h"
 #include "src/core/table.h"
+#include "src/core/topology.h"
 #include "src/topo/node.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
@@ -354,6 +355,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(share_table(comm, &far));
 	if (far)
 		TRY(open_far(comm, &reasons));
+	TRY(topology_find(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,
