@@ -116,7 +116,8 @@ struct dicomm_comm {
 	struct fault fault;
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
-	uint32_t slot_mask, slots, slot_bytes;
+	/* As the user chose, or by default; slot_bytes bounds a slice. */
+	uint32_t slots, slot_bytes;
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct executable *cache[COMM_CACHE]; /* by hash of the call */

@@ -208,6 +208,7 @@ static void shm_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	*limits = (struct tp_limits){
 		.eager_bytes = peer->dev->config.slot_bytes,
+		.slots = peer->dev->config.slots,
 		.window = peer->dev->config.slots,
 		.spin = LOOKS,
 	};
@@ -301,6 +302,7 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->line_stride = sizeof(struct tp_line);
 	inbox->data = in->ring->data;
 	inbox->data_stride = peer->dev->config.slot_bytes;
+	inbox->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 

@@ -794,8 +794,9 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_config *config = &peer->dev->config;
 
-	/* Credits are told at every half of the slots; see release(). */
+	/* Credits are told at every quarter of the slots; see release(). */
 	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
+				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
 				     .spin = 1};
 }
@@ -873,6 +874,7 @@ static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->line_stride = sizeof(struct tp_line);
 	inbox->data = in->data;
 	inbox->data_stride = dev->config.slot_bytes;
+	inbox->slot_mask = dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 
@@ -963,7 +965,7 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 	ucx_lock(dev);
 	in->freed = seq;
 	if (dev->worker) {
-		if (seq - in->told >= dev->config.slots / 2)
+		if (seq - in->told >= (dev->config.slots + 3) / 4)
 			tell(in);
 		else if (seq != in->told)
 			untold_add(in);
@@ -1397,6 +1399,8 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 
 const struct transport transport_ucx = {
 	.name = "ucx",
+	.slots = 64,
+	.slot_bytes = 131072,
 	.usable = ucx_usable,
 	.open = ucx_open,
 	.address = ucx_address,

@@ -429,6 +429,7 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 
 	/* Credits are told at every half of the slots; see release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
+				     .slots = dev->config.slots,
 				     .window = dev->config.slots / 2 + 1,
 				     .spin = 1,
 				     .wants_hold = true};
@@ -483,6 +484,7 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 	in->line_stride = lane->stride;
 	in->data = lane->slots + LINE_HEAD_BYTES;
 	in->data_stride = lane->stride;
+	in->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 
