@@ -206,6 +206,9 @@ struct transport {
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
+	/* Sleep until something may have arrived, or could be sent, for at most
+	 * so long; or less: whoever else needs the core gets it. */
+	void (*rest)(struct tp_device *dev, unsigned us);
 	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
 	 * though it has not left: which, and the words as the last error. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);

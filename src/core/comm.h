@@ -129,6 +129,8 @@ struct dicomm_comm {
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
 	struct wire wires[COMM_WIRES];
+	/* All messages between ranks come by it; NULL: by several. */
+	struct wire *only_wire;
 	struct control *control;
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */

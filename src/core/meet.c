@@ -20,6 +20,8 @@
  * core of its own; else only as long as a reply takes that is under way. */
 #define SPIN_ALONE 20000
 #define SPIN_SHARED 30
+/* Where all others are beyond a network: looks at that are system calls. */
+#define SPIN_FAR 50
 /* Ranks up to which each may keep much memory for each other. */
 #define WIDE_RANKS 32
 
@@ -200,9 +202,12 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	}
 	if (!first)
 		return;
-	size_slots(comm, transports[__builtin_ctz(first)], &config);
+	comm->only_wire = &comm->wires[__builtin_ctz(first)];
+	size_slots(comm, comm->only_wire->transport, &config);
 	comm->slot_bytes = config.slot_bytes;
 	comm->table.params.slot_bytes = config.slot_bytes;
+	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+		comm->spin = SPIN_FAR;
 }
 
 /* Two ranks use what each has found by itself to lead to the other. */

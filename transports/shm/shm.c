@@ -638,6 +638,14 @@ static bool shm_poll(struct tp_device *dev)
 	return false;
 }
 
+/* A peer that puts wakes nobody. */
+static void shm_rest(struct tp_device *dev, unsigned us)
+{
+	(void)dev;
+	(void)us;
+	sched_yield();
+}
+
 static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 {
 	(void)dev;
@@ -711,6 +719,7 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
+	.rest = shm_rest,
 	.broken = shm_broken,
 	.fence = shm_fence,
 	.abort = shm_abort,

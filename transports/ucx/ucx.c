@@ -3,6 +3,7 @@
 #include "transports/ucx/ucx.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sodium.h>
@@ -506,6 +507,23 @@ static bool ucx_poll(struct tp_device *dev)
 		moved = ucx_progress(dev);
 	ucx_unlock(dev);
 	return moved;
+}
+
+static void ucx_rest(struct tp_device *dev, unsigned us)
+{
+	struct pollfd fd = {.fd = dev->efd, .events = POLLIN};
+	struct timespec t = {.tv_nsec = (long)us * 1000};
+	bool idle = false;
+
+	if (ucx_try_lock(dev)) {
+		if (dev->worker && !dev->untold && !dev->owes)
+			idle = ucx.ucp_worker_arm(dev->worker) == UCS_OK;
+		ucx_unlock(dev);
+	}
+	if (idle)
+		ppoll(&fd, 1, &t, NULL);
+	else
+		sched_yield();
 }
 
 /* ---- device ---- */
@@ -1422,6 +1440,7 @@ const struct transport transport_ucx = {
 	.read = ucx_read,
 	.arrived = ucx_arrived,
 	.poll = ucx_poll,
+	.rest = ucx_rest,
 	.broken = ucx_broken,
 	.fence = ucx_fence,
 	.abort = ucx_abort,

@@ -979,6 +979,14 @@ static bool verbs_poll(struct tp_device *dev)
 	return false;
 }
 
+/* Whoever waits for a NIC waits for less than a sleep takes. */
+static void verbs_rest(struct tp_device *dev, unsigned us)
+{
+	(void)dev;
+	(void)us;
+	sched_yield();
+}
+
 /* ---- ends ---- */
 
 static dicomm_result_t lane_broken(struct verbs_lane *lane, int *peer)
@@ -1231,6 +1239,7 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
+	.rest = verbs_rest,
 	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,
