@@ -130,6 +130,7 @@ static void find_groups(struct groups *g, const struct shape *s,
 		if (i == 0 || group_of(l, l->path[i], by) !=
 				      group_of(l, l->path[i - 1], by))
 			g->first[g->n++] = i;
+		g->of[l->path[i]] = g->n - 1;
 		if (l->path[i] == (uint32_t)s->rank)
 			g->mine = g->n - 1;
 	}
@@ -181,7 +182,8 @@ dicomm_result_t groups_make(struct groups *g, const struct shape *s,
 	*g = (struct groups){.n = 0};
 	g->first = malloc((n + 1) * sizeof(*g->first));
 	g->cut = malloc((n + 1) * sizeof(*g->cut));
-	if (!rate || !x || !g->first || !g->cut)
+	g->of = malloc(n * sizeof(*g->of));
+	if (!rate || !x || !g->first || !g->cut || !g->of)
 		goto no_memory;
 	find_groups(g, s, by);
 	count_columns(g, s->links, by);
@@ -215,6 +217,7 @@ void groups_free(struct groups *g)
 	free(g->first);
 	free(g->owner);
 	free(g->cut);
+	free(g->of);
 	*g = (struct groups){.n = 0};
 }
 

@@ -27,6 +27,7 @@ struct groups {
 	uint32_t *first; /* [n + 1]: those on the path of links from here on */
 	uint32_t *owner; /* [group * columns + column]: rank */
 	uint32_t *cut;   /* [n + 1]: where the shares of a column begin */
+	uint32_t *of;    /* [rank]: its group */
 	uint32_t parts;  /* of a column */
 	uint32_t mine;   /* group of the shape's rank */
 };
@@ -56,6 +57,15 @@ static inline int groups_member(const struct groups *g, const struct shape *s,
 				uint32_t group, uint32_t i)
 {
 	return (int)s->links->path[g->first[group] + i];
+}
+
+/* Who of a group passes on what another rank sends to it, or gets from it:
+ * for each rank another one. */
+static inline int groups_agent(const struct groups *g, const struct shape *s,
+			       uint32_t group, int rank)
+{
+	return groups_member(g, s, group,
+			     s->links->place[rank] % groups_size(g, group));
 }
 
 /*
