@@ -124,6 +124,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
 {
 	struct tp_config config = {.rank = comm->rank,
 				   .ranks = comm->ranks,
+				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
 	const char *list = comm->config.transports
 				   ? comm->config.transports
