@@ -9,6 +9,7 @@
 #include "src/base/type.h"
 #include "src/core/comm.h"
 #include "src/core/table.h"
+#include "src/core/topology.h"
 #include "src/topo/node.h"
 
 dicomm_result_t dicomm_get_version(int *version)
@@ -170,13 +171,22 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len)
 {
 	struct select_table table;
+	struct links *links = NULL;
+	dicomm_result_t status;
 
 	if (nranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: nranks %d: not positive", nranks);
-	TRY(table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
-		       config_bool(CONFIG_DETERMINISTIC), &table));
-	return explain(&table, NULL, operation, 0, nranks, bytes, text, len);
+	TRY(topology_plan(nranks, &links));
+	status = table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
+			    config_bool(CONFIG_DETERMINISTIC), &table);
+	if (links)
+		table.params.node_cores = 0;
+	if (status == DICOMM_SUCCESS)
+		status = explain(&table, links, operation, 0, nranks, bytes,
+				 text, len);
+	links_free(links);
+	return status;
 }
 
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)

@@ -183,3 +183,18 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	hosts_free(&hosts);
 	return status;
 }
+
+dicomm_result_t topology_plan(int ranks, struct links **out)
+{
+	const char *path = config_string(CONFIG_TOPO_FILE);
+	struct cluster *file;
+	dicomm_result_t status;
+
+	*out = NULL;
+	if (!*path)
+		return DICOMM_SUCCESS;
+	TRY(cluster_read(path, &file));
+	status = cluster_plan(file, (uint32_t)ranks, out);
+	cluster_free(file);
+	return status;
+}

@@ -13,4 +13,8 @@
  */
 dicomm_result_t topology_find(struct dicomm_comm *comm);
 
+/* Those of the first so many ranks of DICOMM_TOPO_FILE; NULL if there is none.
+ */
+dicomm_result_t topology_plan(int ranks, struct links **out);
+
 #endif
