@@ -129,7 +129,8 @@ struct dicomm_comm {
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
 	struct wire wires[COMM_WIRES];
-	/* All messages between ranks come by it; NULL: by several. */
+	/* All messages between ranks come by it, and it can be slept on; NULL:
+	 * there is no such one. */
 	struct wire *only_wire;
 	struct control *control;
 	struct refuge *refuge;

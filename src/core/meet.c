@@ -187,6 +187,7 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 {
 	size_t n = (size_t)comm->ranks;
 	struct tp_config config;
+	struct wire *w;
 	uint8_t first = 0;
 
 	for (size_t r = 0; r < n; r++) {
@@ -203,10 +204,13 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	}
 	if (!first)
 		return;
-	comm->only_wire = &comm->wires[__builtin_ctz(first)];
-	size_slots(comm, comm->only_wire->transport, &config);
+	w = &comm->wires[__builtin_ctz(first)];
+	size_slots(comm, w->transport, &config);
 	comm->slot_bytes = config.slot_bytes;
 	comm->table.params.slot_bytes = config.slot_bytes;
+	if (!w->transport->sleeps)
+		return;
+	comm->only_wire = w;
 	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
 		comm->spin = SPIN_FAR;
 }

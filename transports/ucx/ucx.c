@@ -1389,6 +1389,7 @@ const struct transport transport_ucx = {
 	.name = "ucx",
 	.slots = 64,
 	.slot_bytes = 131072,
+	.sleeps = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
 	.address = ucx_address,
