@@ -27,6 +27,32 @@ int shape_to_rank(const struct shape *s, int from_root)
 	return shape_rank(s, from_root + s->root);
 }
 
+static int place_of(const struct shape *s, int rank)
+{
+	return s->links ? (int)s->links->place[rank] : rank;
+}
+
+static int at_place(const struct shape *s, int place)
+{
+	place = shape_rank(s, place);
+	return s->links ? (int)s->links->path[place] : place;
+}
+
+int shape_place(const struct shape *s)
+{
+	return place_of(s, s->rank);
+}
+
+int shape_on_path(const struct shape *s, int i)
+{
+	return at_place(s, place_of(s, s->rank) + i);
+}
+
+int shape_place_from_root(const struct shape *s)
+{
+	return shape_rank(s, place_of(s, s->rank) - place_of(s, s->root));
+}
+
 int shape_power_of_two(const struct shape *s)
 {
 	int p = 1;
@@ -105,4 +131,18 @@ dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 	else
 		a->build(p, s);
 	return plan_finish(p);
+}
+
+dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
+			       void (*tell)(void *ctx, const struct step *step),
+			       void *ctx)
+{
+	struct plan p;
+
+	plan_init(&p, s->ranks);
+	p.whole = a->whole;
+	p.tell = tell;
+	p.tell_ctx = ctx;
+	a->build(&p, s);
+	return p.status;
 }

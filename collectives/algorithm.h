@@ -10,6 +10,7 @@
 #define DICOMM_COLLECTIVES_ALGORITHM_H
 
 #include "collectives/plan.h"
+#include "src/base/links.h"
 
 enum coll {
 	COLL_ALLREDUCE,
@@ -55,6 +56,7 @@ struct shape {
 	int rank, ranks, root;
 	bool in_place;
 	bool prescale, postdivide;
+	const struct links *links; /* NULL: one node, all links alike */
 };
 
 /*
@@ -63,6 +65,7 @@ struct shape {
  */
 struct work {
 	uint32_t hops;          /* messages one after the other, first slice */
+	uint32_t near_hops;     /* of these, within a node for sure */
 	uint32_t messages;      /* messages that one rank sends and receives */
 	uint64_t message_bytes; /* of the longest, all its slices together */
 	uint64_t wire_bytes;    /* sent or received, whichever is more, by the
@@ -96,6 +99,11 @@ const struct algorithm *algorithm_find(enum coll coll, const char *name);
 dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 			       struct plan *p);
 
+/* The steps of s->rank one by one, as `tell` of a plan: without a plan. */
+dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
+			       void (*tell)(void *ctx, const struct step *step),
+			       void *ctx);
+
 /* For algorithms that serve every shape. */
 bool shape_any(const struct shape *s);
 /* Rank i round the circle: -1 is the last one, ranks is 0 again. */
@@ -103,6 +111,12 @@ int shape_rank(const struct shape *s, int i);
 /* Rank i counted from the root; and back. */
 int shape_from_root(const struct shape *s, int rank);
 int shape_to_rank(const struct shape *s, int from_root);
+/* The rank i places on from s->rank, where neighbours share a node, and nodes
+ * an island; without links, by rank. `i` from -ranks on. */
+int shape_on_path(const struct shape *s, int i);
+/* Where s->rank is on that path, from its start; from the root. */
+int shape_place(const struct shape *s);
+int shape_place_from_root(const struct shape *s);
 /* The largest power of two up to the number of ranks; are there so many? */
 int shape_power_of_two(const struct shape *s);
 bool shape_is_power_of_two(const struct shape *s);

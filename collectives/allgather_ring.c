@@ -11,8 +11,7 @@
 
 static void build(struct plan *p, const struct shape *s)
 {
-	int next = shape_rank(s, s->rank + 1);
-	int prev = shape_rank(s, s->rank - 1);
+	int next = shape_on_path(s, 1), prev = shape_on_path(s, -1);
 	struct span now = plan_block(PLAN_SEND, 0);
 
 	for (int k = 1; k < s->ranks; k++) {
@@ -20,8 +19,7 @@ static void build(struct plan *p, const struct shape *s)
 		if (k == 1)
 			plan_copy(p, plan_block(PLAN_RECV, (uint32_t)s->rank),
 				  now);
-		now = plan_block(PLAN_RECV,
-				 (uint32_t)shape_rank(s, s->rank - k));
+		now = plan_block(PLAN_RECV, (uint32_t)shape_on_path(s, -k));
 		plan_recv(p, prev, now);
 	}
 }

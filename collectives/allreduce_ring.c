@@ -21,9 +21,8 @@ static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
 	struct span in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
-	int next = shape_rank(s, s->rank + 1);
-	int prev = shape_rank(s, s->rank - 1);
-	int r = s->rank;
+	int next = shape_on_path(s, 1), prev = shape_on_path(s, -1);
+	int r = shape_place(s);
 
 	/* Reduce-scatter: round k leaves part r - k - 1 reduced over k + 2
 	 * ranks, so the last one leaves part r + 1 complete. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chain broadcast: each rank passes on to the next one what it receives.
+ * Chain broadcast: each rank passes on to the next one what it receives. The
+ * next one is a neighbour where there is one left: each node, and each island
+ * of nodes, is entered once.
  *
  * Hops     N - 1, for N ranks
  * Sent     S per rank, for S bytes
@@ -12,16 +14,16 @@
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
-	int me = shape_from_root(s, s->rank);
+	int me = shape_place_from_root(s);
 
 	if (me == 0) {
-		plan_send(p, shape_to_rank(s, 1), plan_block(PLAN_SEND, 0));
+		plan_send(p, shape_on_path(s, 1), plan_block(PLAN_SEND, 0));
 		plan_copy(p, recv, plan_block(PLAN_SEND, 0));
 		return;
 	}
-	plan_recv(p, shape_to_rank(s, me - 1), recv);
+	plan_recv(p, shape_on_path(s, -1), recv);
 	if (me + 1 < s->ranks)
-		plan_send(p, shape_to_rank(s, me + 1), recv);
+		plan_send(p, shape_on_path(s, 1), recv);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)

@@ -2,6 +2,8 @@
 /* Predicted time of an algorithm, in integers. */
 #include "collectives/estimate.h"
 
+#include "collectives/tally.h"
+
 #define PS_PER_S UINT64_C(1000000000000)
 
 typedef unsigned __int128 wide;
@@ -77,6 +79,39 @@ static wide shared_ps(const struct estimate_params *e, const struct shape *s,
 		       e->node_cores);
 }
 
+static uint64_t slices_of(const struct estimate_params *e,
+			  const struct algorithm *a, const struct work *w)
+{
+	uint64_t slot = e->slot_bytes ? e->slot_bytes : 1;
+
+	if (a->whole || w->message_bytes <= slot)
+		return 1;
+	return w->message_bytes / slot + (w->message_bytes % slot != 0);
+}
+
+/* On several nodes: the fullest pipe, or the busiest rank, sets the pace. */
+static uint64_t linked_ps(const struct estimate_params *e,
+			  const struct algorithm *a, const struct shape *s,
+			  uint64_t bytes)
+{
+	struct tally_load load;
+	struct work w;
+	uint64_t slices, far;
+	wide busy, hops, one_hop;
+
+	work_of(a, s, bytes, &w);
+	slices = slices_of(e, a, &w);
+	if (tally_load(e, a, s, bytes, slices, &load) != DICOMM_SUCCESS)
+		return ESTIMATE_FAILED;
+	far = w.hops - w.near_hops;
+	hops = (wide)far * load.latency_ps + (wide)w.near_hops * hop_ps(e);
+	one_hop = transfer_ps(w.message_bytes / slices, load.slowest);
+	busy = bounded(load.pipe_ps > load.rank_ps ? load.pipe_ps
+						   : load.rank_ps);
+	return (uint64_t)bounded(hops + larger(far * one_hop, busy / slices) +
+				 busy / slices * (slices - 1));
+}
+
 /*
  * The first slice goes all the way, hop by hop, unless the busiest rank needs
  * longer for its share of it; the others follow as fast as that rank works.
@@ -84,14 +119,14 @@ static wide shared_ps(const struct estimate_params *e, const struct shape *s,
 uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 		     const struct shape *s, uint64_t bytes)
 {
-	uint64_t slot = e->slot_bytes ? e->slot_bytes : 1;
-	uint64_t slices = 1, chunk;
+	uint64_t slices, chunk;
 	wide hop = hop_ps(e), one_hop, busy, first, total;
 	struct work w;
 
+	if (links_matter(s->links))
+		return linked_ps(e, a, s, bytes);
 	work_of(a, s, bytes, &w);
-	if (!a->whole && w.message_bytes > slot)
-		slices = w.message_bytes / slot + (w.message_bytes % slot != 0);
+	slices = slices_of(e, a, &w);
 	chunk = w.message_bytes / slices;
 
 	one_hop = hop + 2 * e->per_message_ps +

@@ -24,6 +24,9 @@ struct estimate_params {
 	uint32_t node_ranks, node_cores;
 };
 
+/* In place of a time: no memory to find it. */
+#define ESTIMATE_FAILED UINT64_MAX
+
 /* Picoseconds from the first post to the last completion, for buffers of
  * `bytes` (the longer one). */
 uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,

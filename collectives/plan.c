@@ -136,6 +136,10 @@ static void append(struct plan *p, struct step step)
 
 	if (p->status != DICOMM_SUCCESS)
 		return;
+	if (p->tell) {
+		p->tell(p->tell_ctx, &step);
+		return;
+	}
 	if (p->nsteps == p->steps_room) {
 		room = p->steps_room ? 2 * p->steps_room : 16;
 		steps = realloc(p->steps, room * sizeof(*steps));
@@ -226,6 +230,11 @@ void plan_fold(struct plan *p, struct span dst, struct span a,
 					.a = a,
 					.b = b,
 					.nfold = n});
+}
+
+void plan_fail(struct plan *p, dicomm_result_t status)
+{
+	p->status = status;
 }
 
 void plan_largest(struct plan *p, uint32_t parts, uint32_t parts_of)

@@ -97,6 +97,9 @@ struct plan {
 	bool in_place_send_in_recv; /* else recv lies in send */
 	uint32_t in_place_block;
 	dicomm_result_t status;
+	/* Steps are told to it, and not kept: the plan is only looked at. */
+	void (*tell)(void *ctx, const struct step *step);
+	void *tell_ctx;
 	/* private to plan.c */
 	uint32_t steps_room, deps_room;
 	uint32_t largest, largest_of;
@@ -136,6 +139,8 @@ void plan_scale(struct plan *p, struct span dst, struct span a);
 void plan_divide(struct plan *p, struct span dst, struct span a);
 void plan_fold(struct plan *p, struct span dst, struct span a,
 	       uint32_t first_block, uint32_t n);
+/* The building of a plan has failed. */
+void plan_fail(struct plan *p, dicomm_result_t status);
 /* The largest message, for a rank that itself may have only smaller ones. */
 void plan_largest(struct plan *p, uint32_t parts, uint32_t parts_of);
 /* Reserve n scratch blocks; the first one's number. */

@@ -24,15 +24,14 @@ static struct span sum_of(const struct shape *s, uint32_t scratch, int round,
 
 static void build(struct plan *p, const struct shape *s)
 {
-	int next = shape_rank(s, s->rank + 1);
-	int prev = shape_rank(s, s->rank - 1);
+	int next = shape_on_path(s, 1), prev = shape_on_path(s, -1);
 	uint32_t scratch = plan_scratch(p, 2);
 	struct span now;
 
 	now = shape_input(p, s, plan_block(PLAN_SEND, (uint32_t)prev),
 			  sum_of(s, scratch, 0, prev));
 	for (int k = 1; k < s->ranks; k++) {
-		int block = shape_rank(s, s->rank - k - 1);
+		int block = shape_on_path(s, -k - 1);
 		struct span sum = sum_of(s, scratch, k, block);
 
 		plan_send(p, next, now);

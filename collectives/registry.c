@@ -12,6 +12,9 @@
 	X(allreduce_halving_doubling)       \
 	X(allreduce_tree)                   \
 	X(allreduce_ordered)                \
+	X(allreduce_weighted)               \
+	X(allreduce_hierarchical)           \
+	X(allreduce_islands)                \
 	X(reduce_direct)                    \
 	X(reduce_binomial)                  \
 	X(reduce_chain)                     \
@@ -24,15 +27,23 @@
 	X(reduce_scatter_recursive_halving) \
 	X(reduce_scatter_ring)              \
 	X(reduce_scatter_ordered)           \
+	X(reduce_scatter_hierarchical)      \
+	X(reduce_scatter_islands)           \
 	X(reduce_scatterv_direct)           \
 	X(reduce_scatterv_ring)             \
 	X(reduce_scatterv_ordered)          \
+	X(reduce_scatterv_hierarchical)     \
+	X(reduce_scatterv_islands)          \
 	X(allgather_direct)                 \
 	X(allgather_recursive_doubling)     \
 	X(allgather_bruck)                  \
 	X(allgather_ring)                   \
+	X(allgather_hierarchical)           \
+	X(allgather_islands)                \
 	X(allgatherv_direct)                \
 	X(allgatherv_ring)                  \
+	X(allgatherv_hierarchical)          \
+	X(allgatherv_islands)               \
 	X(alltoall_direct)                  \
 	X(alltoall_pairwise)                \
 	X(alltoall_bruck)                   \

@@ -188,7 +188,7 @@ static const char *obstacle(const struct select_table *t, const struct shape *s,
 	return NULL;
 }
 
-/* Index of the fastest one; -1 if none may serve. */
+/* Index of the fastest one; -1 if none may serve, -2 if times are not known. */
 static int fastest(const struct select_table *t, const struct shape *s,
 		   uint64_t bytes)
 {
@@ -201,6 +201,8 @@ static int fastest(const struct select_table *t, const struct shape *s,
 		    obstacle(t, s, bytes, i, room, sizeof(room)))
 			continue;
 		ps = estimate_ps(&t->params, algorithms[i], s, bytes);
+		if (ps == ESTIMATE_FAILED)
+			return -2;
 		if (best < 0 || ps < best_ps) {
 			best = i;
 			best_ps = ps;
@@ -221,6 +223,11 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 		*out = algorithms[best];
 		return DICOMM_SUCCESS;
 	}
+	/* Another choice than that of the others would be worse. */
+	if (best == -2)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "%s: no memory to choose an algorithm",
+			    coll_name(s->coll));
 	for (int i = 0; algorithms[i]; i++) {
 		if (algorithms[i]->coll == s->coll &&
 		    (!(t->overridden >> s->coll & 1) || allowed(t, i)))

@@ -1462,10 +1462,11 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
 
 /**
- * Say which algorithm a communicator of host ranks on this machine would take.
+ * Say which algorithm a communicator would take that is not there.
  *
- * As dicomm_comm_explain(), without a communicator: the cost of the links is
- * assumed, not measured between the ranks.
+ * As dicomm_comm_explain(), without a communicator: of host ranks on this
+ * machine, or, where DICOMM_TOPO_FILE names the description of a cluster, of
+ * its first nranks ranks, each with a core of its own.
  *
  * Threads: any.
  *
@@ -1477,8 +1478,9 @@ dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
  * @param len        bytes of text
  *
  * @retval DICOMM_SUCCESS               *text is set
- * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, nranks below 1, or no
- *                                      room
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, nranks below 1 or
+ *                                      beyond the cluster, no room, or a bad
+ *                                      DICOMM_TOPO_FILE
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,

@@ -67,6 +67,7 @@ struct tp_inbox {
 	struct tp_line *lines;
 	const uint8_t *data;
 	size_t line_stride, data_stride; /* bytes */
+	uint32_t slot_mask;              /* slots - 1 */
 };
 
 static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
@@ -83,6 +84,7 @@ struct tp_outbox {
 /* What holds for all messages to and from a peer; alike on both sides. */
 struct tp_limits {
 	uint32_t eager_bytes; /* longest TP_DATA */
+	uint32_t slots;       /* of each inbox between the two */
 	/* Messages that may be under way whatever the receiver does: it may
 	 * tell of its releases in bulk. At most `slots`. */
 	uint32_t window;
@@ -123,6 +125,11 @@ struct transport {
 	/* It ends at this machine. The others are opened only where such wires
 	 * do not reach everybody. */
 	bool near;
+	/* Slots, and their bytes, that keep its ways full where what is under
+	 * way is much; taken unless the user chose. 0: any. */
+	uint32_t slots, slot_bytes;
+	/* A poll() is a system call, and rest() ends when something comes. */
+	bool sleeps;
 
 	/* Is there a device to use? The reason if not, else what was found. */
 	bool (*usable)(char *why, size_t len);
@@ -202,6 +209,9 @@ struct transport {
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
+	/* Sleep until something may have arrived, or could be sent, for at most
+	 * so long; or less: whoever else needs the core gets it. */
+	void (*rest)(struct tp_device *dev, unsigned us);
 	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
 	 * though it has not left: which, and the words as the last error. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);

@@ -397,6 +397,15 @@ static const struct row rows[CONFIG_KEYS] = {
 				"fails; 0: "
 				"never",
 		},
+	[CONFIG_TOPO_FILE] =
+		{
+			.name = "DICOMM_TOPO_FILE",
+			.kind = KIND_STRING,
+			.value = "",
+			.help = "description of hosts and of the network "
+				"between them, as JSON; that of rank 0 serves "
+				"ranks that were given none",
+		},
 	[CONFIG_TRANSPORTS] =
 		{
 			.name = "DICOMM_TRANSPORTS",

@@ -46,6 +46,7 @@ enum config_key {
 	CONFIG_SPIN, /* number of polls before yielding; -1: auto */
 	CONFIG_STAGING,
 	CONFIG_TIMEOUT_MS,
+	CONFIG_TOPO_FILE,
 	CONFIG_TRANSPORTS,
 	CONFIG_WARN_LATE_MS,
 	CONFIG_KEYS

@@ -167,7 +167,6 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "DICOMM_SHM_SLOTS %u: not 4, 8, 16, 32 or 64",
 			    comm->slots);
-	comm->slot_mask = comm->slots - 1;
 	comm->slot_bytes = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES);
 	if (comm->slot_bytes < 4096 || comm->slot_bytes % 4096 ||
 	    comm->slot_bytes > 1u << 24)
@@ -200,6 +199,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
+	links_free(comm->links);
 	free(comm->send_log);
 	free(comm->recv_log);
 	comm->magic = 0;

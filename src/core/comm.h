@@ -116,7 +116,8 @@ struct dicomm_comm {
 	struct fault fault;
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
-	uint32_t slot_mask, slots, slot_bytes;
+	/* As the user chose, or by default; slot_bytes bounds a slice. */
+	uint32_t slots, slot_bytes;
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct executable *cache[COMM_CACHE]; /* by hash of the call */
@@ -128,10 +129,14 @@ struct dicomm_comm {
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
 	struct wire wires[COMM_WIRES];
+	/* All messages between ranks come by it, and it can be slept on; NULL:
+	 * there is no such one. */
+	struct wire *only_wire;
 	struct control *control;
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
+	struct links *links; /* between hosts; NULL where there is one */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
 	int meet_ms; /* bound of comm_meet() */

@@ -419,7 +419,8 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 			      .rank = comm->rank,
 			      .ranks = comm->ranks,
 			      .root = call->root,
-			      .in_place = e->key.in_place};
+			      .in_place = e->key.in_place,
+			      .links = comm->links};
 	uint64_t bytes;
 
 	e->elem_bytes = call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);

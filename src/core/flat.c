@@ -96,7 +96,7 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 			return flat_fail(r, s, status);
 		TRY(flat_wait(r, s, &w));
 	}
-	while (!(*out = message_arrived(r->comm, s->lane, seq)))
+	while (!(*out = message_arrived(s->lane, seq)))
 		TRY(flat_wait(r, s, &w));
 	return DICOMM_SUCCESS;
 }
@@ -148,7 +148,7 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 
 	if (__builtin_expect(lane->in.lines != NULL, 1))
 		for (unsigned i = 0; i < s->spin && !line; i++)
-			line = message_arrived(r->comm, lane, seq);
+			line = message_arrived(lane, seq);
 	if (__builtin_expect(!line, 0))
 		TRY(flat_arrival(r, s, seq, &line));
 	if (__builtin_expect(line->signature != r->signature ||
@@ -162,7 +162,7 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	if (__builtin_expect(reference, 0)) {
 		TRY(flat_fetch(r, s, seq, line, dst, a));
 	} else {
-		src = message_payload(r->comm, lane, seq, line);
+		src = message_payload(lane, seq, line);
 		r->comm->stats.bytes_ring += s->bytes;
 		if (s->kind == STEP_RECV_REDUCE)
 			r->exe->reduce(dst, a, src, s->n);

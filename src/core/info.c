@@ -9,6 +9,7 @@
 #include "src/base/type.h"
 #include "src/core/comm.h"
 #include "src/core/table.h"
+#include "src/core/topology.h"
 #include "src/topo/node.h"
 
 dicomm_result_t dicomm_get_version(int *version)
@@ -128,10 +129,12 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 }
 
 static dicomm_result_t explain(const struct select_table *table,
-			       const char *operation, int rank, int ranks,
-			       uint64_t bytes, char *text, size_t len)
+			       const struct links *links, const char *operation,
+			       int rank, int ranks, uint64_t bytes, char *text,
+			       size_t len)
 {
-	struct shape shape = {.rank = rank, .ranks = ranks, .root = 0};
+	struct shape shape = {
+		.rank = rank, .ranks = ranks, .root = 0, .links = links};
 
 	shape.coll = operation ? coll_from_name(operation) : COLL_KINDS;
 	if (shape.coll >= COLL_SEND)
@@ -160,21 +163,30 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	if (coll != COLL_ALLREDUCE && coll != COLL_REDUCE &&
 	    coll != COLL_BROADCAST)
 		bytes *= (uint64_t)comm->ranks;
-	return explain(&comm->table, operation, comm->rank, comm->ranks, bytes,
-		       text, len);
+	return explain(&comm->table, comm->links, operation, comm->rank,
+		       comm->ranks, bytes, text, len);
 }
 
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len)
 {
 	struct select_table table;
+	struct links *links = NULL;
+	dicomm_result_t status;
 
 	if (nranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: nranks %d: not positive", nranks);
-	TRY(table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
-		       config_bool(CONFIG_DETERMINISTIC), &table));
-	return explain(&table, operation, 0, nranks, bytes, text, len);
+	TRY(topology_plan(nranks, &links));
+	status = table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
+			    config_bool(CONFIG_DETERMINISTIC), &table);
+	if (links)
+		table.params.node_cores = 0;
+	if (status == DICOMM_SUCCESS)
+		status = explain(&table, links, operation, 0, nranks, bytes,
+				 text, len);
+	links_free(links);
+	return status;
 }
 
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)

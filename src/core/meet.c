@@ -13,12 +13,17 @@
 #include "src/boot/sock.h"
 #include "src/core/comm.h"
 #include "src/core/table.h"
+#include "src/core/topology.h"
 #include "src/topo/node.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
  * core of its own; else only as long as a reply takes that is under way. */
 #define SPIN_ALONE 20000
 #define SPIN_SHARED 30
+/* Where all others are beyond a network: looks at that are system calls. */
+#define SPIN_FAR 50
+/* Ranks up to which each may keep much memory for each other. */
+#define WIDE_RANKS 32
 
 static void on_failed(void *ctx, dicomm_result_t status, int culprit,
 		      const char *text)
@@ -99,14 +104,26 @@ struct reasons {
 	size_t len;
 };
 
+/* What the wire wishes, unless the user chose. */
+static void size_slots(const struct dicomm_comm *comm,
+		       const struct transport *t, struct tp_config *config)
+{
+	bool few = comm->ranks <= WIDE_RANKS;
+
+	config->slots = comm->slots;
+	config->slot_bytes = comm->slot_bytes;
+	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))
+		config->slots = t->slots;
+	if (t->slot_bytes && few && config_is_default(CONFIG_SHM_SLOT_BYTES))
+		config->slot_bytes = t->slot_bytes;
+}
+
 /* Open those that end at this machine, or the others. */
 static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
 				  struct reasons *reasons)
 {
 	struct tp_config config = {.rank = comm->rank,
 				   .ranks = comm->ranks,
-				   .slots = comm->slots,
-				   .slot_bytes = comm->slot_bytes,
 				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
 	const char *list = comm->config.transports
@@ -136,6 +153,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
 					transports[i]->name, why);
 			continue;
 		}
+		size_slots(comm, transports[i], &config);
 		TRY(transports[i]->open(&config, &device));
 		w->transport = transports[i];
 		atomic_store(&w->device, device);
@@ -163,6 +181,40 @@ static bool is_near(struct dicomm_comm *comm)
 	return true;
 }
 
+/* Where one wire leads from every rank to every other, slices may be as long
+ * as its slots. All ranks see the same. */
+static void widen(struct dicomm_comm *comm, const uint8_t *all)
+{
+	size_t n = (size_t)comm->ranks;
+	struct tp_config config;
+	struct wire *w;
+	uint8_t first = 0;
+
+	for (size_t r = 0; r < n; r++) {
+		for (size_t q = 0; q < n; q++) {
+			unsigned common = all[r * n + q] & all[q * n + r];
+			uint8_t one = (uint8_t)(common & (0 - common));
+
+			if (r == q)
+				continue;
+			if (!one || (first && one != first))
+				return;
+			first = one;
+		}
+	}
+	if (!first)
+		return;
+	w = &comm->wires[__builtin_ctz(first)];
+	size_slots(comm, w->transport, &config);
+	comm->slot_bytes = config.slot_bytes;
+	comm->table.params.slot_bytes = config.slot_bytes;
+	if (!w->transport->sleeps)
+		return;
+	comm->only_wire = w;
+	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+		comm->spin = SPIN_FAR;
+}
+
 /* Two ranks use what each has found by itself to lead to the other. */
 static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 {
@@ -181,6 +233,8 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
 		comm->peers[r].wires =
 			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
+	if (status == DICOMM_SUCCESS)
+		widen(comm, all);
 	free(mine);
 	return status;
 }
@@ -355,6 +409,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(share_table(comm, &far));
 	if (far)
 		TRY(open_far(comm, &reasons));
+	TRY(topology_find(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -5,26 +5,25 @@
 
 #include "src/core/comm.h"
 
-static inline struct tp_line *message_arrived(const struct dicomm_comm *comm,
-					      const struct lane *lane,
+static inline struct tp_line *message_arrived(const struct lane *lane,
 					      uint64_t seq)
 {
 	struct tp_line *line;
 
-	line = tp_line(&lane->in, seq & comm->slot_mask);
+	line = tp_line(&lane->in, seq & lane->in.slot_mask);
 	return atomic_load_explicit(&line->seq, memory_order_acquire) == seq
 		       ? line
 		       : NULL;
 }
 
-static inline const uint8_t *message_payload(const struct dicomm_comm *comm,
-					     const struct lane *lane,
+static inline const uint8_t *message_payload(const struct lane *lane,
 					     uint64_t seq,
 					     const struct tp_line *line)
 {
 	if (line->len <= TP_LINE_ROOM)
 		return line->room;
-	return lane->in.data + (seq & comm->slot_mask) * lane->in.data_stride;
+	return lane->in.data +
+	       (seq & lane->in.slot_mask) * lane->in.data_stride;
 }
 
 /* Message seq is done with. They may be done with out of order, up to 64

@@ -106,7 +106,7 @@ static enum schedule_result start_send(struct operation *op,
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
 	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
-			  comm->slots)
+			  peer->limits.slots)
 		return SCHEDULE_AGAIN;
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)
@@ -203,7 +203,7 @@ dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
 	dicomm_result_t status;
 
 	if (line->kind == TP_DATA) {
-		*src = message_payload(comm, &peer->lane[c], seq, line);
+		*src = message_payload(&peer->lane[c], seq, line);
 		comm->stats.bytes_ring += line->len;
 		return DICOMM_SUCCESS;
 	}
@@ -348,7 +348,7 @@ static enum schedule_result find_message(struct receive *r)
 		if (!lane->in.lines)
 			status = comm_connect_in(op->comm, r->peer, c);
 		if (status == DICOMM_SUCCESS) {
-			line = message_arrived(op->comm, lane, r->seq);
+			line = message_arrived(lane, r->seq);
 			if (!line)
 				return SCHEDULE_AGAIN;
 		}

@@ -14,6 +14,7 @@
 #define YIELDS_PER_CHECK 64
 #define SLEEP_AFTER_NS UINT64_C(20000000)
 #define SLEEP_NS 50000
+#define REST_US 500
 #define ASK_AFTER_NS UINT64_C(1000000000)
 #define ASK_MS 500        /* patience with an answer */
 #define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
@@ -210,6 +211,18 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
+/* Give the core away. What comes over a network may take a while, and finds
+ * its way past others only if this thread sleeps. */
+static void rest(struct dicomm_comm *comm)
+{
+	struct wire *w = comm->only_wire;
+
+	if (w)
+		w->transport->rest(w->device, REST_US);
+	else
+		sched_yield();
+}
+
 /* One more poll without progress. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
@@ -223,7 +236,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	}
 	if (fault_is(f->comm))
 		return fault_report(f->comm);
-	sched_yield();
+	rest(f->comm);
 	if ((w->polls - f->comm->spin) % YIELDS_PER_CHECK)
 		return DICOMM_SUCCESS;
 	now = clock_ns();
@@ -232,7 +245,8 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	if (now - w->since_ns > SLEEP_AFTER_NS) {
 		struct timespec t = {0, SLEEP_NS};
 
-		nanosleep(&t, NULL);
+		if (!f->comm->only_wire)
+			nanosleep(&t, NULL);
 		w->polls -= YIELDS_PER_CHECK - 1; /* sleep each time */
 	}
 	if (now - w->checked_ns < UINT64_C(50000000))

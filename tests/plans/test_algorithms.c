@@ -12,11 +12,23 @@ static unsigned dice(unsigned *seed, unsigned n)
 	return (*seed >> 10) % n;
 }
 
-static bool serves(const struct algorithm *a, int ranks, int root)
+static bool serves(const struct world *w)
 {
-	struct shape s = {.coll = a->coll, .ranks = ranks, .root = root};
+	struct shape s = world_shape(w, 0);
 
-	return ranks == 1 || a->serves(&s);
+	return w->ranks == 1 || w->algorithm->serves(&s);
+}
+
+/* Of those that need links, and of half of the others, ranks are spread. */
+static struct links *spread(struct world *w, unsigned *seed)
+{
+	struct shape s = {.coll = w->algorithm->coll, .ranks = w->ranks};
+	struct links *l = NULL;
+
+	w->links = NULL;
+	if (w->ranks > 1 && (!w->algorithm->serves(&s) || dice(seed, 2)))
+		w->links = l = world_links(w->ranks, dice(seed, 1u << 20));
+	return l;
 }
 
 static void roll(struct world *w, const struct algorithm *a, int ranks,
@@ -58,13 +70,14 @@ static void report(struct world *w, const char *mode)
 {
 	ck_abort_msg("%s %s %s: %d ranks, root %d, count %zu, in place %x, "
 		     "%s%sslice %zu, align %zu, window %u, credits %u, "
-		     "references %u%%: %s",
+		     "references %u%%, %u nodes, %u islands: %s",
 		     coll_name(w->algorithm->coll), w->algorithm->name, mode,
 		     w->ranks, w->root, w->count, w->in_place,
 		     w->prescale ? "prescale, " : "",
 		     w->postdivide ? "postdivide, " : "", w->sim.slice,
 		     w->sim.align, (unsigned)w->sim.window, w->sim.credits,
-		     w->sim.references, w->sim.why);
+		     w->sim.references, w->links ? w->links->nodes : 1,
+		     w->links ? w->links->islands : 1, w->sim.why);
 }
 
 static void run(struct world *w)
@@ -87,6 +100,7 @@ START_TEST(result_is_that_of_the_definition)
 {
 	const struct algorithm *a = algorithms[_i];
 	unsigned seed = 1 + (unsigned)_i;
+	struct links *links;
 	struct world w;
 
 	for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
@@ -97,8 +111,10 @@ START_TEST(result_is_that_of_the_definition)
 		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
 			for (int k = 0; k < (n < 9 ? 4 : 2); k++) {
 				roll(&w, a, n, counts[c], &seed);
-				if (serves(a, n, w.root))
+				links = spread(&w, &seed);
+				if (serves(&w))
 					run(&w);
+				links_free(links);
 			}
 		}
 	}
@@ -110,6 +126,7 @@ START_TEST(any_rank_can_be_root)
 {
 	const struct algorithm *a = algorithms[_i];
 	unsigned seed = 77;
+	struct links *links;
 	struct world w;
 
 	if (!coll_rooted(a->coll))
@@ -120,8 +137,10 @@ START_TEST(any_rank_can_be_root)
 				roll(&w, a, n, 50, &seed);
 				w.root = root;
 				w.in_place = k ? UINT32_MAX : 0;
-				if (serves(a, n, root))
+				links = spread(&w, &seed);
+				if (serves(&w))
 					run(&w);
+				links_free(links);
 			}
 		}
 	}
@@ -133,6 +152,7 @@ START_TEST(allreduce_is_the_same_on_all_ranks)
 {
 	const struct algorithm *a = algorithms[_i];
 	unsigned seed = 99;
+	struct links *links;
 	struct world w;
 
 	if (a->coll != COLL_ALLREDUCE)
@@ -141,8 +161,11 @@ START_TEST(allreduce_is_the_same_on_all_ranks)
 		roll(&w, a, n, 100, &seed);
 		w.prescale = w.postdivide = false;
 		w.doubles = true;
-		if (!serves(a, n, 0))
+		links = spread(&w, &seed);
+		if (!serves(&w)) {
+			links_free(links);
 			continue;
+		}
 		world_create(&w);
 		if (!world_run(&w))
 			report(&w, "of doubles");
@@ -153,6 +176,7 @@ START_TEST(allreduce_is_the_same_on_all_ranks)
 					      "%s: ranks 0 and %d of %d differ",
 					      a->name, r, n);
 		world_destroy(&w);
+		links_free(links);
 	}
 }
 END_TEST
@@ -170,7 +194,7 @@ START_TEST(deterministic_ones_fold_in_rank_order)
 		roll(&w, a, n, 100, &seed);
 		w.prescale = w.postdivide = false;
 		w.doubles = true;
-		if (!serves(a, n, w.root))
+		if (!serves(&w))
 			continue;
 		world_create(&w);
 		if (!world_run(&w))
@@ -201,12 +225,17 @@ START_TEST(slices_are_as_long_on_all_ranks)
 	const struct algorithm *a = algorithms[_i];
 	struct plan p;
 
-	for (int n = 2; n <= 17 && !a->whole; n++) {
-		struct shape s = {.coll = a->coll, .ranks = n};
+	for (int k = 0; k < 3 * 16 && !a->whole; k++) {
+		int n = 2 + k % 16;
+		struct links *links =
+			k < 16 ? NULL : world_links(n, 5u * (unsigned)k);
+		struct shape s = {.coll = a->coll, .ranks = n, .links = links};
 		uint32_t parts = 0, of = 0;
 
-		if (!a->serves(&s))
+		if (!a->serves(&s)) {
+			links_free(links);
 			continue;
+		}
 		for (s.rank = 0; s.rank < n; s.rank++) {
 			ck_assert_int_eq(algorithm_plan(a, &s, &p),
 					 DICOMM_SUCCESS);
@@ -223,6 +252,7 @@ START_TEST(slices_are_as_long_on_all_ranks)
 				      p.message_parts_of);
 			plan_free(&p);
 		}
+		links_free(links);
 	}
 }
 END_TEST

@@ -91,6 +91,37 @@ static bool varies(const struct world *w)
 	       c == COLL_REDUCE_SCATTERV;
 }
 
+struct links *world_links(int ranks, unsigned seed)
+{
+	static const uint64_t rates[] = {0, 1, 1000, 1000, 2000, 8000, 1000000};
+	uint64_t x = mix(seed + 1), y = mix(x), z = mix(y);
+	uint32_t n = (uint32_t)ranks;
+	uint32_t nodes = (uint32_t)(1 + x % n), islands, classes = 3;
+	struct links *l;
+
+	islands = (uint32_t)(1 + x / n % nodes);
+	l = links_create(n, nodes, classes, islands);
+	if (!l)
+		abort();
+	for (uint32_t c = 0; c < classes; c++)
+		l->class[c].nic = (struct links_pipe){rates[(y >> c) % 7],
+						      rates[(y >> 3 * c) % 7]};
+	for (uint32_t i = 0; i < islands; i++)
+		l->island[i] = (struct links_pipe){rates[(z >> i) % 7],
+						   rates[(z >> i) % 7]};
+	/* Nobody is empty. */
+	for (uint32_t k = 0; k < nodes; k++) {
+		l->class_of[k] = (uint32_t)(mix(z + k) % classes);
+		l->island_of[k] =
+			k < islands ? k : (uint32_t)(mix(y + k) % islands);
+	}
+	for (uint32_t r = 0; r < n; r++)
+		l->node_of[r] = r < nodes ? r : (uint32_t)(mix(x + r) % nodes);
+	if (links_finish(l) != DICOMM_SUCCESS)
+		abort();
+	return l;
+}
+
 struct shape world_shape(const struct world *w, int rank)
 {
 	struct shape s = {
@@ -101,6 +132,7 @@ struct shape world_shape(const struct world *w, int rank)
 		.in_place = (w->in_place >> rank & 1) != 0,
 		.prescale = w->prescale,
 		.postdivide = w->postdivide,
+		.links = w->links,
 	};
 
 	return s;

@@ -17,7 +17,8 @@ struct world {
 	size_t count;      /* elements of a block; of the longest in a v */
 	uint32_t in_place; /* bit r: rank r is */
 	bool prescale, postdivide;
-	bool doubles; /* elements are doubles, added */
+	bool doubles;              /* elements are doubles, added */
+	const struct links *links; /* NULL: one node; not owned */
 	struct sim sim;
 	/* private to world.c */
 	struct sim_rank rank[WORLD_MAX_RANKS];
@@ -27,6 +28,8 @@ struct world {
 	size_t like_len[WORLD_MAX_RANKS];
 };
 
+/* Ranks on nodes, and those on islands, in any order and of any rates. */
+struct links *world_links(int ranks, unsigned seed);
 struct shape world_shape(const struct world *w, int rank);
 /* Fill in sizes and credits first. */
 void world_create(struct world *w);

@@ -193,6 +193,7 @@ static void shm_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	*limits = (struct tp_limits){
 		.eager_bytes = peer->dev->config.slot_bytes,
+		.slots = peer->dev->config.slots,
 		.window = peer->dev->config.slots,
 		.spin = LOOKS,
 	};
@@ -286,6 +287,7 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->line_stride = sizeof(struct tp_line);
 	inbox->data = in->ring->data;
 	inbox->data_stride = peer->dev->config.slot_bytes;
+	inbox->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 
@@ -602,6 +604,14 @@ static bool shm_poll(struct tp_device *dev)
 	return false;
 }
 
+/* A peer that puts wakes nobody. */
+static void shm_rest(struct tp_device *dev, unsigned us)
+{
+	(void)dev;
+	(void)us;
+	sched_yield();
+}
+
 static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 {
 	(void)dev;
@@ -676,6 +686,7 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
+	.rest = shm_rest,
 	.broken = shm_broken,
 	.fence = shm_fence,
 	.abort = shm_abort,

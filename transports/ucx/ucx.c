@@ -3,6 +3,7 @@
 #include "transports/ucx/ucx.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sodium.h>
@@ -509,6 +510,23 @@ static bool ucx_poll(struct tp_device *dev)
 	return moved;
 }
 
+static void ucx_rest(struct tp_device *dev, unsigned us)
+{
+	struct pollfd fd = {.fd = dev->efd, .events = POLLIN};
+	struct timespec t = {.tv_nsec = (long)us * 1000};
+	bool idle = false;
+
+	if (ucx_try_lock(dev)) {
+		if (dev->worker && !dev->untold && !dev->owes)
+			idle = ucx.ucp_worker_arm(dev->worker) == UCS_OK;
+		ucx_unlock(dev);
+	}
+	if (idle)
+		ppoll(&fd, 1, &t, NULL);
+	else
+		sched_yield();
+}
+
 /* ---- device ---- */
 
 static bool ucx_usable(char *why, size_t len)
@@ -783,8 +801,9 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_config *config = &peer->dev->config;
 
-	/* Credits are told at every half of the slots; see release(). */
+	/* Credits are told at every quarter of the slots; see release(). */
 	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
+				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
 				     .spin = 1};
 }
@@ -862,6 +881,7 @@ static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->line_stride = sizeof(struct tp_line);
 	inbox->data = in->data;
 	inbox->data_stride = dev->config.slot_bytes;
+	inbox->slot_mask = dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 
@@ -952,7 +972,7 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 	ucx_lock(dev);
 	in->freed = seq;
 	if (dev->worker) {
-		if (seq - in->told >= dev->config.slots / 2)
+		if (seq - in->told >= (dev->config.slots + 3) / 4)
 			tell(in);
 		else if (seq != in->told)
 			untold_add(in);
@@ -1367,6 +1387,9 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 
 const struct transport transport_ucx = {
 	.name = "ucx",
+	.slots = 64,
+	.slot_bytes = 131072,
+	.sleeps = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
 	.address = ucx_address,
@@ -1389,6 +1412,7 @@ const struct transport transport_ucx = {
 	.read = ucx_read,
 	.arrived = ucx_arrived,
 	.poll = ucx_poll,
+	.rest = ucx_rest,
 	.broken = ucx_broken,
 	.fence = ucx_fence,
 	.abort = ucx_abort,

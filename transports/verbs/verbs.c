@@ -422,6 +422,7 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 
 	/* Credits are told at every half of the slots; see release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
+				     .slots = dev->config.slots,
 				     .window = dev->config.slots / 2 + 1,
 				     .spin = 1,
 				     .wants_hold = true};
@@ -476,6 +477,7 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 	in->line_stride = lane->stride;
 	in->data = lane->slots + LINE_HEAD_BYTES;
 	in->data_stride = lane->stride;
+	in->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
 
@@ -970,6 +972,14 @@ static bool verbs_poll(struct tp_device *dev)
 	return false;
 }
 
+/* Whoever waits for a NIC waits for less than a sleep takes. */
+static void verbs_rest(struct tp_device *dev, unsigned us)
+{
+	(void)dev;
+	(void)us;
+	sched_yield();
+}
+
 /* ---- ends ---- */
 
 static dicomm_result_t lane_broken(struct verbs_lane *lane, int *peer)
@@ -1222,6 +1232,7 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
+	.rest = verbs_rest,
 	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,

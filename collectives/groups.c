@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/groups.h"
+
+#include <stdlib.h>
+
+#include "src/base/log.h"
+
+/* A share is a whole number of parts: how fine they are. */
+#define PARTS_LEAST 64
+#define PARTS_EACH 4
+/* Columns for each member of a group whose members differ. */
+#define COLUMNS_EACH 4
+#define COLUMNS_MOST 64
+/* Stands for a rate that limits nothing. */
+#define FASTEST (UINT64_C(1) << 44)
+
+typedef unsigned __int128 wide;
+
+static uint64_t limit(uint64_t rate)
+{
+	return rate && rate < FASTEST ? rate : FASTEST;
+}
+
+/*
+ * The least time T with the sum of (T rate - 1) / k over those where that is
+ * positive being 1: T = (k + n) / B for n of them with rates that sum up to B.
+ */
+void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
+		  uint32_t *x)
+{
+	uint32_t takers = n, given = 0;
+	wide sum = 0;
+	bool fewer = k > 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += limit(rate[i]);
+	while (fewer) {
+		wide least = sum / (k + takers), left = 0;
+		uint32_t stay = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			if (limit(rate[i]) > least) {
+				left += limit(rate[i]);
+				stay++;
+			}
+		}
+		fewer = stay < takers;
+		takers = stay;
+		sum = left;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		wide r = limit(rate[i]);
+
+		x[i] = 0;
+		if (k == 0)
+			x[i] = parts / n;
+		else if (r * (k + takers) > sum)
+			x[i] = (uint32_t)((r * (k + takers) - sum) * parts /
+					  (sum * k));
+		given += x[i];
+	}
+	/* What rounding left goes to those that have most of it to do. */
+	for (uint32_t i = 0; given < parts; i = (i + 1) % n) {
+		if (x[i] > 0 || k == 0) {
+			x[i]++;
+			given++;
+		}
+	}
+}
+
+static uint32_t group_of(const struct links *l, uint32_t rank,
+			 enum groups_by by)
+{
+	uint32_t node = l->node_of[rank];
+
+	if (by == GROUPS_BY_RANK)
+		return rank;
+	return by == GROUPS_BY_NODE ? node : l->island_of[node];
+}
+
+bool groups_possible(const struct shape *s, enum groups_by by)
+{
+	const struct links *l = s->links;
+
+	if (!links_matter(l))
+		return false;
+	if (by == GROUPS_BY_RANK)
+		return true;
+	if (by == GROUPS_BY_NODE)
+		return l->nodes < l->ranks;
+	return l->used_islands > 1 && l->used_islands < l->nodes;
+}
+
+static uint64_t slower_way(struct links_pipe p)
+{
+	return links_slower(p.up, p.down);
+}
+
+/* The share of its node's way that a rank has. */
+static uint64_t rank_rate(const struct links *l, uint32_t rank)
+{
+	uint32_t node = l->node_of[rank];
+
+	return limit(slower_way(links_node(l, node)->nic)) / l->ranks_of[node];
+}
+
+static uint64_t group_rate(const struct groups *g, const struct links *l,
+			   uint32_t group, enum groups_by by)
+{
+	uint32_t rank = l->path[g->first[group]], node = l->node_of[rank];
+	uint64_t sum = 0;
+
+	if (by == GROUPS_BY_RANK)
+		return rank_rate(l, rank);
+	if (by == GROUPS_BY_NODE)
+		return slower_way(links_node(l, node)->nic);
+	for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++)
+		sum += rank_rate(l, l->path[i]);
+	return links_slower(slower_way(l->island[l->island_of[node]]), sum);
+}
+
+/* How many groups, and where they begin. */
+static void find_groups(struct groups *g, const struct shape *s,
+			enum groups_by by)
+{
+	const struct links *l = s->links;
+
+	g->n = 0;
+	for (uint32_t i = 0; i < l->ranks; i++) {
+		if (i == 0 || group_of(l, l->path[i], by) !=
+				      group_of(l, l->path[i - 1], by))
+			g->first[g->n++] = i;
+		g->of[l->path[i]] = g->n - 1;
+		if (l->path[i] == (uint32_t)s->rank)
+			g->mine = g->n - 1;
+	}
+	g->first[g->n] = l->ranks;
+}
+
+/* As many columns as the largest group has ranks: there each owns one. Where
+ * members of an island are not alike, more, so that shares can follow. */
+static void count_columns(struct groups *g, const struct links *l,
+			  enum groups_by by)
+{
+	uint32_t most = 1;
+	bool alike = true;
+
+	for (uint32_t k = 0; k < g->n; k++) {
+		if (groups_size(g, k) > most)
+			most = groups_size(g, k);
+		for (uint32_t i = g->first[k]; i < g->first[k + 1]; i++)
+			alike &= by != GROUPS_BY_ISLAND ||
+				 rank_rate(l, l->path[i]) ==
+					 rank_rate(l, l->path[g->first[k]]);
+	}
+	g->columns = most;
+	if (!alike && most * COLUMNS_EACH <= COLUMNS_MOST)
+		g->columns = most * COLUMNS_EACH;
+}
+
+static void find_owners(struct groups *g, const struct links *l, uint32_t k,
+			uint64_t *rate, uint32_t *x)
+{
+	uint32_t n = groups_size(g, k), column = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		rate[i] = rank_rate(l, l->path[g->first[k] + i]);
+	groups_share(n, rate, n - 1, g->columns, x);
+	for (uint32_t i = 0; i < n; i++)
+		while (x[i]-- > 0)
+			g->owner[(size_t)k * g->columns + column++] =
+				l->path[g->first[k] + i];
+}
+
+dicomm_result_t groups_make(struct groups *g, const struct shape *s,
+			    enum groups_by by)
+{
+	size_t n = (size_t)s->ranks;
+	uint64_t *rate = malloc(n * sizeof(*rate));
+	uint32_t *x = malloc(n * sizeof(*x)), each;
+
+	*g = (struct groups){.n = 0};
+	g->first = malloc((n + 1) * sizeof(*g->first));
+	g->cut = malloc((n + 1) * sizeof(*g->cut));
+	g->of = malloc(n * sizeof(*g->of));
+	if (!rate || !x || !g->first || !g->cut || !g->of)
+		goto no_memory;
+	find_groups(g, s, by);
+	count_columns(g, s->links, by);
+	g->owner = malloc((size_t)g->n * g->columns * sizeof(*g->owner));
+	if (!g->owner)
+		goto no_memory;
+	for (uint32_t k = 0; k < g->n; k++)
+		find_owners(g, s->links, k, rate, x);
+	each = (PARTS_LEAST + g->n - 1) / g->n;
+	g->parts = g->n * (each > PARTS_EACH ? each : PARTS_EACH);
+	for (uint32_t k = 0; k < g->n; k++)
+		rate[k] = group_rate(g, s->links, k, by);
+	groups_share(g->n, rate, g->n - 2, g->parts, x);
+	g->cut[0] = 0;
+	for (uint32_t k = 0; k < g->n; k++)
+		g->cut[k + 1] = g->cut[k] + x[k];
+	free(rate);
+	free(x);
+	return DICOMM_SUCCESS;
+
+no_memory:
+	groups_free(g);
+	free(rate);
+	free(x);
+	return FAIL(DICOMM_ERR_NO_MEMORY, "no memory for groups of %d ranks",
+		    s->ranks);
+}
+
+void groups_free(struct groups *g)
+{
+	free(g->first);
+	free(g->owner);
+	free(g->cut);
+	free(g->of);
+	*g = (struct groups){.n = 0};
+}
+
+uint32_t groups_largest_share(const struct groups *g)
+{
+	uint32_t most = 0;
+
+	for (uint32_t k = 0; k < g->n; k++)
+		if (g->cut[k + 1] - g->cut[k] > most)
+			most = g->cut[k + 1] - g->cut[k];
+	return most;
+}

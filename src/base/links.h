@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The links of a communicator: which ranks share a node, which nodes an island,
+ * and what the pipes between them carry.
+ *
+ * The pipes form a tree. All that leaves a node crosses its way up, all that
+ * enters it its way down; and likewise for an island, a part of the network
+ * behind a narrower way. Up and down do not disturb each other. Nodes are
+ * stored by class, never pair by pair. Plain numbers, the same on all ranks.
+ */
+#ifndef DICOMM_BASE_LINKS_H
+#define DICOMM_BASE_LINKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+/* Bytes per second; 0: more than anything that leads there. */
+struct links_pipe {
+	uint64_t up, down;
+};
+
+/* What nodes have in common. */
+struct links_class {
+	struct links_pipe nic;
+	uint64_t inside;     /* between two of its ranks; 0: as rank 0's */
+	uint64_t reduce;     /* result bytes of one rank; 0: as rank 0's */
+	uint64_t latency_ps; /* to another node, and back out of it */
+};
+
+struct links {
+	uint32_t ranks, nodes, classes, islands;
+	uint32_t used_islands;     /* in which there are nodes */
+	struct links_class *class; /* [classes] */
+	struct links_pipe *island; /* [islands] */
+	uint32_t *class_of;        /* [node] */
+	uint32_t *island_of;       /* [node] */
+	uint32_t *node_of;         /* [rank] */
+	uint32_t *ranks_of;        /* [node]: how many */
+	/* Ranks so that those of a node, and of an island, are neighbours. */
+	uint32_t *path;  /* [place] */
+	uint32_t *place; /* [rank] */
+};
+
+/* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
+struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
+			   uint32_t islands);
+/* After all else is filled in: used_islands, ranks_of, path and place. */
+dicomm_result_t links_finish(struct links *l);
+void links_free(struct links *l);
+
+static inline const struct links_class *links_node(const struct links *l,
+						   uint32_t node)
+{
+	return &l->class[l->class_of[node]];
+}
+
+/* Do its ranks sit on several nodes? Else there are no links to follow. */
+static inline bool links_matter(const struct links *l)
+{
+	return l && l->nodes > 1;
+}
+
+/* Of two rates, of which 0 is the highest. */
+static inline uint64_t links_slower(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+#endif

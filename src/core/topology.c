@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/core/topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/topo/cluster.h"
+
+/* Of an interface of which nothing is known; that all have the same counts. */
+#define ASSUMED_BYTES_PER_S UINT64_C(1250000000)
+/* Rank 0's file for those that were given none. */
+#define SPREAD_MOST (UINT64_C(64) << 20)
+
+/* What is known of the hosts before their links are. */
+struct hosts {
+	uint32_t n;
+	uint32_t *of;       /* [rank] */
+	uint64_t *identity; /* [host] */
+	const char **name;  /* [host] */
+};
+
+static void hosts_free(struct hosts *h)
+{
+	free(h->of);
+	free(h->identity);
+	free(h->name);
+}
+
+static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
+{
+	size_t ranks = (size_t)comm->ranks;
+	uint32_t k;
+
+	*h = (struct hosts){.of = calloc(ranks, sizeof(*h->of)),
+			    .identity = calloc(ranks, sizeof(*h->identity)),
+			    .name = calloc(ranks, sizeof(*h->name))};
+	if (!h->of || !h->identity || !h->name) {
+		hosts_free(h);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the hosts of %d "
+			    "ranks",
+			    comm->ranks);
+	}
+	for (int r = 0; r < comm->ranks; r++) {
+		for (k = 0; k < h->n; k++)
+			if (h->identity[k] == comm->members[r].host)
+				break;
+		if (k == h->n) {
+			h->identity[h->n] = comm->members[r].host;
+			h->name[h->n++] = control_where(comm->control, r);
+		}
+		h->of[r] = k;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* What each rank says of its file. */
+struct claim {
+	uint64_t hash, len; /* 0: it was given none */
+};
+
+static dicomm_result_t unlike(struct dicomm_comm *comm, const struct claim *all,
+			      int rank)
+{
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "ranks disagree: DICOMM_TOPO_FILE of rank %d (%s) is %s",
+		    rank, control_where(comm->control, rank),
+		    all[0].hash ? "not that of rank 0"
+				: "set, and that of rank 0 is not");
+}
+
+/* Those without get rank 0's. */
+static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
+			      struct cluster **mine)
+{
+	size_t n = (size_t)len;
+	char *all, *text;
+	dicomm_result_t status;
+
+	if (len * (uint64_t)comm->ranks > SPREAD_MOST)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_TOPO_FILE: some of %d ranks were given "
+			    "none, and rank 0's, of %zu bytes, is too long to "
+			    "send: give it to all of them",
+			    comm->ranks, n);
+	all = calloc((size_t)comm->ranks + 1, n);
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the topology file");
+	text = all + (size_t)comm->ranks * n;
+	if (*mine)
+		memcpy(text, (*mine)->text, n);
+	status = control_allgather(comm->control, text, all, n, comm->meet_ms);
+	if (status == DICOMM_SUCCESS && !*mine)
+		status = cluster_parse(all, n, "of rank 0", mine);
+	free(all);
+	return status;
+}
+
+/* The same file for all, or none. */
+static dicomm_result_t agree_on_file(struct dicomm_comm *comm,
+				     struct cluster **mine)
+{
+	struct claim claim = {.hash = *mine ? cluster_hash(*mine) : 0,
+			      .len = *mine ? (*mine)->len : 0};
+	struct claim *all = calloc((size_t)comm->ranks, sizeof(*all));
+	dicomm_result_t status;
+	bool missing = false;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %d ranks",
+			    comm->ranks);
+	status = control_allgather(comm->control, &claim, all, sizeof(claim),
+				   comm->meet_ms);
+	for (int r = 1; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
+		if (all[r].hash && all[r].hash != all[0].hash)
+			status = unlike(comm, all, r);
+		missing |= all[r].hash != all[0].hash;
+	}
+	if (status == DICOMM_SUCCESS && missing)
+		status = spread(comm, all[0].len, mine);
+	free(all);
+	return status;
+}
+
+/* Nothing is known: all are alike. */
+static dicomm_result_t assume(struct dicomm_comm *comm, const struct hosts *h)
+{
+	struct links *l = links_create((uint32_t)comm->ranks, h->n, 1, 1);
+	dicomm_result_t status;
+
+	if (!l)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the links of %u "
+			    "hosts",
+			    h->n);
+	l->class[0].nic =
+		(struct links_pipe){ASSUMED_BYTES_PER_S, ASSUMED_BYTES_PER_S};
+	memcpy(l->node_of, h->of, (size_t)comm->ranks * sizeof(*h->of));
+	status = links_finish(l);
+	if (status == DICOMM_SUCCESS)
+		comm->links = l;
+	else
+		links_free(l);
+	return status;
+}
+
+static dicomm_result_t find_links(struct dicomm_comm *comm,
+				  const struct hosts *h, struct cluster **file)
+{
+	const char *path = config_string(CONFIG_TOPO_FILE);
+
+	if (*path)
+		TRY(cluster_read(path, file));
+	else
+		path = "of rank 0";
+	TRY(agree_on_file(comm, file));
+	if (*file)
+		TRY(cluster_links(*file, path, (uint32_t)comm->ranks, h->of,
+				  h->n, h->name, &comm->links));
+	if (*file && !comm->links && comm->rank == 0)
+		log_warn("DICOMM_TOPO_FILE: it describes %u hosts without "
+			 "names, the communicator has %u: not used; name the "
+			 "hosts",
+			 (*file)->total_nodes, h->n);
+	return comm->links ? DICOMM_SUCCESS : assume(comm, h);
+}
+
+dicomm_result_t topology_find(struct dicomm_comm *comm)
+{
+	struct cluster *file = NULL;
+	struct hosts hosts;
+	dicomm_result_t status;
+
+	TRY(hosts_find(comm, &hosts));
+	status = DICOMM_SUCCESS;
+	if (hosts.n > 1)
+		status = find_links(comm, &hosts, &file);
+	cluster_free(file);
+	hosts_free(&hosts);
+	return status;
+}
+
+dicomm_result_t topology_plan(int ranks, struct links **out)
+{
+	const char *path = config_string(CONFIG_TOPO_FILE);
+	struct cluster *file;
+	dicomm_result_t status;
+
+	*out = NULL;
+	if (!*path)
+		return DICOMM_SUCCESS;
+	TRY(cluster_read(path, &file));
+	status = cluster_plan(file, (uint32_t)ranks, out);
+	cluster_free(file);
+	return status;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The links between the hosts of a communicator: one table for all ranks. */
+#ifndef DICOMM_CORE_TOPOLOGY_H
+#define DICOMM_CORE_TOPOLOGY_H
+
+#include "src/core/comm.h"
+
+/*
+ * Find comm->links, alike on all ranks, when they have met: by the file of
+ * DICOMM_TOPO_FILE, else all alike. NULL if all are on one host.
+ * ERR_INVALID_USAGE if ranks were given unlike files, ERR_INVALID_ARGUMENT for
+ * a bad one.
+ */
+dicomm_result_t topology_find(struct dicomm_comm *comm);
+
+/* Those of the first so many ranks of DICOMM_TOPO_FILE; NULL if there is none.
+ */
+dicomm_result_t topology_plan(int ranks, struct links **out);
+
+#endif

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading descriptions of clusters, and making links of them. */
+#include "src/topo/cluster.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+
+#define NODES_MOST 65536
+#define RANKS_MOST 1024 /* of a node */
+#define ENTRIES_MOST 4096
+#define FILE_MOST (1 << 20)
+
+/* ---- one value ---- */
+
+struct reader {
+	const char *path;
+	json_t *root;
+	struct cluster *c;
+	json_t *islands; /* array, or NULL */
+};
+
+static dicomm_result_t wrong(const struct reader *r, const char *array,
+			     size_t i, const char *key, const char *wanted)
+{
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "topology file %s: %s[%zu]: %s: wanted %s", r->path, array,
+		    i, key, wanted);
+}
+
+/* A number that is not there leaves *out as it is. */
+static dicomm_result_t read_scaled(const struct reader *r, const char *array,
+				   size_t i, const char *key, double scale,
+				   uint64_t *out)
+{
+	json_t *v = json_object_get(
+		json_array_get(json_object_get(r->root, array), i), key);
+	double x;
+
+	if (!v)
+		return DICOMM_SUCCESS;
+	x = json_is_number(v) ? json_number_value(v) : -1;
+	if (!(x > 0 && x <= 1e6))
+		return wrong(r, array, i, key, "a number above 0, up to 1e6");
+	x = floor(x * scale + 0.5);
+	*out = x < 1 ? 1 : (uint64_t)x;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t read_count(const struct reader *r, size_t i,
+				  const char *key, uint32_t most, uint32_t *out)
+{
+	json_t *v = json_object_get(
+		json_array_get(json_object_get(r->root, "nodes"), i), key);
+	char wanted[48];
+
+	*out = 1;
+	if (!v)
+		return DICOMM_SUCCESS;
+	snprintf(wanted, sizeof(wanted), "a whole number from 1 to %u", most);
+	if (!json_is_integer(v) || json_integer_value(v) < 1 ||
+	    json_integer_value(v) > most)
+		return wrong(r, "nodes", i, key, wanted);
+	*out = (uint32_t)json_integer_value(v);
+	return DICOMM_SUCCESS;
+}
+
+/* "gbit_per_s" both ways, or one each way. */
+static dicomm_result_t read_pipe(const struct reader *r, const char *array,
+				 size_t i, struct links_pipe *pipe)
+{
+	TRY(read_scaled(r, array, i, "gbit_per_s", 1e9 / 8, &pipe->up));
+	pipe->down = pipe->up;
+	TRY(read_scaled(r, array, i, "up_gbit_per_s", 1e9 / 8, &pipe->up));
+	return read_scaled(r, array, i, "down_gbit_per_s", 1e9 / 8,
+			   &pipe->down);
+}
+
+/* A misspelt key would be a rate that is not there. */
+static dicomm_result_t check_keys(const struct reader *r, json_t *object,
+				  const char *array, size_t i,
+				  const char *const *known)
+{
+	const char *key;
+	json_t *value;
+	char text[320] = "one of", where[64];
+	size_t n = strlen(text);
+
+	if (!json_is_object(object))
+		return wrong(r, array, i, "all of it", "an object");
+	for (size_t k = 0; known[k]; k++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s %s",
+				      k ? "," : "", known[k]);
+	json_object_foreach(object, key, value)
+	{
+		bool found = false;
+
+		for (size_t k = 0; known[k]; k++)
+			found |= !strcmp(key, known[k]);
+		snprintf(where, sizeof(where), "key %.40s", key);
+		if (!found)
+			return wrong(r, array, i, where, text);
+	}
+	return DICOMM_SUCCESS;
+}
+
+static const char *text_of(json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* ---- the parts ---- */
+
+/* 0 is where those are who name none. */
+static bool find_island(const struct reader *r, const char *name, uint32_t *out)
+{
+	*out = 0;
+	if (!*name)
+		return true;
+	for (size_t i = 0; i < json_array_size(r->islands); i++) {
+		if (!strcmp(text_of(json_array_get(r->islands, i), "name"),
+			    name)) {
+			*out = (uint32_t)i + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+static dicomm_result_t read_island(const struct reader *r, size_t i)
+{
+	static const char *const keys[] = {
+		"name", "gbit_per_s", "up_gbit_per_s", "down_gbit_per_s", NULL};
+	json_t *object = json_array_get(r->islands, i);
+	const char *name;
+	uint32_t at;
+
+	TRY(check_keys(r, object, "islands", i, keys));
+	name = text_of(object, "name");
+	if (!*name || !find_island(r, name, &at) || at != i + 1)
+		return wrong(r, "islands", i, "name", "a name of its own");
+	return read_pipe(r, "islands", i, &r->c->island[i + 1]);
+}
+
+static dicomm_result_t read_nodes(const struct reader *r, size_t i)
+{
+	static const char *const keys[] = {"name",
+					   "count",
+					   "ranks",
+					   "island",
+					   "gbit_per_s",
+					   "up_gbit_per_s",
+					   "down_gbit_per_s",
+					   "inside_gbit_per_s",
+					   "reduce_gbyte_per_s",
+					   "latency_us",
+					   "device",
+					   NULL};
+	json_t *object = json_array_get(json_object_get(r->root, "nodes"), i);
+	struct cluster_nodes *n = &r->c->nodes[i];
+
+	TRY(check_keys(r, object, "nodes", i, keys));
+	TRY(read_count(r, i, "count", NODES_MOST, &n->count));
+	TRY(read_count(r, i, "ranks", RANKS_MOST, &n->ranks));
+	if (strlen(text_of(object, "name")) >= sizeof(n->name))
+		return wrong(r, "nodes", i, "name", "at most 63 characters");
+	strcpy(n->name, text_of(object, "name"));
+	if (*n->name && n->count > 1)
+		return wrong(r, "nodes", i, "count", "1 where it has a name");
+	if (!find_island(r, text_of(object, "island"), &n->island))
+		return wrong(r, "nodes", i, "island", "one of islands");
+	TRY(read_pipe(r, "nodes", i, &n->class.nic));
+	TRY(read_scaled(r, "nodes", i, "inside_gbit_per_s", 1e9 / 8,
+			&n->class.inside));
+	TRY(read_scaled(r, "nodes", i, "reduce_gbyte_per_s", 1e9,
+			&n->class.reduce));
+	TRY(read_scaled(r, "nodes", i, "latency_us", 1e6,
+			&n->class.latency_ps));
+	r->c->total_nodes += n->count;
+	r->c->total_ranks += n->count * n->ranks;
+	if (r->c->total_nodes > NODES_MOST || r->c->total_ranks > NODES_MOST)
+		return wrong(r, "nodes", i, "count",
+			     "no more than 65536 nodes and ranks in all");
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t read_all(struct reader *r)
+{
+	json_t *nodes = json_object_get(r->root, "nodes");
+	struct cluster *c = r->c;
+
+	r->islands = json_object_get(r->root, "islands");
+	if (!json_is_array(nodes) || json_array_size(nodes) < 1 ||
+	    json_array_size(nodes) > ENTRIES_MOST ||
+	    (r->islands && !json_is_array(r->islands)) ||
+	    json_array_size(r->islands) > ENTRIES_MOST)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "topology file %s: wanted an object with \"nodes\" "
+			    "and maybe \"islands\", arrays of at most %d",
+			    r->path, ENTRIES_MOST);
+	c->entries = (uint32_t)json_array_size(nodes);
+	c->islands = (uint32_t)json_array_size(r->islands) + 1;
+	c->nodes = calloc(c->entries, sizeof(*c->nodes));
+	c->island = calloc(c->islands, sizeof(*c->island));
+	c->text = json_dumps(r->root, JSON_COMPACT | JSON_SORT_KEYS);
+	if (!c->nodes || !c->island || !c->text)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "topology file %s: no memory for %u entries",
+			    r->path, c->entries);
+	c->len = strlen(c->text);
+	for (size_t i = 0; i + 1 < c->islands; i++)
+		TRY(read_island(r, i));
+	for (size_t i = 0; i < c->entries; i++)
+		TRY(read_nodes(r, i));
+	for (size_t i = 1; i < c->entries; i++)
+		if (!*c->nodes[i].name != !*c->nodes[0].name)
+			return wrong(r, "nodes", i, "name",
+				     "all of nodes with one, or none");
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
+			      struct cluster **out)
+{
+	struct reader r = {.path = path};
+	json_error_t error;
+	dicomm_result_t status;
+
+	r.root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+	if (!r.root)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "topology file %s: line %d: %s", path, error.line,
+			    error.text);
+	r.c = calloc(1, sizeof(*r.c));
+	if (r.c)
+		status = read_all(&r);
+	else
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "topology file %s: out of memory", path);
+	json_decref(r.root);
+	if (status == DICOMM_SUCCESS)
+		*out = r.c;
+	else
+		cluster_free(r.c);
+	return status;
+}
+
+dicomm_result_t cluster_read(const char *path, struct cluster **out)
+{
+	char *text = malloc(FILE_MOST + 1);
+	FILE *f = NULL;
+	dicomm_result_t status;
+	size_t n;
+
+	if (!text)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "topology file %s: out of memory", path);
+	f = fopen(path, "re");
+	n = f ? fread(text, 1, FILE_MOST + 1, f) : 0;
+	if (!f || ferror(f))
+		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			      "topology file %s: %m", path);
+	else if (n > FILE_MOST)
+		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			      "topology file %s: longer than %d bytes", path,
+			      FILE_MOST);
+	else
+		status = cluster_parse(text, n, path, out);
+	if (f)
+		fclose(f);
+	free(text);
+	return status;
+}
+
+void cluster_free(struct cluster *c)
+{
+	if (!c)
+		return;
+	free(c->nodes);
+	free(c->island);
+	free(c->text);
+	free(c);
+}
+
+uint64_t cluster_hash(const struct cluster *c)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+	for (size_t i = 0; i < c->len; i++)
+		h = (h ^ (uint8_t)c->text[i]) * UINT64_C(0x100000001b3);
+	return h ? h : 1;
+}
+
+/* ---- links ---- */
+
+/* Those of its entries are its classes, and its islands those of the file. */
+static dicomm_result_t begin_links(const struct cluster *c, uint32_t ranks,
+				   uint32_t nodes, struct links **out)
+{
+	struct links *l = links_create(ranks, nodes, c->entries, c->islands);
+
+	if (!l)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u ranks", ranks);
+	for (uint32_t i = 0; i < c->entries; i++)
+		l->class[i] = c->nodes[i].class;
+	memcpy(l->island, c->island, c->islands * sizeof(*l->island));
+	*out = l;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t end_links(struct links *l, struct links **out)
+{
+	dicomm_result_t status = links_finish(l);
+
+	if (status == DICOMM_SUCCESS)
+		*out = l;
+	else
+		links_free(l);
+	return status;
+}
+
+/* Equal up to a dot in the longer one. */
+static bool same_host(const char *given, const char *name)
+{
+	size_t n = strcspn(name, " "), g = strlen(given);
+
+	if (n == g)
+		return !strncmp(given, name, n);
+	if (n > g)
+		return !strncmp(given, name, g) && name[g] == '.';
+	return !strncmp(given, name, n) && given[n] == '.';
+}
+
+/* The entry of a node; entries if there is none. */
+static uint32_t find_entry(const struct cluster *c, uint32_t node,
+			   const char *name)
+{
+	uint32_t i = 0;
+
+	if (*c->nodes[0].name) {
+		while (i < c->entries && !same_host(c->nodes[i].name, name))
+			i++;
+		return i;
+	}
+	while (i < c->entries && node >= c->nodes[i].count)
+		node -= c->nodes[i++].count;
+	return i;
+}
+
+/* Does it matter which node is which? */
+static bool is_uniform(const struct cluster *c)
+{
+	return c->entries == 1 && !*c->nodes[0].name;
+}
+
+dicomm_result_t cluster_links(const struct cluster *c, const char *path,
+			      uint32_t ranks, const uint32_t *node_of,
+			      uint32_t nodes, const char *const *names,
+			      struct links **out)
+{
+	struct links *l;
+
+	if (!*c->nodes[0].name && nodes != c->total_nodes && !is_uniform(c)) {
+		*out = NULL;
+		return DICOMM_SUCCESS;
+	}
+	TRY(begin_links(c, ranks, nodes, &l));
+	for (uint32_t n = 0; n < nodes; n++) {
+		uint32_t i = is_uniform(c) ? 0 : find_entry(c, n, names[n]);
+
+		if (i == c->entries) {
+			links_free(l);
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "topology file %s: no node is called %.*s",
+				    path, (int)strcspn(names[n], " "),
+				    names[n]);
+		}
+		l->class_of[n] = i;
+		l->island_of[n] = c->nodes[i].island;
+	}
+	memcpy(l->node_of, node_of, ranks * sizeof(*node_of));
+	return end_links(l, out);
+}
+
+dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
+			     struct links **out)
+{
+	uint32_t nodes = 0, n = 0, r = 0;
+	struct links *l;
+
+	if (!ranks)
+		ranks = c->total_ranks;
+	if (ranks > c->total_ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%u ranks: the cluster has %u", ranks,
+			    c->total_ranks);
+	for (uint32_t i = 0, left = ranks; i < c->entries; i++) {
+		for (uint32_t k = 0; left && k < c->nodes[i].count; k++) {
+			left -= left < c->nodes[i].ranks ? left
+							 : c->nodes[i].ranks;
+			nodes++;
+		}
+	}
+	TRY(begin_links(c, ranks, nodes, &l));
+	for (uint32_t i = 0; i < c->entries && n < nodes; i++) {
+		for (uint32_t k = 0; k < c->nodes[i].count && n < nodes; k++) {
+			l->class_of[n] = i;
+			l->island_of[n] = c->nodes[i].island;
+			for (uint32_t j = 0; j < c->nodes[i].ranks && r < ranks;
+			     j++)
+				l->node_of[r++] = n;
+			n++;
+		}
+	}
+	return end_links(l, out);
+}

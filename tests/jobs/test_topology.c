@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks of several hosts have one table of links, whoever was given it. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/job.h"
+#include "transports/transport.h"
+
+#define RANKS 3
+
+/* The leak checker of gcc 12 falls over the threads of a library that was
+ * opened at run time. */
+int __lsan_is_turned_off(void);
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+struct files {
+	const char *of[RANKS]; /* NULL: none */
+	dicomm_result_t status;
+	const char *words; /* of the error; or what is chosen */
+};
+
+/* Before anything of the library is used. */
+static void set_up(const struct job_rank *me, const struct files *f)
+{
+	const char *top = getenv("srcdir");
+	char text[512];
+
+	snprintf(text, sizeof(text), "host%d", me->rank);
+	setenv("DICOMM_HOSTID", text, 1);
+	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+	if (!f->of[me->rank])
+		return;
+	snprintf(text, sizeof(text), "%s/tests/topo/%s", top ? top : ".",
+		 f->of[me->rank]);
+	setenv("DICOMM_TOPO_FILE", text, 1);
+}
+
+static void meet(struct job_rank *me)
+{
+	const struct files *f = me->arg;
+	char text[2048];
+	dicomm_result_t status;
+
+	set_up(me, f);
+	status =
+		dicomm_comm_init_rank(&me->comm, me->ranks, job_id(), me->rank);
+	if (f->status != DICOMM_SUCCESS) {
+		job_refused(status, f->status, "comm_init_rank", f->words);
+		return;
+	}
+	job_expect(status, DICOMM_SUCCESS, "comm_init_rank");
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 16 << 20,
+				    DICOMM_FLOAT32, text, sizeof(text)));
+	JOB_CHECK(strstr(text, f->words), "rank %d: no %s in:\n%s", me->rank,
+		  f->words, text);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+#define UNEVEN "two_fast_one_slow.json"
+
+static const struct files cases[] = {
+	{.of = {UNEVEN, UNEVEN, UNEVEN}, .words = "* weighted"},
+	{.of = {UNEVEN, NULL, NULL}, .words = "* weighted"},
+	/* Of a file that fits no communicator of three hosts. */
+	{.of = {"one_fast.json", "one_fast.json", "one_fast.json"},
+	 .status = DICOMM_ERR_INVALID_ARGUMENT,
+	 .words = "no node is called"},
+	{.of = {UNEVEN, UNEVEN, "one_fast.json"},
+	 .status = DICOMM_ERR_INVALID_USAGE,
+	 .words = "DICOMM_TOPO_FILE of rank 2"},
+	{.of = {NULL, UNEVEN, NULL},
+	 .status = DICOMM_ERR_INVALID_USAGE,
+	 .words = "DICOMM_TOPO_FILE of rank 1"},
+};
+
+START_TEST(ranks_end_with_one_table_or_a_named_error)
+{
+	job_run(&(struct job){.run = meet,
+			      .arg = &cases[_i],
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 40});
+}
+END_TEST
+
+/* Of a cluster that is not there. */
+static void plan(struct job_rank *me)
+{
+	static const struct files chips = {.of = {"four_chips.json"}};
+	char text[2048];
+
+	set_up(me, &chips);
+	JOB_TRY(dicomm_explain("allreduce", 1024, 1 << 30, text, sizeof(text)));
+	JOB_CHECK(strstr(text, "* hierarchical"), "%s", text);
+	JOB_REFUSED(
+		dicomm_explain("allreduce", 1025, 1 << 30, text, sizeof(text)),
+		DICOMM_ERR_INVALID_ARGUMENT, "the cluster has 1024");
+}
+
+START_TEST(a_cluster_that_nobody_has_is_explained)
+{
+	job_run(&(struct job){.run = plan,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 40});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("topology");
+	TCase *tc = tcase_create("all");
+	SRunner *runner;
+	int failed;
+
+	if (!transport_find("ucx")) {
+		printf("no network to other hosts: built without UCX\n");
+		return 77;
+	}
+	if (job_has_thread_sanitizer()) {
+		printf("the thread sanitizer does not see the locks of UCX\n");
+		return 77;
+	}
+	setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
+			    sizeof(cases) / sizeof(*cases));
+	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

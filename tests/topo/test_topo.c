@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Descriptions of clusters: how they are read, and what is chosen on them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/groups.h"
+#include "collectives/select.h"
+#include "src/base/log.h"
+#include "src/topo/cluster.h"
+
+static const char *path_of(const char *file)
+{
+	static char path[512];
+	const char *top = getenv("srcdir");
+
+	snprintf(path, sizeof(path), "%s/tests/topo/%s", top ? top : ".", file);
+	return path;
+}
+
+static struct cluster *cluster_of(const char *file)
+{
+	struct cluster *c = NULL;
+
+	ck_assert_msg(cluster_read(path_of(file), &c) == DICOMM_SUCCESS, "%s",
+		      log_last_error());
+	return c;
+}
+
+static struct links *links_of(const char *file)
+{
+	struct cluster *c = cluster_of(file);
+	struct links *l = NULL;
+
+	ck_assert_int_eq(cluster_plan(c, 0, &l), DICOMM_SUCCESS);
+	cluster_free(c);
+	return l;
+}
+
+static struct select_table table(void)
+{
+	struct select_table t;
+
+	memset(&t, 0, sizeof(t));
+	t.params = (struct estimate_params){
+		.latency_ps = 250000,
+		.per_message_ps = 40000,
+		.bytes_per_s = 9000000000,
+		.reduce_bytes_per_s = 12000000000,
+		.copy_bytes_per_s = 10000000000,
+		.slot_bytes = 131072,
+		.node_ranks = 1,
+		.node_cores = 8,
+	};
+	return t;
+}
+
+/* ---- what is chosen ---- */
+
+struct expected {
+	char file[64], operation[32], chosen[32], why[128];
+	unsigned long long bytes, bound_us;
+	unsigned percent;
+};
+
+static void check_chosen(const struct expected *e)
+{
+	struct links *l = links_of(e->file);
+	struct select_table t = table();
+	struct shape s = {.coll = coll_from_name(e->operation),
+			  .ranks = (int)l->ranks,
+			  .links = l};
+	const struct algorithm *a;
+	uint64_t ps;
+
+	ck_assert_msg(s.coll < COLL_KINDS, "%s", e->operation);
+	/* Every rank chooses it. */
+	for (; s.rank < s.ranks; s.rank++) {
+		ck_assert_int_eq(select_algorithm(&t, &s, e->bytes, &a),
+				 DICOMM_SUCCESS);
+		ck_assert_msg(!strcmp(a->name, e->chosen),
+			      "%s: %s of %llu bytes: %s, not %s: %s", e->file,
+			      e->operation, e->bytes, a->name, e->chosen,
+			      e->why);
+	}
+	s.rank = 0;
+	ps = estimate_ps(&t.params, a, &s, e->bytes);
+	/* A time below what the links allow would be as wrong. */
+	if (e->percent)
+		ck_assert_msg(ps / 1000000 >= e->bound_us &&
+				      ps / 10000 <= e->bound_us * e->percent,
+			      "%s: %s by %s: predicted %.0f us, bound %llu us",
+			      e->file, e->operation, a->name, (double)ps / 1e6,
+			      e->bound_us);
+	links_free(l);
+}
+
+START_TEST(selection_is_as_expected)
+{
+	FILE *f = fopen(path_of("selection.txt"), "re");
+	struct expected e;
+	char line[512];
+	int n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (line[0] == '#' || line[0] == '\n')
+			continue;
+		ck_assert_msg(sscanf(line,
+				     "%63s %31s %llu %31s %llu %u %127[^\n]",
+				     e.file, e.operation, &e.bytes, e.chosen,
+				     &e.bound_us, &e.percent, e.why) == 7,
+			      "%s", line);
+		check_chosen(&e);
+		n++;
+	}
+	fclose(f);
+	ck_assert_int_ge(n, 10);
+}
+END_TEST
+
+/* 1024 ranks of four kinds; which is chosen matters less than that it is. */
+START_TEST(a_thousand_unlike_ranks_take_a_moment)
+{
+	struct links *l = links_of("four_chips.json");
+	struct select_table t = table();
+	struct shape s = {
+		.coll = COLL_ALLREDUCE, .ranks = (int)l->ranks, .links = l};
+	const struct algorithm *a;
+
+	ck_assert_int_eq(s.ranks, 1024);
+	ck_assert_int_eq(select_algorithm(&t, &s, 1 << 30, &a), DICOMM_SUCCESS);
+	ck_assert_str_eq(a->name, "hierarchical");
+	links_free(l);
+}
+END_TEST
+
+/* ---- shares ---- */
+
+START_TEST(shares_level_what_the_ways_carry)
+{
+	static const struct {
+		uint64_t rate[4];
+		uint32_t x[4];
+	} cases[] = {
+		{{2, 2, 2, 2}, {16, 16, 16, 16}},
+		{{8, 8, 2, 1}, {32, 32, 0, 0}},
+		{{8, 2, 2, 2}, {64, 0, 0, 0}},
+		{{4, 4, 4, 1}, {22, 21, 21, 0}},
+		{{0, 1, 1, 1}, {64, 0, 0, 0}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		uint32_t x[4], sum = 0;
+
+		groups_share(4, cases[i].rate, 2, 64, x);
+		for (int r = 0; r < 4; r++) {
+			ck_assert_msg(x[r] == cases[i].x[r],
+				      "case %zu, rank %d: %u, not %u", i, r,
+				      x[r], cases[i].x[r]);
+			sum += x[r];
+		}
+		ck_assert_uint_eq(sum, 64);
+	}
+}
+END_TEST
+
+/* ---- reading ---- */
+
+static void parse(const char *text, dicomm_result_t status, const char *words)
+{
+	struct cluster *c = NULL;
+
+	ck_assert_msg(cluster_parse(text, strlen(text), "f.json", &c) == status,
+		      "%s", text);
+	if (status == DICOMM_SUCCESS)
+		cluster_free(c);
+	else
+		ck_assert_msg(strstr(log_last_error(), words), "%s: %s", text,
+			      log_last_error());
+}
+
+START_TEST(what_is_wrong_is_named)
+{
+	static const char *const wrong[][2] = {
+		{"", "line 1"},
+		{"[]", "\"nodes\""},
+		{"{\"nodes\": []}", "\"nodes\""},
+		{"{\"nodes\": [1]}", "nodes[0]"},
+		{"{\"nodes\": [{\"gbit\": 1}]}", "key gbit"},
+		{"{\"nodes\": [{}, {\"gbit_per_s\": -1}]}", "nodes[1]"},
+		{"{\"nodes\": [{\"gbit_per_s\": \"8\"}]}", "gbit_per_s"},
+		{"{\"nodes\": [{\"up_gbit_per_s\": 1e9}]}", "up_gbit_per_s"},
+		{"{\"nodes\": [{\"count\": 0}]}", "count"},
+		{"{\"nodes\": [{\"count\": 1.5}]}", "count"},
+		{"{\"nodes\": [{\"count\": 65536, \"ranks\": 1024}]}", "65536"},
+		{"{\"nodes\": [{\"name\": \"a\", \"count\": 2}]}", "count"},
+		{"{\"nodes\": [{\"name\": \"a\"}, {}]}", "nodes[1]: name"},
+		{"{\"nodes\": [{\"island\": \"x\"}]}", "island"},
+		{"{\"nodes\": [{}], \"islands\": [{}]}", "islands[0]: name"},
+		{"{\"nodes\": [{}], \"islands\": [{\"name\": \"x\"},"
+		 " {\"name\": \"x\"}]}",
+		 "islands[1]: name"},
+		{"{\"nodes\": [{\"count\": 1, \"count\": 2}]}", "duplicate"},
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		parse(wrong[i][0], DICOMM_ERR_INVALID_ARGUMENT, wrong[i][1]);
+	parse("{\"nodes\": [{}]}", DICOMM_SUCCESS, "");
+	ck_assert_int_eq(
+		cluster_read(path_of("none.json"), &(struct cluster *){NULL}),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "none.json"));
+}
+END_TEST
+
+/* However it was written. */
+START_TEST(the_hash_is_of_what_it_says)
+{
+	static const char *const texts[] = {
+		"{\"nodes\": [{\"count\": 2, \"gbit_per_s\": 8}]}",
+		"{\"nodes\":[{\"gbit_per_s\":8,\n\"count\":2}]}",
+		"{\"nodes\":[{\"gbit_per_s\":8,\"count\":3}]}"};
+	uint64_t hash[3];
+
+	for (int i = 0; i < 3; i++) {
+		struct cluster *c;
+
+		ck_assert_int_eq(
+			cluster_parse(texts[i], strlen(texts[i]), "f", &c),
+			DICOMM_SUCCESS);
+		hash[i] = cluster_hash(c);
+		cluster_free(c);
+	}
+	ck_assert_uint_eq(hash[0], hash[1]);
+	ck_assert_uint_ne(hash[0], hash[2]);
+}
+END_TEST
+
+START_TEST(nodes_are_found_by_name_or_by_order)
+{
+	static const uint32_t node_of[] = {0, 1, 0};
+	static const char *const names[] = {"d.example.org pid 7", "a pid 9"};
+	static const char *const strange[] = {"d", "e"};
+	struct cluster *c = cluster_of("star_8_8_2_1.json");
+	struct links *l;
+
+	ck_assert_int_eq(cluster_links(c, "f", 3, node_of, 2, names, &l),
+			 DICOMM_SUCCESS);
+	ck_assert_uint_eq(links_node(l, 0)->nic.up, 125000000);
+	ck_assert_uint_eq(links_node(l, 1)->nic.down, 1000000000);
+	links_free(l);
+	ck_assert_int_eq(cluster_links(c, "f", 3, node_of, 2, strange, &l),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "called e"));
+	cluster_free(c);
+
+	/* Which two of 128 nodes they are, nobody can know. */
+	c = cluster_of("four_chips.json");
+	ck_assert_int_eq(cluster_links(c, "f", 3, node_of, 2, strange, &l),
+			 DICOMM_SUCCESS);
+	ck_assert_ptr_null(l);
+	cluster_free(c);
+	/* Where all are alike, that does not matter. */
+	c = cluster_of("star_equal.json");
+	ck_assert_int_eq(cluster_links(c, "f", 3, node_of, 2, strange, &l),
+			 DICOMM_SUCCESS);
+	ck_assert_uint_eq(links_node(l, 1)->nic.up, 250000000);
+	links_free(l);
+	cluster_free(c);
+}
+END_TEST
+
+START_TEST(the_path_keeps_islands_together)
+{
+	static const uint32_t path[] = {0, 2, 1, 3};
+	struct links *l = links_of("islands_two_by_two.json");
+
+	ck_assert_uint_eq(l->used_islands, 2);
+	for (uint32_t i = 0; i < 4; i++) {
+		ck_assert_uint_eq(l->path[i], path[i]);
+		ck_assert_uint_eq(l->place[path[i]], i);
+	}
+	links_free(l);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("topo");
+	TCase *tc = tcase_create("all");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, selection_is_as_expected);
+	tcase_add_test(tc, a_thousand_unlike_ranks_take_a_moment);
+	tcase_add_test(tc, shares_level_what_the_ways_carry);
+	tcase_add_test(tc, what_is_wrong_is_named);
+	tcase_add_test(tc, the_hash_is_of_what_it_says);
+	tcase_add_test(tc, nodes_are_found_by_name_or_by_order);
+	tcase_add_test(tc, the_path_keeps_islands_together);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
