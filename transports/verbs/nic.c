@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -320,6 +321,12 @@ static dicomm_result_t open_port(const struct port *port,
 		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s: open: %m",
 			      nic->name);
 		goto free_nic;
+	}
+	/* Its events are waited for together with much else. */
+	if (fcntl(nic->context->async_fd, F_SETFL, O_NONBLOCK) < 0) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s: events: %m",
+			      nic->name);
+		goto close;
 	}
 	if (ibv_query_device(nic->context, &nic->attr) ||
 	    ibv_query_port(nic->context, nic->port, &nic->port_attr)) {
