@@ -34,22 +34,22 @@ static dicomm_result_t create_qp(struct verbs_lane *lane)
 		.recv_cq = dev->cq,
 		.srq = dev->srq,
 		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = lane->depth,
-			.max_send_sge = 2,
-			.max_inline_data = INLINE_BYTES},
+		.cap = {.max_send_wr = lane->depth, .max_send_sge = 2},
 	};
+	uint32_t room = nic->max_inline ? nic->max_inline : INLINE_BYTES;
 
-	lane->qp = ibv_create_qp(nic->pd, &attr);
 	/* Few offer less than a line; then it is half of that. */
-	while (!lane->qp && attr.cap.max_inline_data > 8) {
-		attr.cap.max_inline_data /= 2;
+	do {
+		errno = 0;
+		attr.cap.max_inline_data = room;
 		lane->qp = ibv_create_qp(nic->pd, &attr);
-	}
+	} while (!lane->qp && !nic->max_inline && (room /= 2) > 8);
 	if (!lane->qp)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s port %u: rank %d: create a queue pair "
 			    "of %u requests: %m",
 			    nic->name, nic->port, lane->rank, lane->depth);
+	nic->max_inline = room;
 	lane->max_inline = attr.cap.max_inline_data;
 	return DICOMM_SUCCESS;
 }
@@ -357,9 +357,11 @@ void verbs_lane_give_up(struct verbs_lane *lane, dicomm_result_t why,
 void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
 		       const char *operation, uint64_t bytes)
 {
-	/* Over iWARP, the end of a connection is seen by the NIC first. */
+	/* Over iWARP, the end of a connection is seen by the NIC first, or by
+	 * siw as a send that fails. */
 	bool gone = atomic_load(&lane->left) ||
-		    (lane->cm && wc->status == IBV_WC_WR_FLUSH_ERR);
+		    (lane->cm && (wc->status == IBV_WC_WR_FLUSH_ERR ||
+				  wc->status == IBV_WC_LOC_QP_OP_ERR));
 	const char *hint_text = hint(wc->status);
 	char what[160];
 

@@ -46,11 +46,13 @@ struct verbs_nic {
 	uint64_t bytes_per_s;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
+	struct ibv_cq *filler; /* siw */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	union ibv_gid gid;
 	uint8_t gid_index;
 	struct sockaddr_in address; /* iWARP */
+	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
 	/* registrations; memory.c */
 	pthread_mutex_t lock;
 	struct verbs_mr *mrs;
@@ -168,6 +170,8 @@ struct verbs_lane {
 	char text[512];            /* in words */
 	struct ibv_qp *qp;
 	struct rdma_cm_id *cm; /* iWARP */
+	struct sockaddr_in cm_to;
+	unsigned cm_tries;
 	uint32_t psn;
 	uint32_t depth, posted, done; /* work requests; done: as far as known */
 	uint32_t unsignaled;

@@ -140,7 +140,11 @@ static void look_at_nic(struct verbs_lane *lane, uint64_t now)
 	uint64_t lost = atomic_load(&nic->lost_ms);
 	char what[80];
 
-	if (fatal || event) {
+	if (event && lane->cm) {
+		/* Of iWARP, so ends a connection that the other side drops. */
+		verbs_lane_give_up(lane, DICOMM_ERR_REMOTE, event,
+				   "the connection has ended");
+	} else if (fatal || event) {
 		verbs_lane_give_up(lane, DICOMM_ERR_SYSTEM,
 				   fatal ? fatal : event, "the NIC failed");
 	} else if (lost && now > lost + retry_ms()) {
