@@ -128,6 +128,8 @@ static void conn_drop(struct verbs_conn *c)
 		lane->conn = NULL;
 	if (lane && !is_known(lane))
 		verbs_lane_close(lane);
+	/* Of a NIC's events this is but a second descriptor. */
+	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	sodium_memzero(c, sizeof(*c));
 	free(c);
