@@ -4,9 +4,8 @@
 # devices of a machine: bench/verbs.sh BUILD [ROUNDS]; ROUNDS 0: costs only.
 #
 # Each round measures everything once, so that whatever else the machine does
-# falls on all alike; the table has medians over rounds. Where the kernel lets
-# its functions be counted (root, software RDMA), a second table has what one
-# operation costs: doorbells, completions, packets, system calls.
+# falls on all alike; the table has medians over rounds. With strace, a second
+# table has what one operation costs: packets, doorbells, other system calls.
 #
 # In a virtual machine: tests/vm/run -d rxe:2 -- bash tests/bench/verbs.sh build
 set -u
@@ -128,23 +127,7 @@ speeds() # ROUNDS
 
 # --- what an operation costs ------------------------------------------------
 
-trace=/sys/kernel/tracing
-
-# In the kernel a doorbell of software RDMA is one call of *_post_send.
-# Receives are posted without the kernel.
-counted="${kind}_post_send rxe_cq_post siw_sqe_complete"
-
-can_count()
-{
-	[ -e $trace/function_profile_enabled ] ||
-		mount -t tracefs tracefs $trace 2>/dev/null
-	[ -w $trace/function_profile_enabled ] || return
-	local name
-	for name in $counted; do
-		echo "$name" >>$trace/set_ftrace_filter
-	done 2>/dev/null
-	return 0
-}
+# A doorbell of rxe is a write() to its device.
 
 packets()
 {
@@ -152,43 +135,31 @@ packets()
 		awk '{ n += $1 } END { print n + 0 }'
 }
 
-hits() # FUNCTION
+# Of a whole run: packets, writes, other system calls.
+traced() # OPERATION BYTES ITERATIONS
 {
-	cat $trace/trace_stat/function* |
-		awk -v f="$1" '$1 == f { n += $2 } END { print n + 0 }'
+	local before
+	before=$(packets)
+	DICOMM_TRANSPORTS=verbs timeout 200 strace -f -c -U calls,name \
+		-o "$work/calls" "$build/dicomm-perf" "$1" --ranks 2 -b "$2" \
+		-e "$2" -n "$3" -w 1 -c 0 >/dev/null 2>&1
+	echo "$(($(packets) - before))" "$(awk '
+		$2 == "write" { w = $1 }
+		$2 == "total" { print w, $1 - w }' "$work/calls")"
 }
 
 # Two runs of unlike length: their difference is that of 150 iterations, out of
 # place and in place, of two ranks.
-cost() # OPERATION BYTES: post_send, completions, packets, system calls
+cost() # OPERATION BYTES
 {
-	local n before
-	for n in 50 200; do
-		echo 0 >$trace/function_profile_enabled
-		echo 1 >$trace/function_profile_enabled
-		before=$(packets)
-		ours "$1" "$2" $n >/dev/null
-		echo 0 >$trace/function_profile_enabled
-		echo "$(hits ${kind}_post_send)" \
-			"$(($(hits rxe_cq_post) + $(hits siw_sqe_complete)))" \
-			"$(($(packets) - before)) $(syscalls "$1" "$2" $n)"
-	done | awk -v what="$1 of $2 B" '{ for (i = 1; i <= NF; i++) {
+	{
+		traced "$1" "$2" 50
+		traced "$1" "$2" 200
+	} | awk -v what="$1 of $2 B" '{ for (i = 1; i <= NF; i++) {
 			d[i] = $i - last[i]; last[i] = $i } }
 		END { printf "| %s |", what
 			for (i = 1; i <= NF; i++) printf " %.2f |", d[i] / 600
 			print "" }'
-}
-
-syscalls() # OPERATION BYTES ITERATIONS
-{
-	command -v strace >/dev/null || {
-		echo 0
-		return
-	}
-	DICOMM_TRANSPORTS=verbs timeout 200 strace -f -c -U calls,name \
-		-o "$work/calls" "$build/dicomm-perf" "$1" --ranks 2 -b "$2" \
-		-e "$2" -n "$3" -w 1 -c 0 >/dev/null 2>&1
-	awk '$2 == "total" { print $1 }' "$work/calls"
 }
 
 # ----------------------------------------------------------------------------
@@ -198,11 +169,10 @@ for ((i = 1; i <= rounds && SECONDS < ${DICOMM_TEST_SECONDS:-600}; i++)); do
 	echo "round $i of $rounds" >&2
 done
 [ $i = 1 ] || speeds $((i - 1))
-[ "${COSTS:-1}" = 1 ] && can_count || exit 0
+[ "${COSTS:-1}" = 1 ] && command -v strace >/dev/null || exit 0
 echo
-echo "| per operation and rank | doorbells | completions | packets |" \
-	"system calls |"
-echo "|---|---|---|---|---|"
+echo "| per operation and rank | packets | doorbells | other system calls |"
+echo "|---|---|---|---|"
 cost sendrecv 8
 cost sendrecv 4096
 cost allreduce 8
