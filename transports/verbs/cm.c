@@ -23,7 +23,7 @@
 
 #define RESOLVE_MS 5000
 #define BACKLOG 128
-#define LISTEN_TRIES 16
+#define TRIES 16 /* for a port that is free */
 /* Reads under way at a time, as in lane.c. */
 #define READS_AT_ONCE 16
 
@@ -98,7 +98,7 @@ dicomm_result_t verbs_cm_listen(struct tp_device *dev)
 	int error = 0;
 
 	/* The kernel chooses a port without a look at those of its own TCP. */
-	for (int i = 0; i < LISTEN_TRIES; i++) {
+	for (int i = 0; i < TRIES; i++) {
 		if (!rdma_create_id(channel, &dev->cm, dev, RDMA_PS_TCP) &&
 		    !rdma_bind_addr(dev->cm,
 				    (struct sockaddr *)&nic->address) &&
@@ -129,21 +129,42 @@ void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card)
 	card->lid = ntohs(rdma_get_src_port(dev->cm));
 }
 
+static bool begin(struct verbs_lane *lane)
+{
+	struct verbs_nic *nic = lane->dev->nic;
+
+	return !rdma_create_id(channel, &lane->cm, lane, RDMA_PS_TCP) &&
+	       !rdma_resolve_addr(lane->cm, (struct sockaddr *)&nic->address,
+				  (struct sockaddr *)&lane->cm_to, RESOLVE_MS);
+}
+
 dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
 			      const struct verbs_card *card)
 {
-	struct verbs_nic *nic = lane->dev->nic;
-	struct sockaddr_in to = {.sin_family = AF_INET,
-				 .sin_port = htons((uint16_t)card->lid)};
-
-	memcpy(&to.sin_addr, card->gid + 12, sizeof(to.sin_addr));
-	if (!rdma_create_id(channel, &lane->cm, lane, RDMA_PS_TCP) &&
-	    !rdma_resolve_addr(lane->cm, (struct sockaddr *)&nic->address,
-			       (struct sockaddr *)&to, RESOLVE_MS))
+	lane->cm_to.sin_family = AF_INET;
+	lane->cm_to.sin_port = htons((uint16_t)card->lid);
+	memcpy(&lane->cm_to.sin_addr, card->gid + 12,
+	       sizeof(lane->cm_to.sin_addr));
+	if (begin(lane))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_SYSTEM,
-		    "verbs %s: rank %d (%s): begin to connect: %m", nic->name,
-		    lane->rank, lane->remote);
+		    "verbs %s: rank %d (%s): begin to connect: %m",
+		    lane->dev->nic->name, lane->rank, lane->remote);
+}
+
+/* Here, too, the port that was chosen may be one of TCP's: try another. The old
+ * identifier cannot go before its event; true: then it shall. */
+static bool connect_failed(struct verbs_lane *lane, const char *what, int error)
+{
+	if (error == EADDRINUSE && atomic_load(&lane->state) < LANE_READY &&
+	    lane->cm_tries++ < TRIES) {
+		if (begin(lane))
+			return true;
+		what = "begin to connect again";
+		error = errno;
+	}
+	verbs_connect_failed(lane, what, error ? strerror(error) : "");
+	return false;
 }
 
 static struct rdma_conn_param parameters(const struct verbs_lane *lane)
@@ -181,7 +202,8 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	return true;
 }
 
-static void on_event(struct rdma_cm_event *e)
+/* True: the identifier is of no use any more. */
+static bool on_event(struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
 	struct verbs_lane *lane = id->context;
@@ -191,12 +213,12 @@ static void on_event(struct rdma_cm_event *e)
 	switch (e->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (rdma_resolve_route(id, RESOLVE_MS))
-			verbs_connect_failed(lane, "route", strerror(errno));
+			return connect_failed(lane, "route", errno);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		p = parameters(lane);
 		if (rdma_connect(id, &p))
-			verbs_connect_failed(lane, "connect", strerror(errno));
+			return connect_failed(lane, "connect", errno);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		verbs_connect_done(lane);
@@ -206,13 +228,13 @@ static void on_event(struct rdma_cm_event *e)
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		verbs_connect_failed(lane, text,
-				     e->status < 0 ? strerror(-e->status) : "");
-		break;
+		return connect_failed(lane, text,
+				      e->status < 0 ? -e->status : 0);
 	default:
 		log_debug("verbs: %s", text);
 		break;
 	}
+	return false;
 }
 
 void verbs_cm_events(void)
@@ -222,9 +244,9 @@ void verbs_cm_events(void)
 	while (channel && !rdma_get_cm_event(channel, &e)) {
 		struct rdma_cm_id *stray = NULL;
 
-		if (e->event != RDMA_CM_EVENT_CONNECT_REQUEST)
-			on_event(e);
-		else if (!on_request(e, e->id))
+		if (e->event == RDMA_CM_EVENT_CONNECT_REQUEST
+			    ? !on_request(e, e->id)
+			    : on_event(e))
 			stray = e->id;
 		rdma_ack_cm_event(e);
 		verbs_cm_close(stray);

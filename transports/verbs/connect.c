@@ -10,6 +10,7 @@
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -35,6 +36,7 @@
 
 enum stage {
 	CONN_LISTENING,
+	CONN_EVENTS,   /* no connection: the events of a NIC */
 	CONN_ACCEPTED, /* a card is awaited */
 	CONN_CALLING,  /* connecting, then sending a card */
 	CONN_ASKED,    /* the answer is awaited */
@@ -126,6 +128,8 @@ static void conn_drop(struct verbs_conn *c)
 		lane->conn = NULL;
 	if (lane && !is_known(lane))
 		verbs_lane_close(lane);
+	/* Of a NIC's events this is but a second descriptor. */
+	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	sodium_memzero(c, sizeof(*c));
 	free(c);
@@ -599,6 +603,9 @@ static void on_event(struct verbs_conn *c)
 	case CONN_LISTENING:
 		accept_call(c);
 		break;
+	case CONN_EVENTS:
+		verbs_watch_events(c->dev->nic);
+		break;
 	case CONN_ACCEPTED:
 		if (conn_read(c, &ended)) {
 			if (!answer_call(c))
@@ -753,22 +760,50 @@ static dicomm_result_t open_cm(struct tp_device *dev)
 	return verbs_cm_listen(dev);
 }
 
+static dicomm_result_t open_events(struct tp_device *dev)
+{
+	int fd = fcntl(dev->nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd >= 0)
+		dev->events = conn_add(fd, CONN_EVENTS, EPOLLIN);
+	if (dev->events) {
+		dev->events->dev = dev;
+		return DICOMM_SUCCESS;
+	}
+	if (fd >= 0)
+		close(fd);
+	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: watch its events: %m",
+		    dev->nic->name);
+}
+
 static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 {
+	dicomm_result_t status;
+
 	if (epoll_fd < 0)
 		TRY(start());
 	if (dev->nic->fabric == VERBS_IWARP)
 		TRY(open_cm(dev));
+	status = open_events(dev);
+	if (status != DICOMM_SUCCESS)
+		goto close_cm;
 	dev->listener = conn_add(fd, CONN_LISTENING, EPOLLIN);
 	if (!dev->listener) {
-		verbs_cm_close(dev->cm);
-		dev->cm = NULL;
-		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch a socket: %m");
+		status = FAIL(DICOMM_ERR_SYSTEM, "verbs: watch a socket: %m");
+		goto close_events;
 	}
 	dev->listener->dev = dev;
 	dev->next = devices;
 	devices = dev;
 	return DICOMM_SUCCESS;
+
+close_events:
+	conn_drop(dev->events);
+	dev->events = NULL;
+close_cm:
+	verbs_cm_close(dev->cm);
+	dev->cm = NULL;
+	return status;
 }
 
 dicomm_result_t verbs_connect_open(struct tp_device *dev)
@@ -821,7 +856,8 @@ void verbs_connect_shut(struct tp_device *dev)
 		return;
 	pthread_mutex_lock(&lock);
 	conn_drop(dev->listener);
-	dev->listener = NULL;
+	conn_drop(dev->events);
+	dev->listener = dev->events = NULL;
 	while (*at != dev)
 		at = &(*at)->next;
 	*at = dev->next;

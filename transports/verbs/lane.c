@@ -29,26 +29,27 @@ static dicomm_result_t create_qp(struct verbs_lane *lane)
 	struct tp_device *dev = lane->dev;
 	struct verbs_nic *nic = dev->nic;
 	struct ibv_qp_init_attr attr = {
+		.qp_context = lane,
 		.send_cq = dev->cq,
 		.recv_cq = dev->cq,
 		.srq = dev->srq,
 		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = lane->depth,
-			.max_send_sge = 2,
-			.max_inline_data = INLINE_BYTES},
+		.cap = {.max_send_wr = lane->depth, .max_send_sge = 2},
 	};
+	uint32_t room = nic->max_inline ? nic->max_inline : INLINE_BYTES;
 
-	lane->qp = ibv_create_qp(nic->pd, &attr);
 	/* Few offer less than a line; then it is half of that. */
-	while (!lane->qp && attr.cap.max_inline_data > 8) {
-		attr.cap.max_inline_data /= 2;
+	do {
+		errno = 0;
+		attr.cap.max_inline_data = room;
 		lane->qp = ibv_create_qp(nic->pd, &attr);
-	}
+	} while (!lane->qp && !nic->max_inline && (room /= 2) > 8);
 	if (!lane->qp)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s port %u: rank %d: create a queue pair "
 			    "of %u requests: %m",
 			    nic->name, nic->port, lane->rank, lane->depth);
+	nic->max_inline = room;
 	lane->max_inline = attr.cap.max_inline_data;
 	return DICOMM_SUCCESS;
 }
@@ -292,7 +293,8 @@ static const char *hint(enum ibv_wc_status status)
 	case IBV_WC_LOC_QP_OP_ERR:
 		return "memory of this rank is gone, or a bug";
 	case IBV_WC_WR_FLUSH_ERR:
-		return "its queue pair was stopped";
+		return "the NIC stopped the queue pair without a reason: has "
+		       "the port of this rank just lost its link?";
 	default:
 		return "the NIC failed";
 	}
@@ -313,38 +315,75 @@ static bool is_remote(enum ibv_wc_status status)
 	}
 }
 
-void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
-		       const char *operation, uint64_t bytes)
+/* A request that did not fail by itself: what has the port to say? Some NICs
+ * report no more than that when they cannot send, and learn of their link a
+ * second later. */
+static const char *flush_hint(const struct verbs_nic *nic, dicomm_result_t *why)
+{
+	struct ibv_port_attr port;
+
+	if (!ibv_query_port(nic->context, nic->port, &port) &&
+	    port.state == IBV_PORT_ACTIVE)
+		return hint(IBV_WC_WR_FLUSH_ERR);
+	*why = DICOMM_ERR_SYSTEM;
+	return "the port of this rank has no link";
+}
+
+static void set_text(struct verbs_lane *lane, const char *what,
+		     const char *hint_text)
 {
 	const struct verbs_nic *nic = lane->dev->nic;
 	char gid[INET6_ADDRSTRLEN];
-	/* Over iWARP, the end of a connection is seen by the NIC first. */
+
+	verbs_gid_text(&nic->gid, gid);
+	snprintf(lane->text, sizeof(lane->text),
+		 "verbs %s port %u gid %s: rank %d (%s): queue pair %#x: %s: "
+		 "%s",
+		 nic->name, nic->port, gid, lane->rank, lane->remote,
+		 lane->qp->qp_num, what, hint_text);
+}
+
+void verbs_lane_give_up(struct verbs_lane *lane, dicomm_result_t why,
+			const char *what, const char *hint_text)
+{
+	if (lane->why)
+		return;
+	lane->why = why;
+	set_text(lane, what, hint_text);
+	log_error("%s", lane->text);
+	log_set_last_error(lane->text);
+}
+
+void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
+		       const char *operation, uint64_t bytes)
+{
+	/* Over iWARP, the end of a connection is seen by the NIC first, or by
+	 * siw as a send that fails. */
 	bool gone = atomic_load(&lane->left) ||
-		    (lane->cm && wc->status == IBV_WC_WR_FLUSH_ERR);
+		    (lane->cm && (wc->status == IBV_WC_WR_FLUSH_ERR ||
+				  wc->status == IBV_WC_LOC_QP_OP_ERR));
+	const char *hint_text = hint(wc->status);
+	char what[160];
 
 	if (lane->why)
 		return;
-	verbs_gid_text(&nic->gid, gid);
 	lane->why = gone || is_remote(wc->status) ? DICOMM_ERR_REMOTE
 						  : DICOMM_ERR_SYSTEM;
-	if (gone)
+	/* Who has gone, the control plane tells better. */
+	if (gone) {
 		snprintf(lane->text, sizeof(lane->text),
 			 "verbs: rank %d (%s) has closed its side", lane->rank,
 			 lane->remote);
-	else
-		snprintf(lane->text, sizeof(lane->text),
-			 "verbs %s port %u gid %s: rank %d (%s): queue pair "
-			 "%#x: %s of %" PRIu64 " bytes: %s (vendor error %#x): "
-			 "%s",
-			 nic->name, nic->port, gid, lane->rank, lane->remote,
-			 wc->qp_num, operation, bytes,
-			 ibv_wc_status_str(wc->status), wc->vendor_err,
-			 hint(wc->status));
-	/* Who has gone, the control plane tells better. */
-	if (gone)
 		log_debug("%s", lane->text);
-	else
+	} else {
+		if (wc->status == IBV_WC_WR_FLUSH_ERR)
+			hint_text = flush_hint(lane->dev->nic, &lane->why);
+		snprintf(what, sizeof(what),
+			 "%s of %" PRIu64 " bytes: %s (vendor error %#x)",
+			 operation, bytes, ibv_wc_status_str(wc->status),
+			 wc->vendor_err);
+		set_text(lane, what, hint_text);
 		log_error("%s", lane->text);
-	lane->dev->broken = true;
+	}
 	log_set_last_error(lane->text);
 }

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,9 @@
 
 #define PORTS_MAX 64
 #define GIDS_MAX 256
+/* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
+#define SIW_VENDOR 0x626d74
+#define SIW_FILLER_CQE 32768
 
 /* One port, as far as can be told without keeping it open. */
 struct port {
@@ -302,6 +306,18 @@ static struct ibv_context *open_named(const char *name)
 	return context;
 }
 
+/* libsiw takes the offset 0x90000, at which the kernel would have it map a
+ * queue, for a sign of failure. So something must lie there that begins before
+ * it: a queue of which nobody hears anything. */
+static bool fill_offset(struct verbs_nic *nic)
+{
+	if (nic->attr.vendor_id != SIW_VENDOR)
+		return true;
+	nic->filler =
+		ibv_create_cq(nic->context, SIW_FILLER_CQE, NULL, NULL, 0);
+	return nic->filler != NULL;
+}
+
 static dicomm_result_t open_port(const struct port *port,
 				 struct verbs_nic **out)
 {
@@ -321,6 +337,12 @@ static dicomm_result_t open_port(const struct port *port,
 			      nic->name);
 		goto free_nic;
 	}
+	/* Its events are waited for together with much else. */
+	if (fcntl(nic->context->async_fd, F_SETFL, O_NONBLOCK) < 0) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s: events: %m",
+			      nic->name);
+		goto close;
+	}
 	if (ibv_query_device(nic->context, &nic->attr) ||
 	    ibv_query_port(nic->context, nic->port, &nic->port_attr)) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s port %u: query: %m",
@@ -334,7 +356,9 @@ static dicomm_result_t open_port(const struct port *port,
 	if (status != DICOMM_SUCCESS)
 		goto close;
 	nic->pd = ibv_alloc_pd(nic->context);
-	if (!nic->pd) {
+	if (!nic->pd || !fill_offset(nic)) {
+		if (nic->pd)
+			ibv_dealloc_pd(nic->pd);
 		status = FAIL(DICOMM_ERR_SYSTEM,
 			      "verbs %s: protection domain: %m", nic->name);
 		goto close;
@@ -399,6 +423,8 @@ void verbs_nic_put(struct verbs_nic *nic)
 	*at = nic->next;
 	pthread_mutex_unlock(&lock);
 	verbs_mr_free_all(nic);
+	if (nic->filler)
+		ibv_destroy_cq(nic->filler);
 	ibv_dealloc_pd(nic->pd);
 	ibv_close_device(nic->context);
 	pthread_mutex_destroy(&nic->lock);

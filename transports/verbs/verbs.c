@@ -982,37 +982,6 @@ static void verbs_rest(struct tp_device *dev, unsigned us)
 
 /* ---- ends ---- */
 
-static dicomm_result_t lane_broken(struct verbs_lane *lane, int *peer)
-{
-	/* Until it is ready, it belongs to the thread that connects. */
-	if (!lane ||
-	    atomic_load_explicit(&lane->state, memory_order_acquire) !=
-		    LANE_READY ||
-	    !lane->why ||
-	    atomic_load_explicit(&lane->left, memory_order_acquire))
-		return DICOMM_SUCCESS;
-	/* Who closes a lane may be heard of a moment later. */
-	if (!lane->noticed) {
-		lane->noticed = true;
-		return DICOMM_SUCCESS;
-	}
-	*peer = lane->rank;
-	log_set_last_error(lane->text);
-	return lane->why;
-}
-
-static dicomm_result_t verbs_broken(struct tp_device *dev, int *peer)
-{
-	if (!dev->broken ||
-	    atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return DICOMM_SUCCESS;
-	for (uint32_t i = 0; i < dev->lanes; i++) {
-		TRY(lane_broken(atomic_load(&dev->out[i]), peer));
-		TRY(lane_broken(atomic_load(&dev->in[i]), peer));
-	}
-	return DICOMM_SUCCESS;
-}
-
 static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
 				   uint64_t *seq)
 {
@@ -1072,29 +1041,33 @@ static void verbs_abort(struct tp_device *dev)
 	abort_drain(dev);
 }
 
+dicomm_result_t verbs_probe(struct verbs_lane *lane)
+{
+	struct ibv_send_wr wr = {.wr_id = request_id(lane, 0, 0, 0),
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.rdma = {.remote_addr = lane->remote_addr,
+					     .rkey = lane->remote_key}};
+
+	if (!has_room(lane, 1))
+		return DICOMM_AGAIN;
+	lane->unsignaled = 0;
+	return post(lane, &wr, 1);
+}
+
 /* Wait until the other side has all that was posted, unless it has gone. */
 static void drain(struct verbs_lane *lane)
 {
 	struct tp_device *dev = lane->dev;
 	uint64_t start = clock_ns();
-	uint64_t nothing = 0;
-	struct ibv_sge sge = {.addr = (uintptr_t)&nothing};
-	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
-				 .send_flags = IBV_SEND_SIGNALED,
-				 .sg_list = &sge,
-				 .wr.rdma = {.remote_addr = lane->remote_addr,
-					     .rkey = lane->remote_key}};
 	bool asked = false;
 
 	if (atomic_load(&lane->state) != LANE_READY)
 		return;
 	while (lane->posted != lane->done && !lane->why &&
 	       !atomic_load(&lane->left) && !atomic_load(&dev->aborted)) {
-		if (!asked && lane->unsignaled && has_room(lane, 1)) {
-			wr.wr_id = request_id(lane, 0, 0, 0);
-			lane->unsignaled = 0;
-			asked = post(lane, &wr, 1) == DICOMM_SUCCESS;
-		}
+		if (!asked && lane->unsignaled)
+			asked = verbs_probe(lane) == DICOMM_SUCCESS;
 		if (!verbs_poll(dev))
 			sched_yield();
 		if (clock_ns() - start > DRAIN_NS) {

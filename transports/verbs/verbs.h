@@ -46,16 +46,21 @@ struct verbs_nic {
 	uint64_t bytes_per_s;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
+	struct ibv_cq *filler; /* siw */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	union ibv_gid gid;
 	uint8_t gid_index;
 	struct sockaddr_in address; /* iWARP */
+	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
 	/* registrations; memory.c */
 	pthread_mutex_t lock;
 	struct verbs_mr *mrs;
 	uint64_t freed_seen;
 	_Atomic uint64_t registrations; /* ever made */
+	/* by the thread of connect.c; see watch.c */
+	_Atomic uint64_t lost_ms;  /* since when it has no link; 0: it has */
+	const char *_Atomic fatal; /* why it is of no use any more */
 };
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);
@@ -159,9 +164,14 @@ struct verbs_lane {
 	_Atomic bool left;   /* the other side has closed it */
 	dicomm_result_t why; /* of LANE_FAILED; or its queue pair is broken */
 	bool noticed;        /* that it is; see verbs_broken() */
-	char text[512];      /* in words */
+	const char *_Atomic event; /* what the NIC said of its queue pair */
+	uint32_t seen_done;        /* watch.c: done, at the last look, */
+	uint32_t stuck_ms;         /* and since when it is that */
+	char text[512];            /* in words */
 	struct ibv_qp *qp;
 	struct rdma_cm_id *cm; /* iWARP */
+	struct sockaddr_in cm_to;
+	unsigned cm_tries;
 	uint32_t psn;
 	uint32_t depth, posted, done; /* work requests; done: as far as known */
 	uint32_t unsignaled;
@@ -203,7 +213,17 @@ void verbs_lane_close(struct verbs_lane *lane);
 /* One line about a completion that failed; sets lane->why and text. */
 void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
 		       const char *operation, uint64_t bytes);
+/* The same without a completion. */
+void verbs_lane_give_up(struct verbs_lane *lane, dicomm_result_t why,
+			const char *what, const char *hint);
 uint64_t verbs_lane_memory(const struct verbs_lane *lane);
+
+/* ---- watch.c: what the NICs do not tell by a completion ---- */
+
+/* Events of a NIC, when its async_fd is readable; with the lock. */
+void verbs_watch_events(struct verbs_nic *nic);
+/* As in struct transport; now and then while nothing moves. */
+dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
 /* ---- verbs.c ---- */
 
@@ -229,7 +249,7 @@ struct tp_device {
 	struct verbs_nic *nic;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
-	bool broken;            /* a lane has failed */
+	uint64_t looked_ms;     /* when watch.c did */
 	atomic_flag polling;    /* the completion queue is being looked at */
 	_Atomic uint32_t reads; /* in flight */
 	struct ibv_cq *cq;
@@ -257,7 +277,7 @@ struct tp_device {
 	struct tp_device *next;
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
-	struct verbs_conn *listener;
+	struct verbs_conn *listener, *events;
 	struct rdma_cm_id *cm; /* iWARP: listens, too */
 	char host[40];
 };
@@ -272,6 +292,8 @@ struct tp_peer {
 
 /* Room in the completion queue for n more. */
 dicomm_result_t verbs_reserve(struct tp_device *dev, uint32_t n);
+/* A request that completes when all before it have; moves no data. */
+dicomm_result_t verbs_probe(struct verbs_lane *lane);
 /* Receives for the messages of one more lane. */
 dicomm_result_t verbs_post_receives(struct tp_device *dev, uint32_t n);
 
