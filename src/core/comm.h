@@ -27,6 +27,7 @@
 #define COMM_WIRES 4
 #define COMM_CACHE 64 /* a power of two */
 
+struct device;
 struct executable;
 struct operation;
 
@@ -50,6 +51,9 @@ struct peer {
 	struct tp_device *device;
 	struct tp_peer *tp;
 	struct tp_limits limits;
+	/* What it sends passes through host memory on the way from its device
+	 * to this rank's. */
+	bool staged;
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -70,6 +74,9 @@ struct member {
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
 	char device[32];
+	/* Its buffers are host memory, or as good as that. */
+	bool on_host;
+	bool never_staged;                  /* what this rank has asked for */
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
@@ -106,6 +113,7 @@ struct created_op {
 	dicomm_redop_t op; /* of the latest */
 	dicomm_datatype_t type;
 	uint8_t scalar[8];
+	const void *scalar_at;
 };
 
 struct dicomm_comm {
@@ -117,6 +125,7 @@ struct dicomm_comm {
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
 	uint32_t slot_mask, slots, slot_bytes;
+	struct device *dev;   /* NULL: the host, which needs none */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct executable *cache[COMM_CACHE]; /* by hash of the call */
@@ -124,6 +133,7 @@ struct dicomm_comm {
 	/* Made at init. */
 	int generation; /* of the process; see comm_check() */
 	const struct accel *accel;
+	int index; /* of the device */
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */

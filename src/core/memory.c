@@ -21,7 +21,7 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 {
 	const char *device = config_string(CONFIG_DEVICE);
 	const struct accel *accel;
-	char why[160];
+	char why[256];
 	int index;
 
 	if (!ptr)
@@ -46,11 +46,15 @@ dicomm_result_t dicomm_mem_free(void *ptr)
 {
 	struct accel_export where;
 	size_t offset;
+	int index;
 
 	if (!ptr)
 		return DICOMM_SUCCESS;
 	for (size_t i = 0; accels[i]; i++)
 		if (accels[i]->find(ptr, 1, &where, &offset))
+			return accels[i]->free(ptr);
+	for (size_t i = 0; accels[i]; i++)
+		if (accels[i]->work && accels[i]->work->owner(ptr, &index))
 			return accels[i]->free(ptr);
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "mem_free: ptr %p is not from mem_alloc", ptr);
