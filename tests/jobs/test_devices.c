@@ -62,7 +62,7 @@ static uint64_t staged(dicomm_comm_t comm)
 	return stats.bytes_staged;
 }
 
-/* ---- two ranks ---- */
+/* ---- the bytes that are staged ---- */
 
 static void sum(struct job_rank *me, struct gadget *g)
 {
@@ -71,13 +71,127 @@ static void sum(struct job_rank *me, struct gadget *g)
 				 .op = DICOMM_SUM,
 				 .count = 1000},
 		  me, g);
-	JOB_CHECK(staged(me->comm) == 4000, "%llu bytes were staged",
+	JOB_CHECK(staged(me->comm) == *(const uint64_t *)me->arg,
+		  "%llu bytes were staged",
 		  (unsigned long long)staged(me->comm));
 }
 
-START_TEST(a_host_and_a_device_reduce_together)
+/* Of two ranks, each receives the other's input once. */
+START_TEST(what_passes_through_host_memory_is_counted)
 {
-	play(&(struct cast){.device = {"host", "cuda:0"}, .run = sum}, 2);
+	const struct {
+		const char *a, *b;
+		uint64_t staged;
+	} pairs[] = {
+		{"host", "cuda:0", 4000},    {"hip:1", "host", 4000},
+		{"cuda:0", "hip:0", 4000},   {"cuda:0", "cuda:1", 4000},
+		{"opencl:0", "hip:0", 4000}, {"opencl:0", "host", 0},
+		{"opencl:0", "opencl:0", 0}, {"host", "host", 0},
+	};
+	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
+			    .run = sum,
+			    .arg = &pairs[_i].staged};
+
+	play(&cast, 2);
+}
+END_TEST
+
+/* ---- all operations, types and operators ---- */
+
+static const size_t small_counts[] = {0, 1, 17, 500};
+
+enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
+
+static bool in_place(enum placement p, int rank)
+{
+	return p == IN_PLACE || (p == MIXED && rank % 2);
+}
+
+static void placements(struct trial t, const struct job_rank *me,
+		       struct gadget *g)
+{
+	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
+
+	for (int p = 0; p < n; p++) {
+		t.in_place = in_place((enum placement)p, me->rank);
+		t.seed++;
+		if (trial_rooted(t.kind))
+			t.root = (int)t.seed % me->ranks;
+		t.skew = t.seed % 5 ? 0 : t.seed;
+		on_gadget(t, me, g);
+	}
+}
+
+static void operators(struct trial t, const struct job_rank *me,
+		      struct gadget *g)
+{
+	for (int o = 0; o < element_nops; o++) {
+		t.op = element_ops[o];
+		t.seed += 10;
+		if (t.count >= 10 || t.op == DICOMM_AVG)
+			if (element_op_fits(t.op, t.type))
+				placements(t, me, g);
+	}
+	t.op = ELEMENT_PREMULSUM;
+	placements(t, me, g);
+}
+
+static void small(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+
+	for (size_t c = 0; c < sizeof(small_counts) / sizeof(size_t); c++)
+		for (int i = 0; i < element_ntypes; i++) {
+			t.type = element_types[i];
+			t.count = small_counts[c];
+			t.seed += 1000;
+			if (trial_reduces(t.kind))
+				operators(t, me, g);
+			else
+				placements(t, me, g);
+		}
+}
+
+/* More than fits a slot, and more than a ring. */
+static void large(struct job_rank *me, struct gadget *g)
+{
+	static const struct {
+		dicomm_datatype_t type;
+		dicomm_redop_t op;
+		size_t count;
+	} calls[] = {{DICOMM_FLOAT32, DICOMM_AVG, 20001},
+		     {DICOMM_FLOAT8E5M2, DICOMM_SUM, 70001},
+		     {DICOMM_INT32, DICOMM_MAX, 150007}};
+	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+
+	for (size_t c = 0; c < sizeof(calls) / sizeof(*calls); c++) {
+		t.type = calls[c].type;
+		t.op = calls[c].op;
+		t.count = calls[c].count;
+		t.seed += 1000;
+		placements(t, me, g);
+	}
+}
+
+static const char *const unlike[4] = {"host", "opencl:0", "cuda:0", "hip:0"};
+
+START_TEST(small_messages_between_unlike_devices)
+{
+	enum trial_kind kind = (enum trial_kind)_i;
+	struct cast cast = {.run = small, .arg = &kind};
+
+	memcpy(cast.device, unlike, sizeof(unlike));
+	play(&cast, 4);
+}
+END_TEST
+
+START_TEST(large_messages_between_unlike_devices)
+{
+	enum trial_kind kind = (enum trial_kind)_i;
+	struct cast cast = {.run = large, .arg = &kind};
+
+	memcpy(cast.device, unlike, sizeof(unlike));
+	play(&cast, 4);
 }
 END_TEST
 
@@ -89,7 +203,12 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(tcase, 100);
-	tcase_add_test(tcase, a_host_and_a_device_reduce_together);
+	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
+			    0, 8);
+	tcase_add_loop_test(tcase, small_messages_between_unlike_devices, 0,
+			    TRIAL_KINDS);
+	tcase_add_loop_test(tcase, large_messages_between_unlike_devices, 0,
+			    TRIAL_KINDS);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
