@@ -20,6 +20,18 @@ static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
+			       dicomm_datatype_t type)
+{
+	int r = 0;
+
+	while (!(comm->members[r].lacks >> type & 1))
+		r++;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    "%s: rank %d (%s) has no kernels for type %s", f, r,
+		    comm->members[r].device, type_name(type));
+}
+
 /* Also takes over the scalar of a created operator. */
 static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
@@ -27,6 +39,8 @@ static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 {
 	const struct created_op *c;
 
+	if (__builtin_expect(comm->lacks >> type & 1, 0))
+		return lacking(f, comm, type);
 	if (op_valid(op)) {
 		if (op >= DICOMM_BAND && type_is_float(type))
 			return BAD("%s: op %s: not defined for type %s", f,

@@ -76,7 +76,9 @@ struct member {
 	char device[32];
 	/* Its buffers are host memory, or as good as that. */
 	bool on_host;
-	bool never_staged;                  /* what this rank has asked for */
+	bool never_staged; /* what this rank has asked for */
+	/* Bit t: its device reduces no elements of type t. */
+	uint64_t lacks;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
@@ -125,6 +127,7 @@ struct dicomm_comm {
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
 	uint32_t slot_mask, slots, slot_bytes;
+	uint64_t lacks;       /* of all ranks */
 	struct device *dev;   /* NULL: the host, which needs none */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */

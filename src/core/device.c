@@ -36,10 +36,12 @@ static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
 
-	for (int t = 0; t < 64; t++) {
+	for (unsigned t = 0; t < 64; t++) {
 		if (!type_valid((dicomm_datatype_t)t))
 			continue;
 		status = dev->work->prepare(dev->stream, (dicomm_datatype_t)t);
+		if (status == DICOMM_ERR_UNSUPPORTED)
+			dev->lacks |= UINT64_C(1) << t;
 		if (status == DICOMM_ERR_UNSUPPORTED)
 			log_info("%s: no kernels for %s", comm->device,
 				 type_name((dicomm_datatype_t)t));

@@ -54,6 +54,7 @@ struct stage {
 struct device {
 	const struct accel_work *work;
 	int index;
+	uint64_t lacks; /* bit t: it reduces no elements of type t */
 	/* Its memory is the host's: the wires reach it, and it reaches what
 	 * they bring. */
 	bool shares_host;

@@ -209,6 +209,25 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 	return DICOMM_ERR_INVALID_ARGUMENT;
 }
 
+dicomm_result_t dicomm_device_kind_info(int index,
+					dicomm_device_kind_info_t *info)
+{
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "device_kind_info: info is NULL");
+	for (int i = 0; accels[i]; i++) {
+		if (i != index)
+			continue;
+		info->name = accels[i]->name;
+		info->reason[0] = '\0';
+		info->devices =
+			accels[i]->count(info->reason, sizeof(info->reason));
+		return DICOMM_SUCCESS;
+	}
+	log_set_last_error("device_kind_info: no kind of that number");
+	return DICOMM_ERR_INVALID_ARGUMENT;
+}
+
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info)
 {
 	char why[256];

@@ -240,6 +240,7 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 				    "%u bytes, rank %d has %u of %u",
 				    zero->slots, zero->slot_bytes, r, m->slots,
 				    m->slot_bytes);
+		comm->lacks |= m->lacks;
 		comm->node_ranks += m->host == comm->members[comm->rank].host;
 	}
 	return DICOMM_SUCCESS;
@@ -385,6 +386,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !comm->dev || comm->dev->shares_host;
+	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged =
 		!strcmp(comm->config.staging ? comm->config.staging
 					     : config_string(CONFIG_STAGING),
