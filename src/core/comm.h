@@ -54,6 +54,11 @@ struct peer {
 	/* What it sends passes through host memory on the way from its device
 	 * to this rank's. */
 	bool staged;
+	/* The devices map each other's memory: messages are notes of where the
+	 * bytes lie in the memory that begins at `near`. */
+	bool is_near;
+	uint8_t *near;
+	void *near_base; /* mapped for it; or NULL */
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -79,6 +84,10 @@ struct member {
 	bool never_staged; /* what this rank has asked for */
 	/* Bit t: its device reduces no elements of type t. */
 	uint64_t lacks;
+	/* Stages in the memory of its device, for devices of that kind; and
+	 * where they are in its process, 0: there are none. */
+	struct accel_handle near;
+	uint64_t near_at;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };

@@ -74,6 +74,23 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Stages that neighbours with a device of that kind can map. Without them there
+ * is staging. */
+static dicomm_result_t allocate_near(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+	void *near = NULL;
+
+	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
+		return DICOMM_SUCCESS;
+	TRY(comm->accel->alloc(
+		dev->index, (size_t)DEVICE_STAGES * comm->slot_bytes, &near));
+	dev->near = near;
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
+		dev->stages[i].near = dev->near + i * comm->slot_bytes;
+	return dev->work->mem_export(near, &dev->near_handle);
+}
+
 dicomm_result_t device_open(struct dicomm_comm *comm)
 {
 	struct device *dev;
@@ -93,6 +110,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	TRY(open_streams(dev));
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
+	TRY(allocate_near(comm));
 	return ticket_make(comm, TICKETS);
 }
 
@@ -116,6 +134,9 @@ void device_close(struct dicomm_comm *comm)
 	if (dev->stream)
 		device_quiesce(comm, NULL);
 	ticket_free_all(dev);
+	reach_unmap(comm);
+	if (dev->near)
+		comm->accel->free(dev->near);
 	comm_drop(comm, &dev->held);
 	if (dev->mapped)
 		dev->work->unmap_host(dev->index, dev->memory);

@@ -40,6 +40,7 @@ struct stage {
 	enum stage_phase phase;
 	bool sends;
 	uint8_t *host, *device; /* slot_bytes; as each of the two sees them */
+	uint8_t *near; /* as many in the memory of the device; or NULL */
 	struct accel_event *event;
 	const struct operation *op;
 	uint32_t step;
@@ -66,6 +67,9 @@ struct device {
 	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
 	struct held held;
 	void *scratch;
+	/* Of all stages; what devices of that kind need to map it */
+	uint8_t *near;
+	struct accel_handle near_handle;
 
 	pthread_mutex_t lock;
 	struct ticket *spare;
@@ -77,6 +81,11 @@ dicomm_result_t device_open(struct dicomm_comm *comm);
 /* Let the wires reach its memory, once they are open. */
 dicomm_result_t device_hold(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
+
+/* See which ranks need staging, and whether all of them may. */
+dicomm_result_t reach_agree(struct dicomm_comm *comm);
+/* Let go of what was mapped for that. */
+void reach_unmap(struct dicomm_comm *comm);
 
 /* Is it memory that operations of this rank take? The reason is logged. */
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,

@@ -152,11 +152,52 @@ static enum schedule_result start_send(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	if (!dev->shares_host)
-		status = copy(dev, st->host, a.at, a.bytes);
+		status = copy(dev,
+			      comm->peers[step->peer].is_near ? st->near
+							      : st->host,
+			      a.at, a.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
 					: step_fail(op, status, -1);
+}
+
+/* A message between ranks that map each other's memory: where it is. */
+struct note {
+	uint64_t offset, bytes;
+};
+
+/* What is put for the bytes in a stage. */
+struct body {
+	enum tp_kind kind;
+	const void *at;
+	size_t len;
+	struct tp_ref ref;
+};
+
+static dicomm_result_t find_body(const struct device *dev,
+				 const struct peer *peer,
+				 const struct stage *st, size_t bytes,
+				 struct body *b)
+{
+	*b = (struct body){.kind = TP_DATA, .at = st->host, .len = bytes};
+	if (peer->is_near) {
+		struct note note = {(uint64_t)(st->near - dev->near), bytes};
+
+		/* Where it stays, for as long as a wire may want. */
+		memcpy(st->host, &note, sizeof(note));
+		b->len = sizeof(note);
+		return DICOMM_SUCCESS;
+	}
+	if (bytes <= peer->limits.eager_bytes)
+		return DICOMM_SUCCESS;
+	b->kind = TP_REF;
+	b->at = &b->ref;
+	if (peer->transport->offer(peer->tp, st->host, bytes, false, &b->ref))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INTERNAL,
+		    "send to rank %d: %s has no way to %zu bytes at %p",
+		    peer->rank, peer->transport->name, bytes, (void *)st->host);
 }
 
 /* The bytes are in the stage. */
@@ -167,27 +208,15 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 	struct peer *peer = &comm->peers[step->peer];
 	struct lane *lane = &peer->lane[op->exe->class];
 	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
-	enum tp_kind kind = TP_DATA;
-	const void *body = st->host;
+	struct body body;
 	dicomm_result_t status;
-	struct tp_ref ref;
 
-	if (bytes > peer->limits.eager_bytes) {
-		if (!peer->transport->offer(peer->tp, st->host, bytes, false,
-					    &ref))
-			return step_fail(op,
-					 FAIL(DICOMM_ERR_INTERNAL,
-					      "send to rank %d: %s has no way "
-					      "to %zu bytes at %p",
-					      step->peer, peer->transport->name,
-					      bytes, (void *)st->host),
-					 -1);
-		kind = TP_REF;
-		body = &ref;
-	}
+	status = find_body(comm->dev, peer, st, bytes, &body);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
-				      step_signature(op, step), kind, body,
-				      bytes);
+				      step_signature(op, step), body.kind,
+				      body.at, body.len);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
@@ -196,8 +225,10 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 		lane->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += bytes;
-	return kind == TP_REF || status == DICOMM_IN_PROGRESS ? SCHEDULE_POSTED
-							      : SCHEDULE_DONE;
+	return body.kind == TP_REF || peer->is_near ||
+			       status == DICOMM_IN_PROGRESS
+		       ? SCHEDULE_POSTED
+		       : SCHEDULE_DONE;
 }
 
 static enum schedule_result finished_send(struct operation *op,
@@ -235,7 +266,41 @@ static enum schedule_result finished_send(struct operation *op,
 
 /* ---- receives ---- */
 
-/* The bytes are at src, in reach of the host: hand them to the device. */
+/* Has the note of a neighbour come? Then where the bytes are in its memory. */
+static enum schedule_result find_near(struct receive *r)
+{
+	struct dicomm_comm *comm = r->op->comm;
+	enum tp_class c = r->op->exe->class;
+	struct lane *lane = &r->peer->lane[c];
+	uint64_t all = (uint64_t)DEVICE_STAGES * comm->slot_bytes;
+	const struct tp_line *line;
+	dicomm_result_t status;
+	struct note note = {0};
+
+	if (!lane->in.lines) {
+		status = comm_connect_in(comm, r->peer, c);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(r->op, status, r->step->peer);
+	}
+	line = message_arrived(comm, lane, r->seq);
+	if (!line)
+		return SCHEDULE_AGAIN;
+	if (line->len == sizeof(note))
+		memcpy(&note, message_payload(comm, lane, r->seq, line),
+		       sizeof(note));
+	if (line->signature != step_signature(r->op, r->step) ||
+	    note.bytes != r->dst.bytes || note.bytes > all ||
+	    note.offset > all - note.bytes) {
+		wait_unlike(comm, &r->op->call, r->op->number, r->peer->rank);
+		return SCHEDULE_FAILED;
+	}
+	r->src = r->peer->near + note.offset;
+	return SCHEDULE_DONE;
+}
+
+/* The bytes are at src: hand them to the device, if it does not see them. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src)
@@ -246,7 +311,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	const void *from = src;
 	dicomm_result_t status;
 
-	if (src != st->host && dev->shares_host) {
+	if (src != st->host && (dev->shares_host || peer->is_near)) {
 		st->from = peer;
 		st->class = op->exe->class;
 		st->seq = seq;
@@ -300,7 +365,7 @@ static enum schedule_result start_recv(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	r.room = st->host;
-	result = step_find(&r);
+	result = peer->is_near ? find_near(&r) : step_find(&r);
 	if (result == SCHEDULE_DONE)
 		return land(op, step, st, seq, r.src);
 	if (result == SCHEDULE_AGAIN)

@@ -246,55 +246,6 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Two ranks that reach each other's memory, each by its own device or by the
- * wires, need no staging. */
-static bool is_staged(const struct member *a, const struct member *b)
-{
-	return !a->on_host || !b->on_host;
-}
-
-/* Who has to stage, and may he? All ranks come to the same end. */
-static dicomm_result_t agree_on_staging(struct dicomm_comm *comm)
-{
-	static const char why[] = "no transport reaches the memory of both "
-				  "devices";
-	int first = -1, second = -1, pairs = 0;
-
-	for (int a = 0; a < comm->ranks; a++)
-		for (int b = a + 1; b < comm->ranks; b++) {
-			const struct member *x = &comm->members[a];
-			const struct member *y = &comm->members[b];
-
-			if (!is_staged(x, y))
-				continue;
-			if (x->never_staged || y->never_staged)
-				return FAIL(DICOMM_ERR_NO_PATH,
-					    "no direct path between rank %d "
-					    "(%s) and rank %d (%s): %s; and "
-					    "rank %d has staging never",
-					    a, x->device, b, y->device, why,
-					    x->never_staged ? a : b);
-			if (!pairs++) {
-				first = a;
-				second = b;
-			}
-		}
-	for (int r = 0; r < comm->ranks; r++)
-		comm->peers[r].staged = is_staged(&comm->members[comm->rank],
-						  &comm->members[r]);
-	if (comm->rank == first) {
-		comm_listen(comm);
-		log_warn("%s: between rank %d (%s) and rank %d (%s)%s data "
-			 "passes through host memory: %s (DICOMM_STAGING=never "
-			 "refuses that)",
-			 comm->name, first, comm->members[first].device, second,
-			 comm->members[second].device,
-			 pairs > 1 ? " and other pairs" : "", why);
-		comm_listen(NULL);
-	}
-	return DICOMM_SUCCESS;
-}
-
 /* The id, or where the caller's all-gather stood for it, one of rank 0's
  * making that travelled the same way. */
 static dicomm_result_t share_secret(struct dicomm_comm *comm,
@@ -386,6 +337,10 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !comm->dev || comm->dev->shares_host;
+	if (comm->dev) {
+		me->near = comm->dev->near_handle;
+		me->near_at = (uintptr_t)comm->dev->near;
+	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged =
 		!strcmp(comm->config.staging ? comm->config.staging
@@ -395,7 +350,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
 	TRY(compare_members(comm));
-	TRY(agree_on_staging(comm));
+	TRY(reach_agree(comm));
 	far = !is_near(comm);
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);

@@ -33,8 +33,9 @@ START_TEST(what_passes_through_host_memory_is_counted)
 		uint64_t staged;
 	} pairs[] = {
 		{"host", "cuda:0", 4000},    {"hip:1", "host", 4000},
-		{"cuda:0", "hip:0", 4000},   {"cuda:0", "cuda:1", 4000},
-		{"opencl:0", "hip:0", 4000}, {"opencl:0", "host", 0},
+		{"cuda:0", "hip:0", 4000},   {"opencl:0", "hip:0", 4000},
+		{"cuda:0", "cuda:1", 0},     {"cuda:0", "cuda:0", 0},
+		{"hip:1", "hip:0", 0},       {"opencl:0", "host", 0},
 		{"opencl:0", "opencl:0", 0}, {"host", "host", 0},
 	};
 	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
@@ -145,6 +146,34 @@ START_TEST(large_messages_between_unlike_devices)
 }
 END_TEST
 
+/* Devices of one kind read each other's memory. */
+static void alike(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (t.count = 5; t.count < 50000; t.count *= 90) {
+			t.kind = (enum trial_kind)k;
+			placements(t, me, g);
+		}
+	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+START_TEST(devices_of_one_kind_need_no_staging)
+{
+	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
+					{"hip:0", "hip:1"}};
+
+	for (int n = 1; n <= 4; n += 1 + n / 2)
+		cast_play(&(struct cast){.device = {kinds[_i][0], kinds[_i][1],
+						    kinds[_i][0], kinds[_i][0]},
+					 .run = alike,
+					 .staging = "never"},
+			  n);
+}
+END_TEST
+
 /* Folds in rank order, of more ranks than a kernel takes at once. */
 static void folds(struct job_rank *me, struct gadget *g)
 {
@@ -185,11 +214,12 @@ int main(void)
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
-			    0, 8);
+			    0, 10);
 	tcase_add_loop_test(tcase, small_messages_between_unlike_devices, 0,
 			    TRIAL_KINDS);
 	tcase_add_loop_test(tcase, large_messages_between_unlike_devices, 0,
 			    TRIAL_KINDS);
+	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 4);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
