@@ -792,7 +792,78 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size);
 
 /**
- * Free memory of dicomm_mem_alloc().
+ * Allocate memory of a communicator's device, for its buffers.
+ *
+ * On a host rank it is memory of dicomm_mem_alloc().
+ *
+ * Threads: any.
+ *
+ * @param comm  communicator
+ * @param ptr   set to the memory, for dicomm_mem_free()
+ * @param size  bytes; 0 gives NULL
+ *
+ * @retval DICOMM_SUCCESS               *ptr is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, ptr is NULL, or size is
+ *                                      more than can be addressed
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the driver failed
+ * @retval DICOMM_ERR_SYSTEM            a system call failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
+				      size_t size);
+
+/**
+ * Copy between host memory and memory of a communicator's device, or within
+ * either, and wait until that is done.
+ *
+ * For programs that do not know the runtime of the device. It comes after what
+ * is on the stream already.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator
+ * @param dst     where to
+ * @param src     where from; does not overlap dst
+ * @param size    bytes
+ * @param stream  stream of the rank's device
+ *
+ * @retval DICOMM_SUCCESS               copied
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, no stream of its
+ *                                      device, or a NULL pointer
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the device failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
+				   const void *src, size_t size,
+				   dicomm_stream_t stream);
+
+/**
+ * Wait until all that is on a stream of a communicator's device is done.
+ *
+ * For programs that do not know the runtime of the device. On a host rank it is
+ * dicomm_host_stream_synchronize(); of stream NULL nothing is left to wait for.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator
+ * @param stream  stream of the rank's device
+ *
+ * @retval DICOMM_SUCCESS               all done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or no stream of its
+ *                                      device
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the device failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_ABORTED           the communicator is broken
+ */
+dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
+					       dicomm_stream_t stream);
+
+/**
+ * Free memory of dicomm_mem_alloc() or dicomm_comm_mem_alloc().
  *
  * A local call; no operation may be using the memory. The system takes the
  * pages back when the peers have let go of them too.

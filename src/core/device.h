@@ -91,6 +91,11 @@ void reach_unmap(struct dicomm_comm *comm);
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 			     const char *name, const void *at);
 
+/* Copy on a user's stream, unless dst is NULL, and wait for all that is on it:
+ * operations on it are bounded, the rest is the user's. */
+dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
+			      void *dst, const void *src, size_t bytes);
+
 /* A stage that is free, for a slice of a step; NULL: none is. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams of users, and the operations that are queued on them. */
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+
+/* At a stream before the caller sleeps in between */
+#define LOOKS 1000
 
 static void destroy(struct device *dev, struct ticket *t)
 {
@@ -62,6 +67,18 @@ void ticket_free_all(struct device *dev)
 	}
 }
 
+static struct ticket *get(struct device *dev)
+{
+	struct ticket *t;
+
+	pthread_mutex_lock(&dev->lock);
+	t = dev->spare;
+	if (t)
+		dev->spare = t->next;
+	pthread_mutex_unlock(&dev->lock);
+	return t;
+}
+
 /* The gate is closed last: then nothing can fail any more. */
 static dicomm_result_t hold(struct ticket *t)
 {
@@ -84,11 +101,7 @@ dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 	dicomm_result_t status;
 	struct ticket *t;
 
-	pthread_mutex_lock(&dev->lock);
-	t = dev->spare;
-	if (t)
-		dev->spare = t->next;
-	pthread_mutex_unlock(&dev->lock);
+	t = get(dev);
 	if (!t)
 		TRY(create(comm, &t));
 	t->stream = stream;
@@ -101,6 +114,37 @@ dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 	}
 	*out = t;
 	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
+			      void *dst, const void *src, size_t bytes)
+{
+	const struct timespec nap = {0, 20000};
+	const struct accel_work *work = comm->dev->work;
+	struct ticket *t = get(comm->dev);
+	struct accel_stream *s = NULL;
+	dicomm_result_t status;
+	unsigned looks = 0;
+
+	if (!t)
+		TRY(create(comm, &t));
+	status = work->open(comm->dev->index, stream, &s);
+	if (status == DICOMM_SUCCESS && dst)
+		status = work->copy(s, dst, src, bytes);
+	if (status == DICOMM_SUCCESS)
+		status = work->event_record(t->event, s);
+	while (status == DICOMM_SUCCESS &&
+	       (status = work->event_query(t->event)) == DICOMM_AGAIN) {
+		status = DICOMM_SUCCESS;
+		if (++looks < LOOKS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	}
+	if (s)
+		work->close(s);
+	put(comm->dev, t);
+	return status;
 }
 
 dicomm_result_t ticket_query(struct ticket *t)
