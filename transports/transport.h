@@ -98,8 +98,9 @@ struct tp_blob {
 
 struct tp_config {
 	int rank, ranks;
-	uint32_t slots;      /* a power of two */
-	uint32_t slot_bytes; /* a multiple of 4096 */
+	uint32_t slots;            /* a power of two */
+	uint32_t slot_bytes;       /* a multiple of 4096 */
+	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
 	/* All ranks have the same; nobody else knows it. */
 	uint8_t key[32];
 	/* Listens by TCP where this machine should; text is "ADDRESS:PORT". */

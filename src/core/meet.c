@@ -107,6 +107,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
 				   .ranks = comm->ranks,
 				   .slots = comm->slots,
 				   .slot_bytes = comm->slot_bytes,
+				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
 	const char *list = comm->config.transports
 				   ? comm->config.transports

@@ -88,6 +88,12 @@ int node_cores(void)
 	return node.cores;
 }
 
+size_t node_core_cache_bytes(void)
+{
+	pthread_once(&once, find);
+	return node.core_cache_bytes;
+}
+
 size_t node_cache_bytes(int ranks)
 {
 	size_t own, share;

@@ -10,6 +10,8 @@
 uint64_t node_identity(void);
 /* Cores that a process here may run on. */
 int node_cores(void);
+/* Of the second-level cache of one core; 0 if unknown. */
+size_t node_core_cache_bytes(void);
 /*
  * Bytes that one of so many ranks here finds in a cache when it comes back to
  * them; 0 if unknown. At most a few times its second level: the third may be

@@ -19,16 +19,14 @@
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
 #include "tests/support/element.h"
+#include "tests/support/streams.h"
 
-#define OK(call) ck_assert_int_eq(call, DICOMM_SUCCESS)
+#define OK STREAMS_OK
 #define BYTES 300000
 
 static const struct accel *accel;
 static const struct accel_work *work;
 static bool old, kernels;
-static struct accel_stream *stream, *other;
-static struct accel_event *event;
-static struct accel_gate *gate;
 
 static struct {
 	__typeof__(mock_fail) *inject;
@@ -70,58 +68,11 @@ static bool load_mock(const char *file)
 	       mock.stream_destroy;
 }
 
-static void setup(void)
-{
-	OK(work->open(0, NULL, &stream));
-	OK(work->open_beside(stream, &other));
-	OK(work->event_create(0, &event));
-	OK(work->gate_create(0, &gate));
-}
-
 static void teardown(void)
 {
-	work->gate_destroy(gate);
-	work->event_destroy(event);
-	work->close(other);
-	work->close(stream);
+	streams_teardown();
 	ck_assert_int_eq(mock.live(), 0);
 	ck_assert_int_eq(mock.hangs(), 0);
-}
-
-/* Until all that was queued has run; the timeout of the test bounds it. */
-static dicomm_result_t finish(struct accel_stream *s, struct accel_event *e)
-{
-	dicomm_result_t status = work->event_record(e, s);
-
-	while (status == DICOMM_SUCCESS &&
-	       (status = work->event_query(e)) == DICOMM_AGAIN) {
-		/* Each look is a call that may be made to fail. */
-		usleep(200);
-		status = DICOMM_SUCCESS;
-	}
-	return status;
-}
-
-static void drain(struct accel_stream *s)
-{
-	struct accel_event *e;
-
-	OK(work->event_create(0, &e));
-	OK(finish(s, e));
-	work->event_destroy(e);
-}
-
-static void pause_ms(int ms)
-{
-	usleep((useconds_t)ms * 1000);
-}
-
-static void *device_alloc(size_t bytes)
-{
-	void *p = NULL;
-
-	OK(accel->alloc(0, bytes, &p));
-	return p;
 }
 
 /* ---- devices and memory ---- */
@@ -190,7 +141,7 @@ END_TEST
 /* Else the mock would prove little. */
 START_TEST(a_host_that_touches_memory_dies)
 {
-	volatile char *p = device_alloc(1);
+	volatile char *p = streams_alloc(1);
 	pid_t child = fork();
 	int status;
 
@@ -229,7 +180,7 @@ END_TEST
 START_TEST(an_export_names_the_whole_allocation)
 {
 	struct accel_handle a, b;
-	char *p = device_alloc(BYTES), *q = device_alloc(BYTES);
+	char *p = streams_alloc(BYTES), *q = streams_alloc(BYTES);
 	void *base = NULL;
 
 	OK(work->mem_export(p + 12345, &a));
@@ -251,7 +202,7 @@ END_TEST
 
 START_TEST(a_dmabuf_is_of_the_same_memory)
 {
-	char *p = device_alloc(BYTES), *seen;
+	char *p = streams_alloc(BYTES), *seen;
 	uint64_t offset = 0;
 	int fd = -1;
 
@@ -277,141 +228,6 @@ END_TEST
 
 /* ---- streams ---- */
 
-START_TEST(copies_run_in_order)
-{
-	unsigned char *a = malloc(BYTES), *b = calloc(1, BYTES);
-	char *p = device_alloc(BYTES), *q = device_alloc(BYTES);
-
-	for (int i = 0; i < BYTES; i++)
-		a[i] = (unsigned char)(i * 7);
-	OK(work->copy(stream, p, a, BYTES));
-	OK(work->copy(stream, q + 1, p + 1, BYTES - 2));
-	OK(work->copy(stream, b, q, BYTES));
-	OK(work->copy(stream, b, a, 0));
-	drain(stream);
-	ck_assert_mem_eq(b + 1, a + 1, BYTES - 2);
-	ck_assert_int_eq(b[0], 0);
-	ck_assert_int_eq(b[BYTES - 1], 0);
-	OK(accel->free(p));
-	OK(accel->free(q));
-	free(a);
-	free(b);
-}
-END_TEST
-
-START_TEST(a_gate_holds_what_comes_after_it)
-{
-	int from = 1, to = 0, before = 0;
-
-	OK(work->event_query(event)); /* never recorded */
-	OK(work->copy(stream, &before, &from, sizeof(int)));
-	OK(work->event_record(event, stream));
-	OK(work->gate_close(gate, stream));
-	OK(work->copy(stream, &to, &from, sizeof(int)));
-	/* What comes before it is not held. */
-	while (work->event_query(event) == DICOMM_AGAIN)
-		sched_yield();
-	ck_assert_int_eq(before, 1);
-	OK(work->event_record(event, stream));
-	pause_ms(30);
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
-	ck_assert_int_eq(to, 0);
-	work->gate_open(gate);
-	drain(stream);
-	ck_assert_int_eq(to, 1);
-	OK(work->event_query(event));
-}
-END_TEST
-
-START_TEST(a_gate_opens_once_for_each_closing)
-{
-	int one = 1, to[3] = {0, 0, 0};
-	struct accel_event *past[3];
-
-	for (int i = 0; i < 3; i++) {
-		OK(work->event_create(0, &past[i]));
-		OK(work->gate_close(gate, stream));
-		OK(work->copy(stream, &to[i], &one, sizeof(int)));
-		OK(work->event_record(past[i], stream));
-	}
-	for (int i = 0; i < 3; i++) {
-		pause_ms(10);
-		ck_assert_int_eq(work->event_query(past[i]), DICOMM_AGAIN);
-		ck_assert_int_eq(to[i], 0);
-		work->gate_open(gate);
-		while (work->event_query(past[i]) == DICOMM_AGAIN)
-			sched_yield();
-		ck_assert_int_eq(to[i], 1);
-		work->event_destroy(past[i]);
-	}
-}
-END_TEST
-
-START_TEST(a_gate_that_goes_holds_nobody)
-{
-	struct accel_gate *g;
-	int one = 1, to = 0;
-
-	OK(work->gate_create(0, &g));
-	OK(work->gate_close(g, stream));
-	OK(work->gate_close(g, other));
-	OK(work->copy(stream, &to, &one, sizeof(int)));
-	work->gate_destroy(g);
-	/* Its word counts on for the next. */
-	OK(work->gate_create(0, &g));
-	OK(work->gate_close(g, other));
-	drain(stream);
-	ck_assert_int_eq(to, 1);
-	OK(work->event_record(event, other));
-	pause_ms(10);
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
-	work->gate_open(g);
-	drain(other);
-	work->gate_destroy(g);
-}
-END_TEST
-
-static void *open_later(void *arg)
-{
-	pause_ms(20);
-	work->gate_open(arg);
-	return NULL;
-}
-
-START_TEST(any_thread_opens_a_gate)
-{
-	pthread_t thread;
-
-	OK(work->gate_close(gate, stream));
-	OK(work->event_record(event, stream));
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
-	ck_assert_int_eq(pthread_create(&thread, NULL, open_later, gate), 0);
-	drain(stream);
-	OK(work->event_query(event));
-	pthread_join(thread, NULL);
-}
-END_TEST
-
-START_TEST(streams_wait_for_each_other_and_for_nobody_else)
-{
-	int one = 1, first = 0, second = 0, third = 0;
-
-	OK(work->gate_close(gate, stream));
-	OK(work->copy(stream, &first, &one, sizeof(int)));
-	OK(work->event_record(event, stream));
-	OK(work->copy(other, &third, &one, sizeof(int)));
-	drain(other);
-	ck_assert_int_eq(third, 1);
-	OK(work->wait_event(other, event));
-	OK(work->copy(other, &second, &first, sizeof(int)));
-	pause_ms(20);
-	ck_assert_int_eq(second, 0);
-	work->gate_open(gate);
-	drain(other);
-	ck_assert_int_eq(second, 1);
-}
-END_TEST
-
 START_TEST(streams_of_the_user_are_looked_at)
 {
 	struct accel_stream *s;
@@ -425,7 +241,7 @@ START_TEST(streams_of_the_user_are_looked_at)
 	OK(work->open(1, native, &s));
 	OK(work->copy(s, &to, &one, sizeof(int)));
 	OK(work->event_create(1, &e));
-	OK(finish(s, e));
+	OK(streams_finish(s, e));
 	ck_assert_int_eq(to, 1);
 	mock.capture(native);
 	ck_assert_int_eq(work->event_record(e, s), DICOMM_ERR_UNSUPPORTED);
@@ -452,9 +268,9 @@ static void check_type(dicomm_datatype_t type, char *p, char *q, char *r)
 		a[i] = (unsigned char)(i * 31);
 		b[i] = (unsigned char)(i * 57 + 3);
 	}
-	OK(work->prepare(stream, type));
-	OK(work->copy(stream, p, a, bytes));
-	OK(work->copy(stream, q, b, bytes));
+	OK(work->prepare(streams.stream, type));
+	OK(work->copy(streams.stream, p, a, bytes));
+	OK(work->copy(streams.stream, q, b, bytes));
 	for (int o = 0; o < element_nops; o++) {
 		dicomm_redop_t op = element_ops[o];
 		const void *src[3] = {p, q, p};
@@ -463,20 +279,20 @@ static void check_type(dicomm_datatype_t type, char *p, char *q, char *r)
 		if (!element_op_fits(op, type))
 			continue;
 		reduce_kernel(type, op, false)(wanted, a, b, COUNT);
-		OK(work->reduce(stream, type, op, r, p, q, COUNT));
-		OK(work->copy(stream, got, r, bytes));
-		drain(stream);
+		OK(work->reduce(streams.stream, type, op, r, p, q, COUNT));
+		OK(work->copy(streams.stream, got, r, bytes));
+		streams_drain(streams.stream);
 		ck_assert_mem_eq(got, wanted, bytes);
 		reduce_fold(type, op, wanted, host, 3, COUNT);
-		OK(work->fold(stream, type, op, r, src, 3, COUNT));
-		OK(work->copy(stream, got, r, bytes));
-		drain(stream);
+		OK(work->fold(streams.stream, type, op, r, src, 3, COUNT));
+		OK(work->copy(streams.stream, got, r, bytes));
+		streams_drain(streams.stream);
 		ck_assert_mem_eq(got, wanted, bytes);
 	}
 	reduce_scale_kernel(type)(wanted, a, b, COUNT);
-	OK(work->scale(stream, type, r, p, q, 0, COUNT));
-	OK(work->copy(stream, got, r, bytes));
-	drain(stream);
+	OK(work->scale(streams.stream, type, r, p, q, 0, COUNT));
+	OK(work->copy(streams.stream, got, r, bytes));
+	streams_drain(streams.stream);
 	ck_assert_mem_eq(got, wanted, bytes);
 	free(a);
 	free(b);
@@ -490,9 +306,9 @@ START_TEST(kernels_run_on_memory_of_the_device)
 
 	if (!kernels)
 		return;
-	p = device_alloc(COUNT * 8);
-	q = device_alloc(COUNT * 8);
-	r = device_alloc(COUNT * 8);
+	p = streams_alloc(COUNT * 8);
+	q = streams_alloc(COUNT * 8);
+	r = streams_alloc(COUNT * 8);
 	for (int i = 0; i < element_ntypes; i++)
 		check_type(element_types[i], p, q, r);
 	OK(accel->free(p));
@@ -510,17 +326,17 @@ START_TEST(a_device_reads_and_writes_mapped_host_memory)
 		free(host);
 		return;
 	}
-	p = device_alloc(4096);
-	OK(work->prepare(stream, DICOMM_INT32));
+	p = streams_alloc(4096);
+	OK(work->prepare(streams.stream, DICOMM_INT32));
 	OK(work->map_host(0, host, 4096, &device));
 	for (int i = 0; i < 1024; i++) {
 		host[i] = i;
 		((int32_t *)mock.peek(p))[i] = 1000;
 	}
-	OK(work->reduce(stream, DICOMM_INT32, DICOMM_SUM, device, device, p,
-			1024));
-	OK(work->divide(stream, DICOMM_INT32, device, device, 2, 1024));
-	drain(stream);
+	OK(work->reduce(streams.stream, DICOMM_INT32, DICOMM_SUM, device,
+			device, p, 1024));
+	OK(work->divide(streams.stream, DICOMM_INT32, device, device, 2, 1024));
+	streams_drain(streams.stream);
 	for (int i = 0; i < 1024; i++)
 		ck_assert_int_eq(host[i], (i + 1000) / 2);
 	work->unmap_host(0, host);
@@ -533,17 +349,19 @@ START_TEST(bad_work_is_refused)
 {
 	float x = 1;
 
-	ck_assert_int_eq(work->reduce(stream, DICOMM_FLOAT32, DICOMM_BAND, &x,
-				      &x, &x, 1),
+	ck_assert_int_eq(work->reduce(streams.stream, DICOMM_FLOAT32,
+				      DICOMM_BAND, &x, &x, &x, 1),
 			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->divide(stream, DICOMM_FLOAT32, &x, &x, 2, 1),
-			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->divide(stream, DICOMM_INT32, &x, &x, -2, 1),
-			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->open(77, NULL, &stream),
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->open(77, NULL, &streams.stream),
 			 DICOMM_ERR_INVALID_ARGUMENT);
 	if (!kernels)
-		ck_assert_int_eq(work->prepare(stream, DICOMM_FLOAT32),
+		ck_assert_int_eq(work->prepare(streams.stream, DICOMM_FLOAT32),
 				 DICOMM_ERR_UNSUPPORTED);
 }
 END_TEST
@@ -552,26 +370,27 @@ END_TEST
 START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 {
 	const void *src[2];
-	void *p = device_alloc(4096), *refused = NULL;
+	void *p = streams_alloc(4096), *refused = NULL;
 	uint64_t offset;
 	int fd = -1;
 
 	src[0] = src[1] = p;
 	if (kernels)
-		OK(work->prepare(stream, DICOMM_BFLOAT16));
-	OK(work->gate_close(gate, stream));
+		OK(work->prepare(streams.stream, DICOMM_BFLOAT16));
+	OK(work->gate_close(streams.gate, streams.stream));
 	if (kernels) {
-		OK(work->reduce(stream, DICOMM_BFLOAT16, DICOMM_SUM, p, p, p,
-				100));
-		OK(work->fold(stream, DICOMM_BFLOAT16, DICOMM_MAX, p, src, 2,
-			      100));
-		OK(work->scale(stream, DICOMM_BFLOAT16, p, p, NULL, 1, 100));
+		OK(work->reduce(streams.stream, DICOMM_BFLOAT16, DICOMM_SUM, p,
+				p, p, 100));
+		OK(work->fold(streams.stream, DICOMM_BFLOAT16, DICOMM_MAX, p,
+			      src, 2, 100));
+		OK(work->scale(streams.stream, DICOMM_BFLOAT16, p, p, NULL, 1,
+			       100));
 	}
-	OK(work->copy(stream, p, p, 4096));
-	OK(work->event_record(event, stream));
-	OK(work->wait_event(other, event));
-	OK(work->gate_close(gate, other));
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
+	OK(work->copy(streams.stream, p, p, 4096));
+	OK(work->event_record(streams.event, streams.stream));
+	OK(work->wait_event(streams.other, streams.event));
+	OK(work->gate_close(streams.gate, streams.other));
+	ck_assert_int_eq(work->event_query(streams.event), DICOMM_AGAIN);
 	if (!old) {
 		OK(work->dmabuf(p, 4096, &fd, &offset));
 		close(fd);
@@ -581,9 +400,9 @@ START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 				 DICOMM_ERR_DEVICE);
 		ck_assert_int_eq(mock.hangs(), 1);
 	}
-	work->gate_open(gate);
-	work->gate_open(gate);
-	drain(other);
+	work->gate_open(streams.gate);
+	work->gate_open(streams.gate);
+	streams_drain(streams.other);
 	OK(accel->free(p));
 }
 END_TEST
@@ -618,7 +437,8 @@ static dicomm_result_t tour(void)
 				      512);
 	work->gate_open(g);
 	if (status || (status = work->event_record(e, a)) ||
-	    (status = work->wait_event(b, e)) || (status = finish(b, e)) ||
+	    (status = work->wait_event(b, e)) ||
+	    (status = streams_finish(b, e)) ||
 	    (status = work->mem_export(p, &h)))
 		goto out;
 	if (work->caps(1) & ACCEL_DMABUF &&
@@ -627,7 +447,7 @@ static dicomm_result_t tour(void)
 out:
 	/* What was queued uses what goes now. */
 	if (e)
-		(void)finish(a, e);
+		(void)streams_finish(a, e);
 	if (mapped)
 		work->unmap_host(1, host);
 	if (p)
@@ -724,7 +544,7 @@ static int import_side(int fd)
 		return 5;
 	at = (char *)base + h.offset;
 	if (work->copy(s, &got, at, 1) || work->copy(s, at + 1, &put, 1) ||
-	    finish(s, e) || got != 42)
+	    streams_finish(s, e) || got != 42)
 		return 6;
 	work->mem_unimport(1, base);
 	work->event_destroy(e);
@@ -812,7 +632,7 @@ static int run_suite(const char *name)
 	start_status = status_of_child(in_child(refused_start, -1));
 	mock.delay(300);
 	tcase_set_timeout(t, 100);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, devices_are_described);
 	tcase_add_test(t, memory_knows_its_device);
 	tcase_add_test(t, what_cannot_be_allocated_is_refused);
@@ -822,12 +642,7 @@ static int run_suite(const char *name)
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
 	tcase_add_test(t, another_process_maps_an_export);
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
-	tcase_add_test(t, copies_run_in_order);
-	tcase_add_test(t, a_gate_holds_what_comes_after_it);
-	tcase_add_test(t, a_gate_opens_once_for_each_closing);
-	tcase_add_test(t, a_gate_that_goes_holds_nobody);
-	tcase_add_test(t, any_thread_opens_a_gate);
-	tcase_add_test(t, streams_wait_for_each_other_and_for_nobody_else);
+	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
 	tcase_add_test(t, kernels_run_on_memory_of_the_device);
 	tcase_add_test(t, a_device_reads_and_writes_mapped_host_memory);
@@ -838,7 +653,7 @@ static int run_suite(const char *name)
 	tcase_add_test(t, a_call_that_fails_leaves_nothing_behind);
 	suite_add_tcase(s, t);
 	t = tcase_create("last");
-	tcase_add_unchecked_fixture(t, setup, NULL);
+	tcase_add_unchecked_fixture(t, streams_setup, NULL);
 	tcase_add_test(t, nothing_that_is_queued_waits_for_a_held_stream);
 	tcase_add_test(t, a_kernel_that_fails_is_noticed);
 	suite_add_tcase(s, t);
@@ -856,6 +671,7 @@ int backend_main(const struct backend *b)
 
 	accel = b->accel;
 	work = accel->work;
+	streams_use(accel);
 	kernels = b->kernels;
 	if (!kernels)
 		printf("no kernels in this build: without those\n");

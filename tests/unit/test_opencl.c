@@ -15,50 +15,13 @@
 #include "src/accel/accel.h"
 #include "src/accel/opencl_api.h"
 #include "src/base/log.h"
+#include "tests/support/streams.h"
 
 extern const struct accel accel_opencl;
 
 static const struct accel_work *work;
-static struct accel_stream *stream, *other;
-static struct accel_event *event;
-static struct accel_gate *gate;
 
-#define OK(call) ck_assert_int_eq(call, DICOMM_SUCCESS)
-
-static void setup(void)
-{
-	OK(work->open(0, NULL, &stream));
-	OK(work->open_beside(stream, &other));
-	OK(work->event_create(0, &event));
-	OK(work->gate_create(0, &gate));
-}
-
-static void teardown(void)
-{
-	work->gate_destroy(gate);
-	work->event_destroy(event);
-	work->close(other);
-	work->close(stream);
-}
-
-/* Until all that was queued has run; the timeout of the test bounds it. */
-static void drain(struct accel_stream *s)
-{
-	struct accel_event *e;
-	dicomm_result_t status;
-
-	OK(work->event_create(0, &e));
-	OK(work->event_record(e, s));
-	while ((status = work->event_query(e)) == DICOMM_AGAIN)
-		sched_yield();
-	OK(status);
-	work->event_destroy(e);
-}
-
-static void pause_ms(int ms)
-{
-	usleep((useconds_t)ms * 1000);
-}
+#define OK STREAMS_OK
 
 START_TEST(devices_are_described)
 {
@@ -122,145 +85,6 @@ START_TEST(what_it_lacks_is_refused)
 }
 END_TEST
 
-START_TEST(copies_run_in_order)
-{
-	enum { N = 300000 };
-	unsigned char *a = malloc(N), *b = calloc(1, N), *c = calloc(1, N);
-
-	for (int i = 0; i < N; i++)
-		a[i] = (unsigned char)(i * 7);
-	OK(work->copy(stream, b, a, N));
-	OK(work->copy(stream, c + 1, b + 1, N - 2));
-	OK(work->copy(stream, c, a, 0));
-	drain(stream);
-	ck_assert_mem_eq(b, a, N);
-	ck_assert_mem_eq(c + 1, a + 1, N - 2);
-	ck_assert_int_eq(c[0], 0);
-	ck_assert_int_eq(c[N - 1], 0);
-	free(a);
-	free(b);
-	free(c);
-}
-END_TEST
-
-START_TEST(a_gate_holds_what_comes_after_it)
-{
-	volatile int from = 1, to = 0, before = 0;
-
-	OK(work->event_query(event));
-	OK(work->copy(stream, (void *)&before, (void *)&from, sizeof(int)));
-	OK(work->event_record(event, stream));
-	OK(work->gate_close(gate, stream));
-	OK(work->copy(stream, (void *)&to, (void *)&from, sizeof(int)));
-	/* What comes before it is not held. */
-	while (work->event_query(event) == DICOMM_AGAIN)
-		sched_yield();
-	ck_assert_int_eq(before, 1);
-	OK(work->event_record(event, stream));
-	pause_ms(50);
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
-	ck_assert_int_eq(to, 0);
-	work->gate_open(gate);
-	drain(stream);
-	ck_assert_int_eq(to, 1);
-	OK(work->event_query(event));
-}
-END_TEST
-
-START_TEST(a_gate_opens_once_for_each_closing)
-{
-	int one = 1, to[3] = {0, 0, 0};
-	struct accel_event *past[3];
-
-	for (int i = 0; i < 3; i++) {
-		OK(work->event_create(0, &past[i]));
-		OK(work->gate_close(gate, stream));
-		OK(work->copy(stream, &to[i], &one, sizeof(int)));
-		OK(work->event_record(past[i], stream));
-	}
-	for (int i = 0; i < 3; i++) {
-		pause_ms(20);
-		ck_assert_int_eq(work->event_query(past[i]), DICOMM_AGAIN);
-		ck_assert_int_eq(to[i], 0);
-		work->gate_open(gate);
-		while (work->event_query(past[i]) == DICOMM_AGAIN)
-			sched_yield();
-		ck_assert_int_eq(to[i], 1);
-		work->event_destroy(past[i]);
-	}
-}
-END_TEST
-
-START_TEST(a_gate_that_goes_holds_nobody)
-{
-	struct accel_gate *g;
-	int one = 1, to = 0;
-
-	OK(work->gate_create(0, &g));
-	OK(work->gate_close(g, stream));
-	OK(work->gate_close(g, other));
-	OK(work->copy(stream, &to, &one, sizeof(int)));
-	work->gate_destroy(g);
-	drain(stream);
-	drain(other);
-	ck_assert_int_eq(to, 1);
-}
-END_TEST
-
-static void *open_later(void *arg)
-{
-	pause_ms(30);
-	work->gate_open(arg);
-	return NULL;
-}
-
-START_TEST(any_thread_opens_a_gate)
-{
-	pthread_t thread;
-
-	OK(work->gate_close(gate, stream));
-	OK(work->event_record(event, stream));
-	ck_assert_int_eq(work->event_query(event), DICOMM_AGAIN);
-	ck_assert_int_eq(pthread_create(&thread, NULL, open_later, gate), 0);
-	drain(stream);
-	OK(work->event_query(event));
-	pthread_join(thread, NULL);
-}
-END_TEST
-
-START_TEST(streams_wait_for_each_other)
-{
-	volatile int one = 1, first = 0, second = 0;
-
-	OK(work->gate_close(gate, stream));
-	OK(work->copy(stream, (void *)&first, (void *)&one, sizeof(int)));
-	OK(work->event_record(event, stream));
-	OK(work->wait_event(other, event));
-	OK(work->copy(other, (void *)&second, (void *)&first, sizeof(int)));
-	pause_ms(30);
-	ck_assert_int_eq(second, 0);
-	work->gate_open(gate);
-	drain(other);
-	ck_assert_int_eq(second, 1);
-}
-END_TEST
-
-START_TEST(streams_are_independent)
-{
-	volatile int one = 1, held = 0, to = 0;
-
-	OK(work->gate_close(gate, stream));
-	OK(work->copy(stream, (void *)&held, (void *)&one, sizeof(int)));
-	OK(work->copy(other, (void *)&to, (void *)&one, sizeof(int)));
-	drain(other);
-	ck_assert_int_eq(to, 1);
-	ck_assert_int_eq(held, 0);
-	work->gate_open(gate);
-	drain(stream);
-	ck_assert_int_eq(held, 1);
-}
-END_TEST
-
 START_TEST(kernels_run_in_the_order_of_the_stream)
 {
 	float a[1000], b[1000], sum[1000];
@@ -272,18 +96,22 @@ START_TEST(kernels_run_in_the_order_of_the_stream)
 		b[i] = 1;
 		sum[i] = 0;
 	}
-	OK(work->prepare(stream, DICOMM_FLOAT32));
-	OK(work->prepare(stream, DICOMM_INT32));
-	OK(work->gate_close(gate, stream));
-	OK(work->reduce(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b, 1000));
-	OK(work->fold(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, src, 3, 1000));
-	OK(work->scale(stream, DICOMM_FLOAT32, sum, sum, &b[0], 0, 1000));
-	OK(work->divide(stream, DICOMM_INT32, whole, whole, 2, 4));
-	OK(work->reduce(stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b, 0));
-	pause_ms(20);
+	OK(work->prepare(streams.stream, DICOMM_FLOAT32));
+	OK(work->prepare(streams.stream, DICOMM_INT32));
+	OK(work->gate_close(streams.gate, streams.stream));
+	OK(work->reduce(streams.stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b,
+			1000));
+	OK(work->fold(streams.stream, DICOMM_FLOAT32, DICOMM_SUM, sum, src, 3,
+		      1000));
+	OK(work->scale(streams.stream, DICOMM_FLOAT32, sum, sum, &b[0], 0,
+		       1000));
+	OK(work->divide(streams.stream, DICOMM_INT32, whole, whole, 2, 4));
+	OK(work->reduce(streams.stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b,
+			0));
+	streams_pause_ms(20);
 	ck_assert(sum[1] == 0);
-	work->gate_open(gate);
-	drain(stream);
+	work->gate_open(streams.gate);
+	streams_drain(streams.stream);
 	for (int i = 0; i < 1000; i++)
 		ck_assert(sum[i] == (float)(2 * i + 2));
 	ck_assert(whole[0] == 3 && whole[1] == -3 && whole[2] == 4 &&
@@ -296,15 +124,17 @@ START_TEST(bad_work_is_refused)
 	struct accel_stream *fresh;
 	float x = 1;
 
-	OK(work->open_beside(stream, &fresh));
+	OK(work->open_beside(streams.stream, &fresh));
 	/* Never prepared in this test's stream, whatever others did */
-	ck_assert_int_eq(work->reduce(stream, DICOMM_FLOAT32, DICOMM_BAND, &x,
-				      &x, &x, 1),
+	ck_assert_int_eq(work->reduce(streams.stream, DICOMM_FLOAT32,
+				      DICOMM_BAND, &x, &x, &x, 1),
 			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->divide(stream, DICOMM_FLOAT32, &x, &x, 2, 1),
-			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->divide(stream, DICOMM_INT32, &x, &x, -2, 1),
-			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(work->open(77, NULL, &fresh),
 			 DICOMM_ERR_INVALID_ARGUMENT);
 	work->close(fresh);
@@ -356,10 +186,10 @@ START_TEST(a_queue_of_the_user_is_a_stream)
 	OK(work->open(0, queue, &s));
 	cl.clReleaseCommandQueue(queue);
 	OK(work->prepare(s, DICOMM_FLOAT64));
-	OK(work->gate_close(gate, s));
+	OK(work->gate_close(streams.gate, s));
 	OK(work->reduce(s, DICOMM_FLOAT64, DICOMM_SUM, sum, a, b, 3));
-	work->gate_open(gate);
-	drain(s);
+	work->gate_open(streams.gate);
+	streams_drain(s);
 	ck_assert(sum[0] == 11 && sum[1] == 22 && sum[2] == 33);
 	work->close(s);
 }
@@ -422,18 +252,13 @@ int main(void)
 		return 77;
 	}
 	work = accel_opencl.work;
+	streams_use(&accel_opencl);
 	tcase_set_timeout(t, 60);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, streams_setup, streams_teardown);
 	tcase_add_test(t, devices_are_described);
 	tcase_add_test(t, memory_is_the_hosts);
 	tcase_add_test(t, what_it_lacks_is_refused);
-	tcase_add_test(t, copies_run_in_order);
-	tcase_add_test(t, a_gate_holds_what_comes_after_it);
-	tcase_add_test(t, a_gate_opens_once_for_each_closing);
-	tcase_add_test(t, a_gate_that_goes_holds_nobody);
-	tcase_add_test(t, any_thread_opens_a_gate);
-	tcase_add_test(t, streams_wait_for_each_other);
-	tcase_add_test(t, streams_are_independent);
+	streams_add_tests(t);
 	tcase_add_test(t, kernels_run_in_the_order_of_the_stream);
 	tcase_add_test(t, bad_work_is_refused);
 	tcase_add_test(t, a_queue_of_the_user_is_a_stream);

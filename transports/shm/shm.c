@@ -14,12 +14,15 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/common.h"
 
 #define CACHE_LINE 64
 /* What a thread that loads may lack its core; see shm_abort(). */
 #define ABORT_NS 500000000u
 /* Calls of poll() from one look at what neighbours have freed to the next. */
 #define POLLS_PER_CHORE 1024
+/* Of the second level, where nobody knows. */
+#define CORE_CACHE_BYTES (1u << 20)
 /* Looks at a line before anything else is looked at. */
 #define LOOKS 128
 
@@ -98,13 +101,6 @@ static enum cma_mode cma_mode(void)
 	return strcmp(text, "on") ? CMA_AUTO : CMA_ON;
 }
 
-static uint64_t core_cache_bytes(void)
-{
-	long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-
-	return bytes > 0 ? (uint64_t)bytes : 1 << 20;
-}
-
 static uint64_t threshold(enum config_key key)
 {
 	int64_t value = config_int(key);
@@ -118,22 +114,14 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	if (config->ranks < 1 || config->rank < 0 ||
-	    config->rank >= config->ranks || !config->slots ||
-	    (config->slots & (config->slots - 1)) || !config->slot_bytes ||
-	    config->slot_bytes % 4096)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "shm: rank %d of %d, %" PRIu32 " slots of %" PRIu32
-			    " bytes: slots must be a power of two, their bytes "
-			    "a multiple of 4096",
-			    config->rank, config->ranks, config->slots,
-			    config->slot_bytes);
+	TRY(common_check_config("shm", config));
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	dev->config = *config;
 	dev->cma = cma_mode();
-	dev->cma_limit = core_cache_bytes();
+	dev->cma_limit = config->core_cache_bytes ? config->core_cache_bytes
+						  : CORE_CACHE_BYTES;
 	dev->offer.pid = getpid();
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
@@ -177,17 +165,14 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	if (!shm_address_parse(address, &a, why, sizeof(why)) ||
 	    !shm_address_is_local(&a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "shm: rank %d: %s", rank, why);
-	if (rank != (int)a.rank || config->ranks != (int)a.ranks)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "shm: rank %d of %d: the address is that of rank "
-			    "%" PRIu32 " of %" PRIu32,
-			    rank, config->ranks, a.rank, a.ranks);
-	if (config->slots != a.slots || config->slot_bytes != a.slot_bytes)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "shm: rank %d has %" PRIu32 " slots of %" PRIu32
-			    " bytes, rank %d has %" PRIu32 " of %" PRIu32,
-			    config->rank, config->slots, config->slot_bytes,
-			    rank, a.slots, a.slot_bytes);
+	TRY(common_check_peer("shm",
+			      &(struct common_terms){(uint32_t)config->rank,
+						     (uint32_t)config->ranks,
+						     config->slots,
+						     config->slot_bytes},
+			      rank,
+			      &(struct common_terms){a.rank, a.ranks, a.slots,
+						     a.slot_bytes}));
 	peer = aligned_alloc(CACHE_LINE, (sizeof(*peer) + CACHE_LINE - 1) &
 						 ~(size_t)(CACHE_LINE - 1));
 	if (!peer)
@@ -496,25 +481,6 @@ static void shm_flush(struct tp_device *dev)
 	(void)dev;
 }
 
-/* Whatever this process can load from, so can its neighbours, or not at all. */
-static dicomm_result_t shm_hold(struct tp_device *dev, const void *addr,
-				uint64_t len, bool written,
-				struct tp_hold **out)
-{
-	(void)dev;
-	(void)addr;
-	(void)len;
-	(void)written;
-	*out = NULL;
-	return DICOMM_SUCCESS;
-}
-
-static void shm_drop(struct tp_device *dev, struct tp_hold *hold)
-{
-	(void)dev;
-	(void)hold;
-}
-
 /* CMA makes a copy, which does not pay where the bytes would be loaded from
  * the ring as well; nor where there are so many that they leave the caches, for
  * the kernel looks up each page. */
@@ -702,8 +668,9 @@ const struct transport transport_shm = {
 	.put = shm_put,
 	.release = shm_release,
 	.flush = shm_flush,
-	.hold = shm_hold,
-	.drop = shm_drop,
+	/* What this process can load from, its neighbours can too. */
+	.hold = common_hold,
+	.drop = common_drop,
 	.offer = shm_offer,
 	.map = shm_map,
 	.read = shm_read,

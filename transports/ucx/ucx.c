@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/common.h"
 
 /* Messages that wait until they can be sent. */
 #define STAGES 32
@@ -707,16 +708,7 @@ static dicomm_result_t ucx_open(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	if (config->ranks < 1 || config->rank < 0 ||
-	    config->rank >= config->ranks || !config->slots ||
-	    (config->slots & (config->slots - 1)) || !config->slot_bytes ||
-	    config->slot_bytes % 4096)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "ucx: rank %d of %d, %" PRIu32 " slots of %" PRIu32
-			    " bytes: slots must be a power of two, their bytes "
-			    "a multiple of 4096",
-			    config->rank, config->ranks, config->slots,
-			    config->slot_bytes);
+	TRY(common_check_config("ucx", config));
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -766,17 +758,14 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
-	if (rank != (int)a.rank || config->ranks != (int)a.ranks)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "ucx: rank %d of %d: the address is that of rank "
-			    "%" PRIu32 " of %" PRIu32,
-			    rank, config->ranks, a.rank, a.ranks);
-	if (config->slots != a.slots || config->slot_bytes != a.slot_bytes)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "ucx: rank %d has %" PRIu32 " slots of %" PRIu32
-			    " bytes, rank %d has %" PRIu32 " of %" PRIu32,
-			    config->rank, config->slots, config->slot_bytes,
-			    rank, a.slots, a.slot_bytes);
+	TRY(common_check_peer("ucx",
+			      &(struct common_terms){(uint32_t)config->rank,
+						     (uint32_t)config->ranks,
+						     config->slots,
+						     config->slot_bytes},
+			      rank,
+			      &(struct common_terms){a.rank, a.ranks, a.slots,
+						     a.slot_bytes}));
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -981,25 +970,6 @@ static void ucx_flush(struct tp_device *dev)
 }
 
 /* ---- references ---- */
-
-/* UCX holds memory by itself where its network needs that. */
-static dicomm_result_t ucx_hold(struct tp_device *dev, const void *addr,
-				uint64_t len, bool written,
-				struct tp_hold **out)
-{
-	(void)dev;
-	(void)addr;
-	(void)len;
-	(void)written;
-	*out = NULL;
-	return DICOMM_SUCCESS;
-}
-
-static void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
-{
-	(void)dev;
-	(void)hold;
-}
 
 static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      bool to_load, struct tp_ref *ref)
@@ -1411,8 +1381,9 @@ const struct transport transport_ucx = {
 	.put = ucx_put,
 	.release = ucx_release,
 	.flush = ucx_flush,
-	.hold = ucx_hold,
-	.drop = ucx_drop,
+	/* UCX holds memory by itself where its network needs that. */
+	.hold = common_hold,
+	.drop = common_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,
 	.read = ucx_read,

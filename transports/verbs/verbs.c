@@ -15,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/common.h"
 
 /* What a message is on the wire: a line from its signature on. */
 #define HEAD_BYTES 16
@@ -324,16 +325,11 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	if (config->ranks < 1 || config->rank < 0 ||
-	    config->rank >= config->ranks || !config->slots ||
-	    config->slots > 64 || (config->slots & (config->slots - 1)) ||
-	    !config->slot_bytes || config->slot_bytes % 4096)
+	TRY(common_check_config("verbs", config));
+	if (config->slots > 64)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "verbs: rank %d of %d, %u slots of %u bytes: slots "
-			    "must be a power of two up to 64, their bytes a "
-			    "multiple of 4096",
-			    config->rank, config->ranks, config->slots,
-			    config->slot_bytes);
+			    "verbs: %u slots, at most 64 can be",
+			    config->slots);
 	if ((uint64_t)config->ranks * TP_CLASSES >> LANE_BITS)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    "verbs: %d ranks are too many for it",
@@ -400,17 +396,14 @@ static dicomm_result_t verbs_peer_open(struct tp_device *dev, int rank,
 	if (!verbs_address_parse(address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: rank %d: %s", rank,
 			    why);
-	if (rank != (int)a.rank || config->ranks != (int)a.ranks)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "verbs: rank %d of %d: the address is that of rank "
-			    "%" PRIu32 " of %" PRIu32,
-			    rank, config->ranks, a.rank, a.ranks);
-	if (config->slots != a.slots || dev->eager_bytes != a.eager_bytes)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "verbs: rank %d has %" PRIu32 " slots of %" PRIu32
-			    " bytes, rank %d has %" PRIu32 " of %" PRIu32,
-			    config->rank, config->slots, dev->eager_bytes, rank,
-			    a.slots, a.eager_bytes);
+	TRY(common_check_peer("verbs",
+			      &(struct common_terms){(uint32_t)config->rank,
+						     (uint32_t)config->ranks,
+						     config->slots,
+						     dev->eager_bytes},
+			      rank,
+			      &(struct common_terms){a.rank, a.ranks, a.slots,
+						     a.eager_bytes}));
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");

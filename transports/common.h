@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What several wires do alike. Errors begin with the name of the wire. */
+#ifndef DICOMM_TRANSPORTS_COMMON_H
+#define DICOMM_TRANSPORTS_COMMON_H
+
+#include "transports/transport.h"
+
+/* What both sides of a pair must know alike, as an address says it. */
+struct common_terms {
+	uint32_t rank, ranks;
+	uint32_t slots, slot_bytes;
+};
+
+/* For open(): DICOMM_ERR_INVALID_ARGUMENT unless it is a configuration. */
+dicomm_result_t common_check_config(const char *wire,
+				    const struct tp_config *config);
+/* For peer_open(): DICOMM_ERR_INVALID_ARGUMENT if it is the address of another
+ * rank, DICOMM_ERR_INVALID_USAGE if its inboxes are unlike mine. */
+dicomm_result_t common_check_peer(const char *wire,
+				  const struct common_terms *mine, int rank,
+				  const struct common_terms *theirs);
+
+/* hold() and drop() of a wire that reaches all memory as it is. */
+dicomm_result_t common_hold(struct tp_device *dev, const void *addr,
+			    uint64_t len, bool written, struct tp_hold **out);
+void common_drop(struct tp_device *dev, struct tp_hold *hold);
+
+#endif
