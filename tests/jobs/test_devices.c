@@ -48,8 +48,6 @@ END_TEST
 
 /* ---- all operations, types and operators ---- */
 
-static const size_t small_counts[] = {0, 1, 300};
-
 enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
 
 static bool in_place(enum placement p, int rank)
@@ -72,28 +70,41 @@ static void placements(struct trial t, const struct job_rank *me,
 	}
 }
 
+static void placement(struct trial t, const struct job_rank *me,
+		      struct gadget *g, enum placement p)
+{
+	t.in_place = trial_can_be_in_place(t.kind) && in_place(p, me->rank);
+	if (trial_rooted(t.kind))
+		t.root = (int)t.seed % me->ranks;
+	t.skew = t.seed % 5 ? 0 : t.seed;
+	cast_trial(t, me, g);
+}
+
+/* Each operator in one placement, the next one in the next. */
 static void operators(struct trial t, const struct job_rank *me,
 		      struct gadget *g)
 {
-	for (int o = 0; o < element_nops; o++) {
-		t.op = element_ops[o];
-		t.seed += 10;
-		if (t.count >= 10 || t.op == DICOMM_AVG)
-			if (element_op_fits(t.op, t.type))
-				placements(t, me, g);
+	for (int o = 0; o <= element_nops; o++) {
+		t.op = o < element_nops ? element_ops[o] : ELEMENT_PREMULSUM;
+		t.seed += 7;
+		if (o == element_nops || element_op_fits(t.op, t.type))
+			placement(t, me, g,
+				  (enum placement)(t.seed % PLACEMENTS));
 	}
-	t.op = ELEMENT_PREMULSUM;
-	placements(t, me, g);
 }
 
 static void small(struct job_rank *me, struct gadget *g)
 {
-	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+	const size_t counts[] = {300, 1, 0};
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+	/* The interpreter of PTX is slow there, and is not what is tested. */
+	int step = job_is_sanitized() ? 3 : 1;
 
-	for (size_t c = 0; c < sizeof(small_counts) / sizeof(size_t); c++)
-		for (int i = 0; i < element_ntypes; i++) {
-			t.type = element_types[i];
-			t.count = small_counts[c];
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int i = 0; i < element_ntypes * 3; i += step) {
+			t.kind = (enum trial_kind)k;
+			t.type = element_types[i % element_ntypes];
+			t.count = counts[i / element_ntypes];
 			t.seed += 1000;
 			/* Where there is little to do, some tell enough. */
 			if (t.count < 10 && i % 4)
@@ -115,21 +126,22 @@ static void large(struct job_rank *me, struct gadget *g)
 	} calls[] = {{DICOMM_FLOAT32, DICOMM_AVG, 20001},
 		     {DICOMM_FLOAT8E5M2, DICOMM_SUM, 70001},
 		     {DICOMM_INT32, DICOMM_MAX, 150007}};
-	struct trial t = {.kind = *(const enum trial_kind *)me->arg};
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
 
-	for (size_t c = 0; c < sizeof(calls) / sizeof(*calls); c++) {
-		t.type = calls[c].type;
-		t.op = calls[c].op;
-		t.count = calls[c].count;
-		t.seed += 1000;
-		placements(t, me, g);
-	}
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int c = 0; c < 3; c++) {
+			t.kind = (enum trial_kind)k;
+			t.type = calls[c].type;
+			t.op = calls[c].op;
+			t.count = calls[c].count;
+			t.seed += 1000;
+			placement(t, me, g, (enum placement)((k + c) % 3));
+		}
 }
 
 START_TEST(small_messages_between_unlike_devices)
 {
-	enum trial_kind kind = (enum trial_kind)_i;
-	struct cast cast = {.run = small, .arg = &kind};
+	struct cast cast = {.run = small};
 
 	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
 	cast_play(&cast, 4);
@@ -138,8 +150,7 @@ END_TEST
 
 START_TEST(large_messages_between_unlike_devices)
 {
-	enum trial_kind kind = (enum trial_kind)_i;
-	struct cast cast = {.run = large, .arg = &kind};
+	struct cast cast = {.run = large};
 
 	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
 	cast_play(&cast, 4);
@@ -154,7 +165,8 @@ static void alike(struct job_rank *me, struct gadget *g)
 	for (int k = 0; k < TRIAL_KINDS; k++)
 		for (t.count = 5; t.count < 50000; t.count *= 90) {
 			t.kind = (enum trial_kind)k;
-			placements(t, me, g);
+			t.seed++;
+			placement(t, me, g, (enum placement)(t.seed % 3));
 		}
 	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
 		  (unsigned long long)cast_staged(me->comm));
@@ -165,7 +177,7 @@ START_TEST(devices_of_one_kind_need_no_staging)
 	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
 					{"hip:0", "hip:1"}};
 
-	for (int n = 1; n <= 4; n += 1 + n / 2)
+	for (int n = 1; n <= 4; n += 3)
 		cast_play(&(struct cast){.device = {kinds[_i][0], kinds[_i][1],
 						    kinds[_i][0], kinds[_i][0]},
 					 .run = alike,
@@ -179,25 +191,25 @@ static void folds(struct job_rank *me, struct gadget *g)
 {
 	const size_t counts[] = {1, 3, 501, 40000};
 
-	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+	for (int c = 0; c < 4; c++) {
 		struct trial t = {.type = DICOMM_FLOAT16,
 				  .op = DICOMM_AVG,
 				  .count = counts[c],
 				  .seed = (unsigned)c};
 
 		t.kind = TRIAL_ALLREDUCE;
-		placements(t, me, g);
+		placement(t, me, g, (enum placement)(c % 3));
 		t.kind = TRIAL_REDUCE_SCATTER;
-		placements(t, me, g);
+		placement(t, me, g, (enum placement)((c + 1) % 3));
 		t.kind = TRIAL_REDUCE;
 		t.type = DICOMM_INT8;
-		placements(t, me, g);
+		placement(t, me, g, (enum placement)((c + 2) % 3));
 	}
 }
 
 START_TEST(devices_fold_in_rank_order)
 {
-	const int ranks[] = {1, 2, 4, 10};
+	const int ranks[] = {1, 4, 10};
 	struct cast cast = {.run = folds, .deterministic = 1};
 
 	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
@@ -212,15 +224,13 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-	tcase_set_timeout(tcase, 100);
+	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
 			    0, 10);
-	tcase_add_loop_test(tcase, small_messages_between_unlike_devices, 0,
-			    TRIAL_KINDS);
-	tcase_add_loop_test(tcase, large_messages_between_unlike_devices, 0,
-			    TRIAL_KINDS);
+	tcase_add_test(tcase, small_messages_between_unlike_devices);
+	tcase_add_test(tcase, large_messages_between_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
-	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 4);
+	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

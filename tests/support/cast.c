@@ -68,7 +68,7 @@ void cast_play(const struct cast *cast, int ranks)
 			      .arg = cast,
 			      .ranks = ranks,
 			      .bare = true,
-			      .timeout_s = 60});
+			      .timeout_s = 50});
 }
 
 void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g)
