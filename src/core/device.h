@@ -8,7 +8,7 @@
  * which the schedule starts them: what depends on a step may be queued right
  * behind it. Only what the host does itself (putting a message, giving a slot
  * back, the end of the operation) waits until the stream has come to a mark.
- * Nothing here waits for the device but device_open() and device_quiesce().
+ * Nothing waits for the device but device_open(), _quiesce() and _finish().
  *
  * Threads: as the data path; tickets have a lock of their own (ticket.c).
  */
