@@ -7,14 +7,27 @@
  * A communicator joins N ranks. A rank is a member of a communicator, numbered
  * from 0 to N - 1 and bound to one device, where its buffers live. Every rank
  * of a communicator calls the same collectives in the same order; the library
- * chooses how, by what the links between the ranks cost. This version has ranks
- * on host memory, of one machine.
+ * chooses how, by what the links between the ranks cost.
  *
  * Ranks are not processes. A process, even a thread, may hold several ranks of
  * one communicator, each with its own handle. Nothing is shared between the
  * handles of a process that a caller could notice.
  *
- * Streams. An operation takes a stream of its rank's device. On a host rank
+ * Devices. A rank is bound to the host or to a device by its name: "cuda:0",
+ * "hip:1", "opencl:0" (an OpenCL device that works on host memory, such as
+ * PoCL's). The ranks of a communicator may have devices of any kinds. Each
+ * reduces on its own device, by kernels that give the same bits on all kinds.
+ * What no transport moves directly passes through host memory: that is counted
+ * (dicomm_stats_t), announced by a warning, and refused at init where
+ * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
+ * but their drivers, which are opened when they are asked for.
+ *
+ * Streams. An operation takes a stream of its rank's device. On a rank of a
+ * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
+ * in-order cl_command_queue); NULL is the default stream of the device, of
+ * OpenCL one of the library. The call returns once the operation is queued: it
+ * begins when what is before it on the stream is done, and the stream goes on
+ * when it is. A failure shows in dicomm_comm_get_async_error(). On a host rank
  * NULL makes it a blocking call: it returns when the result is there and all
  * buffers are the caller's again. A host stream (dicomm_host_stream_create())
  * makes it asynchronous: the call returns once the operation is queued, and
@@ -197,8 +210,9 @@ typedef enum {
 /** One rank's handle of a communicator. */
 typedef struct dicomm_comm *dicomm_comm_t;
 
-/** A stream of a rank's device. On a host rank: NULL, for a blocking call, or
- * one from dicomm_host_stream_create(). */
+/** A stream of a rank's device: the vendor's own, or NULL for the default one.
+ * On a host rank: NULL, for a blocking call, or one from
+ * dicomm_host_stream_create(). */
 typedef void *dicomm_stream_t;
 
 /** Bytes of a dicomm_unique_id_t. */
@@ -234,7 +248,8 @@ typedef struct {
 	size_t size;
 	uint32_t magic;
 	uint32_t version;
-	/** Device of this rank: "host". NULL: DICOMM_DEVICE, else host. */
+	/** Device of this rank: "host", "cuda:0". NULL: DICOMM_DEVICE, else
+	 * host. */
 	const char *device;
 	/** Name of the communicator in messages; NULL: "comm". */
 	const char *name;
@@ -344,9 +359,19 @@ typedef struct {
 	char reason[1024];
 } dicomm_transport_info_t;
 
+/** One kind of device of this build, as dicomm_device_kind_info() tells it. */
+typedef struct {
+	/** "cuda"; a device of it is "cuda:0" or "cuda" for short. */
+	const char *name;
+	/** Devices that a rank can be bound to. */
+	int devices;
+	/** If there are none, why. */
+	char reason[256];
+} dicomm_device_kind_info_t;
+
 /** One device, as dicomm_device_info() tells it. */
 typedef struct {
-	/** "host"; a value of DICOMM_DEVICE. */
+	/** "host", "cuda:0"; a value of DICOMM_DEVICE. */
 	char name[32];
 	/** Who made it. */
 	char vendor[32];
@@ -767,7 +792,78 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size);
 
 /**
- * Free memory of dicomm_mem_alloc().
+ * Allocate memory of a communicator's device, for its buffers.
+ *
+ * On a host rank it is memory of dicomm_mem_alloc().
+ *
+ * Threads: any.
+ *
+ * @param comm  communicator
+ * @param ptr   set to the memory, for dicomm_mem_free()
+ * @param size  bytes; 0 gives NULL
+ *
+ * @retval DICOMM_SUCCESS               *ptr is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, ptr is NULL, or size is
+ *                                      more than can be addressed
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the driver failed
+ * @retval DICOMM_ERR_SYSTEM            a system call failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
+				      size_t size);
+
+/**
+ * Copy between host memory and memory of a communicator's device, or within
+ * either, and wait until that is done.
+ *
+ * For programs that do not know the runtime of the device. It comes after what
+ * is on the stream already.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator
+ * @param dst     where to
+ * @param src     where from; does not overlap dst
+ * @param size    bytes
+ * @param stream  stream of the rank's device
+ *
+ * @retval DICOMM_SUCCESS               copied
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, no stream of its
+ *                                      device, or a NULL pointer
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the device failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
+				   const void *src, size_t size,
+				   dicomm_stream_t stream);
+
+/**
+ * Wait until all that is on a stream of a communicator's device is done.
+ *
+ * For programs that do not know the runtime of the device. On a host rank it is
+ * dicomm_host_stream_synchronize(); of stream NULL nothing is left to wait for.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm    communicator
+ * @param stream  stream of the rank's device
+ *
+ * @retval DICOMM_SUCCESS               all done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or no stream of its
+ *                                      device
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_DEVICE            the device failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_ABORTED           the communicator is broken
+ */
+dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
+					       dicomm_stream_t stream);
+
+/**
+ * Free memory of dicomm_mem_alloc() or dicomm_comm_mem_alloc().
  *
  * A local call; no operation may be using the memory. The system takes the
  * pages back when the peers have let go of them too.
@@ -912,12 +1008,12 @@ dicomm_result_t dicomm_group_end(void);
  *
  * What the descriptions below do not repeat:
  *
- * Buffers. In host memory (malloc, stack, dicomm_mem_alloc), or in memory of
- * the communicator's device. From the call until the operation is done, the
- * caller neither writes what is sent nor touches what is received. send and
- * recv overlap only in the way that a description names as in place; ranks may
- * differ in that, and in the kind of their memory. A pointer may be NULL where
- * it holds no elements on this rank.
+ * Buffers. On a host rank in host memory (malloc, stack, dicomm_mem_alloc); on
+ * a rank of a device in memory of that device, however allocated. From the call
+ * until the operation is done, the caller neither writes what is sent nor
+ * touches what is received. send and recv overlap only in the way that a
+ * description names as in place; ranks may differ in that, and in the kind of
+ * their memory. A pointer may be NULL where it holds no elements on this rank.
  *
  * Order. Every rank of the communicator calls a collective, with equal count,
  * type, op and root, in the same order as its other collectives. Sends and
@@ -1460,6 +1556,20 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
  *                                      info is NULL
  */
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
+
+/**
+ * Tell of one kind of device, and why it has none here.
+ *
+ * Threads: any.
+ *
+ * @param index  0, 1 ...
+ * @param info   filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no kind of that number; info is NULL
+ */
+dicomm_result_t dicomm_device_kind_info(int index,
+					dicomm_device_kind_info_t *info);
 
 /**
  * Say which algorithm a communicator would take that is not there.

@@ -61,6 +61,27 @@ static int show_version(json_t *json)
 	return 0;
 }
 
+/* Kinds of device that this machine has none of, and why. */
+static void show_absent_kinds(json_t *json)
+{
+	json_t *list = json ? json_object() : NULL;
+	dicomm_device_kind_info_t kind;
+
+	for (int i = 0; dicomm_device_kind_info(i, &kind) == DICOMM_SUCCESS;
+	     i++) {
+		if (kind.devices)
+			continue;
+		if (json)
+			json_object_set_new(list, kind.name,
+					    json_string(kind.reason));
+		else
+			printf("device     %-10s none: %s\n", kind.name,
+			       kind.reason);
+	}
+	if (json)
+		json_object_set_new(json, "absent_devices", list);
+}
+
 static int show_devices(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;
@@ -80,6 +101,7 @@ static int show_devices(json_t *json)
 	}
 	if (json)
 		json_object_set_new(json, "devices", list);
+	show_absent_kinds(json);
 	if (n > 0)
 		return 0;
 	fprintf(stderr, "dicomm-info: no device: %s\n",

@@ -106,7 +106,10 @@ static const struct poptOption options_table[] = {
 		 "add columns min, avg, max, p50, p99 of single iterations"),
 	OWN_FLAG(OWN_HISTOGRAM, "histogram",
 		 "print a histogram of single iterations for each row"),
-	OWN_VALUE(OWN_DEVICE, "device", "what the ranks compute on", "DEVICE"),
+	OWN_VALUE(OWN_DEVICE, "device",
+		  "what the ranks compute on: cuda:0, or for each rank: "
+		  "0=cuda:0,1=host",
+		  "DEVICE"),
 	OWN_VALUE(OWN_PLOT, "plot",
 		  "draw bandwidth and latency over size (needs gnuplot)",
 		  "FILE.svg"),
@@ -171,6 +174,25 @@ static enum options_outcome parse_size(const char *name, const char *text,
 	return OPTIONS_EXIT;
 }
 
+/* "cuda:0", or "0=cuda:0,2=host": the library says which devices there are. */
+static bool devices_valid(const char *text)
+{
+	if (!strchr(text, '='))
+		return *text && !strchr(text, ',');
+	while (*text) {
+		size_t digits = strspn(text, "0123456789");
+		size_t n = strcspn(text, ",");
+
+		if (!digits || digits > 6 || text[digits] != '=' ||
+		    n < digits + 2)
+			return false;
+		text += n;
+		if (*text && !*++text)
+			return false;
+	}
+	return true;
+}
+
 static bool ends_in(const char *text, const char *end)
 {
 	size_t n = strlen(text), m = strlen(end);
@@ -216,6 +238,9 @@ static enum options_outcome parse_word(struct options *o, int option,
 		keep(&o->plot, text);
 		return OPTIONS_RUN;
 	case OWN_DEVICE:
+		if (!devices_valid(text))
+			return refuse(status, FAILURE_USAGE, "device", text,
+				      "not DEVICE, nor RANK=DEVICE,...");
 		keep(&o->device, text);
 		return OPTIONS_RUN;
 	case OWN_MEM:
@@ -384,6 +409,30 @@ static enum options_outcome check_together(const struct options *o, int *status)
 		return refuse(status, FAILURE_USAGE, "op",
 			      reduction_name(o->reduction), "only on integers");
 	return OPTIONS_RUN;
+}
+
+bool options_device(const struct options *o, int rank, char *device, size_t len)
+{
+	const char *p = o->device;
+
+	if (!p)
+		return false;
+	if (!strchr(p, '=')) {
+		snprintf(device, len, "%s", p);
+		return true;
+	}
+	while (*p) {
+		char *name;
+		long r = strtol(p, &name, 10);
+		size_t n = strcspn(name, ",");
+
+		if (r == rank) {
+			snprintf(device, len, "%.*s", (int)n - 1, name + 1);
+			return true;
+		}
+		p = name + n + (name[n] == ',');
+	}
+	return false;
 }
 
 bool options_per_iter(const struct options *o)

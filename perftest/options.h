@@ -34,7 +34,7 @@ struct options {
 	/* our own */
 	int ranks; /* processes to start; 0: the launcher did */
 	int pin, mem_alloc, stats, histogram, explain, traffic;
-	char *device; /* NULL: as the library decides */
+	char *device; /* "cuda:0", "0=cuda:0,1=host"; NULL: no word */
 	char *plot;
 };
 
@@ -44,6 +44,10 @@ enum options_outcome { OPTIONS_RUN, OPTIONS_EXIT };
 enum options_outcome options_parse(struct options *o, int argc,
 				   const char **argv, int *status);
 void options_free(struct options *o);
+
+/* --device for a rank; false: it says nothing of it. */
+bool options_device(const struct options *o, int rank, char *device,
+		    size_t len);
 
 /* Are the times of single iterations wanted? */
 bool options_per_iter(const struct options *o);

@@ -65,11 +65,8 @@ static size_t footprint(const struct worker *w)
 
 static void complete(struct worker *w)
 {
-	if (!w->s->streams)
-		return;
 	for (int i = 0; i < w->s->o->devices; i++)
-		CHECK_DICOMM(*w->ranks[i].comm, dicomm_host_stream_synchronize(
-							w->ranks[i].stream));
+		session_rank_wait(&w->ranks[i]);
 }
 
 /*
@@ -157,17 +154,18 @@ static void fill(struct worker *w, bool in_place, uint64_t seed)
 		struct session_rank *r = &w->ranks[i];
 		struct call *c = &w->calls[i];
 		size_t own = (size_t)r->rank * w->geometry.send_shift;
-		char *send = r->send;
+		char *send = r->send_seen;
 		struct piece piece;
 
-		memset(r->recv, 0, footprint(w));
+		memset(r->recv_seen, 0, footprint(w));
 		if (in_place)
-			send = r->recv + own * w->type->bytes;
+			send = r->recv_seen + own * w->type->bytes;
 		else
-			memset(r->recv + w->geometry.recv * w->type->bytes,
+			memset(r->recv_seen + w->geometry.recv * w->type->bytes,
 			       GUARD_BYTE, SESSION_GUARD);
 		for (int k = 0; operation_sent(c, seed, k, &piece); k++)
 			fill_piece(w, c, send, &piece);
+		session_rank_push(r, footprint(w) + SESSION_GUARD);
 	}
 }
 
@@ -179,11 +177,12 @@ static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
 	struct session_rank *r = &w->ranks[i];
 	const struct call *c = &w->calls[i];
 	size_t size = w->type->bytes;
-	const char *recv = r->recv;
+	const char *recv = r->recv_seen;
 	const unsigned char *guard;
 	struct piece piece;
 	size_t wrong = 0;
 
+	session_rank_pull(r, footprint(w) + SESSION_GUARD);
 	if (in_place)
 		recv += (size_t)r->rank * w->geometry.recv_shift * size;
 	for (int k = 0; operation_received(c, seed, in_place, k, &piece); k++)
@@ -192,7 +191,7 @@ static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
 		return wrong;
 	for (int k = 0; operation_sent(c, seed, k, &piece); k++)
 		if (piece.kind != PIECE_ZERO)
-			wrong += wrong_in_piece(w, c, r->send, &piece);
+			wrong += wrong_in_piece(w, c, r->send_seen, &piece);
 	guard = (const unsigned char *)recv + w->geometry.recv * size;
 	for (int k = 0; k < SESSION_GUARD; k++)
 		wrong += guard[k] != GUARD_BYTE;
@@ -453,8 +452,7 @@ static void open_combination(struct worker *w, const struct combination *c)
 		struct call *call = &w->calls[i];
 		uint64_t scalar;
 
-		r->send = (char *)r->send_base + shift;
-		r->recv = (char *)r->recv_base + shift;
+		session_rank_shift(r, shift);
 		*call = (struct call){
 			.op = s->o->op,
 			.type = c->type,

@@ -217,16 +217,78 @@ static void buffer_destroy(const struct options *o, void *p)
 		free(p);
 }
 
+static void *host_copy_create(size_t bytes)
+{
+	void *p = calloc(1, bytes);
+
+	if (!p)
+		failure_end(FAILURE_INTERNAL, "copy of %zu bytes: no memory",
+			    bytes);
+	return p;
+}
+
+/* Buffers in the memory of the rank's device, and what the host has of them. */
+static void device_buffers(struct session_rank *r, size_t bytes)
+{
+	CHECK_DICOMM(*r->comm,
+		     dicomm_comm_mem_alloc(*r->comm, &r->send_base, bytes));
+	CHECK_DICOMM(*r->comm,
+		     dicomm_comm_mem_alloc(*r->comm, &r->recv_base, bytes));
+	r->send_copy = host_copy_create(bytes);
+	r->recv_copy = host_copy_create(bytes);
+}
+
+void session_rank_shift(struct session_rank *r, size_t bytes)
+{
+	r->send = (char *)r->send_base + bytes;
+	r->recv = (char *)r->recv_base + bytes;
+	r->send_seen = r->on_device ? (char *)r->send_copy + bytes : r->send;
+	r->recv_seen = r->on_device ? (char *)r->recv_copy + bytes : r->recv;
+}
+
+static void move(struct session_rank *r, char *to, const char *from,
+		 size_t bytes)
+{
+	if (r->on_device)
+		CHECK_DICOMM(*r->comm, dicomm_comm_memcpy(*r->comm, to, from,
+							  bytes, r->stream));
+}
+
+void session_rank_push(struct session_rank *r, size_t bytes)
+{
+	move(r, r->send, r->send_seen, bytes);
+	move(r, r->recv, r->recv_seen, bytes);
+}
+
+void session_rank_pull(struct session_rank *r, size_t bytes)
+{
+	move(r, r->send_seen, r->send, bytes);
+	move(r, r->recv_seen, r->recv, bytes);
+}
+
+void session_rank_wait(struct session_rank *r)
+{
+	if (r->on_device || r->stream)
+		CHECK_DICOMM(*r->comm, dicomm_comm_stream_synchronize(
+					       *r->comm, r->stream));
+}
+
 static void rank_open(struct session *s, struct session_rank *r)
 {
 	const struct options *o = s->o;
 	size_t bytes = s->buffer_bytes + (size_t)o->unalign * 8;
+	const char *device = "host";
 
-	r->send_base = buffer_create(o, bytes);
-	r->recv_base = buffer_create(o, bytes);
-	r->send = r->send_base;
-	r->recv = r->recv_base;
-	if (s->streams)
+	CHECK_DICOMM(*r->comm, dicomm_comm_device(*r->comm, &device));
+	r->on_device = strcmp(device, "host") != 0;
+	if (r->on_device) {
+		device_buffers(r, bytes);
+	} else {
+		r->send_base = buffer_create(o, bytes);
+		r->recv_base = buffer_create(o, bytes);
+	}
+	session_rank_shift(r, 0);
+	if (s->streams && !r->on_device)
 		CHECK_DICOMM(*r->comm, dicomm_host_stream_create(&r->stream));
 	if (o->local_register) {
 		CHECK_DICOMM(*r->comm,
@@ -254,6 +316,13 @@ static void rank_close(struct session *s, struct session_rank *r)
 	}
 	if (r->stream)
 		CHECK_DICOMM(*r->comm, dicomm_host_stream_destroy(r->stream));
+	if (r->on_device) {
+		CHECK_DICOMM(NULL, dicomm_mem_free(r->send_base));
+		CHECK_DICOMM(NULL, dicomm_mem_free(r->recv_base));
+		free(r->send_copy);
+		free(r->recv_copy);
+		return;
+	}
 	buffer_destroy(o, r->send_base);
 	buffer_destroy(o, r->recv_base);
 }
@@ -266,13 +335,19 @@ static void comms_open(struct session *s, int first, int n)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 
-	config.device = s->o->device;
 	config.name = "perf";
 	CHECK_DICOMM(NULL, dicomm_group_start());
-	for (int i = first; i < first + n; i++)
+	for (int i = first; i < first + n; i++) {
+		char device[64];
+
+		config.device = options_device(s->o, s->mine[i].rank, device,
+					       sizeof(device))
+					? device
+					: NULL;
 		CHECK_DICOMM(NULL, dicomm_comm_init_rank_config(
 					   &s->comms[i], s->ranks, s->id,
 					   s->mine[i].rank, &config));
+	}
 	CHECK_DICOMM(NULL, dicomm_group_end());
 }
 
@@ -361,6 +436,10 @@ void session_open(struct session *s, struct options *o, int child_rank)
 		setenv("DICOMM_TIMEOUT_MS", timeout_ms, 1);
 	}
 	failure_timeout(o->timeout_s);
+	/* What the processes tell each other lies in host memory. */
+	if (!o->device && getenv("DICOMM_DEVICE"))
+		o->device = strdup(getenv("DICOMM_DEVICE"));
+	setenv("DICOMM_DEVICE", "host", 1);
 	exchange_open(&s->exchange, o->threads);
 	introduce(s);
 	check_against_ranks(s);
@@ -426,8 +505,9 @@ static void describe(struct session *s, int i, struct report_device *d)
 	for (int k = 0; dicomm_device_info(k, &info) == DICOMM_SUCCESS; k++) {
 		if (strcmp(info.name, name) != 0)
 			continue;
-		snprintf(d->info, sizeof(d->info), "%s %s",
-			 colon ? info.description : name, info.vendor);
+		snprintf(d->info, sizeof(d->info), "%s %.120s%s%s", name,
+			 colon ? info.description : "", colon ? " " : "",
+			 info.vendor);
 		/* without the function */
 		if (info.pci[0])
 			snprintf(d->pci, sizeof(d->pci), "%.10s", info.pci);

@@ -18,8 +18,12 @@ struct session_rank {
 	int rank;               /* in its group */
 	dicomm_comm_t *comm;    /* in session.comms */
 	dicomm_stream_t stream; /* NULL: calls block */
+	bool on_device;         /* calls never block; the host sees copies */
 	char *send, *recv;      /* session.buffer_bytes each; at element -u */
-	void *send_base, *recv_base;     /* as allocated; owned */
+	void *send_base, *recv_base; /* as allocated; owned */
+	/* The same for the host: themselves, or copies of them. */
+	char *send_seen, *recv_seen;
+	void *send_copy, *recv_copy;     /* owned; NULL: not on a device */
 	void *send_handle, *recv_handle; /* -R 1 */
 	struct traffic_part part;        /* alltoallv */
 };
@@ -56,6 +60,15 @@ bool session_reports(const struct session *s);
  * buffers, core. */
 void session_thread_open(struct session *s, int thread);
 void session_thread_close(struct session *s, int thread);
+
+/* Where the buffers begin, by bytes from their base. */
+void session_rank_shift(struct session_rank *r, size_t bytes);
+/* Copy what the host has filled in to the device; or see what is there. bytes:
+ * from the beginning of both buffers. */
+void session_rank_push(struct session_rank *r, size_t bytes);
+void session_rank_pull(struct session_rank *r, size_t bytes);
+/* Wait for what is queued. */
+void session_rank_wait(struct session_rank *r);
 
 /* Once threads are open. */
 void session_devices(struct session *s);

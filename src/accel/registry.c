@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const struct accel accel_cuda;
+extern const struct accel accel_hip;
 extern const struct accel accel_host;
+extern const struct accel accel_opencl;
 
 const struct accel *const accels[] = {
-	&accel_host,
-	NULL,
+	&accel_host, &accel_cuda, &accel_hip, &accel_opencl, NULL,
 };
 
 /* "N" of "kind:N": digits only, so that "+1", " 1" and "" are refused. */
@@ -51,7 +53,7 @@ const struct accel *accel_find(const char *device, int *index, char *why,
 {
 	size_t kind_len = strcspn(device, ":");
 	const struct accel *a = NULL;
-	char none[160];
+	char none[256];
 	int i = 0, n;
 
 	for (int k = 0; accels[k] && !a; k++)

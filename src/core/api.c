@@ -20,6 +20,18 @@ static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
+			       dicomm_datatype_t type)
+{
+	int r = 0;
+
+	while (!(comm->members[r].lacks >> type & 1))
+		r++;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    "%s: rank %d (%s) has no kernels for type %s", f, r,
+		    comm->members[r].device, type_name(type));
+}
+
 /* Also takes over the scalar of a created operator. */
 static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
@@ -27,6 +39,8 @@ static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 {
 	const struct created_op *c;
 
+	if (__builtin_expect(comm->lacks >> type & 1, 0))
+		return lacking(f, comm, type);
 	if (op_valid(op)) {
 		if (op >= DICOMM_BAND && type_is_float(type))
 			return BAD("%s: op %s: not defined for type %s", f,
@@ -41,6 +55,7 @@ static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 		return BAD("%s: type %s: op %d was created for type %s", f,
 			   type_name(type), (int)op, type_name(c->type));
 	memcpy(call->scalar, c->scalar, sizeof(call->scalar));
+	call->scalar_at = c->scalar_at;
 	return DICOMM_SUCCESS;
 }
 
@@ -72,6 +87,21 @@ static dicomm_result_t check_buffer(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
+/* Are the buffers that this rank has where its device reaches them? */
+static dicomm_result_t check_memory(const char *f,
+				    const struct dicomm_comm *comm,
+				    const void *send, size_t sent, void *recv,
+				    size_t received)
+{
+	if (__builtin_expect(!comm->dev, 1))
+		return DICOMM_SUCCESS;
+	if (sent)
+		TRY(device_check(comm, f, "send", send));
+	if (received)
+		TRY(device_check(comm, f, "recv", recv));
+	return DICOMM_SUCCESS;
+}
+
 /* Two buffers: apart, or one inside the other as in-place calls have it. */
 static dicomm_result_t check_apart(const char *f, const void *send,
 				   size_t send_bytes, const void *recv,
@@ -88,9 +118,12 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 		   f, send, recv);
 }
 
-static dicomm_result_t check_stream(const char *f, dicomm_stream_t stream)
+/* Of a device, its runtime says whether it is one, when the call is queued. */
+static dicomm_result_t check_stream(const char *f,
+				    const struct dicomm_comm *comm,
+				    dicomm_stream_t stream)
 {
-	if (__builtin_expect(stream && !stream_valid(stream), 0))
+	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
 		return BAD("%s: stream %p is not a stream of this "
 			   "communicator's device",
 			   f, stream);
@@ -141,7 +174,7 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 		TRY(check_op(f, comm, type, op, &call));
 	if (coll_rooted(coll))
 		TRY(check_rank(f, "root", comm, root));
-	TRY(check_stream(f, stream));
+	TRY(check_stream(f, comm, stream));
 	coll_layout(coll, comm->rank, comm->ranks, root, &sb, &rb);
 	send_blocks = sb;
 	recv_blocks = rb;
@@ -150,6 +183,8 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 	bytes = count * type_bytes(type);
 	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
 			call_in_place(&call, comm->rank)));
+	TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
+			 recv_blocks * bytes));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -237,8 +272,9 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 	TRY(comm_check(comm, "send"));
 	TRY(check_type("send", type));
 	TRY(check_rank("send", "peer", comm, peer));
-	TRY(check_stream("send", stream));
+	TRY(check_stream("send", comm, stream));
 	TRY(check_buffer("send", "send", send, 1, count, type));
+	TRY(check_memory("send", comm, send, count, NULL, 0));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -260,8 +296,9 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 	TRY(comm_check(comm, "recv"));
 	TRY(check_type("recv", type));
 	TRY(check_rank("recv", "peer", comm, peer));
-	TRY(check_stream("recv", stream));
+	TRY(check_stream("recv", comm, stream));
 	TRY(check_buffer("recv", "recv", recv, 1, count, type));
+	TRY(check_memory("recv", comm, NULL, 0, recv, count));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -276,7 +313,7 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
 			     1))
 		return status;
 	TRY(comm_check(comm, "barrier"));
-	TRY(check_stream("barrier", stream));
+	TRY(check_stream("barrier", comm, stream));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -352,7 +389,7 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
-	TRY(check_stream(f, stream));
+	TRY(check_stream(f, comm, stream));
 	TRY(check_array(f, "sendcounts", sendcounts));
 	TRY(check_array(f, "senddispls", senddispls));
 	TRY(check_array(f, "recvcounts", recvcounts));
@@ -366,6 +403,7 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 	if (sent && received)
 		TRY(check_apart(f, send, sent * bytes, recv, received * bytes,
 				false));
+	TRY(check_memory(f, comm, send, sent, recv, received));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
 		return BAD("%s: rank %d sends itself %zu elements, but "
 			   "receives %zu from itself",
@@ -397,7 +435,7 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
-	TRY(check_stream(f, stream));
+	TRY(check_stream(f, comm, stream));
 	TRY(check_array(f, "recvcounts", recvcounts));
 	TRY(check_array(f, "recvdispls", recvdispls));
 	n = comm->ranks;
@@ -405,6 +443,7 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 	TRY(check_buffer(f, "send", send, 1, mine, type));
 	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
 			 &received));
+	TRY(check_memory(f, comm, send, mine, recv, received));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
 	call.recv_counts = put_array(&at, recvcounts, n);
@@ -441,7 +480,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
 	TRY(check_op(f, comm, type, op, &call));
-	TRY(check_stream(f, stream));
+	TRY(check_stream(f, comm, stream));
 	TRY(check_array(f, "recvcounts", recvcounts));
 	n = comm->ranks;
 	mine = recvcounts[comm->rank];
@@ -452,6 +491,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				   f, r, recvcounts[r]);
 	TRY(check_buffer(f, "send", send, 1, sum, type));
 	TRY(check_buffer(f, "recv", recv, 1, mine, type));
+	TRY(check_memory(f, comm, send, sum, recv, mine));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
 	call.send_counts = put_array(&at, recvcounts, n);

@@ -17,11 +17,12 @@
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
-	dicomm_redop_t op; /* as given; resolved by op_resolve() */
-	int root;          /* or the peer of a send or receive; else -1 */
-	size_t count;      /* elements of one block; 0 for v-collectives */
-	uint8_t scalar[8]; /* of a created operator */
-	const void *send;  /* user's buffers */
+	dicomm_redop_t op;     /* as given; resolved by op_resolve() */
+	int root;              /* or the peer of a send or receive; else -1 */
+	size_t count;          /* elements of one block; 0 for v-collectives */
+	uint8_t scalar[8];     /* of a created operator */
+	const void *scalar_at; /* the same, in memory of the device; or NULL */
+	const void *send;      /* user's buffers */
 	void *recv;
 	/* v-collectives; arrays in one block owned by the queue. The counts
 	 * that all ranks share, [ranks], NULL for alltoallv: */

@@ -8,7 +8,7 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/core/engine.h"
+#include "src/core/device.h"
 
 /* ---- handles ---- */
 
@@ -138,8 +138,8 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	const dicomm_config_t *c = &comm->config;
 	const char *device =
 		c->device ? c->device : config_string(CONFIG_DEVICE);
-	char why[160];
-	int index;
+	char why[256];
+	dicomm_device_info_t info;
 
 	snprintf(comm->name, sizeof(comm->name), "%s",
 		 c->name ? c->name : "comm");
@@ -156,10 +156,14 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 			    c->staging);
 	if (!*device)
 		device = "host";
-	comm->accel = accel_find(device, &index, why, sizeof(why));
+	comm->accel = accel_find(device, &comm->index, why, sizeof(why));
 	if (!comm->accel)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: device %s: %s", device, why);
+	if (comm->accel->work) {
+		TRY(comm->accel->describe(comm->index, &info));
+		device = info.name;
+	}
 	snprintf(comm->device, sizeof(comm->device), "%s", device);
 	comm->slots = (uint32_t)config_int(CONFIG_SHM_SLOTS);
 	if (comm->slots < 4 || comm->slots > 64 ||
@@ -185,6 +189,7 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
+	device_close(comm);
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);

@@ -27,6 +27,7 @@
 #define COMM_WIRES 4
 #define COMM_CACHE 64 /* a power of two */
 
+struct device;
 struct executable;
 struct operation;
 
@@ -50,6 +51,14 @@ struct peer {
 	struct tp_device *device;
 	struct tp_peer *tp;
 	struct tp_limits limits;
+	/* What it sends passes through host memory on the way from its device
+	 * to this rank's. */
+	bool staged;
+	/* The devices map each other's memory: messages are notes of where the
+	 * bytes lie in the memory that begins at `near`. */
+	bool is_near;
+	uint8_t *near;
+	void *near_base; /* mapped for it; or NULL */
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -70,6 +79,15 @@ struct member {
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
 	char device[32];
+	/* Its buffers are host memory, or as good as that. */
+	bool on_host;
+	bool never_staged; /* what this rank has asked for */
+	/* Bit t: its device reduces no elements of type t. */
+	uint64_t lacks;
+	/* Stages in the memory of its device, for devices of that kind; and
+	 * where they are in its process, 0: there are none. */
+	struct accel_handle near;
+	uint64_t near_at;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
@@ -106,6 +124,7 @@ struct created_op {
 	dicomm_redop_t op; /* of the latest */
 	dicomm_datatype_t type;
 	uint8_t scalar[8];
+	const void *scalar_at;
 };
 
 struct dicomm_comm {
@@ -118,6 +137,8 @@ struct dicomm_comm {
 	struct peer *peers; /* [ranks] */
 	/* As the user chose, or by default; slot_bytes bounds a slice. */
 	uint32_t slots, slot_bytes;
+	uint64_t lacks;       /* of all ranks */
+	struct device *dev;   /* NULL: the host, which needs none */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct executable *cache[COMM_CACHE]; /* by hash of the call */
@@ -125,6 +146,7 @@ struct dicomm_comm {
 	/* Made at init. */
 	int generation; /* of the process; see comm_check() */
 	const struct accel *accel;
+	int index; /* of the device */
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
@@ -216,6 +238,8 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
  * end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
+/* The most that slot_bytes may become while the ranks meet. */
+uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id);
 void comm_free(struct dicomm_comm *comm);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
+#include "src/core/device.h"
 #include "src/core/step.h"
 #include "src/core/wait.h"
 
@@ -58,6 +59,12 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 
 	if (bytes <= comm->scratch_bytes)
 		return DICOMM_SUCCESS;
+	/* To allocate now could wait for a stream that waits for us. */
+	if (comm->dev)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "operation: %zu bytes of scratch on %s, there are "
+			    "%zu",
+			    bytes, comm->device, comm->scratch_bytes);
 	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm->scratch = more;
@@ -130,7 +137,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->call = *call;
 	op->exe = NULL;
 	op->before = op->after = op->next = NULL;
-	op->started = op->done = false;
+	op->started = op->done = op->ending = false;
 	status = executable_get(comm, &op->call, &op->exe);
 	if (status != DICOMM_SUCCESS)
 		goto release;
@@ -243,9 +250,24 @@ static void end(struct operation *op)
 void engine_drop(struct operation *op)
 {
 	fault_stop_wires(op->comm);
+	if (op->comm->dev)
+		device_quiesce(op->comm, op);
 	step_forget(op);
 	drop_buffers(op);
 	dequeue(op);
+}
+
+static enum schedule_result turn_on_device(struct operation *op,
+					   bool *progressed)
+{
+	dicomm_result_t status = device_progress(op->comm, progressed);
+	enum schedule_result r;
+
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	r = schedule_turn(&op->schedule, &device_io, op, TURN_BUDGET,
+			  progressed);
+	return r == SCHEDULE_DONE ? device_end(op) : r;
 }
 
 enum schedule_result engine_turn(struct operation *op, bool *progressed)
@@ -258,7 +280,9 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 		if (status != DICOMM_SUCCESS)
 			return step_fail(op, status, -1);
 	}
-	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
+	r = op->comm->dev ? turn_on_device(op, progressed)
+			  : schedule_turn(&op->schedule, &step_io, op,
+					  TURN_BUDGET, progressed);
 	if (r == SCHEDULE_DONE)
 		end(op);
 	return r;

@@ -32,6 +32,7 @@ struct operation {
 	uint64_t number;    /* in its class (and pair) */
 	uint32_t signature; /* of this very operation */
 	bool started, done;
+	bool ending; /* its last mark is in the stream of the device */
 	/* Neighbours in its queue: runs when there is none before. */
 	struct operation *before, *after;
 	struct flow *flows; /* [step] */

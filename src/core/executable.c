@@ -7,11 +7,10 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/device.h"
 
 /* Most kept for each communicator; a plan of many ranks is not small. */
 #define KEPT_MAX 128
-/* Scratch of the slices that are under way at the same time. */
-#define SCRATCH_BUDGET (UINT64_C(32) << 20)
 #define WINDOW_MAX 64
 /* A message is cut into this many slices, as long as they are not too small to
  * be worth the trouble; see slot_bytes for the other end. */
@@ -133,7 +132,7 @@ static uint64_t part_elements(const struct executable *e,
 		part = all / SLICES_WANTED;
 	if (part < least)
 		part = least < room ? least : room;
-	while (2 * part * scratch > SCRATCH_BUDGET && part > 2 * e->align)
+	while (2 * part * scratch > EXECUTABLE_SCRATCH && part > 2 * e->align)
 		part /= 2;
 	part -= part % e->align;
 	return part ? part : e->align;
@@ -151,13 +150,17 @@ static void size_slices(struct executable *e, const struct dicomm_comm *comm,
 			   (p->message_parts_of ? p->message_parts_of : 1);
 	e->longest = longest;
 	e->slices = longest ? (longest + e->slice - 1) / e->slice : 0;
+	/* A device wants the blocks of scratch at distances that are aligned.
+	 */
 	if (e->slices == 1)
-		e->slice = longest;
+		e->slice = comm->dev && !p->whole ? (longest + e->align - 1) /
+							    e->align * e->align
+						  : longest;
 	e->window = WINDOW_MAX;
 	if (p->scratch_blocks) {
 		uint64_t one = p->scratch_blocks * e->slice * e->elem_bytes;
 
-		while (e->window > 2 && e->window * one > SCRATCH_BUDGET)
+		while (e->window > 2 && e->window * one > EXECUTABLE_SCRATCH)
 			e->window /= 2;
 		if (e->window > e->slices)
 			e->window = e->slices ? e->slices : 1;
@@ -257,7 +260,7 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 {
 	const struct plan *p = &e->plan;
 
-	if (e->slices != 1 || has_counts(call->coll))
+	if (comm->dev || e->slices != 1 || has_counts(call->coll))
 		return DICOMM_SUCCESS;
 	for (uint32_t i = 0; i < e->npairs; i++)
 		if (e->pairs[i].out > e->pairs[i].peer->limits.window ||
@@ -316,6 +319,8 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 		} else if (is_message(s)) {
 			e->flat_received++;
 			e->flat_received_bytes += f->bytes;
+			if (f->peer->staged)
+				e->flat_staged_bytes += f->bytes;
 		}
 	}
 	e->is_flat = true;
@@ -334,6 +339,7 @@ static dicomm_result_t find_kernels(struct executable *e,
 		e->op = DICOMM_SUM;
 		shape->prescale = true;
 		memcpy(e->scalar, call->scalar, sizeof(e->scalar));
+		e->scalar_at = call->scalar_at;
 	} else if (call->op == DICOMM_AVG) {
 		e->op = DICOMM_SUM;
 		shape->prescale = type_is_float(call->type);
@@ -446,7 +452,8 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	TRY(find_pairs(e, comm));
 	TRY(find_readers(e));
 	find_largest(e, call);
-	find_holds(e);
+	if (!comm->dev || comm->dev->shares_host)
+		find_holds(e);
 	return flatten(e, comm, call);
 }
 

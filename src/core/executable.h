@@ -12,6 +12,9 @@
 #include "src/accel/reduce.h"
 #include "src/core/comm.h"
 
+/* Scratch of the slices that are under way at the same time. */
+#define EXECUTABLE_SCRATCH (UINT64_C(32) << 20)
+
 /* What makes two calls alike. */
 struct call_key {
 	uint8_t coll, type;
@@ -72,6 +75,7 @@ struct executable {
 	uint32_t nflat;
 	bool is_flat;
 	uint64_t flat_sent, flat_sent_bytes, flat_received, flat_received_bytes;
+	uint64_t flat_staged_bytes;
 
 	/* What lets a repeated call skip its checks: the bytes of both buffers,
 	 * and recv - send of an in-place call (an odd number: never). */
@@ -84,6 +88,7 @@ struct executable {
 	divide_fn divide;
 	dicomm_redop_t op; /* built-in */
 	uint8_t scalar[8];
+	const void *scalar_at; /* on the device; NULL: it is scalar */
 
 	uint64_t used; /* when, in calls: the oldest is dropped */
 	struct executable *next;

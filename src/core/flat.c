@@ -239,6 +239,7 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 	comm->stats.bytes_sent += exe->flat_sent_bytes;
 	comm->stats.messages_received += exe->flat_received;
 	comm->stats.bytes_received += exe->flat_received_bytes;
+	comm->stats.bytes_staged += exe->flat_staged_bytes;
 	return DICOMM_SUCCESS;
 }
 

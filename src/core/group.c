@@ -60,13 +60,64 @@ static bool idle(const struct dicomm_comm *comm)
 	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
+/* One ticket for each stream of a device. */
+static dicomm_result_t take_tickets(const struct item *items, size_t n,
+				    struct ticket **list)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct ticket *t;
+
+	*list = NULL;
+	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		struct dicomm_comm *comm = items[i].comm;
+
+		if (!comm->dev)
+			continue;
+		for (t = *list; t; t = t->next)
+			if (t->stream == items[i].native &&
+			    t->comm->accel == comm->accel &&
+			    t->comm->index == comm->index)
+				break;
+		if (t)
+			continue;
+		status = ticket_take(comm, items[i].native, &t);
+		if (status != DICOMM_SUCCESS)
+			continue;
+		t->next = *list;
+		*list = t;
+	}
+	while (status != DICOMM_SUCCESS && (t = *list)) {
+		*list = t->next;
+		ticket_give(t);
+	}
+	return status;
+}
+
+/* Blocking, if any of them is a blocking call of a host rank. */
+static dicomm_result_t submit(const struct item *items, size_t n)
+{
+	struct ticket *tickets;
+	dicomm_result_t status;
+	bool wait = false;
+
+	for (size_t i = 0; i < n; i++)
+		wait |= !items[i].stream && !items[i].comm->dev;
+	status = take_tickets(items, n, &tickets);
+	if (status == DICOMM_SUCCESS)
+		return stream_submit(items, n, tickets, wait);
+	for (size_t i = 0; i < n; i++)
+		free(items[i].counts);
+	return status;
+}
+
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream)
 {
 	struct item item;
 	dicomm_result_t status;
 
-	if (__builtin_expect(!group.depth && !stream && idle(comm), 1)) {
+	if (__builtin_expect(
+		    !group.depth && !stream && !comm->dev && idle(comm), 1)) {
 		status = engine_call(comm, call);
 		free(counts);
 		return status;
@@ -74,14 +125,15 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	item = (struct item){.comm = comm,
 			     .call = *call,
 			     .counts = counts,
-			     .stream = stream};
+			     .stream = comm->dev ? NULL : stream,
+			     .native = comm->dev ? stream : NULL};
 	if (group.depth) {
 		status = add(&item);
 		if (status != DICOMM_SUCCESS)
 			free(counts);
 		return status;
 	}
-	return stream_submit(&item, 1, !stream);
+	return submit(&item, 1);
 }
 
 /* Blocking calls on communicators that nobody else drives: run them here. */
@@ -121,18 +173,16 @@ static dicomm_result_t run_here(void)
 
 static dicomm_result_t launch(void)
 {
-	bool here = true, wait = false;
+	bool here = true;
 	dicomm_result_t status;
 
-	for (size_t i = 0; i < group.n; i++) {
-		if (group.items[i].stream || !idle(group.items[i].comm))
+	for (size_t i = 0; i < group.n; i++)
+		if (group.items[i].stream || group.items[i].comm->dev ||
+		    !idle(group.items[i].comm))
 			here = false;
-		if (!group.items[i].stream)
-			wait = true;
-	}
 	if (here)
 		return run_here();
-	status = stream_submit(group.items, group.n, wait);
+	status = submit(group.items, group.n);
 	group.n = 0; /* the counts have a new owner */
 	return status;
 }

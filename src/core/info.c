@@ -7,7 +7,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
-#include "src/core/comm.h"
+#include "src/core/device.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
 #include "src/topo/node.h"
@@ -113,9 +113,11 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 			    size);
 	s = comm->stats;
 	s.size = size;
-	/* Memory of the host is the device's own memory here. */
-	s.bytes_direct = s.bytes_received;
+	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes = comm->scratch_bytes;
+	if (comm->dev)
+		s.memory_bytes +=
+			DEVICE_STAGES * (uint64_t)comm->dev->stage_bytes;
 	if (comm->bounce_memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_WIRES; i++)
@@ -220,9 +222,28 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 	return DICOMM_ERR_INVALID_ARGUMENT;
 }
 
+dicomm_result_t dicomm_device_kind_info(int index,
+					dicomm_device_kind_info_t *info)
+{
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "device_kind_info: info is NULL");
+	for (int i = 0; accels[i]; i++) {
+		if (i != index)
+			continue;
+		info->name = accels[i]->name;
+		info->reason[0] = '\0';
+		info->devices =
+			accels[i]->count(info->reason, sizeof(info->reason));
+		return DICOMM_SUCCESS;
+	}
+	log_set_last_error("device_kind_info: no kind of that number");
+	return DICOMM_ERR_INVALID_ARGUMENT;
+}
+
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info)
 {
-	char why[160];
+	char why[256];
 
 	if (!info)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

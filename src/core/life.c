@@ -125,7 +125,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 {
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
-	char why[160] = "no name";
+	char why[256] = "no name";
 	int index;
 
 	if (!comms)

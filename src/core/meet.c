@@ -11,7 +11,7 @@
 #include "src/base/log.h"
 #include "src/boot/auth.h"
 #include "src/boot/sock.h"
-#include "src/core/comm.h"
+#include "src/core/device.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
 #include "src/topo/node.h"
@@ -116,6 +116,19 @@ static void size_slots(const struct dicomm_comm *comm,
 		config->slots = t->slots;
 	if (t->slot_bytes && few && config_is_default(CONFIG_SHM_SLOT_BYTES))
 		config->slot_bytes = t->slot_bytes;
+}
+
+uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm)
+{
+	uint32_t most = comm->slot_bytes;
+	struct tp_config config;
+
+	for (size_t i = 0; transports[i]; i++) {
+		size_slots(comm, transports[i], &config);
+		if (config.slot_bytes > most)
+			most = config.slot_bytes;
+	}
+	return most;
 }
 
 /* Open those that end at this machine, or the others. */
@@ -295,6 +308,7 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 				    "%u bytes, rank %d has %u of %u",
 				    zero->slots, zero->slot_bytes, r, m->slots,
 				    m->slot_bytes);
+		comm->lacks |= m->lacks;
 		comm->node_ranks += m->host == comm->members[comm->rank].host;
 	}
 	return DICOMM_SUCCESS;
@@ -382,6 +396,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	met = clock_ns();
 	TRY(share_secret(comm, id));
 	TRY(open_wires(comm, true, &reasons));
+	TRY(device_open(comm));
 	TRY(refuge_open(&comm->refuge, me->refuge));
 	me->host = node_identity();
 	me->pid = getpid();
@@ -389,10 +404,21 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->slots = comm->slots;
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
+	me->on_host = !comm->dev || comm->dev->shares_host;
+	if (comm->dev) {
+		me->near = comm->dev->near_handle;
+		me->near_at = (uintptr_t)comm->dev->near;
+	}
+	me->lacks = comm->dev ? comm->dev->lacks : 0;
+	me->never_staged =
+		!strcmp(comm->config.staging ? comm->config.staging
+					     : config_string(CONFIG_STAGING),
+			"never");
 	mine = *me;
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
 	TRY(compare_members(comm));
+	TRY(reach_agree(comm));
 	far = !is_near(comm);
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
@@ -410,6 +436,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	if (far)
 		TRY(open_far(comm, &reasons));
 	TRY(topology_find(comm));
+	TRY(device_hold(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that neighbours can map, and registrations of the user's own. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/accel/accel.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/core/comm.h"
+#include "src/core/device.h"
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
 
@@ -21,7 +22,7 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 {
 	const char *device = config_string(CONFIG_DEVICE);
 	const struct accel *accel;
-	char why[160];
+	char why[256];
 	int index;
 
 	if (!ptr)
@@ -42,15 +43,66 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 	return accel->alloc(index, size, ptr);
 }
 
+dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
+				      size_t size)
+{
+	static const char f[] = "comm_mem_alloc";
+
+	TRY(comm_check(comm, f));
+	if (!ptr)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: ptr is NULL", f);
+	if (size > PTRDIFF_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: size %zu: more than can be addressed", f,
+			    size);
+	*ptr = NULL;
+	return size ? comm->accel->alloc(comm->index, size, ptr)
+		    : DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
+				   const void *src, size_t size,
+				   dicomm_stream_t stream)
+{
+	static const char f[] = "comm_memcpy";
+
+	TRY(comm_check(comm, f));
+	if (!size)
+		return DICOMM_SUCCESS;
+	if (!dst || !src)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: %s is NULL", f,
+			    dst ? "src" : "dst");
+	if (comm->dev)
+		return device_finish(comm, stream, dst, src, size);
+	TRY(dicomm_comm_stream_synchronize(comm, stream));
+	memcpy(dst, src, size);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
+					       dicomm_stream_t stream)
+{
+	TRY(comm_check(comm, "comm_stream_synchronize"));
+	if (!comm->dev)
+		return stream ? dicomm_host_stream_synchronize(stream)
+			      : DICOMM_SUCCESS;
+	TRY(device_finish(comm, stream, NULL, NULL, 0));
+	return fault_is(comm) ? fault_report(comm) : DICOMM_SUCCESS;
+}
+
 dicomm_result_t dicomm_mem_free(void *ptr)
 {
 	struct accel_export where;
 	size_t offset;
+	int index;
 
 	if (!ptr)
 		return DICOMM_SUCCESS;
 	for (size_t i = 0; accels[i]; i++)
 		if (accels[i]->find(ptr, 1, &where, &offset))
+			return accels[i]->free(ptr);
+	for (size_t i = 0; accels[i]; i++)
+		if (accels[i]->work && accels[i]->work->owner(ptr, &index))
 			return accels[i]->free(ptr);
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "mem_free: ptr %p is not from mem_alloc", ptr);
@@ -137,7 +189,10 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm, .buff = buff, .size = size};
-	status = comm_hold(comm, buff, size, true, &r->held);
+	/* No wire reaches the memory of such a device. */
+	status = comm->dev && !comm->dev->shares_host
+			 ? device_check(comm, "comm_register", "buff", buff)
+			 : comm_hold(comm, buff, size, true, &r->held);
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;

@@ -6,7 +6,7 @@
 #ifndef DICOMM_CORE_QUEUE_H
 #define DICOMM_CORE_QUEUE_H
 
-#include "src/core/engine.h"
+#include "src/core/device.h"
 
 struct host_stream;
 
@@ -15,7 +15,8 @@ struct item {
 	struct dicomm_comm *comm;
 	struct call call;
 	size_t *counts;             /* of a v-collective; freed with the item */
-	struct host_stream *stream; /* NULL: blocking */
+	struct host_stream *stream; /* NULL: blocking, or of a device */
+	dicomm_stream_t native;     /* of the rank's device, if that has some */
 	struct operation *op;
 };
 
@@ -34,10 +35,12 @@ dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg);
 
 /*
  * Hand items to the progress thread as one unit: it starts when it is first in
- * all its streams, and the streams go on when it is done. Takes over the items
- * and their counts. wait: return when it is done, with its status.
+ * all its host streams and the streams of devices have come to all tickets (a
+ * list), and the streams go on when it is done. Takes over the items, their
+ * counts and the tickets. wait: return when it is done, with its status.
  */
-dicomm_result_t stream_submit(const struct item *items, size_t n, bool wait);
+dicomm_result_t stream_submit(const struct item *items, size_t n,
+			      struct ticket *tickets, bool wait);
 /* Is it a host stream of this process? */
 bool stream_valid(dicomm_stream_t stream);
 

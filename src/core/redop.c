@@ -4,6 +4,7 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/device.h"
 #include "src/core/executable.h"
 
 /* A number that none before has had: calls that are queued, and plans that are
@@ -34,14 +35,20 @@ dicomm_result_t dicomm_redop_create_premulsum(
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: residence %d: neither device nor host", f,
 			    (int)residence);
+	if (residence == DICOMM_SCALAR_DEVICE)
+		TRY(device_check(comm, f, "scalar", scalar));
 	for (int i = 0; i < COMM_OPS; i++) {
 		struct created_op *c = &comm->ops[i];
 
 		if (c->used)
 			continue;
 		c->type = type;
+		c->scalar_at = NULL;
 		/* The device of a host rank is the host. */
-		memcpy(c->scalar, scalar, type_bytes(type));
+		if (comm->dev && residence == DICOMM_SCALAR_DEVICE)
+			c->scalar_at = scalar;
+		else
+			memcpy(c->scalar, scalar, type_bytes(type));
 		c->used = true;
 		c->op = op_number(i, c);
 		*op = c->op;

@@ -21,13 +21,8 @@ static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 	}
 }
 
-struct piece {
-	uint8_t *at;
-	size_t n, bytes;
-};
-
-static struct piece locate(const struct operation *op, const struct span *s,
-			   uint64_t k)
+struct piece step_locate(const struct operation *op, const struct span *s,
+			 uint64_t k)
 {
 	struct extent x = executable_extent(op->exe, &op->call, s, k);
 
@@ -66,8 +61,7 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 
 /* Of a message. The ranks of an alltoallv share no counts, but each pair has
  * one in common. */
-static uint32_t signature_of(const struct operation *op,
-			     const struct step *step)
+uint32_t step_signature(const struct operation *op, const struct step *step)
 {
 	uint64_t n;
 
@@ -86,14 +80,13 @@ static bool is_loaded(enum coll coll)
 	return coll_reduces(coll) || coll == COLL_BROADCAST;
 }
 
-static enum schedule_result start_send(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+enum schedule_result step_send(struct operation *op, const struct step *step,
+			       uint32_t s, uint64_t k, uint64_t seq)
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
 	struct lane *lane = &peer->lane[op->exe->class];
-	struct piece a = locate(op, &step->a, k);
+	struct piece a = step_locate(op, &step->a, k);
 	enum tp_kind kind = TP_DATA;
 	const void *body = a.at;
 	uint64_t len = a.bytes;
@@ -131,7 +124,7 @@ static enum schedule_result start_send(struct operation *op,
 			-1);
 	}
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
-				      signature_of(op, step), kind, body,
+				      step_signature(op, step), kind, body,
 				      kind == TP_REF ? len : a.bytes);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
@@ -243,25 +236,12 @@ static uint64_t reach_of(const struct operation *op, const struct step *step,
 	return f->bytes - at < ahead ? f->bytes : at + ahead;
 }
 
-/* A receive, while its message is looked for. */
-struct receive {
-	struct operation *op;
-	const struct step *step;
-	struct peer *peer;
-	struct flow *flow;
-	uint32_t s;
-	uint64_t k, seq;
-	struct piece dst;
-	struct bounce *bounce;
-	const void *src; /* the bytes; dst.at: already in place */
-};
-
 /* Where bytes go that have to be read: what is reduced, not to its final
  * place. */
 static dicomm_result_t find_room(struct receive *r)
 {
-	r->src = r->dst.at;
-	if (r->step->kind != STEP_RECV_REDUCE)
+	r->src = r->room ? r->room : r->dst.at;
+	if (r->room || r->step->kind != STEP_RECV_REDUCE)
 		return DICOMM_SUCCESS;
 	TRY(step_bounce(r->op->comm, &r->bounce));
 	if (!r->bounce)
@@ -292,11 +272,12 @@ static dicomm_result_t fetch_part(struct receive *r)
 	if (status != DICOMM_ERR_UNSUPPORTED)
 		return status;
 	TRY(find_room(r));
-	end = reach_of(op, r->step, f, at, r->dst.bytes);
+	end = r->room ? at + r->dst.bytes
+		      : reach_of(op, r->step, f, at, r->dst.bytes);
 	status = t->read(r->peer->tp, op->exe->class, r->seq, &f->ref, at,
 			 (void *)(uintptr_t)r->src, end - at);
 	count_read(op->comm, status, end - at);
-	if (!r->bounce &&
+	if (!r->bounce && !r->room &&
 	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
 		f->read = end;
 		if (status == DICOMM_SUCCESS)
@@ -313,7 +294,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	struct flow *f = r->flow;
 	dicomm_result_t status;
 
-	if (line->signature == signature_of(op, r->step) &&
+	if (line->signature == step_signature(op, r->step) &&
 	    line->len == r->dst.bytes) {
 		status = step_look(op->comm, r->peer, c, r->seq, line, &r->src);
 		if (status != DICOMM_ERR_UNSUPPORTED)
@@ -322,7 +303,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 		return step_read(op->comm, r->peer, c, r->seq, line,
 				 (void *)(uintptr_t)r->src);
 	}
-	if (line->signature != signature_of(op, r->step) ||
+	if (line->signature != step_signature(op, r->step) ||
 	    line->kind != TP_REF || op->exe->slices < 2 || r->k ||
 	    line->len != whole_bytes(op, &r->step->dst)) {
 		wait_unlike(op->comm, &op->call, op->number, r->peer->rank);
@@ -335,8 +316,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	return fetch_part(r);
 }
 
-/* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
-static enum schedule_result find_message(struct receive *r)
+enum schedule_result step_find(struct receive *r)
 {
 	struct operation *op = r->op;
 	enum tp_class c = op->exe->class;
@@ -364,6 +344,16 @@ static enum schedule_result find_message(struct receive *r)
 	return step_fail(op, status, r->step->peer);
 }
 
+void step_count(struct operation *op, const struct step *step, size_t bytes)
+{
+	dicomm_stats_t *stats = &op->comm->stats;
+
+	stats->messages_received++;
+	stats->bytes_received += bytes;
+	if (op->comm->peers[step->peer].staged)
+		stats->bytes_staged += bytes;
+}
+
 /* The bytes are there. */
 static void take(struct operation *op, const struct step *step, uint32_t s,
 		 uint64_t k, const struct piece *dst, const void *src)
@@ -373,13 +363,12 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 
 	if (step->kind == STEP_RECV_REDUCE)
 		(stream ? exe->reduce_stream : exe->reduce)(
-			dst->at, locate(op, &step->a, k).at, src, dst->n);
+			dst->at, step_locate(op, &step->a, k).at, src, dst->n);
 	else if (src != dst->at && stream)
 		reduce_copy_stream(dst->at, src, dst->bytes);
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
-	op->comm->stats.messages_received++;
-	op->comm->stats.bytes_received += dst->bytes;
+	step_count(op, step, dst->bytes);
 }
 
 static enum schedule_result start_recv(struct operation *op,
@@ -394,7 +383,7 @@ static enum schedule_result start_recv(struct operation *op,
 			    .s = s,
 			    .k = k,
 			    .seq = seq,
-			    .dst = locate(op, &step->dst, k)};
+			    .dst = step_locate(op, &step->dst, k)};
 	enum schedule_result result;
 
 	if (!message_in_reach(&peer->lane[op->exe->class], seq))
@@ -403,7 +392,7 @@ static enum schedule_result start_recv(struct operation *op,
 		message_consumed(peer, op->exe->class, seq);
 		return SCHEDULE_DONE;
 	}
-	result = find_message(&r);
+	result = step_find(&r);
 	if (result == SCHEDULE_POSTED) {
 		r.flow->posted |= UINT64_C(1) << k % 64;
 		if (r.bounce) {
@@ -422,8 +411,8 @@ static enum schedule_result start_recv(struct operation *op,
 static void fold(struct operation *op, const struct step *step, uint64_t k)
 {
 	const struct executable *exe = op->exe;
-	struct piece dst = locate(op, &step->dst, k);
-	struct piece own = locate(op, &step->a, k);
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece own = step_locate(op, &step->a, k);
 	const void *src[step->nfold];
 
 	for (uint32_t i = 0; i < step->nfold; i++) {
@@ -431,7 +420,7 @@ static void fold(struct operation *op, const struct step *step, uint64_t k)
 
 		s.block += i;
 		src[i] = (int)i == op->comm->rank ? own.at
-						  : locate(op, &s, k).at;
+						  : step_locate(op, &s, k).at;
 	}
 	reduce_fold(op->call.type, exe->op, dst.at, src, (int)step->nfold,
 		    dst.n);
@@ -441,8 +430,8 @@ static void do_local(struct operation *op, const struct step *step, uint32_t s,
 		     uint64_t k)
 {
 	const struct executable *exe = op->exe;
-	struct piece dst = locate(op, &step->dst, k);
-	struct piece a = locate(op, &step->a, k);
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
 
 	if (!dst.n)
 		return;
@@ -454,7 +443,8 @@ static void do_local(struct operation *op, const struct step *step, uint32_t s,
 			memcpy(dst.at, a.at, dst.bytes);
 		break;
 	case STEP_REDUCE:
-		exe->reduce(dst.at, a.at, locate(op, &step->b, k).at, dst.n);
+		exe->reduce(dst.at, a.at, step_locate(op, &step->b, k).at,
+			    dst.n);
 		break;
 	case STEP_SCALE:
 		exe->scale(dst.at, a.at, exe->scalar, dst.n);
@@ -469,8 +459,8 @@ static void do_local(struct operation *op, const struct step *step, uint32_t s,
 }
 
 /* Slices that a message step of alltoallv has: each pair its own number. */
-static bool beyond(const struct operation *op, const struct step *step,
-		   uint64_t k)
+bool step_beyond(const struct operation *op, const struct step *step,
+		 uint64_t k)
 {
 	const size_t *n;
 
@@ -491,17 +481,17 @@ static enum schedule_result start(void *ctx, const struct step *step,
 		do_local(op, step, s, slice);
 		return SCHEDULE_DONE;
 	}
-	if (beyond(op, step, slice))
+	if (step_beyond(op, step, slice))
 		return SCHEDULE_DONE;
 	lane = &op->comm->peers[step->peer].lane[op->exe->class];
 	if (step->kind == STEP_SEND)
-		return start_send(op, step, s, slice,
-				  lane->out_base + number + 1);
+		return step_send(op, step, s, slice,
+				 lane->out_base + number + 1);
 	return start_recv(op, step, s, slice, lane->in_base + number + 1);
 }
 
-static enum schedule_result
-finished_send(struct operation *op, const struct step *step, uint64_t number)
+enum schedule_result step_sent(struct operation *op, const struct step *step,
+			       uint64_t number)
 {
 	const struct lane *lane =
 		&op->comm->peers[step->peer].lane[op->exe->class];
@@ -540,7 +530,7 @@ static enum schedule_result finished_recv(struct operation *op,
 	struct flow *f = &op->flows[s];
 	uint64_t bit = UINT64_C(1) << k % 64;
 	uint64_t seq = peer->lane[op->exe->class].in_base + number + 1;
-	struct piece dst = locate(op, &step->dst, k);
+	struct piece dst = step_locate(op, &step->dst, k);
 	struct bounce *bounce = NULL;
 	dicomm_result_t status;
 
@@ -567,10 +557,10 @@ static enum schedule_result finished(void *ctx, const struct step *step,
 {
 	struct operation *op = ctx;
 
-	if (beyond(op, step, slice) || step->peer < 0)
+	if (step_beyond(op, step, slice) || step->peer < 0)
 		return SCHEDULE_DONE;
 	if (step->kind == STEP_SEND)
-		return finished_send(op, step, number);
+		return step_sent(op, step, number);
 	return finished_recv(op, step, s, slice, number);
 }
 

@@ -8,6 +8,44 @@
 /* How the schedule of an operation is run; its context is the operation. */
 extern const struct schedule_io step_io;
 
+/* A span on a slice, as memory of the rank's device. */
+struct piece {
+	uint8_t *at;
+	size_t n, bytes;
+};
+struct piece step_locate(const struct operation *op, const struct span *s,
+			 uint64_t k);
+/* Of a message. */
+uint32_t step_signature(const struct operation *op, const struct step *step);
+/* Has a message step of this call fewer slices than that? */
+bool step_beyond(const struct operation *op, const struct step *step,
+		 uint64_t k);
+
+/* Send what lies where the host reaches it, and stays there until step_sent()
+ * is DONE. */
+enum schedule_result step_send(struct operation *op, const struct step *step,
+			       uint32_t s, uint64_t k, uint64_t seq);
+enum schedule_result step_sent(struct operation *op, const struct step *step,
+			       uint64_t number);
+
+/* A receive, while its message is looked for. */
+struct receive {
+	struct operation *op;
+	const struct step *step;
+	struct peer *peer;
+	struct flow *flow;
+	uint32_t s;
+	uint64_t k, seq;
+	struct piece dst;
+	uint8_t *room; /* where what has to be read goes; NULL: to dst or... */
+	struct bounce *bounce; /* ...where it waits to be reduced */
+	const void *src;       /* the bytes; dst.at: already in place */
+};
+/* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
+enum schedule_result step_find(struct receive *r);
+/* A message has been received. */
+void step_count(struct operation *op, const struct step *step, size_t bytes);
+
 /* The message's bytes as memory to load from, at *src; ERR_UNSUPPORTED: they
  * have to be read. */
 dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,

@@ -12,12 +12,16 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/queue.h"
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
+
+/* Passes without progress before the thread sleeps */
+#define QUIET_YIELDS 1000
 
 struct batch;
 
@@ -43,6 +47,8 @@ struct batch {
 	size_t nitems, left;
 	struct place *places;
 	size_t nplaces, blocked; /* streams in which it is not first */
+	struct ticket *tickets;  /* of streams of devices */
+	bool reached;            /* they have come to all of these */
 	struct waiter waiter;
 	bool waited; /* someone waits for it and frees it */
 	bool finished;
@@ -122,8 +128,21 @@ static void free_work(struct batch *w)
 	free(w);
 }
 
+/* Let the streams of devices go on. While the communicators are still in use:
+ * what opens a gate is theirs. */
+static void give_tickets(struct batch *w)
+{
+	struct ticket *t;
+
+	while ((t = w->tickets)) {
+		w->tickets = t->next;
+		ticket_give(t);
+	}
+}
+
 static void complete(struct batch *w)
 {
+	give_tickets(w);
 	for (size_t i = 0; i < w->nitems; i++)
 		finish_item(&w->items[i]);
 	for (size_t i = 0; i < w->nplaces; i++) {
@@ -185,6 +204,33 @@ static struct operation *turn(struct batch *w, bool *moved)
 	return waiting;
 }
 
+/* Have the streams of devices come to where the calls were made? What is broken
+ * does not wait for that. */
+static void look_at_tickets(struct batch *w, bool *moved)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (struct ticket *t = w->tickets; t && status == DICOMM_SUCCESS;
+	     t = t->next)
+		status = ticket_query(t);
+	if (status == DICOMM_SUCCESS)
+		w->reached = *moved = true;
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (!op || op->done)
+			continue;
+		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
+			fault_own(op->comm, status, -1);
+		if (!fault_is(op->comm))
+			continue;
+		note(w, fault_report(op->comm));
+		engine_drop(op);
+		w->left--;
+		*moved = true;
+	}
+}
+
 static struct batch *take_inbox(bool wait)
 {
 	struct batch *w;
@@ -205,6 +251,8 @@ static void pass(struct batch **batches, unsigned round)
 {
 	struct batch **at = batches, *idle = NULL;
 	struct operation *idle_op = NULL;
+	static unsigned quiet; /* passes for which streams were waited for */
+	const struct timespec nap = {0, 50000};
 	unsigned nth = 0;
 	bool any = false;
 
@@ -213,7 +261,9 @@ static void pass(struct batch **batches, unsigned round)
 		struct operation *waiting = NULL;
 		bool moved = false;
 
-		if (!w->blocked)
+		if (!w->blocked && !w->reached)
+			look_at_tickets(w, &moved);
+		if (!w->blocked && w->reached)
 			waiting = turn(w, &moved);
 		if (!w->blocked && !w->left) {
 			*at = w->next;
@@ -230,10 +280,14 @@ static void pass(struct batch **batches, unsigned round)
 		any |= moved;
 		at = &w->next;
 	}
-	if (!any && idle)
+	if (any)
+		quiet = 0;
+	else if (idle)
 		engine_wait(&idle->waiter, idle_op);
-	else if (!any)
+	else if (++quiet < QUIET_YIELDS)
 		sched_yield();
+	else
+		nanosleep(&nap, NULL);
 }
 
 static void *progress(void *arg)
@@ -323,22 +377,28 @@ static struct batch *make_work(const struct item *items, size_t n)
 	return w;
 }
 
-dicomm_result_t stream_submit(const struct item *items, size_t n, bool wait)
+dicomm_result_t stream_submit(const struct item *items, size_t n,
+			      struct ticket *tickets, bool wait)
 {
 	struct batch *w = make_work(items, n);
+	struct batch lost = {.tickets = tickets};
 	dicomm_result_t status;
 
 	if (!w) {
+		give_tickets(&lost);
 		for (size_t i = 0; i < n; i++)
 			free(items[i].counts);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "stream: no memory to queue %zu calls", n);
 	}
 	w->waited = wait;
+	w->tickets = tickets;
+	w->reached = !tickets;
 	pthread_mutex_lock(&lock);
 	status = start_progress();
 	if (status != DICOMM_SUCCESS) {
 		pthread_mutex_unlock(&lock);
+		give_tickets(w);
 		free_work(w);
 		return status;
 	}

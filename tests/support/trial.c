@@ -169,12 +169,16 @@ static void area_make(struct trial_area *a, size_t bytes, const struct trial *t)
 		memory = aligned_alloc(64, (a->bytes + 63) & ~(size_t)63);
 	a->image = malloc(a->bytes);
 	JOB_CHECK(memory && a->image, "no memory for %zu bytes", a->bytes);
+	if (t->gadget)
+		a->device = gadget_alloc(t->gadget, a->bytes);
 	a->memory = memory;
 	a->at = a->memory + GUARD + t->skew % 64;
 }
 
-static void area_free(struct trial_area *a)
+static void area_free(const struct trial *t, struct trial_area *a)
 {
+	if (a->device)
+		gadget_free(t->gadget, a->device);
 	if (a->shared)
 		JOB_TRY(dicomm_mem_free(a->memory));
 	else
@@ -222,6 +226,24 @@ static void area_blank(struct trial_area *a, size_t bytes)
 	memset(a->at, BLANK, bytes);
 }
 
+static void area_to_device(const struct trial *t, const struct trial_area *a)
+{
+	if (a->device)
+		gadget_copy(t->gadget, a->device, a->memory, a->bytes);
+}
+
+static void area_from_device(const struct trial *t, const struct trial_area *a)
+{
+	if (a->device)
+		gadget_copy(t->gadget, a->memory, a->device, a->bytes);
+}
+
+/* A buffer as the call is given it */
+static uint8_t *seen_by_call(const struct trial_area *a, uint8_t *at)
+{
+	return a->device ? a->device + (at - a->memory) : at;
+}
+
 void trial_refill(struct trial *t, unsigned seed)
 {
 	struct layout l = layout(t);
@@ -236,6 +258,8 @@ void trial_refill(struct trial *t, unsigned seed)
 	memcpy(t->send.image, t->send.memory, t->send.bytes);
 	if (t->recv.memory)
 		memcpy(t->recv.image, t->recv.memory, t->recv.bytes);
+	area_to_device(t, &t->send);
+	area_to_device(t, &t->recv);
 }
 
 void trial_fill(struct trial *t, const struct job_rank *me)
@@ -267,9 +291,9 @@ void trial_fill(struct trial *t, const struct job_rank *me)
 
 void trial_free(struct trial *t)
 {
-	area_free(&t->send);
+	area_free(t, &t->send);
 	if (t->recv.memory)
-		area_free(&t->recv);
+		area_free(t, &t->recv);
 	if (t->op == ELEMENT_PREMULSUM)
 		JOB_TRY(dicomm_redop_destroy(t->created, t->comm));
 	free(t->counts);
@@ -290,6 +314,16 @@ static void describe(const struct trial *t, char *text, size_t len)
 		 t->shared ? ", shared" : "");
 }
 
+static void *send_argument(struct trial *t)
+{
+	return seen_by_call(&t->send, send_buffer(t));
+}
+
+static void *recv_argument(struct trial *t)
+{
+	return seen_by_call(one_area(t) ? &t->send : &t->recv, recv_buffer(t));
+}
+
 static dicomm_result_t sendrecv(struct trial *t, dicomm_stream_t stream)
 {
 	int n = t->ranks, next = (t->rank + 1) % n;
@@ -297,9 +331,9 @@ static dicomm_result_t sendrecv(struct trial *t, dicomm_stream_t stream)
 	dicomm_result_t send, recv, end;
 
 	JOB_TRY(dicomm_group_start());
-	send = dicomm_send(send_buffer(t), t->count, t->type, next, t->comm,
+	send = dicomm_send(send_argument(t), t->count, t->type, next, t->comm,
 			   stream);
-	recv = dicomm_recv(recv_buffer(t), t->count, t->type, before, t->comm,
+	recv = dicomm_recv(recv_argument(t), t->count, t->type, before, t->comm,
 			   stream);
 	end = dicomm_group_end();
 	if (send != DICOMM_SUCCESS)
@@ -309,7 +343,7 @@ static dicomm_result_t sendrecv(struct trial *t, dicomm_stream_t stream)
 
 dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 {
-	void *send = send_buffer(t), *recv = recv_buffer(t);
+	void *send = send_argument(t), *recv = recv_argument(t);
 	bool root = t->rank == t->root;
 	char text[160];
 
@@ -495,6 +529,10 @@ void trial_check(struct trial *t)
 	struct trial_area *in = one_area(t) ? &t->send : &t->recv;
 	struct want w = {t, in->image + (recv - in->memory), recv};
 
+	area_from_device(t, &t->send);
+	area_from_device(t, &t->recv);
+	if (t->gadget)
+		gadget_wait(t->gadget);
 	want_result(&w);
 	compare(t, &t->send, "send", send_buffer(t));
 	compare(t, &t->recv, "receive", recv);
@@ -503,7 +541,7 @@ void trial_check(struct trial *t)
 void trial_run(struct trial t, const struct job_rank *me)
 {
 	trial_fill(&t, me);
-	JOB_TRY(trial_call(&t, NULL));
+	JOB_TRY(trial_call(&t, t.gadget ? t.gadget->native : NULL));
 	trial_check(&t);
 	trial_free(&t);
 }

@@ -9,6 +9,7 @@
 #define DICOMM_TESTS_SUPPORT_TRIAL_H
 
 #include "tests/support/element.h"
+#include "tests/support/gadget.h"
 #include "tests/support/job.h"
 
 enum trial_kind {
@@ -40,6 +41,9 @@ struct trial {
 	bool in_place;
 	bool shared; /* buffers from dicomm_mem_alloc() */
 	size_t skew; /* bytes that buffers begin after a cache line */
+	/* Where buffers are; NULL: in host memory. The call goes by the stream
+	 * of it, and so do the copies before and after. */
+	const struct gadget *gadget;
 
 	/* The rest is made by trial_fill(). */
 	dicomm_comm_t comm;
@@ -48,7 +52,8 @@ struct trial {
 	size_t *counts, *send_displs, *recv_counts, *recv_displs;
 	struct trial_area {
 		uint8_t *memory, *at, *image;
-		size_t bytes; /* all, with guards */
+		uint8_t *device; /* what the call works on; NULL: memory */
+		size_t bytes;    /* all, with guards */
 		bool shared;
 	} send, recv; /* in place: all of it is send */
 };
@@ -69,7 +74,7 @@ dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream);
 void trial_check(struct trial *t);
 void trial_free(struct trial *t);
 
-/* All of it, blocking. */
+/* All of it; blocking, or on the stream of the device. */
 void trial_run(struct trial t, const struct job_rank *me);
 
 #endif

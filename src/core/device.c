@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The device of a rank: opened, what is queued on it, closed. */
+#include "src/core/device.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/message.h"
+#include "src/core/step.h"
+
+/* Of an ordered reduction with inputs that are scaled first there is a little
+ * more than the budget of one window. */
+#define SCRATCH_BYTES (2 * EXECUTABLE_SCRATCH)
+/* Calls under way on one communicator before more tickets are made */
+#define TICKETS 64
+/* Longer than any copy or kernel of ours takes */
+#define QUIESCE_NS UINT64_C(30000000000)
+
+/* ---- open and close ---- */
+
+static dicomm_result_t open_streams(struct device *dev)
+{
+	TRY(dev->work->open(dev->index, NULL, &dev->beside));
+	TRY(dev->work->open_beside(dev->beside, &dev->stream));
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
+		TRY(dev->work->event_create(dev->index, &dev->stages[i].event));
+	return DICOMM_SUCCESS;
+}
+
+/* A type that the device lacks is refused when it is used. */
+static dicomm_result_t load_kernels(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+	dicomm_result_t status;
+
+	for (unsigned t = 0; t < 64; t++) {
+		if (!type_valid((dicomm_datatype_t)t))
+			continue;
+		status = dev->work->prepare(dev->stream, (dicomm_datatype_t)t);
+		if (status == DICOMM_ERR_UNSUPPORTED)
+			dev->lacks |= UINT64_C(1) << t;
+		if (status == DICOMM_ERR_UNSUPPORTED)
+			log_info("%s: no kernels for %s", comm->device,
+				 type_name((dicomm_datatype_t)t));
+		else if (status != DICOMM_SUCCESS)
+			return status;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t allocate(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+	size_t bytes = DEVICE_STAGES * dev->stage_bytes;
+	void *mapped = NULL;
+
+	TRY(comm->accel->alloc(dev->index, SCRATCH_BYTES, &dev->scratch));
+	comm->scratch = dev->scratch;
+	comm->scratch_bytes = SCRATCH_BYTES;
+	dev->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!dev->memory)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the messages of %s",
+			    comm->device);
+	TRY(dev->work->map_host(dev->index, dev->memory, bytes, &mapped));
+	dev->mapped = mapped;
+	for (size_t i = 0; i < DEVICE_STAGES; i++) {
+		dev->stages[i].host = dev->memory + i * dev->stage_bytes;
+		dev->stages[i].device = dev->mapped + i * dev->stage_bytes;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Stages that neighbours with a device of that kind can map. Without them there
+ * is staging. */
+static dicomm_result_t allocate_near(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+	void *near = NULL;
+
+	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
+		return DICOMM_SUCCESS;
+	TRY(comm->accel->alloc(dev->index, DEVICE_STAGES * dev->stage_bytes,
+			       &near));
+	dev->near = near;
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
+		dev->stages[i].near = dev->near + i * dev->stage_bytes;
+	return dev->work->mem_export(near, &dev->near_handle);
+}
+
+dicomm_result_t device_open(struct dicomm_comm *comm)
+{
+	struct device *dev;
+
+	if (!comm->accel->work)
+		return DICOMM_SUCCESS;
+	dev = calloc(1, sizeof(*dev));
+	if (!dev)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	comm->dev = dev;
+	pthread_mutex_init(&dev->lock, NULL);
+	dev->work = comm->accel->work;
+	dev->index = comm->index;
+	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
+	dev->last = &dev->first;
+	dev->stage_bytes = comm_most_slot_bytes(comm);
+	TRY(open_streams(dev));
+	TRY(load_kernels(comm));
+	TRY(allocate(comm));
+	TRY(allocate_near(comm));
+	return ticket_make(comm, TICKETS);
+}
+
+dicomm_result_t device_hold(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	if (!dev)
+		return DICOMM_SUCCESS;
+	return comm_hold(comm, dev->memory, DEVICE_STAGES * dev->stage_bytes,
+			 true, &dev->held);
+}
+
+void device_close(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	if (!dev)
+		return;
+	if (dev->stream)
+		device_quiesce(comm, NULL);
+	ticket_free_all(dev);
+	reach_unmap(comm);
+	if (dev->near)
+		comm->accel->free(dev->near);
+	comm_drop(comm, &dev->held);
+	if (dev->mapped)
+		dev->work->unmap_host(dev->index, dev->memory);
+	free(dev->memory);
+	if (dev->scratch)
+		comm->accel->free(dev->scratch);
+	comm->scratch = NULL;
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
+		if (dev->stages[i].event)
+			dev->work->event_destroy(dev->stages[i].event);
+	dev->work->close(dev->stream);
+	dev->work->close(dev->beside);
+	pthread_mutex_destroy(&dev->lock);
+	free(dev);
+	comm->dev = NULL;
+}
+
+dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
+			     const char *name, const void *at)
+{
+	const struct device *dev = comm->dev;
+	int index = -1;
+
+	if (!dev || dev->shares_host || !at)
+		return DICOMM_SUCCESS;
+	if (!dev->work->owner(at, &index))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: %s %p is not memory of %s, the device of "
+			    "rank %d",
+			    f, name, at, comm->device, comm->rank);
+	if (index != dev->index)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: %s %p is memory of %s:%d, but rank %d has %s",
+			    f, name, at, comm->accel->name, index, comm->rank,
+			    comm->device);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- stages ---- */
+
+struct stage *device_stage(struct device *dev, const struct operation *op,
+			   uint32_t step, uint64_t slice, bool sends)
+{
+	struct stage *st = dev->stages, *end = st + DEVICE_STAGES;
+
+	if (sends && dev->sends == DEVICE_SENDS)
+		return NULL;
+	while (st < end && st->phase != STAGE_FREE)
+		st++;
+	if (st == end)
+		return NULL;
+	st->sends = sends;
+	dev->sends += sends;
+	st->op = op;
+	st->step = step;
+	st->slice = slice;
+	st->from = NULL;
+	st->phase = STAGE_READING;
+	return st;
+}
+
+struct stage *device_stage_of(struct device *dev, const struct operation *op,
+			      uint32_t step, uint64_t slice)
+{
+	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
+	     st++)
+		if (st->phase != STAGE_FREE && st->op == op &&
+		    st->step == step && st->slice == slice)
+			return st;
+	return NULL;
+}
+
+void device_stage_free(struct device *dev, struct stage *st)
+{
+	dev->sends -= st->sends;
+	st->phase = STAGE_FREE;
+	st->op = NULL;
+}
+
+/* ---- the stream ---- */
+
+dicomm_result_t device_mark(struct device *dev, struct stage *st)
+{
+	TRY(dev->work->event_record(st->event, dev->stream));
+	st->phase = STAGE_QUEUED;
+	st->next = NULL;
+	*dev->last = st;
+	dev->last = &st->next;
+	dev->unmarked = false;
+	return DICOMM_SUCCESS;
+}
+
+/* The stream has come to the first mark. */
+static void reached(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+	struct stage *st = dev->first;
+
+	dev->first = st->next;
+	if (!dev->first)
+		dev->last = &dev->first;
+	st->phase = STAGE_REACHED;
+	if (st->sends)
+		return;
+	if (st->from && !fault_is(comm))
+		message_consumed(st->from, st->class, st->seq);
+	device_stage_free(dev, st);
+}
+
+dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
+{
+	struct device *dev = comm->dev;
+
+	while (dev->first) {
+		dicomm_result_t status =
+			dev->work->event_query(dev->first->event);
+
+		if (status == DICOMM_AGAIN)
+			break;
+		TRY(status);
+		reached(comm);
+		*moved = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* What follows the last mark, if there is a stage for one more. */
+static bool mark_rest(struct device *dev)
+{
+	struct stage *st;
+
+	if (!dev->unmarked)
+		return true;
+	st = device_stage(dev, NULL, 0, 0, false);
+	if (!st)
+		return false;
+	if (device_mark(dev, st) != DICOMM_SUCCESS) {
+		device_stage_free(dev, st);
+		dev->unmarked = false;
+	}
+	return true;
+}
+
+enum schedule_result device_end(struct operation *op)
+{
+	struct device *dev = op->comm->dev;
+	struct stage *st = device_stage_of(dev, op, STAGE_END, 0);
+	dicomm_result_t status;
+
+	if (st)
+		return SCHEDULE_AGAIN;
+	if (op->ending || device_is_idle(dev))
+		return SCHEDULE_DONE;
+	st = device_stage(dev, op, STAGE_END, 0, false);
+	if (!st)
+		return SCHEDULE_AGAIN;
+	status = device_mark(dev, st);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	op->ending = true;
+	return SCHEDULE_AGAIN;
+}
+
+/* What is queued on a device that failed */
+static void give_up(struct device *dev)
+{
+	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
+	     st++)
+		if (st->phase == STAGE_QUEUED)
+			device_stage_free(dev, st);
+	dev->first = NULL;
+	dev->last = &dev->first;
+	dev->unmarked = false;
+}
+
+void device_quiesce(struct dicomm_comm *comm, const struct operation *op)
+{
+	struct device *dev = comm->dev;
+	uint64_t end = clock_ns() + QUIESCE_NS;
+	bool marked = mark_rest(dev), moved = false;
+
+	while (dev->first || !marked) {
+		/* Of a device that failed, nothing runs any more. */
+		if (device_progress(comm, &moved) != DICOMM_SUCCESS) {
+			give_up(dev);
+			break;
+		}
+		marked = marked || mark_rest(dev);
+		if (clock_ns() > end) {
+			log_error("%s rank %d: %s does not finish what is "
+				  "queued on it",
+				  comm->name, comm->rank, comm->device);
+			break;
+		}
+		sched_yield();
+	}
+	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
+	     st++)
+		if (st->phase != STAGE_FREE && st->op == op &&
+		    st->phase != STAGE_QUEUED)
+			device_stage_free(dev, st);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device of a rank, where that is not the host: our stream on it, what is
+ * queued there, and host memory by which messages come and go where no wire
+ * reaches the memory of the device.
+ *
+ * All that steps do on the device is queued on one stream, in the order in
+ * which the schedule starts them: what depends on a step may be queued right
+ * behind it. Only what the host does itself (putting a message, giving a slot
+ * back, the end of the operation) waits until the stream has come to a mark.
+ * Nothing waits for the device but device_open(), _quiesce() and _finish().
+ *
+ * Threads: as the data path; tickets have a lock of their own (ticket.c).
+ */
+#ifndef DICOMM_CORE_DEVICE_H
+#define DICOMM_CORE_DEVICE_H
+
+#include <pthread.h>
+
+#include "src/core/engine.h"
+
+/* Most messages between the device and the wires at the same time; of these,
+ * so many may be on their way out. */
+#define DEVICE_STAGES 32
+#define DEVICE_SENDS 24
+
+enum stage_phase {
+	STAGE_FREE,
+	STAGE_READING, /* the wire brings its bytes */
+	STAGE_QUEUED,  /* its mark is in the stream */
+	STAGE_REACHED, /* the stream has come there: it may be sent */
+	STAGE_SENT     /* from here; until it is released */
+};
+
+/* Stands for a step: the end of the operation */
+#define STAGE_END UINT32_MAX
+
+/* A message between a wire and the device. */
+struct stage {
+	enum stage_phase phase;
+	bool sends;
+	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
+	uint8_t *near; /* as many in the memory of the device; or NULL */
+	struct accel_event *event;
+	const struct operation *op;
+	uint32_t step;
+	uint64_t slice;
+	/* A slot that is given back when the stream has come there; or NULL */
+	struct peer *from;
+	enum tp_class class;
+	uint64_t seq;
+	struct stage *next; /* in the order of the stream */
+};
+
+struct device {
+	const struct accel_work *work;
+	int index;
+	uint64_t lacks; /* bit t: it reduces no elements of type t */
+	/* Its memory is the host's: the wires reach it, and it reaches what
+	 * they bring. */
+	bool shares_host;
+	struct accel_stream *beside, *stream; /* a user's default one; ours */
+	struct stage stages[DEVICE_STAGES];
+	unsigned sends; /* of the stages */
+	/* The longest slice there may be: which wires are used is not known
+	 * when stages are allocated. */
+	size_t stage_bytes;
+	struct stage *first, **last;
+	bool unmarked;            /* something was queued since the last mark */
+	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
+	struct held held;
+	void *scratch;
+	/* Of all stages; what devices of that kind need to map it */
+	uint8_t *near;
+	struct accel_handle near_handle;
+
+	pthread_mutex_t lock;
+	struct ticket *spare;
+};
+
+/* Open the device of a rank, allocate all that operations on it will need, and
+ * load the kernels. Does nothing on a host rank. */
+dicomm_result_t device_open(struct dicomm_comm *comm);
+/* Let the wires reach its memory, once they are open. */
+dicomm_result_t device_hold(struct dicomm_comm *comm);
+void device_close(struct dicomm_comm *comm);
+
+/* See which ranks need staging, and whether all of them may. */
+dicomm_result_t reach_agree(struct dicomm_comm *comm);
+/* Let go of what was mapped for that. */
+void reach_unmap(struct dicomm_comm *comm);
+
+/* Is it memory that operations of this rank take? The reason is logged. */
+dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
+			     const char *name, const void *at);
+
+/* Copy on a user's stream, unless dst is NULL, and wait for all that is on it:
+ * operations on it are bounded, the rest is the user's. */
+dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
+			      void *dst, const void *src, size_t bytes);
+
+/* A stage that is free, for a slice of a step; NULL: none is. */
+struct stage *device_stage(struct device *dev, const struct operation *op,
+			   uint32_t step, uint64_t slice, bool sends);
+/* The one that a slice has; NULL: none. */
+struct stage *device_stage_of(struct device *dev, const struct operation *op,
+			      uint32_t step, uint64_t slice);
+void device_stage_free(struct device *dev, struct stage *st);
+
+/* QUEUED from now on: a mark behind all that is queued so far. */
+dicomm_result_t device_mark(struct device *dev, struct stage *st);
+/* Has the stream run dry, as far as is known? */
+static inline bool device_is_idle(const struct device *dev)
+{
+	return !dev->first && !dev->unmarked;
+}
+/* See how far the stream has come. */
+dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
+/* Wait until the stream has run dry, and give up what messages an operation
+ * has in stages. The stream waits for nobody, so this is short. */
+void device_quiesce(struct dicomm_comm *comm, const struct operation *op);
+
+/* All steps of an operation are done or queued: has the device done them? */
+enum schedule_result device_end(struct operation *op);
+
+/* How the schedule of an operation is run on a device. */
+extern const struct schedule_io device_io;
+
+/*
+ * A user's stream and the operations queued on it wait for each other. A ticket
+ * is one such place: what is before it on the stream comes before the
+ * operations, what is after it comes after them.
+ */
+struct ticket {
+	struct dicomm_comm *comm;
+	dicomm_stream_t stream;
+	struct accel_event *event;
+	struct accel_gate *gate;
+	bool reached;
+	struct ticket *next;
+};
+
+/* Hold a stream from here on. Refused with the reason where it is none of the
+ * device. */
+dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
+			    struct ticket **out);
+/* SUCCESS: what was before it on the stream is done. AGAIN: not yet. */
+dicomm_result_t ticket_query(struct ticket *t);
+/* Let the stream go on. Any thread, once. */
+void ticket_give(struct ticket *t);
+void ticket_free_all(struct device *dev);
+dicomm_result_t ticket_make(struct dicomm_comm *comm, size_t n);
+
+#endif

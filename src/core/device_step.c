@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One step of an operation on one slice, where the rank's buffers are memory of
+ * a device: see device.h.
+ *
+ * A message goes out by way of a stage: the device copies it there, and when it
+ * has, the host puts it. One that comes in is copied to a stage, so that its
+ * slot is free at once, from where the device copies or reduces it; kernels
+ * read the stage where it is. A device that shares the host's memory needs no
+ * stage for the bytes: its buffers are sent as those of a host rank are, and
+ * its kernels read slots and the memory of neighbours, which are given back
+ * when they have run.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/device.h"
+#include "src/core/message.h"
+#include "src/core/step.h"
+
+/* Something was queued, or was not. */
+static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
+{
+	dev->unmarked = true;
+	return status;
+}
+
+static dicomm_result_t copy(struct device *dev, void *dst, const void *src,
+			    size_t bytes)
+{
+	if (dst == src)
+		return DICOMM_SUCCESS;
+	return queued(dev, dev->work->copy(dev->stream, dst, src, bytes));
+}
+
+/* ---- local steps ---- */
+
+static dicomm_result_t scale(struct operation *op, const struct piece *dst,
+			     const struct piece *a)
+{
+	const struct executable *exe = op->exe;
+	struct device *dev = op->comm->dev;
+	uint64_t bits;
+
+	memcpy(&bits, exe->scalar, sizeof(bits));
+	return queued(dev,
+		      dev->work->scale(dev->stream, op->call.type, dst->at,
+				       a->at, exe->scalar_at, bits, dst->n));
+}
+
+/* In scratch, the own part lies as far from its neighbours as theirs, which
+ * kernels want of many. */
+static dicomm_result_t fold(struct operation *op, const struct step *step,
+			    uint64_t k)
+{
+	struct device *dev = op->comm->dev;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece own = step_locate(op, &step->a, k);
+	const void *src[step->nfold];
+
+	for (uint32_t i = 0; i < step->nfold; i++) {
+		struct span s = step->b;
+		struct piece p;
+
+		s.block += i;
+		p = step_locate(op, &s, k);
+		src[i] = p.at;
+		if ((int)i != op->comm->rank)
+			continue;
+		if (step->nfold > 8)
+			TRY(copy(dev, p.at, own.at, own.bytes));
+		else
+			src[i] = own.at;
+	}
+	if (step->nfold == 1)
+		return copy(dev, dst.at, src[0], dst.bytes);
+	return queued(dev,
+		      dev->work->fold(dev->stream, op->call.type, op->exe->op,
+				      dst.at, src, (int)step->nfold, dst.n));
+}
+
+static dicomm_result_t do_local(struct operation *op, const struct step *step,
+				uint64_t k)
+{
+	const struct executable *exe = op->exe;
+	struct device *dev = op->comm->dev;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
+
+	if (!dst.n)
+		return DICOMM_SUCCESS;
+	switch (step->kind) {
+	case STEP_COPY:
+		return copy(dev, dst.at, a.at, dst.bytes);
+	case STEP_REDUCE:
+		return queued(dev,
+			      dev->work->reduce(dev->stream, op->call.type,
+						exe->op, dst.at, a.at,
+						step_locate(op, &step->b, k).at,
+						dst.n));
+	case STEP_SCALE:
+		return scale(op, &dst, &a);
+	case STEP_DIVIDE:
+		return queued(dev, dev->work->divide(dev->stream, op->call.type,
+						     dst.at, a.at,
+						     op->comm->ranks, dst.n));
+	default:
+		return fold(op, step, k);
+	}
+}
+
+/* ---- sends ---- */
+
+/* May this slice have the last stage for sends? Others could hold it until a
+ * peer has received them that waits for this one. */
+static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
+{
+	const struct schedule *sc = &op->schedule;
+
+	for (uint32_t i = sc->first; i < op->exe->plan.nsteps; i++)
+		if (op->exe->plan.steps[i].kind == STEP_SEND &&
+		    (sc->posted[i] < k || (sc->posted[i] == k && i < s)))
+			return false;
+	return true;
+}
+
+static enum schedule_result start_send(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct device *dev = comm->dev;
+	struct piece a = step_locate(op, &step->a, k);
+	const struct lane *lane = &comm->peers[step->peer].lane[op->exe->class];
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct stage *st;
+
+	if (!a.n)
+		return SCHEDULE_DONE;
+	/* What is to go by reference, with the first slice: no more to do. */
+	if (k && op->flows[s].whole)
+		return SCHEDULE_POSTED;
+	if (dev->shares_host && device_is_idle(dev))
+		return step_send(op, step, s, k, seq);
+	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
+			  comm->peers[step->peer].limits.slots)
+		return SCHEDULE_AGAIN;
+	if (dev->sends == DEVICE_SENDS - 1 && !is_next(op, s, k))
+		return SCHEDULE_AGAIN;
+	st = device_stage(dev, op, s, k, true);
+	if (!st)
+		return SCHEDULE_AGAIN;
+	if (!dev->shares_host)
+		status = copy(dev,
+			      comm->peers[step->peer].is_near ? st->near
+							      : st->host,
+			      a.at, a.bytes);
+	if (status == DICOMM_SUCCESS)
+		status = device_mark(dev, st);
+	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
+					: step_fail(op, status, -1);
+}
+
+/* A message between ranks that map each other's memory: where it is. */
+struct note {
+	uint64_t offset, bytes;
+};
+
+/* What is put for the bytes in a stage. */
+struct body {
+	enum tp_kind kind;
+	const void *at;
+	size_t len;
+	struct tp_ref ref;
+};
+
+static dicomm_result_t find_body(const struct device *dev,
+				 const struct peer *peer,
+				 const struct stage *st, size_t bytes,
+				 struct body *b)
+{
+	*b = (struct body){.kind = TP_DATA, .at = st->host, .len = bytes};
+	if (peer->is_near) {
+		struct note note = {(uint64_t)(st->near - dev->near), bytes};
+
+		/* Where it stays, for as long as a wire may want. */
+		memcpy(st->host, &note, sizeof(note));
+		b->len = sizeof(note);
+		return DICOMM_SUCCESS;
+	}
+	if (bytes <= peer->limits.eager_bytes)
+		return DICOMM_SUCCESS;
+	b->kind = TP_REF;
+	b->at = &b->ref;
+	if (peer->transport->offer(peer->tp, st->host, bytes, false, &b->ref))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INTERNAL,
+		    "send to rank %d: %s has no way to %zu bytes at %p",
+		    peer->rank, peer->transport->name, bytes, (void *)st->host);
+}
+
+/* The bytes are in the stage. */
+static enum schedule_result put(struct operation *op, const struct step *step,
+				struct stage *st, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct lane *lane = &peer->lane[op->exe->class];
+	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
+	struct body body;
+	dicomm_result_t status;
+
+	status = find_body(comm->dev, peer, st, bytes, &body);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	status = peer->transport->put(peer->tp, op->exe->class, seq,
+				      step_signature(op, step), body.kind,
+				      body.at, body.len);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		return step_fail(op, status, step->peer);
+	if (seq > lane->out_last)
+		lane->out_last = seq;
+	comm->stats.messages_sent++;
+	comm->stats.bytes_sent += bytes;
+	return body.kind == TP_REF || peer->is_near ||
+			       status == DICOMM_IN_PROGRESS
+		       ? SCHEDULE_POSTED
+		       : SCHEDULE_DONE;
+}
+
+static enum schedule_result finished_send(struct operation *op,
+					  const struct step *step, uint32_t s,
+					  uint64_t k, uint64_t number)
+{
+	struct device *dev = op->comm->dev;
+	struct stage *st = device_stage_of(dev, op, s, k);
+	uint64_t seq =
+		op->comm->peers[step->peer].lane[op->exe->class].out_base +
+		number + 1;
+	enum schedule_result r;
+
+	if (!st)
+		return step_sent(op, step, number);
+	if (st->phase == STAGE_QUEUED)
+		return SCHEDULE_AGAIN;
+	if (st->phase == STAGE_REACHED) {
+		r = dev->shares_host ? step_send(op, step, s, k, seq)
+				     : put(op, step, st, seq);
+		if (r == SCHEDULE_AGAIN || r == SCHEDULE_FAILED)
+			return r;
+		if (r == SCHEDULE_DONE || dev->shares_host) {
+			device_stage_free(dev, st);
+			return r == SCHEDULE_DONE ? r
+						  : step_sent(op, step, number);
+		}
+		st->phase = STAGE_SENT;
+	}
+	r = step_sent(op, step, number);
+	if (r == SCHEDULE_DONE)
+		device_stage_free(dev, st);
+	return r;
+}
+
+/* ---- receives ---- */
+
+/* Has the note of a neighbour come? Then where the bytes are in its memory. */
+static enum schedule_result find_near(struct receive *r)
+{
+	struct dicomm_comm *comm = r->op->comm;
+	enum tp_class c = r->op->exe->class;
+	struct lane *lane = &r->peer->lane[c];
+	uint64_t all = DEVICE_STAGES * (uint64_t)comm->dev->stage_bytes;
+	const struct tp_line *line;
+	dicomm_result_t status;
+	struct note note = {0};
+
+	if (!lane->in.lines) {
+		status = comm_connect_in(comm, r->peer, c);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(r->op, status, r->step->peer);
+	}
+	line = message_arrived(lane, r->seq);
+	if (!line)
+		return SCHEDULE_AGAIN;
+	if (line->len == sizeof(note))
+		memcpy(&note, message_payload(lane, r->seq, line),
+		       sizeof(note));
+	if (line->signature != step_signature(r->op, r->step) ||
+	    note.bytes != r->dst.bytes || note.bytes > all ||
+	    note.offset > all - note.bytes) {
+		wait_unlike(comm, &r->op->call, r->op->number, r->peer->rank);
+		return SCHEDULE_FAILED;
+	}
+	r->src = r->peer->near + note.offset;
+	return SCHEDULE_DONE;
+}
+
+/* The bytes are at src: hand them to the device, if it does not see them. */
+static enum schedule_result land(struct operation *op, const struct step *step,
+				 struct stage *st, uint64_t seq,
+				 const void *src)
+{
+	struct device *dev = op->comm->dev;
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct piece dst = step_locate(op, &step->dst, st->slice);
+	const void *from = src;
+	dicomm_result_t status;
+
+	if (src != st->host && (dev->shares_host || peer->is_near)) {
+		st->from = peer;
+		st->class = op->exe->class;
+		st->seq = seq;
+	} else {
+		if (src != st->host)
+			memcpy(st->host, src, dst.bytes);
+		message_consumed(peer, op->exe->class, seq);
+		from = st->host;
+	}
+	if (step->kind == STEP_RECV_REDUCE)
+		status = queued(
+			dev,
+			dev->work->reduce(
+				dev->stream, op->call.type, op->exe->op, dst.at,
+				step_locate(op, &step->a, st->slice).at,
+				from == st->host ? st->device : from, dst.n));
+	else
+		status = copy(dev, dst.at, from, dst.bytes);
+	if (status == DICOMM_SUCCESS)
+		status = device_mark(dev, st);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	step_count(op, step, dst.bytes);
+	return SCHEDULE_DONE;
+}
+
+static enum schedule_result start_recv(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct device *dev = op->comm->dev;
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct receive r = {.op = op,
+			    .step = step,
+			    .peer = peer,
+			    .flow = &op->flows[s],
+			    .s = s,
+			    .k = k,
+			    .seq = seq,
+			    .dst = step_locate(op, &step->dst, k)};
+	enum schedule_result result;
+	struct stage *st;
+
+	if (!message_in_reach(&peer->lane[op->exe->class], seq))
+		return SCHEDULE_AGAIN;
+	if (!r.dst.n) {
+		message_consumed(peer, op->exe->class, seq);
+		return SCHEDULE_DONE;
+	}
+	st = device_stage(dev, op, s, k, false);
+	if (!st)
+		return SCHEDULE_AGAIN;
+	r.room = st->host;
+	result = peer->is_near ? find_near(&r) : step_find(&r);
+	if (result == SCHEDULE_DONE)
+		return land(op, step, st, seq, r.src);
+	if (result == SCHEDULE_AGAIN)
+		device_stage_free(dev, st);
+	return result; /* POSTED: the wire reads it into the stage */
+}
+
+static enum schedule_result finished_recv(struct operation *op,
+					  const struct step *step, uint32_t s,
+					  uint64_t k, uint64_t seq)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct stage *st = device_stage_of(op->comm->dev, op, s, k);
+	dicomm_result_t status;
+
+	if (!st || st->phase != STAGE_READING)
+		return SCHEDULE_DONE; /* while an older slice was posted */
+	status = peer->transport->arrived(peer->tp, op->exe->class, seq);
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, step->peer);
+	return land(op, step, st, seq, st->host);
+}
+
+/* ---- the schedule's side ---- */
+
+static enum schedule_result start(void *ctx, const struct step *step,
+				  uint32_t s, uint64_t slice, uint64_t number)
+{
+	struct operation *op = ctx;
+	const struct lane *lane;
+	dicomm_result_t status;
+
+	if (step->peer < 0) {
+		status = do_local(op, step, slice);
+		return status == DICOMM_SUCCESS ? SCHEDULE_DONE
+						: step_fail(op, status, -1);
+	}
+	if (step_beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	lane = &op->comm->peers[step->peer].lane[op->exe->class];
+	if (step->kind == STEP_SEND)
+		return start_send(op, step, s, slice,
+				  lane->out_base + number + 1);
+	return start_recv(op, step, s, slice, lane->in_base + number + 1);
+}
+
+static enum schedule_result finished(void *ctx, const struct step *step,
+				     uint32_t s, uint64_t slice,
+				     uint64_t number)
+{
+	struct operation *op = ctx;
+
+	if (step->peer < 0 || step_beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	if (step->kind == STEP_SEND)
+		return finished_send(op, step, s, slice, number);
+	return finished_recv(
+		op, step, s, slice,
+		op->comm->peers[step->peer].lane[op->exe->class].in_base +
+			number + 1);
+}
+
+const struct schedule_io device_io = {.start = start, .finished = finished};

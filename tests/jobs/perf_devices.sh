@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# dicomm-perf on ranks with unlike devices: data checked, devices shown, staged
+# bytes told. The devices are mocks of our tests, and PoCL's where there is one;
+# the times say nothing about a GPU.
+cd "${top_builddir:-.}" || exit 99
+perf=./dicomm-perf
+if [ ! -x $perf ] || [ ! -e tests/mock/libcuda.so ]; then
+	echo "dicomm-perf or the mock drivers are not built"
+	exit 77
+fi
+if [ ! -e src/accel/kernels/ptx_f32.ptx ]; then
+	echo "this build has no kernels for the mock of CUDA"
+	exit 77
+fi
+out=$(mktemp -d) || exit 99
+trap 'rm -rf "$out"' EXIT
+ln -s "$PWD/tests/mock/libcuda.so" "$out/libcuda.so.1"
+ln -s "$PWD/tests/mock/libhip.so" "$out/libamdhip64.so.7"
+LD_LIBRARY_PATH=$out${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+bad=0
+
+perf() { # status, arguments
+	expected=$1
+	shift
+	timeout 60 $perf "$@" >"$out/table" 2>"$out/errors"
+	status=$?
+	[ $status -eq "$expected" ] && return
+	echo "FAIL: dicomm-perf $*: status $status, not $expected"
+	sed 's/^/	/' "$out/table" "$out/errors" | tail -20
+	bad=1
+}
+
+has() { # a pattern that the table or the errors must have
+	grep -q -e "$1" "$out/table" "$out/errors" && return
+	echo "FAIL: no '$1' in"
+	sed 's/^/	/' "$out/table" "$out/errors" | tail -20
+	bad=1
+}
+
+perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 3 --traffic \
+	--device 0=cuda:0,2=hip:1
+has 'Rank  0 .* cuda:0 '
+has 'Rank  1 .* host '
+has 'Rank  2 .* hip:1 '
+has 'Out of bounds values : 0 OK'
+has 'staged [1-9]'
+perf 0 alltoall -b 1K -e 1K -n 3 -d half --ranks 2 -g 2 --traffic --device cuda:1
+has 'staged 0 B'
+has 'Out of bounds values : 0 OK'
+DICOMM_STAGING=never perf 3 allreduce -b 8 -e 8 --ranks 2 --device 1=cuda:0
+has 'no direct path between rank 0 (host) and rank 1 (cuda:0)'
+perf 6 allreduce --ranks 1 --device 0=,1=host
+has 'not DEVICE, nor RANK=DEVICE'
+if ./dicomm-info --devices | grep -q 'opencl:0'; then
+	perf 0 reduce_scatter -b 4K -e 4K -n 3 --ranks 3 --traffic \
+		--device 0=opencl:0,1=host,2=opencl:0
+	has 'staged 0 B'
+fi
+./dicomm-info --devices >"$out/table" 2>"$out/errors"
+has 'device *cuda:1 *NVIDIA .*mock'
+exit $bad

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams of devices, some of them mocks: who waits for whom, what is refused.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cast.h"
+
+/* The scalar of an operator is written on the stream before the call. */
+static void scalar(struct job_rank *me, struct gadget *g)
+{
+	float in[3] = {1, 2, 3}, by = (float)me->rank + 1, got[3];
+	float want = (float)(me->ranks * (me->ranks + 1)) / 2;
+	float *at = gadget_alloc(g, 64);
+	dicomm_redop_t op;
+
+	JOB_TRY(dicomm_redop_create_premulsum(&op, at + 8, DICOMM_FLOAT32,
+					      DICOMM_SCALAR_DEVICE, me->comm));
+	gadget_delay(g, 1000);
+	gadget_copy(g, at, in, sizeof(in));
+	gadget_copy(g, at + 8, &by, sizeof(by));
+	JOB_TRY(dicomm_allreduce(at, at, 3, DICOMM_FLOAT32, op, me->comm,
+				 g->native));
+	gadget_copy(g, got, at, sizeof(got));
+	gadget_wait(g);
+	gadget_delay(g, 0);
+	for (int i = 0; i < 3; i++)
+		JOB_CHECK(got[i] == want * in[i], "element %d: %g", i,
+			  (double)got[i]);
+	JOB_TRY(dicomm_redop_destroy(op, me->comm));
+	gadget_free(g, at);
+}
+
+START_TEST(a_scalar_is_read_from_the_device)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
+					    "cuda:1"},
+				 .run = scalar},
+		  4);
+}
+END_TEST
+
+/* One thread, one process, all kinds of device. */
+static void together(struct job_rank *me)
+{
+	float in[4], got[4], *at[4];
+	dicomm_comm_t comms[4];
+	struct gadget g[4];
+	const char *name;
+
+	(void)me;
+	for (int i = 0; i < 4; i++)
+		gadget_open(&g[i], cast_unlike[i]);
+	JOB_TRY(dicomm_comm_init_all(comms, 4, cast_unlike));
+	for (int i = 0; i < 4; i++) {
+		JOB_TRY(dicomm_comm_device(comms[i], &name));
+		JOB_CHECK(!strcmp(name, cast_unlike[i]), "rank %d: %s", i,
+			  name);
+		in[i] = (float)i;
+		at[i] = gadget_alloc(&g[i], 64);
+		if (i)
+			gadget_copy(&g[i], at[i], &in[i], sizeof(float));
+		else
+			*at[i] = in[i];
+	}
+	JOB_TRY(dicomm_group_start());
+	for (int i = 0; i < 4; i++)
+		JOB_TRY(dicomm_allreduce(at[i], at[i], 1, DICOMM_FLOAT32,
+					 DICOMM_SUM, comms[i], g[i].native));
+	JOB_TRY(dicomm_group_end());
+	got[0] = *at[0];
+	for (int i = 1; i < 4; i++) {
+		gadget_copy(&g[i], &got[i], at[i], sizeof(float));
+		gadget_wait(&g[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		JOB_CHECK(got[i] == 6, "rank %d: %g", i, (double)got[i]);
+	for (int i = 0; i < 4; i++)
+		JOB_TRY(dicomm_comm_destroy(comms[i]));
+	for (int i = 0; i < 4; i++) {
+		JOB_TRY(dicomm_mem_free(at[i]));
+		gadget_close(&g[i]);
+	}
+}
+
+START_TEST(one_thread_holds_ranks_on_unlike_devices)
+{
+	job_run(&(struct job){.run = together, .ranks = 1, .bare = true});
+}
+END_TEST
+
+/* ---- streams ---- */
+
+#define LINKS 40
+
+/* Every operation reads what was queued before it, on one stream or the next,
+ * and nobody waits in between: copies of the device, sums of two
+ * communicators. */
+static void chain(struct job_rank *me, struct gadget *g)
+{
+	int64_t one = 1, got[LINKS] = {0}, want = 1;
+	int64_t *a = gadget_alloc(g, sizeof(*a));
+	int64_t *b = gadget_alloc(g, sizeof(*b));
+	dicomm_comm_t other;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, -me->rank, &other, NULL));
+	gadget_delay(g, 2000);
+	gadget_copy(g, a, &one, sizeof(one));
+	for (int i = 0; i < LINKS; i++) {
+		JOB_TRY(dicomm_allreduce(a, b, 1, DICOMM_INT64, DICOMM_SUM,
+					 i % 2 ? other : me->comm, g->native));
+		gadget_copy(g, a, b, sizeof(*a));
+		gadget_copy(g, &got[i], a, sizeof(*a));
+		if (i % 5 == me->rank)
+			job_sleep_ms(1);
+	}
+	gadget_wait(g);
+	gadget_delay(g, 0);
+	for (int i = 0; i < LINKS; i++) {
+		want = (int64_t)((uint64_t)want * (uint64_t)me->ranks);
+		JOB_CHECK(got[i] == want, "link %d: %ld instead of %ld", i,
+			  (long)got[i], (long)want);
+	}
+	JOB_TRY(dicomm_comm_destroy(other));
+	gadget_free(g, a);
+	gadget_free(g, b);
+}
+
+START_TEST(operations_keep_the_order_of_their_stream)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
+					    "cuda:1"},
+				 .run = chain},
+		  4);
+}
+END_TEST
+
+/* The call returns though what is before it on the stream has not run, and
+ * cannot, until this very thread goes on. */
+static void held(struct job_rank *me, struct gadget *g)
+{
+	const struct accel_work *work = g->accel->work;
+	float *a = gadget_alloc(g, 4096), got = 0, in = 2;
+	struct accel_gate *gate;
+
+	JOB_TRY(work->gate_create(g->index, &gate));
+	JOB_TRY(work->gate_close(gate, g->stream));
+	gadget_copy(g, a, &in, sizeof(in));
+	JOB_TRY(dicomm_allreduce(a, a, 1, DICOMM_FLOAT32, DICOMM_SUM, me->comm,
+				 g->native));
+	gadget_copy(g, &got, a, sizeof(got));
+	job_barrier();
+	JOB_CHECK(got == 0, "the operation did not wait for its stream");
+	in = 3;
+	work->gate_open(gate);
+	gadget_wait(g);
+	JOB_CHECK(got == 3 * (float)me->ranks, "%g", (double)got);
+	work->gate_destroy(gate);
+	gadget_free(g, a);
+}
+
+START_TEST(a_call_returns_at_once_and_waits_for_its_stream)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
+					    "cuda:1"},
+				 .run = held},
+		  4);
+}
+END_TEST
+
+/* One group, two communicators, two streams of a device: it begins when both
+ * have come there. */
+static void group(struct job_rank *me, struct gadget *g)
+{
+	int32_t *at = gadget_alloc(g, 64), in[4] = {1, 2, 3, 4}, got[4];
+	dicomm_comm_t other;
+	struct gadget second;
+
+	gadget_open(&second, g->name);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
+	gadget_delay(g, 3000);
+	gadget_copy(g, at, in, 8);
+	gadget_copy(&second, at + 2, in + 2, 8);
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(at, at, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
+				 g->native));
+	JOB_TRY(dicomm_allreduce(at + 2, at + 2, 2, DICOMM_INT32, DICOMM_SUM,
+				 other, second.native));
+	JOB_TRY(dicomm_allreduce(at + 1, at + 1, 1, DICOMM_INT32, DICOMM_SUM,
+				 me->comm, g->native));
+	JOB_TRY(dicomm_group_end());
+	gadget_copy(g, got, at, 16);
+	gadget_wait(g);
+	gadget_wait(&second);
+	for (int i = 0; i < 4; i++)
+		JOB_CHECK(got[i] == in[i] * me->ranks, "element %d: %d", i,
+			  got[i]);
+	gadget_delay(g, 0);
+	gadget_close(&second);
+	JOB_TRY(dicomm_comm_destroy(other));
+	gadget_free(g, at);
+}
+
+START_TEST(a_group_waits_for_all_its_streams)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
+					    "hip:1"},
+				 .run = group},
+		  4);
+}
+END_TEST
+
+/* An abort ends what waits for a peer, and lets the stream go on. */
+static void aborted(struct job_rank *me, struct gadget *g)
+{
+	dicomm_result_t async = DICOMM_SUCCESS;
+	float *a = gadget_alloc(g, 1 << 20), got = 0;
+
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_allreduce(a, a, 1 << 18, DICOMM_FLOAT32,
+					 DICOMM_SUM, me->comm, g->native));
+		gadget_copy(g, &got, a, sizeof(got));
+	}
+	job_barrier();
+	job_sleep_ms(20);
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		gadget_wait(g);
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		JOB_CHECK(async == DICOMM_ERR_ABORTED, "%d", (int)async);
+	}
+	gadget_free(g, a);
+}
+
+START_TEST(an_abort_lets_the_stream_go_on)
+{
+	const char *const names[] = {"cuda:0", "hip:0", "opencl:0"};
+	struct cast cast = {.device = {names[_i], "cuda:0"}, .run = aborted};
+
+	cast_play(&cast, 2);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static void refused(struct job_rank *me, struct gadget *g)
+{
+	float *a = gadget_alloc(g, 64), mine[16];
+	struct gadget other;
+	char text[64];
+
+	snprintf(text, sizeof(text), "is not memory of %s", g->name);
+	JOB_REFUSED(dicomm_allreduce(a, mine, 16, DICOMM_FLOAT32, DICOMM_SUM,
+				     me->comm, g->native),
+		    DICOMM_ERR_INVALID_ARGUMENT, text);
+	JOB_REFUSED(
+		dicomm_send(mine, 16, DICOMM_FLOAT32, 0, me->comm, g->native),
+		DICOMM_ERR_INVALID_ARGUMENT, "send: send 0x");
+	gadget_open(&other, strncmp(g->name, "cuda", 4) ? "hip:1" : "cuda:1");
+	JOB_REFUSED(dicomm_allreduce(a, a, 16, DICOMM_FLOAT32, DICOMM_SUM,
+				     me->comm, other.native),
+		    DICOMM_ERR_INVALID_ARGUMENT,
+		    "is of another device or context");
+	gadget_close(&other);
+	/* Nothing of that has happened. */
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	gadget_free(g, a);
+}
+
+START_TEST(memory_and_streams_of_others_are_refused)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"}, .run = refused},
+		  2);
+}
+END_TEST
+
+/* Where nothing may be staged, ranks that would have to are told apart. */
+static void never(struct job_rank *me)
+{
+	const char *const *names = me->arg;
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct gadget g;
+	char text[80];
+
+	gadget_open(&g, names[me->rank]);
+	config.device = g.name;
+	config.staging = me->rank == 1 ? "never" : "auto";
+	snprintf(text, sizeof(text), "between rank 0 (%s) and rank 1 (%s)",
+		 names[0], names[1]);
+	JOB_REFUSED(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+						 me->rank, &config),
+		    DICOMM_ERR_NO_PATH, text);
+	JOB_CHECK(!me->comm, "there is a communicator");
+	gadget_close(&g);
+}
+
+START_TEST(staging_never_refuses_unlike_devices_by_name)
+{
+	const char *const pairs[][2] = {
+		{"host", "cuda:0"}, {"cuda:0", "hip:0"}, {"hip:1", "opencl:0"}};
+
+	job_run(&(struct job){
+		.run = never, .arg = pairs[_i], .ranks = 2, .bare = true});
+}
+END_TEST
+
+static void never_needed(struct job_rank *me, struct gadget *g)
+{
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
+				  .type = DICOMM_BFLOAT16,
+				  .count = 100000,
+				  .shared = true},
+		   me, g);
+	JOB_CHECK(cast_staged(me->comm) == 0, "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+START_TEST(staging_never_takes_devices_that_share_memory)
+{
+	cast_play(&(struct cast){.device = {"host", "opencl:0", "host",
+					    "opencl:0"},
+				 .run = never_needed,
+				 .staging = "never"},
+		  4);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("device_streams");
+	TCase *tcase = tcase_create("device_streams");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 100);
+	tcase_add_test(tcase, a_scalar_is_read_from_the_device);
+	tcase_add_test(tcase, one_thread_holds_ranks_on_unlike_devices);
+	tcase_add_test(tcase, operations_keep_the_order_of_their_stream);
+	tcase_add_test(tcase, a_call_returns_at_once_and_waits_for_its_stream);
+	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
+	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
+	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,
+			    0, 3);
+	tcase_add_test(tcase, staging_never_takes_devices_that_share_memory);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

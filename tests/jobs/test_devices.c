@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks on unlike devices in one communicator. Of these, PoCL's is a real one,
+ * whose kernels run on the processor; CUDA's and HIP's are mocks, and what
+ * passes here says nothing about a GPU.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cast.h"
+
+/* ---- the bytes that are staged ---- */
+
+static void sum(struct job_rank *me, struct gadget *g)
+{
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
+				  .type = DICOMM_FLOAT32,
+				  .op = DICOMM_SUM,
+				  .count = 1000},
+		   me, g);
+	JOB_CHECK(cast_staged(me->comm) == *(const uint64_t *)me->arg,
+		  "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+/* Of two ranks, each receives the other's input once. */
+START_TEST(what_passes_through_host_memory_is_counted)
+{
+	const struct {
+		const char *a, *b;
+		uint64_t staged;
+	} pairs[] = {
+		{"host", "cuda:0", 4000},    {"hip:1", "host", 4000},
+		{"cuda:0", "hip:0", 4000},   {"opencl:0", "hip:0", 4000},
+		{"cuda:0", "cuda:1", 0},     {"cuda:0", "cuda:0", 0},
+		{"hip:1", "hip:0", 0},       {"opencl:0", "host", 0},
+		{"opencl:0", "opencl:0", 0}, {"host", "host", 0},
+	};
+	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
+			    .run = sum,
+			    .arg = &pairs[_i].staged};
+
+	cast_play(&cast, 2);
+}
+END_TEST
+
+/* ---- all operations, types and operators ---- */
+
+enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
+
+static bool in_place(enum placement p, int rank)
+{
+	return p == IN_PLACE || (p == MIXED && rank % 2);
+}
+
+static void placements(struct trial t, const struct job_rank *me,
+		       struct gadget *g)
+{
+	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
+
+	for (int p = 0; p < n; p++) {
+		t.in_place = in_place((enum placement)p, me->rank);
+		t.seed++;
+		if (trial_rooted(t.kind))
+			t.root = (int)t.seed % me->ranks;
+		t.skew = t.seed % 5 ? 0 : t.seed;
+		cast_trial(t, me, g);
+	}
+}
+
+static void placement(struct trial t, const struct job_rank *me,
+		      struct gadget *g, enum placement p)
+{
+	t.in_place = trial_can_be_in_place(t.kind) && in_place(p, me->rank);
+	if (trial_rooted(t.kind))
+		t.root = (int)t.seed % me->ranks;
+	t.skew = t.seed % 5 ? 0 : t.seed;
+	cast_trial(t, me, g);
+}
+
+/* Each operator in one placement, the next one in the next. */
+static void operators(struct trial t, const struct job_rank *me,
+		      struct gadget *g)
+{
+	for (int o = 0; o <= element_nops; o++) {
+		t.op = o < element_nops ? element_ops[o] : ELEMENT_PREMULSUM;
+		t.seed += 7;
+		if (o == element_nops || element_op_fits(t.op, t.type))
+			placement(t, me, g,
+				  (enum placement)(t.seed % PLACEMENTS));
+	}
+}
+
+static void small(struct job_rank *me, struct gadget *g)
+{
+	const size_t counts[] = {300, 1, 0};
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+	/* The interpreter of PTX is slow there, and is not what is tested. */
+	int step = job_is_sanitized() ? 3 : 1;
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int i = 0; i < element_ntypes * 3; i += step) {
+			t.kind = (enum trial_kind)k;
+			t.type = element_types[i % element_ntypes];
+			t.count = counts[i / element_ntypes];
+			t.seed += 1000;
+			/* Where there is little to do, some tell enough. */
+			if (t.count < 10 && i % 4)
+				continue;
+			if (trial_reduces(t.kind))
+				operators(t, me, g);
+			else
+				placements(t, me, g);
+		}
+}
+
+/* More than fits a slot, and more than a ring. */
+static void large(struct job_rank *me, struct gadget *g)
+{
+	static const struct {
+		dicomm_datatype_t type;
+		dicomm_redop_t op;
+		size_t count;
+	} calls[] = {{DICOMM_FLOAT32, DICOMM_AVG, 20001},
+		     {DICOMM_FLOAT8E5M2, DICOMM_SUM, 70001},
+		     {DICOMM_INT32, DICOMM_MAX, 150007}};
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int c = 0; c < 3; c++) {
+			t.kind = (enum trial_kind)k;
+			t.type = calls[c].type;
+			t.op = calls[c].op;
+			t.count = calls[c].count;
+			t.seed += 1000;
+			placement(t, me, g, (enum placement)((k + c) % 3));
+		}
+}
+
+START_TEST(small_messages_between_unlike_devices)
+{
+	struct cast cast = {.run = small};
+
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 4);
+}
+END_TEST
+
+START_TEST(large_messages_between_unlike_devices)
+{
+	struct cast cast = {.run = large};
+
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 4);
+}
+END_TEST
+
+/* Devices of one kind read each other's memory. */
+static void alike(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (t.count = 5; t.count < 50000; t.count *= 90) {
+			t.kind = (enum trial_kind)k;
+			t.seed++;
+			placement(t, me, g, (enum placement)(t.seed % 3));
+		}
+	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+START_TEST(devices_of_one_kind_need_no_staging)
+{
+	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
+					{"hip:0", "hip:1"}};
+
+	for (int n = 1; n <= 4; n += 3)
+		cast_play(&(struct cast){.device = {kinds[_i][0], kinds[_i][1],
+						    kinds[_i][0], kinds[_i][0]},
+					 .run = alike,
+					 .staging = "never"},
+			  n);
+}
+END_TEST
+
+/* Folds in rank order, of more ranks than a kernel takes at once. */
+static void folds(struct job_rank *me, struct gadget *g)
+{
+	const size_t counts[] = {1, 3, 501, 40000};
+
+	for (int c = 0; c < 4; c++) {
+		struct trial t = {.type = DICOMM_FLOAT16,
+				  .op = DICOMM_AVG,
+				  .count = counts[c],
+				  .seed = (unsigned)c};
+
+		t.kind = TRIAL_ALLREDUCE;
+		placement(t, me, g, (enum placement)(c % 3));
+		t.kind = TRIAL_REDUCE_SCATTER;
+		placement(t, me, g, (enum placement)((c + 1) % 3));
+		t.kind = TRIAL_REDUCE;
+		t.type = DICOMM_INT8;
+		placement(t, me, g, (enum placement)((c + 2) % 3));
+	}
+}
+
+START_TEST(devices_fold_in_rank_order)
+{
+	const int ranks[] = {1, 4, 10};
+	struct cast cast = {.run = folds, .deterministic = 1};
+
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, ranks[_i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("devices");
+	TCase *tcase = tcase_create("devices");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tcase, 200);
+	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
+			    0, 10);
+	tcase_add_test(tcase, small_messages_between_unlike_devices);
+	tcase_add_test(tcase, large_messages_between_unlike_devices);
+	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
+	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs whose ranks are bound to unlike devices. */
+#include "tests/support/cast.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/accel/image.h"
+
+/* The leak checker of gcc 12 falls over the threads of a library that was
+ * opened at run time. What devices hold is counted by their mocks. */
+int __lsan_is_turned_off(void);
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+const char *const cast_unlike[4] = {"host", "opencl:0", "cuda:0", "hip:0"};
+
+/* Can a rank have it? A build without clang has no kernels for CUDA and HIP. */
+static bool exists(const char *name)
+{
+	char why[256] = "this build has no kernels for it";
+	bool kernels = true;
+
+	if (!strncmp(name, "cuda", 4))
+		kernels = image_find("ptx_f32");
+	else if (!strncmp(name, "hip", 3))
+		kernels = image_find("gfx90a");
+	if (kernels && gadget_exists(name, why, sizeof(why)))
+		return true;
+	printf("%s: not tested, a rank of the host instead: %s\n", name, why);
+	return false;
+}
+
+/* A rank whose device is none of this machine is one of the host. */
+static void act(struct job_rank *me)
+{
+	const struct cast *cast = me->arg;
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct gadget g;
+
+	if (!exists(cast->device[me->rank % 4]))
+		gadget_open(&g, "host");
+	else
+		gadget_open(&g, cast->device[me->rank % 4]);
+	config.device = g.name;
+	config.staging = cast->staging;
+	config.deterministic = cast->deterministic;
+	me->arg = cast->arg;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	cast->run(me, &g);
+	job_barrier();
+	JOB_CHECK(!gadget_hangs(&g), "%d calls would have waited for a stream",
+		  gadget_hangs(&g));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	gadget_close(&g);
+	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
+		  gadget_live(&g));
+}
+
+void cast_play(const struct cast *cast, int ranks)
+{
+	job_run(&(struct job){.run = act,
+			      .arg = cast,
+			      .ranks = ranks,
+			      .bare = true,
+			      .timeout_s = 50});
+}
+
+void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g)
+{
+	t.gadget = g->accel->work ? g : NULL;
+	trial_run(t, me);
+}
+
+uint64_t cast_staged(dicomm_comm_t comm)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(comm, &stats));
+	return stats.bytes_staged;
+}

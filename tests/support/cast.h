@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs whose ranks are bound to unlike devices. A device that this machine does
+ * not have is played by the host, which the output says.
+ */
+#ifndef DICOMM_TESTS_SUPPORT_CAST_H
+#define DICOMM_TESTS_SUPPORT_CAST_H
+
+#include "tests/support/trial.h"
+
+struct cast {
+	const char *device[4]; /* of rank r % 4 */
+	void (*run)(struct job_rank *me, struct gadget *g);
+	const void *arg;
+	const char *staging;
+	int deterministic;
+};
+
+/* The host, PoCL, and mocks of CUDA and HIP */
+extern const char *const cast_unlike[4];
+
+/* Run it to its end; any failure fails the calling test. */
+void cast_play(const struct cast *cast, int ranks);
+/* trial_run() on the device of the rank. */
+void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g);
+/* Bytes that this rank received through host memory. */
+uint64_t cast_staged(dicomm_comm_t comm);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices for ranks of tests. */
+#include "tests/support/gadget.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "tests/mock/driver.h"
+#include "tests/support/job.h"
+
+/* What a mock offers to tests */
+struct mock {
+	const char *kind, *file;
+	void *lib;
+	__typeof__(mock_delay) *delay;
+	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_live) *live;
+	__typeof__(mock_stream) *stream;
+	__typeof__(mock_stream_destroy) *stream_destroy;
+};
+
+static struct mock mocks[] = {
+	{.kind = "cuda", .file = "tests/mock/libcuda.so"},
+	{.kind = "hip", .file = "tests/mock/libhip.so"},
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct mock *mock_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(mocks) / sizeof(*mocks); i++)
+		if (!strncmp(name, mocks[i].kind, strlen(mocks[i].kind)))
+			return &mocks[i];
+	return NULL;
+}
+
+/* The backend asks for its driver by name, and gets the one of that name that
+ * is loaded already. */
+static bool load(struct mock *m, char *why, size_t len)
+{
+	const char *top = getenv("top_builddir");
+	char path[4096];
+
+	if (m->lib)
+		return true;
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", m->file);
+	m->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!m->lib) {
+		snprintf(why, len, "%s", dlerror());
+		return false;
+	}
+	*(void **)&m->delay = dlsym(m->lib, "mock_delay");
+	*(void **)&m->hangs = dlsym(m->lib, "mock_hangs");
+	*(void **)&m->live = dlsym(m->lib, "mock_live");
+	*(void **)&m->stream = dlsym(m->lib, "mock_stream");
+	*(void **)&m->stream_destroy = dlsym(m->lib, "mock_stream_destroy");
+	if (m->delay && m->hangs && m->live && m->stream && m->stream_destroy)
+		return true;
+	snprintf(why, len, "%s is no mock", path);
+	return false;
+}
+
+bool gadget_exists(const char *name, char *why, size_t len)
+{
+	struct mock *m = mock_of(name);
+	bool loaded = true;
+	int index;
+
+	pthread_mutex_lock(&lock);
+	if (m)
+		loaded = load(m, why, len);
+	pthread_mutex_unlock(&lock);
+	return loaded && accel_find(name, &index, why, len);
+}
+
+void gadget_open(struct gadget *g, const char *name)
+{
+	char why[256] = "";
+
+	*g = (struct gadget){.name = name};
+	JOB_CHECK(gadget_exists(name, why, sizeof(why)), "%s", why);
+	g->accel = accel_find(name, &g->index, why, sizeof(why));
+	if (!g->accel->work)
+		return;
+	if (mock_of(name))
+		g->native = mock_of(name)->stream(g->index);
+	JOB_TRY(g->accel->work->open(g->index, g->native, &g->stream));
+	JOB_TRY(g->accel->work->event_create(g->index, &g->event));
+}
+
+void gadget_close(struct gadget *g)
+{
+	if (!g->stream)
+		return;
+	gadget_wait(g);
+	g->accel->work->event_destroy(g->event);
+	g->accel->work->close(g->stream);
+	if (g->native)
+		mock_of(g->name)->stream_destroy(g->native);
+}
+
+void *gadget_alloc(const struct gadget *g, size_t bytes)
+{
+	void *at = NULL;
+
+	JOB_TRY(g->accel->alloc(g->index, bytes, &at));
+	return at;
+}
+
+void gadget_free(const struct gadget *g, void *at)
+{
+	JOB_TRY(g->accel->free(at));
+}
+
+void gadget_copy(const struct gadget *g, void *dst, const void *src,
+		 size_t bytes)
+{
+	JOB_TRY(g->accel->work->copy(g->stream, dst, src, bytes));
+}
+
+void gadget_wait(const struct gadget *g)
+{
+	const struct accel_work *work = g->accel->work;
+	dicomm_result_t status;
+
+	JOB_TRY(work->event_record(g->event, g->stream));
+	while ((status = work->event_query(g->event)) == DICOMM_AGAIN)
+		sched_yield();
+	JOB_TRY(status);
+}
+
+void gadget_delay(const struct gadget *g, unsigned us)
+{
+	if (mock_of(g->name))
+		mock_of(g->name)->delay(us);
+}
+
+int gadget_hangs(const struct gadget *g)
+{
+	return mock_of(g->name) ? mock_of(g->name)->hangs() : 0;
+}
+
+int gadget_live(const struct gadget *g)
+{
+	return mock_of(g->name) ? mock_of(g->name)->live() : 0;
+}

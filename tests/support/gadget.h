@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices for ranks of tests: PoCL's, and those of the mock drivers, which do
+ * not exist. The memory of a mock device cannot be touched by the host: who
+ * does so dies.
+ */
+#ifndef DICOMM_TESTS_SUPPORT_GADGET_H
+#define DICOMM_TESTS_SUPPORT_GADGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/accel/accel.h"
+
+struct gadget {
+	const char *name; /* "cuda:0"; "host": there is nothing to it */
+	const struct accel *accel;
+	int index;
+	void *native; /* a stream as its driver calls it; NULL: its default */
+	struct accel_stream *stream; /* the same */
+	struct accel_event *event;
+};
+
+/* Can there be such a device? Makes this process see the mocks, for good; else
+ * the reason. */
+bool gadget_exists(const char *name, char *why, size_t len);
+/* For a rank; the job fails if it cannot be had. */
+void gadget_open(struct gadget *g, const char *name);
+void gadget_close(struct gadget *g);
+
+void *gadget_alloc(const struct gadget *g, size_t bytes);
+void gadget_free(const struct gadget *g, void *at);
+/* Queue a copy on the stream. */
+void gadget_copy(const struct gadget *g, void *dst, const void *src,
+		 size_t bytes);
+/* Wait for all that is queued on it. */
+void gadget_wait(const struct gadget *g);
+/* Work on streams begins up to so much later. Mocks only. */
+void gadget_delay(const struct gadget *g, unsigned us);
+/* What was asked of the driver that would have waited for a held stream. Mocks
+ * only. */
+int gadget_hangs(const struct gadget *g);
+/* Memory, streams and events that were not given back. Mocks only. */
+int gadget_live(const struct gadget *g);
+
+#endif
