@@ -8,6 +8,9 @@
 
 #include "tests/support/cast.h"
 
+/* Streams are tested on what devices there are. */
+static const char *some_device;
+
 /* The scalar of an operator is written on the stream before the call. */
 static void scalar(struct job_rank *me, struct gadget *g)
 {
@@ -37,6 +40,7 @@ START_TEST(a_scalar_is_read_from_the_device)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
 					    "cuda:1"},
+				 .instead = some_device,
 				 .run = scalar},
 		  4);
 }
@@ -87,6 +91,9 @@ static void together(struct job_rank *me)
 
 START_TEST(one_thread_holds_ranks_on_unlike_devices)
 {
+	for (int i = 0; i < 4; i++)
+		if (!cast_has(cast_unlike[i]))
+			return;
 	job_run(&(struct job){.run = together, .ranks = 1, .bare = true});
 }
 END_TEST
@@ -132,6 +139,7 @@ START_TEST(operations_keep_the_order_of_their_stream)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
 					    "cuda:1"},
+				 .instead = some_device,
 				 .run = chain},
 		  4);
 }
@@ -165,6 +173,7 @@ START_TEST(a_call_returns_at_once_and_waits_for_its_stream)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
 					    "cuda:1"},
+				 .instead = some_device,
 				 .run = held},
 		  4);
 }
@@ -207,6 +216,7 @@ START_TEST(a_group_waits_for_all_its_streams)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "opencl:0",
 					    "hip:1"},
+				 .instead = some_device,
 				 .run = group},
 		  4);
 }
@@ -237,7 +247,9 @@ static void aborted(struct job_rank *me, struct gadget *g)
 START_TEST(an_abort_lets_the_stream_go_on)
 {
 	const char *const names[] = {"cuda:0", "hip:0", "opencl:0"};
-	struct cast cast = {.device = {names[_i], "cuda:0"}, .run = aborted};
+	struct cast cast = {.device = {names[_i], "cuda:0"},
+			    .instead = some_device,
+			    .run = aborted};
 
 	cast_play(&cast, 2);
 }
@@ -272,8 +284,10 @@ static void refused(struct job_rank *me, struct gadget *g)
 
 START_TEST(memory_and_streams_of_others_are_refused)
 {
-	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"}, .run = refused},
-		  2);
+	if (cast_has("cuda:0") && cast_has("hip:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+					 .run = refused},
+			  2);
 }
 END_TEST
 
@@ -335,6 +349,9 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
+	some_device = cast_has("cuda:0") ? "cuda:0" : "opencl:0";
+	if (!cast_has(some_device))
+		return 77;
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, a_scalar_is_read_from_the_device);
 	tcase_add_test(tcase, one_thread_holds_ranks_on_unlike_devices);

@@ -42,7 +42,8 @@ START_TEST(what_passes_through_host_memory_is_counted)
 			    .run = sum,
 			    .arg = &pairs[_i].staged};
 
-	cast_play(&cast, 2);
+	if (cast_has(pairs[_i].a) && cast_has(pairs[_i].b))
+		cast_play(&cast, 2);
 }
 END_TEST
 

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "src/accel/image.h"
 
@@ -18,7 +20,7 @@ __attribute__((visibility("default"))) int __lsan_is_turned_off(void)
 
 const char *const cast_unlike[4] = {"host", "opencl:0", "cuda:0", "hip:0"};
 
-/* Can a rank have it? A build without clang has no kernels for CUDA and HIP. */
+/* A build without clang has no kernels for CUDA and HIP. */
 static bool exists(const char *name)
 {
 	char why[256] = "this build has no kernels for it";
@@ -30,21 +32,38 @@ static bool exists(const char *name)
 		kernels = image_find("gfx90a");
 	if (kernels && gadget_exists(name, why, sizeof(why)))
 		return true;
-	printf("%s: not tested, a rank of the host instead: %s\n", name, why);
+	printf("%s: not tested: %s\n", name, why);
 	return false;
 }
 
-/* A rank whose device is none of this machine is one of the host. */
+bool cast_has(const char *device)
+{
+	pid_t child;
+	int status = -1;
+
+	fflush(NULL);
+	child = fork();
+	if (child == 0) {
+		bool has = exists(device);
+
+		fflush(NULL);
+		_exit(has ? 0 : 1);
+	}
+	if (child > 0)
+		waitpid(child, &status, 0);
+	return status == 0;
+}
+
 static void act(struct job_rank *me)
 {
 	const struct cast *cast = me->arg;
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const char *device = cast->device[me->rank % 4];
 	struct gadget g;
 
-	if (!exists(cast->device[me->rank % 4]))
-		gadget_open(&g, "host");
-	else
-		gadget_open(&g, cast->device[me->rank % 4]);
+	if (!exists(device))
+		device = cast->instead ? cast->instead : "host";
+	gadget_open(&g, device);
 	config.device = g.name;
 	config.staging = cast->staging;
 	config.deterministic = cast->deterministic;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose ranks are bound to unlike devices. A device that this machine does
- * not have is played by the host, which the output says.
+ * Jobs whose ranks are bound to unlike devices. A device that this machine or
+ * this build does not have is played by another one, which the output says.
  */
 #ifndef DICOMM_TESTS_SUPPORT_CAST_H
 #define DICOMM_TESTS_SUPPORT_CAST_H
@@ -14,11 +14,16 @@ struct cast {
 	const void *arg;
 	const char *staging;
 	int deterministic;
+	const char
+		*instead; /* plays those that are not there; NULL: the host */
 };
 
 /* The host, PoCL, and mocks of CUDA and HIP */
 extern const char *const cast_unlike[4];
 
+/* Can a rank have it? The output says why not. Asked in a process of its own,
+ * for drivers do not live on in the child of a fork. */
+bool cast_has(const char *device);
 /* Run it to its end; any failure fails the calling test. */
 void cast_play(const struct cast *cast, int ranks);
 /* trial_run() on the device of the rank. */
