@@ -101,8 +101,9 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-/* The sender, not on the short way, left a reference. The user's buffers are
- * not held here; what has to be read goes through one that is. */
+/* The sender, not on the short way, left a reference. Where the wire reads held
+ * memory only, what has to be read goes through such, for the user's buffers
+ * are not held here. */
 static dicomm_result_t flat_fetch(const struct flat *r,
 				  const struct flat_step *s, uint64_t seq,
 				  const struct tp_line *line, uint8_t *dst,
@@ -110,19 +111,25 @@ static dicomm_result_t flat_fetch(const struct flat *r,
 {
 	const struct transport *t = s->peer->transport;
 	enum tp_class c = r->exe->class;
-	struct bounce *bounce = NULL;
+	struct bounce *bounce;
 	struct waiter w = {0};
 	const void *src = NULL;
+	void *to = NULL;
 	dicomm_result_t status =
 		step_look(r->comm, s->peer, c, seq, line, &src);
 
 	if (status == DICOMM_ERR_UNSUPPORTED) {
-		status = step_bounce(r->comm, &bounce);
+		status = DICOMM_SUCCESS;
+		if (s->kind == STEP_RECV && !s->peer->limits.wants_hold)
+			to = dst;
+		else if ((status = step_bounce(r->comm, &bounce)) ==
+			 DICOMM_SUCCESS)
+			to = bounce->at;
 		while (status == DICOMM_SUCCESS &&
 		       (status = step_read(r->comm, s->peer, c, seq, line,
-					   bounce->at)) == DICOMM_AGAIN)
+					   to)) == DICOMM_AGAIN)
 			TRY(flat_wait(r, s, &w));
-		src = bounce ? bounce->at : NULL;
+		src = to;
 	}
 	while (status == DICOMM_IN_PROGRESS &&
 	       (status = t->arrived(s->tp, c, seq)) == DICOMM_IN_PROGRESS)
@@ -131,7 +138,7 @@ static dicomm_result_t flat_fetch(const struct flat *r,
 		return flat_fail(r, s, status);
 	if (s->kind == STEP_RECV_REDUCE)
 		r->exe->reduce(dst, a, src, s->n);
-	else
+	else if (src != dst)
 		memcpy(dst, src, s->bytes);
 	return DICOMM_SUCCESS;
 }
@@ -247,11 +254,18 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 static bool prefers_reference(const struct dicomm_comm *comm,
 			      const struct executable *exe, const void *send)
 {
+	const struct peer *peer = exe->pairs[0].peer;
 	struct accel_export where;
+	struct tp_ref ref;
 	size_t offset;
 
-	return exe->largest_message >= comm->map_threshold && send &&
-	       accels[0]->find(send, 1, &where, &offset);
+	if (exe->largest_message < comm->map_threshold || !send)
+		return false;
+	if (accels[0]->find(send, 1, &where, &offset))
+		return true;
+	return exe->key.coll == COLL_SEND &&
+	       peer->transport->offer(peer->tp, send, exe->largest_message,
+				      false, &ref);
 }
 
 bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,
