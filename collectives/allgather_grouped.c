@@ -78,30 +78,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	w->pipelined = true;
 }
 
-#define GROUPED(kind, id, collective, by)                                      \
-	static bool kind##_##id##_serves(const struct shape *s)                \
-	{                                                                      \
-		return groups_possible(s, by);                                 \
-	}                                                                      \
-	static void kind##_##id##_build(struct plan *p, const struct shape *s) \
-	{                                                                      \
-		build(p, s, by);                                               \
-	}                                                                      \
-	static void kind##_##id##_work(const struct shape *s, uint64_t bytes,  \
-				       struct work *w)                         \
-	{                                                                      \
-		work(s, bytes, w, by);                                         \
-	}                                                                      \
-	const struct algorithm kind##_##id = {                                 \
-		.coll = collective,                                            \
-		.name = #id,                                                   \
-		.serves = kind##_##id##_serves,                                \
-		.build = kind##_##id##_build,                                  \
-		.work = kind##_##id##_work,                                    \
-	};
-
-GROUPED(allgather, hierarchical, COLL_ALLGATHER, GROUPS_BY_NODE)
-GROUPED(allgather, islands, COLL_ALLGATHER, GROUPS_BY_ISLAND)
+GROUPS_ALGORITHM(allgather, hierarchical, COLL_ALLGATHER, GROUPS_BY_NODE)
+GROUPS_ALGORITHM(allgather, islands, COLL_ALLGATHER, GROUPS_BY_ISLAND)
 /* The same steps; the blocks have lengths of their own. */
-GROUPED(allgatherv, hierarchical, COLL_ALLGATHERV, GROUPS_BY_NODE)
-GROUPED(allgatherv, islands, COLL_ALLGATHERV, GROUPS_BY_ISLAND)
+GROUPS_ALGORITHM(allgatherv, hierarchical, COLL_ALLGATHERV, GROUPS_BY_NODE)
+GROUPS_ALGORITHM(allgatherv, islands, COLL_ALLGATHERV, GROUPS_BY_ISLAND)

@@ -112,28 +112,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	groups_free(&g);
 }
 
-#define GROUPED(id, by)                                               \
-	static bool id##_serves(const struct shape *s)                \
-	{                                                             \
-		return groups_possible(s, by);                        \
-	}                                                             \
-	static void id##_build(struct plan *p, const struct shape *s) \
-	{                                                             \
-		build(p, s, by);                                      \
-	}                                                             \
-	static void id##_work(const struct shape *s, uint64_t bytes,  \
-			      struct work *w)                         \
-	{                                                             \
-		work(s, bytes, w, by);                                \
-	}                                                             \
-	const struct algorithm allreduce_##id = {                     \
-		.coll = COLL_ALLREDUCE,                               \
-		.name = #id,                                          \
-		.serves = id##_serves,                                \
-		.build = id##_build,                                  \
-		.work = id##_work,                                    \
-	};
-
-GROUPED(weighted, GROUPS_BY_RANK)
-GROUPED(hierarchical, GROUPS_BY_NODE)
-GROUPED(islands, GROUPS_BY_ISLAND)
+GROUPS_ALGORITHM(allreduce, weighted, COLL_ALLREDUCE, GROUPS_BY_RANK)
+GROUPS_ALGORITHM(allreduce, hierarchical, COLL_ALLREDUCE, GROUPS_BY_NODE)
+GROUPS_ALGORITHM(allreduce, islands, COLL_ALLREDUCE, GROUPS_BY_ISLAND)

@@ -76,4 +76,27 @@ static inline int groups_agent(const struct groups *g, const struct shape *s,
 void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 		  uint32_t *x);
 
+/* An algorithm of build() and work() of the file, for one way to group. */
+#define GROUPS_ALGORITHM(kind, id, collective, by)                             \
+	static bool kind##_##id##_serves(const struct shape *s)                \
+	{                                                                      \
+		return groups_possible(s, by);                                 \
+	}                                                                      \
+	static void kind##_##id##_build(struct plan *p, const struct shape *s) \
+	{                                                                      \
+		build(p, s, by);                                               \
+	}                                                                      \
+	static void kind##_##id##_work(const struct shape *s, uint64_t bytes,  \
+				       struct work *w)                         \
+	{                                                                      \
+		work(s, bytes, w, by);                                         \
+	}                                                                      \
+	const struct algorithm kind##_##id = {                                 \
+		.coll = collective,                                            \
+		.name = #id,                                                   \
+		.serves = kind##_##id##_serves,                                \
+		.build = kind##_##id##_build,                                  \
+		.work = kind##_##id##_work,                                    \
+	};
+
 #endif

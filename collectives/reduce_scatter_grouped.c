@@ -101,30 +101,11 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	w->pipelined = true;
 }
 
-#define GROUPED(kind, id, collective, by)                                      \
-	static bool kind##_##id##_serves(const struct shape *s)                \
-	{                                                                      \
-		return groups_possible(s, by);                                 \
-	}                                                                      \
-	static void kind##_##id##_build(struct plan *p, const struct shape *s) \
-	{                                                                      \
-		build(p, s, by);                                               \
-	}                                                                      \
-	static void kind##_##id##_work(const struct shape *s, uint64_t bytes,  \
-				       struct work *w)                         \
-	{                                                                      \
-		work(s, bytes, w, by);                                         \
-	}                                                                      \
-	const struct algorithm kind##_##id = {                                 \
-		.coll = collective,                                            \
-		.name = #id,                                                   \
-		.serves = kind##_##id##_serves,                                \
-		.build = kind##_##id##_build,                                  \
-		.work = kind##_##id##_work,                                    \
-	};
-
-GROUPED(reduce_scatter, hierarchical, COLL_REDUCE_SCATTER, GROUPS_BY_NODE)
-GROUPED(reduce_scatter, islands, COLL_REDUCE_SCATTER, GROUPS_BY_ISLAND)
+GROUPS_ALGORITHM(reduce_scatter, hierarchical, COLL_REDUCE_SCATTER,
+		 GROUPS_BY_NODE)
+GROUPS_ALGORITHM(reduce_scatter, islands, COLL_REDUCE_SCATTER, GROUPS_BY_ISLAND)
 /* The same steps; the blocks have lengths of their own. */
-GROUPED(reduce_scatterv, hierarchical, COLL_REDUCE_SCATTERV, GROUPS_BY_NODE)
-GROUPED(reduce_scatterv, islands, COLL_REDUCE_SCATTERV, GROUPS_BY_ISLAND)
+GROUPS_ALGORITHM(reduce_scatterv, hierarchical, COLL_REDUCE_SCATTERV,
+		 GROUPS_BY_NODE)
+GROUPS_ALGORITHM(reduce_scatterv, islands, COLL_REDUCE_SCATTERV,
+		 GROUPS_BY_ISLAND)
