@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 
 #define PREFIX "DICOMM_"
@@ -772,17 +773,14 @@ bool config_row(int index, dicomm_param_info_t *info)
 
 uint64_t config_shared_hash(void)
 {
-	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+	uint64_t hash = HASH_START;
 	const char *text;
 
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		if (!rows[i].shared)
 			continue;
 		text = text_of((enum config_key)i);
-		for (size_t c = 0; c <= strlen(text); c++) {
-			hash ^= (unsigned char)text[c];
-			hash *= 0x100000001b3u;
-		}
+		hash = hash_bytes(hash, text, strlen(text) + 1);
 	}
 	return hash;
 }

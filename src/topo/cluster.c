@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/hash.h"
 #include "src/base/log.h"
 
 #define NODES_MOST 65536
@@ -290,10 +291,8 @@ void cluster_free(struct cluster *c)
 
 uint64_t cluster_hash(const struct cluster *c)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+	uint64_t h = hash_bytes(HASH_START, c->text, c->len);
 
-	for (size_t i = 0; i < c->len; i++)
-		h = (h ^ (uint8_t)c->text[i]) * UINT64_C(0x100000001b3);
 	return h ? h : 1;
 }
 

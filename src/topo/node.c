@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/hash.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -18,16 +19,13 @@ static struct {
 
 static uint64_t hash(uint64_t h, const char *text)
 {
-	/* FNV-1a */
-	for (; *text; text++)
-		h = (h ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-	return h;
+	return hash_bytes(h, text, strlen(text));
 }
 
 static uint64_t find_identity(void)
 {
 	const char *given = config_string(CONFIG_HOSTID);
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = HASH_START;
 	char line[128] = "";
 	FILE *f;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/hash.h"
 
 #define MAGIC 0x4d485344u /* "DSHM" */
 #define VERSION 2
@@ -20,16 +21,6 @@ struct host {
 	uint64_t pid_namespace;
 	uint64_t host_id;
 };
-
-static uint64_t hash(const void *data, size_t len)
-{
-	const uint8_t *p = data;
-	uint64_t h = 0xcbf29ce484222325u;
-
-	while (len--)
-		h = (h ^ *p++) * 0x100000001b3u;
-	return h;
-}
 
 static int hex_digit(char c)
 {
@@ -72,7 +63,7 @@ static void host_identity(struct host *h)
 	boot_id_read(h->boot_id);
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		h->pid_namespace = st.st_ino;
-	h->host_id = *name ? hash(name, strlen(name)) : 0;
+	h->host_id = *name ? hash_bytes(HASH_START, name, strlen(name)) : 0;
 }
 
 static uint64_t address_check(const struct shm_address *a)
@@ -80,7 +71,7 @@ static uint64_t address_check(const struct shm_address *a)
 	struct shm_address copy = *a;
 
 	copy.check = 0;
-	return hash(&copy, sizeof(copy));
+	return hash_bytes(HASH_START, &copy, sizeof(copy));
 }
 
 void shm_address_make(const struct shm_segment *seg, struct tp_blob *blob)

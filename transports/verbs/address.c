@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/hash.h"
+
 #define MAGIC 0x42524556u /* "VERB" */
 #define VERSION 1
 
@@ -18,13 +20,9 @@ _Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
 static uint64_t check_of(const struct verbs_address *a)
 {
 	struct verbs_address copy = *a;
-	const uint8_t *p = (const uint8_t *)&copy;
-	uint64_t h = 0xcbf29ce484222325u;
 
 	copy.check = 0;
-	for (size_t i = 0; i < sizeof(copy); i++)
-		h = (h ^ p[i]) * 0x100000001b3u;
-	return h;
+	return hash_bytes(HASH_START, &copy, sizeof(copy));
 }
 
 void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob)
