@@ -2,6 +2,7 @@
 #include "transports/common.h"
 
 #include <inttypes.h>
+#include <sched.h>
 
 #include "src/base/log.h"
 
@@ -23,23 +24,23 @@ dicomm_result_t common_check_config(const char *wire,
 }
 
 dicomm_result_t common_check_peer(const char *wire,
-				  const struct common_terms *mine, int rank,
+				  const struct tp_config *config,
+				  uint32_t slot_bytes, int rank,
 				  const struct common_terms *theirs)
 {
-	if ((uint32_t)rank != theirs->rank || mine->ranks != theirs->ranks)
-		return FAIL(
-			DICOMM_ERR_INVALID_ARGUMENT,
-			"%s: rank %d of %" PRIu32
-			": the address is that of rank %" PRIu32 " of %" PRIu32,
-			wire, rank, mine->ranks, theirs->rank, theirs->ranks);
-	if (mine->slots != theirs->slots ||
-	    mine->slot_bytes != theirs->slot_bytes)
+	if ((uint32_t)rank != theirs->rank ||
+	    (uint32_t)config->ranks != theirs->ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: rank %d of %d: the address is that of rank "
+			    "%" PRIu32 " of %" PRIu32,
+			    wire, rank, config->ranks, theirs->rank,
+			    theirs->ranks);
+	if (config->slots != theirs->slots || slot_bytes != theirs->slot_bytes)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "%s: rank %" PRIu32 " has %" PRIu32
-			    " slots of %" PRIu32 " bytes, rank %d has %" PRIu32
-			    " of %" PRIu32,
-			    wire, mine->rank, mine->slots, mine->slot_bytes,
-			    rank, theirs->slots, theirs->slot_bytes);
+			    "%s: rank %d has %" PRIu32 " slots of %" PRIu32
+			    " bytes, rank %d has %" PRIu32 " of %" PRIu32,
+			    wire, config->rank, config->slots, slot_bytes, rank,
+			    theirs->slots, theirs->slot_bytes);
 	return DICOMM_SUCCESS;
 }
 
@@ -58,4 +59,11 @@ void common_drop(struct tp_device *dev, struct tp_hold *hold)
 {
 	(void)dev;
 	(void)hold;
+}
+
+void common_rest(struct tp_device *dev, unsigned us)
+{
+	(void)dev;
+	(void)us;
+	sched_yield();
 }

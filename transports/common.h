@@ -5,7 +5,7 @@
 
 #include "transports/transport.h"
 
-/* What both sides of a pair must know alike, as an address says it. */
+/* What an address says of its rank. */
 struct common_terms {
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
@@ -15,14 +15,19 @@ struct common_terms {
 dicomm_result_t common_check_config(const char *wire,
 				    const struct tp_config *config);
 /* For peer_open(): DICOMM_ERR_INVALID_ARGUMENT if it is the address of another
- * rank, DICOMM_ERR_INVALID_USAGE if its inboxes are unlike mine. */
+ * rank, DICOMM_ERR_INVALID_USAGE if its inboxes are unlike mine, whose slots
+ * have so many bytes. */
 dicomm_result_t common_check_peer(const char *wire,
-				  const struct common_terms *mine, int rank,
+				  const struct tp_config *config,
+				  uint32_t slot_bytes, int rank,
 				  const struct common_terms *theirs);
 
 /* hold() and drop() of a wire that reaches all memory as it is. */
 dicomm_result_t common_hold(struct tp_device *dev, const void *addr,
 			    uint64_t len, bool written, struct tp_hold **out);
 void common_drop(struct tp_device *dev, struct tp_hold *hold);
+
+/* rest() of a wire that nobody could wake. */
+void common_rest(struct tp_device *dev, unsigned us);
 
 #endif

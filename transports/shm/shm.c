@@ -165,12 +165,7 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	if (!shm_address_parse(address, &a, why, sizeof(why)) ||
 	    !shm_address_is_local(&a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "shm: rank %d: %s", rank, why);
-	TRY(common_check_peer("shm",
-			      &(struct common_terms){(uint32_t)config->rank,
-						     (uint32_t)config->ranks,
-						     config->slots,
-						     config->slot_bytes},
-			      rank,
+	TRY(common_check_peer("shm", config, config->slot_bytes, rank,
 			      &(struct common_terms){a.rank, a.ranks, a.slots,
 						     a.slot_bytes}));
 	peer = aligned_alloc(CACHE_LINE, (sizeof(*peer) + CACHE_LINE - 1) &
@@ -604,14 +599,6 @@ static bool shm_poll(struct tp_device *dev)
 	return false;
 }
 
-/* A peer that puts wakes nobody. */
-static void shm_rest(struct tp_device *dev, unsigned us)
-{
-	(void)dev;
-	(void)us;
-	sched_yield();
-}
-
 static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 {
 	(void)dev;
@@ -686,7 +673,8 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
-	.rest = shm_rest,
+	/* A peer that puts wakes nobody. */
+	.rest = common_rest,
 	.broken = shm_broken,
 	.fence = shm_fence,
 	.abort = shm_abort,

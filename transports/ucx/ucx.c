@@ -776,12 +776,7 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
-	TRY(common_check_peer("ucx",
-			      &(struct common_terms){(uint32_t)config->rank,
-						     (uint32_t)config->ranks,
-						     config->slots,
-						     config->slot_bytes},
-			      rank,
+	TRY(common_check_peer("ucx", config, config->slot_bytes, rank,
 			      &(struct common_terms){a.rank, a.ranks, a.slots,
 						     a.slot_bytes}));
 	peer = calloc(1, sizeof(*peer));

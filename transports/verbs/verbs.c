@@ -396,12 +396,7 @@ static dicomm_result_t verbs_peer_open(struct tp_device *dev, int rank,
 	if (!verbs_address_parse(address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: rank %d: %s", rank,
 			    why);
-	TRY(common_check_peer("verbs",
-			      &(struct common_terms){(uint32_t)config->rank,
-						     (uint32_t)config->ranks,
-						     config->slots,
-						     dev->eager_bytes},
-			      rank,
+	TRY(common_check_peer("verbs", config, dev->eager_bytes, rank,
 			      &(struct common_terms){a.rank, a.ranks, a.slots,
 						     a.eager_bytes}));
 	peer = calloc(1, sizeof(*peer));
@@ -972,14 +967,6 @@ static bool verbs_poll(struct tp_device *dev)
 	return false;
 }
 
-/* Whoever waits for a NIC waits for less than a sleep takes. */
-static void verbs_rest(struct tp_device *dev, unsigned us)
-{
-	(void)dev;
-	(void)us;
-	sched_yield();
-}
-
 /* ---- ends ---- */
 
 static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
@@ -1205,7 +1192,8 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
-	.rest = verbs_rest,
+	/* Whoever waits for a NIC waits for less than a sleep takes. */
+	.rest = common_rest,
 	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,
