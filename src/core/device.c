@@ -54,7 +54,7 @@ static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 static dicomm_result_t allocate(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
-	size_t bytes = DEVICE_STAGES * dev->stage_bytes;
+	size_t bytes = device_stages_bytes(dev);
 	void *mapped = NULL;
 
 	TRY(comm->accel->alloc(dev->index, SCRATCH_BYTES, &dev->scratch));
@@ -83,8 +83,7 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 
 	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
-	TRY(comm->accel->alloc(dev->index, DEVICE_STAGES * dev->stage_bytes,
-			       &near));
+	TRY(comm->accel->alloc(dev->index, device_stages_bytes(dev), &near));
 	dev->near = near;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		dev->stages[i].near = dev->near + i * dev->stage_bytes;
@@ -121,8 +120,8 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 
 	if (!dev)
 		return DICOMM_SUCCESS;
-	return comm_hold(comm, dev->memory, DEVICE_STAGES * dev->stage_bytes,
-			 true, &dev->held);
+	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,
+			 &dev->held);
 }
 
 void device_close(struct dicomm_comm *comm)

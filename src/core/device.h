@@ -78,6 +78,12 @@ struct device {
 	struct ticket *spare;
 };
 
+/* All stages together. */
+static inline size_t device_stages_bytes(const struct device *dev)
+{
+	return DEVICE_STAGES * dev->stage_bytes;
+}
+
 /* Open the device of a rank, allocate all that operations on it will need, and
  * load the kernels. Does nothing on a host rank. */
 dicomm_result_t device_open(struct dicomm_comm *comm);

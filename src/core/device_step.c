@@ -272,7 +272,7 @@ static enum schedule_result find_near(struct receive *r)
 	struct dicomm_comm *comm = r->op->comm;
 	enum tp_class c = r->op->exe->class;
 	struct lane *lane = &r->peer->lane[c];
-	uint64_t all = DEVICE_STAGES * (uint64_t)comm->dev->stage_bytes;
+	uint64_t all = device_stages_bytes(comm->dev);
 	const struct tp_line *line;
 	dicomm_result_t status;
 	struct note note = {0};

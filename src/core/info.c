@@ -116,8 +116,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes = comm->scratch_bytes;
 	if (comm->dev)
-		s.memory_bytes +=
-			DEVICE_STAGES * (uint64_t)comm->dev->stage_bytes;
+		s.memory_bytes += device_stages_bytes(comm->dev);
 	if (comm->bounce_memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_WIRES; i++)

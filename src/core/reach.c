@@ -167,12 +167,24 @@ static dicomm_result_t decide(struct dicomm_comm *comm, const uint8_t *mapped)
 	return DICOMM_SUCCESS;
 }
 
+static bool all_on_host(const struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (!comm->members[r].on_host)
+			return false;
+	return true;
+}
+
 dicomm_result_t reach_agree(struct dicomm_comm *comm)
 {
 	size_t n = (size_t)comm->ranks;
-	uint8_t *mapped = calloc(n, n);
+	uint8_t *mapped;
 	dicomm_result_t status;
 
+	/* Then no pair has to be looked at. */
+	if (all_on_host(comm))
+		return DICOMM_SUCCESS;
+	mapped = calloc(n, n);
 	if (!mapped)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %zu ranks", n);
