@@ -730,13 +730,13 @@ static void verbs_flush(struct tp_device *dev)
 }
 
 static bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-			bool to_load, struct tp_ref *ref)
+			enum tp_want want, struct tp_ref *ref)
 {
 	struct reference r = {.addr = (uintptr_t)addr};
 	uint32_t lkey;
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)to_load;
+	(void)want;
 	if (len <= peer->dev->eager_bytes ||
 	    !find_keys(peer->dev, addr, len, false, &lkey, &r.key))
 		return false;
