@@ -386,6 +386,7 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	wr.send_flags |= signal_now(s, 1, false);
 	wr.wr.rdma.rkey = s->remote_key;
 	lane->told = lane->freed;
+	lane->urgent = false;
 	return post(s, &wr, 1);
 }
 
@@ -405,13 +406,14 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void tell_all(struct tp_device *dev)
+/* All credits, or those that a sender of references may wait for. */
+static void tell_untold(struct tp_device *dev, bool all)
 {
 	struct verbs_lane *next;
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if (strand_to_tell(l))
+		if ((all || l->urgent) && strand_to_tell(l))
 			tell(l);
 	}
 }
@@ -420,20 +422,18 @@ void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	for (struct verbs_lane *l = dev->untold; l; l = l->untold)
-		l->urgent = false;
-	tell_all(dev);
+	tell_untold(dev, false);
 }
 
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		 bool to_load, struct tp_ref *ref)
+		 enum tp_want want, struct tp_ref *ref)
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_reference r = {.addr = (uintptr_t)addr};
 	const struct tp_hold *hold;
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)to_load;
+	(void)want;
 	if (len <= dev->eager_bytes)
 		return false;
 	hold = verbs_held(dev, addr, len, false);
@@ -665,13 +665,8 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
-	struct verbs_lane *next;
 
-	for (struct verbs_lane *l = dev->untold; l; l = next) {
-		next = l->untold;
-		if ((all || l->urgent) && strand_to_tell(l))
-			tell(l);
-	}
+	tell_untold(dev, all);
 	if (all)
 		dev->idle = 0;
 }

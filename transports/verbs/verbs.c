@@ -383,7 +383,8 @@ static void verbs_abort(struct tp_device *dev)
 /* Has the other side all that was posted? Asks those that would not say. */
 static bool is_drained(struct verbs_lane *lane)
 {
-	bool all = !verbs_loss_pending(lane) && !lane->untold_link;
+	bool all = !verbs_loss_pending(lane) &&
+		   !(lane->urgent && lane->untold_link);
 
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		struct verbs_strand *s = &lane->strand[i];

@@ -415,7 +415,7 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq);
 void verbs_flush(struct tp_device *dev);
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		 bool to_load, struct tp_ref *ref);
+		 enum tp_want want, struct tp_ref *ref);
 dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 			  uint64_t len, const void **ptr);
 dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
