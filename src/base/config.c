@@ -158,6 +158,15 @@ static const struct row rows[CONFIG_KEYS] = {
 				"memory; "
 				"unset: host name and boot",
 		},
+	[CONFIG_IB_CONNECT] =
+		{
+			.name = "DICOMM_IB_CONNECT",
+			.kind = KIND_STRING,
+			.value = "oob",
+			.choices = {"oob", "rdmacm"},
+			.help = "queue pairs are connected over TCP, or, as "
+				"those of iWARP always, by librdmacm",
+		},
 	[CONFIG_IB_EAGER_BYTES] =
 		{
 			.name = "DICOMM_IB_EAGER_BYTES",

@@ -235,6 +235,7 @@ static const char *const settings[] = {
 	"DICOMM_IB_GID_INDEX=1",
 	"DICOMM_IB_NICS=1",
 	"DICOMM_IB_QPS_PER_CONNECTION=3",
+	"DICOMM_IB_CONNECT=rdmacm",
 };
 
 START_TEST(data_is_right_with_any_setting)

@@ -120,6 +120,8 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 	if (status == DICOMM_SUCCESS)
 		status = verbs_lane_inbox(lane, answer);
 	if (status == DICOMM_SUCCESS)
+		status = verbs_lane_meet(lane, call);
+	if (status == DICOMM_SUCCESS && !uses_cm(dev))
 		status = verbs_lane_connect(lane, call);
 	if (status != DICOMM_SUCCESS) {
 		verbs_lane_close(lane);
@@ -366,8 +368,10 @@ static const char *doubt(const struct verbs_lane *lane,
 static dicomm_result_t join(struct verbs_lane *lane,
 			    const struct verbs_card *remote)
 {
-	TRY(verbs_lane_connect(lane, remote));
-	for (uint32_t i = 0; uses_cm(lane->dev) && i < lane->strands; i++)
+	TRY(verbs_lane_meet(lane, remote));
+	if (!uses_cm(lane->dev))
+		return verbs_lane_connect(lane, remote);
+	for (uint32_t i = 0; i < lane->strands; i++)
 		TRY(verbs_cm_call(&lane->strand[i], &remote->end[i]));
 	return DICOMM_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs of iWARP, which only librdmacm can connect. The cards come first,
+ * Queue pairs that librdmacm connects: those of iWARP, for which there is no
+ * other way, and where DICOMM_IB_CONNECT asks for it. The cards come first,
  * as everywhere (connect.c), and prove who both are; they tell where the
  * receiver's NIC listens. A connection there names its lane by the challenge of
  * the call, which nobody else can have before, and its strand.
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/config.h"
 #include "src/base/log.h"
 
 #define RESOLVE_MS 5000
@@ -29,6 +31,12 @@
 
 /* With the lock of connect.c. */
 static struct rdma_event_channel *channel;
+
+bool verbs_cm_is_used(const struct verbs_nic *nic)
+{
+	return nic->fabric == VERBS_IWARP ||
+	       !strcmp(config_string(CONFIG_IB_CONNECT), "rdmacm");
+}
 
 /* Is that the address of one of the NIC's interfaces? */
 static bool is_address_of(const struct verbs_nic *nic, struct sockaddr *a)
@@ -132,8 +140,11 @@ void verbs_cm_end(const struct verbs_rail *rail, struct verbs_end *end)
 static bool begin(struct verbs_strand *s)
 {
 	struct verbs_nic *nic = s->rail->nic;
+	uint8_t tos = (uint8_t)config_int(CONFIG_IB_TC);
 
 	return !rdma_create_id(channel, &s->cm, s, RDMA_PS_TCP) &&
+	       !rdma_set_option(s->cm, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos,
+				sizeof(tos)) &&
 	       !rdma_resolve_addr(s->cm, (struct sockaddr *)&nic->address,
 				  (struct sockaddr *)&s->cm_to, RESOLVE_MS);
 }
@@ -184,9 +195,37 @@ static struct rdma_conn_param parameters(const struct verbs_strand *s,
 		.private_data_len = sizeof(*greeting),
 		.responder_resources = READS_AT_ONCE,
 		.initiator_depth = READS_AT_ONCE,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
 		.qp_num = s->qp->qp_num,
 		.srq = 1,
 	};
+}
+
+/* What the kernel does for iWARP: the queue pair takes part, with what the two
+ * sides have agreed on. */
+static bool ready(struct verbs_strand *s)
+{
+	static const enum ibv_qp_state states[] = {IBV_QPS_RTR, IBV_QPS_RTS};
+
+	if (s->rail->nic->fabric == VERBS_IWARP)
+		return true;
+	for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++) {
+		struct ibv_qp_attr attr = {.qp_state = states[i]};
+		int mask;
+
+		if (rdma_init_qp_attr(s->cm, &attr, &mask))
+			return false;
+		if (mask & IBV_QP_TIMEOUT)
+			attr.timeout = (uint8_t)config_int(CONFIG_IB_TIMEOUT);
+		if (mask & IBV_QP_RETRY_CNT)
+			attr.retry_cnt =
+				(uint8_t)config_int(CONFIG_IB_RETRY_CNT);
+		errno = ibv_modify_qp(s->qp, &attr, mask);
+		if (errno)
+			return false;
+	}
+	return true;
 }
 
 /* Somebody connects; false: nobody waits for that one. */
@@ -198,7 +237,7 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	struct greeting greeting;
 	struct verbs_strand *s = NULL;
 
-	/* What comes over iWARP has no length of its own. */
+	/* What comes has no length of its own. */
 	if (theirs && p->private_data_len >= sizeof(*theirs))
 		s = verbs_connect_awaited(theirs->challenge, theirs->strand);
 	if (!s) {
@@ -209,7 +248,7 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	s->cm = id;
 	id->context = s;
 	mine = parameters(s, &greeting);
-	if (rdma_accept(id, &mine))
+	if (!ready(s) || rdma_accept(id, &mine))
 		verbs_connect_failed(s, "accept", strerror(errno));
 	return true;
 }
@@ -232,6 +271,11 @@ static bool on_event(struct rdma_cm_event *e)
 		p = parameters(s, &greeting);
 		if (rdma_connect(id, &p))
 			return connect_failed(s, "connect", errno);
+		break;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		if (!ready(s) || rdma_establish(id))
+			return connect_failed(s, "establish", errno);
+		verbs_connect_done(s);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		verbs_connect_done(s);

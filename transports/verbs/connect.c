@@ -425,7 +425,7 @@ static dicomm_result_t open_events(struct verbs_rail *rail)
 
 static dicomm_result_t open_rail(struct verbs_rail *rail)
 {
-	if (rail->nic->fabric == VERBS_IWARP)
+	if (verbs_cm_is_used(rail->nic))
 		TRY(open_cm(rail));
 	return open_events(rail);
 }

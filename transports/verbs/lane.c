@@ -272,9 +272,6 @@ static dicomm_result_t connect_strand(struct verbs_strand *s,
 			READS_AT_ONCE),
 	};
 
-	s->remote_key = remote->rkey;
-	if (nic->fabric == VERBS_IWARP)
-		return DICOMM_SUCCESS;
 	if (!makes_sense(remote))
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "verbs: rank %d (%s): its queue pair makes no "
@@ -328,6 +325,14 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 {
 	for (uint32_t i = 0; i < lane->strands; i++)
 		TRY(connect_strand(&lane->strand[i], &remote->end[i]));
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
+				const struct verbs_card *remote)
+{
+	for (uint32_t i = 0; i < lane->strands; i++)
+		lane->strand[i].remote_key = remote->end[i].rkey;
 	verbs_lane_share(lane, remote);
 	lane->remote_addr = remote->addr;
 	if (lane->in)

@@ -117,7 +117,8 @@ static bool lose(struct verbs_strand *s)
 	struct verbs_lane *lane = s->lane;
 	const struct verbs_strand *other;
 
-	if (s->cm) /* iWARP: TCP has given it up, so has the other side */
+	/* TCP has given it up, so has the other side. */
+	if (s->rail->nic->fabric == VERBS_IWARP)
 		return false;
 	s->state = STRAND_LOST;
 	other = verbs_strand_good(lane);
@@ -153,8 +154,9 @@ void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 	/* Over iWARP, the end of a connection is seen by the NIC first, or by
 	 * siw as a send that fails. */
 	bool gone = atomic_load(&lane->left) ||
-		    (s->cm && (wc->status == IBV_WC_WR_FLUSH_ERR ||
-			       wc->status == IBV_WC_LOC_QP_OP_ERR));
+		    (s->rail->nic->fabric == VERBS_IWARP &&
+		     (wc->status == IBV_WC_WR_FLUSH_ERR ||
+		      wc->status == IBV_WC_LOC_QP_OP_ERR));
 	dicomm_result_t why = gone || is_remote(wc->status) ? DICOMM_ERR_REMOTE
 							    : DICOMM_ERR_SYSTEM;
 	const char *hint_text = hint(wc->status);

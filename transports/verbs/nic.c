@@ -351,7 +351,7 @@ static dicomm_result_t open_port(const struct port *port,
 	}
 	nic->bytes_per_s = rate_of(&nic->port_attr);
 	status = choose_gid(nic);
-	if (status == DICOMM_SUCCESS && nic->fabric == VERBS_IWARP)
+	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic))
 		status = verbs_cm_find_address(nic);
 	if (status != DICOMM_SUCCESS)
 		goto close;

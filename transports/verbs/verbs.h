@@ -16,8 +16,8 @@
  *
  * Lanes are made at the first message: the sender calls the receiver by TCP,
  * a thread of the library answers (connect.c), and the connection stays open so
- * that each side learns at once when the other has gone. Queue pairs of iWARP
- * are then connected by librdmacm (cm.c).
+ * that each side learns at once when the other has gone. Some queue pairs are
+ * then connected by librdmacm (cm.c).
  */
 #ifndef DICOMM_TRANSPORTS_VERBS_VERBS_H
 #define DICOMM_TRANSPORTS_VERBS_VERBS_H
@@ -62,7 +62,7 @@ struct verbs_nic {
 	struct ibv_port_attr port_attr;
 	union ibv_gid gid;
 	uint8_t gid_index;
-	struct sockaddr_in address; /* iWARP */
+	struct sockaddr_in address; /* cm.c */
 	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
 	/* registrations; memory.c */
 	pthread_mutex_t lock;
@@ -123,8 +123,8 @@ struct verbs_address {
 
 /* One side of a strand. No padding. */
 struct verbs_end {
-	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
-	 * IPv4 address and, in lid, the port */
+	/* the queue pair; of one that cm.c connects: where its NIC listens, as
+	 * an IPv4 address and, in lid, the port */
 	uint8_t gid[16];
 	uint32_t qpn, psn, lid, mtu;
 	uint32_t reads; /* that it serves at a time */
@@ -185,7 +185,7 @@ struct verbs_rail {
 	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
 	/* connect.c */
 	struct verbs_conn *events;
-	struct rdma_cm_id *cm; /* iWARP: listens, too */
+	struct rdma_cm_id *cm; /* listens, too; or NULL */
 };
 
 /* Of rail->nic, which goes with it. */
@@ -227,7 +227,7 @@ struct verbs_strand {
 	struct verbs_rail *rail;
 	uint32_t to_rail; /* of the other rank */
 	struct ibv_qp *qp;
-	struct rdma_cm_id *cm; /* iWARP */
+	struct rdma_cm_id *cm; /* or NULL */
 	struct sockaddr_in cm_to;
 	unsigned cm_tries;
 	bool joined; /* cm.c has connected it */
@@ -334,6 +334,10 @@ dicomm_result_t verbs_lane_open(struct verbs_lane *lane,
 /* Inbox, for a receiver. */
 dicomm_result_t verbs_lane_inbox(struct verbs_lane *lane,
 				 struct verbs_card *card);
+/* What the other side has said of its own; then connect the queue pairs, unless
+ * cm.c does. */
+dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
+				const struct verbs_card *remote);
 dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 				   const struct verbs_card *remote);
 /* Nothing in flight lands any more. */
@@ -504,7 +508,10 @@ void verbs_connect_done(struct verbs_strand *s);
 void verbs_connect_failed(struct verbs_strand *s, const char *what,
 			  const char *why);
 
-/* ---- cm.c: queue pairs of iWARP; but for the first, with the lock ---- */
+/* ---- cm.c: queue pairs by librdmacm; with the lock, but for the first two */
+
+/* Does it connect those of that NIC? */
+bool verbs_cm_is_used(const struct verbs_nic *nic);
 
 /* Fill in nic->address. */
 dicomm_result_t verbs_cm_find_address(struct verbs_nic *nic);

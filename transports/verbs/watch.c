@@ -142,7 +142,7 @@ static void look_at_nic(struct verbs_strand *s, uint64_t now)
 	uint64_t lost = atomic_load(&nic->lost_ms);
 	char what[80];
 
-	if (event && s->cm) {
+	if (event && nic->fabric == VERBS_IWARP) {
 		/* Of iWARP, so ends a connection that the other side drops. */
 		verbs_strand_give_up(s, DICOMM_ERR_REMOTE, event,
 				     "the connection has ended");
