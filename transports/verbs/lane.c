@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -216,16 +217,17 @@ static bool makes_sense(const struct verbs_end *remote)
 static dicomm_result_t modify(struct verbs_strand *s, struct ibv_qp_attr *attr,
 			      int mask, const char *state)
 {
-	const struct verbs_lane *lane = s->lane;
+	struct verbs_lane *lane = s->lane;
 	const struct verbs_nic *nic = s->rail->nic;
 	int error = ibv_modify_qp(s->qp, attr, mask);
 
 	if (!error)
 		return DICOMM_SUCCESS;
 	errno = error;
-	return FAIL(DICOMM_ERR_SYSTEM,
-		    "verbs %s port %u: rank %d (%s): queue pair to %s: %m",
-		    nic->name, nic->port, lane->rank, lane->remote, state);
+	snprintf(lane->text, sizeof(lane->text),
+		 "verbs %s port %u: rank %d (%s): queue pair to %s: %m",
+		 nic->name, nic->port, lane->rank, lane->remote, state);
+	return DICOMM_ERR_SYSTEM;
 }
 
 /* What a put fills in is the rest. */
@@ -246,6 +248,7 @@ static void prepare(struct verbs_lane *lane)
 	};
 }
 
+/* If not, lane->text says why. */
 static dicomm_result_t connect_strand(struct verbs_strand *s,
 				      const struct verbs_end *remote)
 {
@@ -272,11 +275,12 @@ static dicomm_result_t connect_strand(struct verbs_strand *s,
 			READS_AT_ONCE),
 	};
 
-	if (!makes_sense(remote))
-		return FAIL(DICOMM_ERR_REMOTE,
-			    "verbs: rank %d (%s): its queue pair makes no "
-			    "sense",
-			    s->lane->rank, s->lane->remote);
+	if (!makes_sense(remote)) {
+		snprintf(s->lane->text, sizeof(s->lane->text),
+			 "verbs: rank %d (%s): its queue pair makes no sense",
+			 s->lane->rank, s->lane->remote);
+		return DICOMM_ERR_REMOTE;
+	}
 	address_of(nic, remote, &rtr.ah_attr);
 	TRY(modify(s, &rtr,
 		   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -323,8 +327,23 @@ void verbs_lane_share(struct verbs_lane *lane, const struct verbs_card *remote)
 dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 				   const struct verbs_card *remote)
 {
-	for (uint32_t i = 0; i < lane->strands; i++)
-		TRY(connect_strand(&lane->strand[i], &remote->end[i]));
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (uint32_t i = 0; i < lane->strands; i++) {
+		struct verbs_strand *s = &lane->strand[i];
+		dicomm_result_t mine = connect_strand(s, &remote->end[i]);
+
+		if (mine == DICOMM_SUCCESS)
+			continue;
+		status = mine;
+		s->state = STRAND_LOST;
+		atomic_store(&lane->dev->repair, true);
+	}
+	if (status == DICOMM_SUCCESS)
+		return DICOMM_SUCCESS;
+	if (!verbs_strand_good(lane))
+		return FAIL(status, "%s", lane->text);
+	log_warn("%s; goes on without it", lane->text);
 	return DICOMM_SUCCESS;
 }
 

@@ -335,7 +335,7 @@ dicomm_result_t verbs_lane_open(struct verbs_lane *lane,
 dicomm_result_t verbs_lane_inbox(struct verbs_lane *lane,
 				 struct verbs_card *card);
 /* What the other side has said of its own; then connect the queue pairs, unless
- * cm.c does. */
+ * cm.c does. One that cannot be is lost, unless it is the last. */
 dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 				const struct verbs_card *remote);
 dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
