@@ -18,6 +18,7 @@ kind=rxe
 flags="-F -x 1"
 [ $kind = rxe ] || flags="-F -R"
 address=192.168.77.2 # of the second device
+export DICOMM_IB_NICS=1 # a device for each rank, as perftest has
 
 # One perftest program, from the first device to the second; prints the table.
 between() # PROGRAM ARGUMENT...

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A lane of two queue pairs, of which one fails, over NICs of our own that do
+ * nothing by themselves: what is sent again, when, and how often.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "transports/verbs/verbs.h"
+
+#define SLOTS 8
+#define STRIDE 4224
+#define SHORT 40
+#define LONG 2000
+#define PEER 1
+#define QPN 17 /* NICs number on their own: both have that */
+
+/* ---- NICs ---- */
+
+struct posted {
+	int rail;
+	uint64_t id, addr;
+	enum ibv_wr_opcode opcode;
+	uint32_t key, lkey, imm, bytes;
+	uint8_t data[STRIDE];
+};
+
+static struct posted posted[100];
+static int n_posted;
+static struct ibv_wc coming[2][20]; /* of each NIC */
+static int n_coming[2];
+static enum ibv_qp_state last_state[2];
+static bool was_error[2];
+
+static struct ibv_context contexts[2];
+static struct ibv_cq cqs[2];
+static struct ibv_srq srqs[2];
+static struct ibv_qp qps[2];
+static struct verbs_nic nics[2];
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad)
+{
+	struct posted *p = &posted[n_posted++];
+
+	(void)bad;
+	*p = (struct posted){.rail = (int)(qp - qps),
+			     .id = wr->wr_id,
+			     .addr = wr->wr.rdma.remote_addr,
+			     .key = wr->wr.rdma.rkey,
+			     .opcode = wr->opcode,
+			     .imm = wr->imm_data,
+			     .lkey = wr->num_sge ? wr->sg_list[0].lkey : 0};
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (wr->opcode != IBV_WR_RDMA_READ)
+			memcpy(p->data + p->bytes, (void *)sge->addr,
+			       sge->length);
+		p->bytes += sge->length;
+	}
+	return 0;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int rail = (int)(cq - cqs), count = n_coming[rail];
+
+	ck_assert_int_le(count, n);
+	memcpy(wc, coming[rail], (size_t)count * sizeof(*wc));
+	n_coming[rail] = 0;
+	return count;
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	(void)wr;
+	(void)bad;
+	return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int rail = (int)(qp - qps);
+
+	(void)mask;
+	was_error[rail] |= attr->qp_state == IBV_QPS_ERR;
+	last_state[rail] = attr->qp_state;
+	return 0;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			  int access)
+{
+	static uint32_t last_key = 1000;
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)access;
+	mr->pd = pd;
+	mr->addr = addr;
+	mr->length = length;
+	mr->lkey = mr->rkey = ++last_key;
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned int access)
+{
+	(void)iova;
+	return ibv_reg_mr(pd, addr, length, (int)access);
+}
+
+static void complete(int rail, uint64_t id, enum ibv_wc_opcode opcode,
+		     enum ibv_wc_status status, uint32_t imm)
+{
+	coming[rail][n_coming[rail]++] = (struct ibv_wc){.wr_id = id,
+							 .status = status,
+							 .opcode = opcode,
+							 .imm_data = imm,
+							 .qp_num = QPN};
+}
+
+static void lose(int rail, uint64_t id)
+{
+	complete(rail, id, IBV_WC_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR, 0);
+}
+
+/* The first that was posted there ends in an error. */
+static void lose_first(int rail)
+{
+	int i = 0;
+
+	while (posted[i].rail != rail)
+		ck_assert_int_lt(++i, n_posted);
+	lose(rail, posted[i].id);
+}
+
+/* ---- a rank, and its lanes with another ---- */
+
+static struct tp_device dev;
+static struct tp_peer peer;
+static struct verbs_lane *out, *in;
+
+static struct verbs_lane *open_lane(bool is_in)
+{
+	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, is_in, 2);
+	struct verbs_card remote = {.strands = 2,
+				    .addr = 0x100000,
+				    .stride = STRIDE,
+				    .slots = SLOTS};
+
+	lane->depth = 32;
+	for (uint32_t i = 0; i < 2; i++) {
+		lane->strand[i].rail = &dev.rail[i];
+		lane->strand[i].to_rail = i;
+		lane->strand[i].qp = &qps[i];
+		remote.end[i].rkey = 100 + i;
+		remote.end[i].bytes_per_s = 1000000000;
+	}
+	lane->released = &dev.words[lane->id];
+	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
+	if (is_in) {
+		lane->stride = STRIDE;
+		lane->slots = calloc(SLOTS, STRIDE);
+	}
+	atomic_store(&lane->state, LANE_READY);
+	return lane;
+}
+
+static void setup(void)
+{
+	memset(&dev, 0, sizeof(dev));
+	memset(&peer, 0, sizeof(peer));
+	dev.config.ranks = 2;
+	dev.config.slots = SLOTS;
+	dev.eager_bytes = 4096;
+	dev.stride = STRIDE;
+	dev.max_read = 1 << 30;
+	dev.lanes = 2 * TP_CLASSES;
+	dev.words = calloc(dev.lanes, sizeof(*dev.words));
+	dev.in = calloc(dev.lanes, sizeof(*dev.in));
+	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	dev.rails = 2;
+	for (int i = 0; i < 2; i++) {
+		contexts[i].ops.post_send = post_send;
+		contexts[i].ops.poll_cq = poll_cq;
+		contexts[i].ops.post_srq_recv = post_srq_recv;
+		cqs[i].context = srqs[i].context = qps[i].context =
+			&contexts[i];
+		qps[i].qp_num = QPN;
+		nics[i].bytes_per_s = 1000000000;
+		nics[i].context = &contexts[i];
+		strcpy(nics[i].name, i ? "fake1" : "fake0");
+		dev.rail[i].nic = &nics[i];
+		dev.rail[i].cq = &cqs[i];
+		dev.rail[i].srq = &srqs[i];
+		dev.rail[i].cqe = 64;
+		n_coming[i] = 0;
+		was_error[i] = false;
+		last_state[i] = IBV_QPS_RTS;
+	}
+	n_posted = 0;
+	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
+	peer.dev = &dev;
+	peer.rank = PEER;
+	out = peer.out[0] = open_lane(false);
+	in = peer.in[0] = open_lane(true);
+	atomic_store(&dev.out[out->id], out);
+	atomic_store(&dev.in[in->id], in);
+}
+
+/* Message number q, of which each byte is q. */
+static void put(uint64_t q, uint32_t len)
+{
+	uint8_t body[LONG];
+
+	memset(body, (int)q, len);
+	ck_assert_int_eq(verbs_put(&peer, 0, q, 5, TP_DATA, body, len),
+			 DICOMM_SUCCESS);
+}
+
+static void check_message(const struct posted *p, uint64_t q, uint32_t len)
+{
+	ck_assert_uint_eq(p->bytes, sizeof(struct verbs_head) + len);
+	ck_assert_uint_eq(ntohl(p->imm) & 0xff, q);
+	ck_assert_uint_eq(p->addr - 0x100000, q % SLOTS * STRIDE + 8);
+	ck_assert_uint_eq(p->key, 100u + (uint32_t)p->rail);
+	for (uint32_t i = 0; i < len; i++)
+		ck_assert_uint_eq(p->data[sizeof(struct verbs_head) + i], q);
+}
+
+static void notice(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
+		   uint64_t come_mask)
+{
+	struct verbs_card card = {
+		.strands = strand, .come_to = come_to, .come_mask = come_mask};
+
+	verbs_lock();
+	verbs_loss_noticed(lane, &card);
+	verbs_unlock();
+}
+
+static void poll_some(void)
+{
+	for (int i = 0; i < 5; i++)
+		verbs_poll(&dev);
+}
+
+/* ---- tests ---- */
+
+/* Lengths of six messages: short ones are kept, long ones lie in the pool. */
+static uint32_t length(uint64_t q)
+{
+	return q % 3 == 0 ? LONG : SHORT;
+}
+
+START_TEST(what_has_not_come_is_sent_again_after_the_fence)
+{
+	uint64_t lost[6], mask = 0;
+	int n = 0, before;
+
+	for (uint64_t q = 1; q <= 6; q++) {
+		put(q, length(q));
+		check_message(&posted[n_posted - 1], q, length(q));
+		if (posted[n_posted - 1].rail == 0)
+			lost[n++] = q;
+	}
+	ck_assert_int_ge(n, 2);
+	ck_assert_int_lt(n, 6);
+	lose_first(0);
+	before = n_posted;
+	poll_some();
+	/* Stopped, for good; and the other side may still take in what is on
+	 * its way. */
+	ck_assert(was_error[0]);
+	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
+	ck_assert_int_eq(n_posted, before);
+	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
+	/* New ones need not wait. */
+	put(7, SHORT);
+	ck_assert_int_eq(posted[n_posted - 1].rail, 1);
+	before = n_posted;
+	/* The first that was lost has come all the same. */
+	for (uint64_t q = 1; q <= 7; q++) {
+		bool is_lost = false;
+
+		for (int i = 1; i < n; i++)
+			is_lost |= lost[i] == q;
+		mask |= (uint64_t)!is_lost << (q - 1);
+	}
+	notice(out, 0, 0, mask);
+	poll_some();
+	ck_assert_int_eq(n_posted, before + n - 1);
+	for (int i = 1; i < n; i++)
+		for (int k = 0; k < n - 1; k++)
+			if ((ntohl(posted[before + k].imm) & 0xff) == lost[i])
+				check_message(&posted[before + k], lost[i],
+					      length(lost[i]));
+	for (int k = before; k < n_posted; k++)
+		ck_assert_int_eq(posted[k].rail, 1);
+	/* When all is there, no buffer is missing. */
+	complete(1, posted[n_posted - 1].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS,
+		 0);
+	for (int k = 0; k < n_posted - 1; k++)
+		if (posted[k].rail == 1 && posted[k].bytes > LONG)
+			complete(1, posted[k].id, IBV_WC_RDMA_WRITE,
+				 IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+}
+END_TEST
+
+START_TEST(the_last_one_takes_the_lane_with_it)
+{
+	for (uint64_t q = 1; q <= 6; q++)
+		put(q, length(q));
+	lose_first(0);
+	poll_some();
+	notice(out, 0, 0, 0);
+	poll_some();
+	lose(1, posted[n_posted - 1].id);
+	poll_some();
+	ck_assert_int_eq(out->why, DICOMM_ERR_REMOTE);
+	ck_assert_ptr_ne(strstr(out->text, "fake1"), NULL);
+	ck_assert_int_eq(verbs_put(&peer, 0, 7, 5, TP_DATA, "x", 1),
+			 DICOMM_ERR_REMOTE);
+}
+END_TEST
+
+START_TEST(a_fault_of_this_side_is_no_loss)
+{
+	put(1, SHORT);
+	complete(posted[0].rail, posted[0].id, IBV_WC_RDMA_WRITE,
+		 IBV_WC_LOC_PROT_ERR, 0);
+	poll_some();
+	ck_assert_int_eq(out->why, DICOMM_ERR_SYSTEM);
+}
+END_TEST
+
+START_TEST(a_read_begins_anew_at_once)
+{
+	static uint8_t to[100000];
+	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}};
+	static struct verbs_mr mrs[2];
+	static struct tp_hold hold;
+	struct tp_ref ref;
+	int first;
+
+	for (int i = 0; i < 2; i++) {
+		mrs[i] = (struct verbs_mr){
+			.base = (uintptr_t)to,
+			.len = sizeof(to),
+			.written = true,
+			.mr = ibv_reg_mr(NULL, to, sizeof(to), 0)};
+		hold.mr[i] = &mrs[i];
+	}
+	dev.holds = &hold;
+	memcpy(&ref, &from, sizeof(from));
+	ck_assert_int_eq(verbs_read(&peer, 0, 1, &ref, 64, to, sizeof(to)),
+			 DICOMM_IN_PROGRESS);
+	first = posted[0].rail;
+	ck_assert_uint_eq(posted[0].key, from.key[first]);
+	lose(first, posted[0].id);
+	poll_some();
+	ck_assert_int_eq(n_posted, 2);
+	ck_assert_int_eq(posted[1].rail, !first);
+	ck_assert_uint_eq(posted[1].key, from.key[!first]);
+	ck_assert_uint_eq(posted[1].lkey, mrs[!first].mr->lkey);
+	ck_assert_uint_eq(posted[1].addr, 0x5000 + 64);
+	ck_assert_uint_eq(posted[1].bytes, sizeof(to));
+	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
+	/* What the first one still says is of no interest. */
+	complete(first, posted[0].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
+	complete(!first, posted[1].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_SUCCESS);
+	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
+}
+END_TEST
+
+static void arrive(int rail, uint64_t q)
+{
+	struct tp_line *line =
+		(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
+
+	line->kind = TP_DATA;
+	complete(rail, 0, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+		 htonl(in->id << 8 | (uint32_t)q));
+	poll_some();
+}
+
+/* Over there, a word that is told late would undo one that is told after it. */
+START_TEST(credits_wait_for_the_fence_too)
+{
+	for (uint64_t q = 1; q <= 3; q++)
+		arrive((int)q % 2, q);
+	ck_assert(verbs_has_come(in, 3));
+	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	poll_some();
+	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
+	n_posted = 0;
+	for (uint64_t q = 4; q <= 6; q++)
+		arrive(1, q);
+	ck_assert_int_eq(verbs_release(&peer, 0, 6), DICOMM_SUCCESS);
+	poll_some();
+	ck_assert_int_eq(n_posted, 0);
+	/* A message of the old strand was reported as not come. */
+	arrive(0, 7);
+	ck_assert(!verbs_has_come(in, 7));
+	notice(in, 0, 0, 0);
+	for (int i = 0; i < 3000 && !n_posted; i++)
+		verbs_poll(&dev);
+	ck_assert_int_eq(n_posted, 1);
+	ck_assert_int_eq(posted[0].rail, 1);
+	ck_assert_uint_eq(*(uint64_t *)posted[0].data, 6);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("loss");
+	Suite *suite = suite_create("loss");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
+	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
+	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
+	tcase_add_test(tcase, a_read_begins_anew_at_once);
+	tcase_add_test(tcase, credits_wait_for_the_fence_too);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
