@@ -406,14 +406,13 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* All credits, or those that a sender of references may wait for. */
-static void tell_untold(struct tp_device *dev, bool all)
+void verbs_untold_tell(struct tp_device *dev, bool all)
 {
 	struct verbs_lane *next;
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if ((all || l->urgent) && strand_to_tell(l))
+		if ((all || verbs_must_tell(l)) && strand_to_tell(l))
 			tell(l);
 	}
 }
@@ -422,7 +421,7 @@ void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	tell_untold(dev, false);
+	verbs_untold_tell(dev, false);
 }
 
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
@@ -520,7 +519,8 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		return status;
 	}
 	read->status = DICOMM_IN_PROGRESS;
-	lane->urgent = true;
+	if (seq > lane->referred)
+		lane->referred = seq;
 	return DICOMM_IN_PROGRESS;
 }
 
@@ -666,7 +666,7 @@ static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
 
-	tell_untold(dev, all);
+	verbs_untold_tell(dev, all);
 	if (all)
 		dev->idle = 0;
 }

@@ -384,7 +384,7 @@ static void verbs_abort(struct tp_device *dev)
 static bool is_drained(struct verbs_lane *lane)
 {
 	bool all = !verbs_loss_pending(lane) &&
-		   !(lane->urgent && lane->untold_link);
+		   !(verbs_must_tell(lane) && lane->untold_link);
 
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		struct verbs_strand *s = &lane->strand[i];
@@ -455,7 +455,8 @@ static void verbs_peer_close(struct tp_peer *peer)
 
 	if (!peer)
 		return;
-	verbs_flush(peer->dev);
+	if (!atomic_load(&peer->dev->aborted))
+		verbs_untold_tell(peer->dev, true);
 	close_rank(peer->dev, (uint32_t)peer->rank);
 	at = &peer->dev->peers;
 	while (*at != peer)

@@ -311,7 +311,8 @@ struct verbs_lane {
 	size_t slots_bytes;
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
-	bool urgent; /* the sender may wait for `told` */
+	uint64_t referred; /* last that was read: its sender waits for `told` */
+	bool urgent;       /* so it may for another reason */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
 
@@ -319,6 +320,12 @@ struct verbs_lane {
 	uint32_t strands;
 	struct verbs_strand strand[];
 };
+
+/* Could the sender wait for credits, and nobody tell it of them? */
+static inline bool verbs_must_tell(const struct verbs_lane *lane)
+{
+	return lane->urgent || lane->referred > lane->told;
+}
 
 static inline bool verbs_has_room(const struct verbs_strand *s, uint32_t n)
 {
@@ -401,6 +408,8 @@ dicomm_result_t verbs_probe(struct verbs_strand *s);
 /* Credits are to be told when there is time. */
 void verbs_untold_add(struct verbs_lane *lane);
 void verbs_untold_remove(struct verbs_lane *lane);
+/* All of them, or those that a sender may wait for. */
+void verbs_untold_tell(struct tp_device *dev, bool all);
 /* Once more, over any strand; AGAIN: none has room. */
 dicomm_result_t verbs_send_again(struct verbs_lane *lane,
 				 struct verbs_kept *kept);
