@@ -362,9 +362,10 @@ static void opencl_mem_unimport(int index, void *base)
 }
 
 static dicomm_result_t opencl_map_host(int index, void *host, size_t bytes,
-				       void **device)
+				       bool loads, void **device)
 {
 	(void)bytes;
+	(void)loads;
 	TRY(check_index(index));
 	*device = host;
 	return DICOMM_SUCCESS;
@@ -760,6 +761,13 @@ static void opencl_gate_open(struct accel_gate *g)
 	free(c);
 }
 
+/* Nothing that is made or mapped waits for a queue. */
+static bool opencl_held(int index)
+{
+	(void)index;
+	return false;
+}
+
 static void opencl_gate_destroy(struct accel_gate *g)
 {
 	if (!g)
@@ -945,6 +953,7 @@ static const struct accel_work opencl_work = {
 	.gate_destroy = opencl_gate_destroy,
 	.gate_close = opencl_gate_close,
 	.gate_open = opencl_gate_open,
+	.held = opencl_held,
 	.copy = opencl_copy,
 	.reduce = opencl_reduce,
 	.fold = opencl_fold,

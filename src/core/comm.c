@@ -190,6 +190,7 @@ void comm_free(struct dicomm_comm *comm)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
 	device_close(comm);
+	reach_unmap(comm);
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);

@@ -11,9 +11,6 @@
 #include "src/core/message.h"
 #include "src/core/step.h"
 
-/* Of an ordered reduction with inputs that are scaled first there is a little
- * more than the budget of one window. */
-#define SCRATCH_BYTES (2 * EXECUTABLE_SCRATCH)
 /* Calls under way on one communicator before more tickets are made */
 #define TICKETS 64
 /* Longer than any copy or kernel of ours takes */
@@ -55,17 +52,16 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	size_t bytes = device_stages_bytes(dev);
-	void *mapped = NULL;
+	void *memory = NULL, *mapped = NULL;
+	size_t offset;
 
-	TRY(comm->accel->alloc(dev->index, SCRATCH_BYTES, &dev->scratch));
+	TRY(comm->accel->alloc(dev->index, DEVICE_SCRATCH, &dev->scratch));
 	comm->scratch = dev->scratch;
-	comm->scratch_bytes = SCRATCH_BYTES;
-	dev->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!dev->memory)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the messages of %s",
-			    comm->device);
-	TRY(dev->work->map_host(dev->index, dev->memory, bytes, &mapped));
+	comm->scratch_bytes = DEVICE_SCRATCH;
+	TRY(accels[0]->alloc(0, bytes, &memory));
+	dev->memory = memory;
+	accels[0]->find(memory, bytes, &dev->where, &offset);
+	TRY(dev->work->map_host(dev->index, memory, bytes, false, &mapped));
 	dev->mapped = mapped;
 	for (size_t i = 0; i < DEVICE_STAGES; i++) {
 		dev->stages[i].host = dev->memory + i * dev->stage_bytes;
@@ -125,6 +121,9 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
+	if (comm->scratch_shared)
+		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
+				 &comm->scratch_held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,
@@ -146,7 +145,8 @@ void device_close(struct dicomm_comm *comm)
 	comm_drop(comm, &dev->held);
 	if (dev->mapped)
 		dev->work->unmap_host(dev->index, dev->memory);
-	free(dev->memory);
+	if (dev->memory)
+		accels[0]->free(dev->memory);
 	if (dev->scratch)
 		comm->accel->free(dev->scratch);
 	comm->scratch = NULL;

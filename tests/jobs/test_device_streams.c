@@ -313,8 +313,9 @@ static void never(struct job_rank *me)
 
 START_TEST(staging_never_refuses_unlike_devices_by_name)
 {
-	const char *const pairs[][2] = {
-		{"host", "cuda:0"}, {"cuda:0", "hip:0"}, {"hip:1", "opencl:0"}};
+	const char *const pairs[][2] = {{"opencl:0", "cuda:0"},
+					{"cuda:0", "hip:0"},
+					{"hip:1", "opencl:0"}};
 
 	job_run(&(struct job){
 		.run = never, .arg = pairs[_i], .ranks = 2, .bare = true});
@@ -325,13 +326,14 @@ END_TEST
 static void explained(struct job_rank *me, struct gadget *g)
 {
 	static const char *const lines[] = {
-		"  rank 0 (cuda:0), rank 1 (hip:0): staged; "
-		"not ipc: cuda and hip do not map each other's memory; not "
-		"rdma: no transport reaches the memory of cuda:0\n",
+		("  rank 0 (cuda:0), rank 1 (hip:0): staged; not ipc: cuda and "
+		 "hip do not map each other's memory; not mapped: neither is "
+		 "the host; not rdma: no transport reaches the memory of "
+		 "cuda:0\n"),
 		"  rank 0 (cuda:0), rank 2 (cuda:0): ipc\n",
-		"  rank 0 (cuda:0), rank 3 (host) and 1 like them: staged; "
-		"not ipc: the host does not map memory of cuda:0; not rdma: ",
-		"  rank 1 (hip:0), rank 3 (host): staged; ",
+		("  rank 0 (cuda:0), rank 3 (host) and 1 like them: mapped; "
+		 "not ipc: the host does not map memory of cuda:0\n"),
+		"  rank 1 (hip:0), rank 3 (host): mapped; ",
 	};
 	char text[4096];
 

@@ -59,7 +59,7 @@ START_TEST(memory_is_the_hosts)
 	ck_assert_uint_eq(offset, 5);
 	ck_assert_int_eq(where.pid, getpid());
 	ck_assert(!work->owner(p, &index));
-	OK(work->map_host(0, p, 100000, &device));
+	OK(work->map_host(0, p, 100000, false, &device));
 	ck_assert_ptr_eq(device, p);
 	work->unmap_host(0, p);
 	OK(accel_opencl.free(p));
