@@ -177,37 +177,21 @@ END_TEST
 
 /* ---- all operations, types and operators ---- */
 
-enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
-
-static bool in_place(enum placement p, int rank)
+static void placement(struct trial t, const struct job_rank *me,
+		      struct gadget *g, int p)
 {
-	return p == IN_PLACE || (p == MIXED && rank % 2);
+	trial_place(&t, me, (enum trial_placement)p);
+	t.shared = t.seed % 2;
+	cast_trial(t, me, g);
 }
 
 static void placements(struct trial t, const struct job_rank *me,
 		       struct gadget *g)
 {
-	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
-
-	for (int p = 0; p < n; p++) {
-		t.in_place = in_place((enum placement)p, me->rank);
+	for (int p = 0; p < trial_placements(t.kind); p++) {
 		t.seed++;
-		if (trial_rooted(t.kind))
-			t.root = (int)t.seed % me->ranks;
-		t.skew = t.seed % 5 ? 0 : t.seed;
-		cast_trial(t, me, g);
+		placement(t, me, g, p);
 	}
-}
-
-static void placement(struct trial t, const struct job_rank *me,
-		      struct gadget *g, enum placement p)
-{
-	t.in_place = trial_can_be_in_place(t.kind) && in_place(p, me->rank);
-	if (trial_rooted(t.kind))
-		t.root = (int)t.seed % me->ranks;
-	t.skew = t.seed % 5 ? 0 : t.seed;
-	t.shared = t.seed % 2;
-	cast_trial(t, me, g);
 }
 
 /* Each operator in one placement, the next one in the next. */
@@ -218,8 +202,7 @@ static void operators(struct trial t, const struct job_rank *me,
 		t.op = o < element_nops ? element_ops[o] : ELEMENT_PREMULSUM;
 		t.seed += 7;
 		if (o == element_nops || element_op_fits(t.op, t.type))
-			placement(t, me, g,
-				  (enum placement)(t.seed % PLACEMENTS));
+			placement(t, me, g, (int)(t.seed % TRIAL_PLACES));
 	}
 }
 
@@ -265,7 +248,7 @@ static void large(struct job_rank *me, struct gadget *g)
 			t.op = calls[c].op;
 			t.count = calls[c].count;
 			t.seed += 1000;
-			placement(t, me, g, (enum placement)((k + c) % 3));
+			placement(t, me, g, (k + c) % 3);
 		}
 }
 
@@ -296,7 +279,7 @@ static void alike(struct job_rank *me, struct gadget *g)
 		for (t.count = 5; t.count < 50000; t.count *= 90) {
 			t.kind = (enum trial_kind)k;
 			t.seed++;
-			placement(t, me, g, (enum placement)(t.seed % 3));
+			placement(t, me, g, (int)(t.seed % 3));
 		}
 	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
 		  (unsigned long long)cast_staged(me->comm));
@@ -328,12 +311,12 @@ static void folds(struct job_rank *me, struct gadget *g)
 				  .seed = (unsigned)c};
 
 		t.kind = TRIAL_ALLREDUCE;
-		placement(t, me, g, (enum placement)(c % 3));
+		placement(t, me, g, c % 3);
 		t.kind = TRIAL_REDUCE_SCATTER;
-		placement(t, me, g, (enum placement)((c + 1) % 3));
+		placement(t, me, g, (c + 1) % 3);
 		t.kind = TRIAL_REDUCE;
 		t.type = DICOMM_INT8;
-		placement(t, me, g, (enum placement)((c + 2) % 3));
+		placement(t, me, g, (c + 2) % 3);
 	}
 }
 
