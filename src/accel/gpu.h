@@ -710,6 +710,7 @@ static dicomm_result_t module_load(int index, int module)
 	struct device *d = &devices[index];
 	const struct image *image;
 	int error = GPU_SUCCESS, i;
+	char why[256];
 
 	if (d->loaded[module])
 		return DICOMM_SUCCESS;
@@ -722,9 +723,13 @@ static dicomm_result_t module_load(int index, int module)
 		if (!gpu_wrong_image(error))
 			return failed(error, index, image->name);
 	}
-	return FAIL(DICOMM_ERR_UNSUPPORTED,
-		    GPU_KIND ":%d: this build has no kernels for it (%s)",
-		    index, i ? gpu_error_text(error) : "made without clang");
+	if (i)
+		snprintf(why, sizeof(why), "the driver takes none of %d: %s", i,
+			 gpu_error_text(error));
+	else
+		snprintf(why, sizeof(why), "this build has none for " GPU_KIND);
+	log_set_last_error(why);
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 static struct kernel *kernel_find(int index, const struct launch *l)

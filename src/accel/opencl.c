@@ -841,11 +841,10 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	k->handle = cl.clCreateKernel(program, l->kernel, &error);
 	if (!k->handle) {
 		free(k);
-		if (error == OPENCL_INVALID_KERNEL_NAME)
-			return FAIL(DICOMM_ERR_UNSUPPORTED,
-				    "opencl:%d: does not compute %s",
-				    s->context->index,
-				    launch_module_name(l->module));
+		if (error == OPENCL_INVALID_KERNEL_NAME) {
+			log_set_last_error("its runtime compiles none");
+			return DICOMM_ERR_UNSUPPORTED;
+		}
 		return FAIL_CL(error, s->context->index, "clCreateKernel");
 	}
 	memcpy(k->name, l->kernel, sizeof(k->name));

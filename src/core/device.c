@@ -3,6 +3,7 @@
 #include "src/core/device.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
@@ -27,24 +28,41 @@ static dicomm_result_t open_streams(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
+/* One warning for all types that the device does not reduce. */
+static void tell_lacking(const struct dicomm_comm *comm, const char *why)
+{
+	char names[256] = "";
+	size_t at = 0;
+
+	for (unsigned t = 0; t < 64 && at < sizeof(names); t++)
+		if (comm->dev->lacks >> t & 1)
+			at += (size_t)snprintf(names + at, sizeof(names) - at,
+					       "%s%s", at ? ", " : "",
+					       type_name((dicomm_datatype_t)t));
+	log_warn("%s: no kernels for %s, whose reductions are refused: %s",
+		 comm->device, names, why);
+}
+
 /* A type that the device lacks is refused when it is used. */
 static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
+	char why[256];
 
 	for (unsigned t = 0; t < 64; t++) {
 		if (!type_valid((dicomm_datatype_t)t))
 			continue;
 		status = dev->work->prepare(dev->stream, (dicomm_datatype_t)t);
-		if (status == DICOMM_ERR_UNSUPPORTED)
+		if (status == DICOMM_ERR_UNSUPPORTED) {
 			dev->lacks |= UINT64_C(1) << t;
-		if (status == DICOMM_ERR_UNSUPPORTED)
-			log_info("%s: no kernels for %s", comm->device,
-				 type_name((dicomm_datatype_t)t));
-		else if (status != DICOMM_SUCCESS)
+			snprintf(why, sizeof(why), "%s", log_last_error());
+		} else if (status != DICOMM_SUCCESS) {
 			return status;
+		}
 	}
+	if (dev->lacks)
+		tell_lacking(comm, why);
 	return DICOMM_SUCCESS;
 }
 
