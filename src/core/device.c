@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -111,6 +112,29 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* What is made now could wait for a stream that operations of other
+ * communicators of this process hold. Those end without this one. */
+static dicomm_result_t wait_unheld(const struct dicomm_comm *comm)
+{
+	const struct timespec nap = {0, 50000};
+	const struct device *dev = comm->dev;
+	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
+
+	while (dev->work->held(dev->index)) {
+		if (clock_ns() > end)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "comm_init_rank: operations of other "
+				    "communicators have held streams of %s for "
+				    "%d ms",
+				    comm->device, comm->meet_ms);
+		if (atomic_load(&comm->cancelled))
+			return FAIL(DICOMM_ERR_ABORTED,
+				    "comm_init_rank: aborted");
+		nanosleep(&nap, NULL);
+	}
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t device_open(struct dicomm_comm *comm)
 {
 	struct device *dev;
@@ -128,6 +152,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
+	TRY(wait_unheld(comm));
 	TRY(open_streams(dev));
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/support/cast.h"
 
@@ -322,6 +323,36 @@ START_TEST(staging_never_refuses_unlike_devices_by_name)
 }
 END_TEST
 
+/* What makes a communicator could wait for a stream that an operation of
+ * another one holds. The mocks tell who did. */
+static void second(struct job_rank *me, struct gadget *g)
+{
+	const struct timespec nap = {0, 100000000};
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_FLOAT32,
+			  .count = 1000,
+			  .gadget = g};
+	dicomm_comm_t again = NULL;
+
+	trial_fill(&t, me);
+	if (me->rank == 1)
+		nanosleep(&nap, NULL);
+	JOB_TRY(trial_call(&t, g->native));
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &again, NULL));
+	trial_check(&t);
+	trial_free(&t);
+	JOB_TRY(dicomm_comm_destroy(again));
+}
+
+START_TEST(a_communicator_begins_while_streams_are_held)
+{
+	if (cast_has("cuda:0") && cast_has("hip:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+					 .run = second},
+			  2);
+}
+END_TEST
+
 /* What all ranks read of a communicator of four */
 static void explained(struct job_rank *me, struct gadget *g)
 {
@@ -397,6 +428,7 @@ int main(void)
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
 	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	tcase_add_test(tcase, each_way_is_explained);
 	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,
 			    0, 3);
