@@ -110,6 +110,17 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				 comm->meet_ms);
 }
 
+/* Notes of where bytes are, and that they may go, need a wire of the machine:
+ * the others tell some senders of that late. */
+static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
+				 const struct accel_export *board)
+{
+	if (comm_reaches(comm, rank))
+		return near_open(comm, rank, board->id ? board : NULL);
+	log_set_last_error("no transport of one machine is used");
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
 /* Map what may be mapped, and hear what the others have. */
 static dicomm_result_t map_all(struct dicomm_comm *comm,
 			       const struct accel_export *boards)
@@ -128,7 +139,7 @@ static dicomm_result_t map_all(struct dicomm_comm *comm,
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!may_map(comm, comm->rank, r))
 			continue;
-		status = near_open(comm, r, boards[r].id ? &boards[r] : NULL);
+		status = open_pair(comm, r, &boards[r]);
 		mine->mapped[r] = status == DICOMM_SUCCESS;
 		if (!mine->mapped[r] && !mine->why[0])
 			snprintf(mine->why, sizeof(mine->why), "%s",
