@@ -99,7 +99,10 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 
 	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
-	TRY(comm->accel->alloc(dev->index, device_stages_bytes(dev), &near));
+	dev->near_bytes = dev->stage_bytes > DEVICE_NEAR_BYTES
+				  ? dev->stage_bytes
+				  : DEVICE_NEAR_BYTES;
+	TRY(comm->accel->alloc(dev->index, device_near_bytes(dev), &near));
 	status = dev->work->mem_export(near, &dev->near_handle);
 	if (status != DICOMM_SUCCESS) {
 		comm->accel->free(near);
@@ -108,7 +111,7 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	}
 	dev->near = near;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
-		dev->stages[i].near = dev->near + i * dev->stage_bytes;
+		dev->stages[i].near = dev->near + i * dev->near_bytes;
 	return DICOMM_SUCCESS;
 }
 

@@ -189,8 +189,9 @@ static dicomm_result_t find_body(const struct device *dev,
 			   .at = st->host,
 			   .len = bytes};
 	if (peer->is_near) {
-		/* The stages in host memory are at the same distances. */
-		st->note.offset = (uint64_t)(st->host - dev->memory);
+		st->note.offset =
+			(uint64_t)(is_in_device(peer) ? st->near - dev->near
+						      : st->host - dev->memory);
 		st->note.bytes = bytes;
 		b->signature = near_signature(signature);
 		b->at = &st->note;

@@ -216,6 +216,21 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Where all messages are notes of stages in the memory of devices, slices may
+ * be as long as these. All ranks see the same. */
+static void lengthen(struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < comm->ranks; b++) {
+			struct way_pair p = pair_of(comm, a, b);
+
+			if (way_find(&p) != WAY_IPC)
+				return;
+		}
+	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
+		comm->slot_bytes = DEVICE_NEAR_BYTES;
+}
+
 static bool all_on_host(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)
@@ -247,6 +262,8 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 	free(boards);
 	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
+	if (status == DICOMM_SUCCESS)
+		lengthen(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
 		struct way_pair p = pair_of(comm, comm->rank, r);
 		enum way way = way_find(&p);
