@@ -43,6 +43,13 @@ enum tp_kind {
 	TP_REF   /* a struct tp_ref in the line; len bytes wait there */
 };
 
+/* What a receiver does with bytes that it is offered. */
+enum tp_want {
+	TP_WANT_LOAD,    /* loads each once, or as good as that */
+	TP_WANT_COPY,    /* copies them, while the sender has nothing to do */
+	TP_WANT_EXCHANGE /* the same, while the sender receives as much */
+};
+
 #define TP_LINE_BYTES 128
 #define TP_LINE_ROOM (TP_LINE_BYTES - 24)
 
@@ -172,11 +179,13 @@ struct transport {
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
-	/* All messages up to seq are done with. The sender hears of it at
-	 * flush(), when poll() finds nothing else to do, or before. */
+	/* All messages up to seq are done with. The sender hears of it in
+	 * time for limits.window, or when poll() finds nothing else to do; of a
+	 * reference at flush() at the latest. */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
-	/* Nobody may poll for a while: tell what others could wait for. */
+	/* Nobody may poll for a while: tell the senders of references, whose
+	 * operations end with that. */
 	void (*flush)(struct tp_device *dev);
 
 	/* Reach memory by the wire until drop(): what may take its time is done
@@ -187,11 +196,11 @@ struct transport {
 				struct tp_hold **out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
-	/* Can the peer pull [addr, addr + len), and does that pay, where it
-	 * wants to load from it once (to_load) or else have a copy? Then *ref
-	 * says how. Above eager_bytes it always can. No system call. */
+	/* Can the peer pull [addr, addr + len), and does that pay for what it
+	 * wants? Then *ref says how. Above eager_bytes it always can. No system
+	 * call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
-		      bool to_load, struct tp_ref *ref);
+		      enum tp_want want, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until
 	 * the next release(). ERR_UNSUPPORTED: read() it. May map memory when
 	 * it is new. */

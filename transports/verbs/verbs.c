@@ -690,6 +690,7 @@ static dicomm_result_t tell(struct verbs_lane *lane, bool signalled)
 		return DICOMM_SUCCESS;
 	wr.send_flags |= signal_now(lane, 1, signalled);
 	lane->told = lane->freed;
+	lane->urgent = false;
 	return post(lane, &wr, 1);
 }
 
@@ -709,13 +710,14 @@ static dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void tell_all(struct tp_device *dev)
+/* All credits, or those that a sender of references may wait for. */
+static void tell_untold(struct tp_device *dev, bool all)
 {
 	struct verbs_lane *next;
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if (has_room(l, 1))
+		if ((all || l->urgent) && has_room(l, 1))
 			tell(l, false);
 	}
 }
@@ -724,19 +726,17 @@ static void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	for (struct verbs_lane *l = dev->untold; l; l = l->untold)
-		l->urgent = false;
-	tell_all(dev);
+	tell_untold(dev, false);
 }
 
 static bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-			bool to_load, struct tp_ref *ref)
+			enum tp_want want, struct tp_ref *ref)
 {
 	struct reference r = {.addr = (uintptr_t)addr};
 	uint32_t lkey;
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)to_load;
+	(void)want;
 	if (len <= peer->dev->eager_bytes ||
 	    !find_keys(peer->dev, addr, len, false, &lkey, &r.key))
 		return false;
@@ -934,13 +934,8 @@ static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
-	struct verbs_lane *next;
 
-	for (struct verbs_lane *l = dev->untold; l; l = next) {
-		next = l->untold;
-		if ((all || l->urgent) && has_room(l, 1))
-			tell(l, false);
-	}
+	tell_untold(dev, all);
 	if (all)
 		dev->idle = 0;
 }
