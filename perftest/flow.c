@@ -8,7 +8,6 @@
 #include "perftest/failure.h"
 
 #define FIRST_BYTES (size_t)65536
-#define MOST_BYTES ((size_t)256 << 20)
 /* What a flow may grow by: the first bytes of one run ahead of its rate. */
 #define GROWTH 16
 #define PING_BYTES 8
@@ -154,14 +153,14 @@ double flow_rate(struct flow_bench *b, int from, int to, double seconds)
 
 	for (;;) {
 		flow_run(b, &f, 1);
-		if (f.seconds > seconds / 2 || f.bytes >= MOST_BYTES)
+		if (f.seconds > seconds / 2 || f.bytes >= FLOW_MOST_BYTES)
 			return (double)f.bytes / f.seconds;
 		factor = seconds / f.seconds;
 		if (factor > GROWTH)
 			factor = GROWTH;
 		f.bytes = (size_t)((double)f.bytes * factor);
-		if (f.bytes > MOST_BYTES)
-			f.bytes = MOST_BYTES;
+		if (f.bytes > FLOW_MOST_BYTES)
+			f.bytes = FLOW_MOST_BYTES;
 	}
 }
 

@@ -8,6 +8,9 @@
 
 #include "perftest/exchange.h"
 
+/* However fast a link is. */
+#define FLOW_MOST_BYTES ((size_t)256 << 20)
+
 struct flow {
 	int from, to; /* processes */
 	size_t bytes;

@@ -128,7 +128,9 @@ static struct flow flow_of(const struct measuring *m, int from, int to,
 			   double part)
 {
 	double bytes = m->network.alone[at(m, from, to)] * m->r->seconds * part;
+	double most = (double)FLOW_MOST_BYTES * part;
 
+	bytes = bytes < most ? bytes : most;
 	return (struct flow){.from = m->first[from],
 			     .to = m->first[to],
 			     .bytes = bytes < 1 ? 1 : (size_t)bytes};

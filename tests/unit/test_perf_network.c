@@ -29,7 +29,7 @@ static double together(const struct known *k, int from, int to)
 	int shift = (to - from + HOSTS) % HOSTS, out = 0, in = 0;
 	double rate = least(k->way[from], k->way[to]);
 
-	if (!k->island_way || k->island[from] == k->island[to])
+	if (k->island_way <= 0 || k->island[from] == k->island[to])
 		return rate;
 	for (int h = 0; h < HOSTS; h++) {
 		int peer = (h + shift) % HOSTS;
@@ -54,7 +54,7 @@ static void measure(struct network *n, const struct known *k)
 		for (int to = 0; to < HOSTS; to++) {
 			double rate = least(k->way[h], k->way[to]);
 
-			if (k->island_way && k->island[h] != k->island[to])
+			if (k->island_way > 0 && k->island[h] != k->island[to])
 				rate = least(rate, k->island_way);
 			n->latency[h * HOSTS + to] = 1e-5 * (1 + to);
 			n->alone[h * HOSTS + to] = rate;
