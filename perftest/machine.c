@@ -281,6 +281,9 @@ json_t *machine_describe(void)
 		fprintf(stderr, "dicomm-info: hwloc: %s\n", strerror(errno));
 		return NULL;
 	}
+	/* What sysfs says is enough: "pci" keeps the names of all vendors. */
+	hwloc_topology_set_components(
+		t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
 	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_ALL);
 	if (hwloc_topology_load(t) < 0)
 		fprintf(stderr, "dicomm-info: hwloc: %s\n", strerror(errno));
