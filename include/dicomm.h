@@ -17,6 +17,7 @@
  * "hip:1", "opencl:0" (an OpenCL device that works on host memory, such as
  * PoCL's). The ranks of a communicator may have devices of any kinds. Each
  * reduces on its own device, by kernels that give the same bits on all kinds.
+ * A host rank and a device of one machine share memory of dicomm_mem_alloc().
  * What no transport moves directly passes through host memory: that is counted
  * (dicomm_stats_t), announced by a warning, and refused at init where
  * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
@@ -751,7 +752,9 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
  *
  * A table for people, not for programs: the time predicted for each algorithm
  * that can serve the call, from the measured cost of the links, and the choice.
- * Nothing is sent, and all ranks read the same.
+ * Where ranks have devices with memory of their own, a second table follows:
+ * the way between each two ranks, as in dicomm_explain_devices(). Nothing is
+ * sent, and all ranks read the same.
  *
  * Threads: any.
  *
@@ -777,6 +780,14 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * Operations on it avoid a copy, most of all large reductions. Any operation
  * takes any mixture: one rank may pass such memory and the others not. It is
  * zeroed, on pages of its own, and good for everything malloc() is.
+ *
+ * Devices with memory of their own, of ranks in other processes of this
+ * machine, read it in place, if it was there when they last called an operation
+ * while none was under way on the device. What a host rank sends to them from
+ * other memory is staged. They never write to it: what they send, they write
+ * into stages that the host rank maps and reads. Where DICOMM_STAGING is
+ * "never" on either side, all buffers of such a host rank have to be of this
+ * memory, and be there in time.
  *
  * Threads: any.
  *
@@ -1628,6 +1639,30 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 			       int nranks, int index, const size_t *bytes,
 			       int n, const char **algorithm, double *seconds);
+
+/**
+ * Say how data would get from one device of this machine to another.
+ *
+ * A line for people, not for programs, of two ranks in two processes that are
+ * bound to these devices, or to one. First the way: "host memory" where both
+ * work on it; "ipc" where the devices map each other's memory; "mapped" where a
+ * device and a host share memory, see dicomm_mem_alloc(); "staged" where data
+ * passes through host memory, which DICOMM_STAGING=never refuses. Then for
+ * each better way the reason why it is not taken: "staged; not ipc: ...". What
+ * only an attempt shows, dicomm_comm_explain() tells.
+ *
+ * Threads: any.
+ *
+ * @param first   "host", "cuda:0", ...
+ * @param second  the same
+ * @param text    set to the line, cut to fit, always ending in NUL
+ * @param len     bytes of text
+ *
+ * @retval DICOMM_SUCCESS               *text is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such device, or no room
+ */
+dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
+				       char *text, size_t len);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -190,6 +190,7 @@ void comm_free(struct dicomm_comm *comm)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
 	device_close(comm);
+	reach_unmap(comm);
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);
@@ -204,6 +205,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
+	free(comm->reach);
 	links_free(comm->links);
 	free(comm->send_log);
 	free(comm->recv_log);

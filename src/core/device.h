@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "src/core/engine.h"
+#include "src/core/near.h"
 
 /* Most messages between the device and the wires at the same time; of these,
  * so many may be on their way out. */
@@ -32,6 +33,12 @@ enum stage_phase {
 	STAGE_SENT     /* from here; until it is released */
 };
 
+/* Of a stage that neighbours read in the memory of a device: to start the copy
+ * of less costs as much as the copy. */
+#define DEVICE_NEAR_BYTES ((uint32_t)256 << 10)
+/* Of an ordered reduction with inputs that are scaled first there is a little
+ * more than the budget of one window. */
+#define DEVICE_SCRATCH (2 * EXECUTABLE_SCRATCH)
 /* Stands for a step: the end of the operation */
 #define STAGE_END UINT32_MAX
 
@@ -40,8 +47,9 @@ struct stage {
 	enum stage_phase phase;
 	bool sends;
 	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
-	uint8_t *near; /* as many in the memory of the device; or NULL */
+	uint8_t *near; /* near_bytes in the memory of the device; or NULL */
 	struct accel_event *event;
+	struct near_note note; /* of it, for who reads it where it is */
 	const struct operation *op;
 	uint32_t step;
 	uint64_t slice;
@@ -64,10 +72,11 @@ struct device {
 	unsigned sends; /* of the stages */
 	/* The longest slice there may be: which wires are used is not known
 	 * when stages are allocated. */
-	size_t stage_bytes;
+	size_t stage_bytes, near_bytes;
 	struct stage *first, **last;
 	bool unmarked;            /* something was queued since the last mark */
 	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
+	struct accel_export where; /* for host ranks that map it */
 	struct held held;
 	void *scratch;
 	/* Of all stages; what devices of that kind need to map it */
@@ -84,6 +93,11 @@ static inline size_t device_stages_bytes(const struct device *dev)
 	return DEVICE_STAGES * dev->stage_bytes;
 }
 
+static inline size_t device_near_bytes(const struct device *dev)
+{
+	return DEVICE_STAGES * dev->near_bytes;
+}
+
 /* Open the device of a rank, allocate all that operations on it will need, and
  * load the kernels. Does nothing on a host rank. */
 dicomm_result_t device_open(struct dicomm_comm *comm);
@@ -93,6 +107,10 @@ void device_close(struct dicomm_comm *comm);
 
 /* See which ranks need staging, and whether all of them may. */
 dicomm_result_t reach_agree(struct dicomm_comm *comm);
+/* Say how each pair of ranks is reached, and why not in a better way; nothing
+ * where all ranks have host memory. */
+dicomm_result_t reach_explain(const struct dicomm_comm *comm, char *text,
+			      size_t len);
 /* Let go of what was mapped for that. */
 void reach_unmap(struct dicomm_comm *comm);
 

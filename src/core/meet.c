@@ -408,6 +408,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
 		me->near_at = (uintptr_t)comm->dev->near;
+		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged =

@@ -2,11 +2,17 @@
 /*
  * RDMA through libibverbs.
  *
- * A lane carries the messages of one class from one rank to another: one
- * reliable queue pair, which nothing else uses. The sender writes line and data
- * into the receiver's inbox (RDMA WRITE WITH IMMEDIATE; the receiver's poll()
- * then sets line->seq); large messages are read by the receiver (RDMA READ)
- * from where they lie. Credits are written into a word of the sender's memory.
+ * A lane carries the messages of one class from one rank to another. The sender
+ * writes line and data into the receiver's inbox (RDMA WRITE WITH IMMEDIATE;
+ * the receiver's poll() then sets line->seq); large messages are read by the
+ * receiver (RDMA READ) from where they lie. Credits are written into a word of
+ * the sender's memory.
+ *
+ * A rank has a rail for each port that it uses. A lane is made of strands,
+ * reliable queue pairs between a rail here and one there, which nothing else
+ * uses. Each message, and each read, goes whole over one strand, so that its
+ * data has landed when that strand says that it has; the next may take another.
+ * Credits all go over the same one, for a later one must not be overtaken.
  *
  * Lanes are made at the first message: the sender calls the receiver by TCP,
  * a thread of the library answers (connect.c), and the connection stays open so
@@ -29,7 +35,12 @@
 #define VERBS_NONCE 16
 #define VERBS_KEY 32
 #define VERBS_TEXT 80
-#define VERBS_READS 64 /* as the contract says */
+#define VERBS_READS 64  /* as the contract says */
+#define VERBS_RAILS 4   /* most of a rank */
+#define VERBS_STRANDS 8 /* most of a lane */
+#define VERBS_LANE_BITS 20
+/* Of a line, before what it has room for. */
+#define VERBS_LINE_HEAD offsetof(struct tp_line, room)
 
 /* ---- nic.c: ports, shared by the communicators of a process ---- */
 
@@ -70,8 +81,11 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
 bool verbs_nic_matches(const char *spec, const char *name, unsigned port);
 /* Ports that can be used, in words; false and why, if there are none. */
 bool verbs_nic_find(char *why, size_t len);
-/* Open one of them; which of several, is up to `turn`. */
-dicomm_result_t verbs_nic_get(unsigned turn, struct verbs_nic **out);
+/* Open as many of them as a rank may use, one at least, fastest first; which of
+ * more, is up to `turn`. */
+dicomm_result_t verbs_nics_get(unsigned turn,
+			       struct verbs_nic *out[VERBS_RAILS],
+			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
 
 /* ---- memory.c: registrations of a NIC ---- */
@@ -102,9 +116,21 @@ struct verbs_address {
 	uint8_t nonce[VERBS_NONCE];
 	uint32_t rank, ranks;
 	uint32_t slots, eager_bytes;
-	uint32_t fabric;
+	uint32_t fabric, rails;
 	char listen[VERBS_TEXT]; /* where to call it */
 	char host[40], nic[24];  /* for messages */
+};
+
+/* One side of a strand. No padding. */
+struct verbs_end {
+	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
+	 * IPv4 address and, in lid, the port */
+	uint8_t gid[16];
+	uint32_t qpn, psn, lid, mtu;
+	uint32_t reads; /* that it serves at a time */
+	uint32_t rkey;  /* of what the other side writes */
+	uint32_t rail, to_rail;
+	uint64_t bytes_per_s; /* of its port */
 };
 
 /* The call that makes a lane, and its answer. No padding. */
@@ -114,21 +140,21 @@ struct verbs_card {
 	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
 	uint8_t challenge[VERBS_NONCE]; /* of the call */
 	uint32_t from_rank, to_rank, ranks, lane_class;
-	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
-	 * IPv4 address and, in lid, the port */
-	uint8_t gid[16];
-	uint32_t qpn, psn, lid, mtu;
-	uint32_t reads; /* that it serves at a time */
+	uint32_t strands; /* of a notice: which one */
+	uint32_t pad;
+	struct verbs_end end[VERBS_STRANDS];
+	/* of a notice: the messages that have come are all up to the first
+	 * number, and those whose bits are set after it */
+	uint64_t come_to, come_mask;
 	/* what the other side writes: inbox of the one who answers, word for
 	 * credits of the one who calls */
-	uint32_t rkey;
 	uint64_t addr;
 	uint32_t stride, slots;
 	char why[96];
 	uint8_t proof[32];
 };
 
-enum { VERBS_CALL = 1, VERBS_ANSWER };
+enum { VERBS_CALL = 1, VERBS_ANSWER, VERBS_NOTICE };
 
 struct tp_device;
 void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob);
@@ -139,16 +165,114 @@ void verbs_card_seal(struct verbs_card *card, const uint8_t key[VERBS_KEY]);
 bool verbs_card_is_genuine(const struct verbs_card *card,
 			   const uint8_t key[VERBS_KEY]);
 
+/* ---- rail.c: what a rank has of a port ---- */
+
+/* Receives that are posted in one go. */
+#define VERBS_BATCH 32
+
+struct verbs_rail {
+	struct verbs_nic *nic;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	int cqe;
+	uint32_t cqe_reserved; /* what strands may put there at a time */
+	uint32_t received;     /* not posted again yet */
+	struct ibv_recv_wr batch[VERBS_BATCH];
+	struct ibv_sge batch_sge[VERBS_BATCH];
+	uint32_t *notes; /* iWARP: bodies of the SENDs */
+	struct ibv_mr *notes_mr;
+	uint32_t notes_count;
+	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
+	/* connect.c */
+	struct verbs_conn *events;
+	struct rdma_cm_id *cm; /* iWARP: listens, too */
+};
+
+/* Of rail->nic, which goes with it. */
+dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail);
+void verbs_rail_close(struct verbs_rail *rail);
+/* For messages: "mlx5_0:1,mlx5_1:1", as far as there is room. */
+void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
+/* Room in the completion queue for n more. */
+dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
+				   struct verbs_rail *rail, uint32_t n);
+/* Receives for the messages of one more lane. */
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n);
+/* That one has been used: post it again, sooner or later. */
+void verbs_rail_received(struct verbs_rail *rail, uint64_t id);
+
 /* ---- lane.c: one direction of one class between two ranks ---- */
 
 enum verbs_state { LANE_IDLE, LANE_CONNECTING, LANE_READY, LANE_FAILED };
 
 struct verbs_conn;
+struct verbs_lane;
 struct rdma_cm_id;
+
+/*
+ * A strand that fails while its lane has others is LOST, then STOPPED: from
+ * then on nothing that it carries lands here, and the other side is told so by
+ * a notice, together with what has come. Once it has sent its own notice, what
+ * has not come goes over another strand; see loss.c.
+ */
+enum verbs_strand_state { STRAND_GOOD, STRAND_LOST, STRAND_STOPPED };
+
+struct verbs_strand {
+	struct verbs_lane *lane;
+	enum verbs_strand_state state;
+	bool fenced; /* by both sides; what is sent again is known */
+	/* the notice of the other side, by the thread that connects: */
+	_Atomic bool noticed;
+	uint64_t come_to, come_mask;
+	struct verbs_rail *rail;
+	uint32_t to_rail; /* of the other rank */
+	struct ibv_qp *qp;
+	struct rdma_cm_id *cm; /* iWARP */
+	struct sockaddr_in cm_to;
+	unsigned cm_tries;
+	bool joined; /* cm.c has connected it */
+	uint32_t psn;
+	uint32_t posted, done; /* work requests; done: as far as known */
+	uint32_t unsignaled;
+	uint32_t remote_key;
+	uint64_t load_ps, ps_per_kib; /* what it has carried, and would cost */
+	const char *_Atomic event;    /* what the NIC said of its queue pair */
+	uint32_t seen_done;           /* watch.c: done, at the last look, */
+	uint32_t stuck_ms;            /* and since when it is that */
+};
+
+/* Where large messages lie; the key is that of the rail which is read by. */
+struct verbs_reference {
+	uint64_t addr;
+	uint32_t key[VERBS_RAILS];
+};
 
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
+	const struct verbs_strand *by; /* NULL: to be posted again */
+	const struct tp_hold *hold;
+	struct verbs_reference from;
+	void *to;
+};
+
+/* What a message is on the wire: a line from its signature on. */
+struct verbs_head {
+	uint32_t signature, kind;
+	uint64_t len;
+};
+
+/* Most that goes inline: what a line holds. */
+#define VERBS_INLINE (TP_LINE_BYTES - 8)
+
+/* A message that may have to be sent again. */
+struct verbs_kept {
+	uint64_t seq;
+	uint32_t bytes, what; /* buffer of the pool + 1; 0: it is here */
+	uint32_t count;       /* its number among the strand's requests */
+	const struct verbs_strand *by;
+	struct verbs_head head;
+	uint8_t body[VERBS_INLINE - sizeof(struct verbs_head)];
 };
 
 /*
@@ -162,20 +286,11 @@ struct verbs_lane {
 	bool in;
 	_Atomic int state;   /* enum verbs_state */
 	_Atomic bool left;   /* the other side has closed it */
-	dicomm_result_t why; /* of LANE_FAILED; or its queue pair is broken */
+	dicomm_result_t why; /* of LANE_FAILED; or it is broken */
 	bool noticed;        /* that it is; see verbs_broken() */
-	const char *_Atomic event; /* what the NIC said of its queue pair */
-	uint32_t seen_done;        /* watch.c: done, at the last look, */
-	uint32_t stuck_ms;         /* and since when it is that */
-	char text[512];            /* in words */
-	struct ibv_qp *qp;
-	struct rdma_cm_id *cm; /* iWARP */
-	struct sockaddr_in cm_to;
-	unsigned cm_tries;
-	uint32_t psn;
-	uint32_t depth, posted, done; /* work requests; done: as far as known */
-	uint32_t unsignaled;
-	uint32_t remote_key, stride;
+	char text[512];      /* in words */
+	uint32_t depth;      /* of each queue */
+	uint32_t stride;
 	uint64_t remote_addr;
 	struct verbs_conn *conn;
 	uint8_t challenge[VERBS_NONCE];
@@ -187,19 +302,33 @@ struct verbs_lane {
 	uint32_t max_inline;
 	struct ibv_send_wr wr, note; /* note: iWARP, a SEND behind the write */
 	struct ibv_sge sge[2], note_sge;
+	struct verbs_kept *kept; /* [slot]; of several strands */
+	uint64_t again;          /* slots of it: to be sent once more */
 
 	/* receiver's */
 	uint8_t *slots;
-	struct ibv_mr *slots_mr;
+	struct ibv_mr *slots_mr[VERBS_RAILS];
 	size_t slots_bytes;
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
 	bool urgent; /* the sender may wait for `told` */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
+
+	uint32_t unfenced; /* strands that only this side has stopped */
+	uint32_t strands;
+	struct verbs_strand strand[];
 };
 
-/* Queue pair in INIT, its numbers in the card. */
+static inline bool verbs_has_room(const struct verbs_strand *s, uint32_t n)
+{
+	return s->posted - s->done + n <= s->lane->depth;
+}
+
+struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
+				  bool in, uint32_t strands);
+/* Queue pairs in INIT, over the rails that the card's ends name; their numbers
+ * in the card. */
 dicomm_result_t verbs_lane_open(struct verbs_lane *lane,
 				struct verbs_card *card);
 /* Inbox, for a receiver. */
@@ -210,13 +339,31 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 /* Nothing in flight lands any more. */
 void verbs_lane_stop(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane);
-/* One line about a completion that failed; sets lane->why and text. */
-void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
-		       const char *operation, uint64_t bytes);
-/* The same without a completion. */
-void verbs_lane_give_up(struct verbs_lane *lane, dicomm_result_t why,
-			const char *what, const char *hint);
+/* Each strand carries as much as both its ports can. Where all are alike, each
+ * pair of ranks begins with another. */
+void verbs_lane_share(struct verbs_lane *lane, const struct verbs_card *remote);
+
+/* Is message seq in its slot, or was it? */
+bool verbs_has_come(const struct verbs_lane *lane, uint64_t seq);
 uint64_t verbs_lane_memory(const struct verbs_lane *lane);
+
+/* ---- loss.c: queue pairs that are lost ---- */
+
+/* One line about a completion that failed. Either the strand is lost, and its
+ * lane goes on without it; or that sets lane->why and text. */
+void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
+			 const char *operation, uint64_t bytes);
+/* The same without a completion. */
+void verbs_strand_give_up(struct verbs_strand *s, dicomm_result_t why,
+			  const char *what, const char *hint);
+/* One that is good; NULL: none is. */
+struct verbs_strand *verbs_strand_good(struct verbs_lane *lane);
+/* A notice, with the lock. */
+void verbs_loss_noticed(struct verbs_lane *lane, const struct verbs_card *card);
+/* Go on without the strands that are lost. */
+void verbs_loss_repair(struct tp_device *dev);
+/* Is there anything left of that to be done? */
+bool verbs_loss_pending(const struct verbs_lane *lane);
 
 /* ---- watch.c: what the NICs do not tell by a completion ---- */
 
@@ -225,49 +372,86 @@ void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
-/* ---- verbs.c ---- */
-
-struct tp_hold {
-	struct tp_hold *next;
-	struct verbs_mr *mr;
-};
+/* ---- traffic.c: what goes over lanes, and comes ---- */
 
 /* Messages too long to go inline are sent from here. */
 struct verbs_pool {
 	uint8_t *memory;
-	struct ibv_mr *mr;
 	uint32_t count, bytes; /* of one */
 	uint16_t *spare;
 	uint32_t nspare;
+	const struct verbs_strand **user; /* [buffer]; NULL: spare */
 };
 
-/* Receives that are posted in one go. */
-#define VERBS_BATCH 32
+/* At the first lane to send on. */
+dicomm_result_t verbs_pool_open(struct tp_device *dev);
+void verbs_pool_close(struct tp_device *dev);
+void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
+
+/* The lane's state as a status, with its words as the last error. */
+dicomm_result_t verbs_state_of(struct verbs_lane *lane);
+/* The next `bytes`: which strand? One with room, if there is one. */
+struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
+/* A request that completes when all before it have; moves no data. */
+dicomm_result_t verbs_probe(struct verbs_strand *s);
+/* Credits are to be told when there is time. */
+void verbs_untold_add(struct verbs_lane *lane);
+void verbs_untold_remove(struct verbs_lane *lane);
+/* Once more, over any strand; AGAIN: none has room. */
+dicomm_result_t verbs_send_again(struct verbs_lane *lane,
+				 struct verbs_kept *kept);
+dicomm_result_t verbs_read_again(struct verbs_lane *lane,
+				 struct verbs_read *read);
+/* What has completed; to poll() without what else that does. */
+bool verbs_complete(struct tp_device *dev);
+/* Reads that end after an abort are counted, nothing else. */
+void verbs_abort_poll(struct tp_device *dev);
+
+/* As in struct transport. */
+dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			  uint32_t signature, enum tp_kind kind,
+			  const void *body, uint64_t len);
+dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+void verbs_flush(struct tp_device *dev);
+bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		 enum tp_want want, struct tp_ref *ref);
+dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
+			  uint64_t len, const void **ptr);
+dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			   const struct tp_ref *ref, uint64_t offset, void *dst,
+			   uint64_t len);
+dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+bool verbs_poll(struct tp_device *dev);
+
+/* ---- verbs.c ---- */
+
+struct tp_hold {
+	struct tp_hold *next;
+	struct verbs_mr *mr[VERBS_RAILS];
+};
+
+/* What is held of that memory; NULL if it is not. */
+const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
+				 uint64_t len, bool written);
 
 struct tp_device {
 	struct tp_config config;
-	struct verbs_nic *nic;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
 	uint64_t looked_ms;     /* when watch.c did */
-	atomic_flag polling;    /* the completion queue is being looked at */
+	atomic_flag polling;    /* completion queues are being looked at */
 	_Atomic uint32_t reads; /* in flight */
-	struct ibv_cq *cq;
-	struct ibv_srq *srq;
-	int cqe;
-	uint32_t cqe_reserved; /* what lanes may put there at a time */
-	uint32_t received;     /* not posted again yet */
-	struct ibv_recv_wr batch[VERBS_BATCH];
-	struct ibv_sge batch_sge[VERBS_BATCH];
-	uint32_t *notes; /* iWARP: bodies of the SENDs */
-	struct ibv_mr *notes_mr;
-	uint32_t notes_count;
+	_Atomic bool repair;    /* there is work for loss.c */
+	uint64_t max_read;      /* bytes of one */
+	uint32_t rails;
+	struct verbs_rail rail[VERBS_RAILS];
 	unsigned idle; /* polls that found nothing */
 	struct verbs_pool pool;
 	struct verbs_lane *_Atomic *in, *_Atomic *out; /* [id] */
 	uint32_t lanes;                                /* length of both */
 	_Atomic uint64_t *words; /* [id]: credits, written by receivers */
-	struct ibv_mr *words_mr;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
 	atomic_flag holding; /* guards holds, for a few instructions */
@@ -277,8 +461,7 @@ struct tp_device {
 	struct tp_device *next;
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
-	struct verbs_conn *listener, *events;
-	struct rdma_cm_id *cm; /* iWARP: listens, too */
+	struct verbs_conn *listener;
 	char host[40];
 };
 
@@ -289,13 +472,6 @@ struct tp_peer {
 	struct verbs_lane *out[TP_CLASSES], *in[TP_CLASSES];
 	struct tp_peer *next;
 };
-
-/* Room in the completion queue for n more. */
-dicomm_result_t verbs_reserve(struct tp_device *dev, uint32_t n);
-/* A request that completes when all before it have; moves no data. */
-dicomm_result_t verbs_probe(struct verbs_lane *lane);
-/* Receives for the messages of one more lane. */
-dicomm_result_t verbs_post_receives(struct tp_device *dev, uint32_t n);
 
 /* ---- connect.c: calls and answers ---- */
 
@@ -315,11 +491,17 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 /* With the lock: no news of it any more; the other side is told. */
 void verbs_connect_forget(struct verbs_lane *lane);
 
-/* News from cm.c, with the lock. The lane that waits to be connected, which
- * from then on takes messages: */
-struct verbs_lane *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE]);
-void verbs_connect_done(struct verbs_lane *lane);
-void verbs_connect_failed(struct verbs_lane *lane, const char *what,
+/* With the lock: tell the other side that this one has stopped a strand, and
+ * which messages have come; false: it has left. */
+bool verbs_connect_notice(struct verbs_lane *lane, uint32_t strand,
+			  uint64_t come_to, uint64_t come_mask);
+
+/* News from cm.c, with the lock. The strand that waits to be connected, whose
+ * lane from then on takes messages: */
+struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
+					   unsigned strand);
+void verbs_connect_done(struct verbs_strand *s);
+void verbs_connect_failed(struct verbs_strand *s, const char *what,
 			  const char *why);
 
 /* ---- cm.c: queue pairs of iWARP; but for the first, with the lock ---- */
@@ -331,10 +513,10 @@ dicomm_result_t verbs_cm_start(int *fd);
 void verbs_cm_stop(void);
 void verbs_cm_forget(void); /* in the child of a fork */
 void verbs_cm_events(void);
-dicomm_result_t verbs_cm_listen(struct tp_device *dev);
-void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card);
-dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
-			      const struct verbs_card *card);
+dicomm_result_t verbs_cm_listen(struct verbs_rail *rail);
+void verbs_cm_end(const struct verbs_rail *rail, struct verbs_end *end);
+dicomm_result_t verbs_cm_call(struct verbs_strand *s,
+			      const struct verbs_end *end);
 void verbs_cm_close(struct rdma_cm_id *id);
 
 #endif
