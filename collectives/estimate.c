@@ -94,20 +94,20 @@ static uint64_t linked_ps(const struct estimate_params *e,
 			  const struct algorithm *a, const struct shape *s,
 			  uint64_t bytes)
 {
-	struct tally_load load;
+	struct tally t;
 	struct work w;
 	uint64_t slices, far;
-	wide busy, hops, one_hop;
+	wide ranks, busy, hops, one_hop;
 
 	work_of(a, s, bytes, &w);
 	slices = slices_of(e, a, &w);
-	if (tally_load(e, a, s, bytes, slices, &load) != DICOMM_SUCCESS)
+	if (tally_of(e, a, s, &t) != DICOMM_SUCCESS)
 		return ESTIMATE_FAILED;
 	far = w.hops - w.near_hops;
-	hops = (wide)far * load.latency_ps + (wide)w.near_hops * hop_ps(e);
-	one_hop = transfer_ps(w.message_bytes / slices, load.slowest);
-	busy = bounded(load.pipe_ps > load.rank_ps ? load.pipe_ps
-						   : load.rank_ps);
+	hops = (wide)far * t.latency_ps + (wide)w.near_hops * hop_ps(e);
+	one_hop = transfer_ps(w.message_bytes / slices, t.slowest);
+	ranks = tally_scaled(t.rank_ps, bytes) + (wide)t.message_ps * slices;
+	busy = bounded(larger(tally_scaled(t.pipe_ps, bytes), ranks));
 	return (uint64_t)bounded(hops + larger(far * one_hop, busy / slices) +
 				 busy / slices * (slices - 1));
 }

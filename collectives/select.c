@@ -211,6 +211,12 @@ static int fastest(const struct select_table *t, const struct shape *s,
 	return best;
 }
 
+static dicomm_result_t no_memory(enum coll coll)
+{
+	return FAIL(DICOMM_ERR_NO_MEMORY,
+		    "%s: no memory to choose an algorithm", coll_name(coll));
+}
+
 dicomm_result_t select_algorithm(const struct select_table *t,
 				 const struct shape *s, uint64_t bytes,
 				 const struct algorithm **out)
@@ -225,9 +231,7 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 	}
 	/* Another choice than that of the others would be worse. */
 	if (best == -2)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "%s: no memory to choose an algorithm",
-			    coll_name(s->coll));
+		return no_memory(s->coll);
 	for (int i = 0; algorithms[i]; i++) {
 		if (algorithms[i]->coll == s->coll &&
 		    (!(t->overridden >> s->coll & 1) || allowed(t, i)))
@@ -238,6 +242,22 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 		    "%s of %" PRIu64 " bytes on %d ranks: no algorithm that "
 		    "DICOMM_ALGO and the mode allow can serve it%s",
 		    coll_name(s->coll), bytes, s->ranks, reasons);
+}
+
+dicomm_result_t select_predict(const struct select_table *t,
+			       const struct shape *s, uint64_t bytes,
+			       const struct algorithm *a, uint64_t *ps)
+{
+	char room[96];
+	int i = 0;
+
+	while (algorithms[i] != a)
+		i++;
+	*ps = 0;
+	if (obstacle(t, s, bytes, i, room, sizeof(room)))
+		return DICOMM_SUCCESS;
+	*ps = estimate_ps(&t->params, a, s, bytes);
+	return *ps == ESTIMATE_FAILED ? no_memory(s->coll) : DICOMM_SUCCESS;
 }
 
 dicomm_result_t select_explain(const struct select_table *t,

@@ -30,6 +30,12 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 				 const struct shape *s, uint64_t bytes,
 				 const struct algorithm **out);
 
+/* Predicted picoseconds of one of them; 0 if it may not serve the call.
+ * ERR_NO_MEMORY. */
+dicomm_result_t select_predict(const struct select_table *t,
+			       const struct shape *s, uint64_t bytes,
+			       const struct algorithm *a, uint64_t *ps);
+
 /* All algorithms of the collective as text: predicted microseconds, the chosen
  * one marked, and why others cannot serve. Cut off at len. */
 dicomm_result_t select_explain(const struct select_table *t,

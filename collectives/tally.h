@@ -2,24 +2,33 @@
 /*
  * What an algorithm loads the links with: the steps of all ranks, counted, so
  * it cannot differ from what they do. Integers only, as in the estimate.
+ *
+ * Counting takes a while where there are many ranks, and the steps do not
+ * depend on the size: so it is done for one size, and kept with the links.
  */
 #ifndef DICOMM_COLLECTIVES_TALLY_H
 #define DICOMM_COLLECTIVES_TALLY_H
 
 #include "collectives/estimate.h"
 
-struct tally_load {
-	uint64_t pipe_ps;    /* until the last pipe has carried its bytes */
-	uint64_t rank_ps;    /* until the last rank has done its work */
+struct tally {
+	/* For buffers of 2^TALLY_SHIFT bytes (the longer one). */
+	uint64_t pipe_ps; /* until the last pipe has carried its bytes */
+	uint64_t rank_ps; /* until the last rank has moved its bytes */
+	/* For each slice: of the CPU, until the last rank has done with its
+	 * messages. */
+	uint64_t message_ps;
 	uint64_t slowest;    /* bytes per second of the slowest node's way */
 	uint64_t latency_ps; /* of a message between nodes */
 };
 
-/* For buffers of `bytes` (the longer one), and messages cut into so many
- * slices. ERR_NO_MEMORY. */
-dicomm_result_t tally_load(const struct estimate_params *e,
-			   const struct algorithm *a, const struct shape *s,
-			   uint64_t bytes, uint64_t slices,
-			   struct tally_load *load);
+#define TALLY_SHIFT 30
+
+/* Of a shape with links. ERR_NO_MEMORY. */
+dicomm_result_t tally_of(const struct estimate_params *e,
+			 const struct algorithm *a, const struct shape *s,
+			 struct tally *out);
+/* One of its times for buffers of so many bytes. */
+uint64_t tally_scaled(uint64_t ps, uint64_t bytes);
 
 #endif

@@ -1608,6 +1608,39 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len);
 
 /**
+ * Predict how long an operation takes on a cluster, by one of its algorithms.
+ *
+ * What selection goes by, for a cluster that need not be there: the links are
+ * those of the first nranks ranks of a description (see dicomm_explain()), and
+ * where that says nothing of reductions and copies, those of this machine
+ * count. Among the algorithms, the library takes the first of the least time.
+ * Many sizes in one call take hardly longer than one.
+ *
+ * Threads: any.
+ *
+ * @param topology   file with the description, as of DICOMM_TOPO_FILE; NULL:
+ *                   that of DICOMM_TOPO_FILE, without which the ranks share
+ *                   this machine
+ * @param operation  "allreduce", "broadcast", ...
+ * @param nranks     ranks of the communicator
+ * @param index      of the algorithm: 0, 1 ...
+ * @param bytes      sizes, each as in dicomm_explain()
+ * @param n          how many
+ * @param algorithm  set to its name, which lives for ever
+ * @param seconds    n predicted times; NAN where it cannot serve the operation,
+ *                   or DICOMM_ALGO or DICOMM_DETERMINISTIC rule it out
+ *
+ * @retval DICOMM_SUCCESS               *algorithm and seconds are set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, or algorithm of it;
+ *                                      nranks below 1 or beyond the cluster; a
+ *                                      bad description; a pointer is NULL
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_predict(const char *topology, const char *operation,
+			       int nranks, int index, const size_t *bytes,
+			       int n, const char **algorithm, double *seconds);
+
+/**
  * Say how data would get from one device of this machine to another.
  *
  * A line for people, not for programs, of two ranks in two processes that are

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "dicomm.h"
+#include "perftest/machine.h"
 #include "perftest/size.h"
 
 #define EXIT_USAGE 6
@@ -19,8 +20,9 @@
 
 /* What is asked for; none of the parts: all but the parameters' help. */
 struct request {
-	int version, devices, transports, ways, machine, config, json;
-	char *explain; /* operation; owned */
+	int version, devices, transports, ways, machine, config, dot, json;
+	char *topology; /* file; owned */
+	char *explain;  /* operation; owned */
 	int ranks;
 	size_t bytes;
 };
@@ -295,10 +297,31 @@ static int show_explain(const struct request *r, json_t *json)
 	return status == DICOMM_SUCCESS ? 0 : -1;
 }
 
+static int show_topology(const struct request *r)
+{
+	json_t *description = machine_describe();
+	int status = 0;
+
+	if (!description)
+		return -1;
+	if (r->topology &&
+	    json_dump_file(description, r->topology,
+			   JSON_INDENT(1) | JSON_PRESERVE_ORDER) < 0) {
+		fprintf(stderr, "dicomm-info: --topo %s: %s\n", r->topology,
+			strerror(errno));
+		status = -1;
+	}
+	if (r->dot)
+		machine_dot(description, stdout);
+	json_decref(description);
+	return status;
+}
+
 static int show(const struct request *r, json_t *json)
 {
 	bool all = !(r->version || r->devices || r->transports || r->ways ||
-		     r->machine || r->config || r->explain);
+		     r->machine || r->config || r->explain || r->topology ||
+		     r->dot);
 	int status = 0;
 
 	if (all || r->version)
@@ -315,6 +338,8 @@ static int show(const struct request *r, json_t *json)
 		status |= show_config(json, r->config);
 	if (r->explain)
 		status |= show_explain(r, json);
+	if (r->topology || r->dot)
+		status |= show_topology(r);
 	return status;
 }
 
@@ -342,6 +367,12 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "with --explain: number of ranks (2)", "N"},
 		{"bytes", '\0', POPT_ARG_STRING, &bytes, 0,
 		 "with --explain: size of the message (1M)", "SIZE"},
+		{"topo", '\0', POPT_ARG_STRING, &r->topology, 0,
+		 "write this machine as DICOMM_TOPO_FILE reads it: NICs, "
+		 "devices, NUMA nodes",
+		 "FILE.json"},
+		{"dot", '\0', POPT_ARG_NONE, &r->dot, 0,
+		 "print the same for Graphviz", NULL},
 		{"json", '\0', POPT_ARG_NONE, &r->json, 0,
 		 "print JSON instead of text", NULL},
 		POPT_AUTOHELP POPT_TABLEEND,
@@ -389,5 +420,6 @@ int main(int argc, char **argv)
 	}
 free_request:
 	free(request.explain);
+	free(request.topology);
 	return status;
 }

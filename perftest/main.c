@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "perftest/failure.h"
+#include "perftest/gnuplot.h"
 #include "perftest/json.h"
 #include "perftest/launch.h"
+#include "perftest/links.h"
 #include "perftest/plot.h"
 #include "perftest/run.h"
+#include "perftest/simulate.h"
 
 static void report_end(struct session *s, const struct report_end *end)
 {
@@ -79,19 +82,15 @@ static int run(struct options *o, int argc, char **argv, int child_rank)
 	return status;
 }
 
-int main(int argc, char **argv)
+static int measure(int argc, char **argv, int child_rank)
 {
-	int child_rank = launch_child(&argc, argv);
 	struct options o;
 	int status = FAILURE_NONE;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (options_parse(&o, argc, (const char **)argv, &status) ==
 	    OPTIONS_EXIT)
 		goto free_options;
-	if (o.plot && !plot_possible()) {
-		fprintf(stderr, "dicomm-perf: --plot needs gnuplot, which is "
-				"not in PATH (Debian: gnuplot-nox)\n");
+	if (o.plot && !gnuplot_possible()) {
 		status = FAILURE_USAGE;
 		goto free_options;
 	}
@@ -102,4 +101,24 @@ int main(int argc, char **argv)
 free_options:
 	options_free(&o);
 	return status;
+}
+
+/* What is asked for by name, besides operations. */
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv, int child_rank);
+} programs[] = {
+	{"links", links_main},
+	{"simulate", simulate_main},
+};
+
+int main(int argc, char **argv)
+{
+	int child_rank = launch_child(&argc, argv);
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (argc > 1 && strcmp(argv[1], programs[i].name) == 0)
+			return programs[i].run(argc, argv, child_rank);
+	return measure(argc, argv, child_rank);
 }

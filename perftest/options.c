@@ -10,6 +10,7 @@
 
 #include "dicomm.h"
 #include "perftest/failure.h"
+#include "perftest/gnuplot.h"
 #include "perftest/options.h"
 #include "perftest/size.h"
 
@@ -232,7 +233,7 @@ static enum options_outcome parse_word(struct options *o, int option,
 		keep(&o->json, text);
 		return OPTIONS_RUN;
 	case OWN_PLOT:
-		if (!ends_in(text, ".svg") && !ends_in(text, ".png"))
+		if (!gnuplot_draws(text))
 			return refuse(status, FAILURE_USAGE, "plot", text,
 				      "must end in .svg or .png");
 		keep(&o->plot, text);
@@ -470,7 +471,8 @@ enum options_outcome options_parse(struct options *o, int argc,
 				 ? "[options]"
 				 : "allreduce|allgather|reduce_scatter|"
 				   "broadcast|reduce|alltoall|alltoallv|gather|"
-				   "scatter|sendrecv|barrier [options]");
+				   "scatter|sendrecv|barrier|links|simulate "
+				   "[options]");
 	while (outcome == OPTIONS_RUN &&
 	       (option = poptGetNextOpt(context)) > 0) {
 		char *text = poptGetOptArg(context);

@@ -1,38 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes a gnuplot program with the data in it, and pipes it to gnuplot. */
-#include <errno.h>
-#include <signal.h>
-#include <spawn.h>
+/* The program for gnuplot: a curve for each type, operator and root. */
+#include "perftest/plot.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "perftest/plot.h"
+#include "perftest/gnuplot.h"
 
 static struct {
 	struct report_row *rows;
 	size_t n, room;
 } kept;
-
-bool plot_possible(void)
-{
-	const char *path = getenv("PATH");
-	char *copy = strdup(path ? path : "/usr/bin:/bin");
-	char *save = NULL;
-	bool found = false;
-
-	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL;
-	     dir && !found; dir = strtok_r(NULL, ":", &save)) {
-		char file[4096];
-
-		snprintf(file, sizeof(file), "%s/gnuplot", dir);
-		found = access(file, X_OK) == 0;
-	}
-	free(copy);
-	return found;
-}
 
 void plot_row(const struct report_row *row)
 {
@@ -54,18 +32,6 @@ static bool same_series(const struct report_row *a, const struct report_row *b)
 {
 	return strcmp(a->type, b->type) == 0 &&
 	       strcmp(a->reduction, b->reduction) == 0 && a->root == b->root;
-}
-
-/* A text inside single quotes of gnuplot. */
-static void quote(FILE *out, const char *text)
-{
-	fputc('\'', out);
-	for (; *text; text++) {
-		if (*text == '\'')
-			fputc('\'', out);
-		fputc(*text == '\n' ? ' ' : *text, out);
-	}
-	fputc('\'', out);
 }
 
 /* One rank has no bus bandwidth; a logarithmic axis has no zero. */
@@ -134,7 +100,7 @@ static void write_curves(FILE *out, const size_t *first, size_t series,
 				"lc %zu dt %d title ",
 				s + (size_t)half > 0 ? ", " : "plot ", s,
 				column + half, half ? 6 : 7, s + 1, half + 1);
-			quote(out, name);
+			gnuplot_quote(out, name);
 		}
 	}
 	fputc('\n', out);
@@ -149,14 +115,11 @@ void plot_script(FILE *out, const struct options *o, int ranks,
 
 	if (!first)
 		return;
-	fprintf(out, "set terminal %s size 1200,500\nset output ",
-		strstr(path, ".png") ? "pngcairo" : "svg");
-	quote(out, path);
-	fputc('\n', out);
+	gnuplot_head(out, path, 1200, 500);
 	series = write_data(out, first);
 	snprintf(title, sizeof(title), "%s, %d ranks", o->op->name, ranks);
 	fprintf(out, "set multiplot layout 1,2 title ");
-	quote(out, title);
+	gnuplot_quote(out, title);
 	fprintf(out,
 		" noenhanced\n"
 		"set logscale x 2\nset logscale y 10\n"
@@ -173,45 +136,25 @@ void plot_script(FILE *out, const struct options *o, int ranks,
 	free(first);
 }
 
-static int run_gnuplot(int input)
-{
-	char *const argv[] = {(char *)"gnuplot", (char *)"-", NULL};
-	posix_spawn_file_actions_t actions;
-	int status = -1;
-	pid_t pid;
+struct picture {
+	const struct options *o;
+	int ranks;
+};
 
-	if (posix_spawn_file_actions_init(&actions) != 0)
-		return -1;
-	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-	errno = posix_spawnp(&pid, "gnuplot", &actions, NULL, argv, environ);
-	if (errno == 0)
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	posix_spawn_file_actions_destroy(&actions);
-	return status;
+static void write_picture(FILE *out, void *ctx)
+{
+	const struct picture *p = ctx;
+
+	plot_script(out, p->o, p->ranks, p->o->plot);
 }
 
 int plot_draw(const struct options *o, int ranks, char *error, size_t len)
 {
-	/* A file instead of a pipe: nobody blocks, nobody gets SIGPIPE. */
-	FILE *script = tmpfile();
-	struct stat made;
-	int status = -1;
+	int status = gnuplot_draw(o->plot, write_picture,
+				  &(struct picture){o, ranks}, error, len);
 
-	unlink(o->plot);
-	if (script) {
-		plot_script(script, o, ranks, o->plot);
-		if (fflush(script) == 0 &&
-		    lseek(fileno(script), 0, SEEK_SET) == 0)
-			status = run_gnuplot(fileno(script));
-		fclose(script);
-	}
 	free(kept.rows);
 	kept.rows = NULL;
 	kept.n = kept.room = 0;
-	if (status == 0 && stat(o->plot, &made) == 0 && made.st_size > 0)
-		return 0;
-	snprintf(error, len, "plot %s: gnuplot failed with status %d", o->plot,
-		 WIFEXITED(status) ? WEXITSTATUS(status) : status);
-	return -1;
+	return status;
 }

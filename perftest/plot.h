@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Draws bandwidth and latency over size, by running gnuplot. */
+/* Draws bandwidth and latency over size. */
 #ifndef DICOMM_PERFTEST_PLOT_H
 #define DICOMM_PERFTEST_PLOT_H
 
@@ -7,8 +7,6 @@
 
 #include "perftest/report.h"
 
-/* Is gnuplot there? To be asked before hours of measuring. */
-bool plot_possible(void);
 /* Keep a row for the picture. */
 void plot_row(const struct report_row *row);
 /* Draw what was kept, and forget it. -1 with the reason in error. */

@@ -21,7 +21,8 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	/* All that is numbers, in one piece. */
 	l->class_of = calloc(3 * (size_t)nodes + 3 * (size_t)ranks,
 			     sizeof(*l->class_of));
-	if (!l->class || !l->island || !l->class_of) {
+	l->memo = calloc(LINKS_MEMOS, sizeof(*l->memo));
+	if (!l->class || !l->island || !l->class_of || !l->memo) {
 		links_free(l);
 		return NULL;
 	}
@@ -40,6 +41,7 @@ void links_free(struct links *l)
 	free(l->class);
 	free(l->island);
 	free(l->class_of);
+	free(l->memo);
 	free(l);
 }
 

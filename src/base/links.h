@@ -29,6 +29,15 @@ struct links_class {
 	uint64_t latency_ps; /* to another node, and back out of it */
 };
 
+/* What was worked out from links and would be worked out again. */
+struct links_memo {
+	const void *what; /* NULL: nothing yet */
+	uint64_t key;
+	uint64_t value[8];
+};
+
+#define LINKS_MEMOS 128
+
 struct links {
 	uint32_t ranks, nodes, classes, islands;
 	uint32_t used_islands;     /* in which there are nodes */
@@ -41,6 +50,9 @@ struct links {
 	/* Ranks so that those of a node, and of an island, are neighbours. */
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
+	/* Of those who follow the links, one thread at a time; never what could
+	 * not be found again. */
+	struct links_memo *memo; /* [LINKS_MEMOS] */
 };
 
 /* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a user may ask: versions, errors, counters, decisions. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,6 +132,17 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t find_collective(const char *who, const char *operation,
+				       enum coll *out)
+{
+	*out = operation ? coll_from_name(operation) : COLL_KINDS;
+	if (*out < COLL_SEND)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "%s: operation %s: no such collective", who,
+		    operation ? operation : "NULL");
+}
+
 static dicomm_result_t explain(const struct select_table *table,
 			       const struct links *links, const char *operation,
 			       int rank, int ranks, uint64_t bytes, char *text,
@@ -139,11 +151,7 @@ static dicomm_result_t explain(const struct select_table *table,
 	struct shape shape = {
 		.rank = rank, .ranks = ranks, .root = 0, .links = links};
 
-	shape.coll = operation ? coll_from_name(operation) : COLL_KINDS;
-	if (shape.coll >= COLL_SEND)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "explain: operation %s: no such collective",
-			    operation ? operation : "NULL");
+	TRY(find_collective("explain", operation, &shape.coll));
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: no room for text");
@@ -173,24 +181,75 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	return reach_explain(comm, text + n, len - n);
 }
 
+/* What a communicator would select by that is not there. */
+static dicomm_result_t plan_table(const char *who, const char *topology,
+				  int ranks, struct select_table *table,
+				  struct links **links)
+{
+	dicomm_result_t status;
+
+	if (ranks < 1)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: nranks %d: not positive", who, ranks);
+	TRY(topology_plan(topology ? topology : config_string(CONFIG_TOPO_FILE),
+			  ranks, links));
+	status = table_make(ranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
+			    config_bool(CONFIG_DETERMINISTIC), table);
+	if (*links)
+		table->params.node_cores = 0;
+	if (status != DICOMM_SUCCESS)
+		links_free(*links);
+	return status;
+}
+
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len)
 {
 	struct select_table table;
-	struct links *links = NULL;
+	struct links *links;
 	dicomm_result_t status;
 
-	if (nranks < 1)
+	TRY(plan_table("explain", NULL, nranks, &table, &links));
+	status = explain(&table, links, operation, 0, nranks, bytes, text, len);
+	links_free(links);
+	return status;
+}
+
+static const struct algorithm *algorithm_at(enum coll coll, int index)
+{
+	for (int i = 0; index >= 0 && algorithms[i]; i++)
+		if (algorithms[i]->coll == coll && index-- == 0)
+			return algorithms[i];
+	return NULL;
+}
+
+dicomm_result_t dicomm_predict(const char *topology, const char *operation,
+			       int nranks, int index, const size_t *bytes,
+			       int n, const char **algorithm, double *seconds)
+{
+	struct shape shape = {.ranks = nranks};
+	const struct algorithm *a;
+	struct select_table table;
+	struct links *links;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	uint64_t ps;
+
+	TRY(find_collective("predict", operation, &shape.coll));
+	if (!algorithm || (n > 0 && (!bytes || !seconds)))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "explain: nranks %d: not positive", nranks);
-	TRY(topology_plan(nranks, &links));
-	status = table_make(nranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
-			    config_bool(CONFIG_DETERMINISTIC), &table);
-	if (links)
-		table.params.node_cores = 0;
-	if (status == DICOMM_SUCCESS)
-		status = explain(&table, links, operation, 0, nranks, bytes,
-				 text, len);
+			    "predict: bytes, algorithm or seconds is NULL");
+	a = algorithm_at(shape.coll, index);
+	if (!a) {
+		log_set_last_error("predict: no algorithm of that number");
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	}
+	TRY(plan_table("predict", topology, nranks, &table, &links));
+	shape.links = links;
+	for (int i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		status = select_predict(&table, &shape, bytes[i], a, &ps);
+		seconds[i] = ps ? (double)ps * 1e-12 : NAN;
+	}
+	*algorithm = a->name;
 	links_free(links);
 	return status;
 }

@@ -184,9 +184,8 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	return status;
 }
 
-dicomm_result_t topology_plan(int ranks, struct links **out)
+dicomm_result_t topology_plan(const char *path, int ranks, struct links **out)
 {
-	const char *path = config_string(CONFIG_TOPO_FILE);
 	struct cluster *file;
 	dicomm_result_t status;
 

@@ -13,8 +13,7 @@
  */
 dicomm_result_t topology_find(struct dicomm_comm *comm);
 
-/* Those of the first so many ranks of DICOMM_TOPO_FILE; NULL if there is none.
- */
-dicomm_result_t topology_plan(int ranks, struct links **out);
+/* Those of the first so many ranks of a file; NULL if its path is "". */
+dicomm_result_t topology_plan(const char *path, int ranks, struct links **out);
 
 #endif

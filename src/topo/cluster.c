@@ -162,6 +162,7 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 					   "reduce_gbyte_per_s",
 					   "latency_us",
 					   "device",
+					   "machine",
 					   NULL};
 	json_t *object = json_array_get(json_object_get(r->root, "nodes"), i);
 	struct cluster_nodes *n = &r->c->nodes[i];

@@ -3,42 +3,19 @@
 # dicomm-perf on ranks with unlike devices: data checked, devices shown, staged
 # bytes told. The devices are mocks of our tests, and PoCL's where there is one;
 # the times say nothing about a GPU.
-cd "${top_builddir:-.}" || exit 99
-perf=./dicomm-perf
-if [ ! -x $perf ] || [ ! -e tests/mock/libcuda.so ]; then
-	echo "dicomm-perf or the mock drivers are not built"
+. "${srcdir:-.}/tests/jobs/perf.sh"
+if [ ! -e tests/mock/libcuda.so ]; then
+	echo "the mock drivers are not built"
 	exit 77
 fi
 if [ ! -e src/accel/kernels/ptx_f32.ptx ]; then
 	echo "this build has no kernels for the mock of CUDA"
 	exit 77
 fi
-out=$(mktemp -d) || exit 99
-trap 'rm -rf "$out"' EXIT
 ln -s "$PWD/tests/mock/libcuda.so" "$out/libcuda.so.1"
 ln -s "$PWD/tests/mock/libhip.so" "$out/libamdhip64.so.7"
 LD_LIBRARY_PATH=$out${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-bad=0
-
-perf() { # status, arguments
-	expected=$1
-	shift
-	timeout 60 $perf "$@" >"$out/table" 2>"$out/errors"
-	status=$?
-	[ $status -eq "$expected" ] && return
-	echo "FAIL: dicomm-perf $*: status $status, not $expected"
-	sed 's/^/	/' "$out/table" "$out/errors" | tail -20
-	bad=1
-}
-
-has() { # a pattern that the table or the errors must have
-	grep -q -e "$1" "$out/table" "$out/errors" && return
-	echo "FAIL: no '$1' in"
-	sed 's/^/	/' "$out/table" "$out/errors" | tail -20
-	bad=1
-}
-
 last=hip:1
 [ -e src/accel/kernels/gfx90a.co ] || last=cuda:1
 perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 3 --traffic \

@@ -3,31 +3,7 @@
 # dicomm-perf as its users see it: every operation is right for 1, 2 and 4
 # ranks, what it prints has the columns of nccl-tests, its exit status tells what
 # happened, and none of its processes stays behind.
-cd "${top_builddir:-.}" || exit 99
-perf=./dicomm-perf
-if [ ! -x $perf ]; then
-	echo "dicomm-perf is not built"
-	exit 77
-fi
-out=$(mktemp -d) || exit 99
-trap 'rm -rf "$out"' EXIT
-bad=0
-
-fail() {
-	echo "FAIL: $*"
-	sed 's/^/	/' "$out/table" "$out/errors" 2>/dev/null | tail -20
-	bad=1
-}
-
-# Run it with these arguments; the exit status must be the first.
-perf() { # status, arguments
-	expected=$1
-	shift
-	timeout 60 $perf "$@" >"$out/table" 2>"$out/errors"
-	status=$?
-	[ $status -eq "$expected" ] ||
-		fail "dicomm-perf $*: status $status, not $expected"
-}
+. "${srcdir:-.}/tests/jobs/perf.sh"
 
 # Each row: as many fields, of the kinds and in the columns that scripts expect.
 # A field that is N/A for #wrong is one column narrower.

@@ -3,6 +3,7 @@
  * nothing else changes. */
 #include <check.h>
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -419,6 +420,44 @@ START_TEST(queries_answer)
 }
 END_TEST
 
+/* The names and times are those that explain shows. */
+static void predictions(void)
+{
+	static const size_t sizes[] = {8, 1 << 20};
+	char text[2048], words[64];
+	const char *name;
+	double s[2];
+	int i = 0;
+
+	JOB_TRY(dicomm_explain("allreduce", 6, 1 << 20, text, sizeof(text)));
+	for (; dicomm_predict(NULL, "allreduce", 6, i, sizes, 2, &name, s) ==
+	       DICOMM_SUCCESS;
+	     i++) {
+		JOB_CHECK(strstr(text, name), "%s: not in\n%s", name, text);
+		if (isnan(s[1]))
+			continue;
+		JOB_CHECK(s[1] > 0 && (isnan(s[0]) || s[0] <= s[1]), "%s: %g",
+			  name, s[1]);
+		snprintf(words, sizeof(words), "%.1f",
+			 floor(s[1] * 1e7 + 1e-6) / 10);
+		JOB_CHECK(strstr(text, words), "%s: no %s in\n%s", name, words,
+			  text);
+	}
+	JOB_CHECK(i > 4, "%d algorithms", i);
+	JOB_REFUSED(
+		dicomm_predict(NULL, "allreduce", 6, -1, sizes, 2, &name, s),
+		BAD, "no algorithm");
+	JOB_REFUSED(dicomm_predict(NULL, "send", 6, 0, sizes, 2, &name, s), BAD,
+		    "send");
+	JOB_REFUSED(dicomm_predict(NULL, "allreduce", 0, 0, sizes, 2, &name, s),
+		    BAD, "nranks 0");
+	JOB_REFUSED(dicomm_predict(NULL, "allreduce", 6, 0, NULL, 2, &name, s),
+		    BAD, "bytes");
+	JOB_REFUSED(dicomm_predict("/nowhere.json", "allreduce", 6, 0, sizes, 2,
+				   &name, s),
+		    BAD, "nowhere");
+}
+
 static void without_communicator(struct job_rank *me)
 {
 	dicomm_transport_info_t transport;
@@ -472,6 +511,7 @@ static void without_communicator(struct job_rank *me)
 		    BAD, "first is NULL");
 	JOB_REFUSED(dicomm_explain_devices("host", "host", text, 0), BAD,
 		    "no room");
+	predictions();
 }
 
 START_TEST(what_needs_no_communicator_works_without_one)

@@ -66,8 +66,8 @@ static void meet(struct job_rank *me)
 #define UNEVEN "two_fast_one_slow.json"
 
 static const struct files cases[] = {
-	{.of = {UNEVEN, UNEVEN, UNEVEN}, .words = "* weighted"},
-	{.of = {UNEVEN, NULL, NULL}, .words = "* weighted"},
+	{.of = {UNEVEN, UNEVEN, UNEVEN}, .words = "* halving_doubling"},
+	{.of = {UNEVEN, NULL, NULL}, .words = "* halving_doubling"},
 	/* Of a file that fits no communicator of three hosts. */
 	{.of = {"one_fast.json", "one_fast.json", "one_fast.json"},
 	 .status = DICOMM_ERR_INVALID_ARGUMENT,

@@ -136,6 +136,45 @@ START_TEST(a_thousand_unlike_ranks_take_a_moment)
 }
 END_TEST
 
+/* The same by links that were asked much before, and by new ones. */
+static void check_time(const struct select_table *t, const struct algorithm *a,
+		       int root, uint64_t bytes, const struct links *used)
+{
+	struct links *fresh = links_of("islands_in_order.json");
+	struct shape s = {
+		.coll = a->coll, .ranks = 4, .root = root, .links = fresh};
+	uint64_t ps;
+
+	if (a->serves(&s)) {
+		ps = estimate_ps(&t->params, a, &s, bytes);
+		s.links = used;
+		ck_assert_msg(estimate_ps(&t->params, a, &s, bytes) == ps,
+			      "%s of %s, %d the root, %llu bytes", a->name,
+			      coll_name(a->coll), root,
+			      (unsigned long long)bytes);
+	}
+	links_free(fresh);
+}
+
+START_TEST(times_do_not_depend_on_what_was_asked_before)
+{
+	static const uint64_t sizes[] = {1 << 30, 1000, 1 << 20, 1000, 0};
+	struct links *used = links_of("islands_in_order.json");
+	struct select_table t = table();
+
+	for (int i = 0; algorithms[i]; i++)
+		for (int k = 0; k < 5; k++)
+			check_time(&t, algorithms[i],
+				   coll_rooted(algorithms[i]->coll) ? k % 4 : 0,
+				   sizes[k], used);
+	/* Another machine, the same links. */
+	t.params.copy_bytes_per_s /= 1000;
+	for (int i = 0; algorithms[i]; i++)
+		check_time(&t, algorithms[i], 0, 1 << 20, used);
+	links_free(used);
+}
+END_TEST
+
 /* ---- shares ---- */
 
 START_TEST(shares_level_what_the_ways_carry)
@@ -296,6 +335,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, selection_is_as_expected);
 	tcase_add_test(tc, a_thousand_unlike_ranks_take_a_moment);
+	tcase_add_test(tc, times_do_not_depend_on_what_was_asked_before);
 	tcase_add_test(tc, shares_level_what_the_ways_carry);
 	tcase_add_test(tc, what_is_wrong_is_named);
 	tcase_add_test(tc, the_hash_is_of_what_it_says);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The UCX transport: its operations, and what arrives. */
+/* The UCX transport: its operations. */
 #include "transports/ucx/ucx.h"
 
 #include <inttypes.h>
@@ -104,365 +104,6 @@ void ucx_tell(struct tp_device *dev, bool all)
 	}
 }
 
-/* ---- arrivals: the handlers run in ucx_progress() ---- */
-
-/* A lane's inbox. */
-static struct ucx_in *in_make(struct ucx_route *route, uint16_t class)
-{
-	struct tp_device *dev = route->dev;
-	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
-	size_t bytes =
-		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
-	struct ucx_in *in = calloc(1, sizeof(*in));
-
-	if (!in)
-		return NULL;
-	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!in->slots) {
-		free(in);
-		return NULL;
-	}
-	memset(in->slots, 0, lines);
-	in->data = in->slots + lines;
-	in->route = route;
-	in->lane_class = class;
-	atomic_store_explicit(&dev->in[route->rank * TP_CLASSES + class], in,
-			      memory_order_release);
-	return in;
-}
-
-static struct ucx_in *in_of(struct tp_device *dev, uint32_t rank, uint16_t c)
-{
-	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
-				    memory_order_acquire);
-}
-
-static struct ucx_out *out_of(struct tp_device *dev, uint32_t rank, uint16_t c)
-{
-	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
-				    memory_order_acquire);
-}
-
-static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
-{
-	return (struct tp_line *)(void *)in->slots +
-	       (seq & (in->route->dev->config.slots - 1));
-}
-
-static void deliver(struct ucx_in *in, const struct ucx_head *head,
-		    const void *body, size_t bytes)
-{
-	const struct tp_config *config = &in->route->dev->config;
-	struct tp_line *line = line_of(in, head->seq);
-	size_t slot = head->seq & (config->slots - 1);
-
-	if (bytes)
-		memcpy(bytes <= TP_LINE_ROOM
-			       ? line->room
-			       : in->data + slot * config->slot_bytes,
-		       body, bytes);
-	line->signature = head->signature;
-	line->kind = head->kind;
-	line->len = head->len;
-	if (head->seq > atomic_load_explicit(&in->last, memory_order_relaxed))
-		atomic_store_explicit(&in->last, head->seq,
-				      memory_order_relaxed);
-	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
-}
-
-/* The header, which lies anywhere; from a rank that knows this one's token, and
- * of a lane that there can be: else NULL. */
-static struct ucx_route *route_of(struct tp_device *dev, const void *header,
-				  size_t len, struct ucx_head *head)
-{
-	if (len == sizeof(*head)) {
-		memcpy(head, header, sizeof(*head));
-		if (head->token == dev->token &&
-		    head->rank < (uint32_t)dev->config.ranks &&
-		    head->lane_class < TP_CLASSES &&
-		    !dev->routes[head->rank].closed)
-			return &dev->routes[head->rank];
-	}
-	log_debug("ucx: a message from a stranger is ignored");
-	return NULL;
-}
-
-static void protest(struct ucx_route *route, const char *what)
-{
-	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
-		 route->rank, what);
-	route->cause = UCS_ERR_REJECTED;
-	atomic_store(&route->status, DICOMM_ERR_REMOTE);
-}
-
-static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
-			     void *data, size_t len,
-			     const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-	struct tp_blob blob = {.len = (uint32_t)len};
-	struct ucx_address a;
-	char why[160] = "its address is of another rank";
-
-	if (!route || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
-	    len > sizeof(blob.data))
-		return UCS_OK;
-	memcpy(blob.data, data, len);
-	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
-	    a.rank != head.rank) {
-		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
-			 head.rank, why);
-		return UCS_OK;
-	}
-	if (!in_of(dev, head.rank, head.lane_class) &&
-	    !in_make(route, head.lane_class)) {
-		protest(route, "a hello, for which there is no memory");
-		return UCS_OK;
-	}
-	if (!route->ep && !route->hello) {
-		route->hello = malloc(sizeof(a));
-		if (route->hello)
-			*route->hello = a;
-		dev->owes = true;
-	}
-	return UCS_OK;
-}
-
-/* Numbers come in any order, each once: where the one before was released. */
-static bool is_expected(const struct ucx_in *in, uint64_t seq)
-{
-	uint64_t slots = in->route->dev->config.slots;
-
-	return seq > in->freed && seq <= in->freed + slots &&
-	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
-					  memory_order_relaxed);
-}
-
-static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
-			       void *data, size_t len,
-			       const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-	struct ucx_in *in =
-		route ? in_of(dev, head.rank, head.lane_class) : NULL;
-	bool whole;
-
-	if (!in)
-		return UCS_OK;
-	whole = head.kind == TP_REF ? len == sizeof(struct ucx_ref)
-				    : head.kind == TP_DATA && len == head.len &&
-					      len <= dev->config.slot_bytes;
-	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
-	    !is_expected(in, head.seq))
-		protest(route, "what is no message");
-	else
-		deliver(in, &head, data, len);
-	return UCS_OK;
-}
-
-static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
-			      void *data, size_t len,
-			      const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-	struct ucx_out *out =
-		route ? out_of(dev, head.rank, head.lane_class) : NULL;
-
-	(void)data;
-	(void)len;
-	(void)param;
-	if (out && head.seq > atomic_load_explicit(&out->released,
-						   memory_order_relaxed))
-		atomic_store_explicit(&out->released, head.seq,
-				      memory_order_release);
-	return UCS_OK;
-}
-
-static uint64_t seal(const struct tp_device *dev, const struct ucx_ref *ref)
-{
-	uint64_t hash;
-
-	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
-			       crypto_shorthash_KEYBYTES ==
-				       sizeof(dev->seal_key),
-		       "sizes");
-	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
-			 offsetof(struct ucx_ref, seal), dev->seal_key);
-	return hash;
-}
-
-static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
-			    void *data, size_t len,
-			    const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-	struct ucx_ask ask;
-
-	if (!route || !route->ep || atomic_load(&dev->aborted) ||
-	    len != sizeof(ask) ||
-	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
-		return UCS_OK;
-	memcpy(&ask, data, sizeof(ask));
-	head.status = DICOMM_SUCCESS;
-	if (ask.ref.seal != seal(dev, &ask.ref) || ask.offset > ask.ref.len ||
-	    ask.len > ask.ref.len - ask.offset) {
-		head.status = DICOMM_ERR_REMOTE;
-		ask.len = 0;
-	}
-	ucx_route_serve(route, &head,
-			(const void *)(uintptr_t)(ask.ref.addr + ask.offset),
-			ask.len);
-	return UCS_OK;
-}
-
-static void read_advance(struct ucx_read *read, uint64_t len)
-{
-	read->missing -= len;
-	if (!read->missing)
-		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
-				      memory_order_release);
-}
-
-static void on_received(void *request, ucs_status_t status, size_t len,
-			void *arg)
-{
-	struct ucx_read *read = arg;
-
-	if (status == UCS_OK)
-		read_advance(read, len);
-	else
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
-	ucx.ucp_request_free(request);
-}
-
-static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
-			    void *data, size_t len,
-			    const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-	struct ucx_in *in =
-		route ? in_of(dev, head.rank, head.lane_class) : NULL;
-	ucp_request_param_t receive = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-				UCP_OP_ATTR_FIELD_USER_DATA,
-		.cb.recv_am = on_received,
-	};
-	struct ucx_read *read;
-	ucs_status_ptr_t request;
-
-	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return UCS_OK;
-	read = &in->reads[head.seq % UCX_READS];
-	if (read->number != head.signature ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
-		    DICOMM_IN_PROGRESS)
-		return UCS_OK;
-	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
-	    len > read->len - head.len || len > read->missing) {
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
-		return UCS_OK;
-	}
-	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-		memcpy(read->dst + head.len, data, len);
-		read_advance(read, len);
-		return UCS_OK;
-	}
-	receive.user_data = read;
-	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
-					   read->dst + head.len, len, &receive);
-	if (UCS_PTR_IS_PTR(request))
-		return UCS_INPROGRESS;
-	if (!request)
-		read_advance(read, len);
-	else
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
-	return UCS_OK;
-}
-
-static ucs_status_t on_bye(void *arg, const void *header, size_t header_len,
-			   void *data, size_t len,
-			   const ucp_am_recv_param_t *param)
-{
-	struct tp_device *dev = arg;
-	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
-
-	(void)data;
-	(void)len;
-	(void)param;
-	if (route)
-		route->left = route->owes = dev->owes = true;
-	return UCS_OK;
-}
-
-static ucs_status_t on_bye_heard(void *arg, const void *header,
-				 size_t header_len, void *data, size_t len,
-				 const ucp_am_recv_param_t *param)
-{
-	struct ucx_head head;
-	struct ucx_route *route = route_of(arg, header, header_len, &head);
-
-	(void)data;
-	(void)len;
-	(void)param;
-	if (route)
-		route->heard = true;
-	return UCS_OK;
-}
-
-static const ucp_am_recv_callback_t handlers[UCX_WHATS] = {
-	[UCX_HELLO] = on_hello,         [UCX_MESSAGE] = on_message,
-	[UCX_CREDIT] = on_credit,       [UCX_READ] = on_read,
-	[UCX_DATA] = on_data,           [UCX_BYE] = on_bye,
-	[UCX_BYE_HEARD] = on_bye_heard,
-};
-
-/* What handlers leave to be done, as they may not make endpoints. True: there
- * is more to do. */
-static bool pay_one(struct ucx_route *route)
-{
-	struct ucx_head head = {.kind = 0};
-
-	if (route->hello &&
-	    ucx_route_open(route, route->hello) != DICOMM_SUCCESS)
-		protest(route, "an address of no use");
-	free(route->hello);
-	route->hello = NULL;
-	if (!route->ep || atomic_load(&route->status))
-		return false;
-	/* A credit of nothing, so that it gets connected. */
-	if (!route->connected &&
-	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN)
-		return true;
-	/* One that is closing has said so itself. */
-	if (route->owes && !route->bye &&
-	    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) ==
-		    DICOMM_AGAIN)
-		return true;
-	route->owes = false;
-	return false;
-}
-
-static void pay(struct tp_device *dev)
-{
-	dev->owes = false;
-	for (int r = 0; r < dev->config.ranks; r++)
-		dev->owes |= pay_one(&dev->routes[r]);
-}
-
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
@@ -477,7 +118,7 @@ bool ucx_progress(struct tp_device *dev)
 	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
 
 	if (dev->owes)
-		pay(dev);
+		ucx_arrive_pay(dev);
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)
@@ -634,21 +275,9 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 
 	if (status != UCS_OK)
 		return failed(dev, "open", status);
-	for (unsigned i = 0; i < UCX_WHATS; i++) {
-		const ucp_am_handler_param_t param = {
-			.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-				      UCP_AM_HANDLER_PARAM_FIELD_CB |
-				      UCP_AM_HANDLER_PARAM_FIELD_ARG,
-			.id = i,
-			.cb = handlers[i],
-			.arg = dev,
-		};
-
-		status =
-			ucx.ucp_worker_set_am_recv_handler(dev->worker, &param);
-		if (status != UCS_OK)
-			return failed(dev, "active messages", status);
-	}
+	status = ucx_arrive_listen(dev);
+	if (status != UCS_OK)
+		return failed(dev, "active messages", status);
 	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
 	if (status != UCS_OK)
 		return failed(dev, "events", status);
@@ -813,8 +442,9 @@ static dicomm_result_t greet(struct tp_peer *peer, enum tp_class c)
 	dicomm_result_t status;
 
 	if (is_self(peer))
-		return in_of(peer->dev, (uint32_t)peer->rank, (uint16_t)c) ||
-				       in_make(peer->route, (uint16_t)c)
+		return ucx_in_of(peer->dev, (uint32_t)peer->rank,
+				 (uint16_t)c) ||
+				       ucx_arrive_make(peer->route, (uint16_t)c)
 			       ? DICOMM_SUCCESS
 			       : FAIL(DICOMM_ERR_NO_MEMORY,
 				      "ucx: out of memory");
@@ -861,7 +491,7 @@ static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
 				      struct tp_inbox *inbox)
 {
 	struct tp_device *dev = peer->dev;
-	struct ucx_in *in = in_of(dev, (uint32_t)peer->rank, (uint16_t)c);
+	struct ucx_in *in = ucx_in_of(dev, (uint32_t)peer->rank, (uint16_t)c);
 
 	if (atomic_load(&dev->aborted))
 		return DICOMM_ERR_ABORTED;
@@ -932,8 +562,9 @@ static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
 			return DICOMM_AGAIN;
 	}
 	if (is_self(peer)) {
-		deliver(in_of(dev, (uint32_t)peer->rank, (uint16_t)c), &head,
-			body, bytes);
+		ucx_arrive_deliver(
+			ucx_in_of(dev, (uint32_t)peer->rank, (uint16_t)c),
+			&head, body, bytes);
 		return DICOMM_SUCCESS;
 	}
 	if (!ucx_try_lock(dev))
@@ -954,7 +585,7 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_SUCCESS;
 	if (is_self(peer)) {
 		in->freed = seq;
-		own = out_of(dev, (uint32_t)peer->rank, (uint16_t)c);
+		own = ucx_out_of(dev, (uint32_t)peer->rank, (uint16_t)c);
 		if (own)
 			atomic_store_explicit(&own->released, seq,
 					      memory_order_release);
@@ -991,7 +622,7 @@ static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	(void)want;
 	if (len <= peer->dev->config.slot_bytes)
 		return false;
-	r.seal = seal(peer->dev, &r);
+	r.seal = ucx_arrive_seal(peer->dev, &r);
 	memcpy(ref, &r, sizeof(r));
 	return true;
 }
@@ -1295,7 +926,7 @@ static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	wait_for_quiet(dev, first, end);
 	if (dev->worker && dev->owes)
-		pay(dev);
+		ucx_arrive_pay(dev);
 	if (dev->worker)
 		close_all(dev, dev->worker, first, end, false);
 	for (uint32_t r = first; r < end; r++) {

@@ -282,6 +282,35 @@ void ucx_unlock(struct tp_device *dev);
 bool ucx_progress(struct tp_device *dev);
 void ucx_tell(struct tp_device *dev, bool all);
 
+static inline struct ucx_in *ucx_in_of(const struct tp_device *dev,
+				       uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static inline struct ucx_out *ucx_out_of(const struct tp_device *dev,
+					 uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+/* ---- arrive.c: what comes in; the handlers run in ucx_progress() ---- */
+
+/* Register the handlers of a new worker. */
+ucs_status_t ucx_arrive_listen(struct tp_device *dev);
+/* A lane's inbox; NULL: no memory. */
+struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class);
+/* Into the inbox; the body's bytes are in the line's room, or in the slot. */
+void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
+			const void *body, size_t bytes);
+/* By which this rank knows what it has offered. */
+uint64_t ucx_arrive_seal(const struct tp_device *dev,
+			 const struct ucx_ref *ref);
+/* Do what handlers leave to be done, as they may not make endpoints. */
+void ucx_arrive_pay(struct tp_device *dev);
+
 /* ---- attend.c: a thread polls where nobody else does ---- */
 
 dicomm_result_t ucx_attend(struct tp_device *dev);

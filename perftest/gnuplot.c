@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The program goes to gnuplot with the data in it. */
+#include "perftest/gnuplot.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool gnuplot_possible(void)
+{
+	const char *path = getenv("PATH");
+	char *copy = strdup(path ? path : "/usr/bin:/bin");
+	char *save = NULL;
+	bool found = false;
+
+	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL;
+	     dir && !found; dir = strtok_r(NULL, ":", &save)) {
+		char file[4096];
+
+		snprintf(file, sizeof(file), "%s/gnuplot", dir);
+		found = access(file, X_OK) == 0;
+	}
+	free(copy);
+	if (!found)
+		fprintf(stderr, "dicomm-perf: --plot needs gnuplot, which is "
+				"not in PATH (Debian: gnuplot-nox)\n");
+	return found;
+}
+
+static bool is_kind(const char *path, const char *kind)
+{
+	const char *dot = strrchr(path, '.');
+
+	return dot && dot > path && strcasecmp(dot, kind) == 0;
+}
+
+bool gnuplot_draws(const char *path)
+{
+	return is_kind(path, ".svg") || is_kind(path, ".png");
+}
+
+void gnuplot_quote(FILE *out, const char *text)
+{
+	fputc('\'', out);
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputc('\'', out);
+		fputc(*text == '\n' ? ' ' : *text, out);
+	}
+	fputc('\'', out);
+}
+
+void gnuplot_head(FILE *out, const char *path, int width, int height)
+{
+	fprintf(out, "set terminal %s size %d,%d\nset output ",
+		is_kind(path, ".png") ? "pngcairo" : "svg", width, height);
+	gnuplot_quote(out, path);
+	fputc('\n', out);
+}
+
+static int run(int input)
+{
+	char *const argv[] = {(char *)"gnuplot", (char *)"-", NULL};
+	posix_spawn_file_actions_t actions;
+	int status = -1;
+	pid_t pid;
+
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return -1;
+	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+	errno = posix_spawnp(&pid, "gnuplot", &actions, NULL, argv, environ);
+	if (errno == 0)
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	posix_spawn_file_actions_destroy(&actions);
+	return status;
+}
+
+int gnuplot_draw(const char *path, void (*write)(FILE *out, void *ctx),
+		 void *ctx, char *error, size_t len)
+{
+	/* A file instead of a pipe: nobody blocks, nobody gets SIGPIPE. */
+	FILE *script = tmpfile();
+	struct stat made;
+	int status = -1;
+
+	unlink(path);
+	if (script) {
+		write(script, ctx);
+		if (fflush(script) == 0 &&
+		    lseek(fileno(script), 0, SEEK_SET) == 0)
+			status = run(fileno(script));
+		fclose(script);
+	}
+	if (status == 0 && stat(path, &made) == 0 && made.st_size > 0)
+		return 0;
+	snprintf(error, len, "plot %s: gnuplot failed with status %d", path,
+		 WIFEXITED(status) ? WEXITSTATUS(status) : status);
+	return -1;
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One process of each host measures its links to the others: alone, while all
+ * hosts are busy, from and to all others. Where all ranks are on one host, the
+ * ranks stand for hosts, and nothing is said of ways.
+ */
+#include "perftest/links.h"
+
+#include <errno.h>
+#include <popt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "perftest/failure.h"
+#include "perftest/flow.h"
+#include "perftest/gnuplot.h"
+#include "perftest/launch.h"
+#include "perftest/network.h"
+
+/* From each host of an island to others at once. */
+#define ISLAND_FLOWS 4
+
+struct request {
+	int ranks;
+	double seconds;
+	char *save, *plot; /* owned */
+};
+
+struct measuring {
+	const struct request *r;
+	struct exchange exchange;
+	struct flow_bench bench;
+	struct network network;
+	char (*where)[64]; /* [process]: its host; owned */
+	int *first;        /* [host]: its first process; owned */
+	bool one_host;     /* its ranks stand for hosts */
+	struct flow *flow; /* [ISLAND_FLOWS * host]; owned */
+};
+
+/* ---- who is there ---- */
+
+static void *allocate(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	if (!p)
+		failure_end(FAILURE_INTERNAL, "out of memory");
+	return p;
+}
+
+static void find_hosts(struct measuring *m)
+{
+	size_t procs = (size_t)m->exchange.procs;
+	char mine[64] = "";
+	int hosts = 0, *host_of = allocate(procs, sizeof(*host_of));
+
+	m->where = allocate(procs, sizeof(*m->where));
+	m->first = allocate(procs, sizeof(*m->first));
+	m->flow = allocate(ISLAND_FLOWS * procs, sizeof(*m->flow));
+	gethostname(mine, sizeof(mine) - 1);
+	exchange_gather(&m->exchange, mine, sizeof(mine), m->where);
+	for (int p = 0; p < (int)procs; p++) {
+		int h = 0;
+
+		while (h < hosts && strcmp(m->where[m->first[h]], m->where[p]))
+			h++;
+		if (h == hosts)
+			m->first[hosts++] = p;
+		host_of[p] = h;
+	}
+	m->one_host = hosts == 1;
+	for (int p = 0; m->one_host && p < (int)procs; p++) {
+		snprintf(m->where[p], sizeof(m->where[p]), "rank%d", p);
+		m->first[p] = host_of[p] = p;
+		hosts = p + 1;
+	}
+	if (!network_create(&m->network, hosts))
+		failure_end(FAILURE_INTERNAL, "out of memory");
+	for (int h = 0; h < hosts; h++)
+		m->network.name[h] = m->where[m->first[h]];
+	for (int p = 0; p < (int)procs; p++)
+		m->network.ranks[host_of[p]]++;
+	free(host_of);
+	if (m->one_host && m->r->save)
+		failure_end(FAILURE_USAGE,
+			    "--save %s: all ranks are on one "
+			    "host, there are no links to save",
+			    m->r->save);
+}
+
+/* ---- measuring ---- */
+
+static size_t at(const struct measuring *m, int from, int to)
+{
+	return (size_t)from * (size_t)m->network.hosts + (size_t)to;
+}
+
+/* Half of a round trip, so the same both ways. */
+static void measure_latency(struct measuring *m, int from, int to)
+{
+	double *there = &m->network.latency[at(m, from, to)];
+	double *back = &m->network.latency[at(m, to, from)];
+
+	*there = flow_latency(&m->bench, m->first[from], m->first[to]);
+	if (from > to)
+		*there = *back = *there < *back ? *there : *back;
+}
+
+static void measure_pairs(struct measuring *m)
+{
+	struct network *n = &m->network;
+
+	for (int from = 0; from < n->hosts; from++) {
+		for (int to = 0; to < n->hosts; to++) {
+			if (from == to)
+				continue;
+			measure_latency(m, from, to);
+			n->alone[at(m, from, to)] =
+				flow_rate(&m->bench, m->first[from],
+					  m->first[to], m->r->seconds);
+		}
+	}
+}
+
+/* As much as takes the time that is asked for when alone, or a part of it. */
+static struct flow flow_of(const struct measuring *m, int from, int to,
+			   double part)
+{
+	double bytes = m->network.alone[at(m, from, to)] * m->r->seconds * part;
+	double most = (double)FLOW_MOST_BYTES * part;
+
+	bytes = bytes < most ? bytes : most;
+	return (struct flow){.from = m->first[from],
+			     .to = m->first[to],
+			     .bytes = bytes < 1 ? 1 : (size_t)bytes};
+}
+
+/* Hosts `first` to `last` send to the ones so many places on. */
+static void measure_shift(struct measuring *m, int shift, int first, int last)
+{
+	struct network *n = &m->network;
+
+	for (int h = first; h <= last; h++)
+		m->flow[h - first] = flow_of(m, h, (h + shift) % n->hosts, 1);
+	flow_run(&m->bench, m->flow, last - first + 1);
+	for (int h = first; h <= last; h++) {
+		const struct flow *f = &m->flow[h - first];
+		double *best = &n->together[at(m, h, (h + shift) % n->hosts)];
+
+		if ((double)f->bytes / f->seconds > *best)
+			*best = (double)f->bytes / f->seconds;
+	}
+}
+
+/*
+ * Every pair once, at the same time as pairs of other hosts; the best of two,
+ * since what is shared is so always. Two hosts never send to each other: what
+ * a receiver says to its sender would wait behind its own data.
+ */
+static void measure_together(struct measuring *m)
+{
+	int hosts = m->network.hosts;
+
+	for (int i = 0; i < 2 * (hosts - 1); i++) {
+		int shift = 1 + i / 2;
+
+		if (2 * shift == hosts) {
+			measure_shift(m, shift, 0, shift - 1);
+			measure_shift(m, shift, shift, hosts - 1);
+		} else {
+			measure_shift(m, shift, 0, hosts - 1);
+		}
+	}
+}
+
+/* Bytes per second of all flows as one. */
+static double rate_of(const struct flow *flow, int n)
+{
+	double bytes = 0, seconds = 0;
+
+	for (int i = 0; i < n; i++) {
+		bytes += (double)flow[i].bytes;
+		if (flow[i].seconds > seconds)
+			seconds = flow[i].seconds;
+	}
+	return seconds > 0 ? bytes / seconds : 0;
+}
+
+/* All that a host sends at once, or receives: together as much as it sends to,
+ * or receives from, the fastest other one. */
+static double measure_way(struct measuring *m, int host, bool up)
+{
+	struct network *n = &m->network;
+	double most = 0, sum = 0, all;
+	int k = 0;
+
+	for (int other = 0; other < n->hosts; other++) {
+		double alone = other == host ? 0
+			       : up          ? n->alone[at(m, host, other)]
+					     : n->alone[at(m, other, host)];
+
+		sum += alone;
+		most = alone > most ? alone : most;
+	}
+	for (int other = 0; other < n->hosts; other++)
+		if (other != host)
+			m->flow[k++] = flow_of(m, up ? host : other,
+					       up ? other : host, most / sum);
+	flow_run(&m->bench, m->flow, k);
+	all = rate_of(m->flow, k);
+	return all > most ? all : most;
+}
+
+/* What the flows would take if only the ways of hosts were in their way. */
+static double ways_seconds(struct measuring *m, int flows)
+{
+	struct network *n = &m->network;
+	double most = 0;
+
+	for (int h = 0; h < n->hosts; h++) {
+		double out = 0, in = 0;
+
+		for (int i = 0; i < flows; i++) {
+			const struct flow *f = &m->flow[i];
+
+			out += f->from == m->first[h] ? (double)f->bytes : 0;
+			in += f->to == m->first[h] ? (double)f->bytes : 0;
+		}
+		most = out / n->up[h] > most ? out / n->up[h] : most;
+		most = in / n->down[h] > most ? in / n->down[h] : most;
+	}
+	return most;
+}
+
+/* Each of its hosts sends to some others, or receives from them. */
+static double measure_island(struct measuring *m, int island, bool up)
+{
+	struct network *n = &m->network;
+	int k = 0, other = 0, outside = 0, each;
+	double rate;
+
+	for (int h = 0; h < n->hosts; h++)
+		outside += n->island[h] != island;
+	each = outside < ISLAND_FLOWS ? outside : ISLAND_FLOWS;
+	for (int h = 0; h < n->hosts; h++) {
+		for (int i = 0; n->island[h] == island && i < each; i++) {
+			while (n->island[other] == island)
+				other = (other + 1) % n->hosts;
+			m->flow[k++] = flow_of(m, up ? h : other,
+					       up ? other : h, 1.0 / each);
+			other = (other + 1) % n->hosts;
+		}
+	}
+	flow_run(&m->bench, m->flow, k);
+	rate = rate_of(m->flow, k);
+	for (int i = 0; i < k; i++)
+		if (!network_is_wide(m->flow[i].seconds, ways_seconds(m, k)))
+			return rate;
+	return 0;
+}
+
+static void measure_inside(struct measuring *m)
+{
+	struct network *n = &m->network;
+
+	for (int h = 0; h < n->hosts; h++) {
+		int second = m->first[h] + 1;
+
+		while (second < m->exchange.procs &&
+		       strcmp(m->where[second], n->name[h]) != 0)
+			second++;
+		if (second < m->exchange.procs)
+			n->inside[h] = flow_rate(&m->bench, m->first[h], second,
+						 m->r->seconds);
+	}
+}
+
+static void measure_ways(struct measuring *m)
+{
+	struct network *n = &m->network;
+
+	for (int h = 0; h < n->hosts; h++) {
+		n->up[h] = measure_way(m, h, true);
+		n->down[h] = measure_way(m, h, false);
+	}
+	measure_inside(m);
+	network_find_islands(n);
+	for (int i = 0; n->islands > 1 && i < n->islands; i++) {
+		n->island_up[i] = measure_island(m, i, true);
+		n->island_down[i] = measure_island(m, i, false);
+	}
+	network_drop_islands(n);
+}
+
+/* ---- the program ---- */
+
+struct picture {
+	const struct network *n;
+	const char *path;
+};
+
+static void write_picture(FILE *out, void *ctx)
+{
+	const struct picture *p = ctx;
+
+	network_script(p->n, out, p->path);
+}
+
+static int report(const struct measuring *m)
+{
+	const struct request *r = m->r;
+	struct picture picture = {&m->network, r->plot};
+	char error[512];
+	int status = FAILURE_NONE;
+
+	network_print(&m->network);
+	if (r->save && network_save(&m->network, r->save) < 0) {
+		fprintf(stderr, "dicomm-perf: --save %s: %s\n", r->save,
+			strerror(errno));
+		status = FAILURE_INTERNAL;
+	}
+	if (r->plot && gnuplot_draw(r->plot, write_picture, &picture, error,
+				    sizeof(error)) < 0) {
+		fprintf(stderr, "dicomm-perf: %s\n", error);
+		status = FAILURE_INTERNAL;
+	}
+	return status;
+}
+
+static int run(const struct request *r)
+{
+	struct measuring m = {.r = r};
+	int status = FAILURE_NONE;
+
+	exchange_open(&m.exchange, 1);
+	if (m.exchange.procs < 2)
+		failure_end(FAILURE_USAGE, "links: there is one rank; start "
+					   "one on each host, or --ranks N "
+					   "here");
+	flow_open(&m.bench, &m.exchange);
+	find_hosts(&m);
+	if (m.exchange.proc == 0)
+		printf("# dicomm-perf links: %d ranks, %d hosts, about %g s "
+		       "for each measurement\n",
+		       m.exchange.procs, m.one_host ? 1 : m.network.hosts,
+		       r->seconds);
+	measure_pairs(&m);
+	measure_together(&m);
+	if (!m.one_host)
+		measure_ways(&m);
+	if (m.exchange.proc == 0)
+		status = report(&m);
+	flow_close(&m.bench);
+	exchange_close(&m.exchange);
+	network_destroy(&m.network);
+	free(m.flow);
+	free(m.first);
+	free(m.where);
+	return status;
+}
+
+static int refuse(const char *what, const char *value, const char *why)
+{
+	fprintf(stderr, "dicomm-perf: links: %s %s: %s\n", what, value, why);
+	return FAILURE_USAGE;
+}
+
+static int check(const struct request *r)
+{
+	char text[32];
+
+	if (r->ranks < 0 || r->ranks == 1 || r->ranks > 4096) {
+		snprintf(text, sizeof(text), "%d", r->ranks);
+		return refuse("--ranks", text, "not an integer from 2 to 4096");
+	}
+	if (!(r->seconds >= 0.001 && r->seconds <= 60)) {
+		snprintf(text, sizeof(text), "%g", r->seconds);
+		return refuse("--seconds", text, "not from 0.001 to 60");
+	}
+	if (r->plot && !gnuplot_draws(r->plot))
+		return refuse("--plot", r->plot, "must end in .svg or .png");
+	return r->plot && !gnuplot_possible() ? FAILURE_USAGE : FAILURE_NONE;
+}
+
+/* OPTIONS of links; a status, or -1 to go on. */
+static int parse(struct request *r, int argc, char **argv)
+{
+	const struct poptOption table[] = {
+		{"ranks", '\0', POPT_ARG_INT, &r->ranks, 0,
+		 "start this many processes here (else a launcher did)", "N"},
+		{"seconds", '\0', POPT_ARG_DOUBLE, &r->seconds, 0,
+		 "about how long each measurement takes (0.2)", "S"},
+		{"save", '\0', POPT_ARG_STRING, &r->save, 0,
+		 "write what DICOMM_TOPO_FILE reads", "FILE.json"},
+		{"plot", '\0', POPT_ARG_STRING, &r->plot, 0,
+		 "draw a heat map of the rates (needs gnuplot)", "FILE.svg"},
+		POPT_AUTOHELP POPT_TABLEEND,
+	};
+	poptContext context = poptGetContext("dicomm-perf links", argc,
+					     (const char **)argv, table, 0);
+	int option = poptGetNextOpt(context), status = -1;
+	const char *extra = poptGetArg(context);
+
+	if (option < -1)
+		status = refuse("option", poptBadOption(context, 0),
+				poptStrerror(option));
+	else if (extra)
+		status = refuse("argument", extra, "one too many");
+	else
+		status = check(r);
+	poptFreeContext(context);
+	return status;
+}
+
+int links_main(int argc, char **argv, int child_rank)
+{
+	struct request r = {.seconds = 0.2};
+	int status = parse(&r, argc - 1, argv + 1);
+
+	if (status == FAILURE_NONE)
+		status = r.ranks > 0 && child_rank < 0
+				 ? launch_processes(r.ranks, argv)
+				 : run(&r);
+	free(r.save);
+	free(r.plot);
+	return status;
+}

@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# dicomm-perf links on hosts that are network namespaces, one with a way of a
+# tenth of the others': what it saves makes the library choose as a description
+# by hand does. And dicomm-perf simulate, which shows what is chosen.
+case ${1:-} in
+--host) # on one of them: its number, what to run
+	rank=$2
+	shift 2
+	hostname "h$rank"
+	DICOMM_RANK=$rank
+	export DICOMM_RANK
+	exec "$@"
+	;;
+--hosts) # beside them: what to run on each
+	shift
+	for r in 0 1 2; do
+		rate=400mbit
+		[ $r -lt 2 ] || rate=40mbit
+		# Both ways: out of the host, and out of the switch to it.
+		tc -n host$r qdisc add dev eth0 root tbf rate $rate \
+			burst 100k latency 20ms || exit 77
+		tc qdisc add dev v$r root tbf rate $rate burst 100k \
+			latency 20ms || exit 77
+	done
+	DICOMM_SIZE=3 DICOMM_COMM_ID=10.77.0.1:4242 DICOMM_SOCKET_IFNAME=eth0
+	DICOMM_COMM_KEY=perf_links
+	export DICOMM_SIZE DICOMM_COMM_ID DICOMM_SOCKET_IFNAME DICOMM_COMM_KEY
+	for r in 1 2 0; do
+		DICOMM_HOSTID=h$r ip netns exec host$r unshare --uts \
+			sh "$0" --host $r "$@" >"$LINKS_OUT.$r" 2>&1 &
+		last=$!
+	done
+	wait $last
+	exit
+	;;
+esac
+. "${srcdir:-.}/tests/jobs/perf.sh"
+chips=${srcdir:-.}/tests/topo/four_chips.json
+
+# --- what nobody has at hand ------------------------------------------------------
+
+chosen() { # file, operation
+	perf 0 simulate --topo "$1" "$2" --ranks 3 -b 8M -e 8M
+	awk '!/^#/ { print $2 }' "$out/table"
+}
+
+perf 0 simulate --topo "$chips" allreduce --ranks 1024 -b 1K -e 1G
+has '^ *1024 recursive_doubling '
+has '^ *1073741824 hierarchical '
+[ "$(grep -vc '^#' "$out/table")" -eq 11 ] || fail "not 11 sizes"
+if command -v gnuplot >/dev/null; then
+	perf 0 simulate --topo "$chips" broadcast --ranks 64 \
+		--plot "$out/a.svg"
+	grep -q '<svg' "$out/a.svg" || fail "no picture"
+fi
+perf 6 simulate
+has 'which one'
+perf 6 simulate allreduce
+has 'ranks 0'
+perf 6 simulate allreduce --ranks 2000 --topo "$chips"
+has 'the cluster has 1024'
+perf 6 simulate allreduce --ranks 4 -b 8M -e 1M
+has '8388608 > 1048576'
+perf 6 simulate nothing --ranks 4
+has 'nothing'
+
+# --- this machine -----------------------------------------------------------------
+
+./dicomm-info --topo "$out/here.json" --dot >"$out/table" 2>"$out/errors" ||
+	fail "dicomm-info --topo --dot"
+has '^graph {'
+has 'numa0'
+has '"host" \[shape=component\]'
+[ "$(tail -n 1 "$out/table")" = '}' ] || fail "the graph has no end"
+DICOMM_TOPO_FILE=$out/here.json ./dicomm-info --explain allreduce --ranks 1 \
+	>"$out/table" 2>"$out/errors" || fail "here.json is not read"
+! ./dicomm-info --topo /nowhere/x.json >"$out/table" 2>"$out/errors" ||
+	fail "a file that cannot be"
+has 'topo /nowhere/x.json: No such file'
+
+# --- links ------------------------------------------------------------------------
+
+perf 6 links
+has 'there is one rank'
+perf 6 links --ranks 2 --seconds 0
+has 'seconds 0'
+perf 6 links --ranks 2 --save "$out/none.json"
+has 'on one host'
+perf 0 links --ranks 3 --seconds 0.002
+has '^rank2 '
+if [ "${DICOMM_TEST_THREADS:-0}" = 1 ] ||
+	! ./dicomm-info --transports | grep -q 'ucx *usable'; then
+	echo "no network between hosts here: their links are not measured"
+	exit $bad
+fi
+LINKS_OUT=$out/links
+export LINKS_OUT
+DICOMM_DEBUG=warn
+export DICOMM_DEBUG
+timeout 100 sh "${srcdir:-.}/tests/net/hosts" 3 sh "$0" --hosts \
+	"$PWD/dicomm-perf" links --seconds 0.1 --save "$out/measured.json" \
+	>"$out/table" 2>"$out/errors"
+case $? in
+0) ;;
+77) cat "$out/table" ;;
+*) fail "links between hosts: $(cat "$out"/links.*)" ;;
+esac
+if [ -e "$out/measured.json" ]; then
+	cat >"$out/by_hand.json" <<-END
+		{"nodes": [{"name": "h0", "gbit_per_s": 0.4},
+			   {"name": "h1", "gbit_per_s": 0.4},
+			   {"name": "h2", "gbit_per_s": 0.04}]}
+	END
+	for op in allreduce allgather broadcast; do
+		a=$(chosen "$out/measured.json" $op)
+		b=$(chosen "$out/by_hand.json" $op)
+		[ "$a" = "$b" ] || fail "$op: $a measured, $b by hand:" \
+			"$(cat "$out/measured.json" "$out/links.0")"
+	done
+	echo "measured the links between three hosts"
+fi
+exit $bad

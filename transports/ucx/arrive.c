@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What arrives: the handlers of active messages, and what they leave to do. */
+#include "transports/ucx/ucx.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+
+struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class)
+{
+	struct tp_device *dev = route->dev;
+	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
+	size_t bytes =
+		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
+	struct ucx_in *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!in->slots) {
+		free(in);
+		return NULL;
+	}
+	memset(in->slots, 0, lines);
+	in->data = in->slots + lines;
+	in->route = route;
+	in->lane_class = class;
+	atomic_store_explicit(&dev->in[route->rank * TP_CLASSES + class], in,
+			      memory_order_release);
+	return in;
+}
+
+static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
+{
+	return (struct tp_line *)(void *)in->slots +
+	       (seq & (in->route->dev->config.slots - 1));
+}
+
+void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
+			const void *body, size_t bytes)
+{
+	const struct tp_config *config = &in->route->dev->config;
+	struct tp_line *line = line_of(in, head->seq);
+	size_t slot = head->seq & (config->slots - 1);
+
+	if (bytes)
+		memcpy(bytes <= TP_LINE_ROOM
+			       ? line->room
+			       : in->data + slot * config->slot_bytes,
+		       body, bytes);
+	line->signature = head->signature;
+	line->kind = head->kind;
+	line->len = head->len;
+	if (head->seq > atomic_load_explicit(&in->last, memory_order_relaxed))
+		atomic_store_explicit(&in->last, head->seq,
+				      memory_order_relaxed);
+	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
+}
+
+/* The header, which lies anywhere; from a rank that knows this one's token, and
+ * of a lane that there can be: else NULL. */
+static struct ucx_route *route_of(struct tp_device *dev, const void *header,
+				  size_t len, struct ucx_head *head)
+{
+	if (len == sizeof(*head)) {
+		memcpy(head, header, sizeof(*head));
+		if (head->token == dev->token &&
+		    head->rank < (uint32_t)dev->config.ranks &&
+		    head->lane_class < TP_CLASSES &&
+		    !dev->routes[head->rank].closed)
+			return &dev->routes[head->rank];
+	}
+	log_debug("ucx: a message from a stranger is ignored");
+	return NULL;
+}
+
+static void protest(struct ucx_route *route, const char *what)
+{
+	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
+		 route->rank, what);
+	route->cause = UCS_ERR_REJECTED;
+	atomic_store(&route->status, DICOMM_ERR_REMOTE);
+}
+
+static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
+			     void *data, size_t len,
+			     const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct tp_blob blob = {.len = (uint32_t)len};
+	struct ucx_address a;
+	char why[160] = "its address is of another rank";
+
+	if (!route || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
+	    len > sizeof(blob.data))
+		return UCS_OK;
+	memcpy(blob.data, data, len);
+	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
+	    a.rank != head.rank) {
+		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
+			 head.rank, why);
+		return UCS_OK;
+	}
+	if (!ucx_in_of(dev, head.rank, head.lane_class) &&
+	    !ucx_arrive_make(route, head.lane_class)) {
+		protest(route, "a hello, for which there is no memory");
+		return UCS_OK;
+	}
+	if (!route->ep && !route->hello) {
+		route->hello = malloc(sizeof(a));
+		if (route->hello)
+			*route->hello = a;
+		dev->owes = true;
+	}
+	return UCS_OK;
+}
+
+/* Numbers come in any order, each once: where the one before was released. */
+static bool is_expected(const struct ucx_in *in, uint64_t seq)
+{
+	uint64_t slots = in->route->dev->config.slots;
+
+	return seq > in->freed && seq <= in->freed + slots &&
+	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
+					  memory_order_relaxed);
+}
+
+static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
+			       void *data, size_t len,
+			       const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_in *in =
+		route ? ucx_in_of(dev, head.rank, head.lane_class) : NULL;
+	bool whole;
+
+	if (!in)
+		return UCS_OK;
+	whole = head.kind == TP_REF ? len == sizeof(struct ucx_ref)
+				    : head.kind == TP_DATA && len == head.len &&
+					      len <= dev->config.slot_bytes;
+	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
+	    !is_expected(in, head.seq))
+		protest(route, "what is no message");
+	else
+		ucx_arrive_deliver(in, &head, data, len);
+	return UCS_OK;
+}
+
+static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
+			      void *data, size_t len,
+			      const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_out *out =
+		route ? ucx_out_of(dev, head.rank, head.lane_class) : NULL;
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (out && head.seq > atomic_load_explicit(&out->released,
+						   memory_order_relaxed))
+		atomic_store_explicit(&out->released, head.seq,
+				      memory_order_release);
+	return UCS_OK;
+}
+
+uint64_t ucx_arrive_seal(const struct tp_device *dev, const struct ucx_ref *ref)
+{
+	uint64_t hash;
+
+	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
+			       crypto_shorthash_KEYBYTES ==
+				       sizeof(dev->seal_key),
+		       "sizes");
+	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
+			 offsetof(struct ucx_ref, seal), dev->seal_key);
+	return hash;
+}
+
+static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
+			    void *data, size_t len,
+			    const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_ask ask;
+
+	if (!route || !route->ep || atomic_load(&dev->aborted) ||
+	    len != sizeof(ask) ||
+	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
+		return UCS_OK;
+	memcpy(&ask, data, sizeof(ask));
+	head.status = DICOMM_SUCCESS;
+	if (ask.ref.seal != ucx_arrive_seal(dev, &ask.ref) ||
+	    ask.offset > ask.ref.len || ask.len > ask.ref.len - ask.offset) {
+		head.status = DICOMM_ERR_REMOTE;
+		ask.len = 0;
+	}
+	ucx_route_serve(route, &head,
+			(const void *)(uintptr_t)(ask.ref.addr + ask.offset),
+			ask.len);
+	return UCS_OK;
+}
+
+static void read_advance(struct ucx_read *read, uint64_t len)
+{
+	read->missing -= len;
+	if (!read->missing)
+		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
+				      memory_order_release);
+}
+
+static void on_received(void *request, ucs_status_t status, size_t len,
+			void *arg)
+{
+	struct ucx_read *read = arg;
+
+	if (status == UCS_OK)
+		read_advance(read, len);
+	else
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+	ucx.ucp_request_free(request);
+}
+
+static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
+			    void *data, size_t len,
+			    const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_in *in =
+		route ? ucx_in_of(dev, head.rank, head.lane_class) : NULL;
+	ucp_request_param_t receive = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+				UCP_OP_ATTR_FIELD_USER_DATA,
+		.cb.recv_am = on_received,
+	};
+	struct ucx_read *read;
+	ucs_status_ptr_t request;
+
+	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return UCS_OK;
+	read = &in->reads[head.seq % UCX_READS];
+	if (read->number != head.signature ||
+	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
+		    DICOMM_IN_PROGRESS)
+		return UCS_OK;
+	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
+	    len > read->len - head.len || len > read->missing) {
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+		return UCS_OK;
+	}
+	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+		memcpy(read->dst + head.len, data, len);
+		read_advance(read, len);
+		return UCS_OK;
+	}
+	receive.user_data = read;
+	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
+					   read->dst + head.len, len, &receive);
+	if (UCS_PTR_IS_PTR(request))
+		return UCS_INPROGRESS;
+	if (!request)
+		read_advance(read, len);
+	else
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+	return UCS_OK;
+}
+
+static ucs_status_t on_bye(void *arg, const void *header, size_t header_len,
+			   void *data, size_t len,
+			   const ucp_am_recv_param_t *param)
+{
+	struct tp_device *dev = arg;
+	struct ucx_head head;
+	struct ucx_route *route = route_of(dev, header, header_len, &head);
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (route)
+		route->left = route->owes = dev->owes = true;
+	return UCS_OK;
+}
+
+static ucs_status_t on_bye_heard(void *arg, const void *header,
+				 size_t header_len, void *data, size_t len,
+				 const ucp_am_recv_param_t *param)
+{
+	struct ucx_head head;
+	struct ucx_route *route = route_of(arg, header, header_len, &head);
+
+	(void)data;
+	(void)len;
+	(void)param;
+	if (route)
+		route->heard = true;
+	return UCS_OK;
+}
+
+static const ucp_am_recv_callback_t handlers[UCX_WHATS] = {
+	[UCX_HELLO] = on_hello,         [UCX_MESSAGE] = on_message,
+	[UCX_CREDIT] = on_credit,       [UCX_READ] = on_read,
+	[UCX_DATA] = on_data,           [UCX_BYE] = on_bye,
+	[UCX_BYE_HEARD] = on_bye_heard,
+};
+
+ucs_status_t ucx_arrive_listen(struct tp_device *dev)
+{
+	ucs_status_t status = UCS_OK;
+
+	for (unsigned i = 0; status == UCS_OK && i < UCX_WHATS; i++) {
+		const ucp_am_handler_param_t param = {
+			.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+				      UCP_AM_HANDLER_PARAM_FIELD_CB |
+				      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+			.id = i,
+			.cb = handlers[i],
+			.arg = dev,
+		};
+
+		status =
+			ucx.ucp_worker_set_am_recv_handler(dev->worker, &param);
+	}
+	return status;
+}
+
+/* True: there is more to do. */
+static bool pay_one(struct ucx_route *route)
+{
+	struct ucx_head head = {.kind = 0};
+
+	if (route->hello &&
+	    ucx_route_open(route, route->hello) != DICOMM_SUCCESS)
+		protest(route, "an address of no use");
+	free(route->hello);
+	route->hello = NULL;
+	if (!route->ep || atomic_load(&route->status))
+		return false;
+	/* A credit of nothing, so that it gets connected. */
+	if (!route->connected &&
+	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN)
+		return true;
+	/* One that is closing has said so itself. */
+	if (route->owes && !route->bye &&
+	    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) ==
+		    DICOMM_AGAIN)
+		return true;
+	route->owes = false;
+	return false;
+}
+
+void ucx_arrive_pay(struct tp_device *dev)
+{
+	dev->owes = false;
+	for (int r = 0; r < dev->config.ranks; r++)
+		dev->owes |= pay_one(&dev->routes[r]);
+}
