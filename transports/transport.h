@@ -109,6 +109,15 @@ struct tp_config {
 	dicomm_result_t (*listen)(int *fd, char text[80]);
 };
 
+/* Memory of a device. */
+struct accel;
+struct tp_region {
+	const struct accel *accel;
+	int index;
+	const void *addr;
+	uint64_t len;
+};
+
 struct tp_hold;   /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
@@ -185,11 +194,21 @@ struct transport {
 	dicomm_result_t (*hold)(struct tp_device *dev, const void *addr,
 				uint64_t len, bool written,
 				struct tp_hold **out);
+	/* The same of memory of a device, which read() may write: data then
+	 * goes there and comes from there without the host, and kernels that
+	 * start once it has arrived() see it. `how` becomes in which way; or,
+	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not:
+	 * nothing is logged then. */
+	dicomm_result_t (*hold_device)(struct tp_device *dev,
+				       const struct tp_region *region,
+				       struct tp_hold **out, char *how,
+				       size_t len);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay, where it
 	 * wants to load from it once (to_load) or else have a copy? Then *ref
-	 * says how. Above eager_bytes it always can. No system call. */
+	 * says how. Above eager_bytes it always can; and, where
+	 * limits.wants_hold, whatever is held. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      bool to_load, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until

@@ -1401,6 +1401,7 @@ const struct transport transport_ucx = {
 	.flush = ucx_flush,
 	/* UCX holds memory by itself where its network needs that. */
 	.hold = common_hold,
+	.hold_device = common_hold_device,
 	.drop = common_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -80,6 +81,14 @@ static void holds_unlock(struct tp_device *dev)
 	atomic_flag_clear_explicit(&dev->holding, memory_order_release);
 }
 
+static void add_hold(struct tp_device *dev, struct tp_hold *hold)
+{
+	holds_lock(dev);
+	hold->next = dev->holds;
+	dev->holds = hold;
+	holds_unlock(dev);
+}
+
 static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
 				  uint64_t len, bool written,
 				  struct tp_hold **out)
@@ -94,10 +103,41 @@ static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
 		free(hold);
 		return status;
 	}
-	holds_lock(dev);
-	hold->next = dev->holds;
-	dev->holds = hold;
-	holds_unlock(dev);
+	hold->flushed = false;
+	add_hold(dev, hold);
+	*out = hold;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t verbs_hold_device(struct tp_device *dev,
+					 const struct tp_region *region,
+					 struct tp_hold **out, char *how,
+					 size_t len)
+{
+	bool flushed = region->accel->work->caps(region->index) & ACCEL_FLUSH;
+	struct tp_hold *hold;
+	dicomm_result_t status;
+
+	/* Only librdmacm connects its queue pairs, and to others. */
+	if (flushed && dev->nic->fabric == VERBS_IWARP) {
+		snprintf(how, len,
+			 "%s: over iWARP what it writes to a device cannot be "
+			 "flushed",
+			 dev->nic->name);
+		return DICOMM_ERR_UNSUPPORTED;
+	}
+	if (flushed)
+		TRY(verbs_mirror_open(dev));
+	hold = malloc(sizeof(*hold));
+	if (!hold)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	status = verbs_mr_get_device(dev->nic, region, &hold->mr, how, len);
+	if (status != DICOMM_SUCCESS) {
+		free(hold);
+		return status;
+	}
+	hold->flushed = flushed;
+	add_hold(dev, hold);
 	*out = hold;
 	return DICOMM_SUCCESS;
 }
@@ -115,26 +155,25 @@ static void verbs_drop(struct tp_device *dev, struct tp_hold *hold)
 	free(hold);
 }
 
-/* The keys of memory that is held; false if it is not. */
-static bool find_keys(struct tp_device *dev, const void *addr, uint64_t len,
-		      bool written, uint32_t *lkey, uint32_t *rkey)
+static bool covers(const struct verbs_mr *m, uintptr_t base, uint64_t len)
 {
-	uintptr_t base = (uintptr_t)addr;
-	bool found = false;
+	return base >= m->base && base - m->base <= m->len &&
+	       len <= m->len - (base - m->base);
+}
+
+/* Which hold memory is in; NULL: it is not held. */
+static const struct tp_hold *find_hold(struct tp_device *dev, const void *addr,
+				       uint64_t len, bool written)
+{
+	const struct tp_hold *h;
 
 	holds_lock(dev);
-	for (struct tp_hold *h = dev->holds; h && !found; h = h->next) {
-		const struct verbs_mr *m = h->mr;
-
-		if (base < m->base || base - m->base > m->len ||
-		    len > m->len - (base - m->base) || (written && !m->written))
-			continue;
-		*lkey = m->mr->lkey;
-		*rkey = m->mr->rkey;
-		found = true;
-	}
+	for (h = dev->holds; h; h = h->next)
+		if (covers(h->mr, (uintptr_t)addr, len) &&
+		    (h->mr->written || !written))
+			break;
 	holds_unlock(dev);
-	return found;
+	return h;
 }
 
 /* ---- device ---- */
@@ -261,9 +300,9 @@ static dicomm_result_t open_queues(struct tp_device *dev)
 
 static dicomm_result_t open_words(struct tp_device *dev)
 {
-	size_t bytes = dev->lanes * sizeof(*dev->words);
+	size_t bytes = (dev->lanes + 1) * sizeof(*dev->words);
 
-	dev->words = calloc(dev->lanes, sizeof(*dev->words));
+	dev->words = calloc(1, bytes);
 	dev->in = calloc(dev->lanes, sizeof(*dev->in));
 	dev->out = calloc(dev->lanes, sizeof(*dev->out));
 	if (!dev->words || !dev->in || !dev->out)
@@ -733,13 +772,13 @@ static bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 			bool to_load, struct tp_ref *ref)
 {
 	struct reference r = {.addr = (uintptr_t)addr};
-	uint32_t lkey;
+	const struct tp_hold *hold = find_hold(peer->dev, addr, len, false);
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
 	(void)to_load;
-	if (len <= peer->dev->eager_bytes ||
-	    !find_keys(peer->dev, addr, len, false, &lkey, &r.key))
+	if (!hold)
 		return false;
+	r.key = hold->mr->mr->rkey;
 	memcpy(ref, &r, sizeof(r));
 	return true;
 }
@@ -758,13 +797,24 @@ static dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return DICOMM_SUCCESS;
 }
 
+static void end_read(struct tp_device *dev, struct verbs_read *read,
+		     dicomm_result_t status)
+{
+	read->pending = 0;
+	read->status = status;
+	if (read->flushed)
+		dev->flushes--;
+	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+}
+
 static dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c,
 				  uint64_t seq, const struct tp_ref *ref,
 				  uint64_t offset, void *dst, uint64_t len)
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_lane *lane = peer->in[c];
-	uint32_t slot = (uint32_t)seq % VERBS_READS, rkey;
+	uint32_t slot = (uint32_t)seq % VERBS_READS;
+	const struct tp_hold *hold;
 	struct verbs_read *read;
 	struct reference r;
 	struct ibv_sge sge = {.addr = (uintptr_t)dst, .length = (uint32_t)len};
@@ -782,12 +832,18 @@ static dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c,
 	read = &lane->reads[slot];
 	if (!has_room(lane, 1) || read->pending)
 		return DICOMM_AGAIN;
-	if (len > dev->nic->port_attr.max_msg_sz ||
-	    !find_keys(dev, dst, len, true, &sge.lkey, &rkey))
+	hold = find_hold(dev, dst, len, true);
+	if (len > dev->nic->port_attr.max_msg_sz || !hold)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: read of %" PRIu64 " bytes to %p, which is "
 			    "not held",
 			    len, dst);
+	if (hold->flushed && !verbs_mirror_reserve(dev))
+		return DICOMM_AGAIN;
+	sge.lkey = hold->mr->mr->lkey;
+	read->flushed = hold->flushed;
+	read->flush_addr = sge.addr;
+	read->flush_key = hold->mr->mr->rkey;
 	memcpy(&r, ref, sizeof(r));
 	wr.wr_id = request_id(lane, 0, slot + 1, 0);
 	wr.send_flags = signal_now(lane, 1, true);
@@ -798,8 +854,7 @@ static dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c,
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	status = post(lane, &wr, 1);
 	if (status != DICOMM_SUCCESS) {
-		atomic_fetch_sub(&dev->reads, 1);
-		read->pending = 0;
+		end_read(dev, read, status);
 		return status;
 	}
 	lane->urgent = true;
@@ -885,15 +940,43 @@ static void on_failure(struct tp_device *dev, const struct ibv_wc *wc,
 	if (r->in && r->what) {
 		read = &lane->reads[r->what - 1];
 		verbs_lane_broken(lane, wc, "read", read->pending);
-		read->pending = 0;
-		read->status = lane->why;
-		atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+		end_read(dev, read, lane->why);
 		return;
 	}
 	if (!r->in && r->what)
 		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r->what - 1);
 	verbs_lane_broken(lane, wc, r->in ? "write of credits" : "write",
 			  r->bytes);
+}
+
+/* All bytes are on their way to where they go. */
+static void on_read(struct tp_device *dev, struct verbs_lane *lane,
+		    uint32_t slot)
+{
+	struct verbs_read *read = &lane->reads[slot];
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (read->flushed)
+		status = verbs_mirror_flush(dev, lane, slot);
+	if (!read->flushed || status != DICOMM_SUCCESS)
+		end_read(dev, read, status);
+}
+
+static void on_flush(struct tp_device *dev, const struct ibv_wc *wc)
+{
+	uint32_t slot;
+	struct verbs_lane *lane = verbs_mirror_lane(dev, wc, &slot);
+
+	if (!lane)
+		return;
+	if (wc->status != IBV_WC_SUCCESS)
+		verbs_lane_broken(lane, wc, "flush", 1);
+	end_read(dev, &lane->reads[slot], lane->why);
+}
+
+static bool is_flush(const struct tp_device *dev, const struct ibv_wc *wc)
+{
+	return dev->mirror && wc->qp_num == dev->mirror->qp->qp_num;
 }
 
 static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
@@ -904,6 +987,10 @@ static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
 		on_message(dev, wc);
 		post_again(dev, wc->wr_id);
+		return;
+	}
+	if (is_flush(dev, wc)) {
+		on_flush(dev, wc);
 		return;
 	}
 	/* A flushed receive says nothing about a lane. */
@@ -921,13 +1008,10 @@ static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
 	lane->done = lane->posted - ((lane->posted - r.count - 1) & COUNT_MASK);
 	if (!r.what)
 		return;
-	if (r.in) {
-		lane->reads[r.what - 1].pending = 0;
-		lane->reads[r.what - 1].status = DICOMM_SUCCESS;
-		atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
-	} else {
+	if (r.in)
+		on_read(dev, lane, r.what - 1u);
+	else
 		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r.what - 1);
-	}
 }
 
 /* Nobody told whom they wait for: now there is time. */
@@ -1004,7 +1088,8 @@ static void abort_drain(struct tp_device *dev)
 			bool receive = wc[n].status == IBV_WC_SUCCESS &&
 				       (wc[n].opcode & IBV_WC_RECV);
 
-			if (!receive && r.in && r.what)
+			if (is_flush(dev, &wc[n]) ||
+			    (!receive && r.in && r.what))
 				atomic_fetch_sub(&dev->reads, 1);
 		}
 		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
@@ -1024,6 +1109,8 @@ static void verbs_abort(struct tp_device *dev)
 		if (out)
 			verbs_lane_stop(out);
 	}
+	if (dev->mirror)
+		verbs_lane_stop(dev->mirror);
 	verbs_unlock();
 	abort_drain(dev);
 }
@@ -1142,6 +1229,7 @@ static void verbs_close(struct tp_device *dev)
 	verbs_connect_shut(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
 		close_rank(dev, (uint32_t)r);
+	verbs_mirror_close(dev);
 	verbs_connect_close();
 	close_memory(dev);
 	verbs_nic_put(dev->nic);
@@ -1154,6 +1242,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 
 	bytes += (uint64_t)dev->cqe * 64;
 	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
+	bytes += dev->mirror ? verbs_lane_memory(dev->mirror) : 0;
 	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
 		bytes += sizeof(*p);
@@ -1186,6 +1275,7 @@ const struct transport transport_verbs = {
 	.release = verbs_release,
 	.flush = verbs_flush,
 	.hold = verbs_hold,
+	.hold_device = verbs_hold_device,
 	.drop = verbs_drop,
 	.offer = verbs_offer,
 	.map = verbs_map,

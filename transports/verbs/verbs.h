@@ -83,6 +83,9 @@ struct verbs_mr {
 	bool written; /* the NIC may write it */
 	int refs;
 	uint64_t id; /* of an allocation that outlives its users; or 0 */
+	/* Of a device; NULL: of the host. */
+	const struct accel *accel;
+	char how[128]; /* the NIC got that */
 	struct ibv_mr *mr;
 };
 
@@ -90,8 +93,21 @@ struct verbs_mr {
  * freed; other memory for as long as somebody refers to it. */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
+/* Of a device, for as long as somebody refers to it. ERR_UNSUPPORTED, and
+ * nothing logged: the NIC cannot have it. `how` as in hold_device(). */
+dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
+				    const struct tp_region *region,
+				    struct verbs_mr **out, char *how,
+				    size_t len);
 void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr);
 void verbs_mr_free_all(struct verbs_nic *nic);
+
+/* ---- ladder.c: memory of devices ---- */
+
+/* In the best way that works; NULL: in none. `how` becomes which, or why. */
+struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
+				  const struct tp_region *region,
+				  unsigned access, char *how, size_t len);
 
 /* ---- address.c: what ranks tell each other ---- */
 
@@ -149,6 +165,10 @@ struct rdma_cm_id;
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
+	/* Is flushed before it has arrived: from there. */
+	bool flushed;
+	uint32_t flush_key;
+	uint64_t flush_addr;
 };
 
 /*
@@ -225,11 +245,27 @@ void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
+/* ---- mirror.c: what a NIC has written to a device is there ---- */
+
+/* Connect the NIC to itself, unless it is. */
+dicomm_result_t verbs_mirror_open(struct tp_device *dev);
+void verbs_mirror_close(struct tp_device *dev);
+/* Room for one more; then post it, once the read is complete. */
+bool verbs_mirror_reserve(struct tp_device *dev);
+dicomm_result_t verbs_mirror_flush(struct tp_device *dev,
+				   const struct verbs_lane *lane,
+				   uint32_t slot);
+/* Of a completion: which read of which lane was flushed; NULL: one that has
+ * gone. */
+struct verbs_lane *verbs_mirror_lane(struct tp_device *dev,
+				     const struct ibv_wc *wc, uint32_t *slot);
+
 /* ---- verbs.c ---- */
 
 struct tp_hold {
 	struct tp_hold *next;
 	struct verbs_mr *mr;
+	bool flushed; /* what read() has put there */
 };
 
 /* Messages too long to go inline are sent from here. */
@@ -266,9 +302,12 @@ struct tp_device {
 	struct verbs_pool pool;
 	struct verbs_lane *_Atomic *in, *_Atomic *out; /* [id] */
 	uint32_t lanes;                                /* length of both */
-	_Atomic uint64_t *words; /* [id]: credits, written by receivers */
+	/* [id]: credits, written by receivers; and one that nobody reads. */
+	_Atomic uint64_t *words;
 	struct ibv_mr *words_mr;
 	struct verbs_lane *untold;
+	struct verbs_lane *mirror; /* of the NIC to itself; or NULL */
+	uint32_t flushes;          /* reserved */
 	struct tp_peer *peers;
 	atomic_flag holding; /* guards holds, for a few instructions */
 	struct tp_hold *holds;
