@@ -751,7 +751,9 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
  *
  * A table for people, not for programs: the time predicted for each algorithm
  * that can serve the call, from the measured cost of the links, and the choice.
- * Nothing is sent, and all ranks read the same.
+ * Where ranks have devices with memory of their own, a second table follows:
+ * the way between each two ranks, as in dicomm_explain_devices(). Nothing is
+ * sent, and all ranks read the same.
  *
  * Threads: any.
  *
@@ -1595,6 +1597,29 @@ dicomm_result_t dicomm_device_kind_info(int index,
  */
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 			       char *text, size_t len);
+
+/**
+ * Say how data would get from one device of this machine to another.
+ *
+ * A line for people, not for programs, of two ranks in two processes that are
+ * bound to these devices, or to one. First the way: "host memory" where both
+ * work on it; "ipc" where the devices map each other's memory; "staged" where
+ * data passes through host memory, which DICOMM_STAGING=never refuses. Then for
+ * each better way the reason why it is not taken: "staged; not ipc: ...". What
+ * only an attempt shows, dicomm_comm_explain() tells.
+ *
+ * Threads: any.
+ *
+ * @param first   "host", "cuda:0", ...
+ * @param second  the same
+ * @param text    set to the line, cut to fit, always ending in NUL
+ * @param len     bytes of text
+ *
+ * @retval DICOMM_SUCCESS               *text is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such device, or no room
+ */
+dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
+				       char *text, size_t len);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

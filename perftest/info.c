@@ -19,7 +19,7 @@
 
 /* What is asked for; none of the parts: all but the parameters' help. */
 struct request {
-	int version, devices, transports, machine, config, json;
+	int version, devices, transports, ways, machine, config, json;
 	char *explain; /* operation; owned */
 	int ranks;
 	size_t bytes;
@@ -127,6 +127,33 @@ static int show_transports(json_t *json)
 	}
 	if (json)
 		json_object_set_new(json, "transports", list);
+	return 0;
+}
+
+/* How data gets from each device to each other, or to a second rank on it */
+static int show_ways(json_t *json)
+{
+	json_t *list = json ? json_array() : NULL;
+	dicomm_device_info_t a, b;
+	char text[1024];
+
+	for (int i = 0; dicomm_device_info(i, &a) == DICOMM_SUCCESS; i++)
+		for (int j = i; dicomm_device_info(j, &b) == DICOMM_SUCCESS;
+		     j++) {
+			if (dicomm_explain_devices(a.name, b.name, text,
+						   sizeof(text)))
+				continue;
+			if (json)
+				json_array_append_new(
+					list,
+					json_pack("{s:[s, s], s:s}", "devices",
+						  a.name, b.name, "way", text));
+			else
+				printf("way        %s, %s: %s\n", a.name,
+				       b.name, text);
+		}
+	if (json)
+		json_object_set_new(json, "ways", list);
 	return 0;
 }
 
@@ -270,8 +297,8 @@ static int show_explain(const struct request *r, json_t *json)
 
 static int show(const struct request *r, json_t *json)
 {
-	bool all = !(r->version || r->devices || r->transports || r->machine ||
-		     r->config || r->explain);
+	bool all = !(r->version || r->devices || r->transports || r->ways ||
+		     r->machine || r->config || r->explain);
 	int status = 0;
 
 	if (all || r->version)
@@ -280,6 +307,8 @@ static int show(const struct request *r, json_t *json)
 		status |= show_devices(json);
 	if (all || r->transports)
 		status |= show_transports(json);
+	if (all || r->ways)
+		status |= show_ways(json);
 	if (all || r->machine)
 		status |= show_machine(json);
 	if (all || r->config)
@@ -300,6 +329,9 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "what ranks can compute on", NULL},
 		{"transports", '\0', POPT_ARG_NONE, &r->transports, 0,
 		 "the wires, and why one is not usable", NULL},
+		{"ways", '\0', POPT_ARG_NONE, &r->ways, 0,
+		 "how data gets between each two devices, and why not better",
+		 NULL},
 		{"machine", '\0', POPT_ARG_NONE, &r->machine, 0,
 		 "NUMA nodes and caches", NULL},
 		{"config", '\0', POPT_ARG_NONE, &r->config, 0,

@@ -204,6 +204,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
+	free(comm->reach);
 	links_free(comm->links);
 	free(comm->send_log);
 	free(comm->recv_log);

@@ -30,6 +30,7 @@
 struct device;
 struct executable;
 struct operation;
+struct reach;
 
 /* Messages of one class to and from one peer. Operations number theirs from
  * the base up, and move the base when they end. */
@@ -150,6 +151,7 @@ struct dicomm_comm {
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
+	struct reach *reach;    /* NULL: all ranks have host memory */
 	struct wire wires[COMM_WIRES];
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */

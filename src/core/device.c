@@ -79,15 +79,22 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
+	dicomm_result_t status;
 	void *near = NULL;
 
 	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
 	TRY(comm->accel->alloc(dev->index, device_stages_bytes(dev), &near));
+	status = dev->work->mem_export(near, &dev->near_handle);
+	if (status != DICOMM_SUCCESS) {
+		comm->accel->free(near);
+		return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS
+							: status;
+	}
 	dev->near = near;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		dev->stages[i].near = dev->near + i * dev->stage_bytes;
-	return dev->work->mem_export(near, &dev->near_handle);
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t device_open(struct dicomm_comm *comm)

@@ -93,6 +93,10 @@ void device_close(struct dicomm_comm *comm);
 
 /* See which ranks need staging, and whether all of them may. */
 dicomm_result_t reach_agree(struct dicomm_comm *comm);
+/* Say how each pair of ranks is reached, and why not in a better way; nothing
+ * where all ranks have host memory. */
+dicomm_result_t reach_explain(const struct dicomm_comm *comm, char *text,
+			      size_t len);
 /* Let go of what was mapped for that. */
 void reach_unmap(struct dicomm_comm *comm);
 

@@ -10,6 +10,7 @@
 #include "src/core/device.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
+#include "src/core/way.h"
 #include "src/topo/node.h"
 
 dicomm_result_t dicomm_get_version(int *version)
@@ -154,6 +155,7 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 {
 	enum coll coll = operation ? coll_from_name(operation) : COLL_KINDS;
 	uint64_t bytes;
+	size_t n;
 
 	TRY(comm_check(comm, "comm_explain"));
 	if (!type_valid(type))
@@ -164,8 +166,10 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	if (coll != COLL_ALLREDUCE && coll != COLL_REDUCE &&
 	    coll != COLL_BROADCAST)
 		bytes *= (uint64_t)comm->ranks;
-	return explain(&comm->table, comm->links, operation, comm->rank,
-		       comm->ranks, bytes, text, len);
+	TRY(explain(&comm->table, comm->links, operation, comm->rank,
+		    comm->ranks, bytes, text, len));
+	n = strlen(text);
+	return reach_explain(comm, text + n, len - n);
 }
 
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
@@ -188,6 +192,46 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 				 text, len);
 	links_free(links);
 	return status;
+}
+
+/* As the end of a rank that is bound to it. */
+static dicomm_result_t end_of(const char *name, const char *device, int pid,
+			      struct way_end *end)
+{
+	unsigned caps = ACCEL_SHARES_HOST;
+	const struct accel *accel;
+	char why[256];
+	int index;
+
+	if (!device)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain_devices: %s is NULL", name);
+	accel = accel_find(device, &index, why, sizeof(why));
+	if (!accel)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain_devices: %s %s: %s", name, device, why);
+	if (accel->work)
+		caps = accel->work->caps(index);
+	*end = (struct way_end){.device = device,
+				.pid = pid,
+				.on_host = caps & ACCEL_SHARES_HOST,
+				.exports = caps & ACCEL_IPC};
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
+				       char *text, size_t len)
+{
+	struct way_pair p = {.why_unmapped = ""};
+
+	TRY(end_of("first", first, 1, &p.a));
+	TRY(end_of("second", second, 2, &p.b));
+	if (!text || !len)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "explain_devices: no room for text");
+	p.mapped = way_may_map(&p.a, &p.b);
+	way_explain(&p, text, len);
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info)

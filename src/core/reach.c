@@ -8,26 +8,50 @@
  * communicator begins: to map what a user sends, when it is sent, could wait
  * for a stream that is held.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/way.h"
 
-static bool is_same_kind(const struct member *a, const struct member *b)
+/* Different things that are said of pairs, at most */
+#define TOLD 32
+
+/* What all ranks know of it. */
+struct reach {
+	char why[128]; /* the first failure to map, in the words of a driver */
+	uint8_t mapped[]; /* [a * ranks + b]: rank a maps what rank b sends */
+};
+
+static struct way_end end_of(const struct member *m)
 {
-	size_t n = strcspn(a->device, ":");
-
-	return strcspn(b->device, ":") == n && !memcmp(a->device, b->device, n);
+	return (struct way_end){.device = m->device,
+				.host = m->host,
+				.pid = m->pid,
+				.on_host = m->on_host,
+				.exports = m->near_at != 0};
 }
 
-/* Does it pay to try? All ranks know alike. */
-static bool may_map(const struct member *a, const struct member *b)
+static bool may_map(const struct dicomm_comm *comm, int a, int b)
 {
-	if (!a->near_at || !b->near_at || a->host != b->host ||
-	    !is_same_kind(a, b))
-		return false;
-	return a->pid != b->pid || !strcmp(a->device, b->device);
+	struct way_end x = end_of(&comm->members[a]);
+	struct way_end y = end_of(&comm->members[b]);
+
+	return way_may_map(&x, &y);
+}
+
+static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
+{
+	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
+	const uint8_t *mapped = comm->reach->mapped;
+
+	return (struct way_pair){.a = end_of(&comm->members[a]),
+				 .b = end_of(&comm->members[b]),
+				 .mapped =
+					 mapped[x * n + y] && mapped[y * n + x],
+				 .why_unmapped = comm->reach->why};
 }
 
 /* Make memory of that rank's device reachable for this rank's. */
@@ -67,92 +91,90 @@ void reach_unmap(struct dicomm_comm *comm)
 	}
 }
 
-/* mapped[a * ranks + b]: rank a maps what rank b sends. */
-static dicomm_result_t map_all(struct dicomm_comm *comm, uint8_t *mapped)
+/* Map what may be mapped, and hear what the others have. */
+static dicomm_result_t map_all(struct dicomm_comm *comm)
 {
-	unsigned n = (unsigned)comm->ranks;
+	size_t n = (size_t)comm->ranks;
+	size_t bytes = sizeof(struct reach) + n;
+	struct reach *mine, *all;
 	bool any = false;
-	uint8_t *mine;
 	dicomm_result_t status;
 
-	for (unsigned a = 0; a < n; a++)
-		for (unsigned b = 0; b < n; b++)
-			any |= may_map(&comm->members[a], &comm->members[b]);
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < comm->ranks; b++)
+			any |= may_map(comm, a, b);
 	if (!any)
 		return DICOMM_SUCCESS;
-	mine = calloc(n, 1);
+	mine = calloc(n + 1, bytes);
 	if (!mine)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	for (unsigned r = 0; r < n; r++) {
-		if (!may_map(&comm->members[comm->rank], &comm->members[r]))
+	for (int r = 0; r < comm->ranks; r++) {
+		if (!may_map(comm, comm->rank, r))
 			continue;
-		map(comm, (int)r);
-		mine[r] = comm->peers[r].near != NULL;
+		map(comm, r);
+		mine->mapped[r] = comm->peers[r].near != NULL;
+		if (!mine->mapped[r] && !mine->why[0])
+			snprintf(mine->why, sizeof(mine->why), "%s",
+				 log_last_error());
 	}
-	status = control_allgather(comm->control, mine, mapped, n,
-				   comm->meet_ms);
+	status = control_allgather(comm->control, mine, (uint8_t *)mine + bytes,
+				   (unsigned)bytes, comm->meet_ms);
+	for (size_t r = 0; status == DICOMM_SUCCESS && r < n; r++) {
+		all = (struct reach *)((uint8_t *)mine + (r + 1) * bytes);
+		memcpy(comm->reach->mapped + r * n, all->mapped, n);
+		if (!comm->reach->why[0])
+			memcpy(comm->reach->why, all->why, sizeof(all->why));
+	}
 	free(mine);
 	return status;
-}
-
-/* Two ranks whose buffers the wires reach, or that map each other's, need no
- * staging. */
-static bool is_staged(const struct dicomm_comm *comm, const uint8_t *mapped,
-		      int a, int b)
-{
-	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
-
-	if (comm->members[a].on_host && comm->members[b].on_host)
-		return false;
-	return !mapped[x * n + y] || !mapped[y * n + x];
-}
-
-static const char *why_staged(const struct member *a, const struct member *b)
-{
-	if (a->host != b->host)
-		return "no transport to other machines reaches the memory of "
-		       "devices";
-	if (!is_same_kind(a, b))
-		return "neither device maps memory of the other";
-	if (a->pid == b->pid)
-		return "devices of one process do not map each other's memory";
-	return "the devices do not map each other's memory";
 }
 
 static dicomm_result_t refuse(const struct dicomm_comm *comm, int a, int b)
 {
 	const struct member *x = &comm->members[a], *y = &comm->members[b];
+	struct way_pair p = pair_of(comm, a, b);
+	char why[WAY_TEXT];
 
+	way_why_not(&p, why, sizeof(why));
 	return FAIL(DICOMM_ERR_NO_PATH,
 		    "no direct path between rank %d (%s) and rank %d (%s): "
 		    "%s; and rank %d has staging never",
-		    a, x->device, b, y->device, why_staged(x, y),
-		    x->never_staged ? a : b);
+		    a, x->device, b, y->device, why, x->never_staged ? a : b);
 }
 
 static void announce(const struct dicomm_comm *comm, int a, int b, int pairs)
 {
 	const struct member *x = &comm->members[a], *y = &comm->members[b];
+	struct way_pair p = pair_of(comm, a, b);
+	char why[WAY_TEXT];
 
 	if (comm->rank != a)
 		return;
+	way_why_not(&p, why, sizeof(why));
 	comm_listen(comm);
 	log_warn("%s: between rank %d (%s) and rank %d (%s)%s data passes "
 		 "through host memory: %s (DICOMM_STAGING=never refuses that)",
 		 comm->name, a, x->device, b, y->device,
-		 pairs > 1 ? " and other pairs" : "", why_staged(x, y));
+		 pairs > 1 ? " and other pairs" : "", why);
 	comm_listen(NULL);
 }
 
+static bool is_staged(const struct dicomm_comm *comm, int a, int b)
+{
+	struct way_pair p = pair_of(comm, a, b);
+
+	return way_find(&p) == WAY_STAGED;
+}
+
 /* All ranks come to the same end. */
-static dicomm_result_t decide(struct dicomm_comm *comm, const uint8_t *mapped)
+static dicomm_result_t decide(struct dicomm_comm *comm)
 {
 	int first = -1, second = -1, pairs = 0;
 
 	for (int a = 0; a < comm->ranks; a++)
 		for (int b = a + 1; b < comm->ranks; b++) {
-			if (!is_staged(comm, mapped, a, b))
+			if (!is_staged(comm, a, b))
 				continue;
 			if (comm->members[a].never_staged ||
 			    comm->members[b].never_staged)
@@ -178,27 +200,87 @@ static bool all_on_host(const struct dicomm_comm *comm)
 dicomm_result_t reach_agree(struct dicomm_comm *comm)
 {
 	size_t n = (size_t)comm->ranks;
-	uint8_t *mapped;
 	dicomm_result_t status;
 
 	/* Then no pair has to be looked at. */
 	if (all_on_host(comm))
 		return DICOMM_SUCCESS;
-	mapped = calloc(n, n);
-	if (!mapped)
+	comm->reach = calloc(1, sizeof(*comm->reach) + n * n);
+	if (!comm->reach)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %zu ranks", n);
-	status = map_all(comm, mapped);
+	status = map_all(comm);
 	if (status == DICOMM_SUCCESS)
-		status = decide(comm, mapped);
+		status = decide(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
-		struct peer *peer = &comm->peers[r];
+		struct way_pair p = pair_of(comm, comm->rank, r);
+		enum way way = way_find(&p);
 
-		peer->staged = is_staged(comm, mapped, comm->rank, r);
+		comm->peers[r].staged = way == WAY_STAGED;
 		/* Both or none: a pair has one way. */
-		peer->is_near =
-			comm->dev && !comm->dev->shares_host && !peer->staged;
+		comm->peers[r].is_near = way == WAY_IPC;
 	}
-	free(mapped);
 	return status;
+}
+
+/* Pairs of which the same is to be said, by the first of them */
+struct told {
+	int a, b, pairs;
+	char text[WAY_TEXT];
+};
+
+static void tell(struct told *told, int *n, const struct way_pair *p, int a,
+		 int b)
+{
+	char text[WAY_TEXT];
+	int i = 0;
+
+	way_explain(p, text, sizeof(text));
+	while (i < *n && strcmp(told[i].text, text))
+		i++;
+	if (i == TOLD)
+		return;
+	if (i == *n) {
+		told[i] = (struct told){.a = a, .b = b};
+		memcpy(told[i].text, text, sizeof(text));
+		(*n)++;
+	}
+	told[i].pairs++;
+}
+
+dicomm_result_t reach_explain(const struct dicomm_comm *comm, char *text,
+			      size_t len)
+{
+	struct told *told;
+	int n = 0;
+	size_t at;
+
+	if (!comm->reach || !len)
+		return DICOMM_SUCCESS;
+	told = calloc(TOLD, sizeof(*told));
+	if (!told)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_explain: out of memory");
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = a + 1; b < comm->ranks; b++) {
+			struct way_pair p = pair_of(comm, a, b);
+
+			tell(told, &n, &p, a, b);
+		}
+	at = (size_t)snprintf(text, len, "ways between devices\n");
+	for (int i = 0; i < n && at < len; i++) {
+		const struct told *t = &told[i];
+		char more[32] = "";
+
+		if (t->pairs > 1)
+			snprintf(more, sizeof(more), " and %d like them",
+				 t->pairs - 1);
+		at += (size_t)snprintf(text + at, len - at,
+				       "  rank %d (%s), rank %d (%s)%s: %s\n",
+				       t->a, comm->members[t->a].device, t->b,
+				       comm->members[t->b].device, more,
+				       t->text);
+	}
+	free(told);
+	return DICOMM_SUCCESS;
 }

@@ -60,6 +60,11 @@ if ./dicomm-info --devices | grep -q 'opencl:0'; then
 		--device 0=opencl:0,1=host,2=opencl:0
 	has 'staged 0 B'
 fi
+./dicomm-info --ways >"$out/table" 2>"$out/errors"
+has 'way *host, host: host memory$'
+has 'way *cuda:0, cuda:1: ipc$'
+has 'way *host, cuda:0: staged; not ipc: the host does not map .*; not rdma: '
+has 'way *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not rdma: '
 ./dicomm-info --devices >"$out/table" 2>"$out/errors"
 has 'device *cuda:1 *NVIDIA .*mock'
 exit $bad

@@ -460,6 +460,18 @@ static void without_communicator(struct job_rank *me)
 		    "nranks 0");
 	JOB_REFUSED(dicomm_explain("send", 2, 1, text, sizeof(text)), BAD,
 		    "send");
+
+	JOB_TRY(dicomm_explain_devices("host", "host", text, sizeof(text)));
+	JOB_CHECK(!strcmp(text, "host memory"), "%s", text);
+	JOB_TRY(dicomm_explain_devices("host", "host", text, 5));
+	JOB_CHECK(!strcmp(text, "host"), "%s", text);
+	JOB_REFUSED(
+		dicomm_explain_devices("host", "toaster:0", text, sizeof(text)),
+		BAD, "second toaster:0");
+	JOB_REFUSED(dicomm_explain_devices(NULL, "host", text, sizeof(text)),
+		    BAD, "first is NULL");
+	JOB_REFUSED(dicomm_explain_devices("host", "host", text, 0), BAD,
+		    "no room");
 }
 
 START_TEST(what_needs_no_communicator_works_without_one)

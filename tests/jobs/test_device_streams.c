@@ -321,6 +321,41 @@ START_TEST(staging_never_refuses_unlike_devices_by_name)
 }
 END_TEST
 
+/* What all ranks read of a communicator of four */
+static void explained(struct job_rank *me, struct gadget *g)
+{
+	static const char *const lines[] = {
+		"  rank 0 (cuda:0), rank 1 (hip:0): staged; "
+		"not ipc: cuda and hip do not map each other's memory; not "
+		"rdma: no transport reaches the memory of cuda:0\n",
+		"  rank 0 (cuda:0), rank 2 (cuda:0): ipc\n",
+		"  rank 0 (cuda:0), rank 3 (host) and 1 like them: staged; "
+		"not ipc: the host does not map memory of cuda:0; not rdma: ",
+		"  rank 1 (hip:0), rank 3 (host): staged; ",
+	};
+	char text[4096];
+
+	(void)g;
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_INT8,
+				    text, sizeof(text)));
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+		JOB_CHECK(strstr(text, lines[i]), "no '%s' in %s", lines[i],
+			  text);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_INT8,
+				    text, 40));
+	JOB_CHECK(strlen(text) == 39, "%s", text);
+}
+
+START_TEST(each_way_is_explained)
+{
+	if (cast_has("cuda:0") && cast_has("hip:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "cuda:0",
+						    "host"},
+					 .run = explained},
+			  4);
+}
+END_TEST
+
 static void never_needed(struct job_rank *me, struct gadget *g)
 {
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
@@ -360,6 +395,7 @@ int main(void)
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
 	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_test(tcase, each_way_is_explained);
 	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,
 			    0, 3);
 	tcase_add_test(tcase, staging_never_takes_devices_that_share_memory);

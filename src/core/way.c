@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ways between two devices, and why a pair does not take a better one. */
+#include "src/core/way.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int kind_len(const struct way_end *e)
+{
+	return (int)strcspn(e->device, ":");
+}
+
+static bool is_same_kind(const struct way_end *a, const struct way_end *b)
+{
+	int n = kind_len(a);
+
+	return kind_len(b) == n && !memcmp(a->device, b->device, (size_t)n);
+}
+
+/* The end that is not the host, or one of them */
+static const struct way_end *with_device(const struct way_pair *p)
+{
+	return p->a.on_host ? &p->b : &p->a;
+}
+
+/* ---- one memory for both ---- */
+
+static bool host_leads(const struct way_pair *p)
+{
+	return p->a.on_host && p->b.on_host;
+}
+
+/* ---- ipc ---- */
+
+bool way_may_map(const struct way_end *a, const struct way_end *b)
+{
+	if (!a->exports || !b->exports || a->host != b->host ||
+	    !is_same_kind(a, b))
+		return false;
+	return a->pid != b->pid || !strcmp(a->device, b->device);
+}
+
+static bool ipc_leads(const struct way_pair *p)
+{
+	return p->mapped;
+}
+
+static void ipc_why(const struct way_pair *p, char *why, size_t len)
+{
+	const struct way_end *a = &p->a, *b = &p->b;
+
+	if (a->host != b->host)
+		snprintf(why, len, "they are in two machines");
+	else if (a->on_host || b->on_host)
+		snprintf(why, len, "the host does not map memory of %s",
+			 with_device(p)->device);
+	else if (!is_same_kind(a, b))
+		snprintf(why, len,
+			 "%.*s and %.*s do not map each other's memory",
+			 kind_len(a), a->device, kind_len(b), b->device);
+	else if (!a->exports || !b->exports)
+		snprintf(why, len, "other processes cannot map memory of %s",
+			 (a->exports ? b : a)->device);
+	else if (!way_may_map(a, b))
+		snprintf(why, len,
+			 "devices of one process do not map each "
+			 "other's memory");
+	else
+		snprintf(why, len, "%s", p->why_unmapped);
+}
+
+/* ---- rdma ---- */
+
+static bool rdma_leads(const struct way_pair *p)
+{
+	(void)p;
+	return false;
+}
+
+static void rdma_why(const struct way_pair *p, char *why, size_t len)
+{
+	snprintf(why, len, "no transport reaches the memory of %s",
+		 with_device(p)->device);
+}
+
+/* ---- all of them ---- */
+
+static bool staged_leads(const struct way_pair *p)
+{
+	(void)p;
+	return true;
+}
+
+static const struct {
+	const char *name;
+	bool (*leads)(const struct way_pair *p);
+	/* Where it does not; NULL: that goes without saying. */
+	void (*why)(const struct way_pair *p, char *why, size_t len);
+} ways[] = {
+	[WAY_HOST] = {"host memory", host_leads, NULL},
+	[WAY_IPC] = {"ipc", ipc_leads, ipc_why},
+	[WAY_RDMA] = {"rdma", rdma_leads, rdma_why},
+	[WAY_STAGED] = {"staged", staged_leads, NULL},
+};
+
+enum way way_find(const struct way_pair *p)
+{
+	int w = 0;
+
+	while (!ways[w].leads(p))
+		w++;
+	return (enum way)w;
+}
+
+void way_why_not(const struct way_pair *p, char *text, size_t len)
+{
+	enum way taken = way_find(p);
+	char why[256];
+	size_t at = 0;
+
+	*text = '\0';
+	for (int w = 0; w < (int)taken && at < len; w++) {
+		if (!ways[w].why)
+			continue;
+		ways[w].why(p, why, sizeof(why));
+		at += (size_t)snprintf(text + at, len - at, "%snot %s: %s",
+				       at ? "; " : "", ways[w].name, why);
+	}
+}
+
+void way_explain(const struct way_pair *p, char *text, size_t len)
+{
+	int n = snprintf(text, len, "%s", ways[way_find(p)].name);
+	size_t at = (size_t)n;
+
+	if (at + 2 >= len)
+		return;
+	way_why_not(p, text + at + 2, len - at - 2);
+	if (text[at + 2])
+		memcpy(text + at, "; ", 2);
+}
