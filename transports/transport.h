@@ -43,6 +43,13 @@ enum tp_kind {
 	TP_REF   /* a struct tp_ref in the line; len bytes wait there */
 };
 
+/* What a receiver does with bytes that it is offered. */
+enum tp_want {
+	TP_WANT_LOAD,    /* loads each once, or as good as that */
+	TP_WANT_COPY,    /* copies them, while the sender has nothing to do */
+	TP_WANT_EXCHANGE /* the same, while the sender receives as much */
+};
+
 #define TP_LINE_BYTES 128
 #define TP_LINE_ROOM (TP_LINE_BYTES - 24)
 
@@ -205,12 +212,11 @@ struct transport {
 				       size_t len);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
-	/* Can the peer pull [addr, addr + len), and does that pay, where it
-	 * wants to load from it once (to_load) or else have a copy? Then *ref
-	 * says how. Above eager_bytes it always can; and, where
-	 * limits.wants_hold, whatever is held. No system call. */
+	/* Can the peer pull [addr, addr + len), and does that pay for what it
+	 * wants? Then *ref says how. Above eager_bytes it always can; and,
+	 * where limits.wants_hold, whatever is held. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
-		      bool to_load, struct tp_ref *ref);
+		      enum tp_want want, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until
 	 * the next release(). ERR_UNSUPPORTED: read() it. May map memory when
 	 * it is new. */

@@ -193,7 +193,8 @@ static dicomm_result_t find_body(const struct device *dev,
 		return DICOMM_SUCCESS;
 	b->kind = TP_REF;
 	b->at = &b->ref;
-	if (peer->transport->offer(peer->tp, st->host, bytes, false, &b->ref))
+	if (peer->transport->offer(peer->tp, st->host, bytes, TP_WANT_COPY,
+				   &b->ref))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INTERNAL,
 		    "send to rank %d: %s has no way to %zu bytes at %p",

@@ -266,7 +266,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		return true;
 	return exe->key.coll == COLL_SEND &&
 	       peer->transport->offer(peer->tp, send, exe->largest_message,
-				      false, &ref);
+				      TP_WANT_COPY, &ref);
 }
 
 bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,

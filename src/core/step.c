@@ -73,11 +73,17 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* Does a receiver load from the message, or as good as that? The root of a
- * broadcast, which receives nothing meanwhile, has just written it. */
-static bool is_loaded(enum coll coll)
+/* What the receiver of a message does with it. The root of a broadcast has just
+ * written it, so that it comes from that core's cache in any case. */
+static enum tp_want wanted(const struct operation *op)
 {
-	return coll_reduces(coll) || coll == COLL_BROADCAST;
+	enum coll coll = op->call.coll;
+
+	if (coll_reduces(coll) || coll == COLL_BROADCAST)
+		return TP_WANT_LOAD;
+	if (coll_rooted(coll) || op->exe->class == TP_POINT_TO_POINT)
+		return TP_WANT_COPY;
+	return TP_WANT_EXCHANGE;
 }
 
 enum schedule_result step_send(struct operation *op, const struct step *step,
@@ -112,8 +118,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		step->a.buffer != PLAN_SCRATCH &&
 		!(peer->limits.wants_hold && len <= peer->limits.eager_bytes);
 	if ((must_refer || may_refer) &&
-	    peer->transport->offer(peer->tp, a.at, len,
-				   is_loaded(op->call.coll), &ref)) {
+	    peer->transport->offer(peer->tp, a.at, len, wanted(op), &ref)) {
 		kind = TP_REF;
 		body = &ref;
 	} else if (must_refer) {

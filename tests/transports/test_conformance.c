@@ -345,7 +345,8 @@ static void ref_send(struct rank *r)
 		const uint8_t *addr = (uint8_t *)memory + parts[i].offset;
 
 		/* A transport may have no way to pull: an empty message. */
-		if (r->t->offer(r->peer[1], addr, parts[i].len, false, &ref[i]))
+		if (r->t->offer(r->peer[1], addr, parts[i].len, TP_WANT_COPY,
+				&ref[i]))
 			put_ref(r, 1, i + 1, &ref[i], parts[i].len);
 		else
 			ranks_put(r, 1, TP_COLLECTIVE, i + 1, NULL, 0);
@@ -429,7 +430,7 @@ static void run_self(struct rank *r)
 	}
 	ranks_fill(large, LARGE, 9);
 	EXPECT_OK(r, r->t->hold(r->dev, large, LARGE, false, &hold));
-	if (!r->t->offer(r->peer[r->rank], large, LARGE, false, &ref))
+	if (!r->t->offer(r->peer[r->rank], large, LARGE, TP_WANT_COPY, &ref))
 		return;
 	put_ref(r, r->rank, 3 * LENS + 1, &ref, LARGE);
 	ranks_get(r, r->rank, TP_COLLECTIVE, 3 * LENS + 1, &room);
@@ -599,7 +600,7 @@ static void run_abort_offered(struct rank *r)
 		EXPECT(r, pages != MAP_FAILED, "out of memory");
 		memset(pages, 1, LARGE);
 		EXPECT_OK(r, r->t->hold(r->dev, pages, LARGE, false, &hold));
-		if (r->t->offer(r->peer[1], pages, LARGE, false, &ref))
+		if (r->t->offer(r->peer[1], pages, LARGE, TP_WANT_COPY, &ref))
 			put_ref(r, 1, 1, &ref, LARGE);
 		else /* no way to pull from there: nothing to wait for */
 			ranks_put(r, 1, c, 1, NULL, 0);

@@ -299,8 +299,8 @@ static void run_cycles(struct rank *r)
 		if (r->rank == 0) {
 			memory[i] = (uint8_t)i;
 			EXPECT(r,
-			       shm->offer(r->peer[1], memory, LARGE, false,
-					  &ref),
+			       shm->offer(r->peer[1], memory, LARGE,
+					  TP_WANT_COPY, &ref),
 			       "refused");
 			EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0,
 					      TP_REF, &ref, LARGE));
@@ -358,24 +358,27 @@ static void run_offers(struct rank *r)
 		EXPECT_OK(r, accels[0]->alloc(0, LARGE, (void **)&memory));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		ranks_barrier(r); /* the reader has connected */
-		EXPECT(r, shm->offer(peer, memory, LARGE, false, &ref),
+		EXPECT(r, shm->offer(peer, memory, LARGE, TP_WANT_COPY, &ref),
 		       "whole");
 		EXPECT(r,
-		       shm->offer(peer, memory + LARGE - 8192, 8192, false,
-				  &ref),
+		       shm->offer(peer, memory + LARGE - 8192, 8192,
+				  TP_WANT_COPY, &ref),
 		       "tail");
 		EXPECT(r,
-		       shm->offer(peer, plain, LARGE, false, &ref) == pulls_all,
+		       shm->offer(peer, plain, LARGE, TP_WANT_COPY, &ref) ==
+			       pulls_all,
 		       "malloc");
 		EXPECT(r,
-		       shm->offer(peer, memory + 4096, LARGE, false, &ref) ==
-			       pulls_all,
+		       shm->offer(peer, memory + 4096, LARGE, TP_WANT_COPY,
+				  &ref) == pulls_all,
 		       "beyond the end");
-		EXPECT(r, shm->offer(peer, memory, 8, false, &ref) == pulls_all,
+		EXPECT(r,
+		       shm->offer(peer, memory, 8, TP_WANT_COPY, &ref) ==
+			       pulls_all,
 		       "below the threshold");
 		EXPECT_OK(r, accels[0]->free(memory));
 		EXPECT(r,
-		       shm->offer(peer, memory, LARGE, false, &ref) ==
+		       shm->offer(peer, memory, LARGE, TP_WANT_COPY, &ref) ==
 			       pulls_all,
 		       "freed");
 	} else {
@@ -407,15 +410,18 @@ static void run_cma(struct rank *r)
 	if (r->rank == 0) {
 		ranks_fill(buffer, 3 * LARGE, 5);
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
-		EXPECT(r, !shm->offer(r->peer[1], buffer, LARGE, false, &ref),
+		EXPECT(r,
+		       !shm->offer(r->peer[1], buffer, LARGE, TP_WANT_COPY,
+				   &ref),
 		       "before the reader said that it can");
 		ranks_barrier(r);
 		ranks_barrier(r);
-		EXPECT(r, !shm->offer(r->peer[1], buffer, 100, false, &ref),
+		EXPECT(r,
+		       !shm->offer(r->peer[1], buffer, 100, TP_WANT_COPY, &ref),
 		       "small");
 		EXPECT(r,
-		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5, false,
-				  &ref),
+		       shm->offer(r->peer[1], buffer + 3, 2 * LARGE + 5,
+				  TP_WANT_COPY, &ref),
 		       "refused");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
 				      &ref, 2 * LARGE + 5));
@@ -424,7 +430,9 @@ static void run_cma(struct rank *r)
 		/* Only read, never written. */
 		EXPECT(r, ranks_check(buffer, 3 * LARGE, 5) == 3 * LARGE,
 		       "changed");
-		EXPECT(r, shm->offer(r->peer[1], (void *)8, LARGE, false, &ref),
+		EXPECT(r,
+		       shm->offer(r->peer[1], (void *)8, LARGE, TP_WANT_COPY,
+				  &ref),
 		       "2");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 2, 0, TP_REF,
 				      &ref, LARGE));
@@ -504,7 +512,7 @@ START_TEST(abort_is_bounded_with_a_reader_that_hangs)
 			 DICOMM_SUCCESS);
 	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
 			 DICOMM_SUCCESS);
-	ck_assert(shm->offer(to, body, sizeof(body), false, &ref));
+	ck_assert(shm->offer(to, body, sizeof(body), TP_WANT_COPY, &ref));
 	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
 			 DICOMM_SUCCESS);
 	if (_i) /* it does let go: then there is nothing to wait for */
@@ -544,9 +552,13 @@ static void run_owner_dies(struct rank *r)
 		ranks_fill(memory, LARGE, 1);
 		ranks_connect_out(r, 0, TP_COLLECTIVE);
 		ranks_barrier(r);
-		EXPECT(r, shm->offer(r->peer[0], memory, LARGE, false, &ref[0]),
+		EXPECT(r,
+		       shm->offer(r->peer[0], memory, LARGE, TP_WANT_COPY,
+				  &ref[0]),
 		       "m");
-		EXPECT(r, shm->offer(r->peer[0], plain, LARGE, false, &ref[1]),
+		EXPECT(r,
+		       shm->offer(r->peer[0], plain, LARGE, TP_WANT_COPY,
+				  &ref[1]),
 		       "p");
 		for (uint64_t i = 0; i < 2; i++)
 			EXPECT_OK(r, shm->put(r->peer[0], TP_COLLECTIVE, i + 1,
@@ -639,8 +651,8 @@ static void run_imports(struct rank *r)
 			uint8_t *at = q == 3 ? b : a + q * 4096;
 
 			EXPECT(r,
-			       shm->offer(r->peer[READER], at, 8192, false,
-					  &ref),
+			       shm->offer(r->peer[READER], at, 8192,
+					  TP_WANT_COPY, &ref),
 			       "%d", (int)q);
 			EXPECT_OK(r, shm->put(r->peer[READER], TP_COLLECTIVE, q,
 					      0, TP_REF, &ref, 8192));
@@ -733,7 +745,7 @@ static void run_shared_import(struct rank *r)
 					    &peer));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		EXPECT_OK(r, shm->connect_out(peer, TP_COLLECTIVE, &out));
-		EXPECT(r, shm->offer(peer, memory, LARGE, false, &ref),
+		EXPECT(r, shm->offer(peer, memory, LARGE, TP_WANT_COPY, &ref),
 		       "offer");
 		EXPECT_OK(r, shm->put(peer, TP_COLLECTIVE, 1, 0, TP_REF, &ref,
 				      LARGE));
@@ -788,7 +800,9 @@ static void run_bad_reference(struct rank *r)
 	if (r->rank == 0) {
 		EXPECT_OK(r, accels[0]->alloc(0, 8192, (void **)&memory));
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
-		EXPECT(r, shm->offer(r->peer[1], memory, 8192, false, &good),
+		EXPECT(r,
+		       shm->offer(r->peer[1], memory, 8192, TP_WANT_COPY,
+				  &good),
 		       "offer");
 		EXPECT_OK(r, shm->put(r->peer[1], TP_COLLECTIVE, 1, 0, TP_REF,
 				      &good, 8192));

@@ -107,7 +107,7 @@ static void offer_and_go(struct rank *r)
 
 	ranks_fill(large, LARGE, 5);
 	ranks_connect_out(r, 1, TP_COLLECTIVE);
-	EXPECT(r, r->t->offer(r->peer[1], large, LARGE, false, &ref),
+	EXPECT(r, r->t->offer(r->peer[1], large, LARGE, TP_WANT_COPY, &ref),
 	       "no offer");
 	RANKS_WAIT(r,
 		   (status = r->t->put(r->peer[1], TP_COLLECTIVE, 1, 7, TP_REF,
@@ -208,7 +208,9 @@ static void run_forged(struct rank *r)
 
 	if (r->rank == 0) {
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
-		EXPECT(r, r->t->offer(r->peer[1], large, LARGE, false, &ref),
+		EXPECT(r,
+		       r->t->offer(r->peer[1], large, LARGE, TP_WANT_COPY,
+				   &ref),
 		       "offer");
 		RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, 1,
 						  7, TP_REF, &ref, LARGE)) !=

@@ -45,7 +45,7 @@ static void refer(struct rank *r, uint64_t seq, const void *at)
 {
 	struct tp_ref ref;
 
-	EXPECT(r, r->t->offer(r->peer[1], at, BYTES, false, &ref),
+	EXPECT(r, r->t->offer(r->peer[1], at, BYTES, TP_WANT_COPY, &ref),
 	       "memory that is held cannot be offered");
 	RANKS_WAIT(r, r->t->put(r->peer[1], TP_COLLECTIVE, seq, 0, TP_REF, &ref,
 				BYTES) == DICOMM_SUCCESS);

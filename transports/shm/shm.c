@@ -68,7 +68,7 @@ struct tp_device {
 	struct tp_peer *peers;
 	struct shm_offer offer;
 	enum cma_mode cma;
-	uint64_t cma_limit; /* bytes, for CMA_AUTO */
+	uint64_t core_cache_bytes;
 	uint32_t polls;
 };
 
@@ -120,8 +120,9 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	dev->config = *config;
 	dev->cma = cma_mode();
-	dev->cma_limit = config->core_cache_bytes ? config->core_cache_bytes
-						  : CORE_CACHE_BYTES;
+	dev->core_cache_bytes = config->core_cache_bytes
+					? config->core_cache_bytes
+					: CORE_CACHE_BYTES;
 	dev->offer.pid = getpid();
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
@@ -478,18 +479,31 @@ static void shm_flush(struct tp_device *dev)
 	(void)dev;
 }
 
-/* CMA makes a copy, which does not pay where the bytes would be loaded from
- * the ring as well; nor where there are so many that they leave the caches, for
- * the kernel looks up each page. */
+/*
+ * CMA makes a copy, which does not pay where the bytes would be loaded from the
+ * ring as well; nor where there are so many that they leave the caches, for the
+ * kernel looks up each page. A ring shares its two copies between two cores: if
+ * both have some to make, CMA saves one of them, and pays for longer than where
+ * one core waits for the other. How long was measured
+ * (perftest/results/2026-11-21-single-copy.md).
+ */
 static bool cma_pays_for(const struct tp_device *dev, uint64_t len,
-			 bool to_load)
+			 enum tp_want want)
 {
-	return dev->cma == CMA_ON ||
-	       (dev->cma == CMA_AUTO && !to_load && len <= dev->cma_limit);
+	if (dev->cma != CMA_AUTO)
+		return dev->cma == CMA_ON;
+	switch (want) {
+	case TP_WANT_COPY:
+		return len <= dev->core_cache_bytes / 2;
+	case TP_WANT_EXCHANGE:
+		return len <= dev->core_cache_bytes * 4;
+	default:
+		return false;
+	}
 }
 
 static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		      bool to_load, struct tp_ref *ref)
+		      enum tp_want want, struct tp_ref *ref)
 {
 	struct shm_offer how = peer->dev->offer;
 
@@ -499,7 +513,7 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		    (atomic_load_explicit(&peer->out[c].tail->reader,
 					  memory_order_acquire) &
 		     SHM_READER_CMA))
-			how.cma = cma_pays_for(peer->dev, len, to_load);
+			how.cma = cma_pays_for(peer->dev, len, want);
 	shm_pull_publish(peer->dev->seg);
 	return shm_pull_offer(&how, addr, len, ref);
 }

@@ -987,12 +987,12 @@ static void ucx_flush(struct tp_device *dev)
 /* ---- references ---- */
 
 static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		      bool to_load, struct tp_ref *ref)
+		      enum tp_want want, struct tp_ref *ref)
 {
 	struct ucx_ref r = {.addr = (uintptr_t)addr, .len = len};
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)to_load;
+	(void)want;
 	if (len <= peer->dev->config.slot_bytes)
 		return false;
 	r.seal = seal(peer->dev, &r);

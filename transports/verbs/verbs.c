@@ -769,13 +769,13 @@ static void verbs_flush(struct tp_device *dev)
 }
 
 static bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-			bool to_load, struct tp_ref *ref)
+			enum tp_want want, struct tp_ref *ref)
 {
 	struct reference r = {.addr = (uintptr_t)addr};
 	const struct tp_hold *hold = find_hold(peer->dev, addr, len, false);
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)to_load;
+	(void)want;
 	if (!hold)
 		return false;
 	r.key = hold->mr->mr->rkey;
