@@ -63,7 +63,7 @@ dicomm_result_t common_hold_device(struct tp_device *dev,
 	(void)dev;
 	(void)region;
 	(void)out;
-	snprintf(how, len, "it moves memory of the host only");
+	snprintf(how, len, "%s", "");
 	return DICOMM_ERR_UNSUPPORTED;
 }
 

@@ -204,8 +204,8 @@ struct transport {
 	/* The same of memory of a device, which read() may write: data then
 	 * goes there and comes from there without the host, and kernels that
 	 * start once it has arrived() see it. `how` becomes in which way; or,
-	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not:
-	 * nothing is logged then. */
+	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not,
+	 * if that does not go without saying: nothing is logged then. */
 	dicomm_result_t (*hold_device)(struct tp_device *dev,
 				       const struct tp_region *region,
 				       struct tp_hold **out, char *how,

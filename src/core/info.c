@@ -222,7 +222,7 @@ static dicomm_result_t end_of(const char *name, const char *device, int pid,
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len)
 {
-	struct way_pair p = {.why_unmapped = ""};
+	struct way_pair p = {.why_unmapped = "", .wiring = ""};
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));

@@ -407,7 +407,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->on_host = !comm->dev || comm->dev->shares_host;
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
-		me->near_at = (uintptr_t)comm->dev->near;
+		me->near_at =
+			comm->dev->exports ? (uintptr_t)comm->dev->near : 0;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged =
@@ -418,7 +419,6 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
 	TRY(compare_members(comm));
-	TRY(reach_agree(comm));
 	far = !is_near(comm);
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
@@ -437,6 +437,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		TRY(open_far(comm, &reasons));
 	TRY(topology_find(comm));
 	TRY(device_hold(comm));
+	TRY(reach_agree(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -14,6 +14,7 @@
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/direct.h"
 #include "src/core/way.h"
 
 /* Different things that are said of pairs, at most */
@@ -42,6 +43,16 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 	return way_may_map(&x, &y);
 }
 
+/* Of the end that has a device; of both, the one that wires do not reach. */
+static const char *wiring(const struct dicomm_comm *comm, int a, int b)
+{
+	bool second = comm->members[a].on_host ||
+		      (!comm->members[b].on_host && direct_wires(comm, a, a) &&
+		       !direct_wires(comm, b, b));
+
+	return direct_how(comm, second ? b : a);
+}
+
 static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 {
 	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
@@ -51,7 +62,9 @@ static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 				 .b = end_of(&comm->members[b]),
 				 .mapped =
 					 mapped[x * n + y] && mapped[y * n + x],
-				 .why_unmapped = comm->reach->why};
+				 .why_unmapped = comm->reach->why,
+				 .wired = direct_wires(comm, a, b) != 0,
+				 .wiring = wiring(comm, a, b)};
 }
 
 /* Make memory of that rank's device reachable for this rank's. */
@@ -211,6 +224,8 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 			    "comm_init_rank: no memory for %zu ranks", n);
 	status = map_all(comm);
 	if (status == DICOMM_SUCCESS)
+		status = direct_agree(comm);
+	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
 		struct way_pair p = pair_of(comm, comm->rank, r);
@@ -219,6 +234,10 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		comm->peers[r].staged = way == WAY_STAGED;
 		/* Both or none: a pair has one way. */
 		comm->peers[r].is_near = way == WAY_IPC;
+		comm->peers[r].is_direct = way == WAY_RDMA;
+		if (way == WAY_RDMA)
+			comm->peers[r].wires =
+				direct_wires(comm, comm->rank, r);
 	}
 	return status;
 }
