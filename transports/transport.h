@@ -13,7 +13,8 @@
  *
  * Credits: a put of q needs q <= *released + slots. The receiver moves
  * `released` with release(); the sender must not put beyond it. What they allow
- * is put in any order.
+ * is put in any order, and may arrive in any other: a wire may have several
+ * ways to a peer.
  *
  * Large messages need not pass through the slot: the sender may offer a
  * reference to its source (offer), put that as the message, and keep the source

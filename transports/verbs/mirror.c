@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "src/base/log.h"
 
@@ -19,66 +18,68 @@ static uint64_t id_of(const struct verbs_lane *lane, uint32_t slot)
 }
 
 /* With the lock. */
-static dicomm_result_t open_mirror(struct tp_device *dev)
+static dicomm_result_t open_mirror(struct tp_device *dev,
+				   struct verbs_rail *rail)
 {
-	struct verbs_card card = {.magic = 0};
-	struct verbs_lane *mirror = calloc(1, sizeof(*mirror));
+	uint32_t me = (uint32_t)(rail - dev->rail);
+	struct verbs_card card = {.end[0] = {.rail = me, .to_rail = me}};
+	/* It only ever reads. */
+	struct verbs_lane *mirror =
+		verbs_lane_new(dev, dev->config.rank, 0, true, 1);
 	dicomm_result_t status;
 
 	if (!mirror)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	mirror->dev = dev;
-	mirror->rank = dev->config.rank;
-	/* It only ever reads. */
-	mirror->in = true;
 	snprintf(mirror->remote, sizeof(mirror->remote), "flush");
 	status = verbs_lane_open(mirror, &card);
 	if (status == DICOMM_SUCCESS)
 		status = verbs_lane_connect(mirror, &card);
 	if (status == DICOMM_SUCCESS)
-		dev->mirror = mirror;
+		rail->mirror = mirror;
 	else
 		verbs_lane_close(mirror);
 	return status;
 }
 
-dicomm_result_t verbs_mirror_open(struct tp_device *dev)
+dicomm_result_t verbs_mirror_open(struct tp_device *dev,
+				  struct verbs_rail *rail)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	verbs_lock();
-	if (!dev->mirror)
-		status = open_mirror(dev);
+	if (!rail->mirror)
+		status = open_mirror(dev, rail);
 	verbs_unlock();
 	return status;
 }
 
-void verbs_mirror_close(struct tp_device *dev)
+void verbs_mirror_close(struct verbs_rail *rail)
 {
-	if (!dev->mirror)
+	if (!rail->mirror)
 		return;
 	verbs_lock();
-	verbs_lane_close(dev->mirror);
-	dev->mirror = NULL;
+	verbs_lane_close(rail->mirror);
+	rail->mirror = NULL;
 	verbs_unlock();
 }
 
-bool verbs_mirror_reserve(struct tp_device *dev)
+bool verbs_mirror_reserve(struct verbs_rail *rail)
 {
-	if (dev->flushes == dev->mirror->depth)
+	if (rail->flushes == rail->mirror->depth)
 		return false;
-	dev->flushes++;
+	rail->flushes++;
 	return true;
 }
 
-dicomm_result_t verbs_mirror_flush(struct tp_device *dev,
-				   const struct verbs_lane *lane, uint32_t slot)
+dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 {
+	const struct tp_device *dev = lane->dev;
 	const struct verbs_read *read = &lane->reads[slot];
+	struct verbs_rail *rail = read->flush_by;
 	/* What is read is of no use; it goes behind the credits. */
 	struct ibv_sge sge = {.addr = (uintptr_t)&dev->words[dev->lanes],
 			      .length = 1,
-			      .lkey = dev->words_mr->lkey};
+			      .lkey = rail->words_mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = id_of(lane, slot),
 				 .sg_list = &sge,
 				 .num_sge = 1,
@@ -87,13 +88,13 @@ dicomm_result_t verbs_mirror_flush(struct tp_device *dev,
 				 .wr.rdma = {.remote_addr = read->flush_addr,
 					     .rkey = read->flush_key}};
 	struct ibv_send_wr *bad;
-	int error = ibv_post_send(dev->mirror->qp, &wr, &bad);
+	int error = ibv_post_send(rail->mirror->strand[0].qp, &wr, &bad);
 
 	if (!error)
 		return DICOMM_SUCCESS;
 	errno = error;
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: post a flush: %m",
-		    dev->nic->name);
+		    rail->nic->name);
 }
 
 struct verbs_lane *verbs_mirror_lane(struct tp_device *dev,
