@@ -189,11 +189,13 @@ struct transport {
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
-	/* All messages up to seq are done with. The sender hears of it at
-	 * flush(), when poll() finds nothing else to do, or before. */
+	/* All messages up to seq are done with. The sender hears of it in
+	 * time for limits.window, or when poll() finds nothing else to do; of a
+	 * reference at flush() at the latest. */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
-	/* Nobody may poll for a while: tell what others could wait for. */
+	/* Nobody may poll for a while: tell the senders of references, whose
+	 * operations end with that. */
 	void (*flush)(struct tp_device *dev);
 
 	/* Reach memory by the wire until drop(): what may take its time is done

@@ -93,13 +93,14 @@ static void tell(struct ucx_in *in)
 	untold_remove(in);
 }
 
-void ucx_tell_all(struct tp_device *dev)
+void ucx_tell(struct tp_device *dev, bool all)
 {
 	struct ucx_in *next;
 
 	for (struct ucx_in *in = dev->untold; in; in = next) {
 		next = in->untold;
-		tell(in);
+		if (all || in->urgent)
+			tell(in);
 	}
 }
 
@@ -465,13 +466,8 @@ static void pay(struct tp_device *dev)
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
-	struct ucx_in *next;
 
-	for (struct ucx_in *in = dev->untold; in; in = next) {
-		next = in->untold;
-		if (all || in->urgent)
-			tell(in);
-	}
+	ucx_tell(dev, all);
 	if (all)
 		dev->idle = 0;
 }
@@ -980,7 +976,7 @@ static void ucx_flush(struct tp_device *dev)
 {
 	ucx_lock(dev);
 	if (dev->worker)
-		ucx_tell_all(dev);
+		ucx_tell(dev, false);
 	ucx_unlock(dev);
 }
 
@@ -1276,7 +1272,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	while (!quiet && dev->worker && clock_ns() - start < DRAIN_NS) {
 		quiet = true;
 		/* No credits after a goodbye. */
-		ucx_tell_all(dev);
+		ucx_tell(dev, true);
 		for (uint32_t r = first; r < end; r++) {
 			if (!is_untold(dev, r))
 				ucx_route_bye(&dev->routes[r]);

@@ -277,9 +277,10 @@ struct tp_peer {
 void ucx_lock(struct tp_device *dev);
 bool ucx_try_lock(struct tp_device *dev);
 void ucx_unlock(struct tp_device *dev);
-/* With the lock: progress, true if anything moved; tell all credits. */
+/* With the lock: progress, true if anything moved; tell credits, all or those
+ * that a sender of references may wait for. */
 bool ucx_progress(struct tp_device *dev);
-void ucx_tell_all(struct tp_device *dev);
+void ucx_tell(struct tp_device *dev, bool all);
 
 /* ---- attend.c: a thread polls where nobody else does ---- */
 

@@ -352,13 +352,15 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void tell_all(struct tp_device *dev)
+/* All credits, or those that a sender of references may wait for. */
+static void tell_untold(struct tp_device *dev, bool all)
 {
 	struct verbs_lane *next;
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if (verbs_has_room(&l->strand[0], 1))
+		if ((all || l->referred > l->told) &&
+		    verbs_has_room(&l->strand[0], 1))
 			tell(l);
 	}
 }
@@ -367,9 +369,7 @@ void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	for (struct verbs_lane *l = dev->untold; l; l = l->untold)
-		l->urgent = false;
-	tell_all(dev);
+	tell_untold(dev, false);
 }
 
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
@@ -467,7 +467,8 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		end_read(dev, read, status);
 		return status;
 	}
-	lane->urgent = true;
+	if (seq > lane->referred)
+		lane->referred = seq;
 	return DICOMM_IN_PROGRESS;
 }
 
@@ -628,13 +629,8 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
-	struct verbs_lane *next;
 
-	for (struct verbs_lane *l = dev->untold; l; l = next) {
-		next = l->untold;
-		if ((all || l->urgent) && verbs_has_room(&l->strand[0], 1))
-			tell(l);
-	}
+	tell_untold(dev, all);
 	if (all)
 		dev->idle = 0;
 }

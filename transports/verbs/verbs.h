@@ -286,7 +286,7 @@ struct verbs_lane {
 	size_t slots_bytes;
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
-	bool urgent; /* the sender may wait for `told` */
+	uint64_t referred; /* last that was read: its sender waits for `told` */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
 
