@@ -67,6 +67,15 @@ dicomm_result_t common_hold_device(struct tp_device *dev,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
+bool common_takes(unsigned n, const struct tp_region *region,
+		  struct tp_taker *out)
+{
+	(void)n;
+	(void)region;
+	(void)out;
+	return false;
+}
+
 void common_drop(struct tp_device *dev, struct tp_hold *hold)
 {
 	(void)dev;

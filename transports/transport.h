@@ -126,6 +126,13 @@ struct tp_region {
 	uint64_t len;
 };
 
+/* What an adapter says to it. */
+struct tp_taker {
+	char name[32];
+	bool takes;
+	char how[256]; /* or why not */
+};
+
 struct tp_hold;   /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
@@ -142,6 +149,9 @@ struct transport {
 	/* It ends at this machine. The others are opened only where such wires
 	 * do not reach everybody. */
 	bool near;
+	/* It may reach the memory of devices: it is opened even so where some
+	 * do not reach each other's. */
+	bool devices;
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
@@ -213,6 +223,10 @@ struct transport {
 				       const struct tp_region *region,
 				       struct tp_hold **out, char *how,
 				       size_t len);
+	/* For whoever asks, without a device of the wire: what does its n-th
+	 * adapter say to that memory? False: it has none of that number. */
+	bool (*takes)(unsigned n, const struct tp_region *region,
+		      struct tp_taker *out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it

@@ -96,6 +96,8 @@ dicomm_result_t device_open(struct dicomm_comm *comm);
 dicomm_result_t device_hold(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
+/* Is there a pair whose devices cannot map each other's memory? */
+bool reach_wants_wires(const struct dicomm_comm *comm);
 /* See which ranks need staging, and whether all of them may. */
 dicomm_result_t reach_agree(struct dicomm_comm *comm);
 /* Say how each pair of ranks is reached, and why not in a better way; nothing

@@ -53,6 +53,17 @@ static const char *wiring(const struct dicomm_comm *comm, int a, int b)
 	return direct_how(comm, second ? b : a);
 }
 
+bool reach_wants_wires(const struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < a; b++)
+			if (!(comm->members[a].on_host &&
+			      comm->members[b].on_host) &&
+			    !may_map(comm, a, b))
+				return true;
+	return false;
+}
+
 static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 {
 	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;

@@ -57,9 +57,14 @@ static void sum_direct(struct job_rank *me, struct gadget *g)
 
 START_TEST(data_between_unlike_devices_is_not_staged)
 {
-	const char *const pairs[][2] = {
-		{"host", "cuda:0"}, {"hip:1", "host"}, {"cuda:1", "hip:0"}};
+	const char *const pairs[][2] = {{"host", "cuda:0"},
+					{"hip:1", "host"},
+					{"cuda:1", "hip:0"},
+					{"hip:0", "cuda:0"}};
 
+	/* By itself, for shared memory leads to neither. */
+	if (_i == 3)
+		unsetenv("DICOMM_TRANSPORTS");
 	cast_play(&(struct cast){.device = {pairs[_i][0], pairs[_i][1]},
 				 .run = sum_direct,
 				 .staging = "never"},
@@ -113,6 +118,33 @@ START_TEST(every_operation_is_direct)
 }
 END_TEST
 
+static void describe(struct job_rank *me)
+{
+	dicomm_adapter_info_t a;
+	struct gadget g;
+	int direct = 0;
+
+	(void)me;
+	gadget_open(&g, "cuda:0");
+	for (int i = 0; dicomm_adapter_info(i, &a) == DICOMM_SUCCESS; i++)
+		direct +=
+			a.direct && !strcmp(a.device, "cuda:0") &&
+			!strcmp(a.adapter, "rxe0:1") &&
+			!strcmp(a.transport, "verbs") &&
+			!strncmp(a.how, "peer memory (no dma-buf: rxe0: ", 31);
+	JOB_CHECK(direct == 1, "cuda:0 and rxe0 were described %d times",
+		  direct);
+	gadget_close(&g);
+	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
+		  gadget_live(&g));
+}
+
+START_TEST(adapters_are_described)
+{
+	job_run(&(struct job){.run = describe, .ranks = 1, .bare = true});
+}
+END_TEST
+
 /* ---- not direct ---- */
 
 static void sum_staged(struct job_rank *me, struct gadget *g)
@@ -160,7 +192,8 @@ END_TEST
 
 static void add_direct(TCase *t)
 {
-	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 3);
+	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 4);
+	tcase_add_test(t, adapters_are_described);
 	tcase_add_test(t, every_operation_is_direct);
 }
 

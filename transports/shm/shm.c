@@ -682,6 +682,7 @@ const struct transport transport_shm = {
 	/* What this process can load from, its neighbours can too. */
 	.hold = common_hold,
 	.hold_device = common_hold_device,
+	.takes = common_takes,
 	.drop = common_drop,
 	.offer = shm_offer,
 	.map = shm_map,

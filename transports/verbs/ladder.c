@@ -53,14 +53,48 @@ static struct ibv_mr *by_address(const struct verbs_nic *nic,
 	return mr;
 }
 
+bool verbs_takes(unsigned n, const struct tp_region *region,
+		 struct tp_taker *out)
+{
+	struct verbs_nic *nics[VERBS_RAILS];
+	struct verbs_mr *mr = NULL;
+	unsigned count = 0;
+	char why[256];
+
+	if (!verbs_nic_find(why, sizeof(why)) ||
+	    verbs_nics_get(0, nics, &count) != DICOMM_SUCCESS)
+		return false;
+	if (n < count) {
+		snprintf(out->name, sizeof(out->name), "%s:%u", nics[n]->name,
+			 nics[n]->port);
+		out->takes =
+			verbs_mr_get_device(nics[n], region, &mr, out->how,
+					    sizeof(out->how)) == DICOMM_SUCCESS;
+	}
+	if (mr)
+		verbs_mr_put(nics[n], mr);
+	for (unsigned i = 0; i < count; i++)
+		verbs_nic_put(nics[i]);
+	return n < count;
+}
+
 struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  const struct tp_region *r, unsigned access,
 				  char *how, size_t len)
 {
+	bool flushed = r->accel->work->caps(r->index) & ACCEL_FLUSH;
 	char no_dmabuf[160], no_peer[160];
-	struct ibv_mr *mr =
-		by_dmabuf(nic, r, access, no_dmabuf, sizeof(no_dmabuf));
+	struct ibv_mr *mr;
 
+	/* Only librdmacm connects its queue pairs, and to others. */
+	if (flushed && nic->fabric == VERBS_IWARP) {
+		snprintf(how, len,
+			 "%s: over iWARP what it writes to a device cannot be "
+			 "flushed",
+			 nic->name);
+		return NULL;
+	}
+	mr = by_dmabuf(nic, r, access, no_dmabuf, sizeof(no_dmabuf));
 	if (mr) {
 		snprintf(how, len, "dma-buf");
 		return mr;

@@ -95,19 +95,9 @@ static dicomm_result_t verbs_hold_device(struct tp_device *dev,
 					 size_t len)
 {
 	bool flushed = region->accel->work->caps(region->index) & ACCEL_FLUSH;
-	const struct verbs_nic *nic = dev->rail[0].nic;
-	struct tp_hold *hold;
+	struct tp_hold *hold = calloc(1, sizeof(*hold));
 	dicomm_result_t status;
 
-	/* Only librdmacm connects its queue pairs, and to others. */
-	if (flushed && nic->fabric == VERBS_IWARP) {
-		snprintf(how, len,
-			 "%s: over iWARP what it writes to a device cannot be "
-			 "flushed",
-			 nic->name);
-		return DICOMM_ERR_UNSUPPORTED;
-	}
-	hold = calloc(1, sizeof(*hold));
 	if (!hold)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	hold->flushed = flushed;
@@ -575,6 +565,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 
 const struct transport transport_verbs = {
 	.name = "verbs",
+	.devices = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -591,6 +582,7 @@ const struct transport transport_verbs = {
 	.flush = verbs_flush,
 	.hold = verbs_hold,
 	.hold_device = verbs_hold_device,
+	.takes = verbs_takes,
 	.drop = verbs_drop,
 	.offer = verbs_offer,
 	.map = verbs_map,

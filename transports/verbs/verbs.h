@@ -122,6 +122,9 @@ void verbs_mr_free_all(struct verbs_nic *nic);
 struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  const struct tp_region *region,
 				  unsigned access, char *how, size_t len);
+/* As in struct transport. */
+bool verbs_takes(unsigned n, const struct tp_region *region,
+		 struct tp_taker *out);
 
 /* ---- address.c: what ranks tell each other ---- */
 
