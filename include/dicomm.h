@@ -17,6 +17,7 @@
  * "hip:1", "opencl:0" (an OpenCL device that works on host memory, such as
  * PoCL's). The ranks of a communicator may have devices of any kinds. Each
  * reduces on its own device, by kernels that give the same bits on all kinds.
+ * A host rank and a device of one machine share memory of dicomm_mem_alloc().
  * What no transport moves directly passes through host memory: that is counted
  * (dicomm_stats_t), announced by a warning, and refused at init where
  * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
@@ -794,6 +795,14 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * Operations on it avoid a copy, most of all large reductions. Any operation
  * takes any mixture: one rank may pass such memory and the others not. It is
  * zeroed, on pages of its own, and good for everything malloc() is.
+ *
+ * Devices with memory of their own, of ranks in other processes of this
+ * machine, read it in place, if it was there when they last called an operation
+ * while none was under way on the device. What a host rank sends to them from
+ * other memory is staged. They never write to it: what they send, they write
+ * into stages that the host rank maps and reads. Where DICOMM_STAGING is
+ * "never" on either side, all buffers of such a host rank have to be of this
+ * memory, and be there in time.
  *
  * Threads: any.
  *
@@ -1638,9 +1647,10 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
  *
  * A line for people, not for programs, of two ranks in two processes that are
  * bound to these devices, or to one. First the way: "host memory" where both
- * work on it; "ipc" where the devices map each other's memory; "rdma", which only
- * a communicator knows of, where an adapter reaches both; "staged" where
- * data passes through host memory, which DICOMM_STAGING=never refuses. Then for
+ * work on it; "ipc" where the devices map each other's memory; "mapped" where a
+ * device and a host share memory, see dicomm_mem_alloc(); "rdma", which only a
+ * communicator knows of, where an adapter reaches both; "staged" where data
+ * passes through host memory, which DICOMM_STAGING=never refuses. Then for
  * each better way the reason why it is not taken: "staged; not ipc: ...". What
  * only an attempt shows, dicomm_comm_explain() tells.
  *

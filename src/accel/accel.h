@@ -75,8 +75,8 @@ struct accel_work {
 	void (*close)(struct accel_stream *s);
 
 	/* Make ready what the kernels of a type need; may wait for the device,
-	 * which nothing else does. DICOMM_ERR_UNSUPPORTED: it cannot compute
-	 * that type. */
+	 * which nothing else does. DICOMM_ERR_UNSUPPORTED, not logged: it
+	 * cannot compute that type; the reason is the last error. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,
 				   dicomm_datatype_t type);
 
@@ -99,6 +99,9 @@ struct accel_work {
 	dicomm_result_t (*gate_close)(struct accel_gate *g,
 				      struct accel_stream *s);
 	void (*gate_open)(struct accel_gate *g);
+	/* Is any gate of this process closed? What allocates, maps and prepares
+	 * could wait for it. */
+	bool (*held)(int index);
 
 	/* From and to memory of the device or of the host. */
 	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
@@ -130,9 +133,10 @@ struct accel_work {
 	dicomm_result_t (*mem_import)(int index, const struct accel_handle *h,
 				      void **base);
 	void (*mem_unimport)(int index, void *base);
-	/* Let the device reach host memory that the library allocated. */
+	/* Let the device reach host memory that the library allocated, or with
+	 * `loads`, a neighbour's that it may not write. */
 	dicomm_result_t (*map_host)(int index, void *host, size_t bytes,
-				    void **device);
+				    bool loads, void **device);
 	void (*unmap_host)(int index, void *host);
 	/* A descriptor, which the caller closes, of the allocation that a range
 	 * lies in, and the offset of the range. */

@@ -113,6 +113,7 @@ static char none_why[256];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct memory *allocated, *mapped;
 static struct word *spare_words;
+static _Atomic int closed_gates; /* closings that no opening has followed */
 
 /* ---- what there is ---- */
 
@@ -510,7 +511,7 @@ static void gpu_mem_unimport(int index, void *base)
 }
 
 /* Under the lock. */
-static dicomm_result_t map_new(int index, void *host, size_t bytes,
+static dicomm_result_t map_new(int index, void *host, size_t bytes, bool loads,
 			       struct memory **out)
 {
 	struct memory *m = calloc(1, sizeof(*m));
@@ -520,7 +521,8 @@ static dicomm_result_t map_new(int index, void *host, size_t bytes,
 	if (!m)
 		return no_memory(index);
 	error = api.host_register(host, bytes,
-				  GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP);
+				  GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP |
+					  (loads ? GPU_HOST_READ_ONLY : 0));
 	if (!error) {
 		error = api.host_pointer(&p, host, 0);
 		if (error)
@@ -544,7 +546,7 @@ static dicomm_result_t map_new(int index, void *host, size_t bytes,
 
 /* What one device reaches, all of the kind do: it is registered once. */
 static dicomm_result_t gpu_map_host(int index, void *host, size_t bytes,
-				    void **device)
+				    bool loads, void **device)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct memory *m;
@@ -558,7 +560,7 @@ static dicomm_result_t gpu_map_host(int index, void *host, size_t bytes,
 				       "%zu bytes, not %zu",
 			      index, host, m->bytes, bytes);
 	else if (!m)
-		status = map_new(index, host, bytes, &m);
+		status = map_new(index, host, bytes, loads, &m);
 	if (status == DICOMM_SUCCESS) {
 		m->users++;
 		*device = m->device;
@@ -709,6 +711,7 @@ static dicomm_result_t module_load(int index, int module)
 	struct device *d = &devices[index];
 	const struct image *image;
 	int error = GPU_SUCCESS, i;
+	char why[256];
 
 	if (d->loaded[module])
 		return DICOMM_SUCCESS;
@@ -721,9 +724,13 @@ static dicomm_result_t module_load(int index, int module)
 		if (!gpu_wrong_image(error))
 			return failed(error, index, image->name);
 	}
-	return FAIL(DICOMM_ERR_UNSUPPORTED,
-		    GPU_KIND ":%d: this build has no kernels for it (%s)",
-		    index, i ? gpu_error_text(error) : "made without clang");
+	if (i)
+		snprintf(why, sizeof(why), "the driver takes none of %d: %s", i,
+			 gpu_error_text(error));
+	else
+		snprintf(why, sizeof(why), "this build has none for " GPU_KIND);
+	log_set_last_error(why);
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 static struct kernel *kernel_find(int index, const struct launch *l)
@@ -974,9 +981,13 @@ static dicomm_result_t gpu_gate_create(int index, struct accel_gate **out)
 
 static void gpu_gate_destroy(struct accel_gate *g)
 {
+	uint64_t left;
+
 	if (!g)
 		return;
-	word_open(g->word, g->word->closed - atomic_load(g->word->opened));
+	left = g->word->closed - atomic_load(g->word->opened);
+	word_open(g->word, left);
+	atomic_fetch_sub(&closed_gates, (int)left);
 	word_put(g->word);
 	free(g);
 }
@@ -985,6 +996,13 @@ static void gpu_gate_open(struct accel_gate *g)
 {
 	assert(atomic_load(g->word->opened) != atomic_load(&g->word->closed));
 	word_open(g->word, 1);
+	atomic_fetch_sub(&closed_gates, 1);
+}
+
+static bool gpu_held(int index)
+{
+	(void)index;
+	return atomic_load(&closed_gates) > 0;
 }
 
 /* A closing of which the driver's host function waits */
@@ -1021,6 +1039,7 @@ static dicomm_result_t gpu_gate_close(struct accel_gate *g,
 	if (error)
 		return failed(error, s->index, "to wait for the host");
 	g->word->closed++;
+	atomic_fetch_add(&closed_gates, 1);
 	return DICOMM_SUCCESS;
 }
 
@@ -1040,6 +1059,7 @@ static const struct accel_work gpu_work = {
 	.gate_destroy = gpu_gate_destroy,
 	.gate_close = gpu_gate_close,
 	.gate_open = gpu_gate_open,
+	.held = gpu_held,
 	.copy = gpu_queue_copy,
 	.reduce = gpu_reduce,
 	.fold = gpu_fold,

@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/accel/board.h"
 #include "src/base/log.h"
 
 #define REGION_SHIFT 21
@@ -128,6 +129,7 @@ static void fork_child(void)
 		spare = a;
 	}
 	last_id = 0;
+	board_forget();
 	atomic_store(&freed_count, 0);
 	atomic_store(&own_pid, getpid());
 	pthread_mutex_init(&lock, NULL);
@@ -307,6 +309,7 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 	a->next = live;
 	live = a;
 	table_fill((uintptr_t)base, bytes, a);
+	board_add(id, bytes, fd);
 	*ptr = base;
 	return DICOMM_SUCCESS;
 
@@ -356,6 +359,7 @@ static dicomm_result_t free_locked(void *ptr)
 	*at = a->next;
 	bytes = atomic_load(&a->bytes);
 	table_fill((uintptr_t)ptr, bytes, NULL);
+	board_remove(atomic_load(&a->id));
 	munmap(ptr, bytes);
 	close(atomic_load(&a->fd));
 

@@ -362,9 +362,10 @@ static void opencl_mem_unimport(int index, void *base)
 }
 
 static dicomm_result_t opencl_map_host(int index, void *host, size_t bytes,
-				       void **device)
+				       bool loads, void **device)
 {
 	(void)bytes;
+	(void)loads;
 	TRY(check_index(index));
 	*device = host;
 	return DICOMM_SUCCESS;
@@ -760,6 +761,13 @@ static void opencl_gate_open(struct accel_gate *g)
 	free(c);
 }
 
+/* Nothing that is made or mapped waits for a queue. */
+static bool opencl_held(int index)
+{
+	(void)index;
+	return false;
+}
+
 static void opencl_gate_destroy(struct accel_gate *g)
 {
 	if (!g)
@@ -833,11 +841,10 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	k->handle = cl.clCreateKernel(program, l->kernel, &error);
 	if (!k->handle) {
 		free(k);
-		if (error == OPENCL_INVALID_KERNEL_NAME)
-			return FAIL(DICOMM_ERR_UNSUPPORTED,
-				    "opencl:%d: does not compute %s",
-				    s->context->index,
-				    launch_module_name(l->module));
+		if (error == OPENCL_INVALID_KERNEL_NAME) {
+			log_set_last_error("its runtime compiles none");
+			return DICOMM_ERR_UNSUPPORTED;
+		}
 		return FAIL_CL(error, s->context->index, "clCreateKernel");
 	}
 	memcpy(k->name, l->kernel, sizeof(k->name));
@@ -945,6 +952,7 @@ static const struct accel_work opencl_work = {
 	.gate_destroy = opencl_gate_destroy,
 	.gate_close = opencl_gate_close,
 	.gate_open = opencl_gate_open,
+	.held = opencl_held,
 	.copy = opencl_copy,
 	.reduce = opencl_reduce,
 	.fold = opencl_fold,

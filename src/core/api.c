@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/device.h"
 #include "src/core/flat.h"
 #include "src/core/queue.h"
 
@@ -87,19 +88,29 @@ static dicomm_result_t check_buffer(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* Are the buffers that this rank has where its device reaches them? */
+/* Is the buffer where the rank's device reaches it, and its neighbours do if
+ * they must? */
+static dicomm_result_t check_reach(const char *f,
+				   const struct dicomm_comm *comm,
+				   const char *name, const void *at,
+				   size_t bytes)
+{
+	if (!bytes)
+		return DICOMM_SUCCESS;
+	if (comm->dev)
+		return device_check(comm, f, name, at);
+	return near_check(comm, f, name, at, bytes);
+}
+
 static dicomm_result_t check_memory(const char *f,
 				    const struct dicomm_comm *comm,
 				    const void *send, size_t sent, void *recv,
 				    size_t received)
 {
-	if (__builtin_expect(!comm->dev, 1))
+	if (__builtin_expect(!comm->dev && !comm->only_shared, 1))
 		return DICOMM_SUCCESS;
-	if (sent)
-		TRY(device_check(comm, f, "send", send));
-	if (received)
-		TRY(device_check(comm, f, "recv", recv));
-	return DICOMM_SUCCESS;
+	TRY(check_reach(f, comm, "send", send, sent));
+	return check_reach(f, comm, "recv", recv, received);
 }
 
 /* Two buffers: apart, or one inside the other as in-place calls have it. */

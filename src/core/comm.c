@@ -192,6 +192,7 @@ void comm_free(struct dicomm_comm *comm)
 	refuge_close(comm->refuge);
 	direct_free(comm);
 	device_close(comm);
+	reach_unmap(comm);
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
 	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
 	engine_free_spare(comm);

@@ -30,6 +30,7 @@
 struct device;
 struct direct;
 struct executable;
+struct near;
 struct operation;
 struct reach;
 
@@ -56,11 +57,10 @@ struct peer {
 	/* What it sends passes through host memory on the way from its device
 	 * to this rank's. */
 	bool staged;
-	/* The devices map each other's memory: messages are notes of where the
-	 * bytes lie in the memory that begins at `near`. */
+	/* Both reach each other's memory: messages may be notes of where the
+	 * bytes are; see near.h. */
 	bool is_near;
-	uint8_t *near;
-	void *near_base; /* mapped for it; or NULL */
+	struct near *near; /* NULL: this side does not */
 	/* The wire reaches the memory of the devices of both: all data goes by
 	 * reference. */
 	bool is_direct;
@@ -93,6 +93,8 @@ struct member {
 	 * where they are in its process, 0: there are none. */
 	struct accel_handle near;
 	uint64_t near_at;
+	/* Stages in host memory, which its device writes; id 0: none */
+	struct accel_export stages;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
@@ -142,8 +144,12 @@ struct dicomm_comm {
 	struct peer *peers; /* [ranks] */
 	/* As the user chose, or by default; slot_bytes bounds a slice. */
 	uint32_t slots, slot_bytes;
-	uint64_t lacks;       /* of all ranks */
-	struct device *dev;   /* NULL: the host, which needs none */
+	uint64_t lacks;     /* of all ranks */
+	struct device *dev; /* NULL: the host, which needs none */
+	/* Neighbours and this rank reach memory of dicomm_mem_alloc(): some of
+	 * them; and no other may be sent. */
+	bool shares, only_shared;
+	bool told_staged;     /* that such memory was not sent */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct executable *cache[COMM_CACHE]; /* by hash of the call */
@@ -177,6 +183,7 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	uint8_t *scratch;
 	size_t scratch_bytes;
+	bool scratch_shared; /* of dicomm_mem_alloc() */
 	struct held scratch_held;
 	uint8_t *bounce_memory; /* NULL until one is needed */
 	struct held bounce_held;

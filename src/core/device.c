@@ -3,7 +3,9 @@
 #include "src/core/device.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -11,9 +13,6 @@
 #include "src/core/message.h"
 #include "src/core/step.h"
 
-/* Of an ordered reduction with inputs that are scaled first there is a little
- * more than the budget of one window. */
-#define SCRATCH_BYTES (2 * EXECUTABLE_SCRATCH)
 /* Calls under way on one communicator before more tickets are made */
 #define TICKETS 64
 /* Longer than any copy or kernel of ours takes */
@@ -30,24 +29,41 @@ static dicomm_result_t open_streams(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
+/* One warning for all types that the device does not reduce. */
+static void tell_lacking(const struct dicomm_comm *comm, const char *why)
+{
+	char names[256] = "";
+	size_t at = 0;
+
+	for (unsigned t = 0; t < 64 && at < sizeof(names); t++)
+		if (comm->dev->lacks >> t & 1)
+			at += (size_t)snprintf(names + at, sizeof(names) - at,
+					       "%s%s", at ? ", " : "",
+					       type_name((dicomm_datatype_t)t));
+	log_warn("%s: no kernels for %s, whose reductions are refused: %s",
+		 comm->device, names, why);
+}
+
 /* A type that the device lacks is refused when it is used. */
 static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
+	char why[256];
 
 	for (unsigned t = 0; t < 64; t++) {
 		if (!type_valid((dicomm_datatype_t)t))
 			continue;
 		status = dev->work->prepare(dev->stream, (dicomm_datatype_t)t);
-		if (status == DICOMM_ERR_UNSUPPORTED)
+		if (status == DICOMM_ERR_UNSUPPORTED) {
 			dev->lacks |= UINT64_C(1) << t;
-		if (status == DICOMM_ERR_UNSUPPORTED)
-			log_info("%s: no kernels for %s", comm->device,
-				 type_name((dicomm_datatype_t)t));
-		else if (status != DICOMM_SUCCESS)
+			snprintf(why, sizeof(why), "%s", log_last_error());
+		} else if (status != DICOMM_SUCCESS) {
 			return status;
+		}
 	}
+	if (dev->lacks)
+		tell_lacking(comm, why);
 	return DICOMM_SUCCESS;
 }
 
@@ -55,17 +71,16 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	size_t bytes = device_stages_bytes(dev);
-	void *mapped = NULL;
+	void *memory = NULL, *mapped = NULL;
+	size_t offset;
 
-	TRY(comm->accel->alloc(dev->index, SCRATCH_BYTES, &dev->scratch));
+	TRY(comm->accel->alloc(dev->index, DEVICE_SCRATCH, &dev->scratch));
 	comm->scratch = dev->scratch;
-	comm->scratch_bytes = SCRATCH_BYTES;
-	dev->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!dev->memory)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the messages of %s",
-			    comm->device);
-	TRY(dev->work->map_host(dev->index, dev->memory, bytes, &mapped));
+	comm->scratch_bytes = DEVICE_SCRATCH;
+	TRY(accels[0]->alloc(0, bytes, &memory));
+	dev->memory = memory;
+	accels[0]->find(memory, bytes, &dev->where, &offset);
+	TRY(dev->work->map_host(dev->index, memory, bytes, false, &mapped));
 	dev->mapped = mapped;
 	for (size_t i = 0; i < DEVICE_STAGES; i++) {
 		dev->stages[i].host = dev->memory + i * dev->stage_bytes;
@@ -95,6 +110,29 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
+/* What is made now could wait for a stream that operations of other
+ * communicators of this process hold. Those end without this one. */
+static dicomm_result_t wait_unheld(const struct dicomm_comm *comm)
+{
+	const struct timespec nap = {0, 50000};
+	const struct device *dev = comm->dev;
+	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
+
+	while (dev->work->held(dev->index)) {
+		if (clock_ns() > end)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "comm_init_rank: operations of other "
+				    "communicators have held streams of %s for "
+				    "%d ms",
+				    comm->device, comm->meet_ms);
+		if (atomic_load(&comm->cancelled))
+			return FAIL(DICOMM_ERR_ABORTED,
+				    "comm_init_rank: aborted");
+		nanosleep(&nap, NULL);
+	}
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t device_open(struct dicomm_comm *comm)
 {
 	struct device *dev;
@@ -112,6 +150,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
+	TRY(wait_unheld(comm));
 	TRY(open_streams(dev));
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
@@ -123,6 +162,9 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
+	if (comm->scratch_shared)
+		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
+				 &comm->scratch_held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,
@@ -144,7 +186,8 @@ void device_close(struct dicomm_comm *comm)
 	comm_drop(comm, &dev->held);
 	if (dev->mapped)
 		dev->work->unmap_host(dev->index, dev->memory);
-	free(dev->memory);
+	if (dev->memory)
+		accels[0]->free(dev->memory);
 	if (dev->scratch)
 		comm->accel->free(dev->scratch);
 	comm->scratch = NULL;

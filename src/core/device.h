@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "src/core/engine.h"
+#include "src/core/near.h"
 
 /* Most messages between the device and the wires at the same time; of these,
  * so many may be on their way out. */
@@ -32,6 +33,9 @@ enum stage_phase {
 	STAGE_SENT     /* from here; until it is released */
 };
 
+/* Of an ordered reduction with inputs that are scaled first there is a little
+ * more than the budget of one window. */
+#define DEVICE_SCRATCH (2 * EXECUTABLE_SCRATCH)
 /* Stands for a step: the end of the operation */
 #define STAGE_END UINT32_MAX
 
@@ -45,6 +49,7 @@ struct stage {
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
 	struct accel_event *event;
+	struct near_note note; /* of it, for who reads it where it is */
 	const struct operation *op;
 	uint32_t step;
 	uint64_t slice;
@@ -71,6 +76,7 @@ struct device {
 	struct stage *first, **last;
 	bool unmarked;            /* something was queued since the last mark */
 	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
+	struct accel_export where; /* for host ranks that map it */
 	struct held held;
 	void *scratch;
 	/* Of all stages; and what devices of that kind need to map it, where

@@ -4,12 +4,14 @@
  * a device: see device.h.
  *
  * A message goes out by way of a stage: the device copies it there, and when it
- * has, the host puts it. One that comes in is brought to a stage, so that its
+ * has, the host puts it; or, for a neighbour that reads the stage itself, a
+ * note of where it is. One that comes in is brought to a stage, so that its
  * slot is free at once, from where the device copies or reduces it; kernels
- * read the stage where it is. Stages in the memory of the device are for wires
- * that reach it (direct.h): the host does not touch them. A device that shares
- * the host's memory needs no stage for the bytes: its buffers are sent as those
- * of a host rank are, and its kernels read slots and the memory of neighbours,
+ * read the stage where it is, and what neighbours have sent as notes. Stages in
+ * the memory of the device are for wires and neighbours that reach it
+ * (direct.h, near.h): the host does not touch them. A device that shares the
+ * host's memory needs no stage for the bytes: its buffers are sent as those of
+ * a host rank are, and its kernels read slots and the memory of neighbours,
  * which are given back when they have run.
  */
 #include <stdlib.h>
@@ -126,6 +128,13 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 	return true;
 }
 
+/* Does the peer read a stage in the memory of the device? A host rank that is
+ * near reads one in host memory, which the device writes. */
+static bool is_in_device(const struct peer *peer)
+{
+	return peer->is_near && !peer->near->pins;
+}
+
 static enum schedule_result start_send(struct operation *op,
 				       const struct step *step, uint32_t s,
 				       uint64_t k, uint64_t seq)
@@ -155,7 +164,7 @@ static enum schedule_result start_send(struct operation *op,
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
 	if (!dev->shares_host)
-		status = copy(dev, peer->is_near ? st->near : st->at, a.at,
+		status = copy(dev, is_in_device(peer) ? st->near : st->at, a.at,
 			      a.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
@@ -163,13 +172,9 @@ static enum schedule_result start_send(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* A message between ranks that map each other's memory: where it is. */
-struct note {
-	uint64_t offset, bytes;
-};
-
 /* What is put for the bytes in a stage. */
 struct body {
+	uint32_t signature;
 	enum tp_kind kind;
 	const void *at;
 	size_t len;
@@ -177,17 +182,21 @@ struct body {
 };
 
 static dicomm_result_t find_body(const struct device *dev,
-				 const struct peer *peer,
-				 const struct stage *st, size_t bytes,
+				 const struct peer *peer, struct stage *st,
+				 uint32_t signature, size_t bytes,
 				 struct body *b)
 {
-	*b = (struct body){.kind = TP_DATA, .at = st->at, .len = bytes};
+	*b = (struct body){.signature = signature,
+			   .kind = TP_DATA,
+			   .at = st->at,
+			   .len = bytes};
 	if (peer->is_near) {
-		struct note note = {(uint64_t)(st->near - dev->near), bytes};
-
-		/* Where it stays, for as long as a wire may want. */
-		memcpy(st->at, &note, sizeof(note));
-		b->len = sizeof(note);
+		/* The stages in host memory are at the same distances. */
+		st->note.offset = (uint64_t)(st->host - dev->memory);
+		st->note.bytes = bytes;
+		b->signature = near_signature(signature);
+		b->at = &st->note;
+		b->len = sizeof(st->note);
 		return DICOMM_SUCCESS;
 	}
 	if (bytes <= peer->limits.eager_bytes)
@@ -213,12 +222,13 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 	struct body body;
 	dicomm_result_t status;
 
-	status = find_body(comm->dev, peer, st, bytes, &body);
+	status = find_body(comm->dev, peer, st, step_signature(op, step), bytes,
+			   &body);
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
-				      step_signature(op, step), body.kind,
-				      body.at, body.len);
+				      body.signature, body.kind, body.at,
+				      body.len);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
@@ -268,44 +278,10 @@ static enum schedule_result finished_send(struct operation *op,
 
 /* ---- receives ---- */
 
-/* Has the note of a neighbour come? Then where the bytes are in its memory. */
-static enum schedule_result find_near(struct receive *r)
-{
-	struct dicomm_comm *comm = r->op->comm;
-	enum tp_class c = r->op->exe->class;
-	struct lane *lane = &r->peer->lane[c];
-	uint64_t all = device_stages_bytes(comm->dev);
-	const struct tp_line *line;
-	dicomm_result_t status;
-	struct note note = {0};
-
-	if (!lane->in.lines) {
-		status = comm_connect_in(comm, r->peer, c);
-		if (status == DICOMM_AGAIN)
-			return SCHEDULE_AGAIN;
-		if (status != DICOMM_SUCCESS)
-			return step_fail(r->op, status, r->step->peer);
-	}
-	line = message_arrived(lane, r->seq);
-	if (!line)
-		return SCHEDULE_AGAIN;
-	if (line->len == sizeof(note))
-		memcpy(&note, message_payload(lane, r->seq, line),
-		       sizeof(note));
-	if (line->signature != step_signature(r->op, r->step) ||
-	    note.bytes != r->dst.bytes || note.bytes > all ||
-	    note.offset > all - note.bytes) {
-		wait_unlike(comm, &r->op->call, r->op->number, r->peer->rank);
-		return SCHEDULE_FAILED;
-	}
-	r->src = r->peer->near + note.offset;
-	return SCHEDULE_DONE;
-}
-
 /* The bytes are at src: hand them to the device, if it does not see them. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
-				 const void *src)
+				 const void *src, bool seen)
 {
 	struct device *dev = op->comm->dev;
 	struct peer *peer = &op->comm->peers[step->peer];
@@ -313,8 +289,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	const void *from = src;
 	dicomm_result_t status;
 
-	if (src != st->at &&
-	    (dev->shares_host || peer->is_near || peer->is_direct)) {
+	if (src != st->at && seen) {
 		st->from = peer;
 		st->class = op->exe->class;
 		st->seq = seq;
@@ -337,7 +312,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 		status = device_mark(dev, st);
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
-	step_count(op, step, dst.bytes);
+	step_count(op, step, dst.bytes, peer->is_near && !seen);
 	return SCHEDULE_DONE;
 }
 
@@ -354,7 +329,8 @@ static enum schedule_result start_recv(struct operation *op,
 			    .s = s,
 			    .k = k,
 			    .seq = seq,
-			    .dst = step_locate(op, &step->dst, k)};
+			    .dst = step_locate(op, &step->dst, k),
+			    .seen = dev->shares_host || peer->is_direct};
 	enum schedule_result result;
 	struct stage *st;
 
@@ -369,9 +345,9 @@ static enum schedule_result start_recv(struct operation *op,
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
 	r.room = st->at;
-	result = peer->is_near ? find_near(&r) : step_find(&r);
+	result = peer->is_near ? near_find(&r) : step_find(&r);
 	if (result == SCHEDULE_DONE)
-		return land(op, step, st, seq, r.src);
+		return land(op, step, st, seq, r.src, r.seen);
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
 	return result; /* POSTED: the wire reads it into the stage */
@@ -392,7 +368,7 @@ static enum schedule_result finished_recv(struct operation *op,
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, step->peer);
-	return land(op, step, st, seq, st->at);
+	return land(op, step, st, seq, st->at, false);
 }
 
 /* ---- the schedule's side ---- */

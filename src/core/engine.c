@@ -59,8 +59,9 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 
 	if (bytes <= comm->scratch_bytes)
 		return DICOMM_SUCCESS;
-	/* To allocate now could wait for a stream that waits for us. */
-	if (comm->dev)
+	/* To allocate now could wait for a stream that waits for us, or be too
+	 * late for neighbours to map it. */
+	if (comm->dev || comm->scratch_shared)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "operation: %zu bytes of scratch on %s, there are "
 			    "%zu",

@@ -263,7 +263,8 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 	if (comm->dev || e->slices != 1 || has_counts(call->coll))
 		return DICOMM_SUCCESS;
 	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].out > e->pairs[i].peer->limits.window ||
+		if (e->pairs[i].peer->is_near ||
+		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
 		    e->pairs[i].in > e->pairs[i].peer->limits.window)
 			return DICOMM_SUCCESS;
 	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));

@@ -419,6 +419,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		me->near = comm->dev->near_handle;
 		me->near_at =
 			comm->dev->exports ? (uintptr_t)comm->dev->near : 0;
+		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged =
@@ -446,8 +447,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	if (far || reach_wants_wires(comm))
 		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
 	TRY(topology_find(comm));
-	TRY(device_hold(comm));
 	TRY(reach_agree(comm));
+	TRY(device_hold(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

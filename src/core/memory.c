@@ -165,7 +165,10 @@ void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
 	if (!memory)
 		return;
 	comm_drop(comm, held);
-	free(memory);
+	if (memory == comm->scratch && comm->scratch_shared)
+		accels[0]->free(memory);
+	else
+		free(memory);
 }
 
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,

@@ -6,12 +6,13 @@
  * sends to the other lies in stages in the memory of its own device, from where
  * the other's kernels and copies read it. These stages are mapped when the
  * communicator begins: to map what a user sends, when it is sent, could wait
- * for a stream that is held.
+ * for a stream that is held. What hosts and devices share is in near.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/board.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
@@ -74,60 +75,77 @@ static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 				 .mapped =
 					 mapped[x * n + y] && mapped[y * n + x],
 				 .why_unmapped = comm->reach->why,
+				 .never = comm->members[a].never_staged ||
+					  comm->members[b].never_staged,
 				 .wired = direct_wires(comm, a, b) != 0,
 				 .wiring = wiring(comm, a, b)};
 }
 
-/* Make memory of that rank's device reachable for this rank's. */
-static void map(struct dicomm_comm *comm, int rank)
+static bool may_share(const struct dicomm_comm *comm, int a, int b)
 {
-	const struct member *me = &comm->members[comm->rank];
-	const struct member *other = &comm->members[rank];
-	struct peer *peer = &comm->peers[rank];
-	struct device *dev = comm->dev;
-	void *base = NULL;
+	struct way_end x = end_of(&comm->members[a]);
+	struct way_end y = end_of(&comm->members[b]);
 
-	if (other->pid == me->pid) {
-		peer->near = (uint8_t *)(uintptr_t)other->near_at;
-		return;
-	}
-	if (dev->work->mem_import(dev->index, &other->near, &base) !=
-	    DICOMM_SUCCESS) {
-		log_info("rank %d (%s) does not map memory of rank %d (%s): "
-			 "%s",
-			 comm->rank, me->device, rank, other->device,
-			 log_last_error());
-		return;
-	}
-	peer->near_base = base;
-	peer->near = (uint8_t *)base + other->near.offset;
+	return way_may_share(&x, &y);
 }
 
 void reach_unmap(struct dicomm_comm *comm)
 {
-	for (int r = 0; comm->peers && r < comm->ranks; r++) {
-		struct peer *peer = &comm->peers[r];
+	for (int r = 0; comm->peers && r < comm->ranks; r++)
+		near_close(comm, r);
+}
 
-		if (peer->near_base)
-			comm->dev->work->mem_unimport(comm->dev->index,
-						      peer->near_base);
-		peer->near_base = peer->near = NULL;
+/* Does any pair of ranks, or of this rank's? All know alike. */
+static bool any_pair(const struct dicomm_comm *comm, int from, int to,
+		     bool (*may)(const struct dicomm_comm *comm, int a, int b))
+{
+	for (int a = from; a < to; a++)
+		for (int b = 0; b < comm->ranks; b++)
+			if (may(comm, a, b))
+				return true;
+	return false;
+}
+
+/* What a host rank sends from its scratch has to be of the sort that devices
+ * reach, and there before they look. */
+static dicomm_result_t share_scratch(struct dicomm_comm *comm)
+{
+	void *scratch = NULL;
+
+	TRY(accels[0]->alloc(0, DEVICE_SCRATCH, &scratch));
+	comm->scratch = scratch;
+	comm->scratch_bytes = DEVICE_SCRATCH;
+	comm->scratch_shared = true;
+	return DICOMM_SUCCESS;
+}
+
+/* The boards of host ranks that have a device for a neighbour */
+static dicomm_result_t gather_boards(struct dicomm_comm *comm,
+				     struct accel_export *boards)
+{
+	struct accel_export mine = {.id = 0};
+
+	if (!any_pair(comm, 0, comm->ranks, may_share))
+		return DICOMM_SUCCESS;
+	if (!comm->dev &&
+	    any_pair(comm, comm->rank, comm->rank + 1, may_share)) {
+		TRY(share_scratch(comm));
+		TRY(board_export(&mine));
 	}
+	return control_allgather(comm->control, &mine, boards, sizeof(mine),
+				 comm->meet_ms);
 }
 
 /* Map what may be mapped, and hear what the others have. */
-static dicomm_result_t map_all(struct dicomm_comm *comm)
+static dicomm_result_t map_all(struct dicomm_comm *comm,
+			       const struct accel_export *boards)
 {
 	size_t n = (size_t)comm->ranks;
 	size_t bytes = sizeof(struct reach) + n;
 	struct reach *mine, *all;
-	bool any = false;
 	dicomm_result_t status;
 
-	for (int a = 0; a < comm->ranks; a++)
-		for (int b = 0; b < comm->ranks; b++)
-			any |= may_map(comm, a, b);
-	if (!any)
+	if (!any_pair(comm, 0, comm->ranks, may_map))
 		return DICOMM_SUCCESS;
 	mine = calloc(n + 1, bytes);
 	if (!mine)
@@ -136,8 +154,8 @@ static dicomm_result_t map_all(struct dicomm_comm *comm)
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!may_map(comm, comm->rank, r))
 			continue;
-		map(comm, r);
-		mine->mapped[r] = comm->peers[r].near != NULL;
+		status = near_open(comm, r, boards[r].id ? &boards[r] : NULL);
+		mine->mapped[r] = status == DICOMM_SUCCESS;
 		if (!mine->mapped[r] && !mine->why[0])
 			snprintf(mine->why, sizeof(mine->why), "%s",
 				 log_last_error());
@@ -224,6 +242,7 @@ static bool all_on_host(const struct dicomm_comm *comm)
 dicomm_result_t reach_agree(struct dicomm_comm *comm)
 {
 	size_t n = (size_t)comm->ranks;
+	struct accel_export *boards;
 	dicomm_result_t status;
 
 	/* Then no pair has to be looked at. */
@@ -233,7 +252,14 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 	if (!comm->reach)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %zu ranks", n);
-	status = map_all(comm);
+	boards = calloc(n, sizeof(*boards));
+	if (!boards)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %zu ranks", n);
+	status = gather_boards(comm, boards);
+	if (status == DICOMM_SUCCESS)
+		status = map_all(comm, boards);
+	free(boards);
 	if (status == DICOMM_SUCCESS)
 		status = direct_agree(comm);
 	if (status == DICOMM_SUCCESS)
@@ -244,11 +270,15 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 
 		comm->peers[r].staged = way == WAY_STAGED;
 		/* Both or none: a pair has one way. */
-		comm->peers[r].is_near = way == WAY_IPC;
+		comm->peers[r].is_near = way == WAY_IPC || way == WAY_MAPPED;
 		comm->peers[r].is_direct = way == WAY_RDMA;
 		if (way == WAY_RDMA)
 			comm->peers[r].wires =
 				direct_wires(comm, comm->rank, r);
+		comm->shares |= way == WAY_MAPPED;
+		comm->only_shared |= way == WAY_MAPPED &&
+				     (comm->members[r].never_staged ||
+				      comm->members[comm->rank].never_staged);
 	}
 	return status;
 }

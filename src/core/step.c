@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/core/message.h"
+#include "src/core/near.h"
 #include "src/core/wait.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
@@ -86,6 +87,31 @@ static enum tp_want wanted(const struct operation *op)
 	return TP_WANT_EXCHANGE;
 }
 
+/* For a neighbour's device, which then reads the operand where it is; NULL: it
+ * does not. */
+static const struct near_note *note_of(struct operation *op,
+				       const struct step *step,
+				       const struct piece *a, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct near_note *note;
+
+	if (!peer->is_near)
+		return NULL;
+	note = &peer->near->notes[op->exe->class][seq % NEAR_NOTES];
+	if (near_note(a, note))
+		return note;
+	if (!comm->told_staged)
+		log_warn("%s: %s sends from memory that is not of "
+			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
+			 "other host memory",
+			 comm->name, coll_name(op->call.coll), peer->rank,
+			 comm->members[peer->rank].device);
+	comm->told_staged = true;
+	return NULL;
+}
+
 enum schedule_result step_send(struct operation *op, const struct step *step,
 			       uint32_t s, uint64_t k, uint64_t seq)
 {
@@ -94,8 +120,10 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	struct lane *lane = &peer->lane[op->exe->class];
 	struct piece a = step_locate(op, &step->a, k);
 	enum tp_kind kind = TP_DATA;
+	const struct near_note *note;
 	const void *body = a.at;
 	uint64_t len = a.bytes;
+	uint32_t signature = step_signature(op, step);
 	struct tp_ref ref;
 	dicomm_result_t status;
 	bool whole, must_refer, may_refer;
@@ -117,8 +145,13 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		len >= comm->map_threshold && !(k && whole) &&
 		step->a.buffer != PLAN_SCRATCH &&
 		!(peer->limits.wants_hold && len <= peer->limits.eager_bytes);
-	if ((must_refer || may_refer) &&
-	    peer->transport->offer(peer->tp, a.at, len, wanted(op), &ref)) {
+	note = note_of(op, step, &a, seq);
+	if (note) {
+		body = note;
+		signature = near_signature(signature);
+	} else if ((must_refer || may_refer) &&
+		   peer->transport->offer(peer->tp, a.at, len, wanted(op),
+					  &ref)) {
 		kind = TP_REF;
 		body = &ref;
 	} else if (must_refer) {
@@ -131,9 +164,11 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 			     (void *)a.at),
 			-1);
 	}
-	status = peer->transport->put(peer->tp, op->exe->class, seq,
-				      step_signature(op, step), kind, body,
-				      kind == TP_REF ? len : a.bytes);
+	status = peer->transport->put(peer->tp, op->exe->class, seq, signature,
+				      kind, body,
+				      note             ? sizeof(*note)
+				      : kind == TP_REF ? len
+						       : a.bytes);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
@@ -147,8 +182,9 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		lane->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += a.bytes;
-	return kind == TP_REF || status == DICOMM_IN_PROGRESS ? SCHEDULE_POSTED
-							      : SCHEDULE_DONE;
+	return note || kind == TP_REF || status == DICOMM_IN_PROGRESS
+		       ? SCHEDULE_POSTED
+		       : SCHEDULE_DONE;
 }
 
 dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
@@ -352,13 +388,14 @@ enum schedule_result step_find(struct receive *r)
 	return step_fail(op, status, r->step->peer);
 }
 
-void step_count(struct operation *op, const struct step *step, size_t bytes)
+void step_count(struct operation *op, const struct step *step, size_t bytes,
+		bool staged)
 {
 	dicomm_stats_t *stats = &op->comm->stats;
 
 	stats->messages_received++;
 	stats->bytes_received += bytes;
-	if (op->comm->peers[step->peer].staged)
+	if (staged || op->comm->peers[step->peer].staged)
 		stats->bytes_staged += bytes;
 }
 
@@ -376,7 +413,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 		reduce_copy_stream(dst->at, src, dst->bytes);
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
-	step_count(op, step, dst->bytes);
+	step_count(op, step, dst->bytes, false);
 }
 
 static enum schedule_result start_recv(struct operation *op,
@@ -400,7 +437,7 @@ static enum schedule_result start_recv(struct operation *op,
 		message_consumed(peer, op->exe->class, seq);
 		return SCHEDULE_DONE;
 	}
-	result = step_find(&r);
+	result = peer->is_near ? near_find(&r) : step_find(&r);
 	if (result == SCHEDULE_POSTED) {
 		r.flow->posted |= UINT64_C(1) << k % 64;
 		if (r.bounce) {

@@ -40,11 +40,13 @@ struct receive {
 	uint8_t *room; /* where what has to be read goes; NULL: to dst or... */
 	struct bounce *bounce; /* ...where it waits to be reduced */
 	const void *src;       /* the bytes; dst.at: already in place */
+	bool seen;             /* the rank's device loads from there */
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
 /* A message has been received. */
-void step_count(struct operation *op, const struct step *step, size_t bytes);
+void step_count(struct operation *op, const struct step *step, size_t bytes,
+		bool staged);
 
 /* The message's bytes as memory to load from, at *src; ERR_UNSUPPORTED: they
  * have to be read. */

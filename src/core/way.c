@@ -32,7 +32,7 @@ static bool host_leads(const struct way_pair *p)
 
 /* ---- ipc ---- */
 
-bool way_may_map(const struct way_end *a, const struct way_end *b)
+static bool may_ipc(const struct way_end *a, const struct way_end *b)
 {
 	if (!a->exports || !b->exports || a->host != b->host ||
 	    !is_same_kind(a, b))
@@ -42,7 +42,7 @@ bool way_may_map(const struct way_end *a, const struct way_end *b)
 
 static bool ipc_leads(const struct way_pair *p)
 {
-	return p->mapped;
+	return p->mapped && may_ipc(&p->a, &p->b);
 }
 
 static void ipc_why(const struct way_pair *p, char *why, size_t len)
@@ -61,10 +61,52 @@ static void ipc_why(const struct way_pair *p, char *why, size_t len)
 	else if (!a->exports || !b->exports)
 		snprintf(why, len, "other processes cannot map memory of %s",
 			 (a->exports ? b : a)->device);
-	else if (!way_may_map(a, b))
+	else if (!may_ipc(a, b))
 		snprintf(why, len,
 			 "devices of one process do not map each "
 			 "other's memory");
+	else
+		snprintf(why, len, "%s", p->why_unmapped);
+}
+
+/* ---- mapped ---- */
+
+/* Host memory of other kinds of device is not of dicomm_mem_alloc(). */
+static bool is_host(const struct way_end *e)
+{
+	return !strcmp(e->device, "host");
+}
+
+bool way_may_share(const struct way_end *a, const struct way_end *b)
+{
+	return a->host == b->host && a->pid != b->pid &&
+	       ((is_host(a) && !b->on_host) || (is_host(b) && !a->on_host));
+}
+
+bool way_may_map(const struct way_end *a, const struct way_end *b)
+{
+	return may_ipc(a, b) || way_may_share(a, b);
+}
+
+static bool mapped_leads(const struct way_pair *p)
+{
+	/* Not all memory of the host can be mapped: a wire takes all. */
+	return p->mapped && way_may_share(&p->a, &p->b) &&
+	       !(p->never && p->wired);
+}
+
+static void mapped_why(const struct way_pair *p, char *why, size_t len)
+{
+	const struct way_end *a = &p->a, *b = &p->b;
+
+	if (a->host != b->host)
+		snprintf(why, len, "they are in two machines");
+	else if (!is_host(a) && !is_host(b))
+		snprintf(why, len, "neither is the host");
+	else if (a->pid == b->pid)
+		snprintf(why, len, "they are in one process");
+	else if (p->mapped)
+		snprintf(why, len, "only memory of dicomm_mem_alloc can be");
 	else
 		snprintf(why, len, "%s", p->why_unmapped);
 }
@@ -99,6 +141,7 @@ static const struct {
 } ways[] = {
 	[WAY_HOST] = {"host memory", host_leads, NULL},
 	[WAY_IPC] = {"ipc", ipc_leads, ipc_why},
+	[WAY_MAPPED] = {"mapped", mapped_leads, mapped_why},
 	[WAY_RDMA] = {"rdma", rdma_leads, rdma_why},
 	[WAY_STAGED] = {"staged", staged_leads, NULL},
 };

@@ -14,8 +14,10 @@
 #define WAY_TEXT 768
 
 enum way {
-	WAY_HOST,  /* both have host memory: any wire */
-	WAY_IPC,   /* each device maps the other's memory */
+	WAY_HOST, /* both have host memory: any wire */
+	WAY_IPC,  /* each device maps the other's memory */
+	/* A device reads and writes host memory that it shares with a host. */
+	WAY_MAPPED,
 	WAY_RDMA,  /* a network adapter reaches the memory of both */
 	WAY_STAGED /* through host memory */
 };
@@ -31,16 +33,20 @@ struct way_end {
 
 struct way_pair {
 	struct way_end a, b;
-	bool mapped; /* both map the other's memory */
+	bool mapped; /* both reach the other's memory */
 	/* In the words of a driver, why one does not; or empty */
 	const char *why_unmapped;
+	bool never; /* one of them refuses staging */
 	bool wired; /* some wire takes the memory of both */
 	/* How, or why it does not take that of a device; or empty */
 	const char *wiring;
 };
 
-/* Can IPC be tried? Then it is, and shows in way_pair.mapped. */
+/* Can they try to reach each other's memory? Then they do, and it shows in
+ * way_pair.mapped. */
 bool way_may_map(const struct way_end *a, const struct way_end *b);
+/* Is one of these a host, and the other a device that tries? */
+bool way_may_share(const struct way_end *a, const struct way_end *b);
 enum way way_find(const struct way_pair *p);
 /* For each better way, why it is not taken: "not ipc: ...; not rdma: ..." */
 void way_why_not(const struct way_pair *p, char *text, size_t len);

@@ -51,8 +51,13 @@ has 'staged [1-9]'
 perf 0 alltoall -b 1K -e 1K -n 3 -d half --ranks 2 -g 2 --traffic --device cuda:1
 has 'staged 0 B'
 has 'Out of bounds values : 0 OK'
-DICOMM_STAGING=never perf 3 allreduce -b 8 -e 8 --ranks 2 --device 1=cuda:0
-has 'no direct path between rank 0 (host) and rank 1 (cuda:0)'
+DICOMM_STAGING=never perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 2 \
+	--traffic --mem alloc --device 1=cuda:0
+has 'staged 0 B'
+has 'Out of bounds values : 0 OK'
+DICOMM_STAGING=never perf 3 allreduce -b 8 -e 8 --ranks 2 \
+	--device 0=cuda:0,1=hip:0
+has 'no direct path between rank 0 (cuda:0) and rank 1 (hip:0)'
 perf 6 allreduce --ranks 1 --device 0=,1=host
 has 'not DEVICE, nor RANK=DEVICE'
 if ./dicomm-info --devices | grep -q 'opencl:0'; then
@@ -63,8 +68,8 @@ fi
 ./dicomm-info --ways >"$out/table" 2>"$out/errors"
 has 'way *host, host: host memory$'
 has 'way *cuda:0, cuda:1: ipc$'
-has 'way *host, cuda:0: staged; not ipc: the host does not map .*; not rdma: '
-has 'way *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not rdma: '
+has 'way *host, cuda:0: mapped; not ipc: the host does not map .*'
+has 'way *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not mapped: neither is the host; not rdma: '
 ./dicomm-info --devices >"$out/table" 2>"$out/errors"
 has 'device *cuda:1 *NVIDIA .*mock'
 exit $bad

@@ -8,26 +8,14 @@
 
 #define MOST_RANKS 5
 
-enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
-
 static const size_t small_counts[] = {0, 1, 3, 17, 500};
-
-static bool in_place(enum placement p, int rank)
-{
-	return p == IN_PLACE || (p == MIXED && rank % 2);
-}
 
 /* One call for each placement that there is. */
 static void placements(struct trial t, const struct job_rank *me)
 {
-	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
-
-	for (int p = 0; p < n; p++) {
-		t.in_place = in_place((enum placement)p, me->rank);
+	for (int p = 0; p < trial_placements(t.kind); p++) {
 		t.seed++;
-		if (trial_rooted(t.kind))
-			t.root = (int)t.seed % me->ranks;
-		t.skew = t.seed % 5 ? 0 : t.seed;
+		trial_place(&t, me, (enum trial_placement)p);
 		trial_run(t, me);
 	}
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/support/cast.h"
 
@@ -313,11 +314,42 @@ static void never(struct job_rank *me)
 
 START_TEST(staging_never_refuses_unlike_devices_by_name)
 {
-	const char *const pairs[][2] = {
-		{"host", "cuda:0"}, {"cuda:0", "hip:0"}, {"hip:1", "opencl:0"}};
+	const char *const pairs[][2] = {{"opencl:0", "cuda:0"},
+					{"cuda:0", "hip:0"},
+					{"hip:1", "opencl:0"}};
 
 	job_run(&(struct job){
 		.run = never, .arg = pairs[_i], .ranks = 2, .bare = true});
+}
+END_TEST
+
+/* What makes a communicator could wait for a stream that an operation of
+ * another one holds. The mocks tell who did. */
+static void second(struct job_rank *me, struct gadget *g)
+{
+	const struct timespec nap = {0, 100000000};
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_FLOAT32,
+			  .count = 1000,
+			  .gadget = g};
+	dicomm_comm_t again = NULL;
+
+	trial_fill(&t, me);
+	if (me->rank == 1)
+		nanosleep(&nap, NULL);
+	JOB_TRY(trial_call(&t, g->native));
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &again, NULL));
+	trial_check(&t);
+	trial_free(&t);
+	JOB_TRY(dicomm_comm_destroy(again));
+}
+
+START_TEST(a_communicator_begins_while_streams_are_held)
+{
+	if (cast_has("cuda:0") && cast_has("hip:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+					 .run = second},
+			  2);
 }
 END_TEST
 
@@ -325,13 +357,14 @@ END_TEST
 static void explained(struct job_rank *me, struct gadget *g)
 {
 	static const char *const lines[] = {
-		"  rank 0 (cuda:0), rank 1 (hip:0): staged; "
-		"not ipc: cuda and hip do not map each other's memory; not "
-		"rdma: no transport reaches the memory of cuda:0\n",
+		("  rank 0 (cuda:0), rank 1 (hip:0): staged; not ipc: cuda and "
+		 "hip do not map each other's memory; not mapped: neither is "
+		 "the host; not rdma: no transport reaches the memory of "
+		 "cuda:0\n"),
 		"  rank 0 (cuda:0), rank 2 (cuda:0): ipc\n",
-		"  rank 0 (cuda:0), rank 3 (host) and 1 like them: staged; "
-		"not ipc: the host does not map memory of cuda:0; not rdma: ",
-		"  rank 1 (hip:0), rank 3 (host): staged; ",
+		("  rank 0 (cuda:0), rank 3 (host) and 1 like them: mapped; "
+		 "not ipc: the host does not map memory of cuda:0\n"),
+		"  rank 1 (hip:0), rank 3 (host): mapped; ",
 	};
 	char text[4096];
 
@@ -395,6 +428,7 @@ int main(void)
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
 	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	tcase_add_test(tcase, each_way_is_explained);
 	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,
 			    0, 3);

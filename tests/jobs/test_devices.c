@@ -11,16 +11,51 @@
 
 #include "tests/support/cast.h"
 
+/* All ranks have their buffers before any of them calls. */
+static void together(struct trial t, const struct job_rank *me,
+		     struct gadget *g)
+{
+	t.gadget = g->accel->work ? g : NULL;
+	trial_fill(&t, me);
+	job_barrier();
+	JOB_TRY(trial_call(&t, g->native));
+	trial_check(&t);
+	trial_free(&t);
+}
+
 /* ---- the bytes that are staged ---- */
+
+static const struct pair {
+	const char *a, *b;
+	uint64_t staged[2]; /* of what each of them receives */
+	bool shared;        /* host memory is of dicomm_mem_alloc() */
+} pairs[] = {
+	{"host", "cuda:0", {0, 4000}, false},
+	{"host", "cuda:0", {0, 0}, true},
+	{"hip:1", "host", {4000, 0}, false},
+	{"hip:1", "host", {0, 0}, true},
+	{"cuda:0", "hip:0", {4000, 4000}, false},
+	{"opencl:0", "hip:0", {4000, 4000}, false},
+	{"cuda:0", "cuda:1", {0, 0}, false},
+	{"cuda:0", "cuda:0", {0, 0}, false},
+	{"hip:1", "hip:0", {0, 0}, false},
+	{"opencl:0", "host", {0, 0}, false},
+	{"opencl:0", "opencl:0", {0, 0}, false},
+	{"host", "host", {0, 0}, false},
+};
+#define PAIRS ((int)(sizeof(pairs) / sizeof(*pairs)))
 
 static void sum(struct job_rank *me, struct gadget *g)
 {
-	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
-				  .type = DICOMM_FLOAT32,
-				  .op = DICOMM_SUM,
-				  .count = 1000},
-		   me, g);
-	JOB_CHECK(cast_staged(me->comm) == *(const uint64_t *)me->arg,
+	const struct pair *p = me->arg;
+
+	together((struct trial){.kind = TRIAL_ALLREDUCE,
+				.type = DICOMM_FLOAT32,
+				.op = DICOMM_SUM,
+				.count = 1000,
+				.shared = p->shared},
+		 me, g);
+	JOB_CHECK(cast_staged(me->comm) == p->staged[me->rank],
 		  "%llu bytes were staged",
 		  (unsigned long long)cast_staged(me->comm));
 }
@@ -28,57 +63,135 @@ static void sum(struct job_rank *me, struct gadget *g)
 /* Of two ranks, each receives the other's input once. */
 START_TEST(what_passes_through_host_memory_is_counted)
 {
-	const struct {
-		const char *a, *b;
-		uint64_t staged;
-	} pairs[] = {
-		{"host", "cuda:0", 4000},    {"hip:1", "host", 4000},
-		{"cuda:0", "hip:0", 4000},   {"opencl:0", "hip:0", 4000},
-		{"cuda:0", "cuda:1", 0},     {"cuda:0", "cuda:0", 0},
-		{"hip:1", "hip:0", 0},       {"opencl:0", "host", 0},
-		{"opencl:0", "opencl:0", 0}, {"host", "host", 0},
-	};
 	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
 			    .run = sum,
-			    .arg = &pairs[_i].staged};
+			    .arg = &pairs[_i]};
 
 	if (cast_has(pairs[_i].a) && cast_has(pairs[_i].b))
 		cast_play(&cast, 2);
 }
 END_TEST
 
+/* ---- devices and hosts ---- */
+
+/* Every operation, where no byte may be staged, in buffers that come and go. */
+static void shared(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {
+		.type = DICOMM_INT32, .op = DICOMM_SUM, .shared = true};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (t.count = 7; t.count < 50000; t.count *= 83) {
+			t.kind = (enum trial_kind)k;
+			t.in_place =
+				trial_can_be_in_place(t.kind) && t.seed % 2;
+			t.seed++;
+			together(t, me, g);
+		}
+	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+START_TEST(a_host_shares_its_memory_with_devices_of_one_kind)
+{
+	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
+					{"hip:0", "hip:1"}};
+
+	if (cast_has(kinds[_i][0]))
+		cast_play(&(struct cast){.device = {"host", kinds[_i][0],
+						    "host", kinds[_i][1]},
+					 .run = shared,
+					 .staging = "never"},
+			  4);
+}
+END_TEST
+
+/* Where nothing may be staged, a host has to send from memory that the device
+ * reaches, and is told so. */
+static void refused(struct job_rank *me, struct gadget *g)
+{
+	float buffer[10] = {0};
+
+	if (!g->accel->work)
+		JOB_REFUSED(dicomm_allreduce(buffer, buffer, 10, DICOMM_FLOAT32,
+					     DICOMM_SUM, me->comm, NULL),
+			    DICOMM_ERR_INVALID_ARGUMENT,
+			    "is not memory of dicomm_mem_alloc: rank 1 "
+			    "(cuda:0) reaches no other of rank 0 (host)");
+	together((struct trial){.kind = TRIAL_ALLREDUCE,
+				.count = 1000,
+				.shared = true},
+		 me, g);
+}
+
+START_TEST(a_host_has_to_share_where_nothing_is_staged)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"host", "cuda:0"},
+					 .run = refused,
+					 .staging = "never"},
+			  2);
+}
+END_TEST
+
+/* Memory that a host allocates while the device waits for it is staged, and
+ * read in place from the next call on. */
+static void late(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = TRIAL_BROADCAST,
+			  .type = DICOMM_INT8,
+			  .count = 5000,
+			  .shared = true};
+
+	if (g->accel->work) {
+		t.gadget = g;
+		trial_fill(&t, me);
+		JOB_TRY(trial_call(&t, g->native));
+		job_barrier();
+	} else {
+		job_barrier();
+		trial_fill(&t, me);
+		JOB_TRY(trial_call(&t, NULL));
+	}
+	trial_check(&t);
+	JOB_CHECK(cast_staged(me->comm) == (g->accel->work ? 5000 : 0),
+		  "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+	trial_refill(&t, 5);
+	JOB_TRY(trial_call(&t, g->native));
+	trial_check(&t);
+	JOB_CHECK(cast_staged(me->comm) == (g->accel->work ? 5000 : 0),
+		  "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+	trial_free(&t);
+}
+
+START_TEST(memory_that_comes_late_is_read_in_place_the_next_time)
+{
+	if (cast_has("hip:0"))
+		cast_play(&(struct cast){.device = {"host", "hip:0"},
+					 .run = late},
+			  2);
+}
+END_TEST
+
 /* ---- all operations, types and operators ---- */
 
-enum placement { OUT_OF_PLACE, IN_PLACE, MIXED, PLACEMENTS };
-
-static bool in_place(enum placement p, int rank)
+static void placement(struct trial t, const struct job_rank *me,
+		      struct gadget *g, int p)
 {
-	return p == IN_PLACE || (p == MIXED && rank % 2);
+	trial_place(&t, me, (enum trial_placement)p);
+	t.shared = t.seed % 2;
+	cast_trial(t, me, g);
 }
 
 static void placements(struct trial t, const struct job_rank *me,
 		       struct gadget *g)
 {
-	int n = trial_can_be_in_place(t.kind) ? PLACEMENTS : 1;
-
-	for (int p = 0; p < n; p++) {
-		t.in_place = in_place((enum placement)p, me->rank);
+	for (int p = 0; p < trial_placements(t.kind); p++) {
 		t.seed++;
-		if (trial_rooted(t.kind))
-			t.root = (int)t.seed % me->ranks;
-		t.skew = t.seed % 5 ? 0 : t.seed;
-		cast_trial(t, me, g);
+		placement(t, me, g, p);
 	}
-}
-
-static void placement(struct trial t, const struct job_rank *me,
-		      struct gadget *g, enum placement p)
-{
-	t.in_place = trial_can_be_in_place(t.kind) && in_place(p, me->rank);
-	if (trial_rooted(t.kind))
-		t.root = (int)t.seed % me->ranks;
-	t.skew = t.seed % 5 ? 0 : t.seed;
-	cast_trial(t, me, g);
 }
 
 /* Each operator in one placement, the next one in the next. */
@@ -89,8 +202,7 @@ static void operators(struct trial t, const struct job_rank *me,
 		t.op = o < element_nops ? element_ops[o] : ELEMENT_PREMULSUM;
 		t.seed += 7;
 		if (o == element_nops || element_op_fits(t.op, t.type))
-			placement(t, me, g,
-				  (enum placement)(t.seed % PLACEMENTS));
+			placement(t, me, g, (int)(t.seed % TRIAL_PLACES));
 	}
 }
 
@@ -136,7 +248,7 @@ static void large(struct job_rank *me, struct gadget *g)
 			t.op = calls[c].op;
 			t.count = calls[c].count;
 			t.seed += 1000;
-			placement(t, me, g, (enum placement)((k + c) % 3));
+			placement(t, me, g, (k + c) % 3);
 		}
 }
 
@@ -167,7 +279,7 @@ static void alike(struct job_rank *me, struct gadget *g)
 		for (t.count = 5; t.count < 50000; t.count *= 90) {
 			t.kind = (enum trial_kind)k;
 			t.seed++;
-			placement(t, me, g, (enum placement)(t.seed % 3));
+			placement(t, me, g, (int)(t.seed % 3));
 		}
 	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
 		  (unsigned long long)cast_staged(me->comm));
@@ -199,12 +311,12 @@ static void folds(struct job_rank *me, struct gadget *g)
 				  .seed = (unsigned)c};
 
 		t.kind = TRIAL_ALLREDUCE;
-		placement(t, me, g, (enum placement)(c % 3));
+		placement(t, me, g, c % 3);
 		t.kind = TRIAL_REDUCE_SCATTER;
-		placement(t, me, g, (enum placement)((c + 1) % 3));
+		placement(t, me, g, (c + 1) % 3);
 		t.kind = TRIAL_REDUCE;
 		t.type = DICOMM_INT8;
-		placement(t, me, g, (enum placement)((c + 2) % 3));
+		placement(t, me, g, (c + 2) % 3);
 	}
 }
 
@@ -227,7 +339,12 @@ int main(void)
 
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
-			    0, 10);
+			    0, PAIRS);
+	tcase_add_loop_test(
+		tcase, a_host_shares_its_memory_with_devices_of_one_kind, 0, 2);
+	tcase_add_test(tcase, a_host_has_to_share_where_nothing_is_staged);
+	tcase_add_test(tcase,
+		       memory_that_comes_late_is_read_in_place_the_next_time);
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);

@@ -327,9 +327,10 @@ EXPORT cuda_result cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
 EXPORT cuda_result cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
 {
 	CURRENT_SYNC;
-	if (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_DEVICEMAP))
+	if (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_DEVICEMAP |
+				CUDA_HOST_READ_ONLY))
 		return DRIVER_INVALID_VALUE;
-	return driver_host_register(p, bytes);
+	return driver_host_register(p, bytes, flags & CUDA_HOST_READ_ONLY);
 }
 
 EXPORT cuda_result cuMemHostUnregister(void *p)

@@ -6,6 +6,7 @@
 #include <linux/udmabuf.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,8 +366,29 @@ int driver_host_alloc(void **at, size_t bytes)
 	return error;
 }
 
-int driver_host_register(void *at, size_t bytes)
+/* As its page tables have it */
+static bool is_writable(const void *at)
 {
+	FILE *f = fopen("/proc/self/maps", "re");
+	bool found = false, writable = false;
+	char line[512], w;
+	uint64_t from, to;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		found = sscanf(line, "%" SCNx64 "-%" SCNx64 " r%c", &from, &to,
+			       &w) == 3 &&
+			from <= (uintptr_t)at && (uintptr_t)at < to;
+		writable = found && w == 'w';
+	}
+	if (f)
+		fclose(f);
+	return writable;
+}
+
+int driver_host_register(void *at, size_t bytes, bool read_only)
+{
+	if (!read_only && !is_writable(at))
+		return DRIVER_INVALID_VALUE;
 	return range_new(at, bytes, false);
 }
 

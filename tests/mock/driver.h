@@ -83,7 +83,7 @@ int driver_ipc_open(int device, const char handle[64], void **at);
 /* A descriptor of whole pages */
 int driver_range_fd(int *fd, void *at, size_t bytes);
 int driver_host_alloc(void **at, size_t bytes);
-int driver_host_register(void *at, size_t bytes);
+int driver_host_register(void *at, size_t bytes, bool read_only);
 int driver_host_unregister(void *at);
 bool driver_host_known(const void *at, size_t bytes);
 /* What a kernel reaches at an address; NULL: nothing */

@@ -214,10 +214,31 @@ START_TEST(streams_wait_for_each_other_and_for_nobody_else)
 }
 END_TEST
 
+START_TEST(bad_work_is_refused)
+{
+	const struct accel_work *work = streams.work;
+	struct accel_stream *none;
+	float x = 1;
+
+	ck_assert_int_eq(work->reduce(streams.stream, DICOMM_FLOAT32,
+				      DICOMM_BAND, &x, &x, &x, 1),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(
+		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),
+		DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(work->open(77, NULL, &none),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
 void streams_add_tests(TCase *t)
 {
 	tcase_add_test(t, copies_run_in_order);
 	tcase_add_test(t, a_gate_holds_what_comes_after_it);
+	tcase_add_test(t, bad_work_is_refused);
 	tcase_add_test(t, a_gate_opens_once_for_each_closing);
 	tcase_add_test(t, a_gate_that_goes_holds_nobody);
 	tcase_add_test(t, any_thread_opens_a_gate);

@@ -262,6 +262,22 @@ void trial_refill(struct trial *t, unsigned seed)
 	area_to_device(t, &t->recv);
 }
 
+int trial_placements(enum trial_kind kind)
+{
+	return trial_can_be_in_place(kind) ? TRIAL_PLACES : 1;
+}
+
+void trial_place(struct trial *t, const struct job_rank *me,
+		 enum trial_placement p)
+{
+	t->in_place =
+		trial_can_be_in_place(t->kind) &&
+		(p == TRIAL_IN_PLACE || (p == TRIAL_MIXED && me->rank % 2));
+	if (trial_rooted(t->kind))
+		t->root = (int)t->seed % me->ranks;
+	t->skew = t->seed % 5 ? 0 : t->seed;
+}
+
 void trial_fill(struct trial *t, const struct job_rank *me)
 {
 	struct layout l;

@@ -65,6 +65,14 @@ bool trial_rooted(enum trial_kind kind);
 /* Does the operation have an in-place form? */
 bool trial_can_be_in_place(enum trial_kind kind);
 
+/* Which ranks call in place */
+enum trial_placement { TRIAL_APART, TRIAL_IN_PLACE, TRIAL_MIXED, TRIAL_PLACES };
+/* The number of these that the operation has */
+int trial_placements(enum trial_kind kind);
+/* Set what is free in a trial by that and by its seed. */
+void trial_place(struct trial *t, const struct job_rank *me,
+		 enum trial_placement p);
+
 void trial_fill(struct trial *t, const struct job_rank *me);
 /* Fill again for one more call, with the same buffers. */
 void trial_refill(struct trial *t, unsigned seed);

@@ -59,7 +59,7 @@ START_TEST(memory_is_the_hosts)
 	ck_assert_uint_eq(offset, 5);
 	ck_assert_int_eq(where.pid, getpid());
 	ck_assert(!work->owner(p, &index));
-	OK(work->map_host(0, p, 100000, &device));
+	OK(work->map_host(0, p, 100000, false, &device));
 	ck_assert_ptr_eq(device, p);
 	work->unmap_host(0, p);
 	OK(accel_opencl.free(p));
@@ -116,28 +116,6 @@ START_TEST(kernels_run_in_the_order_of_the_stream)
 		ck_assert(sum[i] == (float)(2 * i + 2));
 	ck_assert(whole[0] == 3 && whole[1] == -3 && whole[2] == 4 &&
 		  whole[3] == -4);
-}
-END_TEST
-
-START_TEST(bad_work_is_refused)
-{
-	struct accel_stream *fresh;
-	float x = 1;
-
-	OK(work->open_beside(streams.stream, &fresh));
-	/* Never prepared in this test's stream, whatever others did */
-	ck_assert_int_eq(work->reduce(streams.stream, DICOMM_FLOAT32,
-				      DICOMM_BAND, &x, &x, &x, 1),
-			 DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(
-		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
-		DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(
-		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),
-		DICOMM_ERR_INVALID_ARGUMENT);
-	ck_assert_int_eq(work->open(77, NULL, &fresh),
-			 DICOMM_ERR_INVALID_ARGUMENT);
-	work->close(fresh);
 }
 END_TEST
 
@@ -260,7 +238,6 @@ int main(void)
 	tcase_add_test(t, what_it_lacks_is_refused);
 	streams_add_tests(t);
 	tcase_add_test(t, kernels_run_in_the_order_of_the_stream);
-	tcase_add_test(t, bad_work_is_refused);
 	tcase_add_test(t, a_queue_of_the_user_is_a_stream);
 	tcase_add_test(t, an_unordered_queue_is_refused);
 	tcase_add_test(t, without_a_platform_there_are_no_devices);

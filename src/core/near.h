@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks of one machine that reach each other's memory: a message between them
+ * is a note of where its bytes are, and they stay there until it is released.
+ *
+ * Devices of one kind read stages in the memory of each other's device. A host
+ * rank reads stages in host memory that a device writes. A device reads the
+ * operands of a host rank where they are, if they are of dicomm_mem_alloc():
+ * that memory is pinned for it when the communicator begins, or, if it was
+ * allocated later, before a call holds a stream. What is sent from elsewhere
+ * goes as on any wire, and is staged.
+ */
+#ifndef DICOMM_CORE_NEAR_H
+#define DICOMM_CORE_NEAR_H
+
+#include "src/core/step.h"
+
+/* As many as there are slots in a ring at most */
+#define NEAR_NOTES 64
+
+/* Where the bytes of a message are. */
+struct near_note {
+	/* An allocation of a host; its id is 0: the sender's stages. */
+	struct accel_export where;
+	uint64_t offset, bytes;
+};
+
+/* The memory of one neighbour, as far as this rank reaches it */
+struct near {
+	/* Its stages, as this rank or its device sees them; NULL: none. */
+	const uint8_t *stages;
+	uint64_t stages_bytes;
+	void *ipc;                 /* mapped for that by the device; or NULL */
+	void *map;                 /* or by the host */
+	struct accel_export where; /* of that */
+	struct pins *pins;         /* its host memory; NULL: none */
+	/* Notes under way: they stay until they are released. */
+	struct near_note notes[TP_CLASSES][NEAR_NOTES];
+};
+
+/* Reach the memory of a neighbour; its board is NULL where it is no host. The
+ * reason is logged. */
+dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
+			  const struct accel_export *board);
+void near_close(struct dicomm_comm *comm, int rank);
+
+/* Send as a note what the peer reads in place. False: it does not. */
+bool near_note(const struct piece *p, struct near_note *note);
+/* As step_find(), also of notes; r->seen tells whether the device sees src. */
+enum schedule_result near_find(struct receive *r);
+/* The signature of a note that stands for a message */
+uint32_t near_signature(uint32_t signature);
+
+/* Is it memory that each neighbour reaches which must have no staging? */
+dicomm_result_t near_check(const struct dicomm_comm *comm, const char *f,
+			   const char *name, const void *at, size_t bytes);
+
+/* Pin what neighbours have allocated meanwhile, unless a stream is held. */
+void near_refresh(struct dicomm_comm *comm);
+
+#endif

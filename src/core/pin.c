@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory of a neighbour that this rank's device reads. */
+#include "src/core/pin.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "src/accel/board.h"
+#include "src/base/log.h"
+
+struct pin {
+	struct accel_export where;
+	uint8_t *base;   /* as the host sees it */
+	uint8_t *device; /* NULL: the device does not */
+	struct pin *next;
+};
+
+struct pins {
+	const struct accel_work *work;
+	int index;
+	struct accel_export where; /* of the board */
+	void *board;
+	uint64_t seen; /* changes of it */
+	struct accel_export listed[BOARD_ENTRIES];
+	size_t nlisted;
+	struct pin *first;
+	pthread_mutex_t lock; /* of the list */
+};
+
+static void destroy(struct pins *pins, struct pin *p)
+{
+	if (p->device)
+		pins->work->unmap_host(pins->index, p->base);
+	accels[0]->unimport(&p->where, p->base);
+	free(p);
+}
+
+/* Mapped for the host. */
+static dicomm_result_t create(const struct accel_export *where,
+			      struct pin **out)
+{
+	struct pin *p = calloc(1, sizeof(*p));
+	dicomm_result_t status;
+	void *base;
+
+	if (!p)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "memory of a neighbour: out of memory");
+	status = accels[0]->import(where, &base);
+	if (status != DICOMM_SUCCESS) {
+		free(p);
+		return status;
+	}
+	p->where = *where;
+	p->base = base;
+	*out = p;
+	return DICOMM_SUCCESS;
+}
+
+static struct pin *find(struct pins *pins, uint64_t id)
+{
+	struct pin *p = pins->first;
+
+	while (p && p->where.id != id)
+		p = p->next;
+	return p;
+}
+
+static const struct accel_export *find_listed(const struct pins *pins,
+					      uint64_t id)
+{
+	for (size_t i = 0; i < pins->nlisted; i++)
+		if (pins->listed[i].id == id)
+			return &pins->listed[i];
+	return NULL;
+}
+
+/* Under the lock: what is not listed any more */
+static struct pin *take_gone(struct pins *pins)
+{
+	struct pin *gone = NULL;
+
+	for (struct pin **at = &pins->first; *at;) {
+		struct pin *p = *at;
+
+		if (find_listed(pins, p->where.id)) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		p->next = gone;
+		gone = p;
+	}
+	return gone;
+}
+
+static void add(struct pins *pins, struct pin *p)
+{
+	pthread_mutex_lock(&pins->lock);
+	p->next = pins->first;
+	pins->first = p;
+	pthread_mutex_unlock(&pins->lock);
+}
+
+/* See to it that the device sees an allocation. */
+static void provide(struct pins *pins, const struct accel_export *where)
+{
+	struct pin *p;
+	void *device = NULL;
+
+	pthread_mutex_lock(&pins->lock);
+	p = find(pins, where->id);
+	pthread_mutex_unlock(&pins->lock);
+	if ((p && p->device) || where->id == pins->where.id)
+		return;
+	if (!p) {
+		if (create(where, &p) != DICOMM_SUCCESS)
+			return;
+		add(pins, p);
+	}
+	if (pins->work->map_host(pins->index, p->base, p->where.bytes, true,
+				 &device) != DICOMM_SUCCESS)
+		log_info("memory of process %d is not read in place: %s",
+			 where->pid, log_last_error());
+	pthread_mutex_lock(&pins->lock);
+	p->device = device;
+	pthread_mutex_unlock(&pins->lock);
+}
+
+void pin_refresh(struct pins *pins)
+{
+	struct pin *p, *next;
+
+	if (pins->work->held(pins->index) ||
+	    !board_read(pins->board, &pins->where, &pins->seen, pins->listed,
+			&pins->nlisted))
+		return;
+	pthread_mutex_lock(&pins->lock);
+	p = take_gone(pins);
+	pthread_mutex_unlock(&pins->lock);
+	for (; p; p = next) {
+		next = p->next;
+		destroy(pins, p);
+	}
+	for (size_t i = 0; i < pins->nlisted; i++)
+		provide(pins, &pins->listed[i]);
+}
+
+dicomm_result_t pin_find(struct pins *pins, const struct accel_export *where,
+			 uint64_t offset, uint64_t bytes, const void **at,
+			 bool *seen)
+{
+	struct pin *p;
+
+	pthread_mutex_lock(&pins->lock);
+	p = find(pins, where->id);
+	pthread_mutex_unlock(&pins->lock);
+	if (!p) {
+		TRY(create(where, &p));
+		add(pins, p);
+	}
+	if (bytes > p->where.bytes || offset > p->where.bytes - bytes)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "a note of %" PRIu64 " bytes at %" PRIu64
+			    " of an allocation of %" PRIu64,
+			    bytes, offset, p->where.bytes);
+	pthread_mutex_lock(&pins->lock);
+	*seen = p->device;
+	*at = (p->device ? p->device : p->base) + offset;
+	pthread_mutex_unlock(&pins->lock);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t pin_open(const struct accel_work *work, int index,
+			 const struct accel_export *board, struct pins **out)
+{
+	struct pins *pins = calloc(1, sizeof(*pins));
+	dicomm_result_t status;
+	void *device;
+
+	if (!pins)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "memory of a neighbour: out of memory");
+	pins->work = work;
+	pins->index = index;
+	pins->where = *board;
+	status = accels[0]->import(board, &pins->board);
+	if (status != DICOMM_SUCCESS)
+		goto free_pins;
+	/* It is memory of the sort that the device is to read. */
+	status =
+		work->map_host(index, pins->board, board->bytes, true, &device);
+	if (status != DICOMM_SUCCESS)
+		goto unimport;
+	work->unmap_host(index, pins->board);
+	pins->seen = UINT64_MAX;
+	pthread_mutex_init(&pins->lock, NULL);
+	pin_refresh(pins);
+	*out = pins;
+	return DICOMM_SUCCESS;
+
+unimport:
+	accels[0]->unimport(board, pins->board);
+free_pins:
+	free(pins);
+	return status;
+}
+
+void pin_close(struct pins *pins)
+{
+	struct pin *p, *next;
+
+	if (!pins)
+		return;
+	for (p = pins->first; p; p = next) {
+		next = p->next;
+		destroy(pins, p);
+	}
+	accels[0]->unimport(&pins->where, pins->board);
+	pthread_mutex_destroy(&pins->lock);
+	free(pins);
+}
