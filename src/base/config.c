@@ -191,6 +191,16 @@ static const struct row rows[CONFIG_KEYS] = {
 				"(prefixes, ports), =mlx5_0 (exact) or "
 				"^mlx5_1 (all but these)",
 		},
+	[CONFIG_IB_NICS] =
+		{
+			.name = "DICOMM_IB_NICS",
+			.kind = KIND_INT,
+			.value = "4",
+			.min = 1,
+			.max = 4,
+			.help = "RDMA ports that a rank shares its traffic "
+				"over, if there are so many",
+		},
 	[CONFIG_IB_PCI_RELAXED_ORDERING] =
 		{
 			.name = "DICOMM_IB_PCI_RELAXED_ORDERING",
@@ -198,6 +208,17 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "0",
 			.help = "let the NIC write large messages in any order "
 				"of their bytes",
+		},
+	[CONFIG_IB_QPS_PER_CONNECTION] =
+		{
+			.name = "DICOMM_IB_QPS_PER_CONNECTION",
+			.nccl = "NCCL_IB_QPS_PER_CONNECTION",
+			.kind = KIND_INT,
+			.value = "1",
+			.min = 1,
+			.max = 8,
+			.help = "queue pairs between two ports for the traffic "
+				"of two ranks; all ports together at most 8",
 		},
 	[CONFIG_IB_RETRY_CNT] =
 		{

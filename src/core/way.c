@@ -111,14 +111,14 @@ static void mapped_why(const struct way_pair *p, char *why, size_t len)
 
 static bool rdma_leads(const struct way_pair *p)
 {
-	(void)p;
-	return false;
+	return p->wired;
 }
 
 static void rdma_why(const struct way_pair *p, char *why, size_t len)
 {
-	snprintf(why, len, "no transport reaches the memory of %s",
-		 with_device(p)->device);
+	snprintf(why, len, "no transport reaches the memory of %s%s%s%s",
+		 with_device(p)->device, *p->wiring ? " (" : "", p->wiring,
+		 *p->wiring ? ")" : "");
 }
 
 /* ---- all of them ---- */
@@ -169,7 +169,9 @@ void way_why_not(const struct way_pair *p, char *text, size_t len)
 
 void way_explain(const struct way_pair *p, char *text, size_t len)
 {
-	int n = snprintf(text, len, "%s", ways[way_find(p)].name);
+	enum way way = way_find(p);
+	int n = way == WAY_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
+				: snprintf(text, len, "%s", ways[way].name);
 	size_t at = (size_t)n;
 
 	if (at + 2 >= len)

@@ -109,11 +109,14 @@ END_TEST
 static struct verbs_nic fake_nic = {
 	.name = "fake0", .port = 1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
+static struct verbs_nic other_nic = {.name = "fake1", .port = 2};
+
 static struct tp_blob good_address(void)
 {
 	static struct tp_device dev = {
 		.config = {.rank = 3, .ranks = 5, .slots = 16},
-		.nic = &fake_nic,
+		.rails = 2,
+		.rail = {{.nic = &fake_nic}, {.nic = &other_nic}},
 		.eager_bytes = 4096,
 		.listen = "192.168.77.1:4711",
 		.host = "here",
@@ -135,7 +138,8 @@ START_TEST(an_address_arrives_as_it_was_made)
 	ck_assert_uint_eq(a.ranks, 5);
 	ck_assert_uint_eq(a.eager_bytes, 4096);
 	ck_assert_str_eq(a.listen, "192.168.77.1:4711");
-	ck_assert_str_eq(a.nic, "fake0:1");
+	ck_assert_uint_eq(a.rails, 2);
+	ck_assert_str_eq(a.nic, "fake0:1,fake1:2");
 }
 END_TEST
 
@@ -175,7 +179,7 @@ END_TEST
 START_TEST(only_who_knows_the_key_makes_a_card)
 {
 	const uint8_t key[VERBS_KEY] = {1, 2, 3}, other[VERBS_KEY] = {1, 2, 4};
-	struct verbs_card card = {.type = VERBS_CALL, .qpn = 17};
+	struct verbs_card card = {.type = VERBS_CALL, .end = {{.qpn = 17}}};
 
 	verbs_card_seal(&card, key);
 	ck_assert(verbs_card_is_genuine(&card, key));
@@ -187,6 +191,54 @@ START_TEST(only_who_knows_the_key_makes_a_card)
 		ck_assert_msg(!verbs_card_is_genuine(&bad, key), "bit %zu",
 			      bit);
 	}
+}
+END_TEST
+
+/* ---- strands ---- */
+
+/* Two rails, and what the ports of each side can, in MB/s. */
+static const struct {
+	uint32_t strands, here[2], there[2];
+	unsigned first_percent; /* of all bytes over the first rail */
+} rates[] = {
+	{2, {100, 100}, {100, 100}, 50}, {2, {200, 100}, {200, 100}, 66},
+	{2, {300, 100}, {100, 100}, 50}, {2, {100, 100}, {10, 100}, 9},
+	{4, {200, 100}, {200, 100}, 66}, {8, {100, 100}, {100, 100}, 50},
+};
+
+START_TEST(traffic_is_shared_by_rate)
+{
+	static struct verbs_nic nics[2];
+	static struct tp_device dev = {
+		.rails = 2, .rail = {{.nic = &nics[0]}, {.nic = &nics[1]}}};
+	const uint32_t n = rates[_i].strands;
+	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, false, n);
+	struct verbs_card remote = {.strands = n};
+	uint64_t bytes[2] = {0, 0}, percent;
+	unsigned state = 1;
+
+	lane->depth = 16;
+	for (uint32_t i = 0; i < n; i++) {
+		lane->strand[i].rail = &dev.rail[i % 2];
+		lane->strand[i].to_rail = i % 2;
+		nics[i % 2].bytes_per_s = rates[_i].here[i % 2] * 1000000u;
+		remote.end[i].bytes_per_s = rates[_i].there[i % 2] * 1000000u;
+	}
+	verbs_lane_share(lane, &remote);
+	for (int i = 0; i < 10000; i++) {
+		uint64_t len = 1u << (rand_r(&state) % 20);
+
+		bytes[verbs_pick(lane, len)->rail - dev.rail] += len;
+	}
+	percent = 100 * bytes[0] / (bytes[0] + bytes[1]);
+	ck_assert_uint_ge(percent + 2, rates[_i].first_percent);
+	ck_assert_uint_le(percent, rates[_i].first_percent + 2);
+	/* What has no room is passed over. */
+	for (uint32_t i = 1; i < n; i++)
+		lane->strand[i].posted = 16;
+	for (int i = 0; i < 100; i++)
+		ck_assert_ptr_eq(verbs_pick(lane, 1), &lane->strand[0]);
+	free(lane);
 }
 END_TEST
 
@@ -378,6 +430,8 @@ int main(void)
 	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
 	tcase_add_test(tcase, an_address_of_another_length_is_refused);
 	tcase_add_test(tcase, only_who_knows_the_key_makes_a_card);
+	tcase_add_loop_test(tcase, traffic_is_shared_by_rate, 0,
+			    (int)(sizeof(rates) / sizeof(*rates)));
 	tcase_add_test(tcase, memory_of_others_is_registered_while_it_is_used);
 	tcase_add_test(tcase, what_is_only_read_is_not_registered_for_writing);
 	tcase_add_test(tcase, our_own_memory_stays_registered);

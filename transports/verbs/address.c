@@ -10,10 +10,12 @@
 #include "src/base/hash.h"
 
 #define MAGIC 0x42524556u /* "VERB" */
-#define VERSION 1
+#define VERSION 2
 
 _Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
-_Static_assert(sizeof(struct verbs_card) == 264, "has no padding");
+_Static_assert(sizeof(struct verbs_end) == 56 &&
+		       sizeof(struct verbs_card) == 232 + VERBS_STRANDS * 56,
+	       "has no padding");
 _Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
 	       "sizes of key and proof");
 
@@ -37,11 +39,11 @@ void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob)
 	a.ranks = (uint32_t)dev->config.ranks;
 	a.slots = dev->config.slots;
 	a.eager_bytes = dev->eager_bytes;
-	a.fabric = dev->nic->fabric;
+	a.fabric = dev->rail[0].nic->fabric;
+	a.rails = dev->rails;
 	memcpy(a.listen, dev->listen, sizeof(a.listen));
 	memcpy(a.host, dev->host, sizeof(a.host));
-	snprintf(a.nic, sizeof(a.nic), "%.18s:%u", dev->nic->name,
-		 dev->nic->port);
+	verbs_rail_names(dev, a.nic, sizeof(a.nic));
 	a.check = check_of(&a);
 	memset(blob, 0, sizeof(*blob));
 	blob->len = sizeof(a);
@@ -69,8 +71,9 @@ bool verbs_address_parse(const struct tp_blob *blob, struct verbs_address *a,
 		return false;
 	}
 	if (a->check != check_of(a) || a->rank >= a->ranks ||
-	    a->fabric > VERBS_IWARP || a->listen[sizeof(a->listen) - 1] ||
-	    a->host[sizeof(a->host) - 1] || a->nic[sizeof(a->nic) - 1]) {
+	    a->fabric > VERBS_IWARP || !a->rails || a->rails > VERBS_RAILS ||
+	    a->listen[sizeof(a->listen) - 1] || a->host[sizeof(a->host) - 1] ||
+	    a->nic[sizeof(a->nic) - 1]) {
 		snprintf(why, len, "its verbs address is damaged");
 		return false;
 	}

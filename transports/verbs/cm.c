@@ -3,7 +3,7 @@
  * Queue pairs of iWARP, which only librdmacm can connect. The cards come first,
  * as everywhere (connect.c), and prove who both are; they tell where the
  * receiver's NIC listens. A connection there names its lane by the challenge of
- * the call, which nobody else can have before.
+ * the call, which nobody else can have before, and its strand.
  *
  * Queue pairs are made by lane.c; librdmacm is told their numbers.
  */
@@ -92,21 +92,21 @@ void verbs_cm_forget(void)
 	channel = NULL;
 }
 
-dicomm_result_t verbs_cm_listen(struct tp_device *dev)
+dicomm_result_t verbs_cm_listen(struct verbs_rail *rail)
 {
-	struct verbs_nic *nic = dev->nic;
+	struct verbs_nic *nic = rail->nic;
 	int error = 0;
 
 	/* The kernel chooses a port without a look at those of its own TCP. */
 	for (int i = 0; i < TRIES; i++) {
-		if (!rdma_create_id(channel, &dev->cm, dev, RDMA_PS_TCP) &&
-		    !rdma_bind_addr(dev->cm,
+		if (!rdma_create_id(channel, &rail->cm, rail, RDMA_PS_TCP) &&
+		    !rdma_bind_addr(rail->cm,
 				    (struct sockaddr *)&nic->address) &&
-		    !rdma_listen(dev->cm, BACKLOG))
+		    !rdma_listen(rail->cm, BACKLOG))
 			return DICOMM_SUCCESS;
 		error = errno;
-		verbs_cm_close(dev->cm);
-		dev->cm = NULL;
+		verbs_cm_close(rail->cm);
+		rail->cm = NULL;
 		if (error != EADDRINUSE)
 			break;
 	}
@@ -121,60 +121,70 @@ void verbs_cm_close(struct rdma_cm_id *id)
 }
 
 /* Where the NIC listens, as a GID; the port, where others have a LID. */
-void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card)
+void verbs_cm_end(const struct verbs_rail *rail, struct verbs_end *end)
 {
-	memset(card->gid, 0, sizeof(card->gid));
-	memset(card->gid + 10, 0xff, 2);
-	memcpy(card->gid + 12, &dev->nic->address.sin_addr, 4);
-	card->lid = ntohs(rdma_get_src_port(dev->cm));
+	memset(end->gid, 0, sizeof(end->gid));
+	memset(end->gid + 10, 0xff, 2);
+	memcpy(end->gid + 12, &rail->nic->address.sin_addr, 4);
+	end->lid = ntohs(rdma_get_src_port(rail->cm));
 }
 
-static bool begin(struct verbs_lane *lane)
+static bool begin(struct verbs_strand *s)
 {
-	struct verbs_nic *nic = lane->dev->nic;
+	struct verbs_nic *nic = s->rail->nic;
 
-	return !rdma_create_id(channel, &lane->cm, lane, RDMA_PS_TCP) &&
-	       !rdma_resolve_addr(lane->cm, (struct sockaddr *)&nic->address,
-				  (struct sockaddr *)&lane->cm_to, RESOLVE_MS);
+	return !rdma_create_id(channel, &s->cm, s, RDMA_PS_TCP) &&
+	       !rdma_resolve_addr(s->cm, (struct sockaddr *)&nic->address,
+				  (struct sockaddr *)&s->cm_to, RESOLVE_MS);
 }
 
-dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
-			      const struct verbs_card *card)
+dicomm_result_t verbs_cm_call(struct verbs_strand *s,
+			      const struct verbs_end *end)
 {
-	lane->cm_to.sin_family = AF_INET;
-	lane->cm_to.sin_port = htons((uint16_t)card->lid);
-	memcpy(&lane->cm_to.sin_addr, card->gid + 12,
-	       sizeof(lane->cm_to.sin_addr));
-	if (begin(lane))
+	s->cm_to.sin_family = AF_INET;
+	s->cm_to.sin_port = htons((uint16_t)end->lid);
+	memcpy(&s->cm_to.sin_addr, end->gid + 12, sizeof(s->cm_to.sin_addr));
+	if (begin(s))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_SYSTEM,
 		    "verbs %s: rank %d (%s): begin to connect: %m",
-		    lane->dev->nic->name, lane->rank, lane->remote);
+		    s->rail->nic->name, s->lane->rank, s->lane->remote);
 }
 
 /* Here, too, the port that was chosen may be one of TCP's: try another. The old
  * identifier cannot go before its event; true: then it shall. */
-static bool connect_failed(struct verbs_lane *lane, const char *what, int error)
+static bool connect_failed(struct verbs_strand *s, const char *what, int error)
 {
-	if (error == EADDRINUSE && atomic_load(&lane->state) < LANE_READY &&
-	    lane->cm_tries++ < TRIES) {
-		if (begin(lane))
+	if (error == EADDRINUSE && atomic_load(&s->lane->state) < LANE_READY &&
+	    s->cm_tries++ < TRIES) {
+		if (begin(s))
 			return true;
 		what = "begin to connect again";
 		error = errno;
 	}
-	verbs_connect_failed(lane, what, error ? strerror(error) : "");
+	verbs_connect_failed(s, what, error ? strerror(error) : "");
 	return false;
 }
 
-static struct rdma_conn_param parameters(const struct verbs_lane *lane)
+/* What a connection says first. */
+struct greeting {
+	uint8_t challenge[VERBS_NONCE];
+	uint8_t strand;
+};
+
+static struct rdma_conn_param parameters(const struct verbs_strand *s,
+					 struct greeting *greeting)
 {
+	const struct verbs_lane *lane = s->lane;
+
+	memcpy(greeting->challenge, lane->challenge, VERBS_NONCE);
+	greeting->strand = (uint8_t)(s - lane->strand);
 	return (struct rdma_conn_param){
-		.private_data = lane->challenge,
-		.private_data_len = sizeof(lane->challenge),
+		.private_data = greeting,
+		.private_data_len = sizeof(*greeting),
 		.responder_resources = READS_AT_ONCE,
 		.initiator_depth = READS_AT_ONCE,
-		.qp_num = lane->qp->qp_num,
+		.qp_num = s->qp->qp_num,
 		.srq = 1,
 	};
 }
@@ -183,22 +193,24 @@ static struct rdma_conn_param parameters(const struct verbs_lane *lane)
 static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 {
 	const struct rdma_conn_param *p = &e->param.conn;
+	const struct greeting *theirs = p->private_data;
 	struct rdma_conn_param mine;
-	struct verbs_lane *lane = NULL;
+	struct greeting greeting;
+	struct verbs_strand *s = NULL;
 
 	/* What comes over iWARP has no length of its own. */
-	if (p->private_data && p->private_data_len >= VERBS_NONCE)
-		lane = verbs_connect_awaited(p->private_data);
-	if (!lane) {
+	if (theirs && p->private_data_len >= sizeof(*theirs))
+		s = verbs_connect_awaited(theirs->challenge, theirs->strand);
+	if (!s) {
 		log_warn("verbs: a connection that nobody asked for");
 		rdma_reject(id, NULL, 0);
 		return false;
 	}
-	lane->cm = id;
-	id->context = lane;
-	mine = parameters(lane);
+	s->cm = id;
+	id->context = s;
+	mine = parameters(s, &greeting);
 	if (rdma_accept(id, &mine))
-		verbs_connect_failed(lane, "accept", strerror(errno));
+		verbs_connect_failed(s, "accept", strerror(errno));
 	return true;
 }
 
@@ -206,30 +218,30 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 static bool on_event(struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
-	struct verbs_lane *lane = id->context;
+	struct verbs_strand *s = id->context;
+	struct greeting greeting;
 	struct rdma_conn_param p;
 	const char *text = rdma_event_str(e->event);
 
 	switch (e->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (rdma_resolve_route(id, RESOLVE_MS))
-			return connect_failed(lane, "route", errno);
+			return connect_failed(s, "route", errno);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		p = parameters(lane);
+		p = parameters(s, &greeting);
 		if (rdma_connect(id, &p))
-			return connect_failed(lane, "connect", errno);
+			return connect_failed(s, "connect", errno);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		verbs_connect_done(lane);
+		verbs_connect_done(s);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		return connect_failed(lane, text,
-				      e->status < 0 ? -e->status : 0);
+		return connect_failed(s, text, e->status < 0 ? -e->status : 0);
 	default:
 		log_debug("verbs: %s", text);
 		break;

@@ -50,6 +50,7 @@ struct verbs_conn {
 	int fd;
 	enum stage stage;
 	struct tp_device *dev;   /* of a listener, or of an accepted call */
+	struct verbs_nic *nic;   /* of events */
 	struct verbs_lane *lane; /* from CALLING, or OPEN on */
 	uint64_t deadline_ms;    /* 0: none */
 	struct verbs_card card;  /* sent or received */
@@ -165,26 +166,17 @@ static bool conn_write(struct verbs_conn *c, const struct verbs_card *card)
 
 /* ---- lanes ---- */
 
-static struct verbs_lane *lane_new(struct tp_device *dev, int rank, uint32_t c,
-				   bool in)
-{
-	struct verbs_lane *lane = calloc(1, sizeof(*lane));
-
-	if (!lane)
-		return NULL;
-	lane->dev = dev;
-	lane->rank = rank;
-	lane->id = (uint32_t)rank * TP_CLASSES + c;
-	lane->in = in;
-	return lane;
-}
-
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 			const char *text)
 {
 	lane->why = why;
 	snprintf(lane->text, sizeof(lane->text), "%s", text);
 	atomic_store_explicit(&lane->state, LANE_FAILED, memory_order_release);
+}
+
+static bool uses_cm(const struct tp_device *dev)
+{
+	return dev->rail[0].cm;
 }
 
 /* For a connection that cm.c makes. */
@@ -194,35 +186,44 @@ static void await(struct verbs_conn *c)
 	c->deadline_ms = clock_ms() + CARD_MS;
 }
 
-struct verbs_lane *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE])
+struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
+					   unsigned strand)
 {
 	for (struct verbs_conn *c = conns; c; c = c->next) {
 		struct verbs_lane *lane = c->lane;
 
-		if (c->stage != CONN_JOINING || !lane->in || lane->cm ||
+		if (c->stage != CONN_JOINING || !lane->in ||
+		    strand >= lane->strands || lane->strand[strand].cm ||
 		    memcmp(lane->challenge, challenge, VERBS_NONCE) != 0)
 			continue;
 		/* Not READY, but its first message may be here before we hear
 		 * that it is. */
 		atomic_store_explicit(&lane->dev->in[lane->id], lane,
 				      memory_order_release);
-		return lane;
+		return &lane->strand[strand];
 	}
 	return NULL;
 }
 
-void verbs_connect_done(struct verbs_lane *lane)
+void verbs_connect_done(struct verbs_strand *s)
 {
+	struct verbs_lane *lane = s->lane;
+
 	if (!lane->conn || lane->conn->stage != CONN_JOINING)
 		return;
+	s->joined = true;
+	for (uint32_t i = 0; i < lane->strands; i++)
+		if (!lane->strand[i].joined)
+			return;
 	lane->conn->stage = CONN_OPEN;
 	lane->conn->deadline_ms = 0;
 	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
 }
 
-void verbs_connect_failed(struct verbs_lane *lane, const char *what,
+void verbs_connect_failed(struct verbs_strand *s, const char *what,
 			  const char *why)
 {
+	struct verbs_lane *lane = s->lane;
 	char text[256];
 
 	if (atomic_load(&lane->state) != LANE_CONNECTING)
@@ -230,7 +231,7 @@ void verbs_connect_failed(struct verbs_lane *lane, const char *what,
 	if (lane->conn)
 		lane->conn->deadline_ms = 0;
 	snprintf(text, sizeof(text), "verbs %.40s: rank %d (%s): %.40s: %.60s",
-		 lane->dev->nic->name, lane->rank, lane->remote, what, why);
+		 s->rail->nic->name, lane->rank, lane->remote, what, why);
 	lane_failed(lane, DICOMM_ERR_REMOTE, text);
 }
 
@@ -258,6 +259,12 @@ static const char *objection(const struct tp_device *dev,
 		return "no such rank";
 	if (card->slots != config->slots || card->stride != dev->stride)
 		return "its slots are not like mine";
+	if (!card->strands || card->strands > VERBS_STRANDS)
+		return "no such number of queue pairs";
+	for (uint32_t i = 0; i < card->strands; i++)
+		if (card->end[i].rail >= VERBS_RAILS ||
+		    card->end[i].to_rail >= dev->rails)
+			return "no such port";
 	if (atomic_load(&dev->aborted))
 		return "it has aborted";
 	if (atomic_load(
@@ -271,12 +278,17 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 {
 	const struct verbs_card *call = &c->card;
 	struct verbs_lane *lane =
-		lane_new(dev, (int)call->from_rank, call->lane_class, true);
+		verbs_lane_new(dev, (int)call->from_rank, call->lane_class,
+			       true, call->strands);
 	dicomm_result_t status;
 
 	if (!lane)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%.63s", call->why);
+	for (uint32_t i = 0; i < call->strands; i++) {
+		answer->end[i].rail = call->end[i].to_rail;
+		answer->end[i].to_rail = call->end[i].rail;
+	}
 	status = verbs_lane_open(lane, answer);
 	if (status == DICOMM_SUCCESS)
 		status = verbs_lane_inbox(lane, answer);
@@ -288,10 +300,11 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 	}
 	lane->conn = c;
 	c->lane = lane;
-	if (dev->cm) {
+	if (uses_cm(dev)) {
 		memcpy(lane->challenge, call->challenge, VERBS_NONCE);
 		atomic_store(&lane->state, LANE_CONNECTING);
-		verbs_cm_card(dev, answer);
+		for (uint32_t i = 0; i < lane->strands; i++)
+			verbs_cm_end(lane->strand[i].rail, &answer->end[i]);
 		await(c);
 		return DICOMM_SUCCESS;
 	}
@@ -426,14 +439,44 @@ static int begin_connect(const char *host_port)
 	return fd;
 }
 
+static bool is_of_use(const struct verbs_rail *rail)
+{
+	return !atomic_load(&rail->nic->lost_ms) &&
+	       !atomic_load(&rail->nic->fatal);
+}
+
+/* Which rails a lane has strands between: each of either side is in one pair at
+ * least. Returns their number. */
+static uint32_t pair_rails(const struct tp_device *dev,
+			   const struct verbs_address *to,
+			   struct verbs_end end[VERBS_STRANDS])
+{
+	uint32_t mine[VERBS_RAILS], n = 0, pairs, strands;
+
+	for (uint32_t i = 0; i < dev->rails; i++)
+		if (is_of_use(&dev->rail[i]))
+			mine[n++] = i;
+	if (!n) /* then that is what will be said */
+		mine[n++] = 0;
+	pairs = n > to->rails ? n : to->rails;
+	strands = pairs * (uint32_t)config_int(CONFIG_IB_QPS_PER_CONNECTION);
+	if (strands > VERBS_STRANDS)
+		strands = VERBS_STRANDS / pairs * pairs;
+	for (uint32_t i = 0; i < strands; i++) {
+		end[i].rail = mine[i % pairs % n];
+		end[i].to_rail = i % pairs % to->rails;
+	}
+	return strands;
+}
+
 /* With the lock. */
 static dicomm_result_t call(struct verbs_lane *lane,
-			    const struct verbs_address *to)
+			    const struct verbs_address *to,
+			    struct verbs_card card)
 {
 	struct tp_device *dev = lane->dev;
-	struct verbs_card card = {.type = VERBS_CALL};
 	struct verbs_conn *c;
-	int fd;
+	int fd, at;
 
 	TRY(verbs_lane_open(lane, &card));
 	fd = begin_connect(to->listen);
@@ -461,12 +504,13 @@ static dicomm_result_t call(struct verbs_lane *lane,
 	card.ranks = (uint32_t)dev->config.ranks;
 	card.lane_class = lane->id % TP_CLASSES;
 	card.addr = (uintptr_t)lane->released;
-	card.rkey = dev->words_mr->rkey;
+	for (uint32_t i = 0; i < card.strands; i++)
+		card.end[i].rkey = lane->strand[i].rail->words_mr->rkey;
 	card.slots = dev->config.slots;
 	card.stride = dev->stride;
 	/* Who calls, for messages over there. */
-	snprintf(card.why, sizeof(card.why), "%s %.40s", dev->host,
-		 dev->nic->name);
+	at = snprintf(card.why, sizeof(card.why), "%s ", dev->host);
+	verbs_rail_names(dev, card.why + at, sizeof(card.why) - (size_t)at);
 	verbs_card_seal(&card, dev->config.key);
 	c->card = card;
 	return DICOMM_SUCCESS;
@@ -476,7 +520,10 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 				   const struct verbs_address *to,
 				   enum tp_class c, struct verbs_lane **out)
 {
-	struct verbs_lane *lane = lane_new(dev, (int)to->rank, c, false);
+	struct verbs_card card = {.type = VERBS_CALL};
+	uint32_t strands = pair_rails(dev, to, card.end);
+	struct verbs_lane *lane =
+		verbs_lane_new(dev, (int)to->rank, c, false, strands);
 	dicomm_result_t status;
 
 	if (!lane)
@@ -490,7 +537,7 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 	if (atomic_load(&dev->aborted))
 		status = DICOMM_ERR_ABORTED;
 	else
-		status = call(lane, to);
+		status = call(lane, to, card);
 	if (status == DICOMM_SUCCESS)
 		atomic_store(&dev->out[lane->id], lane);
 	else
@@ -538,7 +585,19 @@ static const char *doubt(const struct verbs_lane *lane,
 		return *card->why ? card->why : "it refused";
 	if (card->slots != config->slots || card->stride != lane->dev->stride)
 		return "its slots are not like mine";
+	if (card->strands != lane->strands)
+		return "it has another number of queue pairs";
 	return NULL;
+}
+
+/* Both cards are there. */
+static dicomm_result_t join(struct verbs_lane *lane,
+			    const struct verbs_card *remote)
+{
+	TRY(verbs_lane_connect(lane, remote));
+	for (uint32_t i = 0; uses_cm(lane->dev) && i < lane->strands; i++)
+		TRY(verbs_cm_call(&lane->strand[i], &remote->end[i]));
+	return DICOMM_SUCCESS;
 }
 
 static void answered(struct verbs_conn *c)
@@ -555,12 +614,10 @@ static void answered(struct verbs_conn *c)
 		conn_drop(c);
 		return;
 	}
-	status = verbs_lane_connect(lane, &c->card);
-	if (status == DICOMM_SUCCESS && lane->dev->cm) {
-		status = verbs_cm_call(lane, &c->card);
+	status = join(lane, &c->card);
+	if (status == DICOMM_SUCCESS && uses_cm(lane->dev)) {
 		await(c);
-		if (status == DICOMM_SUCCESS)
-			return;
+		return;
 	}
 	if (status != DICOMM_SUCCESS) {
 		lane_failed(lane, status, log_last_error());
@@ -604,7 +661,7 @@ static void on_event(struct verbs_conn *c)
 		accept_call(c);
 		break;
 	case CONN_EVENTS:
-		verbs_watch_events(c->dev->nic);
+		verbs_watch_events(c->nic);
 		break;
 	case CONN_ACCEPTED:
 		if (conn_read(c, &ended)) {
@@ -749,7 +806,7 @@ static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t open_cm(struct tp_device *dev)
+static dicomm_result_t open_cm(struct verbs_rail *rail)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = CM_ID};
 	int fd;
@@ -757,53 +814,68 @@ static dicomm_result_t open_cm(struct tp_device *dev)
 	TRY(verbs_cm_start(&fd));
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 && errno != EEXIST)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch librdmacm: %m");
-	return verbs_cm_listen(dev);
+	return verbs_cm_listen(rail);
 }
 
-static dicomm_result_t open_events(struct tp_device *dev)
+static dicomm_result_t open_events(struct verbs_rail *rail)
 {
-	int fd = fcntl(dev->nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
+	struct verbs_nic *nic = rail->nic;
+	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
 
 	if (fd >= 0)
-		dev->events = conn_add(fd, CONN_EVENTS, EPOLLIN);
-	if (dev->events) {
-		dev->events->dev = dev;
+		rail->events = conn_add(fd, CONN_EVENTS, EPOLLIN);
+	if (rail->events) {
+		rail->events->nic = nic;
 		return DICOMM_SUCCESS;
 	}
 	if (fd >= 0)
 		close(fd);
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: watch its events: %m",
-		    dev->nic->name);
+		    nic->name);
+}
+
+static dicomm_result_t open_rail(struct verbs_rail *rail)
+{
+	if (rail->nic->fabric == VERBS_IWARP)
+		TRY(open_cm(rail));
+	return open_events(rail);
+}
+
+static void close_rails(struct tp_device *dev)
+{
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		struct verbs_rail *rail = &dev->rail[i];
+
+		if (rail->events)
+			conn_drop(rail->events);
+		rail->events = NULL;
+		verbs_cm_close(rail->cm);
+		rail->cm = NULL;
+	}
 }
 
 static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 {
-	dicomm_result_t status;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (epoll_fd < 0)
 		TRY(start());
-	if (dev->nic->fabric == VERBS_IWARP)
-		TRY(open_cm(dev));
-	status = open_events(dev);
-	if (status != DICOMM_SUCCESS)
-		goto close_cm;
-	dev->listener = conn_add(fd, CONN_LISTENING, EPOLLIN);
-	if (!dev->listener) {
-		status = FAIL(DICOMM_ERR_SYSTEM, "verbs: watch a socket: %m");
-		goto close_events;
+	for (uint32_t i = 0; i < dev->rails && status == DICOMM_SUCCESS; i++)
+		status = open_rail(&dev->rail[i]);
+	if (status == DICOMM_SUCCESS) {
+		dev->listener = conn_add(fd, CONN_LISTENING, EPOLLIN);
+		if (!dev->listener)
+			status = FAIL(DICOMM_ERR_SYSTEM,
+				      "verbs: watch a socket: %m");
+	}
+	if (status != DICOMM_SUCCESS) {
+		close_rails(dev);
+		return status;
 	}
 	dev->listener->dev = dev;
 	dev->next = devices;
 	devices = dev;
 	return DICOMM_SUCCESS;
-
-close_events:
-	conn_drop(dev->events);
-	dev->events = NULL;
-close_cm:
-	verbs_cm_close(dev->cm);
-	dev->cm = NULL;
-	return status;
 }
 
 dicomm_result_t verbs_connect_open(struct tp_device *dev)
@@ -856,8 +928,7 @@ void verbs_connect_shut(struct tp_device *dev)
 		return;
 	pthread_mutex_lock(&lock);
 	conn_drop(dev->listener);
-	conn_drop(dev->events);
-	dev->listener = dev->events = NULL;
+	dev->listener = NULL;
 	while (*at != dev)
 		at = &(*at)->next;
 	*at = dev->next;
@@ -866,8 +937,7 @@ void verbs_connect_shut(struct tp_device *dev)
 		if (c->lane && c->lane->dev == dev && !is_known(c->lane))
 			conn_drop(c);
 	}
-	verbs_cm_close(dev->cm);
-	dev->cm = NULL;
+	close_rails(dev);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -326,7 +326,7 @@ static dicomm_result_t open_port(const struct port *port,
 
 	if (!nic)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	snprintf(nic->name, sizeof(nic->name), "%s", port->name);
+	memcpy(nic->name, port->name, sizeof(nic->name));
 	nic->port = port->number;
 	nic->fabric = port->fabric;
 	nic->refs = 1;
@@ -390,20 +390,58 @@ static dicomm_result_t get_locked(const struct port *port,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t verbs_nic_get(unsigned turn, struct verbs_nic **out)
+static int by_rate(const void *a, const void *b)
+{
+	const struct port *p = a, *q = b;
+	int order = strcmp(p->name, q->name);
+
+	if (p->bytes_per_s != q->bytes_per_s)
+		return p->bytes_per_s < q->bytes_per_s ? 1 : -1;
+	return order ? order : p->number - q->number;
+}
+
+/* Those that one rank uses: of one fabric, in its turn. Ports are paired with
+ * those at the same place in another rank's list, so that like ones meet: the
+ * fastest first, then by name. Returns their number. */
+static unsigned take(struct port *ports, unsigned n, unsigned turn)
+{
+	unsigned most = (unsigned)config_int(CONFIG_IB_NICS), taken = 0;
+	struct port all[PORTS_MAX];
+
+	memcpy(all, ports, n * sizeof(*all));
+	turn *= most;
+	for (unsigned i = 0; i < n && taken < most; i++)
+		if (all[(turn + i) % n].fabric == all[turn % n].fabric)
+			ports[taken++] = all[(turn + i) % n];
+	qsort(ports, taken, sizeof(*ports), by_rate);
+	return taken;
+}
+
+dicomm_result_t verbs_nics_get(unsigned turn,
+			       struct verbs_nic *out[VERBS_RAILS],
+			       unsigned *count)
 {
 	struct port ports[PORTS_MAX];
-	dicomm_result_t status;
+	dicomm_result_t status = DICOMM_SUCCESS;
 	char why[256];
+	unsigned taken, got = 0;
 	int error, n;
 
 	n = list_ports(ports, &error);
 	n = choose(ports, n, why, sizeof(why));
 	if (!n)
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: %s", why);
+	taken = take(ports, (unsigned)n, turn);
 	pthread_mutex_lock(&lock);
-	status = get_locked(&ports[turn % (unsigned)n], out);
+	while (got < taken && status == DICOMM_SUCCESS) {
+		status = get_locked(&ports[got], &out[got]);
+		got += status == DICOMM_SUCCESS;
+	}
 	pthread_mutex_unlock(&lock);
+	*count = got;
+	if (status != DICOMM_SUCCESS)
+		while (got)
+			verbs_nic_put(out[--got]);
 	return status;
 }
 

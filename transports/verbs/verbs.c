@@ -12,59 +12,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/common.h"
 
-/* What a message is on the wire: a line from its signature on. */
-#define HEAD_BYTES 16
-#define LINE_SEQ_BYTES offsetof(struct tp_line, signature)
-#define LINE_HEAD_BYTES offsetof(struct tp_line, room)
-/* Messages that wait to be sent and do not fit inline. */
-#define POOL_COUNT 32
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
-#define IDLE_POLLS 1024
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)
-#define COMPLETIONS 16
-/* Of the completion queue, which grows with the lanes. */
-#define CQE_FIRST 256
-#define CQE_FIRST_MAX 65536
-
-_Static_assert(LINE_HEAD_BYTES - LINE_SEQ_BYTES == HEAD_BYTES, "head");
-
-/* What a request was, from its completion. */
-struct request {
-	uint32_t count; /* of its lane: all up to it are done; lower bits */
-	uint32_t bytes;
-	uint32_t lane;
-	bool in;
-	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
-};
-#define COUNT_BITS 11 /* more than a lane's queue is long */
-#define COUNT_MASK ((1u << COUNT_BITS) - 1)
-#define LANE_BITS 20
-
-static uint64_t request_id(const struct verbs_lane *lane, uint32_t ahead,
-			   uint32_t what, uint32_t bytes)
-{
-	return ((lane->posted + ahead) & COUNT_MASK) |
-	       (uint64_t)bytes << COUNT_BITS | (uint64_t)lane->id << 32 |
-	       (uint64_t)what << 52 | (uint64_t)lane->in << 63;
-}
-
-static struct request request_of(uint64_t id)
-{
-	return (struct request){
-		.count = (uint32_t)id & COUNT_MASK,
-		.bytes = (uint32_t)id >> COUNT_BITS,
-		.lane = (uint32_t)(id >> 32) & ((1u << LANE_BITS) - 1),
-		.what = (uint16_t)(id >> 52 & 0x7ff),
-		.in = id >> 63,
-	};
-}
+/* Looks that a fence takes for what has come. */
+#define FENCE_POLLS 16
 
 /* ---- holds ---- */
 
@@ -80,24 +37,76 @@ static void holds_unlock(struct tp_device *dev)
 	atomic_flag_clear_explicit(&dev->holding, memory_order_release);
 }
 
-static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
-				  uint64_t len, bool written,
-				  struct tp_hold **out)
+static void add_hold(struct tp_device *dev, struct tp_hold *hold)
 {
-	struct tp_hold *hold = malloc(sizeof(*hold));
-	dicomm_result_t status;
-
-	if (!hold)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	status = verbs_mr_get(dev->nic, addr, len, written, &hold->mr);
-	if (status != DICOMM_SUCCESS) {
-		free(hold);
-		return status;
-	}
 	holds_lock(dev);
 	hold->next = dev->holds;
 	dev->holds = hold;
 	holds_unlock(dev);
+}
+
+static void let_go(struct tp_device *dev, struct tp_hold *hold)
+{
+	for (uint32_t i = 0; i < dev->rails && hold->mr[i]; i++)
+		verbs_mr_put(dev->rail[i].nic, hold->mr[i]);
+	free(hold);
+}
+
+static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
+				  uint64_t len, bool written,
+				  struct tp_hold **out)
+{
+	struct tp_hold *hold = calloc(1, sizeof(*hold));
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!hold)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	for (uint32_t i = 0; i < dev->rails && status == DICOMM_SUCCESS; i++)
+		status = verbs_mr_get(dev->rail[i].nic, addr, len, written,
+				      &hold->mr[i]);
+	if (status != DICOMM_SUCCESS) {
+		let_go(dev, hold);
+		return status;
+	}
+	add_hold(dev, hold);
+	*out = hold;
+	return DICOMM_SUCCESS;
+}
+
+/* Each NIC must have it, for a message may go by any. */
+static dicomm_result_t hold_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_hold *hold, char *how, size_t len)
+{
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		struct verbs_rail *rail = &dev->rail[i];
+
+		TRY(verbs_mr_get_device(rail->nic, region, &hold->mr[i], how,
+					len));
+		if (hold->flushed)
+			TRY(verbs_mirror_open(dev, rail));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t verbs_hold_device(struct tp_device *dev,
+					 const struct tp_region *region,
+					 struct tp_hold **out, char *how,
+					 size_t len)
+{
+	bool flushed = region->accel->work->caps(region->index) & ACCEL_FLUSH;
+	struct tp_hold *hold = calloc(1, sizeof(*hold));
+	dicomm_result_t status;
+
+	if (!hold)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	hold->flushed = flushed;
+	status = hold_device(dev, region, hold, how, len);
+	if (status != DICOMM_SUCCESS) {
+		let_go(dev, hold);
+		return status;
+	}
+	add_hold(dev, hold);
 	*out = hold;
 	return DICOMM_SUCCESS;
 }
@@ -111,30 +120,34 @@ static void verbs_drop(struct tp_device *dev, struct tp_hold *hold)
 		at = &(*at)->next;
 	*at = hold->next;
 	holds_unlock(dev);
-	verbs_mr_put(dev->nic, hold->mr);
-	free(hold);
+	let_go(dev, hold);
 }
 
-/* The keys of memory that is held; false if it is not. */
-static bool find_keys(struct tp_device *dev, const void *addr, uint64_t len,
-		      bool written, uint32_t *lkey, uint32_t *rkey)
+/* One NIC may know more of the memory than another. */
+static bool covers(const struct tp_device *dev, const struct tp_hold *hold,
+		   uintptr_t base, uint64_t len, bool written)
 {
-	uintptr_t base = (uintptr_t)addr;
-	bool found = false;
-
-	holds_lock(dev);
-	for (struct tp_hold *h = dev->holds; h && !found; h = h->next) {
-		const struct verbs_mr *m = h->mr;
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		const struct verbs_mr *m = hold->mr[i];
 
 		if (base < m->base || base - m->base > m->len ||
 		    len > m->len - (base - m->base) || (written && !m->written))
-			continue;
-		*lkey = m->mr->lkey;
-		*rkey = m->mr->rkey;
-		found = true;
+			return false;
 	}
+	return true;
+}
+
+const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
+				 uint64_t len, bool written)
+{
+	const struct tp_hold *hold;
+
+	holds_lock(dev);
+	for (hold = dev->holds; hold; hold = hold->next)
+		if (covers(dev, hold, (uintptr_t)addr, len, written))
+			break;
 	holds_unlock(dev);
-	return found;
+	return hold;
 }
 
 /* ---- device ---- */
@@ -144,168 +157,14 @@ static bool verbs_usable(char *why, size_t len)
 	return verbs_nic_find(why, len);
 }
 
-dicomm_result_t verbs_reserve(struct tp_device *dev, uint32_t n)
-{
-	uint32_t wanted = dev->cqe_reserved + n;
-	int cqe = dev->cqe;
-	int error = 0;
-
-	while ((uint32_t)cqe < wanted)
-		cqe *= 2;
-	if (cqe > dev->nic->attr.max_cqe)
-		cqe = dev->nic->attr.max_cqe;
-	if ((uint32_t)cqe < wanted)
-		return FAIL(DICOMM_ERR_NO_PATH,
-			    "verbs %s: its completion queues hold %d entries, "
-			    "%u are needed for one more peer",
-			    dev->nic->name, dev->nic->attr.max_cqe, wanted);
-	if (cqe > dev->cqe) {
-		/* Drivers do not expect a look at it meanwhile. */
-		while (atomic_flag_test_and_set_explicit(&dev->polling,
-							 memory_order_acquire))
-			sched_yield();
-		error = ibv_resize_cq(dev->cq, cqe);
-		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
-	}
-	if (error) {
-		errno = error;
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: completion queue of %d entries: %m",
-			    dev->nic->name, cqe);
-	}
-	dev->cqe = cqe;
-	dev->cqe_reserved = wanted;
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t verbs_post_receives(struct tp_device *dev, uint32_t n)
-{
-	struct ibv_recv_wr wr = {.next = NULL}, *bad;
-	struct ibv_sge sge = {.length = sizeof(uint32_t)};
-	int error;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (dev->notes) {
-			wr.wr_id = dev->notes_count++;
-			sge.addr = (uintptr_t)&dev->notes[wr.wr_id];
-			sge.lkey = dev->notes_mr->lkey;
-			wr.sg_list = &sge;
-			wr.num_sge = 1;
-		}
-		error = ibv_post_srq_recv(dev->srq, &wr, &bad);
-		if (error) {
-			errno = error;
-			return FAIL(DICOMM_ERR_SYSTEM,
-				    "verbs %s: post a receive: %m",
-				    dev->nic->name);
-		}
-	}
-	return DICOMM_SUCCESS;
-}
-
-/* Entries to begin with. Not all of iWARP can make it longer later. */
-static int first_cqe(const struct tp_device *dev)
-{
-	uint64_t n = CQE_FIRST;
-
-	if (dev->nic->fabric == VERBS_IWARP)
-		n += (uint64_t)dev->lanes *
-		     (VERBS_READS + 16 + 5 * dev->config.slots);
-	if (n > CQE_FIRST_MAX)
-		n = CQE_FIRST_MAX;
-	if (n > (uint64_t)dev->nic->attr.max_cqe)
-		n = (uint64_t)dev->nic->attr.max_cqe;
-	return (int)n;
-}
-
-static dicomm_result_t open_queues(struct tp_device *dev)
-{
-	struct verbs_nic *nic = dev->nic;
-	uint64_t receives =
-		(uint64_t)dev->lanes * dev->config.slots + VERBS_BATCH;
-	struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
-
-	if (receives > (uint64_t)nic->attr.max_srq_wr)
-		receives = (uint64_t)nic->attr.max_srq_wr;
-	attr.attr.max_wr = (uint32_t)receives;
-	dev->cqe = first_cqe(dev);
-	dev->cq = ibv_create_cq(nic->context, dev->cqe, NULL, NULL, 0);
-	if (!dev->cq)
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: completion queue of %d entries: %m",
-			    nic->name, dev->cqe);
-	dev->srq = ibv_create_srq(nic->pd, &attr);
-	if (!dev->srq)
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: receive queue of %u requests: %m",
-			    nic->name, attr.attr.max_wr);
-	if (nic->fabric == VERBS_IWARP) {
-		dev->notes = calloc(receives, sizeof(*dev->notes));
-		if (!dev->notes)
-			return FAIL(DICOMM_ERR_NO_MEMORY,
-				    "verbs: out of memory");
-		dev->notes_mr = ibv_reg_mr(nic->pd, dev->notes,
-					   receives * sizeof(*dev->notes),
-					   IBV_ACCESS_LOCAL_WRITE);
-		if (!dev->notes_mr)
-			return FAIL(DICOMM_ERR_SYSTEM,
-				    "verbs %s: register receives: %m",
-				    nic->name);
-	}
-	for (int i = 0; i < VERBS_BATCH; i++)
-		dev->batch[i].next =
-			i + 1 < VERBS_BATCH ? &dev->batch[i + 1] : NULL;
-	/* Posting again is put off until there is a batch. */
-	return verbs_post_receives(dev, VERBS_BATCH);
-}
-
 static dicomm_result_t open_words(struct tp_device *dev)
 {
-	size_t bytes = dev->lanes * sizeof(*dev->words);
-
-	dev->words = calloc(dev->lanes, sizeof(*dev->words));
+	dev->words = calloc(dev->lanes + 1, sizeof(*dev->words));
 	dev->in = calloc(dev->lanes, sizeof(*dev->in));
 	dev->out = calloc(dev->lanes, sizeof(*dev->out));
 	if (!dev->words || !dev->in || !dev->out)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "verbs: no memory for %d ranks", dev->config.ranks);
-	dev->words_mr =
-		ibv_reg_mr(dev->nic->pd, (void *)dev->words, bytes,
-			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!dev->words_mr)
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: register %zu bytes for credits: %m",
-			    dev->nic->name, bytes);
-	return DICOMM_SUCCESS;
-}
-
-/* At the first lane to send on. */
-static dicomm_result_t open_pool(struct tp_device *dev)
-{
-	struct verbs_pool *p = &dev->pool;
-	size_t bytes;
-
-	if (p->mr)
-		return DICOMM_SUCCESS;
-	p->bytes = dev->stride;
-	bytes = (size_t)POOL_COUNT * p->bytes;
-	p->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	p->spare = calloc(POOL_COUNT, sizeof(*p->spare));
-	if (p->memory && p->spare)
-		p->mr = ibv_reg_mr(dev->nic->pd, p->memory, bytes,
-				   IBV_ACCESS_LOCAL_WRITE);
-	if (!p->mr) {
-		free(p->memory);
-		free(p->spare);
-		p->memory = NULL;
-		p->spare = NULL;
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "verbs %s: %zu bytes to send from: %m",
-			    dev->nic->name, bytes);
-	}
-	p->count = POOL_COUNT;
-	for (uint16_t i = 0; i < POOL_COUNT; i++)
-		p->spare[p->nspare++] = i;
 	return DICOMM_SUCCESS;
 }
 
@@ -313,10 +172,20 @@ static void verbs_close(struct tp_device *dev);
 
 static dicomm_result_t open_parts(struct tp_device *dev)
 {
-	TRY(verbs_nic_get((unsigned)dev->config.rank, &dev->nic));
-	TRY(open_queues(dev));
+	struct verbs_nic *nics[VERBS_RAILS];
+	dicomm_result_t status = DICOMM_SUCCESS;
+	unsigned n;
+
 	TRY(open_words(dev));
-	return verbs_connect_open(dev);
+	TRY(verbs_nics_get((unsigned)dev->config.rank, nics, &n));
+	for (unsigned i = 0; i < n; i++) {
+		/* From here on they are the device's. */
+		dev->rail[i].nic = nics[i];
+		dev->rails++;
+	}
+	for (unsigned i = 0; i < n && status == DICOMM_SUCCESS; i++)
+		status = verbs_rail_open(dev, &dev->rail[i]);
+	return status == DICOMM_SUCCESS ? verbs_connect_open(dev) : status;
 }
 
 static dicomm_result_t verbs_open(const struct tp_config *config,
@@ -330,7 +199,7 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "verbs: %u slots, at most 64 can be",
 			    config->slots);
-	if ((uint64_t)config->ranks * TP_CLASSES >> LANE_BITS)
+	if ((uint64_t)config->ranks * TP_CLASSES >> VERBS_LANE_BITS)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    "verbs: %d ranks are too many for it",
 			    config->ranks);
@@ -344,7 +213,7 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 	dev->eager_bytes = (uint32_t)config_int(CONFIG_IB_EAGER_BYTES);
 	if (dev->eager_bytes > config->slot_bytes)
 		dev->eager_bytes = config->slot_bytes;
-	dev->stride = (uint32_t)((LINE_HEAD_BYTES + dev->eager_bytes +
+	dev->stride = (uint32_t)((VERBS_LINE_HEAD + dev->eager_bytes +
 				  TP_LINE_BYTES - 1) /
 				 TP_LINE_BYTES * TP_LINE_BYTES);
 	gethostname(dev->host, sizeof(dev->host) - 1);
@@ -353,10 +222,15 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 		verbs_close(dev);
 		return status;
 	}
-	log_debug("verbs: rank %d uses %s port %u, %s, %" PRIu64 " MB/s",
-		  config->rank, dev->nic->name, dev->nic->port,
-		  verbs_fabric_name(dev->nic->fabric),
-		  dev->nic->bytes_per_s / 1000000);
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		const struct verbs_nic *nic = dev->rail[i].nic;
+
+		log_debug("verbs: rank %d uses %s port %u, %s, %" PRIu64
+			  " MB/s",
+			  config->rank, nic->name, nic->port,
+			  verbs_fabric_name(nic->fabric),
+			  nic->bytes_per_s / 1000000);
+	}
 	*out = dev;
 	return DICOMM_SUCCESS;
 }
@@ -371,14 +245,15 @@ static void verbs_address(const struct tp_device *dev, struct tp_blob *address)
 static bool verbs_reaches(struct tp_device *dev, const struct tp_blob *address,
 			  char *why, size_t len)
 {
+	const struct verbs_nic *nic = dev->rail[0].nic;
 	struct verbs_address a;
 
 	if (!verbs_address_parse(address, &a, why, len))
 		return false;
-	if (a.fabric != dev->nic->fabric) {
+	if (a.fabric != nic->fabric) {
 		snprintf(why, len, "its NIC %s speaks %s, mine (%s) %s", a.nic,
 			 verbs_fabric_name((enum verbs_fabric)a.fabric),
-			 dev->nic->name, verbs_fabric_name(dev->nic->fabric));
+			 nic->name, verbs_fabric_name(nic->fabric));
 		return false;
 	}
 	return true;
@@ -432,7 +307,7 @@ static dicomm_result_t verbs_connect_out(struct tp_peer *peer, enum tp_class c,
 	if (atomic_load(&dev->aborted))
 		return DICOMM_ERR_ABORTED;
 	if (!lane) {
-		TRY(open_pool(dev));
+		TRY(verbs_pool_open(dev));
 		TRY(verbs_connect_call(dev, &peer->address, c, &peer->out[c]));
 		return DICOMM_AGAIN;
 	}
@@ -470,7 +345,7 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 	peer->in[c] = lane;
 	in->lines = (struct tp_line *)lane->slots;
 	in->line_stride = lane->stride;
-	in->data = lane->slots + LINE_HEAD_BYTES;
+	in->data = lane->slots + VERBS_LINE_HEAD;
 	in->data_stride = lane->stride;
 	in->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
@@ -478,488 +353,15 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 
 static void verbs_cost(struct tp_peer *peer, struct tp_cost *cost)
 {
+	const struct tp_device *dev = peer->dev;
+	uint64_t bytes_per_s = 0;
+
+	for (uint32_t i = 0; i < dev->rails; i++)
+		bytes_per_s += dev->rail[i].nic->bytes_per_s;
 	/* Of a NIC of today; switches add a fraction of it. */
 	cost->latency_ps = 2000000;
-	cost->bytes_per_s = peer->dev->nic->bytes_per_s;
-	cost->pull_bytes_per_s = peer->dev->nic->bytes_per_s;
-}
-
-/* ---- sending ---- */
-
-/* The lane's state as a status, with its words as the last error. */
-static dicomm_result_t state_of(struct verbs_lane *lane)
-{
-	if (lane->why) {
-		log_set_last_error(lane->text);
-		return lane->why;
-	}
-	if (!atomic_load_explicit(&lane->left, memory_order_acquire))
-		return DICOMM_SUCCESS;
-	lane->why = DICOMM_ERR_REMOTE;
-	snprintf(lane->text, sizeof(lane->text),
-		 "verbs: rank %d (%s) has closed its side", lane->rank,
-		 lane->remote);
-	return FAIL(lane->why, "%s", lane->text);
-}
-
-static dicomm_result_t post(struct verbs_lane *lane, struct ibv_send_wr *wr,
-			    uint32_t n)
-{
-	struct ibv_send_wr *bad;
-	int error = ibv_post_send(lane->qp, wr, &bad);
-
-	if (__builtin_expect(!error, 1)) {
-		lane->posted += n;
-		return DICOMM_SUCCESS;
-	}
-	if (atomic_load(&lane->dev->aborted))
-		return DICOMM_ERR_ABORTED;
-	errno = error;
-	return FAIL(DICOMM_ERR_SYSTEM,
-		    "verbs %s port %u: rank %d (%s): post a request: %m",
-		    lane->dev->nic->name, lane->dev->nic->port, lane->rank,
-		    lane->remote);
-}
-
-/* Every so many requests one is signalled, so that the send queue can be
- * emptied; half of it may wait for that. */
-static unsigned signal_now(struct verbs_lane *lane, uint32_t n, bool must)
-{
-	lane->unsignaled += n;
-	if (!must && lane->unsignaled < lane->depth / 4)
-		return 0;
-	lane->unsignaled = 0;
-	return IBV_SEND_SIGNALED;
-}
-
-static bool has_room(const struct verbs_lane *lane, uint32_t n)
-{
-	return lane->posted - lane->done + n <= lane->depth;
-}
-
-/* No credits known, or a full queue: look again. */
-static __attribute__((noinline)) dicomm_result_t
-refresh(struct verbs_lane *lane, int rank, uint64_t seq)
-{
-	if (!lane)
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs: put to rank %d before connect_out", rank);
-	TRY(state_of(lane));
-	lane->limit =
-		atomic_load_explicit(lane->released, memory_order_acquire) +
-		lane->dev->config.slots;
-	return seq > lane->limit || !has_room(lane, 2) ? DICOMM_AGAIN
-						       : DICOMM_SUCCESS;
-}
-
-/* A reference as it travels in a tp_ref. */
-struct reference {
-	uint64_t addr;
-	uint32_t key, pad;
-};
-
-static dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c,
-				 uint64_t seq, uint32_t signature,
-				 enum tp_kind kind, const void *body,
-				 uint64_t len)
-{
-	struct tp_device *dev = peer->dev;
-	struct verbs_lane *lane = peer->out[c];
-	uint32_t slots = dev->config.slots;
-	uint32_t bytes = (uint32_t)len, what = 0, n = 1;
-	struct {
-		uint32_t signature, kind;
-		uint64_t len;
-	} head;
-	struct ibv_send_wr *wr, *last;
-	uint32_t imm;
-
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(!lane || seq > lane->limit || !has_room(lane, 2) ||
-				     lane->why,
-			     0))
-		TRY(refresh(lane, peer->rank, seq));
-	if (kind == TP_REF)
-		bytes = sizeof(struct reference);
-	else if (__builtin_expect(len > dev->eager_bytes, 0))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs: put of %" PRIu64 " bytes into a slot of "
-			    "%u",
-			    len, dev->eager_bytes);
-	/* The number travels in both words that are looked at anyway. */
-	head.signature = signature;
-	head.kind = (uint32_t)kind | ((uint32_t)seq & ~0xffu);
-	head.len = len;
-	imm = ((uint32_t)dev->config.rank * TP_CLASSES + c) << 8 |
-	      ((uint32_t)seq & 0xff);
-
-	wr = &lane->wr;
-	lane->sge[0].addr = (uintptr_t)&head;
-	lane->sge[0].length = HEAD_BYTES;
-	lane->sge[1].addr = (uintptr_t)body;
-	lane->sge[1].length = bytes;
-	wr->num_sge = 1 + (bytes > 0);
-	wr->send_flags = IBV_SEND_INLINE;
-	if (HEAD_BYTES + bytes > lane->max_inline) {
-		struct verbs_pool *pool = &dev->pool;
-		uint8_t *copy;
-
-		if (!pool->nspare)
-			return DICOMM_AGAIN;
-		what = pool->spare[--pool->nspare] + 1u;
-		copy = pool->memory + (what - 1) * (size_t)pool->bytes;
-		memcpy(copy, &head, HEAD_BYTES);
-		memcpy(copy + HEAD_BYTES, body, bytes);
-		lane->sge[0].addr = (uintptr_t)copy;
-		lane->sge[0].length = HEAD_BYTES + bytes;
-		lane->sge[0].lkey = pool->mr->lkey;
-		wr->num_sge = 1;
-		wr->send_flags = 0;
-	}
-	wr->wr.rdma.remote_addr = lane->remote_addr +
-				  (seq & (slots - 1)) * lane->stride +
-				  LINE_SEQ_BYTES;
-	wr->imm_data = imm = htonl(imm);
-	last = wr;
-	if (__builtin_expect(wr->next != NULL, 0)) {
-		lane->note_sge.addr = (uintptr_t)&imm;
-		lane->note_sge.length = sizeof(imm);
-		lane->note.send_flags = IBV_SEND_INLINE;
-		wr->wr_id = request_id(lane, 0, 0, bytes);
-		/* siw may still send from a buffer when a write that was not
-		 * signalled is complete, and all before it. */
-		if (what)
-			wr->send_flags |= IBV_SEND_SIGNALED;
-		last = &lane->note;
-		n = 2;
-	}
-	last->wr_id = request_id(lane, n - 1, what, bytes);
-	last->send_flags |= signal_now(lane, n, what != 0);
-	return post(lane, wr, n);
-}
-
-/* ---- receiving ---- */
-
-static void untold_add(struct verbs_lane *lane)
-{
-	struct verbs_lane **head = &lane->dev->untold;
-
-	if (lane->untold_link)
-		return;
-	lane->untold = *head;
-	if (*head)
-		(*head)->untold_link = &lane->untold;
-	lane->untold_link = head;
-	*head = lane;
-}
-
-static void untold_remove(struct verbs_lane *lane)
-{
-	if (!lane->untold_link)
-		return;
-	*lane->untold_link = lane->untold;
-	if (lane->untold)
-		lane->untold->untold_link = lane->untold_link;
-	lane->untold_link = NULL;
-}
-
-/* Write the credits to the sender; if the queue is full, later. */
-static dicomm_result_t tell(struct verbs_lane *lane, bool signalled)
-{
-	uint64_t word = lane->freed;
-	struct ibv_sge sge = {.addr = (uintptr_t)&word, .length = sizeof(word)};
-	struct ibv_send_wr wr = {
-		.wr_id = request_id(lane, 0, 0, sizeof(word)),
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_INLINE,
-		.wr.rdma = {.remote_addr = lane->remote_addr,
-			    .rkey = lane->remote_key},
-	};
-
-	if (!has_room(lane, 1)) {
-		untold_add(lane);
-		return DICOMM_SUCCESS;
-	}
-	untold_remove(lane);
-	/* Who has left needs no credits. */
-	if (lane->why ||
-	    atomic_load_explicit(&lane->left, memory_order_relaxed))
-		return DICOMM_SUCCESS;
-	wr.send_flags |= signal_now(lane, 1, signalled);
-	lane->told = lane->freed;
-	lane->urgent = false;
-	return post(lane, &wr, 1);
-}
-
-static dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
-				     uint64_t seq)
-{
-	struct verbs_lane *lane = peer->in[c];
-
-	if (!lane ||
-	    atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_SUCCESS;
-	lane->freed = seq;
-	if (seq - lane->told >= peer->dev->config.slots / 2)
-		return tell(lane, false);
-	if (seq != lane->told)
-		untold_add(lane);
-	return DICOMM_SUCCESS;
-}
-
-/* All credits, or those that a sender of references may wait for. */
-static void tell_untold(struct tp_device *dev, bool all)
-{
-	struct verbs_lane *next;
-
-	for (struct verbs_lane *l = dev->untold; l; l = next) {
-		next = l->untold;
-		if ((all || l->urgent) && has_room(l, 1))
-			tell(l, false);
-	}
-}
-
-static void verbs_flush(struct tp_device *dev)
-{
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return;
-	tell_untold(dev, false);
-}
-
-static bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-			enum tp_want want, struct tp_ref *ref)
-{
-	struct reference r = {.addr = (uintptr_t)addr};
-	uint32_t lkey;
-
-	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)want;
-	if (len <= peer->dev->eager_bytes ||
-	    !find_keys(peer->dev, addr, len, false, &lkey, &r.key))
-		return false;
-	memcpy(ref, &r, sizeof(r));
-	return true;
-}
-
-/* To itself a rank needs no NIC. */
-static dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
-				 uint64_t len, const void **ptr)
-{
-	struct reference r;
-
-	(void)len;
-	if (peer->rank != peer->dev->config.rank)
-		return DICOMM_ERR_UNSUPPORTED;
-	memcpy(&r, ref, sizeof(r));
-	*ptr = (const void *)(uintptr_t)r.addr;
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c,
-				  uint64_t seq, const struct tp_ref *ref,
-				  uint64_t offset, void *dst, uint64_t len)
-{
-	struct tp_device *dev = peer->dev;
-	struct verbs_lane *lane = peer->in[c];
-	uint32_t slot = (uint32_t)seq % VERBS_READS, rkey;
-	struct verbs_read *read;
-	struct reference r;
-	struct ibv_sge sge = {.addr = (uintptr_t)dst, .length = (uint32_t)len};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
-	dicomm_result_t status;
-
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (!lane)
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs: read from rank %d before connect_in",
-			    peer->rank);
-	TRY(state_of(lane));
-	read = &lane->reads[slot];
-	if (!has_room(lane, 1) || read->pending)
-		return DICOMM_AGAIN;
-	if (len > dev->nic->port_attr.max_msg_sz ||
-	    !find_keys(dev, dst, len, true, &sge.lkey, &rkey))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs: read of %" PRIu64 " bytes to %p, which is "
-			    "not held",
-			    len, dst);
-	memcpy(&r, ref, sizeof(r));
-	wr.wr_id = request_id(lane, 0, slot + 1, 0);
-	wr.send_flags = signal_now(lane, 1, true);
-	wr.wr.rdma.remote_addr = r.addr + offset;
-	wr.wr.rdma.rkey = r.key;
-	read->pending = (uint32_t)len;
-	read->status = DICOMM_IN_PROGRESS;
-	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
-	status = post(lane, &wr, 1);
-	if (status != DICOMM_SUCCESS) {
-		atomic_fetch_sub(&dev->reads, 1);
-		read->pending = 0;
-		return status;
-	}
-	lane->urgent = true;
-	return DICOMM_IN_PROGRESS;
-}
-
-static dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
-				     uint64_t seq)
-{
-	struct verbs_lane *lane = peer->in[c];
-	const struct verbs_read *read = &lane->reads[seq % VERBS_READS];
-
-	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (read->status != DICOMM_SUCCESS && lane->why)
-		return state_of(lane);
-	return read->status;
-}
-
-/* ---- completions ---- */
-
-static void post_again(struct tp_device *dev, uint64_t id)
-{
-	struct ibv_recv_wr *wr = &dev->batch[dev->received], *bad;
-
-	if (dev->notes) {
-		struct ibv_sge *sge = &dev->batch_sge[dev->received];
-
-		wr->wr_id = id;
-		sge->addr = (uintptr_t)&dev->notes[id];
-		sge->length = sizeof(*dev->notes);
-		sge->lkey = dev->notes_mr->lkey;
-		wr->sg_list = sge;
-		wr->num_sge = 1;
-	}
-	if (++dev->received < VERBS_BATCH)
-		return;
-	dev->received = 0;
-	if (ibv_post_srq_recv(dev->srq, dev->batch, &bad))
-		log_error("verbs %s: post receives: %m", dev->nic->name);
-}
-
-/* The number near `last` whose lower half is `low`: messages come in any order
- * within the credits. */
-static uint64_t extend(uint64_t last, uint32_t low)
-{
-	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
-}
-
-/* A message lies in a slot, all of it. */
-static void on_message(struct tp_device *dev, const struct ibv_wc *wc)
-{
-	uint32_t imm = ntohl(dev->notes ? dev->notes[wc->wr_id] : wc->imm_data);
-	uint32_t id = imm >> 8;
-	uint64_t seq;
-	struct verbs_lane *lane =
-		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
-						       memory_order_acquire)
-				: NULL;
-	struct tp_line *line;
-
-	if (!lane || lane->qp->qp_num != wc->qp_num) {
-		log_warn("verbs %s: a message on queue pair %#x that is none "
-			 "of mine",
-			 dev->nic->name, wc->qp_num);
-		return;
-	}
-	line = (struct tp_line *)(lane->slots +
-				  (imm & (dev->config.slots - 1)) *
-					  (size_t)lane->stride);
-	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
-	line->kind &= 0xff;
-	if (seq > lane->last)
-		lane->last = seq;
-	atomic_store_explicit(&line->seq, seq, memory_order_release);
-}
-
-static void on_failure(struct tp_device *dev, const struct ibv_wc *wc,
-		       struct verbs_lane *lane, const struct request *r)
-{
-	struct verbs_read *read;
-
-	if (r->in && r->what) {
-		read = &lane->reads[r->what - 1];
-		verbs_lane_broken(lane, wc, "read", read->pending);
-		read->pending = 0;
-		read->status = lane->why;
-		atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
-		return;
-	}
-	if (!r->in && r->what)
-		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r->what - 1);
-	verbs_lane_broken(lane, wc, r->in ? "write of credits" : "write",
-			  r->bytes);
-}
-
-static void on_completion(struct tp_device *dev, const struct ibv_wc *wc)
-{
-	struct request r = request_of(wc->wr_id);
-	struct verbs_lane *lane;
-
-	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
-		on_message(dev, wc);
-		post_again(dev, wc->wr_id);
-		return;
-	}
-	/* A flushed receive says nothing about a lane. */
-	lane = r.lane < dev->lanes
-		       ? atomic_load_explicit(r.in ? &dev->in[r.lane]
-						   : &dev->out[r.lane],
-					      memory_order_acquire)
-		       : NULL;
-	if (!lane || !lane->qp || lane->qp->qp_num != wc->qp_num)
-		return;
-	if (wc->status != IBV_WC_SUCCESS) {
-		on_failure(dev, wc, lane, &r);
-		return;
-	}
-	lane->done = lane->posted - ((lane->posted - r.count - 1) & COUNT_MASK);
-	if (!r.what)
-		return;
-	if (r.in) {
-		lane->reads[r.what - 1].pending = 0;
-		lane->reads[r.what - 1].status = DICOMM_SUCCESS;
-		atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
-	} else {
-		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r.what - 1);
-	}
-}
-
-/* Nobody told whom they wait for: now there is time. */
-static void on_idle(struct tp_device *dev)
-{
-	bool all = ++dev->idle >= IDLE_POLLS;
-
-	tell_untold(dev, all);
-	if (all)
-		dev->idle = 0;
-}
-
-static bool verbs_poll(struct tp_device *dev)
-{
-	struct ibv_wc wc[COMPLETIONS];
-	int n;
-
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed) ||
-	    atomic_flag_test_and_set_explicit(&dev->polling,
-					      memory_order_acquire))
-		return false;
-	n = ibv_poll_cq(dev->cq, COMPLETIONS, wc);
-	for (int i = 0; i < n; i++)
-		on_completion(dev, &wc[i]);
-	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
-	if (n > 0) {
-		dev->idle = 0;
-		return true;
-	}
-	if (dev->untold)
-		on_idle(dev);
-	return false;
+	cost->bytes_per_s = bytes_per_s;
+	cost->pull_bytes_per_s = bytes_per_s;
 }
 
 /* ---- ends ---- */
@@ -967,11 +369,16 @@ static bool verbs_poll(struct tp_device *dev)
 static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
 				   uint64_t *seq)
 {
+	struct verbs_lane *lane = peer->in[c];
+
 	*seq = 0;
-	for (int i = 0; i < COMPLETIONS && verbs_poll(peer->dev); i++)
+	for (int i = 0; i < FENCE_POLLS && verbs_poll(peer->dev); i++)
 		;
-	if (peer->in[c])
-		*seq = peer->in[c]->last;
+	/* Of several strands, one may be ahead. */
+	if (lane)
+		*seq = lane->freed;
+	while (lane && verbs_has_come(lane, *seq + 1))
+		++*seq;
 	return DICOMM_SUCCESS;
 }
 
@@ -980,13 +387,12 @@ static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
 static void abort_drain(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
-	struct ibv_wc wc[COMPLETIONS];
-
 	while (atomic_load(&dev->reads)) {
 		if (clock_ns() - start > DRAIN_NS) {
 			log_warn("verbs %s: %u reads are still in flight after "
 				 "their queue pairs were stopped",
-				 dev->nic->name, atomic_load(&dev->reads));
+				 dev->rail[0].nic->name,
+				 atomic_load(&dev->reads));
 			return;
 		}
 		if (atomic_flag_test_and_set_explicit(&dev->polling,
@@ -994,14 +400,7 @@ static void abort_drain(struct tp_device *dev)
 			sched_yield();
 			continue;
 		}
-		for (int n = ibv_poll_cq(dev->cq, COMPLETIONS, wc); n > 0;) {
-			struct request r = request_of(wc[--n].wr_id);
-			bool receive = wc[n].status == IBV_WC_SUCCESS &&
-				       (wc[n].opcode & IBV_WC_RECV);
-
-			if (!receive && r.in && r.what)
-				atomic_fetch_sub(&dev->reads, 1);
-		}
+		verbs_abort_poll(dev);
 		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	}
 }
@@ -1019,43 +418,47 @@ static void verbs_abort(struct tp_device *dev)
 		if (out)
 			verbs_lane_stop(out);
 	}
+	for (uint32_t i = 0; i < dev->rails; i++)
+		if (dev->rail[i].mirror)
+			verbs_lane_stop(dev->rail[i].mirror);
 	verbs_unlock();
 	abort_drain(dev);
 }
 
-dicomm_result_t verbs_probe(struct verbs_lane *lane)
+/* Has the other side all that was posted? Asks those that would not say. */
+static bool is_drained(struct verbs_lane *lane)
 {
-	struct ibv_send_wr wr = {.wr_id = request_id(lane, 0, 0, 0),
-				 .opcode = IBV_WR_RDMA_WRITE,
-				 .send_flags = IBV_SEND_SIGNALED,
-				 .wr.rdma = {.remote_addr = lane->remote_addr,
-					     .rkey = lane->remote_key}};
+	bool all = true;
 
-	if (!has_room(lane, 1))
-		return DICOMM_AGAIN;
-	lane->unsignaled = 0;
-	return post(lane, &wr, 1);
+	for (uint32_t i = 0; i < lane->strands; i++) {
+		struct verbs_strand *s = &lane->strand[i];
+
+		if (s->posted == s->done)
+			continue;
+		all = false;
+		if (s->unsignaled)
+			verbs_probe(s);
+	}
+	return all;
 }
 
-/* Wait until the other side has all that was posted, unless it has gone. */
+/* Wait until it has, unless it has gone. */
 static void drain(struct verbs_lane *lane)
 {
 	struct tp_device *dev = lane->dev;
 	uint64_t start = clock_ns();
-	bool asked = false;
 
 	if (atomic_load(&lane->state) != LANE_READY)
 		return;
-	while (lane->posted != lane->done && !lane->why &&
-	       !atomic_load(&lane->left) && !atomic_load(&dev->aborted)) {
-		if (!asked && lane->unsignaled)
-			asked = verbs_probe(lane) == DICOMM_SUCCESS;
+	while (!lane->why && !atomic_load(&lane->left) &&
+	       !atomic_load(&dev->aborted) && !is_drained(lane)) {
 		if (!verbs_poll(dev))
 			sched_yield();
 		if (clock_ns() - start > DRAIN_NS) {
 			log_warn("verbs %s: rank %d (%s) has not taken all "
 				 "that was sent to it",
-				 dev->nic->name, lane->rank, lane->remote);
+				 dev->rail[0].nic->name, lane->rank,
+				 lane->remote);
 			return;
 		}
 	}
@@ -1069,7 +472,7 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 	if (!lane)
 		return;
 	drain(lane);
-	untold_remove(lane);
+	verbs_untold_remove(lane);
 	verbs_lock();
 	verbs_connect_forget(lane);
 	verbs_lane_stop(lane);
@@ -1107,21 +510,13 @@ static void verbs_peer_close(struct tp_peer *peer)
 
 static void close_memory(struct tp_device *dev)
 {
-	if (dev->words_mr)
-		ibv_dereg_mr(dev->words_mr);
-	if (dev->srq)
-		ibv_destroy_srq(dev->srq);
-	if (dev->notes_mr)
-		ibv_dereg_mr(dev->notes_mr);
-	if (dev->pool.mr)
-		ibv_dereg_mr(dev->pool.mr);
-	if (dev->cq)
-		ibv_destroy_cq(dev->cq);
 	while (dev->holds)
 		verbs_drop(dev, dev->holds);
-	free(dev->pool.memory);
-	free(dev->pool.spare);
-	free(dev->notes);
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		verbs_mirror_close(&dev->rail[i]);
+		verbs_rail_close(&dev->rail[i]);
+	}
+	verbs_pool_close(dev);
 	free((void *)dev->words);
 	free((void *)dev->in);
 	free((void *)dev->out);
@@ -1139,7 +534,6 @@ static void verbs_close(struct tp_device *dev)
 		close_rank(dev, (uint32_t)r);
 	verbs_connect_close();
 	close_memory(dev);
-	verbs_nic_put(dev->nic);
 	free(dev);
 }
 
@@ -1147,7 +541,12 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 {
 	uint64_t bytes = sizeof(*dev);
 
-	bytes += (uint64_t)dev->cqe * 64;
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		const struct verbs_rail *rail = &dev->rail[i];
+
+		bytes += (uint64_t)rail->cqe * 64;
+		bytes += rail->mirror ? verbs_lane_memory(rail->mirror) : 0;
+	}
 	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
 	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
@@ -1166,6 +565,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 
 const struct transport transport_verbs = {
 	.name = "verbs",
+	.devices = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -1181,6 +581,8 @@ const struct transport transport_verbs = {
 	.release = verbs_release,
 	.flush = verbs_flush,
 	.hold = verbs_hold,
+	.hold_device = verbs_hold_device,
+	.takes = verbs_takes,
 	.drop = verbs_drop,
 	.offer = verbs_offer,
 	.map = verbs_map,

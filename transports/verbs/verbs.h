@@ -2,11 +2,17 @@
 /*
  * RDMA through libibverbs.
  *
- * A lane carries the messages of one class from one rank to another: one
- * reliable queue pair, which nothing else uses. The sender writes line and data
- * into the receiver's inbox (RDMA WRITE WITH IMMEDIATE; the receiver's poll()
- * then sets line->seq); large messages are read by the receiver (RDMA READ)
- * from where they lie. Credits are written into a word of the sender's memory.
+ * A lane carries the messages of one class from one rank to another. The sender
+ * writes line and data into the receiver's inbox (RDMA WRITE WITH IMMEDIATE;
+ * the receiver's poll() then sets line->seq); large messages are read by the
+ * receiver (RDMA READ) from where they lie. Credits are written into a word of
+ * the sender's memory.
+ *
+ * A rank has a rail for each port that it uses. A lane is made of strands,
+ * reliable queue pairs between a rail here and one there, which nothing else
+ * uses. Each message, and each read, goes whole over one strand, so that its
+ * data has landed when that strand says that it has; the next may take another.
+ * Credits all go over the same one, for a later one must not be overtaken.
  *
  * Lanes are made at the first message: the sender calls the receiver by TCP,
  * a thread of the library answers (connect.c), and the connection stays open so
@@ -29,7 +35,12 @@
 #define VERBS_NONCE 16
 #define VERBS_KEY 32
 #define VERBS_TEXT 80
-#define VERBS_READS 64 /* as the contract says */
+#define VERBS_READS 64  /* as the contract says */
+#define VERBS_RAILS 4   /* most of a rank */
+#define VERBS_STRANDS 8 /* most of a lane */
+#define VERBS_LANE_BITS 20
+/* Of a line, before what it has room for. */
+#define VERBS_LINE_HEAD offsetof(struct tp_line, room)
 
 /* ---- nic.c: ports, shared by the communicators of a process ---- */
 
@@ -70,8 +81,11 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
 bool verbs_nic_matches(const char *spec, const char *name, unsigned port);
 /* Ports that can be used, in words; false and why, if there are none. */
 bool verbs_nic_find(char *why, size_t len);
-/* Open one of them; which of several, is up to `turn`. */
-dicomm_result_t verbs_nic_get(unsigned turn, struct verbs_nic **out);
+/* Open as many of them as a rank may use, one at least, fastest first; which of
+ * more, is up to `turn`. */
+dicomm_result_t verbs_nics_get(unsigned turn,
+			       struct verbs_nic *out[VERBS_RAILS],
+			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
 
 /* ---- memory.c: registrations of a NIC ---- */
@@ -83,6 +97,9 @@ struct verbs_mr {
 	bool written; /* the NIC may write it */
 	int refs;
 	uint64_t id; /* of an allocation that outlives its users; or 0 */
+	/* Of a device; NULL: of the host. */
+	const struct accel *accel;
+	char how[128]; /* the NIC got that */
 	struct ibv_mr *mr;
 };
 
@@ -90,8 +107,24 @@ struct verbs_mr {
  * freed; other memory for as long as somebody refers to it. */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
+/* Of a device, for as long as somebody refers to it. ERR_UNSUPPORTED, and
+ * nothing logged: the NIC cannot have it. `how` as in hold_device(). */
+dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
+				    const struct tp_region *region,
+				    struct verbs_mr **out, char *how,
+				    size_t len);
 void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr);
 void verbs_mr_free_all(struct verbs_nic *nic);
+
+/* ---- ladder.c: memory of devices ---- */
+
+/* In the best way that works; NULL: in none. `how` becomes which, or why. */
+struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
+				  const struct tp_region *region,
+				  unsigned access, char *how, size_t len);
+/* As in struct transport. */
+bool verbs_takes(unsigned n, const struct tp_region *region,
+		 struct tp_taker *out);
 
 /* ---- address.c: what ranks tell each other ---- */
 
@@ -102,9 +135,21 @@ struct verbs_address {
 	uint8_t nonce[VERBS_NONCE];
 	uint32_t rank, ranks;
 	uint32_t slots, eager_bytes;
-	uint32_t fabric;
+	uint32_t fabric, rails;
 	char listen[VERBS_TEXT]; /* where to call it */
 	char host[40], nic[24];  /* for messages */
+};
+
+/* One side of a strand. No padding. */
+struct verbs_end {
+	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
+	 * IPv4 address and, in lid, the port */
+	uint8_t gid[16];
+	uint32_t qpn, psn, lid, mtu;
+	uint32_t reads; /* that it serves at a time */
+	uint32_t rkey;  /* of what the other side writes */
+	uint32_t rail, to_rail;
+	uint64_t bytes_per_s; /* of its port */
 };
 
 /* The call that makes a lane, and its answer. No padding. */
@@ -114,14 +159,10 @@ struct verbs_card {
 	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
 	uint8_t challenge[VERBS_NONCE]; /* of the call */
 	uint32_t from_rank, to_rank, ranks, lane_class;
-	/* the queue pair; of an iWARP NIC that answers: where it listens, as an
-	 * IPv4 address and, in lid, the port */
-	uint8_t gid[16];
-	uint32_t qpn, psn, lid, mtu;
-	uint32_t reads; /* that it serves at a time */
+	uint32_t strands, pad;
+	struct verbs_end end[VERBS_STRANDS];
 	/* what the other side writes: inbox of the one who answers, word for
 	 * credits of the one who calls */
-	uint32_t rkey;
 	uint64_t addr;
 	uint32_t stride, slots;
 	char why[96];
@@ -139,16 +180,79 @@ void verbs_card_seal(struct verbs_card *card, const uint8_t key[VERBS_KEY]);
 bool verbs_card_is_genuine(const struct verbs_card *card,
 			   const uint8_t key[VERBS_KEY]);
 
+/* ---- rail.c: what a rank has of a port ---- */
+
+/* Receives that are posted in one go. */
+#define VERBS_BATCH 32
+
+struct verbs_lane;
+struct verbs_rail {
+	struct verbs_nic *nic;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	int cqe;
+	uint32_t cqe_reserved; /* what strands may put there at a time */
+	uint32_t received;     /* not posted again yet */
+	struct ibv_recv_wr batch[VERBS_BATCH];
+	struct ibv_sge batch_sge[VERBS_BATCH];
+	uint32_t *notes; /* iWARP: bodies of the SENDs */
+	struct ibv_mr *notes_mr;
+	uint32_t notes_count;
+	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
+	struct verbs_lane *mirror;         /* of the NIC to itself; or NULL */
+	uint32_t flushes;                  /* reserved */
+	/* connect.c */
+	struct verbs_conn *events;
+	struct rdma_cm_id *cm; /* iWARP: listens, too */
+};
+
+/* Of rail->nic, which goes with it. */
+dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail);
+void verbs_rail_close(struct verbs_rail *rail);
+/* For messages: "mlx5_0:1,mlx5_1:1", as far as there is room. */
+void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
+/* Room in the completion queue for n more. */
+dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
+				   struct verbs_rail *rail, uint32_t n);
+/* Receives for the messages of one more lane. */
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n);
+/* That one has been used: post it again, sooner or later. */
+void verbs_rail_received(struct verbs_rail *rail, uint64_t id);
+
 /* ---- lane.c: one direction of one class between two ranks ---- */
 
 enum verbs_state { LANE_IDLE, LANE_CONNECTING, LANE_READY, LANE_FAILED };
 
 struct verbs_conn;
+struct verbs_lane;
 struct rdma_cm_id;
+
+struct verbs_strand {
+	struct verbs_lane *lane;
+	struct verbs_rail *rail;
+	uint32_t to_rail; /* of the other rank */
+	struct ibv_qp *qp;
+	struct rdma_cm_id *cm; /* iWARP */
+	struct sockaddr_in cm_to;
+	unsigned cm_tries;
+	bool joined; /* cm.c has connected it */
+	uint32_t psn;
+	uint32_t posted, done; /* work requests; done: as far as known */
+	uint32_t unsignaled;
+	uint32_t remote_key;
+	uint64_t load_ps, ps_per_kib; /* what it has carried, and would cost */
+	const char *_Atomic event;    /* what the NIC said of its queue pair */
+	uint32_t seen_done;           /* watch.c: done, at the last look, */
+	uint32_t stuck_ms;            /* and since when it is that */
+};
 
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
+	/* Whose NIC flushes it before it has arrived; NULL: it need not be. */
+	struct verbs_rail *flush_by;
+	uint32_t flush_key;
+	uint64_t flush_addr;
 };
 
 /*
@@ -162,20 +266,11 @@ struct verbs_lane {
 	bool in;
 	_Atomic int state;   /* enum verbs_state */
 	_Atomic bool left;   /* the other side has closed it */
-	dicomm_result_t why; /* of LANE_FAILED; or its queue pair is broken */
+	dicomm_result_t why; /* of LANE_FAILED; or it is broken */
 	bool noticed;        /* that it is; see verbs_broken() */
-	const char *_Atomic event; /* what the NIC said of its queue pair */
-	uint32_t seen_done;        /* watch.c: done, at the last look, */
-	uint32_t stuck_ms;         /* and since when it is that */
-	char text[512];            /* in words */
-	struct ibv_qp *qp;
-	struct rdma_cm_id *cm; /* iWARP */
-	struct sockaddr_in cm_to;
-	unsigned cm_tries;
-	uint32_t psn;
-	uint32_t depth, posted, done; /* work requests; done: as far as known */
-	uint32_t unsignaled;
-	uint32_t remote_key, stride;
+	char text[512];      /* in words */
+	uint32_t depth;      /* of each queue */
+	uint32_t stride;
 	uint64_t remote_addr;
 	struct verbs_conn *conn;
 	uint8_t challenge[VERBS_NONCE];
@@ -190,16 +285,27 @@ struct verbs_lane {
 
 	/* receiver's */
 	uint8_t *slots;
-	struct ibv_mr *slots_mr;
+	struct ibv_mr *slots_mr[VERBS_RAILS];
 	size_t slots_bytes;
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
-	bool urgent; /* the sender may wait for `told` */
+	uint64_t referred; /* last that was read: its sender waits for `told` */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
+
+	uint32_t strands;
+	struct verbs_strand strand[];
 };
 
-/* Queue pair in INIT, its numbers in the card. */
+static inline bool verbs_has_room(const struct verbs_strand *s, uint32_t n)
+{
+	return s->posted - s->done + n <= s->lane->depth;
+}
+
+struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
+				  bool in, uint32_t strands);
+/* Queue pairs in INIT, over the rails that the card's ends name; their numbers
+ * in the card. */
 dicomm_result_t verbs_lane_open(struct verbs_lane *lane,
 				struct verbs_card *card);
 /* Inbox, for a receiver. */
@@ -210,13 +316,22 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 /* Nothing in flight lands any more. */
 void verbs_lane_stop(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane);
+/* Each strand carries as much as both its ports can. Where all are alike, each
+ * pair of ranks begins with another. */
+void verbs_lane_share(struct verbs_lane *lane, const struct verbs_card *remote);
+
+/* Is message seq in its slot, or was it? */
+bool verbs_has_come(const struct verbs_lane *lane, uint64_t seq);
+uint64_t verbs_lane_memory(const struct verbs_lane *lane);
+
+/* ---- loss.c: queue pairs that are lost ---- */
+
 /* One line about a completion that failed; sets lane->why and text. */
-void verbs_lane_broken(struct verbs_lane *lane, const struct ibv_wc *wc,
+void verbs_lane_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 		       const char *operation, uint64_t bytes);
 /* The same without a completion. */
-void verbs_lane_give_up(struct verbs_lane *lane, dicomm_result_t why,
+void verbs_lane_give_up(struct verbs_strand *s, dicomm_result_t why,
 			const char *what, const char *hint);
-uint64_t verbs_lane_memory(const struct verbs_lane *lane);
 
 /* ---- watch.c: what the NICs do not tell by a completion ---- */
 
@@ -225,49 +340,96 @@ void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
-/* ---- verbs.c ---- */
+/* ---- mirror.c: what a NIC has written to a device is there ---- */
 
-struct tp_hold {
-	struct tp_hold *next;
-	struct verbs_mr *mr;
-};
+/* Connect the NIC to itself, unless it is. */
+dicomm_result_t verbs_mirror_open(struct tp_device *dev,
+				  struct verbs_rail *rail);
+void verbs_mirror_close(struct verbs_rail *rail);
+/* Room for one more; then post it, once the read is complete. */
+bool verbs_mirror_reserve(struct verbs_rail *rail);
+dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
+				   uint32_t slot);
+/* Is it the completion of a flush? */
+static inline bool verbs_is_flush(const struct verbs_rail *rail,
+				  const struct ibv_wc *wc)
+{
+	return rail->mirror && rail->mirror->strand[0].qp->qp_num == wc->qp_num;
+}
+/* Then: which read of which lane was flushed; NULL: one that has gone. */
+struct verbs_lane *verbs_mirror_lane(struct tp_device *dev,
+				     const struct ibv_wc *wc, uint32_t *slot);
+
+/* ---- traffic.c: what goes over lanes, and comes ---- */
 
 /* Messages too long to go inline are sent from here. */
 struct verbs_pool {
 	uint8_t *memory;
-	struct ibv_mr *mr;
 	uint32_t count, bytes; /* of one */
 	uint16_t *spare;
 	uint32_t nspare;
 };
 
-/* Receives that are posted in one go. */
-#define VERBS_BATCH 32
+/* At the first lane to send on. */
+dicomm_result_t verbs_pool_open(struct tp_device *dev);
+void verbs_pool_close(struct tp_device *dev);
+
+/* The lane's state as a status, with its words as the last error. */
+dicomm_result_t verbs_state_of(struct verbs_lane *lane);
+/* The next `bytes`: which strand? One with room, if there is one. */
+struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
+/* A request that completes when all before it have; moves no data. */
+dicomm_result_t verbs_probe(struct verbs_strand *s);
+/* Nothing is told over it any more. */
+void verbs_untold_remove(struct verbs_lane *lane);
+/* Reads that end after an abort are counted, nothing else. */
+void verbs_abort_poll(struct tp_device *dev);
+
+/* As in struct transport. */
+dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			  uint32_t signature, enum tp_kind kind,
+			  const void *body, uint64_t len);
+dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+void verbs_flush(struct tp_device *dev);
+bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		 enum tp_want want, struct tp_ref *ref);
+dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
+			  uint64_t len, const void **ptr);
+dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			   const struct tp_ref *ref, uint64_t offset, void *dst,
+			   uint64_t len);
+dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+bool verbs_poll(struct tp_device *dev);
+
+/* ---- verbs.c ---- */
+
+struct tp_hold {
+	struct tp_hold *next;
+	struct verbs_mr *mr[VERBS_RAILS];
+	bool flushed; /* what read() has put there */
+};
+
+/* What is held of that memory; NULL if it is not. */
+const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
+				 uint64_t len, bool written);
 
 struct tp_device {
 	struct tp_config config;
-	struct verbs_nic *nic;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
 	uint64_t looked_ms;     /* when watch.c did */
-	atomic_flag polling;    /* the completion queue is being looked at */
+	atomic_flag polling;    /* completion queues are being looked at */
 	_Atomic uint32_t reads; /* in flight */
-	struct ibv_cq *cq;
-	struct ibv_srq *srq;
-	int cqe;
-	uint32_t cqe_reserved; /* what lanes may put there at a time */
-	uint32_t received;     /* not posted again yet */
-	struct ibv_recv_wr batch[VERBS_BATCH];
-	struct ibv_sge batch_sge[VERBS_BATCH];
-	uint32_t *notes; /* iWARP: bodies of the SENDs */
-	struct ibv_mr *notes_mr;
-	uint32_t notes_count;
+	uint32_t rails;
+	struct verbs_rail rail[VERBS_RAILS];
 	unsigned idle; /* polls that found nothing */
 	struct verbs_pool pool;
 	struct verbs_lane *_Atomic *in, *_Atomic *out; /* [id] */
 	uint32_t lanes;                                /* length of both */
-	_Atomic uint64_t *words; /* [id]: credits, written by receivers */
-	struct ibv_mr *words_mr;
+	/* [id]: credits, written by receivers; and one that nobody reads. */
+	_Atomic uint64_t *words;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
 	atomic_flag holding; /* guards holds, for a few instructions */
@@ -277,8 +439,7 @@ struct tp_device {
 	struct tp_device *next;
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
-	struct verbs_conn *listener, *events;
-	struct rdma_cm_id *cm; /* iWARP: listens, too */
+	struct verbs_conn *listener;
 	char host[40];
 };
 
@@ -289,13 +450,6 @@ struct tp_peer {
 	struct verbs_lane *out[TP_CLASSES], *in[TP_CLASSES];
 	struct tp_peer *next;
 };
-
-/* Room in the completion queue for n more. */
-dicomm_result_t verbs_reserve(struct tp_device *dev, uint32_t n);
-/* A request that completes when all before it have; moves no data. */
-dicomm_result_t verbs_probe(struct verbs_lane *lane);
-/* Receives for the messages of one more lane. */
-dicomm_result_t verbs_post_receives(struct tp_device *dev, uint32_t n);
 
 /* ---- connect.c: calls and answers ---- */
 
@@ -315,11 +469,12 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 /* With the lock: no news of it any more; the other side is told. */
 void verbs_connect_forget(struct verbs_lane *lane);
 
-/* News from cm.c, with the lock. The lane that waits to be connected, which
- * from then on takes messages: */
-struct verbs_lane *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE]);
-void verbs_connect_done(struct verbs_lane *lane);
-void verbs_connect_failed(struct verbs_lane *lane, const char *what,
+/* News from cm.c, with the lock. The strand that waits to be connected, whose
+ * lane from then on takes messages: */
+struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
+					   unsigned strand);
+void verbs_connect_done(struct verbs_strand *s);
+void verbs_connect_failed(struct verbs_strand *s, const char *what,
 			  const char *why);
 
 /* ---- cm.c: queue pairs of iWARP; but for the first, with the lock ---- */
@@ -331,10 +486,10 @@ dicomm_result_t verbs_cm_start(int *fd);
 void verbs_cm_stop(void);
 void verbs_cm_forget(void); /* in the child of a fork */
 void verbs_cm_events(void);
-dicomm_result_t verbs_cm_listen(struct tp_device *dev);
-void verbs_cm_card(const struct tp_device *dev, struct verbs_card *card);
-dicomm_result_t verbs_cm_call(struct verbs_lane *lane,
-			      const struct verbs_card *card);
+dicomm_result_t verbs_cm_listen(struct verbs_rail *rail);
+void verbs_cm_end(const struct verbs_rail *rail, struct verbs_end *end);
+dicomm_result_t verbs_cm_call(struct verbs_strand *s,
+			      const struct verbs_end *end);
 void verbs_cm_close(struct rdma_cm_id *id);
 
 #endif

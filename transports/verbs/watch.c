@@ -52,7 +52,7 @@ static void on_link(struct verbs_nic *nic, unsigned port, bool up)
 static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 {
 	const char *text = ibv_event_type_str(e->event_type);
-	struct verbs_lane *lane;
+	struct verbs_strand *s;
 
 	switch (e->event_type) {
 	case IBV_EVENT_PORT_ERR:
@@ -63,8 +63,8 @@ static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		lane = e->element.qp->qp_context;
-		atomic_store(&lane->event, text);
+		s = e->element.qp->qp_context;
+		atomic_store(&s->event, text);
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
@@ -99,58 +99,58 @@ static uint64_t bytes_under_way(const struct verbs_lane *lane)
 	return bytes;
 }
 
-static void look_at_requests(struct verbs_lane *lane, uint32_t passed_ms)
+static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 {
-	uint32_t left = lane->posted - lane->done;
-	uint64_t bytes = bytes_under_way(lane);
+	uint32_t left = s->posted - s->done;
+	uint64_t bytes = bytes_under_way(s->lane);
 	uint64_t bound = NIC_SLACK * retry_ms() + SLACK_MS;
 	dicomm_result_t status;
 	char what[120];
 
-	if (!left || lane->done != lane->seen_done) {
-		lane->seen_done = lane->done;
-		lane->stuck_ms = 0;
+	if (!left || s->done != s->seen_done) {
+		s->seen_done = s->done;
+		s->stuck_ms = 0;
 		return;
 	}
 	/* Of requests that complete in silence this asks how they are. */
-	status = lane->unsignaled ? verbs_probe(lane) : DICOMM_SUCCESS;
+	status = s->unsignaled ? verbs_probe(s) : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
-		verbs_lane_give_up(lane, status, "a request was refused",
+		verbs_lane_give_up(s, status, "a request was refused",
 				   "the NIC failed");
 		return;
 	}
-	lane->stuck_ms += passed_ms;
-	if (lane->stuck_ms < bound + bytes / BYTES_PER_MS)
+	s->stuck_ms += passed_ms;
+	if (s->stuck_ms < bound + bytes / BYTES_PER_MS)
 		return;
 	snprintf(what, sizeof(what),
 		 "%" PRIu32 " requests, reads of %" PRIu64
 		 " bytes among them, have not ended in %" PRIu32 " ms",
-		 left, bytes, lane->stuck_ms);
-	verbs_lane_give_up(lane, DICOMM_ERR_REMOTE, what,
+		 left, bytes, s->stuck_ms);
+	verbs_lane_give_up(s, DICOMM_ERR_REMOTE, what,
 			   "is the other rank's machine alive, and its link "
 			   "up? The bound follows from DICOMM_IB_TIMEOUT and "
 			   "DICOMM_IB_RETRY_CNT");
 }
 
-static void look_at_nic(struct verbs_lane *lane, uint64_t now)
+static void look_at_nic(struct verbs_strand *s, uint64_t now)
 {
-	const struct verbs_nic *nic = lane->dev->nic;
+	const struct verbs_nic *nic = s->rail->nic;
 	const char *fatal = atomic_load(&nic->fatal);
-	const char *event = atomic_load(&lane->event);
+	const char *event = atomic_load(&s->event);
 	uint64_t lost = atomic_load(&nic->lost_ms);
 	char what[80];
 
-	if (event && lane->cm) {
+	if (event && s->cm) {
 		/* Of iWARP, so ends a connection that the other side drops. */
-		verbs_lane_give_up(lane, DICOMM_ERR_REMOTE, event,
+		verbs_lane_give_up(s, DICOMM_ERR_REMOTE, event,
 				   "the connection has ended");
 	} else if (fatal || event) {
-		verbs_lane_give_up(lane, DICOMM_ERR_SYSTEM,
-				   fatal ? fatal : event, "the NIC failed");
+		verbs_lane_give_up(s, DICOMM_ERR_SYSTEM, fatal ? fatal : event,
+				   "the NIC failed");
 	} else if (lost && now > lost + retry_ms()) {
 		snprintf(what, sizeof(what), "no link for %" PRIu64 " ms",
 			 now - lost);
-		verbs_lane_give_up(lane, DICOMM_ERR_SYSTEM, what,
+		verbs_lane_give_up(s, DICOMM_ERR_SYSTEM, what,
 				   "the port of this rank has lost its cable, "
 				   "or was set down; DICOMM_IB_TIMEOUT and "
 				   "DICOMM_IB_RETRY_CNT say how long to wait "
@@ -167,10 +167,10 @@ static dicomm_result_t look(struct verbs_lane *lane, uint64_t now,
 		    LANE_READY ||
 	    atomic_load_explicit(&lane->left, memory_order_acquire))
 		return DICOMM_SUCCESS;
-	if (!lane->why)
-		look_at_nic(lane, now);
-	if (!lane->why)
-		look_at_requests(lane, passed_ms);
+	for (uint32_t i = 0; i < lane->strands && !lane->why; i++)
+		look_at_nic(&lane->strand[i], now);
+	for (uint32_t i = 0; i < lane->strands && !lane->why; i++)
+		look_at_requests(&lane->strand[i], passed_ms);
 	if (!lane->why)
 		return DICOMM_SUCCESS;
 	/* Who closes a lane may be heard of a moment later. */

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * NICs that lose their link, or go, in the middle of an operation: an error,
+ * everywhere. Runs in the virtual machines of tests/vm/run only.
+ */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/storm.h"
+#include "tests/support/trial.h"
+
+#define RANKS 2
+/* How many of them there are. */
+#define DEVICES 4
+#define ONLY_VERBS "DICOMM_TRANSPORTS=verbs"
+/* The control plane must not depend on the cable that is cut. */
+#define BY_LO "DICOMM_SOCKET_IFNAME=lo"
+/* A NIC tries for 4.096 us * 2^TIMEOUT * (RETRY_CNT + 1): a second and a half;
+ * with 7, rxe never gives up. */
+#define TIMEOUT "DICOMM_IB_TIMEOUT=16"
+#define RETRIES "DICOMM_IB_RETRY_CNT=4"
+#define BOUND_S 30.0
+
+/* The cable of a device, or the device itself. */
+#define NETWORK "192.168.77"
+#define CABLE(i) "ip link set port" #i " down"
+#define DEVICE(i) "ip link set net" #i " down"
+
+/* Then all is as it was. */
+static void mend_all(void)
+{
+	static const char mend[] =
+		"for i in 0 1 2 3; do ip link set port$i up && "
+		"ip link set net$i up && "
+		"ip route replace " NETWORK ".0/24 dev net$i src " NETWORK
+		".$((i + 1)) table $((100 + i)) || exit; "
+		"for o in 0 1 2 3 4 5 6 7 8; do [ $o = $i ] || "
+		"ip neighbour replace " NETWORK ".$((o + 1)) "
+		"lladdr 02:00:00:00:00:0$o nud permanent dev net$i || exit; "
+		"done; done";
+
+	ck_assert_msg(!system(mend), "%s: failed", mend);
+}
+
+struct board {
+	_Atomic int working;
+	_Atomic bool done;
+};
+
+/* What is cut: at first, and so many milliseconds later. */
+struct cutting {
+	const char *first, *second;
+	int later_ms;
+	const char *timeout, *retries;
+};
+
+static void cut(const char *command)
+{
+	if (system(command))
+		job_fail("%s: failed", command);
+}
+
+static void cut_cables(const void *arg)
+{
+	const struct cutting *c = arg;
+	struct board *board = job_board();
+	double end = job_seconds() + 60;
+
+	while (atomic_load(&board->working) < RANKS && job_seconds() < end)
+		job_sleep_ms(1);
+	job_sleep_ms(150);
+	cut(c->first);
+	if (c->second) {
+		job_sleep_ms(c->later_ms);
+		cut(c->second);
+	}
+	atomic_store(&board->done, true);
+}
+
+static dicomm_result_t large_allreduce(struct job_rank *me, unsigned seed)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_INT32,
+			  .op = DICOMM_SUM,
+			  .count = 1 << 20,
+			  .seed = seed};
+	dicomm_result_t status;
+
+	trial_fill(&t, me);
+	status = trial_call(&t, NULL);
+	if (status == DICOMM_SUCCESS)
+		trial_check(&t);
+	trial_free(&t);
+	return status;
+}
+
+/* Small ones, too: each message that is lost, or comes twice, shows. */
+static void a_few_operations(struct job_rank *me, unsigned seed)
+{
+	const size_t counts[] = {1, 700, 5000};
+	const enum trial_kind kinds[] = {TRIAL_ALLREDUCE, TRIAL_ALLTOALL,
+					 TRIAL_SENDRECV};
+
+	for (unsigned i = 0; i < 9; i++)
+		trial_run((struct trial){.kind = kinds[i % 3],
+					 .type = DICOMM_INT32,
+					 .op = DICOMM_SUM,
+					 .count = counts[i / 3],
+					 .seed = seed + i},
+			  me);
+}
+
+/* --- errors -----------------------------------------------------------------
+ */
+
+/* Names who, and by what. */
+static void check_words(const struct job_rank *me, dicomm_result_t status)
+{
+	const char *text = dicomm_get_last_error(me->comm);
+
+	JOB_CHECK(status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_SYSTEM,
+		  "status %d: %s", (int)status, text);
+	JOB_CHECK(strstr(text, "rank "), "\"%s\" names no rank", text);
+	/* Who saw it itself, tells all of it. */
+	if (!strncmp(text, "verbs ", 6))
+		JOB_CHECK(strstr(text, "rxe") && strstr(text, "gid") &&
+				  strstr(text, "queue pair") &&
+				  strstr(text, "link"),
+			  "\"%s\" does not tell all", text);
+}
+
+static void work_until_the_cut(struct job_rank *me)
+{
+	struct board *board = job_board();
+	dicomm_result_t status = DICOMM_SUCCESS;
+	double begin = 0;
+
+	JOB_TRY(large_allreduce(me, 0));
+	atomic_fetch_add(&board->working, 1);
+	for (unsigned i = 1; status == DICOMM_SUCCESS; i++) {
+		if (atomic_load(&board->done) && begin == 0)
+			begin = job_seconds();
+		JOB_CHECK(begin == 0 || job_seconds() < begin + BOUND_S,
+			  "still at work %.0f s after the cut", BOUND_S);
+		job_doing("all-reduce %u", i);
+		status = large_allreduce(me, i);
+	}
+	JOB_CHECK(atomic_load(&board->done) || status == DICOMM_ERR_REMOTE,
+		  "before the cut: %s", dicomm_get_last_error(me->comm));
+	check_words(me, status);
+}
+
+static void work_afterwards(struct job_rank *me)
+{
+	a_few_operations(me, 0);
+}
+
+static void run_cut(const struct cutting *c, const char *nics,
+		    void (*work)(struct job_rank *me))
+{
+	struct job job = {.run = work,
+			  .disturb = cut_cables,
+			  .arg = c,
+			  .ranks = RANKS,
+			  .env = {ONLY_VERBS, BY_LO, nics, c->timeout,
+				  c->retries, "DICOMM_DEBUG=none"},
+			  .timeout_s = 100};
+	char text[2000] = "";
+	bool good = job_try(&job, text, sizeof(text));
+
+	mend_all();
+	ck_assert_msg(good, "%s: %s", c->first, text);
+	job.run = work_afterwards;
+	job.disturb = NULL;
+	job_run(&job);
+}
+
+/* Rank 0 is on rxe0, rank 1 on rxe1. */
+static const struct cutting cuttings[] = {
+	{CABLE(1), NULL, 0, TIMEOUT, RETRIES},
+	{DEVICE(1), NULL, 0, TIMEOUT, RETRIES},
+	{CABLE(1), NULL, 0, "DICOMM_IB_TIMEOUT=14", "DICOMM_IB_RETRY_CNT=7"},
+};
+
+START_TEST(a_cut_cable_is_an_error_on_every_rank)
+{
+	run_cut(&cuttings[_i], "DICOMM_IB_NICS=1", work_until_the_cut);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------
+ */
+
+int main(void)
+{
+	const char *made = getenv("DICOMM_TEST_DEVICES");
+	TCase *test_case = tcase_create("cuts");
+	Suite *suite = suite_create("cuts");
+	SRunner *runner;
+	int failed, devices;
+
+	if (!made || sscanf(made, "rxe:%d", &devices) != 1 ||
+	    devices != DEVICES) {
+		printf("skipped: not in a virtual machine with rxe:%d\n",
+		       DEVICES);
+		return 77;
+	}
+	tcase_set_timeout(test_case, 60);
+	tcase_add_loop_test(test_case, a_cut_cable_is_an_error_on_every_rank, 0,
+			    sizeof(cuttings) / sizeof(*cuttings));
+	suite_add_tcase(suite, test_case);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

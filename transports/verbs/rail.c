@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank has of each port that it uses: its queues. */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/log.h"
+
+/* Of the completion queue, which grows with the lanes. */
+#define CQE_FIRST 256
+#define CQE_FIRST_MAX 65536
+
+dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
+				   struct verbs_rail *rail, uint32_t n)
+{
+	const struct verbs_nic *nic = rail->nic;
+	uint32_t wanted = rail->cqe_reserved + n;
+	int cqe = rail->cqe;
+	int error = 0;
+
+	while ((uint32_t)cqe < wanted)
+		cqe *= 2;
+	if (cqe > nic->attr.max_cqe)
+		cqe = nic->attr.max_cqe;
+	if ((uint32_t)cqe < wanted)
+		return FAIL(DICOMM_ERR_NO_PATH,
+			    "verbs %s: its completion queues hold %d entries, "
+			    "%u are needed for one more peer",
+			    nic->name, nic->attr.max_cqe, wanted);
+	if (cqe > rail->cqe) {
+		/* Drivers do not expect a look at it meanwhile. */
+		while (atomic_flag_test_and_set_explicit(&dev->polling,
+							 memory_order_acquire))
+			sched_yield();
+		error = ibv_resize_cq(rail->cq, cqe);
+		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
+	}
+	if (error) {
+		errno = error;
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "verbs %s: completion queue of %d entries: %m",
+			    nic->name, cqe);
+	}
+	rail->cqe = cqe;
+	rail->cqe_reserved = wanted;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n)
+{
+	struct ibv_recv_wr wr = {.next = NULL}, *bad;
+	struct ibv_sge sge = {.length = sizeof(uint32_t)};
+	int error;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (rail->notes) {
+			wr.wr_id = rail->notes_count++;
+			sge.addr = (uintptr_t)&rail->notes[wr.wr_id];
+			sge.lkey = rail->notes_mr->lkey;
+			wr.sg_list = &sge;
+			wr.num_sge = 1;
+		}
+		error = ibv_post_srq_recv(rail->srq, &wr, &bad);
+		if (error) {
+			errno = error;
+			return FAIL(DICOMM_ERR_SYSTEM,
+				    "verbs %s: post a receive: %m",
+				    rail->nic->name);
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
+void verbs_rail_received(struct verbs_rail *rail, uint64_t id)
+{
+	struct ibv_recv_wr *wr = &rail->batch[rail->received], *bad;
+
+	if (rail->notes) {
+		struct ibv_sge *sge = &rail->batch_sge[rail->received];
+
+		wr->wr_id = id;
+		sge->addr = (uintptr_t)&rail->notes[id];
+		sge->length = sizeof(*rail->notes);
+		sge->lkey = rail->notes_mr->lkey;
+		wr->sg_list = sge;
+		wr->num_sge = 1;
+	}
+	if (++rail->received < VERBS_BATCH)
+		return;
+	rail->received = 0;
+	if (ibv_post_srq_recv(rail->srq, rail->batch, &bad))
+		log_error("verbs %s: post receives: %m", rail->nic->name);
+}
+
+/* Entries to begin with. Not all of iWARP can make it longer later. */
+static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
+{
+	uint64_t n = CQE_FIRST;
+
+	if (nic->fabric == VERBS_IWARP)
+		n += (uint64_t)dev->lanes *
+		     (VERBS_READS + 16 + 5 * dev->config.slots);
+	if (n > CQE_FIRST_MAX)
+		n = CQE_FIRST_MAX;
+	if (n > (uint64_t)nic->attr.max_cqe)
+		n = (uint64_t)nic->attr.max_cqe;
+	return (int)n;
+}
+
+static dicomm_result_t open_notes(struct verbs_rail *rail, uint64_t receives)
+{
+	rail->notes = calloc(receives, sizeof(*rail->notes));
+	if (!rail->notes)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	rail->notes_mr = ibv_reg_mr(rail->nic->pd, rail->notes,
+				    receives * sizeof(*rail->notes),
+				    IBV_ACCESS_LOCAL_WRITE);
+	if (!rail->notes_mr)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "verbs %s: register receives: %m", rail->nic->name);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t open_queues(struct tp_device *dev,
+				   struct verbs_rail *rail)
+{
+	struct verbs_nic *nic = rail->nic;
+	uint64_t receives =
+		(uint64_t)dev->lanes * dev->config.slots + VERBS_BATCH;
+	struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
+
+	if (receives > (uint64_t)nic->attr.max_srq_wr)
+		receives = (uint64_t)nic->attr.max_srq_wr;
+	attr.attr.max_wr = (uint32_t)receives;
+	rail->cqe = first_cqe(dev, nic);
+	rail->cq = ibv_create_cq(nic->context, rail->cqe, NULL, NULL, 0);
+	if (!rail->cq)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "verbs %s: completion queue of %d entries: %m",
+			    nic->name, rail->cqe);
+	rail->srq = ibv_create_srq(nic->pd, &attr);
+	if (!rail->srq)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "verbs %s: receive queue of %u requests: %m",
+			    nic->name, attr.attr.max_wr);
+	if (nic->fabric == VERBS_IWARP)
+		TRY(open_notes(rail, receives));
+	for (int i = 0; i < VERBS_BATCH; i++)
+		rail->batch[i].next =
+			i + 1 < VERBS_BATCH ? &rail->batch[i + 1] : NULL;
+	/* Posting again is put off until there is a batch. */
+	return verbs_rail_receives(rail, VERBS_BATCH);
+}
+
+dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail)
+{
+	struct verbs_nic *nic = rail->nic;
+	size_t bytes = (dev->lanes + 1) * sizeof(*dev->words);
+
+	TRY(open_queues(dev, rail));
+	rail->words_mr =
+		ibv_reg_mr(nic->pd, (void *)dev->words, bytes,
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!rail->words_mr)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "verbs %s: register %zu bytes for credits: %m",
+			    nic->name, bytes);
+	return DICOMM_SUCCESS;
+}
+
+void verbs_rail_close(struct verbs_rail *rail)
+{
+	if (rail->words_mr)
+		ibv_dereg_mr(rail->words_mr);
+	if (rail->srq)
+		ibv_destroy_srq(rail->srq);
+	if (rail->notes_mr)
+		ibv_dereg_mr(rail->notes_mr);
+	if (rail->pool_mr)
+		ibv_dereg_mr(rail->pool_mr);
+	if (rail->cq)
+		ibv_destroy_cq(rail->cq);
+	free(rail->notes);
+	verbs_nic_put(rail->nic);
+}
+
+void verbs_rail_names(const struct tp_device *dev, char *text, size_t len)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < dev->rails && at < len; i++)
+		at += (size_t)snprintf(text + at, len - at, "%s%.18s:%u",
+				       i ? "," : "", dev->rail[i].nic->name,
+				       dev->rail[i].nic->port);
+}

@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What goes over lanes: messages, credits, reads, and their completions. */
+#include "transports/verbs/verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+
+/* What a message is on the wire: a line from its signature on. */
+#define HEAD_BYTES 16
+#define LINE_SEQ_BYTES offsetof(struct tp_line, signature)
+/* Messages that wait to be sent and do not fit inline. */
+#define POOL_COUNT 32
+/* Polls in a row that find nothing, before credits are told that nobody need
+ * wait for. */
+#define IDLE_POLLS 1024
+#define COMPLETIONS 16
+/* Of a message, besides its data. */
+#define PACKET_BYTES 64
+
+_Static_assert(VERBS_LINE_HEAD - LINE_SEQ_BYTES == HEAD_BYTES, "head");
+
+/* What a request was, from its completion. */
+struct request {
+	uint32_t count; /* of its strand: all up to it are done; lower bits */
+	uint32_t bytes;
+	uint32_t lane;
+	bool in;
+	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
+};
+#define COUNT_BITS 11 /* more than a strand's queue is long */
+#define COUNT_MASK ((1u << COUNT_BITS) - 1)
+
+static uint64_t request_id(const struct verbs_strand *s, uint32_t ahead,
+			   uint32_t what, uint32_t bytes)
+{
+	const struct verbs_lane *lane = s->lane;
+
+	return ((s->posted + ahead) & COUNT_MASK) |
+	       (uint64_t)bytes << COUNT_BITS | (uint64_t)lane->id << 32 |
+	       (uint64_t)what << 52 | (uint64_t)lane->in << 63;
+}
+
+static struct request request_of(uint64_t id)
+{
+	return (struct request){
+		.count = (uint32_t)id & COUNT_MASK,
+		.bytes = (uint32_t)id >> COUNT_BITS,
+		.lane = (uint32_t)(id >> 32) & ((1u << VERBS_LANE_BITS) - 1),
+		.what = (uint16_t)(id >> 52 & 0x7ff),
+		.in = id >> 63,
+	};
+}
+
+/* ---- sending ---- */
+
+dicomm_result_t verbs_pool_open(struct tp_device *dev)
+{
+	struct verbs_pool *p = &dev->pool;
+	size_t bytes;
+	bool good;
+
+	if (p->count)
+		return DICOMM_SUCCESS;
+	p->bytes = dev->stride;
+	bytes = (size_t)POOL_COUNT * p->bytes;
+	p->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	p->spare = calloc(POOL_COUNT, sizeof(*p->spare));
+	good = p->memory && p->spare;
+	for (uint32_t i = 0; i < dev->rails && good; i++) {
+		dev->rail[i].pool_mr =
+			ibv_reg_mr(dev->rail[i].nic->pd, p->memory, bytes,
+				   IBV_ACCESS_LOCAL_WRITE);
+		good = dev->rail[i].pool_mr;
+	}
+	if (!good)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "verbs %s: %zu bytes to send from: %m",
+			    dev->rail[0].nic->name, bytes);
+	p->count = POOL_COUNT;
+	for (uint16_t i = 0; i < POOL_COUNT; i++)
+		p->spare[p->nspare++] = i;
+	return DICOMM_SUCCESS;
+}
+
+void verbs_pool_close(struct tp_device *dev)
+{
+	free(dev->pool.memory);
+	free(dev->pool.spare);
+}
+
+dicomm_result_t verbs_state_of(struct verbs_lane *lane)
+{
+	if (lane->why) {
+		log_set_last_error(lane->text);
+		return lane->why;
+	}
+	if (!atomic_load_explicit(&lane->left, memory_order_acquire))
+		return DICOMM_SUCCESS;
+	lane->why = DICOMM_ERR_REMOTE;
+	snprintf(lane->text, sizeof(lane->text),
+		 "verbs: rank %d (%s) has closed its side", lane->rank,
+		 lane->remote);
+	return FAIL(lane->why, "%s", lane->text);
+}
+
+static dicomm_result_t post(struct verbs_strand *s, struct ibv_send_wr *wr,
+			    uint32_t n)
+{
+	const struct verbs_lane *lane = s->lane;
+	const struct verbs_nic *nic = s->rail->nic;
+	struct ibv_send_wr *bad;
+	int error = ibv_post_send(s->qp, wr, &bad);
+
+	if (__builtin_expect(!error, 1)) {
+		s->posted += n;
+		return DICOMM_SUCCESS;
+	}
+	if (atomic_load(&lane->dev->aborted))
+		return DICOMM_ERR_ABORTED;
+	errno = error;
+	return FAIL(DICOMM_ERR_SYSTEM,
+		    "verbs %s port %u: rank %d (%s): post a request: %m",
+		    nic->name, nic->port, lane->rank, lane->remote);
+}
+
+/* Every so many requests one is signalled, so that the send queue can be
+ * emptied; half of it may wait for that. */
+static unsigned signal_now(struct verbs_strand *s, uint32_t n, bool must)
+{
+	s->unsignaled += n;
+	if (!must && s->unsignaled < s->lane->depth / 4)
+		return 0;
+	s->unsignaled = 0;
+	return IBV_SEND_SIGNALED;
+}
+
+/* Whoever has carried the least, in time, of those with room for two. */
+static __attribute__((noinline)) struct verbs_strand *
+pick_of_many(struct verbs_lane *lane, uint64_t bytes)
+{
+	struct verbs_strand *best = NULL;
+
+	for (uint32_t i = 0; i < lane->strands; i++) {
+		struct verbs_strand *s = &lane->strand[i];
+
+		if (verbs_has_room(s, 2) &&
+		    (!best || s->load_ps < best->load_ps))
+			best = s;
+	}
+	if (!best)
+		return &lane->strand[0];
+	best->load_ps += ((bytes + PACKET_BYTES) * best->ps_per_kib) >> 10;
+	return best;
+}
+
+struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes)
+{
+	return __builtin_expect(lane->strands == 1, 1)
+		       ? &lane->strand[0]
+		       : pick_of_many(lane, bytes);
+}
+
+/* No credits known: look again. */
+static __attribute__((noinline)) dicomm_result_t
+refresh(struct verbs_lane *lane, int rank, uint64_t seq)
+{
+	if (!lane)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs: put to rank %d before connect_out", rank);
+	TRY(verbs_state_of(lane));
+	lane->limit =
+		atomic_load_explicit(lane->released, memory_order_acquire) +
+		lane->dev->config.slots;
+	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
+}
+
+/* Where large messages lie; the key is that of the rail which is read by. */
+struct reference {
+	uint64_t addr;
+	uint32_t key[VERBS_RAILS];
+};
+
+/* A message on the wire, before its data. */
+struct head {
+	uint32_t signature, kind;
+	uint64_t len;
+};
+
+_Static_assert(sizeof(struct head) == HEAD_BYTES, "has no padding");
+
+/* Its first two pieces are filled in. */
+static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
+				    uint32_t what, uint32_t bytes)
+{
+	struct verbs_lane *lane = s->lane;
+	const struct tp_config *config = &lane->dev->config;
+	struct ibv_send_wr *wr = &lane->wr, *last = wr;
+	uint32_t mine =
+		(uint32_t)config->rank * TP_CLASSES + lane->id % TP_CLASSES;
+	uint32_t imm = htonl(mine << 8 | ((uint32_t)seq & 0xff)), n = 1;
+
+	wr->wr.rdma.remote_addr = lane->remote_addr +
+				  (seq & (config->slots - 1)) * lane->stride +
+				  LINE_SEQ_BYTES;
+	wr->wr.rdma.rkey = s->remote_key;
+	wr->imm_data = imm;
+	if (__builtin_expect(wr->next != NULL, 0)) {
+		lane->note_sge.addr = (uintptr_t)&imm;
+		lane->note_sge.length = sizeof(imm);
+		lane->note.send_flags = IBV_SEND_INLINE;
+		wr->wr_id = request_id(s, 0, 0, bytes);
+		/* siw may still send from a buffer when a write that was not
+		 * signalled is complete, and all before it. */
+		if (what)
+			wr->send_flags |= IBV_SEND_SIGNALED;
+		last = &lane->note;
+		n = 2;
+	}
+	last->wr_id = request_id(s, n - 1, what, bytes);
+	last->send_flags |= signal_now(s, n, what != 0);
+	return post(s, wr, n);
+}
+
+dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			  uint32_t signature, enum tp_kind kind,
+			  const void *body, uint64_t len)
+{
+	struct tp_device *dev = peer->dev;
+	struct verbs_lane *lane = peer->out[c];
+	uint32_t bytes = (uint32_t)len, what = 0;
+	struct verbs_strand *s;
+	struct head head;
+
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (__builtin_expect(!lane || seq > lane->limit || lane->why, 0))
+		TRY(refresh(lane, peer->rank, seq));
+	if (kind == TP_REF)
+		bytes = sizeof(struct reference);
+	else if (__builtin_expect(len > dev->eager_bytes, 0))
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs: put of %" PRIu64 " bytes into a slot of "
+			    "%u",
+			    len, dev->eager_bytes);
+	s = verbs_pick(lane, bytes);
+	if (__builtin_expect(!verbs_has_room(s, 2), 0))
+		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
+	/* The number travels in both words that are looked at anyway. */
+	head.signature = signature;
+	head.kind = (uint32_t)kind | ((uint32_t)seq & ~0xffu);
+	head.len = len;
+
+	lane->sge[0].addr = (uintptr_t)&head;
+	lane->sge[0].length = HEAD_BYTES;
+	lane->sge[1].addr = (uintptr_t)body;
+	lane->sge[1].length = bytes;
+	lane->wr.num_sge = 1 + (bytes > 0);
+	lane->wr.send_flags = IBV_SEND_INLINE;
+	if (HEAD_BYTES + bytes > lane->max_inline) {
+		struct verbs_pool *pool = &dev->pool;
+		uint8_t *copy;
+
+		if (!pool->nspare)
+			return DICOMM_AGAIN;
+		what = pool->spare[--pool->nspare] + 1u;
+		copy = pool->memory + (what - 1) * (size_t)pool->bytes;
+		memcpy(copy, &head, HEAD_BYTES);
+		memcpy(copy + HEAD_BYTES, body, bytes);
+		lane->sge[0].addr = (uintptr_t)copy;
+		lane->sge[0].length = HEAD_BYTES + bytes;
+		lane->sge[0].lkey = s->rail->pool_mr->lkey;
+		lane->wr.num_sge = 1;
+		lane->wr.send_flags = 0;
+	}
+	return send_message(s, seq, what, bytes);
+}
+
+/* ---- receiving ---- */
+
+static void untold_add(struct verbs_lane *lane)
+{
+	struct verbs_lane **head = &lane->dev->untold;
+
+	if (lane->untold_link)
+		return;
+	lane->untold = *head;
+	if (*head)
+		(*head)->untold_link = &lane->untold;
+	lane->untold_link = head;
+	*head = lane;
+}
+
+void verbs_untold_remove(struct verbs_lane *lane)
+{
+	if (!lane->untold_link)
+		return;
+	*lane->untold_link = lane->untold;
+	if (lane->untold)
+		lane->untold->untold_link = lane->untold_link;
+	lane->untold_link = NULL;
+}
+
+/* Write the credits to the sender; if the queue is full, later. */
+static dicomm_result_t tell(struct verbs_lane *lane)
+{
+	struct verbs_strand *s = &lane->strand[0];
+	uint64_t word = lane->freed;
+	struct ibv_sge sge = {.addr = (uintptr_t)&word, .length = sizeof(word)};
+	struct ibv_send_wr wr = {
+		.wr_id = request_id(s, 0, 0, sizeof(word)),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_INLINE,
+		.wr.rdma = {.remote_addr = lane->remote_addr,
+			    .rkey = s->remote_key},
+	};
+
+	if (!verbs_has_room(s, 1)) {
+		untold_add(lane);
+		return DICOMM_SUCCESS;
+	}
+	verbs_untold_remove(lane);
+	/* Who has left needs no credits. */
+	if (lane->why ||
+	    atomic_load_explicit(&lane->left, memory_order_relaxed))
+		return DICOMM_SUCCESS;
+	wr.send_flags |= signal_now(s, 1, false);
+	lane->told = lane->freed;
+	return post(s, &wr, 1);
+}
+
+dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq)
+{
+	struct verbs_lane *lane = peer->in[c];
+
+	if (!lane ||
+	    atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_SUCCESS;
+	lane->freed = seq;
+	if (seq - lane->told >= peer->dev->config.slots / 2)
+		return tell(lane);
+	if (seq != lane->told)
+		untold_add(lane);
+	return DICOMM_SUCCESS;
+}
+
+/* All credits, or those that a sender of references may wait for. */
+static void tell_untold(struct tp_device *dev, bool all)
+{
+	struct verbs_lane *next;
+
+	for (struct verbs_lane *l = dev->untold; l; l = next) {
+		next = l->untold;
+		if ((all || l->referred > l->told) &&
+		    verbs_has_room(&l->strand[0], 1))
+			tell(l);
+	}
+}
+
+void verbs_flush(struct tp_device *dev)
+{
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return;
+	tell_untold(dev, false);
+}
+
+bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		 enum tp_want want, struct tp_ref *ref)
+{
+	struct tp_device *dev = peer->dev;
+	struct reference r = {.addr = (uintptr_t)addr};
+	const struct tp_hold *hold = verbs_held(dev, addr, len, false);
+
+	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
+	(void)want;
+	if (!hold)
+		return false;
+	for (uint32_t i = 0; i < dev->rails; i++)
+		r.key[i] = hold->mr[i]->mr->rkey;
+	memcpy(ref, &r, sizeof(r));
+	return true;
+}
+
+/* To itself a rank needs no NIC. */
+dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
+			  uint64_t len, const void **ptr)
+{
+	struct reference r;
+
+	(void)len;
+	if (peer->rank != peer->dev->config.rank)
+		return DICOMM_ERR_UNSUPPORTED;
+	memcpy(&r, ref, sizeof(r));
+	*ptr = (const void *)(uintptr_t)r.addr;
+	return DICOMM_SUCCESS;
+}
+
+static void end_read(struct tp_device *dev, struct verbs_read *read,
+		     dicomm_result_t status)
+{
+	read->pending = 0;
+	read->status = status;
+	if (read->flush_by)
+		read->flush_by->flushes--;
+	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+}
+
+dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			   const struct tp_ref *ref, uint64_t offset, void *dst,
+			   uint64_t len)
+{
+	struct tp_device *dev = peer->dev;
+	struct verbs_lane *lane = peer->in[c];
+	uint32_t slot = (uint32_t)seq % VERBS_READS;
+	const struct tp_hold *hold;
+	const struct ibv_mr *mr;
+	struct verbs_strand *s;
+	struct verbs_read *read;
+	struct reference r;
+	struct ibv_sge sge = {.addr = (uintptr_t)dst, .length = (uint32_t)len};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
+	dicomm_result_t status;
+
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (!lane)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs: read from rank %d before connect_in",
+			    peer->rank);
+	TRY(verbs_state_of(lane));
+	read = &lane->reads[slot];
+	s = verbs_pick(lane, len);
+	if (!verbs_has_room(s, 1) || read->pending)
+		return DICOMM_AGAIN;
+	hold = verbs_held(dev, dst, len, true);
+	if (len > s->rail->nic->port_attr.max_msg_sz || !hold)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs: read of %" PRIu64 " bytes to %p, which is "
+			    "not held",
+			    len, dst);
+	if (hold->flushed && !verbs_mirror_reserve(s->rail))
+		return DICOMM_AGAIN;
+	mr = hold->mr[s->rail - dev->rail]->mr;
+	read->flush_by = hold->flushed ? s->rail : NULL;
+	read->flush_addr = sge.addr;
+	read->flush_key = mr->rkey;
+	memcpy(&r, ref, sizeof(r));
+	sge.lkey = mr->lkey;
+	wr.wr_id = request_id(s, 0, slot + 1, 0);
+	wr.send_flags = signal_now(s, 1, true);
+	wr.wr.rdma.remote_addr = r.addr + offset;
+	wr.wr.rdma.rkey = r.key[s->to_rail];
+	read->pending = (uint32_t)len;
+	read->status = DICOMM_IN_PROGRESS;
+	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
+	status = post(s, &wr, 1);
+	if (status != DICOMM_SUCCESS) {
+		end_read(dev, read, status);
+		return status;
+	}
+	if (seq > lane->referred)
+		lane->referred = seq;
+	return DICOMM_IN_PROGRESS;
+}
+
+dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq)
+{
+	struct verbs_lane *lane = peer->in[c];
+	const struct verbs_read *read = &lane->reads[seq % VERBS_READS];
+
+	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (read->status != DICOMM_SUCCESS && lane->why)
+		return verbs_state_of(lane);
+	return read->status;
+}
+
+/* ---- completions ---- */
+
+/* That queue pair, of that NIC, as one of the lane's; NULL if it is none. */
+static struct verbs_strand *
+strand_of(struct verbs_lane *lane, const struct verbs_rail *rail, uint32_t qpn)
+{
+	if (!lane)
+		return NULL;
+	for (uint32_t i = 0; i < lane->strands; i++) {
+		struct verbs_strand *s = &lane->strand[i];
+
+		if (s->qp && s->qp->qp_num == qpn && s->rail == rail)
+			return s;
+	}
+	return NULL;
+}
+
+/* The number near `last` whose lower half is `low`: messages come in any order
+ * within the credits. */
+static uint64_t extend(uint64_t last, uint32_t low)
+{
+	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
+}
+
+/* A message lies in a slot, all of it. */
+static void on_message(struct tp_device *dev, struct verbs_rail *rail,
+		       const struct ibv_wc *wc)
+{
+	uint32_t imm =
+		ntohl(rail->notes ? rail->notes[wc->wr_id] : wc->imm_data);
+	uint32_t id = imm >> 8;
+	uint64_t seq;
+	struct verbs_lane *lane =
+		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
+						       memory_order_acquire)
+				: NULL;
+	struct tp_line *line;
+
+	if (!strand_of(lane, rail, wc->qp_num)) {
+		log_warn("verbs %s: a message on queue pair %#x that is none "
+			 "of mine",
+			 rail->nic->name, wc->qp_num);
+		return;
+	}
+	line = (struct tp_line *)(lane->slots +
+				  (imm & (dev->config.slots - 1)) *
+					  (size_t)lane->stride);
+	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
+	line->kind &= 0xff;
+	if (seq > lane->last)
+		lane->last = seq;
+	atomic_store_explicit(&line->seq, seq, memory_order_release);
+}
+
+static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
+		       const struct request *r)
+{
+	struct verbs_lane *lane = s->lane;
+	struct tp_device *dev = lane->dev;
+	struct verbs_read *read;
+
+	if (r->in && r->what) {
+		read = &lane->reads[r->what - 1];
+		verbs_lane_broken(s, wc, "read", read->pending);
+		end_read(dev, read, lane->why);
+		return;
+	}
+	if (!r->in && r->what)
+		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r->what - 1);
+	verbs_lane_broken(s, wc, r->in ? "write of credits" : "write",
+			  r->bytes);
+}
+
+/* All bytes are on their way to where they go. */
+static void on_read(struct verbs_lane *lane, uint32_t slot)
+{
+	struct verbs_read *read = &lane->reads[slot];
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (read->flush_by)
+		status = verbs_mirror_flush(lane, slot);
+	if (!read->flush_by || status != DICOMM_SUCCESS)
+		end_read(lane->dev, read, status);
+}
+
+static void on_flush(struct tp_device *dev, const struct verbs_rail *rail,
+		     const struct ibv_wc *wc)
+{
+	uint32_t slot;
+	struct verbs_lane *lane = verbs_mirror_lane(dev, wc, &slot);
+	struct verbs_strand *s;
+
+	if (!lane)
+		return;
+	s = lane->strand;
+	while (s->rail != rail)
+		s++;
+	if (wc->status != IBV_WC_SUCCESS)
+		verbs_lane_broken(s, wc, "flush", 1);
+	end_read(dev, &lane->reads[slot], lane->why);
+}
+
+static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
+			  const struct ibv_wc *wc)
+{
+	struct request r = request_of(wc->wr_id);
+	struct verbs_lane *lane;
+	struct verbs_strand *s;
+
+	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
+		on_message(dev, rail, wc);
+		verbs_rail_received(rail, wc->wr_id);
+		return;
+	}
+	if (verbs_is_flush(rail, wc)) {
+		on_flush(dev, rail, wc);
+		return;
+	}
+	/* A flushed receive says nothing about a lane. */
+	lane = r.lane < dev->lanes
+		       ? atomic_load_explicit(r.in ? &dev->in[r.lane]
+						   : &dev->out[r.lane],
+					      memory_order_acquire)
+		       : NULL;
+	s = strand_of(lane, rail, wc->qp_num);
+	if (!s)
+		return;
+	if (wc->status != IBV_WC_SUCCESS) {
+		on_failure(s, wc, &r);
+		return;
+	}
+	s->done = s->posted - ((s->posted - r.count - 1) & COUNT_MASK);
+	if (!r.what)
+		return;
+	if (r.in)
+		on_read(lane, r.what - 1u);
+	else
+		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r.what - 1);
+}
+
+/* Nobody told whom they wait for: now there is time. */
+static void on_idle(struct tp_device *dev)
+{
+	bool all = ++dev->idle >= IDLE_POLLS;
+
+	tell_untold(dev, all);
+	if (all)
+		dev->idle = 0;
+}
+
+bool verbs_poll(struct tp_device *dev)
+{
+	struct ibv_wc wc[COMPLETIONS];
+	bool moved = false;
+
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed) ||
+	    atomic_flag_test_and_set_explicit(&dev->polling,
+					      memory_order_acquire))
+		return false;
+	for (uint32_t k = 0; k < dev->rails; k++) {
+		struct verbs_rail *rail = &dev->rail[k];
+		int n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
+
+		for (int i = 0; i < n; i++)
+			on_completion(dev, rail, &wc[i]);
+		moved |= n > 0;
+	}
+	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
+	if (moved)
+		dev->idle = 0;
+	else if (dev->untold)
+		on_idle(dev);
+	return moved;
+}
+
+void verbs_abort_poll(struct tp_device *dev)
+{
+	struct ibv_wc wc[COMPLETIONS];
+
+	for (uint32_t k = 0; k < dev->rails; k++) {
+		int n = ibv_poll_cq(dev->rail[k].cq, COMPLETIONS, wc);
+
+		while (n > 0) {
+			struct request r = request_of(wc[--n].wr_id);
+			bool receive = wc[n].status == IBV_WC_SUCCESS &&
+				       (wc[n].opcode & IBV_WC_RECV);
+
+			if (verbs_is_flush(&dev->rail[k], &wc[n]) ||
+			    (!receive && r.in && r.what))
+				atomic_fetch_sub(&dev->reads, 1);
+		}
+	}
+}
+
+dicomm_result_t verbs_probe(struct verbs_strand *s)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = request_id(s, 0, 0, 0),
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = s->lane->remote_addr,
+			    .rkey = s->remote_key}};
+
+	if (!verbs_has_room(s, 1))
+		return DICOMM_AGAIN;
+	s->unsignaled = 0;
+	return post(s, &wr, 1);
+}
