@@ -99,10 +99,13 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 
 	if (dev->shares_host)
 		return DICOMM_SUCCESS;
-	TRY(comm->accel->alloc(dev->index, device_stages_bytes(dev), &near));
+	dev->near_bytes = dev->stage_bytes > DEVICE_NEAR_BYTES
+				  ? dev->stage_bytes
+				  : DEVICE_NEAR_BYTES;
+	TRY(comm->accel->alloc(dev->index, device_near_bytes(dev), &near));
 	dev->near = near;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
-		dev->stages[i].near = dev->near + i * dev->stage_bytes;
+		dev->stages[i].near = dev->near + i * dev->near_bytes;
 	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
 	status = dev->work->mem_export(near, &dev->near_handle);
@@ -162,9 +165,6 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
-	if (comm->scratch_shared)
-		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
-				 &comm->scratch_held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,

@@ -33,6 +33,9 @@ enum stage_phase {
 	STAGE_SENT     /* from here; until it is released */
 };
 
+/* Of a stage that neighbours read in the memory of a device: to start the copy
+ * of less costs as much as the copy. */
+#define DEVICE_NEAR_BYTES ((uint32_t)256 << 10)
 /* Of an ordered reduction with inputs that are scaled first there is a little
  * more than the budget of one window. */
 #define DEVICE_SCRATCH (2 * EXECUTABLE_SCRATCH)
@@ -44,7 +47,7 @@ struct stage {
 	enum stage_phase phase;
 	bool sends;
 	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
-	uint8_t *near; /* as many in the memory of the device; or NULL */
+	uint8_t *near; /* near_bytes in the memory of the device; or NULL */
 	/* Where the wire brings and takes them this time: to and from the host
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
@@ -72,7 +75,7 @@ struct device {
 	unsigned sends; /* of the stages */
 	/* The longest slice there may be: which wires are used is not known
 	 * when stages are allocated. */
-	size_t stage_bytes;
+	size_t stage_bytes, near_bytes;
 	struct stage *first, **last;
 	bool unmarked;            /* something was queued since the last mark */
 	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
@@ -93,6 +96,11 @@ struct device {
 static inline size_t device_stages_bytes(const struct device *dev)
 {
 	return DEVICE_STAGES * dev->stage_bytes;
+}
+
+static inline size_t device_near_bytes(const struct device *dev)
+{
+	return DEVICE_STAGES * dev->near_bytes;
 }
 
 /* Open the device of a rank, allocate all that operations on it will need, and

@@ -45,7 +45,7 @@ static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
 	const struct tp_region region = {.accel = comm->accel,
 					 .index = dev->index,
 					 .addr = dev->near,
-					 .len = device_stages_bytes(dev)};
+					 .len = device_near_bytes(dev)};
 	char one[DIRECT_HOW - 40], yes[DIRECT_HOW] = "", no[DIRECT_HOW] = "";
 
 	for (size_t i = 0; i < COMM_WIRES; i++) {

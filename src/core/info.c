@@ -117,7 +117,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes = comm->scratch_bytes;
 	if (comm->dev)
-		s.memory_bytes += device_stages_bytes(comm->dev);
+		s.memory_bytes += device_stages_bytes(comm->dev) +
+				  device_near_bytes(comm->dev);
 	if (comm->bounce_memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_WIRES; i++)

@@ -116,7 +116,8 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	comm->scratch = scratch;
 	comm->scratch_bytes = DEVICE_SCRATCH;
 	comm->scratch_shared = true;
-	return DICOMM_SUCCESS;
+	return comm_hold(comm, scratch, DEVICE_SCRATCH, true,
+			 &comm->scratch_held);
 }
 
 /* The boards of host ranks that have a device for a neighbour */
@@ -134,6 +135,19 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 	}
 	return control_allgather(comm->control, &mine, boards, sizeof(mine),
 				 comm->meet_ms);
+}
+
+/* Notes of where bytes are, and that they may go, need a wire of the machine:
+ * the others tell some senders of that late. */
+static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
+				 const struct accel_export *board)
+{
+	unsigned wires = comm->peers[rank].wires;
+
+	if (wires && comm->wires[__builtin_ctz(wires)].transport->near)
+		return near_open(comm, rank, board->id ? board : NULL);
+	log_set_last_error("no transport of one machine is used");
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 /* Map what may be mapped, and hear what the others have. */
@@ -154,7 +168,7 @@ static dicomm_result_t map_all(struct dicomm_comm *comm,
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!may_map(comm, comm->rank, r))
 			continue;
-		status = near_open(comm, r, boards[r].id ? &boards[r] : NULL);
+		status = open_pair(comm, r, &boards[r]);
 		mine->mapped[r] = status == DICOMM_SUCCESS;
 		if (!mine->mapped[r] && !mine->why[0])
 			snprintf(mine->why, sizeof(mine->why), "%s",
@@ -231,6 +245,22 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Where all messages are notes of stages in the memory of devices, slices may
+ * be as long as these. All ranks see the same. */
+static void lengthen(struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < comm->ranks; b++) {
+			struct way_pair p = pair_of(comm, a, b);
+
+			if (way_find(&p) != WAY_IPC)
+				return;
+		}
+	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
+		comm->slot_bytes = DEVICE_NEAR_BYTES;
+	comm->table.params.slot_bytes = comm->slot_bytes;
+}
+
 static bool all_on_host(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)
@@ -264,6 +294,8 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		status = direct_agree(comm);
 	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
+	if (status == DICOMM_SUCCESS)
+		lengthen(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
 		struct way_pair p = pair_of(comm, comm->rank, r);
 		enum way way = way_find(&p);
@@ -271,14 +303,14 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		comm->peers[r].staged = way == WAY_STAGED;
 		/* Both or none: a pair has one way. */
 		comm->peers[r].is_near = way == WAY_IPC || way == WAY_MAPPED;
-		comm->peers[r].is_direct = way == WAY_RDMA;
-		if (way == WAY_RDMA)
-			comm->peers[r].wires =
-				direct_wires(comm, comm->rank, r);
 		comm->shares |= way == WAY_MAPPED;
 		comm->only_shared |= way == WAY_MAPPED &&
 				     (comm->members[r].never_staged ||
 				      comm->members[comm->rank].never_staged);
+		comm->peers[r].is_direct = way == WAY_RDMA;
+		if (way == WAY_RDMA)
+			comm->peers[r].wires =
+				direct_wires(comm, comm->rank, r);
 	}
 	return status;
 }

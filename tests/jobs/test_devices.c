@@ -299,6 +299,40 @@ START_TEST(devices_of_one_kind_need_no_staging)
 }
 END_TEST
 
+/* Each message is at least one copy that has to be started. */
+static void slices(struct job_rank *me, struct gadget *g)
+{
+	static const struct {
+		size_t bytes;
+		uint64_t messages;
+	} calls[] = {{16384, 1}, {65536, 4}, {8 << 20, 32}};
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		uint64_t before = stats.messages_sent;
+
+		cast_trial((struct trial){.kind = TRIAL_SENDRECV,
+					  .type = DICOMM_INT8,
+					  .count = calls[i].bytes},
+			   me, g);
+		JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+		JOB_CHECK(stats.messages_sent - before == calls[i].messages,
+			  "%zu bytes went in %llu messages", calls[i].bytes,
+			  (unsigned long long)(stats.messages_sent - before));
+	}
+}
+
+START_TEST(slices_between_devices_are_long)
+{
+	const char *const kinds[] = {"cuda:0", "hip:1"};
+
+	if (cast_has(kinds[_i]))
+		cast_play(&(struct cast){.device = {kinds[_i], kinds[_i]},
+					 .run = slices},
+			  2);
+}
+END_TEST
+
 /* Folds in rank order, of more ranks than a kernel takes at once. */
 static void folds(struct job_rank *me, struct gadget *g)
 {
@@ -348,6 +382,7 @@ int main(void)
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
+	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
