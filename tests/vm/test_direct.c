@@ -57,14 +57,11 @@ static void sum_direct(struct job_rank *me, struct gadget *g)
 
 START_TEST(data_between_unlike_devices_is_not_staged)
 {
-	const char *const pairs[][2] = {{"host", "cuda:0"},
-					{"hip:1", "host"},
-					{"cuda:1", "hip:0"},
-					{"cuda:0", "cuda:1"},
-					{"hip:0", "cuda:0"}};
+	const char *const pairs[][2] = {
+		{"host", "hip:1"}, {"hip:0", "hip:1"}, {"cuda:0", "hip:0"}};
 
 	/* By itself, for shared memory leads to neither. */
-	if (_i == 4)
+	if (_i == 2)
 		unsetenv("DICOMM_TRANSPORTS");
 	cast_play(&(struct cast){.device = {pairs[_i][0], pairs[_i][1]},
 				 .run = sum_direct,
@@ -81,23 +78,23 @@ static void everything(struct job_rank *me, struct gadget *g)
 						  DICOMM_UINT8, DICOMM_FLOAT64};
 	static const dicomm_redop_t ops[] = {DICOMM_SUM, DICOMM_MAX,
 					     DICOMM_AVG};
-	const size_t counts[] = {1, 500, 30001};
+	const size_t counts[] = {1, 30001};
 	struct trial t = {.kind = TRIAL_ALLREDUCE};
 
 	gadget_delay(g, 300);
 	for (int k = 0; k < TRIAL_KINDS; k++)
-		for (int c = 0; c < 3; c++) {
+		for (int c = 0; c < 2; c++) {
 			t.kind = (enum trial_kind)k;
 			t.seed++;
-			t.type = types[t.seed % 4];
-			t.op = ops[t.seed % 3];
+			t.type = types[(k + c) % 4];
+			t.op = ops[(k + c) % 3];
 			t.count = counts[c];
 			if (trial_reduces(t.kind) && c)
 				t.count /= 10;
 			if (trial_rooted(t.kind))
 				t.root = (int)t.seed % me->ranks;
-			t.in_place =
-				trial_can_be_in_place(t.kind) && t.seed % 2;
+			t.in_place = trial_can_be_in_place(t.kind) &&
+				     (k / 2 + c) % 2;
 			t.skew = t.seed % 5;
 			cast_trial(t, me, g);
 		}
@@ -110,11 +107,10 @@ static void everything(struct job_rank *me, struct gadget *g)
 
 START_TEST(every_operation_is_direct)
 {
-	cast_play(
-		&(struct cast){.device = {"host", "cuda:0", "hip:0", "cuda:1"},
-			       .run = everything,
-			       .staging = "never"},
-		4);
+	cast_play(&(struct cast){.device = {"host", "cuda:0", "hip:0"},
+				 .run = everything,
+				 .staging = "never"},
+		  3);
 }
 END_TEST
 
@@ -125,14 +121,14 @@ static void describe(struct job_rank *me)
 	int direct = 0;
 
 	(void)me;
-	gadget_open(&g, "cuda:0");
+	gadget_open(&g, "hip:0");
 	for (int i = 0; dicomm_adapter_info(i, &a) == DICOMM_SUCCESS; i++)
 		direct +=
-			a.direct && !strcmp(a.device, "cuda:0") &&
+			a.direct && !strcmp(a.device, "hip:0") &&
 			!strcmp(a.adapter, "rxe0:1") &&
 			!strcmp(a.transport, "verbs") &&
 			!strncmp(a.how, "peer memory (no dma-buf: rxe0: ", 31);
-	JOB_CHECK(direct == 1, "cuda:0 and rxe0 were described %d times",
+	JOB_CHECK(direct == 1, "hip:0 and rxe0 were described %d times",
 		  direct);
 	gadget_close(&g);
 	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
@@ -159,7 +155,7 @@ START_TEST(what_the_nic_does_not_take_is_staged)
 {
 	peer_memory_works(0);
 	cast_play(
-		&(struct cast){.device = {"host", "cuda:0"}, .run = sum_staged},
+		&(struct cast){.device = {"host", "hip:0"}, .run = sum_staged},
 		2);
 }
 END_TEST
@@ -192,7 +188,7 @@ END_TEST
 
 static void add_direct(TCase *t)
 {
-	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 5);
+	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 3);
 	tcase_add_test(t, adapters_are_described);
 	tcase_add_test(t, every_operation_is_direct);
 }
