@@ -370,6 +370,21 @@ typedef struct {
 	char reason[256];
 } dicomm_device_kind_info_t;
 
+/** A device and a network adapter, as dicomm_adapter_info() tells it. */
+typedef struct {
+	/** "cuda:0". */
+	char device[32];
+	/** "verbs"; a value of DICOMM_TRANSPORTS. */
+	const char *transport;
+	/** Adapter and port: "mlx5_0:1". */
+	char adapter[80];
+	/** Does it read and write the memory of the device itself? */
+	int direct;
+	/** In which way: "dma-buf", or "peer memory" and why not the former; or
+	 * why not. */
+	char how[256];
+} dicomm_adapter_info_t;
+
 /** One device, as dicomm_device_info() tells it. */
 typedef struct {
 	/** "host", "cuda:0"; a value of DICOMM_DEVICE. */
@@ -1641,12 +1656,33 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 			       int n, const char **algorithm, double *seconds);
 
 /**
+ * Tell whether a network adapter of this machine reaches the memory of a device
+ * of this machine: of all pairs of an adapter that a rank would use and a
+ * device with memory of its own.
+ *
+ * It is tried, with memory of the device that is allocated for it and freed.
+ *
+ * Threads: any.
+ *
+ * @param index  from 0
+ * @param info   filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
+ *                                      info is NULL
+ * @retval DICOMM_ERR_DEVICE            the device gives no memory
+ * @retval DICOMM_ERR_NO_MEMORY         nor is there any
+ */
+dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
+
+/**
  * Say how data would get from one device of this machine to another.
  *
  * A line for people, not for programs, of two ranks in two processes that are
  * bound to these devices, or to one. First the way: "host memory" where both
  * work on it; "ipc" where the devices map each other's memory; "mapped" where a
- * device and a host share memory, see dicomm_mem_alloc(); "staged" where data
+ * device and a host share memory, see dicomm_mem_alloc(); "rdma", which only a
+ * communicator knows of, where an adapter reaches both; "staged" where data
  * passes through host memory, which DICOMM_STAGING=never refuses. Then for
  * each better way the reason why it is not taken: "staged; not ipc: ...". What
  * only an attempt shows, dicomm_comm_explain() tells.

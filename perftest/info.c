@@ -132,6 +132,29 @@ static int show_transports(json_t *json)
 	return 0;
 }
 
+/* Which adapters reach the memory of which devices */
+static void show_adapters(json_t *json)
+{
+	json_t *list = json ? json_array() : NULL;
+	dicomm_adapter_info_t a;
+
+	for (int i = 0; dicomm_adapter_info(i, &a) == DICOMM_SUCCESS; i++) {
+		if (json)
+			json_array_append_new(
+				list,
+				json_pack("{s:s, s:s, s:s, s:b, s:s}", "device",
+					  a.device, "transport", a.transport,
+					  "adapter", a.adapter, "direct",
+					  a.direct, "how", a.how));
+		else
+			printf("adapter    %s %s, %s: %s: %s\n", a.transport,
+			       a.adapter, a.device,
+			       a.direct ? "direct" : "not direct", a.how);
+	}
+	if (json)
+		json_object_set_new(json, "adapters", list);
+}
+
 /* How data gets from each device to each other, or to a second rank on it */
 static int show_ways(json_t *json)
 {
@@ -156,6 +179,7 @@ static int show_ways(json_t *json)
 		}
 	if (json)
 		json_object_set_new(json, "ways", list);
+	show_adapters(json);
 	return 0;
 }
 

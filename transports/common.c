@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 
 #include "src/base/log.h"
 
@@ -53,6 +54,26 @@ dicomm_result_t common_hold(struct tp_device *dev, const void *addr,
 	(void)written;
 	*out = NULL;
 	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t common_hold_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_hold **out, char *how, size_t len)
+{
+	(void)dev;
+	(void)region;
+	(void)out;
+	snprintf(how, len, "%s", "");
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+bool common_takes(unsigned n, const struct tp_region *region,
+		  struct tp_taker *out)
+{
+	(void)n;
+	(void)region;
+	(void)out;
+	return false;
 }
 
 void common_drop(struct tp_device *dev, struct tp_hold *hold)

@@ -25,6 +25,12 @@ dicomm_result_t common_check_peer(const char *wire,
 /* hold() and drop() of a wire that reaches all memory as it is. */
 dicomm_result_t common_hold(struct tp_device *dev, const void *addr,
 			    uint64_t len, bool written, struct tp_hold **out);
+/* hold_device() and takes() of a wire that reaches no device. */
+dicomm_result_t common_hold_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_hold **out, char *how, size_t len);
+bool common_takes(unsigned n, const struct tp_region *region,
+		  struct tp_taker *out);
 void common_drop(struct tp_device *dev, struct tp_hold *hold);
 
 /* rest() of a wire that nobody could wake. */

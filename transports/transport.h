@@ -117,6 +117,22 @@ struct tp_config {
 	dicomm_result_t (*listen)(int *fd, char text[80]);
 };
 
+/* Memory of a device. */
+struct accel;
+struct tp_region {
+	const struct accel *accel;
+	int index;
+	const void *addr;
+	uint64_t len;
+};
+
+/* What an adapter says to it. */
+struct tp_taker {
+	char name[80];
+	bool takes;
+	char how[256]; /* or why not */
+};
+
 struct tp_hold;   /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
@@ -133,6 +149,9 @@ struct transport {
 	/* It ends at this machine. The others are opened only where such wires
 	 * do not reach everybody. */
 	bool near;
+	/* It may reach the memory of devices: it is opened even so where some
+	 * do not reach each other's. */
+	bool devices;
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
@@ -195,11 +214,24 @@ struct transport {
 	dicomm_result_t (*hold)(struct tp_device *dev, const void *addr,
 				uint64_t len, bool written,
 				struct tp_hold **out);
+	/* The same of memory of a device, which read() may write: data then
+	 * goes there and comes from there without the host, and kernels that
+	 * start once it has arrived() see it. `how` becomes in which way; or,
+	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not,
+	 * if that does not go without saying: nothing is logged then. */
+	dicomm_result_t (*hold_device)(struct tp_device *dev,
+				       const struct tp_region *region,
+				       struct tp_hold **out, char *how,
+				       size_t len);
+	/* For whoever asks, without a device of the wire: what does its n-th
+	 * adapter say to that memory? False: it has none of that number. */
+	bool (*takes)(unsigned n, const struct tp_region *region,
+		      struct tp_taker *out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it
-	 * wants? Then *ref says how. Above eager_bytes it always can. No system
-	 * call. */
+	 * wants? Then *ref says how. Above eager_bytes it always can; and,
+	 * where limits.wants_hold, whatever is held. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until

@@ -38,6 +38,9 @@ enum accel_caps {
 	ACCEL_IPC = 1 << 1,
 	ACCEL_MAP_HOST = 1 << 2,
 	ACCEL_DMABUF = 1 << 3,
+	/* Its kernels see what a NIC has written to it for certain only once
+	 * something there has been read through that NIC. */
+	ACCEL_FLUSH = 1 << 4,
 };
 
 /* An allocation of a device, for a process that shares its machine. */

@@ -261,6 +261,12 @@ static bool gpu_has_dmabuf(int index)
 	return api.range_handle && attribute(index, CUDA_DMA_BUF_SUPPORTED);
 }
 
+static bool gpu_needs_flush(int index)
+{
+	return attribute(index, CUDA_RDMA_WRITES_ORDERING) <
+	       CUDA_RDMA_ORDERED_FOR_OWNER;
+}
+
 /* Others will read this memory without asking the driver: copies that seem
  * done to the host must be done. */
 static int gpu_range_fd(int *fd, cuda_pointer base, size_t bytes)

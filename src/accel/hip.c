@@ -278,6 +278,13 @@ static bool gpu_has_dmabuf(int index)
 	return api.range_handle;
 }
 
+/* Nothing says that it needs none. */
+static bool gpu_needs_flush(int index)
+{
+	(void)index;
+	return true;
+}
+
 static int gpu_range_fd(int *fd, void *base, size_t bytes)
 {
 	return api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);

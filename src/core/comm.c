@@ -9,6 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/direct.h"
 
 /* ---- handles ---- */
 
@@ -189,6 +190,7 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	refuge_close(comm->refuge);
+	direct_free(comm);
 	device_close(comm);
 	reach_unmap(comm);
 	comm_memory_put(comm, comm->scratch, &comm->scratch_held);

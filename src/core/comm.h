@@ -28,6 +28,7 @@
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
+struct direct;
 struct executable;
 struct near;
 struct operation;
@@ -60,6 +61,9 @@ struct peer {
 	 * bytes are; see near.h. */
 	bool is_near;
 	struct near *near; /* NULL: this side does not */
+	/* The wire reaches the memory of the devices of both: all data goes by
+	 * reference. */
+	bool is_direct;
 	struct lane lane[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
@@ -157,7 +161,8 @@ struct dicomm_comm {
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
-	struct reach *reach;    /* NULL: all ranks have host memory */
+	struct reach *reach;    /* NULL: all ranks have host memory, */
+	struct direct *direct;  /* and so here */
 	struct wire wires[COMM_WIRES];
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */

@@ -89,30 +89,28 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Stages that neighbours with a device of that kind can map. Without them there
- * is staging. */
+/* Stages that wires can reach, and that neighbours with a device of that kind
+ * can map. Where neither do, there is staging. */
 static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
 	void *near = NULL;
 
-	if (dev->shares_host || !(dev->work->caps(dev->index) & ACCEL_IPC))
+	if (dev->shares_host)
 		return DICOMM_SUCCESS;
 	dev->near_bytes = dev->stage_bytes > DEVICE_NEAR_BYTES
 				  ? dev->stage_bytes
 				  : DEVICE_NEAR_BYTES;
 	TRY(comm->accel->alloc(dev->index, device_near_bytes(dev), &near));
-	status = dev->work->mem_export(near, &dev->near_handle);
-	if (status != DICOMM_SUCCESS) {
-		comm->accel->free(near);
-		return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS
-							: status;
-	}
 	dev->near = near;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		dev->stages[i].near = dev->near + i * dev->near_bytes;
-	return DICOMM_SUCCESS;
+	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
+		return DICOMM_SUCCESS;
+	status = dev->work->mem_export(near, &dev->near_handle);
+	dev->exports = status == DICOMM_SUCCESS;
+	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
 /* What is made now could wait for a stream that operations of other
@@ -167,9 +165,6 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
-	if (comm->scratch_shared)
-		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
-				 &comm->scratch_held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,
@@ -228,6 +223,15 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 }
 
 /* ---- stages ---- */
+
+void device_stage_place(const struct device *dev, const struct peer *peer,
+			struct stage *st)
+{
+	bool direct = peer->is_direct && !dev->shares_host;
+
+	st->at = direct ? st->near : st->host;
+	st->seen = direct ? st->near : st->device;
+}
 
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends)

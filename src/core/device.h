@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device of a rank, where that is not the host: our stream on it, what is
- * queued there, and host memory by which messages come and go where no wire
- * reaches the memory of the device.
+ * queued there, and the stages by which messages come and go: in the memory of
+ * the device, or of the host where no wire reaches that.
  *
  * All that steps do on the device is queued on one stream, in the order in
  * which the schedule starts them: what depends on a step may be queued right
@@ -48,6 +48,9 @@ struct stage {
 	bool sends;
 	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
 	uint8_t *near; /* near_bytes in the memory of the device; or NULL */
+	/* Where the wire brings and takes them this time: to and from the host
+	 * or the device; and as the latter sees it. */
+	uint8_t *at, *seen;
 	struct accel_event *event;
 	struct near_note note; /* of it, for who reads it where it is */
 	const struct operation *op;
@@ -79,8 +82,10 @@ struct device {
 	struct accel_export where; /* for host ranks that map it */
 	struct held held;
 	void *scratch;
-	/* Of all stages; what devices of that kind need to map it */
+	/* Of all stages; and what devices of that kind need to map it, where
+	 * they can */
 	uint8_t *near;
+	bool exports;
 	struct accel_handle near_handle;
 
 	pthread_mutex_t lock;
@@ -105,6 +110,8 @@ dicomm_result_t device_open(struct dicomm_comm *comm);
 dicomm_result_t device_hold(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
+/* Is there a pair whose devices cannot map each other's memory? */
+bool reach_wants_wires(const struct dicomm_comm *comm);
 /* See which ranks need staging, and whether all of them may. */
 dicomm_result_t reach_agree(struct dicomm_comm *comm);
 /* Say how each pair of ranks is reached, and why not in a better way; nothing
@@ -129,6 +136,9 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 /* The one that a slice has; NULL: none. */
 struct stage *device_stage_of(struct device *dev, const struct operation *op,
 			      uint32_t step, uint64_t slice);
+/* For a message to or from that peer. */
+void device_stage_place(const struct device *dev, const struct peer *peer,
+			struct stage *st);
 void device_stage_free(struct device *dev, struct stage *st);
 
 /* QUEUED from now on: a mark behind all that is queued so far. */

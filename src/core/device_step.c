@@ -5,12 +5,14 @@
  *
  * A message goes out by way of a stage: the device copies it there, and when it
  * has, the host puts it; or, for a neighbour that reads the stage itself, a
- * note of where it is. One that comes in is copied to a stage, so that its slot
- * is free at once, from where the device copies or reduces it; kernels read the
- * stage where it is, and what neighbours have sent as notes. A device that
- * shares the host's memory needs no stage for the bytes: its buffers are sent
- * as those of a host rank are, and its kernels read slots and the memory of
- * neighbours, which are given back when they have run.
+ * note of where it is. One that comes in is brought to a stage, so that its
+ * slot is free at once, from where the device copies or reduces it; kernels
+ * read the stage where it is, and what neighbours have sent as notes. Stages in
+ * the memory of the device are for these and for wires that reach it
+ * (direct.h): the host does not touch them. A device that shares the host's
+ * memory needs no stage for the bytes: its buffers are sent as those of a host
+ * rank are, and its kernels read slots and the memory of neighbours, which are
+ * given back when they have run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +142,8 @@ static enum schedule_result start_send(struct operation *op,
 	struct dicomm_comm *comm = op->comm;
 	struct device *dev = comm->dev;
 	struct piece a = step_locate(op, &step->a, k);
-	const struct lane *lane = &comm->peers[step->peer].lane[op->exe->class];
+	const struct peer *peer = &comm->peers[step->peer];
+	const struct lane *lane = &peer->lane[op->exe->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stage *st;
 
@@ -152,18 +155,17 @@ static enum schedule_result start_send(struct operation *op,
 	if (dev->shares_host && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
 	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
-			  comm->peers[step->peer].limits.slots)
+			  peer->limits.slots)
 		return SCHEDULE_AGAIN;
 	if (dev->sends == DEVICE_SENDS - 1 && !is_next(op, s, k))
 		return SCHEDULE_AGAIN;
 	st = device_stage(dev, op, s, k, true);
 	if (!st)
 		return SCHEDULE_AGAIN;
+	device_stage_place(dev, peer, st);
 	if (!dev->shares_host)
-		status = copy(dev,
-			      is_in_device(&comm->peers[step->peer]) ? st->near
-								     : st->host,
-			      a.at, a.bytes);
+		status = copy(dev, is_in_device(peer) ? st->near : st->at, a.at,
+			      a.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
@@ -186,7 +188,7 @@ static dicomm_result_t find_body(const struct device *dev,
 {
 	*b = (struct body){.signature = signature,
 			   .kind = TP_DATA,
-			   .at = st->host,
+			   .at = st->at,
 			   .len = bytes};
 	if (peer->is_near) {
 		st->note.offset =
@@ -202,12 +204,12 @@ static dicomm_result_t find_body(const struct device *dev,
 		return DICOMM_SUCCESS;
 	b->kind = TP_REF;
 	b->at = &b->ref;
-	if (peer->transport->offer(peer->tp, st->host, bytes, TP_WANT_COPY,
+	if (peer->transport->offer(peer->tp, st->at, bytes, TP_WANT_COPY,
 				   &b->ref))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INTERNAL,
 		    "send to rank %d: %s has no way to %zu bytes at %p",
-		    peer->rank, peer->transport->name, bytes, (void *)st->host);
+		    peer->rank, peer->transport->name, bytes, (void *)st->at);
 }
 
 /* The bytes are in the stage. */
@@ -288,15 +290,15 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	const void *from = src;
 	dicomm_result_t status;
 
-	if (src != st->host && seen) {
+	if (src != st->at && seen) {
 		st->from = peer;
 		st->class = op->exe->class;
 		st->seq = seq;
 	} else {
-		if (src != st->host)
-			memcpy(st->host, src, dst.bytes);
+		if (src != st->at)
+			memcpy(st->at, src, dst.bytes);
 		message_consumed(peer, op->exe->class, seq);
-		from = st->host;
+		from = st->at;
 	}
 	if (step->kind == STEP_RECV_REDUCE)
 		status = queued(
@@ -304,7 +306,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 			dev->work->reduce(
 				dev->stream, op->call.type, op->exe->op, dst.at,
 				step_locate(op, &step->a, st->slice).at,
-				from == st->host ? st->device : from, dst.n));
+				from == st->at ? st->seen : from, dst.n));
 	else
 		status = copy(dev, dst.at, from, dst.bytes);
 	if (status == DICOMM_SUCCESS)
@@ -329,7 +331,7 @@ static enum schedule_result start_recv(struct operation *op,
 			    .k = k,
 			    .seq = seq,
 			    .dst = step_locate(op, &step->dst, k),
-			    .seen = dev->shares_host};
+			    .seen = dev->shares_host || peer->is_direct};
 	enum schedule_result result;
 	struct stage *st;
 
@@ -342,7 +344,8 @@ static enum schedule_result start_recv(struct operation *op,
 	st = device_stage(dev, op, s, k, false);
 	if (!st)
 		return SCHEDULE_AGAIN;
-	r.room = st->host;
+	device_stage_place(dev, peer, st);
+	r.room = st->at;
 	result = peer->is_near ? near_find(&r) : step_find(&r);
 	if (result == SCHEDULE_DONE)
 		return land(op, step, st, seq, r.src, r.seen);
@@ -366,7 +369,7 @@ static enum schedule_result finished_recv(struct operation *op,
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, step->peer);
-	return land(op, step, st, seq, st->host, false);
+	return land(op, step, st, seq, st->at, false);
 }
 
 /* ---- the schedule's side ---- */

@@ -259,7 +259,8 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 	struct tp_ref ref;
 	size_t offset;
 
-	if (exe->largest_message < comm->map_threshold || !send)
+	if (exe->largest_message < comm->map_threshold || !send ||
+	    peer->limits.wants_hold)
 		return false;
 	if (accels[0]->find(send, 1, &where, &offset))
 		return true;

@@ -282,7 +282,7 @@ static dicomm_result_t end_of(const char *name, const char *device, int pid,
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len)
 {
-	struct way_pair p = {.why_unmapped = ""};
+	struct way_pair p = {.why_unmapped = "", .wiring = ""};
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));
@@ -322,6 +322,67 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 	}
 	/* How a caller finds the end of the list; no error to print. */
 	log_set_last_error("transport_info: no transport of that number");
+	return DICOMM_ERR_INVALID_ARGUMENT;
+}
+
+/* Memory that adapters are asked about */
+#define PROBE_BYTES 65536
+
+/* Finds the pair of that number, or counts down by those there are. */
+static bool find_adapter(const struct tp_region *region, int *index,
+			 dicomm_adapter_info_t *info)
+{
+	struct tp_taker taker;
+
+	for (int t = 0; transports[t]; t++)
+		for (unsigned n = 0; transports[t]->takes(n, region, &taker);
+		     n++) {
+			if ((*index)--)
+				continue;
+			info->transport = transports[t]->name;
+			info->direct = taker.takes;
+			memcpy(info->adapter, taker.name, sizeof(taker.name));
+			memcpy(info->how, taker.how, sizeof(taker.how));
+			return true;
+		}
+	return false;
+}
+
+static dicomm_result_t find_pair(const struct accel *accel, int device,
+				 int *index, bool *found,
+				 dicomm_adapter_info_t *info)
+{
+	struct tp_region region = {
+		.accel = accel, .index = device, .len = PROBE_BYTES};
+	void *memory = NULL;
+
+	if (!accel->work || accel->work->caps(device) & ACCEL_SHARES_HOST)
+		return DICOMM_SUCCESS;
+	TRY(accel->alloc(device, PROBE_BYTES, &memory));
+	region.addr = memory;
+	snprintf(info->device, sizeof(info->device), "%s:%d", accel->name,
+		 device);
+	*found = find_adapter(&region, index, info);
+	return accel->free(memory);
+}
+
+dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info)
+{
+	char why[256];
+	bool found = false;
+
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "adapter_info: info is NULL");
+	for (int i = 0; index >= 0 && accels[i] && !found; i++) {
+		int n = accels[i]->count(why, sizeof(why));
+
+		for (int d = 0; d < n && !found; d++)
+			TRY(find_pair(accels[i], d, &index, &found, info));
+	}
+	if (found)
+		return DICOMM_SUCCESS;
+	log_set_last_error("adapter_info: no pair of that number");
 	return DICOMM_ERR_INVALID_ARGUMENT;
 }
 

@@ -131,8 +131,17 @@ uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm)
 	return most;
 }
 
-/* Open those that end at this machine, or the others. */
-static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
+/* Those that end at this machine; all others; or of these, such as may reach
+ * devices. */
+enum which { NEAR, FAR, FAR_FOR_DEVICES };
+
+static bool is_one_of(const struct transport *t, enum which which)
+{
+	return t->near == (which == NEAR) &&
+	       (t->devices || which != FAR_FOR_DEVICES);
+}
+
+static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 				  struct reasons *reasons)
 {
 	struct tp_config config = {.rank = comm->rank,
@@ -152,7 +161,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, bool near,
 	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
 
-		if (transports[i]->near != near ||
+		if (!is_one_of(transports[i], which) ||
 		    !listed(list, transports[i]->name))
 			continue;
 		if (!transports[i]->usable(why, sizeof(why))) {
@@ -252,8 +261,9 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 	return status;
 }
 
-/* Some rank is beyond the near wires: open those to other machines. */
-static dicomm_result_t open_far(struct dicomm_comm *comm,
+/* Some rank, or the memory of its device, is beyond the near wires: open those
+ * to other machines. */
+static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 				struct reasons *reasons)
 {
 	struct addresses {
@@ -266,7 +276,7 @@ static dicomm_result_t open_far(struct dicomm_comm *comm,
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for the addresses");
-	status = open_wires(comm, false, reasons);
+	status = open_wires(comm, which, reasons);
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		any |= comm->wires[i].transport != NULL;
 	if (comm->config.transports)
@@ -395,7 +405,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_open(&cc, &comm->control));
 	met = clock_ns();
 	TRY(share_secret(comm, id));
-	TRY(open_wires(comm, true, &reasons));
+	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	TRY(refuge_open(&comm->refuge, me->refuge));
 	me->host = node_identity();
@@ -407,7 +417,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->on_host = !comm->dev || comm->dev->shares_host;
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
-		me->near_at = (uintptr_t)comm->dev->near;
+		me->near_at =
+			comm->dev->exports ? (uintptr_t)comm->dev->near : 0;
 		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
@@ -419,7 +430,6 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
 	TRY(compare_members(comm));
-	TRY(reach_agree(comm));
 	far = !is_near(comm);
 	comm->node_cores = node_cores();
 	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
@@ -434,9 +444,10 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	/* If it succeeds here it does so everywhere, in spite of a death in
 	 * between: that is told after it. */
 	TRY(share_table(comm, &far));
-	if (far)
-		TRY(open_far(comm, &reasons));
+	if (far || reach_wants_wires(comm))
+		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
 	TRY(topology_find(comm));
+	TRY(reach_agree(comm));
 	TRY(device_hold(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",

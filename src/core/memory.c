@@ -192,7 +192,7 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm, .buff = buff, .size = size};
-	/* No wire reaches the memory of such a device. */
+	/* Messages go by way of stages of such a device. */
 	status = comm->dev && !comm->dev->shares_host
 			 ? device_check(comm, "comm_register", "buff", buff)
 			 : comm_hold(comm, buff, size, true, &r->held);

@@ -49,6 +49,9 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 	peer->transport = w->transport;
 	peer->device = w->device;
 	w->transport->limits(peer->tp, &peer->limits);
+	/* Slots are host memory. */
+	if (peer->is_direct)
+		peer->limits.eager_bytes = 0;
 	comm->stats.connected_peers++;
 	return DICOMM_SUCCESS;
 }

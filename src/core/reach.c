@@ -15,6 +15,7 @@
 #include "src/accel/board.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/direct.h"
 #include "src/core/way.h"
 
 /* Different things that are said of pairs, at most */
@@ -43,6 +44,27 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 	return way_may_map(&x, &y);
 }
 
+/* Of the end that has a device; of both, the one that wires do not reach. */
+static const char *wiring(const struct dicomm_comm *comm, int a, int b)
+{
+	bool second = comm->members[a].on_host ||
+		      (!comm->members[b].on_host && direct_wires(comm, a, a) &&
+		       !direct_wires(comm, b, b));
+
+	return direct_how(comm, second ? b : a);
+}
+
+bool reach_wants_wires(const struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < a; b++)
+			if (!(comm->members[a].on_host &&
+			      comm->members[b].on_host) &&
+			    !may_map(comm, a, b))
+				return true;
+	return false;
+}
+
 static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 {
 	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
@@ -52,7 +74,11 @@ static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 				 .b = end_of(&comm->members[b]),
 				 .mapped =
 					 mapped[x * n + y] && mapped[y * n + x],
-				 .why_unmapped = comm->reach->why};
+				 .why_unmapped = comm->reach->why,
+				 .never = comm->members[a].never_staged ||
+					  comm->members[b].never_staged,
+				 .wired = direct_wires(comm, a, b) != 0,
+				 .wiring = wiring(comm, a, b)};
 }
 
 static bool may_share(const struct dicomm_comm *comm, int a, int b)
@@ -90,7 +116,8 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	comm->scratch = scratch;
 	comm->scratch_bytes = DEVICE_SCRATCH;
 	comm->scratch_shared = true;
-	return DICOMM_SUCCESS;
+	return comm_hold(comm, scratch, DEVICE_SCRATCH, true,
+			 &comm->scratch_held);
 }
 
 /* The boards of host ranks that have a device for a neighbour */
@@ -115,7 +142,9 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
-	if (comm_reaches(comm, rank))
+	unsigned wires = comm->peers[rank].wires;
+
+	if (wires && comm->wires[__builtin_ctz(wires)].transport->near)
 		return near_open(comm, rank, board->id ? board : NULL);
 	log_set_last_error("no transport of one machine is used");
 	return DICOMM_ERR_UNSUPPORTED;
@@ -229,6 +258,7 @@ static void lengthen(struct dicomm_comm *comm)
 		}
 	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
 		comm->slot_bytes = DEVICE_NEAR_BYTES;
+	comm->table.params.slot_bytes = comm->slot_bytes;
 }
 
 static bool all_on_host(const struct dicomm_comm *comm)
@@ -261,6 +291,8 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		status = map_all(comm, boards);
 	free(boards);
 	if (status == DICOMM_SUCCESS)
+		status = direct_agree(comm);
+	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
 	if (status == DICOMM_SUCCESS)
 		lengthen(comm);
@@ -275,6 +307,10 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		comm->only_shared |= way == WAY_MAPPED &&
 				     (comm->members[r].never_staged ||
 				      comm->members[comm->rank].never_staged);
+		comm->peers[r].is_direct = way == WAY_RDMA;
+		if (way == WAY_RDMA)
+			comm->peers[r].wires =
+				direct_wires(comm, comm->rank, r);
 	}
 	return status;
 }

@@ -90,7 +90,9 @@ bool way_may_map(const struct way_end *a, const struct way_end *b)
 
 static bool mapped_leads(const struct way_pair *p)
 {
-	return p->mapped && way_may_share(&p->a, &p->b);
+	/* Not all memory of the host can be mapped: a wire takes all. */
+	return p->mapped && way_may_share(&p->a, &p->b) &&
+	       !(p->never && p->wired);
 }
 
 static void mapped_why(const struct way_pair *p, char *why, size_t len)
@@ -103,6 +105,8 @@ static void mapped_why(const struct way_pair *p, char *why, size_t len)
 		snprintf(why, len, "neither is the host");
 	else if (a->pid == b->pid)
 		snprintf(why, len, "they are in one process");
+	else if (p->mapped)
+		snprintf(why, len, "only memory of dicomm_mem_alloc can be");
 	else
 		snprintf(why, len, "%s", p->why_unmapped);
 }
@@ -111,14 +115,14 @@ static void mapped_why(const struct way_pair *p, char *why, size_t len)
 
 static bool rdma_leads(const struct way_pair *p)
 {
-	(void)p;
-	return false;
+	return p->wired;
 }
 
 static void rdma_why(const struct way_pair *p, char *why, size_t len)
 {
-	snprintf(why, len, "no transport reaches the memory of %s",
-		 with_device(p)->device);
+	snprintf(why, len, "no transport reaches the memory of %s%s%s%s",
+		 with_device(p)->device, *p->wiring ? " (" : "", p->wiring,
+		 *p->wiring ? ")" : "");
 }
 
 /* ---- all of them ---- */
@@ -169,7 +173,9 @@ void way_why_not(const struct way_pair *p, char *text, size_t len)
 
 void way_explain(const struct way_pair *p, char *text, size_t len)
 {
-	int n = snprintf(text, len, "%s", ways[way_find(p)].name);
+	enum way way = way_find(p);
+	int n = way == WAY_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
+				: snprintf(text, len, "%s", ways[way].name);
 	size_t at = (size_t)n;
 
 	if (at + 2 >= len)

@@ -461,6 +461,7 @@ static void predictions(void)
 static void without_communicator(struct job_rank *me)
 {
 	dicomm_transport_info_t transport;
+	dicomm_adapter_info_t adapter;
 	dicomm_device_info_t device;
 	dicomm_param_info_t param;
 	char text[2000];
@@ -486,6 +487,12 @@ static void without_communicator(struct job_rank *me)
 			  "transport %d", n);
 	JOB_CHECK(n > 0, "no transports");
 	JOB_CHECK(dicomm_transport_info(-1, &transport) == BAD, "transport -1");
+	for (n = 0; dicomm_adapter_info(n, &adapter) == DICOMM_SUCCESS; n++)
+		JOB_CHECK(adapter.transport && adapter.adapter[0] &&
+				  adapter.device[0] && adapter.how[0],
+			  "adapter %d", n);
+	JOB_CHECK(dicomm_adapter_info(-1, &adapter) == BAD, "adapter -1");
+	JOB_REFUSED(dicomm_adapter_info(0, NULL), BAD, "info is NULL");
 	JOB_REFUSED(dicomm_transport_info(0, NULL), BAD, "info is NULL");
 	JOB_TRY(dicomm_device_info(0, &device));
 	JOB_CHECK(!strcmp(device.name, "host"), "device 0 is %s", device.name);

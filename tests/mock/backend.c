@@ -94,6 +94,7 @@ START_TEST(devices_are_described)
 	ck_assert_int_eq(accel->describe(-1, &info),
 			 DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_uint_eq(work->caps(0), ACCEL_IPC | ACCEL_MAP_HOST |
+						 ACCEL_FLUSH |
 						 (old ? 0 : ACCEL_DMABUF));
 	ck_assert_uint_eq(work->caps(2), 0);
 }

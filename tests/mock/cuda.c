@@ -176,6 +176,11 @@ EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 	case CUDA_DMA_BUF_SUPPORTED:
 		*value = 1;
 		return DRIVER_SUCCESS;
+	case CUDA_RDMA_WRITES_ORDERING:
+		*value = getenv("MOCK_CUDA_RDMA_ORDERED")
+				 ? CUDA_RDMA_ORDERED_FOR_OWNER
+				 : 0;
+		return DRIVER_SUCCESS;
 	case CUDA_WAIT_VALUE_V1:
 		*value = 0;
 		return DRIVER_SUCCESS;

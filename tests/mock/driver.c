@@ -3,12 +3,14 @@
 #include "tests/mock/driver.h"
 
 #include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -201,8 +203,10 @@ int driver_alloc(int device, size_t bytes, void **at)
 	if (bytes > (size_t)1 << 40)
 		return DRIVER_OUT_OF_MEMORY;
 	bytes = (bytes + UNIT - 1) & ~(UNIT - 1);
-	fd = memfd_create("mock-device", MFD_CLOEXEC);
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+	fd = memfd_create("mock-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	/* Of what may shrink the kernel makes no dma-buf. */
+	if (fd >= 0 && (ftruncate(fd, (off_t)bytes) ||
+			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))) {
 		close(fd);
 		fd = -1;
 	}
@@ -284,6 +288,23 @@ int driver_ipc_open(int device, const char handle[64], void **at)
 			  at);
 }
 
+/* A real dma-buf, where the kernel can make one of memory of a file; elsewhere
+ * the file itself, which can also be mapped. */
+static int dmabuf_of(const struct driver_memory *m, size_t offset, size_t bytes)
+{
+	struct udmabuf_create u = {.memfd = (unsigned)m->fd,
+				   .flags = UDMABUF_FLAGS_CLOEXEC,
+				   .offset = offset,
+				   .size = bytes};
+	int maker = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd = -1;
+
+	if (maker >= 0) {
+		fd = ioctl(maker, UDMABUF_CREATE, &u);
+		close(maker);
+	}
+	return fd >= 0 ? fd : fcntl(m->fd, F_DUPFD_CLOEXEC, 0);
+}
+
 int driver_range_fd(int *fd, void *at, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -292,7 +313,7 @@ int driver_range_fd(int *fd, void *at, size_t bytes)
 	if (!driver_find(at, &m) || (uintptr_t)at % page || bytes % page ||
 	    (char *)at + bytes > m.at + m.bytes)
 		return DRIVER_INVALID_VALUE;
-	*fd = fcntl(m.fd, F_DUPFD_CLOEXEC, 0);
+	*fd = dmabuf_of(&m, (size_t)((char *)at - m.at), bytes);
 	return *fd < 0 ? DRIVER_OUT_OF_MEMORY : DRIVER_SUCCESS;
 }
 

@@ -681,6 +681,8 @@ const struct transport transport_shm = {
 	.flush = shm_flush,
 	/* What this process can load from, its neighbours can too. */
 	.hold = common_hold,
+	.hold_device = common_hold_device,
+	.takes = common_takes,
 	.drop = common_drop,
 	.offer = shm_offer,
 	.map = shm_map,

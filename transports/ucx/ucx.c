@@ -1028,6 +1028,8 @@ const struct transport transport_ucx = {
 	.flush = ucx_flush,
 	/* UCX holds memory by itself where its network needs that. */
 	.hold = common_hold,
+	.hold_device = common_hold_device,
+	.takes = common_takes,
 	.drop = common_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,

@@ -9,6 +9,7 @@
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/accel/accel.h"
@@ -47,25 +48,24 @@ static void forget_freed(struct verbs_nic *nic)
 }
 
 static struct verbs_mr *find(struct verbs_nic *nic, uintptr_t base, size_t len,
-			     bool written, uint64_t id)
+			     bool written, uint64_t id,
+			     const struct accel *accel)
 {
 	for (struct verbs_mr *m = nic->mrs; m; m = m->next)
-		if (m->id == id && (m->refs || id) && base >= m->base &&
-		    base - m->base <= m->len &&
+		if (m->id == id && m->accel == accel && (m->refs || id) &&
+		    base >= m->base && base - m->base <= m->len &&
 		    len <= m->len - (base - m->base) &&
 		    (m->written || !written))
 			return m;
 	return NULL;
 }
 
-static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
-			   bool written, struct verbs_mr **out)
+/* Whatever arrives there is waited for by a completion, which relaxed writes do
+ * not overtake. */
+static unsigned access_of(const struct verbs_nic *nic, bool written)
 {
 	unsigned access = IBV_ACCESS_REMOTE_READ;
-	struct verbs_mr *m = calloc(1, sizeof(*m));
 
-	if (!m)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	if (written)
 		access |= IBV_ACCESS_LOCAL_WRITE;
 	/* iWARP names the place that a read goes to by a remote key. */
@@ -73,9 +73,28 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	if (config_bool(CONFIG_IB_PCI_RELAXED_ORDERING))
 		access |= IBV_ACCESS_RELAXED_ORDERING;
-	/* Whatever arrives there is waited for by a completion, which relaxed
-	 * writes do not overtake. */
-	m->mr = ibv_reg_mr(nic->pd, (void *)base, len, access);
+	return access;
+}
+
+static void add(struct verbs_nic *nic, struct verbs_mr *m, uintptr_t base,
+		size_t len, bool written)
+{
+	m->base = base;
+	m->len = len;
+	m->written = written;
+	m->next = nic->mrs;
+	nic->mrs = m;
+	atomic_fetch_add(&nic->registrations, 1);
+}
+
+static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
+			   bool written, struct verbs_mr **out)
+{
+	struct verbs_mr *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	m->mr = ibv_reg_mr(nic->pd, (void *)base, len, access_of(nic, written));
 	if (!m->mr) {
 		dicomm_result_t status = FAIL(
 			errno == ENOMEM ? DICOMM_ERR_NO_MEMORY
@@ -89,12 +108,27 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 		free(m);
 		return status;
 	}
-	m->base = base;
-	m->len = len;
-	m->written = written;
-	m->next = nic->mrs;
-	nic->mrs = m;
-	atomic_fetch_add(&nic->registrations, 1);
+	add(nic, m, base, len, written);
+	*out = m;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t reg_device(struct verbs_nic *nic,
+				  const struct tp_region *r,
+				  struct verbs_mr **out, char *how, size_t len)
+{
+	struct verbs_mr *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	m->mr = verbs_ladder_climb(nic, r, access_of(nic, true), how, len);
+	if (!m->mr) {
+		free(m);
+		return DICOMM_ERR_UNSUPPORTED;
+	}
+	snprintf(m->how, sizeof(m->how), "%s", how);
+	m->accel = r->accel;
+	add(nic, m, (uintptr_t)r->addr, r->len, true);
 	*out = m;
 	return DICOMM_SUCCESS;
 }
@@ -112,7 +146,7 @@ static dicomm_result_t get(struct verbs_nic *nic, const void *addr, size_t len,
 		len = where.bytes;
 		written = true;
 	}
-	*out = find(nic, base, len, written, where.id);
+	*out = find(nic, base, len, written, where.id, NULL);
 	if (!*out)
 		TRY(reg(nic, base, len, written, out));
 	(*out)->id = where.id;
@@ -127,6 +161,29 @@ dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 
 	pthread_mutex_lock(&nic->lock);
 	status = get(nic, addr, len, written, out);
+	pthread_mutex_unlock(&nic->lock);
+	return status;
+}
+
+dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
+				    const struct tp_region *region,
+				    struct verbs_mr **out, char *how,
+				    size_t len)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct verbs_mr *m;
+
+	pthread_mutex_lock(&nic->lock);
+	m = find(nic, (uintptr_t)region->addr, region->len, true, 0,
+		 region->accel);
+	if (m)
+		snprintf(how, len, "%s", m->how);
+	else
+		status = reg_device(nic, region, &m, how, len);
+	if (status == DICOMM_SUCCESS) {
+		m->refs++;
+		*out = m;
+	}
 	pthread_mutex_unlock(&nic->lock);
 	return status;
 }

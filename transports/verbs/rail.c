@@ -160,7 +160,7 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
-	size_t bytes = dev->lanes * sizeof(*dev->words);
+	size_t bytes = (dev->lanes + 1) * sizeof(*dev->words);
 
 	TRY(open_queues(dev, rail));
 	rail->words_mr =

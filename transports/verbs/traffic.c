@@ -429,13 +429,10 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_reference r = {.addr = (uintptr_t)addr};
-	const struct tp_hold *hold;
+	const struct tp_hold *hold = verbs_held(dev, addr, len, false);
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
 	(void)want;
-	if (len <= dev->eager_bytes)
-		return false;
-	hold = verbs_held(dev, addr, len, false);
 	if (!hold)
 		return false;
 	for (uint32_t i = 0; i < dev->rails; i++)
@@ -480,6 +477,7 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	if (status != DICOMM_SUCCESS)
 		return status;
 	read->by = s;
+	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	return DICOMM_SUCCESS;
 }
@@ -624,6 +622,45 @@ static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
 		verbs_pool_give(&lane->dev->pool, r->what - 1u);
 }
 
+static void finish_read(struct tp_device *dev, struct verbs_read *read,
+			dicomm_result_t status)
+{
+	read->pending = 0;
+	read->status = status;
+	end_read(dev, read);
+}
+
+/* All bytes are on their way to where they go. */
+static void on_read(struct verbs_lane *lane, uint32_t slot)
+{
+	struct verbs_read *read = &lane->reads[slot];
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (read->hold->flushed)
+		status = verbs_mirror_flush(lane, slot);
+	if (!read->hold->flushed || status != DICOMM_SUCCESS)
+		finish_read(lane->dev, read, status);
+}
+
+/* A flush that fails leaves its read to another strand, if there is one. */
+static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
+		     const struct ibv_wc *wc)
+{
+	struct verbs_lane *lane;
+	struct verbs_read *read = verbs_mirror_read(dev, wc, &lane);
+
+	rail->flushes--;
+	if (!read)
+		return;
+	if (wc->status != IBV_WC_SUCCESS) {
+		verbs_strand_broken(&lane->strand[read->by - lane->strand], wc,
+				    "flush", 1);
+		if (!lane->why)
+			return;
+	}
+	finish_read(dev, read, lane->why);
+}
+
 static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 			  const struct ibv_wc *wc)
 {
@@ -634,6 +671,10 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
 		on_message(dev, rail, wc);
 		verbs_rail_received(rail, wc->wr_id);
+		return;
+	}
+	if (verbs_is_flush(rail, wc)) {
+		on_flush(dev, rail, wc);
 		return;
 	}
 	/* A flushed receive says nothing about a lane. */
@@ -652,13 +693,10 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 	s->done = s->posted - ((s->posted - r.count - 1) & COUNT_MASK);
 	if (!r.what)
 		return;
-	if (r.in) {
-		lane->reads[r.what - 1].pending = 0;
-		lane->reads[r.what - 1].status = DICOMM_SUCCESS;
-		end_read(dev, &lane->reads[r.what - 1]);
-	} else {
+	if (r.in)
+		on_read(lane, r.what - 1u);
+	else
 		verbs_pool_give(&dev->pool, r.what - 1u);
-	}
 }
 
 /* Nobody told whom they wait for: now there is time. */
@@ -722,6 +760,14 @@ void verbs_abort_poll(struct tp_device *dev)
 			struct request r = request_of(c->wr_id);
 			struct verbs_strand *s;
 
+			if (verbs_is_flush(rail, c)) {
+				struct verbs_read *read =
+					verbs_mirror_read(dev, c, NULL);
+
+				if (read)
+					end_read(dev, read);
+				continue;
+			}
 			if (!r.in || !r.what || r.lane >= dev->lanes ||
 			    (c->status == IBV_WC_SUCCESS &&
 			     (c->opcode & IBV_WC_RECV)))

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -34,6 +35,14 @@ static void holds_lock(struct tp_device *dev)
 static void holds_unlock(struct tp_device *dev)
 {
 	atomic_flag_clear_explicit(&dev->holding, memory_order_release);
+}
+
+static void add_hold(struct tp_device *dev, struct tp_hold *hold)
+{
+	holds_lock(dev);
+	hold->next = dev->holds;
+	dev->holds = hold;
+	holds_unlock(dev);
 }
 
 static void let_go(struct tp_device *dev, struct tp_hold *hold)
@@ -59,10 +68,45 @@ static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
 		let_go(dev, hold);
 		return status;
 	}
-	holds_lock(dev);
-	hold->next = dev->holds;
-	dev->holds = hold;
-	holds_unlock(dev);
+	add_hold(dev, hold);
+	*out = hold;
+	return DICOMM_SUCCESS;
+}
+
+/* Each NIC must have it, for a message may go by any. */
+static dicomm_result_t hold_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_hold *hold, char *how, size_t len)
+{
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		struct verbs_rail *rail = &dev->rail[i];
+
+		TRY(verbs_mr_get_device(rail->nic, region, &hold->mr[i], how,
+					len));
+		if (hold->flushed)
+			TRY(verbs_mirror_open(dev, rail));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t verbs_hold_device(struct tp_device *dev,
+					 const struct tp_region *region,
+					 struct tp_hold **out, char *how,
+					 size_t len)
+{
+	bool flushed = region->accel->work->caps(region->index) & ACCEL_FLUSH;
+	struct tp_hold *hold = calloc(1, sizeof(*hold));
+	dicomm_result_t status;
+
+	if (!hold)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
+	hold->flushed = flushed;
+	status = hold_device(dev, region, hold, how, len);
+	if (status != DICOMM_SUCCESS) {
+		let_go(dev, hold);
+		return status;
+	}
+	add_hold(dev, hold);
 	*out = hold;
 	return DICOMM_SUCCESS;
 }
@@ -115,7 +159,7 @@ static bool verbs_usable(char *why, size_t len)
 
 static dicomm_result_t open_words(struct tp_device *dev)
 {
-	dev->words = calloc(dev->lanes, sizeof(*dev->words));
+	dev->words = calloc(dev->lanes + 1, sizeof(*dev->words));
 	dev->in = calloc(dev->lanes, sizeof(*dev->in));
 	dev->out = calloc(dev->lanes, sizeof(*dev->out));
 	if (!dev->words || !dev->in || !dev->out)
@@ -376,6 +420,9 @@ static void verbs_abort(struct tp_device *dev)
 		if (out)
 			verbs_lane_stop(out);
 	}
+	for (uint32_t i = 0; i < dev->rails; i++)
+		if (dev->rail[i].mirror)
+			verbs_lane_stop(dev->rail[i].mirror);
 	verbs_unlock();
 	abort_drain(dev);
 }
@@ -469,8 +516,10 @@ static void close_memory(struct tp_device *dev)
 {
 	while (dev->holds)
 		verbs_drop(dev, dev->holds);
-	for (uint32_t i = 0; i < dev->rails; i++)
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		verbs_mirror_close(&dev->rail[i]);
 		verbs_rail_close(&dev->rail[i]);
+	}
 	verbs_pool_close(dev);
 	free((void *)dev->words);
 	free((void *)dev->in);
@@ -496,8 +545,12 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 {
 	uint64_t bytes = sizeof(*dev);
 
-	for (uint32_t i = 0; i < dev->rails; i++)
-		bytes += (uint64_t)dev->rail[i].cqe * 64;
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		const struct verbs_rail *rail = &dev->rail[i];
+
+		bytes += (uint64_t)rail->cqe * 64;
+		bytes += rail->mirror ? verbs_lane_memory(rail->mirror) : 0;
+	}
 	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
 	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
@@ -516,6 +569,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 
 const struct transport transport_verbs = {
 	.name = "verbs",
+	.devices = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -531,6 +585,8 @@ const struct transport transport_verbs = {
 	.release = verbs_release,
 	.flush = verbs_flush,
 	.hold = verbs_hold,
+	.hold_device = verbs_hold_device,
+	.takes = verbs_takes,
 	.drop = verbs_drop,
 	.offer = verbs_offer,
 	.map = verbs_map,

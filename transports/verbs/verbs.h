@@ -97,6 +97,9 @@ struct verbs_mr {
 	bool written; /* the NIC may write it */
 	int refs;
 	uint64_t id; /* of an allocation that outlives its users; or 0 */
+	/* Of a device; NULL: of the host. */
+	const struct accel *accel;
+	char how[128]; /* the NIC got that */
 	struct ibv_mr *mr;
 };
 
@@ -104,8 +107,24 @@ struct verbs_mr {
  * freed; other memory for as long as somebody refers to it. */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
+/* Of a device, for as long as somebody refers to it. ERR_UNSUPPORTED, and
+ * nothing logged: the NIC cannot have it. `how` as in hold_device(). */
+dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
+				    const struct tp_region *region,
+				    struct verbs_mr **out, char *how,
+				    size_t len);
 void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr);
 void verbs_mr_free_all(struct verbs_nic *nic);
+
+/* ---- ladder.c: memory of devices ---- */
+
+/* In the best way that works; NULL: in none. `how` becomes which, or why. */
+struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
+				  const struct tp_region *region,
+				  unsigned access, char *how, size_t len);
+/* As in struct transport. */
+bool verbs_takes(unsigned n, const struct tp_region *region,
+		 struct tp_taker *out);
 
 /* ---- address.c: what ranks tell each other ---- */
 
@@ -170,6 +189,7 @@ bool verbs_card_is_genuine(const struct verbs_card *card,
 /* Receives that are posted in one go. */
 #define VERBS_BATCH 32
 
+struct verbs_lane;
 struct verbs_rail {
 	struct verbs_nic *nic;
 	struct ibv_cq *cq;
@@ -183,6 +203,8 @@ struct verbs_rail {
 	struct ibv_mr *notes_mr;
 	uint32_t notes_count;
 	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
+	struct verbs_lane *mirror;         /* of the NIC to itself; or NULL */
+	uint32_t flushes;                  /* reserved */
 	/* connect.c */
 	struct verbs_conn *events;
 	struct rdma_cm_id *cm; /* listens, too; or NULL */
@@ -250,6 +272,7 @@ struct verbs_reference {
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
+	uint32_t number;               /* how often it was posted */
 	const struct verbs_strand *by; /* NULL: to be posted again */
 	const struct tp_hold *hold;
 	struct verbs_reference from;
@@ -383,6 +406,26 @@ void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
+/* ---- mirror.c: what a NIC has written to a device is there ---- */
+
+/* Connect the NIC to itself, unless it is. */
+dicomm_result_t verbs_mirror_open(struct tp_device *dev,
+				  struct verbs_rail *rail);
+void verbs_mirror_close(struct verbs_rail *rail);
+/* Flush what a read has brought, by the NIC that did. */
+dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
+				   uint32_t slot);
+/* Is it the completion of a flush? */
+static inline bool verbs_is_flush(const struct verbs_rail *rail,
+				  const struct ibv_wc *wc)
+{
+	return rail->mirror && rail->mirror->strand[0].qp->qp_num == wc->qp_num;
+}
+/* Then: of which read; NULL: of one that has gone, or is made again. */
+struct verbs_read *verbs_mirror_read(struct tp_device *dev,
+				     const struct ibv_wc *wc,
+				     struct verbs_lane **lane);
+
 /* ---- traffic.c: what goes over lanes, and comes ---- */
 
 /* Messages too long to go inline are sent from here. */
@@ -443,6 +486,7 @@ bool verbs_poll(struct tp_device *dev);
 struct tp_hold {
 	struct tp_hold *next;
 	struct verbs_mr *mr[VERBS_RAILS];
+	bool flushed; /* what read() has put there */
 };
 
 /* What is held of that memory; NULL if it is not. */
@@ -464,7 +508,8 @@ struct tp_device {
 	struct verbs_pool pool;
 	struct verbs_lane *_Atomic *in, *_Atomic *out; /* [id] */
 	uint32_t lanes;                                /* length of both */
-	_Atomic uint64_t *words; /* [id]: credits, written by receivers */
+	/* [id]: credits, written by receivers; and one that nobody reads. */
+	_Atomic uint64_t *words;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
 	atomic_flag holding; /* guards holds, for a few instructions */

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which wires reach the memory of which ranks' devices. */
+#include "src/core/direct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/device.h"
+
+/* What each rank tells all others. */
+struct told {
+	char how[DIRECT_HOW];
+	/* Of each rank, bit i: wire i leads there, and takes the memory of the
+	 * rank that tells. */
+	uint8_t wires[];
+};
+
+struct direct {
+	struct held held; /* the stages of this rank */
+	size_t stride;    /* of told[] */
+	uint8_t *told;    /* by all ranks */
+};
+
+static const struct told *told_by(const struct direct *d, int rank)
+{
+	return (const struct told *)(d->told + (size_t)rank * d->stride);
+}
+
+/* As much as there is room for. */
+static size_t append(char *text, const char *name, const char *more)
+{
+	size_t n = strlen(text);
+
+	return n + (size_t)snprintf(text + n, DIRECT_HOW - n, "%s%s: %s",
+				    n ? "; " : "", name, more);
+}
+
+/* Wires that take the stages are in *held. */
+static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
+				   char how[DIRECT_HOW])
+{
+	const struct device *dev = comm->dev;
+	const struct tp_region region = {.accel = comm->accel,
+					 .index = dev->index,
+					 .addr = dev->near,
+					 .len = device_near_bytes(dev)};
+	char one[DIRECT_HOW - 40], yes[DIRECT_HOW] = "", no[DIRECT_HOW] = "";
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+		dicomm_result_t status;
+
+		if (!w->device)
+			continue;
+		status = w->transport->hold_device(
+			w->device, &region, &held->on[i], one, sizeof(one));
+		if (status == DICOMM_SUCCESS)
+			held->wires |= 1u << i;
+		else if (status != DICOMM_ERR_UNSUPPORTED)
+			return status;
+		if (one[0])
+			append(status == DICOMM_SUCCESS ? yes : no,
+			       w->transport->name, one);
+	}
+	memcpy(how, held->wires ? yes : no, DIRECT_HOW);
+	log_info("%s rank %d: %s wire reaches the memory of %s%s%s", comm->name,
+		 comm->rank, held->wires ? "a" : "no", comm->device,
+		 how[0] ? ": " : "", how);
+	return DICOMM_SUCCESS;
+}
+
+/* Is there a rank whose memory this one's device does not reach, or not all? */
+static bool is_wanted(const struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (!comm->peers[r].near || comm->peers[r].near->pins)
+			return true;
+	return false;
+}
+
+static dicomm_result_t tell(struct dicomm_comm *comm, struct told *mine)
+{
+	struct direct *d = comm->direct;
+	unsigned takes = (1u << COMM_WIRES) - 1;
+
+	if (comm->dev && !comm->dev->shares_host) {
+		if (is_wanted(comm))
+			TRY(hold_stages(comm, &d->held, mine->how));
+		takes = d->held.wires;
+	}
+	for (int r = 0; r < comm->ranks; r++)
+		mine->wires[r] = (uint8_t)(comm->peers[r].wires & takes);
+	return control_allgather(comm->control, mine, d->told,
+				 (unsigned)d->stride, comm->meet_ms);
+}
+
+dicomm_result_t direct_agree(struct dicomm_comm *comm)
+{
+	size_t n = (size_t)comm->ranks;
+	struct direct *d;
+	struct told *mine;
+	dicomm_result_t status;
+
+	d = calloc(1, sizeof(*d));
+	comm->direct = d;
+	if (d) {
+		d->stride = sizeof(*mine) + n;
+		d->told = calloc(n, d->stride);
+	}
+	mine = calloc(1, sizeof(*mine) + n);
+	if (!d || !d->told || !mine) {
+		free(mine);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %zu ranks", n);
+	}
+	status = tell(comm, mine);
+	free(mine);
+	return status;
+}
+
+void direct_free(struct dicomm_comm *comm)
+{
+	struct direct *d = comm->direct;
+
+	if (!d)
+		return;
+	comm_drop(comm, &d->held);
+	free(d->told);
+	free(d);
+	comm->direct = NULL;
+}
+
+uint8_t direct_wires(const struct dicomm_comm *comm, int a, int b)
+{
+	const struct direct *d = comm->direct;
+
+	return told_by(d, a)->wires[b] & told_by(d, b)->wires[a];
+}
+
+const char *direct_how(const struct dicomm_comm *comm, int rank)
+{
+	return told_by(comm->direct, rank)->how;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Wires that reach the memory of devices. Between two ranks that have such a
+ * wire in common all data goes by reference: what one sends lies in stages in
+ * the memory of its device, or in the user's buffer where that is host memory,
+ * and is read by the other into the like; nothing passes through slots.
+ */
+#ifndef DICOMM_CORE_DIRECT_H
+#define DICOMM_CORE_DIRECT_H
+
+#include "src/core/comm.h"
+
+#define DIRECT_HOW 200
+
+/* Once the wires are open and neighbours are mapped: give the wires the stages
+ * of this rank's device, and hear what the others have. */
+dicomm_result_t direct_agree(struct dicomm_comm *comm);
+void direct_free(struct dicomm_comm *comm);
+/* Bit i: wire i takes all that these two ranks send each other. */
+uint8_t direct_wires(const struct dicomm_comm *comm, int a, int b);
+/* How the wires reach the memory of that rank's device, or why none does. */
+const char *direct_how(const struct dicomm_comm *comm, int rank);
+
+#endif

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Verbs on memory of devices: in which way a NIC is given it, that what has
+ * arrived there is there, and that memory which has gone is not reached. The
+ * devices are mocks, and so is the module by which the NIC reaches them. Runs
+ * in the virtual machines of tests/vm/run only.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+#include "tests/mock/peer_memory.h"
+#include "tests/support/gadget.h"
+#include "tests/transports/ranks.h"
+
+#define BYTES ((size_t)300000)
+#define ROUNDS 6
+
+static bool iwarp;
+
+static struct tp_region region_new(struct rank *r, const char *device)
+{
+	struct tp_region region = {.len = BYTES};
+	char why[256] = "";
+	void *at = NULL;
+
+	EXPECT(r, gadget_exists(device, why, sizeof(why)), "%s", why);
+	region.accel = accel_find(device, &region.index, why, sizeof(why));
+	EXPECT_OK(r, region.accel->alloc(region.index, BYTES, &at));
+	region.addr = at;
+	return region;
+}
+
+static void region_free(struct rank *r, const struct tp_region *region)
+{
+	EXPECT_OK(r, region->accel->free((void *)(uintptr_t)region->addr));
+}
+
+/* Send a reference to memory that is held, and wait until it is of no more
+ * use. */
+static void refer(struct rank *r, uint64_t seq, const void *at)
+{
+	struct tp_ref ref;
+
+	EXPECT(r, r->t->offer(r->peer[1], at, BYTES, TP_WANT_COPY, &ref),
+	       "memory that is held cannot be offered");
+	RANKS_WAIT(r, r->t->put(r->peer[1], TP_COLLECTIVE, seq, 0, TP_REF, &ref,
+				BYTES) == DICOMM_SUCCESS);
+	RANKS_WAIT(r, atomic_load(r->out[1][TP_COLLECTIVE].released) >= seq);
+}
+
+static void fetch(struct rank *r, uint64_t seq, const void *to)
+{
+	struct tp_peer *peer = r->peer[0];
+	dicomm_result_t status;
+	const uint8_t *body;
+	struct tp_ref ref;
+
+	ranks_get(r, 0, TP_COLLECTIVE, seq, &body);
+	memcpy(&ref, body, sizeof(ref));
+	RANKS_WAIT(r, (status = r->t->read(peer, TP_COLLECTIVE, seq, &ref, 0,
+					   (void *)(uintptr_t)to, BYTES)) !=
+			      DICOMM_AGAIN);
+	EXPECT(r, status == DICOMM_IN_PROGRESS, "read: %d", (int)status);
+	RANKS_WAIT(r, (status = r->t->arrived(peer, TP_COLLECTIVE, seq)) !=
+			      DICOMM_IN_PROGRESS);
+	EXPECT_OK(r, status);
+}
+
+/* All of a message has been looked at. */
+static void release(struct rank *r, uint64_t seq)
+{
+	EXPECT_OK(r, r->t->release(r->peer[0], TP_COLLECTIVE, seq));
+	r->t->flush(r->dev);
+}
+
+static struct tp_hold *hold(struct rank *r, const struct tp_region *region,
+			    const char *expected)
+{
+	struct tp_hold *h = NULL;
+	char how[256] = "";
+
+	EXPECT_OK(r, r->t->hold_device(r->dev, region, &h, how, sizeof(how)));
+	EXPECT(r, strstr(how, expected), "\"%s\", not \"%s\"", how, expected);
+	return h;
+}
+
+/* A device each, of unlike kinds: from the one to the other, in memory that is
+ * new each time, and at the address of the memory before. */
+static void run_stream(struct rank *r, const char *way)
+{
+	const void *before = NULL;
+	unsigned again = 0;
+
+	if (r->rank == 0)
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+	else
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		struct tp_region region =
+			region_new(r, r->rank ? "hip:1" : "cuda:0");
+		struct tp_hold *h = hold(r, &region, way);
+		uint8_t *seen = peer_memory_peek(region.addr);
+
+		again += region.addr == before;
+		before = region.addr;
+		if (r->rank == 0) {
+			ranks_fill(seen, BYTES, i);
+			refer(r, i, region.addr);
+		} else {
+			fetch(r, i, region.addr);
+			EXPECT(r, ranks_check(seen, BYTES, i) == BYTES,
+			       "round %d", (int)i);
+			EXPECT_OK(r,
+				  r->t->release(r->peer[0], TP_COLLECTIVE, i));
+			r->t->flush(r->dev);
+		}
+		r->t->drop(r->dev, h);
+		region_free(r, &region);
+	}
+	EXPECT(r, again > 0, "no address came twice: this tests nothing");
+}
+
+static void run_by_address(struct rank *r)
+{
+	run_stream(r, "peer memory (no dma-buf: ");
+}
+
+static void run_by_dmabuf(struct rank *r)
+{
+	peer_memory_works(PEER_MEMORY_DMABUF);
+	run_stream(r, "dma-buf");
+}
+
+static void run_flush(struct rank *r)
+{
+	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
+	bool flushed = region.accel->work->caps(region.index) & ACCEL_FLUSH;
+	uint8_t *seen = peer_memory_peek(region.addr);
+	struct tp_hold *h;
+
+	EXPECT(r, flushed, "the mock needs no flush");
+	peer_memory_lags(r->rank == 1);
+	h = hold(r, &region, "peer memory");
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		for (uint64_t i = 1; i <= ROUNDS; i++) {
+			ranks_fill(seen, BYTES, i);
+			refer(r, i, region.addr);
+		}
+		EXPECT(r, !peer_memory_flushes(), "what is sent was flushed");
+	} else {
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+		for (uint64_t i = 1; i <= ROUNDS; i++) {
+			fetch(r, i, region.addr);
+			EXPECT(r, ranks_check(seen, BYTES, i) == BYTES,
+			       "arrived, but not there");
+			EXPECT(r, peer_memory_flushes() == i,
+			       "%d flushes for %d reads",
+			       (int)peer_memory_flushes(), (int)i);
+			EXPECT_OK(r,
+				  r->t->release(r->peer[0], TP_COLLECTIVE, i));
+			r->t->flush(r->dev);
+		}
+	}
+	r->t->drop(r->dev, h);
+	region_free(r, &region);
+}
+
+/* The same on a device whose memory orders what NICs write: no flush, and so
+ * the mock's lag is seen. */
+static void run_no_flush(struct rank *r)
+{
+	struct tp_region region;
+	uint8_t *seen;
+	struct tp_hold *h;
+
+	setenv("MOCK_CUDA_RDMA_ORDERED", "1", 1);
+	region = region_new(r, "cuda:0");
+	seen = peer_memory_peek(region.addr);
+	peer_memory_lags(r->rank == 1);
+	h = hold(r, &region, "peer memory");
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		ranks_fill(seen, BYTES, 1);
+		refer(r, 1, region.addr);
+	} else {
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+		fetch(r, 1, region.addr);
+		EXPECT(r, ranks_check(seen, BYTES, 1) < BYTES,
+		       "the mock does not lag");
+		EXPECT(r, !peer_memory_flushes(), "flushed without need");
+		release(r, 1);
+	}
+	r->t->drop(r->dev, h);
+	region_free(r, &region);
+}
+
+static void on_message(int level, const char *message, void *ctx)
+{
+	(void)level;
+	snprintf(ctx, 200, "%s", message);
+}
+
+static void run_refused(struct rank *r)
+{
+	struct tp_region region = region_new(r, "cuda:1");
+	char how[256] = "", logged[200] = "";
+	struct tp_hold *h;
+
+	peer_memory_works(0);
+	log_set_sink(on_message, logged);
+	EXPECT(r,
+	       r->t->hold_device(r->dev, &region, &h, how, sizeof(how)) ==
+		       DICOMM_ERR_UNSUPPORTED,
+	       "taken: %s", how);
+	log_set_sink(NULL, NULL);
+	EXPECT(r, !logged[0], "said \"%s\"", logged);
+	if (iwarp)
+		EXPECT(r, strstr(how, "iWARP"), "\"%s\"", how);
+	else
+		EXPECT(r,
+		       strstr(how, "no dma-buf: ") &&
+			       strstr(how, "no peer memory: "),
+		       "\"%s\"", how);
+	region_free(r, &region);
+}
+
+static void run(void (*fn)(struct rank *r), int ranks)
+{
+	ranks_run(&(struct ranks_job){.t = transport_find("verbs"),
+				      .kind = RANKS_PROCESSES,
+				      .ranks = ranks,
+				      .run = fn});
+}
+
+START_TEST(data_goes_from_device_to_device_by_address)
+{
+	run(run_by_address, 2);
+}
+END_TEST
+
+START_TEST(data_goes_from_device_to_device_by_dmabuf)
+{
+	run(run_by_dmabuf, 2);
+}
+END_TEST
+
+START_TEST(what_has_arrived_has_been_flushed)
+{
+	run(run_flush, 2);
+}
+END_TEST
+
+START_TEST(what_is_ordered_is_not_flushed)
+{
+	run(run_no_flush, 2);
+}
+END_TEST
+
+START_TEST(what_no_way_leads_to_is_refused_with_all_reasons)
+{
+	run(run_refused, 1);
+}
+END_TEST
+
+int main(void)
+{
+	const char *made = getenv("DICOMM_TEST_DEVICES");
+	TCase *test_case = tcase_create("direct wire");
+	Suite *suite = suite_create("direct wire");
+	SRunner *runner;
+	int failed;
+
+	if (!made) {
+		printf("skipped: not in a virtual machine of tests/vm/run\n");
+		return 77;
+	}
+	iwarp = !strncmp(made, "siw", 3);
+	tcase_set_timeout(test_case, 60);
+	tcase_add_test(test_case,
+		       what_no_way_leads_to_is_refused_with_all_reasons);
+	if (!iwarp) {
+		tcase_add_test(test_case,
+			       data_goes_from_device_to_device_by_address);
+		tcase_add_test(test_case,
+			       data_goes_from_device_to_device_by_dmabuf);
+		tcase_add_test(test_case, what_has_arrived_has_been_flushed);
+		tcase_add_test(test_case, what_is_ordered_is_not_flushed);
+	}
+	suite_add_tcase(suite, test_case);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
