@@ -8,11 +8,11 @@
  * note of where it is. One that comes in is brought to a stage, so that its
  * slot is free at once, from where the device copies or reduces it; kernels
  * read the stage where it is, and what neighbours have sent as notes. Stages in
- * the memory of the device are for these and for wires that reach it
- * (direct.h): the host does not touch them. A device that shares the host's
- * memory needs no stage for the bytes: its buffers are sent as those of a host
- * rank are, and its kernels read slots and the memory of neighbours, which are
- * given back when they have run.
+ * the memory of the device are for wires and neighbours that reach it
+ * (direct.h, near.h): the host does not touch them. A device that shares the
+ * host's memory needs no stage for the bytes: its buffers are sent as those of
+ * a host rank are, and its kernels read slots and the memory of neighbours,
+ * which are given back when they have run.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -71,11 +71,11 @@ static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
 	return DICOMM_SUCCESS;
 }
 
-/* Is there a rank that this one's device shares no memory with? */
+/* Is there a rank whose memory this one's device does not reach, or not all? */
 static bool is_wanted(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)
-		if (!comm->peers[r].near)
+		if (!comm->peers[r].near || comm->peers[r].near->pins)
 			return true;
 	return false;
 }

@@ -447,8 +447,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	if (far || reach_wants_wires(comm))
 		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
 	TRY(topology_find(comm));
-	TRY(device_hold(comm));
 	TRY(reach_agree(comm));
+	TRY(device_hold(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -90,7 +90,9 @@ bool way_may_map(const struct way_end *a, const struct way_end *b)
 
 static bool mapped_leads(const struct way_pair *p)
 {
-	return p->mapped && way_may_share(&p->a, &p->b);
+	/* Not all memory of the host can be mapped: a wire takes all. */
+	return p->mapped && way_may_share(&p->a, &p->b) &&
+	       !(p->never && p->wired);
 }
 
 static void mapped_why(const struct way_pair *p, char *why, size_t len)
@@ -103,6 +105,8 @@ static void mapped_why(const struct way_pair *p, char *why, size_t len)
 		snprintf(why, len, "neither is the host");
 	else if (a->pid == b->pid)
 		snprintf(why, len, "they are in one process");
+	else if (p->mapped)
+		snprintf(why, len, "only memory of dicomm_mem_alloc can be");
 	else
 		snprintf(why, len, "%s", p->why_unmapped);
 }

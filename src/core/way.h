@@ -36,6 +36,7 @@ struct way_pair {
 	bool mapped; /* both reach the other's memory */
 	/* In the words of a driver, why one does not; or empty */
 	const char *why_unmapped;
+	bool never; /* one of them refuses staging */
 	bool wired; /* some wire takes the memory of both */
 	/* How, or why it does not take that of a device; or empty */
 	const char *wiring;
