@@ -377,7 +377,7 @@ typedef struct {
 	/** "verbs"; a value of DICOMM_TRANSPORTS. */
 	const char *transport;
 	/** Adapter and port: "mlx5_0:1". */
-	char adapter[32];
+	char adapter[80];
 	/** Does it read and write the memory of the device itself? */
 	int direct;
 	/** In which way: "dma-buf", or "peer memory" and why not the former; or

@@ -128,7 +128,7 @@ struct tp_region {
 
 /* What an adapter says to it. */
 struct tp_taker {
-	char name[32];
+	char name[80];
 	bool takes;
 	char how[256]; /* or why not */
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * NICs that lose their link, or go, in the middle of an operation: an error,
- * everywhere. Runs in the virtual machines of tests/vm/run only.
+ * NICs that lose their link, or go, in the middle of an operation. A rank that
+ * has another goes on, and all data is right; one that has none ends with an
+ * error, everywhere. Runs in the virtual machines of tests/vm/run only.
  */
 #include <check.h>
 #include <stdatomic.h>
@@ -191,6 +192,59 @@ START_TEST(a_cut_cable_is_an_error_on_every_rank)
 }
 END_TEST
 
+/* --- two NICs ---------------------------------------------------------------
+ */
+
+/* Rank 0 is on rxe0 and rxe1, rank 1 on rxe2 and rxe3. */
+#define TWO "DICOMM_IB_NICS=2"
+
+/* Until the cut has been felt, and some more. */
+static void work_beyond_the_cut(struct job_rank *me)
+{
+	struct board *board = job_board();
+	unsigned after = 0;
+
+	JOB_TRY(large_allreduce(me, 0));
+	a_few_operations(me, 0);
+	atomic_fetch_add(&board->working, 1);
+	for (unsigned i = 1; after < 3; i++) {
+		int32_t done = atomic_load(&board->done), all;
+
+		job_doing("all-reduce %u", i);
+		JOB_TRY(large_allreduce(me, i));
+		a_few_operations(me, 10 * i);
+		JOB_TRY(dicomm_allreduce(&done, &all, 1, DICOMM_INT32,
+					 DICOMM_MIN, me->comm, NULL));
+		after += all != 0;
+	}
+}
+
+static const struct cutting survived[] = {
+	{DEVICE(1), NULL, 0, TIMEOUT, RETRIES},
+	{DEVICE(2), NULL, 0, TIMEOUT, RETRIES},
+	{CABLE(3), NULL, 0, TIMEOUT, RETRIES},
+};
+
+START_TEST(the_loss_of_one_of_two_nics_is_survived)
+{
+	run_cut(&survived[_i], TWO, work_beyond_the_cut);
+}
+END_TEST
+
+/* The second one goes at once, while the first is being given up, and while
+ * what was lost is sent again. */
+static const struct cutting fatal[] = {
+	{DEVICE(1), DEVICE(0), 0, TIMEOUT, RETRIES},
+	{DEVICE(1), DEVICE(2), 20, TIMEOUT, RETRIES},
+	{CABLE(3), DEVICE(0), 1500, TIMEOUT, RETRIES},
+};
+
+START_TEST(the_loss_of_the_second_nic_is_an_error_on_every_rank)
+{
+	run_cut(&fatal[_i], TWO, work_until_the_cut);
+}
+END_TEST
+
 /* ----------------------------------------------------------------------------
  */
 
@@ -211,6 +265,11 @@ int main(void)
 	tcase_set_timeout(test_case, 60);
 	tcase_add_loop_test(test_case, a_cut_cable_is_an_error_on_every_rank, 0,
 			    sizeof(cuttings) / sizeof(*cuttings));
+	tcase_add_loop_test(test_case, the_loss_of_one_of_two_nics_is_survived,
+			    0, sizeof(survived) / sizeof(*survived));
+	tcase_add_loop_test(
+		test_case, the_loss_of_the_second_nic_is_an_error_on_every_rank,
+		0, sizeof(fatal) / sizeof(*fatal));
 	suite_add_tcase(suite, test_case);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -60,10 +60,11 @@ START_TEST(data_between_unlike_devices_is_not_staged)
 	const char *const pairs[][2] = {{"host", "cuda:0"},
 					{"hip:1", "host"},
 					{"cuda:1", "hip:0"},
+					{"cuda:0", "cuda:1"},
 					{"hip:0", "cuda:0"}};
 
 	/* By itself, for shared memory leads to neither. */
-	if (_i == 3)
+	if (_i == 4)
 		unsetenv("DICOMM_TRANSPORTS");
 	cast_play(&(struct cast){.device = {pairs[_i][0], pairs[_i][1]},
 				 .run = sum_direct,
@@ -191,7 +192,7 @@ END_TEST
 
 static void add_direct(TCase *t)
 {
-	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 4);
+	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 5);
 	tcase_add_test(t, adapters_are_described);
 	tcase_add_test(t, every_operation_is_direct);
 }

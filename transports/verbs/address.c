@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
 _Static_assert(sizeof(struct verbs_end) == 56 &&
-		       sizeof(struct verbs_card) == 232 + VERBS_STRANDS * 56,
+		       sizeof(struct verbs_card) == 248 + VERBS_STRANDS * 56,
 	       "has no padding");
 _Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
 	       "sizes of key and proof");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How lanes are made. The sender calls the receiver by TCP and sends a card
- * with its queue pair; the receiver makes its side and answers with its own.
- * Both cards carry a proof that only who knows the communicator's secret can
- * make. A thread of the process does this, so that a call is answered also
- * while nobody is in the library. The connection stays: its end is the news
- * that the other side has closed the lane, or died.
+ * with its queue pairs; the receiver makes its side and answers with its own
+ * (call.c). Both cards carry a proof that only who knows the communicator's
+ * secret can make. A thread of the process does this, so that a call is
+ * answered also while nobody is in the library. The connection stays: its end
+ * is the news that the other side has closed the lane, or died.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/connect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,35 +28,9 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
-/* For a card to come, from the moment of the connection. */
-#define CARD_MS 10000
 /* Who has called and not proved anything yet. */
 #define STRANGERS_MAX 128
 #define TICK_MS 200
-
-enum stage {
-	CONN_LISTENING,
-	CONN_EVENTS,   /* no connection: the events of a NIC */
-	CONN_ACCEPTED, /* a card is awaited */
-	CONN_CALLING,  /* connecting, then sending a card */
-	CONN_ASKED,    /* the answer is awaited */
-	CONN_JOINING,  /* cards have gone both ways; cm.c connects */
-	CONN_OPEN      /* only its end is of interest */
-};
-
-struct verbs_conn {
-	struct verbs_conn *next;
-	uint64_t id;
-	int fd;
-	enum stage stage;
-	struct tp_device *dev;   /* of a listener, or of an accepted call */
-	struct verbs_nic *nic;   /* of events */
-	struct verbs_lane *lane; /* from CALLING, or OPEN on */
-	uint64_t deadline_ms;    /* 0: none */
-	struct verbs_card card;  /* sent or received */
-	size_t have;
-	char from[VERBS_TEXT];
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -83,7 +57,8 @@ void verbs_unlock(void)
 
 /* ---- connections ---- */
 
-static struct verbs_conn *conn_add(int fd, enum stage stage, uint32_t events)
+struct verbs_conn *verbs_conn_add(int fd, enum verbs_stage stage,
+				  uint32_t events)
 {
 	struct verbs_conn *c = calloc(1, sizeof(*c));
 	struct epoll_event e = {.events = events};
@@ -102,7 +77,7 @@ static struct verbs_conn *conn_add(int fd, enum stage stage, uint32_t events)
 	return c;
 }
 
-static void conn_watch(struct verbs_conn *c, uint32_t events)
+void verbs_conn_watch(struct verbs_conn *c, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.u64 = c->id};
 
@@ -115,7 +90,7 @@ static bool is_known(const struct verbs_lane *lane)
 	return !lane->in || atomic_load(&lane->dev->in[lane->id]) == lane;
 }
 
-static void conn_drop(struct verbs_conn *c)
+void verbs_conn_drop(struct verbs_conn *c)
 {
 	struct verbs_conn **at = &conns;
 	struct verbs_lane *lane = c->lane;
@@ -158,32 +133,10 @@ static bool conn_read(struct verbs_conn *c, bool *ended)
 }
 
 /* A card is smaller than what a fresh connection takes at once. */
-static bool conn_write(struct verbs_conn *c, const struct verbs_card *card)
+bool verbs_conn_write(struct verbs_conn *c, const struct verbs_card *card)
 {
 	return send(c->fd, card, sizeof(*card), MSG_NOSIGNAL) ==
 	       (ssize_t)sizeof(*card);
-}
-
-/* ---- lanes ---- */
-
-static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
-			const char *text)
-{
-	lane->why = why;
-	snprintf(lane->text, sizeof(lane->text), "%s", text);
-	atomic_store_explicit(&lane->state, LANE_FAILED, memory_order_release);
-}
-
-static bool uses_cm(const struct tp_device *dev)
-{
-	return dev->rail[0].cm;
-}
-
-/* For a connection that cm.c makes. */
-static void await(struct verbs_conn *c)
-{
-	c->stage = CONN_JOINING;
-	c->deadline_ms = clock_ms() + CARD_MS;
 }
 
 struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
@@ -205,36 +158,6 @@ struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
 	return NULL;
 }
 
-void verbs_connect_done(struct verbs_strand *s)
-{
-	struct verbs_lane *lane = s->lane;
-
-	if (!lane->conn || lane->conn->stage != CONN_JOINING)
-		return;
-	s->joined = true;
-	for (uint32_t i = 0; i < lane->strands; i++)
-		if (!lane->strand[i].joined)
-			return;
-	lane->conn->stage = CONN_OPEN;
-	lane->conn->deadline_ms = 0;
-	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
-}
-
-void verbs_connect_failed(struct verbs_strand *s, const char *what,
-			  const char *why)
-{
-	struct verbs_lane *lane = s->lane;
-	char text[256];
-
-	if (atomic_load(&lane->state) != LANE_CONNECTING)
-		return;
-	if (lane->conn)
-		lane->conn->deadline_ms = 0;
-	snprintf(text, sizeof(text), "verbs %.40s: rank %d (%s): %.40s: %.60s",
-		 s->rail->nic->name, lane->rank, lane->remote, what, why);
-	lane_failed(lane, DICOMM_ERR_REMOTE, text);
-}
-
 static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 {
 	for (struct tp_device *dev = devices; dev; dev = dev->next)
@@ -243,113 +166,7 @@ static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 	return NULL;
 }
 
-/* ---- the side that is called ---- */
-
-/* Why a genuine card cannot be served; NULL if it can. */
-static const char *objection(const struct tp_device *dev,
-			     const struct verbs_card *card)
-{
-	const struct tp_config *config = &dev->config;
-
-	if (card->type != VERBS_CALL)
-		return "this is no call";
-	if (card->ranks != (uint32_t)config->ranks ||
-	    card->to_rank != (uint32_t)config->rank ||
-	    card->from_rank >= card->ranks || card->lane_class >= TP_CLASSES)
-		return "no such rank";
-	if (card->slots != config->slots || card->stride != dev->stride)
-		return "its slots are not like mine";
-	if (!card->strands || card->strands > VERBS_STRANDS)
-		return "no such number of queue pairs";
-	for (uint32_t i = 0; i < card->strands; i++)
-		if (card->end[i].rail >= VERBS_RAILS ||
-		    card->end[i].to_rail >= dev->rails)
-			return "no such port";
-	if (atomic_load(&dev->aborted))
-		return "it has aborted";
-	if (atomic_load(
-		    &dev->in[card->from_rank * TP_CLASSES + card->lane_class]))
-		return "that lane exists already";
-	return NULL;
-}
-
-static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
-			       struct verbs_card *answer)
-{
-	const struct verbs_card *call = &c->card;
-	struct verbs_lane *lane =
-		verbs_lane_new(dev, (int)call->from_rank, call->lane_class,
-			       true, call->strands);
-	dicomm_result_t status;
-
-	if (!lane)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	snprintf(lane->remote, sizeof(lane->remote), "%.63s", call->why);
-	for (uint32_t i = 0; i < call->strands; i++) {
-		answer->end[i].rail = call->end[i].to_rail;
-		answer->end[i].to_rail = call->end[i].rail;
-	}
-	status = verbs_lane_open(lane, answer);
-	if (status == DICOMM_SUCCESS)
-		status = verbs_lane_inbox(lane, answer);
-	if (status == DICOMM_SUCCESS)
-		status = verbs_lane_connect(lane, call);
-	if (status != DICOMM_SUCCESS) {
-		verbs_lane_close(lane);
-		return status;
-	}
-	lane->conn = c;
-	c->lane = lane;
-	if (uses_cm(dev)) {
-		memcpy(lane->challenge, call->challenge, VERBS_NONCE);
-		atomic_store(&lane->state, LANE_CONNECTING);
-		for (uint32_t i = 0; i < lane->strands; i++)
-			verbs_cm_end(lane->strand[i].rail, &answer->end[i]);
-		await(c);
-		return DICOMM_SUCCESS;
-	}
-	atomic_store_explicit(&lane->state, LANE_READY, memory_order_relaxed);
-	atomic_store_explicit(&dev->in[lane->id], lane, memory_order_release);
-	return DICOMM_SUCCESS;
-}
-
-/* False: the connection is of no use any more. */
-static bool answer_call(struct verbs_conn *c)
-{
-	struct verbs_card answer = {.type = VERBS_ANSWER};
-	struct tp_device *dev = device_of(c->card.to);
-	const char *why;
-
-	if (!dev || !verbs_card_is_genuine(&c->card, dev->config.key)) {
-		log_warn("verbs: a call from %s is not of this communicator",
-			 c->from);
-		return false;
-	}
-	memcpy(answer.to, c->card.from, sizeof(answer.to));
-	memcpy(answer.from, dev->nonce, sizeof(answer.from));
-	memcpy(answer.challenge, c->card.challenge, sizeof(answer.challenge));
-	answer.from_rank = (uint32_t)dev->config.rank;
-	answer.to_rank = c->card.from_rank;
-	answer.ranks = (uint32_t)dev->config.ranks;
-	answer.lane_class = c->card.lane_class;
-	answer.slots = dev->config.slots;
-	answer.stride = dev->stride;
-	strangers--;
-	c->stage = CONN_OPEN;
-	c->deadline_ms = 0;
-	why = objection(dev, &c->card);
-	if (why) {
-		answer.status = DICOMM_ERR_REMOTE;
-		snprintf(answer.why, sizeof(answer.why), "%s", why);
-	} else {
-		answer.status = make_in(dev, c, &answer);
-		if (answer.status)
-			snprintf(answer.why, sizeof(answer.why), "%.90s",
-				 log_last_error());
-	}
-	verbs_card_seal(&answer, dev->config.key);
-	return conn_write(c, &answer) && !answer.status;
-}
+/* ---- who calls ---- */
 
 static void name_of(int fd, char *text, size_t len)
 {
@@ -371,7 +188,7 @@ static void drop_oldest_stranger(void)
 		if (c->stage == CONN_ACCEPTED)
 			oldest = c; /* new ones come first */
 	if (oldest)
-		conn_drop(oldest);
+		verbs_conn_drop(oldest);
 }
 
 static void accept_call(const struct verbs_conn *listener)
@@ -386,266 +203,42 @@ static void accept_call(const struct verbs_conn *listener)
 		drop_oldest_stranger();
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	c = conn_add(fd, CONN_ACCEPTED, EPOLLIN);
+	c = verbs_conn_add(fd, CONN_ACCEPTED, EPOLLIN);
 	if (!c) {
 		close(fd);
 		return;
 	}
 	strangers++;
-	c->deadline_ms = clock_ms() + CARD_MS;
+	c->deadline_ms = clock_ms() + VERBS_CARD_MS;
 	name_of(fd, c->from, sizeof(c->from));
 }
 
-/* ---- the side that calls ---- */
-
-static int begin_connect(const char *host_port)
+/* A card from somebody. */
+static void called(struct verbs_conn *c)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-				 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-	struct addrinfo *found;
-	char host[VERBS_TEXT], *colon, *name = host;
-	int fd, on = 1;
+	struct tp_device *dev = device_of(c->card.to);
 
-	snprintf(host, sizeof(host), "%s", host_port);
-	colon = strrchr(host, ':');
-	if (!colon) {
-		errno = EINVAL;
-		return -1;
-	}
-	*colon = '\0';
-	if (*name == '[' && colon > host && colon[-1] == ']') {
-		colon[-1] = '\0';
-		name++;
-	}
-	if (getaddrinfo(name, colon + 1, &hints, &found)) {
-		errno = EINVAL;
-		return -1;
-	}
-	fd = socket(found->ai_family,
-		    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd >= 0) {
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-		if (connect(fd, found->ai_addr, found->ai_addrlen) < 0 &&
-		    errno != EINPROGRESS) {
-			int error = errno;
-
-			close(fd);
-			errno = error;
-			fd = -1;
-		}
-	}
-	freeaddrinfo(found);
-	return fd;
-}
-
-static bool is_of_use(const struct verbs_rail *rail)
-{
-	return !atomic_load(&rail->nic->lost_ms) &&
-	       !atomic_load(&rail->nic->fatal);
-}
-
-/* Which rails a lane has strands between: each of either side is in one pair at
- * least. Returns their number. */
-static uint32_t pair_rails(const struct tp_device *dev,
-			   const struct verbs_address *to,
-			   struct verbs_end end[VERBS_STRANDS])
-{
-	uint32_t mine[VERBS_RAILS], n = 0, pairs, strands;
-
-	for (uint32_t i = 0; i < dev->rails; i++)
-		if (is_of_use(&dev->rail[i]))
-			mine[n++] = i;
-	if (!n) /* then that is what will be said */
-		mine[n++] = 0;
-	pairs = n > to->rails ? n : to->rails;
-	strands = pairs * (uint32_t)config_int(CONFIG_IB_QPS_PER_CONNECTION);
-	if (strands > VERBS_STRANDS)
-		strands = VERBS_STRANDS / pairs * pairs;
-	for (uint32_t i = 0; i < strands; i++) {
-		end[i].rail = mine[i % pairs % n];
-		end[i].to_rail = i % pairs % to->rails;
-	}
-	return strands;
-}
-
-/* With the lock. */
-static dicomm_result_t call(struct verbs_lane *lane,
-			    const struct verbs_address *to,
-			    struct verbs_card card)
-{
-	struct tp_device *dev = lane->dev;
-	struct verbs_conn *c;
-	int fd, at;
-
-	TRY(verbs_lane_open(lane, &card));
-	fd = begin_connect(to->listen);
-	if (fd < 0)
-		return FAIL(DICOMM_ERR_REMOTE,
-			    "verbs: rank %d: connect to %s: "
-			    "%m",
-			    lane->rank, to->listen);
-	c = conn_add(fd, CONN_CALLING, EPOLLOUT);
-	if (!c) {
-		close(fd);
-		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch a connection: %m");
-	}
-	snprintf(c->from, sizeof(c->from), "%s", to->listen);
-	c->lane = lane;
-	c->deadline_ms = clock_ms() +
-			 (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-	lane->conn = c;
-	memcpy(card.to, to->nonce, sizeof(card.to));
-	memcpy(card.from, dev->nonce, sizeof(card.from));
-	randombytes_buf(lane->challenge, sizeof(lane->challenge));
-	memcpy(card.challenge, lane->challenge, sizeof(card.challenge));
-	card.from_rank = (uint32_t)dev->config.rank;
-	card.to_rank = (uint32_t)lane->rank;
-	card.ranks = (uint32_t)dev->config.ranks;
-	card.lane_class = lane->id % TP_CLASSES;
-	card.addr = (uintptr_t)lane->released;
-	for (uint32_t i = 0; i < card.strands; i++)
-		card.end[i].rkey = lane->strand[i].rail->words_mr->rkey;
-	card.slots = dev->config.slots;
-	card.stride = dev->stride;
-	/* Who calls, for messages over there. */
-	at = snprintf(card.why, sizeof(card.why), "%s ", dev->host);
-	verbs_rail_names(dev, card.why + at, sizeof(card.why) - (size_t)at);
-	verbs_card_seal(&card, dev->config.key);
-	c->card = card;
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t verbs_connect_call(struct tp_device *dev,
-				   const struct verbs_address *to,
-				   enum tp_class c, struct verbs_lane **out)
-{
-	struct verbs_card card = {.type = VERBS_CALL};
-	uint32_t strands = pair_rails(dev, to, card.end);
-	struct verbs_lane *lane =
-		verbs_lane_new(dev, (int)to->rank, c, false, strands);
-	dicomm_result_t status;
-
-	if (!lane)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	snprintf(lane->remote, sizeof(lane->remote), "%s %s", to->host,
-		 to->nic);
-	lane->released = &dev->words[lane->id];
-	atomic_store(lane->released, 0);
-	atomic_store(&lane->state, LANE_CONNECTING);
-	pthread_mutex_lock(&lock);
-	if (atomic_load(&dev->aborted))
-		status = DICOMM_ERR_ABORTED;
-	else
-		status = call(lane, to, card);
-	if (status == DICOMM_SUCCESS)
-		atomic_store(&dev->out[lane->id], lane);
-	else
-		verbs_lane_close(lane);
-	pthread_mutex_unlock(&lock);
-	if (status == DICOMM_SUCCESS)
-		*out = lane;
-	return status;
-}
-
-static void connected(struct verbs_conn *c)
-{
-	char text[256];
-	int error = 0;
-	socklen_t len = sizeof(error);
-
-	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
-	if (!error && conn_write(c, &c->card)) {
-		c->stage = CONN_ASKED;
-		c->have = 0;
-		conn_watch(c, EPOLLIN);
+	if (!dev || !verbs_card_is_genuine(&c->card, dev->config.key)) {
+		log_warn("verbs: a call from %s is not of this communicator",
+			 c->from);
+		verbs_conn_drop(c);
 		return;
 	}
-	snprintf(text, sizeof(text),
-		 "verbs: rank %d (%s): connect to %s: %.80s", c->lane->rank,
-		 c->lane->remote, c->from, strerror(error ? error : errno));
-	lane_failed(c->lane, DICOMM_ERR_REMOTE, text);
-	conn_drop(c);
-}
-
-/* What is wrong with an answer; NULL: nothing. */
-static const char *doubt(const struct verbs_lane *lane,
-			 const struct verbs_card *card)
-{
-	const struct tp_config *config = &lane->dev->config;
-
-	if (!verbs_card_is_genuine(card, config->key))
-		return "its answer is not of this communicator";
-	if (card->type != VERBS_ANSWER ||
-	    memcmp(card->challenge, lane->challenge, VERBS_NONCE) ||
-	    card->from_rank != (uint32_t)lane->rank ||
-	    card->to_rank != (uint32_t)config->rank)
-		return "its answer is to somebody else";
-	if (card->status)
-		return *card->why ? card->why : "it refused";
-	if (card->slots != config->slots || card->stride != lane->dev->stride)
-		return "its slots are not like mine";
-	if (card->strands != lane->strands)
-		return "it has another number of queue pairs";
-	return NULL;
-}
-
-/* Both cards are there. */
-static dicomm_result_t join(struct verbs_lane *lane,
-			    const struct verbs_card *remote)
-{
-	TRY(verbs_lane_connect(lane, remote));
-	for (uint32_t i = 0; uses_cm(lane->dev) && i < lane->strands; i++)
-		TRY(verbs_cm_call(&lane->strand[i], &remote->end[i]));
-	return DICOMM_SUCCESS;
-}
-
-static void answered(struct verbs_conn *c)
-{
-	struct verbs_lane *lane = c->lane;
-	const char *why = doubt(lane, &c->card);
-	dicomm_result_t status;
-	char text[256];
-
-	if (why) {
-		snprintf(text, sizeof(text), "verbs: rank %d (%s): %.150s",
-			 lane->rank, lane->remote, why);
-		lane_failed(lane, DICOMM_ERR_REMOTE, text);
-		conn_drop(c);
-		return;
-	}
-	status = join(lane, &c->card);
-	if (status == DICOMM_SUCCESS && uses_cm(lane->dev)) {
-		await(c);
-		return;
-	}
-	if (status != DICOMM_SUCCESS) {
-		lane_failed(lane, status, log_last_error());
-		conn_drop(c);
-		return;
-	}
+	strangers--;
 	c->stage = CONN_OPEN;
+	c->have = 0;
 	c->deadline_ms = 0;
-	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
+	if (!verbs_call_answer(dev, c))
+		verbs_conn_drop(c);
 }
 
 static void lost(struct verbs_conn *c)
 {
-	struct verbs_lane *lane = c->lane;
-	char text[256];
-
-	if (c->stage == CONN_ACCEPTED) {
-		if (c->have)
-			log_warn("verbs: a call from %s broke off", c->from);
-	} else if (lane && c->stage == CONN_OPEN) {
-		atomic_store_explicit(&lane->left, true, memory_order_release);
-	} else if (lane) {
-		snprintf(text, sizeof(text),
-			 "verbs: rank %d (%s) hung up during the call",
-			 lane->rank, lane->remote);
-		lane_failed(lane, DICOMM_ERR_REMOTE, text);
-	}
-	conn_drop(c);
+	if (c->stage != CONN_ACCEPTED)
+		verbs_call_ended(c);
+	else if (c->have)
+		log_warn("verbs: a call from %s broke off", c->from);
+	verbs_conn_drop(c);
 }
 
 /* ---- the thread ---- */
@@ -653,8 +246,8 @@ static void lost(struct verbs_conn *c)
 static void on_event(struct verbs_conn *c)
 {
 	bool ended = false;
-	char rest[64];
 	ssize_t n;
+	char rest;
 
 	switch (c->stage) {
 	case CONN_LISTENING:
@@ -664,48 +257,44 @@ static void on_event(struct verbs_conn *c)
 		verbs_watch_events(c->nic);
 		break;
 	case CONN_ACCEPTED:
-		if (conn_read(c, &ended)) {
-			if (!answer_call(c))
-				conn_drop(c);
-		} else if (ended) {
+		if (conn_read(c, &ended))
+			called(c);
+		else if (ended)
 			lost(c);
-		}
 		break;
 	case CONN_CALLING:
-		connected(c);
+		verbs_call_connected(c);
 		break;
 	case CONN_ASKED:
 		if (conn_read(c, &ended))
-			answered(c);
+			verbs_call_answered(c);
 		else if (ended)
 			lost(c);
 		break;
 	case CONN_JOINING:
+		n = recv(c->fd, &rest, sizeof(rest), MSG_PEEK);
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			lost(c);
+		break;
 	case CONN_OPEN:
-		n = recv(c->fd, rest, sizeof(rest), 0);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			break;
-		lost(c); /* nothing is said on it: the end, or noise */
+		if (conn_read(c, &ended))
+			ended = !verbs_call_notice(c);
+		if (ended)
+			lost(c);
 		break;
 	}
 }
 
 static void expire(struct verbs_conn *c, uint64_t now)
 {
-	char text[256];
-
 	if (!c->deadline_ms || now < c->deadline_ms)
 		return;
-	if (c->stage == CONN_ACCEPTED) {
+	if (c->stage == CONN_ACCEPTED)
 		log_warn("verbs: a call from %s said nothing for %d ms",
-			 c->from, CARD_MS);
-	} else {
-		snprintf(text, sizeof(text),
-			 "verbs: rank %d (%s): no answer from %s",
-			 c->lane->rank, c->lane->remote, c->from);
-		lane_failed(c->lane, DICOMM_ERR_TIMEOUT, text);
-	}
-	conn_drop(c);
+			 c->from, VERBS_CARD_MS);
+	else
+		verbs_call_expired(c);
+	verbs_conn_drop(c);
 }
 
 static void *serve(void *arg)
@@ -823,7 +412,7 @@ static dicomm_result_t open_events(struct verbs_rail *rail)
 	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
 
 	if (fd >= 0)
-		rail->events = conn_add(fd, CONN_EVENTS, EPOLLIN);
+		rail->events = verbs_conn_add(fd, CONN_EVENTS, EPOLLIN);
 	if (rail->events) {
 		rail->events->nic = nic;
 		return DICOMM_SUCCESS;
@@ -847,7 +436,7 @@ static void close_rails(struct tp_device *dev)
 		struct verbs_rail *rail = &dev->rail[i];
 
 		if (rail->events)
-			conn_drop(rail->events);
+			verbs_conn_drop(rail->events);
 		rail->events = NULL;
 		verbs_cm_close(rail->cm);
 		rail->cm = NULL;
@@ -863,7 +452,7 @@ static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 	for (uint32_t i = 0; i < dev->rails && status == DICOMM_SUCCESS; i++)
 		status = open_rail(&dev->rail[i]);
 	if (status == DICOMM_SUCCESS) {
-		dev->listener = conn_add(fd, CONN_LISTENING, EPOLLIN);
+		dev->listener = verbs_conn_add(fd, CONN_LISTENING, EPOLLIN);
 		if (!dev->listener)
 			status = FAIL(DICOMM_ERR_SYSTEM,
 				      "verbs: watch a socket: %m");
@@ -903,7 +492,7 @@ dicomm_result_t verbs_connect_open(struct tp_device *dev)
 void verbs_connect_forget(struct verbs_lane *lane)
 {
 	if (lane->conn)
-		conn_drop(lane->conn);
+		verbs_conn_drop(lane->conn);
 }
 
 static void stop(void)
@@ -927,7 +516,7 @@ void verbs_connect_shut(struct tp_device *dev)
 	if (!dev->listener)
 		return;
 	pthread_mutex_lock(&lock);
-	conn_drop(dev->listener);
+	verbs_conn_drop(dev->listener);
 	dev->listener = NULL;
 	while (*at != dev)
 		at = &(*at)->next;
@@ -935,7 +524,7 @@ void verbs_connect_shut(struct tp_device *dev)
 	for (struct verbs_conn *c = conns; c; c = next) {
 		next = c->next;
 		if (c->lane && c->lane->dev == dev && !is_known(c->lane))
-			conn_drop(c);
+			verbs_conn_drop(c);
 	}
 	close_rails(dev);
 	pthread_mutex_unlock(&lock);
@@ -949,7 +538,7 @@ void verbs_connect_close(void)
 	pthread_mutex_lock(&lock);
 	last = !devices && epoll_fd >= 0;
 	while (last && conns)
-		conn_drop(conns);
+		verbs_conn_drop(conns);
 	pthread_mutex_unlock(&lock);
 	if (last)
 		stop();

@@ -11,8 +11,6 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
-/* Of bytes that a reference or a line holds, behind its head. */
-#define INLINE_BYTES (TP_LINE_BYTES - 8)
 /* Reads under way at a time; more wait in the send queue. */
 #define READS_AT_ONCE 16
 #define MIN_RNR_TIMER 12 /* 0.64 ms; it never comes to that */
@@ -55,7 +53,7 @@ static dicomm_result_t create_qp(struct verbs_strand *s)
 		.qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = lane->depth, .max_send_sge = 2},
 	};
-	uint32_t room = nic->max_inline ? nic->max_inline : INLINE_BYTES;
+	uint32_t room = nic->max_inline ? nic->max_inline : VERBS_INLINE;
 
 	/* Few offer less than a line; then it is half of that. */
 	do {
@@ -334,6 +332,14 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 	lane->remote_addr = remote->addr;
 	if (lane->in)
 		return DICOMM_SUCCESS;
+	if (lane->strands > 1) {
+		lane->kept =
+			calloc(lane->dev->config.slots, sizeof(*lane->kept));
+		if (!lane->kept)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "verbs: out of memory");
+		lane->max_inline = min32(lane->max_inline, VERBS_INLINE);
+	}
 	lane->stride = remote->stride;
 	lane->limit = lane->dev->config.slots;
 	prepare(lane);
@@ -365,6 +371,7 @@ void verbs_lane_close(struct verbs_lane *lane)
 			ibv_dereg_mr(lane->slots_mr[i]);
 	if (lane->slots)
 		munmap(lane->slots, lane->slots_bytes);
+	free(lane->kept);
 	free(lane);
 }
 
@@ -373,6 +380,8 @@ uint64_t verbs_lane_memory(const struct verbs_lane *lane)
 	/* What the driver keeps for a request is not told; 64 bytes is usual.
 	 */
 	return sizeof(*lane) + lane->slots_bytes +
+	       (lane->kept ? lane->dev->config.slots * sizeof(*lane->kept)
+			   : 0) +
 	       lane->strands *
 		       (sizeof(*lane->strand) + lane->depth * UINT64_C(64));
 }

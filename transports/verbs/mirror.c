@@ -12,9 +12,13 @@
 
 #include "src/base/log.h"
 
+#define SLOT_BITS 8
+#define NUMBER_SHIFT (SLOT_BITS + VERBS_LANE_BITS)
+
 static uint64_t id_of(const struct verbs_lane *lane, uint32_t slot)
 {
-	return (uint64_t)lane->id << 8 | slot;
+	return (uint64_t)lane->reads[slot].number << NUMBER_SHIFT |
+	       (uint64_t)lane->id << SLOT_BITS | slot;
 }
 
 /* With the lock. */
@@ -63,19 +67,12 @@ void verbs_mirror_close(struct verbs_rail *rail)
 	verbs_unlock();
 }
 
-bool verbs_mirror_reserve(struct verbs_rail *rail)
-{
-	if (rail->flushes == rail->mirror->depth)
-		return false;
-	rail->flushes++;
-	return true;
-}
-
 dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 {
 	const struct tp_device *dev = lane->dev;
 	const struct verbs_read *read = &lane->reads[slot];
-	struct verbs_rail *rail = read->flush_by;
+	struct verbs_rail *rail = read->by->rail;
+	const struct ibv_mr *mr = read->hold->mr[rail - dev->rail]->mr;
 	/* What is read is of no use; it goes behind the credits. */
 	struct ibv_sge sge = {.addr = (uintptr_t)&dev->words[dev->lanes],
 			      .length = 1,
@@ -85,23 +82,39 @@ dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 				 .num_sge = 1,
 				 .opcode = IBV_WR_RDMA_READ,
 				 .send_flags = IBV_SEND_SIGNALED,
-				 .wr.rdma = {.remote_addr = read->flush_addr,
-					     .rkey = read->flush_key}};
+				 .wr.rdma = {.remote_addr = (uintptr_t)read->to,
+					     .rkey = mr->rkey}};
 	struct ibv_send_wr *bad;
-	int error = ibv_post_send(rail->mirror->strand[0].qp, &wr, &bad);
+	int error;
 
-	if (!error)
+	if (rail->flushes == rail->mirror->depth)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs %s: more than %u flushes at a time",
+			    rail->nic->name, rail->mirror->depth);
+	error = ibv_post_send(rail->mirror->strand[0].qp, &wr, &bad);
+	if (!error) {
+		rail->flushes++;
 		return DICOMM_SUCCESS;
+	}
 	errno = error;
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: post a flush: %m",
 		    rail->nic->name);
 }
 
-struct verbs_lane *verbs_mirror_lane(struct tp_device *dev,
-				     const struct ibv_wc *wc, uint32_t *slot)
+struct verbs_read *verbs_mirror_read(struct tp_device *dev,
+				     const struct ibv_wc *wc,
+				     struct verbs_lane **lane_out)
 {
-	uint64_t id = wc->wr_id >> 8;
+	uint32_t id = wc->wr_id >> SLOT_BITS & ((1u << VERBS_LANE_BITS) - 1);
+	struct verbs_lane *lane =
+		atomic_load_explicit(&dev->in[id], memory_order_acquire);
+	struct verbs_read *read;
 
-	*slot = wc->wr_id & 0xff;
-	return atomic_load_explicit(&dev->in[id], memory_order_acquire);
+	if (!lane)
+		return NULL;
+	read = &lane->reads[wc->wr_id & ((1u << SLOT_BITS) - 1)];
+	if (lane_out)
+		*lane_out = lane;
+	return read->by && read->number == wc->wr_id >> NUMBER_SHIFT ? read
+								     : NULL;
 }

@@ -128,8 +128,10 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 				   struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
+	/* A strand that is lost takes one with it; see loss.c. */
 	uint64_t receives =
-		(uint64_t)dev->lanes * dev->config.slots + VERBS_BATCH;
+		(uint64_t)dev->lanes * (dev->config.slots + VERBS_STRANDS) +
+		VERBS_BATCH;
 	struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
 
 	if (receives > (uint64_t)nic->attr.max_srq_wr)

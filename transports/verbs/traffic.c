@@ -11,8 +11,7 @@
 
 #include "src/base/log.h"
 
-/* What a message is on the wire: a line from its signature on. */
-#define HEAD_BYTES 16
+#define HEAD_BYTES sizeof(struct verbs_head)
 #define LINE_SEQ_BYTES offsetof(struct tp_line, signature)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
@@ -71,7 +70,8 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev)
 	bytes = (size_t)POOL_COUNT * p->bytes;
 	p->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	p->spare = calloc(POOL_COUNT, sizeof(*p->spare));
-	good = p->memory && p->spare;
+	p->user = calloc(POOL_COUNT, sizeof(*p->user));
+	good = p->memory && p->spare && p->user;
 	for (uint32_t i = 0; i < dev->rails && good; i++) {
 		dev->rail[i].pool_mr =
 			ibv_reg_mr(dev->rail[i].nic->pd, p->memory, bytes,
@@ -92,6 +92,13 @@ void verbs_pool_close(struct tp_device *dev)
 {
 	free(dev->pool.memory);
 	free(dev->pool.spare);
+	free((void *)dev->pool.user);
+}
+
+void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer)
+{
+	pool->user[buffer] = NULL;
+	pool->spare[pool->nspare++] = (uint16_t)buffer;
 }
 
 dicomm_result_t verbs_state_of(struct verbs_lane *lane)
@@ -149,21 +156,23 @@ pick_of_many(struct verbs_lane *lane, uint64_t bytes)
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		struct verbs_strand *s = &lane->strand[i];
 
-		if (verbs_has_room(s, 2) &&
+		if (s->state == STRAND_GOOD && verbs_has_room(s, 2) &&
 		    (!best || s->load_ps < best->load_ps))
 			best = s;
 	}
 	if (!best)
-		return &lane->strand[0];
+		return NULL;
 	best->load_ps += ((bytes + PACKET_BYTES) * best->ps_per_kib) >> 10;
 	return best;
 }
 
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes)
 {
-	return __builtin_expect(lane->strands == 1, 1)
-		       ? &lane->strand[0]
-		       : pick_of_many(lane, bytes);
+	struct verbs_strand *only = &lane->strand[0];
+
+	if (__builtin_expect(lane->strands != 1, 0))
+		return pick_of_many(lane, bytes);
+	return __builtin_expect(verbs_has_room(only, 2), 1) ? only : NULL;
 }
 
 /* No credits known: look again. */
@@ -179,20 +188,6 @@ refresh(struct verbs_lane *lane, int rank, uint64_t seq)
 		lane->dev->config.slots;
 	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
-
-/* Where large messages lie; the key is that of the rail which is read by. */
-struct reference {
-	uint64_t addr;
-	uint32_t key[VERBS_RAILS];
-};
-
-/* A message on the wire, before its data. */
-struct head {
-	uint32_t signature, kind;
-	uint64_t len;
-};
-
-_Static_assert(sizeof(struct head) == HEAD_BYTES, "has no padding");
 
 /* Its first two pieces are filled in. */
 static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
@@ -227,6 +222,25 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 	return post(s, wr, n);
 }
 
+static void keep(const struct verbs_strand *s, uint64_t seq, uint32_t what,
+		 uint32_t bytes, const struct verbs_head *head,
+		 const void *body)
+{
+	struct verbs_lane *lane = s->lane;
+	struct verbs_kept *kept =
+		&lane->kept[seq & (lane->dev->config.slots - 1)];
+
+	kept->seq = seq;
+	kept->by = s;
+	kept->count = s->posted;
+	kept->what = what;
+	kept->bytes = bytes;
+	if (what)
+		return;
+	kept->head = *head;
+	memcpy(kept->body, body, bytes);
+}
+
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			  uint32_t signature, enum tp_kind kind,
 			  const void *body, uint64_t len)
@@ -235,21 +249,21 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	struct verbs_lane *lane = peer->out[c];
 	uint32_t bytes = (uint32_t)len, what = 0;
 	struct verbs_strand *s;
-	struct head head;
+	struct verbs_head head;
 
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
 	if (__builtin_expect(!lane || seq > lane->limit || lane->why, 0))
 		TRY(refresh(lane, peer->rank, seq));
 	if (kind == TP_REF)
-		bytes = sizeof(struct reference);
+		bytes = sizeof(struct verbs_reference);
 	else if (__builtin_expect(len > dev->eager_bytes, 0))
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: put of %" PRIu64 " bytes into a slot of "
 			    "%u",
 			    len, dev->eager_bytes);
 	s = verbs_pick(lane, bytes);
-	if (__builtin_expect(!verbs_has_room(s, 2), 0))
+	if (__builtin_expect(!s, 0))
 		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
 	/* The number travels in both words that are looked at anyway. */
 	head.signature = signature;
@@ -269,6 +283,7 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		if (!pool->nspare)
 			return DICOMM_AGAIN;
 		what = pool->spare[--pool->nspare] + 1u;
+		pool->user[what - 1] = s;
 		copy = pool->memory + (what - 1) * (size_t)pool->bytes;
 		memcpy(copy, &head, HEAD_BYTES);
 		memcpy(copy + HEAD_BYTES, body, bytes);
@@ -278,12 +293,40 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		lane->wr.num_sge = 1;
 		lane->wr.send_flags = 0;
 	}
+	if (__builtin_expect(lane->kept != NULL, 0))
+		keep(s, seq, what, bytes, &head, body);
 	return send_message(s, seq, what, bytes);
+}
+
+dicomm_result_t verbs_send_again(struct verbs_lane *lane,
+				 struct verbs_kept *kept)
+{
+	struct verbs_pool *pool = &lane->dev->pool;
+	struct verbs_strand *s = verbs_pick(lane, kept->bytes);
+
+	if (!s)
+		return DICOMM_AGAIN;
+	lane->sge[0].addr = (uintptr_t)&kept->head;
+	lane->sge[0].length = HEAD_BYTES + kept->bytes;
+	lane->wr.num_sge = 1;
+	lane->wr.send_flags = IBV_SEND_INLINE;
+	if (kept->what) {
+		uint32_t buffer = kept->what - 1;
+
+		pool->user[buffer] = s;
+		lane->sge[0].addr = (uintptr_t)(pool->memory +
+						buffer * (size_t)pool->bytes);
+		lane->sge[0].lkey = s->rail->pool_mr->lkey;
+		lane->wr.send_flags = 0;
+	}
+	kept->by = s;
+	kept->count = s->posted;
+	return send_message(s, kept->seq, kept->what, kept->bytes);
 }
 
 /* ---- receiving ---- */
 
-static void untold_add(struct verbs_lane *lane)
+void verbs_untold_add(struct verbs_lane *lane)
 {
 	struct verbs_lane **head = &lane->dev->untold;
 
@@ -306,24 +349,32 @@ void verbs_untold_remove(struct verbs_lane *lane)
 	lane->untold_link = NULL;
 }
 
-/* Write the credits to the sender; if the queue is full, later. */
+/* The strand that credits go over: always the same, unless it is lost. NULL:
+ * not now. What was told over one that is may still land over there. */
+static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
+{
+	struct verbs_strand *s =
+		lane->strands == 1 ? &lane->strand[0] : verbs_strand_good(lane);
+
+	return s && !lane->unfenced && verbs_has_room(s, 1) ? s : NULL;
+}
+
+/* Write the credits to the sender; if that cannot be, later. */
 static dicomm_result_t tell(struct verbs_lane *lane)
 {
-	struct verbs_strand *s = &lane->strand[0];
+	struct verbs_strand *s = strand_to_tell(lane);
 	uint64_t word = lane->freed;
 	struct ibv_sge sge = {.addr = (uintptr_t)&word, .length = sizeof(word)};
 	struct ibv_send_wr wr = {
-		.wr_id = request_id(s, 0, 0, sizeof(word)),
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_INLINE,
-		.wr.rdma = {.remote_addr = lane->remote_addr,
-			    .rkey = s->remote_key},
+		.wr.rdma = {.remote_addr = lane->remote_addr},
 	};
 
-	if (!verbs_has_room(s, 1)) {
-		untold_add(lane);
+	if (!s) {
+		verbs_untold_add(lane);
 		return DICOMM_SUCCESS;
 	}
 	verbs_untold_remove(lane);
@@ -331,8 +382,11 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	if (lane->why ||
 	    atomic_load_explicit(&lane->left, memory_order_relaxed))
 		return DICOMM_SUCCESS;
+	wr.wr_id = request_id(s, 0, 0, sizeof(word));
 	wr.send_flags |= signal_now(s, 1, false);
+	wr.wr.rdma.rkey = s->remote_key;
 	lane->told = lane->freed;
+	lane->urgent = false;
 	return post(s, &wr, 1);
 }
 
@@ -348,7 +402,7 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	if (seq - lane->told >= peer->dev->config.slots / 2)
 		return tell(lane);
 	if (seq != lane->told)
-		untold_add(lane);
+		verbs_untold_add(lane);
 	return DICOMM_SUCCESS;
 }
 
@@ -359,8 +413,7 @@ static void tell_untold(struct tp_device *dev, bool all)
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if ((all || l->referred > l->told) &&
-		    verbs_has_room(&l->strand[0], 1))
+		if ((all || verbs_must_tell(l)) && strand_to_tell(l))
 			tell(l);
 	}
 }
@@ -376,7 +429,7 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		 enum tp_want want, struct tp_ref *ref)
 {
 	struct tp_device *dev = peer->dev;
-	struct reference r = {.addr = (uintptr_t)addr};
+	struct verbs_reference r = {.addr = (uintptr_t)addr};
 	const struct tp_hold *hold = verbs_held(dev, addr, len, false);
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
@@ -393,7 +446,7 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 			  uint64_t len, const void **ptr)
 {
-	struct reference r;
+	struct verbs_reference r;
 
 	(void)len;
 	if (peer->rank != peer->dev->config.rank)
@@ -403,14 +456,31 @@ dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return DICOMM_SUCCESS;
 }
 
-static void end_read(struct tp_device *dev, struct verbs_read *read,
-		     dicomm_result_t status)
+dicomm_result_t verbs_read_again(struct verbs_lane *lane,
+				 struct verbs_read *read)
 {
-	read->pending = 0;
-	read->status = status;
-	if (read->flush_by)
-		read->flush_by->flushes--;
-	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+	struct tp_device *dev = lane->dev;
+	struct verbs_strand *s = verbs_pick(lane, read->pending);
+	struct ibv_sge sge = {.addr = (uintptr_t)read->to,
+			      .length = read->pending};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
+	dicomm_result_t status;
+
+	if (!s)
+		return DICOMM_AGAIN;
+	sge.lkey = read->hold->mr[s->rail - dev->rail]->mr->lkey;
+	wr.wr_id = request_id(s, 0, (uint32_t)(read - lane->reads) + 1, 0);
+	wr.send_flags = signal_now(s, 1, true);
+	wr.wr.rdma.remote_addr = read->from.addr;
+	wr.wr.rdma.rkey = read->from.key[s->to_rail];
+	status = post(s, &wr, 1);
+	if (status != DICOMM_SUCCESS)
+		return status;
+	read->by = s;
+	read->number++;
+	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -419,15 +489,7 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_lane *lane = peer->in[c];
-	uint32_t slot = (uint32_t)seq % VERBS_READS;
-	const struct tp_hold *hold;
-	const struct ibv_mr *mr;
-	struct verbs_strand *s;
 	struct verbs_read *read;
-	struct reference r;
-	struct ibv_sge sge = {.addr = (uintptr_t)dst, .length = (uint32_t)len};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
 	dicomm_result_t status;
 
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
@@ -437,36 +499,25 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			    "verbs: read from rank %d before connect_in",
 			    peer->rank);
 	TRY(verbs_state_of(lane));
-	read = &lane->reads[slot];
-	s = verbs_pick(lane, len);
-	if (!verbs_has_room(s, 1) || read->pending)
+	read = &lane->reads[seq % VERBS_READS];
+	if (read->pending)
 		return DICOMM_AGAIN;
-	hold = verbs_held(dev, dst, len, true);
-	if (len > s->rail->nic->port_attr.max_msg_sz || !hold)
+	read->hold = verbs_held(dev, dst, len, true);
+	if (len > dev->max_read || !read->hold)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: read of %" PRIu64 " bytes to %p, which is "
 			    "not held",
 			    len, dst);
-	if (hold->flushed && !verbs_mirror_reserve(s->rail))
-		return DICOMM_AGAIN;
-	mr = hold->mr[s->rail - dev->rail]->mr;
-	read->flush_by = hold->flushed ? s->rail : NULL;
-	read->flush_addr = sge.addr;
-	read->flush_key = mr->rkey;
-	memcpy(&r, ref, sizeof(r));
-	sge.lkey = mr->lkey;
-	wr.wr_id = request_id(s, 0, slot + 1, 0);
-	wr.send_flags = signal_now(s, 1, true);
-	wr.wr.rdma.remote_addr = r.addr + offset;
-	wr.wr.rdma.rkey = r.key[s->to_rail];
+	memcpy(&read->from, ref, sizeof(read->from));
+	read->from.addr += offset;
+	read->to = dst;
 	read->pending = (uint32_t)len;
-	read->status = DICOMM_IN_PROGRESS;
-	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
-	status = post(s, &wr, 1);
+	status = verbs_read_again(lane, read);
 	if (status != DICOMM_SUCCESS) {
-		end_read(dev, read, status);
+		read->pending = 0;
 		return status;
 	}
+	read->status = DICOMM_IN_PROGRESS;
 	if (seq > lane->referred)
 		lane->referred = seq;
 	return DICOMM_IN_PROGRESS;
@@ -521,14 +572,19 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
 						       memory_order_acquire)
 				: NULL;
+	struct verbs_strand *s;
 	struct tp_line *line;
 
-	if (!strand_of(lane, rail, wc->qp_num)) {
+	s = strand_of(lane, rail, wc->qp_num);
+	if (!s) {
 		log_warn("verbs %s: a message on queue pair %#x that is none "
 			 "of mine",
 			 rail->nic->name, wc->qp_num);
 		return;
 	}
+	/* The other side was told that it has not come, and sends it again. */
+	if (__builtin_expect(s->state == STRAND_STOPPED, 0))
+		return;
 	line = (struct tp_line *)(lane->slots +
 				  (imm & (dev->config.slots - 1)) *
 					  (size_t)lane->stride);
@@ -539,23 +595,40 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 
+static void end_read(struct tp_device *dev, struct verbs_read *read)
+{
+	read->by = NULL;
+	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+}
+
 static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
 		       const struct request *r)
 {
 	struct verbs_lane *lane = s->lane;
-	struct tp_device *dev = lane->dev;
-	struct verbs_read *read;
 
 	if (r->in && r->what) {
-		read = &lane->reads[r->what - 1];
-		verbs_lane_broken(s, wc, "read", read->pending);
-		end_read(dev, read, lane->why);
+		struct verbs_read *read = &lane->reads[r->what - 1];
+
+		verbs_strand_broken(s, wc, "read", read->pending);
+		end_read(lane->dev, read);
+		if (lane->why) {
+			read->pending = 0;
+			read->status = lane->why;
+		}
 		return;
 	}
-	if (!r->in && r->what)
-		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r->what - 1);
-	verbs_lane_broken(s, wc, r->in ? "write of credits" : "write",
-			  r->bytes);
+	verbs_strand_broken(s, wc, r->in ? "write of credits" : "write",
+			    r->bytes);
+	if (r->what && lane->why)
+		verbs_pool_give(&lane->dev->pool, r->what - 1u);
+}
+
+static void finish_read(struct tp_device *dev, struct verbs_read *read,
+			dicomm_result_t status)
+{
+	read->pending = 0;
+	read->status = status;
+	end_read(dev, read);
 }
 
 /* All bytes are on their way to where they go. */
@@ -564,27 +637,29 @@ static void on_read(struct verbs_lane *lane, uint32_t slot)
 	struct verbs_read *read = &lane->reads[slot];
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (read->flush_by)
+	if (read->hold->flushed)
 		status = verbs_mirror_flush(lane, slot);
-	if (!read->flush_by || status != DICOMM_SUCCESS)
-		end_read(lane->dev, read, status);
+	if (!read->hold->flushed || status != DICOMM_SUCCESS)
+		finish_read(lane->dev, read, status);
 }
 
-static void on_flush(struct tp_device *dev, const struct verbs_rail *rail,
+/* A flush that fails leaves its read to another strand, if there is one. */
+static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 		     const struct ibv_wc *wc)
 {
-	uint32_t slot;
-	struct verbs_lane *lane = verbs_mirror_lane(dev, wc, &slot);
-	struct verbs_strand *s;
+	struct verbs_lane *lane;
+	struct verbs_read *read = verbs_mirror_read(dev, wc, &lane);
 
-	if (!lane)
+	rail->flushes--;
+	if (!read)
 		return;
-	s = lane->strand;
-	while (s->rail != rail)
-		s++;
-	if (wc->status != IBV_WC_SUCCESS)
-		verbs_lane_broken(s, wc, "flush", 1);
-	end_read(dev, &lane->reads[slot], lane->why);
+	if (wc->status != IBV_WC_SUCCESS) {
+		verbs_strand_broken(&lane->strand[read->by - lane->strand], wc,
+				    "flush", 1);
+		if (!lane->why)
+			return;
+	}
+	finish_read(dev, read, lane->why);
 }
 
 static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
@@ -610,7 +685,7 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 					      memory_order_acquire)
 		       : NULL;
 	s = strand_of(lane, rail, wc->qp_num);
-	if (!s)
+	if (!s || s->state == STRAND_STOPPED)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
 		on_failure(s, wc, &r);
@@ -622,7 +697,7 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 	if (r.in)
 		on_read(lane, r.what - 1u);
 	else
-		dev->pool.spare[dev->pool.nspare++] = (uint16_t)(r.what - 1);
+		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
 /* Nobody told whom they wait for: now there is time. */
@@ -635,13 +710,12 @@ static void on_idle(struct tp_device *dev)
 		dev->idle = 0;
 }
 
-bool verbs_poll(struct tp_device *dev)
+bool verbs_complete(struct tp_device *dev)
 {
 	struct ibv_wc wc[COMPLETIONS];
 	bool moved = false;
 
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed) ||
-	    atomic_flag_test_and_set_explicit(&dev->polling,
+	if (atomic_flag_test_and_set_explicit(&dev->polling,
 					      memory_order_acquire))
 		return false;
 	for (uint32_t k = 0; k < dev->rails; k++) {
@@ -653,6 +727,20 @@ bool verbs_poll(struct tp_device *dev)
 		moved |= n > 0;
 	}
 	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
+	return moved;
+}
+
+bool verbs_poll(struct tp_device *dev)
+{
+	bool moved;
+
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return false;
+	moved = verbs_complete(dev);
+	if (__builtin_expect(
+		    atomic_load_explicit(&dev->repair, memory_order_relaxed),
+		    0))
+		verbs_loss_repair(dev);
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)
@@ -665,16 +753,30 @@ void verbs_abort_poll(struct tp_device *dev)
 	struct ibv_wc wc[COMPLETIONS];
 
 	for (uint32_t k = 0; k < dev->rails; k++) {
-		int n = ibv_poll_cq(dev->rail[k].cq, COMPLETIONS, wc);
+		struct verbs_rail *rail = &dev->rail[k];
+		int n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
 
 		while (n > 0) {
-			struct request r = request_of(wc[--n].wr_id);
-			bool receive = wc[n].status == IBV_WC_SUCCESS &&
-				       (wc[n].opcode & IBV_WC_RECV);
+			const struct ibv_wc *c = &wc[--n];
+			struct request r = request_of(c->wr_id);
+			struct verbs_strand *s;
 
-			if (verbs_is_flush(&dev->rail[k], &wc[n]) ||
-			    (!receive && r.in && r.what))
-				atomic_fetch_sub(&dev->reads, 1);
+			if (verbs_is_flush(rail, c)) {
+				struct verbs_read *read =
+					verbs_mirror_read(dev, c, NULL);
+
+				if (read)
+					end_read(dev, read);
+				continue;
+			}
+			if (!r.in || !r.what || r.lane >= dev->lanes ||
+			    (c->status == IBV_WC_SUCCESS &&
+			     (c->opcode & IBV_WC_RECV)))
+				continue;
+			s = strand_of(atomic_load(&dev->in[r.lane]), rail,
+				      c->qp_num);
+			if (s && s->lane->reads[r.what - 1].by == s)
+				end_read(dev, &s->lane->reads[r.what - 1]);
 		}
 	}
 }

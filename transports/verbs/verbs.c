@@ -182,6 +182,8 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 		/* From here on they are the device's. */
 		dev->rail[i].nic = nics[i];
 		dev->rails++;
+		if (!i || nics[i]->port_attr.max_msg_sz < dev->max_read)
+			dev->max_read = nics[i]->port_attr.max_msg_sz;
 	}
 	for (unsigned i = 0; i < n && status == DICOMM_SUCCESS; i++)
 		status = verbs_rail_open(dev, &dev->rail[i]);
@@ -428,12 +430,13 @@ static void verbs_abort(struct tp_device *dev)
 /* Has the other side all that was posted? Asks those that would not say. */
 static bool is_drained(struct verbs_lane *lane)
 {
-	bool all = true;
+	bool all = !verbs_loss_pending(lane) &&
+		   !(verbs_must_tell(lane) && lane->untold_link);
 
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		struct verbs_strand *s = &lane->strand[i];
 
-		if (s->posted == s->done)
+		if (s->state != STRAND_GOOD || s->posted == s->done)
 			continue;
 		all = false;
 		if (s->unsignaled)

@@ -159,8 +159,12 @@ struct verbs_card {
 	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
 	uint8_t challenge[VERBS_NONCE]; /* of the call */
 	uint32_t from_rank, to_rank, ranks, lane_class;
-	uint32_t strands, pad;
+	uint32_t strands; /* of a notice: which one */
+	uint32_t pad;
 	struct verbs_end end[VERBS_STRANDS];
+	/* of a notice: the messages that have come are all up to the first
+	 * number, and those whose bits are set after it */
+	uint64_t come_to, come_mask;
 	/* what the other side writes: inbox of the one who answers, word for
 	 * credits of the one who calls */
 	uint64_t addr;
@@ -169,7 +173,7 @@ struct verbs_card {
 	uint8_t proof[32];
 };
 
-enum { VERBS_CALL = 1, VERBS_ANSWER };
+enum { VERBS_CALL = 1, VERBS_ANSWER, VERBS_NOTICE };
 
 struct tp_device;
 void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob);
@@ -227,8 +231,21 @@ struct verbs_conn;
 struct verbs_lane;
 struct rdma_cm_id;
 
+/*
+ * A strand that fails while its lane has others is LOST, then STOPPED: from
+ * then on nothing that it carries lands here, and the other side is told so by
+ * a notice, together with what has come. Once it has sent its own notice, what
+ * has not come goes over another strand; see loss.c.
+ */
+enum verbs_strand_state { STRAND_GOOD, STRAND_LOST, STRAND_STOPPED };
+
 struct verbs_strand {
 	struct verbs_lane *lane;
+	enum verbs_strand_state state;
+	bool fenced; /* by both sides; what is sent again is known */
+	/* the notice of the other side, by the thread that connects: */
+	_Atomic bool noticed;
+	uint64_t come_to, come_mask;
 	struct verbs_rail *rail;
 	uint32_t to_rail; /* of the other rank */
 	struct ibv_qp *qp;
@@ -246,13 +263,39 @@ struct verbs_strand {
 	uint32_t stuck_ms;            /* and since when it is that */
 };
 
+/* Where large messages lie; the key is that of the rail which is read by. */
+struct verbs_reference {
+	uint64_t addr;
+	uint32_t key[VERBS_RAILS];
+};
+
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
-	/* Whose NIC flushes it before it has arrived; NULL: it need not be. */
-	struct verbs_rail *flush_by;
-	uint32_t flush_key;
-	uint64_t flush_addr;
+	uint32_t number;               /* how often it was posted */
+	const struct verbs_strand *by; /* NULL: to be posted again */
+	const struct tp_hold *hold;
+	struct verbs_reference from;
+	void *to;
+};
+
+/* What a message is on the wire: a line from its signature on. */
+struct verbs_head {
+	uint32_t signature, kind;
+	uint64_t len;
+};
+
+/* Most that goes inline: what a line holds. */
+#define VERBS_INLINE (TP_LINE_BYTES - 8)
+
+/* A message that may have to be sent again. */
+struct verbs_kept {
+	uint64_t seq;
+	uint32_t bytes, what; /* buffer of the pool + 1; 0: it is here */
+	uint32_t count;       /* its number among the strand's requests */
+	const struct verbs_strand *by;
+	struct verbs_head head;
+	uint8_t body[VERBS_INLINE - sizeof(struct verbs_head)];
 };
 
 /*
@@ -282,6 +325,8 @@ struct verbs_lane {
 	uint32_t max_inline;
 	struct ibv_send_wr wr, note; /* note: iWARP, a SEND behind the write */
 	struct ibv_sge sge[2], note_sge;
+	struct verbs_kept *kept; /* [slot]; of several strands */
+	uint64_t again;          /* slots of it: to be sent once more */
 
 	/* receiver's */
 	uint8_t *slots;
@@ -290,12 +335,20 @@ struct verbs_lane {
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
 	uint64_t referred; /* last that was read: its sender waits for `told` */
+	bool urgent;       /* so it may for another reason */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
 
+	uint32_t unfenced; /* strands that only this side has stopped */
 	uint32_t strands;
 	struct verbs_strand strand[];
 };
+
+/* Could the sender wait for credits, and nobody tell it of them? */
+static inline bool verbs_must_tell(const struct verbs_lane *lane)
+{
+	return lane->urgent || lane->referred > lane->told;
+}
 
 static inline bool verbs_has_room(const struct verbs_strand *s, uint32_t n)
 {
@@ -326,12 +379,21 @@ uint64_t verbs_lane_memory(const struct verbs_lane *lane);
 
 /* ---- loss.c: queue pairs that are lost ---- */
 
-/* One line about a completion that failed; sets lane->why and text. */
-void verbs_lane_broken(struct verbs_strand *s, const struct ibv_wc *wc,
-		       const char *operation, uint64_t bytes);
+/* One line about a completion that failed. Either the strand is lost, and its
+ * lane goes on without it; or that sets lane->why and text. */
+void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
+			 const char *operation, uint64_t bytes);
 /* The same without a completion. */
-void verbs_lane_give_up(struct verbs_strand *s, dicomm_result_t why,
-			const char *what, const char *hint);
+void verbs_strand_give_up(struct verbs_strand *s, dicomm_result_t why,
+			  const char *what, const char *hint);
+/* One that is good; NULL: none is. */
+struct verbs_strand *verbs_strand_good(struct verbs_lane *lane);
+/* A notice, with the lock. */
+void verbs_loss_noticed(struct verbs_lane *lane, const struct verbs_card *card);
+/* Go on without the strands that are lost. */
+void verbs_loss_repair(struct tp_device *dev);
+/* Is there anything left of that to be done? */
+bool verbs_loss_pending(const struct verbs_lane *lane);
 
 /* ---- watch.c: what the NICs do not tell by a completion ---- */
 
@@ -346,8 +408,7 @@ dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 dicomm_result_t verbs_mirror_open(struct tp_device *dev,
 				  struct verbs_rail *rail);
 void verbs_mirror_close(struct verbs_rail *rail);
-/* Room for one more; then post it, once the read is complete. */
-bool verbs_mirror_reserve(struct verbs_rail *rail);
+/* Flush what a read has brought, by the NIC that did. */
 dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
 				   uint32_t slot);
 /* Is it the completion of a flush? */
@@ -356,9 +417,10 @@ static inline bool verbs_is_flush(const struct verbs_rail *rail,
 {
 	return rail->mirror && rail->mirror->strand[0].qp->qp_num == wc->qp_num;
 }
-/* Then: which read of which lane was flushed; NULL: one that has gone. */
-struct verbs_lane *verbs_mirror_lane(struct tp_device *dev,
-				     const struct ibv_wc *wc, uint32_t *slot);
+/* Then: of which read; NULL: of one that has gone, or is made again. */
+struct verbs_read *verbs_mirror_read(struct tp_device *dev,
+				     const struct ibv_wc *wc,
+				     struct verbs_lane **lane);
 
 /* ---- traffic.c: what goes over lanes, and comes ---- */
 
@@ -368,11 +430,13 @@ struct verbs_pool {
 	uint32_t count, bytes; /* of one */
 	uint16_t *spare;
 	uint32_t nspare;
+	const struct verbs_strand **user; /* [buffer]; NULL: spare */
 };
 
 /* At the first lane to send on. */
 dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);
+void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
 
 /* The lane's state as a status, with its words as the last error. */
 dicomm_result_t verbs_state_of(struct verbs_lane *lane);
@@ -380,8 +444,16 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
 /* A request that completes when all before it have; moves no data. */
 dicomm_result_t verbs_probe(struct verbs_strand *s);
-/* Nothing is told over it any more. */
+/* Credits are to be told when there is time. */
+void verbs_untold_add(struct verbs_lane *lane);
 void verbs_untold_remove(struct verbs_lane *lane);
+/* Once more, over any strand; AGAIN: none has room. */
+dicomm_result_t verbs_send_again(struct verbs_lane *lane,
+				 struct verbs_kept *kept);
+dicomm_result_t verbs_read_again(struct verbs_lane *lane,
+				 struct verbs_read *read);
+/* What has completed; to poll() without what else that does. */
+bool verbs_complete(struct tp_device *dev);
 /* Reads that end after an abort are counted, nothing else. */
 void verbs_abort_poll(struct tp_device *dev);
 
@@ -422,6 +494,8 @@ struct tp_device {
 	uint64_t looked_ms;     /* when watch.c did */
 	atomic_flag polling;    /* completion queues are being looked at */
 	_Atomic uint32_t reads; /* in flight */
+	_Atomic bool repair;    /* there is work for loss.c */
+	uint64_t max_read;      /* bytes of one */
 	uint32_t rails;
 	struct verbs_rail rail[VERBS_RAILS];
 	unsigned idle; /* polls that found nothing */
@@ -468,6 +542,11 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 				   enum tp_class c, struct verbs_lane **out);
 /* With the lock: no news of it any more; the other side is told. */
 void verbs_connect_forget(struct verbs_lane *lane);
+
+/* With the lock: tell the other side that this one has stopped a strand, and
+ * which messages have come; false: it has left. */
+bool verbs_connect_notice(struct verbs_lane *lane, uint32_t strand,
+			  uint64_t come_to, uint64_t come_mask);
 
 /* News from cm.c, with the lock. The strand that waits to be connected, whose
  * lane from then on takes messages: */

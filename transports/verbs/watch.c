@@ -107,6 +107,8 @@ static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 	dicomm_result_t status;
 	char what[120];
 
+	if (s->state != STRAND_GOOD)
+		return;
 	if (!left || s->done != s->seen_done) {
 		s->seen_done = s->done;
 		s->stuck_ms = 0;
@@ -115,8 +117,8 @@ static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 	/* Of requests that complete in silence this asks how they are. */
 	status = s->unsignaled ? verbs_probe(s) : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
-		verbs_lane_give_up(s, status, "a request was refused",
-				   "the NIC failed");
+		verbs_strand_give_up(s, status, "a request was refused",
+				     "the NIC failed");
 		return;
 	}
 	s->stuck_ms += passed_ms;
@@ -126,10 +128,10 @@ static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 		 "%" PRIu32 " requests, reads of %" PRIu64
 		 " bytes among them, have not ended in %" PRIu32 " ms",
 		 left, bytes, s->stuck_ms);
-	verbs_lane_give_up(s, DICOMM_ERR_REMOTE, what,
-			   "is the other rank's machine alive, and its link "
-			   "up? The bound follows from DICOMM_IB_TIMEOUT and "
-			   "DICOMM_IB_RETRY_CNT");
+	verbs_strand_give_up(s, DICOMM_ERR_REMOTE, what,
+			     "is the other rank's machine alive, and its link "
+			     "up? The bound follows from DICOMM_IB_TIMEOUT and "
+			     "DICOMM_IB_RETRY_CNT");
 }
 
 static void look_at_nic(struct verbs_strand *s, uint64_t now)
@@ -142,19 +144,20 @@ static void look_at_nic(struct verbs_strand *s, uint64_t now)
 
 	if (event && s->cm) {
 		/* Of iWARP, so ends a connection that the other side drops. */
-		verbs_lane_give_up(s, DICOMM_ERR_REMOTE, event,
-				   "the connection has ended");
+		verbs_strand_give_up(s, DICOMM_ERR_REMOTE, event,
+				     "the connection has ended");
 	} else if (fatal || event) {
-		verbs_lane_give_up(s, DICOMM_ERR_SYSTEM, fatal ? fatal : event,
-				   "the NIC failed");
+		verbs_strand_give_up(s, DICOMM_ERR_SYSTEM,
+				     fatal ? fatal : event, "the NIC failed");
 	} else if (lost && now > lost + retry_ms()) {
 		snprintf(what, sizeof(what), "no link for %" PRIu64 " ms",
 			 now - lost);
-		verbs_lane_give_up(s, DICOMM_ERR_SYSTEM, what,
-				   "the port of this rank has lost its cable, "
-				   "or was set down; DICOMM_IB_TIMEOUT and "
-				   "DICOMM_IB_RETRY_CNT say how long to wait "
-				   "for it");
+		verbs_strand_give_up(
+			s, DICOMM_ERR_SYSTEM, what,
+			"the port of this rank has lost its cable, "
+			"or was set down; DICOMM_IB_TIMEOUT and "
+			"DICOMM_IB_RETRY_CNT say how long to wait "
+			"for it");
 	}
 }
 
