@@ -805,7 +805,7 @@ static dicomm_result_t gpu_prepare(struct accel_stream *s,
 	return status;
 }
 
-static dicomm_result_t start(struct accel_stream *s, struct launch *l)
+static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
 {
 	struct kernel *k = kernel_find(s->index, l);
 	void *args[LAUNCH_ARGS];
@@ -828,58 +828,13 @@ static dicomm_result_t start(struct accel_stream *s, struct launch *l)
 	return leave(error, s->index, l->kernel);
 }
 
-static dicomm_result_t no_kernel(struct accel_stream *s, const char *what)
+static int launch_device(const struct accel_stream *s)
 {
-	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-		    GPU_KIND ":%d: no kernel for %s", s->index, what);
+	return s->index;
 }
 
-static dicomm_result_t gpu_reduce(struct accel_stream *s,
-				  dicomm_datatype_t type, dicomm_redop_t op,
-				  void *dst, const void *a, const void *b,
-				  size_t n)
-{
-	struct launch l;
-
-	if (!launch_reduce(&l, type, op, dst, a, b, n))
-		return no_kernel(s, "a reduction");
-	return start(s, &l);
-}
-
-static dicomm_result_t gpu_fold(struct accel_stream *s, dicomm_datatype_t type,
-				dicomm_redop_t op, void *dst,
-				const void *const *src, int nsrc, size_t n)
-{
-	struct launch l;
-
-	if (!launch_fold(&l, type, op, dst, src, nsrc, n))
-		return no_kernel(s, "a fold");
-	return start(s, &l);
-}
-
-static dicomm_result_t gpu_scale(struct accel_stream *s, dicomm_datatype_t type,
-				 void *dst, const void *a,
-				 const void *scalar_at, uint64_t scalar,
-				 size_t n)
-{
-	struct launch l;
-
-	if (!launch_scale(&l, type, dst, a, scalar_at, scalar, n))
-		return no_kernel(s, "a scale");
-	return start(s, &l);
-}
-
-static dicomm_result_t gpu_divide(struct accel_stream *s,
-				  dicomm_datatype_t type, void *dst,
-				  const void *a, long divisor, size_t n)
-{
-	struct launch l;
-
-	if (divisor < 0 ||
-	    !launch_divide(&l, type, dst, a, (uint64_t)divisor, n))
-		return no_kernel(s, "a division");
-	return start(s, &l);
-}
+#define LAUNCH_KIND GPU_KIND
+#include "src/accel/launch_work.h"
 
 static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
 				      const void *src, size_t bytes)
@@ -1061,10 +1016,10 @@ static const struct accel_work gpu_work = {
 	.gate_open = gpu_gate_open,
 	.held = gpu_held,
 	.copy = gpu_queue_copy,
-	.reduce = gpu_reduce,
-	.fold = gpu_fold,
-	.scale = gpu_scale,
-	.divide = gpu_divide,
+	.reduce = work_reduce,
+	.fold = work_fold,
+	.scale = work_scale,
+	.divide = work_divide,
 	.mem_export = gpu_mem_export,
 	.mem_import = gpu_mem_import,
 	.mem_unimport = gpu_mem_unimport,

@@ -854,7 +854,7 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t start(struct accel_stream *s, struct launch *l)
+static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
 {
 	const struct device *d = &devices[s->context->index];
 	uint32_t block = d->cpu ? 1 : LAUNCH_BLOCK, blocks;
@@ -882,59 +882,13 @@ static dicomm_result_t start(struct accel_stream *s, struct launch *l)
 		      l->kernel);
 }
 
-static dicomm_result_t no_kernel(struct accel_stream *s, const char *what)
+static int launch_device(const struct accel_stream *s)
 {
-	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "opencl:%d: no kernel for %s",
-		    s->context->index, what);
+	return s->context->index;
 }
 
-static dicomm_result_t opencl_reduce(struct accel_stream *s,
-				     dicomm_datatype_t type, dicomm_redop_t op,
-				     void *dst, const void *a, const void *b,
-				     size_t n)
-{
-	struct launch l;
-
-	if (!launch_reduce(&l, type, op, dst, a, b, n))
-		return no_kernel(s, "a reduction");
-	return start(s, &l);
-}
-
-static dicomm_result_t opencl_fold(struct accel_stream *s,
-				   dicomm_datatype_t type, dicomm_redop_t op,
-				   void *dst, const void *const *src, int nsrc,
-				   size_t n)
-{
-	struct launch l;
-
-	if (!launch_fold(&l, type, op, dst, src, nsrc, n))
-		return no_kernel(s, "a fold");
-	return start(s, &l);
-}
-
-static dicomm_result_t opencl_scale(struct accel_stream *s,
-				    dicomm_datatype_t type, void *dst,
-				    const void *a, const void *scalar_at,
-				    uint64_t scalar, size_t n)
-{
-	struct launch l;
-
-	if (!launch_scale(&l, type, dst, a, scalar_at, scalar, n))
-		return no_kernel(s, "a scale");
-	return start(s, &l);
-}
-
-static dicomm_result_t opencl_divide(struct accel_stream *s,
-				     dicomm_datatype_t type, void *dst,
-				     const void *a, long divisor, size_t n)
-{
-	struct launch l;
-
-	if (divisor < 0 ||
-	    !launch_divide(&l, type, dst, a, (uint64_t)divisor, n))
-		return no_kernel(s, "a division");
-	return start(s, &l);
-}
+#define LAUNCH_KIND "opencl"
+#include "src/accel/launch_work.h"
 
 static const struct accel_work opencl_work = {
 	.caps = opencl_caps,
@@ -954,10 +908,10 @@ static const struct accel_work opencl_work = {
 	.gate_open = opencl_gate_open,
 	.held = opencl_held,
 	.copy = opencl_copy,
-	.reduce = opencl_reduce,
-	.fold = opencl_fold,
-	.scale = opencl_scale,
-	.divide = opencl_divide,
+	.reduce = work_reduce,
+	.fold = work_fold,
+	.scale = work_scale,
+	.divide = work_divide,
 	.mem_export = opencl_export,
 	.mem_import = opencl_mem_import,
 	.mem_unimport = opencl_mem_unimport,

@@ -165,6 +165,9 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
+	if (comm->scratch_shared)
+		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
+				 &comm->scratch_held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,

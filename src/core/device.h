@@ -157,8 +157,8 @@ void device_quiesce(struct dicomm_comm *comm, const struct operation *op);
 /* All steps of an operation are done or queued: has the device done them? */
 enum schedule_result device_end(struct operation *op);
 
-/* How the schedule of an operation is run on a device. */
-extern const struct schedule_io device_io;
+/* How the steps of an operation are done on a device. */
+extern const struct step_way device_way;
 
 /*
  * A user's stream and the operations queued on it wait for each other. A ticket

@@ -8,11 +8,11 @@
  * note of where it is. One that comes in is brought to a stage, so that its
  * slot is free at once, from where the device copies or reduces it; kernels
  * read the stage where it is, and what neighbours have sent as notes. Stages in
- * the memory of the device are for these and for wires that reach it
- * (direct.h): the host does not touch them. A device that shares the host's
- * memory needs no stage for the bytes: its buffers are sent as those of a host
- * rank are, and its kernels read slots and the memory of neighbours, which are
- * given back when they have run.
+ * the memory of the device are for wires and neighbours that reach it
+ * (direct.h, near.h): the host does not touch them. A device that shares the
+ * host's memory needs no stage for the bytes: its buffers are sent as those of
+ * a host rank are, and its kernels read slots and the memory of neighbours,
+ * which are given back when they have run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,8 @@ static dicomm_result_t fold(struct operation *op, const struct step *step,
 				      dst.at, src, (int)step->nfold, dst.n));
 }
 
-static dicomm_result_t do_local(struct operation *op, const struct step *step,
-				uint64_t k)
+static dicomm_result_t queue_local(struct operation *op,
+				   const struct step *step, uint64_t k)
 {
 	const struct executable *exe = op->exe;
 	struct device *dev = op->comm->dev;
@@ -113,6 +113,16 @@ static dicomm_result_t do_local(struct operation *op, const struct step *step,
 	}
 }
 
+static enum schedule_result
+do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
+{
+	dicomm_result_t status = queue_local(op, step, k);
+
+	(void)s;
+	return status == DICOMM_SUCCESS ? SCHEDULE_DONE
+					: step_fail(op, status, -1);
+}
+
 /* ---- sends ---- */
 
 /* May this slice have the last stage for sends? Others could hold it until a
@@ -135,9 +145,9 @@ static bool is_in_device(const struct peer *peer)
 	return peer->is_near && !peer->near->pins;
 }
 
-static enum schedule_result start_send(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+static enum schedule_result send_message(struct operation *op,
+					 const struct step *step, uint32_t s,
+					 uint64_t k, uint64_t seq)
 {
 	struct dicomm_comm *comm = op->comm;
 	struct device *dev = comm->dev;
@@ -244,19 +254,15 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 		       : SCHEDULE_DONE;
 }
 
-static enum schedule_result finished_send(struct operation *op,
-					  const struct step *step, uint32_t s,
-					  uint64_t k, uint64_t number)
+static enum schedule_result sent(struct operation *op, const struct step *step,
+				 uint32_t s, uint64_t k, uint64_t seq)
 {
 	struct device *dev = op->comm->dev;
 	struct stage *st = device_stage_of(dev, op, s, k);
-	uint64_t seq =
-		op->comm->peers[step->peer].lane[op->exe->class].out_base +
-		number + 1;
 	enum schedule_result r;
 
 	if (!st)
-		return step_sent(op, step, number);
+		return step_sent(op, step, seq);
 	if (st->phase == STAGE_QUEUED)
 		return SCHEDULE_AGAIN;
 	if (st->phase == STAGE_REACHED) {
@@ -267,11 +273,11 @@ static enum schedule_result finished_send(struct operation *op,
 		if (r == SCHEDULE_DONE || dev->shares_host) {
 			device_stage_free(dev, st);
 			return r == SCHEDULE_DONE ? r
-						  : step_sent(op, step, number);
+						  : step_sent(op, step, seq);
 		}
 		st->phase = STAGE_SENT;
 	}
-	r = step_sent(op, step, number);
+	r = step_sent(op, step, seq);
 	if (r == SCHEDULE_DONE)
 		device_stage_free(dev, st);
 	return r;
@@ -317,46 +323,28 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	return SCHEDULE_DONE;
 }
 
-static enum schedule_result start_recv(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+static enum schedule_result recv_message(struct receive *r)
 {
-	struct device *dev = op->comm->dev;
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct receive r = {.op = op,
-			    .step = step,
-			    .peer = peer,
-			    .flow = &op->flows[s],
-			    .s = s,
-			    .k = k,
-			    .seq = seq,
-			    .dst = step_locate(op, &step->dst, k),
-			    .seen = dev->shares_host || peer->is_direct};
+	struct device *dev = r->op->comm->dev;
+	struct stage *st = device_stage(dev, r->op, r->s, r->k, false);
 	enum schedule_result result;
-	struct stage *st;
 
-	if (!message_in_reach(&peer->lane[op->exe->class], seq))
-		return SCHEDULE_AGAIN;
-	if (!r.dst.n) {
-		message_consumed(peer, op->exe->class, seq);
-		return SCHEDULE_DONE;
-	}
-	st = device_stage(dev, op, s, k, false);
 	if (!st)
 		return SCHEDULE_AGAIN;
-	device_stage_place(dev, peer, st);
-	r.room = st->at;
-	result = peer->is_near ? near_find(&r) : step_find(&r);
+	device_stage_place(dev, r->peer, st);
+	r->room = st->at;
+	r->seen = dev->shares_host || r->peer->is_direct;
+	result = r->peer->is_near ? near_find(r) : step_find(r);
 	if (result == SCHEDULE_DONE)
-		return land(op, step, st, seq, r.src, r.seen);
+		return land(r->op, r->step, st, r->seq, r->src, r->seen);
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
 	return result; /* POSTED: the wire reads it into the stage */
 }
 
-static enum schedule_result finished_recv(struct operation *op,
-					  const struct step *step, uint32_t s,
-					  uint64_t k, uint64_t seq)
+static enum schedule_result received(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq)
 {
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct stage *st = device_stage_of(op->comm->dev, op, s, k);
@@ -372,43 +360,8 @@ static enum schedule_result finished_recv(struct operation *op,
 	return land(op, step, st, seq, st->at, false);
 }
 
-/* ---- the schedule's side ---- */
-
-static enum schedule_result start(void *ctx, const struct step *step,
-				  uint32_t s, uint64_t slice, uint64_t number)
-{
-	struct operation *op = ctx;
-	const struct lane *lane;
-	dicomm_result_t status;
-
-	if (step->peer < 0) {
-		status = do_local(op, step, slice);
-		return status == DICOMM_SUCCESS ? SCHEDULE_DONE
-						: step_fail(op, status, -1);
-	}
-	if (step_beyond(op, step, slice))
-		return SCHEDULE_DONE;
-	lane = &op->comm->peers[step->peer].lane[op->exe->class];
-	if (step->kind == STEP_SEND)
-		return start_send(op, step, s, slice,
-				  lane->out_base + number + 1);
-	return start_recv(op, step, s, slice, lane->in_base + number + 1);
-}
-
-static enum schedule_result finished(void *ctx, const struct step *step,
-				     uint32_t s, uint64_t slice,
-				     uint64_t number)
-{
-	struct operation *op = ctx;
-
-	if (step->peer < 0 || step_beyond(op, step, slice))
-		return SCHEDULE_DONE;
-	if (step->kind == STEP_SEND)
-		return finished_send(op, step, s, slice, number);
-	return finished_recv(
-		op, step, s, slice,
-		op->comm->peers[step->peer].lane[op->exe->class].in_base +
-			number + 1);
-}
-
-const struct schedule_io device_io = {.start = start, .finished = finished};
+const struct step_way device_way = {.local = do_local,
+				    .send = send_message,
+				    .recv = recv_message,
+				    .sent = sent,
+				    .received = received};

@@ -258,19 +258,6 @@ void engine_drop(struct operation *op)
 	dequeue(op);
 }
 
-static enum schedule_result turn_on_device(struct operation *op,
-					   bool *progressed)
-{
-	dicomm_result_t status = device_progress(op->comm, progressed);
-	enum schedule_result r;
-
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, -1);
-	r = schedule_turn(&op->schedule, &device_io, op, TURN_BUDGET,
-			  progressed);
-	return r == SCHEDULE_DONE ? device_end(op) : r;
-}
-
 enum schedule_result engine_turn(struct operation *op, bool *progressed)
 {
 	enum schedule_result r;
@@ -281,9 +268,14 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 		if (status != DICOMM_SUCCESS)
 			return step_fail(op, status, -1);
 	}
-	r = op->comm->dev ? turn_on_device(op, progressed)
-			  : schedule_turn(&op->schedule, &step_io, op,
-					  TURN_BUDGET, progressed);
+	if (op->comm->dev) {
+		status = device_progress(op->comm, progressed);
+		if (status != DICOMM_SUCCESS)
+			return step_fail(op, status, -1);
+	}
+	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
+	if (r == SCHEDULE_DONE && op->comm->dev)
+		r = device_end(op);
 	if (r == SCHEDULE_DONE)
 		end(op);
 	return r;

@@ -116,8 +116,7 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	comm->scratch = scratch;
 	comm->scratch_bytes = DEVICE_SCRATCH;
 	comm->scratch_shared = true;
-	return comm_hold(comm, scratch, DEVICE_SCRATCH, true,
-			 &comm->scratch_held);
+	return DICOMM_SUCCESS;
 }
 
 /* The boards of host ranks that have a device for a neighbour */
@@ -303,14 +302,14 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 		comm->peers[r].staged = way == WAY_STAGED;
 		/* Both or none: a pair has one way. */
 		comm->peers[r].is_near = way == WAY_IPC || way == WAY_MAPPED;
-		comm->shares |= way == WAY_MAPPED;
-		comm->only_shared |= way == WAY_MAPPED &&
-				     (comm->members[r].never_staged ||
-				      comm->members[comm->rank].never_staged);
 		comm->peers[r].is_direct = way == WAY_RDMA;
 		if (way == WAY_RDMA)
 			comm->peers[r].wires =
 				direct_wires(comm, comm->rank, r);
+		comm->shares |= way == WAY_MAPPED;
+		comm->only_shared |= way == WAY_MAPPED &&
+				     (comm->members[r].never_staged ||
+				      comm->members[comm->rank].never_staged);
 	}
 	return status;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/core/device.h"
 #include "src/core/message.h"
-#include "src/core/near.h"
 #include "src/core/wait.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
@@ -416,40 +416,23 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 	step_count(op, step, dst->bytes, false);
 }
 
-static enum schedule_result start_recv(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+static enum schedule_result recv_message(struct receive *r)
 {
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct receive r = {.op = op,
-			    .step = step,
-			    .peer = peer,
-			    .flow = &op->flows[s],
-			    .s = s,
-			    .k = k,
-			    .seq = seq,
-			    .dst = step_locate(op, &step->dst, k)};
-	enum schedule_result result;
+	enum schedule_result result =
+		r->peer->is_near ? near_find(r) : step_find(r);
 
-	if (!message_in_reach(&peer->lane[op->exe->class], seq))
-		return SCHEDULE_AGAIN;
-	if (!r.dst.n) {
-		message_consumed(peer, op->exe->class, seq);
-		return SCHEDULE_DONE;
-	}
-	result = peer->is_near ? near_find(&r) : step_find(&r);
 	if (result == SCHEDULE_POSTED) {
-		r.flow->posted |= UINT64_C(1) << k % 64;
-		if (r.bounce) {
-			r.bounce->op = op;
-			r.bounce->step = s;
-			r.bounce->slice = k;
+		r->flow->posted |= UINT64_C(1) << r->k % 64;
+		if (r->bounce) {
+			r->bounce->op = r->op;
+			r->bounce->step = r->s;
+			r->bounce->slice = r->k;
 		}
 	}
 	if (result != SCHEDULE_DONE)
 		return result;
-	take(op, step, s, k, &r.dst, r.src);
-	message_consumed(peer, op->exe->class, seq);
+	take(r->op, r->step, r->s, r->k, &r->dst, r->src);
+	message_consumed(r->peer, r->op->exe->class, r->seq);
 	return SCHEDULE_DONE;
 }
 
@@ -471,15 +454,15 @@ static void fold(struct operation *op, const struct step *step, uint64_t k)
 		    dst.n);
 }
 
-static void do_local(struct operation *op, const struct step *step, uint32_t s,
-		     uint64_t k)
+static enum schedule_result
+do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 {
 	const struct executable *exe = op->exe;
 	struct piece dst = step_locate(op, &step->dst, k);
 	struct piece a = step_locate(op, &step->a, k);
 
 	if (!dst.n)
-		return;
+		return SCHEDULE_DONE;
 	switch (step->kind) {
 	case STEP_COPY:
 		if (exe->stream_out && !exe->read_later[s])
@@ -501,50 +484,26 @@ static void do_local(struct operation *op, const struct step *step, uint32_t s,
 		fold(op, step, k);
 		break;
 	}
-}
-
-/* Slices that a message step of alltoallv has: each pair its own number. */
-bool step_beyond(const struct operation *op, const struct step *step,
-		 uint64_t k)
-{
-	const size_t *n;
-
-	if (op->call.coll != COLL_ALLTOALLV || step->peer < 0)
-		return false;
-	n = step->kind == STEP_SEND ? op->call.send_counts
-				    : op->call.recv_counts;
-	return k * op->exe->slice >= n[step->peer];
-}
-
-static enum schedule_result start(void *ctx, const struct step *step,
-				  uint32_t s, uint64_t slice, uint64_t number)
-{
-	struct operation *op = ctx;
-	const struct lane *lane;
-
-	if (step->peer < 0) {
-		do_local(op, step, s, slice);
-		return SCHEDULE_DONE;
-	}
-	if (step_beyond(op, step, slice))
-		return SCHEDULE_DONE;
-	lane = &op->comm->peers[step->peer].lane[op->exe->class];
-	if (step->kind == STEP_SEND)
-		return step_send(op, step, s, slice,
-				 lane->out_base + number + 1);
-	return start_recv(op, step, s, slice, lane->in_base + number + 1);
+	return SCHEDULE_DONE;
 }
 
 enum schedule_result step_sent(struct operation *op, const struct step *step,
-			       uint64_t number)
+			       uint64_t seq)
 {
 	const struct lane *lane =
 		&op->comm->peers[step->peer].lane[op->exe->class];
 
-	return atomic_load_explicit(lane->released, memory_order_acquire) >=
-			       lane->out_base + number + 1
+	return atomic_load_explicit(lane->released, memory_order_acquire) >= seq
 		       ? SCHEDULE_DONE
 		       : SCHEDULE_AGAIN;
+}
+
+static enum schedule_result sent(struct operation *op, const struct step *step,
+				 uint32_t s, uint64_t k, uint64_t seq)
+{
+	(void)s;
+	(void)k;
+	return step_sent(op, step, seq);
 }
 
 /* Has what was read for slice k come? */
@@ -567,14 +526,13 @@ static dicomm_result_t read_arrived(struct operation *op,
 	return DICOMM_SUCCESS;
 }
 
-static enum schedule_result finished_recv(struct operation *op,
-					  const struct step *step, uint32_t s,
-					  uint64_t k, uint64_t number)
+static enum schedule_result received(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq)
 {
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct flow *f = &op->flows[s];
 	uint64_t bit = UINT64_C(1) << k % 64;
-	uint64_t seq = peer->lane[op->exe->class].in_base + number + 1;
 	struct piece dst = step_locate(op, &step->dst, k);
 	struct bounce *bounce = NULL;
 	dicomm_result_t status;
@@ -596,17 +554,92 @@ static enum schedule_result finished_recv(struct operation *op,
 	return SCHEDULE_DONE;
 }
 
+static const struct step_way host_way = {.local = do_local,
+					 .send = step_send,
+					 .recv = recv_message,
+					 .sent = sent,
+					 .received = received};
+
+/* ---- the schedule's side ---- */
+
+/* Slices that a message step of alltoallv has: each pair its own number. */
+static bool is_beyond(const struct operation *op, const struct step *step,
+		      uint64_t k)
+{
+	const size_t *n;
+
+	if (op->call.coll != COLL_ALLTOALLV || step->peer < 0)
+		return false;
+	n = step->kind == STEP_SEND ? op->call.send_counts
+				    : op->call.recv_counts;
+	return k * op->exe->slice >= n[step->peer];
+}
+
+static const struct step_way *way_of(const struct operation *op)
+{
+	return op->comm->dev ? &device_way : &host_way;
+}
+
+/* The number of a message in its lane */
+static uint64_t seq_of(const struct operation *op, const struct step *step,
+		       uint64_t number)
+{
+	const struct lane *lane =
+		&op->comm->peers[step->peer].lane[op->exe->class];
+
+	return number + 1 +
+	       (step->kind == STEP_SEND ? lane->out_base : lane->in_base);
+}
+
+static enum schedule_result start_recv(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct receive r = {.op = op,
+			    .step = step,
+			    .peer = peer,
+			    .flow = &op->flows[s],
+			    .s = s,
+			    .k = k,
+			    .seq = seq,
+			    .dst = step_locate(op, &step->dst, k)};
+
+	if (!message_in_reach(&peer->lane[op->exe->class], seq))
+		return SCHEDULE_AGAIN;
+	if (r.dst.n)
+		return way_of(op)->recv(&r);
+	message_consumed(peer, op->exe->class, seq);
+	return SCHEDULE_DONE;
+}
+
+static enum schedule_result start(void *ctx, const struct step *step,
+				  uint32_t s, uint64_t slice, uint64_t number)
+{
+	struct operation *op = ctx;
+	uint64_t seq;
+
+	if (step->peer < 0)
+		return way_of(op)->local(op, step, s, slice);
+	if (is_beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	seq = seq_of(op, step, number);
+	if (step->kind == STEP_SEND)
+		return way_of(op)->send(op, step, s, slice, seq);
+	return start_recv(op, step, s, slice, seq);
+}
+
 static enum schedule_result finished(void *ctx, const struct step *step,
 				     uint32_t s, uint64_t slice,
 				     uint64_t number)
 {
 	struct operation *op = ctx;
+	const struct step_way *way = way_of(op);
 
-	if (step_beyond(op, step, slice) || step->peer < 0)
+	if (step->peer < 0 || is_beyond(op, step, slice))
 		return SCHEDULE_DONE;
-	if (step->kind == STEP_SEND)
-		return step_sent(op, step, number);
-	return finished_recv(op, step, s, slice, number);
+	return (step->kind == STEP_SEND ? way->sent : way->received)(
+		op, step, s, slice, seq_of(op, step, number));
 }
 
 const struct schedule_io step_io = {.start = start, .finished = finished};

@@ -17,16 +17,13 @@ struct piece step_locate(const struct operation *op, const struct span *s,
 			 uint64_t k);
 /* Of a message. */
 uint32_t step_signature(const struct operation *op, const struct step *step);
-/* Has a message step of this call fewer slices than that? */
-bool step_beyond(const struct operation *op, const struct step *step,
-		 uint64_t k);
 
 /* Send what lies where the host reaches it, and stays there until step_sent()
  * is DONE. */
 enum schedule_result step_send(struct operation *op, const struct step *step,
 			       uint32_t s, uint64_t k, uint64_t seq);
 enum schedule_result step_sent(struct operation *op, const struct step *step,
-			       uint64_t number);
+			       uint64_t seq);
 
 /* A receive, while its message is looked for. */
 struct receive {
@@ -44,6 +41,25 @@ struct receive {
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
+/* What the host and devices do in ways of their own. */
+struct step_way {
+	enum schedule_result (*local)(struct operation *op,
+				      const struct step *step, uint32_t s,
+				      uint64_t k);
+	enum schedule_result (*send)(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq);
+	/* A message that may have come, and is not empty */
+	enum schedule_result (*recv)(struct receive *r);
+	/* What was POSTED: is it done? */
+	enum schedule_result (*sent)(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq);
+	enum schedule_result (*received)(struct operation *op,
+					 const struct step *step, uint32_t s,
+					 uint64_t k, uint64_t seq);
+};
+
 /* A message has been received. */
 void step_count(struct operation *op, const struct step *step, size_t bytes,
 		bool staged);
