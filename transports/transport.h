@@ -200,12 +200,12 @@ struct transport {
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	/* All messages up to seq are done with. The sender hears of it in
-	 * time for limits.window, or when poll() finds nothing else to do; of a
-	 * reference at flush() at the latest. */
+	 * time for limits.window, when poll() finds nothing else to do, or at
+	 * flush(). */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
-	/* Nobody may poll for a while: tell the senders of references, whose
-	 * operations end with that. */
+	/* Nobody may poll for a while: tell all senders. Those of references
+	 * end their operations with that, and who leaves waits for it. */
 	void (*flush)(struct tp_device *dev);
 
 	/* Reach memory by the wire until drop(): what may take its time is done

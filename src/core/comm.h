@@ -221,6 +221,8 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 /* AGAIN until the peer has begun to send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
+/* Tell all peers what was released: this rank may not call for a while. */
+void comm_flush(struct dicomm_comm *comm);
 
 /* Make memory reachable by all wires, for as long as it is held. Any thread. */
 dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,

@@ -240,10 +240,7 @@ static void end(struct operation *op)
 		lane->in_base += messages_of(op, pair, false);
 	}
 	/* Who waits for this rank must not depend on its next call. */
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (op->comm->wires[i].device)
-			op->comm->wires[i].transport->flush(
-				op->comm->wires[i].device);
+	comm_flush(op->comm);
 	drop_buffers(op);
 	dequeue(op);
 }

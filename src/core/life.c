@@ -197,6 +197,8 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 	struct waiter w = {0};
 	uint64_t begin = clock_ms(), asked = begin;
 
+	/* What the others wait for here. */
+	comm_flush(comm);
 	for (int r = 0; r < comm->ranks; r++) {
 		struct peer *peer = &comm->peers[r];
 

@@ -131,3 +131,10 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	peer->transport->release(peer->tp, c, lane->in_done);
 	return DICOMM_SUCCESS;
 }
+
+void comm_flush(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device)
+			comm->wires[i].transport->flush(comm->wires[i].device);
+}

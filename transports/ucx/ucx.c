@@ -607,7 +607,7 @@ static void ucx_flush(struct tp_device *dev)
 {
 	ucx_lock(dev);
 	if (dev->worker)
-		ucx_tell(dev, false);
+		ucx_tell(dev, true);
 	ucx_unlock(dev);
 }
 

@@ -421,7 +421,7 @@ void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	verbs_untold_tell(dev, false);
+	verbs_untold_tell(dev, true);
 }
 
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
