@@ -254,12 +254,12 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 static bool prefers_reference(const struct dicomm_comm *comm,
 			      const struct executable *exe, const void *send)
 {
-	const struct peer *peer = exe->pairs[0].peer;
+	const struct peer *peer = exe->npairs ? exe->pairs[0].peer : NULL;
 	struct accel_export where;
 	struct tp_ref ref;
 	size_t offset;
 
-	if (exe->largest_message < comm->map_threshold || !send ||
+	if (!peer || exe->largest_message < comm->map_threshold || !send ||
 	    peer->limits.wants_hold)
 		return false;
 	if (accels[0]->find(send, 1, &where, &offset))
