@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives/tally.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,6 +285,10 @@ out:
 	return status;
 }
 
+/* Of all links: who explains a choice may do so while another thread chooses.
+ */
+static pthread_mutex_t memos = PTHREAD_MUTEX_INITIALIZER;
+
 /* Where the tally of an algorithm is kept; its place may hold another one. */
 static struct links_memo *memo_of(const struct estimate_params *e,
 				  const struct algorithm *a,
@@ -305,17 +310,23 @@ dicomm_result_t tally_of(const struct estimate_params *e,
 {
 	struct links_memo *memo;
 	uint64_t key;
+	bool known;
 
 	_Static_assert(sizeof(*out) <= sizeof(memo->value), "too large");
 	memo = memo_of(e, a, s, &key);
-	if (memo->what == a && memo->key == key) {
+	pthread_mutex_lock(&memos);
+	known = memo->what == a && memo->key == key;
+	if (known)
 		memcpy(out, memo->value, sizeof(*out));
+	pthread_mutex_unlock(&memos);
+	if (known)
 		return DICOMM_SUCCESS;
-	}
 	TRY(count_all(e, a, s, out));
+	pthread_mutex_lock(&memos);
 	memo->what = a;
 	memo->key = key;
 	memcpy(memo->value, out, sizeof(*out));
+	pthread_mutex_unlock(&memos);
 	return DICOMM_SUCCESS;
 }
 

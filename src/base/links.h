@@ -50,8 +50,8 @@ struct links {
 	/* Ranks so that those of a node, and of an island, are neighbours. */
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
-	/* Of those who follow the links, one thread at a time; never what could
-	 * not be found again. */
+	/* Of collectives/tally.c, with its lock; never what could not be found
+	 * again. */
 	struct links_memo *memo; /* [LINKS_MEMOS] */
 };
 
