@@ -68,6 +68,9 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 	struct ticket *t;
 
 	*list = NULL;
+	/* Before any stream is held. */
+	for (size_t i = 0; i < n; i++)
+		near_refresh(items[i].comm);
 	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
 		struct dicomm_comm *comm = items[i].comm;
 

@@ -102,7 +102,6 @@ dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 	struct ticket *t;
 
 	t = get(dev);
-	near_refresh(comm);
 	if (!t)
 		TRY(create(comm, &t));
 	t->stream = stream;
