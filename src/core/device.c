@@ -115,13 +115,15 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 
 /* What is made now could wait for a stream that operations of other
  * communicators of this process hold. Those end without this one. */
-static dicomm_result_t wait_unheld(const struct dicomm_comm *comm)
+static dicomm_result_t wait_unheld(struct dicomm_comm *comm)
 {
 	const struct timespec nap = {0, 50000};
 	const struct device *dev = comm->dev;
 	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
 
 	while (dev->work->held(dev->index)) {
+		if (fault_is(comm))
+			return fault_report(comm);
 		if (clock_ns() > end)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "comm_init_rank: operations of other "
