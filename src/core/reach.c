@@ -207,12 +207,10 @@ static void announce(const struct dicomm_comm *comm, int a, int b, int pairs)
 	if (comm->rank != a)
 		return;
 	way_why_not(&p, why, sizeof(why));
-	comm_listen(comm);
 	log_warn("%s: between rank %d (%s) and rank %d (%s)%s data passes "
 		 "through host memory: %s (DICOMM_STAGING=never refuses that)",
 		 comm->name, a, x->device, b, y->device,
 		 pairs > 1 ? " and other pairs" : "", why);
-	comm_listen(NULL);
 }
 
 static bool is_staged(const struct dicomm_comm *comm, int a, int b)

@@ -105,7 +105,9 @@ static dicomm_result_t meet_them(const struct shrink_args *a,
 			parent->members[s->first].refuge, s->phrase, &id));
 	TRY(comm_create(&comm, s->count, s->index, &a->config));
 	comm->meet_ms = timeout_ms;
+	comm_listen(comm);
 	status = comm_meet(comm, &id);
+	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;
 		return status;
