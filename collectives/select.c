@@ -253,7 +253,7 @@ dicomm_result_t select_predict(const struct select_table *t,
 
 	while (algorithms[i] != a)
 		i++;
-	*ps = 0;
+	*ps = SELECT_NEVER;
 	if (obstacle(t, s, bytes, i, room, sizeof(room)))
 		return DICOMM_SUCCESS;
 	*ps = estimate_ps(&t->params, a, s, bytes);

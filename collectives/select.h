@@ -30,8 +30,10 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 				 const struct shape *s, uint64_t bytes,
 				 const struct algorithm **out);
 
-/* Predicted picoseconds of one of them; 0 if it may not serve the call.
- * ERR_NO_MEMORY. */
+#define SELECT_NEVER UINT64_MAX
+
+/* Predicted picoseconds of one of them; SELECT_NEVER if it may not serve the
+ * call. ERR_NO_MEMORY. */
 dicomm_result_t select_predict(const struct select_table *t,
 			       const struct shape *s, uint64_t bytes,
 			       const struct algorithm *a, uint64_t *ps);

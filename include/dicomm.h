@@ -329,7 +329,7 @@ typedef struct {
 	uint64_t connected_peers;
 	/** Bytes of memory that the communicator holds. */
 	uint64_t memory_bytes;
-	/** Host ranks: pulled over a network, from the sender's memory. */
+	/** Pulled over a network, from the sender's memory. */
 	uint64_t bytes_rdma;
 } dicomm_stats_t;
 
@@ -798,11 +798,12 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  *
  * Devices with memory of their own, of ranks in other processes of this
  * machine, read it in place, if it was there when they last called an operation
- * while none was under way on the device. What a host rank sends to them from
- * other memory is staged. They never write to it: what they send, they write
+ * while none was under way on any device of that kind in their process. What a
+ * host rank sends to them from other memory is staged. They never write to it: what they send, they write
  * into stages that the host rank maps and reads. Where DICOMM_STAGING is
  * "never" on either side, all buffers of such a host rank have to be of this
- * memory, and be there in time.
+ * memory, and be there in time. Of one process they know 256 allocations, some
+ * of them the library's.
  *
  * Threads: any.
  *
@@ -1646,7 +1647,8 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
  *                   or DICOMM_ALGO or DICOMM_DETERMINISTIC rule it out
  *
  * @retval DICOMM_SUCCESS               *algorithm and seconds are set
- * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, or algorithm of it;
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, or algorithm of it
+ *                                      (an index past the end is not logged);
  *                                      nranks below 1 or beyond the cluster; a
  *                                      bad description; a pointer is NULL
  * @retval DICOMM_ERR_NO_MEMORY         out of memory

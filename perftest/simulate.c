@@ -49,7 +49,9 @@ static int ask(struct curves *c)
 			break;
 		c->algorithms++;
 	}
-	if (c->algorithms > 0)
+	/* Past the last one. */
+	if (c->algorithms > 0 &&
+	    (status == DICOMM_SUCCESS || status == DICOMM_ERR_INVALID_ARGUMENT))
 		return FAILURE_NONE;
 	fprintf(stderr, "dicomm-perf: simulate: %s: %s\n",
 		dicomm_get_error_string(status), dicomm_get_last_error(NULL));

@@ -232,22 +232,27 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	struct select_table table;
 	struct links *links;
 	dicomm_result_t status = DICOMM_SUCCESS;
+	char text[80];
 	uint64_t ps;
 
 	TRY(find_collective("predict", operation, &shape.coll));
 	if (!algorithm || (n > 0 && (!bytes || !seconds)))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "predict: bytes, algorithm or seconds is NULL");
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "predict: %s is NULL",
+			    !algorithm ? "algorithm"
+			    : !bytes   ? "bytes"
+				       : "seconds");
 	a = algorithm_at(shape.coll, index);
 	if (!a) {
-		log_set_last_error("predict: no algorithm of that number");
+		snprintf(text, sizeof(text), "predict: %s has no algorithm %d",
+			 operation, index);
+		log_set_last_error(text);
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	}
 	TRY(plan_table("predict", topology, nranks, &table, &links));
 	shape.links = links;
 	for (int i = 0; i < n && status == DICOMM_SUCCESS; i++) {
 		status = select_predict(&table, &shape, bytes[i], a, &ps);
-		seconds[i] = ps ? (double)ps * 1e-12 : NAN;
+		seconds[i] = ps < SELECT_NEVER ? (double)ps * 1e-12 : NAN;
 	}
 	*algorithm = a->name;
 	links_free(links);
@@ -282,7 +287,7 @@ static dicomm_result_t end_of(const char *name, const char *device, int pid,
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len)
 {
-	struct way_pair p = {.why_unmapped = "", .wiring = ""};
+	struct way_pair p = {.why_unmapped = ""};
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));

@@ -74,7 +74,7 @@ static void ipc_why(const struct way_pair *p, char *why, size_t len)
 /* Host memory of other kinds of device is not of dicomm_mem_alloc(). */
 static bool is_host(const struct way_end *e)
 {
-	return !strcmp(e->device, "host");
+	return kind_len(e) == 4 && !memcmp(e->device, "host", 4);
 }
 
 bool way_may_share(const struct way_end *a, const struct way_end *b)
@@ -120,6 +120,10 @@ static bool rdma_leads(const struct way_pair *p)
 
 static void rdma_why(const struct way_pair *p, char *why, size_t len)
 {
+	if (!p->wiring) {
+		snprintf(why, len, "only a communicator knows");
+		return;
+	}
 	snprintf(why, len, "no transport reaches the memory of %s%s%s%s",
 		 with_device(p)->device, *p->wiring ? " (" : "", p->wiring,
 		 *p->wiring ? ")" : "");
