@@ -285,7 +285,8 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 	TRY(check_rank("send", "peer", comm, peer));
 	TRY(check_stream("send", comm, stream));
 	TRY(check_buffer("send", "send", send, 1, count, type));
-	TRY(check_memory("send", comm, send, count, NULL, 0));
+	TRY(check_memory("send", comm, send, count * type_bytes(type), NULL,
+			 0));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -309,7 +310,8 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 	TRY(check_rank("recv", "peer", comm, peer));
 	TRY(check_stream("recv", comm, stream));
 	TRY(check_buffer("recv", "recv", recv, 1, count, type));
-	TRY(check_memory("recv", comm, NULL, 0, recv, count));
+	TRY(check_memory("recv", comm, NULL, 0, recv,
+			 count * type_bytes(type)));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -414,7 +416,7 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 	if (sent && received)
 		TRY(check_apart(f, send, sent * bytes, recv, received * bytes,
 				false));
-	TRY(check_memory(f, comm, send, sent, recv, received));
+	TRY(check_memory(f, comm, send, sent * bytes, recv, received * bytes));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
 		return BAD("%s: rank %d sends itself %zu elements, but "
 			   "receives %zu from itself",
@@ -454,7 +456,8 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 	TRY(check_buffer(f, "send", send, 1, mine, type));
 	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
 			 &received));
-	TRY(check_memory(f, comm, send, mine, recv, received));
+	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
+			 received * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
 	call.recv_counts = put_array(&at, recvcounts, n);
@@ -502,7 +505,8 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				   f, r, recvcounts[r]);
 	TRY(check_buffer(f, "send", send, 1, sum, type));
 	TRY(check_buffer(f, "recv", recv, 1, mine, type));
-	TRY(check_memory(f, comm, send, sum, recv, mine));
+	TRY(check_memory(f, comm, send, sum * type_bytes(type), recv,
+			 mine * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
 	call.send_counts = put_array(&at, recvcounts, n);
