@@ -238,7 +238,7 @@ static double measure_island(struct measuring *m, int island, bool up)
 {
 	struct network *n = &m->network;
 	int k = 0, other = 0, outside = 0, each;
-	double rate;
+	double rate, least;
 
 	for (int h = 0; h < n->hosts; h++)
 		outside += n->island[h] != island;
@@ -254,8 +254,9 @@ static double measure_island(struct measuring *m, int island, bool up)
 	}
 	flow_run(&m->bench, m->flow, k);
 	rate = rate_of(m->flow, k);
+	least = ways_seconds(m, k);
 	for (int i = 0; i < k; i++)
-		if (!network_is_wide(m->flow[i].seconds, ways_seconds(m, k)))
+		if (!network_is_wide(m->flow[i].seconds, least))
 			return rate;
 	return 0;
 }

@@ -228,8 +228,8 @@ static json_t *describe_distances(hwloc_topology_t t)
 	return rows;
 }
 
-/* What all NICs of the kind that carries data do together: RDMA if there is
- * any. 0: nobody says. */
+/* Of what carries data: all RDMA ports together, or else the fastest network
+ * device. 0: nobody says. */
 static double rate_of(const json_t *nics)
 {
 	double rdma = 0, network = 0;

@@ -74,9 +74,9 @@ struct accel_work {
 	/* What is queued still runs. */
 	void (*close)(struct accel_stream *s);
 
-	/* Make ready what the kernels of a type need; may wait for the device,
-	 * which nothing else does. DICOMM_ERR_UNSUPPORTED, not logged: it
-	 * cannot compute that type; the reason is the last error. */
+	/* Make ready what the kernels of a type need; may wait for the device.
+	 * DICOMM_ERR_UNSUPPORTED, not logged: it cannot compute that type; the
+	 * reason is the last error. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,
 				   dicomm_datatype_t type);
 

@@ -26,8 +26,8 @@
  *   gpu_word_alloc(at)           8 bytes that host and devices see
  *   gpu_wait_value(index, stream, word, value)  until a word has a value
  *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
- *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_range_fd, gpu_buffer_id,
- * gpu_ipc_open, gpu_error_text
+ *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_range_fd,
+ *   gpu_buffer_id, gpu_ipc_open, gpu_error_text
  */
 #ifndef DICOMM_ACCEL_GPU_H
 #define DICOMM_ACCEL_GPU_H

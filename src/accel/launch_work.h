@@ -4,8 +4,7 @@
  * that starts kernels includes this once, after
  *   LAUNCH_KIND                  its name, "cuda"
  *   launch_device(stream)        the device of a stream
- *   launch_start(stream, launch) queue the kernel, unless there is nothing to
- * do
+ *   launch_start(stream, launch) queue the kernel, if there is work for it
  */
 #ifndef DICOMM_ACCEL_LAUNCH_WORK_H
 #define DICOMM_ACCEL_LAUNCH_WORK_H

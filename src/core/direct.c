@@ -29,12 +29,12 @@ static const struct told *told_by(const struct direct *d, int rank)
 }
 
 /* As much as there is room for. */
-static size_t append(char *text, const char *name, const char *more)
+static void append(char *text, const char *name, const char *more)
 {
 	size_t n = strlen(text);
 
-	return n + (size_t)snprintf(text + n, DIRECT_HOW - n, "%s%s: %s",
-				    n ? "; " : "", name, more);
+	snprintf(text + n, DIRECT_HOW - n, "%s%s: %s", n ? "; " : "", name,
+		 more);
 }
 
 /* Wires that take the stages are in *held. */

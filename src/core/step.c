@@ -568,7 +568,7 @@ static bool is_beyond(const struct operation *op, const struct step *step,
 {
 	const size_t *n;
 
-	if (op->call.coll != COLL_ALLTOALLV || step->peer < 0)
+	if (op->call.coll != COLL_ALLTOALLV)
 		return false;
 	n = step->kind == STEP_SEND ? op->call.send_counts
 				    : op->call.recv_counts;

@@ -41,6 +41,7 @@ struct receive {
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
+
 /* What the host and devices do in ways of their own. */
 struct step_way {
 	enum schedule_result (*local)(struct operation *op,
