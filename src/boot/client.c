@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "src/boot/client.h"
 #include "src/boot/handshake.h"
 #include "src/boot/roster.h"
@@ -234,7 +235,7 @@ static dicomm_result_t create(const struct sock_address *address,
 	}
 	c->conn.source.released = released;
 	snprintf(c->conn.peer, sizeof(c->conn.peer), "%s", text);
-	sock_tune(fd);
+	tcp_tune(fd);
 	*out = c;
 	return DICOMM_SUCCESS;
 }

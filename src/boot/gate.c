@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "src/boot/gate.h"
 #include "src/boot/handshake.h"
 
@@ -146,7 +147,7 @@ static void receive_guest(struct gate *g, int fd)
 		close(fd);
 		return;
 	}
-	sock_tune(fd);
+	tcp_tune(fd);
 	sock_peer(fd, guest->conn.peer);
 	conn_init(&guest->conn, fd, HANDSHAKE_LIMIT);
 	guest->conn.source.released = guest_released;

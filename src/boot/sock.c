@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +17,8 @@
 #include "src/boot/auth.h"
 #include "src/boot/sock.h"
 
-#define BACKLOG 4096    /* the kernel cuts it to net.core.somaxconn */
-#define SILENT_MS 30000 /* until a host without a sign of life is dead */
-#define POLL_MS 50      /* how late a cancellation may be seen */
+#define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
+#define POLL_MS 50   /* how late a cancellation may be seen */
 
 /* One entry of the list, of n characters. */
 static bool entry_matches(const char *entry, size_t n, bool exact,
@@ -373,20 +371,6 @@ int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 			return ETIMEDOUT;
 	}
 	return connect_result(fd);
-}
-
-void sock_tune(int fd)
-{
-	int on = 1, idle_s = 10, every_s = 5, count = 4;
-	unsigned silent_ms = SILENT_MS;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms,
-		   sizeof(silent_ms));
 }
 
 void sock_peer(int fd, char text[SOCK_TEXT])

@@ -44,9 +44,6 @@ int sock_create(const struct sock_address *address);
  * when *cancelled is set). */
 int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 		 const _Atomic bool *cancelled);
-/* Send small messages at once, and notice within half a minute a host that
- * fell silent. */
-void sock_tune(int fd);
 /* Who is at the other end: "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 

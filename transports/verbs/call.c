@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 			const char *text)
@@ -178,7 +178,7 @@ static int begin_connect(const char *host_port)
 				 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
 	struct addrinfo *found;
 	char host[VERBS_TEXT], *colon, *name = host;
-	int fd, on = 1;
+	int fd;
 
 	snprintf(host, sizeof(host), "%s", host_port);
 	colon = strrchr(host, ':');
@@ -198,8 +198,7 @@ static int begin_connect(const char *host_port)
 	fd = socket(found->ai_family,
 		    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		tcp_tune(fd);
 		if (connect(fd, found->ai_addr, found->ai_addrlen) < 0 &&
 		    errno != EINPROGRESS) {
 			int error = errno;
@@ -413,7 +412,7 @@ bool verbs_connect_notice(struct verbs_lane *lane, uint32_t strand,
 		.type = VERBS_NOTICE,
 		.from_rank = (uint32_t)lane->dev->config.rank,
 		.to_rank = (uint32_t)lane->rank,
-		.strands = strand,
+		.strand = strand,
 		.come_to = come_to,
 		.come_mask = come_mask,
 	};
@@ -433,7 +432,7 @@ bool verbs_call_notice(struct verbs_conn *c)
 	    card->type != VERBS_NOTICE ||
 	    memcmp(card->challenge, lane->challenge, VERBS_NONCE) ||
 	    card->from_rank != (uint32_t)lane->rank ||
-	    card->strands >= lane->strands) {
+	    card->strand >= lane->strands) {
 		log_warn("verbs: noise on the connection with %s", c->from);
 		return false;
 	}

@@ -4,8 +4,9 @@
  * with its queue pairs; the receiver makes its side and answers with its own
  * (call.c). Both cards carry a proof that only who knows the communicator's
  * secret can make. A thread of the process does this, so that a call is
- * answered also while nobody is in the library. The connection stays: its end
- * is the news that the other side has closed the lane, or died.
+ * answered also while nobody is in the library. The connection stays: notices
+ * of strands that are lost go over it, and its end is the news that the other
+ * side has closed the lane, or died.
  */
 #include "transports/verbs/connect.h"
 
@@ -13,7 +14,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 
 /* Who has called and not proved anything yet. */
 #define STRANGERS_MAX 128
@@ -132,7 +133,7 @@ static bool conn_read(struct verbs_conn *c, bool *ended)
 	return c->have == sizeof(c->card);
 }
 
-/* A card is smaller than what a fresh connection takes at once. */
+/* Few cards go over a connection, and it takes many at once. */
 bool verbs_conn_write(struct verbs_conn *c, const struct verbs_card *card)
 {
 	return send(c->fd, card, sizeof(*card), MSG_NOSIGNAL) ==
@@ -194,15 +195,14 @@ static void drop_oldest_stranger(void)
 static void accept_call(const struct verbs_conn *listener)
 {
 	struct verbs_conn *c;
-	int on = 1, fd;
+	int fd;
 
 	fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0)
 		return;
 	if (strangers >= STRANGERS_MAX)
 		drop_oldest_stranger();
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	tcp_tune(fd);
 	c = verbs_conn_add(fd, CONN_ACCEPTED, EPOLLIN);
 	if (!c) {
 		close(fd);
@@ -461,7 +461,6 @@ static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 		close_rails(dev);
 		return status;
 	}
-	dev->listener->dev = dev;
 	dev->next = devices;
 	devices = dev;
 	return DICOMM_SUCCESS;

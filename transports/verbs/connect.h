@@ -15,7 +15,7 @@ enum verbs_stage {
 	CONN_CALLING,  /* connecting, then sending a card */
 	CONN_ASKED,    /* the answer is awaited */
 	CONN_JOINING,  /* cards have gone both ways; cm.c connects */
-	CONN_OPEN      /* only its end is of interest */
+	CONN_OPEN      /* notices, and its end */
 };
 
 struct verbs_conn {
@@ -23,7 +23,6 @@ struct verbs_conn {
 	uint64_t id;
 	int fd;
 	enum verbs_stage stage;
-	struct tp_device *dev;   /* of a listener, or of an accepted call */
 	struct verbs_nic *nic;   /* of events */
 	struct verbs_lane *lane; /* from CALLING, or OPEN on */
 	uint64_t deadline_ms;    /* 0: none */
