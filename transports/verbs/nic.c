@@ -400,19 +400,24 @@ static int by_rate(const void *a, const void *b)
 	return order ? order : p->number - q->number;
 }
 
-/* Those that one rank uses: of one fabric, in its turn. Ports are paired with
- * those at the same place in another rank's list, so that like ones meet: the
- * fastest first, then by name. Returns their number. */
+/* Those that one rank uses: of one fabric, the same for all ranks, in its turn.
+ * Ports are paired with those at the same place in another rank's list, so that
+ * like ones meet: the fastest first, then by name. Returns their number. */
 static unsigned take(struct port *ports, unsigned n, unsigned turn)
 {
-	unsigned most = (unsigned)config_int(CONFIG_IB_NICS), taken = 0;
+	unsigned most = (unsigned)config_int(CONFIG_IB_NICS);
+	unsigned alike = 0, taken = 0;
+	enum verbs_fabric fabric = ports[0].fabric;
 	struct port all[PORTS_MAX];
 
-	memcpy(all, ports, n * sizeof(*all));
-	turn *= most;
-	for (unsigned i = 0; i < n && taken < most; i++)
-		if (all[(turn + i) % n].fabric == all[turn % n].fabric)
-			ports[taken++] = all[(turn + i) % n];
+	for (unsigned i = 1; i < n; i++)
+		if (ports[i].fabric < fabric)
+			fabric = ports[i].fabric;
+	for (unsigned i = 0; i < n; i++)
+		if (ports[i].fabric == fabric)
+			all[alike++] = ports[i];
+	for (; taken < most && taken < alike; taken++)
+		ports[taken] = all[(turn * most + taken) % alike];
 	qsort(ports, taken, sizeof(*ports), by_rate);
 	return taken;
 }
