@@ -162,6 +162,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_IB_CONNECT",
 			.kind = KIND_STRING,
+			.shared = true,
 			.value = "oob",
 			.choices = {"oob", "rdmacm"},
 			.help = "queue pairs are connected over TCP, or, as "
