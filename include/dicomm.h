@@ -799,11 +799,11 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * Devices with memory of their own, of ranks in other processes of this
  * machine, read it in place, if it was there when they last called an operation
  * while none was under way on any device of that kind in their process. What a
- * host rank sends to them from other memory is staged. They never write to it: what they send, they write
- * into stages that the host rank maps and reads. Where DICOMM_STAGING is
- * "never" on either side, all buffers of such a host rank have to be of this
- * memory, and be there in time. Of one process they know 256 allocations, some
- * of them the library's.
+ * host rank sends to them from other memory is staged. They never write to it:
+ * what they send, they write into stages that the host rank maps and reads.
+ * Where DICOMM_STAGING is "never" on either side, all buffers of such a host
+ * rank have to be of this memory, and be there in time. Of one process they
+ * know 256 allocations, some of them the library's.
  *
  * Threads: any.
  *
