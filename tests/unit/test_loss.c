@@ -239,7 +239,7 @@ static void notice(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
 		   uint64_t come_mask)
 {
 	struct verbs_card card = {
-		.strands = strand, .come_to = come_to, .come_mask = come_mask};
+		.strand = strand, .come_to = come_to, .come_mask = come_mask};
 
 	verbs_lock();
 	verbs_loss_noticed(lane, &card);

@@ -26,8 +26,6 @@
 #define RESOLVE_MS 5000
 #define BACKLOG 128
 #define TRIES 16 /* for a port that is free */
-/* Reads under way at a time, as in lane.c. */
-#define READS_AT_ONCE 16
 
 /* With the lock of connect.c. */
 static struct rdma_event_channel *channel;
@@ -186,6 +184,7 @@ struct greeting {
 static struct rdma_conn_param parameters(const struct verbs_strand *s,
 					 struct greeting *greeting)
 {
+	const struct ibv_device_attr *nic = &s->rail->nic->attr;
 	const struct verbs_lane *lane = s->lane;
 
 	memcpy(greeting->challenge, lane->challenge, VERBS_NONCE);
@@ -193,8 +192,8 @@ static struct rdma_conn_param parameters(const struct verbs_strand *s,
 	return (struct rdma_conn_param){
 		.private_data = greeting,
 		.private_data_len = sizeof(*greeting),
-		.responder_resources = READS_AT_ONCE,
-		.initiator_depth = READS_AT_ONCE,
+		.responder_resources = verbs_reads(nic->max_qp_rd_atom),
+		.initiator_depth = verbs_reads(nic->max_qp_init_rd_atom),
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 		.qp_num = s->qp->qp_num,

@@ -12,8 +12,6 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
-/* Reads under way at a time; more wait in the send queue. */
-#define READS_AT_ONCE 16
 #define MIN_RNR_TIMER 12 /* 0.64 ms; it never comes to that */
 /* Of a byte per second, for 1024 of them. */
 #define PS_KIB (UINT64_C(1000000000000) * 1024)
@@ -90,9 +88,14 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 		.qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	};
+	dicomm_result_t status;
 
 	TRY(verbs_rail_reserve(s->lane->dev, rail, completions_of(s->lane)));
-	TRY(create_qp(s));
+	status = create_qp(s);
+	if (status != DICOMM_SUCCESS) {
+		rail->cqe_reserved -= completions_of(s->lane);
+		return status;
+	}
 	if (ibv_modify_qp(s->qp, &attr,
 			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				  IBV_QP_ACCESS_FLAGS))
@@ -106,7 +109,7 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 	end->psn = s->psn;
 	end->lid = nic->port_attr.lid;
 	end->mtu = nic->port_attr.active_mtu;
-	end->reads = min32((uint32_t)nic->attr.max_qp_rd_atom, READS_AT_ONCE);
+	end->reads = verbs_reads(nic->attr.max_qp_rd_atom);
 	end->bytes_per_s = nic->bytes_per_s;
 	return DICOMM_SUCCESS;
 }
@@ -259,8 +262,7 @@ static dicomm_result_t connect_strand(struct verbs_strand *s,
 						remote->mtu),
 		.dest_qp_num = remote->qpn,
 		.rq_psn = remote->psn,
-		.max_dest_rd_atomic = (uint8_t)min32(
-			(uint32_t)nic->attr.max_qp_rd_atom, READS_AT_ONCE),
+		.max_dest_rd_atomic = verbs_reads(nic->attr.max_qp_rd_atom),
 		.min_rnr_timer = MIN_RNR_TIMER,
 	};
 	struct ibv_qp_attr rts = {
@@ -270,9 +272,8 @@ static dicomm_result_t connect_strand(struct verbs_strand *s,
 		.rnr_retry = 7,
 		.sq_psn = s->psn,
 		.max_rd_atomic = (uint8_t)min32(
-			min32((uint32_t)nic->attr.max_qp_init_rd_atom,
-			      remote->reads),
-			READS_AT_ONCE),
+			verbs_reads(nic->attr.max_qp_init_rd_atom),
+			remote->reads),
 	};
 
 	if (!makes_sense(remote)) {
@@ -356,7 +357,9 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 	lane->remote_addr = remote->addr;
 	if (lane->in)
 		return DICOMM_SUCCESS;
-	if (lane->strands > 1) {
+	/* Where one may be lost and the others go on. */
+	if (lane->strands > 1 &&
+	    lane->strand[0].rail->nic->fabric != VERBS_IWARP) {
 		lane->kept =
 			calloc(lane->dev->config.slots, sizeof(*lane->kept));
 		if (!lane->kept)

@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/log.h"
 
@@ -199,20 +200,32 @@ static void complete_all(struct tp_device *dev)
 		;
 }
 
+/* A NIC that is dead brings nothing, either. */
+static bool set_state(struct verbs_strand *s, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = {.qp_state = state};
+	struct verbs_lane *lane = s->lane;
+	int error = ibv_modify_qp(s->qp, &attr, IBV_QP_STATE);
+
+	complete_all(lane->dev);
+	if (!error || atomic_load(&s->rail->nic->fatal))
+		return true;
+	set_text(s, "it cannot be stopped", strerror(error));
+	lane->why = DICOMM_ERR_SYSTEM;
+	log_error("%s", lane->text);
+	return false;
+}
+
 /* What the strand has brought until now counts; nothing that comes later. */
 static void stop(struct verbs_strand *s)
 {
 	struct verbs_lane *lane = s->lane;
 	struct tp_device *dev = lane->dev;
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	ibv_modify_qp(s->qp, &attr, IBV_QP_STATE);
-	complete_all(dev);
-	/* Some NICs finish what they are at after the other; none after this.
-	 */
-	attr.qp_state = IBV_QPS_RESET;
-	ibv_modify_qp(s->qp, &attr, IBV_QP_STATE);
-	complete_all(dev);
+	/* Some NICs finish what they are at after the first; none after the
+	 * second. */
+	if (!set_state(s, IBV_QPS_ERR) || !set_state(s, IBV_QPS_RESET))
+		return;
 	s->state = STRAND_STOPPED;
 	lane->unfenced++;
 	for (uint32_t i = 0; i < VERBS_READS; i++) {
@@ -240,7 +253,7 @@ static bool tell(const struct verbs_strand *s)
 
 void verbs_loss_noticed(struct verbs_lane *lane, const struct verbs_card *card)
 {
-	struct verbs_strand *s = &lane->strand[card->strands];
+	struct verbs_strand *s = &lane->strand[card->strand];
 
 	s->come_to = card->come_to;
 	s->come_mask = card->come_mask;
@@ -314,7 +327,7 @@ static void look_at_strand(struct verbs_strand *s)
 				     "has its NIC failed, or its link?");
 	if (s->state == STRAND_LOST) {
 		stop(s);
-		if (!tell(s))
+		if (s->state == STRAND_STOPPED && !tell(s))
 			log_debug("verbs: rank %d has left", s->lane->rank);
 	}
 	if (noticed && s->state == STRAND_STOPPED && !s->fenced)

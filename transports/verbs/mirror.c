@@ -72,18 +72,18 @@ dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 	const struct tp_device *dev = lane->dev;
 	const struct verbs_read *read = &lane->reads[slot];
 	struct verbs_rail *rail = read->by->rail;
-	const struct ibv_mr *mr = read->hold->mr[rail - dev->rail]->mr;
+	uint32_t key = read->keys.remote[rail - dev->rail];
 	/* What is read is of no use; it goes behind the credits. */
 	struct ibv_sge sge = {.addr = (uintptr_t)&dev->words[dev->lanes],
 			      .length = 1,
 			      .lkey = rail->words_mr->lkey};
-	struct ibv_send_wr wr = {.wr_id = id_of(lane, slot),
-				 .sg_list = &sge,
-				 .num_sge = 1,
-				 .opcode = IBV_WR_RDMA_READ,
-				 .send_flags = IBV_SEND_SIGNALED,
-				 .wr.rdma = {.remote_addr = (uintptr_t)read->to,
-					     .rkey = mr->rkey}};
+	struct ibv_send_wr wr = {
+		.wr_id = id_of(lane, slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = (uintptr_t)read->to, .rkey = key}};
 	struct ibv_send_wr *bad;
 	int error;
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/config.h"
 #include "src/base/log.h"
 
 /* Of the completion queue, which grows with the lanes. */
@@ -102,6 +103,7 @@ static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 
 	if (nic->fabric == VERBS_IWARP)
 		n += (uint64_t)dev->lanes *
+		     (uint64_t)config_int(CONFIG_IB_QPS_PER_CONNECTION) *
 		     (VERBS_READS + 16 + 5 * dev->config.slots);
 	if (n > CQE_FIRST_MAX)
 		n = CQE_FIRST_MAX;
@@ -181,8 +183,6 @@ void verbs_rail_close(struct verbs_rail *rail)
 		ibv_destroy_srq(rail->srq);
 	if (rail->notes_mr)
 		ibv_dereg_mr(rail->notes_mr);
-	if (rail->pool_mr)
-		ibv_dereg_mr(rail->pool_mr);
 	if (rail->cq)
 		ibv_destroy_cq(rail->cq);
 	free(rail->notes);

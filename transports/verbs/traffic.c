@@ -61,6 +61,7 @@ static struct request request_of(uint64_t id)
 dicomm_result_t verbs_pool_open(struct tp_device *dev)
 {
 	struct verbs_pool *p = &dev->pool;
+	dicomm_result_t status;
 	size_t bytes;
 	bool good;
 
@@ -78,10 +79,13 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev)
 				   IBV_ACCESS_LOCAL_WRITE);
 		good = dev->rail[i].pool_mr;
 	}
-	if (!good)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "verbs %s: %zu bytes to send from: %m",
-			    dev->rail[0].nic->name, bytes);
+	if (!good) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "verbs %s: %zu bytes to send from: %m",
+			      dev->rail[0].nic->name, bytes);
+		verbs_pool_close(dev);
+		return status;
+	}
 	p->count = POOL_COUNT;
 	for (uint16_t i = 0; i < POOL_COUNT; i++)
 		p->spare[p->nspare++] = i;
@@ -90,9 +94,15 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev)
 
 void verbs_pool_close(struct tp_device *dev)
 {
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		if (dev->rail[i].pool_mr)
+			ibv_dereg_mr(dev->rail[i].pool_mr);
+		dev->rail[i].pool_mr = NULL;
+	}
 	free(dev->pool.memory);
 	free(dev->pool.spare);
 	free((void *)dev->pool.user);
+	dev->pool = (struct verbs_pool){.count = 0};
 }
 
 void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer)
@@ -250,6 +260,7 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	uint32_t bytes = (uint32_t)len, what = 0;
 	struct verbs_strand *s;
 	struct verbs_head head;
+	bool pooled;
 
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
@@ -262,6 +273,9 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			    "verbs: put of %" PRIu64 " bytes into a slot of "
 			    "%u",
 			    len, dev->eager_bytes);
+	pooled = HEAD_BYTES + bytes > lane->max_inline;
+	if (pooled && !dev->pool.nspare)
+		return DICOMM_AGAIN;
 	s = verbs_pick(lane, bytes);
 	if (__builtin_expect(!s, 0))
 		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
@@ -276,12 +290,10 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	lane->sge[1].length = bytes;
 	lane->wr.num_sge = 1 + (bytes > 0);
 	lane->wr.send_flags = IBV_SEND_INLINE;
-	if (HEAD_BYTES + bytes > lane->max_inline) {
+	if (pooled) {
 		struct verbs_pool *pool = &dev->pool;
 		uint8_t *copy;
 
-		if (!pool->nspare)
-			return DICOMM_AGAIN;
 		what = pool->spare[--pool->nspare] + 1u;
 		pool->user[what - 1] = s;
 		copy = pool->memory + (what - 1) * (size_t)pool->bytes;
@@ -429,14 +441,13 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_reference r = {.addr = (uintptr_t)addr};
-	const struct tp_hold *hold = verbs_held(dev, addr, len, false);
+	struct verbs_keys keys;
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
 	(void)want;
-	if (!hold)
+	if (!verbs_held(dev, addr, len, false, &keys))
 		return false;
-	for (uint32_t i = 0; i < dev->rails; i++)
-		r.key[i] = hold->mr[i]->mr->rkey;
+	memcpy(r.key, keys.remote, sizeof(*r.key) * dev->rails);
 	memcpy(ref, &r, sizeof(r));
 	return true;
 }
@@ -455,6 +466,12 @@ dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return DICOMM_SUCCESS;
 }
 
+static void end_read(struct tp_device *dev, struct verbs_read *read)
+{
+	read->by = NULL;
+	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+}
+
 dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 				 struct verbs_read *read)
 {
@@ -468,18 +485,19 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 
 	if (!s)
 		return DICOMM_AGAIN;
-	sge.lkey = read->hold->mr[s->rail - dev->rail]->mr->lkey;
+	sge.lkey = read->keys.local[s->rail - dev->rail];
 	wr.wr_id = request_id(s, 0, (uint32_t)(read - lane->reads) + 1, 0);
 	wr.send_flags = signal_now(s, 1, true);
 	wr.wr.rdma.remote_addr = read->from.addr;
 	wr.wr.rdma.rkey = read->from.key[s->to_rail];
-	status = post(s, &wr, 1);
-	if (status != DICOMM_SUCCESS)
-		return status;
+	/* Before it can have ended. */
 	read->by = s;
 	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
-	return DICOMM_SUCCESS;
+	status = post(s, &wr, 1);
+	if (status != DICOMM_SUCCESS)
+		end_read(dev, read);
+	return status;
 }
 
 dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -501,8 +519,8 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	read = &lane->reads[seq % VERBS_READS];
 	if (read->pending)
 		return DICOMM_AGAIN;
-	read->hold = verbs_held(dev, dst, len, true);
-	if (len > dev->max_read || !read->hold)
+	if (len > dev->max_read ||
+	    !verbs_held(dev, dst, len, true, &read->keys))
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: read of %" PRIu64 " bytes to %p, which is "
 			    "not held",
@@ -594,12 +612,6 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 
-static void end_read(struct tp_device *dev, struct verbs_read *read)
-{
-	read->by = NULL;
-	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
-}
-
 static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
 		       const struct request *r)
 {
@@ -636,9 +648,9 @@ static void on_read(struct verbs_lane *lane, uint32_t slot)
 	struct verbs_read *read = &lane->reads[slot];
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (read->hold->flushed)
+	if (read->keys.flushed)
 		status = verbs_mirror_flush(lane, slot);
-	if (!read->hold->flushed || status != DICOMM_SUCCESS)
+	if (!read->keys.flushed || status != DICOMM_SUCCESS)
 		finish_read(lane->dev, read, status);
 }
 

@@ -83,8 +83,11 @@ static dicomm_result_t hold_device(struct tp_device *dev,
 
 		TRY(verbs_mr_get_device(rail->nic, region, &hold->mr[i], how,
 					len));
-		if (hold->flushed)
-			TRY(verbs_mirror_open(dev, rail));
+		if (!hold->flushed ||
+		    verbs_mirror_open(dev, rail) == DICOMM_SUCCESS)
+			continue;
+		snprintf(how, len, "no way to flush: %s", log_last_error());
+		return DICOMM_ERR_UNSUPPORTED;
 	}
 	return DICOMM_SUCCESS;
 }
@@ -137,8 +140,8 @@ static bool covers(const struct tp_device *dev, const struct tp_hold *hold,
 	return true;
 }
 
-const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
-				 uint64_t len, bool written)
+bool verbs_held(struct tp_device *dev, const void *addr, uint64_t len,
+		bool written, struct verbs_keys *keys)
 {
 	const struct tp_hold *hold;
 
@@ -146,6 +149,12 @@ const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
 	for (hold = dev->holds; hold; hold = hold->next)
 		if (covers(dev, hold, (uintptr_t)addr, len, written))
 			break;
+	if (hold)
+		keys->flushed = hold->flushed;
+	for (uint32_t i = 0; hold && i < dev->rails; i++) {
+		keys->local[i] = hold->mr[i]->mr->lkey;
+		keys->remote[i] = hold->mr[i]->mr->rkey;
+	}
 	holds_unlock(dev);
 	return hold;
 }
@@ -516,11 +525,11 @@ static void close_memory(struct tp_device *dev)
 {
 	while (dev->holds)
 		verbs_drop(dev, dev->holds);
+	verbs_pool_close(dev);
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		verbs_mirror_close(&dev->rail[i]);
 		verbs_rail_close(&dev->rail[i]);
 	}
-	verbs_pool_close(dev);
 	free((void *)dev->words);
 	free((void *)dev->in);
 	free((void *)dev->out);

@@ -44,6 +44,15 @@
 
 /* ---- nic.c: ports, shared by the communicators of a process ---- */
 
+/* Reads of a queue pair under way at a time; more wait in its queue. */
+#define VERBS_READS_AT_ONCE 16
+
+static inline uint8_t verbs_reads(int limit)
+{
+	return (uint8_t)(limit < VERBS_READS_AT_ONCE ? limit
+						     : VERBS_READS_AT_ONCE);
+}
+
 enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 
 struct verbs_mr;
@@ -159,8 +168,8 @@ struct verbs_card {
 	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
 	uint8_t challenge[VERBS_NONCE]; /* of the call */
 	uint32_t from_rank, to_rank, ranks, lane_class;
-	uint32_t strands; /* of a notice: which one */
-	uint32_t pad;
+	uint32_t strands;
+	uint32_t strand; /* of a notice */
 	struct verbs_end end[VERBS_STRANDS];
 	/* of a notice: the messages that have come are all up to the first
 	 * number, and those whose bits are set after it */
@@ -204,7 +213,7 @@ struct verbs_rail {
 	uint32_t notes_count;
 	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
 	struct verbs_lane *mirror;         /* of the NIC to itself; or NULL */
-	uint32_t flushes;                  /* reserved */
+	uint32_t flushes;                  /* under way */
 	/* connect.c */
 	struct verbs_conn *events;
 	struct rdma_cm_id *cm; /* listens, too; or NULL */
@@ -269,13 +278,19 @@ struct verbs_reference {
 	uint32_t key[VERBS_RAILS];
 };
 
+/* Of memory that is held, for each rail. */
+struct verbs_keys {
+	uint32_t local[VERBS_RAILS], remote[VERBS_RAILS];
+	bool flushed; /* what read() has put there */
+};
+
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
 	uint32_t number;               /* how often it was posted */
 	const struct verbs_strand *by; /* NULL: to be posted again */
-	const struct tp_hold *hold;
 	struct verbs_reference from;
+	struct verbs_keys keys;
 	void *to;
 };
 
@@ -310,7 +325,7 @@ struct verbs_lane {
 	_Atomic int state;   /* enum verbs_state */
 	_Atomic bool left;   /* the other side has closed it */
 	dicomm_result_t why; /* of LANE_FAILED; or it is broken */
-	bool noticed;        /* that it is; see verbs_broken() */
+	bool reported;       /* that it is; see verbs_broken() */
 	char text[512];      /* in words */
 	uint32_t depth;      /* of each queue */
 	uint32_t stride;
@@ -489,9 +504,10 @@ struct tp_hold {
 	bool flushed; /* what read() has put there */
 };
 
-/* What is held of that memory; NULL if it is not. */
-const struct tp_hold *verbs_held(struct tp_device *dev, const void *addr,
-				 uint64_t len, bool written);
+/* The keys of that memory; false if it is not held. They may be those of
+ * another hold, which is dropped at any time; who asks has one of its own. */
+bool verbs_held(struct tp_device *dev, const void *addr, uint64_t len,
+		bool written, struct verbs_keys *keys);
 
 struct tp_device {
 	struct tp_config config;

@@ -177,8 +177,8 @@ static dicomm_result_t look(struct verbs_lane *lane, uint64_t now,
 	if (!lane->why)
 		return DICOMM_SUCCESS;
 	/* Who closes a lane may be heard of a moment later. */
-	if (!lane->noticed) {
-		lane->noticed = true;
+	if (!lane->reported) {
+		lane->reported = true;
 		return DICOMM_SUCCESS;
 	}
 	*peer = lane->rank;
