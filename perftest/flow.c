@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "perftest/clock.h"
 #include "perftest/failure.h"
 
 #define FIRST_BYTES (size_t)65536
@@ -12,14 +12,6 @@
 #define GROWTH 16
 #define PING_BYTES 8
 #define PINGS 40
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void flow_open(struct flow_bench *b, struct exchange *exchange)
 {
@@ -104,7 +96,7 @@ static void finish(struct flow_bench *b, struct flow *flow, int n, double begin)
 			continue;
 		CHECK_DICOMM(b->exchange->comm,
 			     dicomm_host_stream_synchronize(b->stream[i]));
-		last = now_s() - begin;
+		last = clock_s() - begin;
 	}
 	for (int i = 0; i < n; i++) {
 		if (flow[i].to == me)
@@ -140,7 +132,7 @@ void flow_run(struct flow_bench *b, struct flow *flow, int n)
 
 	prepare(b, flow, n);
 	exchange_barrier(b->exchange, 0);
-	begin = now_s();
+	begin = clock_s();
 	start(b, flow, n);
 	finish(b, flow, n, begin);
 	share(b, flow, n);
@@ -167,7 +159,7 @@ double flow_rate(struct flow_bench *b, int from, int to, double seconds)
 static double ping_s(dicomm_comm_t comm, int peer, bool first)
 {
 	char bytes[PING_BYTES] = "";
-	double begin = now_s();
+	double begin = clock_s();
 
 	if (first)
 		CHECK_DICOMM(comm, dicomm_send(bytes, PING_BYTES, DICOMM_UINT8,
@@ -177,7 +169,7 @@ static double ping_s(dicomm_comm_t comm, int peer, bool first)
 	if (!first)
 		CHECK_DICOMM(comm, dicomm_send(bytes, PING_BYTES, DICOMM_UINT8,
 					       peer, comm, NULL));
-	return (now_s() - begin) / 2;
+	return (clock_s() - begin) / 2;
 }
 
 double flow_latency(struct flow_bench *b, int from, int to)

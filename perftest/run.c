@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "perftest/clock.h"
 #include "perftest/failure.h"
 #include "perftest/json.h"
 #include "perftest/plot.h"
@@ -40,14 +41,6 @@ struct worker {
 	double bus_sum;
 	size_t bus_n;
 };
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static size_t larger(size_t a, size_t b)
 {
@@ -209,10 +202,10 @@ static size_t wrong_of_barrier(struct worker *w)
 
 	exchange_barrier(c, w->thread);
 	nanosleep(&late, NULL);
-	came = now_s();
+	came = clock_s();
 	start(w, false, 0);
 	complete(w);
-	left = now_s();
+	left = clock_s();
 	last = exchange_combine(c, w->thread, came, EXCHANGE_MAX);
 	return left < last ? 1 : 0;
 }
@@ -278,7 +271,7 @@ static struct timing timed_loop(struct worker *w, bool in_place)
 	struct timing t;
 	double begin, last;
 
-	begin = last = now_s();
+	begin = last = clock_s();
 	for (int i = 0; i < o->iters; i++) {
 		if (grouped)
 			CHECK_DICOMM(NULL, dicomm_group_start());
@@ -291,16 +284,16 @@ static struct timing timed_loop(struct worker *w, bool in_place)
 			continue;
 		complete(w);
 		if (samples)
-			samples[i] = (now_s() - last) / o->agg_iters;
+			samples[i] = (clock_s() - last) / o->agg_iters;
 		if (o->blocking == 3) {
-			without_barrier += now_s() - last;
+			without_barrier += clock_s() - last;
 			exchange_barrier(&w->s->exchange, w->thread);
 		}
-		last = now_s();
+		last = clock_s();
 	}
-	t.call = (now_s() - begin) / all;
+	t.call = (clock_s() - begin) / all;
 	complete(w);
-	t.done = (now_s() - begin) / all;
+	t.done = (clock_s() - begin) / all;
 	if (o->blocking == 3)
 		t.call = t.done = without_barrier / all;
 	return t;
