@@ -183,26 +183,20 @@ static int show_ways(json_t *json)
 	return 0;
 }
 
-static void show_numa(hwloc_topology_t topology, json_t *list)
+static void show_numa(json_t *list)
 {
-	hwloc_obj_t node = NULL;
+	json_t *node;
+	size_t i;
 
-	while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
-						  node)) != NULL) {
-		uint64_t bytes = node->attr->numanode.local_memory;
-		char cores[256];
+	json_array_foreach(list, i, node)
+	{
+		json_int_t number = 0, bytes = 0;
+		const char *cpus = "";
 
-		hwloc_bitmap_list_snprintf(cores, sizeof(cores), node->cpuset);
-		if (list)
-			json_array_append_new(
-				list,
-				json_pack("{s:i, s:I, s:s}", "node",
-					  (int)node->os_index, "bytes",
-					  (json_int_t)bytes, "cpus", cores));
-		else
-			printf("numa       node %u: %.1f GiB, cpus %s\n",
-			       node->os_index, (double)bytes / (1 << 30),
-			       cores);
+		json_unpack(node, "{s:I, s:I, s:s}", "node", &number, "bytes",
+			    &bytes, "cpus", &cpus);
+		printf("numa       node %lld: %.1f GiB, cpus %s\n",
+		       (long long)number, (double)bytes / (1 << 30), cpus);
 	}
 }
 
@@ -242,7 +236,7 @@ static void show_caches(hwloc_topology_t topology, json_t *list)
 
 static int show_machine(json_t *json)
 {
-	json_t *numa = json ? json_array() : NULL;
+	json_t *numa;
 	json_t *caches = json ? json_array() : NULL;
 	hwloc_topology_t topology;
 
@@ -260,13 +254,16 @@ static int show_machine(json_t *json)
 		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE),
 		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE),
 		       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU));
-	show_numa(topology, numa);
+	numa = machine_numa(topology);
+	if (!json)
+		show_numa(numa);
 	show_caches(topology, caches);
 	hwloc_topology_destroy(topology);
 	if (json) {
-		json_object_set_new(json, "numa", numa);
+		json_object_set(json, "numa", numa);
 		json_object_set_new(json, "caches", caches);
 	}
+	json_decref(numa);
 	return 0;
 }
 

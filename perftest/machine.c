@@ -182,7 +182,7 @@ static void add_devices(hwloc_topology_t t, json_t *devices, const json_t *nics)
 	}
 }
 
-static json_t *describe_numa(hwloc_topology_t t)
+json_t *machine_numa(hwloc_topology_t t)
 {
 	json_t *list = json_array();
 	hwloc_obj_t node = NULL;
@@ -266,7 +266,7 @@ static json_t *describe(hwloc_topology_t t)
 		json_object_set_new(node, "gbit_per_s", json_real(rate));
 	json_object_set_new(node, "machine",
 			    json_pack("{s:o, s:o, s:o, s:o}", "numa",
-				      describe_numa(t), "numa_distances",
+				      machine_numa(t), "numa_distances",
 				      describe_distances(t), "nics", nics,
 				      "devices", devices));
 	return json_pack("{s:[o]}", "nodes", node);

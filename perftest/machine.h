@@ -7,6 +7,7 @@
 #ifndef DICOMM_PERFTEST_MACHINE_H
 #define DICOMM_PERFTEST_MACHINE_H
 
+#include <hwloc.h>
 #include <jansson.h>
 #include <stdio.h>
 
@@ -14,5 +15,7 @@
 json_t *machine_describe(void);
 /* The same for Graphviz. */
 void machine_dot(const json_t *description, FILE *out);
+/* The NUMA nodes: "node", "bytes" and "cpus" of each. A new reference. */
+json_t *machine_numa(hwloc_topology_t t);
 
 #endif
