@@ -83,3 +83,10 @@ void failure_end(enum failure_status status, const char *format, ...)
 	fprintf(stderr, "dicomm-perf: %s\n", text);
 	end(status, text);
 }
+
+int failure_refuse(const char *mode, const char *what, const char *value,
+		   const char *why)
+{
+	fprintf(stderr, "dicomm-perf: %s: %s %s: %s\n", mode, what, value, why);
+	return FAILURE_USAGE;
+}

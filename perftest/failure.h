@@ -30,6 +30,10 @@ void failure_library(dicomm_result_t status, dicomm_comm_t comm,
 void failure_end(enum failure_status status, const char *format, ...)
 	__attribute__((noreturn, format(printf, 2, 3)));
 
+/* A value of the command line is of no use; returns FAILURE_USAGE. */
+int failure_refuse(const char *mode, const char *what, const char *value,
+		   const char *why);
+
 #define CHECK_DICOMM(comm, call)                                        \
 	do {                                                            \
 		dicomm_result_t check_status = (call);                  \

@@ -361,26 +361,23 @@ static int run(const struct request *r)
 	return status;
 }
 
-static int refuse(const char *what, const char *value, const char *why)
-{
-	fprintf(stderr, "dicomm-perf: links: %s %s: %s\n", what, value, why);
-	return FAILURE_USAGE;
-}
-
 static int check(const struct request *r)
 {
 	char text[32];
 
 	if (r->ranks < 0 || r->ranks == 1 || r->ranks > 4096) {
 		snprintf(text, sizeof(text), "%d", r->ranks);
-		return refuse("--ranks", text, "not an integer from 2 to 4096");
+		return failure_refuse("links", "--ranks", text,
+				      "not an integer from 2 to 4096");
 	}
 	if (!(r->seconds >= 0.001 && r->seconds <= 60)) {
 		snprintf(text, sizeof(text), "%g", r->seconds);
-		return refuse("--seconds", text, "not from 0.001 to 60");
+		return failure_refuse("links", "--seconds", text,
+				      "not from 0.001 to 60");
 	}
 	if (r->plot && !gnuplot_draws(r->plot))
-		return refuse("--plot", r->plot, "must end in .svg or .png");
+		return failure_refuse("links", "--plot", r->plot,
+				      "must end in .svg or .png");
 	return r->plot && !gnuplot_possible() ? FAILURE_USAGE : FAILURE_NONE;
 }
 
@@ -404,10 +401,12 @@ static int parse(struct request *r, int argc, char **argv)
 	const char *extra = poptGetArg(context);
 
 	if (option < -1)
-		status = refuse("option", poptBadOption(context, 0),
-				poptStrerror(option));
+		status = failure_refuse("links", "option",
+					poptBadOption(context, 0),
+					poptStrerror(option));
 	else if (extra)
-		status = refuse("argument", extra, "one too many");
+		status = failure_refuse("links", "argument", extra,
+					"one too many");
 	else
 		status = check(r);
 	poptFreeContext(context);

@@ -179,19 +179,14 @@ static int run(const struct request *r)
 	return status;
 }
 
-static int refuse(const char *what, const char *value, const char *why)
-{
-	fprintf(stderr, "dicomm-perf: simulate: %s %s: %s\n", what, value, why);
-	return FAILURE_USAGE;
-}
-
 static int read_size(const char *what, const char *text, size_t *out)
 {
 	if (!text)
 		return FAILURE_NONE;
 	return size_parse(text, out) && *out > 0
 		       ? FAILURE_NONE
-		       : refuse(what, text, "not a size above 0");
+		       : failure_refuse("simulate", what, text,
+					"not a size above 0");
 }
 
 static int check(const struct request *r)
@@ -199,20 +194,24 @@ static int check(const struct request *r)
 	char text[64];
 
 	if (!r->operation)
-		return refuse("operation", "", "which one?");
+		return failure_refuse("simulate", "operation", "",
+				      "which one?");
 	snprintf(text, sizeof(text), "%d", r->ranks);
 	if (r->ranks < 1 || r->ranks > 65536)
-		return refuse("--ranks", text,
-			      "not an integer from 1 to "
-			      "65536");
+		return failure_refuse("simulate", "--ranks", text,
+				      "not an integer from 1 to "
+				      "65536");
 	snprintf(text, sizeof(text), "%d", r->factor);
 	if (r->factor < 2)
-		return refuse("--stepfactor", text, "not an integer from 2");
+		return failure_refuse("simulate", "--stepfactor", text,
+				      "not an integer from 2");
 	snprintf(text, sizeof(text), "%zu > %zu", r->first, r->last);
 	if (r->first > r->last)
-		return refuse("--minbytes, --maxbytes", text, "empty");
+		return failure_refuse("simulate", "--minbytes, --maxbytes",
+				      text, "empty");
 	if (r->plot && !gnuplot_draws(r->plot))
-		return refuse("--plot", r->plot, "must end in .svg or .png");
+		return failure_refuse("simulate", "--plot", r->plot,
+				      "must end in .svg or .png");
 	return r->plot && !gnuplot_possible() ? FAILURE_USAGE : FAILURE_NONE;
 }
 
@@ -247,10 +246,12 @@ int simulate_main(int argc, char **argv, int child_rank)
 	r.operation = poptGetArg(context);
 	extra = poptGetArg(context);
 	if (option < -1)
-		status = refuse("option", poptBadOption(context, 0),
-				poptStrerror(option));
+		status = failure_refuse("simulate", "option",
+					poptBadOption(context, 0),
+					poptStrerror(option));
 	else if (extra)
-		status = refuse("argument", extra, "one too many");
+		status = failure_refuse("simulate", "argument", extra,
+					"one too many");
 	else if ((status = read_size("--minbytes", first, &r.first)) ||
 		 (status = read_size("--maxbytes", last, &r.last)) ||
 		 (status = check(&r)))
