@@ -87,6 +87,12 @@ static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
 /* Sender's side. */
 struct tp_outbox {
 	_Atomic uint64_t *released; /* messages that the peer is done with */
+	/* Where put() writes what a line has no room for, slot after slot, so
+	 * that its cache lines can be fetched before; NULL: not by this core.
+	 */
+	const uint8_t *data;
+	size_t data_stride; /* bytes */
+	uint32_t slot_mask; /* slots - 1 */
 };
 
 /* What holds for all messages to and from a peer; alike on both sides. */

@@ -39,7 +39,7 @@ struct reach;
 struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
-	_Atomic uint64_t *released; /* out: NULL until connected */
+	struct tp_outbox out;       /* out.released: NULL until connected */
 	struct tp_inbox in;         /* in.lines: NULL until connected */
 	uint64_t in_done;           /* all messages up to here are done with */
 	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */

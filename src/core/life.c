@@ -162,9 +162,9 @@ static bool delivered(const struct peer *peer)
 	for (int c = 0; c < TP_CLASSES; c++) {
 		const struct lane *lane = &peer->lane[c];
 
-		if (lane->released &&
-		    atomic_load_explicit(lane->released, memory_order_acquire) <
-			    lane->out_last)
+		if (lane->out.released &&
+		    atomic_load_explicit(lane->out.released,
+					 memory_order_acquire) < lane->out_last)
 			return false;
 	}
 	return true;
