@@ -39,10 +39,10 @@ struct reach;
 struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
-	struct tp_outbox out;       /* out.released: NULL until connected */
-	struct tp_inbox in;         /* in.lines: NULL until connected */
-	uint64_t in_done;           /* all messages up to here are done with */
-	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */
+	struct tp_outbox out; /* out.released: NULL until connected */
+	struct tp_inbox in;   /* in.lines: NULL until connected */
+	uint64_t in_done;     /* all messages up to here are done with */
+	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
 };
 
 struct peer {
@@ -250,14 +250,14 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
 			   const dicomm_config_t *config,
 			   struct dicomm_comm *parent);
-/* Its parts: an empty one with its settings; meeting the other ranks; the
- * end, when nobody uses it any more. */
+/* Its parts: an empty one with its settings; meeting the other ranks, who come
+ * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id);
+			  const dicomm_unique_id_t *id, int come_ms);
 void comm_free(struct dicomm_comm *comm);
 
 /* Does the handle belong to the process that forked this one? */

@@ -27,7 +27,7 @@ static dicomm_result_t init_now(void *arg)
 	log_set_rank(comm->rank);
 	comm_listen(comm);
 	fault_share(a->parent, comm);
-	status = comm_meet(comm, &a->id);
+	status = comm_meet(comm, &a->id, comm->meet_ms);
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);

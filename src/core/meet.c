@@ -380,13 +380,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 }
 
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id)
+			  const dicomm_unique_id_t *id, int come_ms)
 {
 	struct member *me = &comm->members[comm->rank];
 	struct control_config cc = {.rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
-				    .timeout_ms = comm->meet_ms,
+				    .timeout_ms = come_ms,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
