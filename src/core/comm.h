@@ -18,6 +18,7 @@
 #include "src/boot/control.h"
 #include "src/boot/refuge.h"
 #include "src/core/call.h"
+#include "src/core/lease.h"
 #include "src/accel/accel.h"
 #include "transports/transport.h"
 
@@ -93,6 +94,7 @@ struct member {
 	 * where they are in its process, 0: there are none. */
 	struct accel_handle near;
 	uint64_t near_at;
+	struct lease_place lease; /* of them */
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */

@@ -109,7 +109,9 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
 	status = dev->work->mem_export(near, &dev->near_handle);
-	dev->exports = status == DICOMM_SUCCESS;
+	if (status == DICOMM_SUCCESS)
+		status =
+			lease_begin(comm->accel, dev->index, near, &dev->lease);
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
@@ -186,7 +188,9 @@ void device_close(struct dicomm_comm *comm)
 		device_quiesce(comm, NULL);
 	ticket_free_all(dev);
 	reach_unmap(comm);
-	if (dev->near)
+	if (dev->lease)
+		lease_end(dev->lease);
+	else if (dev->near)
 		comm->accel->free(dev->near);
 	comm_drop(comm, &dev->held);
 	if (dev->mapped)

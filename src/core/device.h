@@ -82,11 +82,11 @@ struct device {
 	struct accel_export where; /* for host ranks that map it */
 	struct held held;
 	void *scratch;
-	/* Of all stages; and what devices of that kind need to map it, where
-	 * they can */
+	/* Of all stages; and what devices of that kind need to map it, and
+	 * until when it stays, where they can. NULL: they cannot. */
 	uint8_t *near;
-	bool exports;
 	struct accel_handle near_handle;
+	struct lease *lease;
 
 	pthread_mutex_t lock;
 	struct ticket *spare;

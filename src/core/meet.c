@@ -417,8 +417,10 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->on_host = !comm->dev || comm->dev->shares_host;
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
-		me->near_at =
-			comm->dev->exports ? (uintptr_t)comm->dev->near : 0;
+		if (comm->dev->lease) {
+			me->near_at = (uintptr_t)comm->dev->near;
+			lease_tell(comm->dev->lease, &me->lease);
+		}
 		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;

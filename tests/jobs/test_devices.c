@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/core/device.h"
 #include "tests/support/cast.h"
 
 /* All ranks have their buffers before any of them calls. */
@@ -25,11 +26,11 @@ static void together(struct trial t, const struct job_rank *me,
 
 /* ---- the bytes that are staged ---- */
 
-static const struct pair {
+static const struct couple {
 	const char *a, *b;
 	uint64_t staged[2]; /* of what each of them receives */
 	bool shared;        /* host memory is of dicomm_mem_alloc() */
-} pairs[] = {
+} couples[] = {
 	{"host", "cuda:0", {0, 4000}, false},
 	{"host", "cuda:0", {0, 0}, true},
 	{"hip:1", "host", {4000, 0}, false},
@@ -43,11 +44,11 @@ static const struct pair {
 	{"opencl:0", "opencl:0", {0, 0}, false},
 	{"host", "host", {0, 0}, false},
 };
-#define PAIRS ((int)(sizeof(pairs) / sizeof(*pairs)))
+#define COUPLES ((int)(sizeof(couples) / sizeof(*couples)))
 
 static void sum(struct job_rank *me, struct gadget *g)
 {
-	const struct pair *p = me->arg;
+	const struct couple *p = me->arg;
 
 	together((struct trial){.kind = TRIAL_ALLREDUCE,
 				.type = DICOMM_FLOAT32,
@@ -63,11 +64,11 @@ static void sum(struct job_rank *me, struct gadget *g)
 /* Of two ranks, each receives the other's input once. */
 START_TEST(what_passes_through_host_memory_is_counted)
 {
-	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
+	struct cast cast = {.device = {couples[_i].a, couples[_i].b},
 			    .run = sum,
-			    .arg = &pairs[_i]};
+			    .arg = &couples[_i]};
 
-	if (cast_has(pairs[_i].a) && cast_has(pairs[_i].b))
+	if (cast_has(couples[_i].a) && cast_has(couples[_i].b))
 		cast_play(&cast, 2);
 }
 END_TEST
@@ -299,6 +300,78 @@ START_TEST(devices_of_one_kind_need_no_staging)
 }
 END_TEST
 
+/* ---- ranks that do not end together ---- */
+
+static void alone(struct job_rank *me, struct gadget *g)
+{
+	const char *how = me->arg;
+
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	job_barrier();
+	if (me->rank == 0) {
+		if (!strcmp(how, "aborts"))
+			JOB_TRY(dicomm_comm_abort(me->comm));
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		me->comm = NULL;
+		/* Beside a stream and an event of the test */
+		JOB_CHECK(gadget_live(g) == 3,
+			  "not what rank 1 maps is there, but %d things",
+			  gadget_live(g) - 2);
+	}
+	job_barrier();
+}
+
+/* What a rank has left behind is freed when its neighbour has let go. */
+START_TEST(memory_stays_until_neighbours_have_let_go)
+{
+	const char *const kinds[] = {"cuda:0", "hip:1"};
+
+	if (cast_has(kinds[_i]))
+		cast_play(&(struct cast){.device = {kinds[_i], kinds[_i]},
+					 .run = alone,
+					 .arg = _i ? "aborts" : "leaves"},
+			  2);
+}
+END_TEST
+
+/* In one process the neighbour has no mapping that a driver would know of, and
+ * one thread ends both: it does not wait for itself. */
+static void in_one_process(struct job_rank *me)
+{
+	const char *const names[] = {me->arg, me->arg};
+	dicomm_comm_t comms[2];
+	struct gadget g;
+	double begin;
+	uint8_t *stages;
+	int index;
+
+	gadget_open(&g, me->arg);
+	JOB_TRY(dicomm_comm_init_all(comms, 2, names));
+	stages = comms[0]->dev->near;
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(comms[0]));
+	JOB_CHECK(g.accel->work->owner(stages, &index),
+		  "what rank 1 reads is not there any more");
+	JOB_TRY(dicomm_comm_destroy(comms[1]));
+	JOB_CHECK(!g.accel->work->owner(stages, &index),
+		  "what nobody reads is still there");
+	JOB_CHECK(job_seconds() - begin < 1.9, "it waited for itself");
+	gadget_close(&g);
+	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
+		  gadget_live(&g));
+}
+
+START_TEST(memory_stays_for_ranks_of_the_same_process)
+{
+	if (cast_has("cuda:1"))
+		job_run(&(struct job){.run = in_one_process,
+				      .arg = "cuda:1",
+				      .ranks = 1,
+				      .bare = true});
+}
+END_TEST
+
 /* Each message is at least one copy that has to be started. */
 static void slices(struct job_rank *me, struct gadget *g)
 {
@@ -373,7 +446,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
-			    0, PAIRS);
+			    0, COUPLES);
 	tcase_add_loop_test(
 		tcase, a_host_shares_its_memory_with_devices_of_one_kind, 0, 2);
 	tcase_add_test(tcase, a_host_has_to_share_where_nothing_is_staged);
@@ -382,6 +455,9 @@ int main(void)
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
+	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
+			    2);
+	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
 	suite_add_tcase(suite, tcase);

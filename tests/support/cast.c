@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/accel/image.h"
+#include "src/core/lease.h"
 
 /* The leak checker of gcc 12 falls over the threads of a library that was
  * opened at run time. What devices hold is counted by their mocks. */
@@ -74,9 +75,15 @@ static void act(struct job_rank *me)
 	job_barrier();
 	JOB_CHECK(!gadget_hangs(&g), "%d calls would have waited for a stream",
 		  gadget_hangs(&g));
-	JOB_TRY(dicomm_comm_destroy(me->comm));
+	if (me->comm)
+		JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
+	/* Once all have let go of it */
+	job_barrier();
+	lease_sweep();
 	gadget_close(&g);
+	JOB_CHECK(!gadget_early(&g), "%d allocations were freed too early",
+		  gadget_early(&g));
 	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
 		  gadget_live(&g));
 }

@@ -10,6 +10,7 @@
 
 struct cast {
 	const char *device[4]; /* of rank r % 4 */
+	/* May destroy me->comm, and make it NULL. */
 	void (*run)(struct job_rank *me, struct gadget *g);
 	const void *arg;
 	const char *staging;

@@ -19,6 +19,7 @@ struct mock {
 	void *lib;
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_early) *early;
 	__typeof__(mock_live) *live;
 	__typeof__(mock_stream) *stream;
 	__typeof__(mock_stream_destroy) *stream_destroy;
@@ -56,10 +57,12 @@ static bool load(struct mock *m, char *why, size_t len)
 	}
 	*(void **)&m->delay = dlsym(m->lib, "mock_delay");
 	*(void **)&m->hangs = dlsym(m->lib, "mock_hangs");
+	*(void **)&m->early = dlsym(m->lib, "mock_early");
 	*(void **)&m->live = dlsym(m->lib, "mock_live");
 	*(void **)&m->stream = dlsym(m->lib, "mock_stream");
 	*(void **)&m->stream_destroy = dlsym(m->lib, "mock_stream_destroy");
-	if (m->delay && m->hangs && m->live && m->stream && m->stream_destroy)
+	if (m->delay && m->hangs && m->early && m->live && m->stream &&
+	    m->stream_destroy)
 		return true;
 	snprintf(why, len, "%s is no mock", path);
 	return false;
@@ -143,6 +146,11 @@ void gadget_delay(const struct gadget *g, unsigned us)
 int gadget_hangs(const struct gadget *g)
 {
 	return mock_of(g->name) ? mock_of(g->name)->hangs() : 0;
+}
+
+int gadget_early(const struct gadget *g)
+{
+	return mock_of(g->name) ? mock_of(g->name)->early() : 0;
 }
 
 int gadget_live(const struct gadget *g)

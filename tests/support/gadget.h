@@ -40,6 +40,8 @@ void gadget_delay(const struct gadget *g, unsigned us);
 /* What was asked of the driver that would have waited for a held stream. Mocks
  * only. */
 int gadget_hangs(const struct gadget *g);
+/* Memory that was freed while other processes had it mapped. Mocks only. */
+int gadget_early(const struct gadget *g);
 /* Memory, streams and events that were not given back. Mocks only. */
 int gadget_live(const struct gadget *g);
 
