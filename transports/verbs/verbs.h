@@ -201,6 +201,8 @@ bool verbs_card_is_genuine(const struct verbs_card *card,
 struct verbs_lane;
 struct verbs_rail {
 	struct verbs_nic *nic;
+	struct ibv_comp_channel *channel; /* of the queue's events */
+	uint32_t unacknowledged;          /* events */
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	int cqe;
@@ -420,6 +422,16 @@ bool verbs_loss_pending(const struct verbs_lane *lane);
 void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
+
+/* ---- rest.c: sleeping until a NIC has something ---- */
+
+/* Before its completion queue, and after it; the end is just before that is
+ * destroyed, which waits until all events are acknowledged. */
+dicomm_result_t verbs_rest_open(struct verbs_rail *rail);
+void verbs_rest_end(struct verbs_rail *rail);
+void verbs_rest_close(struct verbs_rail *rail);
+/* As in struct transport. */
+void verbs_rest(struct tp_device *dev, unsigned us);
 
 /* ---- mirror.c: what a NIC has written to a device is there ---- */
 
