@@ -270,8 +270,9 @@ struct verbs_strand {
 	uint32_t remote_key;
 	uint64_t load_ps, ps_per_kib; /* what it has carried, and would cost */
 	const char *_Atomic event;    /* what the NIC said of its queue pair */
-	uint32_t seen_done;           /* watch.c: done, at the last look, */
-	uint32_t stuck_ms;            /* and since when it is that */
+	bool last; /* and that it brings no more messages; with the lock */
+	uint32_t seen_done; /* watch.c: done, at the last look, */
+	uint32_t stuck_ms;  /* and since when it is that */
 };
 
 /* Where large messages lie; the key is that of the rail which is read by. */
