@@ -161,8 +161,10 @@ struct transport {
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
-	/* A poll() is a system call, and rest() ends when something comes. */
+	/* rest() ends when something comes. */
 	bool sleeps;
+	/* A poll() is a system call: rather rest() than look again. */
+	bool slow_poll;
 
 	/* Is there a device to use? The reason if not, else what was found. */
 	bool (*usable)(char *why, size_t len);

@@ -41,6 +41,7 @@ static dicomm_result_t flat_wait(const struct flat *r,
 {
 	struct call call = flat_call(r);
 	struct wait_for f = {.comm = r->comm,
+			     .alone = true,
 			     .call = &call,
 			     .number = r->number,
 			     .peer = s->peer->rank,

@@ -233,7 +233,8 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	if (!w->transport->sleeps)
 		return;
 	comm->only_wire = w;
-	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+	if (w->transport->slow_poll && config_is_default(CONFIG_SPIN) &&
+	    comm->spin > SPIN_FAR)
 		comm->spin = SPIN_FAR;
 }
 

@@ -34,6 +34,9 @@ static struct ibv_wc coming[2][20]; /* of each NIC */
 static int n_coming[2];
 static enum ibv_qp_state last_state[2];
 static bool was_error[2];
+/* What a NIC still brings of a queue pair that has stopped, with its word that
+ * this was the last. */
+static struct ibv_wc straggler[2];
 
 static struct ibv_context contexts[2];
 static struct ibv_cq cqs[2];
@@ -91,7 +94,27 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	(void)mask;
 	was_error[rail] |= attr->qp_state == IBV_QPS_ERR;
 	last_state[rail] = attr->qp_state;
+	if (attr->qp_state == IBV_QPS_RESET)
+		n_coming[rail] = 0;
 	return 0;
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
+{
+	int rail = (int)(context - contexts);
+
+	if (!straggler[rail].wr_id || last_state[rail] != IBV_QPS_ERR)
+		return -1;
+	coming[rail][n_coming[rail]++] = straggler[rail];
+	straggler[rail].wr_id = 0;
+	e->event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+	e->element.qp = &qps[rail];
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *e)
+{
+	(void)e;
 }
 
 #undef ibv_reg_mr
@@ -386,16 +409,42 @@ START_TEST(a_read_begins_anew_at_once)
 }
 END_TEST
 
-static void arrive(int rail, uint64_t q)
+/* A message is in its slot, and to be reported. */
+static void land(int rail, uint64_t q)
 {
 	struct tp_line *line =
 		(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
 
 	line->kind = TP_DATA;
-	complete(rail, 0, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+	complete(rail, 1, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
 		 htonl(in->id << 8 | (uint32_t)q));
+}
+
+static void arrive(int rail, uint64_t q)
+{
+	land(rail, q);
 	poll_some();
 }
+
+/* Its receive would be lost, with those of all like it. */
+START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
+{
+	uint32_t used = dev.rail[0].received;
+
+	arrive(0, 1);
+	land(0, 2);
+	straggler[0] = coming[0][--n_coming[0]];
+	qps[0].qp_context = &in->strand[0];
+	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	poll_some();
+	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
+	ck_assert(verbs_has_come(in, 2));
+	ck_assert_uint_eq(dev.rail[0].received, used + 2);
+	/* And nothing else. */
+	arrive(0, 3);
+	ck_assert(!verbs_has_come(in, 3));
+}
+END_TEST
 
 /* Over there, a word that is told late would undo one that is told after it. */
 START_TEST(credits_wait_for_the_fence_too)
@@ -439,6 +488,7 @@ int main(void)
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
+	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);

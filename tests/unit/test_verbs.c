@@ -97,8 +97,8 @@ static const struct {
 
 START_TEST(a_specification_lets_through_what_it_names)
 {
-	ck_assert_msg(verbs_nic_matches(specs[_i].spec, specs[_i].name,
-					specs[_i].port) == specs[_i].matches,
+	ck_assert_msg(verbs_choose_matches(specs[_i].spec, specs[_i].name,
+					   specs[_i].port) == specs[_i].matches,
 		      "%s: %s port %u", specs[_i].spec, specs[_i].name,
 		      specs[_i].port);
 }

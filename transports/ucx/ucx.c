@@ -1012,6 +1012,7 @@ const struct transport transport_ucx = {
 	.slots = 64,
 	.slot_bytes = 131072,
 	.sleeps = true,
+	.slow_poll = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
 	.address = ucx_address,

@@ -579,6 +579,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 const struct transport transport_verbs = {
 	.name = "verbs",
 	.devices = true,
+	.sleeps = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -602,8 +603,7 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
-	/* Whoever waits for a NIC waits for less than a sleep takes. */
-	.rest = common_rest,
+	.rest = verbs_rest,
 	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,
