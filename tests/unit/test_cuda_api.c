@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Our declarations of the CUDA driver against cuda.h. */
+/* Our declarations of the CUDA driver and of NVRTC against their headers. */
 #include <cuda.h>
+#include <nvrtc.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,7 +20,11 @@ typedef CUstream cuda_stream;
 typedef CUevent cuda_event;
 typedef CUipcMemHandle cuda_ipc;
 typedef CUhostFn cuda_host_fn;
+#define RTC_TYPES
+typedef nvrtcResult rtc_result;
+typedef nvrtcProgram rtc_program;
 #include "src/accel/cuda_api.h"
+#include "src/accel/rtc.h"
 
 /* The same types, not only compatible calls. The header calls several
  * functions by other names than the library. */
@@ -29,6 +34,17 @@ typedef CUhostFn cuda_host_fn;
 							    parameters), \
 		       #symbol);
 CUDA_FUNCTIONS(F)
+#undef F
+
+#define SAME(symbol, parameters)                                               \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol),       \
+						    rtc_result(*) parameters), \
+		       #symbol);
+#define F(name, symbol, parameters) SAME(nvrtc##symbol, parameters)
+RTC_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, parameters) SAME(symbol, parameters)
+RTC_CUDA_RESULTS(F)
 #undef F
 
 #define SAME_SIZE(ours, theirs) \
@@ -41,6 +57,8 @@ SAME_SIZE(int, CUmemRangeHandleType);
 SAME_SIZE(int, CUstreamCaptureStatus);
 SAME_SIZE(unsigned long long, CUdeviceptr);
 SAME_SIZE(char[64], CUipcMemHandle);
+SAME_SIZE(int, nvrtcResult);
+SAME_SIZE(void *, nvrtcProgram);
 
 #define EQUAL(ours, theirs) \
 	_Static_assert((int)(ours) == (int)(theirs), #theirs)
