@@ -11,6 +11,7 @@
 #include "src/accel/hip_api.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
+#include "src/accel/rtc.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -47,6 +48,7 @@ static struct {
 #undef F
 } api;
 
+static void *runtime;
 /* The runtime's, by its soname: numbers of memory types have changed. */
 static int major;
 /* The device that a thread had before gpu_enter() */
@@ -82,12 +84,11 @@ static void *open_runtime(char *why, size_t len)
 
 static bool open_library(char *why, size_t len)
 {
-	void *lib = open_runtime(why, len);
-
-	if (!lib)
+	runtime = open_runtime(why, len);
+	if (!runtime)
 		return false;
 #define F(name, symbol, needed, parameters)                              \
-	*(void **)&api.name = dlsym(lib, #symbol);                       \
+	*(void **)&api.name = dlsym(runtime, #symbol);                   \
 	if ((needed) && !api.name) {                                     \
 		snprintf(why, len, "libamdhip64.so.%d has no %s", major, \
 			 #symbol);                                       \
@@ -96,7 +97,7 @@ static bool open_library(char *why, size_t len)
 	HIP_FUNCTIONS(F)
 #undef F
 #define F(name, symbol, result, parameters) \
-	*(void **)&api.name = dlsym(lib, #symbol);
+	*(void **)&api.name = dlsym(runtime, #symbol);
 	HIP_MORE_FUNCTIONS(F)
 #undef F
 	return true;
@@ -228,6 +229,19 @@ static bool gpu_wrong_image(int error)
 {
 	return error == HIP_NO_BINARY_FOR_GPU || error == HIP_INVALID_IMAGE ||
 	       error == HIP_OBJECT_INIT_FAILED;
+}
+
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	struct rtc rtc;
+
+	(void)index;
+	(void)module;
+	if (!rtc_open_hiprtc(&rtc, runtime, major, why, len))
+		return DICOMM_ERR_UNSUPPORTED;
+	*code = rtc_hip(&rtc, why, len);
+	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 
 /* Of a kind of its own, which alone devices wait for; where there is none, in

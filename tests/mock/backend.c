@@ -26,6 +26,20 @@
 
 static const struct accel *accel;
 static const struct accel_work *work;
+/* Each in a process of its own: there is one driver of a name. */
+enum mode {
+	MODE_DRIVER,
+	MODE_OLD,      /* without a compiler: kernels are images or none */
+	MODE_COMPILED, /* takes no images */
+	MODES
+};
+
+static const char *const mode_names[MODES] = {
+	[MODE_DRIVER] = "driver",
+	[MODE_OLD] = "old driver",
+	[MODE_COMPILED] = "kernels compiled at run time",
+};
+
 static bool old, kernels;
 
 static struct {
@@ -40,9 +54,7 @@ static struct {
 	void (*capture)(void *stream);
 } mock;
 
-/* The backend asks for its driver by name, and gets the one of that name that
- * is loaded already. */
-static bool load_mock(const char *file)
+static void *open_mock(const char *file)
 {
 	const char *top = getenv("top_builddir");
 	char path[4096];
@@ -50,10 +62,19 @@ static bool load_mock(const char *file)
 
 	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", file);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
+	if (!lib)
 		printf("%s\n", dlerror());
+	return lib;
+}
+
+/* The backend asks for its driver and its compiler by name, and gets those of
+ * that name that are loaded already. */
+static bool load_mocks(const struct backend *b)
+{
+	void *lib = open_mock(old ? b->old_mock : b->mock);
+
+	if (!lib || !open_mock(b->compiler))
 		return false;
-	}
 	*(void **)&mock.inject = dlsym(lib, "mock_fail");
 	*(void **)&mock.pending = dlsym(lib, "mock_pending");
 	*(void **)&mock.delay = dlsym(lib, "mock_delay");
@@ -346,10 +367,15 @@ START_TEST(a_device_reads_and_writes_mapped_host_memory)
 }
 END_TEST
 
-START_TEST(a_build_without_kernels_says_so)
+START_TEST(without_kernels_it_says_so)
 {
-	ck_assert_int_eq(work->prepare(streams.stream, DICOMM_FLOAT32),
-			 DICOMM_ERR_UNSUPPORTED);
+	for (int i = 0; i < 2; i++) {
+		log_set_last_error("");
+		ck_assert_int_eq(work->prepare(streams.stream, DICOMM_FLOAT32),
+				 DICOMM_ERR_UNSUPPORTED);
+		ck_assert_ptr_nonnull(
+			strstr(log_last_error(), "this build has none for"));
+	}
 }
 END_TEST
 
@@ -608,16 +634,12 @@ START_TEST(a_driver_that_does_not_start_says_why)
 }
 END_TEST
 
-static int run_suite(const char *name)
+static TCase *driver_tests(void)
 {
-	Suite *s = suite_create(name);
-	TCase *t = tcase_create(name);
-	SRunner *r;
-	int failed;
+	TCase *t = tcase_create("driver");
 
 	try_pair();
 	start_status = status_of_child(in_child(refused_start, -1));
-	mock.delay(300);
 	tcase_set_timeout(t, 100);
 	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, devices_are_described);
@@ -631,11 +653,33 @@ static int run_suite(const char *name)
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
 	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
+	return t;
+}
+
+static TCase *kernel_tests(void)
+{
+	TCase *t = tcase_create("kernels");
+
+	tcase_set_timeout(t, 100);
+	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, kernels_run_on_memory_of_the_device);
 	tcase_add_test(t, a_device_reads_and_writes_mapped_host_memory);
 	if (!kernels)
-		tcase_add_test(t, a_build_without_kernels_says_so);
-	suite_add_tcase(s, t);
+		tcase_add_test(t, without_kernels_it_says_so);
+	return t;
+}
+
+static int run_suite(enum mode mode)
+{
+	Suite *s = suite_create(mode_names[mode]);
+	SRunner *r;
+	TCase *t;
+	int failed;
+
+	if (mode <= MODE_OLD)
+		suite_add_tcase(s, driver_tests());
+	mock.delay(300);
+	suite_add_tcase(s, kernel_tests());
 	t = tcase_create("faults");
 	tcase_set_timeout(t, 100);
 	tcase_add_test(t, a_call_that_fails_leaves_nothing_behind);
@@ -653,29 +697,32 @@ static int run_suite(const char *name)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int run_mode(const struct backend *b, enum mode mode)
+{
+	old = mode == MODE_OLD;
+	kernels = b->images || !old;
+	if (mode == MODE_COMPILED)
+		setenv("MOCK_IMAGES", "refused", 1);
+	if (!kernels)
+		printf("no kernels in this build: without those\n");
+	return load_mocks(b) ? run_suite(mode) : EXIT_FAILURE;
+}
+
 int backend_main(const struct backend *b)
 {
-	int status[2];
+	int failed = 0;
 
 	accel = b->accel;
 	work = accel->work;
 	streams_use(accel);
-	kernels = b->kernels;
-	if (!kernels)
-		printf("no kernels in this build: without those\n");
-	/* A process each: there is one driver of a name. */
-	for (int i = 0; i < 2; i++) {
+	for (int m = 0; m < MODES; m++) {
 		pid_t child;
 
 		fflush(NULL);
 		child = fork();
-		if (child == 0) {
-			old = i;
-			exit(load_mock(i ? b->old_mock : b->mock)
-				     ? run_suite(i ? "old driver" : "driver")
-				     : EXIT_FAILURE);
-		}
-		status[i] = status_of_child(child);
+		if (child == 0)
+			exit(run_mode(b, (enum mode)m));
+		failed |= status_of_child(child) != 0;
 	}
-	return status[0] || status[1] ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
