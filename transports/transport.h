@@ -104,6 +104,9 @@ struct tp_limits {
 	uint32_t window;
 	uint32_t spin;   /* looks at an inbox that pay before a poll() */
 	bool wants_hold; /* offer() and read() need it */
+	/* A reference costs more than copies: only for a message that is
+	 * longer than eager_bytes. */
+	bool rather_eager;
 };
 
 /* Bytes that travel through the bootstrap. */

@@ -144,7 +144,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	 * to be told of it beforehand. */
 	may_refer =
 		len >= comm->map_threshold && !(k && whole) &&
-		step->a.buffer != PLAN_SCRATCH &&
+		step->a.buffer != PLAN_SCRATCH && !peer->limits.rather_eager &&
 		!(peer->limits.wants_hold && len <= peer->limits.eager_bytes);
 	note = note_of(op, step, &a, seq);
 	if (note) {
