@@ -13,8 +13,6 @@
 #include "src/core/message.h"
 #include "src/core/step.h"
 
-/* Calls under way on one communicator before more tickets are made */
-#define TICKETS 64
 /* Longer than any copy or kernel of ours takes */
 #define QUIESCE_NS UINT64_C(30000000000)
 
@@ -162,7 +160,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
 	TRY(allocate_near(comm));
-	return ticket_make(comm, TICKETS);
+	return ticket_make(comm);
 }
 
 dicomm_result_t device_hold(struct dicomm_comm *comm)

@@ -52,6 +52,17 @@ bool cast_has(const char *device)
 	return status == 0;
 }
 
+/* Who plays a device that does not exist? */
+static const char *stand_in(const struct cast *cast, const char *device)
+{
+	static const char *const first[] = {"cuda:0", "hip:0"};
+
+	for (int i = 0; i < 2; i++)
+		if (!strncmp(first[i], device, 3) && exists(first[i]))
+			return first[i];
+	return cast->instead ? cast->instead : "host";
+}
+
 static void act(struct job_rank *me)
 {
 	const struct cast *cast = me->arg;
@@ -60,7 +71,7 @@ static void act(struct job_rank *me)
 	struct gadget g;
 
 	if (!exists(device))
-		device = cast->instead ? cast->instead : "host";
+		device = stand_in(cast, device);
 	gadget_open(&g, device);
 	config.device = g.name;
 	config.staging = cast->staging;

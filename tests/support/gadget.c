@@ -11,6 +11,7 @@
 
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
+#include "tests/support/gpu.h"
 #include "tests/support/job.h"
 
 /* What a mock offers to tests */
@@ -36,8 +37,11 @@ static struct mock mocks[] = {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* NULL: it is none of a mock. */
 static struct mock *mock_of(const char *name)
 {
+	if (gpu_is_wanted(name))
+		return NULL;
 	for (size_t i = 0; i < sizeof(mocks) / sizeof(*mocks); i++)
 		if (!strncmp(name, mocks[i].kind, strlen(mocks[i].kind)))
 			return &mocks[i];
@@ -105,6 +109,8 @@ void gadget_open(struct gadget *g, const char *name)
 		return;
 	if (mock_of(name))
 		g->native = mock_of(name)->stream(g->index);
+	else if (gpu_is_wanted(name))
+		g->native = gpu_stream(g->index);
 	JOB_TRY(g->accel->work->open(g->index, g->native, &g->stream));
 	JOB_TRY(g->accel->work->event_create(g->index, &g->event));
 }
@@ -116,8 +122,12 @@ void gadget_close(struct gadget *g)
 	gadget_wait(g);
 	g->accel->work->event_destroy(g->event);
 	g->accel->work->close(g->stream);
-	if (g->native)
+	if (!g->native)
+		return;
+	if (mock_of(g->name))
 		mock_of(g->name)->stream_destroy(g->native);
+	else
+		gpu_stream_destroy(g->native);
 }
 
 void *gadget_alloc(const struct gadget *g, size_t bytes)
@@ -131,6 +141,26 @@ void *gadget_alloc(const struct gadget *g, size_t bytes)
 void gadget_free(const struct gadget *g, void *at)
 {
 	JOB_TRY(g->accel->free(at));
+}
+
+void *gadget_host(const struct gadget *g, size_t bytes)
+{
+	const struct accel_work *work = g->accel->work;
+	void *at = NULL, *seen;
+
+	JOB_TRY(accels[0]->alloc(0, bytes, &at));
+	if (work->caps(g->index) & ACCEL_MAP_HOST)
+		JOB_TRY(work->map_host(g->index, at, bytes, false, &seen));
+	return at;
+}
+
+void gadget_host_free(const struct gadget *g, void *at)
+{
+	const struct accel_work *work = g->accel->work;
+
+	if (work->caps(g->index) & ACCEL_MAP_HOST)
+		work->unmap_host(g->index, at);
+	JOB_TRY(accels[0]->free(at));
 }
 
 void gadget_copy(const struct gadget *g, void *dst, const void *src,
