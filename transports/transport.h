@@ -164,6 +164,8 @@ struct transport {
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
+	/* cost() knows what the adapters carry: there is no need to measure. */
+	bool declares;
 	/* rest() ends when something comes. */
 	bool sleeps;
 	/* A poll() is a system call: rather rest() than look again. */

@@ -301,6 +301,17 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "ports to listen on, as 20000-20100; unset: "
 				"any",
 		},
+	[CONFIG_PROBE] =
+		{
+			.name = "DICOMM_PROBE",
+			.kind = KIND_STRING,
+			.shared = true,
+			.value = "auto",
+			.choices = {"auto", "off", "on"},
+			.help = "measure the links between hosts at init, "
+				"where there is no DICOMM_TOPO_FILE; auto: if "
+				"some network does not say its rate, as TCP",
+		},
 	[CONFIG_RANK] =
 		{
 			.name = "DICOMM_RANK",

@@ -37,6 +37,7 @@ enum config_key {
 	CONFIG_LOCAL_RANK,
 	CONFIG_LOCAL_SIZE,
 	CONFIG_PORT_RANGE, /* "first-last" */
+	CONFIG_PROBE,
 	CONFIG_RANK,
 	CONFIG_SHM_CMA,           /* auto, on, off */
 	CONFIG_SHM_CMA_THRESHOLD, /* bytes */

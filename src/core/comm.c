@@ -183,6 +183,12 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+void comm_set_links(struct dicomm_comm *comm, struct links *links)
+{
+	links_free(comm->links);
+	comm->links = links;
+}
+
 void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)

@@ -174,6 +174,7 @@ struct dicomm_comm {
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
 	struct links *links; /* between hosts; NULL where there is one */
+	bool links_known;    /* by a file, or measured; else all count alike */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
 	int meet_ms; /* bound of comm_meet() */
@@ -209,6 +210,9 @@ struct dicomm_comm {
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
+
+/* Select by other links from now on; all ranks before the same operation. */
+void comm_set_links(struct dicomm_comm *comm, struct links *links);
 
 /* Set up the path to a peer, at the first operation that needs it. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,

@@ -282,5 +282,5 @@ void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
 	poll_wires(comm);
 	if (++w->polls > comm->spin)
-		sched_yield();
+		rest(comm);
 }

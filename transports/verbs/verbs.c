@@ -579,6 +579,7 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 const struct transport transport_verbs = {
 	.name = "verbs",
 	.devices = true,
+	.declares = true,
 	.sleeps = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
