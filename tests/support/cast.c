@@ -7,12 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-<<<<<<< HEAD
-#include "src/accel/image.h"
 #include "src/core/lease.h"
 
-=======
->>>>>>> devices
 /* The leak checker of gcc 12 falls over the threads of a library that was
  * opened at run time. What devices hold is counted by their mocks. */
 int __lsan_is_turned_off(void);
