@@ -5,6 +5,7 @@
  * passes here says nothing about a GPU.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,6 +388,34 @@ START_TEST(memory_stays_until_neighbours_have_let_go)
 }
 END_TEST
 
+/* The dead hold nothing. */
+static void bereaved(struct job_rank *me, struct gadget *g)
+{
+	const uint8_t *stages = me->comm->dev->near;
+	int index;
+
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	job_barrier();
+	if (me->rank == 1)
+		raise(SIGKILL);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_CHECK(!g->accel->work->owner(stages, &index),
+		  "what rank 1 mapped is still there");
+	JOB_CHECK(!gadget_early(g), "it was freed too early");
+	job_exit();
+}
+
+START_TEST(memory_does_not_stay_for_the_dead)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "cuda:0"},
+					 .run = bereaved,
+					 .may_die = 1 << 1},
+			  2);
+}
+END_TEST
+
 /* In one process the neighbour has no mapping that a driver would know of, and
  * one thread ends both: it does not wait for itself. */
 static void in_one_process(struct job_rank *me)
@@ -511,6 +540,7 @@ int main(void)
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
 	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
 			    2);
+	tcase_add_test(tcase, memory_does_not_stay_for_the_dead);
 	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
