@@ -415,6 +415,12 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
 	step_count(op, step, dst->bytes, false);
+	if (!op->comm->peers[step->peer].is_near)
+		return;
+	if (step->kind == STEP_RECV_REDUCE)
+		op->comm->stats.bytes_mapped += dst->bytes;
+	else
+		op->comm->stats.bytes_landed += dst->bytes;
 }
 
 static enum schedule_result recv_message(struct receive *r)

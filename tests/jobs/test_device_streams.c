@@ -405,9 +405,10 @@ static void explained(struct job_rank *me, struct gadget *g)
 		 "the host; not rdma: no transport reaches the memory of "
 		 "cuda:0\n"),
 		"  rank 0 (cuda:0), rank 2 (cuda:0): ipc\n",
-		("  rank 0 (cuda:0), rank 3 (host) and 1 like them: mapped; "
+		("  rank 0 (cuda:0), rank 3 (host) and 1 like them: mapped, "
+		 "the host copies or reduces what the device writes for it; "
 		 "not ipc: the host does not map memory of cuda:0\n"),
-		"  rank 1 (hip:0), rank 3 (host): mapped; ",
+		"  rank 1 (hip:0), rank 3 (host): mapped, ",
 	};
 	char text[4096];
 

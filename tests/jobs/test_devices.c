@@ -5,6 +5,7 @@
  * passes here says nothing about a GPU.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,58 @@ START_TEST(a_host_has_to_share_where_nothing_is_staged)
 		cast_play(&(struct cast){.device = {"host", "cuda:0"},
 					 .run = refused,
 					 .staging = "never"},
+			  2);
+}
+END_TEST
+
+/* What a device writes for a host is copied by it, or reduced where it is: both
+ * are told, neither is staged, and so nothing is refused. */
+static const struct taking {
+	enum trial_kind kind;
+	uint64_t landed, mapped; /* of what the host receives */
+} takings[] = {
+	{TRIAL_BROADCAST, 4000, 0},
+	{TRIAL_SENDRECV, 4000, 0},
+	{TRIAL_REDUCE, 0, 4000},
+	{TRIAL_ALLTOALL, 4000, 0},
+};
+
+static void take(struct job_rank *me, struct gadget *g)
+{
+	const struct taking *t = me->arg;
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+	char text[1024];
+
+	together((struct trial){.kind = t->kind,
+				.type = DICOMM_FLOAT32,
+				.op = DICOMM_SUM,
+				.count = 1000,
+				.root = t->kind == TRIAL_BROADCAST,
+				.shared = true},
+		 me, g);
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	JOB_CHECK(!stats.bytes_staged &&
+			  stats.bytes_direct == stats.bytes_received,
+		  "%d bytes were staged", (int)stats.bytes_staged);
+	JOB_CHECK(me->rank || (stats.bytes_landed == t->landed &&
+			       stats.bytes_mapped == t->mapped),
+		  "%d bytes landed, %d were read in place",
+		  (int)stats.bytes_landed, (int)stats.bytes_mapped);
+	JOB_CHECK(!me->rank || !(stats.bytes_landed + stats.bytes_mapped),
+		  "%d bytes landed on a device", (int)stats.bytes_landed);
+	JOB_TRY(dicomm_comm_explain(me->comm, "broadcast", 4000, DICOMM_INT8,
+				    text, sizeof(text)));
+	JOB_CHECK(strstr(text, "mapped, the host copies or reduces what"), "%s",
+		  text);
+}
+
+START_TEST(what_a_host_takes_in_is_told_and_not_staged)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"host", "cuda:0"},
+					 .run = take,
+					 .arg = &takings[_i],
+					 .staging = _i % 2 ? "auto" : "never"},
 			  2);
 }
 END_TEST
@@ -335,6 +388,34 @@ START_TEST(memory_stays_until_neighbours_have_let_go)
 }
 END_TEST
 
+/* The dead hold nothing. */
+static void bereaved(struct job_rank *me, struct gadget *g)
+{
+	const uint8_t *stages = me->comm->dev->near;
+	int index;
+
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	job_barrier();
+	if (me->rank == 1)
+		raise(SIGKILL);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_CHECK(!g->accel->work->owner(stages, &index),
+		  "what rank 1 mapped is still there");
+	JOB_CHECK(!gadget_early(g), "it was freed too early");
+	job_exit();
+}
+
+START_TEST(memory_does_not_stay_for_the_dead)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "cuda:0"},
+					 .run = bereaved,
+					 .may_die = 1 << 1},
+			  2);
+}
+END_TEST
+
 /* In one process the neighbour has no mapping that a driver would know of, and
  * one thread ends both: it does not wait for itself. */
 static void in_one_process(struct job_rank *me)
@@ -449,6 +530,8 @@ int main(void)
 			    0, COUPLES);
 	tcase_add_loop_test(
 		tcase, a_host_shares_its_memory_with_devices_of_one_kind, 0, 2);
+	tcase_add_loop_test(tcase, what_a_host_takes_in_is_told_and_not_staged,
+			    0, (int)(sizeof(takings) / sizeof(*takings)));
 	tcase_add_test(tcase, a_host_has_to_share_where_nothing_is_staged);
 	tcase_add_test(tcase,
 		       memory_that_comes_late_is_read_in_place_the_next_time);
@@ -457,6 +540,7 @@ int main(void)
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
 	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
 			    2);
+	tcase_add_test(tcase, memory_does_not_stay_for_the_dead);
 	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);

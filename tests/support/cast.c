@@ -98,6 +98,7 @@ void cast_play(const struct cast *cast, int ranks)
 			      .arg = cast,
 			      .ranks = ranks,
 			      .bare = true,
+			      .may_die = cast->may_die,
 			      .timeout_s = 50});
 }
 

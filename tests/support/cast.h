@@ -16,6 +16,7 @@ struct cast {
 	const void *arg;
 	const char *staging;
 	int deterministic;
+	unsigned may_die; /* as in struct job */
 	/* Plays those of kinds that are not there; NULL: the host does. */
 	const char *instead;
 };
