@@ -209,7 +209,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.min = 1,
 			.max = 4,
 			.help = "RDMA ports that a rank shares its traffic "
-				"over, if there are so many",
+				"over, the nearest to its device, if there "
+				"are so many",
 		},
 	[CONFIG_IB_PCI_RELAXED_ORDERING] =
 		{
