@@ -158,6 +158,18 @@ static const struct row rows[CONFIG_KEYS] = {
 				"memory; "
 				"unset: host name and boot",
 		},
+	[CONFIG_IB_AR_THRESHOLD] =
+		{
+			.name = "DICOMM_IB_AR_THRESHOLD",
+			.nccl = "NCCL_IB_AR_THRESHOLD",
+			.kind = KIND_BYTES,
+			.value = "8K",
+			.min = 0,
+			.max = 1 << 20,
+			.help = "longer messages into an inbox are a write and "
+				"an empty one that tells of it, as adaptive "
+				"routing wants",
+		},
 	[CONFIG_IB_CONNECT] =
 		{
 			.name = "DICOMM_IB_CONNECT",

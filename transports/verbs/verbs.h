@@ -366,7 +366,10 @@ struct verbs_lane {
 	_Atomic uint64_t *released;
 	uint64_t limit; /* last message that known credits allow */
 	uint32_t max_inline;
-	struct ibv_send_wr wr, note; /* note: iWARP, a SEND behind the write */
+	/* What tells of a message behind its write, where that does not do so
+	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
+	int64_t note_above;
+	struct ibv_send_wr wr, note;
 	struct ibv_sge sge[2], note_sge;
 	struct verbs_kept *kept; /* [slot]; of several strands */
 	uint64_t again;          /* slots of it: to be sent once more */
