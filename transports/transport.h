@@ -115,8 +115,17 @@ struct tp_blob {
 	uint8_t data[252];
 };
 
+/* Where a rank computes. */
+struct tp_place {
+	char pci[16]; /* of its device; "": the cores of this thread */
+	/* How far it is from one PCI address, or those cores, to another;
+	 * UINT32_MAX: unknown. NULL: all is. */
+	uint32_t (*steps)(const char *from, const char *to);
+};
+
 struct tp_config {
 	int rank, ranks;
+	struct tp_place place;
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
@@ -236,10 +245,11 @@ struct transport {
 				       const struct tp_region *region,
 				       struct tp_hold **out, char *how,
 				       size_t len);
-	/* For whoever asks, without a device of the wire: what does its n-th
-	 * adapter say to that memory? False: it has none of that number. */
+	/* For whoever asks, without a device of the wire: what does the n-th
+	 * adapter that a rank there would use say to that memory? False: it
+	 * has none of that number. */
 	bool (*takes)(unsigned n, const struct tp_region *region,
-		      struct tp_taker *out);
+		      const struct tp_place *place, struct tp_taker *out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
+#include "src/topo/place.h"
 
 /* ---- handles ---- */
 
@@ -219,6 +220,15 @@ void comm_free(struct dicomm_comm *comm)
 	free(comm->recv_log);
 	comm->magic = 0;
 	free(comm);
+}
+
+void comm_place(const struct accel *accel, int index, struct tp_place *place)
+{
+	dicomm_device_info_t info = {.pci = ""};
+
+	*place = (struct tp_place){.steps = place_steps};
+	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
+		memcpy(place->pci, info.pci, sizeof(place->pci));
 }
 
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,

@@ -260,6 +260,8 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
  * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
+/* Where a rank on that device is. */
+void comm_place(const struct accel *accel, int index, struct tp_place *place);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,

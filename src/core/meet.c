@@ -156,6 +156,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	struct tp_device *device;
 	char why[256];
 
+	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);

@@ -44,12 +44,10 @@ static struct ibv_srq srqs[2];
 static struct ibv_qp qps[2];
 static struct verbs_nic nics[2];
 
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
-		     struct ibv_send_wr **bad)
+static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct posted *p = &posted[n_posted++];
 
-	(void)bad;
 	*p = (struct posted){.rail = (int)(qp - qps),
 			     .id = wr->wr_id,
 			     .addr = wr->wr.rdma.remote_addr,
@@ -65,6 +63,14 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			       sge->length);
 		p->bytes += sge->length;
 	}
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad)
+{
+	(void)bad;
+	for (; wr; wr = wr->next)
+		post_one(qp, wr);
 	return 0;
 }
 
@@ -339,6 +345,47 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 }
 END_TEST
 
+/* A write without and one with a number: both, in this order, or none. */
+static void check_pair(const struct posted *p, uint64_t q)
+{
+	ck_assert_int_eq(p[0].opcode, IBV_WR_RDMA_WRITE);
+	ck_assert_uint_eq(p[0].bytes, sizeof(struct verbs_head) + LONG);
+	ck_assert_uint_eq(p[0].addr - 0x100000, q % SLOTS * STRIDE + 8);
+	ck_assert_int_eq(p[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	ck_assert_uint_eq(p[1].bytes, 0);
+	ck_assert_uint_eq(ntohl(p[1].imm) & 0xff, q);
+	ck_assert_int_eq(p[0].rail, p[1].rail);
+	ck_assert_uint_eq(p[1].key, 100u + (uint32_t)p[1].rail);
+}
+
+START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
+{
+	int first;
+
+	out->note_above = LONG - 1;
+	put(1, LONG);
+	ck_assert_int_eq(n_posted, 2);
+	check_pair(posted, 1);
+	put(2, SHORT);
+	ck_assert_int_eq(n_posted, 3);
+	ck_assert_int_eq(posted[2].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	check_message(&posted[2], 2, SHORT);
+	first = posted[0].rail;
+	ck_assert_int_eq(posted[2].rail, !first);
+	lose(first, posted[0].id);
+	poll_some();
+	notice(out, (uint32_t)first, 0, 2);
+	poll_some();
+	ck_assert_int_eq(n_posted, 5);
+	check_pair(&posted[3], 1);
+	ck_assert_int_eq(posted[3].rail, !first);
+	complete(!first, posted[4].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+	ck_assert_uint_eq(out->strand[!first].posted, out->strand[!first].done);
+}
+END_TEST
+
 START_TEST(the_last_one_takes_the_lane_with_it)
 {
 	for (uint64_t q = 1; q <= 6; q++)
@@ -485,6 +532,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
+	tcase_add_test(tcase,
+		       what_is_told_by_a_second_write_is_sent_again_with_it);
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);

@@ -209,6 +209,7 @@ START_TEST(traffic_is_shared_by_two_devices)
 END_TEST
 
 static const char *const settings[] = {
+	"DICOMM_IB_AR_THRESHOLD=100",
 	"DICOMM_IB_EAGER_BYTES=128",
 	"DICOMM_IB_EAGER_BYTES=64K",
 	"DICOMM_IB_PCI_RELAXED_ORDERING=1",

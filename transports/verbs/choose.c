@@ -92,10 +92,30 @@ static int by_rate(const void *a, const void *b)
 	return order ? order : p->number - q->number;
 }
 
+static int by_steps(const void *a, const void *b)
+{
+	const struct verbs_port *p = a, *q = b;
+
+	if (p->steps != q->steps)
+		return p->steps < q->steps ? -1 : 1;
+	return by_rate(a, b);
+}
+
+/* As many of the first as are as good as the first. */
+static unsigned equals(const struct verbs_port *ports, unsigned n)
+{
+	unsigned i = 1;
+
+	while (i < n && ports[i].steps == ports->steps &&
+	       ports[i].bytes_per_s == ports->bytes_per_s)
+		i++;
+	return i;
+}
+
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn)
 {
 	unsigned most = (unsigned)config_int(CONFIG_IB_NICS);
-	unsigned alike = 0, taken = 0;
+	unsigned alike = 0, taken = 0, good;
 	enum verbs_fabric fabric = ports[0].fabric;
 	struct verbs_port all[VERBS_PORTS_MAX];
 
@@ -105,8 +125,14 @@ unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn)
 	for (unsigned i = 0; i < n; i++)
 		if (ports[i].fabric == fabric)
 			all[alike++] = ports[i];
-	for (; taken < most && taken < alike; taken++)
-		ports[taken] = all[(turn * most + taken) % alike];
+	qsort(all, alike, sizeof(*all), by_steps);
+	for (unsigned at = 0; at < alike && taken < most; at += good) {
+		unsigned want = most - taken;
+
+		good = equals(&all[at], alike - at);
+		for (unsigned i = 0; i < want && i < good; i++)
+			ports[taken++] = all[at + (turn * want + i) % good];
+	}
 	qsort(ports, taken, sizeof(*ports), by_rate);
 	return taken;
 }

@@ -129,6 +129,20 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
 		  INET6_ADDRSTRLEN);
 }
 
+/* "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"; "" if it is none. */
+static void find_pci(const struct ibv_device *device, char pci[16])
+{
+	char path[IBV_SYSFS_PATH_MAX + 8], *real, *name;
+
+	*pci = '\0';
+	snprintf(path, sizeof(path), "%s/device", device->ibdev_path);
+	real = realpath(path, NULL);
+	name = real ? strrchr(real, '/') : NULL;
+	if (name && strlen(name + 1) == strlen("0000:17:00.0"))
+		strcpy(pci, name + 1);
+	free(real);
+}
+
 static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 			 int n)
 {
@@ -148,6 +162,7 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
 				 device->name);
 			ports[n].number = (uint8_t)p;
+			find_pci(device, ports[n].pci);
 			ports[n].active = port.state == IBV_PORT_ACTIVE;
 			ports[n].fabric = fabric_of(device, &port);
 			ports[n].bytes_per_s = rate_of(&port);
@@ -306,7 +321,19 @@ static dicomm_result_t get_locked(const struct verbs_port *port,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t verbs_nics_get(unsigned turn,
+/* It matters only where there are more than a rank may use. */
+static void find_steps(struct verbs_port *ports, int n,
+		       const struct tp_place *place)
+{
+	bool matters = place->steps && n > config_int(CONFIG_IB_NICS);
+
+	for (int i = 0; i < n; i++)
+		ports[i].steps =
+			matters ? place->steps(place->pci, ports[i].pci)
+				: UINT32_MAX;
+}
+
+dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count)
 {
@@ -320,6 +347,7 @@ dicomm_result_t verbs_nics_get(unsigned turn,
 	n = verbs_choose_usable(ports, n, why, sizeof(why));
 	if (!n)
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: %s", why);
+	find_steps(ports, n, place);
 	taken = verbs_choose_take(ports, (unsigned)n, turn);
 	pthread_mutex_lock(&lock);
 	while (got < taken && status == DICOMM_SUCCESS) {

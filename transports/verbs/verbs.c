@@ -186,7 +186,8 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	unsigned n;
 
 	TRY(open_words(dev));
-	TRY(verbs_nics_get((unsigned)dev->config.rank, nics, &n));
+	TRY(verbs_nics_get((unsigned)dev->config.rank, &dev->config.place, nics,
+			   &n));
 	for (unsigned i = 0; i < n; i++) {
 		/* From here on they are the device's. */
 		dev->rail[i].nic = nics[i];

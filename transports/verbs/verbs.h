@@ -65,6 +65,8 @@ struct verbs_port {
 	enum verbs_fabric fabric;
 	uint64_t bytes_per_s;
 	char gid[INET6_ADDRSTRLEN];
+	char pci[16];   /* "": of none */
+	uint32_t steps; /* from who would use it */
 };
 
 struct verbs_mr;
@@ -100,8 +102,8 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
 /* Ports that can be used, in words; false and why, if there are none. */
 bool verbs_nic_find(char *why, size_t len);
 /* Open as many of them as a rank may use, one at least, fastest first; which of
- * more, is up to `turn`. */
-dicomm_result_t verbs_nics_get(unsigned turn,
+ * more, is up to its place and, where that makes no difference, its turn. */
+dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
@@ -114,9 +116,10 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
 /* Keep those that may be used and have a link, described in `why`; why, if
  * there are none. Returns their number. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
-/* Those that one rank uses: of one fabric, the same for all ranks, in its turn.
- * Ports are paired with those at the same place in another rank's list, so that
- * like ones meet: the fastest first, then by name. Returns their number. */
+/* Those that one rank uses: of one fabric, the same for all ranks; the nearest,
+ * of these the fastest, of these in its turn. Ports are paired with those at
+ * the same place in another rank's list, so that like ones meet: the fastest
+ * first, then by name. Returns their number. */
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn);
 
 /* ---- memory.c: registrations of a NIC ---- */
@@ -155,7 +158,7 @@ struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  unsigned access, char *how, size_t len);
 /* As in struct transport. */
 bool verbs_takes(unsigned n, const struct tp_region *region,
-		 struct tp_taker *out);
+		 const struct tp_place *place, struct tp_taker *out);
 
 /* ---- address.c: what ranks tell each other ---- */
 
@@ -363,7 +366,10 @@ struct verbs_lane {
 	_Atomic uint64_t *released;
 	uint64_t limit; /* last message that known credits allow */
 	uint32_t max_inline;
-	struct ibv_send_wr wr, note; /* note: iWARP, a SEND behind the write */
+	/* What tells of a message behind its write, where that does not do so
+	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
+	int64_t note_above;
+	struct ibv_send_wr wr, note;
 	struct ibv_sge sge[2], note_sge;
 	struct verbs_kept *kept; /* [slot]; of several strands */
 	uint64_t again;          /* slots of it: to be sent once more */
