@@ -254,6 +254,8 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
  * end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
+/* Does this rank refuse that data of devices passes through host memory? */
+bool comm_never_stages(const struct dicomm_comm *comm);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
