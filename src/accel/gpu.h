@@ -91,6 +91,9 @@ struct accel_stream {
 	int index;
 	bool own;
 	gpu_stream handle;
+	/* Where the host reduces for it; of which types, as bits */
+	struct pinned *pinned;
+	uint64_t proxied;
 };
 
 struct accel_event {
@@ -698,10 +701,13 @@ static dicomm_result_t gpu_open_beside(struct accel_stream *other,
 	return status;
 }
 
+static void proxy_close(struct accel_stream *s);
+
 static void gpu_close(struct accel_stream *s)
 {
 	if (!s)
 		return;
+	proxy_close(s);
 	if (s->own)
 		api.stream_destroy(s->handle);
 	free(s);
@@ -893,6 +899,8 @@ static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
 	return leave(error, s->index, "a copy");
 }
 
+#include "src/accel/gpu_proxy.h"
+
 /* ---- events and gates ---- */
 
 static dicomm_result_t gpu_event_create(int index, struct accel_event **out)
@@ -1050,6 +1058,7 @@ static const struct accel_work gpu_work = {
 	.open_beside = gpu_open_beside,
 	.close = gpu_close,
 	.prepare = gpu_prepare,
+	.prepare_proxy = gpu_prepare_proxy,
 	.event_create = gpu_event_create,
 	.event_destroy = gpu_event_destroy,
 	.event_record = gpu_event_record,
@@ -1061,10 +1070,10 @@ static const struct accel_work gpu_work = {
 	.gate_open = gpu_gate_open,
 	.held = gpu_held,
 	.copy = gpu_queue_copy,
-	.reduce = work_reduce,
-	.fold = work_fold,
-	.scale = work_scale,
-	.divide = work_divide,
+	.reduce = gpu_reduce,
+	.fold = gpu_fold,
+	.scale = gpu_scale,
+	.divide = gpu_divide,
 	.mem_export = gpu_mem_export,
 	.mem_import = gpu_mem_import,
 	.mem_unimport = gpu_mem_unimport,

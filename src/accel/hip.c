@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/hip_api.h"
@@ -270,20 +271,37 @@ static int gpu_wait_value(int index, hip_stream stream, void *word,
 	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
 }
 
-static void word_wait(void *ctx);
+struct called {
+	hip_host_fn fn;
+	void *arg;
+};
 
 static void callback(hip_stream stream, hip_result error, void *ctx)
 {
+	struct called c = *(struct called *)ctx;
+
 	(void)stream;
 	(void)error;
-	word_wait(ctx);
+	free(ctx);
+	c.fn(c.arg);
 }
 
 /* ROCm 5.2 has only the older function. */
 static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 {
-	return api.host_function ? api.host_function(stream, fn, arg)
-				 : api.callback(stream, callback, arg, 0);
+	struct called *c;
+	int error;
+
+	if (api.host_function)
+		return api.host_function(stream, fn, arg);
+	c = malloc(sizeof(*c));
+	if (!c)
+		return HIP_OUT_OF_MEMORY;
+	*c = (struct called){.fn = fn, .arg = arg};
+	error = api.callback(stream, callback, c, 0);
+	if (error)
+		free(c);
+	return error;
 }
 
 static bool gpu_has_dmabuf(int index)

@@ -439,8 +439,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "auto",
 			.choices = {"auto", "never"},
 			.help = "pass device memory through host memory where "
-				"no direct "
-				"path exists; never: fail instead",
+				"no direct path, or no kernel, exists; never: "
+				"fail instead",
 		},
 	[CONFIG_TIMEOUT_MS] =
 		{

@@ -135,6 +135,14 @@ static int pick(int given, int64_t otherwise)
 	return given == DICOMM_UNDEFINED_INT ? (int)otherwise : given;
 }
 
+bool comm_never_stages(const struct dicomm_comm *comm)
+{
+	const char *staging = comm->config.staging;
+
+	return !strcmp(staging ? staging : config_string(CONFIG_STAGING),
+		       "never");
+}
+
 static dicomm_result_t apply_config(struct dicomm_comm *comm)
 {
 	const dicomm_config_t *c = &comm->config;

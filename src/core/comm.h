@@ -262,6 +262,8 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
 /* Where a rank on that device is. */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);
+/* Does this rank refuse that data of devices passes through host memory? */
+bool comm_never_stages(const struct dicomm_comm *comm);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,

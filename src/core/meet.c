@@ -427,10 +427,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
-	me->never_staged =
-		!strcmp(comm->config.staging ? comm->config.staging
-					     : config_string(CONFIG_STAGING),
-			"never");
+	me->never_staged = comm_never_stages(comm);
 	mine = *me;
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
