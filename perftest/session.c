@@ -33,8 +33,7 @@ static int ranks_here(const struct session *s)
 	return s->o->threads * s->o->devices;
 }
 
-/* --- who is there -----------------------------------------------------------
- */
+/* ---- who is there ---- */
 
 static long split_number(const char *text, int base)
 {
@@ -136,8 +135,7 @@ static void introduce(struct session *s)
 	free(all);
 }
 
-/* --- memory ------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 static double available_bytes(void)
 {
@@ -327,8 +325,7 @@ static void rank_close(struct session *s, struct session_rank *r)
 	buffer_destroy(o, r->recv_base);
 }
 
-/* --- communicators -----------------------------------------------------------
- */
+/* ---- communicators ---- */
 
 /* Ranks first ... first + n - 1 of this process, by one thread. */
 static void comms_open(struct session *s, int first, int n)
@@ -482,8 +479,7 @@ void session_close(struct session *s)
 	free(s->mine);
 }
 
-/* --- facts for the report
- * ------------------------------------------------------ */
+/* ---- facts for the report ---- */
 
 static void describe(struct session *s, int i, struct report_device *d)
 {
@@ -511,6 +507,8 @@ static void describe(struct session *s, int i, struct report_device *d)
 		/* without the function */
 		if (info.pci[0])
 			snprintf(d->pci, sizeof(d->pci), "%.10s", info.pci);
+		/* The drivers of other devices are left alone. */
+		return;
 	}
 }
 
