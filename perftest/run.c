@@ -53,8 +53,7 @@ static size_t footprint(const struct worker *w)
 	return larger(w->geometry.send, w->geometry.recv) * w->type->bytes;
 }
 
-/* --- one operation of all ranks of a thread ----------------------------------
- */
+/* ---- one operation of all ranks of a thread ---- */
 
 static void complete(struct worker *w)
 {
@@ -97,8 +96,7 @@ static void start(struct worker *w, bool in_place, size_t iter)
 		exchange_barrier(&w->s->exchange, w->thread);
 }
 
-/* --- data -------------------------------------------------------------------
- */
+/* ---- data ---- */
 
 static void pattern_of(struct worker *w, const struct call *c,
 		       const struct piece *piece)
@@ -252,8 +250,7 @@ static double check(struct worker *w, bool in_place)
 	return all;
 }
 
-/* --- time -------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 /* Seconds of one operation: until done, and of its call alone. */
 struct timing {
@@ -350,8 +347,7 @@ static void measure(struct worker *w, bool in_place, struct report_half *half)
 	w->bus_n++;
 }
 
-/* --- the sweep
- * ---------------------------------------------------------------- */
+/* ---- the sweep ---- */
 
 /* One combination of type, operator and root; NULL type of a barrier: bytes. */
 struct combination {
