@@ -21,7 +21,11 @@
  * What no transport moves directly passes through host memory: that is counted
  * (dicomm_stats_t), announced by a warning, and refused at init where
  * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
- * but their drivers, which are opened when they are asked for.
+ * but their drivers, which are opened when they are asked for. A device that
+ * takes no kernels of this build, and whose runtime compiles none, has the host
+ * reduce for it on copies of the operands in host memory. That is announced by
+ * a warning, too; with "never" such reductions are refused. No message is
+ * staged for it, and bytes_staged does not count it.
  *
  * Streams. An operation takes a stream of its rank's device. On a rank of a
  * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
@@ -264,7 +268,7 @@ typedef struct {
 	 * DICOMM_TRANSPORTS. */
 	const char *transports;
 	/** "auto" or "never": may device memory pass through host memory where
-	 * there is no direct path? Default: DICOMM_STAGING. */
+	 * there is no direct path, or no kernel? Default: DICOMM_STAGING. */
 	const char *staging;
 	/** 1: reduce in rank order, so that results do not depend on size,
 	 * placement and algorithm. Default: DICOMM_DETERMINISTIC. */

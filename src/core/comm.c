@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
+#include "src/topo/place.h"
 
 /* ---- handles ---- */
 
@@ -134,6 +135,14 @@ static int pick(int given, int64_t otherwise)
 	return given == DICOMM_UNDEFINED_INT ? (int)otherwise : given;
 }
 
+bool comm_never_stages(const struct dicomm_comm *comm)
+{
+	const char *staging = comm->config.staging;
+
+	return !strcmp(staging ? staging : config_string(CONFIG_STAGING),
+		       "never");
+}
+
 static dicomm_result_t apply_config(struct dicomm_comm *comm)
 {
 	const dicomm_config_t *c = &comm->config;
@@ -183,6 +192,12 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+void comm_set_links(struct dicomm_comm *comm, struct links *links)
+{
+	links_free(comm->links);
+	comm->links = links;
+}
+
 void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)
@@ -213,6 +228,15 @@ void comm_free(struct dicomm_comm *comm)
 	free(comm->recv_log);
 	comm->magic = 0;
 	free(comm);
+}
+
+void comm_place(const struct accel *accel, int index, struct tp_place *place)
+{
+	dicomm_device_info_t info = {.pci = ""};
+
+	*place = (struct tp_place){.steps = place_steps};
+	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
+		memcpy(place->pci, info.pci, sizeof(place->pci));
 }
 
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,

@@ -40,10 +40,10 @@ struct reach;
 struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
-	_Atomic uint64_t *released; /* out: NULL until connected */
-	struct tp_inbox in;         /* in.lines: NULL until connected */
-	uint64_t in_done;           /* all messages up to here are done with */
-	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */
+	struct tp_outbox out; /* out.released: NULL until connected */
+	struct tp_inbox in;   /* in.lines: NULL until connected */
+	uint64_t in_done;     /* all messages up to here are done with */
+	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
 };
 
 struct peer {
@@ -174,6 +174,7 @@ struct dicomm_comm {
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
 	struct links *links; /* between hosts; NULL where there is one */
+	bool links_known;    /* by a file, or measured; else all count alike */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
 	int meet_ms; /* bound of comm_meet() */
@@ -209,6 +210,9 @@ struct dicomm_comm {
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
+
+/* Select by other links from now on; all ranks before the same operation. */
+void comm_set_links(struct dicomm_comm *comm, struct links *links);
 
 /* Set up the path to a peer, at the first operation that needs it. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
@@ -252,14 +256,18 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
 			   const dicomm_config_t *config,
 			   struct dicomm_comm *parent);
-/* Its parts: an empty one with its settings; meeting the other ranks; the
- * end, when nobody uses it any more. */
+/* Its parts: an empty one with its settings; meeting the other ranks, who come
+ * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
+/* Where a rank on that device is. */
+void comm_place(const struct accel *accel, int index, struct tp_place *place);
+/* Does this rank refuse that data of devices passes through host memory? */
+bool comm_never_stages(const struct dicomm_comm *comm);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id);
+			  const dicomm_unique_id_t *id, int come_ms);
 void comm_free(struct dicomm_comm *comm);
 
 /* Does the handle belong to the process that forked this one? */

@@ -12,6 +12,7 @@
 #include "src/boot/auth.h"
 #include "src/boot/sock.h"
 #include "src/core/device.h"
+#include "src/core/probe.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
 #include "src/topo/node.h"
@@ -155,6 +156,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	struct tp_device *device;
 	char why[256];
 
+	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
@@ -233,7 +235,8 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	if (!w->transport->sleeps)
 		return;
 	comm->only_wire = w;
-	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+	if (w->transport->slow_poll && config_is_default(CONFIG_SPIN) &&
+	    comm->spin > SPIN_FAR)
 		comm->spin = SPIN_FAR;
 }
 
@@ -380,13 +383,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 }
 
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id)
+			  const dicomm_unique_id_t *id, int come_ms)
 {
 	struct member *me = &comm->members[comm->rank];
 	struct control_config cc = {.rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
-				    .timeout_ms = comm->meet_ms,
+				    .timeout_ms = come_ms,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
@@ -424,10 +427,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
-	me->never_staged =
-		!strcmp(comm->config.staging ? comm->config.staging
-					     : config_string(CONFIG_STAGING),
-			"never");
+	me->never_staged = comm_never_stages(comm);
 	mine = *me;
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
@@ -451,6 +451,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(topology_find(comm));
 	TRY(reach_agree(comm));
 	TRY(device_hold(comm));
+	TRY(probe_at_init(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

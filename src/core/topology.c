@@ -166,6 +166,7 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 			 "names, the communicator has %u: not used; name the "
 			 "hosts",
 			 (*file)->total_nodes, h->n);
+	comm->links_known = comm->links != NULL;
 	return comm->links ? DICOMM_SUCCESS : assume(comm, h);
 }
 

@@ -7,7 +7,8 @@
 
 /*
  * Find comm->links, alike on all ranks, when they have met: by the file of
- * DICOMM_TOPO_FILE, else all alike. NULL if all are on one host.
+ * DICOMM_TOPO_FILE, else all alike, until measured (probe.h). NULL if all are
+ * on one host.
  * ERR_INVALID_USAGE if ranks were given unlike files, ERR_INVALID_ARGUMENT for
  * a bad one.
  */

@@ -3,38 +3,6 @@
 # dicomm-perf links on hosts that are network namespaces, one with a way of a
 # tenth of the others': what it saves makes the library choose as a description
 # by hand does. And dicomm-perf simulate, which shows what is chosen.
-case ${1:-} in
---host) # on one of them: its number, what to run
-	rank=$2
-	shift 2
-	hostname "h$rank"
-	DICOMM_RANK=$rank
-	export DICOMM_RANK
-	exec "$@"
-	;;
---hosts) # beside them: what to run on each
-	shift
-	for r in 0 1 2; do
-		rate=400mbit
-		[ $r -lt 2 ] || rate=40mbit
-		# Both ways: out of the host, and out of the switch to it.
-		tc -n host$r qdisc add dev eth0 root tbf rate $rate \
-			burst 100k latency 20ms || exit 77
-		tc qdisc add dev v$r root tbf rate $rate burst 100k \
-			latency 20ms || exit 77
-	done
-	DICOMM_SIZE=3 DICOMM_COMM_ID=10.77.0.1:4242 DICOMM_SOCKET_IFNAME=eth0
-	DICOMM_COMM_KEY=perf_links
-	export DICOMM_SIZE DICOMM_COMM_ID DICOMM_SOCKET_IFNAME DICOMM_COMM_KEY
-	for r in 1 2 0; do
-		DICOMM_HOSTID=h$r ip netns exec host$r unshare --uts \
-			sh "$0" --host $r "$@" >"$LINKS_OUT.$r" 2>&1 &
-		last=$!
-	done
-	wait $last
-	exit
-	;;
-esac
 . "${srcdir:-.}/tests/jobs/perf.sh"
 chips=${srcdir:-.}/tests/topo/four_chips.json
 
@@ -94,11 +62,10 @@ if [ "${DICOMM_TEST_THREADS:-0}" = 1 ] ||
 	echo "no network between hosts here: their links are not measured"
 	exit $bad
 fi
-LINKS_OUT=$out/links
-export LINKS_OUT
 DICOMM_DEBUG=warn
 export DICOMM_DEBUG
-timeout 100 sh "${srcdir:-.}/tests/net/hosts" 3 sh "$0" --hosts \
+timeout 100 sh "${srcdir:-.}/tests/net/shaped" "$out/links" \
+	400mbit,400mbit,40mbit \
 	"$PWD/dicomm-perf" links --seconds 0.1 --save "$out/measured.json" \
 	>"$out/table" 2>"$out/errors"
 case $? in
@@ -119,5 +86,16 @@ if [ -e "$out/measured.json" ]; then
 			"$(cat "$out/measured.json" "$out/links.0")"
 	done
 	echo "measured the links between three hosts"
+	DICOMM_DEBUG=info timeout 100 sh "${srcdir:-.}/tests/net/shaped" \
+		"$out/probe" 400mbit,400mbit,40mbit "$PWD/dicomm-perf" \
+		barrier -n 1 >"$out/table" 2>"$out/errors" ||
+		fail "the library between hosts: $(cat "$out"/probe.*)"
+	# Of each host both ways; none by half of it off, and far from the others
+	sed -n 's/.*measured the ways of 3 hosts (Gbit.s)://p' "$out/probe.0" |
+		tr , '\n' | awk '{ w = NR % 3 ? 0.4 : 0.04; n++
+			if ($1 < w / 2 || $1 > w * 2 || $3 < w / 2 ||
+				$3 > w * 2) bad = 1 }
+			END { exit bad || n < 3 }' ||
+		fail "measured at init: $(cat "$out/probe.0")"
 fi
 exit $bad

@@ -518,6 +518,83 @@ START_TEST(devices_fold_in_rank_order)
 }
 END_TEST
 
+/* ---- devices without kernels ---- */
+
+/* Devices that take no image, with compilers that do not compile */
+static void take_kernels(void)
+{
+	setenv("MOCK_IMAGES", "refused", 1);
+	setenv("MOCK_COMPILER", "broken", 1);
+}
+
+/* Of all operations and types some, so that each meets each. */
+static void without_kernels(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int i = k % 3; i < element_ntypes; i += 3) {
+			t.kind = (enum trial_kind)k;
+			t.type = element_types[i];
+			t.count = i % 2 ? 300 : 30001;
+			t.seed += 1000;
+			if (trial_reduces(t.kind))
+				operators(t, me, g);
+			else
+				placements(t, me, g);
+		}
+}
+
+START_TEST(the_host_reduces_for_devices_without_kernels)
+{
+	struct cast cast = {.run = without_kernels};
+
+	take_kernels();
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 4);
+}
+END_TEST
+
+START_TEST(the_host_folds_for_devices_without_kernels)
+{
+	struct cast cast = {.run = folds, .deterministic = 1};
+
+	take_kernels();
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 10);
+}
+END_TEST
+
+/* Data still moves. */
+static void refuses(struct job_rank *me, struct gadget *g)
+{
+	void *at = gadget_alloc(g, 40);
+
+	JOB_REFUSED(dicomm_allreduce(at, at, 10, DICOMM_FLOAT32, DICOMM_SUM,
+				     me->comm, g->native),
+		    DICOMM_ERR_UNSUPPORTED, "has no kernels for type float32");
+	gadget_free(g, at);
+	cast_trial((struct trial){.kind = TRIAL_BROADCAST,
+				  .type = DICOMM_FLOAT32,
+				  .count = 1000},
+		   me, g);
+}
+
+START_TEST(never_staged_such_devices_refuse_reductions)
+{
+	const char *const kinds[] = {"cuda", "hip"};
+	char names[2][8];
+
+	take_kernels();
+	for (int i = 0; i < 2; i++)
+		snprintf(names[i], sizeof(names[i]), "%s:%d", kinds[_i], i);
+	cast_play(&(struct cast){.device = {names[0], names[1]},
+				 .run = refuses,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("devices");
@@ -544,6 +621,10 @@ int main(void)
 	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
+	tcase_add_test(tcase, the_host_reduces_for_devices_without_kernels);
+	tcase_add_test(tcase, the_host_folds_for_devices_without_kernels);
+	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
+			    0, 2);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks of several hosts have one table of links, whoever was given it. */
+/* Ranks of several hosts have one table of links, given to any of them, or
+ * measured. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "transports/transport.h"
 
 #define RANKS 3
+#define MOST_RANKS 5
 
 /* The leak checker of gcc 12 falls over the threads of a library that was
  * opened at run time. */
@@ -20,7 +22,7 @@ __attribute__((visibility("default"))) int __lsan_is_turned_off(void)
 }
 
 struct files {
-	const char *of[RANKS]; /* NULL: none */
+	const char *of[MOST_RANKS]; /* NULL: none */
 	dicomm_result_t status;
 	const char *words; /* of the error; or what is chosen */
 };
@@ -91,6 +93,45 @@ START_TEST(ranks_end_with_one_table_or_a_named_error)
 }
 END_TEST
 
+/* ---- without a file ---- */
+
+/* All of them explain their choice by the same figures. */
+static void measure(struct job_rank *me)
+{
+	static const struct files none = {.words = ""};
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+	char(*text)[2048] = job_board();
+	bool on = me->arg;
+
+	set_up(me, &none);
+	setenv("DICOMM_PROBE", on ? "auto" : "off", 1);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	JOB_CHECK(on == (stats.connected_peers > 0),
+		  "rank %d: %llu peers after init", me->rank,
+		  (unsigned long long)stats.connected_peers);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 16 << 20,
+				    DICOMM_FLOAT32, text[me->rank],
+				    sizeof(text[0])));
+	job_barrier();
+	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
+		  text[0], me->rank, text[me->rank]);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(ranks_measure_and_have_one_table)
+{
+	job_run(&(struct job){.run = measure,
+			      .arg = _i ? "on" : NULL,
+			      .ranks = MOST_RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 40});
+}
+END_TEST
+
 /* Of a cluster that is not there. */
 static void plan(struct job_rank *me)
 {
@@ -134,6 +175,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
+	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

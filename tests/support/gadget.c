@@ -20,7 +20,7 @@
 
 /* What a mock offers to tests */
 struct mock {
-	const char *kind, *file;
+	const char *kind, *file, *compiler;
 	void *lib;
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_hangs) *hangs;
@@ -31,8 +31,12 @@ struct mock {
 };
 
 static struct mock mocks[] = {
-	{.kind = "cuda", .file = "tests/mock/libcuda.so"},
-	{.kind = "hip", .file = "tests/mock/libhip.so"},
+	{.kind = "cuda",
+	 .file = "tests/mock/libcuda.so",
+	 .compiler = "tests/mock/libnvrtc.so"},
+	{.kind = "hip",
+	 .file = "tests/mock/libhip.so",
+	 .compiler = "tests/mock/libhiprtc.so"},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,21 +52,30 @@ static struct mock *mock_of(const char *name)
 	return NULL;
 }
 
-/* The backend asks for its driver by name, and gets the one of that name that
- * is loaded already. */
-static bool load(struct mock *m, char *why, size_t len)
+static void *open_built(const char *file, char *why, size_t len)
 {
 	const char *top = getenv("top_builddir");
 	char path[4096];
+	void *lib;
 
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", file);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		snprintf(why, len, "%s", dlerror());
+	return lib;
+}
+
+/* The backend asks for its driver and its compiler by name, and gets those of
+ * that name that are loaded already. */
+static bool load(struct mock *m, char *why, size_t len)
+{
 	if (m->lib)
 		return true;
-	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", m->file);
-	m->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!m->lib) {
-		snprintf(why, len, "%s", dlerror());
+	if (!open_built(m->compiler, why, len))
 		return false;
-	}
+	m->lib = open_built(m->file, why, len);
+	if (!m->lib)
+		return false;
 	*(void **)&m->delay = dlsym(m->lib, "mock_delay");
 	*(void **)&m->hangs = dlsym(m->lib, "mock_hangs");
 	*(void **)&m->early = dlsym(m->lib, "mock_early");
@@ -72,7 +85,7 @@ static bool load(struct mock *m, char *why, size_t len)
 	if (m->delay && m->hangs && m->early && m->live && m->stream &&
 	    m->stream_destroy)
 		return true;
-	snprintf(why, len, "%s is no mock", path);
+	snprintf(why, len, "%s is no mock", m->file);
 	return false;
 }
 

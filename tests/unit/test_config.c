@@ -375,6 +375,7 @@ START_TEST(shared_settings_are_text_and_hash)
 	ck_assert_str_eq(text, "DICOMM_ALGO= DICOMM_DETERMINISTIC=0 "
 			       "DICOMM_IB_CONNECT=oob "
 			       "DICOMM_IB_EAGER_BYTES=4K "
+			       "DICOMM_PROBE=auto "
 			       "DICOMM_SHM_SLOT_BYTES=32K DICOMM_SHM_SLOTS=16");
 	ck_assert(config_shared_hash() == config_shared_hash());
 	/* A short buffer gets what fits. */

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/core/probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/engine.h"
+
+/* Messages grow, so that a slow way is not filled for long, nor a fast one
+ * held up by their number: every so many are twice as long. */
+#define FIRST_BYTES 16384
+#define MOST_BYTES 131072
+#define DOUBLED_EVERY 16
+/* Under way before the first credit; each credit lets one more, up to most. */
+#define FIRST_MESSAGES 4
+#define MOST_MESSAGES 16
+/* The last message of a round has this length, no other has. */
+#define LAST_BYTES 1
+/* Messages of one turn, so that others get theirs. */
+#define BUDGET 32
+/* A round takes so long, a slow one until it has sent so much, within bounds.
+ */
+#define ROUND_NS UINT64_C(40000000)
+#define SLOW_ROUND_NS UINT64_C(80000000)
+#define SLOW_BYTES (UINT64_C(1) << 20)
+/* What a link lets through at first, and holds in its queues, is faster than
+ * the rest: a flow is counted from here on, in windows, of which the second
+ * best tells the rate: TCP halts where it has lost something, and what has
+ * piled up comes in one burst. */
+#define SETTLED_NS UINT64_C(7000000)
+#define SETTLED_BYTES 262144
+#define WINDOW_NS UINT64_C(5000000)
+#define SIGNATURE UINT32_C(0x70726f62)
+
+/* Never written: what is sent does not matter. */
+static uint8_t payload[MOST_BYTES];
+
+static int first_rank_of(const struct links *l, uint32_t node)
+{
+	int r = 0;
+
+	while (l->node_of[r] != node)
+		r++;
+	return r;
+}
+
+void probe_begin(struct probe *p, struct dicomm_comm *comm,
+		 const struct operation *before)
+{
+	const struct links *l = comm->links;
+
+	*p = (struct probe){
+		.talk = {.comm = comm,
+			 .before = before,
+			 .signature =
+				 SIGNATURE ^ (before ? before->signature : 0)},
+		.node = l->node_of[comm->rank],
+		.rounds = rates_rounds(l->nodes),
+		.partner = -1};
+	p->leads = first_rank_of(l, p->node) == comm->rank;
+	for (uint32_t r = 0; r < RATES_ROUNDS; r++)
+		p->flow[r] = RATES_UNKNOWN;
+}
+
+/* Nobody to meet in this round: on to the next one. */
+static bool find_partner(struct probe *p)
+{
+	struct dicomm_comm *comm = p->talk.comm;
+	uint32_t node = rates_partner(comm->links->nodes, p->round, p->node);
+
+	p->partner = -1;
+	if (node == RATES_UNKNOWN)
+		return false;
+	p->partner = first_rank_of(comm->links, node);
+	if (!comm->peers[p->partner].wires)
+		p->partner = -1;
+	return p->partner >= 0;
+}
+
+static dicomm_result_t begin_round(struct probe *p)
+{
+	TRY(talk_most(&p->talk, p->partner, &p->most));
+	if (p->most > MOST_BYTES)
+		p->most = MOST_BYTES;
+	p->sent = p->sent_bytes = p->taken = p->counted = 0;
+	p->windows = 0;
+	p->sent_all = p->taken_all = false;
+	p->credit_ns = p->first_ns = p->latest_ns = p->window_ns = 0;
+	return DICOMM_SUCCESS;
+}
+
+static size_t length_of(const struct probe *p, uint64_t n)
+{
+	size_t bytes = FIRST_BYTES;
+
+	while (n >= DOUBLED_EVERY && bytes < p->most) {
+		bytes *= 2;
+		n -= DOUBLED_EVERY;
+	}
+	return bytes < p->most ? bytes : p->most;
+}
+
+static bool is_over(const struct probe *p, uint64_t now)
+{
+	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
+
+	return ns > (p->sent_bytes < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
+}
+
+/* The round begins when the partner is there to take it. */
+static dicomm_result_t send_some(struct probe *p, bool *moved)
+{
+	uint64_t under_way = talk_under_way(&p->talk, p->partner);
+	uint64_t credits = p->sent - under_way, room, now;
+	dicomm_result_t status;
+
+	if (p->sent_all)
+		return DICOMM_SUCCESS;
+	now = clock_ns();
+	if (credits && !p->credit_ns)
+		p->credit_ns = now;
+	if (is_over(p, now)) {
+		status = talk_put(&p->talk, p->partner, payload, LAST_BYTES);
+		p->sent_all = status == DICOMM_SUCCESS;
+		*moved |= p->sent_all;
+		return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+	}
+	room = FIRST_MESSAGES + credits;
+	if (room > MOST_MESSAGES)
+		room = MOST_MESSAGES;
+	for (; under_way < room; under_way++) {
+		size_t bytes = length_of(p, p->sent);
+
+		status = talk_put(&p->talk, p->partner, payload, bytes);
+		if (status == DICOMM_AGAIN)
+			break;
+		TRY(status);
+		p->sent++;
+		p->sent_bytes += bytes;
+		*moved = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Thousands of bytes per second */
+static uint32_t rate_of(uint64_t bytes, uint64_t ns)
+{
+	uint64_t rate = bytes * UINT64_C(1000000) / (ns ? ns : 1);
+
+	return rate < RATES_UNKNOWN ? (uint32_t)rate : RATES_UNKNOWN - 1;
+}
+
+/* Kept in order. */
+static void end_window(struct probe *p, uint64_t now)
+{
+	uint32_t rate = rate_of(p->counted, now - p->window_ns);
+	uint32_t i = p->windows;
+
+	p->window_ns = now;
+	p->counted = 0;
+	if (i == PROBE_WINDOWS)
+		return;
+	for (p->windows++; i && p->rate[i - 1] > rate; i--)
+		p->rate[i] = p->rate[i - 1];
+	p->rate[i] = rate;
+}
+
+static void count(struct probe *p, size_t bytes)
+{
+	uint64_t now = clock_ns();
+
+	p->latest_ns = now;
+	if (!p->first_ns) {
+		p->first_ns = now;
+		return;
+	}
+	p->taken += bytes;
+	p->counted += bytes;
+	if (p->window_ns && now - p->window_ns > WINDOW_NS)
+		end_window(p, now);
+	if (!p->window_ns && now - p->first_ns > SETTLED_NS &&
+	    p->taken > SETTLED_BYTES) {
+		p->window_ns = now;
+		p->counted = 0;
+	}
+}
+
+static dicomm_result_t take_some(struct probe *p, bool *moved)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	size_t bytes;
+
+	for (int i = 0; i < BUDGET && !p->taken_all; i++) {
+		status = talk_take(&p->talk, p->partner, NULL, 0, &bytes);
+		if (status != DICOMM_SUCCESS)
+			break;
+		*moved = true;
+		p->taken_all = bytes == LAST_BYTES;
+		if (!p->taken_all)
+			count(p, bytes);
+	}
+	/* The sender waits for it, and the next turn may come late. */
+	if (*moved)
+		comm_flush(p->talk.comm);
+	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+}
+
+static void end_round(struct probe *p)
+{
+	uint32_t rate = 0;
+
+	/* On a very slow way little has come, and all of it counts. */
+	if (p->windows)
+		rate = p->rate[p->windows / 2];
+	else if (p->taken)
+		rate = rate_of(p->taken, p->latest_ns - p->first_ns);
+	if (rate)
+		p->flow[p->round] = rate;
+	p->partner = -1;
+	p->round++;
+}
+
+dicomm_result_t probe_turn(struct probe *p, bool *moved)
+{
+	while (p->leads && p->round < p->rounds) {
+		if (p->partner < 0) {
+			if (!find_partner(p)) {
+				p->round++;
+				continue;
+			}
+			TRY(begin_round(p));
+		}
+		TRY(send_some(p, moved));
+		TRY(take_some(p, moved));
+		/* What is under way would slow down the next round. */
+		if (!p->sent_all || !p->taken_all ||
+		    talk_under_way(&p->talk, p->partner))
+			return DICOMM_AGAIN;
+		end_round(p);
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* ---- at init ---- */
+
+static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p)
+{
+	uint64_t end = clock_ms() + (uint64_t)comm->meet_ms;
+	dicomm_result_t status;
+	struct waiter w = {0};
+	bool moved;
+
+	probe_begin(p, comm, NULL);
+	for (;;) {
+		moved = false;
+		status = probe_turn(p, &moved);
+		if (status != DICOMM_AGAIN)
+			return status;
+		if (fault_is(comm))
+			return fault_report(comm);
+		if (atomic_load(&comm->cancelled))
+			return FAIL(DICOMM_ERR_ABORTED,
+				    "comm_init_rank: aborted");
+		if (comm->meet_ms && clock_ms() > end)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "comm_init_rank: measuring the link to "
+				    "rank %d: timed out",
+				    p->partner);
+		if (moved)
+			wait_moved(&w);
+		else
+			wait_pause(comm, &w);
+	}
+}
+
+/* What each rank says of its wires, and what it has measured. */
+struct part {
+	uint32_t
+		undeclared; /* some host is reached by a wire of unknown rate */
+	uint32_t flow[RATES_ROUNDS];
+};
+
+static bool is_undeclared(const struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++) {
+		unsigned wires = comm->peers[r].wires;
+
+		if (comm->members[r].host != comm->members[comm->rank].host &&
+		    wires &&
+		    !comm->wires[__builtin_ctz(wires)].transport->declares)
+			return true;
+	}
+	return false;
+}
+
+static dicomm_result_t is_wanted(struct dicomm_comm *comm, struct part *all,
+				 bool *wanted)
+{
+	const char *how = config_string(CONFIG_PROBE);
+	struct part mine = {.undeclared = is_undeclared(comm)};
+
+	*wanted = !strcmp(how, "on");
+	if (strcmp(how, "auto"))
+		return DICOMM_SUCCESS;
+	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
+			      comm->meet_ms));
+	for (int r = 0; r < comm->ranks; r++)
+		*wanted |= all[r].undeclared;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all)
+{
+	const struct links *l = comm->links;
+	uint32_t *flow;
+	struct probe p;
+	struct part mine = {.undeclared = 0};
+	dicomm_result_t status;
+	bool wanted, changed;
+
+	TRY(is_wanted(comm, all, &wanted));
+	if (!wanted)
+		return DICOMM_SUCCESS;
+	TRY(run(comm, &p));
+	memcpy(mine.flow, p.flow, sizeof(mine.flow));
+	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
+			      comm->meet_ms));
+	flow = calloc(l->nodes, sizeof(mine.flow));
+	if (!flow)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the rates of %u "
+			    "hosts",
+			    l->nodes);
+	for (int r = comm->ranks - 1; r >= 0; r--)
+		memcpy(flow + (size_t)l->node_of[r] * RATES_ROUNDS, all[r].flow,
+		       sizeof(mine.flow));
+	status = probe_adopt(comm, flow, &changed);
+	free(flow);
+	return status;
+}
+
+dicomm_result_t probe_at_init(struct dicomm_comm *comm)
+{
+	struct part *all;
+	dicomm_result_t status;
+
+	if (!links_matter(comm->links) || comm->links_known)
+		return DICOMM_SUCCESS;
+	all = calloc((size_t)comm->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %d ranks",
+			    comm->ranks);
+	status = measure(comm, all);
+	free(all);
+	return status;
+}
+
+/* ---- the new table ---- */
+
+static void tell(const struct dicomm_comm *comm, const struct links *l)
+{
+	char text[400];
+	size_t n = 0;
+
+	for (uint32_t k = 0; k < l->nodes && n + 48 < sizeof(text); k++) {
+		const struct links_pipe *nic = &links_node(l, k)->nic;
+
+		n += (size_t)snprintf(text + n, sizeof(text) - n,
+				      "%s %.3g up %.3g down", k ? "," : "",
+				      (double)nic->up * 8e-9,
+				      (double)nic->down * 8e-9);
+	}
+	log_info("%s: measured the ways of %u hosts (Gbit/s):%s%s", comm->name,
+		 l->nodes, text, n + 48 < sizeof(text) ? "" : " ...");
+}
+
+dicomm_result_t probe_adopt(struct dicomm_comm *comm, const uint32_t *flow,
+			    bool *changed)
+{
+	struct links *made, *old = comm->links;
+
+	TRY(rates_links(old, comm->links_known, flow, &made, changed));
+	if (*changed) {
+		if (comm->rank == 0)
+			tell(comm, made);
+		comm_set_links(comm, made);
+	} else {
+		links_free(made);
+	}
+	comm->links_known = true;
+	return DICOMM_SUCCESS;
+}

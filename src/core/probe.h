@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measures what the ways between hosts carry, by short flows: in each of a few
+ * rounds (rates.h) hosts in pairs send to each other, one rank of each, for 40
+ * ms, or where that is little, up to 80. Pairs do not wait for other pairs.
+ */
+#ifndef DICOMM_CORE_PROBE_H
+#define DICOMM_CORE_PROBE_H
+
+#include "src/core/talk.h"
+#include "src/topo/rates.h"
+
+/* Of one round, at most */
+#define PROBE_WINDOWS 16
+
+struct probe {
+	struct talk talk;
+	uint32_t node, rounds, round;
+	bool leads; /* of the ranks of its node, this one takes part */
+	uint32_t flow[RATES_ROUNDS]; /* result; see rates_links() */
+	/* The round in hand. */
+	int partner; /* a rank; -1: none yet */
+	size_t most; /* bytes of a message */
+	uint64_t sent, sent_bytes;
+	bool sent_all, taken_all;
+	/* When the first credit came back, the first message, the latest, and
+	 * the first of the window that is counted. 0: not yet. */
+	uint64_t credit_ns, first_ns, latest_ns, window_ns;
+	uint64_t taken, counted;      /* bytes since the first, of the window */
+	uint32_t rate[PROBE_WINDOWS]; /* of windows */
+	uint32_t windows;
+};
+
+/* Call probe_turn() until it is not AGAIN. */
+void probe_begin(struct probe *p, struct dicomm_comm *comm,
+		 const struct operation *before);
+dicomm_result_t probe_turn(struct probe *p, bool *moved);
+/* Whom it waits for; -1: nobody in particular. */
+static inline int probe_awaits(const struct probe *p)
+{
+	return p->partner;
+}
+
+/*
+ * At init, when the ranks have found their wires: where nothing tells the rates
+ * of the links, and DICOMM_PROBE lets it, measure them and put the same table
+ * into comm->links of all ranks.
+ */
+dicomm_result_t probe_at_init(struct dicomm_comm *comm);
+/* Replace comm->links by what was measured; flow as for rates_links(). */
+dicomm_result_t probe_adopt(struct dicomm_comm *comm, const uint32_t *flow,
+			    bool *changed);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that ranks exchange for the library's own purposes between two
+ * collectives, in the numbers of their lanes. They are in host memory, whatever
+ * the devices. Thread: that of the data path. AGAIN: poll, then retry.
+ */
+#ifndef DICOMM_CORE_TALK_H
+#define DICOMM_CORE_TALK_H
+
+#include "src/core/comm.h"
+
+struct talk {
+	struct dicomm_comm *comm;
+	/* What is to run next; NULL: the communicator is only forming. */
+	const struct operation *before;
+	uint32_t signature; /* tells these messages from others */
+};
+
+/* Longest message to that rank. */
+dicomm_result_t talk_most(const struct talk *t, int rank, size_t *bytes);
+/* The body must stay until talk_under_way() is 0. */
+dicomm_result_t talk_put(const struct talk *t, int rank, const void *body,
+			 size_t bytes);
+/* Messages put to that rank that it has not taken, as far as is known. */
+uint64_t talk_under_way(const struct talk *t, int rank);
+/* Take the next message; `into` has that much room, NULL: its bytes do not
+ * matter. Its sender hears of it at comm_flush(). */
+dicomm_result_t talk_take(const struct talk *t, int rank, void *into,
+			  size_t room, size_t *bytes);
+
+#endif
