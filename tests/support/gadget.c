@@ -14,6 +14,10 @@
 #include "tests/support/gpu.h"
 #include "tests/support/job.h"
 
+/* A copy that keeps a GPU busy, and for how long about */
+#define LOAD_BYTES ((size_t)8 << 20)
+#define LOAD_US 10
+
 /* What a mock offers to tests */
 struct mock {
 	const char *kind, *file, *compiler;
@@ -107,10 +111,12 @@ void gadget_open(struct gadget *g, const char *name)
 	g->accel = accel_find(name, &g->index, why, sizeof(why));
 	if (!g->accel->work)
 		return;
-	if (mock_of(name))
+	if (mock_of(name)) {
 		g->native = mock_of(name)->stream(g->index);
-	else if (gpu_is_wanted(name))
+	} else if (gpu_is_wanted(name)) {
 		g->native = gpu_stream(g->index);
+		g->load = gadget_alloc(g, 2 * LOAD_BYTES);
+	}
 	JOB_TRY(g->accel->work->open(g->index, g->native, &g->stream));
 	JOB_TRY(g->accel->work->event_create(g->index, &g->event));
 }
@@ -124,10 +130,12 @@ void gadget_close(struct gadget *g)
 	g->accel->work->close(g->stream);
 	if (!g->native)
 		return;
-	if (mock_of(g->name))
+	if (mock_of(g->name)) {
 		mock_of(g->name)->stream_destroy(g->native);
-	else
+	} else {
 		gpu_stream_destroy(g->native);
+		gadget_free(g, g->load);
+	}
 }
 
 void *gadget_alloc(const struct gadget *g, size_t bytes)
@@ -184,6 +192,8 @@ void gadget_delay(const struct gadget *g, unsigned us)
 {
 	if (mock_of(g->name))
 		mock_of(g->name)->delay(us);
+	for (unsigned at = 0; g->load && at < us; at += LOAD_US)
+		gadget_copy(g, g->load, g->load + LOAD_BYTES, LOAD_BYTES);
 }
 
 int gadget_hangs(const struct gadget *g)

@@ -19,6 +19,7 @@ struct gadget {
 	void *native; /* a stream as its driver calls it; NULL: its default */
 	struct accel_stream *stream; /* the same */
 	struct accel_event *event;
+	uint8_t *load; /* with which a real GPU is kept busy; or NULL */
 };
 
 /* Can there be such a device? Makes this process see the mocks, for good; else
@@ -40,7 +41,8 @@ void gadget_copy(const struct gadget *g, void *dst, const void *src,
 		 size_t bytes);
 /* Wait for all that is queued on it. */
 void gadget_wait(const struct gadget *g);
-/* Work on streams begins up to so much later. Mocks only. */
+/* Work on streams begins up to so much later from now on; of a real GPU, once
+ * what it is given to do now has taken about so long. */
 void gadget_delay(const struct gadget *g, unsigned us);
 /* What was asked of the driver that would have waited for a held stream. Mocks
  * only. */
