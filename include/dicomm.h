@@ -21,7 +21,11 @@
  * What no transport moves directly passes through host memory: that is counted
  * (dicomm_stats_t), announced by a warning, and refused at init where
  * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
- * but their drivers, which are opened when they are asked for.
+ * but their drivers, which are opened when they are asked for. A device that
+ * takes no kernels of this build, and whose runtime compiles none, has the host
+ * reduce for it on copies of the operands in host memory. That is announced by
+ * a warning, too; with "never" such reductions are refused. No message is
+ * staged for it, and bytes_staged does not count it.
  *
  * Streams. An operation takes a stream of its rank's device. On a rank of a
  * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
@@ -264,7 +268,7 @@ typedef struct {
 	 * DICOMM_TRANSPORTS. */
 	const char *transports;
 	/** "auto" or "never": may device memory pass through host memory where
-	 * there is no direct path? Default: DICOMM_STAGING. */
+	 * there is no direct path, or no kernel? Default: DICOMM_STAGING. */
 	const char *staging;
 	/** 1: reduce in rank order, so that results do not depend on size,
 	 * placement and algorithm. Default: DICOMM_DETERMINISTIC. */
@@ -317,7 +321,9 @@ typedef struct {
 	uint64_t bytes_received;
 	/** Of those received: device to device. */
 	uint64_t bytes_direct;
-	/** Of those received: of device memory, through host memory. */
+	/** Of those received: from or to device memory, through host memory
+	 * that is no operand, nor where a host rank takes in what devices write
+	 * for it. */
 	uint64_t bytes_staged;
 	/** Host ranks: copied through a shared ring. */
 	uint64_t bytes_ring;
@@ -331,6 +337,9 @@ typedef struct {
 	uint64_t memory_bytes;
 	/** Pulled over a network, from the sender's memory. */
 	uint64_t bytes_rdma;
+	/** Host ranks: written by a device where this rank takes it in, and
+	 * copied from there. What is reduced from there is in bytes_mapped. */
+	uint64_t bytes_landed;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -800,7 +809,8 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * machine, read it in place, if it was there when they last called an operation
  * while none was under way on any device of that kind in their process. What a
  * host rank sends to them from other memory is staged. They never write to it:
- * what they send, they write into stages that the host rank maps and reads.
+ * what they send, they write into memory that the host rank maps. That is not
+ * staged: the host rank reduces it from there, or copies it, see bytes_landed.
  * Where DICOMM_STAGING is "never" on either side, all buffers of such a host
  * rank have to be of this memory, and be there in time. Of one process they
  * know 256 allocations, some of them the library's.
@@ -1683,7 +1693,8 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
  * A line for people, not for programs, of two ranks in two processes that are
  * bound to these devices, or to one. First the way: "host memory" where both
  * work on it; "ipc" where the devices map each other's memory; "mapped" where a
- * device and a host share memory, see dicomm_mem_alloc(); "rdma", which only a
+ * device and a host share memory, see dicomm_mem_alloc(), and the host copies
+ * what it receives unless it reduces it; "rdma", which only a
  * communicator knows of, where an adapter reaches both; "staged" where data
  * passes through host memory, which DICOMM_STAGING=never refuses. Then for
  * each better way the reason why it is not taken: "staged; not ipc: ...". What

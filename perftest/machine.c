@@ -85,24 +85,23 @@ static int numa_of(hwloc_topology_t t, const char *pci)
 	return -1;
 }
 
-static int depth(hwloc_obj_t o)
-{
-	int n = 0;
-
-	for (; o; o = o->parent)
-		n++;
-	return n;
-}
-
-/* Steps from one to the other in the tree of buses; -1: unknown. */
+/* Steps from one to the other in the tree of buses; -1: unknown. hwloc's own
+ * search for what two have in common ends beyond the root where one bus is
+ * deeper than the other. */
 static int steps_between(hwloc_topology_t t, const char *a, const char *b)
 {
-	hwloc_obj_t from = place_of(t, a), to = place_of(t, b), both;
+	hwloc_obj_t to = place_of(t, b);
+	int up = 0;
 
-	if (!from || !to)
-		return -1;
-	both = hwloc_get_common_ancestor_obj(t, from, to);
-	return depth(from) + depth(to) - 2 * depth(both);
+	for (hwloc_obj_t from = place_of(t, a); from && to;
+	     from = from->parent, up++) {
+		int down = 0;
+
+		for (hwloc_obj_t o = to; o; o = o->parent, down++)
+			if (o == from)
+				return up + down;
+	}
+	return -1;
 }
 
 /* ---- the description ---- */

@@ -68,9 +68,10 @@ dicomm_result_t common_hold_device(struct tp_device *dev,
 }
 
 bool common_takes(unsigned n, const struct tp_region *region,
-		  struct tp_taker *out)
+		  const struct tp_place *place, struct tp_taker *out)
 {
 	(void)n;
+	(void)place;
 	(void)region;
 	(void)out;
 	return false;

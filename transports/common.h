@@ -30,7 +30,7 @@ dicomm_result_t common_hold_device(struct tp_device *dev,
 				   const struct tp_region *region,
 				   struct tp_hold **out, char *how, size_t len);
 bool common_takes(unsigned n, const struct tp_region *region,
-		  struct tp_taker *out);
+		  const struct tp_place *place, struct tp_taker *out);
 void common_drop(struct tp_device *dev, struct tp_hold *hold);
 
 /* rest() of a wire that nobody could wake. */

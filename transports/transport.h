@@ -87,6 +87,12 @@ static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
 /* Sender's side. */
 struct tp_outbox {
 	_Atomic uint64_t *released; /* messages that the peer is done with */
+	/* Where put() writes what a line has no room for, slot after slot, so
+	 * that its cache lines can be fetched before; NULL: not by this core.
+	 */
+	const uint8_t *data;
+	size_t data_stride; /* bytes */
+	uint32_t slot_mask; /* slots - 1 */
 };
 
 /* What holds for all messages to and from a peer; alike on both sides. */
@@ -98,6 +104,9 @@ struct tp_limits {
 	uint32_t window;
 	uint32_t spin;   /* looks at an inbox that pay before a poll() */
 	bool wants_hold; /* offer() and read() need it */
+	/* A reference costs more than copies: only for a message that is
+	 * longer than eager_bytes. */
+	bool rather_eager;
 };
 
 /* Bytes that travel through the bootstrap. */
@@ -106,8 +115,17 @@ struct tp_blob {
 	uint8_t data[252];
 };
 
+/* Where a rank computes. */
+struct tp_place {
+	char pci[16]; /* of its device; "": the cores of this thread */
+	/* How far it is from one PCI address, or those cores, to another;
+	 * UINT32_MAX: unknown. NULL: all is. */
+	uint32_t (*steps)(const char *from, const char *to);
+};
+
 struct tp_config {
 	int rank, ranks;
+	struct tp_place place;
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
@@ -157,8 +175,10 @@ struct transport {
 	uint32_t slots, slot_bytes;
 	/* cost() knows what the adapters carry: there is no need to measure. */
 	bool declares;
-	/* A poll() is a system call, and rest() ends when something comes. */
+	/* rest() ends when something comes. */
 	bool sleeps;
+	/* A poll() is a system call: rather rest() than look again. */
+	bool slow_poll;
 
 	/* Is there a device to use? The reason if not, else what was found. */
 	bool (*usable)(char *why, size_t len);
@@ -225,10 +245,11 @@ struct transport {
 				       const struct tp_region *region,
 				       struct tp_hold **out, char *how,
 				       size_t len);
-	/* For whoever asks, without a device of the wire: what does its n-th
-	 * adapter say to that memory? False: it has none of that number. */
+	/* For whoever asks, without a device of the wire: what does the n-th
+	 * adapter that a rank there would use say to that memory? False: it
+	 * has none of that number. */
 	bool (*takes)(unsigned n, const struct tp_region *region,
-		      struct tp_taker *out);
+		      const struct tp_place *place, struct tp_taker *out);
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it

@@ -79,6 +79,11 @@ struct accel_work {
 	 * reason is the last error. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,
 				   dicomm_datatype_t type);
+	/* For a type that it cannot compute: from now on let the host reduce
+	 * what is queued on this stream, on copies in its own memory. May wait
+	 * for the device; DICOMM_ERR_UNSUPPORTED as above. */
+	dicomm_result_t (*prepare_proxy)(struct accel_stream *s,
+					 dicomm_datatype_t type);
 
 	dicomm_result_t (*event_create)(int index, struct accel_event **e);
 	void (*event_destroy)(struct accel_event *e);
@@ -106,7 +111,8 @@ struct accel_work {
 	/* From and to memory of the device or of the host. */
 	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
 				const void *src, size_t bytes);
-	/* As in reduce.h; prepare() was called for the type. */
+	/* As in reduce.h; prepare() or prepare_proxy() has succeeded for the
+	 * type. */
 	dicomm_result_t (*reduce)(struct accel_stream *s,
 				  dicomm_datatype_t type, dicomm_redop_t op,
 				  void *dst, const void *a, const void *b,

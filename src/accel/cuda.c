@@ -11,6 +11,7 @@
 #include "src/accel/cuda_api.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
+#include "src/accel/rtc.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -197,9 +198,37 @@ static const struct image *gpu_image(int module, int i)
 	return i ? NULL : image_find(name);
 }
 
+/* For another device, or by PTX that this driver does not compile */
 static bool gpu_wrong_image(int error)
 {
-	return error == CUDA_NO_BINARY_FOR_GPU;
+	return error == CUDA_NO_BINARY_FOR_GPU || error == CUDA_INVALID_IMAGE ||
+	       error == CUDA_INVALID_PTX || error == CUDA_NO_PTX_COMPILER ||
+	       error == CUDA_UNSUPPORTED_PTX;
+}
+
+/* For this very device, since drivers take PTX only of a compiler that is no
+ * newer than they are; of a compiler that does not know the device yet, PTX for
+ * an older one. */
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	enum launch_module m = (enum launch_module)module;
+	int version = 0, arch = 10 * attribute(index, CUDA_COMPUTE_MAJOR);
+	int error = api.version(&version);
+	struct rtc rtc;
+
+	if (error || !arch)
+		return FAIL(DICOMM_ERR_DEVICE,
+			    "cuda:%d: cannot tell what to compile for: %s (%d)",
+			    index, gpu_error_text(error), error);
+	arch += attribute(index, CUDA_COMPUTE_MINOR);
+	if (!rtc_open_nvrtc(&rtc, version / 1000, why, len))
+		return DICOMM_ERR_UNSUPPORTED;
+	*code = rtc_cuda(&rtc, m, arch, false, why, len);
+	arch = rtc_newest(&rtc, arch);
+	if (!*code && arch)
+		*code = rtc_cuda(&rtc, m, arch, true, why, len);
+	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 
 /* A line of the cache each, of a page that is pinned when the last is used up.

@@ -23,6 +23,9 @@
  *   gpu_module_of(launch)        which module has its kernel
  *   gpu_image(module, i)         image i to try for a module, NULL: no more
  *   gpu_wrong_image(error)       is it for another device?
+ *   gpu_compile(index, module, code, why, len)  an image of the source, in
+ *                                memory that stays; DICOMM_ERR_UNSUPPORTED,
+ *                                not logged: there is no way, and why
  *   gpu_word_alloc(at)           8 bytes that host and devices see
  *   gpu_wait_value(index, stream, word, value)  until a word has a value
  *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
@@ -64,6 +67,7 @@ struct device {
 	uint32_t units;
 	bool loaded[LAUNCH_MODULES];
 	gpu_module modules[LAUNCH_MODULES];
+	char *unfit[LAUNCH_MODULES]; /* why it has none */
 	/* Of each module; only ever grows at its head */
 	struct kernel *_Atomic kernels[LAUNCH_MODULES];
 };
@@ -87,6 +91,9 @@ struct accel_stream {
 	int index;
 	bool own;
 	gpu_stream handle;
+	/* Where the host reduces for it; of which types, as bits */
+	struct pinned *pinned;
+	uint64_t proxied;
 };
 
 struct accel_event {
@@ -694,10 +701,13 @@ static dicomm_result_t gpu_open_beside(struct accel_stream *other,
 	return status;
 }
 
+static void proxy_close(struct accel_stream *s);
+
 static void gpu_close(struct accel_stream *s)
 {
 	if (!s)
 		return;
+	proxy_close(s);
 	if (s->own)
 		api.stream_destroy(s->handle);
 	free(s);
@@ -705,31 +715,72 @@ static void gpu_close(struct accel_stream *s)
 
 /* ---- kernels ---- */
 
-/* Under the lock. */
-static dicomm_result_t module_load(int index, int module)
+/* An image of this build */
+static dicomm_result_t image_load(int index, int module, char *why, size_t len)
 {
 	struct device *d = &devices[index];
 	const struct image *image;
 	int error = GPU_SUCCESS, i;
-	char why[256];
 
-	if (d->loaded[module])
-		return DICOMM_SUCCESS;
 	for (i = 0; (image = gpu_image(module, i)); i++) {
 		error = api.module_load(&d->modules[module], image->data);
-		if (!error) {
-			d->loaded[module] = true;
+		if (!error)
 			return DICOMM_SUCCESS;
-		}
 		if (!gpu_wrong_image(error))
 			return failed(error, index, image->name);
 	}
 	if (i)
-		snprintf(why, sizeof(why), "the driver takes none of %d: %s", i,
-			 gpu_error_text(error));
+		snprintf(why, len,
+			 "the driver takes none of %d images: %s (%d)", i,
+			 gpu_error_text(error), error);
 	else
-		snprintf(why, sizeof(why), "this build has none for " GPU_KIND);
-	log_set_last_error(why);
+		snprintf(why, len, "this build has none for " GPU_KIND);
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+/* What the runtime's compiler makes of the source, which drivers may look at
+ * for as long as it is loaded */
+static dicomm_result_t source_load(int index, int module, char *why, size_t len)
+{
+	void *code = NULL;
+	int error;
+
+	TRY(gpu_compile(index, module, &code, why, len));
+	error = api.module_load(&devices[index].modules[module], code);
+	if (!error) {
+		log_debug(GPU_KIND ":%d: kernels were compiled", index);
+		return DICOMM_SUCCESS;
+	}
+	free(code);
+	if (!gpu_wrong_image(error))
+		return failed(error, index, "compiled kernels");
+	snprintf(why, len, "the driver does not take compiled ones: %s (%d)",
+		 gpu_error_text(error), error);
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+/* Under the lock. What was found to have no way is not tried again. */
+static dicomm_result_t module_load(int index, int module)
+{
+	char none[128] = "", why[256], text[400];
+	struct device *d = &devices[index];
+	dicomm_result_t status;
+
+	if (d->loaded[module])
+		return DICOMM_SUCCESS;
+	if (!d->unfit[module]) {
+		status = image_load(index, module, none, sizeof(none));
+		if (status == DICOMM_ERR_UNSUPPORTED)
+			status = source_load(index, module, why, sizeof(why));
+		d->loaded[module] = status == DICOMM_SUCCESS;
+		if (status != DICOMM_ERR_UNSUPPORTED)
+			return status;
+		snprintf(text, sizeof(text), "%s; %s", none, why);
+		d->unfit[module] = strdup(text);
+		if (!d->unfit[module])
+			return no_memory(index);
+	}
+	log_set_last_error(d->unfit[module]);
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
@@ -847,6 +898,8 @@ static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
 	error = gpu_copy(dst, src, bytes, s->handle);
 	return leave(error, s->index, "a copy");
 }
+
+#include "src/accel/gpu_proxy.h"
 
 /* ---- events and gates ---- */
 
@@ -1005,6 +1058,7 @@ static const struct accel_work gpu_work = {
 	.open_beside = gpu_open_beside,
 	.close = gpu_close,
 	.prepare = gpu_prepare,
+	.prepare_proxy = gpu_prepare_proxy,
 	.event_create = gpu_event_create,
 	.event_destroy = gpu_event_destroy,
 	.event_record = gpu_event_record,
@@ -1016,10 +1070,10 @@ static const struct accel_work gpu_work = {
 	.gate_open = gpu_gate_open,
 	.held = gpu_held,
 	.copy = gpu_queue_copy,
-	.reduce = work_reduce,
-	.fold = work_fold,
-	.scale = work_scale,
-	.divide = work_divide,
+	.reduce = gpu_reduce,
+	.fold = gpu_fold,
+	.scale = gpu_scale,
+	.divide = gpu_divide,
 	.mem_export = gpu_mem_export,
 	.mem_import = gpu_mem_import,
 	.mem_unimport = gpu_mem_unimport,

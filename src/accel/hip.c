@@ -6,11 +6,13 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/hip_api.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
+#include "src/accel/rtc.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -47,6 +49,7 @@ static struct {
 #undef F
 } api;
 
+static void *runtime;
 /* The runtime's, by its soname: numbers of memory types have changed. */
 static int major;
 /* The device that a thread had before gpu_enter() */
@@ -82,12 +85,11 @@ static void *open_runtime(char *why, size_t len)
 
 static bool open_library(char *why, size_t len)
 {
-	void *lib = open_runtime(why, len);
-
-	if (!lib)
+	runtime = open_runtime(why, len);
+	if (!runtime)
 		return false;
 #define F(name, symbol, needed, parameters)                              \
-	*(void **)&api.name = dlsym(lib, #symbol);                       \
+	*(void **)&api.name = dlsym(runtime, #symbol);                   \
 	if ((needed) && !api.name) {                                     \
 		snprintf(why, len, "libamdhip64.so.%d has no %s", major, \
 			 #symbol);                                       \
@@ -96,7 +98,7 @@ static bool open_library(char *why, size_t len)
 	HIP_FUNCTIONS(F)
 #undef F
 #define F(name, symbol, result, parameters) \
-	*(void **)&api.name = dlsym(lib, #symbol);
+	*(void **)&api.name = dlsym(runtime, #symbol);
 	HIP_MORE_FUNCTIONS(F)
 #undef F
 	return true;
@@ -230,6 +232,19 @@ static bool gpu_wrong_image(int error)
 	       error == HIP_OBJECT_INIT_FAILED;
 }
 
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	struct rtc rtc;
+
+	(void)index;
+	(void)module;
+	if (!rtc_open_hiprtc(&rtc, runtime, major, why, len))
+		return DICOMM_ERR_UNSUPPORTED;
+	*code = rtc_hip(&rtc, why, len);
+	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
+}
+
 /* Of a kind of its own, which alone devices wait for; where there is none, in
  * memory that is coherent. */
 static int gpu_word_alloc(void **at)
@@ -256,20 +271,37 @@ static int gpu_wait_value(int index, hip_stream stream, void *word,
 	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
 }
 
-static void word_wait(void *ctx);
+struct called {
+	hip_host_fn fn;
+	void *arg;
+};
 
 static void callback(hip_stream stream, hip_result error, void *ctx)
 {
+	struct called c = *(struct called *)ctx;
+
 	(void)stream;
 	(void)error;
-	word_wait(ctx);
+	free(ctx);
+	c.fn(c.arg);
 }
 
 /* ROCm 5.2 has only the older function. */
 static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 {
-	return api.host_function ? api.host_function(stream, fn, arg)
-				 : api.callback(stream, callback, arg, 0);
+	struct called *c;
+	int error;
+
+	if (api.host_function)
+		return api.host_function(stream, fn, arg);
+	c = malloc(sizeof(*c));
+	if (!c)
+		return HIP_OUT_OF_MEMORY;
+	*c = (struct called){.fn = fn, .arg = arg};
+	error = api.callback(stream, callback, c, 0);
+	if (error)
+		free(c);
+	return error;
 }
 
 static bool gpu_has_dmabuf(int index)

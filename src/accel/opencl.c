@@ -647,6 +647,16 @@ static dicomm_result_t opencl_prepare(struct accel_stream *s,
 	return status;
 }
 
+/* Its memory is the host's, but nothing of OpenCL calls the host in turn. */
+static dicomm_result_t opencl_prepare_proxy(struct accel_stream *s,
+					    dicomm_datatype_t type)
+{
+	(void)s;
+	(void)type;
+	log_set_last_error("the host does not reduce for OpenCL devices");
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
 /* What was queued is also begun. */
 static dicomm_result_t queued(struct accel_stream *s, int32_t error,
 			      const char *what)
@@ -897,6 +907,7 @@ static const struct accel_work opencl_work = {
 	.open_beside = opencl_open_beside,
 	.close = opencl_close,
 	.prepare = opencl_prepare,
+	.prepare_proxy = opencl_prepare_proxy,
 	.event_create = opencl_event_create,
 	.event_destroy = opencl_event_destroy,
 	.event_record = opencl_event_record,

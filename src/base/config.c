@@ -168,6 +168,18 @@ static const struct row rows[CONFIG_KEYS] = {
 				"memory; "
 				"unset: host name and boot",
 		},
+	[CONFIG_IB_AR_THRESHOLD] =
+		{
+			.name = "DICOMM_IB_AR_THRESHOLD",
+			.nccl = "NCCL_IB_AR_THRESHOLD",
+			.kind = KIND_BYTES,
+			.value = "8K",
+			.min = 0,
+			.max = 1 << 20,
+			.help = "longer messages into an inbox are a write and "
+				"an empty one that tells of it, as adaptive "
+				"routing wants",
+		},
 	[CONFIG_IB_CONNECT] =
 		{
 			.name = "DICOMM_IB_CONNECT",
@@ -219,7 +231,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.min = 1,
 			.max = 4,
 			.help = "RDMA ports that a rank shares its traffic "
-				"over, if there are so many",
+				"over, the nearest to its device, if there "
+				"are so many",
 		},
 	[CONFIG_IB_PCI_RELAXED_ORDERING] =
 		{
@@ -436,8 +449,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "auto",
 			.choices = {"auto", "never"},
 			.help = "pass device memory through host memory where "
-				"no direct "
-				"path exists; never: fail instead",
+				"no direct path, or no kernel, exists; never: "
+				"fail instead",
 		},
 	[CONFIG_TIMEOUT_MS] =
 		{

@@ -11,6 +11,7 @@
 #include "src/core/device.h"
 #include "src/core/direct.h"
 #include "src/core/drift.h"
+#include "src/topo/place.h"
 
 /* ---- handles ---- */
 
@@ -135,6 +136,14 @@ static int pick(int given, int64_t otherwise)
 	return given == DICOMM_UNDEFINED_INT ? (int)otherwise : given;
 }
 
+bool comm_never_stages(const struct dicomm_comm *comm)
+{
+	const char *staging = comm->config.staging;
+
+	return !strcmp(staging ? staging : config_string(CONFIG_STAGING),
+		       "never");
+}
+
 static dicomm_result_t apply_config(struct dicomm_comm *comm)
 {
 	const dicomm_config_t *c = &comm->config;
@@ -227,6 +236,15 @@ void comm_free(struct dicomm_comm *comm)
 	free(comm->recv_log);
 	comm->magic = 0;
 	free(comm);
+}
+
+void comm_place(const struct accel *accel, int index, struct tp_place *place)
+{
+	dicomm_device_info_t info = {.pci = ""};
+
+	*place = (struct tp_place){.steps = place_steps};
+	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
+		memcpy(place->pci, info.pci, sizeof(place->pci));
 }
 
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,

@@ -18,6 +18,7 @@
 #include "src/boot/control.h"
 #include "src/boot/refuge.h"
 #include "src/core/call.h"
+#include "src/core/lease.h"
 #include "src/accel/accel.h"
 #include "transports/transport.h"
 
@@ -40,10 +41,10 @@ struct reach;
 struct lane {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
-	_Atomic uint64_t *released; /* out: NULL until connected */
-	struct tp_inbox in;         /* in.lines: NULL until connected */
-	uint64_t in_done;           /* all messages up to here are done with */
-	uint64_t in_mask;           /* bit i: message in_done + 1 + i is, too */
+	struct tp_outbox out; /* out.released: NULL until connected */
+	struct tp_inbox in;   /* in.lines: NULL until connected */
+	uint64_t in_done;     /* all messages up to here are done with */
+	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
 };
 
 struct peer {
@@ -94,6 +95,7 @@ struct member {
 	 * where they are in its process, 0: there are none. */
 	struct accel_handle near;
 	uint64_t near_at;
+	struct lease_place lease; /* of them */
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
@@ -259,14 +261,18 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
 			   const dicomm_config_t *config,
 			   struct dicomm_comm *parent);
-/* Its parts: an empty one with its settings; meeting the other ranks; the
- * end, when nobody uses it any more. */
+/* Its parts: an empty one with its settings; meeting the other ranks, who come
+ * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
+/* Where a rank on that device is. */
+void comm_place(const struct accel *accel, int index, struct tp_place *place);
+/* Does this rank refuse that data of devices passes through host memory? */
+bool comm_never_stages(const struct dicomm_comm *comm);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id);
+			  const dicomm_unique_id_t *id, int come_ms);
 void comm_free(struct dicomm_comm *comm);
 
 /* Does the handle belong to the process that forked this one? */

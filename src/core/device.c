@@ -13,8 +13,6 @@
 #include "src/core/message.h"
 #include "src/core/step.h"
 
-/* Calls under way on one communicator before more tickets are made */
-#define TICKETS 64
 /* Longer than any copy or kernel of ours takes */
 #define QUIESCE_NS UINT64_C(30000000000)
 
@@ -29,41 +27,65 @@ static dicomm_result_t open_streams(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
-/* One warning for all types that the device does not reduce. */
-static void tell_lacking(const struct dicomm_comm *comm, const char *why)
+/* One warning for all types for which the device has no kernels. */
+static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
+			 const char *instead, const char *why)
 {
 	char names[256] = "";
 	size_t at = 0;
 
+	if (!types)
+		return;
 	for (unsigned t = 0; t < 64 && at < sizeof(names); t++)
-		if (comm->dev->lacks >> t & 1)
+		if (types >> t & 1)
 			at += (size_t)snprintf(names + at, sizeof(names) - at,
 					       "%s%s", at ? ", " : "",
 					       type_name((dicomm_datatype_t)t));
-	log_warn("%s: no kernels for %s, whose reductions are refused: %s",
-		 comm->device, names, why);
+	log_warn("%s: no kernels for %s, %s: %s", comm->device, names, instead,
+		 why);
 }
 
-/* A type that the device lacks is refused when it is used. */
-static dicomm_result_t load_kernels(struct dicomm_comm *comm)
+/* Of a type without kernels the operands are copied to the host and reduced
+ * there, or, where nothing may be staged, its reductions are refused. */
+static dicomm_result_t load_type(struct dicomm_comm *comm,
+				 dicomm_datatype_t type, uint64_t *proxied,
+				 char *why, size_t len)
 {
 	struct device *dev = comm->dev;
-	dicomm_result_t status;
-	char why[256];
+	dicomm_result_t status = dev->work->prepare(dev->stream, type);
+	size_t at;
 
-	for (unsigned t = 0; t < 64; t++) {
-		if (!type_valid((dicomm_datatype_t)t))
-			continue;
-		status = dev->work->prepare(dev->stream, (dicomm_datatype_t)t);
-		if (status == DICOMM_ERR_UNSUPPORTED) {
-			dev->lacks |= UINT64_C(1) << t;
-			snprintf(why, sizeof(why), "%s", log_last_error());
-		} else if (status != DICOMM_SUCCESS) {
+	if (status != DICOMM_ERR_UNSUPPORTED)
+		return status;
+	at = (size_t)snprintf(why, len, "%s", log_last_error());
+	if (!comm_never_stages(comm)) {
+		status = dev->work->prepare_proxy(dev->stream, type);
+		if (status == DICOMM_SUCCESS)
+			*proxied |= UINT64_C(1) << type;
+		if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
-		}
+		if (at < len)
+			snprintf(why + at, len - at, "; %s", log_last_error());
 	}
-	if (dev->lacks)
-		tell_lacking(comm, why);
+	dev->lacks |= UINT64_C(1) << type;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t load_kernels(struct dicomm_comm *comm)
+{
+	uint64_t proxied = 0;
+	char why[512];
+
+	for (unsigned t = 0; t < 64; t++)
+		if (type_valid((dicomm_datatype_t)t))
+			TRY(load_type(comm, (dicomm_datatype_t)t, &proxied, why,
+				      sizeof(why)));
+	tell_lacking(comm, proxied,
+		     "which the host reduces in its memory "
+		     "(DICOMM_STAGING=never refuses that)",
+		     why);
+	tell_lacking(comm, comm->dev->lacks, "whose reductions are refused",
+		     why);
 	return DICOMM_SUCCESS;
 }
 
@@ -109,7 +131,9 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
 	status = dev->work->mem_export(near, &dev->near_handle);
-	dev->exports = status == DICOMM_SUCCESS;
+	if (status == DICOMM_SUCCESS)
+		status =
+			lease_begin(comm->accel, dev->index, near, &dev->lease);
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
@@ -160,7 +184,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
 	TRY(allocate_near(comm));
-	return ticket_make(comm, TICKETS);
+	return ticket_make(comm);
 }
 
 dicomm_result_t device_hold(struct dicomm_comm *comm)
@@ -186,7 +210,9 @@ void device_close(struct dicomm_comm *comm)
 		device_quiesce(comm, NULL);
 	ticket_free_all(dev);
 	reach_unmap(comm);
-	if (dev->near)
+	if (dev->lease)
+		lease_end(dev->lease);
+	else if (dev->near)
 		comm->accel->free(dev->near);
 	comm_drop(comm, &dev->held);
 	if (dev->mapped)

@@ -24,6 +24,8 @@
  * so many may be on their way out. */
 #define DEVICE_STAGES 32
 #define DEVICE_SENDS 24
+/* Calls under way on one communicator; one more waits for one of them. */
+#define DEVICE_CALLS 256
 
 enum stage_phase {
 	STAGE_FREE,
@@ -82,11 +84,11 @@ struct device {
 	struct accel_export where; /* for host ranks that map it */
 	struct held held;
 	void *scratch;
-	/* Of all stages; and what devices of that kind need to map it, where
-	 * they can */
+	/* Of all stages; and what devices of that kind need to map it, and
+	 * until when it stays, where they can. NULL: they cannot. */
 	uint8_t *near;
-	bool exports;
 	struct accel_handle near_handle;
+	struct lease *lease;
 
 	pthread_mutex_t lock;
 	struct ticket *spare;
@@ -174,8 +176,8 @@ struct ticket {
 	struct ticket *next;
 };
 
-/* Hold a stream from here on. Refused with the reason where it is none of the
- * device. */
+/* Hold a stream from here on; waits where too many calls are under way. Refused
+ * with the reason where it is none of the device. */
 dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 			    struct ticket **out);
 /* SUCCESS: what was before it on the stream is done. AGAIN: not yet. */
@@ -183,6 +185,7 @@ dicomm_result_t ticket_query(struct ticket *t);
 /* Let the stream go on. Any thread, once. */
 void ticket_give(struct ticket *t);
 void ticket_free_all(struct device *dev);
-dicomm_result_t ticket_make(struct dicomm_comm *comm, size_t n);
+/* All that there will be: for DEVICE_CALLS. */
+dicomm_result_t ticket_make(struct dicomm_comm *comm);
 
 #endif

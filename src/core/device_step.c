@@ -164,8 +164,9 @@ static enum schedule_result send_message(struct operation *op,
 		return SCHEDULE_POSTED;
 	if (dev->shares_host && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
-	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
-			  peer->limits.slots)
+	if (seq >
+	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
+		    peer->limits.slots)
 		return SCHEDULE_AGAIN;
 	if (dev->sends == DEVICE_SENDS - 1 && !is_next(op, s, k))
 		return SCHEDULE_AGAIN;

@@ -46,9 +46,9 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	}
 }
 
-dicomm_result_t engine_wait(struct waiter *w, struct operation *op)
+dicomm_result_t engine_wait(struct waiter *w, struct operation *op, bool alone)
 {
-	struct wait_for f = {.comm = op->comm};
+	struct wait_for f = {.comm = op->comm, .alone = alone};
 
 	/* Only the slow part asks who is late. */
 	if (w->polls + 1 >= op->comm->spin)
@@ -344,7 +344,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			continue;
 		}
 		/* A failure shows in the fault of the communicator. */
-		engine_wait(&w, waiting);
+		engine_wait(&w, waiting, true);
 	}
 	return first;
 }

@@ -61,8 +61,8 @@ void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
 /* One more poll without progress; checks faults, time-outs and unlike calls
- * of op (may be NULL) now and then. */
-dicomm_result_t engine_wait(struct waiter *w, struct operation *op);
+ * of op now and then. Alone: nothing else may want this thread meanwhile. */
+dicomm_result_t engine_wait(struct waiter *w, struct operation *op, bool alone);
 
 static inline uint32_t engine_signature(const struct executable *exe,
 					uint64_t number)

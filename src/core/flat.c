@@ -9,10 +9,14 @@
 #include <string.h>
 
 #include "src/accel/accel.h"
+#include "src/base/cache.h"
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
 #include "src/core/wait.h"
+
+/* Of a first-level cache, what a slot may take. */
+#define FETCH_BYTES (16u << 10)
 
 /* One run of a flat executable. */
 struct flat {
@@ -37,6 +41,7 @@ static dicomm_result_t flat_wait(const struct flat *r,
 {
 	struct call call = flat_call(r);
 	struct wait_for f = {.comm = r->comm,
+			     .alone = true,
 			     .call = &call,
 			     .number = r->number,
 			     .peer = s->peer->rank,
@@ -67,6 +72,17 @@ flat_send_slow(const struct flat *r, const struct flat_step *s,
 	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
 }
 
+/* The next message goes where a neighbour has read an old one. This rank is
+ * about to wait for somebody, so let the slot come back meanwhile. */
+static void fetch_next_slot(const struct flat_step *s)
+{
+	const struct tp_outbox *out = &s->lane->out;
+	uint64_t slot = (s->lane->out_last + 1) & out->slot_mask;
+
+	cache_fetch_to_store(out->data + slot * out->data_stride,
+			     s->bytes < FETCH_BYTES ? s->bytes : FETCH_BYTES);
+}
+
 static inline dicomm_result_t
 flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
 {
@@ -75,9 +91,11 @@ flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
 		       r->signature, TP_DATA, src, s->bytes);
 
 	s->lane->out_last = s->lane->out_base + s->number;
-	if (__builtin_expect(status == DICOMM_SUCCESS, 1))
-		return DICOMM_SUCCESS;
-	return flat_send_slow(r, s, src, status);
+	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
+		TRY(flat_send_slow(r, s, src, status));
+	if (s->bytes > TP_LINE_ROOM && s->lane->out.data)
+		fetch_next_slot(s);
+	return DICOMM_SUCCESS;
 }
 
 /* Spin for the message, the first time connect to its sender. */

@@ -343,10 +343,12 @@ static bool find_adapter(const struct tp_region *region, int *index,
 			 dicomm_adapter_info_t *info)
 {
 	struct tp_taker taker;
+	struct tp_place place;
 
+	comm_place(region->accel, region->index, &place);
 	for (int t = 0; transports[t]; t++)
-		for (unsigned n = 0; transports[t]->takes(n, region, &taker);
-		     n++) {
+		for (unsigned n = 0;
+		     transports[t]->takes(n, region, &place, &taker); n++) {
 			if ((*index)--)
 				continue;
 			info->transport = transports[t]->name;

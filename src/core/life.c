@@ -27,7 +27,7 @@ static dicomm_result_t init_now(void *arg)
 	log_set_rank(comm->rank);
 	comm_listen(comm);
 	fault_share(a->parent, comm);
-	status = comm_meet(comm, &a->id);
+	status = comm_meet(comm, &a->id, comm->meet_ms);
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);
@@ -162,9 +162,9 @@ static bool delivered(const struct peer *peer)
 	for (int c = 0; c < TP_CLASSES; c++) {
 		const struct lane *lane = &peer->lane[c];
 
-		if (lane->released &&
-		    atomic_load_explicit(lane->released, memory_order_acquire) <
-			    lane->out_last)
+		if (lane->out.released &&
+		    atomic_load_explicit(lane->out.released,
+					 memory_order_acquire) < lane->out_last)
 			return false;
 	}
 	return true;

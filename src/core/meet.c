@@ -157,6 +157,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	struct tp_device *device;
 	char why[256];
 
+	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
@@ -235,7 +236,8 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	if (!w->transport->sleeps)
 		return;
 	comm->only_wire = w;
-	if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+	if (w->transport->slow_poll && config_is_default(CONFIG_SPIN) &&
+	    comm->spin > SPIN_FAR)
 		comm->spin = SPIN_FAR;
 }
 
@@ -382,13 +384,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 }
 
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id)
+			  const dicomm_unique_id_t *id, int come_ms)
 {
 	struct member *me = &comm->members[comm->rank];
 	struct control_config cc = {.rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
-				    .timeout_ms = comm->meet_ms,
+				    .timeout_ms = come_ms,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
@@ -419,15 +421,14 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->on_host = !comm->dev || comm->dev->shares_host;
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
-		me->near_at =
-			comm->dev->exports ? (uintptr_t)comm->dev->near : 0;
+		if (comm->dev->lease) {
+			me->near_at = (uintptr_t)comm->dev->near;
+			lease_tell(comm->dev->lease, &me->lease);
+		}
 		me->stages = comm->dev->where;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
-	me->never_staged =
-		!strcmp(comm->config.staging ? comm->config.staging
-					     : config_string(CONFIG_STAGING),
-			"never");
+	me->never_staged = comm_never_stages(comm);
 	mine = *me;
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));

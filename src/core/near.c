@@ -29,6 +29,7 @@ static dicomm_result_t open_device(struct dicomm_comm *comm,
 {
 	struct device *dev = comm->dev;
 
+	TRY(lease_take(&other->lease, &n->lease));
 	n->stages_bytes = other->near.bytes - other->near.offset;
 	if (other->pid == comm->members[comm->rank].pid) {
 		n->stages = (uint8_t *)(uintptr_t)other->near_at;
@@ -61,6 +62,7 @@ dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
 	if (!peer->near)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory of a neighbour: out of memory");
+	peer->near->lease = -1;
 	if (!dev)
 		status = open_host(other, peer->near);
 	else if (board)
@@ -81,6 +83,8 @@ void near_close(struct dicomm_comm *comm, int rank)
 		return;
 	if (n->ipc)
 		comm->dev->work->mem_unimport(comm->dev->index, n->ipc);
+	if (n->lease >= 0)
+		lease_give(n->lease);
 	if (n->map)
 		accels[0]->unimport(&n->where, n->map);
 	pin_close(n->pins);

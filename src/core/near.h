@@ -30,6 +30,7 @@ struct near {
 	/* Its stages, as this rank or its device sees them; NULL: none. */
 	const uint8_t *stages;
 	uint64_t stages_bytes;
+	int lease;                 /* -1: none, else they stay for that */
 	void *ipc;                 /* mapped for that by the device; or NULL */
 	void *map;                 /* or by the host */
 	struct accel_export where; /* of that */

@@ -97,13 +97,13 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 {
 	struct lane *lane = &peer->lane[c];
 	struct waiter w = {0};
-	struct tp_outbox out;
+	struct tp_outbox out = {0};
 	dicomm_result_t status;
 	uint64_t deadline =
 		clock_ns() + (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
 				     UINT64_C(1000000000);
 
-	if (lane->released)
+	if (lane->out.released)
 		return DICOMM_SUCCESS;
 	while ((status = peer->transport->connect_out(peer->tp, c, &out)) ==
 	       DICOMM_AGAIN) {
@@ -116,7 +116,7 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 		wait_pause(comm, &w);
 	}
 	TRY(status);
-	lane->released = out.released;
+	lane->out = out;
 	return DICOMM_SUCCESS;
 }
 

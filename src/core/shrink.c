@@ -24,7 +24,8 @@
 #include "src/core/queue.h"
 
 #define PROBE_MS 3000
-/* A round in which somebody dies unnoticed is lost, so the first are short. */
+/* A round in which somebody dies unnoticed is lost, so the first are short. But
+ * once all have come, who lags must not give up what the others then have. */
 #define ROUND_MS 500
 #define PAUSE_NS 10000000
 
@@ -94,7 +95,7 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 }
 
 static dicomm_result_t meet_them(const struct shrink_args *a,
-				 const struct survivors *s, int timeout_ms)
+				 const struct survivors *s, int come_ms)
 {
 	const struct dicomm_comm *parent = a->parent;
 	dicomm_unique_id_t id;
@@ -104,9 +105,8 @@ static dicomm_result_t meet_them(const struct shrink_args *a,
 	TRY(refuge_meet(s->first == parent->rank ? parent->refuge : NULL,
 			parent->members[s->first].refuge, s->phrase, &id));
 	TRY(comm_create(&comm, s->count, s->index, &a->config));
-	comm->meet_ms = timeout_ms;
 	comm_listen(comm);
-	status = comm_meet(comm, &id);
+	status = comm_meet(comm, &id, come_ms);
 	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;

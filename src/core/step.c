@@ -132,8 +132,9 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		return SCHEDULE_DONE;
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
-	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
-			  peer->limits.slots)
+	if (seq >
+	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
+		    peer->limits.slots)
 		return SCHEDULE_AGAIN;
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)
@@ -143,7 +144,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	 * to be told of it beforehand. */
 	may_refer =
 		len >= comm->map_threshold && !(k && whole) &&
-		step->a.buffer != PLAN_SCRATCH &&
+		step->a.buffer != PLAN_SCRATCH && !peer->limits.rather_eager &&
 		!(peer->limits.wants_hold && len <= peer->limits.eager_bytes);
 	note = note_of(op, step, &a, seq);
 	if (note) {
@@ -414,6 +415,12 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
 	step_count(op, step, dst->bytes, false);
+	if (!op->comm->peers[step->peer].is_near)
+		return;
+	if (step->kind == STEP_RECV_REDUCE)
+		op->comm->stats.bytes_mapped += dst->bytes;
+	else
+		op->comm->stats.bytes_landed += dst->bytes;
 }
 
 static enum schedule_result recv_message(struct receive *r)
@@ -493,7 +500,8 @@ enum schedule_result step_sent(struct operation *op, const struct step *step,
 	const struct lane *lane =
 		&op->comm->peers[step->peer].lane[op->exe->class];
 
-	return atomic_load_explicit(lane->released, memory_order_acquire) >= seq
+	return atomic_load_explicit(lane->out.released, memory_order_acquire) >=
+			       seq
 		       ? SCHEDULE_DONE
 		       : SCHEDULE_AGAIN;
 }

@@ -283,7 +283,7 @@ static void pass(struct batch **batches, unsigned round)
 	if (any)
 		quiet = 0;
 	else if (idle)
-		engine_wait(&idle->waiter, idle_op);
+		engine_wait(&idle->waiter, idle_op, false);
 	else if (++quiet < QUIET_YIELDS)
 		sched_yield();
 	else

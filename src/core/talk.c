@@ -39,8 +39,9 @@ dicomm_result_t talk_put(const struct talk *t, int rank, const void *body,
 	TRY(lane_to(t, rank, &peer, &lane));
 	TRY(comm_connect_out(t->comm, peer, TP_COLLECTIVE));
 	seq = lane->out_base + 1;
-	if (seq > atomic_load_explicit(lane->released, memory_order_acquire) +
-			  peer->limits.slots)
+	if (seq >
+	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
+		    peer->limits.slots)
 		return DICOMM_AGAIN;
 	status = peer->transport->put(peer->tp, TP_COLLECTIVE, seq,
 				      t->signature, TP_DATA, body, bytes);
@@ -54,10 +55,10 @@ uint64_t talk_under_way(const struct talk *t, int rank)
 {
 	const struct lane *lane = &t->comm->peers[rank].lane[TP_COLLECTIVE];
 
-	if (!lane->released)
+	if (!lane->out.released)
 		return 0;
 	return lane->out_base -
-	       atomic_load_explicit(lane->released, memory_order_acquire);
+	       atomic_load_explicit(lane->out.released, memory_order_acquire);
 }
 
 /* A message of an operation: the peer has called another one. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 
@@ -46,11 +47,11 @@ static void put(struct device *dev, struct ticket *t)
 	pthread_mutex_unlock(&dev->lock);
 }
 
-dicomm_result_t ticket_make(struct dicomm_comm *comm, size_t n)
+dicomm_result_t ticket_make(struct dicomm_comm *comm)
 {
 	struct ticket *t;
 
-	while (n--) {
+	for (int i = 0; i < DEVICE_CALLS; i++) {
 		TRY(create(comm, &t));
 		put(comm->dev, t);
 	}
@@ -79,6 +80,29 @@ static struct ticket *get(struct device *dev)
 	return t;
 }
 
+/* More are not made: that could wait for a stream that is held, with no bound.
+ * They come back as calls end. */
+static dicomm_result_t await(struct dicomm_comm *comm, struct ticket **out)
+{
+	const struct timespec nap = {0, 20000};
+	uint64_t begin = clock_ms();
+	struct ticket *t;
+
+	while (!(t = get(comm->dev))) {
+		if (fault_is(comm))
+			return fault_report(comm);
+		if (comm->timeout_ms > 0 &&
+		    clock_ms() - begin > (uint64_t)comm->timeout_ms)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "stream: none of %d calls under way on %s "
+				    "has ended for %d ms",
+				    DEVICE_CALLS, comm->name, comm->timeout_ms);
+		nanosleep(&nap, NULL);
+	}
+	*out = t;
+	return DICOMM_SUCCESS;
+}
+
 /* The gate is closed last: then nothing can fail any more. */
 static dicomm_result_t hold(struct ticket *t)
 {
@@ -101,9 +125,7 @@ dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 	dicomm_result_t status;
 	struct ticket *t;
 
-	t = get(dev);
-	if (!t)
-		TRY(create(comm, &t));
+	TRY(await(comm, &t));
 	t->stream = stream;
 	t->reached = false;
 	t->next = NULL;
@@ -121,13 +143,12 @@ dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 {
 	const struct timespec nap = {0, 20000};
 	const struct accel_work *work = comm->dev->work;
-	struct ticket *t = get(comm->dev);
 	struct accel_stream *s = NULL;
 	dicomm_result_t status;
 	unsigned looks = 0;
+	struct ticket *t;
 
-	if (!t)
-		TRY(create(comm, &t));
+	TRY(await(comm, &t));
 	status = work->open(comm->dev->index, stream, &s);
 	if (status == DICOMM_SUCCESS && dst)
 		status = work->copy(s, dst, src, bytes);

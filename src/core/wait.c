@@ -12,9 +12,11 @@
 
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
-#define SLEEP_AFTER_NS UINT64_C(20000000)
-#define SLEEP_NS 50000
+#define NAP_AFTER_NS UINT64_C(20000000)
+#define NAP_NS 50000
 #define REST_US 500
+#define REST_MAX_US 5000
+#define REST_SHARE 16
 #define ASK_AFTER_NS UINT64_C(1000000000)
 #define ASK_MS 500        /* patience with an answer */
 #define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
@@ -211,16 +213,40 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Give the core away. What comes over a network may take a while, and finds
- * its way past others only if this thread sleeps. */
+/* Give the core away. What comes through the kernel finds its way past others
+ * only if this thread sleeps. */
 static void rest(struct dicomm_comm *comm)
 {
 	struct wire *w = comm->only_wire;
 
-	if (w)
+	if (w && w->transport->slow_poll)
 		w->transport->rest(w->device, REST_US);
 	else
 		sched_yield();
+}
+
+/* Nothing tells a wire of credits, nor of faults: they may come late by a part
+ * of what was waited for already. */
+static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
+{
+	uint64_t us = waited_ns / 1000 / REST_SHARE;
+
+	if (!f->alone || us < REST_US)
+		return REST_US;
+	return us < REST_MAX_US ? (unsigned)us : REST_MAX_US;
+}
+
+/* After a long time: rest, unless that is done already. Where nothing could
+ * wake this thread, it sleeps for but a moment. */
+static void nap(const struct wait_for *f, uint64_t waited_ns)
+{
+	const struct timespec t = {0, NAP_NS};
+	struct wire *w = f->comm->only_wire;
+
+	if (!w)
+		nanosleep(&t, NULL);
+	else if (!w->transport->slow_poll)
+		w->transport->rest(w->device, rest_us(f, waited_ns));
 }
 
 /* One more poll without progress. */
@@ -242,12 +268,9 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	now = clock_ns();
 	if (!w->since_ns)
 		w->since_ns = w->checked_ns = now;
-	if (now - w->since_ns > SLEEP_AFTER_NS) {
-		struct timespec t = {0, SLEEP_NS};
-
-		if (!f->comm->only_wire)
-			nanosleep(&t, NULL);
-		w->polls -= YIELDS_PER_CHECK - 1; /* sleep each time */
+	if (now - w->since_ns > NAP_AFTER_NS) {
+		nap(f, now - w->since_ns);
+		w->polls -= YIELDS_PER_CHECK - 1; /* nap each time */
 	}
 	if (now - w->checked_ns < UINT64_C(50000000))
 		return DICOMM_SUCCESS;

@@ -31,6 +31,7 @@ struct wait_for {
 	uint64_t number;
 	int peer; /* -1: none in particular */
 	bool sending;
+	bool alone; /* nothing else may want this thread */
 };
 
 /* One more poll without progress: lets the wires progress, and now and then

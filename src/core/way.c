@@ -138,16 +138,19 @@ static bool staged_leads(const struct way_pair *p)
 }
 
 static const struct {
-	const char *name;
+	const char *name, *how;
 	bool (*leads)(const struct way_pair *p);
 	/* Where it does not; NULL: that goes without saying. */
 	void (*why)(const struct way_pair *p, char *why, size_t len);
 } ways[] = {
-	[WAY_HOST] = {"host memory", host_leads, NULL},
-	[WAY_IPC] = {"ipc", ipc_leads, ipc_why},
-	[WAY_MAPPED] = {"mapped", mapped_leads, mapped_why},
-	[WAY_RDMA] = {"rdma", rdma_leads, rdma_why},
-	[WAY_STAGED] = {"staged", staged_leads, NULL},
+	[WAY_HOST] = {"host memory", "", host_leads, NULL},
+	[WAY_IPC] = {"ipc", "", ipc_leads, ipc_why},
+	[WAY_MAPPED] = {"mapped",
+			", the host copies or reduces what the device writes "
+			"for it",
+			mapped_leads, mapped_why},
+	[WAY_RDMA] = {"rdma", "", rdma_leads, rdma_why},
+	[WAY_STAGED] = {"staged", "", staged_leads, NULL},
 };
 
 enum way way_find(const struct way_pair *p)
@@ -179,7 +182,8 @@ void way_explain(const struct way_pair *p, char *text, size_t len)
 {
 	enum way way = way_find(p);
 	int n = way == WAY_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
-				: snprintf(text, len, "%s", ways[way].name);
+				: snprintf(text, len, "%s%s", ways[way].name,
+					   ways[way].how);
 	size_t at = (size_t)n;
 
 	if (at + 2 >= len)

@@ -5,10 +5,12 @@
  * passes here says nothing about a GPU.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/core/device.h"
 #include "tests/support/cast.h"
 
 /* All ranks have their buffers before any of them calls. */
@@ -25,11 +27,11 @@ static void together(struct trial t, const struct job_rank *me,
 
 /* ---- the bytes that are staged ---- */
 
-static const struct pair {
+static const struct couple {
 	const char *a, *b;
 	uint64_t staged[2]; /* of what each of them receives */
 	bool shared;        /* host memory is of dicomm_mem_alloc() */
-} pairs[] = {
+} couples[] = {
 	{"host", "cuda:0", {0, 4000}, false},
 	{"host", "cuda:0", {0, 0}, true},
 	{"hip:1", "host", {4000, 0}, false},
@@ -43,11 +45,11 @@ static const struct pair {
 	{"opencl:0", "opencl:0", {0, 0}, false},
 	{"host", "host", {0, 0}, false},
 };
-#define PAIRS ((int)(sizeof(pairs) / sizeof(*pairs)))
+#define COUPLES ((int)(sizeof(couples) / sizeof(*couples)))
 
 static void sum(struct job_rank *me, struct gadget *g)
 {
-	const struct pair *p = me->arg;
+	const struct couple *p = me->arg;
 
 	together((struct trial){.kind = TRIAL_ALLREDUCE,
 				.type = DICOMM_FLOAT32,
@@ -63,11 +65,11 @@ static void sum(struct job_rank *me, struct gadget *g)
 /* Of two ranks, each receives the other's input once. */
 START_TEST(what_passes_through_host_memory_is_counted)
 {
-	struct cast cast = {.device = {pairs[_i].a, pairs[_i].b},
+	struct cast cast = {.device = {couples[_i].a, couples[_i].b},
 			    .run = sum,
-			    .arg = &pairs[_i]};
+			    .arg = &couples[_i]};
 
-	if (cast_has(pairs[_i].a) && cast_has(pairs[_i].b))
+	if (cast_has(couples[_i].a) && cast_has(couples[_i].b))
 		cast_play(&cast, 2);
 }
 END_TEST
@@ -130,6 +132,58 @@ START_TEST(a_host_has_to_share_where_nothing_is_staged)
 		cast_play(&(struct cast){.device = {"host", "cuda:0"},
 					 .run = refused,
 					 .staging = "never"},
+			  2);
+}
+END_TEST
+
+/* What a device writes for a host is copied by it, or reduced where it is: both
+ * are told, neither is staged, and so nothing is refused. */
+static const struct taking {
+	enum trial_kind kind;
+	uint64_t landed, mapped; /* of what the host receives */
+} takings[] = {
+	{TRIAL_BROADCAST, 4000, 0},
+	{TRIAL_SENDRECV, 4000, 0},
+	{TRIAL_REDUCE, 0, 4000},
+	{TRIAL_ALLTOALL, 4000, 0},
+};
+
+static void take(struct job_rank *me, struct gadget *g)
+{
+	const struct taking *t = me->arg;
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+	char text[1024];
+
+	together((struct trial){.kind = t->kind,
+				.type = DICOMM_FLOAT32,
+				.op = DICOMM_SUM,
+				.count = 1000,
+				.root = t->kind == TRIAL_BROADCAST,
+				.shared = true},
+		 me, g);
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	JOB_CHECK(!stats.bytes_staged &&
+			  stats.bytes_direct == stats.bytes_received,
+		  "%d bytes were staged", (int)stats.bytes_staged);
+	JOB_CHECK(me->rank || (stats.bytes_landed == t->landed &&
+			       stats.bytes_mapped == t->mapped),
+		  "%d bytes landed, %d were read in place",
+		  (int)stats.bytes_landed, (int)stats.bytes_mapped);
+	JOB_CHECK(!me->rank || !(stats.bytes_landed + stats.bytes_mapped),
+		  "%d bytes landed on a device", (int)stats.bytes_landed);
+	JOB_TRY(dicomm_comm_explain(me->comm, "broadcast", 4000, DICOMM_INT8,
+				    text, sizeof(text)));
+	JOB_CHECK(strstr(text, "mapped, the host copies or reduces what"), "%s",
+		  text);
+}
+
+START_TEST(what_a_host_takes_in_is_told_and_not_staged)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"host", "cuda:0"},
+					 .run = take,
+					 .arg = &takings[_i],
+					 .staging = _i % 2 ? "auto" : "never"},
 			  2);
 }
 END_TEST
@@ -299,6 +353,106 @@ START_TEST(devices_of_one_kind_need_no_staging)
 }
 END_TEST
 
+/* ---- ranks that do not end together ---- */
+
+static void alone(struct job_rank *me, struct gadget *g)
+{
+	const char *how = me->arg;
+	const uint8_t *stages = me->comm->dev->near;
+	int index;
+
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	job_barrier();
+	if (me->rank == 0) {
+		if (!strcmp(how, "aborts"))
+			JOB_TRY(dicomm_comm_abort(me->comm));
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		me->comm = NULL;
+		JOB_CHECK(g->accel->work->owner(stages, &index),
+			  "what rank 1 maps is not there any more");
+	}
+	job_barrier();
+}
+
+/* What a rank has left behind is freed when its neighbour has let go. */
+START_TEST(memory_stays_until_neighbours_have_let_go)
+{
+	const char *const kinds[] = {"cuda:0", "hip:1"};
+
+	if (cast_has(kinds[_i]))
+		cast_play(&(struct cast){.device = {kinds[_i], kinds[_i]},
+					 .run = alone,
+					 .arg = _i ? "aborts" : "leaves"},
+			  2);
+}
+END_TEST
+
+/* The dead hold nothing. */
+static void bereaved(struct job_rank *me, struct gadget *g)
+{
+	const uint8_t *stages = me->comm->dev->near;
+	int index;
+
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	job_barrier();
+	if (me->rank == 1)
+		raise(SIGKILL);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_CHECK(!g->accel->work->owner(stages, &index),
+		  "what rank 1 mapped is still there");
+	JOB_CHECK(!gadget_early(g), "it was freed too early");
+	job_exit();
+}
+
+START_TEST(memory_does_not_stay_for_the_dead)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0", "cuda:0"},
+					 .run = bereaved,
+					 .may_die = 1 << 1},
+			  2);
+}
+END_TEST
+
+/* In one process the neighbour has no mapping that a driver would know of, and
+ * one thread ends both: it does not wait for itself. */
+static void in_one_process(struct job_rank *me)
+{
+	const char *const names[] = {me->arg, me->arg};
+	dicomm_comm_t comms[2];
+	struct gadget g;
+	double begin;
+	uint8_t *stages;
+	int index;
+
+	gadget_open(&g, me->arg);
+	JOB_TRY(dicomm_comm_init_all(comms, 2, names));
+	stages = comms[0]->dev->near;
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(comms[0]));
+	JOB_CHECK(g.accel->work->owner(stages, &index),
+		  "what rank 1 reads is not there any more");
+	JOB_TRY(dicomm_comm_destroy(comms[1]));
+	JOB_CHECK(!g.accel->work->owner(stages, &index),
+		  "what nobody reads is still there");
+	JOB_CHECK(job_seconds() - begin < 1.9, "it waited for itself");
+	gadget_close(&g);
+	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
+		  gadget_live(&g));
+}
+
+START_TEST(memory_stays_for_ranks_of_the_same_process)
+{
+	if (cast_has("cuda:0"))
+		job_run(&(struct job){.run = in_one_process,
+				      .arg = "cuda:0",
+				      .ranks = 1,
+				      .bare = true});
+}
+END_TEST
+
 /* Each message is at least one copy that has to be started. */
 static void slices(struct job_rank *me, struct gadget *g)
 {
@@ -364,6 +518,83 @@ START_TEST(devices_fold_in_rank_order)
 }
 END_TEST
 
+/* ---- devices without kernels ---- */
+
+/* Devices that take no image, with compilers that do not compile */
+static void take_kernels(void)
+{
+	setenv("MOCK_IMAGES", "refused", 1);
+	setenv("MOCK_COMPILER", "broken", 1);
+}
+
+/* Of all operations and types some, so that each meets each. */
+static void without_kernels(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int i = k % 3; i < element_ntypes; i += 3) {
+			t.kind = (enum trial_kind)k;
+			t.type = element_types[i];
+			t.count = i % 2 ? 300 : 30001;
+			t.seed += 1000;
+			if (trial_reduces(t.kind))
+				operators(t, me, g);
+			else
+				placements(t, me, g);
+		}
+}
+
+START_TEST(the_host_reduces_for_devices_without_kernels)
+{
+	struct cast cast = {.run = without_kernels};
+
+	take_kernels();
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 4);
+}
+END_TEST
+
+START_TEST(the_host_folds_for_devices_without_kernels)
+{
+	struct cast cast = {.run = folds, .deterministic = 1};
+
+	take_kernels();
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 10);
+}
+END_TEST
+
+/* Data still moves. */
+static void refuses(struct job_rank *me, struct gadget *g)
+{
+	void *at = gadget_alloc(g, 40);
+
+	JOB_REFUSED(dicomm_allreduce(at, at, 10, DICOMM_FLOAT32, DICOMM_SUM,
+				     me->comm, g->native),
+		    DICOMM_ERR_UNSUPPORTED, "has no kernels for type float32");
+	gadget_free(g, at);
+	cast_trial((struct trial){.kind = TRIAL_BROADCAST,
+				  .type = DICOMM_FLOAT32,
+				  .count = 1000},
+		   me, g);
+}
+
+START_TEST(never_staged_such_devices_refuse_reductions)
+{
+	const char *const kinds[] = {"cuda", "hip"};
+	char names[2][8];
+
+	take_kernels();
+	for (int i = 0; i < 2; i++)
+		snprintf(names[i], sizeof(names[i]), "%s:%d", kinds[_i], i);
+	cast_play(&(struct cast){.device = {names[0], names[1]},
+				 .run = refuses,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("devices");
@@ -373,17 +604,27 @@ int main(void)
 
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
-			    0, PAIRS);
+			    0, COUPLES);
 	tcase_add_loop_test(
 		tcase, a_host_shares_its_memory_with_devices_of_one_kind, 0, 2);
+	tcase_add_loop_test(tcase, what_a_host_takes_in_is_told_and_not_staged,
+			    0, (int)(sizeof(takings) / sizeof(*takings)));
 	tcase_add_test(tcase, a_host_has_to_share_where_nothing_is_staged);
 	tcase_add_test(tcase,
 		       memory_that_comes_late_is_read_in_place_the_next_time);
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
+	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
+			    2);
+	tcase_add_test(tcase, memory_does_not_stay_for_the_dead);
+	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
+	tcase_add_test(tcase, the_host_reduces_for_devices_without_kernels);
+	tcase_add_test(tcase, the_host_folds_for_devices_without_kernels);
+	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
+			    0, 2);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

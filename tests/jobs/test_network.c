@@ -90,7 +90,8 @@ static void check_ways(const struct job_rank *me, const struct layout *l)
 	for (int r = 0; r < l->ranks; r++)
 		here += l->host[r] == l->host[me->rank];
 	JOB_TRY(dicomm_comm_stats(me->comm, &s));
-	JOB_CHECK(s.bytes_rdma > 0, "nothing was pulled by the network");
+	JOB_CHECK(!s.bytes_rdma, "%llu bytes were asked for, over TCP",
+		  (unsigned long long)s.bytes_rdma);
 	JOB_CHECK((s.bytes_mapped + s.bytes_cma > 0) == (here > 1),
 		  "%d ranks here, %llu bytes mapped, %llu read", here,
 		  (unsigned long long)s.bytes_mapped,

@@ -88,6 +88,7 @@ static const struct form {
 	int out, in;
 } forms[] = {
 	{"mov.", PTX_MOV, B | U | S | F | P, 1, 1},
+	{"cvta.to.global.", PTX_MOV, U, 1, 1},
 	{"add.", PTX_ADD, U | S, 1, 2},
 	{"sub.", PTX_SUB, U | S, 1, 2},
 	{"mul.lo.", PTX_MUL, U | S, 1, 2},
@@ -104,6 +105,8 @@ static const struct form {
 	{"shl.", PTX_SHL, B, 1, 2},
 	{"shr.", PTX_SHR, B | U | S, 1, 2},
 	{"bfe.", PTX_BFE, U | S, 1, 3},
+	{"bfi.", PTX_BFI, B, 1, 4},
+	{"prmt.", PTX_PRMT, B, 1, 3},
 	{"min.", PTX_MIN, U | S, 1, 2},
 	{"max.", PTX_MAX, U | S, 1, 2},
 	{"selp.", PTX_SELP, B | U | S | F, 1, 3},
@@ -251,7 +254,7 @@ static bool address_parse(struct reader *r, char *text, struct ptx_insn *insn,
 		if (strncmp(text, prefix, len))
 			return fail(r, "parameter %s", text);
 		i = strtol(text + len, &end, 10);
-		if (*end || i < 0 || i >= k->nparams || insn->type.bits != 64)
+		if (*end || i < 0 || i >= k->nparams)
 			return fail(r, "parameter %s", text);
 		*index = (int)i;
 		return true;

@@ -33,6 +33,8 @@ enum ptx_op {
 	PTX_SHL,
 	PTX_SHR,
 	PTX_BFE,
+	PTX_BFI,
+	PTX_PRMT,
 	PTX_MIN,
 	PTX_MAX,
 	PTX_SELP,

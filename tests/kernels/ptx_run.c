@@ -118,6 +118,38 @@ static uint64_t bit_field(struct ptx_type t, uint64_t x, uint64_t pos,
 	return r;
 }
 
+/* The low len bits of x, put into y at pos */
+static uint64_t bits_into(int bits, uint64_t x, uint64_t y, uint64_t pos,
+			  uint64_t len)
+{
+	uint64_t field = low(~0ull, bits);
+
+	pos &= 255;
+	len &= 255;
+	if (pos >= (uint64_t)bits)
+		return y;
+	if (len < (uint64_t)bits)
+		field = low(field, (int)len);
+	field <<= pos;
+	return (y & ~field) | (x << pos & field);
+}
+
+/* Four of the bytes of y and x, which selector names; or their signs */
+static uint64_t permute(uint64_t x, uint64_t y, uint64_t selector)
+{
+	uint64_t pool = low(x, 32) | y << 32, r = 0;
+
+	for (int i = 0; i < 4; i++) {
+		uint64_t which = selector >> 4 * i & 15;
+		uint64_t byte = pool >> 8 * (which & 7) & 255;
+
+		if (which & 8)
+			byte = byte & 128 ? 255 : 0;
+		r |= byte << 8 * i;
+	}
+	return r;
+}
+
 /* To NaN the hardware gives one pattern, 0x7fff. */
 static uint64_t to_f16(float f)
 {
@@ -163,7 +195,7 @@ static uint64_t multiply_wide(struct ptx_type t, uint64_t x, uint64_t y)
 /* The value of an instruction with one result; operands that it has not are
  * 0. */
 static uint64_t value(const struct ptx_insn *i, uint64_t x, uint64_t y,
-		      uint64_t z)
+		      uint64_t z, uint64_t last)
 {
 	int bits = i->type.bits;
 	bool single = bits == 32;
@@ -210,6 +242,10 @@ static uint64_t value(const struct ptx_insn *i, uint64_t x, uint64_t y,
 		return low(shift_right(i->type, x, y), bits);
 	case PTX_BFE:
 		return bit_field(i->type, x, y, z);
+	case PTX_BFI:
+		return low(bits_into(bits, x, y, z, last), bits);
+	case PTX_PRMT:
+		return permute(x, y, z);
 	case PTX_SELP:
 		return low(z ? x : y, bits);
 	case PTX_CVT:
@@ -309,7 +345,7 @@ static bool run_thread(const struct thread *t)
 			at = i->target;
 			break;
 		case PTX_LD_PARAM:
-			t->w[i->out[0]] = t->args[i->in[0]];
+			t->w[i->out[0]] = low(t->args[i->in[0]], i->type.bits);
 			break;
 		case PTX_LD:
 			if (!load(t, i))
@@ -333,7 +369,8 @@ static bool run_thread(const struct thread *t)
 			t->w[i->out[0]] =
 				value(i, t->w[i->in[0]],
 				      i->nin > 1 ? t->w[i->in[1]] : 0,
-				      i->nin > 2 ? t->w[i->in[2]] : 0);
+				      i->nin > 2 ? t->w[i->in[2]] : 0,
+				      i->nin > 3 ? t->w[i->in[3]] : 0);
 		}
 	}
 	snprintf(t->why, t->why_len, "%s: does not end", k->name);

@@ -86,6 +86,11 @@ static const struct {
 	{"bfe.u32 %r2, %r1, 4, 8;", 0xabcdef12, 0xf1},
 	{"bfe.s32 %r2, %r1, 4, 4;", 0x80, 0xfffffff8},
 	{"bfe.s32 %r2, %r1, 28, 8;", 0x80000000, 0xfffffff8},
+	{"bfi.b32 %r2, %r1, 0xffff0000, 4, 8;", 0xabc, 0xffff0bc0},
+	{"bfi.b64 %r2, %r1, 7, 32, 32;", 0x9abcdef01, 0xabcdef0100000007},
+	{"bfi.b32 %r2, %r1, 7, 32, 1;", 1, 7},
+	{"prmt.b32 %r2, %r1, 0x55667788, 0x0437;", 0x11223344, 0x44881155},
+	{"prmt.b32 %r2, %r1, 0, 0x89ab;", 0x80017f00, 0x0000ff},
 	{"shl.b32 %r2, %r1, 32;", 1, 0},
 	{"shr.s32 %r2, %r1, 40;", 0x80000000, 0xffffffff},
 	{"shr.u32 %r2, %r1, 31;", 0x80000000, 1},
@@ -121,6 +126,7 @@ static const struct {
 	{"mov.u32 %r2, 5;\nsetp.eq.s32 %p1, %r1, 3;\n@!%p1 bra L;\n"
 	 "mov.u32 %r2, 6;\nL:",
 	 4, 5},
+	{"ld.param.u32 %r2, [k_param_1];", 0x123456789, 0x23456789},
 	{"mov.u32 %r2, %tid.x; // a comment; with a semicolon", 0, 0},
 };
 

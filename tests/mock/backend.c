@@ -26,7 +26,23 @@
 
 static const struct accel *accel;
 static const struct accel_work *work;
-static bool old, kernels;
+/* Each in a process of its own: there is one driver of a name. */
+enum mode {
+	MODE_DRIVER,
+	MODE_OLD,      /* without a compiler: kernels are images or none */
+	MODE_COMPILED, /* takes no images */
+	MODE_PROXY,    /* nor is there a compiler: the host reduces */
+	MODES
+};
+
+static const char *const mode_names[MODES] = {
+	[MODE_DRIVER] = "driver",
+	[MODE_OLD] = "old driver",
+	[MODE_COMPILED] = "kernels compiled at run time",
+	[MODE_PROXY] = "no kernels",
+};
+
+static bool old, kernels, proxy;
 
 static struct {
 	__typeof__(mock_fail) *inject;
@@ -40,9 +56,7 @@ static struct {
 	void (*capture)(void *stream);
 } mock;
 
-/* The backend asks for its driver by name, and gets the one of that name that
- * is loaded already. */
-static bool load_mock(const char *file)
+static void *open_mock(const char *file)
 {
 	const char *top = getenv("top_builddir");
 	char path[4096];
@@ -50,10 +64,19 @@ static bool load_mock(const char *file)
 
 	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", file);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
+	if (!lib)
 		printf("%s\n", dlerror());
+	return lib;
+}
+
+/* The backend asks for its driver and its compiler by name, and gets those of
+ * that name that are loaded already. */
+static bool load_mocks(const struct backend *b)
+{
+	void *lib = open_mock(old ? b->old_mock : b->mock);
+
+	if (!lib || !open_mock(b->compiler))
 		return false;
-	}
 	*(void **)&mock.inject = dlsym(lib, "mock_fail");
 	*(void **)&mock.pending = dlsym(lib, "mock_pending");
 	*(void **)&mock.delay = dlsym(lib, "mock_delay");
@@ -259,6 +282,16 @@ END_TEST
 
 #define COUNT 1003
 
+/* Kernels; or, where there are none, the host. */
+static dicomm_result_t prepare(struct accel_stream *s, dicomm_datatype_t type)
+{
+	dicomm_result_t status = work->prepare(s, type);
+
+	if (!proxy || status != DICOMM_ERR_UNSUPPORTED)
+		return status;
+	return work->prepare_proxy(s, type);
+}
+
 static void check_type(dicomm_datatype_t type, char *p, char *q, char *r)
 {
 	size_t bytes = COUNT * element_bytes(type);
@@ -269,7 +302,7 @@ static void check_type(dicomm_datatype_t type, char *p, char *q, char *r)
 		a[i] = (unsigned char)(i * 31);
 		b[i] = (unsigned char)(i * 57 + 3);
 	}
-	OK(work->prepare(streams.stream, type));
+	OK(prepare(streams.stream, type));
 	OK(work->copy(streams.stream, p, a, bytes));
 	OK(work->copy(streams.stream, q, b, bytes));
 	for (int o = 0; o < element_nops; o++) {
@@ -328,7 +361,7 @@ START_TEST(a_device_reads_and_writes_mapped_host_memory)
 		return;
 	}
 	p = streams_alloc(4096);
-	OK(work->prepare(streams.stream, DICOMM_INT32));
+	OK(prepare(streams.stream, DICOMM_INT32));
 	OK(work->map_host(0, host, 4096, false, &device));
 	for (int i = 0; i < 1024; i++) {
 		host[i] = i;
@@ -346,10 +379,66 @@ START_TEST(a_device_reads_and_writes_mapped_host_memory)
 }
 END_TEST
 
-START_TEST(a_build_without_kernels_says_so)
+START_TEST(without_kernels_it_says_so)
 {
-	ck_assert_int_eq(work->prepare(streams.stream, DICOMM_FLOAT32),
+	for (int i = 0; i < 2; i++) {
+		log_set_last_error("");
+		ck_assert_int_eq(work->prepare(streams.stream, DICOMM_FLOAT32),
+				 DICOMM_ERR_UNSUPPORTED);
+		ck_assert_ptr_nonnull(
+			strstr(log_last_error(), "this build has none for"));
+		/* Its gates are host functions as well. */
+		ck_assert_int_eq(
+			work->prepare_proxy(streams.stream, DICOMM_FLOAT32),
+			DICOMM_ERR_UNSUPPORTED);
+		ck_assert_ptr_nonnull(strstr(log_last_error(), "too old"));
+	}
+}
+END_TEST
+
+/* More than its memory holds at once, of operands that the result replaces; by
+ * a stream that goes before its work is done, and the next one. */
+START_TEST(the_host_reduces_piece_by_piece)
+{
+	const size_t n = 3000001;
+	int32_t *p = streams_alloc(n * 4), *q = streams_alloc(n * 4);
+	struct accel_stream *s[2];
+	struct accel_event *e;
+	const void *src[3] = {q, p, q};
+	int32_t *seen_p = mock.peek(p), *seen_q = mock.peek(q);
+
+	ck_assert_int_eq(work->prepare(streams.stream, DICOMM_INT32),
 			 DICOMM_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "cannot compile"));
+	for (size_t i = 0; i < n; i++) {
+		seen_p[i] = (int32_t)i;
+		seen_q[i] = 5;
+	}
+	OK(work->event_create(0, &e));
+	for (int i = 0; i < 2; i++) {
+		OK(work->open_beside(streams.stream, &s[i]));
+		OK(prepare(s[i], DICOMM_INT32));
+		if (i)
+			OK(work->wait_event(s[i], e));
+		OK(work->reduce(s[i], DICOMM_INT32, DICOMM_SUM, p, p, q, n));
+		OK(work->fold(s[i], DICOMM_INT32, DICOMM_SUM, p, src, 3, n));
+		OK(work->divide(s[i], DICOMM_INT32, p, p, 3, n));
+		OK(work->scale(s[i], DICOMM_INT32, p, p, NULL, 3, n));
+		OK(work->event_record(e, s[i]));
+		work->close(s[i]);
+	}
+	OK(work->wait_event(streams.stream, e));
+	streams_drain(streams.stream);
+	for (size_t i = 0; i < n; i++) {
+		int32_t wanted = (int32_t)i;
+
+		for (int k = 0; k < 2; k++)
+			wanted = (wanted + 15) / 3 * 3;
+		ck_assert_int_eq(seen_p[i], wanted);
+	}
+	work->event_destroy(e);
+	OK(accel->free(p));
+	OK(accel->free(q));
 }
 END_TEST
 
@@ -363,7 +452,7 @@ START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 
 	src[0] = src[1] = p;
 	if (kernels)
-		OK(work->prepare(streams.stream, DICOMM_BFLOAT16));
+		OK(prepare(streams.stream, DICOMM_BFLOAT16));
 	OK(work->gate_close(streams.gate, streams.stream));
 	if (kernels) {
 		OK(work->reduce(streams.stream, DICOMM_BFLOAT16, DICOMM_SUM, p,
@@ -415,7 +504,7 @@ static dicomm_result_t tour(void)
 	    (status = work->gate_create(1, &g)) ||
 	    (status = accel->alloc(1, 4096, &p)) ||
 	    (status = work->map_host(1, host, sizeof(host), false, &mapped)) ||
-	    (kernels && (status = work->prepare(a, DICOMM_INT64))) ||
+	    (kernels && (status = prepare(a, DICOMM_INT64))) ||
 	    (status = work->gate_close(g, a)))
 		goto out;
 	status = work->copy(a, p, host, 4096);
@@ -450,6 +539,10 @@ START_TEST(a_call_that_fails_leaves_nothing_behind)
 {
 	int n = 1, live = mock.live(), refused = 0;
 
+	/* Whether a device waits for memory, without which the host does not
+	 * reduce for it, is found out once: not while that is made to fail. */
+	if (proxy)
+		OK(tour());
 	for (;; n++) {
 		dicomm_result_t status;
 
@@ -480,7 +573,8 @@ START_TEST(a_kernel_that_fails_is_noticed)
 	int32_t x = 1;
 	dicomm_result_t status;
 
-	if (!kernels)
+	/* Copies of the host's own operands are no failure. */
+	if (!kernels || proxy)
 		return;
 	OK(work->open(1, NULL, &s));
 	OK(work->event_create(1, &e));
@@ -608,16 +702,12 @@ START_TEST(a_driver_that_does_not_start_says_why)
 }
 END_TEST
 
-static int run_suite(const char *name)
+static TCase *driver_tests(void)
 {
-	Suite *s = suite_create(name);
-	TCase *t = tcase_create(name);
-	SRunner *r;
-	int failed;
+	TCase *t = tcase_create("driver");
 
 	try_pair();
 	start_status = status_of_child(in_child(refused_start, -1));
-	mock.delay(300);
 	tcase_set_timeout(t, 100);
 	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, devices_are_described);
@@ -631,11 +721,35 @@ static int run_suite(const char *name)
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
 	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
+	return t;
+}
+
+static TCase *kernel_tests(void)
+{
+	TCase *t = tcase_create("kernels");
+
+	tcase_set_timeout(t, 100);
+	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, kernels_run_on_memory_of_the_device);
 	tcase_add_test(t, a_device_reads_and_writes_mapped_host_memory);
 	if (!kernels)
-		tcase_add_test(t, a_build_without_kernels_says_so);
-	suite_add_tcase(s, t);
+		tcase_add_test(t, without_kernels_it_says_so);
+	if (proxy)
+		tcase_add_test(t, the_host_reduces_piece_by_piece);
+	return t;
+}
+
+static int run_suite(enum mode mode)
+{
+	Suite *s = suite_create(mode_names[mode]);
+	SRunner *r;
+	TCase *t;
+	int failed;
+
+	if (mode <= MODE_OLD)
+		suite_add_tcase(s, driver_tests());
+	mock.delay(300);
+	suite_add_tcase(s, kernel_tests());
 	t = tcase_create("faults");
 	tcase_set_timeout(t, 100);
 	tcase_add_test(t, a_call_that_fails_leaves_nothing_behind);
@@ -653,29 +767,35 @@ static int run_suite(const char *name)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int run_mode(const struct backend *b, enum mode mode)
+{
+	old = mode == MODE_OLD;
+	proxy = mode == MODE_PROXY;
+	kernels = b->images || !old; /* or what does as well */
+	if (mode >= MODE_COMPILED)
+		setenv("MOCK_IMAGES", "refused", 1);
+	if (proxy)
+		setenv("MOCK_COMPILER", "broken", 1);
+	if (!kernels)
+		printf("no kernels in this build: without those\n");
+	return load_mocks(b) ? run_suite(mode) : EXIT_FAILURE;
+}
+
 int backend_main(const struct backend *b)
 {
-	int status[2];
+	int failed = 0;
 
 	accel = b->accel;
 	work = accel->work;
 	streams_use(accel);
-	kernels = b->kernels;
-	if (!kernels)
-		printf("no kernels in this build: without those\n");
-	/* A process each: there is one driver of a name. */
-	for (int i = 0; i < 2; i++) {
+	for (int m = 0; m < MODES; m++) {
 		pid_t child;
 
 		fflush(NULL);
 		child = fork();
-		if (child == 0) {
-			old = i;
-			exit(load_mock(i ? b->old_mock : b->mock)
-				     ? run_suite(i ? "old driver" : "driver")
-				     : EXIT_FAILURE);
-		}
-		status[i] = status_of_child(child);
+		if (child == 0)
+			exit(run_mode(b, (enum mode)m));
+		failed |= status_of_child(child) != 0;
 	}
-	return status[0] || status[1] ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

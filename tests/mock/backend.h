@@ -12,7 +12,8 @@ struct backend {
 	/* Mocks of the driver in the folder of the build, and of an old one,
 	 * which has neither waits for memory nor dma-bufs */
 	const char *mock, *old_mock;
-	bool kernels; /* that the mock can run are in this build */
+	const char *compiler; /* a mock of that of the runtime */
+	bool images;          /* that the mock takes are in this build */
 };
 
 /* Run it all; the status for main(). */

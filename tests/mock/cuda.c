@@ -13,26 +13,30 @@
 #include "src/accel/cuda_api.h"
 #include "tests/kernels/ptx.h"
 #include "tests/mock/driver.h"
+#include "tests/mock/object.h"
 
 #define DEPTH 8
-#define MAX_ARGS 16
 
 struct CUctx_st {
 	int device;
 };
 
 struct CUmod_st {
-	struct ptx *ptx;
+	struct ptx *ptx; /* NULL: an object of the mock compiler */
 	const char *text;
 	struct CUmod_st *next;
 };
 
 struct CUfunc_st {
 	struct CUmod_st *module;
-	const char *name;
+	char name[64];
 	int nargs;
 	struct CUfunc_st *next;
 };
+
+/* The mock of NVRTC knows the first of these devices and not the other. */
+#define COMPUTE_MAJOR 8
+static const int minors[DRIVER_DEVICES] = {0, 7};
 
 static struct CUctx_st contexts[DRIVER_DEVICES] = {{0}, {1}};
 static bool retained[DRIVER_DEVICES];
@@ -172,6 +176,12 @@ EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 	switch (what) {
 	case CUDA_MULTIPROCESSOR_COUNT:
 		*value = 2;
+		return DRIVER_SUCCESS;
+	case CUDA_COMPUTE_MAJOR:
+		*value = COMPUTE_MAJOR;
+		return DRIVER_SUCCESS;
+	case CUDA_COMPUTE_MINOR:
+		*value = minors[d];
 		return DRIVER_SUCCESS;
 	case CUDA_DMA_BUF_SUPPORTED:
 		*value = 1;
@@ -506,21 +516,46 @@ EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
 
 /* ---- kernels ---- */
 
+/* For this device, or an older one of its generation */
+static int object_load(const Elf64_Ehdr *head)
+{
+	int arch = 10 * COMPUTE_MAJOR + minors[device()];
+
+	if (head->e_machine != OBJECT_CUDA)
+		return DRIVER_INVALID_IMAGE;
+	return (int)head->e_flags <= arch ? DRIVER_SUCCESS
+					  : CUDA_NO_BINARY_FOR_GPU;
+}
+
+static int ptx_take(struct CUmod_st *m)
+{
+	const char *images = getenv("MOCK_IMAGES");
+	char why[256];
+
+	if (images && !strcmp(images, "refused"))
+		return CUDA_UNSUPPORTED_PTX;
+	m->ptx = ptx_load(m->text, why, sizeof(why));
+	if (m->ptx)
+		return DRIVER_SUCCESS;
+	fprintf(stderr, "mock: %s\n", why);
+	return CUDA_INVALID_PTX;
+}
+
 EXPORT cuda_result cuModuleLoadData(cuda_module *module, const void *image)
 {
 	struct CUmod_st *m;
-	char why[256];
+	int error;
 
 	CURRENT_SYNC;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return DRIVER_OUT_OF_MEMORY;
 	m->text = image;
-	m->ptx = ptx_load(image, why, sizeof(why));
-	if (!m->ptx) {
-		fprintf(stderr, "mock: %s\n", why);
+	error = memcmp(image, ELFMAG, SELFMAG) != 0 ? ptx_take(m)
+						    : object_load(image);
+	if (error) {
 		free(m);
-		return DRIVER_INVALID_IMAGE;
+		return error;
 	}
 	m->next = modules;
 	modules = m;
@@ -528,8 +563,15 @@ EXPORT cuda_result cuModuleLoadData(cuda_module *module, const void *image)
 	return DRIVER_SUCCESS;
 }
 
-/* Parameters in the text of an entry; 0: there is no such entry. */
-static int count_parameters(const char *text, const char *name)
+/* Parameters of a kernel; 0: there is no such kernel. */
+static int object_parameters(const void *object, const char *name)
+{
+	return object_has(object, object_bytes(object), name)
+		       ? object_arguments(name)
+		       : 0;
+}
+
+static int ptx_parameters(const char *text, const char *name)
 {
 	char entry[64];
 	const char *at, *end;
@@ -550,15 +592,14 @@ EXPORT cuda_result cuModuleGetFunction(cuda_function *function,
 	int n;
 
 	CURRENT_SYNC;
-	n = count_parameters(module->text, name);
-	if (!n || n > MAX_ARGS)
+	n = module->ptx ? ptx_parameters(module->text, name)
+			: object_parameters(module->text, name);
+	if (!n || n > OBJECT_ARGS || strlen(name) >= sizeof(f->name))
 		return DRIVER_NOT_FOUND;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return DRIVER_OUT_OF_MEMORY;
-	for (int i = 0; !f->name && ptx_kernel(module->ptx, i); i++)
-		if (!strcmp(ptx_kernel(module->ptx, i), name))
-			f->name = ptx_kernel(module->ptx, i);
+	strcpy(f->name, name);
 	f->module = module;
 	f->nargs = n;
 	f->next = functions;
@@ -569,7 +610,7 @@ EXPORT cuda_result cuModuleGetFunction(cuda_function *function,
 
 struct run {
 	const struct CUfunc_st *function;
-	uint64_t args[MAX_ARGS];
+	uint64_t args[OBJECT_ARGS];
 	unsigned blocks, block;
 };
 
@@ -579,6 +620,12 @@ static int run_kernel(void *arg)
 	char why[256];
 	bool ran;
 
+	if (!r->function->module->ptx) {
+		int error = object_run(r->function->name, r->args);
+
+		free(r);
+		return error;
+	}
 	ran = ptx_run(r->function->module->ptx, r->function->name, r->args,
 		      r->function->nargs, r->blocks, r->block, driver_translate,
 		      why, sizeof(why));

@@ -62,7 +62,7 @@ static struct host_range *ranges;
 static struct driver_stream *streams, *defaults[DRIVER_DEVICES];
 static struct driver_event *events;
 static struct hold *holds;
-static int queued, live, hangs, fail_in, fail_error;
+static int queued, live, hangs, early, fail_in, fail_error;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
@@ -110,6 +110,16 @@ int mock_hangs(void)
 
 	pthread_mutex_lock(&lock);
 	n = hangs;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int mock_early(void)
+{
+	int n;
+
+	pthread_mutex_lock(&lock);
+	n = early;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
@@ -213,6 +223,15 @@ int driver_alloc(int device, size_t bytes, void **at)
 	return memory_new(device, fd, bytes, false, at);
 }
 
+/* Who maps it has a lock on its file. */
+static bool is_mapped_elsewhere(const struct driver_memory *m)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return !m->imported && !fcntl(m->fd, F_OFD_GETLK, &l) &&
+	       l.l_type != F_UNLCK;
+}
+
 int driver_free(void *at, bool imported)
 {
 	struct driver_memory **m = &memories, *found;
@@ -226,6 +245,7 @@ int driver_free(void *at, bool imported)
 	if (found) {
 		*m = found->next;
 		live--;
+		early += is_mapped_elsewhere(found);
 	}
 	pthread_mutex_unlock(&lock);
 	if (!found)
@@ -274,8 +294,10 @@ int driver_ipc_get(char handle[64], const void *at)
 
 int driver_ipc_open(int device, const char handle[64], void **at)
 {
+	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 	char path[64];
 	struct ipc i;
+	int fd;
 
 	memcpy(&i, handle, sizeof(i));
 	if (memcmp(i.magic, "mockipc", 8))
@@ -284,8 +306,10 @@ int driver_ipc_open(int device, const char handle[64], void **at)
 	if (i.pid == getpid())
 		return DRIVER_INVALID_CONTEXT;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", i.pid, i.fd);
-	return memory_new(device, open(path, O_RDWR | O_CLOEXEC), i.bytes, true,
-			  at);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0)
+		fcntl(fd, F_OFD_SETLK, &l);
+	return memory_new(device, fd, i.bytes, true, at);
 }
 
 /* A real dma-buf, where the kernel can make one of memory of a file; elsewhere

@@ -51,6 +51,9 @@ void mock_delay(unsigned us);
 int mock_live(void);
 /* Calls refused since they would have waited for a stream that is held */
 int mock_hangs(void);
+/* Allocations freed while another process had them mapped, of which a real
+ * driver says that anything may happen */
+int mock_early(void);
 /* Host memory through which what is at a device address can be seen. */
 void *mock_peek(void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */

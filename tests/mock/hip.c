@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A mock of HIP's runtime: the functions of hip_api.h over devices that do not
- * exist. It takes code objects for gfx90a and no others; of a kernel that such
- * an object has it runs the twin that the C compiler made. With MOCK_OLD it is
- * the one of ROCm 5.2, without what came later.
+ * exist. It takes code objects for gfx90a and no others, those of this build
+ * not where MOCK_IMAGES=refused is in the environment; of a kernel that such an
+ * object has it runs the twin that the C compiler made. With MOCK_OLD it is the
+ * one of ROCm 5.2, without what came later.
  */
-#include <elf.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/hip_api.h"
-#include "tests/kernels/twin.h"
 #include "tests/mock/driver.h"
-
-#define MAX_ARGS 16
-#define MACHINE_AMDGPU 224
-#define MACHINE_GFX90A 0x3f
+#include "tests/mock/object.h"
 
 struct ihipModule_t {
 	const unsigned char *image;
@@ -436,49 +432,41 @@ EXPORT hip_result hipStreamAddCallback(hip_stream s, hip_callback fn, void *arg,
 
 EXPORT hip_result hipModuleLoadData(hip_module *module, const void *image)
 {
+	const char *images = getenv("MOCK_IMAGES");
 	const Elf64_Ehdr *head = image;
 	struct ihipModule_t *m;
 
 	SYNC_CALL;
 	if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    head->e_machine != MACHINE_AMDGPU)
+	    head->e_machine != OBJECT_AMDGPU)
 		return DRIVER_INVALID_IMAGE;
-	if ((head->e_flags & 0xff) != MACHINE_GFX90A)
+	if ((head->e_flags & 0xff) != OBJECT_GFX90A ||
+	    (head->e_shnum && images && !strcmp(images, "refused")))
 		return HIP_NO_BINARY_FOR_GPU;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return DRIVER_OUT_OF_MEMORY;
 	m->image = image;
-	m->bytes = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
+	m->bytes = object_bytes(head);
 	m->next = modules;
 	modules = m;
 	*module = m;
 	return DRIVER_SUCCESS;
 }
 
-/* By the name: that of the kernels, which all have 64-bit arguments. */
-static int count_arguments(const char *name)
-{
-	return !strncmp(name, "reduce_", 7) ? 5
-	       : !strncmp(name, "fold_", 5) ? 13
-					    : 6;
-}
-
 EXPORT hip_result hipModuleGetFunction(hip_function *function, hip_module m,
 				       const char *name)
 {
 	struct ihipModuleSymbol_t *f;
-	char symbol[64];
 
 	SYNC_CALL;
-	snprintf(symbol, sizeof(symbol), "%s.kd", name);
-	if (!memmem(m->image, m->bytes, symbol, strlen(symbol) + 1))
+	if (!object_has(m->image, m->bytes, name))
 		return DRIVER_NOT_FOUND;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return DRIVER_OUT_OF_MEMORY;
 	snprintf(f->name, sizeof(f->name), "%s", name);
-	f->nargs = count_arguments(name);
+	f->nargs = object_arguments(name);
 	f->next = functions;
 	functions = f;
 	*function = f;
@@ -487,27 +475,16 @@ EXPORT hip_result hipModuleGetFunction(hip_function *function, hip_module m,
 
 struct run {
 	const struct ihipModuleSymbol_t *function;
-	uint64_t args[MAX_ARGS];
+	uint64_t args[OBJECT_ARGS];
 };
 
-/* The twin works on the memory of this process. What lies in none of a device
- * is a number, or it is not the kernel's: then that is an error. */
 static int run_kernel(void *arg)
 {
 	struct run *r = arg;
-	int npointers = r->function->nargs == 13 ? 9 : 3;
-	bool ran = true;
+	int error = object_run(r->function->name, r->args);
 
-	for (int i = 0; i < npointers && ran; i++) {
-		void *at = driver_translate(r->args[i], 1);
-
-		ran = at || (!r->args[i] && i == 2);
-		r->args[i] = (uintptr_t)at;
-	}
-	if (ran)
-		ran = twin_run(r->function->name, r->args, r->function->nargs);
 	free(r);
-	return ran ? DRIVER_SUCCESS : DRIVER_ILLEGAL_ADDRESS;
+	return error;
 }
 
 EXPORT hip_result hipModuleLaunchKernel(hip_function f, unsigned gx,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Jobs whose ranks are bound to unlike devices. A device that this machine or
- * this build does not have is played by another one, which the output says.
+ * this build does not have is played by another one, of its kind if there is
+ * one, which the output says.
  */
 #ifndef DICOMM_TESTS_SUPPORT_CAST_H
 #define DICOMM_TESTS_SUPPORT_CAST_H
@@ -10,12 +11,14 @@
 
 struct cast {
 	const char *device[4]; /* of rank r % 4 */
+	/* May destroy me->comm, and make it NULL. */
 	void (*run)(struct job_rank *me, struct gadget *g);
 	const void *arg;
 	const char *staging;
 	int deterministic;
-	const char
-		*instead; /* plays those that are not there; NULL: the host */
+	unsigned may_die; /* as in struct job */
+	/* Plays those of kinds that are not there; NULL: the host does. */
+	const char *instead;
 };
 
 /* The host, PoCL, and mocks of CUDA and HIP */

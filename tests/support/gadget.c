@@ -11,57 +11,77 @@
 
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
+#include "tests/support/gpu.h"
 #include "tests/support/job.h"
 
 /* What a mock offers to tests */
 struct mock {
-	const char *kind, *file;
+	const char *kind, *file, *compiler;
 	void *lib;
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_early) *early;
 	__typeof__(mock_live) *live;
 	__typeof__(mock_stream) *stream;
 	__typeof__(mock_stream_destroy) *stream_destroy;
 };
 
 static struct mock mocks[] = {
-	{.kind = "cuda", .file = "tests/mock/libcuda.so"},
-	{.kind = "hip", .file = "tests/mock/libhip.so"},
+	{.kind = "cuda",
+	 .file = "tests/mock/libcuda.so",
+	 .compiler = "tests/mock/libnvrtc.so"},
+	{.kind = "hip",
+	 .file = "tests/mock/libhip.so",
+	 .compiler = "tests/mock/libhiprtc.so"},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* NULL: it is none of a mock. */
 static struct mock *mock_of(const char *name)
 {
+	if (gpu_is_wanted(name))
+		return NULL;
 	for (size_t i = 0; i < sizeof(mocks) / sizeof(*mocks); i++)
 		if (!strncmp(name, mocks[i].kind, strlen(mocks[i].kind)))
 			return &mocks[i];
 	return NULL;
 }
 
-/* The backend asks for its driver by name, and gets the one of that name that
- * is loaded already. */
-static bool load(struct mock *m, char *why, size_t len)
+static void *open_built(const char *file, char *why, size_t len)
 {
 	const char *top = getenv("top_builddir");
 	char path[4096];
+	void *lib;
 
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", file);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		snprintf(why, len, "%s", dlerror());
+	return lib;
+}
+
+/* The backend asks for its driver and its compiler by name, and gets those of
+ * that name that are loaded already. */
+static bool load(struct mock *m, char *why, size_t len)
+{
 	if (m->lib)
 		return true;
-	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", m->file);
-	m->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!m->lib) {
-		snprintf(why, len, "%s", dlerror());
+	if (!open_built(m->compiler, why, len))
 		return false;
-	}
+	m->lib = open_built(m->file, why, len);
+	if (!m->lib)
+		return false;
 	*(void **)&m->delay = dlsym(m->lib, "mock_delay");
 	*(void **)&m->hangs = dlsym(m->lib, "mock_hangs");
+	*(void **)&m->early = dlsym(m->lib, "mock_early");
 	*(void **)&m->live = dlsym(m->lib, "mock_live");
 	*(void **)&m->stream = dlsym(m->lib, "mock_stream");
 	*(void **)&m->stream_destroy = dlsym(m->lib, "mock_stream_destroy");
-	if (m->delay && m->hangs && m->live && m->stream && m->stream_destroy)
+	if (m->delay && m->hangs && m->early && m->live && m->stream &&
+	    m->stream_destroy)
 		return true;
-	snprintf(why, len, "%s is no mock", path);
+	snprintf(why, len, "%s is no mock", m->file);
 	return false;
 }
 
@@ -89,6 +109,8 @@ void gadget_open(struct gadget *g, const char *name)
 		return;
 	if (mock_of(name))
 		g->native = mock_of(name)->stream(g->index);
+	else if (gpu_is_wanted(name))
+		g->native = gpu_stream(g->index);
 	JOB_TRY(g->accel->work->open(g->index, g->native, &g->stream));
 	JOB_TRY(g->accel->work->event_create(g->index, &g->event));
 }
@@ -100,8 +122,12 @@ void gadget_close(struct gadget *g)
 	gadget_wait(g);
 	g->accel->work->event_destroy(g->event);
 	g->accel->work->close(g->stream);
-	if (g->native)
+	if (!g->native)
+		return;
+	if (mock_of(g->name))
 		mock_of(g->name)->stream_destroy(g->native);
+	else
+		gpu_stream_destroy(g->native);
 }
 
 void *gadget_alloc(const struct gadget *g, size_t bytes)
@@ -115,6 +141,26 @@ void *gadget_alloc(const struct gadget *g, size_t bytes)
 void gadget_free(const struct gadget *g, void *at)
 {
 	JOB_TRY(g->accel->free(at));
+}
+
+void *gadget_host(const struct gadget *g, size_t bytes)
+{
+	const struct accel_work *work = g->accel->work;
+	void *at = NULL, *seen;
+
+	JOB_TRY(accels[0]->alloc(0, bytes, &at));
+	if (work->caps(g->index) & ACCEL_MAP_HOST)
+		JOB_TRY(work->map_host(g->index, at, bytes, false, &seen));
+	return at;
+}
+
+void gadget_host_free(const struct gadget *g, void *at)
+{
+	const struct accel_work *work = g->accel->work;
+
+	if (work->caps(g->index) & ACCEL_MAP_HOST)
+		work->unmap_host(g->index, at);
+	JOB_TRY(accels[0]->free(at));
 }
 
 void gadget_copy(const struct gadget *g, void *dst, const void *src,
@@ -143,6 +189,11 @@ void gadget_delay(const struct gadget *g, unsigned us)
 int gadget_hangs(const struct gadget *g)
 {
 	return mock_of(g->name) ? mock_of(g->name)->hangs() : 0;
+}
+
+int gadget_early(const struct gadget *g)
+{
+	return mock_of(g->name) ? mock_of(g->name)->early() : 0;
 }
 
 int gadget_live(const struct gadget *g)

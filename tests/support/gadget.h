@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Devices for ranks of tests: PoCL's, and those of the mock drivers, which do
- * not exist. The memory of a mock device cannot be touched by the host: who
- * does so dies.
+ * not exist; or where it is asked for, a real GPU (gpu.h). The memory of a mock
+ * device cannot be touched by the host: who does so dies.
  */
 #ifndef DICOMM_TESTS_SUPPORT_GADGET_H
 #define DICOMM_TESTS_SUPPORT_GADGET_H
@@ -30,6 +30,11 @@ void gadget_close(struct gadget *g);
 
 void *gadget_alloc(const struct gadget *g, size_t bytes);
 void gadget_free(const struct gadget *g, void *at);
+/* Host memory, from and to which copies run when it is their turn. Of other
+ * memory of the host GPUs read at once, and to it they copy only when all that
+ * is before has run, which the caller then waits for. */
+void *gadget_host(const struct gadget *g, size_t bytes);
+void gadget_host_free(const struct gadget *g, void *at);
 /* Queue a copy on the stream. */
 void gadget_copy(const struct gadget *g, void *dst, const void *src,
 		 size_t bytes);
@@ -40,6 +45,8 @@ void gadget_delay(const struct gadget *g, unsigned us);
 /* What was asked of the driver that would have waited for a held stream. Mocks
  * only. */
 int gadget_hangs(const struct gadget *g);
+/* Memory that was freed while other processes had it mapped. Mocks only. */
+int gadget_early(const struct gadget *g);
 /* Memory, streams and events that were not given back. Mocks only. */
 int gadget_live(const struct gadget *g);
 

@@ -84,5 +84,8 @@ void trial_free(struct trial *t);
 
 /* All of it; blocking, or on the stream of the device. */
 void trial_run(struct trial t, const struct job_rank *me);
+/* A few of several kinds: messages of all lengths, some of which the receiver
+ * fetches. */
+void trial_run_some(const struct job_rank *me, unsigned seed);
 
 #endif

@@ -11,7 +11,8 @@ int main(void)
 		.accel = &accel_cuda,
 		.mock = "tests/mock/libcuda.so",
 		.old_mock = "tests/mock/libcuda_old.so",
-		.kernels = image_find("ptx_f32"),
+		.compiler = "tests/mock/libnvrtc.so",
+		.images = image_find("ptx_f32"),
 	};
 
 	return backend_main(&b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Our declarations of the CUDA driver against cuda.h. */
+/* Our declarations of the CUDA driver and of NVRTC against their headers. */
 #include <cuda.h>
+#include <nvrtc.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,7 +20,11 @@ typedef CUstream cuda_stream;
 typedef CUevent cuda_event;
 typedef CUipcMemHandle cuda_ipc;
 typedef CUhostFn cuda_host_fn;
+#define RTC_TYPES
+typedef nvrtcResult rtc_result;
+typedef nvrtcProgram rtc_program;
 #include "src/accel/cuda_api.h"
+#include "src/accel/rtc.h"
 
 /* The same types, not only compatible calls. The header calls several
  * functions by other names than the library. */
@@ -29,6 +34,17 @@ typedef CUhostFn cuda_host_fn;
 							    parameters), \
 		       #symbol);
 CUDA_FUNCTIONS(F)
+#undef F
+
+#define SAME(symbol, parameters)                                               \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol),       \
+						    rtc_result(*) parameters), \
+		       #symbol);
+#define F(name, symbol, parameters) SAME(nvrtc##symbol, parameters)
+RTC_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, parameters) SAME(symbol, parameters)
+RTC_CUDA_RESULTS(F)
 #undef F
 
 #define SAME_SIZE(ours, theirs) \
@@ -41,6 +57,8 @@ SAME_SIZE(int, CUmemRangeHandleType);
 SAME_SIZE(int, CUstreamCaptureStatus);
 SAME_SIZE(unsigned long long, CUdeviceptr);
 SAME_SIZE(char[64], CUipcMemHandle);
+SAME_SIZE(int, nvrtcResult);
+SAME_SIZE(void *, nvrtcProgram);
 
 #define EQUAL(ours, theirs) \
 	_Static_assert((int)(ours) == (int)(theirs), #theirs)
@@ -48,8 +66,11 @@ EQUAL(CUDA_SUCCESS_, CUDA_SUCCESS);
 EQUAL(CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
 EQUAL(CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 EQUAL(CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+EQUAL(CUDA_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
 EQUAL(CUDA_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
 EQUAL(CUDA_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU);
+EQUAL(CUDA_INVALID_PTX, CUDA_ERROR_INVALID_PTX);
+EQUAL(CUDA_NO_PTX_COMPILER, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 EQUAL(CUDA_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
 EQUAL(CUDA_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
 EQUAL(CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
@@ -57,6 +78,8 @@ EQUAL(CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
 EQUAL(CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
 EQUAL(CUDA_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
 EQUAL(CUDA_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+EQUAL(CUDA_COMPUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+EQUAL(CUDA_COMPUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 EQUAL(CUDA_WAIT_VALUE_V1, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1);
 EQUAL(CUDA_RDMA_WRITES_ORDERING,
       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);

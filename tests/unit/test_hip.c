@@ -11,7 +11,8 @@ int main(void)
 		.accel = &accel_hip,
 		.mock = "tests/mock/libhip.so",
 		.old_mock = "tests/mock/libhip_old.so",
-		.kernels = image_find("gfx90a"),
+		.compiler = "tests/mock/libhiprtc.so",
+		.images = image_find("gfx90a"),
 	};
 
 	return backend_main(&b);

@@ -34,6 +34,9 @@ static struct ibv_wc coming[2][20]; /* of each NIC */
 static int n_coming[2];
 static enum ibv_qp_state last_state[2];
 static bool was_error[2];
+/* What a NIC still brings of a queue pair that has stopped, with its word that
+ * this was the last. */
+static struct ibv_wc straggler[2];
 
 static struct ibv_context contexts[2];
 static struct ibv_cq cqs[2];
@@ -41,12 +44,10 @@ static struct ibv_srq srqs[2];
 static struct ibv_qp qps[2];
 static struct verbs_nic nics[2];
 
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
-		     struct ibv_send_wr **bad)
+static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct posted *p = &posted[n_posted++];
 
-	(void)bad;
 	*p = (struct posted){.rail = (int)(qp - qps),
 			     .id = wr->wr_id,
 			     .addr = wr->wr.rdma.remote_addr,
@@ -62,6 +63,14 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			       sge->length);
 		p->bytes += sge->length;
 	}
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad)
+{
+	(void)bad;
+	for (; wr; wr = wr->next)
+		post_one(qp, wr);
 	return 0;
 }
 
@@ -91,7 +100,27 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	(void)mask;
 	was_error[rail] |= attr->qp_state == IBV_QPS_ERR;
 	last_state[rail] = attr->qp_state;
+	if (attr->qp_state == IBV_QPS_RESET)
+		n_coming[rail] = 0;
 	return 0;
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
+{
+	int rail = (int)(context - contexts);
+
+	if (!straggler[rail].wr_id || last_state[rail] != IBV_QPS_ERR)
+		return -1;
+	coming[rail][n_coming[rail]++] = straggler[rail];
+	straggler[rail].wr_id = 0;
+	e->event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+	e->element.qp = &qps[rail];
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *e)
+{
+	(void)e;
 }
 
 #undef ibv_reg_mr
@@ -316,6 +345,47 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 }
 END_TEST
 
+/* A write without and one with a number: both, in this order, or none. */
+static void check_pair(const struct posted *p, uint64_t q)
+{
+	ck_assert_int_eq(p[0].opcode, IBV_WR_RDMA_WRITE);
+	ck_assert_uint_eq(p[0].bytes, sizeof(struct verbs_head) + LONG);
+	ck_assert_uint_eq(p[0].addr - 0x100000, q % SLOTS * STRIDE + 8);
+	ck_assert_int_eq(p[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	ck_assert_uint_eq(p[1].bytes, 0);
+	ck_assert_uint_eq(ntohl(p[1].imm) & 0xff, q);
+	ck_assert_int_eq(p[0].rail, p[1].rail);
+	ck_assert_uint_eq(p[1].key, 100u + (uint32_t)p[1].rail);
+}
+
+START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
+{
+	int first;
+
+	out->note_above = LONG - 1;
+	put(1, LONG);
+	ck_assert_int_eq(n_posted, 2);
+	check_pair(posted, 1);
+	put(2, SHORT);
+	ck_assert_int_eq(n_posted, 3);
+	ck_assert_int_eq(posted[2].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	check_message(&posted[2], 2, SHORT);
+	first = posted[0].rail;
+	ck_assert_int_eq(posted[2].rail, !first);
+	lose(first, posted[0].id);
+	poll_some();
+	notice(out, (uint32_t)first, 0, 2);
+	poll_some();
+	ck_assert_int_eq(n_posted, 5);
+	check_pair(&posted[3], 1);
+	ck_assert_int_eq(posted[3].rail, !first);
+	complete(!first, posted[4].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+	ck_assert_uint_eq(out->strand[!first].posted, out->strand[!first].done);
+}
+END_TEST
+
 START_TEST(the_last_one_takes_the_lane_with_it)
 {
 	for (uint64_t q = 1; q <= 6; q++)
@@ -386,16 +456,42 @@ START_TEST(a_read_begins_anew_at_once)
 }
 END_TEST
 
-static void arrive(int rail, uint64_t q)
+/* A message is in its slot, and to be reported. */
+static void land(int rail, uint64_t q)
 {
 	struct tp_line *line =
 		(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
 
 	line->kind = TP_DATA;
-	complete(rail, 0, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+	complete(rail, 1, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
 		 htonl(in->id << 8 | (uint32_t)q));
+}
+
+static void arrive(int rail, uint64_t q)
+{
+	land(rail, q);
 	poll_some();
 }
+
+/* Its receive would be lost, with those of all like it. */
+START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
+{
+	uint32_t used = dev.rail[0].received;
+
+	arrive(0, 1);
+	land(0, 2);
+	straggler[0] = coming[0][--n_coming[0]];
+	qps[0].qp_context = &in->strand[0];
+	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	poll_some();
+	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
+	ck_assert(verbs_has_come(in, 2));
+	ck_assert_uint_eq(dev.rail[0].received, used + 2);
+	/* And nothing else. */
+	arrive(0, 3);
+	ck_assert(!verbs_has_come(in, 3));
+}
+END_TEST
 
 /* Over there, a word that is told late would undo one that is told after it. */
 START_TEST(credits_wait_for_the_fence_too)
@@ -436,9 +532,12 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
+	tcase_add_test(tcase,
+		       what_is_told_by_a_second_write_is_sent_again_with_it);
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
+	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);

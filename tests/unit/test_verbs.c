@@ -97,10 +97,66 @@ static const struct {
 
 START_TEST(a_specification_lets_through_what_it_names)
 {
-	ck_assert_msg(verbs_nic_matches(specs[_i].spec, specs[_i].name,
-					specs[_i].port) == specs[_i].matches,
+	ck_assert_msg(verbs_choose_matches(specs[_i].spec, specs[_i].name,
+					   specs[_i].port) == specs[_i].matches,
 		      "%s: %s port %u", specs[_i].spec, specs[_i].name,
 		      specs[_i].port);
+}
+END_TEST
+
+/* ---- which ports ---- */
+
+/* A machine of two packages, each with three ports, two of them fast, and what
+ * a rank in one of them takes. */
+static const struct verbs_port six[] = {
+	{.name = "a0", .number = 1, .bytes_per_s = 50, .steps = 2},
+	{.name = "a1", .number = 1, .bytes_per_s = 50, .steps = 2},
+	{.name = "a2", .number = 1, .bytes_per_s = 10, .steps = 2},
+	{.name = "b0", .number = 1, .bytes_per_s = 90, .steps = 8},
+	{.name = "b1", .number = 1, .bytes_per_s = 90, .steps = 8},
+	{.name = "b2", .number = 1, .bytes_per_s = 10, .steps = 8},
+};
+
+static const struct {
+	const char *most;
+	bool places; /* are they known? */
+	unsigned turn;
+	const char *names;
+} takings[] = {
+	{"1", true, 0, "a0 "},
+	{"1", true, 1, "a1 "},
+	{"1", true, 2, "a0 "},
+	{"2", true, 0, "a0 a1 "},
+	{"2", true, 1, "a0 a1 "},
+	{"3", true, 0, "a0 a1 a2 "},
+	/* The fastest first, as in everybody's list. */
+	{"4", true, 0, "b0 a0 a1 a2 "},
+	{"4", true, 1, "b1 a0 a1 a2 "},
+	{"1", false, 0, "b0 "},
+	{"1", false, 1, "b1 "},
+	{"3", false, 0, "b0 b1 a0 "},
+	{"3", false, 1, "b0 b1 a1 "},
+};
+
+START_TEST(the_nearest_ports_are_taken_then_the_fastest_in_turn)
+{
+	struct verbs_port ports[6];
+	char names[40] = "";
+	unsigned n;
+
+	/* In whatever order. */
+	for (int i = 0; i < 6; i++) {
+		ports[i] = six[(i * 5 + 2) % 6];
+		if (!takings[_i].places)
+			ports[i].steps = UINT32_MAX;
+	}
+	setenv("DICOMM_IB_NICS", takings[_i].most, 1);
+	n = verbs_choose_take(ports, 6, takings[_i].turn);
+	for (unsigned i = 0; i < n; i++) {
+		strcat(names, ports[i].name);
+		strcat(names, " ");
+	}
+	ck_assert_str_eq(names, takings[_i].names);
 }
 END_TEST
 
@@ -426,6 +482,9 @@ int main(void)
 	tcase_add_checked_fixture(tcase, reset, NULL);
 	tcase_add_loop_test(tcase, a_specification_lets_through_what_it_names,
 			    0, (int)(sizeof(specs) / sizeof(*specs)));
+	tcase_add_loop_test(
+		tcase, the_nearest_ports_are_taken_then_the_fastest_in_turn, 0,
+		(int)(sizeof(takings) / sizeof(*takings)));
 	tcase_add_test(tcase, an_address_arrives_as_it_was_made);
 	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
 	tcase_add_test(tcase, an_address_of_another_length_is_refused);

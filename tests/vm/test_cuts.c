@@ -12,6 +12,7 @@
 
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
+#include "tests/support/vm.h"
 
 #define RANKS 2
 /* How many of them there are. */
@@ -98,22 +99,6 @@ static dicomm_result_t large_allreduce(struct job_rank *me, unsigned seed)
 	return status;
 }
 
-/* Small ones, too: each message that is lost, or comes twice, shows. */
-static void a_few_operations(struct job_rank *me, unsigned seed)
-{
-	const size_t counts[] = {1, 700, 5000};
-	const enum trial_kind kinds[] = {TRIAL_ALLREDUCE, TRIAL_ALLTOALL,
-					 TRIAL_SENDRECV};
-
-	for (unsigned i = 0; i < 9; i++)
-		trial_run((struct trial){.kind = kinds[i % 3],
-					 .type = DICOMM_INT32,
-					 .op = DICOMM_SUM,
-					 .count = counts[i / 3],
-					 .seed = seed + i},
-			  me);
-}
-
 /* --- errors -----------------------------------------------------------------
  */
 
@@ -156,7 +141,7 @@ static void work_until_the_cut(struct job_rank *me)
 
 static void work_afterwards(struct job_rank *me)
 {
-	a_few_operations(me, 0);
+	trial_run_some(me, 0);
 }
 
 static void run_cut(const struct cutting *c, const char *nics,
@@ -213,7 +198,8 @@ static void work_beyond_the_cut(struct job_rank *me)
 		job_doing("all-reduce %u", i);
 		JOB_TRY(large_allreduce(me, i));
 		if (after)
-			a_few_operations(me, 10 * i);
+			/* Each message that is lost, or comes twice, shows. */
+			trial_run_some(me, 10 * i);
 		JOB_TRY(dicomm_allreduce(&done, &all, 1, DICOMM_INT32,
 					 DICOMM_MIN, me->comm, NULL));
 		after += all != 0;
@@ -248,16 +234,16 @@ END_TEST
 
 int main(void)
 {
-	const char *made = getenv("DICOMM_TEST_DEVICES");
 	TCase *test_case = tcase_create("cuts");
 	Suite *suite = suite_create("cuts");
 	SRunner *runner;
-	int failed, devices;
+	struct vm vm;
+	int failed;
 
-	if (!made || sscanf(made, "rxe:%d", &devices) != 1 ||
-	    devices != DEVICES) {
-		printf("skipped: not in a virtual machine with rxe:%d\n",
-		       DEVICES);
+	if (!vm_find(&vm))
+		return 77;
+	if (vm.iwarp || vm.devices != DEVICES) {
+		printf("skipped: the virtual machine has no rxe:%d\n", DEVICES);
 		return 77;
 	}
 	tcase_set_timeout(test_case, 60);

@@ -20,14 +20,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/vm.h"
+
 #define BYTES ((size_t)1 << 20)
 #define PORT 7471
 #define WAIT_MS 20000
 #define IMM 0x1234abcd
 
-/* As the script that makes the devices was told: "rxe:2" of machine 0. */
-static char kind[8];
-static int devices, machine, machines;
+static struct vm vm;
+static int machine, machines;
 
 /* One end of a connection. Its buffer holds what goes out, then what comes. */
 struct end {
@@ -49,11 +50,6 @@ struct key {
 	uint32_t rkey;
 };
 
-static bool is_iwarp(void)
-{
-	return strcmp(kind, "siw") == 0;
-}
-
 static int64_t now_ms(void)
 {
 	struct timespec t;
@@ -62,13 +58,13 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static struct sockaddr_in address_of(int vm, int device, int port)
+static struct sockaddr_in address_of(int which, int device, int port)
 {
 	struct sockaddr_in a = {
 		.sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
-		.sin_addr.s_addr =
-			htonl(0xc0a84d00u + (uint32_t)(100 * vm + device + 1)),
+		.sin_addr.s_addr = htonl(0xc0a84d00u +
+					 (uint32_t)(100 * which + device + 1)),
 	};
 
 	return a;
@@ -96,7 +92,7 @@ static struct ibv_context *open_device(int i)
 	char name[24];
 	int n;
 
-	snprintf(name, sizeof(name), "%s%d", kind, i);
+	snprintf(name, sizeof(name), "%s%d", vm.kind, i);
 	list = ibv_get_device_list(&n);
 	ck_assert_ptr_nonnull(list);
 	for (int k = 0; k < n; k++)
@@ -488,7 +484,7 @@ static void write_once(struct end *a, struct end *b, const struct key *to,
 
 	fill(a->buffer, len, 2);
 	memset(b->buffer + BYTES, 0, BYTES);
-	if (is_iwarp()) { /* which has no immediate: what follows says so */
+	if (vm.iwarp) { /* which has no immediate: what follows says so */
 		post(a, IBV_WR_RDMA_WRITE, len, to);
 		post(a, IBV_WR_SEND, 0, NULL);
 		expect(a, IBV_WC_RDMA_WRITE);
@@ -538,14 +534,14 @@ START_TEST(devices_are_there_with_their_ports_up)
 	int n;
 
 	ibv_free_device_list(ibv_get_device_list(&n));
-	ck_assert_int_eq(n, devices);
-	for (int i = 0; i < devices; i++) {
+	ck_assert_int_eq(n, vm.devices);
+	for (int i = 0; i < vm.devices; i++) {
 		context = open_device(i);
 		ck_assert_int_eq(ibv_query_port(context, 1, &port), 0);
 		ck_assert_int_eq((int)port.state, (int)IBV_PORT_ACTIVE);
 		ck_assert_int_eq((int)context->device->transport_type,
-				 (int)(is_iwarp() ? IBV_TRANSPORT_IWARP
-						  : IBV_TRANSPORT_IB));
+				 (int)(vm.iwarp ? IBV_TRANSPORT_IWARP
+						: IBV_TRANSPORT_IB));
 		ibv_close_device(context);
 	}
 }
@@ -555,8 +551,8 @@ START_TEST(every_pair_connects_by_hand)
 {
 	struct end a, b;
 
-	for (int i = 0; i < devices; i++)
-		for (int j = 0; j < devices; j++) {
+	for (int i = 0; i < vm.devices; i++)
+		for (int j = 0; j < vm.devices; j++) {
 			pair_by_hand(&a, i, &b, j);
 			post_receive(&b);
 			all_operations(&a, &b);
@@ -574,8 +570,8 @@ START_TEST(every_pair_connects_by_rdma_cm)
 	struct key key;
 
 	ck_assert_ptr_nonnull(channel);
-	for (int i = 0; i < devices; i++)
-		for (int j = 0; j < devices; j++) {
+	for (int i = 0; i < vm.devices; i++)
+		for (int j = 0; j < vm.devices; j++) {
 			if (i == j)
 				continue;
 			listener = listen_on(channel,
@@ -678,7 +674,7 @@ static void be_written(void)
 
 	accept_next(&e, channel);
 	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
-	expect(&e, is_iwarp() ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
+	expect(&e, vm.iwarp ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
 	check_data(e.buffer + BYTES, BYTES, 6);
 	expect_event(channel, RDMA_CM_EVENT_DISCONNECTED);
 	close_end(&e);
@@ -709,10 +705,10 @@ static void write_to_first(void)
 
 	connect_to_first(&e, &key);
 	fill(e.buffer, BYTES, 6);
-	post(&e, is_iwarp() ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
+	post(&e, vm.iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
 	     BYTES, &key);
 	expect(&e, IBV_WC_RDMA_WRITE);
-	if (is_iwarp()) {
+	if (vm.iwarp) {
 		post(&e, IBV_WR_SEND, 0, NULL);
 		expect(&e, IBV_WC_SEND);
 	}
@@ -741,28 +737,25 @@ static int number(const char *name)
 
 int main(void)
 {
-	const char *made = getenv("DICOMM_TEST_DEVICES");
 	TCase *test_case = tcase_create("devices");
 	Suite *suite = suite_create("devices");
 	SRunner *runner;
 	int failed;
 
-	if (!made || sscanf(made, "%7[a-z]:%d", kind, &devices) != 2) {
-		printf("skipped: not in a virtual machine of tests/vm/run\n");
+	if (!vm_find(&vm))
 		return 77;
-	}
 	machine = number("DICOMM_TEST_VM");
 	machines = number("DICOMM_TEST_VMS");
 
 	tcase_set_timeout(test_case, 60);
 	tcase_add_test(test_case, devices_are_there_with_their_ports_up);
-	if (!is_iwarp())
+	if (!vm.iwarp)
 		tcase_add_test(test_case, every_pair_connects_by_hand);
-	if (devices >= 2) {
+	if (vm.devices >= 2) {
 		tcase_add_test(test_case, every_pair_connects_by_rdma_cm);
 		tcase_add_test(test_case, data_crosses_the_wire);
 	}
-	if (devices >= 2 && !is_iwarp()) {
+	if (vm.devices >= 2 && !vm.iwarp) {
 		tcase_add_test(test_case, write_by_a_wrong_key_is_refused);
 		tcase_add_test(test_case, cut_cable_is_an_error);
 	}

@@ -13,8 +13,9 @@
 
 #include "tests/mock/peer_memory.h"
 #include "tests/support/cast.h"
+#include "tests/support/vm.h"
 
-static bool iwarp;
+static struct vm vm;
 
 static dicomm_stats_t stats_of(const struct job_rank *me)
 {
@@ -174,8 +175,8 @@ static void be_refused(struct job_rank *me)
 		    DICOMM_ERR_NO_PATH,
 		    "between rank 0 (host) and rank 1 (hip");
 	text = dicomm_get_last_error(NULL);
-	JOB_CHECK(strstr(text, iwarp ? "over iWARP" : "no peer memory: "), "%s",
-		  text);
+	JOB_CHECK(strstr(text, vm.iwarp ? "over iWARP" : "no peer memory: "),
+		  "%s", text);
 	gadget_close(&g);
 }
 
@@ -195,24 +196,20 @@ static void add_direct(TCase *t)
 
 int main(void)
 {
-	const char *made = getenv("DICOMM_TEST_DEVICES");
 	TCase *test_case = tcase_create("direct");
 	Suite *suite = suite_create("direct");
 	SRunner *runner;
 	int failed;
 
-	if (!made) {
-		printf("skipped: not in a virtual machine of tests/vm/run\n");
+	if (!vm_find(&vm))
 		return 77;
-	}
 	if (!cast_has("cuda:0") || !cast_has("hip:0"))
 		return 77;
 	setenv("DICOMM_TRANSPORTS", "verbs", 1);
-	iwarp = !strncmp(made, "siw", 3);
 	tcase_set_timeout(test_case, 60);
 	tcase_add_test(test_case, staging_never_names_what_the_nic_said);
 	tcase_add_test(test_case, what_the_nic_does_not_take_is_staged);
-	if (!iwarp)
+	if (!vm.iwarp)
 		add_direct(test_case);
 	suite_add_tcase(suite, test_case);
 	runner = srunner_create(suite);

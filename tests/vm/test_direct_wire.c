@@ -14,12 +14,13 @@
 #include "src/base/log.h"
 #include "tests/mock/peer_memory.h"
 #include "tests/support/gadget.h"
+#include "tests/support/vm.h"
 #include "tests/transports/ranks.h"
 
 #define BYTES ((size_t)300000)
 #define ROUNDS 6
 
-static bool iwarp;
+static struct vm vm;
 
 static struct tp_region region_new(struct rank *r, const char *device)
 {
@@ -219,7 +220,7 @@ static void run_refused(struct rank *r)
 	       "taken: %s", how);
 	log_set_sink(NULL, NULL);
 	EXPECT(r, !logged[0], "said \"%s\"", logged);
-	if (iwarp)
+	if (vm.iwarp)
 		EXPECT(r, strstr(how, "iWARP"), "\"%s\"", how);
 	else
 		EXPECT(r,
@@ -269,21 +270,17 @@ END_TEST
 
 int main(void)
 {
-	const char *made = getenv("DICOMM_TEST_DEVICES");
 	TCase *test_case = tcase_create("direct wire");
 	Suite *suite = suite_create("direct wire");
 	SRunner *runner;
 	int failed;
 
-	if (!made) {
-		printf("skipped: not in a virtual machine of tests/vm/run\n");
+	if (!vm_find(&vm))
 		return 77;
-	}
-	iwarp = !strncmp(made, "siw", 3);
 	tcase_set_timeout(test_case, 60);
 	tcase_add_test(test_case,
 		       what_no_way_leads_to_is_refused_with_all_reasons);
-	if (!iwarp) {
+	if (!vm.iwarp) {
 		tcase_add_test(test_case,
 			       data_goes_from_device_to_device_by_address);
 		tcase_add_test(test_case,

@@ -17,38 +17,22 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
+#include "tests/support/vm.h"
 
 #define ONLY_VERBS "DICOMM_TRANSPORTS=verbs"
 #define BY_LO "DICOMM_SOCKET_IFNAME=lo"
 #define DEVICES_MAX 9
 
-/* As the script that makes the devices was told: "rxe:2". */
-static char kind[8];
-static int devices;
+static struct vm vm;
 
-static bool is_iwarp(void)
+static void work(struct job_rank *me)
 {
-	return strcmp(kind, "siw") == 0;
-}
-
-/* Messages of all sizes, the larger ones read by the receiver. */
-static void a_few_operations(struct job_rank *me)
-{
-	const size_t counts[] = {1, 700, 5000, 40000};
-	const enum trial_kind kinds[] = {TRIAL_ALLREDUCE, TRIAL_ALLTOALL,
-					 TRIAL_SENDRECV};
-
-	for (unsigned i = 0; i < 12; i++)
-		trial_run((struct trial){.kind = kinds[i % 3],
-					 .type = DICOMM_INT32,
-					 .op = DICOMM_SUM,
-					 .count = counts[i / 3],
-					 .seed = i},
-			  me);
+	trial_run_some(me, 0);
 }
 
 /* --- settings ---------------------------------------------------------------
@@ -92,9 +76,9 @@ START_TEST(devices_that_match_nothing_name_what_exists)
 {
 	char first[32], last[32], port[48];
 
-	snprintf(first, sizeof(first), "%s0:1", kind);
-	snprintf(last, sizeof(last), "%s%d:1", kind, devices - 1);
-	snprintf(port, sizeof(port), "DICOMM_IB_HCA=%s0:7", kind);
+	snprintf(first, sizeof(first), "%s0:1", vm.kind);
+	snprintf(last, sizeof(last), "%s%d:1", vm.kind, vm.devices - 1);
+	snprintf(port, sizeof(port), "DICOMM_IB_HCA=%s0:7", vm.kind);
 	expect_refusal("DICOMM_IB_HCA=mlx5",
 		       (struct refusal){{"mlx5", first, last}});
 	expect_refusal("DICOMM_IB_HCA==rx",
@@ -141,16 +125,16 @@ static const struct {
 
 START_TEST(traffic_is_on_the_chosen_devices)
 {
-	unsigned allowed = choices[_i].allowed & ((1u << devices) - 1);
+	unsigned allowed = choices[_i].allowed & ((1u << vm.devices) - 1);
 	uint64_t before[DEVICES_MAX];
 	unsigned used = 0;
 
-	for (int i = 0; i < devices; i++)
+	for (int i = 0; i < vm.devices; i++)
 		before[i] = packets_sent(i);
-	job_run(&(struct job){.run = a_few_operations,
+	job_run(&(struct job){.run = work,
 			      .ranks = 2,
 			      .env = {ONLY_VERBS, choices[_i].setting}});
-	for (int i = 0; i < devices; i++)
+	for (int i = 0; i < vm.devices; i++)
 		if (packets_sent(i) != before[i])
 			used |= 1u << i;
 	ck_assert_msg(used != 0 && (used & ~allowed) == 0,
@@ -225,6 +209,7 @@ START_TEST(traffic_is_shared_by_two_devices)
 END_TEST
 
 static const char *const settings[] = {
+	"DICOMM_IB_AR_THRESHOLD=100",
 	"DICOMM_IB_EAGER_BYTES=128",
 	"DICOMM_IB_EAGER_BYTES=64K",
 	"DICOMM_IB_PCI_RELAXED_ORDERING=1",
@@ -240,9 +225,56 @@ static const char *const settings[] = {
 
 START_TEST(data_is_right_with_any_setting)
 {
-	job_run(&(struct job){.run = a_few_operations,
-			      .ranks = 3,
-			      .env = {ONLY_VERBS, settings[_i]}});
+	job_run(&(struct job){
+		.run = work, .ranks = 3, .env = {ONLY_VERBS, settings[_i]}});
+}
+END_TEST
+
+/* --- waiting ----------------------------------------------------------------
+ */
+
+#define LATE_MS 1500
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The part of its time that this rank works while it waits for the last one,
+ * which is late. */
+static double work_while_waiting(const struct job_rank *me)
+{
+	double begun, cpu;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	begun = job_seconds();
+	cpu = cpu_seconds();
+	if (me->rank == me->ranks - 1)
+		job_sleep_ms(LATE_MS);
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	return (cpu_seconds() - cpu) / (job_seconds() - begun);
+}
+
+/* Whatever else this machine does: the better one counts. */
+static void wait_for_who_is_late(struct job_rank *me)
+{
+	double first, second;
+
+	trial_run_some(me, 0);
+	first = work_while_waiting(me);
+	second = work_while_waiting(me);
+	JOB_CHECK(first < 0.25 || second < 0.25,
+		  "works for %.2f and %.2f of the time", first, second);
+	trial_run_some(me, 1);
+}
+
+START_TEST(who_waits_sleeps)
+{
+	job_run(&(struct job){
+		.run = wait_for_who_is_late, .ranks = 3, .env = {ONLY_VERBS}});
 }
 END_TEST
 
@@ -376,7 +408,7 @@ static void talk_in_a_crowd(struct job_rank *me)
 		  stats.connected_peers, c->peers);
 	most = RANK_BYTES + stats.connected_peers * PEER_BYTES;
 	/* There, completion queues do not grow when peers come. */
-	if (is_iwarp())
+	if (vm.iwarp)
 		most += (uint64_t)me->ranks * PEER_BYTES;
 	if (me->rank == 0)
 		fprintf(stderr,
@@ -485,7 +517,7 @@ static void work_among_strangers(struct job_rank *me)
 		}
 	job_barrier();
 	JOB_CHECK(atomic_load(knocked) > 0, "nobody listens anywhere");
-	a_few_operations(me);
+	trial_run_some(me, 0);
 }
 
 START_TEST(strangers_do_not_disturb)
@@ -506,15 +538,16 @@ static void add_tests(TCase *test_case)
 	tcase_add_test(test_case,
 		       replaced_memory_is_not_reached_by_its_old_key);
 	tcase_add_test(test_case, freed_memory_is_not_reached_by_its_old_key);
+	tcase_add_test(test_case, who_waits_sleeps);
 	tcase_add_test(test_case, strangers_do_not_disturb);
 	tcase_add_loop_test(test_case, only_a_connected_peer_costs_memory, 0,
 			    sizeof(crowds) / sizeof(*crowds));
-	if (is_iwarp())
+	if (vm.iwarp)
 		return;
 	tcase_add_test(test_case, a_gid_that_is_not_there_is_named);
 	tcase_add_loop_test(test_case, data_is_right_with_any_setting, 0,
 			    sizeof(settings) / sizeof(*settings));
-	if (devices < 2)
+	if (vm.devices < 2)
 		return;
 	tcase_add_loop_test(test_case, traffic_is_on_the_chosen_devices, 0,
 			    sizeof(choices) / sizeof(*choices));
@@ -524,16 +557,13 @@ static void add_tests(TCase *test_case)
 
 int main(void)
 {
-	const char *made = getenv("DICOMM_TEST_DEVICES");
 	TCase *test_case = tcase_create("rdma");
 	Suite *suite = suite_create("rdma");
 	SRunner *runner;
 	int failed;
 
-	if (!made || sscanf(made, "%7[a-z]:%d", kind, &devices) != 2) {
-		printf("skipped: not in a virtual machine of tests/vm/run\n");
+	if (!vm_find(&vm))
 		return 77;
-	}
 	tcase_set_timeout(test_case, 60);
 	add_tests(test_case);
 	suite_add_tcase(suite, test_case);

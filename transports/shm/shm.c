@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/cache.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/common.h"
 
-#define CACHE_LINE 64
 /* What a thread that loads may lack its core; see shm_abort(). */
 #define ABORT_NS 500000000u
 /* Calls of poll() from one look at what neighbours have freed to the next. */
@@ -220,7 +220,12 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 		atomic_store_explicit(directory(seg, peer->rank, c),
 				      o->ring->offset, memory_order_release);
 	}
-	outbox->released = &o->tail->released;
+	*outbox = (struct tp_outbox){
+		.released = &o->tail->released,
+		.data = o->data,
+		.data_stride = o->slot_bytes,
+		.slot_mask = (uint32_t)o->mask,
+	};
 	return DICOMM_SUCCESS;
 }
 

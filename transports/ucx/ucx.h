@@ -5,9 +5,9 @@
  *
  * A device is a UCP worker, a route is its endpoint to one rank. Messages are
  * eager active messages: the handler, which runs in the receiver's poll(),
- * copies them into the inbox. Large ones are pulled: the reader asks, and the
- * owner, in its poll(), sends that part of its memory, which UCP writes to
- * where the reader wants it.
+ * copies them into the inbox. Large ones can be pulled: the reader asks, and
+ * the owner, in its poll(), sends that part of its memory, which UCP writes to
+ * where the reader wants it. Over TCP that is only for what has no other way.
  *
  * So a rank that is away from the library would neither answer nor get its last
  * messages out. A thread (attend.c) polls for it until it comes back.

@@ -54,7 +54,7 @@ static struct ibv_mr *by_address(const struct verbs_nic *nic,
 }
 
 bool verbs_takes(unsigned n, const struct tp_region *region,
-		 struct tp_taker *out)
+		 const struct tp_place *place, struct tp_taker *out)
 {
 	struct verbs_nic *nics[VERBS_RAILS];
 	struct verbs_mr *mr = NULL;
@@ -62,7 +62,7 @@ bool verbs_takes(unsigned n, const struct tp_region *region,
 	char why[256];
 
 	if (!verbs_nic_find(why, sizeof(why)) ||
-	    verbs_nics_get(0, nics, &count) != DICOMM_SUCCESS)
+	    verbs_nics_get(0, place, nics, &count) != DICOMM_SUCCESS)
 		return false;
 	if (n < count) {
 		snprintf(out->name, sizeof(out->name), "%s:%u", nics[n]->name,

@@ -238,17 +238,13 @@ static void prepare(struct verbs_lane *lane)
 {
 	bool iwarp = lane->dev->rail[0].nic->fabric == VERBS_IWARP;
 
-	lane->wr = (struct ibv_send_wr){
-		.sg_list = lane->sge,
-		.opcode =
-			iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
-		.next = iwarp ? &lane->note : NULL,
-	};
+	lane->wr = (struct ibv_send_wr){.sg_list = lane->sge};
 	lane->note = (struct ibv_send_wr){
 		.sg_list = &lane->note_sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_SEND,
+		.num_sge = iwarp,
+		.opcode = iwarp ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM,
 	};
+	lane->note_above = iwarp ? -1 : config_int(CONFIG_IB_AR_THRESHOLD);
 }
 
 /* If not, lane->text says why. */

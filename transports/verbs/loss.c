@@ -15,7 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
+
+/* For a NIC to say that a queue pair has brought its last message. */
+#define LAST_MS 10
 
 static const char *hint(enum ibv_wc_status status)
 {
@@ -216,6 +220,20 @@ static bool set_state(struct verbs_strand *s, enum ibv_qp_state state)
 	return false;
 }
 
+/* Messages may be on their way from the NIC to the completion queue until it
+ * says that there was the last; drivers throw out what is there of a queue pair
+ * that is reset, and the receives are lost. Some NICs never say it. */
+static void take_the_last(struct verbs_strand *s)
+{
+	struct verbs_nic *nic = s->rail->nic;
+	uint64_t end = clock_ms() + LAST_MS;
+
+	do {
+		verbs_watch_events(nic);
+		complete_all(s->lane->dev);
+	} while (!s->last && !atomic_load(&nic->fatal) && clock_ms() < end);
+}
+
 /* What the strand has brought until now counts; nothing that comes later. */
 static void stop(struct verbs_strand *s)
 {
@@ -224,7 +242,11 @@ static void stop(struct verbs_strand *s)
 
 	/* Some NICs finish what they are at after the first; none after the
 	 * second. */
-	if (!set_state(s, IBV_QPS_ERR) || !set_state(s, IBV_QPS_RESET))
+	if (!set_state(s, IBV_QPS_ERR))
+		return;
+	if (lane->in)
+		take_the_last(s);
+	if (!set_state(s, IBV_QPS_RESET))
 		return;
 	s->state = STRAND_STOPPED;
 	lane->unfenced++;

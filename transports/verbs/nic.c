@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The RDMA ports of this machine: which may be used, how fast, by which GID. */
+/* The RDMA ports of this machine: which there are, how fast, by which GID. */
 #include "transports/verbs/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +12,10 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
-#define PORTS_MAX 64
 #define GIDS_MAX 256
 /* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
 #define SIW_FILLER_CQE 32768
-
-/* One port, as far as can be told without keeping it open. */
-struct port {
-	char name[IBV_SYSFS_NAME_MAX];
-	uint8_t number;
-	bool active;
-	enum verbs_fabric fabric;
-	uint64_t bytes_per_s;
-	char gid[INET6_ADDRSTRLEN];
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_nic *nics;
@@ -53,29 +41,6 @@ static void setup(void)
 	 * elsewhere, without it a fork would take them away from us. */
 	ibv_fork_init();
 	pthread_atfork(NULL, NULL, forget);
-}
-
-bool verbs_nic_matches(const char *spec, const char *name, unsigned port)
-{
-	bool exclude = *spec == '^', exact, found = false;
-
-	spec += exclude;
-	exact = *spec == '=';
-	spec += exact;
-	if (!*spec)
-		return true;
-	while (*spec) {
-		size_t len = strcspn(spec, ","), n = strcspn(spec, ",:");
-		char *end;
-
-		if (n && !strncmp(spec, name, n) &&
-		    (!exact || strlen(name) == n))
-			found |= n == len ||
-				 (strtoul(spec + n + 1, &end, 10) == port &&
-				  end == spec + len);
-		spec += len + (spec[len] == ',');
-	}
-	return found != exclude;
 }
 
 static enum verbs_fabric fabric_of(const struct ibv_device *device,
@@ -164,7 +129,22 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
 		  INET6_ADDRSTRLEN);
 }
 
-static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
+/* "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"; "" if it is none. */
+static void find_pci(const struct ibv_device *device, char pci[16])
+{
+	char path[IBV_SYSFS_PATH_MAX + 8], *real, *name;
+
+	*pci = '\0';
+	snprintf(path, sizeof(path), "%s/device", device->ibdev_path);
+	real = realpath(path, NULL);
+	name = real ? strrchr(real, '/') : NULL;
+	if (name && strlen(name + 1) == strlen("0000:17:00.0"))
+		strcpy(pci, name + 1);
+	free(real);
+}
+
+static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
+			 int n)
 {
 	struct ibv_context *context = ibv_open_device(device);
 	struct ibv_device_attr attr;
@@ -172,7 +152,8 @@ static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
 	if (!context)
 		return n;
 	if (!ibv_query_device(context, &attr)) {
-		for (int p = 1; p <= attr.phys_port_cnt && n < PORTS_MAX; p++) {
+		for (int p = 1; p <= attr.phys_port_cnt && n < VERBS_PORTS_MAX;
+		     p++) {
 			struct ibv_gid_entry gid;
 			struct ibv_port_attr port;
 
@@ -181,6 +162,7 @@ static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
 			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
 				 device->name);
 			ports[n].number = (uint8_t)p;
+			find_pci(device, ports[n].pci);
 			ports[n].active = port.state == IBV_PORT_ACTIVE;
 			ports[n].fabric = fabric_of(device, &port);
 			ports[n].bytes_per_s = rate_of(&port);
@@ -196,7 +178,7 @@ static int list_ports_of(struct ibv_device *device, struct port *ports, int n)
 }
 
 /* All ports of the machine; *error: why there are none, an errno. */
-static int list_ports(struct port *ports, int *error)
+static int list_ports(struct verbs_port *ports, int *error)
 {
 	struct ibv_device **devices;
 	int n = 0, count = 0;
@@ -211,67 +193,16 @@ static int list_ports(struct port *ports, int *error)
 	return n;
 }
 
-static size_t append(char *text, size_t len, size_t at, const char *format, ...)
-{
-	va_list args;
-	int n;
-
-	if (at >= len)
-		return at;
-	va_start(args, format);
-	n = vsnprintf(text + at, len - at, format, args);
-	va_end(args);
-	return at + (size_t)(n < 0 ? 0 : n);
-}
-
-/* "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1" */
-static size_t describe(const struct port *p, char *text, size_t len, size_t at)
-{
-	return append(text, len, at, "%s%s:%u %s %.1f Gb/s GID %s%s",
-		      at ? ", " : "", p->name, p->number,
-		      verbs_fabric_name(p->fabric),
-		      (double)p->bytes_per_s * 8e-9, p->gid,
-		      p->active ? "" : " (no link)");
-}
-
-/* Keep those that may be used and have a link, described in `why`; why, if
- * there are none. */
-static int choose(struct port *ports, int n, char *why, size_t len)
-{
-	const char *spec = config_string(CONFIG_IB_HCA);
-	size_t at = 0, kept_at = 0;
-	char all[400] = "";
-	int kept = 0, matched = 0;
-
-	for (int i = 0; i < n; i++) {
-		at = describe(&ports[i], all, sizeof(all), at);
-		if (!verbs_nic_matches(spec, ports[i].name, ports[i].number))
-			continue;
-		matched++;
-		if (!ports[i].active)
-			continue;
-		kept_at = describe(&ports[i], why, len, kept_at);
-		ports[kept++] = ports[i];
-	}
-	if (!kept && n && !matched)
-		snprintf(why, len, "DICOMM_IB_HCA %s matches none of %s", spec,
-			 all);
-	else if (!kept)
-		snprintf(why, len, "%s%s",
-			 n ? "no port has a link: " : "no RDMA device", all);
-	return kept;
-}
-
 bool verbs_nic_find(char *why, size_t len)
 {
-	struct port ports[PORTS_MAX];
+	struct verbs_port ports[VERBS_PORTS_MAX];
 	int error, n = list_ports(ports, &error);
 
 	if (!n) {
 		snprintf(why, len, "no RDMA device: %s", strerror(error));
 		return false;
 	}
-	return choose(ports, n, why, len) > 0;
+	return verbs_choose_usable(ports, n, why, len) > 0;
 }
 
 static dicomm_result_t choose_gid(struct verbs_nic *nic)
@@ -318,7 +249,7 @@ static bool fill_offset(struct verbs_nic *nic)
 	return nic->filler != NULL;
 }
 
-static dicomm_result_t open_port(const struct port *port,
+static dicomm_result_t open_port(const struct verbs_port *port,
 				 struct verbs_nic **out)
 {
 	struct verbs_nic *nic = calloc(1, sizeof(*nic));
@@ -374,7 +305,7 @@ free_nic:
 	return status;
 }
 
-static dicomm_result_t get_locked(const struct port *port,
+static dicomm_result_t get_locked(const struct verbs_port *port,
 				  struct verbs_nic **out)
 {
 	for (struct verbs_nic *nic = nics; nic; nic = nic->next)
@@ -390,53 +321,34 @@ static dicomm_result_t get_locked(const struct port *port,
 	return DICOMM_SUCCESS;
 }
 
-static int by_rate(const void *a, const void *b)
+/* It matters only where there are more than a rank may use. */
+static void find_steps(struct verbs_port *ports, int n,
+		       const struct tp_place *place)
 {
-	const struct port *p = a, *q = b;
-	int order = strcmp(p->name, q->name);
+	bool matters = place->steps && n > config_int(CONFIG_IB_NICS);
 
-	if (p->bytes_per_s != q->bytes_per_s)
-		return p->bytes_per_s < q->bytes_per_s ? 1 : -1;
-	return order ? order : p->number - q->number;
+	for (int i = 0; i < n; i++)
+		ports[i].steps =
+			matters ? place->steps(place->pci, ports[i].pci)
+				: UINT32_MAX;
 }
 
-/* Those that one rank uses: of one fabric, the same for all ranks, in its turn.
- * Ports are paired with those at the same place in another rank's list, so that
- * like ones meet: the fastest first, then by name. Returns their number. */
-static unsigned take(struct port *ports, unsigned n, unsigned turn)
-{
-	unsigned most = (unsigned)config_int(CONFIG_IB_NICS);
-	unsigned alike = 0, taken = 0;
-	enum verbs_fabric fabric = ports[0].fabric;
-	struct port all[PORTS_MAX];
-
-	for (unsigned i = 1; i < n; i++)
-		if (ports[i].fabric < fabric)
-			fabric = ports[i].fabric;
-	for (unsigned i = 0; i < n; i++)
-		if (ports[i].fabric == fabric)
-			all[alike++] = ports[i];
-	for (; taken < most && taken < alike; taken++)
-		ports[taken] = all[(turn * most + taken) % alike];
-	qsort(ports, taken, sizeof(*ports), by_rate);
-	return taken;
-}
-
-dicomm_result_t verbs_nics_get(unsigned turn,
+dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count)
 {
-	struct port ports[PORTS_MAX];
+	struct verbs_port ports[VERBS_PORTS_MAX];
 	dicomm_result_t status = DICOMM_SUCCESS;
 	char why[256];
 	unsigned taken, got = 0;
 	int error, n;
 
 	n = list_ports(ports, &error);
-	n = choose(ports, n, why, sizeof(why));
+	n = verbs_choose_usable(ports, n, why, sizeof(why));
 	if (!n)
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: %s", why);
-	taken = take(ports, (unsigned)n, turn);
+	find_steps(ports, n, place);
+	taken = verbs_choose_take(ports, (unsigned)n, turn);
 	pthread_mutex_lock(&lock);
 	while (got < taken && status == DICOMM_SUCCESS) {
 		status = get_locked(&ports[got], &out[got]);

@@ -140,7 +140,11 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 		receives = (uint64_t)nic->attr.max_srq_wr;
 	attr.attr.max_wr = (uint32_t)receives;
 	rail->cqe = first_cqe(dev, nic);
-	rail->cq = ibv_create_cq(nic->context, rail->cqe, NULL, NULL, 0);
+	TRY(verbs_rest_open(rail));
+	/* Ranks of one machine share its interrupts out. */
+	rail->cq = ibv_create_cq(nic->context, rail->cqe, NULL, rail->channel,
+				 dev->config.rank %
+					 nic->context->num_comp_vectors);
 	if (!rail->cq)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: completion queue of %d entries: %m",
@@ -183,8 +187,10 @@ void verbs_rail_close(struct verbs_rail *rail)
 		ibv_destroy_srq(rail->srq);
 	if (rail->notes_mr)
 		ibv_dereg_mr(rail->notes_mr);
+	verbs_rest_end(rail);
 	if (rail->cq)
 		ibv_destroy_cq(rail->cq);
+	verbs_rest_close(rail);
 	free(rail->notes);
 	verbs_nic_put(rail->nic);
 }

@@ -199,6 +199,33 @@ refresh(struct verbs_lane *lane, int rank, uint64_t seq)
 	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
+/* Behind the write of a message: that it is there. A switch may send packets of
+ * a plain write by many ways, but none of the others. */
+static struct ibv_send_wr *add_note(struct verbs_strand *s, uint32_t what,
+				    uint32_t bytes, uint32_t *imm)
+{
+	struct verbs_lane *lane = s->lane;
+	struct ibv_send_wr *wr = &lane->wr, *note = &lane->note;
+
+	wr->wr_id = request_id(s, 0, 0, bytes);
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->next = note;
+	note->send_flags = 0;
+	if (note->opcode == IBV_WR_SEND) {
+		lane->note_sge.addr = (uintptr_t)imm;
+		lane->note_sge.length = sizeof(*imm);
+		note->send_flags = IBV_SEND_INLINE;
+		/* siw may still send from a buffer when a write that was not
+		 * signalled is complete, and all before it. */
+		if (what)
+			wr->send_flags |= IBV_SEND_SIGNALED;
+		return note;
+	}
+	note->imm_data = *imm;
+	note->wr.rdma = wr->wr.rdma;
+	return note;
+}
+
 /* Its first two pieces are filled in. */
 static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 				    uint32_t what, uint32_t bytes)
@@ -214,18 +241,13 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 				  (seq & (config->slots - 1)) * lane->stride +
 				  LINE_SEQ_BYTES;
 	wr->wr.rdma.rkey = s->remote_key;
-	wr->imm_data = imm;
-	if (__builtin_expect(wr->next != NULL, 0)) {
-		lane->note_sge.addr = (uintptr_t)&imm;
-		lane->note_sge.length = sizeof(imm);
-		lane->note.send_flags = IBV_SEND_INLINE;
-		wr->wr_id = request_id(s, 0, 0, bytes);
-		/* siw may still send from a buffer when a write that was not
-		 * signalled is complete, and all before it. */
-		if (what)
-			wr->send_flags |= IBV_SEND_SIGNALED;
-		last = &lane->note;
+	if (__builtin_expect(bytes > lane->note_above, 0)) {
+		last = add_note(s, what, bytes, &imm);
 		n = 2;
+	} else {
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->imm_data = imm;
+		wr->next = NULL;
 	}
 	last->wr_id = request_id(s, n - 1, what, bytes);
 	last->send_flags |= signal_now(s, n, what != 0);

@@ -186,7 +186,8 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	unsigned n;
 
 	TRY(open_words(dev));
-	TRY(verbs_nics_get((unsigned)dev->config.rank, nics, &n));
+	TRY(verbs_nics_get((unsigned)dev->config.rank, &dev->config.place, nics,
+			   &n));
 	for (unsigned i = 0; i < n; i++) {
 		/* From here on they are the device's. */
 		dev->rail[i].nic = nics[i];
@@ -580,6 +581,7 @@ const struct transport transport_verbs = {
 	.name = "verbs",
 	.devices = true,
 	.declares = true,
+	.sleeps = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -603,8 +605,7 @@ const struct transport transport_verbs = {
 	.read = verbs_read,
 	.arrived = verbs_arrived,
 	.poll = verbs_poll,
-	/* Whoever waits for a NIC waits for less than a sleep takes. */
-	.rest = common_rest,
+	.rest = verbs_rest,
 	.broken = verbs_broken,
 	.fence = verbs_fence,
 	.abort = verbs_abort,

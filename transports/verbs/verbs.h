@@ -55,6 +55,20 @@ static inline uint8_t verbs_reads(int limit)
 
 enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 
+#define VERBS_PORTS_MAX 64
+
+/* One port, as far as can be told without keeping it open. */
+struct verbs_port {
+	char name[IBV_SYSFS_NAME_MAX];
+	uint8_t number;
+	bool active;
+	enum verbs_fabric fabric;
+	uint64_t bytes_per_s;
+	char gid[INET6_ADDRSTRLEN];
+	char pci[16];   /* "": of none */
+	uint32_t steps; /* from who would use it */
+};
+
 struct verbs_mr;
 
 struct verbs_nic {
@@ -85,17 +99,28 @@ struct verbs_nic {
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
-/* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
- * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
-bool verbs_nic_matches(const char *spec, const char *name, unsigned port);
 /* Ports that can be used, in words; false and why, if there are none. */
 bool verbs_nic_find(char *why, size_t len);
 /* Open as many of them as a rank may use, one at least, fastest first; which of
- * more, is up to `turn`. */
-dicomm_result_t verbs_nics_get(unsigned turn,
+ * more, is up to its place and, where that makes no difference, its turn. */
+dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
+
+/* ---- choose.c: which ports a rank uses ---- */
+
+/* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
+ * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
+bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
+/* Keep those that may be used and have a link, described in `why`; why, if
+ * there are none. Returns their number. */
+int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
+/* Those that one rank uses: of one fabric, the same for all ranks; the nearest,
+ * of these the fastest, of these in its turn. Ports are paired with those at
+ * the same place in another rank's list, so that like ones meet: the fastest
+ * first, then by name. Returns their number. */
+unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn);
 
 /* ---- memory.c: registrations of a NIC ---- */
 
@@ -133,7 +158,7 @@ struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  unsigned access, char *how, size_t len);
 /* As in struct transport. */
 bool verbs_takes(unsigned n, const struct tp_region *region,
-		 struct tp_taker *out);
+		 const struct tp_place *place, struct tp_taker *out);
 
 /* ---- address.c: what ranks tell each other ---- */
 
@@ -201,6 +226,8 @@ bool verbs_card_is_genuine(const struct verbs_card *card,
 struct verbs_lane;
 struct verbs_rail {
 	struct verbs_nic *nic;
+	struct ibv_comp_channel *channel; /* of the queue's events */
+	uint32_t unacknowledged;          /* events */
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	int cqe;
@@ -268,8 +295,9 @@ struct verbs_strand {
 	uint32_t remote_key;
 	uint64_t load_ps, ps_per_kib; /* what it has carried, and would cost */
 	const char *_Atomic event;    /* what the NIC said of its queue pair */
-	uint32_t seen_done;           /* watch.c: done, at the last look, */
-	uint32_t stuck_ms;            /* and since when it is that */
+	bool last; /* and that it brings no more messages; with the lock */
+	uint32_t seen_done; /* watch.c: done, at the last look, */
+	uint32_t stuck_ms;  /* and since when it is that */
 };
 
 /* Where large messages lie; the key is that of the rail which is read by. */
@@ -338,7 +366,10 @@ struct verbs_lane {
 	_Atomic uint64_t *released;
 	uint64_t limit; /* last message that known credits allow */
 	uint32_t max_inline;
-	struct ibv_send_wr wr, note; /* note: iWARP, a SEND behind the write */
+	/* What tells of a message behind its write, where that does not do so
+	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
+	int64_t note_above;
+	struct ibv_send_wr wr, note;
 	struct ibv_sge sge[2], note_sge;
 	struct verbs_kept *kept; /* [slot]; of several strands */
 	uint64_t again;          /* slots of it: to be sent once more */
@@ -420,6 +451,16 @@ bool verbs_loss_pending(const struct verbs_lane *lane);
 void verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
+
+/* ---- rest.c: sleeping until a NIC has something ---- */
+
+/* Before its completion queue, and after it; the end is just before that is
+ * destroyed, which waits until all events are acknowledged. */
+dicomm_result_t verbs_rest_open(struct verbs_rail *rail);
+void verbs_rest_end(struct verbs_rail *rail);
+void verbs_rest_close(struct verbs_rail *rail);
+/* As in struct transport. */
+void verbs_rest(struct tp_device *dev, unsigned us);
 
 /* ---- mirror.c: what a NIC has written to a device is there ---- */
 

@@ -66,6 +66,10 @@ static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 		s = e->element.qp->qp_context;
 		atomic_store(&s->event, text);
 		break;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		s = e->element.qp->qp_context;
+		s->last = true;
+		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_DEVICE_FATAL:

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reductions on any device, from one source. Its compilers: clang for PTX and
- * AMD GPUs, the OpenCL runtime, and a C compiler (the oracle of the tests). All
- * give the same bits as src/accel/reduce_kernels.c; what an operator means is
- * in src/accel/reduce.h.
+ * AMD GPUs, the OpenCL runtime, the run-time compilers of CUDA and HIP, which
+ * take it as C++, and a C compiler (the oracle of the tests). All give the same
+ * bits as src/accel/reduce_kernels.c; what an operator means is in
+ * src/accel/reduce.h.
  *
  * Hence: no library functions (no device library is linked), no contraction,
  * one bit pattern for NaN, and integer arithmetic for everything but sums and
@@ -71,15 +72,7 @@ typedef uint4 vec;
 #endif
 #define KERNEL __kernel __attribute__((reqd_work_group_size(BLOCK, 1, 1))) void
 
-#if defined(__NVPTX__)
-#define THREAD \
-	((u64)(u32)__nvvm_read_ptx_sreg_ctaid_x() * BLOCK + \
-	 (u32)__nvvm_read_ptx_sreg_tid_x())
-#elif defined(__AMDGCN__)
-#define THREAD \
-	((u64)__builtin_amdgcn_workgroup_id_x() * BLOCK + \
-	 __builtin_amdgcn_workitem_id_x())
-#else
+#if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define THREAD ((u64)get_global_id(0))
 #endif
 
@@ -92,6 +85,56 @@ typedef uint4 vec;
 
 #if defined(__AMDGCN__) && defined(cl_khr_fp16)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define HAVE_F16 1
+typedef half f16;
+#endif
+
+#elif defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__)
+
+/* Without headers, of which there may be none at run time. Contraction is for
+ * options to turn off. */
+#define GLOBAL
+#define INLINE \
+	static inline \
+		__attribute__((device)) __attribute__((always_inline, unused))
+#define UNROLL _Pragma("unroll")
+#define ROLL _Pragma("unroll 1")
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef short i16;
+typedef unsigned u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef decltype(sizeof(0)) size_t;
+struct __attribute__((aligned(16))) vec {
+	u32 w0, w1, w2, w3;
+};
+INLINE vec vec_of(u32 a, u32 b, u32 c, u32 d)
+{
+	vec v = {a, b, c, d};
+
+	return v;
+}
+#define VEC(a, b, c, d) vec_of(a, b, c, d)
+#define W0(v) ((v).w0)
+#define W1(v) ((v).w1)
+#define W2(v) ((v).w2)
+#define W3(v) ((v).w3)
+#define HAVE_F64 1
+
+#define BLOCK 256
+#define KERNEL \
+	extern "C" __attribute__((global)) \
+		__attribute__((launch_bounds(BLOCK))) void
+
+#if defined(__AMDGCN__)
+#define HAVE_F16 1
+typedef _Float16 f16;
+#endif
+#ifndef __clang__
+#define __asm__ asm
 #endif
 
 #else /* a C compiler; who includes this defines THREAD, KERNEL and INLINE */
@@ -120,6 +163,18 @@ typedef struct {
 #define W3(v) ((v).w[3])
 #define HAVE_F64 1
 
+#endif
+
+#if defined(__NVPTX__)
+#define THREAD \
+	((u64)(u32)__nvvm_read_ptx_sreg_ctaid_x() * BLOCK + \
+	 (u32)__nvvm_read_ptx_sreg_tid_x())
+#elif defined(__AMDGCN__)
+#define THREAD \
+	((u64)__builtin_amdgcn_workgroup_id_x() * BLOCK + \
+	 __builtin_amdgcn_workitem_id_x())
+#elif defined(__CUDACC__)
+#define THREAD ((u64)blockIdx.x * BLOCK + threadIdx.x)
 #endif
 
 /* ---- elements as bits ---- */
@@ -262,7 +317,7 @@ CODEC(e4m3fnuz, E4M3FNUZ)
 CODEC(e5m2fnuz, E5M2FNUZ)
 
 /* float16, by the hardware of devices that round it as IEEE 754 says */
-#if defined(__NVPTX__)
+#if defined(__NVPTX__) || defined(__CUDACC__)
 
 INLINE float f16_decode(u32 x)
 {
@@ -280,11 +335,11 @@ INLINE u32 f16_encode(float f)
 	return is_nan32(bits32(f)) ? 0x7e00u : x;
 }
 
-#elif defined(__AMDGCN__) && defined(cl_khr_fp16)
+#elif defined(HAVE_F16)
 
 union f16_bits {
 	u16 bits;
-	half h;
+	f16 h;
 };
 
 INLINE float f16_decode(u32 x)
@@ -299,7 +354,7 @@ INLINE u32 f16_encode(float f)
 {
 	union f16_bits u;
 
-	u.h = (half)f;
+	u.h = (f16)f;
 	return is_nan32(bits32(f)) ? 0x7e00u : u.bits;
 }
 

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of a device that stays until neighbours have let go of it. */
+#include "src/core/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/core/comm.h"
+
+/* For other processes, which mostly end the communicator at the same time */
+#define WAIT_MS 2000
+
+struct lease {
+	struct lease_place place;
+	const struct accel *accel;
+	int index;
+	void *memory;
+	int generation; /* of the process: a fork's child has none of it */
+	struct lease *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lease *ended; /* whose memory somebody still has */
+
+/* A process locks the byte of its own number. The lock belongs to what was
+ * opened, not to the process: so those of two ranks in one do not mix. */
+static int try_lock(int fd, int type, off_t from, off_t bytes)
+{
+	struct flock l = {.l_type = (short)type,
+			  .l_whence = SEEK_SET,
+			  .l_start = from,
+			  .l_len = bytes};
+
+	return fcntl(fd, F_OFD_SETLK, &l);
+}
+
+static bool is_locked(int fd, off_t from, off_t bytes)
+{
+	struct flock l = {.l_type = F_WRLCK,
+			  .l_whence = SEEK_SET,
+			  .l_start = from,
+			  .l_len = bytes};
+
+	return !fcntl(fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+}
+
+/* ---- the owner ---- */
+
+dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
+			    struct lease **out)
+{
+	struct lease *l = calloc(1, sizeof(*l));
+	uint64_t id = 0;
+	int fd;
+
+	if (!l)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "memory for neighbours: out of memory");
+	fd = memfd_create("dicomm-lease", MFD_CLOEXEC);
+	if (fd < 0 || getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id) ||
+	    pwrite(fd, &id, sizeof(id), 0) != (ssize_t)sizeof(id)) {
+		dicomm_result_t status =
+			FAIL(DICOMM_ERR_SYSTEM,
+			     "memory for neighbours: a file of leases: %m");
+
+		if (fd >= 0)
+			close(fd);
+		free(l);
+		return status;
+	}
+	*l = (struct lease){.place = {.id = id, .pid = getpid(), .fd = fd},
+			    .accel = accel,
+			    .index = index,
+			    .memory = memory,
+			    .generation = atomic_load(&comm_generation)};
+	lease_sweep();
+	*out = l;
+	return DICOMM_SUCCESS;
+}
+
+void lease_tell(const struct lease *l, struct lease_place *place)
+{
+	*place = l->place;
+}
+
+/* Once it has locked all, nobody takes the lease any more. */
+static bool try_free(struct lease *l)
+{
+	if (try_lock(l->place.fd, F_WRLCK, 0, 0))
+		return false;
+	l->accel->free(l->memory);
+	close(l->place.fd);
+	free(l);
+	return true;
+}
+
+static bool others_have(const struct lease *l)
+{
+	off_t own = l->place.pid;
+
+	return is_locked(l->place.fd, 0, own) ||
+	       is_locked(l->place.fd, own + 1, 0);
+}
+
+void lease_end(struct lease *l)
+{
+	const struct timespec nap = {.tv_nsec = 200000};
+	uint64_t end = clock_ms() + WAIT_MS;
+
+	if (!l)
+		return;
+	/* Ranks of this process may be ended by this very thread, later. */
+	while (others_have(l) && clock_ms() < end)
+		nanosleep(&nap, NULL);
+	if (!try_free(l)) {
+		log_info(
+			"%s:%d: memory stays until neighbours, which are late, "
+			"have let go of it",
+			l->accel->name, l->index);
+		pthread_mutex_lock(&lock);
+		l->next = ended;
+		ended = l;
+		pthread_mutex_unlock(&lock);
+	}
+	lease_sweep();
+}
+
+void lease_sweep(void)
+{
+	int generation = atomic_load(&comm_generation);
+
+	pthread_mutex_lock(&lock);
+	for (struct lease **at = &ended; *at;) {
+		struct lease *l = *at, *next = l->next;
+
+		/* To free memory may wait for streams. */
+		if (l->generation == generation &&
+		    !l->accel->work->held(l->index) && try_free(l))
+			*at = next;
+		else
+			at = &l->next;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- neighbours ---- */
+
+static bool is_it(int fd, const struct lease_place *place)
+{
+	uint64_t id;
+
+	return pread(fd, &id, sizeof(id), 0) == (ssize_t)sizeof(id) &&
+	       id == place->id;
+}
+
+dicomm_result_t lease_take(const struct lease_place *place, int *taken)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", place->pid, place->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "memory of a neighbour: open %s: %m", path);
+	if (!is_it(fd, place)) {
+		close(fd);
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "memory of a neighbour: %s is not lease %016" PRIx64
+			    " any more",
+			    path, place->id);
+	}
+	if (try_lock(fd, F_RDLCK, getpid(), 1)) {
+		dicomm_result_t status =
+			FAIL(DICOMM_ERR_REMOTE,
+			     "memory of a neighbour: lock %s: %s", path,
+			     errno == EAGAIN ? "it has gone" : strerror(errno));
+
+		close(fd);
+		return status;
+	}
+	*taken = fd;
+	return DICOMM_SUCCESS;
+}
+
+void lease_give(int taken)
+{
+	/* A child of a fork keeps what was opened, but has no use for it. */
+	(void)try_lock(taken, F_UNLCK, 0, 0);
+	close(taken);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which of the RDMA ports of a machine a rank uses. */
+#include "transports/verbs/verbs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/config.h"
+
+bool verbs_choose_matches(const char *spec, const char *name, unsigned port)
+{
+	bool exclude = *spec == '^', exact, found = false;
+
+	spec += exclude;
+	exact = *spec == '=';
+	spec += exact;
+	if (!*spec)
+		return true;
+	while (*spec) {
+		size_t len = strcspn(spec, ","), n = strcspn(spec, ",:");
+		char *end;
+
+		if (n && !strncmp(spec, name, n) &&
+		    (!exact || strlen(name) == n))
+			found |= n == len ||
+				 (strtoul(spec + n + 1, &end, 10) == port &&
+				  end == spec + len);
+		spec += len + (spec[len] == ',');
+	}
+	return found != exclude;
+}
+
+static size_t append(char *text, size_t len, size_t at, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (at >= len)
+		return at;
+	va_start(args, format);
+	n = vsnprintf(text + at, len - at, format, args);
+	va_end(args);
+	return at + (size_t)(n < 0 ? 0 : n);
+}
+
+/* "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1" */
+static size_t describe(const struct verbs_port *p, char *text, size_t len,
+		       size_t at)
+{
+	return append(text, len, at, "%s%s:%u %s %.1f Gb/s GID %s%s",
+		      at ? ", " : "", p->name, p->number,
+		      verbs_fabric_name(p->fabric),
+		      (double)p->bytes_per_s * 8e-9, p->gid,
+		      p->active ? "" : " (no link)");
+}
+
+int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len)
+{
+	const char *spec = config_string(CONFIG_IB_HCA);
+	size_t at = 0, kept_at = 0;
+	char all[400] = "";
+	int kept = 0, matched = 0;
+
+	for (int i = 0; i < n; i++) {
+		at = describe(&ports[i], all, sizeof(all), at);
+		if (!verbs_choose_matches(spec, ports[i].name, ports[i].number))
+			continue;
+		matched++;
+		if (!ports[i].active)
+			continue;
+		kept_at = describe(&ports[i], why, len, kept_at);
+		ports[kept++] = ports[i];
+	}
+	if (!kept && n && !matched)
+		snprintf(why, len, "DICOMM_IB_HCA %s matches none of %s", spec,
+			 all);
+	else if (!kept)
+		snprintf(why, len, "%s%s",
+			 n ? "no port has a link: " : "no RDMA device", all);
+	return kept;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+	const struct verbs_port *p = a, *q = b;
+	int order = strcmp(p->name, q->name);
+
+	if (p->bytes_per_s != q->bytes_per_s)
+		return p->bytes_per_s < q->bytes_per_s ? 1 : -1;
+	return order ? order : p->number - q->number;
+}
+
+static int by_steps(const void *a, const void *b)
+{
+	const struct verbs_port *p = a, *q = b;
+
+	if (p->steps != q->steps)
+		return p->steps < q->steps ? -1 : 1;
+	return by_rate(a, b);
+}
+
+/* As many of the first as are as good as the first. */
+static unsigned equals(const struct verbs_port *ports, unsigned n)
+{
+	unsigned i = 1;
+
+	while (i < n && ports[i].steps == ports->steps &&
+	       ports[i].bytes_per_s == ports->bytes_per_s)
+		i++;
+	return i;
+}
+
+unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn)
+{
+	unsigned most = (unsigned)config_int(CONFIG_IB_NICS);
+	unsigned alike = 0, taken = 0, good;
+	enum verbs_fabric fabric = ports[0].fabric;
+	struct verbs_port all[VERBS_PORTS_MAX];
+
+	for (unsigned i = 1; i < n; i++)
+		if (ports[i].fabric < fabric)
+			fabric = ports[i].fabric;
+	for (unsigned i = 0; i < n; i++)
+		if (ports[i].fabric == fabric)
+			all[alike++] = ports[i];
+	qsort(all, alike, sizeof(*all), by_steps);
+	for (unsigned at = 0; at < alike && taken < most; at += good) {
+		unsigned want = most - taken;
+
+		good = equals(&all[at], alike - at);
+		for (unsigned i = 0; i < want && i < good; i++)
+			ports[taken++] = all[at + (turn * want + i) % good];
+	}
+	qsort(ports, taken, sizeof(*ports), by_rate);
+	return taken;
+}
