@@ -148,6 +148,16 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "",
 			.help = "device of this rank, as host or cuda:0",
 		},
+	[CONFIG_DRIFT] =
+		{
+			.name = "DICOMM_DRIFT",
+			.kind = KIND_BOOL,
+			.value = "1",
+			.shared = true,
+			.help = "measure the links between hosts anew when "
+				"large collectives no longer take what they "
+				"did; not in deterministic mode",
+		},
 	[CONFIG_HOSTID] =
 		{
 			.name = "DICOMM_HOSTID",

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
+#include "src/core/drift.h"
 #include "src/topo/place.h"
 
 /* ---- handles ---- */
@@ -194,8 +195,13 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 
 void comm_set_links(struct dicomm_comm *comm, struct links *links)
 {
+	pthread_mutex_lock(&comm->links_lock);
 	links_free(comm->links);
 	comm->links = links;
+	pthread_mutex_unlock(&comm->links_lock);
+	/* What was made ready by the old ones is found no more. */
+	comm->links_epoch++;
+	memset(comm->cache, 0, sizeof(comm->cache));
 }
 
 void comm_free(struct dicomm_comm *comm)
@@ -224,6 +230,8 @@ void comm_free(struct dicomm_comm *comm)
 	free(comm->members);
 	free(comm->reach);
 	links_free(comm->links);
+	pthread_mutex_destroy(&comm->links_lock);
+	drift_free(comm);
 	free(comm->send_log);
 	free(comm->recv_log);
 	comm->magic = 0;
@@ -258,6 +266,7 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	pthread_mutex_init(&comm->fault.lock, NULL);
+	pthread_mutex_init(&comm->links_lock, NULL);
 	comm->generation = atomic_load(&comm_generation);
 	comm->rank = rank;
 	comm->ranks = ranks;

@@ -30,6 +30,7 @@
 
 struct device;
 struct direct;
+struct drift;
 struct executable;
 struct near;
 struct operation;
@@ -175,6 +176,10 @@ struct dicomm_comm {
 	struct select_table table;
 	struct links *links; /* between hosts; NULL where there is one */
 	bool links_known;    /* by a file, or measured; else all count alike */
+	/* Held by who uses them outside the data path, and to replace them. */
+	pthread_mutex_t links_lock;
+	uint32_t links_epoch; /* how often they were replaced */
+	struct drift *drift;  /* NULL: nobody watches them */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
 	int meet_ms; /* bound of comm_meet() */

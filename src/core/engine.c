@@ -4,8 +4,10 @@
 
 #include <stdlib.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/drift.h"
 #include "src/core/step.h"
 #include "src/core/wait.h"
 
@@ -22,8 +24,10 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	f->call = &op->call;
 	f->number = op->number;
 	f->peer = -1;
-	if (!op->started)
+	if (!op->started) {
+		f->peer = drift_awaits(op->comm);
 		return;
+	}
 	for (uint32_t i = sc->first; i < p->nsteps; i++) {
 		const struct step *s = &p->steps[i];
 		bool ready = true;
@@ -202,8 +206,25 @@ static void drop_buffers(struct operation *op)
 		comm_drop(op->comm, &op->held[b]);
 }
 
-static dicomm_result_t begin(struct operation *op)
+/* Its algorithm was chosen when it was queued, by links that are no more. */
+static dicomm_result_t renew(struct operation *op)
 {
+	struct executable *old = op->exe;
+
+	if (!old->algorithm || old->key.epoch == op->comm->links_epoch)
+		return DICOMM_SUCCESS;
+	TRY(executable_get(op->comm, &op->call, &op->exe));
+	executable_put(old);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t begin(struct operation *op, bool *progressed)
+{
+	if (op->exe->expected_ns)
+		TRY(drift_turn(op, progressed));
+	TRY(renew(op));
+	if (op->exe->expected_ns)
+		op->begun_ns = clock_ns();
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->exe->scratch_bytes));
 	if (op->exe->wants_hold)
@@ -239,6 +260,8 @@ static void end(struct operation *op)
 		lane->out_base += messages_of(op, pair, true);
 		lane->in_base += messages_of(op, pair, false);
 	}
+	if (e->expected_ns)
+		drift_note(op->comm, clock_ns() - op->begun_ns, e->expected_ns);
 	/* Who waits for this rank must not depend on its next call. */
 	comm_flush(op->comm);
 	drop_buffers(op);
@@ -261,7 +284,9 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	dicomm_result_t status;
 
 	if (!op->started) {
-		status = begin(op);
+		status = begin(op, progressed);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
 		if (status != DICOMM_SUCCESS)
 			return step_fail(op, status, -1);
 	}

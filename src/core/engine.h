@@ -31,6 +31,7 @@ struct operation {
 	struct schedule schedule;
 	uint64_t number;    /* in its class (and pair) */
 	uint32_t signature; /* of this very operation */
+	uint64_t begun_ns;  /* where it is asked how long it takes */
 	bool started, done;
 	bool ending; /* its last mark is in the stream of the device */
 	/* Neighbours in its queue: runs when there is none before. */

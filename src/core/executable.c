@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/device.h"
+#include "src/core/drift.h"
 
 /* Most kept for each communicator; a plan of many ranks is not small. */
 #define KEPT_MAX 128
@@ -260,7 +261,8 @@ static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 {
 	const struct plan *p = &e->plan;
 
-	if (comm->dev || e->slices != 1 || has_counts(call->coll))
+	if (comm->dev || e->slices != 1 || has_counts(call->coll) ||
+	    e->expected_ns)
 		return DICOMM_SUCCESS;
 	for (uint32_t i = 0; i < e->npairs; i++)
 		if (e->pairs[i].peer->is_near ||
@@ -443,6 +445,8 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 		TRY(select_algorithm(&comm->table, &shape, bytes,
 				     &e->algorithm));
 		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
+		TRY(drift_expected(comm, &shape, bytes, e->algorithm,
+				   &e->expected_ns));
 	}
 	note_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
@@ -496,7 +500,8 @@ static bool matches(const struct executable *e, const struct call_key *k)
 {
 	return e && e->key.count == k->count && e->key.coll == k->coll &&
 	       e->key.type == k->type && e->key.op == k->op &&
-	       e->key.root == k->root && e->key.in_place == k->in_place;
+	       e->key.root == k->root && e->key.in_place == k->in_place &&
+	       e->key.epoch == k->epoch;
 }
 
 dicomm_result_t executable_get(struct dicomm_comm *comm,
@@ -507,6 +512,7 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 			       .in_place = call_in_place(call, comm->rank),
 			       .op = (int32_t)call->op,
 			       .root = call->root,
+			       .epoch = comm->links_epoch,
 			       .count = call->count};
 	unsigned slot = executable_slot(call->coll, call->type, call->op,
 					call->root, call->count);

@@ -20,6 +20,7 @@ struct call_key {
 	uint8_t coll, type;
 	bool in_place;
 	int32_t op, root;
+	uint32_t epoch; /* of the links that it was made for */
 	uint64_t count;
 };
 
@@ -61,6 +62,7 @@ struct executable {
 	uint64_t slice;           /* elements */
 	uint64_t slices;
 	uint64_t window;
+	uint64_t expected_ns; /* 0: nobody asks how long it takes; drift.h */
 	size_t scratch_bytes;
 	size_t largest_message; /* of the first slice, in bytes */
 	/* Results too large for the caches: write them past the caches, where

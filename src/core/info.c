@@ -163,6 +163,7 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    char *text, size_t len)
 {
 	enum coll coll = operation ? coll_from_name(operation) : COLL_KINDS;
+	dicomm_result_t status;
 	uint64_t bytes;
 	size_t n;
 
@@ -175,8 +176,12 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	if (coll != COLL_ALLREDUCE && coll != COLL_REDUCE &&
 	    coll != COLL_BROADCAST)
 		bytes *= (uint64_t)comm->ranks;
-	TRY(explain(&comm->table, comm->links, operation, comm->rank,
-		    comm->ranks, bytes, text, len));
+	pthread_mutex_lock(&comm->links_lock);
+	status = explain(&comm->table, comm->links, operation, comm->rank,
+			 comm->ranks, bytes, text, len);
+	pthread_mutex_unlock(&comm->links_lock);
+	if (status != DICOMM_SUCCESS)
+		return status;
 	n = strlen(text);
 	return reach_explain(comm, text + n, len - n);
 }

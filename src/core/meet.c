@@ -12,6 +12,7 @@
 #include "src/boot/auth.h"
 #include "src/boot/sock.h"
 #include "src/core/device.h"
+#include "src/core/drift.h"
 #include "src/core/probe.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
@@ -452,6 +453,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(reach_agree(comm));
 	TRY(device_hold(comm));
 	TRY(probe_at_init(comm));
+	TRY(drift_open(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -195,7 +195,7 @@ static dicomm_result_t take_some(struct probe *p, bool *moved)
 	size_t bytes;
 
 	for (int i = 0; i < BUDGET && !p->taken_all; i++) {
-		status = talk_take(&p->talk, p->partner, NULL, 0, &bytes);
+		status = talk_take(&p->talk, p->partner, NULL, &bytes);
 		if (status != DICOMM_SUCCESS)
 			break;
 		*moved = true;

@@ -73,7 +73,7 @@ static dicomm_result_t unlike(const struct talk *t, int rank)
 }
 
 dicomm_result_t talk_take(const struct talk *t, int rank, void *into,
-			  size_t room, size_t *bytes)
+			  size_t *bytes)
 {
 	struct tp_line *line;
 	struct peer *peer;
@@ -88,7 +88,7 @@ dicomm_result_t talk_take(const struct talk *t, int rank, void *into,
 	if (!line)
 		return DICOMM_AGAIN;
 	if (line->signature != t->signature || line->kind != TP_DATA ||
-	    (into && line->len > room))
+	    (into && line->len != *bytes))
 		return unlike(t, rank);
 	*bytes = line->len;
 	if (into)

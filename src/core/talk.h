@@ -23,9 +23,9 @@ dicomm_result_t talk_put(const struct talk *t, int rank, const void *body,
 			 size_t bytes);
 /* Messages put to that rank that it has not taken, as far as is known. */
 uint64_t talk_under_way(const struct talk *t, int rank);
-/* Take the next message; `into` has that much room, NULL: its bytes do not
- * matter. Its sender hears of it at comm_flush(). */
+/* Take the next message, of *bytes; with `into` NULL, of any length, which is
+ * stored there. Its sender hears of it at comm_flush(). */
 dicomm_result_t talk_take(const struct talk *t, int rank, void *into,
-			  size_t room, size_t *bytes);
+			  size_t *bytes);
 
 #endif

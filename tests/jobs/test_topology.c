@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks of several hosts have one table of links, given to any of them, or
- * measured. */
+ * measured, at init or later. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +132,84 @@ START_TEST(ranks_measure_and_have_one_table)
 }
 END_TEST
 
+/* ---- links that change ---- */
+
+#define SMALL (1 << 18)
+#define LARGE (1 << 22)
+
+/* A rank that is late must not pass for a slow link. */
+static void allreduces(struct job_rank *me, float *data, size_t count,
+		       int times)
+{
+	for (int k = 0; k < times; k++) {
+		if (k % me->ranks == me->rank)
+			job_sleep_ms(2);
+		for (size_t i = 0; i < count; i++)
+			data[i] = (float)(i % 1000);
+		JOB_TRY(dicomm_allreduce(data, data, count, DICOMM_FLOAT32,
+					 DICOMM_SUM, me->comm, NULL));
+		for (size_t i = 0; i < count; i++)
+			JOB_CHECK(data[i] ==
+					  (float)(i % 1000) * (float)me->ranks,
+				  "rank %d: element %zu of operation %d is %g",
+				  me->rank, i, k, data[i]);
+	}
+}
+
+static void explain(struct job_rank *me, char *text, size_t len)
+{
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", LARGE,
+				    DICOMM_FLOAT32, text, len));
+}
+
+/*
+ * By the file, time is latency only, so operations that are 16 times as long
+ * as those before are predicted to take as long as they, and do not: as if the
+ * links had become slower.
+ */
+static void drift(struct job_rank *me)
+{
+	static const struct files wrong = {.of = {"latency_only.json",
+						  "latency_only.json",
+						  "latency_only.json"}};
+	char(*text)[2048] = job_board();
+	float *data = calloc(LARGE, sizeof(*data));
+	char before[2048], after[2048];
+	bool on = me->arg;
+
+	set_up(me, &wrong);
+	setenv("DICOMM_DRIFT", on ? "1" : "0", 1);
+	JOB_CHECK(data, "no memory");
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	explain(me, before, sizeof(before));
+	allreduces(me, data, SMALL, 12);
+	explain(me, after, sizeof(after));
+	JOB_CHECK(!strcmp(before, after), "rank %d: changed from\n%s\nto\n%s",
+		  me->rank, before, after);
+	allreduces(me, data, LARGE, 13);
+	explain(me, text[me->rank], sizeof(text[0]));
+	job_barrier();
+	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
+		  text[0], me->rank, text[me->rank]);
+	JOB_CHECK(on == !!strcmp(before, text[0]), "rank %d: from\n%s\nto\n%s",
+		  me->rank, before, text[0]);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	free(data);
+}
+
+START_TEST(a_new_table_is_adopted_by_all)
+{
+	job_run(&(struct job){.run = drift,
+			      .arg = _i ? "on" : NULL,
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* Of a cluster that is not there. */
 static void plan(struct job_rank *me)
 {
@@ -176,6 +254,7 @@ int main(void)
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
+	tcase_add_loop_test(tc, a_new_table_is_adopted_by_all, 0, 2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

@@ -373,6 +373,7 @@ START_TEST(shared_settings_are_text_and_hash)
 
 	config_shared_text(text, sizeof(text));
 	ck_assert_str_eq(text, "DICOMM_ALGO= DICOMM_DETERMINISTIC=0 "
+			       "DICOMM_DRIFT=1 "
 			       "DICOMM_IB_CONNECT=oob "
 			       "DICOMM_IB_EAGER_BYTES=4K "
 			       "DICOMM_PROBE=auto "

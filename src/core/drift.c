@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/core/drift.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/agree.h"
+#include "src/core/engine.h"
+#include "src/core/probe.h"
+
+/* Less is soon over, and tells of latency rather than of rates. */
+#define LEAST_BYTES (UINT64_C(1) << 20)
+/* What was predicted, in the numbers that ranks agree on */
+#define UNIT 256
+/* Measuring may take this part of all time. */
+#define COST 20
+
+/* ---- is it unusual? ---- */
+
+/* The first batch connects ranks and touches memory for the first time. */
+#define WARM_UP 1
+#define PATIENCE 2
+#define PATIENCE_MOST 64
+
+void drift_watch_init(struct drift_watch *w)
+{
+	*w = (struct drift_watch){.patience = PATIENCE};
+}
+
+static uint32_t median(const uint32_t took[DRIFT_BATCH])
+{
+	uint32_t sorted[DRIFT_BATCH];
+
+	for (int i = 0, k; i < DRIFT_BATCH; i++) {
+		for (k = i; k && sorted[k - 1] > took[i]; k--)
+			sorted[k] = sorted[k - 1];
+		sorted[k] = took[i];
+	}
+	return sorted[DRIFT_BATCH / 2 - 1] / 2 + sorted[DRIFT_BATCH / 2] / 2;
+}
+
+bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
+		       bool may)
+{
+	uint64_t now = median(took);
+
+	if (w->batches < WARM_UP) {
+		w->batches++;
+		return false;
+	}
+	if (!w->usual) {
+		w->usual = now ? (uint32_t)now : 1;
+		return false;
+	}
+	/* By half as much again, or the inverse of that. */
+	if (2 * now > 3 * (uint64_t)w->usual ||
+	    3 * now < 2 * (uint64_t)w->usual)
+		w->unusual++;
+	else
+		w->unusual = 0;
+	return may && w->unusual >= w->patience;
+}
+
+/* Where nothing has changed, it is not the links: wait longer the next time. */
+void drift_watch_measured(struct drift_watch *w, bool changed)
+{
+	w->usual = w->unusual = 0;
+	if (changed)
+		w->patience = PATIENCE;
+	else if (w->patience < PATIENCE_MOST)
+		w->patience *= 2;
+}
+
+/* ---- of a communicator ---- */
+
+enum stage {
+	WATCHING,
+	COMPARING, /* what operations took */
+	MEASURING,
+	SHARING /* what was measured */
+};
+
+struct drift {
+	struct drift_watch watch;
+	enum stage stage;
+	/* What ranks agree on: what each operation took, and whether enough
+	 * time has gone since the last measurement. */
+	uint32_t took[DRIFT_BATCH + 1];
+	uint32_t noted;
+	struct agree agree;
+	struct probe probe;
+	uint32_t *flow; /* of all nodes; see rates_links() */
+	uint32_t shared, flows;
+	uint64_t begun_ns, ended_ns; /* of the last measurement */
+};
+
+dicomm_result_t drift_open(struct dicomm_comm *comm)
+{
+	struct drift *d;
+
+	if (!links_matter(comm->links) || comm->deterministic ||
+	    !config_bool(CONFIG_DRIFT))
+		return DICOMM_SUCCESS;
+	d = calloc(1, sizeof(*d));
+	comm->drift = d;
+	if (d) {
+		d->flows = comm->links->nodes * RATES_ROUNDS;
+		d->flow = calloc(d->flows, sizeof(*d->flow));
+	}
+	if (!d || !d->flow)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the rates of %u "
+			    "hosts",
+			    comm->links->nodes);
+	drift_watch_init(&d->watch);
+	return DICOMM_SUCCESS;
+}
+
+void drift_free(struct dicomm_comm *comm)
+{
+	if (comm->drift)
+		free(comm->drift->flow);
+	free(comm->drift);
+}
+
+/* In which each rank waits for all others: else who comes last may be done at
+ * once. */
+static bool counts(enum coll coll)
+{
+	return coll == COLL_ALLREDUCE || coll == COLL_ALLGATHER ||
+	       coll == COLL_REDUCE_SCATTER || coll == COLL_ALLTOALL;
+}
+
+dicomm_result_t drift_expected(const struct dicomm_comm *comm,
+			       const struct shape *s, uint64_t bytes,
+			       const struct algorithm *a, uint64_t *ns)
+{
+	uint64_t ps;
+
+	*ns = 0;
+	if (!comm->drift || bytes < LEAST_BYTES || !counts(s->coll))
+		return DICOMM_SUCCESS;
+	TRY(select_predict(&comm->table, s, bytes, a, &ps));
+	*ns = ps / 1000 + 1;
+	return DICOMM_SUCCESS;
+}
+
+void drift_note(struct dicomm_comm *comm, uint64_t took_ns,
+		uint64_t expected_ns)
+{
+	struct drift *d = comm->drift;
+	uint64_t units = took_ns * UNIT / expected_ns;
+
+	d->took[d->noted++] = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+}
+
+int drift_awaits(const struct dicomm_comm *comm)
+{
+	const struct drift *d = comm->drift;
+
+	if (!d || d->stage == WATCHING)
+		return -1;
+	return d->stage == MEASURING ? probe_awaits(&d->probe)
+				     : agree_awaits(&d->agree);
+}
+
+static void begin_compare(struct drift *d, const struct operation *op)
+{
+	uint64_t cost_ns = d->ended_ns - d->begun_ns;
+
+	d->took[DRIFT_BATCH] = clock_ns() - d->ended_ns >= COST * cost_ns;
+	agree_begin(&d->agree, op, d->took, DRIFT_BATCH + 1);
+	d->stage = COMPARING;
+}
+
+/* Enough was noted and compared: all ranks decide alike. */
+static void end_compare(struct dicomm_comm *comm, const struct operation *op)
+{
+	struct drift *d = comm->drift;
+
+	d->noted = 0;
+	d->stage = WATCHING;
+	if (!drift_watch_batch(&d->watch, d->took, d->took[DRIFT_BATCH]))
+		return;
+	if (comm->rank == 0)
+		log_info("%s: operations no longer take what they did: "
+			 "measuring the links",
+			 comm->name);
+	d->begun_ns = clock_ns();
+	probe_begin(&d->probe, comm, op);
+	d->stage = MEASURING;
+}
+
+/* The next piece of what was measured. */
+static void begin_share(struct drift *d, const struct operation *op)
+{
+	uint32_t left = d->flows - d->shared;
+
+	agree_begin(&d->agree, op, d->flow + d->shared,
+		    left < AGREE_MOST ? left : AGREE_MOST);
+	d->stage = SHARING;
+}
+
+static void end_measure(struct drift *d, const struct operation *op)
+{
+	const struct probe *p = &d->probe;
+
+	for (uint32_t i = 0; i < d->flows; i++)
+		d->flow[i] = RATES_UNKNOWN;
+	memcpy(d->flow + (size_t)p->node * RATES_ROUNDS, p->flow,
+	       sizeof(p->flow));
+	d->shared = 0;
+	begin_share(d, op);
+}
+
+static dicomm_result_t end_share(struct dicomm_comm *comm,
+				 const struct operation *op)
+{
+	struct drift *d = comm->drift;
+	bool changed;
+
+	d->shared += d->agree.words;
+	if (d->shared < d->flows) {
+		begin_share(d, op);
+		return DICOMM_SUCCESS;
+	}
+	TRY(probe_adopt(comm, d->flow, &changed));
+	drift_watch_measured(&d->watch, changed);
+	d->ended_ns = clock_ns();
+	d->stage = WATCHING;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t drift_turn(const struct operation *op, bool *moved)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct drift *d = comm->drift;
+
+	for (;;) {
+		switch (d->stage) {
+		case WATCHING:
+			if (d->noted < DRIFT_BATCH)
+				return DICOMM_SUCCESS;
+			begin_compare(d, op);
+			break;
+		case COMPARING:
+			TRY(agree_turn(&d->agree, moved));
+			end_compare(comm, op);
+			break;
+		case MEASURING:
+			TRY(probe_turn(&d->probe, moved));
+			end_measure(d, op);
+			break;
+		case SHARING:
+			TRY(agree_turn(&d->agree, moved));
+			TRY(end_share(comm, op));
+			break;
+		}
+	}
+}
