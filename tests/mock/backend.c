@@ -21,6 +21,15 @@
 #include "tests/support/element.h"
 #include "tests/support/streams.h"
 
+/* The leak checker of gcc 12 falls over the threads of a library that was
+ * opened at run time. What devices hold is counted by their mocks. */
+int __lsan_is_turned_off(void);
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
 #define OK STREAMS_OK
 #define BYTES 300000
 
