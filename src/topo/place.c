@@ -17,7 +17,12 @@ static void find(void)
 	/* What sysfs says is enough: "pci" keeps the names of all vendors. */
 	hwloc_topology_set_components(
 		t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
-	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_ALL);
+	/* Not of devices that only their drivers know: hwloc would start those
+	 * in the user's process. */
+	hwloc_topology_set_type_filter(t, HWLOC_OBJ_BRIDGE,
+				       HWLOC_TYPE_FILTER_KEEP_ALL);
+	hwloc_topology_set_type_filter(t, HWLOC_OBJ_PCI_DEVICE,
+				       HWLOC_TYPE_FILTER_KEEP_ALL);
 	if (hwloc_topology_load(t) == 0)
 		machine = t;
 	else
