@@ -203,7 +203,7 @@ static bool gpu_wrong_image(int error)
 {
 	return error == CUDA_NO_BINARY_FOR_GPU || error == CUDA_INVALID_IMAGE ||
 	       error == CUDA_INVALID_PTX || error == CUDA_NO_PTX_COMPILER ||
-	       error == CUDA_UNSUPPORTED_PTX;
+	       error == CUDA_UNSUPPORTED_PTX || error == CUDA_JIT_DISABLED;
 }
 
 /* For this very device, since drivers take PTX only of a compiler that is no
