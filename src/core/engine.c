@@ -303,8 +303,18 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	return r;
 }
 
+/* Of one communicator? Then who waits for one of them waits for all. */
+static bool are_alone(struct operation *const *ops, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (ops[i]->comm != ops[0]->comm)
+			return false;
+	return true;
+}
+
 dicomm_result_t engine_run(struct operation **ops, size_t n)
 {
+	bool alone = are_alone(ops, n);
 	struct waiter w = {0};
 	dicomm_result_t first = DICOMM_SUCCESS;
 	size_t left = n, low = 0;
@@ -344,7 +354,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			continue;
 		}
 		/* A failure shows in the fault of the communicator. */
-		engine_wait(&w, waiting, true);
+		engine_wait(&w, waiting, alone);
 	}
 	return first;
 }
