@@ -115,7 +115,9 @@ static bool is_over(const struct probe *p, uint64_t now)
 static dicomm_result_t send_some(struct probe *p, bool *moved)
 {
 	uint64_t under_way = talk_under_way(&p->talk, p->partner);
-	uint64_t credits = p->sent - under_way, room, now;
+	/* Of older messages, too, some may be under way. */
+	uint64_t credits = p->sent > under_way ? p->sent - under_way : 0;
+	uint64_t room, now;
 	dicomm_result_t status;
 
 	if (p->sent_all)

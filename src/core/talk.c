@@ -55,10 +55,15 @@ uint64_t talk_under_way(const struct talk *t, int rank)
 {
 	const struct lane *lane = &t->comm->peers[rank].lane[TP_COLLECTIVE];
 
+	uint64_t released;
+
 	if (!lane->out.released)
 		return 0;
-	return lane->out_base -
-	       atomic_load_explicit(lane->out.released, memory_order_acquire);
+	/* A receiver that is ahead releases messages without content, which
+	 * nobody sends. */
+	released =
+		atomic_load_explicit(lane->out.released, memory_order_acquire);
+	return released < lane->out_base ? lane->out_base - released : 0;
 }
 
 /* A message of an operation: the peer has called another one. */
