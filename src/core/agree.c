@@ -25,11 +25,16 @@ static int rank_to(const struct agree *a)
 	return (comm->rank + a->distance) % comm->ranks;
 }
 
-int agree_awaits(const struct agree *a)
+static int rank_from(const struct agree *a)
 {
 	const struct dicomm_comm *comm = a->talk.comm;
 
 	return (comm->rank + comm->ranks - a->distance) % comm->ranks;
+}
+
+int agree_awaits(const struct agree *a)
+{
+	return a->taken ? rank_to(a) : rank_from(a);
 }
 
 dicomm_result_t agree_turn(struct agree *a, bool *moved)
@@ -42,7 +47,7 @@ dicomm_result_t agree_turn(struct agree *a, bool *moved)
 		*moved |= !a->sent;
 		a->sent = true;
 		if (!a->taken) {
-			TRY(talk_take(&a->talk, agree_awaits(a), a->theirs,
+			TRY(talk_take(&a->talk, rank_from(a), a->theirs,
 				      &bytes));
 			comm_flush(a->talk.comm);
 			*moved = true;
