@@ -92,11 +92,14 @@ static dicomm_result_t await(struct dicomm_comm *comm, struct ticket **out)
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (comm->timeout_ms > 0 &&
-		    clock_ms() - begin > (uint64_t)comm->timeout_ms)
-			return FAIL(DICOMM_ERR_TIMEOUT,
+		    clock_ms() - begin > (uint64_t)comm->timeout_ms) {
+			/* Others make the call that this rank gives up. */
+			fault_raise(comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
 				    "stream: none of %d calls under way on %s "
 				    "has ended for %d ms",
 				    DEVICE_CALLS, comm->name, comm->timeout_ms);
+			return fault_report(comm);
+		}
 		nanosleep(&nap, NULL);
 	}
 	*out = t;
