@@ -94,10 +94,15 @@ void lease_tell(const struct lease *l, struct lease_place *place)
 	*place = l->place;
 }
 
-/* Once it has locked all, nobody takes the lease any more. */
+/* Once it has locked all, nobody takes the lease any more; nor later, who had
+ * opened it before, for then it is none. */
 static bool try_free(struct lease *l)
 {
-	if (try_lock(l->place.fd, F_WRLCK, 0, 0))
+	const uint64_t none = 0;
+
+	if (try_lock(l->place.fd, F_WRLCK, 0, 0) ||
+	    pwrite(l->place.fd, &none, sizeof(none), 0) !=
+		    (ssize_t)sizeof(none))
 		return false;
 	l->accel->free(l->memory);
 	close(l->place.fd);
@@ -174,13 +179,6 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "memory of a neighbour: open %s: %m", path);
-	if (!is_it(fd, place)) {
-		close(fd);
-		return FAIL(DICOMM_ERR_REMOTE,
-			    "memory of a neighbour: %s is not lease %016" PRIx64
-			    " any more",
-			    path, place->id);
-	}
 	if (try_lock(fd, F_RDLCK, getpid(), 1)) {
 		dicomm_result_t status =
 			FAIL(DICOMM_ERR_REMOTE,
@@ -189,6 +187,13 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 
 		close(fd);
 		return status;
+	}
+	if (!is_it(fd, place)) {
+		close(fd);
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "memory of a neighbour: %s is not lease %016" PRIx64
+			    " any more",
+			    path, place->id);
 	}
 	*taken = fd;
 	return DICOMM_SUCCESS;
