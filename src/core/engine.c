@@ -353,6 +353,9 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			wait_moved(&w);
 			continue;
 		}
+		for (size_t i = low; i < n && !alone; i++)
+			if (!ops[i]->done && ops[i]->comm != waiting->comm)
+				wait_poll(ops[i]->comm);
 		/* A failure shows in the fault of the communicator. */
 		engine_wait(&w, waiting, alone);
 	}

@@ -124,7 +124,7 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 	return disagree(comm, peer, &p);
 }
 
-static void poll_wires(struct dicomm_comm *comm)
+void wait_poll(struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < sizeof(comm->wires) / sizeof(*comm->wires); i++)
 		if (comm->wires[i].device)
@@ -254,7 +254,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
 
-	poll_wires(f->comm);
+	wait_poll(f->comm);
 	if (++w->polls < f->comm->spin) {
 		if (w->polls % 64 == 0 && fault_is(f->comm))
 			return fault_report(f->comm);
@@ -280,7 +280,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
-	poll_wires(comm);
+	wait_poll(comm);
 	if (++w->polls > comm->spin)
 		rest(comm);
 }
