@@ -73,10 +73,10 @@ static bool compile(enum launch_module m)
 
 int main(void)
 {
-	Suite *s = suite_create("nvrtc");
-	TCase *t = tcase_create("binaries");
 	struct executor e = suite_launcher(run, 1);
 	char why[256];
+	Suite *s;
+	TCase *t;
 	int status;
 
 	if (job_is_sanitized()) {
@@ -90,6 +90,8 @@ int main(void)
 	for (int m = 0; m < LAUNCH_MODULES; m++)
 		if (!compile((enum launch_module)m))
 			return EXIT_FAILURE;
+	s = suite_create("nvrtc");
+	t = tcase_create("binaries");
 	tcase_add_test(t, binaries_are_for_one_device);
 	suite_add_tcase(s, t);
 	suite_add(s, &e);
