@@ -246,6 +246,19 @@ static struct batch *take_inbox(bool wait)
 	return w;
 }
 
+/* Who waits for this rank on another communicator must not wait for that one,
+ * too. */
+static void poll_others(const struct batch *batches,
+			const struct dicomm_comm *comm)
+{
+	for (const struct batch *w = batches; w; w = w->next)
+		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
+		     i++)
+			if (w->items[i].op && !w->items[i].op->done &&
+			    w->items[i].op->comm != comm)
+				wait_poll(w->items[i].op->comm);
+}
+
 /* One pass over all batches in order; returns whether anything moved. */
 static void pass(struct batch **batches, unsigned round)
 {
@@ -280,14 +293,16 @@ static void pass(struct batch **batches, unsigned round)
 		any |= moved;
 		at = &w->next;
 	}
-	if (any)
+	if (any) {
 		quiet = 0;
-	else if (idle)
+	} else if (idle) {
+		poll_others(*batches, idle_op->comm);
 		engine_wait(&idle->waiter, idle_op, false);
-	else if (++quiet < QUIET_YIELDS)
+	} else if (++quiet < QUIET_YIELDS) {
 		sched_yield();
-	else
+	} else {
 		nanosleep(&nap, NULL);
+	}
 }
 
 static void *progress(void *arg)
