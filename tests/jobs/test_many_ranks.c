@@ -2,8 +2,6 @@
 /* Many more ranks than cores meet, compute and end within a minute. With
  * DICOMM_TEST_LONG=1 they are 512. */
 #include <check.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
@@ -28,9 +26,7 @@ static void run(struct job_rank *me)
 
 static int many(void)
 {
-	const char *text = getenv("DICOMM_TEST_LONG");
-
-	return text && !strcmp(text, "1") ? 512 : 64;
+	return job_is_long() ? 512 : 64;
 }
 
 START_TEST(many_processes_are_ranks)
