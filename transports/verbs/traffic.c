@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes over lanes: messages, credits, reads, and their completions. */
+/* What goes over lanes: messages, reads, and their completions. */
 #include "transports/verbs/verbs.h"
 
 #include <arpa/inet.h>
@@ -15,9 +15,6 @@
 #define LINE_SEQ_BYTES offsetof(struct tp_line, signature)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
-#define IDLE_POLLS 1024
 #define COMPLETIONS 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
@@ -35,8 +32,8 @@ struct request {
 #define COUNT_BITS 11 /* more than a strand's queue is long */
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 
-static uint64_t request_id(const struct verbs_strand *s, uint32_t ahead,
-			   uint32_t what, uint32_t bytes)
+uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
+			  uint32_t what, uint32_t bytes)
 {
 	const struct verbs_lane *lane = s->lane;
 
@@ -126,8 +123,8 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane)
 	return FAIL(lane->why, "%s", lane->text);
 }
 
-static dicomm_result_t post(struct verbs_strand *s, struct ibv_send_wr *wr,
-			    uint32_t n)
+dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
+			   uint32_t n)
 {
 	const struct verbs_lane *lane = s->lane;
 	const struct verbs_nic *nic = s->rail->nic;
@@ -146,9 +143,7 @@ static dicomm_result_t post(struct verbs_strand *s, struct ibv_send_wr *wr,
 		    nic->name, nic->port, lane->rank, lane->remote);
 }
 
-/* Every so many requests one is signalled, so that the send queue can be
- * emptied; half of it may wait for that. */
-static unsigned signal_now(struct verbs_strand *s, uint32_t n, bool must)
+unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must)
 {
 	s->unsignaled += n;
 	if (!must && s->unsignaled < s->lane->depth / 4)
@@ -207,7 +202,7 @@ static struct ibv_send_wr *add_note(struct verbs_strand *s, uint32_t what,
 	struct verbs_lane *lane = s->lane;
 	struct ibv_send_wr *wr = &lane->wr, *note = &lane->note;
 
-	wr->wr_id = request_id(s, 0, 0, bytes);
+	wr->wr_id = verbs_request_id(s, 0, 0, bytes);
 	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->next = note;
 	note->send_flags = 0;
@@ -249,9 +244,9 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 		wr->imm_data = imm;
 		wr->next = NULL;
 	}
-	last->wr_id = request_id(s, n - 1, what, bytes);
-	last->send_flags |= signal_now(s, n, what != 0);
-	return post(s, wr, n);
+	last->wr_id = verbs_request_id(s, n - 1, what, bytes);
+	last->send_flags |= verbs_signal_now(s, n, what != 0);
+	return verbs_post(s, wr, n);
 }
 
 static void keep(const struct verbs_strand *s, uint64_t seq, uint32_t what,
@@ -360,104 +355,6 @@ dicomm_result_t verbs_send_again(struct verbs_lane *lane,
 
 /* ---- receiving ---- */
 
-void verbs_untold_add(struct verbs_lane *lane)
-{
-	struct verbs_lane **head = &lane->dev->untold;
-
-	if (lane->untold_link)
-		return;
-	lane->untold = *head;
-	if (*head)
-		(*head)->untold_link = &lane->untold;
-	lane->untold_link = head;
-	*head = lane;
-}
-
-void verbs_untold_remove(struct verbs_lane *lane)
-{
-	if (!lane->untold_link)
-		return;
-	*lane->untold_link = lane->untold;
-	if (lane->untold)
-		lane->untold->untold_link = lane->untold_link;
-	lane->untold_link = NULL;
-}
-
-/* The strand that credits go over: always the same, unless it is lost. NULL:
- * not now. What was told over one that is may still land over there. */
-static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
-{
-	struct verbs_strand *s =
-		lane->strands == 1 ? &lane->strand[0] : verbs_strand_good(lane);
-
-	return s && !lane->unfenced && verbs_has_room(s, 1) ? s : NULL;
-}
-
-/* Write the credits to the sender; if that cannot be, later. */
-static dicomm_result_t tell(struct verbs_lane *lane)
-{
-	struct verbs_strand *s = strand_to_tell(lane);
-	uint64_t word = lane->freed;
-	struct ibv_sge sge = {.addr = (uintptr_t)&word, .length = sizeof(word)};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_INLINE,
-		.wr.rdma = {.remote_addr = lane->remote_addr},
-	};
-
-	if (!s) {
-		verbs_untold_add(lane);
-		return DICOMM_SUCCESS;
-	}
-	verbs_untold_remove(lane);
-	/* Who has left needs no credits. */
-	if (lane->why ||
-	    atomic_load_explicit(&lane->left, memory_order_relaxed))
-		return DICOMM_SUCCESS;
-	wr.wr_id = request_id(s, 0, 0, sizeof(word));
-	wr.send_flags |= signal_now(s, 1, false);
-	wr.wr.rdma.rkey = s->remote_key;
-	lane->told = lane->freed;
-	lane->urgent = false;
-	return post(s, &wr, 1);
-}
-
-dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
-			      uint64_t seq)
-{
-	struct verbs_lane *lane = peer->in[c];
-
-	if (!lane ||
-	    atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_SUCCESS;
-	lane->freed = seq;
-	if (seq - lane->told >= peer->dev->config.slots / 2)
-		return tell(lane);
-	if (seq != lane->told)
-		verbs_untold_add(lane);
-	return DICOMM_SUCCESS;
-}
-
-void verbs_untold_tell(struct tp_device *dev, bool all)
-{
-	struct verbs_lane *next;
-
-	for (struct verbs_lane *l = dev->untold; l; l = next) {
-		next = l->untold;
-		if ((all || verbs_must_tell(l)) && strand_to_tell(l))
-			tell(l);
-	}
-}
-
-void verbs_flush(struct tp_device *dev)
-{
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return;
-	verbs_untold_tell(dev, true);
-}
-
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		 enum tp_want want, struct tp_ref *ref)
 {
@@ -508,15 +405,16 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	if (!s)
 		return DICOMM_AGAIN;
 	sge.lkey = read->keys.local[s->rail - dev->rail];
-	wr.wr_id = request_id(s, 0, (uint32_t)(read - lane->reads) + 1, 0);
-	wr.send_flags = signal_now(s, 1, true);
+	wr.wr_id =
+		verbs_request_id(s, 0, (uint32_t)(read - lane->reads) + 1, 0);
+	wr.send_flags = verbs_signal_now(s, 1, true);
 	wr.wr.rdma.remote_addr = read->from.addr;
 	wr.wr.rdma.rkey = read->from.key[s->to_rail];
 	/* Before it can have ended. */
 	read->by = s;
 	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
-	status = post(s, &wr, 1);
+	status = verbs_post(s, &wr, 1);
 	if (status != DICOMM_SUCCESS)
 		end_read(dev, read);
 	return status;
@@ -733,16 +631,6 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
-/* Nobody told whom they wait for: now there is time. */
-static void on_idle(struct tp_device *dev)
-{
-	bool all = ++dev->idle >= IDLE_POLLS;
-
-	verbs_untold_tell(dev, all);
-	if (all)
-		dev->idle = 0;
-}
-
 bool verbs_complete(struct tp_device *dev)
 {
 	struct ibv_wc wc[COMPLETIONS];
@@ -777,7 +665,7 @@ bool verbs_poll(struct tp_device *dev)
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)
-		on_idle(dev);
+		verbs_untold_idle(dev);
 	return moved;
 }
 
@@ -817,7 +705,7 @@ void verbs_abort_poll(struct tp_device *dev)
 dicomm_result_t verbs_probe(struct verbs_strand *s)
 {
 	struct ibv_send_wr wr = {
-		.wr_id = request_id(s, 0, 0, 0),
+		.wr_id = verbs_request_id(s, 0, 0, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = {.remote_addr = s->lane->remote_addr,
@@ -826,5 +714,5 @@ dicomm_result_t verbs_probe(struct verbs_strand *s)
 	if (!verbs_has_room(s, 1))
 		return DICOMM_AGAIN;
 	s->unsignaled = 0;
-	return post(s, &wr, 1);
+	return verbs_post(s, &wr, 1);
 }

@@ -502,13 +502,17 @@ void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
 dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 /* The next `bytes`: which strand? One with room, if there is one. */
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
+/* Of the next request, or one `ahead` of it; what and bytes are for whoever
+ * looks at its completion. */
+uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
+			  uint32_t what, uint32_t bytes);
+/* Every so many requests one is signalled, so that the send queue can be
+ * emptied; half of it may wait for that. */
+unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must);
+dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
+			   uint32_t n);
 /* A request that completes when all before it have; moves no data. */
 dicomm_result_t verbs_probe(struct verbs_strand *s);
-/* Credits are to be told when there is time. */
-void verbs_untold_add(struct verbs_lane *lane);
-void verbs_untold_remove(struct verbs_lane *lane);
-/* All of them, or those that a sender may wait for. */
-void verbs_untold_tell(struct tp_device *dev, bool all);
 /* Once more, over any strand; AGAIN: none has room. */
 dicomm_result_t verbs_send_again(struct verbs_lane *lane,
 				 struct verbs_kept *kept);
@@ -523,9 +527,6 @@ void verbs_abort_poll(struct tp_device *dev);
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			  uint32_t signature, enum tp_kind kind,
 			  const void *body, uint64_t len);
-dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
-			      uint64_t seq);
-void verbs_flush(struct tp_device *dev);
 bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		 enum tp_want want, struct tp_ref *ref);
 dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
@@ -536,6 +537,21 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq);
 bool verbs_poll(struct tp_device *dev);
+
+/* ---- credits.c: what a receiver is done with ---- */
+
+/* To be told when there is time. */
+void verbs_untold_add(struct verbs_lane *lane);
+void verbs_untold_remove(struct verbs_lane *lane);
+/* All of them, or those that a sender may wait for. */
+void verbs_untold_tell(struct tp_device *dev, bool all);
+/* A poll has found nothing: there is time. */
+void verbs_untold_idle(struct tp_device *dev);
+
+/* As in struct transport. */
+dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+void verbs_flush(struct tp_device *dev);
 
 /* ---- verbs.c ---- */
 
