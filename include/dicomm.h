@@ -575,7 +575,8 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * Divide the ranks of a communicator into new communicators.
  *
  * Ranks of equal color make one communicator, ordered by key, ranks of equal
- * key by their old number. The old communicator stays as it is.
+ * key by their old number. The old communicator stays as it is. What it has
+ * measured of the links between hosts serves the new ones.
  *
  * Order: a collective call of all ranks, also those that give
  * DICOMM_SPLIT_NOCOLOR.
@@ -611,7 +612,8 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * those that have died. The old communicator may be broken; it stays as it is
  * and is still to be destroyed. Where the survivors are not the majority of the
  * old ranks (at exactly half: not with its lowest rank), they get
- * DICOMM_ERR_REMOTE, so that no two successors arise.
+ * DICOMM_ERR_REMOTE, so that no two successors arise. What was measured of the
+ * links between hosts serves the new communicator.
  *
  * Order: a collective call of the ranks that remain.
  *

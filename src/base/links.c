@@ -2,7 +2,9 @@
 #include "src/base/links.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "src/base/hash.h"
 #include "src/base/log.h"
 
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
@@ -76,4 +78,74 @@ dicomm_result_t links_finish(struct links *l)
 	}
 	free(first);
 	return DICOMM_SUCCESS;
+}
+
+/* In `whole`, of a rank of its part. */
+static uint32_t node_there(const struct links *whole, const uint32_t *was,
+			   uint32_t rank)
+{
+	return whole->node_of[was ? was[rank] : rank];
+}
+
+/* The new number of each node; UINT32_MAX: it is left out. NULL: no memory. */
+static uint32_t *renumber(const struct links *whole, uint32_t ranks,
+			  const uint32_t *was, uint32_t *nodes)
+{
+	uint32_t *now = malloc(whole->nodes * sizeof(*now));
+
+	*nodes = 0;
+	for (uint32_t n = 0; now && n < whole->nodes; n++)
+		now[n] = UINT32_MAX;
+	for (uint32_t r = 0; now && r < ranks; r++) {
+		uint32_t node = node_there(whole, was, r);
+
+		if (now[node] == UINT32_MAX)
+			now[node] = (*nodes)++;
+	}
+	return now;
+}
+
+dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
+			   const uint32_t *was, struct links **out)
+{
+	uint32_t nodes, *now = renumber(whole, ranks, was, &nodes);
+	struct links *l = NULL;
+	dicomm_result_t status;
+
+	if (now)
+		l = links_create(ranks, nodes, nodes, whole->islands);
+	if (!l) {
+		free(now);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u nodes", whole->nodes);
+	}
+	for (uint32_t n = 0; n < whole->nodes; n++) {
+		if (now[n] == UINT32_MAX)
+			continue;
+		l->class[now[n]] = *links_node(whole, n);
+		l->class_of[now[n]] = now[n];
+		l->island_of[now[n]] = whole->island_of[n];
+	}
+	memcpy(l->island, whole->island, l->islands * sizeof(*l->island));
+	for (uint32_t r = 0; r < ranks; r++)
+		l->node_of[r] = now[node_there(whole, was, r)];
+	free(now);
+	status = links_finish(l);
+	if (status == DICOMM_SUCCESS)
+		*out = l;
+	else
+		links_free(l);
+	return status;
+}
+
+uint64_t links_hash(const struct links *l)
+{
+	uint64_t h = hash_bytes(HASH_START, &l->ranks, sizeof(l->ranks));
+
+	h = hash_bytes(h, l->node_of, l->ranks * sizeof(*l->node_of));
+	h = hash_bytes(h, l->island_of, l->nodes * sizeof(*l->island_of));
+	h = hash_bytes(h, l->island, l->islands * sizeof(*l->island));
+	for (uint32_t n = 0; n < l->nodes; n++)
+		h = hash_bytes(h, links_node(l, n), sizeof(*l->class));
+	return h ? h : 1;
 }

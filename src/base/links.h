@@ -45,8 +45,9 @@ struct links {
 	struct links_pipe *island; /* [islands] */
 	uint32_t *class_of;        /* [node] */
 	uint32_t *island_of;       /* [node] */
-	uint32_t *node_of;         /* [rank] */
-	uint32_t *ranks_of;        /* [node]: how many */
+	/* [rank]; nodes are in the order of their lowest ranks */
+	uint32_t *node_of;
+	uint32_t *ranks_of; /* [node]: how many */
 	/* Ranks so that those of a node, and of an island, are neighbours. */
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
@@ -61,6 +62,12 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 /* After all else is filled in: used_islands, ranks_of, path and place. */
 dicomm_result_t links_finish(struct links *l);
 void links_free(struct links *l);
+/* The links of some of its ranks, was[rank] being the rank there (NULL: of all
+ * of them), with a class for each node. ERR_NO_MEMORY. */
+dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
+			   const uint32_t *was, struct links **out);
+/* Of all that matters to plans; never 0. */
+uint64_t links_hash(const struct links *l);
 
 static inline const struct links_class *links_node(const struct links *l,
 						   uint32_t node)

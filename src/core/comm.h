@@ -256,11 +256,11 @@ void comm_config_free(dicomm_config_t *config);
 void comm_listen(const struct dicomm_comm *comm);
 
 /* Create and meet; blocking, or in a thread of its own. A blocking one ends
- * when its parent, if it has one, breaks. */
+ * when its parent, if it has one, breaks; was[rank]: the rank there. */
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
 			   const dicomm_config_t *config,
-			   struct dicomm_comm *parent);
+			   struct dicomm_comm *parent, const uint32_t *was);
 /* Its parts: an empty one with its settings; meeting the other ranks, who come
  * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,

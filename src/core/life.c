@@ -9,6 +9,7 @@
 #include "src/boot/launcher.h"
 #include "src/core/comm.h"
 #include "src/core/queue.h"
+#include "src/core/topology.h"
 #include "src/core/wait.h"
 
 struct init_args {
@@ -53,17 +54,23 @@ static void *init_helper(void *arg)
 dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 			   const dicomm_unique_id_t *id, int rank,
 			   const dicomm_config_t *config,
-			   struct dicomm_comm *parent)
+			   struct dicomm_comm *parent, const uint32_t *was)
 {
+	dicomm_result_t status = DICOMM_SUCCESS;
 	struct dicomm_comm *comm;
 	struct init_args *a;
 
 	TRY(comm_create(&comm, nranks, rank, config));
+	if (parent)
+		status = topology_inherit(comm, parent, was);
 	a = calloc(1, sizeof(*a));
-	if (!a) {
+	if (status == DICOMM_SUCCESS && !a)
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "comm_init_rank: out of memory");
+	if (status != DICOMM_SUCCESS) {
+		free(a);
 		comm_free(comm);
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: out of memory");
+		return status;
 	}
 	a->comm = comm;
 	a->out = out;
@@ -100,7 +107,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
-	return comm_start(comm, nranks, &id, rank, config, NULL);
+	return comm_start(comm, nranks, &id, rank, config, NULL, NULL);
 }
 
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
@@ -117,7 +124,8 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	TRY(launcher_meet(&info));
-	return comm_start(comm, info.ranks, &info.id, info.rank, NULL, NULL);
+	return comm_start(comm, info.ranks, &info.id, info.rank, NULL, NULL,
+			  NULL);
 }
 
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
@@ -148,7 +156,8 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 
 		config.device = devices ? devices[i] : "host";
-		status = comm_start(&comms[i], ndev, &id, i, &config, NULL);
+		status = comm_start(&comms[i], ndev, &id, i, &config, NULL,
+				    NULL);
 	}
 	s = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : s;

@@ -394,6 +394,8 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const uint32_t *flow,
 	} else {
 		links_free(made);
 	}
+	pthread_mutex_lock(&comm->links_lock);
 	comm->links_known = true;
+	pthread_mutex_unlock(&comm->links_lock);
 	return DICOMM_SUCCESS;
 }

@@ -22,6 +22,7 @@
 #include "src/boot/refuge.h"
 #include "src/core/comm.h"
 #include "src/core/queue.h"
+#include "src/core/topology.h"
 
 #define PROBE_MS 3000
 /* A round in which somebody dies unnoticed is lost, so the first are short. But
@@ -94,10 +95,28 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 		    s->count, parent->ranks);
 }
 
-static dicomm_result_t meet_them(const struct shrink_args *a,
+/* Their old numbers are what the links are found by. */
+static dicomm_result_t inherit(struct dicomm_comm *comm,
+			       struct dicomm_comm *parent, const bool *alive)
+{
+	uint32_t *was = calloc((size_t)comm->ranks, sizeof(*was)), n = 0;
+	dicomm_result_t status;
+
+	if (!was)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_shrink: no memory for %d ranks", comm->ranks);
+	for (int r = 0; r < parent->ranks; r++)
+		if (alive[r])
+			was[n++] = (uint32_t)r;
+	status = topology_inherit(comm, parent, was);
+	free(was);
+	return status;
+}
+
+static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 				 const struct survivors *s, int come_ms)
 {
-	const struct dicomm_comm *parent = a->parent;
+	struct dicomm_comm *parent = a->parent;
 	dicomm_unique_id_t id;
 	struct dicomm_comm *comm;
 	dicomm_result_t status;
@@ -106,7 +125,9 @@ static dicomm_result_t meet_them(const struct shrink_args *a,
 			parent->members[s->first].refuge, s->phrase, &id));
 	TRY(comm_create(&comm, s->count, s->index, &a->config));
 	comm_listen(comm);
-	status = comm_meet(comm, &id, come_ms);
+	status = inherit(comm, parent, alive);
+	if (status == DICOMM_SUCCESS)
+		status = comm_meet(comm, &id, come_ms);
 	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;
@@ -139,7 +160,7 @@ static dicomm_result_t go_round(const struct shrink_args *a, bool *alive)
 		TRY(find_survivors(a, alive, &s));
 		TRY(check_majority(a->parent, alive, &s));
 		left = end > clock_ms() ? end - clock_ms() : 1;
-		status = meet_them(a, &s,
+		status = meet_them(a, alive, &s,
 				   (int)(round_ms < left ? round_ms : left));
 		if (!may_pass(status))
 			return status;

@@ -36,11 +36,13 @@ static dicomm_result_t split_now(void *arg)
 	struct split_member mine = {a->color, a->key, parent->rank}, *all;
 	dicomm_unique_id_t id = {.text = ""}, *ids;
 	dicomm_result_t status;
+	uint32_t *was;
 	int rank = 0;
 
 	all = calloc(n, sizeof(*all));
 	ids = calloc(n, sizeof(*ids));
-	if (!all || !ids) {
+	was = calloc(n, sizeof(*was));
+	if (!all || !ids || !was) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_split: no memory for %zu ranks", n);
 		goto out;
@@ -55,6 +57,8 @@ static dicomm_result_t split_now(void *arg)
 	qsort(all, mates, sizeof(*all), by_key);
 	while (all[rank].rank != parent->rank)
 		rank++;
+	for (size_t i = 0; i < mates; i++)
+		was[i] = (uint32_t)all[i].rank;
 	if (a->color != DICOMM_SPLIT_NOCOLOR && rank == 0)
 		status = control_new_id(&id);
 	if (status != DICOMM_SUCCESS)
@@ -65,7 +69,7 @@ static dicomm_result_t split_now(void *arg)
 					   sizeof(id), parent->timeout_ms);
 	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
 		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
-				    &a->config, parent);
+				    &a->config, parent, was);
 	/* What ended the parent says more than that it ended the child. */
 	if (status == DICOMM_ERR_ABORTED && fault_is(parent))
 		status = fault_report(parent);
@@ -73,6 +77,7 @@ out:
 	comm_config_free(&a->config);
 	free(all);
 	free(ids);
+	free(was);
 	free(a);
 	return status;
 }

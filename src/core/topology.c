@@ -56,10 +56,22 @@ static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 	return DICOMM_SUCCESS;
 }
 
-/* What each rank says of its file. */
+/* What each rank says of the table that it inherits, and of its file. */
 struct claim {
+	uint64_t inherited; /* 0: none */
 	uint64_t hash, len; /* 0: it was given none */
 };
+
+/* Of comm->links, as long as that is only proposed. */
+static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
+{
+	const struct links *l = comm->links;
+	size_t n = (size_t)comm->ranks;
+
+	if (!l || memcmp(l->node_of, h->of, n * sizeof(*h->of)) != 0)
+		return 0;
+	return links_hash(l);
+}
 
 static dicomm_result_t unlike(struct dicomm_comm *comm, const struct claim *all,
 			      int rank)
@@ -99,11 +111,12 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 	return status;
 }
 
-/* The same file for all, or none. */
-static dicomm_result_t agree_on_file(struct dicomm_comm *comm,
-				     struct cluster **mine)
+/* The same inherited table for all; else the same file for all, or none. */
+static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
+			     struct cluster **mine, bool *inherits)
 {
-	struct claim claim = {.hash = *mine ? cluster_hash(*mine) : 0,
+	struct claim claim = {.inherited = inherited(comm, h),
+			      .hash = *mine ? cluster_hash(*mine) : 0,
 			      .len = *mine ? (*mine)->len : 0};
 	struct claim *all = calloc((size_t)comm->ranks, sizeof(*all));
 	dicomm_result_t status;
@@ -115,7 +128,11 @@ static dicomm_result_t agree_on_file(struct dicomm_comm *comm,
 			    comm->ranks);
 	status = control_allgather(comm->control, &claim, all, sizeof(claim),
 				   comm->meet_ms);
-	for (int r = 1; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
+	*inherits = claim.inherited;
+	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
+		*inherits &= all[r].inherited == claim.inherited;
+	for (int r = 1;
+	     status == DICOMM_SUCCESS && !*inherits && r < comm->ranks; r++) {
 		if (all[r].hash && all[r].hash != all[0].hash)
 			status = unlike(comm, all, r);
 		missing |= all[r].hash != all[0].hash;
@@ -148,6 +165,12 @@ static dicomm_result_t assume(struct dicomm_comm *comm, const struct hosts *h)
 	return status;
 }
 
+static void disinherit(struct dicomm_comm *comm)
+{
+	links_free(comm->links);
+	comm->links = NULL;
+}
+
 static dicomm_result_t find_links(struct dicomm_comm *comm,
 				  const struct hosts *h, struct cluster **file)
 {
@@ -157,7 +180,10 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 		TRY(cluster_read(path, file));
 	else
 		path = "of rank 0";
-	TRY(agree_on_file(comm, file));
+	TRY(agree(comm, h, file, &comm->links_known));
+	if (comm->links_known)
+		return DICOMM_SUCCESS;
+	disinherit(comm);
 	if (*file)
 		TRY(cluster_links(*file, path, (uint32_t)comm->ranks, h->of,
 				  h->n, h->name, &comm->links));
@@ -177,11 +203,41 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	dicomm_result_t status;
 
 	TRY(hosts_find(comm, &hosts));
-	status = DICOMM_SUCCESS;
-	if (hosts.n > 1)
+	if (hosts.n > 1) {
 		status = find_links(comm, &hosts, &file);
+	} else {
+		disinherit(comm);
+		status = DICOMM_SUCCESS;
+	}
 	cluster_free(file);
 	hosts_free(&hosts);
+	return status;
+}
+
+/* By the same networks, then its rates hold. */
+static bool are_alike(const struct dicomm_comm *a, const struct dicomm_comm *b)
+{
+	const char *x = a->config.transports, *y = b->config.transports;
+
+	x = x ? x : config_string(CONFIG_TRANSPORTS);
+	y = y ? y : config_string(CONFIG_TRANSPORTS);
+	return !strcmp(x, y);
+}
+
+dicomm_result_t topology_inherit(struct dicomm_comm *comm,
+				 struct dicomm_comm *parent,
+				 const uint32_t *was)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!are_alike(comm, parent) ||
+	    !strcmp(config_string(CONFIG_PROBE), "on"))
+		return DICOMM_SUCCESS;
+	pthread_mutex_lock(&parent->links_lock);
+	if (parent->links_known)
+		status = links_part(parent->links, (uint32_t)comm->ranks, was,
+				    &comm->links);
+	pthread_mutex_unlock(&parent->links_lock);
 	return status;
 }
 

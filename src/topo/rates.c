@@ -175,31 +175,6 @@ static size_t replace(const struct sums *s, bool known, uint64_t *sorted,
 	return changes;
 }
 
-/* The same links, with a class for each node. */
-static dicomm_result_t copy_links(const struct links *old, struct links **out)
-{
-	struct links *l =
-		links_create(old->ranks, old->nodes, old->nodes, old->islands);
-	dicomm_result_t status;
-
-	if (!l)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "links: no memory for %u nodes", old->nodes);
-	for (uint32_t n = 0; n < l->nodes; n++) {
-		l->class[n] = *links_node(old, n);
-		l->class_of[n] = n;
-	}
-	memcpy(l->island, old->island, l->islands * sizeof(*l->island));
-	memcpy(l->island_of, old->island_of, l->nodes * sizeof(*l->island_of));
-	memcpy(l->node_of, old->node_of, l->ranks * sizeof(*l->node_of));
-	status = links_finish(l);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
-}
-
 dicomm_result_t rates_links(const struct links *old, bool known,
 			    const uint32_t *flow, struct links **out,
 			    bool *changed)
@@ -215,7 +190,7 @@ dicomm_result_t rates_links(const struct links *old, bool known,
 		s.down = s.up + n;
 		find_most(&s);
 		find_blame(&s);
-		status = copy_links(old, out);
+		status = links_part(old, old->ranks, NULL, out);
 	} else {
 		log_error("links: no memory for %zu nodes", n);
 	}

@@ -58,7 +58,7 @@ static void meet(struct job_rank *me)
 	me->comm = NULL;
 }
 
-#define UNEVEN "two_fast_one_slow.json"
+#define UNEVEN "two_fast_one_slow.json" /* of three hosts */
 
 static const struct files cases[] = {
 	{.of = {UNEVEN, UNEVEN, UNEVEN}, .words = "* halving_doubling"},
@@ -88,11 +88,26 @@ END_TEST
 
 /* ---- without a file ---- */
 
+#define LARGE (1 << 22)
+
+static void explain(struct job_rank *me, char *text, size_t len)
+{
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", LARGE,
+				    DICOMM_FLOAT32, text, len));
+}
+
+static uint64_t connected(const struct job_rank *me)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	return stats.connected_peers;
+}
+
 /* All of them explain their choice by the same figures. */
 static void measure(struct job_rank *me)
 {
 	static const struct files none = {.words = ""};
-	dicomm_stats_t stats = {.size = sizeof(stats)};
 	char(*text)[2048] = job_board();
 	bool on = me->arg;
 
@@ -100,13 +115,9 @@ static void measure(struct job_rank *me)
 	setenv("DICOMM_PROBE", on ? "auto" : "off", 1);
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
-	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
-	JOB_CHECK(on == (stats.connected_peers > 0),
-		  "rank %d: %llu peers after init", me->rank,
-		  (unsigned long long)stats.connected_peers);
-	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 16 << 20,
-				    DICOMM_FLOAT32, text[me->rank],
-				    sizeof(text[0])));
+	JOB_CHECK(on == (connected(me) > 0), "rank %d: %llu peers after init",
+		  me->rank, (unsigned long long)connected(me));
+	explain(me, text[me->rank], sizeof(text[0]));
 	job_barrier();
 	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
 		  text[0], me->rank, text[me->rank]);
@@ -125,10 +136,130 @@ START_TEST(ranks_measure_and_have_one_table)
 }
 END_TEST
 
+/* ---- communicators made of others ---- */
+
+/* Which ranks go on together, and how. */
+struct part {
+	const char *probe;      /* DICOMM_PROBE of all */
+	const char *file;       /* NULL: none, so the links are measured */
+	const char *transports; /* of the part; NULL: as before */
+	bool shrinks;           /* else it is split off */
+	bool measures;          /* expected */
+};
+
+/* The last rank is left out, and the others change places. */
+static dicomm_comm_t go_on(const struct job_rank *me, const struct part *p)
+{
+	bool is_out = me->rank == me->ranks - 1;
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_comm_t comm = NULL;
+	int out = me->ranks - 1;
+
+	config.transports = p->transports;
+	if (!p->shrinks)
+		JOB_TRY(dicomm_comm_split(me->comm,
+					  is_out ? DICOMM_SPLIT_NOCOLOR : 0,
+					  -me->rank, &comm, &config));
+	else if (!is_out)
+		JOB_TRY(dicomm_comm_shrink(me->comm, &out, 1, &comm, &config));
+	return comm;
+}
+
+/* What is measured goes over connections, which nothing else has made yet; and
+ * all explain their choice by the same figures. */
+static void inherit(struct job_rank *me)
+{
+	const struct part *p = me->arg;
+	struct files files = {.of = {p->file, p->file, p->file}};
+	char(*text)[2048] = job_board();
+	dicomm_comm_t whole;
+
+	set_up(me, &files);
+	setenv("DICOMM_PROBE", p->probe, 1);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_CHECK((connected(me) > 0) == !p->file, "rank %d: %llu peers",
+		  me->rank, (unsigned long long)connected(me));
+	whole = me->comm;
+	me->comm = go_on(me, p);
+	if (me->comm) {
+		JOB_CHECK((connected(me) > 0) == p->measures,
+			  "rank %d: %llu peers of the part", me->rank,
+			  (unsigned long long)connected(me));
+		explain(me, text[me->rank], sizeof(text[0]));
+	}
+	job_barrier();
+	JOB_CHECK(!me->comm || !strcmp(text[0], text[me->rank]),
+		  "rank 0:\n%s\nrank %d:\n%s", text[0], me->rank,
+		  text[me->rank]);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	JOB_TRY(dicomm_comm_destroy(whole));
+	me->comm = NULL;
+}
+
+static const struct part parts[] = {
+	{.probe = "auto"},
+	{.probe = "auto", .shrinks = true},
+	{.probe = "on", .measures = true},
+	{.probe = "auto", .transports = "ucx", .measures = true},
+	/* Its nodes have no names, and are more than those of the part. */
+	{.probe = "auto", .file = UNEVEN, .shrinks = true},
+};
+
+START_TEST(what_is_known_is_not_measured_again)
+{
+	job_run(&(struct job){.run = inherit,
+			      .arg = &parts[_i],
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
+/* A part of unlike links is not like another one. */
+static void take_two(struct job_rank *me)
+{
+	static const struct files files = {.of = {UNEVEN, UNEVEN, UNEVEN}};
+	char(*text)[2048] = job_board();
+	dicomm_comm_t part;
+
+	set_up(me, &files);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	for (int out = 0; out < me->ranks; out++) {
+		dicomm_comm_t whole = me->comm;
+
+		JOB_TRY(dicomm_comm_split(
+			whole, me->rank == out ? DICOMM_SPLIT_NOCOLOR : 0,
+			me->rank, &part, NULL));
+		me->comm = part;
+		if (part)
+			explain(me, text[out], sizeof(text[0]));
+		JOB_TRY(dicomm_comm_destroy(part));
+		me->comm = whole;
+		job_barrier();
+	}
+	/* The last one is slow. */
+	JOB_CHECK(!strcmp(text[0], text[1]), "%s\n%s", text[0], text[1]);
+	JOB_CHECK(strcmp(text[0], text[2]) != 0, "%s", text[0]);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(a_part_has_the_rates_of_its_hosts)
+{
+	job_run(&(struct job){.run = take_two,
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 40});
+}
+END_TEST
+
 /* ---- links that change ---- */
 
 #define SMALL (1 << 18)
-#define LARGE (1 << 22)
 
 /* A rank that is late must not pass for a slow link. */
 static void allreduces(struct job_rank *me, float *data, size_t count,
@@ -147,12 +278,6 @@ static void allreduces(struct job_rank *me, float *data, size_t count,
 				  "rank %d: element %zu of operation %d is %g",
 				  me->rank, i, k, data[i]);
 	}
-}
-
-static void explain(struct job_rank *me, char *text, size_t len)
-{
-	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", LARGE,
-				    DICOMM_FLOAT32, text, len));
 }
 
 /*
@@ -246,6 +371,9 @@ int main(void)
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
+	tcase_add_loop_test(tc, what_is_known_is_not_measured_again, 0,
+			    sizeof(parts) / sizeof(*parts));
+	tcase_add_test(tc, a_part_has_the_rates_of_its_hosts);
 	tcase_add_loop_test(tc, a_new_table_is_adopted_by_all, 0, 2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
