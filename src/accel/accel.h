@@ -43,7 +43,14 @@ enum accel_caps {
 	ACCEL_FLUSH = 1 << 4,
 };
 
-/* An allocation of a device, for a process that shares its machine. */
+/* An allocation of a device. */
+struct accel_allocation {
+	uint64_t id; /* unique in this process, never that of another one */
+	const void *base;
+	uint64_t bytes;
+};
+
+/* The same for a process that shares its machine. */
 struct accel_handle {
 	uint64_t id, bytes, offset; /* offset: of the pointer in it */
 	unsigned char vendor[64];
@@ -133,8 +140,11 @@ struct accel_work {
 				  dicomm_datatype_t type, void *dst,
 				  const void *a, long divisor, size_t n);
 
-	/* For a process on this machine: the allocation that ptr lies in. It
-	 * is mapped as a whole, once for each handle, never by its owner. */
+	/* The allocation that ptr lies in, whoever made it */
+	dicomm_result_t (*allocation)(const void *ptr,
+				      struct accel_allocation *a);
+	/* The same for a process on this machine. It is mapped as a whole, once
+	 * for each handle, never by its owner. */
 	dicomm_result_t (*mem_export)(const void *ptr, struct accel_handle *h);
 	dicomm_result_t (*mem_import)(int index, const struct accel_handle *h,
 				      void **base);

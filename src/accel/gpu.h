@@ -448,9 +448,9 @@ static bool gpu_owns(const void *ptr, int *index)
 	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, index);
 }
 
-/* The allocation that ptr lies in */
-static dicomm_result_t allocation(const void *ptr, int *index, uintptr_t *base,
-				  size_t *bytes)
+/* Of what device it is, too */
+static dicomm_result_t allocation(const void *ptr, int *index,
+				  struct accel_allocation *a)
 {
 	gpu_pointer start = 0;
 	size_t size = 0;
@@ -461,33 +461,41 @@ static dicomm_result_t allocation(const void *ptr, int *index, uintptr_t *base,
 			    "%p: not memory of a " GPU_KIND " device", ptr);
 	TRY(enter(*index));
 	error = api.range(&start, &size, pointer(ptr));
+	if (!error)
+		error = gpu_buffer_id((uintptr_t)start, &a->id);
 	TRY(leave(error, *index, "where an allocation begins"));
-	*base = (uintptr_t)start;
-	*bytes = size;
+	a->base = (const void *)(uintptr_t)start;
+	a->bytes = size;
 	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gpu_allocation(const void *ptr,
+				      struct accel_allocation *a)
+{
+	int index;
+
+	return allocation(ptr, &index, a);
 }
 
 static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
 {
 	struct accel_handle out = {0};
-	uintptr_t base;
-	size_t bytes;
+	struct accel_allocation a;
 	gpu_ipc ipc;
 	int index, error;
 
-	TRY(allocation(ptr, &index, &base, &bytes));
+	TRY(allocation(ptr, &index, &a));
 	TRY(enter(index));
-	error = gpu_buffer_id(base, &out.id);
-	if (!error)
-		error = api.ipc_get(&ipc, (gpu_pointer)base);
+	error = api.ipc_get(&ipc, pointer(a.base));
 	gpu_leave();
 	if (error)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    GPU_KIND ":%d: memory at %p is of a kind that "
 				     "other processes cannot map: %s (%d)",
 			    index, ptr, gpu_error_text(error), error);
-	out.bytes = bytes;
-	out.offset = (uintptr_t)ptr - base;
+	out.id = a.id;
+	out.bytes = a.bytes;
+	out.offset = (uintptr_t)ptr - (uintptr_t)a.base;
 	_Static_assert(sizeof(ipc) == sizeof(out.vendor), "handle");
 	memcpy(out.vendor, &ipc, sizeof(ipc));
 	*h = out;
@@ -606,11 +614,12 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t at = (uintptr_t)ptr, base, end;
-	size_t size;
+	struct accel_allocation a;
 	int index, error, got = -1;
 
-	TRY(allocation(ptr, &index, &base, &size));
-	end = base + size;
+	TRY(allocation(ptr, &index, &a));
+	base = (uintptr_t)a.base;
+	end = base + a.bytes;
 	if (at + bytes > end) {
 		base = at;
 		end = at + bytes;
@@ -1074,6 +1083,7 @@ static const struct accel_work gpu_work = {
 	.fold = gpu_fold,
 	.scale = gpu_scale,
 	.divide = gpu_divide,
+	.allocation = gpu_allocation,
 	.mem_export = gpu_mem_export,
 	.mem_import = gpu_mem_import,
 	.mem_unimport = gpu_mem_unimport,

@@ -339,6 +339,14 @@ static bool opencl_owner(const void *ptr, int *index)
 	return false;
 }
 
+static dicomm_result_t opencl_allocation(const void *ptr,
+					 struct accel_allocation *a)
+{
+	(void)ptr;
+	(void)a;
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
 static dicomm_result_t opencl_export(const void *ptr, struct accel_handle *h)
 {
 	(void)ptr;
@@ -923,6 +931,7 @@ static const struct accel_work opencl_work = {
 	.fold = work_fold,
 	.scale = work_scale,
 	.divide = work_divide,
+	.allocation = opencl_allocation,
 	.mem_export = opencl_export,
 	.mem_import = opencl_mem_import,
 	.mem_unimport = opencl_mem_unimport,

@@ -203,6 +203,28 @@ START_TEST(host_memory_is_mapped_once_for_all)
 }
 END_TEST
 
+/* Also one at the same address, when the former is no more */
+START_TEST(each_allocation_has_a_number_of_its_own)
+{
+	struct accel_allocation a, b;
+	char *p = streams_alloc(BYTES), *q = streams_alloc(BYTES);
+
+	OK(work->allocation(p + 12345, &a));
+	ck_assert_ptr_eq(a.base, p);
+	ck_assert_uint_ge(a.bytes, BYTES);
+	OK(work->allocation(q, &b));
+	ck_assert_uint_ne(a.id, b.id);
+	OK(accel->free(p));
+	ck_assert_int_eq(work->allocation(p, &b), DICOMM_ERR_INVALID_ARGUMENT);
+	p = streams_alloc(BYTES);
+	OK(work->allocation(p, &b));
+	ck_assert_uint_ne(a.id, b.id);
+	ck_assert_int_eq(work->allocation(&a, &b), DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+	OK(accel->free(q));
+}
+END_TEST
+
 START_TEST(an_export_names_the_whole_allocation)
 {
 	struct accel_handle a, b;
@@ -718,6 +740,7 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, a_host_that_touches_memory_dies);
 	tcase_add_test(t, host_memory_is_mapped_once_for_all);
 	tcase_add_test(t, an_export_names_the_whole_allocation);
+	tcase_add_test(t, each_allocation_has_a_number_of_its_own);
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
 	tcase_add_test(t, another_process_maps_an_export);
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
