@@ -340,6 +340,10 @@ typedef struct {
 	/** Host ranks: written by a device where this rank takes it in, and
 	 * copied from there. What is reduced from there is in bytes_mapped. */
 	uint64_t bytes_landed;
+	/** Device ranks: copied on the device, between the user's buffer and
+	 * memory of the library there that neighbours and networks reach; see
+	 * dicomm_comm_register(). */
+	uint64_t bytes_copied;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -920,6 +924,15 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * A hint: it may save work in later operations and changes no result. Until it
  * is deregistered the memory must not be unmapped or freed. A local call;
  * ranks need not agree.
+ *
+ * On a device, network adapters that reach it send from the buffer and receive
+ * to it, where they would else do so in memory of the library, with a copy on
+ * the device (see bytes_copied). The same holds, without this call, for memory
+ * of dicomm_comm_mem_alloc() that is used for 64 KiB or more at a time. An
+ * adapter is told of memory when no operation is under way on any device of
+ * that kind in this process: now, or before a later operation. Memory of the
+ * driver that was freed all the same, and is something else now, counts as not
+ * announced.
  *
  * Threads: one call at a time per communicator.
  *

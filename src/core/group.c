@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/core/given.h"
 #include "src/core/queue.h"
 
 struct pending_init {
@@ -61,7 +62,7 @@ static bool idle(const struct dicomm_comm *comm)
 }
 
 /* One ticket for each stream of a device. */
-static dicomm_result_t take_tickets(const struct item *items, size_t n,
+static dicomm_result_t take_tickets(struct item *items, size_t n,
 				    struct ticket **list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -69,8 +70,10 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 
 	*list = NULL;
 	/* Before any stream is held. */
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		near_refresh(items[i].comm);
+		TRY(given_find(items[i].comm, &items[i].call));
+	}
 	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
 		struct dicomm_comm *comm = items[i].comm;
 
@@ -97,7 +100,7 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 }
 
 /* Blocking, if any of them is a blocking call of a host rank. */
-static dicomm_result_t submit(const struct item *items, size_t n)
+static dicomm_result_t submit(struct item *items, size_t n)
 {
 	struct ticket *tickets;
 	dicomm_result_t status;
