@@ -1044,8 +1044,11 @@ dicomm_result_t dicomm_group_start(void);
  *
  * @retval DICOMM_SUCCESS            all done or queued; a nested group ended
  * @retval DICOMM_IN_PROGRESS        a split with config.blocking 0 goes on
- * @retval DICOMM_ERR_INVALID_USAGE  no group was begun; or ranks disagree about
- *                                   an operation: communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE  no group was begun, or calls on one
+ *                                   communicator use more than 256 streams of
+ *                                   its device: none is queued; or ranks
+ *                                   disagree about an operation: communicator
+ *                                   broken
  * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
  *         DICOMM_ERR_NO_MEMORY, DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED
  *         the first failure; that communicator is broken, operations of others

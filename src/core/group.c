@@ -61,6 +61,21 @@ static bool idle(const struct dicomm_comm *comm)
 	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
+/* One more would wait for the others of its own group. */
+static dicomm_result_t check_room(const struct ticket *list,
+				  const struct dicomm_comm *comm)
+{
+	int n = 0;
+
+	for (; list; list = list->next)
+		n += list->comm == comm;
+	if (n < DEVICE_CALLS)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "group: its calls on %s use more than %d streams of %s",
+		    comm->name, DEVICE_CALLS, comm->device);
+}
+
 /* One ticket for each stream of a device. */
 static dicomm_result_t take_tickets(struct item *items, size_t n,
 				    struct ticket **list)
@@ -86,7 +101,9 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 				break;
 		if (t)
 			continue;
-		status = ticket_take(comm, items[i].native, &t);
+		status = check_room(*list, comm);
+		if (status == DICOMM_SUCCESS)
+			status = ticket_take(comm, items[i].native, &t);
 		if (status != DICOMM_SUCCESS)
 			continue;
 		t->next = *list;
