@@ -340,6 +340,10 @@ typedef struct {
 	/** Host ranks: written by a device where this rank takes it in, and
 	 * copied from there. What is reduced from there is in bytes_mapped. */
 	uint64_t bytes_landed;
+	/** Device ranks: copied on the device, between the user's buffer and
+	 * memory of the library there that neighbours and networks reach; see
+	 * dicomm_comm_register(). */
+	uint64_t bytes_copied;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -923,6 +927,15 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * is deregistered the memory must not be unmapped or freed. A local call;
  * ranks need not agree.
  *
+ * On a device, network adapters that reach it send from the buffer and receive
+ * to it, where they would else do so in memory of the library, with a copy on
+ * the device (see bytes_copied). The same holds, without this call, for memory
+ * of dicomm_comm_mem_alloc() that is used for 64 KiB or more at a time. An
+ * adapter is told of memory when no operation is under way on any device of
+ * that kind in this process: now, or before a later operation. Memory of the
+ * driver that was freed all the same, and is something else now, counts as not
+ * announced.
+ *
  * Threads: one call at a time per communicator.
  *
  * @param comm    communicator
@@ -1033,8 +1046,11 @@ dicomm_result_t dicomm_group_start(void);
  *
  * @retval DICOMM_SUCCESS            all done or queued; a nested group ended
  * @retval DICOMM_IN_PROGRESS        a split with config.blocking 0 goes on
- * @retval DICOMM_ERR_INVALID_USAGE  no group was begun; or ranks disagree about
- *                                   an operation: communicator broken
+ * @retval DICOMM_ERR_INVALID_USAGE  no group was begun, or calls on one
+ *                                   communicator use more than 256 streams of
+ *                                   its device: none is queued; or ranks
+ *                                   disagree about an operation: communicator
+ *                                   broken
  * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
  *         DICOMM_ERR_NO_MEMORY, DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED
  *         the first failure; that communicator is broken, operations of others

@@ -531,7 +531,7 @@ void session_traffic(struct session *s, char *text, size_t len)
 	dicomm_stats_t sum = {.size = sizeof(sum)};
 	dicomm_stats_t *all = allocate(procs, sizeof(*all));
 	uint64_t received = 0, direct = 0, staged = 0, ring = 0, mapped = 0,
-		 cma = 0, rdma = 0, landed = 0;
+		 cma = 0, rdma = 0, landed = 0, copied = 0;
 
 	for (int i = 0; i < ranks_here(s); i++) {
 		dicomm_stats_t one = {.size = sizeof(one)};
@@ -545,6 +545,7 @@ void session_traffic(struct session *s, char *text, size_t len)
 		sum.bytes_cma += one.bytes_cma;
 		sum.bytes_rdma += one.bytes_rdma;
 		sum.bytes_landed += one.bytes_landed;
+		sum.bytes_copied += one.bytes_copied;
 	}
 	exchange_gather(&s->exchange, &sum, sizeof(sum), all);
 	for (size_t p = 0; p < procs; p++) {
@@ -556,16 +557,19 @@ void session_traffic(struct session *s, char *text, size_t len)
 		cma += all[p].bytes_cma;
 		rdma += all[p].bytes_rdma;
 		landed += all[p].bytes_landed;
+		copied += all[p].bytes_copied;
 	}
 	free(all);
-	snprintf(
-		text, len,
-		"received %llu B | direct %llu B | staged %llu B | host: ring "
-		"%llu B, mapped %llu B, cma %llu B, rdma %llu B, landed %llu B",
-		(unsigned long long)received, (unsigned long long)direct,
-		(unsigned long long)staged, (unsigned long long)ring,
-		(unsigned long long)mapped, (unsigned long long)cma,
-		(unsigned long long)rdma, (unsigned long long)landed);
+	snprintf(text, len,
+		 "received %llu B | direct %llu B | staged %llu B | host: ring "
+		 "%llu B, mapped %llu B, cma %llu B, rdma %llu B, landed %llu "
+		 "B | "
+		 "devices: copied %llu B",
+		 (unsigned long long)received, (unsigned long long)direct,
+		 (unsigned long long)staged, (unsigned long long)ring,
+		 (unsigned long long)mapped, (unsigned long long)cma,
+		 (unsigned long long)rdma, (unsigned long long)landed,
+		 (unsigned long long)copied);
 }
 
 void session_memory(struct session *s, char *text, size_t len)

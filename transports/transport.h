@@ -142,6 +142,9 @@ struct tp_region {
 	int index;
 	const void *addr;
 	uint64_t len;
+	/* Of the allocation, which others do not have; 0: it is not freed while
+	 * a wire holds it. */
+	uint64_t id;
 };
 
 /* What an adapter says to it. */

@@ -24,6 +24,9 @@ struct call {
 	const void *scalar_at; /* the same, in memory of the device; or NULL */
 	const void *send;      /* user's buffers */
 	void *recv;
+	/* Of both, where they are in memory of a device: bit i: wire i reaches
+	 * all of it that the call uses; given.h. */
+	uint8_t wires[2];
 	/* v-collectives; arrays in one block owned by the queue. The counts
 	 * that all ranks share, [ranks], NULL for alltoallv: */
 	const size_t *counts;

@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/given.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
 
@@ -209,6 +210,7 @@ void device_close(struct dicomm_comm *comm)
 	if (dev->stream)
 		device_quiesce(comm, NULL);
 	ticket_free_all(dev);
+	given_close(comm);
 	reach_unmap(comm);
 	if (dev->lease)
 		lease_end(dev->lease);

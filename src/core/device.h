@@ -89,6 +89,7 @@ struct device {
 	uint8_t *near;
 	struct accel_handle near_handle;
 	struct lease *lease;
+	struct givens *givens; /* NULL: no wire would use them */
 
 	pthread_mutex_t lock;
 	struct ticket *spare;

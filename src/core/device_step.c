@@ -9,10 +9,13 @@
  * slot is free at once, from where the device copies or reduces it; kernels
  * read the stage where it is, and what neighbours have sent as notes. Stages in
  * the memory of the device are for wires and neighbours that reach it
- * (direct.h, near.h): the host does not touch them. A device that shares the
- * host's memory needs no stage for the bytes: its buffers are sent as those of
- * a host rank are, and its kernels read slots and the memory of neighbours,
- * which are given back when they have run.
+ * (direct.h, near.h): the host does not touch them. What the wire reaches in
+ * the user's buffer (given.h) goes from there, as soon as the device has made
+ * it, and comes to there, if nothing that is queued may still use the place:
+ * else it comes to a stage, for to wait would cost more than to copy. A device
+ * that shares the host's memory needs no stage for the bytes: its buffers are
+ * sent as those of a host rank are, and its kernels read slots and the memory
+ * of neighbours, which are given back when they have run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +38,26 @@ static dicomm_result_t copy(struct device *dev, void *dst, const void *src,
 	if (dst == src)
 		return DICOMM_SUCCESS;
 	return queued(dev, dev->work->copy(dev->stream, dst, src, bytes));
+}
+
+/* Between a buffer and a stage; counted where both are in the memory of the
+ * device. */
+static dicomm_result_t copy_stage(struct dicomm_comm *comm,
+				  const struct stage *st, void *dst,
+				  const void *src, size_t bytes)
+{
+	if (dst == st->near || src == st->near)
+		comm->stats.bytes_copied += bytes;
+	return copy(comm->dev, dst, src, bytes);
+}
+
+/* Does the wire to that peer reach the place itself? */
+static bool is_reached(const struct operation *op, const struct peer *peer,
+		       const struct span *s)
+{
+	return peer->is_direct && peer->rank != op->comm->rank &&
+	       s->buffer != PLAN_SCRATCH &&
+	       op->call.wires[s->buffer] >> __builtin_ctz(peer->wires) & 1;
 }
 
 /* ---- local steps ---- */
@@ -155,6 +178,7 @@ static enum schedule_result send_message(struct operation *op,
 	const struct peer *peer = &comm->peers[step->peer];
 	const struct lane *lane = &peer->lane[op->exe->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
+	bool reached = is_reached(op, peer, &step->a);
 	struct stage *st;
 
 	if (!a.n)
@@ -162,7 +186,7 @@ static enum schedule_result send_message(struct operation *op,
 	/* What is to go by reference, with the first slice: no more to do. */
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
-	if (dev->shares_host && device_is_idle(dev))
+	if ((dev->shares_host || reached) && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
 	if (seq >
 	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
@@ -174,9 +198,12 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	if (!dev->shares_host)
-		status = copy(dev, is_in_device(peer) ? st->near : st->at, a.at,
-			      a.bytes);
+	if (reached)
+		st->at = a.at;
+	else if (!dev->shares_host)
+		status = copy_stage(comm, st,
+				    is_in_device(peer) ? st->near : st->at,
+				    a.at, a.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
@@ -315,7 +342,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 				step_locate(op, &step->a, st->slice).at,
 				from == st->at ? st->seen : from, dst.n));
 	else
-		status = copy(dev, dst.at, from, dst.bytes);
+		status = copy_stage(op->comm, st, dst.at, from, dst.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	if (status != DICOMM_SUCCESS)
@@ -324,12 +351,43 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	return SCHEDULE_DONE;
 }
 
+/* The wire has brought the bytes to where they belong. */
+static enum schedule_result
+settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
+{
+	step_count(op, step, step_locate(op, &step->dst, k).bytes, false);
+	message_consumed(&op->comm->peers[step->peer], op->exe->class, seq);
+	return SCHEDULE_DONE;
+}
+
+static enum schedule_result recv_in_place(struct receive *r)
+{
+	enum schedule_result result = step_find(r);
+
+	if (result == SCHEDULE_DONE)
+		return settle(r->op, r->step, r->k, r->seq);
+	if (result == SCHEDULE_POSTED)
+		r->flow->posted |= UINT64_C(1) << r->k % 64;
+	return result;
+}
+
+/* Steps that this one depends on may only be queued. */
+static bool may_come_in_place(const struct receive *r)
+{
+	return r->step->kind == STEP_RECV &&
+	       is_reached(r->op, r->peer, &r->step->dst) &&
+	       (!r->step->dep_count || device_is_idle(r->op->comm->dev));
+}
+
 static enum schedule_result recv_message(struct receive *r)
 {
 	struct device *dev = r->op->comm->dev;
-	struct stage *st = device_stage(dev, r->op, r->s, r->k, false);
 	enum schedule_result result;
+	struct stage *st;
 
+	if (may_come_in_place(r))
+		return recv_in_place(r);
+	st = device_stage(dev, r->op, r->s, r->k, false);
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, r->peer, st);
@@ -347,18 +405,23 @@ static enum schedule_result received(struct operation *op,
 				     const struct step *step, uint32_t s,
 				     uint64_t k, uint64_t seq)
 {
-	struct peer *peer = &op->comm->peers[step->peer];
 	struct stage *st = device_stage_of(op->comm->dev, op, s, k);
+	bool reading = st && st->phase == STAGE_READING;
+	struct flow *f = &op->flows[s];
+	uint64_t bit = UINT64_C(1) << k % 64;
 	dicomm_result_t status;
 
-	if (!st || st->phase != STAGE_READING)
+	if (!reading && !(f->posted & bit))
 		return SCHEDULE_DONE; /* while an older slice was posted */
-	status = peer->transport->arrived(peer->tp, op->exe->class, seq);
+	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, step->peer);
-	return land(op, step, st, seq, st->at, false);
+	if (reading)
+		return land(op, step, st, seq, st->at, false);
+	f->posted &= ~bit;
+	return settle(op, step, k, seq);
 }
 
 const struct step_way device_way = {.local = do_local,

@@ -37,15 +37,10 @@ static void append(char *text, const char *name, const char *more)
 		 more);
 }
 
-/* Wires that take the stages are in *held. */
-static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
-				   char how[DIRECT_HOW])
+dicomm_result_t direct_hold(struct dicomm_comm *comm,
+			    const struct tp_region *region, struct held *held,
+			    char how[DIRECT_HOW])
 {
-	const struct device *dev = comm->dev;
-	const struct tp_region region = {.accel = comm->accel,
-					 .index = dev->index,
-					 .addr = dev->near,
-					 .len = device_near_bytes(dev)};
 	char one[DIRECT_HOW - 40], yes[DIRECT_HOW] = "", no[DIRECT_HOW] = "";
 
 	for (size_t i = 0; i < COMM_WIRES; i++) {
@@ -55,7 +50,7 @@ static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
 		if (!w->device)
 			continue;
 		status = w->transport->hold_device(
-			w->device, &region, &held->on[i], one, sizeof(one));
+			w->device, region, &held->on[i], one, sizeof(one));
 		if (status == DICOMM_SUCCESS)
 			held->wires |= 1u << i;
 		else if (status != DICOMM_ERR_UNSUPPORTED)
@@ -65,6 +60,19 @@ static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
 			       w->transport->name, one);
 	}
 	memcpy(how, held->wires ? yes : no, DIRECT_HOW);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t hold_stages(struct dicomm_comm *comm, struct held *held,
+				   char how[DIRECT_HOW])
+{
+	const struct device *dev = comm->dev;
+	const struct tp_region region = {.accel = comm->accel,
+					 .index = dev->index,
+					 .addr = dev->near,
+					 .len = device_near_bytes(dev)};
+
+	TRY(direct_hold(comm, &region, held, how));
 	log_info("%s rank %d: %s wire reaches the memory of %s%s%s", comm->name,
 		 comm->rank, held->wires ? "a" : "no", comm->device,
 		 how[0] ? ": " : "", how);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Wires that reach the memory of devices. Between two ranks that have such a
- * wire in common all data goes by reference: what one sends lies in stages in
- * the memory of its device, or in the user's buffer where that is host memory,
- * and is read by the other into the like; nothing passes through slots.
+ * wire in common all data goes by reference: what one sends lies in the user's
+ * buffer, or in stages in the memory of its device where no wire reaches that
+ * (given.h), and is read by the other into the like; nothing passes through
+ * slots.
  */
 #ifndef DICOMM_CORE_DIRECT_H
 #define DICOMM_CORE_DIRECT_H
@@ -16,6 +17,11 @@
  * of this rank's device, and hear what the others have. */
 dicomm_result_t direct_agree(struct dicomm_comm *comm);
 void direct_free(struct dicomm_comm *comm);
+/* Ask all wires to take memory of this rank's device: *held is of those that
+ * do; and how, or why none does. */
+dicomm_result_t direct_hold(struct dicomm_comm *comm,
+			    const struct tp_region *region, struct held *held,
+			    char how[DIRECT_HOW]);
 /* Bit i: wire i takes all that these two ranks send each other. */
 uint8_t direct_wires(const struct dicomm_comm *comm, int a, int b);
 /* How the wires reach the memory of that rank's device, or why none does. */

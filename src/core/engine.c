@@ -185,14 +185,15 @@ static dicomm_result_t clear_flows(struct operation *op)
 /* Messages of the call's buffers may go by reference. */
 static dicomm_result_t hold_buffers(struct operation *op)
 {
-	const struct executable *e = op->exe;
+	const struct dicomm_comm *comm = op->comm;
 	size_t first, bytes;
 
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const void *base =
 			b == PLAN_SEND ? op->call.send : op->call.recv;
 
-		executable_touches(e, &op->call, op->comm, b, &first, &bytes);
+		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
+			     &bytes);
 		if (base && bytes)
 			TRY(comm_hold(op->comm, (const char *)base + first,
 				      bytes, b == PLAN_RECV, &op->held[b]));

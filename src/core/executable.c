@@ -52,6 +52,11 @@ bool call_in_place(const struct call *call, int rank)
 	}
 }
 
+static size_t call_elem_bytes(const struct call *call)
+{
+	return call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
+}
+
 static bool has_counts(enum coll coll)
 {
 	return coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
@@ -432,7 +437,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 			      .links = comm->links};
 	uint64_t bytes;
 
-	e->elem_bytes = call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
+	e->elem_bytes = call_elem_bytes(call);
 	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
 	e->signature = call_signature(call, comm->ranks);
 	TRY(find_kernels(e, comm, call, &shape));
@@ -591,15 +596,13 @@ static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 	return (struct extent){block * call->count, call->count};
 }
 
-void executable_touches(const struct executable *exe, const struct call *call,
-			const struct dicomm_comm *comm, enum plan_buffer buffer,
-			size_t *first, size_t *bytes)
+void call_touches(const struct call *call, int rank, int ranks,
+		  enum plan_buffer buffer, size_t *first, size_t *bytes)
 {
+	size_t begin = SIZE_MAX, end = 0, elem = call_elem_bytes(call);
 	uint32_t send, recv, blocks;
-	size_t begin = SIZE_MAX, end = 0;
 
-	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
-		    &recv);
+	coll_layout(call->coll, rank, ranks, call->root, &send, &recv);
 	blocks = buffer == PLAN_SEND ? send : recv;
 	for (uint32_t b = 0; b < blocks; b++) {
 		struct extent x = block_of(call, buffer, b);
@@ -611,8 +614,8 @@ void executable_touches(const struct executable *exe, const struct call *call,
 	}
 	if (begin > end)
 		begin = end;
-	*first = begin * exe->elem_bytes;
-	*bytes = (end - begin) * exe->elem_bytes;
+	*first = begin * elem;
+	*bytes = (end - begin) * elem;
 }
 
 uint64_t executable_block(const struct executable *exe, const struct call *call,

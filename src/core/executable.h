@@ -153,9 +153,8 @@ struct extent executable_extent(const struct executable *exe,
 				uint64_t k);
 
 /* The bytes of a buffer that the call may touch: where, from its start. */
-void executable_touches(const struct executable *exe, const struct call *call,
-			const struct dicomm_comm *comm, enum plan_buffer buffer,
-			size_t *first, size_t *bytes);
+void call_touches(const struct call *call, int rank, int ranks,
+		  enum plan_buffer buffer, size_t *first, size_t *bytes);
 /* Elements of the block that the span is of. */
 uint64_t executable_block(const struct executable *exe, const struct call *call,
 			  const struct span *s);

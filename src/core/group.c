@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/core/given.h"
 #include "src/core/queue.h"
 
 struct pending_init {
@@ -60,8 +61,23 @@ static bool idle(const struct dicomm_comm *comm)
 	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
+/* One more would wait for the others of its own group. */
+static dicomm_result_t check_room(const struct ticket *list,
+				  const struct dicomm_comm *comm)
+{
+	int n = 0;
+
+	for (; list; list = list->next)
+		n += list->comm == comm;
+	if (n < DEVICE_CALLS)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "group: its calls on %s use more than %d streams of %s",
+		    comm->name, DEVICE_CALLS, comm->device);
+}
+
 /* One ticket for each stream of a device. */
-static dicomm_result_t take_tickets(const struct item *items, size_t n,
+static dicomm_result_t take_tickets(struct item *items, size_t n,
 				    struct ticket **list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -69,8 +85,10 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 
 	*list = NULL;
 	/* Before any stream is held. */
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		near_refresh(items[i].comm);
+		TRY(given_find(items[i].comm, &items[i].call));
+	}
 	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
 		struct dicomm_comm *comm = items[i].comm;
 
@@ -83,7 +101,9 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 				break;
 		if (t)
 			continue;
-		status = ticket_take(comm, items[i].native, &t);
+		status = check_room(*list, comm);
+		if (status == DICOMM_SUCCESS)
+			status = ticket_take(comm, items[i].native, &t);
 		if (status != DICOMM_SUCCESS)
 			continue;
 		t->next = *list;
@@ -97,7 +117,7 @@ static dicomm_result_t take_tickets(const struct item *items, size_t n,
 }
 
 /* Blocking, if any of them is a blocking call of a host rank. */
-static dicomm_result_t submit(const struct item *items, size_t n)
+static dicomm_result_t submit(struct item *items, size_t n)
 {
 	struct ticket *tickets;
 	dicomm_result_t status;

@@ -16,7 +16,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/comm.h"
 
 /* For other processes, which mostly end the communicator at the same time */
 #define WAIT_MS 2000
@@ -26,12 +25,25 @@ struct lease {
 	const struct accel *accel;
 	int index;
 	void *memory;
-	int generation; /* of the process: a fork's child has none of it */
 	struct lease *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct lease *ended; /* whose memory somebody still has */
+
+/* A fork's child has none of the memory; another thread of its parent may have
+ * had the lock. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	ended = NULL;
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}
 
 /* A process locks the byte of its own number. The lock belongs to what was
  * opened, not to the process: so those of two ranks in one do not mix. */
@@ -82,8 +94,7 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 	*l = (struct lease){.place = {.id = id, .pid = getpid(), .fd = fd},
 			    .accel = accel,
 			    .index = index,
-			    .memory = memory,
-			    .generation = atomic_load(&comm_generation)};
+			    .memory = memory};
 	lease_sweep();
 	*out = l;
 	return DICOMM_SUCCESS;
@@ -143,15 +154,13 @@ void lease_end(struct lease *l)
 
 void lease_sweep(void)
 {
-	int generation = atomic_load(&comm_generation);
-
+	pthread_once(&once, setup);
 	pthread_mutex_lock(&lock);
 	for (struct lease **at = &ended; *at;) {
 		struct lease *l = *at, *next = l->next;
 
 		/* To free memory may wait for streams. */
-		if (l->generation == generation &&
-		    !l->accel->work->held(l->index) && try_free(l))
+		if (!l->accel->work->held(l->index) && try_free(l))
 			*at = next;
 		else
 			at = &l->next;

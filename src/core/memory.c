@@ -7,16 +7,40 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/given.h"
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
 
 struct registration {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	void *buff;
-	size_t size;
-	struct held held;
+	struct held held;    /* of host memory */
+	struct given *given; /* of a device; or NULL */
 };
+
+/* Of a device: to be known to wires, see given.h. */
+static dicomm_result_t allocate(const struct accel *accel, int index,
+				void **ptr, size_t size)
+{
+	dicomm_result_t status;
+
+	TRY(accel->alloc(index, size, ptr));
+	if (!accel->work)
+		return DICOMM_SUCCESS;
+	status = given_allocated(*ptr, size);
+	if (status != DICOMM_SUCCESS) {
+		accel->free(*ptr);
+		*ptr = NULL;
+	}
+	return status;
+}
+
+static dicomm_result_t release(const struct accel *accel, void *ptr)
+{
+	if (accel->work)
+		given_freed(ptr);
+	return accel->free(ptr);
+}
 
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 {
@@ -40,7 +64,7 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 	if (!accel)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "mem_alloc: device %s: %s", device, why);
-	return accel->alloc(index, size, ptr);
+	return allocate(accel, index, ptr, size);
 }
 
 dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
@@ -56,7 +80,7 @@ dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
 			    "%s: size %zu: more than can be addressed", f,
 			    size);
 	*ptr = NULL;
-	return size ? comm->accel->alloc(comm->index, size, ptr)
+	return size ? allocate(comm->accel, comm->index, ptr, size)
 		    : DICOMM_SUCCESS;
 }
 
@@ -100,10 +124,10 @@ dicomm_result_t dicomm_mem_free(void *ptr)
 		return DICOMM_SUCCESS;
 	for (size_t i = 0; accels[i]; i++)
 		if (accels[i]->find(ptr, 1, &where, &offset))
-			return accels[i]->free(ptr);
+			return release(accels[i], ptr);
 	for (size_t i = 0; accels[i]; i++)
 		if (accels[i]->work && accels[i]->work->owner(ptr, &index))
-			return accels[i]->free(ptr);
+			return release(accels[i], ptr);
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "mem_free: ptr %p is not from mem_alloc", ptr);
 }
@@ -191,11 +215,14 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
-	*r = (struct registration){.comm = comm, .buff = buff, .size = size};
-	/* Messages go by way of stages of such a device. */
-	status = comm->dev && !comm->dev->shares_host
-			 ? device_check(comm, "comm_register", "buff", buff)
-			 : comm_hold(comm, buff, size, true, &r->held);
+	*r = (struct registration){.comm = comm};
+	if (comm->dev && !comm->dev->shares_host) {
+		status = device_check(comm, "comm_register", "buff", buff);
+		if (status == DICOMM_SUCCESS)
+			status = given_add(comm, buff, size, &r->given);
+	} else {
+		status = comm_hold(comm, buff, size, true, &r->held);
+	}
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;
@@ -218,6 +245,8 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 			    handle);
 	r->magic = 0;
 	comm_drop(comm, &r->held);
+	if (r->given)
+		given_remove(comm, r->given);
 	free(r);
 	atomic_fetch_sub(&comm->registrations, 1);
 	return DICOMM_SUCCESS;

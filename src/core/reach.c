@@ -16,6 +16,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
+#include "src/core/given.h"
 #include "src/core/way.h"
 
 /* Different things that are said of pairs, at most */
@@ -309,7 +310,7 @@ dicomm_result_t reach_agree(struct dicomm_comm *comm)
 				     (comm->members[r].never_staged ||
 				      comm->members[comm->rank].never_staged);
 	}
-	return status;
+	return status == DICOMM_SUCCESS ? given_open(comm) : status;
 }
 
 /* Pairs of which the same is to be said, by the first of them */
@@ -370,6 +371,8 @@ dicomm_result_t reach_explain(const struct dicomm_comm *comm, char *text,
 				       comm->members[t->b].device, more,
 				       t->text);
 	}
+	if (at < len)
+		given_explain(comm, text + at, len - at);
 	free(told);
 	return DICOMM_SUCCESS;
 }

@@ -514,15 +514,14 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 	return step_sent(op, step, seq);
 }
 
-/* Has what was read for slice k come? */
-static dicomm_result_t read_arrived(struct operation *op,
-				    const struct step *step, uint32_t s,
-				    uint64_t k, uint64_t seq, size_t bytes)
+dicomm_result_t step_arrived(struct operation *op, const struct step *step,
+			     uint32_t s, uint64_t k, uint64_t seq,
+			     bool in_place)
 {
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct flow *f = &op->flows[s];
 	uint64_t at = k * op->exe->slice * op->exe->elem_bytes;
-	bool ahead = f->whole && step->kind == STEP_RECV;
+	bool ahead = f->whole && in_place;
 
 	if (ahead && at < f->arrived)
 		return DICOMM_SUCCESS;
@@ -530,7 +529,8 @@ static dicomm_result_t read_arrived(struct operation *op,
 	 * of. */
 	TRY(peer->transport->arrived(peer->tp, op->exe->class, seq));
 	if (ahead)
-		f->arrived = reach_of(op, step, f, at, bytes);
+		f->arrived = reach_of(op, step, f, at,
+				      step_locate(op, &step->dst, k).bytes);
 	return DICOMM_SUCCESS;
 }
 
@@ -547,7 +547,7 @@ static enum schedule_result received(struct operation *op,
 
 	if (!(f->posted & bit))
 		return SCHEDULE_DONE; /* while an older slice was posted */
-	status = read_arrived(op, step, s, k, seq, dst.bytes);
+	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)

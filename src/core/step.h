@@ -42,6 +42,12 @@ struct receive {
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
 
+/* Has what was read for slice k come? SUCCESS, or IN_PROGRESS. In place: it
+ * went where it belongs, maybe together with slices that follow. */
+dicomm_result_t step_arrived(struct operation *op, const struct step *step,
+			     uint32_t s, uint64_t k, uint64_t seq,
+			     bool in_place);
+
 /* What the host and devices do in ways of their own. */
 struct step_way {
 	enum schedule_result (*local)(struct operation *op,

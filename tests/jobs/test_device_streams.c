@@ -208,6 +208,40 @@ static void many(struct job_rank *me, struct gadget *g)
 	gadget_free(g, at);
 }
 
+/* Each stream of a group is held until all of it has run. */
+static void crowd(struct job_rank *me, struct gadget *g)
+{
+	static struct gadget many[DEVICE_CALLS + 1];
+	float *at = gadget_alloc(g, sizeof(float) * (DEVICE_CALLS + 1));
+
+	for (int i = 0; i <= DEVICE_CALLS; i++)
+		gadget_open(&many[i], g->name);
+	for (int n = DEVICE_CALLS + 1; n >= DEVICE_CALLS; n--) {
+		JOB_TRY(dicomm_group_start());
+		for (int i = 0; i < n; i++)
+			JOB_TRY(dicomm_allreduce(at + i, at + i, 1,
+						 DICOMM_FLOAT32, DICOMM_SUM,
+						 me->comm, many[i].native));
+		if (n > DEVICE_CALLS)
+			JOB_REFUSED(dicomm_group_end(),
+				    DICOMM_ERR_INVALID_USAGE,
+				    "more than 256 streams");
+		else
+			JOB_TRY(dicomm_group_end());
+		for (int i = 0; i <= DEVICE_CALLS; i++)
+			gadget_wait(&many[i]);
+	}
+	for (int i = 0; i <= DEVICE_CALLS; i++)
+		gadget_close(&many[i]);
+	gadget_free(g, at);
+}
+
+START_TEST(a_group_of_too_many_streams_is_refused)
+{
+	cast_play(&(struct cast){.device = {some_device}, .run = crowd}, 1);
+}
+END_TEST
+
 START_TEST(calls_beyond_what_is_kept_wait)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "cuda:0"},
@@ -469,6 +503,7 @@ int main(void)
 	tcase_add_test(tcase, a_call_returns_at_once_and_waits_for_its_stream);
 	tcase_add_test(tcase, calls_beyond_what_is_kept_wait);
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
+	tcase_add_test(tcase, a_group_of_too_many_streams_is_refused);
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	suite_add_tcase(suite, tcase);

@@ -171,12 +171,18 @@ static void area_make(struct trial_area *a, size_t bytes, const struct trial *t)
 	JOB_CHECK(memory && a->image, "no memory for %zu bytes", a->bytes);
 	if (t->gadget)
 		a->device = gadget_alloc(t->gadget, a->bytes);
+	if (t->announced)
+		JOB_TRY(dicomm_comm_register(t->comm,
+					     a->device ? a->device : memory,
+					     a->bytes, &a->handle));
 	a->memory = memory;
 	a->at = a->memory + GUARD + t->skew % 64;
 }
 
 static void area_free(const struct trial *t, struct trial_area *a)
 {
+	if (a->handle)
+		JOB_TRY(dicomm_comm_deregister(t->comm, a->handle));
 	if (a->device)
 		gadget_free(t->gadget, a->device);
 	if (a->shared)

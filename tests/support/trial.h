@@ -39,8 +39,9 @@ struct trial {
 	unsigned seed;
 	/* may differ between ranks */
 	bool in_place;
-	bool shared; /* buffers from dicomm_mem_alloc() */
-	size_t skew; /* bytes that buffers begin after a cache line */
+	bool shared;    /* buffers from dicomm_mem_alloc() */
+	bool announced; /* by dicomm_comm_register() */
+	size_t skew;    /* bytes that buffers begin after a cache line */
 	/* Where buffers are; NULL: in host memory. The call goes by the stream
 	 * of it, and so do the copies before and after. */
 	const struct gadget *gadget;
@@ -53,6 +54,7 @@ struct trial {
 	struct trial_area {
 		uint8_t *memory, *at, *image;
 		uint8_t *device; /* what the call works on; NULL: memory */
+		void *handle;    /* where it is announced */
 		size_t bytes;    /* all, with guards */
 		bool shared;
 	} send, recv; /* in place: all of it is send */

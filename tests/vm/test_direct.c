@@ -7,6 +7,7 @@
  * tests/vm/run only.
  */
 #include <check.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,219 @@ START_TEST(every_operation_is_direct)
 }
 END_TEST
 
+/* ---- buffers of users ---- */
+
+static uint64_t copied_by(struct trial t, const struct job_rank *me,
+			  struct gadget *g)
+{
+	uint64_t before = stats_of(me).bytes_copied;
+
+	cast_trial(t, me, g);
+	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+	return stats_of(me).bytes_copied - before;
+}
+
+/* Sizes of one slice and of many. Of what is reduced a device takes in its part
+ * in a stage, from where it reduces it. */
+static void announce(struct job_rank *me, struct gadget *g)
+{
+	static const enum trial_kind kinds[] = {
+		TRIAL_SENDRECV, TRIAL_BROADCAST, TRIAL_ALLGATHER,
+		TRIAL_ALLTOALL, TRIAL_GATHER,    TRIAL_SCATTER,
+		TRIAL_ALLTOALLV};
+	struct trial t = {.type = DICOMM_INT32};
+	char text[4096];
+
+	gadget_delay(g, 300);
+	for (unsigned i = 0; i < 14; i++) {
+		uint64_t with, without;
+
+		t.kind = kinds[i / 2];
+		t.count = i % 2 ? 100003 : 20;
+		t.seed = i;
+		t.root = (int)i % me->ranks;
+		t.announced = false;
+		without = copied_by(t, me, g);
+		t.announced = true;
+		with = copied_by(t, me, g);
+		if (!g->accel->work)
+			continue;
+		JOB_CHECK(without && !with,
+			  "%s of %zu: copied %llu bytes, announced %llu",
+			  trial_name(t.kind), t.count,
+			  (unsigned long long)without,
+			  (unsigned long long)with);
+	}
+	t.kind = TRIAL_ALLREDUCE;
+	t.op = DICOMM_SUM;
+	t.count = 30001;
+	for (t.seed = 50; t.seed < 54; t.seed++)
+		cast_trial(t, me, g);
+	JOB_TRY(dicomm_comm_explain(me->comm, "broadcast", 1000, DICOMM_INT32,
+				    text, sizeof(text)));
+	JOB_CHECK(!g->accel->work == !strstr(text,
+					     "in place, without a copy on the "
+					     "device: 0 buffers, 0 bytes"),
+		  "%s", text);
+	JOB_CHECK(!g->accel->work == !peer_memory_flushes(), "%d flushes",
+		  (int)peer_memory_flushes());
+}
+
+START_TEST(announced_buffers_are_not_copied)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0", "host"},
+				 .run = announce,
+				 .staging = "never"},
+		  2 + _i);
+}
+END_TEST
+
+#define SOME ((size_t)300000)
+
+/* Send from rank 0 to rank 1 what that then has to find there. */
+static void pass(const struct job_rank *me, struct gadget *g, uint8_t *device,
+		 uint8_t seed, uint64_t copies)
+{
+	uint8_t *host = gadget_host(g, SOME);
+	uint64_t before = stats_of(me).bytes_copied;
+
+	for (size_t i = 0; i < SOME; i++)
+		host[i] = me->rank ? 0xee : (uint8_t)(i * 7 + i / 256 + seed);
+	gadget_copy(g, device, host, SOME);
+	if (me->rank)
+		JOB_TRY(dicomm_recv(device, SOME, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+	else
+		JOB_TRY(dicomm_send(device, SOME, DICOMM_UINT8, 1, me->comm,
+				    g->native));
+	gadget_copy(g, host, device, SOME);
+	gadget_wait(g);
+	for (size_t i = 0; i < SOME; i++)
+		JOB_CHECK(host[i] == (uint8_t)(i * 7 + i / 256 + seed),
+			  "message %u: byte %zu is %02x", seed, i, host[i]);
+	JOB_CHECK(stats_of(me).bytes_copied - before == copies,
+		  "message %u: %llu bytes were copied", seed,
+		  (unsigned long long)(stats_of(me).bytes_copied - before));
+	gadget_host_free(g, host);
+}
+
+/* Memory of the driver, which the user frees though it is announced. */
+static void replace(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *old = gadget_alloc(g, SOME), *new;
+	void *handle, *again;
+
+	gadget_delay(g, 300);
+	pass(me, g, old, 1, SOME);
+	JOB_TRY(dicomm_comm_register(me->comm, old, SOME, &handle));
+	pass(me, g, old, 2, 0);
+	gadget_free(g, old);
+	new = gadget_alloc(g, SOME);
+	JOB_CHECK(new == old, "%p is freed, but %p allocated", (void *)old,
+		  (void *)new);
+	pass(me, g, new, 3, SOME);
+	JOB_TRY(dicomm_comm_register(me->comm, new, SOME, &again));
+	pass(me, g, new, 4, 0);
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	pass(me, g, new, 5, 0);
+	gadget_free(g, new);
+	new = gadget_alloc(g, SOME);
+	/* It is announced anew before its former key was of use. */
+	JOB_TRY(dicomm_comm_register(me->comm, new, SOME, &handle));
+	pass(me, g, new, 6, 0);
+	JOB_TRY(dicomm_comm_deregister(me->comm, again));
+	pass(me, g, new, 7, 0);
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	pass(me, g, new, 8, SOME);
+	gadget_free(g, new);
+}
+
+START_TEST(nothing_is_reached_by_a_stale_key)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = replace,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+/* Of the library's memory nothing needs to be announced. */
+static void allocate(struct job_rank *me, struct gadget *g)
+{
+	void *old, *new;
+
+	gadget_delay(g, 300);
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &old, SOME));
+	pass(me, g, old, 1, 0);
+	JOB_TRY(dicomm_mem_free(old));
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &new, SOME));
+	JOB_CHECK(new == old, "%p is freed, but %p allocated", old, new);
+	pass(me, g, new, 2, 0);
+	pass(me, g, new, 3, 0);
+	JOB_TRY(dicomm_mem_free(new));
+}
+
+START_TEST(memory_of_the_library_is_not_copied)
+{
+	cast_play(&(struct cast){.device = {"hip:0", "cuda:0"},
+				 .run = allocate,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+#define MUCH ((size_t)16 << 20)
+
+/* Rank 1 gives up while its message comes; what it writes to the buffer then
+ * has to stay. */
+static void give_up(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *device = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
+	void *handle;
+
+	JOB_TRY(dicomm_comm_register(me->comm, device, MUCH, &handle));
+	pass(me, g, device, 1, 0);
+	memset(host, me->rank ? 0xee : 0x11, MUCH);
+	gadget_copy(g, device, host, MUCH);
+	gadget_wait(g);
+	job_barrier();
+	if (!me->rank) {
+		(void)dicomm_send(device, MUCH, DICOMM_UINT8, 1, me->comm,
+				  g->native);
+	} else {
+		uint64_t before = stats_of(me).bytes_rdma;
+
+		JOB_TRY(dicomm_recv(device, MUCH, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+		while (stats_of(me).bytes_rdma == before)
+			sched_yield();
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		gadget_copy(g, device, host, MUCH);
+		gadget_wait(g);
+		job_sleep_ms(300);
+		memset(host, 0, MUCH);
+		gadget_copy(g, host, device, MUCH);
+		gadget_wait(g);
+		for (size_t i = 0; i < MUCH; i++)
+			JOB_CHECK(host[i] == 0xee,
+				  "byte %zu was written after the abort", i);
+	}
+	gadget_wait(g);
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	gadget_free(g, device);
+	gadget_host_free(g, host);
+}
+
+START_TEST(nothing_comes_after_an_abort)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = give_up,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 static void describe(struct job_rank *me)
 {
 	dicomm_adapter_info_t a;
@@ -193,6 +407,10 @@ static void add_direct(TCase *t)
 	tcase_add_loop_test(t, data_between_unlike_devices_is_not_staged, 0, 3);
 	tcase_add_test(t, adapters_are_described);
 	tcase_add_test(t, every_operation_is_direct);
+	tcase_add_loop_test(t, announced_buffers_are_not_copied, 0, 2);
+	tcase_add_test(t, nothing_is_reached_by_a_stale_key);
+	tcase_add_test(t, memory_of_the_library_is_not_copied);
+	tcase_add_test(t, nothing_comes_after_an_abort);
 }
 
 int main(void)

@@ -4,7 +4,8 @@
  *
  * Nobody tells us when the user frees memory, so that of a key nothing may be
  * kept beyond its use; except where an allocator of ours numbers its
- * allocations: such a number is never given twice.
+ * allocations: such a number is never given twice. Of memory of devices its
+ * users say the number, and share the key of one allocation.
  */
 #include "transports/verbs/verbs.h"
 
@@ -128,6 +129,7 @@ static dicomm_result_t reg_device(struct verbs_nic *nic,
 	}
 	snprintf(m->how, sizeof(m->how), "%s", how);
 	m->accel = r->accel;
+	m->id = r->id;
 	add(nic, m, (uintptr_t)r->addr, r->len, true);
 	*out = m;
 	return DICOMM_SUCCESS;
@@ -174,7 +176,7 @@ dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 	struct verbs_mr *m;
 
 	pthread_mutex_lock(&nic->lock);
-	m = find(nic, (uintptr_t)region->addr, region->len, true, 0,
+	m = find(nic, (uintptr_t)region->addr, region->len, true, region->id,
 		 region->accel);
 	if (m)
 		snprintf(how, len, "%s", m->how);
@@ -208,7 +210,7 @@ void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
 	if (!--mr->refs) {
 		while (*at != mr)
 			at = &(*at)->next;
-		if (!mr->id || !is_there(mr))
+		if (!mr->id || mr->accel || !is_there(mr))
 			destroy(at);
 	}
 	pthread_mutex_unlock(&nic->lock);

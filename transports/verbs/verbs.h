@@ -131,7 +131,7 @@ struct verbs_mr {
 	size_t len;
 	bool written; /* the NIC may write it */
 	int refs;
-	uint64_t id; /* of an allocation that outlives its users; or 0 */
+	uint64_t id; /* of an allocation that no other has; or 0 */
 	/* Of a device; NULL: of the host. */
 	const struct accel *accel;
 	char how[128]; /* the NIC got that */

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Memory of a device that stays for those who have a lease on it. */
+#include <check.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/core/lease.h"
+#include "tests/support/runner.h"
+
+static int frees;
+static pid_t forked; /* in the middle of it; -1: do not */
+
+static bool is_held(int index)
+{
+	(void)index;
+	return false;
+}
+
+static dicomm_result_t free_it(void *memory)
+{
+	(void)memory;
+	frees++;
+	if (forked)
+		return DICOMM_SUCCESS;
+	forked = fork();
+	if (!forked) {
+		alarm(5);
+		lease_sweep();
+		_exit(frees == 1 ? 0 : 1);
+	}
+	return DICOMM_SUCCESS;
+}
+
+static const struct accel_work work = {.held = is_held};
+static const struct accel device = {
+	.name = "device", .free = free_it, .work = &work};
+
+/* A process that has the lease until the descriptor is closed */
+static pid_t neighbour(const struct lease_place *place, int *keep)
+{
+	int taken, up[2], down[2];
+	char c = 0;
+	pid_t pid;
+
+	ck_assert(!pipe(up) && !pipe(down));
+	pid = fork();
+	if (!pid) {
+		close(down[1]);
+		if (lease_take(place, &taken) || write(up[1], &c, 1) != 1)
+			_exit(1);
+		_exit((int)read(down[0], &c, 1));
+	}
+	ck_assert_int_eq(read(up[0], &c, 1), 1);
+	close(up[0]);
+	close(up[1]);
+	close(down[0]);
+	*keep = down[1];
+	return pid;
+}
+
+static void await(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(!status, "status %#x", (unsigned)status);
+}
+
+/* Memory of which a process has the lease that is still there */
+static void end_late(int *keep, pid_t *pid)
+{
+	struct lease_place place;
+	struct lease *l;
+	int memory;
+
+	ck_assert(!lease_begin(&device, 0, &memory, &l));
+	lease_tell(l, &place);
+	*pid = neighbour(&place, keep);
+	lease_end(l);
+	ck_assert_int_eq(frees, 0);
+}
+
+START_TEST(memory_stays_for_who_has_a_lease)
+{
+	pid_t pid;
+	int keep;
+
+	forked = -1;
+	end_late(&keep, &pid);
+	lease_sweep();
+	ck_assert_int_eq(frees, 0);
+	close(keep);
+	await(pid);
+	lease_sweep();
+	ck_assert_int_eq(frees, 1);
+}
+END_TEST
+
+START_TEST(a_child_of_a_fork_in_the_middle_goes_on)
+{
+	pid_t pid;
+	int keep;
+
+	end_late(&keep, &pid);
+	close(keep);
+	await(pid);
+	lease_sweep();
+	ck_assert_int_eq(frees, 1);
+	await(forked);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("lease");
+	TCase *tcase = tcase_create("lease");
+
+	tcase_set_timeout(tcase, 30);
+	tcase_add_test(tcase, memory_stays_for_who_has_a_lease);
+	tcase_add_test(tcase, a_child_of_a_fork_in_the_middle_goes_on);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
