@@ -46,6 +46,7 @@ enum accel_caps {
 /* An allocation of a device, for a process that shares its machine. */
 struct accel_handle {
 	uint64_t id, bytes, offset; /* offset: of the pointer in it */
+	uint64_t pid;               /* of the process that exports it */
 	unsigned char vendor[64];
 };
 

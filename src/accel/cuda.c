@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "src/accel/cuda_api.h"
 #include "src/accel/image.h"
@@ -29,6 +30,8 @@
 #define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
 #define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
+#define GPU_CAPTURED "is being captured into a graph, which is not supported"
+#define GPU_GATES "src/accel/gpu_gate.h"
 typedef cuda_pointer gpu_pointer;
 typedef cuda_stream gpu_stream;
 typedef cuda_event gpu_event;
@@ -175,12 +178,20 @@ static bool gpu_owner(const void *ptr, int *index)
 	return true;
 }
 
-static bool gpu_stream_check(int index, void *native)
+static int gpu_stream_open(int index, void *native, cuda_stream *s, bool *fits)
 {
 	cuda_context context = NULL;
 
-	return !api.stream_context(native, &context) &&
-	       context == contexts[index];
+	*s = native;
+	*fits = !native || (!api.stream_context(native, &context) &&
+			    context == contexts[index]);
+	return CUDA_SUCCESS_;
+}
+
+static void gpu_stream_close(cuda_stream s, bool own)
+{
+	if (own)
+		api.stream_destroy(s);
 }
 
 /* PTX of each type; the driver compiles it. */
@@ -318,8 +329,15 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return error;
 }
 
-static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc)
+static int gpu_module_load(cuda_module *m, const void *code, size_t bytes)
 {
+	(void)bytes;
+	return api.module_load(m, code);
+}
+
+static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc, pid_t owner)
+{
+	(void)owner;
 	return api.ipc_open
 		       ? api.ipc_open(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS)
 		       : api.ipc_open_v1(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS);
