@@ -12,6 +12,7 @@ int main(void)
 		.mock = "tests/mock/libcuda.so",
 		.old_mock = "tests/mock/libcuda_old.so",
 		.compiler = "tests/mock/libnvrtc.so",
+		.refuses = "captured",
 		.images = image_find("ptx_f32"),
 	};
 
