@@ -219,13 +219,15 @@ static bool gpu_wrong_image(int error)
 
 /* For this very device, since drivers take PTX only of a compiler that is no
  * newer than they are; of a compiler that does not know the device yet, PTX for
- * an older one. */
+ * an older one. Newer compilers have dropped old devices, which an older one
+ * that is there as well may know. */
 static dicomm_result_t gpu_compile(int index, int module, void **code,
 				   char *why, size_t len)
 {
 	enum launch_module m = (enum launch_module)module;
 	int version = 0, arch = 10 * attribute(index, CUDA_COMPUTE_MAJOR);
-	int error = api.version(&version);
+	int error = api.version(&version), known = 0;
+	size_t next = 0;
 	struct rtc rtc;
 
 	if (error || !arch)
@@ -233,12 +235,14 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 			    "cuda:%d: cannot tell what to compile for: %s (%d)",
 			    index, gpu_error_text(error), error);
 	arch += attribute(index, CUDA_COMPUTE_MINOR);
-	if (!rtc_open_nvrtc(&rtc, version / 1000, why, len))
-		return DICOMM_ERR_UNSUPPORTED;
-	*code = rtc_cuda(&rtc, m, arch, false, why, len);
-	arch = rtc_newest(&rtc, arch);
-	if (!*code && arch)
-		*code = rtc_cuda(&rtc, m, arch, true, why, len);
+	for (*code = NULL; !*code && !known;) {
+		if (!rtc_open_nvrtc(&rtc, version / 1000, &next, why, len))
+			return DICOMM_ERR_UNSUPPORTED;
+		*code = rtc_cuda(&rtc, m, arch, false, why, len);
+		known = rtc_newest(&rtc, arch);
+	}
+	if (!*code)
+		*code = rtc_cuda(&rtc, m, known, true, why, len);
 	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 

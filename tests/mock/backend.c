@@ -51,7 +51,7 @@ static const char *const mode_names[MODES] = {
 	[MODE_PROXY] = "no kernels",
 };
 
-static bool old, kernels, proxy;
+static bool old, kernels, compiled, proxy;
 static const struct backend *tested;
 
 static struct {
@@ -81,13 +81,21 @@ static void *open_mock(const char *file)
 	return lib;
 }
 
+static bool load_compilers(const struct backend *b)
+{
+	if (compiled && b->unfit_compiler)
+		return open_mock(b->unfit_compiler) &&
+		       open_mock(b->old_compiler);
+	return !b->compiler || open_mock(b->compiler);
+}
+
 /* The backend asks for its driver and its compiler by name, and gets those of
  * that name that are loaded already. */
 static bool load_mocks(const struct backend *b)
 {
 	void *lib = open_mock(old ? b->old_mock : b->mock);
 
-	if (!lib || (b->compiler && !open_mock(b->compiler)))
+	if (!lib || !load_compilers(b))
 		return false;
 	*(void **)&mock.inject = dlsym(lib, "mock_fail");
 	*(void **)&mock.pending = dlsym(lib, "mock_pending");
@@ -810,6 +818,7 @@ static int run_mode(const struct backend *b, enum mode mode)
 {
 	tested = b;
 	old = mode == MODE_OLD;
+	compiled = mode == MODE_COMPILED;
 	proxy = mode == MODE_PROXY || (!b->images && b->always_waits);
 	kernels = b->images || !old || proxy; /* or what does as well */
 	if (mode >= MODE_COMPILED)

@@ -13,7 +13,10 @@ struct backend {
 	 * which has neither waits for memory nor dma-bufs */
 	const char *mock, *old_mock;
 	const char *compiler; /* a mock of that of the runtime; or NULL */
-	bool images;          /* that the mock takes are in this build */
+	/* Of two, one that is found first and does not know the device, and one
+	 * that is asked then; or NULL */
+	const char *unfit_compiler, *old_compiler;
+	bool images; /* that the mock takes are in this build */
 	/* Streams wait for the host though the driver be old. */
 	bool always_waits;
 	/* An old driver does not say whose a stream is, and what it does. */
