@@ -14,30 +14,34 @@
  * handles of a process that a caller could notice.
  *
  * Devices. A rank is bound to the host or to a device by its name: "cuda:0",
- * "hip:1", "opencl:0" (an OpenCL device that works on host memory, such as
- * PoCL's). The ranks of a communicator may have devices of any kinds. Each
- * reduces on its own device, by kernels that give the same bits on all kinds.
- * A host rank and a device of one machine share memory of dicomm_mem_alloc().
- * What no transport moves directly passes through host memory: that is counted
- * (dicomm_stats_t), announced by a warning, and refused at init where
- * DICOMM_STAGING or config.staging is "never". Devices of vendors need nothing
- * but their drivers, which are opened when they are asked for. A device that
- * takes no kernels of this build, and whose runtime compiles none, has the host
- * reduce for it on copies of the operands in host memory. That is announced by
- * a warning, too; with "never" such reductions are refused. No message is
- * staged for it, and bytes_staged does not count it.
+ * "hip:1", "ze:0" (an Intel GPU by Level Zero), "opencl:0" (an OpenCL device
+ * that works on host memory, such as PoCL's). The ranks of a communicator may
+ * have devices of any kinds. Each reduces on its own device, by kernels that
+ * give the same bits on all kinds. A host rank and a device of one machine
+ * share memory of dicomm_mem_alloc(). What no transport moves directly passes
+ * through host memory: that is counted (dicomm_stats_t), announced by a
+ * warning, and refused at init where DICOMM_STAGING or config.staging is
+ * "never". Devices of vendors need nothing but their drivers, which are opened
+ * when they are asked for. A device that takes no kernels of this build, and
+ * whose runtime compiles none, has the host reduce for it on copies of the
+ * operands in host memory. That is announced by a warning, too; with "never"
+ * such reductions are refused. No message is staged for it, and bytes_staged
+ * does not count it.
  *
  * Streams. An operation takes a stream of its rank's device. On a rank of a
  * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
- * in-order cl_command_queue); NULL is the default stream of the device, of
- * OpenCL one of the library. The call returns once the operation is queued: it
- * begins when what is before it on the stream is done, and the stream goes on
- * when it is. A failure shows in dicomm_comm_get_async_error(). On a host rank
- * NULL makes it a blocking call: it returns when the result is there and all
- * buffers are the caller's again. A host stream (dicomm_host_stream_create())
- * makes it asynchronous: the call returns once the operation is queued, and
- * operations of one stream run in call order. Operations of one communicator
- * start in call order even on different streams.
+ * immediate ze_command_list_handle_t, an in-order cl_command_queue); NULL is
+ * the default stream of the device, of Level Zero and OpenCL one of the
+ * library. A command list need not be in order: what was appended before the
+ * call is before the operation, and what is appended after it, after. The call
+ * returns once the operation is queued: it begins when what is before it on the
+ * stream is done, and the stream goes on when it is. A failure shows in
+ * dicomm_comm_get_async_error(). On a host rank NULL makes it a blocking call:
+ * it returns when the result is there and all buffers are the caller's again. A
+ * host stream (dicomm_host_stream_create()) makes it asynchronous: the call
+ * returns once the operation is queued, and operations of one stream run in
+ * call order. Operations of one communicator start in call order even on
+ * different streams.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A

@@ -53,6 +53,7 @@ struct accel_allocation {
 /* The same for a process that shares its machine. */
 struct accel_handle {
 	uint64_t id, bytes, offset; /* offset: of the pointer in it */
+	uint64_t pid;               /* of the process that exports it */
 	unsigned char vendor[64];
 };
 

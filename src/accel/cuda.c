@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "src/accel/cuda_api.h"
 #include "src/accel/image.h"
@@ -29,6 +30,8 @@
 #define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
 #define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
+#define GPU_CAPTURED "is being captured into a graph, which is not supported"
+#define GPU_GATES "src/accel/gpu_gate.h"
 typedef cuda_pointer gpu_pointer;
 typedef cuda_stream gpu_stream;
 typedef cuda_event gpu_event;
@@ -175,12 +178,20 @@ static bool gpu_owner(const void *ptr, int *index)
 	return true;
 }
 
-static bool gpu_stream_check(int index, void *native)
+static int gpu_stream_open(int index, void *native, cuda_stream *s, bool *fits)
 {
 	cuda_context context = NULL;
 
-	return !api.stream_context(native, &context) &&
-	       context == contexts[index];
+	*s = native;
+	*fits = !native || (!api.stream_context(native, &context) &&
+			    context == contexts[index]);
+	return CUDA_SUCCESS_;
+}
+
+static void gpu_stream_close(cuda_stream s, bool own)
+{
+	if (own)
+		api.stream_destroy(s);
 }
 
 /* PTX of each type; the driver compiles it. */
@@ -208,13 +219,15 @@ static bool gpu_wrong_image(int error)
 
 /* For this very device, since drivers take PTX only of a compiler that is no
  * newer than they are; of a compiler that does not know the device yet, PTX for
- * an older one. */
+ * an older one. Newer compilers have dropped old devices, which an older one
+ * that is there as well may know. */
 static dicomm_result_t gpu_compile(int index, int module, void **code,
 				   char *why, size_t len)
 {
 	enum launch_module m = (enum launch_module)module;
 	int version = 0, arch = 10 * attribute(index, CUDA_COMPUTE_MAJOR);
-	int error = api.version(&version);
+	int error = api.version(&version), known = 0;
+	size_t next = 0;
 	struct rtc rtc;
 
 	if (error || !arch)
@@ -222,12 +235,14 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 			    "cuda:%d: cannot tell what to compile for: %s (%d)",
 			    index, gpu_error_text(error), error);
 	arch += attribute(index, CUDA_COMPUTE_MINOR);
-	if (!rtc_open_nvrtc(&rtc, version / 1000, why, len))
-		return DICOMM_ERR_UNSUPPORTED;
-	*code = rtc_cuda(&rtc, m, arch, false, why, len);
-	arch = rtc_newest(&rtc, arch);
-	if (!*code && arch)
-		*code = rtc_cuda(&rtc, m, arch, true, why, len);
+	for (*code = NULL; !*code && !known;) {
+		if (!rtc_open_nvrtc(&rtc, version / 1000, &next, why, len))
+			return DICOMM_ERR_UNSUPPORTED;
+		*code = rtc_cuda(&rtc, m, arch, false, why, len);
+		known = rtc_newest(&rtc, arch);
+	}
+	if (!*code)
+		*code = rtc_cuda(&rtc, m, known, true, why, len);
 	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 
@@ -318,8 +333,15 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return error;
 }
 
-static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc)
+static int gpu_module_load(cuda_module *m, const void *code, size_t bytes)
 {
+	(void)bytes;
+	return api.module_load(m, code);
+}
+
+static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc, pid_t owner)
+{
+	(void)owner;
 	return api.ipc_open
 		       ? api.ipc_open(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS)
 		       : api.ipc_open_v1(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS);

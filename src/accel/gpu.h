@@ -4,12 +4,6 @@
  * backend includes this once, after the names below and the functions that the
  * drivers do not share; all is static, so that each has its own devices.
  *
- * A gate is a word of pinned host memory that counts how often it was opened.
- * Closing number k makes the stream wait until the word has reached k: by the
- * device where the driver offers that, else in a host function, which holds the
- * driver's other host functions as well. Words are used again and never freed:
- * a stream may look at one after its gate was destroyed, and must find it open.
- *
  * Needed: GPU_KIND, GPU_VENDOR, types gpu_pointer, gpu_stream, gpu_event,
  * gpu_module, gpu_function, gpu_ipc; the table `api` with the functions named
  * here; and
@@ -19,31 +13,33 @@
  *   gpu_units(index)             its processors
  *   gpu_details(index, info)     description
  *   gpu_owner(ptr, index)        as accel.h says
- *   gpu_stream_check(index, s)   is it a stream of that device?
+ *   gpu_stream_open(index, native, s, fits)  the user's stream, or with NULL
+ *                                the default one; is it of that device?
+ *   gpu_stream_close(s, own)     done with it; own: stream_create() made it
  *   gpu_module_of(launch)        which module has its kernel
  *   gpu_image(module, i)         image i to try for a module, NULL: no more
  *   gpu_wrong_image(error)       is it for another device?
  *   gpu_compile(index, module, code, why, len)  an image of the source, in
  *                                memory that stays; DICOMM_ERR_UNSUPPORTED,
  *                                not logged: there is no way, and why
- *   gpu_word_alloc(at)           8 bytes that host and devices see
- *   gpu_wait_value(index, stream, word, value)  until a word has a value
+ *   gpu_module_load(m, code, bytes)  bytes: 0, of what was compiled
  *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
  *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_range_fd,
  *   gpu_buffer_id, gpu_ipc_open, gpu_error_text
+ *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
+ *                                not taken
+ *   GPU_GATES                    the header with its gates: gate_probe() and
+ *                                the gate operations of accel.h
  */
 #ifndef DICOMM_ACCEL_GPU_H
 #define DICOMM_ACCEL_GPU_H
 
 #include <assert.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "src/accel/accel.h"
@@ -63,19 +59,13 @@ struct kernel {
 
 struct device {
 	_Atomic bool ready;
-	bool waits; /* by itself, for a word */
+	bool waits; /* by itself, for a gate */
 	uint32_t units;
 	bool loaded[LAUNCH_MODULES];
 	gpu_module modules[LAUNCH_MODULES];
 	char *unfit[LAUNCH_MODULES]; /* why it has none */
 	/* Of each module; only ever grows at its head */
 	struct kernel *_Atomic kernels[LAUNCH_MODULES];
-};
-
-struct word {
-	_Atomic uint64_t *opened; /* where the device sees it */
-	_Atomic uint64_t closed;
-	struct word *next;
 };
 
 /* What alloc() and map_host() gave out */
@@ -90,6 +80,7 @@ struct memory {
 struct accel_stream {
 	int index;
 	bool own;
+	void *native; /* as the user calls it */
 	gpu_stream handle;
 	/* Where the host reduces for it; of which types, as bits */
 	struct pinned *pinned;
@@ -101,16 +92,6 @@ struct accel_event {
 	gpu_event handle;
 };
 
-struct accel_gate {
-	int index;
-	struct word *word;
-};
-
-struct closing {
-	struct word *word;
-	uint64_t ticket;
-};
-
 static struct device devices[GPU_DEVICES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int ndevices;
@@ -119,8 +100,6 @@ static char none_why[256];
 /* Guards what devices make when first needed, and the lists. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct memory *allocated, *mapped;
-static struct word *spare_words;
-static _Atomic int closed_gates; /* closings that no opening has followed */
 
 /* ---- what there is ---- */
 
@@ -130,6 +109,9 @@ static dicomm_result_t status_of(int error)
 	case GPU_SUCCESS:
 		return DICOMM_SUCCESS;
 	case GPU_OUT_OF_MEMORY:
+#ifdef GPU_OUT_OF_HOST_MEMORY
+	case GPU_OUT_OF_HOST_MEMORY:
+#endif
 		return DICOMM_ERR_NO_MEMORY;
 	case GPU_NOT_SUPPORTED:
 		return DICOMM_ERR_UNSUPPORTED;
@@ -143,6 +125,9 @@ static dicomm_result_t failed(int error, int index, const char *what)
 	return FAIL(status_of(error), GPU_KIND ":%d: %s: %s (%d)", index, what,
 		    gpu_error_text(error), error);
 }
+
+/* Does a device wait for gates by itself? When it starts, under the lock. */
+static dicomm_result_t gate_probe(int index, bool *waits);
 
 static dicomm_result_t no_memory(int index)
 {
@@ -187,96 +172,7 @@ static dicomm_result_t gpu_describe(int index, dicomm_device_info_t *info)
 	return gpu_details(index, info);
 }
 
-/* ---- words ---- */
-
-/* Under the lock, with a device entered. */
-static dicomm_result_t word_get(int index, struct word **out)
-{
-	struct word *w = spare_words;
-	void *at = NULL;
-	int error;
-
-	if (w) {
-		spare_words = w->next;
-		*out = w;
-		return DICOMM_SUCCESS;
-	}
-	w = calloc(1, sizeof(*w));
-	if (!w)
-		return no_memory(index);
-	error = gpu_word_alloc(&at);
-	if (error) {
-		free(w);
-		return failed(error, index, "pinned memory");
-	}
-	w->opened = at;
-	atomic_store(w->opened, 0);
-	*out = w;
-	return DICOMM_SUCCESS;
-}
-
-static void word_put(struct word *w)
-{
-	pthread_mutex_lock(&lock);
-	w->next = spare_words;
-	spare_words = w;
-	pthread_mutex_unlock(&lock);
-}
-
-/* The lower half changes whenever the word does: who sleeps looks at that. */
-static uint32_t *word_half(const struct word *w)
-{
-	return (uint32_t *)w->opened;
-}
-
-static void word_open(struct word *w, uint64_t times)
-{
-	atomic_fetch_add_explicit(w->opened, times, memory_order_release);
-	syscall(SYS_futex, word_half(w), FUTEX_WAKE_PRIVATE, INT32_MAX, NULL,
-		NULL, 0);
-}
-
-/* In a thread of the driver: until the gate was opened often enough. A gate
- * that is destroyed is opened, so this ends. */
-static void word_wait(void *ctx)
-{
-	const struct timespec second = {.tv_sec = 1};
-	struct closing *c = ctx;
-	uint64_t opened;
-
-	while (opened = atomic_load_explicit(c->word->opened,
-					     memory_order_acquire),
-	       opened < c->ticket)
-		syscall(SYS_futex, word_half(c->word), FUTEX_WAIT_PRIVATE,
-			(uint32_t)opened, &second, NULL, 0);
-	free(c);
-}
-
 /* ---- devices ---- */
-
-/* Can the device wait for a word? Drivers tell in ways that differ with their
- * age: see whether it takes one that is there already. */
-static dicomm_result_t probe_waits(int index, bool *waits)
-{
-	gpu_stream stream = NULL;
-	struct word *w = NULL;
-	int error;
-
-	TRY(word_get(index, &w));
-	error = api.stream_create(&stream, GPU_STREAM_NON_BLOCKING, 0);
-	if (!error) {
-		*waits = !gpu_wait_value(index, stream, w->opened,
-					 atomic_load(w->opened));
-		api.stream_destroy(stream);
-	}
-	w->next = spare_words;
-	spare_words = w;
-	if (error)
-		return failed(error, index, "a stream");
-	log_info(GPU_KIND ":%d: streams wait for the host by %s", index,
-		 *waits ? "memory" : "host functions");
-	return DICOMM_SUCCESS;
-}
 
 /* Under the lock. */
 static dicomm_result_t device_start(int index)
@@ -292,7 +188,7 @@ static dicomm_result_t device_start(int index)
 		error = gpu_enter(index);
 	if (error)
 		return failed(error, index, "cannot be used");
-	status = probe_waits(index, &d->waits);
+	status = gate_probe(index, &d->waits);
 	d->units = gpu_units(index);
 	atomic_store_explicit(&d->ready, status == DICOMM_SUCCESS,
 			      memory_order_release);
@@ -495,6 +391,7 @@ static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
 			    index, ptr, gpu_error_text(error), error);
 	out.id = a.id;
 	out.bytes = a.bytes;
+	out.pid = (uint64_t)getpid();
 	out.offset = (uintptr_t)ptr - (uintptr_t)a.base;
 	_Static_assert(sizeof(ipc) == sizeof(out.vendor), "handle");
 	memcpy(out.vendor, &ipc, sizeof(ipc));
@@ -511,7 +408,7 @@ static dicomm_result_t gpu_mem_import(int index, const struct accel_handle *h,
 
 	TRY(enter(index));
 	memcpy(&ipc, h->vendor, sizeof(ipc));
-	error = gpu_ipc_open(&p, ipc);
+	error = gpu_ipc_open(&p, ipc, (pid_t)h->pid);
 	TRY(leave(error, index, "memory of another process"));
 	*base = (void *)(uintptr_t)p;
 	return DICOMM_SUCCESS;
@@ -643,13 +540,12 @@ static dicomm_result_t refuse_capture(const struct accel_stream *s)
 {
 	gpu_capture state = GPU_CAPTURE_NONE;
 
-	if (s->own || !s->handle || api.capturing(s->handle, &state) ||
+	if (!s->native || api.capturing(s->handle, &state) ||
 	    state == GPU_CAPTURE_NONE)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_UNSUPPORTED,
-		    GPU_KIND ":%d: stream %p is being captured into a graph, "
-			     "which is not supported",
-		    s->index, (void *)s->handle);
+		    GPU_KIND ":%d: stream %p " GPU_CAPTURED, s->index,
+		    s->native);
 }
 
 static dicomm_result_t stream_new(int index, gpu_stream handle, bool own,
@@ -670,24 +566,32 @@ static dicomm_result_t gpu_open(int index, void *native,
 				struct accel_stream **out)
 {
 	struct accel_stream *s = NULL;
+	gpu_stream handle = NULL;
 	dicomm_result_t status;
-	bool ours = true;
+	bool fits = true;
+	int error;
 
 	TRY(enter(index));
-	if (native)
-		ours = gpu_stream_check(index, native);
+	error = gpu_stream_open(index, native, &handle, &fits);
 	gpu_leave();
-	if (!ours)
+	if (!fits)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    GPU_KIND ":%d: stream %p is of another device or "
 				     "context",
 			    index, native);
-	TRY(stream_new(index, native, false, &s));
-	status = refuse_capture(s);
-	if (status == DICOMM_SUCCESS)
+	if (error)
+		return failed(error, index, "a stream");
+	status = stream_new(index, handle, false, &s);
+	if (status == DICOMM_SUCCESS) {
+		s->native = native;
+		status = refuse_capture(s);
+	}
+	if (status == DICOMM_SUCCESS) {
 		*out = s;
-	else
-		free(s);
+		return DICOMM_SUCCESS;
+	}
+	gpu_stream_close(handle, false);
+	free(s);
 	return status;
 }
 
@@ -706,7 +610,7 @@ static dicomm_result_t gpu_open_beside(struct accel_stream *other,
 	TRY(leave(error, other->index, "a stream"));
 	status = stream_new(other->index, handle, true, s);
 	if (status != DICOMM_SUCCESS)
-		api.stream_destroy(handle);
+		gpu_stream_close(handle, true);
 	return status;
 }
 
@@ -717,8 +621,7 @@ static void gpu_close(struct accel_stream *s)
 	if (!s)
 		return;
 	proxy_close(s);
-	if (s->own)
-		api.stream_destroy(s->handle);
+	gpu_stream_close(s->handle, s->own);
 	free(s);
 }
 
@@ -732,7 +635,8 @@ static dicomm_result_t image_load(int index, int module, char *why, size_t len)
 	int error = GPU_SUCCESS, i;
 
 	for (i = 0; (image = gpu_image(module, i)); i++) {
-		error = api.module_load(&d->modules[module], image->data);
+		error = gpu_module_load(&d->modules[module], image->data,
+					(size_t)(image->end - image->data));
 		if (!error)
 			return DICOMM_SUCCESS;
 		if (!gpu_wrong_image(error))
@@ -755,7 +659,7 @@ static dicomm_result_t source_load(int index, int module, char *why, size_t len)
 	int error;
 
 	TRY(gpu_compile(index, module, &code, why, len));
-	error = api.module_load(&devices[index].modules[module], code);
+	error = gpu_module_load(&devices[index].modules[module], code, 0);
 	if (!error) {
 		log_debug(GPU_KIND ":%d: kernels were compiled", index);
 		return DICOMM_SUCCESS;
@@ -868,7 +772,7 @@ static dicomm_result_t gpu_prepare(struct accel_stream *s,
 static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
 {
 	struct kernel *k = kernel_find(s->index, l);
-	void *args[LAUNCH_ARGS];
+	void *args[LAUNCH_ARGS + 1] = {NULL};
 	uint32_t blocks;
 	int error;
 
@@ -910,7 +814,7 @@ static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
 
 #include "src/accel/gpu_proxy.h"
 
-/* ---- events and gates ---- */
+/* ---- events ---- */
 
 static dicomm_result_t gpu_event_create(int index, struct accel_event **out)
 {
@@ -973,92 +877,7 @@ static dicomm_result_t gpu_wait_event(struct accel_stream *s,
 	return leave(error, s->index, "to wait for an event");
 }
 
-static dicomm_result_t gpu_gate_create(int index, struct accel_gate **out)
-{
-	struct accel_gate *g;
-	dicomm_result_t status;
-
-	TRY(enter(index));
-	g = calloc(1, sizeof(*g));
-	if (!g) {
-		gpu_leave();
-		return no_memory(index);
-	}
-	g->index = index;
-	pthread_mutex_lock(&lock);
-	status = word_get(index, &g->word);
-	pthread_mutex_unlock(&lock);
-	gpu_leave();
-	if (status == DICOMM_SUCCESS)
-		*out = g;
-	else
-		free(g);
-	return status;
-}
-
-static void gpu_gate_destroy(struct accel_gate *g)
-{
-	uint64_t left;
-
-	if (!g)
-		return;
-	left = g->word->closed - atomic_load(g->word->opened);
-	word_open(g->word, left);
-	atomic_fetch_sub(&closed_gates, (int)left);
-	word_put(g->word);
-	free(g);
-}
-
-static void gpu_gate_open(struct accel_gate *g)
-{
-	assert(atomic_load(g->word->opened) != atomic_load(&g->word->closed));
-	word_open(g->word, 1);
-	atomic_fetch_sub(&closed_gates, 1);
-}
-
-static bool gpu_held(int index)
-{
-	(void)index;
-	return atomic_load(&closed_gates) > 0;
-}
-
-/* A closing of which the driver's host function waits */
-static dicomm_result_t close_by_host(struct accel_gate *g,
-				     struct accel_stream *s, int *error)
-{
-	struct closing *c = malloc(sizeof(*c));
-
-	if (!c)
-		return no_memory(g->index);
-	c->word = g->word;
-	c->ticket = g->word->closed + 1;
-	*error = gpu_host_function(s->handle, word_wait, c);
-	if (*error)
-		free(c);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t gpu_gate_close(struct accel_gate *g,
-				      struct accel_stream *s)
-{
-	dicomm_result_t status = DICOMM_SUCCESS;
-	int error = GPU_SUCCESS;
-
-	TRY(refuse_capture(s));
-	TRY(enter(s->index));
-	if (devices[s->index].waits)
-		error = gpu_wait_value(s->index, s->handle, g->word->opened,
-				       g->word->closed + 1);
-	else
-		status = close_by_host(g, s, &error);
-	gpu_leave();
-	TRY(status);
-	if (error)
-		return failed(error, s->index, "to wait for the host");
-	g->word->closed++;
-	atomic_fetch_add(&closed_gates, 1);
-	return DICOMM_SUCCESS;
-}
+#include GPU_GATES
 
 static const struct accel_work gpu_work = {
 	.caps = gpu_caps,

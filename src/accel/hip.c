@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "src/accel/hip_api.h"
 #include "src/accel/image.h"
@@ -32,6 +33,8 @@
 #define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
 #define GPU_HOST_READ_ONLY HIP_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
+#define GPU_CAPTURED "is being captured into a graph, which is not supported"
+#define GPU_GATES "src/accel/gpu_gate.h"
 typedef void *gpu_pointer;
 typedef hip_stream gpu_stream;
 typedef hip_event gpu_event;
@@ -198,13 +201,26 @@ static bool gpu_owner(const void *ptr, int *index)
 	return true;
 }
 
-static bool gpu_stream_check(int index, void *native)
+static bool is_stream_of(int index, hip_stream s)
 {
 	hip_device device = -1;
 
 	if (api.stream_device)
-		return !api.stream_device(native, &device) && device == index;
-	return !api.stream_device_5 || api.stream_device_5(native) == index;
+		return !api.stream_device(s, &device) && device == index;
+	return !api.stream_device_5 || api.stream_device_5(s) == index;
+}
+
+static int gpu_stream_open(int index, void *native, hip_stream *s, bool *fits)
+{
+	*s = native;
+	*fits = !native || is_stream_of(index, native);
+	return HIP_SUCCESS_;
+}
+
+static void gpu_stream_close(hip_stream s, bool own)
+{
+	if (own)
+		api.stream_destroy(s);
 }
 
 /* One object for each GPU has all kernels. */
@@ -328,11 +344,18 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return api.pointer_attribute(id, HIP_POINTER_BUFFER_ID, (void *)base);
 }
 
+static int gpu_module_load(hip_module *m, const void *code, size_t bytes)
+{
+	(void)bytes;
+	return api.module_load(m, code);
+}
+
 /* The one flag that there is has changed its number. */
-static int gpu_ipc_open(void **p, hip_ipc ipc)
+static int gpu_ipc_open(void **p, hip_ipc ipc, pid_t owner)
 {
 	int error = api.ipc_open(p, ipc, 1);
 
+	(void)owner;
 	return error ? api.ipc_open(p, ipc, 0) : HIP_SUCCESS_;
 }
 

@@ -8,8 +8,8 @@
 
 /* A NUL follows the bytes, which begin at a multiple of 64. */
 struct image {
-	/* "source"; "ptx_f16": PTX of one launch_module; "gfx90a": an AMDGPU
-	 * code object of all */
+	/* "source"; "ptx_f16": PTX of one launch_module; "spirv_f16": SPIR-V
+	 * of one; "gfx90a": an AMDGPU code object of all */
 	const char *name;
 	const unsigned char *data, *end;
 };

@@ -11,9 +11,10 @@ extern const struct accel accel_cuda;
 extern const struct accel accel_hip;
 extern const struct accel accel_host;
 extern const struct accel accel_opencl;
+extern const struct accel accel_ze;
 
 const struct accel *const accels[] = {
-	&accel_host, &accel_cuda, &accel_hip, &accel_opencl, NULL,
+	&accel_host, &accel_cuda, &accel_hip, &accel_ze, &accel_opencl, NULL,
 };
 
 /* "N" of "kind:N": digits only, so that "+1", " 1" and "" are refused. */

@@ -56,10 +56,13 @@ static bool load(struct rtc *r, void *lib, const char *prefix, const char *name,
 	return true;
 }
 
-bool rtc_open_nvrtc(struct rtc *r, int major, char *why, size_t len)
+bool rtc_open_nvrtc(struct rtc *r, int major, size_t *next, char *why,
+		    size_t len)
 {
-	snprintf(why, len, "no NVRTC of CUDA %d or older", major);
-	for (size_t i = 0; i < sizeof(nvrtc) / sizeof(*nvrtc); i++) {
+	if (!*next)
+		snprintf(why, len, "no NVRTC of CUDA %d or older", major);
+	while (*next < sizeof(nvrtc) / sizeof(*nvrtc)) {
+		size_t i = (*next)++;
 		void *lib = nvrtc[i].major > major
 				    ? NULL
 				    : dlopen(nvrtc[i].soname,

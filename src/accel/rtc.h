@@ -54,9 +54,11 @@ struct rtc {
 #undef F
 };
 
-/* NVRTC of a version of CUDA that is no newer than `major`. False: there is
- * none, and why. */
-bool rtc_open_nvrtc(struct rtc *r, int major, char *why, size_t len);
+/* The newest NVRTC of a version of CUDA that is no newer than `major`; in the
+ * next call, an older one: *next is 0 at first. False: there is none; why, only
+ * if there was none before. */
+bool rtc_open_nvrtc(struct rtc *r, int major, size_t *next, char *why,
+		    size_t len);
 /* HIPRTC for a runtime, libamdhip64.so.`major`, that is open: it has been part
  * of that. */
 bool rtc_open_hiprtc(struct rtc *r, void *runtime, int major, char *why,

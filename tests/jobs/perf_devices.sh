@@ -12,6 +12,7 @@ ln -s "$PWD/tests/mock/libcuda.so" "$out/libcuda.so.1"
 ln -s "$PWD/tests/mock/libnvrtc.so" "$out/libnvrtc.so.12"
 ln -s "$PWD/tests/mock/libhip.so" "$out/libamdhip64.so.7"
 ln -s "$PWD/tests/mock/libhiprtc.so" "$out/libhiprtc.so.7"
+ln -s "$PWD/tests/mock/libze.so" "$out/libze_loader.so.1"
 LD_LIBRARY_PATH=$out${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 3 --traffic \
@@ -22,6 +23,10 @@ has 'Rank  2 .* hip:1 '
 has 'Out of bounds values : 0 OK'
 has 'staged [1-9]'
 perf 0 alltoall -b 1K -e 1K -n 3 -d half --ranks 2 -g 2 --traffic --device cuda:1
+has 'staged 0 B'
+has 'Out of bounds values : 0 OK'
+perf 0 allreduce -b 4K -e 4K -n 3 --ranks 2 --traffic --device ze:0
+has 'Rank  1 .* ze:0 '
 has 'staged 0 B'
 has 'Out of bounds values : 0 OK'
 DICOMM_STAGING=never perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 2 \
@@ -45,4 +50,5 @@ has 'way *host, cuda:0: mapped, the host copies or reduces .*; not ipc: the host
 has 'way *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not mapped: neither is the host; not rdma: '
 ./dicomm-info --devices >"$out/table" 2>"$out/errors"
 has 'device *cuda:1 *NVIDIA .*mock'
+has 'device *ze:1 *Intel .*mock'
 exit $bad

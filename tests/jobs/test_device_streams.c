@@ -320,7 +320,7 @@ static void aborted(struct job_rank *me, struct gadget *g)
 
 START_TEST(an_abort_lets_the_stream_go_on)
 {
-	const char *const names[] = {"cuda:0", "hip:0", "opencl:0"};
+	const char *const names[] = {"cuda:0", "hip:0", "opencl:0", "ze:0"};
 	struct cast cast = {.device = {names[_i], "cuda:0"},
 			    .instead = some_device,
 			    .run = aborted};
@@ -504,7 +504,7 @@ int main(void)
 	tcase_add_test(tcase, calls_beyond_what_is_kept_wait);
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
 	tcase_add_test(tcase, a_group_of_too_many_streams_is_refused);
-	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 3);
+	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 4);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("refusals");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks on unlike devices in one communicator. Of these, PoCL's is a real one,
- * whose kernels run on the processor; CUDA's and HIP's are mocks, and what
- * passes here says nothing about a GPU.
+ * whose kernels run on the processor; CUDA's, HIP's and Level Zero's are mocks,
+ * and what passes here says nothing about a GPU.
  */
 #include <check.h>
 #include <signal.h>
@@ -27,6 +27,9 @@ static void together(struct trial t, const struct job_rank *me,
 	trial_free(&t);
 }
 
+/* Of mocks */
+#define KINDS 3
+
 /* ---- the bytes that are staged ---- */
 
 static const struct couple {
@@ -43,6 +46,9 @@ static const struct couple {
 	{"cuda:0", "cuda:1", {0, 0}, false},
 	{"cuda:0", "cuda:0", {0, 0}, false},
 	{"hip:1", "hip:0", {0, 0}, false},
+	{"ze:0", "ze:1", {0, 0}, false},
+	{"ze:0", "cuda:0", {4000, 4000}, false},
+	{"ze:1", "host", {0, 0}, true},
 	{"opencl:0", "host", {0, 0}, false},
 	{"opencl:0", "opencl:0", {0, 0}, false},
 	{"host", "host", {0, 0}, false},
@@ -98,8 +104,8 @@ static void shared(struct job_rank *me, struct gadget *g)
 
 START_TEST(a_host_shares_its_memory_with_devices_of_one_kind)
 {
-	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
-					{"hip:0", "hip:1"}};
+	const char *const kinds[KINDS][2] = {
+		{"cuda:0", "cuda:1"}, {"hip:0", "hip:1"}, {"ze:0", "ze:1"}};
 
 	if (cast_has(kinds[_i][0]))
 		cast_play(&(struct cast){.device = {"host", kinds[_i][0],
@@ -343,8 +349,8 @@ static void alike(struct job_rank *me, struct gadget *g)
 
 START_TEST(devices_of_one_kind_need_no_staging)
 {
-	const char *const kinds[][2] = {{"cuda:0", "cuda:1"},
-					{"hip:0", "hip:1"}};
+	const char *const kinds[KINDS][2] = {
+		{"cuda:0", "cuda:1"}, {"hip:0", "hip:1"}, {"ze:0", "ze:1"}};
 
 	for (int n = 1; n <= 4; n += 3)
 		cast_play(&(struct cast){.device = {kinds[_i][0], kinds[_i][1],
@@ -520,6 +526,15 @@ START_TEST(devices_fold_in_rank_order)
 }
 END_TEST
 
+START_TEST(kinds_of_mocks_in_one_communicator)
+{
+	cast_play(&(struct cast){.device = {"ze:0", "hip:0", "cuda:0", "ze:1"},
+				 .instead = "host",
+				 .run = folds},
+		  5);
+}
+END_TEST
+
 /* ---- devices without kernels ---- */
 
 /* Mocks that take no image, with compilers that do not compile */
@@ -584,7 +599,7 @@ static void refuses(struct job_rank *me, struct gadget *g)
 
 START_TEST(never_staged_such_devices_refuse_reductions)
 {
-	const char *const kinds[] = {"cuda", "hip"};
+	const char *const kinds[KINDS] = {"cuda", "hip", "ze"};
 	char names[2][8];
 
 	for (int i = 0; i < 2; i++)
@@ -609,8 +624,9 @@ int main(void)
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
 			    0, COUPLES);
-	tcase_add_loop_test(
-		tcase, a_host_shares_its_memory_with_devices_of_one_kind, 0, 2);
+	tcase_add_loop_test(tcase,
+			    a_host_shares_its_memory_with_devices_of_one_kind,
+			    0, KINDS);
 	tcase_add_loop_test(tcase, what_a_host_takes_in_is_told_and_not_staged,
 			    0, (int)(sizeof(takings) / sizeof(*takings)));
 	tcase_add_test(tcase, a_host_has_to_share_where_nothing_is_staged);
@@ -618,17 +634,19 @@ int main(void)
 		       memory_that_comes_late_is_read_in_place_the_next_time);
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
-	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0, 2);
+	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0,
+			    KINDS);
 	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
 			    2);
 	tcase_add_test(tcase, memory_does_not_stay_for_the_dead);
 	tcase_add_test(tcase, memory_stays_for_ranks_of_the_same_process);
 	tcase_add_loop_test(tcase, slices_between_devices_are_long, 0, 2);
 	tcase_add_loop_test(tcase, devices_fold_in_rank_order, 0, 3);
+	tcase_add_test(tcase, kinds_of_mocks_in_one_communicator);
 	tcase_add_test(tcase, the_host_reduces_for_devices_without_kernels);
 	tcase_add_test(tcase, the_host_folds_for_devices_without_kernels);
 	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
-			    0, 2);
+			    0, KINDS);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -65,6 +65,7 @@ int main(void)
 {
 	struct executor e = suite_interpreter(modules);
 	char why[256];
+	size_t next = 0;
 	Suite *s;
 	TCase *t;
 	int status;
@@ -73,7 +74,7 @@ int main(void)
 		printf("skipped: a sanitizer slows the interpreter down\n");
 		return 77;
 	}
-	if (!rtc_open_nvrtc(&rtc, CUDA_MAJOR, why, sizeof(why))) {
+	if (!rtc_open_nvrtc(&rtc, CUDA_MAJOR, &next, why, sizeof(why))) {
 		printf("skipped: %s\n", why);
 		return 77;
 	}

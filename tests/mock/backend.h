@@ -12,8 +12,17 @@ struct backend {
 	/* Mocks of the driver in the folder of the build, and of an old one,
 	 * which has neither waits for memory nor dma-bufs */
 	const char *mock, *old_mock;
-	const char *compiler; /* a mock of that of the runtime */
-	bool images;          /* that the mock takes are in this build */
+	const char *compiler; /* a mock of that of the runtime; or NULL */
+	/* Of two, one that is found first and does not know the device, and one
+	 * that is asked then; or NULL */
+	const char *unfit_compiler, *old_compiler;
+	bool images; /* that the mock takes are in this build */
+	/* Streams wait for the host though the driver be old. */
+	bool always_waits;
+	/* An old driver does not say whose a stream is, and what it does. */
+	bool silent_when_old;
+	const char
+		*refuses; /* what it says of a stream that it does not take */
 };
 
 /* Run it all; the status for main(). */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,6 +155,17 @@ static bool is_held(const struct hold *h)
 	return (int32_t)(atomic_load(h->word) - h->value) < 0;
 }
 
+bool driver_is_held(void)
+{
+	bool held = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct hold *h = holds; h && !held; h = h->next)
+		held = is_held(h);
+	pthread_mutex_unlock(&lock);
+	return held;
+}
+
 int driver_sync_call(void)
 {
 	int error;
@@ -275,7 +287,6 @@ bool driver_find(const void *at, struct driver_memory *out)
 struct ipc {
 	char magic[8];
 	int pid, fd;
-	uint64_t bytes;
 };
 
 int driver_ipc_get(char handle[64], const void *at)
@@ -286,18 +297,31 @@ int driver_ipc_get(char handle[64], const void *at)
 	if (!driver_find(at, &m) || m.imported || at != m.at)
 		return DRIVER_INVALID_VALUE;
 	i.fd = m.fd;
-	i.bytes = m.bytes;
 	memset(handle, 0, 64);
 	memcpy(handle, &i, sizeof(i));
 	return DRIVER_SUCCESS;
 }
 
-int driver_ipc_open(int device, const char handle[64], void **at)
+int driver_import(int device, const char *path, void **at)
 {
 	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return DRIVER_INVALID_VALUE;
+	if (fstat(fd, &st) || !st.st_size) {
+		close(fd);
+		return DRIVER_INVALID_VALUE;
+	}
+	fcntl(fd, F_OFD_SETLK, &l);
+	return memory_new(device, fd, (size_t)st.st_size, true, at);
+}
+
+int driver_ipc_open(int device, const char handle[64], void **at)
+{
 	char path[64];
 	struct ipc i;
-	int fd;
 
 	memcpy(&i, handle, sizeof(i));
 	if (memcmp(i.magic, "mockipc", 8))
@@ -306,10 +330,7 @@ int driver_ipc_open(int device, const char handle[64], void **at)
 	if (i.pid == getpid())
 		return DRIVER_INVALID_CONTEXT;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", i.pid, i.fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd >= 0)
-		fcntl(fd, F_OFD_SETLK, &l);
-	return memory_new(device, fd, i.bytes, true, at);
+	return driver_import(device, path, at);
 }
 
 /* A real dma-buf, where the kernel can make one of memory of a file; elsewhere
@@ -542,6 +563,16 @@ int driver_stream_create(int device, struct driver_stream **s)
 	return error;
 }
 
+int driver_stream_keep(int device, struct driver_stream **s)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = stream_new(device, s);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
 void *mock_stream(int device)
 {
 	struct driver_stream *s = NULL;
@@ -586,6 +617,16 @@ int driver_stream_device(struct driver_stream *s)
 	device = exists(s) ? s->device : -1;
 	pthread_mutex_unlock(&lock);
 	return device;
+}
+
+int driver_state(int device)
+{
+	int state;
+
+	pthread_mutex_lock(&lock);
+	state = states[device];
+	pthread_mutex_unlock(&lock);
+	return state;
 }
 
 /* Under the lock. */

@@ -67,6 +67,8 @@ void mock_stream_destroy(void *stream);
 int driver_call(void);
 /* As driver_call(), of a call that may wait for all streams */
 int driver_sync_call(void);
+/* Is any stream held by a wait for the host? */
+bool driver_is_held(void);
 
 struct driver_memory {
 	char *at, *seen; /* of the kernels, of this file */
@@ -83,6 +85,8 @@ int driver_free(void *at, bool imported);
 bool driver_find(const void *at, struct driver_memory *m);
 int driver_ipc_get(char handle[64], const void *at);
 int driver_ipc_open(int device, const char handle[64], void **at);
+/* The same by a descriptor of the memory's file; `path` names one. */
+int driver_import(int device, const char *path, void **at);
 /* A descriptor of whole pages */
 int driver_range_fd(int *fd, void *at, size_t bytes);
 int driver_host_alloc(void **at, size_t bytes);
@@ -92,10 +96,15 @@ bool driver_host_known(const void *at, size_t bytes);
 /* What a kernel reaches at an address; NULL: nothing */
 void *driver_translate(uint64_t at, size_t bytes);
 
+/* What failed on a device, which is of no more use since */
+int driver_state(int device);
+
 struct driver_stream;
 struct driver_event;
 
 int driver_stream_create(int device, struct driver_stream **s);
+/* One that stays, and is not counted */
+int driver_stream_keep(int device, struct driver_stream **s);
 int driver_stream_destroy(struct driver_stream *s);
 /* -1: none that exists; NULL is the default one of a device. */
 int driver_stream_device(struct driver_stream *s);

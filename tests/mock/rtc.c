@@ -3,7 +3,8 @@
  * Mocks of NVRTC and, with MOCK_HIP, of HIPRTC: the functions of rtc.h. They
  * take the source of our kernels and nothing else, and make an object of which
  * the mock drivers run the twins. With MOCK_COMPILER=broken in the environment
- * nothing compiles.
+ * nothing compiles; with MOCK_NEW, NVRTC is one that has dropped all devices of
+ * the mock driver.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,7 +49,11 @@ RTC_FUNCTIONS(F)
 #define F(name, symbol, parameters) rtc_result symbol parameters;
 RTC_CUDA_RESULTS(F)
 
+#ifdef MOCK_NEW
+static const int archs[] = {100};
+#else
 static const int archs[] = {75, 80, 90};
+#endif
 #define ARCHS ((int)(sizeof(archs) / sizeof(*archs)))
 #endif
 #undef F

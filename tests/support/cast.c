@@ -44,9 +44,9 @@ bool cast_has(const char *device)
 /* Who plays a device that does not exist? */
 static const char *stand_in(const struct cast *cast, const char *device)
 {
-	static const char *const first[] = {"cuda:0", "hip:0"};
+	static const char *const first[] = {"cuda:0", "hip:0", "ze:0"};
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (!strncmp(first[i], device, 3) && exists(first[i]))
 			return first[i];
 	return cast->instead ? cast->instead : "host";

@@ -20,7 +20,7 @@
 
 /* What a mock offers to tests */
 struct mock {
-	const char *kind, *file, *compiler;
+	const char *kind, *file, *compiler; /* compiler: or NULL */
 	void *lib;
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_hangs) *hangs;
@@ -37,6 +37,7 @@ static struct mock mocks[] = {
 	{.kind = "hip",
 	 .file = "tests/mock/libhip.so",
 	 .compiler = "tests/mock/libhiprtc.so"},
+	{.kind = "ze", .file = "tests/mock/libze.so"},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,7 +72,7 @@ static bool load(struct mock *m, char *why, size_t len)
 {
 	if (m->lib)
 		return true;
-	if (!open_built(m->compiler, why, len))
+	if (m->compiler && !open_built(m->compiler, why, len))
 		return false;
 	m->lib = open_built(m->file, why, len);
 	if (!m->lib)

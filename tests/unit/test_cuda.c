@@ -12,6 +12,9 @@ int main(void)
 		.mock = "tests/mock/libcuda.so",
 		.old_mock = "tests/mock/libcuda_old.so",
 		.compiler = "tests/mock/libnvrtc.so",
+		.unfit_compiler = "tests/mock/libnvrtc_new.so",
+		.old_compiler = "tests/mock/libnvrtc_old.so",
+		.refuses = "captured",
 		.images = image_find("ptx_f32"),
 	};
 

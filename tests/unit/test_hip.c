@@ -12,6 +12,7 @@ int main(void)
 		.mock = "tests/mock/libhip.so",
 		.old_mock = "tests/mock/libhip_old.so",
 		.compiler = "tests/mock/libhiprtc.so",
+		.refuses = "captured",
 		.images = image_find("gfx90a"),
 	};
 

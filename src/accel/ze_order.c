@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What runs when on devices of Level Zero. */
+#include "src/accel/ze_order.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define POOL_EVENTS 64
+/* Between two looks at events for which functions wait */
+#define LOOK_NS 20000
+
+/* An event, and who may still need it: a mark, a hold, a call, a list that
+ * waits for it. */
+struct slot {
+	int index;
+	ze_event event;
+	int users;
+	struct waited *passed; /* once it has happened, by its list */
+	struct slot *next;
+};
+
+/* An event that a list waits for */
+struct waited {
+	struct slot *slot;
+	struct waited *next;
+};
+
+struct ze_list {
+	int index;
+	bool user, shared;
+	uint32_t priority;
+	ze_command_list handle;
+	struct waited *waited; /* since the last event of its own */
+	struct slot *last;     /* of one that is spare */
+	struct ze_list *next;
+};
+
+struct ze_mark {
+	struct slot *slot;
+};
+
+struct ze_hold {
+	struct slot *slot;
+	struct ze_hold *next;
+};
+
+struct call {
+	struct slot *reached, *done;
+	void (*fn)(void *arg);
+	void *arg;
+	struct call *next;
+};
+
+struct ze_functions ze;
+struct ze_place ze_places[ZE_DEVICES];
+
+/* Guards all of this, and the lists: Level Zero wants one thread at a time. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
+static struct per_device {
+	struct slot *unused, *retired;
+	struct ze_list *spare, *shared;
+} per_device[ZE_DEVICES];
+static struct call *calls;
+static bool caller_runs;
+
+/* ---- events ---- */
+
+static void slot_put(struct slot *s)
+{
+	struct per_device *d = &per_device[s->index];
+
+	if (--s->users)
+		return;
+	s->next = d->retired;
+	d->retired = s;
+}
+
+/* What its list has waited for before it is not needed by that list. */
+static void slot_happened(struct slot *s)
+{
+	struct waited *w;
+
+	while ((w = s->passed)) {
+		s->passed = w->next;
+		slot_put(w->slot);
+		free(w);
+	}
+}
+
+static void slots_sweep(int index)
+{
+	struct per_device *d = &per_device[index];
+	struct slot *s = d->retired, *next;
+
+	d->retired = NULL;
+	for (; s; s = next) {
+		next = s->next;
+		if (ze.event_query(s->event) == ZE_SUCCESS) {
+			slot_happened(s);
+			if (ze.event_reset(s->event) == ZE_SUCCESS) {
+				s->next = d->unused;
+				d->unused = s;
+				continue;
+			}
+		}
+		s->next = d->retired;
+		d->retired = s;
+	}
+}
+
+static int slots_make(int index)
+{
+	const struct ze_place *place = &ze_places[index];
+	const ze_pool_desc pool_desc = {.type = ZE_POOL_DESC,
+					.flags = ZE_POOL_HOST_VISIBLE,
+					.count = POOL_EVENTS};
+	struct per_device *d = &per_device[index];
+	ze_pool pool = NULL;
+	int error;
+
+	error = (int)ze.pool_create(place->context, &pool_desc, 0, NULL, &pool);
+	for (uint32_t i = 0; i < POOL_EVENTS && !error; i++) {
+		const ze_event_desc desc = {.type = ZE_EVENT_DESC,
+					    .index = i,
+					    .signal = ZE_SCOPE_HOST,
+					    .wait = ZE_SCOPE_HOST};
+		struct slot *s = calloc(1, sizeof(*s));
+
+		if (!s)
+			return ZE_OUT_OF_HOST_MEMORY;
+		s->index = index;
+		error = (int)ze.event_create(pool, &desc, &s->event);
+		if (error) {
+			free(s);
+			return error;
+		}
+		s->next = d->unused;
+		d->unused = s;
+	}
+	return error;
+}
+
+/* With one user */
+static int slot_get(int index, struct slot **out)
+{
+	struct per_device *d = &per_device[index];
+	int error;
+
+	if (!d->unused)
+		slots_sweep(index);
+	if (!d->unused) {
+		error = slots_make(index);
+		if (error && !d->unused)
+			return error;
+	}
+	*out = d->unused;
+	d->unused = (*out)->next;
+	(*out)->users = 1;
+	return ZE_SUCCESS;
+}
+
+/* One that nothing was appended for */
+static void slot_unget(struct slot *s)
+{
+	struct per_device *d = &per_device[s->index];
+
+	s->users = 0;
+	s->next = d->unused;
+	d->unused = s;
+}
+
+/* ---- what is appended to lists ---- */
+
+/* An event that happens when all that is before it has run */
+static int append_event(struct ze_list *list, struct slot **out)
+{
+	struct slot *s = NULL;
+	int error = slot_get(list->index, &s);
+
+	if (error)
+		return error;
+	error = (int)ze.barrier(list->handle, s->event, 0, NULL);
+	if (error) {
+		slot_unget(s);
+		return error;
+	}
+	s->passed = list->waited;
+	list->waited = NULL;
+	*out = s;
+	return ZE_SUCCESS;
+}
+
+/* What is appended from now on runs after the event. */
+static int append_wait(struct ze_list *list, struct slot *s)
+{
+	struct waited *w = malloc(sizeof(*w));
+	int error;
+
+	if (!w)
+		return ZE_OUT_OF_HOST_MEMORY;
+	error = (int)ze.barrier(list->handle, NULL, 1, &s->event);
+	if (error) {
+		free(w);
+		return error;
+	}
+	*w = (struct waited){.slot = s, .next = list->waited};
+	list->waited = w;
+	s->users++;
+	return ZE_SUCCESS;
+}
+
+/* Lists of ours end in a barrier; those of the user, as they like. */
+static int work_begin(struct ze_list *list)
+{
+	return list->user ? (int)ze.barrier(list->handle, NULL, 0, NULL)
+			  : ZE_SUCCESS;
+}
+
+static int work_end(struct ze_list *list, int error)
+{
+	return error ? error : (int)ze.barrier(list->handle, NULL, 0, NULL);
+}
+
+int ze_list_copy(struct ze_list *list, void *dst, const void *src, size_t bytes)
+{
+	int error;
+
+	/* It takes no operands that overlap. */
+	if (dst == src)
+		return ZE_SUCCESS;
+	pthread_mutex_lock(&lock);
+	error = work_begin(list);
+	if (!error)
+		error = (int)ze.copy(list->handle, dst, src, bytes, NULL, 0,
+				     NULL);
+	error = work_end(list, error);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int ze_list_launch(struct ze_list *list, ze_kernel kernel, uint32_t blocks,
+		   void *const *args)
+{
+	const ze_group_count count = {blocks, 1, 1};
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = work_begin(list);
+	for (uint32_t i = 0; args[i] && !error; i++)
+		error = (int)ze.argument(kernel, i, sizeof(uint64_t), args[i]);
+	if (!error)
+		error = (int)ze.launch(list->handle, kernel, &count, NULL, 0,
+				       NULL);
+	error = work_end(list, error);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+/* ---- lists ---- */
+
+static int list_make(int index, uint32_t priority, struct ze_list **out)
+{
+	const struct ze_place *place = &ze_places[index];
+	const ze_queue_desc desc = {.type = ZE_QUEUE_DESC,
+				    .ordinal = place->ordinal,
+				    .mode = ZE_MODE_ASYNCHRONOUS,
+				    .priority = priority};
+	struct ze_list *list = calloc(1, sizeof(*list));
+	int error;
+
+	if (!list)
+		return ZE_OUT_OF_HOST_MEMORY;
+	list->index = index;
+	list->priority = priority;
+	error = (int)ze.list_create(place->context, place->device, &desc,
+				    &list->handle);
+	if (error)
+		free(list);
+	else
+		*out = list;
+	return error;
+}
+
+/* One of which all work has run */
+static struct ze_list *spare_get(int index, uint32_t priority)
+{
+	struct ze_list **at = &per_device[index].spare, *list;
+
+	while (*at && ((*at)->priority != priority ||
+		       ze.event_query((*at)->last->event) != ZE_SUCCESS))
+		at = &(*at)->next;
+	list = *at;
+	if (!list)
+		return NULL;
+	*at = list->next;
+	slot_put(list->last);
+	list->last = NULL;
+	return list;
+}
+
+int ze_list_new(int index, uint32_t priority, struct ze_list **out)
+{
+	int error = ZE_SUCCESS;
+	struct ze_list *list;
+
+	pthread_mutex_lock(&lock);
+	list = spare_get(index, priority);
+	if (!list)
+		error = list_make(index, priority, &list);
+	pthread_mutex_unlock(&lock);
+	if (!error)
+		*out = list;
+	return error;
+}
+
+int ze_list_of(int index, void *native, struct ze_list **out)
+{
+	struct per_device *d = &per_device[index];
+	int error = ZE_SUCCESS;
+	struct ze_list *list;
+
+	if (native) {
+		list = calloc(1, sizeof(*list));
+		if (!list)
+			return ZE_OUT_OF_HOST_MEMORY;
+		list->index = index;
+		list->user = true;
+		list->handle = native;
+		*out = list;
+		return ZE_SUCCESS;
+	}
+	pthread_mutex_lock(&lock);
+	if (!d->shared) {
+		error = list_make(index, ZE_PRIORITY_NORMAL, &d->shared);
+		if (!error)
+			d->shared->shared = true;
+	}
+	if (!error)
+		*out = d->shared;
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int ze_list_is_immediate(const struct ze_list *list, uint8_t *immediate)
+{
+	if (!ze.list_is_immediate)
+		return ZE_UNSUPPORTED_FEATURE;
+	return (int)ze.list_is_immediate(list->handle, immediate);
+}
+
+/* A last event, which tells of the others; without one they are not used
+ * again. */
+void ze_list_close(struct ze_list *list)
+{
+	struct per_device *d = &per_device[list->index];
+	struct slot *s = NULL;
+
+	if (list->shared)
+		return;
+	pthread_mutex_lock(&lock);
+	if ((list->user && !list->waited) || append_event(list, &s))
+		s = NULL;
+	if (!list->user && s) {
+		list->last = s;
+		list->next = d->spare;
+		d->spare = list;
+		list = NULL;
+	} else if (s) {
+		slot_put(s);
+	}
+	pthread_mutex_unlock(&lock);
+	free(list);
+}
+
+/* ---- functions ---- */
+
+static void nap(void)
+{
+	const struct timespec t = {.tv_nsec = LOOK_NS};
+
+	nanosleep(&t, NULL);
+}
+
+/* Of a device that is lost, too, whose streams tell of that. */
+static bool can_be_called(const struct call *c)
+{
+	ze_result state = ze.event_query(c->reached->event);
+
+	return state == ZE_SUCCESS || state == ZE_DEVICE_LOST;
+}
+
+static struct call *call_next(void)
+{
+	struct call **at = &calls, *c;
+
+	while (*at && !can_be_called(*at))
+		at = &(*at)->next;
+	c = *at;
+	if (c)
+		*at = c->next;
+	return c;
+}
+
+static void *caller_run(void *arg)
+{
+	struct call *c;
+
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		while (!calls)
+			pthread_cond_wait(&called, &lock);
+		c = call_next();
+		pthread_mutex_unlock(&lock);
+		if (c)
+			c->fn(c->arg);
+		else
+			nap();
+		pthread_mutex_lock(&lock);
+		if (!c)
+			continue;
+		ze.event_signal(c->done->event);
+		slot_put(c->reached);
+		slot_put(c->done);
+		free(c);
+	}
+	return NULL;
+}
+
+/* Of the process, for good; no signal of the user's is for it. */
+static int caller_start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t detached;
+	pthread_t thread;
+	int error;
+
+	if (caller_runs)
+		return ZE_SUCCESS;
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, &detached, caller_run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&detached);
+	caller_runs = !error;
+	return error ? ZE_OUT_OF_HOST_MEMORY : ZE_SUCCESS;
+}
+
+/* What cannot be appended as a whole leaves nobody waiting. */
+static int call_append(struct ze_list *list, struct call *c)
+{
+	int error = caller_start();
+
+	if (!error)
+		error = slot_get(list->index, &c->done);
+	if (error)
+		return error;
+	error = append_event(list, &c->reached);
+	if (error) {
+		slot_unget(c->done);
+		return error;
+	}
+	error = append_wait(list, c->done);
+	if (error) {
+		slot_put(c->reached);
+		slot_unget(c->done);
+	}
+	return error;
+}
+
+int ze_list_call(struct ze_list *list, void (*fn)(void *arg), void *arg)
+{
+	struct call *c = calloc(1, sizeof(*c));
+	int error;
+
+	if (!c)
+		return ZE_OUT_OF_HOST_MEMORY;
+	c->fn = fn;
+	c->arg = arg;
+	pthread_mutex_lock(&lock);
+	error = call_append(list, c);
+	if (!error) {
+		c->next = calls;
+		calls = c;
+		pthread_cond_signal(&called);
+	}
+	pthread_mutex_unlock(&lock);
+	if (error)
+		free(c);
+	return error;
+}
+
+/* ---- marks ---- */
+
+int ze_mark_create(struct ze_mark **out)
+{
+	struct ze_mark *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return ZE_OUT_OF_HOST_MEMORY;
+	*out = m;
+	return ZE_SUCCESS;
+}
+
+int ze_mark_destroy(struct ze_mark *m)
+{
+	pthread_mutex_lock(&lock);
+	if (m->slot)
+		slot_put(m->slot);
+	pthread_mutex_unlock(&lock);
+	free(m);
+	return ZE_SUCCESS;
+}
+
+int ze_mark_set(struct ze_mark *m, struct ze_list *list)
+{
+	struct slot *s = NULL;
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = append_event(list, &s);
+	if (!error) {
+		if (m->slot)
+			slot_put(m->slot);
+		m->slot = s;
+	}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int ze_mark_query(struct ze_mark *m)
+{
+	int error = ZE_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	if (m->slot)
+		error = (int)ze.event_query(m->slot->event);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int ze_mark_wait(struct ze_list *list, struct ze_mark *m)
+{
+	int error = ZE_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	if (m->slot)
+		error = append_wait(list, m->slot);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+/* ---- holds ---- */
+
+int ze_hold_add(struct ze_holds *holds, struct ze_list *list)
+{
+	struct ze_hold *h = calloc(1, sizeof(*h));
+	int error;
+
+	if (!h)
+		return ZE_OUT_OF_HOST_MEMORY;
+	pthread_mutex_lock(&lock);
+	error = slot_get(list->index, &h->slot);
+	if (!error) {
+		error = append_wait(list, h->slot);
+		if (error)
+			slot_unget(h->slot);
+	}
+	if (!error) {
+		*holds->last = h;
+		holds->last = &h->next;
+	}
+	pthread_mutex_unlock(&lock);
+	if (error)
+		free(h);
+	return error;
+}
+
+bool ze_hold_end(struct ze_holds *holds)
+{
+	struct ze_hold *h;
+	bool was;
+
+	pthread_mutex_lock(&lock);
+	h = holds->first;
+	was = h;
+	if (h) {
+		holds->first = h->next;
+		if (!holds->first)
+			holds->last = &holds->first;
+		ze.event_signal(h->slot->event);
+		slot_put(h->slot);
+	}
+	pthread_mutex_unlock(&lock);
+	free(h);
+	return was;
+}
