@@ -45,6 +45,9 @@ struct lane {
 	struct tp_inbox in;   /* in.lines: NULL until connected */
 	uint64_t in_done;     /* all messages up to here are done with */
 	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
+	/* The last one of a crowded operation, which its end releases, and of
+	 * the crowded ones that this rank has ended; see engine.c. */
+	uint64_t in_held, out_settles;
 };
 
 struct peer {

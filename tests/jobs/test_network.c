@@ -26,6 +26,8 @@
 #define BOUND_S 1.0
 #define SLACK_S 2.0
 #define READY_S 20.0
+#define BLOCK ((size_t)1 << 20)
+#define LATE_MS 300
 
 /* Which host each rank is on. */
 static const struct layout {
@@ -78,6 +80,16 @@ static void finish(struct job_rank *me)
 {
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
+}
+
+/* UCX 1.13 ends a program whose peer dies just when they connect: see
+ * transports/README.md. */
+static void connect_all(struct job_rank *me)
+{
+	int mine[MOST_RANKS] = {0}, all[MOST_RANKS];
+
+	JOB_TRY(dicomm_alltoall(mine, all, 1, DICOMM_INT32, me->comm, NULL));
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
 }
 
 /* ---- data ---- */
@@ -187,6 +199,53 @@ START_TEST(a_message_arrives_though_its_sender_is_away)
 }
 END_TEST
 
+/* ---- ranks that are ahead ---- */
+
+/* All to rank 2, from ranks that have something for it. */
+static void send_to_last(struct job_rank *me, char *block)
+{
+	size_t none[3] = {0}, out[3] = {0}, in[3] = {0};
+	size_t at[3] = {0, BLOCK, 2 * BLOCK};
+
+	if (me->rank < 2)
+		out[2] = BLOCK;
+	else
+		in[0] = in[1] = BLOCK;
+	JOB_TRY(dicomm_alltoallv(block, out, none, block, in, at, DICOMM_INT8,
+				 me->comm, NULL));
+}
+
+/* Rank 0 is done with the first operation at once, and rank 2 is not before
+ * rank 1 begins it. What rank 0 sends for the second one leaves after that. */
+static void ahead(struct job_rank *me)
+{
+	double *began = job_board();
+	char *block = calloc(3, BLOCK);
+
+	JOB_CHECK(block, "no memory");
+	start(me, me->arg);
+	connect_all(me);
+	if (me->rank == 1) {
+		job_sleep_ms(LATE_MS);
+		*began = job_seconds();
+	}
+	send_to_last(me, block);
+	send_to_last(me, block);
+	JOB_CHECK(me->rank || (*began > 0 && job_seconds() >= *began),
+		  "sent for the second operation during the first");
+	finish(me);
+	free(block);
+}
+
+START_TEST(who_is_ahead_leaves_the_way_to_who_is_behind)
+{
+	job_run(&(struct job){.run = ahead,
+			      .arg = &layouts[1],
+			      .ranks = layouts[1].ranks,
+			      .bare = true});
+}
+END_TEST
+
 /* ---- ranks that die ---- */
 
 struct scene {
@@ -201,16 +260,6 @@ struct result {
 	_Atomic bool killed;
 	double died_s;
 };
-
-/* UCX 1.13 ends a program whose peer dies just when they connect: see
- * transports/README.md. */
-static void connect_all(struct job_rank *me)
-{
-	int mine[MOST_RANKS] = {0}, all[MOST_RANKS];
-
-	JOB_TRY(dicomm_alltoall(mine, all, 1, DICOMM_INT32, me->comm, NULL));
-	JOB_TRY(dicomm_barrier(me->comm, NULL));
-}
 
 static void mortals(struct job_rank *me)
 {
@@ -306,6 +355,7 @@ int main(void)
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
+	tcase_add_test(tcase, who_is_ahead_leaves_the_way_to_who_is_behind);
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
