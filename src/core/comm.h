@@ -173,6 +173,8 @@ struct dicomm_comm {
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */
 	struct wire *only_wire;
+	/* Some come through the kernel; NULL: none does. */
+	struct wire *slow_wire;
 	struct control *control;
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -28,6 +29,8 @@
 #define READY_S 20.0
 #define BLOCK ((size_t)1 << 20)
 #define LATE_MS 300
+#define WAITS 40
+#define WAIT_MS 8 /* too short for the naps of who has waited for long */
 
 /* Which host each rank is on. */
 static const struct layout {
@@ -199,6 +202,50 @@ START_TEST(a_message_arrives_though_its_sender_is_away)
 }
 END_TEST
 
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Rank 2 waits for rank 0 on another host, and has a neighbour of its own. */
+static void idle(struct job_rank *me)
+{
+	char byte = 0;
+	double cpu, all;
+
+	start(me, me->arg);
+	connect_all(me);
+	cpu = cpu_seconds();
+	all = job_seconds();
+	for (int i = 0; i < WAITS; i++) {
+		if (me->rank == 2)
+			JOB_TRY(dicomm_recv(&byte, 1, DICOMM_INT8, 0, me->comm,
+					    NULL));
+		if (me->rank)
+			continue;
+		job_sleep_ms(WAIT_MS);
+		JOB_TRY(dicomm_send(&byte, 1, DICOMM_INT8, 2, me->comm, NULL));
+	}
+	cpu = cpu_seconds() - cpu;
+	all = job_seconds() - all;
+	JOB_CHECK(me->rank != 2 || cpu < all / 2,
+		  "%.0f of %.0f ms on a core that others want", cpu * 1e3,
+		  all * 1e3);
+	finish(me);
+}
+
+START_TEST(who_waits_for_another_host_gives_the_core_away)
+{
+	job_run(&(struct job){.run = idle,
+			      .arg = &layouts[2],
+			      .ranks = layouts[2].ranks,
+			      .bare = true});
+}
+END_TEST
+
 /* ---- ranks that are ahead ---- */
 
 /* All to rank 2, from ranks that have something for it. */
@@ -355,6 +402,7 @@ int main(void)
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
+	tcase_add_test(tcase, who_waits_for_another_host_gives_the_core_away);
 	tcase_add_test(tcase, who_is_ahead_leaves_the_way_to_who_is_behind);
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
 	suite_add_tcase(suite, tcase);
