@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 #include "transports/verbs/verbs.h"
 
 #define SLOTS 8
@@ -527,8 +528,6 @@ int main(void)
 {
 	TCase *tcase = tcase_create("loss");
 	Suite *suite = suite_create("loss");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
@@ -540,9 +539,5 @@ int main(void)
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }
