@@ -107,6 +107,10 @@ struct tp_limits {
 	/* A reference costs more than copies: only for a message that is
 	 * longer than eager_bytes. */
 	bool rather_eager;
+	/* Messages of several peers share the way here as it comes. So what
+	 * those who are ahead send for the next operation would delay what
+	 * others still send for this one. */
+	bool crowds;
 };
 
 /* Bytes that travel through the bootstrap. */

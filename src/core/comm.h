@@ -45,6 +45,9 @@ struct lane {
 	struct tp_inbox in;   /* in.lines: NULL until connected */
 	uint64_t in_done;     /* all messages up to here are done with */
 	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
+	/* The last one of a crowded operation, which its end releases, and of
+	 * the crowded ones that this rank has ended; see engine.c. */
+	uint64_t in_held, out_settles;
 };
 
 struct peer {
@@ -170,6 +173,8 @@ struct dicomm_comm {
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */
 	struct wire *only_wire;
+	/* Some come through the kernel; NULL: none does. */
+	struct wire *slow_wire;
 	struct control *control;
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */

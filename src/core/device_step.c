@@ -188,9 +188,7 @@ static enum schedule_result send_message(struct operation *op,
 		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
-	if (seq >
-	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
-		    peer->limits.slots)
+	if (!message_may_leave(peer, lane, seq, op->exe->crowded))
 		return SCHEDULE_AGAIN;
 	if (dev->sends == DEVICE_SENDS - 1 && !is_next(op, s, k))
 		return SCHEDULE_AGAIN;

@@ -219,6 +219,51 @@ static dicomm_result_t renew(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
+static uint64_t messages_of(const struct operation *op, const struct pair *pair,
+			    bool out)
+{
+	const struct executable *e = op->exe;
+	const size_t *n = out ? op->call.send_counts : op->call.recv_counts;
+	uint32_t each = out ? pair->out : pair->in;
+
+	if (op->call.coll != COLL_ALLTOALLV || !each)
+		return each * e->slices;
+	return (n[pair->peer->rank] + e->slice - 1) / e->slice;
+}
+
+/*
+ * Who is done with a crowded operation sends nothing of the next one to a rank
+ * that is not: it would take the way from what others still send to that rank,
+ * which meanwhile has nothing more to send itself. So a rank releases the last
+ * message of such an operation only at its end.
+ */
+static void take_turn(struct operation *op)
+{
+	struct executable *e = op->exe;
+
+	for (uint32_t i = 0; e->crowded && i < e->npairs; i++) {
+		struct pair *pair = &e->pairs[i];
+		struct lane *lane = &pair->peer->lane[e->class];
+
+		if (pair->peer->limits.crowds)
+			lane->in_held =
+				lane->in_base + messages_of(op, pair, false);
+	}
+}
+
+static void pass_turn(const struct executable *e, struct pair *pair)
+{
+	struct lane *lane = &pair->peer->lane[e->class];
+
+	lane->in_held = 0;
+	if (e->crowded && pair->peer->limits.crowds) {
+		lane->out_settles = lane->out_last;
+		if (lane->in.lines)
+			pair->peer->transport->release(pair->peer->tp, e->class,
+						       lane->in_done);
+	}
+}
+
 static dicomm_result_t begin(struct operation *op, bool *progressed)
 {
 	if (op->exe->expected_ns)
@@ -232,20 +277,9 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 		TRY(hold_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->exe->plan, op->exe->slices,
 			   op->exe->window));
+	take_turn(op);
 	op->started = true;
 	return DICOMM_SUCCESS;
-}
-
-static uint64_t messages_of(const struct operation *op, const struct pair *pair,
-			    bool out)
-{
-	const struct executable *e = op->exe;
-	const size_t *n = out ? op->call.send_counts : op->call.recv_counts;
-	uint32_t each = out ? pair->out : pair->in;
-
-	if (op->call.coll != COLL_ALLTOALLV || !each)
-		return each * e->slices;
-	return (n[pair->peer->rank] + e->slice - 1) / e->slice;
 }
 
 /* All steps have finished: the next operation numbers its messages from
@@ -260,6 +294,7 @@ static void end(struct operation *op)
 
 		lane->out_base += messages_of(op, pair, true);
 		lane->in_base += messages_of(op, pair, false);
+		pass_turn(e, pair);
 	}
 	if (e->expected_ns)
 		drift_note(op->comm, clock_ns() - op->begun_ns, e->expected_ns);

@@ -17,6 +17,8 @@
  * be worth the trouble; see slot_bytes for the other end. */
 #define SLICES_WANTED 4
 #define SLICE_MIN_BYTES 16384
+/* Of a block: so little of it is in nobody's way for long. */
+#define CROWD_BYTES (UINT64_C(256) << 10)
 
 bool call_in_place(const struct call *call, int rank)
 {
@@ -260,6 +262,21 @@ static void find_holds(struct executable *e)
 	}
 }
 
+/* Not with references: who has sent one waits for its release. */
+static void find_crowd(struct executable *e)
+{
+	uint32_t senders = 0;
+
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		const struct tp_limits *l = &e->pairs[i].peer->limits;
+
+		senders += e->pairs[i].in && l->crowds;
+		if (l->crowds && e->largest_message > l->eager_bytes)
+			return;
+	}
+	e->crowded = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;
+}
+
 /* Resolve the spans of a one-slice call to bytes; see flat_run(). */
 static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			       const struct call *call)
@@ -462,6 +479,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	TRY(find_pairs(e, comm));
 	TRY(find_readers(e));
 	find_largest(e, call);
+	find_crowd(e);
 	if (!comm->dev || comm->dev->shares_host)
 		find_holds(e);
 	return flatten(e, comm, call);

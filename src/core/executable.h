@@ -71,6 +71,9 @@ struct executable {
 	bool *read_later; /* [step] */
 
 	bool wants_hold; /* some wire must reach the call's buffers */
+	/* Several ranks send much to this one over a way that they share as it
+	 * comes. */
+	bool crowded;
 
 	/* One slice, small messages, only sends and receives: run flat. */
 	struct flat_step *flat;

@@ -233,12 +233,24 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	size_slots(comm, w->transport, &config);
 	comm->slot_bytes = config.slot_bytes;
 	comm->table.params.slot_bytes = config.slot_bytes;
-	if (!w->transport->sleeps)
-		return;
-	comm->only_wire = w;
-	if (w->transport->slow_poll && config_is_default(CONFIG_SPIN) &&
-	    comm->spin > SPIN_FAR)
-		comm->spin = SPIN_FAR;
+	if (w->transport->sleeps)
+		comm->only_wire = w;
+}
+
+/* To poll for what comes through the kernel keeps the core from who brings it.
+ */
+static void find_slow(struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++) {
+		uint8_t wires = comm->peers[r].wires;
+		struct wire *w = &comm->wires[wires ? __builtin_ctz(wires) : 0];
+
+		if (r == comm->rank || !wires || !w->transport->slow_poll)
+			continue;
+		comm->slow_wire = w;
+		if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+			comm->spin = SPIN_FAR;
+	}
 }
 
 /* Two ranks use what each has found by itself to lead to the other. */
@@ -259,8 +271,10 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
 		comm->peers[r].wires =
 			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS) {
 		widen(comm, all);
+		find_slow(comm);
+	}
 	free(mine);
 	return status;
 }

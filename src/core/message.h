@@ -39,7 +39,22 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 		lane->in_done++;
 	}
 	if (lane->in.lines)
-		peer->transport->release(peer->tp, c, lane->in_done);
+		peer->transport->release(
+			peer->tp, c,
+			lane->in_done - (lane->in_done == lane->in_held));
+}
+
+/* Has the peer room for message seq of an operation, and is it that one's
+ * turn? */
+static inline bool message_may_leave(const struct peer *peer,
+				     const struct lane *lane, uint64_t seq,
+				     bool crowded)
+{
+	uint64_t released =
+		atomic_load_explicit(lane->out.released, memory_order_acquire);
+
+	return seq <= released + peer->limits.slots &&
+	       (!crowded || released >= lane->out_settles);
 }
 
 static inline bool message_in_reach(const struct lane *lane, uint64_t seq)

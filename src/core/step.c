@@ -132,9 +132,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		return SCHEDULE_DONE;
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
-	if (seq >
-	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
-		    peer->limits.slots)
+	if (!message_may_leave(peer, lane, seq, op->exe->crowded))
 		return SCHEDULE_AGAIN;
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)

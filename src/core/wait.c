@@ -13,7 +13,7 @@
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
 #define NAP_AFTER_NS UINT64_C(20000000)
-#define NAP_NS 50000
+#define NAP_US 50
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
@@ -214,13 +214,15 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 }
 
 /* Give the core away. What comes through the kernel finds its way past others
- * only if this thread sleeps. */
+ * only if this thread sleeps; for a moment only, where there are neighbours who
+ * could not wake it. */
 static void rest(struct dicomm_comm *comm)
 {
-	struct wire *w = comm->only_wire;
+	struct wire *w = comm->slow_wire;
 
-	if (w && w->transport->slow_poll)
-		w->transport->rest(w->device, REST_US);
+	if (w)
+		w->transport->rest(w->device,
+				   w == comm->only_wire ? REST_US : NAP_US);
 	else
 		sched_yield();
 }
@@ -240,7 +242,7 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
  * wake this thread, it sleeps for but a moment. */
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
-	const struct timespec t = {0, NAP_NS};
+	const struct timespec t = {0, NAP_US * 1000};
 	struct wire *w = f->comm->only_wire;
 
 	if (!w)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -28,6 +29,10 @@
 #define BOUND_S 1.0
 #define SLACK_S 2.0
 #define READY_S 20.0
+#define BLOCK ((size_t)1 << 20)
+#define LATE_MS 300
+#define WAITS 40
+#define WAIT_MS 8 /* too short for the naps of who has waited for long */
 
 /* Which host each rank is on. */
 static const struct layout {
@@ -71,6 +76,16 @@ static void finish(struct job_rank *me)
 {
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
+}
+
+/* UCX 1.13 ends a program whose peer dies just when they connect: see
+ * transports/README.md. */
+static void connect_all(struct job_rank *me)
+{
+	int mine[MOST_RANKS] = {0}, all[MOST_RANKS];
+
+	JOB_TRY(dicomm_alltoall(mine, all, 1, DICOMM_INT32, me->comm, NULL));
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
 }
 
 /* ---- data ---- */
@@ -180,6 +195,97 @@ START_TEST(a_message_arrives_though_its_sender_is_away)
 }
 END_TEST
 
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Rank 2 waits for rank 0 on another host, and has a neighbour of its own. */
+static void idle(struct job_rank *me)
+{
+	char byte = 0;
+	double cpu, all;
+
+	start(me, me->arg);
+	connect_all(me);
+	cpu = cpu_seconds();
+	all = job_seconds();
+	for (int i = 0; i < WAITS; i++) {
+		if (me->rank == 2)
+			JOB_TRY(dicomm_recv(&byte, 1, DICOMM_INT8, 0, me->comm,
+					    NULL));
+		if (me->rank)
+			continue;
+		job_sleep_ms(WAIT_MS);
+		JOB_TRY(dicomm_send(&byte, 1, DICOMM_INT8, 2, me->comm, NULL));
+	}
+	cpu = cpu_seconds() - cpu;
+	all = job_seconds() - all;
+	JOB_CHECK(me->rank != 2 || cpu < all / 2,
+		  "%.0f of %.0f ms on a core that others want", cpu * 1e3,
+		  all * 1e3);
+	finish(me);
+}
+
+START_TEST(who_waits_for_another_host_gives_the_core_away)
+{
+	job_run(&(struct job){.run = idle,
+			      .arg = &layouts[2],
+			      .ranks = layouts[2].ranks,
+			      .bare = true});
+}
+END_TEST
+
+/* ---- ranks that are ahead ---- */
+
+/* All to rank 2, from ranks that have something for it. */
+static void send_to_last(struct job_rank *me, char *block)
+{
+	size_t none[3] = {0}, out[3] = {0}, in[3] = {0};
+	size_t at[3] = {0, BLOCK, 2 * BLOCK};
+
+	if (me->rank < 2)
+		out[2] = BLOCK;
+	else
+		in[0] = in[1] = BLOCK;
+	JOB_TRY(dicomm_alltoallv(block, out, none, block, in, at, DICOMM_INT8,
+				 me->comm, NULL));
+}
+
+/* Rank 0 is done with the first operation at once, and rank 2 is not before
+ * rank 1 begins it. What rank 0 sends for the second one leaves after that. */
+static void ahead(struct job_rank *me)
+{
+	double *began = job_board();
+	char *block = calloc(3, BLOCK);
+
+	JOB_CHECK(block, "no memory");
+	start(me, me->arg);
+	connect_all(me);
+	if (me->rank == 1) {
+		job_sleep_ms(LATE_MS);
+		*began = job_seconds();
+	}
+	send_to_last(me, block);
+	send_to_last(me, block);
+	JOB_CHECK(me->rank || (*began > 0 && job_seconds() >= *began),
+		  "sent for the second operation during the first");
+	finish(me);
+	free(block);
+}
+
+START_TEST(who_is_ahead_leaves_the_way_to_who_is_behind)
+{
+	job_run(&(struct job){.run = ahead,
+			      .arg = &layouts[1],
+			      .ranks = layouts[1].ranks,
+			      .bare = true});
+}
+END_TEST
+
 /* ---- ranks that die ---- */
 
 struct scene {
@@ -194,16 +300,6 @@ struct result {
 	_Atomic bool killed;
 	double died_s;
 };
-
-/* UCX 1.13 ends a program whose peer dies just when they connect: see
- * transports/README.md. */
-static void connect_all(struct job_rank *me)
-{
-	int mine[MOST_RANKS] = {0}, all[MOST_RANKS];
-
-	JOB_TRY(dicomm_alltoall(mine, all, 1, DICOMM_INT32, me->comm, NULL));
-	JOB_TRY(dicomm_barrier(me->comm, NULL));
-}
 
 static void mortals(struct job_rank *me)
 {
@@ -298,6 +394,8 @@ int main(void)
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
+	tcase_add_test(tcase, who_waits_for_another_host_gives_the_core_away);
+	tcase_add_test(tcase, who_is_ahead_leaves_the_way_to_who_is_behind);
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

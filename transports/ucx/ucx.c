@@ -439,7 +439,8 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
 				     .spin = 1,
-				     .rather_eager = peer->dev->tcp};
+				     .rather_eager = peer->dev->tcp,
+				     .crowds = peer->dev->tcp};
 }
 
 /* To itself a rank needs no network. */
