@@ -35,6 +35,8 @@ const char *coll_name(enum coll coll); /* "allreduce" */
 enum coll coll_from_name(const char *name);
 bool coll_reduces(enum coll coll);
 bool coll_rooted(enum coll coll);
+/* Each rank its own. */
+bool coll_has_counts(enum coll coll);
 
 /* Blocks of the send and receive buffer of a rank: 0, 1 or ranks. A buffer of
  * `ranks` blocks holds block r for (or of) rank r; only the root has the

@@ -61,6 +61,12 @@ bool coll_rooted(enum coll coll)
 	return kinds[coll].rooted;
 }
 
+bool coll_has_counts(enum coll coll)
+{
+	return coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
+	       coll == COLL_REDUCE_SCATTERV;
+}
+
 void coll_layout(enum coll coll, int rank, int ranks, int root,
 		 uint32_t *send_blocks, uint32_t *recv_blocks)
 {

@@ -9,6 +9,7 @@
 #include "src/base/type.h"
 #include "src/core/device.h"
 #include "src/core/drift.h"
+#include "src/core/flatten.h"
 
 /* Most kept for each communicator; a plan of many ranks is not small. */
 #define KEPT_MAX 128
@@ -59,12 +60,6 @@ static size_t call_elem_bytes(const struct call *call)
 	return call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
 }
 
-static bool has_counts(enum coll coll)
-{
-	return coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
-	       coll == COLL_REDUCE_SCATTERV;
-}
-
 /* Elements of the longest block: what slices are counted in. */
 static uint64_t longest_block(const struct dicomm_comm *comm,
 			      const struct call *call)
@@ -73,7 +68,7 @@ static uint64_t longest_block(const struct dicomm_comm *comm,
 
 	if (call->coll == COLL_BARRIER)
 		return 1;
-	if (!has_counts(call->coll))
+	if (!coll_has_counts(call->coll))
 		return call->count;
 	for (int r = 0; r < comm->ranks; r++) {
 		const size_t *n =
@@ -203,12 +198,6 @@ static dicomm_result_t find_pairs(struct executable *e,
 	return DICOMM_SUCCESS;
 }
 
-static bool is_message(const struct step *s)
-{
-	return s->kind == STEP_SEND || s->kind == STEP_RECV ||
-	       s->kind == STEP_RECV_REDUCE;
-}
-
 /* Which steps write what a later step reads? */
 static dicomm_result_t find_readers(struct executable *e)
 {
@@ -236,7 +225,7 @@ static void find_largest(struct executable *e, const struct call *call)
 		const struct step *s = &p->steps[i];
 		size_t bytes;
 
-		if (!is_message(s))
+		if (s->peer < 0)
 			continue;
 		bytes = executable_extent(
 				e, call, s->kind == STEP_SEND ? &s->a : &s->dst,
@@ -257,7 +246,7 @@ static void find_holds(struct executable *e)
 
 		if (l->wants_hold &&
 		    (e->slices > 1 || e->largest_message > l->eager_bytes ||
-		     has_counts((enum coll)e->key.coll)))
+		     coll_has_counts((enum coll)e->key.coll)))
 			e->wants_hold = true;
 	}
 }
@@ -275,81 +264,6 @@ static void find_crowd(struct executable *e)
 			return;
 	}
 	e->crowded = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;
-}
-
-/* Resolve the spans of a one-slice call to bytes; see flat_run(). */
-static dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
-			       const struct call *call)
-{
-	const struct plan *p = &e->plan;
-
-	if (comm->dev || e->slices != 1 || has_counts(call->coll) ||
-	    e->expected_ns)
-		return DICOMM_SUCCESS;
-	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].peer->is_near ||
-		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
-		    e->pairs[i].in > e->pairs[i].peer->limits.window)
-			return DICOMM_SUCCESS;
-	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
-	if (!e->flat)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "call: no memory for %u steps", p->nsteps);
-	for (uint32_t i = 0; i < p->nsteps; i++) {
-		const struct step *s = &p->steps[i];
-		struct flat_step *f = &e->flat[e->nflat];
-		struct extent x;
-
-		if (s->kind == STEP_FOLD) {
-			e->nflat = 0;
-			return DICOMM_SUCCESS;
-		}
-		f->kind = s->kind;
-		f->number = s->pair_index + 1;
-		if (is_message(s)) {
-			TRY(comm_peer(comm, s->peer, &f->peer));
-			f->lane = &f->peer->lane[e->class];
-			f->put = f->peer->transport->put;
-			f->tp = f->peer->tp;
-			f->spin = f->peer->limits.spin;
-		}
-		if (s->kind != STEP_RECV) {
-			x = executable_extent(e, call, &s->a, 0);
-			f->a_buffer = s->a.buffer;
-			f->a = x.first * e->elem_bytes;
-			f->n = x.n;
-		}
-		if (s->kind == STEP_REDUCE) {
-			x = executable_extent(e, call, &s->b, 0);
-			f->b_buffer = s->b.buffer;
-			f->b = x.first * e->elem_bytes;
-		}
-		if (s->kind != STEP_SEND) {
-			x = executable_extent(e, call, &s->dst, 0);
-			f->dst_buffer = s->dst.buffer;
-			f->dst = x.first * e->elem_bytes;
-			f->n = x.n;
-		}
-		f->bytes = f->n * e->elem_bytes;
-		if (is_message(s) && f->bytes > f->peer->limits.eager_bytes) {
-			e->nflat = 0;
-			return DICOMM_SUCCESS;
-		}
-		if (!f->n)
-			continue;
-		e->nflat++;
-		if (s->kind == STEP_SEND) {
-			e->flat_sent++;
-			e->flat_sent_bytes += f->bytes;
-		} else if (is_message(s)) {
-			e->flat_received++;
-			e->flat_received_bytes += f->bytes;
-			if (f->peer->staged)
-				e->flat_staged_bytes += f->bytes;
-		}
-	}
-	e->is_flat = true;
-	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t find_kernels(struct executable *e,
@@ -423,7 +337,7 @@ static void note_buffers(struct executable *e, const struct dicomm_comm *comm,
 	uint32_t send, recv;
 
 	e->in_place_distance = 1;
-	if (has_counts(call->coll) || call->coll == COLL_BARRIER)
+	if (coll_has_counts(call->coll) || call->coll == COLL_BARRIER)
 		return;
 	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
 		    &recv);
@@ -542,7 +456,7 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 	struct executable *e;
 	dicomm_result_t status;
 
-	if (!has_counts(call->coll)) {
+	if (!coll_has_counts(call->coll)) {
 		for (e = comm->executables; e; e = e->next)
 			if (matches(e, &key))
 				goto found;
@@ -557,7 +471,7 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 		destroy(e);
 		return status;
 	}
-	if (has_counts(call->coll)) {
+	if (coll_has_counts(call->coll)) {
 		*out = e;
 		return DICOMM_SUCCESS;
 	}

@@ -24,7 +24,7 @@ struct call_key {
 	uint64_t count;
 };
 
-/* A step of a one-slice message, its spans resolved to bytes. */
+/* A step on all of a message, its spans resolved to bytes. */
 struct flat_step {
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
@@ -39,6 +39,7 @@ struct flat_step {
 	struct peer *peer;
 	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
+	bool stream; /* write past the caches */
 };
 
 /* How far an operation moves the base of a lane, for each slice. */
@@ -75,10 +76,12 @@ struct executable {
 	 * comes. */
 	bool crowded;
 
-	/* One slice, small messages, only sends and receives: run flat. */
+	/* Small messages, or such as go by reference as a whole: run flat. */
 	struct flat_step *flat;
 	uint32_t nflat;
 	bool is_flat;
+	/* What is sent lies ready as a whole, and stays. */
+	bool may_refer;
 	uint64_t flat_sent, flat_sent_bytes, flat_received, flat_received_bytes;
 	uint64_t flat_staged_bytes;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The short way: a small message is one slice, so its steps are run one after
- * the other by the caller, without a schedule.
+ * The short way: a small message is one slice, and so is one that goes by
+ * reference as a whole, however long: its steps are run one after the other by
+ * the caller, without a schedule.
  */
 #include "src/core/flat.h"
 
@@ -17,6 +18,8 @@
 
 /* Of a first-level cache, what a slot may take. */
 #define FETCH_BYTES (16u << 10)
+/* Of a long message, between two looks at faults. */
+#define PIECE_BYTES (1u << 20)
 
 /* One run of a flat executable. */
 struct flat {
@@ -59,7 +62,7 @@ static dicomm_result_t flat_fail(const struct flat *r,
 
 static __attribute__((noinline)) dicomm_result_t
 flat_send_slow(const struct flat *r, const struct flat_step *s,
-	       const uint8_t *src, dicomm_result_t status)
+	       enum tp_kind kind, const void *body, dicomm_result_t status)
 {
 	struct waiter w = {0};
 
@@ -67,7 +70,7 @@ flat_send_slow(const struct flat *r, const struct flat_step *s,
 		TRY(flat_wait(r, s, &w));
 		status = s->put(s->tp, r->exe->class,
 				s->lane->out_base + s->number, r->signature,
-				TP_DATA, src, s->bytes);
+				kind, body, s->bytes);
 	}
 	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
 }
@@ -92,9 +95,69 @@ flat_send(const struct flat *r, const struct flat_step *s, const uint8_t *src)
 
 	s->lane->out_last = s->lane->out_base + s->number;
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
-		TRY(flat_send_slow(r, s, src, status));
+		TRY(flat_send_slow(r, s, TP_DATA, src, status));
 	if (s->bytes > TP_LINE_ROOM && s->lane->out.data)
 		fetch_next_slot(s);
+	return DICOMM_SUCCESS;
+}
+
+/* The last message of a step: one that is long has a number for each slice. */
+static uint64_t flat_last(const struct flat *r, const struct flat_step *s,
+			  uint64_t base)
+{
+	return base + s->number + r->exe->slices - 1;
+}
+
+/* Let the receiver take it from where it lies. */
+static dicomm_result_t flat_refer(const struct flat *r,
+				  const struct flat_step *s, const uint8_t *src)
+{
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	if (!s->peer->transport->offer(s->tp, src, s->bytes, step_want(r->exe),
+				       &ref))
+		return flat_fail(r, s,
+				 FAIL(DICOMM_ERR_INTERNAL,
+				      "send to rank %d: %p was offered, and is "
+				      "no more",
+				      s->peer->rank, (const void *)src));
+	s->lane->out_last = flat_last(r, s, s->lane->out_base);
+	status = s->put(s->tp, r->exe->class, s->lane->out_base + s->number,
+			r->signature, TP_REF, &ref, s->bytes);
+	return flat_send_slow(r, s, TP_REF, &ref, status);
+}
+
+/* What lies ready needs to wait for no other step. */
+static __attribute__((noinline)) dicomm_result_t
+flat_refer_all(const struct flat *r, uint8_t *const buffers[PLAN_BUFFERS])
+{
+	for (uint32_t i = 0; i < r->exe->nflat; i++) {
+		const struct flat_step *s = &r->exe->flat[i];
+
+		if (s->kind == STEP_SEND)
+			TRY(flat_refer(r, s, buffers[s->a_buffer] + s->a));
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Have all receivers taken it? */
+static __attribute__((noinline)) dicomm_result_t flat_sent(const struct flat *r)
+{
+	for (uint32_t i = 0; i < r->exe->nflat; i++) {
+		const struct flat_step *s = &r->exe->flat[i];
+		struct waiter w = {0};
+		uint64_t last;
+		unsigned looks = 0;
+
+		if (s->kind != STEP_SEND)
+			continue;
+		last = flat_last(r, s, s->lane->out_base);
+		while (atomic_load_explicit(s->lane->out.released,
+					    memory_order_acquire) < last)
+			if (++looks > s->spin)
+				TRY(flat_wait(r, s, &w));
+	}
 	return DICOMM_SUCCESS;
 }
 
@@ -119,45 +182,139 @@ flat_arrival(const struct flat *r, const struct flat_step *s, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-/* The sender, not on the short way, left a reference. Where the wire reads held
- * memory only, what has to be read goes through such, for the user's buffers
- * are not held here. */
-static dicomm_result_t flat_fetch(const struct flat *r,
-				  const struct flat_step *s, uint64_t seq,
-				  const struct tp_line *line, uint8_t *dst,
-				  const uint8_t *a)
+/* The bytes are there. */
+static inline void flat_take(const struct flat *r, const struct flat_step *s,
+			     uint8_t *dst, const uint8_t *a, const void *src,
+			     size_t n, size_t bytes)
+{
+	if (s->kind == STEP_RECV_REDUCE)
+		(s->stream ? r->exe->reduce_stream : r->exe->reduce)(dst, a,
+								     src, n);
+	else if (s->stream && src != dst)
+		reduce_copy_stream(dst, src, bytes);
+	else if (src != dst)
+		memcpy(dst, src, bytes);
+}
+
+/* Read up to *len bytes at `at` of what is referred to, for dst. Where the wire
+ * reads held memory only, they go through such, for the user's buffers are not
+ * held here. */
+static dicomm_result_t flat_read(const struct flat *r,
+				 const struct flat_step *s, uint64_t seq,
+				 const struct tp_ref *ref, uint64_t at,
+				 uint8_t *dst, uint64_t *len, const void **src)
+{
+	enum tp_class c = r->exe->class;
+	struct waiter w = {0};
+	struct bounce *bounce;
+	dicomm_result_t status;
+	void *to = dst;
+
+	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.wants_hold) {
+		status = step_bounce(r->comm, &bounce);
+		if (status != DICOMM_SUCCESS)
+			return flat_fail(r, s, status);
+		to = bounce->at;
+		if (*len > r->comm->slot_bytes)
+			*len = r->comm->slot_bytes;
+	}
+	while ((status = step_read(r->comm, s->peer, c, seq, ref, at, to,
+				   *len)) == DICOMM_AGAIN)
+		TRY(flat_wait(r, s, &w));
+	while (status == DICOMM_IN_PROGRESS &&
+	       (status = s->peer->transport->arrived(s->tp, c, seq)) ==
+		       DICOMM_IN_PROGRESS)
+		TRY(flat_wait(r, s, &w));
+	*src = to;
+	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
+}
+
+/* The sender left a reference to so many bytes. */
+static __attribute__((noinline)) dicomm_result_t
+flat_fetch(const struct flat *r, const struct flat_step *s, uint64_t seq,
+	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
+	   uint64_t bytes)
 {
 	const struct transport *t = s->peer->transport;
-	enum tp_class c = r->exe->class;
-	struct bounce *bounce;
-	struct waiter w = {0};
-	const void *src = NULL;
-	void *to = NULL;
-	dicomm_result_t status =
-		step_look(r->comm, s->peer, c, seq, line, &src);
+	struct tp_ref ref;
+	uint64_t len;
 
-	if (status == DICOMM_ERR_UNSUPPORTED) {
-		status = DICOMM_SUCCESS;
-		if (s->kind == STEP_RECV && !s->peer->limits.wants_hold)
-			to = dst;
-		else if ((status = step_bounce(r->comm, &bounce)) ==
-			 DICOMM_SUCCESS)
-			to = bounce->at;
-		while (status == DICOMM_SUCCESS &&
-		       (status = step_read(r->comm, s->peer, c, seq, line,
-					   to)) == DICOMM_AGAIN)
-			TRY(flat_wait(r, s, &w));
-		src = to;
+	memcpy(&ref, line->room, sizeof(ref));
+	for (uint64_t at = 0; at < bytes; at += len) {
+		const void *src;
+		dicomm_result_t status = t->map(s->tp, &ref, bytes, &src);
+
+		len = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+		if (status == DICOMM_SUCCESS) {
+			src = (const uint8_t *)src + at;
+			r->comm->stats.bytes_mapped += len;
+		} else if (status == DICOMM_ERR_UNSUPPORTED) {
+			TRY(flat_read(r, s, seq, &ref, at, dst + at, &len,
+				      &src));
+		} else {
+			return flat_fail(r, s, status);
+		}
+		flat_take(r, s, dst + at, a + at, src, len / r->exe->elem_bytes,
+			  len);
+		/* Do not keep a sender of this process that aborts. */
+		if (at + len < bytes) {
+			t->release(s->tp, r->exe->class, seq - 1);
+			if (fault_is(r->comm))
+				return fault_report(r->comm);
+		}
 	}
-	while (status == DICOMM_IN_PROGRESS &&
-	       (status = t->arrived(s->tp, c, seq)) == DICOMM_IN_PROGRESS)
-		TRY(flat_wait(r, s, &w));
-	if (status != DICOMM_SUCCESS)
-		return flat_fail(r, s, status);
-	if (s->kind == STEP_RECV_REDUCE)
-		r->exe->reduce(dst, a, src, s->n);
-	else if (src != dst)
-		memcpy(dst, src, s->bytes);
+	return DICOMM_SUCCESS;
+}
+
+static inline dicomm_result_t flat_await(const struct flat *r,
+					 const struct flat_step *s,
+					 uint64_t seq, struct tp_line **out)
+{
+	struct tp_line *line = NULL;
+
+	if (__builtin_expect(s->lane->in.lines != NULL, 1))
+		for (unsigned i = 0; i < s->spin && !line; i++)
+			line = message_arrived(s->lane, seq);
+	if (__builtin_expect(!line, 0))
+		return flat_arrival(r, s, seq, out);
+	*out = line;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t flat_unlike(const struct flat *r,
+				   const struct flat_step *s)
+{
+	struct call call = flat_call(r);
+
+	return wait_unlike(r->comm, &call, r->number, s->peer->rank);
+}
+
+/* A long message whose sender has no memory that this rank reaches comes slice
+ * by slice. */
+static __attribute__((noinline)) dicomm_result_t
+flat_recv_slices(const struct flat *r, const struct flat_step *s, uint8_t *dst,
+		 const uint8_t *a)
+{
+	uint64_t slice = r->exe->slice * r->exe->elem_bytes;
+	uint64_t seq = s->lane->in_base + s->number, len;
+
+	for (uint64_t at = 0; at < s->bytes; at += len, seq++) {
+		struct tp_line *line;
+
+		TRY(flat_await(r, s, seq, &line));
+		len = s->bytes - at < slice ? s->bytes - at : slice;
+		if (line->signature != r->signature || line->len != len)
+			return flat_unlike(r, s);
+		if (line->kind == TP_DATA) {
+			r->comm->stats.bytes_ring += len;
+			flat_take(r, s, dst + at, a + at,
+				  message_payload(s->lane, seq, line),
+				  len / r->exe->elem_bytes, len);
+		} else {
+			TRY(flat_fetch(r, s, seq, line, dst + at, a + at, len));
+		}
+		message_consumed(s->peer, r->exe->class, seq);
+	}
 	return DICOMM_SUCCESS;
 }
 
@@ -167,38 +324,25 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 {
 	struct lane *lane = s->lane;
 	uint64_t seq = lane->in_base + s->number;
-	struct tp_line *line = NULL;
-	const uint8_t *src;
-	bool reference;
+	struct tp_line *line;
 
-	if (__builtin_expect(lane->in.lines != NULL, 1))
-		for (unsigned i = 0; i < s->spin && !line; i++)
-			line = message_arrived(lane, seq);
-	if (__builtin_expect(!line, 0))
-		TRY(flat_arrival(r, s, seq, &line));
+	TRY(flat_await(r, s, seq, &line));
 	if (__builtin_expect(line->signature != r->signature ||
 				     line->len != s->bytes,
-			     0)) {
-		struct call call = flat_call(r);
-
-		return wait_unlike(r->comm, &call, r->number, s->peer->rank);
-	}
-	reference = line->kind != TP_DATA;
-	if (__builtin_expect(reference, 0)) {
-		TRY(flat_fetch(r, s, seq, line, dst, a));
-	} else {
-		src = message_payload(lane, seq, line);
+			     0))
+		return r->exe->slices > 1 ? flat_recv_slices(r, s, dst, a)
+					  : flat_unlike(r, s);
+	if (__builtin_expect(line->kind == TP_DATA, 1)) {
 		r->comm->stats.bytes_ring += s->bytes;
-		if (s->kind == STEP_RECV_REDUCE)
-			r->exe->reduce(dst, a, src, s->n);
-		else
-			memcpy(dst, src, s->bytes);
+		flat_take(r, s, dst, a, message_payload(lane, seq, line), s->n,
+			  s->bytes);
+		return DICOMM_SUCCESS;
 	}
+	TRY(flat_fetch(r, s, seq, line, dst, a, s->bytes));
 	/* The sender of a reference waits; others learn at the end. */
-	if (__builtin_expect(reference, 0)) {
-		s->peer->transport->release(s->tp, r->exe->class, seq);
-		s->peer->transport->flush(s->peer->device);
-	}
+	lane->in_done = flat_last(r, s, lane->in_base);
+	s->peer->transport->release(s->tp, r->exe->class, lane->in_done);
+	s->peer->transport->flush(s->peer->device);
 	return DICOMM_SUCCESS;
 }
 
@@ -208,18 +352,20 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
  * of earlier operations are consumed, and a pair has fewer messages in one
  * operation than slots (flatten() saw to it), so nobody lacks a credit, and
  * who waits for a message waits for a rank that has yet to send it in plan
- * order, which ends (plan.h).
+ * order, which ends (plan.h). What is referred to stays until the end, when all
+ * have read it: no step of such a plan writes it.
  */
 static dicomm_result_t flat_run(struct dicomm_comm *comm,
-				const struct executable *exe, const void *send,
-				void *recv)
+				const struct executable *exe,
+				uint8_t *const buffers[PLAN_BUFFERS],
+				bool refer)
 {
 	struct flat r = {
 		.comm = comm, .exe = exe, .number = engine_number(comm, exe)};
-	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
-					  comm->scratch};
 
 	r.signature = engine_signature(exe, r.number);
+	if (refer)
+		TRY(flat_refer_all(&r, buffers));
 	for (uint32_t i = 0; i < exe->nflat; i++) {
 		const struct flat_step *s = &exe->flat[i];
 		uint8_t *a = buffers[s->a_buffer] + s->a;
@@ -227,14 +373,15 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 
 		switch (s->kind) {
 		case STEP_SEND:
-			TRY(flat_send(&r, s, a));
+			if (!refer)
+				TRY(flat_send(&r, s, a));
 			break;
 		case STEP_RECV:
 		case STEP_RECV_REDUCE:
 			TRY(flat_recv(&r, s, dst, a));
 			break;
 		case STEP_COPY:
-			memcpy(dst, a, s->bytes);
+			flat_take(&r, s, dst, a, a, s->n, s->bytes);
 			break;
 		case STEP_REDUCE:
 			exe->reduce(dst, a, buffers[s->b_buffer] + s->b, s->n);
@@ -247,14 +394,16 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			break;
 		}
 	}
+	if (refer)
+		TRY(flat_sent(&r));
 	for (uint32_t i = 0; i < exe->npairs; i++) {
 		struct peer *peer = exe->pairs[i].peer;
 		struct lane *lane = &peer->lane[exe->class];
 
-		lane->out_base += exe->pairs[i].out;
-		if (!exe->pairs[i].in)
+		lane->out_base += exe->pairs[i].out * exe->slices;
+		lane->in_base += exe->pairs[i].in * exe->slices;
+		if (lane->in_done == lane->in_base)
 			continue;
-		lane->in_base += exe->pairs[i].in;
 		lane->in_done = lane->in_base;
 		if (lane->in.lines)
 			peer->transport->release(peer->tp, exe->class,
@@ -268,35 +417,53 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Would a peer rather pull from this buffer than have it copied? */
+/* Would the peers rather pull what is sent than have it copied? */
 static bool prefers_reference(const struct dicomm_comm *comm,
-			      const struct executable *exe, const void *send)
+			      const struct executable *exe,
+			      uint8_t *const buffers[PLAN_BUFFERS])
 {
-	const struct peer *peer = exe->npairs ? exe->pairs[0].peer : NULL;
 	struct accel_export where;
 	struct tp_ref ref;
 	size_t offset;
 
-	if (!peer || exe->largest_message < comm->map_threshold || !send ||
-	    peer->limits.wants_hold)
+	if (exe->largest_message < comm->map_threshold || !exe->flat_sent ||
+	    exe->pairs[0].peer->limits.wants_hold)
 		return false;
-	if (accels[0]->find(send, 1, &where, &offset))
-		return true;
-	return exe->key.coll == COLL_SEND &&
-	       peer->transport->offer(peer->tp, send, exe->largest_message,
-				      TP_WANT_COPY, &ref);
+	for (uint32_t i = 0; i < exe->nflat; i++) {
+		const struct flat_step *s = &exe->flat[i];
+		const uint8_t *a = buffers[s->a_buffer] + s->a;
+
+		if (s->kind != STEP_SEND)
+			continue;
+		if (s->bytes < comm->map_threshold)
+			return false;
+		if (!accels[0]->find(a, s->bytes, &where, &offset) &&
+		    (exe->key.coll != COLL_SEND ||
+		     !s->peer->transport->offer(s->tp, a, s->bytes,
+						TP_WANT_COPY, &ref)))
+			return false;
+	}
+	return true;
 }
 
 bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,
 		const void *send, void *recv, dicomm_result_t *status)
 {
-	if (comm->scratch_bytes < exe->scratch_bytes ||
-	    prefers_reference(comm, exe, send))
+	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
+					  comm->scratch};
+	bool refer = prefers_reference(comm, exe, buffers);
+
+	if (comm->scratch_bytes < exe->scratch_bytes)
+		return false;
+	if (refer ? !exe->may_refer : exe->slices > 1 && exe->flat_sent)
 		return false;
 	if (comm_enter(comm))
-		*status = flat_run(comm, exe, send, recv);
+		*status = flat_run(comm, exe, buffers, refer);
 	else
 		*status = fault_report(comm);
+	/* Nobody may load from the call's buffers any more. */
+	if (__builtin_expect(refer && *status != DICOMM_SUCCESS, 0))
+		fault_stop_wires(comm);
 	comm_leave(comm);
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocking calls of small messages; see flat.c. */
+/* Blocking calls of small or mapped messages; see flat.c. */
 #ifndef DICOMM_CORE_FLAT_H
 #define DICOMM_CORE_FLAT_H
 

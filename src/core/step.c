@@ -74,15 +74,15 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* What the receiver of a message does with it. The root of a broadcast has just
- * written it, so that it comes from that core's cache in any case. */
-static enum tp_want wanted(const struct operation *op)
+/* The root of a broadcast has just written what it sends, so that it comes from
+ * that core's cache in any case. */
+enum tp_want step_want(const struct executable *exe)
 {
-	enum coll coll = op->call.coll;
+	enum coll coll = (enum coll)exe->key.coll;
 
 	if (coll_reduces(coll) || coll == COLL_BROADCAST)
 		return TP_WANT_LOAD;
-	if (coll_rooted(coll) || op->exe->class == TP_POINT_TO_POINT)
+	if (coll_rooted(coll) || exe->class == TP_POINT_TO_POINT)
 		return TP_WANT_COPY;
 	return TP_WANT_EXCHANGE;
 }
@@ -149,8 +149,8 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		body = note;
 		signature = near_signature(signature);
 	} else if ((must_refer || may_refer) &&
-		   peer->transport->offer(peer->tp, a.at, len, wanted(op),
-					  &ref)) {
+		   peer->transport->offer(peer->tp, a.at, len,
+					  step_want(op->exe), &ref)) {
 		kind = TP_REF;
 		body = &ref;
 	} else if (must_refer) {
@@ -180,7 +180,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	if (seq > lane->out_last)
 		lane->out_last = seq;
 	comm->stats.messages_sent++;
-	comm->stats.bytes_sent += a.bytes;
+	comm->stats.bytes_sent += kind == TP_REF ? len : a.bytes;
 	return note || kind == TP_REF || status == DICOMM_IN_PROGRESS
 		       ? SCHEDULE_POSTED
 		       : SCHEDULE_DONE;
@@ -252,15 +252,13 @@ dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
 
 dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,
-			  const struct tp_line *line, void *into)
+			  const struct tp_ref *ref, uint64_t at, void *into,
+			  uint64_t len)
 {
-	struct tp_ref ref;
-	dicomm_result_t status;
+	dicomm_result_t status =
+		peer->transport->read(peer->tp, c, seq, ref, at, into, len);
 
-	memcpy(&ref, line->room, sizeof(ref));
-	status = peer->transport->read(peer->tp, c, seq, &ref, 0, into,
-				       line->len);
-	count_read(comm, status, line->len);
+	count_read(comm, status, len);
 	return status;
 }
 
@@ -317,9 +315,8 @@ static dicomm_result_t fetch_part(struct receive *r)
 	TRY(find_room(r));
 	end = r->room ? at + r->dst.bytes
 		      : reach_of(op, r->step, f, at, r->dst.bytes);
-	status = t->read(r->peer->tp, op->exe->class, r->seq, &f->ref, at,
-			 (void *)(uintptr_t)r->src, end - at);
-	count_read(op->comm, status, end - at);
+	status = step_read(op->comm, r->peer, op->exe->class, r->seq, &f->ref,
+			   at, (void *)(uintptr_t)r->src, end - at);
 	if (!r->bounce && !r->room &&
 	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
 		f->read = end;
@@ -335,6 +332,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	struct operation *op = r->op;
 	enum tp_class c = op->exe->class;
 	struct flow *f = r->flow;
+	struct tp_ref ref;
 	dicomm_result_t status;
 
 	if (line->signature == step_signature(op, r->step) &&
@@ -343,8 +341,9 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 		if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
 		TRY(find_room(r));
-		return step_read(op->comm, r->peer, c, r->seq, line,
-				 (void *)(uintptr_t)r->src);
+		memcpy(&ref, line->room, sizeof(ref));
+		return step_read(op->comm, r->peer, c, r->seq, &ref, 0,
+				 (void *)(uintptr_t)r->src, r->dst.bytes);
 	}
 	if (line->signature != step_signature(op, r->step) ||
 	    line->kind != TP_REF || op->exe->slices < 2 || r->k ||

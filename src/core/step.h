@@ -76,10 +76,13 @@ void step_count(struct operation *op, const struct step *step, size_t bytes,
 dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,
 			  const struct tp_line *line, const void **src);
-/* Read them: IN_PROGRESS, if that is not done yet. */
+/* Read len of them at `at`: IN_PROGRESS, if that is not done yet. */
 dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,
-			  const struct tp_line *line, void *into);
+			  const struct tp_ref *ref, uint64_t at, void *into,
+			  uint64_t len);
+/* What the receiver of a message does with it. */
+enum tp_want step_want(const struct executable *exe);
 /* Room for a message that must be read, but not to its final place; NULL in
  * *out if all of it is in use. Free when its op is NULL. */
 dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out);

@@ -83,10 +83,6 @@ START_TEST(any_mixture_of_memory_gives_the_same_result)
 }
 END_TEST
 
-/* ---- what neighbours remember of memory that is gone ---- */
-
-#define BYTES ((size_t)256 << 10)
-
 static void fill(void *at, size_t bytes, int rank, int i)
 {
 	memset(at, 1 + (rank * 7 + i) % 250, bytes);
@@ -101,6 +97,123 @@ static void check_filled(const uint8_t *at, size_t bytes, int rank, int i)
 			  "round %d: byte %zu of rank %d: %d instead of %d", i,
 			  b, rank, at[b], want);
 }
+
+/* ---- repeated calls, which need no engine ---- */
+
+/* The same call again and again, with buffers of another mixture each time: who
+ * takes the short way meets who does not. */
+static void repeats(struct job_rank *me)
+{
+	struct trial t = {.type = DICOMM_FLOAT32, .op = DICOMM_SUM};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int w = 0; w <= FIRST; w++) {
+			t.kind = (enum trial_kind)k;
+			/* The former: longer than what is taken at a time. */
+			t.count = k == TRIAL_ALLREDUCE ? 270007 : 24601;
+			t.shared = has((enum who)w, me);
+			trial_fill(&t, me);
+			JOB_TRY(trial_call(&t, NULL));
+			trial_check(&t);
+			trial_refill(&t, ++t.seed);
+			JOB_TRY(trial_call(&t, NULL));
+			trial_check(&t);
+			trial_free(&t);
+		}
+}
+
+START_TEST(any_mixture_of_memory_is_used_again)
+{
+	struct job job = {.run = repeats,
+			  .ranks = 2 + _i % 2,
+			  .threads = _i == 3,
+			  .env = {"DICOMM_ALGO=allreduce:direct;"
+				  "reduce_scatter:direct;broadcast:direct"}};
+
+	memcpy(job.env + 1, ways[_i].env, sizeof(ways[_i].env));
+	job_run(&job);
+}
+END_TEST
+
+static dicomm_stats_t stats_of(dicomm_comm_t comm)
+{
+	dicomm_stats_t s = {.size = sizeof(s)};
+
+	JOB_TRY(dicomm_comm_stats(comm, &s));
+	return s;
+}
+
+/* Rank 0 sends, rank 1 receives. What is mapped is one message, however long;
+ * of what is not, the length decides. */
+static void transfer(struct job_rank *me, uint8_t *at, size_t bytes,
+		     bool mapped)
+{
+	for (int i = 0; i < 3; i++) {
+		dicomm_stats_t before = stats_of(me->comm), after;
+
+		fill(at, bytes, me->rank, i);
+		if (me->rank == 0)
+			JOB_TRY(dicomm_send(at, bytes, DICOMM_UINT8, 1,
+					    me->comm, NULL));
+		else
+			JOB_TRY(dicomm_recv(at, bytes, DICOMM_UINT8, 0,
+					    me->comm, NULL));
+		check_filled(at, bytes, 0, i);
+		after = stats_of(me->comm);
+		JOB_CHECK(after.bytes_sent - before.bytes_sent +
+					  after.bytes_received -
+					  before.bytes_received ==
+				  bytes,
+			  "%zu bytes: %d sent, %d received", bytes,
+			  (int)(after.bytes_sent - before.bytes_sent),
+			  (int)(after.bytes_received - before.bytes_received));
+		if (!mapped || !i || !me->rank)
+			continue;
+		JOB_CHECK(after.messages_received ==
+					  before.messages_received + 1 &&
+				  after.bytes_mapped ==
+					  before.bytes_mapped + bytes,
+			  "%zu bytes: %d messages, %d bytes mapped", bytes,
+			  (int)(after.messages_received -
+				before.messages_received),
+			  (int)(after.bytes_mapped - before.bytes_mapped));
+	}
+}
+
+static void transfers(struct job_rank *me)
+{
+	const size_t sizes[] = {4096, 16384, 65541, 1200007};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		void *own = malloc(sizes[i]), *mapped;
+
+		JOB_CHECK(own, "out of memory");
+		JOB_TRY(dicomm_mem_alloc(&mapped, sizes[i]));
+		transfer(me, mapped, sizes[i], true);
+		transfer(me, own, sizes[i], false);
+		transfer(me, me->rank ? own : mapped, sizes[i], true);
+		transfer(me, me->rank ? mapped : own, sizes[i], false);
+		JOB_TRY(dicomm_mem_free(mapped));
+		free(own);
+	}
+}
+
+START_TEST(transfers_are_one_message_where_memory_is_mapped)
+{
+	struct job job = {.run = transfers,
+			  .ranks = 2,
+			  .threads = _i == 3,
+			  .env = {"DICOMM_TRANSPORTS=shm"}};
+
+	if (_i < 3)
+		memcpy(job.env + 1, ways[_i].env, sizeof(ways[_i].env));
+	job_run(&job);
+}
+END_TEST
+
+/* ---- what neighbours remember of memory that is gone ---- */
+
+#define BYTES ((size_t)256 << 10)
 
 static void gather_and_check(struct job_rank *me, const void *mine,
 			     uint8_t *all, size_t bytes, int i)
@@ -356,6 +469,7 @@ int main(void)
 	int nways = sizeof(ways) / sizeof(*ways);
 	Suite *suite = suite_create("memory");
 	TCase *tcase = tcase_create("memory");
+	TCase *repeated = tcase_create("repeated");
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, any_mixture_of_memory_gives_the_same_result,
@@ -367,5 +481,13 @@ int main(void)
 	tcase_add_test(tcase, registered_buffers_work_like_others);
 	tcase_add_test(tcase, bad_memory_is_refused);
 	suite_add_tcase(suite, tcase);
+
+	tcase_set_timeout(repeated, 100);
+	tcase_add_loop_test(repeated, any_mixture_of_memory_is_used_again, 0,
+			    4);
+	tcase_add_loop_test(repeated,
+			    transfers_are_one_message_where_memory_is_mapped, 0,
+			    4);
+	suite_add_tcase(suite, repeated);
 	return runner_main(suite);
 }
