@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A lane of two queue pairs, of which one fails, over NICs of our own that do
- * nothing by themselves: what is sent again, when, and how often.
+ * nothing by themselves: what is sent again, when, and how often. And credits,
+ * on a network where a later write may be the first to land.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -24,6 +25,7 @@ struct posted {
 	int rail;
 	uint64_t id, addr;
 	enum ibv_wr_opcode opcode;
+	bool signalled;
 	uint32_t key, lkey, imm, bytes;
 	uint8_t data[STRIDE];
 };
@@ -53,6 +55,7 @@ static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 			     .addr = wr->wr.rdma.remote_addr,
 			     .key = wr->wr.rdma.rkey,
 			     .opcode = wr->opcode,
+			     .signalled = wr->send_flags & IBV_SEND_SIGNALED,
 			     .imm = wr->imm_data,
 			     .lkey = wr->num_sge ? wr->sg_list[0].lkey : 0};
 	for (int i = 0; i < wr->num_sge; i++) {
@@ -192,7 +195,7 @@ static struct verbs_lane *open_lane(bool is_in)
 		remote.end[i].rkey = 100 + i;
 		remote.end[i].bytes_per_s = 1000000000;
 	}
-	lane->released = &dev.words[lane->id];
+	lane->words = &dev.words[lane->id];
 	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
 	if (is_in) {
 		lane->stride = STRIDE;
@@ -212,7 +215,8 @@ static void setup(void)
 	dev.stride = STRIDE;
 	dev.max_read = 1 << 30;
 	dev.lanes = 2 * TP_CLASSES;
-	dev.words = calloc(dev.lanes, sizeof(*dev.words));
+	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
+	memset((void *)dev.words, 0, dev.lanes * sizeof(*dev.words));
 	dev.in = calloc(dev.lanes, sizeof(*dev.in));
 	dev.out = calloc(dev.lanes, sizeof(*dev.out));
 	dev.rails = 2;
@@ -238,6 +242,7 @@ static void setup(void)
 	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
 	peer.dev = &dev;
 	peer.rank = PEER;
+	dev.peers = &peer;
 	out = peer.out[0] = open_lane(false);
 	in = peer.in[0] = open_lane(true);
 	atomic_store(&dev.out[out->id], out);
@@ -523,6 +528,115 @@ START_TEST(credits_wait_for_the_fence_too)
 }
 END_TEST
 
+/* ---- credits on a network where packets overtake each other ---- */
+
+static void release(uint64_t q)
+{
+	ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
+	verbs_flush(&dev);
+}
+
+/* What the other rank's receiver would tell this one. */
+static void land_credits(const struct posted *p)
+{
+	ck_assert_int_eq(p->opcode, IBV_WR_RDMA_WRITE);
+	memcpy((uint8_t *)out->words + (p->addr - in->remote_addr), p->data,
+	       p->bytes);
+}
+
+static void check_limit(uint64_t seq)
+{
+	ck_assert_int_eq(verbs_put(&peer, 0, seq, 5, TP_DATA, "x", 1),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(verbs_put(&peer, 0, seq + 1, 5, TP_DATA, "x", 1),
+			 DICOMM_AGAIN);
+}
+
+/* Messages without bytes are counted, though never sent: numbers may leap. */
+static const uint64_t released[] = {1, 2, 3, 300, 70000, 70003};
+#define TOLD ((int)(sizeof(released) / sizeof(*released)))
+
+START_TEST(credits_may_overtake_each_other)
+{
+	const int orders[][TOLD] = {{0, 1, 2, 3, 4, 5},
+				    {5, 4, 3, 2, 1, 0},
+				    {3, 0, 5, 1, 4, 2},
+				    {1, 2, 0, 5, 3, 4}};
+
+	for (int i = 0; i < TOLD; i++)
+		release(released[i]);
+	ck_assert_int_eq(n_posted, TOLD);
+	for (int i = 0; i < TOLD; i++)
+		land_credits(&posted[orders[_i][i]]);
+	poll_some();
+	ck_assert_uint_eq(atomic_load(&out->released), released[TOLD - 1]);
+	check_limit(released[TOLD - 1] + SLOTS);
+}
+END_TEST
+
+/* A thousand credits over a network that holds some back for as long as it
+ * may: until their completion has come. */
+START_TEST(a_late_credit_undoes_none)
+{
+	struct posted late[VERBS_WORDS];
+	unsigned state = (unsigned)_i;
+	int n_late = 0, most = 0;
+
+	for (uint64_t q = 1; q <= 1000; q++) {
+		n_posted = 0;
+		release(q);
+		ck_assert_int_le(n_posted, 1);
+		if (!n_posted || rand_r(&state) % 8 == 0) {
+			/* In any order, and then they are reported. */
+			while (n_late) {
+				int i = rand_r(&state) % n_late;
+
+				land_credits(&late[i]);
+				if (late[i].signalled)
+					complete(0, late[i].id,
+						 IBV_WC_RDMA_WRITE,
+						 IBV_WC_SUCCESS, 0);
+				late[i] = late[--n_late];
+			}
+			verbs_complete(&dev);
+		}
+		if (n_posted)
+			late[n_late++] = posted[0];
+		most = n_late > most ? n_late : most;
+	}
+	ck_assert_int_eq(most, VERBS_WORDS);
+	while (n_late)
+		land_credits(&late[--n_late]);
+	n_posted = 0;
+	verbs_flush(&dev);
+	if (n_posted)
+		land_credits(&posted[0]);
+	poll_some();
+	check_limit(1000 + SLOTS);
+}
+END_TEST
+
+/* What could not be told has not been forgotten. */
+START_TEST(credits_wait_for_those_that_have_not_landed)
+{
+	for (uint64_t q = 1; q <= VERBS_WORDS + 4; q++)
+		release(q);
+	ck_assert_int_eq(n_posted, VERBS_WORDS);
+	poll_some();
+	ck_assert_int_eq(n_posted, VERBS_WORDS);
+	for (int i = 0; i < VERBS_WORDS; i++)
+		if (posted[i].signalled)
+			complete(0, posted[i].id, IBV_WC_RDMA_WRITE,
+				 IBV_WC_SUCCESS, 0);
+	poll_some();
+	ck_assert_int_eq(n_posted, VERBS_WORDS + 1);
+	ck_assert_uint_eq(posted[VERBS_WORDS].addr, posted[0].addr);
+	for (int i = 0; i <= VERBS_WORDS; i++)
+		land_credits(&posted[i]);
+	check_limit(VERBS_WORDS + 4 + SLOTS);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("loss");
@@ -539,6 +653,9 @@ int main(void)
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);
+	tcase_add_loop_test(tcase, credits_may_overtake_each_other, 0, 4);
+	tcase_add_loop_test(tcase, a_late_credit_undoes_none, 0, 4);
+	tcase_add_test(tcase, credits_wait_for_those_that_have_not_landed);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

@@ -276,7 +276,7 @@ static dicomm_result_t call(struct verbs_lane *lane,
 	card.to_rank = (uint32_t)lane->rank;
 	card.ranks = (uint32_t)dev->config.ranks;
 	card.lane_class = lane->id % TP_CLASSES;
-	card.addr = (uintptr_t)lane->released;
+	card.addr = (uintptr_t)lane->words;
 	for (uint32_t i = 0; i < card.strands; i++)
 		card.end[i].rkey = lane->strand[i].rail->words_mr->rkey;
 	card.slots = dev->config.slots;
@@ -303,8 +303,8 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%s %s", to->host,
 		 to->nic);
-	lane->released = &dev->words[lane->id];
-	atomic_store(lane->released, 0);
+	lane->words = &dev->words[lane->id];
+	memset((void *)lane->words, 0, sizeof(*lane->words));
 	atomic_store(&lane->state, LANE_CONNECTING);
 	verbs_lock();
 	if (atomic_load(&dev->aborted))

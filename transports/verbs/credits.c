@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Credits: what a receiver is done with, and when its sender is told so. */
+/*
+ * Credits: what a receiver is done with, and when its sender is told so.
+ *
+ * Where packets take several ways, an older write may land after a newer one.
+ * So each goes to the next of a few words, in a ring, and the greatest of them
+ * counts; and none is written again before a completion has told that what was
+ * written there has landed. Over iWARP that tells less, but there TCP keeps
+ * the order.
+ *
+ * It costs one request, and a completion for half of the ring. Messages with a
+ * number would cost the sender receives, and of those there would never be
+ * enough: a receiver of messages without bytes, which are not sent, may be any
+ * number of credits ahead of a sender that is busy elsewhere.
+ */
 #include "transports/verbs/verbs.h"
 
+/* Of peers, in one poll. */
+#define LOOKS 16
 /* Polls in a row that find nothing, before credits are told that nobody need
  * wait for. */
 #define IDLE_POLLS 1024
+
+/* ---- to the sender ---- */
 
 void verbs_untold_add(struct verbs_lane *lane)
 {
@@ -29,6 +46,15 @@ void verbs_untold_remove(struct verbs_lane *lane)
 	lane->untold_link = NULL;
 }
 
+/* Does nothing land any more in the word that comes next? */
+static bool is_free(const struct verbs_lane *lane, const struct verbs_strand *s)
+{
+	uint32_t count = lane->told_at[lane->tells % VERBS_WORDS];
+
+	return lane->told_by != s || lane->tells < VERBS_WORDS ||
+	       (int32_t)(s->done - count) > 0;
+}
+
 /* The strand that credits go over: always the same, unless it is lost. NULL:
  * not now. What was told over one that is may still land over there. */
 static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
@@ -36,7 +62,20 @@ static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
 	struct verbs_strand *s =
 		lane->strands == 1 ? &lane->strand[0] : verbs_strand_good(lane);
 
-	return s && !lane->unfenced && verbs_has_room(s, 1) ? s : NULL;
+	if (!s || lane->unfenced || !verbs_has_room(s, 1) || !is_free(lane, s))
+		return NULL;
+	return s;
+}
+
+/* The number of this one, of those by that strand. */
+static uint32_t count_tell(struct verbs_lane *lane,
+			   const struct verbs_strand *s)
+{
+	if (lane->told_by != s)
+		lane->tells = 0;
+	lane->told_by = s;
+	lane->told_at[lane->tells % VERBS_WORDS] = s->posted;
+	return lane->tells++;
 }
 
 /* Write the credits to the sender; if that cannot be, later. */
@@ -50,10 +89,11 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_INLINE,
-		.wr.rdma = {.remote_addr = lane->remote_addr},
 	};
+	uint32_t n;
 
 	if (!s) {
+		lane->urgent = true;
 		verbs_untold_add(lane);
 		return DICOMM_SUCCESS;
 	}
@@ -63,7 +103,11 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	    atomic_load_explicit(&lane->left, memory_order_relaxed))
 		return DICOMM_SUCCESS;
 	wr.wr_id = verbs_request_id(s, 0, 0, sizeof(word));
-	wr.send_flags |= verbs_signal_now(s, 1, false);
+	n = count_tell(lane, s);
+	wr.send_flags |=
+		verbs_signal_now(s, 1, (n + 1) % (VERBS_WORDS / 2) == 0);
+	wr.wr.rdma.remote_addr =
+		lane->remote_addr + n % VERBS_WORDS * sizeof(word);
 	wr.wr.rdma.rkey = s->remote_key;
 	lane->told = lane->freed;
 	lane->urgent = false;
@@ -112,4 +156,42 @@ void verbs_untold_idle(struct tp_device *dev)
 	verbs_untold_tell(dev, all);
 	if (all)
 		dev->idle = 0;
+}
+
+/* ---- to this rank ---- */
+
+void verbs_credits_take(struct verbs_lane *lane)
+{
+	uint64_t known =
+		atomic_load_explicit(&lane->released, memory_order_relaxed);
+	uint64_t most = known;
+
+	for (int i = 0; i < VERBS_WORDS; i++) {
+		uint64_t word = atomic_load_explicit(&lane->words->word[i],
+						     memory_order_acquire);
+
+		if (word > most)
+			most = word;
+	}
+	if (most > known)
+		atomic_store_explicit(&lane->released, most,
+				      memory_order_release);
+}
+
+/* Of all peers by turns. Nobody says which of them is waited for: also one that
+ * has taken all that was sent to it may have to do so for numbers that were
+ * never sent. */
+void verbs_credits_look(struct tp_device *dev)
+{
+	struct tp_peer *first = dev->looked_at, *p = first;
+
+	for (int i = 0; i < LOOKS && dev->peers; i++) {
+		p = p && p->next ? p->next : dev->peers;
+		for (int c = 0; c < TP_CLASSES; c++)
+			if (p->out[c])
+				verbs_credits_take(p->out[c]);
+		if (p == first)
+			break;
+	}
+	dev->looked_at = p;
 }

@@ -16,6 +16,8 @@
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
 #define COMPLETIONS 16
+/* Where each moves something. */
+#define POLLS_PER_LOOK 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
 
@@ -188,8 +190,9 @@ refresh(struct verbs_lane *lane, int rank, uint64_t seq)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: put to rank %d before connect_out", rank);
 	TRY(verbs_state_of(lane));
+	verbs_credits_take(lane);
 	lane->limit =
-		atomic_load_explicit(lane->released, memory_order_acquire) +
+		atomic_load_explicit(&lane->released, memory_order_relaxed) +
 		lane->dev->config.slots;
 	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
@@ -662,6 +665,8 @@ bool verbs_poll(struct tp_device *dev)
 		    atomic_load_explicit(&dev->repair, memory_order_relaxed),
 		    0))
 		verbs_loss_repair(dev);
+	if (!moved || ++dev->polls % POLLS_PER_LOOK == 0)
+		verbs_credits_look(dev);
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)

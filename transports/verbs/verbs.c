@@ -168,7 +168,8 @@ static bool verbs_usable(char *why, size_t len)
 
 static dicomm_result_t open_words(struct tp_device *dev)
 {
-	dev->words = calloc(dev->lanes + 1, sizeof(*dev->words));
+	dev->words = aligned_alloc(sizeof(*dev->words),
+				   (dev->lanes + 1) * sizeof(*dev->words));
 	dev->in = calloc(dev->lanes, sizeof(*dev->in));
 	dev->out = calloc(dev->lanes, sizeof(*dev->out));
 	if (!dev->words || !dev->in || !dev->out)
@@ -325,7 +326,7 @@ static dicomm_result_t verbs_connect_out(struct tp_peer *peer, enum tp_class c,
 	}
 	switch (atomic_load_explicit(&lane->state, memory_order_acquire)) {
 	case LANE_READY:
-		out->released = lane->released;
+		out->released = &lane->released;
 		return DICOMM_SUCCESS;
 	case LANE_FAILED:
 		return FAIL(lane->why, "%s", lane->text);
@@ -519,6 +520,7 @@ static void verbs_peer_close(struct tp_peer *peer)
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
+	peer->dev->looked_at = NULL;
 	free(peer);
 }
 
@@ -531,7 +533,7 @@ static void close_memory(struct tp_device *dev)
 		verbs_mirror_close(&dev->rail[i]);
 		verbs_rail_close(&dev->rail[i]);
 	}
-	free((void *)dev->words);
+	free(dev->words);
 	free((void *)dev->in);
 	free((void *)dev->out);
 }

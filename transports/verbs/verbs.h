@@ -5,14 +5,15 @@
  * A lane carries the messages of one class from one rank to another. The sender
  * writes line and data into the receiver's inbox (RDMA WRITE WITH IMMEDIATE;
  * the receiver's poll() then sets line->seq); large messages are read by the
- * receiver (RDMA READ) from where they lie. Credits are written into a word of
+ * receiver (RDMA READ) from where they lie. Credits are written into words of
  * the sender's memory.
  *
  * A rank has a rail for each port that it uses. A lane is made of strands,
  * reliable queue pairs between a rail here and one there, which nothing else
  * uses. Each message, and each read, goes whole over one strand, so that its
  * data has landed when that strand says that it has; the next may take another.
- * Credits all go over the same one, for a later one must not be overtaken.
+ * Credits all go over the same one, for what lands late by another would undo
+ * them (credits.c).
  *
  * Lanes are made at the first message: the sender calls the receiver by TCP,
  * a thread of the library answers (connect.c), and the connection stays open so
@@ -199,7 +200,7 @@ struct verbs_card {
 	/* of a notice: the messages that have come are all up to the first
 	 * number, and those whose bits are set after it */
 	uint64_t come_to, come_mask;
-	/* what the other side writes: inbox of the one who answers, word for
+	/* what the other side writes: inbox of the one who answers, words for
 	 * credits of the one who calls */
 	uint64_t addr;
 	uint32_t stride, slots;
@@ -322,6 +323,12 @@ struct verbs_read {
 	void *to;
 };
 
+/* For credits of a lane: a cache line. */
+#define VERBS_WORDS 8
+struct verbs_words {
+	_Atomic uint64_t word[VERBS_WORDS];
+} __attribute__((aligned(64)));
+
 /* What a message is on the wire: a line from its signature on. */
 struct verbs_head {
 	uint32_t signature, kind;
@@ -363,8 +370,9 @@ struct verbs_lane {
 	char remote[64]; /* "host nic gid", for messages */
 
 	/* sender's */
-	_Atomic uint64_t *released;
-	uint64_t limit; /* last message that known credits allow */
+	struct verbs_words *words;
+	_Atomic uint64_t released; /* as far as looked */
+	uint64_t limit;            /* last message that known credits allow */
 	uint32_t max_inline;
 	/* What tells of a message behind its write, where that does not do so
 	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
@@ -380,6 +388,8 @@ struct verbs_lane {
 	size_t slots_bytes;
 	uint64_t last; /* arrived */
 	uint64_t freed, told;
+	const struct verbs_strand *told_by;
+	uint32_t tells, told_at[VERBS_WORDS]; /* by it; its requests */
 	uint64_t referred; /* last that was read: its sender waits for `told` */
 	bool urgent;       /* so it may for another reason */
 	struct verbs_lane *untold, **untold_link;
@@ -548,6 +558,11 @@ void verbs_untold_tell(struct tp_device *dev, bool all);
 /* A poll has found nothing: there is time. */
 void verbs_untold_idle(struct tp_device *dev);
 
+/* What has been written into the sender's memory: of one lane, or of some peers
+ * at a time. */
+void verbs_credits_take(struct verbs_lane *lane);
+void verbs_credits_look(struct tp_device *dev);
+
 /* As in struct transport. */
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq);
@@ -582,7 +597,9 @@ struct tp_device {
 	struct verbs_lane *_Atomic *in, *_Atomic *out; /* [id] */
 	uint32_t lanes;                                /* length of both */
 	/* [id]: credits, written by receivers; and one that nobody reads. */
-	_Atomic uint64_t *words;
+	struct verbs_words *words;
+	struct tp_peer *looked_at;
+	unsigned polls;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
 	atomic_flag holding; /* guards holds, for a few instructions */
