@@ -3,10 +3,10 @@
  * ranks, or is refused for a reason that it has. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "collectives/algorithm.h"
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 static const struct {
@@ -103,17 +103,12 @@ int main(void)
 {
 	Suite *suite = suite_create("algorithms");
 	TCase *tcase = tcase_create("algorithms");
-	SRunner *runner;
-	int failed, n = 0;
+	int n = 0;
 
 	while (algorithms[n])
 		n++;
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, an_algorithm_gives_the_right_result, 0, n);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

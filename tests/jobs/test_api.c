@@ -6,11 +6,11 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define BAD DICOMM_ERR_INVALID_ARGUMENT
@@ -585,8 +585,6 @@ int main(void)
 {
 	Suite *suite = suite_create("api");
 	TCase *tcase = tcase_create("api");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, a_bad_argument_is_named_and_has_no_effect, 0,
@@ -599,9 +597,5 @@ int main(void)
 	if (!job_has_thread_sanitizer())
 		tcase_add_test(tcase, a_count_may_have_more_than_32_bits);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -2,8 +2,8 @@
 /* Every collective gives what its definition says, whatever the number of
  * ranks, type, operator, count, root and placement. */
 #include <check.h>
-#include <stdlib.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define MOST_RANKS 5
@@ -179,8 +179,6 @@ int main(void)
 {
 	Suite *suite = suite_create("collectives");
 	TCase *tcase = tcase_create("collectives");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, small_messages_of_all_types_and_operators, 0,
@@ -190,9 +188,5 @@ int main(void)
 	tcase_add_loop_test(tcase, calls_repeat, 2, 6);
 	tcase_add_test(tcase, calls_differ);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

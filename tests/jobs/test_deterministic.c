@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define COUNT 40007
@@ -282,8 +283,6 @@ int main(void)
 {
 	Suite *suite = suite_create("deterministic");
 	TCase *tcase = tcase_create("deterministic");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, a_sum_has_the_bits_of_rank_order, 1, 6);
@@ -292,9 +291,5 @@ int main(void)
 	tcase_add_test(tcase, an_option_of_the_communicator_does_the_same);
 	tcase_add_loop_test(tcase, all_ranks_have_the_same_bits, 2, 6);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

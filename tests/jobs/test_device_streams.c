@@ -3,12 +3,12 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "src/core/device.h"
 #include "tests/support/cast.h"
+#include "tests/support/runner.h"
 
 /* Streams are tested on what devices there are. */
 static const char *some_device;
@@ -458,8 +458,6 @@ int main(void)
 {
 	Suite *suite = suite_create("device_streams");
 	TCase *tcase = tcase_create("streams");
-	SRunner *runner;
-	int failed;
 
 	some_device = cast_has("cuda:0") ? "cuda:0" : "opencl:0";
 	if (!cast_has(some_device))
@@ -482,9 +480,5 @@ int main(void)
 			    0, 3);
 	tcase_add_test(tcase, staging_never_takes_devices_that_share_memory);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -13,6 +13,7 @@
 #include "src/core/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
+#include "tests/support/runner.h"
 
 /* All ranks have their buffers before any of them calls. */
 static void together(struct trial t, const struct job_rank *me,
@@ -604,8 +605,6 @@ int main(void)
 {
 	Suite *suite = suite_create("devices");
 	TCase *tcase = tcase_create("devices");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, what_passes_through_host_memory_is_counted,
@@ -631,9 +630,5 @@ int main(void)
 	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
 			    0, 2);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -7,12 +7,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/support/residue.h"
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 
@@ -546,8 +546,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_abort");
 	TCase *tcase = tcase_create("fault_abort");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, job_is_long() ? 1000 : 100);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
@@ -557,9 +555,5 @@ int main(void)
 	tcase_add_loop_test(tcase, after_an_abort_no_buffer_changes, 0, 16);
 	tcase_add_test(tcase, ranks_of_one_process_do_not_read_what_is_gone);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

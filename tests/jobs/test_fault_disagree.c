@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/support/job.h"
+#include "tests/support/runner.h"
 
 /* A rank that waits in vain asks its peer after a second. */
 #define BOUND_S 2.0
@@ -416,16 +417,10 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_disagree");
 	TCase *tcase = tcase_create("fault_disagree");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, job_is_long() ? 700 : 110);
 	tcase_add_loop_test(tcase, ranks_that_disagree_are_named, 2,
 			    MOST_RANKS + 1);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 
 #define BOOTSTRAP_S 2.0
@@ -557,8 +558,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_init");
 	TCase *tcase = tcase_create("fault_init");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, job_is_long() ? 600 : 100);
 	tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 5);
@@ -570,9 +569,5 @@ int main(void)
 	tcase_add_loop_test(tcase, an_init_under_way_is_ended, 0, 2 * ENDS);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/support/residue.h"
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 
 #define KILLS 20
@@ -203,15 +204,9 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_kill");
 	TCase *tcase = tcase_create("fault_kill");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, job_is_long() ? 1500 : 110);
 	tcase_add_test(tcase, survivors_of_a_random_death_end_cleanly);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/support/job.h"
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define BOUND_S 1.0
@@ -471,8 +472,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_late");
 	TCase *tcase = tcase_create("fault_late");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, a_time_out_tells_it_all, 0, WAYS * HOWS);
@@ -484,9 +483,5 @@ int main(void)
 	tcase_add_test(tcase, what_was_sent_arrives);
 	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -5,13 +5,13 @@
 #include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/support/fault.h"
 #include "tests/support/residue.h"
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 /* What a process may lack its core, on a machine that runs other things. */
@@ -535,8 +535,6 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("fault_nth");
-	SRunner *runner;
-	int failed;
 
 	for (int i = 0; i < SCENARIOS; i++) {
 		TCase *tcase = tcase_create(scenarios[i].name);
@@ -546,9 +544,5 @@ int main(void)
 				    2 * i + 2);
 		suite_add_tcase(suite, tcase);
 	}
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 
 #define BOUND_S 1.0
@@ -453,8 +453,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fault_shrink");
 	TCase *tcase = tcase_create("fault_shrink");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, job_is_long() ? 1500 : 100);
 	tcase_add_loop_test(tcase, excluded_ranks_are_left_out, 0, 14);
@@ -465,9 +463,5 @@ int main(void)
 	tcase_add_test(tcase, who_does_not_come_is_waited_for_in_vain);
 	tcase_add_test(tcase, children_of_a_callback_meet);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

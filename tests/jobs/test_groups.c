@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define MANY 5000 /* far more than a ring has slots */
@@ -450,8 +451,6 @@ int main(void)
 {
 	Suite *suite = suite_create("groups");
 	TCase *tcase = tcase_create("groups");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, all_operations_fit_one_group, 0, 2);
@@ -469,9 +468,5 @@ int main(void)
 	tcase_add_test(tcase, processes_have_several_ranks);
 	tcase_add_test(tcase, eight_threads_are_eight_ranks);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define BAD DICOMM_ERR_INVALID_ARGUMENT
@@ -696,8 +697,6 @@ int main(void)
 {
 	Suite *suite = suite_create("life");
 	TCase *tcase = tcase_create("life");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, a_bad_init_is_refused);
@@ -720,9 +719,5 @@ int main(void)
 		       a_callers_function_hears_what_breaks_his_communicator);
 	tcase_add_test(tcase, a_hundred_communicators_leave_nothing_behind);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

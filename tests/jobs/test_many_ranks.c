@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 #define LIMIT_S 60
@@ -52,16 +53,10 @@ int main(void)
 {
 	Suite *suite = suite_create("many ranks");
 	TCase *tcase = tcase_create("many ranks");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, LIMIT_S + 5);
 	tcase_add_test(tcase, many_processes_are_ranks);
 	tcase_add_test(tcase, many_threads_are_ranks);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

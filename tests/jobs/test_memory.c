@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 /* Which ranks have memory from dicomm_mem_alloc(). */
@@ -355,8 +356,6 @@ int main(void)
 	int nways = sizeof(ways) / sizeof(*ways);
 	Suite *suite = suite_create("memory");
 	TCase *tcase = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, any_mixture_of_memory_gives_the_same_result,
@@ -368,9 +367,5 @@ int main(void)
 	tcase_add_test(tcase, registered_buffers_work_like_others);
 	tcase_add_test(tcase, bad_memory_is_refused);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "tests/support/leaks.h"
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "transports/transport.h"
@@ -33,15 +35,6 @@ static const struct layout {
 } layouts[] = {
 	{2, {0, 1}}, {3, {0, 1, 2}}, {4, {0, 0, 1, 1}}, {4, {0, 1, 0, 2}}};
 #define LAYOUTS (int)(sizeof(layouts) / sizeof(*layouts))
-
-/* The leak checker of gcc 12 falls over the threads of a library that was
- * opened at run time. */
-int __lsan_is_turned_off(void);
-
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
-{
-	return 1;
-}
 
 static bool is_namespaces(void)
 {
@@ -290,8 +283,6 @@ int main(void)
 {
 	Suite *suite = suite_create("network");
 	TCase *tcase = tcase_create("network");
-	SRunner *runner;
-	int failed;
 
 	if (!transport_find("ucx")) {
 		printf("built without UCX\n");
@@ -302,15 +293,12 @@ int main(void)
 		return 77;
 	}
 	setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+	leaks_ignore();
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

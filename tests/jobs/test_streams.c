@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
 static dicomm_stream_t new_stream(void)
@@ -445,8 +446,6 @@ int main(void)
 {
 	Suite *suite = suite_create("streams");
 	TCase *tcase = tcase_create("streams");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, operations_of_a_stream_run_in_order);
@@ -464,9 +463,5 @@ int main(void)
 	tcase_add_test(tcase, what_is_no_stream_is_refused);
 	tcase_add_test(tcase, destroying_a_stream_waits_for_it);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

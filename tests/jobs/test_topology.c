@@ -7,19 +7,12 @@
 #include <string.h>
 
 #include "tests/support/job.h"
+#include "tests/support/leaks.h"
+#include "tests/support/runner.h"
 #include "transports/transport.h"
 
 #define RANKS 3
 #define MOST_RANKS 5
-
-/* The leak checker of gcc 12 falls over the threads of a library that was
- * opened at run time. */
-int __lsan_is_turned_off(void);
-
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
-{
-	return 1;
-}
 
 struct files {
 	const char *of[MOST_RANKS]; /* NULL: none */
@@ -238,8 +231,6 @@ int main(void)
 {
 	Suite *suite = suite_create("topology");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	if (!transport_find("ucx")) {
 		printf("no network to other hosts: built without UCX\n");
@@ -250,6 +241,7 @@ int main(void)
 		return 77;
 	}
 	setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+	leaks_ignore();
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
@@ -257,9 +249,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_new_table_is_adopted_by_all, 0, 2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -2,6 +2,7 @@
 /* What every executor of the device kernels must do. */
 #include "tests/kernels/suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -453,6 +454,25 @@ struct executor suite_launcher(bool (*run)(const struct launch *l,
 	};
 }
 
+static struct ptx *const *interpreted;
+
+static bool interpret(const struct launch *l, uint32_t blocks)
+{
+	char why[256];
+
+	if (ptx_run(interpreted[l->module], l->kernel, l->args, l->nargs,
+		    blocks, LAUNCH_BLOCK, NULL, why, sizeof(why)))
+		return true;
+	printf("%s\n", why);
+	return false;
+}
+
+struct executor suite_interpreter(struct ptx *const *modules)
+{
+	interpreted = modules;
+	return suite_launcher(interpret, 1);
+}
+
 void suite_add(Suite *s, const struct executor *e)
 {
 	TCase *t = tcase_create("kernels");
@@ -467,15 +487,4 @@ void suite_add(Suite *s, const struct executor *e)
 	tcase_add_loop_test(t, divides_toward_zero, 0, element_ntypes);
 	tcase_add_loop_test(t, no_elements, 0, element_ntypes);
 	suite_add_tcase(s, t);
-}
-
-int suite_main(Suite *s)
-{
-	SRunner *r = srunner_create(s);
-	int failed;
-
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

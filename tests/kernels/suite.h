@@ -14,6 +14,7 @@
 
 #include "dicomm.h"
 #include "src/accel/launch.h"
+#include "tests/kernels/ptx.h"
 
 /* Each call returns when the result is there; false if it could not run. */
 struct executor {
@@ -37,8 +38,9 @@ struct executor suite_launcher(bool (*run)(const struct launch *l,
 					   uint32_t blocks),
 			       size_t rows);
 
+/* One that interprets these modules (LAUNCH_MODULES) on memory of the host */
+struct executor suite_interpreter(struct ptx *const *modules);
+
 void suite_add(Suite *s, const struct executor *e);
-/* Run it all; the status for main(). */
-int suite_main(Suite *s);
 
 #endif

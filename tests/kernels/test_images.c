@@ -11,6 +11,7 @@
 #include "src/accel/launch.h"
 #include "src/base/type.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/runner.h"
 #include "tests/support/element.h"
 
 /* ---- all launches there are ---- */
@@ -226,5 +227,5 @@ int main(void)
 	tcase_add_test(t, ptx_has_every_kernel);
 	tcase_add_test(t, source_is_there);
 	suite_add_tcase(s, t);
-	return suite_main(s);
+	return runner_main(s);
 }

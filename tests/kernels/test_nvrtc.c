@@ -9,6 +9,7 @@
 #include "src/accel/rtc.h"
 #include "tests/kernels/ptx.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/runner.h"
 #include "tests/support/job.h"
 
 /* Any */
@@ -18,17 +19,6 @@
 
 static struct rtc rtc;
 static struct ptx *modules[LAUNCH_MODULES];
-
-static bool run(const struct launch *l, uint32_t blocks)
-{
-	char why[256];
-
-	if (ptx_run(modules[l->module], l->kernel, l->args, l->nargs, blocks,
-		    LAUNCH_BLOCK, NULL, why, sizeof(why)))
-		return true;
-	printf("%s\n", why);
-	return false;
-}
 
 /* What drivers take even where they are a little older than the compiler */
 START_TEST(binaries_are_for_one_device)
@@ -73,7 +63,7 @@ static bool compile(enum launch_module m)
 
 int main(void)
 {
-	struct executor e = suite_launcher(run, 1);
+	struct executor e = suite_interpreter(modules);
 	char why[256];
 	Suite *s;
 	TCase *t;
@@ -95,7 +85,7 @@ int main(void)
 	tcase_add_test(t, binaries_are_for_one_device);
 	suite_add_tcase(s, t);
 	suite_add(s, &e);
-	status = suite_main(s);
+	status = runner_main(s);
 	for (int m = 0; m < LAUNCH_MODULES; m++)
 		ptx_free(modules[m]);
 	return status;

@@ -9,6 +9,7 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/runner.h"
 
 extern const struct accel accel_opencl;
 
@@ -81,8 +82,7 @@ int main(void)
 	Suite *s = suite_create("opencl");
 	dicomm_device_info_t info;
 	char why[256];
-	SRunner *r;
-	int failed;
+	int status;
 
 	if (!accel_opencl.count(why, sizeof(why))) {
 		printf("skipped: %s\n", why);
@@ -95,13 +95,9 @@ int main(void)
 		return EXIT_FAILURE;
 	printf("%s: %s, %s\n", info.name, info.vendor, info.description);
 	suite_add(s, &e);
-	r = srunner_create(s);
 	/* The runtime does not live on in the child of a fork. */
-	srunner_set_fork_status(r, CK_NOFORK);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
+	status = runner_main_here(s);
 	work->event_destroy(done);
 	work->close(stream);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return status;
 }

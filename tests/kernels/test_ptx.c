@@ -9,19 +9,9 @@
 #include "src/accel/image.h"
 #include "tests/kernels/ptx.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/runner.h"
 
 static struct ptx *modules[LAUNCH_MODULES];
-
-static bool run(const struct launch *l, uint32_t blocks)
-{
-	char why[256];
-
-	if (ptx_run(modules[l->module], l->kernel, l->args, l->nargs, blocks,
-		    LAUNCH_BLOCK, NULL, why, sizeof(why)))
-		return true;
-	printf("%s\n", why);
-	return false;
-}
 
 /* Loaded by drivers from CUDA 10.0 on, for devices from Pascal on */
 START_TEST(old_drivers_load_it)
@@ -192,7 +182,7 @@ int main(void)
 {
 	Suite *s = suite_create("ptx");
 	TCase *t = tcase_create("interpreter");
-	struct executor e = suite_launcher(run, 1);
+	struct executor e = suite_interpreter(modules);
 	int status;
 
 	for (int m = 0; m < LAUNCH_MODULES; m++) {
@@ -222,7 +212,7 @@ int main(void)
 	tcase_add_test(t, bad_accesses_and_endless_loops_fail);
 	suite_add_tcase(s, t);
 	suite_add(s, &e);
-	status = suite_main(s);
+	status = runner_main(s);
 	for (int m = 0; m < LAUNCH_MODULES; m++)
 		ptx_free(modules[m]);
 	return status;

@@ -10,6 +10,7 @@
 #include "src/accel/reduce.h"
 #include "src/accel/reduce_kernels.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/runner.h"
 #include "tests/kernels/twin.h"
 
 static bool run(const struct launch *l, uint32_t blocks)
@@ -142,5 +143,5 @@ int main(void)
 	tcase_add_test(t, a_grid_fits_its_work);
 	suite_add_tcase(s, t);
 	suite_add(s, &e);
-	return suite_main(s);
+	return runner_main(s);
 }

@@ -19,16 +19,9 @@
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
 #include "tests/support/element.h"
+#include "tests/support/leaks.h"
+#include "tests/support/runner.h"
 #include "tests/support/streams.h"
-
-/* The leak checker of gcc 12 falls over the threads of a library that was
- * opened at run time. What devices hold is counted by their mocks. */
-int __lsan_is_turned_off(void);
-
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
-{
-	return 1;
-}
 
 #define OK STREAMS_OK
 #define BYTES 300000
@@ -751,9 +744,7 @@ static TCase *kernel_tests(void)
 static int run_suite(enum mode mode)
 {
 	Suite *s = suite_create(mode_names[mode]);
-	SRunner *r;
 	TCase *t;
-	int failed;
 
 	if (mode <= MODE_OLD)
 		suite_add_tcase(s, driver_tests());
@@ -768,12 +759,7 @@ static int run_suite(enum mode mode)
 	tcase_add_test(t, nothing_that_is_queued_waits_for_a_held_stream);
 	tcase_add_test(t, a_kernel_that_fails_is_noticed);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_set_fork_status(r, CK_NOFORK);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main_here(s);
 }
 
 static int run_mode(const struct backend *b, enum mode mode)
@@ -797,6 +783,7 @@ int backend_main(const struct backend *b)
 	accel = b->accel;
 	work = accel->work;
 	streams_use(accel);
+	leaks_ignore(); /* the mocks count what devices hold */
 	for (int m = 0; m < MODES; m++) {
 		pid_t child;
 

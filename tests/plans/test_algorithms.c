@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every algorithm of the registry does what its collective says. */
 #include "tests/plans/world.h"
+#include "tests/support/runner.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static unsigned dice(unsigned *seed, unsigned n)
@@ -261,8 +261,7 @@ int main(void)
 {
 	Suite *suite = suite_create("algorithms");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed, n = 0;
+	int n = 0;
 
 	while (algorithms[n])
 		n++;
@@ -273,9 +272,5 @@ int main(void)
 	tcase_add_loop_test(tc, allreduce_is_the_same_on_all_ranks, 0, n);
 	tcase_add_loop_test(tc, deterministic_ones_fold_in_rank_order, 0, n);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -2,9 +2,9 @@
 /* The estimate against the simulated time, and its arithmetic at the edges. */
 #include "collectives/select.h"
 #include "tests/plans/world.h"
+#include "tests/support/runner.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How far the two may be apart. The simulation knows what waits for what; the
@@ -194,8 +194,7 @@ int main(void)
 {
 	Suite *suite = suite_create("estimate");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed, n = 0;
+	int n = 0;
 
 	while (algorithms[n])
 		n++;
@@ -205,9 +204,5 @@ int main(void)
 	tcase_add_test(tc, huge_sizes_and_absent_rates_saturate);
 	tcase_add_test(tc, more_ranks_than_cores_cost_more);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

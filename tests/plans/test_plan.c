@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Spans, dependencies, and what a plan costs at 1,024 ranks. */
 #include "collectives/algorithm.h"
+#include "tests/support/runner.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -282,8 +283,7 @@ int main(void)
 {
 	Suite *suite = suite_create("plan");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed, n = 0;
+	int n = 0;
 
 	while (algorithms[n])
 		n++;
@@ -295,9 +295,5 @@ int main(void)
 	tcase_add_loop_test(tc, every_conflict_is_waited_for, 0, n);
 	tcase_add_loop_test(tc, plans_of_1024_ranks_are_small_and_quick, 0, n);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

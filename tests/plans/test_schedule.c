@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The schedule by itself: order, window, posted sends, failures, budget. */
 #include "collectives/schedule.h"
+#include "tests/support/runner.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LOG = 256 };
@@ -199,8 +199,6 @@ int main(void)
 {
 	Suite *suite = suite_create("schedule");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, messages_are_numbered_by_slice);
 	tcase_add_test(tc, a_posted_send_holds_its_memory);
@@ -208,9 +206,5 @@ int main(void)
 	tcase_add_test(tc, no_step_uses_up_all_turns);
 	tcase_add_test(tc, nothing_moves_without_messages);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

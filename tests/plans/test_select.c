@@ -2,9 +2,9 @@
 /* Selection: all ranks agree, the override, modes, the explanation. */
 #include "collectives/select.h"
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct select_table table(void)
@@ -256,8 +256,6 @@ int main(void)
 {
 	Suite *suite = suite_create("select");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 30);
 	tcase_add_test(tc, all_ranks_choose_the_same);
@@ -270,9 +268,5 @@ int main(void)
 	tcase_add_test(tc, explanation_shows_all_candidates);
 	tcase_add_test(tc, names_of_collectives_in_any_spelling);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

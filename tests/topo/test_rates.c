@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From measured flows to tables of links: what is found, what stays. */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/topo/rates.h"
+#include "tests/support/runner.h"
 
 #define MOST_NODES 1000
 #define MBIT UINT64_C(125000)
@@ -201,8 +201,6 @@ int main(void)
 {
 	Suite *suite = suite_create("rates");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, rounds_are_disjoint_pairs, 0, 16);
 	tcase_add_loop_test(tc, unlike_rates_are_found, 0, 5);
@@ -211,9 +209,5 @@ int main(void)
 	tcase_add_loop_test(tc, only_what_has_changed_is_replaced, 0,
 			    sizeof(drops) / sizeof(*drops));
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

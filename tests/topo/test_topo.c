@@ -9,6 +9,7 @@
 #include "collectives/select.h"
 #include "src/base/log.h"
 #include "src/topo/cluster.h"
+#include "tests/support/runner.h"
 
 static const char *path_of(const char *file)
 {
@@ -329,8 +330,6 @@ int main(void)
 {
 	Suite *suite = suite_create("topo");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, selection_is_as_expected);
@@ -342,9 +341,5 @@ int main(void)
 	tcase_add_test(tc, nodes_are_found_by_name_or_by_order);
 	tcase_add_test(tc, the_path_keeps_islands_together);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

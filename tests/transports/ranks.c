@@ -16,19 +16,10 @@
 
 #include "src/base/log.h"
 #include "src/boot/sock.h"
+#include "tests/support/leaks.h"
 
 #define WAIT_NS 10000000000u
 #define SPINS 200 /* then yield: ranks outnumber cores */
-
-/* The leak checker of gcc 12 falls over the threads of a library that was
- * opened at run time. */
-static bool is_beyond_leaks;
-int __lsan_is_turned_off(void);
-
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void)
-{
-	return is_beyond_leaks;
-}
 
 static uint64_t now_ns(void)
 {
@@ -239,7 +230,7 @@ static void rank_open(struct rank *r)
 
 	log_set_rank(r->rank);
 	if (!strcmp(r->t->name, "ucx"))
-		is_beyond_leaks = true;
+		leaks_ignore();
 	EXPECT_OK(r, r->t->open(&r->config, &r->dev));
 	r->t->address(r->dev, &area->address[r->rank]);
 	area->pid[r->rank] = getpid();

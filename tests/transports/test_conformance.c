@@ -15,6 +15,7 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/support/job.h"
+#include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 
 #define TRANSPORTS_MAX 8
@@ -928,8 +929,7 @@ int main(void)
 {
 	Suite *suite = suite_create("conformance");
 	TCase *tcase = tcase_create("conformance");
-	SRunner *runner;
-	int failed, n;
+	int n;
 
 	find_usable();
 	if (!usable_count)
@@ -963,9 +963,5 @@ int main(void)
 	tcase_add_loop_test(tcase, a_bad_configuration_is_refused, 0,
 			    usable_count);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

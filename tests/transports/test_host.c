@@ -15,6 +15,7 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 
 static const struct accel *host;
 
@@ -495,8 +496,6 @@ int main(void)
 {
 	Suite *suite = suite_create("host");
 	TCase *tcase = tcase_create("host");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_set_timeout(tcase, 60);
@@ -513,9 +512,5 @@ int main(void)
 	tcase_add_test(tcase, a_forked_child_does_not_own_its_parents_memory);
 	tcase_add_test(tcase, find_needs_no_lock_while_others_allocate);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

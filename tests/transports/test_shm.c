@@ -20,6 +20,7 @@
 #include "src/accel/accel.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 #include "transports/shm/shm.h"
 
@@ -1214,8 +1215,6 @@ int main(void)
 {
 	Suite *suite = suite_create("shm");
 	TCase *tcase = tcase_create("shm");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_set_timeout(tcase, 60);
@@ -1247,9 +1246,5 @@ int main(void)
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
 	tcase_add_test(tcase, who_cannot_measure_is_told);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

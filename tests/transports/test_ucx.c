@@ -10,6 +10,7 @@
 
 #include "src/base/log.h"
 #include "tests/support/job.h"
+#include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 
 extern char **environ;
@@ -353,8 +354,6 @@ int main(void)
 {
 	Suite *suite = suite_create("ucx");
 	TCase *tcase = tcase_create("ucx");
-	SRunner *runner;
-	int failed;
 
 	t = transport_find("ucx");
 	if (!t) {
@@ -378,9 +377,5 @@ int main(void)
 	tcase_add_test(tcase, connecting_to_the_dead_fails);
 	tcase_add_loop_test(tcase, abort_while_connecting, 0, RANKS_KINDS);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

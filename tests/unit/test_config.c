@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "tests/support/capture.h"
+#include "tests/support/runner.h"
 
 /* Whatever the caller of the tests has set must not matter. */
 static void setup(void)
@@ -498,8 +499,6 @@ int main(void)
 {
 	Suite *suite = suite_create("config");
 	TCase *tcase = tcase_create("config");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, defaults_are_as_documented);
@@ -532,9 +531,5 @@ int main(void)
 	tcase_add_loop_test_raise_signal(tcase, a_key_of_another_type_aborts,
 					 SIGABRT, 0, 4);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/boot/control.h"
 #include "tests/support/meet.h"
+#include "tests/support/runner.h"
 
 static void check_all_opened(const struct meet *m)
 {
@@ -757,8 +758,6 @@ int main(void)
 	TCase *gathers = tcase_create("gathers");
 	TCase *queries = tcase_create("queries");
 	TCase *life = tcase_create("life");
-	SRunner *runner;
-	int failed;
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
@@ -792,9 +791,5 @@ int main(void)
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);
 	suite_add_tcase(suite, life);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/boot/control.h"
 #include "tests/support/meet.h"
+#include "tests/support/runner.h"
 
 #define RANKS 6
 #define WITHIN_NS 1000000000u
@@ -328,8 +329,6 @@ int main(void)
 {
 	Suite *suite = suite_create("death");
 	TCase *death = tcase_create("death");
-	SRunner *runner;
-	int failed;
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
@@ -344,9 +343,5 @@ int main(void)
 	tcase_add_loop_test(death, a_stopped_rank_is_late_not_dead, 0, 2);
 	tcase_add_test(death, leaving_without_goodbye_is_dying);
 	suite_add_tcase(suite, death);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which times of operations tell that links have changed. */
 #include <check.h>
-#include <stdlib.h>
 
 #include "src/core/drift.h"
+#include "tests/support/runner.h"
 
 static struct drift_watch watch;
 
@@ -122,8 +122,6 @@ int main(void)
 {
 	Suite *suite = suite_create("drift");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, set_up, NULL);
 	tcase_add_test(tc, steady_times_are_no_news);
@@ -134,9 +132,5 @@ int main(void)
 	tcase_add_test(tc, measuring_in_vain_makes_patient);
 	tcase_add_test(tc, extremes_are_numbers_as_others);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -20,6 +20,7 @@
 #include "src/boot/launcher.h"
 #include "src/boot/slurm.h"
 #include "src/boot/store.h"
+#include "tests/support/runner.h"
 
 #define RANKS 3
 
@@ -373,10 +374,8 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
 	Suite *suite;
 	TCase *tcase;
-	int failed;
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	if (argc > 1 && !strcmp(argv[1], "meet"))
@@ -400,9 +399,5 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(tcase, an_mpiexec_that_misbehaves, 0,
 			    (int)(sizeof(mpiexecs) / sizeof(*mpiexecs)));
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

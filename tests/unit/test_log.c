@@ -12,6 +12,7 @@
 
 #include "src/base/log.h"
 #include "tests/support/capture.h"
+#include "tests/support/runner.h"
 
 #define LINE_RE                                                                \
 	"^\\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}" \
@@ -350,8 +351,6 @@ int main(void)
 {
 	Suite *suite = suite_create("log");
 	TCase *tcase = tcase_create("log");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_loop_test(tcase,
@@ -378,9 +377,5 @@ int main(void)
 	tcase_add_test(tcase, lines_of_threads_do_not_mix);
 	tcase_add_test(tcase, fail_logs_once_and_try_passes_on);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

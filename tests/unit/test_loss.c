@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 #include "transports/verbs/verbs.h"
 
 #define SLOTS 8
@@ -641,8 +642,6 @@ int main(void)
 {
 	TCase *tcase = tcase_create("loss");
 	Suite *suite = suite_create("loss");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
@@ -657,9 +656,5 @@ int main(void)
 	tcase_add_loop_test(tcase, a_late_credit_undoes_none, 0, 4);
 	tcase_add_test(tcase, credits_wait_for_those_that_have_not_landed);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

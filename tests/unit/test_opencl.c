@@ -15,6 +15,7 @@
 #include "src/accel/accel.h"
 #include "src/accel/opencl_api.h"
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 #include "tests/support/streams.h"
 
 extern const struct accel accel_opencl;
@@ -219,8 +220,6 @@ int main(void)
 	Suite *s = suite_create("opencl");
 	TCase *t = tcase_create("opencl");
 	char why[256];
-	SRunner *r;
-	int failed;
 
 	/* First: the runtime does not live on in the child of a fork. */
 	if (dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL))
@@ -242,10 +241,5 @@ int main(void)
 	tcase_add_test(t, an_unordered_queue_is_refused);
 	tcase_add_test(t, without_a_platform_there_are_no_devices);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_set_fork_status(r, CK_NOFORK);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main_here(s);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "perftest/network.h"
+#include "tests/support/runner.h"
 
 #define HOSTS 4
 
@@ -150,17 +151,11 @@ int main(void)
 {
 	Suite *suite = suite_create("network");
 	TCase *tc = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, islands_are_found, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_test(tc, ways_of_hosts_are_no_island);
 	tcase_add_test(tc, the_file_says_what_is_known);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

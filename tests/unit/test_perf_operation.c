@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "perftest/operation.h"
+#include "tests/support/runner.h"
 
 static const struct operation *op(const char *name)
 {
@@ -205,8 +206,6 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_operation");
 	TCase *tests = tcase_create("operation");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, operations_have_the_names_of_their_programs);
 	tcase_add_test(tests, scattered_operations_cut_shares_to_16_bytes);
@@ -216,8 +215,5 @@ int main(void)
 	tcase_add_test(tests, a_matrix_file_gives_the_bytes);
 	tcase_add_test(tests, a_wrong_matrix_file_is_refused);
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

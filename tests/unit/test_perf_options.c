@@ -6,6 +6,7 @@
 
 #include "perftest/failure.h"
 #include "perftest/options.h"
+#include "tests/support/runner.h"
 
 #define MAX_ARGS 32
 
@@ -196,8 +197,6 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_options");
 	TCase *tests = tcase_create("options");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, defaults_are_those_of_nccl_tests);
 	tcase_add_test(tests, every_letter_has_its_meaning);
@@ -205,8 +204,5 @@ int main(void)
 	tcase_add_loop_test(tests, what_makes_no_sense_is_refused, 0,
 			    (int)(sizeof(refused) / sizeof(refused[0])));
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

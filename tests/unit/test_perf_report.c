@@ -2,11 +2,11 @@
 /* The table is that of nccl-tests 2.19, character by character. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "perftest/report.h"
+#include "tests/support/runner.h"
 
 static void check_number(int width, double value, const char *expected)
 {
@@ -284,8 +284,6 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_report");
 	TCase *tests = tcase_create("report");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, numbers_have_as_many_decimals_as_fit);
 	tcase_add_test(tests, the_head_says_what_is_run);
@@ -296,8 +294,5 @@ int main(void)
 	tcase_add_test(tests, statistics_follow_the_classic_columns);
 	tcase_add_test(tests, the_foot_sums_up);
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

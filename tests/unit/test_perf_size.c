@@ -2,9 +2,9 @@
 /* Sizes on the command line, and the steps of a sweep. */
 #include <check.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "perftest/size.h"
+#include "tests/support/runner.h"
 
 START_TEST(suffixes_are_powers_of_1024)
 {
@@ -93,8 +93,6 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_size");
 	TCase *tests = tcase_create("size");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, suffixes_are_powers_of_1024);
 	tcase_add_test(tests, what_is_no_size_is_refused);
@@ -103,8 +101,5 @@ int main(void)
 	tcase_add_test(tests, a_sweep_does_not_overflow);
 	tcase_add_test(tests, sizes_are_printed_with_three_digits);
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "perftest/stats.h"
+#include "tests/support/runner.h"
 
 /* 1 ... n, in an order that is not sorted. */
 static double *shuffled(size_t n)
@@ -106,16 +107,11 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_stats");
 	TCase *tests = tcase_create("stats");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, percentiles_are_by_nearest_rank);
 	tcase_add_test(tests, mean_and_deviation_are_of_all_times);
 	tcase_add_test(tests, a_histogram_counts_every_time_in_its_bin);
 	tcase_add_test(tests, a_histogram_of_equal_times_has_one_bin);
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

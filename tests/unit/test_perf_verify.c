@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "perftest/verify.h"
+#include "tests/support/runner.h"
 
 #define MAX_RANKS 17
 
@@ -369,8 +370,6 @@ int main(void)
 {
 	Suite *suite = suite_create("perf_verify");
 	TCase *tests = tcase_create("verify");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_loop_test(tests, every_result_is_exact_in_any_order, 0,
@@ -384,8 +383,5 @@ int main(void)
 	tcase_add_test(tests, encoding_undoes_decoding);
 	tcase_add_test(tests, encoding_rounds_to_nearest_even);
 	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "src/topo/place.h"
+#include "tests/support/runner.h"
 
 #define GPU "0000:17:00.0"
 #define NIC_AT_ITS_SWITCH "0000:18:00.0"
@@ -74,17 +75,11 @@ int main(void)
 {
 	TCase *tcase = tcase_create("place");
 	Suite *suite = suite_create("place");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_loop_test(tcase, steps_are_counted_on_the_buses, 0,
 			    (int)(sizeof(ways) / sizeof(*ways)));
 	tcase_add_test(tcase, a_thread_is_where_its_cores_are);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,6 +12,7 @@
 #include "src/accel/reduce_kernels.h"
 #include "src/base/type.h"
 #include "tests/support/arithmetic.h"
+#include "tests/support/runner.h"
 
 static const dicomm_datatype_t types[] = {
 	DICOMM_INT8,          DICOMM_UINT8,      DICOMM_INT16,
@@ -690,11 +691,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite());
 }

@@ -23,6 +23,7 @@
 #include "src/boot/join.h"
 #include "tests/support/capture.h"
 #include "tests/support/meet.h"
+#include "tests/support/runner.h"
 
 static void check_all(const struct meet *m, dicomm_result_t status,
 		      const char *word)
@@ -771,8 +772,6 @@ int main(void)
 	TCase *alike = tcase_create("alike");
 	TCase *strange = tcase_create("strange");
 	TCase *nonsense = tcase_create("nonsense");
-	SRunner *runner;
-	int failed;
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
@@ -799,9 +798,5 @@ int main(void)
 	suite_add_tcase(suite, alike);
 	suite_add_tcase(suite, strange);
 	suite_add_tcase(suite, nonsense);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "tests/support/runner.h"
 #include "transports/verbs/verbs.h"
 
 /* Longer than any test may take; what ends a rest before is no time-out. */
@@ -220,8 +221,6 @@ int main(void)
 {
 	TCase *tcase = tcase_create("rest");
 	Suite *suite = suite_create("rest");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 20);
@@ -231,9 +230,5 @@ int main(void)
 	tcase_add_test(tcase, events_are_acknowledged_many_at_a_time);
 	tcase_add_test(tcase, credits_are_told_first);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

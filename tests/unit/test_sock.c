@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/sock.h"
+#include "tests/support/runner.h"
 
 static const struct {
 	const char *spec, *name;
@@ -242,8 +243,6 @@ int main(void)
 {
 	Suite *suite = suite_create("sock");
 	TCase *tcase = tcase_create("sock");
-	SRunner *runner;
-	int failed;
 
 	setenv("DICOMM_DEBUG", "none", 1);
 	tcase_add_loop_test(tcase, interfaces_are_chosen_by_nccls_grammar, 0,
@@ -257,9 +256,5 @@ int main(void)
 	tcase_add_loop_test(tcase, connecting_is_bounded_and_can_be_cancelled,
 			    0, 2);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

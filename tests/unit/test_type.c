@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <check.h>
-#include <stdlib.h>
 
 #include "src/base/type.h"
+#include "tests/support/runner.h"
 
 /* The public numbers, which are NCCL's below 16 and must never change. */
 static const struct {
@@ -110,8 +110,6 @@ int main(void)
 {
 	Suite *suite = suite_create("type");
 	TCase *tcase = tcase_create("type");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, each_type_has_its_number_name_and_size, 0,
 			    (int)(sizeof(expected) / sizeof(*expected)));
@@ -121,9 +119,5 @@ int main(void)
 		       a_created_operator_has_a_name_but_is_not_built_in);
 	tcase_add_test(tcase, every_type_has_a_place_below_the_limit);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,6 +12,7 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "tests/support/runner.h"
 #include "transports/verbs/verbs.h"
 
 /* ---- a libibverbs that counts ---- */
@@ -475,8 +476,6 @@ int main(void)
 {
 	TCase *tcase = tcase_create("verbs");
 	Suite *suite = suite_create("verbs");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, reset, NULL);
@@ -500,9 +499,5 @@ int main(void)
 	tcase_add_test(tcase, many_frees_at_once_are_noticed);
 	tcase_add_test(tcase, a_refusal_says_what_and_why);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

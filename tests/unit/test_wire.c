@@ -10,6 +10,7 @@
 #include "src/boot/hello.h"
 #include "src/boot/id.h"
 #include "src/boot/wire.h"
+#include "tests/support/runner.h"
 
 /* --- frames --------------------------------------------------------------- */
 
@@ -410,8 +411,6 @@ int main(void)
 	Suite *suite = suite_create("wire");
 	TCase *frames = tcase_create("frames");
 	TCase *others = tcase_create("others");
-	SRunner *runner;
-	int failed;
 
 	setenv("DICOMM_DEBUG", "none", 1);
 	tcase_add_test(frames, a_frame_reads_as_it_was_written);
@@ -432,9 +431,5 @@ int main(void)
 	tcase_add_test(others, an_address_that_does_not_fit_is_refused);
 	suite_add_tcase(suite, frames);
 	suite_add_tcase(suite, others);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

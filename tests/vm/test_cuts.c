@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "tests/support/vm.h"
@@ -236,9 +237,7 @@ int main(void)
 {
 	TCase *test_case = tcase_create("cuts");
 	Suite *suite = suite_create("cuts");
-	SRunner *runner;
 	struct vm vm;
-	int failed;
 
 	if (!vm_find(&vm))
 		return 77;
@@ -255,9 +254,5 @@ int main(void)
 		test_case, the_loss_of_the_second_nic_is_an_error_on_every_rank,
 		0, sizeof(fatal) / sizeof(*fatal));
 	suite_add_tcase(suite, test_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

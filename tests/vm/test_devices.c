@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/vm.h"
 
 #define BYTES ((size_t)1 << 20)
@@ -739,8 +740,6 @@ int main(void)
 {
 	TCase *test_case = tcase_create("devices");
 	Suite *suite = suite_create("devices");
-	SRunner *runner;
-	int failed;
 
 	if (!vm_find(&vm))
 		return 77;
@@ -762,9 +761,5 @@ int main(void)
 	if (machines == 2)
 		tcase_add_test(test_case, machines_reach_each_other);
 	suite_add_tcase(suite, test_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed > 0;
+	return runner_main(suite);
 }

@@ -13,6 +13,7 @@
 
 #include "tests/mock/peer_memory.h"
 #include "tests/support/cast.h"
+#include "tests/support/runner.h"
 #include "tests/support/vm.h"
 
 static struct vm vm;
@@ -198,8 +199,6 @@ int main(void)
 {
 	TCase *test_case = tcase_create("direct");
 	Suite *suite = suite_create("direct");
-	SRunner *runner;
-	int failed;
 
 	if (!vm_find(&vm))
 		return 77;
@@ -212,9 +211,5 @@ int main(void)
 	if (!vm.iwarp)
 		add_direct(test_case);
 	suite_add_tcase(suite, test_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

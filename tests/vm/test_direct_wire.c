@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "tests/mock/peer_memory.h"
 #include "tests/support/gadget.h"
+#include "tests/support/runner.h"
 #include "tests/support/vm.h"
 #include "tests/transports/ranks.h"
 
@@ -272,8 +273,6 @@ int main(void)
 {
 	TCase *test_case = tcase_create("direct wire");
 	Suite *suite = suite_create("direct wire");
-	SRunner *runner;
-	int failed;
 
 	if (!vm_find(&vm))
 		return 77;
@@ -289,9 +288,5 @@ int main(void)
 		tcase_add_test(test_case, what_is_ordered_is_not_flushed);
 	}
 	suite_add_tcase(suite, test_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }

@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "tests/support/vm.h"
@@ -559,17 +559,11 @@ int main(void)
 {
 	TCase *test_case = tcase_create("rdma");
 	Suite *suite = suite_create("rdma");
-	SRunner *runner;
-	int failed;
 
 	if (!vm_find(&vm))
 		return 77;
 	tcase_set_timeout(test_case, 60);
 	add_tests(test_case);
 	suite_add_tcase(suite, test_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return runner_main(suite);
 }
