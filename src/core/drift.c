@@ -86,7 +86,8 @@ struct drift {
 	struct drift_watch watch;
 	enum stage stage;
 	/* What ranks agree on: what each operation took, and whether enough
-	 * time has gone since the last measurement. */
+	 * time has gone since the last measurement, and there is enough for
+	 * the next. */
 	uint32_t took[DRIFT_BATCH + 1];
 	uint32_t noted;
 	struct agree agree;
@@ -165,7 +166,8 @@ static void begin_compare(struct drift *d, const struct operation *op)
 {
 	uint64_t cost_ns = d->ended_ns - d->begun_ns;
 
-	d->took[DRIFT_BATCH] = clock_ns() - d->ended_ns >= COST * cost_ns;
+	d->took[DRIFT_BATCH] = probe_fits(op->comm) &&
+			       clock_ns() - d->ended_ns >= COST * cost_ns;
 	agree_begin(&d->agree, op, d->took, DRIFT_BATCH + 1);
 	d->stage = COMPARING;
 }

@@ -34,6 +34,8 @@
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
+/* What a round takes at most, with what is in the queues of a slow way. */
+#define ROUND_MOST_MS 150
 #define SIGNATURE UINT32_C(0x70726f62)
 
 /* Never written: what is sent does not matter. */
@@ -261,6 +263,16 @@ dicomm_result_t probe_turn(struct probe *p, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
+static int most_ms(const struct dicomm_comm *comm)
+{
+	return (int)rates_most_rounds(comm->links->nodes) * ROUND_MOST_MS;
+}
+
+bool probe_fits(const struct dicomm_comm *comm)
+{
+	return comm->timeout_ms <= 0 || comm->timeout_ms >= most_ms(comm);
+}
+
 /* ---- at init ---- */
 
 static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
@@ -298,6 +310,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 struct part {
 	uint32_t
 		undeclared; /* some host is reached by a wire of unknown rate */
+	uint32_t hurried;   /* its time-out leaves no time */
 	uint32_t flow[RATES_FLOWS];
 };
 
@@ -314,19 +327,34 @@ static bool is_undeclared(const struct dicomm_comm *comm)
 	return false;
 }
 
+static void tell_hurry(const struct dicomm_comm *comm, int rank)
+{
+	if (comm->rank == 0)
+		log_info("%s: the links between hosts are not measured: that "
+			 "may take %d ms, and the time-out of rank %d is "
+			 "shorter",
+			 comm->name, most_ms(comm), rank);
+}
+
 static dicomm_result_t is_wanted(struct dicomm_comm *comm, struct part *all,
 				 bool *wanted)
 {
 	const char *how = config_string(CONFIG_PROBE);
-	struct part mine = {.undeclared = is_undeclared(comm)};
+	struct part mine = {.undeclared = is_undeclared(comm),
+			    .hurried = !probe_fits(comm)};
 
 	*wanted = !strcmp(how, "on");
-	if (strcmp(how, "auto"))
+	if (!strcmp(how, "off"))
 		return DICOMM_SUCCESS;
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
 			      comm->meet_ms));
 	for (int r = 0; r < comm->ranks; r++)
 		*wanted |= all[r].undeclared;
+	for (int r = 0; *wanted && r < comm->ranks; r++)
+		if (all[r].hurried) {
+			*wanted = false;
+			tell_hurry(comm, r);
+		}
 	return DICOMM_SUCCESS;
 }
 

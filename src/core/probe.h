@@ -46,10 +46,13 @@ static inline int probe_awaits(const struct probe *p)
 	return p->partner;
 }
 
+/* Does the time-out of this rank's operations leave time for it? */
+bool probe_fits(const struct dicomm_comm *comm);
+
 /*
  * At init, when the ranks have found their wires: where nothing tells the rates
- * of the links, and DICOMM_PROBE lets it, measure them and put the same table
- * into comm->links of all ranks.
+ * of the links, and DICOMM_PROBE and the time-outs let it, measure them and put
+ * the same table into comm->links of all ranks.
  */
 dicomm_result_t probe_at_init(struct dicomm_comm *comm);
 /* Replace comm->links by what was measured. */

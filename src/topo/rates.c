@@ -121,11 +121,24 @@ uint32_t rates_partner(uint32_t nodes, uint32_t round, uint32_t node)
 	return opponent(nodes, round, node);
 }
 
-uint32_t rates_across_rounds(const struct rates *r)
+static uint32_t rounds_across(uint32_t islands)
 {
-	uint32_t all = r->islands > 1 ? seats_of(r->islands) - 1 : 0;
+	uint32_t all = islands > 1 ? seats_of(islands) - 1 : 0;
 
 	return all < RATES_ACROSS ? all : RATES_ACROSS;
+}
+
+uint32_t rates_across_rounds(const struct rates *r)
+{
+	return rounds_across(r->islands);
+}
+
+uint32_t rates_most_rounds(uint32_t nodes)
+{
+	/* Two of them have more than one node. */
+	uint32_t islands = nodes < 4 ? 1 : nodes - 2;
+
+	return rates_rounds(nodes) + rounds_across(islands);
 }
 
 /* Islands meet as players do, the first node of one that of the other, and so

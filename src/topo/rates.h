@@ -45,6 +45,9 @@ uint32_t rates_rounds(uint32_t nodes);
 /* Whom a node meets in a round; RATES_UNKNOWN: nobody. */
 uint32_t rates_partner(uint32_t nodes, uint32_t round, uint32_t node);
 
+/* All rounds, if as many islands are found as there can be. */
+uint32_t rates_most_rounds(uint32_t nodes);
+
 /* After these rounds: the islands of the old table, or if it has none, those
  * that nodes seem to be in. ERR_NO_MEMORY. */
 dicomm_result_t rates_find_islands(struct rates *r, const struct links *old);
