@@ -2,7 +2,6 @@
 #include "src/core/drift.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
@@ -87,13 +86,14 @@ struct drift {
 	struct drift_watch watch;
 	enum stage stage;
 	/* What ranks agree on: what each operation took, and whether enough
-	 * time has gone since the last measurement. */
+	 * time has gone since the last measurement, and there is enough for
+	 * the next. */
 	uint32_t took[DRIFT_BATCH + 1];
 	uint32_t noted;
 	struct agree agree;
 	struct probe probe;
-	uint32_t *flow; /* of all nodes; see rates_links() */
-	uint32_t shared, flows;
+	struct rates rates;
+	uint32_t shared, flows;      /* numbers of rates.flow */
 	uint64_t begun_ns, ended_ns; /* of the last measurement */
 };
 
@@ -106,23 +106,18 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 		return DICOMM_SUCCESS;
 	d = calloc(1, sizeof(*d));
 	comm->drift = d;
-	if (d) {
-		d->flows = comm->links->nodes * RATES_ROUNDS;
-		d->flow = calloc(d->flows, sizeof(*d->flow));
-	}
-	if (!d || !d->flow)
+	if (!d)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the rates of %u "
-			    "hosts",
-			    comm->links->nodes);
+			    "comm_init_rank: out of memory");
+	d->flows = comm->links->nodes * RATES_FLOWS;
 	drift_watch_init(&d->watch);
-	return DICOMM_SUCCESS;
+	return rates_open(&d->rates, comm->links->nodes);
 }
 
 void drift_free(struct dicomm_comm *comm)
 {
 	if (comm->drift)
-		free(comm->drift->flow);
+		rates_close(&comm->drift->rates);
 	free(comm->drift);
 }
 
@@ -171,9 +166,17 @@ static void begin_compare(struct drift *d, const struct operation *op)
 {
 	uint64_t cost_ns = d->ended_ns - d->begun_ns;
 
-	d->took[DRIFT_BATCH] = clock_ns() - d->ended_ns >= COST * cost_ns;
+	d->took[DRIFT_BATCH] = probe_fits(op->comm) &&
+			       clock_ns() - d->ended_ns >= COST * cost_ns;
 	agree_begin(&d->agree, op, d->took, DRIFT_BATCH + 1);
 	d->stage = COMPARING;
+}
+
+static void begin_measure(struct dicomm_comm *comm, const struct operation *op,
+			  const struct rates *across)
+{
+	probe_begin(&comm->drift->probe, comm, op, across);
+	comm->drift->stage = MEASURING;
 }
 
 /* Enough was noted and compared: all ranks decide alike. */
@@ -190,8 +193,8 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 			 "measuring the links",
 			 comm->name);
 	d->begun_ns = clock_ns();
-	probe_begin(&d->probe, comm, op);
-	d->stage = MEASURING;
+	rates_forget(&d->rates);
+	begin_measure(comm, op, NULL);
 }
 
 /* The next piece of what was measured. */
@@ -199,19 +202,14 @@ static void begin_share(struct drift *d, const struct operation *op)
 {
 	uint32_t left = d->flows - d->shared;
 
-	agree_begin(&d->agree, op, d->flow + d->shared,
+	agree_begin(&d->agree, op, d->rates.flow + d->shared,
 		    left < AGREE_MOST ? left : AGREE_MOST);
 	d->stage = SHARING;
 }
 
 static void end_measure(struct drift *d, const struct operation *op)
 {
-	const struct probe *p = &d->probe;
-
-	for (uint32_t i = 0; i < d->flows; i++)
-		d->flow[i] = RATES_UNKNOWN;
-	memcpy(d->flow + (size_t)p->node * RATES_ROUNDS, p->flow,
-	       sizeof(p->flow));
+	rates_add(&d->rates, d->probe.node, d->probe.flow);
 	d->shared = 0;
 	begin_share(d, op);
 }
@@ -227,7 +225,14 @@ static dicomm_result_t end_share(struct dicomm_comm *comm,
 		begin_share(d, op);
 		return DICOMM_SUCCESS;
 	}
-	TRY(probe_adopt(comm, d->flow, &changed));
+	if (!d->probe.across) {
+		TRY(rates_find_islands(&d->rates, comm->links));
+		if (d->rates.islands > 1) {
+			begin_measure(comm, op, &d->rates);
+			return DICOMM_SUCCESS;
+		}
+	}
+	TRY(probe_adopt(comm, &d->rates, &changed));
 	drift_watch_measured(&d->watch, changed);
 	d->ended_ns = clock_ns();
 	d->stage = WATCHING;

@@ -109,6 +109,10 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 	       DICOMM_AGAIN) {
 		if (fault_is(comm))
 			return fault_report(comm);
+		if (atomic_load(&comm->cancelled))
+			return FAIL(DICOMM_ERR_ABORTED,
+				    "connect to rank %d over %s: aborted",
+				    peer->rank, peer->transport->name);
 		if (clock_ns() > deadline)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "connect to rank %d over %s: timed out",

@@ -34,6 +34,8 @@
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
+/* What a round takes at most, with what is in the queues of a slow way. */
+#define ROUND_MOST_MS 150
 #define SIGNATURE UINT32_C(0x70726f62)
 
 /* Never written: what is sent does not matter. */
@@ -49,7 +51,7 @@ static int first_rank_of(const struct links *l, uint32_t node)
 }
 
 void probe_begin(struct probe *p, struct dicomm_comm *comm,
-		 const struct operation *before)
+		 const struct operation *before, const struct rates *across)
 {
 	const struct links *l = comm->links;
 
@@ -58,11 +60,13 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 			 .before = before,
 			 .signature =
 				 SIGNATURE ^ (before ? before->signature : 0)},
+		.across = across,
 		.node = l->node_of[comm->rank],
-		.rounds = rates_rounds(l->nodes),
+		.rounds = across ? rates_across_rounds(across)
+				 : rates_rounds(l->nodes),
 		.partner = -1};
 	p->leads = first_rank_of(l, p->node) == comm->rank;
-	for (uint32_t r = 0; r < RATES_ROUNDS; r++)
+	for (uint32_t r = 0; r < RATES_FLOWS; r++)
 		p->flow[r] = RATES_UNKNOWN;
 }
 
@@ -70,8 +74,12 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 static bool find_partner(struct probe *p)
 {
 	struct dicomm_comm *comm = p->talk.comm;
-	uint32_t node = rates_partner(comm->links->nodes, p->round, p->node);
+	uint32_t node;
 
+	if (p->across)
+		node = rates_across_partner(p->across, p->round, p->node);
+	else
+		node = rates_partner(comm->links->nodes, p->round, p->node);
 	p->partner = -1;
 	if (node == RATES_UNKNOWN)
 		return false;
@@ -89,7 +97,9 @@ static dicomm_result_t begin_round(struct probe *p)
 	p->sent = p->sent_bytes = p->taken = p->counted = 0;
 	p->windows = 0;
 	p->sent_all = p->taken_all = false;
-	p->credit_ns = p->first_ns = p->latest_ns = p->window_ns = 0;
+	p->settled = 0;
+	p->settled_ns = p->credit_ns = p->first_ns = p->latest_ns =
+		p->window_ns = 0;
 	return DICOMM_SUCCESS;
 }
 
@@ -186,7 +196,8 @@ static void count(struct probe *p, size_t bytes)
 		end_window(p, now);
 	if (!p->window_ns && now - p->first_ns > SETTLED_NS &&
 	    p->taken > SETTLED_BYTES) {
-		p->window_ns = now;
+		p->settled_ns = p->window_ns = now;
+		p->settled = p->taken;
 		p->counted = 0;
 	}
 }
@@ -215,13 +226,18 @@ static void end_round(struct probe *p)
 {
 	uint32_t rate = 0;
 
+	/* Flows that share a way take turns: only the mean of each tells how
+	 * much they are together. */
+	if (p->across && p->windows)
+		rate = rate_of(p->taken - p->settled,
+			       p->latest_ns - p->settled_ns);
 	/* On a very slow way little has come, and all of it counts. */
-	if (p->windows)
+	else if (p->windows)
 		rate = p->rate[p->windows / 2];
 	else if (p->taken)
 		rate = rate_of(p->taken, p->latest_ns - p->first_ns);
 	if (rate)
-		p->flow[p->round] = rate;
+		p->flow[p->across ? RATES_ROUNDS + p->round : p->round] = rate;
 	p->partner = -1;
 	p->round++;
 }
@@ -247,16 +263,27 @@ dicomm_result_t probe_turn(struct probe *p, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
+static int most_ms(const struct dicomm_comm *comm)
+{
+	return (int)rates_most_rounds(comm->links->nodes) * ROUND_MOST_MS;
+}
+
+bool probe_fits(const struct dicomm_comm *comm)
+{
+	return comm->timeout_ms <= 0 || comm->timeout_ms >= most_ms(comm);
+}
+
 /* ---- at init ---- */
 
-static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p)
+static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
+			   const struct rates *across)
 {
 	uint64_t end = clock_ms() + (uint64_t)comm->meet_ms;
 	dicomm_result_t status;
 	struct waiter w = {0};
 	bool moved;
 
-	probe_begin(p, comm, NULL);
+	probe_begin(p, comm, NULL, across);
 	for (;;) {
 		moved = false;
 		status = probe_turn(p, &moved);
@@ -283,7 +310,8 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p)
 struct part {
 	uint32_t
 		undeclared; /* some host is reached by a wire of unknown rate */
-	uint32_t flow[RATES_ROUNDS];
+	uint32_t hurried;   /* its time-out leaves no time */
+	uint32_t flow[RATES_FLOWS];
 };
 
 static bool is_undeclared(const struct dicomm_comm *comm)
@@ -299,55 +327,74 @@ static bool is_undeclared(const struct dicomm_comm *comm)
 	return false;
 }
 
+static void tell_hurry(const struct dicomm_comm *comm, int rank)
+{
+	if (comm->rank == 0)
+		log_info("%s: the links between hosts are not measured: that "
+			 "may take %d ms, and the time-out of rank %d is "
+			 "shorter",
+			 comm->name, most_ms(comm), rank);
+}
+
 static dicomm_result_t is_wanted(struct dicomm_comm *comm, struct part *all,
 				 bool *wanted)
 {
 	const char *how = config_string(CONFIG_PROBE);
-	struct part mine = {.undeclared = is_undeclared(comm)};
+	struct part mine = {.undeclared = is_undeclared(comm),
+			    .hurried = !probe_fits(comm)};
 
 	*wanted = !strcmp(how, "on");
-	if (strcmp(how, "auto"))
+	if (!strcmp(how, "off"))
 		return DICOMM_SUCCESS;
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
 			      comm->meet_ms));
 	for (int r = 0; r < comm->ranks; r++)
 		*wanted |= all[r].undeclared;
+	for (int r = 0; *wanted && r < comm->ranks; r++)
+		if (all[r].hurried) {
+			*wanted = false;
+			tell_hurry(comm, r);
+		}
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all)
+/* Let all ranks know what each has measured. */
+static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
+			     struct part *all, struct rates *rates)
 {
-	const struct links *l = comm->links;
-	uint32_t *flow;
-	struct probe p;
 	struct part mine = {.undeclared = 0};
-	dicomm_result_t status;
+
+	memcpy(mine.flow, p->flow, sizeof(mine.flow));
+	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
+			      comm->meet_ms));
+	for (int r = 0; r < comm->ranks; r++)
+		rates_add(rates, comm->links->node_of[r], all[r].flow);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
+			       struct rates *rates)
+{
+	struct probe p;
 	bool wanted, changed;
 
 	TRY(is_wanted(comm, all, &wanted));
 	if (!wanted)
 		return DICOMM_SUCCESS;
-	TRY(run(comm, &p));
-	memcpy(mine.flow, p.flow, sizeof(mine.flow));
-	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
-			      comm->meet_ms));
-	flow = calloc(l->nodes, sizeof(mine.flow));
-	if (!flow)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the rates of %u "
-			    "hosts",
-			    l->nodes);
-	for (int r = comm->ranks - 1; r >= 0; r--)
-		memcpy(flow + (size_t)l->node_of[r] * RATES_ROUNDS, all[r].flow,
-		       sizeof(mine.flow));
-	status = probe_adopt(comm, flow, &changed);
-	free(flow);
-	return status;
+	TRY(run(comm, &p, NULL));
+	TRY(share(comm, &p, all, rates));
+	TRY(rates_find_islands(rates, comm->links));
+	if (rates->islands > 1) {
+		TRY(run(comm, &p, rates));
+		TRY(share(comm, &p, all, rates));
+	}
+	return probe_adopt(comm, rates, &changed);
 }
 
 dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 {
 	struct part *all;
+	struct rates rates;
 	dicomm_result_t status;
 
 	if (!links_matter(comm->links) || comm->links_known)
@@ -357,36 +404,58 @@ dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %d ranks",
 			    comm->ranks);
-	status = measure(comm, all);
+	status = rates_open(&rates, comm->links->nodes);
+	if (status == DICOMM_SUCCESS)
+		status = measure(comm, all, &rates);
+	rates_close(&rates);
 	free(all);
 	return status;
 }
 
 /* ---- the new table ---- */
 
-static void tell(const struct dicomm_comm *comm, const struct links *l)
-{
+/* What is told of ways, as far as there is room. */
+struct words {
 	char text[400];
-	size_t n = 0;
+	size_t n;
+	bool cut;
+};
 
-	for (uint32_t k = 0; k < l->nodes && n + 48 < sizeof(text); k++) {
-		const struct links_pipe *nic = &links_node(l, k)->nic;
+static void add_way(struct words *w, const struct links_pipe *way)
+{
+	size_t room = sizeof(w->text) - w->n;
 
-		n += (size_t)snprintf(text + n, sizeof(text) - n,
-				      "%s %.3g up %.3g down", k ? "," : "",
-				      (double)nic->up * 8e-9,
-				      (double)nic->down * 8e-9);
-	}
-	log_info("%s: measured the ways of %u hosts (Gbit/s):%s%s", comm->name,
-		 l->nodes, text, n + 48 < sizeof(text) ? "" : " ...");
+	w->cut |= room < 48;
+	if (!w->cut)
+		w->n += (size_t)snprintf(
+			w->text + w->n, room, "%s %.3g up %.3g down",
+			w->n ? "," : "", (double)way->up * 8e-9,
+			(double)way->down * 8e-9);
 }
 
-dicomm_result_t probe_adopt(struct dicomm_comm *comm, const uint32_t *flow,
+static void tell(const struct dicomm_comm *comm, const struct links *l)
+{
+	struct words hosts = {.n = 0}, islands = {.n = 0};
+
+	for (uint32_t k = 0; k < l->nodes; k++)
+		add_way(&hosts, &links_node(l, k)->nic);
+	log_info("%s: measured the ways of %u hosts (Gbit/s):%s%s", comm->name,
+		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
+	for (uint32_t i = 0; i < l->islands; i++)
+		add_way(&islands, &l->island[i]);
+	if (l->used_islands > 1)
+		log_info("%s: the hosts are in %u islands, with ways of "
+			 "(Gbit/s):%s%s",
+			 comm->name, l->used_islands, islands.text,
+			 islands.cut ? " ..." : "");
+}
+
+dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 			    bool *changed)
 {
-	struct links *made, *old = comm->links;
+	struct links *made;
 
-	TRY(rates_links(old, comm->links_known, flow, &made, changed));
+	TRY(rates_links(rates, comm->links, comm->links_known, &made, changed));
 	if (*changed) {
 		if (comm->rank == 0)
 			tell(comm, made);

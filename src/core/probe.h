@@ -2,7 +2,9 @@
 /*
  * Measures what the ways between hosts carry, by short flows: in each of a few
  * rounds (rates.h) hosts in pairs send to each other, one rank of each, for 40
- * ms, or where that is little, up to 80. Pairs do not wait for other pairs.
+ * ms, or where that is little, up to 80. Pairs do not wait for other pairs. If
+ * hosts then seem to be in islands, all ranks hear of the flows, and hosts of
+ * one island meet those of another in further rounds.
  */
 #ifndef DICOMM_CORE_PROBE_H
 #define DICOMM_CORE_PROBE_H
@@ -15,9 +17,11 @@
 
 struct probe {
 	struct talk talk;
+	const struct rates *across; /* between its islands; NULL: at first */
 	uint32_t node, rounds, round;
 	bool leads; /* of the ranks of its node, this one takes part */
-	uint32_t flow[RATES_ROUNDS]; /* result; see rates_links() */
+	/* Result: what its node would add to struct rates. */
+	uint32_t flow[RATES_FLOWS];
 	/* The round in hand. */
 	int partner; /* a rank; -1: none yet */
 	size_t most; /* bytes of a message */
@@ -27,13 +31,14 @@ struct probe {
 	 * the first of the window that is counted. 0: not yet. */
 	uint64_t credit_ns, first_ns, latest_ns, window_ns;
 	uint64_t taken, counted;      /* bytes since the first, of the window */
+	uint64_t settled, settled_ns; /* taken when the first window began */
 	uint32_t rate[PROBE_WINDOWS]; /* of windows */
 	uint32_t windows;
 };
 
 /* Call probe_turn() until it is not AGAIN. */
 void probe_begin(struct probe *p, struct dicomm_comm *comm,
-		 const struct operation *before);
+		 const struct operation *before, const struct rates *across);
 dicomm_result_t probe_turn(struct probe *p, bool *moved);
 /* Whom it waits for; -1: nobody in particular. */
 static inline int probe_awaits(const struct probe *p)
@@ -41,14 +46,17 @@ static inline int probe_awaits(const struct probe *p)
 	return p->partner;
 }
 
+/* Does the time-out of this rank's operations leave time for it? */
+bool probe_fits(const struct dicomm_comm *comm);
+
 /*
  * At init, when the ranks have found their wires: where nothing tells the rates
- * of the links, and DICOMM_PROBE lets it, measure them and put the same table
- * into comm->links of all ranks.
+ * of the links, and DICOMM_PROBE and the time-outs let it, measure them and put
+ * the same table into comm->links of all ranks.
  */
 dicomm_result_t probe_at_init(struct dicomm_comm *comm);
-/* Replace comm->links by what was measured; flow as for rates_links(). */
-dicomm_result_t probe_adopt(struct dicomm_comm *comm, const uint32_t *flow,
+/* Replace comm->links by what was measured. */
+dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 			    bool *changed);
 
 #endif

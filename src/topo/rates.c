@@ -6,41 +6,159 @@
 
 #include "src/base/log.h"
 
+/* Up to here, all nodes meet all. */
+#define FEW_NODES 8
+/* Rounds of more of them, at least. */
+#define ROUNDS_OF_MANY 7
+
 /* A rate that differs by less from what was expected has not changed. */
 #define is_below(x, expected) ((x) < (expected) - (expected) / 4)
 #define is_above(x, expected) ((x) > (expected) + (expected) / 4)
 
+dicomm_result_t rates_open(struct rates *r, uint32_t nodes)
+{
+	*r = (struct rates){.nodes = nodes};
+	r->flow = calloc((size_t)nodes * (RATES_FLOWS + 1), sizeof(*r->flow));
+	if (!r->flow)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for the rates of %u hosts",
+			    nodes);
+	r->island_of = r->flow + (size_t)nodes * RATES_FLOWS;
+	rates_forget(r);
+	return DICOMM_SUCCESS;
+}
+
+void rates_close(struct rates *r)
+{
+	free(r->flow);
+	r->flow = NULL;
+}
+
+void rates_forget(struct rates *r)
+{
+	for (size_t i = 0; i < (size_t)r->nodes * RATES_FLOWS; i++)
+		r->flow[i] = RATES_UNKNOWN;
+	memset(r->island_of, 0, r->nodes * sizeof(*r->island_of));
+	r->islands = 1;
+}
+
+void rates_add(struct rates *r, uint32_t node, const uint32_t flow[RATES_FLOWS])
+{
+	for (uint32_t i = 0; i < RATES_FLOWS; i++)
+		if (flow[i] != RATES_UNKNOWN)
+			r->flow[(size_t)node * RATES_FLOWS + i] = flow[i];
+}
+
 /* ---- who meets whom ---- */
 
-/* Seats round a table, one more than there are nodes where they are odd. */
-static uint32_t seats_of(uint32_t nodes)
+/* Seats round a table, one more than there are players where they are odd. */
+static uint32_t seats_of(uint32_t players)
 {
-	return nodes + nodes % 2;
+	return players + players % 2;
+}
+
+/* In one of all the rounds of a tournament. */
+static uint32_t opponent(uint32_t players, uint32_t round, uint32_t player)
+{
+	uint32_t all = seats_of(players) - 1, other;
+
+	if (player == all)
+		other = round % 2 ? (round + all) / 2 : round / 2;
+	else if (2 * (uint64_t)player % all == round)
+		other = all;
+	else
+		other = (round + all - player) % all;
+	return other < players ? other : RATES_UNKNOWN;
+}
+
+/* Rounds at distances of powers of two, by which all nodes hang together. */
+static uint32_t doublings(uint32_t nodes)
+{
+	uint32_t n = 0;
+
+	while (n < RATES_ROUNDS && nodes > UINT32_C(1) << n)
+		n++;
+	return n;
+}
+
+/* Where nobody is at that distance, who is left over meets one another. */
+static uint32_t at_distance(uint32_t nodes, uint32_t distance, uint32_t node)
+{
+	uint32_t begin = node / (2 * distance) * (2 * distance);
+	uint32_t end = begin + distance, half;
+
+	if (node >= end)
+		return node - distance;
+	if (node + distance < nodes)
+		return node + distance;
+	begin = nodes > begin + distance ? nodes - distance : begin;
+	end = nodes < end ? nodes : end;
+	half = (end - begin) / 2;
+	if (node - begin < half)
+		return node + half;
+	return node - begin < 2 * half ? node - half : RATES_UNKNOWN;
 }
 
 uint32_t rates_rounds(uint32_t nodes)
 {
-	uint32_t all = nodes > 1 ? seats_of(nodes) - 1 : 0;
-
-	return all < RATES_ROUNDS ? all : RATES_ROUNDS;
+	if (nodes <= FEW_NODES)
+		return nodes > 1 ? seats_of(nodes) - 1 : 0;
+	return doublings(nodes) > ROUNDS_OF_MANY ? doublings(nodes)
+						 : ROUNDS_OF_MANY;
 }
 
-/* As in a tournament, of which some rounds are played where there are many. */
 uint32_t rates_partner(uint32_t nodes, uint32_t round, uint32_t node)
 {
-	uint32_t all = seats_of(nodes) - 1, partner;
+	uint32_t near = doublings(nodes), others;
 
-	round = (uint32_t)((uint64_t)round * all / rates_rounds(nodes));
-	if (node == all)
-		partner = round % 2 ? (round + all) / 2 : round / 2;
-	else if (2 * (uint64_t)node % all == round)
-		partner = all;
-	else
-		partner = (round + all - node) % all;
-	return partner < nodes ? partner : RATES_UNKNOWN;
+	if (nodes <= FEW_NODES)
+		return opponent(nodes, round, node);
+	if (round < near)
+		return at_distance(nodes, UINT32_C(1) << round, node);
+	others = rates_rounds(nodes) - near;
+	round = (uint32_t)((uint64_t)(round - near) * (seats_of(nodes) - 1) /
+			   others);
+	return opponent(nodes, round, node);
 }
 
-/* ---- what ways carry ---- */
+static uint32_t rounds_across(uint32_t islands)
+{
+	uint32_t all = islands > 1 ? seats_of(islands) - 1 : 0;
+
+	return all < RATES_ACROSS ? all : RATES_ACROSS;
+}
+
+uint32_t rates_across_rounds(const struct rates *r)
+{
+	return rounds_across(r->islands);
+}
+
+uint32_t rates_most_rounds(uint32_t nodes)
+{
+	/* Two of them have more than one node. */
+	uint32_t islands = nodes < 4 ? 1 : nodes - 2;
+
+	return rates_rounds(nodes) + rounds_across(islands);
+}
+
+/* Islands meet as players do, the first node of one that of the other, and so
+ * on. */
+uint32_t rates_across_partner(const struct rates *r, uint32_t round,
+			      uint32_t node)
+{
+	uint32_t all = seats_of(r->islands) - 1, place = 0, other;
+
+	round = (uint32_t)((uint64_t)round * all / rates_across_rounds(r));
+	other = opponent(r->islands, round, r->island_of[node]);
+	for (uint32_t n = 0; n < node; n++)
+		place += r->island_of[n] == r->island_of[node];
+	for (uint32_t n = 0; n < r->nodes; n++)
+		if (r->island_of[n] == other && !place--)
+			return n;
+	return RATES_UNKNOWN;
+}
+
+/* ---- what the ways of nodes carry ---- */
 
 struct way {
 	uint64_t most; /* the fastest flow; 0: none */
@@ -48,33 +166,55 @@ struct way {
 };
 
 struct sums {
+	const struct rates *rates;
 	const struct links *old;
-	const uint32_t *flow;
-	uint32_t rounds;
+	bool known;
 	struct way *up, *down; /* [node] */
 };
 
-/* Bytes per second to a node from its partner; 0: not known. Between islands
- * there are other ways, too. */
-static uint64_t flow_to(const struct sums *s, uint32_t node, uint32_t round,
+static dicomm_result_t open_sums(struct sums *s)
+{
+	s->up = calloc(2 * (size_t)s->rates->nodes, sizeof(*s->up));
+	if (!s->up)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u nodes", s->rates->nodes);
+	s->down = s->up + s->rates->nodes;
+	return DICOMM_SUCCESS;
+}
+
+/* Bytes per second to a node from its partner; 0: not known. */
+static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 			uint32_t *partner)
 {
-	uint32_t x = s->flow[(size_t)node * RATES_ROUNDS + round];
+	uint32_t x = r->flow[(size_t)node * RATES_FLOWS + round];
 
-	*partner = rates_partner(s->old->nodes, round, node);
-	if (*partner == RATES_UNKNOWN || x == RATES_UNKNOWN ||
-	    s->old->island_of[node] != s->old->island_of[*partner])
+	*partner =
+		round < RATES_ROUNDS
+			? rates_partner(r->nodes, round, node)
+			: rates_across_partner(r, round - RATES_ROUNDS, node);
+	if (*partner == RATES_UNKNOWN || x == RATES_UNKNOWN)
 		return 0;
 	return (uint64_t)x * 1000;
 }
 
+/* The same where it tells of the ways of nodes: what is slow between islands is
+ * not to be blamed on these, though what is fast speaks for them. */
+static uint64_t inner_flow_to(const struct sums *s, uint32_t node,
+			      uint32_t round, uint32_t *partner)
+{
+	uint64_t x = flow_to(s->rates, node, round, partner);
+	const uint32_t *island_of = s->rates->island_of;
+
+	return x && s->known && island_of[node] != island_of[*partner] ? 0 : x;
+}
+
 static void find_most(const struct sums *s)
 {
-	uint32_t from;
+	uint32_t rounds = rates_rounds(s->rates->nodes), from;
 
-	for (uint32_t n = 0; n < s->old->nodes; n++)
-		for (uint32_t r = 0; r < s->rounds; r++) {
-			uint64_t x = flow_to(s, n, r, &from);
+	for (uint32_t n = 0; n < s->rates->nodes; n++)
+		for (uint32_t r = 0; r < rounds; r++) {
+			uint64_t x = inner_flow_to(s, n, r, &from);
 
 			if (!x)
 				continue;
@@ -89,12 +229,12 @@ static void find_most(const struct sums *s)
  * neither has. */
 static void find_blame(const struct sums *s)
 {
+	uint32_t rounds = rates_rounds(s->rates->nodes), from;
 	const struct links *l = s->old;
-	uint32_t from;
 
 	for (uint32_t n = 0; n < l->nodes; n++)
-		for (uint32_t r = 0; r < s->rounds; r++) {
-			uint64_t x = flow_to(s, n, r, &from), expected;
+		for (uint32_t r = 0; r < rounds; r++) {
+			uint64_t x = inner_flow_to(s, n, r, &from), expected;
 
 			if (!x)
 				continue;
@@ -109,11 +249,132 @@ static void find_blame(const struct sums *s)
 		}
 }
 
-/* Does the old rate of a way no longer hold? */
-static bool is_new(const struct way *w, uint64_t old, bool known)
+/* ---- who is in an island with whom ---- */
+
+/* Each node points to a lower one of its island, the lowest to itself. */
+static uint32_t lowest(uint32_t *of, uint32_t node)
 {
-	return w->most &&
-	       (!known || w->blamed || (old && is_above(w->most, old)));
+	while (of[node] != node)
+		node = of[node] = of[of[node]];
+	return node;
+}
+
+static void join(uint32_t *of, uint32_t a, uint32_t b)
+{
+	a = lowest(of, a);
+	b = lowest(of, b);
+	if (a < b)
+		of[b] = a;
+	else
+		of[a] = b;
+}
+
+/* Does it get nearly as much as both of its ends have been seen to carry? */
+static bool is_free(const struct sums *s, uint64_t x, uint32_t from,
+		    uint32_t to)
+{
+	return 3 * x >= 2 * links_slower(s->up[from].most, s->down[to].most);
+}
+
+/* Of many nodes, in those rounds only in which many pairs are as far apart as
+ * each other: in the others a few may cross a way that is wide enough for them.
+ */
+static uint32_t rounds_that_join(uint32_t nodes)
+{
+	return nodes <= FEW_NODES ? rates_rounds(nodes) : doublings(nodes);
+}
+
+static void join_free(const struct sums *s, uint32_t *of)
+{
+	uint32_t rounds = rounds_that_join(s->rates->nodes), a, same;
+
+	for (uint32_t n = 0; n < s->rates->nodes; n++)
+		for (uint32_t r = 0; r < rounds; r++) {
+			uint64_t x = flow_to(s->rates, n, r, &a), y;
+
+			if (!x || a > n)
+				continue;
+			y = flow_to(s->rates, a, r, &same);
+			if (y && is_free(s, x, a, n) && is_free(s, y, n, a))
+				join(of, a, n);
+		}
+}
+
+/* From lowest nodes to numbers. Who is alone has a way to himself anyhow: there
+ * are islands only if several nodes share one, and others another. */
+static void number_islands(struct rates *r)
+{
+	uint32_t *of = r->island_of, islands = 0, shared = 0;
+
+	for (uint32_t n = 0; n < r->nodes; n++)
+		of[n] = lowest(of, n);
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		uint32_t others = 0;
+
+		for (uint32_t k = n + 1; of[n] == n && k < r->nodes; k++)
+			others += of[k] == n;
+		shared += others > 0;
+	}
+	/* Those below have their numbers already. */
+	for (uint32_t n = 0; n < r->nodes; n++)
+		of[n] = of[n] == n ? islands++ : of[of[n]];
+	r->islands = islands;
+	if (shared > 1)
+		return;
+	r->islands = 1;
+	memset(of, 0, r->nodes * sizeof(*of));
+}
+
+dicomm_result_t rates_find_islands(struct rates *r, const struct links *old)
+{
+	struct sums s = {.rates = r, .old = old};
+
+	if (old->used_islands > 1) {
+		memcpy(r->island_of, old->island_of,
+		       r->nodes * sizeof(*r->island_of));
+		r->islands = old->islands;
+		return DICOMM_SUCCESS;
+	}
+	TRY(open_sums(&s));
+	find_most(&s);
+	for (uint32_t n = 0; n < r->nodes; n++)
+		r->island_of[n] = n;
+	join_free(&s, r->island_of);
+	number_islands(r);
+	free(s.up);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- the table ---- */
+
+/* What is replaced: where, and by what. */
+struct news {
+	uint64_t **at, *sorted;
+	size_t n;
+};
+
+static dicomm_result_t open_news(struct news *news, const struct rates *r)
+{
+	size_t most = 2 * ((size_t)r->nodes + r->islands);
+
+	*news = (struct news){.at = calloc(most, sizeof(*news->at)),
+			      .sorted = calloc(most, sizeof(*news->sorted))};
+	if (news->at && news->sorted)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_NO_MEMORY, "links: no memory for %u nodes",
+		    r->nodes);
+}
+
+static void close_news(struct news *news)
+{
+	free(news->at);
+	free(news->sorted);
+}
+
+static void replace(struct news *news, uint64_t *at, uint64_t rate)
+{
+	*at = rate;
+	news->at[news->n++] = at;
 }
 
 static int by_rate(const void *a, const void *b)
@@ -145,58 +406,168 @@ static uint64_t level_of(const uint64_t *sorted, size_t n, uint64_t rate)
 	return sum / of;
 }
 
-/* In place of the nodes' rates; how many were replaced. */
-static size_t replace(const struct sums *s, bool known, uint64_t *sorted,
-		      struct links *l)
+/* All of them, from there on. */
+static void level(const struct news *news, size_t from)
 {
-	size_t n = 0, changes = 0;
+	size_t n = news->n - from;
 
-	for (uint32_t i = 0; i < l->nodes; i++) {
-		const struct links_pipe *nic = &links_node(s->old, i)->nic;
-
-		if (is_new(&s->up[i], nic->up, known))
-			sorted[n++] = s->up[i].most;
-		if (is_new(&s->down[i], nic->down, known))
-			sorted[n++] = s->down[i].most;
-	}
-	qsort(sorted, n, sizeof(*sorted), by_rate);
-	for (uint32_t i = 0; i < l->nodes; i++) {
-		struct links_pipe *nic = &l->class[i].nic;
-
-		if (is_new(&s->up[i], nic->up, known)) {
-			nic->up = level_of(sorted, n, s->up[i].most);
-			changes++;
-		}
-		if (is_new(&s->down[i], nic->down, known)) {
-			nic->down = level_of(sorted, n, s->down[i].most);
-			changes++;
-		}
-	}
-	return changes;
+	for (size_t i = 0; i < n; i++)
+		news->sorted[i] = *news->at[from + i];
+	qsort(news->sorted, n, sizeof(*news->sorted), by_rate);
+	for (size_t i = from; i < news->n; i++)
+		*news->at[i] = level_of(news->sorted, n, *news->at[i]);
 }
 
-dicomm_result_t rates_links(const struct links *old, bool known,
-			    const uint32_t *flow, struct links **out,
-			    bool *changed)
+/* Does the old rate of a way no longer hold? */
+static bool is_new(const struct way *w, uint64_t old, bool known)
 {
-	size_t n = old->nodes;
-	struct sums s = {
-		.old = old, .flow = flow, .rounds = rates_rounds(old->nodes)};
-	uint64_t *sorted = calloc(2 * n, sizeof(*sorted));
-	dicomm_result_t status = DICOMM_ERR_NO_MEMORY;
+	return w->most &&
+	       (!known || w->blamed || (old && is_above(w->most, old)));
+}
 
-	s.up = calloc(2 * n, sizeof(*s.up));
-	if (sorted && s.up) {
-		s.down = s.up + n;
-		find_most(&s);
-		find_blame(&s);
-		status = links_part(old, old->ranks, NULL, out);
-	} else {
-		log_error("links: no memory for %zu nodes", n);
+static void replace_nodes(const struct sums *s, struct links *l,
+			  struct news *news)
+{
+	for (uint32_t n = 0; n < l->nodes; n++) {
+		struct links_pipe *nic = &l->class[n].nic;
+
+		if (is_new(&s->up[n], nic->up, s->known))
+			replace(news, &nic->up, s->up[n].most);
+		if (is_new(&s->down[n], nic->down, s->known))
+			replace(news, &nic->down, s->down[n].most);
 	}
+	level(news, 0);
+}
+
+/* What leaves an island, or enters it, and what the ways of nodes would let
+ * through. */
+struct traffic {
+	uint64_t bytes, expected;
+};
+
+/* Of a round: [island] out of it, [islands + island] into it. */
+static void add_round(const struct rates *r, const struct links *l,
+		      uint32_t round, struct traffic *t)
+{
+	uint32_t from;
+
+	memset(t, 0, 2 * r->islands * sizeof(*t));
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		uint64_t x = flow_to(r, n, RATES_ROUNDS + round, &from), e;
+		struct traffic *up, *down;
+
+		if (!x)
+			continue;
+		e = links_slower(l->class[from].nic.up, l->class[n].nic.down);
+		up = &t[r->island_of[from]];
+		down = &t[r->islands + r->island_of[n]];
+		*up = (struct traffic){up->bytes + x, up->expected + e};
+		*down = (struct traffic){down->bytes + x, down->expected + e};
+	}
+}
+
+/* Of the round in which it was most. */
+static dicomm_result_t find_traffic(const struct rates *r,
+				    const struct links *l, struct traffic **out)
+{
+	size_t n = 2 * (size_t)r->islands;
+	struct traffic *most = calloc(2 * n, sizeof(*most)), *t = most + n;
+
+	if (!most)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u islands", r->islands);
+	for (uint32_t k = 0; k < rates_across_rounds(r); k++) {
+		add_round(r, l, k, t);
+		for (size_t i = 0; i < n; i++)
+			if (t[i].bytes > most[i].bytes)
+				most[i] = t[i];
+	}
+	*out = most;
+	return DICOMM_SUCCESS;
+}
+
+/* Where it is less than that, the way is narrow, and this its rate. */
+static void replace_way(const struct traffic *t, uint64_t *way,
+			struct news *news)
+{
+	bool narrow = is_below(t->bytes, t->expected);
+	bool differs =
+		!*way || is_above(t->bytes, *way) || is_below(t->bytes, *way);
+
+	if (narrow ? differs : *way && is_above(t->bytes, *way))
+		replace(news, way, t->bytes);
+}
+
+/* In place of the one that all nodes were in. */
+static dicomm_result_t make_islands(const struct rates *r, struct links *l)
+{
+	struct links_pipe *island = calloc(r->islands, sizeof(*island));
+
+	if (!island)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u islands", r->islands);
+	free(l->island);
+	l->island = island;
+	l->islands = r->islands;
+	memcpy(l->island_of, r->island_of, l->nodes * sizeof(*l->island_of));
+	return links_finish(l);
+}
+
+/* What was taken for islands is none where no way is narrow. */
+static dicomm_result_t drop_islands(struct links *l)
+{
+	l->islands = 1;
+	memset(l->island_of, 0, l->nodes * sizeof(*l->island_of));
+	return links_finish(l);
+}
+
+static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
+				       struct news *news)
+{
+	bool found = l->used_islands == 1 && r->islands > 1;
+	size_t before = news->n;
+	struct traffic *t;
+
+	if (r->islands == 1)
+		return DICOMM_SUCCESS;
+	if (found)
+		TRY(make_islands(r, l));
+	TRY(find_traffic(r, l, &t));
+	for (uint32_t i = 0; i < r->islands; i++) {
+		replace_way(&t[i], &l->island[i].up, news);
+		replace_way(&t[r->islands + i], &l->island[i].down, news);
+	}
+	free(t);
+	if (found && news->n == before)
+		return drop_islands(l);
+	level(news, before);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t rates_links(const struct rates *r, const struct links *old,
+			    bool known, struct links **out, bool *changed)
+{
+	struct sums s = {.rates = r, .old = old, .known = known};
+	struct links *l = NULL;
+	struct news news;
+	dicomm_result_t status;
+
+	TRY(open_sums(&s));
+	find_most(&s);
+	find_blame(&s);
+	status = open_news(&news, r);
 	if (status == DICOMM_SUCCESS)
-		*changed = replace(&s, known, sorted, *out) > 0;
-	free(sorted);
+		status = links_part(old, old->ranks, NULL, &l);
+	if (status == DICOMM_SUCCESS) {
+		replace_nodes(&s, l, &news);
+		status = replace_islands(r, l, &news);
+	}
+	*changed = news.n > 0;
+	close_news(&news);
 	free(s.up);
+	if (status == DICOMM_SUCCESS)
+		*out = l;
+	else
+		links_free(l);
 	return status;
 }

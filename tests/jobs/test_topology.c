@@ -136,6 +136,36 @@ START_TEST(ranks_measure_and_have_one_table)
 }
 END_TEST
 
+/* A rank that may not wait for so long. */
+static void hurry(struct job_rank *me)
+{
+	static const struct files none = {.words = ""};
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const bool *in_time = me->arg;
+
+	set_up(me, &none);
+	config.timeout_ms = me->rank == 1 && !*in_time ? 200 : 5000;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	JOB_CHECK(*in_time == (connected(me) > 0), "rank %d: %llu peers",
+		  me->rank, (unsigned long long)connected(me));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(a_short_timeout_leaves_no_time_to_measure)
+{
+	bool in_time = _i;
+
+	job_run(&(struct job){.run = hurry,
+			      .arg = &in_time,
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none", "DICOMM_PROBE=on"},
+			      .timeout_s = 40});
+}
+END_TEST
+
 /* ---- communicators made of others ---- */
 
 /* Which ranks go on together, and how. */
@@ -371,6 +401,8 @@ int main(void)
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
+	tcase_add_loop_test(tc, a_short_timeout_leaves_no_time_to_measure, 0,
+			    2);
 	tcase_add_loop_test(tc, what_is_known_is_not_measured_again, 0,
 			    sizeof(parts) / sizeof(*parts));
 	tcase_add_test(tc, a_part_has_the_rates_of_its_hosts);

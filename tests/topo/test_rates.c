@@ -3,19 +3,25 @@
 #include <check.h>
 #include <string.h>
 
+#include "collectives/select.h"
 #include "src/topo/rates.h"
 #include "tests/support/runner.h"
 
 #define MOST_NODES 1000
 #define MBIT UINT64_C(125000)
 
-static uint64_t up_of[MOST_NODES], down_of[MOST_NODES];
-static uint32_t flow[MOST_NODES * RATES_ROUNDS];
+/* A network, as it is. */
+static uint64_t up_of[MOST_NODES], down_of[MOST_NODES]; /* [node] */
+static uint32_t island_of[MOST_NODES];
+static uint64_t out_of[MOST_NODES], into[MOST_NODES]; /* [island]; 0: wide */
 
 static void set_nodes(const unsigned *mbit, uint32_t nodes)
 {
-	for (uint32_t n = 0; n < nodes; n++)
+	for (uint32_t n = 0; n < nodes; n++) {
 		up_of[n] = down_of[n] = mbit[n] * MBIT;
+		island_of[n] = 0;
+	}
+	out_of[0] = into[0] = 0;
 }
 
 /* One rank on each node; all alike, until measured. */
@@ -31,33 +37,109 @@ static struct links *some_links(uint32_t nodes)
 	return l;
 }
 
-/* What up_of and down_of let through, and some noise: up to 6 % less. */
-static void measure(uint32_t nodes)
-{
-	for (uint32_t n = 0; n < nodes; n++)
-		for (uint32_t r = 0; r < RATES_ROUNDS; r++) {
-			uint32_t *x = &flow[n * RATES_ROUNDS + r], from;
+/* ---- what flows get that are under way at the same time ---- */
 
-			*x = RATES_UNKNOWN;
-			if (r >= rates_rounds(nodes))
-				continue;
-			from = rates_partner(nodes, r, n);
-			if (from == RATES_UNKNOWN)
-				continue;
-			*x = (uint32_t)(links_slower(up_of[from], down_of[n]) /
-					1000);
-			*x -= *x / 100 * ((n * 7 + r * 3) % 7);
-		}
+/* Ways: up and down of each node, out of and into each island. */
+#define WAYS (4 * MOST_NODES)
+
+static struct {
+	uint64_t left[WAYS]; /* of its rate, not yet given away */
+	uint32_t users[WAYS];
+	uint32_t way[MOST_NODES][4]; /* [to]; the first two again, inside */
+	uint64_t rate[MOST_NODES];   /* [to] */
+	bool waits[MOST_NODES];      /* [to]: for its part */
+} net;
+
+static void begin_flow(uint32_t from, uint32_t to)
+{
+	uint32_t a = island_of[from], b = island_of[to];
+	uint32_t way[4] = {from, MOST_NODES + to, 2 * MOST_NODES + a,
+			   3 * MOST_NODES + b};
+	uint64_t rate[4] = {up_of[from], down_of[to], out_of[a], into[b]};
+
+	for (int i = 0; i < 4; i++) {
+		bool counts = i < 2 || (a != b && rate[i]);
+
+		net.way[to][i] = counts ? way[i] : way[0];
+		net.left[net.way[to][i]] = counts ? rate[i] : rate[0];
+		net.users[net.way[to][i]] += counts;
+	}
+	net.waits[to] = true;
 }
 
+/* The fullest way gives equal parts to all that use it; and so on. */
+static bool serve_fullest(uint32_t nodes)
+{
+	uint32_t fullest = WAYS;
+	uint64_t part;
+
+	for (uint32_t w = 0; w < WAYS; w++)
+		if (net.users[w] &&
+		    (fullest == WAYS ||
+		     net.left[w] / net.users[w] <
+			     net.left[fullest] / net.users[fullest]))
+			fullest = w;
+	if (fullest == WAYS)
+		return false;
+	part = net.left[fullest] / net.users[fullest];
+	for (uint32_t n = 0; n < nodes; n++) {
+		const uint32_t *way = net.way[n];
+
+		if (!net.waits[n] || (way[0] != fullest && way[1] != fullest &&
+				      way[2] != fullest && way[3] != fullest))
+			continue;
+		net.waits[n] = false;
+		net.rate[n] = part;
+		for (int i = 0; i < 4; i++) {
+			if (i > 1 && way[i] == way[0])
+				continue;
+			net.left[way[i]] -= part;
+			net.users[way[i]]--;
+		}
+	}
+	return true;
+}
+
+/* One round; noise: up to 6 % less. */
+static void measure_round(struct rates *r, uint32_t round)
+{
+	uint32_t across = round - RATES_ROUNDS, from;
+
+	memset(&net, 0, sizeof(net));
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		from = round < RATES_ROUNDS
+			       ? rates_partner(r->nodes, round, n)
+			       : rates_across_partner(r, across, n);
+		if (from != RATES_UNKNOWN)
+			begin_flow(from, n);
+	}
+	while (serve_fullest(r->nodes))
+		;
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		uint32_t x = (uint32_t)(net.rate[n] / 1000);
+
+		x -= x / 100 * ((n * 7 + round * 3) % 7);
+		if (x)
+			r->flow[n * RATES_FLOWS + round] = x;
+	}
+}
+
+/* As a communicator does it. */
 static bool renew(struct links **l, bool known)
 {
 	struct links *made;
+	struct rates r;
 	bool changed;
 
-	measure((*l)->nodes);
-	ck_assert_int_eq(rates_links(*l, known, flow, &made, &changed),
+	ck_assert_int_eq(rates_open(&r, (*l)->nodes), DICOMM_SUCCESS);
+	for (uint32_t i = 0; i < rates_rounds(r.nodes); i++)
+		measure_round(&r, i);
+	ck_assert_int_eq(rates_find_islands(&r, *l), DICOMM_SUCCESS);
+	for (uint32_t i = 0; i < rates_across_rounds(&r); i++)
+		measure_round(&r, RATES_ROUNDS + i);
+	ck_assert_int_eq(rates_links(&r, *l, known, &made, &changed),
 			 DICOMM_SUCCESS);
+	rates_close(&r);
 	links_free(*l);
 	*l = made;
 	return changed;
@@ -76,6 +158,7 @@ static void is_found(const struct links *l)
 		is_near(links_node(l, n)->nic.up, up_of[n], n);
 		is_near(links_node(l, n)->nic.down, down_of[n], n);
 	}
+	ck_assert_uint_eq(l->used_islands, 1);
 }
 
 START_TEST(rounds_are_disjoint_pairs)
@@ -141,18 +224,197 @@ START_TEST(equal_links_are_equal)
 }
 END_TEST
 
-START_TEST(a_thousand_nodes_take_seven_rounds)
+START_TEST(a_thousand_nodes_take_ten_rounds)
 {
 	struct links *l = some_links(MOST_NODES);
 
-	for (uint32_t n = 0; n < MOST_NODES; n++)
+	for (uint32_t n = 0; n < MOST_NODES; n++) {
 		up_of[n] = down_of[n] = (n % 10 ? 8000 : 1000) * MBIT;
-	ck_assert_uint_eq(rates_rounds(MOST_NODES), 7);
+		island_of[n] = 0;
+	}
+	ck_assert_uint_eq(rates_rounds(MOST_NODES), 10);
 	renew(&l, false);
 	is_found(l);
 	links_free(l);
 }
 END_TEST
+
+/* ---- islands ---- */
+
+struct layout {
+	uint32_t nodes, islands;
+	/* Of neighbours in the order of nodes; else those of an island are so
+	 * many apart as there are islands. */
+	bool scattered;
+	unsigned node, way; /* Mbit/s; 0: wide */
+	bool in_parts;      /* they may be found as more, smaller ones */
+};
+
+static void set_layout(const struct layout *o)
+{
+	uint32_t size = (o->nodes + o->islands - 1) / o->islands;
+
+	for (uint32_t n = 0; n < o->nodes; n++) {
+		up_of[n] = down_of[n] = o->node * MBIT;
+		island_of[n] = o->scattered ? n % o->islands : n / size;
+		out_of[n] = into[n] = o->way * MBIT;
+	}
+}
+
+static void are_found(const struct links *l, const struct layout *o)
+{
+	ck_assert_uint_ge(l->used_islands, o->islands);
+	ck_assert(o->in_parts || l->used_islands == o->islands);
+	for (uint32_t n = 0; n < l->nodes; n++) {
+		uint32_t island = l->island_of[n];
+
+		is_near(links_node(l, n)->nic.up, up_of[n], n);
+		is_near(links_node(l, n)->nic.down, down_of[n], n);
+		for (uint32_t k = 0; k < n; k++)
+			ck_assert(l->island_of[k] == island
+					  ? island_of[k] == island_of[n]
+					  : o->in_parts ||
+						    island_of[k] !=
+							    island_of[n]);
+		if (o->in_parts)
+			continue;
+		is_near(l->island[island].up, o->way * MBIT, n);
+		is_near(l->island[island].down, o->way * MBIT, n);
+	}
+}
+
+static const struct layout layouts[] = {
+	{4, 2, false, 800, 100, false},
+	{4, 2, true, 800, 100, false},
+	{4, 2, false, 800, 800,
+	 false}, /* of two hosts, each might have it all */
+	{6, 2, false, 800, 100, false},
+	{6, 3, true, 800, 200, false},
+	{8, 2, true, 400, 100, false},
+	{8, 4, false, 800, 400, false},
+	{16, 2, false, 800, 100, false},
+	{16, 2, true, 800, 100, false},
+	{16, 4, false, 800, 1600, false},
+	{24, 2, false, 800, 1200, true}, /* no power of two */
+	{64, 4, true, 800, 800, false},
+	{1000, 2, false, 8000, 10000, true},
+	{1000, 2, true, 8000, 10000, false},
+	{1000, 10, false, 8000, 10000, true},
+};
+
+/* As on tests/topo/islands_two_by_two.json. */
+static void check_chosen(struct links *l)
+{
+	struct select_table t = {.params = {.latency_ps = 250000,
+					    .per_message_ps = 40000,
+					    .bytes_per_s = 9000000000,
+					    .reduce_bytes_per_s = 12000000000,
+					    .copy_bytes_per_s = 10000000000,
+					    .slot_bytes = 131072,
+					    .node_ranks = 1,
+					    .node_cores = 8}};
+	struct shape s = {.coll = COLL_REDUCE_SCATTER,
+			  .ranks = (int)l->ranks,
+			  .links = l};
+	const struct algorithm *a;
+
+	ck_assert_int_eq(select_algorithm(&t, &s, 1 << 26, &a), DICOMM_SUCCESS);
+	ck_assert_str_eq(a->name, "islands");
+}
+
+START_TEST(islands_are_found)
+{
+	const struct layout *o = &layouts[_i];
+	struct links *l = some_links(o->nodes);
+
+	set_layout(o);
+	ck_assert(renew(&l, false));
+	are_found(l, o);
+	if (o->nodes == 4 && o->scattered)
+		check_chosen(l);
+	/* And stay as they are. */
+	ck_assert(!renew(&l, true));
+	are_found(l, o);
+	links_free(l);
+}
+END_TEST
+
+/* Their way is as wide as all that they have. */
+START_TEST(wide_islands_are_none)
+{
+	static const struct layout wide[] = {
+		{4, 2, false, 800, 1600, false},
+		{8, 2, true, 800, 3200, false},
+		{100, 4, false, 800, 20000, false}};
+	struct links *l = some_links(wide[_i].nodes);
+
+	set_layout(&wide[_i]);
+	ck_assert(renew(&l, false));
+	is_found(l);
+	links_free(l);
+}
+END_TEST
+
+/* What looked slow in the rounds of all is looked at again. */
+START_TEST(a_moment_of_noise_makes_no_islands)
+{
+	struct links *l = some_links(4), *made;
+	struct rates r;
+	uint32_t from;
+	bool changed;
+
+	set_nodes((unsigned[]){800, 800, 800, 800}, 4);
+	ck_assert_int_eq(rates_open(&r, 4), DICOMM_SUCCESS);
+	for (uint32_t i = 0; i < rates_rounds(4); i++)
+		measure_round(&r, i);
+	for (uint32_t n = 0; n < 4; n++)
+		for (uint32_t i = 0; i < rates_rounds(4); i++) {
+			from = rates_partner(4, i, n);
+			if (from / 2 != n / 2)
+				r.flow[n * RATES_FLOWS + i] /= 3;
+		}
+	ck_assert_int_eq(rates_find_islands(&r, l), DICOMM_SUCCESS);
+	ck_assert_uint_eq(r.islands, 2);
+	measure_round(&r, RATES_ROUNDS);
+	ck_assert_int_eq(rates_links(&r, l, false, &made, &changed),
+			 DICOMM_SUCCESS);
+	is_found(made);
+	rates_close(&r);
+	links_free(made);
+	links_free(l);
+}
+END_TEST
+
+/* Between islands that are known, and where there were none. */
+START_TEST(a_way_between_islands_changes)
+{
+	struct layout o = {4, 2, _i, 800, 400, false};
+	struct links *l = some_links(4);
+
+	set_layout(&o);
+	renew(&l, false);
+	for (unsigned way = 100; way < 1000; way *= 4) {
+		o.way = way;
+		set_layout(&o);
+		ck_assert(renew(&l, true));
+		are_found(l, &o);
+		ck_assert(!renew(&l, true));
+	}
+	links_free(l);
+	l = some_links(4);
+	set_nodes((unsigned[]){800, 800, 800, 800}, 4);
+	renew(&l, false);
+	is_found(l);
+	set_layout(&o);
+	out_of[0] = out_of[1] = into[0] = into[1] = 100 * MBIT;
+	o.way = 100;
+	ck_assert(renew(&l, true));
+	are_found(l, &o);
+	links_free(l);
+}
+END_TEST
+
+/* ---- changes ---- */
 
 struct drop {
 	unsigned before[4], after[4], found[4];
@@ -205,7 +467,12 @@ int main(void)
 	tcase_add_loop_test(tc, rounds_are_disjoint_pairs, 0, 16);
 	tcase_add_loop_test(tc, unlike_rates_are_found, 0, 5);
 	tcase_add_test(tc, equal_links_are_equal);
-	tcase_add_test(tc, a_thousand_nodes_take_seven_rounds);
+	tcase_add_test(tc, a_thousand_nodes_take_ten_rounds);
+	tcase_add_loop_test(tc, islands_are_found, 0,
+			    sizeof(layouts) / sizeof(*layouts));
+	tcase_add_loop_test(tc, wide_islands_are_none, 0, 3);
+	tcase_add_test(tc, a_moment_of_noise_makes_no_islands);
+	tcase_add_loop_test(tc, a_way_between_islands_changes, 0, 2);
 	tcase_add_loop_test(tc, only_what_has_changed_is_replaced, 0,
 			    sizeof(drops) / sizeof(*drops));
 	suite_add_tcase(suite, tc);
