@@ -417,7 +417,7 @@ static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 	*fd = (int)syscall(SYS_pidfd_getfd, pid, theirs, 0);
 	close(pid);
 	if (*fd < 0) {
-		log_info("ze:%d: process %d does not hand out descriptors, as "
+		log_warn("ze:%d: process %d does not hand out descriptors, as "
 			 "kernel.yama.ptrace_scope may ask",
 			 entered, (int)owner);
 		return ZE_INVALID_ARGUMENT;
