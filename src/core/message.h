@@ -32,16 +32,17 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 				    uint64_t seq)
 {
 	struct lane *lane = &peer->lane[c];
+	bool held;
 
 	lane->in_mask |= UINT64_C(1) << (seq - lane->in_done - 1);
 	while (lane->in_mask & 1) {
 		lane->in_mask >>= 1;
 		lane->in_done++;
 	}
-	if (lane->in.lines)
-		peer->transport->release(
-			peer->tp, c,
-			lane->in_done - (lane->in_done == lane->in_held));
+	if (!lane->in.lines)
+		return;
+	held = lane->in_done && lane->in_done == lane->in_held;
+	peer->transport->release(peer->tp, c, lane->in_done - held);
 }
 
 /* Has the peer room for message seq of an operation, and is it that one's
