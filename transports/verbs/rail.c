@@ -135,16 +135,16 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 		(uint64_t)dev->lanes * (dev->config.slots + VERBS_STRANDS) +
 		VERBS_BATCH;
 	struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
+	int vectors = nic->context->num_comp_vectors;
 
 	if (receives > (uint64_t)nic->attr.max_srq_wr)
 		receives = (uint64_t)nic->attr.max_srq_wr;
 	attr.attr.max_wr = (uint32_t)receives;
 	rail->cqe = first_cqe(dev, nic);
 	TRY(verbs_rest_open(rail));
-	/* Ranks of one machine share its interrupts out. */
+	/* Ranks of one machine share its interrupts out; there may be none. */
 	rail->cq = ibv_create_cq(nic->context, rail->cqe, NULL, rail->channel,
-				 dev->config.rank %
-					 nic->context->num_comp_vectors);
+				 vectors > 0 ? dev->config.rank % vectors : 0);
 	if (!rail->cq)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: completion queue of %d entries: %m",
