@@ -48,9 +48,67 @@ int shape_on_path(const struct shape *s, int i)
 	return at_place(s, place_of(s, s->rank) + i);
 }
 
-int shape_place_from_root(const struct shape *s)
+static uint32_t node_at(const struct shape *s, int place)
 {
-	return shape_rank(s, place_of(s, s->rank) - place_of(s, s->root));
+	return s->links->node_of[s->links->path[place]];
+}
+
+static uint32_t island_at(const struct shape *s, int place)
+{
+	return s->links->island_of[node_at(s, place)];
+}
+
+/* Places [node, node_end) of the root's node, [island, island_end) of its
+ * island. */
+struct home {
+	int root, node, node_end, island, island_end;
+};
+
+static struct home home_of(const struct shape *s)
+{
+	int at = place_of(s, s->root);
+	struct home h = {at, at, at + 1, at, at + 1};
+
+	if (!s->links)
+		return (struct home){at, 0, s->ranks, 0, s->ranks};
+	while (h.node > 0 && node_at(s, h.node - 1) == node_at(s, at))
+		h.node--;
+	while (h.node_end < s->ranks &&
+	       node_at(s, h.node_end) == node_at(s, at))
+		h.node_end++;
+	while (h.island > 0 && island_at(s, h.island - 1) == island_at(s, at))
+		h.island--;
+	while (h.island_end < s->ranks &&
+	       island_at(s, h.island_end) == island_at(s, at))
+		h.island_end++;
+	return h;
+}
+
+int shape_chain_place(const struct shape *s)
+{
+	struct home h = home_of(s);
+	int at = place_of(s, s->rank), in_node = h.node_end - h.node;
+
+	if (at >= h.node && at < h.node_end)
+		return (at - h.root + in_node) % in_node;
+	if (at >= h.island && at < h.node)
+		return at - h.island + in_node;
+	if (at >= h.node_end && at < h.island_end)
+		return at - h.island;
+	return shape_rank(s, at - h.island);
+}
+
+int shape_chain_rank(const struct shape *s, int place)
+{
+	struct home h = home_of(s);
+	int in_node = h.node_end - h.node;
+
+	if (place < in_node)
+		return at_place(s,
+				h.node + (h.root - h.node + place) % in_node);
+	if (place < h.node - h.island + in_node)
+		return at_place(s, h.island + place - in_node);
+	return at_place(s, h.island + place);
 }
 
 int shape_power_of_two(const struct shape *s)

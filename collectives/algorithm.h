@@ -116,9 +116,13 @@ int shape_to_rank(const struct shape *s, int from_root);
 /* The rank i places on from s->rank, where neighbours share a node, and nodes
  * an island; without links, by rank. `i` from -ranks on. */
 int shape_on_path(const struct shape *s, int i);
-/* Where s->rank is on that path, from its start; from the root. */
+/* Where s->rank is on that path, from its start. */
 int shape_place(const struct shape *s);
-int shape_place_from_root(const struct shape *s);
+/* A chain of all ranks from the root on: its node, the rest of its island, fast
+ * nodes first, then the other islands. Where s->rank is in it; the rank at a
+ * place. */
+int shape_chain_place(const struct shape *s);
+int shape_chain_rank(const struct shape *s, int place);
 /* The largest power of two up to the number of ranks; are there so many? */
 int shape_power_of_two(const struct shape *s);
 bool shape_is_power_of_two(const struct shape *s);

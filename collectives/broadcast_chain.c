@@ -2,7 +2,8 @@
 /*
  * Chain broadcast: each rank passes on to the next one what it receives. The
  * next one is a neighbour where there is one left: each node, and each island
- * of nodes, is entered once.
+ * of nodes, is entered once. Slow nodes come last, so that they need not pass
+ * on one broadcast while they receive the next.
  *
  * Hops     N - 1, for N ranks
  * Sent     S per rank, for S bytes
@@ -14,16 +15,16 @@
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
-	int me = shape_place_from_root(s);
+	int me = shape_chain_place(s);
 
 	if (me == 0) {
-		plan_send(p, shape_on_path(s, 1), plan_block(PLAN_SEND, 0));
+		plan_send(p, shape_chain_rank(s, 1), plan_block(PLAN_SEND, 0));
 		plan_copy(p, recv, plan_block(PLAN_SEND, 0));
 		return;
 	}
-	plan_recv(p, shape_on_path(s, -1), recv);
+	plan_recv(p, shape_chain_rank(s, me - 1), recv);
 	if (me + 1 < s->ranks)
-		plan_send(p, shape_on_path(s, 1), recv);
+		plan_send(p, shape_chain_rank(s, me + 1), recv);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)

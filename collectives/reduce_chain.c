@@ -13,7 +13,7 @@
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span send = plan_block(PLAN_SEND, 0);
-	int me = shape_place_from_root(s);
+	int me = shape_chain_place(s);
 	bool last = me == s->ranks - 1;
 	struct span sum, now;
 
@@ -24,13 +24,13 @@ static void build(struct plan *p, const struct shape *s)
 				 plan_scratch(p, !last || s->prescale));
 	now = shape_input(p, s, send, sum);
 	if (!last) {
-		plan_recv_reduce(p, shape_on_path(s, 1), sum, now);
+		plan_recv_reduce(p, shape_chain_rank(s, me + 1), sum, now);
 		now = sum;
 	}
 	if (me == 0)
 		shape_result(p, s, now);
 	else
-		plan_send(p, shape_on_path(s, -1), now);
+		plan_send(p, shape_chain_rank(s, me - 1), now);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)

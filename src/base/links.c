@@ -47,35 +47,72 @@ void links_free(struct links *l)
 	free(l);
 }
 
-/* By island, then by node, then by rank: two rounds of counting. */
+struct place {
+	uint32_t island, node;
+	uint64_t rate;
+};
+
+static uint64_t least_rate(const struct links_pipe *nic)
+{
+	uint64_t up = nic->up ? nic->up : UINT64_MAX;
+	uint64_t down = nic->down ? nic->down : UINT64_MAX;
+
+	return up < down ? up : down;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->island != y->island)
+		return x->island < y->island ? -1 : 1;
+	if (x->rate != y->rate)
+		return x->rate > y->rate ? -1 : 1;
+	return x->node < y->node ? -1 : 1;
+}
+
+static uint32_t count_islands(const struct place *places, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += !i || places[i].island != places[i - 1].island;
+	return count;
+}
+
+/* By island, then by node, fast ones first, then by rank. */
 dicomm_result_t links_finish(struct links *l)
 {
+	struct place *places = calloc((size_t)l->nodes + 1, sizeof(*places));
 	uint32_t *first = calloc((size_t)l->nodes + 1, sizeof(*first));
 	uint32_t at = 0;
 
-	if (!first)
+	if (!places || !first) {
+		free(places);
+		free(first);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "links: no memory for %u nodes", l->nodes);
-	for (uint32_t n = 0; n < l->nodes; n++)
+	}
+	for (uint32_t n = 0; n < l->nodes; n++) {
+		places[n] = (struct place){
+			.island = l->island_of[n],
+			.node = n,
+			.rate = least_rate(&links_node(l, n)->nic)};
 		l->ranks_of[n] = 0;
+	}
 	for (uint32_t r = 0; r < l->ranks; r++)
 		l->ranks_of[l->node_of[r]]++;
-	l->used_islands = 0;
-	for (uint32_t i = 0; i < l->islands; i++) {
-		uint32_t before = at;
-
-		for (uint32_t n = 0; n < l->nodes; n++) {
-			if (l->island_of[n] != i)
-				continue;
-			first[n] = at;
-			at += l->ranks_of[n];
-		}
-		l->used_islands += at > before;
+	qsort(places, l->nodes, sizeof(*places), compare_places);
+	l->used_islands = count_islands(places, l->nodes);
+	for (uint32_t i = 0; i < l->nodes; i++) {
+		first[places[i].node] = at;
+		at += l->ranks_of[places[i].node];
 	}
 	for (uint32_t r = 0; r < l->ranks; r++) {
 		l->place[r] = first[l->node_of[r]]++;
 		l->path[l->place[r]] = r;
 	}
+	free(places);
 	free(first);
 	return DICOMM_SUCCESS;
 }

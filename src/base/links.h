@@ -48,7 +48,8 @@ struct links {
 	/* [rank]; nodes are in the order of their lowest ranks */
 	uint32_t *node_of;
 	uint32_t *ranks_of; /* [node]: how many */
-	/* Ranks so that those of a node, and of an island, are neighbours. */
+	/* Ranks so that those of a node, and of an island, are neighbours, and
+	 * in an island those of fast nodes come first. */
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
 	/* Of collectives/tally.c, with its lock; never what could not be found

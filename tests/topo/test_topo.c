@@ -326,6 +326,35 @@ START_TEST(the_path_keeps_islands_together)
 }
 END_TEST
 
+/* The islands of islands_two_by_two.json are of ranks 0 and 2, and 1 and 3. */
+START_TEST(a_chain_ends_with_slow_nodes)
+{
+	static const struct {
+		const char *file;
+		int root, chain[4];
+	} cases[] = {
+		{"star_8_8_2_1.json", 0, {0, 1, 2, 3}},
+		{"star_8_8_2_1.json", 2, {2, 0, 1, 3}},
+		{"star_8_8_2_1.json", 3, {3, 0, 1, 2}},
+		{"islands_two_by_two.json", 1, {1, 3, 0, 2}},
+		{"islands_two_by_two.json", 2, {2, 0, 1, 3}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct links *l = links_of(cases[i].file);
+		struct shape s = {
+			.ranks = 4, .root = cases[i].root, .links = l};
+
+		for (int k = 0; k < 4; k++) {
+			s.rank = cases[i].chain[k];
+			ck_assert_int_eq(shape_chain_place(&s), k);
+			ck_assert_int_eq(shape_chain_rank(&s, k), s.rank);
+		}
+		links_free(l);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("topo");
@@ -340,6 +369,7 @@ int main(void)
 	tcase_add_test(tc, the_hash_is_of_what_it_says);
 	tcase_add_test(tc, nodes_are_found_by_name_or_by_order);
 	tcase_add_test(tc, the_path_keeps_islands_together);
+	tcase_add_test(tc, a_chain_ends_with_slow_nodes);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }
