@@ -623,6 +623,10 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * DICOMM_ERR_REMOTE, so that no two successors arise. What was measured of the
  * links between hosts serves the new communicator.
  *
+ * Should the lowest survivor die in the moment in which it tells the others
+ * that all are ready, some of them may get a communicator, which is broken then,
+ * and others DICOMM_ERR_REMOTE or DICOMM_ERR_TIMEOUT.
+ *
  * Order: a collective call of the ranks that remain.
  *
  * Threads: one call at a time per communicator.

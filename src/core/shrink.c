@@ -10,6 +10,11 @@
  * DICOMM_BOOTSTRAP_TIMEOUT, at which those have failed who do not come. The
  * side without a majority of the parent (at exactly half: without its lowest
  * rank) is refused, so that a divided network cannot make two successors.
+ *
+ * The last word of a meeting comes from its hub, the first survivor. If that
+ * dies between telling one rank and the next, the one has a communicator and
+ * the other goes another round without it. To exclude that takes a consensus
+ * among the survivors, which is not here.
  */
 #include <stdio.h>
 #include <stdlib.h>
