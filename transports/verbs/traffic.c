@@ -423,6 +423,19 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	return status;
 }
 
+/* Each read is read back by a mirror, which takes only so many, and all may
+ * have ended before anybody looks. */
+static bool may_flush(const struct tp_device *dev)
+{
+	unsigned reads =
+		atomic_load_explicit(&dev->reads, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < dev->rails; i++)
+		if (dev->rail[i].mirror && reads >= dev->rail[i].mirror->depth)
+			return false;
+	return true;
+}
+
 dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			   const struct tp_ref *ref, uint64_t offset, void *dst,
 			   uint64_t len)
@@ -448,6 +461,8 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			    "verbs: read of %" PRIu64 " bytes to %p, which is "
 			    "not held",
 			    len, dst);
+	if (read->keys.flushed && !may_flush(dev))
+		return DICOMM_AGAIN;
 	memcpy(&read->from, ref, sizeof(read->from));
 	read->from.addr += offset;
 	read->to = dst;
