@@ -56,8 +56,12 @@ struct call {
 struct ze_functions ze;
 struct ze_place ze_places[ZE_DEVICES];
 
-/* Guards all of this, and the lists: Level Zero wants one thread at a time. */
+/* Guards all of this; who opens a gate takes it, so nothing that the driver may
+ * wait in is done with it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards lists that several use, of which Level Zero wants one at a time; taken
+ * before the other. */
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
 static struct per_device {
 	struct slot *unused, *retired;
@@ -65,6 +69,31 @@ static struct per_device {
 } per_device[ZE_DEVICES];
 static struct call *calls;
 static bool caller_runs;
+
+static void list_lock(const struct ze_list *list)
+{
+	if (list->shared)
+		pthread_mutex_lock(&sharing);
+}
+
+static void list_unlock(const struct ze_list *list)
+{
+	if (list->shared)
+		pthread_mutex_unlock(&sharing);
+}
+
+/* For who appends to a list */
+static void enter(const struct ze_list *list)
+{
+	list_lock(list);
+	pthread_mutex_lock(&lock);
+}
+
+static void leave(const struct ze_list *list)
+{
+	pthread_mutex_unlock(&lock);
+	list_unlock(list);
+}
 
 /* ---- events ---- */
 
@@ -231,13 +260,14 @@ int ze_list_copy(struct ze_list *list, void *dst, const void *src, size_t bytes)
 	/* It takes no operands that overlap. */
 	if (dst == src)
 		return ZE_SUCCESS;
-	pthread_mutex_lock(&lock);
+	/* The driver may wait for the list; see gpu.h. */
+	list_lock(list);
 	error = work_begin(list);
 	if (!error)
 		error = (int)ze.copy(list->handle, dst, src, bytes, NULL, 0,
 				     NULL);
 	error = work_end(list, error);
-	pthread_mutex_unlock(&lock);
+	list_unlock(list);
 	return error;
 }
 
@@ -247,7 +277,7 @@ int ze_list_launch(struct ze_list *list, ze_kernel kernel, uint32_t blocks,
 	const ze_group_count count = {blocks, 1, 1};
 	int error;
 
-	pthread_mutex_lock(&lock);
+	enter(list);
 	error = work_begin(list);
 	for (uint32_t i = 0; args[i] && !error; i++)
 		error = (int)ze.argument(kernel, i, sizeof(uint64_t), args[i]);
@@ -255,7 +285,7 @@ int ze_list_launch(struct ze_list *list, ze_kernel kernel, uint32_t blocks,
 		error = (int)ze.launch(list->handle, kernel, &count, NULL, 0,
 				       NULL);
 	error = work_end(list, error);
-	pthread_mutex_unlock(&lock);
+	leave(list);
 	return error;
 }
 
@@ -482,14 +512,14 @@ int ze_list_call(struct ze_list *list, void (*fn)(void *arg), void *arg)
 		return ZE_OUT_OF_HOST_MEMORY;
 	c->fn = fn;
 	c->arg = arg;
-	pthread_mutex_lock(&lock);
+	enter(list);
 	error = call_append(list, c);
 	if (!error) {
 		c->next = calls;
 		calls = c;
 		pthread_cond_signal(&called);
 	}
-	pthread_mutex_unlock(&lock);
+	leave(list);
 	if (error)
 		free(c);
 	return error;
@@ -522,14 +552,14 @@ int ze_mark_set(struct ze_mark *m, struct ze_list *list)
 	struct slot *s = NULL;
 	int error;
 
-	pthread_mutex_lock(&lock);
+	enter(list);
 	error = append_event(list, &s);
 	if (!error) {
 		if (m->slot)
 			slot_put(m->slot);
 		m->slot = s;
 	}
-	pthread_mutex_unlock(&lock);
+	leave(list);
 	return error;
 }
 
@@ -548,10 +578,10 @@ int ze_mark_wait(struct ze_list *list, struct ze_mark *m)
 {
 	int error = ZE_SUCCESS;
 
-	pthread_mutex_lock(&lock);
+	enter(list);
 	if (m->slot)
 		error = append_wait(list, m->slot);
-	pthread_mutex_unlock(&lock);
+	leave(list);
 	return error;
 }
 
@@ -564,7 +594,7 @@ int ze_hold_add(struct ze_holds *holds, struct ze_list *list)
 
 	if (!h)
 		return ZE_OUT_OF_HOST_MEMORY;
-	pthread_mutex_lock(&lock);
+	enter(list);
 	error = slot_get(list->index, &h->slot);
 	if (!error) {
 		error = append_wait(list, h->slot);
@@ -575,7 +605,7 @@ int ze_hold_add(struct ze_holds *holds, struct ze_list *list)
 		*holds->last = h;
 		holds->last = &h->next;
 	}
-	pthread_mutex_unlock(&lock);
+	leave(list);
 	if (error)
 		free(h);
 	return error;
