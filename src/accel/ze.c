@@ -208,15 +208,21 @@ static int gpu_load(char *why, size_t len)
 {
 	ze_driver drivers[MAX_DRIVERS];
 	uint32_t n = MAX_DRIVERS;
-	int error;
+	int error, failed = ZE_SUCCESS;
 
 	if (!open_library(why, len))
 		return 0;
 	error = (int)ze.init(ZE_GPU_ONLY);
 	if (!error)
 		error = (int)ze.drivers(&n, drivers);
-	for (uint32_t i = 0; i < n && !error; i++)
-		error = add_driver(drivers[i]);
+	/* One that fails does not hide the devices of the others. */
+	for (uint32_t i = 0; i < n && !error; i++) {
+		int of_driver = add_driver(drivers[i]);
+
+		failed = of_driver ? of_driver : failed;
+	}
+	if (!error && !nplaces)
+		error = failed;
 	if (error) {
 		snprintf(why, len, "Level Zero does not start: %s (%d)",
 			 gpu_error_text(error), error);
