@@ -68,8 +68,8 @@ bool rtc_open_nvrtc(struct rtc *r, int major, size_t *next, char *why,
 				    : dlopen(nvrtc[i].soname,
 					     RTLD_NOW | RTLD_LOCAL);
 
-		if (lib)
-			return load(r, lib, "nvrtc", nvrtc[i].soname, why, len);
+		if (lib && load(r, lib, "nvrtc", nvrtc[i].soname, why, len))
+			return true;
 	}
 	return false;
 }
