@@ -344,9 +344,9 @@ typedef struct {
 	/** Host ranks: written by a device where this rank takes it in, and
 	 * copied from there. What is reduced from there is in bytes_mapped. */
 	uint64_t bytes_landed;
-	/** Device ranks: copied on the device, between the user's buffer and
-	 * memory of the library there that neighbours and networks reach; see
-	 * dicomm_comm_register(). */
+	/** Device ranks: copied on the device, between what an operation works
+	 * on and memory of the library there that neighbours and networks reach;
+	 * see dicomm_comm_register(). */
 	uint64_t bytes_copied;
 } dicomm_stats_t;
 

@@ -45,7 +45,7 @@ enum accel_caps {
 
 /* An allocation of a device. */
 struct accel_allocation {
-	uint64_t id; /* unique in this process, never that of another one */
+	uint64_t id; /* never that of another one; 0: the driver has none */
 	const void *base;
 	uint64_t bytes;
 };

@@ -357,8 +357,8 @@ static dicomm_result_t allocation(const void *ptr, int *index,
 			    "%p: not memory of a " GPU_KIND " device", ptr);
 	TRY(enter(*index));
 	error = api.range(&start, &size, pointer(ptr));
-	if (!error)
-		error = gpu_buffer_id((uintptr_t)start, &a->id);
+	if (!error && gpu_buffer_id((uintptr_t)start, &a->id))
+		a->id = 0;
 	TRY(leave(error, *index, "where an allocation begins"));
 	a->base = (const void *)(uintptr_t)start;
 	a->bytes = size;
@@ -381,6 +381,10 @@ static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
 	int index, error;
 
 	TRY(allocation(ptr, &index, &a));
+	if (!a.id)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    GPU_KIND ":%d: memory at %p has no number", index,
+			    ptr);
 	TRY(enter(index));
 	error = api.ipc_get(&ipc, pointer(a.base));
 	gpu_leave();

@@ -40,8 +40,7 @@ struct allocated {
 	struct allocated *next;
 };
 
-/* Guards both lists; taken before the lock of one of the former, and not held
- * while a wire is asked. */
+/* Guards both lists; taken before the lock of one of the former. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct givens *communicators;
@@ -204,7 +203,9 @@ dicomm_result_t given_add(struct dicomm_comm *comm, const void *at,
 	*out = NULL;
 	if (!all)
 		return DICOMM_SUCCESS;
-	TRY(comm->dev->work->allocation(at, &a));
+	/* Of what the driver does not know no wire is told. */
+	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
+		return DICOMM_SUCCESS;
 	pthread_mutex_lock(&all->lock);
 	let_go(all, a.base, a.bytes, a.id);
 	g = add(all, at, bytes, a.id, true);
@@ -283,13 +284,17 @@ void given_freed(const void *at)
 
 /* ---- calls ---- */
 
-static dicomm_result_t wires_to(struct givens *all, const void *at,
-				size_t bytes, uint8_t *wires)
+static void wires_to(struct givens *all, const void *at, size_t bytes,
+		     uint8_t *wires)
 {
-	bool found = false, pays = bytes >= PAYS && is_ours(at);
 	struct accel_allocation a;
+	bool found = false, pays;
 
-	TRY(all->comm->dev->work->allocation(at, &a));
+	/* Of what the driver does not know no wire is told. */
+	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
+		return;
+	pays = bytes >= PAYS && is_ours(at) &&
+	       (uintptr_t)at - (uintptr_t)a.base + bytes <= a.bytes;
 	pthread_mutex_lock(&all->lock);
 	let_go(all, a.base, a.bytes, a.id);
 	for (struct given *g = all->first; g; g = g->next) {
@@ -308,24 +313,22 @@ static dicomm_result_t wires_to(struct givens *all, const void *at,
 		}
 	}
 	pthread_mutex_unlock(&all->lock);
-	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t given_find(struct dicomm_comm *comm, struct call *call)
+void given_find(struct dicomm_comm *comm, struct call *call)
 {
 	size_t first, bytes;
 
 	if (!comm->dev || !comm->dev->givens)
-		return DICOMM_SUCCESS;
+		return;
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;
 
 		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
 		if (base && bytes)
-			TRY(wires_to(comm->dev->givens, base + first, bytes,
-				     &call->wires[b]));
+			wires_to(comm->dev->givens, base + first, bytes,
+				 &call->wires[b]);
 	}
-	return DICOMM_SUCCESS;
 }
 
 void given_explain(const struct dicomm_comm *comm, char *text, size_t len)

@@ -36,7 +36,7 @@ dicomm_result_t given_allocated(const void *at, size_t bytes);
 void given_freed(const void *at);
 
 /* Before a call holds a stream: which wires reach its buffers? */
-dicomm_result_t given_find(struct dicomm_comm *comm, struct call *call);
+void given_find(struct dicomm_comm *comm, struct call *call);
 
 /* One line of how much there is. */
 void given_explain(const struct dicomm_comm *comm, char *text, size_t len);

@@ -87,7 +87,7 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 	/* Before any stream is held. */
 	for (size_t i = 0; i < n; i++) {
 		near_refresh(items[i].comm);
-		TRY(given_find(items[i].comm, &items[i].call));
+		given_find(items[i].comm, &items[i].call);
 	}
 	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
 		struct dicomm_comm *comm = items[i].comm;
