@@ -59,8 +59,9 @@ dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 {
 	const struct plan *p = &e->plan;
 
+	/* Who takes turns does so in the engine. */
 	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
-	    e->expected_ns)
+	    e->expected_ns || e->crowded)
 		return DICOMM_SUCCESS;
 	for (uint32_t i = 0; i < e->npairs; i++)
 		if (e->pairs[i].peer->is_near ||
