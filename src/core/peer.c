@@ -109,7 +109,9 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 	       DICOMM_AGAIN) {
 		if (fault_is(comm))
 			return fault_report(comm);
-		if (atomic_load(&comm->cancelled))
+		/* Of an init; later it says nothing. */
+		if (atomic_load(&comm->cancelled) &&
+		    atomic_load(&comm->state) == COMM_STARTING)
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "connect to rank %d over %s: aborted",
 				    peer->rank, peer->transport->name);
