@@ -146,6 +146,9 @@ void verbs_flush(struct tp_device *dev)
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
 	verbs_untold_tell(dev, true);
+	/* All words may have been on their way: have some landed? */
+	if (dev->untold && verbs_complete(dev))
+		verbs_untold_tell(dev, true);
 }
 
 /* Nobody told whom they wait for: now there is time. */
@@ -160,7 +163,7 @@ void verbs_untold_idle(struct tp_device *dev)
 
 /* ---- to this rank ---- */
 
-void verbs_credits_take(struct verbs_lane *lane)
+bool verbs_credits_take(struct verbs_lane *lane)
 {
 	uint64_t known =
 		atomic_load_explicit(&lane->released, memory_order_relaxed);
@@ -176,22 +179,25 @@ void verbs_credits_take(struct verbs_lane *lane)
 	if (most > known)
 		atomic_store_explicit(&lane->released, most,
 				      memory_order_release);
+	return most > known;
 }
 
-/* Of all peers by turns. Nobody says which of them is waited for: also one that
- * has taken all that was sent to it may have to do so for numbers that were
- * never sent. */
-void verbs_credits_look(struct tp_device *dev)
+/* Of all peers, or by turns. Nobody says which of them is waited for: also one
+ * that has taken all that was sent to it may have to do so for numbers that
+ * were never sent. */
+bool verbs_credits_look(struct tp_device *dev, bool all)
 {
 	struct tp_peer *first = dev->looked_at, *p = first;
+	bool moved = false;
 
-	for (int i = 0; i < LOOKS && dev->peers; i++) {
+	for (int i = 0; dev->peers && (all || i < LOOKS); i++) {
 		p = p && p->next ? p->next : dev->peers;
 		for (int c = 0; c < TP_CLASSES; c++)
 			if (p->out[c])
-				verbs_credits_take(p->out[c]);
-		if (p == first)
+				moved |= verbs_credits_take(p->out[c]);
+		if (p == first || (!first && !p->next))
 			break;
 	}
 	dev->looked_at = p;
+	return moved;
 }

@@ -67,8 +67,9 @@ void verbs_rest(struct tp_device *dev, unsigned us)
 		/* A NIC that refuses has failed; that shows elsewhere. */
 		ibv_req_notify_cq(dev->rail[i].cq, 0);
 	}
-	/* Of what came before, there is no event. */
-	if (verbs_poll(dev) || ppoll(fds, dev->rails, &t, NULL) <= 0)
+	/* Of what came before, and of credits, there is no event. */
+	if (verbs_poll(dev) || verbs_credits_look(dev, true) ||
+	    ppoll(fds, dev->rails, &t, NULL) <= 0)
 		return;
 	for (uint32_t i = 0; i < dev->rails; i++)
 		if (fds[i].revents & POLLIN)

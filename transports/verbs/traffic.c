@@ -681,7 +681,7 @@ bool verbs_poll(struct tp_device *dev)
 		    0))
 		verbs_loss_repair(dev);
 	if (!moved || ++dev->polls % POLLS_PER_LOOK == 0)
-		verbs_credits_look(dev);
+		verbs_credits_look(dev, false);
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)

@@ -558,10 +558,10 @@ void verbs_untold_tell(struct tp_device *dev, bool all);
 /* A poll has found nothing: there is time. */
 void verbs_untold_idle(struct tp_device *dev);
 
-/* What has been written into the sender's memory: of one lane, or of some peers
- * at a time. */
-void verbs_credits_take(struct verbs_lane *lane);
-void verbs_credits_look(struct tp_device *dev);
+/* What has been written into the sender's memory: of one lane; of all peers or
+ * some at a time. True: there was something new. */
+bool verbs_credits_take(struct verbs_lane *lane);
+bool verbs_credits_look(struct tp_device *dev, bool all);
 
 /* As in struct transport. */
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
