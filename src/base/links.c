@@ -142,6 +142,26 @@ static uint32_t *renumber(const struct links *whole, uint32_t ranks,
 	return now;
 }
 
+/* Islands in which nothing is left are none. */
+static void drop_empty(struct links *l)
+{
+	uint32_t to = 0;
+
+	for (uint32_t i = 0; i < l->islands; i++) {
+		bool used = false;
+
+		for (uint32_t n = 0; n < l->nodes; n++) {
+			if (l->island_of[n] != i)
+				continue;
+			l->island_of[n] = to;
+			used = true;
+		}
+		if (used)
+			l->island[to++] = l->island[i];
+	}
+	l->islands = to;
+}
+
 dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 			   const uint32_t *was, struct links **out)
 {
@@ -167,6 +187,8 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = now[node_there(whole, was, r)];
 	free(now);
+	if (was)
+		drop_empty(l);
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)
 		*out = l;
