@@ -312,7 +312,8 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
  * news of it, which names the rank, is waited for a moment. */
 dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
-/* Stop the wires. Every failed call does so before it returns. */
+/* Stop the wires. Every failed call whose buffers others, or wires, may reach
+ * does so before it returns. */
 void fault_stop_wires(struct dicomm_comm *comm);
 /* Status of a broken communicator; its text becomes the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);

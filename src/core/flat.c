@@ -243,9 +243,10 @@ flat_fetch(const struct flat *r, const struct flat_step *s, uint64_t seq,
 	for (uint64_t at = 0; at < bytes; at += len) {
 		const void *src;
 		dicomm_result_t status = t->map(s->tp, &ref, bytes, &src);
+		bool mapped = status == DICOMM_SUCCESS;
 
 		len = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-		if (status == DICOMM_SUCCESS) {
+		if (mapped) {
 			src = (const uint8_t *)src + at;
 			r->comm->stats.bytes_mapped += len;
 		} else if (status == DICOMM_ERR_UNSUPPORTED) {
@@ -256,6 +257,11 @@ flat_fetch(const struct flat *r, const struct flat_step *s, uint64_t seq,
 		}
 		flat_take(r, s, dst + at, a + at, src, len / r->exe->elem_bytes,
 			  len);
+		/* Its owner may have put it to another use meanwhile. */
+		if (mapped)
+			status = t->map(s->tp, &ref, bytes, &src);
+		if (mapped && status != DICOMM_SUCCESS)
+			return flat_fail(r, s, status);
 		/* Do not keep a sender of this process that aborts. */
 		if (at + len < bytes) {
 			t->release(s->tp, r->exe->class, seq - 1);
@@ -301,6 +307,8 @@ flat_recv_slices(const struct flat *r, const struct flat_step *s, uint8_t *dst,
 	for (uint64_t at = 0; at < s->bytes; at += len, seq++) {
 		struct tp_line *line;
 
+		if (fault_is(r->comm))
+			return fault_report(r->comm);
 		TRY(flat_await(r, s, seq, &line));
 		len = s->bytes - at < slice ? s->bytes - at : slice;
 		if (line->signature != r->signature || line->len != len)
@@ -346,14 +354,31 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	return DICOMM_SUCCESS;
 }
 
+/* However long: who aborts does not wait for all of it. */
+static dicomm_result_t flat_copy(const struct flat *r,
+				 const struct flat_step *s, uint8_t *dst,
+				 const uint8_t *a)
+{
+	for (uint64_t at = 0, len; at < s->bytes; at += len) {
+		if (at && fault_is(r->comm))
+			return fault_report(r->comm);
+		len = s->bytes - at < PIECE_BYTES ? s->bytes - at : PIECE_BYTES;
+		flat_take(r, s, dst + at, a + at, a + at,
+			  len / r->exe->elem_bytes, len);
+	}
+	return DICOMM_SUCCESS;
+}
+
 /*
  * Every rank takes its steps in plan order and blocks on each. No deadlock:
  * among the blocked ranks, take those in the earliest operation; all messages
- * of earlier operations are consumed, and a pair has fewer messages in one
- * operation than slots (flatten() saw to it), so nobody lacks a credit, and
- * who waits for a message waits for a rank that has yet to send it in plan
- * order, which ends (plan.h). What is referred to stays until the end, when all
- * have read it: no step of such a plan writes it.
+ * of earlier operations are consumed, and of a call of one slice a pair has
+ * fewer messages than slots (flatten() saw to it), so nobody lacks a credit; of
+ * several slices, who sends has referred to all before it waits for anything,
+ * and who takes slices releases each. So who waits for a message waits for a
+ * rank that has yet to send it in plan order, which ends (plan.h). What is
+ * referred to stays until the end, when all have read it: no step of such a
+ * plan writes it.
  */
 static dicomm_result_t flat_run(struct dicomm_comm *comm,
 				const struct executable *exe,
@@ -381,7 +406,7 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			TRY(flat_recv(&r, s, dst, a));
 			break;
 		case STEP_COPY:
-			flat_take(&r, s, dst, a, a, s->n, s->bytes);
+			TRY(flat_copy(&r, s, dst, a));
 			break;
 		case STEP_REDUCE:
 			exe->reduce(dst, a, buffers[s->b_buffer] + s->b, s->n);
@@ -424,6 +449,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 {
 	struct accel_export where;
 	struct tp_ref ref;
+	bool found = false;
 	size_t offset;
 
 	if (exe->largest_message < comm->map_threshold || !exe->flat_sent ||
@@ -433,7 +459,8 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		const struct flat_step *s = &exe->flat[i];
 		const uint8_t *a = buffers[s->a_buffer] + s->a;
 
-		if (s->kind != STEP_SEND)
+		/* Nobody refers to scratch. */
+		if (s->kind != STEP_SEND || s->a_buffer == PLAN_SCRATCH)
 			continue;
 		if (s->bytes < comm->map_threshold)
 			return false;
@@ -442,8 +469,9 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		     !s->peer->transport->offer(s->tp, a, s->bytes,
 						TP_WANT_COPY, &ref)))
 			return false;
+		found = true;
 	}
-	return true;
+	return found;
 }
 
 bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,
