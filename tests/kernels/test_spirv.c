@@ -8,6 +8,7 @@
 
 #include "src/accel/launch.h"
 #include "tests/kernels/suite.h"
+#include "tests/support/leaks.h"
 #include "tests/support/runner.h"
 
 #define LIBRARY "tests/kernels/libspirv.so"
@@ -60,6 +61,7 @@ int main(void)
 	char path[4096];
 	Suite *s;
 
+	leaks_ignore();
 	snprintf(path, sizeof(path), "%s/" LIBRARY, top ? top : ".");
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (library)
