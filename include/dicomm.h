@@ -345,8 +345,8 @@ typedef struct {
 	 * copied from there. What is reduced from there is in bytes_mapped. */
 	uint64_t bytes_landed;
 	/** Device ranks: copied on the device, between what an operation works
-	 * on and memory of the library there that neighbours and networks reach;
-	 * see dicomm_comm_register(). */
+	 * on and memory of the library there that neighbours and networks
+	 * reach; see dicomm_comm_register(). */
 	uint64_t bytes_copied;
 } dicomm_stats_t;
 
@@ -624,8 +624,8 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * links between hosts serves the new communicator.
  *
  * Should the lowest survivor die in the moment in which it tells the others
- * that all are ready, some of them may get a communicator, which is broken then,
- * and others DICOMM_ERR_REMOTE or DICOMM_ERR_TIMEOUT.
+ * that all are ready, some of them may get a communicator, which is broken
+ * then, and others DICOMM_ERR_REMOTE or DICOMM_ERR_TIMEOUT.
  *
  * Order: a collective call of the ranks that remain.
  *
