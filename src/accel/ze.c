@@ -312,6 +312,14 @@ static bool gpu_owner(const void *ptr, int *index)
 	return false;
 }
 
+static bool gpu_has_dmabuf(int index)
+{
+	ze_external_properties external = {.type = ZE_EXTERNAL_PROPERTIES};
+
+	return !ze.external(ze_places[index].device, &external) &&
+	       external.exports & ZE_DMA_BUF;
+}
+
 /* Of a kind that can be exported, where the device exports */
 static int ze_alloc(void **p, size_t bytes)
 {
@@ -319,10 +327,8 @@ static int ze_alloc(void **p, size_t bytes)
 						.flags = ZE_DMA_BUF};
 	ze_alloc_desc desc = {.type = ZE_ALLOC_DESC};
 	const struct ze_place *place = &ze_places[entered];
-	ze_external_properties external = {.type = ZE_EXTERNAL_PROPERTIES};
 
-	if (!ze.external(place->device, &external) &&
-	    external.exports & ZE_DMA_BUF)
+	if (gpu_has_dmabuf(entered))
 		desc.next = &exported;
 	return (int)ze.alloc(place->context, &desc, bytes, 0, place->device, p);
 }
@@ -451,14 +457,6 @@ static int gpu_ipc_open(void **p, ze_ipc ipc, pid_t owner)
 static int ze_ipc_close(void *base)
 {
 	return (int)ze.ipc_close(ze_places[entered].context, base);
-}
-
-static bool gpu_has_dmabuf(int index)
-{
-	ze_external_properties external = {.type = ZE_EXTERNAL_PROPERTIES};
-
-	return !ze.external(ze_places[index].device, &external) &&
-	       external.exports & ZE_DMA_BUF;
 }
 
 /* Nothing says that it needs none. */
