@@ -562,9 +562,8 @@ void session_traffic(struct session *s, char *text, size_t len)
 	free(all);
 	snprintf(text, len,
 		 "received %llu B | direct %llu B | staged %llu B | host: ring "
-		 "%llu B, mapped %llu B, cma %llu B, rdma %llu B, landed %llu "
-		 "B | "
-		 "devices: copied %llu B",
+		 "%llu B, mapped %llu B, cma %llu B, rdma %llu B, "
+		 "landed %llu B | devices: copied %llu B",
 		 (unsigned long long)received, (unsigned long long)direct,
 		 (unsigned long long)staged, (unsigned long long)ring,
 		 (unsigned long long)mapped, (unsigned long long)cma,
