@@ -623,9 +623,9 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * DICOMM_ERR_REMOTE, so that no two successors arise. What was measured of the
  * links between hosts serves the new communicator.
  *
- * Should the lowest survivor die in the moment in which it tells the others
- * that all are ready, some of them may get a communicator, which is broken
- * then, and others DICOMM_ERR_REMOTE or DICOMM_ERR_TIMEOUT.
+ * All ranks that live to return get the same, whoever dies meanwhile: if the
+ * new communicator was ready before, it has the dead rank among its own, and
+ * its operations fail with DICOMM_ERR_REMOTE; shrink it then.
  *
  * Order: a collective call of the ranks that remain.
  *

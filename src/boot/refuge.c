@@ -35,14 +35,23 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 	return DICOMM_SUCCESS;
 }
 
+int refuge_fd(const struct refuge *refuge)
+{
+	return refuge->fd;
+}
+
+int refuge_accept(const struct refuge *refuge)
+{
+	return accept4(refuge->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
 /* Who asked for a sign of life has gone by now; who waits for a meeting comes
  * again. */
-static void send_away(const struct refuge *r)
+static void send_away(const struct refuge *refuge)
 {
 	int fd;
 
-	while ((fd = accept4(r->fd, NULL, NULL,
-			     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+	while ((fd = refuge_accept(refuge)) >= 0)
 		close(fd);
 }
 
@@ -54,8 +63,7 @@ void refuge_close(struct refuge *refuge)
 	free(refuge);
 }
 
-/* Begin to connect; the socket, or -1 if nobody is there. */
-static int knock(const char *text)
+int refuge_knock(const char *text)
 {
 	struct sock_address address;
 	const char *why;
@@ -94,7 +102,7 @@ dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "refuge: no memory to ask %d ranks", n);
 	for (int i = 0; i < n; i++) {
-		fds[i].fd = alive[i] ? knock(addresses[i]) : -1;
+		fds[i].fd = alive[i] ? refuge_knock(addresses[i]) : -1;
 		fds[i].events = POLLOUT;
 		alive[i] = false;
 		waiting += fds[i].fd >= 0;

@@ -23,6 +23,13 @@ void refuge_close(struct refuge *refuge);
 dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 			     int timeout_ms);
 
+/* Begin to connect to an address; the socket, or -1 if nobody is there. */
+int refuge_knock(const char *address);
+/* Readable when somebody has knocked; the socket to speak with, -1 if nobody
+ * has. */
+int refuge_fd(const struct refuge *refuge);
+int refuge_accept(const struct refuge *refuge);
+
 /* A fresh random text that is hard to guess. */
 void refuge_secret(char *text, size_t len);
 

@@ -102,6 +102,7 @@ struct member {
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */
+	uint64_t fresh;                     /* of this meeting and no other */
 	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
 };
 

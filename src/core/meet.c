@@ -426,6 +426,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	TRY(refuge_open(&comm->refuge, me->refuge));
+	auth_random((uint8_t *)&me->fresh, sizeof(me->fresh));
 	me->host = node_identity();
 	me->pid = getpid();
 	me->deterministic = comm->deterministic;

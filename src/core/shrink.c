@@ -11,11 +11,12 @@
  * side without a majority of the parent (at exactly half: without its lowest
  * rank) is refused, so that a divided network cannot make two successors.
  *
- * The last word of a meeting comes from its hub, the first survivor. If that
- * dies between telling one rank and the next, the one has a communicator and
- * the other goes another round without it. To exclude that takes a consensus
- * among the survivors, which is not here.
+ * The last word of a meeting would be that of its hub, the first survivor,
+ * which may die between telling one rank and the next: one would have a
+ * communicator and the other go another round without it. So all settle in the
+ * end whether all have met, each with each.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/refuge.h"
+#include "src/boot/settle.h"
 #include "src/core/comm.h"
 #include "src/core/queue.h"
 #include "src/core/topology.h"
@@ -118,6 +120,33 @@ static dicomm_result_t inherit(struct dicomm_comm *comm,
 	return status;
 }
 
+static dicomm_result_t settle_it(const struct dicomm_comm *comm)
+{
+	const char **addresses =
+		calloc((size_t)comm->ranks, sizeof(*addresses));
+	struct settle_config c = {.rank = comm->rank,
+				  .ranks = comm->ranks,
+				  .refuge = comm->refuge,
+				  .addresses = addresses,
+				  .timeout_ms = comm->meet_ms};
+	char phrase[sizeof(comm->id.text) + 20];
+	dicomm_result_t status;
+
+	if (!addresses)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_shrink: no memory for %d ranks", comm->ranks);
+	for (int r = 0; r < comm->ranks; r++)
+		addresses[r] = comm->members[r].refuge;
+	snprintf(phrase, sizeof(phrase), "%s %016" PRIx64, comm->id.text,
+		 comm->members[0].fresh);
+	auth_key_from_text("dicomm settle", phrase, c.key);
+	status = settle(&c);
+	auth_forget(c.key, sizeof(c.key));
+	auth_forget(phrase, sizeof(phrase));
+	free(addresses);
+	return status;
+}
+
 static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 				 const struct survivors *s, int come_ms)
 {
@@ -133,6 +162,8 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 	status = inherit(comm, parent, alive);
 	if (status == DICOMM_SUCCESS)
 		status = comm_meet(comm, &id, come_ms);
+	if (status == DICOMM_SUCCESS)
+		status = settle_it(comm);
 	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;

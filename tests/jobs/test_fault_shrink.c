@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/runner.h"
@@ -20,6 +22,8 @@
 struct word {
 	_Atomic int working, learned;
 	_Atomic int alive; /* bit r: has not been killed */
+	_Atomic int ended; /* bit r: has left shrink, with so many ranks */
+	_Atomic int count[MOST_RANKS];
 };
 
 static void check_time(double begin, double bound)
@@ -279,6 +283,100 @@ START_TEST(a_death_during_shrink_is_survived)
 }
 END_TEST
 
+/* ---- whose death cuts what it tells ---- */
+
+/* Messages until this process dies behind the last of them; 0: it does not. */
+static _Atomic int last_words;
+
+ssize_t __real_send(int fd, const void *data, size_t len, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t len, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t len, int flags)
+{
+	ssize_t n = __real_send(fd, data, len, flags);
+
+	if (atomic_load(&last_words) && atomic_fetch_sub(&last_words, 1) == 1)
+		raise(SIGKILL);
+	return n;
+}
+
+struct cut {
+	int ranks, victim, messages;
+	_Atomic bool lived; /* the victim, to the end */
+};
+
+/* All survivors have the same, be it with the dead one or without. */
+static void check_alike(const struct job_rank *me, const struct cut *c)
+{
+	struct word *w = job_board();
+	int all = ((1 << c->ranks) - 1) & ~(1 << c->victim);
+	double end = job_seconds() + PATIENCE_S;
+
+	while ((atomic_load(&w->ended) & all) != all && job_seconds() < end)
+		job_sleep_ms(1);
+	for (int r = 0; r < c->ranks; r++)
+		JOB_CHECK(!(all >> r & 1) || atomic_load(&w->count[r]) ==
+						     w->count[me->rank],
+			  "rank %d has %d ranks, rank %d has %d", me->rank,
+			  atomic_load(&w->count[me->rank]), r,
+			  atomic_load(&w->count[r]));
+}
+
+static void be_cut(struct job_rank *me)
+{
+	struct cut *c = (struct cut *)(uintptr_t)me->arg;
+	struct word *w = job_board();
+	dicomm_comm_t parent, child = NULL;
+	double begin;
+	int ranks = 0;
+
+	init(me);
+	parent = me->comm;
+	JOB_TRY(dicomm_barrier(parent, NULL));
+	job_barrier();
+	begin = job_seconds();
+	if (me->rank == c->victim)
+		atomic_store(&last_words, c->messages);
+	JOB_TRY(dicomm_comm_shrink(parent, NULL, 0, &child, NULL));
+	atomic_store(&last_words, 0);
+	if (me->rank == c->victim)
+		atomic_store(&c->lived, true);
+	JOB_TRY(dicomm_comm_count(child, &ranks));
+	atomic_store(&w->count[me->rank], ranks);
+	atomic_fetch_or(&w->ended, 1 << me->rank);
+	check_time(begin, 4 * BOUND_S);
+	check_alike(me, c);
+	if (ranks < c->ranks)
+		JOB_TRY(dicomm_barrier(child, NULL));
+	JOB_TRY(dicomm_comm_destroy(child));
+	JOB_TRY(dicomm_comm_destroy(parent));
+	me->comm = NULL;
+}
+
+START_TEST(all_or_none_whatever_the_dead_have_told)
+{
+	unsigned state = (unsigned)getpid();
+	int step = job_is_long() ? 1 : 5;
+	struct cut *c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(c, MAP_FAILED);
+	c->ranks = 4;
+	c->victim = _i;
+	c->messages = 1 + (int)storm_random(&state, (unsigned)step);
+	for (; !atomic_load(&c->lived); c->messages += step)
+		job_run(&(struct job){.run = be_cut,
+				      .arg = c,
+				      .ranks = c->ranks,
+				      .bare = true,
+				      .may_die = 1u << c->victim,
+				      .timeout_s = 60,
+				      .env = {"DICOMM_DEBUG=none",
+					      "DICOMM_BOOTSTRAP_TIMEOUT=5"}});
+	ck_assert_int_gt(c->messages, 5);
+	munmap(c, sizeof(*c));
+}
+END_TEST
+
 /* One after the other: what was made by shrinking shrinks, too. */
 static void shrink_again(struct job_rank *me)
 {
@@ -462,6 +560,11 @@ int main(void)
 	tcase_add_loop_test(tcase, what_broke_without_a_death_heals, 0, 2);
 	tcase_add_test(tcase, who_does_not_come_is_waited_for_in_vain);
 	tcase_add_test(tcase, children_of_a_callback_meet);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("cut");
+	tcase_set_timeout(tcase, job_is_long() ? 1500 : 100);
+	tcase_add_loop_test(tcase, all_or_none_whatever_the_dead_have_told, 0,
+			    4);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
