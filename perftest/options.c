@@ -85,7 +85,9 @@ static const struct poptOption options_table[] = {
 	VALUE('a', "average",
 	      "time over ranks: 0 of rank 0, 1 average, 2 least, 3 most (1)",
 	      "0|1|2|3"),
-	VALUE('R', "local_register", "1: register the buffers (0)", "0|1"),
+	VALUE('R', "local_register",
+	      "1: register the buffers, 2: they are also --mem alloc (0)",
+	      "0|1|2"),
 	VALUE('x', "cta_policy", "refused: hosts have no thread blocks", "N"),
 	VALUE('D', "device_implementation", "only 0: hosts have no kernels",
 	      "N"),
@@ -279,8 +281,7 @@ static enum options_outcome parse_value(struct options *o, int option,
 		{'C', &o->cputime, 0, 1, NULL},
 		{'S', &o->timestamps, 0, 1, NULL},
 		{'a', &o->average, 0, 3, NULL},
-		{'R', &o->local_register, 0, 1,
-		 "0 or 1; for symmetric memory on a host see --mem alloc"},
+		{'R', &o->local_register, 0, 2, NULL},
 		{'x', &ignored, 1, 0, no_blocks},
 		{'D', &ignored, 0, 0, "a host has no kernels"},
 		{'V', &ignored, 1, 0, no_blocks},
@@ -312,6 +313,9 @@ static enum options_outcome parse_value(struct options *o, int option,
 			o->sizes_given = true;
 			o->step_factor = (size_t)factor;
 		}
+		/* What neighbours can map is our symmetric memory. */
+		if (option == 'R' && o->local_register == 2)
+			o->mem_alloc = true;
 		return outcome;
 	}
 	return parse_word(o, option, text, status);

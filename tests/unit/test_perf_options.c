@@ -108,12 +108,17 @@ START_TEST(every_letter_has_its_meaning)
 	ck_assert_str_eq(o.json, "/x/a.json");
 	ck_assert_int_eq(o.average, 3);
 	ck_assert_int_eq(o.local_register, 1);
+	ck_assert(!o.mem_alloc);
 	ck_assert_int_eq(o.memory_report, 1);
 	ck_assert_int_eq(o.unalign, 5);
 	ck_assert_int_eq(o.per_iter, 1);
 	ck_assert_int_eq(o.per_iter_skip, 2);
 	ck_assert(o.all_reductions);
 	ck_assert_ptr_null(o.type);
+	options_free(&o);
+	ck_assert_int_eq(parse(&o, "reduce_perf -R 2", &status), OPTIONS_RUN);
+	ck_assert_int_eq(o.local_register, 2);
+	ck_assert(o.mem_alloc);
 	options_free(&o);
 }
 END_TEST
@@ -170,7 +175,7 @@ static const struct {
 	{"dicomm-perf allreduce -I 1 -K 20", FAILURE_USAGE},
 	/* what only a GPU can do */
 	{"dicomm-perf allreduce -G 1", FAILURE_USAGE},
-	{"dicomm-perf allreduce -R 2", FAILURE_USAGE},
+	{"dicomm-perf allreduce -R 3", FAILURE_USAGE},
 	{"dicomm-perf allreduce -x 0", FAILURE_USAGE},
 	{"dicomm-perf allreduce -D 1", FAILURE_USAGE},
 	{"dicomm-perf allreduce -V 16", FAILURE_USAGE},
