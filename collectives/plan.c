@@ -73,12 +73,6 @@ struct span plan_cut(struct span span, uint32_t lo, uint32_t hi, uint32_t parts)
 	return span;
 }
 
-struct span plan_parts(enum plan_buffer buffer, uint32_t block, uint32_t lo,
-		       uint32_t hi, uint32_t parts)
-{
-	return plan_cut(plan_block(buffer, block), lo, hi, parts);
-}
-
 struct span plan_like(struct span span, uint32_t block)
 {
 	span.like = block;

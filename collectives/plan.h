@@ -120,8 +120,6 @@ void plan_set_in_place(struct plan *p, bool send_in_recv, uint32_t block);
 /* Spans. */
 struct span plan_block(enum plan_buffer buffer, uint32_t block);
 struct span plan_blocks(enum plan_buffer buffer, uint32_t block, uint32_t n);
-struct span plan_parts(enum plan_buffer buffer, uint32_t block, uint32_t lo,
-		       uint32_t hi, uint32_t parts);
 /* Parts of a span that was whole until now. */
 struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
 		     uint32_t parts);

@@ -46,7 +46,7 @@ START_TEST(empty_spans_and_copies_onto_themselves_add_nothing)
 	plan_init(&p, 4);
 	plan_set_in_place(&p, true, 3);
 	plan_copy(&p, recv, plan_block(PLAN_SEND, 0));
-	plan_send(&p, 1, plan_parts(PLAN_RECV, 0, 2, 2, 4));
+	plan_send(&p, 1, plan_cut(plan_block(PLAN_RECV, 0), 2, 2, 4));
 	ck_assert_uint_eq(p.nsteps, 0);
 	plan_send(&p, 1, plan_block(PLAN_SEND, 0));
 	ck_assert_uint_eq(p.steps[0].a.buffer, PLAN_RECV);
@@ -61,8 +61,8 @@ END_TEST
 START_TEST(dependencies_are_the_nearest_conflicts)
 {
 	struct span whole = plan_block(PLAN_RECV, 0);
-	struct span left = plan_parts(PLAN_RECV, 0, 0, 1, 2);
-	struct span right = plan_parts(PLAN_RECV, 0, 1, 2, 2);
+	struct span left = plan_cut(plan_block(PLAN_RECV, 0), 0, 1, 2);
+	struct span right = plan_cut(plan_block(PLAN_RECV, 0), 1, 2, 2);
 	struct plan p;
 
 	plan_init(&p, 3);
