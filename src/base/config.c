@@ -231,8 +231,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.min = 1,
 			.max = 4,
 			.help = "RDMA ports that a rank shares its traffic "
-				"over, the nearest to its device, if there "
-				"are so many",
+				"over, at most: far ones only if they are "
+				"faster than all that are nearer",
 		},
 	[CONFIG_IB_PCI_RELAXED_ORDERING] =
 		{

@@ -92,22 +92,23 @@ static int by_rate(const void *a, const void *b)
 	return order ? order : p->number - q->number;
 }
 
-static int by_steps(const void *a, const void *b)
+/* A way that leads farther and carries no more than another is none. */
+static bool is_needless(const struct verbs_port *p,
+			const struct verbs_port *all, unsigned n)
 {
-	const struct verbs_port *p = a, *q = b;
-
-	if (p->steps != q->steps)
-		return p->steps < q->steps ? -1 : 1;
-	return by_rate(a, b);
+	for (unsigned i = 0; i < n; i++)
+		if (all[i].fabric == p->fabric && all[i].steps < p->steps &&
+		    all[i].bytes_per_s >= p->bytes_per_s)
+			return true;
+	return false;
 }
 
-/* As many of the first as are as good as the first. */
+/* As many of the first as are as fast as the first; then also as near. */
 static unsigned equals(const struct verbs_port *ports, unsigned n)
 {
 	unsigned i = 1;
 
-	while (i < n && ports[i].steps == ports->steps &&
-	       ports[i].bytes_per_s == ports->bytes_per_s)
+	while (i < n && ports[i].bytes_per_s == ports->bytes_per_s)
 		i++;
 	return i;
 }
@@ -115,7 +116,7 @@ static unsigned equals(const struct verbs_port *ports, unsigned n)
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn)
 {
 	unsigned most = (unsigned)config_int(CONFIG_IB_NICS);
-	unsigned alike = 0, taken = 0, good;
+	unsigned useful = 0, taken = 0, good;
 	enum verbs_fabric fabric = ports[0].fabric;
 	struct verbs_port all[VERBS_PORTS_MAX];
 
@@ -123,13 +124,14 @@ unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn)
 		if (ports[i].fabric < fabric)
 			fabric = ports[i].fabric;
 	for (unsigned i = 0; i < n; i++)
-		if (ports[i].fabric == fabric)
-			all[alike++] = ports[i];
-	qsort(all, alike, sizeof(*all), by_steps);
-	for (unsigned at = 0; at < alike && taken < most; at += good) {
+		if (ports[i].fabric == fabric &&
+		    !is_needless(&ports[i], ports, n))
+			all[useful++] = ports[i];
+	qsort(all, useful, sizeof(*all), by_rate);
+	for (unsigned at = 0; at < useful && taken < most; at += good) {
 		unsigned want = most - taken;
 
-		good = equals(&all[at], alike - at);
+		good = equals(&all[at], useful - at);
 		for (unsigned i = 0; i < want && i < good; i++)
 			ports[taken++] = all[at + (turn * want + i) % good];
 	}

@@ -321,15 +321,13 @@ static dicomm_result_t get_locked(const struct verbs_port *port,
 	return DICOMM_SUCCESS;
 }
 
-/* It matters only where there are more than a rank may use. */
 static void find_steps(struct verbs_port *ports, int n,
 		       const struct tp_place *place)
 {
-	bool matters = place->steps && n > config_int(CONFIG_IB_NICS);
-
 	for (int i = 0; i < n; i++)
 		ports[i].steps =
-			matters ? place->steps(place->pci, ports[i].pci)
+			place->steps && n > 1
+				? place->steps(place->pci, ports[i].pci)
 				: UINT32_MAX;
 }
 

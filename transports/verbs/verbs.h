@@ -117,10 +117,10 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
 /* Keep those that may be used and have a link, described in `why`; why, if
  * there are none. Returns their number. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
-/* Those that one rank uses: of one fabric, the same for all ranks; the nearest,
- * of these the fastest, of these in its turn. Ports are paired with those at
- * the same place in another rank's list, so that like ones meet: the fastest
- * first, then by name. Returns their number. */
+/* Those that one rank uses: of one fabric, the same for all ranks; none that a
+ * nearer one equals; the fastest, of these in its turn. Ports are paired with
+ * those at the same place in another rank's list, so that like ones meet: the
+ * fastest first, then by name. Returns their number. */
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn);
 
 /* ---- memory.c: registrations of a NIC ---- */
