@@ -4,38 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "src/base/log.h"
 #include "src/boot/roster.h"
-
-#define DESCRIPTORS_OF_OTHERS 256
 
 void roster_fini(struct roster *r)
 {
 	free(r->seats);
 	r->seats = NULL;
-}
-
-/* Each rank has two connections for a moment, one to the meeting and one to the
- * hub, mostly in one process; and many a system's limit is 1024, though it
- * could be more. */
-static void make_room(uint32_t ranks)
-{
-	rlim_t wanted = 2 * (rlim_t)ranks + DESCRIPTORS_OF_OTHERS;
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
-		return;
-	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
-		log_info("limit of open files raised to %llu, for %" PRIu32
-			 " ranks",
-			 (unsigned long long)limit.rlim_cur, ranks);
-	if (limit.rlim_cur < 2 * (rlim_t)ranks)
-		log_warn("%" PRIu32 " ranks need %" PRIu32
-			 " open files here, the limit is %llu (ulimit -Hn)",
-			 ranks, 2 * ranks, (unsigned long long)limit.rlim_cur);
 }
 
 bool roster_begin(struct roster *r, const struct hello *h)
@@ -45,7 +21,9 @@ bool roster_begin(struct roster *r, const struct hello *h)
 	r->seats = calloc(h->ranks, sizeof(*r->seats));
 	if (!r->seats)
 		return false;
-	make_room(h->ranks);
+	/* Each has two for a moment, one to the meeting and one to the hub,
+	 * mostly in one process. */
+	sock_make_room(2 * h->ranks);
 	r->ranks = (int)h->ranks;
 	r->first = *h;
 	for (int i = 0; i < r->ranks; i++)

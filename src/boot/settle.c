@@ -395,6 +395,7 @@ dicomm_result_t settle(const struct settle_config *config)
 	s.lines = calloc(room, sizeof(*s.lines));
 	s.polls = calloc(room + 1, sizeof(*s.polls));
 	if (s.members && s.lines && s.polls) {
+		sock_make_room(2 * (uint32_t)ranks);
 		call_all(&s);
 		flood(&s);
 		status = say_result(&s);

@@ -2,6 +2,7 @@
 /* Sockets to meet over: choice of interface and port, connecting. */
 #include <errno.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -19,6 +21,7 @@
 
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
 #define POLL_MS 50   /* how late a cancellation may be seen */
+#define DESCRIPTORS_OF_OTHERS 256
 
 /* One entry of the list, of n characters. */
 static bool entry_matches(const char *entry, size_t n, bool exact,
@@ -382,4 +385,22 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 		snprintf(text, SOCK_TEXT, "?");
 	else
 		to_text(&address, text);
+}
+
+void sock_make_room(uint32_t n)
+{
+	rlim_t wanted = (rlim_t)n + DESCRIPTORS_OF_OTHERS;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+		return;
+	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+		log_info("limit of open files raised to %llu, for %" PRIu32
+			 " connections",
+			 (unsigned long long)limit.rlim_cur, n);
+	if (limit.rlim_cur < n)
+		log_warn("%" PRIu32 " connections need as many open files, the "
+			 "limit is %llu (ulimit -Hn)",
+			 n, (unsigned long long)limit.rlim_cur);
 }

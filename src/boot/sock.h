@@ -44,6 +44,9 @@ int sock_create(const struct sock_address *address);
  * when *cancelled is set). */
 int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 		 const _Atomic bool *cancelled);
+/* Many a system's limit of open files is 1024, though it could be more: raise
+ * it for n connections. */
+void sock_make_room(uint32_t n);
 /* Who is at the other end: "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks settle whether all of them are ready. */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/settle.h"
+#include "tests/support/runner.h"
+
+#define RANKS 8
+#define NOBODY (-1)
+
+struct party {
+	struct settle_config config;
+	dicomm_result_t status;
+	char error[256];
+};
+
+static struct refuge *refuges[RANKS];
+static char texts[RANKS][SOCK_TEXT];
+static const char *addresses[RANKS];
+static struct party parties[RANKS];
+
+static void open_all(void)
+{
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	for (int r = 0; r < RANKS; r++) {
+		ck_assert_int_eq(refuge_open(&refuges[r], texts[r]),
+				 DICOMM_SUCCESS);
+		addresses[r] = texts[r];
+		parties[r].config =
+			(struct settle_config){.rank = r,
+					       .ranks = RANKS,
+					       .refuge = refuges[r],
+					       .addresses = addresses,
+					       .timeout_ms = 20000};
+		auth_key_from_text("test", "settle", parties[r].config.key);
+	}
+}
+
+static void *run(void *arg)
+{
+	struct party *p = arg;
+
+	p->status = settle(&p->config);
+	snprintf(p->error, sizeof(p->error), "%s", log_last_error());
+	return NULL;
+}
+
+/* All but one, which closes its refuge meanwhile; the same for all others. */
+static void run_all(int absent, dicomm_result_t expected)
+{
+	uint64_t begin = clock_ms();
+	pthread_t threads[RANKS];
+
+	for (int r = 0; r < RANKS; r++)
+		if (r != absent)
+			ck_assert_int_eq(pthread_create(&threads[r], NULL, run,
+							&parties[r]),
+					 0);
+	if (absent != NOBODY) {
+		usleep(20000);
+		refuge_close(refuges[absent]);
+		refuges[absent] = NULL;
+	}
+	for (int r = 0; r < RANKS; r++) {
+		if (r == absent)
+			continue;
+		pthread_join(threads[r], NULL);
+		ck_assert_msg(parties[r].status == expected, "rank %d: %d: %s",
+			      r, (int)parties[r].status, parties[r].error);
+	}
+	ck_assert_uint_lt(clock_ms() - begin, 10000);
+}
+
+static void close_all(void)
+{
+	for (int r = 0; r < RANKS; r++)
+		refuge_close(refuges[r]);
+}
+
+START_TEST(all_who_are_ready_go_on)
+{
+	open_all();
+	run_all(NOBODY, DICOMM_SUCCESS);
+	close_all();
+}
+END_TEST
+
+START_TEST(nobody_goes_on_without_one)
+{
+	char name[16];
+
+	open_all();
+	run_all(_i, DICOMM_ERR_REMOTE);
+	snprintf(name, sizeof(name), "rank %d ", _i);
+	for (int r = 0; r < RANKS; r++)
+		ck_assert_msg(r == _i || strstr(parties[r].error, name),
+			      "rank %d: %s", r, parties[r].error);
+	close_all();
+}
+END_TEST
+
+/* Who says nothing, who says rubbish, and who hangs up. */
+START_TEST(strangers_do_not_matter)
+{
+	uint8_t rubbish[100];
+	int fds[3 * RANKS];
+
+	memset(rubbish, 0x5a, sizeof(rubbish));
+	open_all();
+	for (int i = 0; i < 3 * RANKS; i++) {
+		fds[i] = refuge_knock(texts[i / 3]);
+		ck_assert_int_ge(fds[i], 0);
+		usleep(1000);
+		if (i % 3 == 1)
+			send(fds[i], rubbish, sizeof(rubbish), MSG_NOSIGNAL);
+		if (i % 3 == 2)
+			close(fds[i]);
+	}
+	run_all(NOBODY, DICOMM_SUCCESS);
+	for (int i = 0; i < 3 * RANKS; i++)
+		if (i % 3 != 2)
+			close(fds[i]);
+	close_all();
+}
+END_TEST
+
+/* It stays all the same, and looks alive. */
+START_TEST(another_key_is_a_strangers)
+{
+	open_all();
+	for (int r = 0; r < RANKS; r++)
+		parties[r].config.timeout_ms = 1000;
+	memset(parties[3].config.key, 1, AUTH_KEY);
+	run_all(NOBODY, DICOMM_ERR_REMOTE);
+	close_all();
+}
+END_TEST
+
+START_TEST(the_soft_limit_of_files_is_no_limit)
+{
+	struct rlimit limit;
+
+	open_all();
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 32;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	run_all(NOBODY, DICOMM_SUCCESS);
+	close_all();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("settle");
+	TCase *tcase = tcase_create("settle");
+
+	tcase_add_test(tcase, all_who_are_ready_go_on);
+	tcase_add_loop_test(tcase, nobody_goes_on_without_one, 0, RANKS);
+	tcase_add_test(tcase, strangers_do_not_matter);
+	tcase_add_test(tcase, another_key_is_a_strangers);
+	tcase_add_test(tcase, the_soft_limit_of_files_is_no_limit);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
