@@ -50,6 +50,8 @@ static struct {
 #undef F
 } api;
 
+/* How strict a thread was before gpu_relax() */
+static _Thread_local cuda_capture_mode strict;
 static cuda_device handles[MAX_DEVICES];
 static cuda_context contexts[MAX_DEVICES];
 
@@ -113,15 +115,33 @@ static int gpu_device_init(int index)
 	return api.context_retain(&contexts[index], handles[index]);
 }
 
+static void gpu_relax(void)
+{
+	strict = CUDA_CAPTURE_RELAXED;
+	if (api.capture_mode)
+		(void)api.capture_mode(&strict);
+}
+
+static void gpu_restore(void)
+{
+	if (api.capture_mode)
+		(void)api.capture_mode(&strict);
+}
+
 static int gpu_enter(int index)
 {
-	return api.context_push(contexts[index]);
+	int error = api.context_push(contexts[index]);
+
+	if (!error)
+		gpu_relax();
+	return error;
 }
 
 static void gpu_leave(void)
 {
 	cuda_context was;
 
+	gpu_restore();
 	api.context_pop(&was);
 }
 

@@ -18,6 +18,7 @@ typedef int cuda_device_attribute;
 typedef int cuda_pointer_attribute;
 typedef int cuda_range_type;
 typedef int cuda_capture;
+typedef int cuda_capture_mode;
 typedef unsigned long long cuda_pointer;
 typedef struct CUctx_st *cuda_context;
 typedef struct CUmod_st *cuda_module;
@@ -73,6 +74,7 @@ enum {
 	CUDA_HOST_READ_ONLY = 8,
 	CUDA_RANGE_DMA_BUF_FD = 1,
 	CUDA_CAPTURE_NONE = 0,
+	CUDA_CAPTURE_RELAXED = 2,
 };
 
 /* F(our name, symbol, is it needed, parameters) for each function; those that
@@ -132,6 +134,8 @@ enum {
 	  (cuda_function, unsigned, unsigned, unsigned, unsigned, unsigned,   \
 	   unsigned, unsigned, cuda_stream, void **, void **))                \
 	F(capturing, cuStreamIsCapturing, 1, (cuda_stream, cuda_capture *))   \
+	F(capture_mode, cuThreadExchangeStreamCaptureMode, 0,                 \
+	  (cuda_capture_mode *))                                              \
 	F(host_function, cuLaunchHostFunc, 1,                                 \
 	  (cuda_stream, cuda_host_fn, void *))                                \
 	F(wait_value, cuStreamWaitValue32_v2, 0,                              \

@@ -9,7 +9,9 @@
  * here; and
  *   gpu_load(why, len)           open the library; how many devices
  *   gpu_device_init(index)       what a device needs before it is used
- *   gpu_enter(index), gpu_leave  make it the one of the calling thread, undo
+ *   gpu_relax(), gpu_restore()   let the calling thread do what would spoil
+ *                                graphs that others capture, undo
+ *   gpu_enter(index), gpu_leave  the same, and make a device its one, undo
  *   gpu_units(index)             its processors
  *   gpu_details(index, info)     description
  *   gpu_owner(ptr, index)        as accel.h says
@@ -625,7 +627,10 @@ static void gpu_close(struct accel_stream *s)
 	if (!s)
 		return;
 	proxy_close(s);
-	gpu_stream_close(s->handle, s->own);
+	if (enter(s->index) == DICOMM_SUCCESS) {
+		gpu_stream_close(s->handle, s->own);
+		gpu_leave();
+	}
 	free(s);
 }
 
@@ -846,7 +851,10 @@ static void gpu_event_destroy(struct accel_event *e)
 {
 	if (!e)
 		return;
-	api.event_destroy(e->handle);
+	if (enter(e->index) == DICOMM_SUCCESS) {
+		api.event_destroy(e->handle);
+		gpu_leave();
+	}
 	free(e);
 }
 
@@ -863,8 +871,11 @@ static dicomm_result_t gpu_event_record(struct accel_event *e,
 
 static dicomm_result_t gpu_event_query(const struct accel_event *e)
 {
-	int error = api.event_query(e->handle);
+	int error;
 
+	gpu_relax();
+	error = api.event_query(e->handle);
+	gpu_restore();
 	if (error == GPU_NOT_READY)
 		return DICOMM_AGAIN;
 	return error ? failed(error, e->index, "work of a stream")

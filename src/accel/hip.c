@@ -57,6 +57,8 @@ static void *runtime;
 static int major;
 /* The device that a thread had before gpu_enter() */
 static _Thread_local int device_before;
+/* How strict it was before gpu_relax() */
+static _Thread_local int strict;
 
 static const char *gpu_error_text(int error)
 {
@@ -132,15 +134,33 @@ static int gpu_device_init(int index)
 	return HIP_SUCCESS_;
 }
 
+static void gpu_relax(void)
+{
+	strict = HIP_CAPTURE_RELAXED;
+	if (api.capture_mode)
+		(void)api.capture_mode(&strict);
+}
+
+static void gpu_restore(void)
+{
+	if (api.capture_mode)
+		(void)api.capture_mode(&strict);
+}
+
 static int gpu_enter(int index)
 {
 	int error = api.device_current(&device_before);
 
-	return error ? error : api.device_set(index);
+	if (!error)
+		error = api.device_set(index);
+	if (!error)
+		gpu_relax();
+	return error;
 }
 
 static void gpu_leave(void)
 {
+	gpu_restore();
 	api.device_set(device_before);
 }
 

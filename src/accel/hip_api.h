@@ -60,6 +60,7 @@ enum {
 	HIP_COPY_DEFAULT = 4,
 	HIP_RANGE_DMA_BUF_FD = 1,
 	HIP_CAPTURE_NONE = 0,
+	HIP_CAPTURE_RELAXED = 2,
 };
 
 /* F(our name, symbol, is it needed, parameters) for each function; those that
@@ -120,6 +121,8 @@ enum {
 	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))    \
 	F(stream_device, hipStreamGetDevice, hip_result,               \
 	  (hip_stream, hip_device *))                                  \
+	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result, \
+	  (int *))                                                     \
 	F(host_function, hipLaunchHostFunc, hip_result,                \
 	  (hip_stream, hip_host_fn, void *))                           \
 	F(range_handle, hipMemGetHandleForAddressRange, hip_result,    \

@@ -239,6 +239,15 @@ static int gpu_device_init(int index)
 	return ZE_SUCCESS;
 }
 
+/* Nothing is captured. */
+static void gpu_relax(void)
+{
+}
+
+static void gpu_restore(void)
+{
+}
+
 static int gpu_enter(int index)
 {
 	entered = index;

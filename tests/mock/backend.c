@@ -321,6 +321,32 @@ START_TEST(streams_of_the_user_are_looked_at)
 }
 END_TEST
 
+/* A user's graph outlives what the library does meanwhile on other streams. */
+START_TEST(a_capture_elsewhere_is_not_spoiled)
+{
+	struct accel_stream *s;
+	struct accel_event *e;
+	void *native = mock.stream(0), *p;
+	int one = 1, to = 0;
+
+	if (mock.capture && !old) {
+		mock.capture(native);
+		OK(accel->alloc(0, 100, &p));
+		OK(work->open(0, NULL, &s));
+		OK(work->event_create(0, &e));
+		OK(work->copy(s, &to, &one, sizeof(int)));
+		OK(streams_finish(s, e));
+		OK(work->prepare(s, DICOMM_INT32));
+		ck_assert_int_eq(to, 1);
+		work->event_destroy(e);
+		work->close(s);
+		OK(accel->free(p));
+		mock.capture(NULL);
+	}
+	mock.stream_destroy(native);
+}
+END_TEST
+
 /* Where each happens only once: no more of them than are under way */
 START_TEST(events_are_used_again)
 {
@@ -783,6 +809,7 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
 	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
+	tcase_add_test(t, a_capture_elsewhere_is_not_spoiled);
 	tcase_add_test(t, events_are_used_again);
 	return t;
 }

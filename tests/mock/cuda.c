@@ -505,6 +505,7 @@ EXPORT void mock_capture(cuda_stream s);
 EXPORT void mock_capture(cuda_stream s)
 {
 	captured = s;
+	driver_capture(s);
 }
 
 EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
@@ -664,6 +665,12 @@ EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
 /* ---- what came later ---- */
 
 #ifndef MOCK_OLD
+EXPORT cuda_result cuThreadExchangeStreamCaptureMode(cuda_capture_mode *mode)
+{
+	driver_capture_mode(mode);
+	return DRIVER_SUCCESS;
+}
+
 EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *p, cuda_ipc handle,
 					 unsigned flags)
 {

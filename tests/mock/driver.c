@@ -67,6 +67,8 @@ static int queued, live, hangs, early, fail_in, fail_error;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
+static bool captures;
+static _Thread_local int capture_mode;
 
 /* ---- for tests ---- */
 
@@ -140,6 +142,29 @@ static int fails(void)
 	return DRIVER_SUCCESS;
 }
 
+void driver_capture(bool begins)
+{
+	pthread_mutex_lock(&lock);
+	captures = begins;
+	pthread_mutex_unlock(&lock);
+}
+
+void driver_capture_mode(int *mode)
+{
+	int before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+}
+
+/* Under the lock. */
+static int spoils(void)
+{
+	return captures && capture_mode != DRIVER_RELAXED
+		       ? DRIVER_SPOILS_CAPTURE
+		       : DRIVER_SUCCESS;
+}
+
 int driver_call(void)
 {
 	int error;
@@ -172,6 +197,8 @@ int driver_sync_call(void)
 
 	pthread_mutex_lock(&lock);
 	error = fails();
+	if (!error)
+		error = spoils();
 	for (struct hold *h = holds; h && !error; h = h->next)
 		if (is_held(h)) {
 			fprintf(stderr, "mock: this would wait for a stream "
@@ -775,8 +802,9 @@ int driver_event_query(struct driver_event *e)
 	else if (states[e->device])
 		error = states[e->device];
 	else
-		error = e->reached < e->wanted ? DRIVER_NOT_READY
-					       : DRIVER_SUCCESS;
+		error = spoils();
+	if (!error && e->reached < e->wanted)
+		error = DRIVER_NOT_READY;
 	pthread_mutex_unlock(&lock);
 	return error;
 }

@@ -4,7 +4,8 @@
  * whose work is nevertheless done. Memory of a device is not readable at its
  * address, so that a host that touches it dies; streams are threads, with
  * random delays; what waits for a whole device fails where a stream is held by
- * a gate, where it would never return. Numbers of errors are those of CUDA and
+ * a gate, where it would never return, and so does what would spoil a graph
+ * that is captured. Numbers of errors are those of CUDA and
  * HIP alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #define DRIVER_DEVICES 2
+#define DRIVER_RELAXED 2
 
 enum {
 	DRIVER_SUCCESS = 0,
@@ -32,6 +34,7 @@ enum {
 	DRIVER_ALREADY_REGISTERED = 712,
 	DRIVER_NOT_REGISTERED = 713,
 	DRIVER_NOT_SUPPORTED = 801,
+	DRIVER_SPOILS_CAPTURE = 900,
 	DRIVER_WOULD_HANG = 999, /* "unknown error" of both */
 };
 
@@ -67,6 +70,10 @@ void mock_stream_destroy(void *stream);
 int driver_call(void);
 /* As driver_call(), of a call that may wait for all streams */
 int driver_sync_call(void);
+/* A graph is being captured, which threads spoil that are not relaxed. */
+void driver_capture(bool begins);
+/* How strict the calling thread is, for how strict it was; DRIVER_RELAXED */
+void driver_capture_mode(int *mode);
 /* Is any stream held by a wait for the host? */
 bool driver_is_held(void);
 

@@ -310,7 +310,18 @@ EXPORT void mock_capture(hip_stream s);
 EXPORT void mock_capture(hip_stream s)
 {
 	captured = s;
+	driver_capture(s);
 }
+
+#ifndef MOCK_OLD
+/* Debian's header of HIP has none of it. */
+EXPORT hip_result hipThreadExchangeStreamCaptureMode(int *mode);
+EXPORT hip_result hipThreadExchangeStreamCaptureMode(int *mode)
+{
+	driver_capture_mode(mode);
+	return DRIVER_SUCCESS;
+}
+#endif
 
 EXPORT hip_result hipStreamIsCapturing(hip_stream s, hip_capture *state)
 {

@@ -12,6 +12,7 @@ typedef CUdevice_attribute cuda_device_attribute;
 typedef CUpointer_attribute cuda_pointer_attribute;
 typedef CUmemRangeHandleType cuda_range_type;
 typedef CUstreamCaptureStatus cuda_capture;
+typedef CUstreamCaptureMode cuda_capture_mode;
 typedef CUdeviceptr cuda_pointer;
 typedef CUcontext cuda_context;
 typedef CUmodule cuda_module;
@@ -55,6 +56,7 @@ SAME_SIZE(int, CUdevice_attribute);
 SAME_SIZE(int, CUpointer_attribute);
 SAME_SIZE(int, CUmemRangeHandleType);
 SAME_SIZE(int, CUstreamCaptureStatus);
+SAME_SIZE(int, CUstreamCaptureMode);
 SAME_SIZE(unsigned long long, CUdeviceptr);
 SAME_SIZE(char[64], CUipcMemHandle);
 SAME_SIZE(int, nvrtcResult);
@@ -103,6 +105,7 @@ EQUAL(CUDA_HOST_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP);
 EQUAL(CUDA_HOST_READ_ONLY, CU_MEMHOSTREGISTER_READ_ONLY);
 EQUAL(CUDA_RANGE_DMA_BUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 EQUAL(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+EQUAL(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 
 int main(void)
 {
