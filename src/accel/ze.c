@@ -145,6 +145,7 @@ static bool find_ordinal(struct ze_place *place)
 	for (uint32_t i = 0; i < n; i++)
 		if (groups[i].flags & ZE_GROUP_COMPUTE) {
 			place->ordinal = i;
+			place->queues = groups[i].queues;
 			return true;
 		}
 	return false;

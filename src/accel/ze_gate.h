@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The gates of gpu.h, which includes this, on Level Zero: each closing is an
- * event that only the host makes happen. */
+/*
+ * The gates of gpu.h, which includes this, on Level Zero: each closing is an
+ * event that only the host makes happen.
+ *
+ * Drivers run many lists on few queues. Where a list that waits holds up the
+ * others of its queue, ours have to be on another one, and lists of users that
+ * follow each other by way of us, too.
+ */
 #ifndef DICOMM_ACCEL_ZE_GATE_H
 #define DICOMM_ACCEL_ZE_GATE_H
 
@@ -13,10 +19,66 @@ struct accel_gate {
 
 static _Atomic int closed_gates; /* closings that no opening has followed */
 
+/* The first queue for ours; false: none is apart. */
+static int find_ours(int index, bool *is_apart)
+{
+	struct ze_place *place = &ze_places[index];
+	enum ze_apart found = ZE_TOGETHER;
+	int error = ZE_SUCCESS;
+
+	for (uint32_t q = 0;
+	     found == ZE_TOGETHER && !error && (q < place->queues || !q); q++) {
+		place->ours = q;
+		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, &found);
+	}
+	*is_apart = found != ZE_TOGETHER;
+	if (!error)
+		log_info("ze:%d: lists of ours are on queue %u of %u%s", index,
+			 place->ours, place->queues,
+			 found == ZE_BUSY
+				 ? ": the device is busy, whether one that "
+				   "waits holds up others is not known"
+				 : "");
+	return error;
+}
+
+static int warn_of_users(int index)
+{
+	enum ze_apart found = ZE_APART;
+	int error = ze_list_probe(index, 0, ZE_PRIORITY_NORMAL, &found);
+
+	if (!error && found == ZE_TOGETHER)
+		log_warn("ze:%d: command lists of one queue hold each other "
+			 "up: give each rank of a process a queue of its own",
+			 index);
+	return error;
+}
+
+/* Once for each device: what it says, it says again. */
 static dicomm_result_t gate_probe(int index, bool *waits)
 {
-	(void)index;
+	static struct {
+		bool done, together;
+	} probed[ZE_DEVICES];
+	bool is_apart = false;
+	int error;
+
 	*waits = true;
+	if (!probed[index].done) {
+		error = find_ours(index, &is_apart);
+		if (!error && is_apart)
+			error = warn_of_users(index);
+		if (error)
+			return failed(error, index, "command lists");
+		probed[index].done = true;
+		probed[index].together = !is_apart;
+	}
+	if (probed[index].together)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    "ze:%d: a command list that waits for the host "
+			    "holds up all others of the device, which its "
+			    "driver runs on one queue",
+			    index);
 	return DICOMM_SUCCESS;
 }
 

@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "src/base/clock.h"
+
 #define POOL_EVENTS 64
 /* Between two looks at events for which functions wait */
 #define LOOK_NS 20000
+/* What is still not there then will not come. */
+#define PROBE_NS UINT64_C(2000000000)
 
 /* An event, and who may still need it: a mark, a hold, a call, a list that
  * waits for it. */
@@ -30,7 +34,7 @@ struct waited {
 struct ze_list {
 	int index;
 	bool user, shared;
-	uint32_t priority;
+	uint32_t queue, priority;
 	ze_command_list handle;
 	struct waited *waited; /* since the last event of its own */
 	struct slot *last;     /* of one that is spare */
@@ -291,11 +295,13 @@ int ze_list_launch(struct ze_list *list, ze_kernel kernel, uint32_t blocks,
 
 /* ---- lists ---- */
 
-static int list_make(int index, uint32_t priority, struct ze_list **out)
+static int list_make(int index, uint32_t queue, uint32_t priority,
+		     struct ze_list **out)
 {
 	const struct ze_place *place = &ze_places[index];
 	const ze_queue_desc desc = {.type = ZE_QUEUE_DESC,
 				    .ordinal = place->ordinal,
+				    .index = queue,
 				    .mode = ZE_MODE_ASYNCHRONOUS,
 				    .priority = priority};
 	struct ze_list *list = calloc(1, sizeof(*list));
@@ -304,6 +310,7 @@ static int list_make(int index, uint32_t priority, struct ze_list **out)
 	if (!list)
 		return ZE_OUT_OF_HOST_MEMORY;
 	list->index = index;
+	list->queue = queue;
 	list->priority = priority;
 	error = (int)ze.list_create(place->context, place->device, &desc,
 				    &list->handle);
@@ -315,11 +322,11 @@ static int list_make(int index, uint32_t priority, struct ze_list **out)
 }
 
 /* One of which all work has run */
-static struct ze_list *spare_get(int index, uint32_t priority)
+static struct ze_list *spare_get(int index, uint32_t queue, uint32_t priority)
 {
 	struct ze_list **at = &per_device[index].spare, *list;
 
-	while (*at && ((*at)->priority != priority ||
+	while (*at && ((*at)->queue != queue || (*at)->priority != priority ||
 		       ze.event_query((*at)->last->event) != ZE_SUCCESS))
 		at = &(*at)->next;
 	list = *at;
@@ -331,19 +338,25 @@ static struct ze_list *spare_get(int index, uint32_t priority)
 	return list;
 }
 
-int ze_list_new(int index, uint32_t priority, struct ze_list **out)
+static int list_new(int index, uint32_t queue, uint32_t priority,
+		    struct ze_list **out)
 {
 	int error = ZE_SUCCESS;
 	struct ze_list *list;
 
 	pthread_mutex_lock(&lock);
-	list = spare_get(index, priority);
+	list = spare_get(index, queue, priority);
 	if (!list)
-		error = list_make(index, priority, &list);
+		error = list_make(index, queue, priority, &list);
 	pthread_mutex_unlock(&lock);
 	if (!error)
 		*out = list;
 	return error;
+}
+
+int ze_list_new(int index, uint32_t priority, struct ze_list **out)
+{
+	return list_new(index, ze_places[index].ours, priority, out);
 }
 
 int ze_list_of(int index, void *native, struct ze_list **out)
@@ -364,7 +377,7 @@ int ze_list_of(int index, void *native, struct ze_list **out)
 	}
 	pthread_mutex_lock(&lock);
 	if (!d->shared) {
-		error = list_make(index, ZE_PRIORITY_NORMAL, &d->shared);
+		error = list_make(index, 0, ZE_PRIORITY_NORMAL, &d->shared);
 		if (!error)
 			d->shared->shared = true;
 	}
@@ -629,4 +642,59 @@ bool ze_hold_end(struct ze_holds *holds)
 	pthread_mutex_unlock(&lock);
 	free(h);
 	return was;
+}
+
+/* ---- queues ---- */
+
+/* Has a list come to its end within the time that a probe takes? */
+static int reaches_end(struct ze_list *list, bool *does)
+{
+	uint64_t until = clock_ns() + PROBE_NS;
+	struct ze_mark m = {NULL};
+	int error = ze_mark_set(&m, list);
+
+	if (error)
+		return error;
+	while ((error = ze_mark_query(&m)) == ZE_NOT_READY &&
+	       clock_ns() < until)
+		nap();
+	*does = !error;
+	pthread_mutex_lock(&lock);
+	slot_put(m.slot);
+	pthread_mutex_unlock(&lock);
+	return error == ZE_NOT_READY ? ZE_SUCCESS : error;
+}
+
+/* On a device that has other things to do, neither gets anywhere. */
+static int probe(struct ze_list *waiting, struct ze_list *other,
+		 enum ze_apart *found)
+{
+	struct ze_holds holds = {NULL, &holds.first};
+	bool goes_on = false, follows = false;
+	int error = ze_hold_add(&holds, waiting);
+
+	if (!error)
+		error = reaches_end(other, &goes_on);
+	ze_hold_end(&holds);
+	if (!error && !goes_on)
+		error = reaches_end(other, &follows);
+	*found = goes_on ? ZE_APART : follows ? ZE_TOGETHER : ZE_BUSY;
+	return error;
+}
+
+int ze_list_probe(int index, uint32_t queue, uint32_t priority,
+		  enum ze_apart *found)
+{
+	struct ze_list *waiting = NULL, *other = NULL;
+	int error = list_new(index, 0, ZE_PRIORITY_NORMAL, &waiting);
+
+	if (error)
+		return error;
+	error = list_new(index, queue, priority, &other);
+	if (!error) {
+		error = probe(waiting, other, found);
+		ze_list_close(other);
+	}
+	ze_list_close(waiting);
+	return error;
 }

@@ -40,11 +40,24 @@ struct ze_place {
 	ze_context context;
 	ze_device device;
 	uint32_t ordinal; /* of the queues that compute */
+	uint32_t queues;  /* how many of them there are */
+	uint32_t ours;    /* of these, for lists of ours */
 };
 extern struct ze_place ze_places[ZE_DEVICES];
 
 struct ze_list;
 struct ze_mark;
+
+enum ze_apart {
+	ZE_APART,
+	ZE_TOGETHER,
+	ZE_BUSY, /* nothing of the device runs: it cannot be told */
+};
+/* Does a list of ours go on, on that queue and with that priority, while one
+ * with the priority of users waits for the host? Waits a few seconds, if not.
+ */
+int ze_list_probe(int index, uint32_t queue, uint32_t priority,
+		  enum ze_apart *found);
 
 /* One of our own */
 int ze_list_new(int index, uint32_t priority, struct ze_list **list);

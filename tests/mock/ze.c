@@ -5,8 +5,10 @@
  * on a list with no barrier between them are an error, and so is an event that
  * is used again while something still waits for it. It takes modules of SPIR-V,
  * not where MOCK_IMAGES=refused is in the environment, and of a kernel that one
- * has it runs the twin that the C compiler made. With MOCK_OLD it is one of
- * before 2024, without what came later and without dma-bufs.
+ * has it runs the twin that the C compiler made. Each list is a queue of its
+ * own; with MOCK_QUEUES=n, lists are on n queues, and one that waits holds up
+ * those of its queue. With MOCK_OLD it is one of before 2024, without what came
+ * later and without dma-bufs.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +21,8 @@
 #include "src/accel/ze_api.h"
 #include "tests/mock/driver.h"
 #include "tests/mock/object.h"
+
+#define MAX_QUEUES 4
 
 struct ze_driver_ {
 	int unused;
@@ -229,6 +233,14 @@ EXPORT ze_result zeDeviceGetProperties(ze_device d, ze_device_properties *p)
 }
 
 /* The first only copies. */
+/* 0: as many as there are lists */
+static uint32_t queues(void)
+{
+	const char *n = getenv("MOCK_QUEUES");
+
+	return n ? (uint32_t)atoi(n) : 0;
+}
+
 EXPORT ze_result zeDeviceGetCommandQueueGroupProperties(ze_device d,
 							uint32_t *n,
 							ze_group_properties *g)
@@ -238,6 +250,7 @@ EXPORT ze_result zeDeviceGetCommandQueueGroupProperties(ze_device d,
 		return ZE_INVALID_ARGUMENT;
 	g[0].flags = 2;
 	g[1].flags = 2 | ZE_GROUP_COMPUTE;
+	g[1].queues = queues() ? queues() : 1;
 	*n = 2;
 	return ZE_SUCCESS;
 }
@@ -462,6 +475,19 @@ EXPORT ze_result zeDriverGetExtensionFunctionAddress(ze_driver d,
 
 /* ---- lists and events ---- */
 
+static int queue_get(int device, uint32_t index, struct driver_stream **s)
+{
+	static struct driver_stream *made[DRIVER_DEVICES][MAX_QUEUES];
+	int error = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!made[device][index])
+		error = driver_stream_keep(device, &made[device][index]);
+	*s = made[device][index];
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
 EXPORT ze_result zeCommandListCreateImmediate(ze_context c, ze_device d,
 					      const ze_queue_desc *desc,
 					      ze_command_list *list)
@@ -472,9 +498,11 @@ EXPORT ze_result zeCommandListCreateImmediate(ze_context c, ze_device d,
 	CALL;
 	if (c != &context || !is_device(d) || desc->type != ZE_QUEUE_DESC ||
 	    desc->ordinal != 1 || desc->mode != ZE_MODE_ASYNCHRONOUS ||
-	    desc->priority > ZE_PRIORITY_HIGH)
+	    desc->priority > ZE_PRIORITY_HIGH ||
+	    desc->index >= (queues() ? queues() : 1))
 		return ZE_INVALID_ARGUMENT;
-	error = driver_stream_keep(d->index, &s);
+	error = queues() ? queue_get(d->index, desc->index, &s)
+			 : driver_stream_keep(d->index, &s);
 	*list = (ze_command_list)s;
 	return result(error);
 }

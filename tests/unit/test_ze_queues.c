@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices of Level Zero with few queues for all lists, on a mock driver, which
+ * says nothing about a GPU. */
+#include <check.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+#include "tests/support/runner.h"
+
+extern const struct accel accel_ze;
+
+/* In a process of its own, for a driver starts once */
+static void load(const char *queues)
+{
+	const char *top = getenv("top_builddir");
+	char path[4096];
+
+	setenv("MOCK_QUEUES", queues, 1);
+	snprintf(path, sizeof(path), "%s/tests/mock/libze.so", top ? top : ".");
+	ck_assert_msg(dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL, "%s",
+		      dlerror());
+}
+
+#define OK(call) ck_assert_int_eq(call, DICOMM_SUCCESS)
+
+START_TEST(ours_go_on_on_a_queue_of_their_own)
+{
+	const struct accel_work *work = accel_ze.work;
+	struct accel_stream *users, *ours;
+	struct accel_event *event;
+	struct accel_gate *gate;
+	int tries = 0;
+
+	load("2");
+	OK(work->open(0, NULL, &users));
+	OK(work->open_beside(users, &ours));
+	OK(work->gate_create(0, &gate));
+	OK(work->event_create(0, &event));
+	OK(work->gate_close(gate, users));
+	OK(work->event_record(event, ours));
+	while (work->event_query(event) == DICOMM_AGAIN && tries++ < 5000)
+		usleep(1000);
+	OK(work->event_query(event));
+	work->gate_open(gate);
+	work->event_destroy(event);
+	work->gate_destroy(gate);
+	work->close(ours);
+	work->close(users);
+}
+END_TEST
+
+/* It would hang sooner or later. */
+START_TEST(a_device_with_one_queue_is_refused)
+{
+	void *p = NULL;
+
+	load("1");
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(accel_ze.alloc(0, 64, &p),
+				 DICOMM_ERR_UNSUPPORTED);
+		ck_assert_ptr_nonnull(
+			strstr(log_last_error(), "holds up all others"));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ze queues");
+	TCase *t = tcase_create("ze queues");
+
+	tcase_set_timeout(t, 100);
+	tcase_add_test(t, ours_go_on_on_a_queue_of_their_own);
+	tcase_add_test(t, a_device_with_one_queue_is_refused);
+	suite_add_tcase(s, t);
+	return runner_main(s);
+}
