@@ -21,6 +21,7 @@ struct given {
 	uint64_t id;    /* of the allocation */
 	bool announced; /* by the user; else all of an allocation of ours */
 	bool asked;     /* the wires were */
+	bool asking;    /* that is under way, without the lock */
 	struct held held;
 	struct given *next;
 };
@@ -29,7 +30,9 @@ struct given {
 struct givens {
 	struct dicomm_comm *comm;
 	pthread_mutex_t lock; /* of the list */
+	pthread_cond_t told;  /* what was asked */
 	struct given *first;
+	unsigned users; /* who keeps it among the communicators */
 	struct givens *next;
 };
 
@@ -40,8 +43,10 @@ struct allocated {
 	struct allocated *next;
 };
 
-/* Guards both lists; taken before the lock of one of the former. */
+/* Guards both lists, and is held for no more than a look at them: a NIC takes
+ * its time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct givens *communicators;
 static struct allocated *ours;
@@ -50,6 +55,7 @@ static struct allocated *ours;
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&unused, NULL);
 	communicators = NULL;
 	ours = NULL;
 }
@@ -95,6 +101,9 @@ static void let_go(struct givens *all, const void *base, size_t bytes,
 
 		if (g->id == but || !overlaps(g, base, bytes)) {
 			at = &g->next;
+		} else if (g->asking) {
+			pthread_cond_wait(&all->told, &all->lock);
+			at = &all->first;
 		} else if (g->announced) {
 			/* The user has a handle of it. */
 			comm_drop(all->comm, &g->held);
@@ -122,7 +131,9 @@ static struct given *add(struct givens *all, const void *at, size_t bytes,
 	return g;
 }
 
-/* Once: what a NIC does not take, it does not take later. */
+/* Once: what a NIC does not take, it does not take later. Only a call of the
+ * communicator asks, one at a time; meanwhile g stays, and what is before and
+ * behind it may go. */
 static void ask(struct givens *all, struct given *g)
 {
 	struct dicomm_comm *comm = all->comm;
@@ -133,14 +144,21 @@ static void ask(struct givens *all, struct given *g)
 					 .len = g->bytes,
 					 .id = g->id};
 	char how[DIRECT_HOW] = "";
+	struct held held = {0};
 	dicomm_result_t status;
 
 	if (g->asked || dev->work->held(dev->index))
 		return;
 	g->asked = true;
-	status = direct_hold(comm, &region, &g->held, how);
+	g->asking = true;
+	pthread_mutex_unlock(&all->lock);
+	status = direct_hold(comm, &region, &held, how);
 	if (status != DICOMM_SUCCESS)
-		comm_drop(comm, &g->held);
+		comm_drop(comm, &held);
+	pthread_mutex_lock(&all->lock);
+	g->held = held;
+	g->asking = false;
+	pthread_cond_broadcast(&all->told);
 	log_info(
 		"%s rank %d: %s wire reaches the buffer of %zu bytes at %p%s%s",
 		comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
@@ -165,6 +183,7 @@ dicomm_result_t given_open(struct dicomm_comm *comm)
 	pthread_once(&once, setup);
 	all->comm = comm;
 	pthread_mutex_init(&all->lock, NULL);
+	pthread_cond_init(&all->told, NULL);
 	comm->dev->givens = all;
 	pthread_mutex_lock(&lock);
 	all->next = communicators;
@@ -180,12 +199,15 @@ void given_close(struct dicomm_comm *comm)
 	if (!all)
 		return;
 	pthread_mutex_lock(&lock);
+	while (all->users)
+		pthread_cond_wait(&unused, &lock);
 	while (*at != all)
 		at = &(*at)->next;
 	*at = all->next;
 	pthread_mutex_unlock(&lock);
 	while (all->first)
 		destroy(all, &all->first);
+	pthread_cond_destroy(&all->told);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
 	comm->dev->givens = NULL;
@@ -262,6 +284,19 @@ static bool is_ours(const void *at)
 	return a;
 }
 
+/* Under the lock of the lists, but for the time it takes */
+static void let_go_in(struct givens *all, const void *at, size_t bytes)
+{
+	all->users++;
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&all->lock);
+	let_go(all, at, bytes, 0);
+	pthread_mutex_unlock(&all->lock);
+	pthread_mutex_lock(&lock);
+	if (!--all->users)
+		pthread_cond_broadcast(&unused);
+}
+
 void given_freed(const void *at)
 {
 	struct allocated **a = &ours, *gone;
@@ -272,11 +307,8 @@ void given_freed(const void *at)
 	gone = *a;
 	if (gone) {
 		*a = gone->next;
-		for (struct givens *all = communicators; all; all = all->next) {
-			pthread_mutex_lock(&all->lock);
-			let_go(all, at, gone->bytes, 0);
-			pthread_mutex_unlock(&all->lock);
-		}
+		for (struct givens *all = communicators; all; all = all->next)
+			let_go_in(all, at, gone->bytes);
 	}
 	pthread_mutex_unlock(&lock);
 	free(gone);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory is given back while an adapter takes its time with other memory. */
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/core/device.h"
+#include "src/core/given.h"
+#include "tests/support/runner.h"
+
+#define BYTES ((size_t)4096)
+
+static char first[BYTES], other[BYTES];
+static _Atomic bool asked, may_answer, freed;
+static _Atomic int drops;
+
+/* ---- a device, and a wire that takes its memory ---- */
+
+static dicomm_result_t allocation(const void *ptr, struct accel_allocation *a)
+{
+	bool is_first = ptr == first;
+
+	*a = (struct accel_allocation){.id = is_first ? 1 : 2,
+				       .base = is_first ? first : other,
+				       .bytes = BYTES};
+	return DICOMM_SUCCESS;
+}
+
+static bool held(int index)
+{
+	(void)index;
+	return false;
+}
+
+static dicomm_result_t hold_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_hold **out, char *how, size_t len)
+{
+	(void)dev;
+	(void)region;
+	(void)len;
+	*how = '\0';
+	*out = (struct tp_hold *)first;
+	atomic_store(&asked, true);
+	while (!atomic_load(&may_answer))
+		usleep(1000);
+	return DICOMM_SUCCESS;
+}
+
+static void drop(struct tp_device *dev, struct tp_hold *hold)
+{
+	(void)dev;
+	(void)hold;
+	atomic_fetch_add(&drops, 1);
+}
+
+static const struct accel_work work = {.allocation = allocation, .held = held};
+static const struct transport transport = {
+	.name = "slow", .hold_device = hold_device, .drop = drop};
+
+/* ---- who registers, and who frees ---- */
+
+static struct dicomm_comm comm;
+static struct device dev = {.work = &work};
+static struct peer peers[2];
+
+static void *announce(void *arg)
+{
+	struct given *g = NULL;
+
+	ck_assert_int_eq(given_add(&comm, first, BYTES, &g), DICOMM_SUCCESS);
+	return arg;
+}
+
+static void *give_back(void *at)
+{
+	given_freed(at);
+	atomic_store(&freed, true);
+	return NULL;
+}
+
+START_TEST(only_the_memory_that_is_asked_about_waits)
+{
+	pthread_t announces, frees;
+
+	peers[1].is_direct = true;
+	comm.ranks = 2;
+	comm.peers = peers;
+	comm.dev = &dev;
+	comm.wires[0].transport = &transport;
+	atomic_store(&comm.wires[0].device, (struct tp_device *)first);
+	ck_assert_int_eq(given_open(&comm), DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(first, BYTES), DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(other, BYTES), DICOMM_SUCCESS);
+
+	pthread_create(&announces, NULL, announce, NULL);
+	while (!atomic_load(&asked))
+		usleep(1000);
+	given_freed(other);
+	pthread_create(&frees, NULL, give_back, first);
+	usleep(50000);
+	ck_assert(!atomic_load(&freed));
+	atomic_store(&may_answer, true);
+	pthread_join(announces, NULL);
+	pthread_join(frees, NULL);
+	ck_assert_int_eq(atomic_load(&drops), 1);
+	given_close(&comm);
+	ck_assert_int_eq(atomic_load(&drops), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("given");
+	TCase *t = tcase_create("given");
+
+	tcase_set_timeout(t, 20);
+	tcase_add_test(t, only_the_memory_that_is_asked_about_waits);
+	suite_add_tcase(s, t);
+	return runner_main(s);
+}
