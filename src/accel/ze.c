@@ -29,6 +29,8 @@
 #define MAX_DRIVERS 8
 #define MAX_GROUPS 16
 #define MAX_TILES 8
+/* In a handle, behind a descriptor and an offset of 64 bits each */
+#define IPC_OWNER 16
 /* Allocations are made of such pages; large ones, of larger ones. */
 #define PAGE_BYTES ((size_t)64 << 10)
 #define LARGE_BYTES ((size_t)2 << 20)
@@ -422,15 +424,17 @@ static int ze_ipc_get(ze_ipc *ipc, void *base)
 	return (int)ze.ipc_get(ze_places[entered].context, base, ipc);
 }
 
-/* A handle begins with a descriptor of the process that made it. Newer drivers
- * name that process in it, too, and ask it themselves. */
+/* A handle begins with a descriptor of the process that made it. In newer
+ * drivers that process follows it and an offset, and they ask it themselves;
+ * others have the kind of the memory there, 0. */
 static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 {
 	int theirs, pid;
+	pid_t named;
 
 	*fd = -1;
-	if (memmem(ipc->data + sizeof(int), sizeof(ipc->data) - sizeof(int),
-		   &owner, sizeof(owner)))
+	memcpy(&named, ipc->data + IPC_OWNER, sizeof(named));
+	if (named == owner)
 		return ZE_SUCCESS;
 	memcpy(&theirs, ipc->data, sizeof(int));
 	pid = (int)syscall(SYS_pidfd_open, owner, 0);

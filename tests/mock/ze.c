@@ -413,7 +413,9 @@ EXPORT ze_result zeMemGetIpcHandle(ze_context c, const void *p, ze_ipc *out)
 	if (c != &context || !driver_find(p, &m) || m.imported || p != m.at)
 		return ZE_INVALID_ARGUMENT;
 	h.fd = m.fd;
-#ifndef MOCK_OLD
+#ifdef MOCK_OLD
+	h.offset = (uint64_t)getpid(); /* as it may happen to be */
+#else
 	h.pid = getpid();
 #endif
 	memset(out, 0, sizeof(*out));
