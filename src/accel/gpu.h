@@ -50,8 +50,11 @@
 #include "src/base/log.h"
 
 #define GPU_DEVICES 64
-/* Blocks for each processor: as many threads as it holds */
+/* Blocks for each processor: as many threads as it holds; and of kernels that
+ * read many vectors at a time, for which these threads have not the registers
+ */
 #define GPU_BLOCKS_PER_UNIT 8
+#define GPU_BLOCKS_OF_MANY 4
 
 struct kernel {
 	char name[sizeof(((struct launch *)0)->kernel)];
@@ -792,7 +795,9 @@ static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
 			    GPU_KIND ":%d: kernel %s was not prepared",
 			    s->index, l->kernel);
 	blocks = launch_grid(l, LAUNCH_BLOCK,
-			     devices[s->index].units * GPU_BLOCKS_PER_UNIT);
+			     devices[s->index].units *
+				     (l->many > 1 ? GPU_BLOCKS_OF_MANY
+						  : GPU_BLOCKS_PER_UNIT));
 	for (int i = 0; i < l->nargs; i++)
 		args[i] = &l->args[i];
 	TRY(enter(s->index));

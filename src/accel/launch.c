@@ -119,6 +119,7 @@ static void finish(struct launch *l, size_t n, size_t bytes)
 	arg(l, 0);
 	/* Vectors of 16 bytes, and elements around them */
 	l->items = n < 64 ? n : n * bytes / 16 + 64;
+	l->many = 1;
 }
 
 bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
@@ -133,6 +134,7 @@ bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
 	pointer(l, a);
 	pointer(l, b);
 	finish(l, n, bytes);
+	l->many = 4;
 	return true;
 }
 
@@ -194,12 +196,20 @@ bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 	return true;
 }
 
+static uint64_t round_up_div(uint64_t n, uint64_t by)
+{
+	return (n + by - 1) / by;
+}
+
 uint32_t launch_grid(struct launch *l, uint32_t block, uint32_t max_blocks)
 {
-	uint64_t blocks = (l->items + block - 1) / block;
+	uint64_t blocks = round_up_div(l->items, block);
+	uint64_t of_block = (uint64_t)block * l->many, rounds;
 
-	if (blocks > max_blocks)
-		blocks = max_blocks;
+	if (blocks > max_blocks) {
+		rounds = round_up_div(l->items, of_block * max_blocks);
+		blocks = round_up_div(l->items, of_block * rounds);
+	}
 	if (blocks < 1)
 		blocks = 1;
 	l->args[l->nargs - 1] = blocks * block;

@@ -45,6 +45,7 @@ struct launch {
 	int nargs, npointers;
 	uint64_t args[LAUNCH_ARGS];
 	uint64_t items; /* that can be worked on at once */
+	uint32_t many;  /* of which a thread reads so many before it goes on */
 };
 
 /* "f16" */
@@ -69,8 +70,9 @@ bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
 bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 		   const void *a, uint64_t divisor, size_t n);
 
-/* Blocks of `block` threads to start, at least 1 and at most max_blocks; sets
- * the argument that tells the kernel. */
+/* Blocks of `block` threads to start, at least 1 and at most max_blocks: where
+ * each has more than one item, so many that all items but a few are read as
+ * many at a time. Sets the argument that tells the kernel. */
 uint32_t launch_grid(struct launch *l, uint32_t block, uint32_t max_blocks);
 
 #endif

@@ -116,7 +116,9 @@ START_TEST(a_grid_fits_its_work)
 	ck_assert_uint_eq(l.args[4], 256);
 	ck_assert(launch_reduce(&l, DICOMM_FLOAT32, DICOMM_SUM, at(1), at(2),
 				at(3), million));
-	ck_assert_uint_eq(launch_grid(&l, 256, 100), 100);
+	/* Three rounds of four vectors for each thread, and few to spare */
+	ck_assert_uint_eq(launch_grid(&l, 256, 100), 86);
+	ck_assert_uint_eq(launch_grid(&l, 256, 1000), 257);
 	ck_assert_uint_ge(launch_grid(&l, 256, 1u << 30), 1024);
 	/* Bytes, whatever the type */
 	ck_assert(launch_reduce(&l, DICOMM_INT64, DICOMM_BXOR, at(1), at(2),
