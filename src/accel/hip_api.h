@@ -116,16 +116,16 @@ enum {
 
 /* Those of which the headers of Debian know nothing, or that return something
  * else: F(our name, symbol, result, parameters) */
-#define HIP_MORE_FUNCTIONS(F)                                          \
-	F(error_string, hipGetErrorString, const char *, (hip_result)) \
-	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))    \
-	F(stream_device, hipStreamGetDevice, hip_result,               \
-	  (hip_stream, hip_device *))                                  \
+#define HIP_MORE_FUNCTIONS(F)                                           \
+	F(error_string, hipGetErrorString, const char *, (hip_result))  \
+	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))     \
+	F(stream_device, hipStreamGetDevice, hip_result,                \
+	  (hip_stream, hip_device *))                                   \
 	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result, \
-	  (int *))                                                     \
-	F(host_function, hipLaunchHostFunc, hip_result,                \
-	  (hip_stream, hip_host_fn, void *))                           \
-	F(range_handle, hipMemGetHandleForAddressRange, hip_result,    \
+	  (int *))                                                      \
+	F(host_function, hipLaunchHostFunc, hip_result,                 \
+	  (hip_stream, hip_host_fn, void *))                            \
+	F(range_handle, hipMemGetHandleForAddressRange, hip_result,     \
 	  (void *, void *, size_t, int, unsigned long long))
 
 #endif

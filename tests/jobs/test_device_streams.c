@@ -51,16 +51,16 @@ END_TEST
 /* One thread, one process, all kinds of device. */
 static void together(struct job_rank *me)
 {
-	float in[4], got[4], *at[4];
-	dicomm_comm_t comms[4];
-	struct gadget g[4];
+	float in[CAST_DEVICES], got[CAST_DEVICES], *at[CAST_DEVICES];
+	dicomm_comm_t comms[CAST_DEVICES];
+	struct gadget g[CAST_DEVICES];
 	const char *name;
 
 	(void)me;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < CAST_DEVICES; i++)
 		gadget_open(&g[i], cast_unlike[i]);
-	JOB_TRY(dicomm_comm_init_all(comms, 4, cast_unlike));
-	for (int i = 0; i < 4; i++) {
+	JOB_TRY(dicomm_comm_init_all(comms, CAST_DEVICES, cast_unlike));
+	for (int i = 0; i < CAST_DEVICES; i++) {
 		JOB_TRY(dicomm_comm_device(comms[i], &name));
 		JOB_CHECK(!strcmp(name, cast_unlike[i]), "rank %d: %s", i,
 			  name);
@@ -72,20 +72,20 @@ static void together(struct job_rank *me)
 			*at[i] = in[i];
 	}
 	JOB_TRY(dicomm_group_start());
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < CAST_DEVICES; i++)
 		JOB_TRY(dicomm_allreduce(at[i], at[i], 1, DICOMM_FLOAT32,
 					 DICOMM_SUM, comms[i], g[i].native));
 	JOB_TRY(dicomm_group_end());
 	got[0] = *at[0];
-	for (int i = 1; i < 4; i++) {
+	for (int i = 1; i < CAST_DEVICES; i++) {
 		gadget_copy(&g[i], &got[i], at[i], sizeof(float));
 		gadget_wait(&g[i]);
 	}
-	for (int i = 0; i < 4; i++)
-		JOB_CHECK(got[i] == 6, "rank %d: %g", i, (double)got[i]);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < CAST_DEVICES; i++)
+		JOB_CHECK(got[i] == 10, "rank %d: %g", i, (double)got[i]);
+	for (int i = 0; i < CAST_DEVICES; i++)
 		JOB_TRY(dicomm_comm_destroy(comms[i]));
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < CAST_DEVICES; i++) {
 		JOB_TRY(dicomm_mem_free(at[i]));
 		gadget_close(&g[i]);
 	}
@@ -93,7 +93,7 @@ static void together(struct job_rank *me)
 
 START_TEST(one_thread_holds_ranks_on_unlike_devices)
 {
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < CAST_DEVICES; i++)
 		if (!cast_has(cast_unlike[i]))
 			return;
 	job_run(&(struct job){.run = together, .ranks = 1, .bare = true});

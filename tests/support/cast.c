@@ -10,7 +10,8 @@
 #include "src/core/lease.h"
 #include "tests/support/leaks.h"
 
-const char *const cast_unlike[4] = {"host", "opencl:0", "cuda:0", "hip:0"};
+const char *const cast_unlike[CAST_DEVICES] = {"host", "opencl:0", "cuda:0",
+					       "hip:0", "ze:0"};
 
 static bool exists(const char *name)
 {
@@ -52,11 +53,20 @@ static const char *stand_in(const struct cast *cast, const char *device)
 	return cast->instead ? cast->instead : "host";
 }
 
+static const char *device_of(const struct cast *cast, int rank)
+{
+	int n = 0;
+
+	while (n < CAST_DEVICES && cast->device[n])
+		n++;
+	return cast->device[rank % n];
+}
+
 static void act(struct job_rank *me)
 {
 	const struct cast *cast = me->arg;
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const char *device = cast->device[me->rank % 4];
+	const char *device = device_of(cast, me->rank);
 	struct gadget g;
 
 	if (!exists(device))
@@ -92,7 +102,7 @@ void cast_play(const struct cast *cast, int ranks)
 			      .ranks = ranks,
 			      .bare = true,
 			      .may_die = cast->may_die,
-			      .timeout_s = 50});
+			      .timeout_s = 150});
 }
 
 void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g)

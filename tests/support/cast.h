@@ -9,8 +9,10 @@
 
 #include "tests/support/trial.h"
 
+#define CAST_DEVICES 5
+
 struct cast {
-	const char *device[4]; /* of rank r % 4 */
+	const char *device[CAST_DEVICES]; /* of ranks in turn; NULL ends them */
 	/* May destroy me->comm, and make it NULL. */
 	void (*run)(struct job_rank *me, struct gadget *g);
 	const void *arg;
@@ -21,8 +23,8 @@ struct cast {
 	const char *instead;
 };
 
-/* The host, PoCL, and mocks of CUDA and HIP */
-extern const char *const cast_unlike[4];
+/* The host, PoCL, and mocks of CUDA, HIP and Level Zero */
+extern const char *const cast_unlike[CAST_DEVICES];
 
 /* Can a rank have it? The output says why not. Asked in a process of its own,
  * for drivers do not live on in the child of a fork. */
