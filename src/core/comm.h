@@ -277,6 +277,8 @@ void comm_place(const struct accel *accel, int index, struct tp_place *place);
 bool comm_never_stages(const struct dicomm_comm *comm);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
+/* What it would be of ranks on as many machines like this one. */
+uint32_t comm_slot_bytes_apart(int ranks);
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id, int come_ms);
 void comm_free(struct dicomm_comm *comm);

@@ -202,6 +202,8 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 			    config_bool(CONFIG_DETERMINISTIC), table);
 	if (*links)
 		table->params.node_cores = 0;
+	if (*links && (*links)->nodes == (*links)->ranks)
+		table->params.slot_bytes = comm_slot_bytes_apart(ranks);
 	if (status != DICOMM_SUCCESS)
 		links_free(*links);
 	return status;

@@ -106,18 +106,23 @@ struct reasons {
 	size_t len;
 };
 
-/* What the wire wishes, unless the user chose. */
+/* What the wire wishes, unless the user chose; 0: nothing. */
+static uint32_t wished_slot_bytes(const struct transport *t, int ranks)
+{
+	return ranks <= WIDE_RANKS && config_is_default(CONFIG_SHM_SLOT_BYTES)
+		       ? t->slot_bytes
+		       : 0;
+}
+
 static void size_slots(const struct dicomm_comm *comm,
 		       const struct transport *t, struct tp_config *config)
 {
-	bool few = comm->ranks <= WIDE_RANKS;
+	uint32_t wished = wished_slot_bytes(t, comm->ranks);
 
 	config->slots = comm->slots;
-	config->slot_bytes = comm->slot_bytes;
 	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))
 		config->slots = t->slots;
-	if (t->slot_bytes && few && config_is_default(CONFIG_SHM_SLOT_BYTES))
-		config->slot_bytes = t->slot_bytes;
+	config->slot_bytes = wished ? wished : comm->slot_bytes;
 }
 
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm)
@@ -190,6 +195,24 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 		return fault_report(comm);
 	}
 	return DICOMM_SUCCESS;
+}
+
+uint32_t comm_slot_bytes_apart(int ranks)
+{
+	uint32_t own = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES), wished;
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	char why[256];
+
+	for (size_t i = 0; transports[i]; i++) {
+		const struct transport *t = transports[i];
+
+		if (t->near || !listed(list, t->name) ||
+		    !t->usable(why, sizeof(why)))
+			continue;
+		wished = wished_slot_bytes(t, ranks);
+		return wished ? wished : own;
+	}
+	return own;
 }
 
 /* Does this rank reach all others without leaving the machine? */

@@ -86,6 +86,20 @@ if [ -e "$out/measured.json" ]; then
 			"$(cat "$out/measured.json" "$out/links.0")"
 	done
 	echo "measured the links between three hosts"
+	# What is simulated is what the library predicts when it is there: the
+	# tree passes slices on, which are as long as the network's messages.
+	perf 0 simulate --topo "$out/by_hand.json" allreduce --ranks 3 -b 1M \
+		-e 1M
+	a=$(awk '/^#  / { for (i = 4; i <= NF; i++) if ($i == "tree") at = i }
+		!/^#/ { print $(at - 1) }' "$out/table")
+	DICOMM_TOPO_FILE=$out/by_hand.json timeout 100 \
+		sh "${srcdir:-.}/tests/net/shaped" "$out/there" \
+		400mbit,400mbit,40mbit "$PWD/dicomm-perf" allreduce -b 1M \
+		-e 1M -n 1 --explain >"$out/table" 2>"$out/errors"
+	b=$(awk '$1 == "tree" || $2 == "tree" {
+		print $1 == "tree" ? $2 : $3; exit }' "$out/there.0")
+	[ -n "$a" ] && [ "$a" = "$b" ] ||
+		fail "tree: $a us simulated, $b us there: $(cat "$out/there.0")"
 	DICOMM_DEBUG=info timeout 100 sh "${srcdir:-.}/tests/net/shaped" \
 		"$out/probe" 400mbit,400mbit,40mbit "$PWD/dicomm-perf" \
 		barrier -n 1 >"$out/table" 2>"$out/errors" ||
