@@ -34,6 +34,10 @@
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
+/* Flows that share the way of an island take turns, or halt while others go on:
+ * what came of each in the same time, and only that, adds up. So they all last
+ * as long, and count from here on. */
+#define ACROSS_SETTLED_NS (SLOW_ROUND_NS / 4)
 /* What a round takes at most, with what is in the queues of a slow way. */
 #define ROUND_MOST_MS 150
 #define SIGNATURE UINT32_C(0x70726f62)
@@ -97,9 +101,7 @@ static dicomm_result_t begin_round(struct probe *p)
 	p->sent = p->sent_bytes = p->taken = p->counted = 0;
 	p->windows = 0;
 	p->sent_all = p->taken_all = false;
-	p->settled = 0;
-	p->settled_ns = p->credit_ns = p->first_ns = p->latest_ns =
-		p->window_ns = 0;
+	p->credit_ns = p->first_ns = p->latest_ns = p->window_ns = 0;
 	return DICOMM_SUCCESS;
 }
 
@@ -118,7 +120,8 @@ static bool is_over(const struct probe *p, uint64_t now)
 {
 	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
 
-	return ns > (p->sent_bytes < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
+	return ns > (p->across || p->sent_bytes < SLOW_BYTES ? SLOW_ROUND_NS
+							     : ROUND_NS);
 }
 
 /* The round begins when the partner is there to take it. */
@@ -181,6 +184,12 @@ static void end_window(struct probe *p, uint64_t now)
 	p->rate[i] = rate;
 }
 
+static void count_across(struct probe *p, uint64_t since_ns, size_t bytes)
+{
+	if (since_ns > ACROSS_SETTLED_NS && since_ns <= SLOW_ROUND_NS)
+		p->counted += bytes;
+}
+
 static void count(struct probe *p, size_t bytes)
 {
 	uint64_t now = clock_ns();
@@ -190,14 +199,17 @@ static void count(struct probe *p, size_t bytes)
 		p->first_ns = now;
 		return;
 	}
+	if (p->across) {
+		count_across(p, now - p->first_ns, bytes);
+		return;
+	}
 	p->taken += bytes;
 	p->counted += bytes;
 	if (p->window_ns && now - p->window_ns > WINDOW_NS)
 		end_window(p, now);
 	if (!p->window_ns && now - p->first_ns > SETTLED_NS &&
 	    p->taken > SETTLED_BYTES) {
-		p->settled_ns = p->window_ns = now;
-		p->settled = p->taken;
+		p->window_ns = now;
 		p->counted = 0;
 	}
 }
@@ -226,11 +238,8 @@ static void end_round(struct probe *p)
 {
 	uint32_t rate = 0;
 
-	/* Flows that share a way take turns: only the mean of each tells how
-	 * much they are together. */
-	if (p->across && p->windows)
-		rate = rate_of(p->taken - p->settled,
-			       p->latest_ns - p->settled_ns);
+	if (p->across)
+		rate = rate_of(p->counted, SLOW_ROUND_NS - ACROSS_SETTLED_NS);
 	/* On a very slow way little has come, and all of it counts. */
 	else if (p->windows)
 		rate = p->rate[p->windows / 2];

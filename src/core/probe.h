@@ -4,7 +4,7 @@
  * rounds (rates.h) hosts in pairs send to each other, one rank of each, for 40
  * ms, or where that is little, up to 80. Pairs do not wait for other pairs. If
  * hosts then seem to be in islands, all ranks hear of the flows, and hosts of
- * one island meet those of another in further rounds.
+ * one island meet those of another in further rounds, for 80 ms each.
  */
 #ifndef DICOMM_CORE_PROBE_H
 #define DICOMM_CORE_PROBE_H
@@ -31,7 +31,6 @@ struct probe {
 	 * the first of the window that is counted. 0: not yet. */
 	uint64_t credit_ns, first_ns, latest_ns, window_ns;
 	uint64_t taken, counted;      /* bytes since the first, of the window */
-	uint64_t settled, settled_ns; /* taken when the first window began */
 	uint32_t rate[PROBE_WINDOWS]; /* of windows */
 	uint32_t windows;
 };
