@@ -28,9 +28,9 @@
 #define SLOW_ROUND_NS UINT64_C(80000000)
 #define SLOW_BYTES (UINT64_C(1) << 20)
 /* What a link lets through at first, and holds in its queues, is faster than
- * the rest: a flow is counted from here on, in windows, of which the second
- * best tells the rate: TCP halts where it has lost something, and what has
- * piled up comes in one burst. */
+ * the rest: a flow is counted from here on, in windows, of which the median
+ * tells the rate: TCP halts where it has lost something, and what has piled up
+ * comes in one burst. */
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
@@ -190,7 +190,9 @@ static void count_across(struct probe *p, uint64_t since_ns, size_t bytes)
 		p->counted += bytes;
 }
 
-static void count(struct probe *p, size_t bytes)
+/* What a look has found; all of it came in the time before, however late the
+ * look. */
+static void count(struct probe *p, uint64_t bytes)
 {
 	uint64_t now = clock_ns();
 
@@ -217,6 +219,7 @@ static void count(struct probe *p, size_t bytes)
 static dicomm_result_t take_some(struct probe *p, bool *moved)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
+	uint64_t found = 0;
 	size_t bytes;
 
 	for (int i = 0; i < BUDGET && !p->taken_all; i++) {
@@ -226,8 +229,10 @@ static dicomm_result_t take_some(struct probe *p, bool *moved)
 		*moved = true;
 		p->taken_all = bytes == LAST_BYTES;
 		if (!p->taken_all)
-			count(p, bytes);
+			found += bytes;
 	}
+	if (found)
+		count(p, found);
 	/* The sender waits for it, and the next turn may come late. */
 	if (*moved)
 		comm_flush(p->talk.comm);
@@ -242,7 +247,7 @@ static void end_round(struct probe *p)
 		rate = rate_of(p->counted, SLOW_ROUND_NS - ACROSS_SETTLED_NS);
 	/* On a very slow way little has come, and all of it counts. */
 	else if (p->windows)
-		rate = p->rate[p->windows / 2];
+		rate = p->rate[(p->windows - 1) / 2];
 	else if (p->taken)
 		rate = rate_of(p->taken, p->latest_ns - p->first_ns);
 	if (rate)
