@@ -529,6 +529,38 @@ START_TEST(strangers_do_not_disturb)
 }
 END_TEST
 
+/* --- beside TCP -------------------------------------------------------------
+ */
+
+/* From here on, ranks have no RDMA. */
+#define FIRST_WITHOUT 2
+
+static void work_by_unlike_wires(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_stats_t s = {.size = sizeof(s)};
+	bool with = me->rank < FIRST_WITHOUT;
+
+	config.transports = with ? "verbs,ucx" : "ucx";
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	trial_run_some(me, 0);
+	JOB_TRY(dicomm_comm_stats(me->comm, &s));
+	JOB_CHECK((s.bytes_rdma > 0) == with, "rank %d: %llu bytes by RDMA",
+		  me->rank, (unsigned long long)s.bytes_rdma);
+}
+
+/* The two that have it talk by RDMA, all other pairs by TCP. */
+START_TEST(some_pairs_have_rdma_and_others_tcp)
+{
+	job_run(&(struct job){.run = work_by_unlike_wires,
+			      .ranks = 4,
+			      .bare = true,
+			      .env = {"UCX_TLS=tcp,self"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* ----------------------------------------------------------------------------
  */
 
@@ -540,6 +572,9 @@ static void add_tests(TCase *test_case)
 	tcase_add_test(test_case, freed_memory_is_not_reached_by_its_old_key);
 	tcase_add_test(test_case, who_waits_sleeps);
 	tcase_add_test(test_case, strangers_do_not_disturb);
+#ifdef HAVE_UCX
+	tcase_add_test(test_case, some_pairs_have_rdma_and_others_tcp);
+#endif
 	tcase_add_loop_test(test_case, only_a_connected_peer_costs_memory, 0,
 			    sizeof(crowds) / sizeof(*crowds));
 	if (vm.iwarp)
