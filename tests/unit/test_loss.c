@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
@@ -281,10 +282,14 @@ static void notice(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
 	verbs_unlock();
 }
 
+/* A NIC has some time to bring its last. */
 static void poll_some(void)
 {
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 5 || (atomic_load(&dev.repair) && i < 500); i++) {
 		verbs_poll(&dev);
+		if (i >= 5)
+			usleep(100);
+	}
 }
 
 /* ---- tests ---- */
@@ -499,6 +504,20 @@ START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
 }
 END_TEST
 
+START_TEST(the_other_one_goes_on_while_a_queue_pair_ends)
+{
+	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	verbs_poll(&dev);
+	ck_assert(was_error[0]);
+	ck_assert_int_eq(last_state[0], IBV_QPS_ERR);
+	land(1, 1);
+	verbs_poll(&dev);
+	ck_assert(verbs_has_come(in, 1));
+	poll_some();
+	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
+}
+END_TEST
+
 /* Over there, a word that is told late would undo one that is told after it. */
 START_TEST(credits_wait_for_the_fence_too)
 {
@@ -651,6 +670,7 @@ int main(void)
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
+	tcase_add_test(tcase, the_other_one_goes_on_while_a_queue_pair_ends);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);
 	tcase_add_loop_test(tcase, credits_may_overtake_each_other, 0, 4);
 	tcase_add_loop_test(tcase, a_late_credit_undoes_none, 0, 4);

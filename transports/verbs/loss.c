@@ -220,18 +220,29 @@ static bool set_state(struct verbs_strand *s, enum ibv_qp_state state)
 	return false;
 }
 
+/* Some NICs finish what they are at after that. */
+static void begin_stop(struct verbs_strand *s)
+{
+	if (!set_state(s, IBV_QPS_ERR))
+		return;
+	s->state = STRAND_ENDING;
+	s->ending_ms = clock_ms();
+}
+
 /* Messages may be on their way from the NIC to the completion queue until it
  * says that there was the last; drivers throw out what is there of a queue pair
- * that is reset, and the receives are lost. Some NICs never say it. */
-static void take_the_last(struct verbs_strand *s)
+ * that is reset, and the receives are lost. Some NICs never say it. Nobody
+ * waits here for that: the lock is that of all lanes of the process. */
+static bool has_ended(struct verbs_strand *s)
 {
 	struct verbs_nic *nic = s->rail->nic;
-	uint64_t end = clock_ms() + LAST_MS;
+	bool late = clock_ms() >= s->ending_ms + LAST_MS;
 
-	do {
-		verbs_watch_events(nic);
-		complete_all(s->lane->dev);
-	} while (!s->last && !atomic_load(&nic->fatal) && clock_ms() < end);
+	if (!s->lane->in)
+		return true;
+	verbs_watch_events(nic);
+	complete_all(s->lane->dev);
+	return s->last || late || atomic_load(&nic->fatal);
 }
 
 /* What the strand has brought until now counts; nothing that comes later. */
@@ -240,12 +251,6 @@ static void stop(struct verbs_strand *s)
 	struct verbs_lane *lane = s->lane;
 	struct tp_device *dev = lane->dev;
 
-	/* Some NICs finish what they are at after the first; none after the
-	 * second. */
-	if (!set_state(s, IBV_QPS_ERR))
-		return;
-	if (lane->in)
-		take_the_last(s);
 	if (!set_state(s, IBV_QPS_RESET))
 		return;
 	s->state = STRAND_STOPPED;
@@ -339,7 +344,8 @@ static dicomm_result_t post_again(struct verbs_lane *lane)
 	return DICOMM_SUCCESS;
 }
 
-static void look_at_strand(struct verbs_strand *s)
+/* True: it is to be looked at again. */
+static bool look_at_strand(struct verbs_strand *s)
 {
 	bool noticed = atomic_load(&s->noticed);
 
@@ -348,25 +354,30 @@ static void look_at_strand(struct verbs_strand *s)
 				     "the other rank has lost it",
 				     "has its NIC failed, or its link?");
 	if (s->state == STRAND_LOST) {
+		begin_stop(s);
+	} else if (s->state == STRAND_ENDING && has_ended(s)) {
 		stop(s);
 		if (s->state == STRAND_STOPPED && !tell(s))
 			log_debug("verbs: rank %d has left", s->lane->rank);
 	}
 	if (noticed && s->state == STRAND_STOPPED && !s->fenced)
 		collect(s);
+	return s->state == STRAND_ENDING;
 }
 
 /* Is there more to be done at the next turn? */
 static bool repair(struct verbs_lane *lane)
 {
 	dicomm_result_t status;
+	bool more = false;
 
 	if (!lane || atomic_load(&lane->state) != LANE_READY || lane->why)
 		return false;
 	for (uint32_t i = 0; i < lane->strands && !lane->why; i++)
-		look_at_strand(&lane->strand[i]);
-	if (lane->why)
-		return false;
+		more |= look_at_strand(&lane->strand[i]);
+	/* What is not stopped may still land where a read would go again. */
+	if (lane->why || more)
+		return !lane->why;
 	status = post_again(lane);
 	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
 		return status == DICOMM_AGAIN;

@@ -269,17 +269,24 @@ struct verbs_lane;
 struct rdma_cm_id;
 
 /*
- * A strand that fails while its lane has others is LOST, then STOPPED: from
- * then on nothing that it carries lands here, and the other side is told so by
- * a notice, together with what has come. Once it has sent its own notice, what
+ * A strand that fails while its lane has others is LOST, then ENDING: what it
+ * has brought until then still comes out of its NIC; then STOPPED: from then on
+ * nothing that it carries lands here, and the other side is told so by a
+ * notice, together with what has come. Once it has sent its own notice, what
  * has not come goes over another strand; see loss.c.
  */
-enum verbs_strand_state { STRAND_GOOD, STRAND_LOST, STRAND_STOPPED };
+enum verbs_strand_state {
+	STRAND_GOOD,
+	STRAND_LOST,
+	STRAND_ENDING,
+	STRAND_STOPPED
+};
 
 struct verbs_strand {
 	struct verbs_lane *lane;
 	enum verbs_strand_state state;
-	bool fenced; /* by both sides; what is sent again is known */
+	uint64_t ending_ms; /* since when */
+	bool fenced;        /* by both sides; what is sent again is known */
 	/* the notice of the other side, by the thread that connects: */
 	_Atomic bool noticed;
 	uint64_t come_to, come_mask;
