@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * What only RDMA can show: which NICs are used, memory that was replaced under
- * its address, strangers at the door.
+ * its address, strangers at the door, and nobody behind it.
  * Runs in the virtual machines of tests/vm/run only.
  */
 #include <arpa/inet.h>
 #include <check.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -19,10 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
+#include "tests/support/residue.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "tests/support/vm.h"
+#include "transports/transport.h"
 
 #define ONLY_VERBS "DICOMM_TRANSPORTS=verbs"
 #define BY_LO "DICOMM_SOCKET_IFNAME=lo"
@@ -561,6 +567,87 @@ START_TEST(some_pairs_have_rdma_and_others_tcp)
 }
 END_TEST
 
+/* --- nobody behind the door --------------------------------------------------
+ */
+
+#define CLOSE_S 2.0
+#define PATIENCE_S 20.0
+
+static _Atomic int unanswered = -1; /* connections; -1: all are answered */
+
+/* In the place of librdmacm's. */
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	int (*real)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "rdma_accept");
+	if (atomic_load(&unanswered) < 0)
+		return real(id, p);
+	atomic_fetch_add(&unanswered, 1);
+	return 0;
+}
+
+static struct tp_device *open_one(const struct transport *verbs, int rank)
+{
+	struct tp_config config = {
+		.rank = rank, .ranks = 2, .slots = 8, .slot_bytes = 4096};
+	struct tp_device *dev = NULL;
+
+	ck_assert_int_eq(verbs->open(&config, &dev), DICOMM_SUCCESS);
+	return dev;
+}
+
+static void close_in_time(const struct transport *verbs, struct tp_device *dev)
+{
+	double begun = job_seconds();
+
+	verbs->close(dev);
+	ck_assert_msg(job_seconds() - begun < CLOSE_S, "took %.1f s",
+		      job_seconds() - begun);
+}
+
+/* The kernel waits for an answer, of iWARP for 10 s; whoever closes does not,
+ * nor do others meanwhile. */
+START_TEST(a_connection_that_nobody_answers_holds_nobody_up)
+{
+	const struct transport *verbs = transports[0];
+	double end = job_seconds() + PATIENCE_S;
+	struct residue before, now;
+	struct tp_device *dev[3];
+	struct tp_peer *peer;
+	struct tp_blob address;
+	struct tp_outbox out;
+
+	for (int i = 1; strcmp(verbs->name, "verbs") != 0; i++)
+		verbs = transports[i];
+	setenv("DICOMM_IB_CONNECT", "rdmacm", 1);
+	setenv("DICOMM_IB_NICS", "1", 1);
+	residue_count(&before);
+	atomic_store(&unanswered, 0);
+	for (int i = 0; i < 2; i++)
+		dev[i] = open_one(verbs, i);
+	verbs->address(dev[1], &address);
+	ck_assert_int_eq(verbs->peer_open(dev[0], 1, &address, &peer),
+			 DICOMM_SUCCESS);
+	while (!atomic_load(&unanswered)) {
+		ck_assert_int_eq(verbs->connect_out(peer, TP_COLLECTIVE, &out),
+				 DICOMM_AGAIN);
+		ck_assert(job_seconds() < end);
+		job_sleep_ms(1);
+	}
+	close_in_time(verbs, dev[0]);
+	dev[2] = open_one(verbs, 0);
+	close_in_time(verbs, dev[2]);
+	close_in_time(verbs, dev[1]);
+	/* In the end nothing is left. */
+	do {
+		job_sleep_ms(10);
+		residue_count(&now);
+	} while (now.threads > before.threads && job_seconds() < end);
+	ck_assert_int_eq(now.threads, before.threads);
+}
+END_TEST
+
 /* ----------------------------------------------------------------------------
  */
 
@@ -575,6 +662,8 @@ static void add_tests(TCase *test_case)
 #ifdef HAVE_UCX
 	tcase_add_test(test_case, some_pairs_have_rdma_and_others_tcp);
 #endif
+	tcase_add_test(test_case,
+		       a_connection_that_nobody_answers_holds_nobody_up);
 	tcase_add_loop_test(test_case, only_a_connected_peer_costs_memory, 0,
 			    sizeof(crowds) / sizeof(*crowds));
 	if (vm.iwarp)

@@ -252,6 +252,12 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	return true;
 }
 
+/* Not of a lane that has been closed; see verbs_close(). */
+static bool is_connecting(const struct verbs_strand *s)
+{
+	return atomic_load(&s->lane->state) == LANE_CONNECTING;
+}
+
 /* True: the identifier is of no use any more. */
 static bool on_event(struct rdma_cm_event *e)
 {
@@ -263,10 +269,12 @@ static bool on_event(struct rdma_cm_event *e)
 
 	switch (e->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (rdma_resolve_route(id, RESOLVE_MS))
+		if (is_connecting(s) && rdma_resolve_route(id, RESOLVE_MS))
 			return connect_failed(s, "route", errno);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (!is_connecting(s))
+			break;
 		p = parameters(s, &greeting);
 		if (rdma_connect(id, &p))
 			return connect_failed(s, "connect", errno);

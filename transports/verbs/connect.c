@@ -38,7 +38,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Held while the thread is started or stopped; taken before the lock. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 /* All below: with the lock. */
-static struct tp_device *devices;
+static struct tp_device *devices; /* that can be called */
+static unsigned served;           /* devices, also those that end */
 static struct verbs_conn *conns;
 static uint64_t last_id; /* 0 is the event that stops the thread */
 #define CM_ID UINT64_MAX /* events of cm.c */
@@ -335,6 +336,7 @@ static void forget(void)
 	pthread_mutex_init(&lock, NULL);
 	pthread_mutex_init(&life, NULL);
 	devices = NULL;
+	served = 0;
 	conns = NULL;
 	strangers = 0;
 	epoll_fd = stop_fd = -1;
@@ -463,6 +465,8 @@ static dicomm_result_t open_locked(struct tp_device *dev, int fd)
 	}
 	dev->next = devices;
 	devices = dev;
+	dev->served = true;
+	served++;
 	return DICOMM_SUCCESS;
 }
 
@@ -529,13 +533,14 @@ void verbs_connect_shut(struct tp_device *dev)
 	pthread_mutex_unlock(&lock);
 }
 
-void verbs_connect_close(void)
+void verbs_connect_close(struct tp_device *dev)
 {
 	bool last;
 
 	pthread_mutex_lock(&life);
 	pthread_mutex_lock(&lock);
-	last = !devices && epoll_fd >= 0;
+	served -= dev->served;
+	last = !served && epoll_fd >= 0;
 	while (last && conns)
 		verbs_conn_drop(conns);
 	pthread_mutex_unlock(&lock);

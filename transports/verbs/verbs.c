@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)
+/* For what the kernel holds up, at close. */
+#define LATE_MS 500
 /* Looks that a fence takes for what has come. */
 #define FENCE_POLLS 16
 
@@ -478,6 +481,17 @@ static void drain(struct verbs_lane *lane)
 	}
 }
 
+/* A connection that is being made goes when it has been, or was refused: who
+ * asks for that, waits in the kernel, of iWARP 10 s where the other side is
+ * silent. */
+static bool is_held_up(const struct verbs_lane *lane)
+{
+	for (uint32_t i = 0; i < lane->strands; i++)
+		if (lane->strand[i].cm && !lane->strand[i].joined)
+			return true;
+	return false;
+}
+
 static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 {
 	struct verbs_lane *_Atomic *at = in ? &dev->in[id] : &dev->out[id];
@@ -495,7 +509,13 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 		sched_yield();
 	atomic_store(at, NULL);
 	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
-	verbs_lane_close(lane);
+	if (is_held_up(lane)) {
+		atomic_store(&lane->state, LANE_FAILED);
+		lane->next_late = dev->late;
+		dev->late = lane;
+	} else {
+		verbs_lane_close(lane);
+	}
 	verbs_unlock();
 }
 
@@ -526,8 +546,6 @@ static void verbs_peer_close(struct tp_peer *peer)
 
 static void close_memory(struct tp_device *dev)
 {
-	while (dev->holds)
-		verbs_drop(dev, dev->holds);
 	verbs_pool_close(dev);
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		verbs_mirror_close(&dev->rail[i]);
@@ -536,6 +554,50 @@ static void close_memory(struct tp_device *dev)
 	free(dev->words);
 	free((void *)dev->in);
 	free((void *)dev->out);
+}
+
+/* Nobody knows of it any more. Without the lock: others go on. */
+static void *close_rest(void *arg)
+{
+	struct tp_device *dev = arg;
+
+	while (dev->late) {
+		struct verbs_lane *lane = dev->late;
+
+		dev->late = lane->next_late;
+		verbs_lane_close(lane);
+	}
+	verbs_connect_close(dev);
+	close_memory(dev);
+	free(dev);
+	return NULL;
+}
+
+/* By a thread that is left alone with it if it takes long; false: there is no
+ * such thread. */
+static bool close_rest_aside(struct tp_device *dev)
+{
+	struct timespec end;
+	sigset_t all, old;
+	pthread_t thread;
+	int error;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += LATE_MS * 1000000L;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(&thread, NULL, close_rest, dev);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (error)
+		return false;
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &end)) {
+		log_info("verbs: the kernel still waits for a connection that "
+			 "was being made; it is left behind");
+		pthread_detach(thread);
+	}
+	return true;
 }
 
 static void verbs_close(struct tp_device *dev)
@@ -548,9 +610,10 @@ static void verbs_close(struct tp_device *dev)
 	verbs_connect_shut(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
 		close_rank(dev, (uint32_t)r);
-	verbs_connect_close();
-	close_memory(dev);
-	free(dev);
+	while (dev->holds)
+		verbs_drop(dev, dev->holds);
+	if (!dev->late || !close_rest_aside(dev))
+		close_rest(dev);
 }
 
 static uint64_t verbs_memory(const struct tp_device *dev)

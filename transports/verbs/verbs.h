@@ -402,6 +402,7 @@ struct verbs_lane {
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
 
+	struct verbs_lane *next_late; /* see verbs_close() */
 	uint32_t unfenced; /* strands that only this side has stopped */
 	uint32_t strands;
 	struct verbs_strand strand[];
@@ -609,7 +610,8 @@ struct tp_device {
 	unsigned polls;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
-	atomic_flag holding; /* guards holds, for a few instructions */
+	struct verbs_lane *late; /* closed, but for what the kernel holds up */
+	atomic_flag holding;     /* guards holds, for a few instructions */
 	struct tp_hold *holds;
 
 	/* connect.c */
@@ -617,6 +619,7 @@ struct tp_device {
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
 	struct verbs_conn *listener;
+	bool served; /* by the thread that connects */
 	char host[40];
 };
 
@@ -638,7 +641,7 @@ dicomm_result_t verbs_connect_open(struct tp_device *dev);
 /* No call comes in any more. */
 void verbs_connect_shut(struct tp_device *dev);
 /* The last lane of a device is closed. */
-void verbs_connect_close(void);
+void verbs_connect_close(struct tp_device *dev);
 /* Begin to make a lane to a peer. */
 dicomm_result_t verbs_connect_call(struct tp_device *dev,
 				   const struct verbs_address *to,
