@@ -33,6 +33,8 @@ struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
 	lane->rank = rank;
 	lane->id = (uint32_t)rank * TP_CLASSES + c;
 	lane->in = in;
+	lane->request = verbs_request_of(lane);
+	lane->imm = ((uint32_t)dev->config.rank * TP_CLASSES + c) << 8;
 	lane->max_inline = UINT32_MAX;
 	lane->strands = strands;
 	for (uint32_t i = 0; i < strands; i++)

@@ -34,14 +34,17 @@ struct request {
 #define COUNT_BITS 11 /* more than a strand's queue is long */
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 
+uint64_t verbs_request_of(const struct verbs_lane *lane)
+{
+	return (uint64_t)lane->id << 32 | (uint64_t)lane->in << 63;
+}
+
 uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
 			  uint32_t what, uint32_t bytes)
 {
-	const struct verbs_lane *lane = s->lane;
-
 	return ((s->posted + ahead) & COUNT_MASK) |
-	       (uint64_t)bytes << COUNT_BITS | (uint64_t)lane->id << 32 |
-	       (uint64_t)what << 52 | (uint64_t)lane->in << 63;
+	       (uint64_t)bytes << COUNT_BITS | (uint64_t)what << 52 |
+	       s->lane->request;
 }
 
 static struct request request_of(uint64_t id)
@@ -125,24 +128,30 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane)
 	return FAIL(lane->why, "%s", lane->text);
 }
 
-dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
-			   uint32_t n)
+static __attribute__((noinline)) dicomm_result_t
+refused(const struct verbs_strand *s, int error)
 {
 	const struct verbs_lane *lane = s->lane;
 	const struct verbs_nic *nic = s->rail->nic;
-	struct ibv_send_wr *bad;
-	int error = ibv_post_send(s->qp, wr, &bad);
 
-	if (__builtin_expect(!error, 1)) {
-		s->posted += n;
-		return DICOMM_SUCCESS;
-	}
 	if (atomic_load(&lane->dev->aborted))
 		return DICOMM_ERR_ABORTED;
 	errno = error;
 	return FAIL(DICOMM_ERR_SYSTEM,
 		    "verbs %s port %u: rank %d (%s): post a request: %m",
 		    nic->name, nic->port, lane->rank, lane->remote);
+}
+
+dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
+			   uint32_t n)
+{
+	struct ibv_send_wr *bad;
+	int error = ibv_post_send(s->qp, wr, &bad);
+
+	if (__builtin_expect(error, 0))
+		return refused(s, error);
+	s->posted += n;
+	return DICOMM_SUCCESS;
 }
 
 unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must)
@@ -231,9 +240,7 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 	struct verbs_lane *lane = s->lane;
 	const struct tp_config *config = &lane->dev->config;
 	struct ibv_send_wr *wr = &lane->wr, *last = wr;
-	uint32_t mine =
-		(uint32_t)config->rank * TP_CLASSES + lane->id % TP_CLASSES;
-	uint32_t imm = htonl(mine << 8 | ((uint32_t)seq & 0xff)), n = 1;
+	uint32_t imm = htonl(lane->imm | ((uint32_t)seq & 0xff)), n = 1;
 
 	wr->wr.rdma.remote_addr = lane->remote_addr +
 				  (seq & (config->slots - 1)) * lane->stride +

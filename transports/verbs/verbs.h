@@ -362,6 +362,9 @@ struct verbs_kept {
 struct verbs_lane {
 	struct tp_device *dev;
 	uint32_t id; /* rank * TP_CLASSES + class */
+	/* That, as it is in each request and in what goes with a message. */
+	uint64_t request;
+	uint32_t imm;
 	int rank;
 	bool in;
 	_Atomic int state;   /* enum verbs_state */
@@ -520,6 +523,8 @@ void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
 dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 /* The next `bytes`: which strand? One with room, if there is one. */
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
+/* What the identifiers of all its requests share. */
+uint64_t verbs_request_of(const struct verbs_lane *lane);
 /* Of the next request, or one `ahead` of it; what and bytes are for whoever
  * looks at its completion. */
 uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
