@@ -240,16 +240,21 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
-/* Most ranks send and receive at the same time: a ring then costs each of them
- * both of its copies. */
-static bool cma_pays(void)
+/* Ranks that send and receive at the same time make both copies of a ring, one
+ * after the other; if only one sends, the two are made side by side. */
+static uint32_t cma_pays(void)
 {
 	struct shm_rates r;
+	double both, least;
 
 	shm_rates_get(&r);
-	return (double)r.cma_bytes_per_s *
-		       (double)(r.fill_bytes_per_s + r.load_bytes_per_s) >
-	       (double)r.fill_bytes_per_s * (double)r.load_bytes_per_s;
+	both = (double)r.fill_bytes_per_s * (double)r.load_bytes_per_s /
+	       (double)(r.fill_bytes_per_s + r.load_bytes_per_s);
+	least = (double)(r.fill_bytes_per_s < r.load_bytes_per_s
+				 ? r.fill_bytes_per_s
+				 : r.load_bytes_per_s);
+	return ((double)r.cma_bytes_per_s > both ? SHM_READER_CMA : 0) |
+	       ((double)r.cma_bytes_per_s > least ? SHM_READER_CMA_ONLY : 0);
 }
 
 /* Tell the sender how this rank can read its memory. */
@@ -258,9 +263,9 @@ static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 	enum cma_mode mode = peer->dev->cma;
 	uint32_t reader = SHM_READER_CONNECTED;
 
-	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg) &&
-	    (mode == CMA_ON || cma_pays()))
-		reader |= SHM_READER_CMA;
+	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg))
+		reader |= mode == CMA_ON ? SHM_READER_CMA | SHM_READER_CMA_ONLY
+					 : cma_pays();
 	atomic_store_explicit(&tail->reader, reader, memory_order_release);
 }
 
@@ -492,16 +497,18 @@ static void shm_flush(struct tp_device *dev)
  * one core waits for the other. How long was measured
  * (perftest/results/2026-11-21-single-copy.md).
  */
-static bool cma_pays_for(const struct tp_device *dev, uint64_t len,
-			 enum tp_want want)
+static bool cma_pays_for(const struct tp_device *dev, uint32_t reader,
+			 uint64_t len, enum tp_want want)
 {
 	if (dev->cma != CMA_AUTO)
-		return dev->cma == CMA_ON;
+		return dev->cma == CMA_ON && (reader & SHM_READER_CMA);
 	switch (want) {
 	case TP_WANT_COPY:
-		return len <= dev->core_cache_bytes / 2;
+		return (reader & SHM_READER_CMA_ONLY) &&
+		       len <= dev->core_cache_bytes / 2;
 	case TP_WANT_EXCHANGE:
-		return len <= dev->core_cache_bytes * 4;
+		return (reader & SHM_READER_CMA) &&
+		       len <= dev->core_cache_bytes * 4;
 	default:
 		return false;
 	}
@@ -511,14 +518,15 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
 {
 	struct shm_offer how = peer->dev->offer;
+	uint32_t reader = 0;
 
 	how.own = peer->own;
 	for (int c = 0; c < TP_CLASSES; c++)
-		if (peer->out[c].tail &&
-		    (atomic_load_explicit(&peer->out[c].tail->reader,
-					  memory_order_acquire) &
-		     SHM_READER_CMA))
-			how.cma = cma_pays_for(peer->dev, len, want);
+		if (peer->out[c].tail)
+			reader |=
+				atomic_load_explicit(&peer->out[c].tail->reader,
+						     memory_order_acquire);
+	how.cma = cma_pays_for(peer->dev, reader, len, want);
 	shm_pull_publish(peer->dev->seg);
 	return shm_pull_offer(&how, addr, len, ref);
 }

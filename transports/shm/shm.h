@@ -85,7 +85,11 @@ struct shm_header {
 };
 
 /* What the receiver of a ring can do, told by it when it connects. */
-enum { SHM_READER_CONNECTED = 1, SHM_READER_CMA = 2 };
+enum {
+	SHM_READER_CONNECTED = 1,
+	SHM_READER_CMA = 2,      /* by CMA, while it sends as much itself */
+	SHM_READER_CMA_ONLY = 4, /* by CMA, even if it has nothing to send */
+};
 
 /* Between the lines and the data of a ring. Written by the receiver only. */
 struct shm_tail {
