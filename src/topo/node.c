@@ -37,10 +37,13 @@ static uint64_t find_identity(void)
 			line[0] = '\0';
 		fclose(f);
 	}
-	/* Processes of unlike namespaces cannot reach each other's memory. */
 	h = hash(h, line);
-	if (!*line && gethostname(line, sizeof(line) - 1) == 0)
+	/* Containers of one machine that call themselves hosts are taken for
+	 * such, as by others. */
+	memset(line, 0, sizeof(line));
+	if (gethostname(line, sizeof(line) - 1) == 0)
 		h = hash(h, line);
+	/* Processes of unlike namespaces cannot reach each other's memory. */
 	memset(line, 0, sizeof(line));
 	if (readlink("/proc/self/ns/pid", line, sizeof(line) - 1) > 0)
 		h = hash(h, line);

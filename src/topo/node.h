@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Equal for processes that share a kernel (or the same DICOMM_HOSTID). */
+/* Equal for processes that share a kernel, and the name of their host (or the
+ * same DICOMM_HOSTID). */
 uint64_t node_identity(void);
 /* Cores that a process here may run on. */
 int node_cores(void);

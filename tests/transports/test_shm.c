@@ -1042,6 +1042,46 @@ START_TEST(a_forked_child_does_not_disturb_its_parent)
 }
 END_TEST
 
+static bool move_elsewhere(void)
+{
+	return (unshare(CLONE_NEWUTS) == 0 ||
+		unshare(CLONE_NEWUSER | CLONE_NEWUTS) == 0) &&
+	       sethostname("elsewhere", 9) == 0;
+}
+
+static bool can_move(void)
+{
+	pid_t pid = fork();
+	int status = -1;
+
+	if (pid == 0)
+		_exit(!move_elsewhere());
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* As in a container of another name. */
+START_TEST(another_host_name_is_another_host)
+{
+	struct tp_device *dev = open_device(0, 1, 8, 4096);
+	struct tp_blob blob;
+	struct shm_address a;
+	char why[160] = "";
+	int status;
+	pid_t pid;
+
+	shm->address(dev, &blob);
+	ck_assert(shm_address_parse(&blob, &a, why, sizeof(why)));
+	pid = fork();
+	if (pid == 0)
+		_exit(!move_elsewhere() ||
+		      shm_address_is_local(&a, why, sizeof(why)) ||
+		      !strstr(why, "host name"));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	shm->close(dev);
+}
+END_TEST
+
 START_TEST(an_address_from_elsewhere_says_so)
 {
 	struct tp_device *dev = open_device(0, 1, 8, 4096);
@@ -1239,6 +1279,10 @@ int main(void)
 	tcase_add_test(tcase, a_rank_of_4096_opens);
 	tcase_add_test(tcase, a_killed_process_leaves_no_file);
 	tcase_add_test(tcase, a_forked_child_does_not_disturb_its_parent);
+	if (can_move())
+		tcase_add_test(tcase, another_host_name_is_another_host);
+	else
+		printf("skipped: no right to another host name\n");
 	tcase_add_test(tcase, an_address_from_elsewhere_says_so);
 	tcase_add_test(tcase, a_recycled_process_is_not_reached);
 	tcase_add_loop_test(tcase, a_sender_can_come_back, 0, RANKS_KINDS);

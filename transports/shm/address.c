@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,13 +58,16 @@ static void boot_id_read(uint8_t id[16])
 static void host_identity(struct host *h)
 {
 	const char *name = config_string(CONFIG_HOSTID);
+	char own[HOST_NAME_MAX + 1] = "";
 	struct stat st;
 
 	memset(h, 0, sizeof(*h));
 	boot_id_read(h->boot_id);
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		h->pid_namespace = st.st_ino;
-	h->host_id = *name ? hash_bytes(HASH_START, name, strlen(name)) : 0;
+	if (!*name && gethostname(own, sizeof(own) - 1) == 0)
+		name = own;
+	h->host_id = hash_bytes(HASH_START, name, strlen(name));
 }
 
 static uint64_t address_check(const struct shm_address *a)
@@ -139,7 +143,8 @@ bool shm_address_is_local(const struct shm_address *a, char *why, size_t len)
 	if (memcmp(a->boot_id, h.boot_id, sizeof(h.boot_id)) != 0)
 		snprintf(why, len, "it is on another machine");
 	else if (a->host_id != h.host_id)
-		snprintf(why, len, "its DICOMM_HOSTID is another one");
+		snprintf(why, len,
+			 "its host name or DICOMM_HOSTID is another one");
 	else if (a->pid_namespace != h.pid_namespace)
 		snprintf(why, len,
 			 "it is in another pid namespace (container) of this "
