@@ -537,10 +537,29 @@ static bool is_list_of(int index, ze_command_list list)
 	return false;
 }
 
+/* Where priorities do not set lists apart, ours would wait behind it. Older
+ * loaders do not say. */
+static bool is_on_ours(int index, ze_command_list list)
+{
+	const struct ze_place *place = &ze_places[index];
+	uint32_t ordinal = 0, queue = 0;
+
+	return place->ours && ze.list_ordinal && ze.list_index &&
+	       !ze.list_ordinal(list, &ordinal) &&
+	       !ze.list_index(list, &queue) && ordinal == place->ordinal &&
+	       queue == place->ours;
+}
+
 static int gpu_stream_open(int index, void *native, struct ze_list **s,
 			   bool *fits)
 {
 	*fits = !native || is_list_of(index, native);
+	if (*fits && native && is_on_ours(index, native)) {
+		log_warn("ze:%d: a command list on queue %u, where the library "
+			 "has its own: they would wait for each other",
+			 index, ze_places[index].ours);
+		return ZE_UNSUPPORTED_FEATURE;
+	}
 	return *fits ? ze_list_of(index, native, s) : ZE_SUCCESS;
 }
 

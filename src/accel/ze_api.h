@@ -301,7 +301,11 @@ enum {
 	F(list_device, zeCommandListGetDeviceHandle,   \
 	  (ze_command_list, ze_device *))              \
 	F(list_is_immediate, zeCommandListIsImmediate, \
-	  (ze_command_list, uint8_t *))
+	  (ze_command_list, uint8_t *))                \
+	F(list_ordinal, zeCommandListGetOrdinal,       \
+	  (ze_command_list, uint32_t *))               \
+	F(list_index, zeCommandListImmediateGetIndex,  \
+	  (ze_command_list, uint32_t *))
 
 /* Those of a driver, that need not be there: it says where they are. Pages of
  * the host become such as kernels reach at their own address. */

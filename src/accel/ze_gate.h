@@ -20,7 +20,7 @@ struct accel_gate {
 static _Atomic int closed_gates; /* closings that no opening has followed */
 
 /* The first queue for ours; false: none is apart. */
-static int find_ours(int index, bool *is_apart)
+static int find_ours(int index, enum ze_apart *out)
 {
 	struct ze_place *place = &ze_places[index];
 	enum ze_apart found = ZE_TOGETHER;
@@ -31,7 +31,7 @@ static int find_ours(int index, bool *is_apart)
 		place->ours = q;
 		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, &found);
 	}
-	*is_apart = found != ZE_TOGETHER;
+	*out = found;
 	if (!error)
 		log_info("ze:%d: lists of ours are on queue %u of %u%s", index,
 			 place->ours, place->queues,
@@ -49,8 +49,9 @@ static int warn_of_users(int index)
 
 	if (!error && found == ZE_TOGETHER)
 		log_warn("ze:%d: command lists of one queue hold each other "
-			 "up: give each rank of a process a queue of its own",
-			 index);
+			 "up: give each rank of a process a queue of its own, "
+			 "and none queue %u, which is for the library",
+			 index, ze_places[index].ours);
 	return error;
 }
 
@@ -60,18 +61,18 @@ static dicomm_result_t gate_probe(int index, bool *waits)
 	static struct {
 		bool done, together;
 	} probed[ZE_DEVICES];
-	bool is_apart = false;
+	enum ze_apart found = ZE_BUSY;
 	int error;
 
 	*waits = true;
 	if (!probed[index].done) {
-		error = find_ours(index, &is_apart);
-		if (!error && is_apart)
+		error = find_ours(index, &found);
+		if (!error && found == ZE_APART)
 			error = warn_of_users(index);
 		if (error)
 			return failed(error, index, "command lists");
 		probed[index].done = true;
-		probed[index].together = !is_apart;
+		probed[index].together = found == ZE_TOGETHER;
 	}
 	if (probed[index].together)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,

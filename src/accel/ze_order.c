@@ -14,6 +14,8 @@
 #define LOOK_NS 20000
 /* What is still not there then will not come. */
 #define PROBE_NS UINT64_C(2000000000)
+/* Who was held follows at once. */
+#define FOLLOWS_NS UINT64_C(200000000)
 
 /* An event, and who may still need it: a mark, a hold, a call, a list that
  * waits for it. */
@@ -646,10 +648,10 @@ bool ze_hold_end(struct ze_holds *holds)
 
 /* ---- queues ---- */
 
-/* Has a list come to its end within the time that a probe takes? */
-static int reaches_end(struct ze_list *list, bool *does)
+/* Has a list come to its end within that time? */
+static int reaches_end(struct ze_list *list, uint64_t within_ns, bool *does)
 {
-	uint64_t until = clock_ns() + PROBE_NS;
+	uint64_t until = clock_ns() + within_ns;
 	struct ze_mark m = {NULL};
 	int error = ze_mark_set(&m, list);
 
@@ -665,19 +667,24 @@ static int reaches_end(struct ze_list *list, bool *does)
 	return error == ZE_NOT_READY ? ZE_SUCCESS : error;
 }
 
-/* On a device that has other things to do, neither gets anywhere. */
+/* Not to take what others do on the device for an effect of the hold: `other`
+ * has to get on without it before, and at once when it has ended. */
 static int probe(struct ze_list *waiting, struct ze_list *other,
 		 enum ze_apart *found)
 {
 	struct ze_holds holds = {NULL, &holds.first};
 	bool goes_on = false, follows = false;
-	int error = ze_hold_add(&holds, waiting);
+	int error = reaches_end(other, PROBE_NS, &goes_on);
 
+	*found = ZE_BUSY;
+	if (error || !goes_on)
+		return error;
+	error = ze_hold_add(&holds, waiting);
 	if (!error)
-		error = reaches_end(other, &goes_on);
+		error = reaches_end(other, PROBE_NS, &goes_on);
 	ze_hold_end(&holds);
 	if (!error && !goes_on)
-		error = reaches_end(other, &follows);
+		error = reaches_end(other, FOLLOWS_NS, &follows);
 	*found = goes_on ? ZE_APART : follows ? ZE_TOGETHER : ZE_BUSY;
 	return error;
 }

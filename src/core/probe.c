@@ -184,17 +184,26 @@ static void end_window(struct probe *p, uint64_t now)
 	p->rate[i] = rate;
 }
 
-static void count_across(struct probe *p, uint64_t since_ns, size_t bytes)
+/* As much of it as came in the time that counts, if it came evenly. */
+static void count_across(struct probe *p, uint64_t before, uint64_t now,
+			 uint64_t bytes)
 {
-	if (since_ns > ACROSS_SETTLED_NS && since_ns <= SLOW_ROUND_NS)
-		p->counted += bytes;
+	uint64_t begin = p->first_ns + ACROSS_SETTLED_NS;
+	uint64_t end = p->first_ns + SLOW_ROUND_NS;
+
+	if (begin < before)
+		begin = before;
+	if (end > now)
+		end = now;
+	if (begin < end)
+		p->counted += bytes * (end - begin) / (now - before);
 }
 
 /* What a look has found; all of it came in the time before, however late the
  * look. */
 static void count(struct probe *p, uint64_t bytes)
 {
-	uint64_t now = clock_ns();
+	uint64_t now = clock_ns(), before = p->latest_ns;
 
 	p->latest_ns = now;
 	if (!p->first_ns) {
@@ -202,7 +211,7 @@ static void count(struct probe *p, uint64_t bytes)
 		return;
 	}
 	if (p->across) {
-		count_across(p, now - p->first_ns, bytes);
+		count_across(p, before, now, bytes);
 		return;
 	}
 	p->taken += bytes;

@@ -53,6 +53,7 @@ static struct {
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_live) *live;
 	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_capture_mode) *capture_mode;
 	__typeof__(mock_peek) *peek;
 	__typeof__(mock_stream) *stream;
 	__typeof__(mock_stream_destroy) *stream_destroy;
@@ -95,13 +96,15 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.delay = dlsym(lib, "mock_delay");
 	*(void **)&mock.live = dlsym(lib, "mock_live");
 	*(void **)&mock.hangs = dlsym(lib, "mock_hangs");
+	*(void **)&mock.capture_mode = dlsym(lib, "mock_capture_mode");
 	*(void **)&mock.peek = dlsym(lib, "mock_peek");
 	*(void **)&mock.stream = dlsym(lib, "mock_stream");
 	*(void **)&mock.stream_destroy = dlsym(lib, "mock_stream_destroy");
 	*(void **)&mock.capture = dlsym(lib, "mock_capture");
 	*(void **)&mock.events = dlsym(lib, "mock_events");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
-	       mock.hangs && mock.peek && mock.stream && mock.stream_destroy &&
+	       mock.hangs && mock.capture_mode && mock.peek && mock.stream &&
+	       mock.stream_destroy &&
 	       (mock.capture || (old && b->silent_when_old));
 }
 
@@ -110,6 +113,7 @@ static void teardown(void)
 	streams_teardown();
 	ck_assert_int_eq(mock.live(), 0);
 	ck_assert_int_eq(mock.hangs(), 0);
+	ck_assert_int_eq(mock.capture_mode(), 0);
 }
 
 /* ---- devices and memory ---- */

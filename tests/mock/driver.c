@@ -149,6 +149,11 @@ void driver_capture(bool begins)
 	pthread_mutex_unlock(&lock);
 }
 
+int mock_capture_mode(void)
+{
+	return capture_mode;
+}
+
 void driver_capture_mode(int *mode)
 {
 	int before = capture_mode;

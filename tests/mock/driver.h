@@ -62,6 +62,8 @@ void *mock_peek(void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */
 void *mock_stream(int device);
 void mock_stream_destroy(void *stream);
+/* How strict the calling thread is in captures; 0: as it began */
+int mock_capture_mode(void);
 #pragma GCC visibility pop
 
 /* ---- for the drivers ---- */

@@ -232,14 +232,16 @@ EXPORT ze_result zeDeviceGetProperties(ze_device d, ze_device_properties *p)
 	return ZE_SUCCESS;
 }
 
-/* The first only copies. */
 /* 0: as many as there are lists */
 static uint32_t queues(void)
 {
-	const char *n = getenv("MOCK_QUEUES");
+	const char *text = getenv("MOCK_QUEUES");
+	uint32_t n = text ? (uint32_t)atoi(text) : 0;
 
-	return n ? (uint32_t)atoi(n) : 0;
+	return n < MAX_QUEUES ? n : MAX_QUEUES;
 }
+
+/* The first only copies. */
 
 EXPORT ze_result zeDeviceGetCommandQueueGroupProperties(ze_device d,
 							uint32_t *n,
@@ -477,9 +479,10 @@ EXPORT ze_result zeDriverGetExtensionFunctionAddress(ze_driver d,
 
 /* ---- lists and events ---- */
 
+static struct driver_stream *made[DRIVER_DEVICES][MAX_QUEUES];
+
 static int queue_get(int device, uint32_t index, struct driver_stream **s)
 {
-	static struct driver_stream *made[DRIVER_DEVICES][MAX_QUEUES];
 	int error = 0;
 
 	pthread_mutex_lock(&lock);
@@ -517,6 +520,29 @@ EXPORT void mock_capture(ze_command_list list);
 EXPORT void mock_capture(ze_command_list list)
 {
 	captured = list;
+}
+
+EXPORT ze_result zeCommandListGetOrdinal(ze_command_list list,
+					 uint32_t *ordinal)
+{
+	(void)list;
+	CALL;
+	*ordinal = 1;
+	return ZE_SUCCESS;
+}
+
+EXPORT ze_result zeCommandListImmediateGetIndex(ze_command_list list,
+						uint32_t *index)
+{
+	CALL;
+	*index = 0;
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < DRIVER_DEVICES * MAX_QUEUES; i++)
+		if ((ze_command_list)made[i / MAX_QUEUES][i % MAX_QUEUES] ==
+		    list)
+			*index = i % MAX_QUEUES;
+	pthread_mutex_unlock(&lock);
+	return ZE_SUCCESS;
 }
 
 EXPORT ze_result zeCommandListIsImmediate(ze_command_list list, uint8_t *is)
