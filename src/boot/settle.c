@@ -30,6 +30,7 @@
 
 #define STRANGERS 64 /* connections beyond those of the ranks */
 #define PARTING_MS 1000
+#define ROUND_MS 2000 /* of a round after the first, at least */
 
 struct greeting {
 	uint32_t rank;
@@ -238,7 +239,13 @@ static bool is_over(const struct settling *s)
 
 static void wait_some(struct settling *s, uint64_t now)
 {
-	for (int i = 0; i < s->room; i++) {
+	int n = s->room;
+
+	/* The kernel refuses to look at more than may be open, be they none.
+	 * Lines are taken from the first on. */
+	while (n && s->lines[n - 1].kind == LINE_FREE)
+		n--;
+	for (int i = 0; i < n; i++) {
 		const struct line *l = &s->lines[i];
 		bool wanted = l->kind != LINE_FREE &&
 			      (l->kind != LINE_TALK || is_awaited(s, l->rank));
@@ -247,15 +254,15 @@ static void wait_some(struct settling *s, uint64_t now)
 		s->polls[i].events = l->kind == LINE_DIAL ? POLLOUT : POLLIN;
 		s->polls[i].revents = 0;
 	}
-	s->polls[s->room].fd = refuge_fd(s->config->refuge);
-	s->polls[s->room].events = POLLIN;
-	s->polls[s->room].revents = 0;
-	if (poll(s->polls, (nfds_t)s->room + 1, (int)(s->until_ms - now)) < 0)
+	s->polls[n].fd = refuge_fd(s->config->refuge);
+	s->polls[n].events = POLLIN;
+	s->polls[n].revents = 0;
+	if (poll(s->polls, (nfds_t)n + 1, (int)(s->until_ms - now)) < 0)
 		return;
-	for (int i = 0; i < s->room; i++)
+	for (int i = 0; i < n; i++)
 		if (s->polls[i].revents && !take(s, &s->lines[i]))
 			drop(s, &s->lines[i]);
-	if (s->polls[s->room].revents)
+	if (s->polls[n].revents)
 		let_in(s);
 }
 
@@ -311,6 +318,16 @@ static unsigned conclude(const struct settling *s, int missed_before)
 	return count_missing(s) == missed_before ? word | DECIDED : 0;
 }
 
+/* Who began a little later waits as much longer for the dead, and says its next
+ * word only then; and what was decided may lie here already. */
+static void give_time(struct settling *s)
+{
+	uint64_t least = clock_ms() + ROUND_MS;
+
+	if (s->until_ms < least)
+		s->until_ms = least;
+}
+
 static void flood(struct settling *s)
 {
 	int missed;
@@ -319,8 +336,10 @@ static void flood(struct settling *s)
 	for (s->round = 1; !(s->word & DECIDED); s->round++) {
 		missed = s->round == 1 ? 0 : count_missing(s);
 		/* Who is new on a line is greeted with the first word. */
-		if (s->round > 1)
+		if (s->round > 1) {
 			say_to_all(s);
+			give_time(s);
+		}
 		hear_all(s);
 		s->word = conclude(s, missed);
 	}
@@ -332,7 +351,7 @@ static void flood(struct settling *s)
 static void part(struct settling *s)
 {
 	uint64_t now;
-	int left = 1;
+	int left = 1, fd;
 
 	for (int i = 0; i < s->room; i++)
 		if (s->lines[i].kind == LINE_TALK)
@@ -349,6 +368,9 @@ static void part(struct settling *s)
 	for (int i = 0; i < s->room; i++)
 		if (s->lines[i].kind != LINE_FREE)
 			close(s->lines[i].fd);
+	/* The refuge lives on; who waits here in vain must see an end. */
+	while ((fd = refuge_accept(s->config->refuge)) >= 0)
+		close(fd);
 }
 
 static void call_all(struct settling *s)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets to meet over: choice of interface and port, connecting. */
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
@@ -387,19 +388,38 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 		to_text(&address, text);
 }
 
+/* Those of other communicators among them; where nobody can say, so many. */
+static rlim_t count_open(rlim_t most)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	rlim_t n = 0;
+
+	if (!dir)
+		return most;
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
 void sock_make_room(uint32_t n)
 {
-	rlim_t wanted = (rlim_t)n + DESCRIPTORS_OF_OTHERS;
+	rlim_t needed, wanted;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    limit.rlim_cur == RLIM_INFINITY)
+		return;
+	needed = count_open(limit.rlim_cur) + n;
+	wanted = needed + DESCRIPTORS_OF_OTHERS;
+	if (limit.rlim_cur >= wanted)
 		return;
 	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
 		log_info("limit of open files raised to %llu, for %" PRIu32
 			 " connections",
 			 (unsigned long long)limit.rlim_cur, n);
-	if (limit.rlim_cur < n)
+	if (limit.rlim_cur < needed)
 		log_warn("%" PRIu32 " connections need as many open files, the "
 			 "limit is %llu (ulimit -Hn)",
 			 n, (unsigned long long)limit.rlim_cur);

@@ -54,12 +54,12 @@ static void *run(void *arg)
 }
 
 /* All but one, which closes its refuge meanwhile; the same for all others. */
-static void run_all(int absent, dicomm_result_t expected)
+static void run_some(int ranks, int absent, dicomm_result_t expected)
 {
 	uint64_t begin = clock_ms();
 	pthread_t threads[RANKS];
 
-	for (int r = 0; r < RANKS; r++)
+	for (int r = 0; r < ranks; r++)
 		if (r != absent)
 			ck_assert_int_eq(pthread_create(&threads[r], NULL, run,
 							&parties[r]),
@@ -69,7 +69,7 @@ static void run_all(int absent, dicomm_result_t expected)
 		refuge_close(refuges[absent]);
 		refuges[absent] = NULL;
 	}
-	for (int r = 0; r < RANKS; r++) {
+	for (int r = 0; r < ranks; r++) {
 		if (r == absent)
 			continue;
 		pthread_join(threads[r], NULL);
@@ -77,6 +77,11 @@ static void run_all(int absent, dicomm_result_t expected)
 			      r, (int)parties[r].status, parties[r].error);
 	}
 	ck_assert_uint_lt(clock_ms() - begin, 10000);
+}
+
+static void run_all(int absent, dicomm_result_t expected)
+{
+	run_some(RANKS, absent, expected);
 }
 
 static void close_all(void)
@@ -157,6 +162,72 @@ START_TEST(the_soft_limit_of_files_is_no_limit)
 }
 END_TEST
 
+/* The kernel looks at no more descriptors at once than may be open. */
+START_TEST(few_need_few_files)
+{
+	struct rlimit limit = {64, 64};
+
+	open_all();
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (int r = 0; r < 2; r++)
+		parties[r].config.ranks = 2;
+	run_some(2, NOBODY, DICOMM_SUCCESS);
+	close_all();
+}
+END_TEST
+
+/* Other communicators of the process have some. */
+START_TEST(files_of_others_are_counted)
+{
+	struct rlimit limit;
+	int fd = -1;
+
+	open_all();
+	for (int i = 0; i < 300; i++)
+		fd = dup(STDERR_FILENO);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = (rlim_t)fd + 8;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	run_all(NOBODY, DICOMM_SUCCESS);
+	close_all();
+}
+END_TEST
+
+/* As a rank that is `ready` and heard by that one. */
+static void say_ready(int rank, int to, const uint8_t key[AUTH_KEY])
+{
+	uint8_t theirs[AUTH_NONCE] = {0}, mine[AUTH_NONCE] = {0};
+	uint8_t words[sizeof(uint32_t) + AUTH_PROOF + 1];
+	int fd = refuge_knock(texts[to]);
+
+	ck_assert_int_ge(fd, 0);
+	memcpy(theirs, &to, sizeof(to));
+	memcpy(mine, &rank, sizeof(rank));
+	memcpy(words, &rank, sizeof(rank));
+	auth_prove(key, AUTH_GUEST, theirs, mine, words + sizeof(rank));
+	words[sizeof(words) - 1] = 1;
+	usleep(10000);
+	ck_assert_int_eq(send(fd, words, sizeof(words), MSG_NOSIGNAL),
+			 sizeof(words));
+}
+
+/* Rank 2 was heard by rank 1 alone, which has decided by that; then its host
+ * lost its power, of which nothing tells rank 0 in time. */
+START_TEST(who_waits_in_vain_hears_what_was_decided)
+{
+	open_all();
+	for (int r = 0; r < 2; r++) {
+		parties[r].config.ranks = 3;
+		parties[r].config.timeout_ms = 1000;
+	}
+	say_ready(2, 1, parties[1].config.key);
+	ck_assert_int_ge(refuge_knock(texts[0]), 0);
+	run_some(2, NOBODY, DICOMM_SUCCESS);
+	close_all();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("settle");
@@ -167,6 +238,9 @@ int main(void)
 	tcase_add_test(tcase, strangers_do_not_matter);
 	tcase_add_test(tcase, another_key_is_a_strangers);
 	tcase_add_test(tcase, the_soft_limit_of_files_is_no_limit);
+	tcase_add_test(tcase, few_need_few_files);
+	tcase_add_test(tcase, files_of_others_are_counted);
+	tcase_add_test(tcase, who_waits_in_vain_hears_what_was_decided);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
