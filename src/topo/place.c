@@ -66,5 +66,9 @@ uint32_t place_steps(const char *from, const char *to)
 	b = *to ? hwloc_get_pcidev_by_busidstring(machine, to) : NULL;
 	if (!a || !b)
 		return UINT32_MAX;
-	return steps(a, *from ? b : hwloc_get_non_io_ancestor_obj(machine, b));
+	if (*from)
+		return steps(a, b);
+	b = hwloc_get_non_io_ancestor_obj(machine, b);
+	/* What these cores surround is at none of them in particular. */
+	return hwloc_obj_is_in_subtree(machine, b, a) ? 0 : steps(a, b);
 }

@@ -40,10 +40,10 @@ static const struct {
 	{GPU, "0000:99:00.0", UNKNOWN},
 	{GPU, "", UNKNOWN},
 	{GPU, "rubbish", UNKNOWN},
-	/* Of all cores none is nearer. */
-	{"", NIC_AT_ITS_SWITCH, 1},
-	{"", NIC_OF_ITS_PACKAGE, 1},
-	{"", NIC_FAR_AWAY, 1},
+	/* Some of all cores are there. */
+	{"", NIC_AT_ITS_SWITCH, 0},
+	{"", NIC_OF_ITS_PACKAGE, 0},
+	{"", NIC_FAR_AWAY, 0},
 };
 
 START_TEST(steps_are_counted_on_the_buses)
