@@ -280,6 +280,8 @@ static bool on_event(struct rdma_cm_event *e)
 			return connect_failed(s, "connect", errno);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		if (!is_connecting(s))
+			break;
 		if (!ready(s) || rdma_establish(id))
 			return connect_failed(s, "establish", errno);
 		verbs_connect_done(s);

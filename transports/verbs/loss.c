@@ -227,6 +227,7 @@ static void begin_stop(struct verbs_strand *s)
 		return;
 	s->state = STRAND_ENDING;
 	s->ending_ms = clock_ms();
+	s->lane->unfenced++;
 }
 
 /* Messages may be on their way from the NIC to the completion queue until it
@@ -254,7 +255,6 @@ static void stop(struct verbs_strand *s)
 	if (!set_state(s, IBV_QPS_RESET))
 		return;
 	s->state = STRAND_STOPPED;
-	lane->unfenced++;
 	for (uint32_t i = 0; i < VERBS_READS; i++) {
 		if (lane->reads[i].by != s)
 			continue;
@@ -344,8 +344,7 @@ static dicomm_result_t post_again(struct verbs_lane *lane)
 	return DICOMM_SUCCESS;
 }
 
-/* True: it is to be looked at again. */
-static bool look_at_strand(struct verbs_strand *s)
+static void look_at_strand(struct verbs_strand *s)
 {
 	bool noticed = atomic_load(&s->noticed);
 
@@ -362,7 +361,6 @@ static bool look_at_strand(struct verbs_strand *s)
 	}
 	if (noticed && s->state == STRAND_STOPPED && !s->fenced)
 		collect(s);
-	return s->state == STRAND_ENDING;
 }
 
 /* Is there more to be done at the next turn? */
@@ -374,7 +372,10 @@ static bool repair(struct verbs_lane *lane)
 	if (!lane || atomic_load(&lane->state) != LANE_READY || lane->why)
 		return false;
 	for (uint32_t i = 0; i < lane->strands && !lane->why; i++)
-		more |= look_at_strand(&lane->strand[i]);
+		look_at_strand(&lane->strand[i]);
+	for (uint32_t i = 0; i < lane->strands; i++)
+		more |= lane->strand[i].state == STRAND_LOST ||
+			lane->strand[i].state == STRAND_ENDING;
 	/* What is not stopped may still land where a read would go again. */
 	if (lane->why || more)
 		return !lane->why;

@@ -406,7 +406,7 @@ struct verbs_lane {
 	struct verbs_read reads[VERBS_READS];
 
 	struct verbs_lane *next_late; /* see verbs_close() */
-	uint32_t unfenced; /* strands that only this side has stopped */
+	uint32_t unfenced; /* strands that end, or that only this side has */
 	uint32_t strands;
 	struct verbs_strand strand[];
 };

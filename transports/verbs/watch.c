@@ -85,7 +85,7 @@ void verbs_watch_events(struct verbs_nic *nic)
 {
 	struct ibv_async_event e;
 
-	/* A queue pair goes with the lock held: not before its events. */
+	/* Who destroys a queue pair waits until its events are acknowledged. */
 	while (!ibv_get_async_event(nic->context, &e)) {
 		on_event(nic, &e);
 		ibv_ack_async_event(&e);
