@@ -1229,7 +1229,8 @@ START_TEST(who_cannot_measure_is_told)
 	const struct sockaddr_un name = {.sun_family = AF_UNIX,
 					 .sun_path = "\0dicomm measures"};
 	const struct shm_rates half = {.line_ps = 5000};
-	const struct shm_rates one = {7000, 8, 9, 10}, other = {70, 80, 90, 0};
+	const struct shm_rates one = {7000, 8, 9, 10, 11},
+			       other = {70, 80, 90, 0, 0};
 	struct shm_rates r;
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 

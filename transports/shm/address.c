@@ -15,7 +15,7 @@
 #include "src/base/hash.h"
 
 #define MAGIC 0x4d485344u /* "DSHM" */
-#define VERSION 2
+#define VERSION 3
 
 struct host {
 	uint8_t boot_id[16];

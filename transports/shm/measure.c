@@ -135,24 +135,33 @@ static bool bounce(struct duo *d, uint64_t *line_ps)
 	return true;
 }
 
-/* Least time of a copy so far; false if CMA is forbidden. */
-static bool copy_all(struct duo *d, bool cma, uint64_t *least_ns)
+static void least(uint64_t *least_ns, uint64_t start)
 {
-	struct iovec local = {d->copy, sizeof(d->copy)};
-	struct iovec remote = {d->source, sizeof(d->source)};
-	uint64_t start = now_ns(), ns;
+	uint64_t ns = now_ns() - start;
 
-	if (!cma) {
-		copy_parts(d->copy, d->source);
-		__asm__ volatile("" : : "r"(d->copy) : "memory");
-	} else if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) !=
-		   (ssize_t)sizeof(d->copy)) {
-		/* of this process: the kernel takes the same way */
-		return false;
-	}
-	ns = now_ns() - start;
 	if (ns < *least_ns)
 		*least_ns = ns;
+}
+
+static void load_all(struct duo *d, uint64_t *least_ns)
+{
+	uint64_t start = now_ns();
+
+	copy_parts(d->copy, d->source);
+	__asm__ volatile("" : : "r"(d->copy) : "memory");
+	least(least_ns, start);
+}
+
+/* False if it is forbidden. Of this process: the kernel takes the same way. */
+static bool cma_read(struct duo *d, size_t bytes, uint64_t *least_ns)
+{
+	struct iovec local = {d->copy, bytes}, remote = {d->source, bytes};
+	uint64_t start = now_ns();
+
+	if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) !=
+	    (ssize_t)bytes)
+		return false;
+	least(least_ns, start);
 	return true;
 }
 
@@ -171,6 +180,7 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 {
 	uint64_t fill_ns = UINT64_MAX, load_ns = UINT64_MAX;
 	uint64_t cma_ns = UINT64_MAX, again_ns = UINT64_MAX;
+	uint64_t call_ns = UINT64_MAX;
 	bool cma = true;
 
 	for (int i = 0; i < 2 * FILLS; i++) {
@@ -180,14 +190,18 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 		if (i && d->fill_ns < fill_ns)
 			fill_ns = d->fill_ns;
 		if (i < FILLS)
-			copy_all(d, false, &load_ns);
+			load_all(d, &load_ns);
 		else
-			cma = cma && copy_all(d, true, &cma_ns) &&
-			      copy_all(d, true, &again_ns);
+			cma = cma && cma_read(d, sizeof(d->copy), &cma_ns) &&
+			      cma_read(d, sizeof(d->copy), &again_ns) &&
+			      cma_read(d, LINE, &call_ns);
 	}
 	r->fill_bytes_per_s = rate(fill_ns);
 	r->load_bytes_per_s = rate(load_ns);
-	r->cma_bytes_per_s = cma ? rate((cma_ns + again_ns) / 2) : 0;
+	if (cma && (cma_ns + again_ns) / 2 > call_ns) {
+		r->cma_bytes_per_s = rate((cma_ns + again_ns) / 2 - call_ns);
+		r->cma_ps = call_ns * 1000;
+	}
 	return true;
 }
 
@@ -267,10 +281,11 @@ static void measure(void)
 	}
 	close(turn);
 	log_debug("shm: a line takes %" PRIu64 " ps, fills %" PRIu64
-		  " MB/s, loads %" PRIu64 " MB/s, cma %" PRIu64 " MB/s",
+		  " MB/s, loads %" PRIu64 " MB/s, cma %" PRIu64
+		  " MB/s and %" PRIu64 " ns",
 		  measured.line_ps, measured.fill_bytes_per_s / 1000000,
 		  measured.load_bytes_per_s / 1000000,
-		  measured.cma_bytes_per_s / 1000000);
+		  measured.cma_bytes_per_s / 1000000, measured.cma_ps / 1000);
 }
 
 void shm_measure(struct shm_rates *out)

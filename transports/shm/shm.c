@@ -240,33 +240,41 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
-/* Ranks that send and receive at the same time make both copies of a ring, one
- * after the other; if only one sends, the two are made side by side. */
-static uint32_t cma_pays(void)
+/* From how many bytes on is CMA faster than a ring of that rate? */
+static uint64_t cma_pays_from(const struct shm_rates *r, double ring_per_s)
 {
-	struct shm_rates r;
-	double both, least;
+	double cma_per_s = (double)r->cma_bytes_per_s;
 
-	shm_rates_get(&r);
-	both = (double)r.fill_bytes_per_s * (double)r.load_bytes_per_s /
-	       (double)(r.fill_bytes_per_s + r.load_bytes_per_s);
-	least = (double)(r.fill_bytes_per_s < r.load_bytes_per_s
-				 ? r.fill_bytes_per_s
-				 : r.load_bytes_per_s);
-	return ((double)r.cma_bytes_per_s > both ? SHM_READER_CMA : 0) |
-	       ((double)r.cma_bytes_per_s > least ? SHM_READER_CMA_ONLY : 0);
+	if (cma_per_s <= ring_per_s)
+		return UINT64_MAX;
+	return 1 + (uint64_t)((double)r->cma_ps * 1e-12 * ring_per_s *
+			      cma_per_s / (cma_per_s - ring_per_s));
 }
 
-/* Tell the sender how this rank can read its memory. */
+/* Tell the sender how this rank can read its memory. Ranks that send and
+ * receive at the same time make both copies of a ring, one after the other; if
+ * only one sends, the two are made side by side. */
 static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 {
 	enum cma_mode mode = peer->dev->cma;
-	uint32_t reader = SHM_READER_CONNECTED;
+	uint64_t copy = UINT64_MAX, exchange = UINT64_MAX;
+	double fill, load;
+	struct shm_rates r;
 
-	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg))
-		reader |= mode == CMA_ON ? SHM_READER_CMA | SHM_READER_CMA_ONLY
-					 : cma_pays();
-	atomic_store_explicit(&tail->reader, reader, memory_order_release);
+	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg)) {
+		shm_rates_get(&r);
+		fill = (double)r.fill_bytes_per_s;
+		load = (double)r.load_bytes_per_s;
+		copy = exchange = 1;
+		if (mode == CMA_AUTO) {
+			copy = cma_pays_from(&r, fill < load ? fill : load);
+			exchange =
+				cma_pays_from(&r, fill * load / (fill + load));
+		}
+	}
+	atomic_store_explicit(&tail->cma_copy, copy, memory_order_relaxed);
+	atomic_store_explicit(&tail->cma_exchange, exchange,
+			      memory_order_release);
 }
 
 static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
@@ -497,18 +505,24 @@ static void shm_flush(struct tp_device *dev)
  * one core waits for the other. How long was measured
  * (perftest/results/2026-11-21-single-copy.md).
  */
-static bool cma_pays_for(const struct tp_device *dev, uint32_t reader,
-			 uint64_t len, enum tp_want want)
+static bool cma_pays_for(const struct tp_device *dev,
+			 const struct shm_tail *tail, uint64_t len,
+			 enum tp_want want)
 {
-	if (dev->cma != CMA_AUTO)
-		return dev->cma == CMA_ON && (reader & SHM_READER_CMA);
+	uint64_t exchange =
+		atomic_load_explicit(&tail->cma_exchange, memory_order_acquire);
+	uint64_t copy =
+		atomic_load_explicit(&tail->cma_copy, memory_order_relaxed);
+
+	if (!exchange)
+		return false;
+	if (dev->cma == CMA_ON)
+		return len >= exchange;
 	switch (want) {
 	case TP_WANT_COPY:
-		return (reader & SHM_READER_CMA_ONLY) &&
-		       len <= dev->core_cache_bytes / 2;
+		return len >= copy && len <= dev->core_cache_bytes / 2;
 	case TP_WANT_EXCHANGE:
-		return (reader & SHM_READER_CMA) &&
-		       len <= dev->core_cache_bytes * 4;
+		return len >= exchange && len <= dev->core_cache_bytes * 4;
 	default:
 		return false;
 	}
@@ -518,15 +532,12 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
 {
 	struct shm_offer how = peer->dev->offer;
-	uint32_t reader = 0;
 
 	how.own = peer->own;
 	for (int c = 0; c < TP_CLASSES; c++)
 		if (peer->out[c].tail)
-			reader |=
-				atomic_load_explicit(&peer->out[c].tail->reader,
-						     memory_order_acquire);
-	how.cma = cma_pays_for(peer->dev, reader, len, want);
+			how.cma |= cma_pays_for(peer->dev, peer->out[c].tail,
+						len, want);
 	shm_pull_publish(peer->dev->seg);
 	return shm_pull_offer(&how, addr, len, ref);
 }

@@ -34,6 +34,7 @@ struct shm_rates {
 	uint64_t fill_bytes_per_s; /* copying to where another core has read */
 	uint64_t load_bytes_per_s; /* copying what another core has written */
 	uint64_t cma_bytes_per_s;  /* from another process; 0: impossible */
+	uint64_t cma_ps;           /* for the call, beside that */
 };
 
 /* By this process, unless others of the machine do: then not known. */
@@ -84,17 +85,13 @@ struct shm_header {
 	_Atomic uint64_t ring[]; /* [peer * TP_CLASSES + class] */
 };
 
-/* What the receiver of a ring can do, told by it when it connects. */
-enum {
-	SHM_READER_CONNECTED = 1,
-	SHM_READER_CMA = 2,      /* by CMA, while it sends as much itself */
-	SHM_READER_CMA_ONLY = 4, /* by CMA, even if it has nothing to send */
-};
-
 /* Between the lines and the data of a ring. Written by the receiver only. */
 struct shm_tail {
 	_Atomic uint64_t released;
-	_Atomic uint32_t reader;
+	/* From so many bytes on the receiver reads by CMA, while it only
+	 * receives, and while it sends as much itself; 0: it has not connected,
+	 * so that nobody knows. */
+	_Atomic uint64_t cma_copy, cma_exchange;
 } __attribute__((aligned(TP_LINE_BYTES)));
 
 struct shm_segment {
