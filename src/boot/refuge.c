@@ -45,9 +45,7 @@ int refuge_accept(const struct refuge *refuge)
 	return accept4(refuge->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* Who asked for a sign of life has gone by now; who waits for a meeting comes
- * again. */
-static void send_away(const struct refuge *refuge)
+void refuge_send_away(const struct refuge *refuge)
 {
 	int fd;
 
@@ -153,7 +151,7 @@ dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
 		status = loop_start();
 		/* The meeting of an earlier round must not take its guests. */
 		meeting_end(address);
-		send_away(host);
+		refuge_send_away(host);
 		/* The meeting closes its own; this one may be needed again. */
 		fd = fcntl(host->fd, F_DUPFD_CLOEXEC, 0);
 		if (status == DICOMM_SUCCESS && fd < 0)

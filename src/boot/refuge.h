@@ -29,6 +29,9 @@ int refuge_knock(const char *address);
  * has. */
 int refuge_fd(const struct refuge *refuge);
 int refuge_accept(const struct refuge *refuge);
+/* Hang up on all who have knocked: who asked for a sign of life has it by now,
+ * and who waits for a meeting comes again. */
+void refuge_send_away(const struct refuge *refuge);
 
 /* A fresh random text that is hard to guess. */
 void refuge_secret(char *text, size_t len);

@@ -330,20 +330,19 @@ static void give_time(struct settling *s)
 
 static void flood(struct settling *s)
 {
-	int missed;
+	int missed = 0;
 
+	/* Who is new on a line is greeted with the first word. */
 	s->word = READY;
-	for (s->round = 1; !(s->word & DECIDED); s->round++) {
-		missed = s->round == 1 ? 0 : count_missing(s);
-		/* Who is new on a line is greeted with the first word. */
-		if (s->round > 1) {
-			say_to_all(s);
-			give_time(s);
-		}
+	for (s->round = 1;; s->round++) {
 		hear_all(s);
 		s->word = conclude(s, missed);
+		say_to_all(s);
+		if (s->word & DECIDED)
+			break;
+		missed = count_missing(s);
+		give_time(s);
 	}
-	say_to_all(s);
 }
 
 /* A socket that is closed with words unread takes back its own last words, if
@@ -351,7 +350,7 @@ static void flood(struct settling *s)
 static void part(struct settling *s)
 {
 	uint64_t now;
-	int left = 1, fd;
+	int left = 1;
 
 	for (int i = 0; i < s->room; i++)
 		if (s->lines[i].kind == LINE_TALK)
@@ -369,8 +368,7 @@ static void part(struct settling *s)
 		if (s->lines[i].kind != LINE_FREE)
 			close(s->lines[i].fd);
 	/* The refuge lives on; who waits here in vain must see an end. */
-	while ((fd = refuge_accept(s->config->refuge)) >= 0)
-		close(fd);
+	refuge_send_away(s->config->refuge);
 }
 
 static void call_all(struct settling *s)
