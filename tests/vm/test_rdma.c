@@ -538,6 +538,7 @@ END_TEST
 /* --- beside TCP -------------------------------------------------------------
  */
 
+#ifdef HAVE_UCX
 /* From here on, ranks have no RDMA. */
 #define FIRST_WITHOUT 2
 
@@ -566,6 +567,7 @@ START_TEST(some_pairs_have_rdma_and_others_tcp)
 			      .timeout_s = 60});
 }
 END_TEST
+#endif
 
 /* --- nobody behind the door --------------------------------------------------
  */
