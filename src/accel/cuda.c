@@ -30,6 +30,7 @@
 #define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
 #define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
+#define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
 typedef cuda_pointer gpu_pointer;
@@ -50,8 +51,8 @@ static struct {
 #undef F
 } api;
 
-/* How strict a thread was before gpu_relax() */
-static _Thread_local cuda_capture_mode strict;
+#include "src/accel/gpu_capture.h"
+
 static cuda_device handles[MAX_DEVICES];
 static cuda_context contexts[MAX_DEVICES];
 
@@ -113,19 +114,6 @@ static int gpu_device_init(int index)
 	if (contexts[index])
 		return CUDA_SUCCESS_;
 	return api.context_retain(&contexts[index], handles[index]);
-}
-
-static void gpu_relax(void)
-{
-	strict = CUDA_CAPTURE_RELAXED;
-	if (api.capture_mode)
-		(void)api.capture_mode(&strict);
-}
-
-static void gpu_restore(void)
-{
-	if (api.capture_mode)
-		(void)api.capture_mode(&strict);
 }
 
 static int gpu_enter(int index)

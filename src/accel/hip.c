@@ -33,6 +33,7 @@
 #define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
 #define GPU_HOST_READ_ONLY HIP_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
+#define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
 typedef void *gpu_pointer;
@@ -52,13 +53,13 @@ static struct {
 #undef F
 } api;
 
+#include "src/accel/gpu_capture.h"
+
 static void *runtime;
 /* The runtime's, by its soname: numbers of memory types have changed. */
 static int major;
 /* The device that a thread had before gpu_enter() */
 static _Thread_local int device_before;
-/* How strict it was before gpu_relax() */
-static _Thread_local int strict;
 
 static const char *gpu_error_text(int error)
 {
@@ -132,19 +133,6 @@ static int gpu_device_init(int index)
 {
 	(void)index;
 	return HIP_SUCCESS_;
-}
-
-static void gpu_relax(void)
-{
-	strict = HIP_CAPTURE_RELAXED;
-	if (api.capture_mode)
-		(void)api.capture_mode(&strict);
-}
-
-static void gpu_restore(void)
-{
-	if (api.capture_mode)
-		(void)api.capture_mode(&strict);
 }
 
 static int gpu_enter(int index)

@@ -19,23 +19,24 @@ struct accel_gate {
 
 static _Atomic int closed_gates; /* closings that no opening has followed */
 
-/* The first queue for ours; false: none is apart. */
-static int find_ours(int index, enum ze_apart *out)
+/* The first queue for ours that is not held up by lists of users, and what was
+ * found of the last one that was looked at. */
+static int find_ours(int index, enum ze_apart *found)
 {
 	struct ze_place *place = &ze_places[index];
-	enum ze_apart found = ZE_TOGETHER;
 	int error = ZE_SUCCESS;
 
+	*found = ZE_TOGETHER;
 	for (uint32_t q = 0;
-	     found == ZE_TOGETHER && !error && (q < place->queues || !q); q++) {
+	     *found == ZE_TOGETHER && !error && (q < place->queues || !q);
+	     q++) {
 		place->ours = q;
-		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, &found);
+		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, found);
 	}
-	*out = found;
 	if (!error)
 		log_info("ze:%d: lists of ours are on queue %u of %u%s", index,
 			 place->ours, place->queues,
-			 found == ZE_BUSY
+			 *found == ZE_BUSY
 				 ? ": the device is busy, whether one that "
 				   "waits holds up others is not known"
 				 : "");

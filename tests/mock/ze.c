@@ -242,7 +242,6 @@ static uint32_t queues(void)
 }
 
 /* The first only copies. */
-
 EXPORT ze_result zeDeviceGetCommandQueueGroupProperties(ze_device d,
 							uint32_t *n,
 							ze_group_properties *g)
