@@ -9,6 +9,7 @@
 
 #include "src/base/config.h"
 #include "src/base/hash.h"
+#include "src/base/host.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -24,13 +25,12 @@ static uint64_t hash(uint64_t h, const char *text)
 
 static uint64_t find_identity(void)
 {
-	const char *given = config_string(CONFIG_HOSTID);
-	uint64_t h = HASH_START;
+	uint64_t h = host_name_hash();
 	char line[128] = "";
 	FILE *f;
 
-	if (*given)
-		return hash(h, given);
+	if (*config_string(CONFIG_HOSTID))
+		return h;
 	f = fopen("/proc/sys/kernel/random/boot_id", "r");
 	if (f) {
 		if (!fgets(line, sizeof(line), f))
@@ -38,11 +38,6 @@ static uint64_t find_identity(void)
 		fclose(f);
 	}
 	h = hash(h, line);
-	/* Containers of one machine that call themselves hosts are taken for
-	 * such, as by others. */
-	memset(line, 0, sizeof(line));
-	if (gethostname(line, sizeof(line) - 1) == 0)
-		h = hash(h, line);
 	/* Processes of unlike namespaces cannot reach each other's memory. */
 	memset(line, 0, sizeof(line));
 	if (readlink("/proc/self/ns/pid", line, sizeof(line) - 1) > 0)

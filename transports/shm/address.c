@@ -5,14 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/config.h"
 #include "src/base/hash.h"
+#include "src/base/host.h"
 
 #define MAGIC 0x4d485344u /* "DSHM" */
 #define VERSION 3
@@ -57,17 +56,13 @@ static void boot_id_read(uint8_t id[16])
 
 static void host_identity(struct host *h)
 {
-	const char *name = config_string(CONFIG_HOSTID);
-	char own[HOST_NAME_MAX + 1] = "";
 	struct stat st;
 
 	memset(h, 0, sizeof(*h));
 	boot_id_read(h->boot_id);
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		h->pid_namespace = st.st_ino;
-	if (!*name && gethostname(own, sizeof(own) - 1) == 0)
-		name = own;
-	h->host_id = hash_bytes(HASH_START, name, strlen(name));
+	h->host_id = host_name_hash();
 }
 
 static uint64_t address_check(const struct shm_address *a)

@@ -51,7 +51,7 @@ struct shm_address {
 	uint64_t check; /* of the bytes, with 0 here */
 	uint8_t boot_id[16];
 	uint64_t pid_namespace;
-	uint64_t host_id; /* hash of DICOMM_HOSTID */
+	uint64_t host_id; /* host_name_hash() */
 	uint64_t nonce[2];
 	int32_t pid, fd;
 	uint32_t rank, ranks;
