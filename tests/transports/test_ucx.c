@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
@@ -197,6 +198,74 @@ START_TEST(messages_arrive_where_nobody_polls)
 }
 END_TEST
 
+/* ---- one rank takes nothing for a while ---- */
+
+#define MUCH 131072
+#define QUIET_MS 200
+
+/* Until nothing more leaves: how many messages that were. */
+static uint64_t put_all(struct rank *r, int peer, const void *body)
+{
+	uint64_t q = 0, since = clock_ms();
+
+	while (clock_ms() - since < QUIET_MS && q < r->config.slots) {
+		dicomm_result_t status = ranks_try_put(r, peer, TP_COLLECTIVE,
+						       q + 1, body, MUCH);
+
+		EXPECT(r, status == DICOMM_SUCCESS || status == DICOMM_AGAIN,
+		       "%d", (int)status);
+		if (status == DICOMM_SUCCESS) {
+			since = clock_ms();
+			q++;
+		}
+		r->t->poll(r->dev);
+	}
+	return q;
+}
+
+static void run_stuck(struct rank *r)
+{
+	static uint8_t bytes[MUCH];
+	const uint8_t *body;
+
+	if (r->rank)
+		ranks_connect(r, 0, TP_COLLECTIVE);
+	for (int peer = 1; !r->rank && peer < r->ranks; peer++)
+		ranks_connect(r, peer, TP_COLLECTIVE);
+	ranks_barrier(r);
+	if (r->rank == 0) {
+		ranks_fill(bytes, MUCH, 3);
+		kill(r->area->pid[1], SIGSTOP);
+		atomic_store(&r->area->flag[1], put_all(r, 1, bytes));
+		EXPECT(r, r->area->flag[1] < r->config.slots,
+		       "it has room for all");
+		/* The other one does not wait for that. */
+		ranks_put(r, 2, TP_COLLECTIVE, 1, bytes, MUCH);
+		RANKS_WAIT(r, atomic_load(&r->area->flag[2]));
+		kill(r->area->pid[1], SIGCONT);
+		return;
+	}
+	RANKS_WAIT(r, r->rank == 2 || atomic_load(&r->area->flag[1]));
+	for (uint64_t q = 1; q <= (r->rank == 1 ? r->area->flag[1] : 1); q++) {
+		ranks_get(r, 0, TP_COLLECTIVE, q, &body);
+		EXPECT(r, ranks_check(body, MUCH, 3) == MUCH, "wrong data");
+	}
+	atomic_store(&r->area->flag[r->rank], 1);
+}
+
+START_TEST(who_takes_nothing_holds_no_other_up)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 3,
+				.slots = 256,
+				.slot_bytes = MUCH,
+				.run = run_stuck};
+
+	ranks_run(&job);
+}
+END_TEST
+
 /* ---- who may read what ---- */
 
 static void run_forged(struct rank *r)
@@ -373,6 +442,7 @@ int main(void)
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, only_what_was_offered_can_be_read, 0,
 			    RANKS_KINDS);
+	tcase_add_test(tcase, who_takes_nothing_holds_no_other_up);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);
 	tcase_add_test(tcase, connecting_to_the_dead_fails);
 	tcase_add_loop_test(tcase, abort_while_connecting, 0, RANKS_KINDS);

@@ -75,6 +75,22 @@ dicomm_result_t ucx_route_open(struct ucx_route *route,
 		    ucx.ucs_status_string(status));
 }
 
+void *ucx_stages_make(struct ucx_stage **spare, unsigned count, size_t bytes)
+{
+	size_t each = (sizeof(struct ucx_stage) + bytes + 63) & ~(size_t)63;
+	uint8_t *memory = aligned_alloc(64, count * each);
+
+	for (unsigned i = 0; memory && i < count; i++) {
+		struct ucx_stage *s =
+			(struct ucx_stage *)(void *)(memory + i * each);
+
+		s->spare = spare;
+		s->next = *spare;
+		*spare = s;
+	}
+	return memory;
+}
+
 static void on_staged(void *request, ucs_status_t status, void *arg)
 {
 	struct ucx_stage *stage = arg;
@@ -85,8 +101,8 @@ static void on_staged(void *request, ucs_status_t status, void *arg)
 	else
 		route->connected = true;
 	route->queued--;
-	stage->next = route->dev->stages;
-	route->dev->stages = stage;
+	stage->next = *stage->spare;
+	*stage->spare = stage;
 	ucx.ucp_request_free(request);
 }
 
@@ -95,7 +111,8 @@ static dicomm_result_t send_later(struct ucx_route *route, enum ucx_what what,
 				  const struct ucx_head *head, const void *body,
 				  uint64_t len)
 {
-	struct ucx_stage *stage = route->dev->stages;
+	struct ucx_stage *stage =
+		what == UCX_MESSAGE ? route->stages : route->dev->notes;
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
 				UCP_OP_ATTR_FIELD_CALLBACK |
@@ -120,7 +137,7 @@ static dicomm_result_t send_later(struct ucx_route *route, enum ucx_what what,
 		return DICOMM_ERR_REMOTE;
 	}
 	if (request) {
-		route->dev->stages = stage->next;
+		*stage->spare = stage->next;
 		route->queued++;
 	} else {
 		route->connected = true;

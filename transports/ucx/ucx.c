@@ -16,8 +16,10 @@
 #include "src/base/log.h"
 #include "transports/common.h"
 
-/* Messages that wait until they can be sent. */
-#define STAGES 32
+/* Messages that wait until they can be sent, to one rank; what comes after them
+ * waits as long. And what is not data, of all. */
+#define STAGES 8
+#define NOTES 256
 /* Polls in a row that find nothing, before credits are told that nobody need
  * wait for. */
 #define IDLE_POLLS 256
@@ -85,6 +87,7 @@ static void tell(struct ucx_in *in)
 		return;
 	}
 	if (ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
+		in->urgent = route->dev->blocked = true;
 		untold_add(in);
 		return;
 	}
@@ -119,6 +122,10 @@ bool ucx_progress(struct tp_device *dev)
 
 	if (dev->owes)
 		ucx_arrive_pay(dev);
+	if (__builtin_expect(dev->blocked, 0)) {
+		dev->blocked = false;
+		ucx_tell(dev, false);
+	}
 	if (moved)
 		dev->idle = 0;
 	else if (dev->untold)
@@ -309,27 +316,18 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 static dicomm_result_t open_tables(struct tp_device *dev)
 {
 	size_t ranks = (size_t)dev->config.ranks;
-	size_t stage = sizeof(struct ucx_stage) + dev->config.slot_bytes;
-	uint8_t *memory;
 
-	stage = (stage + 63) & ~(size_t)63;
 	dev->routes = calloc(ranks, sizeof(*dev->routes));
 	dev->in = calloc(ranks * TP_CLASSES, sizeof(*dev->in));
 	dev->out = calloc(ranks * TP_CLASSES, sizeof(*dev->out));
-	dev->stage_memory = memory = aligned_alloc(64, STAGES * stage);
-	if (!dev->routes || !dev->in || !dev->out || !memory)
+	dev->note_memory = ucx_stages_make(&dev->notes, NOTES,
+					   sizeof(((struct tp_blob *)0)->data));
+	if (!dev->routes || !dev->in || !dev->out || !dev->note_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: no memory for %d ranks",
 			    dev->config.ranks);
 	for (size_t r = 0; r < ranks; r++) {
 		dev->routes[r].dev = dev;
 		dev->routes[r].rank = (uint32_t)r;
-	}
-	for (int i = 0; i < STAGES; i++) {
-		struct ucx_stage *s = (struct ucx_stage *)(void *)memory;
-
-		s->next = dev->stages;
-		dev->stages = s;
-		memory += stage;
 	}
 	return DICOMM_SUCCESS;
 }
@@ -465,6 +463,12 @@ static dicomm_result_t greet(struct tp_peer *peer, enum tp_class c)
 				      "ucx: out of memory");
 	ucx_address_make(peer->dev, &blob);
 	TRY(ucx_route_open(peer->route, &peer->address));
+	if (!peer->route->stage_memory)
+		peer->route->stage_memory =
+			ucx_stages_make(&peer->route->stages, STAGES,
+					peer->dev->config.slot_bytes);
+	if (!peer->route->stage_memory)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
 	status = ucx_route_send(peer->route, UCX_HELLO, &head, blob.data,
 				blob.len);
 	return status == DICOMM_ERR_REMOTE ? ucx_route_status(peer->route)
@@ -992,9 +996,11 @@ static void ucx_close(struct tp_device *dev)
 		dev->all_serves = serve->more;
 		free(serve);
 	}
-	for (int r = 0; dev->routes && r < dev->config.ranks; r++)
+	for (int r = 0; dev->routes && r < dev->config.ranks; r++) {
 		free(dev->routes[r].hello);
-	free(dev->stage_memory);
+		free(dev->routes[r].stage_memory);
+	}
+	free(dev->note_memory);
 	free(dev->routes);
 	free((void *)dev->in);
 	free((void *)dev->out);
@@ -1003,6 +1009,8 @@ static void ucx_close(struct tp_device *dev)
 
 static uint64_t ucx_memory(const struct tp_device *dev)
 {
+	uint64_t stages = STAGES * (sizeof(struct ucx_stage) +
+				    (uint64_t)dev->config.slot_bytes);
 	uint64_t bytes = sizeof(*dev);
 	uint64_t inbox = sizeof(struct ucx_in) +
 			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +
@@ -1010,8 +1018,10 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 
 	bytes += (uint64_t)dev->config.ranks *
 		 (sizeof(*dev->routes) + TP_CLASSES * 2 * sizeof(void *));
-	bytes += STAGES *
-		 (sizeof(struct ucx_stage) + (uint64_t)dev->config.slot_bytes);
+	bytes += NOTES * (sizeof(struct ucx_stage) +
+			  sizeof(((struct tp_blob *)0)->data));
+	for (int r = 0; r < dev->config.ranks; r++)
+		bytes += dev->routes[r].stage_memory ? stages : 0;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
 		bytes += sizeof(*p);
 	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {

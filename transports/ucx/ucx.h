@@ -135,9 +135,12 @@ struct ucx_ask {
 
 /* ---- route.c: the way to one rank, and what leaves by it ---- */
 
-/* A message on its way that could not be sent at once. */
+/* A message on its way that could not be sent at once. Each route has its own:
+ * else a slow one would have them all, and the others wait for it. What is not
+ * data waits in shorter ones of the device, and never for those: while much is
+ * sent, the credits for what comes would starve. */
 struct ucx_stage {
-	struct ucx_stage *next;
+	struct ucx_stage *next, **spare; /* where it belongs when it is free */
 	struct ucx_route *route;
 	struct ucx_head head;
 	uint8_t body[];
@@ -157,6 +160,8 @@ struct ucx_route {
 	uint64_t token;  /* the peer's */
 	ucp_ep_h ep;     /* NULL until needed */
 	uint32_t queued; /* messages not sent yet: later ones wait, too */
+	struct ucx_stage *stages; /* spare ones; from the first lane out on */
+	void *stage_memory;
 	/* what the error handler, or the peer, said */
 	_Atomic int status; /* dicomm_result_t */
 	ucs_status_t cause;
@@ -173,6 +178,9 @@ struct ucx_route {
 	struct ucx_address *hello; /* whom to open the route to */
 };
 
+/* Cut spare stages for so many bytes each; the memory, or NULL: there is none.
+ */
+void *ucx_stages_make(struct ucx_stage **spare, unsigned count, size_t bytes);
 /* Make the endpoint. */
 dicomm_result_t ucx_route_open(struct ucx_route *route,
 			       const struct ucx_address *a);
@@ -250,8 +258,9 @@ struct tp_device {
 	bool owes;      /* some route has something to do: hello, owes */
 	unsigned idle;  /* polls that found nothing */
 	uint32_t reads; /* numbered so far */
-	struct ucx_stage *stages; /* spare ones */
-	void *stage_memory;
+	struct ucx_stage *notes; /* spare stages of what is not data */
+	void *note_memory;
+	bool blocked;             /* a credit found none */
 	struct ucx_serve *serves; /* spare ones */
 	struct ucx_serve *all_serves;
 	unsigned serving; /* under way */
