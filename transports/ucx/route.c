@@ -91,6 +91,12 @@ void *ucx_stages_make(struct ucx_stage **spare, unsigned count, size_t bytes)
 	return memory;
 }
 
+static void put_back(struct ucx_stage *stage)
+{
+	stage->next = *stage->spare;
+	*stage->spare = stage;
+}
+
 static void on_staged(void *request, ucs_status_t status, void *arg)
 {
 	struct ucx_stage *stage = arg;
@@ -101,8 +107,7 @@ static void on_staged(void *request, ucs_status_t status, void *arg)
 	else
 		route->connected = true;
 	route->queued--;
-	stage->next = *stage->spare;
-	*stage->spare = stage;
+	put_back(stage);
 	ucx.ucp_request_free(request);
 }
 
@@ -125,6 +130,7 @@ static dicomm_result_t send_later(struct ucx_route *route, enum ucx_what what,
 
 	if (!stage)
 		return DICOMM_AGAIN;
+	*stage->spare = stage->next;
 	stage->route = route;
 	stage->head = *head;
 	if (len)
@@ -132,16 +138,16 @@ static dicomm_result_t send_later(struct ucx_route *route, enum ucx_what what,
 	request = ucx.ucp_am_send_nbx(route->ep, what, &stage->head,
 				      sizeof(stage->head), stage->body, len,
 				      &param);
-	if (UCS_PTR_IS_ERR(request)) {
+	if (UCS_PTR_IS_PTR(request)) {
+		route->queued++;
+		return DICOMM_SUCCESS;
+	}
+	put_back(stage);
+	if (request) {
 		fail(route, UCS_PTR_STATUS(request));
 		return DICOMM_ERR_REMOTE;
 	}
-	if (request) {
-		*stage->spare = stage->next;
-		route->queued++;
-	} else {
-		route->connected = true;
-	}
+	route->connected = true;
 	return DICOMM_SUCCESS;
 }
 

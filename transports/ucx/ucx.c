@@ -20,6 +20,8 @@
  * waits as long. And what is not data, of all. */
 #define STAGES 8
 #define NOTES 256
+/* Where so many wait, a credit does not join them: the next one says more. */
+#define QUEUED_MOST (STAGES + 8)
 /* Polls in a row that find nothing, before credits are told that nobody need
  * wait for. */
 #define IDLE_POLLS 256
@@ -86,7 +88,8 @@ static void tell(struct ucx_in *in)
 		untold_remove(in);
 		return;
 	}
-	if (ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
+	if (route->queued >= QUEUED_MOST ||
+	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
 		in->urgent = route->dev->blocked = true;
 		untold_add(in);
 		return;
