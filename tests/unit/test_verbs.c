@@ -6,9 +6,12 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
@@ -23,6 +26,20 @@ static int refuse;     /* errno for the next ones */
 static uint32_t last_key;
 static unsigned last_access;
 
+/* The next registration there says that it has begun, and waits. */
+static const void *slow;
+static sem_t begun, may_end;
+static bool in_vain;
+
+static bool comes(sem_t *sem)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 20;
+	return !sem_timedwait(sem, &end);
+}
+
 #undef ibv_reg_mr
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned int access)
@@ -30,6 +47,11 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 	struct ibv_mr *mr = calloc(1, sizeof(*mr));
 
 	(void)iova;
+	if (addr == slow) {
+		slow = NULL;
+		sem_post(&begun);
+		in_vain = !comes(&may_end);
+	}
 	if (refuse || !mr) {
 		free(mr);
 		errno = refuse;
@@ -464,6 +486,90 @@ START_TEST(a_refusal_says_what_and_why)
 }
 END_TEST
 
+/* ---- memory of devices ---- */
+
+static unsigned no_caps(int index)
+{
+	(void)index;
+	return 0;
+}
+
+static const struct accel_work fake_work = {.caps = no_caps};
+static const struct accel fake_accel = {.name = "fake", .work = &fake_work};
+
+static uint8_t on_device[4096];
+static const struct tp_region region = {.accel = &fake_accel,
+					.addr = on_device,
+					.len = sizeof(on_device),
+					.id = 77};
+
+struct getter {
+	dicomm_result_t status;
+	struct verbs_mr *mr;
+	char how[256];
+};
+
+static void *get_region(void *arg)
+{
+	struct getter *g = arg;
+
+	g->status = verbs_mr_get_device(&fake_nic, &region, &g->mr, g->how,
+					sizeof(g->how));
+	return NULL;
+}
+
+/* A driver may wait for what another thread does. Meanwhile that registers the
+ * same region, and the first one may also be refused. */
+START_TEST(a_slow_registration_holds_nobody_up)
+{
+	static uint8_t other[100];
+	struct getter first = {.mr = NULL}, second = {.mr = NULL};
+	pthread_t thread;
+
+	sem_init(&begun, 0, 0);
+	sem_init(&may_end, 0, 0);
+	slow = on_device;
+	ck_assert_int_eq(pthread_create(&thread, NULL, get_region, &first), 0);
+	ck_assert(comes(&begun));
+	verbs_mr_put(&fake_nic, get(other, 100, true));
+	get_region(&second);
+	ck_assert_int_eq(second.status, DICOMM_SUCCESS);
+	refuse = _i ? ENOMEM : 0;
+	sem_post(&may_end);
+	pthread_join(thread, NULL);
+	refuse = 0;
+	ck_assert(!in_vain);
+	ck_assert_int_eq(first.status, DICOMM_SUCCESS);
+	ck_assert_ptr_eq(first.mr, second.mr);
+	ck_assert_str_eq(first.how, second.how);
+	ck_assert_ptr_ne(strstr(first.how, "peer memory"), NULL);
+	ck_assert_int_eq(made, _i ? 2 : 3);
+	ck_assert_int_eq(registered, 1);
+	verbs_mr_put(&fake_nic, first.mr);
+	ck_assert_int_eq(registered, 1);
+	verbs_mr_put(&fake_nic, second.mr);
+	ck_assert_int_eq(registered, 0);
+	ck_assert_ptr_eq(fake_nic.mrs, NULL);
+}
+END_TEST
+
+START_TEST(a_region_that_is_refused_is_forgotten)
+{
+	struct getter g = {.mr = NULL};
+
+	refuse = EFAULT;
+	get_region(&g);
+	ck_assert_int_eq(g.status, DICOMM_ERR_UNSUPPORTED);
+	ck_assert_ptr_ne(strstr(g.how, strerror(EFAULT)), NULL);
+	ck_assert_ptr_eq(fake_nic.mrs, NULL);
+	refuse = 0;
+	get_region(&g);
+	ck_assert_int_eq(g.status, DICOMM_SUCCESS);
+	verbs_mr_put(&fake_nic, g.mr);
+	ck_assert_int_eq(registered, 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("verbs");
@@ -490,6 +596,8 @@ int main(void)
 		       memory_freed_while_in_use_goes_with_its_last_user);
 	tcase_add_test(tcase, many_frees_at_once_are_noticed);
 	tcase_add_test(tcase, a_refusal_says_what_and_why);
+	tcase_add_loop_test(tcase, a_slow_registration_holds_nobody_up, 0, 2);
+	tcase_add_test(tcase, a_region_that_is_refused_is_forgotten);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -17,15 +17,21 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
+/* No longer, or never, in a list. */
+static void dereg(struct verbs_mr *m)
+{
+	if (ibv_dereg_mr(m->mr))
+		log_warn("verbs: release the registration of %zu bytes: %m",
+			 m->len);
+	free(m);
+}
+
 static void destroy(struct verbs_mr **at)
 {
 	struct verbs_mr *m = *at;
 
 	*at = m->next;
-	if (ibv_dereg_mr(m->mr))
-		log_warn("verbs: release the registration of %zu bytes: %m",
-			 m->len);
-	free(m);
+	dereg(m);
 }
 
 /* Let go of what has been freed since the last time. */
@@ -77,15 +83,19 @@ static unsigned access_of(const struct verbs_nic *nic, bool written)
 	return access;
 }
 
-static void add(struct verbs_nic *nic, struct verbs_mr *m, uintptr_t base,
-		size_t len, bool written)
+static void describe(struct verbs_nic *nic, struct verbs_mr *m, uintptr_t base,
+		     size_t len, bool written)
 {
 	m->base = base;
 	m->len = len;
 	m->written = written;
+	atomic_fetch_add(&nic->registrations, 1);
+}
+
+static void add(struct verbs_nic *nic, struct verbs_mr *m)
+{
 	m->next = nic->mrs;
 	nic->mrs = m;
-	atomic_fetch_add(&nic->registrations, 1);
 }
 
 static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
@@ -109,11 +119,13 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 		free(m);
 		return status;
 	}
-	add(nic, m, base, len, written);
+	describe(nic, m, base, len, written);
+	add(nic, m);
 	*out = m;
 	return DICOMM_SUCCESS;
 }
 
+/* In no list yet. */
 static dicomm_result_t reg_device(struct verbs_nic *nic,
 				  const struct tp_region *r,
 				  struct verbs_mr **out, char *how, size_t len)
@@ -130,7 +142,7 @@ static dicomm_result_t reg_device(struct verbs_nic *nic,
 	snprintf(m->how, sizeof(m->how), "%s", how);
 	m->accel = r->accel;
 	m->id = r->id;
-	add(nic, m, (uintptr_t)r->addr, r->len, true);
+	describe(nic, m, (uintptr_t)r->addr, r->len, true);
 	*out = m;
 	return DICOMM_SUCCESS;
 }
@@ -167,27 +179,54 @@ dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 	return status;
 }
 
+/* With the lock: one that is there is used by one more. */
+static struct verbs_mr *share(struct verbs_nic *nic, const struct tp_region *r,
+			      char *how, size_t len)
+{
+	struct verbs_mr *m =
+		find(nic, (uintptr_t)r->addr, r->len, true, r->id, r->accel);
+
+	if (!m)
+		return NULL;
+	m->refs++;
+	snprintf(how, len, "%s", m->how);
+	return m;
+}
+
+/* Drivers take their time over memory of devices, and may wait for what others
+ * do: meanwhile these can register, too. Of two who register the same, the
+ * first one's counts. */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
 				    size_t len)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
-	struct verbs_mr *m;
+	struct verbs_mr *mine = NULL, *m;
+	dicomm_result_t status;
 
 	pthread_mutex_lock(&nic->lock);
-	m = find(nic, (uintptr_t)region->addr, region->len, true, region->id,
-		 region->accel);
-	if (m)
-		snprintf(how, len, "%s", m->how);
-	else
-		status = reg_device(nic, region, &m, how, len);
-	if (status == DICOMM_SUCCESS) {
-		m->refs++;
+	m = share(nic, region, how, len);
+	pthread_mutex_unlock(&nic->lock);
+	if (m) {
 		*out = m;
+		return DICOMM_SUCCESS;
+	}
+	status = reg_device(nic, region, &mine, how, len);
+	pthread_mutex_lock(&nic->lock);
+	m = share(nic, region, how, len);
+	if (!m && mine) {
+		add(nic, mine);
+		mine->refs = 1;
+		m = mine;
+		mine = NULL;
 	}
 	pthread_mutex_unlock(&nic->lock);
-	return status;
+	if (mine)
+		dereg(mine);
+	if (!m)
+		return status;
+	*out = m;
+	return DICOMM_SUCCESS;
 }
 
 /* What was freed while it was in use has left the news; another allocation may
@@ -203,17 +242,19 @@ static bool is_there(const struct verbs_mr *mr)
 
 void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
 {
-	struct verbs_mr **at = &nic->mrs;
+	struct verbs_mr **at = &nic->mrs, *last = NULL;
 
 	pthread_mutex_lock(&nic->lock);
 	forget_freed(nic);
-	if (!--mr->refs) {
+	if (!--mr->refs && (!mr->id || mr->accel || !is_there(mr))) {
 		while (*at != mr)
 			at = &(*at)->next;
-		if (!mr->id || mr->accel || !is_there(mr))
-			destroy(at);
+		*at = mr->next;
+		last = mr;
 	}
 	pthread_mutex_unlock(&nic->lock);
+	if (last)
+		dereg(last);
 }
 
 void verbs_mr_free_all(struct verbs_nic *nic)
