@@ -197,7 +197,8 @@ static struct verbs_lane *open_lane(bool is_in)
 		remote.end[i].rkey = 100 + i;
 		remote.end[i].bytes_per_s = 1000000000;
 	}
-	lane->words = &dev.words[lane->id];
+	if (!is_in)
+		verbs_credits_begin(lane);
 	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
 	if (is_in) {
 		lane->stride = STRIDE;
@@ -657,6 +658,118 @@ START_TEST(credits_wait_for_those_that_have_not_landed)
 }
 END_TEST
 
+/* The word of the next credits is looked at in each poll. */
+START_TEST(the_next_credits_are_seen_at_once)
+{
+	for (uint64_t q = 1; q <= 3 * VERBS_WORDS; q++) {
+		n_posted = 0;
+		release(q);
+		ck_assert_int_eq(n_posted, 1);
+		verbs_poll(&dev);
+		ck_assert_uint_eq(atomic_load(&out->released), q - 1);
+		land_credits(&posted[0]);
+		verbs_poll(&dev);
+		ck_assert_uint_eq(atomic_load(&out->released), q);
+		if (posted[0].signalled)
+			complete(0, posted[0].id, IBV_WC_RDMA_WRITE,
+				 IBV_WC_SUCCESS, 0);
+		verbs_complete(&dev);
+	}
+}
+END_TEST
+
+/* Those before them are late, or never come. */
+START_TEST(credits_that_overtook_others_are_seen_soon)
+{
+	uint64_t newest = (uint64_t)_i + 1;
+
+	for (uint64_t q = 1; q <= newest; q++)
+		release(q);
+	ck_assert_int_eq(n_posted, _i + 1);
+	land_credits(&posted[_i]);
+	for (int i = 0; i < VERBS_LOOKS; i++)
+		verbs_poll(&dev);
+	ck_assert_uint_eq(atomic_load(&out->released), newest);
+	for (int i = 0; i < _i; i++)
+		land_credits(&posted[i]);
+	for (int i = 0; i < VERBS_LOOKS; i++)
+		verbs_poll(&dev);
+	ck_assert_uint_eq(atomic_load(&out->released), newest);
+	/* And what comes after them is expected in the right place. */
+	for (int i = 0; i <= _i; i++)
+		if (posted[i].signalled)
+			complete(0, posted[i].id, IBV_WC_RDMA_WRITE,
+				 IBV_WC_SUCCESS, 0);
+	verbs_complete(&dev);
+	n_posted = 0;
+	release(newest + 1);
+	ck_assert_int_eq(n_posted, 1);
+	land_credits(&posted[0]);
+	verbs_poll(&dev);
+	ck_assert_uint_eq(atomic_load(&out->released), newest + 1);
+}
+END_TEST
+
+/* The first of another strand is in the first word, whatever comes next. */
+START_TEST(credits_of_another_strand_are_seen_soon)
+{
+	for (uint64_t q = 1; q <= 3; q++) {
+		release(q);
+		land_credits(&posted[q - 1]);
+	}
+	poll_some();
+	ck_assert_uint_eq(atomic_load(&out->released), 3);
+	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	poll_some();
+	n_posted = 0;
+	notice(in, 0, 0, 0);
+	poll_some();
+	release(4);
+	ck_assert_int_gt(n_posted, 0);
+	ck_assert_int_le(n_posted, 2);
+	ck_assert_uint_eq(posted[0].addr, in->remote_addr);
+	for (int i = 0; i < n_posted; i++)
+		land_credits(&posted[i]);
+	for (int i = 0; i < VERBS_LOOKS; i++)
+		verbs_poll(&dev);
+	ck_assert_uint_eq(atomic_load(&out->released), 4);
+}
+END_TEST
+
+#define CROWD 40 /* more than one poll looks at */
+
+/* Also the rarer looks, at all words, reach each lane; and lanes may end in any
+ * order. */
+START_TEST(credits_of_many_lanes_are_seen_soon)
+{
+	struct verbs_lane *lanes[CROWD];
+
+	free(dev.words);
+	dev.words = aligned_alloc(64, CROWD * sizeof(*dev.words));
+	verbs_credits_end(out);
+	ck_assert_ptr_null(dev.looked_at);
+	for (int i = 0; i < CROWD; i++) {
+		lanes[i] = verbs_lane_new(&dev, i / TP_CLASSES,
+					  (uint32_t)(i % TP_CLASSES), false, 1);
+		verbs_credits_begin(lanes[i]);
+		atomic_store(&lanes[i]->words->word[3], 100 + (uint64_t)i);
+	}
+	for (int i = 0; i < VERBS_LOOKS * 3 + CROWD; i++)
+		verbs_poll(&dev);
+	for (int i = 0; i < CROWD; i++)
+		ck_assert_uint_eq(atomic_load(&lanes[i]->released),
+				  100 + (uint64_t)i);
+	for (int i = 0; i < CROWD; i++) {
+		int k = i * 7 % CROWD;
+
+		verbs_credits_end(lanes[k]);
+		free(lanes[k]);
+		verbs_poll(&dev);
+	}
+	ck_assert_ptr_null(dev.looked_at);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("loss");
@@ -675,6 +788,11 @@ int main(void)
 	tcase_add_loop_test(tcase, credits_may_overtake_each_other, 0, 4);
 	tcase_add_loop_test(tcase, a_late_credit_undoes_none, 0, 4);
 	tcase_add_test(tcase, credits_wait_for_those_that_have_not_landed);
+	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
+	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
+			    1, VERBS_WORDS);
+	tcase_add_test(tcase, credits_of_another_strand_are_seen_soon);
+	tcase_add_test(tcase, credits_of_many_lanes_are_seen_soon);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

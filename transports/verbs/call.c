@@ -303,18 +303,19 @@ dicomm_result_t verbs_connect_call(struct tp_device *dev,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%s %s", to->host,
 		 to->nic);
-	lane->words = &dev->words[lane->id];
-	memset((void *)lane->words, 0, sizeof(*lane->words));
+	verbs_credits_begin(lane);
 	atomic_store(&lane->state, LANE_CONNECTING);
 	verbs_lock();
 	if (atomic_load(&dev->aborted))
 		status = DICOMM_ERR_ABORTED;
 	else
 		status = call(lane, to, card);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS) {
 		atomic_store(&dev->out[lane->id], lane);
-	else
+	} else {
+		verbs_credits_end(lane);
 		verbs_lane_close(lane);
+	}
 	verbs_unlock();
 	if (status == DICOMM_SUCCESS)
 		*out = lane;

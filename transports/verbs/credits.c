@@ -15,8 +15,8 @@
  */
 #include "transports/verbs/verbs.h"
 
-/* Of peers, in one poll. */
-#define LOOKS 16
+#include <string.h>
+
 /* Polls in a row that find nothing, before credits are told that nobody need
  * wait for. */
 #define IDLE_POLLS 1024
@@ -163,18 +163,52 @@ void verbs_untold_idle(struct tp_device *dev)
 
 /* ---- to this rank ---- */
 
+void verbs_credits_begin(struct verbs_lane *lane)
+{
+	struct tp_device *dev = lane->dev;
+	struct verbs_lane *at = dev->looked_at;
+
+	lane->words = &dev->words[lane->id];
+	memset((void *)lane->words, 0, sizeof(*lane->words));
+	lane->expected = lane->words->word;
+	lane->looks = VERBS_LOOKS;
+	lane->next_out = at ? at->next_out : lane;
+	if (at)
+		at->next_out = lane;
+	else
+		dev->looked_at = lane;
+}
+
+void verbs_credits_end(struct verbs_lane *lane)
+{
+	struct tp_device *dev = lane->dev;
+	struct verbs_lane *before = lane;
+
+	while (before->next_out != lane)
+		before = before->next_out;
+	before->next_out = lane->next_out;
+	if (dev->looked_at == lane)
+		dev->looked_at = before == lane ? NULL : before;
+}
+
+/* The one behind the newest is the next to be written; after the loss of a
+ * strand, the first. */
 bool verbs_credits_take(struct verbs_lane *lane)
 {
+	const struct verbs_words *words = lane->words;
 	uint64_t known =
 		atomic_load_explicit(&lane->released, memory_order_relaxed);
 	uint64_t most = known;
 
+	lane->looks = VERBS_LOOKS;
 	for (int i = 0; i < VERBS_WORDS; i++) {
-		uint64_t word = atomic_load_explicit(&lane->words->word[i],
+		uint64_t word = atomic_load_explicit(&words->word[i],
 						     memory_order_acquire);
 
-		if (word > most)
-			most = word;
+		if (word <= most)
+			continue;
+		most = word;
+		lane->expected = &words->word[(i + 1) % VERBS_WORDS];
 	}
 	if (most > known)
 		atomic_store_explicit(&lane->released, most,
@@ -182,22 +216,16 @@ bool verbs_credits_take(struct verbs_lane *lane)
 	return most > known;
 }
 
-/* Of all peers, or by turns. Nobody says which of them is waited for: also one
- * that has taken all that was sent to it may have to do so for numbers that
- * were never sent. */
-bool verbs_credits_look(struct tp_device *dev, bool all)
+bool verbs_credits_take_all(struct tp_device *dev)
 {
-	struct tp_peer *first = dev->looked_at, *p = first;
+	struct verbs_lane *last = dev->looked_at, *l = last;
 	bool moved = false;
 
-	for (int i = 0; dev->peers && (all || i < LOOKS); i++) {
-		p = p && p->next ? p->next : dev->peers;
-		for (int c = 0; c < TP_CLASSES; c++)
-			if (p->out[c])
-				moved |= verbs_credits_take(p->out[c]);
-		if (p == first || (!first && !p->next))
+	while (l) {
+		l = l->next_out;
+		moved |= verbs_credits_take(l);
+		if (l == last)
 			break;
 	}
-	dev->looked_at = p;
 	return moved;
 }

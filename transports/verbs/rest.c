@@ -68,7 +68,7 @@ void verbs_rest(struct tp_device *dev, unsigned us)
 		ibv_req_notify_cq(dev->rail[i].cq, 0);
 	}
 	/* Of what came before, and of credits, there is no event. */
-	if (verbs_poll(dev) || verbs_credits_look(dev, true) ||
+	if (verbs_poll(dev) || verbs_credits_take_all(dev) ||
 	    ppoll(fds, dev->rails, &t, NULL) <= 0)
 		return;
 	for (uint32_t i = 0; i < dev->rails; i++)

@@ -18,6 +18,7 @@
 #define COMPLETIONS 16
 /* Where each moves something. */
 #define POLLS_PER_LOOK 16
+#define LANES_PER_LOOK 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
 
@@ -656,44 +657,100 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
-bool verbs_complete(struct tp_device *dev)
+static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
+			   const struct ibv_wc *wc, int n)
+{
+	for (int i = 0; i < n; i++)
+		on_completion(dev, rail, &wc[i]);
+}
+
+/* The first rail has brought n; then the others. */
+static __attribute__((noinline)) bool
+complete_more(struct tp_device *dev, struct ibv_wc wc[COMPLETIONS], int n)
+{
+	bool moved = n > 0;
+
+	on_completions(dev, &dev->rail[0], wc, n);
+	for (uint32_t k = 1; k < dev->rails; k++) {
+		struct verbs_rail *rail = &dev->rail[k];
+
+		n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
+		on_completions(dev, rail, wc, n);
+		moved |= n > 0;
+	}
+	return moved;
+}
+
+static inline __attribute__((always_inline)) bool
+complete(struct tp_device *dev)
 {
 	struct ibv_wc wc[COMPLETIONS];
 	bool moved = false;
+	int n;
 
 	if (atomic_flag_test_and_set_explicit(&dev->polling,
 					      memory_order_acquire))
 		return false;
-	for (uint32_t k = 0; k < dev->rails; k++) {
-		struct verbs_rail *rail = &dev->rail[k];
-		int n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
-
-		for (int i = 0; i < n; i++)
-			on_completion(dev, rail, &wc[i]);
-		moved |= n > 0;
-	}
+	n = ibv_poll_cq(dev->rail[0].cq, COMPLETIONS, wc);
+	if (n > 0 || dev->rails > 1)
+		moved = complete_more(dev, wc, n);
 	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	return moved;
 }
 
+bool verbs_complete(struct tp_device *dev)
+{
+	return complete(dev);
+}
+
+/* Of lanes by turns, up to one that may have something. Nobody says which of
+ * them is waited for: also one whose peer has taken all that was sent may have
+ * to do so for numbers that were never sent. */
+static inline void look_for_credits(struct tp_device *dev)
+{
+	struct verbs_lane *first = dev->looked_at, *l = first;
+	int left = LANES_PER_LOOK;
+
+	if (!first)
+		return;
+	do {
+		l = l->next_out;
+		if (__builtin_expect(verbs_credits_look(l), 0)) {
+			dev->looked_at = l;
+			verbs_credits_take(l);
+			return;
+		}
+	} while (l != first && --left);
+	dev->looked_at = l;
+}
+
+/* A poll that has found something. */
+static __attribute__((noinline)) void go_on(struct tp_device *dev)
+{
+	dev->idle = 0;
+	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
+		verbs_loss_repair(dev);
+	if (++dev->polls % POLLS_PER_LOOK == 0)
+		look_for_credits(dev);
+}
+
+/* Most often there is nothing, and somebody waits. */
 bool verbs_poll(struct tp_device *dev)
 {
-	bool moved;
-
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return false;
-	moved = verbs_complete(dev);
+	if (__builtin_expect(complete(dev), 0)) {
+		go_on(dev);
+		return true;
+	}
 	if (__builtin_expect(
 		    atomic_load_explicit(&dev->repair, memory_order_relaxed),
 		    0))
 		verbs_loss_repair(dev);
-	if (!moved || ++dev->polls % POLLS_PER_LOOK == 0)
-		verbs_credits_look(dev, false);
-	if (moved)
-		dev->idle = 0;
-	else if (dev->untold)
+	look_for_credits(dev);
+	if (dev->untold)
 		verbs_untold_idle(dev);
-	return moved;
+	return false;
 }
 
 void verbs_abort_poll(struct tp_device *dev)

@@ -500,6 +500,8 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 	if (!lane)
 		return;
 	drain(lane);
+	if (!in)
+		verbs_credits_end(lane);
 	verbs_untold_remove(lane);
 	verbs_lock();
 	verbs_connect_forget(lane);
@@ -540,7 +542,6 @@ static void verbs_peer_close(struct tp_peer *peer)
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
-	peer->dev->looked_at = NULL;
 	free(peer);
 }
 

@@ -381,8 +381,11 @@ struct verbs_lane {
 
 	/* sender's */
 	struct verbs_words *words;
-	_Atomic uint64_t released; /* as far as looked */
-	uint64_t limit;            /* last message that known credits allow */
+	_Atomic uint64_t released;        /* as far as looked */
+	const _Atomic uint64_t *expected; /* the word that comes next */
+	uint32_t looks;                   /* left, at that one alone */
+	struct verbs_lane *next_out;      /* in the ring of dev->looked_at */
+	uint64_t limit; /* last message that known credits allow */
 	uint32_t max_inline;
 	/* What tells of a message behind its write, where that does not do so
 	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
@@ -571,10 +574,28 @@ void verbs_untold_tell(struct tp_device *dev, bool all);
 /* A poll has found nothing: there is time. */
 void verbs_untold_idle(struct tp_device *dev);
 
-/* What has been written into the sender's memory: of one lane; of all peers or
- * some at a time. True: there was something new. */
+/* Credits of a lane to send on are looked for, from its making to its end. */
+void verbs_credits_begin(struct verbs_lane *lane);
+void verbs_credits_end(struct verbs_lane *lane);
+/* What has been written into the sender's memory: of one lane; of all. True:
+ * there was something new. */
 bool verbs_credits_take(struct verbs_lane *lane);
-bool verbs_credits_look(struct tp_device *dev, bool all);
+bool verbs_credits_take_all(struct tp_device *dev);
+
+/* Later ones may have overtaken those that are expected, or come by another
+ * strand: after so many looks in vain, all words are looked at. */
+#define VERBS_LOOKS 16
+
+/* Is there something to take, or might there be? */
+static inline bool verbs_credits_look(struct verbs_lane *lane)
+{
+	uint64_t word =
+		atomic_load_explicit(lane->expected, memory_order_relaxed);
+	uint64_t known =
+		atomic_load_explicit(&lane->released, memory_order_relaxed);
+
+	return word > known || !--lane->looks;
+}
 
 /* As in struct transport. */
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
@@ -611,7 +632,8 @@ struct tp_device {
 	uint32_t lanes;                                /* length of both */
 	/* [id]: credits, written by receivers; and one that nobody reads. */
 	struct verbs_words *words;
-	struct tp_peer *looked_at;
+	/* The one whose credits were looked for last, of those to send on. */
+	struct verbs_lane *looked_at;
 	unsigned polls;
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
