@@ -37,9 +37,11 @@ static void forget(void)
 
 static void setup(void)
 {
-	/* Where the kernel copies pinned pages for a child, this does nothing;
-	 * elsewhere, without it a fork would take them away from us. */
-	ibv_fork_init();
+	/* Most kernels copy pinned pages for a child of a fork. For others they
+	 * must stay out of it, and with them whatever else lies there: parts of
+	 * the child's heap are missing then. */
+	if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED)
+		ibv_fork_init();
 	pthread_atfork(NULL, NULL, forget);
 }
 
