@@ -737,12 +737,14 @@ START_TEST(credits_of_another_strand_are_seen_soon)
 END_TEST
 
 #define CROWD 40 /* more than one poll looks at */
+#define LAST 5   /* of them */
 
 /* Also the rarer looks, at all words, reach each lane; and lanes may end in any
  * order. */
 START_TEST(credits_of_many_lanes_are_seen_soon)
 {
 	struct verbs_lane *lanes[CROWD];
+	ptrdiff_t next;
 
 	free(dev.words);
 	dev.words = aligned_alloc(64, CROWD * sizeof(*dev.words));
@@ -759,12 +761,30 @@ START_TEST(credits_of_many_lanes_are_seen_soon)
 	for (int i = 0; i < CROWD; i++)
 		ck_assert_uint_eq(atomic_load(&lanes[i]->released),
 				  100 + (uint64_t)i);
-	for (int i = 0; i < CROWD; i++) {
+	for (int i = 0; i < CROWD - 1; i++) {
 		int k = i * 7 % CROWD;
 
+		/* The one at which the last poll ended, and others. */
+		if (i % 2)
+			k = (int)(dev.looked_at->id);
+		if (!lanes[k] || k == LAST)
+			continue;
 		verbs_credits_end(lanes[k]);
 		free(lanes[k]);
-		verbs_poll(&dev);
+		lanes[k] = NULL;
+		next = lanes[LAST]->expected - lanes[LAST]->words->word;
+		atomic_store(&lanes[LAST]->words->word[next],
+			     1000 + (uint64_t)i);
+		for (int n = 0; n < CROWD; n++)
+			verbs_poll(&dev);
+		ck_assert_uint_eq(atomic_load(&lanes[LAST]->released),
+				  1000 + (uint64_t)i);
+	}
+	for (int i = 0; i < CROWD; i++) {
+		if (!lanes[i])
+			continue;
+		verbs_credits_end(lanes[i]);
+		free(lanes[i]);
 	}
 	ck_assert_ptr_null(dev.looked_at);
 }
