@@ -72,6 +72,8 @@ static void run(struct job_rank *me)
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		for (int p = 0; p < 3; p++) {
+			if (job_is_short() && p != (int)i % 3)
+				continue;
 			t.type = calls[i].type;
 			t.op = calls[i].op;
 			t.count = calls[i].count;
@@ -93,9 +95,12 @@ START_TEST(an_algorithm_gives_the_right_result)
 
 	snprintf(algo, sizeof(algo), "DICOMM_ALGO=%s:%s", coll_name(a->coll),
 		 a->name);
-	for (int n = 2; n <= 5; n++)
+	for (int n = 2; n <= 5; n++) {
+		if (job_is_short() && n != 2 + _i % 3)
+			continue;
 		job_run(&(struct job){
 			.run = run, .arg = a, .ranks = n, .env = {algo}});
+	}
 }
 END_TEST
 

@@ -165,6 +165,8 @@ static void run(struct job_rank *me)
 	for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++) {
 		struct data d;
 
+		if (job_is_short() && t != (size_t)me->ranks % 3)
+			continue;
 		make(&d, types[t], me->rank);
 		cuts(&d, me);
 		halves(&d, me);
@@ -222,11 +224,14 @@ END_TEST
 
 START_TEST(pieces_have_the_same_bits)
 {
-	for (int n = 2; n <= 5; n++)
+	for (int n = 2; n <= 5; n++) {
+		if (job_is_short() && n != 2 + _i)
+			continue;
 		job_run(&(struct job){.run = repeatable,
 				      .arg = &types[_i],
 				      .ranks = n,
 				      .env = {"DICOMM_DETERMINISTIC=1"}});
+	}
 }
 END_TEST
 
@@ -283,13 +288,16 @@ int main(void)
 {
 	Suite *suite = suite_create("deterministic");
 	TCase *tcase = tcase_create("deterministic");
+	int least = job_is_short() ? 2 : 1, most = job_is_short() ? 4 : 5;
 
 	tcase_set_timeout(tcase, 100);
-	tcase_add_loop_test(tcase, a_sum_has_the_bits_of_rank_order, 1, 6);
-	tcase_add_loop_test(tcase, slots_do_not_matter, 0, 2);
+	tcase_add_loop_test(tcase, a_sum_has_the_bits_of_rank_order, least,
+			    most + 1);
+	if (!job_is_short())
+		tcase_add_loop_test(tcase, slots_do_not_matter, 0, 2);
 	tcase_add_loop_test(tcase, pieces_have_the_same_bits, 0, 3);
 	tcase_add_test(tcase, an_option_of_the_communicator_does_the_same);
-	tcase_add_loop_test(tcase, all_ranks_have_the_same_bits, 2, 6);
+	tcase_add_loop_test(tcase, all_ranks_have_the_same_bits, 2, most + 1);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -169,11 +169,21 @@ int job_pid(int rank)
 	return pid;
 }
 
-bool job_is_long(void)
+static bool is_set(const char *name)
 {
-	const char *text = getenv("DICOMM_TEST_LONG");
+	const char *text = getenv(name);
 
 	return text && *text && strcmp(text, "0");
+}
+
+bool job_is_long(void)
+{
+	return is_set("DICOMM_TEST_LONG");
+}
+
+bool job_is_short(void)
+{
+	return is_set("DICOMM_TEST_SHORT");
 }
 
 double job_seconds(void)
@@ -343,6 +353,7 @@ static void kill_rest(struct child *children, int n, int seconds)
 
 static void watch(struct child *children, int n)
 {
+	const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
 	int seconds =
 		current->timeout_s ? current->timeout_s : DEFAULT_TIMEOUT_S;
 	double end;
@@ -350,6 +361,9 @@ static void watch(struct child *children, int n)
 
 	if (job_is_sanitized())
 		seconds *= 3;
+	/* Where Check gives tests more time, their jobs need it. */
+	if (times && atoi(times) > 1)
+		seconds *= atoi(times);
 	end = job_seconds() + seconds;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);

@@ -66,6 +66,9 @@ double job_seconds(void);
 void job_sleep_ms(int ms);
 /* Long variants of tests are asked for: DICOMM_TEST_LONG. */
 bool job_is_long(void);
+/* Less is to be tried, and between 2 to 4 ranks, for where the tests run all
+ * takes long (tests/vm): DICOMM_TEST_SHORT. */
+bool job_is_short(void);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */
 bool job_is_sanitized(void);
 bool job_has_thread_sanitizer(void);
