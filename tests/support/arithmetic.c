@@ -6,6 +6,7 @@
  */
 #include <check.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -57,17 +58,23 @@ static double formula(const struct format *f, int code)
 	return ldexp(man + (1 << f->man), exp - f->bias - f->man);
 }
 
+static double table[FORMATS][0x7f80 + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 /* By code without sign, and one more: what would come next, were there no
  * limit */
+static void fill_table(void)
+{
+	for (size_t i = 0; i < FORMATS; i++)
+		for (int code = 0; code <= formats[i].finite; code++)
+			table[i][code] = formula(&formats[i], code);
+}
+
+/* Streams of the mocks are threads. */
 static const double *values(const struct format *f)
 {
-	static double table[FORMATS][0x7f80 + 1];
-	double *v = table[f - formats];
-
-	if (v[1] == 0)
-		for (int code = 0; code <= f->finite; code++)
-			v[code] = formula(f, code);
-	return v;
+	pthread_once(&once, fill_table);
+	return table[f - formats];
 }
 
 static double from_narrow(const struct format *f, unsigned x)
