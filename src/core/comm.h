@@ -94,11 +94,13 @@ struct member {
 	bool never_staged; /* what this rank has asked for */
 	/* Bit t: its device reduces no elements of type t. */
 	uint64_t lacks;
-	/* Stages in the memory of its device, for devices of that kind; and
-	 * where they are in its process, 0: there are none. */
+	/* Stages in the memory of its device, for devices of that kind in
+	 * other processes. */
+	bool exports;
 	struct accel_handle near;
-	uint64_t near_at;
 	struct lease_place lease; /* of them */
+	/* By this ranks of its process find what it lends; 0: nothing */
+	uint64_t lent;
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
 	char refuge[SOCK_TEXT];             /* where to meet if others die */

@@ -180,6 +180,8 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
+	if (!dev->shares_host)
+		TRY(lent_create(&dev->lent));
 	TRY(wait_unheld(comm));
 	TRY(open_streams(dev));
 	TRY(load_kernels(comm));
@@ -224,11 +226,14 @@ void device_close(struct dicomm_comm *comm)
 	if (dev->scratch)
 		comm->accel->free(dev->scratch);
 	comm->scratch = NULL;
-	for (size_t i = 0; i < DEVICE_STAGES; i++)
+	for (size_t i = 0; i < DEVICE_STAGES; i++) {
+		lent_done(&dev->stages[i].read);
 		if (dev->stages[i].event)
 			dev->work->event_destroy(dev->stages[i].event);
+	}
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
+	lent_put(dev->lent);
 	pthread_mutex_destroy(&dev->lock);
 	free(dev);
 	comm->dev = NULL;
@@ -300,6 +305,7 @@ struct stage *device_stage_of(struct device *dev, const struct operation *op,
 
 void device_stage_free(struct device *dev, struct stage *st)
 {
+	lent_done(&st->read);
 	dev->sends -= st->sends;
 	st->phase = STAGE_FREE;
 	st->op = NULL;
@@ -422,6 +428,11 @@ void device_quiesce(struct dicomm_comm *comm, const struct operation *op)
 		}
 		sched_yield();
 	}
+	/* What this rank has sent is the user's again. */
+	if (dev->lent && !lent_close(dev->lent, QUIESCE_NS))
+		log_error("%s rank %d: %s does not finish to read for others "
+			  "what this rank sent",
+			  comm->name, comm->rank, comm->device);
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
 	     st++)
 		if (st->phase != STAGE_FREE && st->op == op &&

@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "src/core/engine.h"
+#include "src/core/lent.h"
 #include "src/core/near.h"
 
 /* Most messages between the device and the wires at the same time; of these,
@@ -55,6 +56,8 @@ struct stage {
 	uint8_t *at, *seen;
 	struct accel_event *event;
 	struct near_note note; /* of it, for who reads it where it is */
+	/* Of another rank, which its stream has not come past yet */
+	struct lent_read read;
 	const struct operation *op;
 	uint32_t step;
 	uint64_t slice;
@@ -89,6 +92,9 @@ struct device {
 	uint8_t *near;
 	struct accel_handle near_handle;
 	struct lease *lease;
+	/* For ranks of the same process and device; NULL: the host's memory is
+	 * read by all. */
+	struct lent *lent;
 	struct givens *givens; /* NULL: no wire would use them */
 
 	pthread_mutex_t lock;

@@ -7,7 +7,8 @@
  * has, the host puts it; or, for a neighbour that reads the stage itself, a
  * note of where it is. One that comes in is brought to a stage, so that its
  * slot is free at once, from where the device copies or reduces it; kernels
- * read the stage where it is, and what neighbours have sent as notes. Stages in
+ * read the stage where it is, and what neighbours have sent as notes. To ranks
+ * of the same process and device goes a note of the buffer itself. Stages in
  * the memory of the device are for wires and neighbours that reach it
  * (direct.h, near.h): the host does not touch them. What the wire reaches in
  * the user's buffer (given.h) goes from there, as soon as the device has made
@@ -168,6 +169,12 @@ static bool is_in_device(const struct peer *peer)
 	return peer->is_near && !peer->near->pins;
 }
 
+/* Or the user's buffer, and scratch */
+static bool is_lent(const struct peer *peer)
+{
+	return peer->is_near && peer->near->lent;
+}
+
 static enum schedule_result send_message(struct operation *op,
 					 const struct step *step, uint32_t s,
 					 uint64_t k, uint64_t seq)
@@ -196,16 +203,31 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	if (reached)
+	if (reached || is_lent(peer))
 		st->at = a.at;
 	else if (!dev->shares_host)
 		status = copy_stage(comm, st,
 				    is_in_device(peer) ? st->near : st->at,
 				    a.at, a.bytes);
+	/* No step writes it, or none that is still to run. */
+	if (is_lent(peer) && (!step->dep_count || device_is_idle(dev))) {
+		st->phase = STAGE_REACHED;
+		return SCHEDULE_POSTED;
+	}
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
 					: step_fail(op, status, -1);
+}
+
+/* Where the bytes are, as the peer counts */
+static uint64_t note_offset(const struct device *dev, const struct peer *peer,
+			    const struct stage *st)
+{
+	if (is_lent(peer))
+		return (uintptr_t)st->at;
+	return (uint64_t)(is_in_device(peer) ? st->near - dev->near
+					     : st->host - dev->memory);
 }
 
 /* What is put for the bytes in a stage. */
@@ -227,9 +249,7 @@ static dicomm_result_t find_body(const struct device *dev,
 			   .at = st->at,
 			   .len = bytes};
 	if (peer->is_near) {
-		st->note.offset =
-			(uint64_t)(is_in_device(peer) ? st->near - dev->near
-						      : st->host - dev->memory);
+		st->note.offset = note_offset(dev, peer, st);
 		st->note.bytes = bytes;
 		b->signature = near_signature(signature);
 		b->at = &st->note;
@@ -311,7 +331,8 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 
 /* ---- receives ---- */
 
-/* The bytes are at src: hand them to the device, if it does not see them. */
+/* The bytes are at src: hand them to the device, if it does not see them.
+ * AGAIN: who lends them has given up, and this rank is to hear of that. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src, bool seen)
@@ -319,9 +340,12 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	struct device *dev = op->comm->dev;
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct piece dst = step_locate(op, &step->dst, st->slice);
+	struct lent *lent = is_lent(peer) ? peer->near->lent : NULL;
 	const void *from = src;
 	dicomm_result_t status;
 
+	if (lent && !lent_begin(lent))
+		return SCHEDULE_AGAIN;
 	if (src != st->at && seen) {
 		st->from = peer;
 		st->class = op->exe->class;
@@ -343,6 +367,11 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 		status = copy_stage(op->comm, st, dst.at, from, dst.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
+	if (lent) {
+		st->read.work = dev->work;
+		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
+		lent_end(lent, &st->read);
+	}
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
 	step_count(op, step, dst.bytes, peer->is_near && !seen);
@@ -393,7 +422,7 @@ static enum schedule_result recv_message(struct receive *r)
 	r->seen = dev->shares_host || r->peer->is_direct;
 	result = r->peer->is_near ? near_find(r) : step_find(r);
 	if (result == SCHEDULE_DONE)
-		return land(r->op, r->step, st, r->seq, r->src, r->seen);
+		result = land(r->op, r->step, st, r->seq, r->src, r->seen);
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
 	return result; /* POSTED: the wire reads it into the stage */

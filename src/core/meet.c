@@ -460,10 +460,11 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	if (comm->dev) {
 		me->near = comm->dev->near_handle;
 		if (comm->dev->lease) {
-			me->near_at = (uintptr_t)comm->dev->near;
+			me->exports = true;
 			lease_tell(comm->dev->lease, &me->lease);
 		}
 		me->stages = comm->dev->where;
+		me->lent = comm->dev->lent ? lent_id(comm->dev->lent) : 0;
 	}
 	me->lacks = comm->dev ? comm->dev->lacks : 0;
 	me->never_staged = comm_never_stages(comm);

@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/lent.h"
 #include "src/core/message.h"
 #include "src/core/pin.h"
 #include "src/core/wait.h"
@@ -31,13 +32,19 @@ static dicomm_result_t open_device(struct dicomm_comm *comm,
 
 	TRY(lease_take(&other->lease, &n->lease));
 	n->stages_bytes = other->near.bytes - other->near.offset;
-	if (other->pid == comm->members[comm->rank].pid) {
-		n->stages = (uint8_t *)(uintptr_t)other->near_at;
-		return DICOMM_SUCCESS;
-	}
 	TRY(dev->work->mem_import(dev->index, &other->near, &n->ipc));
 	n->stages = (uint8_t *)n->ipc + other->near.offset;
 	return DICOMM_SUCCESS;
+}
+
+/* All that a rank of this process sends from the same device */
+static dicomm_result_t open_lent(const struct member *other, struct near *n)
+{
+	n->lent = lent_find(other->lent);
+	if (n->lent)
+		return DICOMM_SUCCESS;
+	log_set_last_error("no rank of this process lends it");
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 /* Stages in host memory, which the device of the other writes */
@@ -68,6 +75,8 @@ dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
 	else if (board)
 		status = pin_open(dev->work, dev->index, board,
 				  &peer->near->pins);
+	else if (other->pid == comm->members[comm->rank].pid)
+		status = open_lent(other, peer->near);
 	else
 		status = open_device(comm, other, peer->near);
 	if (status != DICOMM_SUCCESS)
@@ -88,6 +97,7 @@ void near_close(struct dicomm_comm *comm, int rank)
 	if (n->map)
 		accels[0]->unimport(&n->where, n->map);
 	pin_close(n->pins);
+	lent_put(n->lent);
 	free(n);
 	comm->peers[rank].near = NULL;
 }
@@ -132,6 +142,11 @@ static dicomm_result_t locate(struct receive *r, const struct near_note *note)
 			    "reach it yet, and staging is never",
 			    r->peer->rank, r->op->comm->rank,
 			    r->op->comm->device);
+	}
+	if (n->lent) {
+		r->src = (const void *)(uintptr_t)note->offset;
+		r->seen = true;
+		return DICOMM_SUCCESS;
 	}
 	if (note->bytes > n->stages_bytes ||
 	    note->offset > n->stages_bytes - note->bytes)

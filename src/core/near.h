@@ -3,12 +3,13 @@
  * Ranks of one machine that reach each other's memory: a message between them
  * is a note of where its bytes are, and they stay there until it is released.
  *
- * Devices of one kind read stages in the memory of each other's device. A host
- * rank reads stages in host memory that a device writes. A device reads the
- * operands of a host rank where they are, if they are of dicomm_mem_alloc():
- * that memory is pinned for it when the communicator begins, or, if it was
- * allocated later, before a call holds a stream. What is sent from elsewhere
- * goes as on any wire, and is staged.
+ * Devices of one kind read stages in the memory of each other's device; those
+ * of one process, the memory of its users (lent.h), of whatever allocation. A
+ * host rank reads stages in host memory that a device writes. A device reads
+ * the operands of a host rank where they are, if they are of
+ * dicomm_mem_alloc(): that memory is pinned for it when the communicator
+ * begins, or, if it was allocated later, before a call holds a stream. What is
+ * sent from elsewhere goes as on any wire, and is staged.
  */
 #ifndef DICOMM_CORE_NEAR_H
 #define DICOMM_CORE_NEAR_H
@@ -20,7 +21,8 @@
 
 /* Where the bytes of a message are. */
 struct near_note {
-	/* An allocation of a host; its id is 0: the sender's stages. */
+	/* An allocation of a host; its id is 0: the sender's stages, or what it
+	 * lends, of which the offset is the address. */
 	struct accel_export where;
 	uint64_t offset, bytes;
 };
@@ -35,6 +37,7 @@ struct near {
 	void *map;                 /* or by the host */
 	struct accel_export where; /* of that */
 	struct pins *pins;         /* its host memory; NULL: none */
+	struct lent *lent;         /* what it lends: all it sends; NULL */
 	/* Notes under way: they stay until they are released. */
 	struct near_note notes[TP_CLASSES][NEAR_NOTES];
 };

@@ -6,7 +6,8 @@
  * sends to the other lies in stages in the memory of its own device, from where
  * the other's kernels and copies read it. These stages are mapped when the
  * communicator begins: to map what a user sends, when it is sent, could wait
- * for a stream that is held. What hosts and devices share is in near.h.
+ * for a stream that is held. Ranks of one process on one device have nothing to
+ * map, and need none (lent.h). What hosts and devices share is in near.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static struct way_end end_of(const struct member *m)
 				.host = m->host,
 				.pid = m->pid,
 				.on_host = m->on_host,
-				.exports = m->near_at != 0};
+				.exports = m->exports,
+				.lends = m->lent != 0};
 }
 
 static bool may_map(const struct dicomm_comm *comm, int a, int b)
@@ -243,8 +245,8 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Where all messages are notes of stages in the memory of devices, slices may
- * be as long as these. All ranks see the same. */
+/* Where all messages are notes of what is in the memory of devices, slices may
+ * be as long as stages there. All ranks see the same. */
 static void lengthen(struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)

@@ -34,10 +34,11 @@ static bool host_leads(const struct way_pair *p)
 
 static bool may_ipc(const struct way_end *a, const struct way_end *b)
 {
-	if (!a->exports || !b->exports || a->host != b->host ||
-	    !is_same_kind(a, b))
+	if (a->host != b->host || !is_same_kind(a, b))
 		return false;
-	return a->pid != b->pid || !strcmp(a->device, b->device);
+	if (a->pid == b->pid)
+		return a->lends && b->lends && !strcmp(a->device, b->device);
+	return a->exports && b->exports;
 }
 
 static bool ipc_leads(const struct way_pair *p)
@@ -58,13 +59,13 @@ static void ipc_why(const struct way_pair *p, char *why, size_t len)
 		snprintf(why, len,
 			 "%.*s and %.*s do not map each other's memory",
 			 kind_len(a), a->device, kind_len(b), b->device);
-	else if (!a->exports || !b->exports)
-		snprintf(why, len, "other processes cannot map memory of %s",
-			 (a->exports ? b : a)->device);
-	else if (!may_ipc(a, b))
+	else if (a->pid == b->pid && !may_ipc(a, b))
 		snprintf(why, len,
 			 "devices of one process do not map each "
 			 "other's memory");
+	else if (!may_ipc(a, b))
+		snprintf(why, len, "other processes cannot map memory of %s",
+			 (a->exports ? b : a)->device);
 	else
 		snprintf(why, len, "%s", p->why_unmapped);
 }

@@ -89,6 +89,9 @@ static void act(struct job_rank *me)
 	job_barrier();
 	lease_sweep();
 	gadget_close(&g);
+	/* Of threads, all have one driver. */
+	if (cast->threads)
+		job_barrier();
 	JOB_CHECK(!gadget_early(&g), "%d allocations were freed too early",
 		  gadget_early(&g));
 	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
@@ -101,6 +104,7 @@ void cast_play(const struct cast *cast, int ranks)
 			      .arg = cast,
 			      .ranks = ranks,
 			      .bare = true,
+			      .threads = cast->threads,
 			      .may_die = cast->may_die,
 			      .timeout_s = 150});
 }

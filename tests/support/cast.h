@@ -18,6 +18,7 @@ struct cast {
 	const void *arg;
 	const char *staging;
 	int deterministic;
+	bool threads;     /* as in struct job */
 	unsigned may_die; /* as in struct job */
 	/* Plays those of kinds that are not there; NULL: the host does. */
 	const char *instead;

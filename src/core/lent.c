@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of a rank that other ranks of its process read where it is. */
+#include "src/core/lent.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/auth.h"
+
+struct lent {
+	uint64_t id;
+	unsigned users;       /* guarded by the lock of the list */
+	pthread_mutex_t lock; /* of what follows */
+	bool closed;
+	struct lent_read *reads;
+	struct lent *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct lent *all;
+
+/* A fork's child has none of the ranks. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	all = NULL;
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}
+
+dicomm_result_t lent_create(struct lent **out)
+{
+	struct lent *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	pthread_once(&once, setup);
+	while (!l->id)
+		auth_random((uint8_t *)&l->id, sizeof(l->id));
+	l->users = 1;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_mutex_lock(&lock);
+	l->next = all;
+	all = l;
+	pthread_mutex_unlock(&lock);
+	*out = l;
+	return DICOMM_SUCCESS;
+}
+
+uint64_t lent_id(const struct lent *l)
+{
+	return l->id;
+}
+
+static bool is_closed(struct lent *l)
+{
+	bool closed;
+
+	pthread_mutex_lock(&l->lock);
+	closed = l->closed;
+	pthread_mutex_unlock(&l->lock);
+	return closed;
+}
+
+struct lent *lent_find(uint64_t id)
+{
+	struct lent *l;
+
+	pthread_mutex_lock(&lock);
+	for (l = all; l && l->id != id; l = l->next)
+		;
+	if (l && is_closed(l))
+		l = NULL;
+	if (l)
+		l->users++;
+	pthread_mutex_unlock(&lock);
+	return l;
+}
+
+void lent_put(struct lent *l)
+{
+	struct lent **at = &all;
+	bool last;
+
+	if (!l)
+		return;
+	pthread_mutex_lock(&lock);
+	last = !--l->users;
+	while (last && *at != l)
+		at = &(*at)->next;
+	if (last)
+		*at = l->next;
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+bool lent_begin(struct lent *l)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!l->closed)
+		return true;
+	pthread_mutex_unlock(&l->lock);
+	return false;
+}
+
+void lent_end(struct lent *l, struct lent_read *r)
+{
+	if (r->event) {
+		r->from = l;
+		r->next = l->reads;
+		l->reads = r;
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+void lent_done(struct lent_read *r)
+{
+	struct lent *l = r->from;
+	struct lent_read **at;
+
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	for (at = &l->reads; *at != r; at = &(*at)->next)
+		;
+	*at = r->next;
+	pthread_mutex_unlock(&l->lock);
+	*r = (struct lent_read){.from = NULL};
+}
+
+/* Of a device that failed nothing runs any more. */
+static bool is_read(struct lent *l)
+{
+	bool read = false;
+
+	pthread_mutex_lock(&l->lock);
+	l->closed = true;
+	for (struct lent_read *r = l->reads; r && !read; r = r->next)
+		read = r->work->event_query(r->event) == DICOMM_AGAIN;
+	pthread_mutex_unlock(&l->lock);
+	return read;
+}
+
+bool lent_close(struct lent *l, uint64_t ns)
+{
+	uint64_t end = clock_ns() + ns;
+
+	while (is_read(l)) {
+		if (clock_ns() > end)
+			return false;
+		sched_yield();
+	}
+	return true;
+}

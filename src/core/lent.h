@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of a rank that devices of other ranks in its process read where it is:
+ * what its user sends, and its scratch.
+ *
+ * An operation that ends well has waited for its messages to be released. One
+ * that is given up has not, and then its buffers are the user's again. So a
+ * rank that gives up closes what it lends: nobody begins to read any more, and
+ * what is queued already is waited for by the events behind it, for who queued
+ * it may be driven by this very thread. Streams that read wait for nobody.
+ *
+ * Threads: any.
+ */
+#ifndef DICOMM_CORE_LENT_H
+#define DICOMM_CORE_LENT_H
+
+#include "src/accel/accel.h"
+
+struct lent;
+
+/* What a rank reads of another one's memory, until its stream has come to the
+ * event; all zero: nothing. */
+struct lent_read {
+	struct lent *from;
+	const struct accel_work *work;
+	const struct accel_event *event;
+	struct lent_read *next;
+};
+
+dicomm_result_t lent_create(struct lent **out);
+/* By this others find it; never that of another one, in any process. */
+uint64_t lent_id(const struct lent *l);
+/* NULL: no rank of this process has it, or it is closed. */
+struct lent *lent_find(uint64_t id);
+/* Give back what was created or found. */
+void lent_put(struct lent *l);
+
+/* Around what is queued to read. False: it is closed, do not. At the end the
+ * event is recorded; r->event is NULL if that failed. */
+bool lent_begin(struct lent *l);
+void lent_end(struct lent *l, struct lent_read *r);
+/* The event was reached, or will never be. */
+void lent_done(struct lent_read *r);
+
+/* False: something still reads after so long. */
+bool lent_close(struct lent *l, uint64_t ns);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that ranks of one process read: until when, and by whom. */
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/core/lent.h"
+#include "tests/support/runner.h"
+
+/* What streams have come to, by the address of their event */
+static _Atomic bool reached[2];
+static _Atomic bool closed;
+
+static dicomm_result_t query(const struct accel_event *e)
+{
+	return atomic_load((_Atomic bool *)(uintptr_t)e) ? DICOMM_SUCCESS
+							 : DICOMM_AGAIN;
+}
+
+static dicomm_result_t query_broken(const struct accel_event *e)
+{
+	(void)e;
+	return DICOMM_ERR_DEVICE;
+}
+
+static const struct accel_work work = {.event_query = query};
+static const struct accel_work broken = {.event_query = query_broken};
+
+static void begin_read(struct lent *l, struct lent_read *r, int event)
+{
+	ck_assert(lent_begin(l));
+	r->work = &work;
+	r->event = (const struct accel_event *)&reached[event];
+	lent_end(l, r);
+}
+
+static void setup(void)
+{
+	atomic_store(&reached[0], false);
+	atomic_store(&reached[1], false);
+	atomic_store(&closed, false);
+}
+
+static void *close_it(void *l)
+{
+	ck_assert(lent_close(l, UINT64_C(10000000000)));
+	atomic_store(&closed, true);
+	return NULL;
+}
+
+START_TEST(who_closes_waits_for_the_events_of_those_who_read)
+{
+	struct lent_read reads[2] = {{.from = NULL}};
+	struct lent *l, *found;
+	pthread_t thread;
+
+	setup();
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	found = lent_find(lent_id(l));
+	ck_assert_ptr_eq(found, l);
+	begin_read(found, &reads[0], 0);
+	begin_read(found, &reads[1], 1);
+	pthread_create(&thread, NULL, close_it, l);
+	usleep(20000);
+	atomic_store(&reached[1], true);
+	usleep(20000);
+	ck_assert(!atomic_load(&closed));
+	atomic_store(&reached[0], true);
+	pthread_join(thread, NULL);
+	/* Who reads finds out later. */
+	lent_done(&reads[0]);
+	lent_done(&reads[1]);
+	lent_done(&reads[1]);
+	lent_put(l);
+	lent_put(found);
+}
+END_TEST
+
+START_TEST(nobody_begins_once_it_is_closed)
+{
+	struct lent *l, *found;
+
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	found = lent_find(lent_id(l));
+	ck_assert(lent_close(l, 0));
+	ck_assert(!lent_begin(found));
+	ck_assert_ptr_null(lent_find(lent_id(l)));
+	lent_put(l);
+	ck_assert(!lent_begin(found));
+	lent_put(found);
+}
+END_TEST
+
+START_TEST(what_is_done_or_was_not_queued_is_not_waited_for)
+{
+	struct lent_read reads[3] = {{.from = NULL}};
+	struct lent *l;
+
+	setup();
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	begin_read(l, &reads[0], 0);
+	lent_done(&reads[0]);
+	ck_assert(lent_begin(l));
+	lent_end(l, &reads[1]);
+	lent_done(&reads[1]);
+	begin_read(l, &reads[2], 0);
+	reads[2].work = &broken;
+	ck_assert(lent_close(l, 0));
+	lent_done(&reads[2]);
+	lent_put(l);
+}
+END_TEST
+
+START_TEST(closing_is_bounded)
+{
+	struct lent_read read = {.from = NULL};
+	struct lent *l;
+
+	setup();
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	begin_read(l, &read, 0);
+	ck_assert(!lent_close(l, 10000000));
+	lent_done(&read);
+	ck_assert(lent_close(l, 0));
+	lent_put(l);
+}
+END_TEST
+
+START_TEST(other_processes_do_not_find_it)
+{
+	struct lent *l, *other;
+	pid_t child;
+	int status;
+
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	ck_assert_int_eq(lent_create(&other), DICOMM_SUCCESS);
+	ck_assert(lent_id(l) && lent_id(l) != lent_id(other));
+	ck_assert_ptr_null(lent_find(0));
+	child = fork();
+	if (!child)
+		_exit(lent_find(lent_id(l)) != NULL);
+	waitpid(child, &status, 0);
+	ck_assert_int_eq(status, 0);
+	lent_put(other);
+	lent_put(l);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("lent");
+	TCase *t = tcase_create("lent");
+
+	tcase_set_timeout(t, 20);
+	tcase_add_test(t, who_closes_waits_for_the_events_of_those_who_read);
+	tcase_add_test(t, nobody_begins_once_it_is_closed);
+	tcase_add_test(t, what_is_done_or_was_not_queued_is_not_waited_for);
+	tcase_add_test(t, closing_is_bounded);
+	tcase_add_test(t, other_processes_do_not_find_it);
+	suite_add_tcase(s, t);
+	return runner_main(s);
+}
