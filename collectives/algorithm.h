@@ -83,7 +83,8 @@ struct algorithm {
 	enum coll coll;
 	const char *name;   /* "ring"; also the value in DICOMM_ALGO */
 	bool deterministic; /* rank-ordered reduction, float32 for narrow */
-	bool whole; /* single slice only: its messages must fit a slot */
+	bool whole;       /* single slice only: its messages must fit a slot */
+	bool scratchless; /* no rank's plan has scratch, in place or not */
 	/* Can it serve this shape? */
 	bool (*serves)(const struct shape *s);
 	/* Append this rank's steps to an empty plan, in-place already set. */

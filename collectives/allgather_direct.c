@@ -40,6 +40,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allgather_direct = {
 	.coll = COLL_ALLGATHER,
 	.name = "direct",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,
@@ -49,6 +50,7 @@ const struct algorithm allgather_direct = {
 const struct algorithm allgatherv_direct = {
 	.coll = COLL_ALLGATHERV,
 	.name = "direct",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -41,6 +41,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allgather_ring = {
 	.coll = COLL_ALLGATHER,
 	.name = "ring",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,
@@ -50,6 +51,7 @@ const struct algorithm allgather_ring = {
 const struct algorithm allgatherv_ring = {
 	.coll = COLL_ALLGATHERV,
 	.name = "ring",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

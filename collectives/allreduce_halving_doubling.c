@@ -105,6 +105,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allreduce_halving_doubling = {
 	.coll = COLL_ALLREDUCE,
 	.name = "halving_doubling",
+	.scratchless = true,
 	.serves = serves,
 	.build = build,
 	.work = work,

@@ -58,6 +58,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allreduce_ring = {
 	.coll = COLL_ALLREDUCE,
 	.name = "ring",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

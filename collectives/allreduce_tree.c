@@ -127,6 +127,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allreduce_tree = {
 	.coll = COLL_ALLREDUCE,
 	.name = "tree",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

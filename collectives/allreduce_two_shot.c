@@ -59,6 +59,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm allreduce_two_shot = {
 	.coll = COLL_ALLREDUCE,
 	.name = "two_shot",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -44,6 +44,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm broadcast_binomial = {
 	.coll = COLL_BROADCAST,
 	.name = "binomial",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -43,6 +43,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm broadcast_chain = {
 	.coll = COLL_BROADCAST,
 	.name = "chain",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -39,6 +39,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm broadcast_direct = {
 	.coll = COLL_BROADCAST,
 	.name = "direct",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -69,6 +69,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm broadcast_scatter_allgather = {
 	.coll = COLL_BROADCAST,
 	.name = "scatter_allgather",
+	.scratchless = true,
 	.serves = serves,
 	.build = build,
 	.work = work,

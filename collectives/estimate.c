@@ -84,6 +84,8 @@ static uint64_t slices_of(const struct estimate_params *e,
 {
 	uint64_t slot = e->slot_bytes ? e->slot_bytes : 1;
 
+	if (e->slice_bytes && a->scratchless)
+		slot = e->slice_bytes;
 	if (a->whole || w->message_bytes <= slot)
 		return 1;
 	return w->message_bytes / slot + (w->message_bytes % slot != 0);

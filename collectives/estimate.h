@@ -21,6 +21,9 @@ struct estimate_params {
 	uint64_t reduce_bytes_per_s; /* result bytes; one core */
 	uint64_t copy_bytes_per_s;   /* one core */
 	uint32_t slot_bytes;         /* largest message */
+	/* The same of algorithms without scratch, where no slot has to hold it;
+	 * 0: that is not so. */
+	uint32_t slice_bytes;
 	uint32_t node_ranks, node_cores;
 };
 

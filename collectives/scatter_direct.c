@@ -42,6 +42,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 const struct algorithm scatter_direct = {
 	.coll = COLL_SCATTER,
 	.name = "direct",
+	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
 	.work = work,

@@ -257,6 +257,36 @@ START_TEST(slices_are_as_long_on_all_ranks)
 }
 END_TEST
 
+/* Slices of such may be as long as they like. */
+START_TEST(scratchless_ones_have_no_scratch)
+{
+	const struct algorithm *a = algorithms[_i];
+	struct plan p;
+
+	for (int n = 2; n <= 9 && a->scratchless; n++)
+		for (int k = 0; k < 6 * n * n; k++) {
+			struct shape s = {
+				.coll = a->coll,
+				.ranks = n,
+				.rank = k / 6 / n,
+				.root = coll_rooted(a->coll) ? k / 6 % n : 0,
+				.in_place = k % 2,
+				.prescale = k / 2 % 3 == 1,
+				.postdivide = k / 2 % 3 == 2};
+
+			if (!a->serves(&s))
+				continue;
+			ck_assert_int_eq(algorithm_plan(a, &s, &p),
+					 DICOMM_SUCCESS);
+			ck_assert_msg(!p.scratch_blocks,
+				      "%s %s: rank %d of %d has %u blocks",
+				      coll_name(a->coll), a->name, s.rank, n,
+				      p.scratch_blocks);
+			plan_free(&p);
+		}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("algorithms");
@@ -269,6 +299,7 @@ int main(void)
 	tcase_add_loop_test(tc, result_is_that_of_the_definition, 0, n);
 	tcase_add_loop_test(tc, any_rank_can_be_root, 0, n);
 	tcase_add_loop_test(tc, slices_are_as_long_on_all_ranks, 0, n);
+	tcase_add_loop_test(tc, scratchless_ones_have_no_scratch, 0, n);
 	tcase_add_loop_test(tc, allreduce_is_the_same_on_all_ranks, 0, n);
 	tcase_add_loop_test(tc, deterministic_ones_fold_in_rank_order, 0, n);
 	suite_add_tcase(suite, tc);
