@@ -153,6 +153,9 @@ struct dicomm_comm {
 	struct peer *peers; /* [ranks] */
 	/* As the user chose, or by default; slot_bytes bounds a slice. */
 	uint32_t slots, slot_bytes;
+	/* The same where all ranks read each other's buffers, and there is no
+	 * scratch; 0: they do not. */
+	uint32_t slice_bytes;
 	uint64_t lacks;     /* of all ranks */
 	struct device *dev; /* NULL: the host, which needs none */
 	/* Neighbours and this rank reach memory of dicomm_mem_alloc(): some of

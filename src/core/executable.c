@@ -18,6 +18,9 @@
  * be worth the trouble; see slot_bytes for the other end. */
 #define SLICES_WANTED 4
 #define SLICE_MIN_BYTES 16384
+/* Where slices need no slot: of the longest, so much is still worth the start
+ * of a kernel. */
+#define SLICE_SHARE 16
 /* Of a block: so little of it is in nobody's way for long. */
 #define CROWD_BYTES (UINT64_C(256) << 10)
 
@@ -119,9 +122,15 @@ static uint64_t part_elements(const struct executable *e,
 	const struct plan *p = &e->plan;
 	uint64_t parts = p->message_parts ? p->message_parts : 1;
 	uint64_t of = p->message_parts_of ? p->message_parts_of : 1;
-	uint64_t room = comm->slot_bytes / e->elem_bytes / parts;
+	bool slotless = comm->slice_bytes &&
+			(!e->algorithm || e->algorithm->scratchless);
+	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
+	uint64_t short_bytes = most / SLICE_SHARE > SLICE_MIN_BYTES && slotless
+				       ? most / SLICE_SHARE
+				       : SLICE_MIN_BYTES;
+	uint64_t room = most / e->elem_bytes / parts;
 	uint64_t part = room;
-	uint64_t least = SLICE_MIN_BYTES / e->elem_bytes / parts;
+	uint64_t least = short_bytes / e->elem_bytes / parts;
 	uint64_t all = longest / of; /* of one slice for the whole message */
 	/* By what all ranks know: not all of them have the same scratch. */
 	uint64_t blocks = e->algorithm && e->algorithm->deterministic
@@ -135,7 +144,8 @@ static uint64_t part_elements(const struct executable *e,
 		part = all / SLICES_WANTED;
 	if (part < least)
 		part = least < room ? least : room;
-	while (2 * part * scratch > EXECUTABLE_SCRATCH && part > 2 * e->align)
+	while (!slotless && 2 * part * scratch > EXECUTABLE_SCRATCH &&
+	       part > 2 * e->align)
 		part /= 2;
 	part -= part % e->align;
 	return part ? part : e->align;

@@ -14,10 +14,12 @@
 #include <string.h>
 
 #include "src/accel/board.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
 #include "src/core/given.h"
+#include "src/core/table.h"
 #include "src/core/way.h"
 
 /* Different things that are said of pairs, at most */
@@ -245,6 +247,29 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Between ranks that read each other's buffers: longer ones overlap less, and
+ * gain nothing. A GPU reads it in some microseconds, and starts a kernel in
+ * about 3. */
+#define LENT_SLICE_BYTES ((uint32_t)16 << 20)
+
+/* Where all ranks lend to each other, no stage has to hold a slice. What the
+ * user has chosen holds. */
+static void lend(struct dicomm_comm *comm)
+{
+	const struct member *zero = &comm->members[0];
+	int sharing = 0;
+
+	for (int r = 0; r < comm->ranks; r++) {
+		if (comm->members[r].pid != zero->pid)
+			return;
+		sharing += !strcmp(comm->members[r].device, zero->device);
+	}
+	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
+				    ? LENT_SLICE_BYTES
+				    : comm->slot_bytes;
+	table_lend(&comm->table, comm->ranks, sharing, comm->slice_bytes);
+}
+
 /* Where all messages are notes of what is in the memory of devices, slices may
  * be as long as stages there. All ranks see the same. */
 static void lengthen(struct dicomm_comm *comm)
@@ -256,6 +281,7 @@ static void lengthen(struct dicomm_comm *comm)
 			if (way_find(&p) != WAY_IPC)
 				return;
 		}
+	lend(comm);
 	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
 		comm->slot_bytes = DEVICE_NEAR_BYTES;
 	comm->table.params.slot_bytes = comm->slot_bytes;

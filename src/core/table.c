@@ -24,6 +24,13 @@
 #define LATENCY_PS 250000
 #define PER_MESSAGE_PS 40000
 
+/* Of GPUs, in round numbers; what moves the choice is how they compare. Bytes
+ * read and written in the memory of one; from a mark in a stream to the kernel
+ * of another one that waited for it; the start of a copy or kernel. */
+#define GPU_BYTES_PER_S UINT64_C(2000000000000)
+#define GPU_HOP_PS 10000000
+#define GPU_START_PS 3000000
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
 	uint64_t copy, reduce; /* bytes per second */
@@ -87,4 +94,21 @@ dicomm_result_t table_make(int node_ranks, uint32_t slot_bytes,
 	p->node_cores = (uint32_t)node_cores();
 	table->deterministic = deterministic;
 	return select_override(table, config_string(CONFIG_ALGO));
+}
+
+void table_lend(struct select_table *table, int ranks, int sharing,
+		uint32_t slice_bytes)
+{
+	struct estimate_params *p = &table->params;
+	uint64_t rate = GPU_BYTES_PER_S / (uint64_t)sharing;
+
+	p->latency_ps = GPU_HOP_PS;
+	/* One thread starts them all, one for each message received. */
+	p->per_message_ps = GPU_START_PS * (uint64_t)ranks / 2;
+	/* What is sent is not moved; it is read by who reduces or copies it. */
+	p->bytes_per_s = UINT64_MAX;
+	p->reduce_bytes_per_s = rate / 3;
+	p->copy_bytes_per_s = rate / 2;
+	p->slice_bytes = slice_bytes;
+	p->node_cores = 0;
 }

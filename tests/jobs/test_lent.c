@@ -486,6 +486,81 @@ START_TEST(a_rank_that_aborts_lends_nothing_any_more)
 }
 END_TEST
 
+/* ---- how much at a time ---- */
+
+static void slices(struct job_rank *me, struct gadget *g)
+{
+	static const struct {
+		size_t bytes;
+		uint64_t messages;
+	} calls[] = {{1 << 20, 1}, {4 << 20, 4}, {96 << 20, 6}};
+	int other = !me->rank;
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		uint64_t before = stats_of(me).messages_sent;
+		uint8_t *a = gadget_alloc(g, calls[i].bytes);
+		uint8_t *b = gadget_alloc(g, calls[i].bytes), last = 0;
+
+		last = (uint8_t)(me->rank + 1);
+		gadget_copy(g, a + calls[i].bytes - 1, &last, 1);
+		gadget_wait(g);
+		job_barrier();
+		JOB_TRY(dicomm_group_start());
+		JOB_TRY(dicomm_send(a, calls[i].bytes, DICOMM_INT8, other,
+				    me->comm, g->native));
+		JOB_TRY(dicomm_recv(b, calls[i].bytes, DICOMM_INT8, other,
+				    me->comm, g->native));
+		JOB_TRY(dicomm_group_end());
+		gadget_copy(g, &last, b + calls[i].bytes - 1, 1);
+		gadget_wait(g);
+		JOB_CHECK(last == other + 1, "the last byte is %d", last);
+		before = stats_of(me).messages_sent - before;
+		JOB_CHECK(before == calls[i].messages,
+			  "%zu bytes went in %llu messages", calls[i].bytes,
+			  (unsigned long long)before);
+		job_barrier();
+		gadget_free(g, a);
+		gadget_free(g, b);
+	}
+}
+
+START_TEST(slices_are_as_long_as_pays)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0"},
+					 .run = slices,
+					 .threads = true},
+			  2);
+}
+END_TEST
+
+/* Two read what both have, each one half of it. */
+static void chosen(struct job_rank *me, struct gadget *g)
+{
+	char text[2048];
+
+	(void)g;
+	for (size_t mib = 64; mib <= 1024; mib *= 4) {
+		JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", mib << 20,
+					    DICOMM_INT8, text, sizeof(text)));
+		JOB_CHECK(strstr(text, "* two_shot "), "%zu MiB: %s", mib,
+			  text);
+	}
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 8, DICOMM_INT8, text,
+				    sizeof(text)));
+	JOB_CHECK(me->ranks > 2 || strstr(text, "* direct "), "%s", text);
+}
+
+START_TEST(what_is_large_is_reduced_in_two_shots)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0"},
+					 .run = chosen,
+					 .threads = true},
+			  2 + 2 * _i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("lent");
@@ -511,6 +586,11 @@ int main(void)
 			    0, 2);
 	tcase_add_loop_test(tcase, a_rank_that_aborts_lends_nothing_any_more, 0,
 			    2);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("slices");
+	tcase_set_timeout(tcase, 200);
+	tcase_add_test(tcase, slices_are_as_long_as_pays);
+	tcase_add_loop_test(tcase, what_is_large_is_reduced_in_two_shots, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
