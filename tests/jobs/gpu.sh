@@ -29,6 +29,14 @@ has 'not run: compute-sanitizer: the driver is a mock'
 has '^| copy: a read and a write | [0-9.]* | |'
 has '^| sum of bfloat16: two reads and a write | [0-9.]* | [0-9]* %'
 has 'All-reduce of 16KiB between two ranks of one process takes [0-9]'
+has 'it is 5 times:$'
+# By the rate of the copy, 4 and 5 times 16 KiB
+awk '/^\| copy:/ { once = 16384 / $9 / 1e3 }
+	/written, at the/ { four = $(NF - 6) }
+	/read and written once more:/ { five = $(NF - 3) }
+	function is(x, y) { return x - y < 0.06 && y - x < 0.06 }
+	END { exit !(once && is(four, 4 * once) && is(five, 5 * once)) }' \
+	"$out/table" || fail "the bounds are not 4 and 5 times the message"
 has 'All-reduce of 8 B on streams of the device: [0-9.]* us; two kernels'
 has '^9 passed, 0 failed, 1 skipped$'
 # Elsewhere, for the same program may be running here.
