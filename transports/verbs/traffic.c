@@ -724,6 +724,22 @@ static inline void look_for_credits(struct tp_device *dev)
 	dev->looked_at = l;
 }
 
+/* In one of many polls: of all that may have something. */
+static void take_credits(struct tp_device *dev)
+{
+	struct verbs_lane *first = dev->looked_at, *l = first;
+	int left = LANES_PER_LOOK;
+
+	if (!first)
+		return;
+	do {
+		l = l->next_out;
+		if (verbs_credits_look(l))
+			verbs_credits_take(l);
+	} while (l != first && --left);
+	dev->looked_at = l;
+}
+
 /* A poll that has found something. */
 static __attribute__((noinline)) void go_on(struct tp_device *dev)
 {
@@ -731,7 +747,7 @@ static __attribute__((noinline)) void go_on(struct tp_device *dev)
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
 	if (++dev->polls % POLLS_PER_LOOK == 0)
-		look_for_credits(dev);
+		take_credits(dev);
 }
 
 /* Most often there is nothing, and somebody waits. */
