@@ -211,6 +211,8 @@ void device_close(struct dicomm_comm *comm)
 		return;
 	if (dev->stream)
 		device_quiesce(comm, NULL);
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
+		lent_done(&dev->stages[i].read);
 	ticket_free_all(dev);
 	given_close(comm);
 	reach_unmap(comm);
@@ -226,11 +228,9 @@ void device_close(struct dicomm_comm *comm)
 	if (dev->scratch)
 		comm->accel->free(dev->scratch);
 	comm->scratch = NULL;
-	for (size_t i = 0; i < DEVICE_STAGES; i++) {
-		lent_done(&dev->stages[i].read);
+	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		if (dev->stages[i].event)
 			dev->work->event_destroy(dev->stages[i].event);
-	}
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
 	lent_put(dev->lent);

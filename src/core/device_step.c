@@ -18,13 +18,18 @@
  * sent as those of a host rank are, and its kernels read slots and the memory
  * of neighbours, which are given back when they have run.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
+
+/* For what was queued before something failed */
+#define DRAIN_NS UINT64_C(10000000000)
 
 /* Something was queued, or was not. */
 static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
@@ -331,6 +336,19 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 
 /* ---- receives ---- */
 
+/* Part of it may be queued, and has no mark: without this, who lends what it
+ * reads would not know. */
+static void drain(struct device *dev, struct accel_event *event)
+{
+	uint64_t end = clock_ns() + DRAIN_NS;
+
+	if (dev->work->event_record(event, dev->stream) != DICOMM_SUCCESS)
+		return;
+	while (dev->work->event_query(event) == DICOMM_AGAIN &&
+	       clock_ns() < end)
+		sched_yield();
+}
+
 /* The bytes are at src: hand them to the device, if it does not see them.
  * AGAIN: who lends them has given up, and this rank is to hear of that. */
 static enum schedule_result land(struct operation *op, const struct step *step,
@@ -368,6 +386,8 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	if (lent) {
+		if (status != DICOMM_SUCCESS)
+			drain(dev, st->event);
 		st->read.work = dev->work;
 		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
 		lent_end(lent, &st->read);

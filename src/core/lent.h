@@ -9,7 +9,8 @@
  * what is queued already is waited for by the events behind it, for who queued
  * it may be driven by this very thread. Streams that read wait for nobody.
  *
- * Threads: any.
+ * Threads: any; begin and end by one and the same, and what is read, by that
+ * which drives who reads it.
  */
 #ifndef DICOMM_CORE_LENT_H
 #define DICOMM_CORE_LENT_H
