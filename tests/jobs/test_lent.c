@@ -145,7 +145,7 @@ START_TEST(every_operation_reads_where_it_is)
 	const char *device = kinds[_i / 3][0];
 
 	short_slices();
-	if (cast_has(device))
+	if (cast_has(device) && (!job_is_short() || _i % 3 == 1))
 		cast_play(&(struct cast){.device = {device},
 					 .run = everything,
 					 .staging = "never",
