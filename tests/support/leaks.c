@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-static bool is_ignored;
+static _Atomic bool is_ignored;
 
 /* The leak checker's own name for it */
 int __lsan_is_turned_off(void);
