@@ -703,10 +703,11 @@ bool verbs_complete(struct tp_device *dev)
 	return complete(dev);
 }
 
-/* Of lanes by turns, up to one that may have something. Nobody says which of
- * them is waited for: also one whose peer has taken all that was sent may have
- * to do so for numbers that were never sent. */
-static inline void look_for_credits(struct tp_device *dev)
+/* Of lanes by turns: all that may have something, or up to one. Nobody says
+ * which of them is waited for: also one whose peer has taken all that was sent
+ * may have to do so for numbers that were never sent. */
+static inline __attribute__((always_inline)) void
+look_for_credits(struct tp_device *dev, bool one)
 {
 	struct verbs_lane *first = dev->looked_at, *l = first;
 	int left = LANES_PER_LOOK;
@@ -715,27 +716,11 @@ static inline void look_for_credits(struct tp_device *dev)
 		return;
 	do {
 		l = l->next_out;
-		if (__builtin_expect(verbs_credits_look(l), 0)) {
-			dev->looked_at = l;
-			verbs_credits_take(l);
-			return;
-		}
-	} while (l != first && --left);
-	dev->looked_at = l;
-}
-
-/* In one of many polls: of all that may have something. */
-static void take_credits(struct tp_device *dev)
-{
-	struct verbs_lane *first = dev->looked_at, *l = first;
-	int left = LANES_PER_LOOK;
-
-	if (!first)
-		return;
-	do {
-		l = l->next_out;
-		if (verbs_credits_look(l))
-			verbs_credits_take(l);
+		if (__builtin_expect(!verbs_credits_look(l), 1))
+			continue;
+		verbs_credits_take(l);
+		if (one)
+			break;
 	} while (l != first && --left);
 	dev->looked_at = l;
 }
@@ -747,7 +732,7 @@ static __attribute__((noinline)) void go_on(struct tp_device *dev)
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
 	if (++dev->polls % POLLS_PER_LOOK == 0)
-		take_credits(dev);
+		look_for_credits(dev, false);
 }
 
 /* Most often there is nothing, and somebody waits. */
@@ -763,7 +748,7 @@ bool verbs_poll(struct tp_device *dev)
 		    atomic_load_explicit(&dev->repair, memory_order_relaxed),
 		    0))
 		verbs_loss_repair(dev);
-	look_for_credits(dev);
+	look_for_credits(dev, true);
 	if (dev->untold)
 		verbs_untold_idle(dev);
 	return false;
