@@ -75,6 +75,12 @@ dicomm_result_t ucx_route_open(struct ucx_route *route,
 		    ucx.ucs_status_string(status));
 }
 
+static void put_back(struct ucx_stage *stage)
+{
+	stage->next = *stage->spare;
+	*stage->spare = stage;
+}
+
 void *ucx_stages_make(struct ucx_stage **spare, unsigned count, size_t bytes)
 {
 	size_t each = (sizeof(struct ucx_stage) + bytes + 63) & ~(size_t)63;
@@ -85,16 +91,9 @@ void *ucx_stages_make(struct ucx_stage **spare, unsigned count, size_t bytes)
 			(struct ucx_stage *)(void *)(memory + i * each);
 
 		s->spare = spare;
-		s->next = *spare;
-		*spare = s;
+		put_back(s);
 	}
 	return memory;
-}
-
-static void put_back(struct ucx_stage *stage)
-{
-	stage->next = *stage->spare;
-	*stage->spare = stage;
 }
 
 static void on_staged(void *request, ucs_status_t status, void *arg)
