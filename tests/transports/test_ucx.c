@@ -97,6 +97,33 @@ START_TEST(a_wrong_device_is_a_clear_error)
 }
 END_TEST
 
+/* UCX tells in its log, which is silent otherwise, of what it did not know. */
+START_TEST(ucx_knows_what_it_is_told)
+{
+	struct tp_config config = {
+		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
+	int before = dup(STDERR_FILENO);
+	struct tp_device *dev;
+	FILE *said = tmpfile();
+	char line[512];
+
+	ck_assert_ptr_nonnull(said);
+	setenv("UCX_LOG_FILE", "stderr", 1);
+	setenv("UCX_LOG_LEVEL", "warn", 1);
+	setenv("DICOMM_PORT_RANGE", "20000-40000", 1);
+	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
+	dup2(fileno(said), STDERR_FILENO);
+	ck_assert_int_eq(t->open(&config, &dev), DICOMM_SUCCESS);
+	t->close(dev);
+	dup2(before, STDERR_FILENO);
+	close(before);
+	rewind(said);
+	while (fgets(line, sizeof(line), said))
+		ck_assert_msg(!strstr(line, "configuration"), "%s", line);
+	fclose(said);
+}
+END_TEST
+
 /* ---- a rank is away: neither polls nor does anything else ---- */
 
 #define LARGE (3u << 20)
@@ -436,6 +463,7 @@ int main(void)
 	tcase_add_loop_test(tcase, signals_and_environment_stay_the_programs, 0,
 			    2);
 	tcase_add_test(tcase, a_wrong_device_is_a_clear_error);
+	tcase_add_test(tcase, ucx_knows_what_it_is_told);
 	tcase_add_loop_test(tcase, a_rank_that_is_away_is_read_from, 0,
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,

@@ -181,14 +181,22 @@ static bool ucx_usable(char *why, size_t len)
 	return ucx_load(why, len);
 }
 
-static void set_default(ucp_config_t *config, const char *name,
-			const char *value)
+/* `prefix` is that of a part of UCX, "TCP_" for example, or nothing. UCX before
+ * 1.17 knows what such parts can be told without it only. */
+static void set_default(ucp_config_t *config, const char *prefix,
+			const char *name, const char *value)
 {
-	char variable[64];
+	char full[64];
+	unsigned major, minor, release;
 
-	snprintf(variable, sizeof(variable), "UCX_%s", name);
-	if (!getenv(variable))
+	snprintf(full, sizeof(full), "UCX_%s%s", prefix, name);
+	if (getenv(full))
+		return;
+	ucx.ucp_get_version(&major, &minor, &release);
+	if (major == 1 && minor < 17)
 		ucx.ucp_config_modify(config, name, value);
+	else
+		ucx.ucp_config_modify(config, full + strlen("UCX_"), value);
 }
 
 /* "self" is not used: to itself a rank needs no network. */
@@ -209,26 +217,27 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 
 	dev->tcp = is_tcp_only();
 	if (dev->tcp) {
-		set_default(config, "TLS", "tcp");
+		set_default(config, "", "TLS", "tcp");
 		if (*dev->interface.name)
-			set_default(config, "NET_DEVICES", dev->interface.name);
-		set_default(config, "RNDV_THRESH", "inf");
-		set_default(config, "RESOLVE_REMOTE_EP_ID", "n");
+			set_default(config, "", "NET_DEVICES",
+				    dev->interface.name);
+		set_default(config, "", "RNDV_THRESH", "inf");
+		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
 	}
 	if (*config_string(CONFIG_SOCKET_FAMILY))
 		set_default(
-			config, "TCP_AF_PRIO",
+			config, "TCP_", "AF_PRIO",
 			strcmp(config_string(CONFIG_SOCKET_FAMILY), "AF_INET6")
 				? "inet"
 				: "inet6");
 	if (*config_string(CONFIG_PORT_RANGE))
-		set_default(config, "TCP_PORT_RANGE",
+		set_default(config, "TCP_", "PORT_RANGE",
 			    config_string(CONFIG_PORT_RANGE));
 	snprintf(number, sizeof(number), "%zu",
 		 (size_t)dev->config.slot_bytes + 1024);
-	set_default(config, "TCP_TX_SEG_SIZE", number);
-	set_default(config, "ZCOPY_THRESH", number);
-	set_default(config, "TCP_RX_SEG_SIZE", "260k");
+	set_default(config, "TCP_", "TX_SEG_SIZE", number);
+	set_default(config, "", "ZCOPY_THRESH", number);
+	set_default(config, "TCP_", "RX_SEG_SIZE", "260k");
 }
 
 static dicomm_result_t failed(const struct tp_device *dev, const char *what,
