@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "src/accel/hip_api.h"
 #include "src/accel/image.h"
@@ -58,8 +59,10 @@ static struct {
 static void *runtime;
 /* The runtime's, by its soname: numbers of memory types have changed. */
 static int major;
-/* The device that a thread had before gpu_enter() */
+/* The device that a thread had before gpu_enter(), and whether a call of its
+ * own had failed that it has not asked for yet */
 static _Thread_local int device_before;
+static _Thread_local bool failed_before;
 
 static const char *gpu_error_text(int error)
 {
@@ -135,10 +138,20 @@ static int gpu_device_init(int index)
 	return HIP_SUCCESS_;
 }
 
+/* The runtime keeps what failed last for the user, who did not ask for what we
+ * try; ROCm 7 does so until someone asks. */
+static void forget_ours(bool before)
+{
+	if (!before)
+		(void)api.last_error();
+}
+
 static int gpu_enter(int index)
 {
-	int error = api.device_current(&device_before);
+	int error;
 
+	failed_before = api.peek_error() != HIP_SUCCESS_;
+	error = api.device_current(&device_before);
 	if (!error)
 		error = api.device_set(index);
 	if (!error)
@@ -150,6 +163,7 @@ static void gpu_leave(void)
 {
 	gpu_restore();
 	api.device_set(device_before);
+	forget_ours(failed_before);
 }
 
 static uint32_t gpu_units(int index)
@@ -184,10 +198,11 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
 			      void *value)
 {
+	bool before = api.peek_error() != HIP_SUCCESS_;
+
 	if (!api.pointer_attribute(value, what, (void *)(uintptr_t)ptr))
 		return true;
-	/* The runtime keeps what failed last for the user, who did not ask. */
-	(void)api.last_error();
+	forget_ours(before);
 	return false;
 }
 
@@ -275,7 +290,6 @@ static int gpu_word_alloc(void **at)
 {
 	if (!api.signal_alloc(at, sizeof(uint64_t), HIP_SIGNAL_MEMORY))
 		return HIP_SUCCESS_;
-	(void)api.last_error();
 	return api.host_alloc(at, sizeof(uint64_t),
 			      HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
 				      HIP_HOST_COHERENT);
@@ -341,9 +355,16 @@ static bool gpu_needs_flush(int index)
 	return true;
 }
 
+/* Small allocations are cut out of blocks, of which the descriptor is then, and
+ * nobody says where in one the allocation lies. */
 static int gpu_range_fd(int *fd, void *base, size_t bytes)
 {
-	return api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
+	int error = api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
+
+	if (error || lseek(*fd, 0, SEEK_END) <= (off_t)bytes)
+		return error;
+	close(*fd);
+	return HIP_NOT_SUPPORTED;
 }
 
 static int gpu_buffer_id(uintptr_t base, uint64_t *id)

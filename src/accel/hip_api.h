@@ -69,6 +69,7 @@ enum {
 	F(init, hipInit, 1, (unsigned))                                        \
 	F(version, hipRuntimeGetVersion, 1, (int *))                           \
 	F(last_error, hipGetLastError, 1, (void))                              \
+	F(peek_error, hipPeekAtLastError, 1, (void))                           \
 	F(device_count, hipGetDeviceCount, 1, (int *))                         \
 	F(device_name, hipDeviceGetName, 1, (char *, int, hip_device))         \
 	F(device_pci, hipDeviceGetPCIBusId, 1, (char *, int, int))             \

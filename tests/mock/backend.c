@@ -60,6 +60,7 @@ static struct {
 	/* Of some mocks only */
 	void (*capture)(void *stream);
 	int (*events)(void);
+	int (*last_error)(int error);
 } mock;
 
 static void *open_mock(const char *file)
@@ -102,6 +103,7 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.stream_destroy = dlsym(lib, "mock_stream_destroy");
 	*(void **)&mock.capture = dlsym(lib, "mock_capture");
 	*(void **)&mock.events = dlsym(lib, "mock_events");
+	*(void **)&mock.last_error = dlsym(lib, "mock_last_error");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
 	       mock.hangs && mock.capture_mode && mock.peek && mock.stream &&
 	       mock.stream_destroy &&
@@ -114,6 +116,9 @@ static void teardown(void)
 	ck_assert_int_eq(mock.live(), 0);
 	ck_assert_int_eq(mock.hangs(), 0);
 	ck_assert_int_eq(mock.capture_mode(), 0);
+	/* Of what failed here the user hears from us, and from nobody else. */
+	if (mock.last_error)
+		ck_assert_int_eq(mock.last_error(0), 0);
 }
 
 /* ---- devices and memory ---- */
@@ -284,8 +289,27 @@ START_TEST(a_dmabuf_is_of_the_same_memory)
 	ck_assert_int_eq(seen[offset + 3], 77);
 	munmap(seen, 8192);
 	close(fd);
+	if (mock.last_error) {
+		setenv("MOCK_BLOCKS", "1", 1);
+		ck_assert_int_eq(work->dmabuf(p, 1, &fd, &offset),
+				 DICOMM_ERR_UNSUPPORTED);
+		unsetenv("MOCK_BLOCKS");
+	}
 	ck_assert_int_eq(work->dmabuf(&fd, 1, &fd, &offset),
 			 DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+}
+END_TEST
+
+START_TEST(what_failed_for_the_user_stays)
+{
+	struct accel_handle h;
+	void *base = NULL, *p = streams_alloc(BYTES);
+
+	OK(work->mem_export(p, &h));
+	mock.last_error(7);
+	ck_assert_int_eq(work->mem_import(0, &h, &base), DICOMM_ERR_DEVICE);
+	ck_assert_int_ne(mock.last_error(0), 0);
 	OK(accel->free(p));
 }
 END_TEST
@@ -811,6 +835,8 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, an_export_names_the_whole_allocation);
 	tcase_add_test(t, each_allocation_has_a_number_of_its_own);
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
+	if (mock.last_error)
+		tcase_add_test(t, what_failed_for_the_user_stays);
 	tcase_add_test(t, another_process_maps_an_export);
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
 	streams_add_tests(t);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A mock of HIP's runtime: the functions of hip_api.h over devices that do not
- * exist. It takes code objects for gfx90a and no others, those of this build
- * not where MOCK_IMAGES=refused is in the environment; of a kernel that such an
- * object has it runs the twin that the C compiler made. With MOCK_OLD it is the
- * one of ROCm 5.2, without what came later.
+ * exist. Descriptors are of larger blocks where MOCK_BLOCKS is in the
+ * environment. It takes code objects for gfx90a and no others, those of this
+ * build not where MOCK_IMAGES=refused is in the environment; of a kernel that
+ * such an object has it runs the twin that the C compiler made. With MOCK_OLD
+ * it is the one of ROCm 5.2, without what came later.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "src/accel/hip_api.h"
 #include "tests/mock/driver.h"
@@ -28,16 +31,18 @@ struct ihipModuleSymbol_t {
 };
 
 static _Thread_local int current;
+/* What failed last, until someone asks: so does ROCm 7. */
+static _Thread_local int last;
 static bool started;
 /* They stay; reachable, so that no leak is seen in them. */
 static struct ihipModule_t *modules;
 static struct ihipModuleSymbol_t *functions;
 
-#define BEGIN(call)                    \
-	do {                           \
-		int begin_ = call;     \
-		if (begin_)            \
-			return begin_; \
+#define BEGIN(call)                          \
+	do {                                 \
+		int begin_ = call;           \
+		if (begin_)                  \
+			return note(begin_); \
 	} while (0)
 #define CALL BEGIN(driver_call())
 #define SYNC_CALL BEGIN(driver_sync_call())
@@ -49,6 +54,22 @@ HIP_FUNCTIONS(F)
 #define F(name, symbol, result, parameters) result symbol parameters;
 HIP_MORE_FUNCTIONS(F)
 #undef F
+
+static int note(int error)
+{
+	if (error)
+		last = error;
+	return error;
+}
+
+EXPORT int mock_last_error(int error);
+EXPORT int mock_last_error(int error)
+{
+	int before = last;
+
+	last = error;
+	return before;
+}
 
 static bool is_device(int device)
 {
@@ -85,9 +106,17 @@ EXPORT hip_result hipRuntimeGetVersion(int *version)
 	return DRIVER_SUCCESS;
 }
 
+EXPORT hip_result hipPeekAtLastError(void)
+{
+	return last;
+}
+
 EXPORT hip_result hipGetLastError(void)
 {
-	return DRIVER_SUCCESS;
+	int error = last;
+
+	last = DRIVER_SUCCESS;
+	return error;
 }
 
 EXPORT const char *hipGetErrorString(hip_result error)
@@ -189,7 +218,7 @@ EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
 
 	CALL;
 	if (!driver_find(p, &m))
-		return DRIVER_INVALID_VALUE;
+		return note(DRIVER_INVALID_VALUE);
 	switch (what) {
 	case HIP_POINTER_MEMORY_TYPE:
 #ifdef MOCK_OLD
@@ -208,7 +237,7 @@ EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
 		*(uint32_t *)data = (uint32_t)m.id;
 		return DRIVER_SUCCESS;
 	default:
-		return DRIVER_INVALID_VALUE;
+		return note(DRIVER_INVALID_VALUE);
 	}
 }
 
@@ -228,7 +257,7 @@ EXPORT hip_result hipExtMallocWithFlags(void **p, size_t bytes, unsigned flags)
 	(void)p;
 	(void)bytes;
 	(void)flags;
-	return DRIVER_NOT_SUPPORTED;
+	return note(DRIVER_NOT_SUPPORTED);
 #else
 	if (flags != HIP_SIGNAL_MEMORY || bytes != 8)
 		return DRIVER_INVALID_VALUE;
@@ -242,7 +271,7 @@ EXPORT hip_result hipHostRegister(void *p, size_t bytes, unsigned flags)
 	if (flags & ~(unsigned)(HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
 				HIP_HOST_READ_ONLY))
 		return DRIVER_INVALID_VALUE;
-	return driver_host_register(p, bytes, flags & HIP_HOST_READ_ONLY);
+	return note(driver_host_register(p, bytes, flags & HIP_HOST_READ_ONLY));
 }
 
 EXPORT hip_result hipHostUnregister(void *p)
@@ -273,8 +302,8 @@ EXPORT hip_result hipIpcOpenMemHandle(void **p, hip_ipc handle, unsigned flags)
 #else
 	if (flags != 1)
 #endif
-		return DRIVER_INVALID_VALUE;
-	return driver_ipc_open(current, handle.reserved, p);
+		return note(DRIVER_INVALID_VALUE);
+	return note(driver_ipc_open(current, handle.reserved, p));
 }
 
 EXPORT hip_result hipIpcCloseMemHandle(void *p)
@@ -388,10 +417,10 @@ EXPORT hip_result hipStreamWaitValue64(hip_stream s, void *p, uint64_t value,
 	(void)value;
 	(void)flags;
 	(void)mask;
-	return DRIVER_INVALID_VALUE;
+	return note(DRIVER_INVALID_VALUE);
 #else
 	if (flags != HIP_WAIT_GTE || mask != UINT64_MAX)
-		return DRIVER_INVALID_VALUE;
+		return note(DRIVER_INVALID_VALUE);
 	return driver_wait_value(stream_of(s), current, p, (uint32_t)value);
 #endif
 }
@@ -450,10 +479,10 @@ EXPORT hip_result hipModuleLoadData(hip_module *module, const void *image)
 	SYNC_CALL;
 	if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    head->e_machine != OBJECT_AMDGPU)
-		return DRIVER_INVALID_IMAGE;
+		return note(DRIVER_INVALID_IMAGE);
 	if ((head->e_flags & 0xff) != OBJECT_GFX90A ||
 	    (head->e_shnum && images && !strcmp(images, "refused")))
-		return HIP_NO_BINARY_FOR_GPU;
+		return note(HIP_NO_BINARY_FOR_GPU);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return DRIVER_OUT_OF_MEMORY;
@@ -546,13 +575,24 @@ EXPORT hip_result hipLaunchHostFunc(hip_stream s, hip_host_fn fn, void *arg)
 	return push_call((struct call){.fn = fn, .stream = s, .arg = arg});
 }
 
+/* Of all the memory that an allocation was cut from */
+static int block_fd(int *fd, size_t bytes)
+{
+	*fd = memfd_create("block", MFD_CLOEXEC);
+	return *fd < 0 || ftruncate(*fd, (off_t)bytes + (2 << 20))
+		       ? note(DRIVER_OUT_OF_MEMORY)
+		       : DRIVER_SUCCESS;
+}
+
 EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
 						 size_t bytes, int type,
 						 unsigned long long flags)
 {
 	CALL;
 	if (type != HIP_RANGE_DMA_BUF_FD || flags)
-		return DRIVER_INVALID_VALUE;
-	return driver_range_fd(handle, p, bytes);
+		return note(DRIVER_INVALID_VALUE);
+	if (getenv("MOCK_BLOCKS"))
+		return block_fd(handle, bytes);
+	return note(driver_range_fd(handle, p, bytes));
 }
 #endif
