@@ -178,7 +178,7 @@ static enum options_outcome parse_size(const char *name, const char *text,
 }
 
 /* "cuda:0", or "0=cuda:0,2=host": the library says which devices there are. */
-static bool devices_valid(const char *text)
+bool options_devices_valid(const char *text)
 {
 	if (!strchr(text, '='))
 		return *text && !strchr(text, ',');
@@ -241,7 +241,7 @@ static enum options_outcome parse_word(struct options *o, int option,
 		keep(&o->plot, text);
 		return OPTIONS_RUN;
 	case OWN_DEVICE:
-		if (!devices_valid(text))
+		if (!options_devices_valid(text))
 			return refuse(status, FAILURE_USAGE, "device", text,
 				      "not DEVICE, nor RANK=DEVICE,...");
 		keep(&o->device, text);

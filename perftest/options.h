@@ -45,6 +45,9 @@ enum options_outcome options_parse(struct options *o, int argc,
 				   const char **argv, int *status);
 void options_free(struct options *o);
 
+/* Is this what --device takes? */
+bool options_devices_valid(const char *text);
+
 /* --device for a rank; false: it says nothing of it. */
 bool options_device(const struct options *o, int rank, char *device,
 		    size_t len);

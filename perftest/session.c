@@ -392,11 +392,22 @@ void session_thread_close(struct session *s, int thread)
 		rank_close(s, &s->mine[i]);
 }
 
+static void check_matrix_fits(const struct session *s)
+{
+	size_t send, recv;
+
+	if (!s->traffic.matrix)
+		return;
+	traffic_most(&s->traffic, s->ranks, 0, &send, &recv);
+	if (s->o->max_bytes < send || s->o->max_bytes < recv)
+		failure_end(FAILURE_USAGE, "maxbytes %zu: the matrix needs %zu",
+			    s->o->max_bytes, send > recv ? send : recv);
+}
+
 static void check_against_ranks(struct session *s)
 {
 	const struct options *o = s->o;
 	char error[512];
-	size_t send, recv;
 
 	if (o->op->rooted && o->root >= s->ranks)
 		failure_end(FAILURE_USAGE, "root %d: there are %d ranks",
@@ -405,16 +416,11 @@ static void check_against_ranks(struct session *s)
 		return;
 	if (traffic_open(&s->traffic, s->ranks, error, sizeof(error)) < 0)
 		failure_end(FAILURE_USAGE, "%s", error);
-	if (!s->traffic.matrix)
-		return;
-	traffic_most(&s->traffic, s->ranks, 0, &send, &recv);
-	if (o->min_bytes != o->max_bytes)
+	if (s->traffic.matrix && o->min_bytes != o->max_bytes)
 		failure_end(FAILURE_USAGE,
 			    "a matrix has one size: minbytes and maxbytes must "
 			    "be equal");
-	if (o->max_bytes < send || o->max_bytes < recv)
-		failure_end(FAILURE_USAGE, "maxbytes %zu: the matrix needs %zu",
-			    o->max_bytes, send > recv ? send : recv);
+	check_matrix_fits(s);
 }
 
 void session_open(struct session *s, struct options *o, int child_rank)
@@ -434,8 +440,14 @@ void session_open(struct session *s, struct options *o, int child_rank)
 	}
 	failure_timeout(o->timeout_s);
 	/* What the processes tell each other lies in host memory. */
-	if (!o->device && getenv("DICOMM_DEVICE"))
+	if (!o->device && getenv("DICOMM_DEVICE")) {
 		o->device = strdup(getenv("DICOMM_DEVICE"));
+		if (!o->device || !options_devices_valid(o->device))
+			failure_end(FAILURE_USAGE,
+				    "DICOMM_DEVICE \"%s\": not DEVICE, nor "
+				    "RANK=DEVICE,...",
+				    getenv("DICOMM_DEVICE"));
+	}
 	setenv("DICOMM_DEVICE", "host", 1);
 	exchange_open(&s->exchange, o->threads);
 	introduce(s);
@@ -448,6 +460,7 @@ void session_connect(struct session *s)
 	int n = ranks_here(s);
 
 	limit_size(s);
+	check_matrix_fits(s);
 	s->buffer_bytes = o->max_bytes + SESSION_GUARD;
 	s->mine = allocate((size_t)n, sizeof(*s->mine));
 	s->comms = allocate((size_t)n, sizeof(*s->comms));

@@ -123,8 +123,10 @@ done
 
 last="JSON"
 perf 0 allreduce -b 8 -e 64 -f 8 -n 5 -I 1 --ranks 2 -J "$out/a.json"
-perf 0 allreduce -b 8 -e 8 -n 5 --ranks 2 -J "$out/a.json"
+SLURM_JWT=hush DICOMM_COMM_KEY=hush perf 0 allreduce -b 8 -e 8 -n 5 --ranks 2 \
+	-J "$out/a.json"
 [ -s "$out/a.json.0" ] || fail "a taken name is not avoided"
+! grep -q hush "$out/a.json.0" || fail "a secret is told"
 if command -v python3 >/dev/null; then
 	python3 - "$out/a.json" <<'PYTHON' || fail "$last"
 import json, sys
@@ -170,6 +172,12 @@ perf 255 allreduce -b x
 perf 0 allreduce --unknown
 perf 6 broadcast -b 8 -e 8 -r 2 --ranks 2
 perf 3 allreduce -b 8 -e 8 --device nothing:0 --ranks 2
+DICOMM_DEVICE=0=host,1 perf 6 allreduce -b 8 -e 8 --ranks 2
+# More than any machine has: sizes go down to what there is room for.
+printf '0 1000000000000\n1000000000000 0\n' >"$out/matrix"
+NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix \
+	perf 6 alltoallv -b 1000G -e 1000G --ranks 2
+has "the matrix needs"
 NCCL_TESTS_MIN_BW=1e9 perf 7 allreduce -b 8 -e 8 -n 2 --ranks 2
 
 # Kill a rank in the middle: the run ends with its status, and nobody stays.
