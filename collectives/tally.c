@@ -270,8 +270,9 @@ static dicomm_result_t count_all(const struct estimate_params *e,
 	t.island = t.node + l->nodes;
 	t.message_ps = t.bytes_ps + l->nodes;
 	t.flow = t.message_ps + l->nodes;
-	/* Neither changes what is sent, and ranks may differ in it. */
-	each.in_place = false;
+	/* None of it changes what is sent, and the memo does not tell it apart:
+	 * what was called before must not matter. */
+	each.in_place = each.prescale = each.postdivide = false;
 	for (each.rank = 0; each.rank < s->ranks; each.rank++) {
 		status = count_rank(&t, a, out);
 		if (status != DICOMM_SUCCESS)

@@ -190,6 +190,58 @@ START_TEST(more_ranks_than_cores_cost_more)
 }
 END_TEST
 
+static uint64_t predicted(const struct algorithm *a, struct links *l,
+			  bool prescale, bool postdivide)
+{
+	struct select_table t = {.params = machine};
+	struct shape s = {.coll = a->coll,
+			  .ranks = (int)l->ranks,
+			  .prescale = prescale,
+			  .postdivide = postdivide,
+			  .links = l};
+	uint64_t ps;
+
+	ck_assert_int_eq(select_predict(&t, &s, 1 << 20, a, &ps),
+			 DICOMM_SUCCESS);
+	return ps;
+}
+
+/* Two nodes of two ranks each, with more between them than ranks can use. */
+static struct links *two_nodes(void)
+{
+	struct links *l = links_create(4, 2, 1, 1);
+
+	ck_assert_ptr_nonnull(l);
+	for (uint32_t r = 0; r < 4; r++)
+		l->node_of[r] = r / 2;
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	return l;
+}
+
+/* Ranks must agree, and have not all made the same calls before. */
+START_TEST(earlier_calls_change_no_estimate)
+{
+	for (int i = 0; algorithms[i]; i++) {
+		const struct algorithm *a = algorithms[i];
+
+		if (!coll_reduces(a->coll))
+			continue;
+		for (int first = 1; first < 4; first++) {
+			struct links *fresh = two_nodes(), *used = two_nodes();
+
+			predicted(a, used, first & 1, first & 2);
+			ck_assert_msg(predicted(a, used, false, false) ==
+					      predicted(a, fresh, false, false),
+				      "%s %s after prescale %d, postdivide %d",
+				      coll_name(a->coll), a->name, first & 1,
+				      first >> 1);
+			links_free(fresh);
+			links_free(used);
+		}
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("estimate");
@@ -203,6 +255,7 @@ int main(void)
 	tcase_add_loop_test(tc, selection_is_near_the_best, 0, COLL_ALLTOALLV);
 	tcase_add_test(tc, huge_sizes_and_absent_rates_saturate);
 	tcase_add_test(tc, more_ranks_than_cores_cost_more);
+	tcase_add_test(tc, earlier_calls_change_no_estimate);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }
