@@ -16,17 +16,32 @@
 #include "src/boot/meeting.h"
 
 struct refuge {
-	int fd;
+	/* Only so that a child of fork() closes it: who knocks there must not
+	 * take the child for this process. */
+	struct loop_source source;
 };
+
+static void released(struct loop_source *s)
+{
+	free(s); /* the first member of its refuge */
+}
 
 dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 {
-	struct refuge *r = malloc(sizeof(*r));
+	struct refuge *r;
 	dicomm_result_t status;
 
+	TRY(loop_start());
+	r = calloc(1, sizeof(*r));
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "refuge: out of memory");
-	status = sock_listen(&r->fd, address);
+	r->source.released = released;
+	/* No fork between the two. */
+	loop_lock();
+	status = sock_listen(&r->source.fd, address);
+	if (status == DICOMM_SUCCESS)
+		loop_add(&r->source);
+	loop_unlock();
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;
@@ -37,12 +52,13 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 
 int refuge_fd(const struct refuge *refuge)
 {
-	return refuge->fd;
+	return refuge->source.fd;
 }
 
 int refuge_accept(const struct refuge *refuge)
 {
-	return accept4(refuge->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	return accept4(refuge->source.fd, NULL, NULL,
+		       SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
 void refuge_send_away(const struct refuge *refuge)
@@ -57,8 +73,9 @@ void refuge_close(struct refuge *refuge)
 {
 	if (!refuge)
 		return;
-	close(refuge->fd);
-	free(refuge);
+	loop_lock();
+	loop_drop(&refuge->source);
+	loop_unlock();
 }
 
 int refuge_knock(const char *text)
@@ -153,7 +170,7 @@ dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
 		meeting_end(address);
 		refuge_send_away(host);
 		/* The meeting closes its own; this one may be needed again. */
-		fd = fcntl(host->fd, F_DUPFD_CLOEXEC, 0);
+		fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 0);
 		if (status == DICOMM_SUCCESS && fd < 0)
 			status = FAIL(DICOMM_ERR_SYSTEM,
 				      "refuge: duplicate a socket: %m");

@@ -283,6 +283,51 @@ START_TEST(a_death_during_shrink_is_survived)
 }
 END_TEST
 
+/* What a rank has forked lives on, but does not answer for it. */
+static void leave_a_child(struct job_rank *me)
+{
+	struct word *w = job_board();
+	double begin, end = job_seconds() + PATIENCE_S;
+	dicomm_comm_t parent, child = NULL;
+
+	init(me);
+	parent = me->comm;
+	job_barrier();
+	if (me->rank == 1) {
+		pid_t pid = fork();
+
+		JOB_CHECK(pid >= 0, "fork: %m");
+		while (pid == 0 && atomic_load(&w->learned) < me->ranks - 1 &&
+		       job_seconds() < end)
+			usleep(1000);
+		if (pid == 0)
+			_exit(0);
+		kill(getpid(), SIGKILL);
+	}
+	while (dicomm_barrier(parent, NULL) == DICOMM_SUCCESS)
+		;
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_shrink(parent, NULL, 0, &child, NULL));
+	check_time(begin, BOUND_S);
+	atomic_fetch_add(&w->learned, 1);
+	adopt(me, child, 1 | 4);
+	JOB_TRY(dicomm_comm_destroy(child));
+	JOB_TRY(dicomm_comm_destroy(parent));
+	me->comm = NULL;
+}
+
+START_TEST(a_child_does_not_live_for_its_parent)
+{
+	job_run(&(struct job){
+		.run = leave_a_child,
+		.ranks = 3,
+		.bare = true,
+		.may_die = 2,
+		.timeout_s = 40,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=10"}});
+}
+END_TEST
+
 /* ---- whose death cuts what it tells ---- */
 
 /* Messages until this process dies behind the last of them; 0: it does not. */
@@ -556,6 +601,9 @@ int main(void)
 	tcase_add_loop_test(tcase, excluded_ranks_are_left_out, 0, 14);
 	tcase_add_loop_test(tcase, survivors_go_on, 0, DEATHS);
 	tcase_add_test(tcase, a_death_during_shrink_is_survived);
+	/* That does not follow a child whose parent has threads. */
+	if (!job_has_thread_sanitizer())
+		tcase_add_test(tcase, a_child_does_not_live_for_its_parent);
 	tcase_add_test(tcase, a_successor_shrinks_too);
 	tcase_add_loop_test(tcase, what_broke_without_a_death_heals, 0, 2);
 	tcase_add_test(tcase, who_does_not_come_is_waited_for_in_vain);
