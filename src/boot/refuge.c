@@ -124,9 +124,14 @@ dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 	}
 	while (waiting) {
 		uint64_t now = clock_ms();
+		int ready;
 
-		if (now >= until ||
-		    poll(fds, (nfds_t)n, (int)(until - now)) <= 0)
+		if (now >= until)
+			break;
+		ready = poll(fds, (nfds_t)n, (int)(until - now));
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0)
 			break;
 		for (int i = 0; i < n; i++) {
 			if (fds[i].fd < 0 || !fds[i].revents)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks settle whether all of them are ready. */
 #include <check.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -228,6 +231,55 @@ START_TEST(who_waits_in_vain_hears_what_was_decided)
 }
 END_TEST
 
+static void do_nothing(int signal)
+{
+	(void)signal;
+}
+
+/* Lets in who knocks, but not at once: the kernel drops who comes to a full
+ * queue, and who was dropped comes again after a second. */
+static void *let_in_late(void *arg)
+{
+	const int *fd = arg;
+
+	usleep(200000);
+	close(accept(*fd, NULL, NULL));
+	return NULL;
+}
+
+/* A profiler's timer, say. */
+START_TEST(signals_do_not_end_a_probe)
+{
+	struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+	struct sigaction action = {.sa_handler = do_nothing};
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	socklen_t len = sizeof(at);
+	char text[SOCK_TEXT];
+	const char *texts_of[] = {text};
+	bool alive[] = {true};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), first;
+	pthread_t thread;
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	ck_assert_int_eq(listen(fd, 0), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+	snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(at.sin_port));
+	first = refuge_knock(text);
+	ck_assert_int_ge(first, 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, let_in_late, &fd), 0);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	ck_assert_int_eq(refuge_probe(texts_of, 1, alive, 10000),
+			 DICOMM_SUCCESS);
+	setitimer(ITIMER_REAL, &never, NULL);
+	pthread_join(thread, NULL);
+	ck_assert(alive[0]);
+	close(first);
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("settle");
@@ -241,6 +293,7 @@ int main(void)
 	tcase_add_test(tcase, few_need_few_files);
 	tcase_add_test(tcase, files_of_others_are_counted);
 	tcase_add_test(tcase, who_waits_in_vain_hears_what_was_decided);
+	tcase_add_test(tcase, signals_do_not_end_a_probe);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
