@@ -230,10 +230,12 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 			}
 			if (comm->timeout_ms > 0 &&
 			    now - begin > (uint64_t)comm->timeout_ms)
-				return FAIL(DICOMM_ERR_TIMEOUT,
-					    "comm_finalize: rank %d has not "
-					    "received all that rank %d sent",
-					    r, comm->rank);
+				return fault_raise(
+					comm, DICOMM_ERR_TIMEOUT, r, true,
+					"comm_finalize: rank %d has not "
+					"received all that rank %d sent within "
+					"%d ms",
+					r, comm->rank, comm->timeout_ms);
 			wait_pause(comm, &w);
 		}
 	}

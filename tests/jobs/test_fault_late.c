@@ -468,6 +468,65 @@ START_TEST(without_rank_0_deaths_are_seen)
 }
 END_TEST
 
+/* ---- finalize ---- */
+
+/* What rank 0 sent is not received in time. */
+static void finalize_in_vain(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct word *w = job_board();
+	dicomm_result_t status;
+	dicomm_comm_t comm;
+	int32_t value = 5;
+	double begin, end;
+
+	init(me, DICOMM_UNDEFINED_INT);
+	config.timeout_ms = TIMEOUT_MS;
+	config.blocking = *(const int *)me->arg;
+	status = dicomm_comm_split(me->comm, 0, 0, &comm, &config);
+	JOB_CHECK(status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS,
+		  "split: %d", (int)status);
+	end = job_seconds() + PATIENCE_S;
+	do
+		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end);
+	JOB_TRY(status);
+	begin = job_seconds();
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 1, comm, NULL));
+		status = dicomm_comm_finalize(comm);
+		JOB_CHECK(status == (config.blocking ? DICOMM_ERR_TIMEOUT
+						     : DICOMM_IN_PROGRESS),
+			  "finalize: %d", (int)status);
+	}
+	do {
+		usleep(1000);
+		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	} while ((status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS) &&
+		 job_seconds() < begin + 2 * SLACK_S);
+	JOB_CHECK(status == DICOMM_ERR_TIMEOUT, "async %d", (int)status);
+	JOB_CHECK(strstr(dicomm_get_last_error(comm),
+			 "rank 1 has not received all that rank 0 sent"),
+		  "%s", dicomm_get_last_error(comm));
+	check_time(begin, TIMEOUT_MS / 1e3 + BOUND_S);
+	atomic_fetch_add(&w->ended, 1);
+	while (atomic_load(&w->ended) < me->ranks && job_seconds() < end)
+		usleep(1000);
+	JOB_TRY(dicomm_comm_destroy(comm));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(a_finalize_that_times_out_breaks_it)
+{
+	job_run(&(struct job){.run = finalize_in_vain,
+			      .arg = &_i,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_late");
@@ -482,6 +541,7 @@ int main(void)
 			    WAYS * HOWS);
 	tcase_add_test(tcase, what_was_sent_arrives);
 	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
+	tcase_add_loop_test(tcase, a_finalize_that_times_out_breaks_it, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
