@@ -155,7 +155,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 	for (int i = 0; i < ndev && status == DICOMM_SUCCESS; i++) {
 		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 
-		config.device = devices ? devices[i] : "host";
+		config.device = devices ? devices[i] : NULL;
 		status = comm_start(&comms[i], ndev, &id, i, &config, NULL,
 				    NULL);
 	}

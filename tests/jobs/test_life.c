@@ -103,6 +103,24 @@ START_TEST(a_bad_init_is_refused)
 }
 END_TEST
 
+static void default_devices(struct job_rank *me)
+{
+	dicomm_comm_t comms[2];
+
+	(void)me;
+	JOB_REFUSED(dicomm_comm_init_all(comms, 2, NULL), BAD,
+		    "device toaster");
+}
+
+START_TEST(init_all_takes_the_default_device)
+{
+	job_run(&(struct job){.run = default_devices,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_DEVICE=toaster"}});
+}
+END_TEST
+
 /* The options are the caller's again when the call returns. */
 static void options(struct job_rank *me)
 {
@@ -700,6 +718,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, a_bad_init_is_refused);
+	tcase_add_test(tcase, init_all_takes_the_default_device);
 	tcase_add_test(tcase, options_are_copied);
 	tcase_add_test(tcase, unlike_options_are_named);
 	tcase_add_test(tcase, the_caller_may_bring_his_own_bootstrap);
