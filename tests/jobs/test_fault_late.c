@@ -468,6 +468,54 @@ START_TEST(without_rank_0_deaths_are_seen)
 }
 END_TEST
 
+/* The same, but rank 1 does not die, and does not leave at once. */
+static void abort_without_rank_0(struct job_rank *me)
+{
+	bool sends = *(const bool *)me->arg;
+	struct word *w = job_board();
+	dicomm_result_t status;
+	int32_t value = 5;
+	double begin;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		me->comm = NULL;
+		return;
+	}
+	job_sleep_ms(200);
+	if (me->rank == 1) {
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		wait_for(&w->stop, "the news");
+		return;
+	}
+	begin = job_seconds();
+	do
+		status = sends ? dicomm_send(&value, 1, DICOMM_INT32, 1,
+					     me->comm, NULL)
+			       : dicomm_recv(&value, 1, DICOMM_INT32, 1,
+					     me->comm, NULL);
+	while (status == DICOMM_SUCCESS && job_seconds() < begin + PATIENCE_S);
+	atomic_store(&w->stop, true);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE &&
+			  strstr(dicomm_get_last_error(me->comm), "rank 1"),
+		  "status %d, %s", (int)status,
+		  dicomm_get_last_error(me->comm));
+	check_time(begin, BOUND_S);
+}
+
+START_TEST(without_rank_0_aborts_are_seen)
+{
+	bool sends = _i & 1;
+
+	job_run(&(struct job){.run = abort_without_rank_0,
+			      .arg = &sends,
+			      .ranks = 3,
+			      .threads = _i >> 1,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- finalize ---- */
 
 /* What rank 0 sent is not received in time. */
@@ -541,6 +589,7 @@ int main(void)
 			    WAYS * HOWS);
 	tcase_add_test(tcase, what_was_sent_arrives);
 	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
+	tcase_add_loop_test(tcase, without_rank_0_aborts_are_seen, 0, 4);
 	tcase_add_loop_test(tcase, a_finalize_that_times_out_breaks_it, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

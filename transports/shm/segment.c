@@ -206,15 +206,27 @@ bool shm_segment_is_own(const struct shm_address *a)
 
 bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len)
 {
+	const struct shm_segment *seg;
+	bool own, withdrawn = false;
 	int fd;
 
-	if (shm_segment_is_own(a))
-		return true;
-	fd = segment_open(a->pid, a->fd, a->nonce, why, len);
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
+	table_lock();
+	seg = table_find(a->nonce);
+	own = seg && seg->own;
+	if (own)
+		withdrawn = atomic_load(&seg->head->withdrawn);
+	table_unlock();
+	if (!own) {
+		fd = segment_open(a->pid, a->fd, a->nonce, why, len);
+		if (fd < 0)
+			return false;
+		(void)!pread(fd, &withdrawn, sizeof(withdrawn),
+			     offsetof(struct shm_header, withdrawn));
+		close(fd);
+	}
+	if (withdrawn)
+		snprintf(why, len, "rank %" PRIu32 " has stopped", a->rank);
+	return !withdrawn;
 }
 
 /* Map the header of another process's segment. */

@@ -123,7 +123,8 @@ struct shm_ring {
 
 dicomm_result_t shm_segment_create(const struct tp_config *config,
 				   struct shm_segment **out);
-/* Quiet: can that segment be opened from here? */
+/* Quiet: can that segment be opened from here, and has its owner not aborted?
+ */
 bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len);
 dicomm_result_t shm_segment_attach(const struct shm_address *a,
 				   struct shm_segment **out);
