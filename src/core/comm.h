@@ -313,6 +313,9 @@ enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* An abort during init leaves it to the thread of that to tell the others, who
+ * may have met already. Tells them again if they know. */
+void fault_tell_abort(struct dicomm_comm *comm);
 /* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* This rank cannot go on, for the reason that was just logged. Where that

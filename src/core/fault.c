@@ -72,6 +72,17 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	return status;
 }
 
+void fault_tell_abort(struct dicomm_comm *comm)
+{
+	char text[sizeof(comm->fault.text)];
+
+	if (atomic_load(&comm->fault.status) != DICOMM_ERR_ABORTED ||
+	    !comm->control)
+		return;
+	fault_text(comm, text, sizeof(text));
+	control_report(comm->control, DICOMM_ERR_REMOTE, comm->rank, text);
+}
+
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 {
 	if (!comm)

@@ -32,14 +32,14 @@ static dicomm_result_t init_now(void *arg)
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);
-	if (status != DICOMM_SUCCESS) {
-		/* The others wait for this rank. */
+	/* The others wait for this rank. */
+	if (status != DICOMM_SUCCESS)
 		fault_raise(comm, status, comm->rank, true, "%s",
 			    log_last_error());
-		if (comm->blocking) {
-			*a->out = NULL;
-			comm_free(comm);
-		}
+	fault_tell_abort(comm);
+	if (status != DICOMM_SUCCESS && comm->blocking) {
+		*a->out = NULL;
+		comm_free(comm);
 	}
 	free(a);
 	return status;
@@ -320,6 +320,8 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 {
+	bool starting;
+
 	if (!comm || comm->magic != COMM_MAGIC)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_abort: comm %p is not a communicator",
@@ -328,10 +330,13 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
+	starting = atomic_load(&comm->state) == COMM_STARTING;
 	atomic_store(&comm->cancelled, true);
-	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank,
-		    atomic_load(&comm->state) != COMM_STARTING,
+	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank, !starting,
 		    "rank %d aborted the communicator", comm->rank);
+	/* Else the init under way tells the others, when it has ended. */
+	if (starting && atomic_load(&comm->state) != COMM_STARTING)
+		fault_tell_abort(comm);
 	fault_wait(comm);
 	return DICOMM_SUCCESS;
 }

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "src/boot/refuge.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
 
@@ -514,6 +515,63 @@ START_TEST(an_init_under_way_is_ended)
 }
 END_TEST
 
+/* The last rank is held up once all have met. */
+static _Atomic bool is_late;
+static struct word *late_word;
+
+dicomm_result_t __real_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
+dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
+dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT])
+{
+	if (atomic_load(&is_late))
+		wait_for(&late_word->go, "the end of the others");
+	return __real_refuge_open(out, text);
+}
+
+/* An abort reaches who has met, though nobody leaves. */
+static void abort_after_the_meeting(struct job_rank *me)
+{
+	int aborts = *(const int *)me->arg;
+	struct word *w = job_board();
+	dicomm_result_t async;
+	dicomm_unique_id_t id = job_id();
+	double begin, end;
+
+	late_word = w;
+	atomic_store(&is_late, me->rank == me->ranks - 1);
+	start_init(me, &id);
+	job_sleep_ms(500);
+	begin = job_seconds();
+	end = begin + PATIENCE_S;
+	if (me->rank == aborts)
+		JOB_TRY(dicomm_comm_abort(me->comm));
+	do {
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		usleep(1000);
+	} while (async == DICOMM_IN_PROGRESS && job_seconds() < end);
+	JOB_CHECK(async == (me->rank == aborts ? DICOMM_ERR_ABORTED
+					       : DICOMM_ERR_REMOTE),
+		  "async %d: %s", (int)async, dicomm_get_last_error(me->comm));
+	check_time(begin, BOUND_S);
+	if (atomic_fetch_add(&w->knowing, 1) + 1 == me->ranks)
+		atomic_store(&w->go, true);
+	while (!atomic_load(&w->go) && job_seconds() < end)
+		usleep(1000);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(an_abort_after_the_meeting_is_told)
+{
+	job_run(&(struct job){
+		.run = abort_after_the_meeting,
+		.arg = &_i,
+		.ranks = 3,
+		.bare = true,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=15"}});
+}
+END_TEST
+
 /* Without a disturbance it becomes ready. */
 static void poll_init(struct job_rank *me)
 {
@@ -567,6 +625,7 @@ int main(void)
 	tcase_add_test(tcase, another_secret_is_refused);
 	tcase_add_test(tcase, who_dies_in_init_is_named);
 	tcase_add_loop_test(tcase, an_init_under_way_is_ended, 0, 2 * ENDS);
+	tcase_add_loop_test(tcase, an_abort_after_the_meeting_is_told, 0, 2);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
