@@ -1030,7 +1030,7 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  *
  * Calls that make and end communicators (init_rank, split, finalize, destroy)
  * are collected too. They run before the operations of the group, at the same
- * time as each other.
+ * time as each other, but those of one communicator in call order.
  *
  * Order: within one communicator, collectives run in call order, and sends (or
  * receives) with one peer in call order; else the operations of a group run

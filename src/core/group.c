@@ -2,6 +2,7 @@
 /* Groups: calls of one thread that are launched, and make progress, together.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +11,12 @@
 #include "src/core/queue.h"
 
 struct pending_init {
+	const struct dicomm_comm *of; /* only to be compared */
 	dicomm_result_t (*init)(void *arg);
+	void (*refuse)(void *arg);
 	void *arg;
 	dicomm_result_t status;
+	bool has_thread; /* the first of its communicator, which runs all */
 	pthread_t thread;
 	char text[512];
 	struct pending_init *next;
@@ -210,27 +214,54 @@ static dicomm_result_t launch(void)
 	return status;
 }
 
+/* The next call on the same communicator. */
+static struct pending_init *next_of(const struct pending_init *p)
+{
+	struct pending_init *q = p->next;
+
+	while (q && q->of != p->of)
+		q = q->next;
+	return q;
+}
+
+static bool is_first(const struct pending_init *p)
+{
+	const struct pending_init *q = group.inits;
+
+	while (q->of != p->of)
+		q = q->next;
+	return q == p;
+}
+
 static void *init_thread(void *arg)
 {
-	struct pending_init *p = arg;
-
-	p->status = p->init(p->arg);
-	if (p->status != DICOMM_SUCCESS)
-		strncpy(p->text, log_last_error(), sizeof(p->text) - 1);
+	for (struct pending_init *p = arg; p; p = next_of(p)) {
+		p->status = p->init(p->arg);
+		if (p->status != DICOMM_SUCCESS)
+			snprintf(p->text, sizeof(p->text), "%s",
+				 log_last_error());
+	}
 	return NULL;
 }
 
-dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg)
+dicomm_result_t group_init(const struct dicomm_comm *of,
+			   dicomm_result_t (*init)(void *arg),
+			   void (*refuse)(void *arg), void *arg)
 {
 	struct pending_init *p;
 
 	if (!group.depth)
 		return init(arg);
 	p = calloc(1, sizeof(*p));
-	if (!p)
+	if (!p) {
+		if (refuse)
+			refuse(arg);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "group: no memory for an initialisation");
+	}
+	p->of = of;
 	p->init = init;
+	p->refuse = refuse;
 	p->arg = arg;
 	if (!group.inits)
 		group.last_init = &group.inits;
@@ -239,26 +270,41 @@ dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg)
 	return DICOMM_SUCCESS;
 }
 
-/* Each waits for the others, so each needs a thread. */
+static void refuse_all_of(struct pending_init *p, int err)
+{
+	dicomm_result_t status = FAIL(
+		DICOMM_ERR_SYSTEM, "group: create a thread: %s", strerror(err));
+
+	for (; p; p = next_of(p)) {
+		if (p->refuse)
+			p->refuse(p->arg);
+		p->status = status;
+		snprintf(p->text, sizeof(p->text), "%s", log_last_error());
+	}
+}
+
+/* Each communicator waits for the others, so each needs a thread. */
 static dicomm_result_t run_inits(void)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct pending_init *p;
 
-	for (p = group.inits; p; p = p->next)
-		if (pthread_create(&p->thread, NULL, init_thread, p)) {
-			status = FAIL(DICOMM_ERR_SYSTEM,
-				      "group: create a thread: %m");
-			p->init = NULL;
-		}
+	for (p = group.inits; p; p = p->next) {
+		int err;
+
+		if (!is_first(p))
+			continue;
+		err = pthread_create(&p->thread, NULL, init_thread, p);
+		p->has_thread = !err;
+		if (err)
+			refuse_all_of(p, err);
+	}
 	while ((p = group.inits)) {
-		if (p->init) {
+		if (p->has_thread)
 			pthread_join(p->thread, NULL);
-			if (p->status != DICOMM_SUCCESS &&
-			    status == DICOMM_SUCCESS) {
-				status = p->status;
-				log_set_last_error(p->text);
-			}
+		if (p->status != DICOMM_SUCCESS && status == DICOMM_SUCCESS) {
+			status = p->status;
+			log_set_last_error(p->text);
 		}
 		group.inits = p->next;
 		free(p);

@@ -2,6 +2,7 @@
 /* From comm_init to comm_destroy, as the user calls them. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -45,6 +46,15 @@ static dicomm_result_t init_now(void *arg)
 	return status;
 }
 
+static void init_refuse(void *arg)
+{
+	struct init_args *a = arg;
+
+	*a->out = NULL;
+	comm_free(a->comm);
+	free(a);
+}
+
 static void *init_helper(void *arg)
 {
 	init_now(arg);
@@ -59,6 +69,7 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct dicomm_comm *comm;
 	struct init_args *a;
+	int err;
 
 	TRY(comm_create(&comm, nranks, rank, config));
 	if (parent)
@@ -79,14 +90,14 @@ dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
 	*out = comm;
 	if (comm->blocking) {
 		a->parent = parent;
-		return group_init(init_now, a);
+		return group_init(comm, init_now, init_refuse, a);
 	}
-	if (pthread_create(&comm->helper, NULL, init_helper, a)) {
-		*out = NULL;
-		free(a);
-		comm_free(comm);
+	err = pthread_create(&comm->helper, NULL, init_helper, a);
+	if (err) {
+		init_refuse(a);
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "comm_init_rank: create a thread: %m");
+			    "comm_init_rank: create a thread: %s",
+			    strerror(err));
 	}
 	comm->has_helper = true;
 	return DICOMM_IN_PROGRESS;
@@ -259,6 +270,13 @@ static dicomm_result_t finalize_item(void *arg)
 	return finalize_now(arg);
 }
 
+static void finalize_refuse(void *arg)
+{
+	struct dicomm_comm *comm = arg;
+
+	atomic_store(&comm->state, COMM_READY);
+}
+
 static void *finalize_helper(void *arg)
 {
 	finalize_now(arg);
@@ -274,14 +292,20 @@ static void join_helper(struct dicomm_comm *comm)
 
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
 {
+	int err;
+
 	TRY(comm_check_slow(comm, "comm_finalize"));
 	atomic_store(&comm->state, COMM_FINALIZING);
 	if (comm->blocking)
-		return group_init(finalize_item, comm);
+		return group_init(comm, finalize_item, finalize_refuse, comm);
 	join_helper(comm);
-	if (pthread_create(&comm->helper, NULL, finalize_helper, comm))
+	err = pthread_create(&comm->helper, NULL, finalize_helper, comm);
+	if (err) {
+		finalize_refuse(comm);
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "comm_finalize: create a thread: %m");
+			    "comm_finalize: create a thread: %s",
+			    strerror(err));
+	}
 	comm->has_helper = true;
 	return DICOMM_IN_PROGRESS;
 }
@@ -315,7 +339,7 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_destroy: comm belongs to the parent of this "
 			    "process");
-	return group_init(destroy_now, comm);
+	return group_init(comm, destroy_now, NULL, comm);
 }
 
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)

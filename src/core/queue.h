@@ -29,9 +29,13 @@ bool group_open(void);
  */
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream);
-/* An initialisation inside a group runs at its end, together with the others.
- * Outside it runs at once. */
-dicomm_result_t group_init(dicomm_result_t (*init)(void *arg), void *arg);
+/* The beginning of a communicator, its end, or that of another one made from
+ * it: inside a group it runs at the end of that, together with the others, but
+ * those of one communicator in call order. Outside it runs at once. What cannot
+ * be run is given to refuse(), which may be NULL. */
+dicomm_result_t group_init(const struct dicomm_comm *of,
+			   dicomm_result_t (*init)(void *arg),
+			   void (*refuse)(void *arg), void *arg);
 
 /*
  * Hand items to the progress thread as one unit: it starts when it is first in

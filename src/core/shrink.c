@@ -228,6 +228,14 @@ static dicomm_result_t shrink_now(void *arg)
 	return status;
 }
 
+static void shrink_refuse(void *arg)
+{
+	struct shrink_args *a = arg;
+
+	comm_config_free(&a->config);
+	free(a);
+}
+
 dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   int nexclude, dicomm_comm_t *newcomm,
 				   const dicomm_config_t *config)
@@ -277,5 +285,5 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	}
 	a->config.blocking = 1;
 	a->config.bootstrap.allgather = NULL; /* it would span the parent */
-	return group_init(shrink_now, a);
+	return group_init(comm, shrink_now, shrink_refuse, a);
 }

@@ -82,6 +82,14 @@ out:
 	return status;
 }
 
+static void split_refuse(void *arg)
+{
+	struct split_args *a = arg;
+
+	comm_config_free(&a->config);
+	free(a);
+}
+
 dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 				  dicomm_comm_t *newcomm,
 				  const dicomm_config_t *config)
@@ -112,5 +120,5 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 	/* It meets by an id; the parent's all-gather spans the parent. */
 	if (!config)
 		a->config.bootstrap.allgather = NULL;
-	return group_init(split_now, a);
+	return group_init(comm, split_now, split_refuse, a);
 }

@@ -110,6 +110,50 @@ static dicomm_result_t init_in_background(struct run *r)
 	return status;
 }
 
+/* A group of calls in the life of a communicator. */
+static dicomm_result_t init_in_group(struct run *r)
+{
+	dicomm_result_t status;
+
+	arm(r);
+	status = dicomm_group_start();
+	keep(&status, dicomm_comm_init_rank(&r->me->comm, r->me->ranks, r->id,
+					    r->me->rank));
+	keep(&status, dicomm_group_end());
+	disarm(r);
+	JOB_CHECK(status == DICOMM_SUCCESS || !r->me->comm,
+		  "request %d (%s): status %d, but there is a handle", r->n,
+		  r->what ? r->what : "none", (int)status);
+	return status;
+}
+
+/* The first request at the end of a group is a thread; all others, those of the
+ * thread, fail in the other scenarios. */
+static dicomm_result_t end_group(struct run *r)
+{
+	dicomm_result_t status;
+
+	if (r->n == 1)
+		arm(r);
+	status = dicomm_group_end();
+	if (r->n == 1)
+		disarm(r);
+	return status;
+}
+
+static dicomm_result_t init_thread(struct run *r)
+{
+	dicomm_result_t status;
+
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_comm_init_rank(&r->me->comm, r->me->ranks, r->id,
+				      r->me->rank));
+	status = end_group(r);
+	JOB_CHECK(status == DICOMM_SUCCESS || !r->me->comm,
+		  "status %d, but there is a handle", (int)status);
+	return status;
+}
+
 static dicomm_result_t make_id(struct run *r)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -234,6 +278,27 @@ static dicomm_result_t shrink(struct run *r)
 	return status;
 }
 
+static dicomm_result_t child_thread(struct run *r)
+{
+	dicomm_comm_t child = NULL;
+	dicomm_result_t status;
+
+	job_barrier();
+	JOB_TRY(dicomm_group_start());
+	if (r->variant)
+		JOB_TRY(dicomm_comm_shrink(r->me->comm, NULL, 0, &child, NULL));
+	else
+		JOB_TRY(dicomm_comm_split(r->me->comm, 0, 0, &child, NULL));
+	/* Who fails aborts the old one: all have called by then. */
+	job_barrier();
+	status = end_group(r);
+	JOB_CHECK(status == DICOMM_SUCCESS || !child,
+		  "status %d, but there is a handle", (int)status);
+	status = try_child(status, child);
+	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
 /* Local calls: what fails has no effect. */
 static dicomm_result_t things(struct run *r)
 {
@@ -269,6 +334,62 @@ static dicomm_result_t finalize(struct run *r)
 	keep(&status, dicomm_comm_destroy(r->me->comm));
 	r->me->comm = NULL;
 	disarm(r);
+	return status;
+}
+
+static dicomm_result_t await_end(dicomm_comm_t comm, dicomm_result_t status)
+{
+	double end = job_seconds() + BOOTSTRAP_S + 2 * SLACK_S;
+
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(100);
+		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	}
+	return status;
+}
+
+/* What fails leaves a communicator that works. */
+static dicomm_result_t finalize_in_background(struct run *r)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_result_t status, async;
+
+	config.blocking = 0;
+	status = dicomm_comm_init_rank_config(&r->me->comm, r->me->ranks, r->id,
+					      r->me->rank, &config);
+	JOB_TRY(await_end(r->me->comm, status));
+	JOB_TRY(dicomm_barrier(r->me->comm, NULL));
+	job_barrier();
+	arm(r);
+	status = dicomm_comm_finalize(r->me->comm);
+	async = await_end(r->me->comm, DICOMM_IN_PROGRESS);
+	disarm(r);
+	JOB_CHECK(async == DICOMM_SUCCESS, "async %d", (int)async);
+	if (status == DICOMM_IN_PROGRESS)
+		status = async;
+	/* The other need not hear of it. */
+	job_barrier();
+	return status;
+}
+
+static dicomm_result_t finalize_in_group(struct run *r)
+{
+	dicomm_result_t status, end;
+
+	JOB_TRY(dicomm_barrier(r->me->comm, NULL));
+	job_barrier();
+	arm(r);
+	status = dicomm_group_start();
+	keep(&status, dicomm_comm_finalize(r->me->comm));
+	keep(&status, dicomm_group_end());
+	disarm(r);
+	end = dicomm_comm_finalize(r->me->comm);
+	/* The other need not hear of it. */
+	job_barrier();
+	JOB_CHECK(end == (status == DICOMM_SUCCESS ? DICOMM_ERR_INVALID_USAGE
+						   : DICOMM_SUCCESS),
+		  "request %d (%s): status %d, then %d", r->n,
+		  r->what ? r->what : "none", (int)status, (int)end);
 	return status;
 }
 
@@ -312,6 +433,16 @@ static const struct scenario scenarios[] = {
 	 .bare = true,
 	 .stride = 31,
 	 .run = init_in_background},
+	{.name = "init in a group",
+	 .variants = 1,
+	 .bare = true,
+	 .stride = 31,
+	 .run = init_in_group},
+	{.name = "init's thread",
+	 .variants = 1,
+	 .bare = true,
+	 .run = init_thread},
+	{.name = "child's thread", .variants = 2, .run = child_thread},
 	{.name = "id",
 	 .variants = 1,
 	 .bare = true,
@@ -333,6 +464,13 @@ static const struct scenario scenarios[] = {
 	{.name = "shrink", .variants = 1, .stride = 37, .run = shrink},
 	{.name = "things", .variants = 1, .run = things},
 	{.name = "finalize", .variants = 1, .run = finalize},
+	{.name = "finalize in the background",
+	 .variants = 1,
+	 .bare = true,
+	 .run = finalize_in_background},
+	{.name = "finalize in a group",
+	 .variants = 1,
+	 .run = finalize_in_group},
 	{.name = "abort", .variants = 1, .run = hear_of_an_abort},
 };
 
@@ -358,6 +496,11 @@ static void check_status(const struct run *r, const struct scenario *s,
 	JOB_CHECK(status == DICOMM_SUCCESS || *text,
 		  "%s %d, request %d (%s): status %d without a word", s->name,
 		  r->variant, r->n, r->what ? r->what : "none", (int)status);
+	/* The system's words come from what the call returned. */
+	JOB_CHECK(status == DICOMM_SUCCESS || !strstr(text, ": Success"),
+		  "%s %d, request %d (%s): status %d, \"%s\"", s->name,
+		  r->variant, r->n, r->what ? r->what : "none", (int)status,
+		  text);
 }
 
 static void check_time(const struct run *r, const struct scenario *s,

@@ -427,6 +427,46 @@ START_TEST(processes_have_several_ranks)
 }
 END_TEST
 
+/* Calls on one communicator are made in their order. */
+static void lives_in_order(struct job_rank *me)
+{
+	for (int i = 0; i < 20; i++) {
+		dicomm_comm_t comm, row, column;
+		int n = me->ranks / 2, rank;
+
+		JOB_TRY(dicomm_comm_init_rank(&comm, me->ranks, job_id(),
+					      me->rank));
+		start_group();
+		JOB_TRY(dicomm_comm_split(comm, me->rank / n, 0, &row, NULL));
+		JOB_TRY(dicomm_comm_split(comm, me->rank % n,
+					  me->ranks - me->rank, &column, NULL));
+		end_group();
+		JOB_TRY(dicomm_comm_user_rank(row, &rank));
+		JOB_CHECK(rank == me->rank % n, "rank %d in its row", rank);
+		JOB_TRY(dicomm_comm_user_rank(column, &rank));
+		JOB_CHECK(rank == 1 - me->rank / n, "rank %d in its column",
+			  rank);
+		check_ranks(&row, me->rank % n, 1, n);
+		check_ranks(&column, 1 - me->rank / n, 1, 2);
+		start_group();
+		JOB_TRY(dicomm_comm_finalize(row));
+		JOB_TRY(dicomm_comm_destroy(row));
+		JOB_TRY(dicomm_comm_finalize(comm));
+		JOB_TRY(dicomm_comm_destroy(comm));
+		JOB_TRY(dicomm_comm_destroy(column));
+		end_group();
+	}
+}
+
+START_TEST(calls_on_one_communicator_keep_their_order)
+{
+	job_run(&(struct job){.run = lives_in_order,
+			      .ranks = 4,
+			      .bare = true,
+			      .timeout_s = 60});
+}
+END_TEST
+
 static void one_of_eight(struct job_rank *me)
 {
 	struct trial t = {.type = DICOMM_FLOAT32, .count = 20000};
@@ -466,6 +506,7 @@ int main(void)
 	tcase_add_test(tcase, receives_before_sends_do_not_block_a_group);
 	tcase_add_test(tcase, one_thread_is_eight_ranks);
 	tcase_add_test(tcase, processes_have_several_ranks);
+	tcase_add_test(tcase, calls_on_one_communicator_keep_their_order);
 	tcase_add_test(tcase, eight_threads_are_eight_ranks);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

@@ -86,9 +86,10 @@ WRAP(int, getaddrinfo,
       struct addrinfo **found),
      (host, port, hints, found), EAI_MEMORY, ENOMEM)
 WRAP(int, eventfd, (unsigned value, int flags), (value, flags), -1, EMFILE)
+/* It need not set errno. */
 WRAP(int, pthread_create,
      (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *arg),
-     (t, a, f, arg), EAGAIN, EAGAIN)
+     (t, a, f, arg), EAGAIN, 0)
 
 int __wrap_asprintf(char **text, const char *format, ...);
 int __wrap_asprintf(char **text, const char *format, ...)
