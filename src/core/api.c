@@ -340,13 +340,18 @@ static dicomm_result_t check_array(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* Elements up to the end of the last block, each block checked. */
+/* The elements from the first block to the end of the last one. */
+struct stretch {
+	size_t first, end;
+};
+
+/* Each block is checked. */
 static dicomm_result_t check_blocks(const char *f, const char *name,
 				    const void *at, int ranks,
 				    const size_t *counts, const size_t *displs,
-				    dicomm_datatype_t type, size_t *elements)
+				    dicomm_datatype_t type, struct stretch *e)
 {
-	*elements = 0;
+	*e = (struct stretch){0, 0};
 	for (int r = 0; r < ranks; r++) {
 		size_t end;
 
@@ -357,10 +362,29 @@ static dicomm_result_t check_blocks(const char *f, const char *name,
 				   "than can be addressed",
 				   f, name, r, counts[r], displs[r]);
 		TRY(check_buffer(f, name, at, 1, end, type));
-		if (end > *elements)
-			*elements = end;
+		if (!e->end || displs[r] < e->first)
+			e->first = displs[r];
+		if (end > e->end)
+			e->end = end;
 	}
 	return DICOMM_SUCCESS;
+}
+
+/* Two buffers of blocks: who has both in one memory may lay them apart. */
+static dicomm_result_t check_blocks_apart(const char *f, const void *send,
+					  const struct stretch *sent,
+					  const void *recv,
+					  const struct stretch *received,
+					  size_t bytes, bool in_place)
+{
+	const uint8_t *s = send, *r = recv;
+
+	if (!sent->end || !received->end)
+		return DICOMM_SUCCESS;
+	return check_apart(f, s + sent->first * bytes,
+			   (sent->end - sent->first) * bytes,
+			   r + received->first * bytes,
+			   (received->end - received->first) * bytes, in_place);
 }
 
 /* Room for n arrays of one entry for each rank. */
@@ -397,7 +421,8 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 			    .root = -1,
 			    .send = send,
 			    .recv = recv};
-	size_t *own, *at, sent, received, bytes;
+	struct stretch sent, received;
+	size_t *own, *at, bytes;
 	int n;
 
 	TRY(comm_check(comm, f));
@@ -413,10 +438,9 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
 			 &received));
 	bytes = type_bytes(type);
-	if (sent && received)
-		TRY(check_apart(f, send, sent * bytes, recv, received * bytes,
-				false));
-	TRY(check_memory(f, comm, send, sent * bytes, recv, received * bytes));
+	TRY(check_blocks_apart(f, send, &sent, recv, &received, bytes, false));
+	TRY(check_memory(f, comm, send, sent.end * bytes, recv,
+			 received.end * bytes));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
 		return BAD("%s: rank %d sends itself %zu elements, but "
 			   "receives %zu from itself",
@@ -443,7 +467,8 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 			    .root = -1,
 			    .send = send,
 			    .recv = recv};
-	size_t *own, *at, received, mine, bytes;
+	size_t *own, *at, mine, bytes;
+	struct stretch sent, received;
 	int n;
 
 	TRY(comm_check(comm, f));
@@ -457,7 +482,7 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
 			 &received));
 	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
-			 received * type_bytes(type)));
+			 received.end * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
 	call.recv_counts = put_array(&at, recvcounts, n);
@@ -466,9 +491,10 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 	call.send_counts = put_array(&at, &mine, 1);
 	call.send_displs = at; /* 0 */
 	bytes = type_bytes(type);
-	if (mine &&
-	    check_apart(f, send, mine * bytes, recv, received * bytes,
-			call_in_place(&call, comm->rank)) != DICOMM_SUCCESS) {
+	sent = (struct stretch){0, mine};
+	if (check_blocks_apart(f, send, &sent, recv, &received, bytes,
+			       call_in_place(&call, comm->rank)) !=
+	    DICOMM_SUCCESS) {
 		free(own);
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	}

@@ -169,6 +169,39 @@ static void bad_blocks(struct job_rank *me)
 	still_works(me);
 }
 
+/* Send and receive blocks of one memory, none of which overlap. */
+static void one_memory(struct job_rank *me)
+{
+	int64_t a[8] = {10, 11, 12, 13, 14, 15, 16, 17}, sent;
+	size_t one[2] = {1, 1}, low[2] = {1, 2}, high[2] = {5, 6};
+
+	for (int i = 0; i < 8; i++)
+		a[i] += 100 * me->rank;
+	JOB_TRY(dicomm_alltoallv(a, one, me->rank ? high : low, a, one,
+				 me->rank ? low : high, DICOMM_INT64, me->comm,
+				 NULL));
+	for (int r = 0; r < 2; r++) {
+		sent = 10 + 100 * r + (int64_t)(r ? high : low)[me->rank];
+		JOB_CHECK(a[(me->rank ? low : high)[r]] == sent,
+			  "%lld from rank %d instead of %lld",
+			  (long long)a[(me->rank ? low : high)[r]], r,
+			  (long long)sent);
+	}
+	a[0] = 7 + me->rank;
+	low[0] = 3;
+	low[1] = 2;
+	JOB_TRY(dicomm_allgatherv(a, a, one, low, DICOMM_INT64, me->comm,
+				  NULL));
+	JOB_CHECK(a[3] == 7 && a[2] == 8 && a[0] == 7 + me->rank,
+		  "gathered %lld, %lld", (long long)a[3], (long long)a[2]);
+}
+
+START_TEST(blocks_of_one_memory_may_lie_apart)
+{
+	job_run(&(struct job){.run = one_memory, .ranks = 2});
+}
+END_TEST
+
 static void (*const bad_calls[])(struct job_rank *me) = {
 	bad_reductions, bad_copies, bad_blocks};
 
@@ -587,6 +620,7 @@ int main(void)
 	TCase *tcase = tcase_create("api");
 
 	tcase_set_timeout(tcase, 100);
+	tcase_add_test(tcase, blocks_of_one_memory_may_lie_apart);
 	tcase_add_loop_test(tcase, a_bad_argument_is_named_and_has_no_effect, 0,
 			    sizeof(bad_calls) / sizeof(*bad_calls));
 	tcase_add_test(tcase, created_operators_live_and_die);
