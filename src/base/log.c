@@ -270,6 +270,15 @@ void log_write(enum log_level level, const char *file, int line,
 	errno = saved;
 }
 
+void log_repeat(void)
+{
+	if (!sink_wants(LOG_ERROR))
+		return;
+	in_sink = true;
+	sink((int)LOG_ERROR, last_error, sink_ctx);
+	in_sink = false;
+}
+
 const char *log_last_error(void)
 {
 	return last_error;

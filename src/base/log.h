@@ -31,6 +31,9 @@ void log_set_rank(int rank);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *file, int line,
 	       const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The last error once more, where the calling thread's messages go beside
+ * stderr: for who learns late whom it is about. */
+void log_repeat(void);
 /* Last error text of the calling thread; "" if none. */
 const char *log_last_error(void);
 void log_set_last_error(const char *text);

@@ -141,6 +141,20 @@ static dicomm_result_t check_stream(const char *f,
 	return DICOMM_SUCCESS;
 }
 
+/* Why a call was refused is about its communicator, too; why that is broken,
+ * its owner has heard already. */
+static dicomm_result_t heard(const struct dicomm_comm *comm,
+			     dicomm_result_t status)
+{
+	if (__builtin_expect(status == DICOMM_SUCCESS, 1) || !comm ||
+	    comm->magic != COMM_MAGIC || fault_is(comm))
+		return status;
+	comm_listen(comm);
+	log_repeat();
+	comm_listen(NULL);
+	return status;
+}
+
 /* A repeated blocking call, which needs few checks: see executable_quick().
  * False: nothing has happened, take the long way. */
 static inline bool repeated(enum coll coll, const void *send, void *recv,
@@ -158,11 +172,10 @@ static inline bool repeated(enum coll coll, const void *send, void *recv,
 	return exe && flat_quick(comm, exe, send, recv, status);
 }
 
-/* The operations with one count. */
 static inline dicomm_result_t
-uniform(const char *f, enum coll coll, const void *send, void *recv,
-	size_t count, dicomm_datatype_t type, dicomm_redop_t op, int root,
-	struct dicomm_comm *comm, dicomm_stream_t stream)
+uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
+		size_t count, dicomm_datatype_t type, dicomm_redop_t op,
+		int root, struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	struct call call = {.coll = coll,
 			    .type = type,
@@ -173,12 +186,7 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 			    .recv = recv};
 	size_t send_blocks, recv_blocks, bytes;
 	uint32_t sb, rb;
-	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(coll, send, recv, count, type, op, root,
-				      comm, stream, &status),
-			     1))
-		return status;
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
 	if (coll_reduces(coll))
@@ -197,6 +205,22 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 	TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
 			 recv_blocks * bytes));
 	return group_call(comm, &call, NULL, stream);
+}
+
+/* The operations with one count. */
+static inline dicomm_result_t
+uniform(const char *f, enum coll coll, const void *send, void *recv,
+	size_t count, dicomm_datatype_t type, dicomm_redop_t op, int root,
+	struct dicomm_comm *comm, dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (__builtin_expect(repeated(coll, send, recv, count, type, op, root,
+				      comm, stream, &status),
+			     1))
+		return status;
+	return heard(comm, uniform_checked(f, coll, send, recv, count, type, op,
+					   root, comm, stream));
 }
 
 dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
@@ -265,21 +289,16 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
 		       DICOMM_SUM, root, comm, stream);
 }
 
-dicomm_result_t dicomm_send(const void *send, size_t count,
-			    dicomm_datatype_t type, int peer,
-			    dicomm_comm_t comm, dicomm_stream_t stream)
+static dicomm_result_t send_checked(const void *send, size_t count,
+				    dicomm_datatype_t type, int peer,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	struct call call = {.coll = COLL_SEND,
 			    .type = type,
 			    .root = peer,
 			    .count = count,
 			    .send = send};
-	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
-				      DICOMM_SUM, peer, comm, stream, &status),
-			     1))
-		return status;
 	TRY(comm_check(comm, "send"));
 	TRY(check_type("send", type));
 	TRY(check_rank("send", "peer", comm, peer));
@@ -290,21 +309,29 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 	return group_call(comm, &call, NULL, stream);
 }
 
-dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
-			    int peer, dicomm_comm_t comm,
-			    dicomm_stream_t stream)
+dicomm_result_t dicomm_send(const void *send, size_t count,
+			    dicomm_datatype_t type, int peer,
+			    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
+	return heard(comm, send_checked(send, count, type, peer, comm, stream));
+}
+
+static dicomm_result_t recv_checked(void *recv, size_t count,
+				    dicomm_datatype_t type, int peer,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	struct call call = {.coll = COLL_RECV,
 			    .type = type,
 			    .root = peer,
 			    .count = count,
 			    .recv = recv};
-	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
-				      DICOMM_SUM, peer, comm, stream, &status),
-			     1))
-		return status;
 	TRY(comm_check(comm, "recv"));
 	TRY(check_type("recv", type));
 	TRY(check_rank("recv", "peer", comm, peer));
@@ -315,19 +342,39 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 	return group_call(comm, &call, NULL, stream);
 }
 
-dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
+dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
+			    int peer, dicomm_comm_t comm,
+			    dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
+	return heard(comm, recv_checked(recv, count, type, peer, comm, stream));
+}
+
+static dicomm_result_t barrier_checked(dicomm_comm_t comm,
+				       dicomm_stream_t stream)
 {
 	struct call call = {
 		.coll = COLL_BARRIER, .type = DICOMM_INT8, .root = -1};
+
+	TRY(comm_check(comm, "barrier"));
+	TRY(check_stream("barrier", comm, stream));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
+{
 	dicomm_result_t status;
 
 	if (__builtin_expect(repeated(COLL_BARRIER, NULL, NULL, 0, DICOMM_INT8,
 				      DICOMM_SUM, -1, comm, stream, &status),
 			     1))
 		return status;
-	TRY(comm_check(comm, "barrier"));
-	TRY(check_stream("barrier", comm, stream));
-	return group_call(comm, &call, NULL, stream);
+	return heard(comm, barrier_checked(comm, stream));
 }
 
 /* ---- counts for each rank ---- */
@@ -408,12 +455,10 @@ static const size_t *put_array(size_t **at, const size_t *from, int n)
 	return to;
 }
 
-dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
-				 const size_t *senddispls, void *recv,
-				 const size_t *recvcounts,
-				 const size_t *recvdispls,
-				 dicomm_datatype_t type, dicomm_comm_t comm,
-				 dicomm_stream_t stream)
+static dicomm_result_t alltoallv_checked(
+	const void *send, const size_t *sendcounts, const size_t *senddispls,
+	void *recv, const size_t *recvcounts, const size_t *recvdispls,
+	dicomm_datatype_t type, dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	static const char f[] = "alltoallv";
 	struct call call = {.coll = COLL_ALLTOALLV,
@@ -455,11 +500,22 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 	return group_call(comm, &call, own, stream);
 }
 
-dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
-				  const size_t *recvcounts,
-				  const size_t *recvdispls,
-				  dicomm_datatype_t type, dicomm_comm_t comm,
-				  dicomm_stream_t stream)
+dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
+				 const size_t *senddispls, void *recv,
+				 const size_t *recvcounts,
+				 const size_t *recvdispls,
+				 dicomm_datatype_t type, dicomm_comm_t comm,
+				 dicomm_stream_t stream)
+{
+	return heard(comm, alltoallv_checked(send, sendcounts, senddispls, recv,
+					     recvcounts, recvdispls, type, comm,
+					     stream));
+}
+
+static dicomm_result_t
+allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
+		   const size_t *recvdispls, dicomm_datatype_t type,
+		   dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	static const char f[] = "allgatherv";
 	struct call call = {.coll = COLL_ALLGATHERV,
@@ -501,11 +557,20 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 	return group_call(comm, &call, own, stream);
 }
 
-dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
-				       const size_t *recvcounts,
-				       dicomm_datatype_t type,
-				       dicomm_redop_t op, dicomm_comm_t comm,
-				       dicomm_stream_t stream)
+dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
+				  const size_t *recvcounts,
+				  const size_t *recvdispls,
+				  dicomm_datatype_t type, dicomm_comm_t comm,
+				  dicomm_stream_t stream)
+{
+	return heard(comm, allgatherv_checked(send, recv, recvcounts,
+					      recvdispls, type, comm, stream));
+}
+
+static dicomm_result_t
+reduce_scatterv_checked(const void *send, void *recv, const size_t *recvcounts,
+			dicomm_datatype_t type, dicomm_redop_t op,
+			dicomm_comm_t comm, dicomm_stream_t stream)
 {
 	static const char f[] = "reduce_scatterv";
 	struct call call = {.coll = COLL_REDUCE_SCATTERV,
@@ -552,4 +617,14 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	}
 	return group_call(comm, &call, own, stream);
+}
+
+dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
+				       const size_t *recvcounts,
+				       dicomm_datatype_t type,
+				       dicomm_redop_t op, dicomm_comm_t comm,
+				       dicomm_stream_t stream)
+{
+	return heard(comm, reduce_scatterv_checked(send, recv, recvcounts, type,
+						   op, comm, stream));
 }

@@ -563,6 +563,14 @@ static void hear(int level, const char *message, void *ctx)
 	atomic_fetch_add(&heard->errors, 1);
 }
 
+/* One error since the last time. */
+static void hears(struct heard *heard, const char *words)
+{
+	JOB_CHECK(atomic_exchange(&heard->errors, 0) == 1 &&
+			  strstr(heard->text, words),
+		  "\"%s\" is not \"%s\"", heard->text, words);
+}
+
 static void listens(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
@@ -573,6 +581,33 @@ static void listens(struct job_rank *me)
 	config.log_fn = hear;
 	config.log_ctx = &heard;
 	JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &comm, &config));
+	JOB_CHECK(!atomic_load(&heard.errors), "%s", heard.text);
+	JOB_REFUSED(dicomm_allreduce(NULL, b, 1, DICOMM_INT32, DICOMM_SUM, comm,
+				     NULL),
+		    BAD, "send is NULL");
+	hears(&heard, "allreduce: send is NULL");
+	JOB_REFUSED(dicomm_send(a, 1, DICOMM_INT32, 9, comm, NULL), BAD,
+		    "peer 9");
+	hears(&heard, "send: peer 9");
+	JOB_REFUSED(dicomm_recv(b, 1, DICOMM_INT32, 9, comm, NULL), BAD,
+		    "peer 9");
+	hears(&heard, "recv: peer 9");
+	JOB_REFUSED(dicomm_barrier(comm, b), BAD, "stream");
+	hears(&heard, "barrier: stream");
+	JOB_REFUSED(
+		dicomm_allgatherv(a, b, NULL, NULL, DICOMM_INT32, comm, NULL),
+		BAD, "recvcounts is NULL");
+	hears(&heard, "allgatherv: recvcounts is NULL");
+	JOB_REFUSED(dicomm_alltoallv(a, NULL, NULL, b, NULL, NULL, DICOMM_INT32,
+				     comm, NULL),
+		    BAD, "sendcounts is NULL");
+	hears(&heard, "alltoallv: sendcounts is NULL");
+	JOB_REFUSED(dicomm_reduce_scatterv(a, b, NULL, DICOMM_INT32, DICOMM_SUM,
+					   comm, NULL),
+		    BAD, "recvcounts is NULL");
+	hears(&heard, "reduce_scatterv: recvcounts is NULL");
+	/* Others' errors are none of his. */
+	JOB_REFUSED(dicomm_barrier(me->comm, b), BAD, "stream");
 	JOB_CHECK(!atomic_load(&heard.errors), "%s", heard.text);
 	JOB_CHECK(dicomm_allreduce(a, b, 1 + (size_t)me->rank, DICOMM_INT32,
 				   DICOMM_SUM, comm, NULL) == USAGE,
