@@ -146,7 +146,8 @@ struct created_op {
 struct dicomm_comm {
 	uint64_t magic;
 	/* Hot: read by every call. */
-	_Atomic int inside; /* a call is in the data path; see fault_wait() */
+	/* Calls in the data path, of one thread; see fault_wait(). */
+	_Atomic int inside;
 	_Atomic int queued; /* operations handed to the progress thread */
 	struct fault fault;
 	int rank, ranks;
@@ -334,6 +335,8 @@ void fault_text(struct dicomm_comm *comm, char *text, size_t len);
 void fault_wait(struct dicomm_comm *comm);
 /* Once for each process, before the first communicator. */
 void fault_init(void);
+/* Communicators of this process that have broken so far */
+extern _Atomic unsigned fault_count;
 /* The kernel offers no membarrier(2): who enters must fence itself. */
 extern _Atomic bool fault_needs_fence;
 
@@ -360,6 +363,23 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 static inline void comm_leave(struct dicomm_comm *comm)
 {
 	atomic_store_explicit(&comm->inside, 0, memory_order_release);
+}
+
+/* The same for each call of a group, in any order: the last to leave leaves the
+ * data path. */
+static inline void comm_enter_one(struct dicomm_comm *comm)
+{
+	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
+
+	comm_enter(comm);
+	atomic_store_explicit(&comm->inside, n + 1, memory_order_relaxed);
+}
+
+static inline void comm_leave_one(struct dicomm_comm *comm)
+{
+	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
+
+	atomic_store_explicit(&comm->inside, n - 1, memory_order_release);
 }
 
 /* Is the handle one that calls may use? */

@@ -174,7 +174,6 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	comm->dev = dev;
-	pthread_mutex_init(&dev->lock, NULL);
 	dev->work = comm->accel->work;
 	dev->index = comm->index;
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
@@ -187,7 +186,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
 	TRY(allocate_near(comm));
-	return ticket_make(comm);
+	return ticket_make(dev);
 }
 
 dicomm_result_t device_hold(struct dicomm_comm *comm)
@@ -234,7 +233,6 @@ void device_close(struct dicomm_comm *comm)
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
 	lent_put(dev->lent);
-	pthread_mutex_destroy(&dev->lock);
 	free(dev);
 	comm->dev = NULL;
 }

@@ -10,7 +10,8 @@
  * back, the end of the operation) waits until the stream has come to a mark.
  * Nothing waits for the device but device_open(), _quiesce() and _finish().
  *
- * Threads: as the data path; tickets have a lock of their own (ticket.c).
+ * Threads: as the data path; tickets have a lock of their own (ticket.c), and
+ * may be under way when the communicator is freed.
  */
 #ifndef DICOMM_CORE_DEVICE_H
 #define DICOMM_CORE_DEVICE_H
@@ -96,9 +97,7 @@ struct device {
 	 * read by all. */
 	struct lent *lent;
 	struct givens *givens; /* NULL: no wire would use them */
-
-	pthread_mutex_t lock;
-	struct ticket *spare;
+	struct tickets *tickets;
 };
 
 /* All stages together. */
@@ -175,7 +174,7 @@ extern const struct step_way device_way;
  * operations, what is after it comes after them.
  */
 struct ticket {
-	struct dicomm_comm *comm;
+	struct tickets *of;
 	dicomm_stream_t stream;
 	struct accel_event *event;
 	struct accel_gate *gate;
@@ -187,12 +186,16 @@ struct ticket {
  * with the reason where it is none of the device. */
 dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 			    struct ticket **out);
+/* Does it hold this stream of the rank's device? */
+bool ticket_is_of(const struct ticket *t, const struct dicomm_comm *comm,
+		  dicomm_stream_t stream);
 /* SUCCESS: what was before it on the stream is done. AGAIN: not yet. */
 dicomm_result_t ticket_query(struct ticket *t);
 /* Let the stream go on. Any thread, once. */
 void ticket_give(struct ticket *t);
+/* All that there will be for a device: for DEVICE_CALLS. */
+dicomm_result_t ticket_make(struct device *dev);
+/* What is under way is freed when it is given. */
 void ticket_free_all(struct device *dev);
-/* All that there will be: for DEVICE_CALLS. */
-dicomm_result_t ticket_make(struct dicomm_comm *comm);
 
 #endif

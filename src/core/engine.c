@@ -348,6 +348,24 @@ static bool are_alone(struct operation *const *ops, size_t n)
 	return true;
 }
 
+void engine_leave(struct dicomm_comm *comm)
+{
+	/* Others may still use theirs. */
+	if (atomic_load_explicit(&comm->inside, memory_order_relaxed) == 1)
+		executable_trim(comm);
+	comm_leave_one(comm);
+}
+
+static void finish(struct operation **at)
+{
+	struct operation *op = *at;
+	struct dicomm_comm *comm = op->comm;
+
+	*at = NULL;
+	engine_release(op);
+	engine_leave(comm);
+}
+
 dicomm_result_t engine_run(struct operation **ops, size_t n)
 {
 	bool alone = are_alone(ops, n);
@@ -363,7 +381,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			struct operation *op = ops[i];
 			enum schedule_result r;
 
-			if (op->done) {
+			if (!op) {
 				if (i == low)
 					low++;
 				continue;
@@ -371,6 +389,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			if (fault_is(op->comm)) {
 				first = first ? first : fault_report(op->comm);
 				engine_drop(op);
+				finish(&ops[i]);
 				moved = true;
 				left--;
 				continue;
@@ -379,6 +398,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 				continue;
 			r = engine_turn(op, &moved);
 			if (r == SCHEDULE_DONE) {
+				finish(&ops[i]);
 				left--;
 				moved = true;
 			} else if (!waiting) {
@@ -390,7 +410,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 			continue;
 		}
 		for (size_t i = low; i < n && !alone; i++)
-			if (!ops[i]->done && ops[i]->comm != waiting->comm)
+			if (ops[i] && ops[i]->comm != waiting->comm)
 				wait_poll(ops[i]->comm);
 		/* A failure shows in the fault of the communicator. */
 		engine_wait(&w, waiting, alone);
@@ -410,27 +430,17 @@ void engine_free_spare(struct dicomm_comm *comm)
 	}
 }
 
-static dicomm_result_t run_one(struct dicomm_comm *comm,
-			       const struct call *call)
+dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
 {
 	struct operation *op;
 	dicomm_result_t status;
 
-	TRY(engine_prepare(comm, call, &op));
-	status = engine_run(&op, 1);
-	engine_release(op);
-	executable_trim(comm);
-	return status;
-}
-
-dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
-{
-	dicomm_result_t status;
-
 	if (comm_enter(comm))
-		status = run_one(comm, call);
+		status = engine_prepare(comm, call, &op);
 	else
 		status = fault_report(comm);
-	comm_leave(comm);
+	if (status == DICOMM_SUCCESS)
+		return engine_run(&op, 1);
+	engine_leave(comm);
 	return status;
 }

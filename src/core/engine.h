@@ -54,8 +54,12 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
 /* Give up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
-/* Run all to the end (or the end of their communicators). */
+/* Run all to the end (or the end of their communicators), and release them. A
+ * call has entered its communicator for each, and leaves it when that one ends:
+ * then others may free it. */
 dicomm_result_t engine_run(struct operation **ops, size_t n);
+/* A call that is not run after all, or has been, leaves its communicator. */
+void engine_leave(struct dicomm_comm *comm);
 /* Back to the communicator's spare list. */
 void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);

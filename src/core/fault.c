@@ -22,6 +22,7 @@
 #define NEWS_MS 500
 
 _Atomic bool fault_needs_fence = true;
+_Atomic unsigned fault_count;
 
 void fault_init(void)
 {
@@ -53,6 +54,7 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 		comm->fault.culprit = culprit;
 		memcpy(comm->fault.text, text, sizeof(text));
 		atomic_store(&comm->fault.status, (int)status);
+		atomic_fetch_add(&fault_count, 1);
 		if (comm->fault.forming)
 			atomic_store(&comm->fault.forming->cancelled, true);
 	}

@@ -72,7 +72,7 @@ static dicomm_result_t check_room(const struct ticket *list,
 	int n = 0;
 
 	for (; list; list = list->next)
-		n += list->comm == comm;
+		n += list->of == comm->dev->tickets;
 	if (n < DEVICE_CALLS)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -99,9 +99,7 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 		if (!comm->dev)
 			continue;
 		for (t = *list; t; t = t->next)
-			if (t->stream == items[i].native &&
-			    t->comm->accel == comm->accel &&
-			    t->comm->index == comm->index)
+			if (ticket_is_of(t, comm, items[i].native))
 				break;
 		if (t)
 			continue;
@@ -173,27 +171,27 @@ static dicomm_result_t run_here(void)
 	if (!ops)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "group: no memory for %zu operations", group.n);
+	/* All of them first: a communicator that was left may be gone. */
+	for (size_t i = 0; i < group.n; i++)
+		comm_enter_one(group.items[i].comm);
 	for (size_t i = 0; i < group.n; i++) {
 		struct item *item = &group.items[i];
 
-		if (!comm_enter(item->comm))
+		if (fault_is(item->comm))
 			s = fault_report(item->comm);
 		else
 			s = engine_prepare(item->comm, &item->call, &ops[n]);
-		if (s == DICOMM_SUCCESS)
+		if (s == DICOMM_SUCCESS) {
 			n++;
-		else if (status == DICOMM_SUCCESS)
+			continue;
+		}
+		engine_leave(item->comm);
+		if (status == DICOMM_SUCCESS)
 			status = s;
 	}
 	s = engine_run(ops, n);
 	if (status == DICOMM_SUCCESS)
 		status = s;
-	for (size_t i = 0; i < n; i++)
-		engine_release(ops[i]);
-	for (size_t i = 0; i < group.n; i++) {
-		executable_trim(group.items[i].comm);
-		comm_leave(group.items[i].comm);
-	}
 	free(ops);
 	return status;
 }

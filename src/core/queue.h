@@ -12,7 +12,7 @@ struct host_stream;
 
 /* A call that waits to be run. */
 struct item {
-	struct dicomm_comm *comm;
+	struct dicomm_comm *comm; /* NULL: given up */
 	struct call call;
 	size_t *counts;             /* of a v-collective; freed with the item */
 	struct host_stream *stream; /* NULL: blocking, or of a device */

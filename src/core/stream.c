@@ -74,6 +74,67 @@ static void note(struct batch *w, dicomm_result_t status)
 	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
 }
 
+static void finish_item(struct item *item)
+{
+	struct dicomm_comm *comm = item->comm;
+
+	if (item->op)
+		engine_release(item->op);
+	item->op = NULL;
+	item->comm = NULL;
+	if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
+		executable_trim(comm);
+	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+}
+
+/* Does a call of the batch still hold the stream? */
+static bool is_wanted(const struct batch *w, const struct ticket *t)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		if (w->items[i].comm &&
+		    ticket_is_of(t, w->items[i].comm, w->items[i].native))
+			return true;
+	return false;
+}
+
+/* Let the streams of devices go on that only lost calls have held. */
+static void give_lost_tickets(struct batch *w)
+{
+	struct ticket **at = &w->tickets, *t;
+
+	while ((t = *at)) {
+		if (is_wanted(w, t)) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		ticket_give(t);
+	}
+}
+
+/* Drop what belongs to broken communicators, whatever else the batch waits for:
+ * who broke one waits until it is gone from here, and may then free it. */
+static void drop_broken(struct batch *w)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (!item->comm || !fault_is(item->comm))
+			continue;
+		if (item->op && !item->op->done) {
+			note(w, fault_report(item->comm));
+			engine_drop(item->op);
+			w->left--;
+		}
+		finish_item(item);
+		any = true;
+	}
+	if (any)
+		give_lost_tickets(w);
+}
+
 /* Give its operations their place in the order of the communicators. */
 static void accept_work(struct batch *w)
 {
@@ -105,18 +166,7 @@ static void accept_work(struct batch *w)
 		}
 		st->tail = p;
 	}
-}
-
-static void finish_item(struct item *item)
-{
-	struct dicomm_comm *comm = item->comm;
-
-	if (item->op)
-		engine_release(item->op);
-	item->op = NULL;
-	if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
-		executable_trim(comm);
-	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+	drop_broken(w);
 }
 
 static void free_work(struct batch *w)
@@ -128,8 +178,7 @@ static void free_work(struct batch *w)
 	free(w);
 }
 
-/* Let the streams of devices go on. While the communicators are still in use:
- * what opens a gate is theirs. */
+/* Let the streams of devices go on. */
 static void give_tickets(struct batch *w)
 {
 	struct ticket *t;
@@ -144,7 +193,8 @@ static void complete(struct batch *w)
 {
 	give_tickets(w);
 	for (size_t i = 0; i < w->nitems; i++)
-		finish_item(&w->items[i]);
+		if (w->items[i].comm)
+			finish_item(&w->items[i]);
 	for (size_t i = 0; i < w->nplaces; i++) {
 		struct host_stream *st = w->places[i].stream;
 
@@ -183,16 +233,8 @@ static struct operation *turn(struct batch *w, bool *moved)
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct operation *op = w->items[i].op;
 
-		if (!op || op->done)
-			continue;
-		if (fault_is(op->comm)) {
-			note(w, fault_report(op->comm));
-			engine_drop(op);
-			w->left--;
-			*moved = true;
-			continue;
-		}
-		if (op->before)
+		/* What is broken is dropped in the next pass. */
+		if (!op || op->done || op->before || fault_is(op->comm))
 			continue;
 		if (engine_turn(op, moved) == SCHEDULE_DONE) {
 			w->left--;
@@ -204,8 +246,7 @@ static struct operation *turn(struct batch *w, bool *moved)
 	return waiting;
 }
 
-/* Have the streams of devices come to where the calls were made? What is broken
- * does not wait for that. */
+/* Have the streams of devices come to where the calls were made? */
 static void look_at_tickets(struct batch *w, bool *moved)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -215,19 +256,13 @@ static void look_at_tickets(struct batch *w, bool *moved)
 		status = ticket_query(t);
 	if (status == DICOMM_SUCCESS)
 		w->reached = *moved = true;
+	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
+		return;
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct operation *op = w->items[i].op;
 
-		if (!op || op->done)
-			continue;
-		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
+		if (op && !op->done)
 			fault_own(op->comm, status, -1);
-		if (!fault_is(op->comm))
-			continue;
-		note(w, fault_report(op->comm));
-		engine_drop(op);
-		w->left--;
-		*moved = true;
 	}
 }
 
@@ -265,10 +300,15 @@ static void pass(struct batch **batches, unsigned round)
 	struct batch **at = batches, *idle = NULL;
 	struct operation *idle_op = NULL;
 	static unsigned quiet; /* passes for which streams were waited for */
+	static unsigned known; /* communicators that have broken */
+	unsigned broken = atomic_load(&fault_count);
 	const struct timespec nap = {0, 50000};
 	unsigned nth = 0;
-	bool any = false;
+	bool any = broken != known;
 
+	for (struct batch *w = *batches; w && any; w = w->next)
+		drop_broken(w);
+	known = broken;
 	while (*at) {
 		struct batch *w = *at;
 		struct operation *waiting = NULL;

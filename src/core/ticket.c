@@ -11,73 +11,116 @@
 /* At a stream before the caller sleeps in between */
 #define LOOKS 1000
 
-static void destroy(struct device *dev, struct ticket *t)
+/* Those of a device. The last one to come back after the device was closed
+ * frees them. */
+struct tickets {
+	const struct accel_work *work;
+	int index;
+	pthread_mutex_t lock; /* of what follows */
+	struct ticket *spare;
+	int away;
+	bool closed;
+};
+
+static void destroy(struct tickets *all, struct ticket *t)
 {
-	dev->work->gate_destroy(t->gate);
-	dev->work->event_destroy(t->event);
+	all->work->gate_destroy(t->gate);
+	all->work->event_destroy(t->event);
 	free(t);
 }
 
-static dicomm_result_t create(struct dicomm_comm *comm, struct ticket **out)
+static dicomm_result_t create(struct tickets *all)
 {
-	struct device *dev = comm->dev;
 	struct ticket *t = calloc(1, sizeof(*t));
 	dicomm_result_t status;
 
 	if (!t)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "stream: no memory to queue a call");
-	t->comm = comm;
-	status = dev->work->event_create(dev->index, &t->event);
+	t->of = all;
+	status = all->work->event_create(all->index, &t->event);
 	if (status == DICOMM_SUCCESS)
-		status = dev->work->gate_create(dev->index, &t->gate);
+		status = all->work->gate_create(all->index, &t->gate);
 	if (status != DICOMM_SUCCESS) {
-		destroy(dev, t);
+		destroy(all, t);
 		return status;
 	}
-	*out = t;
+	t->next = all->spare;
+	all->spare = t;
 	return DICOMM_SUCCESS;
 }
 
-static void put(struct device *dev, struct ticket *t)
+dicomm_result_t ticket_make(struct device *dev)
 {
-	pthread_mutex_lock(&dev->lock);
-	t->next = dev->spare;
-	dev->spare = t;
-	pthread_mutex_unlock(&dev->lock);
+	struct tickets *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	all->work = dev->work;
+	all->index = dev->index;
+	pthread_mutex_init(&all->lock, NULL);
+	dev->tickets = all;
+	for (int i = 0; i < DEVICE_CALLS; i++)
+		TRY(create(all));
+	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t ticket_make(struct dicomm_comm *comm)
+/* Its lock is held, and is given back. */
+static void free_if_last(struct tickets *all)
 {
-	struct ticket *t;
+	bool last = all->closed && !all->away;
 
-	for (int i = 0; i < DEVICE_CALLS; i++) {
-		TRY(create(comm, &t));
-		put(comm->dev, t);
-	}
-	return DICOMM_SUCCESS;
+	pthread_mutex_unlock(&all->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&all->lock);
+	free(all);
 }
 
 void ticket_free_all(struct device *dev)
 {
+	struct tickets *all = dev->tickets;
 	struct ticket *t;
 
-	while ((t = dev->spare)) {
-		dev->spare = t->next;
-		destroy(dev, t);
+	if (!all)
+		return;
+	pthread_mutex_lock(&all->lock);
+	all->closed = true;
+	while ((t = all->spare)) {
+		all->spare = t->next;
+		destroy(all, t);
 	}
+	free_if_last(all);
 }
 
-static struct ticket *get(struct device *dev)
+static struct ticket *get(struct tickets *all)
 {
 	struct ticket *t;
 
-	pthread_mutex_lock(&dev->lock);
-	t = dev->spare;
-	if (t)
-		dev->spare = t->next;
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_lock(&all->lock);
+	t = all->spare;
+	if (t) {
+		all->spare = t->next;
+		all->away++;
+	}
+	pthread_mutex_unlock(&all->lock);
 	return t;
+}
+
+static void put(struct ticket *t)
+{
+	struct tickets *all = t->of;
+
+	pthread_mutex_lock(&all->lock);
+	all->away--;
+	if (all->closed) {
+		destroy(all, t);
+	} else {
+		t->next = all->spare;
+		all->spare = t;
+	}
+	free_if_last(all);
 }
 
 /* More are not made: that could wait for a stream that is held, with no bound.
@@ -88,7 +131,7 @@ static dicomm_result_t await(struct dicomm_comm *comm, struct ticket **out)
 	uint64_t begin = clock_ms();
 	struct ticket *t;
 
-	while (!(t = get(comm->dev))) {
+	while (!(t = get(comm->dev->tickets))) {
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (comm->timeout_ms > 0 &&
@@ -109,22 +152,21 @@ static dicomm_result_t await(struct dicomm_comm *comm, struct ticket **out)
 /* The gate is closed last: then nothing can fail any more. */
 static dicomm_result_t hold(struct ticket *t)
 {
-	const struct device *dev = t->comm->dev;
+	const struct accel_work *work = t->of->work;
 	struct accel_stream *s;
 	dicomm_result_t status;
 
-	TRY(dev->work->open(dev->index, t->stream, &s));
-	status = dev->work->event_record(t->event, s);
+	TRY(work->open(t->of->index, t->stream, &s));
+	status = work->event_record(t->event, s);
 	if (status == DICOMM_SUCCESS)
-		status = dev->work->gate_close(t->gate, s);
-	dev->work->close(s);
+		status = work->gate_close(t->gate, s);
+	work->close(s);
 	return status;
 }
 
 dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 			    struct ticket **out)
 {
-	struct device *dev = comm->dev;
 	dicomm_result_t status;
 	struct ticket *t;
 
@@ -134,7 +176,7 @@ dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 	t->next = NULL;
 	status = hold(t);
 	if (status != DICOMM_SUCCESS) {
-		put(dev, t);
+		put(t);
 		return status;
 	}
 	*out = t;
@@ -167,14 +209,22 @@ dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 	}
 	if (s)
 		work->close(s);
-	put(comm->dev, t);
+	put(t);
 	return status;
+}
+
+bool ticket_is_of(const struct ticket *t, const struct dicomm_comm *comm,
+		  dicomm_stream_t stream)
+{
+	return comm->dev && t->stream == stream &&
+	       t->of->work == comm->dev->work &&
+	       t->of->index == comm->dev->index;
 }
 
 dicomm_result_t ticket_query(struct ticket *t)
 {
 	if (!t->reached) {
-		TRY(t->comm->dev->work->event_query(t->event));
+		TRY(t->of->work->event_query(t->event));
 		t->reached = true;
 	}
 	return DICOMM_SUCCESS;
@@ -182,6 +232,6 @@ dicomm_result_t ticket_query(struct ticket *t)
 
 void ticket_give(struct ticket *t)
 {
-	t->comm->dev->work->gate_open(t->gate);
-	put(t->comm->dev, t);
+	t->of->work->gate_open(t->gate);
+	put(t);
 }

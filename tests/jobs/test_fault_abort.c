@@ -238,6 +238,93 @@ START_TEST(a_waiting_call_is_aborted_among_threads)
 }
 END_TEST
 
+/* ---- beside another communicator, which waits on ---- */
+
+enum beside { ONE_GROUP, GROUP_ON_STREAM, SAME_STREAM, BESIDES };
+
+struct ender {
+	dicomm_comm_t comm;
+	struct word *word;
+};
+
+/* Nothing of the aborted one is left, though the other still waits. */
+static void *abort_and_destroy(void *arg)
+{
+	struct ender *e = arg;
+	struct job_rank me = {.comm = e->comm};
+
+	usleep(20000);
+	timed_abort(e->comm);
+	timed_destroy(&me);
+	atomic_store(&e->word->go, true);
+	return NULL;
+}
+
+/* Two sums of a rank in one group, or one behind the other on a stream. */
+static dicomm_result_t two_sums(enum beside how, dicomm_comm_t first,
+				dicomm_comm_t second, const int32_t *in,
+				int32_t *out)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, end;
+	dicomm_stream_t stream = NULL;
+
+	if (how != ONE_GROUP)
+		JOB_TRY(dicomm_host_stream_create(&stream));
+	if (how != SAME_STREAM)
+		JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(in, out, 1, DICOMM_INT32, DICOMM_SUM, first,
+				 stream));
+	JOB_TRY(dicomm_allreduce(in, out + 1, 1, DICOMM_INT32, DICOMM_SUM,
+				 second, stream));
+	if (how != SAME_STREAM)
+		status = dicomm_group_end();
+	end = dicomm_host_stream_destroy(stream);
+	return status != DICOMM_SUCCESS ? status : end;
+}
+
+static void abort_one_of_two(struct job_rank *me)
+{
+	enum beside how = *(const enum beside *)me->arg;
+	int32_t in = me->rank + 1, out[2] = {0, 0};
+	struct job_rank other = *me;
+	struct ender e = {.word = job_board()};
+	dicomm_result_t status;
+	pthread_t thread;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other.comm, NULL));
+	e.comm = other.comm;
+	if (me->rank == 0) {
+		JOB_CHECK(!pthread_create(&thread, NULL, abort_and_destroy, &e),
+			  "no thread");
+		status = two_sums(how, me->comm, other.comm, &in, out);
+		JOB_CHECK(atomic_load(&e.word->go), "ended too early");
+		pthread_join(thread, NULL);
+		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
+			  (int)status);
+	} else {
+		wait_for(&e.word->go, "the end of the abort");
+		wait_for_news(&other);
+		timed_destroy(&other);
+		JOB_TRY(dicomm_allreduce(&in, out, 1, DICOMM_INT32, DICOMM_SUM,
+					 me->comm, NULL));
+	}
+	JOB_CHECK(out[0] == me->ranks * (me->ranks + 1) / 2, "the sum is %d",
+		  out[0]);
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+}
+
+START_TEST(an_abort_does_not_wait_for_others)
+{
+	enum beside how = (enum beside)(_i % BESIDES);
+
+	job_run(&(struct job){.run = abort_one_of_two,
+			      .arg = &how,
+			      .ranks = 2,
+			      .threads = _i / BESIDES,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- a busy communicator ---- */
 
 struct moment {
@@ -551,6 +638,8 @@ int main(void)
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
 			    HOWS);
+	tcase_add_loop_test(tcase, an_abort_does_not_wait_for_others, 0,
+			    2 * BESIDES);
 	tcase_add_loop_test(tcase, a_busy_communicator_is_aborted, 0, 2);
 	tcase_add_loop_test(tcase, after_an_abort_no_buffer_changes, 0, 16);
 	tcase_add_test(tcase, ranks_of_one_process_do_not_read_what_is_gone);
