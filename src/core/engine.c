@@ -13,6 +13,8 @@
 
 /* Steps started in one turn of an operation, so that others get theirs. */
 #define TURN_BUDGET 64
+/* For looking at operations that wait, likewise */
+#define WATCH_NS UINT64_C(50000000)
 
 /* Whom an operation waits for: the peer of its first unfinished message. */
 static void blocked_on(const struct operation *op, struct wait_for *f)
@@ -46,14 +48,30 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	}
 }
 
-dicomm_result_t engine_wait(struct waiter *w, struct operation *op, bool alone)
+bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 {
 	struct wait_for f = {.comm = op->comm, .alone = alone};
+	uint64_t checked_ns = w->checked_ns;
 
 	/* Only the slow part asks who is late. */
 	if (w->polls + 1 >= op->comm->spin)
 		blocked_on(op, &f);
-	return wait_more(w, &f);
+	wait_more(w, &f);
+	return w->checked_ns != checked_ns;
+}
+
+/* A peer that does not answer takes time: who comes after it is looked at the
+ * next time, when that one is not asked again. One warning does for all. */
+bool engine_watch(const struct waiter *w, struct operation *op)
+{
+	struct wait_for f = {.comm = op->comm};
+
+	if (op->watch.since_ns != w->since_ns)
+		op->watch = (struct waiter){.since_ns = w->since_ns,
+					    .warned = true};
+	blocked_on(op, &f);
+	wait_look(&op->watch, &f);
+	return clock_ns() - w->checked_ns < WATCH_NS;
 }
 
 static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
@@ -143,6 +161,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->exe = NULL;
 	op->before = op->after = op->next = NULL;
 	op->started = op->done = op->ending = false;
+	op->watch.since_ns = 0;
 	status = executable_get(comm, &op->call, &op->exe);
 	if (status != DICOMM_SUCCESS)
 		goto release;
@@ -374,7 +393,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 	size_t left = n, low = 0;
 
 	while (left) {
-		bool moved = false;
+		bool moved = false, more;
 		struct operation *waiting = NULL;
 
 		for (size_t i = low; i < n; i++) {
@@ -412,8 +431,10 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 		for (size_t i = low; i < n && !alone; i++)
 			if (ops[i] && ops[i]->comm != waiting->comm)
 				wait_poll(ops[i]->comm);
-		/* A failure shows in the fault of the communicator. */
-		engine_wait(&w, waiting, alone);
+		more = engine_wait(&w, waiting, alone);
+		for (size_t i = low; i < n && more; i++)
+			if (ops[i] && ops[i] != waiting && !ops[i]->before)
+				more = engine_watch(&w, ops[i]);
 	}
 	return first;
 }

@@ -39,6 +39,7 @@ struct operation {
 	struct flow *flows; /* [step] */
 	uint32_t flows_room;
 	struct held held[2]; /* PLAN_SEND, PLAN_RECV of the call */
+	struct waiter watch; /* while another one is waited for */
 	struct operation *next;
 };
 
@@ -65,8 +66,12 @@ void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
 /* One more poll without progress; checks faults, time-outs and unlike calls
- * of op now and then. Alone: nothing else may want this thread meanwhile. */
-dicomm_result_t engine_wait(struct waiter *w, struct operation *op, bool alone);
+ * of op now and then. Alone: nothing else may want this thread meanwhile. True:
+ * it did, and others that wait as long are to be looked at by engine_watch(),
+ * until that is false: it has taken its time. A failure shows in the fault of
+ * the communicator. */
+bool engine_wait(struct waiter *w, struct operation *op, bool alone);
+bool engine_watch(const struct waiter *w, struct operation *op);
 
 static inline uint32_t engine_signature(const struct executable *exe,
 					uint64_t number)

@@ -294,6 +294,19 @@ static void poll_others(const struct batch *batches,
 				wait_poll(w->items[i].op->comm);
 }
 
+/* One more poll of a batch without progress */
+static void wait_idle(struct batch *w, struct operation *waiting)
+{
+	bool more = engine_wait(&w->waiter, waiting, false);
+
+	for (size_t i = 0; i < w->nitems && more; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (op && op != waiting && !op->done && !op->before)
+			more = engine_watch(&w->waiter, op);
+	}
+}
+
 /* One pass over all batches in order; returns whether anything moved. */
 static void pass(struct batch **batches, unsigned round)
 {
@@ -337,7 +350,7 @@ static void pass(struct batch **batches, unsigned round)
 		quiet = 0;
 	} else if (idle) {
 		poll_others(*batches, idle_op->comm);
-		engine_wait(&idle->waiter, idle_op, false);
+		wait_idle(idle, idle_op);
 	} else if (++quiet < QUIET_YIELDS) {
 		sched_yield();
 	} else {

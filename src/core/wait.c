@@ -280,6 +280,13 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	return late(w, f, now);
 }
 
+dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)
+{
+	if (fault_is(f->comm))
+		return fault_report(f->comm);
+	return late(w, f, clock_ns());
+}
+
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
 	wait_poll(comm);

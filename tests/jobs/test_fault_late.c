@@ -3,6 +3,7 @@
  * the time-out, which says who waits, in what, and for whom. Who has left does
  * not come any more. */
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -379,6 +380,107 @@ START_TEST(who_has_left_is_not_waited_for)
 }
 END_TEST
 
+/* ---- two that wait at the same time ---- */
+
+/* What becomes of the second, while the first waits for long. */
+enum second { TIMES_OUT, HAS_LEFT, SAME_COMM, SECONDS };
+
+struct watched {
+	dicomm_comm_t comm;
+	struct word *word;
+};
+
+static void *watch(void *arg)
+{
+	struct watched *w = arg;
+	double end = job_seconds() + BOUND_S + SLACK_S;
+	dicomm_result_t async;
+
+	do {
+		usleep(1000);
+		JOB_TRY(dicomm_comm_get_async_error(w->comm, &async));
+		JOB_CHECK(async != DICOMM_SUCCESS || job_seconds() < end,
+			  "the second is not looked at");
+	} while (async == DICOMM_SUCCESS);
+	atomic_store(&w->word->go, true);
+	return NULL;
+}
+
+static void wait_for_two(struct job_rank *me, struct job_rank *other,
+			 enum second kind, dicomm_stream_t stream)
+{
+	struct watched w = {other->comm, job_board()};
+	int32_t in = 1, out[2];
+	dicomm_result_t status;
+	pthread_t thread;
+
+	JOB_CHECK(!pthread_create(&thread, NULL, watch, &w), "no thread");
+	JOB_TRY(dicomm_group_start());
+	if (kind == SAME_COMM)
+		JOB_TRY(dicomm_recv(out, 1, DICOMM_INT32, 1, me->comm, stream));
+	else
+		JOB_TRY(dicomm_allreduce(&in, out, 1, DICOMM_INT32, DICOMM_SUM,
+					 me->comm, stream));
+	JOB_TRY(dicomm_recv(out + 1, 1, DICOMM_INT32, 2, other->comm, stream));
+	status = dicomm_group_end();
+	if (stream)
+		status = dicomm_host_stream_synchronize(stream);
+	pthread_join(thread, NULL);
+	JOB_CHECK(status == (kind == TIMES_OUT ? DICOMM_ERR_TIMEOUT
+					       : DICOMM_ERR_REMOTE),
+		  "status %d", (int)status);
+	JOB_CHECK(strstr(dicomm_get_last_error(other->comm), "rank 2"), "%s",
+		  dicomm_get_last_error(other->comm));
+}
+
+static void two_at_once(struct job_rank *me)
+{
+	const struct scene *s = me->arg;
+	enum second kind = (enum second)s->way;
+	struct job_rank other = *me;
+	dicomm_stream_t stream = NULL;
+	struct word *w = job_board();
+	int32_t in = 1, out;
+
+	init(me, 0);
+	other = *me;
+	if (kind != SAME_COMM)
+		init(&other, kind == TIMES_OUT ? TIMEOUT_MS : 0);
+	job_barrier();
+	if (me->rank == 2 && kind != TIMES_OUT)
+		JOB_TRY(dicomm_comm_destroy(other.comm));
+	if (me->rank == 0) {
+		if (s->how == STREAM)
+			JOB_TRY(dicomm_host_stream_create(&stream));
+		wait_for_two(me, &other, kind, stream);
+		JOB_TRY(dicomm_host_stream_destroy(stream));
+	} else {
+		wait_for(&w->go, "the end of the second");
+		if (kind != SAME_COMM)
+			JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32,
+						 DICOMM_SUM, me->comm, NULL));
+	}
+	job_barrier();
+	if (kind != SAME_COMM && (me->rank != 2 || kind == TIMES_OUT))
+		JOB_TRY(dicomm_comm_destroy(other.comm));
+	if (kind != SAME_COMM || me->rank != 2)
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(all_that_wait_are_looked_at)
+{
+	struct scene s = {.way = (enum way)(_i % SECONDS),
+			  .how = _i / SECONDS ? STREAM : GROUP};
+
+	job_run(&(struct job){.run = two_at_once,
+			      .arg = &s,
+			      .ranks = 3,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* What a rank sent before it left arrives; what nobody receives keeps nobody
  * from leaving. */
 static void leave_something(struct job_rank *me)
@@ -587,6 +689,7 @@ int main(void)
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
 			    WAYS * HOWS);
+	tcase_add_loop_test(tcase, all_that_wait_are_looked_at, 0, 2 * SECONDS);
 	tcase_add_test(tcase, what_was_sent_arrives);
 	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
 	tcase_add_loop_test(tcase, without_rank_0_aborts_are_seen, 0, 4);
