@@ -1053,7 +1053,8 @@ dicomm_result_t dicomm_group_start(void);
  * Threads: that of dicomm_group_start().
  *
  * @retval DICOMM_SUCCESS            all done or queued; a nested group ended
- * @retval DICOMM_IN_PROGRESS        a split with config.blocking 0 goes on
+ * @retval DICOMM_IN_PROGRESS        a split with config.blocking 0 goes on, and
+ *                                   nothing else has failed
  * @retval DICOMM_ERR_INVALID_USAGE  no group was begun, or calls on one
  *                                   communicator use more than 256 streams of
  *                                   its device: none is queued; or ranks

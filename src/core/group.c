@@ -268,6 +268,12 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
 	return DICOMM_SUCCESS;
 }
 
+/* Has nothing failed so far? What goes on hides no failure. */
+static bool is_good(dicomm_result_t status)
+{
+	return status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
+}
+
 static void refuse_all_of(struct pending_init *p, int err)
 {
 	dicomm_result_t status = FAIL(
@@ -300,7 +306,7 @@ static dicomm_result_t run_inits(void)
 	while ((p = group.inits)) {
 		if (p->has_thread)
 			pthread_join(p->thread, NULL);
-		if (p->status != DICOMM_SUCCESS && status == DICOMM_SUCCESS) {
+		if (p->status != DICOMM_SUCCESS && is_good(status)) {
 			status = p->status;
 			log_set_last_error(p->text);
 		}
@@ -333,7 +339,7 @@ dicomm_result_t dicomm_group_end(void)
 		status = run_inits();
 	if (group.n) {
 		s = launch();
-		if (status == DICOMM_SUCCESS)
+		if (s != DICOMM_SUCCESS && is_good(status))
 			status = s;
 	}
 	free_items();

@@ -183,6 +183,47 @@ START_TEST(a_refused_call_is_not_part_of_the_group)
 }
 END_TEST
 
+/* Some of a group goes on, and some of it has failed: that is what is told. */
+static void fail_beside(struct job_rank *me)
+{
+	dicomm_config_t later = DICOMM_CONFIG_INITIALIZER, unlike = later;
+	int32_t in[2] = {0}, out[2];
+	dicomm_comm_t other, part, never = NULL;
+	dicomm_result_t async;
+
+	later.blocking = 0;
+	unlike.deterministic = me->rank;
+	JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &other, NULL));
+	for (int i = 0; i < 2; i++) {
+		start_group();
+		JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &part, &later));
+		if (i)
+			JOB_TRY(dicomm_comm_init_rank_config(&never, me->ranks,
+							     job_id(), me->rank,
+							     &unlike));
+		else
+			JOB_TRY(dicomm_allreduce(in, out, (size_t)me->rank + 1,
+						 DICOMM_INT32, DICOMM_SUM,
+						 other, NULL));
+		JOB_REFUSED(dicomm_group_end(), DICOMM_ERR_INVALID_USAGE,
+			    i ? "deterministic" : "disagree");
+		do {
+			job_sleep_ms(1);
+			JOB_TRY(dicomm_comm_get_async_error(part, &async));
+		} while (async == DICOMM_IN_PROGRESS);
+		JOB_TRY(async);
+		JOB_TRY(dicomm_comm_destroy(part));
+	}
+	JOB_TRY(dicomm_comm_destroy(other));
+}
+
+START_TEST(what_goes_on_hides_no_failure)
+{
+	job_run(&(struct job){
+		.run = fail_beside, .ranks = 2, .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- point to point ---- */
 
 /* Byte b of what a rank sends to another. */
@@ -498,6 +539,7 @@ int main(void)
 		tcase, communicators_of_a_group_may_come_in_any_order, 0, 2);
 	tcase_add_test(tcase, ranks_need_not_draw_the_same_groups);
 	tcase_add_test(tcase, a_refused_call_is_not_part_of_the_group);
+	tcase_add_test(tcase, what_goes_on_hides_no_failure);
 	tcase_add_loop_test(tcase,
 			    all_pairs_exchange_messages_and_a_rank_with_itself,
 			    1, 5);
