@@ -329,6 +329,69 @@ START_TEST(an_abort_lets_the_stream_go_on)
 }
 END_TEST
 
+/* A group of two communicators, of which one is aborted while the stream of the
+ * other has not come to the call; or that is the stream of both. */
+static void abort_beside(struct job_rank *me, struct gadget *g)
+{
+	const bool same = *(const bool *)me->arg || !g->native;
+	const struct accel_work *work = g->accel->work;
+	int32_t *at = gadget_alloc(g, 64), in[2] = {1, 2};
+	int32_t *got = gadget_host(g, 64);
+	struct accel_gate *gate;
+	dicomm_comm_t other;
+	struct gadget held;
+
+	gadget_open(&held, g->name);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
+	JOB_TRY(work->gate_create(g->index, &gate));
+	gadget_copy(g, at, in, sizeof(in));
+	gadget_wait(g);
+	job_barrier();
+	if (me->rank == 0)
+		JOB_TRY(work->gate_close(gate, held.stream));
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(at + 1, at + 1, 1, DICOMM_INT32, DICOMM_SUM,
+				 other, same ? held.native : g->native));
+	JOB_TRY(dicomm_allreduce(at, at, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
+				 held.native));
+	JOB_TRY(dicomm_group_end());
+	job_barrier();
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_comm_abort(other));
+		if (!same)
+			gadget_wait(g);
+		/* Drivers of GPUs free nothing while a stream is held. */
+		if (!strncmp(g->name, "opencl", 6)) {
+			JOB_TRY(dicomm_comm_destroy(other));
+			other = NULL;
+		}
+		work->gate_open(gate);
+	}
+	gadget_copy(&held, got, at, sizeof(*got));
+	gadget_wait(&held);
+	JOB_CHECK(*got == me->ranks, "the sum is %d", *got);
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(other));
+	work->gate_destroy(gate);
+	gadget_close(&held);
+	gadget_host_free(g, got);
+	gadget_free(g, at);
+}
+
+START_TEST(an_abort_does_not_wait_for_streams_of_others)
+{
+	/* Of OpenCL's, tests have but one stream. */
+	const char *const names[] = {"cuda:0", "opencl:0", "cuda:0"};
+	bool same = _i > 0;
+
+	cast_play(&(struct cast){.device = {names[_i]},
+				 .instead = some_device,
+				 .run = abort_beside,
+				 .arg = &same},
+		  2);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static void refused(struct job_rank *me, struct gadget *g)
@@ -505,6 +568,8 @@ int main(void)
 	tcase_add_test(tcase, a_group_waits_for_all_its_streams);
 	tcase_add_test(tcase, a_group_of_too_many_streams_is_refused);
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 4);
+	tcase_add_loop_test(tcase, an_abort_does_not_wait_for_streams_of_others,
+			    0, 3);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("refusals");
