@@ -148,6 +148,10 @@ static void accept_work(struct batch *w)
 		} else {
 			s = engine_prepare(item->comm, &item->call, &item->op);
 		}
+		/* All ranks decide alike; but of a call on the stream of a
+		 * device nobody else would hear. */
+		if (s != DICOMM_SUCCESS && item->comm->dev)
+			s = fault_own(item->comm, s, -1);
 		if (s != DICOMM_SUCCESS) {
 			item->op = NULL;
 			note(w, s);

@@ -3,6 +3,7 @@
  */
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -432,6 +433,34 @@ START_TEST(memory_and_streams_of_others_are_refused)
 }
 END_TEST
 
+/* What turns out when the call is run is not lost: no stream goes on as if it
+ * had been done. */
+static void unfit(struct job_rank *me, struct gadget *g)
+{
+	float *a = gadget_alloc(g, 4 << 20);
+	dicomm_result_t status, async;
+
+	status = dicomm_allreduce(a, a, 1 << 20, DICOMM_FLOAT32, DICOMM_SUM,
+				  me->comm, g->native);
+	/* The other rank may have been told already. */
+	JOB_CHECK(status == DICOMM_SUCCESS ||
+			  status == DICOMM_ERR_INVALID_USAGE,
+		  "status %d", (int)status);
+	gadget_wait(g);
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	JOB_CHECK(async == DICOMM_ERR_INVALID_USAGE, "async %d", (int)async);
+	JOB_REFUSED(dicomm_barrier(me->comm, g->native),
+		    DICOMM_ERR_INVALID_USAGE, "does not fit a slot");
+	gadget_free(g, a);
+}
+
+START_TEST(a_call_that_nothing_serves_is_an_error)
+{
+	setenv("DICOMM_ALGO", "allreduce:recursive_doubling", 1);
+	cast_play(&(struct cast){.device = {some_device}, .run = unfit}, 2);
+}
+END_TEST
+
 /* Where nothing may be staged, ranks that would have to are told apart. */
 static void never(struct job_rank *me)
 {
@@ -575,6 +604,7 @@ int main(void)
 	tcase = tcase_create("refusals");
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_test(tcase, a_call_that_nothing_serves_is_an_error);
 	tcase_add_test(tcase, each_way_is_explained);
 	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,
 			    0, 3);
