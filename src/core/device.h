@@ -176,16 +176,19 @@ extern const struct step_way device_way;
 struct ticket {
 	struct tickets *of;
 	dicomm_stream_t stream;
+	struct accel_stream *open; /* the same, while it is being held */
 	struct accel_event *event;
 	struct accel_gate *gate;
-	bool reached;
+	bool held, reached;
 	struct ticket *next;
 };
 
-/* Hold a stream from here on; waits where too many calls are under way. Refused
- * with the reason where it is none of the device. */
+/* One for a stream; waits where too many calls are under way. */
 dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 			    struct ticket **out);
+/* Hold the streams of a list from here on. Refused with the reason where one is
+ * none of its device. */
+dicomm_result_t ticket_hold(struct ticket *list);
 /* Does it hold this stream of the rank's device? */
 bool ticket_is_of(const struct ticket *t, const struct dicomm_comm *comm,
 		  dicomm_stream_t stream);

@@ -111,6 +111,8 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 		t->next = *list;
 		*list = t;
 	}
+	if (status == DICOMM_SUCCESS)
+		status = ticket_hold(*list);
 	while (status != DICOMM_SUCCESS && (t = *list)) {
 		*list = t->next;
 		ticket_give(t);

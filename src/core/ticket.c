@@ -149,38 +149,46 @@ static dicomm_result_t await(struct dicomm_comm *comm, struct ticket **out)
 	return DICOMM_SUCCESS;
 }
 
-/* The gate is closed last: then nothing can fail any more. */
-static dicomm_result_t hold(struct ticket *t)
-{
-	const struct accel_work *work = t->of->work;
-	struct accel_stream *s;
-	dicomm_result_t status;
-
-	TRY(work->open(t->of->index, t->stream, &s));
-	status = work->event_record(t->event, s);
-	if (status == DICOMM_SUCCESS)
-		status = work->gate_close(t->gate, s);
-	work->close(s);
-	return status;
-}
-
 dicomm_result_t ticket_take(struct dicomm_comm *comm, dicomm_stream_t stream,
 			    struct ticket **out)
 {
-	dicomm_result_t status;
 	struct ticket *t;
 
 	TRY(await(comm, &t));
 	t->stream = stream;
-	t->reached = false;
+	t->held = t->reached = false;
 	t->next = NULL;
-	status = hold(t);
-	if (status != DICOMM_SUCCESS) {
-		put(t);
-		return status;
-	}
 	*out = t;
 	return DICOMM_SUCCESS;
+}
+
+/*
+ * No gate is closed before the last event is recorded. For where an event is
+ * queued behind a gate, its call waits for that of the gate; and calls wait for
+ * each other in a circle if each closed a gate before it recorded an event:
+ * those of two threads on the same two streams, or of one on a stream that the
+ * driver keeps in order with another.
+ */
+dicomm_result_t ticket_hold(struct ticket *list)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct ticket *t;
+
+	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
+		status = t->of->work->open(t->of->index, t->stream, &t->open);
+		if (status == DICOMM_SUCCESS)
+			status = t->of->work->event_record(t->event, t->open);
+	}
+	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
+		status = t->of->work->gate_close(t->gate, t->open);
+		t->held = status == DICOMM_SUCCESS;
+	}
+	for (t = list; t; t = t->next) {
+		if (t->open)
+			t->of->work->close(t->open);
+		t->open = NULL;
+	}
+	return status;
 }
 
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
@@ -232,6 +240,7 @@ dicomm_result_t ticket_query(struct ticket *t)
 
 void ticket_give(struct ticket *t)
 {
-	t->of->work->gate_open(t->gate);
+	if (t->held)
+		t->of->work->gate_open(t->gate);
 	put(t);
 }

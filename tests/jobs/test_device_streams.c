@@ -2,6 +2,7 @@
 /* Streams of devices, some of them mocks: who waits for whom, what is refused.
  */
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,6 +394,74 @@ START_TEST(an_abort_does_not_wait_for_streams_of_others)
 }
 END_TEST
 
+/* ---- two threads, the same streams ---- */
+
+#define CROSSINGS 20
+#define CROSSED 100
+
+/* One of two threads, each with a group of all streams. */
+struct crosser {
+	dicomm_comm_t comm;
+	const struct gadget *streams;
+	int32_t *at;
+	bool backwards;
+	pthread_barrier_t *start;
+};
+
+static void *cross(void *arg)
+{
+	struct crosser *c = arg;
+
+	for (int i = 0; i < CROSSINGS; i++) {
+		pthread_barrier_wait(c->start);
+		JOB_TRY(dicomm_group_start());
+		for (int k = 0; k < CROSSED; k++) {
+			int s = c->backwards ? CROSSED - 1 - k : k;
+
+			JOB_TRY(dicomm_allreduce(
+				c->at + k, c->at + k, 1, DICOMM_INT32,
+				DICOMM_SUM, c->comm, c->streams[s].native));
+		}
+		JOB_TRY(dicomm_group_end());
+		pthread_barrier_wait(c->start);
+		for (int k = 0; k < CROSSED && !c->backwards; k++)
+			gadget_wait(&c->streams[k]);
+	}
+	return NULL;
+}
+
+static void crossing(struct job_rank *me, struct gadget *g)
+{
+	static struct gadget streams[CROSSED];
+	int32_t *at = gadget_alloc(g, 2 * CROSSED * sizeof(*at));
+	struct crosser a = {.comm = me->comm, .streams = streams, .at = at};
+	struct crosser b = a;
+	pthread_barrier_t start;
+	pthread_t thread;
+
+	for (int i = 0; i < CROSSED; i++)
+		gadget_open(&streams[i], g->name);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &b.comm, NULL));
+	pthread_barrier_init(&start, NULL, 2);
+	a.start = b.start = &start;
+	b.at = at + CROSSED;
+	b.backwards = true;
+	JOB_CHECK(!pthread_create(&thread, NULL, cross, &b), "no thread");
+	cross(&a);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&start);
+	JOB_TRY(dicomm_comm_destroy(b.comm));
+	for (int i = 0; i < CROSSED; i++)
+		gadget_close(&streams[i]);
+	gadget_free(g, at);
+}
+
+START_TEST(groups_of_two_threads_cross_on_streams)
+{
+	cast_play(&(struct cast){.device = {some_device}, .run = crossing}, 1);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static void refused(struct job_rank *me, struct gadget *g)
@@ -599,6 +668,7 @@ int main(void)
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 4);
 	tcase_add_loop_test(tcase, an_abort_does_not_wait_for_streams_of_others,
 			    0, 3);
+	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("refusals");
