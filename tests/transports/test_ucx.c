@@ -346,6 +346,81 @@ START_TEST(only_what_was_offered_can_be_read)
 }
 END_TEST
 
+/* ---- a rank that gives up ---- */
+
+#define LONG (24u << 20)
+
+static void leave_to_be_read(struct rank *r)
+{
+	static uint8_t large[LONG];
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	memset(large, 1, LONG);
+	ranks_connect_out(r, 1, TP_COLLECTIVE);
+	EXPECT(r, r->t->offer(r->peer[1], large, LONG, TP_WANT_COPY, &ref),
+	       "no offer");
+	RANKS_WAIT(r, (status = r->t->put(r->peer[1], TP_COLLECTIVE, 1, 7,
+					  TP_REF, &ref, LONG)) != DICOMM_AGAIN);
+	EXPECT_OK(r, status);
+	ranks_barrier(r);
+	ranks_barrier(r);
+}
+
+/* By rendezvous UCX has the place and writes it by itself. */
+static void stop_reading(struct rank *r)
+{
+	static uint8_t into[LONG];
+	const uint8_t *room;
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	ranks_connect_in(r, 0, TP_COLLECTIVE);
+	ranks_get(r, 0, TP_COLLECTIVE, 1, &room);
+	memcpy(&ref, room, sizeof(ref));
+	ranks_barrier(r);
+	RANKS_WAIT(r, (status = r->t->read(r->peer[0], TP_COLLECTIVE, 1, &ref,
+					   0, into, LONG)) != DICOMM_AGAIN);
+	EXPECT(r, status == DICOMM_IN_PROGRESS, "%d", (int)status);
+	/* Some of it is there, the rest is asked for. */
+	RANKS_WAIT(r, *(volatile uint8_t *)into == 1);
+	EXPECT(r,
+	       r->t->arrived(r->peer[0], TP_COLLECTIVE, 1) ==
+		       DICOMM_IN_PROGRESS,
+	       "all of it came at once");
+	r->t->abort(r->dev);
+	memset(into, 2, LONG);
+	ranks_barrier(r);
+	r->t->peer_close(r->peer[0]);
+	r->peer[0] = NULL;
+	r->t->close(r->dev);
+	EXPECT(r, !memchr(into, 1, LONG), "byte %d came after the abort",
+	       (int)((uint8_t *)memchr(into, 1, LONG) - into));
+	EXPECT_OK(r, r->t->open(&r->config, &r->dev));
+	r->peer[1] = NULL;
+}
+
+static void run_give_up(struct rank *r)
+{
+	log_set_sink(no_log, NULL);
+	if (r->rank == 0)
+		leave_to_be_read(r);
+	else
+		stop_reading(r);
+}
+
+START_TEST(nothing_is_brought_after_an_abort)
+{
+	struct ranks_job job = {.t = t,
+				.kind = (enum ranks_kind)_i,
+				.ranks = 2,
+				.run = run_give_up};
+
+	setenv("UCX_RNDV_THRESH", "64k", 1);
+	ranks_run(&job);
+}
+END_TEST
+
 /* ---- who dies is noticed by the wire, too ---- */
 
 static void run_death(struct rank *r)
@@ -469,6 +544,8 @@ int main(void)
 	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, only_what_was_offered_can_be_read, 0,
+			    RANKS_KINDS);
+	tcase_add_loop_test(tcase, nothing_is_brought_after_an_abort, 0,
 			    RANKS_KINDS);
 	tcase_add_test(tcase, who_takes_nothing_holds_no_other_up);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);

@@ -28,9 +28,20 @@ struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class)
 	in->data = in->slots + lines;
 	in->route = route;
 	in->lane_class = class;
+	for (int i = 0; i < UCX_READS; i++)
+		in->reads[i].in = in;
 	atomic_store_explicit(&dev->in[route->rank * TP_CLASSES + class], in,
 			      memory_order_release);
 	return in;
+}
+
+void ucx_arrive_free(struct ucx_in *in)
+{
+	in->closed = true;
+	if (in->receiving)
+		return;
+	free(in->slots);
+	free(in);
 }
 
 static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
@@ -225,6 +236,7 @@ static void on_received(void *request, ucs_status_t status, size_t len,
 			void *arg)
 {
 	struct ucx_read *read = arg;
+	struct ucx_in *in = read->in;
 
 	if (status == UCS_OK)
 		read_advance(read, len);
@@ -232,6 +244,10 @@ static void on_received(void *request, ucs_status_t status, size_t len,
 		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
 				      memory_order_release);
 	ucx.ucp_request_free(request);
+	in->route->dev->receiving--;
+	in->receiving--;
+	if (in->closed)
+		ucx_arrive_free(in);
 }
 
 static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
@@ -272,8 +288,11 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 	receive.user_data = read;
 	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
 					   read->dst + head.len, len, &receive);
-	if (UCS_PTR_IS_PTR(request))
+	if (UCS_PTR_IS_PTR(request)) {
+		dev->receiving++;
+		in->receiving++;
 		return UCS_INPROGRESS;
+	}
 	if (!request)
 		read_advance(read, len);
 	else

@@ -823,6 +823,12 @@ static bool is_sound(const struct tp_device *dev)
 	return true;
 }
 
+/* Is UCX at memory that was offered, or that a read goes to? */
+static bool is_moving(const struct tp_device *dev)
+{
+	return dev->serving || dev->receiving;
+}
+
 /* When it closes connections while some break, UCX 1.13 now and then runs into
  * an assertion of its own, which ends the program. Rather leave them alone. */
 static void bury(struct tp_device *dev)
@@ -852,10 +858,11 @@ static void end_worker(struct tp_device *dev)
 	bool aborted = !dev->worker;
 
 	if (worker) {
-		/* Hear who is gone; but send nobody's memory any more. */
-		if (aborted && !dev->serving)
+		/* Hear who is gone; but send nobody's memory any more, and
+		 * write none. */
+		if (aborted && !is_moving(dev))
 			settle(worker);
-		if (dev->serving || (aborted && !is_sound(dev))) {
+		if (is_moving(dev) || (aborted && !is_sound(dev))) {
 			bury(dev);
 			return;
 		}
@@ -909,8 +916,7 @@ static void free_lanes(struct tp_device *dev, uint32_t rank)
 
 		if (in) {
 			untold_remove(in);
-			free(in->slots);
-			free(in);
+			ucx_arrive_free(in);
 		}
 		free(out);
 	}
@@ -921,6 +927,17 @@ static bool is_untold(const struct tp_device *dev, uint32_t rank)
 	for (const struct ucx_in *in = dev->untold; in; in = in->untold)
 		if (in->route->rank == rank)
 			return true;
+	return false;
+}
+
+static bool is_receiving(const struct tp_device *dev, uint32_t rank)
+{
+	for (uint16_t c = 0; c < TP_CLASSES; c++) {
+		const struct ucx_in *in = ucx_in_of(dev, rank, c);
+
+		if (in && in->receiving)
+			return true;
+	}
 	return false;
 }
 
@@ -938,7 +955,8 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		for (uint32_t r = first; r < end; r++) {
 			if (!is_untold(dev, r))
 				ucx_route_bye(&dev->routes[r]);
-			quiet &= ucx_route_is_quiet(&dev->routes[r]);
+			quiet &= ucx_route_is_quiet(&dev->routes[r]) &&
+				 !is_receiving(dev, r);
 		}
 		if (quiet || ucx_progress(dev))
 			continue;

@@ -206,7 +206,9 @@ bool ucx_route_is_closed(struct ucx_route *route);
 
 /* ---- ucx.c ---- */
 
+struct ucx_in;
 struct ucx_read {
+	struct ucx_in *in; /* where it is */
 	uint8_t *dst;
 	uint64_t len, missing;
 	uint32_t number;
@@ -224,6 +226,9 @@ struct ucx_in {
 	bool urgent; /* the sender may wait for `told` */
 	struct ucx_in *untold, **untold_link;
 	struct ucx_read reads[UCX_READS];
+	/* Parts that UCX is bringing by rendezvous: it knows of `reads`. */
+	unsigned receiving;
+	bool closed; /* whoever ends the last of them frees it */
 };
 
 /* Sender's side. */
@@ -263,7 +268,7 @@ struct tp_device {
 	bool blocked;             /* a credit found none */
 	struct ucx_serve *serves; /* spare ones */
 	struct ucx_serve *all_serves;
-	unsigned serving; /* under way */
+	unsigned serving, receiving; /* under way */
 	struct tp_peer *peers;
 
 	/* attend.c */
@@ -311,6 +316,8 @@ static inline struct ucx_out *ucx_out_of(const struct tp_device *dev,
 ucs_status_t ucx_arrive_listen(struct tp_device *dev);
 /* A lane's inbox; NULL: no memory. */
 struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class);
+/* No longer in dev->in; what UCX still brings keeps it until that is there. */
+void ucx_arrive_free(struct ucx_in *in);
 /* Into the inbox; the body's bytes are in the line's room, or in the slot. */
 void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
 			const void *body, size_t bytes);
