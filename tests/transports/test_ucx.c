@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -421,6 +422,50 @@ START_TEST(nothing_is_brought_after_an_abort)
 }
 END_TEST
 
+/* ---- the child of a fork ---- */
+
+static void open_in_child(const struct tp_config *config, bool may)
+{
+	struct tp_device *dev = NULL;
+	uint64_t begin = clock_ms();
+	dicomm_result_t status;
+	char why[256];
+	int end;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid) {
+		ck_assert_int_eq(waitpid(pid, &end, 0), pid);
+		ck_assert_msg(end == 0, "the child ended with %#x", end);
+		return;
+	}
+	log_set_sink(no_log, NULL);
+	alarm(20);
+	if (t->usable(why, sizeof(why)) != may ||
+	    (!may && !strstr(why, "of which this is a fork")))
+		_exit(1);
+	status = t->open(config, &dev);
+	if (may != (status == DICOMM_SUCCESS) || clock_ms() - begin > 5000)
+		_exit(2);
+	if (dev)
+		t->close(dev);
+	_exit(0);
+}
+
+START_TEST(a_forked_child_is_told_at_once)
+{
+	const struct tp_config config = {
+		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
+	struct tp_device *dev;
+
+	ck_assert_int_eq(t->open(&config, &dev), DICOMM_SUCCESS);
+	open_in_child(&config, false);
+	t->close(dev);
+	/* Then nothing of UCX runs here that a child would lack. */
+	open_in_child(&config, true);
+}
+END_TEST
+
 /* ---- who dies is noticed by the wire, too ---- */
 
 static void run_death(struct rank *r)
@@ -547,6 +592,7 @@ int main(void)
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, nothing_is_brought_after_an_abort, 0,
 			    RANKS_KINDS);
+	tcase_add_test(tcase, a_forked_child_is_told_at_once);
 	tcase_add_test(tcase, who_takes_nothing_holds_no_other_up);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);
 	tcase_add_test(tcase, connecting_to_the_dead_fails);

@@ -7,13 +7,24 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define LIBRARY "libucp.so.0"
 
 struct ucx_api ucx;
 
+_Atomic int ucx_contexts;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
+static pid_t loader, parent; /* parent: used it when it forked; or 0 */
+
+static void forked(void)
+{
+	if (!parent && atomic_load(&ucx_contexts))
+		parent = loader;
+	loader = getpid();
+}
 
 /*
  * Its constructor puts a handler on SIGSEGV and its like, which prints a
@@ -81,6 +92,8 @@ static void load(void)
 	void *library = open_library();
 	unsigned major, minor, release;
 
+	loader = getpid();
+	pthread_atfork(NULL, NULL, forked);
 	if (!library) {
 		snprintf(why_not, sizeof(why_not), "%s", dlerror());
 		return;
@@ -106,6 +119,13 @@ static void load(void)
 bool ucx_load(char *why, size_t len)
 {
 	pthread_once(&once, load);
+	if (parent) {
+		snprintf(why, len,
+			 "process %d, of which this is a fork, uses UCX: its "
+			 "threads are not here",
+			 (int)parent);
+		return false;
+	}
 	snprintf(why, len, "%s%s", *why_not ? "" : "UCX ",
 		 *why_not ? why_not : ucx.ucp_get_version_string());
 	return !*why_not;

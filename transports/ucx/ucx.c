@@ -267,8 +267,10 @@ static dicomm_result_t open_context(struct tp_device *dev)
 	status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
 				      config, &dev->context);
 	ucx.ucp_config_release(config);
-	if (status == UCS_OK)
+	if (status == UCS_OK) {
+		atomic_fetch_add(&ucx_contexts, 1);
 		return DICOMM_SUCCESS;
+	}
 	dev->context = NULL;
 	return failed(dev, "open", status);
 }
@@ -875,8 +877,10 @@ static void end_worker(struct tp_device *dev)
 			}
 		ucx.ucp_worker_destroy(worker);
 	}
-	if (dev->context)
-		ucx.ucp_cleanup(dev->context);
+	if (!dev->context)
+		return;
+	ucx.ucp_cleanup(dev->context);
+	atomic_fetch_sub(&ucx_contexts, 1);
 }
 
 /* Without progress, TCP sends and receives nothing. Other networks do so by

@@ -62,6 +62,9 @@ struct ucx_api {
 
 extern struct ucx_api ucx;
 
+/* Open in this process. What UCX runs for them a child of a fork does not have,
+ * and would wait for. */
+extern _Atomic int ucx_contexts;
 /* The library, in words; false and why, if it cannot be used. */
 bool ucx_load(char *why, size_t len);
 
