@@ -138,12 +138,12 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	if (!k && whole)
 		len = whole_bytes(op, &step->a);
 	must_refer = a.bytes > peer->limits.eager_bytes;
-	/* What did not pay as a whole does not in parts, nor where the wire has
-	 * to be told of it beforehand. */
-	may_refer =
-		len >= comm->map_threshold && !(k && whole) &&
-		step->a.buffer != PLAN_SCRATCH && !peer->limits.rather_eager &&
-		!(peer->limits.wants_hold && len <= peer->limits.eager_bytes);
+	/* What did not pay as a whole does not in parts, nor what a network
+	 * sends at once. */
+	may_refer = len >= comm->map_threshold && !(k && whole) &&
+		    step->a.buffer != PLAN_SCRATCH &&
+		    !peer->limits.rather_eager &&
+		    (peer->transport->near || len > peer->limits.eager_bytes);
 	note = note_of(op, step, &a, seq);
 	if (note) {
 		body = note;
