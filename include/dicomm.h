@@ -18,10 +18,12 @@
  * that works on host memory, such as PoCL's). The ranks of a communicator may
  * have devices of any kinds. Each reduces on its own device, by kernels that
  * give the same bits on all kinds. A host rank and a device of one machine
- * share memory of dicomm_mem_alloc(). What no transport moves directly passes
- * through host memory: that is counted (dicomm_stats_t), announced by a
- * warning, and refused at init where DICOMM_STAGING or config.staging is
- * "never". Devices of vendors need nothing but their drivers, which are opened
+ * share memory of dicomm_mem_alloc(). UCX moves memory of devices where UCX_TLS
+ * names its transports for them; over TCP it takes host memory of its own for
+ * that, which counts as direct. What no transport moves directly passes through
+ * host memory: that is counted (dicomm_stats_t), announced by a warning, and
+ * refused at init where DICOMM_STAGING or config.staging is "never". Devices of
+ * vendors need nothing but their drivers, which are opened
  * when they are asked for. A device that takes no kernels of this build, and
  * whose runtime compiles none, has the host reduce for it on copies of the
  * operands in host memory. That is announced by a warning, too; with "never"

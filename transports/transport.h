@@ -260,8 +260,9 @@ struct transport {
 	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it
-	 * wants? Then *ref says how. Above eager_bytes it always can; and,
-	 * where limits.wants_hold, whatever is held. No system call. */
+	 * wants? Then *ref says how. Above eager_bytes it always can; and a
+	 * wire that is not near, of any length: where limits.wants_hold,
+	 * whatever is held. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
 	/* A received reference as memory of this process, for loads only, until

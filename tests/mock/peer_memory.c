@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tests/mock/driver.h"
+#include "tests/mock/peek.h"
 
 /* Memory of a device that a NIC knows. */
 struct region {
@@ -43,28 +43,6 @@ void peer_memory_lags(bool lags)
 uint64_t peer_memory_flushes(void)
 {
 	return atomic_load(&flushes);
-}
-
-void *peer_memory_peek(const void *at)
-{
-	static const char *const names[] = {"libcuda.so.1", "libamdhip64.so.7"};
-
-	for (int i = 0; i < 2; i++) {
-		void *lib = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-		__typeof__(mock_peek) *peek = NULL;
-		void *seen = NULL;
-
-		if (!lib)
-			continue;
-		*(void **)&peek = dlsym(lib, "mock_peek");
-		if (peek)
-			seen = peek((void *)(uintptr_t)at);
-		dlclose(lib);
-		/* Host memory is seen where it is. */
-		if (seen && seen != at)
-			return seen;
-	}
-	return NULL;
 }
 
 static struct ibv_mr *real_reg(struct ibv_pd *pd, void *addr, size_t bytes,
@@ -116,7 +94,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *pages, size_t bytes,
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned access)
 {
-	void *pages = peer_memory_peek(addr);
+	void *pages = peek_device(addr, NULL);
 
 	if (pages && works & PEER_MEMORY_ADDRESS)
 		return reg(pd, pages, length, iova, access);
@@ -145,7 +123,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 int access)
 {
 	static __typeof__(ibv_reg_dmabuf_mr) *real;
-	void *pages = peer_memory_peek((void *)(uintptr_t)iova);
+	void *pages = peek_device((void *)(uintptr_t)iova, NULL);
 
 	if (pages && works & PEER_MEMORY_DMABUF) {
 		if (is_same(fd, offset, pages))

@@ -21,8 +21,5 @@ void peer_memory_works(unsigned ways);
 void peer_memory_lags(bool lags);
 /* Flushes so far. */
 uint64_t peer_memory_flushes(void);
-/* Host memory through which what is at a device address can be seen; NULL: it
- * is none of a device. */
-void *peer_memory_peek(const void *at);
 
 #endif

@@ -320,7 +320,7 @@ static void run_forged(struct rank *r)
 	ranks_connect_in(r, 0, TP_COLLECTIVE);
 	ranks_get(r, 0, TP_COLLECTIVE, 1, &room);
 	log_set_sink(no_log, NULL);
-	for (size_t i = 0; i < 24; i++) {
+	for (size_t i = 0; i < 32; i++) {
 		memcpy(&ref, room, sizeof(ref));
 		ref.bytes[i] ^= 1;
 		RANKS_WAIT(r, (status = r->t->read(r->peer[0], TP_COLLECTIVE, 1,

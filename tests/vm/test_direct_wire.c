@@ -12,6 +12,7 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "tests/mock/peek.h"
 #include "tests/mock/peer_memory.h"
 #include "tests/support/gadget.h"
 #include "tests/support/runner.h"
@@ -105,7 +106,7 @@ static void run_stream(struct rank *r, const char *way)
 		struct tp_region region =
 			region_new(r, r->rank ? "hip:1" : "cuda:0");
 		struct tp_hold *h = hold(r, &region, way);
-		uint8_t *seen = peer_memory_peek(region.addr);
+		uint8_t *seen = peek_device(region.addr, NULL);
 
 		again += region.addr == before;
 		before = region.addr;
@@ -141,7 +142,7 @@ static void run_flush(struct rank *r)
 {
 	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
 	bool flushed = region.accel->work->caps(region.index) & ACCEL_FLUSH;
-	uint8_t *seen = peer_memory_peek(region.addr);
+	uint8_t *seen = peek_device(region.addr, NULL);
 	struct tp_hold *h;
 
 	EXPECT(r, flushed, "the mock needs no flush");
@@ -182,7 +183,7 @@ static void run_no_flush(struct rank *r)
 
 	setenv("MOCK_CUDA_RDMA_ORDERED", "1", 1);
 	region = region_new(r, "cuda:0");
-	seen = peer_memory_peek(region.addr);
+	seen = peek_device(region.addr, NULL);
 	peer_memory_lags(r->rank == 1);
 	h = hold(r, &region, "peer memory");
 	if (r->rank == 0) {

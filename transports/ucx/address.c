@@ -17,7 +17,7 @@
 #include "src/base/log.h"
 
 #define MAGIC 0x58435544u /* "DUCX" */
-#define VERSION 1
+#define VERSION 2
 /* Of an interface that does not tell its rate, as loopback and veth. */
 #define RATE_UNKNOWN UINT64_C(1250000000)
 

@@ -205,6 +205,7 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 	struct tp_device *dev = arg;
 	struct ucx_head head;
 	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	ucs_memory_type_t type;
 	struct ucx_ask ask;
 
 	if (!route || !route->ep || atomic_load(&dev->aborted) ||
@@ -213,14 +214,21 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 		return UCS_OK;
 	memcpy(&ask, data, sizeof(ask));
 	head.status = DICOMM_SUCCESS;
+	type = ucx_memory_type(dev, ask.ref.addr, ask.ref.len);
+	if (type != UCS_MEMORY_TYPE_HOST)
+		head.kind = UCX_BY_RENDEZVOUS;
+	/* Memory of a device that is no longer held may be gone. */
 	if (ask.ref.seal != ucx_arrive_seal(dev, &ask.ref) ||
-	    ask.offset > ask.ref.len || ask.len > ask.ref.len - ask.offset) {
+	    ask.ref.type != type || ask.offset > ask.ref.len ||
+	    ask.len > ask.ref.len - ask.offset) {
 		head.status = DICOMM_ERR_REMOTE;
+		head.kind = UCX_ANYHOW;
+		type = UCS_MEMORY_TYPE_HOST;
 		ask.len = 0;
 	}
 	ucx_route_serve(route, &head,
 			(const void *)(uintptr_t)(ask.ref.addr + ask.offset),
-			ask.len);
+			ask.len, type);
 	return UCS_OK;
 }
 
@@ -261,9 +269,11 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 		route ? ucx_in_of(dev, head.rank, head.lane_class) : NULL;
 	ucp_request_param_t receive = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-				UCP_OP_ATTR_FIELD_USER_DATA,
+				UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
 		.cb.recv_am = on_received,
 	};
+	bool eager = !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
 	struct ucx_read *read;
 	ucs_status_ptr_t request;
 
@@ -275,17 +285,19 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 		    DICOMM_IN_PROGRESS)
 		return UCS_OK;
 	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
-	    len > read->len - head.len || len > read->missing) {
+	    len > read->len - head.len || len > read->missing ||
+	    (eager && read->type != UCS_MEMORY_TYPE_HOST)) {
 		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
 				      memory_order_release);
 		return UCS_OK;
 	}
-	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+	if (eager) {
 		memcpy(read->dst + head.len, data, len);
 		read_advance(read, len);
 		return UCS_OK;
 	}
 	receive.user_data = read;
+	receive.memory_type = read->type;
 	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
 					   read->dst + head.len, len, &receive);
 	if (UCS_PTR_IS_PTR(request)) {

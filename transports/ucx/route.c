@@ -216,14 +216,17 @@ static struct ucx_serve *get_serve(struct tp_device *dev)
 }
 
 static void serve_piece(struct ucx_route *route, const struct ucx_head *head,
-			const uint8_t *body, uint64_t len)
+			const uint8_t *body, uint64_t len,
+			ucs_memory_type_t type)
 {
 	struct tp_device *dev = route->dev;
 	struct ucx_serve *serve = get_serve(dev);
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-				UCP_OP_ATTR_FIELD_USER_DATA,
+				UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
 		.cb.send = on_served,
+		.memory_type = type,
 	};
 	ucs_status_ptr_t request;
 
@@ -234,6 +237,10 @@ static void serve_piece(struct ucx_route *route, const struct ucx_head *head,
 	serve->route = route;
 	serve->head = *head;
 	param.user_data = serve;
+	if (head->kind == UCX_BY_RENDEZVOUS) {
+		param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+		param.flags = UCP_AM_SEND_FLAG_RNDV;
+	}
 	request = ucx.ucp_am_send_nbx(route->ep, UCX_DATA, &serve->head,
 				      sizeof(serve->head), body, len, &param);
 	if (UCS_PTR_IS_PTR(request)) {
@@ -247,7 +254,7 @@ static void serve_piece(struct ucx_route *route, const struct ucx_head *head,
 }
 
 void ucx_route_serve(struct ucx_route *route, const struct ucx_head *to,
-		     const void *body, uint64_t len)
+		     const void *body, uint64_t len, ucs_memory_type_t type)
 {
 	struct ucx_head head = *to;
 	uint64_t at = 0;
@@ -258,7 +265,7 @@ void ucx_route_serve(struct ucx_route *route, const struct ucx_head *to,
 		uint64_t n = len - at < PIECE_BYTES ? len - at : PIECE_BYTES;
 
 		head.len = at;
-		serve_piece(route, &head, (const uint8_t *)body + at, n);
+		serve_piece(route, &head, (const uint8_t *)body + at, n, type);
 		at += n;
 	} while (at < len);
 }

@@ -199,13 +199,29 @@ static void set_default(ucp_config_t *config, const char *prefix,
 		ucx.ucp_config_modify(config, full + strlen("UCX_"), value);
 }
 
-/* "self" is not used: to itself a rank needs no network. */
+/* "self" is not used: to itself a rank needs no network. Nor are transports of
+ * devices a network. */
 static bool is_tcp_only(void)
 {
-	const char *tls = getenv("UCX_TLS");
+	static const char *const others[] = {"self", "cuda", "cuda_copy",
+					     "rocm", "rocm_copy"};
+	const char *p = getenv("UCX_TLS");
+	bool tcp = !p;
 
-	return !tls || !strcmp(tls, "tcp") || !strcmp(tls, "tcp,self") ||
-	       !strcmp(tls, "self,tcp");
+	while (p && *p) {
+		size_t len = strcspn(p, ",");
+		bool other = false;
+
+		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+			other |= len == strlen(others[i]) &&
+				 !strncmp(p, others[i], len);
+		if (len == 3 && !strncmp(p, "tcp", 3))
+			tcp = true;
+		else if (!other)
+			return false;
+		p += len + (p[len] == ',');
+	}
+	return tcp;
 }
 
 /* TCP on the interface where the ranks meet; what UCX_ variables say comes
@@ -653,8 +669,9 @@ static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
 	(void)want;
-	if (len <= peer->dev->config.slot_bytes)
-		return false;
+	ucx_lock(peer->dev);
+	r.type = ucx_memory_type(peer->dev, r.addr, len);
+	ucx_unlock(peer->dev);
 	r.seal = ucx_arrive_seal(peer->dev, &r);
 	memcpy(ref, &r, sizeof(r));
 	return true;
@@ -678,7 +695,11 @@ static dicomm_result_t ask_for(struct ucx_in *in, enum tp_class c, uint64_t seq,
 {
 	struct tp_device *dev = in->route->dev;
 	struct ucx_read *read = &in->reads[seq % UCX_READS];
+	ucs_memory_type_t type = ucx_memory_type(dev, (uintptr_t)dst, ask->len);
 	struct ucx_head head = {.lane_class = (uint16_t)c,
+				.kind = type == UCS_MEMORY_TYPE_HOST
+						? UCX_ANYHOW
+						: UCX_BY_RENDEZVOUS,
 				.seq = seq,
 				.signature = dev->reads + 1};
 	dicomm_result_t status;
@@ -697,6 +718,7 @@ static dicomm_result_t ask_for(struct ucx_in *in, enum tp_class c, uint64_t seq,
 						   : status;
 	read->number = ++dev->reads;
 	read->dst = dst;
+	read->type = type;
 	read->len = read->missing = ask->len;
 	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
 			      memory_order_relaxed);
@@ -1086,11 +1108,12 @@ const struct transport transport_ucx = {
 	.put = ucx_put,
 	.release = ucx_release,
 	.flush = ucx_flush,
-	/* UCX holds memory by itself where its network needs that. */
+	/* UCX holds memory of the host by itself where its network needs that.
+	 */
 	.hold = common_hold,
-	.hold_device = common_hold_device,
+	.hold_device = ucx_hold_device,
 	.takes = common_takes,
-	.drop = common_drop,
+	.drop = ucx_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,
 	.read = ucx_read,

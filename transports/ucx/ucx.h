@@ -38,6 +38,9 @@
 	X(ucp_config_release)             \
 	X(ucp_init_version)               \
 	X(ucp_cleanup)                    \
+	X(ucp_context_query)              \
+	X(ucp_mem_map)                    \
+	X(ucp_mem_unmap)                  \
 	X(ucp_worker_create)              \
 	X(ucp_worker_destroy)             \
 	X(ucp_worker_query)               \
@@ -117,6 +120,7 @@ enum ucx_what {
 /* Part of a sender's memory that a peer may ask for. */
 struct ucx_ref {
 	uint64_t addr, len;
+	uint64_t type; /* ucs_memory_type_t, as its owner knows it */
 	uint64_t seal; /* by the owner: it has offered that */
 };
 
@@ -124,12 +128,15 @@ struct ucx_head {
 	uint64_t token; /* of the receiver */
 	uint32_t rank;  /* of the sender */
 	uint16_t lane_class;
-	uint16_t kind;      /* of the message: enum tp_kind */
+	uint16_t kind;      /* of the message: enum tp_kind; of a read: UCX_ */
 	uint64_t seq;       /* message; credit: released */
 	uint64_t len;       /* of the message */
 	uint32_t signature; /* of the message; of a read: its number */
 	uint32_t status;    /* of UCX_DATA: enum dicomm_result_t */
 };
+
+/* How a read wants its data. */
+enum { UCX_ANYHOW, UCX_BY_RENDEZVOUS };
 
 struct ucx_ask {
 	struct ucx_ref ref;
@@ -194,7 +201,7 @@ dicomm_result_t ucx_route_send(struct ucx_route *route, enum ucx_what what,
 			       uint64_t len);
 /* Send memory that stays until the peer says that it has it. */
 void ucx_route_serve(struct ucx_route *route, const struct ucx_head *head,
-		     const void *body, uint64_t len);
+		     const void *body, uint64_t len, ucs_memory_type_t type);
 /* The route's state as a status, with its words as the last error. */
 dicomm_result_t ucx_route_status(struct ucx_route *route);
 /* Say goodbye, unless that is done; has the other side heard it, or gone? */
@@ -213,6 +220,7 @@ struct ucx_in;
 struct ucx_read {
 	struct ucx_in *in; /* where it is */
 	uint8_t *dst;
+	ucs_memory_type_t type; /* of that */
 	uint64_t len, missing;
 	uint32_t number;
 	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
@@ -273,6 +281,7 @@ struct tp_device {
 	struct ucx_serve *all_serves;
 	unsigned serving, receiving; /* under way */
 	struct tp_peer *peers;
+	struct tp_hold *holds;
 
 	/* attend.c */
 	struct tp_device *next;
@@ -289,6 +298,15 @@ struct tp_peer {
 	struct ucx_in *in[TP_CLASSES];
 	struct ucx_out *out[TP_CLASSES];
 	struct tp_peer *next;
+};
+
+/* Memory of a device. */
+struct tp_hold {
+	uintptr_t at;
+	uint64_t len;
+	ucs_memory_type_t type;
+	ucp_mem_h memory;
+	struct tp_hold *next;
 };
 
 void ucx_lock(struct tp_device *dev);
@@ -329,6 +347,16 @@ uint64_t ucx_arrive_seal(const struct tp_device *dev,
 			 const struct ucx_ref *ref);
 /* Do what handlers leave to be done, as they may not make endpoints. */
 void ucx_arrive_pay(struct tp_device *dev);
+
+/* ---- memory.c: memory of devices ---- */
+
+dicomm_result_t ucx_hold_device(struct tp_device *dev,
+				const struct tp_region *region,
+				struct tp_hold **out, char *how, size_t len);
+void ucx_drop(struct tp_device *dev, struct tp_hold *hold);
+/* What is not held is the host's. Lock held. */
+ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
+				  uint64_t len);
 
 /* ---- attend.c: a thread polls where nobody else does ---- */
 

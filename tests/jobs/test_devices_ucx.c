@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Ranks on unlike devices whose data UCX takes from the memory of one and
+ * brings to that of the other, over TCP. The devices are mocks, and so is what
+ * UCX knows of them: what passes here says nothing about a GPU. A host that
+ * touches the memory of a device dies.
+ */
+#include <check.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mock/ucx_devices.h"
+#include "tests/support/cast.h"
+#include "tests/support/runner.h"
+
+static dicomm_stats_t stats_of(const struct job_rank *me)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	return stats;
+}
+
+static void sum(struct job_rank *me, struct gadget *g)
+{
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
+				  .type = DICOMM_FLOAT32,
+				  .op = DICOMM_SUM,
+				  .count = 1000},
+		   me, g);
+}
+
+/* ---- UCX takes them ---- */
+
+/* Of two ranks, each receives the other's input once. */
+static void sum_direct(struct job_rank *me, struct gadget *g)
+{
+	dicomm_stats_t stats;
+	char text[4096];
+
+	sum(me, g);
+	stats = stats_of(me);
+	JOB_CHECK(stats.bytes_staged == 0 && stats.bytes_direct == 4000 &&
+			  stats.bytes_rdma == 4000,
+		  "staged %d, direct %d, by rdma %d", (int)stats.bytes_staged,
+		  (int)stats.bytes_direct, (int)stats.bytes_rdma);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_FLOAT32,
+				    text, sizeof(text)));
+	JOB_CHECK(strstr(text, "rdma by ucx: memory of ") &&
+			  strstr(text, ", over TCP through host memory of its "
+				       "own"),
+		  "%s", text);
+}
+
+START_TEST(data_between_unlike_devices_is_not_staged)
+{
+	const char *const pairs[][2] = {
+		{"host", "hip:1"}, {"hip:0", "hip:1"}, {"cuda:0", "hip:0"}};
+
+	/* As users name them; this one leaves them out. */
+	if (_i)
+		setenv("UCX_TLS", "tcp,cuda,rocm", 1);
+	ucx_devices_play(true);
+	cast_play(&(struct cast){.device = {pairs[_i][0], pairs[_i][1]},
+				 .run = sum_direct,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+/* Each operation, from one element to many slices; of what kernels do, less,
+ * for their interpreter is slow. */
+static void everything(struct job_rank *me, struct gadget *g)
+{
+	const size_t counts[] = {1, 100003};
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+
+	gadget_delay(g, 300);
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int c = 0; c < 2; c++) {
+			t.kind = (enum trial_kind)k;
+			t.seed++;
+			t.count = counts[c];
+			if (trial_reduces(t.kind) && c)
+				t.count /= 20;
+			t.root = trial_rooted(t.kind) ? (int)t.seed % me->ranks
+						      : 0;
+			t.in_place = trial_can_be_in_place(t.kind) &&
+				     (k / 2 + c) % 2;
+			cast_trial(t, me, g);
+		}
+	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+}
+
+START_TEST(every_operation_is_direct)
+{
+	ucx_devices_play(true);
+	cast_play(&(struct cast){.device = {"host", "cuda:0", "hip:0"},
+				 .run = everything,
+				 .staging = "never"},
+		  3);
+}
+END_TEST
+
+/* ---- buffers of users ---- */
+
+static uint64_t copied_by(struct trial t, const struct job_rank *me,
+			  struct gadget *g)
+{
+	uint64_t before = stats_of(me).bytes_copied;
+
+	cast_trial(t, me, g);
+	return stats_of(me).bytes_copied - before;
+}
+
+static void announce(struct job_rank *me, struct gadget *g)
+{
+	static const enum trial_kind kinds[] = {TRIAL_SENDRECV, TRIAL_BROADCAST,
+						TRIAL_ALLTOALLV};
+	struct trial t = {.type = DICOMM_INT32};
+
+	for (unsigned i = 0; i < 6; i++) {
+		uint64_t with, without;
+
+		t.kind = kinds[i / 2];
+		t.count = i % 2 ? 100003 : 20;
+		t.seed = i;
+		t.announced = false;
+		without = copied_by(t, me, g);
+		t.announced = true;
+		with = copied_by(t, me, g);
+		JOB_CHECK(without && !with,
+			  "%s of %zu: copied %llu bytes, announced %llu",
+			  trial_name(t.kind), t.count,
+			  (unsigned long long)without,
+			  (unsigned long long)with);
+	}
+	JOB_CHECK(!cast_staged(me->comm), "staged");
+}
+
+START_TEST(announced_buffers_are_not_copied)
+{
+	ucx_devices_play(true);
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = announce,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+#define MUCH ((size_t)16 << 20)
+
+/* Rank 1 gives up while its message comes; what it writes to the buffer then
+ * has to stay. */
+static void give_up(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *device = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
+	void *handle;
+
+	JOB_TRY(dicomm_comm_register(me->comm, device, MUCH, &handle));
+	sum(me, g);
+	memset(host, me->rank ? 0xee : 0x11, MUCH);
+	gadget_copy(g, device, host, MUCH);
+	gadget_wait(g);
+	job_barrier();
+	if (!me->rank) {
+		(void)dicomm_send(device, MUCH, DICOMM_UINT8, 1, me->comm,
+				  g->native);
+	} else {
+		uint64_t before = stats_of(me).bytes_rdma;
+
+		JOB_TRY(dicomm_recv(device, MUCH, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+		while (stats_of(me).bytes_rdma == before)
+			sched_yield();
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		gadget_copy(g, device, host, MUCH);
+		gadget_wait(g);
+		job_sleep_ms(300);
+		memset(host, 0, MUCH);
+		gadget_copy(g, host, device, MUCH);
+		gadget_wait(g);
+		for (size_t i = 0; i < MUCH; i++)
+			JOB_CHECK(host[i] == 0xee,
+				  "byte %zu was written after the abort", i);
+	}
+	gadget_wait(g);
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	gadget_free(g, device);
+	gadget_host_free(g, host);
+}
+
+START_TEST(nothing_comes_after_an_abort)
+{
+	ucx_devices_play(true);
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = give_up,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+/* ---- it does not ---- */
+
+static void sum_staged(struct job_rank *me, struct gadget *g)
+{
+	char text[4096];
+
+	sum(me, g);
+	JOB_CHECK(cast_staged(me->comm) == 4000, "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me->comm));
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_FLOAT32,
+				    text, sizeof(text)));
+	JOB_CHECK(strstr(text, me->arg), "%s", text);
+}
+
+/* As UCX is here, or where a map fails */
+START_TEST(what_ucx_does_not_take_is_staged)
+{
+	static const char *const whys[] = {
+		"no transport reaches the memory of hip:0 (ucx: UCX ",
+		"no transport reaches the memory of hip:0 (ucx: ucp_mem_map of "
+		"rocm: "};
+
+	if (_i)
+		ucx_devices_play(false);
+	cast_play(&(struct cast){.device = {"host", "hip:0"},
+				 .run = sum_staged,
+				 .arg = whys[_i]},
+		  2);
+}
+END_TEST
+
+static void be_refused(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct gadget g;
+	const char *text;
+
+	gadget_open(&g, me->rank ? "cuda:0" : "host");
+	config.device = g.name;
+	config.staging = "never";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+						 me->rank, &config),
+		    DICOMM_ERR_NO_PATH,
+		    "between rank 0 (host) and rank 1 (cuda:0)");
+	text = dicomm_get_last_error(NULL);
+	JOB_CHECK(strstr(text, "takes no memory of cuda: it was built without, "
+			       "or UCX_TLS (tcp,cuda) leaves that out"),
+		  "%s", text);
+	gadget_close(&g);
+}
+
+START_TEST(staging_never_names_what_ucx_lacks)
+{
+	setenv("UCX_TLS", "tcp,cuda", 1);
+	job_run(&(struct job){.run = be_refused, .ranks = 2, .bare = true});
+}
+END_TEST
+
+int main(void)
+{
+	TCase *test_case = tcase_create("devices_ucx");
+	Suite *suite = suite_create("devices_ucx");
+
+	if (job_has_thread_sanitizer()) {
+		printf("the thread sanitizer does not see the locks of UCX\n");
+		return 77;
+	}
+	if (!cast_has("cuda:0") || !cast_has("hip:0"))
+		return 77;
+	setenv("DICOMM_TRANSPORTS", "ucx", 1);
+	tcase_set_timeout(test_case, 60);
+	tcase_add_loop_test(test_case,
+			    data_between_unlike_devices_is_not_staged, 0, 3);
+	tcase_add_test(test_case, every_operation_is_direct);
+	tcase_add_test(test_case, announced_buffers_are_not_copied);
+	tcase_add_test(test_case, nothing_comes_after_an_abort);
+	tcase_add_loop_test(test_case, what_ucx_does_not_take_is_staged, 0, 2);
+	tcase_add_test(test_case, staging_never_names_what_ucx_lacks);
+	suite_add_tcase(suite, test_case);
+	return runner_main(suite);
+}

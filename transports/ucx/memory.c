@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of devices that UCX takes as it is, if it says that it knows its type
+ * and maps it. For that UCX_TLS has to name the device's transports ("tcp,cuda"
+ * or "all"): without that UCX takes any pointer for one of the host. Such
+ * memory is sent and received by rendezvous, for only so UCX writes to where a
+ * receiver wants it.
+ *
+ * A request of UCX is complete when the data is in the memory, and kernels that
+ * start then see what copies of the device brought. Of what an adapter has
+ * written UCX flushes nothing: so devices that need that are taken over TCP
+ * only, where there are but copies. Those go by way of host memory of UCX.
+ */
+#include "transports/ucx/ucx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/accel.h"
+#include "src/base/log.h"
+
+/* Types that came later have other numbers in other versions of UCX. */
+static const struct {
+	const char *accel, *name;
+	ucs_memory_type_t type;
+} types[] = {{"cuda", "cuda", UCS_MEMORY_TYPE_CUDA},
+	     {"hip", "rocm", UCS_MEMORY_TYPE_ROCM}};
+#define TYPES (sizeof(types) / sizeof(*types))
+
+/* Lock held. */
+static bool knows(const struct tp_device *dev, ucs_memory_type_t type)
+{
+	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+	return ucx.ucp_context_query(dev->context, &attr) == UCS_OK &&
+	       attr.memory_types >> type & 1;
+}
+
+static ucs_status_t map(struct tp_device *dev, struct tp_hold *hold)
+{
+	const ucp_mem_map_params_t params = {
+		.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+			      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+			      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+		.address = (void *)hold->at,
+		.length = hold->len,
+		.memory_type = hold->type,
+	};
+
+	return ucx.ucp_mem_map(dev->context, &params, &hold->memory);
+}
+
+/* Lock held. False: why not. */
+static bool take(struct tp_device *dev, const struct tp_region *region,
+		 const char *name, struct tp_hold *hold, char *why, size_t len)
+{
+	const char *tls = getenv("UCX_TLS");
+	ucs_status_t status;
+
+	if (!knows(dev, hold->type)) {
+		snprintf(why, len,
+			 "UCX %s takes no memory of %s: it was built without, "
+			 "or UCX_TLS (%.40s) leaves that out",
+			 ucx.ucp_get_version_string(), name, tls ? tls : "tcp");
+		return false;
+	}
+	if (!dev->tcp &&
+	    region->accel->work->caps(region->index) & ACCEL_FLUSH) {
+		snprintf(why, len,
+			 "UCX does not flush what an adapter writes to it");
+		return false;
+	}
+	status = map(dev, hold);
+	if (status != UCS_OK)
+		snprintf(why, len, "ucp_mem_map of %s: %s", name,
+			 ucx.ucs_status_string(status));
+	return status == UCS_OK;
+}
+
+dicomm_result_t ucx_hold_device(struct tp_device *dev,
+				const struct tp_region *region,
+				struct tp_hold **out, char *how, size_t len)
+{
+	struct tp_hold *hold;
+	size_t i = 0;
+	bool taken;
+
+	while (i < TYPES && strcmp(types[i].accel, region->accel->name))
+		i++;
+	if (i == TYPES) {
+		snprintf(how, len, "UCX knows no memory of that kind");
+		return DICOMM_ERR_UNSUPPORTED;
+	}
+	hold = calloc(1, sizeof(*hold));
+	if (!hold)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
+	hold->at = (uintptr_t)region->addr;
+	hold->len = region->len;
+	hold->type = types[i].type;
+	ucx_lock(dev);
+	taken = take(dev, region, types[i].name, hold, how, len);
+	if (taken) {
+		hold->next = dev->holds;
+		dev->holds = hold;
+	}
+	ucx_unlock(dev);
+	if (!taken) {
+		free(hold);
+		return DICOMM_ERR_UNSUPPORTED;
+	}
+	snprintf(how, len, "memory of %s%s", types[i].name,
+		 dev->tcp ? ", over TCP through host memory of its own" : "");
+	*out = hold;
+	return DICOMM_SUCCESS;
+}
+
+void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
+{
+	struct tp_hold **at = &dev->holds;
+
+	/* Memory of the host is as it is. */
+	if (!hold)
+		return;
+	ucx_lock(dev);
+	while (*at != hold)
+		at = &(*at)->next;
+	*at = hold->next;
+	ucx.ucp_mem_unmap(dev->context, hold->memory);
+	ucx_unlock(dev);
+	free(hold);
+}
+
+ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
+				  uint64_t len)
+{
+	for (const struct tp_hold *h = dev->holds; h; h = h->next)
+		if (at >= h->at && at - h->at <= h->len &&
+		    len <= h->len - (at - h->at))
+			return h->type;
+	return UCS_MEMORY_TYPE_HOST;
+}
