@@ -256,18 +256,13 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
  * user has chosen holds. */
 static void lend(struct dicomm_comm *comm)
 {
-	const struct member *zero = &comm->members[0];
-	int sharing = 0;
-
-	for (int r = 0; r < comm->ranks; r++) {
-		if (comm->members[r].pid != zero->pid)
+	for (int r = 1; r < comm->ranks; r++)
+		if (comm->members[r].pid != comm->members[0].pid)
 			return;
-		sharing += !strcmp(comm->members[r].device, zero->device);
-	}
 	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
 				    ? LENT_SLICE_BYTES
 				    : comm->slot_bytes;
-	table_lend(&comm->table, comm->ranks, sharing, comm->slice_bytes);
+	table_lend(&comm->table, comm->ranks, comm->slice_bytes);
 }
 
 /* Where all messages are notes of what is in the memory of devices, slices may

@@ -96,11 +96,10 @@ dicomm_result_t table_make(int node_ranks, uint32_t slot_bytes,
 	return select_override(table, config_string(CONFIG_ALGO));
 }
 
-void table_lend(struct select_table *table, int ranks, int sharing,
-		uint32_t slice_bytes)
+void table_lend(struct select_table *table, int ranks, uint32_t slice_bytes)
 {
 	struct estimate_params *p = &table->params;
-	uint64_t rate = GPU_BYTES_PER_S / (uint64_t)sharing;
+	uint64_t rate = GPU_BYTES_PER_S / (uint64_t)ranks;
 
 	p->latency_ps = GPU_HOP_PS;
 	/* One thread starts them all, one for each message received. */

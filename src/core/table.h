@@ -13,9 +13,8 @@
 dicomm_result_t table_make(int node_ranks, uint32_t slot_bytes,
 			   bool deterministic, struct select_table *table);
 
-/* All ranks are of one process, and their devices read each other's buffers:
- * `sharing` ranks on one device, in slices of so many bytes. */
-void table_lend(struct select_table *table, int ranks, int sharing,
-		uint32_t slice_bytes);
+/* All ranks are of one process and on one device, and read each other's buffers
+ * in slices of so many bytes. */
+void table_lend(struct select_table *table, int ranks, uint32_t slice_bytes);
 
 #endif
