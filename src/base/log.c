@@ -19,6 +19,7 @@
 #include "src/base/log.h"
 
 #define TEXT_BYTES 1024
+#define KEPT 2 /* messages of a thread that are kept back, at most */
 #define HEAD_BYTES 192
 
 /* The grammar of DICOMM_DEBUG: what each word lets through. VERSION stands, as
@@ -51,6 +52,14 @@ static _Thread_local void *sink_ctx;
 static _Thread_local bool in_sink;
 static _Thread_local int own_rank = -1;
 static _Thread_local char last_error[TEXT_BYTES];
+static _Thread_local bool holds;
+static _Thread_local unsigned nkept;
+static _Thread_local struct kept {
+	enum log_level level;
+	const char *file;
+	int line;
+	char text[TEXT_BYTES];
+} kept[KEPT];
 
 /* A message is one line, whatever a peer or a path put into it. */
 static void one_line(char *text)
@@ -237,10 +246,42 @@ static const char *short_path(const char *file)
 	return name ? name : file;
 }
 
+static void say(enum log_level level, const char *file, int line,
+		const char *text)
+{
+	char where[128] = "";
+
+	if (level == LOG_ERROR)
+		log_set_last_error(text);
+	if (sink_wants(level)) {
+		in_sink = true;
+		sink((int)level, text, sink_ctx);
+		in_sink = false;
+	}
+	if ((int)level > threshold)
+		return;
+	if (level <= LOG_WARN)
+		snprintf(where, sizeof(where), " (%.100s:%d)", short_path(file),
+			 line);
+	write_line(level_names[level], text, where);
+}
+
+static void keep(enum log_level level, const char *file, int line,
+		 const char *text)
+{
+	if (nkept == KEPT)
+		return;
+	kept[nkept].level = level;
+	kept[nkept].file = file;
+	kept[nkept].line = line;
+	snprintf(kept[nkept].text, sizeof(kept[nkept].text), "%s", text);
+	nkept++;
+}
+
 void log_write(enum log_level level, const char *file, int line,
 	       const char *format, ...)
 {
-	char text[TEXT_BYTES], where[128] = "";
+	char text[TEXT_BYTES];
 	int saved = errno;
 	va_list args;
 	int n;
@@ -253,20 +294,7 @@ void log_write(enum log_level level, const char *file, int line,
 	if (n >= (int)sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
 	one_line(text);
-
-	if (level == LOG_ERROR)
-		log_set_last_error(text);
-	if (sink_wants(level)) {
-		in_sink = true;
-		sink((int)level, text, sink_ctx);
-		in_sink = false;
-	}
-	if ((int)level <= threshold) {
-		if (level <= LOG_WARN)
-			snprintf(where, sizeof(where), " (%.100s:%d)",
-				 short_path(file), line);
-		write_line(level_names[level], text, where);
-	}
+	(holds ? keep : say)(level, file, line, text);
 	errno = saved;
 }
 
@@ -277,6 +305,35 @@ void log_repeat(void)
 	in_sink = true;
 	sink((int)LOG_ERROR, last_error, sink_ctx);
 	in_sink = false;
+}
+
+void log_hold(void)
+{
+	holds = true;
+	nkept = 0;
+}
+
+/* Who hears of one may hold others back. */
+void log_release(bool write)
+{
+	struct kept all[KEPT];
+	unsigned n = write ? nkept : 0;
+	int saved = errno;
+
+	memcpy(all, kept, sizeof(all));
+	holds = false;
+	nkept = 0;
+	for (unsigned i = 0; i < n; i++)
+		say(all[i].level, all[i].file, all[i].line, all[i].text);
+	errno = saved;
+}
+
+const char *log_held(void)
+{
+	for (unsigned i = 0; i < nkept; i++)
+		if (kept[i].level <= LOG_WARN)
+			return kept[i].text;
+	return "";
 }
 
 const char *log_last_error(void)

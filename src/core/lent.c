@@ -108,8 +108,10 @@ void lent_put(struct lent *l)
 bool lent_begin(struct lent *l)
 {
 	pthread_mutex_lock(&l->lock);
-	if (!l->closed)
+	if (!l->closed) {
+		log_hold();
 		return true;
+	}
 	pthread_mutex_unlock(&l->lock);
 	return false;
 }
@@ -122,6 +124,7 @@ void lent_end(struct lent *l, struct lent_read *r)
 		l->reads = r;
 	}
 	pthread_mutex_unlock(&l->lock);
+	log_release(true);
 }
 
 void lent_done(struct lent_read *r)
@@ -139,16 +142,18 @@ void lent_done(struct lent_read *r)
 	*r = (struct lent_read){.from = NULL};
 }
 
-/* Of a device that failed nothing runs any more. */
+/* Of a device that failed nothing runs any more; who drives it says so. */
 static bool is_read(struct lent *l)
 {
 	bool read = false;
 
 	pthread_mutex_lock(&l->lock);
+	log_hold();
 	l->closed = true;
 	for (struct lent_read *r = l->reads; r && !read; r = r->next)
 		read = r->work->event_query(r->event) == DICOMM_AGAIN;
 	pthread_mutex_unlock(&l->lock);
+	log_release(false);
 	return read;
 }
 

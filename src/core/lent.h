@@ -10,7 +10,8 @@
  * it may be driven by this very thread. Streams that read wait for nobody.
  *
  * Threads: any; begin and end by one and the same, and what is read, by that
- * which drives who reads it.
+ * which drives who reads it. In between, and where events are looked at, what
+ * is logged is held back: who hears it could close what is lent.
  */
 #ifndef DICOMM_CORE_LENT_H
 #define DICOMM_CORE_LENT_H

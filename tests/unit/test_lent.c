@@ -23,7 +23,7 @@ static dicomm_result_t query(const struct accel_event *e)
 static dicomm_result_t query_broken(const struct accel_event *e)
 {
 	(void)e;
-	return DICOMM_ERR_DEVICE;
+	return FAIL(DICOMM_ERR_DEVICE, "it is broken");
 }
 
 static const struct accel_work work = {.event_query = query};
@@ -114,6 +114,64 @@ START_TEST(what_is_done_or_was_not_queued_is_not_waited_for)
 }
 END_TEST
 
+/* ---- who listens to the log ---- */
+
+static int heard;
+
+/* As one who gives up whenever something fails */
+static void listen(int level, const char *message, void *l)
+{
+	(void)level;
+	(void)message;
+	heard++;
+	ck_assert(lent_close(l, 0));
+}
+
+START_TEST(who_hears_of_a_failed_read_may_close_what_is_lent)
+{
+	struct lent_read none = {.from = NULL};
+	struct lent *l;
+
+	heard = 0;
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	log_set_sink(listen, l);
+	ck_assert(lent_begin(l));
+	log_error("it cannot be queued");
+	ck_assert_int_eq(heard, 0);
+	lent_end(l, &none);
+	ck_assert_int_eq(heard, 1);
+	ck_assert_str_eq(log_last_error(), "it cannot be queued");
+	ck_assert(!lent_begin(l));
+	log_set_sink(NULL, NULL);
+	lent_put(l);
+}
+END_TEST
+
+START_TEST(who_closes_says_nothing_of_the_streams_of_others)
+{
+	struct lent_read reads[2] = {{.from = NULL}};
+	struct lent *l;
+
+	heard = 0;
+	ck_assert_int_eq(lent_create(&l), DICOMM_SUCCESS);
+	for (int i = 0; i < 2; i++) {
+		begin_read(l, &reads[i], 0);
+		reads[i].work = &broken;
+	}
+	log_set_last_error("of before");
+	log_set_sink(listen, l);
+	ck_assert(lent_close(l, 0));
+	ck_assert_int_eq(heard, 0);
+	ck_assert_str_eq(log_last_error(), "of before");
+	log_error("it is heard again");
+	ck_assert_int_eq(heard, 1);
+	log_set_sink(NULL, NULL);
+	lent_done(&reads[0]);
+	lent_done(&reads[1]);
+	lent_put(l);
+}
+END_TEST
+
 START_TEST(closing_is_bounded)
 {
 	struct lent_read read = {.from = NULL};
@@ -158,6 +216,8 @@ int main(void)
 	tcase_add_test(t, who_closes_waits_for_the_events_of_those_who_read);
 	tcase_add_test(t, nobody_begins_once_it_is_closed);
 	tcase_add_test(t, what_is_done_or_was_not_queued_is_not_waited_for);
+	tcase_add_test(t, who_hears_of_a_failed_read_may_close_what_is_lent);
+	tcase_add_test(t, who_closes_says_nothing_of_the_streams_of_others);
 	tcase_add_test(t, closing_is_bounded);
 	tcase_add_test(t, other_processes_do_not_find_it);
 	suite_add_tcase(s, t);

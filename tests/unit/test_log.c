@@ -302,6 +302,44 @@ static void *writer(void *ctx)
 	return NULL;
 }
 
+/* As one who holds back what it says itself */
+static void hear_and_hold(int level, const char *message, void *ctx)
+{
+	hear(level, message, ctx);
+	log_hold();
+	log_error("dropped");
+	log_release(false);
+}
+
+START_TEST(what_is_held_back_is_written_or_dropped_later)
+{
+	struct heard h = {0};
+
+	log_set_last_error("of before");
+	log_set_sink(hear_and_hold, &h);
+	log_hold();
+	log_error("first");
+	log_warn("second");
+	log_error("third");
+	ck_assert_str_eq(log_last_error(), "of before");
+	ck_assert_str_eq(log_held(), "first");
+	log_release(false);
+	ck_assert_str_eq(log_held(), "");
+	ck_assert_int_eq(h.count, 0);
+	ck_assert_str_eq(capture_text(), "");
+	log_hold();
+	log_error("fourth");
+	log_warn("fifth");
+	log_release(true);
+	ck_assert_int_eq(h.count, 2);
+	ck_assert_str_eq(h.text, "fifth");
+	ck_assert_int_eq(capture_count("fourth"), 1);
+	ck_assert_int_eq(capture_count("fifth"), 1);
+	ck_assert_int_eq(capture_count("dropped"), 0);
+	log_set_sink(NULL, NULL);
+}
+END_TEST
+
 START_TEST(lines_of_threads_do_not_mix)
 {
 	pthread_t threads[THREADS];
@@ -374,6 +412,7 @@ int main(void)
 	tcase_add_test(tcase, a_sink_hears_the_rest_as_the_level_says);
 	tcase_add_test(tcase, rank_sink_and_last_error_belong_to_a_thread);
 	tcase_add_test(tcase, the_last_error_can_be_set_to_itself);
+	tcase_add_test(tcase, what_is_held_back_is_written_or_dropped_later);
 	tcase_add_test(tcase, lines_of_threads_do_not_mix);
 	tcase_add_test(tcase, fail_logs_once_and_try_passes_on);
 	suite_add_tcase(suite, tcase);
