@@ -22,6 +22,7 @@ struct reader {
 	int line;
 	struct ptx *module;
 	char **names; /* of the words of the kernel that is read */
+	int *places;  /* words by their names, plus 1; twice the room */
 	size_t names_room;
 	struct label {
 		char name[NAME_LEN];
@@ -191,24 +192,57 @@ static struct ptx_kernel *current(struct reader *r)
 	return &r->module->kernels[r->module->nkernels - 1];
 }
 
+static size_t hash(const char *name)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	while (*name)
+		h = (h ^ (unsigned char)*name++) * UINT64_C(0x100000001b3);
+	return (size_t)h;
+}
+
+/* Where the word of a name is, or would be: one place is free at least. */
+static int *place(struct reader *r, const char *name)
+{
+	size_t at = hash(name);
+	int *p;
+
+	do
+		p = &r->places[at++ % (2 * r->names_room)];
+	while (*p && strcmp(r->names[*p - 1], name));
+	return p;
+}
+
+static void make_room(struct reader *r)
+{
+	struct ptx_kernel *k = current(r);
+
+	r->names_room = r->names_room ? 2 * r->names_room : 256;
+	r->names = realloc(r->names, r->names_room * sizeof(*r->names));
+	k->words = realloc(k->words, r->names_room * sizeof(*k->words));
+	free(r->places);
+	r->places = calloc(2 * r->names_room, sizeof(*r->places));
+	if (!r->names || !k->words || !r->places)
+		abort();
+	for (int i = 0; i < k->nwords; i++)
+		*place(r, r->names[i]) = i + 1;
+}
+
 /* The index of a word by its name; it is made at first sight. */
 static int word(struct reader *r, const char *name, uint64_t value)
 {
 	struct ptx_kernel *k = current(r);
+	int *p;
 
-	for (int i = 0; i < k->nwords; i++)
-		if (!strcmp(r->names[i], name))
-			return i;
-	if ((size_t)k->nwords == r->names_room) {
-		r->names_room = r->names_room ? 2 * r->names_room : 256;
-		r->names = realloc(r->names, r->names_room * sizeof(*r->names));
-		k->words = realloc(k->words, r->names_room * sizeof(*k->words));
-		if (!r->names || !k->words)
-			abort();
+	if ((size_t)k->nwords == r->names_room)
+		make_room(r);
+	p = place(r, name);
+	if (!*p) {
+		r->names[k->nwords] = strdup(name);
+		k->words[k->nwords] = value;
+		*p = ++k->nwords;
 	}
-	r->names[k->nwords] = strdup(name);
-	k->words[k->nwords] = value;
-	return k->nwords++;
+	return *p - 1;
 }
 
 static bool value_parse(struct reader *r, const char *text, int *index)
@@ -331,10 +365,14 @@ static struct ptx_insn *insn_new(struct reader *r)
 {
 	struct ptx_kernel *k = current(r);
 
-	k->insns =
-		realloc(k->insns, ((size_t)k->ninsns + 1) * sizeof(*k->insns));
-	if (!k->insns)
-		abort();
+	/* Full: there is room for a power of two. */
+	if (!(k->ninsns & (k->ninsns - 1))) {
+		size_t room = k->ninsns ? 2 * (size_t)k->ninsns : 1;
+
+		k->insns = realloc(k->insns, room * sizeof(*k->insns));
+		if (!k->insns)
+			abort();
+	}
 	k->insns[k->ninsns] = (struct ptx_insn){.guard = -1};
 	return &k->insns[k->ninsns++];
 }
@@ -458,8 +496,10 @@ static void forget_names(struct reader *r, int n)
 	for (int i = 0; i < n; i++)
 		free(r->names[i]);
 	free(r->names);
+	free(r->places);
 	free(r->labels);
 	r->names = NULL;
+	r->places = NULL;
 	r->names_room = 0;
 	r->labels = NULL;
 	r->nlabels = 0;
