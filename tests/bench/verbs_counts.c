@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Put and poll of the verbs transport, and loops that do the least that a
- * program can do for the same: fill and post the same request, ask the same
- * queue. The NIC does nothing, in two instructions. For tests/bench/counts.sh,
- * which counts them.
+ * Put and poll of the verbs transport, and loops beside them. "bare" does the
+ * least that a program can: it fills and posts the same request, asks the same
+ * queue. "needed" adds what nobody who sends and receives so can do without: to
+ * know of credits, of the room in the send queue, and to ask for a signal now
+ * and then; to look where credits come; to say what has arrived, and to post
+ * receives again. The NIC does nothing, in two instructions. For
+ * tests/bench/counts.sh, which counts them.
  *
- * tests/bench/verbs_counts put|bare-put|poll|bare-poll TIMES
+ * tests/bench/verbs_counts WHAT|bare-WHAT|needed-WHAT TIMES
+ * WHAT: put; poll, that finds nothing; message, a poll that finds one
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -17,6 +21,9 @@
 #define SLOTS 16
 #define STRIDE 4224
 #define COMPLETIONS 16
+#define DEPTH 64
+#define BATCH 32 /* of receives */
+#define QPN 17
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		     struct ibv_send_wr **bad)
@@ -35,24 +42,52 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return 0;
 }
 
-static struct ibv_context context = {
-	.ops = {.post_send = post_send, .poll_cq = poll_cq}};
+/* Which message comes next; then each poll finds one. */
+static uint64_t coming;
+
+static int poll_one(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	(void)cq;
+	(void)n;
+	wc->status = IBV_WC_SUCCESS;
+	wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+	wc->qp_num = QPN;
+	wc->imm_data = htonl((1 * TP_CLASSES) << 8 | (coming & 0xff));
+	return 1;
+}
+
+static int post_receives(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	(void)wr;
+	(void)bad;
+	return 0;
+}
+
+static struct ibv_context context = {.ops = {.post_send = post_send,
+					     .poll_cq = poll_cq,
+					     .post_srq_recv = post_receives}};
 static struct ibv_cq cq = {.context = &context};
-static struct ibv_qp qp = {.context = &context};
+static struct ibv_srq srq = {.context = &context};
+static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
 static struct verbs_nic nic = {.bytes_per_s = 1000000000};
+static struct verbs_lane *_Atomic lanes_in[2 * TP_CLASSES];
+static uint8_t inbox[SLOTS * STRIDE] __attribute__((aligned(TP_LINE_BYTES)));
 static struct tp_device dev = {
 	.config = {.ranks = 2, .slots = SLOTS},
 	.eager_bytes = 4096,
 	.stride = STRIDE,
 	.lanes = 2 * TP_CLASSES,
+	.in = lanes_in,
 	.rails = 1,
-	.rail = {{.nic = &nic, .cq = &cq}},
+	.rail = {{.nic = &nic, .cq = &cq, .srq = &srq}},
 };
 static struct tp_peer peer = {.dev = &dev, .rank = 1};
 
-static struct verbs_lane *open_lane(void)
+static struct verbs_lane *open_lane(bool in)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, false, 1);
+	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, in, 1);
 	struct verbs_card remote = {
 		.strands = 1,
 		.addr = 0x100000,
@@ -60,19 +95,33 @@ static struct verbs_lane *open_lane(void)
 		.slots = SLOTS,
 		.end = {{.rkey = 7, .bytes_per_s = 1000000000}}};
 
-	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
-	if (!lane || !dev.words)
+	if (!lane)
 		exit(1);
-	lane->depth = 64;
+	lane->depth = DEPTH;
+	lane->max_inline = VERBS_INLINE;
 	lane->strand[0].rail = &dev.rail[0];
 	lane->strand[0].qp = &qp;
-	verbs_credits_begin(lane);
+	if (!in)
+		verbs_credits_begin(lane);
 	if (verbs_lane_meet(lane, &remote) != DICOMM_SUCCESS)
 		exit(1);
+	if (in) {
+		lane->slots = inbox;
+		lane->stride = STRIDE;
+		atomic_store(&lanes_in[lane->id], lane);
+	}
 	atomic_store(&lane->state, LANE_READY);
-	peer.out[0] = lane;
-	dev.peers = &peer;
 	return lane;
+}
+
+static void open_lanes(void)
+{
+	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
+	if (!dev.words)
+		exit(1);
+	peer.out[0] = open_lane(false);
+	peer.in[0] = open_lane(true);
+	dev.peers = &peer;
 }
 
 /* ---- the least ---- */
@@ -120,52 +169,244 @@ static __attribute__((noinline)) uint64_t bare_poll(struct ibv_cq *queue)
 	return sum;
 }
 
+/* ---- what is needed ---- */
+
+struct needed {
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr;
+	struct verbs_head head;
+	struct ibv_qp *qp;
+	uint64_t remote_addr, limit;
+	uint32_t posted, done, silent, depth, rkey;
+	const _Atomic uint64_t *words;
+	unsigned word; /* the next that credits come to */
+	uint64_t known;
+	uint8_t *inbox;
+	unsigned received;
+	struct ibv_recv_wr batch[BATCH];
+};
+
+static struct needed one_needed;
+
+static void open_needed(void)
+{
+	one_needed.qp = &qp;
+	one_needed.remote_addr = 0x100000;
+	one_needed.rkey = 7;
+	one_needed.depth = DEPTH;
+	one_needed.limit = SLOTS;
+	one_needed.words = dev.words->word;
+	one_needed.inbox = inbox;
+}
+
+static void take_credits(struct needed *l)
+{
+	uint64_t word;
+
+	while ((word = atomic_load_explicit(&l->words[l->word],
+					    memory_order_acquire)) > l->known) {
+		l->known = word;
+		l->word = (l->word + 1) % VERBS_WORDS;
+	}
+	l->limit = l->known + SLOTS;
+}
+
+static __attribute__((noinline)) int needed_put(struct needed *l, uint64_t seq,
+						uint32_t signature,
+						const void *body, uint32_t len)
+{
+	struct ibv_send_wr *bad;
+
+	if (seq > l->limit) {
+		take_credits(l);
+		if (seq > l->limit)
+			return -1;
+	}
+	if (l->posted - l->done >= l->depth)
+		return -1;
+	l->head.signature = signature;
+	l->head.kind = (uint32_t)seq & ~0xffu;
+	l->head.len = len;
+	l->sge[0].addr = (uintptr_t)&l->head;
+	l->sge[0].length = sizeof(l->head);
+	l->sge[1].addr = (uintptr_t)body;
+	l->sge[1].length = len;
+	l->wr.wr_id = l->posted++;
+	l->wr.next = NULL;
+	l->wr.sg_list = l->sge;
+	l->wr.num_sge = 2;
+	l->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	l->wr.send_flags = IBV_SEND_INLINE;
+	if (++l->silent == DEPTH / 4) {
+		l->silent = 0;
+		l->wr.send_flags |= IBV_SEND_SIGNALED;
+	}
+	l->wr.imm_data = htonl((uint32_t)seq & 0xff);
+	l->wr.wr.rdma.remote_addr = l->remote_addr + seq % SLOTS * STRIDE;
+	l->wr.wr.rdma.rkey = l->rkey;
+	return ibv_post_send(l->qp, &l->wr, &bad);
+}
+
+/* Only one lane: nothing has to be found by the completion. */
+static void on_message(struct needed *l, const struct ibv_wc *wc)
+{
+	uint32_t imm = ntohl(wc->imm_data);
+	struct tp_line *line =
+		(struct tp_line *)(l->inbox + (imm & 0xff) % SLOTS * STRIDE);
+	uint64_t seq = (line->kind & ~0xffu) | (imm & 0xff);
+	struct ibv_recv_wr *bad;
+
+	line->kind &= 0xff;
+	atomic_store_explicit(&line->seq, seq, memory_order_release);
+	if (++l->received < BATCH)
+		return;
+	l->received = 0;
+	ibv_post_srq_recv(&srq, l->batch, &bad);
+}
+
+static __attribute__((noinline)) bool needed_poll(struct needed *l,
+						  struct ibv_cq *queue)
+{
+	struct ibv_wc wc[COMPLETIONS];
+	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
+
+	for (int i = 0; i < n; i++)
+		if (wc[i].status == IBV_WC_SUCCESS &&
+		    wc[i].opcode & IBV_WC_RECV)
+			on_message(l, &wc[i]);
+	if (atomic_load_explicit(&l->words[l->word], memory_order_acquire) >
+	    l->known)
+		take_credits(l);
+	return n > 0;
+}
+
 /* ---- as often as it is asked for ---- */
 
-/* Credits come for eight at a time, and so do completions. */
-static void put(struct verbs_lane *lane, uint64_t n)
+/* Credits come for eight at a time, and so do completions. All that precede
+ * seq. */
+static void allow(uint64_t seq)
+{
+	static unsigned word;
+
+	if (seq <= SLOTS)
+		return;
+	atomic_store_explicit(&dev.words->word[word++ % VERBS_WORDS],
+			      seq - 1 - 8, memory_order_relaxed);
+	peer.out[0]->strand[0].done = peer.out[0]->strand[0].posted;
+	one_needed.done = one_needed.posted;
+}
+
+static void check(bool good)
+{
+	if (!good)
+		exit(1);
+}
+
+static void put_ours(uint64_t n)
 {
 	uint64_t body = 1;
-	unsigned word = 0;
 
-	for (uint64_t seq = 1; seq <= n; seq++) {
-		if (seq > SLOTS && seq % 8 == 1) {
-			atomic_store_explicit(
-				&lane->words->word[word++ % VERBS_WORDS],
-				seq - 1 - 8, memory_order_relaxed);
-			lane->strand[0].done = lane->strand[0].posted;
-		}
-		if (verbs_put(&peer, 0, seq, 5, TP_DATA, &body, sizeof(body)) !=
-		    DICOMM_SUCCESS)
-			exit(1);
+	for (uint64_t first = 1; first <= n; first += 8) {
+		allow(first);
+		for (uint64_t seq = first; seq < first + 8; seq++)
+			check(verbs_put(&peer, 0, seq, 5, TP_DATA, &body,
+					sizeof(body)) == DICOMM_SUCCESS);
 	}
 }
 
+static void put_bare(uint64_t n)
+{
+	struct least least = {.posted = 0};
+	uint64_t body = 1;
+
+	for (uint64_t seq = 1; seq <= n; seq++)
+		bare_put(&least, seq, 5, &body, sizeof(body));
+}
+
+static void put_needed(uint64_t n)
+{
+	uint64_t body = 1;
+
+	for (uint64_t first = 1; first <= n; first += 8) {
+		allow(first);
+		for (uint64_t seq = first; seq < first + 8; seq++)
+			check(needed_put(&one_needed, seq, 5, &body,
+					 sizeof(body)) == 0);
+	}
+}
+
+static void poll_ours(uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		verbs_poll(&dev);
+}
+
+static void poll_bare(uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		bare_poll(&cq);
+}
+
+static void poll_needed(uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		needed_poll(&one_needed, &cq);
+}
+
+/* What the NIC has written before it tells. */
+static struct tp_line *next_line(void)
+{
+	struct tp_line *line =
+		(struct tp_line *)(inbox + ++coming % SLOTS * STRIDE);
+
+	line->kind = TP_DATA | ((uint32_t)coming & ~0xffu);
+	return line;
+}
+
+static void message_ours(uint64_t n)
+{
+	context.ops.poll_cq = poll_one;
+	while (coming < n) {
+		const struct tp_line *line = next_line();
+
+		check(verbs_poll(&dev) && atomic_load(&line->seq) == coming);
+	}
+}
+
+static void message_needed(uint64_t n)
+{
+	context.ops.poll_cq = poll_one;
+	while (coming < n) {
+		const struct tp_line *line = next_line();
+
+		check(needed_poll(&one_needed, &cq) &&
+		      atomic_load(&line->seq) == coming);
+	}
+}
+
+static const struct {
+	const char *name;
+	void (*run)(uint64_t n);
+} runs[] = {
+	{"put", put_ours},          {"bare-put", put_bare},
+	{"needed-put", put_needed}, {"poll", poll_ours},
+	{"bare-poll", poll_bare},   {"needed-poll", poll_needed},
+	{"message", message_ours},  {"needed-message", message_needed},
+};
+
 int main(int argc, char **argv)
 {
-	uint64_t n = argc == 3 ? strtoull(argv[2], NULL, 10) : 0, body = 1;
-	struct verbs_lane *lane = open_lane();
-	const char *what = n ? argv[1] : "";
-	struct least least = {.posted = 0};
+	uint64_t n = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
-	if (!strcmp(what, "put")) {
-		put(lane, n);
-	} else if (!strcmp(what, "bare-put")) {
-		for (uint64_t seq = 1; seq <= n; seq++)
-			bare_put(&least, seq, 5, &body, sizeof(body));
-	} else if (!strcmp(what, "poll")) {
-		for (uint64_t i = 0; i < n; i++)
-			verbs_poll(&dev);
-	} else if (!strcmp(what, "bare-poll")) {
-		for (uint64_t i = 0; i < n; i++)
-			bare_poll(&cq);
-	} else {
-		fprintf(stderr, "usage: %s put|bare-put|poll|bare-poll TIMES\n",
-			argv[0]);
-		return 2;
+	open_lanes();
+	open_needed();
+	for (size_t i = 0; n && i < sizeof(runs) / sizeof(*runs); i++) {
+		if (strcmp(argv[1], runs[i].name) != 0)
+			continue;
+		runs[i].run(n);
+		return 0;
 	}
-	free(lane->kept);
-	free(lane);
-	free(dev.words);
-	return 0;
+	fprintf(stderr, "usage: %s [bare-|needed-]put|poll|message TIMES\n",
+		argv[0]);
+	return 2;
 }
