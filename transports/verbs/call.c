@@ -23,7 +23,7 @@
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 			const char *text)
 {
-	lane->why = why;
+	verbs_lane_end(lane, why);
 	snprintf(lane->text, sizeof(lane->text), "%s", text);
 	atomic_store_explicit(&lane->state, LANE_FAILED, memory_order_release);
 }

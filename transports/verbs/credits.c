@@ -34,6 +34,7 @@ void verbs_untold_add(struct verbs_lane *lane)
 		(*head)->untold_link = &lane->untold;
 	lane->untold_link = head;
 	*head = lane;
+	lane->dev->plain = 0;
 }
 
 void verbs_untold_remove(struct verbs_lane *lane)
@@ -102,7 +103,7 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	if (lane->why ||
 	    atomic_load_explicit(&lane->left, memory_order_relaxed))
 		return DICOMM_SUCCESS;
-	wr.wr_id = verbs_request_id(s, 0, 0, sizeof(word));
+	wr.wr_id = verbs_request_id(lane, s->posted, 0, sizeof(word));
 	n = count_tell(lane, s);
 	wr.send_flags |=
 		verbs_signal_now(s, 1, (n + 1) % (VERBS_WORDS / 2) == 0);
@@ -189,6 +190,32 @@ void verbs_credits_end(struct verbs_lane *lane)
 	before->next_out = lane->next_out;
 	if (dev->looked_at == lane)
 		dev->looked_at = before == lane ? NULL : before;
+	dev->plain = 0;
+}
+
+static void set_released(struct verbs_lane *lane, uint64_t seq)
+{
+	lane->known = seq;
+	atomic_store_explicit(&lane->released, seq, memory_order_release);
+}
+
+static const _Atomic uint64_t *word_after(const struct verbs_words *words,
+					  const _Atomic uint64_t *word)
+{
+	return &words->word[(word - words->word + 1) % VERBS_WORDS];
+}
+
+void verbs_credits_follow(struct verbs_lane *lane)
+{
+	for (int i = 0; i < VERBS_WORDS; i++) {
+		uint64_t word = atomic_load_explicit(lane->expected,
+						     memory_order_acquire);
+
+		if (word <= lane->known)
+			break;
+		set_released(lane, word);
+		lane->expected = word_after(lane->words, lane->expected);
+	}
 }
 
 /* The one behind the newest is the next to be written; after the loss of a
@@ -196,9 +223,7 @@ void verbs_credits_end(struct verbs_lane *lane)
 bool verbs_credits_take(struct verbs_lane *lane)
 {
 	const struct verbs_words *words = lane->words;
-	uint64_t known =
-		atomic_load_explicit(&lane->released, memory_order_relaxed);
-	uint64_t most = known;
+	uint64_t known = lane->known, most = known;
 
 	lane->looks = VERBS_LOOKS;
 	for (int i = 0; i < VERBS_WORDS; i++) {
@@ -208,11 +233,10 @@ bool verbs_credits_take(struct verbs_lane *lane)
 		if (word <= most)
 			continue;
 		most = word;
-		lane->expected = &words->word[(i + 1) % VERBS_WORDS];
+		lane->expected = word_after(words, &words->word[i]);
 	}
 	if (most > known)
-		atomic_store_explicit(&lane->released, most,
-				      memory_order_release);
+		set_released(lane, most);
 	return most > known;
 }
 

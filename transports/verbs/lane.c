@@ -236,6 +236,29 @@ static dicomm_result_t modify(struct verbs_strand *s, struct ibv_qp_attr *attr,
 }
 
 /* What a put fills in is the rest. */
+static void prepare_brief(struct verbs_lane *lane)
+{
+	struct verbs_brief *b = &lane->brief;
+
+	if (lane->strands > 1 || lane->note_above < 0 ||
+	    lane->max_inline < sizeof(b->head))
+		return;
+	b->most = min32(lane->max_inline - (uint32_t)sizeof(b->head),
+			lane->dev->eager_bytes);
+	if (b->most > (uint64_t)lane->note_above)
+		b->most = (uint64_t)lane->note_above;
+	b->sge[0] = (struct ibv_sge){.addr = (uintptr_t)&b->head,
+				     .length = sizeof(b->head)};
+	b->wr = (struct ibv_send_wr){
+		.sg_list = b->sge,
+		.num_sge = 2,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_INLINE,
+		.wr.rdma.rkey = lane->strand[0].remote_key,
+	};
+}
+
+/* The same for messages of any kind. */
 static void prepare(struct verbs_lane *lane)
 {
 	bool iwarp = lane->dev->rail[0].nic->fabric == VERBS_IWARP;
@@ -247,6 +270,7 @@ static void prepare(struct verbs_lane *lane)
 		.opcode = iwarp ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM,
 	};
 	lane->note_above = iwarp ? -1 : config_int(CONFIG_IB_AR_THRESHOLD);
+	prepare_brief(lane);
 }
 
 /* If not, lane->text says why. */
@@ -367,6 +391,8 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 	}
 	lane->stride = remote->stride;
 	lane->limit = lane->dev->config.slots;
+	lane->slot_mask = lane->dev->config.slots - 1;
+	lane->lines = remote->addr + VERBS_LINE_SEQ;
 	prepare(lane);
 	return DICOMM_SUCCESS;
 }

@@ -134,6 +134,7 @@ static bool lose(struct verbs_strand *s)
 	log_warn("%s; goes on over %s port %u", lane->text,
 		 other->rail->nic->name, other->rail->nic->port);
 	atomic_store(&lane->dev->repair, true);
+	lane->dev->plain = 0;
 	return true;
 }
 
@@ -147,7 +148,7 @@ void verbs_strand_give_up(struct verbs_strand *s, dicomm_result_t why,
 	set_text(s, what, hint_text);
 	if (lose(s))
 		return;
-	lane->why = why;
+	verbs_lane_end(lane, why);
 	log_error("%s", lane->text);
 	log_set_last_error(lane->text);
 }
@@ -171,7 +172,7 @@ void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 		return;
 	/* Who has gone, the control plane tells better. */
 	if (gone) {
-		lane->why = why;
+		verbs_lane_end(lane, why);
 		snprintf(lane->text, sizeof(lane->text),
 			 "verbs: rank %d (%s) has closed its side", lane->rank,
 			 lane->remote);
@@ -187,7 +188,7 @@ void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 	set_text(s, what, hint_text);
 	if (is_of_the_way(wc->status) && lose(s))
 		return;
-	lane->why = why;
+	verbs_lane_end(lane, why);
 	log_error("%s", lane->text);
 	log_set_last_error(lane->text);
 }
@@ -215,7 +216,7 @@ static bool set_state(struct verbs_strand *s, enum ibv_qp_state state)
 	if (!error || atomic_load(&s->rail->nic->fatal))
 		return true;
 	set_text(s, "it cannot be stopped", strerror(error));
-	lane->why = DICOMM_ERR_SYSTEM;
+	verbs_lane_end(lane, DICOMM_ERR_SYSTEM);
 	log_error("%s", lane->text);
 	return false;
 }
@@ -382,7 +383,7 @@ static bool repair(struct verbs_lane *lane)
 	status = post_again(lane);
 	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
 		return status == DICOMM_AGAIN;
-	lane->why = status;
+	verbs_lane_end(lane, status);
 	snprintf(lane->text, sizeof(lane->text), "%s", log_last_error());
 	return false;
 }

@@ -12,17 +12,17 @@
 #include "src/base/log.h"
 
 #define HEAD_BYTES sizeof(struct verbs_head)
-#define LINE_SEQ_BYTES offsetof(struct tp_line, signature)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
-#define COMPLETIONS 16
 /* Where each moves something. */
 #define POLLS_PER_LOOK 16
+/* Where none does, and nothing rare is at hand. */
+#define PLAIN_POLLS 64
 #define LANES_PER_LOOK 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
 
-_Static_assert(VERBS_LINE_HEAD - LINE_SEQ_BYTES == HEAD_BYTES, "head");
+_Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
 /* What a request was, from its completion. */
 struct request {
@@ -32,29 +32,19 @@ struct request {
 	bool in;
 	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
 };
-#define COUNT_BITS 11 /* more than a strand's queue is long */
-#define COUNT_MASK ((1u << COUNT_BITS) - 1)
 
 uint64_t verbs_request_of(const struct verbs_lane *lane)
 {
 	return (uint64_t)lane->id << 32 | (uint64_t)lane->in << 63;
 }
 
-uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
-			  uint32_t what, uint32_t bytes)
-{
-	return ((s->posted + ahead) & COUNT_MASK) |
-	       (uint64_t)bytes << COUNT_BITS | (uint64_t)what << 52 |
-	       s->lane->request;
-}
-
 static struct request request_of(uint64_t id)
 {
 	return (struct request){
-		.count = (uint32_t)id & COUNT_MASK,
-		.bytes = (uint32_t)id >> COUNT_BITS,
+		.count = (uint32_t)id & VERBS_COUNT_MASK,
+		.bytes = (uint32_t)id >> VERBS_COUNT_BITS,
 		.lane = (uint32_t)(id >> 32) & ((1u << VERBS_LANE_BITS) - 1),
-		.what = (uint16_t)(id >> 52 & 0x7ff),
+		.what = (uint16_t)(id >> VERBS_WHAT_SHIFT & 0x7ff),
 		.in = id >> 63,
 	};
 }
@@ -122,7 +112,7 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane)
 	}
 	if (!atomic_load_explicit(&lane->left, memory_order_acquire))
 		return DICOMM_SUCCESS;
-	lane->why = DICOMM_ERR_REMOTE;
+	verbs_lane_end(lane, DICOMM_ERR_REMOTE);
 	snprintf(lane->text, sizeof(lane->text),
 		 "verbs: rank %d (%s) has closed its side", lane->rank,
 		 lane->remote);
@@ -143,6 +133,18 @@ refused(const struct verbs_strand *s, int error)
 		    nic->name, nic->port, lane->rank, lane->remote);
 }
 
+/* How many requests may follow without a look at the room (there is to be some
+ * for two), and without a signal? */
+static void look_ahead(struct verbs_strand *s)
+{
+	uint32_t depth = s->lane->depth;
+	int32_t room = (int32_t)(s->done + depth - 1 - s->posted);
+	int32_t silent = (int32_t)(s->signaled + depth / 4 - 1 - s->posted);
+	int32_t least = room < silent ? room : silent;
+
+	s->easy = s->posted + (least > 0 ? (uint32_t)least : 0);
+}
+
 dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
 			   uint32_t n)
 {
@@ -152,15 +154,15 @@ dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
 	if (__builtin_expect(error, 0))
 		return refused(s, error);
 	s->posted += n;
+	look_ahead(s);
 	return DICOMM_SUCCESS;
 }
 
 unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must)
 {
-	s->unsignaled += n;
-	if (!must && s->unsignaled < s->lane->depth / 4)
+	if (!must && s->posted + n - s->signaled < s->lane->depth / 4)
 		return 0;
-	s->unsignaled = 0;
+	s->signaled = s->posted + n;
 	return IBV_SEND_SIGNALED;
 }
 
@@ -200,11 +202,32 @@ refresh(struct verbs_lane *lane, int rank, uint64_t seq)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: put to rank %d before connect_out", rank);
 	TRY(verbs_state_of(lane));
-	verbs_credits_take(lane);
-	lane->limit =
-		atomic_load_explicit(&lane->released, memory_order_relaxed) +
-		lane->dev->config.slots;
+	verbs_credits_follow(lane);
+	if (seq > lane->known + lane->dev->config.slots)
+		verbs_credits_take(lane);
+	lane->limit = lane->known + lane->dev->config.slots;
 	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
+}
+
+/* The number travels in two words that are looked at anyway: in the upper bits
+ * of the kind, and in the lower ones of what goes with the message. */
+static inline void fill_head(struct verbs_head *head, uint64_t seq,
+			     uint32_t signature, enum tp_kind kind,
+			     uint64_t len)
+{
+	head->signature = signature;
+	head->kind = (uint32_t)kind | ((uint32_t)seq & ~0xffu);
+	head->len = len;
+}
+
+static inline uint32_t imm_of(const struct verbs_lane *lane, uint64_t seq)
+{
+	return htonl(lane->imm | ((uint32_t)seq & 0xff));
+}
+
+static inline uint64_t line_of(const struct verbs_lane *lane, uint64_t seq)
+{
+	return lane->lines + (seq & lane->slot_mask) * lane->stride;
 }
 
 /* Behind the write of a message: that it is there. A switch may send packets of
@@ -215,7 +238,7 @@ static struct ibv_send_wr *add_note(struct verbs_strand *s, uint32_t what,
 	struct verbs_lane *lane = s->lane;
 	struct ibv_send_wr *wr = &lane->wr, *note = &lane->note;
 
-	wr->wr_id = verbs_request_id(s, 0, 0, bytes);
+	wr->wr_id = verbs_request_id(lane, s->posted, 0, bytes);
 	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->next = note;
 	note->send_flags = 0;
@@ -239,13 +262,10 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 				    uint32_t what, uint32_t bytes)
 {
 	struct verbs_lane *lane = s->lane;
-	const struct tp_config *config = &lane->dev->config;
 	struct ibv_send_wr *wr = &lane->wr, *last = wr;
-	uint32_t imm = htonl(lane->imm | ((uint32_t)seq & 0xff)), n = 1;
+	uint32_t imm = imm_of(lane, seq), n = 1;
 
-	wr->wr.rdma.remote_addr = lane->remote_addr +
-				  (seq & (config->slots - 1)) * lane->stride +
-				  LINE_SEQ_BYTES;
+	wr->wr.rdma.remote_addr = line_of(lane, seq);
 	wr->wr.rdma.rkey = s->remote_key;
 	if (__builtin_expect(bytes > lane->note_above, 0)) {
 		last = add_note(s, what, bytes, &imm);
@@ -255,7 +275,7 @@ static dicomm_result_t send_message(struct verbs_strand *s, uint64_t seq,
 		wr->imm_data = imm;
 		wr->next = NULL;
 	}
-	last->wr_id = verbs_request_id(s, n - 1, what, bytes);
+	last->wr_id = verbs_request_id(lane, s->posted + n - 1, what, bytes);
 	last->send_flags |= verbs_signal_now(s, n, what != 0);
 	return verbs_post(s, wr, n);
 }
@@ -265,8 +285,7 @@ static void keep(const struct verbs_strand *s, uint64_t seq, uint32_t what,
 		 const void *body)
 {
 	struct verbs_lane *lane = s->lane;
-	struct verbs_kept *kept =
-		&lane->kept[seq & (lane->dev->config.slots - 1)];
+	struct verbs_kept *kept = &lane->kept[seq & lane->slot_mask];
 
 	kept->seq = seq;
 	kept->by = s;
@@ -279,9 +298,11 @@ static void keep(const struct verbs_strand *s, uint64_t seq, uint32_t what,
 	memcpy(kept->body, body, bytes);
 }
 
-dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
-			  uint32_t signature, enum tp_kind kind,
-			  const void *body, uint64_t len)
+/* Of any length and kind, over any strand; there are credits. It takes what
+ * verbs_put() was given, which so need not move it. */
+static __attribute__((noinline)) dicomm_result_t
+put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
+	enum tp_kind kind, const void *body, uint64_t len)
 {
 	struct tp_device *dev = peer->dev;
 	struct verbs_lane *lane = peer->out[c];
@@ -290,10 +311,6 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	struct verbs_head head;
 	bool pooled;
 
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(!lane || seq > lane->limit || lane->why, 0))
-		TRY(refresh(lane, peer->rank, seq));
 	if (kind == TP_REF)
 		bytes = sizeof(struct verbs_reference);
 	else if (__builtin_expect(len > dev->eager_bytes, 0))
@@ -307,11 +324,7 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	s = verbs_pick(lane, bytes);
 	if (__builtin_expect(!s, 0))
 		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
-	/* The number travels in both words that are looked at anyway. */
-	head.signature = signature;
-	head.kind = (uint32_t)kind | ((uint32_t)seq & ~0xffu);
-	head.len = len;
-
+	fill_head(&head, seq, signature, kind, len);
 	lane->sge[0].addr = (uintptr_t)&head;
 	lane->sge[0].length = HEAD_BYTES;
 	lane->sge[1].addr = (uintptr_t)body;
@@ -336,6 +349,63 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	if (__builtin_expect(lane->kept != NULL, 0))
 		keep(s, seq, what, bytes, &head, body);
 	return send_message(s, seq, what, bytes);
+}
+
+/* The common message, when the queue is as it mostly is. */
+static inline bool is_brief(const struct verbs_lane *lane, enum tp_kind kind,
+			    uint64_t len)
+{
+	const struct verbs_strand *only = &lane->strand[0];
+
+	/* One without bytes is rare. */
+	return kind == TP_DATA && len - 1 < lane->brief.most &&
+	       only->posted != only->easy;
+}
+
+static inline dicomm_result_t put_brief(struct verbs_lane *lane, uint64_t seq,
+					uint32_t signature, const void *body,
+					uint64_t len)
+{
+	struct verbs_strand *only = &lane->strand[0];
+	struct verbs_brief *b = &lane->brief;
+	struct ibv_send_wr *bad;
+	int error;
+
+	fill_head(&b->head, seq, signature, TP_DATA, len);
+	b->sge[1].addr = (uintptr_t)body;
+	b->sge[1].length = (uint32_t)len;
+	b->wr.wr_id = verbs_request_id(lane, only->posted, 0, len);
+	b->wr.imm_data = imm_of(lane, seq);
+	b->wr.wr.rdma.remote_addr = line_of(lane, seq);
+	error = ibv_post_send(only->qp, &b->wr, &bad);
+	if (__builtin_expect(error, 0))
+		return refused(only, error);
+	only->posted++;
+	return DICOMM_SUCCESS;
+}
+
+static __attribute__((noinline)) dicomm_result_t
+put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+	      uint32_t signature, enum tp_kind kind, const void *body,
+	      uint64_t len)
+{
+	TRY(refresh(peer->out[c], peer->rank, seq));
+	return verbs_put(peer, c, seq, signature, kind, body, len);
+}
+
+dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			  uint32_t signature, enum tp_kind kind,
+			  const void *body, uint64_t len)
+{
+	struct verbs_lane *lane = peer->out[c];
+
+	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (__builtin_expect(!lane || seq > lane->limit, 0))
+		return put_refreshed(peer, c, seq, signature, kind, body, len);
+	if (__builtin_expect(is_brief(lane, kind, len), 1))
+		return put_brief(lane, seq, signature, body, len);
+	return put_any(peer, c, seq, signature, kind, body, len);
 }
 
 dicomm_result_t verbs_send_again(struct verbs_lane *lane,
@@ -416,8 +486,8 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	if (!s)
 		return DICOMM_AGAIN;
 	sge.lkey = read->keys.local[s->rail - dev->rail];
-	wr.wr_id =
-		verbs_request_id(s, 0, (uint32_t)(read - lane->reads) + 1, 0);
+	wr.wr_id = verbs_request_id(lane, s->posted,
+				    (uint32_t)(read - lane->reads) + 1, 0);
 	wr.send_flags = verbs_signal_now(s, 1, true);
 	wr.wr.rdma.remote_addr = read->from.addr;
 	wr.wr.rdma.rkey = read->from.key[s->to_rail];
@@ -550,7 +620,7 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 		return;
 	line = (struct tp_line *)(lane->slots +
 				  (imm & (dev->config.slots - 1)) *
-					  (size_t)lane->stride);
+					  lane->stride);
 	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
 	line->kind &= 0xff;
 	if (seq > lane->last)
@@ -622,9 +692,9 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 			  const struct ibv_wc *wc)
 {
-	struct request r = request_of(wc->wr_id);
 	struct verbs_lane *lane;
 	struct verbs_strand *s;
+	struct request r;
 
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
 		on_message(dev, rail, wc);
@@ -636,6 +706,7 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 		return;
 	}
 	/* A flushed receive says nothing about a lane. */
+	r = request_of(wc->wr_id);
 	lane = r.lane < dev->lanes
 		       ? atomic_load_explicit(r.in ? &dev->in[r.lane]
 						   : &dev->out[r.lane],
@@ -648,7 +719,7 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 		on_failure(s, wc, &r);
 		return;
 	}
-	s->done = s->posted - ((s->posted - r.count - 1) & COUNT_MASK);
+	s->done = s->posted - ((s->posted - r.count - 1) & VERBS_COUNT_MASK);
 	if (!r.what)
 		return;
 	if (r.in)
@@ -657,50 +728,76 @@ static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
 		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
-static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
-			   const struct ibv_wc *wc, int n)
+/* After an abort: reads that end are counted, nothing else. */
+static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
+		       const struct ibv_wc *wc)
 {
-	for (int i = 0; i < n; i++)
-		on_completion(dev, rail, &wc[i]);
+	struct request r = request_of(wc->wr_id);
+	struct verbs_read *read;
+	struct verbs_strand *s;
+
+	if (verbs_is_flush(rail, wc)) {
+		read = verbs_mirror_read(dev, wc, NULL);
+		if (read)
+			end_read(dev, read);
+		return;
+	}
+	if (!r.in || !r.what || r.lane >= dev->lanes ||
+	    (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)))
+		return;
+	s = strand_of(atomic_load(&dev->in[r.lane]), rail, wc->qp_num);
+	if (!s)
+		return;
+	read = &s->lane->reads[r.what - 1];
+	if (read->by == s)
+		end_read(dev, read);
 }
 
-/* The first rail has brought n; then the others. */
-static __attribute__((noinline)) bool
-complete_more(struct tp_device *dev, struct ibv_wc wc[COMPLETIONS], int n)
+/* Those in dev->wc. */
+static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
+			   int n)
+{
+	bool aborted =
+		atomic_load_explicit(&dev->aborted, memory_order_relaxed);
+
+	for (int i = 0; i < n; i++)
+		if (__builtin_expect(aborted, 0))
+			on_aborted(dev, rail, &dev->wc[i]);
+		else
+			on_completion(dev, rail, &dev->wc[i]);
+}
+
+/* The completion queues are this thread's, and the first has brought n. */
+static bool complete_more(struct tp_device *dev, int n)
 {
 	bool moved = n > 0;
 
-	on_completions(dev, &dev->rail[0], wc, n);
+	on_completions(dev, &dev->rail[0], n);
 	for (uint32_t k = 1; k < dev->rails; k++) {
 		struct verbs_rail *rail = &dev->rail[k];
 
-		n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
-		on_completions(dev, rail, wc, n);
+		n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, dev->wc);
+		on_completions(dev, rail, n);
 		moved |= n > 0;
 	}
-	return moved;
-}
-
-static inline __attribute__((always_inline)) bool
-complete(struct tp_device *dev)
-{
-	struct ibv_wc wc[COMPLETIONS];
-	bool moved = false;
-	int n;
-
-	if (atomic_flag_test_and_set_explicit(&dev->polling,
-					      memory_order_acquire))
-		return false;
-	n = ibv_poll_cq(dev->rail[0].cq, COMPLETIONS, wc);
-	if (n > 0 || dev->rails > 1)
-		moved = complete_more(dev, wc, n);
 	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	return moved;
 }
 
+static inline bool begin_polling(struct tp_device *dev)
+{
+	return !atomic_flag_test_and_set_explicit(&dev->polling,
+						  memory_order_acquire);
+}
+
+static inline int poll_first(struct tp_device *dev)
+{
+	return ibv_poll_cq(dev->rail[0].cq, VERBS_COMPLETIONS, dev->wc);
+}
+
 bool verbs_complete(struct tp_device *dev)
 {
-	return complete(dev);
+	return begin_polling(dev) && complete_more(dev, poll_first(dev));
 }
 
 /* Of lanes by turns: all that may have something, or up to one. Nobody says
@@ -710,87 +807,79 @@ static inline __attribute__((always_inline)) void
 look_for_credits(struct tp_device *dev, bool one)
 {
 	struct verbs_lane *first = dev->looked_at, *l = first;
-	int left = LANES_PER_LOOK;
 
-	if (!first)
-		return;
-	do {
+	for (int left = LANES_PER_LOOK; left; left--) {
 		l = l->next_out;
-		if (__builtin_expect(!verbs_credits_look(l), 1))
-			continue;
-		verbs_credits_take(l);
-		if (one)
-			break;
-	} while (l != first && --left);
+		if (__builtin_expect(verbs_credits_look(l), 0)) {
+			dev->looked_at = l;
+			verbs_credits_take(l);
+			if (one)
+				return;
+		}
+		if (l == first)
+			return;
+	}
 	dev->looked_at = l;
 }
 
 /* A poll that has found something. */
-static __attribute__((noinline)) void go_on(struct tp_device *dev)
+static void go_on(struct tp_device *dev)
 {
 	dev->idle = 0;
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
-	if (++dev->polls % POLLS_PER_LOOK == 0)
+	if (++dev->polls % POLLS_PER_LOOK == 0 && dev->looked_at)
 		look_for_credits(dev, false);
+}
+
+/* A poll that has found nothing does what else there is. */
+static void idle(struct tp_device *dev)
+{
+	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
+		verbs_loss_repair(dev);
+	if (dev->looked_at)
+		look_for_credits(dev, true);
+	if (dev->untold)
+		verbs_untold_idle(dev);
+	if (dev->rails == 1 && dev->looked_at && !dev->untold &&
+	    !atomic_load_explicit(&dev->repair, memory_order_relaxed))
+		dev->plain = PLAIN_POLLS;
+}
+
+/* A poll that found something in the first queue, or has more to look at. */
+static __attribute__((noinline)) bool poll_more(struct tp_device *dev, int n)
+{
+	bool moved = complete_more(dev, n);
+
+	dev->plain = 0;
+	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+		return false;
+	if (moved)
+		go_on(dev);
+	else
+		idle(dev);
+	return moved;
 }
 
 /* Most often there is nothing, and somebody waits. */
 bool verbs_poll(struct tp_device *dev)
 {
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+	int n;
+
+	if (!begin_polling(dev))
 		return false;
-	if (__builtin_expect(complete(dev), 0)) {
-		go_on(dev);
-		return true;
-	}
-	if (__builtin_expect(
-		    atomic_load_explicit(&dev->repair, memory_order_relaxed),
-		    0))
-		verbs_loss_repair(dev);
+	n = poll_first(dev);
+	if (__builtin_expect(n || --dev->plain < 0, 0))
+		return poll_more(dev, n);
+	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	look_for_credits(dev, true);
-	if (dev->untold)
-		verbs_untold_idle(dev);
 	return false;
-}
-
-void verbs_abort_poll(struct tp_device *dev)
-{
-	struct ibv_wc wc[COMPLETIONS];
-
-	for (uint32_t k = 0; k < dev->rails; k++) {
-		struct verbs_rail *rail = &dev->rail[k];
-		int n = ibv_poll_cq(rail->cq, COMPLETIONS, wc);
-
-		while (n > 0) {
-			const struct ibv_wc *c = &wc[--n];
-			struct request r = request_of(c->wr_id);
-			struct verbs_strand *s;
-
-			if (verbs_is_flush(rail, c)) {
-				struct verbs_read *read =
-					verbs_mirror_read(dev, c, NULL);
-
-				if (read)
-					end_read(dev, read);
-				continue;
-			}
-			if (!r.in || !r.what || r.lane >= dev->lanes ||
-			    (c->status == IBV_WC_SUCCESS &&
-			     (c->opcode & IBV_WC_RECV)))
-				continue;
-			s = strand_of(atomic_load(&dev->in[r.lane]), rail,
-				      c->qp_num);
-			if (s && s->lane->reads[r.what - 1].by == s)
-				end_read(dev, &s->lane->reads[r.what - 1]);
-		}
-	}
 }
 
 dicomm_result_t verbs_probe(struct verbs_strand *s)
 {
 	struct ibv_send_wr wr = {
-		.wr_id = verbs_request_id(s, 0, 0, 0),
+		.wr_id = verbs_request_id(s->lane, s->posted, 0, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = {.remote_addr = s->lane->remote_addr,
@@ -798,6 +887,6 @@ dicomm_result_t verbs_probe(struct verbs_strand *s)
 
 	if (!verbs_has_room(s, 1))
 		return DICOMM_AGAIN;
-	s->unsignaled = 0;
+	s->signaled = s->posted + 1;
 	return verbs_post(s, &wr, 1);
 }

@@ -411,13 +411,8 @@ static void abort_drain(struct tp_device *dev)
 				 atomic_load(&dev->reads));
 			return;
 		}
-		if (atomic_flag_test_and_set_explicit(&dev->polling,
-						      memory_order_acquire)) {
+		if (!verbs_complete(dev))
 			sched_yield();
-			continue;
-		}
-		verbs_abort_poll(dev);
-		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	}
 }
 
@@ -453,7 +448,7 @@ static bool is_drained(struct verbs_lane *lane)
 		if (s->state != STRAND_GOOD || s->posted == s->done)
 			continue;
 		all = false;
-		if (s->unsignaled)
+		if (verbs_is_silent(s))
 			verbs_probe(s);
 	}
 	return all;

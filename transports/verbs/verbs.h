@@ -42,6 +42,10 @@
 #define VERBS_LANE_BITS 20
 /* Of a line, before what it has room for. */
 #define VERBS_LINE_HEAD offsetof(struct tp_line, room)
+/* Of a line, before what is written there. */
+#define VERBS_LINE_SEQ offsetof(struct tp_line, signature)
+/* That a poll takes of a queue. */
+#define VERBS_COMPLETIONS 16
 
 /* ---- nic.c: ports, shared by the communicators of a process ---- */
 
@@ -299,7 +303,9 @@ struct verbs_strand {
 	bool joined; /* cm.c has connected it */
 	uint32_t psn;
 	uint32_t posted, done; /* work requests; done: as far as known */
-	uint32_t unsignaled;
+	/* As far as a signal has been asked for; and as far as a request needs
+	 * none, nor a look at the room. */
+	uint32_t signaled, easy;
 	uint32_t remote_key;
 	uint64_t load_ps, ps_per_kib; /* what it has carried, and would cost */
 	const char *_Atomic event;    /* what the NIC said of its queue pair */
@@ -355,6 +361,15 @@ struct verbs_kept {
 	uint8_t body[VERBS_INLINE - sizeof(struct verbs_head)];
 };
 
+/* The common message goes inline, whole, by one request over the only strand.
+ * What is the same in all of them is filled in once. */
+struct verbs_brief {
+	uint64_t most; /* bytes; 0: none goes so */
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[2]; /* head, and what the user gave */
+	struct verbs_head head;
+};
+
 /*
  * Made by the thread that connects, with the lock held; from LANE_READY on of
  * the thread that uses the device. What both use is atomic.
@@ -373,7 +388,7 @@ struct verbs_lane {
 	bool reported;       /* that it is; see verbs_broken() */
 	char text[512];      /* in words */
 	uint32_t depth;      /* of each queue */
-	uint32_t stride;
+	uint64_t stride;
 	uint64_t remote_addr;
 	struct verbs_conn *conn;
 	uint8_t challenge[VERBS_NONCE];
@@ -382,16 +397,22 @@ struct verbs_lane {
 	/* sender's */
 	struct verbs_words *words;
 	_Atomic uint64_t released;        /* as far as looked */
+	uint64_t known;                   /* the same, for who looks */
 	const _Atomic uint64_t *expected; /* the word that comes next */
 	uint32_t looks;                   /* left, at that one alone */
 	struct verbs_lane *next_out;      /* in the ring of dev->looked_at */
-	uint64_t limit; /* last message that known credits allow */
+	/* The last message that may go without another look: as far as known
+	 * credits allow; 0 where `why` is set. */
+	uint64_t limit;
+	uint64_t slot_mask; /* slots - 1 */
+	uint64_t lines;     /* over there, from what is written of them */
 	uint32_t max_inline;
 	/* What tells of a message behind its write, where that does not do so
 	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
 	int64_t note_above;
 	struct ibv_send_wr wr, note;
 	struct ibv_sge sge[2], note_sge;
+	struct verbs_brief brief;
 	struct verbs_kept *kept; /* [slot]; of several strands */
 	uint64_t again;          /* slots of it: to be sent once more */
 
@@ -423,6 +444,19 @@ static inline bool verbs_must_tell(const struct verbs_lane *lane)
 static inline bool verbs_has_room(const struct verbs_strand *s, uint32_t n)
 {
 	return s->posted - s->done + n <= s->lane->depth;
+}
+
+/* Is there a request of whose end nobody will tell? */
+static inline bool verbs_is_silent(const struct verbs_strand *s)
+{
+	return s->posted != s->signaled;
+}
+
+/* It carries nothing any more. */
+static inline void verbs_lane_end(struct verbs_lane *lane, dicomm_result_t why)
+{
+	lane->why = why;
+	lane->limit = 0;
 }
 
 struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
@@ -528,10 +562,22 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
 /* What the identifiers of all its requests share. */
 uint64_t verbs_request_of(const struct verbs_lane *lane);
-/* Of the next request, or one `ahead` of it; what and bytes are for whoever
+/* In an identifier: the request's number among those of its strand, of which
+ * this many bits do, for they are more than a queue is long; bytes; what. */
+#define VERBS_COUNT_BITS 11
+#define VERBS_COUNT_MASK ((1u << VERBS_COUNT_BITS) - 1)
+#define VERBS_WHAT_SHIFT 52
+
+/* Of the request that has so many before it; what and bytes are for whoever
  * looks at its completion. */
-uint64_t verbs_request_id(const struct verbs_strand *s, uint32_t ahead,
-			  uint32_t what, uint32_t bytes);
+static inline uint64_t verbs_request_id(const struct verbs_lane *lane,
+					uint32_t posted, uint32_t what,
+					uint64_t bytes)
+{
+	return (posted & VERBS_COUNT_MASK) | bytes << VERBS_COUNT_BITS |
+	       (uint64_t)what << VERBS_WHAT_SHIFT | lane->request;
+}
+
 /* Every so many requests one is signalled, so that the send queue can be
  * emptied; half of it may wait for that. */
 unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must);
@@ -544,10 +590,9 @@ dicomm_result_t verbs_send_again(struct verbs_lane *lane,
 				 struct verbs_kept *kept);
 dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 				 struct verbs_read *read);
-/* What has completed; to poll() without what else that does. */
+/* What has completed; to poll() without what else that does. True: something
+ * has. */
 bool verbs_complete(struct tp_device *dev);
-/* Reads that end after an abort are counted, nothing else. */
-void verbs_abort_poll(struct tp_device *dev);
 
 /* As in struct transport. */
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -580,6 +625,8 @@ void verbs_credits_end(struct verbs_lane *lane);
 /* What has been written into the sender's memory: of one lane; of all. True:
  * there was something new. */
 bool verbs_credits_take(struct verbs_lane *lane);
+/* Of one, as far as it has come in the order in which it was told. */
+void verbs_credits_follow(struct verbs_lane *lane);
 bool verbs_credits_take_all(struct tp_device *dev);
 
 /* Later ones may have overtaken those that are expected, or come by another
@@ -589,12 +636,9 @@ bool verbs_credits_take_all(struct tp_device *dev);
 /* Is there something to take, or might there be? */
 static inline bool verbs_credits_look(struct verbs_lane *lane)
 {
-	uint64_t word =
-		atomic_load_explicit(lane->expected, memory_order_relaxed);
-	uint64_t known =
-		atomic_load_explicit(&lane->released, memory_order_relaxed);
-
-	return word > known || !--lane->looks;
+	return atomic_load_explicit(lane->expected, memory_order_relaxed) >
+		       lane->known ||
+	       !--lane->looks;
 }
 
 /* As in struct transport. */
@@ -619,8 +663,12 @@ struct tp_device {
 	struct tp_config config;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
-	uint64_t looked_ms;     /* when watch.c did */
-	atomic_flag polling;    /* completion queues are being looked at */
+	uint64_t looked_ms;  /* when watch.c did */
+	atomic_flag polling; /* completion queues are being looked at */
+	struct ibv_wc wc[VERBS_COMPLETIONS]; /* by who does */
+	/* Polls that may leave out what is rare; 0 wherever there is some. Of
+	 * what another thread has, they hear that late. */
+	int plain;
 	_Atomic uint32_t reads; /* in flight */
 	_Atomic bool repair;    /* there is work for loss.c */
 	uint64_t max_read;      /* bytes of one */

@@ -119,7 +119,7 @@ static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 		return;
 	}
 	/* Of requests that complete in silence this asks how they are. */
-	status = s->unsignaled ? verbs_probe(s) : DICOMM_SUCCESS;
+	status = verbs_is_silent(s) ? verbs_probe(s) : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
 		verbs_strand_give_up(s, status, "a request was refused",
 				     "the NIC failed");

@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A lane of one queue pair, over a NIC of our own that does nothing by itself:
+ * what a put posts, when it asks for a signal, and when it refuses; and what a
+ * poll may leave out for a while, and what not.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "tests/support/runner.h"
+#include "transports/verbs/verbs.h"
+
+#define SLOTS 64
+#define DEPTH 32 /* less than credits: room is short first */
+#define STRIDE 4224
+#define RANKS 4
+#define ME 3
+#define PEER 1
+#define QPN 17
+#define THERE 0x100000
+#define KEY 77
+#define INLINE 104 /* longest that goes so, without its head */
+#define LONG 2000
+
+/* ---- a NIC ---- */
+
+struct posted {
+	uint64_t id, addr;
+	enum ibv_wr_opcode opcode;
+	unsigned flags;
+	uint32_t key, imm, bytes;
+	uint8_t data[STRIDE];
+};
+
+static struct posted last;      /* request */
+static int posts;               /* requests, ever */
+static int signals;             /* of these */
+static int silent;              /* since the last signal */
+static uint64_t signaled[1000]; /* their identifiers */
+static int refuse;              /* errno of the next posts */
+static struct ibv_wc coming;
+static int n_coming;
+
+static struct ibv_context context;
+static struct ibv_comp_channel channel = {.fd = -1};
+static struct ibv_cq cq = {.context = &context};
+static struct ibv_srq srq = {.context = &context};
+static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
+static struct verbs_nic nic = {
+	.name = "fake0", .port = 1, .bytes_per_s = 1000000000};
+
+static void post_one(const struct ibv_send_wr *wr)
+{
+	last = (struct posted){.id = wr->wr_id,
+			       .addr = wr->wr.rdma.remote_addr,
+			       .key = wr->wr.rdma.rkey,
+			       .opcode = wr->opcode,
+			       .flags = wr->send_flags,
+			       .imm = ntohl(wr->imm_data)};
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		/* Some drivers take that for 2 GiB. */
+		ck_assert_uint_gt(sge->length, 0);
+		if (wr->opcode != IBV_WR_RDMA_READ)
+			memcpy(last.data + last.bytes, (void *)sge->addr,
+			       sge->length);
+		last.bytes += sge->length;
+	}
+	posts++;
+	silent++;
+	if (!(wr->send_flags & IBV_SEND_SIGNALED))
+		return;
+	signaled[signals++] = wr->wr_id;
+	silent = 0;
+}
+
+static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad)
+{
+	ck_assert_ptr_eq(q, &qp);
+	*bad = wr;
+	for (; wr && !refuse; wr = wr->next)
+		post_one(wr);
+	return refuse;
+}
+
+static int poll_cq(struct ibv_cq *queue, int n, struct ibv_wc *wc)
+{
+	int count = n_coming;
+
+	ck_assert_ptr_eq(queue, &cq);
+	ck_assert_int_gt(n, 0);
+	*wc = coming;
+	n_coming = 0;
+	return count;
+}
+
+static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad)
+{
+	(void)queue;
+	(void)wr;
+	(void)bad;
+	return 0;
+}
+
+static int req_notify_cq(struct ibv_cq *queue, int solicited)
+{
+	(void)queue;
+	(void)solicited;
+	return 0;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			  int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)access;
+	mr->pd = pd;
+	mr->addr = addr;
+	mr->length = length;
+	mr->lkey = mr->rkey = 5;
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned int access)
+{
+	(void)iova;
+	return ibv_reg_mr(pd, addr, length, (int)access);
+}
+
+/* The next poll finds that. */
+static void complete(uint64_t id, enum ibv_wc_opcode opcode, uint32_t imm)
+{
+	coming = (struct ibv_wc){.wr_id = id,
+				 .status = IBV_WC_SUCCESS,
+				 .opcode = opcode,
+				 .imm_data = htonl(imm),
+				 .qp_num = QPN};
+	n_coming = 1;
+}
+
+/* ---- a rank, and its lanes with another ---- */
+
+static struct tp_device dev;
+static struct tp_peer peer;
+static struct verbs_lane *out, *in;
+
+static struct verbs_lane *open_lane(bool is_in)
+{
+	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, is_in, 1);
+	struct verbs_card remote = {
+		.strands = 1,
+		.addr = THERE,
+		.stride = STRIDE,
+		.slots = SLOTS,
+		.end = {{.rkey = KEY, .bytes_per_s = 1000000000}}};
+
+	lane->depth = DEPTH;
+	lane->max_inline = sizeof(struct verbs_head) + INLINE;
+	lane->strand[0].rail = &dev.rail[0];
+	lane->strand[0].qp = &qp;
+	if (!is_in)
+		verbs_credits_begin(lane);
+	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
+	if (is_in) {
+		lane->stride = STRIDE;
+		lane->slots = calloc(SLOTS, STRIDE);
+	}
+	atomic_store(&lane->state, LANE_READY);
+	return lane;
+}
+
+static void setup(void)
+{
+	dev.config.ranks = RANKS;
+	dev.config.rank = ME;
+	dev.config.slots = SLOTS;
+	dev.eager_bytes = 4096;
+	dev.stride = STRIDE;
+	dev.max_read = 1 << 30;
+	dev.lanes = RANKS * TP_CLASSES;
+	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
+	dev.in = calloc(dev.lanes, sizeof(*dev.in));
+	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	dev.rails = 1;
+	context.ops.post_send = post_send;
+	context.ops.poll_cq = poll_cq;
+	context.ops.post_srq_recv = post_srq_recv;
+	context.ops.req_notify_cq = req_notify_cq;
+	dev.rail[0].nic = &nic;
+	dev.rail[0].cq = &cq;
+	dev.rail[0].srq = &srq;
+	dev.rail[0].channel = &channel;
+	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
+	peer.dev = &dev;
+	peer.rank = PEER;
+	dev.peers = &peer;
+	out = peer.out[0] = open_lane(false);
+	in = peer.in[0] = open_lane(true);
+	atomic_store(&dev.out[out->id], out);
+	atomic_store(&dev.in[in->id], in);
+}
+
+static const uint8_t *bytes_of(uint64_t q)
+{
+	static uint8_t body[4096];
+
+	for (size_t i = 0; i < sizeof(body); i++)
+		body[i] = (uint8_t)(q * 7 + i);
+	return body;
+}
+
+static dicomm_result_t put(uint64_t q, uint64_t len)
+{
+	return verbs_put(&peer, 0, q, 0x5eed, TP_DATA, bytes_of(q), len);
+}
+
+static void land_credits(unsigned word, uint64_t seq)
+{
+	atomic_store(&out->words->word[word % VERBS_WORDS], seq);
+}
+
+/* The first i requests that asked for it are done, and all before them. */
+static void finish(int i)
+{
+	complete(signaled[i - 1], IBV_WC_RDMA_WRITE, 0);
+	ck_assert(verbs_complete(&dev));
+}
+
+/* ---- put ---- */
+
+static const uint32_t lengths[] = {8, 1, INLINE, INLINE + 1, 0, LONG, 4096};
+#define LENGTHS ((int)(sizeof(lengths) / sizeof(*lengths)))
+
+/* The first of them, which goes another way than those like it, and the others.
+ */
+START_TEST(a_message_is_posted_as_it_was_put)
+{
+	const uint64_t numbers[] = {
+		1, 2, 63, 64, 300, 70000, UINT32_MAX + 2ull};
+	uint32_t len = lengths[_i];
+
+	for (int i = 0; i < 7; i++) {
+		uint64_t q = numbers[i];
+		struct verbs_head head;
+
+		land_credits((unsigned)i, q);
+		ck_assert_int_eq(put(q, len), DICOMM_SUCCESS);
+		ck_assert_int_eq(posts, i + 1);
+		memcpy(&head, last.data, sizeof(head));
+		ck_assert_uint_eq(head.signature, 0x5eed);
+		ck_assert_uint_eq(head.kind, TP_DATA | ((uint32_t)q & ~0xffu));
+		ck_assert_uint_eq(head.len, len);
+		ck_assert_uint_eq(last.bytes, sizeof(head) + len);
+		ck_assert_mem_eq(last.data + sizeof(head), bytes_of(q), len);
+		ck_assert_uint_eq(last.imm, (ME * TP_CLASSES) << 8 |
+						    ((uint32_t)q & 0xff));
+		ck_assert_uint_eq(last.addr, THERE + q % SLOTS * STRIDE + 8);
+		ck_assert_uint_eq(last.key, KEY);
+		ck_assert_int_eq(last.opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+		ck_assert_int_eq(!!(last.flags & IBV_SEND_INLINE),
+				 len <= INLINE);
+		/* A buffer is free only when it is known to be. */
+		ck_assert_int_eq(!!(last.flags & IBV_SEND_SIGNALED),
+				 len > INLINE);
+	}
+}
+END_TEST
+
+/* Long ones, references and ones without bytes between short ones: what one
+ * filled in does not show in the next. */
+START_TEST(messages_of_all_kinds_do_not_disturb_each_other)
+{
+	unsigned state = 1;
+	struct tp_ref ref;
+
+	memset(&ref, 0xab, sizeof(ref));
+	for (uint64_t q = 1; q <= 3000; q++) {
+		uint32_t len = lengths[rand_r(&state) % LENGTHS];
+		bool refers = rand_r(&state) % 5 == 0;
+		struct verbs_head head;
+
+		land_credits((unsigned)q, q - 1);
+		if (refers)
+			ck_assert_int_eq(verbs_put(&peer, 0, q, 0x5eed, TP_REF,
+						   &ref, 1 << 20),
+					 DICOMM_SUCCESS);
+		else
+			ck_assert_int_eq(put(q, len), DICOMM_SUCCESS);
+		memcpy(&head, last.data, sizeof(head));
+		ck_assert_uint_eq(head.kind & 0xff, refers ? TP_REF : TP_DATA);
+		ck_assert_uint_eq(head.kind & ~0xffu, q & ~0xffu);
+		ck_assert_uint_eq(head.len, refers ? 1 << 20 : len);
+		if (refers)
+			len = sizeof(struct verbs_reference);
+		ck_assert_uint_eq(last.bytes, sizeof(head) + len);
+		ck_assert_mem_eq(last.data + sizeof(head),
+				 refers ? ref.bytes : bytes_of(q), len);
+		ck_assert_uint_eq(last.addr, THERE + q % SLOTS * STRIDE + 8);
+		if (signals)
+			finish(1);
+		signals = 0;
+	}
+	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+}
+END_TEST
+
+/* Nothing completes: half of the queue may wait for a signal, and nobody posts
+ * what has no room. */
+START_TEST(a_full_queue_is_noticed)
+{
+	uint64_t q = 0;
+	int asked;
+
+	land_credits(0, 1000);
+	while (put(q + 1, 8) == DICOMM_SUCCESS) {
+		ck_assert_int_lt((int)++q, DEPTH);
+		ck_assert_int_le(silent, DEPTH / 4);
+	}
+	ck_assert_int_eq(put(q + 1, 8), DICOMM_AGAIN);
+	ck_assert_int_ge((int)q, DEPTH - 2);
+	ck_assert_int_ge(signals, 3);
+	asked = posts;
+	/* As far as that it goes on, and no further. */
+	finish(1);
+	for (int i = 0; i < DEPTH / 4; i++)
+		ck_assert_int_eq(put(++q, 8), DICOMM_SUCCESS);
+	ck_assert_int_eq(put(q + 1, 8), DICOMM_AGAIN);
+	ck_assert_int_eq(posts, asked + DEPTH / 4);
+}
+END_TEST
+
+/* All that posts to a queue, in any order: there is room for it, and of four
+ * requests in a row of a quarter of the queue one tells of its end. */
+START_TEST(the_queue_is_never_overrun)
+{
+	struct verbs_strand *s = &out->strand[0];
+	unsigned state = (unsigned)_i;
+	int done = 0, told = 0, most = 0;
+	int after[1000] = {0}; /* posts, when a signal was asked for */
+	uint64_t q = 0;
+
+	while (signals < 900) {
+		int was = signals, choice = rand_r(&state) % 20;
+
+		land_credits((unsigned)rand_r(&state), q);
+		if (choice == 0)
+			verbs_probe(s);
+		else if (put(q + 1, choice < 3 ? 0 : 8) == DICOMM_SUCCESS)
+			q++;
+		for (int i = was; i < signals; i++)
+			after[i] = posts;
+		ck_assert_int_le(silent, DEPTH / 4);
+		ck_assert_int_eq(verbs_is_silent(s), silent > 0);
+		ck_assert_int_le(posts - done, DEPTH);
+		most = posts - done > most ? posts - done : most;
+		ck_assert_int_eq((int)s->posted, posts);
+		/* Mostly the queue is full, sometimes it gets empty. */
+		if (rand_r(&state) % 16 || told == signals)
+			continue;
+		told += 1 + rand_r(&state) % (signals - told);
+		done = after[told - 1];
+		finish(told);
+		ck_assert_int_eq((int)s->done, done);
+	}
+	ck_assert_int_ge(most, DEPTH - 2);
+}
+END_TEST
+
+START_TEST(credits_are_looked_at_when_they_are_needed)
+{
+	out->depth = 4 * SLOTS;
+	for (uint64_t q = 1; q <= SLOTS; q++)
+		ck_assert_int_eq(put(q, 8), DICOMM_SUCCESS);
+	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_AGAIN);
+	ck_assert_int_eq(posts, SLOTS);
+	/* The next that comes, or another: that overtook it. */
+	land_credits(_i ? 5 : 0, 2);
+	ck_assert_int_eq(put(SLOTS + 3, 8), DICOMM_AGAIN);
+	ck_assert_int_eq(put(SLOTS + 2, 8), DICOMM_SUCCESS);
+	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_SUCCESS);
+	ck_assert_uint_eq(atomic_load(&out->released), 2);
+	/* Those that come after it, all of them. */
+	for (unsigned i = 1; i <= 3; i++)
+		land_credits((_i ? 5 : 0) + i, 2 + i);
+	ck_assert_int_eq(put(SLOTS + 5, 8), DICOMM_SUCCESS);
+	ck_assert_uint_eq(atomic_load(&out->released), 5);
+	/* An older one that comes late undoes none. */
+	land_credits(7, 1);
+	ck_assert_int_eq(put(SLOTS + 6, 8), DICOMM_AGAIN);
+	ck_assert_uint_eq(atomic_load(&out->released), 5);
+}
+END_TEST
+
+static void abort_it(void)
+{
+	atomic_store(&dev.aborted, true);
+}
+
+static void break_it(void)
+{
+	struct ibv_wc wc = {.status = IBV_WC_RETRY_EXC_ERR};
+
+	verbs_strand_broken(&out->strand[0], &wc, "write", 8);
+}
+
+static void give_it_up(void)
+{
+	verbs_strand_give_up(&out->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+}
+
+static const struct {
+	void (*happens)(void);
+	dicomm_result_t status;
+} ends[] = {
+	{abort_it, DICOMM_ERR_ABORTED},
+	{break_it, DICOMM_ERR_REMOTE},
+	{give_it_up, DICOMM_ERR_SYSTEM},
+};
+
+/* Though there are credits, and more come. */
+START_TEST(after_the_end_nothing_is_posted)
+{
+	const uint32_t len = lengths[_i / 3];
+
+	for (uint64_t q = 1; q <= 3; q++)
+		ck_assert_int_eq(put(q, 8), DICOMM_SUCCESS);
+	ends[_i % 3].happens();
+	ck_assert_int_eq(put(4, len), ends[_i % 3].status);
+	land_credits(0, 3);
+	verbs_poll(&dev);
+	ck_assert_int_eq(put(4, len), ends[_i % 3].status);
+	ck_assert_int_eq(posts, 3);
+}
+END_TEST
+
+START_TEST(who_has_left_gets_what_credits_allow)
+{
+	atomic_store(&out->left, true);
+	ck_assert_int_eq(put(1, 8), DICOMM_SUCCESS);
+	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_ERR_REMOTE);
+	ck_assert_ptr_ne(strstr(log_last_error(), "has closed its side"), NULL);
+	ck_assert_int_eq(put(2, 8), DICOMM_ERR_REMOTE);
+	ck_assert_int_eq(posts, 1);
+}
+END_TEST
+
+/* It was not posted, so nobody waits for its end. */
+START_TEST(a_refusal_is_told)
+{
+	ck_assert_int_eq(put(1, 8), DICOMM_SUCCESS);
+	refuse = ENOMEM;
+	ck_assert_int_eq(put(2, lengths[_i]), DICOMM_ERR_SYSTEM);
+	ck_assert_ptr_ne(strstr(log_last_error(), "post a request"), NULL);
+	ck_assert_ptr_ne(strstr(log_last_error(), strerror(ENOMEM)), NULL);
+	ck_assert_uint_eq(out->strand[0].posted, 1);
+	/* After an abort that is no surprise. */
+	atomic_store(&dev.aborted, true);
+	ck_assert_int_eq(put(3, 8), DICOMM_ERR_ABORTED);
+}
+END_TEST
+
+START_TEST(nothing_goes_before_there_is_a_lane)
+{
+	ck_assert_int_eq(verbs_put(&peer, 1, 1, 5, TP_DATA, "x", 1),
+			 DICOMM_ERR_INTERNAL);
+	ck_assert_int_eq(put(1, 4097), DICOMM_ERR_INTERNAL);
+	ck_assert_int_eq(posts, 0);
+}
+END_TEST
+
+/* ---- poll ---- */
+
+/* So that the next polls leave out what is rare. */
+static void settle(void)
+{
+	for (int i = 0; i < 3; i++)
+		ck_assert(!verbs_poll(&dev));
+	ck_assert_int_gt(dev.plain, 1);
+}
+
+START_TEST(the_next_credits_are_seen_at_once)
+{
+	settle();
+	for (unsigned i = 0; i < 3 * VERBS_WORDS; i++) {
+		land_credits(i, i + 1);
+		verbs_poll(&dev);
+		ck_assert_uint_eq(atomic_load(&out->released), i + 1);
+	}
+}
+END_TEST
+
+START_TEST(credits_that_overtook_others_are_seen_soon)
+{
+	settle();
+	land_credits((unsigned)_i, 9);
+	for (int i = 0; i < VERBS_LOOKS; i++)
+		verbs_poll(&dev);
+	ck_assert_uint_eq(atomic_load(&out->released), 9);
+}
+END_TEST
+
+/* As often as it comes, and then credits are told at once. */
+START_TEST(a_message_is_seen_at_once)
+{
+	settle();
+	for (uint64_t q = 1; q <= 3 * SLOTS; q++) {
+		struct tp_line *line =
+			(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
+
+		line->kind = TP_DATA | ((uint32_t)q & ~0xffu);
+		complete(q, IBV_WC_RECV_RDMA_WITH_IMM,
+			 in->id << 8 | ((uint32_t)q & 0xff));
+		ck_assert(verbs_poll(&dev));
+		ck_assert_uint_eq(atomic_load(&line->seq), q);
+		ck_assert_uint_eq(line->kind, TP_DATA);
+		if (q % 3 == 0)
+			settle();
+	}
+}
+END_TEST
+
+/* A sender that waits is told by the next poll that finds nothing; others when
+ * there have been many. */
+START_TEST(credits_are_told_though_nothing_is_rare)
+{
+	settle();
+	in->referred = _i ? 1 : 0;
+	ck_assert_int_eq(verbs_release(&peer, 0, 1), DICOMM_SUCCESS);
+	ck_assert_int_eq(posts, 0);
+	verbs_poll(&dev);
+	ck_assert_int_eq(posts, _i);
+	for (int i = 0; i < 2000; i++)
+		verbs_poll(&dev);
+	ck_assert_int_eq(posts, 1);
+	settle();
+}
+END_TEST
+
+/* By the thread that connects, which nothing else would notice. */
+START_TEST(a_notice_is_seen_soon)
+{
+	settle();
+	atomic_store(&dev.repair, true);
+	for (int i = 0; i < 100; i++)
+		verbs_poll(&dev);
+	ck_assert(!atomic_load(&dev.repair));
+	settle();
+	/* At once by who has polled in vain for long. */
+	atomic_store(&dev.repair, true);
+	verbs_rest(&dev, 1);
+	ck_assert(!atomic_load(&dev.repair));
+}
+END_TEST
+
+/* The ring of lanes that credits are looked for in is empty then. */
+START_TEST(without_a_lane_a_poll_finds_nothing)
+{
+	settle();
+	verbs_credits_end(out);
+	for (int i = 0; i < 200; i++)
+		ck_assert(!verbs_poll(&dev));
+	verbs_credits_begin(out);
+	settle();
+}
+END_TEST
+
+/* Somebody may wait for it to end; but it has not arrived. */
+START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
+{
+	static uint8_t to[5000];
+	struct verbs_reference from = {.addr = 0x5000, .key = {71}};
+	struct ibv_mr m = {.lkey = 9};
+	struct verbs_mr mr = {.base = (uintptr_t)to,
+			      .len = sizeof(to),
+			      .written = true,
+			      .mr = &m};
+	struct tp_hold hold = {.mr = {&mr}};
+	struct tp_ref ref;
+
+	dev.holds = &hold;
+	memcpy(&ref, &from, sizeof(from));
+	ck_assert_int_eq(verbs_read(&peer, 0, 1, &ref, 0, to, sizeof(to)),
+			 DICOMM_IN_PROGRESS);
+	ck_assert_uint_eq(atomic_load(&dev.reads), 1);
+	settle();
+	atomic_store(&dev.aborted, true);
+	complete(last.id, IBV_WC_RDMA_READ, 0);
+	ck_assert(!verbs_poll(&dev));
+	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
+	ck_assert_int_eq(in->reads[1].status, DICOMM_IN_PROGRESS);
+	/* Nor does a message arrive any more. */
+	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8 | 1);
+	ck_assert(!verbs_poll(&dev));
+	ck_assert(!verbs_has_come(in, 1));
+}
+END_TEST
+
+/* Its queue is being made longer, or a lane goes. */
+START_TEST(a_queue_that_another_looks_at_is_left_alone)
+{
+	settle();
+	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8 | 1);
+	atomic_flag_test_and_set(&dev.polling);
+	ck_assert(!verbs_poll(&dev));
+	ck_assert_int_eq(n_coming, 1);
+	atomic_flag_clear(&dev.polling);
+	ck_assert(verbs_poll(&dev));
+	ck_assert(verbs_has_come(in, 1));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("traffic");
+	Suite *suite = suite_create("traffic");
+
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_loop_test(tcase, a_message_is_posted_as_it_was_put, 0,
+			    LENGTHS);
+	tcase_add_test(tcase, messages_of_all_kinds_do_not_disturb_each_other);
+	tcase_add_test(tcase, a_full_queue_is_noticed);
+	tcase_add_loop_test(tcase, the_queue_is_never_overrun, 0, 4);
+	tcase_add_loop_test(tcase, credits_are_looked_at_when_they_are_needed,
+			    0, 2);
+	tcase_add_loop_test(tcase, after_the_end_nothing_is_posted, 0,
+			    3 * LENGTHS);
+	tcase_add_test(tcase, who_has_left_gets_what_credits_allow);
+	tcase_add_loop_test(tcase, a_refusal_is_told, 0, LENGTHS);
+	tcase_add_test(tcase, nothing_goes_before_there_is_a_lane);
+	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
+	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
+			    1, VERBS_WORDS);
+	tcase_add_test(tcase, a_message_is_seen_at_once);
+	tcase_add_loop_test(tcase, credits_are_told_though_nothing_is_rare, 0,
+			    2);
+	tcase_add_test(tcase, a_notice_is_seen_soon);
+	tcase_add_test(tcase, without_a_lane_a_poll_finds_nothing);
+	tcase_add_test(tcase, a_read_that_ends_after_an_abort_is_only_counted);
+	tcase_add_test(tcase, a_queue_that_another_looks_at_is_left_alone);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
