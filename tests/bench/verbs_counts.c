@@ -195,7 +195,7 @@ static void open_needed(void)
 	one_needed.rkey = 7;
 	one_needed.depth = DEPTH;
 	one_needed.limit = SLOTS;
-	one_needed.words = dev.words->word;
+	one_needed.words = peer.out[0]->words->word;
 	one_needed.inbox = inbox;
 }
 
@@ -290,7 +290,7 @@ static void allow(uint64_t seq)
 
 	if (seq <= SLOTS)
 		return;
-	atomic_store_explicit(&dev.words->word[word++ % VERBS_WORDS],
+	atomic_store_explicit(&peer.out[0]->words->word[word++ % VERBS_WORDS],
 			      seq - 1 - 8, memory_order_relaxed);
 	peer.out[0]->strand[0].done = peer.out[0]->strand[0].posted;
 	one_needed.done = one_needed.posted;
