@@ -12,8 +12,9 @@
 
 /* Less is soon over, and tells of latency rather than of rates. */
 #define LEAST_BYTES (UINT64_C(1) << 20)
-/* What was predicted, in the numbers that ranks agree on */
-#define UNIT 256
+/* What was predicted, in the numbers that ranks agree on: enough of them to
+ * tell operations apart that take a small part of it. */
+#define UNIT 65536
 /* Measuring may take this part of all time. */
 #define COST 20
 
