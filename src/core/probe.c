@@ -10,20 +10,23 @@
 #include "src/base/log.h"
 #include "src/core/engine.h"
 
-/* Messages grow, so that a slow way is not filled for long, nor a fast one
- * held up by their number: every so many are twice as long. */
-#define FIRST_BYTES 16384
+/*
+ * What is under way is so much that queues hold QUEUE_NS of it at the rate so
+ * far, in a few messages: more would fill the queues of a slow way, until it
+ * loses some; less might leave the way idle.
+ */
+#define QUEUE_NS UINT64_C(5000000)
+/* After so long there is a rate. */
+#define RATE_NS UINT64_C(500000)
+#define FEW_MESSAGES 4
+#define LEAST_BYTES 4096
 #define MOST_BYTES 131072
-#define DOUBLED_EVERY 16
-/* Under way before the first credit; each credit lets one more, up to most. */
-#define FIRST_MESSAGES 4
-#define MOST_MESSAGES 16
 /* The last message of a round has this length, no other has. */
 #define LAST_BYTES 1
 /* Messages of one turn, so that others get theirs. */
 #define BUDGET 32
-/* A round takes so long, a slow one until it has sent so much, within bounds.
- */
+/* Each of the two sends for so long, on a slow way until it has sent so much,
+ * within bounds. */
 #define ROUND_NS UINT64_C(40000000)
 #define SLOW_ROUND_NS UINT64_C(80000000)
 #define SLOW_BYTES (UINT64_C(1) << 20)
@@ -39,7 +42,7 @@
  * as long, and count from here on. */
 #define ACROSS_SETTLED_NS (SLOW_ROUND_NS / 4)
 /* What a round takes at most, with what is in the queues of a slow way. */
-#define ROUND_MOST_MS 150
+#define ROUND_MOST_MS 300
 #define SIGNATURE UINT32_C(0x70726f62)
 
 /* Never written: what is sent does not matter. */
@@ -93,69 +96,122 @@ static bool find_partner(struct probe *p)
 	return p->partner >= 0;
 }
 
+/*
+ * One after the other: each would wait for its credits behind what the other
+ * has in the queues, and whichever is ahead stays ahead, so that the other's
+ * way looks slow. Between islands all of one send at once.
+ */
+static bool begins(const struct probe *p)
+{
+	uint32_t partner = p->talk.comm->links->node_of[p->partner];
+
+	if (p->across)
+		return p->across->island_of[p->node] <
+		       p->across->island_of[partner];
+	return p->node < partner;
+}
+
 static dicomm_result_t begin_round(struct probe *p)
 {
+	p->begins = begins(p);
 	TRY(talk_most(&p->talk, p->partner, &p->most));
 	if (p->most > MOST_BYTES)
 		p->most = MOST_BYTES;
-	p->sent = p->sent_bytes = p->taken = p->counted = 0;
+	p->sent = p->gone = p->way_bytes = p->gone_bytes = p->least_ns = 0;
+	p->taken = p->counted = 0;
 	p->windows = 0;
 	p->sent_all = p->taken_all = false;
 	p->credit_ns = p->first_ns = p->latest_ns = p->window_ns = 0;
 	return DICOMM_SUCCESS;
 }
 
-static size_t length_of(const struct probe *p, uint64_t n)
-{
-	size_t bytes = FIRST_BYTES;
-
-	while (n >= DOUBLED_EVERY && bytes < p->most) {
-		bytes *= 2;
-		n -= DOUBLED_EVERY;
-	}
-	return bytes < p->most ? bytes : p->most;
-}
-
 static bool is_over(const struct probe *p, uint64_t now)
 {
 	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
 
-	return ns > (p->across || p->sent_bytes < SLOW_BYTES ? SLOW_ROUND_NS
+	return ns > (p->across || p->gone_bytes < SLOW_BYTES ? SLOW_ROUND_NS
 							     : ROUND_NS);
 }
 
 /* The round begins when the partner is there to take it. */
-static dicomm_result_t send_some(struct probe *p, bool *moved)
+static void take_credits(struct probe *p, uint64_t now)
 {
 	uint64_t under_way = talk_under_way(&p->talk, p->partner);
+
 	/* Of older messages, too, some may be under way. */
-	uint64_t credits = p->sent > under_way ? p->sent - under_way : 0;
-	uint64_t room, now;
-	dicomm_result_t status;
+	while (p->sent - p->gone > under_way) {
+		uint32_t i = p->gone++ % PROBE_MESSAGES;
+		uint64_t ns = now - p->message[i].ns;
 
-	if (p->sent_all)
-		return DICOMM_SUCCESS;
-	now = clock_ns();
-	if (credits && !p->credit_ns)
-		p->credit_ns = now;
-	if (is_over(p, now)) {
-		status = talk_put(&p->talk, p->partner, payload, LAST_BYTES);
-		p->sent_all = status == DICOMM_SUCCESS;
-		*moved |= p->sent_all;
-		return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+		if (!p->least_ns || ns < p->least_ns)
+			p->least_ns = ns ? ns : 1;
+		p->way_bytes -= p->message[i].bytes;
+		if (p->credit_ns)
+			p->gone_bytes += p->message[i].bytes;
 	}
-	room = FIRST_MESSAGES + credits;
-	if (room > MOST_MESSAGES)
-		room = MOST_MESSAGES;
-	for (; under_way < room; under_way++) {
-		size_t bytes = length_of(p, p->sent);
+	if (!p->credit_ns && p->gone)
+		p->credit_ns = now;
+}
 
-		status = talk_put(&p->talk, p->partner, payload, bytes);
+/* Bytes that should be under way: few, until there is a rate; then as many more
+ * as have been taken. */
+static uint64_t wanted(const struct probe *p, uint64_t now)
+{
+	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
+	uint64_t most = FEW_MESSAGES * LEAST_BYTES + p->gone_bytes;
+	unsigned __int128 queued =
+		(unsigned __int128)p->gone_bytes * (p->least_ns + QUEUE_NS);
+
+	if (ns < p->least_ns + RATE_NS)
+		return FEW_MESSAGES * LEAST_BYTES;
+	return queued / ns < most ? (uint64_t)(queued / ns) : most;
+}
+
+static size_t length_of(const struct probe *p, uint64_t wanted)
+{
+	size_t bytes = LEAST_BYTES;
+
+	while (bytes < p->most && 2 * FEW_MESSAGES * bytes <= wanted)
+		bytes *= 2;
+	return bytes < p->most ? bytes : p->most;
+}
+
+static dicomm_result_t send_last(struct probe *p, bool *moved)
+{
+	dicomm_result_t status =
+		talk_put(&p->talk, p->partner, payload, LAST_BYTES);
+
+	p->sent_all = status == DICOMM_SUCCESS;
+	*moved |= p->sent_all;
+	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+}
+
+static dicomm_result_t send_some(struct probe *p, bool *moved)
+{
+	uint64_t now = clock_ns(), most;
+	size_t bytes;
+
+	if (p->sent_all || (!p->begins && !p->taken_all))
+		return DICOMM_SUCCESS;
+	take_credits(p, now);
+	if (is_over(p, now))
+		return send_last(p, moved);
+	most = wanted(p, now);
+	bytes = length_of(p, most);
+	while (p->sent - p->gone < FEW_MESSAGES ||
+	       (p->sent - p->gone < PROBE_MESSAGES &&
+		p->way_bytes + bytes <= most)) {
+		dicomm_result_t status =
+			talk_put(&p->talk, p->partner, payload, bytes);
+		uint32_t i = p->sent % PROBE_MESSAGES;
+
 		if (status == DICOMM_AGAIN)
 			break;
 		TRY(status);
+		p->message[i].ns = now;
+		p->message[i].bytes = bytes;
 		p->sent++;
-		p->sent_bytes += bytes;
+		p->way_bytes += bytes;
 		*moved = true;
 	}
 	return DICOMM_SUCCESS;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Measures what the ways between hosts carry, by short flows: in each of a few
- * rounds (rates.h) hosts in pairs send to each other, one rank of each, for 40
- * ms, or where that is little, up to 80. Pairs do not wait for other pairs. If
- * hosts then seem to be in islands, all ranks hear of the flows, and hosts of
- * one island meet those of another in further rounds, for 80 ms each.
+ * rounds (rates.h) hosts in pairs send to each other, one rank of each, first
+ * one way, then the other, for 40 ms, or where that is little, up to 80. Pairs
+ * do not wait for other pairs. If hosts then seem to be in islands, all ranks
+ * hear of the flows, and hosts of one island meet those of another in further
+ * rounds, for 80 ms each way.
  */
 #ifndef DICOMM_CORE_PROBE_H
 #define DICOMM_CORE_PROBE_H
@@ -14,6 +15,8 @@
 
 /* Of one round, at most */
 #define PROBE_WINDOWS 16
+/* Under way, at most */
+#define PROBE_MESSAGES 16
 
 struct probe {
 	struct talk talk;
@@ -25,8 +28,15 @@ struct probe {
 	/* The round in hand. */
 	int partner; /* a rank; -1: none yet */
 	size_t most; /* bytes of a message */
-	uint64_t sent, sent_bytes;
-	bool sent_all, taken_all;
+	/* Messages: those that the partner has taken are the first ones. */
+	uint64_t sent, gone;
+	struct {
+		uint64_t ns;
+		size_t bytes;
+	} message[PROBE_MESSAGES];      /* [of those under way, by number] */
+	uint64_t way_bytes, gone_bytes; /* under way, taken since credit_ns */
+	uint64_t least_ns;              /* from put to credit; 0: none yet */
+	bool begins, sent_all, taken_all;
 	/* When the first credit came back, the first message, the latest, and
 	 * the first of the window that is counted. 0: not yet. */
 	uint64_t credit_ns, first_ns, latest_ns, window_ns;
