@@ -14,6 +14,7 @@
 #include "tests/mock/ucx_devices.h"
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
+#include "transports/ucx/ucx.h"
 
 static dicomm_stats_t stats_of(const struct job_rank *me)
 {
@@ -217,19 +218,26 @@ static void sum_staged(struct job_rank *me, struct gadget *g)
 	JOB_CHECK(strstr(text, me->arg), "%s", text);
 }
 
-/* As UCX is here, or where a map fails */
+/* As UCX is here, where a map fails, and one that copies memory of CUDA only
+ * where the caller has a context. */
+static const struct {
+	const char *device, *why;
+	bool plays, maps, old;
+} refusals[] = {
+	{"hip:0", "memory of hip:0 (ucx: UCX ", .plays = false},
+	{"hip:0", "memory of hip:0 (ucx: ucp_mem_map of rocm: ", .plays = true},
+	{"cuda:0", "only in threads with a CUDA context", true, true, true},
+};
+
 START_TEST(what_ucx_does_not_take_is_staged)
 {
-	static const char *const whys[] = {
-		"no transport reaches the memory of hip:0 (ucx: UCX ",
-		"no transport reaches the memory of hip:0 (ucx: ucp_mem_map of "
-		"rocm: "};
-
-	if (_i)
-		ucx_devices_play(false);
-	cast_play(&(struct cast){.device = {"host", "hip:0"},
+	if (refusals[_i].plays)
+		ucx_devices_play(refusals[_i].maps);
+	if (refusals[_i].old)
+		ucx.needs_no_context = false;
+	cast_play(&(struct cast){.device = {"host", refusals[_i].device},
 				 .run = sum_staged,
-				 .arg = whys[_i]},
+				 .arg = refusals[_i].why},
 		  2);
 }
 END_TEST
@@ -279,7 +287,8 @@ int main(void)
 	tcase_add_test(test_case, every_operation_is_direct);
 	tcase_add_test(test_case, announced_buffers_are_not_copied);
 	tcase_add_test(test_case, nothing_comes_after_an_abort);
-	tcase_add_loop_test(test_case, what_ucx_does_not_take_is_staged, 0, 2);
+	tcase_add_loop_test(test_case, what_ucx_does_not_take_is_staged, 0,
+			    sizeof(refusals) / sizeof(*refusals));
 	tcase_add_test(test_case, staging_never_names_what_ucx_lacks);
 	suite_add_tcase(suite, test_case);
 	return runner_main(suite);

@@ -142,6 +142,7 @@ void ucx_devices_play(bool maps)
 	if (!real.ucp_mem_map)
 		real = ucx;
 	can_map = maps;
+	ucx.needs_no_context = true;
 	ucx.ucp_context_query = query;
 	ucx.ucp_mem_map = map;
 	ucx.ucp_mem_unmap = unmap;

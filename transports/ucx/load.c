@@ -109,6 +109,7 @@ static void load(void)
 		*(void **)((char *)&ucx + functions[i].at) = f;
 	}
 	ucx.ucp_get_version(&major, &minor, &release);
+	ucx.needs_no_context = major > 1 || minor >= 19;
 	if (major != UCP_API_MAJOR || minor < UCP_API_MINOR)
 		snprintf(why_not, sizeof(why_not),
 			 "UCX %u.%u is older than %d.%d, for which this was "

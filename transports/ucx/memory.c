@@ -65,6 +65,14 @@ static bool take(struct tp_device *dev, const struct tp_region *region,
 			 ucx.ucp_get_version_string(), name, tls ? tls : "tcp");
 		return false;
 	}
+	/* Ours have none. */
+	if (hold->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
+		snprintf(why, len,
+			 "UCX %s copies memory of cuda only in threads with a "
+			 "CUDA context; 1.19 does in any",
+			 ucx.ucp_get_version_string());
+		return false;
+	}
 	if (!dev->tcp &&
 	    region->accel->work->caps(region->index) & ACCEL_FLUSH) {
 		snprintf(why, len,

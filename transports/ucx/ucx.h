@@ -60,6 +60,9 @@
 #define UCX_MEMBER(f) __typeof__(f) *f;
 struct ucx_api {
 	UCX_FUNCTIONS(UCX_MEMBER)
+	/* Copies memory of CUDA in threads without a current context, too: from
+	 * 1.19 on. */
+	bool needs_no_context;
 };
 #undef UCX_MEMBER
 
