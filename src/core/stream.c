@@ -91,7 +91,7 @@ static void finish_item(struct item *item)
 static bool is_wanted(const struct batch *w, const struct ticket *t)
 {
 	for (size_t i = 0; i < w->nitems; i++)
-		if (w->items[i].comm &&
+		if (w->items[i].op &&
 		    ticket_is_of(t, w->items[i].comm, w->items[i].native))
 			return true;
 	return false;
@@ -112,8 +112,20 @@ static void give_lost_tickets(struct batch *w)
 	}
 }
 
+static void drop_operation(struct batch *w, struct item *item)
+{
+	if (!item->op->done) {
+		note(w, fault_report(item->comm));
+		engine_drop(item->op);
+		w->left--;
+	}
+	engine_release(item->op);
+	item->op = NULL;
+}
+
 /* Drop what belongs to broken communicators, whatever else the batch waits for:
- * who broke one waits until it is gone from here, and may then free it. */
+ * who broke one waits until it is gone from here, and may then free it. So
+ * nothing of it is used after that: not the streams that it holds either. */
 static void drop_broken(struct batch *w)
 {
 	bool any = false;
@@ -123,16 +135,20 @@ static void drop_broken(struct batch *w)
 
 		if (!item->comm || !fault_is(item->comm))
 			continue;
-		if (item->op && !item->op->done) {
-			note(w, fault_report(item->comm));
-			engine_drop(item->op);
-			w->left--;
-		}
-		finish_item(item);
+		if (item->op)
+			drop_operation(w, item);
 		any = true;
 	}
-	if (any)
-		give_lost_tickets(w);
+	if (!any)
+		return;
+	give_lost_tickets(w);
+	wait_moved(&w->waiter);
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (item->comm && !item->op && fault_is(item->comm))
+			finish_item(item);
+	}
 }
 
 /* Give its operations their place in the order of the communicators. */
