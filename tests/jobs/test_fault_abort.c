@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/core/comm.h"
 #include "tests/support/residue.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
@@ -252,7 +253,11 @@ static void *abort_and_destroy(void *arg)
 {
 	struct ender *e = arg;
 	struct job_rank me = {.comm = e->comm};
+	double end = job_seconds() + PATIENCE_S;
 
+	/* Who has not called yet would call what is gone. */
+	while (!atomic_load(&e->comm->inside) && !atomic_load(&e->comm->queued))
+		JOB_CHECK(job_seconds() < end, "nobody ever called");
 	usleep(20000);
 	timed_abort(e->comm);
 	timed_destroy(&me);
