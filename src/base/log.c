@@ -246,6 +246,15 @@ static const char *short_path(const char *file)
 	return name ? name : file;
 }
 
+static void tell(enum log_level level, const char *text)
+{
+	if (!sink_wants(level))
+		return;
+	in_sink = true;
+	sink((int)level, text, sink_ctx);
+	in_sink = false;
+}
+
 static void say(enum log_level level, const char *file, int line,
 		const char *text)
 {
@@ -253,11 +262,7 @@ static void say(enum log_level level, const char *file, int line,
 
 	if (level == LOG_ERROR)
 		log_set_last_error(text);
-	if (sink_wants(level)) {
-		in_sink = true;
-		sink((int)level, text, sink_ctx);
-		in_sink = false;
-	}
+	tell(level, text);
 	if ((int)level > threshold)
 		return;
 	if (level <= LOG_WARN)
@@ -266,16 +271,20 @@ static void say(enum log_level level, const char *file, int line,
 	write_line(level_names[level], text, where);
 }
 
+/* The first ones; where there is no room, what is worse replaces the last. */
 static void keep(enum log_level level, const char *file, int line,
 		 const char *text)
 {
-	if (nkept == KEPT)
+	struct kept *k = &kept[nkept < KEPT ? nkept : KEPT - 1];
+
+	if (nkept == KEPT && k->level <= level)
 		return;
-	kept[nkept].level = level;
-	kept[nkept].file = file;
-	kept[nkept].line = line;
-	snprintf(kept[nkept].text, sizeof(kept[nkept].text), "%s", text);
-	nkept++;
+	k->level = level;
+	k->file = file;
+	k->line = line;
+	snprintf(k->text, sizeof(k->text), "%s", text);
+	if (nkept < KEPT)
+		nkept++;
 }
 
 void log_write(enum log_level level, const char *file, int line,
@@ -300,11 +309,7 @@ void log_write(enum log_level level, const char *file, int line,
 
 void log_repeat(void)
 {
-	if (!sink_wants(LOG_ERROR))
-		return;
-	in_sink = true;
-	sink((int)LOG_ERROR, last_error, sink_ctx);
-	in_sink = false;
+	tell(LOG_ERROR, last_error);
 }
 
 void log_hold(void)
@@ -326,14 +331,6 @@ void log_release(bool write)
 	for (unsigned i = 0; i < n; i++)
 		say(all[i].level, all[i].file, all[i].line, all[i].text);
 	errno = saved;
-}
-
-const char *log_held(void)
-{
-	for (unsigned i = 0; i < nkept; i++)
-		if (kept[i].level <= LOG_WARN)
-			return kept[i].text;
-	return "";
 }
 
 const char *log_last_error(void)

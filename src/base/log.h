@@ -38,11 +38,10 @@ void log_repeat(void);
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
 /* Keep back what this thread says, while it has a lock that a sink could want.
- * Then write the first few messages, or drop them all. Not nested. */
+ * Then write a few messages, errors rather than others, or drop them all. Not
+ * nested. */
 void log_hold(void);
 void log_release(bool write);
-/* The first error or warning that is kept back; "" if none. */
-const char *log_held(void);
 
 #define log_at(level, ...)                                           \
 	(log_enabled(level)                                          \
