@@ -156,6 +156,8 @@ static int gpu_enter(int index)
 		error = api.device_set(index);
 	if (!error)
 		gpu_relax();
+	else
+		forget_ours(failed_before);
 	return error;
 }
 
