@@ -211,6 +211,14 @@ static dicomm_result_t go_round(const struct shrink_args *a, bool *alive)
 	}
 }
 
+static void free_shrink(void *arg)
+{
+	struct shrink_args *a = arg;
+
+	comm_config_free(&a->config);
+	free(a);
+}
+
 static dicomm_result_t shrink_now(void *arg)
 {
 	struct shrink_args *a = arg;
@@ -222,18 +230,9 @@ static dicomm_result_t shrink_now(void *arg)
 	else
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_shrink: out of memory");
-	comm_config_free(&a->config);
 	free(alive);
-	free(a);
+	free_shrink(a);
 	return status;
-}
-
-static void shrink_refuse(void *arg)
-{
-	struct shrink_args *a = arg;
-
-	comm_config_free(&a->config);
-	free(a);
 }
 
 dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
@@ -285,5 +284,5 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	}
 	a->config.blocking = 1;
 	a->config.bootstrap.allgather = NULL; /* it would span the parent */
-	return group_init(comm, shrink_now, shrink_refuse, a);
+	return group_init(comm, shrink_now, free_shrink, a);
 }

@@ -26,6 +26,14 @@ struct split_args {
 	dicomm_config_t config; /* owned */
 };
 
+static void free_split(void *arg)
+{
+	struct split_args *a = arg;
+
+	comm_config_free(&a->config);
+	free(a);
+}
+
 /* Who goes where is told over the parent; the first of each new communicator
  * makes its id, which is told likewise. */
 static dicomm_result_t split_now(void *arg)
@@ -74,20 +82,11 @@ static dicomm_result_t split_now(void *arg)
 	if (status == DICOMM_ERR_ABORTED && fault_is(parent))
 		status = fault_report(parent);
 out:
-	comm_config_free(&a->config);
 	free(all);
 	free(ids);
 	free(was);
-	free(a);
+	free_split(a);
 	return status;
-}
-
-static void split_refuse(void *arg)
-{
-	struct split_args *a = arg;
-
-	comm_config_free(&a->config);
-	free(a);
 }
 
 dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
@@ -120,5 +119,5 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 	/* It meets by an id; the parent's all-gather spans the parent. */
 	if (!config)
 		a->config.bootstrap.allgather = NULL;
-	return group_init(comm, split_now, split_refuse, a);
+	return group_init(comm, split_now, free_split, a);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/hash.h"
 #include "tests/kernels/ptx_code.h"
 
 #define NAME_LEN 64
@@ -192,19 +193,10 @@ static struct ptx_kernel *current(struct reader *r)
 	return &r->module->kernels[r->module->nkernels - 1];
 }
 
-static size_t hash(const char *name)
-{
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	while (*name)
-		h = (h ^ (unsigned char)*name++) * UINT64_C(0x100000001b3);
-	return (size_t)h;
-}
-
 /* Where the word of a name is, or would be: one place is free at least. */
 static int *place(struct reader *r, const char *name)
 {
-	size_t at = hash(name);
+	uint64_t at = hash_bytes(HASH_START, name, strlen(name));
 	int *p;
 
 	do
