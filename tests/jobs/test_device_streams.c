@@ -635,8 +635,8 @@ static void never_needed(struct job_rank *me, struct gadget *g)
 				  .count = 100000,
 				  .shared = true},
 		   me, g);
-	JOB_CHECK(cast_staged(me->comm) == 0, "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	JOB_CHECK(cast_staged(me) == 0, "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 }
 
 START_TEST(staging_never_takes_devices_that_share_memory)

@@ -65,9 +65,9 @@ static void sum(struct job_rank *me, struct gadget *g)
 				.count = 1000,
 				.shared = p->shared},
 		 me, g);
-	JOB_CHECK(cast_staged(me->comm) == p->staged[me->rank],
+	JOB_CHECK(cast_staged(me) == p->staged[me->rank],
 		  "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+		  (unsigned long long)cast_staged(me));
 }
 
 /* Of two ranks, each receives the other's input once. */
@@ -98,8 +98,8 @@ static void shared(struct job_rank *me, struct gadget *g)
 			t.seed++;
 			together(t, me, g);
 		}
-	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	JOB_CHECK(!cast_staged(me), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 }
 
 START_TEST(a_host_shares_its_memory_with_devices_of_one_kind)
@@ -216,15 +216,15 @@ static void late(struct job_rank *me, struct gadget *g)
 		JOB_TRY(trial_call(&t, NULL));
 	}
 	trial_check(&t);
-	JOB_CHECK(cast_staged(me->comm) == (g->accel->work ? 5000 : 0),
+	JOB_CHECK(cast_staged(me) == (g->accel->work ? 5000 : 0),
 		  "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+		  (unsigned long long)cast_staged(me));
 	trial_refill(&t, 5);
 	JOB_TRY(trial_call(&t, g->native));
 	trial_check(&t);
-	JOB_CHECK(cast_staged(me->comm) == (g->accel->work ? 5000 : 0),
+	JOB_CHECK(cast_staged(me) == (g->accel->work ? 5000 : 0),
 		  "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+		  (unsigned long long)cast_staged(me));
 	trial_free(&t);
 }
 
@@ -343,8 +343,8 @@ static void alike(struct job_rank *me, struct gadget *g)
 			t.seed++;
 			placement(t, me, g, (int)(t.seed % 3));
 		}
-	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	JOB_CHECK(!cast_staged(me), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 }
 
 START_TEST(devices_of_one_kind_need_no_staging)

@@ -6,7 +6,6 @@
  * touches the memory of a device dies.
  */
 #include <check.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +15,6 @@
 #include "tests/support/runner.h"
 #include "transports/ucx/ucx.h"
 
-static dicomm_stats_t stats_of(const struct job_rank *me)
-{
-	dicomm_stats_t stats = {.size = sizeof(stats)};
-
-	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
-	return stats;
-}
-
-static void sum(struct job_rank *me, struct gadget *g)
-{
-	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
-				  .type = DICOMM_FLOAT32,
-				  .op = DICOMM_SUM,
-				  .count = 1000},
-		   me, g);
-}
-
 /* ---- UCX takes them ---- */
 
 /* Of two ranks, each receives the other's input once. */
@@ -41,8 +23,8 @@ static void sum_direct(struct job_rank *me, struct gadget *g)
 	dicomm_stats_t stats;
 	char text[4096];
 
-	sum(me, g);
-	stats = stats_of(me);
+	cast_sum(me, g);
+	stats = cast_stats(me);
 	JOB_CHECK(stats.bytes_staged == 0 && stats.bytes_direct == 4000 &&
 			  stats.bytes_rdma == 4000,
 		  "staged %d, direct %d, by rdma %d", (int)stats.bytes_staged,
@@ -92,8 +74,8 @@ static void everything(struct job_rank *me, struct gadget *g)
 				     (k / 2 + c) % 2;
 			cast_trial(t, me, g);
 		}
-	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	JOB_CHECK(!cast_staged(me), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 }
 
 START_TEST(every_operation_is_direct)
@@ -108,15 +90,6 @@ END_TEST
 
 /* ---- buffers of users ---- */
 
-static uint64_t copied_by(struct trial t, const struct job_rank *me,
-			  struct gadget *g)
-{
-	uint64_t before = stats_of(me).bytes_copied;
-
-	cast_trial(t, me, g);
-	return stats_of(me).bytes_copied - before;
-}
-
 static void announce(struct job_rank *me, struct gadget *g)
 {
 	static const enum trial_kind kinds[] = {TRIAL_SENDRECV, TRIAL_BROADCAST,
@@ -130,16 +103,16 @@ static void announce(struct job_rank *me, struct gadget *g)
 		t.count = i % 2 ? 100003 : 20;
 		t.seed = i;
 		t.announced = false;
-		without = copied_by(t, me, g);
+		without = cast_copied(t, me, g);
 		t.announced = true;
-		with = copied_by(t, me, g);
+		with = cast_copied(t, me, g);
 		JOB_CHECK(without && !with,
 			  "%s of %zu: copied %llu bytes, announced %llu",
 			  trial_name(t.kind), t.count,
 			  (unsigned long long)without,
 			  (unsigned long long)with);
 	}
-	JOB_CHECK(!cast_staged(me->comm), "staged");
+	JOB_CHECK(!cast_staged(me), "staged");
 }
 
 START_TEST(announced_buffers_are_not_copied)
@@ -152,53 +125,11 @@ START_TEST(announced_buffers_are_not_copied)
 }
 END_TEST
 
-#define MUCH ((size_t)16 << 20)
-
-/* Rank 1 gives up while its message comes; what it writes to the buffer then
- * has to stay. */
-static void give_up(struct job_rank *me, struct gadget *g)
-{
-	uint8_t *device = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
-	void *handle;
-
-	JOB_TRY(dicomm_comm_register(me->comm, device, MUCH, &handle));
-	sum(me, g);
-	memset(host, me->rank ? 0xee : 0x11, MUCH);
-	gadget_copy(g, device, host, MUCH);
-	gadget_wait(g);
-	job_barrier();
-	if (!me->rank) {
-		(void)dicomm_send(device, MUCH, DICOMM_UINT8, 1, me->comm,
-				  g->native);
-	} else {
-		uint64_t before = stats_of(me).bytes_rdma;
-
-		JOB_TRY(dicomm_recv(device, MUCH, DICOMM_UINT8, 0, me->comm,
-				    g->native));
-		while (stats_of(me).bytes_rdma == before)
-			sched_yield();
-		JOB_TRY(dicomm_comm_abort(me->comm));
-		gadget_copy(g, device, host, MUCH);
-		gadget_wait(g);
-		job_sleep_ms(300);
-		memset(host, 0, MUCH);
-		gadget_copy(g, host, device, MUCH);
-		gadget_wait(g);
-		for (size_t i = 0; i < MUCH; i++)
-			JOB_CHECK(host[i] == 0xee,
-				  "byte %zu was written after the abort", i);
-	}
-	gadget_wait(g);
-	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
-	gadget_free(g, device);
-	gadget_host_free(g, host);
-}
-
 START_TEST(nothing_comes_after_an_abort)
 {
 	ucx_devices_play(true);
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
-				 .run = give_up,
+				 .run = cast_give_up,
 				 .staging = "never"},
 		  2);
 }
@@ -210,9 +141,9 @@ static void sum_staged(struct job_rank *me, struct gadget *g)
 {
 	char text[4096];
 
-	sum(me, g);
-	JOB_CHECK(cast_staged(me->comm) == 4000, "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	cast_sum(me, g);
+	JOB_CHECK(cast_staged(me) == 4000, "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_FLOAT32,
 				    text, sizeof(text)));
 	JOB_CHECK(strstr(text, me->arg), "%s", text);

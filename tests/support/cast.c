@@ -2,6 +2,7 @@
 /* Jobs whose ranks are bound to unlike devices. */
 #include "tests/support/cast.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -115,10 +116,73 @@ void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g)
 	trial_run(t, me);
 }
 
-uint64_t cast_staged(dicomm_comm_t comm)
+dicomm_stats_t cast_stats(const struct job_rank *me)
 {
 	dicomm_stats_t stats = {.size = sizeof(stats)};
 
-	JOB_TRY(dicomm_comm_stats(comm, &stats));
-	return stats.bytes_staged;
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	return stats;
+}
+
+uint64_t cast_staged(const struct job_rank *me)
+{
+	return cast_stats(me).bytes_staged;
+}
+
+uint64_t cast_copied(struct trial t, const struct job_rank *me,
+		     struct gadget *g)
+{
+	uint64_t before = cast_stats(me).bytes_copied;
+
+	cast_trial(t, me, g);
+	return cast_stats(me).bytes_copied - before;
+}
+
+void cast_sum(struct job_rank *me, struct gadget *g)
+{
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
+				  .type = DICOMM_FLOAT32,
+				  .op = DICOMM_SUM,
+				  .count = 1000},
+		   me, g);
+}
+
+#define MUCH ((size_t)16 << 20)
+
+void cast_give_up(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *device = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
+	void *handle;
+
+	JOB_TRY(dicomm_comm_register(me->comm, device, MUCH, &handle));
+	cast_sum(me, g);
+	memset(host, me->rank ? 0xee : 0x11, MUCH);
+	gadget_copy(g, device, host, MUCH);
+	gadget_wait(g);
+	job_barrier();
+	if (!me->rank) {
+		(void)dicomm_send(device, MUCH, DICOMM_UINT8, 1, me->comm,
+				  g->native);
+	} else {
+		uint64_t before = cast_stats(me).bytes_rdma;
+
+		JOB_TRY(dicomm_recv(device, MUCH, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+		while (cast_stats(me).bytes_rdma == before)
+			sched_yield();
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		gadget_copy(g, device, host, MUCH);
+		gadget_wait(g);
+		job_sleep_ms(300);
+		memset(host, 0, MUCH);
+		gadget_copy(g, host, device, MUCH);
+		gadget_wait(g);
+		for (size_t i = 0; i < MUCH; i++)
+			JOB_CHECK(host[i] == 0xee,
+				  "byte %zu was written after the abort", i);
+	}
+	gadget_wait(g);
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	gadget_free(g, device);
+	gadget_host_free(g, host);
 }

@@ -34,7 +34,17 @@ bool cast_has(const char *device);
 void cast_play(const struct cast *cast, int ranks);
 /* trial_run() on the device of the rank. */
 void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g);
+/* A float all-reduce of 4000 bytes. */
+void cast_sum(struct job_rank *me, struct gadget *g);
+/* A run, by two ranks: rank 1 aborts while its message comes. What it writes to
+ * the buffer then has to stay. */
+void cast_give_up(struct job_rank *me, struct gadget *g);
+
+dicomm_stats_t cast_stats(const struct job_rank *me);
 /* Bytes that this rank received through host memory. */
-uint64_t cast_staged(dicomm_comm_t comm);
+uint64_t cast_staged(const struct job_rank *me);
+/* Bytes that its device copies for a trial. */
+uint64_t cast_copied(struct trial t, const struct job_rank *me,
+		     struct gadget *g);
 
 #endif

@@ -7,7 +7,6 @@
  * tests/vm/run only.
  */
 #include <check.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,23 +18,6 @@
 
 static struct vm vm;
 
-static dicomm_stats_t stats_of(const struct job_rank *me)
-{
-	dicomm_stats_t stats = {.size = sizeof(stats)};
-
-	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
-	return stats;
-}
-
-static void sum(struct job_rank *me, struct gadget *g)
-{
-	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE,
-				  .type = DICOMM_FLOAT32,
-				  .op = DICOMM_SUM,
-				  .count = 1000},
-		   me, g);
-}
-
 /* ---- direct ---- */
 
 /* Of two ranks, each receives the other's input once. */
@@ -44,8 +26,8 @@ static void sum_direct(struct job_rank *me, struct gadget *g)
 	dicomm_stats_t stats;
 	char text[4096];
 
-	sum(me, g);
-	stats = stats_of(me);
+	cast_sum(me, g);
+	stats = cast_stats(me);
 	JOB_CHECK(stats.bytes_staged == 0 && stats.bytes_direct == 4000 &&
 			  stats.bytes_rdma == 4000,
 		  "staged %d, direct %d, by rdma %d", (int)stats.bytes_staged,
@@ -104,8 +86,8 @@ static void everything(struct job_rank *me, struct gadget *g)
 	t = (struct trial){
 		.kind = TRIAL_SENDRECV, .type = DICOMM_INT32, .count = 700007};
 	cast_trial(t, me, g);
-	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	JOB_CHECK(!cast_staged(me), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 }
 
 START_TEST(every_operation_is_direct)
@@ -118,17 +100,6 @@ START_TEST(every_operation_is_direct)
 END_TEST
 
 /* ---- buffers of users ---- */
-
-static uint64_t copied_by(struct trial t, const struct job_rank *me,
-			  struct gadget *g)
-{
-	uint64_t before = stats_of(me).bytes_copied;
-
-	cast_trial(t, me, g);
-	JOB_CHECK(!cast_staged(me->comm), "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
-	return stats_of(me).bytes_copied - before;
-}
 
 /* Sizes of one slice and of many. Of what is reduced a device takes in its part
  * in a stage, from where it reduces it. */
@@ -150,9 +121,9 @@ static void announce(struct job_rank *me, struct gadget *g)
 		t.seed = i;
 		t.root = (int)i % me->ranks;
 		t.announced = false;
-		without = copied_by(t, me, g);
+		without = cast_copied(t, me, g);
 		t.announced = true;
-		with = copied_by(t, me, g);
+		with = cast_copied(t, me, g);
 		if (!g->accel->work)
 			continue;
 		JOB_CHECK(without && !with,
@@ -166,6 +137,8 @@ static void announce(struct job_rank *me, struct gadget *g)
 	t.count = 30001;
 	for (t.seed = 50; t.seed < 54; t.seed++)
 		cast_trial(t, me, g);
+	JOB_CHECK(!cast_staged(me), "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 	JOB_TRY(dicomm_comm_explain(me->comm, "broadcast", 1000, DICOMM_INT32,
 				    text, sizeof(text)));
 	JOB_CHECK(!g->accel->work == !strstr(text,
@@ -192,7 +165,7 @@ static void pass(const struct job_rank *me, struct gadget *g, uint8_t *device,
 		 uint8_t seed, uint64_t copies)
 {
 	uint8_t *host = gadget_host(g, SOME);
-	uint64_t before = stats_of(me).bytes_copied;
+	uint64_t before = cast_stats(me).bytes_copied;
 
 	for (size_t i = 0; i < SOME; i++)
 		host[i] = me->rank ? 0xee : (uint8_t)(i * 7 + i / 256 + seed);
@@ -208,9 +181,9 @@ static void pass(const struct job_rank *me, struct gadget *g, uint8_t *device,
 	for (size_t i = 0; i < SOME; i++)
 		JOB_CHECK(host[i] == (uint8_t)(i * 7 + i / 256 + seed),
 			  "message %u: byte %zu is %02x", seed, i, host[i]);
-	JOB_CHECK(stats_of(me).bytes_copied - before == copies,
+	JOB_CHECK(cast_stats(me).bytes_copied - before == copies,
 		  "message %u: %llu bytes were copied", seed,
-		  (unsigned long long)(stats_of(me).bytes_copied - before));
+		  (unsigned long long)(cast_stats(me).bytes_copied - before));
 	gadget_host_free(g, host);
 }
 
@@ -279,52 +252,10 @@ START_TEST(memory_of_the_library_is_not_copied)
 }
 END_TEST
 
-#define MUCH ((size_t)16 << 20)
-
-/* Rank 1 gives up while its message comes; what it writes to the buffer then
- * has to stay. */
-static void give_up(struct job_rank *me, struct gadget *g)
-{
-	uint8_t *device = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
-	void *handle;
-
-	JOB_TRY(dicomm_comm_register(me->comm, device, MUCH, &handle));
-	pass(me, g, device, 1, 0);
-	memset(host, me->rank ? 0xee : 0x11, MUCH);
-	gadget_copy(g, device, host, MUCH);
-	gadget_wait(g);
-	job_barrier();
-	if (!me->rank) {
-		(void)dicomm_send(device, MUCH, DICOMM_UINT8, 1, me->comm,
-				  g->native);
-	} else {
-		uint64_t before = stats_of(me).bytes_rdma;
-
-		JOB_TRY(dicomm_recv(device, MUCH, DICOMM_UINT8, 0, me->comm,
-				    g->native));
-		while (stats_of(me).bytes_rdma == before)
-			sched_yield();
-		JOB_TRY(dicomm_comm_abort(me->comm));
-		gadget_copy(g, device, host, MUCH);
-		gadget_wait(g);
-		job_sleep_ms(300);
-		memset(host, 0, MUCH);
-		gadget_copy(g, host, device, MUCH);
-		gadget_wait(g);
-		for (size_t i = 0; i < MUCH; i++)
-			JOB_CHECK(host[i] == 0xee,
-				  "byte %zu was written after the abort", i);
-	}
-	gadget_wait(g);
-	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
-	gadget_free(g, device);
-	gadget_host_free(g, host);
-}
-
 START_TEST(nothing_comes_after_an_abort)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
-				 .run = give_up,
+				 .run = cast_give_up,
 				 .staging = "never"},
 		  2);
 }
@@ -361,9 +292,9 @@ END_TEST
 
 static void sum_staged(struct job_rank *me, struct gadget *g)
 {
-	sum(me, g);
-	JOB_CHECK(cast_staged(me->comm) == 4000, "%llu bytes were staged",
-		  (unsigned long long)cast_staged(me->comm));
+	cast_sum(me, g);
+	JOB_CHECK(cast_staged(me) == 4000, "%llu bytes were staged",
+		  (unsigned long long)cast_staged(me));
 	JOB_CHECK(!peer_memory_flushes(), "flushed");
 }
 
