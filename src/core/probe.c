@@ -13,7 +13,8 @@
 /*
  * What is under way is so much that queues hold QUEUE_NS of it at the rate so
  * far, in a few messages: more would fill the queues of a slow way, until it
- * loses some; less might leave the way idle.
+ * loses some; less might leave the way idle. Of a far host that rate is mostly
+ * the time that its credits take: it grows until there are queues.
  */
 #define QUEUE_NS UINT64_C(5000000)
 /* After so long there is a rate. */
@@ -21,6 +22,10 @@
 #define FEW_MESSAGES 4
 #define LEAST_BYTES 4096
 #define MOST_BYTES 131072
+/* A flow to a far host takes so many of its round trips longer to get going,
+ * up to so long. */
+#define FAR_TRIPS 8
+#define FAR_MOST_NS UINT64_C(50000000)
 /* The last message of a round has this length, no other has. */
 #define LAST_BYTES 1
 /* Messages of one turn, so that others get theirs. */
@@ -39,10 +44,11 @@
 #define WINDOW_NS UINT64_C(5000000)
 /* Flows that share the way of an island take turns, or halt while others go on:
  * what came of each in the same time, and only that, adds up. So they all last
- * as long, and count from here on. */
-#define ACROSS_SETTLED_NS (SLOW_ROUND_NS / 4)
+ * as long, as those of far hosts, and count the end of it. */
+#define ACROSS_ROUND_NS (SLOW_ROUND_NS + FAR_MOST_NS)
+#define ACROSS_COUNTED_NS (SLOW_ROUND_NS / 4 * 3)
 /* What a round takes at most, with what is in the queues of a slow way. */
-#define ROUND_MOST_MS 300
+#define ROUND_MOST_MS 500
 #define SIGNATURE UINT32_C(0x70726f62)
 
 /* Never written: what is sent does not matter. */
@@ -118,6 +124,7 @@ static dicomm_result_t begin_round(struct probe *p)
 	if (p->most > MOST_BYTES)
 		p->most = MOST_BYTES;
 	p->sent = p->gone = p->way_bytes = p->gone_bytes = p->least_ns = 0;
+	p->queued_ns = p->grown_bytes = 0;
 	p->taken = p->counted = 0;
 	p->windows = 0;
 	p->sent_all = p->taken_all = false;
@@ -125,12 +132,22 @@ static dicomm_result_t begin_round(struct probe *p)
 	return DICOMM_SUCCESS;
 }
 
+static uint64_t far_ns(uint64_t trip_ns)
+{
+	uint64_t ns = FAR_TRIPS * trip_ns;
+
+	return ns < FAR_MOST_NS ? ns : FAR_MOST_NS;
+}
+
 static bool is_over(const struct probe *p, uint64_t now)
 {
 	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
 
-	return ns > (p->across || p->gone_bytes < SLOW_BYTES ? SLOW_ROUND_NS
-							     : ROUND_NS);
+	if (p->across)
+		return ns > ACROSS_ROUND_NS;
+	return ns >
+	       far_ns(p->least_ns) +
+		       (p->gone_bytes < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
 }
 
 /* The round begins when the partner is there to take it. */
@@ -145,6 +162,8 @@ static void take_credits(struct probe *p, uint64_t now)
 
 		if (!p->least_ns || ns < p->least_ns)
 			p->least_ns = ns ? ns : 1;
+		p->queued_ns = ns > p->least_ns ? ns - p->least_ns : 0;
+		p->grown_bytes = 2 * p->message[i].under_way;
 		p->way_bytes -= p->message[i].bytes;
 		if (p->credit_ns)
 			p->gone_bytes += p->message[i].bytes;
@@ -154,17 +173,23 @@ static void take_credits(struct probe *p, uint64_t now)
 }
 
 /* Bytes that should be under way: few, until there is a rate; then as many more
- * as have been taken. */
+ * as have been taken; and twice as many as were when the latest that was taken
+ * had hardly a queue before it. */
 static uint64_t wanted(const struct probe *p, uint64_t now)
 {
 	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
 	uint64_t most = FEW_MESSAGES * LEAST_BYTES + p->gone_bytes;
-	unsigned __int128 queued =
-		(unsigned __int128)p->gone_bytes * (p->least_ns + QUEUE_NS);
+	uint64_t bytes = FEW_MESSAGES * LEAST_BYTES;
 
-	if (ns < p->least_ns + RATE_NS)
-		return FEW_MESSAGES * LEAST_BYTES;
-	return queued / ns < most ? (uint64_t)(queued / ns) : most;
+	if (ns >= p->least_ns + RATE_NS) {
+		unsigned __int128 queued = (unsigned __int128)p->gone_bytes *
+					   (p->least_ns + QUEUE_NS) / ns;
+
+		bytes = queued < most ? (uint64_t)queued : most;
+	}
+	if (p->queued_ns < QUEUE_NS / 2 && bytes < p->grown_bytes)
+		bytes = p->grown_bytes;
+	return bytes;
 }
 
 static size_t length_of(const struct probe *p, uint64_t wanted)
@@ -208,10 +233,11 @@ static dicomm_result_t send_some(struct probe *p, bool *moved)
 		if (status == DICOMM_AGAIN)
 			break;
 		TRY(status);
-		p->message[i].ns = now;
-		p->message[i].bytes = bytes;
 		p->sent++;
 		p->way_bytes += bytes;
+		p->message[i].ns = now;
+		p->message[i].bytes = bytes;
+		p->message[i].under_way = p->way_bytes;
 		*moved = true;
 	}
 	return DICOMM_SUCCESS;
@@ -244,8 +270,8 @@ static void end_window(struct probe *p, uint64_t now)
 static void count_across(struct probe *p, uint64_t before, uint64_t now,
 			 uint64_t bytes)
 {
-	uint64_t begin = p->first_ns + ACROSS_SETTLED_NS;
-	uint64_t end = p->first_ns + SLOW_ROUND_NS;
+	uint64_t end = p->first_ns + ACROSS_ROUND_NS;
+	uint64_t begin = end - ACROSS_COUNTED_NS;
 
 	if (begin < before)
 		begin = before;
@@ -309,7 +335,7 @@ static void end_round(struct probe *p)
 	uint32_t rate = 0;
 
 	if (p->across)
-		rate = rate_of(p->counted, SLOW_ROUND_NS - ACROSS_SETTLED_NS);
+		rate = rate_of(p->counted, ACROSS_COUNTED_NS);
 	/* On a very slow way little has come, and all of it counts. */
 	else if (p->windows)
 		rate = p->rate[(p->windows - 1) / 2];

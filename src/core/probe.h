@@ -3,9 +3,10 @@
  * Measures what the ways between hosts carry, by short flows: in each of a few
  * rounds (rates.h) hosts in pairs send to each other, one rank of each, first
  * one way, then the other, for 40 ms, or where that is little, up to 80. Pairs
- * do not wait for other pairs. If hosts then seem to be in islands, all ranks
+ * do not wait for other pairs. Far hosts, to which a flow takes longer to get
+ * going, have up to 50 ms more. If hosts then seem to be in islands, all ranks
  * hear of the flows, and hosts of one island meet those of another in further
- * rounds, for 80 ms each way.
+ * rounds, for 130 ms each way.
  */
 #ifndef DICOMM_CORE_PROBE_H
 #define DICOMM_CORE_PROBE_H
@@ -31,11 +32,13 @@ struct probe {
 	/* Messages: those that the partner has taken are the first ones. */
 	uint64_t sent, gone;
 	struct {
-		uint64_t ns;
+		uint64_t ns, under_way; /* then, with it */
 		size_t bytes;
 	} message[PROBE_MESSAGES];      /* [of those under way, by number] */
 	uint64_t way_bytes, gone_bytes; /* under way, taken since credit_ns */
 	uint64_t least_ns;              /* from put to credit; 0: none yet */
+	uint64_t queued_ns;   /* by how much that of the latest was longer */
+	uint64_t grown_bytes; /* twice what was under way with it */
 	bool begins, sent_all, taken_all;
 	/* When the first credit came back, the first message, the latest, and
 	 * the first of the window that is counted. 0: not yet. */
