@@ -38,8 +38,8 @@ void log_repeat(void);
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
 /* Keep back what this thread says, while it has a lock that a sink could want.
- * Then write a few messages, errors rather than others, or drop them all. Not
- * nested. */
+ * Then write the first few messages, the last of which gives way to an error,
+ * or drop them all. Not nested. */
 void log_hold(void);
 void log_release(bool write);
 

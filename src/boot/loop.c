@@ -29,14 +29,21 @@ static struct {
 	size_t timed; /* sources with a deadline */
 } loop;
 
+/* Whoever hears what is said under it may want it. */
 void loop_lock(void)
 {
 	pthread_mutex_lock(&lock);
+	if (!loop_is_current_thread())
+		log_hold();
 }
 
 void loop_unlock(void)
 {
+	bool held = !loop_is_current_thread();
+
 	pthread_mutex_unlock(&lock);
+	if (held)
+		log_release(true);
 }
 
 void loop_cond_init(pthread_cond_t *cond)

@@ -3,7 +3,8 @@
  * The control thread: one per process, started at first use, parked in
  * epoll_wait while there is nothing to do, with all signals blocked. It serves
  * descriptors and coarse deadlines. One lock guards all that it touches; its
- * callbacks run with the lock held, and none of them blocks.
+ * callbacks run with the lock held, and none of them blocks. The first of what
+ * other threads say while they have it is kept until they leave it.
  *
  * A child of fork() has no control thread and must not hold the parent's
  * connections open, or nobody would see the parent die; so they are closed

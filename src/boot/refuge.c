@@ -36,15 +36,12 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "refuge: out of memory");
 	r->source.released = released;
-	/* No fork between the two; and nobody who hears of it wants the loop.
-	 */
+	/* No fork between the two. */
 	loop_lock();
-	log_hold();
 	status = sock_listen(&r->source.fd, address);
 	if (status == DICOMM_SUCCESS)
 		loop_add(&r->source);
 	loop_unlock();
-	log_release(true);
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;
