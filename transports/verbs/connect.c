@@ -32,6 +32,8 @@
 /* Who has called and not proved anything yet. */
 #define STRANGERS_MAX 128
 #define TICK_MS 200
+/* Without descriptors, until the next look. */
+#define PAUSE_MS 200
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -193,14 +195,27 @@ static void drop_oldest_stranger(void)
 		verbs_conn_drop(oldest);
 }
 
-static void accept_call(const struct verbs_conn *listener)
+/* Out of descriptors: trying again at once would only burn the core. Callers
+ * wait, and who says nothing will go. */
+static void pause_listening(struct verbs_conn *listener)
+{
+	log_warn("verbs: accept: %m");
+	verbs_conn_watch(listener, 0);
+	listener->deadline_ms = clock_ms() + PAUSE_MS;
+}
+
+static void accept_call(struct verbs_conn *listener)
 {
 	struct verbs_conn *c;
 	int fd;
 
 	fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+		    errno == ENOBUFS)
+			pause_listening(listener);
 		return;
+	}
 	if (strangers >= STRANGERS_MAX)
 		drop_oldest_stranger();
 	tcp_tune(fd);
@@ -290,6 +305,11 @@ static void expire(struct verbs_conn *c, uint64_t now)
 {
 	if (!c->deadline_ms || now < c->deadline_ms)
 		return;
+	if (c->stage == CONN_LISTENING) {
+		c->deadline_ms = 0;
+		verbs_conn_watch(c, EPOLLIN);
+		return;
+	}
 	if (c->stage == CONN_ACCEPTED)
 		log_warn("verbs: a call from %s said nothing for %d ms",
 			 c->from, VERBS_CARD_MS);
