@@ -279,8 +279,10 @@ typedef struct {
 	/** 1: reduce in rank order, so that results do not depend on size,
 	 * placement and algorithm. Default: DICOMM_DETERMINISTIC. */
 	int deterministic;
-	/** Parts that large messages are cut into to use several channels to a
-	 * peer; a transport that has only one ignores it. */
+	/** Channels to a peer between each two NICs, 1 to 8, for transports
+	 * that have channels: queue pairs of verbs, all NICs together at most
+	 * 8. To be equal on all ranks. Default: DICOMM_IB_QPS_PER_CONNECTION.
+	 */
 	int lanes;
 	/** Also gets the messages about this communicator, one line each
 	 * without newline, from the thread that the message arises in. Errors

@@ -133,6 +133,7 @@ struct tp_config {
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
+	uint32_t channels; /* to a peer between two adapters; 0: not said */
 	/* All ranks have the same; nobody else knows it. */
 	uint8_t key[32];
 	/* Listens by TCP where this machine should; text is "ADDRESS:PORT". */

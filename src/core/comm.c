@@ -165,6 +165,9 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: staging %s: neither auto nor never",
 			    c->staging);
+	if (c->lanes != DICOMM_UNDEFINED_INT && (c->lanes < 1 || c->lanes > 8))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: lanes %d: not in 1 .. 8", c->lanes);
 	if (!*device)
 		device = "host";
 	comm->accel = accel_find(device, &comm->index, why, sizeof(why));

@@ -162,6 +162,8 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	struct tp_device *device;
 	char why[256];
 
+	if (comm->config.lanes != DICOMM_UNDEFINED_INT)
+		config.channels = (uint32_t)comm->config.lanes;
 	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));

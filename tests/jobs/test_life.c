@@ -82,6 +82,10 @@ static void bad_init(struct job_rank *me)
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "staging sometimes");
 	config.staging = "never";
+	config.lanes = 9;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "lanes 9: not in 1 .. 8");
+	config.lanes = DICOMM_UNDEFINED_INT;
 	config.transports = "pigeon";
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "pigeon");

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -211,6 +212,50 @@ START_TEST(traffic_is_shared_by_two_devices)
 			      : 4 * sent[1] < sent[0],
 		      "%s: %" PRIu64 " packets of rxe0, %" PRIu64 " of rxe1",
 		      sharings[_i].nics, sent[0], sent[1]);
+}
+END_TEST
+
+/* Of this process, with its peers */
+static unsigned queue_pairs(void)
+{
+	FILE *all = popen("rdma resource show qp", "r");
+	unsigned found = 0;
+	char line[512], mine[32];
+
+	snprintf(mine, sizeof(mine), " pid %d ", (int)getpid());
+	JOB_CHECK(all, "rdma: %m");
+	while (fgets(line, sizeof(line), all))
+		found += strstr(line, " type RC ") && strstr(line, mine);
+	JOB_CHECK(pclose(all) == 0, "rdma: failed");
+	return found;
+}
+
+static void open_lanes(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	unsigned pairs[2];
+
+	for (int i = 0; i < 2; i++) {
+		config.lanes = i ? 3 : DICOMM_UNDEFINED_INT;
+		JOB_TRY(dicomm_comm_init_rank_config(
+			&me->comm, me->ranks, job_id(), me->rank, &config));
+		trial_run_some(me, 0);
+		pairs[i] = queue_pairs();
+		job_barrier();
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		me->comm = NULL;
+	}
+	JOB_CHECK(pairs[0] && pairs[1] == 3 * pairs[0],
+		  "%u queue pairs, with 3 lanes %u", pairs[0], pairs[1]);
+}
+
+START_TEST(lanes_are_queue_pairs)
+{
+	job_run(&(struct job){.run = open_lanes,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {ONLY_VERBS, "DICOMM_IB_NICS=1",
+				      "DICOMM_IB_QPS_PER_CONNECTION=1"}});
 }
 END_TEST
 
@@ -535,6 +580,46 @@ START_TEST(strangers_do_not_disturb)
 }
 END_TEST
 
+#define WITHOUT_S 1.0
+
+/* Rank 0 has no descriptor for who calls, for a while. */
+static void run_out(struct job_rank *me)
+{
+	struct rlimit old, none;
+	int32_t word = 7 * me->rank;
+	double end, cpu;
+	int next;
+
+	JOB_CHECK(!getrlimit(RLIMIT_NOFILE, &old), "getrlimit: %m");
+	next = dup(0);
+	JOB_CHECK(next >= 0 && !close(next), "dup: %m");
+	none = old;
+	none.rlim_cur = (rlim_t)next;
+	if (me->rank == 0)
+		JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &none), "setrlimit: %m");
+	job_barrier();
+	if (me->rank == 1) {
+		JOB_TRY(dicomm_send(&word, 1, DICOMM_INT32, 0, me->comm, NULL));
+	} else {
+		cpu = cpu_seconds();
+		for (end = job_seconds() + WITHOUT_S; job_seconds() < end;)
+			job_sleep_ms(10);
+		cpu = cpu_seconds() - cpu;
+		JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &old), "setrlimit: %m");
+		JOB_TRY(dicomm_recv(&word, 1, DICOMM_INT32, 1, me->comm, NULL));
+		JOB_CHECK(word == 7, "received %d", word);
+		JOB_CHECK(cpu < WITHOUT_S / 2, "works for %.2f s", cpu);
+	}
+}
+
+START_TEST(without_descriptors_callers_wait)
+{
+	job_run(&(struct job){.run = run_out,
+			      .ranks = 2,
+			      .env = {ONLY_VERBS, "DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* --- beside TCP -------------------------------------------------------------
  */
 
@@ -661,6 +746,7 @@ static void add_tests(TCase *test_case)
 	tcase_add_test(test_case, freed_memory_is_not_reached_by_its_old_key);
 	tcase_add_test(test_case, who_waits_sleeps);
 	tcase_add_test(test_case, strangers_do_not_disturb);
+	tcase_add_test(test_case, without_descriptors_callers_wait);
 #ifdef HAVE_UCX
 	tcase_add_test(test_case, some_pairs_have_rdma_and_others_tcp);
 #endif
@@ -671,6 +757,7 @@ static void add_tests(TCase *test_case)
 	if (vm.iwarp)
 		return;
 	tcase_add_test(test_case, a_gid_that_is_not_there_is_named);
+	tcase_add_test(test_case, lanes_are_queue_pairs);
 	tcase_add_loop_test(test_case, data_is_right_with_any_setting, 0,
 			    sizeof(settings) / sizeof(*settings));
 	if (vm.devices < 2)

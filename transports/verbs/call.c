@@ -232,7 +232,7 @@ static uint32_t pair_rails(const struct tp_device *dev,
 	if (!n) /* then that is what will be said */
 		mine[n++] = 0;
 	pairs = n > to->rails ? n : to->rails;
-	strands = pairs * (uint32_t)config_int(CONFIG_IB_QPS_PER_CONNECTION);
+	strands = pairs * dev->config.channels;
 	if (strands > VERBS_STRANDS)
 		strands = VERBS_STRANDS / pairs * pairs;
 	for (uint32_t i = 0; i < strands; i++) {

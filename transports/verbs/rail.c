@@ -102,8 +102,7 @@ static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 	uint64_t n = CQE_FIRST;
 
 	if (nic->fabric == VERBS_IWARP)
-		n += (uint64_t)dev->lanes *
-		     (uint64_t)config_int(CONFIG_IB_QPS_PER_CONNECTION) *
+		n += (uint64_t)dev->lanes * (uint64_t)dev->config.channels *
 		     (VERBS_READS + 16 + 5 * dev->config.slots);
 	if (n > CQE_FIRST_MAX)
 		n = CQE_FIRST_MAX;

@@ -226,6 +226,9 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 	atomic_flag_clear(&dev->polling);
 	atomic_flag_clear(&dev->holding);
 	dev->lanes = (uint32_t)config->ranks * TP_CLASSES;
+	if (!dev->config.channels)
+		dev->config.channels =
+			(uint32_t)config_int(CONFIG_IB_QPS_PER_CONNECTION);
 	dev->eager_bytes = (uint32_t)config_int(CONFIG_IB_EAGER_BYTES);
 	if (dev->eager_bytes > config->slot_bytes)
 		dev->eager_bytes = config->slot_bytes;
