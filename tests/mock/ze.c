@@ -697,8 +697,9 @@ static int event_happen(void *arg)
 {
 	ze_event e = arg;
 
-	e->happened = 1;
+	/* Whoever sees it happen may use it again at once. */
 	e->uses--;
+	e->happened = 1;
 	return DRIVER_SUCCESS;
 }
 
