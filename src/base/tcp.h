@@ -4,8 +4,10 @@
 #ifndef DICOMM_BASE_TCP_H
 #define DICOMM_BASE_TCP_H
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 
 /* Send small messages at once, and notice within half a minute a host that fell
@@ -22,6 +24,14 @@ static inline void tcp_tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms,
 		   sizeof(silent_ms));
+}
+
+/* Is this errno of accept() want of descriptors or memory? The listener stays
+ * ready then, and trying again at once would only burn the core. */
+static inline bool tcp_is_short(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM ||
+	       error == ENOBUFS;
 }
 
 #endif

@@ -167,8 +167,7 @@ static void receive_guest(struct gate *g, int fd)
 		turn_away(g->first, "too many have come at once");
 }
 
-/* Out of descriptors: trying again at once would only burn the core. Who hangs
- * about unproved makes room first. */
+/* Who hangs about unproved goes first. */
 static void make_room(struct gate *g)
 {
 	log_warn("%s: accept: %m", g->name);
@@ -196,8 +195,7 @@ static void gate_ready(struct loop_source *s, uint32_t events)
 
 		if (fd >= 0) {
 			receive_guest(g, fd);
-		} else if (errno == EMFILE || errno == ENFILE ||
-			   errno == ENOMEM || errno == ENOBUFS) {
+		} else if (tcp_is_short(errno)) {
 			make_room(g);
 			return;
 		} else if (errno == EWOULDBLOCK) {

@@ -195,8 +195,7 @@ static void drop_oldest_stranger(void)
 		verbs_conn_drop(oldest);
 }
 
-/* Out of descriptors: trying again at once would only burn the core. Callers
- * wait, and who says nothing will go. */
+/* Callers wait, and who says nothing will go. */
 static void pause_listening(struct verbs_conn *listener)
 {
 	log_warn("verbs: accept: %m");
@@ -211,8 +210,7 @@ static void accept_call(struct verbs_conn *listener)
 
 	fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
-		    errno == ENOBUFS)
+		if (tcp_is_short(errno))
 			pause_listening(listener);
 		return;
 	}
