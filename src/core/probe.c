@@ -124,7 +124,7 @@ static dicomm_result_t begin_round(struct probe *p)
 	if (p->most > MOST_BYTES)
 		p->most = MOST_BYTES;
 	p->sent = p->gone = p->way_bytes = p->gone_bytes = p->least_ns = 0;
-	p->queued_ns = p->grown_bytes = 0;
+	p->grown_bytes = 0;
 	p->taken = p->counted = 0;
 	p->windows = 0;
 	p->sent_all = p->taken_all = false;
@@ -162,8 +162,9 @@ static void take_credits(struct probe *p, uint64_t now)
 
 		if (!p->least_ns || ns < p->least_ns)
 			p->least_ns = ns ? ns : 1;
-		p->queued_ns = ns > p->least_ns ? ns - p->least_ns : 0;
-		p->grown_bytes = 2 * p->message[i].under_way;
+		p->grown_bytes = ns < p->least_ns + QUEUE_NS / 2
+					 ? 2 * p->message[i].under_way
+					 : 0;
 		p->way_bytes -= p->message[i].bytes;
 		if (p->credit_ns)
 			p->gone_bytes += p->message[i].bytes;
@@ -187,9 +188,7 @@ static uint64_t wanted(const struct probe *p, uint64_t now)
 
 		bytes = queued < most ? (uint64_t)queued : most;
 	}
-	if (p->queued_ns < QUEUE_NS / 2 && bytes < p->grown_bytes)
-		bytes = p->grown_bytes;
-	return bytes;
+	return bytes < p->grown_bytes ? p->grown_bytes : bytes;
 }
 
 static size_t length_of(const struct probe *p, uint64_t wanted)

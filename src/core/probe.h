@@ -37,8 +37,9 @@ struct probe {
 	} message[PROBE_MESSAGES];      /* [of those under way, by number] */
 	uint64_t way_bytes, gone_bytes; /* under way, taken since credit_ns */
 	uint64_t least_ns;              /* from put to credit; 0: none yet */
-	uint64_t queued_ns;   /* by how much that of the latest was longer */
-	uint64_t grown_bytes; /* twice what was under way with it */
+	/* Twice what was under way with the latest that was taken; 0: it had a
+	 * queue before it. */
+	uint64_t grown_bytes;
 	bool begins, sent_all, taken_all;
 	/* When the first credit came back, the first message, the latest, and
 	 * the first of the window that is counted. 0: not yet. */

@@ -102,7 +102,7 @@ static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 	uint64_t n = CQE_FIRST;
 
 	if (nic->fabric == VERBS_IWARP)
-		n += (uint64_t)dev->lanes * (uint64_t)dev->config.channels *
+		n += (uint64_t)dev->lanes * dev->config.channels *
 		     (VERBS_READS + 16 + 5 * dev->config.slots);
 	if (n > CQE_FIRST_MAX)
 		n = CQE_FIRST_MAX;
