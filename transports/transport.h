@@ -163,12 +163,13 @@ struct tp_hold;   /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
 
-/* What the path to a peer costs. */
-struct tp_cost {
-	uint64_t latency_ps;       /* one message of a few bytes */
-	uint64_t bytes_per_s;      /* large messages through the slots */
-	uint64_t pull_bytes_per_s; /* by reference; 0 if never */
+/* What an adapter says of itself. */
+struct tp_adapter {
+	uint64_t id; /* that no other one of the machine has */
+	uint64_t bytes_per_s;
+	uint64_t latency_ps; /* of a few bytes, to that of another machine */
 };
+#define TP_ADAPTERS 8
 
 struct transport {
 	const char *name; /* "shm"; a value of DICOMM_TRANSPORTS */
@@ -181,8 +182,6 @@ struct transport {
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
-	/* cost() knows what the adapters carry: there is no need to measure. */
-	bool declares;
 	/* rest() ends when something comes. */
 	bool sleeps;
 	/* A poll() is a system call: rather rest() than look again. */
@@ -195,6 +194,10 @@ struct transport {
 				struct tp_device **dev);
 	/* Bytes that every peer needs to reach this device. */
 	void (*address)(const struct tp_device *dev, struct tp_blob *address);
+	/* The adapters that it sends and receives by. NULL: they do not say
+	 * what they carry, so that has to be measured. */
+	unsigned (*adapters)(const struct tp_device *dev,
+			     struct tp_adapter out[TP_ADAPTERS]);
 	/* Closes what is left open; frees everything. */
 	void (*close)(struct tp_device *dev);
 
@@ -213,8 +216,6 @@ struct transport {
 				       struct tp_outbox *out);
 	dicomm_result_t (*connect_in)(struct tp_peer *peer, enum tp_class c,
 				      struct tp_inbox *in);
-	/* What the path costs; connect_out or connect_in came before. */
-	void (*cost)(struct tp_peer *peer, struct tp_cost *cost);
 	/* After it, nothing that this side put or mapped is accessed. */
 	void (*peer_close)(struct tp_peer *peer);
 

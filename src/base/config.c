@@ -333,8 +333,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.choices = {"auto", "off", "on"},
 			.help = "measure the links between hosts at init, "
 				"where there is no DICOMM_TOPO_FILE; auto: if "
-				"some network does not say its rate, as TCP, "
-				"and no parent communicator knows it",
+				"some network does not say its rate, as TCP "
+				"(RDMA adapters do), and no parent "
+				"communicator knows it",
 		},
 	[CONFIG_RANK] =
 		{

@@ -8,7 +8,9 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/core/declared.h"
 #include "src/core/engine.h"
+#include "src/core/topology.h"
 
 /*
  * What is under way is so much that queues hold QUEUE_NS of it at the rate so
@@ -410,26 +412,11 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 	}
 }
 
-/* What each rank says of its wires, and what it has measured. */
+/* What each rank may do, and what it has measured. */
 struct part {
-	uint32_t
-		undeclared; /* some host is reached by a wire of unknown rate */
-	uint32_t hurried;   /* its time-out leaves no time */
+	uint32_t hurried; /* its time-out leaves no time */
 	uint32_t flow[RATES_FLOWS];
 };
-
-static bool is_undeclared(const struct dicomm_comm *comm)
-{
-	for (int r = 0; r < comm->ranks; r++) {
-		unsigned wires = comm->peers[r].wires;
-
-		if (comm->members[r].host != comm->members[comm->rank].host &&
-		    wires &&
-		    !comm->wires[__builtin_ctz(wires)].transport->declares)
-			return true;
-	}
-	return false;
-}
 
 static void tell_hurry(const struct dicomm_comm *comm, int rank)
 {
@@ -440,23 +427,17 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 			 comm->name, most_ms(comm), rank);
 }
 
-static dicomm_result_t is_wanted(struct dicomm_comm *comm, struct part *all,
-				 bool *wanted)
+static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
+				 bool *found)
 {
-	const char *how = config_string(CONFIG_PROBE);
-	struct part mine = {.undeclared = is_undeclared(comm),
-			    .hurried = !probe_fits(comm)};
+	struct part mine = {.hurried = !probe_fits(comm)};
 
-	*wanted = !strcmp(how, "on");
-	if (!strcmp(how, "off"))
-		return DICOMM_SUCCESS;
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
 			      comm->meet_ms));
-	for (int r = 0; r < comm->ranks; r++)
-		*wanted |= all[r].undeclared;
-	for (int r = 0; *wanted && r < comm->ranks; r++)
+	*found = true;
+	for (int r = 0; *found && r < comm->ranks; r++)
 		if (all[r].hurried) {
-			*wanted = false;
+			*found = false;
 			tell_hurry(comm, r);
 		}
 	return DICOMM_SUCCESS;
@@ -466,7 +447,7 @@ static dicomm_result_t is_wanted(struct dicomm_comm *comm, struct part *all,
 static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 			     struct part *all, struct rates *rates)
 {
-	struct part mine = {.undeclared = 0};
+	struct part mine = {.hurried = 0};
 
 	memcpy(mine.flow, p->flow, sizeof(mine.flow));
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
@@ -480,10 +461,10 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 			       struct rates *rates)
 {
 	struct probe p;
-	bool wanted, changed;
+	bool found, changed;
 
-	TRY(is_wanted(comm, all, &wanted));
-	if (!wanted)
+	TRY(find_time(comm, all, &found));
+	if (!found)
 		return DICOMM_SUCCESS;
 	TRY(run(comm, &p, NULL));
 	TRY(share(comm, &p, all, rates));
@@ -495,15 +476,12 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 	return probe_adopt(comm, rates, &changed);
 }
 
-dicomm_result_t probe_at_init(struct dicomm_comm *comm)
+static dicomm_result_t open_and_measure(struct dicomm_comm *comm)
 {
-	struct part *all;
-	struct rates rates;
+	struct part *all = calloc((size_t)comm->ranks, sizeof(*all));
 	dicomm_result_t status;
+	struct rates rates;
 
-	if (!links_matter(comm->links) || comm->links_known)
-		return DICOMM_SUCCESS;
-	all = calloc((size_t)comm->ranks, sizeof(*all));
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %d ranks",
@@ -516,43 +494,20 @@ dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 	return status;
 }
 
+dicomm_result_t probe_at_init(struct dicomm_comm *comm)
+{
+	const char *how = config_string(CONFIG_PROBE);
+	bool known;
+
+	if (!links_matter(comm->links) || comm->links_known)
+		return DICOMM_SUCCESS;
+	TRY(declared_adopt(comm, &known));
+	if (!strcmp(how, "off") || (known && strcmp(how, "on") != 0))
+		return DICOMM_SUCCESS;
+	return open_and_measure(comm);
+}
+
 /* ---- the new table ---- */
-
-/* What is told of ways, as far as there is room. */
-struct words {
-	char text[400];
-	size_t n;
-	bool cut;
-};
-
-static void add_way(struct words *w, const struct links_pipe *way)
-{
-	size_t room = sizeof(w->text) - w->n;
-
-	w->cut |= room < 48;
-	if (!w->cut)
-		w->n += (size_t)snprintf(
-			w->text + w->n, room, "%s %.3g up %.3g down",
-			w->n ? "," : "", (double)way->up * 8e-9,
-			(double)way->down * 8e-9);
-}
-
-static void tell(const struct dicomm_comm *comm, const struct links *l)
-{
-	struct words hosts = {.n = 0}, islands = {.n = 0};
-
-	for (uint32_t k = 0; k < l->nodes; k++)
-		add_way(&hosts, &links_node(l, k)->nic);
-	log_info("%s: measured the ways of %u hosts (Gbit/s):%s%s", comm->name,
-		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
-	for (uint32_t i = 0; i < l->islands; i++)
-		add_way(&islands, &l->island[i]);
-	if (l->used_islands > 1)
-		log_info("%s: the hosts are in %u islands, with ways of "
-			 "(Gbit/s):%s%s",
-			 comm->name, l->used_islands, islands.text,
-			 islands.cut ? " ..." : "");
-}
 
 dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 			    bool *changed)
@@ -560,13 +515,10 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 	struct links *made;
 
 	TRY(rates_links(rates, comm->links, comm->links_known, &made, changed));
-	if (*changed) {
-		if (comm->rank == 0)
-			tell(comm, made);
-		comm_set_links(comm, made);
-	} else {
+	if (*changed)
+		topology_set(comm, made, "measured");
+	else
 		links_free(made);
-	}
 	pthread_mutex_lock(&comm->links_lock);
 	comm->links_known = true;
 	pthread_mutex_unlock(&comm->links_lock);

@@ -63,9 +63,10 @@ static inline int probe_awaits(const struct probe *p)
 bool probe_fits(const struct dicomm_comm *comm);
 
 /*
- * At init, when the ranks have found their wires: where nothing tells the rates
- * of the links, and DICOMM_PROBE and the time-outs let it, measure them and put
- * the same table into comm->links of all ranks.
+ * At init, when the ranks have found their wires: put the rates of the links
+ * into comm->links, the same on all ranks, where no file tells them: as
+ * adapters declare them (declared.h), or where some do not, and DICOMM_PROBE
+ * and the time-outs let it, measured.
  */
 dicomm_result_t probe_at_init(struct dicomm_comm *comm);
 /* Replace comm->links by what was measured. */

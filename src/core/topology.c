@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/core/topology.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,4 +254,51 @@ dicomm_result_t topology_plan(const char *path, int ranks, struct links **out)
 	status = cluster_plan(file, (uint32_t)ranks, out);
 	cluster_free(file);
 	return status;
+}
+
+/* ---- a new table ---- */
+
+/* What is told of ways, as far as there is room. */
+struct words {
+	char text[400];
+	size_t n;
+	bool cut;
+};
+
+static void add_way(struct words *w, const struct links_pipe *way)
+{
+	size_t room = sizeof(w->text) - w->n;
+
+	w->cut |= room < 48;
+	if (!w->cut)
+		w->n += (size_t)snprintf(
+			w->text + w->n, room, "%s %.3g up %.3g down",
+			w->n ? "," : "", (double)way->up * 8e-9,
+			(double)way->down * 8e-9);
+}
+
+static void tell(const struct dicomm_comm *comm, const struct links *l,
+		 const char *how)
+{
+	struct words hosts = {.n = 0}, islands = {.n = 0};
+
+	for (uint32_t k = 0; k < l->nodes; k++)
+		add_way(&hosts, &links_node(l, k)->nic);
+	log_info("%s: %s the ways of %u hosts (Gbit/s):%s%s", comm->name, how,
+		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
+	for (uint32_t i = 0; i < l->islands; i++)
+		add_way(&islands, &l->island[i]);
+	if (l->used_islands > 1)
+		log_info("%s: the hosts are in %u islands, with ways of "
+			 "(Gbit/s):%s%s",
+			 comm->name, l->used_islands, islands.text,
+			 islands.cut ? " ..." : "");
+}
+
+void topology_set(struct dicomm_comm *comm, struct links *links,
+		  const char *how)
+{
+	if (comm->rank == 0)
+		tell(comm, links, how);
+	comm_set_links(comm, links);
 }

@@ -24,6 +24,10 @@ dicomm_result_t topology_inherit(struct dicomm_comm *comm,
 				 struct dicomm_comm *parent,
 				 const uint32_t *was);
 
+/* Replace comm->links, on all ranks alike; `how` do they know: "measured". */
+void topology_set(struct dicomm_comm *comm, struct links *links,
+		  const char *how);
+
 /* Those of the first so many ranks of a file; NULL if its path is "". */
 dicomm_result_t topology_plan(const char *path, int ranks, struct links **out);
 

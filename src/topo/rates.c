@@ -562,6 +562,9 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		replace_nodes(&s, l, &news);
 		status = replace_islands(r, l, &news);
 	}
+	/* Fast nodes first, by what they are now. */
+	if (status == DICOMM_SUCCESS)
+		status = links_finish(l);
 	*changed = news.n > 0;
 	close_news(&news);
 	free(s.up);

@@ -224,6 +224,20 @@ START_TEST(equal_links_are_equal)
 }
 END_TEST
 
+/* So that a chain ends with slow ones. */
+START_TEST(the_path_begins_with_what_is_found_fast)
+{
+	static const uint32_t path[] = {2, 3, 1, 0};
+	struct links *l = some_links(4);
+
+	set_nodes((unsigned[]){100, 200, 800, 800}, 4);
+	renew(&l, false);
+	for (uint32_t i = 0; i < 4; i++)
+		ck_assert_uint_eq(l->path[i], path[i]);
+	links_free(l);
+}
+END_TEST
+
 START_TEST(a_thousand_nodes_take_ten_rounds)
 {
 	struct links *l = some_links(MOST_NODES);
@@ -466,6 +480,7 @@ int main(void)
 
 	tcase_add_loop_test(tc, rounds_are_disjoint_pairs, 0, 16);
 	tcase_add_loop_test(tc, unlike_rates_are_found, 0, 5);
+	tcase_add_test(tc, the_path_begins_with_what_is_found_fast);
 	tcase_add_test(tc, equal_links_are_equal);
 	tcase_add_test(tc, a_thousand_nodes_take_ten_rounds);
 	tcase_add_loop_test(tc, islands_are_found, 0,

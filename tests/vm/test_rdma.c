@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "tests/support/capture.h"
 #include "tests/support/residue.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
@@ -212,6 +213,46 @@ START_TEST(traffic_is_shared_by_two_devices)
 			      : 4 * sent[1] < sent[0],
 		      "%s: %" PRIu64 " packets of rxe0, %" PRIu64 " of rxe1",
 		      sharings[_i].nics, sent[0], sent[1]);
+}
+END_TEST
+
+/* Each rank is a host, and the last one has one device, the others two. */
+static void hear_of_unlike_hosts(struct job_rank *me)
+{
+	bool last = me->rank == me->ranks - 1;
+	double up[3], down[3];
+	const char *told;
+
+	setenv("DICOMM_HOSTID", last ? "few" : me->rank ? "b" : "a", 1);
+	setenv("DICOMM_IB_HCA", last ? "=rxe2" : "=rxe0,rxe1", 1);
+	capture_start();
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	trial_run_some(me, 0);
+	if (me->rank)
+		return;
+	told = strstr(capture_text(), "declare the ways of 3 hosts");
+	JOB_CHECK(told, "not told in: %s", capture_text());
+	told = strchr(told, ':');
+	JOB_CHECK(told && sscanf(told,
+				 ": %lf up %lf down, %lf up %lf down, "
+				 "%lf up %lf down",
+				 &up[0], &down[0], &up[1], &down[1], &up[2],
+				 &down[2]) == 6,
+		  "no rates in: %s", told);
+	JOB_CHECK(up[2] > 0 && up[0] == 2 * up[2] && up[1] == up[0] &&
+			  up[0] == down[0] && up[2] == down[2],
+		  "rates are%s", told);
+}
+
+START_TEST(what_devices_declare_are_the_rates_of_links)
+{
+	job_run(&(struct job){
+		.run = hear_of_unlike_hosts,
+		.ranks = 3,
+		.bare = true,
+		.env = {ONLY_VERBS, "DICOMM_IB_NICS=2", "DICOMM_DEBUG=info"},
+		.timeout_s = 60});
 }
 END_TEST
 
@@ -761,6 +802,9 @@ static void add_tests(TCase *test_case)
 			    sizeof(settings) / sizeof(*settings));
 	if (vm.devices < 2)
 		return;
+	if (vm.devices > 2)
+		tcase_add_test(test_case,
+			       what_devices_declare_are_the_rates_of_links);
 	tcase_add_loop_test(test_case, traffic_is_on_the_chosen_devices, 0,
 			    sizeof(choices) / sizeof(*choices));
 	tcase_add_loop_test(test_case, traffic_is_shared_by_two_devices, 0,

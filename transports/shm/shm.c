@@ -305,20 +305,6 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void shm_cost(struct tp_peer *peer, struct tp_cost *cost)
-{
-	struct shm_rates rates;
-
-	(void)peer;
-	shm_rates_get(&rates);
-	cost->latency_ps = rates.line_ps;
-	/* The two copies of a ring run at the same time, one on each side. */
-	cost->bytes_per_s = rates.fill_bytes_per_s < rates.load_bytes_per_s
-				    ? rates.fill_bytes_per_s
-				    : rates.load_bytes_per_s;
-	cost->pull_bytes_per_s = rates.load_bytes_per_s;
-}
-
 static bool is_withdrawn(const struct tp_peer *peer)
 {
 	return atomic_load(&peer->seg->head->withdrawn);
@@ -698,7 +684,6 @@ const struct transport transport_shm = {
 	.limits = shm_limits,
 	.connect_out = shm_connect_out,
 	.connect_in = shm_connect_in,
-	.cost = shm_cost,
 	.peer_close = shm_peer_close,
 	.put = shm_put,
 	.release = shm_release,

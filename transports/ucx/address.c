@@ -18,8 +18,6 @@
 
 #define MAGIC 0x58435544u /* "DUCX" */
 #define VERSION 2
-/* Of an interface that does not tell its rate, as loopback and veth. */
-#define RATE_UNKNOWN UINT64_C(1250000000)
 
 _Static_assert(sizeof(struct ucx_address) <= 252, "must fit a blob");
 _Static_assert(crypto_generichash_BYTES_MIN <= 16 &&
@@ -78,18 +76,6 @@ static bool is_address(const struct sockaddr *a, const char *text)
 	       !strcmp(mine, text);
 }
 
-static uint64_t rate_of(const char *interface)
-{
-	char path[64], text[32];
-	long mbits;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", interface);
-	if (!read_file(path, text, sizeof(text)))
-		return RATE_UNKNOWN;
-	mbits = strtol(text, NULL, 10);
-	return mbits > 0 ? (uint64_t)mbits * 125000 : RATE_UNKNOWN;
-}
-
 static void interface_of(const char *address, struct ucx_interface *out)
 {
 	struct ifaddrs *all, *i;
@@ -101,7 +87,6 @@ static void interface_of(const char *address, struct ucx_interface *out)
 		    is_address(i->ifa_addr, address)) {
 			strcpy(out->name, i->ifa_name);
 			out->loopback = i->ifa_flags & IFF_LOOPBACK;
-			out->bytes_per_s = rate_of(out->name);
 			break;
 		}
 	freeifaddrs(all);
@@ -114,7 +99,6 @@ void ucx_interface_find(const struct tp_config *config,
 	int fd;
 
 	memset(out, 0, sizeof(*out));
-	out->bytes_per_s = RATE_UNKNOWN;
 	if (!config->listen || config->listen(&fd, text) != DICOMM_SUCCESS)
 		return;
 	close(fd);

@@ -29,8 +29,6 @@
 #define DRAIN_NS UINT64_C(2000000000)
 #define SETTLE_TURNS 1000
 #define SETTLE_IDLE 16
-/* A small message over TCP, one way. */
-#define LATENCY_PS UINT64_C(15000000)
 
 /* ---- the lock ---- */
 
@@ -553,13 +551,6 @@ static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->data_stride = dev->config.slot_bytes;
 	inbox->slot_mask = dev->config.slots - 1;
 	return DICOMM_SUCCESS;
-}
-
-static void ucx_cost(struct tp_peer *peer, struct tp_cost *cost)
-{
-	cost->latency_ps = LATENCY_PS;
-	cost->bytes_per_s = peer->dev->interface.bytes_per_s;
-	cost->pull_bytes_per_s = peer->dev->interface.bytes_per_s;
 }
 
 /* ---- messages ---- */
@@ -1103,7 +1094,6 @@ const struct transport transport_ucx = {
 	.limits = ucx_limits,
 	.connect_out = ucx_connect_out,
 	.connect_in = ucx_connect_in,
-	.cost = ucx_cost,
 	.peer_close = ucx_peer_close,
 	.put = ucx_put,
 	.release = ucx_release,

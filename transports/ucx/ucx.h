@@ -97,12 +97,10 @@ void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob);
 bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct ucx_address *a, char *why, size_t len);
 uint64_t ucx_network(void);
-/* The interface where this machine listens, and its rate in bits per second;
- * "" if that is not one. */
+/* The interface where this machine listens; "" if that is not one. */
 struct ucx_interface {
 	char name[16];
 	bool loopback;
-	uint64_t bytes_per_s;
 };
 void ucx_interface_find(const struct tp_config *config,
 			struct ucx_interface *out);

@@ -16,11 +16,14 @@
 #include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "transports/common.h"
 
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)
+/* A few bytes from one NIC of today to another; switches add a part of it. */
+#define LATENCY_PS 2000000
 /* For what the kernel holds up, at close. */
 #define LATE_MS 500
 /* Looks that a fence takes for what has come. */
@@ -370,17 +373,20 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void verbs_cost(struct tp_peer *peer, struct tp_cost *cost)
+static unsigned verbs_adapters(const struct tp_device *dev,
+			       struct tp_adapter out[TP_ADAPTERS])
 {
-	const struct tp_device *dev = peer->dev;
-	uint64_t bytes_per_s = 0;
+	_Static_assert(VERBS_RAILS <= TP_ADAPTERS, "room for all");
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		const struct verbs_nic *nic = dev->rail[i].nic;
 
-	for (uint32_t i = 0; i < dev->rails; i++)
-		bytes_per_s += dev->rail[i].nic->bytes_per_s;
-	/* Of a NIC of today; switches add a fraction of it. */
-	cost->latency_ps = 2000000;
-	cost->bytes_per_s = bytes_per_s;
-	cost->pull_bytes_per_s = bytes_per_s;
+		out[i] = (struct tp_adapter){
+			.id = hash_bytes(nic->port, nic->name,
+					 strlen(nic->name)),
+			.bytes_per_s = nic->bytes_per_s,
+			.latency_ps = LATENCY_PS};
+	}
+	return dev->rails;
 }
 
 /* ---- ends ---- */
@@ -644,18 +650,17 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 const struct transport transport_verbs = {
 	.name = "verbs",
 	.devices = true,
-	.declares = true,
 	.sleeps = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
+	.adapters = verbs_adapters,
 	.close = verbs_close,
 	.reaches = verbs_reaches,
 	.peer_open = verbs_peer_open,
 	.limits = verbs_limits,
 	.connect_out = verbs_connect_out,
 	.connect_in = verbs_connect_in,
-	.cost = verbs_cost,
 	.peer_close = verbs_peer_close,
 	.put = verbs_put,
 	.release = verbs_release,
