@@ -48,14 +48,23 @@ int shape_on_path(const struct shape *s, int i)
 	return at_place(s, place_of(s, s->rank) + i);
 }
 
-static uint32_t node_at(const struct shape *s, int place)
+int shape_distance(const struct shape *s, int rank)
 {
-	return s->links->node_of[s->links->path[place]];
+	const struct links *l = s->links;
+	uint32_t a, b;
+
+	if (!l)
+		return 0;
+	a = l->node_of[s->rank];
+	b = l->node_of[rank];
+	return (a != b) + (l->island_of[a] != l->island_of[b]);
 }
 
-static uint32_t island_at(const struct shape *s, int place)
+int shape_farthest(const struct shape *s)
 {
-	return s->links->island_of[node_at(s, place)];
+	if (!s->links)
+		return 0;
+	return (s->links->nodes > 1) + (s->links->used_islands > 1);
 }
 
 /* Places [node, node_end) of the root's node, [island, island_end) of its
@@ -66,22 +75,18 @@ struct home {
 
 static struct home home_of(const struct shape *s)
 {
+	const struct links *l = s->links;
 	int at = place_of(s, s->root);
-	struct home h = {at, at, at + 1, at, at + 1};
+	uint32_t n, i;
 
-	if (!s->links)
+	if (!l)
 		return (struct home){at, 0, s->ranks, 0, s->ranks};
-	while (h.node > 0 && node_at(s, h.node - 1) == node_at(s, at))
-		h.node--;
-	while (h.node_end < s->ranks &&
-	       node_at(s, h.node_end) == node_at(s, at))
-		h.node_end++;
-	while (h.island > 0 && island_at(s, h.island - 1) == island_at(s, at))
-		h.island--;
-	while (h.island_end < s->ranks &&
-	       island_at(s, h.island_end) == island_at(s, at))
-		h.island_end++;
-	return h;
+	n = links_find(l->node_begin, l->nodes, (uint32_t)at);
+	i = links_find(l->island_begin, l->used_islands, n);
+	return (struct home){at, (int)l->node_begin[n],
+			     (int)l->node_begin[n + 1],
+			     (int)l->node_begin[l->island_begin[i]],
+			     (int)l->node_begin[l->island_begin[i + 1]]};
 }
 
 int shape_chain_place(const struct shape *s)

@@ -55,7 +55,8 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
  */
 struct shape {
 	enum coll coll;
-	int rank, ranks, root;
+	int rank, ranks;
+	int root; /* -1: there is none */
 	bool in_place;
 	bool prescale, postdivide;
 	const struct links *links; /* NULL: one node, all links alike */
@@ -119,6 +120,10 @@ int shape_to_rank(const struct shape *s, int from_root);
 int shape_on_path(const struct shape *s, int i);
 /* Where s->rank is on that path, from its start. */
 int shape_place(const struct shape *s);
+/* How far it is from s->rank: 0 on its node, 1 in its island, 2 in another one;
+ * and the farthest that any two are. */
+int shape_distance(const struct shape *s, int rank);
+int shape_farthest(const struct shape *s);
 /* A chain of all ranks from the root on: its node, the rest of its island, fast
  * nodes first, then the other islands. Where s->rank is in it; the rank at a
  * place. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recursive doubling all-reduce: in round k, ranks 2^k apart exchange what they
- * have reduced so far. Beyond a power of two, each extra rank hands its input
- * to a partner first and gets the result from it last.
+ * Recursive doubling all-reduce: in round k, ranks 2^k apart on the path
+ * exchange what they have reduced so far, neighbours first. Beyond a power of
+ * two, each extra rank hands its input to a partner first and gets the result
+ * from it last.
  *
  * Hops     log2 N (and 2 if N is not a power of two)
  * Sent     S log2 N per rank, for N ranks and S bytes
@@ -17,6 +18,18 @@ static uint32_t rounds(const struct shape *s)
 
 	for (int d = 1; d < shape_power_of_two(s); d *= 2)
 		n++;
+	return n;
+}
+
+/* In which all stay within their nodes. */
+static uint32_t near_rounds(const struct shape *s, uint32_t all)
+{
+	uint32_t n = 0;
+
+	for (uint32_t d = 2; s->links && n < all; d *= 2, n++)
+		for (uint32_t i = 0; i < s->links->nodes; i++)
+			if (s->links->ranks_of[i] % d)
+				return n;
 	return n;
 }
 
@@ -43,12 +56,12 @@ static void build_extra(struct plan *p, const struct shape *s, int partner)
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span now = plan_block(PLAN_SEND, 0);
-	int core = shape_power_of_two(s);
-	int extra = s->rank + core;
+	int core = shape_power_of_two(s), me = shape_place(s);
+	int extra = me + core;
 	uint32_t left = rounds(s);
 
-	if (s->rank >= core) {
-		build_extra(p, s, s->rank - core);
+	if (me >= core) {
+		build_extra(p, s, shape_on_path(s, -core));
 		return;
 	}
 	plan_scratch(p, 1);
@@ -64,17 +77,19 @@ static void build(struct plan *p, const struct shape *s)
 	}
 
 	if (extra < s->ranks) {
-		plan_recv_reduce(p, extra, target(left), now);
+		plan_recv_reduce(p, shape_on_path(s, core), target(left), now);
 		now = target(left--);
 	}
 	for (int d = 1; d < core; d *= 2) {
-		plan_send(p, s->rank ^ d, now);
-		plan_recv_reduce(p, s->rank ^ d, target(left), now);
+		int peer = shape_on_path(s, (me ^ d) - me);
+
+		plan_send(p, peer, now);
+		plan_recv_reduce(p, peer, target(left), now);
 		now = target(left--);
 	}
 	shape_result(p, s, now);
 	if (extra < s->ranks)
-		plan_send(p, extra, now);
+		plan_send(p, shape_on_path(s, core), now);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
@@ -84,6 +99,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint32_t n = rounds(s);
 
 	w->hops = n + (extras > 0 ? 2 : 0);
+	w->near_hops = near_rounds(s, n);
 	w->messages = 2 * w->hops;
 	w->message_bytes = bytes;
 	w->wire_bytes = w->hops * bytes;

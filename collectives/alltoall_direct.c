@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct all-to-all: everybody sends everybody its block, all at once.
+ * Direct all-to-all: everybody sends everybody its block, all at once; what has
+ * far to go first, so that ways that many share are busy from the start.
  *
  * Hops     1
  * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
@@ -21,17 +22,24 @@ static void build(struct plan *p, const struct shape *s)
 		return;
 	}
 
-	for (int k = 1; k < s->ranks; k++) {
-		int to = shape_rank(s, s->rank + k);
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 1; k < s->ranks; k++) {
+			int to = shape_on_path(s, k);
 
-		plan_send(p, to, plan_block(PLAN_SEND, (uint32_t)to));
-	}
+			if (shape_distance(s, to) == far)
+				plan_send(p, to,
+					  plan_block(PLAN_SEND, (uint32_t)to));
+		}
 	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
-	for (int k = 1; k < s->ranks; k++) {
-		int from = shape_rank(s, s->rank - k);
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 1; k < s->ranks; k++) {
+			int from = shape_on_path(s, -k);
 
-		plan_recv(p, from, plan_block(PLAN_RECV, (uint32_t)from));
-	}
+			if (shape_distance(s, from) == far)
+				plan_recv(
+					p, from,
+					plan_block(PLAN_RECV, (uint32_t)from));
+		}
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pairwise all-to-all: in round k, ranks whose numbers add up to k (modulo N)
- * exchange their blocks.
+ * Pairwise all-to-all: in round k, ranks whose places on the path add up to k
+ * (modulo N) exchange their blocks. What has far to go goes first.
  *
  * Hops     1; N rounds of exchanges, for N ranks
  * Sent     S (N - 1) / N bytes per rank, for S bytes of input
@@ -13,32 +13,38 @@
 /*
  * In place, the block that goes out leaves through scratch: the block that
  * comes in overwrites it, and would have to wait for the peer to have read it,
- * who would wait for us. A round waits for the one ROOM rounds ago only, and so
- * does the peer, as both sides of a pair are in the same round.
+ * who would wait for us. An exchange waits for the one ROOM before it only; and
+ * as all ranks have theirs in one order, by distance and round, some can go on.
  */
 #define ROOM 4
 
+static void exchange(struct plan *p, const struct shape *s, int peer,
+		     struct span room)
+{
+	struct span out = plan_block(PLAN_SEND, (uint32_t)peer);
+
+	if (s->in_place) {
+		plan_copy(p, room, out);
+		out = room;
+	}
+	plan_send(p, peer, out);
+	plan_recv(p, peer, plan_block(PLAN_RECV, (uint32_t)peer));
+}
+
 static void build(struct plan *p, const struct shape *s)
 {
-	uint32_t me = (uint32_t)s->rank;
+	uint32_t me = (uint32_t)s->rank, n = 0;
 	uint32_t scratch = plan_scratch(p, s->in_place ? ROOM : 0);
 
-	for (int k = 0; k < s->ranks; k++) {
-		int peer = shape_rank(s, k - s->rank);
-		struct span out = plan_block(PLAN_SEND, (uint32_t)peer);
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 0; k < s->ranks; k++) {
+			int peer = shape_on_path(s, k - 2 * shape_place(s));
 
-		if (peer == s->rank)
-			continue;
-		if (s->in_place) {
-			struct span copy = plan_block(
-				PLAN_SCRATCH, scratch + (uint32_t)k % ROOM);
-
-			plan_copy(p, copy, out);
-			out = copy;
+			if (peer != s->rank && shape_distance(s, peer) == far)
+				exchange(p, s, peer,
+					 plan_block(PLAN_SCRATCH,
+						    scratch + n++ % ROOM));
 		}
-		plan_send(p, peer, out);
-		plan_recv(p, peer, plan_block(PLAN_RECV, (uint32_t)peer));
-	}
 	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
 }
 

@@ -1,46 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tree barrier: a binomial gather to rank 0 of one byte from each rank, then a
- * binomial broadcast.
+ * Tree barrier: a byte goes up a binomial tree, from each rank when its
+ * children have sent theirs, then one comes down. Each node is entered once.
  *
  * Hops     2 log2 N, rounded up, for N ranks
- * Sent     a byte to each child, one for each rank of the subtree to the parent
- * Memory   2 N bytes at rank 0
- * Best     many more ranks than cores: 2 (N - 1) messages in all
+ * Sent     a byte to the parent, and to each child
+ * Memory   a few bytes
+ * Best     many more ranks than cores: 2 (N - 1) messages in all; many of a
+ * node
  */
-#include "collectives/algorithm.h"
+#include "collectives/tree.h"
 
-/* Ranks in the subtree of a rank, if below d. */
-static uint32_t subtree(const struct shape *s, int rank, int d)
-{
-	return (uint32_t)(d < s->ranks - rank ? d : s->ranks - rank);
-}
-
+/* Scratch: its own byte, those of its children, and a copy of all of these, for
+ * which it has to have them all. */
 static void build(struct plan *p, const struct shape *s)
 {
-	uint32_t n = (uint32_t)s->ranks;
-	struct span go = plan_block(PLAN_SCRATCH, n);
-	int me = s->rank, d;
+	struct span own = plan_block(PLAN_SCRATCH, 0), up, down;
+	struct tree t;
+	uint32_t n;
 
-	for (d = 1; d < s->ranks && !(me & d); d *= 2)
-		if (me + d < s->ranks)
-			plan_recv(p, me + d,
-				  plan_blocks(PLAN_SCRATCH, (uint32_t)d,
-					      subtree(s, me + d, d)));
-	if (me == 0) {
-		/* What goes down waits for all that came up. */
-		plan_scratch(p, 2 * n);
-		plan_copy(p, plan_blocks(PLAN_SCRATCH, n, n),
-			  plan_blocks(PLAN_SCRATCH, 0, n));
-	} else {
-		plan_scratch(p, n + 1);
-		plan_send(p, me - d,
-			  plan_blocks(PLAN_SCRATCH, 0, subtree(s, me, d)));
-		plan_recv(p, me - d, go);
+	tree_of(s, 0, &t);
+	n = 1 + (uint32_t)t.children;
+	plan_scratch(p, 2 * n);
+	for (uint32_t i = n - 1; i > 0; i--)
+		plan_recv(p, t.child[i - 1], plan_block(PLAN_SCRATCH, i));
+	plan_copy(p, plan_blocks(PLAN_SCRATCH, n, n),
+		  plan_blocks(PLAN_SCRATCH, 0, n));
+	up = plan_block(PLAN_SCRATCH, n);
+	down = t.parent < 0 ? up : own;
+	if (t.parent >= 0) {
+		plan_send(p, t.parent, up);
+		plan_recv(p, t.parent, down);
 	}
-	for (d /= 2; d >= 1; d /= 2)
-		if (me + d < s->ranks)
-			plan_send(p, me + d, go);
+	for (int i = 0; i < t.children; i++)
+		plan_send(p, t.child[i], down);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
@@ -48,10 +41,11 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t others = (uint64_t)s->ranks - 1;
 
 	(void)bytes;
-	w->hops = 2 * shape_log2(s);
+	w->hops = 2 * tree_hops(s);
+	w->near_hops = 2 * tree_near_hops(s);
 	w->messages = w->hops;
-	w->message_bytes = (uint64_t)s->ranks / 2;
-	w->wire_bytes = others;
+	w->message_bytes = 1;
+	w->wire_bytes = w->hops;
 	w->total_bytes = 2 * others;
 }
 

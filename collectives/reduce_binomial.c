@@ -1,45 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial tree reduce.
+ * Binomial tree reduce: one sum leaves each node, and each island of nodes.
  *
  * Hops     log2 N, rounded up, for N ranks
  * Sent     S per rank; the root receives and reduces S log2 N
  * Memory   a slice
  * Best     small S and many ranks
  */
-#include "collectives/algorithm.h"
+#include "collectives/tree.h"
 
 static void build(struct plan *p, const struct shape *s)
 {
-	struct span send = plan_block(PLAN_SEND, 0);
-	int me = shape_from_root(s, s->rank);
-	bool leaf = me % 2 || me + 1 == s->ranks;
 	struct span sum, now;
+	struct tree t;
 
-	if (me == 0)
+	tree_of(s, s->root, &t);
+	if (t.parent < 0)
 		sum = plan_block(PLAN_RECV, 0);
 	else
 		sum = plan_block(PLAN_SCRATCH,
-				 plan_scratch(p, !leaf || s->prescale));
-	now = shape_input(p, s, send, sum);
-	for (int d = 1; d < s->ranks; d *= 2) {
-		if (me & d) {
-			plan_send(p, shape_to_rank(s, me - d), now);
-			return;
-		}
-		if (me + d < s->ranks) {
-			plan_recv_reduce(p, shape_to_rank(s, me + d), sum, now);
-			now = sum;
-		}
+				 plan_scratch(p, t.children || s->prescale));
+	now = shape_input(p, s, plan_block(PLAN_SEND, 0), sum);
+	/* Those first that have least below them. */
+	for (int i = t.children; i-- > 0;) {
+		plan_recv_reduce(p, t.child[i], sum, now);
+		now = sum;
 	}
-	shape_result(p, s, now);
+	if (t.parent >= 0)
+		plan_send(p, t.parent, now);
+	else
+		shape_result(p, s, now);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
 	uint64_t others = (uint64_t)s->ranks - 1;
 
-	w->hops = shape_log2(s);
+	w->hops = tree_hops(s);
+	w->near_hops = tree_near_hops(s);
 	w->messages = w->hops;
 	w->message_bytes = bytes;
 	w->wire_bytes = w->hops * bytes;

@@ -21,7 +21,7 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	l->class = calloc(classes, sizeof(*l->class));
 	l->island = calloc(islands, sizeof(*l->island));
 	/* All that is numbers, in one piece. */
-	l->class_of = calloc(3 * (size_t)nodes + 3 * (size_t)ranks,
+	l->class_of = calloc(5 * (size_t)nodes + 3 * (size_t)ranks + 2,
 			     sizeof(*l->class_of));
 	l->memo = calloc(LINKS_MEMOS, sizeof(*l->memo));
 	if (!l->class || !l->island || !l->class_of || !l->memo) {
@@ -33,6 +33,8 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	l->node_of = l->ranks_of + nodes;
 	l->path = l->node_of + ranks;
 	l->place = l->path + ranks;
+	l->node_begin = l->place + ranks;
+	l->island_begin = l->node_begin + nodes + 1;
 	return l;
 }
 
@@ -71,25 +73,30 @@ static int compare_places(const void *a, const void *b)
 	return x->node < y->node ? -1 : 1;
 }
 
-static uint32_t count_islands(const struct place *places, uint32_t n)
+static void find_begins(struct links *l, const struct place *places)
 {
-	uint32_t count = 0;
+	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		count += !i || places[i].island != places[i - 1].island;
-	return count;
+	l->used_islands = 0;
+	for (uint32_t i = 0; i < l->nodes; i++) {
+		if (!i || places[i].island != places[i - 1].island)
+			l->island_begin[l->used_islands++] = i;
+		l->node_begin[i] = at;
+		at += l->ranks_of[places[i].node];
+	}
+	l->node_begin[l->nodes] = at;
+	l->island_begin[l->used_islands] = l->nodes;
 }
 
 /* By island, then by node, fast ones first, then by rank. */
 dicomm_result_t links_finish(struct links *l)
 {
 	struct place *places = calloc((size_t)l->nodes + 1, sizeof(*places));
-	uint32_t *first = calloc((size_t)l->nodes + 1, sizeof(*first));
-	uint32_t at = 0;
+	uint32_t *next = calloc((size_t)l->nodes + 1, sizeof(*next));
 
-	if (!places || !first) {
+	if (!places || !next) {
 		free(places);
-		free(first);
+		free(next);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "links: no memory for %u nodes", l->nodes);
 	}
@@ -103,17 +110,15 @@ dicomm_result_t links_finish(struct links *l)
 	for (uint32_t r = 0; r < l->ranks; r++)
 		l->ranks_of[l->node_of[r]]++;
 	qsort(places, l->nodes, sizeof(*places), compare_places);
-	l->used_islands = count_islands(places, l->nodes);
-	for (uint32_t i = 0; i < l->nodes; i++) {
-		first[places[i].node] = at;
-		at += l->ranks_of[places[i].node];
-	}
+	find_begins(l, places);
+	for (uint32_t i = 0; i < l->nodes; i++)
+		next[places[i].node] = l->node_begin[i];
 	for (uint32_t r = 0; r < l->ranks; r++) {
-		l->place[r] = first[l->node_of[r]]++;
+		l->place[r] = next[l->node_of[r]]++;
 		l->path[l->place[r]] = r;
 	}
 	free(places);
-	free(first);
+	free(next);
 	return DICOMM_SUCCESS;
 }
 

@@ -52,6 +52,9 @@ struct links {
 	 * in an island those of fast nodes come first. */
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
+	/* Places on it where nodes begin, and its end: [nodes + 1]. Of those,
+	 * where islands begin, and their end: [used_islands + 1]. */
+	uint32_t *node_begin, *island_begin;
 	/* Of collectives/tally.c, with its lock; never what could not be found
 	 * again. */
 	struct links_memo *memo; /* [LINKS_MEMOS] */
@@ -60,7 +63,7 @@ struct links {
 /* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 			   uint32_t islands);
-/* After all else is filled in: used_islands, ranks_of, path and place. */
+/* After all else is filled in: used_islands, ranks_of, and all of the path. */
 dicomm_result_t links_finish(struct links *l);
 void links_free(struct links *l);
 /* The links of some of its ranks, was[rank] being the rank there (NULL: of all
@@ -69,6 +72,23 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 			   const uint32_t *was, struct links **out);
 /* Of all that matters to plans; never 0. */
 uint64_t links_hash(const struct links *l);
+
+/* Which of n neighbours is at a place, where begin[i] <= place < begin[i + 1].
+ */
+static inline uint32_t links_find(const uint32_t *begin, uint32_t n,
+				  uint32_t place)
+{
+	uint32_t low = 0;
+
+	while (n > 1) {
+		uint32_t half = n / 2;
+
+		if (begin[low + half] <= place)
+			low += half;
+		n -= half;
+	}
+	return low;
+}
 
 static inline const struct links_class *links_node(const struct links *l,
 						   uint32_t node)

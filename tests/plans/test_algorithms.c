@@ -41,7 +41,7 @@ static void roll(struct world *w, const struct algorithm *a, int ranks,
 	memset(w, 0, sizeof(*w));
 	w->algorithm = a;
 	w->ranks = ranks;
-	w->root = coll_rooted(c) ? (int)dice(seed, (unsigned)ranks) : 0;
+	w->root = coll_rooted(c) ? (int)dice(seed, (unsigned)ranks) : -1;
 	w->count = count;
 	switch (c == COLL_ALLTOALLV ? 0 : dice(seed, 3)) {
 	case 1:
@@ -269,7 +269,7 @@ START_TEST(scratchless_ones_have_no_scratch)
 				.coll = a->coll,
 				.ranks = n,
 				.rank = k / 6 / n,
-				.root = coll_rooted(a->coll) ? k / 6 % n : 0,
+				.root = coll_rooted(a->coll) ? k / 6 % n : -1,
 				.in_place = k % 2,
 				.prescale = k / 2 % 3 == 1,
 				.postdivide = k / 2 % 3 == 2};
