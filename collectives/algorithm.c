@@ -10,7 +10,7 @@ bool shape_any(const struct shape *s)
 	return true;
 }
 
-int shape_rank(const struct shape *s, int i)
+int shape_rank_far(const struct shape *s, int i)
 {
 	int r = i % s->ranks;
 
@@ -197,8 +197,7 @@ dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 }
 
 dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
-			       void (*tell)(void *ctx, const struct step *step),
-			       void *ctx)
+			       plan_tell *tell, void *ctx)
 {
 	struct plan p;
 

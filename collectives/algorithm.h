@@ -105,13 +105,22 @@ dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 
 /* The steps of s->rank one by one, as `tell` of a plan: without a plan. */
 dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
-			       void (*tell)(void *ctx, const struct step *step),
-			       void *ctx);
+			       plan_tell *tell, void *ctx);
 
 /* For algorithms that serve every shape. */
 bool shape_any(const struct shape *s);
-/* Rank i round the circle: -1 is the last one, ranks is 0 again. */
-int shape_rank(const struct shape *s, int i);
+/* Rank i round the circle: -1 is the last one, ranks is 0 again. That is seldom
+ * further, and a division takes longer than all else that a step needs. */
+int shape_rank_far(const struct shape *s, int i);
+static inline int shape_rank(const struct shape *s, int i)
+{
+	if (i < 0)
+		i += s->ranks;
+	else if (i >= s->ranks)
+		i -= s->ranks;
+	return i >= 0 && i < s->ranks ? i : shape_rank_far(s, i);
+}
+
 /* Rank i counted from the root; and back. */
 int shape_from_root(const struct shape *s, int rank);
 int shape_to_rank(const struct shape *s, int from_root);

@@ -47,38 +47,6 @@ size_t plan_bytes(const struct plan *p)
 	       (p->recvs_from ? n * sizeof(*p->recvs_from) : 0);
 }
 
-struct span plan_blocks(enum plan_buffer buffer, uint32_t block, uint32_t n)
-{
-	struct span s = {.buffer = (uint8_t)buffer,
-			 .block = block,
-			 .nblocks = n,
-			 .hi = 1,
-			 .parts = 1};
-
-	return s;
-}
-
-struct span plan_block(enum plan_buffer buffer, uint32_t block)
-{
-	return plan_blocks(buffer, block, 1);
-}
-
-struct span plan_cut(struct span span, uint32_t lo, uint32_t hi, uint32_t parts)
-{
-	assert(span.parts == 1 && span.nblocks == 1);
-	assert(lo <= hi && hi <= parts);
-	span.lo = lo;
-	span.hi = hi;
-	span.parts = parts;
-	return span;
-}
-
-struct span plan_like(struct span span, uint32_t block)
-{
-	span.like = block;
-	return span;
-}
-
 void plan_split(size_t len, uint32_t lo, uint32_t hi, uint32_t parts,
 		size_t align, size_t *first, size_t *n)
 {
@@ -104,11 +72,6 @@ static struct span placed(const struct plan *p, struct span span)
 	return span;
 }
 
-static bool empty(struct span span)
-{
-	return span.nblocks == 0 || span.lo == span.hi;
-}
-
 static bool same(struct span a, struct span b)
 {
 	return a.buffer == b.buffer && a.block == b.block &&
@@ -130,10 +93,6 @@ static void append(struct plan *p, struct step step)
 
 	if (p->status != DICOMM_SUCCESS)
 		return;
-	if (p->tell) {
-		p->tell(p->tell_ctx, &step);
-		return;
-	}
 	if (p->nsteps == p->steps_room) {
 		room = p->steps_room ? 2 * p->steps_room : 16;
 		steps = realloc(p->steps, room * sizeof(*steps));
@@ -150,32 +109,19 @@ static void append(struct plan *p, struct step step)
 	p->steps[p->nsteps++] = step;
 }
 
-void plan_send(struct plan *p, int peer, struct span a)
+void plan_message(struct plan *p, enum step_kind kind, int peer,
+		  struct span dst, struct span a)
 {
-	if (!empty(a))
-		append(p,
-		       (struct step){.kind = STEP_SEND, .peer = peer, .a = a});
-}
-
-void plan_recv(struct plan *p, int peer, struct span dst)
-{
-	if (!empty(dst))
-		append(p, (struct step){
-				  .kind = STEP_RECV, .peer = peer, .dst = dst});
-}
-
-void plan_recv_reduce(struct plan *p, int peer, struct span dst, struct span a)
-{
-	if (!empty(dst))
-		append(p, (struct step){.kind = STEP_RECV_REDUCE,
-					.peer = peer,
-					.dst = dst,
-					.a = a});
+	append(p, (struct step){.kind = (uint8_t)kind,
+				.peer = peer,
+				.dst = dst,
+				.a = a});
 }
 
 void plan_copy(struct plan *p, struct span dst, struct span a)
 {
-	if (!empty(dst) && !same(placed(p, dst), placed(p, a)))
+	if (!same(placed(p, dst), placed(p, a)) &&
+	    !plan_told(p, STEP_COPY, -1, dst))
 		append(p, (struct step){.kind = STEP_COPY,
 					.peer = -1,
 					.dst = dst,
@@ -184,7 +130,7 @@ void plan_copy(struct plan *p, struct span dst, struct span a)
 
 void plan_reduce(struct plan *p, struct span dst, struct span a, struct span b)
 {
-	if (!empty(dst))
+	if (!plan_told(p, STEP_REDUCE, -1, dst))
 		append(p, (struct step){.kind = STEP_REDUCE,
 					.peer = -1,
 					.dst = dst,
@@ -194,7 +140,7 @@ void plan_reduce(struct plan *p, struct span dst, struct span a, struct span b)
 
 void plan_scale(struct plan *p, struct span dst, struct span a)
 {
-	if (!empty(dst))
+	if (!plan_told(p, STEP_SCALE, -1, dst))
 		append(p, (struct step){.kind = STEP_SCALE,
 					.peer = -1,
 					.dst = dst,
@@ -203,7 +149,7 @@ void plan_scale(struct plan *p, struct span dst, struct span a)
 
 void plan_divide(struct plan *p, struct span dst, struct span a)
 {
-	if (!empty(dst))
+	if (!plan_told(p, STEP_DIVIDE, -1, dst))
 		append(p, (struct step){.kind = STEP_DIVIDE,
 					.peer = -1,
 					.dst = dst,
@@ -217,7 +163,10 @@ void plan_fold(struct plan *p, struct span dst, struct span a,
 
 	b.buffer = PLAN_SCRATCH;
 	b.block = first_block;
-	if (!empty(dst))
+	if (p->tell)
+		while (n-- > 1)
+			plan_told(p, STEP_REDUCE, -1, dst);
+	else if (dst.nblocks > 0 && dst.lo < dst.hi)
 		append(p, (struct step){.kind = STEP_FOLD,
 					.peer = -1,
 					.dst = dst,

@@ -20,6 +20,7 @@
 #ifndef DICOMM_COLLECTIVES_PLAN_H
 #define DICOMM_COLLECTIVES_PLAN_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +79,11 @@ struct step {
 	uint32_t dep_first, dep_count;
 };
 
+/* Hears of a step, and how long is what it sends, or else writes: of so many
+ * blocks `taken` of `parts` parts. A fold is told as the reductions it is. */
+typedef void plan_tell(void *ctx, enum step_kind kind, int peer,
+		       uint32_t nblocks, uint32_t taken, uint32_t parts);
+
 struct plan {
 	struct step *steps;
 	uint32_t nsteps;
@@ -98,7 +104,7 @@ struct plan {
 	uint32_t in_place_block;
 	dicomm_result_t status;
 	/* Steps are told to it, and not kept: the plan is only looked at. */
-	void (*tell)(void *ctx, const struct step *step);
+	plan_tell *tell;
 	void *tell_ctx;
 	/* private to plan.c */
 	uint32_t steps_room, deps_room;
@@ -117,20 +123,84 @@ void plan_free(struct plan *p);
  */
 void plan_set_in_place(struct plan *p, bool send_in_recv, uint32_t block);
 
-/* Spans. */
-struct span plan_block(enum plan_buffer buffer, uint32_t block);
-struct span plan_blocks(enum plan_buffer buffer, uint32_t block, uint32_t n);
+/* Spans, and steps with peers, are made here and field by field: counting the
+ * steps of many ranks makes hundreds of millions, and a span that is copied as
+ * a whole waits until all that was just written to it has left the core. */
+static inline struct span plan_blocks(enum plan_buffer buffer, uint32_t block,
+				      uint32_t n)
+{
+	return (struct span){.buffer = (uint8_t)buffer,
+			     .block = block,
+			     .nblocks = n,
+			     .hi = 1,
+			     .parts = 1};
+}
+
+static inline struct span plan_block(enum plan_buffer buffer, uint32_t block)
+{
+	return plan_blocks(buffer, block, 1);
+}
+
 /* Parts of a span that was whole until now. */
-struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
-		     uint32_t parts);
+static inline struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
+				   uint32_t parts)
+{
+	assert(span.parts == 1 && span.nblocks == 1);
+	assert(lo <= hi && hi <= parts);
+	return (struct span){.buffer = span.buffer,
+			     .block = span.block,
+			     .nblocks = 1,
+			     .lo = lo,
+			     .hi = hi,
+			     .parts = parts,
+			     .like = span.like};
+}
+
 /* A span of scratch that holds (some of) block `block`. */
-struct span plan_like(struct span span, uint32_t block);
+static inline struct span plan_like(struct span span, uint32_t block)
+{
+	span.like = block;
+	return span;
+}
+
+/* Is nothing left to do for a step that sends or writes `span`? */
+static inline bool plan_told(struct plan *p, enum step_kind kind, int peer,
+			     struct span span)
+{
+	if (span.nblocks == 0 || span.lo == span.hi)
+		return true;
+	if (!p->tell)
+		return false;
+	p->tell(p->tell_ctx, kind, peer, span.nblocks, span.hi - span.lo,
+		span.parts);
+	return true;
+}
+
+/* Append the step of a message that has not been told. */
+void plan_message(struct plan *p, enum step_kind kind, int peer,
+		  struct span dst, struct span a);
 
 /* Append a step. After a failure (no memory) they do nothing; ask
  * plan_finish once. A step with an empty span (lo == hi) is not added. */
-void plan_send(struct plan *p, int peer, struct span a);
-void plan_recv(struct plan *p, int peer, struct span dst);
-void plan_recv_reduce(struct plan *p, int peer, struct span dst, struct span a);
+static inline void plan_send(struct plan *p, int peer, struct span a)
+{
+	if (!plan_told(p, STEP_SEND, peer, a))
+		plan_message(p, STEP_SEND, peer, (struct span){.lo = 0}, a);
+}
+
+static inline void plan_recv(struct plan *p, int peer, struct span dst)
+{
+	if (!plan_told(p, STEP_RECV, peer, dst))
+		plan_message(p, STEP_RECV, peer, dst, (struct span){.lo = 0});
+}
+
+static inline void plan_recv_reduce(struct plan *p, int peer, struct span dst,
+				    struct span a)
+{
+	if (!plan_told(p, STEP_RECV_REDUCE, peer, dst))
+		plan_message(p, STEP_RECV_REDUCE, peer, dst, a);
+}
+
 void plan_copy(struct plan *p, struct span dst, struct span a);
 void plan_reduce(struct plan *p, struct span dst, struct span a, struct span b);
 void plan_scale(struct plan *p, struct span dst, struct span a);

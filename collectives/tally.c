@@ -38,32 +38,47 @@ struct count {
 	struct crossing *node, *island;
 	/* [node]: of all its ranks */
 	uint64_t *bytes_ps, *message_ps;
+	/* Of the span before. */
+	uint32_t taken, parts, nblocks;
+	uint64_t length;
 	/* Of the rank in hand. */
+	uint32_t node_of_rank;
 	uint64_t near_in, near_out, reduced, copied, near, far;
 	uint64_t *flow; /* [rank]: bytes to it */
 	uint32_t *met;  /* ranks on other nodes that it sends to */
 	uint32_t nmet;
 };
 
-/* Millions of times: a long division only where it has to be. */
-static uint64_t length(const struct count *t, const struct span *s)
+static uint64_t divided(uint64_t all, uint32_t taken, uint32_t parts)
 {
-	uint64_t all = t->block_bytes * s->nblocks, taken;
+	uint64_t product;
 
-	if (s->hi - s->lo == s->parts)
+	if (taken == parts)
 		return all;
-	if (!__builtin_mul_overflow(all, (uint64_t)(s->hi - s->lo), &taken))
-		return taken / s->parts;
-	return (uint64_t)((wide)all * (s->hi - s->lo) / s->parts);
+	if (!__builtin_mul_overflow(all, (uint64_t)taken, &product))
+		return product / parts;
+	return (uint64_t)((wide)all * taken / parts);
 }
 
-static void count_send(struct count *t, const struct step *step)
+/* Millions of times, and mostly as long as the one before: a division only
+ * where it has to be. */
+static uint64_t length(struct count *t, uint32_t nblocks, uint32_t taken,
+		       uint32_t parts)
+{
+	if (taken != t->taken || parts != t->parts || nblocks != t->nblocks) {
+		t->taken = taken;
+		t->parts = parts;
+		t->nblocks = nblocks;
+		t->length = divided(t->block_bytes * nblocks, taken, parts);
+	}
+	return t->length;
+}
+
+static void count_send(struct count *t, int peer, uint64_t n)
 {
 	const struct links *l = t->l;
-	uint32_t from = l->node_of[t->s->rank], to = l->node_of[step->peer];
-	uint64_t n = length(t, &step->a);
 
-	if (from == to) {
+	if (l->node_of[peer] == t->node_of_rank) {
 		t->near_out += n;
 		t->near++;
 		return;
@@ -71,38 +86,43 @@ static void count_send(struct count *t, const struct step *step)
 	t->far++;
 	if (!n)
 		return;
-	if (!t->flow[step->peer])
-		t->met[t->nmet++] = (uint32_t)step->peer;
-	t->flow[step->peer] += n;
+	if (!t->flow[peer])
+		t->met[t->nmet++] = (uint32_t)peer;
+	t->flow[peer] += n;
 }
 
-static void count_step(void *ctx, const struct step *step)
+static void count_recv(struct count *t, int peer, uint64_t n)
+{
+	if (t->l->node_of[peer] == t->node_of_rank) {
+		t->near_in += n;
+		t->near++;
+	} else {
+		t->far++;
+	}
+}
+
+static void count_step(void *ctx, enum step_kind kind, int peer,
+		       uint32_t nblocks, uint32_t taken, uint32_t parts)
 {
 	struct count *t = ctx;
-	bool near = step->peer >= 0 &&
-		    t->l->node_of[t->s->rank] == t->l->node_of[step->peer];
+	uint64_t n = length(t, nblocks, taken, parts);
 
-	switch ((enum step_kind)step->kind) {
+	switch (kind) {
 	case STEP_SEND:
-		count_send(t, step);
+		count_send(t, peer, n);
 		return;
 	case STEP_RECV:
+		count_recv(t, peer, n);
+		return;
 	case STEP_RECV_REDUCE:
-		if (near)
-			t->near_in += length(t, &step->dst);
-		t->near += near;
-		t->far += !near;
-		if (step->kind == STEP_RECV_REDUCE)
-			t->reduced += length(t, &step->dst);
+		count_recv(t, peer, n);
+		t->reduced += n;
 		return;
 	case STEP_COPY:
-		t->copied += length(t, &step->dst);
-		return;
-	case STEP_FOLD:
-		t->reduced += length(t, &step->dst) * (step->nfold - 1);
+		t->copied += n;
 		return;
 	default:
-		t->reduced += length(t, &step->dst);
+		t->reduced += n;
 	}
 }
 
@@ -236,6 +256,7 @@ static dicomm_result_t count_rank(struct count *t, const struct algorithm *a,
 {
 	uint32_t node = t->l->node_of[t->s->rank];
 
+	t->node_of_rank = node;
 	t->near_in = t->near_out = t->reduced = t->copied = 0;
 	t->near = t->far = 0;
 	TRY(algorithm_tell(a, t->s, count_step, t));
