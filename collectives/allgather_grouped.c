@@ -14,8 +14,10 @@
 static void pass_on(struct plan *p, const struct shape *s,
 		    const struct groups *g, struct span block)
 {
-	for (uint32_t i = 0; i < groups_size(g, g->mine); i++) {
-		int mate = groups_member(g, s, g->mine, i);
+	uint32_t mine = groups_mine(g, s);
+
+	for (uint32_t i = 0; i < groups_size(g, mine); i++) {
+		int mate = groups_member(g, s, mine, i);
 
 		if (mate != s->rank)
 			plan_send(p, mate, block);
@@ -28,7 +30,7 @@ static void build_block(struct plan *p, const struct shape *s,
 	struct span block = plan_block(PLAN_RECV, (uint32_t)owner);
 	struct span mine = plan_block(PLAN_SEND, 0);
 	uint32_t home = g->of[owner];
-	int agent = groups_agent(g, s, g->mine, owner);
+	int agent = groups_agent(g, s, groups_mine(g, s), owner);
 
 	if (s->rank == owner) {
 		for (uint32_t k = 1; k < g->n; k++) {
@@ -38,7 +40,7 @@ static void build_block(struct plan *p, const struct shape *s,
 		}
 		pass_on(p, s, g, mine);
 		plan_copy(p, block, mine);
-	} else if (g->mine == home) {
+	} else if (groups_mine(g, s) == home) {
 		plan_recv(p, owner, block);
 	} else if (s->rank == agent) {
 		plan_recv(p, owner, block);
@@ -50,16 +52,15 @@ static void build_block(struct plan *p, const struct shape *s,
 
 static void build(struct plan *p, const struct shape *s, enum groups_by by)
 {
-	struct groups g;
-	dicomm_result_t status = groups_make(&g, s, by);
+	const struct groups *g;
+	dicomm_result_t status = groups_find(s, by, &g);
 
 	if (status != DICOMM_SUCCESS) {
 		plan_fail(p, status);
 		return;
 	}
 	for (int r = 0; r < s->ranks; r++)
-		build_block(p, s, &g, r);
-	groups_free(&g);
+		build_block(p, s, g, r);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w,

@@ -22,9 +22,9 @@ static void build_part(struct plan *p, const struct shape *s,
 		       const struct groups *g, uint32_t column, uint32_t top,
 		       struct span in, struct span out)
 {
-	int owner = groups_owner(g, g->mine, column);
+	uint32_t mine = groups_mine(g, s), mates = groups_size(g, mine);
+	int owner = groups_owner(g, mine, column);
 	int root = groups_owner(g, top, column);
-	uint32_t mates = groups_size(g, g->mine);
 	struct span now = in;
 
 	if (s->rank != owner) {
@@ -33,7 +33,7 @@ static void build_part(struct plan *p, const struct shape *s,
 		return;
 	}
 	for (uint32_t i = 0; i < mates; i++) {
-		int mate = groups_member(g, s, g->mine, i);
+		int mate = groups_member(g, s, mine, i);
 
 		if (mate == s->rank)
 			continue;
@@ -54,7 +54,7 @@ static void build_part(struct plan *p, const struct shape *s,
 	for (uint32_t k = 1; k < g->n && s->rank == root; k++)
 		plan_send(p, groups_owner(g, (top + k) % g->n, column), out);
 	for (uint32_t i = 0; i < mates; i++) {
-		int mate = groups_member(g, s, g->mine, i);
+		int mate = groups_member(g, s, mine, i);
 
 		if (mate != s->rank)
 			plan_send(p, mate, out);
@@ -64,29 +64,28 @@ static void build_part(struct plan *p, const struct shape *s,
 static void build(struct plan *p, const struct shape *s, enum groups_by by)
 {
 	struct span recv = plan_block(PLAN_RECV, 0), in;
-	struct groups g;
+	const struct groups *g;
 	uint32_t parts;
-	dicomm_result_t status = groups_make(&g, s, by);
+	dicomm_result_t status = groups_find(s, by, &g);
 
 	if (status != DICOMM_SUCCESS) {
 		plan_fail(p, status);
 		return;
 	}
 	in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
-	parts = g.columns * g.parts;
-	plan_largest(p, groups_largest_share(&g), parts);
-	for (uint32_t c = 0; c < g.columns; c++) {
-		for (uint32_t k = 0; k < g.n; k++) {
-			uint32_t lo = c * g.parts + g.cut[k];
-			uint32_t hi = c * g.parts + g.cut[k + 1];
+	parts = g->columns * g->parts;
+	plan_largest(p, groups_largest_share(g), parts);
+	for (uint32_t c = 0; c < g->columns; c++) {
+		for (uint32_t k = 0; k < g->n; k++) {
+			uint32_t lo = c * g->parts + g->cut[k];
+			uint32_t hi = c * g->parts + g->cut[k + 1];
 
 			if (lo < hi)
-				build_part(p, s, &g, c, k,
+				build_part(p, s, g, c, k,
 					   plan_cut(in, lo, hi, parts),
 					   plan_cut(recv, lo, hi, parts));
 		}
 	}
-	groups_free(&g);
 }
 
 /* What it loads the links with is counted from its steps (tally.h). */
@@ -94,7 +93,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 		 enum groups_by by)
 {
 	uint64_t others = (uint64_t)s->ranks - 1;
-	struct groups g;
+	const struct groups *g;
 
 	w->hops = by == GROUPS_BY_RANK ? 2 : 4;
 	w->near_hops = by == GROUPS_BY_NODE ? 2 : 0;
@@ -105,11 +104,10 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	w->copy_bytes = bytes;
 	w->total_bytes = 4 * others * bytes;
 	w->pipelined = true;
-	if (!s->links || groups_make(&g, s, by) != DICOMM_SUCCESS)
+	if (!s->links || groups_find(s, by, &g) != DICOMM_SUCCESS)
 		return;
 	w->message_bytes =
-		bytes / (g.columns * g.parts) * groups_largest_share(&g) + 64;
-	groups_free(&g);
+		bytes / (g->columns * g->parts) * groups_largest_share(g) + 64;
 }
 
 GROUPS_ALGORITHM(allreduce, weighted, COLL_ALLREDUCE, GROUPS_BY_RANK)

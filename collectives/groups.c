@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives/groups.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "src/base/log.h"
@@ -119,43 +120,74 @@ static uint64_t group_rate(const struct groups *g, const struct links *l,
 	return links_slower(slower_way(l->island[l->island_of[node]]), sum);
 }
 
-/* How many groups, and where they begin. */
-static void find_groups(struct groups *g, const struct shape *s,
-			enum groups_by by)
+static bool begins(const struct links *l, uint32_t place, enum groups_by by)
 {
-	const struct links *l = s->links;
-
-	g->n = 0;
-	for (uint32_t i = 0; i < l->ranks; i++) {
-		if (i == 0 || group_of(l, l->path[i], by) !=
-				      group_of(l, l->path[i - 1], by))
-			g->first[g->n++] = i;
-		g->of[l->path[i]] = g->n - 1;
-		if (l->path[i] == (uint32_t)s->rank)
-			g->mine = g->n - 1;
-	}
-	g->first[g->n] = l->ranks;
+	return place == 0 || group_of(l, l->path[place], by) !=
+				     group_of(l, l->path[place - 1], by);
 }
 
-/* As many columns as the largest group has ranks: there each owns one. Where
- * members of an island are not alike, more, so that shares can follow. */
-static void count_columns(struct groups *g, const struct links *l,
-			  enum groups_by by)
+/*
+ * How many groups and columns. As many columns as the largest group has ranks:
+ * there each owns one. Where members of an island are not alike, more, so that
+ * shares can follow.
+ */
+static void count(const struct links *l, enum groups_by by, uint32_t *n,
+		  uint32_t *columns)
 {
-	uint32_t most = 1;
+	uint32_t most = 1, first = 0;
 	bool alike = true;
 
-	for (uint32_t k = 0; k < g->n; k++) {
-		if (groups_size(g, k) > most)
-			most = groups_size(g, k);
-		for (uint32_t i = g->first[k]; i < g->first[k + 1]; i++)
-			alike &= by != GROUPS_BY_ISLAND ||
-				 rank_rate(l, l->path[i]) ==
-					 rank_rate(l, l->path[g->first[k]]);
+	*n = 0;
+	for (uint32_t i = 0; i < l->ranks; i++) {
+		if (begins(l, i, by)) {
+			first = i;
+			++*n;
+		}
+		if (i + 1 - first > most)
+			most = i + 1 - first;
+		alike &= by != GROUPS_BY_ISLAND ||
+			 rank_rate(l, l->path[i]) ==
+				 rank_rate(l, l->path[first]);
 	}
-	g->columns = most;
+	*columns = most;
 	if (!alike && most * COLUMNS_EACH <= COLUMNS_MOST)
-		g->columns = most * COLUMNS_EACH;
+		*columns = most * COLUMNS_EACH;
+}
+
+/* With all its arrays, in one piece. */
+static struct groups *create(const struct links *l, enum groups_by by)
+{
+	size_t ranks = l->ranks, owners;
+	struct groups *g;
+	uint32_t n, columns;
+
+	count(l, by, &n, &columns);
+	owners = (size_t)n * columns;
+	g = malloc(sizeof(*g) +
+		   (2 * (n + (size_t)1) + ranks + owners) * sizeof(*g->first));
+	if (!g)
+		return NULL;
+	g->n = n;
+	g->columns = columns;
+	g->first = (uint32_t *)(g + 1);
+	g->cut = g->first + n + 1;
+	g->of = g->cut + n + 1;
+	g->owner = g->of + ranks;
+	return g;
+}
+
+/* Where they begin, and who is in them. */
+static void find_members(struct groups *g, const struct links *l,
+			 enum groups_by by)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < l->ranks; i++) {
+		if (begins(l, i, by))
+			g->first[k++] = i;
+		g->of[l->path[i]] = k - 1;
+	}
+	g->first[k] = l->ranks;
 }
 
 static void find_owners(struct groups *g, const struct links *l, uint32_t k,
@@ -172,53 +204,65 @@ static void find_owners(struct groups *g, const struct links *l, uint32_t k,
 				l->path[g->first[k] + i];
 }
 
-dicomm_result_t groups_make(struct groups *g, const struct shape *s,
-			    enum groups_by by)
+/* rate, x: room for as many as there are ranks. */
+static void find_shares(struct groups *g, const struct links *l,
+			enum groups_by by, uint64_t *rate, uint32_t *x)
 {
-	size_t n = (size_t)s->ranks;
-	uint64_t *rate = malloc(n * sizeof(*rate));
-	uint32_t *x = malloc(n * sizeof(*x)), each;
+	uint32_t each = (PARTS_LEAST + g->n - 1) / g->n;
 
-	*g = (struct groups){.n = 0};
-	g->first = malloc((n + 1) * sizeof(*g->first));
-	g->cut = malloc((n + 1) * sizeof(*g->cut));
-	g->of = malloc(n * sizeof(*g->of));
-	if (!rate || !x || !g->first || !g->cut || !g->of)
-		goto no_memory;
-	find_groups(g, s, by);
-	count_columns(g, s->links, by);
-	g->owner = malloc((size_t)g->n * g->columns * sizeof(*g->owner));
-	if (!g->owner)
-		goto no_memory;
-	for (uint32_t k = 0; k < g->n; k++)
-		find_owners(g, s->links, k, rate, x);
-	each = (PARTS_LEAST + g->n - 1) / g->n;
 	g->parts = g->n * (each > PARTS_EACH ? each : PARTS_EACH);
 	for (uint32_t k = 0; k < g->n; k++)
-		rate[k] = group_rate(g, s->links, k, by);
+		rate[k] = group_rate(g, l, k, by);
 	groups_share(g->n, rate, g->n - 2, g->parts, x);
 	g->cut[0] = 0;
 	for (uint32_t k = 0; k < g->n; k++)
 		g->cut[k + 1] = g->cut[k] + x[k];
-	free(rate);
-	free(x);
-	return DICOMM_SUCCESS;
-
-no_memory:
-	groups_free(g);
-	free(rate);
-	free(x);
-	return FAIL(DICOMM_ERR_NO_MEMORY, "no memory for groups of %d ranks",
-		    s->ranks);
 }
 
-void groups_free(struct groups *g)
+static dicomm_result_t make(const struct links *l, enum groups_by by,
+			    struct groups **out)
 {
-	free(g->first);
-	free(g->owner);
-	free(g->cut);
-	free(g->of);
-	*g = (struct groups){.n = 0};
+	uint64_t *rate = malloc(l->ranks * sizeof(*rate));
+	uint32_t *x = malloc(l->ranks * sizeof(*x));
+	struct groups *g = create(l, by);
+	bool ok = rate && x && g;
+
+	if (ok) {
+		find_members(g, l, by);
+		for (uint32_t k = 0; k < g->n; k++)
+			find_owners(g, l, k, rate, x);
+		find_shares(g, l, by, rate, x);
+		*out = g;
+	} else {
+		free(g);
+	}
+	free(rate);
+	free(x);
+	return ok ? DICOMM_SUCCESS
+		  : FAIL(DICOMM_ERR_NO_MEMORY,
+			 "no memory for groups of %u ranks", l->ranks);
+}
+
+dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
+			    const struct groups **out)
+{
+	_Atomic(void *) *at = &s->links->groups[by];
+	void *known = atomic_load_explicit(at, memory_order_acquire);
+	struct groups *g;
+
+	_Static_assert(GROUPS_BY_ISLAND < LINKS_GROUPS, "no room for them");
+	if (!known) {
+		TRY(make(s->links, by, &g));
+		/* Another thread may have made the same meanwhile. */
+		if (atomic_compare_exchange_strong_explicit(
+			    at, &known, g, memory_order_acq_rel,
+			    memory_order_acquire))
+			known = g;
+		else
+			free(g);
+	}
+	*out = known;
+	return DICOMM_SUCCESS;
 }
 
 uint32_t groups_largest_share(const struct groups *g)

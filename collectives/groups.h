@@ -29,15 +29,15 @@ struct groups {
 	uint32_t *cut;   /* [n + 1]: where the shares of a column begin */
 	uint32_t *of;    /* [rank]: its group */
 	uint32_t parts;  /* of a column */
-	uint32_t mine;   /* group of the shape's rank */
 };
 
 /* Is that a way to group these ranks: several groups, and, but for that by
  * rank, some with several ranks, others than by node? */
 bool groups_possible(const struct shape *s, enum groups_by by);
-dicomm_result_t groups_make(struct groups *g, const struct shape *s,
-			    enum groups_by by);
-void groups_free(struct groups *g);
+/* The same for all ranks, so they are made once, and belong to the links.
+ * ERR_NO_MEMORY. */
+dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
+			    const struct groups **out);
 /* The largest share, in parts of a column. */
 uint32_t groups_largest_share(const struct groups *g);
 
@@ -50,6 +50,13 @@ static inline int groups_owner(const struct groups *g, uint32_t group,
 static inline uint32_t groups_size(const struct groups *g, uint32_t group)
 {
 	return g->first[group + 1] - g->first[group];
+}
+
+/* The group of the shape's rank. */
+static inline uint32_t groups_mine(const struct groups *g,
+				   const struct shape *s)
+{
+	return g->of[s->rank];
 }
 
 /* Member i of a group. */

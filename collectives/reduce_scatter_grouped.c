@@ -20,8 +20,10 @@ static struct span add_mates(struct plan *p, const struct shape *s,
 			     const struct groups *g, struct span sum,
 			     struct span now)
 {
-	for (uint32_t i = 0; i < groups_size(g, g->mine); i++) {
-		int mate = groups_member(g, s, g->mine, i);
+	uint32_t mine = groups_mine(g, s);
+
+	for (uint32_t i = 0; i < groups_size(g, mine); i++) {
+		int mate = groups_member(g, s, mine, i);
 
 		if (mate == s->rank)
 			continue;
@@ -39,7 +41,7 @@ static void build_own(struct plan *p, const struct shape *s,
 	now = shape_input(p, s, plan_block(PLAN_SEND, (uint32_t)s->rank), recv);
 	now = add_mates(p, s, g, recv, now);
 	for (uint32_t k = 1; k < g->n; k++) {
-		uint32_t other = (g->mine + k) % g->n;
+		uint32_t other = (groups_mine(g, s) + k) % g->n;
 
 		plan_recv_reduce(p, groups_agent(g, s, other, s->rank), recv,
 				 now);
@@ -52,8 +54,9 @@ static void build_own(struct plan *p, const struct shape *s,
 static void build_other(struct plan *p, const struct shape *s,
 			const struct groups *g, int owner, struct span sum)
 {
-	bool home = g->of[owner] == g->mine;
-	int agent = home ? owner : groups_agent(g, s, g->mine, owner);
+	uint32_t mine = groups_mine(g, s);
+	bool home = g->of[owner] == mine;
+	int agent = home ? owner : groups_agent(g, s, mine, owner);
 	struct span now =
 		shape_input(p, s, plan_block(PLAN_SEND, (uint32_t)owner), sum);
 
@@ -66,8 +69,8 @@ static void build_other(struct plan *p, const struct shape *s,
 static void build(struct plan *p, const struct shape *s, enum groups_by by)
 {
 	uint32_t scratch = plan_scratch(p, ROOM);
-	struct groups g;
-	dicomm_result_t status = groups_make(&g, s, by);
+	const struct groups *g;
+	dicomm_result_t status = groups_find(s, by, &g);
 
 	if (status != DICOMM_SUCCESS) {
 		plan_fail(p, status);
@@ -78,11 +81,10 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 			plan_block(PLAN_SCRATCH, scratch + (uint32_t)r % ROOM);
 
 		if (r == s->rank)
-			build_own(p, s, &g);
+			build_own(p, s, g);
 		else
-			build_other(p, s, &g, r, plan_like(room, (uint32_t)r));
+			build_other(p, s, g, r, plan_like(room, (uint32_t)r));
 	}
-	groups_free(&g);
 }
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w,

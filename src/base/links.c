@@ -24,7 +24,8 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	l->class_of = calloc(5 * (size_t)nodes + 3 * (size_t)ranks + 2,
 			     sizeof(*l->class_of));
 	l->memo = calloc(LINKS_MEMOS, sizeof(*l->memo));
-	if (!l->class || !l->island || !l->class_of || !l->memo) {
+	l->groups = calloc(LINKS_GROUPS, sizeof(*l->groups));
+	if (!l->class || !l->island || !l->class_of || !l->memo || !l->groups) {
 		links_free(l);
 		return NULL;
 	}
@@ -46,6 +47,9 @@ void links_free(struct links *l)
 	free(l->island);
 	free(l->class_of);
 	free(l->memo);
+	for (int i = 0; l->groups && i < LINKS_GROUPS; i++)
+		free(l->groups[i]);
+	free(l->groups);
 	free(l);
 }
 

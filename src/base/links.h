@@ -37,6 +37,7 @@ struct links_memo {
 };
 
 #define LINKS_MEMOS 128
+#define LINKS_GROUPS 3
 
 struct links {
 	uint32_t ranks, nodes, classes, islands;
@@ -58,6 +59,8 @@ struct links {
 	/* Of collectives/tally.c, with its lock; never what could not be found
 	 * again. */
 	struct links_memo *memo; /* [LINKS_MEMOS] */
+	/* Of collectives/groups.c, each in one piece; NULL: not yet made. */
+	_Atomic(void *) *groups; /* [LINKS_GROUPS] */
 };
 
 /* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
