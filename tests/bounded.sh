@@ -34,7 +34,8 @@ case ${DICOMM_TEST_THREADS:-0},$last in
 1,*tests/jobs/test_algorithms | 1,*tests/jobs/test_collectives | \
 	1,*tests/jobs/test_deterministic | 1,*tests/jobs/test_devices | \
 	1,*tests/jobs/test_many_ranks | 1,*tests/jobs/test_memory | \
-	1,*tests/jobs/test_fault_nth | 1,*tests/kernels/* | 1,*tests/plans/*)
+	1,*tests/jobs/test_fault_nth | 1,*tests/kernels/* | 1,*tests/plans/* | \
+	1,*tests/topo/*)
 	echo "$last: skipped: too slow, and its processes have few threads"
 	exit 77
 	;;
