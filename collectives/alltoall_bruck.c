@@ -20,28 +20,22 @@ static uint32_t with_bit(uint32_t n, uint32_t d)
 
 struct bruck {
 	const struct shape *s;
-	uint32_t scratch; /* one block for each that a round receives */
+	uint32_t room[32]; /* [round]: first block of what it receives */
 };
 
 /* Where the block for i ahead is before the round of bit d: where the last
  * round that moved it received it, else where it has always been. */
 static struct span where(const struct bruck *b, uint32_t i, uint32_t d)
 {
-	uint32_t n = (uint32_t)b->s->ranks;
-	uint32_t block = b->scratch, found = 0;
-	bool moved = false;
+	uint32_t moves = i & (d - 1), last;
 
-	for (uint32_t e = 1; e < d; e *= 2) {
-		if (i & e) {
-			found = block + with_bit(i, e);
-			moved = true;
-		}
-		block += with_bit(n, e);
-	}
-	if (moved)
-		return plan_block(PLAN_SCRATCH, found);
-	return plan_block(PLAN_SEND,
-			  (uint32_t)shape_rank(b->s, b->s->rank + (int)i));
+	if (!moves)
+		return plan_block(
+			PLAN_SEND,
+			(uint32_t)shape_rank(b->s, b->s->rank + (int)i));
+	last = 31 - (uint32_t)__builtin_clz(moves);
+	return plan_block(PLAN_SCRATCH,
+			  b->room[last] + with_bit(i, UINT32_C(1) << last));
 }
 
 /* Copy the blocks that move in a round side by side, in as few steps as they
@@ -72,17 +66,17 @@ static void build(struct plan *p, const struct shape *s)
 {
 	uint32_t n = (uint32_t)s->ranks, top = 1;
 	uint32_t packed = plan_scratch(p, n / 2 + 1);
-	struct bruck b = {.s = s, .scratch = p->scratch_blocks};
+	struct bruck b = {.s = s};
 
-	for (uint32_t d = 1; d < n; d *= 2) {
+	for (uint32_t d = 1, k = 0; d < n; d *= 2, k++) {
 		uint32_t moving = with_bit(n, d);
-		uint32_t room = plan_scratch(p, moving);
 
+		b.room[k] = plan_scratch(p, moving);
 		pack(p, &b, d, packed);
 		plan_send(p, shape_rank(s, s->rank + (int)d),
 			  plan_blocks(PLAN_SCRATCH, packed, moving));
 		plan_recv(p, shape_rank(s, s->rank - (int)d),
-			  plan_blocks(PLAN_SCRATCH, room, moving));
+			  plan_blocks(PLAN_SCRATCH, b.room[k], moving));
 		top = 2 * d;
 	}
 	for (uint32_t i = 0; i < n; i++)
