@@ -123,11 +123,20 @@ void drift_free(struct dicomm_comm *comm)
 }
 
 /* In which each rank waits for all others: else who comes last may be done at
- * once. */
+ * once. And of which all know how long it is. */
 static bool counts(enum coll coll)
 {
-	return coll == COLL_ALLREDUCE || coll == COLL_ALLGATHER ||
-	       coll == COLL_REDUCE_SCATTER || coll == COLL_ALLTOALL;
+	switch (coll) {
+	case COLL_ALLREDUCE:
+	case COLL_ALLGATHER:
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTERV:
+	case COLL_ALLTOALL:
+		return true;
+	default:
+		return false;
+	}
 }
 
 dicomm_result_t drift_expected(const struct dicomm_comm *comm,
