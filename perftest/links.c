@@ -20,6 +20,7 @@
 
 /* From each host of an island to others at once. */
 #define ISLAND_FLOWS 4
+#define ISLAND_RUNS 3
 
 struct request {
 	int ranks;
@@ -234,11 +235,10 @@ static double ways_seconds(struct measuring *m, int flows)
 }
 
 /* Each of its hosts sends to some others, or receives from them. */
-static double measure_island(struct measuring *m, int island, bool up)
+static int find_island_flows(struct measuring *m, int island, bool up)
 {
 	struct network *n = &m->network;
 	int k = 0, other = 0, outside = 0, each;
-	double rate, least;
 
 	for (int h = 0; h < n->hosts; h++)
 		outside += n->island[h] != island;
@@ -252,13 +252,34 @@ static double measure_island(struct measuring *m, int island, bool up)
 			other = (other + 1) % n->hosts;
 		}
 	}
-	flow_run(&m->bench, m->flow, k);
-	rate = rate_of(m->flow, k);
-	least = ways_seconds(m, k);
-	for (int i = 0; i < k; i++)
-		if (!network_is_wide(m->flow[i].seconds, least))
-			return rate;
-	return 0;
+	return k;
+}
+
+static bool are_wide(const struct flow *flow, int n, double ways_seconds)
+{
+	for (int i = 0; i < n; i++)
+		if (!network_is_wide(flow[i].seconds, ways_seconds))
+			return false;
+	return true;
+}
+
+/* The best of some: of flows that share a way, one may lose its last bytes, and
+ * waits for long before it sends them again. */
+static double measure_island(struct measuring *m, int island, bool up)
+{
+	int k = find_island_flows(m, island, up);
+	double least = ways_seconds(m, k), best = 0;
+
+	for (int i = 0; i < ISLAND_RUNS; i++) {
+		double rate;
+
+		flow_run(&m->bench, m->flow, k);
+		if (are_wide(m->flow, k, least))
+			return 0;
+		rate = rate_of(m->flow, k);
+		best = rate > best ? rate : best;
+	}
+	return best;
 }
 
 static void measure_inside(struct measuring *m)
