@@ -13,6 +13,11 @@
  * are remarks.
  * What is not given does not limit. Islands are parts of the network behind a
  * narrower way; who names none is in one with all others who name none.
+ *
+ * "measured" beside nodes and islands is a remark, too: the matrices
+ * latency_us, gbit_per_s of one flow alone, and together_gbit_per_s of one
+ * while all nodes send and receive; from the node of the row to that of the
+ * column, in the order of nodes, and null from one to itself.
  */
 #ifndef DICOMM_TOPO_CLUSTER_H
 #define DICOMM_TOPO_CLUSTER_H

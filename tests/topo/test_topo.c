@@ -246,16 +246,18 @@ START_TEST(what_is_wrong_is_named)
 }
 END_TEST
 
-/* However it was written. */
+/* However it was written, and whatever was measured. */
 START_TEST(the_hash_is_of_what_it_says)
 {
 	static const char *const texts[] = {
 		"{\"nodes\": [{\"count\": 2, \"gbit_per_s\": 8}]}",
 		"{\"nodes\":[{\"gbit_per_s\":8,\n\"count\":2}]}",
+		"{\"nodes\":[{\"gbit_per_s\":8,\"count\":2}],"
+		"\"measured\":{\"gbit_per_s\":[[null,8],[7,null]]}}",
 		"{\"nodes\":[{\"gbit_per_s\":8,\"count\":3}]}"};
-	uint64_t hash[3];
+	uint64_t hash[4];
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct cluster *c;
 
 		ck_assert_int_eq(
@@ -265,7 +267,8 @@ START_TEST(the_hash_is_of_what_it_says)
 		cluster_free(c);
 	}
 	ck_assert_uint_eq(hash[0], hash[1]);
-	ck_assert_uint_ne(hash[0], hash[2]);
+	ck_assert_uint_eq(hash[0], hash[2]);
+	ck_assert_uint_ne(hash[0], hash[3]);
 }
 END_TEST
 
