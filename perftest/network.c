@@ -163,14 +163,18 @@ void network_print(const struct network *n)
 /* ---- the file ---- */
 
 /* Four digits are more than a measurement has. */
-static void set_number(json_t *object, const char *key, double value)
+static json_t *number(double value)
 {
 	char text[32];
 
-	if (!(value > 0))
-		return;
 	snprintf(text, sizeof(text), "%.4g", value);
-	json_object_set_new(object, key, json_real(atof(text)));
+	return json_real(atof(text));
+}
+
+static void set_number(json_t *object, const char *key, double value)
+{
+	if (value > 0)
+		json_object_set_new(object, key, number(value));
 }
 
 static void set_ways(json_t *object, double up, double down)
@@ -201,6 +205,36 @@ static double latency(const struct network *n, int host)
 	return most;
 }
 
+static void set_matrix(const struct network *n, json_t *object, const char *key,
+		       const double *matrix, double scale)
+{
+	json_t *rows = json_array();
+
+	for (int from = 0; from < n->hosts; from++) {
+		json_t *row = json_array();
+
+		for (int to = 0; to < n->hosts; to++)
+			json_array_append_new(
+				row,
+				from == to ? json_null()
+					   : number(rate(n, matrix, from, to) *
+						    scale));
+		json_array_append_new(rows, row);
+	}
+	json_object_set_new(object, key, rows);
+}
+
+/* For who wants to know where the rates of ways come from. */
+static json_t *measured(const struct network *n)
+{
+	json_t *all = json_object();
+
+	set_matrix(n, all, "latency_us", n->latency, 1e6);
+	set_matrix(n, all, "gbit_per_s", n->alone, 8e-9);
+	set_matrix(n, all, "together_gbit_per_s", n->together, 8e-9);
+	return all;
+}
+
 int network_save(const struct network *n, const char *path)
 {
 	json_t *root = json_object(), *nodes = json_array();
@@ -229,6 +263,7 @@ int network_save(const struct network *n, const char *path)
 	if (n->islands > 1)
 		json_object_set(root, "islands", islands);
 	json_decref(islands);
+	json_object_set_new(root, "measured", measured(n));
 	status = json_dump_file(root, path,
 				JSON_INDENT(1) | JSON_PRESERVE_ORDER |
 					JSON_REAL_PRECISION(5));

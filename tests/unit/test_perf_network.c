@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is concluded from rates between hosts. */
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +134,7 @@ static void save(const struct known *k, char *text, size_t len)
 
 START_TEST(the_file_says_what_is_known)
 {
-	char text[4096];
+	char text[16384];
 
 	save(&cases[0].known, text, sizeof(text));
 	has(text, "\"name\": \"d\"");
@@ -147,6 +148,47 @@ START_TEST(the_file_says_what_is_known)
 }
 END_TEST
 
+static double measured(json_t *root, const char *key, size_t from, size_t to)
+{
+	json_t *rows = json_object_get(json_object_get(root, "measured"), key);
+	json_t *v = json_array_get(json_array_get(rows, from), to);
+
+	ck_assert_uint_eq(json_array_size(rows), HOSTS);
+	ck_assert_msg(from == to ? json_is_null(v) : json_is_number(v),
+		      "%s from %zu to %zu", key, from, to);
+	return json_number_value(v);
+}
+
+/* Of two islands, so that a flow is slower while all are busy. */
+START_TEST(the_file_says_what_was_measured)
+{
+	const struct known *k = &cases[4].known;
+	char text[16384];
+	json_t *root;
+
+	save(k, text, sizeof(text));
+	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	ck_assert_ptr_nonnull(root);
+	for (int i = 0; i < HOSTS * HOSTS; i++) {
+		int from = i / HOSTS, to = i % HOSTS;
+		double latency, alone, busy;
+
+		latency =
+			measured(root, "latency_us", (size_t)from, (size_t)to);
+		alone = measured(root, "gbit_per_s", (size_t)from, (size_t)to);
+		busy = measured(root, "together_gbit_per_s", (size_t)from,
+				(size_t)to);
+		if (from == to)
+			continue;
+		ck_assert_double_eq_tol(latency, 10 * (1 + to), 0.01);
+		ck_assert_double_eq_tol(alone, 64, 0.01);
+		ck_assert_double_eq_tol(busy, together(k, from, to) * 8e-9,
+					0.01);
+	}
+	json_decref(root);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("network");
@@ -156,6 +198,7 @@ int main(void)
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_test(tc, ways_of_hosts_are_no_island);
 	tcase_add_test(tc, the_file_says_what_is_known);
+	tcase_add_test(tc, the_file_says_what_was_measured);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }
