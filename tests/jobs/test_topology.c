@@ -137,6 +137,38 @@ START_TEST(ranks_measure_and_have_one_table)
 }
 END_TEST
 
+/* Whether links are measured is nothing that a rank may decide for itself:
+ * others would wait for it. */
+static void quarrel(struct job_rank *me)
+{
+	static const struct files none = {.words = ""};
+	const char *const *probe = me->arg;
+
+	set_up(me, &none);
+	setenv("DICOMM_PROBE", probe[me->rank], 1);
+	JOB_REFUSED(
+		dicomm_comm_init_rank(&me->comm, me->ranks, job_id(), me->rank),
+		DICOMM_ERR_INVALID_USAGE, "has DICOMM_PROBE=");
+}
+
+static const char *const unlike[][RANKS] = {
+	{"off", "on", "auto"},
+	{"on", "auto", "off"},
+	{"auto", "auto", "off"},
+	{"off", "auto", "auto"},
+};
+
+START_TEST(ranks_that_measure_unlike_are_named)
+{
+	job_run(&(struct job){.run = quarrel,
+			      .arg = unlike[_i],
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 20});
+}
+END_TEST
+
 /* A rank that may not wait for so long. */
 static void hurry(struct job_rank *me)
 {
@@ -402,6 +434,8 @@ int main(void)
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
+	tcase_add_loop_test(tc, ranks_that_measure_unlike_are_named, 0,
+			    sizeof(unlike) / sizeof(*unlike));
 	tcase_add_loop_test(tc, a_short_timeout_leaves_no_time_to_measure, 0,
 			    2);
 	tcase_add_loop_test(tc, what_is_known_is_not_measured_again, 0,
