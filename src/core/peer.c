@@ -56,23 +56,30 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 	return DICOMM_SUCCESS;
 }
 
+/* Why it is not reached by that transport; false: the user left it out. */
+static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
+		    size_t len)
+{
+	struct wire *w = &comm->wires[i];
+
+	if (!w->device)
+		return !transports[i]->usable(why, len);
+	if (reaches_by(comm, w, rank, why, len))
+		snprintf(why, len, "not both ranks had it");
+	return true;
+}
+
 static dicomm_result_t no_path(struct dicomm_comm *comm, int rank)
 {
-	char reasons[320] = "", why[160];
+	char reasons[512] = "", why[160];
 	size_t n = 0;
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
-
-		if (!w->device)
-			continue;
-		if (reaches_by(comm, w, rank, why, sizeof(why)))
-			snprintf(why, sizeof(why), "not both ranks had it");
-		if (n < sizeof(reasons))
+	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++)
+		if (explain(comm, i, rank, why, sizeof(why)) &&
+		    n < sizeof(reasons))
 			n += (size_t)snprintf(reasons + n, sizeof(reasons) - n,
 					      "%s%s: %s", n ? "; " : "",
-					      w->transport->name, why);
-	}
+					      transports[i]->name, why);
 	return FAIL(DICOMM_ERR_NO_PATH,
 		    "no path from rank %d (%s) to rank %d (%s, %s): %s",
 		    comm->rank, comm->device, rank, comm->members[rank].device,
