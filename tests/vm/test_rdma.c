@@ -664,29 +664,37 @@ END_TEST
  */
 
 #ifdef HAVE_UCX
-/* From here on, ranks have no RDMA. */
-#define FIRST_WITHOUT 2
+#define UNLIKE_RANKS 4
+
+/* Who has RDMA. */
+static const bool layouts[][UNLIKE_RANKS] = {
+	{true, true, false, false},
+	/* One without it between ranks that have it. */
+	{true, false, true, true},
+};
 
 static void work_by_unlike_wires(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	dicomm_stats_t s = {.size = sizeof(s)};
-	bool with = me->rank < FIRST_WITHOUT;
+	const bool *has = me->arg;
 
-	config.transports = with ? "verbs,ucx" : "ucx";
+	config.transports = has[me->rank] ? "verbs,ucx" : "ucx";
 	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
 					     me->rank, &config));
 	trial_run_some(me, 0);
 	JOB_TRY(dicomm_comm_stats(me->comm, &s));
-	JOB_CHECK((s.bytes_rdma > 0) == with, "rank %d: %llu bytes by RDMA",
-		  me->rank, (unsigned long long)s.bytes_rdma);
+	JOB_CHECK((s.bytes_rdma > 0) == has[me->rank],
+		  "rank %d: %llu bytes by RDMA", me->rank,
+		  (unsigned long long)s.bytes_rdma);
 }
 
-/* The two that have it talk by RDMA, all other pairs by TCP. */
+/* Pairs of which both have it talk by RDMA, all others by TCP. */
 START_TEST(some_pairs_have_rdma_and_others_tcp)
 {
 	job_run(&(struct job){.run = work_by_unlike_wires,
-			      .ranks = 4,
+			      .arg = layouts[_i],
+			      .ranks = UNLIKE_RANKS,
 			      .bare = true,
 			      .env = {"UCX_TLS=tcp,self"},
 			      .timeout_s = 60});
@@ -788,7 +796,8 @@ static void add_tests(TCase *test_case)
 	tcase_add_test(test_case, strangers_do_not_disturb);
 	tcase_add_test(test_case, without_descriptors_callers_wait);
 #ifdef HAVE_UCX
-	tcase_add_test(test_case, some_pairs_have_rdma_and_others_tcp);
+	tcase_add_loop_test(test_case, some_pairs_have_rdma_and_others_tcp, 0,
+			    sizeof(layouts) / sizeof(*layouts));
 #endif
 	tcase_add_test(test_case,
 		       a_connection_that_nobody_answers_holds_nobody_up);
