@@ -25,9 +25,9 @@
 #define PATIENCE 2
 #define PATIENCE_MOST 64
 
-void drift_watch_init(struct drift_watch *w)
+void drift_watch_init(struct drift_watch *w, uint32_t expected)
 {
-	*w = (struct drift_watch){.patience = PATIENCE};
+	*w = (struct drift_watch){.expected = expected, .patience = PATIENCE};
 }
 
 static uint32_t median(const uint32_t took[DRIFT_BATCH])
@@ -42,6 +42,12 @@ static uint32_t median(const uint32_t took[DRIFT_BATCH])
 	return sorted[DRIFT_BATCH / 2 - 1] / 2 + sorted[DRIFT_BATCH / 2] / 2;
 }
 
+/* By half as much again. */
+static bool is_longer(uint64_t a, uint64_t b)
+{
+	return 2 * a > 3 * b;
+}
+
 bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		       bool may)
 {
@@ -51,26 +57,30 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		w->batches++;
 		return false;
 	}
-	if (!w->usual) {
+	/* A link may have dropped before there was anything usual. */
+	if (!w->usual && !(w->expected && is_longer(now, w->expected))) {
 		w->usual = now ? (uint32_t)now : 1;
+		w->unusual = 0;
 		return false;
 	}
-	/* By half as much again, or the inverse of that. */
-	if (2 * now > 3 * (uint64_t)w->usual ||
-	    3 * now < 2 * (uint64_t)w->usual)
+	if (!w->usual || is_longer(now, w->usual) || is_longer(w->usual, now))
 		w->unusual++;
 	else
 		w->unusual = 0;
 	return may && w->unusual >= w->patience;
 }
 
-/* Where nothing has changed, it is not the links: wait longer the next time. */
+/* Where nothing has changed, it is not the links: wait longer the next time,
+ * and expect no more what was predicted. */
 void drift_watch_measured(struct drift_watch *w, bool changed)
 {
 	w->usual = w->unusual = 0;
-	if (changed)
+	if (changed) {
 		w->patience = PATIENCE;
-	else if (w->patience < PATIENCE_MOST)
+		return;
+	}
+	w->expected = 0;
+	if (w->patience < PATIENCE_MOST)
 		w->patience *= 2;
 }
 
@@ -111,7 +121,7 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	d->flows = comm->links->nodes * RATES_FLOWS;
-	drift_watch_init(&d->watch);
+	drift_watch_init(&d->watch, comm->links_known ? UNIT : 0);
 	return rates_open(&d->rates, comm->links->nodes);
 }
 

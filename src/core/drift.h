@@ -24,12 +24,15 @@
 /* Is what operations take unusual? The arithmetic, the same on all ranks. */
 struct drift_watch {
 	uint32_t batches;  /* so far, up to the first that counts */
-	uint32_t usual;    /* 0: not known yet */
+	uint32_t usual;    /* 0: not known yet; then */
+	uint32_t expected; /* what is longer than this is not; 0: it may be */
 	uint32_t unusual;  /* batches in a row */
 	uint32_t patience; /* how many of them are enough */
 };
 
-void drift_watch_init(struct drift_watch *w);
+/* `expected`: what operations take where links are what they were found to be;
+ * 0: that is not known. */
+void drift_watch_init(struct drift_watch *w, uint32_t expected);
 /* What its operations took, as multiples of any unit; true: measure. Only where
  * it may be done. */
 bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],

@@ -9,7 +9,7 @@ static struct drift_watch watch;
 
 static void set_up(void)
 {
-	drift_watch_init(&watch);
+	drift_watch_init(&watch, 0);
 }
 
 /* A batch in which all operations took as long. */
@@ -56,6 +56,30 @@ START_TEST(slower_and_faster_is_noticed)
 	batch(256);
 	ck_assert_int_eq(batches_until(now[_i]), 2);
 	ck_assert_int_le((2 + 1) * DRIFT_BATCH + 1, 20);
+}
+END_TEST
+
+/* Nor need there be anything usual, where times can be expected: 12 operations
+ * are enough. */
+START_TEST(slower_from_the_start_is_noticed)
+{
+	drift_watch_init(&watch, 256);
+	ck_assert_int_eq(batches_until(512), 1 + 2);
+	drift_watch_measured(&watch, true);
+	ck_assert_int_eq(batches_until(512), 2);
+	/* It is not the links: then that is what is usual. */
+	drift_watch_measured(&watch, false);
+	ck_assert_int_eq(batches_until(512), 0);
+	ck_assert_int_eq(batches_until(1024), 4);
+}
+END_TEST
+
+/* Links may well be better than they are predicted to be. */
+START_TEST(faster_from_the_start_is_usual)
+{
+	drift_watch_init(&watch, 256);
+	ck_assert_int_eq(batches_until(64), 0);
+	ck_assert_int_eq(batches_until(128), 2);
 }
 END_TEST
 
@@ -127,6 +151,8 @@ int main(void)
 	tcase_add_test(tc, steady_times_are_no_news);
 	tcase_add_test(tc, the_first_batch_does_not_count);
 	tcase_add_loop_test(tc, slower_and_faster_is_noticed, 0, 4);
+	tcase_add_test(tc, slower_from_the_start_is_noticed);
+	tcase_add_test(tc, faster_from_the_start_is_usual);
 	tcase_add_test(tc, one_late_operation_is_not_enough);
 	tcase_add_test(tc, what_may_not_be_done_is_done_later);
 	tcase_add_test(tc, measuring_in_vain_makes_patient);
