@@ -187,7 +187,10 @@ struct dicomm_comm {
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
 	struct links *links; /* between hosts; NULL where there is one */
-	bool links_known;    /* by a file, or measured; else all count alike */
+	/* By a file, or measured; or as adapters say; else all count alike. */
+	bool links_known, links_declared;
+	bool links_summed; /* in part by adapters of ranks that measure nothing
+			    */
 	/* Held by who uses them outside the data path, and to replace them. */
 	pthread_mutex_t links_lock;
 	uint32_t links_epoch; /* how often they were replaced */
@@ -238,6 +241,8 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 bool comm_reaches(struct dicomm_comm *comm, int rank);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
+/* May it use the transport of that name? */
+bool comm_lists(const struct dicomm_comm *comm, const char *transport);
 /* Connect the sending side of a lane. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);

@@ -7,14 +7,6 @@
 #include "src/base/log.h"
 #include "src/core/topology.h"
 
-/* Of a rank, for all others. */
-struct declared {
-	/* It reaches another host by a wire that does not say. */
-	uint32_t unknown;
-	uint32_t n;
-	struct tp_adapter adapter[TP_ADAPTERS];
-};
-
 /* The wires by which it reaches other hosts: of those to a peer the first one
  * is taken. */
 static unsigned wires_out(const struct dicomm_comm *comm)
@@ -59,49 +51,68 @@ static bool is_among(const struct declared *d, uint64_t id)
 }
 
 /* Does no lower rank of the node use it? */
-static bool is_first(const struct dicomm_comm *comm, const struct declared *d,
-		     int rank, uint64_t id)
+static bool is_first(const uint32_t *node_of, const struct declared *d,
+		     uint32_t rank, uint64_t id)
 {
-	const uint32_t *node_of = comm->links->node_of;
-
-	for (int r = 0; r < rank; r++)
+	for (uint32_t r = 0; r < rank; r++)
 		if (node_of[r] == node_of[rank] && is_among(&d[r], id))
 			return false;
 	return true;
 }
 
-static void add_rank(const struct dicomm_comm *comm, const struct declared *d,
-		     int rank, struct links_class *c)
+/* What the adapters of a rank add to its host's way. */
+static uint64_t add_rank(struct links *l, const struct declared *d,
+			 uint32_t rank)
 {
+	struct links_class *c = &l->class[l->node_of[rank]];
+	uint64_t sum = 0;
+
 	for (uint32_t i = 0; i < d[rank].n; i++) {
 		const struct tp_adapter *a = &d[rank].adapter[i];
 
 		if (a->latency_ps > c->latency_ps)
 			c->latency_ps = a->latency_ps;
-		if (!is_first(comm, d, rank, a->id))
-			continue;
-		c->nic.up += a->bytes_per_s;
-		c->nic.down += a->bytes_per_s;
+		if (is_first(l->node_of, d, rank, a->id))
+			sum += a->bytes_per_s;
 	}
+	c->nic.up += sum;
+	c->nic.down += sum;
+	return sum;
+}
+
+dicomm_result_t declared_links(const struct links *old,
+			       const struct declared *d, struct links **out,
+			       bool *summed)
+{
+	dicomm_result_t status;
+	struct links *l;
+
+	TRY(links_part(old, old->ranks, NULL, &l));
+	for (uint32_t n = 0; n < l->nodes; n++)
+		l->class[n].nic = (struct links_pipe){0, 0};
+	*summed = false;
+	for (uint32_t r = 0; r < l->ranks; r++) {
+		uint64_t sum = add_rank(l, d, r);
+
+		*summed |= sum && l->class[l->node_of[r]].nic.up > sum;
+	}
+	/* Fast ones first. */
+	status = links_finish(l);
+	if (status == DICOMM_SUCCESS)
+		*out = l;
+	else
+		links_free(l);
+	return status;
 }
 
 static dicomm_result_t adopt(struct dicomm_comm *comm, const struct declared *d)
 {
-	dicomm_result_t status;
 	struct links *made;
 
-	TRY(links_part(comm->links, (uint32_t)comm->ranks, NULL, &made));
-	for (uint32_t n = 0; n < made->nodes; n++)
-		made->class[n].nic = (struct links_pipe){0, 0};
-	for (int r = 0; r < comm->ranks; r++)
-		add_rank(comm, d, r, &made->class[made->node_of[r]]);
-	/* Fast ones first. */
-	status = links_finish(made);
-	if (status == DICOMM_SUCCESS)
-		topology_set(comm, made, "adapters declare");
-	else
-		links_free(made);
-	return status;
+	TRY(declared_links(comm->links, d, &made, &comm->links_summed));
+	topology_set(comm, made, "adapters declare");
+	comm->links_declared = true;
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known)

@@ -8,10 +8,27 @@
 
 #include "src/core/comm.h"
 
+/* Of a rank, for all others. */
+struct declared {
+	/* It reaches another host by a wire that does not say. */
+	uint32_t unknown;
+	uint32_t n;
+	struct tp_adapter adapter[TP_ADAPTERS];
+};
+
 /*
- * Let all ranks know what the adapters of each say. If all do, it becomes the
- * rates of comm->links: the way of a host is all adapters that its ranks use,
- * each once. *known: it has. All ranks call it; ERR_NO_MEMORY, or who has died.
+ * A table made from an old one: the way of a host is all adapters that its
+ * ranks use, each once. d[rank]. *summed: of some host its first rank, who
+ * would measure it (probe.h), has only a part. ERR_NO_MEMORY.
+ */
+dicomm_result_t declared_links(const struct links *old,
+			       const struct declared *d, struct links **out,
+			       bool *summed);
+
+/*
+ * Let all ranks know what the adapters of each say; if all do, make it
+ * comm->links. *known: they do. All ranks call it; ERR_NO_MEMORY, or who has
+ * died.
  */
 dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known);
 

@@ -66,7 +66,13 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 	return true;
 }
 
-/* Does the list of transports ("shm", "^shm,verbs"; empty: all) name it? */
+static const char *list_of(const struct dicomm_comm *comm)
+{
+	return comm->config.transports ? comm->config.transports
+				       : config_string(CONFIG_TRANSPORTS);
+}
+
+/* "shm", "^shm,verbs"; empty: all */
 static bool listed(const char *list, const char *name)
 {
 	bool exclude = *list == '^', found = false;
@@ -81,6 +87,11 @@ static bool listed(const char *list, const char *name)
 		p += len + (p[len] == ',');
 	}
 	return found != exclude;
+}
+
+bool comm_lists(const struct dicomm_comm *comm, const char *transport)
+{
+	return listed(list_of(comm), transport);
 }
 
 static dicomm_result_t check_list(const char *list)
@@ -155,9 +166,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 				   .ranks = comm->ranks,
 				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
-	const char *list = comm->config.transports
-				   ? comm->config.transports
-				   : config_string(CONFIG_TRANSPORTS);
+	const char *list = list_of(comm);
 	struct member *me = &comm->members[comm->rank];
 	struct tp_device *device;
 	char why[256];

@@ -56,12 +56,14 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 	return DICOMM_SUCCESS;
 }
 
-/* Why it is not reached by that transport; false: the user left it out. */
+/* Why it is not reached by that transport; false: nobody asked for it. */
 static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
 		    size_t len)
 {
 	struct wire *w = &comm->wires[i];
 
+	if (!comm_lists(comm, transports[i]->name))
+		return false;
 	if (!w->device)
 		return !transports[i]->usable(why, len);
 	if (reaches_by(comm, w, rank, why, len))

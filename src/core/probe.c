@@ -504,6 +504,8 @@ dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 	TRY(declared_adopt(comm, &known));
 	if (!strcmp(how, "off") || (known && strcmp(how, "on") != 0))
 		return DICOMM_SUCCESS;
+	/* What was asked for counts more. */
+	comm->links_declared = comm->links_summed = false;
 	return open_and_measure(comm);
 }
 
@@ -514,7 +516,9 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 {
 	struct links *made;
 
-	TRY(rates_links(rates, comm->links, comm->links_known, &made, changed));
+	bool known = comm->links_known || comm->links_declared;
+
+	TRY(rates_links(rates, comm->links, known, &made, changed));
 	if (*changed)
 		topology_set(comm, made, "measured");
 	else

@@ -37,7 +37,7 @@ apart() { # where rank 0 looks for libraries
 			DICOMM_RANK=$rank DICOMM_SIZE=2 DICOMM_HOSTID=h$rank \
 			DICOMM_COMM_ID=127.0.0.1:$port DICOMM_COMM_KEY=test \
 			DICOMM_SOCKET_IFNAME=lo DICOMM_BOOTSTRAP_TIMEOUT=20 \
-			DICOMM_TRANSPORTS=shm,ucx LD_LIBRARY_PATH=$where \
+			DICOMM_TRANSPORTS=$transports LD_LIBRARY_PATH=$where \
 				timeout 30 $perf allreduce -b 8 -e 8 -n 1 \
 				>"$out/$rank" 2>&1 &
 			pids="$pids $!"
@@ -56,6 +56,11 @@ apart() { # where rank 0 looks for libraries
 	done
 }
 
+transports=shm
+apart "$LD_LIBRARY_PATH"
+! grep -q 'no path from .* ucx:' "$out/table" ||
+	fail "a transport that nobody asked for is named"
+transports=shm,ucx
 apart "$LD_LIBRARY_PATH"
 has 'no path from rank 0 .*; ucx: .*libucp'
 has 'no path from rank 1 .*; ucx: .*libucp'
