@@ -24,6 +24,8 @@
 #define WARM_UP 1
 #define PATIENCE 2
 #define PATIENCE_MOST 64
+/* So many batches as usual, and what once was measured in vain counts less. */
+#define CALM 16
 
 void drift_watch_init(struct drift_watch *w, uint32_t expected)
 {
@@ -63,24 +65,29 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		w->unusual = 0;
 		return false;
 	}
-	if (!w->usual || is_longer(now, w->usual) || is_longer(w->usual, now))
+	if (!w->usual || is_longer(now, w->usual) || is_longer(w->usual, now)) {
 		w->unusual++;
-	else
-		w->unusual = 0;
-	return may && w->unusual >= w->patience;
+		return may && w->unusual >= w->patience;
+	}
+	w->unusual = 0;
+	if (++w->calm == CALM) {
+		w->calm = 0;
+		if (w->patience > PATIENCE)
+			w->patience /= 2;
+	}
+	return false;
 }
 
-/* Where nothing has changed, it is not the links: wait longer the next time,
- * and expect no more what was predicted. */
+/* Where nothing has changed, it is not the links: wait longer the next time.
+ * What was predicted is compared once: it may be wrong. */
 void drift_watch_measured(struct drift_watch *w, bool changed)
 {
-	w->usual = w->unusual = 0;
-	if (changed) {
+	if (!w->usual || !changed)
+		w->expected = 0;
+	w->usual = w->unusual = w->calm = 0;
+	if (changed)
 		w->patience = PATIENCE;
-		return;
-	}
-	w->expected = 0;
-	if (w->patience < PATIENCE_MOST)
+	else if (w->patience < PATIENCE_MOST)
 		w->patience *= 2;
 }
 
@@ -113,7 +120,7 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 	struct drift *d;
 
 	if (!links_matter(comm->links) || comm->deterministic ||
-	    !config_bool(CONFIG_DRIFT))
+	    comm->links_summed || !config_bool(CONFIG_DRIFT))
 		return DICOMM_SUCCESS;
 	d = calloc(1, sizeof(*d));
 	comm->drift = d;
@@ -121,7 +128,8 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	d->flows = comm->links->nodes * RATES_FLOWS;
-	drift_watch_init(&d->watch, comm->links_known ? UNIT : 0);
+	drift_watch_init(&d->watch,
+			 comm->links_known || comm->links_declared ? UNIT : 0);
 	return rates_open(&d->rates, comm->links->nodes);
 }
 
@@ -132,31 +140,45 @@ void drift_free(struct dicomm_comm *comm)
 	free(comm->drift);
 }
 
+/* Are they nearly even? Time is predicted as if they were. */
+static bool are_even(const size_t *counts, int ranks)
+{
+	uint64_t most = 0, sum = 0;
+
+	for (int r = 0; r < ranks; r++) {
+		sum += counts[r];
+		most = counts[r] > most ? counts[r] : most;
+	}
+	return most <= (sum + sum / 4) / (uint64_t)ranks;
+}
+
 /* In which each rank waits for all others: else who comes last may be done at
  * once. And of which all know how long it is. */
-static bool counts(enum coll coll)
+static bool counts(const struct call *call, int ranks)
 {
-	switch (coll) {
+	switch (call->coll) {
 	case COLL_ALLREDUCE:
 	case COLL_ALLGATHER:
-	case COLL_ALLGATHERV:
 	case COLL_REDUCE_SCATTER:
-	case COLL_REDUCE_SCATTERV:
 	case COLL_ALLTOALL:
 		return true;
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTERV:
+		return are_even(call->counts, ranks);
 	default:
 		return false;
 	}
 }
 
 dicomm_result_t drift_expected(const struct dicomm_comm *comm,
-			       const struct shape *s, uint64_t bytes,
-			       const struct algorithm *a, uint64_t *ns)
+			       const struct call *call, const struct shape *s,
+			       uint64_t bytes, const struct algorithm *a,
+			       uint64_t *ns)
 {
 	uint64_t ps;
 
 	*ns = 0;
-	if (!comm->drift || bytes < LEAST_BYTES || !counts(s->coll))
+	if (!comm->drift || bytes < LEAST_BYTES || !counts(call, comm->ranks))
 		return DICOMM_SUCCESS;
 	TRY(select_predict(&comm->table, s, bytes, a, &ps));
 	*ns = ps / 1000 + 1;

@@ -27,6 +27,7 @@ struct drift_watch {
 	uint32_t usual;    /* 0: not known yet; then */
 	uint32_t expected; /* what is longer than this is not; 0: it may be */
 	uint32_t unusual;  /* batches in a row */
+	uint32_t calm;     /* others, since patience was last less */
 	uint32_t patience; /* how many of them are enough */
 };
 
@@ -46,8 +47,9 @@ void drift_free(struct dicomm_comm *comm);
 
 /* How long a call of so many bytes should take; 0: it does not count. */
 dicomm_result_t drift_expected(const struct dicomm_comm *comm,
-			       const struct shape *s, uint64_t bytes,
-			       const struct algorithm *a, uint64_t *ns);
+			       const struct call *call, const struct shape *s,
+			       uint64_t bytes, const struct algorithm *a,
+			       uint64_t *ns);
 /* Before an operation that counts begins, until it is not AGAIN: comm->links
  * may then be others. */
 dicomm_result_t drift_turn(const struct operation *op, bool *moved);

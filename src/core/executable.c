@@ -391,7 +391,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 		TRY(select_algorithm(&comm->table, &shape, bytes,
 				     &e->algorithm));
 		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
-		TRY(drift_expected(comm, &shape, bytes, e->algorithm,
+		TRY(drift_expected(comm, call, &shape, bytes, e->algorithm,
 				   &e->expected_ns));
 	}
 	note_buffers(e, comm, call);

@@ -148,10 +148,11 @@ static dicomm_result_t explain(const struct select_table *table,
 			       int rank, int ranks, uint64_t bytes, char *text,
 			       size_t len)
 {
-	struct shape shape = {
-		.rank = rank, .ranks = ranks, .root = 0, .links = links};
+	struct shape shape = {.rank = rank, .ranks = ranks, .links = links};
 
 	TRY(find_collective("explain", operation, &shape.coll));
+	/* As calls do: what is counted for them is found by that, too. */
+	shape.root = coll_rooted(shape.coll) ? 0 : -1;
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain: no room for text");

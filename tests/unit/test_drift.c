@@ -65,12 +65,24 @@ START_TEST(slower_from_the_start_is_noticed)
 {
 	drift_watch_init(&watch, 256);
 	ck_assert_int_eq(batches_until(512), 1 + 2);
+	drift_watch_measured(&watch, _i);
+	/* What is wrong with it now is not the links. */
+	ck_assert_int_eq(batches_until(512), 0);
+	ck_assert_int_eq(batches_until(1024), 2);
+}
+END_TEST
+
+/* Nor is the first change the last one. */
+START_TEST(slower_than_expected_after_a_change_is_noticed)
+{
+	drift_watch_init(&watch, 256);
+	batch(256);
+	batch(256);
+	ck_assert_int_eq(batches_until(512), 2);
 	drift_watch_measured(&watch, true);
 	ck_assert_int_eq(batches_until(512), 2);
-	/* It is not the links: then that is what is usual. */
-	drift_watch_measured(&watch, false);
+	drift_watch_measured(&watch, true);
 	ck_assert_int_eq(batches_until(512), 0);
-	ck_assert_int_eq(batches_until(1024), 4);
 }
 END_TEST
 
@@ -131,6 +143,21 @@ START_TEST(measuring_in_vain_makes_patient)
 }
 END_TEST
 
+/* What was in vain long ago is forgotten. */
+START_TEST(calm_makes_impatient_again)
+{
+	batch(256);
+	for (int i = 0; i < 3; i++) {
+		batch(256);
+		batches_until(2560);
+		drift_watch_measured(&watch, false);
+	}
+	ck_assert_uint_eq(watch.patience, 16);
+	ck_assert_int_eq(batches_until(256), 0);
+	ck_assert_int_eq(batches_until(2560), 2);
+}
+END_TEST
+
 START_TEST(extremes_are_numbers_as_others)
 {
 	batch(0);
@@ -151,11 +178,13 @@ int main(void)
 	tcase_add_test(tc, steady_times_are_no_news);
 	tcase_add_test(tc, the_first_batch_does_not_count);
 	tcase_add_loop_test(tc, slower_and_faster_is_noticed, 0, 4);
-	tcase_add_test(tc, slower_from_the_start_is_noticed);
+	tcase_add_loop_test(tc, slower_from_the_start_is_noticed, 0, 2);
+	tcase_add_test(tc, slower_than_expected_after_a_change_is_noticed);
 	tcase_add_test(tc, faster_from_the_start_is_usual);
 	tcase_add_test(tc, one_late_operation_is_not_enough);
 	tcase_add_test(tc, what_may_not_be_done_is_done_later);
 	tcase_add_test(tc, measuring_in_vain_makes_patient);
+	tcase_add_test(tc, calm_makes_impatient_again);
 	tcase_add_test(tc, extremes_are_numbers_as_others);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
