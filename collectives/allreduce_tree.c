@@ -87,16 +87,18 @@ static int rank_of(const struct shape *s, int node, int second)
 				   : l->node_begin[node]];
 }
 
+/* Those children first that have most below them: other nodes. */
 static struct tree tree_in(const struct shape *s, int second)
 {
 	const struct links *l = s->links;
 	int n = nodes_of(s), node = s->rank;
+	struct tree t, near;
 	struct vertex v;
-	struct tree t;
 
-	tree_of_node(s, second, &t);
-	if (t.parent >= 0)
-		return t;
+	tree_of_node(s, second, &near);
+	if (near.parent >= 0)
+		return near;
+	t.children = 0;
 	if (l)
 		node = (int)links_find(l->node_begin, l->nodes,
 				       l->place[s->rank]);
@@ -105,13 +107,15 @@ static struct tree tree_in(const struct shape *s, int second)
 	for (int i = 0; i < 2; i++)
 		if (v.down[i] >= 0)
 			t.child[t.children++] = rank_of(s, v.down[i], second);
+	for (int i = 0; i < near.children; i++)
+		t.child[t.children++] = near.child[i];
 	return t;
 }
 
 static void reduce_up(struct plan *p, const struct shape *s,
 		      const struct tree *t, struct span recv, struct span now)
 {
-	for (int i = 0; i < t->children; i++) {
+	for (int i = t->children; i-- > 0;) {
 		plan_recv_reduce(p, t->child[i], recv, now);
 		now = recv;
 	}
@@ -126,7 +130,7 @@ static void broadcast_down(struct plan *p, const struct tree *t,
 {
 	if (t->parent >= 0)
 		plan_recv(p, t->parent, recv);
-	for (int i = t->children; i-- > 0;)
+	for (int i = 0; i < t->children; i++)
 		plan_send(p, t->child[i], recv);
 }
 

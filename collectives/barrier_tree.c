@@ -3,7 +3,7 @@
  * Tree barrier: a byte goes up a binomial tree, from each rank when its
  * children have sent theirs, then one comes down. Each node is entered once.
  *
- * Hops     2 log2 N, rounded up, for N ranks
+ * Hops     twice as many as broadcast_binomial.c
  * Sent     a byte to the parent, and to each child
  * Memory   a few bytes
  * Best     many more ranks than cores: 2 (N - 1) messages in all; many of a

@@ -3,7 +3,8 @@
  * Binomial tree broadcast: each node, and each island of nodes, is entered
  * once.
  *
- * Hops     log2 N, rounded up, for N ranks
+ * Hops     log2 N, rounded up, for N ranks; over links those of the islands, of
+ *          the nodes of one, and of the ranks of one, each rounded up
  * Sent     S log2 N by the root, for S bytes
  * Memory   none
  * Best     small S and many ranks

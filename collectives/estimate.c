@@ -101,10 +101,11 @@ static uint64_t linked_ps(const struct estimate_params *e,
 	uint64_t slices, far;
 	wide ranks, busy, hops, one_hop;
 
-	work_of(a, s, bytes, &w);
-	slices = slices_of(e, a, &w);
+	/* First: work() of groups fails quietly, and has them after that. */
 	if (tally_of(e, a, s, &t) != DICOMM_SUCCESS)
 		return ESTIMATE_FAILED;
+	work_of(a, s, bytes, &w);
+	slices = slices_of(e, a, &w);
 	far = w.hops - w.near_hops;
 	hops = (wide)far * t.latency_ps + (wide)w.near_hops * hop_ps(e);
 	one_hop = transfer_ps(w.message_bytes / slices, t.slowest);

@@ -2,7 +2,7 @@
 /*
  * Binomial tree reduce: one sum leaves each node, and each island of nodes.
  *
- * Hops     log2 N, rounded up, for N ranks
+ * Hops     as many as broadcast_binomial.c
  * Sent     S per rank; the root receives and reduces S log2 N
  * Memory   a slice
  * Best     small S and many ranks

@@ -20,7 +20,7 @@
 struct tree {
 	int parent; /* -1: it is the root */
 	int children;
-	int child[TREE_MOST]; /* the farthest first, then by what is below */
+	int child[TREE_MOST]; /* those first that have most below them */
 };
 
 /* Of s->rank in the tree of all ranks that starts at `root`. */

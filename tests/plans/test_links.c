@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What plans send over links: trees cross them once, and what has far to go
- * goes first. */
+/* What plans send over links: trees and rings cross them once, and what has far
+ * to go goes first. */
 #include <check.h>
 
 #include "tests/plans/world.h"
@@ -91,6 +91,58 @@ START_TEST(trees_cross_each_link_once)
 }
 END_TEST
 
+/* ---- rings ---- */
+
+struct next {
+	int peer; /* -1: none yet */
+};
+
+static void has_one_peer(void *ctx, enum step_kind kind, int peer,
+			 uint32_t nblocks, uint32_t taken, uint32_t parts)
+{
+	struct next *n = ctx;
+
+	(void)nblocks;
+	(void)taken;
+	(void)parts;
+	if (kind != STEP_SEND)
+		return;
+	ck_assert(n->peer < 0 || n->peer == peer);
+	n->peer = peer;
+}
+
+/* Each node, and each island, is left once. */
+static void check_ring(const struct links *l, enum coll coll)
+{
+	struct shape s = {
+		.coll = coll, .ranks = (int)l->ranks, .root = -1, .links = l};
+	uint32_t left[3] = {0, 0, 0};
+
+	for (; s.rank < s.ranks; s.rank++) {
+		struct next n = {.peer = -1};
+
+		ck_assert_int_eq(algorithm_tell(algorithm_find(coll, "ring"),
+						&s, has_one_peer, &n),
+				 DICOMM_SUCCESS);
+		left[shape_distance(&s, n.peer)]++;
+	}
+	ck_assert_uint_eq(left[2], l->used_islands > 1 ? l->used_islands : 0);
+	ck_assert_uint_eq(left[1] + left[2], l->nodes > 1 ? l->nodes : 0);
+}
+
+static void check_rings(const struct links *l)
+{
+	check_ring(l, COLL_ALLREDUCE);
+	check_ring(l, COLL_REDUCE_SCATTER);
+	check_ring(l, COLL_ALLGATHER);
+}
+
+START_TEST(rings_cross_each_link_once)
+{
+	for_all_links(_i, check_rings);
+}
+END_TEST
+
 /* ---- all-to-all ---- */
 
 static void goes_no_farther(void *ctx, enum step_kind kind, int peer,
@@ -143,6 +195,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, trees_cross_each_link_once, 2, RANKS_MOST + 1);
+	tcase_add_loop_test(tc, rings_cross_each_link_once, 2, RANKS_MOST + 1);
 	tcase_add_loop_test(tc, what_has_far_to_go_goes_first, 2,
 			    RANKS_MOST + 1);
 	suite_add_tcase(suite, tc);
