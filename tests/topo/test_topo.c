@@ -252,8 +252,8 @@ START_TEST(the_hash_is_of_what_it_says)
 	static const char *const texts[] = {
 		"{\"nodes\": [{\"count\": 2, \"gbit_per_s\": 8}]}",
 		"{\"nodes\":[{\"gbit_per_s\":8,\n\"count\":2}]}",
-		"{\"nodes\":[{\"gbit_per_s\":8,\"count\":2}],"
-		"\"measured\":{\"gbit_per_s\":[[null,8],[7,null]]}}",
+		("{\"nodes\":[{\"gbit_per_s\":8,\"count\":2}],"
+		 "\"measured\":{\"gbit_per_s\":[[null,8],[7,null]]}}"),
 		"{\"nodes\":[{\"gbit_per_s\":8,\"count\":3}]}"};
 	uint64_t hash[4];
 
