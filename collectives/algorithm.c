@@ -130,13 +130,18 @@ bool shape_is_power_of_two(const struct shape *s)
 	return shape_power_of_two(s) == s->ranks;
 }
 
+uint32_t shape_log2_of(uint32_t n)
+{
+	uint32_t k = 0;
+
+	while (UINT64_C(1) << k < n)
+		k++;
+	return k;
+}
+
 uint32_t shape_log2(const struct shape *s)
 {
-	uint32_t n = 0;
-
-	while ((int64_t)1 << n < s->ranks)
-		n++;
-	return n;
+	return shape_log2_of((uint32_t)s->ranks);
 }
 
 struct span shape_input(struct plan *p, const struct shape *s, struct span span,

@@ -141,8 +141,9 @@ int shape_chain_rank(const struct shape *s, int place);
 /* The largest power of two up to the number of ranks; are there so many? */
 int shape_power_of_two(const struct shape *s);
 bool shape_is_power_of_two(const struct shape *s);
-/* Its logarithm, rounded up. */
+/* The logarithm of the number of ranks, and of any, rounded up. */
 uint32_t shape_log2(const struct shape *s);
+uint32_t shape_log2_of(uint32_t n);
 
 /*
  * The span to read an input from: `span` itself (of PLAN_SEND), or a scaled

@@ -149,21 +149,12 @@ static void build(struct plan *p, const struct shape *s)
 		broadcast_down(p, &t[i], plan_cut(recv, i, i + 1, 2));
 }
 
-static uint32_t far_hops(const struct shape *s)
-{
-	uint32_t n = 0;
-
-	while (INT64_C(1) << n < nodes_of(s))
-		n++;
-	return 2 * n;
-}
-
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
 	uint64_t others = (uint64_t)s->ranks - 1;
 
 	w->near_hops = 2 * tree_near_hops(s);
-	w->hops = far_hops(s) + w->near_hops;
+	w->hops = 2 * shape_log2_of((uint32_t)nodes_of(s)) + w->near_hops;
 	w->messages = s->ranks > 2 ? 8 : 4;
 	w->message_bytes = bytes / 2 + 64;
 	w->wire_bytes = s->ranks > 2 ? 2 * bytes : bytes;

@@ -164,15 +164,6 @@ void tree_of_node(const struct shape *s, bool from_last, struct tree *t)
 	add_ranks(t, l, &from, &me);
 }
 
-static uint32_t log2_of(uint32_t n)
-{
-	uint32_t k = 0;
-
-	while (UINT64_C(1) << k < n)
-		k++;
-	return k;
-}
-
 /* Of neighbours that begin there, the most that are one. */
 static uint32_t most_of(const uint32_t *begin, uint32_t n)
 {
@@ -188,7 +179,7 @@ uint32_t tree_near_hops(const struct shape *s)
 {
 	const struct links *l = s->links;
 
-	return l ? log2_of(most_of(l->node_begin, l->nodes)) : 0;
+	return l ? shape_log2_of(most_of(l->node_begin, l->nodes)) : 0;
 }
 
 uint32_t tree_hops(const struct shape *s)
@@ -197,7 +188,7 @@ uint32_t tree_hops(const struct shape *s)
 
 	if (!l)
 		return shape_log2(s);
-	return log2_of(l->used_islands) +
-	       log2_of(most_of(l->island_begin, l->used_islands)) +
+	return shape_log2_of(l->used_islands) +
+	       shape_log2_of(most_of(l->island_begin, l->used_islands)) +
 	       tree_near_hops(s);
 }

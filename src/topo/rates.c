@@ -510,15 +510,14 @@ static dicomm_result_t make_islands(const struct rates *r, struct links *l)
 	l->island = island;
 	l->islands = r->islands;
 	memcpy(l->island_of, r->island_of, l->nodes * sizeof(*l->island_of));
-	return links_finish(l);
+	return DICOMM_SUCCESS;
 }
 
 /* What was taken for islands is none where no way is narrow. */
-static dicomm_result_t drop_islands(struct links *l)
+static void drop_islands(struct links *l)
 {
 	l->islands = 1;
 	memset(l->island_of, 0, l->nodes * sizeof(*l->island_of));
-	return links_finish(l);
 }
 
 static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
@@ -539,8 +538,9 @@ static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
 	}
 	free(t);
 	if (found && news->n == before)
-		return drop_islands(l);
-	level(news, before);
+		drop_islands(l);
+	else
+		level(news, before);
 	return DICOMM_SUCCESS;
 }
 
@@ -562,7 +562,7 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		replace_nodes(&s, l, &news);
 		status = replace_islands(r, l, &news);
 	}
-	/* Fast nodes first, by what they are now. */
+	/* By the islands and rates that there are now. */
 	if (status == DICOMM_SUCCESS)
 		status = links_finish(l);
 	*changed = news.n > 0;
