@@ -241,7 +241,8 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 bool comm_reaches(struct dicomm_comm *comm, int rank);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
-/* May it use the transport of that name? */
+/* The list of those that it may use; is that one of them? */
+const char *comm_transports(const struct dicomm_comm *comm);
 bool comm_lists(const struct dicomm_comm *comm, const char *transport);
 /* Connect the sending side of a lane. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,

@@ -66,7 +66,7 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 	return true;
 }
 
-static const char *list_of(const struct dicomm_comm *comm)
+const char *comm_transports(const struct dicomm_comm *comm)
 {
 	return comm->config.transports ? comm->config.transports
 				       : config_string(CONFIG_TRANSPORTS);
@@ -91,7 +91,7 @@ static bool listed(const char *list, const char *name)
 
 bool comm_lists(const struct dicomm_comm *comm, const char *transport)
 {
-	return listed(list_of(comm), transport);
+	return listed(comm_transports(comm), transport);
 }
 
 static dicomm_result_t check_list(const char *list)
@@ -166,7 +166,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 				   .ranks = comm->ranks,
 				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
-	const char *list = list_of(comm);
+	const char *list = comm_transports(comm);
 	struct member *me = &comm->members[comm->rank];
 	struct tp_device *device;
 	char why[256];

@@ -218,11 +218,7 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 /* By the same networks, then its rates hold. */
 static bool are_alike(const struct dicomm_comm *a, const struct dicomm_comm *b)
 {
-	const char *x = a->config.transports, *y = b->config.transports;
-
-	x = x ? x : config_string(CONFIG_TRANSPORTS);
-	y = y ? y : config_string(CONFIG_TRANSPORTS);
-	return !strcmp(x, y);
+	return !strcmp(comm_transports(a), comm_transports(b));
 }
 
 dicomm_result_t topology_inherit(struct dicomm_comm *comm,
