@@ -920,8 +920,8 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 /**
  * Free memory of dicomm_mem_alloc() or dicomm_comm_mem_alloc().
  *
- * A local call; no operation may be using the memory. The system takes the
- * pages back when the peers have let go of them too.
+ * A local call; no operation may be using the memory. The system, or the driver
+ * of the device, takes it back when the peers have let go of it too.
  *
  * Threads: any.
  *
@@ -941,12 +941,15 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  *
  * On a device, network adapters that reach it send from the buffer and receive
  * to it, where they would else do so in memory of the library, with a copy on
- * the device (see bytes_copied). The same holds, without this call, for memory
- * of dicomm_comm_mem_alloc() that is used for 64 KiB or more at a time. An
- * adapter is told of memory when no operation is under way on any device of
- * that kind in this process: now, or before a later operation. Memory of the
- * driver that was freed all the same, and is something else now, counts as not
- * announced.
+ * the device (see bytes_copied); and devices of that kind, of ranks in other
+ * processes of this machine, read what is sent where it is. The same holds,
+ * without this call, for memory of dicomm_comm_mem_alloc() that is used for 64
+ * KiB or more at a time. An adapter is told of memory, and other processes map
+ * it, when no operation is under way on any device of that kind in their
+ * process: now, or before a later operation of theirs; they map 127 allocations
+ * of each rank in a communicator, and only such as the driver lets them.
+ * Memory of the driver that was freed all the same, and is something else now,
+ * counts as not announced.
  *
  * Threads: one call at a time per communicator.
  *
@@ -966,6 +969,11 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 /**
  * Take back dicomm_comm_register(); no operation may be using the buffer. Also
  * of a communicator that is broken.
+ *
+ * Memory of a device that other processes have mapped should not be freed
+ * before they have let go of it. They do as soon as no operation is under way
+ * on their devices of that kind; that is waited for, but no longer than 0.2 s,
+ * for it may wait for this rank: then a warning says so.
  *
  * Threads: one call at a time per communicator.
  *

@@ -27,6 +27,9 @@ struct call {
 	/* Of both, where they are in memory of a device: bit i: wire i reaches
 	 * all of it that the call uses; given.h. */
 	uint8_t wires[2];
+	/* Of both, the offer in which all of that lies, counted from 1; 0:
+	 * there is none; ipc.h. */
+	uint8_t offers[2];
 	/* v-collectives; arrays in one block owned by the queue. The counts
 	 * that all ranks share, [ranks], NULL for alltoallv: */
 	const size_t *counts;

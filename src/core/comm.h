@@ -99,6 +99,7 @@ struct member {
 	bool exports;
 	struct accel_handle near;
 	struct lease_place lease; /* of them */
+	struct accel_export page; /* of what else it offers; see ipc.h */
 	/* By this ranks of its process find what it lends; 0: nothing */
 	uint64_t lent;
 	/* Stages in host memory, which its device writes; id 0: none */

@@ -112,6 +112,19 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* For neighbours that can map it: what steps send from there. */
+static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	TRY(ipc_create(comm->accel, dev->index, comm->ranks, &dev->ipc));
+	TRY(lease_begin(comm->accel, dev->index, dev->scratch,
+			&dev->scratch_lease));
+	dev->scratch_offer =
+		ipc_offer(dev->ipc, dev->scratch, dev->scratch_lease);
+	return DICOMM_SUCCESS;
+}
+
 /* Stages that wires can reach, and that neighbours with a device of that kind
  * can map. Where neither do, there is staging. */
 static dicomm_result_t allocate_near(struct dicomm_comm *comm)
@@ -135,6 +148,8 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	if (status == DICOMM_SUCCESS)
 		status =
 			lease_begin(comm->accel, dev->index, near, &dev->lease);
+	if (status == DICOMM_SUCCESS)
+		status = offer_scratch(comm);
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
@@ -179,6 +194,7 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
+	dev->scratch_offer = -1;
 	if (!dev->shares_host)
 		TRY(lent_create(&dev->lent));
 	TRY(wait_unheld(comm));
@@ -224,8 +240,12 @@ void device_close(struct dicomm_comm *comm)
 		dev->work->unmap_host(dev->index, dev->memory);
 	if (dev->memory)
 		accels[0]->free(dev->memory);
-	if (dev->scratch)
+	/* Who was late with the stages has been waited for. */
+	if (dev->scratch_lease)
+		lease_leave(dev->scratch_lease);
+	else if (dev->scratch)
 		comm->accel->free(dev->scratch);
+	ipc_free(dev->ipc);
 	comm->scratch = NULL;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		if (dev->stages[i].event)
@@ -286,6 +306,7 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 	st->step = step;
 	st->slice = slice;
 	st->from = NULL;
+	st->offered = false;
 	st->phase = STAGE_READING;
 	return st;
 }
@@ -339,6 +360,14 @@ static void reached(struct dicomm_comm *comm)
 	device_stage_free(dev, st);
 }
 
+/* Were these bytes the neighbour's no more while they were read? Of one that
+ * has given up, this rank is going to hear. */
+static bool is_doubtful(const struct dicomm_comm *comm, const struct stage *st)
+{
+	return st->from && !st->sends && !fault_is(comm) &&
+	       near_gave_up(st->from);
+}
+
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 {
 	struct device *dev = comm->dev;
@@ -350,6 +379,8 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 		if (status == DICOMM_AGAIN)
 			break;
 		TRY(status);
+		if (is_doubtful(comm, dev->first))
+			break;
 		reached(comm);
 		*moved = true;
 	}
@@ -427,6 +458,8 @@ void device_quiesce(struct dicomm_comm *comm, const struct operation *op)
 		sched_yield();
 	}
 	/* What this rank has sent is the user's again. */
+	if (dev->ipc)
+		ipc_give_up(dev->ipc);
 	if (dev->lent && !lent_close(dev->lent, QUIESCE_NS))
 		log_error("%s rank %d: %s does not finish to read for others "
 			  "what this rank sent",

@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 #include "src/core/engine.h"
+#include "src/core/ipc.h"
 #include "src/core/lent.h"
 #include "src/core/near.h"
 
@@ -55,6 +56,7 @@ struct stage {
 	/* Where the wire brings and takes them this time: to and from the host
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
+	bool offered; /* as the note says; ipc.h */
 	struct accel_event *event;
 	struct near_note note; /* of it, for who reads it where it is */
 	/* Of another rank, which its stream has not come past yet */
@@ -93,6 +95,11 @@ struct device {
 	uint8_t *near;
 	struct accel_handle near_handle;
 	struct lease *lease;
+	/* What others map besides; NULL: they cannot. Of scratch: the number of
+	 * the offer, or -1. */
+	struct ipc *ipc;
+	struct lease *scratch_lease;
+	int scratch_offer;
 	/* For ranks of the same process and device; NULL: the host's memory is
 	 * read by all. */
 	struct lent *lent;

@@ -8,7 +8,8 @@
  * note of where it is. One that comes in is brought to a stage, so that its
  * slot is free at once, from where the device copies or reduces it; kernels
  * read the stage where it is, and what neighbours have sent as notes. To ranks
- * of the same process and device goes a note of the buffer itself. Stages in
+ * of the same process and device goes a note of the buffer itself, and so to
+ * those of other processes that have it mapped (ipc.h). Stages in
  * the memory of the device are for wires and neighbours that reach it
  * (direct.h, near.h): the host does not touch them. What the wire reaches in
  * the user's buffer (given.h) goes from there, as soon as the device has made
@@ -180,6 +181,24 @@ static bool is_lent(const struct peer *peer)
 	return peer->is_near && peer->near->lent;
 }
 
+/* Or has it mapped what this span lies in? Then note where. */
+static bool note_offer(const struct operation *op, const struct peer *peer,
+		       const struct span *s, const void *at,
+		       struct near_note *note)
+{
+	const struct device *dev = op->comm->dev;
+	int offer = s->buffer == PLAN_SCRATCH
+			    ? dev->scratch_offer
+			    : (int)op->call.offers[s->buffer] - 1;
+
+	if (!peer->is_near || !peer->near->view || offer < 0)
+		return false;
+	note->where = (struct accel_export){.fd = offer};
+	note->where.id =
+		ipc_note(dev->ipc, peer->near->view, offer, at, &note->offset);
+	return note->where.id;
+}
+
 static enum schedule_result send_message(struct operation *op,
 					 const struct step *step, uint32_t s,
 					 uint64_t k, uint64_t seq)
@@ -190,7 +209,7 @@ static enum schedule_result send_message(struct operation *op,
 	const struct peer *peer = &comm->peers[step->peer];
 	const struct lane *lane = &peer->lane[op->exe->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
-	bool reached = is_reached(op, peer, &step->a);
+	bool reached = is_reached(op, peer, &step->a), in_place;
 	struct stage *st;
 
 	if (!a.n)
@@ -208,14 +227,16 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	if (reached || is_lent(peer))
+	st->offered = note_offer(op, peer, &step->a, a.at, &st->note);
+	in_place = is_lent(peer) || st->offered;
+	if (reached || in_place)
 		st->at = a.at;
 	else if (!dev->shares_host)
 		status = copy_stage(comm, st,
 				    is_in_device(peer) ? st->near : st->at,
 				    a.at, a.bytes);
 	/* No step writes it, or none that is still to run. */
-	if (is_lent(peer) && (!step->dep_count || device_is_idle(dev))) {
+	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
 	}
@@ -225,7 +246,7 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* Where the bytes are, as the peer counts */
+/* Where the bytes are, as the peer counts, if they are in no offer */
 static uint64_t note_offset(const struct device *dev, const struct peer *peer,
 			    const struct stage *st)
 {
@@ -254,7 +275,9 @@ static dicomm_result_t find_body(const struct device *dev,
 			   .at = st->at,
 			   .len = bytes};
 	if (peer->is_near) {
-		st->note.offset = note_offset(dev, peer, st);
+		if (!st->offered)
+			st->note = (struct near_note){
+				.offset = note_offset(dev, peer, st)};
 		st->note.bytes = bytes;
 		b->signature = near_signature(signature);
 		b->at = &st->note;

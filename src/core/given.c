@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of users in the memory of a device that wires reach. */
+/* Buffers of users in the memory of a device that others reach. */
 #include "src/core/given.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
@@ -14,21 +16,26 @@
 /* From so many bytes on, a call pays for the registration of what the library
  * has allocated, which lasts until that is freed. */
 #define PAYS ((size_t)64 << 10)
+/* For neighbours that have a buffer mapped which is deregistered: they may be
+ * in an operation that waits for this rank. */
+#define LET_GO_MS 200
 
 struct given {
 	const uint8_t *at;
 	size_t bytes;
 	uint64_t id;    /* of the allocation */
 	bool announced; /* by the user; else all of an allocation of ours */
-	bool asked;     /* the wires were */
+	bool asked;     /* the wires were, and it was offered */
 	bool asking;    /* that is under way, without the lock */
 	struct held held;
+	int offer; /* to devices of other processes; or -1 */
 	struct given *next;
 };
 
 /* Those of one communicator */
 struct givens {
 	struct dicomm_comm *comm;
+	bool wired, offers;   /* who is there to reach them */
 	pthread_mutex_t lock; /* of the list */
 	pthread_cond_t told;  /* what was asked */
 	struct given *first;
@@ -38,8 +45,11 @@ struct givens {
 
 /* Memory of ours on devices */
 struct allocated {
+	const struct accel *accel;
+	int index;
 	const uint8_t *at;
 	size_t bytes;
+	struct lease *lease; /* of neighbours; NULL: it was never offered */
 	struct allocated *next;
 };
 
@@ -81,13 +91,25 @@ static bool covers(const struct given *g, const void *at, size_t bytes)
 
 /* ---- entries; under the lock of their list ---- */
 
-static void destroy(struct givens *all, struct given **at)
+/* Nobody is to reach it any more. What neighbours still have mapped is theirs
+ * until that lease is over; or NULL. */
+static struct lease *take_back(struct givens *all, struct given *g)
+{
+	struct lease *lease = ipc_withdraw(all->comm->dev->ipc, g->offer);
+
+	g->offer = -1;
+	comm_drop(all->comm, &g->held);
+	return lease;
+}
+
+static struct lease *destroy(struct givens *all, struct given **at)
 {
 	struct given *g = *at;
+	struct lease *lease = take_back(all, g);
 
 	*at = g->next;
-	comm_drop(all->comm, &g->held);
 	free(g);
+	return lease;
 }
 
 /* What was there is no more: its keys must not reach what is there now. */
@@ -106,11 +128,11 @@ static void let_go(struct givens *all, const void *base, size_t bytes,
 			at = &all->first;
 		} else if (g->announced) {
 			/* The user has a handle of it. */
-			comm_drop(all->comm, &g->held);
+			lease_leave(take_back(all, g));
 			g->asked = true;
 			at = &g->next;
 		} else {
-			destroy(all, at);
+			lease_leave(destroy(all, at));
 		}
 	}
 }
@@ -126,9 +148,42 @@ static struct given *add(struct givens *all, const void *at, size_t bytes,
 	g->bytes = bytes;
 	g->id = id;
 	g->announced = announced;
+	g->offer = -1;
 	g->next = all->first;
 	all->first = g;
 	return g;
+}
+
+/* The allocation of ours that this lies in, under the lock of the lists; or
+ * NULL */
+static struct allocated *find_ours(const void *at)
+{
+	struct allocated *a = ours;
+
+	while (a && (uintptr_t)at - (uintptr_t)a->at >= a->bytes)
+		a = a->next;
+	return a;
+}
+
+/* Of what the library has allocated, neighbours have leases on the memory; of
+ * the rest, on the offer. */
+static int offer(struct dicomm_comm *comm, const struct given *g)
+{
+	const struct lease *lease = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct allocated *a;
+
+	pthread_mutex_lock(&lock);
+	a = find_ours(g->at);
+	if (a && !a->lease)
+		status = lease_begin(a->accel, a->index,
+				     (void *)(uintptr_t)a->at, &a->lease);
+	if (a)
+		lease = a->lease;
+	pthread_mutex_unlock(&lock);
+	if (status != DICOMM_SUCCESS)
+		return -1;
+	return ipc_offer(comm->dev->ipc, g->at, lease);
 }
 
 /* Once: what a NIC does not take, it does not take later. Only a call of the
@@ -145,24 +200,28 @@ static void ask(struct givens *all, struct given *g)
 					 .id = g->id};
 	char how[DIRECT_HOW] = "";
 	struct held held = {0};
-	dicomm_result_t status;
+	int offered = -1;
 
 	if (g->asked || dev->work->held(dev->index))
 		return;
 	g->asked = true;
 	g->asking = true;
 	pthread_mutex_unlock(&all->lock);
-	status = direct_hold(comm, &region, &held, how);
-	if (status != DICOMM_SUCCESS)
+	if (all->wired &&
+	    direct_hold(comm, &region, &held, how) != DICOMM_SUCCESS)
 		comm_drop(comm, &held);
+	if (all->offers)
+		offered = offer(comm, g);
 	pthread_mutex_lock(&all->lock);
 	g->held = held;
+	g->offer = offered;
 	g->asking = false;
 	pthread_cond_broadcast(&all->told);
-	log_info(
-		"%s rank %d: %s wire reaches the buffer of %zu bytes at %p%s%s",
-		comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
-		(const void *)g->at, how[0] ? ": " : "", how);
+	log_info("%s rank %d: %s wire reaches the buffer of %zu bytes at "
+		 "%p%s%s; to other processes it is %s",
+		 comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
+		 (const void *)g->at, how[0] ? ": " : "", how,
+		 offered < 0 ? "not offered" : "offered");
 }
 
 /* ---- communicators ---- */
@@ -170,11 +229,15 @@ static void ask(struct givens *all, struct given *g)
 dicomm_result_t given_open(struct dicomm_comm *comm)
 {
 	struct givens *all;
-	bool wired = false;
+	bool wired = false, offers = false;
 
-	for (int r = 0; r < comm->ranks; r++)
-		wired |= comm->peers[r].is_direct && r != comm->rank;
-	if (!comm->dev || comm->dev->shares_host || !wired)
+	for (int r = 0; r < comm->ranks; r++) {
+		const struct peer *p = &comm->peers[r];
+
+		wired |= p->is_direct && r != comm->rank;
+		offers |= p->is_near && p->near->view;
+	}
+	if (!comm->dev || comm->dev->shares_host || !(wired || offers))
 		return DICOMM_SUCCESS;
 	all = calloc(1, sizeof(*all));
 	if (!all)
@@ -182,6 +245,8 @@ dicomm_result_t given_open(struct dicomm_comm *comm)
 			    "comm_init_rank: out of memory");
 	pthread_once(&once, setup);
 	all->comm = comm;
+	all->wired = wired;
+	all->offers = offers;
 	pthread_mutex_init(&all->lock, NULL);
 	pthread_cond_init(&all->told, NULL);
 	comm->dev->givens = all;
@@ -206,7 +271,7 @@ void given_close(struct dicomm_comm *comm)
 	*at = all->next;
 	pthread_mutex_unlock(&lock);
 	while (all->first)
-		destroy(all, &all->first);
+		lease_leave(destroy(all, &all->first));
 	pthread_cond_destroy(&all->told);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
@@ -225,7 +290,7 @@ dicomm_result_t given_add(struct dicomm_comm *comm, const void *at,
 	*out = NULL;
 	if (!all)
 		return DICOMM_SUCCESS;
-	/* Of what the driver does not know no wire is told. */
+	/* Of what the driver does not know nobody is told. */
 	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return DICOMM_SUCCESS;
 	pthread_mutex_lock(&all->lock);
@@ -244,27 +309,45 @@ dicomm_result_t given_add(struct dicomm_comm *comm, const void *at,
 	return DICOMM_SUCCESS;
 }
 
+static void wait_let_go(const struct dicomm_comm *comm, struct lease *lease)
+{
+	const struct timespec nap = {.tv_nsec = 100000};
+	uint64_t end = clock_ms() + LET_GO_MS;
+
+	while (lease && lease_is_taken(lease) && clock_ms() < end)
+		nanosleep(&nap, NULL);
+	if (lease && lease_is_taken(lease))
+		log_warn("%s: comm_deregister: operations have held streams of "
+			 "other processes for %d ms; they have the buffer "
+			 "mapped until those end",
+			 comm->name, LET_GO_MS);
+	lease_leave(lease);
+}
+
 void given_remove(struct dicomm_comm *comm, struct given *g)
 {
 	struct givens *all = comm->dev->givens;
 	struct given **at = &all->first;
+	struct lease *lease;
 
 	pthread_mutex_lock(&all->lock);
 	while (*at != g)
 		at = &(*at)->next;
-	destroy(all, at);
+	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
+	wait_let_go(comm, lease);
 }
 
-dicomm_result_t given_allocated(const void *at, size_t bytes)
+dicomm_result_t given_allocated(const struct accel *accel, int index,
+				const void *at, size_t bytes)
 {
 	struct allocated *a = malloc(sizeof(*a));
 
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "mem_alloc: out of memory");
 	pthread_once(&once, setup);
-	a->at = at;
-	a->bytes = bytes;
+	*a = (struct allocated){
+		.accel = accel, .index = index, .at = at, .bytes = bytes};
 	pthread_mutex_lock(&lock);
 	a->next = ours;
 	ours = a;
@@ -274,14 +357,12 @@ dicomm_result_t given_allocated(const void *at, size_t bytes)
 
 static bool is_ours(const void *at)
 {
-	const struct allocated *a;
+	bool found;
 
 	pthread_mutex_lock(&lock);
-	for (a = ours; a; a = a->next)
-		if ((uintptr_t)at - (uintptr_t)a->at < a->bytes)
-			break;
+	found = find_ours(at);
 	pthread_mutex_unlock(&lock);
-	return a;
+	return found;
 }
 
 /* Under the lock of the lists, but for the time it takes */
@@ -297,9 +378,10 @@ static void let_go_in(struct givens *all, const void *at, size_t bytes)
 		pthread_cond_broadcast(&unused);
 }
 
-void given_freed(const void *at)
+dicomm_result_t given_free(void *at)
 {
 	struct allocated **a = &ours, *gone;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
 	pthread_mutex_lock(&lock);
 	while (*a && (*a)->at != at)
@@ -311,18 +393,34 @@ void given_freed(const void *at)
 			let_go_in(all, at, gone->bytes);
 	}
 	pthread_mutex_unlock(&lock);
+	if (!gone)
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	if (gone->lease)
+		lease_leave(gone->lease);
+	else
+		status = gone->accel->free(at);
 	free(gone);
+	return status;
 }
 
 /* ---- calls ---- */
 
-static void wires_to(struct givens *all, const void *at, size_t bytes,
-		     uint8_t *wires)
+/* All who reach it: of offers, the last that was made */
+static void add_ways(const struct given *g, struct call *call,
+		     enum plan_buffer b)
+{
+	call->wires[b] |= (uint8_t)g->held.wires;
+	if (g->offer >= 0)
+		call->offers[b] = (uint8_t)(g->offer + 1);
+}
+
+static void ways_to(struct givens *all, const void *at, size_t bytes,
+		    struct call *call, enum plan_buffer b)
 {
 	struct accel_allocation a;
 	bool found = false, pays;
 
-	/* Of what the driver does not know no wire is told. */
+	/* Of what the driver does not know nobody is told. */
 	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return;
 	pays = bytes >= PAYS && is_ours(at) &&
@@ -334,14 +432,14 @@ static void wires_to(struct givens *all, const void *at, size_t bytes,
 			continue;
 		found = true;
 		ask(all, g);
-		*wires |= (uint8_t)g->held.wires;
+		add_ways(g, call, b);
 	}
 	if (!found && pays) {
 		struct given *g = add(all, a.base, a.bytes, a.id, false);
 
 		if (g) {
 			ask(all, g);
-			*wires = (uint8_t)g->held.wires;
+			add_ways(g, call, b);
 		}
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -358,8 +456,8 @@ void given_find(struct dicomm_comm *comm, struct call *call)
 
 		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
 		if (base && bytes)
-			wires_to(comm->dev->givens, base + first, bytes,
-				 &call->wires[b]);
+			ways_to(comm->dev->givens, base + first, bytes, call,
+				b);
 	}
 }
 
@@ -374,7 +472,7 @@ void given_explain(const struct dicomm_comm *comm, char *text, size_t len)
 		return;
 	pthread_mutex_lock(&all->lock);
 	for (const struct given *g = all->first; g; g = g->next)
-		if (g->held.wires) {
+		if (g->held.wires || g->offer >= 0) {
 			n++;
 			bytes += g->bytes;
 		}

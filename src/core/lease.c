@@ -115,13 +115,14 @@ static bool try_free(struct lease *l)
 	    pwrite(l->place.fd, &none, sizeof(none), 0) !=
 		    (ssize_t)sizeof(none))
 		return false;
-	l->accel->free(l->memory);
+	if (l->memory)
+		l->accel->free(l->memory);
 	close(l->place.fd);
 	free(l);
 	return true;
 }
 
-static bool others_have(const struct lease *l)
+bool lease_is_taken(const struct lease *l)
 {
 	off_t own = l->place.pid;
 
@@ -134,16 +135,20 @@ void lease_end(struct lease *l)
 	const struct timespec nap = {.tv_nsec = 200000};
 	uint64_t end = clock_ms() + WAIT_MS;
 
+	/* Ranks of this process may be ended by this very thread, later. */
+	while (l && lease_is_taken(l) && clock_ms() < end)
+		nanosleep(&nap, NULL);
+	lease_leave(l);
+}
+
+void lease_leave(struct lease *l)
+{
 	if (!l)
 		return;
-	/* Ranks of this process may be ended by this very thread, later. */
-	while (others_have(l) && clock_ms() < end)
-		nanosleep(&nap, NULL);
 	if (!try_free(l)) {
-		log_info(
-			"%s:%d: memory stays until neighbours, which are late, "
-			"have let go of it",
-			l->accel->name, l->index);
+		log_info("%s:%d: memory stays until neighbours have let go of "
+			 "it",
+			 l->accel->name, l->index);
 		pthread_mutex_lock(&lock);
 		l->next = ended;
 		ended = l;

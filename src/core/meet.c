@@ -473,6 +473,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		if (comm->dev->lease) {
 			me->exports = true;
 			lease_tell(comm->dev->lease, &me->lease);
+			ipc_tell(comm->dev->ipc, &me->page);
 		}
 		me->stages = comm->dev->where;
 		me->lent = comm->dev->lent ? lent_id(comm->dev->lent) : 0;

@@ -24,22 +24,17 @@ static dicomm_result_t allocate(const struct accel *accel, int index,
 {
 	dicomm_result_t status;
 
+	if (accel->work)
+		lease_sweep();
 	TRY(accel->alloc(index, size, ptr));
 	if (!accel->work)
 		return DICOMM_SUCCESS;
-	status = given_allocated(*ptr, size);
+	status = given_allocated(accel, index, *ptr, size);
 	if (status != DICOMM_SUCCESS) {
 		accel->free(*ptr);
 		*ptr = NULL;
 	}
 	return status;
-}
-
-static dicomm_result_t release(const struct accel *accel, void *ptr)
-{
-	if (accel->work)
-		given_freed(ptr);
-	return accel->free(ptr);
 }
 
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
@@ -117,19 +112,17 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 dicomm_result_t dicomm_mem_free(void *ptr)
 {
 	struct accel_export where;
+	dicomm_result_t status;
 	size_t offset;
-	int index;
 
 	if (!ptr)
 		return DICOMM_SUCCESS;
-	for (size_t i = 0; accels[i]; i++)
-		if (accels[i]->find(ptr, 1, &where, &offset))
-			return release(accels[i], ptr);
-	for (size_t i = 0; accels[i]; i++)
-		if (accels[i]->work && accels[i]->work->owner(ptr, &index))
-			return release(accels[i], ptr);
-	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-		    "mem_free: ptr %p is not from mem_alloc", ptr);
+	status = given_free(ptr);
+	if (status != DICOMM_ERR_INVALID_ARGUMENT)
+		return status;
+	if (accels[0]->find(ptr, 1, &where, &offset))
+		return accels[0]->free(ptr);
+	return FAIL(status, "mem_free: ptr %p is not from mem_alloc", ptr);
 }
 
 void comm_drop(struct dicomm_comm *comm, struct held *held)

@@ -25,15 +25,17 @@ uint32_t near_signature(uint32_t signature)
 /* ---- what is mapped ---- */
 
 /* Stages in the memory of a device of the same kind */
-static dicomm_result_t open_device(struct dicomm_comm *comm,
-				   const struct member *other, struct near *n)
+static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
+				   struct near *n)
 {
+	const struct member *other = &comm->members[rank];
 	struct device *dev = comm->dev;
 
 	TRY(lease_take(&other->lease, &n->lease));
 	n->stages_bytes = other->near.bytes - other->near.offset;
 	TRY(dev->work->mem_import(dev->index, &other->near, &n->ipc));
 	n->stages = (uint8_t *)n->ipc + other->near.offset;
+	TRY(ipc_view_open(dev->ipc, &other->page, rank, comm->rank, &n->view));
 	return DICOMM_SUCCESS;
 }
 
@@ -78,7 +80,7 @@ dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
 	else if (other->pid == comm->members[comm->rank].pid)
 		status = open_lent(other, peer->near);
 	else
-		status = open_device(comm, other, peer->near);
+		status = open_device(comm, rank, peer->near);
 	if (status != DICOMM_SUCCESS)
 		near_close(comm, rank);
 	return status;
@@ -90,6 +92,7 @@ void near_close(struct dicomm_comm *comm, int rank)
 
 	if (!n)
 		return;
+	ipc_view_close(n->view);
 	if (n->ipc)
 		comm->dev->work->mem_unimport(comm->dev->index, n->ipc);
 	if (n->lease >= 0)
@@ -104,9 +107,21 @@ void near_close(struct dicomm_comm *comm, int rank)
 
 void near_refresh(struct dicomm_comm *comm)
 {
-	for (int r = 0; comm->shares && r < comm->ranks; r++)
-		if (comm->peers[r].near && comm->peers[r].near->pins)
-			pin_refresh(comm->peers[r].near->pins);
+	bool maps = comm->dev && comm->dev->ipc;
+
+	for (int r = 0; (comm->shares || maps) && r < comm->ranks; r++) {
+		const struct near *n = comm->peers[r].near;
+
+		if (n && n->pins)
+			pin_refresh(n->pins);
+		if (n && n->view)
+			ipc_refresh(n->view);
+	}
+}
+
+bool near_gave_up(const struct peer *peer)
+{
+	return peer->near && peer->near->view && ipc_gave_up(peer->near->view);
 }
 
 /* ---- messages ---- */
@@ -126,6 +141,11 @@ static dicomm_result_t locate(struct receive *r, const struct near_note *note)
 {
 	const struct near *n = r->peer->near;
 
+	if (note->where.id && n->view) {
+		r->seen = true;
+		return ipc_find(n->view, note->where.fd, note->where.id,
+				note->offset, note->bytes, &r->src);
+	}
 	if (note->where.id) {
 		if (!n->pins)
 			return FAIL(DICOMM_ERR_REMOTE,

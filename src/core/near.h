@@ -3,8 +3,9 @@
  * Ranks of one machine that reach each other's memory: a message between them
  * is a note of where its bytes are, and they stay there until it is released.
  *
- * Devices of one kind read stages in the memory of each other's device; those
- * of one process, the memory of its users (lent.h), of whatever allocation. A
+ * Devices of one kind read stages in the memory of each other's device, or what
+ * lies in allocations that the other offers (ipc.h); those of one process, the
+ * memory of its users (lent.h), of whatever allocation. A
  * host rank reads stages in host memory that a device writes. A device reads
  * the operands of a host rank where they are, if they are of
  * dicomm_mem_alloc(): that memory is pinned for it when the communicator
@@ -21,7 +22,8 @@
 
 /* Where the bytes of a message are. */
 struct near_note {
-	/* An allocation of a host; its id is 0: the sender's stages, or what it
+	/* An allocation of a host, or in fd and id number and serial number of
+	 * what a device offers; the id is 0: the sender's stages, or what it
 	 * lends, of which the offset is the address. */
 	struct accel_export where;
 	uint64_t offset, bytes;
@@ -38,6 +40,7 @@ struct near {
 	struct accel_export where; /* of that */
 	struct pins *pins;         /* its host memory; NULL: none */
 	struct lent *lent;         /* what it lends: all it sends; NULL */
+	struct ipc_view *view;     /* what it offers; NULL: nothing */
 	/* Notes under way: they stay until they are released. */
 	struct near_note notes[TP_CLASSES][NEAR_NOTES];
 };
@@ -59,7 +62,10 @@ uint32_t near_signature(uint32_t signature);
 dicomm_result_t near_check(const struct dicomm_comm *comm, const char *f,
 			   const char *name, const void *at, size_t bytes);
 
-/* Pin what neighbours have allocated meanwhile, unless a stream is held. */
+/* Pin and map what neighbours have allocated or offered meanwhile, and let go
+ * of the rest, unless a stream is held. */
 void near_refresh(struct dicomm_comm *comm);
+/* Did it take back what it had sent, before this rank was done with it? */
+bool near_gave_up(const struct peer *peer);
 
 #endif

@@ -179,10 +179,12 @@ dicomm_result_t ticket_hold(struct ticket *list)
 		if (status == DICOMM_SUCCESS)
 			status = t->of->work->event_record(t->event, t->open);
 	}
+	ipc_stop();
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
 		status = t->of->work->gate_close(t->gate, t->open);
 		t->held = status == DICOMM_SUCCESS;
 	}
+	ipc_resume();
 	for (t = list; t; t = t->next) {
 		if (t->open)
 			t->of->work->close(t->open);

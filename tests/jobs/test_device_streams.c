@@ -88,7 +88,7 @@ static void together(struct job_rank *me)
 	for (int i = 0; i < CAST_DEVICES; i++)
 		JOB_TRY(dicomm_comm_destroy(comms[i]));
 	for (int i = 0; i < CAST_DEVICES; i++) {
-		JOB_TRY(dicomm_mem_free(at[i]));
+		gadget_free(&g[i], at[i]);
 		gadget_close(&g[i]);
 	}
 }

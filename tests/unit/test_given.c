@@ -57,6 +57,13 @@ static void drop(struct tp_device *dev, struct tp_hold *hold)
 }
 
 static const struct accel_work work = {.allocation = allocation, .held = held};
+static dicomm_result_t free_it(void *at)
+{
+	(void)at;
+	return DICOMM_SUCCESS;
+}
+
+static const struct accel device = {.free = free_it, .work = &work};
 static const struct transport transport = {
 	.name = "slow", .hold_device = hold_device, .drop = drop};
 
@@ -76,7 +83,7 @@ static void *announce(void *arg)
 
 static void *give_back(void *at)
 {
-	given_freed(at);
+	ck_assert_int_eq(given_free(at), DICOMM_SUCCESS);
 	atomic_store(&freed, true);
 	return NULL;
 }
@@ -92,13 +99,16 @@ START_TEST(only_the_memory_that_is_asked_about_waits)
 	comm.wires[0].transport = &transport;
 	atomic_store(&comm.wires[0].device, (struct tp_device *)first);
 	ck_assert_int_eq(given_open(&comm), DICOMM_SUCCESS);
-	ck_assert_int_eq(given_allocated(first, BYTES), DICOMM_SUCCESS);
-	ck_assert_int_eq(given_allocated(other, BYTES), DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(&device, 0, first, BYTES),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(&device, 0, other, BYTES),
+			 DICOMM_SUCCESS);
 
 	pthread_create(&announces, NULL, announce, NULL);
 	while (!atomic_load(&asked))
 		usleep(1000);
-	given_freed(other);
+	ck_assert_int_eq(given_free(other), DICOMM_SUCCESS);
+	ck_assert_int_eq(given_free(other), DICOMM_ERR_INVALID_ARGUMENT);
 	pthread_create(&frees, NULL, give_back, first);
 	usleep(50000);
 	ck_assert(!atomic_load(&freed));
