@@ -941,15 +941,15 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  *
  * On a device, network adapters that reach it send from the buffer and receive
  * to it, where they would else do so in memory of the library, with a copy on
- * the device (see bytes_copied); and devices of that kind, of ranks in other
- * processes of this machine, read what is sent where it is. The same holds,
- * without this call, for memory of dicomm_comm_mem_alloc() that is used for 64
- * KiB or more at a time. An adapter is told of memory, and other processes map
- * it, when no operation is under way on any device of that kind in their
- * process: now, or before a later operation of theirs; they map 127 allocations
- * of each rank in a communicator, and only such as the driver lets them.
- * Memory of the driver that was freed all the same, and is something else now,
- * counts as not announced.
+ * the device (see bytes_copied); and other devices of that kind on this
+ * machine, or ranks in other processes, read what is sent where it is. The same
+ * holds, without this call, for memory of dicomm_comm_mem_alloc() that is used
+ * for 64 KiB or more at a time. An adapter is told of memory, and other
+ * processes map it, when no operation is under way on any device of that kind
+ * in their process: now, or before a later operation of theirs; they map 127
+ * allocations of each rank in a communicator, and only such as the driver lets
+ * them. Memory of the driver that was freed all the same, and is something else
+ * now, counts as not announced.
  *
  * Threads: one call at a time per communicator.
  *

@@ -141,6 +141,11 @@ struct accel_work {
 				  dicomm_datatype_t type, void *dst,
 				  const void *a, long divisor, size_t n);
 
+	/* Let a device read memory of another one, both of this process: what
+	 * mem_export() takes, at the same addresses. It stays so.
+	 * DICOMM_ERR_UNSUPPORTED: it cannot. */
+	dicomm_result_t (*reach)(int index, int other);
+
 	/* The allocation that ptr lies in, whoever made it */
 	dicomm_result_t (*allocation)(const void *ptr,
 				      struct accel_allocation *a);

@@ -341,6 +341,18 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return error;
 }
 
+static int gpu_peer(int index, int other)
+{
+	int can = 0;
+	int error = api.reaches(&can, handles[index], handles[other]);
+
+	if (error || !can)
+		return error ? error : CUDA_NOT_SUPPORTED;
+	error = api.reach(contexts[other], 0);
+	return error == CUDA_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS_
+							 : error;
+}
+
 static int gpu_module_load(cuda_module *m, const void *code, size_t bytes)
 {
 	(void)bytes;

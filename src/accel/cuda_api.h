@@ -47,6 +47,7 @@ enum {
 	CUDA_NOT_FOUND = 500,
 	CUDA_NOT_READY = 600,
 	CUDA_ILLEGAL_ADDRESS = 700,
+	CUDA_PEER_ACCESS_ALREADY_ENABLED = 704,
 	CUDA_NOT_SUPPORTED = 801,
 
 	CUDA_MULTIPROCESSOR_COUNT = 16,
@@ -109,6 +110,9 @@ enum {
 	F(host_unregister, cuMemHostUnregister, 1, (void *))                  \
 	F(host_pointer, cuMemHostGetDevicePointer_v2, 1,                      \
 	  (cuda_pointer *, void *, unsigned))                                 \
+	F(reaches, cuDeviceCanAccessPeer, 1,                                  \
+	  (int *, cuda_device, cuda_device))                                  \
+	F(reach, cuCtxEnablePeerAccess, 1, (cuda_context, unsigned))          \
 	F(ipc_get, cuIpcGetMemHandle, 1, (cuda_ipc *, cuda_pointer))          \
 	F(ipc_open_v1, cuIpcOpenMemHandle, 1,                                 \
 	  (cuda_pointer *, cuda_ipc, unsigned))                               \

@@ -27,7 +27,7 @@
  *   gpu_module_load(m, code, bytes)  bytes: 0, of what was compiled
  *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
  *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_range_fd,
- *   gpu_buffer_id, gpu_ipc_open, gpu_error_text
+ *   gpu_buffer_id, gpu_peer, gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
  *                                not taken
  *   GPU_GATES                    the header with its gates: gate_probe() and
@@ -376,6 +376,24 @@ static dicomm_result_t gpu_allocation(const void *ptr,
 	int index;
 
 	return allocation(ptr, &index, a);
+}
+
+static dicomm_result_t gpu_reach(int index, int other)
+{
+	int error;
+
+	/* Both are there. */
+	TRY(enter(other));
+	gpu_leave();
+	TRY(enter(index));
+	error = gpu_peer(index, other);
+	gpu_leave();
+	if (!error)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    GPU_KIND ":%d does not reach memory of " GPU_KIND
+			     ":%d: %s (%d)",
+		    index, other, gpu_error_text(error), error);
 }
 
 static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
@@ -922,6 +940,7 @@ static const struct accel_work gpu_work = {
 	.fold = gpu_fold,
 	.scale = gpu_scale,
 	.divide = gpu_divide,
+	.reach = gpu_reach,
 	.allocation = gpu_allocation,
 	.mem_export = gpu_mem_export,
 	.mem_import = gpu_mem_import,

@@ -375,6 +375,17 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return api.pointer_attribute(id, HIP_POINTER_BUFFER_ID, (void *)base);
 }
 
+static int gpu_peer(int index, int other)
+{
+	int can = 0;
+	int error = api.reaches(&can, index, other);
+
+	if (error || !can)
+		return error ? error : HIP_NOT_SUPPORTED;
+	error = api.reach(other, 0);
+	return error == HIP_PEER_ACCESS_ALREADY_ENABLED ? HIP_SUCCESS_ : error;
+}
+
 static int gpu_module_load(hip_module *m, const void *code, size_t bytes)
 {
 	(void)bytes;

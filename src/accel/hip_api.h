@@ -38,6 +38,7 @@ enum {
 	HIP_NO_BINARY_FOR_GPU = 209,
 	HIP_OBJECT_INIT_FAILED = 303,
 	HIP_NOT_READY = 600,
+	HIP_PEER_ACCESS_ALREADY_ENABLED = 704,
 	HIP_NOT_SUPPORTED = 801,
 
 	HIP_MULTIPROCESSOR_COUNT = 63,
@@ -89,6 +90,8 @@ enum {
 	F(host_unregister, hipHostUnregister, 1, (void *))                     \
 	F(host_pointer, hipHostGetDevicePointer, 1,                            \
 	  (void **, void *, unsigned))                                         \
+	F(reaches, hipDeviceCanAccessPeer, 1, (int *, hip_device, hip_device)) \
+	F(reach, hipDeviceEnablePeerAccess, 1, (hip_device, unsigned))         \
 	F(ipc_get, hipIpcGetMemHandle, 1, (hip_ipc *, void *))                 \
 	F(ipc_open, hipIpcOpenMemHandle, 1, (void **, hip_ipc, unsigned))      \
 	F(ipc_close, hipIpcCloseMemHandle, 1, (void *))                        \

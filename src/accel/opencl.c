@@ -347,6 +347,13 @@ static dicomm_result_t opencl_allocation(const void *ptr,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
+static dicomm_result_t opencl_reach(int index, int other)
+{
+	(void)index;
+	(void)other;
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
 static dicomm_result_t opencl_export(const void *ptr, struct accel_handle *h)
 {
 	(void)ptr;
@@ -931,6 +938,7 @@ static const struct accel_work opencl_work = {
 	.fold = work_fold,
 	.scale = work_scale,
 	.divide = work_divide,
+	.reach = opencl_reach,
 	.allocation = opencl_allocation,
 	.mem_export = opencl_export,
 	.mem_import = opencl_mem_import,

@@ -655,6 +655,20 @@ static void tell_log(ze_log log)
 	ze.log_destroy(log);
 }
 
+/* Devices of one context that can, do. */
+static int gpu_peer(int index, int other)
+{
+	const struct ze_place *from = &ze_places[index];
+	const struct ze_place *to = &ze_places[other];
+	uint8_t can = 0;
+	int error;
+
+	if (from->context != to->context)
+		return ZE_UNSUPPORTED_FEATURE;
+	error = (int)ze.reaches(from->device, to->device, &can);
+	return error || can ? error : ZE_UNSUPPORTED_FEATURE;
+}
+
 static int gpu_module_load(ze_module *m, const void *code, size_t bytes)
 {
 	const struct ze_place *place = &ze_places[entered];

@@ -245,6 +245,7 @@ enum {
 	  (ze_device, uint32_t *, ze_group_properties *))                     \
 	F(access, zeDeviceGetMemoryAccessProperties,                          \
 	  (ze_device, ze_access_properties *))                                \
+	F(reaches, zeDeviceCanAccessPeer, (ze_device, ze_device, uint8_t *))  \
 	F(external, zeDeviceGetExternalMemoryProperties,                      \
 	  (ze_device, ze_external_properties *))                              \
 	F(pci, zeDevicePciGetPropertiesExt, (ze_device, ze_pci_properties *)) \

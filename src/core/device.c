@@ -306,7 +306,7 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 	st->step = step;
 	st->slice = slice;
 	st->from = NULL;
-	st->offered = false;
+	st->in_place = false;
 	st->phase = STAGE_READING;
 	return st;
 }

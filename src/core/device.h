@@ -56,7 +56,7 @@ struct stage {
 	/* Where the wire brings and takes them this time: to and from the host
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
-	bool offered; /* as the note says; ipc.h */
+	bool in_place; /* as the note says */
 	struct accel_event *event;
 	struct near_note note; /* of it, for who reads it where it is */
 	/* Of another rank, which its stream has not come past yet */

@@ -175,27 +175,34 @@ static bool is_in_device(const struct peer *peer)
 	return peer->is_near && !peer->near->pins;
 }
 
-/* Or the user's buffer, and scratch */
+/* Or, of this process, the user's buffer and scratch */
 static bool is_lent(const struct peer *peer)
 {
 	return peer->is_near && peer->near->lent;
 }
 
-/* Or has it mapped what this span lies in? Then note where. */
-static bool note_offer(const struct operation *op, const struct peer *peer,
-		       const struct span *s, const void *at,
-		       struct near_note *note)
+/* What this span lies in; 0: it is not known to be of use elsewhere. */
+static int offer_of(const struct operation *op, const struct span *s)
 {
-	const struct device *dev = op->comm->dev;
-	int offer = s->buffer == PLAN_SCRATCH
-			    ? dev->scratch_offer
-			    : (int)op->call.offers[s->buffer] - 1;
+	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
+					 : op->call.offers[s->buffer];
+}
 
-	if (!peer->is_near || !peer->near->view || offer < 0)
+/* Does the peer read that span where it is? Then the note of it. */
+static bool note_in_place(const struct operation *op, const struct peer *peer,
+			  const struct span *s, const void *at,
+			  struct near_note *note)
+{
+	int offer = offer_of(op, s);
+
+	*note = (struct near_note){.where.fd = offer - 1,
+				   .offset = (uintptr_t)at};
+	if (is_lent(peer))
+		return !peer->near->apart || offer;
+	if (!peer->is_near || !peer->near->view || !offer)
 		return false;
-	note->where = (struct accel_export){.fd = offer};
-	note->where.id =
-		ipc_note(dev->ipc, peer->near->view, offer, at, &note->offset);
+	note->where.id = ipc_note(op->comm->dev->ipc, peer->near->view,
+				  offer - 1, at, &note->offset);
 	return note->where.id;
 }
 
@@ -209,7 +216,7 @@ static enum schedule_result send_message(struct operation *op,
 	const struct peer *peer = &comm->peers[step->peer];
 	const struct lane *lane = &peer->lane[op->exe->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
-	bool reached = is_reached(op, peer, &step->a), in_place;
+	bool reached = is_reached(op, peer, &step->a);
 	struct stage *st;
 
 	if (!a.n)
@@ -227,16 +234,15 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	st->offered = note_offer(op, peer, &step->a, a.at, &st->note);
-	in_place = is_lent(peer) || st->offered;
-	if (reached || in_place)
+	st->in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
+	if (is_in_device(peer))
+		st->at = st->near;
+	if (reached || st->in_place)
 		st->at = a.at;
 	else if (!dev->shares_host)
-		status = copy_stage(comm, st,
-				    is_in_device(peer) ? st->near : st->at,
-				    a.at, a.bytes);
+		status = copy_stage(comm, st, st->at, a.at, a.bytes);
 	/* No step writes it, or none that is still to run. */
-	if (in_place && (!step->dep_count || device_is_idle(dev))) {
+	if (st->in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
 	}
@@ -246,14 +252,14 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* Where the bytes are, as the peer counts, if they are in no offer */
-static uint64_t note_offset(const struct device *dev, const struct peer *peer,
-			    const struct stage *st)
+/* Where the stage is, as the peer counts */
+static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
+			     const struct stage *st)
 {
 	if (is_lent(peer))
 		return (uintptr_t)st->at;
-	return (uint64_t)(is_in_device(peer) ? st->near - dev->near
-					     : st->host - dev->memory);
+	return (uint64_t)(st->at -
+			  (is_in_device(peer) ? dev->near : dev->memory));
 }
 
 /* What is put for the bytes in a stage. */
@@ -275,9 +281,9 @@ static dicomm_result_t find_body(const struct device *dev,
 			   .at = st->at,
 			   .len = bytes};
 	if (peer->is_near) {
-		if (!st->offered)
+		if (!st->in_place)
 			st->note = (struct near_note){
-				.offset = note_offset(dev, peer, st)};
+				.offset = stage_offset(dev, peer, st)};
 		st->note.bytes = bytes;
 		b->signature = near_signature(signature);
 		b->at = &st->note;

@@ -235,7 +235,7 @@ dicomm_result_t given_open(struct dicomm_comm *comm)
 		const struct peer *p = &comm->peers[r];
 
 		wired |= p->is_direct && r != comm->rank;
-		offers |= p->is_near && p->near->view;
+		offers |= p->is_near && (p->near->view || p->near->apart);
 	}
 	if (!comm->dev || comm->dev->shares_host || !(wired || offers))
 		return DICOMM_SUCCESS;
@@ -246,7 +246,7 @@ dicomm_result_t given_open(struct dicomm_comm *comm)
 	pthread_once(&once, setup);
 	all->comm = comm;
 	all->wired = wired;
-	all->offers = offers;
+	all->offers = offers && comm->dev->ipc;
 	pthread_mutex_init(&all->lock, NULL);
 	pthread_cond_init(&all->told, NULL);
 	comm->dev->givens = all;

@@ -39,12 +39,19 @@ static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 	return DICOMM_SUCCESS;
 }
 
-/* All that a rank of this process sends from the same device */
-static dicomm_result_t open_lent(const struct member *other, struct near *n)
+/* What a rank of this process sends */
+static dicomm_result_t open_lent(struct dicomm_comm *comm,
+				 const struct member *other, struct near *n)
 {
+	char why[256];
+	int index;
+
 	n->lent = lent_find(other->lent);
-	if (n->lent)
+	n->apart = strcmp(other->device, comm->device) != 0;
+	if (n->lent && !n->apart)
 		return DICOMM_SUCCESS;
+	if (n->lent && accel_find(other->device, &index, why, sizeof(why)))
+		return comm->dev->work->reach(comm->index, index);
 	log_set_last_error("no rank of this process lends it");
 	return DICOMM_ERR_UNSUPPORTED;
 }
@@ -78,7 +85,7 @@ dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
 		status = pin_open(dev->work, dev->index, board,
 				  &peer->near->pins);
 	else if (other->pid == comm->members[comm->rank].pid)
-		status = open_lent(other, peer->near);
+		status = open_lent(comm, other, peer->near);
 	else
 		status = open_device(comm, rank, peer->near);
 	if (status != DICOMM_SUCCESS)

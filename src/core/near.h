@@ -4,13 +4,14 @@
  * is a note of where its bytes are, and they stay there until it is released.
  *
  * Devices of one kind read stages in the memory of each other's device, or what
- * lies in allocations that the other offers (ipc.h); those of one process, the
- * memory of its users (lent.h), of whatever allocation. A
- * host rank reads stages in host memory that a device writes. A device reads
- * the operands of a host rank where they are, if they are of
- * dicomm_mem_alloc(): that memory is pinned for it when the communicator
- * begins, or, if it was allocated later, before a call holds a stream. What is
- * sent from elsewhere goes as on any wire, and is staged.
+ * lies in allocations that the other offers (ipc.h). Of one process, they read
+ * the memory of its users, too (lent.h): on one device all, on two such as
+ * would be offered, if the driver lets them. A host rank reads stages in host
+ * memory that a device writes. A device reads the operands of a host rank where
+ * they are, if they are of dicomm_mem_alloc(): that memory is pinned for it
+ * when the communicator begins, or, if it was allocated later, before a call
+ * holds a stream. What is sent from elsewhere goes as on any wire, and is
+ * staged.
  */
 #ifndef DICOMM_CORE_NEAR_H
 #define DICOMM_CORE_NEAR_H
@@ -39,8 +40,9 @@ struct near {
 	void *map;                 /* or by the host */
 	struct accel_export where; /* of that */
 	struct pins *pins;         /* its host memory; NULL: none */
-	struct lent *lent;         /* what it lends: all it sends; NULL */
-	struct ipc_view *view;     /* what it offers; NULL: nothing */
+	struct lent *lent;         /* what it lends; NULL: nothing */
+	bool apart;            /* on another device: not all that it sends */
+	struct ipc_view *view; /* what it offers; NULL: nothing */
 	/* Notes under way: they stay until they are released. */
 	struct near_note notes[TP_CLASSES][NEAR_NOTES];
 };

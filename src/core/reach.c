@@ -6,8 +6,9 @@
  * sends to the other lies in stages in the memory of its own device, from where
  * the other's kernels and copies read it. These stages are mapped when the
  * communicator begins: to map what a user sends, when it is sent, could wait
- * for a stream that is held. Ranks of one process on one device have nothing to
- * map, and need none (lent.h). What hosts and devices share is in near.h.
+ * for a stream that is held. Ranks of one process have nothing to map: on one
+ * device they need no stages, on two the driver has to let them (lent.h). What
+ * hosts and devices share is in near.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,12 +253,13 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
  * about 3. */
 #define LENT_SLICE_BYTES ((uint32_t)16 << 20)
 
-/* Where all ranks lend to each other, no stage has to hold a slice. What the
- * user has chosen holds. */
+/* Where all ranks lend to each other all they send, no stage has to hold a
+ * slice. What the user has chosen holds. */
 static void lend(struct dicomm_comm *comm)
 {
 	for (int r = 1; r < comm->ranks; r++)
-		if (comm->members[r].pid != comm->members[0].pid)
+		if (comm->members[r].pid != comm->members[0].pid ||
+		    strcmp(comm->members[r].device, comm->members[0].device))
 			return;
 	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
 				    ? LENT_SLICE_BYTES

@@ -37,7 +37,7 @@ static bool may_ipc(const struct way_end *a, const struct way_end *b)
 	if (a->host != b->host || !is_same_kind(a, b))
 		return false;
 	if (a->pid == b->pid)
-		return a->lends && b->lends && !strcmp(a->device, b->device);
+		return a->lends && b->lends;
 	return a->exports && b->exports;
 }
 
@@ -60,9 +60,8 @@ static void ipc_why(const struct way_pair *p, char *why, size_t len)
 			 "%.*s and %.*s do not map each other's memory",
 			 kind_len(a), a->device, kind_len(b), b->device);
 	else if (a->pid == b->pid && !may_ipc(a, b))
-		snprintf(why, len,
-			 "devices of one process do not map each "
-			 "other's memory");
+		snprintf(why, len, "%s has no memory of its own",
+			 (a->lends ? b : a)->device);
 	else if (!may_ipc(a, b))
 		snprintf(why, len, "other processes cannot map memory of %s",
 			 (a->exports ? b : a)->device);

@@ -29,7 +29,7 @@ struct way_end {
 	int pid;
 	bool on_host; /* its memory is the host's */
 	bool exports; /* other processes can map its memory */
-	bool lends;   /* ranks of its process and device read it as it is */
+	bool lends;   /* ranks of its process may read it as it is */
 };
 
 struct way_pair {

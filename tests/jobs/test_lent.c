@@ -182,31 +182,58 @@ START_TEST(what_is_folded_in_order_is_read_where_it_is)
 }
 END_TEST
 
-/* Two devices do not reach each other here, and ranks on each of them do. */
+static bool has_peers(void)
+{
+	return !getenv("MOCK_NO_PEERS");
+}
+
+/* Ranks on one device reach each other, and of two devices where the driver
+ * lets them: of what is announced, nothing is copied then. */
 static void two_devices(struct job_rank *me, struct gadget *g)
 {
 	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM, .seed = 3};
 
-	for (int r = 0; r < me->ranks; r++)
-		JOB_CHECK(me->comm->peers[r].is_near == (r % 2 == me->rank % 2),
-			  "rank %d is %s", r,
-			  me->comm->peers[r].is_near ? "near" : "not near");
+	for (int r = 0; r < me->ranks; r++) {
+		const struct peer *p = &me->comm->peers[r];
+		bool apart = r % 2 != me->rank % 2;
+
+		JOB_CHECK(p->is_near == (has_peers() || !apart) &&
+				  (!p->is_near || p->near->apart == apart),
+			  "rank %d is %s", r, p->is_near ? "near" : "not near");
+	}
 	for (int k = 0; k < TRIAL_KINDS; k++)
 		for (t.count = 7; t.count < 30000; t.count *= 60) {
+			uint64_t before = stats_of(me).bytes_copied;
+
 			t.kind = (enum trial_kind)k;
 			t.seed++;
+			t.announced = t.seed % 3;
 			placement(t, me, g,
 				  (int)t.seed % trial_placements(t.kind));
+			JOB_CHECK(stats_of(me).bytes_copied == before ||
+					  (has_peers() && !t.announced),
+				  "%s of %zu: bytes were copied",
+				  trial_name(t.kind), t.count);
 		}
-	JOB_CHECK(!stats_of(me).bytes_copied, "bytes were copied");
+	JOB_CHECK(!stats_of(me).bytes_copied == !has_peers(),
+		  "of what is not announced, %llu bytes were copied",
+		  (unsigned long long)stats_of(me).bytes_copied);
+	JOB_CHECK(!stats_of(me).bytes_staged == has_peers(),
+		  "%llu bytes were staged",
+		  (unsigned long long)stats_of(me).bytes_staged);
 }
 
 START_TEST(ranks_on_two_devices_take_the_way_of_each_pair)
 {
+	const char *const *kind = kinds[_i / 2];
+
 	short_slices();
-	if (cast_has(kinds[_i][0]) && cast_has(kinds[_i][1]))
-		cast_play(&(struct cast){.device = {kinds[_i][0], kinds[_i][1]},
+	if (_i % 2)
+		setenv("MOCK_NO_PEERS", "1", 1);
+	if (cast_has(kind[0]) && cast_has(kind[1]))
+		cast_play(&(struct cast){.device = {kind[0], kind[1]},
 					 .run = two_devices,
+					 .staging = _i % 2 ? "auto" : "never",
 					 .threads = true},
 			  4);
 }
@@ -571,7 +598,7 @@ int main(void)
 			    3 * KINDS);
 	tcase_add_loop_test(tcase,
 			    ranks_on_two_devices_take_the_way_of_each_pair, 0,
-			    KINDS);
+			    2 * KINDS);
 	tcase_add_test(tcase, hosts_and_other_processes_take_part);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("order");

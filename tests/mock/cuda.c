@@ -358,6 +358,24 @@ EXPORT cuda_result cuMemHostGetDevicePointer_v2(cuda_pointer *d, void *p,
 	return DRIVER_SUCCESS;
 }
 
+EXPORT cuda_result cuDeviceCanAccessPeer(int *can, cuda_device d,
+					 cuda_device other)
+{
+	CALL;
+	if (!is_device(d) || !is_device(other))
+		return DRIVER_INVALID_VALUE;
+	*can = driver_can_reach(d, other);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuCtxEnablePeerAccess(cuda_context other, unsigned flags)
+{
+	CURRENT;
+	if (!other || flags)
+		return DRIVER_INVALID_VALUE;
+	return driver_reach(device(), other->device);
+}
+
 EXPORT cuda_result cuIpcGetMemHandle(cuda_ipc *handle, cuda_pointer p)
 {
 	CURRENT;

@@ -68,6 +68,10 @@ static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
 static bool captures;
+/* [a][b]: a reads and writes memory of b. */
+static bool peers[DRIVER_DEVICES][DRIVER_DEVICES];
+/* Of the stream that this thread runs; -1: of none */
+static _Thread_local int running = -1;
 static _Thread_local int capture_mode;
 
 /* ---- for tests ---- */
@@ -495,14 +499,43 @@ bool driver_host_known(const void *at, size_t bytes)
 	return known;
 }
 
+bool driver_can_reach(int device, int other)
+{
+	return device != other && !getenv("MOCK_NO_PEERS");
+}
+
+int driver_reach(int device, int other)
+{
+	bool was;
+
+	if (!driver_can_reach(device, other))
+		return DRIVER_NOT_SUPPORTED;
+	pthread_mutex_lock(&lock);
+	was = peers[device][other];
+	peers[device][other] = true;
+	pthread_mutex_unlock(&lock);
+	return was ? DRIVER_PEER_ACCESS_ALREADY_ENABLED : DRIVER_SUCCESS;
+}
+
+static bool is_reached(int device)
+{
+	bool reached;
+
+	pthread_mutex_lock(&lock);
+	reached = running < 0 || running == device || peers[running][device];
+	pthread_mutex_unlock(&lock);
+	return reached;
+}
+
 void *driver_translate(uint64_t address, size_t bytes)
 {
 	char *at = (char *)(uintptr_t)address;
 	struct driver_memory m;
 
 	if (driver_find(at, &m))
-		return at + bytes <= m.at + m.bytes ? m.seen + (at - m.at)
-						    : NULL;
+		return at + bytes <= m.at + m.bytes && is_reached(m.device)
+			       ? m.seen + (at - m.at)
+			       : NULL;
 	return driver_host_known(at, bytes) ? at : NULL;
 }
 
@@ -542,6 +575,7 @@ static void *stream_run(void *arg)
 		most = delay_us;
 		pthread_mutex_unlock(&lock);
 		delay(most, &seed);
+		running = s->device;
 		error = w->fn(w->arg);
 		pthread_mutex_lock(&lock);
 		if (error)

@@ -31,6 +31,7 @@ enum {
 	DRIVER_NOT_FOUND = 500,
 	DRIVER_NOT_READY = 600,
 	DRIVER_ILLEGAL_ADDRESS = 700,
+	DRIVER_PEER_ACCESS_ALREADY_ENABLED = 704,
 	DRIVER_ALREADY_REGISTERED = 712,
 	DRIVER_NOT_REGISTERED = 713,
 	DRIVER_NOT_SUPPORTED = 801,
@@ -96,6 +97,10 @@ int driver_ipc_get(char handle[64], const void *at);
 int driver_ipc_open(int device, const char handle[64], void **at);
 /* The same by a descriptor of the memory's file; `path` names one. */
 int driver_import(int device, const char *path, void **at);
+/* Can kernels and copies on a device reach memory of another? Not where
+ * MOCK_NO_PEERS is set. From now on they do. */
+bool driver_can_reach(int device, int other);
+int driver_reach(int device, int other);
 /* A descriptor of whole pages */
 int driver_range_fd(int *fd, void *at, size_t bytes);
 int driver_host_alloc(void **at, size_t bytes);

@@ -288,6 +288,24 @@ EXPORT hip_result hipHostGetDevicePointer(void **d, void *p, unsigned flags)
 	return DRIVER_SUCCESS;
 }
 
+EXPORT hip_result hipDeviceCanAccessPeer(int *can, hip_device d,
+					 hip_device other)
+{
+	CALL;
+	if (!is_device(d) || !is_device(other))
+		return note(DRIVER_INVALID_VALUE);
+	*can = driver_can_reach(d, other);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT hip_result hipDeviceEnablePeerAccess(hip_device other, unsigned flags)
+{
+	CALL;
+	if (!is_device(other) || flags)
+		return note(DRIVER_INVALID_VALUE);
+	return note(driver_reach(current, other));
+}
+
 EXPORT hip_result hipIpcGetMemHandle(hip_ipc *handle, void *p)
 {
 	CALL;

@@ -266,6 +266,19 @@ EXPORT ze_result zeDeviceGetMemoryAccessProperties(ze_device d,
 	return ZE_SUCCESS;
 }
 
+/* Of one context, no more is needed. */
+EXPORT ze_result zeDeviceCanAccessPeer(ze_device d, ze_device other,
+				       uint8_t *can)
+{
+	CALL;
+	if (!is_device(d) || !is_device(other))
+		return ZE_INVALID_ARGUMENT;
+	*can = driver_can_reach((int)(d - devices), (int)(other - devices));
+	if (*can)
+		(void)driver_reach((int)(d - devices), (int)(other - devices));
+	return ZE_SUCCESS;
+}
+
 EXPORT ze_result zeDeviceGetExternalMemoryProperties(ze_device d,
 						     ze_external_properties *p)
 {
