@@ -944,12 +944,12 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * the device (see bytes_copied); and other devices of that kind on this
  * machine, or ranks in other processes, read what is sent where it is. The same
  * holds, without this call, for memory of dicomm_comm_mem_alloc() that is used
- * for 64 KiB or more at a time. An adapter is told of memory, and other
- * processes map it, when no operation is under way on any device of that kind
- * in their process: now, or before a later operation of theirs; they map 127
- * allocations of each rank in a communicator, and only such as the driver lets
- * them. Memory of the driver that was freed all the same, and is something else
- * now, counts as not announced.
+ * for 64 KiB or more at a time. An adapter is told of memory when no operation
+ * is under way on any device of that kind in this process: now, or before a
+ * later operation. Other processes map it soon after that, when none is under
+ * way in theirs: 127 allocations of each rank in a communicator, and only such
+ * as the driver lets them. Memory of the driver that was freed all the same,
+ * and is something else now, counts as not announced.
  *
  * Threads: one call at a time per communicator.
  *
@@ -971,9 +971,10 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
  * of a communicator that is broken.
  *
  * Memory of a device that other processes have mapped should not be freed
- * before they have let go of it. They do as soon as no operation is under way
- * on their devices of that kind; that is waited for, but no longer than 0.2 s,
- * for it may wait for this rank: then a warning says so.
+ * before they have let go of it. They do soon after that, when no operation is
+ * under way on their devices of that kind. That is waited for, but no longer
+ * than 0.2 s, for it may wait for this rank: then a warning says so. The end of
+ * the communicator takes it back, too, and waits for nobody.
  *
  * Threads: one call at a time per communicator.
  *

@@ -360,12 +360,18 @@ static void reached(struct dicomm_comm *comm)
 	device_stage_free(dev, st);
 }
 
-/* Were these bytes the neighbour's no more while they were read? Of one that
- * has given up, this rank is going to hear. */
-static bool is_doubtful(const struct dicomm_comm *comm, const struct stage *st)
+/* Who has given up may have written to these bytes while they were read. */
+static dicomm_result_t check_read(struct dicomm_comm *comm,
+				  const struct stage *st)
 {
-	return st->from && !st->sends && !fault_is(comm) &&
-	       near_gave_up(st->from);
+	if (!st->from || st->sends || fault_is(comm) || !near_gave_up(st->from))
+		return DICOMM_SUCCESS;
+	return fault_own(comm,
+			 FAIL(DICOMM_ERR_REMOTE,
+			      "rank %d has given up what it "
+			      "sent",
+			      st->from->rank),
+			 st->from->rank);
 }
 
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
@@ -379,8 +385,7 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 		if (status == DICOMM_AGAIN)
 			break;
 		TRY(status);
-		if (is_doubtful(comm, dev->first))
-			break;
+		TRY(check_read(comm, dev->first));
 		reached(comm);
 		*moved = true;
 	}

@@ -100,10 +100,11 @@ struct device {
 	struct ipc *ipc;
 	struct lease *scratch_lease;
 	int scratch_offer;
-	/* For ranks of the same process and device; NULL: the host's memory is
-	 * read by all. */
+	/* For ranks of the same process; NULL: the host's memory is read by
+	 * all.
+	 */
 	struct lent *lent;
-	struct givens *givens; /* NULL: no wire would use them */
+	struct givens *givens; /* NULL: nobody would use them */
 	struct tickets *tickets;
 };
 

@@ -16,8 +16,8 @@
 /* From so many bytes on, a call pays for the registration of what the library
  * has allocated, which lasts until that is freed. */
 #define PAYS ((size_t)64 << 10)
-/* For neighbours that have a buffer mapped which is deregistered: they may be
- * in an operation that waits for this rank. */
+/* For neighbours that have memory mapped which is taken back: they may be in an
+ * operation that waits for this rank. */
 #define LET_GO_MS 200
 
 struct given {
@@ -309,19 +309,19 @@ dicomm_result_t given_add(struct dicomm_comm *comm, const void *at,
 	return DICOMM_SUCCESS;
 }
 
-static void wait_let_go(const struct dicomm_comm *comm, struct lease *lease)
+/* False: some still have it. */
+static bool wait_let_go(struct lease *lease)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
 	uint64_t end = clock_ms() + LET_GO_MS;
+	bool taken = lease && lease_is_taken(lease);
 
-	while (lease && lease_is_taken(lease) && clock_ms() < end)
+	while (taken && clock_ms() < end) {
 		nanosleep(&nap, NULL);
-	if (lease && lease_is_taken(lease))
-		log_warn("%s: comm_deregister: operations have held streams of "
-			 "other processes for %d ms; they have the buffer "
-			 "mapped until those end",
-			 comm->name, LET_GO_MS);
+		taken = lease_is_taken(lease);
+	}
 	lease_leave(lease);
+	return !taken;
 }
 
 void given_remove(struct dicomm_comm *comm, struct given *g)
@@ -335,7 +335,11 @@ void given_remove(struct dicomm_comm *comm, struct given *g)
 		at = &(*at)->next;
 	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
-	wait_let_go(comm, lease);
+	if (!wait_let_go(lease))
+		log_warn("%s: comm_deregister: other processes have not let go "
+			 "of the buffer for %d ms, maybe since their streams "
+			 "are held; they will when none is",
+			 comm->name, LET_GO_MS);
 }
 
 dicomm_result_t given_allocated(const struct accel *accel, int index,
@@ -396,7 +400,7 @@ dicomm_result_t given_free(void *at)
 	if (!gone)
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	if (gone->lease)
-		lease_leave(gone->lease);
+		(void)wait_let_go(gone->lease);
 	else
 		status = gone->accel->free(at);
 	free(gone);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "src/base/log.h"
+#include "src/core/held.h"
 
 /* Who deregisters memory waits for others to let go of it; they look so often
  * whether they should. */
@@ -63,28 +64,22 @@ struct ipc_view {
 	struct accel_export where;
 	const struct page *page;
 	_Atomic uint64_t *mapped; /* on the own page */
-	/* That were followed: in what is new, in what has gone */
-	uint64_t changes, kept;
-	pthread_mutex_t lock; /* of the imports */
+	_Atomic uint64_t changes; /* that were followed */
+	pthread_mutex_t lock;     /* of the imports */
 	struct import imports[IPC_OFFERS];
 	struct ipc_view *next;
 };
 
 /* Guards all views of this process, and what they have mapped. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct ipc_view *views;
 static bool keeping; /* the keeper runs */
-/* Shared by who makes a stream held: that may wait for other streams. */
-static pthread_rwlock_t streams = PTHREAD_RWLOCK_INITIALIZER;
 
 /* A fork's child has none of it. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&closed, NULL);
-	pthread_rwlock_init(&streams, NULL);
 	views = NULL;
 	keeping = false;
 }
@@ -128,8 +123,6 @@ void ipc_free(struct ipc *ipc)
 {
 	if (!ipc)
 		return;
-	for (int i = 0; i < IPC_OFFERS; i++)
-		lease_leave(ipc->origins[i].lease);
 	accels[0]->free(ipc->page);
 	pthread_mutex_destroy(&ipc->lock);
 	free(ipc);
@@ -186,13 +179,15 @@ static dicomm_result_t list(struct ipc *ipc, int i,
 int ipc_offer(struct ipc *ipc, const void *at, const struct lease *lease)
 {
 	struct accel_handle handle;
+	dicomm_result_t status;
 	int i;
 
-	if (ipc->accel->work->mem_export(at, &handle) != DICOMM_SUCCESS) {
-		log_info("%s:%d: not read in place by other processes: %s",
-			 ipc->accel->name, ipc->index, log_last_error());
+	/* That some memory cannot be is no error. */
+	log_hold();
+	status = ipc->accel->work->mem_export(at, &handle);
+	log_release(log_enabled(LOG_INFO));
+	if (status != DICOMM_SUCCESS)
 		return -1;
-	}
 	pthread_mutex_lock(&ipc->lock);
 	i = place_for(ipc, handle.id);
 	if (i >= 0 && !ipc->origins[i].users &&
@@ -235,28 +230,7 @@ uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int i,
 
 /* ---- what is mapped ---- */
 
-void ipc_stop(void)
-{
-	pthread_rwlock_rdlock(&streams);
-}
-
-void ipc_resume(void)
-{
-	pthread_rwlock_unlock(&streams);
-}
-
-/* Then no stream becomes held until ipc_resume(). */
-static bool may_map(const struct ipc_view *view)
-{
-	if (pthread_rwlock_trywrlock(&streams))
-		return false;
-	if (!view->work->held(view->index))
-		return true;
-	ipc_resume();
-	return false;
-}
-
-/* Under the lock, as all of these */
+/* Under the lock, or of a view that nobody else finds any more */
 static void let_go(struct ipc_view *view, int i)
 {
 	struct import gone;
@@ -310,54 +284,44 @@ static void follow(struct ipc_view *view)
 {
 	uint64_t changes = atomic_load(&view->page->changes);
 
-	if (changes == view->changes || !may_map(view))
+	if (changes == view->changes || !held_by_none(view->work, view->index))
 		return;
-	view->changes = changes;
-	for (int i = 0; i < IPC_OFFERS; i++) {
-		uint64_t serial = atomic_load(&view->page->offers[i].serial);
-
-		if (serial == view->imports[i].serial)
-			continue;
-		let_go(view, i);
-		if (serial && map(view, i, serial) != DICOMM_SUCCESS)
-			log_info("memory of process %d is not read in place: "
-				 "%s",
-				 view->where.pid, log_last_error());
-	}
-	ipc_resume();
-}
-
-/* What is not offered any more. A change may come while the view is followed,
- * which then sees a part of it. */
-static void keep(struct ipc_view *view)
-{
-	uint64_t changes = atomic_load(&view->page->changes);
-
-	if (changes == view->kept || !may_map(view))
-		return;
-	view->kept = changes;
+	atomic_store(&view->changes, changes);
+	/* First what has gone: its address may be that of something new. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		if (!is_offered(view, i, view->imports[i].serial))
 			let_go(view, i);
-	ipc_resume();
+	for (int i = 0; i < IPC_OFFERS; i++) {
+		uint64_t serial = atomic_load(&view->page->offers[i].serial);
+
+		if (serial && !view->imports[i].serial &&
+		    map(view, i, serial) != DICOMM_SUCCESS)
+			log_info("memory of process %d is not read in place",
+				 view->where.pid);
+	}
+	held_release();
 }
 
+/* Who finds no stream held does it for all ranks of the process. */
+static void follow_all(void)
+{
+	for (struct ipc_view *v = views; v; v = v->next)
+		follow(v);
+}
+
+/* Others wait for what this process lets go of, though it calls nothing. */
 static void *keeper(void *arg)
 {
-	struct timespec until;
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
 
 	(void)arg;
 	pthread_mutex_lock(&lock);
 	while (views) {
-		for (struct ipc_view *v = views; v; v = v->next)
-			keep(v);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += LOOK_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		pthread_cond_timedwait(&closed, &lock, &until);
+		follow_all();
+		pthread_mutex_unlock(&lock);
+		lease_sweep();
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&lock);
 	}
 	keeping = false;
 	pthread_mutex_unlock(&lock);
@@ -418,6 +382,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 	view->mapped = ipc->page->mapped[rank];
 	pthread_mutex_init(&view->lock, NULL);
 	pthread_once(&once, setup);
+	log_hold();
 	pthread_mutex_lock(&lock);
 	status = start_keeper();
 	if (status == DICOMM_SUCCESS) {
@@ -426,6 +391,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 		follow(view);
 	}
 	pthread_mutex_unlock(&lock);
+	log_release(status != DICOMM_SUCCESS || log_enabled(LOG_INFO));
 	if (status != DICOMM_SUCCESS) {
 		unmap_page(view);
 		return status;
@@ -436,13 +402,13 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 
 void ipc_refresh(struct ipc_view *view)
 {
-	/* Of what nobody but this rank's calls writes: mostly there is nothing
-	 * to do. */
-	if (atomic_load(&view->page->changes) == view->changes)
+	if (atomic_load(&view->page->changes) == atomic_load(&view->changes))
 		return;
+	log_hold();
 	pthread_mutex_lock(&lock);
-	follow(view);
+	follow_all();
 	pthread_mutex_unlock(&lock);
+	log_release(log_enabled(LOG_INFO));
 }
 
 bool ipc_gave_up(const struct ipc_view *view)
@@ -482,9 +448,9 @@ void ipc_view_close(struct ipc_view *view)
 	while (*at != view)
 		at = &(*at)->next;
 	*at = view->next;
+	pthread_mutex_unlock(&lock);
+	/* Streams may be held by others: this may wait for them. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		let_go(view, i);
-	pthread_cond_signal(&closed);
-	pthread_mutex_unlock(&lock);
 	unmap_page(view);
 }

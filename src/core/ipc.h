@@ -53,12 +53,9 @@ void ipc_give_up(struct ipc *ipc);
 dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 			      int rank, int self, struct ipc_view **out);
 void ipc_view_close(struct ipc_view *view);
-/* Map what it offers now; nothing while a stream is held. */
+/* Map what neighbours of this process offer now, if this one's offers have
+ * changed; nothing while a stream is held. */
 void ipc_refresh(struct ipc_view *view);
-/* From one to the other nothing is mapped and let go of, which could wait for a
- * stream that is held meanwhile. */
-void ipc_stop(void);
-void ipc_resume(void);
 /* Has the neighbour given up what it sent? */
 bool ipc_gave_up(const struct ipc_view *view);
 

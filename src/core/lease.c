@@ -16,6 +16,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/core/held.h"
 
 /* For other processes, which mostly end the communicator at the same time */
 #define WAIT_MS 2000
@@ -95,7 +96,6 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 			    .accel = accel,
 			    .index = index,
 			    .memory = memory};
-	lease_sweep();
 	*out = l;
 	return DICOMM_SUCCESS;
 }
@@ -165,10 +165,15 @@ void lease_sweep(void)
 		struct lease *l = *at, *next = l->next;
 
 		/* To free memory may wait for streams. */
-		if (!l->accel->work->held(l->index) && try_free(l))
+		if (!held_by_none(l->accel->work, l->index)) {
+			at = &l->next;
+			continue;
+		}
+		if (try_free(l))
 			*at = next;
 		else
 			at = &l->next;
+		held_release();
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -67,7 +67,7 @@ dicomm_result_t near_check(const struct dicomm_comm *comm, const char *f,
 /* Pin and map what neighbours have allocated or offered meanwhile, and let go
  * of the rest, unless a stream is held. */
 void near_refresh(struct dicomm_comm *comm);
-/* Did it take back what it had sent, before this rank was done with it? */
+/* Has it given up an operation, and with it what it had sent? */
 bool near_gave_up(const struct peer *peer);
 
 #endif

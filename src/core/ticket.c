@@ -7,6 +7,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/held.h"
 
 /* At a stream before the caller sleeps in between */
 #define LOOKS 1000
@@ -179,12 +180,12 @@ dicomm_result_t ticket_hold(struct ticket *list)
 		if (status == DICOMM_SUCCESS)
 			status = t->of->work->event_record(t->event, t->open);
 	}
-	ipc_stop();
+	held_begin();
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
 		status = t->of->work->gate_close(t->gate, t->open);
 		t->held = status == DICOMM_SUCCESS;
 	}
-	ipc_resume();
+	held_end();
 	for (t = list; t; t = t->next) {
 		if (t->open)
 			t->of->work->close(t->open);

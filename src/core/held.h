@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What maps, lets go of or frees memory of a device could wait for a stream
+ * that is held, and that for the thread which does it. So it asks here, and
+ * meanwhile no stream of this process becomes held.
+ *
+ * Threads: any.
+ */
+#ifndef DICOMM_CORE_HELD_H
+#define DICOMM_CORE_HELD_H
+
+#include "src/accel/accel.h"
+
+/* Around where streams become held. */
+void held_begin(void);
+void held_end(void);
+
+/* True: no stream is held, nor becomes so until held_release(). */
+bool held_by_none(const struct accel_work *work, int index);
+void held_release(void);
+
+#endif
