@@ -405,43 +405,44 @@ END_TEST
 
 /* ---- ranks that give up, and die ---- */
 
-#define MUCH ((size_t)4 << 20)
+#define ONE ((size_t)4096) /* one message */
 
 /* What a rank sends is its own again once it has aborted. Who has read
  * something else since does not take it for the message, and waits for no news
  * of it: rank 0, if there are three, has left, and tells nobody. */
 static void give_up(struct job_rank *me, struct gadget *g)
 {
-	uint8_t *at = gadget_alloc(g, MUCH), *host = gadget_host(g, MUCH);
+	uint8_t *at = gadget_alloc(g, ONE), *host = gadget_host(g, ONE);
 	bool sends = me->rank == me->ranks - 2;
 	dicomm_result_t status;
 	double begin;
 	void *handle;
 
-	JOB_TRY(dicomm_comm_register(me->comm, at, MUCH, &handle));
-	memset(host, sends ? 0x11 : 0, MUCH);
-	gadget_copy(g, at, host, MUCH);
+	JOB_TRY(dicomm_comm_register(me->comm, at, ONE, &handle));
+	memset(host, sends ? 0x11 : 0, ONE);
+	gadget_copy(g, at, host, ONE);
 	gadget_wait(g);
-	gadget_delay(g, sends ? 0 : 20000);
+	gadget_delay(g, sends ? 0 : 60000);
 	begin = job_seconds();
 	if (sends) {
-		JOB_TRY(dicomm_send(at, MUCH, DICOMM_UINT8, me->rank + 1,
+		JOB_TRY(dicomm_send(at, ONE, DICOMM_UINT8, me->rank + 1,
 				    me->comm, g->native));
-		job_sleep_ms(5);
+		/* It is on its way, and not read. */
+		job_sleep_ms(20);
 		JOB_TRY(dicomm_comm_abort(me->comm));
 		gadget_wait(g);
-		memset(host, 0xee, MUCH);
-		gadget_copy(g, at, host, MUCH);
+		memset(host, 0xee, ONE);
+		gadget_copy(g, at, host, ONE);
 		gadget_wait(g);
 	} else {
-		status = dicomm_recv(at, MUCH, DICOMM_UINT8, me->rank - 1,
+		status = dicomm_recv(at, ONE, DICOMM_UINT8, me->rank - 1,
 				     me->comm, g->native);
 		gadget_wait(g);
 		if (status == DICOMM_SUCCESS)
 			JOB_TRY(dicomm_comm_get_async_error(me->comm, &status));
-		gadget_copy(g, host, at, MUCH);
+		gadget_copy(g, host, at, ONE);
 		gadget_wait(g);
-		for (size_t i = 0; i < MUCH && status == DICOMM_SUCCESS; i++)
+		for (size_t i = 0; i < ONE && status == DICOMM_SUCCESS; i++)
 			JOB_CHECK(host[i] == 0x11,
 				  "byte %zu is %02x, and no error", i, host[i]);
 	}
