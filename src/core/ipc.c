@@ -302,11 +302,26 @@ static void follow(struct ipc_view *view)
 	held_release();
 }
 
-/* Who finds no stream held does it for all ranks of the process. */
+/* Who finds no stream held does it for all ranks of the process. That what was
+ * offered has gone is no error; a sink may want the lock. */
 static void follow_all(void)
 {
+	log_hold();
+	pthread_mutex_lock(&lock);
 	for (struct ipc_view *v = views; v; v = v->next)
 		follow(v);
+	pthread_mutex_unlock(&lock);
+	log_release(log_enabled(LOG_INFO));
+}
+
+static bool is_wanted(void)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&lock);
+	wanted = keeping = views;
+	pthread_mutex_unlock(&lock);
+	return wanted;
 }
 
 /* Others wait for what this process lets go of, though it calls nothing. */
@@ -315,16 +330,11 @@ static void *keeper(void *arg)
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
 
 	(void)arg;
-	pthread_mutex_lock(&lock);
-	while (views) {
+	while (is_wanted()) {
 		follow_all();
-		pthread_mutex_unlock(&lock);
 		lease_sweep();
 		nanosleep(&nap, NULL);
-		pthread_mutex_lock(&lock);
 	}
-	keeping = false;
-	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
@@ -382,33 +392,26 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 	view->mapped = ipc->page->mapped[rank];
 	pthread_mutex_init(&view->lock, NULL);
 	pthread_once(&once, setup);
-	log_hold();
 	pthread_mutex_lock(&lock);
 	status = start_keeper();
 	if (status == DICOMM_SUCCESS) {
 		view->next = views;
 		views = view;
-		follow(view);
 	}
 	pthread_mutex_unlock(&lock);
-	log_release(status != DICOMM_SUCCESS || log_enabled(LOG_INFO));
 	if (status != DICOMM_SUCCESS) {
 		unmap_page(view);
 		return status;
 	}
 	*out = view;
+	ipc_refresh(view);
 	return DICOMM_SUCCESS;
 }
 
 void ipc_refresh(struct ipc_view *view)
 {
-	if (atomic_load(&view->page->changes) == atomic_load(&view->changes))
-		return;
-	log_hold();
-	pthread_mutex_lock(&lock);
-	follow_all();
-	pthread_mutex_unlock(&lock);
-	log_release(log_enabled(LOG_INFO));
+	if (atomic_load(&view->page->changes) != atomic_load(&view->changes))
+		follow_all();
 }
 
 bool ipc_gave_up(const struct ipc_view *view)
