@@ -16,6 +16,8 @@
 
 /* Longer than any copy or kernel of ours takes */
 #define QUIESCE_NS UINT64_C(30000000000)
+/* For other processes, which mostly end the communicator at the same time */
+#define LET_GO_MS 2000
 
 /* ---- open and close ---- */
 
@@ -232,7 +234,7 @@ void device_close(struct dicomm_comm *comm)
 	given_close(comm);
 	reach_unmap(comm);
 	if (dev->lease)
-		lease_end(dev->lease);
+		lease_end(dev->lease, LET_GO_MS);
 	else if (dev->near)
 		comm->accel->free(dev->near);
 	comm_drop(comm, &dev->held);
@@ -242,7 +244,7 @@ void device_close(struct dicomm_comm *comm)
 		accels[0]->free(dev->memory);
 	/* Who was late with the stages has been waited for. */
 	if (dev->scratch_lease)
-		lease_leave(dev->scratch_lease);
+		lease_end(dev->scratch_lease, 0);
 	else if (dev->scratch)
 		comm->accel->free(dev->scratch);
 	ipc_free(dev->ipc);

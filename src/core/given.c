@@ -6,9 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
@@ -128,11 +126,11 @@ static void let_go(struct givens *all, const void *base, size_t bytes,
 			at = &all->first;
 		} else if (g->announced) {
 			/* The user has a handle of it. */
-			lease_leave(take_back(all, g));
+			lease_end(take_back(all, g), 0);
 			g->asked = true;
 			at = &g->next;
 		} else {
-			lease_leave(destroy(all, at));
+			lease_end(destroy(all, at), 0);
 		}
 	}
 }
@@ -271,7 +269,7 @@ void given_close(struct dicomm_comm *comm)
 	*at = all->next;
 	pthread_mutex_unlock(&lock);
 	while (all->first)
-		lease_leave(destroy(all, &all->first));
+		lease_end(destroy(all, &all->first), 0);
 	pthread_cond_destroy(&all->told);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
@@ -309,21 +307,6 @@ dicomm_result_t given_add(struct dicomm_comm *comm, const void *at,
 	return DICOMM_SUCCESS;
 }
 
-/* False: some still have it. */
-static bool wait_let_go(struct lease *lease)
-{
-	const struct timespec nap = {.tv_nsec = 100000};
-	uint64_t end = clock_ms() + LET_GO_MS;
-	bool taken = lease && lease_is_taken(lease);
-
-	while (taken && clock_ms() < end) {
-		nanosleep(&nap, NULL);
-		taken = lease_is_taken(lease);
-	}
-	lease_leave(lease);
-	return !taken;
-}
-
 void given_remove(struct dicomm_comm *comm, struct given *g)
 {
 	struct givens *all = comm->dev->givens;
@@ -335,7 +318,7 @@ void given_remove(struct dicomm_comm *comm, struct given *g)
 		at = &(*at)->next;
 	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
-	if (!wait_let_go(lease))
+	if (!lease_end(lease, LET_GO_MS))
 		log_warn("%s: comm_deregister: other processes have not let go "
 			 "of the buffer for %d ms, maybe since their streams "
 			 "are held; they will when none is",
@@ -400,7 +383,7 @@ dicomm_result_t given_free(void *at)
 	if (!gone)
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	if (gone->lease)
-		(void)wait_let_go(gone->lease);
+		lease_end(gone->lease, LET_GO_MS);
 	else
 		status = gone->accel->free(at);
 	free(gone);

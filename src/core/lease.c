@@ -18,9 +18,6 @@
 #include "src/base/log.h"
 #include "src/core/held.h"
 
-/* For other processes, which mostly end the communicator at the same time */
-#define WAIT_MS 2000
-
 struct lease {
 	struct lease_place place;
 	const struct accel *accel;
@@ -122,7 +119,7 @@ static bool try_free(struct lease *l)
 	return true;
 }
 
-bool lease_is_taken(const struct lease *l)
+static bool is_taken(const struct lease *l)
 {
 	off_t own = l->place.pid;
 
@@ -130,21 +127,17 @@ bool lease_is_taken(const struct lease *l)
 	       is_locked(l->place.fd, own + 1, 0);
 }
 
-void lease_end(struct lease *l)
+bool lease_end(struct lease *l, int wait_ms)
 {
 	const struct timespec nap = {.tv_nsec = 200000};
-	uint64_t end = clock_ms() + WAIT_MS;
+	uint64_t end = clock_ms() + (uint64_t)wait_ms;
+	bool taken;
 
-	/* Ranks of this process may be ended by this very thread, later. */
-	while (l && lease_is_taken(l) && clock_ms() < end)
-		nanosleep(&nap, NULL);
-	lease_leave(l);
-}
-
-void lease_leave(struct lease *l)
-{
 	if (!l)
-		return;
+		return true;
+	/* Ranks of this process may be ended by this very thread, later. */
+	while ((taken = is_taken(l)) && clock_ms() < end)
+		nanosleep(&nap, NULL);
 	if (!try_free(l)) {
 		log_info("%s:%d: memory stays until neighbours have let go of "
 			 "it",
@@ -155,6 +148,7 @@ void lease_leave(struct lease *l)
 		pthread_mutex_unlock(&lock);
 	}
 	lease_sweep();
+	return !taken;
 }
 
 void lease_sweep(void)

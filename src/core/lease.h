@@ -22,15 +22,13 @@ struct lease_place {
 };
 
 /* Memory of that device, which from now on belongs to the lease; NULL: it stays
- * its user's, who has to ask whether others still have it. */
+ * its user's, whom lease_end() tells whether others still have it. */
 dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 			    struct lease **out);
 void lease_tell(const struct lease *l, struct lease_place *place);
-void lease_end(struct lease *l);
-/* The same without the wait. */
-void lease_leave(struct lease *l);
-/* Have other processes a lease on it? */
-bool lease_is_taken(const struct lease *l);
+/* Wait so long at most for other processes to let go of it, and free it; NULL:
+ * there is none. False: some still have it, and it is freed later. */
+bool lease_end(struct lease *l, int wait_ms);
 /* Free what has been let go of meanwhile. */
 void lease_sweep(void);
 
