@@ -3,11 +3,11 @@
 #include "src/accel/ze_order.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 
 #define POOL_EVENTS 64
 /* Between two looks at events for which functions wait */
@@ -475,25 +475,13 @@ static void *caller_run(void *arg)
 	return NULL;
 }
 
-/* Of the process, for good; no signal of the user's is for it. */
+/* Of the process, for good */
 static int caller_start(void)
 {
-	sigset_t all, before;
-	pthread_attr_t detached;
-	pthread_t thread;
-	int error;
-
-	if (caller_runs)
-		return ZE_SUCCESS;
-	pthread_attr_init(&detached);
-	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, &detached, caller_run, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&detached);
-	caller_runs = !error;
-	return error ? ZE_OUT_OF_HOST_MEMORY : ZE_SUCCESS;
+	if (!caller_runs)
+		caller_runs =
+			!thread_start(NULL, "dicomm-ze", caller_run, NULL);
+	return caller_runs ? ZE_SUCCESS : ZE_OUT_OF_HOST_MEMORY;
 }
 
 /* What cannot be appended as a whole leaves nobody waiting. */

@@ -2,7 +2,6 @@
 /* The control thread and its event loop. */
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -10,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/boot/loop.h"
 
 #define BATCH 128
@@ -215,6 +215,7 @@ static void *thread_main(void *arg)
 
 	(void)arg;
 	loop_lock();
+	loop.thread = pthread_self();
 	loop.thread_runs = true;
 	pthread_cond_broadcast(&begun);
 	for (;;) {
@@ -272,30 +273,11 @@ static void fork_child(void)
 	loop_unlock();
 }
 
-static dicomm_result_t start_thread(void)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&loop.thread, &attr, thread_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	if (err)
-		return FAIL(DICOMM_ERR_SYSTEM, "control thread: start: %s",
-			    strerror(err));
-	pthread_setname_np(loop.thread, "dicomm-control");
-	return DICOMM_SUCCESS;
-}
-
 static dicomm_result_t start(void)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
 	dicomm_result_t status;
+	int error;
 
 	loop.last_call = &loop.calls;
 	loop.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -313,9 +295,12 @@ static dicomm_result_t start(void)
 	if (!loop.at_fork)
 		pthread_atfork(fork_prepare, fork_parent, fork_child);
 	loop.at_fork = true;
-	status = start_thread();
-	if (status != DICOMM_SUCCESS)
+	error = thread_start(NULL, "dicomm-control", thread_main, NULL);
+	if (error) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: start: %s",
+			      strerror(error));
 		goto close_wake;
+	}
 	loop.running = true;
 	/* A fork while a thread is being born leaves the child with whatever
 	 * its birth had locked, in a C library (or sanitizer) that does not

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/core/held.h"
 
 /* Who deregisters memory waits for others to let go of it; they look so often
@@ -340,22 +340,16 @@ static void *keeper(void *arg)
 
 static dicomm_result_t start_keeper(void)
 {
-	sigset_t all, old;
-	pthread_t thread;
 	int error;
 
 	if (keeping)
 		return DICOMM_SUCCESS;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, NULL, keeper, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	error = thread_start(NULL, "dicomm-keeper", keeper, NULL);
 	if (error) {
 		errno = error;
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "memory of a neighbour: thread: %m");
 	}
-	pthread_detach(thread);
 	keeping = true;
 	return DICOMM_SUCCESS;
 }

@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/core/queue.h"
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
@@ -384,7 +384,6 @@ static void *progress(void *arg)
 	unsigned round = 0;
 
 	(void)arg;
-	pthread_setname_np(pthread_self(), "dicomm-progress");
 	for (;;) {
 		if (!batches ||
 		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
@@ -413,8 +412,6 @@ static void forget(void)
 static dicomm_result_t start_progress(void)
 {
 	static bool registered;
-	sigset_t all, old;
-	pthread_t thread;
 	int error;
 
 	if (running)
@@ -422,15 +419,11 @@ static dicomm_result_t start_progress(void)
 	if (!registered)
 		pthread_atfork(NULL, NULL, forget);
 	registered = true;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, NULL, progress, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	error = thread_start(NULL, "dicomm-progress", progress, NULL);
 	if (error) {
 		errno = error;
 		return FAIL(DICOMM_ERR_SYSTEM, "progress thread: create: %m");
 	}
-	pthread_detach(thread);
 	running = true;
 	return DICOMM_SUCCESS;
 }

@@ -10,12 +10,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/thread.h"
 
 /* A rank that has not polled for so long is away. */
 #define AWAY_MS 10
@@ -115,7 +115,6 @@ static void *thread_main(void *arg)
 
 static dicomm_result_t start(void)
 {
-	sigset_t all, old;
 	int err;
 
 	attend.pid = getpid();
@@ -124,14 +123,9 @@ static dicomm_result_t start(void)
 	attend.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (attend.wake < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "ucx: eventfd: %m");
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&attend.thread, NULL, thread_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!err) {
-		pthread_setname_np(attend.thread, "dicomm-ucx");
+	err = thread_start(&attend.thread, "dicomm-ucx", thread_main, NULL);
+	if (!err)
 		return DICOMM_SUCCESS;
-	}
 	close(attend.wake);
 	return FAIL(DICOMM_ERR_SYSTEM, "ucx: start a thread: %s",
 		    strerror(err));

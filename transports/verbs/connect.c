@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
+#include "src/base/thread.h"
 
 /* Who has called and not proved anything yet. */
 #define STRANGERS_MAX 128
@@ -323,7 +323,6 @@ static void *serve(void *arg)
 	int fd = (int)(intptr_t)arg;
 	bool stop = false;
 
-	pthread_setname_np(pthread_self(), "dicomm-verbs");
 	while (!stop) {
 		int n = epoll_wait(fd, events, 16, TICK_MS);
 		uint64_t now = clock_ms();
@@ -369,7 +368,6 @@ static void setup(void)
 static dicomm_result_t start(void)
 {
 	struct epoll_event e = {.events = EPOLLIN};
-	sigset_t all, old;
 	int error;
 
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -379,11 +377,8 @@ static dicomm_result_t start(void)
 		error = errno;
 		goto fail;
 	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, NULL, serve,
-			       (void *)(intptr_t)epoll_fd);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	error = thread_start(&thread, "dicomm-verbs", serve,
+			     (void *)(intptr_t)epoll_fd);
 	if (!error)
 		return DICOMM_SUCCESS;
 fail:

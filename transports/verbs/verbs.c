@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "src/base/config.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "transports/common.h"
 
 /* For requests in flight to end, at close and abort. */
@@ -583,19 +583,13 @@ static void *close_rest(void *arg)
 static bool close_rest_aside(struct tp_device *dev)
 {
 	struct timespec end;
-	sigset_t all, old;
 	pthread_t thread;
-	int error;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_nsec += LATE_MS * 1000000L;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, NULL, close_rest, dev);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (error)
+	if (thread_start(&thread, "dicomm-close", close_rest, dev))
 		return false;
 	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &end)) {
 		log_info("verbs: the kernel still waits for a connection that "

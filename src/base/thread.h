@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads of the library's own. No signal of the user's is for them.
+ *
+ * Threads: any.
+ */
+#ifndef DICOMM_BASE_THREAD_H
+#define DICOMM_BASE_THREAD_H
+
+#include <pthread.h>
+
+/* The name, of 15 characters at most, is what debuggers and top(1) show. Who
+ * gives no place for the thread does not join it. 0, or the error's number. */
+int thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
+		 void *arg);
+
+#endif
