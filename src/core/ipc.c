@@ -64,7 +64,7 @@ struct ipc_view {
 	struct accel_export where;
 	const struct page *page;
 	_Atomic uint64_t *mapped; /* on the own page */
-	_Atomic uint64_t changes; /* that were followed */
+	uint64_t changes;         /* that were followed */
 	pthread_mutex_t lock;     /* of the imports */
 	struct import imports[IPC_OFFERS];
 	struct ipc_view *next;
@@ -280,13 +280,16 @@ static dicomm_result_t map(struct ipc_view *view, int i, uint64_t serial)
 	return DICOMM_SUCCESS;
 }
 
+static bool is_behind(const struct ipc_view *view)
+{
+	return atomic_load(&view->page->changes) != view->changes;
+}
+
 static void follow(struct ipc_view *view)
 {
-	uint64_t changes = atomic_load(&view->page->changes);
-
-	if (changes == view->changes || !held_by_none(view->work, view->index))
+	if (!held_by_none(view->work, view->index))
 		return;
-	atomic_store(&view->changes, changes);
+	view->changes = atomic_load(&view->page->changes);
 	/* First what has gone: its address may be that of something new. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		if (!is_offered(view, i, view->imports[i].serial))
@@ -304,12 +307,21 @@ static void follow(struct ipc_view *view)
 
 /* Who finds no stream held does it for all ranks of the process. That what was
  * offered has gone is no error; a sink may want the lock. */
-static void follow_all(void)
+void ipc_refresh(void)
 {
+	struct ipc_view *v;
+
+	pthread_mutex_lock(&lock);
+	for (v = views; v && !is_behind(v); v = v->next)
+		;
+	pthread_mutex_unlock(&lock);
+	if (!v)
+		return;
 	log_hold();
 	pthread_mutex_lock(&lock);
-	for (struct ipc_view *v = views; v; v = v->next)
-		follow(v);
+	for (v = views; v; v = v->next)
+		if (is_behind(v))
+			follow(v);
 	pthread_mutex_unlock(&lock);
 	log_release(log_enabled(LOG_INFO));
 }
@@ -331,7 +343,7 @@ static void *keeper(void *arg)
 
 	(void)arg;
 	while (is_wanted()) {
-		follow_all();
+		ipc_refresh();
 		lease_sweep();
 		nanosleep(&nap, NULL);
 	}
@@ -398,14 +410,8 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 		return status;
 	}
 	*out = view;
-	ipc_refresh(view);
+	ipc_refresh();
 	return DICOMM_SUCCESS;
-}
-
-void ipc_refresh(struct ipc_view *view)
-{
-	if (atomic_load(&view->page->changes) != atomic_load(&view->changes))
-		follow_all();
 }
 
 bool ipc_gave_up(const struct ipc_view *view)

@@ -16,8 +16,7 @@
  * page before its buffers are the user's again; who has read them looks there
  * before it takes what it read for the message.
  *
- * Threads: offers: any; a view: one that refreshes it and one that finds, at
- * the same time; the rest any.
+ * Threads: any.
  */
 #ifndef DICOMM_CORE_IPC_H
 #define DICOMM_CORE_IPC_H
@@ -53,9 +52,9 @@ void ipc_give_up(struct ipc *ipc);
 dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 			      int rank, int self, struct ipc_view **out);
 void ipc_view_close(struct ipc_view *view);
-/* Map what neighbours of this process offer now, if this one's offers have
- * changed; nothing while a stream is held. */
-void ipc_refresh(struct ipc_view *view);
+/* Map what the neighbours of all ranks of this process offer now, and let go of
+ * the rest; nothing of a device while a stream of it is held. */
+void ipc_refresh(void);
 /* Has the neighbour given up what it sent? */
 bool ipc_gave_up(const struct ipc_view *view);
 

@@ -114,16 +114,14 @@ void near_close(struct dicomm_comm *comm, int rank)
 
 void near_refresh(struct dicomm_comm *comm)
 {
-	bool maps = comm->dev && comm->dev->ipc;
-
-	for (int r = 0; (comm->shares || maps) && r < comm->ranks; r++) {
+	for (int r = 0; comm->shares && r < comm->ranks; r++) {
 		const struct near *n = comm->peers[r].near;
 
 		if (n && n->pins)
 			pin_refresh(n->pins);
-		if (n && n->view)
-			ipc_refresh(n->view);
 	}
+	if (comm->dev && comm->dev->ipc)
+		ipc_refresh();
 }
 
 bool near_gave_up(const struct peer *peer)
