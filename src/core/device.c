@@ -308,7 +308,6 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 	st->step = step;
 	st->slice = slice;
 	st->from = NULL;
-	st->in_place = false;
 	st->phase = STAGE_READING;
 	return st;
 }

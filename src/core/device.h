@@ -56,9 +56,8 @@ struct stage {
 	/* Where the wire brings and takes them this time: to and from the host
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
-	bool in_place; /* as the note says */
 	struct accel_event *event;
-	struct near_note note; /* of it, for who reads it where it is */
+	struct near_note note; /* for who reads the bytes where they are */
 	/* Of another rank, which its stream has not come past yet */
 	struct lent_read read;
 	const struct operation *op;

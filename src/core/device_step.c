@@ -206,6 +206,16 @@ static bool note_in_place(const struct operation *op, const struct peer *peer,
 	return note->where.id;
 }
 
+/* Where the stage is, as the peer counts */
+static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
+			     const struct stage *st)
+{
+	if (is_lent(peer))
+		return (uintptr_t)st->at;
+	return (uint64_t)(st->at -
+			  (is_in_device(peer) ? dev->near : dev->memory));
+}
+
 static enum schedule_result send_message(struct operation *op,
 					 const struct step *step, uint32_t s,
 					 uint64_t k, uint64_t seq)
@@ -216,7 +226,7 @@ static enum schedule_result send_message(struct operation *op,
 	const struct peer *peer = &comm->peers[step->peer];
 	const struct lane *lane = &peer->lane[op->exe->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
-	bool reached = is_reached(op, peer, &step->a);
+	bool reached = is_reached(op, peer, &step->a), in_place;
 	struct stage *st;
 
 	if (!a.n)
@@ -234,15 +244,19 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	st->in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
+	in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
 	if (is_in_device(peer))
 		st->at = st->near;
-	if (reached || st->in_place)
+	if (reached || in_place)
 		st->at = a.at;
 	else if (!dev->shares_host)
 		status = copy_stage(comm, st, st->at, a.at, a.bytes);
+	if (peer->is_near && !in_place)
+		st->note = (struct near_note){
+			.offset = stage_offset(dev, peer, st)};
+	st->note.bytes = a.bytes;
 	/* No step writes it, or none that is still to run. */
-	if (st->in_place && (!step->dep_count || device_is_idle(dev))) {
+	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
 	}
@@ -250,16 +264,6 @@ static enum schedule_result send_message(struct operation *op,
 		status = device_mark(dev, st);
 	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
 					: step_fail(op, status, -1);
-}
-
-/* Where the stage is, as the peer counts */
-static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
-			     const struct stage *st)
-{
-	if (is_lent(peer))
-		return (uintptr_t)st->at;
-	return (uint64_t)(st->at -
-			  (is_in_device(peer) ? dev->near : dev->memory));
 }
 
 /* What is put for the bytes in a stage. */
@@ -271,20 +275,15 @@ struct body {
 	struct tp_ref ref;
 };
 
-static dicomm_result_t find_body(const struct device *dev,
-				 const struct peer *peer, struct stage *st,
-				 uint32_t signature, size_t bytes,
-				 struct body *b)
+static dicomm_result_t find_body(const struct peer *peer,
+				 const struct stage *st, uint32_t signature,
+				 size_t bytes, struct body *b)
 {
 	*b = (struct body){.signature = signature,
 			   .kind = TP_DATA,
 			   .at = st->at,
 			   .len = bytes};
 	if (peer->is_near) {
-		if (!st->in_place)
-			st->note = (struct near_note){
-				.offset = stage_offset(dev, peer, st)};
-		st->note.bytes = bytes;
 		b->signature = near_signature(signature);
 		b->at = &st->note;
 		b->len = sizeof(st->note);
@@ -313,8 +312,7 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 	struct body body;
 	dicomm_result_t status;
 
-	status = find_body(comm->dev, peer, st, step_signature(op, step), bytes,
-			   &body);
+	status = find_body(peer, st, step_signature(op, step), bytes, &body);
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
 	status = peer->transport->put(peer->tp, op->exe->class, seq,
