@@ -17,9 +17,9 @@ LD_LIBRARY_PATH=$out${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 perf 0 allreduce -b 8 -e 64K -f 64 -n 3 --ranks 3 --traffic \
 	--device 0=cuda:0,2=hip:1
-has 'Rank  0 .* cuda:0 '
+has 'Rank  0 .* cuda:0 .*NVIDIA'
 has 'Rank  1 .* host '
-has 'Rank  2 .* hip:1 '
+has 'Rank  2 .* hip:1 .*AMD'
 has 'Out of bounds values : 0 OK'
 has 'staged [1-9]'
 perf 0 alltoall -b 1K -e 1K -n 3 -d half --ranks 2 -g 2 --traffic --device cuda:1

@@ -48,6 +48,7 @@ EQUAL(HIP_NO_BINARY_FOR_GPU, hipErrorNoBinaryForGpu);
 EQUAL(HIP_OBJECT_INIT_FAILED, hipErrorSharedObjectInitFailed);
 EQUAL(HIP_NOT_READY, hipErrorNotReady);
 EQUAL(HIP_NOT_SUPPORTED, hipErrorNotSupported);
+EQUAL(HIP_PEER_ACCESS_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled);
 EQUAL(HIP_MULTIPROCESSOR_COUNT, hipDeviceAttributeMultiprocessorCount);
 EQUAL(HIP_POINTER_MEMORY_TYPE, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE);
 EQUAL(HIP_POINTER_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID);
@@ -66,6 +67,7 @@ EQUAL(HIP_HOST_COHERENT, hipHostMallocCoherent);
 EQUAL(HIP_SIGNAL_MEMORY, hipMallocSignalMemory);
 EQUAL(HIP_COPY_DEFAULT, hipMemcpyDefault);
 EQUAL(HIP_CAPTURE_NONE, hipStreamCaptureStatusNone);
+EQUAL(HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed);
 
 int main(void)
 {

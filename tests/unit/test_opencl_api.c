@@ -2,6 +2,7 @@
 /* Our declarations of OpenCL against the headers of Khronos. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 #include <stdio.h>
 
 #include "src/accel/opencl_api.h"
@@ -17,6 +18,7 @@ OPENCL_FUNCTIONS(F)
 #define EQUAL(ours, theirs) _Static_assert((ours) == (theirs), #theirs)
 EQUAL(OPENCL_SUCCESS, CL_SUCCESS);
 EQUAL(OPENCL_DEVICE_NOT_FOUND, CL_DEVICE_NOT_FOUND);
+EQUAL(OPENCL_PLATFORM_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR);
 EQUAL(OPENCL_OUT_OF_RESOURCES, CL_OUT_OF_RESOURCES);
 EQUAL(OPENCL_OUT_OF_HOST_MEMORY, CL_OUT_OF_HOST_MEMORY);
 EQUAL(OPENCL_INVALID_KERNEL_NAME, CL_INVALID_KERNEL_NAME);
