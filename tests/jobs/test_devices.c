@@ -275,6 +275,7 @@ static void small(struct job_rank *me, struct gadget *g)
 	/* The interpreter of PTX is slow there, and is not what is tested. */
 	int step = job_is_sanitized() ? 3 : 1;
 
+	gadget_delay(g, 50);
 	for (int k = 0; k < TRIAL_KINDS; k++)
 		for (int i = 0; i < element_ntypes * 3; i += step) {
 			t.kind = (enum trial_kind)k;
@@ -303,6 +304,7 @@ static void large(struct job_rank *me, struct gadget *g)
 		     {DICOMM_INT32, DICOMM_MAX, 150007}};
 	struct trial t = {.kind = TRIAL_ALLREDUCE};
 
+	gadget_delay(g, 50);
 	for (int k = 0; k < TRIAL_KINDS; k++)
 		for (int c = 0; c < 3; c++) {
 			t.kind = (enum trial_kind)k;
