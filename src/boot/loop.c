@@ -215,7 +215,6 @@ static void *thread_main(void *arg)
 
 	(void)arg;
 	loop_lock();
-	loop.thread = pthread_self();
 	loop.thread_runs = true;
 	pthread_cond_broadcast(&begun);
 	for (;;) {
@@ -295,12 +294,14 @@ static dicomm_result_t start(void)
 	if (!loop.at_fork)
 		pthread_atfork(fork_prepare, fork_parent, fork_child);
 	loop.at_fork = true;
-	error = thread_start(NULL, "dicomm-control", thread_main, NULL);
+	error = thread_start(&loop.thread, "dicomm-control", thread_main, NULL);
 	if (error) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: start: %s",
 			      strerror(error));
 		goto close_wake;
 	}
+	pthread_detach(loop.thread);
+	/* Before it has the lock, it is to know that it is the one. */
 	loop.running = true;
 	/* A fork while a thread is being born leaves the child with whatever
 	 * its birth had locked, in a C library (or sanitizer) that does not
