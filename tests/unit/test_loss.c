@@ -41,6 +41,9 @@ static bool was_error[2];
 /* What a NIC still brings of a queue pair that has stopped, with its word that
  * this was the last. */
 static struct ibv_wc straggler[2];
+/* What it has to tell of itself */
+static struct ibv_async_event news[2];
+static bool tells[2];
 
 static struct ibv_context contexts[2];
 static struct ibv_cq cqs[2];
@@ -114,6 +117,11 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
 {
 	int rail = (int)(context - contexts);
 
+	if (tells[rail]) {
+		*e = news[rail];
+		tells[rail] = false;
+		return 0;
+	}
 	if (!straggler[rail].wr_id || last_state[rail] != IBV_QPS_ERR)
 		return -1;
 	coming[rail][n_coming[rail]++] = straggler[rail];
@@ -157,6 +165,7 @@ static void complete(int rail, uint64_t id, enum ibv_wc_opcode opcode,
 							 .status = status,
 							 .opcode = opcode,
 							 .imm_data = imm,
+							 .vendor_err = 0x81,
 							 .qp_num = QPN};
 }
 
@@ -190,6 +199,7 @@ static struct verbs_lane *open_lane(bool is_in)
 				    .slots = SLOTS};
 
 	lane->depth = 32;
+	strcpy(lane->remote, "elsewhere");
 	for (uint32_t i = 0; i < 2; i++) {
 		lane->strand[i].rail = &dev.rail[i];
 		lane->strand[i].to_rail = i;
@@ -232,6 +242,8 @@ static void setup(void)
 		qps[i].qp_num = QPN;
 		nics[i].bytes_per_s = 1000000000;
 		nics[i].context = &contexts[i];
+		nics[i].port = (uint8_t)(i + 1);
+		atomic_store(&nics[i].fatal, NULL);
 		strcpy(nics[i].name, i ? "fake1" : "fake0");
 		dev.rail[i].nic = &nics[i];
 		dev.rail[i].cq = &cqs[i];
@@ -409,7 +421,14 @@ START_TEST(the_last_one_takes_the_lane_with_it)
 	lose(1, posted[n_posted - 1].id);
 	poll_some();
 	ck_assert_int_eq(out->why, DICOMM_ERR_REMOTE);
-	ck_assert_ptr_ne(strstr(out->text, "fake1"), NULL);
+	ck_assert_str_eq(
+		out->text,
+		"verbs fake1 port 2 gid ::: rank 1 (elsewhere): queue pair "
+		"0x11: write of 2000 bytes: transport retry counter exceeded "
+		"(vendor error 0x81): no answer: is the other rank alive, its "
+		"link up, and RoCE's UDP port 4791 open between them? "
+		"DICOMM_IB_TIMEOUT and DICOMM_IB_RETRY_CNT say how long to "
+		"try");
 	ck_assert_int_eq(verbs_put(&peer, 0, 7, 5, TP_DATA, "x", 1),
 			 DICOMM_ERR_REMOTE);
 }
@@ -422,6 +441,49 @@ START_TEST(a_fault_of_this_side_is_no_loss)
 		 IBV_WC_LOC_PROT_ERR, 0);
 	poll_some();
 	ck_assert_int_eq(out->why, DICOMM_ERR_SYSTEM);
+}
+END_TEST
+
+static void tell(int rail, enum ibv_event_type type)
+{
+	news[rail] = (struct ibv_async_event){.event_type = type};
+	if (type != IBV_EVENT_DEVICE_FATAL)
+		news[rail].element.qp = &qps[rail];
+	tells[rail] = true;
+	verbs_watch_events(&nics[rail]);
+}
+
+static const enum ibv_event_type faults[] = {
+	IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
+	IBV_EVENT_CQ_ERR,   IBV_EVENT_SRQ_ERR,    IBV_EVENT_DEVICE_FATAL};
+#define FAULTS ((int)(sizeof(faults) / sizeof(faults[0])))
+
+/* A NIC that was taken out says so of itself; so one that cannot go on. */
+START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
+{
+	const char *text = ibv_event_type_str(faults[_i]);
+	int rank = -1;
+
+	for (int i = 0; i < 2; i++)
+		qps[i].qp_context = &out->strand[i];
+	for (uint64_t q = 1; q <= 6; q++)
+		put(q, length(q));
+	tell(0, faults[_i]);
+	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_SUCCESS);
+	ck_assert_int_eq(out->strand[0].state, STRAND_LOST);
+	ck_assert_int_eq(out->strand[1].state, STRAND_GOOD);
+	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
+	ck_assert_ptr_ne(strstr(out->text, "verbs fake0 port 1 "), NULL);
+	ck_assert_ptr_ne(strstr(out->text, text), NULL);
+	tell(1, faults[_i]);
+	/* Who closes a lane may be heard of first. */
+	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_SUCCESS);
+	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_ERR_SYSTEM);
+	ck_assert_int_eq(rank, PEER);
+	ck_assert_ptr_ne(strstr(out->text, "verbs fake1 port 2 "), NULL);
+	ck_assert_ptr_ne(strstr(out->text, text), NULL);
+	ck_assert_int_eq(verbs_put(&peer, 0, 7, 5, TP_DATA, "x", 1),
+			 DICOMM_ERR_SYSTEM);
 }
 END_TEST
 
@@ -801,6 +863,8 @@ int main(void)
 		       what_is_told_by_a_second_write_is_sent_again_with_it);
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
+	tcase_add_loop_test(tcase, what_a_nic_tells_of_itself_ends_what_uses_it,
+			    0, FAULTS);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, the_other_one_goes_on_while_a_queue_pair_ends);
