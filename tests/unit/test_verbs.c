@@ -4,6 +4,7 @@
  * specification lets through, what is accepted from the network, and the
  * registrations, over a libibverbs of our own that only counts them.
  */
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -172,6 +173,66 @@ START_TEST(far_ports_are_taken_where_none_near_equals_them)
 		strcat(names, " ");
 	}
 	ck_assert_str_eq(names, takings[_i].names);
+}
+END_TEST
+
+/* ---- which GID ---- */
+
+/* Of a RoCE NIC with two ports, as kernels list them; and of what an
+ * administrator may have added. */
+static const struct {
+	uint32_t port;
+	enum ibv_gid_type type;
+	const char *text;
+} listed[] = {
+	{1, IBV_GID_TYPE_ROCE_V1, "fe80::1"},
+	{1, IBV_GID_TYPE_ROCE_V2, "fe80::1"},
+	{1, IBV_GID_TYPE_ROCE_V1, "::ffff:10.0.0.1"},
+	{1, IBV_GID_TYPE_ROCE_V2, "fd00::1"},
+	{1, IBV_GID_TYPE_ROCE_V2, "::ffff:10.0.0.1"},
+	{1, IBV_GID_TYPE_ROCE_V2, "::ffff:10.0.1.1"},
+	{2, IBV_GID_TYPE_ROCE_V1, "fd00::2"},
+	{2, IBV_GID_TYPE_ROCE_V1, "fe80::2"},
+};
+#define LISTED ((int)(sizeof(listed) / sizeof(listed[0])))
+
+static const struct {
+	const char *wanted;
+	int n; /* of those listed */
+	uint8_t port;
+	enum verbs_fabric fabric;
+	int index; /* -1: none */
+} gids[] = {
+	{"auto", LISTED, 1, VERBS_ROCE, 4},
+	{"auto", 4, 1, VERBS_ROCE, 3}, /* v2 before v1, even of IPv4 */
+	{"auto", 3, 1, VERBS_ROCE, 1},
+	{"auto", 1, 1, VERBS_ROCE, 0},
+	{"auto", LISTED, 2, VERBS_ROCE, 6},
+	{"auto", LISTED, 3, VERBS_ROCE, -1},
+	{"auto", 0, 1, VERBS_ROCE, -1},
+	{"auto", LISTED, 1, VERBS_INFINIBAND, 0},
+	{"5", LISTED, 1, VERBS_ROCE, 5},
+	{"0", LISTED, 1, VERBS_ROCE, 0},
+	{"5", LISTED, 2, VERBS_ROCE, -1},
+	{"2", LISTED, 1, VERBS_INFINIBAND, 2},
+};
+
+START_TEST(the_gid_is_one_that_others_reach)
+{
+	struct ibv_gid_entry e[LISTED];
+	const struct ibv_gid_entry *chosen;
+
+	for (int i = 0; i < LISTED; i++) {
+		e[i] = (struct ibv_gid_entry){.gid_index = (uint32_t)i,
+					      .port_num = listed[i].port,
+					      .gid_type = listed[i].type};
+		ck_assert_int_eq(
+			inet_pton(AF_INET6, listed[i].text, e[i].gid.raw), 1);
+	}
+	setenv("DICOMM_IB_GID_INDEX", gids[_i].wanted, 1);
+	chosen =
+		verbs_choose_gid(e, gids[_i].n, gids[_i].port, gids[_i].fabric);
+	ck_assert_int_eq(chosen ? (int)(chosen - e) : -1, gids[_i].index);
 }
 END_TEST
 
@@ -359,6 +420,17 @@ START_TEST(what_is_only_read_is_not_registered_for_writing)
 	ck_assert(!(last_access & IBV_ACCESS_REMOTE_WRITE));
 	verbs_mr_put(&fake_nic, read);
 	verbs_mr_put(&fake_nic, written);
+}
+END_TEST
+
+START_TEST(order_is_relaxed_where_that_was_asked_for)
+{
+	static uint8_t memory[100];
+
+	if (_i)
+		setenv("DICOMM_IB_PCI_RELAXED_ORDERING", "1", 1);
+	verbs_mr_put(&fake_nic, get(memory, 100, true));
+	ck_assert_int_eq(!!(last_access & IBV_ACCESS_RELAXED_ORDERING), _i);
 }
 END_TEST
 
@@ -582,6 +654,8 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    far_ports_are_taken_where_none_near_equals_them, 0,
 			    (int)(sizeof(takings) / sizeof(*takings)));
+	tcase_add_loop_test(tcase, the_gid_is_one_that_others_reach, 0,
+			    (int)(sizeof(gids) / sizeof(*gids)));
 	tcase_add_test(tcase, an_address_arrives_as_it_was_made);
 	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
 	tcase_add_test(tcase, an_address_of_another_length_is_refused);
@@ -590,6 +664,8 @@ int main(void)
 			    (int)(sizeof(rates) / sizeof(*rates)));
 	tcase_add_test(tcase, memory_of_others_is_registered_while_it_is_used);
 	tcase_add_test(tcase, what_is_only_read_is_not_registered_for_writing);
+	tcase_add_loop_test(tcase, order_is_relaxed_where_that_was_asked_for, 0,
+			    2);
 	tcase_add_test(tcase, our_own_memory_stays_registered);
 	tcase_add_test(tcase, memory_that_was_replaced_gets_a_new_key);
 	tcase_add_test(tcase,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which of the RDMA ports of a machine a rank uses. */
+/* Which of the RDMA ports of a machine a rank uses, and by which GID. */
 #include "transports/verbs/verbs.h"
 
 #include <stdarg.h>
@@ -30,6 +30,45 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port)
 		spec += len + (spec[len] == ',');
 	}
 	return found != exclude;
+}
+
+/* Routable before local, IPv4 before IPv6 */
+static int worth_of(const struct ibv_gid_entry *e)
+{
+	int worth = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 1 : 10;
+
+	if (IN6_IS_ADDR_V4MAPPED(e->gid.raw))
+		return worth + 3;
+	if (IN6_IS_ADDR_LINKLOCAL(e->gid.raw))
+		return worth + 1;
+	return worth + 2;
+}
+
+const struct ibv_gid_entry *verbs_choose_gid(const struct ibv_gid_entry *e,
+					     ssize_t n, uint8_t port,
+					     enum verbs_fabric fabric)
+{
+	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
+				 ? -1
+				 : config_int(CONFIG_IB_GID_INDEX);
+	const struct ibv_gid_entry *chosen = NULL;
+	int best = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		int worth = worth_of(&e[i]);
+
+		if (e[i].port_num != port ||
+		    (wanted >= 0 && e[i].gid_index != wanted))
+			continue;
+		/* A subnet manager gave the first one its meaning. */
+		if (fabric == VERBS_INFINIBAND)
+			worth = 1000 - (int)e[i].gid_index;
+		if (worth <= best)
+			continue;
+		best = worth;
+		chosen = &e[i];
+	}
+	return chosen;
 }
 
 static size_t append(char *text, size_t len, size_t at, const char *format, ...)

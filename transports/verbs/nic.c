@@ -80,52 +80,24 @@ static uint64_t rate_of(const struct ibv_port_attr *a)
 	return lane_rate(a->active_speed) * lanes * 100000000u / 8;
 }
 
-static const uint8_t mapped_v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
-
-/* Which GIDs others can reach: routable before local, IPv4 before IPv6. */
-static int worth_of(const struct ibv_gid_entry *e)
-{
-	int worth = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 1 : 10;
-
-	if (!memcmp(e->gid.raw, mapped_v4, sizeof(mapped_v4)))
-		return worth + 3;
-	if (e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80)
-		return worth + 1;
-	return worth + 2;
-}
-
 /* The GID that others know the port by; false if there is none. */
 static bool find_gid(struct ibv_context *context, uint8_t port,
 		     enum verbs_fabric fabric, struct ibv_gid_entry *found)
 {
-	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
-				 ? -1
-				 : config_int(CONFIG_IB_GID_INDEX);
 	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
 	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
-	int best = 0;
+	const struct ibv_gid_entry *chosen =
+		verbs_choose_gid(e, n, port, fabric);
 
-	for (ssize_t i = 0; i < n; i++) {
-		int worth = worth_of(&e[i]);
-
-		if (e[i].port_num != port ||
-		    (wanted >= 0 && e[i].gid_index != wanted))
-			continue;
-		/* A subnet manager gave the first one its meaning. */
-		if (fabric == VERBS_INFINIBAND)
-			worth = 1000 - (int)e[i].gid_index;
-		if (worth <= best)
-			continue;
-		best = worth;
-		*found = e[i];
-	}
+	if (chosen)
+		*found = *chosen;
 	free(e);
-	return best > 0;
+	return chosen;
 }
 
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
 {
-	bool v4 = !memcmp(gid->raw, mapped_v4, sizeof(mapped_v4));
+	bool v4 = IN6_IS_ADDR_V4MAPPED(gid->raw);
 
 	inet_ntop(v4 ? AF_INET : AF_INET6, gid->raw + (v4 ? 12 : 0), text,
 		  INET6_ADDRSTRLEN);

@@ -118,6 +118,11 @@ void verbs_nic_put(struct verbs_nic *nic);
 /* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
  * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
 bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
+/* Of the entries of a NIC, the GID that others can reach that port by best, or
+ * that which DICOMM_IB_GID_INDEX names; NULL: the port has none. */
+const struct ibv_gid_entry *verbs_choose_gid(const struct ibv_gid_entry *e,
+					     ssize_t n, uint8_t port,
+					     enum verbs_fabric fabric);
 /* Keep those that may be used and have a link, described in `why`; why, if
  * there are none. Returns their number. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
