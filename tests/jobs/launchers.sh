@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks started by the MPI launchers of this machine meet. Skipped where there
-# is none.
+# Ranks started by the MPI launchers of this machine meet, and dicomm-perf takes
+# them for those of one sweep. Skipped where there is none.
 rank=${top_builddir:-.}/tests/unit/test_launcher
 ran=0
 bad=0
@@ -38,6 +38,23 @@ check() {
 	fi
 }
 
+# launcher: the ranks of one sweep, and one table
+sweep() {
+	perf=${top_builddir:-.}/dicomm-perf
+	[ -x "$perf" ] || return
+	out=$(timeout 60 $1 -n 2 "$perf" allreduce -b 8 -e 64K -f 8 -n 3 2>&1)
+	status=$?
+	rows=$(printf '%s\n' "$out" | grep -c '^ *[0-9]* *[0-9]* *float *sum ')
+	ranks=$(printf '%s\n' "$out" | grep -c '^#  Rank  [01] ')
+	right=$(printf '%s\n' "$out" | grep -c 'Out of bounds values : 0 OK')
+	if [ "$status $rows $ranks $right" != "0 5 2 1" ]; then
+		echo "$1 -n 2 dicomm-perf: status $status, $rows rows of 5," \
+			"$ranks ranks of 2, $right tables of 1:"
+		printf '%s\n' "$out"
+		bad=1
+	fi
+}
+
 if command -v mpirun.openmpi >/dev/null; then
 	flags="--oversubscribe --allow-run-as-root --bind-to none"
 	flags="$flags --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo"
@@ -45,11 +62,13 @@ if command -v mpirun.openmpi >/dev/null; then
 	if $rank stores | grep -q PMIx; then
 		check "mpirun.openmpi $flags" PMIx 1 0
 		check "mpirun.openmpi $flags" PMIx 4 6
+		sweep "mpirun.openmpi $flags"
 	fi
 fi
 if command -v mpirun.mpich >/dev/null; then
 	check "mpirun.mpich" PMI-1 1 0
 	check "mpirun.mpich" PMI-1 4 6
+	sweep mpirun.mpich
 fi
 
 if [ $ran -eq 0 ]; then

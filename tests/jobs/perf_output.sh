@@ -180,6 +180,20 @@ NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix \
 has "the matrix needs"
 NCCL_TESTS_MIN_BW=1e9 perf 7 allreduce -b 8 -e 8 -n 2 --ranks 2
 
+# On a terminal, which sweep is under way; the line goes before a row comes.
+if command -v script >/dev/null; then
+	script -qec "timeout 60 $perf allreduce -b 8 -e 64 -f 8 -n 3 --ranks 2" \
+		/dev/null </dev/null >"$out/table" 2>"$out/errors" ||
+		fail "dicomm-perf on a terminal: status $?"
+	clear=$(printf '\r\033[K')
+	grep -qF "${clear}1 of 2: float 8.00 B$clear           8 " "$out/table" &&
+		grep -qF "${clear}2 of 2: float 64.0 B$clear          64 " \
+			"$out/table" || fail "the progress line on a terminal"
+	has 'Out of bounds values : 0 OK'
+else
+	echo "not tried: the progress line: there is no script(1)"
+fi
+
 # Kill a rank in the middle: the run ends with its status, and nobody stays.
 $perf allreduce -b 1K -e 1K -N 0 --ranks 3 >"$out/table" 2>"$out/errors" &
 job=$!
