@@ -599,8 +599,19 @@ static void beyond_32_bits(struct job_rank *me)
 
 	for (size_t i = 0; i < n && me->rank == 0; i++)
 		words[i] = word(i);
-	JOB_TRY(dicomm_broadcast(at, at, bytes, DICOMM_UINT8, 0, me->comm,
-				 NULL));
+	if (!strcmp(me->arg, "broadcast"))
+		JOB_TRY(dicomm_broadcast(at, at, bytes, DICOMM_UINT8, 0,
+					 me->comm, NULL));
+	else if (!strcmp(me->arg, "allreduce"))
+		/* However often the same page is reduced. */
+		JOB_TRY(dicomm_allreduce(at, at, bytes, DICOMM_UINT8,
+					 DICOMM_MAX, me->comm, NULL));
+	else if (me->rank == 0)
+		JOB_TRY(dicomm_send(at, bytes, DICOMM_UINT8, 1, me->comm,
+				    NULL));
+	else
+		JOB_TRY(dicomm_recv(at, bytes, DICOMM_UINT8, 0, me->comm,
+				    NULL));
 	for (size_t i = 0; i < n; i++)
 		JOB_CHECK(words[i] == word(i), "word %zu is %#x, not %#x", i,
 			  words[i], word(i));
@@ -609,8 +620,12 @@ static void beyond_32_bits(struct job_rank *me)
 
 START_TEST(a_count_may_have_more_than_32_bits)
 {
-	job_run(&(struct job){
-		.run = beyond_32_bits, .ranks = 2, .timeout_s = 60});
+	static const char *const calls[] = {"broadcast", "allreduce", "send"};
+
+	job_run(&(struct job){.run = beyond_32_bits,
+			      .ranks = 2,
+			      .timeout_s = 60,
+			      .arg = calls[_i]});
 }
 END_TEST
 
@@ -629,7 +644,8 @@ int main(void)
 	tcase_add_test(tcase, what_needs_no_communicator_works_without_one);
 	/* It would look at each of the bytes. */
 	if (!job_has_thread_sanitizer())
-		tcase_add_test(tcase, a_count_may_have_more_than_32_bits);
+		tcase_add_loop_test(tcase, a_count_may_have_more_than_32_bits,
+				    0, job_is_sanitized() ? 1 : 3);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
