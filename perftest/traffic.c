@@ -125,17 +125,20 @@ static int matrix_open(struct traffic *t, const char *path, double scale,
 int traffic_open(struct traffic *t, int ranks, char *error, size_t len)
 {
 	const char *path = getenv("NCCL_TESTS_ALLTOALLV_MATRIX_FILE");
-	double scale = 1;
+	double summary = 0;
 
-	*t = (struct traffic){.spread = 1};
+	*t = (struct traffic){.spread = 1, .scale = 1};
 	if (environment("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &t->spread, error,
 			len) < 0 ||
-	    environment("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e18, &scale,
+	    environment("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e18, &t->scale,
+			error, len) < 0 ||
+	    environment("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY", 0, 1, &summary,
 			error, len) < 0)
 		return -1;
+	t->summary = summary > 0;
 	if (!path)
 		return 0;
-	if (matrix_open(t, path, scale, ranks, error, len) < 0) {
+	if (matrix_open(t, path, t->scale, ranks, error, len) < 0) {
 		traffic_close(t);
 		return -1;
 	}
@@ -165,6 +168,17 @@ size_t traffic_bytes(const struct traffic *t, int from, int to, int ranks,
 	       ~(ALIGN - 1);
 }
 
+/* All that one rank sends, and receives */
+static void sum_of(const struct traffic *t, int rank, int ranks, size_t total,
+		   size_t *send, size_t *recv)
+{
+	*send = *recv = 0;
+	for (int j = 0; j < ranks; j++) {
+		*send += traffic_bytes(t, rank, j, ranks, total);
+		*recv += traffic_bytes(t, j, rank, ranks, total);
+	}
+}
+
 void traffic_most(const struct traffic *t, int ranks, size_t total,
 		  size_t *send, size_t *recv)
 {
@@ -173,14 +187,36 @@ void traffic_most(const struct traffic *t, int ranks, size_t total,
 
 	*send = *recv = 0;
 	for (int i = 0; i < last; i++) {
-		size_t out = 0, in = 0;
+		size_t out, in;
 
-		for (int j = 0; j < ranks; j++) {
-			out += traffic_bytes(t, i, j, ranks, total);
-			in += traffic_bytes(t, j, i, ranks, total);
-		}
+		sum_of(t, i, ranks, total, &out, &in);
 		*send = out > *send ? out : *send;
 		*recv = in > *recv ? in : *recv;
+	}
+}
+
+void traffic_print(const struct traffic *t, int ranks, size_t total,
+		   double seconds)
+{
+	if (!t->summary)
+		return;
+	printf("# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: ");
+	if (t->matrix)
+		printf("mode=matrix nranks=%d matrix_dim=%d scale=%.3f", ranks,
+		       t->dim, t->scale);
+	else
+		printf("mode=generated nranks=%d total_bytes=%zu spread=%.3f",
+		       ranks, total, t->spread);
+	printf(" time_usec=%.2f\n", seconds * 1e6);
+	for (int i = 0; i < ranks; i++) {
+		size_t send, recv;
+		double rate;
+
+		sum_of(t, i, ranks, total, &send, &recv);
+		rate = (double)(send > recv ? send : recv) / seconds / 1e9;
+		printf("#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f "
+		       "bus_bw=%.2f\n",
+		       i, send, recv, rate, rate * (ranks - 1) / ranks);
 	}
 }
 

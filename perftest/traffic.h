@@ -6,6 +6,7 @@
  * NCCL_TESTS_ALLTOALLV_SPREAD         0: even ... 1: proportional to distance
  * NCCL_TESTS_ALLTOALLV_MATRIX_FILE    row i, column j: bytes from i to j
  * NCCL_TESTS_ALLTOALLV_MATRIX_SCALE   factor on all of them
+ * NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY  1: what each rank moves, after each row
  */
 #ifndef DICOMM_PERFTEST_TRAFFIC_H
 #define DICOMM_PERFTEST_TRAFFIC_H
@@ -14,7 +15,8 @@
 #include <stddef.h>
 
 struct traffic {
-	double spread;
+	double spread, scale;
+	bool summary;
 	size_t *matrix; /* dim x dim bytes, owned; NULL: by distance */
 	int dim;
 };
@@ -30,6 +32,11 @@ size_t traffic_bytes(const struct traffic *t, int from, int to, int ranks,
 /* The most that any rank sends, and receives. */
 void traffic_most(const struct traffic *t, int ranks, size_t total,
 		  size_t *send, size_t *recv);
+
+/* If that is wished: bytes and bandwidth of each rank, in GB/s, as nccl-tests
+ * prints them, of a call that took so long. */
+void traffic_print(const struct traffic *t, int ranks, size_t total,
+		   double seconds);
 
 /* The arguments of one rank's call, in elements; arrays of `ranks`. */
 struct traffic_part {

@@ -99,7 +99,23 @@ for how in '' '--ranks 2' '--ranks 4' '-t 2 -g 2'; do
 done
 last="alltoallv"
 perf 0 alltoallv -b 64 -e 64K -f 32 -n 2 --ranks 4
+grep -q PRINT_SUMMARY "$out/table" && fail "a summary that nobody asked for"
 grep -v '^#' "$out/table" | awk 'NF && $9 != "0" { exit 1 }' || fail "$last"
+export NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY=1
+perf 0 alltoallv -b 64K -e 64K -n 2 --ranks 4
+has '_SUMMARY: mode=generated nranks=4 total_bytes=65536 spread=1.000 time_usec='
+printf '0 1024\n64 0\n' >"$out/matrix"
+NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix \
+	perf 0 alltoallv -b 1K -e 1K -n 2 --ranks 2
+has '_SUMMARY: mode=matrix nranks=2 matrix_dim=2 scale=1.000 time_usec='
+has '^#   rank=0 send_bytes=1024 recv_bytes=64 alg_bw='
+has '^#   rank=1 send_bytes=64 recv_bytes=1024 alg_bw='
+# Both by the larger of the two, in the time of that line
+awk -F '[ =]' '/time_usec=/ { us = $NF }
+	/ rank=/ { alg = $(NF - 2); bus = $NF; n++; d = alg - 1.024 / us
+		if (d > 0.02 || d < -0.02 || bus > alg) exit 1 }
+	END { exit n != 2 }' "$out/table" || fail "bandwidths of the summary"
+unset NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY
 
 last="every root"
 perf 0 broadcast -b 1K -e 1K -r -1 -n 2 --ranks 4
