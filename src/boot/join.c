@@ -13,16 +13,19 @@
 #include "src/base/log.h"
 #include "src/boot/id.h"
 #include "src/boot/join.h"
+#include "src/boot/meeting.h"
 #include "src/boot/roster.h"
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
-#define WHY_NS (1000 * MS_NS) /* for the meeting to say what went wrong */
+#define WHY_NS (1000 * MS_NS)  /* for the meeting to say what went wrong */
+#define FLUSH_NS (100 * MS_NS) /* for what it says to be on its way */
 
 struct join {
 	const struct control_config *config;
 	uint64_t until_ns;
 	struct hello hello;
+	char meeting_address[SOCK_TEXT]; /* "": they do not meet by an id */
 	char hub_address[SOCK_TEXT];
 	uint8_t hub_key[AUTH_KEY];
 	struct client *meeting, *client;
@@ -189,7 +192,7 @@ static dicomm_result_t meet(struct join *j)
 {
 	struct client_patience p = patience(j, true);
 	uint8_t key[AUTH_KEY], nonce[AUTH_NONCE];
-	char address[SOCK_TEXT], why[WIRE_TEXT] = "";
+	char *address = j->meeting_address, why[WIRE_TEXT] = "";
 	dicomm_result_t status;
 	enum wire_type type;
 	struct wire_in in;
@@ -337,6 +340,17 @@ static void say_gave_up(struct client *c, dicomm_result_t status)
 	client_linger(c);
 }
 
+/* A program that cannot join ends as a rule, and with it the meeting, if it was
+ * here. Who was late, or aborted, waits for nobody else any more. */
+static void settle(const struct join *j, dicomm_result_t status)
+{
+	bool all = status != DICOMM_ERR_TIMEOUT && status != DICOMM_ERR_ABORTED;
+
+	if (j->meeting_address[0])
+		meeting_settle(j->meeting_address, all,
+			       clock_ns() + (all ? WHY_NS : FLUSH_NS));
+}
+
 static dicomm_result_t join(struct join *j)
 {
 	j->where = calloc((size_t)j->config->ranks, sizeof(*j->where));
@@ -366,6 +380,7 @@ dicomm_result_t join_all(const struct control_config *config,
 	}
 	say_gave_up(j.meeting, status);
 	say_gave_up(j.client, status);
+	settle(&j, status);
 	hub_close(j.hub, status, log_last_error());
 	free(j.where);
 	return status;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The meeting of an id, served by the control thread. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -222,6 +224,47 @@ dicomm_result_t meeting_open(int fd, const uint8_t key[AUTH_KEY],
 unlock:
 	loop_unlock();
 	return status;
+}
+
+/* Have all been told? What the kernel has taken arrives, even if this process
+ * ends then. */
+static bool is_settled(struct meeting *m, bool all)
+{
+	struct roster *r = &m->roster;
+
+	if (!r->failed || (all && r->came + r->refused < r->ranks))
+		return false;
+	for (int i = 0; i < r->ranks; i++)
+		if (r->seats[i].guest &&
+		    conn_flush(&r->seats[i].guest->conn) == EAGAIN)
+			return false;
+	return true;
+}
+
+static struct meeting *find(const char *address)
+{
+	struct meeting *m = meetings;
+
+	while (m && (m->source.dead || strcmp(m->address, address) != 0))
+		m = m->next;
+	return m;
+}
+
+void meeting_settle(const char *address, bool all, uint64_t until_ns)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct meeting *m;
+	bool settled;
+
+	for (;;) {
+		loop_lock();
+		m = find(address);
+		settled = !m || is_settled(m, all);
+		loop_unlock();
+		if (settled || clock_ns() >= until_ns)
+			return;
+		nanosleep(&pause, NULL);
+	}
 }
 
 static void end_those(const char *address, bool failed)

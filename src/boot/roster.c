@@ -70,6 +70,7 @@ bool roster_sit(struct roster *r, struct guest *guest, const struct hello *h)
 			roster_fail(r, status, (int)h->rank, why);
 	}
 	if (r->failed) {
+		r->refused++;
 		gate_refuse(guest, r->status, r->text);
 		return false;
 	}

@@ -19,6 +19,7 @@ struct roster_seat {
 
 struct roster {
 	int ranks, came; /* ranks 0 until the first has come */
+	int refused;     /* who has been told why, too */
 	struct roster_seat *seats;
 	struct hello first; /* all others must agree with it */
 	bool failed;
