@@ -26,7 +26,7 @@ allow collectives src/base/
 allow src/core 'src/|collectives/|transports/'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
-	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|common).h'
+	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
 done
 allow perftest none
 allow examples none

@@ -15,7 +15,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "transports/common.h"
+#include "transports/defaults.h"
+#include "transports/terms.h"
 
 /* What a thread that loads may lack its core; see shm_abort(). */
 #define ABORT_NS 500000000u
@@ -114,7 +115,7 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	TRY(common_check_config("shm", config));
+	TRY(terms_check_config("shm", config));
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
@@ -166,9 +167,9 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	if (!shm_address_parse(address, &a, why, sizeof(why)) ||
 	    !shm_address_is_local(&a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "shm: rank %d: %s", rank, why);
-	TRY(common_check_peer("shm", config, config->slot_bytes, rank,
-			      &(struct common_terms){a.rank, a.ranks, a.slots,
-						     a.slot_bytes}));
+	TRY(terms_check_peer(
+		"shm", config, config->slot_bytes, rank,
+		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
 	peer = aligned_alloc(CACHE_LINE, (sizeof(*peer) + CACHE_LINE - 1) &
 						 ~(size_t)(CACHE_LINE - 1));
 	if (!peer)
@@ -689,17 +690,17 @@ const struct transport transport_shm = {
 	.release = shm_release,
 	.flush = shm_flush,
 	/* What this process can load from, its neighbours can too. */
-	.hold = common_hold,
-	.hold_device = common_hold_device,
-	.takes = common_takes,
-	.drop = common_drop,
+	.hold = defaults_hold,
+	.hold_device = defaults_hold_device,
+	.takes = defaults_takes,
+	.drop = defaults_drop,
 	.offer = shm_offer,
 	.map = shm_map,
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
 	/* A peer that puts wakes nobody. */
-	.rest = common_rest,
+	.rest = defaults_rest,
 	.broken = shm_broken,
 	.fence = shm_fence,
 	.abort = shm_abort,

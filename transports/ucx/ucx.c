@@ -14,7 +14,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "transports/common.h"
+#include "transports/defaults.h"
+#include "transports/terms.h"
 
 /* Messages that wait until they can be sent, to one rank; what comes after them
  * waits as long. And what is not data, of all. */
@@ -386,7 +387,7 @@ static dicomm_result_t ucx_open(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	TRY(common_check_config("ucx", config));
+	TRY(terms_check_config("ucx", config));
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -436,9 +437,9 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
-	TRY(common_check_peer("ucx", config, config->slot_bytes, rank,
-			      &(struct common_terms){a.rank, a.ranks, a.slots,
-						     a.slot_bytes}));
+	TRY(terms_check_peer(
+		"ucx", config, config->slot_bytes, rank,
+		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -1100,9 +1101,9 @@ const struct transport transport_ucx = {
 	.flush = ucx_flush,
 	/* UCX holds memory of the host by itself where its network needs that.
 	 */
-	.hold = common_hold,
+	.hold = defaults_hold,
 	.hold_device = ucx_hold_device,
-	.takes = common_takes,
+	.takes = defaults_takes,
 	.drop = ucx_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,

@@ -18,7 +18,7 @@
 #include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
-#include "transports/common.h"
+#include "transports/terms.h"
 
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)
@@ -213,7 +213,7 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 	struct tp_device *dev;
 	dicomm_result_t status;
 
-	TRY(common_check_config("verbs", config));
+	TRY(terms_check_config("verbs", config));
 	if (config->slots > 64)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "verbs: %u slots, at most 64 can be",
@@ -293,9 +293,9 @@ static dicomm_result_t verbs_peer_open(struct tp_device *dev, int rank,
 	if (!verbs_address_parse(address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: rank %d: %s", rank,
 			    why);
-	TRY(common_check_peer("verbs", config, dev->eager_bytes, rank,
-			      &(struct common_terms){a.rank, a.ranks, a.slots,
-						     a.eager_bytes}));
+	TRY(terms_check_peer(
+		"verbs", config, dev->eager_bytes, rank,
+		&(struct terms){a.rank, a.ranks, a.slots, a.eager_bytes}));
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
