@@ -13,7 +13,7 @@
 #define ABI 1
 /* Counted up whenever ranks of this build could not understand those of the
  * last: frames of the control plane, plans, layout of shared memory. */
-#define FEATURES "control 1 plan 1 shm 1"
+#define FEATURES "control 1 plan 1 shm 2"
 
 void (*hello_test_hook)(struct hello *h);
 

@@ -1223,6 +1223,71 @@ START_TEST(a_measurement_is_short_and_sane)
 }
 END_TEST
 
+#define MB_S UINT64_C(1000000)
+
+/* Two machines on which each way was timed, of 16 and of 64 KiB, and three that
+ * are at the ends. */
+static const struct cma_case {
+	struct shm_rates rates;
+	bool exchange;
+	uint64_t first_most, last; /* first_most 0: it never pays */
+} cma_cases[] = {
+	/* One copy as fast as one of the two of a ring: the first slice, in
+	 * which the two take turns, is what it saves. */
+	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000},
+	 false,
+	 16384,
+	 1 << 20},
+	{{160000, 17500 * MB_S, 13700 * MB_S, 13200 * MB_S, 700000},
+	 false,
+	 16384,
+	 1 << 20},
+	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000},
+	 true,
+	 16384,
+	 1 << 20},
+	/* Pages are looked up slowly. */
+	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000},
+	 false,
+	 0,
+	 0},
+	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000},
+	 true,
+	 0,
+	 0},
+	/* It is forbidden. */
+	{{150000, 18400 * MB_S, 13000 * MB_S, 0, 0}, true, 0, 0},
+	/* It costs nothing. */
+	{{150000, 10000 * MB_S, 10000 * MB_S, 40000 * MB_S, 1},
+	 false,
+	 1024,
+	 1 << 20},
+	/* A little slower than the ring: short ones only. */
+	{{100000, 20000 * MB_S, 20000 * MB_S, 15000 * MB_S, 500000},
+	 false,
+	 24576,
+	 60000},
+};
+
+START_TEST(one_copy_pays_where_it_saves_time)
+{
+	const struct cma_case *c = &cma_cases[_i];
+	uint64_t first, last;
+
+	shm_cma_pays(&c->rates, c->exchange, 1 << 20, &first, &last);
+	if (!c->first_most) {
+		ck_assert_uint_eq(first, UINT64_MAX);
+		return;
+	}
+	ck_assert_uint_le(first, c->first_most);
+	ck_assert_uint_ge(first, 1024);
+	if (c->last == 1 << 20)
+		ck_assert_uint_eq(last, c->last);
+	else
+		ck_assert_uint_le(last, c->last);
+}
+END_TEST
+
 /* One process at a time; the others learn from their neighbours. */
 START_TEST(who_cannot_measure_is_told)
 {
@@ -1289,6 +1354,8 @@ int main(void)
 	tcase_add_loop_test(tcase, a_sender_can_come_back, 0, RANKS_KINDS);
 	tcase_add_test(tcase, cma_notices_a_recycled_process);
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
+	tcase_add_loop_test(tcase, one_copy_pays_where_it_saves_time, 0,
+			    sizeof(cma_cases) / sizeof(*cma_cases));
 	tcase_add_test(tcase, who_cannot_measure_is_told);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

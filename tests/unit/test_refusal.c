@@ -205,7 +205,7 @@ static const char *const unlike_words[][3] = {
 	{"byte order", "has big", "has little"},
 	{"page size", "has 65536", "has 4096"},
 	{"pointer size", "has 4", "has 8"},
-	{"build", "has control 77", "has control 1 plan 1 shm 1"},
+	{"build", "has control 77", "has control 1 plan 1 shm 2"},
 	{"number of ranks", "has 4", "has 3"},
 	{"setting", "DICOMM_SHM_SLOTS=64", "DICOMM_SHM_SLOTS=16"},
 };

@@ -16,6 +16,62 @@
 
 /* Between two looks at the abort flag. */
 #define READ_BYTES (1u << 20)
+/* Nobody sends so little by reference. */
+#define LEAST_BYTES 1024
+/* What is copied into a ring before the first bytes are copied out: a message
+ * goes in slices of a quarter, of that size at least and twice it at most. */
+#define SLICE_BYTES 16384
+
+static double bytes_s(uint64_t len, uint64_t bytes_per_s)
+{
+	return (double)len / (double)bytes_per_s;
+}
+
+/*
+ * Ranks that send and receive at the same time make both copies of a ring, one
+ * after the other. If only one sends, the two are made side by side, but for
+ * the first slice; each is handed over by a line.
+ */
+static double ring_s(const struct shm_rates *r, bool exchange, uint64_t len)
+{
+	uint64_t fill = r->fill_bytes_per_s, load = r->load_bytes_per_s;
+	uint64_t slice = len / 4, slices;
+
+	if (exchange)
+		return bytes_s(len, fill) + bytes_s(len, load);
+	if (slice > 2 * SLICE_BYTES)
+		slice = 2 * SLICE_BYTES;
+	if (slice < SLICE_BYTES)
+		slice = len < SLICE_BYTES ? len : SLICE_BYTES;
+	slices = (len + slice - 1) / slice;
+	return bytes_s(slice, fill > load ? fill : load) +
+	       bytes_s(len, fill < load ? fill : load) +
+	       (double)slices * (double)r->line_ps * 1e-12;
+}
+
+static double cma_s(const struct shm_rates *r, uint64_t len)
+{
+	return (double)r->cma_ps * 1e-12 + bytes_s(len, r->cma_bytes_per_s);
+}
+
+void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
+		  uint64_t *first, uint64_t *last)
+{
+	*first = UINT64_MAX;
+	*last = 0;
+	if (!rates->cma_bytes_per_s)
+		return;
+	for (uint64_t len = LEAST_BYTES; len <= most; len += len / 4) {
+		if (cma_s(rates, len) >= ring_s(rates, exchange, len)) {
+			if (*last)
+				return;
+			continue;
+		}
+		if (!*last)
+			*first = len;
+		*last = len + len / 4 - 1 < most ? len + len / 4 - 1 : most;
+	}
+}
 
 /* One call reads the nonce of the segment's owner and the data, so both are of
  * the same process: a recycled pid is noticed. */

@@ -29,6 +29,16 @@
 
 enum cma_mode { CMA_OFF, CMA_AUTO, CMA_ON };
 
+/*
+ * CMA does not pay for what leaves the caches, for the kernel looks up each
+ * page. A ring shares its two copies between two cores: if both have some to
+ * make, CMA saves one of them, and pays for longer than where one core waits
+ * for the other: up to so many caches of a core, and up to such a part of one.
+ * That was measured (perftest/results/2026-11-21-single-copy.md).
+ */
+#define CMA_EXCHANGE_CACHES 4
+#define CMA_COPY_PART 2
+
 struct out {
 	struct tp_line *lines;
 	uint8_t *data;
@@ -241,41 +251,35 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
-/* From how many bytes on is CMA faster than a ring of that rate? */
-static uint64_t cma_pays_from(const struct shm_rates *r, double ring_per_s)
-{
-	double cma_per_s = (double)r->cma_bytes_per_s;
-
-	if (cma_per_s <= ring_per_s)
-		return UINT64_MAX;
-	return 1 + (uint64_t)((double)r->cma_ps * 1e-12 * ring_per_s *
-			      cma_per_s / (cma_per_s - ring_per_s));
-}
-
-/* Tell the sender how this rank can read its memory. Ranks that send and
- * receive at the same time make both copies of a ring, one after the other; if
- * only one sends, the two are made side by side. */
-static void announce(const struct tp_peer *peer, struct shm_tail *tail)
+static void announce_lengths(const struct tp_peer *peer, bool exchange,
+			     struct shm_lengths *out)
 {
 	enum cma_mode mode = peer->dev->cma;
-	uint64_t copy = UINT64_MAX, exchange = UINT64_MAX;
-	double fill, load;
+	uint64_t first = UINT64_MAX, last = 0;
+	uint64_t cache = peer->dev->core_cache_bytes;
 	struct shm_rates r;
 
-	if (!peer->own && mode != CMA_OFF && shm_cma_works(peer->seg)) {
+	if (peer->own || mode == CMA_OFF || !shm_cma_works(peer->seg)) {
+		;
+	} else if (mode == CMA_ON) {
+		first = 1;
+		last = UINT64_MAX;
+	} else {
 		shm_rates_get(&r);
-		fill = (double)r.fill_bytes_per_s;
-		load = (double)r.load_bytes_per_s;
-		copy = exchange = 1;
-		if (mode == CMA_AUTO) {
-			copy = cma_pays_from(&r, fill < load ? fill : load);
-			exchange =
-				cma_pays_from(&r, fill * load / (fill + load));
-		}
+		shm_cma_pays(&r, exchange,
+			     exchange ? CMA_EXCHANGE_CACHES * cache
+				      : cache / CMA_COPY_PART,
+			     &first, &last);
 	}
-	atomic_store_explicit(&tail->cma_copy, copy, memory_order_relaxed);
-	atomic_store_explicit(&tail->cma_exchange, exchange,
-			      memory_order_release);
+	atomic_store_explicit(&out->last, last, memory_order_relaxed);
+	atomic_store_explicit(&out->first, first, memory_order_release);
+}
+
+/* Tell the sender how this rank reads its memory. */
+static void announce(const struct tp_peer *peer, struct shm_tail *tail)
+{
+	announce_lengths(peer, false, &tail->cma_copy);
+	announce_lengths(peer, true, &tail->cma_exchange);
 }
 
 static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
@@ -484,35 +488,21 @@ static void shm_flush(struct tp_device *dev)
 	(void)dev;
 }
 
-/*
- * CMA makes a copy, which does not pay where the bytes would be loaded from the
- * ring as well; nor where there are so many that they leave the caches, for the
- * kernel looks up each page. A ring shares its two copies between two cores: if
- * both have some to make, CMA saves one of them, and pays for longer than where
- * one core waits for the other. How long was measured
- * (perftest/results/2026-11-21-single-copy.md).
- */
+/* CMA makes a copy, which does not pay where the bytes would be loaded from the
+ * ring as well. */
 static bool cma_pays_for(const struct tp_device *dev,
 			 const struct shm_tail *tail, uint64_t len,
 			 enum tp_want want)
 {
-	uint64_t exchange =
-		atomic_load_explicit(&tail->cma_exchange, memory_order_acquire);
-	uint64_t copy =
-		atomic_load_explicit(&tail->cma_copy, memory_order_relaxed);
+	const struct shm_lengths *l =
+		want == TP_WANT_COPY ? &tail->cma_copy : &tail->cma_exchange;
+	uint64_t first = atomic_load_explicit(&l->first, memory_order_acquire);
 
-	if (!exchange)
+	/* Forced, for whatever they are wanted */
+	if (dev->cma != CMA_ON && want == TP_WANT_LOAD)
 		return false;
-	if (dev->cma == CMA_ON)
-		return len >= exchange;
-	switch (want) {
-	case TP_WANT_COPY:
-		return len >= copy && len <= dev->core_cache_bytes / 2;
-	case TP_WANT_EXCHANGE:
-		return len >= exchange && len <= dev->core_cache_bytes * 4;
-	default:
-		return false;
-	}
+	return first && len >= first &&
+	       len <= atomic_load_explicit(&l->last, memory_order_relaxed);
 }
 
 static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,

@@ -85,13 +85,17 @@ struct shm_header {
 	_Atomic uint64_t ring[]; /* [peer * TP_CLASSES + class] */
 };
 
+/* Messages of so many bytes; first 0: it has not been said which. */
+struct shm_lengths {
+	_Atomic uint64_t first, last;
+};
+
 /* Between the lines and the data of a ring. Written by the receiver only. */
 struct shm_tail {
 	_Atomic uint64_t released;
-	/* From so many bytes on the receiver reads by CMA, while it only
-	 * receives, and while it sends as much itself; 0: it has not connected,
-	 * so that nobody knows. */
-	_Atomic uint64_t cma_copy, cma_exchange;
+	/* Messages that the receiver reads by CMA: while it only receives, and
+	 * while it sends as much itself. */
+	struct shm_lengths cma_copy, cma_exchange;
 } __attribute__((aligned(TP_LINE_BYTES)));
 
 struct shm_segment {
@@ -139,6 +143,12 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 void shm_ring_put(struct shm_ring *ring);
 
 /* cma.c: reading the memory of another process. */
+
+/* For which messages of at most `most` bytes that pays, by the rates of this
+ * machine; none: first is UINT64_MAX. `exchange`: the receiver sends as much at
+ * the same time. */
+void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
+		  uint64_t *first, uint64_t *last);
 
 /* Can this process read the memory of the owner of that segment? */
 bool shm_cma_works(const struct shm_segment *seg);
