@@ -1734,11 +1734,15 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
  * bound to these devices, or to one. First the way: "host memory" where both
  * work on it; "ipc" where the devices map each other's memory; "mapped" where a
  * device and a host share memory, see dicomm_mem_alloc(), and the host copies
- * what it receives unless it reduces it; "rdma", which only a
- * communicator knows of, where an adapter reaches both; "staged" where data
- * passes through host memory, which DICOMM_STAGING=never refuses. Then for
- * each better way the reason why it is not taken: "staged; not ipc: ...". What
- * only an attempt shows, dicomm_comm_explain() tells.
+ * what it receives unless it reduces it; "rdma" where a network adapter reaches
+ * both; "staged" where data passes through host memory, which
+ * DICOMM_STAGING=never refuses. Then for each better way the reason why it is
+ * not taken: "staged; not ipc: ...; not rdma: ...".
+ *
+ * Whether adapters reach them is tried, as when two ranks meet that are
+ * configured as this process is, with memory of the devices that is allocated
+ * for it and freed. Whether the devices map each other's memory takes two
+ * processes; that they do is believed where the driver says so.
  *
  * Threads: any.
  *
@@ -1749,6 +1753,7 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
  *
  * @retval DICOMM_SUCCESS               *text is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no such device, or no room
+ * @retval DICOMM_ERR_NO_MEMORY         there is none to try it with
  */
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len);

@@ -160,7 +160,7 @@ static int show_ways(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;
 	dicomm_device_info_t a, b;
-	char text[1024];
+	char text[1200];
 
 	for (int i = 0; dicomm_device_info(i, &a) == DICOMM_SUCCESS; i++)
 		for (int j = i; dicomm_device_info(j, &b) == DICOMM_SUCCESS;

@@ -240,6 +240,9 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
 /* Does any wire lead to that rank at this moment? */
 bool comm_reaches(struct dicomm_comm *comm, int rank);
+/* Those that may reach the memory of devices; in a communicator that does not
+ * meet. Each leaves its address with this rank's member. */
+dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
 /* The list of those that it may use; is that one of them? */

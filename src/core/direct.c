@@ -37,6 +37,25 @@ static void append(char *text, const char *name, const char *more)
 		 more);
 }
 
+/* Of those that might have reached it */
+static void tell_unopened(struct dicomm_comm *comm, char *no)
+{
+	char why[DIRECT_HOW / 2];
+
+	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
+		const struct transport *t = transports[i];
+
+		if (!t->devices || comm->wires[i].device)
+			continue;
+		if (!comm_lists(comm, t->name))
+			snprintf(why, sizeof(why),
+				 "DICOMM_TRANSPORTS leaves it out");
+		else if (t->usable(why, sizeof(why)))
+			snprintf(why, sizeof(why), "no rank asked for it");
+		append(no, t->name, why);
+	}
+}
+
 dicomm_result_t direct_hold(struct dicomm_comm *comm,
 			    const struct tp_region *region, struct held *held,
 			    char how[DIRECT_HOW])
@@ -59,6 +78,7 @@ dicomm_result_t direct_hold(struct dicomm_comm *comm,
 			append(status == DICOMM_SUCCESS ? yes : no,
 			       w->transport->name, one);
 	}
+	tell_unopened(comm, no);
 	memcpy(how, held->wires ? yes : no, DIRECT_HOW);
 	return DICOMM_SUCCESS;
 }

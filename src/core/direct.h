@@ -11,14 +11,14 @@
 
 #include "src/core/comm.h"
 
-#define DIRECT_HOW 200
+#define DIRECT_HOW 320
 
 /* Once the wires are open and neighbours are mapped: give the wires the stages
  * of this rank's device, and hear what the others have. */
 dicomm_result_t direct_agree(struct dicomm_comm *comm);
 void direct_free(struct dicomm_comm *comm);
 /* Ask all wires to take memory of this rank's device: *held is of those that
- * do; and how, or why none does. */
+ * do; and how, or why none does: not even those that are not open. */
 dicomm_result_t direct_hold(struct dicomm_comm *comm,
 			    const struct tp_region *region, struct held *held,
 			    char how[DIRECT_HOW]);

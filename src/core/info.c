@@ -8,6 +8,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/core/attempt.h"
 #include "src/core/device.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
@@ -295,14 +296,24 @@ static dicomm_result_t end_of(const char *name, const char *device, int pid,
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len)
 {
-	struct way_pair p = {.why_unmapped = ""};
+	struct way_pair p = {.why_unmapped = "", .wiring = ""};
+	struct attempt attempt;
+	enum way way;
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain_devices: no room for text");
+	p.never = !strcmp(config_string(CONFIG_STAGING), "never");
 	p.mapped = way_may_map(&p.a, &p.b);
+	way = way_find(&p);
+	if (way > WAY_RDMA || (way == WAY_MAPPED && p.never)) {
+		TRY(attempt_wires(first, second, &attempt));
+		p.wired = attempt.wired;
+		p.wiring = attempt.how;
+		p.wiring_of = attempt.second ? second : first;
+	}
 	way_explain(&p, text, len);
 	return DICOMM_SUCCESS;
 }

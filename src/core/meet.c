@@ -208,6 +208,13 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	return DICOMM_SUCCESS;
 }
 
+dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm)
+{
+	struct reasons reasons = {.len = 0};
+
+	return open_wires(comm, FAR_FOR_DEVICES, &reasons);
+}
+
 uint32_t comm_slot_bytes_apart(int ranks)
 {
 	uint32_t own = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES), wished;

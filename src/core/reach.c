@@ -51,13 +51,13 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 }
 
 /* Of the end that has a device; of both, the one that wires do not reach. */
-static const char *wiring(const struct dicomm_comm *comm, int a, int b)
+static int less_wired(const struct dicomm_comm *comm, int a, int b)
 {
 	bool second = comm->members[a].on_host ||
 		      (!comm->members[b].on_host && direct_wires(comm, a, a) &&
 		       !direct_wires(comm, b, b));
 
-	return direct_how(comm, second ? b : a);
+	return second ? b : a;
 }
 
 bool reach_wants_wires(const struct dicomm_comm *comm)
@@ -75,6 +75,7 @@ static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 {
 	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
 	const uint8_t *mapped = comm->reach->mapped;
+	int less = less_wired(comm, a, b);
 
 	return (struct way_pair){.a = end_of(&comm->members[a]),
 				 .b = end_of(&comm->members[b]),
@@ -84,7 +85,8 @@ static struct way_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 				 .never = comm->members[a].never_staged ||
 					  comm->members[b].never_staged,
 				 .wired = direct_wires(comm, a, b) != 0,
-				 .wiring = wiring(comm, a, b)};
+				 .wiring = direct_how(comm, less),
+				 .wiring_of = comm->members[less].device};
 }
 
 static bool may_share(const struct dicomm_comm *comm, int a, int b)

@@ -120,12 +120,8 @@ static bool rdma_leads(const struct way_pair *p)
 
 static void rdma_why(const struct way_pair *p, char *why, size_t len)
 {
-	if (!p->wiring) {
-		snprintf(why, len, "only a communicator knows");
-		return;
-	}
 	snprintf(why, len, "no transport reaches the memory of %s%s%s%s",
-		 with_device(p)->device, *p->wiring ? " (" : "", p->wiring,
+		 p->wiring_of, *p->wiring ? " (" : "", p->wiring,
 		 *p->wiring ? ")" : "");
 }
 
@@ -165,7 +161,7 @@ enum way way_find(const struct way_pair *p)
 void way_why_not(const struct way_pair *p, char *text, size_t len)
 {
 	enum way taken = way_find(p);
-	char why[256];
+	char why[WAY_TEXT / 2];
 	size_t at = 0;
 
 	*text = '\0';

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* Room for the longest explanation of a pair */
-#define WAY_TEXT 768
+#define WAY_TEXT 1024
 
 enum way {
 	WAY_HOST, /* both have host memory: any wire */
@@ -41,6 +41,7 @@ struct way_pair {
 	bool wired; /* some wire takes the memory of both */
 	/* How, or why it does not take that of a device; or empty */
 	const char *wiring;
+	const char *wiring_of; /* the device of which that is said */
 };
 
 /* Can they try to reach each other's memory? Then they do, and it shows in

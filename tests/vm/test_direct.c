@@ -261,13 +261,24 @@ START_TEST(nothing_comes_after_an_abort)
 }
 END_TEST
 
+/* What is explained in a process is what it sees itself. */
+static void see_both(void)
+{
+	char why[256];
+
+	JOB_CHECK(gadget_exists("cuda:0", why, sizeof(why)) &&
+			  gadget_exists("hip:0", why, sizeof(why)),
+		  "%s", why);
+}
+
 static void describe(struct job_rank *me)
 {
 	dicomm_adapter_info_t a;
 	struct gadget g;
+	char text[1024];
 	int direct = 0;
 
-	(void)me;
+	see_both();
 	gadget_open(&g, "hip:0");
 	for (int i = 0; dicomm_adapter_info(i, &a) == DICOMM_SUCCESS; i++)
 		direct +=
@@ -277,6 +288,14 @@ static void describe(struct job_rank *me)
 			!strncmp(a.how, "peer memory (no dma-buf: rxe0: ", 31);
 	JOB_CHECK(direct == 1, "hip:0 and rxe0 were described %d times",
 		  direct);
+	/* It is tried, as a communicator does. */
+	JOB_TRY(dicomm_explain_devices("cuda:0", "hip:0", text, sizeof(text)));
+	JOB_CHECK(!strncmp(text,
+			   "rdma by verbs: peer memory (no dma-buf: ", 40) &&
+			  strstr(text, "; not ipc: cuda and hip do not map "),
+		  "%s", text);
+	JOB_TRY(dicomm_explain_devices("host", "hip:0", text, sizeof(text)));
+	JOB_CHECK(!strncmp(text, me->arg, strlen(me->arg)), "%s", text);
 	gadget_close(&g);
 	JOB_CHECK(!gadget_live(&g), "%d things of the driver were not freed",
 		  gadget_live(&g));
@@ -284,7 +303,14 @@ static void describe(struct job_rank *me)
 
 START_TEST(adapters_are_described)
 {
-	job_run(&(struct job){.run = describe, .ranks = 1, .bare = true});
+	job_run(&(struct job){
+		.run = describe, .arg = "mapped, ", .ranks = 1, .bare = true});
+	/* Not all memory of the host can be mapped: a wire takes all. */
+	job_run(&(struct job){.run = describe,
+			      .arg = "rdma by verbs: peer memory ",
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_STAGING=never"}});
 }
 END_TEST
 
@@ -311,8 +337,10 @@ static void be_refused(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	struct gadget g;
+	char ways[1024];
 	const char *text;
 
+	see_both();
 	gadget_open(&g, me->rank ? "hip:0" : "host");
 	config.device = g.name;
 	config.staging = "never";
@@ -323,6 +351,16 @@ static void be_refused(struct job_rank *me)
 	text = dicomm_get_last_error(NULL);
 	JOB_CHECK(strstr(text, vm.iwarp ? "over iWARP" : "no peer memory: "),
 		  "%s", text);
+	JOB_TRY(dicomm_explain_devices("hip:0", "host", ways, sizeof(ways)));
+	JOB_CHECK(!strncmp(ways, "mapped, ", 8), "%s", ways);
+	JOB_TRY(dicomm_explain_devices("hip:0", "cuda:0", ways, sizeof(ways)));
+	JOB_CHECK(!strncmp(ways, "staged; not ipc: ", 17) &&
+			  strstr(ways,
+				 "; not rdma: no transport reaches the memory "
+				 "of hip:0 (verbs: ") &&
+			  strstr(ways,
+				 vm.iwarp ? "over iWARP" : "no peer memory: "),
+		  "%s", ways);
 	gadget_close(&g);
 }
 
