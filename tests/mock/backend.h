@@ -12,7 +12,10 @@ struct backend {
 	/* Mocks of the driver in the folder of the build, and of an old one,
 	 * which has neither waits for memory nor dma-bufs */
 	const char *mock, *old_mock;
+	/* And one of a driver between these: without dma-bufs; or NULL */
+	const char *between_mock;
 	const char *compiler; /* a mock of that of the runtime; or NULL */
+	const char *between_compiler; /* of the one between, if another */
 	/* Of two, one that is found first and does not know the device, and one
 	 * that is asked then; or NULL */
 	const char *unfit_compiler, *old_compiler;

@@ -3,7 +3,9 @@
  * A mock of the CUDA driver: the functions of cuda_api.h over devices that do
  * not exist, as strict as the real one about contexts, handles and alignment.
  * Kernels are those of the PTX that it is given, run by the interpreter. With
- * MOCK_OLD it is a driver of CUDA 10.0, without what came later.
+ * MOCK_OLD it is a driver of CUDA 10.0, without what came later; with
+ * MOCK_BETWEEN one of CUDA 11.6, whose streams wait for memory by the first
+ * version of that function.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,6 +39,14 @@ struct CUfunc_st {
 /* The mock of NVRTC knows the first of these devices and not the other. */
 #define COMPUTE_MAJOR 8
 static const int minors[DRIVER_DEVICES] = {0, 7};
+
+/* Old drivers have the function, but it fails where an administrator has not
+ * allowed it; new ones have given it up for the second version. */
+#ifdef MOCK_BETWEEN
+static const bool has_wait_v1 = true;
+#else
+static const bool has_wait_v1 = false;
+#endif
 
 static struct CUctx_st contexts[DRIVER_DEVICES] = {{0}, {1}};
 static bool retained[DRIVER_DEVICES];
@@ -118,6 +128,8 @@ EXPORT cuda_result cuDriverGetVersion(int *version)
 	CALL;
 #ifdef MOCK_OLD
 	*version = 10000;
+#elif defined(MOCK_BETWEEN)
+	*version = 11060;
 #else
 	*version = 12040;
 #endif
@@ -192,7 +204,7 @@ EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 				 : 0;
 		return DRIVER_SUCCESS;
 	case CUDA_WAIT_VALUE_V1:
-		*value = 0;
+		*value = has_wait_v1;
 		return DRIVER_SUCCESS;
 	default:
 		return DRIVER_INVALID_VALUE;
@@ -680,6 +692,22 @@ EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
 	return error;
 }
 
+static int wait_value(cuda_stream s, cuda_pointer p, uint32_t value,
+		      unsigned flags)
+{
+	CURRENT;
+	if (flags != CUDA_WAIT_GEQ)
+		return DRIVER_INVALID_VALUE;
+	return driver_wait_value(stream_of(s), device(), address(p), value);
+}
+
+EXPORT cuda_result cuStreamWaitValue32(cuda_stream s, cuda_pointer p,
+				       uint32_t value, unsigned flags)
+{
+	return has_wait_v1 ? wait_value(s, p, value, flags)
+			   : DRIVER_NOT_SUPPORTED;
+}
+
 /* ---- what came later ---- */
 
 #ifndef MOCK_OLD
@@ -695,13 +723,11 @@ EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *p, cuda_ipc handle,
 	return ipc_open(p, handle, flags);
 }
 
+#ifndef MOCK_BETWEEN
 EXPORT cuda_result cuStreamWaitValue32_v2(cuda_stream s, cuda_pointer p,
 					  uint32_t value, unsigned flags)
 {
-	CURRENT;
-	if (flags != CUDA_WAIT_GEQ)
-		return DRIVER_INVALID_VALUE;
-	return driver_wait_value(stream_of(s), device(), address(p), value);
+	return wait_value(s, p, value, flags);
 }
 
 EXPORT cuda_result cuMemGetHandleForAddressRange(void *handle, cuda_pointer p,
@@ -714,4 +740,5 @@ EXPORT cuda_result cuMemGetHandleForAddressRange(void *handle, cuda_pointer p,
 		return DRIVER_INVALID_VALUE;
 	return driver_range_fd(handle, address(p), bytes);
 }
+#endif
 #endif

@@ -63,7 +63,7 @@ static struct host_range *ranges;
 static struct driver_stream *streams, *defaults[DRIVER_DEVICES];
 static struct driver_event *events;
 static struct hold *holds;
-static int queued, live, hangs, early, fail_in, fail_error;
+static int queued, live, hangs, waits, early, fail_in, fail_error;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
@@ -117,6 +117,16 @@ int mock_hangs(void)
 
 	pthread_mutex_lock(&lock);
 	n = hangs;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int mock_waits(void)
+{
+	int n;
+
+	pthread_mutex_lock(&lock);
+	n = waits;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
@@ -917,7 +927,11 @@ int driver_wait_value(struct driver_stream *s, int device, void *word,
 	holds = h;
 	pthread_mutex_unlock(&lock);
 	error = driver_push(s, device, wait_hold, h);
-	if (error) {
+	if (!error) {
+		pthread_mutex_lock(&lock);
+		waits++;
+		pthread_mutex_unlock(&lock);
+	} else {
 		pthread_mutex_lock(&lock);
 		while (*at != h)
 			at = &(*at)->next;

@@ -55,6 +55,8 @@ void mock_delay(unsigned us);
 int mock_live(void);
 /* Calls refused since they would have waited for a stream that is held */
 int mock_hangs(void);
+/* Waits of streams for a value in memory that were queued */
+int mock_waits(void);
 /* Allocations freed while another process had them mapped, of which a real
  * driver says that anything may happen */
 int mock_early(void);

@@ -5,7 +5,8 @@
  * environment. It takes code objects for gfx90a and no others, those of this
  * build not where MOCK_IMAGES=refused is in the environment; of a kernel that
  * such an object has it runs the twin that the C compiler made. With MOCK_OLD
- * it is the one of ROCm 5.2, without what came later.
+ * it is the one of ROCm 5.2, without what came later; with MOCK_BETWEEN that of
+ * ROCm 6, which has no dma-bufs yet.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ struct ihipModuleSymbol_t {
 };
 
 static _Thread_local int current;
-/* What failed last, until someone asks: so does ROCm 7. */
+/* What failed last: in ROCm 7 until someone asks, before until the next call.
+ */
 static _Thread_local int last;
 static bool started;
 /* They stay; reachable, so that no leak is seen in them. */
@@ -44,8 +46,8 @@ static struct ihipModuleSymbol_t *functions;
 		if (begin_)                  \
 			return note(begin_); \
 	} while (0)
-#define CALL BEGIN(driver_call())
-#define SYNC_CALL BEGIN(driver_sync_call())
+#define CALL BEGIN((forget(), driver_call()))
+#define SYNC_CALL BEGIN((forget(), driver_sync_call()))
 #define EXPORT __attribute__((visibility("default")))
 
 #define F(name, symbol, needed, parameters) hip_result symbol parameters;
@@ -54,6 +56,13 @@ HIP_FUNCTIONS(F)
 #define F(name, symbol, result, parameters) result symbol parameters;
 HIP_MORE_FUNCTIONS(F)
 #undef F
+
+static void forget(void)
+{
+#if defined(MOCK_OLD) || defined(MOCK_BETWEEN)
+	last = DRIVER_SUCCESS;
+#endif
+}
 
 static int note(int error)
 {
@@ -100,8 +109,10 @@ EXPORT hip_result hipRuntimeGetVersion(int *version)
 	CALL;
 #ifdef MOCK_OLD
 	*version = 50221153;
-#else
+#elif defined(MOCK_BETWEEN)
 	*version = 60241134;
+#else
+	*version = 70051831;
 #endif
 	return DRIVER_SUCCESS;
 }
@@ -211,6 +222,18 @@ EXPORT hip_result hipMemGetAddressRange(void **base, size_t *bytes, void *p)
 	return DRIVER_SUCCESS;
 }
 
+/* Of memory that it does not know ROCm 6 says just that, and is content. */
+static int unknown_pointer(void *data)
+{
+#ifdef MOCK_BETWEEN
+	*(unsigned *)data = 0;
+	return DRIVER_SUCCESS;
+#else
+	(void)data;
+	return note(DRIVER_INVALID_VALUE);
+#endif
+}
+
 EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
 					 void *p)
 {
@@ -218,7 +241,7 @@ EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
 
 	CALL;
 	if (!driver_find(p, &m))
-		return note(DRIVER_INVALID_VALUE);
+		return unknown_pointer(data);
 	switch (what) {
 	case HIP_POINTER_MEMORY_TYPE:
 #ifdef MOCK_OLD
@@ -593,6 +616,7 @@ EXPORT hip_result hipLaunchHostFunc(hip_stream s, hip_host_fn fn, void *arg)
 	return push_call((struct call){.fn = fn, .stream = s, .arg = arg});
 }
 
+#ifndef MOCK_BETWEEN
 /* Of all the memory that an allocation was cut from */
 static int block_fd(int *fd, size_t bytes)
 {
@@ -613,4 +637,5 @@ EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
 		return block_fd(handle, bytes);
 	return note(driver_range_fd(handle, p, bytes));
 }
+#endif
 #endif

@@ -10,6 +10,7 @@ int main(void)
 	const struct backend b = {
 		.accel = &accel_cuda,
 		.mock = "tests/mock/libcuda.so",
+		.between_mock = "tests/mock/libcuda_between.so",
 		.old_mock = "tests/mock/libcuda_old.so",
 		.compiler = "tests/mock/libnvrtc.so",
 		.unfit_compiler = "tests/mock/libnvrtc_new.so",

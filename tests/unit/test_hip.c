@@ -10,6 +10,8 @@ int main(void)
 	const struct backend b = {
 		.accel = &accel_hip,
 		.mock = "tests/mock/libhip.so",
+		.between_mock = "tests/mock/libhip_between.so",
+		.between_compiler = "tests/mock/libhiprtc_between.so",
 		.old_mock = "tests/mock/libhip_old.so",
 		.compiler = "tests/mock/libhiprtc.so",
 		.refuses = "captured",
