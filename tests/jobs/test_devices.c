@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/image.h"
 #include "src/core/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
@@ -608,6 +609,50 @@ START_TEST(never_staged_such_devices_refuse_reductions)
 }
 END_TEST
 
+/* ---- drivers that offer less ---- */
+
+/* Those between have an older form of waits for memory, or no dma-bufs; the old
+ * ones hold streams by host functions, of HIP by callbacks. */
+static const struct lesser {
+	const char *drivers;
+	bool waits;
+} lessers[] = {{"between", true}, {"old", false}};
+
+static void hold_streams(struct job_rank *me, struct gadget *g)
+{
+	const struct lesser *l = me->arg;
+	bool gpu = !strncmp(g->name, "cuda", 4) || !strncmp(g->name, "hip", 3);
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+	int before = gadget_waits(g), waits;
+
+	gadget_delay(g, 100);
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (t.count = 300; t.count < 50000; t.count *= 70) {
+			t.kind = (enum trial_kind)k;
+			t.seed++;
+			placement(t, me, g, (int)(t.seed % 3));
+		}
+	waits = gadget_waits(g) - before;
+	JOB_CHECK(!gpu || (waits > 0) == l->waits,
+		  "%s: %d waits for memory with %s drivers", g->name, waits,
+		  l->drivers);
+}
+
+START_TEST(unlike_devices_of_drivers_that_offer_less)
+{
+	struct cast cast = {.run = hold_streams, .arg = &lessers[_i]};
+
+	/* The old mocks have no compiler. */
+	if (!image_find("ptx_i32") || !image_find("gfx90a")) {
+		printf("this build has no kernels for the mocks\n");
+		return;
+	}
+	setenv("MOCK_DRIVERS", lessers[_i].drivers, 1);
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, CAST_DEVICES);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("devices");
@@ -639,6 +684,8 @@ int main(void)
 	tcase_add_test(tcase, the_host_folds_for_devices_without_kernels);
 	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
 			    0, KINDS);
+	tcase_add_loop_test(tcase, unlike_devices_of_drivers_that_offer_less, 0,
+			    (int)(sizeof(lessers) / sizeof(*lessers)));
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -20,8 +20,14 @@
 
 /* What a mock offers to tests */
 struct mock {
-	const char *kind, *file, *compiler; /* compiler: or NULL */
+	const char *kind;
+	const char *file, *compiler; /* compiler: or NULL */
+	/* The same of older drivers, see MOCK_DRIVERS; NULL: no others */
+	const char *between_file, *between_compiler, *old_file;
 	void *lib;
+	__typeof__(mock_fail) *fail;
+	__typeof__(mock_pending) *pending;
+	__typeof__(mock_waits) *waits;
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_hangs) *hangs;
 	__typeof__(mock_early) *early;
@@ -33,11 +39,18 @@ struct mock {
 static struct mock mocks[] = {
 	{.kind = "cuda",
 	 .file = "tests/mock/libcuda.so",
-	 .compiler = "tests/mock/libnvrtc.so"},
+	 .compiler = "tests/mock/libnvrtc.so",
+	 .between_file = "tests/mock/libcuda_between.so",
+	 .old_file = "tests/mock/libcuda_old.so"},
 	{.kind = "hip",
 	 .file = "tests/mock/libhip.so",
-	 .compiler = "tests/mock/libhiprtc.so"},
-	{.kind = "ze", .file = "tests/mock/libze.so"},
+	 .compiler = "tests/mock/libhiprtc.so",
+	 .between_file = "tests/mock/libhip_between.so",
+	 .between_compiler = "tests/mock/libhiprtc_between.so",
+	 .old_file = "tests/mock/libhip_old.so"},
+	{.kind = "ze",
+	 .file = "tests/mock/libze.so",
+	 .old_file = "tests/mock/libze_old.so"},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -66,25 +79,44 @@ static void *open_built(const char *file, char *why, size_t len)
 	return lib;
 }
 
+/* Which of the mocks of a kind this process is to have */
+static void choose(struct mock *m)
+{
+	const char *wanted = getenv("MOCK_DRIVERS");
+
+	if (wanted && !strcmp(wanted, "old") && m->old_file) {
+		m->file = m->old_file;
+		m->compiler = NULL;
+	} else if (wanted && !strcmp(wanted, "between") && m->between_file) {
+		m->file = m->between_file;
+		if (m->between_compiler)
+			m->compiler = m->between_compiler;
+	}
+}
+
 /* The backend asks for its driver and its compiler by name, and gets those of
  * that name that are loaded already. */
 static bool load(struct mock *m, char *why, size_t len)
 {
 	if (m->lib)
 		return true;
+	choose(m);
 	if (m->compiler && !open_built(m->compiler, why, len))
 		return false;
 	m->lib = open_built(m->file, why, len);
 	if (!m->lib)
 		return false;
+	*(void **)&m->fail = dlsym(m->lib, "mock_fail");
+	*(void **)&m->pending = dlsym(m->lib, "mock_pending");
+	*(void **)&m->waits = dlsym(m->lib, "mock_waits");
 	*(void **)&m->delay = dlsym(m->lib, "mock_delay");
 	*(void **)&m->hangs = dlsym(m->lib, "mock_hangs");
 	*(void **)&m->early = dlsym(m->lib, "mock_early");
 	*(void **)&m->live = dlsym(m->lib, "mock_live");
 	*(void **)&m->stream = dlsym(m->lib, "mock_stream");
 	*(void **)&m->stream_destroy = dlsym(m->lib, "mock_stream_destroy");
-	if (m->delay && m->hangs && m->early && m->live && m->stream &&
-	    m->stream_destroy)
+	if (m->fail && m->pending && m->waits && m->delay && m->hangs &&
+	    m->early && m->live && m->stream && m->stream_destroy)
 		return true;
 	snprintf(why, len, "%s is no mock", m->file);
 	return false;
@@ -210,4 +242,22 @@ int gadget_early(const struct gadget *g)
 int gadget_live(const struct gadget *g)
 {
 	return mock_of(g->name) ? mock_of(g->name)->live() : 0;
+}
+
+int gadget_waits(const struct gadget *g)
+{
+	return mock_of(g->name) ? mock_of(g->name)->waits() : 0;
+}
+
+void gadget_fail(const struct gadget *g, int nth, int error)
+{
+	mock_of(g->name)->fail(nth, error);
+}
+
+bool gadget_has_failed(const struct gadget *g)
+{
+	bool pending = mock_of(g->name)->pending();
+
+	mock_of(g->name)->fail(0, 0);
+	return !pending;
 }

@@ -2,7 +2,8 @@
 /*
  * Devices for ranks of tests: PoCL's, and those of the mock drivers, which do
  * not exist; or where it is asked for, a real GPU (gpu.h). The memory of a mock
- * device cannot be touched by the host: who does so dies.
+ * device cannot be touched by the host: who does so dies. Where MOCK_DRIVERS is
+ * "between" or "old" in the environment, drivers are mocked that offer less.
  */
 #ifndef DICOMM_TESTS_SUPPORT_GADGET_H
 #define DICOMM_TESTS_SUPPORT_GADGET_H
@@ -51,5 +52,11 @@ int gadget_hangs(const struct gadget *g);
 int gadget_early(const struct gadget *g);
 /* Memory, streams and events that were not given back. Mocks only. */
 int gadget_live(const struct gadget *g);
+/* Waits of its driver's streams for memory. Mocks only. */
+int gadget_waits(const struct gadget *g);
+/* The n-th call of the driver from now on fails, once; mocks only. */
+void gadget_fail(const struct gadget *g, int nth, int error);
+/* Has it? None will any more. */
+bool gadget_has_failed(const struct gadget *g);
 
 #endif
