@@ -6,9 +6,14 @@
  * in the virtual machines of tests/vm/run only.
  */
 #include <check.h>
+#include <errno.h>
+#include <linux/dma-buf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
@@ -232,6 +237,57 @@ static void run_refused(struct rank *r)
 	region_free(r, &region);
 }
 
+/* A descriptor of what kind? Of a dma-buf the kernel says who made it. */
+static bool is_dmabuf(int fd, const char *maker)
+{
+	struct dma_buf_sync sync = {.flags = DMA_BUF_SYNC_START |
+					     DMA_BUF_SYNC_READ};
+	char path[64], line[128], wanted[64];
+	bool named = false;
+	FILE *info;
+
+	snprintf(wanted, sizeof(wanted), "exp_name:\t%s\n", maker);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	info = fopen(path, "r");
+	while (info && fgets(line, sizeof(line), info))
+		named |= !strcmp(line, wanted);
+	if (info)
+		fclose(info);
+	return named && !ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync);
+}
+
+/* What the mock exports is a dma-buf of the kernel, of the memory of the
+ * device, which the NIC's driver then refuses as such: it makes no regions of
+ * these. So it is the second rung that is taken. */
+static void run_refused_dmabuf(struct rank *r)
+{
+	struct tp_region region = region_new(r, "cuda:0");
+	const uint8_t *at = region.addr, *mapped;
+	uint8_t *seen = peek_device(at, NULL);
+	int memfd = memfd_create("no-dma-buf", MFD_CLOEXEC), fd = -1;
+	struct tp_hold *h;
+	char wanted[64];
+	uint64_t offset;
+
+	EXPECT_OK(r, region.accel->work->dmabuf(at + 5000, 100, &fd, &offset));
+	EXPECT(r, is_dmabuf(fd, "udmabuf"), "not a dma-buf of the kernel");
+	EXPECT(r, memfd >= 0 && !is_dmabuf(memfd, "udmabuf"),
+	       "any file is taken for a dma-buf: this tests nothing");
+	mapped = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+	EXPECT(r, mapped != MAP_FAILED, "a dma-buf that cannot be mapped");
+	seen[5003] = 77;
+	EXPECT(r, offset == 5000 && mapped[5003] == 77, "of other memory");
+	seen[5003] = 78;
+	EXPECT(r, mapped[5003] == 78, "of a copy");
+	munmap((void *)(uintptr_t)mapped, 8192);
+	close(fd);
+	close(memfd);
+	snprintf(wanted, sizeof(wanted), ": %s)", strerror(EOPNOTSUPP));
+	h = hold(r, &region, wanted);
+	r->t->drop(r->dev, h);
+	region_free(r, &region);
+}
+
 static void run(void (*fn)(struct rank *r), int ranks)
 {
 	ranks_run(&(struct ranks_job){.t = transport_find("verbs"),
@@ -249,6 +305,12 @@ END_TEST
 START_TEST(data_goes_from_device_to_device_by_dmabuf)
 {
 	run(run_by_dmabuf, 2);
+}
+END_TEST
+
+START_TEST(a_dmabuf_of_the_kernel_is_refused_as_such)
+{
+	run(run_refused_dmabuf, 1);
 }
 END_TEST
 
@@ -285,6 +347,8 @@ int main(void)
 			       data_goes_from_device_to_device_by_address);
 		tcase_add_test(test_case,
 			       data_goes_from_device_to_device_by_dmabuf);
+		tcase_add_test(test_case,
+			       a_dmabuf_of_the_kernel_is_refused_as_such);
 		tcase_add_test(test_case, what_has_arrived_has_been_flushed);
 		tcase_add_test(test_case, what_is_ordered_is_not_flushed);
 	}
