@@ -243,6 +243,9 @@ bool comm_reaches(struct dicomm_comm *comm, int rank);
 /* Those that may reach the memory of devices; in a communicator that does not
  * meet. Each leaves its address with this rank's member. */
 dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm);
+/* Does a communicator have wires that end at this machine, unless its config
+ * says otherwise? */
+bool comm_uses_near_wires(void);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
 /* The list of those that it may use; is that one of them? */

@@ -296,7 +296,7 @@ static dicomm_result_t end_of(const char *name, const char *device, int pid,
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len)
 {
-	struct way_pair p = {.why_unmapped = "", .wiring = ""};
+	struct way_pair p = {.why_unmapped = NO_NEAR_WIRE, .wiring = ""};
 	struct attempt attempt;
 	enum way way;
 
@@ -306,7 +306,7 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain_devices: no room for text");
 	p.never = !strcmp(config_string(CONFIG_STAGING), "never");
-	p.mapped = way_may_map(&p.a, &p.b);
+	p.mapped = comm_uses_near_wires() && way_may_map(&p.a, &p.b);
 	way = way_find(&p);
 	if (way > WAY_RDMA || (way == WAY_MAPPED && p.never)) {
 		TRY(attempt_wires(first, second, &attempt));

@@ -215,6 +215,18 @@ dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm)
 	return open_wires(comm, FAR_FOR_DEVICES, &reasons);
 }
 
+bool comm_uses_near_wires(void)
+{
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	char why[256];
+
+	for (size_t i = 0; transports[i]; i++)
+		if (transports[i]->near && listed(list, transports[i]->name) &&
+		    transports[i]->usable(why, sizeof(why)))
+			return true;
+	return false;
+}
+
 uint32_t comm_slot_bytes_apart(int ranks)
 {
 	uint32_t own = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES), wished;

@@ -153,7 +153,7 @@ static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 
 	if (wires && comm->wires[__builtin_ctz(wires)].transport->near)
 		return near_open(comm, rank, board->id ? board : NULL);
-	log_set_last_error("no transport of one machine is used");
+	log_set_last_error(NO_NEAR_WIRE);
 	return DICOMM_ERR_UNSUPPORTED;
 }
 

@@ -13,6 +13,9 @@
 /* Room for the longest explanation of a pair */
 #define WAY_TEXT 1024
 
+/* Why nothing is mapped then */
+#define NO_NEAR_WIRE "no transport of one machine is used"
+
 enum way {
 	WAY_HOST, /* both have host memory: any wire */
 	WAY_IPC,  /* each device maps the other's memory */
