@@ -423,6 +423,15 @@ static int parse(struct request *r, int argc, const char **argv)
 	return status;
 }
 
+/* On a full disk printing succeeds and only its end fails. */
+static int close_output(void)
+{
+	if (fclose(stdout) == 0)
+		return 0;
+	fprintf(stderr, "dicomm-info: standard output: %s\n", strerror(errno));
+	return -1;
+}
+
 int main(int argc, char **argv)
 {
 	struct request request = {.ranks = 2, .bytes = 1 << 20};
@@ -439,6 +448,8 @@ int main(int argc, char **argv)
 		printf("\n");
 		json_decref(json);
 	}
+	if (close_output() < 0)
+		status = EXIT_LIBRARY;
 free_request:
 	free(request.explain);
 	free(request.topology);
