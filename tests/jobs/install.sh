@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# What make install lays down runs from there: dicomm-info, dicomm-perf, and its
+# links of the names of nccl-tests, each of which is its operation; and make
+# uninstall leaves nothing.
+. "${srcdir:-.}/tests/jobs/perf.sh"
+to=$out/prefix
+
+# make TARGET, for that prefix and no other
+make_it() {
+	MAKEFLAGS= make -s "$1" prefix="$to" DESTDIR= >"$out/table" 2>&1 ||
+		fail "make $1"
+}
+
+make_it install
+[ $bad -eq 0 ] || exit 1
+# The library was told another place to be in; if it is a shared one.
+LD_LIBRARY_PATH=$to/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+
+cd "$out" || exit 99
+"$to/bin/dicomm-info" --version >"$out/table" 2>"$out/errors" ||
+	fail "dicomm-info"
+has '^version '
+
+# Name of the operation, of the link; all_reduce and so on are spelt both ways.
+# Nothing of them is in the arguments.
+while read -r op link; do
+	perf=$to/bin/dicomm-perf
+	perf 0 "$op" -b 8 -e 1K -f 16 -n 1 -w 0 --ranks 2
+	grep -v '^#' "$out/table" | awk 'NF { print $1, $2, $3, $4, $5 }' \
+		>"$out/by_name"
+	perf=$to/bin/$link
+	if ! [ -L "$perf" ]; then
+		fail "$link is no link"
+		continue
+	fi
+	perf 0 -b 8 -e 1K -f 16 -n 1 -w 0 --ranks 2
+	has "^# Collective test starting: $link\$"
+	has '^# Out of bounds values : 0 OK$'
+	has "^# Collective test concluded: $link\$"
+	grep -v '^#' "$out/table" | awk 'NF { print $1, $2, $3, $4, $5 }' |
+		cmp -s - "$out/by_name" || fail "$link is not $op"
+	[ -s "$out/by_name" ] || fail "$link: no rows"
+	echo "$link" >>"$out/links"
+done <<-END
+	allgather all_gather_perf
+	allreduce all_reduce_perf
+	alltoall alltoall_perf
+	alltoallv alltoallv_perf
+	barrier barrier_perf
+	broadcast broadcast_perf
+	gather gather_perf
+	reduce reduce_perf
+	reduce_scatter reduce_scatter_perf
+	scatter scatter_perf
+	sendrecv sendrecv_perf
+END
+(cd "$to/bin" && ls ./*_perf) | sed 's|^\./||' | sort >"$out/table"
+sort "$out/links" | cmp -s - "$out/table" || fail "other links than these"
+
+# Over others of an earlier version, too
+cd - >/dev/null || exit 99
+make_it install
+make_it uninstall
+find "$to" ! -type d >"$out/table"
+[ ! -s "$out/table" ] || fail "left after make uninstall"
+exit $bad
