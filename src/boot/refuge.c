@@ -15,6 +15,13 @@
 #include "src/boot/loop.h"
 #include "src/boot/meeting.h"
 
+/* Hundreds of ranks of one machine that knock at each other all at once overrun
+ * the kernel's queue of packets, and what is dropped there is sent again only
+ * after a second. So some wait for an answer first, but not long: hosts may be
+ * gone that answer nothing. */
+#define KNOCKS 8
+#define PACE_MS 20
+
 struct refuge {
 	/* Only so that a child of fork() closes it: who knocks there must not
 	 * take the child for this process. */
@@ -97,6 +104,41 @@ int refuge_knock(const char *text)
 	return -1;
 }
 
+static void pace(const int *fds, int n)
+{
+	uint64_t until = clock_ms() + PACE_MS, now;
+	struct pollfd polls[KNOCKS];
+	int waiting = n;
+
+	for (int i = 0; i < n; i++)
+		polls[i] = (struct pollfd){.fd = fds[i], .events = POLLOUT};
+	while (waiting && (now = clock_ms()) < until) {
+		if (poll(polls, (nfds_t)n, (int)(until - now)) <= 0)
+			continue;
+		for (int i = 0; i < n; i++)
+			if (polls[i].fd >= 0 && polls[i].revents) {
+				polls[i].fd = -1;
+				waiting--;
+			}
+	}
+}
+
+void refuge_knock_all(const char *const *addresses, int n, const bool *wanted,
+		      int *fds)
+{
+	int recent[KNOCKS], m = 0;
+
+	for (int i = 0; i < n; i++) {
+		fds[i] = wanted[i] ? refuge_knock(addresses[i]) : -1;
+		if (fds[i] >= 0)
+			recent[m++] = fds[i];
+		if (m == KNOCKS) {
+			pace(recent, m);
+			m = 0;
+		}
+	}
+}
+
 static bool answered(int fd)
 {
 	int error = 0;
@@ -110,14 +152,20 @@ dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 			     int timeout_ms)
 {
 	struct pollfd *fds = calloc((size_t)n, sizeof(*fds));
+	int *knocks = calloc((size_t)n, sizeof(*knocks));
 	uint64_t until = clock_ms() + (uint64_t)timeout_ms;
 	int waiting = 0;
 
-	if (!fds)
+	if (!fds || !knocks) {
+		free(fds);
+		free(knocks);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "refuge: no memory to ask %d ranks", n);
+	}
+	sock_make_room((uint32_t)n);
+	refuge_knock_all(addresses, n, alive, knocks);
 	for (int i = 0; i < n; i++) {
-		fds[i].fd = alive[i] ? refuge_knock(addresses[i]) : -1;
+		fds[i].fd = knocks[i];
 		fds[i].events = POLLOUT;
 		alive[i] = false;
 		waiting += fds[i].fd >= 0;
@@ -145,6 +193,7 @@ dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 	for (int i = 0; i < n; i++)
 		if (fds[i].fd >= 0)
 			close(fds[i].fd);
+	free(knocks);
 	free(fds);
 	return DICOMM_SUCCESS;
 }

@@ -18,13 +18,17 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT]);
 /* NULL is allowed. */
 void refuge_close(struct refuge *refuge);
 
-/* Ask those of the n addresses for which alive is set, all at once, for at most
- * timeout_ms; clear it for those that do not answer. */
+/* Ask those of the n addresses for which alive is set, for at most timeout_ms
+ * in all; clear it for those that do not answer. */
 dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 			     int timeout_ms);
 
 /* Begin to connect to an address; the socket, or -1 if nobody is there. */
 int refuge_knock(const char *address);
+/* The same at those of the n addresses that are wanted, a few at a time; what
+ * is not has -1. */
+void refuge_knock_all(const char *const *addresses, int n, const bool *wanted,
+		      int *fds);
 /* Readable when somebody has knocked; the socket to speak with, -1 if nobody
  * has. */
 int refuge_fd(const struct refuge *refuge);

@@ -371,20 +371,18 @@ static void part(struct settling *s)
 	refuge_send_away(s->config->refuge);
 }
 
-static void call_all(struct settling *s)
+static void call_all(struct settling *s, bool *wanted, int *fds)
 {
 	const struct settle_config *c = s->config;
 
+	for (int r = 0; r < c->ranks; r++)
+		wanted[r] = r != c->rank;
+	refuge_knock_all(c->addresses, c->ranks, wanted, fds);
 	for (int r = 0; r < c->ranks; r++) {
-		int fd;
-
-		if (r == c->rank)
-			continue;
-		fd = refuge_knock(c->addresses[r]);
-		if (fd < 0)
+		if (fds[r] >= 0)
+			add(s, fds[r], r < c->rank ? LINE_DIAL : LINE_WATCH, r);
+		else if (wanted[r])
 			miss(s, r);
-		else
-			add(s, fd, r < c->rank ? LINE_DIAL : LINE_WATCH, r);
 	}
 }
 
@@ -409,14 +407,16 @@ dicomm_result_t settle(const struct settle_config *config)
 			     .until_ms =
 				     clock_ms() + (uint64_t)config->timeout_ms,
 			     .room = (int)room};
+	bool *wanted = calloc(ranks, sizeof(*wanted));
+	int *fds = calloc(ranks, sizeof(*fds));
 	dicomm_result_t status;
 
 	s.members = calloc(ranks, sizeof(*s.members));
 	s.lines = calloc(room, sizeof(*s.lines));
 	s.polls = calloc(room + 1, sizeof(*s.polls));
-	if (s.members && s.lines && s.polls) {
+	if (wanted && fds && s.members && s.lines && s.polls) {
 		sock_make_room(2 * (uint32_t)ranks);
-		call_all(&s);
+		call_all(&s, wanted, fds);
 		flood(&s);
 		status = say_result(&s);
 		part(&s);
@@ -424,6 +424,8 @@ dicomm_result_t settle(const struct settle_config *config)
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "settle: no memory for %d ranks", config->ranks);
 	}
+	free(wanted);
+	free(fds);
 	free(s.members);
 	free(s.lines);
 	free(s.polls);

@@ -31,10 +31,13 @@
 #include "src/core/queue.h"
 #include "src/core/topology.h"
 
+/* Who has many to ask on a machine of many ranks gets to them late. */
 #define PROBE_MS 3000
+#define PROBE_MS_PER_RANK 10
 /* A round in which somebody dies unnoticed is lost, so the first are short. But
  * once all have come, who lags must not give up what the others then have. */
 #define ROUND_MS 500
+#define ROUND_MS_PER_RANK 10
 #define PAUSE_NS 10000000
 
 struct shrink_args {
@@ -66,7 +69,8 @@ static dicomm_result_t find_survivors(const struct shrink_args *a, bool *alive,
 		addresses[r] = parent->members[r].refuge;
 		alive[r] = !a->excluded[r];
 	}
-	status = refuge_probe(addresses, parent->ranks, alive, PROBE_MS);
+	status = refuge_probe(addresses, parent->ranks, alive,
+			      PROBE_MS + PROBE_MS_PER_RANK * parent->ranks);
 	free(addresses);
 	TRY(status);
 	*s = (struct survivors){.first = -1};
@@ -188,7 +192,8 @@ static dicomm_result_t go_round(const struct shrink_args *a, bool *alive)
 	const struct timespec pause = {0, PAUSE_NS};
 	uint64_t end = clock_ms() +
 		       (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-	uint64_t left, round_ms = ROUND_MS;
+	uint64_t left, round_ms = ROUND_MS + ROUND_MS_PER_RANK *
+						     (uint64_t)a->parent->ranks;
 	struct survivors s;
 	dicomm_result_t status;
 

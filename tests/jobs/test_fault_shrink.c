@@ -120,6 +120,38 @@ START_TEST(excluded_ranks_are_left_out)
 }
 END_TEST
 
+/* ---- many on one machine ---- */
+
+/* Each asks each, at once. */
+#define MANY (job_is_sanitized() || job_is_short() ? 32 : 256)
+
+static void leave_the_last_out(struct job_rank *me)
+{
+	int last = me->ranks - 1, ranks;
+	dicomm_comm_t child = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		job_barrier();
+		if (me->rank == last)
+			continue;
+		JOB_TRY(dicomm_comm_shrink(me->comm, &last, 1, &child, NULL));
+		JOB_TRY(dicomm_comm_count(child, &ranks));
+		JOB_CHECK(ranks == last, "%d ranks", ranks);
+		JOB_TRY(dicomm_barrier(child, NULL));
+		JOB_TRY(dicomm_comm_destroy(child));
+	}
+	job_barrier();
+}
+
+START_TEST(many_ranks_of_a_machine_shrink)
+{
+	job_run(&(struct job){.run = leave_the_last_out,
+			      .ranks = MANY,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* ---- after deaths ---- */
 
 struct deaths {
@@ -599,6 +631,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, job_is_long() ? 1500 : 100);
 	tcase_add_loop_test(tcase, excluded_ranks_are_left_out, 0, 14);
+	tcase_add_test(tcase, many_ranks_of_a_machine_shrink);
 	tcase_add_loop_test(tcase, survivors_go_on, 0, DEATHS);
 	tcase_add_test(tcase, a_death_during_shrink_is_survived);
 	/* That does not follow a child whose parent has threads. */
