@@ -128,8 +128,7 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	d->flows = comm->links->nodes * RATES_FLOWS;
-	drift_watch_init(&d->watch,
-			 comm->links_known || comm->links_declared ? UNIT : 0);
+	drift_watch_init(&d->watch, probe_knows(comm) ? UNIT : 0);
 	return rates_open(&d->rates, comm->links->nodes);
 }
 
@@ -214,10 +213,9 @@ static void begin_compare(struct drift *d, const struct operation *op)
 	d->stage = COMPARING;
 }
 
-static void begin_measure(struct dicomm_comm *comm, const struct operation *op,
-			  const struct rates *across)
+static void begin_measure(struct dicomm_comm *comm, const struct operation *op)
 {
-	probe_begin(&comm->drift->probe, comm, op, across);
+	probe_begin(&comm->drift->probe, comm, op, &comm->drift->rates);
 	comm->drift->stage = MEASURING;
 }
 
@@ -236,7 +234,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 			 comm->name);
 	d->begun_ns = clock_ns();
 	rates_forget(&d->rates);
-	begin_measure(comm, op, NULL);
+	begin_measure(comm, op);
 }
 
 /* The next piece of what was measured. */
@@ -267,12 +265,10 @@ static dicomm_result_t end_share(struct dicomm_comm *comm,
 		begin_share(d, op);
 		return DICOMM_SUCCESS;
 	}
-	if (!d->probe.across) {
-		TRY(rates_find_islands(&d->rates, comm->links));
-		if (d->rates.islands > 1) {
-			begin_measure(comm, op, &d->rates);
-			return DICOMM_SUCCESS;
-		}
+	TRY(rates_proceed(&d->rates, comm->links, probe_knows(comm)));
+	if (d->rates.stage != RATES_DONE) {
+		begin_measure(comm, op);
+		return DICOMM_SUCCESS;
 	}
 	TRY(probe_adopt(comm, &d->rates, &changed));
 	drift_watch_measured(&d->watch, changed);

@@ -66,7 +66,7 @@ static int first_rank_of(const struct links *l, uint32_t node)
 }
 
 void probe_begin(struct probe *p, struct dicomm_comm *comm,
-		 const struct operation *before, const struct rates *across)
+		 const struct operation *before, const struct rates *rates)
 {
 	const struct links *l = comm->links;
 
@@ -75,62 +75,49 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 			 .before = before,
 			 .signature =
 				 SIGNATURE ^ (before ? before->signature : 0)},
-		.across = across,
+		.rates = rates,
 		.node = l->node_of[comm->rank],
-		.rounds = across ? rates_across_rounds(across)
-				 : rates_rounds(l->nodes),
-		.partner = -1};
+		.rounds = rates_stage_rounds(rates)};
 	p->leads = first_rank_of(l, p->node) == comm->rank;
 	for (uint32_t r = 0; r < RATES_FLOWS; r++)
 		p->flow[r] = RATES_UNKNOWN;
 }
 
-/* Nobody to meet in this round: on to the next one. */
-static bool find_partner(struct probe *p)
+int probe_awaits(const struct probe *p)
 {
-	struct dicomm_comm *comm = p->talk.comm;
-	uint32_t node;
-
-	if (p->across)
-		node = rates_across_partner(p->across, p->round, p->node);
-	else
-		node = rates_partner(comm->links->nodes, p->round, p->node);
-	p->partner = -1;
-	if (node == RATES_UNKNOWN)
-		return false;
-	p->partner = first_rank_of(comm->links, node);
-	if (!comm->peers[p->partner].wires)
-		p->partner = -1;
-	return p->partner >= 0;
+	for (uint32_t i = 0; i < p->others; i++)
+		if (!p->with[i].taken_all || !p->with[i].sent_all)
+			return p->with[i].rank;
+	return p->others ? p->with[0].rank : -1;
 }
 
 /*
- * One after the other: each would wait for its credits behind what the other
- * has in the queues, and whichever is ahead stays ahead, so that the other's
- * way looks slow. Between islands all of one send at once.
+ * Those who meet do not send at once: each would wait for its credits behind
+ * what the other has in the queues, and whichever is ahead stays ahead, so that
+ * the other's way looks slow. False: there is nobody to meet in this round.
  */
-static bool begins(const struct probe *p)
+static dicomm_result_t begin_round(struct probe *p, bool *found)
 {
-	uint32_t partner = p->talk.comm->links->node_of[p->partner];
+	struct dicomm_comm *comm = p->talk.comm;
+	struct rates_meeting m;
 
-	if (p->across)
-		return p->across->island_of[p->node] <
-		       p->across->island_of[partner];
-	return p->node < partner;
-}
+	rates_meet(p->rates, p->round, p->node, &m);
+	p->begins = m.begins;
+	p->others = 0;
+	for (uint32_t i = 0; i < m.others; i++) {
+		struct probe_flow *f = &p->with[p->others];
 
-static dicomm_result_t begin_round(struct probe *p)
-{
-	p->begins = begins(p);
-	TRY(talk_most(&p->talk, p->partner, &p->most));
-	if (p->most > MOST_BYTES)
-		p->most = MOST_BYTES;
-	p->sent = p->gone = p->way_bytes = p->gone_bytes = p->least_ns = 0;
-	p->grown_bytes = 0;
-	p->taken = p->counted = 0;
-	p->windows = 0;
-	p->sent_all = p->taken_all = false;
-	p->credit_ns = p->first_ns = p->latest_ns = p->window_ns = 0;
+		*f = (struct probe_flow){
+			.rank = first_rank_of(comm->links, m.other[i])};
+		if (!comm->peers[f->rank].wires)
+			continue;
+		TRY(talk_most(&p->talk, f->rank, &f->most));
+		if (f->most > MOST_BYTES)
+			f->most = MOST_BYTES;
+		p->others++;
+	}
+	p->in = p->out = (struct probe_meter){0};
+	*found = p->others > 0;
 	return DICOMM_SUCCESS;
 }
 
@@ -141,107 +128,77 @@ static uint64_t far_ns(uint64_t trip_ns)
 	return ns < FAR_MOST_NS ? ns : FAR_MOST_NS;
 }
 
+/* For all whom it sends to at the same time, from when the last one takes. */
 static bool is_over(const struct probe *p, uint64_t now)
 {
-	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
+	uint64_t since = 0, trip = 0, gone = 0;
 
-	if (p->across)
-		return ns > ACROSS_ROUND_NS;
-	return ns >
-	       far_ns(p->least_ns) +
-		       (p->gone_bytes < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
+	for (uint32_t i = 0; i < p->others; i++) {
+		const struct probe_flow *f = &p->with[i];
+
+		if (!f->credit_ns)
+			return false;
+		since = f->credit_ns > since ? f->credit_ns : since;
+		trip = f->least_ns > trip ? f->least_ns : trip;
+		gone += f->gone_bytes;
+	}
+	if (p->rates->stage == RATES_ISLANDS)
+		return now - since > ACROSS_ROUND_NS;
+	return now - since >
+	       far_ns(trip) + (gone < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
 }
 
-/* The round begins when the partner is there to take it. */
-static void take_credits(struct probe *p, uint64_t now)
+/* The round begins when the other is there to take it. Returns bytes. */
+static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
+			     uint64_t now)
 {
-	uint64_t under_way = talk_under_way(&p->talk, p->partner);
+	uint64_t under_way = talk_under_way(&p->talk, f->rank), bytes = 0;
 
 	/* Of older messages, too, some may be under way. */
-	while (p->sent - p->gone > under_way) {
-		uint32_t i = p->gone++ % PROBE_MESSAGES;
-		uint64_t ns = now - p->message[i].ns;
+	while (f->sent - f->gone > under_way) {
+		uint32_t i = f->gone++ % PROBE_MESSAGES;
+		uint64_t ns = now - f->message[i].ns;
 
-		if (!p->least_ns || ns < p->least_ns)
-			p->least_ns = ns ? ns : 1;
-		p->grown_bytes = ns < p->least_ns + QUEUE_NS / 2
-					 ? 2 * p->message[i].under_way
+		if (!f->least_ns || ns < f->least_ns)
+			f->least_ns = ns ? ns : 1;
+		f->grown_bytes = ns < f->least_ns + QUEUE_NS / 2
+					 ? 2 * f->message[i].under_way
 					 : 0;
-		p->way_bytes -= p->message[i].bytes;
-		if (p->credit_ns)
-			p->gone_bytes += p->message[i].bytes;
+		f->way_bytes -= f->message[i].bytes;
+		bytes += f->message[i].bytes;
 	}
-	if (!p->credit_ns && p->gone)
-		p->credit_ns = now;
+	if (f->credit_ns)
+		f->gone_bytes += bytes;
+	else if (f->gone)
+		f->credit_ns = now;
+	return bytes;
 }
 
 /* Bytes that should be under way: few, until there is a rate; then as many more
  * as have been taken; and twice as many as were when the latest that was taken
  * had hardly a queue before it. */
-static uint64_t wanted(const struct probe *p, uint64_t now)
+static uint64_t wanted(const struct probe_flow *f, uint64_t now)
 {
-	uint64_t ns = p->credit_ns ? now - p->credit_ns : 0;
-	uint64_t most = FEW_MESSAGES * LEAST_BYTES + p->gone_bytes;
+	uint64_t ns = f->credit_ns ? now - f->credit_ns : 0;
+	uint64_t most = FEW_MESSAGES * LEAST_BYTES + f->gone_bytes;
 	uint64_t bytes = FEW_MESSAGES * LEAST_BYTES;
 
-	if (ns >= p->least_ns + RATE_NS) {
-		unsigned __int128 queued = (unsigned __int128)p->gone_bytes *
-					   (p->least_ns + QUEUE_NS) / ns;
+	if (ns >= f->least_ns + RATE_NS) {
+		unsigned __int128 queued = (unsigned __int128)f->gone_bytes *
+					   (f->least_ns + QUEUE_NS) / ns;
 
 		bytes = queued < most ? (uint64_t)queued : most;
 	}
-	return bytes < p->grown_bytes ? p->grown_bytes : bytes;
+	return bytes < f->grown_bytes ? f->grown_bytes : bytes;
 }
 
-static size_t length_of(const struct probe *p, uint64_t wanted)
+static size_t length_of(const struct probe_flow *f, uint64_t wanted)
 {
 	size_t bytes = LEAST_BYTES;
 
-	while (bytes < p->most && 2 * FEW_MESSAGES * bytes <= wanted)
+	while (bytes < f->most && 2 * FEW_MESSAGES * bytes <= wanted)
 		bytes *= 2;
-	return bytes < p->most ? bytes : p->most;
-}
-
-static dicomm_result_t send_last(struct probe *p, bool *moved)
-{
-	dicomm_result_t status =
-		talk_put(&p->talk, p->partner, payload, LAST_BYTES);
-
-	p->sent_all = status == DICOMM_SUCCESS;
-	*moved |= p->sent_all;
-	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
-}
-
-static dicomm_result_t send_some(struct probe *p, bool *moved)
-{
-	uint64_t now = clock_ns(), most;
-	size_t bytes;
-
-	if (p->sent_all || (!p->begins && !p->taken_all))
-		return DICOMM_SUCCESS;
-	take_credits(p, now);
-	if (is_over(p, now))
-		return send_last(p, moved);
-	most = wanted(p, now);
-	bytes = length_of(p, most);
-	while (p->sent - p->gone < FEW_MESSAGES ||
-	       (p->sent - p->gone < PROBE_MESSAGES &&
-		p->way_bytes + bytes <= most)) {
-		dicomm_result_t status =
-			talk_put(&p->talk, p->partner, payload, bytes);
-		uint32_t i = p->sent % PROBE_MESSAGES;
-
-		if (status == DICOMM_AGAIN)
-			break;
-		TRY(status);
-		p->sent++;
-		p->way_bytes += bytes;
-		p->message[i].ns = now;
-		p->message[i].bytes = bytes;
-		p->message[i].under_way = p->way_bytes;
-		*moved = true;
-	}
-	return DICOMM_SUCCESS;
+	return bytes < f->most ? bytes : f->most;
 }
 
 /* Thousands of bytes per second */
@@ -253,25 +210,25 @@ static uint32_t rate_of(uint64_t bytes, uint64_t ns)
 }
 
 /* Kept in order. */
-static void end_window(struct probe *p, uint64_t now)
+static void end_window(struct probe_meter *m, uint64_t now)
 {
-	uint32_t rate = rate_of(p->counted, now - p->window_ns);
-	uint32_t i = p->windows;
+	uint32_t rate = rate_of(m->counted, now - m->window_ns);
+	uint32_t i = m->windows;
 
-	p->window_ns = now;
-	p->counted = 0;
+	m->window_ns = now;
+	m->counted = 0;
 	if (i == PROBE_WINDOWS)
 		return;
-	for (p->windows++; i && p->rate[i - 1] > rate; i--)
-		p->rate[i] = p->rate[i - 1];
-	p->rate[i] = rate;
+	for (m->windows++; i && m->rate[i - 1] > rate; i--)
+		m->rate[i] = m->rate[i - 1];
+	m->rate[i] = rate;
 }
 
 /* As much of it as came in the time that counts, if it came evenly. */
-static void count_across(struct probe *p, uint64_t before, uint64_t now,
+static void count_across(struct probe_meter *m, uint64_t before, uint64_t now,
 			 uint64_t bytes)
 {
-	uint64_t end = p->first_ns + ACROSS_ROUND_NS;
+	uint64_t end = m->first_ns + ACROSS_ROUND_NS;
 	uint64_t begin = end - ACROSS_COUNTED_NS;
 
 	if (begin < before)
@@ -279,94 +236,209 @@ static void count_across(struct probe *p, uint64_t before, uint64_t now,
 	if (end > now)
 		end = now;
 	if (begin < end)
-		p->counted += bytes * (end - begin) / (now - before);
+		m->counted += bytes * (end - begin) / (now - before);
+}
+
+static void count_window(struct probe_meter *m, uint64_t now, uint64_t bytes)
+{
+	m->taken += bytes;
+	m->counted += bytes;
+	if (m->window_ns && now - m->window_ns > WINDOW_NS)
+		end_window(m, now);
+	if (!m->window_ns && now - m->first_ns > SETTLED_NS &&
+	    m->taken > SETTLED_BYTES) {
+		m->window_ns = now;
+		m->counted = 0;
+	}
 }
 
 /* What a look has found; all of it came in the time before, however late the
  * look. */
-static void count(struct probe *p, uint64_t bytes)
+static void count(const struct probe *p, struct probe_meter *m, uint64_t bytes)
 {
-	uint64_t now = clock_ns(), before = p->latest_ns;
+	uint64_t now = clock_ns(), before = m->latest_ns;
 
-	p->latest_ns = now;
-	if (!p->first_ns) {
-		p->first_ns = now;
-		return;
-	}
-	if (p->across) {
-		count_across(p, before, now, bytes);
-		return;
-	}
-	p->taken += bytes;
-	p->counted += bytes;
-	if (p->window_ns && now - p->window_ns > WINDOW_NS)
-		end_window(p, now);
-	if (!p->window_ns && now - p->first_ns > SETTLED_NS &&
-	    p->taken > SETTLED_BYTES) {
-		p->window_ns = now;
-		p->counted = 0;
-	}
+	m->latest_ns = now;
+	if (!m->first_ns)
+		m->first_ns = now;
+	else if (p->rates->stage == RATES_ISLANDS)
+		count_across(m, before, now, bytes);
+	else
+		count_window(m, now, bytes);
 }
 
-static dicomm_result_t take_some(struct probe *p, bool *moved)
+static dicomm_result_t send_last(struct probe *p, struct probe_flow *f,
+				 bool *moved)
+{
+	dicomm_result_t status =
+		talk_put(&p->talk, f->rank, payload, LAST_BYTES);
+
+	f->sent_all = status == DICOMM_SUCCESS;
+	*moved |= f->sent_all;
+	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+}
+
+static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
+				 uint64_t now, bool *moved)
+{
+	uint64_t most = wanted(f, now);
+	size_t bytes = length_of(f, most);
+
+	while (f->sent - f->gone < FEW_MESSAGES ||
+	       (f->sent - f->gone < PROBE_MESSAGES &&
+		f->way_bytes + bytes <= most)) {
+		dicomm_result_t status =
+			talk_put(&p->talk, f->rank, payload, bytes);
+		uint32_t i = f->sent % PROBE_MESSAGES;
+
+		if (status == DICOMM_AGAIN)
+			break;
+		TRY(status);
+		f->sent++;
+		f->way_bytes += bytes;
+		f->message[i].ns = now;
+		f->message[i].bytes = bytes;
+		f->message[i].under_way = f->way_bytes;
+		*moved = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* To all whom it meets; together, they get what counts from when all take. */
+static dicomm_result_t send_to_all(struct probe *p, bool *moved)
+{
+	uint64_t now = clock_ns(), gone = 0;
+	bool all = true, over;
+
+	for (uint32_t i = 0; i < p->others; i++) {
+		struct probe_flow *f = &p->with[i];
+
+		if (f->sent_all)
+			all = false;
+		else if (p->begins || f->taken_all)
+			gone += take_credits(p, f, now);
+		all = all && f->credit_ns;
+	}
+	if (gone && all)
+		count(p, &p->out, gone);
+	over = is_over(p, now);
+	for (uint32_t i = 0; i < p->others; i++) {
+		struct probe_flow *f = &p->with[i];
+
+		if (f->sent_all || (!p->begins && !f->taken_all))
+			continue;
+		TRY(over ? send_last(p, f, moved)
+			 : send_some(p, f, now, moved));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t take_some(struct probe *p, struct probe_flow *f,
+				 uint64_t *found)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
-	uint64_t found = 0;
 	size_t bytes;
 
-	for (int i = 0; i < BUDGET && !p->taken_all; i++) {
-		status = talk_take(&p->talk, p->partner, NULL, &bytes);
+	for (int i = 0; i < BUDGET && !f->taken_all; i++) {
+		status = talk_take(&p->talk, f->rank, NULL, &bytes);
 		if (status != DICOMM_SUCCESS)
 			break;
-		*moved = true;
-		p->taken_all = bytes == LAST_BYTES;
-		if (!p->taken_all)
-			found += bytes;
+		f->taking = true;
+		f->taken_all = bytes == LAST_BYTES;
+		*found += bytes;
 	}
-	if (found)
-		count(p, found);
-	/* The sender waits for it, and the next turn may come late. */
-	if (*moved)
-		comm_flush(p->talk.comm);
 	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+}
+
+/* From all; together, what counts comes while all of them send. */
+static dicomm_result_t take_from_all(struct probe *p, bool *moved)
+{
+	uint64_t found = 0;
+	bool all = true;
+
+	for (uint32_t i = 0; i < p->others; i++) {
+		struct probe_flow *f = &p->with[i];
+
+		TRY(take_some(p, f, &found));
+		all = all && f->taking && !f->taken_all;
+	}
+	if (!found)
+		return DICOMM_SUCCESS;
+	*moved = true;
+	if (all)
+		count(p, &p->in, found);
+	/* The sender waits for it, and the next turn may come late. */
+	comm_flush(p->talk.comm);
+	return DICOMM_SUCCESS;
+}
+
+static uint32_t rate_found(const struct probe *p, const struct probe_meter *m)
+{
+	if (p->rates->stage == RATES_ISLANDS)
+		return rate_of(m->counted, ACROSS_COUNTED_NS);
+	/* On a very slow way little has come, and all of it counts. */
+	if (m->windows)
+		return m->rate[(m->windows - 1) / 2];
+	return m->taken ? rate_of(m->taken, m->latest_ns - m->first_ns) : 0;
+}
+
+static void note(struct probe *p, uint32_t slot, const struct probe_meter *m)
+{
+	uint32_t rate = rate_found(p, m);
+
+	if (rate)
+		p->flow[slot] = rate;
 }
 
 static void end_round(struct probe *p)
 {
-	uint32_t rate = 0;
-
-	if (p->across)
-		rate = rate_of(p->counted, ACROSS_COUNTED_NS);
-	/* On a very slow way little has come, and all of it counts. */
-	else if (p->windows)
-		rate = p->rate[(p->windows - 1) / 2];
-	else if (p->taken)
-		rate = rate_of(p->taken, p->latest_ns - p->first_ns);
-	if (rate)
-		p->flow[p->across ? RATES_ROUNDS + p->round : p->round] = rate;
-	p->partner = -1;
+	if (p->rates->stage != RATES_FANS) {
+		note(p, rates_slot(p->rates, p->round), &p->in);
+	} else if (p->begins) {
+		note(p, RATES_FAN_UP, &p->out);
+		note(p, RATES_FAN_DOWN, &p->in);
+	}
+	p->others = 0;
 	p->round++;
+}
+
+/* What is under way would slow down the next round. */
+static bool is_done(const struct probe *p)
+{
+	for (uint32_t i = 0; i < p->others; i++) {
+		const struct probe_flow *f = &p->with[i];
+
+		if (!f->sent_all || !f->taken_all ||
+		    talk_under_way(&p->talk, f->rank))
+			return false;
+	}
+	return true;
 }
 
 dicomm_result_t probe_turn(struct probe *p, bool *moved)
 {
+	bool found;
+
 	while (p->leads && p->round < p->rounds) {
-		if (p->partner < 0) {
-			if (!find_partner(p)) {
+		if (!p->others) {
+			TRY(begin_round(p, &found));
+			if (!found) {
 				p->round++;
 				continue;
 			}
-			TRY(begin_round(p));
 		}
-		TRY(send_some(p, moved));
-		TRY(take_some(p, moved));
-		/* What is under way would slow down the next round. */
-		if (!p->sent_all || !p->taken_all ||
-		    talk_under_way(&p->talk, p->partner))
+		TRY(send_to_all(p, moved));
+		TRY(take_from_all(p, moved));
+		if (!is_done(p))
 			return DICOMM_AGAIN;
 		end_round(p);
 	}
 	return DICOMM_SUCCESS;
+}
+
+bool probe_knows(const struct dicomm_comm *comm)
+{
+	return comm->links_known || comm->links_declared;
 }
 
 static int most_ms(const struct dicomm_comm *comm)
@@ -382,14 +454,14 @@ bool probe_fits(const struct dicomm_comm *comm)
 /* ---- at init ---- */
 
 static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
-			   const struct rates *across)
+			   const struct rates *rates)
 {
 	uint64_t end = clock_ms() + (uint64_t)comm->meet_ms;
 	dicomm_result_t status;
 	struct waiter w = {0};
 	bool moved;
 
-	probe_begin(p, comm, NULL, across);
+	probe_begin(p, comm, NULL, rates);
 	for (;;) {
 		moved = false;
 		status = probe_turn(p, &moved);
@@ -404,7 +476,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "comm_init_rank: measuring the link to "
 				    "rank %d: timed out",
-				    p->partner);
+				    probe_awaits(p));
 		if (moved)
 			wait_moved(&w);
 		else
@@ -466,12 +538,10 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 	TRY(find_time(comm, all, &found));
 	if (!found)
 		return DICOMM_SUCCESS;
-	TRY(run(comm, &p, NULL));
-	TRY(share(comm, &p, all, rates));
-	TRY(rates_find_islands(rates, comm->links));
-	if (rates->islands > 1) {
+	while (rates->stage != RATES_DONE) {
 		TRY(run(comm, &p, rates));
 		TRY(share(comm, &p, all, rates));
+		TRY(rates_proceed(rates, comm->links, probe_knows(comm)));
 	}
 	return probe_adopt(comm, rates, &changed);
 }
@@ -516,9 +586,7 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 {
 	struct links *made;
 
-	bool known = comm->links_known || comm->links_declared;
-
-	TRY(rates_links(rates, comm->links, known, &made, changed));
+	TRY(rates_links(rates, comm->links, probe_knows(comm), &made, changed));
 	if (*changed)
 		topology_set(comm, made, "measured");
 	else

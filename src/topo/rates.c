@@ -18,12 +18,14 @@
 dicomm_result_t rates_open(struct rates *r, uint32_t nodes)
 {
 	*r = (struct rates){.nodes = nodes};
-	r->flow = calloc((size_t)nodes * (RATES_FLOWS + 1), sizeof(*r->flow));
+	r->flow = calloc((size_t)nodes * (RATES_FLOWS + 3), sizeof(*r->flow));
 	if (!r->flow)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "links: no memory for the rates of %u hosts",
 			    nodes);
 	r->island_of = r->flow + (size_t)nodes * RATES_FLOWS;
+	r->group_of = r->island_of + nodes;
+	r->turn_of = r->group_of + nodes;
 	rates_forget(r);
 	return DICOMM_SUCCESS;
 }
@@ -40,6 +42,7 @@ void rates_forget(struct rates *r)
 		r->flow[i] = RATES_UNKNOWN;
 	memset(r->island_of, 0, r->nodes * sizeof(*r->island_of));
 	r->islands = 1;
+	r->stage = RATES_PAIRS;
 }
 
 void rates_add(struct rates *r, uint32_t node, const uint32_t flow[RATES_FLOWS])
@@ -128,9 +131,11 @@ static uint32_t rounds_across(uint32_t islands)
 	return all < RATES_ACROSS ? all : RATES_ACROSS;
 }
 
-uint32_t rates_across_rounds(const struct rates *r)
+static uint32_t most_turns(uint32_t nodes)
 {
-	return rounds_across(r->islands);
+	if (nodes < 3)
+		return 0;
+	return nodes <= RATES_FAN ? nodes : RATES_FAN + 1;
 }
 
 uint32_t rates_most_rounds(uint32_t nodes)
@@ -138,17 +143,31 @@ uint32_t rates_most_rounds(uint32_t nodes)
 	/* Two of them have more than one node. */
 	uint32_t islands = nodes < 4 ? 1 : nodes - 2;
 
-	return rates_rounds(nodes) + rounds_across(islands);
+	return rates_rounds(nodes) + rounds_across(islands) + most_turns(nodes);
+}
+
+uint32_t rates_stage_rounds(const struct rates *r)
+{
+	switch (r->stage) {
+	case RATES_PAIRS:
+		return rates_rounds(r->nodes);
+	case RATES_ISLANDS:
+		return rounds_across(r->islands);
+	case RATES_FANS:
+		return most_turns(r->nodes);
+	default:
+		return 0;
+	}
 }
 
 /* Islands meet as players do, the first node of one that of the other, and so
  * on. */
-uint32_t rates_across_partner(const struct rates *r, uint32_t round,
-			      uint32_t node)
+static uint32_t across_partner(const struct rates *r, uint32_t round,
+			       uint32_t node)
 {
 	uint32_t all = seats_of(r->islands) - 1, place = 0, other;
 
-	round = (uint32_t)((uint64_t)round * all / rates_across_rounds(r));
+	round = (uint32_t)((uint64_t)round * all / rounds_across(r->islands));
 	other = opponent(r->islands, round, r->island_of[node]);
 	for (uint32_t n = 0; n < node; n++)
 		place += r->island_of[n] == r->island_of[node];
@@ -156,6 +175,47 @@ uint32_t rates_across_partner(const struct rates *r, uint32_t round,
 		if (r->island_of[n] == other && !place--)
 			return n;
 	return RATES_UNKNOWN;
+}
+
+/* Who has that turn in the group meets all others of it. */
+static void meet_fan(const struct rates *r, uint32_t turn, uint32_t node,
+		     struct rates_meeting *m)
+{
+	uint32_t hub = RATES_UNKNOWN, others = 0;
+
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		if (r->group_of[n] != r->group_of[node])
+			continue;
+		if (r->turn_of[n] == turn)
+			hub = n;
+		if (n != node && others < RATES_FAN)
+			m->other[others++] = n;
+	}
+	m->begins = hub == node;
+	m->others = m->begins ? others : hub != RATES_UNKNOWN;
+	if (!m->begins)
+		m->other[0] = hub;
+}
+
+void rates_meet(const struct rates *r, uint32_t round, uint32_t node,
+		struct rates_meeting *m)
+{
+	uint32_t other;
+
+	if (r->stage == RATES_FANS) {
+		meet_fan(r, round, node, m);
+		return;
+	}
+	other = r->stage == RATES_ISLANDS
+			? across_partner(r, round, node)
+			: rates_partner(r->nodes, round, node);
+	*m = (struct rates_meeting){.others = other != RATES_UNKNOWN,
+				    .other = {other}};
+	/* Between islands all of one begin. */
+	if (m->others)
+		m->begins = r->stage == RATES_ISLANDS
+				    ? r->island_of[node] < r->island_of[other]
+				    : node < other;
 }
 
 /* ---- what the ways of nodes carry ---- */
@@ -169,7 +229,7 @@ struct sums {
 	const struct rates *rates;
 	const struct links *old;
 	bool known;
-	struct way *up, *down; /* [node] */
+	struct way *up, *down; /* [node]; down follows up */
 };
 
 static dicomm_result_t open_sums(struct sums *s)
@@ -188,10 +248,9 @@ static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 {
 	uint32_t x = r->flow[(size_t)node * RATES_FLOWS + round];
 
-	*partner =
-		round < RATES_ROUNDS
-			? rates_partner(r->nodes, round, node)
-			: rates_across_partner(r, round - RATES_ROUNDS, node);
+	*partner = round < RATES_ROUNDS
+			   ? rates_partner(r->nodes, round, node)
+			   : across_partner(r, round - RATES_ROUNDS, node);
 	if (*partner == RATES_UNKNOWN || x == RATES_UNKNOWN)
 		return 0;
 	return (uint64_t)x * 1000;
@@ -208,7 +267,7 @@ static uint64_t inner_flow_to(const struct sums *s, uint32_t node,
 	return x && s->known && island_of[node] != island_of[*partner] ? 0 : x;
 }
 
-static void find_most(const struct sums *s)
+static void find_most_of_pairs(const struct sums *s)
 {
 	uint32_t rounds = rates_rounds(s->rates->nodes), from;
 
@@ -225,9 +284,60 @@ static void find_most(const struct sums *s)
 		}
 }
 
+/* What a node sent to several at once, or received; 0: not known. */
+static uint64_t fan_of(const struct rates *r, uint32_t node, uint32_t slot)
+{
+	uint32_t x = r->flow[(size_t)node * RATES_FLOWS + slot];
+
+	return x == RATES_UNKNOWN ? 0 : (uint64_t)x * 1000;
+}
+
+/* Does each node of a group that met all others get more by that? Then it is
+ * not the way of one that is wider, but what a single flow gets that is less
+ * than the ways have. One alone may well be faster. */
+static bool all_gain(const struct sums *s, uint32_t group, uint32_t slot)
+{
+	const struct way *way = slot == RATES_FAN_UP ? s->up : s->down;
+	uint32_t nodes = 0;
+
+	for (uint32_t n = 0; n < s->rates->nodes; n++) {
+		uint64_t x = fan_of(s->rates, n, slot);
+
+		if (s->rates->group_of[n] != group || !x)
+			continue;
+		if (!is_above(x, way[n].most))
+			return false;
+		nodes++;
+	}
+	return nodes > 1;
+}
+
+static void add_fans(const struct sums *s, uint32_t group, uint32_t slot)
+{
+	struct way *way = slot == RATES_FAN_UP ? s->up : s->down;
+
+	if (all_gain(s, group, slot))
+		return;
+	for (uint32_t n = 0; n < s->rates->nodes; n++) {
+		uint64_t x = fan_of(s->rates, n, slot);
+
+		if (s->rates->group_of[n] == group && x > way[n].most)
+			way[n].most = x;
+	}
+}
+
+static void find_most(const struct sums *s)
+{
+	find_most_of_pairs(s);
+	for (uint32_t g = 0; g < s->rates->nodes; g++) {
+		add_fans(s, g, RATES_FAN_UP);
+		add_fans(s, g, RATES_FAN_DOWN);
+	}
+}
+
 /* A slow flow is due to the way that has carried nothing faster; to both, if
  * neither has. */
-static void find_blame(const struct sums *s)
+static void blame_of_pairs(const struct sums *s)
 {
 	uint32_t rounds = rates_rounds(s->rates->nodes), from;
 	const struct links *l = s->old;
@@ -247,6 +357,44 @@ static void find_blame(const struct sums *s)
 			if (!is_above(s->down[n].most, x))
 				s->down[n].blamed = true;
 		}
+}
+
+/* What the others of its group have been seen to carry. */
+static uint64_t others_of(const struct rates *r, const struct way *way,
+			  uint32_t node)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t n = 0; n < r->nodes; n++)
+		if (n != node && r->group_of[n] == r->group_of[node])
+			sum += way[n].most;
+	return sum;
+}
+
+static void blame_fan(const struct sums *s, uint32_t node, uint32_t slot,
+		      uint64_t old)
+{
+	bool up = slot == RATES_FAN_UP;
+	struct way *way = up ? s->up : s->down;
+	uint64_t x = fan_of(s->rates, node, slot), expected;
+
+	if (!x)
+		return;
+	expected = links_slower(
+		old, others_of(s->rates, up ? s->down : s->up, node));
+	if (is_below(x, expected) && !is_above(way[node].most, x))
+		way[node].blamed = true;
+}
+
+static void find_blame(const struct sums *s)
+{
+	blame_of_pairs(s);
+	for (uint32_t n = 0; n < s->rates->nodes; n++) {
+		const struct links_pipe *nic = &links_node(s->old, n)->nic;
+
+		blame_fan(s, n, RATES_FAN_UP, nic->up);
+		blame_fan(s, n, RATES_FAN_DOWN, nic->down);
+	}
 }
 
 /* ---- who is in an island with whom ---- */
@@ -325,7 +473,7 @@ static void number_islands(struct rates *r)
 	memset(of, 0, r->nodes * sizeof(*of));
 }
 
-dicomm_result_t rates_find_islands(struct rates *r, const struct links *old)
+static dicomm_result_t find_islands(struct rates *r, const struct links *old)
 {
 	struct sums s = {.rates = r, .old = old};
 
@@ -342,6 +490,117 @@ dicomm_result_t rates_find_islands(struct rates *r, const struct links *old)
 	join_free(&s, r->island_of);
 	number_islands(r);
 	free(s.up);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- who might be faster than all whom it met ---- */
+
+/* Does a flow show that a way carries no more: one that gets less than the
+ * other node takes, or gives, otherwise? */
+static void find_shown(const struct sums *s, bool *up, bool *down)
+{
+	uint32_t rounds = rates_rounds(s->rates->nodes), from;
+	const uint32_t *island_of = s->rates->island_of;
+
+	for (uint32_t n = 0; n < s->rates->nodes; n++)
+		for (uint32_t r = 0; r < rounds; r++) {
+			uint64_t x = flow_to(s->rates, n, r, &from);
+
+			if (!x || island_of[n] != island_of[from])
+				continue;
+			up[from] = up[from] || is_above(s->down[n].most, x);
+			down[n] = down[n] || is_above(s->up[from].most, x);
+		}
+}
+
+/* Could the others take so much more that it is worth to know? An old rate that
+ * the way has shown again will do. */
+static bool might_be_wider(const struct sums *s, const struct way *way,
+			   const struct way *others, uint32_t node,
+			   uint64_t old)
+{
+	uint64_t most = way[node].most, sum = others_of(s->rates, others, node);
+
+	if (s->known && !is_above(old, most))
+		return false;
+	return most && is_above(sum, most);
+}
+
+/* As many of an island as may meet at once; those that are neighbours. */
+static void find_groups(struct rates *r)
+{
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < r->islands; i++) {
+		uint32_t nodes = 0, place = 0, groups;
+
+		for (uint32_t n = 0; n < r->nodes; n++)
+			nodes += r->island_of[n] == i;
+		groups = (nodes + RATES_FAN) / (RATES_FAN + 1);
+		for (uint32_t n = 0; n < r->nodes; n++)
+			if (r->island_of[n] == i)
+				r->group_of[n] =
+					first + place++ * groups / nodes;
+		first += groups;
+	}
+}
+
+static dicomm_result_t find_fans(struct rates *r, const struct links *old,
+				 bool known, bool *found)
+{
+	struct sums s = {.rates = r, .old = old, .known = known};
+	bool *up = calloc(2 * (size_t)r->nodes, sizeof(*up));
+	bool *down = up + r->nodes;
+	dicomm_result_t status;
+
+	if (!up)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "links: no memory for %u nodes", r->nodes);
+	status = open_sums(&s);
+	if (status != DICOMM_SUCCESS)
+		goto free_shown;
+	find_groups(r);
+	find_most(&s);
+	find_shown(&s, up, down);
+	*found = false;
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		const struct links_pipe *nic = &links_node(old, n)->nic;
+		uint32_t turn = 0;
+		bool meets = (!up[n] &&
+			      might_be_wider(&s, s.up, s.down, n, nic->up)) ||
+			     (!down[n] &&
+			      might_be_wider(&s, s.down, s.up, n, nic->down));
+
+		for (uint32_t k = 0; k < n; k++)
+			turn += r->group_of[k] == r->group_of[n] &&
+				r->turn_of[k] != RATES_UNKNOWN;
+		r->turn_of[n] = meets ? turn : RATES_UNKNOWN;
+		*found |= meets;
+	}
+	free(s.up);
+free_shown:
+	free(up);
+	return status;
+}
+
+dicomm_result_t rates_proceed(struct rates *r, const struct links *old,
+			      bool known)
+{
+	bool found;
+
+	if (r->stage == RATES_PAIRS) {
+		TRY(find_islands(r, old));
+		if (r->islands > 1) {
+			r->stage = RATES_ISLANDS;
+			return DICOMM_SUCCESS;
+		}
+	}
+	if (r->stage == RATES_FANS) {
+		r->stage = RATES_DONE;
+		return DICOMM_SUCCESS;
+	}
+	TRY(find_fans(r, old, known, &found));
+	r->stage = found ? RATES_FANS : RATES_DONE;
 	return DICOMM_SUCCESS;
 }
 
@@ -476,7 +735,7 @@ static dicomm_result_t find_traffic(const struct rates *r,
 	if (!most)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "links: no memory for %u islands", r->islands);
-	for (uint32_t k = 0; k < rates_across_rounds(r); k++) {
+	for (uint32_t k = 0; k < rounds_across(r->islands); k++) {
 		add_round(r, l, k, t);
 		for (size_t i = 0; i < n; i++)
 			if (t[i].bytes > most[i].bytes)

@@ -45,14 +45,18 @@ static struct links *some_links(uint32_t nodes)
 static struct {
 	uint64_t left[WAYS]; /* of its rate, not yet given away */
 	uint32_t users[WAYS];
-	uint32_t way[MOST_NODES][4]; /* [to]; the first two again, inside */
-	uint64_t rate[MOST_NODES];   /* [to] */
-	bool waits[MOST_NODES];      /* [to]: for its part */
+	uint32_t flows;
+	struct {
+		uint32_t way[4]; /* the first two again, inside */
+		uint64_t rate;
+		bool waits; /* for its part */
+	} flow[MOST_NODES];
 } net;
 
-static void begin_flow(uint32_t from, uint32_t to)
+/* Returns its number. */
+static uint32_t begin_flow(uint32_t from, uint32_t to)
 {
-	uint32_t a = island_of[from], b = island_of[to];
+	uint32_t a = island_of[from], b = island_of[to], f = net.flows++;
 	uint32_t way[4] = {from, MOST_NODES + to, 2 * MOST_NODES + a,
 			   3 * MOST_NODES + b};
 	uint64_t rate[4] = {up_of[from], down_of[to], out_of[a], into[b]};
@@ -60,15 +64,18 @@ static void begin_flow(uint32_t from, uint32_t to)
 	for (int i = 0; i < 4; i++) {
 		bool counts = i < 2 || (a != b && rate[i]);
 
-		net.way[to][i] = counts ? way[i] : way[0];
-		net.left[net.way[to][i]] = counts ? rate[i] : rate[0];
-		net.users[net.way[to][i]] += counts;
+		net.flow[f].way[i] = counts ? way[i] : way[0];
+		if (!counts)
+			continue;
+		net.left[way[i]] = rate[i];
+		net.users[way[i]]++;
 	}
-	net.waits[to] = true;
+	net.flow[f].waits = true;
+	return f;
 }
 
 /* The fullest way gives equal parts to all that use it; and so on. */
-static bool serve_fullest(uint32_t nodes)
+static bool serve_fullest(void)
 {
 	uint32_t fullest = WAYS;
 	uint64_t part;
@@ -82,14 +89,15 @@ static bool serve_fullest(uint32_t nodes)
 	if (fullest == WAYS)
 		return false;
 	part = net.left[fullest] / net.users[fullest];
-	for (uint32_t n = 0; n < nodes; n++) {
-		const uint32_t *way = net.way[n];
+	for (uint32_t f = 0; f < net.flows; f++) {
+		const uint32_t *way = net.flow[f].way;
 
-		if (!net.waits[n] || (way[0] != fullest && way[1] != fullest &&
-				      way[2] != fullest && way[3] != fullest))
+		if (!net.flow[f].waits ||
+		    (way[0] != fullest && way[1] != fullest &&
+		     way[2] != fullest && way[3] != fullest))
 			continue;
-		net.waits[n] = false;
-		net.rate[n] = part;
+		net.flow[f].waits = false;
+		net.flow[f].rate = part;
 		for (int i = 0; i < 4; i++) {
 			if (i > 1 && way[i] == way[0])
 				continue;
@@ -100,27 +108,89 @@ static bool serve_fullest(uint32_t nodes)
 	return true;
 }
 
-/* One round; noise: up to 6 % less. */
+static void serve(void)
+{
+	while (serve_fullest())
+		;
+}
+
+/* Of one flow alone, at most; 0: no limit. */
+static uint64_t flow_most;
+
+/* Noise: up to 6 % less. */
+static void note(struct rates *r, uint32_t node, uint32_t slot, uint64_t rate)
+{
+	uint32_t x = (uint32_t)(rate / 1000);
+
+	x -= x / 100 * ((node * 7 + slot * 3) % 7);
+	if (x)
+		r->flow[node * RATES_FLOWS + slot] = x;
+}
+
+static uint64_t rate_of(uint32_t f)
+{
+	uint64_t rate = net.flow[f].rate;
+
+	return flow_most && rate > flow_most ? flow_most : rate;
+}
+
+/* A round of pairs. */
 static void measure_round(struct rates *r, uint32_t round)
 {
-	uint32_t across = round - RATES_ROUNDS, from;
+	static uint32_t flow[MOST_NODES];
+	struct rates_meeting m;
 
 	memset(&net, 0, sizeof(net));
 	for (uint32_t n = 0; n < r->nodes; n++) {
-		from = round < RATES_ROUNDS
-			       ? rates_partner(r->nodes, round, n)
-			       : rates_across_partner(r, across, n);
-		if (from != RATES_UNKNOWN)
-			begin_flow(from, n);
+		rates_meet(r, round, n, &m);
+		ck_assert_uint_le(m.others, 1);
+		flow[n] = m.others ? begin_flow(m.other[0], n) : MOST_NODES;
 	}
-	while (serve_fullest(r->nodes))
-		;
-	for (uint32_t n = 0; n < r->nodes; n++) {
-		uint32_t x = (uint32_t)(net.rate[n] / 1000);
+	serve();
+	for (uint32_t n = 0; n < r->nodes; n++)
+		if (flow[n] != MOST_NODES)
+			note(r, n, rates_slot(r, round), rate_of(flow[n]));
+}
 
-		x -= x / 100 * ((n * 7 + round * 3) % 7);
-		if (x)
-			r->flow[n * RATES_FLOWS + round] = x;
+/* In which one node of each group sends to the others, then they to it; both
+ * have the same view of who meets whom. */
+static void measure_fans(struct rates *r, uint32_t round, bool up)
+{
+	static uint32_t of[MOST_NODES]; /* [flow]: the one that meets many */
+	struct rates_meeting m, theirs;
+	uint64_t sum;
+
+	memset(&net, 0, sizeof(net));
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		rates_meet(r, round, n, &m);
+		for (uint32_t i = 0; m.begins && i < m.others; i++) {
+			rates_meet(r, round, m.other[i], &theirs);
+			ck_assert_uint_eq(theirs.others, 1);
+			ck_assert_uint_eq(theirs.other[0], n);
+			ck_assert(!theirs.begins);
+			of[up ? begin_flow(n, m.other[i])
+			      : begin_flow(m.other[i], n)] = n;
+		}
+	}
+	serve();
+	for (uint32_t n = 0; n < r->nodes; n++) {
+		sum = 0;
+		for (uint32_t f = 0; f < net.flows; f++)
+			if (of[f] == n)
+				sum += rate_of(f);
+		note(r, n, up ? RATES_FAN_UP : RATES_FAN_DOWN, sum);
+	}
+}
+
+static void measure_stage(struct rates *r)
+{
+	for (uint32_t i = 0; i < rates_stage_rounds(r); i++) {
+		if (r->stage != RATES_FANS) {
+			measure_round(r, i);
+			continue;
+		}
+		measure_fans(r, i, true);
+		measure_fans(r, i, false);
 	}
 }
 
@@ -132,11 +202,10 @@ static bool renew(struct links **l, bool known)
 	bool changed;
 
 	ck_assert_int_eq(rates_open(&r, (*l)->nodes), DICOMM_SUCCESS);
-	for (uint32_t i = 0; i < rates_rounds(r.nodes); i++)
-		measure_round(&r, i);
-	ck_assert_int_eq(rates_find_islands(&r, *l), DICOMM_SUCCESS);
-	for (uint32_t i = 0; i < rates_across_rounds(&r); i++)
-		measure_round(&r, RATES_ROUNDS + i);
+	while (r.stage != RATES_DONE) {
+		measure_stage(&r);
+		ck_assert_int_eq(rates_proceed(&r, *l, known), DICOMM_SUCCESS);
+	}
 	ck_assert_int_eq(rates_links(&r, *l, known, &made, &changed),
 			 DICOMM_SUCCESS);
 	rates_close(&r);
@@ -205,6 +274,109 @@ START_TEST(unlike_rates_are_found)
 		up_of[0] = 400 * MBIT;
 	ck_assert(renew(&l, false));
 	is_found(l);
+	links_free(l);
+}
+END_TEST
+
+/* Nobody that it could meet is as fast; so it meets several. */
+struct fast {
+	uint32_t nodes, which;
+	unsigned mbit, others, found;
+};
+
+static const struct fast fasts[] = {
+	{4, 0, 800, 200, 600}, /* what the others can take */
+	{4, 3, 800, 200, 600},
+	{4, 2, 400, 200, 400},
+	{3, 1, 800, 200, 400},
+	{5, 0, 800, 200, 800},
+	{8, 5, 1600, 200, 1400},
+	{9, 8, 800, 200, 600}, /* in the group of the last four */
+	{1000, 503, 8000, 2000, 8000},
+	{2, 0, 800, 200, 200}, /* there is nobody else */
+};
+
+static void set_fast(const struct fast *f)
+{
+	for (uint32_t n = 0; n < f->nodes; n++) {
+		up_of[n] = down_of[n] =
+			(n == f->which ? f->mbit : f->others) * MBIT;
+		island_of[n] = 0;
+	}
+	out_of[0] = into[0] = 0;
+}
+
+static void fast_is_found(const struct links *l, const struct fast *f)
+{
+	for (uint32_t n = 0; n < f->nodes; n++) {
+		uint64_t rate = (n == f->which ? f->found : f->others) * MBIT;
+
+		is_near(links_node(l, n)->nic.up, rate, n);
+		is_near(links_node(l, n)->nic.down, rate, n);
+	}
+}
+
+START_TEST(one_that_is_faster_than_all_is_found)
+{
+	struct fast f = fasts[_i];
+	struct links *l = some_links(f.nodes);
+
+	set_fast(&f);
+	ck_assert(renew(&l, false));
+	fast_is_found(l, &f);
+	/* That it is no longer so is found as well. */
+	ck_assert(!renew(&l, true));
+	f.mbit = f.others;
+	set_fast(&f);
+	ck_assert_int_eq(renew(&l, true), f.found != f.others);
+	f.found = f.others;
+	fast_is_found(l, &f);
+	links_free(l);
+}
+END_TEST
+
+/* One way only. */
+START_TEST(one_that_only_receives_fast_is_found)
+{
+	struct links *l = some_links(4);
+
+	set_nodes((unsigned[]){200, 200, 200, 200}, 4);
+	down_of[1] = 500 * MBIT;
+	renew(&l, false);
+	is_found(l);
+	links_free(l);
+}
+END_TEST
+
+/* What a single flow gets is less than the ways have: all of them alike, of
+ * which one more flow is no news. */
+START_TEST(short_flows_are_no_fast_hosts)
+{
+	struct links *l = some_links(4);
+
+	set_nodes((unsigned[]){800, 800, 800, 800}, 4);
+	flow_most = 200 * MBIT;
+	renew(&l, false);
+	for (uint32_t n = 0; n < 4; n++)
+		is_near(links_node(l, n)->nic.up, flow_most, n);
+	flow_most = 0;
+	links_free(l);
+}
+END_TEST
+
+/* Hosts that are known to be as fast as they have just been need not meet. */
+START_TEST(what_explains_all_is_not_looked_at_again)
+{
+	struct links *l = some_links(4);
+	struct rates r;
+
+	set_nodes((unsigned[]){200, 200, 200, 200}, 4);
+	renew(&l, false);
+	ck_assert_int_eq(rates_open(&r, 4), DICOMM_SUCCESS);
+	measure_stage(&r);
+	ck_assert_int_eq(rates_proceed(&r, l, true), DICOMM_SUCCESS);
+	ck_assert_int_eq(r.stage, RATES_DONE);
+	rates_close(&r);
 	links_free(l);
 }
 END_TEST
@@ -379,17 +551,17 @@ START_TEST(a_moment_of_noise_makes_no_islands)
 
 	set_nodes((unsigned[]){800, 800, 800, 800}, 4);
 	ck_assert_int_eq(rates_open(&r, 4), DICOMM_SUCCESS);
-	for (uint32_t i = 0; i < rates_rounds(4); i++)
-		measure_round(&r, i);
+	measure_stage(&r);
 	for (uint32_t n = 0; n < 4; n++)
 		for (uint32_t i = 0; i < rates_rounds(4); i++) {
 			from = rates_partner(4, i, n);
 			if (from / 2 != n / 2)
 				r.flow[n * RATES_FLOWS + i] /= 3;
 		}
-	ck_assert_int_eq(rates_find_islands(&r, l), DICOMM_SUCCESS);
+	ck_assert_int_eq(rates_proceed(&r, l, false), DICOMM_SUCCESS);
 	ck_assert_uint_eq(r.islands, 2);
-	measure_round(&r, RATES_ROUNDS);
+	measure_stage(&r);
+	ck_assert_int_eq(rates_proceed(&r, l, false), DICOMM_SUCCESS);
 	ck_assert_int_eq(rates_links(&r, l, false, &made, &changed),
 			 DICOMM_SUCCESS);
 	is_found(made);
@@ -440,8 +612,9 @@ static const struct drop drops[] = {
 	/* The other fast one can no longer show what it carries, but nothing
 	 * speaks against it. */
 	{{800, 800, 200, 100}, {800, 100, 200, 100}, {800, 100, 200, 100}},
-	/* Either could be the one that has dropped. */
-	{{800, 800, 100, 100}, {800, 100, 100, 100}, {100, 100, 100, 100}},
+	/* Either could be the one that has dropped, until each meets several.
+	 */
+	{{800, 800, 100, 100}, {800, 100, 100, 100}, {800, 100, 100, 100}},
 	/* And back. */
 	{{800, 800, 800, 100}, {800, 800, 800, 800}, {800, 800, 800, 800}},
 	{{800, 200, 200, 100}, {800, 200, 200, 100}, {800, 200, 200, 100}},
@@ -480,6 +653,11 @@ int main(void)
 
 	tcase_add_loop_test(tc, rounds_are_disjoint_pairs, 0, 16);
 	tcase_add_loop_test(tc, unlike_rates_are_found, 0, 5);
+	tcase_add_loop_test(tc, one_that_is_faster_than_all_is_found, 0,
+			    sizeof(fasts) / sizeof(*fasts));
+	tcase_add_test(tc, one_that_only_receives_fast_is_found);
+	tcase_add_test(tc, short_flows_are_no_fast_hosts);
+	tcase_add_test(tc, what_explains_all_is_not_looked_at_again);
 	tcase_add_test(tc, the_path_begins_with_what_is_found_fast);
 	tcase_add_test(tc, equal_links_are_equal);
 	tcase_add_test(tc, a_thousand_nodes_take_ten_rounds);
