@@ -720,7 +720,13 @@ START_TEST(credits_wait_for_those_that_have_not_landed)
 }
 END_TEST
 
-/* The word of the next credits is looked at in each poll. */
+static void poll_times(int n)
+{
+	while (n--)
+		verbs_poll(&dev);
+}
+
+/* The word of the next credits is looked at often. */
 START_TEST(the_next_credits_are_seen_at_once)
 {
 	for (uint64_t q = 1; q <= 3 * VERBS_WORDS; q++) {
@@ -730,7 +736,7 @@ START_TEST(the_next_credits_are_seen_at_once)
 		verbs_poll(&dev);
 		ck_assert_uint_eq(atomic_load(&out->released), q - 1);
 		land_credits(&posted[0]);
-		verbs_poll(&dev);
+		poll_times(VERBS_POLLS_PER_LOOK);
 		ck_assert_uint_eq(atomic_load(&out->released), q);
 		if (posted[0].signalled)
 			complete(0, posted[0].id, IBV_WC_RDMA_WRITE,
@@ -749,13 +755,11 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 		release(q);
 	ck_assert_int_eq(n_posted, _i + 1);
 	land_credits(&posted[_i]);
-	for (int i = 0; i < VERBS_LOOKS; i++)
-		verbs_poll(&dev);
+	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest);
 	for (int i = 0; i < _i; i++)
 		land_credits(&posted[i]);
-	for (int i = 0; i < VERBS_LOOKS; i++)
-		verbs_poll(&dev);
+	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest);
 	/* And what comes after them is expected in the right place. */
 	for (int i = 0; i <= _i; i++)
@@ -767,7 +771,7 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 	release(newest + 1);
 	ck_assert_int_eq(n_posted, 1);
 	land_credits(&posted[0]);
-	verbs_poll(&dev);
+	poll_times(VERBS_POLLS_PER_LOOK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest + 1);
 }
 END_TEST
@@ -792,8 +796,7 @@ START_TEST(credits_of_another_strand_are_seen_soon)
 	ck_assert_uint_eq(posted[0].addr, in->remote_addr);
 	for (int i = 0; i < n_posted; i++)
 		land_credits(&posted[i]);
-	for (int i = 0; i < VERBS_LOOKS; i++)
-		verbs_poll(&dev);
+	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
 	ck_assert_uint_eq(atomic_load(&out->released), 4);
 }
 END_TEST
@@ -818,8 +821,7 @@ START_TEST(credits_of_many_lanes_are_seen_soon)
 		verbs_credits_begin(lanes[i]);
 		atomic_store(&lanes[i]->words->word[3], 100 + (uint64_t)i);
 	}
-	for (int i = 0; i < VERBS_LOOKS * 3 + CROWD; i++)
-		verbs_poll(&dev);
+	poll_times((VERBS_LOOKS * 3 + CROWD) * VERBS_POLLS_PER_LOOK);
 	for (int i = 0; i < CROWD; i++)
 		ck_assert_uint_eq(atomic_load(&lanes[i]->released),
 				  100 + (uint64_t)i);
@@ -837,8 +839,7 @@ START_TEST(credits_of_many_lanes_are_seen_soon)
 		next = lanes[LAST]->expected - lanes[LAST]->words->word;
 		atomic_store(&lanes[LAST]->words->word[next],
 			     1000 + (uint64_t)i);
-		for (int n = 0; n < CROWD; n++)
-			verbs_poll(&dev);
+		poll_times(CROWD);
 		ck_assert_uint_eq(atomic_load(&lanes[LAST]->released),
 				  1000 + (uint64_t)i);
 	}

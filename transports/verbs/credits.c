@@ -34,7 +34,7 @@ void verbs_untold_add(struct verbs_lane *lane)
 		(*head)->untold_link = &lane->untold;
 	lane->untold_link = head;
 	*head = lane;
-	lane->dev->plain = 0;
+	verbs_poll_all(lane->dev);
 }
 
 void verbs_untold_remove(struct verbs_lane *lane)
@@ -190,7 +190,7 @@ void verbs_credits_end(struct verbs_lane *lane)
 	before->next_out = lane->next_out;
 	if (dev->looked_at == lane)
 		dev->looked_at = before == lane ? NULL : before;
-	dev->plain = 0;
+	verbs_poll_all(dev);
 }
 
 static void set_released(struct verbs_lane *lane, uint64_t seq)
@@ -202,7 +202,7 @@ static void set_released(struct verbs_lane *lane, uint64_t seq)
 static const _Atomic uint64_t *word_after(const struct verbs_words *words,
 					  const _Atomic uint64_t *word)
 {
-	return &words->word[(word - words->word + 1) % VERBS_WORDS];
+	return &words->word[(size_t)(word - words->word + 1) % VERBS_WORDS];
 }
 
 void verbs_credits_follow(struct verbs_lane *lane)

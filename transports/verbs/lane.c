@@ -92,7 +92,7 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 	};
 	dicomm_result_t status;
 
-	TRY(verbs_rail_reserve(s->lane->dev, rail, completions_of(s->lane)));
+	TRY(verbs_rail_reserve(rail, completions_of(s->lane)));
 	status = create_qp(s);
 	if (status != DICOMM_SUCCESS) {
 		rail->cqe_reserved -= completions_of(s->lane);
@@ -390,7 +390,7 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 		lane->max_inline = min32(lane->max_inline, VERBS_INLINE);
 	}
 	lane->stride = remote->stride;
-	lane->limit = lane->dev->config.slots;
+	atomic_store(&lane->limit, lane->dev->config.slots);
 	lane->slot_mask = lane->dev->config.slots - 1;
 	lane->lines = remote->addr + VERBS_LINE_SEQ;
 	prepare(lane);

@@ -134,7 +134,7 @@ static bool lose(struct verbs_strand *s)
 	log_warn("%s; goes on over %s port %u", lane->text,
 		 other->rail->nic->name, other->rail->nic->port);
 	atomic_store(&lane->dev->repair, true);
-	lane->dev->plain = 0;
+	verbs_poll_all(lane->dev);
 	return true;
 }
 

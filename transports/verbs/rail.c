@@ -3,7 +3,6 @@
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,8 +13,7 @@
 #define CQE_FIRST 256
 #define CQE_FIRST_MAX 65536
 
-dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
-				   struct verbs_rail *rail, uint32_t n)
+dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 {
 	const struct verbs_nic *nic = rail->nic;
 	uint32_t wanted = rail->cqe_reserved + n;
@@ -31,14 +29,9 @@ dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
 			    "verbs %s: its completion queues hold %d entries, "
 			    "%u are needed for one more peer",
 			    nic->name, nic->attr.max_cqe, wanted);
-	if (cqe > rail->cqe) {
-		/* Drivers do not expect a look at it meanwhile. */
-		while (atomic_flag_test_and_set_explicit(&dev->polling,
-							 memory_order_acquire))
-			sched_yield();
+	/* Who polls meanwhile is kept off by the driver. */
+	if (cqe > rail->cqe)
 		error = ibv_resize_cq(rail->cq, cqe);
-		atomic_flag_clear_explicit(&dev->polling, memory_order_release);
-	}
 	if (error) {
 		errno = error;
 		return FAIL(DICOMM_ERR_SYSTEM,

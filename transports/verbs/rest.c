@@ -58,7 +58,7 @@ void verbs_rest(struct tp_device *dev, unsigned us)
 	struct pollfd fds[VERBS_RAILS];
 
 	/* Nobody will poll until it is idle. */
-	dev->plain = 0;
+	verbs_poll_all(dev);
 	if (dev->untold &&
 	    !atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		verbs_untold_tell(dev, true);

@@ -14,10 +14,10 @@
 #define HEAD_BYTES sizeof(struct verbs_head)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
-/* Where each moves something. */
-#define POLLS_PER_LOOK 16
-/* Where none does, and nothing rare is at hand. */
-#define PLAIN_POLLS 64
+/* Polls that find something, to one that looks for credits, too. */
+#define BUSY_POLLS_PER_LOOK 16
+/* Looks for credits, where nothing moves, to one that leaves nothing out. */
+#define LOOKS_PER_ALL 16
 #define LANES_PER_LOOK 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
@@ -35,17 +35,18 @@ struct request {
 
 uint64_t verbs_request_of(const struct verbs_lane *lane)
 {
-	return (uint64_t)lane->id << 32 | (uint64_t)lane->in << 63;
+	return (uint64_t)lane->id << 32 | (uint64_t)lane->in
+						  << (32 + VERBS_LANE_BITS);
 }
 
 static struct request request_of(uint64_t id)
 {
 	return (struct request){
-		.count = (uint32_t)id & VERBS_COUNT_MASK,
-		.bytes = (uint32_t)id >> VERBS_COUNT_BITS,
+		.count = (uint32_t)(id >> VERBS_COUNT_SHIFT),
+		.bytes = (uint32_t)id & ((1u << VERBS_WHAT_SHIFT) - 1),
 		.lane = (uint32_t)(id >> 32) & ((1u << VERBS_LANE_BITS) - 1),
-		.what = (uint16_t)(id >> VERBS_WHAT_SHIFT & 0x7ff),
-		.in = id >> 63,
+		.what = (uint16_t)((uint32_t)id >> VERBS_WHAT_SHIFT),
+		.in = id >> (32 + VERBS_LANE_BITS) & 1,
 	};
 }
 
@@ -195,18 +196,25 @@ struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes)
 }
 
 /* No credits known: look again. */
-static __attribute__((noinline)) dicomm_result_t
-refresh(struct verbs_lane *lane, int rank, uint64_t seq)
+static inline dicomm_result_t refresh(struct verbs_lane *lane, uint64_t seq)
 {
-	if (!lane)
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs: put to rank %d before connect_out", rank);
-	TRY(verbs_state_of(lane));
+	struct tp_device *dev = lane->dev;
+	uint64_t limit;
+
+	if (lane->why ||
+	    atomic_load_explicit(&lane->left, memory_order_acquire))
+		return verbs_state_of(lane);
 	verbs_credits_follow(lane);
-	if (seq > lane->known + lane->dev->config.slots)
+	if (seq > lane->known + dev->config.slots)
 		verbs_credits_take(lane);
-	lane->limit = lane->known + lane->dev->config.slots;
-	return seq > lane->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
+	limit = lane->known + dev->config.slots;
+	/* Before the look whether an abort has set it. */
+	atomic_store(&lane->limit, limit);
+	if (atomic_load(&dev->aborted)) {
+		atomic_store(&lane->limit, 0);
+		return DICOMM_ERR_ABORTED;
+	}
+	return seq > limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
 /* The number travels in two words that are looked at anyway: in the upper bits
@@ -298,6 +306,51 @@ static void keep(const struct verbs_strand *s, uint64_t seq, uint32_t what,
 	memcpy(kept->body, body, bytes);
 }
 
+/* The common message. One without bytes is rare. */
+static inline bool is_brief(const struct verbs_lane *lane, enum tp_kind kind,
+			    uint64_t len)
+{
+	return kind == TP_DATA && len - 1 < lane->brief.most;
+}
+
+static inline dicomm_result_t put_brief(struct verbs_lane *lane, uint64_t seq,
+					uint32_t signature, const void *body,
+					uint64_t len)
+{
+	struct verbs_strand *only = &lane->strand[0];
+	struct verbs_brief *b = &lane->brief;
+	int error;
+
+	fill_head(&b->head, seq, signature, TP_DATA, len);
+	b->sge[1].addr = (uintptr_t)body;
+	b->sge[1].length = (uint32_t)len;
+	b->wr.wr_id = verbs_request_id(lane, only->posted, 0, len);
+	b->wr.imm_data = imm_of(lane, seq);
+	b->wr.wr.rdma.remote_addr = line_of(lane, seq);
+	error = ibv_post_send(only->qp, &b->wr, &b->refused);
+	if (__builtin_expect(error, 0))
+		return refused(only, error);
+	only->posted++;
+	return DICOMM_SUCCESS;
+}
+
+/* The same where there may be no room, or a signal is to be asked for. */
+static dicomm_result_t put_brief_looking(struct verbs_lane *lane, uint64_t seq,
+					 uint32_t signature, const void *body,
+					 uint64_t len)
+{
+	struct verbs_strand *only = verbs_pick(lane, len);
+	dicomm_result_t status;
+
+	if (__builtin_expect(!only, 0))
+		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
+	lane->brief.wr.send_flags |= verbs_signal_now(only, 1, false);
+	status = put_brief(lane, seq, signature, body, len);
+	lane->brief.wr.send_flags = IBV_SEND_INLINE;
+	look_ahead(only);
+	return status;
+}
+
 /* Of any length and kind, over any strand; there are credits. It takes what
  * verbs_put() was given, which so need not move it. */
 static __attribute__((noinline)) dicomm_result_t
@@ -311,6 +364,8 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	struct verbs_head head;
 	bool pooled;
 
+	if (is_brief(lane, kind, len))
+		return put_brief_looking(lane, seq, signature, body, len);
 	if (kind == TP_REF)
 		bytes = sizeof(struct verbs_reference);
 	else if (__builtin_expect(len > dev->eager_bytes, 0))
@@ -351,46 +406,36 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	return send_message(s, seq, what, bytes);
 }
 
-/* The common message, when the queue is as it mostly is. */
-static inline bool is_brief(const struct verbs_lane *lane, enum tp_kind kind,
-			    uint64_t len)
+static inline dicomm_result_t put_allowed(struct tp_peer *peer, enum tp_class c,
+					  uint64_t seq, uint32_t signature,
+					  enum tp_kind kind, const void *body,
+					  uint64_t len)
 {
+	struct verbs_lane *lane = peer->out[c];
 	const struct verbs_strand *only = &lane->strand[0];
 
-	/* One without bytes is rare. */
-	return kind == TP_DATA && len - 1 < lane->brief.most &&
-	       only->posted != only->easy;
+	if (__builtin_expect(
+		    is_brief(lane, kind, len) && only->posted != only->easy, 1))
+		return put_brief(lane, seq, signature, body, len);
+	return put_any(peer, c, seq, signature, kind, body, len);
 }
 
-static inline dicomm_result_t put_brief(struct verbs_lane *lane, uint64_t seq,
-					uint32_t signature, const void *body,
-					uint64_t len)
-{
-	struct verbs_strand *only = &lane->strand[0];
-	struct verbs_brief *b = &lane->brief;
-	struct ibv_send_wr *bad;
-	int error;
-
-	fill_head(&b->head, seq, signature, TP_DATA, len);
-	b->sge[1].addr = (uintptr_t)body;
-	b->sge[1].length = (uint32_t)len;
-	b->wr.wr_id = verbs_request_id(lane, only->posted, 0, len);
-	b->wr.imm_data = imm_of(lane, seq);
-	b->wr.wr.rdma.remote_addr = line_of(lane, seq);
-	error = ibv_post_send(only->qp, &b->wr, &bad);
-	if (__builtin_expect(error, 0))
-		return refused(only, error);
-	only->posted++;
-	return DICOMM_SUCCESS;
-}
-
+/* Where credits have to be looked for, or there is something amiss. */
 static __attribute__((noinline)) dicomm_result_t
 put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	      uint32_t signature, enum tp_kind kind, const void *body,
 	      uint64_t len)
 {
-	TRY(refresh(peer->out[c], peer->rank, seq));
-	return verbs_put(peer, c, seq, signature, kind, body, len);
+	struct verbs_lane *lane = peer->out[c];
+
+	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
+		return DICOMM_ERR_ABORTED;
+	if (!lane)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "verbs: put to rank %d before connect_out",
+			    peer->rank);
+	TRY(refresh(lane, seq));
+	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
 
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -399,13 +444,9 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 {
 	struct verbs_lane *lane = peer->out[c];
 
-	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(!lane || seq > lane->limit, 0))
+	if (__builtin_expect(!lane || !verbs_is_allowed(lane, seq), 0))
 		return put_refreshed(peer, c, seq, signature, kind, body, len);
-	if (__builtin_expect(is_brief(lane, kind, len), 1))
-		return put_brief(lane, seq, signature, body, len);
-	return put_any(peer, c, seq, signature, kind, body, len);
+	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
 
 dicomm_result_t verbs_send_again(struct verbs_lane *lane,
@@ -767,7 +808,23 @@ static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
 			on_completion(dev, rail, &dev->wc[i]);
 }
 
-/* The completion queues are this thread's, and the first has brought n. */
+bool verbs_complete_aborted(struct tp_device *dev)
+{
+	struct ibv_wc wc[VERBS_COMPLETIONS];
+	bool moved = false;
+
+	for (uint32_t k = 0; k < dev->rails; k++) {
+		struct verbs_rail *rail = &dev->rail[k];
+		int n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, wc);
+
+		for (int i = 0; i < n; i++)
+			on_aborted(dev, rail, &wc[i]);
+		moved |= n > 0;
+	}
+	return moved;
+}
+
+/* The first queue has brought n. */
 static bool complete_more(struct tp_device *dev, int n)
 {
 	bool moved = n > 0;
@@ -780,14 +837,7 @@ static bool complete_more(struct tp_device *dev, int n)
 		on_completions(dev, rail, n);
 		moved |= n > 0;
 	}
-	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	return moved;
-}
-
-static inline bool begin_polling(struct tp_device *dev)
-{
-	return !atomic_flag_test_and_set_explicit(&dev->polling,
-						  memory_order_acquire);
 }
 
 static inline int poll_first(struct tp_device *dev)
@@ -797,7 +847,7 @@ static inline int poll_first(struct tp_device *dev)
 
 bool verbs_complete(struct tp_device *dev)
 {
-	return begin_polling(dev) && complete_more(dev, poll_first(dev));
+	return complete_more(dev, poll_first(dev));
 }
 
 /* Of lanes by turns: all that may have something, or up to one. Nobody says
@@ -822,18 +872,23 @@ look_for_credits(struct tp_device *dev, bool one)
 	dev->looked_at = l;
 }
 
+static __attribute__((noinline)) void look_for_all(struct tp_device *dev)
+{
+	look_for_credits(dev, false);
+}
+
 /* A poll that has found something. */
-static void go_on(struct tp_device *dev)
+static inline void go_on(struct tp_device *dev)
 {
 	dev->idle = 0;
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
-	if (++dev->polls % POLLS_PER_LOOK == 0 && dev->looked_at)
-		look_for_credits(dev, false);
+	if (++dev->polls % BUSY_POLLS_PER_LOOK == 0 && dev->looked_at)
+		look_for_all(dev);
 }
 
 /* A poll that has found nothing does what else there is. */
-static void idle(struct tp_device *dev)
+static __attribute__((noinline)) void idle(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
@@ -841,17 +896,18 @@ static void idle(struct tp_device *dev)
 		look_for_credits(dev, true);
 	if (dev->untold)
 		verbs_untold_idle(dev);
-	if (dev->rails == 1 && dev->looked_at && !dev->untold &&
-	    !atomic_load_explicit(&dev->repair, memory_order_relaxed))
-		dev->plain = PLAIN_POLLS;
+	if (dev->rails > 1 || !dev->looked_at || dev->untold ||
+	    atomic_load_explicit(&dev->repair, memory_order_relaxed))
+		return;
+	dev->plain = VERBS_POLLS_PER_LOOK - 1;
+	dev->looks = LOOKS_PER_ALL - 1;
 }
 
-/* A poll that found something in the first queue, or has more to look at. */
-static __attribute__((noinline)) bool poll_more(struct tp_device *dev, int n)
+static __attribute__((noinline)) bool poll_all(struct tp_device *dev, int n)
 {
 	bool moved = complete_more(dev, n);
 
-	dev->plain = 0;
+	verbs_poll_all(dev);
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return false;
 	if (moved)
@@ -861,18 +917,23 @@ static __attribute__((noinline)) bool poll_more(struct tp_device *dev, int n)
 	return moved;
 }
 
+/* A poll that found something in the first queue, or has more to look at. */
+static __attribute__((noinline)) bool poll_more(struct tp_device *dev, int n)
+{
+	if (n || --dev->looks < 0)
+		return poll_all(dev, n);
+	dev->plain = VERBS_POLLS_PER_LOOK - 1;
+	look_for_credits(dev, true);
+	return false;
+}
+
 /* Most often there is nothing, and somebody waits. */
 bool verbs_poll(struct tp_device *dev)
 {
-	int n;
+	int n = poll_first(dev);
 
-	if (!begin_polling(dev))
-		return false;
-	n = poll_first(dev);
 	if (__builtin_expect(n || --dev->plain < 0, 0))
 		return poll_more(dev, n);
-	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
-	look_for_credits(dev, true);
 	return false;
 }
 

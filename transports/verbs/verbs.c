@@ -226,7 +226,6 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	dev->config = *config;
-	atomic_flag_clear(&dev->polling);
 	atomic_flag_clear(&dev->holding);
 	dev->lanes = (uint32_t)config->ranks * TP_CLASSES;
 	if (!dev->config.channels)
@@ -412,6 +411,8 @@ static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
 static void abort_drain(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
+	bool moved;
+
 	while (atomic_load(&dev->reads)) {
 		if (clock_ns() - start > DRAIN_NS) {
 			log_warn("verbs %s: %u reads are still in flight after "
@@ -420,7 +421,10 @@ static void abort_drain(struct tp_device *dev)
 				 atomic_load(&dev->reads));
 			return;
 		}
-		if (!verbs_complete(dev))
+		verbs_lock();
+		moved = verbs_complete_aborted(dev);
+		verbs_unlock();
+		if (!moved)
 			sched_yield();
 	}
 }
@@ -435,8 +439,10 @@ static void verbs_abort(struct tp_device *dev)
 
 		if (in)
 			verbs_lane_stop(in);
-		if (out)
-			verbs_lane_stop(out);
+		if (!out)
+			continue;
+		atomic_store(&out->limit, 0);
+		verbs_lane_stop(out);
 	}
 	for (uint32_t i = 0; i < dev->rails; i++)
 		if (dev->rail[i].mirror)
@@ -510,11 +516,7 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 	verbs_lock();
 	verbs_connect_forget(lane);
 	verbs_lane_stop(lane);
-	while (atomic_flag_test_and_set_explicit(&dev->polling,
-						 memory_order_acquire))
-		sched_yield();
 	atomic_store(at, NULL);
-	atomic_flag_clear_explicit(&dev->polling, memory_order_release);
 	if (is_held_up(lane)) {
 		atomic_store(&lane->state, LANE_FAILED);
 		lane->next_late = dev->late;

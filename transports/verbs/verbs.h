@@ -262,8 +262,7 @@ void verbs_rail_close(struct verbs_rail *rail);
 /* For messages: "mlx5_0:1,mlx5_1:1", as far as there is room. */
 void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
 /* Room in the completion queue for n more. */
-dicomm_result_t verbs_rail_reserve(struct tp_device *dev,
-				   struct verbs_rail *rail, uint32_t n);
+dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n);
 /* Receives for the messages of one more lane. */
 dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n);
 /* That one has been used: post it again, sooner or later. */
@@ -373,6 +372,7 @@ struct verbs_brief {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[2]; /* head, and what the user gave */
 	struct verbs_head head;
+	struct ibv_send_wr *refused; /* of no use: there is only one */
 };
 
 /*
@@ -407,8 +407,8 @@ struct verbs_lane {
 	uint32_t looks;                   /* left, at that one alone */
 	struct verbs_lane *next_out;      /* in the ring of dev->looked_at */
 	/* The last message that may go without another look: as far as known
-	 * credits allow; 0 where `why` is set. */
-	uint64_t limit;
+	 * credits allow; 0 where `why` is set, and from an abort on. */
+	_Atomic uint64_t limit;
 	uint64_t slot_mask; /* slots - 1 */
 	uint64_t lines;     /* over there, from what is written of them */
 	uint32_t max_inline;
@@ -457,11 +457,17 @@ static inline bool verbs_is_silent(const struct verbs_strand *s)
 	return s->posted != s->signaled;
 }
 
+/* May message seq go, as far as known? */
+static inline bool verbs_is_allowed(const struct verbs_lane *lane, uint64_t seq)
+{
+	return seq <= atomic_load_explicit(&lane->limit, memory_order_relaxed);
+}
+
 /* It carries nothing any more. */
 static inline void verbs_lane_end(struct verbs_lane *lane, dicomm_result_t why)
 {
 	lane->why = why;
-	lane->limit = 0;
+	atomic_store(&lane->limit, 0);
 }
 
 struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
@@ -547,6 +553,10 @@ struct verbs_read *verbs_mirror_read(struct tp_device *dev,
 
 /* ---- traffic.c: what goes over lanes, and comes ---- */
 
+/* Polls that find nothing, to one that looks for credits: who waits for them is
+ * many messages ahead, and put() looks itself. */
+#define VERBS_POLLS_PER_LOOK 4
+
 /* Messages too long to go inline are sent from here. */
 struct verbs_pool {
 	uint8_t *memory;
@@ -567,11 +577,12 @@ dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
 /* What the identifiers of all its requests share. */
 uint64_t verbs_request_of(const struct verbs_lane *lane);
-/* In an identifier: the request's number among those of its strand, of which
- * this many bits do, for they are more than a queue is long; bytes; what. */
-#define VERBS_COUNT_BITS 11
-#define VERBS_COUNT_MASK ((1u << VERBS_COUNT_BITS) - 1)
-#define VERBS_WHAT_SHIFT 52
+/* In an identifier, from below: bytes; what; the lane; and the request's number
+ * among those of its strand, of which the lower bits do that there is room for,
+ * since they are more than a queue is long. */
+#define VERBS_WHAT_SHIFT 21
+#define VERBS_COUNT_SHIFT 53
+#define VERBS_COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
 
 /* Of the request that has so many before it; what and bytes are for whoever
  * looks at its completion. */
@@ -579,8 +590,8 @@ static inline uint64_t verbs_request_id(const struct verbs_lane *lane,
 					uint32_t posted, uint32_t what,
 					uint64_t bytes)
 {
-	return (posted & VERBS_COUNT_MASK) | bytes << VERBS_COUNT_BITS |
-	       (uint64_t)what << VERBS_WHAT_SHIFT | lane->request;
+	return (uint64_t)posted << VERBS_COUNT_SHIFT | lane->request |
+	       (uint64_t)what << VERBS_WHAT_SHIFT | bytes;
 }
 
 /* Every so many requests one is signalled, so that the send queue can be
@@ -598,6 +609,8 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 /* What has completed; to poll() without what else that does. True: something
  * has. */
 bool verbs_complete(struct tp_device *dev);
+/* The same after an abort, by any thread, with the lock: lanes stay. */
+bool verbs_complete_aborted(struct tp_device *dev);
 
 /* As in struct transport. */
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -668,12 +681,13 @@ struct tp_device {
 	struct tp_config config;
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
-	uint64_t looked_ms;  /* when watch.c did */
-	atomic_flag polling; /* completion queues are being looked at */
-	struct ibv_wc wc[VERBS_COMPLETIONS]; /* by who does */
-	/* Polls that may leave out what is rare; 0 wherever there is some. Of
-	 * what another thread has, they hear that late. */
-	int plain;
+	uint64_t looked_ms;                  /* when watch.c did */
+	struct ibv_wc wc[VERBS_COMPLETIONS]; /* of poll() */
+	/* Polls that may look at the first queue alone; and, before one that
+	 * does everything, how often they may look for credits only. None
+	 * where there is something rare to do; of what another thread has,
+	 * they hear that late. */
+	int plain, looks;
 	_Atomic uint32_t reads; /* in flight */
 	_Atomic bool repair;    /* there is work for loss.c */
 	uint64_t max_read;      /* bytes of one */
@@ -702,6 +716,12 @@ struct tp_device {
 	bool served; /* by the thread that connects */
 	char host[40];
 };
+
+/* The next poll leaves nothing out. */
+static inline void verbs_poll_all(struct tp_device *dev)
+{
+	dev->plain = dev->looks = 0;
+}
 
 struct tp_peer {
 	struct tp_device *dev;
