@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Put and poll of the verbs transport, and loops beside them. "bare" does the
- * least that a program can: it fills and posts the same request, asks the same
- * queue. "needed" adds what nobody who sends and receives so can do without: to
- * know of credits, of the room in the send queue, and to ask for a signal now
- * and then; to look where credits come; to say what has arrived, and to post
- * receives again. The NIC does nothing, in two instructions. For
- * tests/bench/counts.sh, which counts them.
+ * Put and poll of the verbs transport, and beside them loops that do the least
+ * that a program can: "bare" fills and posts the same request, or asks the same
+ * queue; of a message that has come it sets the counter and posts its receive
+ * again. It is called from elsewhere, and finds in memory what no compiler can
+ * know: queue pair, remote address, key. "folded" has that as constants, with
+ * the length of the message, and does not look at what the NIC says. The NIC
+ * does nothing, in two instructions. For tests/bench/counts.sh, which counts
+ * them.
  *
- * tests/bench/verbs_counts WHAT|bare-WHAT|needed-WHAT TIMES
+ * tests/bench/verbs_counts WHAT|bare-WHAT|folded-WHAT TIMES
  * WHAT: put; poll, that finds nothing; message, a poll that finds one
  */
 #include <arpa/inet.h>
@@ -129,101 +130,33 @@ static void open_lanes(void)
 struct least {
 	struct ibv_sge sge[2];
 	struct ibv_send_wr wr;
+	struct verbs_head head;
 	uint32_t posted;
-	struct verbs_head head;
-};
-
-static __attribute__((noinline)) int bare_put(struct least *l, uint64_t seq,
-					      uint32_t signature,
-					      const void *body, uint32_t len)
-{
-	struct ibv_send_wr *bad;
-
-	l->head.signature = signature;
-	l->head.kind = (uint32_t)seq & ~0xffu;
-	l->head.len = len;
-	l->sge[0].addr = (uintptr_t)&l->head;
-	l->sge[0].length = sizeof(l->head);
-	l->sge[1].addr = (uintptr_t)body;
-	l->sge[1].length = len;
-	l->wr.wr_id = l->posted++;
-	l->wr.next = NULL;
-	l->wr.sg_list = l->sge;
-	l->wr.num_sge = 2;
-	l->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	l->wr.send_flags = IBV_SEND_INLINE;
-	l->wr.imm_data = htonl((uint32_t)seq & 0xff);
-	l->wr.wr.rdma.remote_addr = 0x100000 + seq % SLOTS * STRIDE;
-	l->wr.wr.rdma.rkey = 7;
-	return ibv_post_send(&qp, &l->wr, &bad);
-}
-
-static __attribute__((noinline)) uint64_t bare_poll(struct ibv_cq *queue)
-{
-	struct ibv_wc wc[COMPLETIONS];
-	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
-	uint64_t sum = 0;
-
-	for (int i = 0; i < n; i++)
-		sum += wc[i].wr_id;
-	return sum;
-}
-
-/* ---- what is needed ---- */
-
-struct needed {
-	struct ibv_sge sge[2];
-	struct ibv_send_wr wr;
-	struct verbs_head head;
+	/* what a connection is made with */
 	struct ibv_qp *qp;
-	uint64_t remote_addr, limit;
-	uint32_t posted, done, silent, depth, rkey;
-	const _Atomic uint64_t *words;
-	unsigned word; /* the next that credits come to */
-	uint64_t known;
+	uint64_t remote_addr, stride, slot_mask;
+	uint32_t rkey;
 	uint8_t *inbox;
 	unsigned received;
 	struct ibv_recv_wr batch[BATCH];
 };
 
-static struct needed one_needed;
+static struct least least = {
+	.qp = &qp,
+	.remote_addr = 0x100000,
+	.stride = STRIDE,
+	.slot_mask = SLOTS - 1,
+	.rkey = 7,
+	.inbox = inbox,
+};
 
-static void open_needed(void)
-{
-	one_needed.qp = &qp;
-	one_needed.remote_addr = 0x100000;
-	one_needed.rkey = 7;
-	one_needed.depth = DEPTH;
-	one_needed.limit = SLOTS;
-	one_needed.words = peer.out[0]->words->word;
-	one_needed.inbox = inbox;
-}
-
-static void take_credits(struct needed *l)
-{
-	uint64_t word;
-
-	while ((word = atomic_load_explicit(&l->words[l->word],
-					    memory_order_acquire)) > l->known) {
-		l->known = word;
-		l->word = (l->word + 1) % VERBS_WORDS;
-	}
-	l->limit = l->known + SLOTS;
-}
-
-static __attribute__((noinline)) int needed_put(struct needed *l, uint64_t seq,
-						uint32_t signature,
-						const void *body, uint32_t len)
+static inline __attribute__((always_inline)) int
+fill_and_post(struct least *l, struct ibv_qp *to, uint64_t remote_addr,
+	      uint32_t rkey, uint64_t seq, uint32_t signature, const void *body,
+	      uint32_t len)
 {
 	struct ibv_send_wr *bad;
 
-	if (seq > l->limit) {
-		take_credits(l);
-		if (seq > l->limit)
-			return -1;
-	}
-	if (l->posted - l->done >= l->depth)
-		return -1;
 	l->head.signature = signature;
 	l->head.kind = (uint32_t)seq & ~0xffu;
 	l->head.len = len;
@@ -237,22 +170,34 @@ static __attribute__((noinline)) int needed_put(struct needed *l, uint64_t seq,
 	l->wr.num_sge = 2;
 	l->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	l->wr.send_flags = IBV_SEND_INLINE;
-	if (++l->silent == DEPTH / 4) {
-		l->silent = 0;
-		l->wr.send_flags |= IBV_SEND_SIGNALED;
-	}
 	l->wr.imm_data = htonl((uint32_t)seq & 0xff);
-	l->wr.wr.rdma.remote_addr = l->remote_addr + seq % SLOTS * STRIDE;
-	l->wr.wr.rdma.rkey = l->rkey;
-	return ibv_post_send(l->qp, &l->wr, &bad);
+	l->wr.wr.rdma.remote_addr = remote_addr;
+	l->wr.wr.rdma.rkey = rkey;
+	return ibv_post_send(to, &l->wr, &bad);
+}
+
+static __attribute__((noipa)) int bare_put(struct least *l, uint64_t seq,
+					   uint32_t signature, const void *body,
+					   uint32_t len)
+{
+	return fill_and_post(l, l->qp,
+			     l->remote_addr + (seq & l->slot_mask) * l->stride,
+			     l->rkey, seq, signature, body, len);
+}
+
+static __attribute__((noinline)) void folded_put(struct least *l, uint64_t seq,
+						 const void *body)
+{
+	fill_and_post(l, &qp, 0x100000 + seq % SLOTS * STRIDE, 7, seq, 5, body,
+		      sizeof(uint64_t));
 }
 
 /* Only one lane: nothing has to be found by the completion. */
-static void on_message(struct needed *l, const struct ibv_wc *wc)
+static void on_message(struct least *l, const struct ibv_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
 	struct tp_line *line =
-		(struct tp_line *)(l->inbox + (imm & 0xff) % SLOTS * STRIDE);
+		(struct tp_line *)(l->inbox + (imm & l->slot_mask) * l->stride);
 	uint64_t seq = (line->kind & ~0xffu) | (imm & 0xff);
 	struct ibv_recv_wr *bad;
 
@@ -264,8 +209,19 @@ static void on_message(struct needed *l, const struct ibv_wc *wc)
 	ibv_post_srq_recv(&srq, l->batch, &bad);
 }
 
-static __attribute__((noinline)) bool needed_poll(struct needed *l,
-						  struct ibv_cq *queue)
+static __attribute__((noipa)) uint64_t bare_poll(struct ibv_cq *queue)
+{
+	struct ibv_wc wc[COMPLETIONS];
+	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += wc[i].wr_id;
+	return sum;
+}
+
+static __attribute__((noipa)) bool bare_message(struct least *l,
+						struct ibv_cq *queue)
 {
 	struct ibv_wc wc[COMPLETIONS];
 	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
@@ -274,10 +230,14 @@ static __attribute__((noinline)) bool needed_poll(struct needed *l,
 		if (wc[i].status == IBV_WC_SUCCESS &&
 		    wc[i].opcode & IBV_WC_RECV)
 			on_message(l, &wc[i]);
-	if (atomic_load_explicit(&l->words[l->word], memory_order_acquire) >
-	    l->known)
-		take_credits(l);
 	return n > 0;
+}
+
+static __attribute__((noinline)) void folded_poll(void)
+{
+	struct ibv_wc wc[COMPLETIONS];
+
+	ibv_poll_cq(&cq, COMPLETIONS, wc);
 }
 
 /* ---- as often as it is asked for ---- */
@@ -293,7 +253,6 @@ static void allow(uint64_t seq)
 	atomic_store_explicit(&peer.out[0]->words->word[word++ % VERBS_WORDS],
 			      seq - 1 - 8, memory_order_relaxed);
 	peer.out[0]->strand[0].done = peer.out[0]->strand[0].posted;
-	one_needed.done = one_needed.posted;
 }
 
 static void check(bool good)
@@ -316,41 +275,40 @@ static void put_ours(uint64_t n)
 
 static void put_bare(uint64_t n)
 {
-	struct least least = {.posted = 0};
-	uint64_t body = 1;
-
-	for (uint64_t seq = 1; seq <= n; seq++)
-		bare_put(&least, seq, 5, &body, sizeof(body));
-}
-
-static void put_needed(uint64_t n)
-{
 	uint64_t body = 1;
 
 	for (uint64_t first = 1; first <= n; first += 8) {
 		allow(first);
 		for (uint64_t seq = first; seq < first + 8; seq++)
-			check(needed_put(&one_needed, seq, 5, &body,
-					 sizeof(body)) == 0);
+			check(bare_put(&least, seq, 5, &body, sizeof(body)) ==
+			      0);
 	}
+}
+
+static void put_folded(uint64_t n)
+{
+	uint64_t body = 1;
+
+	for (uint64_t seq = 1; seq <= n; seq++)
+		folded_put(&least, seq, &body);
 }
 
 static void poll_ours(uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
-		verbs_poll(&dev);
+		check(!verbs_poll(&dev));
 }
 
 static void poll_bare(uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
-		bare_poll(&cq);
+		check(!bare_poll(&cq));
 }
 
-static void poll_needed(uint64_t n)
+static void poll_folded(uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
-		needed_poll(&one_needed, &cq);
+		folded_poll();
 }
 
 /* What the NIC has written before it tells. */
@@ -373,13 +331,13 @@ static void message_ours(uint64_t n)
 	}
 }
 
-static void message_needed(uint64_t n)
+static void message_bare(uint64_t n)
 {
 	context.ops.poll_cq = poll_one;
 	while (coming < n) {
 		const struct tp_line *line = next_line();
 
-		check(needed_poll(&one_needed, &cq) &&
+		check(bare_message(&least, &cq) &&
 		      atomic_load(&line->seq) == coming);
 	}
 }
@@ -389,9 +347,9 @@ static const struct {
 	void (*run)(uint64_t n);
 } runs[] = {
 	{"put", put_ours},          {"bare-put", put_bare},
-	{"needed-put", put_needed}, {"poll", poll_ours},
-	{"bare-poll", poll_bare},   {"needed-poll", poll_needed},
-	{"message", message_ours},  {"needed-message", message_needed},
+	{"folded-put", put_folded}, {"poll", poll_ours},
+	{"bare-poll", poll_bare},   {"folded-poll", poll_folded},
+	{"message", message_ours},  {"bare-message", message_bare},
 };
 
 int main(int argc, char **argv)
@@ -399,14 +357,13 @@ int main(int argc, char **argv)
 	uint64_t n = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
 	open_lanes();
-	open_needed();
 	for (size_t i = 0; n && i < sizeof(runs) / sizeof(*runs); i++) {
 		if (strcmp(argv[1], runs[i].name) != 0)
 			continue;
 		runs[i].run(n);
 		return 0;
 	}
-	fprintf(stderr, "usage: %s [bare-|needed-]put|poll|message TIMES\n",
+	fprintf(stderr, "usage: %s [bare-|folded-]put|poll|message TIMES\n",
 		argv[0]);
 	return 2;
 }
