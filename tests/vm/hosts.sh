@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks on two virtual machines: every collective gives right results, by RDMA
-# alone, and by RDMA between machines that use shared memory inside. Both
-# machines run this.
+# dicomm-perf between two virtual machines, by RDMA alone, and with shared memory
+# inside of each. Both machines run this.
 if [ "${DICOMM_TEST_VMS:-1}" != 2 ]; then
 	echo "skipped: this is not one of two virtual machines"
 	exit 77
@@ -43,10 +42,6 @@ job() # RANKS OPERATION
 	done
 }
 
-for op in allreduce broadcast alltoall sendrecv; do
-	DICOMM_TRANSPORTS=verbs job 1 $op
-done
-for op in allreduce reduce_scatter allgather alltoallv; do
-	job 2 $op
-done
+DICOMM_TRANSPORTS=verbs job 1 allreduce
+job 2 alltoallv
 exit $bad
