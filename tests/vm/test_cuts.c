@@ -145,8 +145,8 @@ static void work_afterwards(struct job_rank *me)
 	trial_run_some(me, 0);
 }
 
-static void run_cut(const struct cutting *c, const char *nics,
-		    void (*work)(struct job_rank *me))
+static void try_cut(const struct cutting *c, const char *nics,
+		    void (*work)(struct job_rank *me), void (*mend)(void))
 {
 	struct job job = {.run = work,
 			  .disturb = cut_cables,
@@ -158,11 +158,17 @@ static void run_cut(const struct cutting *c, const char *nics,
 	char text[2000] = "";
 	bool good = job_try(&job, text, sizeof(text));
 
-	mend_all();
+	mend();
 	ck_assert_msg(good, "%s: %s", c->first, text);
 	job.run = work_afterwards;
 	job.disturb = NULL;
 	job_run(&job);
+}
+
+static void run_cut(const struct cutting *c, const char *nics,
+		    void (*work)(struct job_rank *me))
+{
+	try_cut(c, nics, work, mend_all);
 }
 
 /* Rank 0 is on rxe0, rank 1 on rxe1. */
@@ -230,12 +236,46 @@ START_TEST(the_loss_of_the_second_nic_is_an_error_on_every_rank)
 }
 END_TEST
 
+/* --- taken out --------------------------------------------------------------
+ */
+
+/* The interface goes for good, and its RDMA device once nobody uses it; who
+ * removes them waits for that. The last tests, for neither comes back. */
+#define REMOVE(i) "ip link del net" #i " &"
+static const struct {
+	struct cutting cutting;
+	const char *nics;
+	void (*work)(struct job_rank *me);
+} removals[] = {
+	{{REMOVE(3), NULL, 0, TIMEOUT, RETRIES}, TWO, work_beyond_the_cut},
+	{{REMOVE(1), NULL, 0, TIMEOUT, RETRIES},
+	 "DICOMM_IB_NICS=1",
+	 work_until_the_cut},
+};
+
+/* All who used it have let it go. */
+static void await_removal(void)
+{
+	static const char gone[] =
+		"for i in $(seq 100); do pgrep -x ip >/dev/null || exit 0; "
+		"sleep 0.1; done; exit 1";
+
+	ck_assert_msg(!system(gone), "the NIC is still in use");
+}
+
+START_TEST(a_nic_is_taken_out)
+{
+	try_cut(&removals[_i].cutting, removals[_i].nics, removals[_i].work,
+		await_removal);
+}
+END_TEST
+
 /* ----------------------------------------------------------------------------
  */
 
 int main(void)
 {
-	TCase *test_case = tcase_create("cuts");
+	TCase *test_case = tcase_create("cuts"), *last = tcase_create("gone");
 	Suite *suite = suite_create("cuts");
 	struct vm vm;
 
@@ -254,5 +294,9 @@ int main(void)
 		test_case, the_loss_of_the_second_nic_is_an_error_on_every_rank,
 		0, sizeof(fatal) / sizeof(*fatal));
 	suite_add_tcase(suite, test_case);
+	tcase_set_timeout(last, 60);
+	tcase_add_loop_test(last, a_nic_is_taken_out, 0,
+			    sizeof(removals) / sizeof(*removals));
+	suite_add_tcase(suite, last);
 	return runner_main(suite);
 }
