@@ -201,26 +201,28 @@ static const struct {
 	int n; /* of those listed */
 	uint8_t port;
 	enum verbs_fabric fabric;
-	int index; /* -1: none */
+	uint32_t count; /* of one type, best first: */
+	uint8_t index[4];
 } gids[] = {
-	{"auto", LISTED, 1, VERBS_ROCE, 4},
-	{"auto", 4, 1, VERBS_ROCE, 3}, /* v2 before v1, even of IPv4 */
-	{"auto", 3, 1, VERBS_ROCE, 1},
-	{"auto", 1, 1, VERBS_ROCE, 0},
-	{"auto", LISTED, 2, VERBS_ROCE, 6},
-	{"auto", LISTED, 3, VERBS_ROCE, -1},
-	{"auto", 0, 1, VERBS_ROCE, -1},
-	{"auto", LISTED, 1, VERBS_INFINIBAND, 0},
-	{"5", LISTED, 1, VERBS_ROCE, 5},
-	{"0", LISTED, 1, VERBS_ROCE, 0},
-	{"5", LISTED, 2, VERBS_ROCE, -1},
-	{"2", LISTED, 1, VERBS_INFINIBAND, 2},
+	{"auto", LISTED, 1, VERBS_ROCE, 4, {4, 5, 3, 1}},
+	{"auto", 4, 1, VERBS_ROCE, 2, {3, 1}}, /* v2, even before IPv4 */
+	{"auto", 3, 1, VERBS_ROCE, 1, {1}},
+	{"auto", 1, 1, VERBS_ROCE, 1, {0}},
+	{"auto", LISTED, 2, VERBS_ROCE, 2, {6, 7}},
+	{"auto", LISTED, 3, VERBS_ROCE, 0, {0}},
+	{"auto", 0, 1, VERBS_ROCE, 0, {0}},
+	{"auto", LISTED, 1, VERBS_INFINIBAND, 1, {0}},
+	{"5", LISTED, 1, VERBS_ROCE, 1, {5}},
+	{"0", LISTED, 1, VERBS_ROCE, 1, {0}},
+	{"5", LISTED, 2, VERBS_ROCE, 0, {0}},
+	{"2", LISTED, 1, VERBS_INFINIBAND, 1, {2}},
 };
 
-START_TEST(the_gid_is_one_that_others_reach)
+START_TEST(the_gids_are_those_that_others_reach)
 {
+	struct verbs_gid found[VERBS_GIDS];
 	struct ibv_gid_entry e[LISTED];
-	const struct ibv_gid_entry *chosen;
+	uint32_t n;
 
 	for (int i = 0; i < LISTED; i++) {
 		e[i] = (struct ibv_gid_entry){.gid_index = (uint32_t)i,
@@ -230,9 +232,107 @@ START_TEST(the_gid_is_one_that_others_reach)
 			inet_pton(AF_INET6, listed[i].text, e[i].gid.raw), 1);
 	}
 	setenv("DICOMM_IB_GID_INDEX", gids[_i].wanted, 1);
-	chosen =
-		verbs_choose_gid(e, gids[_i].n, gids[_i].port, gids[_i].fabric);
-	ck_assert_int_eq(chosen ? (int)(chosen - e) : -1, gids[_i].index);
+	n = verbs_choose_gids(e, gids[_i].n, gids[_i].port, gids[_i].fabric,
+			      found);
+	ck_assert_uint_eq(n, gids[_i].count);
+	for (uint32_t i = 0; i < n; i++) {
+		ck_assert_uint_eq(found[i].index, gids[_i].index[i]);
+		ck_assert_mem_eq(&found[i].gid, &e[found[i].index].gid,
+				 sizeof(found[i].gid));
+	}
+}
+END_TEST
+
+/* More of one kind than are told: the first. */
+START_TEST(a_port_is_known_by_a_few_gids)
+{
+	struct verbs_gid found[VERBS_GIDS + 1] = {[VERBS_GIDS] = {.index = 99}};
+	struct ibv_gid_entry e[VERBS_GIDS + 3];
+	uint32_t n = sizeof(e) / sizeof(*e);
+
+	for (uint32_t i = 0; i < n; i++) {
+		e[i] = (struct ibv_gid_entry){.gid_index = i,
+					      .port_num = 1,
+					      .gid_type = IBV_GID_TYPE_ROCE_V2};
+		e[i].gid.raw[15] = (uint8_t)(i + 1);
+	}
+	setenv("DICOMM_IB_GID_INDEX", "auto", 1);
+	ck_assert_uint_eq(verbs_choose_gids(e, n, 1, VERBS_ROCE, found),
+			  VERBS_GIDS);
+	for (uint32_t i = 0; i < VERBS_GIDS; i++)
+		ck_assert_uint_eq(found[i].index, i);
+	ck_assert_uint_eq(found[VERBS_GIDS].index, 99);
+}
+END_TEST
+
+/* Mine with their prefixes, theirs, best first; and which of both go together.
+ */
+#define V4(bits) (96 + (bits))
+static const struct {
+	struct {
+		const char *text;
+		uint8_t prefix;
+	} mine[3];
+	const char *theirs[3];
+	uint32_t my_gid, their_gid;
+} pairs[] = {
+	{{{"::ffff:10.0.0.1", V4(24)}}, {"::ffff:10.0.0.2"}, 0, 0},
+	/* Only the second of either lies in a subnet of the other. */
+	{{{"::ffff:10.0.0.1", V4(24)}, {"::ffff:10.0.1.1", V4(24)}},
+	 {"::ffff:10.0.2.2", "::ffff:10.0.1.2"},
+	 1,
+	 1},
+	/* Prefixes that end within a byte; the longer likeness is no subnet. */
+	{{{"::ffff:10.0.0.1", V4(30)}, {"::ffff:10.0.64.1", V4(18)}},
+	 {"::ffff:10.0.0.5", "::ffff:10.0.127.9"},
+	 1,
+	 1},
+	{{{"::ffff:10.0.0.1", V4(30)}, {"::ffff:10.0.64.1", V4(18)}},
+	 {"::ffff:10.0.0.2", "::ffff:10.0.127.9"},
+	 0,
+	 0},
+	/* None is; a router takes the first, of the same kind. */
+	{{{"::ffff:10.0.0.1", V4(24)}, {"fd00::1", 64}},
+	 {"::ffff:10.1.0.1", "fd00:0:0:1::1"},
+	 0,
+	 0},
+	{{{"::ffff:10.0.0.1", V4(24)}, {"fd00::1", 64}},
+	 {"fd00:0:0:1::1", "fe80::2"},
+	 1,
+	 0},
+	{{{"::ffff:10.0.0.1", V4(24)}, {"fe80::1", 0}}, {"fe80::2"}, 1, 0},
+	/* A subnet before what is better by its kind. */
+	{{{"::ffff:10.0.0.1", V4(24)}, {"fd00::1", 64}},
+	 {"::ffff:10.1.0.1", "fd00::2"},
+	 1,
+	 1},
+	/* Nothing fits, and nothing is known: the first. */
+	{{{"::ffff:10.0.0.1", 0}}, {"fd00::1"}, 0, 0},
+	{{{"::ffff:10.0.0.1", 0}, {"::ffff:10.0.1.1", 0}},
+	 {"::ffff:10.0.1.2"},
+	 0,
+	 0},
+};
+
+START_TEST(gids_of_one_subnet_go_together)
+{
+	struct verbs_gid mine[3] = {{.index = 0}};
+	uint8_t theirs[3][16];
+	uint32_t n = 0, their_n = 0, my_gid = 9, their_gid = 9;
+
+	for (; n < 3 && pairs[_i].mine[n].text; n++) {
+		mine[n].prefix = pairs[_i].mine[n].prefix;
+		ck_assert_int_eq(inet_pton(AF_INET6, pairs[_i].mine[n].text,
+					   mine[n].gid.raw),
+				 1);
+	}
+	for (; their_n < 3 && pairs[_i].theirs[their_n]; their_n++)
+		ck_assert_int_eq(inet_pton(AF_INET6, pairs[_i].theirs[their_n],
+					   theirs[their_n]),
+				 1);
+	verbs_choose_pair(mine, n, theirs, their_n, &my_gid, &their_gid);
+	ck_assert_uint_eq(my_gid, pairs[_i].my_gid);
+	ck_assert_uint_eq(their_gid, pairs[_i].their_gid);
 }
 END_TEST
 
@@ -654,8 +754,11 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    far_ports_are_taken_where_none_near_equals_them, 0,
 			    (int)(sizeof(takings) / sizeof(*takings)));
-	tcase_add_loop_test(tcase, the_gid_is_one_that_others_reach, 0,
+	tcase_add_loop_test(tcase, the_gids_are_those_that_others_reach, 0,
 			    (int)(sizeof(gids) / sizeof(*gids)));
+	tcase_add_test(tcase, a_port_is_known_by_a_few_gids);
+	tcase_add_loop_test(tcase, gids_of_one_subnet_go_together, 0,
+			    (int)(sizeof(pairs) / sizeof(*pairs)));
 	tcase_add_test(tcase, an_address_arrives_as_it_was_made);
 	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
 	tcase_add_test(tcase, an_address_of_another_length_is_refused);

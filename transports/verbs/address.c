@@ -10,11 +10,11 @@
 #include "src/base/hash.h"
 
 #define MAGIC 0x42524556u /* "VERB" */
-#define VERSION 3
+#define VERSION 4
 
 _Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
-_Static_assert(sizeof(struct verbs_end) == 56 &&
-		       sizeof(struct verbs_card) == 248 + VERBS_STRANDS * 56,
+_Static_assert(sizeof(struct verbs_end) == 176 &&
+		       sizeof(struct verbs_card) == 248 + VERBS_STRANDS * 176,
 	       "has no padding");
 _Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
 	       "sizes of key and proof");

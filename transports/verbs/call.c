@@ -88,10 +88,13 @@ static const char *objection(const struct tp_device *dev,
 		return "its slots are not like mine";
 	if (!card->strands || card->strands > VERBS_STRANDS)
 		return "no such number of queue pairs";
-	for (uint32_t i = 0; i < card->strands; i++)
+	for (uint32_t i = 0; i < card->strands; i++) {
 		if (card->end[i].rail >= VERBS_RAILS ||
 		    card->end[i].to_rail >= dev->rails)
 			return "no such port";
+		if (!card->end[i].gids || card->end[i].gids > VERBS_GIDS)
+			return "no such number of GIDs";
+	}
 	if (atomic_load(&dev->aborted))
 		return "it has aborted";
 	if (atomic_load(
@@ -126,6 +129,10 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 	if (status != DICOMM_SUCCESS) {
 		verbs_lane_close(lane);
 		return status;
+	}
+	for (uint32_t i = 0; i < lane->strands; i++) {
+		answer->end[i].by_gid = (uint16_t)lane->strand[i].gid;
+		answer->end[i].to_gid = (uint16_t)lane->strand[i].to_gid;
 	}
 	lane->conn = c;
 	c->lane = lane;
@@ -361,6 +368,11 @@ static const char *doubt(const struct verbs_lane *lane,
 		return "its slots are not like mine";
 	if (card->strands != lane->strands)
 		return "it has another number of queue pairs";
+	for (uint32_t i = 0; i < card->strands; i++)
+		if (card->end[i].gids > VERBS_GIDS ||
+		    card->end[i].by_gid >= card->end[i].gids ||
+		    card->end[i].to_gid >= lane->strand[i].rail->nic->gids)
+			return "its choice of GIDs makes no sense";
 	return NULL;
 }
 

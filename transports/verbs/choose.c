@@ -44,15 +44,16 @@ static int worth_of(const struct ibv_gid_entry *e)
 	return worth + 2;
 }
 
-const struct ibv_gid_entry *verbs_choose_gid(const struct ibv_gid_entry *e,
-					     ssize_t n, uint8_t port,
-					     enum verbs_fabric fabric)
+/* The best of those that are worth less than the last, or as much and come
+ * after it; NULL: there is none. */
+static const struct ibv_gid_entry *next_gid(const struct ibv_gid_entry *e,
+					    ssize_t n, uint8_t port,
+					    const struct ibv_gid_entry *last)
 {
 	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
 				 ? -1
 				 : config_int(CONFIG_IB_GID_INDEX);
 	const struct ibv_gid_entry *chosen = NULL;
-	int best = 0;
 
 	for (ssize_t i = 0; i < n; i++) {
 		int worth = worth_of(&e[i]);
@@ -60,15 +61,85 @@ const struct ibv_gid_entry *verbs_choose_gid(const struct ibv_gid_entry *e,
 		if (e[i].port_num != port ||
 		    (wanted >= 0 && e[i].gid_index != wanted))
 			continue;
-		/* A subnet manager gave the first one its meaning. */
-		if (fabric == VERBS_INFINIBAND)
-			worth = 1000 - (int)e[i].gid_index;
-		if (worth <= best)
+		if (last && (worth > worth_of(last) ||
+			     (worth == worth_of(last) && &e[i] <= last)))
 			continue;
-		best = worth;
-		chosen = &e[i];
+		if (!chosen || worth > worth_of(chosen))
+			chosen = &e[i];
 	}
 	return chosen;
+}
+
+/* A subnet manager gave the first one its meaning. */
+static const struct ibv_gid_entry *first_gid(const struct ibv_gid_entry *e,
+					     ssize_t n, uint8_t port)
+{
+	const struct ibv_gid_entry *first = NULL, *at = NULL;
+
+	while ((at = next_gid(e, n, port, at)))
+		if (!first || at->gid_index < first->gid_index)
+			first = at;
+	return first;
+}
+
+static struct verbs_gid gid_of(const struct ibv_gid_entry *e)
+{
+	return (struct verbs_gid){.gid = e->gid,
+				  .index = (uint8_t)e->gid_index};
+}
+
+uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, ssize_t n,
+			   uint8_t port, enum verbs_fabric fabric,
+			   struct verbs_gid out[VERBS_GIDS])
+{
+	const struct ibv_gid_entry *at = fabric == VERBS_INFINIBAND
+						 ? first_gid(e, n, port)
+						 : next_gid(e, n, port, NULL);
+	uint32_t type = at ? at->gid_type : 0, count = 0;
+
+	while (at && at->gid_type == type && count < VERBS_GIDS) {
+		out[count++] = gid_of(at);
+		at = fabric == VERBS_INFINIBAND ? NULL
+						: next_gid(e, n, port, at);
+	}
+	return count;
+}
+
+static bool has_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+	unsigned rest = bits % 8;
+
+	return !memcmp(a, b, bits / 8) &&
+	       (!rest || !((a[bits / 8] ^ b[bits / 8]) >> (8 - rest)));
+}
+
+/* 2: of one subnet, 1: of one kind, 0: of two. */
+static int nearness(const struct verbs_gid *mine, const uint8_t *theirs)
+{
+	const uint8_t *a = mine->gid.raw;
+
+	if (!IN6_IS_ADDR_V4MAPPED(a) != !IN6_IS_ADDR_V4MAPPED(theirs) ||
+	    !IN6_IS_ADDR_LINKLOCAL(a) != !IN6_IS_ADDR_LINKLOCAL(theirs))
+		return 0;
+	return mine->prefix && has_prefix(a, theirs, mine->prefix) ? 2 : 1;
+}
+
+void verbs_choose_pair(const struct verbs_gid *mine, uint32_t n,
+		       const uint8_t (*theirs)[16], uint32_t their_n,
+		       uint32_t *my_gid, uint32_t *their_gid)
+{
+	int best = -1;
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < their_n; k++) {
+			int near = nearness(&mine[i], theirs[k]);
+
+			if (near <= best)
+				continue;
+			best = near;
+			*my_gid = i;
+			*their_gid = k;
+		}
 }
 
 static size_t append(char *text, size_t len, size_t at, const char *format, ...)

@@ -106,7 +106,9 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 			    nic->name, nic->port);
 	randombytes_buf(&s->psn, sizeof(s->psn));
 	s->psn &= 0xffffff;
-	memcpy(end->gid, nic->gid.raw, sizeof(end->gid));
+	end->gids = nic->gids;
+	for (uint32_t i = 0; i < nic->gids; i++)
+		memcpy(end->gid[i], nic->gid[i].gid.raw, sizeof(end->gid[i]));
 	end->qpn = s->qp->qp_num;
 	end->psn = s->psn;
 	end->lid = nic->port_attr.lid;
@@ -193,11 +195,14 @@ bool verbs_has_come(const struct verbs_lane *lane, uint64_t seq)
 	return atomic_load_explicit(&line->seq, memory_order_acquire) >= seq;
 }
 
-static void address_of(const struct verbs_nic *nic,
+static void address_of(const struct verbs_strand *s,
 		       const struct verbs_end *remote, struct ibv_ah_attr *ah)
 {
+	const struct verbs_nic *nic = s->rail->nic;
+	const struct verbs_gid *mine = &nic->gid[s->gid];
+	const uint8_t *theirs = remote->gid[s->to_gid];
 	bool global = nic->fabric != VERBS_INFINIBAND ||
-		      memcmp(nic->gid.raw, remote->gid, 8) != 0;
+		      memcmp(mine->gid.raw, theirs, 8) != 0;
 
 	*ah = (struct ibv_ah_attr){
 		.dlid = (uint16_t)remote->lid,
@@ -207,8 +212,8 @@ static void address_of(const struct verbs_nic *nic,
 	};
 	if (!global)
 		return;
-	memcpy(ah->grh.dgid.raw, remote->gid, sizeof(remote->gid));
-	ah->grh.sgid_index = nic->gid_index;
+	memcpy(ah->grh.dgid.raw, theirs, sizeof(ah->grh.dgid.raw));
+	ah->grh.sgid_index = mine->index;
 	ah->grh.hop_limit = 64;
 	ah->grh.traffic_class = (uint8_t)config_int(CONFIG_IB_TC);
 }
@@ -304,7 +309,7 @@ static dicomm_result_t connect_strand(struct verbs_strand *s,
 			 s->lane->rank, s->lane->remote);
 		return DICOMM_ERR_REMOTE;
 	}
-	address_of(nic, remote, &rtr.ah_attr);
+	address_of(s, remote, &rtr.ah_attr);
 	TRY(modify(s, &rtr,
 		   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -370,11 +375,27 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 	return DICOMM_SUCCESS;
 }
 
+/* Who is called chooses for both sides. */
+static void meet_gids(struct verbs_strand *s, const struct verbs_end *remote)
+{
+	const struct verbs_nic *nic = s->rail->nic;
+
+	if (s->lane->in) {
+		verbs_choose_pair(nic->gid, nic->gids, remote->gid,
+				  remote->gids, &s->gid, &s->to_gid);
+	} else {
+		s->gid = remote->to_gid;
+		s->to_gid = remote->by_gid;
+	}
+}
+
 dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 				const struct verbs_card *remote)
 {
-	for (uint32_t i = 0; i < lane->strands; i++)
+	for (uint32_t i = 0; i < lane->strands; i++) {
 		lane->strand[i].remote_key = remote->end[i].rkey;
+		meet_gids(&lane->strand[i], &remote->end[i]);
+	}
 	verbs_lane_share(lane, remote);
 	lane->remote_addr = remote->addr;
 	if (lane->in)

@@ -85,7 +85,7 @@ static void set_text(struct verbs_strand *s, const char *what,
 	struct verbs_lane *lane = s->lane;
 	char gid[INET6_ADDRSTRLEN];
 
-	verbs_gid_text(&nic->gid, gid);
+	verbs_gid_text(&nic->gid[s->gid].gid, gid);
 	snprintf(lane->text, sizeof(lane->text),
 		 "verbs %s port %u gid %s: rank %d (%s): queue pair %#x: %s: "
 		 "%s",

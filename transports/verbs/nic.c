@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,19 +81,61 @@ static uint64_t rate_of(const struct ibv_port_attr *a)
 	return lane_rate(a->active_speed) * lanes * 100000000u / 8;
 }
 
-/* The GID that others know the port by; false if there is none. */
-static bool find_gid(struct ibv_context *context, uint8_t port,
-		     enum verbs_fabric fabric, struct ibv_gid_entry *found)
+/* The GIDs that others know the port by, best first; returns their number. */
+static uint32_t find_gids(struct ibv_context *context, uint8_t port,
+			  enum verbs_fabric fabric,
+			  struct verbs_gid found[VERBS_GIDS])
 {
 	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
 	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
-	const struct ibv_gid_entry *chosen =
-		verbs_choose_gid(e, n, port, fabric);
+	uint32_t count = verbs_choose_gids(e, n, port, fabric, found);
 
-	if (chosen)
-		*found = *chosen;
 	free(e);
-	return chosen;
+	return count;
+}
+
+static unsigned bits_of(const void *mask, size_t bytes)
+{
+	unsigned bits = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		bits += (unsigned)__builtin_popcount(
+			((const uint8_t *)mask)[i]);
+	return bits;
+}
+
+/* Of the subnet that an interface has this address in; 0: it has not. */
+static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
+{
+	int family = i->ifa_addr && i->ifa_netmask ? i->ifa_addr->sa_family
+						   : AF_UNSPEC;
+	const struct sockaddr_in *a4 = (const void *)i->ifa_addr;
+	const struct sockaddr_in *m4 = (const void *)i->ifa_netmask;
+	const struct sockaddr_in6 *a6 = (const void *)i->ifa_addr;
+	const struct sockaddr_in6 *m6 = (const void *)i->ifa_netmask;
+
+	if (family == AF_INET && IN6_IS_ADDR_V4MAPPED(gid) &&
+	    !memcmp(&a4->sin_addr, gid + 12, 4))
+		return 96 + bits_of(&m4->sin_addr, 4);
+	if (family == AF_INET6 && !memcmp(&a6->sin6_addr, gid, 16))
+		return bits_of(&m6->sin6_addr, 16);
+	return 0;
+}
+
+/* All links have the same local one. */
+static void find_prefixes(struct verbs_gid *gid, uint32_t n)
+{
+	struct ifaddrs *all = NULL;
+
+	if (getifaddrs(&all))
+		return;
+	for (uint32_t g = 0; g < n; g++)
+		for (struct ifaddrs *i = all; i && !gid[g].prefix;
+		     i = i->ifa_next)
+			if (!IN6_IS_ADDR_LINKLOCAL(gid[g].gid.raw))
+				gid[g].prefix =
+					(uint8_t)prefix_by(i, gid[g].gid.raw);
+	freeifaddrs(all);
 }
 
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
@@ -128,7 +171,7 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 	if (!ibv_query_device(context, &attr)) {
 		for (int p = 1; p <= attr.phys_port_cnt && n < VERBS_PORTS_MAX;
 		     p++) {
-			struct ibv_gid_entry gid;
+			struct verbs_gid gid[VERBS_GIDS];
 			struct ibv_port_attr port;
 
 			if (ibv_query_port(context, (uint8_t)p, &port))
@@ -141,9 +184,9 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 			ports[n].fabric = fabric_of(device, &port);
 			ports[n].bytes_per_s = rate_of(&port);
 			snprintf(ports[n].gid, sizeof(ports[n].gid), "none");
-			if (find_gid(context, (uint8_t)p, ports[n].fabric,
-				     &gid))
-				verbs_gid_text(&gid.gid, ports[n].gid);
+			if (find_gids(context, (uint8_t)p, ports[n].fabric,
+				      gid))
+				verbs_gid_text(&gid->gid, ports[n].gid);
 			n++;
 		}
 	}
@@ -179,14 +222,13 @@ bool verbs_nic_find(char *why, size_t len)
 	return verbs_choose_usable(ports, n, why, len) > 0;
 }
 
-static dicomm_result_t choose_gid(struct verbs_nic *nic)
+static dicomm_result_t choose_gids(struct verbs_nic *nic)
 {
-	struct ibv_gid_entry e;
 	char index[48] = "";
 
-	if (find_gid(nic->context, nic->port, nic->fabric, &e)) {
-		nic->gid = e.gid;
-		nic->gid_index = (uint8_t)e.gid_index;
+	nic->gids = find_gids(nic->context, nic->port, nic->fabric, nic->gid);
+	if (nic->gids) {
+		find_prefixes(nic->gid, nic->gids);
 		return DICOMM_SUCCESS;
 	}
 	if (!config_is_default(CONFIG_IB_GID_INDEX))
@@ -255,7 +297,7 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 		goto close;
 	}
 	nic->bytes_per_s = rate_of(&nic->port_attr);
-	status = choose_gid(nic);
+	status = choose_gids(nic);
 	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic))
 		status = verbs_cm_find_address(nic);
 	if (status != DICOMM_SUCCESS)

@@ -39,6 +39,7 @@
 #define VERBS_READS 64  /* as the contract says */
 #define VERBS_RAILS 4   /* most of a rank */
 #define VERBS_STRANDS 8 /* most of a lane */
+#define VERBS_GIDS 8    /* most that a port is known by */
 #define VERBS_LANE_BITS 20
 /* Of a line, before what it has room for. */
 #define VERBS_LINE_HEAD offsetof(struct tp_line, room)
@@ -74,6 +75,13 @@ struct verbs_port {
 	uint32_t steps; /* from who would use it */
 };
 
+/* One that others may know a port by. */
+struct verbs_gid {
+	union ibv_gid gid;
+	uint8_t index;  /* in the port's table */
+	uint8_t prefix; /* bits of its subnet; 0: not known, or no subnet */
+};
+
 struct verbs_mr;
 
 struct verbs_nic {
@@ -88,8 +96,8 @@ struct verbs_nic {
 	struct ibv_cq *filler; /* siw */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	union ibv_gid gid;
-	uint8_t gid_index;
+	struct verbs_gid gid[VERBS_GIDS]; /* best first */
+	uint32_t gids;
 	struct sockaddr_in address; /* cm.c */
 	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
 	/* registrations; memory.c */
@@ -118,11 +126,17 @@ void verbs_nic_put(struct verbs_nic *nic);
 /* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
  * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
 bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
-/* Of the entries of a NIC, the GID that others can reach that port by best, or
- * that which DICOMM_IB_GID_INDEX names; NULL: the port has none. */
-const struct ibv_gid_entry *verbs_choose_gid(const struct ibv_gid_entry *e,
-					     ssize_t n, uint8_t port,
-					     enum verbs_fabric fabric);
+/* Of the entries of a NIC, the GIDs of one type that others can reach that port
+ * by, best first, or that which DICOMM_IB_GID_INDEX names. Returns their
+ * number. */
+uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, ssize_t n,
+			   uint8_t port, enum verbs_fabric fabric,
+			   struct verbs_gid out[VERBS_GIDS]);
+/* Of mine and theirs, each best first, those that reach each other: of one
+ * subnet, or of one kind at least. */
+void verbs_choose_pair(const struct verbs_gid *mine, uint32_t n,
+		       const uint8_t (*theirs)[16], uint32_t their_n,
+		       uint32_t *my_gid, uint32_t *their_gid);
 /* Keep those that may be used and have a link, described in `why`; why, if
  * there are none. Returns their number. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
@@ -186,9 +200,14 @@ struct verbs_address {
 
 /* One side of a strand. No padding. */
 struct verbs_end {
-	/* the queue pair; of one that cm.c connects: where its NIC listens, as
-	 * an IPv4 address and, in lid, the port */
-	uint8_t gid[16];
+	/* the queue pair, and what its port is known by; of one that cm.c
+	 * connects: where its NIC listens, as an IPv4 address and, in lid, the
+	 * port */
+	uint8_t gid[VERBS_GIDS][16];
+	uint32_t gids;
+	/* of an answer: those that the strand goes between, its own and of the
+	 * call */
+	uint16_t by_gid, to_gid;
 	uint32_t qpn, psn, lid, mtu;
 	uint32_t reads; /* that it serves at a time */
 	uint32_t rkey;  /* of what the other side writes */
@@ -299,7 +318,8 @@ struct verbs_strand {
 	_Atomic bool noticed;
 	uint64_t come_to, come_mask;
 	struct verbs_rail *rail;
-	uint32_t to_rail; /* of the other rank */
+	uint32_t to_rail;     /* of the other rank */
+	uint32_t gid, to_gid; /* of those of either port */
 	struct ibv_qp *qp;
 	struct rdma_cm_id *cm; /* or NULL */
 	struct sockaddr_in cm_to;
