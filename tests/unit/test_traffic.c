@@ -445,6 +445,16 @@ START_TEST(after_the_end_nothing_is_posted)
 }
 END_TEST
 
+/* Its ranks meet, or its credits are looked for, in the moment of an abort. */
+START_TEST(a_lane_after_an_abort_carries_nothing)
+{
+	abort_it();
+	ck_assert(!verbs_lane_allow(out, SLOTS));
+	ck_assert_int_eq(put(1, 8), DICOMM_ERR_ABORTED);
+	ck_assert_int_eq(posts, 0);
+}
+END_TEST
+
 START_TEST(who_has_left_gets_what_credits_allow)
 {
 	atomic_store(&out->left, true);
@@ -627,6 +637,7 @@ int main(void)
 			    0, 2);
 	tcase_add_loop_test(tcase, after_the_end_nothing_is_posted, 0,
 			    3 * LENGTHS);
+	tcase_add_test(tcase, a_lane_after_an_abort_carries_nothing);
 	tcase_add_test(tcase, who_has_left_gets_what_credits_allow);
 	tcase_add_loop_test(tcase, a_refusal_is_told, 0, LENGTHS);
 	tcase_add_test(tcase, nothing_goes_before_there_is_a_lane);

@@ -375,6 +375,16 @@ dicomm_result_t verbs_lane_connect(struct verbs_lane *lane,
 	return DICOMM_SUCCESS;
 }
 
+bool verbs_lane_allow(struct verbs_lane *lane, uint64_t limit)
+{
+	/* Before the look whether an abort has set it. */
+	atomic_store(&lane->limit, limit);
+	if (!atomic_load(&lane->dev->aborted))
+		return true;
+	atomic_store(&lane->limit, 0);
+	return false;
+}
+
 /* Who is called chooses for both sides. */
 static void meet_gids(struct verbs_strand *s, const struct verbs_end *remote)
 {
@@ -411,7 +421,7 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 		lane->max_inline = min32(lane->max_inline, VERBS_INLINE);
 	}
 	lane->stride = remote->stride;
-	atomic_store(&lane->limit, lane->dev->config.slots);
+	verbs_lane_allow(lane, lane->dev->config.slots);
 	lane->slot_mask = lane->dev->config.slots - 1;
 	lane->lines = remote->addr + VERBS_LINE_SEQ;
 	prepare(lane);

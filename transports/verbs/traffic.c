@@ -208,12 +208,8 @@ static inline dicomm_result_t refresh(struct verbs_lane *lane, uint64_t seq)
 	if (seq > lane->known + dev->config.slots)
 		verbs_credits_take(lane);
 	limit = lane->known + dev->config.slots;
-	/* Before the look whether an abort has set it. */
-	atomic_store(&lane->limit, limit);
-	if (atomic_load(&dev->aborted)) {
-		atomic_store(&lane->limit, 0);
+	if (!verbs_lane_allow(lane, limit))
 		return DICOMM_ERR_ABORTED;
-	}
 	return seq > limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 

@@ -499,6 +499,8 @@ dicomm_result_t verbs_lane_open(struct verbs_lane *lane,
 /* Inbox, for a receiver. */
 dicomm_result_t verbs_lane_inbox(struct verbs_lane *lane,
 				 struct verbs_card *card);
+/* Messages up to that one may go. False: none, for an abort came before. */
+bool verbs_lane_allow(struct verbs_lane *lane, uint64_t limit);
 /* What the other side has said of its own; then connect the queue pairs, unless
  * cm.c does. One that cannot be is lost, unless it is the last. */
 dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
