@@ -127,6 +127,13 @@ static void open_lanes(void)
 
 /* ---- the least ---- */
 
+/* What is called must know no more than its arguments say. */
+#if __has_attribute(noipa)
+#define OPAQUE __attribute__((noipa))
+#else
+#define OPAQUE __attribute__((noinline))
+#endif
+
 struct least {
 	struct ibv_sge sge[2];
 	struct ibv_send_wr wr;
@@ -176,9 +183,8 @@ fill_and_post(struct least *l, struct ibv_qp *to, uint64_t remote_addr,
 	return ibv_post_send(to, &l->wr, &bad);
 }
 
-static __attribute__((noipa)) int bare_put(struct least *l, uint64_t seq,
-					   uint32_t signature, const void *body,
-					   uint32_t len)
+static OPAQUE int bare_put(struct least *l, uint64_t seq, uint32_t signature,
+			   const void *body, uint32_t len)
 {
 	return fill_and_post(l, l->qp,
 			     l->remote_addr + (seq & l->slot_mask) * l->stride,
@@ -209,7 +215,7 @@ static void on_message(struct least *l, const struct ibv_wc *wc)
 	ibv_post_srq_recv(&srq, l->batch, &bad);
 }
 
-static __attribute__((noipa)) uint64_t bare_poll(struct ibv_cq *queue)
+static OPAQUE uint64_t bare_poll(struct ibv_cq *queue)
 {
 	struct ibv_wc wc[COMPLETIONS];
 	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
@@ -220,8 +226,7 @@ static __attribute__((noipa)) uint64_t bare_poll(struct ibv_cq *queue)
 	return sum;
 }
 
-static __attribute__((noipa)) bool bare_message(struct least *l,
-						struct ibv_cq *queue)
+static OPAQUE bool bare_message(struct least *l, struct ibv_cq *queue)
 {
 	struct ibv_wc wc[COMPLETIONS];
 	int n = ibv_poll_cq(queue, COMPLETIONS, wc);
