@@ -37,7 +37,7 @@ has '^device     host '
 info 0 --transports
 parts transport
 has '^transport  shm        usable'
-has '^transport  verbs      '
+! grep -q '^#define HAVE_VERBS' config.h || has '^transport  verbs      '
 info 0 --ways
 has '^way        host, host: '
 info 0 --machine

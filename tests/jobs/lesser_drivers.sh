@@ -7,6 +7,11 @@ if [ ! -x tests/jobs/test_device_streams ]; then
 	echo "the tests are not built"
 	exit 77
 fi
-for drivers in between old; do
+oldest=old
+if [ ! -e src/accel/kernels/ptx_f32.ptx ]; then
+	echo "no kernels in this build: without drivers that have no compiler"
+	oldest=
+fi
+for drivers in between $oldest; do
 	MOCK_DRIVERS=$drivers tests/jobs/test_device_streams || exit 1
 done

@@ -41,6 +41,7 @@ static struct mock mocks[] = {
 	 .file = "tests/mock/libcuda.so",
 	 .compiler = "tests/mock/libnvrtc.so",
 	 .between_file = "tests/mock/libcuda_between.so",
+	 .between_compiler = "tests/mock/libnvrtc_old.so",
 	 .old_file = "tests/mock/libcuda_old.so"},
 	{.kind = "hip",
 	 .file = "tests/mock/libhip.so",

@@ -13,6 +13,7 @@ int main(void)
 		.between_mock = "tests/mock/libcuda_between.so",
 		.old_mock = "tests/mock/libcuda_old.so",
 		.compiler = "tests/mock/libnvrtc.so",
+		.between_compiler = "tests/mock/libnvrtc_old.so",
 		.unfit_compiler = "tests/mock/libnvrtc_new.so",
 		.old_compiler = "tests/mock/libnvrtc_old.so",
 		.refuses = "captured",
