@@ -251,20 +251,17 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
-static void announce_lengths(const struct tp_peer *peer, bool exchange,
-			     struct shm_lengths *out)
+static void announce_lengths(const struct tp_peer *peer, bool works,
+			     bool exchange, struct shm_lengths *out)
 {
-	enum cma_mode mode = peer->dev->cma;
 	uint64_t first = UINT64_MAX, last = 0;
 	uint64_t cache = peer->dev->core_cache_bytes;
 	struct shm_rates r;
 
-	if (peer->own || mode == CMA_OFF || !shm_cma_works(peer->seg)) {
-		;
-	} else if (mode == CMA_ON) {
+	if (works && peer->dev->cma == CMA_ON) {
 		first = 1;
 		last = UINT64_MAX;
-	} else {
+	} else if (works) {
 		shm_rates_get(&r);
 		shm_cma_pays(&r, exchange,
 			     exchange ? CMA_EXCHANGE_CACHES * cache
@@ -278,8 +275,11 @@ static void announce_lengths(const struct tp_peer *peer, bool exchange,
 /* Tell the sender how this rank reads its memory. */
 static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 {
-	announce_lengths(peer, false, &tail->cma_copy);
-	announce_lengths(peer, true, &tail->cma_exchange);
+	bool works = !peer->own && peer->dev->cma != CMA_OFF &&
+		     shm_cma_works(peer->seg);
+
+	announce_lengths(peer, works, false, &tail->cma_copy);
+	announce_lengths(peer, works, true, &tail->cma_exchange);
 }
 
 static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
