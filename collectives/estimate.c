@@ -53,6 +53,15 @@ static void work_of(const struct algorithm *a, const struct shape *s,
 		w->copy_bytes = bytes;
 }
 
+uint32_t estimate_hops(const struct algorithm *a, const struct shape *s,
+		       uint64_t bytes)
+{
+	struct work w;
+
+	work_of(a, s, bytes, &w);
+	return w.hops;
+}
+
 uint64_t estimate_message_bytes(const struct algorithm *a,
 				const struct shape *s, uint64_t bytes)
 {

@@ -82,6 +82,19 @@ START_TEST(size_decides)
 }
 END_TEST
 
+START_TEST(one_hop_is_preferred_to_a_small_saving)
+{
+	struct select_table t = table();
+
+	/* Reducing twice as much costs a little more than copying half of it */
+	t.params.reduce_bytes_per_s = 8500000000;
+	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "direct");
+	/* or much more. */
+	t.params.reduce_bytes_per_s = 5000000000;
+	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "two_shot");
+}
+END_TEST
+
 START_TEST(override_restricts)
 {
 	struct select_table t = table();
@@ -260,6 +273,7 @@ int main(void)
 	tcase_set_timeout(tc, 30);
 	tcase_add_test(tc, all_ranks_choose_the_same);
 	tcase_add_test(tc, size_decides);
+	tcase_add_test(tc, one_hop_is_preferred_to_a_small_saving);
 	tcase_add_test(tc, override_restricts);
 	tcase_add_test(tc, unknown_names_are_errors_that_list_what_there_is);
 	tcase_add_test(tc, impossible_is_an_error_never_a_substitute);
