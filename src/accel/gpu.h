@@ -540,6 +540,7 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 	uintptr_t at = (uintptr_t)ptr, base, end;
 	struct accel_allocation a;
 	int index, error, got = -1;
+	uint64_t skip = 0;
 
 	TRY(allocation(ptr, &index, &a));
 	base = (uintptr_t)a.base;
@@ -554,10 +555,10 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    GPU_KIND ":%d: the driver has no dma-bufs", index);
 	TRY(enter(index));
-	error = gpu_range_fd(&got, (gpu_pointer)base, end - base);
+	error = gpu_range_fd(&got, (gpu_pointer)base, end - base, &skip);
 	TRY(leave(error, index, "a dma-buf"));
 	*fd = got;
-	*offset = at - base;
+	*offset = skip + (at - base);
 	return DICOMM_SUCCESS;
 }
 

@@ -347,7 +347,7 @@ static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 static bool gpu_has_dmabuf(int index)
 {
 	(void)index;
-	return api.range_handle;
+	return api.export_dmabuf || api.range_handle;
 }
 
 /* Nothing says that it needs none. */
@@ -357,12 +357,18 @@ static bool gpu_needs_flush(int index)
 	return true;
 }
 
-/* Small allocations are cut out of blocks, of which the descriptor is then, and
- * nobody says where in one the allocation lies. */
-static int gpu_range_fd(int *fd, void *base, size_t bytes)
+/* Small allocations are cut out of blocks, of which the descriptor is then. HSA
+ * says where in one the allocation lies; HIP, of ROCm 7 and later, does not. */
+static int gpu_range_fd(int *fd, void *base, size_t bytes, uint64_t *skip)
 {
-	int error = api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
+	int error;
 
+	if (api.export_dmabuf && !api.export_dmabuf(base, bytes, fd, skip))
+		return HIP_SUCCESS_;
+	if (!api.range_handle)
+		return HIP_NOT_SUPPORTED;
+	*skip = 0;
+	error = api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
 	if (error || lseek(*fd, 0, SEEK_END) <= (off_t)bytes)
 		return error;
 	close(*fd);

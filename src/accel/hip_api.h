@@ -119,7 +119,8 @@ enum {
 	   unsigned, unsigned, hip_stream, void **, void **))
 
 /* Those of which the headers of Debian know nothing, or that return something
- * else: F(our name, symbol, result, parameters) */
+ * else: F(our name, symbol, result, parameters). The last one is of ROCm's HSA
+ * runtime, from 5.6 on, which HIP's depends on: dlsym() looks there, too. */
 #define HIP_MORE_FUNCTIONS(F)                                           \
 	F(error_string, hipGetErrorString, const char *, (hip_result))  \
 	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))     \
@@ -130,6 +131,8 @@ enum {
 	F(host_function, hipLaunchHostFunc, hip_result,                 \
 	  (hip_stream, hip_host_fn, void *))                            \
 	F(range_handle, hipMemGetHandleForAddressRange, hip_result,     \
-	  (void *, void *, size_t, int, unsigned long long))
+	  (void *, void *, size_t, int, unsigned long long))            \
+	F(export_dmabuf, hsa_amd_portable_export_dmabuf, int,           \
+	  (const void *, size_t, int *, uint64_t *))
 
 #endif

@@ -496,7 +496,7 @@ static bool is_whole(int fd, size_t bytes)
 }
 
 /* The driver keeps its own descriptor. */
-static int gpu_range_fd(int *fd, void *base, size_t bytes)
+static int gpu_range_fd(int *fd, void *base, size_t bytes, uint64_t *skip)
 {
 	struct ze_export_fd exported = {
 		.type = ZE_EXPORT_FD, .flags = ZE_DMA_BUF, .fd = -1};
@@ -518,6 +518,7 @@ static int gpu_range_fd(int *fd, void *base, size_t bytes)
 		return error;
 	if (exported.fd < 0 || !is_whole(exported.fd, size))
 		return ZE_UNSUPPORTED_FEATURE;
+	*skip = 0;
 	*fd = fcntl(exported.fd, F_DUPFD_CLOEXEC, 0);
 	return *fd < 0 ? ZE_OUT_OF_HOST_MEMORY : ZE_SUCCESS;
 }

@@ -6,7 +6,7 @@
  * build not where MOCK_IMAGES=refused is in the environment; of a kernel that
  * such an object has it runs the twin that the C compiler made. With MOCK_OLD
  * it is the one of ROCm 5.2, without what came later; with MOCK_BETWEEN that of
- * ROCm 6, which has no dma-bufs yet.
+ * ROCm 6, where only HSA has dma-bufs.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,6 +30,8 @@ struct ihipModuleSymbol_t {
 	int nargs;
 	struct ihipModuleSymbol_t *next;
 };
+
+#define HSA_ERROR 0x1000
 
 static _Thread_local int current;
 /* What failed last: in ROCm 7 until someone asks, before until the next call.
@@ -616,14 +618,44 @@ EXPORT hip_result hipLaunchHostFunc(hip_stream s, hip_host_fn fn, void *arg)
 	return push_call((struct call){.fn = fn, .stream = s, .arg = arg});
 }
 
-#ifndef MOCK_BETWEEN
-/* Of all the memory that an allocation was cut from */
-static int block_fd(int *fd, size_t bytes)
+#define BLOCK_BYTES (2 << 20)
+
+/* Of all the memory that an allocation was cut from, whose end it is */
+static int block_fd(int *fd, const void *p, size_t bytes)
 {
+	struct driver_memory m;
+
+	if (!driver_find(p, &m))
+		return DRIVER_INVALID_VALUE;
 	*fd = memfd_create("block", MFD_CLOEXEC);
-	return *fd < 0 || ftruncate(*fd, (off_t)bytes + (2 << 20))
-		       ? note(DRIVER_OUT_OF_MEMORY)
+	return *fd < 0 || pwrite(*fd, m.seen + ((const char *)p - m.at), bytes,
+				 BLOCK_BYTES) != (ssize_t)bytes
+		       ? DRIVER_OUT_OF_MEMORY
 		       : DRIVER_SUCCESS;
+}
+
+#ifdef MOCK_BETWEEN
+EXPORT int hsa_amd_portable_export_dmabuf(const void *p, size_t bytes, int *fd,
+					  uint64_t *offset)
+{
+	if (driver_call())
+		return HSA_ERROR;
+	*offset = getenv("MOCK_BLOCKS") ? BLOCK_BYTES : 0;
+	return (*offset ? block_fd(fd, p, bytes)
+			: driver_range_fd(fd, (void *)(uintptr_t)p, bytes))
+		       ? HSA_ERROR
+		       : 0;
+}
+#else
+/* As of memory that it does not know */
+EXPORT int hsa_amd_portable_export_dmabuf(const void *p, size_t bytes, int *fd,
+					  uint64_t *offset)
+{
+	(void)p;
+	(void)bytes;
+	(void)fd;
+	(void)offset;
+	return HSA_ERROR;
 }
 
 EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
@@ -634,7 +666,7 @@ EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
 	if (type != HIP_RANGE_DMA_BUF_FD || flags)
 		return note(DRIVER_INVALID_VALUE);
 	if (getenv("MOCK_BLOCKS"))
-		return block_fd(handle, bytes);
+		return note(block_fd(handle, p, bytes));
 	return note(driver_range_fd(handle, p, bytes));
 }
 #endif
