@@ -17,7 +17,7 @@
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
 
-#define BOOTSTRAP_S 2.0
+#define BOOTSTRAP_S 5.0
 /* What a process may lack its core, on a machine that runs other things. */
 #define SLACK_S 6.0
 #define VICTIM 1
@@ -43,8 +43,10 @@ struct run {
 struct scenario {
 	const char *name;
 	int variants;
-	bool bare;  /* without a communicator */
-	int stride; /* of the calls that fail in `make check`, unless short */
+	bool bare; /* without a communicator */
+	/* Of the calls that fail in `make check`, unless short; and of those of
+	 * the long run. */
+	int stride, long_stride;
 	dicomm_result_t (*run)(struct run *r);
 };
 
@@ -185,13 +187,23 @@ static const struct scenario scenarios[] = {
 	 .variants = 1,
 	 .bare = true,
 	 .stride = 41,
+	 .long_stride = 1,
 	 .run = init},
 	{.name = "operation",
 	 .variants = 2 * TRIAL_KINDS,
 	 .stride = 61,
+	 .long_stride = 3,
 	 .run = operation},
-	{.name = "memory", .variants = 1, .stride = 2, .run = memory},
-	{.name = "split", .variants = 1, .stride = 41, .run = split},
+	{.name = "memory",
+	 .variants = 1,
+	 .stride = 2,
+	 .long_stride = 1,
+	 .run = memory},
+	{.name = "split",
+	 .variants = 1,
+	 .stride = 41,
+	 .long_stride = 1,
+	 .run = split},
 };
 #define SCENARIOS (int)(sizeof(scenarios) / sizeof(*scenarios))
 
@@ -285,7 +297,7 @@ struct order {
 static int stride(const struct scenario *s)
 {
 	if (job_is_long())
-		return 1;
+		return s->long_stride;
 	return job_is_short() ? 4 * s->stride : s->stride;
 }
 
@@ -343,7 +355,7 @@ START_TEST(every_call_of_a_driver_may_fail)
 		.ranks = RANKS,
 		.bare = true,
 		.timeout_s = job_is_long() ? 1500 : 100,
-		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=2"}});
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=5"}});
 }
 END_TEST
 
