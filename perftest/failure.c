@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ends the process with the reason, whatever its other threads are doing. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,6 +83,19 @@ void failure_end(enum failure_status status, const char *format, ...)
 	va_end(args);
 	fprintf(stderr, "dicomm-perf: %s\n", text);
 	end(status, text);
+}
+
+/* That a line was lost before the end is all that its stream remembers. */
+bool failure_in_output(void)
+{
+	bool lost = ferror(stdout);
+
+	errno = 0;
+	if (fclose(stdout) == 0 && !lost)
+		return false;
+	fprintf(stderr, "dicomm-perf: standard output: %s\n",
+		errno ? strerror(errno) : "not all of it could be written");
+	return true;
 }
 
 int failure_refuse(const char *mode, const char *what, const char *value,

@@ -3,6 +3,8 @@
 #ifndef DICOMM_PERFTEST_FAILURE_H
 #define DICOMM_PERFTEST_FAILURE_H
 
+#include <stdbool.h>
+
 #include "dicomm.h"
 
 /* The numbers of nccl-tests; scripts know them. */
@@ -29,6 +31,10 @@ void failure_library(dicomm_result_t status, dicomm_comm_t comm,
 		     const char *file, int line) __attribute__((noreturn));
 void failure_end(enum failure_status status, const char *format, ...)
 	__attribute__((noreturn, format(printf, 2, 3)));
+
+/* Was something of the table lost, on a full disk as a rule? Says so. Nothing
+ * is printed after it. */
+bool failure_in_output(void);
 
 /* A value of the command line is of no use; returns FAILURE_USAGE. */
 int failure_refuse(const char *mode, const char *what, const char *value,

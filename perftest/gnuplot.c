@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,25 +81,50 @@ static int run(int input)
 	return status;
 }
 
+/* gnuplot does not say that the disk was full: the end of the picture is
+ * missing then. */
+static bool is_whole(const char *path)
+{
+	static const char svg[] = "</svg>", png[] = "IEND";
+	FILE *file = fopen(path, "r");
+	char tail[16];
+	size_t n = 0;
+
+	if (!file)
+		return false;
+	if (fseek(file, -(long)sizeof(tail), SEEK_END) == 0)
+		n = fread(tail, 1, sizeof(tail), file);
+	fclose(file);
+	return is_kind(path, ".png")
+		       ? memmem(tail, n, png, strlen(png)) != NULL
+		       : memmem(tail, n, svg, strlen(svg)) != NULL;
+}
+
 int gnuplot_draw(const char *path, void (*write)(FILE *out, void *ctx),
 		 void *ctx, char *error, size_t len)
 {
 	/* A file instead of a pipe: nobody blocks, nobody gets SIGPIPE. */
 	FILE *script = tmpfile();
-	struct stat made;
-	int status = -1;
+	bool drawn = false;
+	int status;
 
 	unlink(path);
-	if (script) {
+	if (script)
 		write(script, ctx);
-		if (fflush(script) == 0 &&
-		    lseek(fileno(script), 0, SEEK_SET) == 0)
-			status = run(fileno(script));
+	if (!script || fflush(script) != 0 || ferror(script) ||
+	    lseek(fileno(script), 0, SEEK_SET) != 0)
+		snprintf(error, len, "plot %s: a file for gnuplot: %s", path,
+			 strerror(errno));
+	else if ((status = run(fileno(script))) != 0)
+		snprintf(error, len, "plot %s: gnuplot failed with status %d",
+			 path,
+			 WIFEXITED(status) ? WEXITSTATUS(status) : status);
+	else if (!is_whole(path))
+		snprintf(error, len, "plot %s: not all of it could be written",
+			 path);
+	else
+		drawn = true;
+	if (script)
 		fclose(script);
-	}
-	if (status == 0 && stat(path, &made) == 0 && made.st_size > 0)
-		return 0;
-	snprintf(error, len, "plot %s: gnuplot failed with status %d", path,
-		 WIFEXITED(status) ? WEXITSTATUS(status) : status);
-	return -1;
+	return drawn ? 0 : -1;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -139,17 +140,29 @@ static void close_early(const char *reason)
 	json_close(reason);
 }
 
+/* -1 with errno, EEXIST if the name is taken. A device or a pipe is not made,
+ * but written. */
+static int create(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	struct stat there;
+
+	if (fd >= 0 || errno != EEXIST)
+		return fd;
+	if (stat(path, &there) == 0 &&
+	    (S_ISCHR(there.st_mode) || S_ISFIFO(there.st_mode)))
+		return open(path, O_WRONLY | O_CLOEXEC);
+	errno = EEXIST;
+	return -1;
+}
+
 void json_open(const struct options *o, int argc, char **argv,
 	       int library_version, char *path, size_t len)
 {
 	json_t *args = json_array();
 
 	snprintf(path, len, "%s", o->json);
-	for (int i = 0;; i++) {
-		report.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-				 0666);
-		if (report.fd >= 0)
-			break;
+	for (int i = 0; (report.fd = create(path)) < 0; i++) {
 		if (errno != EEXIST)
 			failure_end(FAILURE_USAGE, "JSON report %s: %s", path,
 				    strerror(errno));
@@ -328,6 +341,21 @@ void json_foot(const struct report_end *end)
 	set(report.root, "average_bus_bandwidth", bandwidth);
 }
 
+/* Closes it. -1 with errno, also where only the end of it found no room. */
+static int write_file(const json_t *root, int fd)
+{
+	FILE *file = fdopen(fd, "w");
+	int status;
+
+	if (!file) {
+		close(fd);
+		return -1;
+	}
+	status = json_dumpf(root, file,
+			    JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+	return fclose(file) == 0 ? status : -1;
+}
+
 int json_close(const char *last_error)
 {
 	json_t *errors = json_array();
@@ -343,10 +371,7 @@ int json_close(const char *last_error)
 		json_array_append_new(errors, string(last_error));
 	json_object_set_new(report.root, "errors", errors);
 	set_now(report.root, "end_time");
-	status = json_dumpfd(report.root, report.fd,
-			     JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-	if (close(report.fd) < 0)
-		status = -1;
+	status = write_file(report.root, report.fd);
 	json_decref(report.root);
 	report.fd = -1;
 	report.root = report.results = NULL;

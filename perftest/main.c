@@ -112,13 +112,19 @@ static const struct {
 	{"simulate", simulate_main},
 };
 
-int main(int argc, char **argv)
+static int do_as_told(int argc, char **argv, int child_rank)
 {
-	int child_rank = launch_child(&argc, argv);
-
-	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (argc > 1 && strcmp(argv[1], programs[i].name) == 0)
 			return programs[i].run(argc, argv, child_rank);
 	return measure(argc, argv, child_rank);
+}
+
+int main(int argc, char **argv)
+{
+	int child_rank = launch_child(&argc, argv), status;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	status = do_as_told(argc, argv, child_rank);
+	return failure_in_output() && !status ? FAILURE_INTERNAL : status;
 }

@@ -180,6 +180,58 @@ fi
 )
 [ $? -eq 6 ] || fail "a missing gnuplot is not said at once"
 
+# --- where there is no room ---------------------------------------------------------
+
+# The table on what stands for a full disk; ranks of its own, or of a launcher.
+full_table() { # arguments
+	last="dicomm-perf $* >/dev/full"
+	: >"$out/table"
+	timeout 60 $perf "$@" >/dev/full 2>"$out/errors"
+	status=$?
+	[ $status -eq 1 ] || fail "$last: status $status, not 1"
+	has '^dicomm-perf: standard output: not all of it could be written'
+}
+
+if [ -c /dev/full ]; then
+	full_table allreduce -b 8 -e 1M -f 32 -n 2
+	full_table allreduce -b 8 -e 1M -f 32 -n 2 --ranks 2
+	full_table simulate --ranks 4 allreduce
+	full_table --help
+	ln -s /dev/full "$out/full.json"
+	for how in '' '--ranks 2'; do
+		last="JSON on a full disk $how"
+		# shellcheck disable=SC2086
+		perf 1 allreduce -b 8 -e 8 -n 2 $how -J "$out/full.json"
+		has "^dicomm-perf: JSON report $out/full.json: No space left on"
+	done
+else
+	echo "not tried: a full disk: there is no /dev/full"
+fi
+last="JSON and a picture in a folder that is not there"
+perf 6 allreduce -b 8 -e 8 -n 2 --ranks 2 -J "$out/none/a.json"
+has "^dicomm-perf: JSON report $out/none/a.json: No such file or directory"
+if command -v gnuplot >/dev/null; then
+	for kind in svg png; do
+		perf 1 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 \
+			--plot "$out/none/a.$kind"
+		has "^dicomm-perf: plot $out/none/a.$kind: gnuplot failed"
+	done
+	# One that finds room for half of the picture, and does not tell
+	cat >"$out/gnuplot" <<-EOF
+		#!/bin/sh
+		trap '' XFSZ
+		ulimit -f 4
+		exec $(command -v gnuplot) "\$@"
+	EOF
+	chmod +x "$out/gnuplot"
+	for kind in svg png; do
+		last="a picture on a full disk: $kind"
+		PATH=$out:$PATH perf 1 allreduce -b 8 -e 64K -f 8 -n 2 \
+			--ranks 2 --plot "$out/full.$kind"
+		has "^dicomm-perf: plot $out/full.$kind: not all of it could"
+	done
+fi
+
 # --- ends -------------------------------------------------------------------------
 
 perf 6 allreduce -G 1
