@@ -20,6 +20,7 @@
 /* A control_query() that waits. On its caller's stack. */
 struct question {
 	uint64_t tag;
+	int rank;
 	bool answered, known;
 	dicomm_result_t status;
 	uint32_t signature;
@@ -185,10 +186,11 @@ static void tell_failed(struct control *c, dicomm_result_t status, int culprit,
 	break_gathers(c, status, text);
 }
 
-static void lose_questions(struct control *c, const char *text)
+/* Those to a rank, or with -1 all, have no answer any more. */
+static void lose_questions(struct control *c, int rank, const char *text)
 {
 	for (struct question *q = c->questions; q; q = q->next) {
-		if (q->answered)
+		if (q->answered || (rank >= 0 && q->rank != rank))
 			continue;
 		q->answered = true;
 		q->status = DICOMM_ERR_REMOTE;
@@ -219,6 +221,7 @@ static bool take_died(struct control *c, struct wire_in *in)
 	if (!wire_done(in) || rank >= (uint32_t)c->ranks)
 		return false;
 	tell_failed(c, DICOMM_ERR_REMOTE, (int)rank, true, text);
+	lose_questions(c, (int)rank, text);
 	return true;
 }
 
@@ -230,6 +233,7 @@ static void left(struct control *c, int rank)
 		 c->where[rank]);
 	post(c, NOTICE_LEFT, rank, true);
 	break_gathers(c, DICOMM_ERR_REMOTE, text);
+	lose_questions(c, rank, text);
 }
 
 static bool take_left(struct control *c, struct wire_in *in)
@@ -251,7 +255,7 @@ static void drop_client(struct control *c)
 static bool take_bye(struct control *c)
 {
 	left(c, 0);
-	lose_questions(c, "rank 0 has left");
+	lose_questions(c, -1, "rank 0 has left");
 	drop_client(c);
 	return true;
 }
@@ -392,7 +396,7 @@ static void lost(struct conn *conn, const char *why)
 	snprintf(text, sizeof(text), "rank 0 (%s) died: %s", c->where[0], why);
 	drop_client(c);
 	tell_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
-	lose_questions(c, text);
+	lose_questions(c, -1, text);
 }
 
 static dicomm_result_t check(const struct control_config *config)
@@ -641,6 +645,7 @@ static void ask(struct control *c, struct question *q, int rank, uint32_t class,
 	struct wire_out out;
 
 	q->tag = ++c->last_tag;
+	q->rank = rank;
 	q->next = c->questions;
 	c->questions = q;
 	wire_begin(&out, WIRE_QUERY);

@@ -346,6 +346,39 @@ START_TEST(a_query_is_bounded)
 }
 END_TEST
 
+/* The answer would take 400 ms; by then its rank is leaving. */
+static void query_who_leaves(struct meet_rank *r)
+{
+	uint64_t begin = meet_now_ms();
+	uint32_t signature;
+	char text[64];
+	bool known;
+
+	if (r->rank == 1) {
+		ck_assert_int_eq(control_query(r->control, 2, 2, 7, 10000,
+					       &known, &signature, text,
+					       sizeof(text)),
+				 DICOMM_ERR_REMOTE);
+		ck_assert_uint_lt(meet_now_ms() - begin, 5000);
+	} else if (r->rank == 2) {
+		meet_sleep_ms(200);
+		return;
+	}
+	meet_barrier(r, 2);
+}
+
+START_TEST(a_query_ends_if_who_is_asked_leaves)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 3);
+
+	m->run = query_who_leaves;
+	m->adjust = answer_queries;
+	meet_run(m);
+	for (int i = 0; i < m->ranks; i++)
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+}
+END_TEST
+
 static void *query_in_thread(void *arg)
 {
 	struct meet_rank *r = arg;
@@ -776,6 +809,7 @@ int main(void)
 	tcase_add_test(gathers, a_gather_can_be_cancelled);
 	tcase_add_loop_test(queries, every_rank_can_ask_every_rank, 0, 2);
 	tcase_add_test(queries, a_query_is_bounded);
+	tcase_add_test(queries, a_query_ends_if_who_is_asked_leaves);
 	tcase_add_test(queries, queries_and_gathers_mix);
 	tcase_add_loop_test(queries, a_report_reaches_all_others_once, 0, 2);
 	tcase_add_loop_test(queries,
