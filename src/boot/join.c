@@ -18,7 +18,9 @@
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
-#define WHY_NS (1000 * MS_NS)  /* for the meeting to say what went wrong */
+/* For the meeting to say what went wrong: the failure itself has to be known
+ * within a second. */
+#define WHY_NS (800 * MS_NS)
 #define FLUSH_NS (100 * MS_NS) /* for what it says to be on its way */
 
 struct join {

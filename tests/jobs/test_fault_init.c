@@ -193,7 +193,10 @@ static void differ(struct job_rank *me)
 	status = dicomm_comm_init_rank_config(&me->comm, ranks, id, rank,
 					      &config);
 	check_failed(me, status, DICOMM_ERR_INVALID_USAGE, d->words);
-	check_time("ranks that differ", begin, 0);
+	/* It stays for those who come later, if they do. */
+	check_time(d->ranks && me->rank == 0 ? "host of unlike numbers"
+					     : "ranks that differ",
+		   begin, 0);
 	/* And this process ends, though it may be the host of the meeting. */
 }
 
