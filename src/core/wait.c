@@ -17,7 +17,9 @@
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
-#define ASK_AFTER_NS UINT64_C(1000000000)
+/* Two ranks may find one after the other that they disagree, both within a
+ * second. */
+#define ASK_AFTER_NS UINT64_C(400000000)
 #define ASK_MS 500        /* patience with an answer */
 #define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
 
