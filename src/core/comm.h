@@ -332,6 +332,9 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 void fault_tell_abort(struct dicomm_comm *comm);
 /* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
+/* The init of this rank failed, for the reason that was just logged; the others
+ * may wait for it. */
+dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
 /* This rank cannot go on, for the reason that was just logged. Where that
  * touched a peer (-1: not known which), the peer's end may be behind it: the
  * news of it, which names the rank, is waited for a moment. */

@@ -136,6 +136,18 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 	return fault_raise(comm, status, comm->rank, true, "%s", text);
 }
 
+dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	const char *text = log_last_error();
+
+	/* Before all have met, the text says who is concerned. */
+	if (!comm->control)
+		return fault_raise(comm, status, comm->rank, true, "%s", text);
+	return fault_raise(comm, status, comm->rank, true,
+			   "rank %d (%s) could not join: %s", comm->rank,
+			   control_where(comm->control, comm->rank), text);
+}
+
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)
 {
 	pthread_mutex_lock(&comm->fault.lock);

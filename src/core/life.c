@@ -33,10 +33,8 @@ static dicomm_result_t init_now(void *arg)
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);
-	/* The others wait for this rank. */
 	if (status != DICOMM_SUCCESS)
-		fault_raise(comm, status, comm->rank, true, "%s",
-			    log_last_error());
+		fault_of_init(comm, status);
 	fault_tell_abort(comm);
 	if (status != DICOMM_SUCCESS && comm->blocking) {
 		*a->out = NULL;

@@ -173,8 +173,7 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 		*a->out = comm;
 		return status;
 	}
-	/* The others wait for this rank. */
-	fault_raise(comm, status, comm->rank, true, "%s", log_last_error());
+	fault_of_init(comm, status);
 	comm_free(comm);
 	return status;
 }

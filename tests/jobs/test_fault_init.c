@@ -14,10 +14,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
 #include "src/boot/refuge.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
+#include "transports/transport.h"
 
 #define BOOTSTRAP_S 2.0
 #define PATIENCE_S 20.0
@@ -519,8 +521,8 @@ START_TEST(an_init_under_way_is_ended)
 }
 END_TEST
 
-/* The last rank is held up once all have met. */
-static _Atomic bool is_late;
+/* A rank is held up once all have met, or fails. */
+static _Atomic bool is_late, is_poor;
 static struct word *late_word;
 
 dicomm_result_t __real_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
@@ -529,6 +531,8 @@ dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT])
 {
 	if (atomic_load(&is_late))
 		wait_for(&late_word->go, "the end of the others");
+	if (atomic_load(&is_poor))
+		return FAIL(DICOMM_ERR_NO_MEMORY, "no memory for a refuge");
 	return __real_refuge_open(out, text);
 }
 
@@ -573,6 +577,150 @@ START_TEST(an_abort_after_the_meeting_is_told)
 		.ranks = 3,
 		.bare = true,
 		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=15"}});
+}
+END_TEST
+
+/* ---- who fails when all have met ---- */
+
+static char no_transports[100]; /* "^shm,verbs,ucx" */
+
+static void name_no_transports(void)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; transports[i]; i++)
+		n += (size_t)snprintf(no_transports + n,
+				      sizeof(no_transports) - n, "%s%s",
+				      i ? "," : "^", transports[i]->name);
+}
+
+static const struct cause {
+	const char *transports;
+	bool poor;
+	dicomm_result_t status;
+	const char *words;
+} causes[] = {
+	{NULL, true, DICOMM_ERR_NO_MEMORY, "no memory for a refuge"},
+	{"nothing", false, DICOMM_ERR_INVALID_ARGUMENT, "transport nothing"},
+	{no_transports, false, DICOMM_ERR_NO_PATH, "no transport is usable"},
+};
+
+#define CAUSES (int)(sizeof(causes) / sizeof(*causes))
+
+enum route { BY_ID, IN_BACKGROUND, BY_CALLBACK, BY_SPLIT, ROUTES };
+
+static dicomm_result_t over_board(const void *mine, void *all, size_t len,
+				  void *ctx)
+{
+	const struct job_rank *me = ctx;
+	char *board = (char *)job_board() + 4096;
+
+	JOB_CHECK(len * (size_t)me->ranks + 4096 <= JOB_BOARD_BYTES,
+		  "%zu bytes", len);
+	memcpy(board + (size_t)me->rank * len, mine, len);
+	job_barrier();
+	memcpy(all, board, len * (size_t)me->ranks);
+	job_barrier();
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t start(struct job_rank *me, enum route route,
+			     dicomm_comm_t parent, const struct cause *mine,
+			     dicomm_comm_t *comm)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_unique_id_t id = {.text = ""};
+	double end = job_seconds() + PATIENCE_S;
+	dicomm_result_t status;
+
+	/* A meeting to which nobody comes stays for a while. */
+	if (route == BY_ID || route == IN_BACKGROUND)
+		id = job_id();
+	if (mine)
+		config.transports = mine->transports;
+	config.blocking = route != IN_BACKGROUND;
+	if (route == BY_CALLBACK) {
+		config.bootstrap.allgather = over_board;
+		config.bootstrap.ctx = me;
+	}
+	if (route == BY_SPLIT)
+		return dicomm_comm_split(parent, 0, 0, comm, &config);
+	status = dicomm_comm_init_rank_config(comm, me->ranks, id, me->rank,
+					      &config);
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(200);
+		JOB_TRY(dicomm_comm_get_async_error(*comm, &status));
+	}
+	return status;
+}
+
+static void fail_alone(struct job_rank *me, enum route route,
+		       dicomm_comm_t parent, const struct cause *cause,
+		       int victim)
+{
+	dicomm_comm_t comm = NULL;
+	dicomm_result_t status;
+	char name[16];
+	const char *text;
+	double begin;
+
+	snprintf(name, sizeof(name), "rank %d", victim);
+	atomic_store(&is_poor, cause->poor && me->rank == victim);
+	job_barrier();
+	begin = job_seconds();
+	status = start(me, route, parent, me->rank == victim ? cause : NULL,
+		       &comm);
+	check_time("a failure after the meeting", begin, 0);
+	atomic_store(&is_poor, false);
+	text = dicomm_get_last_error(comm);
+	JOB_CHECK(status == cause->status && strstr(text, cause->words) &&
+			  strstr(text, name),
+		  "route %d, %s fails with %d, \"%s\": here it is %d, \"%s\"",
+		  (int)route, name, (int)cause->status, cause->words,
+		  (int)status, text);
+	JOB_CHECK(!comm || route == IN_BACKGROUND, "there is a handle");
+	JOB_TRY(dicomm_comm_destroy(comm));
+	job_barrier();
+	comm = NULL;
+	JOB_TRY(start(me, route, parent, NULL, &comm));
+	JOB_TRY(dicomm_barrier(comm, NULL));
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+/* Twice: what the first round leaves behind belongs to the process. */
+static void fail_after_the_meeting(struct job_rank *me)
+{
+	enum route route = *(const enum route *)me->arg;
+	struct residue before;
+	dicomm_comm_t parent;
+
+	storm_warm_up(me, &before);
+	JOB_TRY(dicomm_comm_init_rank(&parent, me->ranks, job_id(), me->rank));
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < CAUSES * me->ranks; i++)
+			fail_alone(me, route, parent, &causes[i / me->ranks],
+				   i % me->ranks);
+		job_barrier();
+		if (round)
+			residue_check(&before, "after a failure");
+		job_sleep_ms(100);
+		residue_count(&before);
+		job_barrier();
+	}
+	JOB_TRY(dicomm_comm_destroy(parent));
+}
+
+START_TEST(who_fails_after_the_meeting_tells)
+{
+	enum route route = (enum route)_i;
+
+	name_no_transports();
+	job_run(&(struct job){.run = fail_after_the_meeting,
+			      .arg = &route,
+			      .ranks = 3,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {"DICOMM_DEBUG=none"}});
 }
 END_TEST
 
@@ -630,6 +778,8 @@ int main(void)
 	tcase_add_test(tcase, who_dies_in_init_is_named);
 	tcase_add_loop_test(tcase, an_init_under_way_is_ended, 0, 2 * ENDS);
 	tcase_add_loop_test(tcase, an_abort_after_the_meeting_is_told, 0, 2);
+	tcase_add_loop_test(tcase, who_fails_after_the_meeting_tells, 0,
+			    ROUTES);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);
 	prompt_add(suite);
