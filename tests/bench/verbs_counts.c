@@ -82,7 +82,10 @@ static struct tp_device dev = {
 	.lanes = 2 * TP_CLASSES,
 	.in = lanes_in,
 	.rails = 1,
-	.rail = {{.nic = &nic, .cq = &cq, .srq = &srq}},
+	.rail = {{.nic = &nic,
+		  .cq = &cq,
+		  .srq = &srq,
+		  .batch_room = VERBS_BATCH}},
 };
 static struct tp_peer peer = {.dev = &dev, .rank = 1};
 
@@ -102,6 +105,7 @@ static struct verbs_lane *open_lane(bool in)
 	lane->max_inline = VERBS_INLINE;
 	lane->strand[0].rail = &dev.rail[0];
 	lane->strand[0].qp = &qp;
+	lane->strand[0].qpn = qp.qp_num;
 	if (!in)
 		verbs_credits_begin(lane);
 	if (verbs_lane_meet(lane, &remote) != DICOMM_SUCCESS)

@@ -207,6 +207,7 @@ START_TEST(credits_are_told_first)
 	dev.config.slots = 64;
 	lane->depth = 32;
 	lane->strand[0].qp = &qp;
+	lane->strand[0].qpn = qp.qp_num;
 	lane->strand[0].rail = &dev.rail[0];
 	peer.in[0] = lane;
 	ck_assert_int_eq(verbs_release(&peer, 0, 3), DICOMM_SUCCESS);

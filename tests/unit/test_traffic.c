@@ -44,6 +44,7 @@ static uint64_t signaled[1000]; /* their identifiers */
 static int refuse;              /* errno of the next posts */
 static struct ibv_wc coming;
 static int n_coming;
+static int receives; /* posted again */
 
 static struct ibv_context context;
 static struct ibv_comp_channel channel = {.fd = -1};
@@ -103,9 +104,9 @@ static int poll_cq(struct ibv_cq *queue, int n, struct ibv_wc *wc)
 static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 			 struct ibv_recv_wr **bad)
 {
-	(void)queue;
-	(void)wr;
-	(void)bad;
+	ck_assert_ptr_eq(queue, &srq);
+	for (*bad = wr; wr; wr = wr->next)
+		receives++;
 	return 0;
 }
 
@@ -168,6 +169,7 @@ static struct verbs_lane *open_lane(bool is_in)
 	lane->max_inline = sizeof(struct verbs_head) + INLINE;
 	lane->strand[0].rail = &dev.rail[0];
 	lane->strand[0].qp = &qp;
+	lane->strand[0].qpn = qp.qp_num;
 	if (!is_in)
 		verbs_credits_begin(lane);
 	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
@@ -200,6 +202,9 @@ static void setup(void)
 	dev.rail[0].cq = &cq;
 	dev.rail[0].srq = &srq;
 	dev.rail[0].channel = &channel;
+	dev.rail[0].batch_room = VERBS_BATCH;
+	for (int i = 1; i < VERBS_BATCH; i++)
+		dev.rail[0].batch[i - 1].next = &dev.rail[0].batch[i];
 	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
 	peer.dev = &dev;
 	peer.rank = PEER;
@@ -522,23 +527,63 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 }
 END_TEST
 
+static void see_message(uint64_t q)
+{
+	struct tp_line *line =
+		(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
+
+	line->kind = TP_DATA | ((uint32_t)q & ~0xffu);
+	complete(q, IBV_WC_RECV_RDMA_WITH_IMM,
+		 in->id << 8 | ((uint32_t)q & 0xff));
+	ck_assert(verbs_poll(&dev));
+	ck_assert_uint_eq(atomic_load(&line->seq), q);
+	ck_assert_uint_eq(line->kind, TP_DATA);
+}
+
 /* As often as it comes, and then credits are told at once. */
 START_TEST(a_message_is_seen_at_once)
 {
 	settle();
 	for (uint64_t q = 1; q <= 3 * SLOTS; q++) {
-		struct tp_line *line =
-			(struct tp_line *)(in->slots + q % SLOTS * STRIDE);
-
-		line->kind = TP_DATA | ((uint32_t)q & ~0xffu);
-		complete(q, IBV_WC_RECV_RDMA_WITH_IMM,
-			 in->id << 8 | ((uint32_t)q & 0xff));
-		ck_assert(verbs_poll(&dev));
-		ck_assert_uint_eq(atomic_load(&line->seq), q);
-		ck_assert_uint_eq(line->kind, TP_DATA);
+		see_message(q);
 		if (q % 3 == 0)
 			settle();
 	}
+}
+END_TEST
+
+/* Of all messages, also of those that nobody can make anything of. */
+START_TEST(a_receive_that_was_used_is_posted_again)
+{
+	for (uint64_t q = 1; q <= 10 * VERBS_BATCH; q++) {
+		if (q % 3 == 0) {
+			complete(q, IBV_WC_RECV_RDMA_WITH_IMM,
+				 q % 2 ? UINT32_MAX : in->id << 8);
+			coming.qp_num = q % 2 ? QPN : QPN + 1;
+			ck_assert(verbs_poll(&dev));
+		} else {
+			see_message(q);
+		}
+		ck_assert_int_eq(receives,
+				 (int)(q / VERBS_BATCH * VERBS_BATCH));
+	}
+}
+END_TEST
+
+/* While messages come all the time. */
+START_TEST(who_is_busy_looks_around)
+{
+	uint64_t q = 0;
+
+	settle();
+	atomic_store(&dev.repair, true);
+	land_credits(3, 9);
+	while (q < 2ull * SLOTS)
+		see_message(++q);
+	ck_assert(!atomic_load(&dev.repair));
+	for (; q < 6ull * SLOTS; q++)
+		see_message(q + 1);
+	ck_assert_uint_eq(atomic_load(&out->released), 9);
 }
 END_TEST
 
@@ -645,6 +690,8 @@ int main(void)
 	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
 			    1, VERBS_WORDS);
 	tcase_add_test(tcase, a_message_is_seen_at_once);
+	tcase_add_test(tcase, a_receive_that_was_used_is_posted_again);
+	tcase_add_test(tcase, who_is_busy_looks_around);
 	tcase_add_loop_test(tcase, credits_are_told_though_nothing_is_rare, 0,
 			    2);
 	tcase_add_test(tcase, a_notice_is_seen_soon);

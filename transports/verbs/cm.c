@@ -196,7 +196,7 @@ static struct rdma_conn_param parameters(const struct verbs_strand *s,
 		.initiator_depth = verbs_reads(nic->max_qp_init_rd_atom),
 		.retry_count = 7,
 		.rnr_retry_count = 7,
-		.qp_num = s->qp->qp_num,
+		.qp_num = s->qpn,
 		.srq = 1,
 	};
 }

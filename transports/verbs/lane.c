@@ -36,6 +36,7 @@ struct verbs_lane *verbs_lane_new(struct tp_device *dev, int rank, uint32_t c,
 	lane->request = verbs_request_of(lane);
 	lane->imm = ((uint32_t)dev->config.rank * TP_CLASSES + c) << 8;
 	lane->max_inline = UINT32_MAX;
+	lane->slot_mask = dev->config.slots - 1;
 	lane->strands = strands;
 	for (uint32_t i = 0; i < strands; i++)
 		lane->strand[i].lane = lane;
@@ -67,6 +68,7 @@ static dicomm_result_t create_qp(struct verbs_strand *s)
 			    "verbs %s port %u: rank %d: create a queue pair "
 			    "of %u requests: %m",
 			    nic->name, nic->port, lane->rank, lane->depth);
+	s->qpn = s->qp->qp_num;
 	nic->max_inline = room;
 	lane->max_inline = min32(lane->max_inline, attr.cap.max_inline_data);
 	return DICOMM_SUCCESS;
@@ -109,7 +111,7 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 	end->gids = nic->gids;
 	for (uint32_t i = 0; i < nic->gids; i++)
 		memcpy(end->gid[i], nic->gid[i].gid.raw, sizeof(end->gid[i]));
-	end->qpn = s->qp->qp_num;
+	end->qpn = s->qpn;
 	end->psn = s->psn;
 	end->lid = nic->port_attr.lid;
 	end->mtu = nic->port_attr.active_mtu;
@@ -422,7 +424,6 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 	}
 	lane->stride = remote->stride;
 	verbs_lane_allow(lane, lane->dev->config.slots);
-	lane->slot_mask = lane->dev->config.slots - 1;
 	lane->lines = remote->addr + VERBS_LINE_SEQ;
 	prepare(lane);
 	return DICOMM_SUCCESS;

@@ -89,8 +89,8 @@ static void set_text(struct verbs_strand *s, const char *what,
 	snprintf(lane->text, sizeof(lane->text),
 		 "verbs %s port %u gid %s: rank %d (%s): queue pair %#x: %s: "
 		 "%s",
-		 nic->name, nic->port, gid, lane->rank, lane->remote,
-		 s->qp->qp_num, what, hint_text);
+		 nic->name, nic->port, gid, lane->rank, lane->remote, s->qpn,
+		 what, hint_text);
 }
 
 /* May another strand do what this one could not? */

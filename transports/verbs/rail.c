@@ -68,23 +68,26 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n)
 	return DICOMM_SUCCESS;
 }
 
-void verbs_rail_received(struct verbs_rail *rail, uint64_t id)
+uint32_t verbs_rail_take(struct verbs_rail *rail, uint64_t id)
 {
-	struct ibv_recv_wr *wr = &rail->batch[rail->received], *bad;
+	uint32_t next = VERBS_BATCH - rail->batch_room;
+	struct ibv_recv_wr *wr = &rail->batch[next];
+	struct ibv_sge *sge = &rail->batch_sge[next];
 
-	if (rail->notes) {
-		struct ibv_sge *sge = &rail->batch_sge[rail->received];
+	wr->wr_id = id;
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	sge->addr = (uintptr_t)&rail->notes[id];
+	sge->length = sizeof(*rail->notes);
+	sge->lkey = rail->notes_mr->lkey;
+	return rail->notes[id];
+}
 
-		wr->wr_id = id;
-		sge->addr = (uintptr_t)&rail->notes[id];
-		sge->length = sizeof(*rail->notes);
-		sge->lkey = rail->notes_mr->lkey;
-		wr->sg_list = sge;
-		wr->num_sge = 1;
-	}
-	if (++rail->received < VERBS_BATCH)
-		return;
-	rail->received = 0;
+void verbs_rail_post_batch(struct verbs_rail *rail)
+{
+	struct ibv_recv_wr *bad;
+
+	rail->batch_room = VERBS_BATCH;
 	if (ibv_post_srq_recv(rail->srq, rail->batch, &bad))
 		log_error("verbs %s: post receives: %m", rail->nic->name);
 }
@@ -152,6 +155,7 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 		rail->batch[i].next =
 			i + 1 < VERBS_BATCH ? &rail->batch[i + 1] : NULL;
 	/* Posting again is put off until there is a batch. */
+	rail->batch_room = VERBS_BATCH;
 	return verbs_rail_receives(rail, VERBS_BATCH);
 }
 

@@ -14,7 +14,7 @@
 #define HEAD_BYTES sizeof(struct verbs_head)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
-/* Polls that find something, to one that looks for credits, too. */
+/* Polls that find something, to one that looks for what else there is, too. */
 #define BUSY_POLLS_PER_LOOK 16
 /* Looks for credits, where nothing moves, to one that leaves nothing out. */
 #define LOOKS_PER_ALL 16
@@ -608,19 +608,31 @@ dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
 
 /* ---- completions ---- */
 
+static inline bool is_strand(const struct verbs_strand *s,
+			     const struct verbs_rail *rail, uint32_t qpn)
+{
+	return s->qpn == qpn && s->rail == rail;
+}
+
+static __attribute__((noinline)) struct verbs_strand *
+strand_of_many(struct verbs_lane *lane, const struct verbs_rail *rail,
+	       uint32_t qpn)
+{
+	for (uint32_t i = 1; i < lane->strands; i++)
+		if (is_strand(&lane->strand[i], rail, qpn))
+			return &lane->strand[i];
+	return NULL;
+}
+
 /* That queue pair, of that NIC, as one of the lane's; NULL if it is none. */
-static struct verbs_strand *
+static inline struct verbs_strand *
 strand_of(struct verbs_lane *lane, const struct verbs_rail *rail, uint32_t qpn)
 {
-	if (!lane)
+	if (__builtin_expect(!lane, 0))
 		return NULL;
-	for (uint32_t i = 0; i < lane->strands; i++) {
-		struct verbs_strand *s = &lane->strand[i];
-
-		if (s->qp && s->qp->qp_num == qpn && s->rail == rail)
-			return s;
-	}
-	return NULL;
+	if (__builtin_expect(!is_strand(&lane->strand[0], rail, qpn), 0))
+		return strand_of_many(lane, rail, qpn);
+	return &lane->strand[0];
 }
 
 /* The number near `last` whose lower half is `low`: messages come in any order
@@ -630,13 +642,25 @@ static uint64_t extend(uint64_t last, uint32_t low)
 	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
 }
 
-/* A message lies in a slot, all of it. */
-static void on_message(struct tp_device *dev, struct verbs_rail *rail,
-		       const struct ibv_wc *wc)
+static __attribute__((noinline)) void on_stranger(const struct verbs_rail *rail,
+						  const struct ibv_wc *wc)
 {
-	uint32_t imm =
-		ntohl(rail->notes ? rail->notes[wc->wr_id] : wc->imm_data);
-	uint32_t id = imm >> 8;
+	log_warn("verbs %s: a message on queue pair %#x that is none of mine",
+		 rail->nic->name, wc->qp_num);
+}
+
+/* In two steps: both at once take constants that have to be kept. */
+static inline bool is_message(const struct ibv_wc *wc)
+{
+	return __builtin_expect(wc->status == IBV_WC_SUCCESS, 1) &&
+	       __builtin_expect(wc->opcode & IBV_WC_RECV, IBV_WC_RECV);
+}
+
+/* A message lies in a slot, all of it. */
+static inline void on_message(struct tp_device *dev, struct verbs_rail *rail,
+			      const struct ibv_wc *wc)
+{
+	uint32_t imm = ntohl(verbs_rail_note(rail, wc)), id = imm >> 8;
 	uint64_t seq;
 	struct verbs_lane *lane =
 		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
@@ -646,18 +670,15 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 	struct tp_line *line;
 
 	s = strand_of(lane, rail, wc->qp_num);
-	if (!s) {
-		log_warn("verbs %s: a message on queue pair %#x that is none "
-			 "of mine",
-			 rail->nic->name, wc->qp_num);
+	if (__builtin_expect(!s, 0)) {
+		on_stranger(rail, wc);
 		return;
 	}
 	/* The other side was told that it has not come, and sends it again. */
 	if (__builtin_expect(s->state == STRAND_STOPPED, 0))
 		return;
 	line = (struct tp_line *)(lane->slots +
-				  (imm & (dev->config.slots - 1)) *
-					  lane->stride);
+				  (imm & lane->slot_mask) * lane->stride);
 	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
 	line->kind &= 0xff;
 	if (seq > lane->last)
@@ -726,18 +747,15 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 	finish_read(dev, read, lane->why);
 }
 
-static void on_completion(struct tp_device *dev, struct verbs_rail *rail,
-			  const struct ibv_wc *wc)
+/* It is no message. */
+static __attribute__((noinline)) void on_request(struct tp_device *dev,
+						 struct verbs_rail *rail,
+						 const struct ibv_wc *wc)
 {
 	struct verbs_lane *lane;
 	struct verbs_strand *s;
 	struct request r;
 
-	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)) {
-		on_message(dev, rail, wc);
-		verbs_rail_received(rail, wc->wr_id);
-		return;
-	}
 	if (verbs_is_flush(rail, wc)) {
 		on_flush(dev, rail, wc);
 		return;
@@ -779,8 +797,7 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 			end_read(dev, read);
 		return;
 	}
-	if (!r.in || !r.what || r.lane >= dev->lanes ||
-	    (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV)))
+	if (!r.in || !r.what || r.lane >= dev->lanes || is_message(wc))
 		return;
 	s = strand_of(atomic_load(&dev->in[r.lane]), rail, wc->qp_num);
 	if (!s)
@@ -790,18 +807,17 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		end_read(dev, read);
 }
 
-/* Those in dev->wc. */
-static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
-			   int n)
+/* Those in dev->wc; most are messages. */
+static inline __attribute__((always_inline)) void
+on_completions(struct tp_device *dev, struct verbs_rail *rail, int n)
 {
-	bool aborted =
-		atomic_load_explicit(&dev->aborted, memory_order_relaxed);
-
-	for (int i = 0; i < n; i++)
-		if (__builtin_expect(aborted, 0))
-			on_aborted(dev, rail, &dev->wc[i]);
-		else
-			on_completion(dev, rail, &dev->wc[i]);
+	for (const struct ibv_wc *wc = dev->wc; n > 0; wc++, n--)
+		if (__builtin_expect(is_message(wc), 1)) {
+			on_message(dev, rail, wc);
+			verbs_rail_received(rail);
+		} else {
+			on_request(dev, rail, wc);
+		}
 }
 
 bool verbs_complete_aborted(struct tp_device *dev)
@@ -820,20 +836,43 @@ bool verbs_complete_aborted(struct tp_device *dev)
 	return moved;
 }
 
-/* The first queue has brought n. */
-static bool complete_more(struct tp_device *dev, int n)
+/* The same, where the first queue has brought n. */
+static __attribute__((noinline)) bool end_aborted(struct tp_device *dev, int n)
 {
-	bool moved = n > 0;
+	for (int i = 0; i < n; i++)
+		on_aborted(dev, &dev->rail[0], &dev->wc[i]);
+	return verbs_complete_aborted(dev) || n > 0;
+}
 
-	on_completions(dev, &dev->rail[0], n);
+static __attribute__((noinline)) bool complete_others(struct tp_device *dev)
+{
+	bool moved = false;
+
 	for (uint32_t k = 1; k < dev->rails; k++) {
 		struct verbs_rail *rail = &dev->rail[k];
+		int n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, dev->wc);
 
-		n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, dev->wc);
 		on_completions(dev, rail, n);
 		moved |= n > 0;
 	}
 	return moved;
+}
+
+/* The first queue has brought n. */
+static inline bool complete_more(struct tp_device *dev, int n)
+{
+	bool moved = n > 0;
+
+	on_completions(dev, &dev->rail[0], n);
+	if (__builtin_expect(dev->rails != 1, 0))
+		moved |= complete_others(dev);
+	return moved;
+}
+
+static inline bool is_aborted(const struct tp_device *dev)
+{
+	return __builtin_expect(
+		atomic_load_explicit(&dev->aborted, memory_order_relaxed), 0);
 }
 
 static inline int poll_first(struct tp_device *dev)
@@ -843,7 +882,9 @@ static inline int poll_first(struct tp_device *dev)
 
 bool verbs_complete(struct tp_device *dev)
 {
-	return complete_more(dev, poll_first(dev));
+	int n = poll_first(dev);
+
+	return is_aborted(dev) ? end_aborted(dev, n) : complete_more(dev, n);
 }
 
 /* Of lanes by turns: all that may have something, or up to one. Nobody says
@@ -868,19 +909,14 @@ look_for_credits(struct tp_device *dev, bool one)
 	dev->looked_at = l;
 }
 
-static __attribute__((noinline)) void look_for_all(struct tp_device *dev)
+/* After many polls in a row that have found something. */
+static __attribute__((noinline)) void look_around(struct tp_device *dev)
 {
-	look_for_credits(dev, false);
-}
-
-/* A poll that has found something. */
-static inline void go_on(struct tp_device *dev)
-{
-	dev->idle = 0;
+	dev->busy = BUSY_POLLS_PER_LOOK - 1;
 	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
 		verbs_loss_repair(dev);
-	if (++dev->polls % BUSY_POLLS_PER_LOOK == 0 && dev->looked_at)
-		look_for_all(dev);
+	if (dev->looked_at)
+		look_for_credits(dev, false);
 }
 
 /* A poll that has found nothing does what else there is. */
@@ -901,23 +937,26 @@ static __attribute__((noinline)) void idle(struct tp_device *dev)
 
 static __attribute__((noinline)) bool poll_all(struct tp_device *dev, int n)
 {
-	bool moved = complete_more(dev, n);
-
 	verbs_poll_all(dev);
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
+	if (is_aborted(dev)) {
+		end_aborted(dev, n);
 		return false;
-	if (moved)
-		go_on(dev);
-	else
+	}
+	if (!complete_more(dev, n)) {
 		idle(dev);
-	return moved;
+		return false;
+	}
+	dev->idle = 0;
+	if (__builtin_expect(--dev->busy < 0, 0))
+		look_around(dev);
+	return true;
 }
 
-/* A poll that found something in the first queue, or has more to look at. */
-static __attribute__((noinline)) bool poll_more(struct tp_device *dev, int n)
+/* A poll that found nothing in the first queue, and has more to look at. */
+static __attribute__((noinline)) bool poll_more(struct tp_device *dev)
 {
-	if (n || --dev->looks < 0)
-		return poll_all(dev, n);
+	if (--dev->looks < 0)
+		return poll_all(dev, 0);
 	dev->plain = VERBS_POLLS_PER_LOOK - 1;
 	look_for_credits(dev, true);
 	return false;
@@ -928,8 +967,10 @@ bool verbs_poll(struct tp_device *dev)
 {
 	int n = poll_first(dev);
 
-	if (__builtin_expect(n || --dev->plain < 0, 0))
-		return poll_more(dev, n);
+	if (__builtin_expect(n, 0))
+		return poll_all(dev, n);
+	if (__builtin_expect(--dev->plain < 0, 0))
+		return poll_more(dev);
 	return false;
 }
 

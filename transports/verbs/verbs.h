@@ -261,7 +261,7 @@ struct verbs_rail {
 	struct ibv_srq *srq;
 	int cqe;
 	uint32_t cqe_reserved; /* what strands may put there at a time */
-	uint32_t received;     /* not posted again yet */
+	uint32_t batch_room;   /* for receives to be posted again */
 	struct ibv_recv_wr batch[VERBS_BATCH];
 	struct ibv_sge batch_sge[VERBS_BATCH];
 	uint32_t *notes; /* iWARP: bodies of the SENDs */
@@ -284,8 +284,26 @@ void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
 dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n);
 /* Receives for the messages of one more lane. */
 dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n);
-/* That one has been used: post it again, sooner or later. */
-void verbs_rail_received(struct verbs_rail *rail, uint64_t id);
+/* What has come with a message over iWARP, where receives are not alike: the
+ * one that it took is the batch's next. */
+uint32_t verbs_rail_take(struct verbs_rail *rail, uint64_t id);
+void verbs_rail_post_batch(struct verbs_rail *rail);
+
+/* What has come with a message; then it is received. */
+static inline uint32_t verbs_rail_note(struct verbs_rail *rail,
+				       const struct ibv_wc *wc)
+{
+	return __builtin_expect(rail->notes != NULL, 0)
+		       ? verbs_rail_take(rail, wc->wr_id)
+		       : wc->imm_data;
+}
+
+/* Its receive is posted again when there is a batch of them. */
+static inline void verbs_rail_received(struct verbs_rail *rail)
+{
+	if (__builtin_expect(--rail->batch_room == 0, 0))
+		verbs_rail_post_batch(rail);
+}
 
 /* ---- lane.c: one direction of one class between two ranks ---- */
 
@@ -321,6 +339,7 @@ struct verbs_strand {
 	uint32_t to_rail;     /* of the other rank */
 	uint32_t gid, to_gid; /* of those of either port */
 	struct ibv_qp *qp;
+	uint32_t qpn;          /* its number; 0: there is none */
 	struct rdma_cm_id *cm; /* or NULL */
 	struct sockaddr_in cm_to;
 	unsigned cm_tries;
@@ -413,6 +432,7 @@ struct verbs_lane {
 	bool reported;       /* that it is; see verbs_broken() */
 	char text[512];      /* in words */
 	uint32_t depth;      /* of each queue */
+	uint64_t slot_mask;  /* slots - 1 */
 	uint64_t stride;
 	uint64_t remote_addr;
 	struct verbs_conn *conn;
@@ -429,8 +449,7 @@ struct verbs_lane {
 	/* The last message that may go without another look: as far as known
 	 * credits allow; 0 where `why` is set, and from an abort on. */
 	_Atomic uint64_t limit;
-	uint64_t slot_mask; /* slots - 1 */
-	uint64_t lines;     /* over there, from what is written of them */
+	uint64_t lines; /* over there, from what is written of them */
 	uint32_t max_inline;
 	/* What tells of a message behind its write, where that does not do so
 	 * itself: of more than so many bytes. Over iWARP always, by a SEND. */
@@ -566,7 +585,7 @@ dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
 static inline bool verbs_is_flush(const struct verbs_rail *rail,
 				  const struct ibv_wc *wc)
 {
-	return rail->mirror && rail->mirror->strand[0].qp->qp_num == wc->qp_num;
+	return rail->mirror && rail->mirror->strand[0].qpn == wc->qp_num;
 }
 /* Then: of which read; NULL: of one that has gone, or is made again. */
 struct verbs_read *verbs_mirror_read(struct tp_device *dev,
@@ -723,7 +742,7 @@ struct tp_device {
 	struct verbs_words *words;
 	/* The one whose credits were looked for last, of those to send on. */
 	struct verbs_lane *looked_at;
-	unsigned polls;
+	int busy; /* polls that find something, to one that looks around */
 	struct verbs_lane *untold;
 	struct tp_peer *peers;
 	struct verbs_lane *late; /* closed, but for what the kernel holds up */
