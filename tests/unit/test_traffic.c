@@ -471,6 +471,23 @@ START_TEST(who_has_left_gets_what_credits_allow)
 }
 END_TEST
 
+/* Not even those who only wait for it, on either lane. */
+START_TEST(who_has_left_is_not_reached)
+{
+	const struct transport *verbs = transport_find("verbs");
+	struct tp_blob blob;
+	char why[160];
+
+	dev.config.rank = PEER;
+	verbs_address_make(&dev, &blob);
+	dev.config.rank = ME;
+	ck_assert(verbs->reaches(&dev, &blob, why, sizeof(why)));
+	atomic_store(_i ? &in->left : &out->left, true);
+	ck_assert(!verbs->reaches(&dev, &blob, why, sizeof(why)));
+	ck_assert_ptr_ne(strstr(why, "closed its side"), NULL);
+}
+END_TEST
+
 /* It was not posted, so nobody waits for its end. */
 START_TEST(a_refusal_is_told)
 {
@@ -684,6 +701,7 @@ int main(void)
 			    3 * LENGTHS);
 	tcase_add_test(tcase, a_lane_after_an_abort_carries_nothing);
 	tcase_add_test(tcase, who_has_left_gets_what_credits_allow);
+	tcase_add_loop_test(tcase, who_has_left_is_not_reached, 0, 2);
 	tcase_add_loop_test(tcase, a_refusal_is_told, 0, LENGTHS);
 	tcase_add_test(tcase, nothing_goes_before_there_is_a_lane);
 	tcase_add_test(tcase, the_next_credits_are_seen_at_once);

@@ -263,6 +263,28 @@ static void verbs_address(const struct tp_device *dev, struct tp_blob *address)
 
 /* ---- peers ---- */
 
+static bool is_left(const struct verbs_lane *lane)
+{
+	return lane && atomic_load(&lane->left);
+}
+
+/* Has that rank closed, or aborted, what it had with this one? */
+static bool has_left(struct tp_device *dev, uint32_t rank)
+{
+	bool left = false;
+
+	verbs_lock();
+	for (uint32_t c = 0; c < TP_CLASSES; c++) {
+		uint32_t id = rank * TP_CLASSES + c;
+
+		left |= id < dev->lanes &&
+			(is_left(atomic_load(&dev->in[id])) ||
+			 is_left(atomic_load(&dev->out[id])));
+	}
+	verbs_unlock();
+	return left;
+}
+
 static bool verbs_reaches(struct tp_device *dev, const struct tp_blob *address,
 			  char *why, size_t len)
 {
@@ -275,6 +297,10 @@ static bool verbs_reaches(struct tp_device *dev, const struct tp_blob *address,
 		snprintf(why, len, "its NIC %s speaks %s, mine (%s) %s", a.nic,
 			 verbs_fabric_name((enum verbs_fabric)a.fabric),
 			 nic->name, verbs_fabric_name(nic->fabric));
+		return false;
+	}
+	if (has_left(dev, a.rank)) {
+		snprintf(why, len, "it has closed its side");
 		return false;
 	}
 	return true;
@@ -429,20 +455,23 @@ static void abort_drain(struct tp_device *dev)
 	}
 }
 
+/* Who waits for this rank need not wait for news by others. */
+static void abort_lane(struct verbs_lane *lane)
+{
+	if (!lane)
+		return;
+	atomic_store(&lane->limit, 0);
+	verbs_lane_stop(lane);
+	verbs_connect_forget(lane);
+}
+
 static void verbs_abort(struct tp_device *dev)
 {
 	atomic_store(&dev->aborted, true);
 	verbs_lock();
 	for (uint32_t i = 0; i < dev->lanes; i++) {
-		struct verbs_lane *in = atomic_load(&dev->in[i]);
-		struct verbs_lane *out = atomic_load(&dev->out[i]);
-
-		if (in)
-			verbs_lane_stop(in);
-		if (!out)
-			continue;
-		atomic_store(&out->limit, 0);
-		verbs_lane_stop(out);
+		abort_lane(atomic_load(&dev->in[i]));
+		abort_lane(atomic_load(&dev->out[i]));
 	}
 	for (uint32_t i = 0; i < dev->rails; i++)
 		if (dev->rail[i].mirror)
