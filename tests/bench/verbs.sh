@@ -1,18 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dicomm-perf beside the programs of the package perftest, on the first two
-# devices of a machine: bench/verbs.sh BUILD [ROUNDS]; ROUNDS 0: costs only.
+# dicomm-perf beside the programs of the package perftest, and beside Open MPI
+# over UCX where that is installed, on the first two devices of a machine:
+# bench/verbs.sh BUILD [ROUNDS [FOLDER]]; ROUNDS 0: costs only.
 #
 # Each round measures everything once, so that whatever else the machine does
-# falls on all alike; the table has medians over rounds. With strace, a second
-# table has what one operation costs: packets, doorbells, other system calls.
+# falls on all alike; the tables have medians over rounds, also over those that
+# earlier runs have left in FOLDER. With strace, another table has what one
+# operation costs: packets, doorbells, other system calls.
 #
 # In a virtual machine: tests/vm/run -d rxe:2 -- bash tests/bench/verbs.sh build
 set -u
+here=$(cd "$(dirname "$0")" && pwd -P)
 build=$1 rounds=${2:-5}
 large=$((16 << 20)) port=18600
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+rows=${3:-$work}
+mkdir -p "$rows" || exit 1
 kind=rxe
 [ -e /sys/class/infiniband/rxe0 ] || kind=siw
 flags="-F -x 1"
@@ -54,16 +59,17 @@ ours() # OPERATION BYTES ITERATIONS [ARGUMENT...]
 
 note() # NAME VALUE
 {
-	echo "$2" >>"$work/row.$1"
 	[ -n "$2" ] || {
 		echo "no value for $1:" >&2
 		cat "$work/client" "$work/ours" >&2
+		return
 	}
+	echo "$2" >>"$rows/row.$1"
 }
 
 median() # NAME
 {
-	sort -n "$work/row.$1" | awk '{ v[NR] = $1 }
+	sort -n "$rows/row.$1" | awk '{ v[NR] = $1 }
 		END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
 }
 
@@ -88,6 +94,8 @@ one_round()
 	note write_1m_both "$(between ib_write_bw -b -s $m -n 10 |
 		column $m 4 | awk -v m=$m '{ print $1 * m / 1e6 / 2 }')"
 	note allreduce "$(rate $m "$(ours allreduce $m 5 | column $m 6)")"
+	note allreduce_large "$(rate $large "$(ours allreduce $large 1 |
+		column $large 6)")"
 	# Where its clock cannot be measured, it says "inf".
 	for _ in 1 2 3; do
 		between ib_send_lat -s 8 -n 300 >/dev/null
@@ -100,6 +108,80 @@ one_round()
 	note half_trip_mean "$(column 8 15 <"$work/ours")"
 }
 
+# --- Open MPI over UCX ------------------------------------------------------
+
+# First and last size, factor, iterations: what is brief is measured more often.
+mpi_sweeps=("8 4096 8 100" "32768 2097152 8 5")
+
+has_mpi()
+{
+	[ $kind = rxe ] && [ -x "$work/mpi" ]
+}
+
+if command -v mpicc.openmpi >/dev/null; then
+	mpicc.openmpi -O2 -o "$work/mpi" "$here/mpi_allreduce.c"
+fi
+
+# It has the same device for each rank. UCX 1.13 connects by GID 0 alone.
+mpi() # ARGUMENT...
+{
+	local common=(-np 1 -x UCX_TLS=rc,ud,self -x UCX_IB_GID_INDEX=0)
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+		timeout 120 mpirun.openmpi --oversubscribe --mca pml ucx \
+		--mca osc ucx --mca btl ^openib,vader,tcp,uct \
+		"${common[@]}" -x UCX_NET_DEVICES=${kind}0:1 "$work/mpi" "$@" : \
+		"${common[@]}" -x UCX_NET_DEVICES=${kind}1:1 "$work/mpi" "$@" \
+		>"$work/client" 2>&1
+}
+
+# The sizes of a sweep.
+sizes() # FIRST LAST FACTOR ITERATIONS
+{
+	local bytes
+	for ((bytes = $1; bytes <= $2; bytes *= $3)); do
+		echo "$bytes"
+	done
+}
+
+one_round_of_mpi()
+{
+	local sweep bytes
+	for sweep in "${mpi_sweeps[@]}"; do
+		# shellcheck disable=SC2086
+		mpi $sweep
+		# shellcheck disable=SC2086
+		set -- $sweep
+		DICOMM_TRANSPORTS=verbs timeout 120 "$build/dicomm-perf" \
+			allreduce --ranks 2 -b "$1" -e "$2" -f "$3" -n "$4" \
+			-w 2 -c 0 >"$work/ours" 2>&1
+		for bytes in $(sizes "$@"); do
+			note "mpi.$bytes" "$(column "$bytes" 6 <"$work/client")"
+			note "ours.$bytes" "$(column "$bytes" 6 <"$work/ours")"
+		done
+	done
+}
+
+table_of_mpi()
+{
+	local sweep bytes
+	echo
+	echo "| all-reduce | Open MPI, UCX rc | dicomm-perf | ratio |"
+	echo "|---|---|---|---|"
+	for sweep in "${mpi_sweeps[@]}"; do
+		# shellcheck disable=SC2086
+		for bytes in $(sizes $sweep); do
+			echo "$bytes $(median "mpi.$bytes")" \
+				"$(median "ours.$bytes")"
+		done
+	done | awk '{ printf "| %d B | %.0f us | %.0f us | %.2f |\n", $1, $2, $3,
+			($3 > 0 ? $2 / $3 : 0)
+			log_sum += log($2 / $3) }
+		END { printf "| geometric mean of ratios, wanted ≥ 1.0 | | | %.2f |\n",
+			exp(log_sum / NR) }'
+}
+
+# ----------------------------------------------------------------------------
+
 row() # WHAT UNIT THEIRS OURS BOUND
 {
 	local a b
@@ -109,9 +191,9 @@ row() # WHAT UNIT THEIRS OURS BOUND
 			what, a, unit, b, unit, (a > 0 ? b / a : 0), bound }'
 }
 
-speeds() # ROUNDS
+speeds()
 {
-	echo "Medians of $1 rounds:"
+	echo "Medians of $(wc -l <"$rows/row.half_trip") rounds:"
 	echo
 	echo "| | perftest | dicomm-perf | ratio | wanted |"
 	echo "|---|---|---|---|---|"
@@ -120,6 +202,8 @@ speeds() # ROUNDS
 		sendrecv "≥ 0.90"
 	row "1 MiB both ways, each: ib_write_bw -b; allreduce" MB/s write_1m_both \
 		allreduce "≥ 0.85"
+	row "16 MiB both ways, each: ib_write_bw -b; allreduce" MB/s \
+		write_bw_both allreduce_large "≥ 0.85"
 	row "8 B, half round trip, typical: ib_send_lat; sendrecv" us send_lat \
 		half_trip "≤ 1.30"
 	row "8 B, half round trip, mean: ib_send_lat; sendrecv" us send_lat_mean \
@@ -167,9 +251,13 @@ cost() # OPERATION BYTES
 
 for ((i = 1; i <= rounds && SECONDS < ${DICOMM_TEST_SECONDS:-600}; i++)); do
 	one_round
+	! has_mpi || one_round_of_mpi
 	echo "round $i of $rounds" >&2
 done
-[ $i = 1 ] || speeds $((i - 1))
+if [ $i -gt 1 ]; then
+	speeds
+	! has_mpi || table_of_mpi
+fi
 [ "${COSTS:-1}" = 1 ] && command -v strace >/dev/null || exit 0
 echo
 echo "| per operation and rank | packets | doorbells | other system calls |"
