@@ -117,7 +117,7 @@ static uint64_t linked_ps(const struct estimate_params *e,
 	slices = slices_of(e, a, &w);
 	far = w.hops - w.near_hops;
 	hops = (wide)far * t.latency_ps + (wide)w.near_hops * hop_ps(e);
-	one_hop = transfer_ps(w.message_bytes / slices, t.slowest);
+	one_hop = tally_scaled(t.hop_ps, w.message_bytes / slices);
 	ranks = tally_scaled(t.rank_ps, bytes) + (wide)t.message_ps * slices;
 	busy = bounded(larger(tally_scaled(t.pipe_ps, bytes), ranks));
 	return (uint64_t)bounded(hops + larger(far * one_hop, busy / slices) +

@@ -243,13 +243,16 @@ static void sum_up(const struct count *t, struct tally *out)
 {
 	const struct links *l = t->l;
 	uint32_t cores = t->e->node_cores;
+	uint64_t all_ps = 0;
 
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		const struct links_class *c = links_node(l, n);
 		uint64_t rate = links_slower(c->nic.up, c->nic.down);
 
+		if (!rate)
+			rate = t->e->bytes_per_s;
+		all_ps = sum_ps(all_ps, transfer_ps(COUNTED, rate));
 		raise_by_pipe(t, &out->pipe_ps, &t->node[n], &c->nic);
-		out->slowest = links_slower(out->slowest, rate);
 		raise_to(&out->latency_ps, c->latency_ps);
 		if (!cores || l->ranks_of[n] <= cores)
 			continue;
@@ -258,8 +261,7 @@ static void sum_up(const struct count *t, struct tally *out)
 	}
 	for (uint32_t i = 0; i < l->islands; i++)
 		raise_by_pipe(t, &out->pipe_ps, &t->island[i], &l->island[i]);
-	if (!out->slowest)
-		out->slowest = t->e->bytes_per_s;
+	out->hop_ps = all_ps / l->nodes;
 	if (!out->latency_ps)
 		out->latency_ps = LATENCY_PS;
 }

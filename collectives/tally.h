@@ -18,7 +18,9 @@ struct tally {
 	/* For each slice: of the CPU, until the last rank has done with its
 	 * messages. */
 	uint64_t message_ps;
-	uint64_t slowest;    /* bytes per second of the slowest node's way */
+	/* From one node to the next: the mean of all, of which a path with many
+	 * hops takes in slow ones and fast ones. */
+	uint64_t hop_ps;
 	uint64_t latency_ps; /* of a message between nodes */
 };
 
