@@ -107,6 +107,7 @@ struct drift {
 	 * time has gone since the last measurement, and there is enough for
 	 * the next. */
 	uint32_t took[DRIFT_BATCH + 1];
+	bool rooted[DRIFT_BATCH]; /* of that one UINT32_MAX - took counts */
 	uint32_t noted;
 	struct agree agree;
 	struct probe probe;
@@ -151,8 +152,8 @@ static bool are_even(const size_t *counts, int ranks)
 	return most <= (sum + sum / 4) / (uint64_t)ranks;
 }
 
-/* In which each rank waits for all others: else who comes last may be done at
- * once. And of which all know how long it is. */
+/* In which each rank waits for all others, or there is a root. And of which all
+ * know how long it is. */
 static bool counts(const struct call *call, int ranks)
 {
 	switch (call->coll) {
@@ -160,6 +161,10 @@ static bool counts(const struct call *call, int ranks)
 	case COLL_ALLGATHER:
 	case COLL_REDUCE_SCATTER:
 	case COLL_ALLTOALL:
+	case COLL_BROADCAST:
+	case COLL_REDUCE:
+	case COLL_GATHER:
+	case COLL_SCATTER:
 		return true;
 	case COLL_ALLGATHERV:
 	case COLL_REDUCE_SCATTERV:
@@ -184,13 +189,29 @@ dicomm_result_t drift_expected(const struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-void drift_note(struct dicomm_comm *comm, uint64_t took_ns,
-		uint64_t expected_ns)
+/* The smallest is agreed on. */
+void drift_note(const struct operation *op, uint64_t took_ns)
 {
-	struct drift *d = comm->drift;
-	uint64_t units = took_ns * UNIT / expected_ns;
+	struct drift *d = op->comm->drift;
+	uint64_t units = took_ns * UNIT / op->exe->expected_ns;
+	uint32_t took = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 
-	d->took[d->noted++] = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+	d->rooted[d->noted] = coll_rooted(op->call.coll);
+	d->took[d->noted] = d->rooted[d->noted] ? UINT32_MAX - took : took;
+	d->noted++;
+}
+
+/* Of what was there before a rank began to receive it no time tells anything:
+ * less than was predicted is no news. */
+static void read_rooted(struct drift *d)
+{
+	for (int i = 0; i < DRIFT_BATCH; i++) {
+		if (!d->rooted[i])
+			continue;
+		d->took[i] = UINT32_MAX - d->took[i];
+		if (d->took[i] < UNIT)
+			d->took[i] = UNIT;
+	}
 }
 
 int drift_awaits(const struct dicomm_comm *comm)
@@ -226,6 +247,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 
 	d->noted = 0;
 	d->stage = WATCHING;
+	read_rooted(d);
 	if (!drift_watch_batch(&d->watch, d->took, d->took[DRIFT_BATCH]))
 		return;
 	if (comm->rank == 0)

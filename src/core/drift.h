@@ -5,7 +5,9 @@
  *
  * Each rank notes how long an operation took in terms of what was predicted.
  * After a few of them, before the next one, all agree on the shortest times: of
- * the rank that came last, and so waited for nobody's computing. Where these
+ * the rank that came last, and so waited for nobody's computing; of operations
+ * with a root, where that one may be done at once, on the longest times that
+ * any rank received, once it had heard of all who sent to it. Where these
  * have been unusual for some batches, links are measured (probe.h), all ranks
  * hear the results, and that next operation is the first by the new table.
  *
@@ -56,7 +58,6 @@ dicomm_result_t drift_turn(const struct operation *op, bool *moved);
 /* Whom that waits for; -1: nobody in particular. */
 int drift_awaits(const struct dicomm_comm *comm);
 /* An operation that counts has ended. */
-void drift_note(struct dicomm_comm *comm, uint64_t took_ns,
-		uint64_t expected_ns);
+void drift_note(const struct operation *op, uint64_t took_ns);
 
 #endif

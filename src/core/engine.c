@@ -288,7 +288,9 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	if (op->exe->expected_ns)
 		TRY(drift_turn(op, progressed));
 	TRY(renew(op));
-	if (op->exe->expected_ns)
+	op->begun_ns = op->ended_ns = 0;
+	op->looked = 0;
+	if (op->exe->expected_ns && !coll_rooted(op->call.coll))
 		op->begun_ns = clock_ns();
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->exe->scratch_bytes));
@@ -299,6 +301,37 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	take_turn(op);
 	op->started = true;
 	return DICOMM_SUCCESS;
+}
+
+/* Is there so much of all that this rank receives? */
+static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
+{
+	const struct plan *p = &op->exe->plan;
+
+	for (; op->looked < p->nsteps; op->looked++) {
+		enum step_kind kind = p->steps[op->looked].kind;
+
+		if ((kind == STEP_RECV || kind == STEP_RECV_REDUCE) &&
+		    slices[op->looked] < much)
+			return false;
+	}
+	op->looked = 0;
+	return true;
+}
+
+/*
+ * Where there is a root, ranks wait for who is late, and some are done long
+ * before others. What tells of links is how long a rank receives, from when it
+ * has heard of all that send to it.
+ */
+static void time_receives(struct operation *op)
+{
+	const struct schedule *sc = &op->schedule;
+
+	if (!op->begun_ns && has_all(op, sc->posted, 1))
+		op->begun_ns = clock_ns();
+	if (op->begun_ns && has_all(op, sc->done, sc->slices))
+		op->ended_ns = clock_ns();
 }
 
 /* All steps have finished: the next operation numbers its messages from
@@ -316,7 +349,8 @@ static void end(struct operation *op)
 		pass_turn(e, pair);
 	}
 	if (e->expected_ns)
-		drift_note(op->comm, clock_ns() - op->begun_ns, e->expected_ns);
+		drift_note(op, (op->ended_ns ? op->ended_ns : clock_ns()) -
+				       op->begun_ns);
 	/* Who waits for this rank must not depend on its next call. */
 	comm_flush(op->comm);
 	drop_buffers(op);
@@ -351,6 +385,8 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 			return step_fail(op, status, -1);
 	}
 	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
+	if (op->exe->expected_ns && coll_rooted(op->call.coll) && !op->ended_ns)
+		time_receives(op);
 	if (r == SCHEDULE_DONE && op->comm->dev)
 		r = device_end(op);
 	if (r == SCHEDULE_DONE)

@@ -31,7 +31,9 @@ struct operation {
 	struct schedule schedule;
 	uint64_t number;    /* in its class (and pair) */
 	uint32_t signature; /* of this very operation */
-	uint64_t begun_ns;  /* where it is asked how long it takes */
+	/* Where it is asked how long it takes. */
+	uint64_t begun_ns, ended_ns; /* 0: not yet */
+	uint32_t looked;             /* steps, for that */
 	bool started, done;
 	bool ending; /* its last mark is in the stream of the device */
 	/* Neighbours in its queue: runs when there is none before. */

@@ -391,6 +391,77 @@ START_TEST(a_new_table_is_adopted_by_all)
 }
 END_TEST
 
+/* Of ever another root, from which and to which data go in turn. */
+static void rooted(struct job_rank *me, float *data, int late_ms, int times)
+{
+	for (int k = 0; k < times; k++) {
+		int root = k % me->ranks;
+		float expected = 0;
+
+		for (int r = 0; r < me->ranks; r++)
+			expected += k & 1 ? (float)r : 0;
+		if (!(k & 1))
+			expected = (float)root;
+		for (size_t i = 0; i < SMALL; i++)
+			data[i] = (float)me->rank;
+		/* Whom others wait for. */
+		if ((root + (k & 1)) % me->ranks == me->rank)
+			job_sleep_ms(late_ms);
+		if (k & 1)
+			JOB_TRY(dicomm_reduce(data, data, SMALL, DICOMM_FLOAT32,
+					      DICOMM_SUM, root, me->comm,
+					      NULL));
+		else
+			JOB_TRY(dicomm_broadcast(data, data, SMALL,
+						 DICOMM_FLOAT32, root, me->comm,
+						 NULL));
+		for (size_t i = 0; i < SMALL && (!(k & 1) || root == me->rank);
+		     i++)
+			JOB_CHECK(data[i] == expected,
+				  "rank %d: element %zu of operation %d is %g",
+				  me->rank, i, k, data[i]);
+	}
+}
+
+/* By the file, links are much faster than they are; or so slow that what each
+ * operation takes is as predicted, while a rank that is late takes longer. */
+static void drift_rooted(struct job_rank *me)
+{
+	bool fast = me->arg;
+	const char *file = fast ? "said_fast.json" : "said_slow.json";
+	const struct files wrong = {.of = {file, file, file}};
+	char(*text)[2048] = job_board();
+	float *data = calloc(SMALL, sizeof(*data));
+	char before[2048];
+
+	set_up(me, &wrong);
+	JOB_CHECK(data, "no memory");
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	explain(me, before, sizeof(before));
+	rooted(me, data, fast ? 0 : 400, 13);
+	explain(me, text[me->rank], sizeof(text[0]));
+	job_barrier();
+	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
+		  text[0], me->rank, text[me->rank]);
+	JOB_CHECK(fast == !!strcmp(before, text[0]),
+		  "rank %d: from\n%s\nto\n%s", me->rank, before, text[0]);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	free(data);
+}
+
+START_TEST(operations_with_a_root_tell_of_links_and_not_of_ranks)
+{
+	job_run(&(struct job){.run = drift_rooted,
+			      .arg = _i ? "fast" : NULL,
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* Of a cluster that is not there. */
 static void plan(struct job_rank *me)
 {
@@ -442,6 +513,9 @@ int main(void)
 			    sizeof(parts) / sizeof(*parts));
 	tcase_add_test(tc, a_part_has_the_rates_of_its_hosts);
 	tcase_add_loop_test(tc, a_new_table_is_adopted_by_all, 0, 2);
+	tcase_add_loop_test(
+		tc, operations_with_a_root_tell_of_links_and_not_of_ranks, 0,
+		2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
