@@ -295,7 +295,7 @@ typedef struct {
 	 * then ignored; set on all ranks or on none. */
 	struct {
 		/** Gather len bytes at mine from each rank into all, in rank
-		 * order. May wait for the other ranks. */
+		 * order. May wait for the other ranks. Init calls it once. */
 		dicomm_result_t (*allgather)(const void *mine, void *all,
 					     size_t len, void *ctx);
 		/** Passed to allgather. */

@@ -42,6 +42,9 @@ struct control_config {
 	dicomm_result_t (*allgather)(const void *mine, void *all, size_t len,
 				     void *ctx);
 	void *allgather_ctx;
+	/* With allgather: to be filled with a secret of rank 0's making. NULL:
+	 * none is needed. */
+	dicomm_unique_id_t *secret;
 	int timeout_ms; /* for the whole of control_open; 0: no bound */
 	/* Looked at whenever this rank waits, also in control_allgather() and
 	 * control_query(); lives until control_close(). May be NULL. */

@@ -14,6 +14,7 @@
 #include "src/boot/id.h"
 #include "src/boot/join.h"
 #include "src/boot/meeting.h"
+#include "src/boot/refuge.h"
 #include "src/boot/roster.h"
 
 #define MS_NS UINT64_C(1000000)
@@ -41,6 +42,7 @@ struct invitation {
 	char magic[8];
 	char address[SOCK_TEXT];
 	uint8_t key[AUTH_KEY];
+	dicomm_unique_id_t secret;
 };
 
 static const char invitation_magic[8] = "dicomm1";
@@ -223,7 +225,8 @@ static dicomm_result_t meet(struct join *j)
 }
 
 /* All ranks call the caller's all-gather, also a rank 0 without a hub: else
- * the others would wait in it. */
+ * the others would wait in it. And they call it once: who fails later could not
+ * end it. */
 static dicomm_result_t meet_by_callback(struct join *j)
 {
 	const struct control_config *c = j->config;
@@ -239,6 +242,7 @@ static dicomm_result_t meet_by_callback(struct join *j)
 		memcpy(mine.magic, invitation_magic, sizeof(mine.magic));
 		memcpy(mine.address, j->hub_address, sizeof(mine.address));
 		memcpy(mine.key, j->hub_key, sizeof(mine.key));
+		refuge_secret(mine.secret.text, sizeof(mine.secret.text));
 	}
 	all = calloc((size_t)c->ranks, sizeof(*all));
 	if (!all)
@@ -252,7 +256,8 @@ static dicomm_result_t meet_by_callback(struct join *j)
 	} else if (opened != DICOMM_SUCCESS) {
 		status = opened;
 	} else if (memcmp(all->magic, invitation_magic, sizeof(all->magic)) ||
-		   !memchr(all->address, '\0', sizeof(all->address))) {
+		   !memchr(all->address, '\0', sizeof(all->address)) ||
+		   !memchr(all->secret.text, '\0', sizeof(all->secret.text))) {
 		status = FAIL(DICOMM_ERR_REMOTE,
 			      "rank %d: the caller's all-gather brought no "
 			      "address of rank 0",
@@ -260,6 +265,8 @@ static dicomm_result_t meet_by_callback(struct join *j)
 	} else {
 		memcpy(j->hub_address, all->address, sizeof(j->hub_address));
 		memcpy(j->hub_key, all->key, sizeof(j->hub_key));
+		if (c->secret)
+			*c->secret = all->secret;
 	}
 	auth_forget(&mine, sizeof(mine));
 	auth_forget(all, (size_t)c->ranks * sizeof(*all));

@@ -395,31 +395,6 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* The id, or where the caller's all-gather stood for it, one of rank 0's
- * making that travelled the same way. */
-static dicomm_result_t share_secret(struct dicomm_comm *comm,
-				    const dicomm_unique_id_t *id)
-{
-	dicomm_unique_id_t *all, mine = {.text = ""};
-	dicomm_result_t status;
-
-	if (!comm->config.bootstrap.allgather) {
-		comm->id = *id;
-		return DICOMM_SUCCESS;
-	}
-	all = calloc((size_t)comm->ranks, sizeof(*all));
-	if (!all)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: out of memory");
-	if (comm->rank == 0)
-		refuge_secret(mine.text, sizeof(mine.text));
-	status = comm->config.bootstrap.allgather(&mine, all, sizeof(mine),
-						  comm->config.bootstrap.ctx);
-	comm->id = all[0];
-	free(all);
-	return status;
-}
-
 /* Everybody selects by the table of rank 0; and *far if some rank says so. */
 static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
@@ -472,10 +447,12 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		cc.id = NULL;
 		cc.allgather = comm->config.bootstrap.allgather;
 		cc.allgather_ctx = comm->config.bootstrap.ctx;
+		cc.secret = &comm->id;
+	} else {
+		comm->id = *id;
 	}
 	TRY(control_open(&cc, &comm->control));
 	met = clock_ns();
-	TRY(share_secret(comm, id));
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	TRY(refuge_open(&comm->refuge, me->refuge));

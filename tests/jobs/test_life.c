@@ -190,12 +190,15 @@ START_TEST(unlike_options_are_named)
 END_TEST
 
 /* The caller's own way to meet. */
+static int gathers; /* of this process */
+
 static dicomm_result_t over_board(const void *mine, void *all, size_t len,
 				  void *ctx)
 {
 	const struct job_rank *me = ctx;
 	char *board = job_board();
 
+	gathers++;
 	JOB_CHECK(len * (size_t)me->ranks <= JOB_BOARD_BYTES, "%zu bytes", len);
 	memcpy(board + len * (size_t)me->rank, mine, len);
 	job_barrier();
@@ -224,6 +227,8 @@ static void own_bootstrap(struct job_rank *me)
 	config.bootstrap.ctx = me;
 	JOB_TRY(dicomm_comm_init_rank_config(&comm, me->ranks, none, me->rank,
 					     &config));
+	/* Who is in it does not hear that another rank has failed. */
+	JOB_CHECK(gathers == 1, "%d all-gathers of the caller", gathers);
 	works(comm, me->rank, me->ranks);
 	/* A part of the ranks could not all gather. */
 	JOB_TRY(dicomm_comm_split(comm, me->rank % 2, 0, &half, NULL));
