@@ -52,8 +52,9 @@ static void run_small(struct job_rank *me)
 /* A process under a sanitizer needs several times the memory. */
 static int many(void)
 {
-	return job_is_long() || !(job_is_sanitized() || job_is_short()) ? 512
-									: 64;
+	if (job_is_short())
+		return 16;
+	return job_is_long() || !job_is_sanitized() ? 512 : 64;
 }
 
 START_TEST(many_processes_are_ranks)
@@ -68,7 +69,7 @@ END_TEST
 START_TEST(many_threads_are_ranks)
 {
 	job_run(&(struct job){.run = run,
-			      .ranks = 64,
+			      .ranks = job_is_short() ? 16 : 64,
 			      .threads = true,
 			      .env = {FEW_PEERS},
 			      .timeout_s = LIMIT_S});
