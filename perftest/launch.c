@@ -134,7 +134,10 @@ static void note_end(struct job *job, int rank, int wait_status)
 				rank, (int)pid, sig, strsignal(sig));
 	}
 	/* Within a moment all may have ended, and are found in any order: the
-	 * others fail because one was killed, never the reverse. */
+	 * others fail because one was killed, or ended by itself with another
+	 * reason than the library's, never the reverse. */
+	cause |= status != 0 && !job->ending && !job->killed &&
+		 job->status == FAILURE_LIBRARY;
 	if (cause || (status != 0 && job->status == 0))
 		job->status = status;
 }
