@@ -191,17 +191,24 @@ static const char *obstacle(const struct select_table *t, const struct shape *s,
 	return NULL;
 }
 
+static bool may_serve(const struct select_table *t, const struct shape *s,
+		      uint64_t bytes, int i)
+{
+	char room[96];
+
+	return algorithms[i]->coll == s->coll &&
+	       !obstacle(t, s, bytes, i, room, sizeof(room));
+}
+
 /* Index of the fastest one; -1 if none may serve, -2 if times are not known. */
 static int least_time(const struct select_table *t, const struct shape *s,
 		      uint64_t bytes, uint64_t *best_ps)
 {
-	char room[96];
 	int best = -1;
 	uint64_t ps;
 
 	for (int i = 0; algorithms[i]; i++) {
-		if (algorithms[i]->coll != s->coll ||
-		    obstacle(t, s, bytes, i, room, sizeof(room)))
+		if (!may_serve(t, s, bytes, i))
 			continue;
 		ps = estimate_ps(&t->params, algorithms[i], s, bytes);
 		if (ps == ESTIMATE_FAILED)
@@ -226,15 +233,13 @@ static int fastest(const struct select_table *t, const struct shape *s,
 {
 	uint64_t best_ps = 0, most_ps, ps;
 	int best = least_time(t, s, bytes, &best_ps);
-	char room[96];
 
 	if (best < 0 || s->ranks == 1 || links_matter(s->links) ||
 	    estimate_hops(algorithms[best], s, bytes) <= 1)
 		return best;
 	most_ps = best_ps + best_ps / ALIKE;
 	for (int i = 0; algorithms[i]; i++) {
-		if (algorithms[i]->coll != s->coll ||
-		    obstacle(t, s, bytes, i, room, sizeof(room)) ||
+		if (!may_serve(t, s, bytes, i) ||
 		    estimate_hops(algorithms[i], s, bytes) > 1)
 			continue;
 		ps = estimate_ps(&t->params, algorithms[i], s, bytes);
