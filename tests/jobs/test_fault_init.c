@@ -609,21 +609,6 @@ static const struct cause {
 
 enum route { BY_ID, IN_BACKGROUND, BY_CALLBACK, BY_SPLIT, ROUTES };
 
-static dicomm_result_t over_board(const void *mine, void *all, size_t len,
-				  void *ctx)
-{
-	const struct job_rank *me = ctx;
-	char *board = (char *)job_board() + 4096;
-
-	JOB_CHECK(len * (size_t)me->ranks + 4096 <= JOB_BOARD_BYTES,
-		  "%zu bytes", len);
-	memcpy(board + (size_t)me->rank * len, mine, len);
-	job_barrier();
-	memcpy(all, board, len * (size_t)me->ranks);
-	job_barrier();
-	return DICOMM_SUCCESS;
-}
-
 static dicomm_result_t start(struct job_rank *me, enum route route,
 			     dicomm_comm_t parent, const struct cause *mine,
 			     dicomm_comm_t *comm)
@@ -640,7 +625,7 @@ static dicomm_result_t start(struct job_rank *me, enum route route,
 		config.transports = mine->transports;
 	config.blocking = route != IN_BACKGROUND;
 	if (route == BY_CALLBACK) {
-		config.bootstrap.allgather = over_board;
+		config.bootstrap.allgather = job_gather;
 		config.bootstrap.ctx = me;
 	}
 	if (route == BY_SPLIT)

@@ -571,22 +571,6 @@ END_TEST
 
 /* ---- the caller's own way to meet ---- */
 
-/* Serves one gather after the other over the board. */
-static dicomm_result_t gather(const void *mine, void *all, size_t len,
-			      void *ctx)
-{
-	struct job_rank *me = ctx;
-	char *board = (char *)job_board() + 4096;
-
-	JOB_CHECK(len * (size_t)me->ranks + 4096 <= JOB_BOARD_BYTES,
-		  "%zu bytes", len);
-	memcpy(board + (size_t)me->rank * len, mine, len);
-	job_barrier();
-	memcpy(all, board, len * (size_t)me->ranks);
-	job_barrier();
-	return DICOMM_SUCCESS;
-}
-
 /* It spans the parent, so its children meet without. */
 static void meet_by_callback(struct job_rank *me)
 {
@@ -596,7 +580,7 @@ static void meet_by_callback(struct job_rank *me)
 	dicomm_comm_t parent, child = NULL;
 	const int out[] = {2};
 
-	config.bootstrap.allgather = gather;
+	config.bootstrap.allgather = job_gather;
 	config.bootstrap.ctx = &old;
 	JOB_TRY(dicomm_comm_init_rank_config(&parent, me->ranks, none, me->rank,
 					     &config));

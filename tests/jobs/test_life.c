@@ -195,16 +195,8 @@ static int gathers; /* of this process */
 static dicomm_result_t over_board(const void *mine, void *all, size_t len,
 				  void *ctx)
 {
-	const struct job_rank *me = ctx;
-	char *board = job_board();
-
 	gathers++;
-	JOB_CHECK(len * (size_t)me->ranks <= JOB_BOARD_BYTES, "%zu bytes", len);
-	memcpy(board + len * (size_t)me->rank, mine, len);
-	job_barrier();
-	memcpy(all, board, len * (size_t)me->ranks);
-	job_barrier();
-	return DICOMM_SUCCESS;
+	return job_gather(mine, all, len, ctx);
 }
 
 static dicomm_result_t no_way(const void *mine, void *all, size_t len,

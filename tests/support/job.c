@@ -160,6 +160,20 @@ void *job_board(void)
 	return board->user;
 }
 
+dicomm_result_t job_gather(const void *mine, void *all, size_t len, void *ctx)
+{
+	const struct job_rank *me = ctx;
+	char *at = (char *)job_board() + JOB_GATHER_AT;
+
+	JOB_CHECK(len * (size_t)me->ranks + JOB_GATHER_AT <= JOB_BOARD_BYTES,
+		  "%zu bytes", len);
+	memcpy(at + (size_t)me->rank * len, mine, len);
+	job_barrier();
+	memcpy(all, at, len * (size_t)me->ranks);
+	job_barrier();
+	return DICOMM_SUCCESS;
+}
+
 int job_pid(int rank)
 {
 	int pid;

@@ -58,6 +58,10 @@ dicomm_unique_id_t job_id(void);
 /* Memory that all ranks see, zeroed at the start. */
 #define JOB_BOARD_BYTES 65536
 void *job_board(void);
+/* For config.bootstrap, with the rank as its ctx: one all-gather after the
+ * other, over the board from JOB_GATHER_AT on. */
+#define JOB_GATHER_AT 4096
+dicomm_result_t job_gather(const void *mine, void *all, size_t len, void *ctx);
 
 /* Process of a rank; waits until it runs. */
 int job_pid(int rank);
