@@ -590,6 +590,11 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * key by their old number. The old communicator stays as it is. What it has
  * measured of the links between hosts serves the new ones.
  *
+ * A rank that cannot take part, for its config names a device that is not there
+ * or it has no memory left, is named to the others of its color, which do not
+ * wait for it; the old communicator and those of other colors are not
+ * concerned.
+ *
  * Order: a collective call of all ranks, also those that give
  * DICOMM_SPLIT_NOCOLOR.
  *

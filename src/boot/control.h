@@ -58,6 +58,8 @@ struct control_config {
  * time is over. The id is text: "dicomm1:ADDRESS:PORT:SECRET".
  */
 dicomm_result_t control_new_id(dicomm_unique_id_t *id);
+/* Nobody will come: end the meeting of an id of this process at once. */
+void control_forget_id(const dicomm_unique_id_t *id);
 /* The id that all ranks derive from DICOMM_COMM_ID and DICOMM_COMM_KEY style
  * settings; listen there if this is rank 0. */
 dicomm_result_t control_fixed_id(const char *host_port, const char *key,

@@ -80,6 +80,16 @@ dicomm_result_t control_new_id(dicomm_unique_id_t *id)
 	return status;
 }
 
+void control_forget_id(const dicomm_unique_id_t *id)
+{
+	uint8_t key[AUTH_KEY];
+	char address[SOCK_TEXT];
+
+	if (id_parse(id, address, key) == DICOMM_SUCCESS)
+		meeting_end(address);
+	auth_forget(key, sizeof(key));
+}
+
 dicomm_result_t control_fixed_id(const char *host_port, const char *key,
 				 int rank, dicomm_unique_id_t *id)
 {

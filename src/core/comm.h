@@ -280,12 +280,20 @@ void comm_config_free(dicomm_config_t *config);
  * owner's log_fn; NULL: about none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* Create and meet; blocking, or in a thread of its own. A blocking one ends
- * when its parent, if it has one, breaks; was[rank]: the rank there. */
-dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
-			   const dicomm_unique_id_t *id, int rank,
-			   const dicomm_config_t *config,
-			   struct dicomm_comm *parent, const uint32_t *was);
+/*
+ * How a communicator begins. All that may fail at this rank alone comes first:
+ * the object, its settings, what it has from its parent if there is one
+ * (was[rank]: the rank there), and the thread if it is not blocking. Then it
+ * meets the others by the id, or is refused; either ends the start. A blocking
+ * one ends when its parent breaks. */
+struct comm_start;
+dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
+				   int rank, const dicomm_config_t *config,
+				   struct dicomm_comm *parent,
+				   const uint32_t *was);
+dicomm_result_t comm_start_meet(struct comm_start *start, dicomm_comm_t *out,
+				const dicomm_unique_id_t *id);
+void comm_start_refuse(struct comm_start *start);
 /* Its parts: an empty one with its settings; meeting the other ranks, who come
  * within so long; the end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From comm_init to comm_destroy, as the user calls them. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,16 +14,24 @@
 #include "src/core/topology.h"
 #include "src/core/wait.h"
 
-struct init_args {
+struct comm_start {
 	struct dicomm_comm *comm;
 	dicomm_comm_t *out; /* NULL once a blocking caller is gone */
 	dicomm_unique_id_t id;
 	struct dicomm_comm *parent; /* waits for the end of init; or NULL */
+	sem_t go;                   /* what the helper waits for */
+	bool refused;               /* it is to do nothing */
 };
+
+static void start_free(struct comm_start *a)
+{
+	sem_destroy(&a->go);
+	free(a);
+}
 
 static dicomm_result_t init_now(void *arg)
 {
-	struct init_args *a = arg;
+	struct comm_start *a = arg;
 	struct dicomm_comm *comm = a->comm;
 	dicomm_result_t status;
 
@@ -40,65 +49,99 @@ static dicomm_result_t init_now(void *arg)
 		*a->out = NULL;
 		comm_free(comm);
 	}
-	free(a);
+	start_free(a);
 	return status;
 }
 
 static void init_refuse(void *arg)
 {
-	struct init_args *a = arg;
+	struct comm_start *a = arg;
 
 	*a->out = NULL;
-	comm_free(a->comm);
-	free(a);
+	comm_start_refuse(a);
 }
 
 static void *init_helper(void *arg)
 {
-	init_now(arg);
+	struct comm_start *a = arg;
+
+	while (sem_wait(&a->go))
+		;
+	if (!a->refused)
+		init_now(a);
 	return NULL;
 }
 
-dicomm_result_t comm_start(dicomm_comm_t *out, int nranks,
-			   const dicomm_unique_id_t *id, int rank,
-			   const dicomm_config_t *config,
-			   struct dicomm_comm *parent, const uint32_t *was)
+static dicomm_result_t make_helper(struct comm_start *a)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
-	struct dicomm_comm *comm;
-	struct init_args *a;
-	int err;
+	int err = pthread_create(&a->comm->helper, NULL, init_helper, a);
 
-	TRY(comm_create(&comm, nranks, rank, config));
-	if (parent)
-		status = topology_inherit(comm, parent, was);
-	a = calloc(1, sizeof(*a));
-	if (status == DICOMM_SUCCESS && !a)
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "comm_init_rank: out of memory");
-	if (status != DICOMM_SUCCESS) {
-		free(a);
-		comm_free(comm);
-		return status;
-	}
-	a->comm = comm;
-	a->out = out;
-	if (id)
-		a->id = *id;
-	*out = comm;
-	if (comm->blocking) {
-		a->parent = parent;
-		return group_init(comm, init_now, init_refuse, a);
-	}
-	err = pthread_create(&comm->helper, NULL, init_helper, a);
-	if (err) {
-		init_refuse(a);
+	if (err)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "comm_init_rank: create a thread: %s",
 			    strerror(err));
+	a->comm->has_helper = true;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
+				   int rank, const dicomm_config_t *config,
+				   struct dicomm_comm *parent,
+				   const uint32_t *was)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct comm_start *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	sem_init(&a->go, 0, 0);
+	status = comm_create(&a->comm, nranks, rank, config);
+	if (status == DICOMM_SUCCESS && parent)
+		status = topology_inherit(a->comm, parent, was);
+	if (status == DICOMM_SUCCESS && a->comm->blocking)
+		a->parent = parent;
+	else if (status == DICOMM_SUCCESS)
+		status = make_helper(a);
+	if (status == DICOMM_SUCCESS)
+		*out = a;
+	else
+		comm_start_refuse(a);
+	return status;
+}
+
+void comm_start_refuse(struct comm_start *a)
+{
+	if (a->comm && a->comm->has_helper) {
+		a->refused = true;
+		sem_post(&a->go);
+		pthread_join(a->comm->helper, NULL);
 	}
-	comm->has_helper = true;
+	comm_free(a->comm);
+	start_free(a);
+}
+
+dicomm_result_t comm_start_meet(struct comm_start *a, dicomm_comm_t *out,
+				const dicomm_unique_id_t *id)
+{
+	a->out = out;
+	if (id)
+		a->id = *id;
+	*out = a->comm;
+	if (a->comm->blocking)
+		return group_init(a->comm, init_now, init_refuse, a);
+	sem_post(&a->go);
 	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t start(dicomm_comm_t *out, int nranks,
+			     const dicomm_unique_id_t *id, int rank,
+			     const dicomm_config_t *config)
+{
+	struct comm_start *a;
+
+	TRY(comm_start_prepare(&a, nranks, rank, config, NULL, NULL));
+	return comm_start_meet(a, out, id);
 }
 
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
@@ -116,7 +159,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
-	return comm_start(comm, nranks, &id, rank, config, NULL, NULL);
+	return start(comm, nranks, &id, rank, config);
 }
 
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
@@ -133,8 +176,7 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	TRY(launcher_meet(&info));
-	return comm_start(comm, info.ranks, &info.id, info.rank, NULL, NULL,
-			  NULL);
+	return start(comm, info.ranks, &info.id, info.rank, NULL);
 }
 
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
@@ -165,8 +207,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 
 		config.device = devices ? devices[i] : NULL;
-		status = comm_start(&comms[i], ndev, &id, i, &config, NULL,
-				    NULL);
+		status = start(&comms[i], ndev, &id, i, &config);
 	}
 	s = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : s;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Communicators made from others. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
@@ -34,56 +36,105 @@ static void free_split(void *arg)
 	free(a);
 }
 
-/* Who goes where is told over the parent; the first of each new communicator
- * makes its id, which is told likewise. */
-static dicomm_result_t split_now(void *arg)
+/* What a rank of the parent brings to its new communicator. */
+struct split_offer {
+	dicomm_unique_id_t id; /* of the first of each */
+	int32_t status;        /* can it come? */
+	char why[200];         /* if not */
+};
+
+/* Whoever cannot come says so, and the others of its color do not wait for it.
+ */
+static dicomm_result_t check_offers(const struct split_offer *offers,
+				    const uint32_t *was, size_t mates,
+				    struct dicomm_comm *parent)
 {
-	struct split_args *a = arg;
+	for (size_t i = 0; i < mates; i++) {
+		const struct split_offer *o = &offers[was[i]];
+
+		if (o->status != DICOMM_SUCCESS)
+			return FAIL((dicomm_result_t)o->status,
+				    "comm_split: rank %d (%s) could not join: "
+				    "%s",
+				    (int)was[i],
+				    control_where(parent->control, (int)was[i]),
+				    o->why);
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Who goes where is told over the parent; then all get ready, and the first of
+ * each new communicator makes its id. How that went is told likewise. */
+static dicomm_result_t split_among(const struct split_args *a,
+				   struct split_member *all,
+				   struct split_offer *offers, uint32_t *was)
+{
 	struct dicomm_comm *parent = a->parent;
-	size_t n = (size_t)parent->ranks, mates = 0;
-	struct split_member mine = {a->color, a->key, parent->rank}, *all;
-	dicomm_unique_id_t id = {.text = ""}, *ids;
-	dicomm_result_t status;
-	uint32_t *was;
+	struct split_member mine = {a->color, a->key, parent->rank};
+	struct split_offer offer;
+	struct comm_start *start = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	size_t mates = 0;
 	int rank = 0;
 
-	all = calloc(n, sizeof(*all));
-	ids = calloc(n, sizeof(*ids));
-	was = calloc(n, sizeof(*was));
-	if (!all || !ids || !was) {
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "comm_split: no memory for %zu ranks", n);
-		goto out;
-	}
-	status = control_allgather(parent->control, &mine, all, sizeof(mine),
-				   parent->timeout_ms);
-	if (status != DICOMM_SUCCESS)
-		goto out;
-	for (size_t i = 0; i < n; i++)
-		if (all[i].color == a->color)
-			all[mates++] = all[i];
+	TRY(control_allgather(parent->control, &mine, all, sizeof(mine),
+			      parent->timeout_ms));
+	for (int r = 0; r < parent->ranks; r++)
+		if (all[r].color == a->color)
+			all[mates++] = all[r];
 	qsort(all, mates, sizeof(*all), by_key);
 	while (all[rank].rank != parent->rank)
 		rank++;
 	for (size_t i = 0; i < mates; i++)
 		was[i] = (uint32_t)all[i].rank;
-	if (a->color != DICOMM_SPLIT_NOCOLOR && rank == 0)
-		status = control_new_id(&id);
-	if (status != DICOMM_SUCCESS)
-		fault_raise(parent, status, parent->rank, true, "%s",
-			    log_last_error());
+	memset(&offer, 0, sizeof(offer));
+	if (a->color != DICOMM_SPLIT_NOCOLOR) {
+		status = comm_start_prepare(&start, (int)mates, rank,
+					    &a->config, parent, was);
+		if (status == DICOMM_SUCCESS && rank == 0)
+			status = control_new_id(&offer.id);
+		offer.status = (int32_t)status;
+		if (status != DICOMM_SUCCESS)
+			snprintf(offer.why, sizeof(offer.why), "%s",
+				 log_last_error());
+	}
+	status = control_allgather(parent->control, &offer, offers,
+				   sizeof(offer), parent->timeout_ms);
+	if (a->color == DICOMM_SPLIT_NOCOLOR)
+		return status;
+	if (status == DICOMM_SUCCESS)
+		status = check_offers(offers, was, mates, parent);
+	if (status == DICOMM_SUCCESS)
+		return comm_start_meet(start, a->out, &offers[was[0]].id);
+	if (*offer.id.text)
+		control_forget_id(&offer.id);
+	if (start)
+		comm_start_refuse(start);
+	return status;
+}
+
+static dicomm_result_t split_now(void *arg)
+{
+	struct split_args *a = arg;
+	struct dicomm_comm *parent = a->parent;
+	size_t n = (size_t)parent->ranks;
+	struct split_member *all = calloc(n, sizeof(*all));
+	struct split_offer *offers = calloc(n, sizeof(*offers));
+	uint32_t *was = calloc(n, sizeof(*was));
+	dicomm_result_t status;
+
+	if (all && offers && was)
+		status = split_among(a, all, offers, was);
 	else
-		status = control_allgather(parent->control, &id, ids,
-					   sizeof(id), parent->timeout_ms);
-	if (status == DICOMM_SUCCESS && a->color != DICOMM_SPLIT_NOCOLOR)
-		status = comm_start(a->out, (int)mates, &ids[all[0].rank], rank,
-				    &a->config, parent, was);
+		/* The others wait for this rank. */
+		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
+				     true,
+				     "comm_split: no memory for %zu ranks", n);
 	/* What ended the parent says more than that it ended the child. */
 	if (status == DICOMM_ERR_ABORTED && fault_is(parent))
 		status = fault_report(parent);
-out:
 	free(all);
-	free(ids);
+	free(offers);
 	free(was);
 	free_split(a);
 	return status;

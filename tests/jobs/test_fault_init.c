@@ -709,6 +709,102 @@ START_TEST(who_fails_after_the_meeting_tells)
 }
 END_TEST
 
+/* ---- who cannot come to a split ---- */
+
+static _Atomic bool is_threadless;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+			  void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+			  void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+			  void *(*run)(void *), void *arg)
+{
+	return atomic_load(&is_threadless)
+		       ? EAGAIN
+		       : __real_pthread_create(thread, attr, run, arg);
+}
+
+static const struct hindrance {
+	int lanes;
+	bool background, threadless;
+	dicomm_result_t status;
+	const char *words;
+} hindrances[] = {
+	{9, false, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
+	{9, true, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
+	{1, true, true, DICOMM_ERR_SYSTEM, "create a thread"},
+};
+
+#define HINDRANCES (int)(sizeof(hindrances) / sizeof(*hindrances))
+
+/* The last rank goes another way, and is not concerned. */
+static void split_with(struct job_rank *me, const struct hindrance *h,
+		       int victim)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	bool aside = me->rank == me->ranks - 1;
+	double begin, end;
+	dicomm_comm_t comm = NULL;
+	dicomm_result_t status;
+	char name[16];
+	const char *text;
+
+	snprintf(name, sizeof(name), "rank %d", victim);
+	config.blocking = !h->background;
+	if (me->rank == victim)
+		config.lanes = h->lanes;
+	atomic_store(&is_threadless, h->threadless && me->rank == victim);
+	job_barrier();
+	begin = job_seconds();
+	end = begin + PATIENCE_S;
+	status = dicomm_comm_split(me->comm, aside, 0, &comm, &config);
+	text = dicomm_get_last_error(NULL);
+	atomic_store(&is_threadless, false);
+	check_time("a rank cannot come to a split", begin, 0);
+	if (!aside)
+		JOB_CHECK(status == h->status && !comm &&
+				  strstr(text, h->words) && strstr(text, name),
+			  "%s fails with %d, \"%s\": here it is %d, \"%s\"",
+			  name, (int)h->status, h->words, (int)status, text);
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(200);
+		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	}
+	if (aside)
+		JOB_CHECK(status == DICOMM_SUCCESS, "alone it is %d, \"%s\"",
+			  (int)status, text);
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+/* Nothing is left of it, and the parent goes on. */
+static void split_in_vain(struct job_rank *me)
+{
+	struct residue before;
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < HINDRANCES * (me->ranks - 1); i++) {
+			split_with(me, &hindrances[i / (me->ranks - 1)],
+				   i % (me->ranks - 1));
+			JOB_TRY(dicomm_barrier(me->comm, NULL));
+		}
+		job_barrier();
+		if (round)
+			residue_check(&before, "after splits in vain");
+		job_sleep_ms(100);
+		residue_count(&before);
+		job_barrier();
+	}
+}
+
+START_TEST(who_cannot_come_to_a_split_tells)
+{
+	job_run(&(struct job){.run = split_in_vain,
+			      .ranks = 4,
+			      .timeout_s = 60,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* Without a disturbance it becomes ready. */
 static void poll_init(struct job_rank *me)
 {
@@ -765,6 +861,7 @@ int main(void)
 	tcase_add_loop_test(tcase, an_abort_after_the_meeting_is_told, 0, 2);
 	tcase_add_loop_test(tcase, who_fails_after_the_meeting_tells, 0,
 			    ROUTES);
+	tcase_add_test(tcase, who_cannot_come_to_a_split_tells);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);
 	prompt_add(suite);
