@@ -42,6 +42,7 @@ struct row {
 	/* Refuses a value that the above admits: what is wanted, or NULL. */
 	const char *(*check)(const char *text, int64_t number);
 	bool shared; /* all ranks of a communicator must agree */
+	bool chosen; /* and on who chose: the default may give way to others */
 	bool secret; /* never printed */
 };
 
@@ -389,6 +390,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.max = 16 << 20,
 			.check = check_pages,
 			.shared = true,
+			.chosen = true,
 			.help = "data that one slot of a shared ring holds",
 		},
 	[CONFIG_SHM_SLOTS] =
@@ -400,6 +402,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.max = 64, /* bits of a receiver's mask */
 			.check = check_power_of_two,
 			.shared = true,
+			.chosen = true,
 			.help = "slots of a shared ring, a power of two",
 		},
 	[CONFIG_SIZE] =
@@ -839,6 +842,13 @@ bool config_row(int index, dicomm_param_info_t *info)
 	return true;
 }
 
+/* What ranks compare. */
+static const char *shared_text(enum config_key key)
+{
+	return rows[key].chosen && config_is_default(key) ? "unset"
+							  : text_of(key);
+}
+
 uint64_t config_shared_hash(void)
 {
 	uint64_t hash = HASH_START;
@@ -847,7 +857,7 @@ uint64_t config_shared_hash(void)
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		if (!rows[i].shared)
 			continue;
-		text = text_of((enum config_key)i);
+		text = shared_text((enum config_key)i);
 		hash = hash_bytes(hash, text, strlen(text) + 1);
 	}
 	return hash;
@@ -864,6 +874,6 @@ void config_shared_text(char *text, size_t len)
 			continue;
 		used += (size_t)snprintf(text + used, len - used, "%s%s=%s",
 					 used ? " " : "", rows[i].name,
-					 text_of((enum config_key)i));
+					 shared_text((enum config_key)i));
 	}
 }

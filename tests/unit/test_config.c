@@ -378,7 +378,8 @@ START_TEST(shared_settings_are_text_and_hash)
 			       "DICOMM_IB_CONNECT=oob "
 			       "DICOMM_IB_EAGER_BYTES=4K "
 			       "DICOMM_PROBE=auto "
-			       "DICOMM_SHM_SLOT_BYTES=32K DICOMM_SHM_SLOTS=16");
+			       "DICOMM_SHM_SLOT_BYTES=unset "
+			       "DICOMM_SHM_SLOTS=unset");
 	ck_assert(config_shared_hash() == config_shared_hash());
 	/* A short buffer gets what fits. */
 	config_shared_text(part, sizeof(part));
@@ -418,7 +419,12 @@ START_TEST(the_hash_differs_exactly_where_ranks_must_agree)
 	ck_assert(hash_with("DICOMM_DETERMINISTIC", "1") != plain);
 	ck_assert(hash_with("DICOMM_SHM_SLOTS", "32") != plain);
 	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "64K") != plain);
-	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "32768") == plain);
+	/* Who chooses the default keeps it where it would give way. */
+	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "32768") != plain);
+	ck_assert(hash_with("DICOMM_SHM_SLOT_BYTES", "32768") ==
+		  hash_with("DICOMM_SHM_SLOT_BYTES", "32K"));
+	ck_assert(hash_with("DICOMM_SHM_SLOTS", "16") != plain);
+	ck_assert(hash_with("DICOMM_SHM_SLOTS", "none") == plain);
 	ck_assert(hash_with("DICOMM_DETERMINISTIC", "off") == plain);
 	ck_assert(hash_with("DICOMM_TIMEOUT_MS", "1") == plain);
 	ck_assert(hash_with("DICOMM_RANK", "1") == plain);
