@@ -250,6 +250,13 @@ static struct meeting *find(const char *address)
 	return m;
 }
 
+bool meeting_is_open(const char *address)
+{
+	const struct meeting *m = find(address);
+
+	return m && m->gate;
+}
+
 void meeting_settle(const char *address, bool all, uint64_t until_ns)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};

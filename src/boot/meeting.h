@@ -14,6 +14,9 @@
 /* Take the listening socket fd, also on failure. Takes the lock. */
 dicomm_result_t meeting_open(int fd, const uint8_t key[AUTH_KEY],
 			     const char *address);
+/* Is one open at that address in this process, to which not all have come? With
+ * the lock held. */
+bool meeting_is_open(const char *address);
 /* A rank of this process has failed to join, and its process may end at once:
  * if the meeting at that address is served here, see to it that all who have
  * come hear why; with all, also those who are on their way. Until until_ns at

@@ -6,10 +6,13 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "src/boot/auth.h"
 #include "src/boot/id.h"
 #include "src/boot/loop.h"
@@ -21,16 +24,75 @@
  * gone that answer nothing. */
 #define KNOCKS 8
 #define PACE_MS 20
+/* Hung up on in one turn of the control thread, so that others get theirs. */
+#define TURN 64
+/* To the next look at who has knocked, if this process has no descriptor left
+ * to hang up with. */
+#define PAUSE_NS 200000000ull
 
 struct refuge {
-	/* Only so that a child of fork() closes it: who knocks there must not
-	 * take the child for this process. */
+	/* A child of fork() closes it: who knocks there must not take the child
+	 * for this process. */
 	struct loop_source source;
+	char address[SOCK_TEXT];
+	struct refuge *next;
 };
+
+/* Of this process, under the lock of the loop. */
+static struct refuge *refuges;
 
 static void released(struct loop_source *s)
 {
 	free(s); /* the first member of its refuge */
+}
+
+/* Who knocks has his sign of life from the kernel. */
+static void knocked(struct loop_source *s, uint32_t events)
+{
+	(void)events;
+	for (int i = 0; i < TURN; i++) {
+		int fd = refuge_accept((struct refuge *)s);
+
+		if (fd >= 0) {
+			close(fd);
+		} else if (tcp_is_short(errno)) {
+			loop_watch(s, 0);
+			loop_deadline(s, clock_ns() + PAUSE_NS);
+			return;
+		} else if (errno == EWOULDBLOCK) {
+			return;
+		}
+	}
+}
+
+static void serve(struct loop_source *s)
+{
+	if (!meeting_is_open(((struct refuge *)s)->address))
+		loop_watch(s, EPOLLIN);
+}
+
+static void serve_not(struct refuge *r)
+{
+	loop_deadline(&r->source, 0);
+	if (r->source.watched)
+		loop_watch(&r->source, 0);
+}
+
+/*
+ * The kernel lets in as many as its queue is long (net.core.somaxconn, which is
+ * 128 before Linux 5.4) and drops the others, who would take this rank for
+ * dead. So who looks for survivors hangs up on those who look for it, then and
+ * later; but where a meeting is hosted, that lets in who comes.
+ */
+static void serve_those(const char *const *addresses, int n)
+{
+	loop_lock();
+	for (struct refuge *r = refuges; r; r = r->next)
+		for (int i = 0; i < n; i++)
+			if (!r->source.dead &&
+			    !strcmp(r->address, addresses[i]))
+				serve(&r->source);
+	loop_unlock();
 }
 
 dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
@@ -42,12 +104,18 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT])
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "refuge: out of memory");
+	r->source.ready = knocked;
+	r->source.expired = serve;
 	r->source.released = released;
 	/* No fork between the two. */
 	loop_lock();
 	status = sock_listen(&r->source.fd, address);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS) {
+		snprintf(r->address, sizeof(r->address), "%s", address);
+		r->next = refuges;
+		refuges = r;
 		loop_add(&r->source);
+	}
 	loop_unlock();
 	if (status != DICOMM_SUCCESS) {
 		free(r);
@@ -78,9 +146,14 @@ void refuge_send_away(const struct refuge *refuge)
 
 void refuge_close(struct refuge *refuge)
 {
+	struct refuge **at = &refuges;
+
 	if (!refuge)
 		return;
 	loop_lock();
+	while (*at != refuge)
+		at = &(*at)->next;
+	*at = refuge->next;
 	loop_drop(&refuge->source);
 	loop_unlock();
 }
@@ -163,6 +236,7 @@ dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 			    "refuge: no memory to ask %d ranks", n);
 	}
 	sock_make_room((uint32_t)n);
+	serve_those(addresses, n);
 	refuge_knock_all(addresses, n, alive, knocks);
 	for (int i = 0; i < n; i++) {
 		fds[i].fd = knocks[i];
@@ -208,7 +282,7 @@ void refuge_secret(char *text, size_t len)
 	auth_forget(bytes, sizeof(bytes));
 }
 
-dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
+dicomm_result_t refuge_meet(struct refuge *host, const char *address,
 			    const char *phrase, dicomm_unique_id_t *id)
 {
 	uint8_t key[AUTH_KEY];
@@ -230,6 +304,10 @@ dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
 				      "refuge: duplicate a socket: %m");
 		if (status == DICOMM_SUCCESS)
 			status = meeting_open(fd, key, address);
+		loop_lock();
+		if (meeting_is_open(address))
+			serve_not(host);
+		loop_unlock();
 	}
 	auth_forget(key, sizeof(key));
 	return status;

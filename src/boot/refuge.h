@@ -19,7 +19,9 @@ dicomm_result_t refuge_open(struct refuge **out, char address[SOCK_TEXT]);
 void refuge_close(struct refuge *refuge);
 
 /* Ask those of the n addresses for which alive is set, for at most timeout_ms
- * in all; clear it for those that do not answer. */
+ * in all; clear it for those that do not answer. From then on the refuges of
+ * this process among them hang up on all who knock, unless a meeting is there.
+ */
 dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,
 			     int timeout_ms);
 
@@ -42,7 +44,7 @@ void refuge_secret(char *text, size_t len);
 
 /* The id of the meeting at that address of those who know the phrase; whoever
  * gives its refuge hosts it. */
-dicomm_result_t refuge_meet(const struct refuge *host, const char *address,
+dicomm_result_t refuge_meet(struct refuge *host, const char *address,
 			    const char *phrase, dicomm_unique_id_t *id);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/boot/meeting.h"
 #include "src/boot/settle.h"
 #include "tests/support/runner.h"
 
@@ -280,6 +281,38 @@ START_TEST(signals_do_not_end_a_probe)
 }
 END_TEST
 
+static void check_answers(const char *text, const char *when)
+{
+	const char *texts_of[] = {text};
+
+	for (int i = 0; i < 24; i++) {
+		bool alive[] = {true};
+
+		ck_assert_int_eq(refuge_probe(texts_of, 1, alive, 2500),
+				 DICOMM_SUCCESS);
+		ck_assert_msg(alive[0], "probe %d %s", i, when);
+	}
+}
+
+/* On a machine whose queues are short. */
+START_TEST(more_may_ask_than_the_queue_holds)
+{
+	struct refuge *refuge;
+	dicomm_unique_id_t id;
+	char text[SOCK_TEXT];
+
+	ck_assert_int_eq(refuge_open(&refuge, text), DICOMM_SUCCESS);
+	ck_assert_int_eq(listen(refuge_fd(refuge), 16), 0);
+	check_answers(text, "before a meeting");
+	ck_assert_int_eq(refuge_meet(refuge, text, "phrase", &id),
+			 DICOMM_SUCCESS);
+	check_answers(text, "in a meeting");
+	meeting_end(text);
+	check_answers(text, "after it");
+	refuge_close(refuge);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("settle");
@@ -294,6 +327,7 @@ int main(void)
 	tcase_add_test(tcase, files_of_others_are_counted);
 	tcase_add_test(tcase, who_waits_in_vain_hears_what_was_decided);
 	tcase_add_test(tcase, signals_do_not_end_a_probe);
+	tcase_add_test(tcase, more_may_ask_than_the_queue_holds);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
