@@ -159,6 +159,51 @@ static dicomm_result_t broken_wire(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Where no message is missing, a device has yet to do what was queued on it. */
+static void warn_late(const struct wait_for *f, uint64_t waited_ns)
+{
+	struct dicomm_comm *comm = f->comm;
+	unsigned long long s = waited_ns / 1000000000;
+	char text[128];
+
+	call_text(f->call, text, sizeof(text));
+	comm_listen(comm);
+	if (f->peer >= 0)
+		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
+			 "waited %llu s to %s",
+			 comm->name, comm->rank, (unsigned long long)f->number,
+			 text, f->peer, s,
+			 f->sending ? "send to it" : "receive from it");
+	else
+		log_warn("%s rank %d: operation %llu, %s: %s is late, waited "
+			 "%llu s for it",
+			 comm->name, comm->rank, (unsigned long long)f->number,
+			 text, comm->device, s);
+	comm_listen(NULL);
+}
+
+static dicomm_result_t time_out(const struct wait_for *f)
+{
+	struct dicomm_comm *comm = f->comm;
+	char text[128];
+
+	call_text(f->call, text, sizeof(text));
+	if (f->peer < 0)
+		return fault_raise(
+			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
+			"rank %d: operation %llu, %s: timed out after %d ms "
+			"waiting for %s",
+			comm->rank, (unsigned long long)f->number, text,
+			comm->timeout_ms, comm->device);
+	return fault_raise(comm, DICOMM_ERR_TIMEOUT, f->peer, true,
+			   "rank %d: operation %llu, %s: timed out after %d ms "
+			   "waiting to %s rank %d (%s)",
+			   comm->rank, (unsigned long long)f->number, text,
+			   comm->timeout_ms,
+			   f->sending ? "send to" : "receive from", f->peer,
+			   control_where(comm->control, f->peer));
+}
+
 static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			    uint64_t now)
 {
@@ -189,29 +234,11 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	if (comm->warn_late_ms > 0 && !w->warned &&
 	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {
 		w->warned = true;
-		call_text(f->call, text, sizeof(text));
-		comm_listen(comm);
-		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
-			 "waited %llu s to %s",
-			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, f->peer,
-			 (unsigned long long)(waited / 1000000000),
-			 f->sending ? "send to it" : "receive from it");
-		comm_listen(NULL);
+		warn_late(f, waited);
 	}
 	if (comm->timeout_ms > 0 &&
-	    waited / 1000000 >= (uint64_t)comm->timeout_ms) {
-		call_text(f->call, text, sizeof(text));
-		return fault_raise(
-			comm, DICOMM_ERR_TIMEOUT, f->peer, true,
-			"rank %d: operation %llu, %s: timed out after %d ms "
-			"waiting to %s rank %d (%s)",
-			comm->rank, (unsigned long long)f->number, text,
-			comm->timeout_ms,
-			f->sending ? "send to" : "receive from", f->peer,
-			f->peer < 0 ? ""
-				    : control_where(comm->control, f->peer));
-	}
+	    waited / 1000000 >= (uint64_t)comm->timeout_ms)
+		return time_out(f);
 	return DICOMM_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include "src/core/device.h"
 #include "transports/transport.h"
 #include "tests/support/cast.h"
+#include "tests/support/gpu.h"
 #include "tests/support/runner.h"
 
 /* Streams are tested on what devices there are. */
@@ -531,6 +532,51 @@ START_TEST(a_call_that_nothing_serves_is_an_error)
 }
 END_TEST
 
+/* No other rank is blamed for it. */
+static void slow_device(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const size_t n = 1 << 20;
+	dicomm_result_t async;
+	struct gadget g;
+	const char *text;
+	char words[80];
+	float *a, *b;
+
+	gadget_open(&g, some_device);
+	config.device = g.name;
+	config.timeout_ms = 150;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	a = gadget_alloc(&g, n * sizeof(*a));
+	b = gadget_alloc(&g, n * sizeof(*b));
+	gadget_delay(&g, 4000000);
+	JOB_TRY(dicomm_allreduce(a, b, n, DICOMM_FLOAT32, DICOMM_AVG, me->comm,
+				 g.native));
+	gadget_wait(&g);
+	gadget_delay(&g, 0);
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	text = dicomm_get_last_error(me->comm);
+	snprintf(words, sizeof(words), "after 150 ms waiting for %s", g.name);
+	JOB_CHECK(async == DICOMM_ERR_TIMEOUT && strstr(text, words),
+		  "async %d: %s", (int)async, text);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	gadget_free(&g, a);
+	gadget_free(&g, b);
+	gadget_close(&g);
+}
+
+START_TEST(a_device_that_is_late_is_named)
+{
+	job_run(&(struct job){.run = slow_device,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* Where nothing may be staged, ranks that would have to are told apart. */
 static void never(struct job_rank *me)
 {
@@ -684,6 +730,9 @@ int main(void)
 			    0, 3);
 	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
+	/* One that is there does what it is told within 150 ms. */
+	if (!gpu_is_wanted(some_device))
+		tcase_add_test(tcase, a_device_that_is_late_is_named);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("refusals");
 	tcase_set_timeout(tcase, 100);
