@@ -63,13 +63,15 @@ void call_text(const struct call *call, char *out, size_t len)
 	     call->root, out, len);
 }
 
-/* coll 5, type 5, op 9, root 13 (its low bits), signature 32 bits */
+#define CREATED 31 /* stands for any operator that is not built in */
+
+/* coll 5, type 5, op 5, root 17 (its low bits), signature 32 bits */
 uint64_t call_log_what(const struct call *call, uint32_t signature)
 {
-	uint64_t op = call->op < 0x100 ? call->op : 0x100;
+	uint64_t op = call->op < 0x100 ? call->op : CREATED;
 
 	return (uint64_t)call->coll | (uint64_t)call->type << 5 | op << 10 |
-	       ((uint64_t)(uint32_t)call->root & 0x1fff) << 19 |
+	       ((uint64_t)(uint32_t)call->root & 0x1ffff) << 15 |
 	       (uint64_t)signature << 32;
 }
 
@@ -78,6 +80,7 @@ bool call_log_find(const struct call_log *log, uint64_t number,
 {
 	const struct call_record *r = &log->records[call_log_slot(number)];
 	uint64_t what, count;
+	int op;
 
 	if (atomic_load_explicit(&r->number, memory_order_acquire) != number)
 		return false;
@@ -86,7 +89,8 @@ bool call_log_find(const struct call_log *log, uint64_t number,
 	if (atomic_load_explicit(&r->number, memory_order_relaxed) != number)
 		return false;
 	*signature = (uint32_t)(what >> 32);
+	op = what >> 10 & 31;
 	text((enum coll)(what & 31), count, (int)(what >> 5 & 31),
-	     (int)(what >> 10 & 0x1ff), (int)(what >> 19 & 0x1fff), out, len);
+	     op == CREATED ? 0x100 : op, (int)(what >> 15 & 0x1ffff), out, len);
 	return true;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/boot/roster.h"
+#include "src/core/call.h"
 #include "tests/support/job.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
@@ -410,12 +412,40 @@ START_TEST(ranks_that_disagree_are_named)
 }
 END_TEST
 
+/* How what was called reads for other ranks, in the largest communicator */
+static void check_said(dicomm_redop_t op, const char *words)
+{
+	static struct call_log log;
+	struct call call = {.coll = COLL_REDUCE,
+			    .type = DICOMM_FLOAT8E5M2FNUZ,
+			    .op = op,
+			    .root = ROSTER_RANKS_MAX - 1,
+			    .count = SIZE_MAX};
+	uint32_t signature;
+	char mine[128], said[128];
+
+	call_log_add(&log, 1, call_log_what(&call, 0xfedcba98), call.count);
+	ck_assert(call_log_find(&log, 1, &signature, said, sizeof(said)));
+	ck_assert_uint_eq(signature, 0xfedcba98);
+	call_text(&call, mine, sizeof(mine));
+	ck_assert_str_eq(said, mine);
+	ck_assert_msg(strstr(said, words) != NULL, "%s", said);
+}
+
+START_TEST(what_is_said_of_a_call_is_all_of_it)
+{
+	check_said(DICOMM_BXOR, "bxor root 65535");
+	check_said((dicomm_redop_t)0x12345, "premulsum root 65535");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_disagree");
 	TCase *tcase = tcase_create("fault_disagree");
 
 	tcase_set_timeout(tcase, job_is_long() ? 700 : 110);
+	tcase_add_test(tcase, what_is_said_of_a_call_is_all_of_it);
 	tcase_add_loop_test(tcase, ranks_that_disagree_are_named, 2,
 			    MOST_RANKS + 1);
 	suite_add_tcase(suite, tcase);
