@@ -3,6 +3,7 @@
 #include "perftest/gnuplot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -73,6 +74,9 @@ static int run(int input)
 	if (posix_spawn_file_actions_init(&actions) != 0)
 		return -1;
 	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+	/* Where it cannot open its file, the picture would go to the table. */
+	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+					 O_WRONLY, 0);
 	errno = posix_spawnp(&pid, "gnuplot", &actions, NULL, argv, environ);
 	if (errno == 0)
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -402,6 +402,9 @@ static enum options_outcome check_together(const struct options *o, int *status)
 	    o->min_bytes < o->max_bytes)
 		return refuse(status, FAILURE_SIZE, "stepbytes", "0",
 			      "the sweep would never end");
+	if (o->plot && o->op->id == OPERATION_BARRIER)
+		return refuse(status, FAILURE_USAGE, "plot", o->plot,
+			      "a barrier has no sizes to draw over");
 	snprintf(text, sizeof(text), "%d", o->per_iter_skip);
 	if (o->per_iter_skip >= o->iters)
 		return refuse(status, FAILURE_USAGE, "per_iter_skip", text,

@@ -148,11 +148,24 @@ static void write_picture(FILE *out, void *ctx)
 	plot_script(out, p->o, p->ranks, p->o->plot);
 }
 
+static bool has_sizes(void)
+{
+	for (size_t i = 0; i < kept.n; i++)
+		if (kept.rows[i].size > 0)
+			return true;
+	return false;
+}
+
 int plot_draw(const struct options *o, int ranks, char *error, size_t len)
 {
-	int status = gnuplot_draw(o->plot, write_picture,
-				  &(struct picture){o, ranks}, error, len);
+	int status = -1;
 
+	if (has_sizes())
+		status = gnuplot_draw(o->plot, write_picture,
+				      &(struct picture){o, ranks}, error, len);
+	else
+		snprintf(error, len, "plot %s: no row has bytes to draw over",
+			 o->plot);
 	free(kept.rows);
 	kept.rows = NULL;
 	kept.n = kept.room = 0;

@@ -173,6 +173,14 @@ if command -v gnuplot >/dev/null; then
 	perf 0 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 --plot "$out/a.svg"
 	grep -q '<svg' "$out/a.svg" || fail "no picture"
 fi
+if command -v gnuplot >/dev/null; then
+	last="nothing to draw"
+	perf 6 barrier --plot "$out/b.svg"
+	has "^dicomm-perf: plot $out/b.svg: a barrier has no sizes"
+	perf 1 allreduce -b 0 -e 0 -n 2 --plot "$out/b.svg"
+	has "^dicomm-perf: plot $out/b.svg: no row has bytes"
+	[ ! -e "$out/b.svg" ] || fail "a picture of nothing"
+fi
 (
 	PATH=/nonexistent
 	export PATH
@@ -215,6 +223,8 @@ if command -v gnuplot >/dev/null; then
 		perf 1 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 \
 			--plot "$out/none/a.$kind"
 		has "^dicomm-perf: plot $out/none/a.$kind: gnuplot failed"
+		! grep -aq -e '<svg' -e IEND "$out/table" ||
+			fail "the picture went to the table"
 	done
 	# One that finds room for half of the picture, and does not tell
 	cat >"$out/gnuplot" <<-EOF
