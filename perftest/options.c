@@ -159,8 +159,6 @@ static enum options_outcome parse_integer(const struct range *r,
 	}
 	if (r->why)
 		snprintf(why, sizeof(why), "%s", r->why);
-	else if (r->high == INT_MAX)
-		snprintf(why, sizeof(why), "not an integer from %d", r->low);
 	else
 		snprintf(why, sizeof(why), "not an integer from %d to %d",
 			 r->low, r->high);

@@ -35,7 +35,7 @@ static int ranks_here(const struct session *s)
 
 /* ---- who is there ---- */
 
-static long split_number(const char *text, int base)
+static long split_number(const char *variable, const char *text, int base)
 {
 	char *end;
 	long v;
@@ -48,8 +48,7 @@ static long split_number(const char *text, int base)
 	}
 	v = strtol(text, &end, base);
 	if (end == text)
-		failure_end(FAILURE_USAGE, "NCCL_TESTS_SPLIT: %s: no number",
-			    text);
+		failure_end(FAILURE_USAGE, "%s %s: no number", variable, text);
 	return v;
 }
 
@@ -70,7 +69,7 @@ static long split_color(const char *text, long proc)
 
 		if (strncasecmp(text, ops[i].word, len) != 0)
 			continue;
-		n = split_number(text + len, 0);
+		n = split_number("NCCL_TESTS_SPLIT", text + len, 0);
 		if (ops[i].op == '&')
 			return proc & n;
 		if (ops[i].op == '|')
@@ -90,7 +89,8 @@ static int color_of(int proc)
 	const char *split = getenv("NCCL_TESTS_SPLIT");
 
 	if (mask)
-		return (int)(proc & split_number(mask, 16));
+		return (int)(proc &
+			     split_number("NCCL_TESTS_SPLIT_MASK", mask, 16));
 	return split ? (int)split_color(split, proc) : 0;
 }
 

@@ -245,6 +245,12 @@ fi
 # --- ends -------------------------------------------------------------------------
 
 perf 6 allreduce -G 1
+perf 6 allreduce -n 99999999999
+has '^dicomm-perf: iters 99999999999: not an integer from 1 to 2147483647'
+NCCL_TESTS_SPLIT_MASK=zz perf 6 allreduce -b 8 -e 8
+has '^dicomm-perf: NCCL_TESTS_SPLIT_MASK zz: no number'
+NCCL_TESTS_SPLIT='MOD x' perf 6 allreduce -b 8 -e 8
+has '^dicomm-perf: NCCL_TESTS_SPLIT .*x: no number'
 perf 6 nothing
 perf 255 allreduce -b x
 perf 0 allreduce --unknown
