@@ -649,27 +649,159 @@ START_TEST(without_a_lane_a_poll_finds_nothing)
 }
 END_TEST
 
+/* ---- reads ---- */
+
+static uint8_t read_to[5000];
+
+/* Memory for what is read */
+static void hold_memory(void)
+{
+	static struct ibv_mr m = {.lkey = 9};
+	static struct verbs_mr mr = {.base = (uintptr_t)read_to,
+				     .len = sizeof(read_to),
+				     .written = true,
+				     .mr = &m};
+	static struct tp_hold hold = {.mr = {&mr}};
+
+	dev.holds = &hold;
+}
+
+/* Begin to read a piece; the number of its request. */
+static uint64_t begin_read(uint64_t q)
+{
+	struct verbs_reference from = {.addr = 0x5000, .key = {71}};
+	struct tp_ref ref;
+
+	memcpy(&ref, &from, sizeof(from));
+	ck_assert_int_eq(
+		verbs_read(&peer, 0, q, &ref, 0, read_to, sizeof(read_to)),
+		DICOMM_IN_PROGRESS);
+	ck_assert_int_eq(last.opcode, IBV_WR_RDMA_READ);
+	return last.id;
+}
+
+static void end_read(uint64_t id)
+{
+	complete(id, IBV_WC_RDMA_READ, 0);
+	ck_assert(verbs_poll(&dev));
+}
+
+static void look(int polls)
+{
+	for (int i = 0; i < polls; i++)
+		ck_assert(!verbs_poll(&dev));
+}
+
+/* One that is read in pieces, to which more numbers belong than there are
+ * slots: behind that of the message itself, credits are told in bulk, whatever
+ * else there is to do meanwhile; those of the last piece at once, if they are
+ * many, else by the next poll that finds nothing. */
+START_TEST(pieces_of_a_message_are_told_of_in_bulk)
+{
+	const bool many = _i & 1;
+	const uint64_t bulk = VERBS_READS, ahead = 4;
+	const uint64_t pieces = 1 + 4 * bulk + (many ? 11 : 3);
+	uint64_t id[VERBS_READS];
+
+	dev.config.slots = 16;
+	hold_memory();
+	see_message(1);
+	for (uint64_t q = 1; q <= ahead; q++)
+		id[q] = begin_read(q);
+	for (uint64_t q = 1; q <= pieces; q++) {
+		int before;
+
+		end_read(id[q % VERBS_READS]);
+		ck_assert_int_eq(verbs_arrived(&peer, 0, q), DICOMM_SUCCESS);
+		before = posts;
+		ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
+		ck_assert_int_eq(posts - before, (q > 1 && q % bulk == 1) ||
+							 (q == pieces && many));
+		if (q + ahead <= pieces)
+			id[(q + ahead) % VERBS_READS] = begin_read(q + ahead);
+		before = posts;
+		look(_i & 2 ? 2000 : 1);
+		ck_assert_int_eq(posts - before,
+				 q == 1 || (q == pieces && !many));
+	}
+	ck_assert_uint_eq(in->told, pieces);
+}
+END_TEST
+
+/* Of which the sender may lack credits: as many as ever are told at once. */
+START_TEST(messages_between_the_pieces_are_told_of_as_ever)
+{
+	uint64_t next = 2;
+
+	dev.config.slots = 16;
+	hold_memory();
+	see_message(1);
+	in->told = in->freed = 1;
+	begin_read(35);
+	for (uint64_t q = 2; q <= 33; q++) {
+		int before;
+
+		for (; next <= in->told + dev.config.slots; next += 2)
+			see_message(next);
+		before = posts;
+		ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
+		ck_assert_int_eq(posts - before, (q - 1) % 8 == 0);
+	}
+}
+END_TEST
+
+/* The sender of each may wait for its own, to send the next. */
+START_TEST(messages_that_are_read_are_told_of_one_by_one)
+{
+	uint64_t id[3];
+
+	hold_memory();
+	for (uint64_t q = 1; q <= 2; q++) {
+		see_message(q);
+		id[q] = begin_read(q);
+	}
+	for (uint64_t q = 1; q <= 2; q++) {
+		end_read(id[q]);
+		ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
+		look(1);
+		ck_assert_uint_eq(in->told, q);
+	}
+}
+END_TEST
+
+/* A rank that sleeps, or ends its operation, may read no further piece. */
+START_TEST(who_sleeps_tells_what_it_has_read)
+{
+	uint64_t id;
+
+	hold_memory();
+	see_message(1);
+	in->told = in->freed = 1;
+	id = begin_read(2);
+	begin_read(3);
+	end_read(id);
+	ck_assert_int_eq(verbs_release(&peer, 0, 2), DICOMM_SUCCESS);
+	look(1);
+	ck_assert_uint_eq(in->told, 1);
+	if (_i)
+		verbs_rest(&dev, 1);
+	else
+		verbs_flush(&dev);
+	ck_assert_uint_eq(in->told, 2);
+}
+END_TEST
+
 /* Somebody may wait for it to end; but it has not arrived. */
 START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
 {
-	static uint8_t to[5000];
-	struct verbs_reference from = {.addr = 0x5000, .key = {71}};
-	struct ibv_mr m = {.lkey = 9};
-	struct verbs_mr mr = {.base = (uintptr_t)to,
-			      .len = sizeof(to),
-			      .written = true,
-			      .mr = &m};
-	struct tp_hold hold = {.mr = {&mr}};
-	struct tp_ref ref;
+	uint64_t id;
 
-	dev.holds = &hold;
-	memcpy(&ref, &from, sizeof(from));
-	ck_assert_int_eq(verbs_read(&peer, 0, 1, &ref, 0, to, sizeof(to)),
-			 DICOMM_IN_PROGRESS);
+	hold_memory();
+	id = begin_read(1);
 	ck_assert_uint_eq(atomic_load(&dev.reads), 1);
 	settle();
 	atomic_store(&dev.aborted, true);
-	complete(last.id, IBV_WC_RDMA_READ, 0);
+	complete(id, IBV_WC_RDMA_READ, 0);
 	/* By who uses the device, or who aborts. */
 	if (_i)
 		ck_assert(verbs_complete_aborted(&dev));
@@ -714,6 +846,11 @@ int main(void)
 			    2);
 	tcase_add_test(tcase, a_notice_is_seen_soon);
 	tcase_add_test(tcase, without_a_lane_a_poll_finds_nothing);
+	tcase_add_loop_test(tcase, pieces_of_a_message_are_told_of_in_bulk, 0,
+			    4);
+	tcase_add_test(tcase, messages_between_the_pieces_are_told_of_as_ever);
+	tcase_add_test(tcase, messages_that_are_read_are_told_of_one_by_one);
+	tcase_add_loop_test(tcase, who_sleeps_tells_what_it_has_read, 0, 2);
 	tcase_add_loop_test(
 		tcase, a_read_that_ends_after_an_abort_is_only_counted, 0, 2);
 	suite_add_tcase(suite, tcase);

@@ -115,6 +115,14 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	return verbs_post(s, &wr, 1);
 }
 
+/* Is more being read of a message to which many numbers belong, while its
+ * sender has been told of all that it has put? Then it does not lack credits,
+ * the read ends by itself, and after it there will be more to tell of. */
+static bool reads_on(const struct verbs_lane *lane)
+{
+	return lane->reading && lane->last <= lane->told;
+}
+
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq)
 {
@@ -124,20 +132,21 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	    atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
 		return DICOMM_SUCCESS;
 	lane->freed = seq;
-	if (seq - lane->told >= peer->dev->config.slots / 2)
+	if (seq - lane->told >= peer->dev->config.slots / 2 &&
+	    (!reads_on(lane) || seq - lane->told >= VERBS_READS))
 		return tell(lane);
 	if (seq != lane->told)
 		verbs_untold_add(lane);
 	return DICOMM_SUCCESS;
 }
 
-void verbs_untold_tell(struct tp_device *dev, bool all)
+void verbs_untold_tell(struct tp_device *dev)
 {
 	struct verbs_lane *next;
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if ((all || verbs_must_tell(l)) && strand_to_tell(l))
+		if (strand_to_tell(l))
 			tell(l);
 	}
 }
@@ -146,18 +155,26 @@ void verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return;
-	verbs_untold_tell(dev, true);
+	verbs_untold_tell(dev);
 	/* All words may have been on their way: have some landed? */
 	if (dev->untold && verbs_complete(dev))
-		verbs_untold_tell(dev, true);
+		verbs_untold_tell(dev);
 }
 
 /* Nobody told whom they wait for: now there is time. */
 void verbs_untold_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
+	struct verbs_lane *next;
 
-	verbs_untold_tell(dev, all);
+	for (struct verbs_lane *l = dev->untold; l; l = next) {
+		bool due = l->urgent ||
+			   ((all || verbs_must_tell(l)) && !reads_on(l));
+
+		next = l->untold;
+		if (due && strand_to_tell(l))
+			tell(l);
+	}
 	if (all)
 		dev->idle = 0;
 }

@@ -61,7 +61,7 @@ void verbs_rest(struct tp_device *dev, unsigned us)
 	verbs_poll_all(dev);
 	if (dev->untold &&
 	    !atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		verbs_untold_tell(dev, true);
+		verbs_untold_tell(dev);
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		fds[i] = (struct pollfd){.fd = dev->rail[i].channel->fd,
 					 .events = POLLIN};

@@ -588,6 +588,7 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		return status;
 	}
 	read->status = DICOMM_IN_PROGRESS;
+	lane->reading++;
 	if (seq > lane->referred)
 		lane->referred = seq;
 	return DICOMM_IN_PROGRESS;
@@ -699,6 +700,7 @@ static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
 		if (lane->why) {
 			read->pending = 0;
 			read->status = lane->why;
+			lane->reading--;
 		}
 		return;
 	}
@@ -708,12 +710,13 @@ static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
 		verbs_pool_give(&lane->dev->pool, r->what - 1u);
 }
 
-static void finish_read(struct tp_device *dev, struct verbs_read *read,
+static void finish_read(struct verbs_lane *lane, struct verbs_read *read,
 			dicomm_result_t status)
 {
 	read->pending = 0;
 	read->status = status;
-	end_read(dev, read);
+	lane->reading--;
+	end_read(lane->dev, read);
 }
 
 /* All bytes are on their way to where they go. */
@@ -725,7 +728,7 @@ static void on_read(struct verbs_lane *lane, uint32_t slot)
 	if (read->keys.flushed)
 		status = verbs_mirror_flush(lane, slot);
 	if (!read->keys.flushed || status != DICOMM_SUCCESS)
-		finish_read(lane->dev, read, status);
+		finish_read(lane, read, status);
 }
 
 /* A flush that fails leaves its read to another strand, if there is one. */
@@ -744,7 +747,7 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 		if (!lane->why)
 			return;
 	}
-	finish_read(dev, read, lane->why);
+	finish_read(lane, read, lane->why);
 }
 
 /* It is no message. */

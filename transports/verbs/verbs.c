@@ -337,7 +337,8 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_device *dev = peer->dev;
 
-	/* Credits are told at every half of the slots; see release(). */
+	/* Credits are told at every half of the slots, but for those of a
+	 * message that is still being read; see release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
 				     .slots = dev->config.slots,
 				     .window = dev->config.slots / 2 + 1,
@@ -571,7 +572,7 @@ static void verbs_peer_close(struct tp_peer *peer)
 	if (!peer)
 		return;
 	if (!atomic_load(&peer->dev->aborted))
-		verbs_untold_tell(peer->dev, true);
+		verbs_untold_tell(peer->dev);
 	close_rank(peer->dev, (uint32_t)peer->rank);
 	at = &peer->dev->peers;
 	while (*at != peer)

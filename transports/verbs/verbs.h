@@ -469,7 +469,8 @@ struct verbs_lane {
 	const struct verbs_strand *told_by;
 	uint32_t tells, told_at[VERBS_WORDS]; /* by it; its requests */
 	uint64_t referred; /* last that was read: its sender waits for `told` */
-	bool urgent;       /* so it may for another reason */
+	uint32_t reading;  /* reads that have not ended */
+	bool urgent;       /* it may wait for another reason */
 	struct verbs_lane *untold, **untold_link;
 	struct verbs_read reads[VERBS_READS];
 
@@ -673,8 +674,7 @@ bool verbs_poll(struct tp_device *dev);
 /* To be told when there is time. */
 void verbs_untold_add(struct verbs_lane *lane);
 void verbs_untold_remove(struct verbs_lane *lane);
-/* All of them, or those that a sender may wait for. */
-void verbs_untold_tell(struct tp_device *dev, bool all);
+void verbs_untold_tell(struct tp_device *dev);
 /* A poll has found nothing: there is time. */
 void verbs_untold_idle(struct tp_device *dev);
 
