@@ -79,8 +79,9 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 	struct call_record *r = &log->records[call_log_slot(number)];
 
 	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
+	/* Who reads either of these knows that the number was another. */
 	atomic_store_explicit(&r->what, what, memory_order_release);
-	atomic_store_explicit(&r->count, count, memory_order_relaxed);
+	atomic_store_explicit(&r->count, count, memory_order_release);
 	atomic_store_explicit(&r->number, number, memory_order_release);
 }
 bool call_log_find(const struct call_log *log, uint64_t number,
