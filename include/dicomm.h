@@ -74,8 +74,8 @@
  * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(), the queries of
  * a communicator (count to explain), and all functions that take none.
  *
- * Fork. In a child of fork() the handles of its parent are refused with
- * ERR_INVALID_USAGE; the parent does not notice.
+ * Fork. In a child of fork() the communicators and host streams of its parent
+ * are refused with ERR_INVALID_USAGE; the parent does not notice.
  *
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from
@@ -1569,7 +1569,8 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream);
  *
  * @retval DICOMM_SUCCESS               all are done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
- * @retval DICOMM_ERR_INVALID_USAGE, DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork; or as the following
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
  *         DICOMM_ERR_SYSTEM, DICOMM_ERR_ABORTED, DICOMM_ERR_NO_MEMORY
  *         all have ended, and this is the first failure since the last
  *         synchronize; its communicator is broken
@@ -1585,6 +1586,11 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
  *
  * @retval DICOMM_SUCCESS               destroyed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork: not destroyed; or as the
+ *                                      following
+ * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
+ *         DICOMM_ERR_SYSTEM, DICOMM_ERR_ABORTED, DICOMM_ERR_NO_MEMORY
+ *         destroyed, and this is the first failure since the last synchronize
  */
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
 

@@ -135,9 +135,7 @@ static dicomm_result_t check_stream(const char *f,
 				    dicomm_stream_t stream)
 {
 	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
-		return BAD("%s: stream %p is not a stream of this "
-			   "communicator's device",
-			   f, stream);
+		return stream_refuse(stream, f);
 	return DICOMM_SUCCESS;
 }
 

@@ -47,5 +47,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 			      struct ticket *tickets, bool wait);
 /* Is it a host stream of this process? */
 bool stream_valid(dicomm_stream_t stream);
+/* Say why it is not one. */
+dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function);
 
 #endif

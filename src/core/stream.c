@@ -34,6 +34,7 @@ struct place {
 
 struct host_stream {
 	uint64_t magic;
+	int generation; /* of the process that created it */
 	/* guarded by lock */
 	size_t pending;
 	dicomm_result_t status; /* first failure since the last synchronise */
@@ -509,7 +510,22 @@ bool stream_valid(dicomm_stream_t stream)
 {
 	const struct host_stream *st = stream;
 
-	return st && st->magic == STREAM_MAGIC;
+	return st && st->magic == STREAM_MAGIC &&
+	       st->generation == atomic_load_explicit(&comm_generation,
+						      memory_order_relaxed);
+}
+
+dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function)
+{
+	const struct host_stream *st = stream;
+
+	if (st && st->magic == STREAM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: stream %p belongs to the parent of this "
+			    "process",
+			    function, stream);
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "%s: stream %p is not a host stream", function, stream);
 }
 
 dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
@@ -524,20 +540,15 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "host_stream_create: out of memory");
 	st->magic = STREAM_MAGIC;
+	st->generation = atomic_load(&comm_generation);
 	*stream = st;
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
+static dicomm_result_t wait_for_all(struct host_stream *st)
 {
-	struct host_stream *st = stream;
 	dicomm_result_t status;
 
-	if (!stream_valid(stream))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "host_stream_synchronize: stream %p is not a host "
-			    "stream",
-			    stream);
 	pthread_mutex_lock(&lock);
 	while (st->pending)
 		pthread_cond_wait(&completed, &lock);
@@ -549,6 +560,13 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
 	return status;
 }
 
+dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
+{
+	if (!stream_valid(stream))
+		return stream_refuse(stream, "host_stream_synchronize");
+	return wait_for_all(stream);
+}
+
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 {
 	struct host_stream *st = stream;
@@ -556,9 +574,9 @@ dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 
 	if (!stream)
 		return DICOMM_SUCCESS;
-	status = dicomm_host_stream_synchronize(stream);
-	if (status == DICOMM_ERR_INVALID_ARGUMENT)
-		return status;
+	if (!stream_valid(stream))
+		return stream_refuse(stream, "host_stream_destroy");
+	status = wait_for_all(st);
 	st->magic = 0;
 	free(st);
 	return status;

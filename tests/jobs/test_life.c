@@ -498,7 +498,8 @@ static void forked_child(struct job_rank *me, dicomm_stream_t stream)
 	JOB_REFUSED(dicomm_comm_finalize(c), USAGE, "parent");
 	JOB_REFUSED(dicomm_comm_abort(c), USAGE, "parent");
 	JOB_REFUSED(dicomm_comm_destroy(c), USAGE, "parent");
-	(void)stream;
+	JOB_REFUSED(dicomm_host_stream_synchronize(stream), USAGE, "parent");
+	JOB_REFUSED(dicomm_host_stream_destroy(stream), USAGE, "parent");
 	/* It may have communicators of its own. */
 	JOB_TRY(dicomm_comm_init_all(own, 2, NULL));
 	JOB_TRY(dicomm_group_start());
@@ -508,6 +509,7 @@ static void forked_child(struct job_rank *me, dicomm_stream_t stream)
 					 NULL));
 	JOB_TRY(dicomm_group_end());
 	JOB_CHECK(a == 1 && b == 1, "%d, %d", a, b);
+	JOB_REFUSED(dicomm_barrier(own[0], stream), USAGE, "parent");
 	for (int i = 0; i < 2; i++)
 		JOB_TRY(dicomm_comm_destroy(own[i]));
 	_exit(0);
@@ -526,6 +528,10 @@ static void forks(struct job_rank *me)
 	JOB_TRY(dicomm_host_stream_synchronize(stream));
 	works(me->comm, me->rank, me->ranks);
 	for (int i = 0; i < 3; i++) {
+		/* With a stream that is idle, and one that has work to do. */
+		if (i == 1)
+			JOB_TRY(dicomm_recv(&b, 1, DICOMM_INT32, !me->rank,
+					    me->comm, stream));
 		pid = fork();
 		JOB_CHECK(pid >= 0, "fork: %m");
 		if (pid == 0)
@@ -536,6 +542,7 @@ static void forks(struct job_rank *me)
 			  "the child ended with status %#x", (unsigned)end);
 		works(me->comm, me->rank, me->ranks);
 	}
+	JOB_TRY(dicomm_send(&a, 1, DICOMM_INT32, !me->rank, me->comm, NULL));
 	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
 				 stream));
 	JOB_TRY(dicomm_host_stream_destroy(stream));

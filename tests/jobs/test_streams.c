@@ -409,7 +409,7 @@ static void refused(struct job_rank *me)
 	JOB_TRY(dicomm_host_stream_destroy(NULL));
 	JOB_REFUSED(dicomm_allreduce(&a, &b, 1, DICOMM_INT64, DICOMM_SUM,
 				     me->comm, no_stream),
-		    DICOMM_ERR_INVALID_ARGUMENT, "not a stream");
+		    DICOMM_ERR_INVALID_ARGUMENT, "not a host stream");
 	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT64, DICOMM_SUM, me->comm,
 				 NULL));
 	JOB_CHECK(b == me->ranks, "%ld", (long)b);
