@@ -23,7 +23,7 @@ struct pending_init {
 };
 
 /* Of the calling thread. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
+static _Thread_local struct {
 	int depth;
 	struct item *items;
 	size_t n, room;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The libraries export what include/dicomm.h declares, the shared one under its
-# version node, and nothing else.
+# version node, and nothing else; and the shared one can be opened at run time.
 libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
@@ -31,6 +31,13 @@ if [ -e "$libraries/libdicomm.so" ]; then
 		"$libraries/libdicomm.so" |
 		awk '$2 != "A" { print $3 }' | sort >"$work/shared"
 	compare libdicomm.so "$work/wanted" "$work/shared"
+	# Python, and plugins, open it when the room for such is spent.
+	if ${READELF:-readelf} -d "$libraries/libdicomm.so" |
+		grep STATIC_TLS; then
+		echo "libdicomm.so: dlopen() may find no room for its variables" \
+			"of threads: one has the model initial-exec"
+		bad=1
+	fi
 fi
 if [ -e "$libraries/libdicomm.a" ]; then
 	${NM:-nm} -g --defined-only "$libraries/libdicomm.a" |
