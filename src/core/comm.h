@@ -43,8 +43,9 @@ struct lane {
 	uint64_t out_last; /* the last that was put: not all numbers are used */
 	struct tp_outbox out; /* out.released: NULL until connected */
 	struct tp_inbox in;   /* in.lines: NULL until connected */
-	uint64_t in_done;     /* all messages up to here are done with */
-	uint64_t in_mask;     /* bit i: message in_done + 1 + i is, too */
+	/* All messages up to here are done with; on_query() looks, too. */
+	_Atomic uint64_t in_done;
+	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
 	/* The last one of a crowded operation, which its end releases, and of
 	 * the crowded ones that this rank has ended; see engine.c. */
 	uint64_t in_held, out_settles;
@@ -326,8 +327,9 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
 /* What control_query() asks for: a collective, or the other side's part of a
- * point-to-point pair. */
-enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV };
+ * point-to-point pair; or whether it is done with a message from here, of
+ * number * TP_CLASSES + class. */
+enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED };
 
 /* fault.c: the end of a communicator. */
 

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/drift.h"
+#include "src/core/message.h"
 #include "src/core/step.h"
 #include "src/core/wait.h"
 
@@ -279,7 +280,7 @@ static void pass_turn(const struct executable *e, struct pair *pair)
 		lane->out_settles = lane->out_last;
 		if (lane->in.lines)
 			pair->peer->transport->release(pair->peer->tp, e->class,
-						       lane->in_done);
+						       message_done(lane));
 	}
 }
 

@@ -348,8 +348,8 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	}
 	TRY(flat_fetch(r, s, seq, line, dst, a, s->bytes));
 	/* The sender of a reference waits; others learn at the end. */
-	lane->in_done = flat_last(r, s, lane->in_base);
-	s->peer->transport->release(s->tp, r->exe->class, lane->in_done);
+	message_set_done(lane, flat_last(r, s, lane->in_base));
+	s->peer->transport->release(s->tp, r->exe->class, message_done(lane));
 	s->peer->transport->flush(s->peer->device);
 	return DICOMM_SUCCESS;
 }
@@ -427,12 +427,12 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 
 		lane->out_base += exe->pairs[i].out * exe->slices;
 		lane->in_base += exe->pairs[i].in * exe->slices;
-		if (lane->in_done == lane->in_base)
+		if (message_done(lane) == lane->in_base)
 			continue;
-		lane->in_done = lane->in_base;
+		message_set_done(lane, lane->in_base);
 		if (lane->in.lines)
 			peer->transport->release(peer->tp, exe->class,
-						 lane->in_done);
+						 lane->in_base);
 	}
 	comm->stats.messages_sent += exe->flat_sent;
 	comm->stats.bytes_sent += exe->flat_sent_bytes;

@@ -13,6 +13,7 @@
 #include "src/boot/sock.h"
 #include "src/core/device.h"
 #include "src/core/drift.h"
+#include "src/core/message.h"
 #include "src/core/probe.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
@@ -53,6 +54,13 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 				  text, len))
 			return true;
 		break;
+	case ASK_RECEIVED:
+		*signature = 0;
+		snprintf(text, len, "message %llu", (unsigned long long)number);
+		return peer >= 0 && peer < comm->ranks &&
+		       message_done(
+			       &comm->peers[peer].lane[number % TP_CLASSES]) >=
+			       number / TP_CLASSES;
 	default:
 		if (call_log_find(&comm->collective_log, number, signature,
 				  text, len))

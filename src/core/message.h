@@ -5,6 +5,18 @@
 
 #include "src/core/comm.h"
 
+/* Only the thread of the data path writes it; to who asks it says that those
+ * messages are not looked at any more. */
+static inline uint64_t message_done(const struct lane *lane)
+{
+	return atomic_load_explicit(&lane->in_done, memory_order_acquire);
+}
+
+static inline void message_set_done(struct lane *lane, uint64_t seq)
+{
+	atomic_store_explicit(&lane->in_done, seq, memory_order_release);
+}
+
 static inline struct tp_line *message_arrived(const struct lane *lane,
 					      uint64_t seq)
 {
@@ -32,17 +44,19 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 				    uint64_t seq)
 {
 	struct lane *lane = &peer->lane[c];
+	uint64_t done = message_done(lane);
 	bool held;
 
-	lane->in_mask |= UINT64_C(1) << (seq - lane->in_done - 1);
+	lane->in_mask |= UINT64_C(1) << (seq - done - 1);
 	while (lane->in_mask & 1) {
 		lane->in_mask >>= 1;
-		lane->in_done++;
+		done++;
 	}
+	message_set_done(lane, done);
 	if (!lane->in.lines)
 		return;
-	held = lane->in_done && lane->in_done == lane->in_held;
-	peer->transport->release(peer->tp, c, lane->in_done - held);
+	held = done && done == lane->in_held;
+	peer->transport->release(peer->tp, c, done - held);
 }
 
 /* Has the peer room for message seq of an operation, and is it that one's
@@ -60,7 +74,7 @@ static inline bool message_may_leave(const struct peer *peer,
 
 static inline bool message_in_reach(const struct lane *lane, uint64_t seq)
 {
-	return seq - lane->in_done <= 64;
+	return seq - message_done(lane) <= 64;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/message.h"
 #include "src/core/wait.h"
 
 /* Does this rank reach it by that wire? Why not, if it does not. */
@@ -143,7 +144,7 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	(void)comm;
 	TRY(peer->transport->connect_in(peer->tp, c, &lane->in));
 	/* Empty messages, which are never sent, have numbers and so credits. */
-	peer->transport->release(peer->tp, c, lane->in_done);
+	peer->transport->release(peer->tp, c, message_done(lane));
 	return DICOMM_SUCCESS;
 }
 

@@ -394,6 +394,46 @@ START_TEST(what_was_sent_arrives_though_the_sender_leaves)
 }
 END_TEST
 
+/* A rank that has received all may compute for long: who leaves does not wait
+ * for its next call. By a collective, and by calls that the engine runs. */
+static void leaves_who_computes(struct job_rank *me)
+{
+	const int other = !me->rank;
+	int32_t mine = me->rank, theirs = -1;
+	double begin;
+
+	for (int i = 0; i < 3; i++) {
+		if (*(const int *)me->arg) {
+			JOB_TRY(dicomm_group_start());
+			JOB_TRY(dicomm_send(&mine, 1, DICOMM_INT32, other,
+					    me->comm, NULL));
+			JOB_TRY(dicomm_recv(&theirs, 1, DICOMM_INT32, other,
+					    me->comm, NULL));
+			JOB_TRY(dicomm_group_end());
+		} else {
+			JOB_TRY(dicomm_allreduce(&mine, &theirs, 1,
+						 DICOMM_INT32, DICOMM_SUM,
+						 me->comm, NULL));
+		}
+	}
+	job_barrier();
+	begin = job_seconds();
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_comm_finalize(me->comm));
+		JOB_CHECK(job_seconds() - begin < 1, "finalize took %.1f s",
+			  job_seconds() - begin);
+	} else {
+		job_sleep_ms(2000);
+	}
+}
+
+START_TEST(who_leaves_does_not_wait_for_who_computes)
+{
+	job_run(&(struct job){
+		.run = leaves_who_computes, .arg = &_i, .ranks = 2});
+}
+END_TEST
+
 /* ---- communicators from others ---- */
 
 static void splits(struct job_rank *me)
@@ -770,6 +810,8 @@ int main(void)
 	tcase_add_test(tcase, an_init_can_be_given_up);
 	tcase_add_test(tcase, after_finalize_only_queries_are_left);
 	tcase_add_test(tcase, what_was_sent_arrives_though_the_sender_leaves);
+	tcase_add_loop_test(tcase, who_leaves_does_not_wait_for_who_computes, 0,
+			    2);
 	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
 			    2, 6);
 	tcase_add_test(tcase, shrink_leaves_ranks_out);
