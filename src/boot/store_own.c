@@ -9,6 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control.h"
+#include "src/boot/sock.h"
 #include "src/boot/store.h"
 
 static bool own_present(void)
@@ -34,9 +35,15 @@ static dicomm_result_t own_meet(struct launcher_info *info)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_RANK and DICOMM_SIZE are set, "
 			    "DICOMM_COMM_ID is not: where do the ranks meet?");
-	if (strncmp(id, "dicomm1:", 8))
+	if (strncmp(id, "dicomm1:", 8)) {
+		if (sock_check(id) != DICOMM_SUCCESS)
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "DICOMM_COMM_ID \"%.80s\": neither "
+				    "host:port nor [address]:port nor an id",
+				    id);
 		return control_fixed_id(id, config_string(CONFIG_COMM_KEY),
 					info->rank, &info->id);
+	}
 	if (strlen(id) >= sizeof(info->id.text))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_COMM_ID is too long for an id");

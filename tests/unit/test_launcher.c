@@ -266,7 +266,7 @@ static const struct {
 	{{"DICOMM_RANK", "DICOMM_SIZE"}, {"2", "2"}, "DICOMM_RANK is 2"},
 	{{"DICOMM_RANK", "DICOMM_SIZE", "DICOMM_COMM_ID"},
 	 {"1", "2", "nowhere"},
-	 "host:port"},
+	 "DICOMM_COMM_ID \"nowhere\""},
 	{{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
 	 {"2", "2", "a", "1"},
 	 "RANK is \"2\""},
