@@ -657,8 +657,17 @@ static void worker_destroy(struct worker *w)
 static double minimum_bandwidth(void)
 {
 	const char *text = getenv("NCCL_TESTS_MIN_BW");
+	double gbs;
+	char *end;
 
-	return text ? atof(text) : -1;
+	if (!text)
+		return -1;
+	gbs = strtod(text, &end);
+	/* nccl-tests would take 0 for it, and call every run fast. */
+	if (end == text || *end)
+		failure_end(FAILURE_USAGE, "NCCL_TESTS_MIN_BW %s: no number",
+			    text);
+	return gbs;
 }
 
 void run_all(struct session *s, struct report_end *end)

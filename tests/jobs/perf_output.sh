@@ -263,6 +263,8 @@ NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix \
 	perf 6 alltoallv -b 1000G -e 1000G --ranks 2
 has "the matrix needs"
 NCCL_TESTS_MIN_BW=1e9 perf 7 allreduce -b 8 -e 8 -n 2 --ranks 2
+NCCL_TESTS_MIN_BW=fast perf 6 allreduce -b 8 -e 8 -n 2 --ranks 2
+has '^dicomm-perf: NCCL_TESTS_MIN_BW fast: no number'
 
 # On a terminal, which sweep is under way; the line goes before a row comes.
 if command -v script >/dev/null; then
