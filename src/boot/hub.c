@@ -344,8 +344,8 @@ dicomm_result_t hub_open(const struct hello *self, const uint8_t key[AUTH_KEY],
 	if (!hub || !roster_begin(&hub->roster, self)) {
 		close(fd);
 		free(hub);
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "rank 0: out of memory for %u ranks", self->ranks);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for %u ranks",
+			    self->ranks);
 	}
 	hub->source.fd = -1;
 	hub->source.expired = expired;

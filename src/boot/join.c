@@ -192,12 +192,27 @@ static void say_hello(struct join *j, struct client *c, const uint8_t *nonce)
 	client_send(c, &out);
 }
 
+/* Of rank 0. */
+static dicomm_result_t make_hub(struct join *j)
+{
+	dicomm_result_t status =
+		hub_open(&j->hello, j->hub_key, j->hub_address, &j->hub);
+	char why[WIRE_TEXT];
+
+	if (status == DICOMM_SUCCESS)
+		return status;
+	j->hub_address[0] = '\0';
+	snprintf(why, sizeof(why), "%s", log_last_error());
+	return FAIL(status, "rank 0 cannot host the others: %.800s", why);
+}
+
+/* A rank 0 without a hub goes there, too, to say so. */
 static dicomm_result_t meet(struct join *j)
 {
 	struct client_patience p = patience(j, true);
 	uint8_t key[AUTH_KEY], nonce[AUTH_NONCE];
 	char *address = j->meeting_address, why[WIRE_TEXT] = "";
-	dicomm_result_t status;
+	dicomm_result_t made = DICOMM_SUCCESS, status;
 	enum wire_type type;
 	struct wire_in in;
 
@@ -205,12 +220,13 @@ static dicomm_result_t meet(struct join *j)
 	auth_random(nonce, sizeof(nonce));
 	if (j->config->rank == 0) {
 		auth_key_derive(key, nonce, j->hub_key);
-		TRY(hub_open(&j->hello, j->hub_key, j->hub_address, &j->hub));
+		made = make_hub(j);
 	}
 	status = client_open(address, key, &p, &j->meeting, why);
 	if (status != DICOMM_SUCCESS)
 		return fail_connect(j, "the meeting", address, status, why);
 	say_hello(j, j->meeting, nonce);
+	TRY(made);
 	TRY(expect(j, j->meeting, &type, &in));
 	wire_text(&in, j->hub_address, sizeof(j->hub_address));
 	wire_bytes(&in, nonce, sizeof(nonce));
@@ -231,14 +247,13 @@ static dicomm_result_t meet_by_callback(struct join *j)
 {
 	const struct control_config *c = j->config;
 	struct invitation mine = {0}, *all;
-	dicomm_result_t opened = DICOMM_SUCCESS, status;
+	dicomm_result_t made = DICOMM_SUCCESS, status;
 
 	if (c->rank == 0) {
 		auth_random(j->hub_key, sizeof(j->hub_key));
-		opened = hub_open(&j->hello, j->hub_key, j->hub_address,
-				  &j->hub);
+		made = make_hub(j);
 	}
-	if (c->rank == 0 && opened == DICOMM_SUCCESS) {
+	if (c->rank == 0 && made == DICOMM_SUCCESS) {
 		memcpy(mine.magic, invitation_magic, sizeof(mine.magic));
 		memcpy(mine.address, j->hub_address, sizeof(mine.address));
 		memcpy(mine.key, j->hub_key, sizeof(mine.key));
@@ -253,8 +268,8 @@ static dicomm_result_t meet_by_callback(struct join *j)
 	if (status != DICOMM_SUCCESS) {
 		status = FAIL(status, "rank %d: the caller's all-gather failed",
 			      c->rank);
-	} else if (opened != DICOMM_SUCCESS) {
-		status = opened;
+	} else if (made != DICOMM_SUCCESS) {
+		status = made;
 	} else if (memcmp(all->magic, invitation_magic, sizeof(all->magic)) ||
 		   !memchr(all->address, '\0', sizeof(all->address)) ||
 		   !memchr(all->secret.text, '\0', sizeof(all->secret.text))) {

@@ -188,7 +188,8 @@ static void admit(void *owner, struct guest *guest, struct wire_in *in)
 		memcpy(m->nonce, nonce, sizeof(nonce));
 	}
 	prolong(m);
-	if (m->roster.came == m->roster.ranks)
+	/* Without a hub rank 0 says why, next. */
+	if (m->roster.came == m->roster.ranks && *m->hub)
 		send_all_to_hub(m);
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/boot/hub.h"
 #include "src/boot/refuge.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
@@ -528,8 +529,23 @@ START_TEST(an_init_under_way_is_ended)
 END_TEST
 
 /* A rank is held up once all have met, or fails. */
-static _Atomic bool is_late, is_poor;
+static _Atomic bool is_late, is_poor, is_hubless;
 static struct word *late_word;
+
+dicomm_result_t __real_hub_open(const struct hello *self,
+				const uint8_t key[AUTH_KEY],
+				char address[SOCK_TEXT], struct hub **out);
+dicomm_result_t __wrap_hub_open(const struct hello *self,
+				const uint8_t key[AUTH_KEY],
+				char address[SOCK_TEXT], struct hub **out);
+dicomm_result_t __wrap_hub_open(const struct hello *self,
+				const uint8_t key[AUTH_KEY],
+				char address[SOCK_TEXT], struct hub **out)
+{
+	if (atomic_load(&is_hubless))
+		return FAIL(DICOMM_ERR_SYSTEM, "no port");
+	return __real_hub_open(self, key, address, out);
+}
 
 dicomm_result_t __real_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
 dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
@@ -602,13 +618,16 @@ static void name_no_transports(void)
 
 static const struct cause {
 	const char *transports;
-	bool poor;
+	bool poor, hubless; /* hubless: rank 0, before all have met */
 	dicomm_result_t status;
 	const char *words;
 } causes[] = {
-	{NULL, true, DICOMM_ERR_NO_MEMORY, "no memory for a refuge"},
-	{"nothing", false, DICOMM_ERR_INVALID_ARGUMENT, "transport nothing"},
-	{no_transports, false, DICOMM_ERR_NO_PATH, "no transport is usable"},
+	{NULL, true, false, DICOMM_ERR_NO_MEMORY, "no memory for a refuge"},
+	{NULL, false, true, DICOMM_ERR_SYSTEM, "host the others: no port"},
+	{"nothing", false, false, DICOMM_ERR_INVALID_ARGUMENT,
+	 "transport nothing"},
+	{no_transports, false, false, DICOMM_ERR_NO_PATH,
+	 "no transport is usable"},
 };
 
 #define CAUSES (int)(sizeof(causes) / sizeof(*causes))
@@ -657,12 +676,14 @@ static void fail_alone(struct job_rank *me, enum route route,
 
 	snprintf(name, sizeof(name), "rank %d", victim);
 	atomic_store(&is_poor, cause->poor && me->rank == victim);
+	atomic_store(&is_hubless, cause->hubless && me->rank == victim);
 	job_barrier();
 	begin = job_seconds();
 	status = start(me, route, parent, me->rank == victim ? cause : NULL,
 		       &comm);
 	check_time("a failure after the meeting", begin, 0);
 	atomic_store(&is_poor, false);
+	atomic_store(&is_hubless, false);
 	text = dicomm_get_last_error(comm);
 	JOB_CHECK(status == cause->status && strstr(text, cause->words) &&
 			  strstr(text, name),
@@ -688,9 +709,15 @@ static void fail_after_the_meeting(struct job_rank *me)
 	storm_warm_up(me, &before);
 	JOB_TRY(dicomm_comm_init_rank(&parent, me->ranks, job_id(), me->rank));
 	for (int round = 0; round < 2; round++) {
-		for (int i = 0; i < CAUSES * me->ranks; i++)
-			fail_alone(me, route, parent, &causes[i / me->ranks],
-				   i % me->ranks);
+		for (int i = 0; i < CAUSES * me->ranks; i++) {
+			const struct cause *cause = &causes[i / me->ranks];
+			int victim = i % me->ranks;
+
+			/* By the caller's all-gather no cause is told. */
+			if (!cause->hubless ||
+			    (victim == 0 && route != BY_CALLBACK))
+				fail_alone(me, route, parent, cause, victim);
+		}
 		job_barrier();
 		if (round)
 			residue_check(&before, "after a failure");
