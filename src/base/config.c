@@ -842,11 +842,10 @@ bool config_row(int index, dicomm_param_info_t *info)
 	return true;
 }
 
-/* What ranks compare. */
-static const char *shared_text(enum config_key key)
+/* Ranks compare the value, and where that matters whether somebody chose it. */
+static const char *unchosen_mark(enum config_key key)
 {
-	return rows[key].chosen && config_is_default(key) ? "unset"
-							  : text_of(key);
+	return rows[key].chosen && config_is_default(key) ? "(default)" : "";
 }
 
 uint64_t config_shared_hash(void)
@@ -857,7 +856,9 @@ uint64_t config_shared_hash(void)
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		if (!rows[i].shared)
 			continue;
-		text = shared_text((enum config_key)i);
+		text = text_of((enum config_key)i);
+		hash = hash_bytes(hash, text, strlen(text) + 1);
+		text = unchosen_mark((enum config_key)i);
 		hash = hash_bytes(hash, text, strlen(text) + 1);
 	}
 	return hash;
@@ -872,8 +873,9 @@ void config_shared_text(char *text, size_t len)
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		if (!rows[i].shared || used >= len)
 			continue;
-		used += (size_t)snprintf(text + used, len - used, "%s%s=%s",
+		used += (size_t)snprintf(text + used, len - used, "%s%s=%s%s",
 					 used ? " " : "", rows[i].name,
-					 shared_text((enum config_key)i));
+					 text_of((enum config_key)i),
+					 unchosen_mark((enum config_key)i));
 	}
 }

@@ -378,8 +378,8 @@ START_TEST(shared_settings_are_text_and_hash)
 			       "DICOMM_IB_CONNECT=oob "
 			       "DICOMM_IB_EAGER_BYTES=4K "
 			       "DICOMM_PROBE=auto "
-			       "DICOMM_SHM_SLOT_BYTES=unset "
-			       "DICOMM_SHM_SLOTS=unset");
+			       "DICOMM_SHM_SLOT_BYTES=32K(default) "
+			       "DICOMM_SHM_SLOTS=16(default)");
 	ck_assert(config_shared_hash() == config_shared_hash());
 	/* A short buffer gets what fits. */
 	config_shared_text(part, sizeof(part));
