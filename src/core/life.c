@@ -235,22 +235,28 @@ static bool delivered(const struct peer *peer)
 	return true;
 }
 
+static bool says_yes(struct dicomm_comm *comm, int peer, uint32_t class,
+		     uint64_t number)
+{
+	char text[64];
+	uint32_t signature;
+	bool known = false;
+
+	return control_query(comm->control, peer, class, number, ASK_MS, &known,
+			     &signature, text,
+			     sizeof(text)) == DICOMM_SUCCESS &&
+	       known;
+}
+
 /* It has, if it says so: nobody may have been told yet, for who computes tells
  * nobody. */
 static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 {
 	for (int c = 0; c < TP_CLASSES; c++) {
-		const struct lane *lane = &peer->lane[c];
-		uint64_t number = lane->out_last * TP_CLASSES + (uint64_t)c;
-		uint32_t signature;
-		char text[64];
-		bool known;
+		uint64_t last = peer->lane[c].out_last;
 
-		if (lane->out_last &&
-		    (control_query(comm->control, peer->rank, ASK_RECEIVED,
-				   number, ASK_MS, &known, &signature, text,
-				   sizeof(text)) != DICOMM_SUCCESS ||
-		     !known))
+		if (last && !says_yes(comm, peer->rank, ASK_RECEIVED,
+				      last * TP_CLASSES + (uint64_t)c))
 			return false;
 	}
 	return true;
@@ -259,18 +265,11 @@ static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 /* Will the peer never receive it, since it is leaving, too? */
 static bool is_leaving(struct dicomm_comm *comm, int peer)
 {
-	char text[64];
-	uint32_t signature;
-	bool known = false;
-
 	/* A number that no call reaches: known only to who makes no more. */
 	if (control_gone(comm->control, 0) && !comm_reaches(comm, peer))
 		return true;
 	return control_gone(comm->control, peer) ||
-	       (control_query(comm->control, peer, ASK_COLLECTIVE, UINT64_MAX,
-			      ASK_MS, &known, &signature, text,
-			      sizeof(text)) == DICOMM_SUCCESS &&
-		known);
+	       says_yes(comm, peer, ASK_COLLECTIVE, UINT64_MAX);
 }
 
 /*
@@ -281,8 +280,9 @@ static bool is_leaving(struct dicomm_comm *comm, int peer)
 static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 {
 	struct waiter w = {0};
-	uint64_t begin = clock_ms(), asked = begin;
-	uint64_t ask_ms = begin + ASK_AFTER_MS;
+	uint64_t begin = clock_ms();
+	uint64_t received_ms = begin + ASK_AFTER_MS;
+	uint64_t leaving_ms = begin + ASK_AGAIN_MS;
 
 	/* What the others wait for here. */
 	comm_flush(comm);
@@ -294,13 +294,13 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 
 			if (fault_is(comm))
 				return fault_report(comm);
-			if (now > ask_ms) {
-				ask_ms = now + ASK_AGAIN_MS;
+			if (now > received_ms) {
 				if (has_received(comm, peer))
-					break;
+					break; /* and the next is asked now */
+				received_ms = now + ASK_AGAIN_MS;
 			}
-			if (now - asked > ASK_AGAIN_MS) {
-				asked = now;
+			if (now > leaving_ms) {
+				leaving_ms = now + ASK_AGAIN_MS;
 				if (is_leaving(comm, r) && !delivered(peer)) {
 					comm_listen(comm);
 					log_warn("%s rank %d: rank %d leaves "
