@@ -172,8 +172,6 @@ last="plot"
 if command -v gnuplot >/dev/null; then
 	perf 0 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 --plot "$out/a.svg"
 	grep -q '<svg' "$out/a.svg" || fail "no picture"
-fi
-if command -v gnuplot >/dev/null; then
 	last="nothing to draw"
 	perf 6 barrier --plot "$out/b.svg"
 	has "^dicomm-perf: plot $out/b.svg: a barrier has no sizes"

@@ -634,14 +634,25 @@ static const struct cause {
 
 enum route { BY_ID, IN_BACKGROUND, BY_CALLBACK, BY_SPLIT, ROUTES };
 
+/* How the start of a communicator ends that may go on in the background. */
+static dicomm_result_t started(dicomm_result_t status,
+			       const dicomm_comm_t *comm)
+{
+	double end = job_seconds() + PATIENCE_S;
+
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(200);
+		JOB_TRY(dicomm_comm_get_async_error(*comm, &status));
+	}
+	return status;
+}
+
 static dicomm_result_t start(struct job_rank *me, enum route route,
 			     dicomm_comm_t parent, const struct cause *mine,
 			     dicomm_comm_t *comm)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	dicomm_unique_id_t id = {.text = ""};
-	double end = job_seconds() + PATIENCE_S;
-	dicomm_result_t status;
 
 	/* A meeting to which nobody comes stays for a while. */
 	if (route == BY_ID || route == IN_BACKGROUND)
@@ -655,13 +666,9 @@ static dicomm_result_t start(struct job_rank *me, enum route route,
 	}
 	if (route == BY_SPLIT)
 		return dicomm_comm_split(parent, 0, 0, comm, &config);
-	status = dicomm_comm_init_rank_config(comm, me->ranks, id, me->rank,
-					      &config);
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
-		usleep(200);
-		JOB_TRY(dicomm_comm_get_async_error(*comm, &status));
-	}
-	return status;
+	return started(dicomm_comm_init_rank_config(comm, me->ranks, id,
+						    me->rank, &config),
+		       comm);
 }
 
 static void fail_alone(struct job_rank *me, enum route route,
@@ -777,7 +784,7 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	bool aside = me->rank == me->ranks - 1;
-	double begin, end;
+	double begin;
 	dicomm_comm_t comm = NULL;
 	dicomm_result_t status;
 	char name[16];
@@ -790,7 +797,6 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 	atomic_store(&is_threadless, h->threadless && me->rank == victim);
 	job_barrier();
 	begin = job_seconds();
-	end = begin + PATIENCE_S;
 	status = dicomm_comm_split(me->comm, aside, 0, &comm, &config);
 	text = dicomm_get_last_error(NULL);
 	atomic_store(&is_threadless, false);
@@ -800,10 +806,7 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 				  strstr(text, h->words) && strstr(text, name),
 			  "%s fails with %d, \"%s\": here it is %d, \"%s\"",
 			  name, (int)h->status, h->words, (int)status, text);
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
-		usleep(200);
-		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
-	}
+	status = started(status, &comm);
 	if (aside)
 		JOB_CHECK(status == DICOMM_SUCCESS, "alone it is %d, \"%s\"",
 			  (int)status, text);
