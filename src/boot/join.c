@@ -23,6 +23,7 @@
  * within a second. */
 #define WHY_NS (800 * MS_NS)
 #define FLUSH_NS (100 * MS_NS) /* for what it says to be on its way */
+#define REASON_TEXT 256        /* of a rank 0 without a hub, with its NUL */
 
 struct join {
 	const struct control_config *config;
@@ -40,12 +41,14 @@ struct join {
 /* What rank 0 gives to the others through the caller's all-gather. */
 struct invitation {
 	char magic[8];
-	char address[SOCK_TEXT];
+	char address[SOCK_TEXT]; /* "": there is none, for this reason: */
+	char reason[REASON_TEXT];
+	uint32_t status;
 	uint8_t key[AUTH_KEY];
 	dicomm_unique_id_t secret;
 };
 
-static const char invitation_magic[8] = "dicomm1";
+static const char invitation_magic[8] = "dicomm2";
 
 static struct client_patience patience(const struct join *j, bool until_listens)
 {
@@ -240,6 +243,44 @@ static dicomm_result_t meet(struct join *j)
 	return DICOMM_SUCCESS;
 }
 
+static void invite(const struct join *j, dicomm_result_t made,
+		   struct invitation *mine)
+{
+	memcpy(mine->magic, invitation_magic, sizeof(mine->magic));
+	if (made != DICOMM_SUCCESS) {
+		mine->status = (uint32_t)made;
+		snprintf(mine->reason, sizeof(mine->reason), "%s",
+			 log_last_error());
+		return;
+	}
+	memcpy(mine->address, j->hub_address, sizeof(mine->address));
+	memcpy(mine->key, j->hub_key, sizeof(mine->key));
+	refuge_secret(mine->secret.text, sizeof(mine->secret.text));
+}
+
+static dicomm_result_t accept_invitation(struct join *j,
+					 const struct invitation *from)
+{
+	const struct control_config *c = j->config;
+
+	if (memcmp(from->magic, invitation_magic, sizeof(from->magic)) ||
+	    !memchr(from->address, '\0', sizeof(from->address)) ||
+	    !memchr(from->reason, '\0', sizeof(from->reason)) ||
+	    !memchr(from->secret.text, '\0', sizeof(from->secret.text)))
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "rank %d: the caller's all-gather brought no "
+			    "address of rank 0",
+			    c->rank);
+	if (!from->address[0])
+		return FAIL(roster_status(from->status), "rank %d: %s", c->rank,
+			    from->reason);
+	memcpy(j->hub_address, from->address, sizeof(j->hub_address));
+	memcpy(j->hub_key, from->key, sizeof(j->hub_key));
+	if (c->secret)
+		*c->secret = from->secret;
+	return DICOMM_SUCCESS;
+}
+
 /* All ranks call the caller's all-gather, also a rank 0 without a hub: else
  * the others would wait in it. And they call it once: who fails later could not
  * end it. */
@@ -252,12 +293,7 @@ static dicomm_result_t meet_by_callback(struct join *j)
 	if (c->rank == 0) {
 		auth_random(j->hub_key, sizeof(j->hub_key));
 		made = make_hub(j);
-	}
-	if (c->rank == 0 && made == DICOMM_SUCCESS) {
-		memcpy(mine.magic, invitation_magic, sizeof(mine.magic));
-		memcpy(mine.address, j->hub_address, sizeof(mine.address));
-		memcpy(mine.key, j->hub_key, sizeof(mine.key));
-		refuge_secret(mine.secret.text, sizeof(mine.secret.text));
+		invite(j, made, &mine);
 	}
 	all = calloc((size_t)c->ranks, sizeof(*all));
 	if (!all)
@@ -265,24 +301,13 @@ static dicomm_result_t meet_by_callback(struct join *j)
 			    "rank %d: out of memory to meet %d ranks", c->rank,
 			    c->ranks);
 	status = c->allgather(&mine, all, sizeof(mine), c->allgather_ctx);
-	if (status != DICOMM_SUCCESS) {
+	if (status != DICOMM_SUCCESS)
 		status = FAIL(status, "rank %d: the caller's all-gather failed",
 			      c->rank);
-	} else if (made != DICOMM_SUCCESS) {
+	else if (made == DICOMM_SUCCESS)
+		status = accept_invitation(j, all);
+	else
 		status = made;
-	} else if (memcmp(all->magic, invitation_magic, sizeof(all->magic)) ||
-		   !memchr(all->address, '\0', sizeof(all->address)) ||
-		   !memchr(all->secret.text, '\0', sizeof(all->secret.text))) {
-		status = FAIL(DICOMM_ERR_REMOTE,
-			      "rank %d: the caller's all-gather brought no "
-			      "address of rank 0",
-			      c->rank);
-	} else {
-		memcpy(j->hub_address, all->address, sizeof(j->hub_address));
-		memcpy(j->hub_key, all->key, sizeof(j->hub_key));
-		if (c->secret)
-			*c->secret = all->secret;
-	}
 	auth_forget(&mine, sizeof(mine));
 	auth_forget(all, (size_t)c->ranks * sizeof(*all));
 	free(all);

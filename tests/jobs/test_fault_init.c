@@ -677,7 +677,7 @@ static void fail_alone(struct job_rank *me, enum route route,
 {
 	dicomm_comm_t comm = NULL;
 	dicomm_result_t status;
-	char name[16];
+	char name[24];
 	const char *text;
 	double begin;
 
@@ -720,9 +720,7 @@ static void fail_after_the_meeting(struct job_rank *me)
 			const struct cause *cause = &causes[i / me->ranks];
 			int victim = i % me->ranks;
 
-			/* By the caller's all-gather no cause is told. */
-			if (!cause->hubless ||
-			    (victim == 0 && route != BY_CALLBACK))
+			if (!cause->hubless || victim == 0)
 				fail_alone(me, route, parent, cause, victim);
 		}
 		job_barrier();

@@ -538,7 +538,7 @@ END_TEST
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static uint8_t board[MEET_MAX][256];
+static uint8_t board[MEET_MAX][1024];
 static int posted;
 
 static dicomm_result_t gather_by_memory(const void *mine, void *all, size_t len,

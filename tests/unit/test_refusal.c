@@ -215,10 +215,11 @@ static dicomm_result_t gather_by_file(const void *mine, void *all, size_t len,
 {
 	struct meet_rank *r = ctx;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static uint8_t board[8][256];
+	static uint8_t board[8][1024];
 	static int posted;
 	bool complete;
 
+	ck_assert_uint_le(len, sizeof(board[0]));
 	pthread_mutex_lock(&lock);
 	memcpy(board[r->rank], mine, len);
 	posted++;
