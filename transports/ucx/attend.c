@@ -52,7 +52,7 @@ static int settle(struct tp_device *dev)
 	if (!dev->worker)
 		timeout = -1;
 	else
-		ucx_tell(dev, true);
+		ucx_credits_tell_all(dev);
 	while (timeout == 0 && n++ < PROGRESS_MAX)
 		if (!ucx_progress(dev) &&
 		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)

@@ -5,31 +5,17 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
 
-/* Messages that wait until they can be sent, to one rank; what comes after them
- * waits as long. And what is not data, of all. */
-#define STAGES 8
-#define NOTES 256
-/* Where so many wait, a credit does not join them: the next one says more. */
-#define QUEUED_MOST (STAGES + 8)
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
-#define IDLE_POLLS 256
-/* For peers to hear a goodbye, and for an abort to get the worker. */
-#define DRAIN_NS UINT64_C(2000000000)
-#define SETTLE_TURNS 1000
-#define SETTLE_IDLE 16
+#define NOTES 256 /* that wait until they can be sent, of all routes */
 
 /* ---- the lock ---- */
 
@@ -50,73 +36,7 @@ void ucx_unlock(struct tp_device *dev)
 	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
 }
 
-/* ---- credits ---- */
-
-static void untold_add(struct ucx_in *in)
-{
-	struct ucx_in **head = &in->route->dev->untold;
-
-	if (in->untold_link)
-		return;
-	in->untold = *head;
-	if (*head)
-		(*head)->untold_link = &in->untold;
-	in->untold_link = head;
-	*head = in;
-}
-
-static void untold_remove(struct ucx_in *in)
-{
-	if (!in->untold_link)
-		return;
-	*in->untold_link = in->untold;
-	if (in->untold)
-		in->untold->untold_link = in->untold_link;
-	in->untold_link = NULL;
-	in->untold = NULL;
-}
-
-static void tell(struct ucx_in *in)
-{
-	struct ucx_route *route = in->route;
-	struct ucx_head head = {.lane_class = in->lane_class, .seq = in->freed};
-
-	/* Who has left needs no credits, and who is not there will not send. */
-	if (!route->ep || route->left || route->bye ||
-	    atomic_load_explicit(&route->status, memory_order_relaxed)) {
-		untold_remove(in);
-		return;
-	}
-	if (route->queued >= QUEUED_MOST ||
-	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
-		in->urgent = route->dev->blocked = true;
-		untold_add(in);
-		return;
-	}
-	in->told = in->freed;
-	in->urgent = false;
-	untold_remove(in);
-}
-
-void ucx_tell(struct tp_device *dev, bool all)
-{
-	struct ucx_in *next;
-
-	for (struct ucx_in *in = dev->untold; in; in = next) {
-		next = in->untold;
-		if (all || in->urgent)
-			tell(in);
-	}
-}
-
-static void on_idle(struct tp_device *dev)
-{
-	bool all = ++dev->idle >= IDLE_POLLS;
-
-	ucx_tell(dev, all);
-	if (all)
-		dev->idle = 0;
-}
+/* ---- progress ---- */
 
 bool ucx_progress(struct tp_device *dev)
 {
@@ -124,14 +44,7 @@ bool ucx_progress(struct tp_device *dev)
 
 	if (dev->owes)
 		ucx_arrive_pay(dev);
-	if (__builtin_expect(dev->blocked, 0)) {
-		dev->blocked = false;
-		ucx_tell(dev, false);
-	}
-	if (moved)
-		dev->idle = 0;
-	else if (dev->untold)
-		on_idle(dev);
+	ucx_credits_turn(dev, moved);
 	return moved;
 }
 
@@ -180,168 +93,6 @@ static bool ucx_usable(char *why, size_t len)
 	return ucx_load(why, len);
 }
 
-/* `prefix` is that of a part of UCX, "TCP_" for example, or nothing. UCX before
- * 1.17 knows what such parts can be told without it only. */
-static void set_default(ucp_config_t *config, const char *prefix,
-			const char *name, const char *value)
-{
-	char full[64];
-	unsigned major, minor, release;
-
-	snprintf(full, sizeof(full), "UCX_%s%s", prefix, name);
-	if (getenv(full))
-		return;
-	ucx.ucp_get_version(&major, &minor, &release);
-	if (major == 1 && minor < 17)
-		ucx.ucp_config_modify(config, name, value);
-	else
-		ucx.ucp_config_modify(config, full + strlen("UCX_"), value);
-}
-
-/* "self" is not used: to itself a rank needs no network. Nor are transports of
- * devices a network. */
-static bool is_tcp_only(void)
-{
-	static const char *const others[] = {"self", "cuda", "cuda_copy",
-					     "rocm", "rocm_copy"};
-	const char *p = getenv("UCX_TLS");
-	bool tcp = !p;
-
-	while (p && *p) {
-		size_t len = strcspn(p, ",");
-		bool other = false;
-
-		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-			other |= len == strlen(others[i]) &&
-				 !strncmp(p, others[i], len);
-		if (len == 3 && !strncmp(p, "tcp", 3))
-			tcp = true;
-		else if (!other)
-			return false;
-		p += len + (p[len] == ',');
-	}
-	return tcp;
-}
-
-/* TCP on the interface where the ranks meet; what UCX_ variables say comes
- * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
- * pieces nor asks before it sends them. */
-static void configure(struct tp_device *dev, ucp_config_t *config)
-{
-	char number[32];
-
-	dev->tcp = is_tcp_only();
-	if (dev->tcp) {
-		set_default(config, "", "TLS", "tcp");
-		if (*dev->interface.name)
-			set_default(config, "", "NET_DEVICES",
-				    dev->interface.name);
-		set_default(config, "", "RNDV_THRESH", "inf");
-		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
-	}
-	if (*config_string(CONFIG_SOCKET_FAMILY))
-		set_default(
-			config, "TCP_", "AF_PRIO",
-			strcmp(config_string(CONFIG_SOCKET_FAMILY), "AF_INET6")
-				? "inet"
-				: "inet6");
-	if (*config_string(CONFIG_PORT_RANGE))
-		set_default(config, "TCP_", "PORT_RANGE",
-			    config_string(CONFIG_PORT_RANGE));
-	snprintf(number, sizeof(number), "%zu",
-		 (size_t)dev->config.slot_bytes + 1024);
-	set_default(config, "TCP_", "TX_SEG_SIZE", number);
-	set_default(config, "", "ZCOPY_THRESH", number);
-	set_default(config, "TCP_", "RX_SEG_SIZE", "260k");
-}
-
-static dicomm_result_t failed(const struct tp_device *dev, const char *what,
-			      ucs_status_t status)
-{
-	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
-						: DICOMM_ERR_SYSTEM,
-		    "ucx: %s (interface %s): %s", what,
-		    *dev->interface.name ? dev->interface.name : "unknown",
-		    ucx.ucs_status_string(status));
-}
-
-static dicomm_result_t open_context(struct tp_device *dev)
-{
-	const ucp_params_t params = {
-		.field_mask = UCP_PARAM_FIELD_FEATURES |
-			      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-		.estimated_num_eps = (size_t)dev->config.ranks,
-	};
-	ucp_config_t *config;
-	ucs_status_t status = ucx.ucp_config_read(NULL, NULL, &config);
-
-	if (status != UCS_OK)
-		return failed(dev, "configuration", status);
-	configure(dev, config);
-	status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
-				      config, &dev->context);
-	ucx.ucp_config_release(config);
-	if (status == UCS_OK) {
-		atomic_fetch_add(&ucx_contexts, 1);
-		return DICOMM_SUCCESS;
-	}
-	dev->context = NULL;
-	return failed(dev, "open", status);
-}
-
-/* Its threads get no signals. */
-static ucs_status_t create_worker(struct tp_device *dev)
-{
-	const ucp_worker_params_t params = {
-		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
-	};
-	ucs_status_t status;
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	status = ucx.ucp_worker_create(dev->context, &params, &dev->worker);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (status != UCS_OK)
-		dev->worker = NULL;
-	return status;
-}
-
-static dicomm_result_t open_worker(struct tp_device *dev)
-{
-	ucp_worker_attr_t attr = {
-		.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
-			      UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
-		.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
-	ucs_status_t status = create_worker(dev);
-	dicomm_result_t result = DICOMM_SUCCESS;
-
-	if (status != UCS_OK)
-		return failed(dev, "open", status);
-	status = ucx_arrive_listen(dev);
-	if (status != UCS_OK)
-		return failed(dev, "active messages", status);
-	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
-	if (status != UCS_OK)
-		return failed(dev, "events", status);
-	status = ucx.ucp_worker_query(dev->worker, &attr);
-	if (status != UCS_OK)
-		return failed(dev, "address", status);
-	if (attr.address_length > sizeof(dev->worker_address)) {
-		result = FAIL(DICOMM_ERR_UNSUPPORTED,
-			      "ucx: its address has %zu bytes, more than %zu: "
-			      "name fewer devices in UCX_NET_DEVICES",
-			      attr.address_length, sizeof(dev->worker_address));
-	} else {
-		dev->worker_address_len = (uint32_t)attr.address_length;
-		memcpy(dev->worker_address, attr.address, attr.address_length);
-	}
-	ucx.ucp_worker_release_address(dev->worker, attr.address);
-	return result;
-}
-
 static dicomm_result_t open_tables(struct tp_device *dev)
 {
 	size_t ranks = (size_t)dev->config.ranks;
@@ -376,8 +127,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	dev->network = ucx_network();
 	ucx_interface_find(&dev->config, &dev->interface);
 	TRY(open_tables(dev));
-	TRY(open_context(dev));
-	TRY(open_worker(dev));
+	TRY(ucx_worker_open(dev));
 	return ucx_attend(dev);
 }
 
@@ -494,7 +244,7 @@ static dicomm_result_t greet(struct tp_peer *peer, enum tp_class c)
 	TRY(ucx_route_open(peer->route, &peer->address));
 	if (!peer->route->stage_memory)
 		peer->route->stage_memory =
-			ucx_stages_make(&peer->route->stages, STAGES,
+			ucx_stages_make(&peer->route->stages, UCX_STAGES,
 					peer->dev->config.slot_bytes);
 	if (!peer->route->stage_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -636,9 +386,9 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 	in->freed = seq;
 	if (dev->worker) {
 		if (seq - in->told >= (dev->config.slots + 3) / 4)
-			tell(in);
+			ucx_credits_tell(in);
 		else if (seq != in->told)
-			untold_add(in);
+			ucx_credits_owe(in);
 	}
 	ucx_unlock(dev);
 	return DICOMM_SUCCESS;
@@ -648,7 +398,7 @@ static void ucx_flush(struct tp_device *dev)
 {
 	ucx_lock(dev);
 	if (dev->worker)
-		ucx_tell(dev, true);
+		ucx_credits_tell_all(dev);
 	ucx_unlock(dev);
 }
 
@@ -806,106 +556,13 @@ static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
 
 /* ---- ends ---- */
 
-/* Close the routes that can be. Lock held. */
-static void close_all(struct tp_device *dev, ucp_worker_h worker,
-		      uint32_t first, uint32_t end, bool force)
-{
-	uint64_t start = clock_ns();
-	bool closed;
-
-	for (uint32_t r = first; r < end; r++)
-		ucx_route_close(&dev->routes[r], force);
-	do {
-		closed = true;
-		for (uint32_t r = first; r < end; r++)
-			closed &= ucx_route_is_closed(&dev->routes[r]);
-		if (!closed)
-			ucx.ucp_worker_progress(worker);
-	} while (!closed && clock_ns() - start < DRAIN_NS);
-}
-
-/* What was cut off ends in the next few turns. */
-static void settle(ucp_worker_h worker)
-{
-	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
-		idle = ucx.ucp_worker_progress(worker) ? 0 : idle + 1;
-}
-
-static bool is_sound(const struct tp_device *dev)
-{
-	for (int r = 0; r < dev->config.ranks; r++)
-		if (!ucx_route_is_sound(&dev->routes[r]))
-			return false;
-	return true;
-}
-
-/* Is UCX at memory that was offered, or that a read goes to? */
-static bool is_moving(const struct tp_device *dev)
-{
-	return dev->serving || dev->receiving;
-}
-
-/* When it closes connections while some break, UCX 1.13 now and then runs into
- * an assertion of its own, which ends the program. Rather leave them alone. */
-static void bury(struct tp_device *dev)
-{
-	static struct grave {
-		struct grave *next;
-		ucp_context_h context;
-		ucp_worker_h worker;
-	} * _Atomic graves; /* so that nobody takes them for lost */
-	struct grave *grave = malloc(sizeof(*grave));
-
-	log_debug("ucx: rank %d leaves broken connections behind",
-		  dev->config.rank);
-	if (!grave)
-		return;
-	grave->context = dev->context;
-	grave->worker = dev->worker ? dev->worker : dev->ended;
-	grave->next = atomic_load(&graves);
-	while (!atomic_compare_exchange_weak(&graves, &grave->next, grave))
-		;
-}
-
-/* Give everything back to UCX. */
-static void end_worker(struct tp_device *dev)
-{
-	ucp_worker_h worker = dev->worker ? dev->worker : dev->ended;
-	bool aborted = !dev->worker;
-
-	if (worker) {
-		/* Hear who is gone; but send nobody's memory any more, and
-		 * write none. */
-		if (aborted && !is_moving(dev))
-			settle(worker);
-		if (is_moving(dev) || (aborted && !is_sound(dev))) {
-			bury(dev);
-			return;
-		}
-		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
-		settle(worker);
-		for (int r = 0; r < dev->config.ranks; r++)
-			if (dev->routes[r].ep || dev->routes[r].closing) {
-				bury(dev);
-				return;
-			}
-		ucx.ucp_worker_destroy(worker);
-	}
-	if (!dev->context)
-		return;
-	ucx.ucp_cleanup(dev->context);
-	atomic_fetch_sub(&ucx_contexts, 1);
-}
-
-/* Without progress, TCP sends and receives nothing. Other networks do so by
- * themselves, until their endpoints are closed. */
 static void ucx_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
 
 	atomic_store(&dev->aborted, true);
 	while (!ucx_try_lock(dev)) {
-		if (clock_ns() - start > DRAIN_NS) {
+		if (clock_ns() - start > UCX_DRAIN_NS) {
 			log_warn("ucx: rank %d: somebody has been in the "
 				 "middle of a poll for long",
 				 dev->config.rank);
@@ -913,15 +570,8 @@ static void ucx_abort(struct tp_device *dev)
 		}
 		sched_yield();
 	}
-	if (dev->worker) {
-		if (!dev->tcp) {
-			close_all(dev, dev->worker, 0,
-				  (uint32_t)dev->config.ranks, true);
-			settle(dev->worker);
-		}
-		dev->ended = dev->worker;
-		dev->worker = NULL;
-	}
+	if (dev->worker)
+		ucx_worker_stop(dev);
 	ucx_unlock(dev);
 }
 
@@ -933,7 +583,7 @@ static void free_lanes(struct tp_device *dev, uint32_t rank)
 		struct ucx_out *out = atomic_exchange(&dev->out[id], NULL);
 
 		if (in) {
-			untold_remove(in);
+			ucx_credits_forget(in);
 			ucx_arrive_free(in);
 		}
 		free(out);
@@ -966,10 +616,10 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	uint64_t start = clock_ns();
 	bool quiet = false;
 
-	while (!quiet && dev->worker && clock_ns() - start < DRAIN_NS) {
+	while (!quiet && dev->worker && clock_ns() - start < UCX_DRAIN_NS) {
 		quiet = true;
 		/* No credits after a goodbye. */
-		ucx_tell(dev, true);
+		ucx_credits_tell_all(dev);
 		for (uint32_t r = first; r < end; r++) {
 			if (!is_untold(dev, r))
 				ucx_route_bye(&dev->routes[r]);
@@ -995,7 +645,7 @@ static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
 	if (dev->worker && dev->owes)
 		ucx_arrive_pay(dev);
 	if (dev->worker)
-		close_all(dev, dev->worker, first, end, false);
+		ucx_worker_close_routes(dev, first, end);
 	for (uint32_t r = first; r < end; r++) {
 		dev->routes[r].closed = true;
 		free(dev->routes[r].hello);
@@ -1033,7 +683,7 @@ static void ucx_close(struct tp_device *dev)
 	ucx_lock(dev);
 	if (dev->worker)
 		close_routes(dev, 0, (uint32_t)dev->config.ranks);
-	end_worker(dev);
+	ucx_worker_end(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
 		free_lanes(dev, (uint32_t)r);
 	while ((peer = dev->peers)) {
@@ -1057,8 +707,8 @@ static void ucx_close(struct tp_device *dev)
 
 static uint64_t ucx_memory(const struct tp_device *dev)
 {
-	uint64_t stages = STAGES * (sizeof(struct ucx_stage) +
-				    (uint64_t)dev->config.slot_bytes);
+	uint64_t stages = UCX_STAGES * (sizeof(struct ucx_stage) +
+					(uint64_t)dev->config.slot_bytes);
 	uint64_t bytes = sizeof(*dev);
 	uint64_t inbox = sizeof(struct ucx_in) +
 			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +

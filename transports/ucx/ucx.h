@@ -27,6 +27,11 @@
 
 #define UCX_READS 64 /* as the contract says */
 #define UCX_KEY 32
+/* Messages that wait until they can be sent, to one rank; what comes after them
+ * waits as long. */
+#define UCX_STAGES 8
+/* For peers to hear a goodbye, and for an abort to get the worker. */
+#define UCX_DRAIN_NS UINT64_C(2000000000)
 
 /* ---- load.c: the library, opened at the first use ---- */
 
@@ -315,10 +320,8 @@ struct tp_hold {
 void ucx_lock(struct tp_device *dev);
 bool ucx_try_lock(struct tp_device *dev);
 void ucx_unlock(struct tp_device *dev);
-/* With the lock: progress, true if anything moved; tell credits, all or those
- * that a sender of references may wait for. */
+/* With the lock: progress, true if anything moved. */
 bool ucx_progress(struct tp_device *dev);
-void ucx_tell(struct tp_device *dev, bool all);
 
 static inline struct ucx_in *ucx_in_of(const struct tp_device *dev,
 				       uint32_t rank, uint16_t c)
@@ -333,6 +336,28 @@ static inline struct ucx_out *ucx_out_of(const struct tp_device *dev,
 	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
 				    memory_order_acquire);
 }
+
+/* ---- worker.c: the worker, and the context that it is of ---- */
+
+dicomm_result_t ucx_worker_open(struct tp_device *dev);
+/* Close the routes first .. end-1, when all that was sent is out. */
+void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
+			     uint32_t end);
+/* Nothing moves any more, and dev->worker is NULL. */
+void ucx_worker_stop(struct tp_device *dev);
+/* Give everything back to UCX. */
+void ucx_worker_end(struct tp_device *dev);
+
+/* ---- credits.c: what senders are told of what has been released ---- */
+
+/* Tell, now if that can be, else in a later turn. */
+void ucx_credits_tell(struct ucx_in *in);
+void ucx_credits_tell_all(struct tp_device *dev);
+/* Tell when there is nothing else to do; tell no more. */
+void ucx_credits_owe(struct ucx_in *in);
+void ucx_credits_forget(struct ucx_in *in);
+/* After each progress. */
+void ucx_credits_turn(struct tp_device *dev, bool moved);
 
 /* ---- arrive.c: what comes in; the handlers run in ucx_progress() ---- */
 

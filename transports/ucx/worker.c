@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The UCP context and worker of a device: configured, opened, and given back to
+ * UCX without running into what UCX cannot bear. */
+#include "transports/ucx/ucx.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+/* What was cut off ends in so many turns, or when so many find nothing. */
+#define SETTLE_TURNS 1000
+#define SETTLE_IDLE 16
+
+/* ---- opened ---- */
+
+/* `prefix` is that of a part of UCX, "TCP_" for example, or nothing. UCX before
+ * 1.17 knows what such parts can be told without it only. */
+static void set_default(ucp_config_t *config, const char *prefix,
+			const char *name, const char *value)
+{
+	char full[64];
+	unsigned major, minor, release;
+
+	snprintf(full, sizeof(full), "UCX_%s%s", prefix, name);
+	if (getenv(full))
+		return;
+	ucx.ucp_get_version(&major, &minor, &release);
+	if (major == 1 && minor < 17)
+		ucx.ucp_config_modify(config, name, value);
+	else
+		ucx.ucp_config_modify(config, full + strlen("UCX_"), value);
+}
+
+/* "self" is not used: to itself a rank needs no network. Nor are transports of
+ * devices a network. */
+static bool is_tcp_only(void)
+{
+	static const char *const others[] = {"self", "cuda", "cuda_copy",
+					     "rocm", "rocm_copy"};
+	const char *p = getenv("UCX_TLS");
+	bool tcp = !p;
+
+	while (p && *p) {
+		size_t len = strcspn(p, ",");
+		bool other = false;
+
+		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+			other |= len == strlen(others[i]) &&
+				 !strncmp(p, others[i], len);
+		if (len == 3 && !strncmp(p, "tcp", 3))
+			tcp = true;
+		else if (!other)
+			return false;
+		p += len + (p[len] == ',');
+	}
+	return tcp;
+}
+
+/* TCP on the interface where the ranks meet; what UCX_ variables say comes
+ * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
+ * pieces nor asks before it sends them. */
+static void configure(struct tp_device *dev, ucp_config_t *config)
+{
+	char number[32];
+
+	dev->tcp = is_tcp_only();
+	if (dev->tcp) {
+		set_default(config, "", "TLS", "tcp");
+		if (*dev->interface.name)
+			set_default(config, "", "NET_DEVICES",
+				    dev->interface.name);
+		set_default(config, "", "RNDV_THRESH", "inf");
+		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
+	}
+	if (*config_string(CONFIG_SOCKET_FAMILY))
+		set_default(
+			config, "TCP_", "AF_PRIO",
+			strcmp(config_string(CONFIG_SOCKET_FAMILY), "AF_INET6")
+				? "inet"
+				: "inet6");
+	if (*config_string(CONFIG_PORT_RANGE))
+		set_default(config, "TCP_", "PORT_RANGE",
+			    config_string(CONFIG_PORT_RANGE));
+	snprintf(number, sizeof(number), "%zu",
+		 (size_t)dev->config.slot_bytes + 1024);
+	set_default(config, "TCP_", "TX_SEG_SIZE", number);
+	set_default(config, "", "ZCOPY_THRESH", number);
+	set_default(config, "TCP_", "RX_SEG_SIZE", "260k");
+}
+
+static dicomm_result_t failed(const struct tp_device *dev, const char *what,
+			      ucs_status_t status)
+{
+	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
+						: DICOMM_ERR_SYSTEM,
+		    "ucx: %s (interface %s): %s", what,
+		    *dev->interface.name ? dev->interface.name : "unknown",
+		    ucx.ucs_status_string(status));
+}
+
+static dicomm_result_t open_context(struct tp_device *dev)
+{
+	const ucp_params_t params = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES |
+			      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+		.estimated_num_eps = (size_t)dev->config.ranks,
+	};
+	ucp_config_t *config;
+	ucs_status_t status = ucx.ucp_config_read(NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return failed(dev, "configuration", status);
+	configure(dev, config);
+	status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+				      config, &dev->context);
+	ucx.ucp_config_release(config);
+	if (status == UCS_OK) {
+		atomic_fetch_add(&ucx_contexts, 1);
+		return DICOMM_SUCCESS;
+	}
+	dev->context = NULL;
+	return failed(dev, "open", status);
+}
+
+/* Its threads get no signals. */
+static ucs_status_t create_worker(struct tp_device *dev)
+{
+	const ucp_worker_params_t params = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
+	};
+	ucs_status_t status;
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	status = ucx.ucp_worker_create(dev->context, &params, &dev->worker);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (status != UCS_OK)
+		dev->worker = NULL;
+	return status;
+}
+
+static dicomm_result_t open_worker(struct tp_device *dev)
+{
+	ucp_worker_attr_t attr = {
+		.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
+			      UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
+		.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
+	ucs_status_t status = create_worker(dev);
+	dicomm_result_t result = DICOMM_SUCCESS;
+
+	if (status != UCS_OK)
+		return failed(dev, "open", status);
+	status = ucx_arrive_listen(dev);
+	if (status != UCS_OK)
+		return failed(dev, "active messages", status);
+	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
+	if (status != UCS_OK)
+		return failed(dev, "events", status);
+	status = ucx.ucp_worker_query(dev->worker, &attr);
+	if (status != UCS_OK)
+		return failed(dev, "address", status);
+	if (attr.address_length > sizeof(dev->worker_address)) {
+		result = FAIL(DICOMM_ERR_UNSUPPORTED,
+			      "ucx: its address has %zu bytes, more than %zu: "
+			      "name fewer devices in UCX_NET_DEVICES",
+			      attr.address_length, sizeof(dev->worker_address));
+	} else {
+		dev->worker_address_len = (uint32_t)attr.address_length;
+		memcpy(dev->worker_address, attr.address, attr.address_length);
+	}
+	ucx.ucp_worker_release_address(dev->worker, attr.address);
+	return result;
+}
+
+dicomm_result_t ucx_worker_open(struct tp_device *dev)
+{
+	TRY(open_context(dev));
+	return open_worker(dev);
+}
+
+/* ---- ended ---- */
+
+/* Close the routes that can be. Lock held. */
+static void close_all(struct tp_device *dev, ucp_worker_h worker,
+		      uint32_t first, uint32_t end, bool force)
+{
+	uint64_t start = clock_ns();
+	bool closed;
+
+	for (uint32_t r = first; r < end; r++)
+		ucx_route_close(&dev->routes[r], force);
+	do {
+		closed = true;
+		for (uint32_t r = first; r < end; r++)
+			closed &= ucx_route_is_closed(&dev->routes[r]);
+		if (!closed)
+			ucx.ucp_worker_progress(worker);
+	} while (!closed && clock_ns() - start < UCX_DRAIN_NS);
+}
+
+/* What was cut off ends in the next few turns. */
+static void settle(ucp_worker_h worker)
+{
+	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
+		idle = ucx.ucp_worker_progress(worker) ? 0 : idle + 1;
+}
+
+static bool is_sound(const struct tp_device *dev)
+{
+	for (int r = 0; r < dev->config.ranks; r++)
+		if (!ucx_route_is_sound(&dev->routes[r]))
+			return false;
+	return true;
+}
+
+/* Is UCX at memory that was offered, or that a read goes to? */
+static bool is_moving(const struct tp_device *dev)
+{
+	return dev->serving || dev->receiving;
+}
+
+/* When it closes connections while some break, UCX 1.13 now and then runs into
+ * an assertion of its own, which ends the program. Rather leave them alone. */
+static void bury(struct tp_device *dev)
+{
+	static struct grave {
+		struct grave *next;
+		ucp_context_h context;
+		ucp_worker_h worker;
+	} * _Atomic graves; /* so that nobody takes them for lost */
+	struct grave *grave = malloc(sizeof(*grave));
+
+	log_debug("ucx: rank %d leaves broken connections behind",
+		  dev->config.rank);
+	if (!grave)
+		return;
+	grave->context = dev->context;
+	grave->worker = dev->worker ? dev->worker : dev->ended;
+	grave->next = atomic_load(&graves);
+	while (!atomic_compare_exchange_weak(&graves, &grave->next, grave))
+		;
+}
+
+void ucx_worker_end(struct tp_device *dev)
+{
+	ucp_worker_h worker = dev->worker ? dev->worker : dev->ended;
+	bool aborted = !dev->worker;
+
+	if (worker) {
+		/* Hear who is gone; but send nobody's memory any more, and
+		 * write none. */
+		if (aborted && !is_moving(dev))
+			settle(worker);
+		if (is_moving(dev) || (aborted && !is_sound(dev))) {
+			bury(dev);
+			return;
+		}
+		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
+		settle(worker);
+		for (int r = 0; r < dev->config.ranks; r++)
+			if (dev->routes[r].ep || dev->routes[r].closing) {
+				bury(dev);
+				return;
+			}
+		ucx.ucp_worker_destroy(worker);
+	}
+	if (!dev->context)
+		return;
+	ucx.ucp_cleanup(dev->context);
+	atomic_fetch_sub(&ucx_contexts, 1);
+}
+
+void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
+			     uint32_t end)
+{
+	close_all(dev, dev->worker, first, end, false);
+}
+
+/* Without progress, TCP sends and receives nothing. Other networks do so by
+ * themselves, until their endpoints are closed. */
+void ucx_worker_stop(struct tp_device *dev)
+{
+	if (!dev->tcp) {
+		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
+			  true);
+		settle(dev->worker);
+	}
+	dev->ended = dev->worker;
+	dev->worker = NULL;
+}
