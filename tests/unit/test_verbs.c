@@ -176,6 +176,66 @@ START_TEST(far_ports_are_taken_where_none_near_equals_them)
 }
 END_TEST
 
+/* Of whose kind a port may be, and what is said where it is the only one. */
+static const struct {
+	enum ibv_transport_type type;
+	const char *driver;
+	int reads, queues; /* that it can have */
+	const char *why;   /* NULL: nothing */
+} kinds[] = {
+	{IBV_TRANSPORT_IB, "mlx5_core", 16, 1000, NULL},
+	{IBV_TRANSPORT_IWARP, "cxgb4", 16, 1000, NULL},
+	{IBV_TRANSPORT_IB, "", 16, 1000, NULL},
+	{IBV_TRANSPORT_UNSPECIFIED, "efa", 0, 0, "no reliable connections"},
+	{IBV_TRANSPORT_USNIC_UDP, "usnic", 16, 1, "no reliable connections"},
+	{IBV_TRANSPORT_IB, "mana", 16, 1000, "nothing inline"},
+	{IBV_TRANSPORT_IWARP, "erdma", 16, 1000, "nothing inline"},
+	{IBV_TRANSPORT_IB, "other", 0, 1000, "does not read"},
+	{IBV_TRANSPORT_IB, "irdma", 16, 0, "no shared receive queues"},
+};
+
+START_TEST(a_nic_that_cannot_do_it_is_told_by_what_it_lacks)
+{
+	const struct ibv_device_attr attr = {.max_qp_rd_atom = kinds[_i].reads,
+					     .max_qp_init_rd_atom =
+						     kinds[_i].reads,
+					     .max_srq = kinds[_i].queues};
+	const char *why =
+		verbs_choose_objection(kinds[_i].type, kinds[_i].driver, &attr);
+
+	ck_assert_int_eq(!why, !kinds[_i].why);
+	if (why)
+		ck_assert_msg(strstr(why, kinds[_i].why), "%s", why);
+}
+END_TEST
+
+/* Like a host of a cloud: what cannot be used is passed over, and said. */
+START_TEST(ports_of_no_use_are_passed_over)
+{
+	const struct verbs_port all[] = {
+		{.name = "efa_0", .unfit = "it has no reliable connections"},
+		{.name = "mlx5_0",
+		 .number = 1,
+		 .active = true,
+		 .unfit = "no GID"},
+		{.name = "mlx5_1", .number = 1, .gid = "none"},
+		{.name = "mlx5_2", .number = 1, .active = true},
+	};
+	struct verbs_port ports[4];
+	char why[256];
+
+	memcpy(ports, all, sizeof(all));
+	ck_assert_int_eq(verbs_choose_usable(ports, 4, why, sizeof(why)), 1);
+	ck_assert_str_eq(ports[0].name, "mlx5_2");
+	memcpy(ports, all, sizeof(all));
+	ck_assert_int_eq(verbs_choose_usable(ports, 3, why, sizeof(why)), 0);
+	ck_assert_str_eq(why, "no port can be used: "
+			      "efa_0 (it has no reliable connections), "
+			      "mlx5_0:1 (no GID), mlx5_1:1 InfiniBand 0.0 Gb/s "
+			      "GID none (no link)");
+}
+END_TEST
+
 /* ---- which GID ---- */
 
 /* Of a RoCE NIC with two ports, as kernels list them; and of what an
@@ -754,6 +814,10 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    far_ports_are_taken_where_none_near_equals_them, 0,
 			    (int)(sizeof(takings) / sizeof(*takings)));
+	tcase_add_loop_test(tcase,
+			    a_nic_that_cannot_do_it_is_told_by_what_it_lacks, 0,
+			    (int)(sizeof(kinds) / sizeof(*kinds)));
+	tcase_add_test(tcase, ports_of_no_use_are_passed_over);
 	tcase_add_loop_test(tcase, the_gids_are_those_that_others_reach, 0,
 			    (int)(sizeof(gids) / sizeof(*gids)));
 	tcase_add_test(tcase, a_port_is_known_by_a_few_gids);

@@ -32,6 +32,27 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port)
 	return found != exclude;
 }
 
+/* Drivers that take no notice of IBV_SEND_INLINE: what is sent so comes from
+ * memory that they think is registered. */
+static const char *const never_inline[] = {"erdma", "mana"};
+
+const char *verbs_choose_objection(enum ibv_transport_type type,
+				   const char *driver,
+				   const struct ibv_device_attr *attr)
+{
+	/* Amazon's EFA, Cisco's usNIC */
+	if (type != IBV_TRANSPORT_IB && type != IBV_TRANSPORT_IWARP)
+		return "it has no reliable connections";
+	for (size_t i = 0; i < sizeof(never_inline) / sizeof(char *); i++)
+		if (!strcmp(driver, never_inline[i]))
+			return "its driver sends nothing inline";
+	if (attr->max_qp_rd_atom < 1 || attr->max_qp_init_rd_atom < 1)
+		return "it does not read remote memory";
+	if (attr->max_srq < 1)
+		return "it has no shared receive queues";
+	return NULL;
+}
+
 /* Routable before local, IPv4 before IPv6 */
 static int worth_of(const struct ibv_gid_entry *e)
 {
@@ -159,8 +180,12 @@ static size_t append(char *text, size_t len, size_t at, const char *format, ...)
 static size_t describe(const struct verbs_port *p, char *text, size_t len,
 		       size_t at)
 {
-	return append(text, len, at, "%s%s:%u %s %.1f Gb/s GID %s%s",
-		      at ? ", " : "", p->name, p->number,
+	at = append(text, len, at, "%s%s", at ? ", " : "", p->name);
+	if (p->number)
+		at = append(text, len, at, ":%u", p->number);
+	if (*p->unfit)
+		return append(text, len, at, " (%s)", p->unfit);
+	return append(text, len, at, " %s %.1f Gb/s GID %s%s",
 		      verbs_fabric_name(p->fabric),
 		      (double)p->bytes_per_s * 8e-9, p->gid,
 		      p->active ? "" : " (no link)");
@@ -178,7 +203,7 @@ int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len)
 		if (!verbs_choose_matches(spec, ports[i].name, ports[i].number))
 			continue;
 		matched++;
-		if (!ports[i].active)
+		if (!ports[i].active || *ports[i].unfit)
 			continue;
 		kept_at = describe(&ports[i], why, len, kept_at);
 		ports[kept++] = ports[i];
@@ -188,7 +213,7 @@ int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len)
 			 all);
 	else if (!kept)
 		snprintf(why, len, "%s%s",
-			 n ? "no port has a link: " : "no RDMA device", all);
+			 n ? "no port can be used: " : "no RDMA device", all);
 	return kept;
 }
 

@@ -14,6 +14,8 @@
 #include "src/base/log.h"
 
 #define GIDS_MAX 256
+/* More ports stand for virtual functions, of whom their NIC is the switch. */
+#define PORTS_OF_A_NIC 2
 /* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
 #define SIW_FILLER_CQE 32768
@@ -146,50 +148,104 @@ void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
 		  INET6_ADDRSTRLEN);
 }
 
-/* "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"; "" if it is none. */
-static void find_pci(const struct ibv_device *device, char pci[16])
+/* Where that link of the NIC's leads to: the last name of the path; "": it has
+ * no such link. */
+static void follow(const struct ibv_device *device, const char *link,
+		   char name[64])
 {
-	char path[IBV_SYSFS_PATH_MAX + 8], *real, *name;
+	char path[IBV_SYSFS_PATH_MAX + 16], *real, *last;
 
-	*pci = '\0';
-	snprintf(path, sizeof(path), "%s/device", device->ibdev_path);
+	snprintf(path, sizeof(path), "%s/%s", device->ibdev_path, link);
 	real = realpath(path, NULL);
-	name = real ? strrchr(real, '/') : NULL;
-	if (name && strlen(name + 1) == strlen("0000:17:00.0"))
-		strcpy(pci, name + 1);
+	last = real ? strrchr(real, '/') : NULL;
+	snprintf(name, 64, "%.63s", last ? last + 1 : "");
 	free(real);
 }
 
-static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
-			 int n)
+/* "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"; "" if it is none. */
+static void find_pci(const struct ibv_device *device, char pci[16])
 {
-	struct ibv_context *context = ibv_open_device(device);
-	struct ibv_device_attr attr;
+	char name[64];
 
-	if (!context)
-		return n;
-	if (!ibv_query_device(context, &attr)) {
-		for (int p = 1; p <= attr.phys_port_cnt && n < VERBS_PORTS_MAX;
-		     p++) {
-			struct verbs_gid gid[VERBS_GIDS];
-			struct ibv_port_attr port;
+	follow(device, "device", name);
+	snprintf(pci, 16, "%.15s",
+		 strlen(name) == strlen("0000:17:00.0") ? name : "");
+}
 
-			if (ibv_query_port(context, (uint8_t)p, &port))
-				continue;
-			snprintf(ports[n].name, sizeof(ports[n].name), "%s",
-				 device->name);
-			ports[n].number = (uint8_t)p;
-			find_pci(device, ports[n].pci);
-			ports[n].active = port.state == IBV_PORT_ACTIVE;
-			ports[n].fabric = fabric_of(device, &port);
-			ports[n].bytes_per_s = rate_of(&port);
-			snprintf(ports[n].gid, sizeof(ports[n].gid), "none");
-			if (find_gids(context, (uint8_t)p, ports[n].fabric,
-				      gid))
-				verbs_gid_text(&gid->gid, ports[n].gid);
-			n++;
-		}
+static void say_no_gid(char *text, size_t len)
+{
+	long long wanted = config_int(CONFIG_IB_GID_INDEX);
+
+	if (wanted < 0)
+		snprintf(text, len,
+			 "no GID: has its interface an address, and is it up?");
+	else
+		snprintf(text, len, "no GID of DICOMM_IB_GID_INDEX %lld",
+			 wanted);
+}
+
+static bool list_port(struct ibv_context *context, uint8_t number,
+		      struct verbs_port *out)
+{
+	struct ibv_device *device = context->device;
+	struct verbs_gid gid[VERBS_GIDS];
+	struct ibv_port_attr attr;
+
+	if (ibv_query_port(context, number, &attr))
+		return false;
+	*out = (struct verbs_port){.number = number,
+				   .active = attr.state == IBV_PORT_ACTIVE,
+				   .fabric = fabric_of(device, &attr),
+				   .bytes_per_s = rate_of(&attr),
+				   .gid = "none"};
+	snprintf(out->name, sizeof(out->name), "%s", device->name);
+	find_pci(device, out->pci);
+	if (find_gids(context, number, out->fabric, gid)) {
+		verbs_gid_text(&gid->gid, out->gid);
+		return true;
 	}
+	say_no_gid(out->unfit, sizeof(out->unfit));
+	return number <= PORTS_OF_A_NIC;
+}
+
+/* One that stands for all ports of a NIC, which are of no use. */
+static int list_unfit(const struct ibv_device *device, const char *why,
+		      struct verbs_port *out)
+{
+	*out = (struct verbs_port){.number = 0};
+	snprintf(out->name, sizeof(out->name), "%s", device->name);
+	snprintf(out->unfit, sizeof(out->unfit), "%s", why);
+	return 1;
+}
+
+/* At most so many; returns their number. */
+static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
+			 int most)
+{
+	struct ibv_context *context;
+	struct ibv_device_attr attr;
+	const char *objection;
+	char text[64];
+	int n = 0;
+
+	if (!most)
+		return 0;
+	/* In a container the NIC may be there, and its device file not. */
+	context = ibv_open_device(device);
+	if (!context) {
+		snprintf(text, sizeof(text), "it cannot be opened: %m");
+		return list_unfit(device, text, ports);
+	}
+	if (ibv_query_device(context, &attr))
+		goto close;
+	follow(device, "device/driver", text);
+	objection = verbs_choose_objection(device->transport_type, text, &attr);
+	if (objection)
+		n = list_unfit(device, objection, ports);
+	else
+		for (int p = 1; p <= attr.phys_port_cnt && n < most; p++)
+			n += list_port(context, (uint8_t)p, &ports[n]);
+close:
 	ibv_close_device(context);
 	return n;
 }
@@ -204,7 +260,7 @@ static int list_ports(struct verbs_port *ports, int *error)
 	devices = ibv_get_device_list(&count);
 	*error = devices ? ENODEV : errno;
 	for (int i = 0; devices && i < count; i++)
-		n = list_ports_of(devices[i], ports, n);
+		n += list_ports_of(devices[i], &ports[n], VERBS_PORTS_MAX - n);
 	if (devices)
 		ibv_free_device_list(devices);
 	return n;
@@ -224,20 +280,16 @@ bool verbs_nic_find(char *why, size_t len)
 
 static dicomm_result_t choose_gids(struct verbs_nic *nic)
 {
-	char index[48] = "";
+	char why[64];
 
 	nic->gids = find_gids(nic->context, nic->port, nic->fabric, nic->gid);
 	if (nic->gids) {
 		find_prefixes(nic->gid, nic->gids);
 		return DICOMM_SUCCESS;
 	}
-	if (!config_is_default(CONFIG_IB_GID_INDEX))
-		snprintf(index, sizeof(index), " of DICOMM_IB_GID_INDEX %lld",
-			 (long long)config_int(CONFIG_IB_GID_INDEX));
-	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-		    "verbs %s port %u: no GID%s: has its interface an address, "
-		    "and is it up?",
-		    nic->name, nic->port, index);
+	say_no_gid(why, sizeof(why));
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "verbs %s port %u: %s",
+		    nic->name, nic->port, why);
 }
 
 static struct ibv_context *open_named(const char *name)

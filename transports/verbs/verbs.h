@@ -73,6 +73,7 @@ struct verbs_port {
 	char gid[INET6_ADDRSTRLEN];
 	char pci[16];   /* "": of none */
 	uint32_t steps; /* from who would use it */
+	char unfit[64]; /* why it is of no use; "": it may be */
 };
 
 /* One that others may know a port by. */
@@ -126,6 +127,11 @@ void verbs_nic_put(struct verbs_nic *nic);
 /* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
  * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
 bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
+/* Why no port of such a NIC, by its kernel driver's name, is of use; NULL: they
+ * may be. */
+const char *verbs_choose_objection(enum ibv_transport_type type,
+				   const char *driver,
+				   const struct ibv_device_attr *attr);
 /* Of the entries of a NIC, the GIDs of one type that others can reach that port
  * by, best first, or that which DICOMM_IB_GID_INDEX names. Returns their
  * number. */
