@@ -53,6 +53,17 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 	return NULL;
 }
 
+/* Most drivers cannot (hns, qedr, all of iWARP's), and that of bnxt_re, where
+ * its kernel cannot, frees the queue that it has. Software ones are no driver
+ * of a device; functions of a device ("mlx5_core.sf") have a name of their own.
+ */
+bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
+{
+	return fabric != VERBS_IWARP &&
+	       (!*driver || !strncmp(driver, "mlx4_core", 9) ||
+		!strncmp(driver, "mlx5_core", 9));
+}
+
 /* Routable before local, IPv4 before IPv6 */
 static int worth_of(const struct ibv_gid_entry *e)
 {

@@ -322,6 +322,7 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 {
 	struct verbs_nic *nic = calloc(1, sizeof(*nic));
 	dicomm_result_t status;
+	char driver[64];
 
 	if (!nic)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
@@ -349,6 +350,8 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 		goto close;
 	}
 	nic->bytes_per_s = rate_of(&nic->port_attr);
+	follow(nic->context->device, "device/driver", driver);
+	nic->grows = verbs_choose_grows(nic->fabric, driver);
 	status = choose_gids(nic);
 	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic))
 		status = verbs_cm_find_address(nic);

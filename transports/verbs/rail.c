@@ -9,7 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
-/* Of the completion queue, which grows with the lanes. */
+/* Of the completion queue, which grows with the lanes, if it can. */
 #define CQE_FIRST 256
 #define CQE_FIRST_MAX 65536
 
@@ -20,15 +20,15 @@ dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 	int cqe = rail->cqe;
 	int error = 0;
 
-	while ((uint32_t)cqe < wanted)
+	while ((uint32_t)cqe < wanted && nic->grows)
 		cqe *= 2;
 	if (cqe > nic->attr.max_cqe)
 		cqe = nic->attr.max_cqe;
 	if ((uint32_t)cqe < wanted)
 		return FAIL(DICOMM_ERR_NO_PATH,
-			    "verbs %s: its completion queues hold %d entries, "
-			    "%u are needed for one more peer",
-			    nic->name, nic->attr.max_cqe, wanted);
+			    "verbs %s: its completion queue holds %d entries "
+			    "at most, %u are needed for one more peer",
+			    nic->name, cqe, wanted);
 	/* Who polls meanwhile is kept off by the driver. */
 	if (cqe > rail->cqe)
 		error = ibv_resize_cq(rail->cq, cqe);
@@ -92,12 +92,12 @@ void verbs_rail_post_batch(struct verbs_rail *rail)
 		log_error("verbs %s: post receives: %m", rail->nic->name);
 }
 
-/* Entries to begin with. Not all of iWARP can make it longer later. */
+/* Entries to begin with: for all lanes, where they cannot become more. */
 static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 {
 	uint64_t n = CQE_FIRST;
 
-	if (nic->fabric == VERBS_IWARP)
+	if (!nic->grows)
 		n += (uint64_t)dev->lanes * dev->config.channels *
 		     (VERBS_READS + 16 + 5 * dev->config.slots);
 	if (n > CQE_FIRST_MAX)

@@ -95,6 +95,7 @@ struct verbs_nic {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_cq *filler; /* siw */
+	bool grows;            /* a completion queue can */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	struct verbs_gid gid[VERBS_GIDS]; /* best first */
@@ -132,6 +133,8 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
 const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const char *driver,
 				   const struct ibv_device_attr *attr);
+/* Can its completion queues be made longer while they are in use? */
+bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver);
 /* Of the entries of a NIC, the GIDs of one type that others can reach that port
  * by, best first, or that which DICOMM_IB_GID_INDEX names. Returns their
  * number. */

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What NICs of real machines have and lack, over a libibverbs of our own: which
+ * of them are used, and what their queues are asked for.
+ */
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "tests/support/runner.h"
+#include "transports/verbs/verbs.h"
+
+#define RANKS 20
+#define SLOTS 16
+#define ME 3
+
+/* ---- a libibverbs ---- */
+
+static struct ibv_device device = {.name = "fake0",
+				   .transport_type = IBV_TRANSPORT_IB};
+static struct ibv_context context = {.device = &device, .async_fd = -1};
+static bool is_locked; /* nobody may open it */
+static struct ibv_pd pd = {.context = &context};
+static struct ibv_comp_channel channel = {.context = &context, .fd = -1};
+static struct ibv_cq cq = {.context = &context};
+static struct ibv_srq srq = {.context = &context};
+static int cqe;     /* of the queue */
+static int resizes; /* asked for */
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+	static struct ibv_device *list[2] = {&device};
+
+	if (n)
+		*n = 1;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	(void)list;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *d)
+{
+	(void)d;
+	errno = EACCES;
+	return is_locked ? NULL : &context;
+}
+
+int ibv_close_device(struct ibv_context *c)
+{
+	(void)c;
+	return 0;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
+{
+	(void)c;
+	return &channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
+{
+	(void)c;
+	return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int n, void *arg,
+			     struct ibv_comp_channel *events, int vector)
+{
+	(void)c;
+	(void)arg;
+	(void)events;
+	(void)vector;
+	cqe = n;
+	return &cq;
+}
+
+int ibv_resize_cq(struct ibv_cq *queue, int n)
+{
+	(void)queue;
+	resizes++;
+	cqe = n;
+	return 0;
+}
+
+int ibv_destroy_cq(struct ibv_cq *queue)
+{
+	(void)queue;
+	return 0;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *p, struct ibv_srq_init_attr *attr)
+{
+	(void)p;
+	(void)attr;
+	return &srq;
+}
+
+int ibv_destroy_srq(struct ibv_srq *queue)
+{
+	(void)queue;
+	return 0;
+}
+
+static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad)
+{
+	(void)queue;
+	(void)wr;
+	(void)bad;
+	return 0;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *p, void *addr, size_t len,
+				uint64_t iova, unsigned int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)iova;
+	(void)access;
+	mr->pd = p;
+	mr->addr = addr;
+	mr->length = len;
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
+{
+	return ibv_reg_mr_iova2(p, addr, len, (uintptr_t)addr,
+				(unsigned)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	free(mr);
+	return 0;
+}
+
+/* ---- a rank with one port ---- */
+
+static struct verbs_nic nic;
+static struct tp_device dev;
+
+static void setup(void)
+{
+	context.ops.post_srq_recv = post_srq_recv;
+	context.num_comp_vectors = 1;
+	nic = (struct verbs_nic){
+		.name = "fake0",
+		.port = 1,
+		.refs = 2, /* it is ours */
+		.fabric = VERBS_ROCE,
+		.context = &context,
+		.pd = &pd,
+		.attr = {.max_cqe = 1 << 22,
+			 .max_qp_wr = 1 << 15,
+			 .max_srq = 1,
+			 .max_srq_wr = 1 << 15},
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	dev = (struct tp_device){
+		.config = {.rank = ME,
+			   .ranks = RANKS,
+			   .slots = SLOTS,
+			   .channels = 1},
+		.lanes = RANKS * TP_CLASSES,
+		.rails = 1,
+		.rail = {{.nic = &nic}},
+	};
+	dev.words = aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
+	cqe = resizes = 0;
+}
+
+static void teardown(void)
+{
+	free(dev.words);
+}
+
+/* ---- which ---- */
+
+START_TEST(a_device_that_cannot_be_opened_is_named)
+{
+	char why[256];
+
+	is_locked = true;
+	ck_assert(!verbs_nic_find(why, sizeof(why)));
+	ck_assert_msg(strstr(why, "fake0 (it cannot be opened: Permission "
+				  "denied)"),
+		      "%s", why);
+	is_locked = false;
+}
+END_TEST
+
+/* ---- completion queues ---- */
+
+static const struct {
+	enum verbs_fabric fabric;
+	const char *driver;
+	bool grows;
+} drivers[] = {
+	{VERBS_ROCE, "mlx5_core", true},
+	{VERBS_INFINIBAND, "mlx5_core", true},
+	{VERBS_ROCE, "mlx5_core.sf", true},
+	{VERBS_ROCE, "", true}, /* rxe */
+	{VERBS_IWARP, "", false},
+	{VERBS_ROCE, "hns3", false},
+	{VERBS_ROCE, "bnxt_en", false},
+	{VERBS_ROCE, "ice", false},
+	{VERBS_IWARP, "ice", false},
+	{VERBS_ROCE, "qede", false},
+};
+
+START_TEST(few_drivers_are_trusted_to_make_a_queue_longer)
+{
+	ck_assert_int_eq(
+		verbs_choose_grows(drivers[_i].fabric, drivers[_i].driver),
+		drivers[_i].grows);
+}
+END_TEST
+
+/* Both directions of both classes of all peers, as lane.c asks for them. */
+START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
+{
+	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
+
+	nic.grows = _i;
+	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
+	if (nic.grows)
+		ck_assert_int_lt(cqe, 1000);
+	for (uint32_t i = 0; i < dev.lanes; i++) {
+		ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], in),
+				 DICOMM_SUCCESS);
+		ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], out),
+				 DICOMM_SUCCESS);
+	}
+	ck_assert_uint_ge((uint32_t)cqe, dev.lanes * (in + out));
+	/* Then there are more strands than both sides have alike. */
+	ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], 1000),
+			 nic.grows ? DICOMM_SUCCESS : DICOMM_ERR_NO_PATH);
+	ck_assert_int_eq(resizes > 0, nic.grows);
+	verbs_rail_close(&dev.rail[0]);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("nic");
+	Suite *suite = suite_create("nic");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_device_that_cannot_be_opened_is_named);
+	tcase_add_loop_test(tcase,
+			    few_drivers_are_trusted_to_make_a_queue_longer, 0,
+			    (int)(sizeof(drivers) / sizeof(*drivers)));
+	tcase_add_loop_test(
+		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 2);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
