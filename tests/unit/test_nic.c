@@ -29,6 +29,9 @@ static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
 static int cqe;     /* of the queue */
 static int resizes; /* asked for */
+static struct ibv_qp qp = {.context = &context, .qp_num = 17};
+static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
+static int n_asked;
 
 struct ibv_device **ibv_get_device_list(int *n)
 {
@@ -107,6 +110,28 @@ int ibv_destroy_srq(struct ibv_srq *queue)
 	return 0;
 }
 
+struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *attr)
+{
+	(void)p;
+	(void)attr;
+	return &qp;
+}
+
+int ibv_modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask)
+{
+	(void)q;
+	(void)mask;
+	ck_assert_int_lt(n_asked, 8);
+	asked[n_asked++] = *attr;
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *q)
+{
+	(void)q;
+	return 0;
+}
+
 static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 			 struct ibv_recv_wr **bad)
 {
@@ -158,6 +183,8 @@ static void setup(void)
 		.fabric = VERBS_ROCE,
 		.context = &context,
 		.pd = &pd,
+		.gids = 1,
+		.port_attr = {.active_mtu = IBV_MTU_4096},
 		.attr = {.max_cqe = 1 << 22,
 			 .max_qp_wr = 1 << 15,
 			 .max_srq = 1,
@@ -174,11 +201,13 @@ static void setup(void)
 		.rail = {{.nic = &nic}},
 	};
 	dev.words = aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
-	cqe = resizes = 0;
+	cqe = resizes = n_asked = 0;
+	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 }
 
 static void teardown(void)
 {
+	verbs_rail_close(&dev.rail[0]);
 	free(dev.words);
 }
 
@@ -229,6 +258,9 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 {
 	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
 
+	verbs_rail_close(&dev.rail[0]);
+	nic.refs++;
+	dev.rail[0] = (struct verbs_rail){.nic = &nic};
 	nic.grows = _i;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 	if (nic.grows)
@@ -244,7 +276,54 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 	ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], 1000),
 			 nic.grows ? DICOMM_SUCCESS : DICOMM_ERR_NO_PATH);
 	ck_assert_int_eq(resizes > 0, nic.grows);
-	verbs_rail_close(&dev.rail[0]);
+}
+END_TEST
+
+/* ---- addresses ---- */
+
+static const struct {
+	enum verbs_fabric fabric;
+	uint8_t flags; /* of the port here */
+	uint8_t there; /* does the other port ask for it? */
+	uint8_t subnet;
+	bool global;
+} places[] = {
+	{VERBS_INFINIBAND, 0, 0, 0, false},
+	{VERBS_INFINIBAND, 0, 0, 1, true},
+	/* Virtual functions, here or there */
+	{VERBS_INFINIBAND, IBV_QPF_GRH_REQUIRED, 0, 0, true},
+	{VERBS_INFINIBAND, 0, 1, 0, true},
+	{VERBS_ROCE, 0, 0, 0, true},
+};
+
+static struct verbs_lane *open_lane(struct verbs_card *card)
+{
+	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, true, 1);
+
+	*card = (struct verbs_card){.strands = 1};
+	ck_assert_int_eq(verbs_lane_open(lane, card), DICOMM_SUCCESS);
+	return lane;
+}
+
+START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
+{
+	struct verbs_card mine, theirs;
+	struct verbs_lane *lane;
+
+	nic.fabric = places[_i].fabric;
+	nic.port_attr.flags = places[_i].flags;
+	lane = open_lane(&mine);
+	ck_assert_int_eq(mine.end[0].global, !!places[_i].flags);
+	theirs = mine;
+	theirs.end[0].lid = 4711;
+	theirs.end[0].global = places[_i].there;
+	theirs.end[0].gid[0][7] = places[_i].subnet;
+	ck_assert_int_eq(verbs_lane_connect(lane, &theirs), DICOMM_SUCCESS);
+	ck_assert_int_eq(n_asked, 3);
+	ck_assert_int_eq(asked[1].qp_state, IBV_QPS_RTR);
+	ck_assert_uint_eq(asked[1].ah_attr.dlid, 4711);
+	ck_assert_int_eq(asked[1].ah_attr.is_global, places[_i].global);
+	verbs_lane_close(lane);
 }
 END_TEST
 
@@ -261,6 +340,9 @@ int main(void)
 			    (int)(sizeof(drivers) / sizeof(*drivers)));
 	tcase_add_loop_test(
 		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 2);
+	tcase_add_loop_test(tcase,
+			    a_header_with_gids_is_sent_where_one_is_needed, 0,
+			    (int)(sizeof(places) / sizeof(*places)));
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -10,7 +10,7 @@
 #include "src/base/hash.h"
 
 #define MAGIC 0x42524556u /* "VERB" */
-#define VERSION 4
+#define VERSION 5
 
 _Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
 _Static_assert(sizeof(struct verbs_end) == 176 &&

@@ -151,7 +151,7 @@ dicomm_result_t verbs_cm_call(struct verbs_strand *s,
 			      const struct verbs_end *end)
 {
 	s->cm_to.sin_family = AF_INET;
-	s->cm_to.sin_port = htons((uint16_t)end->lid);
+	s->cm_to.sin_port = htons(end->lid);
 	memcpy(&s->cm_to.sin_addr, end->gid[0] + 12, sizeof(s->cm_to.sin_addr));
 	if (begin(s))
 		return DICOMM_SUCCESS;

@@ -80,6 +80,13 @@ static uint32_t completions_of(const struct verbs_lane *lane)
 	return lane->depth + (lane->in ? lane->dev->config.slots : 0);
 }
 
+/* Virtual functions of InfiniBand share the LID of their port: what has no GID
+ * in it goes to another. */
+static bool must_be_global(const struct verbs_nic *nic)
+{
+	return nic->port_attr.flags & IBV_QPF_GRH_REQUIRED;
+}
+
 static dicomm_result_t open_strand(struct verbs_strand *s,
 				   struct verbs_end *end)
 {
@@ -114,6 +121,7 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 	end->qpn = s->qpn;
 	end->psn = s->psn;
 	end->lid = nic->port_attr.lid;
+	end->global = must_be_global(nic);
 	end->mtu = nic->port_attr.active_mtu;
 	end->reads = verbs_reads(nic->attr.max_qp_rd_atom);
 	end->bytes_per_s = nic->bytes_per_s;
@@ -203,11 +211,11 @@ static void address_of(const struct verbs_strand *s,
 	const struct verbs_nic *nic = s->rail->nic;
 	const struct verbs_gid *mine = &nic->gid[s->gid];
 	const uint8_t *theirs = remote->gid[s->to_gid];
-	bool global = nic->fabric != VERBS_INFINIBAND ||
-		      memcmp(mine->gid.raw, theirs, 8) != 0;
+	bool global = nic->fabric != VERBS_INFINIBAND || must_be_global(nic) ||
+		      remote->global || memcmp(mine->gid.raw, theirs, 8) != 0;
 
 	*ah = (struct ibv_ah_attr){
-		.dlid = (uint16_t)remote->lid,
+		.dlid = remote->lid,
 		.sl = (uint8_t)config_int(CONFIG_IB_SL),
 		.port_num = nic->port,
 		.is_global = global,

@@ -217,7 +217,8 @@ struct verbs_end {
 	/* of an answer: those that the strand goes between, its own and of the
 	 * call */
 	uint16_t by_gid, to_gid;
-	uint32_t qpn, psn, lid, mtu;
+	uint16_t lid, global; /* global: it is reached by its GID alone */
+	uint32_t qpn, psn, mtu;
 	uint32_t reads; /* that it serves at a time */
 	uint32_t rkey;  /* of what the other side writes */
 	uint32_t rail, to_rail;
