@@ -244,6 +244,18 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "let the NIC write large messages in any order "
 				"of their bytes",
 		},
+	[CONFIG_IB_PKEY] =
+		{
+			.name = "DICOMM_IB_PKEY",
+			.nccl = "NCCL_IB_PKEY",
+			.kind = KIND_INT,
+			.value = "auto",
+			.min = 0,
+			.max = 65535,
+			.word = "auto",
+			.help = "place of an InfiniBand port's table of "
+				"partitions; auto: the first of a full member",
+		},
 	[CONFIG_IB_QPS_PER_CONNECTION] =
 		{
 			.name = "DICOMM_IB_QPS_PER_CONNECTION",

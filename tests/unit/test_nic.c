@@ -312,6 +312,7 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 
 	nic.fabric = places[_i].fabric;
 	nic.port_attr.flags = places[_i].flags;
+	nic.pkey_index = 6;
 	lane = open_lane(&mine);
 	ck_assert_int_eq(mine.end[0].global, !!places[_i].flags);
 	theirs = mine;
@@ -320,10 +321,32 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 	theirs.end[0].gid[0][7] = places[_i].subnet;
 	ck_assert_int_eq(verbs_lane_connect(lane, &theirs), DICOMM_SUCCESS);
 	ck_assert_int_eq(n_asked, 3);
+	ck_assert_uint_eq(asked[0].pkey_index, 6);
 	ck_assert_int_eq(asked[1].qp_state, IBV_QPS_RTR);
 	ck_assert_uint_eq(asked[1].ah_attr.dlid, 4711);
 	ck_assert_int_eq(asked[1].ah_attr.is_global, places[_i].global);
 	verbs_lane_close(lane);
+}
+END_TEST
+
+/* ---- partitions ---- */
+
+static const struct {
+	const char *wanted;
+	uint16_t keys[3];
+	uint16_t index;
+} partitions[] = {
+	{"auto", {0xffff, 0x8001, 0}, 0},   {"auto", {0x7fff, 0x8001, 0}, 1},
+	{"auto", {0x8001, 0x7fff, 0}, 0},   {"auto", {0, 0x7fff, 0xffff}, 2},
+	{"auto", {0, 0x7fff, 0x0001}, 1},   {"auto", {0, 0x8000, 0}, 0},
+	{"2", {0xffff, 0x8001, 0x8002}, 2},
+};
+
+START_TEST(the_partition_is_one_where_all_are_heard)
+{
+	setenv("DICOMM_IB_PKEY", partitions[_i].wanted, 1);
+	ck_assert_uint_eq(verbs_choose_pkey(partitions[_i].keys, 3),
+			  partitions[_i].index);
 }
 END_TEST
 
@@ -343,6 +366,8 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
 			    (int)(sizeof(places) / sizeof(*places)));
+	tcase_add_loop_test(tcase, the_partition_is_one_where_all_are_heard, 0,
+			    (int)(sizeof(partitions) / sizeof(*partitions)));
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

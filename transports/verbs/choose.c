@@ -64,6 +64,26 @@ bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
 		!strncmp(driver, "mlx5_core", 9));
 }
 
+/* Two members hear each other if one is a full one, which the upper bit says.
+ * The rest of an empty place is 0. */
+uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
+{
+	int64_t wanted = config_int(CONFIG_IB_PKEY);
+	unsigned limited = n;
+
+	if (wanted >= 0)
+		return (uint16_t)wanted;
+	for (unsigned i = 0; i < n; i++) {
+		if (!(keys[i] & 0x7fff))
+			continue;
+		if (keys[i] & 0x8000)
+			return (uint16_t)i;
+		if (limited == n)
+			limited = i;
+	}
+	return (uint16_t)(limited < n ? limited : 0);
+}
+
 /* Routable before local, IPv4 before IPv6 */
 static int worth_of(const struct ibv_gid_entry *e)
 {

@@ -94,7 +94,7 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 	struct verbs_nic *nic = rail->nic;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
-		.pkey_index = 0,
+		.pkey_index = nic->pkey_index,
 		.port_num = nic->port,
 		.qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
@@ -107,12 +107,14 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 		rail->cqe_reserved -= completions_of(s->lane);
 		return status;
 	}
-	if (ibv_modify_qp(s->qp, &attr,
-			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				  IBV_QP_ACCESS_FLAGS))
+	errno = ibv_modify_qp(s->qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				      IBV_QP_ACCESS_FLAGS);
+	if (errno)
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s port %u: queue pair to INIT: %m",
-			    nic->name, nic->port);
+			    "verbs %s port %u: queue pair to INIT, in the "
+			    "partition at %u: %m",
+			    nic->name, nic->port, nic->pkey_index);
 	randombytes_buf(&s->psn, sizeof(s->psn));
 	s->psn &= 0xffffff;
 	end->gids = nic->gids;

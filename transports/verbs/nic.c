@@ -16,6 +16,7 @@
 #define GIDS_MAX 256
 /* More ports stand for virtual functions, of whom their NIC is the switch. */
 #define PORTS_OF_A_NIC 2
+#define PKEYS_MAX 128
 /* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
 #define SIW_FILLER_CQE 32768
@@ -292,6 +293,21 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 		    nic->name, nic->port, why);
 }
 
+/* Others have one partition, and no word in it. */
+static uint16_t find_pkey(const struct verbs_nic *nic)
+{
+	uint16_t keys[PKEYS_MAX];
+	unsigned n = 0;
+	__be16 key;
+
+	if (nic->fabric != VERBS_INFINIBAND)
+		return 0;
+	while (n < nic->port_attr.pkey_tbl_len && n < PKEYS_MAX &&
+	       !ibv_query_pkey(nic->context, nic->port, (int)n, &key))
+		keys[n++] = ntohs(key);
+	return verbs_choose_pkey(keys, n);
+}
+
 static struct ibv_context *open_named(const char *name)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -352,6 +368,7 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 	nic->bytes_per_s = rate_of(&nic->port_attr);
 	follow(nic->context->device, "device/driver", driver);
 	nic->grows = verbs_choose_grows(nic->fabric, driver);
+	nic->pkey_index = find_pkey(nic);
 	status = choose_gids(nic);
 	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic))
 		status = verbs_cm_find_address(nic);

@@ -100,6 +100,7 @@ struct verbs_nic {
 	struct ibv_port_attr port_attr;
 	struct verbs_gid gid[VERBS_GIDS]; /* best first */
 	uint32_t gids;
+	uint16_t pkey_index;
 	struct sockaddr_in address; /* cm.c */
 	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
 	/* registrations; memory.c */
@@ -135,6 +136,9 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const struct ibv_device_attr *attr);
 /* Can its completion queues be made longer while they are in use? */
 bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver);
+/* Which of a port's partitions its queue pairs are in, or what DICOMM_IB_PKEY
+ * says. */
+uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n);
 /* Of the entries of a NIC, the GIDs of one type that others can reach that port
  * by, best first, or that which DICOMM_IB_GID_INDEX names. Returns their
  * number. */
