@@ -240,7 +240,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_IB_PCI_RELAXED_ORDERING",
 			.kind = KIND_BOOL,
-			.value = "0",
+			.value = "1",
 			.help = "let the NIC write large messages in any order "
 				"of their bytes",
 		},
