@@ -213,7 +213,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.word = "auto",
 			.help = "GID that a NIC uses; auto: RoCE v2 before v1, "
 				"one of the other NIC's subnet before others, "
-				"IPv4 before IPv6",
+				"this namespace's own before others', IPv4 "
+				"before IPv6",
 		},
 	[CONFIG_IB_HCA] =
 		{

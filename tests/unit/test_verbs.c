@@ -278,6 +278,8 @@ static const struct {
 	{"2", LISTED, 1, VERBS_INFINIBAND, 1, {2}},
 };
 
+static const uint8_t no_prefix[VERBS_GIDS + LISTED];
+
 START_TEST(the_gids_are_those_that_others_reach)
 {
 	struct verbs_gid found[VERBS_GIDS];
@@ -292,8 +294,8 @@ START_TEST(the_gids_are_those_that_others_reach)
 			inet_pton(AF_INET6, listed[i].text, e[i].gid.raw), 1);
 	}
 	setenv("DICOMM_IB_GID_INDEX", gids[_i].wanted, 1);
-	n = verbs_choose_gids(e, gids[_i].n, gids[_i].port, gids[_i].fabric,
-			      found);
+	n = verbs_choose_gids(e, no_prefix, gids[_i].n, gids[_i].port,
+			      gids[_i].fabric, found);
 	ck_assert_uint_eq(n, gids[_i].count);
 	for (uint32_t i = 0; i < n; i++) {
 		ck_assert_uint_eq(found[i].index, gids[_i].index[i]);
@@ -317,11 +319,40 @@ START_TEST(a_port_is_known_by_a_few_gids)
 		e[i].gid.raw[15] = (uint8_t)(i + 1);
 	}
 	setenv("DICOMM_IB_GID_INDEX", "auto", 1);
-	ck_assert_uint_eq(verbs_choose_gids(e, n, 1, VERBS_ROCE, found),
-			  VERBS_GIDS);
+	ck_assert_uint_eq(
+		verbs_choose_gids(e, no_prefix, n, 1, VERBS_ROCE, found),
+		VERBS_GIDS);
 	for (uint32_t i = 0; i < VERBS_GIDS; i++)
 		ck_assert_uint_eq(found[i].index, i);
 	ck_assert_uint_eq(found[VERBS_GIDS].index, 99);
+}
+END_TEST
+
+/* A pod sees those of all others on its NIC, and its own may be the last. */
+START_TEST(addresses_of_this_namespace_come_first)
+{
+	static const char *const texts[] = {"fe80::1", "::ffff:10.0.0.1",
+					    "fd00::1", "fd00::2",
+					    "::ffff:10.0.0.2"};
+	const uint8_t prefix[] = {0, 0, 0, 64, 120};
+	const uint8_t order[] = {4, 3, 1, 2, 0};
+	struct verbs_gid found[VERBS_GIDS];
+	struct ibv_gid_entry e[5];
+
+	for (uint32_t i = 0; i < 5; i++) {
+		e[i] = (struct ibv_gid_entry){.gid_index = i,
+					      .port_num = 1,
+					      .gid_type = IBV_GID_TYPE_ROCE_V2};
+		ck_assert_int_eq(inet_pton(AF_INET6, texts[i], e[i].gid.raw),
+				 1);
+	}
+	setenv("DICOMM_IB_GID_INDEX", "auto", 1);
+	ck_assert_uint_eq(verbs_choose_gids(e, prefix, 5, 1, VERBS_ROCE, found),
+			  5);
+	for (uint32_t i = 0; i < 5; i++) {
+		ck_assert_uint_eq(found[i].index, order[i]);
+		ck_assert_uint_eq(found[i].prefix, prefix[order[i]]);
+	}
 }
 END_TEST
 
@@ -821,6 +852,7 @@ int main(void)
 	tcase_add_loop_test(tcase, the_gids_are_those_that_others_reach, 0,
 			    (int)(sizeof(gids) / sizeof(*gids)));
 	tcase_add_test(tcase, a_port_is_known_by_a_few_gids);
+	tcase_add_test(tcase, addresses_of_this_namespace_come_first);
 	tcase_add_loop_test(tcase, gids_of_one_subnet_go_together, 0,
 			    (int)(sizeof(pairs) / sizeof(*pairs)));
 	tcase_add_test(tcase, an_address_arrives_as_it_was_made);

@@ -2,6 +2,7 @@
 /* Which of the RDMA ports of a machine a rank uses, and by which GID. */
 #include "transports/verbs/verbs.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,75 +85,77 @@ uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
 	return (uint16_t)(limited < n ? limited : 0);
 }
 
-/* Routable before local, IPv4 before IPv6 */
-static int worth_of(const struct ibv_gid_entry *e)
+/* The entries of a table, and of each the bits of its subnet. */
+struct entries {
+	const struct ibv_gid_entry *e;
+	const uint8_t *prefix;
+	ssize_t n;
+};
+
+/* Routable before local, addresses of this network namespace before those of
+ * others (all see the table of the NIC), IPv4 before IPv6 */
+static int worth_of(const struct entries *all, ssize_t i)
 {
+	const struct ibv_gid_entry *e = &all->e[i];
 	int worth = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 1 : 10;
 
-	if (IN6_IS_ADDR_V4MAPPED(e->gid.raw))
-		return worth + 3;
 	if (IN6_IS_ADDR_LINKLOCAL(e->gid.raw))
-		return worth + 1;
-	return worth + 2;
+		return worth;
+	return worth + 1 + IN6_IS_ADDR_V4MAPPED(e->gid.raw) +
+	       (all->prefix[i] ? 2 : 0);
 }
 
 /* The best of those that are worth less than the last, or as much and come
- * after it; NULL: there is none. */
-static const struct ibv_gid_entry *next_gid(const struct ibv_gid_entry *e,
-					    ssize_t n, uint8_t port,
-					    const struct ibv_gid_entry *last)
+ * after it; -1: there is none. */
+static ssize_t next_gid(const struct entries *all, uint8_t port, ssize_t last)
 {
 	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
 				 ? -1
 				 : config_int(CONFIG_IB_GID_INDEX);
-	const struct ibv_gid_entry *chosen = NULL;
+	int most = last < 0 ? INT_MAX : worth_of(all, last);
+	ssize_t chosen = -1;
 
-	for (ssize_t i = 0; i < n; i++) {
-		int worth = worth_of(&e[i]);
+	for (ssize_t i = 0; i < all->n; i++) {
+		const struct ibv_gid_entry *e = &all->e[i];
+		int worth = worth_of(all, i);
 
-		if (e[i].port_num != port ||
-		    (wanted >= 0 && e[i].gid_index != wanted))
+		if (e->port_num != port || e->gid_index > UINT8_MAX ||
+		    (wanted >= 0 && e->gid_index != wanted))
 			continue;
-		if (last && (worth > worth_of(last) ||
-			     (worth == worth_of(last) && &e[i] <= last)))
+		if (worth > most || (worth == most && i <= last))
 			continue;
-		if (!chosen || worth > worth_of(chosen))
-			chosen = &e[i];
+		if (chosen < 0 || worth > worth_of(all, chosen))
+			chosen = i;
 	}
 	return chosen;
 }
 
 /* A subnet manager gave the first one its meaning. */
-static const struct ibv_gid_entry *first_gid(const struct ibv_gid_entry *e,
-					     ssize_t n, uint8_t port)
+static ssize_t first_gid(const struct entries *all, uint8_t port)
 {
-	const struct ibv_gid_entry *first = NULL, *at = NULL;
+	ssize_t first = -1, at = -1;
 
-	while ((at = next_gid(e, n, port, at)))
-		if (!first || at->gid_index < first->gid_index)
+	while ((at = next_gid(all, port, at)) >= 0)
+		if (first < 0 || all->e[at].gid_index < all->e[first].gid_index)
 			first = at;
 	return first;
 }
 
-static struct verbs_gid gid_of(const struct ibv_gid_entry *e)
-{
-	return (struct verbs_gid){.gid = e->gid,
-				  .index = (uint8_t)e->gid_index};
-}
-
-uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, ssize_t n,
-			   uint8_t port, enum verbs_fabric fabric,
+uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, const uint8_t *prefix,
+			   ssize_t n, uint8_t port, enum verbs_fabric fabric,
 			   struct verbs_gid out[VERBS_GIDS])
 {
-	const struct ibv_gid_entry *at = fabric == VERBS_INFINIBAND
-						 ? first_gid(e, n, port)
-						 : next_gid(e, n, port, NULL);
-	uint32_t type = at ? at->gid_type : 0, count = 0;
+	const struct entries all = {.e = e, .prefix = prefix, .n = n};
+	bool one = fabric == VERBS_INFINIBAND;
+	ssize_t at = one ? first_gid(&all, port) : next_gid(&all, port, -1);
+	uint32_t type = at < 0 ? 0 : e[at].gid_type, count = 0;
 
-	while (at && at->gid_type == type && count < VERBS_GIDS) {
-		out[count++] = gid_of(at);
-		at = fabric == VERBS_INFINIBAND ? NULL
-						: next_gid(e, n, port, at);
+	while (at >= 0 && e[at].gid_type == type && count < VERBS_GIDS) {
+		out[count++] =
+			(struct verbs_gid){.gid = e[at].gid,
+					   .index = (uint8_t)e[at].gid_index,
+					   .prefix = prefix[at]};
+		at = one ? -1 : next_gid(&all, port, at);
 	}
 	return count;
 }

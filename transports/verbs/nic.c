@@ -84,19 +84,6 @@ static uint64_t rate_of(const struct ibv_port_attr *a)
 	return lane_rate(a->active_speed) * lanes * 100000000u / 8;
 }
 
-/* The GIDs that others know the port by, best first; returns their number. */
-static uint32_t find_gids(struct ibv_context *context, uint8_t port,
-			  enum verbs_fabric fabric,
-			  struct verbs_gid found[VERBS_GIDS])
-{
-	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
-	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
-	uint32_t count = verbs_choose_gids(e, n, port, fabric, found);
-
-	free(e);
-	return count;
-}
-
 static unsigned bits_of(const void *mask, size_t bytes)
 {
 	unsigned bits = 0;
@@ -126,19 +113,34 @@ static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
 }
 
 /* All links have the same local one. */
-static void find_prefixes(struct verbs_gid *gid, uint32_t n)
+static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
+			  uint8_t *prefix)
 {
 	struct ifaddrs *all = NULL;
 
 	if (getifaddrs(&all))
 		return;
-	for (uint32_t g = 0; g < n; g++)
-		for (struct ifaddrs *i = all; i && !gid[g].prefix;
-		     i = i->ifa_next)
-			if (!IN6_IS_ADDR_LINKLOCAL(gid[g].gid.raw))
-				gid[g].prefix =
-					(uint8_t)prefix_by(i, gid[g].gid.raw);
+	for (ssize_t g = 0; g < n; g++)
+		for (struct ifaddrs *i = all; i && !prefix[g]; i = i->ifa_next)
+			if (!IN6_IS_ADDR_LINKLOCAL(e[g].gid.raw))
+				prefix[g] = (uint8_t)prefix_by(i, e[g].gid.raw);
 	freeifaddrs(all);
+}
+
+/* The GIDs that others know the port by, best first; returns their number. */
+static uint32_t find_gids(struct ibv_context *context, uint8_t port,
+			  enum verbs_fabric fabric,
+			  struct verbs_gid found[VERBS_GIDS])
+{
+	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
+	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
+	uint8_t prefix[GIDS_MAX] = {0};
+	uint32_t count;
+
+	find_prefixes(e, n, prefix);
+	count = verbs_choose_gids(e, prefix, n, port, fabric, found);
+	free(e);
+	return count;
 }
 
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
@@ -284,10 +286,8 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 	char why[64];
 
 	nic->gids = find_gids(nic->context, nic->port, nic->fabric, nic->gid);
-	if (nic->gids) {
-		find_prefixes(nic->gid, nic->gids);
+	if (nic->gids)
 		return DICOMM_SUCCESS;
-	}
 	say_no_gid(why, sizeof(why));
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "verbs %s port %u: %s",
 		    nic->name, nic->port, why);

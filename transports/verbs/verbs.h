@@ -139,11 +139,11 @@ bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver);
 /* Which of a port's partitions its queue pairs are in, or what DICOMM_IB_PKEY
  * says. */
 uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n);
-/* Of the entries of a NIC, the GIDs of one type that others can reach that port
- * by, best first, or that which DICOMM_IB_GID_INDEX names. Returns their
- * number. */
-uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, ssize_t n,
-			   uint8_t port, enum verbs_fabric fabric,
+/* Of the entries of a NIC, each with the bits of its subnet, the GIDs of one
+ * type that others can reach that port by, best first, or that which
+ * DICOMM_IB_GID_INDEX names. Returns their number. */
+uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, const uint8_t *prefix,
+			   ssize_t n, uint8_t port, enum verbs_fabric fabric,
 			   struct verbs_gid out[VERBS_GIDS]);
 /* Of mine and theirs, each best first, those that reach each other: of one
  * subnet, or of one kind at least. */
