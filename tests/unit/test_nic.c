@@ -32,6 +32,7 @@ static int resizes; /* asked for */
 static struct ibv_qp qp = {.context = &context, .qp_num = 17};
 static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
 static int n_asked;
+static int silent; /* times that the other NIC's address is asked for in vain */
 
 struct ibv_device **ibv_get_device_list(int *n)
 {
@@ -123,7 +124,7 @@ int ibv_modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask)
 	(void)mask;
 	ck_assert_int_lt(n_asked, 8);
 	asked[n_asked++] = *attr;
-	return 0;
+	return attr->qp_state == IBV_QPS_RTR && silent-- > 0 ? ETIMEDOUT : 0;
 }
 
 int ibv_destroy_qp(struct ibv_qp *q)
@@ -201,7 +202,7 @@ static void setup(void)
 		.rail = {{.nic = &nic}},
 	};
 	dev.words = aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
-	cqe = resizes = n_asked = 0;
+	cqe = resizes = n_asked = silent = 0;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 }
 
@@ -329,6 +330,25 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 }
 END_TEST
 
+START_TEST(an_address_may_be_found_late)
+{
+	struct verbs_card card;
+	struct verbs_lane *lane = open_lane(&card);
+
+	silent = 1 + _i;
+	if (silent < 3) {
+		ck_assert_int_eq(verbs_lane_connect(lane, &card),
+				 DICOMM_SUCCESS);
+	} else {
+		ck_assert_int_eq(verbs_lane_connect(lane, &card),
+				 DICOMM_ERR_SYSTEM);
+		ck_assert_ptr_ne(strstr(log_last_error(), strerror(ETIMEDOUT)),
+				 NULL);
+	}
+	verbs_lane_close(lane);
+}
+END_TEST
+
 /* ---- partitions ---- */
 
 static const struct {
@@ -366,6 +386,7 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
 			    (int)(sizeof(places) / sizeof(*places)));
+	tcase_add_loop_test(tcase, an_address_may_be_found_late, 0, 3);
 	tcase_add_loop_test(tcase, the_partition_is_one_where_all_are_heard, 0,
 			    (int)(sizeof(partitions) / sizeof(*partitions)));
 	suite_add_tcase(suite, tcase);

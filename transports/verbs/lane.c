@@ -13,6 +13,9 @@
 #include "src/base/log.h"
 
 #define MIN_RNR_TIMER 12 /* 0.64 ms; it never comes to that */
+/* The kernel asks who has the address of the other NIC, and gives up after a
+ * second: too soon for a network where all ask at once. */
+#define RESOLVE_TRIES 3
 /* Of a byte per second, for 1024 of them. */
 #define PS_KIB (UINT64_C(1000000000000) * 1024)
 
@@ -241,8 +244,10 @@ static dicomm_result_t modify(struct verbs_strand *s, struct ibv_qp_attr *attr,
 {
 	struct verbs_lane *lane = s->lane;
 	const struct verbs_nic *nic = s->rail->nic;
-	int error = ibv_modify_qp(s->qp, attr, mask);
+	int error = ETIMEDOUT;
 
+	for (int i = 0; error == ETIMEDOUT && i < RESOLVE_TRIES; i++)
+		error = ibv_modify_qp(s->qp, attr, mask);
 	if (!error)
 		return DICOMM_SUCCESS;
 	errno = error;
