@@ -27,8 +27,9 @@ static struct ibv_pd pd = {.context = &context};
 static struct ibv_comp_channel channel = {.context = &context, .fd = -1};
 static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
-static int cqe;     /* of the queue */
-static int resizes; /* asked for */
+static int cqe;       /* of the queue */
+static int resizes;   /* asked for */
+static bool is_short; /* of memory that may be locked */
 static struct ibv_qp qp = {.context = &context, .qp_num = 17};
 static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
 static int n_asked;
@@ -80,6 +81,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int n, void *arg,
 	(void)arg;
 	(void)events;
 	(void)vector;
+	errno = ENOMEM;
+	if (is_short)
+		return NULL;
 	cqe = n;
 	return &cq;
 }
@@ -280,6 +284,19 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 }
 END_TEST
 
+START_TEST(a_limit_of_locked_memory_is_thought_of)
+{
+	verbs_rail_close(&dev.rail[0]);
+	nic.refs++;
+	dev.rail[0] = (struct verbs_rail){.nic = &nic};
+	is_short = true;
+	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]),
+			 DICOMM_ERR_SYSTEM);
+	ck_assert_ptr_ne(strstr(log_last_error(), "ulimit -l"), NULL);
+	is_short = false;
+}
+END_TEST
+
 /* ---- addresses ---- */
 
 static const struct {
@@ -383,6 +400,7 @@ int main(void)
 			    (int)(sizeof(drivers) / sizeof(*drivers)));
 	tcase_add_loop_test(
 		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 2);
+	tcase_add_test(tcase, a_limit_of_locked_memory_is_thought_of);
 	tcase_add_loop_test(tcase,
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
 			    (int)(sizeof(places) / sizeof(*places)));

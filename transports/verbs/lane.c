@@ -69,8 +69,9 @@ static dicomm_result_t create_qp(struct verbs_strand *s)
 	if (!s->qp)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s port %u: rank %d: create a queue pair "
-			    "of %u requests: %m",
-			    nic->name, nic->port, lane->rank, lane->depth);
+			    "of %u requests: %m%s",
+			    nic->name, nic->port, lane->rank, lane->depth,
+			    verbs_memory_hint());
 	s->qpn = s->qp->qp_num;
 	nic->max_inline = room;
 	lane->max_inline = min32(lane->max_inline, attr.cap.max_inline_data);
@@ -170,8 +171,9 @@ static dicomm_result_t register_inbox(struct verbs_lane *lane, uint32_t rail)
 	if (!lane->slots_mr[rail])
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: inbox of rank %d: register %zu bytes: "
-			    "%m",
-			    nic->name, lane->rank, lane->slots_bytes);
+			    "%m%s",
+			    nic->name, lane->rank, lane->slots_bytes,
+			    verbs_memory_hint());
 	/* All messages may come this way. */
 	return verbs_rail_receives(&dev->rail[rail], dev->config.slots);
 }

@@ -98,6 +98,13 @@ static void add(struct verbs_nic *nic, struct verbs_mr *m)
 	nic->mrs = m;
 }
 
+const char *verbs_memory_hint(void)
+{
+	return errno == ENOMEM ? " (is ulimit -l, the limit of locked memory, "
+				 "too low?)"
+			       : "";
+}
+
 static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 			   bool written, struct verbs_mr **out)
 {
@@ -107,14 +114,11 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	m->mr = ibv_reg_mr(nic->pd, (void *)base, len, access_of(nic, written));
 	if (!m->mr) {
-		dicomm_result_t status = FAIL(
-			errno == ENOMEM ? DICOMM_ERR_NO_MEMORY
-					: DICOMM_ERR_SYSTEM,
-			"verbs %s: register %zu bytes at %p: %m%s", nic->name,
-			len, (void *)base,
-			errno == ENOMEM ? " (is ulimit -l, the limit of locked "
-					  "memory, too low?)"
-					: "");
+		dicomm_result_t status =
+			FAIL(errno == ENOMEM ? DICOMM_ERR_NO_MEMORY
+					     : DICOMM_ERR_SYSTEM,
+			     "verbs %s: register %zu bytes at %p: %m%s",
+			     nic->name, len, (void *)base, verbs_memory_hint());
 
 		free(m);
 		return status;

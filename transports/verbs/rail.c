@@ -35,8 +35,8 @@ dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 	if (error) {
 		errno = error;
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: completion queue of %d entries: %m",
-			    nic->name, cqe);
+			    "verbs %s: completion queue of %d entries: %m%s",
+			    nic->name, cqe, verbs_memory_hint());
 	}
 	rail->cqe = cqe;
 	rail->cqe_reserved = wanted;
@@ -117,7 +117,8 @@ static dicomm_result_t open_notes(struct verbs_rail *rail, uint64_t receives)
 				    IBV_ACCESS_LOCAL_WRITE);
 	if (!rail->notes_mr)
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: register receives: %m", rail->nic->name);
+			    "verbs %s: register receives: %m%s",
+			    rail->nic->name, verbs_memory_hint());
 	return DICOMM_SUCCESS;
 }
 
@@ -142,13 +143,13 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 				 vectors > 0 ? dev->config.rank % vectors : 0);
 	if (!rail->cq)
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: completion queue of %d entries: %m",
-			    nic->name, rail->cqe);
+			    "verbs %s: completion queue of %d entries: %m%s",
+			    nic->name, rail->cqe, verbs_memory_hint());
 	rail->srq = ibv_create_srq(nic->pd, &attr);
 	if (!rail->srq)
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: receive queue of %u requests: %m",
-			    nic->name, attr.attr.max_wr);
+			    "verbs %s: receive queue of %u requests: %m%s",
+			    nic->name, attr.attr.max_wr, verbs_memory_hint());
 	if (nic->fabric == VERBS_IWARP)
 		TRY(open_notes(rail, receives));
 	for (int i = 0; i < VERBS_BATCH; i++)
@@ -170,8 +171,8 @@ dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail)
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!rail->words_mr)
 		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: register %zu bytes for credits: %m",
-			    nic->name, bytes);
+			    "verbs %s: register %zu bytes for credits: %m%s",
+			    nic->name, bytes, verbs_memory_hint());
 	return DICOMM_SUCCESS;
 }
 

@@ -75,8 +75,9 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev)
 	}
 	if (!good) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "verbs %s: %zu bytes to send from: %m",
-			      dev->rail[0].nic->name, bytes);
+			      "verbs %s: %zu bytes to send from: %m%s",
+			      dev->rail[0].nic->name, bytes,
+			      verbs_memory_hint());
 		verbs_pool_close(dev);
 		return status;
 	}

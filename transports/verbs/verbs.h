@@ -174,6 +174,9 @@ struct verbs_mr {
 	struct ibv_mr *mr;
 };
 
+/* To be said behind errno: why the kernel may have had no memory for a NIC,
+ * which locks its queues, too; or "". */
+const char *verbs_memory_hint(void);
 /* Any thread. What an allocator of ours gave stays registered until it is
  * freed; other memory for as long as somebody refers to it. */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
