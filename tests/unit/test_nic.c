@@ -27,9 +27,11 @@ static struct ibv_pd pd = {.context = &context};
 static struct ibv_comp_channel channel = {.context = &context, .fd = -1};
 static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
-static int cqe;       /* of the queue */
-static int resizes;   /* asked for */
-static bool is_short; /* of memory that may be locked */
+static int cqe;               /* of the queue */
+static int resizes;           /* asked for */
+static bool is_short;         /* of memory that may be locked */
+static struct ibv_qp_cap cap; /* of the last queue pair */
+static int receives, own_receives;
 static struct ibv_qp qp = {.context = &context, .qp_num = 17};
 static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
 static int n_asked;
@@ -102,10 +104,13 @@ int ibv_destroy_cq(struct ibv_cq *queue)
 	return 0;
 }
 
+static bool has_srq;
+
 struct ibv_srq *ibv_create_srq(struct ibv_pd *p, struct ibv_srq_init_attr *attr)
 {
 	(void)p;
 	(void)attr;
+	ck_assert(has_srq);
 	return &srq;
 }
 
@@ -118,7 +123,8 @@ int ibv_destroy_srq(struct ibv_srq *queue)
 struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *attr)
 {
 	(void)p;
-	(void)attr;
+	ck_assert_ptr_eq(attr->srq, has_srq ? &srq : NULL);
+	cap = attr->cap;
 	return &qp;
 }
 
@@ -141,8 +147,17 @@ static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 			 struct ibv_recv_wr **bad)
 {
 	(void)queue;
-	(void)wr;
-	(void)bad;
+	for (*bad = wr; wr; wr = wr->next)
+		receives++;
+	return 0;
+}
+
+static int post_recv(struct ibv_qp *q, struct ibv_recv_wr *wr,
+		     struct ibv_recv_wr **bad)
+{
+	ck_assert_ptr_eq(q, &qp);
+	for (*bad = wr; wr; wr = wr->next)
+		own_receives++;
 	return 0;
 }
 
@@ -179,6 +194,7 @@ static struct tp_device dev;
 
 static void setup(void)
 {
+	context.ops.post_recv = post_recv;
 	context.ops.post_srq_recv = post_srq_recv;
 	context.num_comp_vectors = 1;
 	nic = (struct verbs_nic){
@@ -201,13 +217,23 @@ static void setup(void)
 			   .ranks = RANKS,
 			   .slots = SLOTS,
 			   .channels = 1},
+		.stride = 4224,
 		.lanes = RANKS * TP_CLASSES,
 		.rails = 1,
 		.rail = {{.nic = &nic}},
 	};
 	dev.words = aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
-	cqe = resizes = n_asked = silent = 0;
+	cqe = resizes = n_asked = silent = receives = own_receives = 0;
+	has_srq = true;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
+}
+
+/* To be opened anew. */
+static void close_rail(void)
+{
+	verbs_rail_close(&dev.rail[0]);
+	nic.refs++;
+	dev.rail[0] = (struct verbs_rail){.nic = &nic};
 }
 
 static void teardown(void)
@@ -263,9 +289,7 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 {
 	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
 
-	verbs_rail_close(&dev.rail[0]);
-	nic.refs++;
-	dev.rail[0] = (struct verbs_rail){.nic = &nic};
+	close_rail();
 	nic.grows = _i;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 	if (nic.grows)
@@ -286,9 +310,7 @@ END_TEST
 
 START_TEST(a_limit_of_locked_memory_is_thought_of)
 {
-	verbs_rail_close(&dev.rail[0]);
-	nic.refs++;
-	dev.rail[0] = (struct verbs_rail){.nic = &nic};
+	close_rail();
 	is_short = true;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]),
 			 DICOMM_ERR_SYSTEM);
@@ -366,6 +388,29 @@ START_TEST(an_address_may_be_found_late)
 }
 END_TEST
 
+/* ---- receives ---- */
+
+START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
+{
+	struct verbs_card card;
+	struct verbs_lane *lane;
+
+	close_rail();
+	has_srq = _i;
+	nic.attr.max_srq = _i;
+	if (!has_srq)
+		nic.attr.max_srq_wr = 0;
+	receives = 0;
+	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
+	lane = open_lane(&card);
+	ck_assert_uint_eq(cap.max_recv_wr, has_srq ? 0 : SLOTS);
+	ck_assert_int_eq(verbs_lane_inbox(lane, &card), DICOMM_SUCCESS);
+	ck_assert_int_eq(receives, has_srq ? VERBS_BATCH + SLOTS : 0);
+	ck_assert_int_eq(own_receives, has_srq ? 0 : SLOTS);
+	verbs_lane_close(lane);
+}
+END_TEST
+
 /* ---- partitions ---- */
 
 static const struct {
@@ -405,6 +450,9 @@ int main(void)
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
 			    (int)(sizeof(places) / sizeof(*places)));
 	tcase_add_loop_test(tcase, an_address_may_be_found_late, 0, 3);
+	tcase_add_loop_test(
+		tcase, receives_are_a_queue_pairs_own_where_none_can_be_shared,
+		0, 2);
 	tcase_add_loop_test(tcase, the_partition_is_one_where_all_are_heard, 0,
 			    (int)(sizeof(partitions) / sizeof(*partitions)));
 	suite_add_tcase(suite, tcase);

@@ -110,6 +110,17 @@ static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 	return 0;
 }
 
+static int own_receives; /* posted to the queue pair */
+
+static int post_recv(struct ibv_qp *queue, struct ibv_recv_wr *wr,
+		     struct ibv_recv_wr **bad)
+{
+	ck_assert_ptr_eq(queue, &qp);
+	for (*bad = wr; wr; wr = wr->next)
+		own_receives++;
+	return 0;
+}
+
 static int req_notify_cq(struct ibv_cq *queue, int solicited)
 {
 	(void)queue;
@@ -196,6 +207,7 @@ static void setup(void)
 	dev.rails = 1;
 	context.ops.post_send = post_send;
 	context.ops.poll_cq = poll_cq;
+	context.ops.post_recv = post_recv;
 	context.ops.post_srq_recv = post_srq_recv;
 	context.ops.req_notify_cq = req_notify_cq;
 	dev.rail[0].nic = &nic;
@@ -587,6 +599,34 @@ START_TEST(a_receive_that_was_used_is_posted_again)
 }
 END_TEST
 
+/* Where none are shared, others may have none left. */
+START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
+{
+	int before;
+
+	dev.rail[0].srq = NULL;
+	dev.rail[0].batch_room = 1;
+	for (uint64_t q = 1; q <= 3 * VERBS_BATCH; q++) {
+		see_message(q);
+		ck_assert_int_eq(own_receives, (int)q);
+	}
+	/* Nobody's, and of one that is stopped. */
+	before = own_receives;
+	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, UINT32_MAX);
+	ck_assert(verbs_poll(&dev));
+	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8);
+	coming.qp_num = QPN + 1;
+	ck_assert(verbs_poll(&dev));
+	in->strand[0].state = STRAND_STOPPED;
+	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8);
+	ck_assert(verbs_poll(&dev));
+	ck_assert_int_eq(own_receives, before);
+	in->strand[0].state = STRAND_GOOD;
+	see_message(3 * VERBS_BATCH + 1);
+	ck_assert_int_eq(own_receives, before + 1);
+}
+END_TEST
+
 /* While messages come all the time. */
 START_TEST(who_is_busy_looks_around)
 {
@@ -841,6 +881,7 @@ int main(void)
 			    1, VERBS_WORDS);
 	tcase_add_test(tcase, a_message_is_seen_at_once);
 	tcase_add_test(tcase, a_receive_that_was_used_is_posted_again);
+	tcase_add_test(tcase, a_queue_pair_of_its_own_receives_again_at_once);
 	tcase_add_test(tcase, who_is_busy_looks_around);
 	tcase_add_loop_test(tcase, credits_are_told_though_nothing_is_rare, 0,
 			    2);

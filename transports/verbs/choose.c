@@ -49,8 +49,6 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 			return "its driver sends nothing inline";
 	if (attr->max_qp_rd_atom < 1 || attr->max_qp_init_rd_atom < 1)
 		return "it does not read remote memory";
-	if (attr->max_srq < 1)
-		return "it has no shared receive queues";
 	return NULL;
 }
 

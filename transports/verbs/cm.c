@@ -197,7 +197,7 @@ static struct rdma_conn_param parameters(const struct verbs_strand *s,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 		.qp_num = s->qpn,
-		.srq = 1,
+		.srq = s->rail->srq != NULL,
 	};
 }
 

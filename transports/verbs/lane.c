@@ -60,6 +60,10 @@ static dicomm_result_t create_qp(struct verbs_strand *s)
 	};
 	uint32_t room = nic->max_inline ? nic->max_inline : VERBS_INLINE;
 
+	if (!s->rail->srq) {
+		attr.cap.max_recv_wr = lane->in ? lane->dev->config.slots : 1;
+		attr.cap.max_recv_sge = 1;
+	}
 	/* Few offer less than a line; then it is half of that. */
 	do {
 		errno = 0;
@@ -175,7 +179,9 @@ static dicomm_result_t register_inbox(struct verbs_lane *lane, uint32_t rail)
 			    nic->name, lane->rank, lane->slots_bytes,
 			    verbs_memory_hint());
 	/* All messages may come this way. */
-	return verbs_rail_receives(&dev->rail[rail], dev->config.slots);
+	if (!dev->rail[rail].srq)
+		return DICOMM_SUCCESS;
+	return verbs_rail_receives(&dev->rail[rail], NULL, dev->config.slots);
 }
 
 dicomm_result_t verbs_lane_inbox(struct verbs_lane *lane,
@@ -195,8 +201,12 @@ dicomm_result_t verbs_lane_inbox(struct verbs_lane *lane,
 	lane->stride = dev->stride;
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		struct verbs_end *end = &card->end[i];
+		struct verbs_strand *s = &lane->strand[i];
 
 		TRY(register_inbox(lane, end->rail));
+		if (!s->rail->srq)
+			TRY(verbs_rail_receives(s->rail, s->qp,
+						dev->config.slots));
 		end->rkey = lane->slots_mr[end->rail]->rkey;
 	}
 	card->addr = (uintptr_t)memory;

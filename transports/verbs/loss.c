@@ -263,8 +263,8 @@ static void stop(struct verbs_strand *s)
 		atomic_fetch_sub(&dev->reads, 1);
 	}
 	/* One receive may be lost with the message that had begun to come. */
-	if (lane->in)
-		verbs_rail_receives(s->rail, 1);
+	if (lane->in && s->rail->srq)
+		verbs_rail_receives(s->rail, NULL, 1);
 }
 
 static bool tell(const struct verbs_strand *s)

@@ -43,13 +43,26 @@ dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n)
+static int post(struct verbs_rail *rail, struct ibv_qp *qp,
+		struct ibv_recv_wr *wr)
 {
-	struct ibv_recv_wr wr = {.next = NULL}, *bad;
+	struct ibv_recv_wr *bad;
+
+	return rail->srq ? ibv_post_srq_recv(rail->srq, wr, &bad)
+			 : ibv_post_recv(qp, wr, &bad);
+}
+
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
+				    uint32_t n)
+{
+	struct ibv_recv_wr wr = {.next = NULL};
 	struct ibv_sge sge = {.length = sizeof(uint32_t)};
-	int error;
 
 	for (uint32_t i = 0; i < n; i++) {
+		if (rail->notes && rail->notes_count == rail->notes_most)
+			return FAIL(DICOMM_ERR_INTERNAL,
+				    "verbs %s: more than %u receives",
+				    rail->nic->name, rail->notes_most);
 		if (rail->notes) {
 			wr.wr_id = rail->notes_count++;
 			sge.addr = (uintptr_t)&rail->notes[wr.wr_id];
@@ -57,13 +70,11 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n)
 			wr.sg_list = &sge;
 			wr.num_sge = 1;
 		}
-		error = ibv_post_srq_recv(rail->srq, &wr, &bad);
-		if (error) {
-			errno = error;
+		errno = post(rail, qp, &wr);
+		if (errno)
 			return FAIL(DICOMM_ERR_SYSTEM,
 				    "verbs %s: post a receive: %m",
 				    rail->nic->name);
-		}
 	}
 	return DICOMM_SUCCESS;
 }
@@ -83,12 +94,20 @@ uint32_t verbs_rail_take(struct verbs_rail *rail, uint64_t id)
 	return rail->notes[id];
 }
 
-void verbs_rail_post_batch(struct verbs_rail *rail)
+/* Without a shared queue each message comes by a receive of its own queue pair,
+ * which gets it back at once: a batch is the last entry. */
+static uint32_t batch_of(const struct verbs_rail *rail)
 {
-	struct ibv_recv_wr *bad;
+	return rail->srq ? VERBS_BATCH : 1;
+}
 
-	rail->batch_room = VERBS_BATCH;
-	if (ibv_post_srq_recv(rail->srq, rail->batch, &bad))
+void verbs_rail_post_batch(struct verbs_rail *rail, struct ibv_qp *qp)
+{
+	uint32_t n = batch_of(rail);
+
+	rail->batch_room = n;
+	errno = post(rail, qp, &rail->batch[VERBS_BATCH - n]);
+	if (errno)
 		log_error("verbs %s: post receives: %m", rail->nic->name);
 }
 
@@ -109,6 +128,7 @@ static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 
 static dicomm_result_t open_notes(struct verbs_rail *rail, uint64_t receives)
 {
+	rail->notes_most = (uint32_t)receives;
 	rail->notes = calloc(receives, sizeof(*rail->notes));
 	if (!rail->notes)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
@@ -122,20 +142,45 @@ static dicomm_result_t open_notes(struct verbs_rail *rail, uint64_t receives)
 	return DICOMM_SUCCESS;
 }
 
+/* Of all lanes; a strand that is lost takes one with it (loss.c). Where each
+ * has its own, any may bring all messages. */
+static uint64_t most_receives(const struct tp_device *dev,
+			      const struct verbs_nic *nic)
+{
+	uint64_t lanes = dev->lanes, slots = dev->config.slots, n;
+
+	if (nic->attr.max_srq < 1)
+		return lanes * slots * VERBS_STRANDS;
+	n = lanes * (slots + VERBS_STRANDS) + VERBS_BATCH;
+	return n < (uint64_t)nic->attr.max_srq_wr
+		       ? n
+		       : (uint64_t)nic->attr.max_srq_wr;
+}
+
+/* Some NICs have none (irdma's, but for the latest): see lane.c. */
+static dicomm_result_t open_shared(struct verbs_rail *rail, uint64_t receives)
+{
+	struct verbs_nic *nic = rail->nic;
+	struct ibv_srq_init_attr attr = {
+		.attr = {.max_wr = (uint32_t)receives, .max_sge = 1}};
+
+	if (nic->attr.max_srq < 1)
+		return DICOMM_SUCCESS;
+	rail->srq = ibv_create_srq(nic->pd, &attr);
+	if (rail->srq)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_SYSTEM,
+		    "verbs %s: receive queue of %u requests: %m%s", nic->name,
+		    attr.attr.max_wr, verbs_memory_hint());
+}
+
 static dicomm_result_t open_queues(struct tp_device *dev,
 				   struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
-	/* A strand that is lost takes one with it; see loss.c. */
-	uint64_t receives =
-		(uint64_t)dev->lanes * (dev->config.slots + VERBS_STRANDS) +
-		VERBS_BATCH;
-	struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
+	uint64_t receives = most_receives(dev, nic);
 	int vectors = nic->context->num_comp_vectors;
 
-	if (receives > (uint64_t)nic->attr.max_srq_wr)
-		receives = (uint64_t)nic->attr.max_srq_wr;
-	attr.attr.max_wr = (uint32_t)receives;
 	rail->cqe = first_cqe(dev, nic);
 	TRY(verbs_rest_open(rail));
 	/* Ranks of one machine share its interrupts out; there may be none. */
@@ -145,19 +190,16 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: completion queue of %d entries: %m%s",
 			    nic->name, rail->cqe, verbs_memory_hint());
-	rail->srq = ibv_create_srq(nic->pd, &attr);
-	if (!rail->srq)
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "verbs %s: receive queue of %u requests: %m%s",
-			    nic->name, attr.attr.max_wr, verbs_memory_hint());
+	TRY(open_shared(rail, receives));
 	if (nic->fabric == VERBS_IWARP)
 		TRY(open_notes(rail, receives));
 	for (int i = 0; i < VERBS_BATCH; i++)
 		rail->batch[i].next =
 			i + 1 < VERBS_BATCH ? &rail->batch[i + 1] : NULL;
 	/* Posting again is put off until there is a batch. */
-	rail->batch_room = VERBS_BATCH;
-	return verbs_rail_receives(rail, VERBS_BATCH);
+	rail->batch_room = batch_of(rail);
+	return rail->srq ? verbs_rail_receives(rail, NULL, VERBS_BATCH)
+			 : DICOMM_SUCCESS;
 }
 
 dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail)

@@ -811,6 +811,27 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		end_read(dev, read);
 }
 
+/* The receive of the last message, and those of others before it; of no use is
+ * one of a queue pair that is. */
+static __attribute__((noinline)) void receive_again(struct tp_device *dev,
+						    struct verbs_rail *rail,
+						    const struct ibv_wc *wc)
+{
+	struct verbs_strand *s = NULL;
+	uint32_t id;
+
+	if (rail->srq) {
+		verbs_rail_post_batch(rail, NULL);
+		return;
+	}
+	rail->batch_room = 1;
+	id = ntohl(verbs_rail_note(rail, wc)) >> 8;
+	if (id < dev->lanes)
+		s = strand_of(atomic_load(&dev->in[id]), rail, wc->qp_num);
+	if (s && s->state != STRAND_STOPPED)
+		verbs_rail_post_batch(rail, s->qp);
+}
+
 /* Those in dev->wc; most are messages. */
 static inline __attribute__((always_inline)) void
 on_completions(struct tp_device *dev, struct verbs_rail *rail, int n)
@@ -818,7 +839,8 @@ on_completions(struct tp_device *dev, struct verbs_rail *rail, int n)
 	for (const struct ibv_wc *wc = dev->wc; n > 0; wc++, n--)
 		if (__builtin_expect(is_message(wc), 1)) {
 			on_message(dev, rail, wc);
-			verbs_rail_received(rail);
+			if (verbs_rail_received(rail))
+				receive_again(dev, rail, wc);
 		} else {
 			on_request(dev, rail, wc);
 		}

@@ -275,7 +275,7 @@ struct verbs_rail {
 	struct ibv_comp_channel *channel; /* of the queue's events */
 	uint32_t unacknowledged;          /* events */
 	struct ibv_cq *cq;
-	struct ibv_srq *srq;
+	struct ibv_srq *srq; /* or NULL: each queue pair has its own */
 	int cqe;
 	uint32_t cqe_reserved; /* what strands may put there at a time */
 	uint32_t batch_room;   /* for receives to be posted again */
@@ -283,7 +283,7 @@ struct verbs_rail {
 	struct ibv_sge batch_sge[VERBS_BATCH];
 	uint32_t *notes; /* iWARP: bodies of the SENDs */
 	struct ibv_mr *notes_mr;
-	uint32_t notes_count;
+	uint32_t notes_count, notes_most;
 	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
 	struct verbs_lane *mirror;         /* of the NIC to itself; or NULL */
 	uint32_t flushes;                  /* under way */
@@ -299,12 +299,14 @@ void verbs_rail_close(struct verbs_rail *rail);
 void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
 /* Room in the completion queue for n more. */
 dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n);
-/* Receives for the messages of one more lane. */
-dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, uint32_t n);
+/* Receives for the messages of one more lane; of that queue pair, where none
+ * are shared. */
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
+				    uint32_t n);
 /* What has come with a message over iWARP, where receives are not alike: the
  * one that it took is the batch's next. */
 uint32_t verbs_rail_take(struct verbs_rail *rail, uint64_t id);
-void verbs_rail_post_batch(struct verbs_rail *rail);
+void verbs_rail_post_batch(struct verbs_rail *rail, struct ibv_qp *qp);
 
 /* What has come with a message; then it is received. */
 static inline uint32_t verbs_rail_note(struct verbs_rail *rail,
@@ -315,11 +317,10 @@ static inline uint32_t verbs_rail_note(struct verbs_rail *rail,
 		       : wc->imm_data;
 }
 
-/* Its receive is posted again when there is a batch of them. */
-static inline void verbs_rail_received(struct verbs_rail *rail)
+/* Its receive is posted again when there is a batch of them: true. */
+static inline bool verbs_rail_received(struct verbs_rail *rail)
 {
-	if (__builtin_expect(--rail->batch_room == 0, 0))
-		verbs_rail_post_batch(rail);
+	return __builtin_expect(--rail->batch_room == 0, 0);
 }
 
 /* ---- lane.c: one direction of one class between two ranks ---- */
