@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,71 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	(void)d;
 	errno = EACCES;
 	return is_locked ? NULL : &context;
+}
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
+{
+	(void)c;
+	*attr = (struct ibv_device_attr){.max_qp_rd_atom = 16,
+					 .max_qp_init_rd_atom = 16,
+					 .phys_port_cnt = 3};
+	return 0;
+}
+
+#undef ibv_query_port
+int ibv_query_port(struct ibv_context *c, uint8_t port,
+		   struct _compat_ibv_port_attr *attr)
+{
+	(void)c;
+	(void)port;
+	*(struct ibv_port_attr *)attr =
+		(struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
+				       .link_layer = IBV_LINK_LAYER_ETHERNET};
+	return 0;
+}
+
+/* Of all ports but the last, a representor's. */
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e,
+			     size_t most, uint32_t flags, size_t size)
+{
+	(void)c;
+	(void)most;
+	(void)flags;
+	(void)size;
+	for (uint32_t i = 0; i < 2; i++)
+		e[i] = (struct ibv_gid_entry){.gid.raw[15] = 1,
+					      .port_num = i + 1,
+					      .gid_type = IBV_GID_TYPE_ROCE_V2};
+	return 2;
+}
+
+/* The port of all addresses of this machine; 0: none has one */
+static uint8_t port_with_address;
+
+int rdma_create_id(struct rdma_event_channel *events, struct rdma_cm_id **id,
+		   void *arg, enum rdma_port_space space)
+{
+	static struct rdma_cm_id only;
+
+	(void)events;
+	(void)arg;
+	(void)space;
+	*id = &only;
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
+{
+	(void)address;
+	id->verbs = &context;
+	id->port_num = port_with_address;
+	return 0;
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	(void)id;
+	return 0;
 }
 
 int ibv_close_device(struct ibv_context *c)
@@ -257,6 +323,28 @@ START_TEST(a_device_that_cannot_be_opened_is_named)
 }
 END_TEST
 
+/* Two ports, where librdmacm is to connect, or is not. */
+START_TEST(a_port_without_the_address_it_needs_is_passed_over)
+{
+	char why[256];
+
+	ck_assert(verbs_nic_find(why, sizeof(why)));
+	ck_assert_msg(strstr(why, "fake0:1") && strstr(why, "fake0:2"), "%s",
+		      why);
+	device.transport_type = IBV_TRANSPORT_IWARP;
+	port_with_address = 2;
+	ck_assert(verbs_nic_find(why, sizeof(why)));
+	ck_assert_msg(!strstr(why, "fake0:1") && strstr(why, "fake0:2"), "%s",
+		      why);
+	port_with_address = 0;
+	ck_assert(!verbs_nic_find(why, sizeof(why)));
+	ck_assert_msg(strstr(why, "fake0:2 (no IPv4 address"), "%s", why);
+	/* Nobody asks a representor. */
+	ck_assert_msg(!strstr(why, "fake0:3"), "%s", why);
+	device.transport_type = IBV_TRANSPORT_IB;
+}
+END_TEST
+
 /* ---- completion queues ---- */
 
 static const struct {
@@ -440,6 +528,8 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_device_that_cannot_be_opened_is_named);
+	tcase_add_test(tcase,
+		       a_port_without_the_address_it_needs_is_passed_over);
 	tcase_add_loop_test(tcase,
 			    few_drivers_are_trusted_to_make_a_queue_longer, 0,
 			    (int)(sizeof(drivers) / sizeof(*drivers)));

@@ -30,14 +30,14 @@
 /* With the lock of connect.c. */
 static struct rdma_event_channel *channel;
 
-bool verbs_cm_is_used(const struct verbs_nic *nic)
+bool verbs_cm_is_used(enum verbs_fabric fabric)
 {
-	return nic->fabric == VERBS_IWARP ||
+	return fabric == VERBS_IWARP ||
 	       !strcmp(config_string(CONFIG_IB_CONNECT), "rdmacm");
 }
 
-/* Is that the address of one of the NIC's interfaces? */
-static bool is_address_of(const struct verbs_nic *nic, struct sockaddr *a)
+/* Is that the address of one of the port's interfaces? */
+static bool is_address_of(const char *name, uint8_t port, struct sockaddr *a)
 {
 	struct rdma_cm_id *id;
 	bool is;
@@ -45,35 +45,30 @@ static bool is_address_of(const struct verbs_nic *nic, struct sockaddr *a)
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
 		return false;
 	is = !rdma_bind_addr(id, a) && id->verbs &&
-	     !strcmp(ibv_get_device_name(id->verbs->device), nic->name) &&
-	     id->port_num == nic->port;
+	     !strcmp(ibv_get_device_name(id->verbs->device), name) &&
+	     id->port_num == port;
 	rdma_destroy_id(id);
 	return is;
 }
 
-dicomm_result_t verbs_cm_find_address(struct verbs_nic *nic)
+bool verbs_cm_find_address(const char *name, uint8_t port,
+			   struct sockaddr_in *out)
 {
 	struct ifaddrs *all, *i;
 	bool found = false;
 
 	if (getifaddrs(&all))
-		return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: addresses: %m",
-			    nic->name);
+		return false;
 	for (i = all; i && !found; i = i->ifa_next) {
 		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
-		    !is_address_of(nic, i->ifa_addr))
+		    !is_address_of(name, port, i->ifa_addr))
 			continue;
-		memcpy(&nic->address, i->ifa_addr, sizeof(nic->address));
+		memcpy(out, i->ifa_addr, sizeof(*out));
+		out->sin_port = 0;
 		found = true;
 	}
 	freeifaddrs(all);
-	if (!found)
-		return FAIL(DICOMM_ERR_NO_PATH,
-			    "verbs %s port %u: no IPv4 address: has its "
-			    "interface one, and is it up?",
-			    nic->name, nic->port);
-	nic->address.sin_port = 0;
-	return DICOMM_SUCCESS;
+	return found;
 }
 
 dicomm_result_t verbs_cm_start(int *fd)

@@ -440,7 +440,7 @@ static dicomm_result_t open_events(struct verbs_rail *rail)
 
 static dicomm_result_t open_rail(struct verbs_rail *rail)
 {
-	if (verbs_cm_is_used(rail->nic))
+	if (verbs_cm_is_used(rail->nic->fabric))
 		TRY(open_cm(rail));
 	return open_events(rail);
 }

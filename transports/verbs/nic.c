@@ -16,6 +16,7 @@
 #define GIDS_MAX 256
 /* More ports stand for virtual functions, of whom their NIC is the switch. */
 #define PORTS_OF_A_NIC 2
+#define NO_IPV4 "no IPv4 address: has its interface one, and is it up?"
 #define PKEYS_MAX 128
 /* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
@@ -192,6 +193,7 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 {
 	struct ibv_device *device = context->device;
 	struct verbs_gid gid[VERBS_GIDS];
+	struct sockaddr_in address;
 	struct ibv_port_attr attr;
 
 	if (ibv_query_port(context, number, &attr))
@@ -205,6 +207,9 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 	find_pci(device, out->pci);
 	if (find_gids(context, number, out->fabric, gid)) {
 		verbs_gid_text(&gid->gid, out->gid);
+		if (verbs_cm_is_used(out->fabric) &&
+		    !verbs_cm_find_address(out->name, number, &address))
+			snprintf(out->unfit, sizeof(out->unfit), NO_IPV4);
 		return true;
 	}
 	say_no_gid(out->unfit, sizeof(out->unfit));
@@ -370,8 +375,10 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 	nic->grows = verbs_choose_grows(nic->fabric, driver);
 	nic->pkey_index = find_pkey(nic);
 	status = choose_gids(nic);
-	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic))
-		status = verbs_cm_find_address(nic);
+	if (status == DICOMM_SUCCESS && verbs_cm_is_used(nic->fabric) &&
+	    !verbs_cm_find_address(nic->name, nic->port, &nic->address))
+		status = FAIL(DICOMM_ERR_NO_PATH, "verbs %s port %u: " NO_IPV4,
+			      nic->name, nic->port);
 	if (status != DICOMM_SUCCESS)
 		goto close;
 	nic->pd = ibv_alloc_pd(nic->context);

@@ -823,11 +823,12 @@ void verbs_connect_failed(struct verbs_strand *s, const char *what,
 
 /* ---- cm.c: queue pairs by librdmacm; with the lock, but for the first two */
 
-/* Does it connect those of that NIC? */
-bool verbs_cm_is_used(const struct verbs_nic *nic);
+/* Does it connect those of such NICs? */
+bool verbs_cm_is_used(enum verbs_fabric fabric);
 
-/* Fill in nic->address. */
-dicomm_result_t verbs_cm_find_address(struct verbs_nic *nic);
+/* An IPv4 address of that port, which it needs; false: there is none. */
+bool verbs_cm_find_address(const char *name, uint8_t port,
+			   struct sockaddr_in *out);
 /* *fd is readable when there is something for verbs_cm_events(). */
 dicomm_result_t verbs_cm_start(int *fd);
 void verbs_cm_stop(void);
