@@ -4,7 +4,7 @@
 #define DICOMM_BOOT_HANDSHAKE_H
 
 #define HANDSHAKE_MAGIC 0x01006d6d6f636964ull /* "dicomm", 0, 1 */
-#define HANDSHAKE_PROTOCOL 1u
+#define HANDSHAKE_PROTOCOL 2u
 #define HANDSHAKE_LIMIT 256 /* bytes of a frame from one not known yet */
 
 #endif

@@ -28,7 +28,6 @@ void hello_self(struct hello *h, int rank, int ranks)
 		.abi = ABI,
 		.version = DICOMM_VERSION,
 		.byte_order = wire_u32(&native),
-		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
 		.pointer_bytes = sizeof(void *),
 		.features = FEATURES,
 		.config_hash = config_shared_hash(),
@@ -49,7 +48,6 @@ void hello_put(struct wire_out *out, const struct hello *h)
 	wire_put_u32(out, h->abi);
 	wire_put_u32(out, h->version);
 	wire_put_u32(out, h->byte_order);
-	wire_put_u32(out, h->page_bytes);
 	wire_put_u32(out, h->pointer_bytes);
 	wire_put_text(out, h->features);
 	wire_put_u64(out, h->config_hash);
@@ -65,7 +63,6 @@ void hello_get(struct wire_in *in, struct hello *h)
 	h->abi = wire_u32(in);
 	h->version = wire_u32(in);
 	h->byte_order = wire_u32(in);
-	h->page_bytes = wire_u32(in);
 	h->pointer_bytes = wire_u32(in);
 	wire_text(in, h->features, sizeof(h->features));
 	h->config_hash = wire_u64(in);
@@ -169,9 +166,6 @@ bool hello_agrees(const struct hello *a, const struct hello *b, char *why,
 	if (a->byte_order != b->byte_order)
 		return differ(a, b, "byte order", order_name(a->byte_order),
 			      order_name(b->byte_order), why, len);
-	if (a->page_bytes != b->page_bytes)
-		return differ_number(a, b, "page size", a->page_bytes,
-				     b->page_bytes, why, len);
 	if (a->pointer_bytes != b->pointer_bytes)
 		return differ_number(a, b, "pointer size", a->pointer_bytes,
 				     b->pointer_bytes, why, len);

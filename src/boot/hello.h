@@ -13,7 +13,7 @@
 
 struct hello {
 	uint32_t rank, ranks;
-	uint32_t abi, version, byte_order, page_bytes, pointer_bytes;
+	uint32_t abi, version, byte_order, pointer_bytes;
 	char features[128]; /* formats that ranks exchange */
 	uint64_t config_hash;
 	char config[WIRE_TEXT];
