@@ -415,7 +415,7 @@ static inline bool comm_usable(const struct dicomm_comm *comm)
 		comm && comm->magic == COMM_MAGIC && !comm_is_child(comm) &&
 			!fault_is(comm) &&
 			atomic_load_explicit(&comm->state,
-					     memory_order_relaxed) ==
+					     memory_order_acquire) ==
 				COMM_READY,
 		1);
 }

@@ -136,6 +136,8 @@ void ipc_tell(const struct ipc *ipc, struct accel_export *page)
 void ipc_give_up(struct ipc *ipc)
 {
 	atomic_store(&ipc->page->gave_up, true);
+	/* Before anybody writes to what was offered. */
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* ---- offers ---- */
@@ -416,6 +418,8 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 
 bool ipc_gave_up(const struct ipc_view *view)
 {
+	/* After what was read. */
+	atomic_thread_fence(memory_order_acquire);
 	return atomic_load(&view->page->gave_up);
 }
 

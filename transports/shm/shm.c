@@ -310,8 +310,11 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
+/* Also of what was loaded before: the owner says it before its memory changes.
+ */
 static bool is_withdrawn(const struct tp_peer *peer)
 {
+	atomic_thread_fence(memory_order_acquire);
 	return atomic_load(&peer->seg->head->withdrawn);
 }
 

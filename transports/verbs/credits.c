@@ -112,6 +112,8 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	wr.wr.rdma.rkey = s->remote_key;
 	lane->told = lane->freed;
 	lane->urgent = false;
+	/* All loads from the slots are done; providers order stores only. */
+	atomic_thread_fence(memory_order_release);
 	return verbs_post(s, &wr, 1);
 }
 
