@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "src/accel/reduce_kernels.h"
@@ -533,7 +535,7 @@ PACK(pack_bf16, u16, bf16_encode)
 
 /* float16 */
 
-#ifndef __F16C__
+#if !defined(__F16C__) && !defined(__aarch64__)
 
 NARROW_CODEC(f16)
 NARROW_ARITHMETIC(f16, u16)
@@ -566,7 +568,7 @@ INLINE lanes lanes_all(float f)
 {
 	return _mm512_set1_ps(f);
 }
-#else
+#elif defined(__F16C__)
 typedef __m256 lanes;
 
 INLINE lanes lanes_load(const void *p)
@@ -586,10 +588,35 @@ INLINE lanes lanes_all(float f)
 {
 	return _mm256_set1_ps(f);
 }
+#else
+typedef float32x4_t lanes;
+
+INLINE lanes lanes_load(const void *p)
+{
+	float16x4_t half;
+
+	memcpy(&half, p, sizeof(half));
+	return vcvt_f32_f16(half);
+}
+
+INLINE void lanes_store(void *p, lanes f)
+{
+	uint32x4_t number = vceqq_f32(f, f);
+	float16x4_t half =
+		vcvt_f16_f32(vbslq_f32(number, f, vdupq_n_f32(float32(NAN32))));
+
+	memcpy(p, &half, sizeof(half));
+}
+
+INLINE lanes lanes_all(float f)
+{
+	return vdupq_n_f32(f);
+}
 #endif
 
 #define LANES (sizeof(lanes) / sizeof(float))
 
+#ifdef __F16C__
 INLINE float f16_decode(uint16_t x)
 {
 	return _cvtsh_ss(x);
@@ -599,6 +626,24 @@ INLINE uint16_t f16_encode(float f)
 {
 	return _cvtss_sh(quiet32(f), _MM_FROUND_TO_NEAREST_INT);
 }
+#else
+INLINE float f16_decode(uint16_t x)
+{
+	__fp16 half;
+
+	memcpy(&half, &x, sizeof(half));
+	return half;
+}
+
+INLINE uint16_t f16_encode(float f)
+{
+	__fp16 half = (__fp16)quiet32(f);
+	uint16_t x;
+
+	memcpy(&x, &half, sizeof(x));
+	return x;
+}
+#endif
 
 #define REDUCE_F16(name, op)                                                 \
 	KERNEL name(void *dst, const void *a, const void *b, size_t n)       \
