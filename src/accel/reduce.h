@@ -33,8 +33,8 @@ typedef void (*divide_fn)(void *dst, const void *a, long divisor, size_t n);
 /*
  * Built-in operators; AVG is SUM here (who calls scales or divides).
  * NULL where the pair is not defined: bitwise operators on floats.
- * stream: a version with non-temporal stores to dst, for large results that
- * nobody reads soon; it ends in a store fence.
+ * stream: a version with non-temporal stores to dst, where the processor has
+ * such, for large results that nobody reads soon; it ends in a store fence.
  */
 reduce_fn reduce_kernel(dicomm_datatype_t type, dicomm_redop_t op, bool stream);
 scale_fn reduce_scale_kernel(dicomm_datatype_t type);
@@ -49,7 +49,7 @@ void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 /* 1 / ranks as one element of the type, for avg of floats. */
 void reduce_reciprocal(dicomm_datatype_t type, int ranks, void *scalar);
 
-/* memcpy with non-temporal stores; ends in a store fence. */
+/* memcpy with such stores; ends in a store fence. */
 void reduce_copy_stream(void *dst, const void *src, size_t bytes);
 
 /* Which instruction set was chosen: "avx512", "avx2", "base". */

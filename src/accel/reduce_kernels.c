@@ -84,6 +84,8 @@ INLINE double float64(uint64_t u)
 	return f;
 }
 
+#ifdef __SSE2__
+
 /* Non-temporal stores */
 
 #define LINE 64
@@ -99,23 +101,12 @@ INLINE void stream_line(void *dst, const void *src)
 
 	for (int i = 0; i < 2; i++)
 		_mm256_stream_si256(d + i, _mm256_loadu_si256(s + i));
-#elif defined(__SSE2__)
+#else
 	__m128i *d = dst;
 	const __m128i *s = src;
 
 	for (int i = 0; i < 4; i++)
 		_mm_stream_si128(d + i, _mm_loadu_si128(s + i));
-#else
-	memcpy(dst, src, LINE);
-#endif
-}
-
-INLINE void stream_fence(void)
-{
-#if defined(__SSE2__)
-	_mm_sfence();
-#else
-	__atomic_thread_fence(__ATOMIC_RELEASE);
 #endif
 }
 
@@ -137,7 +128,7 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
 	     bytes -= LINE, d += LINE, s += LINE)
 		stream_line(d, s);
 	memcpy(d, s, bytes);
-	stream_fence();
+	_mm_sfence();
 }
 
 /* Small enough to stay in the nearest cache with its operands, large enough
@@ -172,8 +163,27 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 	}
 	if (left)
 		fn(d, p, q, left / elem);
-	stream_fence();
+	_mm_sfence();
 }
+
+#else
+
+/* Others see by themselves when whole lines are written, and do not fetch them
+ * before; a block in between would be for nothing. */
+
+static void copy_stream(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+
+INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
+			  const void *b, size_t n)
+{
+	(void)elem;
+	fn(dst, a, b, n);
+}
+
+#endif
 
 /* name() is defined; this makes name_stream() of it. */
 #define STREAM(name, elem)                                            \
