@@ -45,7 +45,9 @@ enum accel_caps {
 
 /* An allocation of a device. */
 struct accel_allocation {
-	uint64_t id; /* never that of another one; 0: the driver has none */
+	/* Never that of another one. 0: the driver has none, or moves what is
+	 * there between the device and the host; nobody else is told of it. */
+	uint64_t id;
 	const void *base;
 	uint64_t bytes;
 };

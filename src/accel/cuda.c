@@ -168,20 +168,21 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 }
 
 /* Of managed memory, where it is preferred to be */
-static bool gpu_owner(const void *ptr, int *index)
+static bool gpu_owner(const void *ptr, int *index, bool *managed)
 {
 	cuda_pointer_attribute what[] = {CUDA_POINTER_MEMORY_TYPE,
 					 CUDA_POINTER_IS_MANAGED,
 					 CUDA_POINTER_DEVICE_ORDINAL};
-	unsigned type = 0, managed = 0;
+	unsigned type = 0, moves = 0;
 	int ordinal = -1;
-	void *values[] = {&type, &managed, &ordinal};
+	void *values[] = {&type, &moves, &ordinal};
 
 	if (api.pointer_attributes(3, what, values,
 				   (cuda_pointer)(uintptr_t)ptr))
 		return false;
-	if ((type != CUDA_MEMORY_DEVICE && !managed) || ordinal < 0)
+	if ((type != CUDA_MEMORY_DEVICE && !moves) || ordinal < 0)
 		return false;
+	*managed = moves;
 	*index = ordinal;
 	return true;
 }

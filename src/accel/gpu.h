@@ -14,7 +14,8 @@
  *   gpu_enter(index), gpu_leave  the same, and make a device its one, undo
  *   gpu_units(index)             its processors
  *   gpu_details(index, info)     description
- *   gpu_owner(ptr, index)        as accel.h says
+ *   gpu_owner(ptr, index, managed)  as accel.h says; does the driver move it
+ *                                between the device and the host?
  *   gpu_stream_open(index, native, s, fits)  the user's stream, or with NULL
  *                                the default one; is it of that device?
  *   gpu_stream_close(s, own)     done with it; own: stream_create() made it
@@ -342,24 +343,38 @@ static unsigned gpu_caps(int index)
 	       (gpu_needs_flush(index) ? ACCEL_FLUSH : 0);
 }
 
-static bool gpu_owns(const void *ptr, int *index)
+static bool owns(const void *ptr, int *index, bool *managed)
 {
 	char why[sizeof(none_why)];
 
-	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, index);
+	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, index, managed);
 }
 
-/* Of what device it is, too */
+static bool gpu_owns(const void *ptr, int *index)
+{
+	bool managed;
+
+	return owns(ptr, index, &managed);
+}
+
+/* Of what device it is, too. What the driver moves has no place that others
+ * could rely on: a NIC that is given its address would keep to pages of the
+ * host, while kernels use those of the device. */
 static dicomm_result_t allocation(const void *ptr, int *index,
 				  struct accel_allocation *a)
 {
 	gpu_pointer start = 0;
+	bool managed = false;
 	size_t size = 0;
 	int error;
 
-	if (!gpu_owns(ptr, index))
+	if (!owns(ptr, index, &managed))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%p: not memory of a " GPU_KIND " device", ptr);
+	if (managed) {
+		*a = (struct accel_allocation){.base = ptr};
+		return DICOMM_SUCCESS;
+	}
 	TRY(enter(*index));
 	error = api.range(&start, &size, pointer(ptr));
 	if (!error && gpu_buffer_id((uintptr_t)start, &a->id))
@@ -406,8 +421,9 @@ static dicomm_result_t gpu_mem_export(const void *ptr, struct accel_handle *h)
 	TRY(allocation(ptr, &index, &a));
 	if (!a.id)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    GPU_KIND ":%d: memory at %p has no number", index,
-			    ptr);
+			    GPU_KIND ":%d: memory at %p is managed, or has no "
+				     "number",
+			    index, ptr);
 	TRY(enter(index));
 	error = api.ipc_get(&ipc, pointer(a.base));
 	gpu_leave();
@@ -543,6 +559,10 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 	uint64_t skip = 0;
 
 	TRY(allocation(ptr, &index, &a));
+	if (!a.bytes)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    GPU_KIND ":%d: memory at %p is managed", index,
+			    ptr);
 	base = (uintptr_t)a.base;
 	end = base + a.bytes;
 	if (at + bytes > end) {

@@ -208,18 +208,22 @@ static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, int *index)
+static bool gpu_owner(const void *ptr, int *index, bool *managed)
 {
-	unsigned type = 0, managed = 0;
+	/* moves: a bool, but room for a driver that writes more. */
+	unsigned type = 0, moves = 0;
 	int ordinal = -1;
 
 	if (!pointer_attribute(ptr, HIP_POINTER_MEMORY_TYPE, &type) ||
 	    !pointer_attribute(ptr, HIP_POINTER_DEVICE_ORDINAL, &ordinal))
 		return false;
-	if (type != (major < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE) &&
-	    (!pointer_attribute(ptr, HIP_POINTER_IS_MANAGED, &managed) ||
-	     !managed))
-		return false;
+	*managed = false;
+	if (type != (major < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE)) {
+		if (!pointer_attribute(ptr, HIP_POINTER_IS_MANAGED, &moves) ||
+		    !moves)
+			return false;
+		*managed = true;
+	}
 	if (ordinal < 0)
 		return false;
 	*index = ordinal;

@@ -299,7 +299,8 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 
 /* ---- memory ---- */
 
-static bool owner_in(ze_context context, const void *ptr, int *index)
+static bool owner_in(ze_context context, const void *ptr, int *index,
+		     bool *managed)
 {
 	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES};
 	ze_device device = NULL;
@@ -309,17 +310,18 @@ static bool owner_in(ze_context context, const void *ptr, int *index)
 		return false;
 	for (int i = 0; i < ntiles; i++)
 		if (tiles[i].device == device) {
+			*managed = p.kind == ZE_MEMORY_SHARED;
 			*index = tiles[i].index;
 			return true;
 		}
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, int *index)
+static bool gpu_owner(const void *ptr, int *index, bool *managed)
 {
 	for (int i = 0; ptr && i < nplaces; i++)
 		if ((!i || ze_places[i].context != ze_places[i - 1].context) &&
-		    owner_in(ze_places[i].context, ptr, index))
+		    owner_in(ze_places[i].context, ptr, index, managed))
 			return true;
 	return false;
 }

@@ -57,6 +57,7 @@ static struct {
 	__typeof__(mock_hangs) *hangs;
 	__typeof__(mock_capture_mode) *capture_mode;
 	__typeof__(mock_peek) *peek;
+	__typeof__(mock_manage) *manage;
 	__typeof__(mock_stream) *stream;
 	__typeof__(mock_stream_destroy) *stream_destroy;
 	/* Of some mocks only */
@@ -111,6 +112,7 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.hangs = dlsym(lib, "mock_hangs");
 	*(void **)&mock.capture_mode = dlsym(lib, "mock_capture_mode");
 	*(void **)&mock.peek = dlsym(lib, "mock_peek");
+	*(void **)&mock.manage = dlsym(lib, "mock_manage");
 	*(void **)&mock.stream = dlsym(lib, "mock_stream");
 	*(void **)&mock.stream_destroy = dlsym(lib, "mock_stream_destroy");
 	*(void **)&mock.capture = dlsym(lib, "mock_capture");
@@ -118,8 +120,8 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.last_error = dlsym(lib, "mock_last_error");
 	mock.hsa = dlsym(lib, "hsa_amd_portable_export_dmabuf");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
-	       mock.hangs && mock.capture_mode && mock.peek && mock.stream &&
-	       mock.stream_destroy &&
+	       mock.hangs && mock.capture_mode && mock.peek && mock.manage &&
+	       mock.stream && mock.stream_destroy &&
 	       (mock.capture || (old && b->silent_when_old));
 }
 
@@ -321,6 +323,34 @@ START_TEST(a_dmabuf_is_of_the_same_memory)
 	unsetenv("MOCK_BLOCKS");
 	ck_assert_int_eq(work->dmabuf(&fd, 1, &fd, &offset),
 			 DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+}
+END_TEST
+
+/* The device uses it like its own; others would look where it was. */
+START_TEST(managed_memory_is_shown_to_nobody)
+{
+	struct accel_allocation a = {.id = 7};
+	struct accel_handle h;
+	char *p = streams_alloc(BYTES);
+	int index = 7, fd = -1, one = 1, to = 0;
+	uint64_t offset;
+
+	mock.manage(p);
+	ck_assert(work->owner(p + 5, &index));
+	ck_assert_int_eq(index, 0);
+	log_set_last_error("untouched");
+	OK(work->allocation(p + 5, &a));
+	ck_assert_uint_eq(a.id, 0);
+	/* Each call asks. */
+	ck_assert_str_eq(log_last_error(), "untouched");
+	ck_assert_int_eq(work->mem_export(p, &h), DICOMM_ERR_UNSUPPORTED);
+	ck_assert_int_eq(work->dmabuf(p, 1, &fd, &offset),
+			 DICOMM_ERR_UNSUPPORTED);
+	OK(work->copy(streams.stream, p + 5, &one, sizeof(one)));
+	OK(work->copy(streams.stream, &to, p + 5, sizeof(one)));
+	streams_drain(streams.stream);
+	ck_assert_int_eq(to, 1);
 	OK(accel->free(p));
 }
 END_TEST
@@ -861,6 +891,7 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, an_export_names_the_whole_allocation);
 	tcase_add_test(t, each_allocation_has_a_number_of_its_own);
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
+	tcase_add_test(t, managed_memory_is_shown_to_nobody);
 	/* Before ROCm 7, every call forgets it. */
 	if (mock.last_error && !old && !between)
 		tcase_add_test(t, what_failed_for_the_user_stays);

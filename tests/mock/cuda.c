@@ -272,6 +272,8 @@ EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *base, size_t *bytes,
 	CURRENT;
 	if (!driver_find(address(p), &m))
 		return DRIVER_NOT_FOUND;
+	if (m.managed)
+		return DRIVER_INVALID_VALUE;
 	*base = (uintptr_t)m.at;
 	*bytes = m.bytes;
 	return DRIVER_SUCCESS;
@@ -285,7 +287,7 @@ static int one_attribute(void *data, cuda_pointer_attribute what,
 		*(unsigned *)data = CUDA_MEMORY_DEVICE;
 		return DRIVER_SUCCESS;
 	case CUDA_POINTER_IS_MANAGED:
-		*(unsigned *)data = 0;
+		*(unsigned *)data = m->managed;
 		return DRIVER_SUCCESS;
 	case CUDA_POINTER_DEVICE_ORDINAL:
 		*(int *)data = m->device;

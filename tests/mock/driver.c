@@ -146,6 +146,14 @@ void *mock_peek(void *at)
 	return driver_translate((uintptr_t)at, 1);
 }
 
+void mock_manage(void *at)
+{
+	pthread_mutex_lock(&lock);
+	for (struct driver_memory *m = memories; m; m = m->next)
+		m->managed |= m->at == at;
+	pthread_mutex_unlock(&lock);
+}
+
 /* ---- calls ---- */
 
 /* Under the lock. */
@@ -340,7 +348,7 @@ int driver_ipc_get(char handle[64], const void *at)
 	struct ipc i = {.magic = "mockipc", .pid = getpid()};
 	struct driver_memory m;
 
-	if (!driver_find(at, &m) || m.imported || at != m.at)
+	if (!driver_find(at, &m) || m.imported || m.managed || at != m.at)
 		return DRIVER_INVALID_VALUE;
 	i.fd = m.fd;
 	memset(handle, 0, 64);
@@ -401,8 +409,8 @@ int driver_range_fd(int *fd, void *at, size_t bytes)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct driver_memory m;
 
-	if (!driver_find(at, &m) || (uintptr_t)at % page || bytes % page ||
-	    (char *)at + bytes > m.at + m.bytes)
+	if (!driver_find(at, &m) || m.managed || (uintptr_t)at % page ||
+	    bytes % page || (char *)at + bytes > m.at + m.bytes)
 		return DRIVER_INVALID_VALUE;
 	*fd = dmabuf_of(&m, (size_t)((char *)at - m.at), bytes);
 	return *fd < 0 ? DRIVER_OUT_OF_MEMORY : DRIVER_SUCCESS;

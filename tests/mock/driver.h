@@ -62,6 +62,8 @@ int mock_waits(void);
 int mock_early(void);
 /* Host memory through which what is at a device address can be seen. */
 void *mock_peek(void *at);
+/* From now on this memory is managed: the driver moves it. */
+void mock_manage(void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */
 void *mock_stream(int device);
 void mock_stream_destroy(void *stream);
@@ -87,7 +89,7 @@ struct driver_memory {
 	size_t bytes;
 	int device, fd;
 	uint64_t id;
-	bool imported;
+	bool imported, managed;
 	struct driver_memory *next;
 };
 

@@ -33,6 +33,14 @@ struct ihipModuleSymbol_t {
 
 #define HSA_ERROR 0x1000
 
+#ifdef MOCK_OLD
+#define MEMORY_HOST 0u
+#define MEMORY_DEVICE HIP_MEMORY_DEVICE_5
+#else
+#define MEMORY_HOST 1u
+#define MEMORY_DEVICE HIP_MEMORY_DEVICE
+#endif
+
 static _Thread_local int current;
 /* What failed last: in ROCm 7 until someone asks, before until the next call.
  */
@@ -225,12 +233,15 @@ EXPORT hip_result hipMemGetAddressRange(void **base, size_t *bytes, void *p)
 }
 
 /* Of memory that it does not know ROCm 6 says just that, and is content. */
-static int unknown_pointer(void *data)
+static int unknown_pointer(hip_pointer_attribute what, void *data)
 {
 #ifdef MOCK_BETWEEN
-	*(unsigned *)data = 0;
+	memset(data, 0,
+	       what == HIP_POINTER_IS_MANAGED ? sizeof(bool)
+					      : sizeof(unsigned));
 	return DRIVER_SUCCESS;
 #else
+	(void)what;
 	(void)data;
 	return note(DRIVER_INVALID_VALUE);
 #endif
@@ -243,17 +254,13 @@ EXPORT hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what,
 
 	CALL;
 	if (!driver_find(p, &m))
-		return unknown_pointer(data);
+		return unknown_pointer(what, data);
 	switch (what) {
 	case HIP_POINTER_MEMORY_TYPE:
-#ifdef MOCK_OLD
-		*(unsigned *)data = HIP_MEMORY_DEVICE_5;
-#else
-		*(unsigned *)data = HIP_MEMORY_DEVICE;
-#endif
+		*(unsigned *)data = m.managed ? MEMORY_HOST : MEMORY_DEVICE;
 		return DRIVER_SUCCESS;
 	case HIP_POINTER_IS_MANAGED:
-		*(unsigned *)data = 0;
+		*(bool *)data = m.managed;
 		return DRIVER_SUCCESS;
 	case HIP_POINTER_DEVICE_ORDINAL:
 		*(int *)data = m.device;

@@ -387,7 +387,7 @@ EXPORT ze_result zeMemGetAllocProperties(ze_context c, const void *p,
 	*d = NULL;
 	if (!driver_find(p, &m))
 		return ZE_SUCCESS;
-	out->kind = ZE_MEMORY_DEVICE;
+	out->kind = m.managed ? ZE_MEMORY_SHARED : ZE_MEMORY_DEVICE;
 	out->id = m.id;
 	*d = &devices[m.device];
 	if (!fd)
