@@ -285,19 +285,17 @@ static int gpu_copy(void *dst, const void *src, size_t bytes,
 			(cuda_pointer)(uintptr_t)src, bytes, stream);
 }
 
-/* The lower half of the word, with a comparison that allows for wrapping */
+/* The lower half of the word, with a comparison that allows for wrapping. What
+ * the driver has pinned itself has one address for the host and all devices;
+ * cuMemHostGetDevicePointer() is promised for where such memory begins only. */
 static int gpu_wait_value(int index, cuda_stream stream, void *word,
 			  uint64_t value)
 {
-	cuda_pointer at = 0;
-	int error;
+	cuda_pointer at = (uintptr_t)word;
 
 	if (!api.wait_value &&
 	    (!api.wait_value_v1 || !attribute(index, CUDA_WAIT_VALUE_V1)))
 		return CUDA_NOT_SUPPORTED;
-	error = api.host_pointer(&at, word, 0);
-	if (error)
-		return error;
 	return api.wait_value ? api.wait_value(stream, at, (uint32_t)value,
 					       CUDA_WAIT_GEQ)
 			      : api.wait_value_v1(stream, at, (uint32_t)value,

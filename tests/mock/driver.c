@@ -517,6 +517,18 @@ bool driver_host_known(const void *at, size_t bytes)
 	return known;
 }
 
+bool driver_host_begins(const void *at)
+{
+	const struct host_range *r;
+	bool begins;
+
+	pthread_mutex_lock(&lock);
+	r = *range_find(at, 1);
+	begins = r && r->at == at;
+	pthread_mutex_unlock(&lock);
+	return begins;
+}
+
 bool driver_can_reach(int device, int other)
 {
 	return device != other && !getenv("MOCK_NO_PEERS");

@@ -111,6 +111,8 @@ int driver_host_alloc(void **at, size_t bytes);
 int driver_host_register(void *at, size_t bytes, bool read_only);
 int driver_host_unregister(void *at);
 bool driver_host_known(const void *at, size_t bytes);
+/* Does such memory begin there? */
+bool driver_host_begins(const void *at);
 /* What a kernel reaches at an address; NULL: nothing */
 void *driver_translate(uint64_t at, size_t bytes);
 
