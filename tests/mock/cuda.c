@@ -83,6 +83,12 @@ static struct CUfunc_st *functions;
 		if (!depth)                            \
 			return DRIVER_INVALID_CONTEXT; \
 	} while (0)
+/* Of calls that take something back, too */
+#define IN_CONTEXT                                     \
+	do {                                           \
+		if (!depth)                            \
+			return DRIVER_INVALID_CONTEXT; \
+	} while (0)
 #define EXPORT __attribute__((visibility("default")))
 
 #define F(name, symbol, needed, parameters) cuda_result symbol parameters;
@@ -261,6 +267,7 @@ EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *p, size_t bytes)
 
 EXPORT cuda_result cuMemFree_v2(cuda_pointer p)
 {
+	IN_CONTEXT;
 	return driver_free(address(p), false);
 }
 
@@ -359,6 +366,7 @@ EXPORT cuda_result cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
 
 EXPORT cuda_result cuMemHostUnregister(void *p)
 {
+	IN_CONTEXT;
 	return driver_host_unregister(p);
 }
 
@@ -418,6 +426,7 @@ EXPORT cuda_result cuIpcOpenMemHandle(cuda_pointer *p, cuda_ipc handle,
 
 EXPORT cuda_result cuIpcCloseMemHandle(cuda_pointer p)
 {
+	IN_CONTEXT;
 	return driver_free(address(p), true);
 }
 
@@ -439,6 +448,7 @@ EXPORT cuda_result cuStreamCreateWithPriority(cuda_stream *s, unsigned flags,
 
 EXPORT cuda_result cuStreamDestroy_v2(cuda_stream s)
 {
+	IN_CONTEXT;
 	return driver_stream_destroy(stream_of(s));
 }
 
@@ -469,6 +479,7 @@ EXPORT cuda_result cuEventCreate(cuda_event *e, unsigned flags)
 
 EXPORT cuda_result cuEventDestroy_v2(cuda_event e)
 {
+	IN_CONTEXT;
 	return driver_event_destroy(event_of(e));
 }
 

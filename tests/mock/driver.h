@@ -34,6 +34,7 @@ enum {
 	DRIVER_PEER_ACCESS_ALREADY_ENABLED = 704,
 	DRIVER_ALREADY_REGISTERED = 712,
 	DRIVER_NOT_REGISTERED = 713,
+	DRIVER_NOT_PERMITTED = 800,
 	DRIVER_NOT_SUPPORTED = 801,
 	DRIVER_SPOILS_CAPTURE = 900,
 	DRIVER_WOULD_HANG = 999, /* "unknown error" of both */
@@ -53,7 +54,8 @@ void mock_delay(unsigned us);
 /* Things that exist and were not destroyed: allocations, registrations, streams
  * and events */
 int mock_live(void);
-/* Calls refused since they would have waited for a stream that is held */
+/* Calls refused since they would, or could, have waited for a stream that is
+ * held, or for the one that they come from */
 int mock_hangs(void);
 /* Waits of streams for a value in memory that were queued */
 int mock_waits(void);
