@@ -33,6 +33,7 @@
 #define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
+#define GPU_QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
 typedef cuda_pointer gpu_pointer;
 typedef cuda_stream gpu_stream;
 typedef cuda_event gpu_event;

@@ -12,6 +12,7 @@
  * Needed, beside what gpu.h names:
  *   gpu_word_alloc(at)           8 bytes that host and devices see
  *   gpu_wait_value(index, stream, word, value)  until a word has a value
+ *   GPU_QUEUES                   what sets how many queues a device has
  */
 #ifndef DICOMM_ACCEL_GPU_GATE_H
 #define DICOMM_ACCEL_GPU_GATE_H
@@ -19,6 +20,14 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include "src/base/clock.h"
+
+/* Between two looks at a stream; in that time one that runs comes to its end;
+ * and one that was held, when it is not any more */
+#define LOOK_NS 20000
+#define PROBE_NS UINT64_C(2000000000)
+#define FOLLOWS_NS UINT64_C(200000000)
 
 struct word {
 	_Atomic uint64_t *opened; /* where the device sees it */
@@ -105,6 +114,100 @@ static void word_wait(void *ctx)
 	free(c);
 }
 
+/* What is queued on a stream from now on waits for the word to be opened once
+ * more; by a host function, where the device does not wait by itself. */
+static int word_hold(int index, gpu_stream stream, struct word *w, bool waits)
+{
+	uint64_t ticket = w->closed + 1;
+	struct closing *c;
+	int error;
+
+	if (waits) {
+		error = gpu_wait_value(index, stream, w->opened, ticket);
+	} else {
+		c = malloc(sizeof(*c));
+		if (!c)
+			return GPU_OUT_OF_MEMORY;
+		*c = (struct closing){.word = w, .ticket = ticket};
+		error = gpu_host_function(stream, word_wait, c);
+		if (error)
+			free(c);
+	}
+	if (!error) {
+		w->closed++;
+		atomic_fetch_add(&closed_gates, 1);
+	}
+	return error;
+}
+
+static void word_release(struct word *w, uint64_t times)
+{
+	word_open(w, times);
+	atomic_fetch_sub(&closed_gates, (int)times);
+}
+
+/* ---- what a device does ---- */
+
+/* Has a stream come to its end within that time? */
+static int reaches_end(gpu_stream stream, gpu_event event, uint64_t within_ns,
+		       bool *does)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
+	uint64_t until = clock_ns() + within_ns;
+	int error = api.event_record(event, stream);
+
+	if (error)
+		return error;
+	while ((error = api.event_query(event)) == GPU_NOT_READY &&
+	       clock_ns() < until)
+		nanosleep(&nap, NULL);
+	*does = !error;
+	return error == GPU_NOT_READY ? GPU_SUCCESS : error;
+}
+
+/* Not to take what others do on the device for an effect of the hold: ours have
+ * to get on before, and at once when it has ended. */
+static bool holds_up(int index, struct word *w, bool waits, gpu_stream users,
+		     gpu_stream ours, gpu_event event)
+{
+	bool before = false, meanwhile = true, after = false;
+
+	if (reaches_end(ours, event, PROBE_NS, &before) || !before ||
+	    word_hold(index, users, w, waits))
+		return false;
+	if (reaches_end(ours, event, PROBE_NS, &meanwhile))
+		meanwhile = true;
+	word_release(w, 1);
+	return !meanwhile && !reaches_end(ours, event, FOLLOWS_NS, &after) &&
+	       after;
+}
+
+/* Drivers run many streams on few queues of a device, where one that waits
+ * holds up those behind it. Ours have another priority, for which there may be
+ * other queues: see whether they get on. If this fails, nothing else does. */
+static void warn_of_queues(int index, struct word *w, bool waits,
+			   gpu_stream users)
+{
+	int least = 0, greatest = 0;
+	gpu_stream ours = NULL;
+	gpu_event event = NULL;
+
+	if (api.priorities(&least, &greatest) ||
+	    api.stream_create(&ours, GPU_STREAM_NON_BLOCKING, greatest))
+		return;
+	if (!api.event_create(&event, GPU_EVENT_DISABLE_TIMING)) {
+		if (holds_up(index, w, waits, users, ours, event))
+			log_warn(GPU_KIND
+				 ":%d: a stream that waits for the host holds "
+				 "up those of the library: operations may "
+				 "never end (does " GPU_QUEUES
+				 " leave the device too few queues?)",
+				 index);
+		api.event_destroy(event);
+	}
+	api.stream_destroy(ours);
+}
+
 /* Can the device wait for a word? Drivers tell in ways that differ with their
  * age: see whether it takes one that is there already. */
 static dicomm_result_t gate_probe(int index, bool *waits)
@@ -118,6 +221,7 @@ static dicomm_result_t gate_probe(int index, bool *waits)
 	if (!error) {
 		*waits = !gpu_wait_value(index, stream, w->opened,
 					 atomic_load(w->opened));
+		warn_of_queues(index, w, *waits, stream);
 		api.stream_destroy(stream);
 	}
 	w->next = spare_words;
@@ -161,8 +265,7 @@ static void gpu_gate_destroy(struct accel_gate *g)
 	if (!g)
 		return;
 	left = g->word->closed - atomic_load(g->word->opened);
-	word_open(g->word, left);
-	atomic_fetch_sub(&closed_gates, (int)left);
+	word_release(g->word, left);
 	word_put(g->word);
 	free(g);
 }
@@ -170,8 +273,7 @@ static void gpu_gate_destroy(struct accel_gate *g)
 static void gpu_gate_open(struct accel_gate *g)
 {
 	assert(atomic_load(g->word->opened) != atomic_load(&g->word->closed));
-	word_open(g->word, 1);
-	atomic_fetch_sub(&closed_gates, 1);
+	word_release(g->word, 1);
 }
 
 static bool gpu_held(int index)
@@ -180,42 +282,16 @@ static bool gpu_held(int index)
 	return atomic_load(&closed_gates) > 0;
 }
 
-/* A closing of which the driver's host function waits */
-static dicomm_result_t close_by_host(struct accel_gate *g,
-				     struct accel_stream *s, int *error)
-{
-	struct closing *c = malloc(sizeof(*c));
-
-	if (!c)
-		return no_memory(g->index);
-	c->word = g->word;
-	c->ticket = g->word->closed + 1;
-	*error = gpu_host_function(s->handle, word_wait, c);
-	if (*error)
-		free(c);
-	return DICOMM_SUCCESS;
-}
-
 static dicomm_result_t gpu_gate_close(struct accel_gate *g,
 				      struct accel_stream *s)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
-	int error = GPU_SUCCESS;
+	int error;
 
 	TRY(refuse_capture(s));
 	TRY(enter(s->index));
-	if (devices[s->index].waits)
-		error = gpu_wait_value(s->index, s->handle, g->word->opened,
-				       g->word->closed + 1);
-	else
-		status = close_by_host(g, s, &error);
-	gpu_leave();
-	TRY(status);
-	if (error)
-		return failed(error, s->index, "to wait for the host");
-	g->word->closed++;
-	atomic_fetch_add(&closed_gates, 1);
-	return DICOMM_SUCCESS;
+	error = word_hold(s->index, s->handle, g->word,
+			  devices[s->index].waits);
+	return leave(error, s->index, "to wait for the host");
 }
 
 #endif

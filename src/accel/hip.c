@@ -37,6 +37,7 @@
 #define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
+#define GPU_QUEUES "GPU_MAX_HW_QUEUES"
 typedef void *gpu_pointer;
 typedef hip_stream gpu_stream;
 typedef hip_event gpu_event;

@@ -867,7 +867,32 @@ static int refused_start(int fd)
 		       : 1;
 }
 
-static int start_status;
+static void look_for_queues(int level, const char *message, void *ctx)
+{
+	if (level == LOG_WARN && strstr(message, "too few queues"))
+		*(bool *)ctx = true;
+}
+
+/* The driver would run what is ours when a stream that waits for it has got
+ * on. */
+static int started_on_one_queue(int fd)
+{
+	bool warned = false;
+	void *p = NULL;
+
+	(void)fd;
+	setenv("MOCK_ONE_QUEUE", "1", 1);
+	log_set_sink(look_for_queues, &warned);
+	return accel->alloc(0, 64, &p) || accel->free(p) || !warned;
+}
+
+static int start_status, queue_status;
+
+START_TEST(streams_of_one_queue_are_warned_of)
+{
+	ck_assert_int_eq(queue_status, 0);
+}
+END_TEST
 
 START_TEST(a_driver_that_does_not_start_says_why)
 {
@@ -881,6 +906,9 @@ static TCase *driver_tests(void)
 
 	try_pair();
 	start_status = status_of_child(in_child(refused_start, -1));
+	if (!mock.events)
+		queue_status =
+			status_of_child(in_child(started_on_one_queue, -1));
 	tcase_set_timeout(t, 100);
 	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, devices_are_described);
@@ -897,6 +925,9 @@ static TCase *driver_tests(void)
 		tcase_add_test(t, what_failed_for_the_user_stays);
 	tcase_add_test(t, another_process_maps_an_export);
 	tcase_add_test(t, a_driver_that_does_not_start_says_why);
+	/* Of Level Zero test_ze_queues tries that. */
+	if (!mock.events)
+		tcase_add_test(t, streams_of_one_queue_are_warned_of);
 	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
 	tcase_add_test(t, a_capture_elsewhere_is_not_spoiled);

@@ -37,6 +37,7 @@ struct work {
 struct driver_stream {
 	int device;
 	bool dead;
+	struct driver_stream *queue; /* where its work is; itself, mostly */
 	pthread_cond_t change;
 	struct work *first, **last;
 	struct driver_stream *next;
@@ -224,10 +225,13 @@ bool driver_is_held(void)
 	return held;
 }
 
+/* What holds a stream for a moment only is waited for. */
 int driver_sync_call(void)
 {
 	int error;
 
+	for (int ms = 0; ms < 500 && driver_is_held(); ms++)
+		usleep(1000);
 	pthread_mutex_lock(&lock);
 	error = fails();
 	if (!error)
@@ -627,7 +631,9 @@ static void *stream_run(void *arg)
 	return NULL;
 }
 
-static int stream_new(int device, struct driver_stream **out)
+/* With a queue of its own, where it is given none */
+static int stream_new(int device, struct driver_stream *queue,
+		      struct driver_stream **out)
 {
 	struct driver_stream *s = calloc(1, sizeof(*s));
 	pthread_attr_t detached;
@@ -637,11 +643,12 @@ static int stream_new(int device, struct driver_stream **out)
 	if (!s)
 		return DRIVER_OUT_OF_MEMORY;
 	s->device = device;
+	s->queue = queue ? queue : s;
 	s->last = &s->first;
 	pthread_cond_init(&s->change, NULL);
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &detached, stream_run, s);
+	error = queue ? 0 : pthread_create(&thread, &detached, stream_run, s);
 	pthread_attr_destroy(&detached);
 	if (error) {
 		free(s);
@@ -653,12 +660,29 @@ static int stream_new(int device, struct driver_stream **out)
 	return DRIVER_SUCCESS;
 }
 
+/* Under the lock. The one of all streams of a device; or NULL */
+static int queue_get(int device, struct driver_stream **queue)
+{
+	int error = DRIVER_SUCCESS;
+
+	*queue = NULL;
+	if (!getenv("MOCK_ONE_QUEUE"))
+		return error;
+	if (!defaults[device])
+		error = stream_new(device, NULL, &defaults[device]);
+	*queue = defaults[device];
+	return error;
+}
+
 int driver_stream_create(int device, struct driver_stream **s)
 {
+	struct driver_stream *queue;
 	int error;
 
 	pthread_mutex_lock(&lock);
-	error = stream_new(device, s);
+	error = queue_get(device, &queue);
+	if (!error)
+		error = stream_new(device, queue, s);
 	if (!error)
 		live++;
 	pthread_mutex_unlock(&lock);
@@ -670,7 +694,7 @@ int driver_stream_keep(int device, struct driver_stream **s)
 	int error;
 
 	pthread_mutex_lock(&lock);
-	error = stream_new(device, s);
+	error = stream_new(device, NULL, s);
 	pthread_mutex_unlock(&lock);
 	return error;
 }
@@ -735,7 +759,7 @@ int driver_state(int device)
 static int stream_find(struct driver_stream **s, int device)
 {
 	if (!*s && !defaults[device]) {
-		int error = stream_new(device, &defaults[device]);
+		int error = stream_new(device, NULL, &defaults[device]);
 
 		if (error)
 			return error;
@@ -760,6 +784,7 @@ int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
 	pthread_mutex_lock(&lock);
 	error = stream_find(&s, device);
 	if (!error) {
+		s = s->queue;
 		*s->last = w;
 		s->last = &w->next;
 		queued++;

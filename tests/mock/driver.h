@@ -5,8 +5,9 @@
  * address, so that a host that touches it dies; streams are threads, with
  * random delays; what waits for a whole device fails where a stream is held by
  * a gate, where it would never return, and so does what would spoil a graph
- * that is captured. Numbers of errors are those of CUDA and
- * HIP alike.
+ * that is captured. Each stream has a queue of its own; where MOCK_ONE_QUEUE is
+ * in the environment, those of a device share one. Numbers of errors are those
+ * of CUDA and HIP alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
 #define DICOMM_TESTS_MOCK_DRIVER_H

@@ -114,14 +114,6 @@ static ze_result result(int error)
 	}
 }
 
-/* A list may wait for a thread of the library, which comes soon. */
-static int sync_call(void)
-{
-	for (int ms = 0; ms < 500 && driver_is_held(); ms++)
-		usleep(1000);
-	return driver_sync_call();
-}
-
 #define BEGIN(call)                            \
 	do {                                   \
 		int begin_ = call;             \
@@ -129,7 +121,7 @@ static int sync_call(void)
 			return result(begin_); \
 	} while (0)
 #define CALL BEGIN(driver_call())
-#define SYNC_CALL BEGIN(sync_call())
+#define SYNC_CALL BEGIN(driver_sync_call())
 #define EXPORT __attribute__((visibility("default")))
 
 #define F(name, symbol, parameters) ze_result symbol parameters;
