@@ -38,12 +38,15 @@
  * call is before the operation, and what is appended after it, after. The call
  * returns once the operation is queued: it begins when what is before it on the
  * stream is done, and the stream goes on when it is. A failure shows in
- * dicomm_comm_get_async_error(). On a host rank NULL makes it a blocking call:
- * it returns when the result is there and all buffers are the caller's again. A
- * host stream (dicomm_host_stream_create()) makes it asynchronous: the call
- * returns once the operation is queued, and operations of one stream run in
- * call order. Operations of one communicator start in call order even on
- * different streams.
+ * dicomm_comm_get_async_error(). Calls of a driver that wait for a whole device
+ * or more (cudaFree(), cudaFreeHost(), hipFree()) may keep it from serving the
+ * library until they return: while an operation is under way, they could wait
+ * for each other. What waits for a stream or an event is in nobody's way. On a
+ * host rank NULL makes it a blocking call: it returns when the result is there
+ * and all buffers are the caller's again. A host stream
+ * (dicomm_host_stream_create()) makes it asynchronous: the call returns once
+ * the operation is queued, and operations of one stream run in call order.
+ * Operations of one communicator start in call order even on different streams.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A
