@@ -14,6 +14,8 @@
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 
+/* That one fell over slots of 1 MiB between nodes. */
+#define FIRST 27
 #define PROGRAMS 8
 #define PROGRAMS_LONG 400
 #define STEPS 30
@@ -415,7 +417,7 @@ static void describe(const struct program *p, const struct job *job, char *text,
 START_TEST(random_programs_give_the_right_results)
 {
 	const char *given = getenv("DICOMM_TEST_SEED");
-	unsigned first = given ? (unsigned)strtoul(given, NULL, 10) : 1;
+	unsigned first = given ? (unsigned)strtoul(given, NULL, 10) : FIRST;
 	unsigned n = job_is_long() ? PROGRAMS_LONG : PROGRAMS;
 	char text[2000], what[500];
 	struct program p;

@@ -15,6 +15,8 @@
 /* What was cut off ends in so many turns, or when so many find nothing. */
 #define SETTLE_TURNS 1000
 #define SETTLE_IDLE 16
+/* Over TCP, taken from the kernel at a time. */
+#define RECEIVED_BYTES ((size_t)260 << 10)
 
 /* ---- opened ---- */
 
@@ -66,6 +68,7 @@ static bool is_tcp_only(void)
  * pieces nor asks before it sends them. */
 static void configure(struct tp_device *dev, ucp_config_t *config)
 {
+	size_t sent = (size_t)dev->config.slot_bytes + 1024;
 	char number[32];
 
 	dev->tcp = is_tcp_only();
@@ -86,11 +89,13 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 	if (*config_string(CONFIG_PORT_RANGE))
 		set_default(config, "TCP_", "PORT_RANGE",
 			    config_string(CONFIG_PORT_RANGE));
-	snprintf(number, sizeof(number), "%zu",
-		 (size_t)dev->config.slot_bytes + 1024);
+	snprintf(number, sizeof(number), "%zu", sent);
 	set_default(config, "TCP_", "TX_SEG_SIZE", number);
 	set_default(config, "", "ZCOPY_THRESH", number);
-	set_default(config, "TCP_", "RX_SEG_SIZE", "260k");
+	/* UCX wants it to be no less. */
+	snprintf(number, sizeof(number), "%zu",
+		 sent > RECEIVED_BYTES ? sent : RECEIVED_BYTES);
+	set_default(config, "TCP_", "RX_SEG_SIZE", number);
 }
 
 static dicomm_result_t failed(const struct tp_device *dev, const char *what,
