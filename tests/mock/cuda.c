@@ -71,23 +71,21 @@ static struct CUfunc_st *functions;
 		if (!started)                      \
 			return DRIVER_NOT_STARTED; \
 	} while (0)
-#define CURRENT                                        \
-	do {                                           \
-		CALL;                                  \
-		if (!depth)                            \
-			return DRIVER_INVALID_CONTEXT; \
-	} while (0)
-#define CURRENT_SYNC                                   \
-	do {                                           \
-		BEGIN(driver_sync_call());             \
-		if (!depth)                            \
-			return DRIVER_INVALID_CONTEXT; \
-	} while (0)
 /* Of calls that take something back, too */
 #define IN_CONTEXT                                     \
 	do {                                           \
 		if (!depth)                            \
 			return DRIVER_INVALID_CONTEXT; \
+	} while (0)
+#define CURRENT             \
+	do {                \
+		CALL;       \
+		IN_CONTEXT; \
+	} while (0)
+#define CURRENT_SYNC                       \
+	do {                               \
+		BEGIN(driver_sync_call()); \
+		IN_CONTEXT;                \
 	} while (0)
 #define EXPORT __attribute__((visibility("default")))
 
