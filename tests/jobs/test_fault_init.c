@@ -634,25 +634,13 @@ static const struct cause {
 
 enum route { BY_ID, IN_BACKGROUND, BY_CALLBACK, BY_SPLIT, ROUTES };
 
-/* How the start of a communicator ends that may go on in the background. */
-static dicomm_result_t started(dicomm_result_t status,
-			       const dicomm_comm_t *comm)
-{
-	double end = job_seconds() + PATIENCE_S;
-
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
-		usleep(200);
-		JOB_TRY(dicomm_comm_get_async_error(*comm, &status));
-	}
-	return status;
-}
-
 static dicomm_result_t start(struct job_rank *me, enum route route,
 			     dicomm_comm_t parent, const struct cause *mine,
 			     dicomm_comm_t *comm)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	dicomm_unique_id_t id = {.text = ""};
+	dicomm_result_t status;
 
 	/* A meeting to which nobody comes stays for a while. */
 	if (route == BY_ID || route == IN_BACKGROUND)
@@ -666,9 +654,9 @@ static dicomm_result_t start(struct job_rank *me, enum route route,
 	}
 	if (route == BY_SPLIT)
 		return dicomm_comm_split(parent, 0, 0, comm, &config);
-	return started(dicomm_comm_init_rank_config(comm, me->ranks, id,
-						    me->rank, &config),
-		       comm);
+	status = dicomm_comm_init_rank_config(comm, me->ranks, id, me->rank,
+					      &config);
+	return job_settled(status, *comm, PATIENCE_S);
 }
 
 static void fail_alone(struct job_rank *me, enum route route,
@@ -804,7 +792,7 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 				  strstr(text, h->words) && strstr(text, name),
 			  "%s fails with %d, \"%s\": here it is %d, \"%s\"",
 			  name, (int)h->status, h->words, (int)status, text);
-	status = started(status, &comm);
+	status = job_settled(status, comm, PATIENCE_S);
 	if (aside)
 		JOB_CHECK(status == DICOMM_SUCCESS, "alone it is %d, \"%s\"",
 			  (int)status, text);

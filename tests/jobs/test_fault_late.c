@@ -637,10 +637,7 @@ static void finalize_in_vain(struct job_rank *me)
 	JOB_CHECK(status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS,
 		  "split: %d", (int)status);
 	end = job_seconds() + PATIENCE_S;
-	do
-		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end);
-	JOB_TRY(status);
+	JOB_TRY(job_settled(DICOMM_IN_PROGRESS, comm, PATIENCE_S));
 	begin = job_seconds();
 	if (me->rank == 0) {
 		JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 1, comm, NULL));

@@ -17,6 +17,7 @@
 /* What a process may lack its core, on a machine that runs other things. */
 #define SLACK_S 4.0
 #define BOOTSTRAP_S 2.0
+#define BACKGROUND_S (BOOTSTRAP_S + 2 * SLACK_S)
 #define SMALL 100
 #define LARGE 200000
 /* No scenario asks for more. */
@@ -95,17 +96,13 @@ static dicomm_result_t init(struct run *r)
 static dicomm_result_t init_in_background(struct run *r)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	double end = job_seconds() + BOOTSTRAP_S + 2 * SLACK_S;
 	dicomm_result_t status;
 
 	config.blocking = 0;
 	arm(r);
 	status = dicomm_comm_init_rank_config(&r->me->comm, r->me->ranks, r->id,
 					      r->me->rank, &config);
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
-		usleep(100);
-		JOB_TRY(dicomm_comm_get_async_error(r->me->comm, &status));
-	}
+	status = job_settled(status, r->me->comm, BACKGROUND_S);
 	disarm(r);
 	return status;
 }
@@ -337,17 +334,6 @@ static dicomm_result_t finalize(struct run *r)
 	return status;
 }
 
-static dicomm_result_t await_end(dicomm_comm_t comm, dicomm_result_t status)
-{
-	double end = job_seconds() + BOOTSTRAP_S + 2 * SLACK_S;
-
-	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
-		usleep(100);
-		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
-	}
-	return status;
-}
-
 /* What fails leaves a communicator that works. */
 static dicomm_result_t finalize_in_background(struct run *r)
 {
@@ -357,12 +343,12 @@ static dicomm_result_t finalize_in_background(struct run *r)
 	config.blocking = 0;
 	status = dicomm_comm_init_rank_config(&r->me->comm, r->me->ranks, r->id,
 					      r->me->rank, &config);
-	JOB_TRY(await_end(r->me->comm, status));
+	JOB_TRY(job_settled(status, r->me->comm, BACKGROUND_S));
 	JOB_TRY(dicomm_barrier(r->me->comm, NULL));
 	job_barrier();
 	arm(r);
 	status = dicomm_comm_finalize(r->me->comm);
-	async = await_end(r->me->comm, DICOMM_IN_PROGRESS);
+	async = job_settled(DICOMM_IN_PROGRESS, r->me->comm, BACKGROUND_S);
 	disarm(r);
 	JOB_CHECK(async == DICOMM_SUCCESS, "async %d", (int)async);
 	if (status == DICOMM_IN_PROGRESS)

@@ -38,14 +38,10 @@ static dicomm_result_t state_of(dicomm_comm_t comm)
 /* Poll until it is no longer in progress. */
 static dicomm_result_t settle(dicomm_comm_t comm, double seconds)
 {
-	double end = job_seconds() + seconds;
-	dicomm_result_t status;
+	dicomm_result_t status = job_settled(DICOMM_IN_PROGRESS, comm, seconds);
 
-	while ((status = state_of(comm)) == DICOMM_IN_PROGRESS) {
-		JOB_CHECK(job_seconds() < end, "in progress for %.0f s",
-			  seconds);
-		job_sleep_ms(1);
-	}
+	JOB_CHECK(status != DICOMM_IN_PROGRESS, "in progress for %.0f s",
+		  seconds);
 	return status;
 }
 

@@ -24,6 +24,7 @@
 #define TOGETHER 4
 #define MESSAGES 12
 #define PENDING 2 /* streams */
+#define PATIENCE_S 60.0
 
 struct program {
 	unsigned seed;
@@ -243,19 +244,6 @@ static void messages(struct walker *w)
 
 /* ---- communicators ---- */
 
-static void wait_until_ready(dicomm_comm_t comm)
-{
-	dicomm_result_t status;
-
-	for (;;) {
-		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
-		if (status != DICOMM_IN_PROGRESS)
-			break;
-		job_sleep_ms(1);
-	}
-	JOB_TRY(status);
-}
-
 /* Of a part of one communicator, in place of another. */
 static void split(struct walker *w)
 {
@@ -274,10 +262,7 @@ static void split(struct walker *w)
 		status = dicomm_comm_split(
 			from->comm, color < 0 ? DICOMM_SPLIT_NOCOLOR : color,
 			key, &made, &config);
-		if (status != DICOMM_IN_PROGRESS)
-			JOB_TRY(status);
-		if (made)
-			wait_until_ready(made);
+		JOB_TRY(job_settled(status, made, PATIENCE_S));
 		JOB_CHECK(!made == (color < 0), "color %d, communicator %p",
 			  color, (void *)made);
 	}

@@ -126,6 +126,18 @@ void job_refused(dicomm_result_t got, dicomm_result_t want, const char *call,
 			 words);
 }
 
+dicomm_result_t job_settled(dicomm_result_t status, dicomm_comm_t comm,
+			    double seconds)
+{
+	double end = job_seconds() + seconds;
+
+	while (status == DICOMM_IN_PROGRESS && job_seconds() < end) {
+		usleep(100);
+		JOB_TRY(dicomm_comm_get_async_error(comm, &status));
+	}
+	return status;
+}
+
 void job_barrier(void)
 {
 	int round = atomic_load(&board->round);

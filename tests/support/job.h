@@ -89,6 +89,11 @@ bool job_has_thread_sanitizer(void);
 #define JOB_REFUSED(call, status, words) \
 	job_refused((call), (status), #call, (words))
 
+/* How what a call began in the background ends: its status, or IN_PROGRESS if
+ * that lasts longer. */
+dicomm_result_t job_settled(dicomm_result_t status, dicomm_comm_t comm,
+			    double seconds);
+
 void job_expect(dicomm_result_t got, dicomm_result_t want, const char *call);
 void job_refused(dicomm_result_t got, dicomm_result_t want, const char *call,
 		 const char *words);
