@@ -201,9 +201,35 @@ static dicomm_result_t find_pairs(struct executable *e,
 		TRY(comm_peer(comm, r, &pair->peer));
 		pair->out = e->plan.sends_to[r];
 		pair->in = e->plan.recvs_from[r];
-		if (pair->out)
-			TRY(comm_connect_out(comm, pair->peer, e->class));
 		e->npairs++;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Has the step anything to send? Its part of the first slice may be empty, and
+ * not that of the last, which is shorter. */
+static bool carries(const struct executable *e, const struct call *call,
+		    const struct step *s)
+{
+	uint64_t n = executable_block(e, call, &s->a);
+
+	return n && (executable_extent(e, call, &s->a, 0).n ||
+		     executable_extent(e, call, &s->a, (n - 1) / e->slice).n);
+}
+
+/* To whom nothing is sent may be done, and have left. */
+static dicomm_result_t connect_pairs(struct executable *e,
+				     struct dicomm_comm *comm,
+				     const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < p->nsteps && e->slices; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->kind == STEP_SEND && carries(e, call, s))
+			TRY(comm_connect_out(comm, &comm->peers[s->peer],
+					     e->class));
 	}
 	return DICOMM_SUCCESS;
 }
@@ -401,6 +427,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	e->stream_out = call->coll != COLL_BROADCAST &&
 			result_bytes(e, comm, call) >= comm->stream_bytes;
 	TRY(find_pairs(e, comm));
+	TRY(connect_pairs(e, comm, call));
 	TRY(find_readers(e));
 	find_largest(e, call);
 	find_crowd(e);

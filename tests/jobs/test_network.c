@@ -218,6 +218,41 @@ START_TEST(a_message_arrives_though_its_sender_is_away)
 }
 END_TEST
 
+/* Calls without an element, and those of an alltoallv among others, ask nothing
+ * of a rank, which may have left. */
+static void nothing(struct job_rank *me)
+{
+	const bool idle = me->rank == 0;
+	const size_t none[] = {0, 0, 0}, some[] = {0, 3, 3}, at[] = {0, 0, 3};
+	const size_t *counts = idle ? none : some;
+	int32_t mine[6], theirs[6];
+
+	start(me, me->arg);
+	for (int i = 0; i < 6; i++)
+		mine[i] = me->rank;
+	if (!idle)
+		job_sleep_ms(LATE_MS);
+	JOB_TRY(idle ? dicomm_recv(NULL, 0, DICOMM_INT32, 1, me->comm, NULL)
+		     : dicomm_send(NULL, 0, DICOMM_INT32, 0, me->comm, NULL));
+	JOB_TRY(dicomm_allreduce(NULL, NULL, 0, DICOMM_INT32, DICOMM_SUM,
+				 me->comm, NULL));
+	JOB_TRY(dicomm_alltoallv(mine, counts, at, theirs, counts, at,
+				 DICOMM_INT32, me->comm, NULL));
+	for (int i = 0; i < 6 && !idle; i++)
+		JOB_CHECK(theirs[i] == 1 + i / 3, "element %d is %d", i,
+			  theirs[i]);
+	finish(me);
+}
+
+START_TEST(who_has_nothing_to_send_needs_nobody)
+{
+	job_run(&(struct job){.run = nothing,
+			      .arg = &layouts[1],
+			      .ranks = layouts[1].ranks,
+			      .bare = true});
+}
+END_TEST
+
 static double cpu_seconds(void)
 {
 	struct timespec t;
@@ -417,6 +452,7 @@ int main(void)
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
+	tcase_add_test(tcase, who_has_nothing_to_send_needs_nobody);
 	/* A NIC shares its way out between those who send, and who waits for it
 	 * looks for long before it sleeps. */
 	if (uses("ucx")) {
