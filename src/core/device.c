@@ -365,14 +365,19 @@ static void reached(struct dicomm_comm *comm)
 static dicomm_result_t check_read(struct dicomm_comm *comm,
 				  const struct stage *st)
 {
-	if (!st->from || st->sends || fault_is(comm) || !near_gave_up(st->from))
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!st->from || st->sends || fault_is(comm))
 		return DICOMM_SUCCESS;
-	return fault_own(comm,
-			 FAIL(DICOMM_ERR_REMOTE,
-			      "rank %d has given up what it "
-			      "sent",
-			      st->from->rank),
-			 st->from->rank);
+	if (near_gave_up(st->from))
+		status = FAIL(DICOMM_ERR_REMOTE,
+			      "rank %d has given up what it sent",
+			      st->from->rank);
+	else if (st->mapped)
+		status = step_intact(st->from);
+	return status == DICOMM_SUCCESS
+		       ? status
+		       : fault_own(comm, status, st->from->rank);
 }
 
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)

@@ -65,6 +65,7 @@ struct stage {
 	uint64_t slice;
 	/* A slot that is given back when the stream has come there; or NULL */
 	struct peer *from;
+	bool mapped; /* what it refers to is memory of that rank */
 	enum tp_class class;
 	uint64_t seq;
 	struct stage *next; /* in the order of the stream */

@@ -376,8 +376,18 @@ static void drain(struct device *dev, struct accel_event *event)
 		sched_yield();
 }
 
-/* The bytes are at src: hand them to the device, if it does not see them.
- * AGAIN: who lends them has given up, and this rank is to hear of that. */
+/* To where the device sees them */
+static dicomm_result_t bring(struct receive *r, const struct stage *st)
+{
+	if (r->seen || r->src == st->at)
+		return DICOMM_SUCCESS;
+	memcpy(st->at, r->src, r->dst.bytes);
+	r->src = st->at;
+	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
+}
+
+/* The bytes are at src, where the device sees them: hand them to it. AGAIN: who
+ * lends them has given up, and this rank is to hear of that. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src, bool seen)
@@ -386,30 +396,26 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct piece dst = step_locate(op, &step->dst, st->slice);
 	struct lent *lent = is_lent(peer) ? peer->near->lent : NULL;
-	const void *from = src;
 	dicomm_result_t status;
 
 	if (lent && !lent_begin(lent))
 		return SCHEDULE_AGAIN;
-	if (src != st->at && seen) {
+	if (src != st->at) {
 		st->from = peer;
 		st->class = op->exe->class;
 		st->seq = seq;
 	} else {
-		if (src != st->at)
-			memcpy(st->at, src, dst.bytes);
 		message_consumed(peer, op->exe->class, seq);
-		from = st->at;
 	}
 	if (step->kind == STEP_RECV_REDUCE)
-		status = queued(
-			dev,
-			dev->work->reduce(
-				dev->stream, op->call.type, op->exe->op, dst.at,
-				step_locate(op, &step->a, st->slice).at,
-				from == st->at ? st->seen : from, dst.n));
+		status = queued(dev,
+				dev->work->reduce(
+					dev->stream, op->call.type, op->exe->op,
+					dst.at,
+					step_locate(op, &step->a, st->slice).at,
+					src == st->at ? st->seen : src, dst.n));
 	else
-		status = copy_stage(op->comm, st, dst.at, from, dst.bytes);
+		status = copy_stage(op->comm, st, dst.at, src, dst.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	if (lent) {
@@ -457,6 +463,7 @@ static enum schedule_result recv_message(struct receive *r)
 {
 	struct device *dev = r->op->comm->dev;
 	enum schedule_result result;
+	dicomm_result_t status;
 	struct stage *st;
 
 	if (may_come_in_place(r))
@@ -468,8 +475,14 @@ static enum schedule_result recv_message(struct receive *r)
 	r->room = st->at;
 	r->seen = dev->shares_host || r->peer->is_direct;
 	result = r->peer->is_near ? near_find(r) : step_find(r);
-	if (result == SCHEDULE_DONE)
-		result = land(r->op, r->step, st, r->seq, r->src, r->seen);
+	st->mapped = r->mapped;
+	if (result == SCHEDULE_DONE) {
+		status = bring(r, st);
+		result = status == DICOMM_SUCCESS
+				 ? land(r->op, r->step, st, r->seq, r->src,
+					r->seen)
+				 : step_fail(r->op, status, r->peer->rank);
+	}
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
 	return result; /* POSTED: the wire reads it into the stage */

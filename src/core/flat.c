@@ -257,9 +257,8 @@ flat_fetch(const struct flat *r, const struct flat_step *s, uint64_t seq,
 		}
 		flat_take(r, s, dst + at, a + at, src, len / r->exe->elem_bytes,
 			  len);
-		/* Its owner may have put it to another use meanwhile. */
 		if (mapped)
-			status = t->map(s->tp, &ref, bytes, &src);
+			status = t->intact(s->tp);
 		if (mapped && status != DICOMM_SUCCESS)
 			return flat_fail(r, s, status);
 		/* Do not keep a sender of this process that aborts. */

@@ -158,6 +158,7 @@ static dicomm_result_t locate(struct receive *r, const struct near_note *note)
 				    r->peer->rank);
 		TRY(pin_find(n->pins, &note->where, note->offset, note->bytes,
 			     &r->src, &r->seen));
+		r->mapped = true;
 		if (r->seen || !r->op->comm->only_shared)
 			return DICOMM_SUCCESS;
 		return FAIL(DICOMM_ERR_NO_PATH,

@@ -231,25 +231,6 @@ static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
 		comm->stats.bytes_cma += bytes;
 }
 
-dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
-			  enum tp_class c, uint64_t seq,
-			  const struct tp_line *line, const void **src)
-{
-	struct tp_ref ref;
-	dicomm_result_t status;
-
-	if (line->kind == TP_DATA) {
-		*src = message_payload(&peer->lane[c], seq, line);
-		comm->stats.bytes_ring += line->len;
-		return DICOMM_SUCCESS;
-	}
-	memcpy(&ref, line->room, sizeof(ref));
-	status = peer->transport->map(peer->tp, &ref, line->len, src);
-	if (status == DICOMM_SUCCESS)
-		comm->stats.bytes_mapped += line->len;
-	return status;
-}
-
 dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,
 			  const struct tp_ref *ref, uint64_t at, void *into,
@@ -277,6 +258,27 @@ static uint64_t reach_of(const struct operation *op, const struct step *step,
 	return f->bytes - at < ahead ? f->bytes : at + ahead;
 }
 
+/* The bytes that the sender refers to, as memory to load from; ERR_UNSUPPORTED:
+ * they have to be read. */
+static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
+			   uint64_t bytes)
+{
+	dicomm_result_t status =
+		r->peer->transport->map(r->peer->tp, ref, bytes, &r->src);
+
+	if (status == DICOMM_SUCCESS) {
+		r->mapped = true;
+		r->op->comm->stats.bytes_mapped += r->dst.bytes;
+	}
+	return status;
+}
+
+dicomm_result_t step_intact(const struct peer *peer)
+{
+	return peer->transport->intact ? peer->transport->intact(peer->tp)
+				       : DICOMM_SUCCESS;
+}
+
 /* Where bytes go that have to be read: what is reduced, not to its final
  * place. */
 static dicomm_result_t find_room(struct receive *r)
@@ -296,20 +298,15 @@ static dicomm_result_t fetch_part(struct receive *r)
 {
 	const struct operation *op = r->op;
 	struct flow *f = r->flow;
-	const struct transport *t = r->peer->transport;
 	uint64_t at = r->k * op->exe->slice * op->exe->elem_bytes, end;
-	const void *base;
 	dicomm_result_t status;
 
 	r->src = r->dst.at;
 	if (at < f->read)
 		return at < f->arrived ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS;
-	status = t->map(r->peer->tp, &f->ref, f->bytes, &base);
-	if (status == DICOMM_SUCCESS) {
-		r->src = (const uint8_t *)base + at;
-		op->comm->stats.bytes_mapped += r->dst.bytes;
-		return status;
-	}
+	status = map(r, &f->ref, f->bytes);
+	if (status == DICOMM_SUCCESS)
+		r->src = (const uint8_t *)r->src + at;
 	if (status != DICOMM_ERR_UNSUPPORTED)
 		return status;
 	TRY(find_room(r));
@@ -337,11 +334,17 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 
 	if (line->signature == step_signature(op, r->step) &&
 	    line->len == r->dst.bytes) {
-		status = step_look(op->comm, r->peer, c, r->seq, line, &r->src);
+		if (line->kind == TP_DATA) {
+			r->src = message_payload(&r->peer->lane[c], r->seq,
+						 line);
+			op->comm->stats.bytes_ring += line->len;
+			return DICOMM_SUCCESS;
+		}
+		memcpy(&ref, line->room, sizeof(ref));
+		status = map(r, &ref, line->len);
 		if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
 		TRY(find_room(r));
-		memcpy(&ref, line->room, sizeof(ref));
 		return step_read(op->comm, r->peer, c, r->seq, &ref, 0,
 				 (void *)(uintptr_t)r->src, r->dst.bytes);
 	}
@@ -424,6 +427,7 @@ static enum schedule_result recv_message(struct receive *r)
 {
 	enum schedule_result result =
 		r->peer->is_near ? near_find(r) : step_find(r);
+	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (result == SCHEDULE_POSTED) {
 		r->flow->posted |= UINT64_C(1) << r->k % 64;
@@ -436,6 +440,10 @@ static enum schedule_result recv_message(struct receive *r)
 	if (result != SCHEDULE_DONE)
 		return result;
 	take(r->op, r->step, r->s, r->k, &r->dst, r->src);
+	if (r->mapped)
+		status = step_intact(r->peer);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(r->op, status, r->step->peer);
 	message_consumed(r->peer, r->op->exe->class, r->seq);
 	return SCHEDULE_DONE;
 }

@@ -37,10 +37,14 @@ struct receive {
 	uint8_t *room; /* where what has to be read goes; NULL: to dst or... */
 	struct bounce *bounce; /* ...where it waits to be reduced */
 	const void *src;       /* the bytes; dst.at: already in place */
+	bool mapped;           /* they are in memory of the sender */
 	bool seen;             /* the rank's device loads from there */
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
+
+/* Was what has been loaded of receive.mapped bytes what the peer sent? */
+dicomm_result_t step_intact(const struct peer *peer);
 
 /* Has what was read for slice k come? SUCCESS, or IN_PROGRESS. In place: it
  * went where it belongs, maybe together with slices that follow. */
@@ -71,11 +75,6 @@ struct step_way {
 void step_count(struct operation *op, const struct step *step, size_t bytes,
 		bool staged);
 
-/* The message's bytes as memory to load from, at *src; ERR_UNSUPPORTED: they
- * have to be read. */
-dicomm_result_t step_look(struct dicomm_comm *comm, struct peer *peer,
-			  enum tp_class c, uint64_t seq,
-			  const struct tp_line *line, const void **src);
 /* Read len of them at `at`: IN_PROGRESS, if that is not done yet. */
 dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,

@@ -3,10 +3,13 @@
  * other ranks learn of it; and afterwards nothing touches the buffers of who
  * aborted, whatever the others do. */
 #include <check.h>
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -642,6 +645,127 @@ START_TEST(ranks_of_one_process_do_not_read_what_is_gone)
 }
 END_TEST
 
+/* ---- what has changed while it was read is not received ---- */
+
+#define BLOCK ((size_t)1 << 20)
+
+/* The receiver's last page, where it is held up until its peer has aborted and
+ * changed what it sent, of which its other threads are not to hear. */
+static uint8_t *held;
+static size_t held_bytes;
+static _Atomic bool may_hear;
+
+static void be_deaf(int signal)
+{
+	(void)signal;
+	while (!atomic_load(&may_hear))
+		sched_yield();
+}
+
+static void make_others_deaf(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *d;
+
+	while ((d = readdir(tasks)))
+		if (atoi(d->d_name) > 0 && atoi(d->d_name) != gettid())
+			tgkill(getpid(), atoi(d->d_name), SIGUSR1);
+	closedir(tasks);
+}
+
+static void hold_up(int signal, siginfo_t *info, void *context)
+{
+	struct word *w = job_board();
+	const uint8_t *at = info->si_addr;
+
+	(void)signal;
+	(void)context;
+	if (at < held || at >= held + held_bytes)
+		_exit(99);
+	make_others_deaf();
+	atomic_store(&w->stop, true);
+	while (!atomic_load(&w->go))
+		sched_yield();
+	mprotect(held, held_bytes, PROT_READ | PROT_WRITE);
+}
+
+/* By a call of the short way, or by one of the engine's. */
+static dicomm_result_t pass_block(struct job_rank *me, bool engine,
+				  uint8_t *block)
+{
+	const size_t none[] = {0, 0}, at[] = {0, 0};
+	const size_t to_1[] = {0, BLOCK}, from_0[] = {BLOCK, 0};
+
+	if (engine)
+		return dicomm_alltoallv(block, me->rank == 0 ? to_1 : none, at,
+					block, me->rank == 0 ? none : from_0,
+					at, DICOMM_UINT8, me->comm, NULL);
+	return dicomm_broadcast(block, block, BLOCK, DICOMM_UINT8, 0, me->comm,
+				NULL);
+}
+
+struct changer {
+	dicomm_comm_t comm;
+	uint8_t *block;
+};
+
+static void *abort_and_change(void *arg)
+{
+	const struct changer *c = arg;
+	struct word *w = job_board();
+
+	wait_for(&w->stop, "the receiver");
+	timed_abort(c->comm);
+	memset(c->block, POISON, BLOCK);
+	atomic_store(&w->go, true);
+	return NULL;
+}
+
+static void changes_what_is_read(struct job_rank *me)
+{
+	const bool engine = *(const int *)me->arg;
+	struct changer c = {.comm = me->comm};
+	struct sigaction action = {.sa_sigaction = hold_up,
+				   .sa_flags = SA_SIGINFO};
+	dicomm_result_t status;
+	pthread_t thread;
+	uint8_t *block;
+
+	if (me->rank == 0) {
+		JOB_TRY(dicomm_mem_alloc((void **)&c.block, BLOCK));
+		memset(c.block, DATA, BLOCK);
+		JOB_CHECK(!pthread_create(&thread, NULL, abort_and_change, &c),
+			  "no thread");
+		status = pass_block(me, engine, c.block);
+		pthread_join(thread, NULL);
+		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
+			  (int)status);
+		JOB_TRY(dicomm_mem_free(c.block));
+		return;
+	}
+	block = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	JOB_CHECK(block != MAP_FAILED, "no memory");
+	held_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	held = block + BLOCK - held_bytes;
+	mprotect(held, held_bytes, PROT_NONE);
+	signal(SIGUSR1, be_deaf);
+	sigaction(SIGSEGV, &action, NULL);
+	status = pass_block(me, engine, block);
+	atomic_store(&may_hear, true);
+	check_remote(me, status, 0);
+	munmap(block, BLOCK);
+}
+
+START_TEST(what_changed_while_it_was_read_is_not_received)
+{
+	job_run(&(struct job){.run = changes_what_is_read,
+			      .arg = &_i,
+			      .ranks = 2,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_abort");
@@ -656,6 +780,8 @@ int main(void)
 	tcase_add_loop_test(tcase, a_busy_communicator_is_aborted, 0, 2);
 	tcase_add_loop_test(tcase, after_an_abort_no_buffer_changes, 0, 16);
 	tcase_add_test(tcase, ranks_of_one_process_do_not_read_what_is_gone);
+	tcase_add_loop_test(
+		tcase, what_changed_while_it_was_read_is_not_received, 0, 2);
 	suite_add_tcase(suite, tcase);
 	prompt_add(suite);
 	return runner_main(suite);

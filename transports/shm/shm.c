@@ -318,6 +318,13 @@ static bool is_withdrawn(const struct tp_peer *peer)
 	return atomic_load(&peer->seg->head->withdrawn);
 }
 
+static dicomm_result_t shm_intact(struct tp_peer *peer)
+{
+	return is_withdrawn(peer) ? FAIL(DICOMM_ERR_REMOTE,
+					 "shm: rank %d has stopped", peer->rank)
+				  : DICOMM_SUCCESS;
+}
+
 static void reading_end(struct tp_peer *peer)
 {
 	peer->reading = false;
@@ -334,11 +341,9 @@ static dicomm_result_t reading_begin(struct tp_peer *peer)
 		atomic_fetch_add(&peer->seg->readers, 1);
 		peer->reading = true;
 	}
-	if (!is_withdrawn(peer))
-		return DICOMM_SUCCESS;
-	if (peer->reading)
+	if (is_withdrawn(peer) && peer->reading)
 		reading_end(peer);
-	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped", peer->rank);
+	return shm_intact(peer);
 }
 
 static void shm_peer_close(struct tp_peer *peer)
@@ -551,11 +556,7 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 			       peer->aborted);
 	if (peer->reading && !mapped)
 		reading_end(peer);
-	/* The owner may have put its memory to another use meanwhile. */
-	if (status == DICOMM_SUCCESS && is_withdrawn(peer))
-		status = FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped",
-			      peer->rank);
-	return status;
+	return status == DICOMM_SUCCESS ? shm_intact(peer) : status;
 }
 
 /* read() has copied all before it returned. */
@@ -689,6 +690,7 @@ const struct transport transport_shm = {
 	.drop = defaults_drop,
 	.offer = shm_offer,
 	.map = shm_map,
+	.intact = shm_intact,
 	.read = shm_read,
 	.arrived = shm_arrived,
 	.poll = shm_poll,
