@@ -374,7 +374,7 @@ typedef struct {
 	const char *help;
 } dicomm_param_info_t;
 
-/** One transport of this build, as dicomm_transport_info() tells it. */
+/** One transport, as dicomm_transport_info() tells it. */
 typedef struct {
 	/** "shm"; a value of DICOMM_TRANSPORTS. */
 	const char *name;
@@ -1621,7 +1621,7 @@ dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
 dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info);
 
 /**
- * Describe one transport of this build and whether this process can use it.
+ * Describe one transport and whether this process can use it.
  *
  * Threads: any.
  *

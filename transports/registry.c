@@ -1,27 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wires of this build. */
+/* The wires; those that this build is without are never usable. Ranks speak of
+ * a wire by its number, which is the same in every build. */
 #include "transports/transport.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#if !defined(HAVE_VERBS) || !defined(HAVE_UCX)
+static bool absent_usable(char *why, size_t len)
+{
+	snprintf(why, len, "this build is without it");
+	return false;
+}
+
+static bool absent_takes(unsigned n, const struct tp_region *region,
+			 const struct tp_place *place, struct tp_taker *out)
+{
+	(void)n;
+	(void)region;
+	(void)place;
+	(void)out;
+	return false;
+}
+#endif
+#define ABSENT(text)                                                    \
+	{                                                               \
+		.name = text, .devices = true, .usable = absent_usable, \
+		.takes = absent_takes                                   \
+	}
 
 extern const struct transport transport_shm;
 #ifdef HAVE_VERBS
 extern const struct transport transport_verbs;
+#else
+static const struct transport transport_verbs = ABSENT("verbs");
 #endif
 #ifdef HAVE_UCX
 extern const struct transport transport_ucx;
+#else
+static const struct transport transport_ucx = ABSENT("ucx");
 #endif
 
-const struct transport *const transports[] = {
-	&transport_shm,
-#ifdef HAVE_VERBS
-	&transport_verbs,
-#endif
-#ifdef HAVE_UCX
-	&transport_ucx,
-#endif
-	NULL,
-};
+const struct transport *const transports[] = {&transport_shm, &transport_verbs,
+					      &transport_ucx, NULL};
 
 const struct transport *transport_find(const char *name)
 {

@@ -306,8 +306,10 @@ struct transport {
 	uint64_t (*memory)(const struct tp_device *dev);
 };
 
-/* The transports of this build, fastest first; NULL ends the list. */
+/* All transports, fastest first; NULL ends the list. Those that this build is
+ * without are not usable and cannot open. */
 extern const struct transport *const transports[];
+/* NULL: there is no such. */
 const struct transport *transport_find(const char *name);
 
 #endif

@@ -111,8 +111,7 @@ static dicomm_result_t check_list(const char *list)
 		snprintf(name, sizeof(name), "%.*s", (int)len, p);
 		if (!transport_find(name))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-				    "transports %s: there is no transport %s "
-				    "in this build",
+				    "transports %s: there is no transport %s",
 				    list, name);
 		p += len + (p[len] == ',');
 	}

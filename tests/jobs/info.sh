@@ -37,7 +37,8 @@ has '^device     host '
 info 0 --transports
 parts transport
 has '^transport  shm        usable'
-! grep -q '^#define HAVE_VERBS' config.h || has '^transport  verbs      '
+has '^transport  verbs      '
+has '^transport  ucx        '
 info 0 --ways
 has '^way        host, host: '
 info 0 --machine

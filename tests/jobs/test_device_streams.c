@@ -638,12 +638,12 @@ START_TEST(a_communicator_begins_while_streams_are_held)
 }
 END_TEST
 
-/* Of a wire that was not opened it says why: NULL, there is no such wire. */
+/* Of a wire that was not opened it says why. */
 static void check_reason(const struct transport *wire, const char *text)
 {
 	char why[160], wanted[256];
 
-	if (!wire || wire->usable(why, sizeof(why)))
+	if (wire->usable(why, sizeof(why)))
 		return;
 	snprintf(wanted, sizeof(wanted), "the memory of cuda:0 (%s: %s",
 		 wire->name, why);

@@ -745,7 +745,7 @@ static void close_in_time(const struct transport *verbs, struct tp_device *dev)
  * nor do others meanwhile. */
 START_TEST(a_connection_that_nobody_answers_holds_nobody_up)
 {
-	const struct transport *verbs = transports[0];
+	const struct transport *verbs = transport_find("verbs");
 	double end = job_seconds() + PATIENCE_S;
 	struct residue before, now;
 	struct tp_device *dev[3];
@@ -753,8 +753,6 @@ START_TEST(a_connection_that_nobody_answers_holds_nobody_up)
 	struct tp_blob address;
 	struct tp_outbox out;
 
-	for (int i = 1; strcmp(verbs->name, "verbs") != 0; i++)
-		verbs = transports[i];
 	setenv("DICOMM_IB_CONNECT", "rdmacm", 1);
 	setenv("DICOMM_IB_NICS", "1", 1);
 	residue_count(&before);
