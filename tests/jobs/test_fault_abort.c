@@ -648,11 +648,13 @@ END_TEST
 /* ---- what has changed while it was read is not received ---- */
 
 #define BLOCK ((size_t)1 << 20)
+#define MOST_OTHERS 16
 
 /* The receiver's last page, where it is held up until its peer has aborted and
  * changed what it sent, of which its other threads are not to hear. */
 static uint8_t *held;
 static size_t held_bytes;
+static int others[MOST_OTHERS], nothers;
 static _Atomic bool may_hear;
 
 static void be_deaf(int signal)
@@ -662,14 +664,19 @@ static void be_deaf(int signal)
 		sched_yield();
 }
 
-static void make_others_deaf(void)
+static void find_others(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	const struct dirent *d;
+	int tid;
 
-	while ((d = readdir(tasks)))
-		if (atoi(d->d_name) > 0 && atoi(d->d_name) != gettid())
-			tgkill(getpid(), atoi(d->d_name), SIGUSR1);
+	JOB_CHECK(tasks, "no list of threads");
+	while ((d = readdir(tasks))) {
+		tid = atoi(d->d_name);
+		JOB_CHECK(nothers < MOST_OTHERS, "too many threads");
+		if (tid > 0 && tid != gettid())
+			others[nothers++] = tid;
+	}
 	closedir(tasks);
 }
 
@@ -682,7 +689,8 @@ static void hold_up(int signal, siginfo_t *info, void *context)
 	(void)context;
 	if (at < held || at >= held + held_bytes)
 		_exit(99);
-	make_others_deaf();
+	for (int i = 0; i < nothers; i++)
+		tgkill(getpid(), others[i], SIGUSR1);
 	atomic_store(&w->stop, true);
 	while (!atomic_load(&w->go))
 		sched_yield();
@@ -749,6 +757,7 @@ static void changes_what_is_read(struct job_rank *me)
 	held_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	held = block + BLOCK - held_bytes;
 	mprotect(held, held_bytes, PROT_NONE);
+	find_others();
 	signal(SIGUSR1, be_deaf);
 	sigaction(SIGSEGV, &action, NULL);
 	status = pass_block(me, engine, block);
