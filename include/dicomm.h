@@ -17,18 +17,19 @@
  * "hip:1", "ze:0" (an Intel GPU by Level Zero), "opencl:0" (an OpenCL device
  * that works on host memory, such as PoCL's). The ranks of a communicator may
  * have devices of any kinds. Each reduces on its own device, by kernels that
- * give the same bits on all kinds. A host rank and a device of one machine
- * share memory of dicomm_mem_alloc(). UCX moves memory of devices where UCX_TLS
- * names its transports for them; over TCP it takes host memory of its own for
- * that, which counts as direct. What no transport moves directly passes through
- * host memory: that is counted (dicomm_stats_t), announced by a warning, and
- * refused at init where DICOMM_STAGING or config.staging is "never". Devices of
- * vendors need nothing but their drivers, which are opened
- * when they are asked for. A device that takes no kernels of this build, and
- * whose runtime compiles none, has the host reduce for it on copies of the
- * operands in host memory. That is announced by a warning, too; with "never"
- * such reductions are refused. No message is staged for it, and bytes_staged
- * does not count it.
+ * give the same bits on all kinds. Devices of vendors need nothing but their
+ * drivers, which are opened when they are asked for. A host rank and a device
+ * of one machine share memory of dicomm_mem_alloc(). UCX moves memory of
+ * devices where UCX_TLS names its transports for them; over TCP it takes host
+ * memory of its own for that, which counts as direct.
+ *
+ * Staging. What no transport moves directly passes through host memory: that is
+ * counted (dicomm_stats_t), announced by a warning, and refused at init where
+ * DICOMM_STAGING or config.staging is "never". A device that takes no kernels
+ * of this build, and whose runtime compiles none, has the host reduce for it on
+ * copies of the operands in host memory. That is announced by a warning, too;
+ * with "never" such reductions are refused. No message is staged for it, and
+ * bytes_staged does not count it.
  *
  * Streams. An operation takes a stream of its rank's device. On a rank of a
  * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
@@ -61,9 +62,10 @@
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
  *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
  *    ranks and both calls), a time-out, a system error. What was under way
- *    fails with that status, and so does every later call but the queries;
- *    receive buffers have no defined contents. All that is left to do is
- *    dicomm_comm_destroy().
+ *    fails with that status, and so does every later call but the queries (of
+ *    which dicomm_comm_explain() fails, too); receive buffers have no defined
+ *    contents. All that is left to do is dicomm_comm_destroy(), and before it,
+ *    to go on with those who live, dicomm_comm_shrink().
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *
@@ -82,7 +84,7 @@
  *
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from
- * the default. `dicomm-info --config` or dicomm_param_info() lists them.
+ * the default. `dicomm-info --config` or dicomm_param_info() lists them all.
  * Messages go to stderr: errors and warnings unless DICOMM_DEBUG says otherwise
  * (none, error, version, warn, info, debug, trace).
  *
@@ -267,8 +269,8 @@ typedef struct {
 	const char *device;
 	/** Name of the communicator in messages; NULL: "comm". */
 	const char *name;
-	/** 1 (default): init, split, shrink and finalize return when they are
-	 * done. 0: they return DICOMM_IN_PROGRESS at once. */
+	/** 1 (default): init, split and finalize return when they are done. 0:
+	 * they return DICOMM_IN_PROGRESS at once. */
 	int blocking;
 	/** Milliseconds that an operation may wait for a peer without any
 	 * progress; 0: for ever. Default: DICOMM_TIMEOUT_MS. */
@@ -295,7 +297,8 @@ typedef struct {
 	/** Passed to log_fn. */
 	void *log_ctx;
 	/** The caller's own way to meet, instead of the unique id, which is
-	 * then ignored; set on all ranks or on none. */
+	 * then ignored; set on all ranks or on none. Not for
+	 * dicomm_comm_shrink(). */
 	struct {
 		/** Gather len bytes at mine from each rank into all, in rank
 		 * order. May wait for the other ranks. Init calls it once. */
@@ -330,7 +333,7 @@ typedef struct {
 	/** Left this rank. */
 	uint64_t bytes_sent;
 	uint64_t bytes_received;
-	/** Of those received: device to device. */
+	/** Of those received: all but bytes_staged. */
 	uint64_t bytes_direct;
 	/** Of those received: from or to device memory, through host memory
 	 * that is no operand, nor where a host rank takes in what devices write
@@ -490,10 +493,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  * @param rank    this rank, 0 to nranks - 1, different on all ranks
  *
  * @retval DICOMM_SUCCESS  the communicator is ready
- * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_INVALID_USAGE,
- *         DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE, DICOMM_ERR_NO_PATH,
- *         DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
- *         see dicomm_comm_init_rank_config()
+ * @retval others          see dicomm_comm_init_rank_config()
  */
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
 				      dicomm_unique_id_t id, int rank);
@@ -533,6 +533,7 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * @retval DICOMM_ERR_REMOTE            a rank died or failed meanwhile; named
  * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks; named,
  *                                      with the reason for each transport
+ * @retval DICOMM_ERR_DEVICE            the driver of the device failed
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
@@ -558,9 +559,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
  * @retval DICOMM_SUCCESS            the communicator is ready
  * @retval DICOMM_ERR_INVALID_USAGE  no launcher was found (the text lists what
  *                                   was looked for), or ranks disagree
- * @retval DICOMM_ERR_INVALID_ARGUMENT, DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE,
- *         DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
- *         see dicomm_comm_init_rank_config()
+ * @retval others                    see dicomm_comm_init_rank_config()
  */
 dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
 
@@ -579,9 +578,7 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
  *
  * @retval DICOMM_SUCCESS               the communicator is ready
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or no such device
- * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks
- * @retval DICOMM_ERR_SYSTEM            a system call failed
- * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval others                       see dicomm_comm_init_rank_config()
  */
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 				     const char *const *devices);
@@ -613,10 +610,9 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * @retval DICOMM_SUCCESS               the new communicator is ready
  * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_REMOTE,
- *         DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY,
- *         DICOMM_ERR_ABORTED  there is no new communicator; the old one is
- *         broken if dicomm_comm_get_async_error() says so
+ * @retval others                       no new communicator; the old one may be
+ *                                      broken, dicomm_comm_get_async_error()
+ *                                      tells
  */
 dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 				  dicomm_comm_t *newcomm,
@@ -648,14 +644,16 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * @param nexclude  their number; 0: only those that have died
  * @param newcomm   set to the handle of the new communicator; to NULL on
  *                  failure
- * @param config    options of the new communicator; NULL: those of the old one
+ * @param config    options of the new communicator, which is made and later
+ *                  finalized as with blocking 1; NULL: those of the old one
  *
  * @retval DICOMM_SUCCESS               the new communicator is ready
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
  * @retval DICOMM_ERR_REMOTE            not the majority; no new communicator
  * @retval DICOMM_ERR_TIMEOUT           ranks did not come; no new communicator
- * @retval DICOMM_ERR_NO_PATH, DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
- *         no new communicator
+ * @retval DICOMM_ERR_NO_PATH, DICOMM_ERR_DEVICE, DICOMM_ERR_SYSTEM,
+ *         DICOMM_ERR_NO_MEMORY  no new communicator
  */
 dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   int nexclude, dicomm_comm_t *newcomm,
@@ -680,8 +678,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, called twice, or after fork
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
- *         DICOMM_ERR_ABORTED  the communicator is broken; destroy it
+ * @retval others                       the communicator is broken; destroy it
  */
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
 
@@ -689,9 +686,9 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  * Free a communicator.
  *
  * One that works is finalized first; one that is broken or aborted is freed at
- * once, whatever the peers do. Its created
- * operators go with it; registered buffers are to be deregistered before.
- * Whether the end was in good order is what dicomm_comm_finalize() tells.
+ * once, whatever the peers do. Its created operators go with it; registered
+ * buffers are to be deregistered before. Whether the end was in good order is
+ * what dicomm_comm_finalize() tells.
  *
  * Order: as dicomm_comm_finalize(), if that was not called.
  *
@@ -783,7 +780,7 @@ dicomm_result_t dicomm_comm_user_rank(dicomm_comm_t comm, int *rank);
 dicomm_result_t dicomm_comm_device(dicomm_comm_t comm, const char **device);
 
 /**
- * Tell what this rank has sent, received and holds.
+ * Tell what this rank has sent and received, and what memory it holds.
  *
  * Threads: any; an operation under way may be counted in part.
  *
@@ -825,7 +822,9 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    char *text, size_t len);
 
 /**
- * Allocate memory that peers on this machine can read in place.
+ * Allocate memory that peers on this machine can read in place: of the device
+ * that DICOMM_DEVICE names, without which it is the host. What follows is about
+ * the host's.
  *
  * Operations on it avoid a copy, most of all large reductions. Any operation
  * takes any mixture: one rank may pass such memory and the others not. It is
@@ -849,6 +848,7 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  * @retval DICOMM_SUCCESS               *ptr is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  ptr is NULL, size is more than can be
  *                                      addressed, or DICOMM_DEVICE is no device
+ * @retval DICOMM_ERR_DEVICE            the driver failed
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
@@ -857,7 +857,7 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size);
 /**
  * Allocate memory of a communicator's device, for its buffers.
  *
- * On a host rank it is memory of dicomm_mem_alloc().
+ * On a host rank it is as that of dicomm_mem_alloc() for the host.
  *
  * Threads: any.
  *
@@ -919,8 +919,7 @@ dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
  * @retval DICOMM_ERR_DEVICE            the device failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
- *         DICOMM_ERR_ABORTED           the communicator is broken
+ * @retval others                       the communicator is broken
  */
 dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 					       dicomm_stream_t stream);
@@ -933,10 +932,11 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
  *
  * Threads: any.
  *
- * @param ptr  from dicomm_mem_alloc(); NULL does nothing
+ * @param ptr  as it was allocated; NULL does nothing
  *
  * @retval DICOMM_SUCCESS               freed
- * @retval DICOMM_ERR_INVALID_ARGUMENT  not from dicomm_mem_alloc()
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  from neither of the two
+ * @retval DICOMM_ERR_DEVICE            the driver failed
  */
 dicomm_result_t dicomm_mem_free(void *ptr);
 
@@ -1002,8 +1002,9 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle);
  * The result is the sum over all ranks r of scalar(r) * send(r)[i]; the scalars
  * may differ. Floats below 32 bits round the product to their type.
  *
- * Buffers: scalar is one element of type. On a host rank it is read before the
- * call returns, wherever it is said to be.
+ * Buffers: scalar is one element of type. It is read before the call returns;
+ * but with DICOMM_SCALAR_DEVICE, on a rank of a device, by each operation when
+ * it runs: keep it as it is until all of them are done.
  *
  * Order: a local call; the number of the operator need not be the same on all
  * ranks.
@@ -1049,9 +1050,9 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * on. A call that is refused is not part of the group. Groups nest; only the
  * outermost end starts.
  *
- * Calls that make and end communicators (init_rank, split, finalize, destroy)
- * are collected too. They run before the operations of the group, at the same
- * time as each other, but those of one communicator in call order.
+ * Calls that make and end communicators (init_rank, split, shrink, finalize,
+ * destroy) are collected too. They run before the operations of the group, at
+ * the same time as each other, but those of one communicator in call order.
  *
  * Order: within one communicator, collectives run in call order, and sends (or
  * receives) with one peer in call order; else the operations of a group run
@@ -1081,10 +1082,10 @@ dicomm_result_t dicomm_group_start(void);
  *                                   its device: none is queued; or ranks
  *                                   disagree about an operation: communicator
  *                                   broken
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT, DICOMM_ERR_SYSTEM,
- *         DICOMM_ERR_NO_MEMORY, DICOMM_ERR_NO_PATH, DICOMM_ERR_ABORTED
- *         the first failure; that communicator is broken, operations of others
- *         are done
+ * @retval others                    the first failure, as the call that failed
+ *                                   would have returned it; its communicator is
+ *                                   broken, or there is no new one; operations
+ *                                   of other communicators are done
  */
 dicomm_result_t dicomm_group_end(void);
 
@@ -1110,6 +1111,27 @@ dicomm_result_t dicomm_group_end(void);
  * complete; with a stream it is queued, and a later failure shows in
  * dicomm_comm_get_async_error() and at dicomm_host_stream_synchronize(); in a
  * group it is collected.
+ *
+ * Status. Any other than DICOMM_SUCCESS says either that the call was refused,
+ * and nothing happened:
+ *
+ *     DICOMM_ERR_INVALID_ARGUMENT  a bad argument
+ *     DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork; or
+ *                                  DICOMM_ALGO leaves no algorithm
+ *     DICOMM_ERR_UNSUPPORTED       a device has no kernel for this reduction,
+ *                                  and staging is "never"
+ *     DICOMM_ERR_DEVICE, DICOMM_ERR_NO_MEMORY, DICOMM_ERR_SYSTEM
+ *                                  it could not be queued
+ *
+ * or that the communicator is broken, as dicomm_comm_get_async_error() tells:
+ *
+ *     DICOMM_ERR_INVALID_USAGE     ranks called unlike operations
+ *     DICOMM_ERR_REMOTE            a rank died or failed
+ *     DICOMM_ERR_TIMEOUT           a peer did not come
+ *     DICOMM_ERR_NO_PATH           a peer cannot be reached
+ *     DICOMM_ERR_DEVICE, DICOMM_ERR_NO_MEMORY, DICOMM_ERR_SYSTEM
+ *                                  this rank cannot go on
+ *     DICOMM_ERR_ABORTED           the communicator was aborted
  */
 
 /**
@@ -1128,17 +1150,7 @@ dicomm_result_t dicomm_group_end(void);
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
 				 dicomm_datatype_t type, dicomm_redop_t op,
@@ -1159,17 +1171,7 @@ dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
 			      dicomm_datatype_t type, dicomm_redop_t op,
@@ -1190,17 +1192,7 @@ dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
 				 dicomm_datatype_t type, int root,
@@ -1224,17 +1216,7 @@ dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
  * @param comm       communicator
  * @param stream     stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_reduce_scatter(const void *send, void *recv,
 				      size_t recvcount, dicomm_datatype_t type,
@@ -1254,17 +1236,7 @@ dicomm_result_t dicomm_reduce_scatter(const void *send, void *recv,
  * @param comm       communicator
  * @param stream     stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
 				 dicomm_datatype_t type, dicomm_comm_t comm,
@@ -1283,17 +1255,7 @@ dicomm_result_t dicomm_allgather(const void *send, void *recv, size_t sendcount,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_alltoall(const void *send, void *recv, size_t count,
 				dicomm_datatype_t type, dicomm_comm_t comm,
@@ -1313,17 +1275,7 @@ dicomm_result_t dicomm_alltoall(const void *send, void *recv, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_gather(const void *send, void *recv, size_t count,
 			      dicomm_datatype_t type, int root,
@@ -1343,17 +1295,7 @@ dicomm_result_t dicomm_gather(const void *send, void *recv, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
 			       dicomm_datatype_t type, int root,
@@ -1376,17 +1318,7 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_send(const void *send, size_t count,
 			    dicomm_datatype_t type, int peer,
@@ -1405,17 +1337,7 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 			    int peer, dicomm_comm_t comm,
@@ -1440,17 +1362,7 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
  * @param comm        communicator
  * @param stream      stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 				 const size_t *senddispls, void *recv,
@@ -1475,17 +1387,7 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
  * @param comm        communicator
  * @param stream      stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 				  const size_t *recvcounts,
@@ -1510,17 +1412,7 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
  * @param comm        communicator
  * @param stream      stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       const size_t *recvcounts,
@@ -1534,17 +1426,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
  * @param comm    communicator
  * @param stream  stream; NULL on a host rank: blocking
  *
- * @retval DICOMM_SUCCESS               done
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_NO_MEMORY         out of memory; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree: communicator broken; or
- *                                      not ready, finalized, after fork:
- *                                      nothing happened
- * @retval DICOMM_ERR_REMOTE            a rank died or failed; broken
- * @retval DICOMM_ERR_TIMEOUT           a peer did not come; broken
- * @retval DICOMM_ERR_SYSTEM            a system call failed; broken
- * @retval DICOMM_ERR_NO_PATH           a peer cannot be reached; broken
- * @retval DICOMM_ERR_ABORTED           the communicator was aborted
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream);
 
@@ -1573,10 +1455,9 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream);
  * @retval DICOMM_SUCCESS               all are done
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
  * @retval DICOMM_ERR_INVALID_USAGE     after fork; or as the following
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
- *         DICOMM_ERR_SYSTEM, DICOMM_ERR_ABORTED, DICOMM_ERR_NO_MEMORY
- *         all have ended, and this is the first failure since the last
- *         synchronize; its communicator is broken
+ * @retval others                       all have ended, and this is the first
+ *                                      failure since the last synchronize; its
+ *                                      communicator is broken
  */
 dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
 
@@ -1591,9 +1472,8 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
  * @retval DICOMM_ERR_INVALID_USAGE     after fork: not destroyed; or as the
  *                                      following
- * @retval DICOMM_ERR_REMOTE, DICOMM_ERR_TIMEOUT,
- *         DICOMM_ERR_SYSTEM, DICOMM_ERR_ABORTED, DICOMM_ERR_NO_MEMORY
- *         destroyed, and this is the first failure since the last synchronize
+ * @retval others                       destroyed, and this is the first failure
+ *                                      since the last synchronize
  */
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
 
@@ -1649,15 +1529,16 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
 dicomm_result_t dicomm_device_info(int index, dicomm_device_info_t *info);
 
 /**
- * Tell of one kind of device, and why it has none here.
+ * Describe one kind of device: how many this machine has, or why none.
  *
  * Threads: any.
  *
- * @param index  0, 1 ...
+ * @param index  from 0
  * @param info   filled in
  *
- * @retval DICOMM_SUCCESS               *info is set
- * @retval DICOMM_ERR_INVALID_ARGUMENT  no kind of that number; info is NULL
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
+ *                                      info is NULL
  */
 dicomm_result_t dicomm_device_kind_info(int index,
 					dicomm_device_kind_info_t *info);
@@ -1736,8 +1617,8 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
  * @retval DICOMM_SUCCESS               *info is filled in
  * @retval DICOMM_ERR_INVALID_ARGUMENT  index is past the end (not logged), or
  *                                      info is NULL
- * @retval DICOMM_ERR_DEVICE            the device gives no memory
- * @retval DICOMM_ERR_NO_MEMORY         nor is there any
+ * @retval DICOMM_ERR_DEVICE            the driver of the device failed
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
 
@@ -1767,7 +1648,7 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
  *
  * @retval DICOMM_SUCCESS               *text is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no such device, or no room
- * @retval DICOMM_ERR_NO_MEMORY         there is none to try it with
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len);
