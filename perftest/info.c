@@ -283,7 +283,7 @@ static int show_config(json_t *json, bool with_help)
 					  p.origin, "help", p.help));
 			continue;
 		}
-		printf("parameter  %-26s %-7s %-20s (%s)\n", p.name, p.type,
+		printf("parameter  %-30s %-7s %-20s (%s)\n", p.name, p.type,
 		       or_none(p.value), p.origin);
 		if (with_help)
 			printf("           %s; default %s\n", p.help,

@@ -416,11 +416,14 @@ static int parse(struct request *r, int argc, char **argv)
 		 "draw a heat map of the rates (needs gnuplot)", "FILE.svg"},
 		POPT_AUTOHELP POPT_TABLEEND,
 	};
-	poptContext context = poptGetContext("dicomm-perf links", argc,
-					     (const char **)argv, table, 0);
-	int option = poptGetNextOpt(context), status = -1;
-	const char *extra = poptGetArg(context);
+	poptContext context = poptGetContext(NULL, argc, (const char **)argv,
+					     table, POPT_CONTEXT_KEEP_FIRST);
+	int option, status = -1;
+	const char *extra;
 
+	poptSetOtherOptionHelp(context, "dicomm-perf links [options]");
+	option = poptGetNextOpt(context);
+	extra = poptGetArg(context);
 	if (option < -1)
 		status = failure_refuse("links", "option",
 					poptBadOption(context, 0),
@@ -437,7 +440,7 @@ static int parse(struct request *r, int argc, char **argv)
 int links_main(int argc, char **argv, int child_rank)
 {
 	struct request r = {.seconds = 0.2};
-	int status = parse(&r, argc - 1, argv + 1);
+	int status = parse(&r, argc - 2, argv + 2);
 
 	if (status == FAILURE_NONE)
 		status = r.ranks > 0 && child_rank < 0

@@ -237,12 +237,16 @@ int simulate_main(int argc, char **argv, int child_rank)
 		 "draw the predicted curves (needs gnuplot)", "FILE.svg"},
 		POPT_AUTOHELP POPT_TABLEEND,
 	};
-	poptContext context = poptGetContext("dicomm-perf simulate", argc - 1,
-					     (const char **)argv + 1, table, 0);
-	int option = poptGetNextOpt(context), status;
+	poptContext context =
+		poptGetContext(NULL, argc - 2, (const char **)argv + 2, table,
+			       POPT_CONTEXT_KEEP_FIRST);
+	int option, status;
 	const char *extra;
 
 	(void)child_rank;
+	poptSetOtherOptionHelp(
+		context, "dicomm-perf simulate OPERATION --ranks N [options]");
+	option = poptGetNextOpt(context);
 	r.operation = poptGetArg(context);
 	extra = poptGetArg(context);
 	if (option < -1)

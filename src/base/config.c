@@ -522,6 +522,7 @@ struct value {
 	char origin[64];
 	char *rejected; /* value that was refused, and why */
 	const char *wanted;
+	char *help; /* that names the NCCL variable; NULL: that of the row */
 };
 
 static struct value values[CONFIG_KEYS];
@@ -646,6 +647,9 @@ static void load_row(const struct row *row, struct value *value)
 	const char *text = variable(name);
 	const char *bad;
 
+	if (row->nccl && asprintf(&value->help, "%s (also read: %s)", row->help,
+				  row->nccl) < 0)
+		value->help = NULL;
 	if (!text) {
 		name = row->nccl;
 		text = variable(name);
@@ -851,7 +855,7 @@ bool config_row(int index, dicomm_param_info_t *info)
 	if (row->secret && *info->value)
 		info->value = "(hidden)";
 	info->origin = get((enum config_key)index)->origin;
-	info->help = row->help;
+	info->help = values[index].help ? values[index].help : row->help;
 	return true;
 }
 

@@ -55,6 +55,7 @@ has '^parameter  DICOMM_BOOTSTRAP_TIMEOUT  *int  *60  *(default)$'
 [ "$(grep -c '^parameter ' "$out/table")" -eq \
 	"$(grep -c '^           .*; default ..*$' "$out/table")" ] ||
 	fail "$last: a parameter without help or default"
+has '^           .* (also read: NCCL_IB_HCA); default '
 info 0
 parts version host device transport way machine numa cache parameter
 info 0 --version --machine

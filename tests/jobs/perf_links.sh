@@ -25,6 +25,8 @@ if command -v gnuplot >/dev/null; then
 		--plot "$out/a.svg"
 	grep -q '<svg' "$out/a.svg" || fail "no picture"
 fi
+perf 0 simulate --help
+has '^Usage: dicomm-perf simulate OPERATION --ranks N '
 perf 6 simulate
 has 'which one'
 perf 6 simulate allreduce
@@ -52,6 +54,8 @@ has 'topo /nowhere/x.json: No such file'
 
 # --- links ------------------------------------------------------------------------
 
+perf 0 links --help
+has '^Usage: dicomm-perf links '
 perf 6 links
 has 'there is one rank'
 perf 6 links --ranks 2 --seconds 0

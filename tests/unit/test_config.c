@@ -295,6 +295,8 @@ START_TEST(nccl_is_taken_where_ours_is_unset_and_logged)
 	snprintf(expected, sizeof(expected), "environment %s",
 		 shared_names[_i].nccl);
 	ck_assert_str_eq(row(shared_names[_i].ours).origin, expected);
+	ck_assert_ptr_nonnull(
+		strstr(row(shared_names[_i].ours).help, shared_names[_i].nccl));
 }
 END_TEST
 
