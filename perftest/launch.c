@@ -68,7 +68,6 @@ static int set_meeting_point(int ranks)
 	setenv("DICOMM_COMM_KEY", text, 1);
 	snprintf(text, sizeof(text), "%d", ranks);
 	setenv("DICOMM_SIZE", text, 1);
-	setenv("DICOMM_LOCAL_SIZE", text, 1);
 	/* All are here: the other communicators meet on the loopback too. */
 	if (!getenv("NCCL_SOCKET_IFNAME"))
 		setenv("DICOMM_SOCKET_IFNAME", "lo", 0);
@@ -90,7 +89,6 @@ static void become_rank(int rank, char **argv, pid_t parent,
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	snprintf(text, sizeof(text), "%d", rank);
 	setenv("DICOMM_RANK", text, 1);
-	setenv("DICOMM_LOCAL_RANK", text, 1);
 	snprintf(mark, sizeof(mark), MARK "%d", rank);
 	while (argv[n])
 		n++;

@@ -310,26 +310,6 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "a NIC waits 4.096 us times 2 to this power "
 				"for an answer",
 		},
-	[CONFIG_LOCAL_RANK] =
-		{
-			.name = "DICOMM_LOCAL_RANK",
-			.kind = KIND_INT,
-			.value = "",
-			.min = 0,
-			.max = INT32_MAX,
-			.help = "number of this rank on its node; unset: from "
-				"the "
-				"launcher",
-		},
-	[CONFIG_LOCAL_SIZE] =
-		{
-			.name = "DICOMM_LOCAL_SIZE",
-			.kind = KIND_INT,
-			.value = "",
-			.min = 1,
-			.max = INT32_MAX,
-			.help = "ranks on this node; unset: from the launcher",
-		},
 	[CONFIG_PORT_RANGE] =
 		{
 			.name = "DICOMM_PORT_RANGE",

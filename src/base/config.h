@@ -37,8 +37,6 @@ enum config_key {
 	CONFIG_IB_SL,
 	CONFIG_IB_TC,
 	CONFIG_IB_TIMEOUT, /* 4.096 us * 2^value */
-	CONFIG_LOCAL_RANK,
-	CONFIG_LOCAL_SIZE,
 	CONFIG_PORT_RANGE, /* "first-last" */
 	CONFIG_PROBE,
 	CONFIG_RANK,
@@ -61,7 +59,7 @@ enum config_key {
 
 /* All abort on a key of another type (a bug of ours). Threads: any. */
 const char *config_string(enum config_key key); /* "" when unset */
-/* Also bytes. -1: unset (RANK, SIZE, LOCAL_RANK, LOCAL_SIZE) or auto (SPIN). */
+/* Also bytes. -1: unset (RANK, SIZE) or auto (SPIN). */
 int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);
 bool config_is_default(enum config_key key);

@@ -37,7 +37,7 @@ static dicomm_result_t fail_none(void)
 
 dicomm_result_t launcher_meet(struct launcher_info *info)
 {
-	struct launcher_info found = {.local_rank = -1};
+	struct launcher_info found = {0};
 
 	for (int i = 0; stores[i]; i++) {
 		if (is_inherited(stores[i]) || !stores[i]->present())

@@ -13,7 +13,6 @@
 struct launcher_info {
 	const char *name; /* "torchrun" */
 	int rank, ranks;
-	int local_rank; /* -1 if unknown */
 	dicomm_unique_id_t id;
 };
 

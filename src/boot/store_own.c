@@ -24,7 +24,6 @@ static dicomm_result_t own_meet(struct launcher_info *info)
 
 	info->rank = (int)config_int(CONFIG_RANK);
 	info->ranks = (int)config_int(CONFIG_SIZE);
-	info->local_rank = (int)config_int(CONFIG_LOCAL_RANK);
 	if (info->rank >= info->ranks)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_RANK is %d: not one of DICOMM_SIZE %d",

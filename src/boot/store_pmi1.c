@@ -190,7 +190,6 @@ static dicomm_result_t pmi1_meet(struct launcher_info *info)
 
 	TRY(store_number("PMI_SIZE", 1, 1 << 20, &info->ranks));
 	TRY(store_number("PMI_RANK", 0, info->ranks - 1, &info->rank));
-	info->local_rank = store_number_or_none("MPI_LOCALRANKID");
 	TRY(store_make_id(info));
 	pthread_mutex_lock(&pmi.lock);
 	status = exchange(info, fd);

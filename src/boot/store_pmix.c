@@ -68,25 +68,23 @@ static dicomm_result_t init(void)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t get_number(const char *key, int *out)
+static dicomm_result_t get_ranks(int *out)
 {
 	pmix_proc_t job = pmix.self;
 	pmix_value_t *value;
 	pmix_status_t status;
 
-	if (!strcmp(key, PMIX_JOB_SIZE))
-		job.rank = PMIX_RANK_WILDCARD;
-	status = PMIx_Get(&job, key, NULL, 0, &value);
+	job.rank = PMIX_RANK_WILDCARD;
+	status = PMIx_Get(&job, PMIX_JOB_SIZE, NULL, 0, &value);
 	if (status != PMIX_SUCCESS)
-		return fail(key, status);
+		return fail(PMIX_JOB_SIZE, status);
 	if (value->type == PMIX_UINT32)
 		*out = (int)value->data.uint32;
-	else if (value->type == PMIX_UINT16)
-		*out = value->data.uint16;
 	else
 		status = PMIX_ERR_TYPE_MISMATCH;
 	PMIX_VALUE_RELEASE(value);
-	return status == PMIX_SUCCESS ? DICOMM_SUCCESS : fail(key, status);
+	return status == PMIX_SUCCESS ? DICOMM_SUCCESS
+				      : fail(PMIX_JOB_SIZE, status);
 }
 
 static void leave(struct fence *f)
@@ -201,9 +199,7 @@ static dicomm_result_t exchange(struct launcher_info *info)
 
 	TRY(init());
 	info->rank = (int)pmix.self.rank;
-	info->local_rank = -1;
-	TRY(get_number(PMIX_JOB_SIZE, &info->ranks));
-	TRY(get_number(PMIX_LOCAL_RANK, &info->local_rank));
+	TRY(get_ranks(&info->ranks));
 	TRY(store_make_id(info));
 	snprintf(key, sizeof(key), "dicomm-id-%d", pmix.meetings++);
 	if (info->rank == 0)

@@ -38,7 +38,6 @@ static dicomm_result_t slurm_meet(struct launcher_info *info)
 
 	TRY(store_number(ranks_variable(), 1, 1 << 20, &info->ranks));
 	TRY(store_number("SLURM_PROCID", 0, info->ranks - 1, &info->rank));
-	info->local_rank = store_number_or_none("SLURM_LOCALID");
 	if (!nodes)
 		nodes = getenv("SLURM_JOB_NODELIST");
 	if (!nodes || !slurm_first_host(nodes, host, sizeof(host)))

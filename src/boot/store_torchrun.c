@@ -27,7 +27,6 @@ static dicomm_result_t torchrun_meet(struct launcher_info *info)
 	TRY(store_number("WORLD_SIZE", 1, 1 << 20, &info->ranks));
 	TRY(store_number("RANK", 0, info->ranks - 1, &info->rank));
 	TRY(store_number("MASTER_PORT", 1, 65535, &port));
-	info->local_rank = store_number_or_none("LOCAL_RANK");
 	/* A rank of the last attempt, still dying, must not join the next. */
 	snprintf(known, sizeof(known), "torchrun %.100s %.20s", run ? run : "",
 		 restart ? restart : "");
