@@ -8,7 +8,8 @@
  *
  * or without a launcher, once for each rank R from 0 to 3:
  *
- *     DICOMM_RANK=R DICOMM_SIZE=4 DICOMM_COMM_ID=127.0.0.1:5000 ./allreduce &
+ *     DICOMM_RANK=R DICOMM_SIZE=4 DICOMM_COMM_ID=127.0.0.1:5000 \
+ *             DICOMM_COMM_KEY=SECRET ./allreduce &
  */
 #include <stdio.h>
 
