@@ -76,7 +76,8 @@ static const struct poptOption options_table[] = {
 	      "1: null stream (calls block on a host), 0: a stream (1 on a "
 	      "host)",
 	      "0|1"),
-	VALUE('T', "timeout", "bound on each wait (none)", "SECONDS"),
+	VALUE('T', "timeout", "bound on each wait (DICOMM_TIMEOUT_MS)",
+	      "SECONDS"),
 	VALUE('G', "cudagraph", "only 0: hosts have no graphs", "N"),
 	VALUE('C', "report_cputime", "1: time of the calls alone (0)", "0|1"),
 	VALUE('S', "report_timestamps", "1: add a column (0)", "0|1"),

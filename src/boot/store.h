@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A way to meet: who says which rank this process is, and spreads the id. To
- * add one: a file, a line in registry.c, a line in Makefile.am, and if it
- * needs a library, a check in configure.ac.
+ * add one: a file; a line each in registry.c, Makefile.am and
+ * docs/architecture.md; and if it needs a library, a check in configure.ac.
  */
 #ifndef DICOMM_BOOT_STORE_H
 #define DICOMM_BOOT_STORE_H
