@@ -336,8 +336,8 @@ typedef struct {
 	/** Of those received: all but bytes_staged. */
 	uint64_t bytes_direct;
 	/** Of those received: from or to device memory, through host memory
-	 * that is no operand, nor where a host rank takes in what devices write
-	 * for it. */
+	 * that is neither an operand nor where a host rank takes in what
+	 * devices write for it. */
 	uint64_t bytes_staged;
 	/** Host ranks: copied through a shared ring. */
 	uint64_t bytes_ring;
@@ -546,9 +546,10 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
  *
  * Rank, number of ranks and meeting point come from the first of these that is
  * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
- * listens; DICOMM_COMM_KEY is its secret); PMIx (Open MPI's mpirun, Slurm's
- * srun --mpi=pmix); PMI (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE,
- * MASTER_ADDR, MASTER_PORT); Slurm. MPI itself is not used.
+ * listens, with DICOMM_COMM_KEY as its secret; or the text of a
+ * dicomm_unique_id_t); PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix); PMI
+ * (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
+ * Slurm. MPI itself is not used.
  *
  * Order: a collective call of all processes, once.
  *
@@ -1118,8 +1119,9 @@ dicomm_result_t dicomm_group_end(void);
  *     DICOMM_ERR_INVALID_ARGUMENT  a bad argument
  *     DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork; or
  *                                  DICOMM_ALGO leaves no algorithm
- *     DICOMM_ERR_UNSUPPORTED       a device has no kernel for this reduction,
- *                                  and staging is "never"
+ *     DICOMM_ERR_UNSUPPORTED       a device has no kernels for this type, and
+ *                                  the host cannot, or with staging "never"
+ *                                  may not, reduce for it
  *     DICOMM_ERR_DEVICE, DICOMM_ERR_NO_MEMORY, DICOMM_ERR_SYSTEM
  *                                  it could not be queued
  *

@@ -101,7 +101,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.kind = KIND_STRING,
 			.value = "",
 			.help = "host:port where rank 0 listens and all ranks "
-				"meet",
+				"meet, or the text of a unique id",
 		},
 	[CONFIG_COMM_KEY] =
 		{
@@ -147,7 +147,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_DEVICE",
 			.kind = KIND_STRING,
 			.value = "",
-			.help = "device of this rank, as host or cuda:0",
+			.help = "device of this rank and of "
+				"dicomm_mem_alloc(), as host or cuda:0; unset: "
+				"host",
 		},
 	[CONFIG_DRIFT] =
 		{
