@@ -5,12 +5,15 @@
 
 /* Shared by who makes a stream held: that may wait for other streams. */
 static pthread_rwlock_t streams = PTHREAD_RWLOCK_INITIALIZER;
+/* Of who wants none held: they wait for each other, but not for a stream. */
+static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* A fork's child has none of the threads that are in there. */
 static void forget(void)
 {
 	pthread_rwlock_init(&streams, NULL);
+	pthread_mutex_init(&alone, NULL);
 }
 
 static void setup(void)
@@ -32,15 +35,18 @@ void held_end(void)
 bool held_by_none(const struct accel_work *work, int index)
 {
 	pthread_once(&once, setup);
-	if (pthread_rwlock_trywrlock(&streams))
-		return false;
-	if (!work->held(index))
-		return true;
-	held_release();
+	pthread_mutex_lock(&alone);
+	if (!pthread_rwlock_trywrlock(&streams)) {
+		if (!work->held(index))
+			return true;
+		pthread_rwlock_unlock(&streams);
+	}
+	pthread_mutex_unlock(&alone);
 	return false;
 }
 
 void held_release(void)
 {
 	pthread_rwlock_unlock(&streams);
+	pthread_mutex_unlock(&alone);
 }

@@ -15,7 +15,8 @@
 void held_begin(void);
 void held_end(void);
 
-/* True: no stream is held, nor becomes so until held_release(). */
+/* True: no stream is held, nor becomes so until held_release(). Waits for who
+ * has been told so, too; not nested. */
 bool held_by_none(const struct accel_work *work, int index);
 void held_release(void);
 

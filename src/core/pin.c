@@ -8,6 +8,7 @@
 
 #include "src/accel/board.h"
 #include "src/base/log.h"
+#include "src/core/held.h"
 
 struct pin {
 	struct accel_export where;
@@ -128,12 +129,12 @@ static void provide(struct pins *pins, const struct accel_export *where)
 	pthread_mutex_unlock(&pins->lock);
 }
 
-void pin_refresh(struct pins *pins)
+/* While no stream is held */
+static void follow(struct pins *pins)
 {
 	struct pin *p, *next;
 
-	if (pins->work->held(pins->index) ||
-	    !board_read(pins->board, &pins->where, &pins->seen, pins->listed,
+	if (!board_read(pins->board, &pins->where, &pins->seen, pins->listed,
 			&pins->nlisted))
 		return;
 	pthread_mutex_lock(&pins->lock);
@@ -145,6 +146,17 @@ void pin_refresh(struct pins *pins)
 	}
 	for (size_t i = 0; i < pins->nlisted; i++)
 		provide(pins, &pins->listed[i]);
+}
+
+void pin_refresh(struct pins *pins)
+{
+	/* A sink may want what is locked. */
+	log_hold();
+	if (held_by_none(pins->work, pins->index)) {
+		follow(pins);
+		held_release();
+	}
+	log_release(true);
 }
 
 dicomm_result_t pin_find(struct pins *pins, const struct accel_export *where,
