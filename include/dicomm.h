@@ -929,7 +929,9 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
  * Free memory of dicomm_mem_alloc() or dicomm_comm_mem_alloc().
  *
  * A local call; no operation may be using the memory. The system, or the driver
- * of the device, takes it back when the peers have let go of it too.
+ * of the device, takes it back when the peers have let go of it too; the driver
+ * moreover once no operation is under way in this process on any device of that
+ * kind, for it may wait for all that is there.
  *
  * Threads: any.
  *

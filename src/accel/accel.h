@@ -114,8 +114,8 @@ struct accel_work {
 	dicomm_result_t (*gate_close)(struct accel_gate *g,
 				      struct accel_stream *s);
 	void (*gate_open)(struct accel_gate *g);
-	/* Is any gate of this process closed? What allocates, maps and prepares
-	 * could wait for it. */
+	/* Is any gate of this process closed? What allocates, frees, maps,
+	 * unmaps and prepares could wait for it. */
 	bool (*held)(int index);
 
 	/* From and to memory of the device or of the host. */

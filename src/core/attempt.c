@@ -7,6 +7,7 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "src/core/lease.h"
 
 /* Memory that wires are asked about */
 #define BYTES 65536
@@ -64,7 +65,7 @@ static void end(struct end *e)
 		return;
 	comm_drop(e->comm, &e->held);
 	if (e->memory)
-		e->comm->accel->free(e->memory);
+		lease_free(e->comm->accel, e->comm->index, e->memory);
 	comm_free(e->comm);
 }
 

@@ -180,6 +180,18 @@ static dicomm_result_t wait_unheld(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+static bool leave(struct later *later)
+{
+	struct device *dev = (struct device *)later;
+
+	if (dev->mapped)
+		dev->work->unmap_host(dev->index, dev->memory);
+	if (dev->memory)
+		accels[0]->free(dev->memory);
+	free(dev);
+	return true;
+}
+
 dicomm_result_t device_open(struct dicomm_comm *comm)
 {
 	struct device *dev;
@@ -193,6 +205,8 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	comm->dev = dev;
 	dev->work = comm->accel->work;
 	dev->index = comm->index;
+	dev->later = (struct later){
+		.work = dev->work, .index = dev->index, .go = leave};
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
@@ -236,17 +250,13 @@ void device_close(struct dicomm_comm *comm)
 	if (dev->lease)
 		lease_end(dev->lease, LET_GO_MS);
 	else if (dev->near)
-		comm->accel->free(dev->near);
+		lease_free(comm->accel, dev->index, dev->near);
 	comm_drop(comm, &dev->held);
-	if (dev->mapped)
-		dev->work->unmap_host(dev->index, dev->memory);
-	if (dev->memory)
-		accels[0]->free(dev->memory);
 	/* Who was late with the stages has been waited for. */
 	if (dev->scratch_lease)
 		lease_end(dev->scratch_lease, 0);
 	else if (dev->scratch)
-		comm->accel->free(dev->scratch);
+		lease_free(comm->accel, dev->index, dev->scratch);
 	ipc_free(dev->ipc);
 	comm->scratch = NULL;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
@@ -255,8 +265,8 @@ void device_close(struct dicomm_comm *comm)
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
 	lent_put(dev->lent);
-	free(dev);
 	comm->dev = NULL;
+	held_later(&dev->later);
 }
 
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,

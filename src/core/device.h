@@ -72,6 +72,7 @@ struct stage {
 };
 
 struct device {
+	struct later later; /* the end of it */
 	const struct accel_work *work;
 	int index;
 	uint64_t lacks; /* bit t: it reduces no elements of type t */

@@ -368,7 +368,6 @@ static void let_go_in(struct givens *all, const void *at, size_t bytes)
 dicomm_result_t given_free(void *at)
 {
 	struct allocated **a = &ours, *gone;
-	dicomm_result_t status = DICOMM_SUCCESS;
 
 	pthread_mutex_lock(&lock);
 	while (*a && (*a)->at != at)
@@ -385,9 +384,9 @@ dicomm_result_t given_free(void *at)
 	if (gone->lease)
 		lease_end(gone->lease, LET_GO_MS);
 	else
-		status = gone->accel->free(at);
+		lease_free(gone->accel, gone->index, at);
 	free(gone);
-	return status;
+	return DICOMM_SUCCESS;
 }
 
 /* ---- calls ---- */

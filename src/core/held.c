@@ -2,6 +2,13 @@
 #include "src/core/held.h"
 
 #include <pthread.h>
+#include <time.h>
+
+#include "src/base/log.h"
+#include "src/base/thread.h"
+
+/* Between two looks whether what waits can go */
+#define LOOK_NS 10000000
 
 /* Shared by who makes a stream held: that may wait for other streams. */
 static pthread_rwlock_t streams = PTHREAD_RWLOCK_INITIALIZER;
@@ -9,11 +16,19 @@ static pthread_rwlock_t streams = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A fork's child has none of the threads that are in there. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static struct later *waiting;
+static bool sweeps; /* the thread runs */
+
+/* A fork's child has none of the threads that are in there, and none of the
+ * memory. */
 static void forget(void)
 {
 	pthread_rwlock_init(&streams, NULL);
 	pthread_mutex_init(&alone, NULL);
+	pthread_mutex_init(&lock, NULL);
+	waiting = NULL;
+	sweeps = false;
 }
 
 static void setup(void)
@@ -49,4 +64,78 @@ void held_release(void)
 {
 	pthread_rwlock_unlock(&streams);
 	pthread_mutex_unlock(&alone);
+}
+
+/* ---- later ---- */
+
+/* Under the lock, which a sink could want: what is logged is held back. */
+
+static bool goes(struct later *l)
+{
+	bool gone;
+
+	if (!held_by_none(l->work, l->index))
+		return false;
+	gone = l->go(l);
+	held_release();
+	return gone;
+}
+
+void held_sweep(void)
+{
+	pthread_once(&once, setup);
+	log_hold();
+	pthread_mutex_lock(&lock);
+	for (struct later **at = &waiting; *at;) {
+		struct later *l = *at, *next = l->next;
+
+		if (goes(l))
+			*at = next;
+		else
+			at = &l->next;
+	}
+	pthread_mutex_unlock(&lock);
+	log_release(true);
+}
+
+static bool is_wanted(void)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&lock);
+	wanted = sweeps = waiting;
+	pthread_mutex_unlock(&lock);
+	return wanted;
+}
+
+static void *sweeper(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
+
+	(void)arg;
+	while (is_wanted()) {
+		nanosleep(&nap, NULL);
+		held_sweep();
+	}
+	return NULL;
+}
+
+bool held_later(struct later *l)
+{
+	bool gone;
+
+	pthread_once(&once, setup);
+	log_hold();
+	pthread_mutex_lock(&lock);
+	gone = goes(l);
+	if (!gone) {
+		l->next = waiting;
+		waiting = l;
+	}
+	/* Without it, whoever calls held_sweep() has to do. */
+	if (!gone && !sweeps)
+		sweeps = !thread_start(NULL, "dicomm-sweeper", sweeper, NULL);
+	pthread_mutex_unlock(&lock);
+	log_release(true);
+	return gone;
 }

@@ -389,7 +389,8 @@ static dicomm_result_t find_pair(const struct accel *accel, int device,
 	snprintf(info->device, sizeof(info->device), "%s:%d", accel->name,
 		 device);
 	*found = find_adapter(&region, index, info);
-	return accel->free(memory);
+	lease_free(accel, device, memory);
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info)

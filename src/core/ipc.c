@@ -59,8 +59,8 @@ struct import {
 };
 
 struct ipc_view {
-	const struct accel_work *work;
-	int index, self;
+	struct later later; /* the end of it; and whose */
+	int self;
 	struct accel_export where;
 	const struct page *page;
 	_Atomic uint64_t *mapped; /* on the own page */
@@ -232,7 +232,15 @@ uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int i,
 
 /* ---- what is mapped ---- */
 
-/* Under the lock, or of a view that nobody else finds any more */
+static void unmap(const struct ipc_view *view, const struct import *gone)
+{
+	if (!gone->serial)
+		return;
+	view->later.work->mem_unimport(view->later.index, gone->base);
+	lease_give(gone->lease);
+}
+
+/* Under the lock */
 static void let_go(struct ipc_view *view, int i)
 {
 	struct import gone;
@@ -241,11 +249,8 @@ static void let_go(struct ipc_view *view, int i)
 	gone = view->imports[i];
 	view->imports[i] = (struct import){.serial = 0};
 	pthread_mutex_unlock(&view->lock);
-	if (!gone.serial)
-		return;
 	atomic_store(&view->mapped[i], 0);
-	view->work->mem_unimport(view->index, gone.base);
-	lease_give(gone.lease);
+	unmap(view, &gone);
 }
 
 static bool is_offered(const struct ipc_view *view, int i, uint64_t serial)
@@ -268,7 +273,8 @@ static dicomm_result_t map(struct ipc_view *view, int i, uint64_t serial)
 	if (!is_offered(view, i, serial))
 		return DICOMM_SUCCESS;
 	TRY(lease_take(&place, &new.lease));
-	status = view->work->mem_import(view->index, &handle, &base);
+	status =
+		view->later.work->mem_import(view->later.index, &handle, &base);
 	if (status != DICOMM_SUCCESS) {
 		lease_give(new.lease);
 		return status;
@@ -289,7 +295,7 @@ static bool is_behind(const struct ipc_view *view)
 
 static void follow(struct ipc_view *view)
 {
-	if (!held_by_none(view->work, view->index))
+	if (!held_by_none(view->later.work, view->later.index))
 		return;
 	view->changes = atomic_load(&view->page->changes);
 	/* First what has gone: its address may be that of something new. */
@@ -346,7 +352,6 @@ static void *keeper(void *arg)
 	(void)arg;
 	while (is_wanted()) {
 		ipc_refresh();
-		lease_sweep();
 		nanosleep(&nap, NULL);
 	}
 	return NULL;
@@ -377,6 +382,16 @@ static void unmap_page(struct ipc_view *view)
 	free(view);
 }
 
+static bool close_view(struct later *later)
+{
+	struct ipc_view *view = (struct ipc_view *)later;
+
+	for (int i = 0; i < IPC_OFFERS; i++)
+		unmap(view, &view->imports[i]);
+	unmap_page(view);
+	return true;
+}
+
 dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 			      int rank, int self, struct ipc_view **out)
 {
@@ -392,8 +407,9 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 		free(view);
 		return status;
 	}
-	view->work = ipc->accel->work;
-	view->index = ipc->index;
+	view->later = (struct later){.work = ipc->accel->work,
+				     .index = ipc->index,
+				     .go = close_view};
 	view->self = self;
 	view->where = *page;
 	view->page = base;
@@ -456,8 +472,8 @@ void ipc_view_close(struct ipc_view *view)
 		at = &(*at)->next;
 	*at = view->next;
 	pthread_mutex_unlock(&lock);
-	/* Streams may be held by others: this may wait for them. */
+	/* The own page goes with the communicator. */
 	for (int i = 0; i < IPC_OFFERS; i++)
-		let_go(view, i);
-	unmap_page(view);
+		atomic_store(&view->mapped[i], 0);
+	held_later(&view->later);
 }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,29 +18,11 @@
 #include "src/core/held.h"
 
 struct lease {
+	struct later later; /* the end of it */
 	struct lease_place place;
 	const struct accel *accel;
-	int index;
 	void *memory;
-	struct lease *next;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct lease *ended; /* whose memory somebody still has */
-
-/* A fork's child has none of the memory; another thread of its parent may have
- * had the lock. */
-static void forget(void)
-{
-	pthread_mutex_init(&lock, NULL);
-	ended = NULL;
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
-}
 
 /* A process locks the byte of its own number. The lock belongs to what was
  * opened, not to the process: so those of two ranks in one do not mix. */
@@ -67,6 +48,24 @@ static bool is_locked(int fd, off_t from, off_t bytes)
 
 /* ---- the owner ---- */
 
+/* Once it has locked all, nobody takes the lease any more; nor later, who had
+ * opened it before, for then it is none. */
+static bool try_free(struct later *later)
+{
+	struct lease *l = (struct lease *)later;
+	const uint64_t none = 0;
+
+	if (try_lock(l->place.fd, F_WRLCK, 0, 0) ||
+	    pwrite(l->place.fd, &none, sizeof(none), 0) !=
+		    (ssize_t)sizeof(none))
+		return false;
+	if (l->memory)
+		l->accel->free(l->memory);
+	close(l->place.fd);
+	free(l);
+	return true;
+}
+
 dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 			    struct lease **out)
 {
@@ -89,10 +88,11 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 		free(l);
 		return status;
 	}
-	*l = (struct lease){.place = {.id = id, .pid = getpid(), .fd = fd},
-			    .accel = accel,
-			    .index = index,
-			    .memory = memory};
+	*l = (struct lease){
+		.later = {.work = accel->work, .index = index, .go = try_free},
+		.place = {.id = id, .pid = getpid(), .fd = fd},
+		.accel = accel,
+		.memory = memory};
 	*out = l;
 	return DICOMM_SUCCESS;
 }
@@ -100,23 +100,6 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 void lease_tell(const struct lease *l, struct lease_place *place)
 {
 	*place = l->place;
-}
-
-/* Once it has locked all, nobody takes the lease any more; nor later, who had
- * opened it before, for then it is none. */
-static bool try_free(struct lease *l)
-{
-	const uint64_t none = 0;
-
-	if (try_lock(l->place.fd, F_WRLCK, 0, 0) ||
-	    pwrite(l->place.fd, &none, sizeof(none), 0) !=
-		    (ssize_t)sizeof(none))
-		return false;
-	if (l->memory)
-		l->accel->free(l->memory);
-	close(l->place.fd);
-	free(l);
-	return true;
 }
 
 static bool is_taken(const struct lease *l)
@@ -131,6 +114,8 @@ bool lease_end(struct lease *l, int wait_ms)
 {
 	const struct timespec nap = {.tv_nsec = 200000};
 	uint64_t end = clock_ms() + (uint64_t)wait_ms;
+	const char *kind;
+	int index;
 	bool taken;
 
 	if (!l)
@@ -138,38 +123,41 @@ bool lease_end(struct lease *l, int wait_ms)
 	/* Ranks of this process may be ended by this very thread, later. */
 	while ((taken = is_taken(l)) && clock_ms() < end)
 		nanosleep(&nap, NULL);
-	if (!try_free(l)) {
+	kind = l->accel->name;
+	index = l->later.index;
+	/* Of its user's memory the driver is not asked, and who has not taken
+	 * the lease by now is not to. */
+	if ((l->memory || !try_free(&l->later)) && !held_later(&l->later))
 		log_info("%s:%d: memory stays until neighbours have let go of "
-			 "it",
-			 l->accel->name, l->index);
-		pthread_mutex_lock(&lock);
-		l->next = ended;
-		ended = l;
-		pthread_mutex_unlock(&lock);
-	}
-	lease_sweep();
+			 "it and no stream is held",
+			 kind, index);
 	return !taken;
 }
 
-void lease_sweep(void)
+/* What nobody has a lease on */
+static bool just_free(struct later *later)
 {
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
-	for (struct lease **at = &ended; *at;) {
-		struct lease *l = *at, *next = l->next;
+	struct lease *l = (struct lease *)later;
 
-		/* To free memory may wait for streams. */
-		if (!held_by_none(l->accel->work, l->index)) {
-			at = &l->next;
-			continue;
-		}
-		if (try_free(l))
-			*at = next;
-		else
-			at = &l->next;
-		held_release();
+	l->accel->free(l->memory);
+	free(l);
+	return true;
+}
+
+void lease_free(const struct accel *accel, int index, void *memory)
+{
+	struct lease *l = calloc(1, sizeof(*l));
+
+	if (!l) {
+		log_warn("%s:%d: memory at %p stays: out of memory",
+			 accel->name, index, memory);
+		return;
 	}
-	pthread_mutex_unlock(&lock);
+	*l = (struct lease){
+		.later = {.work = accel->work, .index = index, .go = just_free},
+		.accel = accel,
+		.memory = memory};
+	held_later(&l->later);
 }
 
 /* ---- neighbours ---- */

@@ -3,8 +3,8 @@
  * Memory of a device that neighbours reach stays until they have let go of it,
  * or have died: drivers do not see to that. Who reaches it holds a lock on a
  * file of its owner's, which the kernel takes back with the process. The owner
- * frees what nobody has locked: at once, after a short wait for processes that
- * end with it, or at a later time that leases begin or end.
+ * frees what nobody has locked, while no stream is held (held.h): at once,
+ * after a short wait for processes that end with it, or later.
  *
  * Threads: any.
  */
@@ -29,8 +29,8 @@ void lease_tell(const struct lease *l, struct lease_place *place);
 /* Wait so long at most for other processes to let go of it, and free it; NULL:
  * there is none. False: some still have it, and it is freed later. */
 bool lease_end(struct lease *l, int wait_ms);
-/* Free what has been let go of meanwhile. */
-void lease_sweep(void);
+/* Free memory that nobody has a lease on, now or later. */
+void lease_free(const struct accel *accel, int index, void *memory);
 
 /* For neighbours: until lease_give(), the memory stays. */
 dicomm_result_t lease_take(const struct lease_place *place, int *taken);

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/given.h"
+#include "src/core/held.h"
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
 
@@ -25,13 +26,13 @@ static dicomm_result_t allocate(const struct accel *accel, int index,
 	dicomm_result_t status;
 
 	if (accel->work)
-		lease_sweep();
+		held_sweep();
 	TRY(accel->alloc(index, size, ptr));
 	if (!accel->work)
 		return DICOMM_SUCCESS;
 	status = given_allocated(accel, index, *ptr, size);
 	if (status != DICOMM_SUCCESS) {
-		accel->free(*ptr);
+		lease_free(accel, index, *ptr);
 		*ptr = NULL;
 	}
 	return status;

@@ -39,6 +39,18 @@ static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 	return DICOMM_SUCCESS;
 }
 
+static bool close_device(struct later *later)
+{
+	struct near *n = (struct near *)later;
+
+	if (n->ipc)
+		later->work->mem_unimport(later->index, n->ipc);
+	if (n->lease >= 0)
+		lease_give(n->lease);
+	free(n);
+	return true;
+}
+
 /* What a rank of this process sends */
 static dicomm_result_t open_lent(struct dicomm_comm *comm,
 				 const struct member *other, struct near *n)
@@ -79,6 +91,10 @@ dicomm_result_t near_open(struct dicomm_comm *comm, int rank,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory of a neighbour: out of memory");
 	peer->near->lease = -1;
+	if (dev)
+		peer->near->later = (struct later){.work = dev->work,
+						   .index = dev->index,
+						   .go = close_device};
 	if (!dev)
 		status = open_host(other, peer->near);
 	else if (board)
@@ -100,16 +116,15 @@ void near_close(struct dicomm_comm *comm, int rank)
 	if (!n)
 		return;
 	ipc_view_close(n->view);
-	if (n->ipc)
-		comm->dev->work->mem_unimport(comm->dev->index, n->ipc);
-	if (n->lease >= 0)
-		lease_give(n->lease);
 	if (n->map)
 		accels[0]->unimport(&n->where, n->map);
 	pin_close(n->pins);
 	lent_put(n->lent);
-	free(n);
 	comm->peers[rank].near = NULL;
+	if (n->ipc)
+		held_later(&n->later);
+	else
+		close_device(&n->later);
 }
 
 void near_refresh(struct dicomm_comm *comm)

@@ -16,6 +16,7 @@
 #ifndef DICOMM_CORE_NEAR_H
 #define DICOMM_CORE_NEAR_H
 
+#include "src/core/held.h"
 #include "src/core/step.h"
 
 /* As many as there are slots in a ring at most */
@@ -32,6 +33,7 @@ struct near_note {
 
 /* The memory of one neighbour, as far as this rank reaches it */
 struct near {
+	struct later later; /* the end of it */
 	/* Its stages, as this rank or its device sees them; NULL: none. */
 	const uint8_t *stages;
 	uint64_t stages_bytes;

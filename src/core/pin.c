@@ -11,6 +11,7 @@
 #include "src/core/held.h"
 
 struct pin {
+	struct later later; /* the end of it */
 	struct accel_export where;
 	uint8_t *base;   /* as the host sees it */
 	uint8_t *device; /* NULL: the device does not */
@@ -29,16 +30,20 @@ struct pins {
 	pthread_mutex_t lock; /* of the list */
 };
 
-static void destroy(struct pins *pins, struct pin *p)
+static bool destroy(struct later *later)
 {
+	struct pin *p = (struct pin *)later;
+
 	if (p->device)
-		pins->work->unmap_host(pins->index, p->base);
+		later->work->unmap_host(later->index, p->base);
 	accels[0]->unimport(&p->where, p->base);
 	free(p);
+	return true;
 }
 
 /* Mapped for the host. */
-static dicomm_result_t create(const struct accel_export *where,
+static dicomm_result_t create(const struct pins *pins,
+			      const struct accel_export *where,
 			      struct pin **out)
 {
 	struct pin *p = calloc(1, sizeof(*p));
@@ -53,6 +58,8 @@ static dicomm_result_t create(const struct accel_export *where,
 		free(p);
 		return status;
 	}
+	p->later = (struct later){
+		.work = pins->work, .index = pins->index, .go = destroy};
 	p->where = *where;
 	p->base = base;
 	*out = p;
@@ -116,7 +123,7 @@ static void provide(struct pins *pins, const struct accel_export *where)
 	if ((p && p->device) || where->id == pins->where.id)
 		return;
 	if (!p) {
-		if (create(where, &p) != DICOMM_SUCCESS)
+		if (create(pins, where, &p) != DICOMM_SUCCESS)
 			return;
 		add(pins, p);
 	}
@@ -142,7 +149,7 @@ static void follow(struct pins *pins)
 	pthread_mutex_unlock(&pins->lock);
 	for (; p; p = next) {
 		next = p->next;
-		destroy(pins, p);
+		destroy(&p->later);
 	}
 	for (size_t i = 0; i < pins->nlisted; i++)
 		provide(pins, &pins->listed[i]);
@@ -169,7 +176,7 @@ dicomm_result_t pin_find(struct pins *pins, const struct accel_export *where,
 	p = find(pins, where->id);
 	pthread_mutex_unlock(&pins->lock);
 	if (!p) {
-		TRY(create(where, &p));
+		TRY(create(pins, where, &p));
 		add(pins, p);
 	}
 	if (bytes > p->where.bytes || offset > p->where.bytes - bytes)
@@ -184,12 +191,26 @@ dicomm_result_t pin_find(struct pins *pins, const struct accel_export *where,
 	return DICOMM_SUCCESS;
 }
 
+/* Is it memory of the sort that the device reads? */
+static dicomm_result_t try_board(const struct pins *pins)
+{
+	dicomm_result_t status;
+	void *device = NULL;
+	struct pin *p;
+
+	TRY(create(pins, &pins->where, &p));
+	status = pins->work->map_host(pins->index, p->base, p->where.bytes,
+				      true, &device);
+	p->device = device;
+	held_later(&p->later);
+	return status;
+}
+
 dicomm_result_t pin_open(const struct accel_work *work, int index,
 			 const struct accel_export *board, struct pins **out)
 {
 	struct pins *pins = calloc(1, sizeof(*pins));
 	dicomm_result_t status;
-	void *device;
 
 	if (!pins)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -200,12 +221,9 @@ dicomm_result_t pin_open(const struct accel_work *work, int index,
 	status = accels[0]->import(board, &pins->board);
 	if (status != DICOMM_SUCCESS)
 		goto free_pins;
-	/* It is memory of the sort that the device is to read. */
-	status =
-		work->map_host(index, pins->board, board->bytes, true, &device);
+	status = try_board(pins);
 	if (status != DICOMM_SUCCESS)
 		goto unimport;
-	work->unmap_host(index, pins->board);
 	pins->seen = UINT64_MAX;
 	pthread_mutex_init(&pins->lock, NULL);
 	pin_refresh(pins);
@@ -227,7 +245,7 @@ void pin_close(struct pins *pins)
 		return;
 	for (p = pins->first; p; p = next) {
 		next = p->next;
-		destroy(pins, p);
+		held_later(&p->later);
 	}
 	accels[0]->unimport(&pins->where, pins->board);
 	pthread_mutex_destroy(&pins->lock);

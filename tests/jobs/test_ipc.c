@@ -151,6 +151,7 @@ END_TEST
 /* ---- until when ---- */
 
 #define SOME ((size_t)300000)
+#define ONE ((size_t)4096) /* one message */
 
 /* Rank 0 sends what rank 1 then has to find. */
 static void pass(struct job_rank *me, struct gadget *g, uint8_t *device,
@@ -403,9 +404,68 @@ START_TEST(communicators_offer_the_same_memory)
 }
 END_TEST
 
-/* ---- ranks that give up, and die ---- */
+/* A driver that frees or unmaps may wait for all streams, so for one that is
+ * held until the last rank, a host, sends: what is given back meanwhile goes
+ * when it has, though nobody frees anything any more. */
+static void held(struct job_rank *me, struct gadget *g)
+{
+	bool is_last = me->rank == me->ranks - 1;
+	void *unused, *offered, *at;
+	dicomm_comm_t again;
+	double begin;
+	int live;
 
-#define ONE ((size_t)4096) /* one message */
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &at, ONE));
+	look(me);
+	live = gadget_live(g);
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &unused, SOME));
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &offered, SOME));
+	JOB_TRY(dicomm_broadcast(offered, offered, SOME, DICOMM_UINT8, 0,
+				 me->comm, g->native));
+	JOB_TRY(dicomm_comm_stream_synchronize(me->comm, g->native));
+	look(me);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &again, NULL));
+	job_barrier();
+	if (!is_last)
+		JOB_TRY(dicomm_recv(at, ONE, DICOMM_UINT8, me->ranks - 1,
+				    me->comm, g->native));
+	job_barrier();
+	begin = job_seconds();
+	JOB_TRY(dicomm_mem_free(unused));
+	JOB_TRY(dicomm_mem_free(offered));
+	JOB_TRY(dicomm_comm_destroy(again));
+	JOB_CHECK(job_seconds() - begin < 20, "it took %.1f s",
+		  job_seconds() - begin);
+	JOB_CHECK(!gadget_hangs(g), "%d calls would have waited for a stream",
+		  gadget_hangs(g));
+	job_barrier();
+	for (int r = 0; is_last && r < me->rank; r++)
+		JOB_TRY(dicomm_send(at, ONE, DICOMM_UINT8, r, me->comm,
+				    g->native));
+	begin = job_seconds();
+	while (gadget_live(g) != live && job_seconds() - begin < 20) {
+		/* To let go of what the host has freed */
+		near_refresh(me->comm);
+		job_sleep_ms(1);
+	}
+	JOB_CHECK(gadget_live(g) == live, "%d things instead of %d are left",
+		  gadget_live(g), live);
+	job_barrier();
+	JOB_TRY(dicomm_mem_free(at));
+}
+
+START_TEST(nothing_is_given_back_while_a_stream_is_held)
+{
+	const char *const *kind = kinds[_i];
+
+	if (cast_has(kind[0]) && cast_has(kind[1]))
+		cast_play(&(struct cast){.device = {kind[0], kind[1], "host"},
+					 .run = held},
+			  3);
+}
+END_TEST
+
+/* ---- ranks that give up, and die ---- */
 
 /* What a rank sends is its own again once it has aborted. Who has read
  * something else since does not take it for the message, and waits for no news
@@ -510,6 +570,8 @@ int main(void)
 	tcase_add_test(tcase,
 		       deregistering_waits_for_neighbours_but_not_for_long);
 	tcase_add_test(tcase, more_than_can_be_offered_goes_by_stages);
+	tcase_add_loop_test(tcase, nothing_is_given_back_while_a_stream_is_held,
+			    0, KINDS);
 	tcase_add_loop_test(tcase, communicators_offer_the_same_memory, 0,
 			    KINDS);
 	tcase_add_loop_test(tcase, what_is_read_after_an_abort_is_no_message, 0,

@@ -226,23 +226,36 @@ bool driver_is_held(void)
 }
 
 /* What holds a stream for a moment only is waited for. */
-int driver_sync_call(void)
+static void await_moment(void)
 {
-	int error;
-
 	for (int ms = 0; ms < 500 && driver_is_held(); ms++)
 		usleep(1000);
-	pthread_mutex_lock(&lock);
-	error = fails();
-	if (!error)
-		error = spoils();
-	for (struct hold *h = holds; h && !error; h = h->next)
+}
+
+/* Under the lock, of what waits for all streams */
+static int would_hang(void)
+{
+	for (struct hold *h = holds; h; h = h->next)
 		if (is_held(h)) {
 			fprintf(stderr, "mock: this would wait for a stream "
 					"that is held\n");
 			hangs++;
-			error = DRIVER_WOULD_HANG;
+			return DRIVER_WOULD_HANG;
 		}
+	return DRIVER_SUCCESS;
+}
+
+int driver_sync_call(void)
+{
+	int error;
+
+	await_moment();
+	pthread_mutex_lock(&lock);
+	error = fails();
+	if (!error)
+		error = spoils();
+	if (!error)
+		error = would_hang();
 	pthread_mutex_unlock(&lock);
 	return error;
 }
@@ -311,8 +324,15 @@ static bool is_mapped_elsewhere(const struct driver_memory *m)
 int driver_free(void *at, bool imported)
 {
 	struct driver_memory **m = &memories, *found;
+	int error;
 
+	await_moment();
 	pthread_mutex_lock(&lock);
+	error = would_hang();
+	if (error) {
+		pthread_mutex_unlock(&lock);
+		return error;
+	}
 	while (queued)
 		pthread_cond_wait(&idle, &lock);
 	while (*m && ((*m)->at != at || (*m)->imported != imported))
@@ -504,17 +524,22 @@ int driver_host_register(void *at, size_t bytes, bool read_only)
 int driver_host_unregister(void *at)
 {
 	struct host_range **r, *found = NULL;
+	int error;
 
+	await_moment();
 	pthread_mutex_lock(&lock);
+	error = would_hang();
 	r = range_find(at, 1);
-	if (*r && (*r)->at == at && !(*r)->own) {
+	if (!error && *r && (*r)->at == at && !(*r)->own) {
 		found = *r;
 		*r = found->next;
 		live--;
 	}
 	pthread_mutex_unlock(&lock);
+	if (!error && !found)
+		error = DRIVER_NOT_REGISTERED;
 	free(found);
-	return found ? DRIVER_SUCCESS : DRIVER_NOT_REGISTERED;
+	return error;
 }
 
 bool driver_host_known(const void *at, size_t bytes)

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/core/lease.h"
+#include "src/core/held.h"
 #include "tests/support/leaks.h"
 
 const char *const cast_unlike[CAST_DEVICES] = {"host", "opencl:0", "cuda:0",
@@ -88,7 +88,7 @@ static void act(struct job_rank *me)
 	me->comm = NULL;
 	/* Once all have let go of it */
 	job_barrier();
-	lease_sweep();
+	held_sweep();
 	gadget_close(&g);
 	/* Of threads, all have one driver. */
 	if (cast->threads)

@@ -4,16 +4,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/core/held.h"
 #include "src/core/lease.h"
 #include "tests/support/runner.h"
 
-static int frees;
+static _Atomic int frees;
 static pid_t forked; /* in the middle of it; -1: do not */
+
+static _Atomic bool held; /* a stream */
 
 static bool is_held(int index)
 {
 	(void)index;
-	return false;
+	return held;
 }
 
 static dicomm_result_t free_it(void *memory)
@@ -25,7 +28,7 @@ static dicomm_result_t free_it(void *memory)
 	forked = fork();
 	if (!forked) {
 		alarm(5);
-		lease_sweep();
+		held_sweep();
 		_exit(frees == 1 ? 0 : 1);
 	}
 	return DICOMM_SUCCESS;
@@ -87,11 +90,11 @@ START_TEST(memory_stays_for_who_has_a_lease)
 
 	forked = -1;
 	end_late(&keep, &pid);
-	lease_sweep();
+	held_sweep();
 	ck_assert_int_eq(frees, 0);
 	close(keep);
 	await(pid);
-	lease_sweep();
+	held_sweep();
 	ck_assert_int_eq(frees, 1);
 }
 END_TEST
@@ -104,9 +107,34 @@ START_TEST(a_child_of_a_fork_in_the_middle_goes_on)
 	end_late(&keep, &pid);
 	close(keep);
 	await(pid);
-	lease_sweep();
+	held_sweep();
 	ck_assert_int_eq(frees, 1);
 	await(forked);
+}
+END_TEST
+
+/* A driver could wait for that stream. */
+START_TEST(nothing_is_freed_while_a_stream_is_held)
+{
+	struct lease *l;
+	int memory[2];
+
+	forked = -1;
+	held = true;
+	ck_assert(!lease_begin(&device, 0, &memory[0], &l));
+	ck_assert(lease_end(l, 0));
+	lease_free(&device, 0, &memory[1]);
+	held_sweep();
+	ck_assert_int_eq(frees, 0);
+	held = false;
+	for (int ms = 0; ms < 5000 && frees < 2; ms++)
+		usleep(1000);
+	ck_assert_int_eq(frees, 2);
+	/* What is of its user asks nothing of the driver. */
+	held = true;
+	ck_assert(!lease_begin(&device, 0, NULL, &l));
+	ck_assert(lease_end(l, 0));
+	ck_assert_int_eq(frees, 2);
 }
 END_TEST
 
@@ -118,6 +146,7 @@ int main(void)
 	tcase_set_timeout(tcase, 30);
 	tcase_add_test(tcase, memory_stays_for_who_has_a_lease);
 	tcase_add_test(tcase, a_child_of_a_fork_in_the_middle_goes_on);
+	tcase_add_test(tcase, nothing_is_freed_while_a_stream_is_held);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
