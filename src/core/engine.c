@@ -152,10 +152,13 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		comm->spare = op->next;
 	} else {
 		op = calloc(1, sizeof(*op));
+		/* The others must not wait for it. */
 		if (!op)
-			return FAIL(DICOMM_ERR_NO_MEMORY,
-				    "%s: no memory for the operation",
-				    coll_name(call->coll));
+			return fault_own(comm,
+					 FAIL(DICOMM_ERR_NO_MEMORY,
+					      "%s: no memory for the operation",
+					      coll_name(call->coll)),
+					 -1);
 		op->comm = comm;
 	}
 	op->call = *call;
@@ -175,7 +178,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 release:
 	engine_release(op);
 	/* What all ranks decide alike has no effect; but if only this one
-	 * cannot go on, the others must not wait for it. */
+	 * cannot go on, they must not wait for it. */
 	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
 	    status != DICOMM_ERR_INVALID_USAGE)
 		return fault_own(comm, status, -1);
