@@ -66,7 +66,9 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 				  text, len))
 			return true;
 	}
-	if (atomic_load(&comm->state) < COMM_FINALIZING)
+	/* What is queued is yet to come. */
+	if (atomic_load(&comm->state) < COMM_FINALIZING ||
+	    atomic_load(&comm->queued))
 		return false;
 	/* It will never be called. */
 	*signature = 0;

@@ -390,6 +390,37 @@ START_TEST(what_was_sent_arrives_though_the_sender_leaves)
 }
 END_TEST
 
+/* A rank that leaves, too, has yet to do what it has queued. */
+static void leaves_with_others(struct job_rank *me)
+{
+	int32_t value = me->rank, got[2] = {-1, -1};
+	dicomm_stream_t stream;
+
+	if (me->rank != 1) {
+		if (me->rank == 2)
+			job_sleep_ms(1000);
+		JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 1, me->comm,
+				    NULL));
+		JOB_TRY(dicomm_comm_finalize(me->comm));
+		return;
+	}
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_recv(&got[0], 1, DICOMM_INT32, 2, me->comm, stream));
+	JOB_TRY(dicomm_recv(&got[1], 1, DICOMM_INT32, 0, me->comm, stream));
+	JOB_TRY(dicomm_comm_finalize(me->comm));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(got[0] == 2 && got[1] == 0, "received %d and %d", got[0],
+		  got[1]);
+}
+
+START_TEST(what_was_sent_arrives_though_all_leave)
+{
+	job_run(&(struct job){.run = leaves_with_others, .ranks = 3});
+	job_run(&(struct job){
+		.run = leaves_with_others, .ranks = 3, .threads = true});
+}
+END_TEST
+
 /* A rank that has received all may compute for long: who leaves does not wait
  * for its next call. By a collective, and by calls that the engine runs. */
 static void leaves_who_computes(struct job_rank *me)
@@ -806,6 +837,7 @@ int main(void)
 	tcase_add_test(tcase, an_init_can_be_given_up);
 	tcase_add_test(tcase, after_finalize_only_queries_are_left);
 	tcase_add_test(tcase, what_was_sent_arrives_though_the_sender_leaves);
+	tcase_add_test(tcase, what_was_sent_arrives_though_all_leave);
 	tcase_add_loop_test(tcase, who_leaves_does_not_wait_for_who_computes, 0,
 			    2);
 	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
