@@ -75,6 +75,17 @@ bool engine_watch(const struct waiter *w, struct operation *op)
 	return clock_ns() - w->checked_ns < WATCH_NS;
 }
 
+bool engine_look(struct waiter *w, struct operation *op)
+{
+	struct wait_for f = {.comm = op->comm};
+
+	if (!wait_is_due(w))
+		return false;
+	blocked_on(op, &f);
+	wait_look(w, &f);
+	return true;
+}
+
 static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 {
 	struct held held;

@@ -74,6 +74,9 @@ void engine_free_spare(struct dicomm_comm *comm);
  * the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
 bool engine_watch(const struct waiter *w, struct operation *op);
+/* The same checks for an operation that waits while this thread does so for
+ * another one. True: it was time. */
+bool engine_look(struct waiter *w, struct operation *op);
 
 static inline uint32_t engine_signature(const struct executable *exe,
 					uint64_t number)

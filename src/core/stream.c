@@ -22,6 +22,8 @@
 
 /* Passes without progress before the thread sleeps */
 #define QUIET_YIELDS 1000
+/* From a look at one batch to one at the next: a few naps, as others come. */
+#define LOOK_PASSES 8
 
 struct batch;
 
@@ -47,9 +49,10 @@ struct batch {
 	struct item *items;
 	size_t nitems, left;
 	struct place *places;
-	size_t nplaces, blocked; /* streams in which it is not first */
-	struct ticket *tickets;  /* of streams of devices */
-	bool reached;            /* they have come to all of these */
+	size_t nplaces, blocked;   /* streams in which it is not first */
+	struct ticket *tickets;    /* of streams of devices */
+	bool reached;              /* they have come to all of these */
+	struct operation *waiting; /* the first that does; of this pass */
 	struct waiter waiter;
 	bool waited; /* someone waits for it and frees it */
 	bool finished;
@@ -315,29 +318,49 @@ static void poll_others(const struct batch *batches,
 				wait_poll(w->items[i].op->comm);
 }
 
-/* One more poll of a batch without progress */
-static void wait_idle(struct batch *w, struct operation *waiting)
+/* The other operations of a batch, when the first that waits was looked at */
+static void watch_others(struct batch *w)
 {
-	bool more = engine_wait(&w->waiter, waiting, false);
+	bool more = true;
 
 	for (size_t i = 0; i < w->nitems && more; i++) {
 		struct operation *op = w->items[i].op;
 
-		if (op && op != waiting && !op->done && !op->before)
+		if (op && op != w->waiting && !op->done && !op->before)
 			more = engine_watch(&w->waiter, op);
 	}
+}
+
+/* Has a waited for less long than b? Then it decides how to wait: who comes
+ * soon must not find this thread asleep. */
+static bool is_fresher(const struct batch *a, const struct batch *b)
+{
+	if (!a->waiter.since_ns || !b->waiter.since_ns)
+		return !a->waiter.since_ns;
+	return a->waiter.since_ns >= b->waiter.since_ns;
+}
+
+/* Who is late is asked for in each of them, one after the other. */
+static void look_at_next(struct batch *batches)
+{
+	static unsigned next;
+	struct batch *w = batches;
+
+	for (unsigned i = 0; w && i < next; i++)
+		w = w->next;
+	next = w ? next + 1 : 0;
+	if (w && w->waiting && engine_look(&w->waiter, w->waiting))
+		watch_others(w);
 }
 
 /* One pass over all batches in order; returns whether anything moved. */
 static void pass(struct batch **batches, unsigned round)
 {
 	struct batch **at = batches, *idle = NULL;
-	struct operation *idle_op = NULL;
 	static unsigned quiet; /* passes for which streams were waited for */
 	static unsigned known; /* communicators that have broken */
 	unsigned broken = atomic_load(&fault_count);
 	const struct timespec nap = {0, 50000};
-	unsigned nth = 0;
 	bool any = broken != known;
 
 	for (struct batch *w = *batches; w && any; w = w->next)
@@ -345,13 +368,13 @@ static void pass(struct batch **batches, unsigned round)
 	known = broken;
 	while (*at) {
 		struct batch *w = *at;
-		struct operation *waiting = NULL;
 		bool moved = false;
 
+		w->waiting = NULL;
 		if (!w->blocked && !w->reached)
 			look_at_tickets(w, &moved);
 		if (!w->blocked && w->reached)
-			waiting = turn(w, &moved);
+			w->waiting = turn(w, &moved);
 		if (!w->blocked && !w->left) {
 			*at = w->next;
 			complete(w);
@@ -360,23 +383,24 @@ static void pass(struct batch **batches, unsigned round)
 		}
 		if (moved)
 			wait_moved(&w->waiter);
-		else if (waiting && (!idle || nth++ <= round % 8)) {
+		else if (w->waiting && (!idle || is_fresher(w, idle)))
 			idle = w;
-			idle_op = waiting;
-		}
 		any |= moved;
 		at = &w->next;
 	}
 	if (any) {
 		quiet = 0;
 	} else if (idle) {
-		poll_others(*batches, idle_op->comm);
-		wait_idle(idle, idle_op);
+		poll_others(*batches, idle->waiting->comm);
+		if (engine_wait(&idle->waiter, idle->waiting, false))
+			watch_others(idle);
 	} else if (++quiet < QUIET_YIELDS) {
 		sched_yield();
 	} else {
 		nanosleep(&nap, NULL);
 	}
+	if (round % LOOK_PASSES == 0)
+		look_at_next(*batches);
 }
 
 static void *progress(void *arg)

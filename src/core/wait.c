@@ -13,6 +13,7 @@
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
 #define NAP_AFTER_NS UINT64_C(20000000)
+#define LOOK_NS UINT64_C(50000000)
 #define NAP_US 50
 #define REST_US 500
 #define REST_MAX_US 5000
@@ -280,10 +281,26 @@ static void nap(const struct wait_for *f, uint64_t waited_ns)
 		w->transport->rest(w->device, rest_us(f, waited_ns));
 }
 
+static bool is_due(struct waiter *w, uint64_t now)
+{
+	if (!w->since_ns)
+		w->since_ns = w->checked_ns = now;
+	if (now - w->checked_ns < LOOK_NS)
+		return false;
+	w->checked_ns = now;
+	return true;
+}
+
+bool wait_is_due(struct waiter *w)
+{
+	return is_due(w, clock_ns());
+}
+
 /* One more poll without progress. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
+	bool due;
 
 	wait_poll(f->comm);
 	if (++w->polls < f->comm->spin) {
@@ -297,16 +314,12 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	if ((w->polls - f->comm->spin) % YIELDS_PER_CHECK)
 		return DICOMM_SUCCESS;
 	now = clock_ns();
-	if (!w->since_ns)
-		w->since_ns = w->checked_ns = now;
+	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
 		nap(f, now - w->since_ns);
 		w->polls -= YIELDS_PER_CHECK - 1; /* nap each time */
 	}
-	if (now - w->checked_ns < UINT64_C(50000000))
-		return DICOMM_SUCCESS;
-	w->checked_ns = now;
-	return late(w, f, now);
+	return due ? late(w, f, now) : DICOMM_SUCCESS;
 }
 
 dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)

@@ -39,6 +39,8 @@ void wait_poll(struct dicomm_comm *comm);
 /* One more poll without progress: lets the wires progress, and now and then
  * looks at faults, at time-outs, and at whether the ranks agree. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f);
+/* Is it time for the next such look? The first call begins the wait. */
+bool wait_is_due(struct waiter *w);
 /* That look, of something else that has not moved since then either. */
 dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f);
 

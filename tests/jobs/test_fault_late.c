@@ -42,7 +42,7 @@ static void check_time(const char *kind, double begin, double due)
 
 /* How a rank waits. */
 enum way { COLLECTIVE, LARGE_COLLECTIVE, RECEIVE, SEND, WAYS };
-enum how { BLOCKING, GROUP, STREAM, HOWS };
+enum how { BLOCKING, GROUP, STREAM, HOWS, TWO_STREAMS };
 
 struct scene {
 	enum way way;
@@ -405,26 +405,65 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static void wait_for_two(struct job_rank *me, struct job_rank *other,
-			 enum second kind, dicomm_stream_t stream)
+static void call_first(struct job_rank *me, enum second kind, int32_t *out,
+		       dicomm_stream_t stream)
 {
-	struct watched w = {other->comm, job_board(),
-			    kind == TIMES_OUT ? TIMEOUT_MS / 1e3 : 0};
-	int32_t in = 1, out[2];
-	dicomm_result_t status;
-	pthread_t thread;
+	static const int32_t in = 1;
 
-	JOB_CHECK(!pthread_create(&thread, NULL, watch, &w), "no thread");
-	JOB_TRY(dicomm_group_start());
 	if (kind == SAME_COMM)
 		JOB_TRY(dicomm_recv(out, 1, DICOMM_INT32, 1, me->comm, stream));
 	else
 		JOB_TRY(dicomm_allreduce(&in, out, 1, DICOMM_INT32, DICOMM_SUM,
 					 me->comm, stream));
+}
+
+static dicomm_result_t call_both(struct job_rank *me, struct job_rank *other,
+				 enum second kind, enum how how)
+{
+	dicomm_stream_t stream = NULL;
+	dicomm_result_t status;
+	int32_t out[2];
+
+	if (how == STREAM)
+		JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_group_start());
+	call_first(me, kind, out, stream);
 	JOB_TRY(dicomm_recv(out + 1, 1, DICOMM_INT32, 2, other->comm, stream));
 	status = dicomm_group_end();
 	if (stream)
-		status = dicomm_host_stream_synchronize(stream);
+		status = dicomm_host_stream_destroy(stream);
+	return status;
+}
+
+/* The second comes first, and the other one waits for longer. */
+static dicomm_result_t call_apart(struct job_rank *me, struct job_rank *other,
+				  enum second kind)
+{
+	dicomm_stream_t streams[2];
+	dicomm_result_t status;
+	int32_t out[2];
+
+	for (int i = 0; i < 2; i++)
+		JOB_TRY(dicomm_host_stream_create(&streams[i]));
+	JOB_TRY(dicomm_recv(out + 1, 1, DICOMM_INT32, 2, other->comm,
+			    streams[1]));
+	call_first(me, kind, out, streams[0]);
+	status = dicomm_host_stream_destroy(streams[1]);
+	dicomm_host_stream_destroy(streams[0]);
+	return status;
+}
+
+static void wait_for_two(struct job_rank *me, struct job_rank *other,
+			 enum second kind, enum how how)
+{
+	struct watched w = {other->comm, job_board(),
+			    kind == TIMES_OUT ? TIMEOUT_MS / 1e3 : 0};
+	dicomm_result_t status;
+	pthread_t thread;
+
+	JOB_CHECK(!pthread_create(&thread, NULL, watch, &w), "no thread");
+	status = how == TWO_STREAMS ? call_apart(me, other, kind)
+				    : call_both(me, other, kind, how);
 	pthread_join(thread, NULL);
 	JOB_CHECK(status == (kind == TIMES_OUT ? DICOMM_ERR_TIMEOUT
 					       : DICOMM_ERR_REMOTE),
@@ -438,7 +477,6 @@ static void two_at_once(struct job_rank *me)
 	const struct scene *s = me->arg;
 	enum second kind = (enum second)s->way;
 	struct job_rank other = *me;
-	dicomm_stream_t stream = NULL;
 	struct word *w = job_board();
 	int32_t in = 1, out;
 
@@ -450,10 +488,7 @@ static void two_at_once(struct job_rank *me)
 	if (me->rank == 2 && kind != TIMES_OUT)
 		JOB_TRY(dicomm_comm_destroy(other.comm));
 	if (me->rank == 0) {
-		if (s->how == STREAM)
-			JOB_TRY(dicomm_host_stream_create(&stream));
-		wait_for_two(me, &other, kind, stream);
-		JOB_TRY(dicomm_host_stream_destroy(stream));
+		wait_for_two(me, &other, kind, s->how);
 	} else {
 		wait_for(&w->go, "the end of the second");
 		if (kind != SAME_COMM)
@@ -470,8 +505,9 @@ static void two_at_once(struct job_rank *me)
 
 START_TEST(all_that_wait_are_looked_at)
 {
+	static const enum how hows[] = {GROUP, STREAM, TWO_STREAMS};
 	struct scene s = {.way = (enum way)(_i % SECONDS),
-			  .how = _i / SECONDS ? STREAM : GROUP};
+			  .how = hows[_i / SECONDS]};
 
 	job_run(&(struct job){.run = two_at_once,
 			      .arg = &s,
@@ -686,7 +722,8 @@ int main(void)
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
 			    WAYS * HOWS);
-	tcase_add_loop_test(tcase, all_that_wait_are_looked_at, 0, 2 * SECONDS);
+	tcase_add_loop_test(tcase, all_that_wait_are_looked_at, 0,
+			    2 * SECONDS + SAME_COMM);
 	tcase_add_test(tcase, what_was_sent_arrives);
 	tcase_add_test(tcase, without_rank_0_deaths_are_seen);
 	tcase_add_loop_test(tcase, without_rank_0_aborts_are_seen, 0, 4);
