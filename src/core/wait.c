@@ -317,7 +317,8 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
 		nap(f, now - w->since_ns);
-		w->polls -= YIELDS_PER_CHECK - 1; /* nap each time */
+		/* Nap each time, unless somebody else may come, too. */
+		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
 	return due ? late(w, f, now) : DICOMM_SUCCESS;
 }
