@@ -216,7 +216,7 @@ END_TEST
 static void created(struct job_rank *me)
 {
 	dicomm_redop_t op[65];
-	int32_t two = 2, in = 5, out = 0;
+	int32_t two = 2, in = 5, out = 0, got;
 	float f = 1;
 	const dicomm_scalar_residence_t host = DICOMM_SCALAR_HOST_IMMEDIATE;
 	dicomm_comm_t c = me->comm, other;
@@ -269,11 +269,17 @@ static void created(struct job_rank *me)
 
 		JOB_TRY(dicomm_host_stream_create(&stream));
 		out = 0;
+		JOB_TRY(dicomm_recv(&got, 1, DICOMM_INT32, !me->rank, c,
+				    stream));
 		JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c,
 					 stream));
 		JOB_TRY(dicomm_redop_destroy(op[63], c));
+		JOB_TRY(dicomm_send(&in, 1, DICOMM_INT32, !me->rank, c, NULL));
 		JOB_TRY(dicomm_host_stream_synchronize(stream));
 		JOB_CHECK(out == 5 * (3 + 4), "queued: %d", out);
+		JOB_REFUSED(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63],
+					     c, NULL),
+			    BAD, "no such operator");
 		JOB_TRY(dicomm_host_stream_destroy(stream));
 	}
 	/* Destroyed, and its place taken, inside the group of a call. */
