@@ -678,7 +678,8 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * @retval DICOMM_SUCCESS               done
  * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
- * @retval DICOMM_ERR_INVALID_USAGE     not ready, called twice, or after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready, called twice, after fork, or
+ *                                      after an operation in one group
  * @retval others                       the communicator is broken; destroy it
  */
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
@@ -699,7 +700,8 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  *
  * @retval DICOMM_SUCCESS               freed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
- * @retval DICOMM_ERR_INVALID_USAGE     after fork; not freed
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork, or after an operation in one
+ *                                      group; not freed
  */
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
 
@@ -1055,7 +1057,8 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  *
  * Calls that make and end communicators (init_rank, split, shrink, finalize,
  * destroy) are collected too. They run before the operations of the group, at
- * the same time as each other, but those of one communicator in call order.
+ * the same time as each other, but those of one communicator in call order. So
+ * a communicator with operations in the group cannot end in it.
  *
  * Order: within one communicator, collectives run in call order, and sends (or
  * receives) with one peer in call order; else the operations of a group run

@@ -35,6 +35,18 @@ bool group_open(void)
 	return group.depth != 0;
 }
 
+dicomm_result_t group_check_end(const struct dicomm_comm *comm,
+				const char *function)
+{
+	for (size_t i = 0; i < group.n; i++)
+		if (group.items[i].comm == comm)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "%s: this group has operations of comm, "
+				    "which would come after its end",
+				    function);
+	return DICOMM_SUCCESS;
+}
+
 static void free_items(void)
 {
 	for (size_t i = 0; i < group.n; i++)

@@ -367,6 +367,7 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
 	int err;
 
 	TRY(comm_check_slow(comm, "comm_finalize"));
+	TRY(group_check_end(comm, "comm_finalize"));
 	atomic_store(&comm->state, COMM_FINALIZING);
 	if (comm->blocking)
 		return group_init(comm, finalize_item, finalize_refuse, comm);
@@ -411,6 +412,7 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_destroy: comm belongs to the parent of this "
 			    "process");
+	TRY(group_check_end(comm, "comm_destroy"));
 	return group_init(comm, destroy_now, NULL, comm);
 }
 

@@ -169,6 +169,11 @@ static void refused_inside(struct job_rank *me)
 	JOB_REFUSED(dicomm_broadcast(NULL, t.recv.at, 100, DICOMM_INT32,
 				     me->ranks, me->comm, NULL),
 		    DICOMM_ERR_INVALID_ARGUMENT, "root");
+	/* It would be gone before the operation. */
+	JOB_REFUSED(dicomm_comm_finalize(me->comm), DICOMM_ERR_INVALID_USAGE,
+		    "after its end");
+	JOB_REFUSED(dicomm_comm_destroy(me->comm), DICOMM_ERR_INVALID_USAGE,
+		    "after its end");
 	end_group();
 	trial_check(&t);
 	trial_free(&t);
