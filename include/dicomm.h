@@ -270,7 +270,8 @@ typedef struct {
 	/** Name of the communicator in messages; NULL: "comm". */
 	const char *name;
 	/** 1 (default): init, split and finalize return when they are done. 0:
-	 * they return DICOMM_IN_PROGRESS at once. */
+	 * they return DICOMM_IN_PROGRESS, init and finalize at once, split when
+	 * all ranks have called it. */
 	int blocking;
 	/** Milliseconds that an operation may wait for a peer without any
 	 * progress; 0: for ever. Default: DICOMM_TIMEOUT_MS. */
