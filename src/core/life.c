@@ -320,6 +320,9 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 					"%d ms",
 					r, comm->rank, comm->timeout_ms);
 			wait_pause(comm, &w);
+			/* Who computes may take long. */
+			if (now > begin + ASK_AFTER_MS)
+				usleep(50);
 		}
 	}
 	return DICOMM_SUCCESS;

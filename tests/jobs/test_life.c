@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -418,6 +419,40 @@ START_TEST(what_was_sent_arrives_though_all_leave)
 	job_run(&(struct job){.run = leaves_with_others, .ranks = 3});
 	job_run(&(struct job){
 		.run = leaves_with_others, .ranks = 3, .threads = true});
+}
+END_TEST
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The others may need the core to come to what they have yet to receive. */
+static void leaves_long(struct job_rank *me)
+{
+	double begin = job_seconds(), cpu = cpu_seconds(), all;
+	int32_t value = 0;
+
+	if (me->rank) {
+		job_sleep_ms(1000);
+		JOB_TRY(dicomm_recv(&value, 1, DICOMM_INT32, 0, me->comm,
+				    NULL));
+		return;
+	}
+	JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 1, me->comm, NULL));
+	JOB_TRY(dicomm_comm_finalize(me->comm));
+	all = job_seconds() - begin;
+	cpu = cpu_seconds() - cpu;
+	JOB_CHECK(cpu < all / 3, "%.0f of %.0f ms on a core", cpu * 1e3,
+		  all * 1e3);
+}
+
+START_TEST(who_leaves_gives_the_core_away)
+{
+	job_run(&(struct job){.run = leaves_long, .ranks = 2});
 }
 END_TEST
 
@@ -838,6 +873,7 @@ int main(void)
 	tcase_add_test(tcase, after_finalize_only_queries_are_left);
 	tcase_add_test(tcase, what_was_sent_arrives_though_the_sender_leaves);
 	tcase_add_test(tcase, what_was_sent_arrives_though_all_leave);
+	tcase_add_test(tcase, who_leaves_gives_the_core_away);
 	tcase_add_loop_test(tcase, who_leaves_does_not_wait_for_who_computes, 0,
 			    2);
 	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
