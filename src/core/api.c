@@ -398,51 +398,54 @@ static dicomm_result_t check_array(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* The elements from the first block to the end of the last one. */
-struct stretch {
+/* The blocks of one buffer, and the elements from the first of them to the end
+ * of the last one. */
+struct blocks {
+	const uint8_t *at;
+	int n;
+	const size_t *counts, *displs;
 	size_t first, end;
 };
 
-/* Each block is checked. */
+/* Each block is checked, and the stretch of all of them found. */
 static dicomm_result_t check_blocks(const char *f, const char *name,
-				    const void *at, int ranks,
-				    const size_t *counts, const size_t *displs,
-				    dicomm_datatype_t type, struct stretch *e)
+				    struct blocks *b, dicomm_datatype_t type)
 {
-	*e = (struct stretch){0, 0};
-	for (int r = 0; r < ranks; r++) {
+	for (int r = 0; r < b->n; r++) {
 		size_t end;
 
-		if (!counts[r])
+		if (!b->counts[r])
 			continue;
-		if (__builtin_add_overflow(counts[r], displs[r], &end))
+		if (__builtin_add_overflow(b->counts[r], b->displs[r], &end))
 			return BAD("%s: %s of rank %d: count %zu at %zu: more "
 				   "than can be addressed",
-				   f, name, r, counts[r], displs[r]);
-		TRY(check_buffer(f, name, at, 1, end, type));
-		if (!e->end || displs[r] < e->first)
-			e->first = displs[r];
-		if (end > e->end)
-			e->end = end;
+				   f, name, r, b->counts[r], b->displs[r]);
+		TRY(check_buffer(f, name, b->at, 1, end, type));
+		if (!b->end || b->displs[r] < b->first)
+			b->first = b->displs[r];
+		if (end > b->end)
+			b->end = end;
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* Two buffers of blocks: who has both in one memory may lay them apart. */
-static dicomm_result_t check_blocks_apart(const char *f, const void *send,
-					  const struct stretch *sent,
-					  const void *recv,
-					  const struct stretch *received,
-					  size_t bytes, bool in_place)
+/* Two buffers of blocks: who has both in one memory may lay them apart, be it
+ * block by block. */
+static dicomm_result_t check_blocks_apart(const char *f, const struct blocks *s,
+					  const struct blocks *r, size_t bytes,
+					  bool in_place)
 {
-	const uint8_t *s = send, *r = recv;
-
-	if (!sent->end || !received->end)
+	if (in_place || !s->end || !r->end ||
+	    s->at + s->end * bytes <= r->at + r->first * bytes ||
+	    r->at + r->end * bytes <= s->at + s->first * bytes)
 		return DICOMM_SUCCESS;
-	return check_apart(f, s + sent->first * bytes,
-			   (sent->end - sent->first) * bytes,
-			   r + received->first * bytes,
-			   (received->end - received->first) * bytes, in_place);
+	for (int i = 0; i < s->n; i++)
+		for (int j = 0; j < r->n; j++)
+			TRY(check_apart(f, s->at + s->displs[i] * bytes,
+					s->counts[i] * bytes,
+					r->at + r->displs[j] * bytes,
+					r->counts[j] * bytes, false));
+	return DICOMM_SUCCESS;
 }
 
 /* Room for n arrays of one entry for each rank. */
@@ -477,7 +480,7 @@ static dicomm_result_t alltoallv_checked(
 			    .root = -1,
 			    .send = send,
 			    .recv = recv};
-	struct stretch sent, received;
+	struct blocks sent, received;
 	size_t *own, *at, bytes;
 	int n;
 
@@ -489,12 +492,12 @@ static dicomm_result_t alltoallv_checked(
 	TRY(check_array(f, "recvcounts", recvcounts));
 	TRY(check_array(f, "recvdispls", recvdispls));
 	n = comm->ranks;
-	TRY(check_blocks(f, "send", send, n, sendcounts, senddispls, type,
-			 &sent));
-	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
-			 &received));
+	sent = (struct blocks){send, n, sendcounts, senddispls, 0, 0};
+	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
+	TRY(check_blocks(f, "send", &sent, type));
+	TRY(check_blocks(f, "recv", &received, type));
 	bytes = type_bytes(type);
-	TRY(check_blocks_apart(f, send, &sent, recv, &received, bytes, false));
+	TRY(check_blocks_apart(f, &sent, &received, bytes, false));
 	TRY(check_memory(f, comm, send, sent.end * bytes, recv,
 			 received.end * bytes));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
@@ -535,7 +538,7 @@ allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
 			    .send = send,
 			    .recv = recv};
 	size_t *own, *at, mine, bytes;
-	struct stretch sent, received;
+	struct blocks sent, received;
 	int n;
 
 	TRY(comm_check(comm, f));
@@ -546,8 +549,8 @@ allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
 	n = comm->ranks;
 	mine = recvcounts[comm->rank];
 	TRY(check_buffer(f, "send", send, 1, mine, type));
-	TRY(check_blocks(f, "recv", recv, n, recvcounts, recvdispls, type,
-			 &received));
+	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
+	TRY(check_blocks(f, "recv", &received, type));
 	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
 			 received.end * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
@@ -558,8 +561,9 @@ allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
 	call.send_counts = put_array(&at, &mine, 1);
 	call.send_displs = at; /* 0 */
 	bytes = type_bytes(type);
-	sent = (struct stretch){0, mine};
-	if (check_blocks_apart(f, send, &sent, recv, &received, bytes,
+	sent = (struct blocks){send, 1,   call.send_counts, call.send_displs,
+			       0,    mine};
+	if (check_blocks_apart(f, &sent, &received, bytes,
 			       call_in_place(&call, comm->rank)) !=
 	    DICOMM_SUCCESS) {
 		free(own);

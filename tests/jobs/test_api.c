@@ -194,6 +194,24 @@ static void one_memory(struct job_rank *me)
 				  NULL));
 	JOB_CHECK(a[3] == 7 && a[2] == 8 && a[0] == 7 + me->rank,
 		  "gathered %lld, %lld", (long long)a[3], (long long)a[2]);
+	/* One between the other's. */
+	a[3] = 30 + me->rank;
+	low[0] = 2;
+	low[1] = 4;
+	JOB_TRY(dicomm_allgatherv(&a[3], a, one, low, DICOMM_INT64, me->comm,
+				  NULL));
+	JOB_CHECK(a[2] == 30 && a[4] == 31 && a[3] == 30 + me->rank,
+		  "gathered %lld, %lld", (long long)a[2], (long long)a[4]);
+	high[0] = 1;
+	high[1] = 3;
+	JOB_TRY(dicomm_alltoallv(a, one, low, a, one, high, DICOMM_INT64,
+				 me->comm, NULL));
+	JOB_CHECK(a[1] == 30 + me->rank && a[3] == 30 + me->rank,
+		  "exchanged %lld, %lld", (long long)a[1], (long long)a[3]);
+	high[1] = 4;
+	JOB_REFUSED(dicomm_alltoallv(a, one, low, a, one, high, DICOMM_INT64,
+				     me->comm, NULL),
+		    BAD, "overlap");
 }
 
 START_TEST(blocks_of_one_memory_may_lie_apart)
