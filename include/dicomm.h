@@ -1478,7 +1478,8 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
  *
  * @retval DICOMM_SUCCESS               destroyed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream
- * @retval DICOMM_ERR_INVALID_USAGE     after fork: not destroyed; or as the
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork, or after an operation on it
+ *                                      in one group: not destroyed; or as the
  *                                      following
  * @retval others                       destroyed, and this is the first failure
  *                                      since the last synchronize

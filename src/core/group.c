@@ -35,15 +35,14 @@ bool group_open(void)
 	return group.depth != 0;
 }
 
-dicomm_result_t group_check_end(const struct dicomm_comm *comm,
-				const char *function)
+dicomm_result_t group_check_end(const void *of, const char *function)
 {
 	for (size_t i = 0; i < group.n; i++)
-		if (group.items[i].comm == comm)
+		if (group.items[i].comm == of || group.items[i].stream == of)
 			return FAIL(DICOMM_ERR_INVALID_USAGE,
-				    "%s: this group has operations of comm, "
+				    "%s: this group has operations of %p, "
 				    "which would come after its end",
-				    function);
+				    function, of);
 	return DICOMM_SUCCESS;
 }
 

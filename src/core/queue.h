@@ -22,9 +22,9 @@ struct item {
 
 /* Is the calling thread inside a group? */
 bool group_open(void);
-/* Its calls on comm would come after an end of comm that comes now: say so. */
-dicomm_result_t group_check_end(const struct dicomm_comm *comm,
-				const char *function);
+/* Its calls on a communicator, or a host stream, would come after an end of
+ * that which comes now: say so. */
+dicomm_result_t group_check_end(const void *of, const char *function);
 
 /*
  * Run a call: blocking, or queued on its stream, or kept for the end of the

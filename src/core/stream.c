@@ -600,6 +600,7 @@ dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 		return DICOMM_SUCCESS;
 	if (!stream_valid(stream))
 		return stream_refuse(stream, "host_stream_destroy");
+	TRY(group_check_end(st, "host_stream_destroy"));
 	status = wait_for_all(st);
 	st->magic = 0;
 	free(st);

@@ -159,6 +159,7 @@ static void refused_inside(struct job_rank *me)
 {
 	struct trial t = {
 		.kind = TRIAL_ALLREDUCE, .type = DICOMM_INT32, .count = 100};
+	dicomm_stream_t stream;
 
 	trial_fill(&t, me);
 	start_group();
@@ -169,12 +170,17 @@ static void refused_inside(struct job_rank *me)
 	JOB_REFUSED(dicomm_broadcast(NULL, t.recv.at, 100, DICOMM_INT32,
 				     me->ranks, me->comm, NULL),
 		    DICOMM_ERR_INVALID_ARGUMENT, "root");
-	/* It would be gone before the operation. */
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_barrier(me->comm, stream));
+	/* They would be gone before the operations. */
+	JOB_REFUSED(dicomm_host_stream_destroy(stream),
+		    DICOMM_ERR_INVALID_USAGE, "after its end");
 	JOB_REFUSED(dicomm_comm_finalize(me->comm), DICOMM_ERR_INVALID_USAGE,
 		    "after its end");
 	JOB_REFUSED(dicomm_comm_destroy(me->comm), DICOMM_ERR_INVALID_USAGE,
 		    "after its end");
 	end_group();
+	JOB_TRY(dicomm_host_stream_destroy(stream));
 	trial_check(&t);
 	trial_free(&t);
 	start_group();
