@@ -420,9 +420,7 @@ static bool are_alone(struct operation *const *ops, size_t n)
 
 void engine_leave(struct dicomm_comm *comm)
 {
-	/* Others may still use theirs. */
-	if (atomic_load_explicit(&comm->inside, memory_order_relaxed) == 1)
-		executable_trim(comm);
+	executable_trim(comm);
 	comm_leave_one(comm);
 }
 

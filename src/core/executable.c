@@ -447,7 +447,7 @@ static void destroy(struct executable *e)
 	free(e);
 }
 
-/* Take it out of the list and the cache. Nothing runs meanwhile. */
+/* Take it out of the list and the cache. No operation uses it. */
 static void drop(struct dicomm_comm *comm, struct executable **at)
 {
 	struct executable *e = *at;
@@ -460,14 +460,16 @@ static void drop(struct dicomm_comm *comm, struct executable **at)
 	destroy(e);
 }
 
-static void drop_oldest(struct dicomm_comm *comm)
+static bool drop_oldest(struct dicomm_comm *comm)
 {
-	struct executable **at, **oldest = &comm->executables;
+	struct executable **at, **oldest = NULL;
 
 	for (at = &comm->executables; *at; at = &(*at)->next)
-		if ((*at)->used < (*oldest)->used)
+		if (!(*at)->users && (!oldest || (*at)->used < (*oldest)->used))
 			oldest = at;
-	drop(comm, oldest);
+	if (oldest)
+		drop(comm, oldest);
+	return oldest;
 }
 
 static bool matches(const struct executable *e, const struct call_key *k)
@@ -518,6 +520,7 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 	comm->nexecutables++;
 found:
 	e->used = comm->stats.operations;
+	e->users++;
 	comm->cache[slot] = e;
 	*out = e;
 	return DICOMM_SUCCESS;
@@ -525,14 +528,16 @@ found:
 
 void executable_put(struct executable *exe)
 {
-	if (exe && !exe->kept)
+	if (exe && exe->kept)
+		exe->users--;
+	else
 		destroy(exe);
 }
 
 void executable_trim(struct dicomm_comm *comm)
 {
-	while (comm->nexecutables > KEPT_MAX)
-		drop_oldest(comm);
+	while (comm->nexecutables > KEPT_MAX && drop_oldest(comm))
+		;
 }
 
 void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op)

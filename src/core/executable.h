@@ -51,7 +51,8 @@ struct pair {
 struct executable {
 	struct call_key key;
 	uint32_t signature;
-	bool kept; /* in the cache; else freed with its operation */
+	bool kept;      /* in the cache; else freed with its operation */
+	unsigned users; /* operations */
 	enum tp_class class;
 	const struct algorithm *algorithm; /* NULL: point to point */
 	struct plan plan;
@@ -138,13 +139,13 @@ executable_quick(const struct dicomm_comm *comm, enum coll coll,
 	return e;
 }
 
-/* Find or make it; connects the lanes to send on. */
+/* Find or make it, for one operation; connects the lanes to send on. */
 dicomm_result_t executable_get(struct dicomm_comm *comm,
 			       const struct call *call,
 			       struct executable **out);
-/* Give back one that is not kept. */
+/* That operation does not use it any more. */
 void executable_put(struct executable *exe);
-/* Drop the oldest of too many; nothing may be running. */
+/* Drop the oldest of too many, of those that no operation uses. */
 void executable_trim(struct dicomm_comm *comm);
 /* Drop those with a created operator that is going away. */
 void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);

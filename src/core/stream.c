@@ -86,8 +86,7 @@ static void finish_item(struct item *item)
 		engine_release(item->op);
 	item->op = NULL;
 	item->comm = NULL;
-	if (atomic_load_explicit(&comm->queued, memory_order_relaxed) == 1)
-		executable_trim(comm);
+	executable_trim(comm);
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 

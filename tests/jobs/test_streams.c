@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/core/comm.h"
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
@@ -101,6 +102,34 @@ START_TEST(two_streams_share_a_communicator)
 {
 	for (int n = 1; n <= 4; n++)
 		job_run(&(struct job){.run = both, .ranks = n});
+}
+END_TEST
+
+/* A program that always waits for something makes ever new calls. */
+static void ever_new(struct job_rank *me)
+{
+	static int32_t in[1000], out[1000];
+	dicomm_stream_t waits = new_stream(), works = new_stream();
+	int32_t last = me->rank, other = -1;
+
+	JOB_TRY(dicomm_recv(&other, 1, DICOMM_INT32, !me->rank, me->comm,
+			    waits));
+	for (size_t n = 1; n < 1000; n++)
+		JOB_TRY(dicomm_allreduce(in, out, n, DICOMM_INT32, DICOMM_SUM,
+					 me->comm, works));
+	JOB_TRY(dicomm_host_stream_synchronize(works));
+	JOB_CHECK(me->comm->nexecutables < 200, "%u plans are kept",
+		  me->comm->nexecutables);
+	JOB_TRY(dicomm_send(&last, 1, DICOMM_INT32, !me->rank, me->comm,
+			    works));
+	JOB_TRY(dicomm_host_stream_destroy(works));
+	JOB_TRY(dicomm_host_stream_destroy(waits));
+	JOB_CHECK(other == !me->rank, "received %d", other);
+}
+
+START_TEST(few_plans_are_kept_though_something_is_always_queued)
+{
+	job_run(&(struct job){.run = ever_new, .ranks = 2});
 }
 END_TEST
 
@@ -454,6 +483,8 @@ int main(void)
 	tcase_add_test(tcase, operations_of_a_stream_run_in_order);
 	tcase_add_test(tcase, a_stream_orders_two_communicators);
 	tcase_add_test(tcase, two_streams_share_a_communicator);
+	tcase_add_test(tcase,
+		       few_plans_are_kept_though_something_is_always_queued);
 	tcase_add_test(tcase, blocking_calls_mix_with_queued_ones);
 	tcase_add_test(tcase, a_group_is_one_place_in_all_its_streams);
 	tcase_add_test(tcase, a_thousand_operations_are_queued);
