@@ -130,8 +130,10 @@ static dicomm_result_t split_now(void *arg)
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true,
 				     "comm_split: no memory for %zu ranks", n);
-	/* What ended the parent says more than that it ended the child. */
-	if (status == DICOMM_ERR_ABORTED && fault_is(parent))
+	/* What ended the parent says more than that it ended the child, or what
+	 * the others are told of it. */
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
+	    fault_is(parent))
 		status = fault_report(parent);
 	free(all);
 	free(offers);

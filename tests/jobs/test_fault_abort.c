@@ -246,6 +246,44 @@ START_TEST(a_waiting_call_is_aborted_among_threads)
 }
 END_TEST
 
+/* Rank 1 does not take part in a split, nor receive what rank 0 leaves with. */
+static void abort_the_end(struct job_rank *me)
+{
+	bool splits = *(const int *)me->arg;
+	struct aborter a = {.after_us = 20000};
+	struct word *w = job_board();
+	dicomm_comm_t other;
+	pthread_t thread;
+	int32_t value = 0;
+
+	if (me->rank) {
+		wait_for(&w->go, "the abort");
+		wait_for_news(me);
+		return;
+	}
+	if (!splits)
+		JOB_TRY(dicomm_send(&value, 1, DICOMM_INT32, 1, me->comm,
+				    NULL));
+	a.comm = me->comm;
+	thread = start_abort(&a);
+	JOB_REFUSED(splits ? dicomm_comm_split(me->comm, 0, 0, &other, NULL)
+			   : dicomm_comm_finalize(me->comm),
+		    DICOMM_ERR_ABORTED, "rank 0 aborted");
+	check_end(splits ? "end of an aborted split"
+			 : "end of an aborted finalize");
+	pthread_join(thread, NULL);
+	atomic_store(&w->go, true);
+}
+
+START_TEST(a_waiting_split_or_finalize_is_aborted)
+{
+	job_run(&(struct job){.run = abort_the_end,
+			      .arg = &_i,
+			      .ranks = 2,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- beside another communicator, which waits on ---- */
 
 enum beside { ONE_GROUP, GROUP_ON_STREAM, SAME_STREAM, BESIDES };
@@ -784,6 +822,8 @@ int main(void)
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
 			    HOWS);
+	tcase_add_loop_test(tcase, a_waiting_split_or_finalize_is_aborted, 0,
+			    2);
 	tcase_add_loop_test(tcase, an_abort_does_not_wait_for_others, 0,
 			    2 * BESIDES);
 	tcase_add_loop_test(tcase, a_busy_communicator_is_aborted, 0, 2);
