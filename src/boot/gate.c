@@ -32,6 +32,17 @@ static void forget(struct guest *guest)
 	guest->gate = NULL;
 }
 
+/* Who has proved himself is not asked to come again: his hello may be here
+ * already, and he takes what happens then for the end of the meeting. */
+static struct guest *oldest_unproved(const struct gate *g)
+{
+	struct guest *guest = g->first;
+
+	while (guest && guest->proved)
+		guest = guest->next;
+	return guest;
+}
+
 static void turn_away(struct guest *guest, const char *why)
 {
 	log_warn("%s: dropped %s: %s", guest->gate->name, guest->conn.peer,
@@ -164,15 +175,17 @@ static void receive_guest(struct gate *g, int fd)
 	if (conn_serve(&guest->conn) != DICOMM_SUCCESS)
 		turn_away(guest, "it cannot be watched");
 	else if (g->strangers > STRANGERS_MAX)
-		turn_away(g->first, "too many have come at once");
+		turn_away(oldest_unproved(g), "too many have come at once");
 }
 
 /* Who hangs about unproved goes first. */
 static void make_room(struct gate *g)
 {
+	struct guest *guest = oldest_unproved(g);
+
 	log_warn("%s: accept: %m", g->name);
-	if (g->first) {
-		turn_away(g->first, "its descriptor is needed");
+	if (guest) {
+		turn_away(guest, "its descriptor is needed");
 		return;
 	}
 	loop_watch(&g->source, 0);

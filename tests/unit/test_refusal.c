@@ -21,6 +21,7 @@
 #include "src/boot/hello.h"
 #include "src/boot/id.h"
 #include "src/boot/join.h"
+#include "src/boot/loop.h"
 #include "tests/support/capture.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
@@ -504,6 +505,33 @@ START_TEST(a_crowd_of_strangers_does_not_lock_ranks_out)
 }
 END_TEST
 
+/* Between its proof and its hello a rank does not try again. */
+START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+	pid_t pid = start_meeting(m, 40);
+	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
+	char address[SOCK_TEXT], why[WIRE_TEXT];
+	uint8_t key[AUTH_KEY];
+	struct client *client;
+	int fd[100];
+
+	ck_assert_int_eq(id_parse(&m->id, address, key), DICOMM_SUCCESS);
+	ck_assert_int_eq(loop_start(), DICOMM_SUCCESS);
+	ck_assert_int_eq(client_open(address, key, &p, &client, why),
+			 DICOMM_SUCCESS);
+	for (int i = 0; i < 100; i++)
+		fd[i] = connect_to(&m->id);
+	ck_assert(is_ended(fd[0], 1000));
+	ck_assert(!is_ended(client->conn.source.fd, 100));
+	for (int i = 0; i < 100; i++)
+		close(fd[i]);
+	client_close(client);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
 START_TEST(the_end_of_the_meeting_is_noticed)
 {
 	struct meet *m = meet_create(MEET_THREADS, 3);
@@ -788,6 +816,9 @@ int main(void)
 	tcase_add_test(strange, strangers_are_dropped_and_disturb_nobody);
 	tcase_add_test(strange, a_silent_stranger_is_dropped_in_time);
 	tcase_add_test(strange, a_crowd_of_strangers_does_not_lock_ranks_out);
+	tcase_add_test(
+		strange,
+		a_crowd_of_strangers_does_not_push_out_who_has_proved_himself);
 	tcase_add_loop_test(strange, a_false_meeting_is_not_believed, 0, 4);
 	tcase_add_test(nonsense, a_broken_hello_is_refused);
 	tcase_add_loop_test(nonsense, a_rank_beyond_the_ranks_is_refused, 0, 4);
