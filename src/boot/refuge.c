@@ -218,7 +218,7 @@ static bool answered(int fd)
 	socklen_t len = sizeof(error);
 
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 &&
-	       error == 0;
+	       error == 0 && !sock_met_itself(fd);
 }
 
 dicomm_result_t refuge_probe(const char *const *addresses, int n, bool *alive,

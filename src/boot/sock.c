@@ -348,14 +348,30 @@ int sock_create(const struct sock_address *address)
 		      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+bool sock_met_itself(int fd)
+{
+	struct sock_address own = {.len = sizeof(own.storage)};
+	struct sock_address peer = {.len = sizeof(peer.storage)};
+
+	return !getsockname(fd, (struct sockaddr *)&own.storage, &own.len) &&
+	       !getpeername(fd, (struct sockaddr *)&peer.storage, &peer.len) &&
+	       own.len == peer.len &&
+	       !memcmp(&own.storage, &peer.storage, own.len);
+}
+
 static int connect_result(int fd)
 {
+	const struct linger not_at_all = {.l_onoff = 1};
 	socklen_t len = sizeof(int);
 	int err = 0;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
 		return errno;
-	return err;
+	if (err || !sock_met_itself(fd))
+		return err;
+	/* Else the port would be taken for a minute after it is closed. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &not_at_all, sizeof(not_at_all));
+	return ECONNREFUSED;
 }
 
 int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
@@ -365,7 +381,7 @@ int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 
 	if (!connect(fd, (const struct sockaddr *)&address->storage,
 		     address->len))
-		return 0;
+		return connect_result(fd);
 	if (errno != EINPROGRESS && errno != EINTR)
 		return errno;
 	while (poll(&p, 1, POLL_MS) <= 0) {

@@ -44,6 +44,9 @@ int sock_create(const struct sock_address *address);
  * when *cancelled is set). */
 int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 		 const _Atomic bool *cancelled);
+/* Has the kernel given the socket the very port it asked for, where nobody
+ * listens? TCP then connects it with itself, and the port is taken. */
+bool sock_met_itself(int fd);
 /* Many a system's limit of open files is 1024, though it could be more: raise
  * it for n connections. */
 void sock_make_room(uint32_t n);

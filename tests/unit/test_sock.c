@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +207,39 @@ START_TEST(listening_at_a_place)
 }
 END_TEST
 
+/* By chance the kernel does so with a socket that has no port yet. */
+START_TEST(who_connects_to_itself_has_found_nobody)
+{
+	struct sock_address address;
+	char text[SOCK_TEXT];
+	const char *why;
+	int fd;
+
+	if (_i && access("/proc/net/if_inet6", F_OK))
+		return; /* no IPv6 here */
+	ck_assert(sock_resolve(_i ? "[::1]:1" : "127.0.0.1:1", &address, &why));
+	if (_i)
+		((struct sockaddr_in6 *)&address.storage)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)&address.storage)->sin_port = 0;
+	fd = sock_create(&address);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(
+		bind(fd, (struct sockaddr *)&address.storage, address.len), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address.storage,
+				     &address.len),
+			 0);
+	ck_assert_int_eq(
+		sock_connect(fd, &address, clock_ns() + 2000000000u, NULL),
+		ECONNREFUSED);
+	sock_peer(fd, text);
+	close(fd);
+	/* And has not taken the place of who comes to listen there. */
+	ck_assert_int_eq(sock_listen_at(text, &fd), DICOMM_SUCCESS);
+	close(fd);
+}
+END_TEST
+
 /* A listener whose backlog is full: connecting waits for ever. */
 START_TEST(connecting_is_bounded_and_can_be_cancelled)
 {
@@ -253,6 +287,8 @@ int main(void)
 	tcase_add_test(tcase, without_a_setting_some_interface_is_found);
 	tcase_add_test(tcase, a_place_is_host_and_port);
 	tcase_add_loop_test(tcase, listening_at_a_place, 0, 2);
+	tcase_add_loop_test(tcase, who_connects_to_itself_has_found_nobody, 0,
+			    2);
 	tcase_add_loop_test(tcase, connecting_is_bounded_and_can_be_cancelled,
 			    0, 2);
 	suite_add_tcase(suite, tcase);
