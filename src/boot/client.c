@@ -241,7 +241,8 @@ static dicomm_result_t create(const struct sock_address *address,
 }
 
 /* One attempt; ERR_TIMEOUT and ERR_REMOTE may pass with time. */
-static dicomm_result_t attempt(const char *text, const uint8_t key[AUTH_KEY],
+static dicomm_result_t attempt(const char *text, unsigned turn,
+			       const uint8_t key[AUTH_KEY],
 			       const struct client_patience *p, bool *nobody,
 			       struct client **out, char *why)
 {
@@ -255,7 +256,7 @@ static dicomm_result_t attempt(const char *text, const uint8_t key[AUTH_KEY],
 	*nobody = false;
 	if (until_ns > p->until_ns)
 		until_ns = p->until_ns;
-	if (!sock_resolve(text, &address, &reason)) {
+	if (!sock_resolve_turn(text, turn, &address, &reason)) {
 		snprintf(why, WIRE_TEXT, "resolve: %s", reason);
 		return DICOMM_ERR_REMOTE;
 	}
@@ -292,13 +293,13 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[WIRE_TEXT])
 {
-	unsigned ms = RETRY_FIRST_MS;
+	unsigned ms = RETRY_FIRST_MS, turn = 0;
 	char seen[WIRE_TEXT] = "";
 	dicomm_result_t status;
 	bool nobody;
 
 	for (;;) {
-		status = attempt(address, key, p, &nobody, out, why);
+		status = attempt(address, turn++, key, p, &nobody, out, why);
 		if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_TIMEOUT)
 			return status;
 		if (nobody && !p->until_it_listens)

@@ -277,7 +277,19 @@ dicomm_result_t sock_check(const char *host_port)
 		    "\"%.80s\" is not host:port or [address]:port", host_port);
 }
 
-static bool resolve(const char *host_port, int flags,
+static const struct addrinfo *choose(const struct addrinfo *all, unsigned turn)
+{
+	const struct addrinfo *a = all;
+	unsigned n = 0;
+
+	for (; a; a = a->ai_next)
+		n++;
+	for (a = all, turn %= n; turn; turn--)
+		a = a->ai_next;
+	return a;
+}
+
+static bool resolve(const char *host_port, int flags, unsigned turn,
 		    struct sock_address *address, const char **why)
 {
 	struct addrinfo hints = {
@@ -286,6 +298,7 @@ static bool resolve(const char *host_port, int flags,
 		.ai_flags = flags | AI_NUMERICSERV,
 	};
 	char host[SOCK_TEXT], port[8];
+	const struct addrinfo *chosen;
 	struct addrinfo *found;
 	int err;
 
@@ -298,8 +311,9 @@ static bool resolve(const char *host_port, int flags,
 		return false;
 	}
 	memset(address, 0, sizeof(*address));
-	memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
-	address->len = found->ai_addrlen;
+	chosen = choose(found, turn);
+	memcpy(&address->storage, chosen->ai_addr, chosen->ai_addrlen);
+	address->len = chosen->ai_addrlen;
 	freeaddrinfo(found);
 	return true;
 }
@@ -307,7 +321,13 @@ static bool resolve(const char *host_port, int flags,
 bool sock_resolve(const char *host_port, struct sock_address *address,
 		  const char **why)
 {
-	return resolve(host_port, 0, address, why);
+	return resolve(host_port, 0, 0, address, why);
+}
+
+bool sock_resolve_turn(const char *host_port, unsigned turn,
+		       struct sock_address *address, const char **why)
+{
+	return resolve(host_port, 0, turn, address, why);
 }
 
 static void make_any(struct sock_address *address)
@@ -327,8 +347,8 @@ dicomm_result_t sock_listen_at(const char *host_port, int *out)
 	int fd;
 
 	TRY(sock_check(host_port));
-	if (!resolve(host_port, AI_NUMERICHOST, &address, &why)) {
-		if (!resolve(host_port, 0, &address, &why))
+	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why)) {
+		if (!resolve(host_port, 0, 0, &address, &why))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "resolve %s: %s", host_port, why);
 		if (strncmp(host_port, "localhost:", 10))

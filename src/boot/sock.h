@@ -38,6 +38,10 @@ dicomm_result_t sock_check(const char *host_port);
 /* Quiet: *why says what is wrong if it returns false. */
 bool sock_resolve(const char *host_port, struct sock_address *address,
 		  const char **why);
+/* The same, but of several addresses of a host the one whose turn it is: who
+ * listens there may do so at one of them only. */
+bool sock_resolve_turn(const char *host_port, unsigned turn,
+		       struct sock_address *address, const char **why);
 /* A socket to connect with; -1 and errno. */
 int sock_create(const struct sock_address *address);
 /* Wait for the connection until then; 0, or an errno (ETIMEDOUT; ECANCELED

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Meetings that fail, or that somebody disturbs. */
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -532,6 +534,42 @@ START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 }
 END_TEST
 
+/* A host of two addresses, as one that has an IPv6 and an IPv4 address. */
+int getaddrinfo(const char *restrict host, const char *restrict port,
+		const struct addrinfo *restrict hints,
+		struct addrinfo **restrict out)
+{
+	int (*real)(const char *, const char *, const struct addrinfo *,
+		    struct addrinfo **);
+	int err;
+
+	*(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+	if (strcmp(host, "two.test"))
+		return real(host, port, hints, out);
+	err = real("127.0.0.2", port, hints, out);
+	return err ? err : real("127.0.0.1", port, hints, &(*out)->ai_next);
+}
+
+START_TEST(all_addresses_of_a_host_are_tried)
+{
+	struct client_patience p = {clock_ns() + 5000000000u, NULL, true};
+	char address[SOCK_TEXT], name[SOCK_TEXT], why[WIRE_TEXT];
+	struct client *client;
+	uint8_t key[AUTH_KEY];
+	dicomm_unique_id_t id;
+
+	ck_assert_int_eq(control_new_id(&id), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_parse(&id, address, key), DICOMM_SUCCESS);
+	ck_assert_int_eq(strncmp(address, "127.0.0.1:", 10), 0);
+	snprintf(name, sizeof(name), "two.test:%s", strrchr(address, ':') + 1);
+	ck_assert_msg(client_open(name, key, &p, &client, why) ==
+			      DICOMM_SUCCESS,
+		      "%s", why);
+	client_close(client);
+	control_forget_id(&id);
+}
+END_TEST
+
 START_TEST(the_end_of_the_meeting_is_noticed)
 {
 	struct meet *m = meet_create(MEET_THREADS, 3);
@@ -819,6 +857,7 @@ int main(void)
 	tcase_add_test(
 		strange,
 		a_crowd_of_strangers_does_not_push_out_who_has_proved_himself);
+	tcase_add_test(strange, all_addresses_of_a_host_are_tried);
 	tcase_add_loop_test(strange, a_false_meeting_is_not_believed, 0, 4);
 	tcase_add_test(nonsense, a_broken_hello_is_refused);
 	tcase_add_loop_test(nonsense, a_rank_beyond_the_ranks_is_refused, 0, 4);
