@@ -274,7 +274,8 @@ struct transport {
 			       uint64_t len, const void **ptr);
 	/* Is what has been loaded from there what the peer sent? Else
 	 * DICOMM_ERR_REMOTE: it has stopped meanwhile, and may have put that
-	 * memory to another use. NULL where map() never succeeds. */
+	 * memory to another use; nobody loads from there any more. NULL where
+	 * map() never succeeds. */
 	dicomm_result_t (*intact)(struct tp_peer *peer);
 	/* Copy part of what message seq, not released yet, refers to; one at a
 	 * time for each seq, and for at most 64 of them. IN_PROGRESS: it is

@@ -539,6 +539,47 @@ START_TEST(abort_is_bounded_with_a_reader_that_hangs)
 }
 END_TEST
 
+static void *abort_it(void *dev)
+{
+	shm->abort(dev);
+	return NULL;
+}
+
+/* What is not intact is not released, either. */
+START_TEST(abort_does_not_wait_for_who_has_noticed_it)
+{
+	struct tp_device *a = open_device(0, 2, 8, 4096);
+	struct tp_device *b = open_device(1, 2, 8, 4096);
+	struct tp_peer *to = open_peer(a, 1, b), *from = open_peer(b, 0, a);
+	struct tp_outbox out;
+	struct tp_inbox in;
+	const void *mapped;
+	struct tp_ref ref;
+	pthread_t thread;
+	double begin;
+	char body[64];
+
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(shm->connect_out(to, TP_COLLECTIVE, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
+			 DICOMM_SUCCESS);
+	ck_assert(shm->offer(to, body, sizeof(body), TP_WANT_COPY, &ref));
+	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
+			 DICOMM_SUCCESS);
+	begin = seconds();
+	ck_assert_int_eq(pthread_create(&thread, NULL, abort_it, a), 0);
+	while (shm->intact(from) == DICOMM_SUCCESS)
+		sched_yield();
+	pthread_join(thread, NULL);
+	ck_assert_double_lt(seconds() - begin, 0.4);
+	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
+			 DICOMM_ERR_REMOTE);
+	shm->close(a);
+	shm->close(b);
+}
+END_TEST
+
 /* The sender's process goes away while references to its memory are here:
  * mapped memory stays, CMA says so. */
 static void run_owner_dies(struct rank *r)
@@ -1334,6 +1375,7 @@ int main(void)
 	tcase_add_test(tcase, cma_reads_ordinary_memory);
 	tcase_add_loop_test(tcase, abort_is_bounded_with_a_reader_that_hangs, 0,
 			    2);
+	tcase_add_test(tcase, abort_does_not_wait_for_who_has_noticed_it);
 	tcase_add_test(tcase, references_to_a_dead_process_fail_or_stay);
 	tcase_add_test(tcase, connecting_to_a_dead_process_fails);
 	tcase_add_test(tcase, imports_go_when_their_owner_frees);

@@ -318,17 +318,20 @@ static bool is_withdrawn(const struct tp_peer *peer)
 	return atomic_load(&peer->seg->head->withdrawn);
 }
 
-static dicomm_result_t shm_intact(struct tp_peer *peer)
-{
-	return is_withdrawn(peer) ? FAIL(DICOMM_ERR_REMOTE,
-					 "shm: rank %d has stopped", peer->rank)
-				  : DICOMM_SUCCESS;
-}
-
 static void reading_end(struct tp_peer *peer)
 {
 	peer->reading = false;
 	atomic_fetch_sub_explicit(&peer->seg->readers, 1, memory_order_release);
+}
+
+/* Nobody releases what is not intact, and the owner's abort() waits. */
+static dicomm_result_t shm_intact(struct tp_peer *peer)
+{
+	if (!is_withdrawn(peer))
+		return DICOMM_SUCCESS;
+	if (peer->reading)
+		reading_end(peer);
+	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped", peer->rank);
 }
 
 /* What a rank of this process offers may be gone once its abort() has returned,
@@ -341,8 +344,6 @@ static dicomm_result_t reading_begin(struct tp_peer *peer)
 		atomic_fetch_add(&peer->seg->readers, 1);
 		peer->reading = true;
 	}
-	if (is_withdrawn(peer) && peer->reading)
-		reading_end(peer);
 	return shm_intact(peer);
 }
 
