@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "src/base/log.h"
 #include "src/core/device.h"
 #include "transports/transport.h"
 #include "tests/support/cast.h"
@@ -709,6 +712,91 @@ START_TEST(staging_never_takes_devices_that_share_memory)
 }
 END_TEST
 
+/* ---- what an aborted rank has sent ---- */
+
+#define GIVEN_BYTES ((size_t)4 << 20)
+
+struct given {
+	dicomm_comm_t sender;
+	uint8_t *pages;
+};
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
+
+static void send_given(struct given *given, dicomm_comm_t comm)
+{
+	dicomm_result_t status;
+
+	given->sender = comm;
+	given->pages = mmap(NULL, GIVEN_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	JOB_CHECK(given->pages != MAP_FAILED, "out of memory");
+	memset(given->pages, 1, GIVEN_BYTES);
+	job_barrier();
+	status = dicomm_send(given->pages, GIVEN_BYTES, DICOMM_UINT8, 1, comm,
+			     NULL);
+	JOB_CHECK(status == DICOMM_ERR_ABORTED, "send: status %d", (int)status);
+}
+
+/* The device is late with all that the library queues, and the sender is gone
+ * by then: whoever reads from it ends in a fault. */
+static void receive_given(struct given *given, dicomm_comm_t comm)
+{
+	const struct device *dev = comm->dev;
+	uint8_t *to = aligned_alloc(4096, GIVEN_BYTES);
+	struct accel_gate *gate;
+
+	JOB_CHECK(to, "out of memory");
+	JOB_TRY(dev->work->gate_create(dev->index, &gate));
+	JOB_TRY(dev->work->gate_close(gate, dev->stream));
+	job_barrier();
+	JOB_TRY(dicomm_recv(to, GIVEN_BYTES, DICOMM_UINT8, 0, comm, NULL));
+	job_sleep_ms(200);
+	JOB_TRY(dicomm_comm_abort(given->sender));
+	JOB_CHECK(mprotect(given->pages, GIVEN_BYTES, PROT_NONE) == 0, "%m");
+	dev->work->gate_open(gate);
+	dicomm_comm_stream_synchronize(comm, NULL);
+	dev->work->gate_destroy(gate);
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(comm));
+	free(to);
+}
+
+static void abort_what_is_read(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct given *given = job_board();
+	dicomm_unique_id_t id = job_id();
+	dicomm_comm_t comm;
+
+	log_set_sink(no_log, NULL);
+	config.device = me->rank ? "opencl:0" : "host";
+	JOB_TRY(dicomm_comm_init_rank_config(&comm, 2, id, me->rank, &config));
+	if (me->rank) {
+		receive_given(given, comm);
+		return;
+	}
+	send_given(given, comm);
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(comm));
+	munmap(given->pages, GIVEN_BYTES);
+}
+
+START_TEST(no_device_reads_what_an_aborted_rank_had_sent)
+{
+	if (cast_has("opencl:0"))
+		job_run(&(struct job){.run = abort_what_is_read,
+				      .ranks = 2,
+				      .threads = true,
+				      .bare = true});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("device_streams");
@@ -728,6 +816,7 @@ int main(void)
 	tcase_add_loop_test(tcase, an_abort_lets_the_stream_go_on, 0, 4);
 	tcase_add_loop_test(tcase, an_abort_does_not_wait_for_streams_of_others,
 			    0, 3);
+	tcase_add_test(tcase, no_device_reads_what_an_aborted_rank_had_sent);
 	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	/* One that is there does what it is told within 150 ms. */
