@@ -404,6 +404,18 @@ static void check_matrix_fits(const struct session *s)
 			    s->o->max_bytes, send > recv ? send : recv);
 }
 
+static bool groups_are_alike(struct session *s)
+{
+	int *ranks = allocate((size_t)s->exchange.procs, sizeof(*ranks));
+	bool alike = true;
+
+	exchange_gather(&s->exchange, &s->ranks, sizeof(*ranks), ranks);
+	for (int p = 0; p < s->exchange.procs; p++)
+		alike &= ranks[p] == s->ranks;
+	free(ranks);
+	return alike;
+}
+
 static void check_against_ranks(struct session *s)
 {
 	const struct options *o = s->o;
@@ -412,6 +424,10 @@ static void check_against_ranks(struct session *s)
 	if (o->op->rooted && o->root >= s->ranks)
 		failure_end(FAILURE_USAGE, "root %d: there are %d ranks",
 			    o->root, s->ranks);
+	/* All processes meet at each root, those of other groups too. */
+	if (o->op->rooted && o->root < 0 && !groups_are_alike(s))
+		failure_end(FAILURE_USAGE,
+			    "root -1: the groups are of different sizes");
 	if (o->op->id != OPERATION_ALLTOALLV)
 		return;
 	if (traffic_open(&s->traffic, s->ranks, error, sizeof(error)) < 0)

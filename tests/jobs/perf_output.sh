@@ -249,6 +249,9 @@ NCCL_TESTS_SPLIT_MASK=zz perf 6 allreduce -b 8 -e 8
 has '^dicomm-perf: NCCL_TESTS_SPLIT_MASK zz: no number'
 NCCL_TESTS_SPLIT='MOD x' perf 6 allreduce -b 8 -e 8
 has '^dicomm-perf: NCCL_TESTS_SPLIT .*x: no number'
+NCCL_TESTS_SPLIT='MOD 2' perf 6 broadcast -b 8 -e 8 -r -1 -n 2 --ranks 3
+has '^dicomm-perf: root -1: the groups are of different sizes'
+NCCL_TESTS_SPLIT='MOD 2' perf 0 broadcast -b 8 -e 8 -r -1 -n 2 --ranks 4
 perf 6 nothing
 perf 255 allreduce -b x
 perf 0 allreduce --unknown
