@@ -281,14 +281,18 @@ else
 	echo "not tried: the progress line: there is no script(1)"
 fi
 
+wait_for_row() {
+	tries=0
+	until grep -q '^ *1024 ' "$out/table" || [ $tries -ge 100 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+}
+
 # Kill a rank in the middle: the run ends with its status, and nobody stays.
 $perf allreduce -b 1K -e 1K -N 0 --ranks 3 >"$out/table" 2>"$out/errors" &
 job=$!
-tries=0
-until grep -q '^ *1024 ' "$out/table" || [ $tries -ge 100 ]; do
-	sleep 0.1
-	tries=$((tries + 1))
-done
+wait_for_row
 # shellcheck disable=SC2046
 kill -9 $(ps -o pid= -o args= --ppid $job | awk '/launched-rank=2 /{print $1}')
 wait $job
@@ -296,4 +300,29 @@ status=$?
 [ $status -eq 137 ] || fail "status $status after a rank was killed"
 grep -q 'rank 2 (pid [0-9]*) was killed by signal 9' "$out/errors" ||
 	fail "the killed rank is not named"
+
+# What nohup ignores does not end it; what asks it to end does.
+(
+	trap '' HUP
+	exec $perf allreduce -b 1K -e 1K -N 0 --ranks 2
+) >"$out/table" 2>"$out/errors" &
+job=$!
+wait_for_row
+kill -HUP $job
+sleep 0.3
+kill $job
+wait $job
+status=$?
+[ $status -eq 143 ] || fail "status $status after an ignored hangup"
+
+# Who does not care for its children starts it.
+if env --ignore-signal=CHLD true 2>/dev/null; then
+	last="SIGCHLD ignored"
+	timeout -k 1 20 env --ignore-signal=CHLD $perf allreduce -b 8 -e 8 \
+		-n 2 --ranks 2 >"$out/table" 2>"$out/errors"
+	status=$?
+	[ $status -eq 0 ] || fail "$last: status $status"
+else
+	echo "not tried: SIGCHLD ignored: env(1) cannot"
+fi
 exit $bad
