@@ -139,6 +139,14 @@ static size_t wrong_in_piece(struct worker *w, const struct call *c,
 	return wrong;
 }
 
+/* Where what a rank may touch ends. */
+static char *guard_of(const struct worker *w, const struct session_rank *r,
+		      bool in_place)
+{
+	return r->recv_seen +
+	       (in_place ? footprint(w) : w->geometry.recv * w->type->bytes);
+}
+
 static void fill(struct worker *w, bool in_place, uint64_t seed)
 {
 	for (int i = 0; i < w->s->o->devices; i++) {
@@ -149,19 +157,44 @@ static void fill(struct worker *w, bool in_place, uint64_t seed)
 		struct piece piece;
 
 		memset(r->recv_seen, 0, footprint(w));
+		memset(guard_of(w, r, in_place), GUARD_BYTE, SESSION_GUARD);
 		if (in_place)
 			send = r->recv_seen + own * w->type->bytes;
-		else
-			memset(r->recv_seen + w->geometry.recv * w->type->bytes,
-			       GUARD_BYTE, SESSION_GUARD);
 		for (int k = 0; operation_sent(c, seed, k, &piece); k++)
 			fill_piece(w, c, send, &piece);
 		session_rank_push(r, footprint(w) + SESSION_GUARD);
 	}
 }
 
-/* Elements that are not what they must be; and, out of place, those of the
- * send buffer that changed, and bytes touched behind what was received. */
+/* Elements of what was sent that changed: all are kept, but in place the part
+ * that is received into. */
+static size_t wrong_in_sent(struct worker *w, int i, bool in_place,
+			    uint64_t seed)
+{
+	const struct session_rank *r = &w->ranks[i];
+	const struct call *c = &w->calls[i];
+	size_t part = w->geometry.recv_shift;
+	struct piece piece;
+	size_t wrong = 0;
+
+	for (int k = 0; operation_sent(c, seed, k, &piece); k++) {
+		if (piece.kind == PIECE_ZERO || (in_place && part == 0))
+			continue;
+		if (!in_place) {
+			wrong += wrong_in_piece(w, c, r->send_seen, &piece);
+			continue;
+		}
+		piece.count = (size_t)r->rank * part;
+		wrong += wrong_in_piece(w, c, r->recv_seen, &piece);
+		piece.at = piece.base = piece.count + part;
+		piece.count = w->geometry.send - piece.at;
+		wrong += wrong_in_piece(w, c, r->recv_seen, &piece);
+	}
+	return wrong;
+}
+
+/* Elements that are not what they must be, received or sent; and bytes touched
+ * behind what was received. */
 static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
 			    uint64_t seed)
 {
@@ -178,12 +211,8 @@ static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
 		recv += (size_t)r->rank * w->geometry.recv_shift * size;
 	for (int k = 0; operation_received(c, seed, in_place, k, &piece); k++)
 		wrong += wrong_in_piece(w, c, recv, &piece);
-	if (in_place)
-		return wrong;
-	for (int k = 0; operation_sent(c, seed, k, &piece); k++)
-		if (piece.kind != PIECE_ZERO)
-			wrong += wrong_in_piece(w, c, r->send_seen, &piece);
-	guard = (const unsigned char *)recv + w->geometry.recv * size;
+	wrong += wrong_in_sent(w, i, in_place, seed);
+	guard = (const unsigned char *)guard_of(w, r, in_place);
 	for (int k = 0; k < SESSION_GUARD; k++)
 		wrong += guard[k] != GUARD_BYTE;
 	return wrong;
