@@ -19,8 +19,10 @@ struct report_device {
 
 /* One half of a row. */
 struct report_half {
-	bool missing; /* there is no in place */
-	double time_us, algorithm_gbs, bus_gbs;
+	bool missing;   /* there is no in place */
+	double seconds; /* until done, as the bandwidths are */
+	double time_us; /* as shown: with -C 1, of the call alone */
+	double algorithm_gbs, bus_gbs;
 	bool checked;
 	double wrong;
 	/* With options_per_iter() only. All in seconds; borrowed. */

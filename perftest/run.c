@@ -371,6 +371,7 @@ static void measure(struct worker *w, bool in_place, struct report_half *half)
 			    t.done, &half->algorithm_gbs, &half->bus_gbs);
 	exchange_barrier(c, w->thread);
 	half->wrong = check(w, in_place);
+	half->seconds = t.done;
 	half->time_us = (o->cputime ? t.call : t.done) * 1e6;
 	w->bus_sum += half->bus_gbs;
 	w->bus_n++;
@@ -441,7 +442,7 @@ static void show_row(struct worker *w, const struct combination *c,
 	if (o->op->id == OPERATION_ALLTOALLV)
 		traffic_print(&w->s->traffic, w->s->ranks,
 			      row.count * (size_t)w->s->ranks * c->type->bytes,
-			      halves[0].time_us * 1e-6);
+			      halves[0].seconds);
 	json_row(o, &row);
 	if (o->plot)
 		plot_row(&row);

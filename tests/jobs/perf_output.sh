@@ -115,6 +115,11 @@ awk -F '[ =]' '/time_usec=/ { us = $NF }
 	/ rank=/ { alg = $(NF - 2); bus = $NF; n++; d = alg - 1.024 / us
 		if (d > 0.02 || d < -0.02 || bus > alg) exit 1 }
 	END { exit n != 2 }' "$out/table" || fail "bandwidths of the summary"
+last="a summary of what takes longer than its call"
+perf 0 alltoallv -b 1M -e 1M -n 5 -y 0 -C 1 --ranks 2
+awk -F '[ =]+' '$2 == 1048576 { alg = $8 }
+	/ rank=/ { n++; d = alg - $(NF - 2); if (d > 0.02 || d < -0.02) exit 1 }
+	END { exit n != 2 }' "$out/table" || fail "$last"
 unset NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY
 
 last="every root"
