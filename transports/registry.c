@@ -6,27 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "transports/defaults.h"
+
 #if !defined(HAVE_VERBS) || !defined(HAVE_UCX)
 static bool absent_usable(char *why, size_t len)
 {
 	snprintf(why, len, "this build is without it");
 	return false;
 }
-
-static bool absent_takes(unsigned n, const struct tp_region *region,
-			 const struct tp_place *place, struct tp_taker *out)
-{
-	(void)n;
-	(void)region;
-	(void)place;
-	(void)out;
-	return false;
-}
 #endif
 #define ABSENT(text)                                                    \
 	{                                                               \
 		.name = text, .devices = true, .usable = absent_usable, \
-		.takes = absent_takes                                   \
+		.takes = defaults_takes                                 \
 	}
 
 extern const struct transport transport_shm;

@@ -495,27 +495,35 @@ static double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* What one rank offers to the other, that one begins to load. */
+static struct tp_ref begin_reading(struct tp_peer *to, struct tp_peer *from,
+				   const char *body, size_t len)
+{
+	struct tp_outbox out;
+	struct tp_inbox in;
+	const void *mapped;
+	struct tp_ref ref;
+
+	ck_assert_int_eq(shm->connect_out(to, TP_COLLECTIVE, &out),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
+			 DICOMM_SUCCESS);
+	ck_assert(shm->offer(to, body, len, TP_WANT_COPY, &ref));
+	ck_assert_int_eq(shm->map(from, &ref, len, &mapped), DICOMM_SUCCESS);
+	return ref;
+}
+
 /* A reader that never lets go must not hold abort() for ever. */
 START_TEST(abort_is_bounded_with_a_reader_that_hangs)
 {
 	struct tp_device *a = open_device(0, 2, 8, 4096);
 	struct tp_device *b = open_device(1, 2, 8, 4096);
 	struct tp_peer *to = open_peer(a, 1, b), *from = open_peer(b, 0, a);
-	struct tp_outbox out;
-	struct tp_inbox in;
-	const void *mapped;
-	struct tp_ref ref;
-	double begin;
 	char body[64];
+	double begin;
 
 	log_set_sink(no_log, NULL);
-	ck_assert_int_eq(shm->connect_out(to, TP_COLLECTIVE, &out),
-			 DICOMM_SUCCESS);
-	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
-			 DICOMM_SUCCESS);
-	ck_assert(shm->offer(to, body, sizeof(body), TP_WANT_COPY, &ref));
-	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
-			 DICOMM_SUCCESS);
+	begin_reading(to, from, body, sizeof(body));
 	if (_i) /* it does let go: then there is nothing to wait for */
 		shm->release(from, TP_COLLECTIVE, 1);
 	begin = seconds();
@@ -551,22 +559,14 @@ START_TEST(abort_does_not_wait_for_who_has_noticed_it)
 	struct tp_device *a = open_device(0, 2, 8, 4096);
 	struct tp_device *b = open_device(1, 2, 8, 4096);
 	struct tp_peer *to = open_peer(a, 1, b), *from = open_peer(b, 0, a);
-	struct tp_outbox out;
-	struct tp_inbox in;
 	const void *mapped;
 	struct tp_ref ref;
 	pthread_t thread;
-	double begin;
 	char body[64];
+	double begin;
 
 	log_set_sink(no_log, NULL);
-	ck_assert_int_eq(shm->connect_out(to, TP_COLLECTIVE, &out),
-			 DICOMM_SUCCESS);
-	ck_assert_int_eq(shm->connect_in(from, TP_COLLECTIVE, &in),
-			 DICOMM_SUCCESS);
-	ck_assert(shm->offer(to, body, sizeof(body), TP_WANT_COPY, &ref));
-	ck_assert_int_eq(shm->map(from, &ref, sizeof(body), &mapped),
-			 DICOMM_SUCCESS);
+	ref = begin_reading(to, from, body, sizeof(body));
 	begin = seconds();
 	ck_assert_int_eq(pthread_create(&thread, NULL, abort_it, a), 0);
 	while (shm->intact(from) == DICOMM_SUCCESS)
