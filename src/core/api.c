@@ -33,18 +33,8 @@ static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
 		    comm->members[r].device, type_name(type));
 }
 
-/* NULL: there is none of that number. */
-static const struct created_op *find_created(const struct dicomm_comm *comm,
-					     dicomm_redop_t op)
-{
-	const struct created_op *c =
-		&comm->ops[((unsigned)op - 0x100) % COMM_OPS];
-
-	return op >= 0x100 && c->used && c->op == op ? c : NULL;
-}
-
 /* Also takes over the scalar of a created operator. */
-static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
+static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
 				struct call *call)
 {
@@ -58,7 +48,7 @@ static dicomm_result_t check_op(const char *f, const struct dicomm_comm *comm,
 				   op_name(op), type_name(type));
 		return DICOMM_SUCCESS;
 	}
-	c = find_created(comm, op);
+	c = comm_created_op(comm, op);
 	if (!c)
 		return BAD("%s: op %d: no such operator of this communicator",
 			   f, (int)op);
@@ -177,7 +167,7 @@ static inline bool repeated(enum coll coll, const void *send, void *recv,
 	    atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return false;
 	/* What is made ready may outlive it; see redop.c. */
-	if (__builtin_expect(op >= 0x100, 0) && !find_created(comm, op))
+	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
 	exe = executable_quick(comm, coll, send, recv, count, type, op, root);
 	return exe && flat_quick(comm, exe, send, recv, status);

@@ -261,6 +261,9 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 /* Tell all peers what was released: this rank may not call for a while. */
 void comm_flush(struct dicomm_comm *comm);
 
+/* NULL: the communicator has none of that number. */
+struct created_op *comm_created_op(struct dicomm_comm *comm, dicomm_redop_t op);
+
 /* Make memory reachable by all wires, for as long as it is held. Any thread. */
 dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
 			  size_t len, bool written, struct held *held);

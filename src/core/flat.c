@@ -257,10 +257,11 @@ flat_fetch(const struct flat *r, const struct flat_step *s, uint64_t seq,
 		}
 		flat_take(r, s, dst + at, a + at, src, len / r->exe->elem_bytes,
 			  len);
-		if (mapped)
+		if (mapped) {
 			status = t->intact(s->tp);
-		if (mapped && status != DICOMM_SUCCESS)
-			return flat_fail(r, s, status);
+			if (status != DICOMM_SUCCESS)
+				return flat_fail(r, s, status);
+		}
 		/* Do not keep a sender of this process that aborts. */
 		if (at + len < bytes) {
 			t->release(s->tp, r->exe->class, seq - 1);

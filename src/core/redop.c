@@ -59,13 +59,20 @@ dicomm_result_t dicomm_redop_create_premulsum(
 		    COMM_OPS);
 }
 
+struct created_op *comm_created_op(struct dicomm_comm *comm, dicomm_redop_t op)
+{
+	struct created_op *c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
+
+	return op >= 0x100 && c->used && c->op == op ? c : NULL;
+}
+
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 {
 	struct created_op *c;
 
 	TRY(comm_check_handle(comm, "redop_destroy"));
-	c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
-	if (op < 0x100 || !c->used || c->op != op)
+	c = comm_created_op(comm, op);
+	if (!c)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "redop_destroy: op %d: no created operator of this "
 			    "communicator",
