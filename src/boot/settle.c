@@ -28,7 +28,9 @@
 #define READY 1u   /* all are, as far as this rank has heard */
 #define DECIDED 2u /* and the others shall take that for the result */
 
-#define STRANGERS 64 /* connections beyond those of the ranks */
+/* Connections beyond those of the ranks; more of them, and the first of those
+ * who have not proved who they are makes room: a rank does so at once. */
+#define STRANGERS 64
 #define PARTING_MS 1000
 #define ROUND_MS 2000 /* of a round after the first, at least */
 
@@ -50,6 +52,7 @@ struct line {
 	int fd;
 	enum line_kind kind;
 	int rank; /* the other end, but of guests */
+	uint64_t since_ms;
 	size_t got;
 	struct greeting greeting;
 };
@@ -99,20 +102,36 @@ static void drop(struct settling *s, struct line *l)
 	miss(s, l->rank);
 }
 
-static struct line *add(struct settling *s, int fd, enum line_kind kind,
-			int rank)
+/* A free one, or that of the guest who has been here for longest. */
+static struct line *make_line(struct settling *s)
 {
+	struct line *first = NULL;
+
 	for (int i = 0; i < s->room; i++) {
 		struct line *l = &s->lines[i];
 
-		if (l->kind != LINE_FREE)
-			continue;
-		*l = (struct line){.fd = fd, .kind = kind, .rank = rank};
-		tcp_tune(fd);
-		return l;
+		if (l->kind == LINE_FREE)
+			return l;
+		if (l->kind == LINE_GUEST &&
+		    (!first || l->since_ms < first->since_ms))
+			first = l;
 	}
-	close(fd);
-	return NULL;
+	if (first)
+		drop(s, first);
+	return first;
+}
+
+static void add(struct settling *s, int fd, enum line_kind kind, int rank)
+{
+	struct line *l = make_line(s);
+
+	if (!l) {
+		close(fd);
+		return;
+	}
+	*l = (struct line){
+		.fd = fd, .kind = kind, .rank = rank, .since_ms = clock_ms()};
+	tcp_tune(fd);
 }
 
 /* Fits into the buffer of any socket, so what is not taken never will be. */

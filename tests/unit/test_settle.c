@@ -57,13 +57,14 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* All but one, which closes its refuge meanwhile; the same for all others. */
-static void run_some(int ranks, int absent, dicomm_result_t expected)
+/* From `first` on all but one, which closes its refuge meanwhile; the same for
+ * all others. */
+static void run_from(int first, int ranks, int absent, dicomm_result_t expected)
 {
 	uint64_t begin = clock_ms();
 	pthread_t threads[RANKS];
 
-	for (int r = 0; r < ranks; r++)
+	for (int r = first; r < ranks; r++)
 		if (r != absent)
 			ck_assert_int_eq(pthread_create(&threads[r], NULL, run,
 							&parties[r]),
@@ -73,7 +74,7 @@ static void run_some(int ranks, int absent, dicomm_result_t expected)
 		refuge_close(refuges[absent]);
 		refuges[absent] = NULL;
 	}
-	for (int r = 0; r < ranks; r++) {
+	for (int r = first; r < ranks; r++) {
 		if (r == absent)
 			continue;
 		pthread_join(threads[r], NULL);
@@ -81,6 +82,11 @@ static void run_some(int ranks, int absent, dicomm_result_t expected)
 			      r, (int)parties[r].status, parties[r].error);
 	}
 	ck_assert_uint_lt(clock_ms() - begin, 10000);
+}
+
+static void run_some(int ranks, int absent, dicomm_result_t expected)
+{
+	run_from(0, ranks, absent, expected);
 }
 
 static void run_all(int absent, dicomm_result_t expected)
@@ -137,6 +143,30 @@ START_TEST(strangers_do_not_matter)
 	for (int i = 0; i < 3 * RANKS; i++)
 		if (i % 3 != 2)
 			close(fds[i]);
+	close_all();
+}
+END_TEST
+
+/* Who says nothing holds no place that a rank needs. */
+START_TEST(many_silent_strangers_do_not_matter)
+{
+	int fds[3 * RANKS + 64 + 16];
+	int n = (int)(sizeof(fds) / sizeof(*fds));
+	pthread_t first;
+
+	open_all();
+	ck_assert_int_eq(pthread_create(&first, NULL, run, &parties[0]), 0);
+	for (int i = 0; i < n; i++) {
+		fds[i] = refuge_knock(texts[0]);
+		ck_assert_int_ge(fds[i], 0);
+		usleep(1000);
+	}
+	run_from(1, RANKS, NOBODY, DICOMM_SUCCESS);
+	pthread_join(first, NULL);
+	ck_assert_msg(parties[0].status == DICOMM_SUCCESS, "rank 0: %s",
+		      parties[0].error);
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
 	close_all();
 }
 END_TEST
@@ -321,6 +351,7 @@ int main(void)
 	tcase_add_test(tcase, all_who_are_ready_go_on);
 	tcase_add_loop_test(tcase, nobody_goes_on_without_one, 0, RANKS);
 	tcase_add_test(tcase, strangers_do_not_matter);
+	tcase_add_test(tcase, many_silent_strangers_do_not_matter);
 	tcase_add_test(tcase, another_key_is_a_strangers);
 	tcase_add_test(tcase, the_soft_limit_of_files_is_no_limit);
 	tcase_add_test(tcase, few_need_few_files);
