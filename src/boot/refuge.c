@@ -282,12 +282,24 @@ void refuge_secret(char *text, size_t len)
 	auth_forget(bytes, sizeof(bytes));
 }
 
+/* The meeting closes a socket of its own; this one may be needed again. */
+static dicomm_result_t meet_here(const struct refuge *host,
+				 const uint8_t key[AUTH_KEY],
+				 const char *address)
+{
+	int fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "refuge: duplicate a socket: %m");
+	return meeting_open(fd, key, address);
+}
+
 dicomm_result_t refuge_meet(struct refuge *host, const char *address,
 			    const char *phrase, dicomm_unique_id_t *id)
 {
 	uint8_t key[AUTH_KEY];
 	dicomm_result_t status;
-	int fd;
 
 	TRY(auth_init());
 	auth_key_from_text("dicomm shrink", phrase, key);
@@ -297,13 +309,8 @@ dicomm_result_t refuge_meet(struct refuge *host, const char *address,
 		/* The meeting of an earlier round must not take its guests. */
 		meeting_end(address);
 		refuge_send_away(host);
-		/* The meeting closes its own; this one may be needed again. */
-		fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 0);
-		if (status == DICOMM_SUCCESS && fd < 0)
-			status = FAIL(DICOMM_ERR_SYSTEM,
-				      "refuge: duplicate a socket: %m");
 		if (status == DICOMM_SUCCESS)
-			status = meeting_open(fd, key, address);
+			status = meet_here(host, key, address);
 		loop_lock();
 		if (meeting_is_open(address))
 			serve_not(host);
