@@ -10,6 +10,7 @@
 #include "src/base/type.h"
 #include "src/core/device.h"
 #include "src/core/flat.h"
+#include "src/core/meet.h"
 #include "src/core/queue.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)

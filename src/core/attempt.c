@@ -8,6 +8,7 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "src/core/lease.h"
+#include "src/core/meet.h"
 
 /* Memory that wires are asked about */
 #define BYTES 65536

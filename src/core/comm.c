@@ -11,6 +11,7 @@
 #include "src/core/device.h"
 #include "src/core/direct.h"
 #include "src/core/drift.h"
+#include "src/core/meet.h"
 #include "src/topo/place.h"
 
 /* ---- handles ---- */

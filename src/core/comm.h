@@ -18,103 +18,24 @@
 #include "src/boot/control.h"
 #include "src/boot/refuge.h"
 #include "src/core/call.h"
-#include "src/core/lease.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
+#include "src/core/peer.h"
+#include "src/core/redop.h"
 #include "src/accel/accel.h"
 #include "transports/transport.h"
 
 #define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
 #define COMM_NAME_BYTES 48
-/* Transports at most; no more than peer.wires has bits. */
-#define COMM_WIRES 4
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
 struct direct;
 struct drift;
 struct executable;
-struct near;
+struct member;
 struct operation;
 struct reach;
-
-/* Messages of one class to and from one peer. Operations number theirs from
- * the base up, and move the base when they end. */
-struct lane {
-	uint64_t out_base, in_base;
-	uint64_t out_last; /* the last that was put: not all numbers are used */
-	struct tp_outbox out; /* out.released: NULL until connected */
-	struct tp_inbox in;   /* in.lines: NULL until connected */
-	/* All messages up to here are done with; on_query() looks, too. */
-	_Atomic uint64_t in_done;
-	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
-	/* The last one of a crowded operation, which its end releases, and of
-	 * the crowded ones that this rank has ended; see engine.c. */
-	uint64_t in_held, out_settles;
-};
-
-struct peer {
-	int rank;
-	/* Bit i: by wire i both ranks reach each other. They take the first;
-	 * one alone must not choose, for the other would wait elsewhere. */
-	uint8_t wires;
-	const struct transport *transport; /* NULL until opened */
-	struct tp_device *device;
-	struct tp_peer *tp;
-	struct tp_limits limits;
-	/* What it sends passes through host memory on the way from its device
-	 * to this rank's. */
-	bool staged;
-	/* Both reach each other's memory: messages may be notes of where the
-	 * bytes are; see near.h. */
-	bool is_near;
-	struct near *near; /* NULL: this side does not */
-	/* The wire reaches the memory of the devices of both: all data goes by
-	 * reference. */
-	bool is_direct;
-	struct lane lane[TP_CLASSES];
-	/* point to point: calls so far, in call order; last ones queued */
-	uint64_t sends, recvs;
-	struct operation *last_send, *last_recv;
-};
-
-/* A way out of this process, one for each transport in use. */
-struct wire {
-	const struct transport *transport;
-	/* Set once, after the transport: whoever raises a fault stops it. */
-	_Atomic(struct tp_device *) device;
-};
-
-/* What each rank tells all others when they meet. */
-struct member {
-	uint64_t host; /* hash of the host's identity */
-	int32_t pid;
-	int32_t deterministic;
-	uint32_t slots, slot_bytes;
-	char device[32];
-	/* Its buffers are host memory, or as good as that. */
-	bool on_host;
-	bool never_staged; /* what this rank has asked for */
-	/* Bit t: its device reduces no elements of type t. */
-	uint64_t lacks;
-	/* Stages in the memory of its device, for devices of that kind in
-	 * other processes. */
-	bool exports;
-	struct accel_handle near;
-	struct lease_place lease; /* of them */
-	struct accel_export page; /* of what else it offers; see ipc.h */
-	/* By this ranks of its process find what it lends; 0: nothing */
-	uint64_t lent;
-	/* Stages in host memory, which its device writes; id 0: none */
-	struct accel_export stages;
-	char refuge[SOCK_TEXT];             /* where to meet if others die */
-	uint64_t fresh;                     /* of this meeting and no other */
-	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
-};
-
-/* One buffer on all wires. */
-struct held {
-	struct tp_hold *on[COMM_WIRES];
-	unsigned wires; /* bit i: held on wire i */
-};
 
 /* Bytes that are read from a peer and then reduced wait in one of these. */
 #define COMM_BOUNCES 16
@@ -123,26 +44,6 @@ struct bounce {
 	const struct operation *op; /* whose; NULL: free */
 	uint32_t step;
 	uint64_t slice;
-};
-
-struct fault {
-	_Atomic int status; /* DICOMM_SUCCESS while all is well */
-	pthread_mutex_t lock;
-	int culprit;
-	char text[512];
-	/* A communicator that is being split off. It ends with this one, by
-	 * which the others tell that they do not come. */
-	struct dicomm_comm *forming;
-};
-
-#define COMM_OPS 64
-struct created_op {
-	bool used;
-	unsigned uses;     /* so far; see op_number() */
-	dicomm_redop_t op; /* of the latest */
-	dicomm_datatype_t type;
-	uint8_t scalar[8];
-	const void *scalar_at;
 };
 
 struct dicomm_comm {
@@ -236,45 +137,6 @@ enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 /* Select by other links from now on; all ranks before the same operation. */
 void comm_set_links(struct dicomm_comm *comm, struct links *links);
 
-/* Set up the path to a peer, at the first operation that needs it. */
-dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
-			  struct peer **out);
-/* Does any wire lead to that rank at this moment? */
-bool comm_reaches(struct dicomm_comm *comm, int rank);
-/* Those that may reach the memory of devices; in a communicator that does not
- * meet. Each leaves its address with this rank's member. */
-dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm);
-/* Does a communicator have wires that end at this machine, unless its config
- * says otherwise? */
-bool comm_uses_near_wires(void);
-/* The wires by which this rank reaches it, as far as open: bit i is wire i. */
-uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
-/* The list of those that it may use; is that one of them? */
-const char *comm_transports(const struct dicomm_comm *comm);
-bool comm_lists(const struct dicomm_comm *comm, const char *transport);
-/* Connect the sending side of a lane. */
-dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
-				 enum tp_class c);
-/* AGAIN until the peer has begun to send. */
-dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
-				enum tp_class c);
-/* Tell all peers what was released: this rank may not call for a while. */
-void comm_flush(struct dicomm_comm *comm);
-
-/* NULL: the communicator has none of that number. */
-struct created_op *comm_created_op(struct dicomm_comm *comm, dicomm_redop_t op);
-
-/* Make memory reachable by all wires, for as long as it is held. Any thread. */
-dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
-			  size_t len, bool written, struct held *held);
-void comm_drop(struct dicomm_comm *comm, struct held *held);
-/* Page-aligned memory of the library, held on all wires. */
-dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
-				const char *what, uint8_t **out,
-				struct held *held);
-void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct held *held);
-
 /* Options of the caller, or none, with strings of their own. */
 dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
@@ -284,34 +146,13 @@ void comm_config_free(dicomm_config_t *config);
  * owner's log_fn; NULL: about none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/*
- * How a communicator begins. All that may fail at this rank alone comes first:
- * the object, its settings, what it has from its parent if there is one
- * (was[rank]: the rank there), and the thread if it is not blocking. Then it
- * meets the others by the id, or is refused; either ends the start. A blocking
- * one ends when its parent breaks. */
-struct comm_start;
-dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
-				   int rank, const dicomm_config_t *config,
-				   struct dicomm_comm *parent,
-				   const uint32_t *was);
-dicomm_result_t comm_start_meet(struct comm_start *start, dicomm_comm_t *out,
-				const dicomm_unique_id_t *id);
-void comm_start_refuse(struct comm_start *start);
-/* Its parts: an empty one with its settings; meeting the other ranks, who come
- * within so long; the end, when nobody uses it any more. */
+/* An empty one with its settings; its end, when nobody uses it any more. */
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			    const dicomm_config_t *config);
 /* Where a rank on that device is. */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);
 /* Does this rank refuse that data of devices passes through host memory? */
 bool comm_never_stages(const struct dicomm_comm *comm);
-/* The most that slot_bytes may become while the ranks meet. */
-uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
-/* What it would be of ranks on as many machines like this one. */
-uint32_t comm_slot_bytes_apart(int ranks);
-dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id, int come_ms);
 void comm_free(struct dicomm_comm *comm);
 
 /* Does the handle belong to the process that forked this one? */
@@ -328,46 +169,6 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
-
-/* What control_query() asks for: a collective, or the other side's part of a
- * point-to-point pair; or whether it is done with a message from here, of
- * number * TP_CLASSES + class. */
-enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED };
-
-/* fault.c: the end of a communicator. */
-
-/* The first cause wins. Tells the other ranks when `tell`. Any thread. */
-dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
-			    int culprit, bool tell, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-/* An abort during init leaves it to the thread of that to tell the others, who
- * may have met already. Tells them again if they know. */
-void fault_tell_abort(struct dicomm_comm *comm);
-/* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
-void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
-/* The init of this rank failed, for the reason that was just logged; the others
- * may wait for it. */
-dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
-/* This rank cannot go on, for the reason that was just logged. Where that
- * touched a peer (-1: not known which), the peer's end may be behind it: the
- * news of it, which names the rank, is waited for a moment. */
-dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
-			  int peer);
-/* Stop the wires. Every failed call whose buffers others, or wires, may reach
- * does so before it returns. */
-void fault_stop_wires(struct dicomm_comm *comm);
-/* Status of a broken communicator; its text becomes the last error. */
-dicomm_result_t fault_report(struct dicomm_comm *comm);
-void fault_text(struct dicomm_comm *comm, char *text, size_t len);
-/* Wait until no thread is in the data path. Bounded: everybody in it looks at
- * the fault. */
-void fault_wait(struct dicomm_comm *comm);
-/* Once for each process, before the first communicator. */
-void fault_init(void);
-/* Communicators of this process that have broken so far */
-extern _Atomic unsigned fault_count;
-/* The kernel offers no membarrier(2): who enters must fence itself. */
-extern _Atomic bool fault_needs_fence;
 
 static inline bool fault_is(const struct dicomm_comm *comm)
 {

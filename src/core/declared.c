@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/core/meet.h"
 #include "src/core/topology.h"
 
 /* The wires by which it reaches other hosts: of those to a peer the first one

@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/given.h"
+#include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
 

@@ -26,6 +26,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
 

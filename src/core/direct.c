@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/meet.h"
 
 /* What each rank tells all others. */
 struct told {

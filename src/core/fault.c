@@ -4,6 +4,8 @@
  * it, the other ranks hear of it, and whoever broke it can wait until nothing
  * touches the user's buffers any more.
  */
+#include "src/core/fault.h"
+
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>

@@ -10,6 +10,7 @@
 #include "src/base/type.h"
 #include "src/core/attempt.h"
 #include "src/core/device.h"
+#include "src/core/meet.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
 #include "src/core/way.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From comm_init to comm_destroy, as the user calls them. */
+#include "src/core/life.h"
+
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/boot/launcher.h"
 #include "src/core/comm.h"
+#include "src/core/meet.h"
 #include "src/core/queue.h"
 #include "src/core/topology.h"
 #include "src/core/wait.h"

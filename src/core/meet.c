@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ranks of a communicator meet, compare what must be equal, and agree on
  * the rest. */
+#include "src/core/meet.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that neighbours can map, and registrations of the user's own. */
+#include "src/core/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/lent.h"
+#include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/pin.h"
 #include "src/core/wait.h"

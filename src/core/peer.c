@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Paths to other ranks, made when the first operation needs them. */
+#include "src/core/peer.h"
+
 #include <stdio.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
 

@@ -20,6 +20,7 @@
 #include "src/core/device.h"
 #include "src/core/direct.h"
 #include "src/core/given.h"
+#include "src/core/meet.h"
 #include "src/core/table.h"
 #include "src/core/way.h"
 

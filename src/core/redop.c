@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operators that the user creates: sums whose inputs are scaled first. */
+#include "src/core/redop.h"
+
 #include <string.h>
 
 #include "src/base/log.h"

@@ -28,6 +28,7 @@
 #include "src/boot/refuge.h"
 #include "src/boot/settle.h"
 #include "src/core/comm.h"
+#include "src/core/meet.h"
 #include "src/core/queue.h"
 #include "src/core/topology.h"
 

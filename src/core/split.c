@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/life.h"
 #include "src/core/queue.h"
 
 struct split_member {

@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/core/device.h"
+#include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
 

@@ -7,6 +7,7 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/core/meet.h"
 #include "src/topo/cluster.h"
 
 /* Of an interface of which nothing is known; that all have the same counts. */

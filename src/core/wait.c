@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/core/meet.h"
 
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
