@@ -436,10 +436,9 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	return status;
 }
 
-dicomm_result_t comm_meet(struct dicomm_comm *comm,
-			  const dicomm_unique_id_t *id, int come_ms)
+static dicomm_result_t meet(struct dicomm_comm *comm,
+			    const dicomm_unique_id_t *id, int come_ms)
 {
-	struct member *me = &comm->members[comm->rank];
 	struct control_config cc = {.rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
@@ -448,11 +447,6 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
 					       .ctx = comm}};
-	uint64_t begin = clock_ns(), met;
-	struct reasons reasons = {.len = 0};
-	struct member mine;
-	int64_t spin;
-	bool far;
 
 	if (comm->config.bootstrap.allgather) {
 		cc.id = NULL;
@@ -462,11 +456,15 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	} else {
 		comm->id = *id;
 	}
-	TRY(control_open(&cc, &comm->control));
-	met = clock_ns();
-	TRY(open_wires(comm, NEAR, &reasons));
-	TRY(device_open(comm));
-	TRY(refuge_open(&comm->refuge, me->refuge));
+	return control_open(&cc, &comm->control);
+}
+
+/* What this rank tells the others, but for what was told by who opened it: the
+ * addresses of its wires, and its refuge. */
+static void describe(const struct dicomm_comm *comm, struct member *me)
+{
+	const struct device *dev = comm->dev;
+
 	auth_random((uint8_t *)&me->fresh, sizeof(me->fresh));
 	me->host = node_identity();
 	me->pid = getpid();
@@ -474,26 +472,39 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	me->slots = comm->slots;
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
-	me->on_host = !comm->dev || comm->dev->shares_host;
-	if (comm->dev) {
-		me->near = comm->dev->near_handle;
-		if (comm->dev->lease) {
-			me->exports = true;
-			lease_tell(comm->dev->lease, &me->lease);
-			ipc_tell(comm->dev->ipc, &me->page);
-		}
-		me->stages = comm->dev->where;
-		me->lent = comm->dev->lent ? lent_id(comm->dev->lent) : 0;
-	}
-	me->lacks = comm->dev ? comm->dev->lacks : 0;
+	me->on_host = !dev || dev->shares_host;
 	me->never_staged = comm_never_stages(comm);
-	mine = *me;
+	if (!dev)
+		return;
+	me->lacks = dev->lacks;
+	me->near = dev->near_handle;
+	if (dev->lease) {
+		me->exports = true;
+		lease_tell(dev->lease, &me->lease);
+		ipc_tell(dev->ipc, &me->page);
+	}
+	me->stages = dev->where;
+	me->lent = dev->lent ? lent_id(dev->lent) : 0;
+}
+
+static dicomm_result_t exchange_members(struct dicomm_comm *comm)
+{
+	struct member mine;
+
+	describe(comm, &comm->members[comm->rank]);
+	mine = comm->members[comm->rank];
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
-	TRY(compare_members(comm));
-	far = !is_near(comm);
+	return compare_members(comm);
+}
+
+/* To the machine, now that it is known how many ranks share it. */
+static void adapt(struct dicomm_comm *comm)
+{
+	int64_t spin =
+		config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
+
 	comm->node_cores = node_cores();
-	spin = config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
 	if (spin >= 0)
 		comm->spin = (unsigned)spin;
 	else
@@ -502,8 +513,25 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	comm->stream_bytes = node_cache_bytes(comm->node_ranks);
 	if (!comm->stream_bytes)
 		comm->stream_bytes = UINT64_MAX;
+}
+
+dicomm_result_t comm_meet(struct dicomm_comm *comm,
+			  const dicomm_unique_id_t *id, int come_ms)
+{
+	uint64_t begin = clock_ns(), met;
+	struct reasons reasons = {.len = 0};
+	bool far;
+
+	TRY(meet(comm, id, come_ms));
+	met = clock_ns();
+	TRY(open_wires(comm, NEAR, &reasons));
+	TRY(device_open(comm));
+	TRY(refuge_open(&comm->refuge, comm->members[comm->rank].refuge));
+	TRY(exchange_members(comm));
+	adapt(comm);
 	/* If it succeeds here it does so everywhere, in spite of a death in
 	 * between: that is told after it. */
+	far = !is_near(comm);
 	TRY(share_table(comm, &far));
 	if (far || reach_wants_wires(comm))
 		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
