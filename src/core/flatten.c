@@ -53,71 +53,100 @@ static struct extent whole_extent(const struct executable *e,
 	return x;
 }
 
-/* Resolve the spans to bytes; see flat_run(). */
+static bool may_be_flat(const struct executable *e,
+			const struct dicomm_comm *comm, const struct call *call)
+{
+	/* Who takes turns does so in the engine. */
+	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
+	    e->expected_ns || e->crowded)
+		return false;
+	for (uint32_t i = 0; i < e->npairs; i++)
+		if (e->pairs[i].peer->is_near ||
+		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
+		    e->pairs[i].in > e->pairs[i].peer->limits.window)
+			return false;
+	for (uint32_t i = 0; i < e->plan.nsteps; i++)
+		if (e->plan.steps[i].kind == STEP_FOLD)
+			return false;
+	return e->slices == 1 || lies_ready(e);
+}
+
+/* Resolve the spans of step i to bytes. */
+static dicomm_result_t resolve(const struct executable *e,
+			       struct dicomm_comm *comm,
+			       const struct call *call, uint32_t i,
+			       struct flat_step *f)
+{
+	const struct step *s = &e->plan.steps[i];
+	struct extent x;
+
+	f->kind = s->kind;
+	f->number = s->pair_index + 1;
+	f->stream = e->stream_out && !e->read_later[i];
+	if (s->peer >= 0) {
+		TRY(comm_peer(comm, s->peer, &f->peer));
+		f->lane = &f->peer->lane[e->class];
+		f->put = f->peer->transport->put;
+		f->tp = f->peer->tp;
+		f->spin = f->peer->limits.spin;
+	}
+	if (s->kind != STEP_RECV) {
+		x = whole_extent(e, call, &s->a);
+		f->a_buffer = s->a.buffer;
+		f->a = x.first * e->elem_bytes;
+		f->n = x.n;
+	}
+	if (s->kind == STEP_REDUCE) {
+		x = whole_extent(e, call, &s->b);
+		f->b_buffer = s->b.buffer;
+		f->b = x.first * e->elem_bytes;
+	}
+	if (s->kind != STEP_SEND) {
+		x = whole_extent(e, call, &s->dst);
+		f->dst_buffer = s->dst.buffer;
+		f->dst = x.first * e->elem_bytes;
+		f->n = x.n;
+	}
+	if (s->kind == STEP_RECV) {
+		/* It has no operand; but who reckons with one may. */
+		f->a_buffer = f->dst_buffer;
+		f->a = f->dst;
+	}
+	f->bytes = f->n * e->elem_bytes;
+	return DICOMM_SUCCESS;
+}
+
+static void count(struct executable *e, const struct flat_step *f)
+{
+	if (f->kind == STEP_SEND) {
+		e->flat_sent++;
+		e->flat_sent_bytes += f->bytes;
+	} else if (f->peer) {
+		e->flat_received++;
+		e->flat_received_bytes += f->bytes;
+		if (f->peer->staged)
+			e->flat_staged_bytes += f->bytes;
+	}
+}
+
 dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 			const struct call *call)
 {
 	const struct plan *p = &e->plan;
 
-	/* Who takes turns does so in the engine. */
-	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
-	    e->expected_ns || e->crowded)
+	if (!may_be_flat(e, comm, call))
 		return DICOMM_SUCCESS;
-	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].peer->is_near ||
-		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
-		    e->pairs[i].in > e->pairs[i].peer->limits.window)
-			return DICOMM_SUCCESS;
 	e->may_refer = lies_ready(e);
-	if (e->slices > 1 && !e->may_refer)
-		return DICOMM_SUCCESS;
 	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
 	if (!e->flat)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "call: no memory for %u steps", p->nsteps);
 	for (uint32_t i = 0; i < p->nsteps; i++) {
-		const struct step *s = &p->steps[i];
 		struct flat_step *f = &e->flat[e->nflat];
-		struct extent x;
 
-		if (s->kind == STEP_FOLD) {
-			e->nflat = 0;
-			return DICOMM_SUCCESS;
-		}
-		f->kind = s->kind;
-		f->number = s->pair_index + 1;
-		f->stream = e->stream_out && !e->read_later[i];
-		if (s->peer >= 0) {
-			TRY(comm_peer(comm, s->peer, &f->peer));
-			f->lane = &f->peer->lane[e->class];
-			f->put = f->peer->transport->put;
-			f->tp = f->peer->tp;
-			f->spin = f->peer->limits.spin;
-		}
-		if (s->kind != STEP_RECV) {
-			x = whole_extent(e, call, &s->a);
-			f->a_buffer = s->a.buffer;
-			f->a = x.first * e->elem_bytes;
-			f->n = x.n;
-		}
-		if (s->kind == STEP_REDUCE) {
-			x = whole_extent(e, call, &s->b);
-			f->b_buffer = s->b.buffer;
-			f->b = x.first * e->elem_bytes;
-		}
-		if (s->kind != STEP_SEND) {
-			x = whole_extent(e, call, &s->dst);
-			f->dst_buffer = s->dst.buffer;
-			f->dst = x.first * e->elem_bytes;
-			f->n = x.n;
-		}
-		if (s->kind == STEP_RECV) {
-			/* It has no operand; but who reckons with one may. */
-			f->a_buffer = f->dst_buffer;
-			f->a = f->dst;
-		}
-		f->bytes = f->n * e->elem_bytes;
-		if (s->peer >= 0 && e->slices == 1 &&
+		*f = (struct flat_step){.peer = NULL};
+		TRY(resolve(e, comm, call, i, f));
+		if (f->peer && e->slices == 1 &&
 		    f->bytes > f->peer->limits.eager_bytes) {
 			e->nflat = 0;
 			return DICOMM_SUCCESS;
@@ -125,15 +154,7 @@ dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 		if (!f->n)
 			continue;
 		e->nflat++;
-		if (s->kind == STEP_SEND) {
-			e->flat_sent++;
-			e->flat_sent_bytes += f->bytes;
-		} else if (s->peer >= 0) {
-			e->flat_received++;
-			e->flat_received_bytes += f->bytes;
-			if (f->peer->staged)
-				e->flat_staged_bytes += f->bytes;
-		}
+		count(e, f);
 	}
 	e->is_flat = true;
 	return DICOMM_SUCCESS;
