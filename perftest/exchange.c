@@ -131,8 +131,3 @@ void exchange_times(struct exchange *c, int thread, const double *times,
 		exchange_gather(c, c->shared, n * sizeof(*c->shared), all);
 	pthread_barrier_wait(&c->barrier);
 }
-
-bool exchange_agree(struct exchange *c, int thread, bool value)
-{
-	return exchange_combine(c, thread, value ? 1 : 0, EXCHANGE_FIRST) != 0;
-}

@@ -52,7 +52,4 @@ double exchange_combine(struct exchange *c, int thread, double value,
 void exchange_times(struct exchange *c, int thread, const double *times,
 		    size_t n, double *all);
 
-/* Thread 0 of process 0 decides; all get its answer. */
-bool exchange_agree(struct exchange *c, int thread, bool value);
-
 #endif
