@@ -80,7 +80,8 @@
  * a communicator (count to explain), and all functions that take none.
  *
  * Fork. In a child of fork() the communicators and host streams of its parent
- * are refused with ERR_INVALID_USAGE; the parent does not notice.
+ * are refused with ERR_INVALID_USAGE, and no group is open; the parent does not
+ * notice.
  *
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from

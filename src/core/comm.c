@@ -12,6 +12,7 @@
 #include "src/core/direct.h"
 #include "src/core/drift.h"
 #include "src/core/meet.h"
+#include "src/core/queue.h"
 #include "src/topo/place.h"
 
 /* ---- handles ---- */
@@ -22,6 +23,7 @@ static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
+	group_forget();
 }
 
 static void process_init(void)

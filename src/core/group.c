@@ -35,6 +35,11 @@ bool group_open(void)
 	return group.depth != 0;
 }
 
+void group_forget(void)
+{
+	memset(&group, 0, sizeof(group));
+}
+
 dicomm_result_t group_check_end(const void *of, const char *function)
 {
 	for (size_t i = 0; i < group.n; i++)

@@ -22,6 +22,8 @@ struct item {
 
 /* Is the calling thread inside a group? */
 bool group_open(void);
+/* In the child of a fork: what the group has collected is its parent's. */
+void group_forget(void);
 /* Its calls on a communicator, or a host stream, would come after an end of
  * that which comes now: say so. */
 dicomm_result_t group_check_end(const void *of, const char *function);

@@ -650,6 +650,39 @@ static void forks(struct job_rank *me)
 	JOB_TRY(dicomm_host_stream_destroy(stream));
 }
 
+/* What the parent has called in a group that is open it alone runs. */
+static void forks_in_group(struct job_rank *me)
+{
+	int32_t mine = me->rank, theirs = -1;
+	dicomm_stream_t stream;
+	pid_t pid;
+	int end;
+
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_send(&mine, 1, DICOMM_INT32, !me->rank, me->comm, NULL));
+	JOB_TRY(dicomm_recv(&theirs, 1, DICOMM_INT32, !me->rank, me->comm,
+			    NULL));
+	pid = fork();
+	JOB_CHECK(pid >= 0, "fork: %m");
+	if (pid == 0) {
+		JOB_REFUSED(dicomm_group_end(), USAGE, "no group");
+		forked_child(me, stream);
+	}
+	JOB_CHECK(waitpid(pid, &end, 0) == pid && end == 0,
+		  "the child ended with status %#x", (unsigned)end);
+	JOB_TRY(dicomm_group_end());
+	JOB_CHECK(theirs == !me->rank, "%d from rank %d", theirs, !me->rank);
+	works(me->comm, me->rank, me->ranks);
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+}
+
+START_TEST(a_group_stays_with_the_parent_of_a_fork)
+{
+	job_run(&(struct job){.run = forks_in_group, .ranks = 2});
+}
+END_TEST
+
 START_TEST(a_forked_child_cannot_use_its_parents_handles)
 {
 	job_run(&(struct job){.run = forks, .ranks = 2});
@@ -880,9 +913,11 @@ int main(void)
 			    2, 6);
 	tcase_add_test(tcase, shrink_leaves_ranks_out);
 	/* That does not follow a child whose parent has threads. */
-	if (!job_has_thread_sanitizer())
+	if (!job_has_thread_sanitizer()) {
 		tcase_add_test(tcase,
 			       a_forked_child_cannot_use_its_parents_handles);
+		tcase_add_test(tcase, a_group_stays_with_the_parent_of_a_fork);
+	}
 	tcase_add_test(tcase,
 		       a_callers_function_hears_what_breaks_his_communicator);
 	tcase_add_test(tcase, a_hundred_communicators_leave_nothing_behind);
