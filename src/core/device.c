@@ -242,7 +242,7 @@ void device_close(struct dicomm_comm *comm)
 	if (!dev)
 		return;
 	if (dev->stream)
-		device_quiesce(comm, NULL);
+		device_quiesce(comm);
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		lent_done(&dev->stages[i].read);
 	ticket_free_all(dev);
@@ -458,12 +458,25 @@ static void give_up(struct device *dev)
 	dev->unmarked = false;
 }
 
-void device_quiesce(struct dicomm_comm *comm, const struct operation *op)
+/* What no stream has to come past, whosever it is: no operation of the
+ * communicator goes on. */
+static void take_back(struct device *dev)
+{
+	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
+	     st++)
+		if (st->phase != STAGE_FREE && st->phase != STAGE_QUEUED)
+			device_stage_free(dev, st);
+}
+
+void device_quiesce(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	uint64_t end = clock_ns() + QUIESCE_NS;
-	bool marked = mark_rest(dev), moved = false;
+	bool marked, moved = false;
 
+	/* The last mark needs a stage. */
+	take_back(dev);
+	marked = mark_rest(dev);
 	while (dev->first || !marked) {
 		/* Of a device that failed, nothing runs any more. */
 		if (device_progress(comm, &moved) != DICOMM_SUCCESS) {
@@ -486,9 +499,5 @@ void device_quiesce(struct dicomm_comm *comm, const struct operation *op)
 		log_error("%s rank %d: %s does not finish to read for others "
 			  "what this rank sent",
 			  comm->name, comm->rank, comm->device);
-	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
-	     st++)
-		if (st->phase != STAGE_FREE && st->op == op &&
-		    st->phase != STAGE_QUEUED)
-			device_stage_free(dev, st);
+	take_back(dev);
 }

@@ -167,9 +167,10 @@ static inline bool device_is_idle(const struct device *dev)
 }
 /* See how far the stream has come. */
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
-/* Wait until the stream has run dry, and give up what messages an operation
- * has in stages. The stream waits for nobody, so this is short. */
-void device_quiesce(struct dicomm_comm *comm, const struct operation *op);
+/* Wait until the stream has run dry, and give up the messages in stages: of a
+ * communicator that is broken, or ends. The stream waits for nobody, so this is
+ * short. */
+void device_quiesce(struct dicomm_comm *comm);
 
 /* All steps of an operation are done or queued: has the device done them? */
 enum schedule_result device_end(struct operation *op);

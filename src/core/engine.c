@@ -376,7 +376,7 @@ void engine_drop(struct operation *op)
 {
 	fault_stop_wires(op->comm);
 	if (op->comm->dev)
-		device_quiesce(op->comm, op);
+		device_quiesce(op->comm);
 	step_forget(op);
 	drop_buffers(op);
 	dequeue(op);
