@@ -307,14 +307,17 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 {
 	struct stage *st = dev->stages, *end = st + DEVICE_STAGES;
 
-	if (sends && dev->sends == DEVICE_SENDS)
+	if (sends && dev->sends[op->exe->class] == DEVICE_SENDS)
 		return NULL;
 	while (st < end && st->phase != STAGE_FREE)
 		st++;
 	if (st == end)
 		return NULL;
 	st->sends = sends;
-	dev->sends += sends;
+	if (sends) {
+		st->class = op->exe->class;
+		dev->sends[st->class]++;
+	}
 	st->op = op;
 	st->step = step;
 	st->slice = slice;
@@ -337,7 +340,8 @@ struct stage *device_stage_of(struct device *dev, const struct operation *op,
 void device_stage_free(struct device *dev, struct stage *st)
 {
 	lent_done(&st->read);
-	dev->sends -= st->sends;
+	if (st->sends)
+		dev->sends[st->class]--;
 	st->phase = STAGE_FREE;
 	st->op = NULL;
 }

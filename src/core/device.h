@@ -24,9 +24,10 @@
 #include "src/core/near.h"
 
 /* Most messages between the device and the wires at the same time; of these,
- * so many may be on their way out. */
-#define DEVICE_STAGES 32
-#define DEVICE_SENDS 24
+ * so many of each class may be on their way out: a peer may receive none of one
+ * before it has those of the other. */
+#define DEVICE_STAGES 40
+#define DEVICE_SENDS 16
 /* Calls under way on one communicator; one more waits for one of them. */
 #define DEVICE_CALLS 256
 
@@ -81,7 +82,7 @@ struct device {
 	bool shares_host;
 	struct accel_stream *beside, *stream; /* a user's default one; ours */
 	struct stage stages[DEVICE_STAGES];
-	unsigned sends; /* of the stages */
+	unsigned sends[TP_CLASSES]; /* of the stages */
 	/* The longest slice there may be: which wires are used is not known
 	 * when stages are allocated. */
 	size_t stage_bytes, near_bytes;
@@ -147,7 +148,8 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes);
 
-/* A stage that is free, for a slice of a step; NULL: none is. */
+/* A stage that is free, for a slice of a step; NULL: none is, or its class has
+ * had all that it may send from. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);
 /* The one that a slice has; NULL: none. */

@@ -156,8 +156,7 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 
 /* ---- sends ---- */
 
-/* May this slice have the last stage for sends? Others could hold it until a
- * peer has received them that waits for this one. */
+/* Does no other slice of a send come before this one? */
 static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -167,6 +166,19 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 		    (sc->posted[i] < k || (sc->posted[i] == k && i < s)))
 			return false;
 	return true;
+}
+
+/* May this slice have a stage for sends? Others could hold the last one until a
+ * peer has received them that waits for this one. Of messages to single peers
+ * no one comes first: of half the stages, each operation has one at most. */
+static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
+{
+	const struct schedule *sc = &op->schedule;
+	unsigned used = op->comm->dev->sends[op->exe->class];
+
+	if (op->exe->class == TP_POINT_TO_POINT)
+		return used < DEVICE_SENDS / 2 || sc->posted[s] == sc->done[s];
+	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
 }
 
 /* Does the peer read a stage in the memory of the device? A host rank that is
@@ -239,7 +251,7 @@ static enum schedule_result send_message(struct operation *op,
 		return step_send(op, step, s, k, seq);
 	if (!message_may_leave(peer, lane, seq, op->exe->crowded))
 		return SCHEDULE_AGAIN;
-	if (dev->sends == DEVICE_SENDS - 1 && !is_next(op, s, k))
+	if (!may_have_stage(op, s, k))
 		return SCHEDULE_AGAIN;
 	st = device_stage(dev, op, s, k, true);
 	if (!st)

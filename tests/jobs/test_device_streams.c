@@ -641,6 +641,59 @@ START_TEST(a_communicator_begins_while_streams_are_held)
 }
 END_TEST
 
+/* What is sent to ranks that are not yet there keeps up no collective, nor what
+ * else is sent: they may wait for that first. Rank 0 sends much to all of the
+ * others, which receive it last; first comes what it sends to the last one. */
+static void waits_elsewhere(struct job_rank *me, struct gadget *g)
+{
+	enum { MUCH = 8 << 20 };
+	uint8_t *at = gadget_alloc(g, MUCH), *small = gadget_alloc(g, 64);
+	uint8_t *got = gadget_host(g, MUCH);
+	int last = me->ranks - 1;
+
+	memset(got, me->rank ? 0 : 7, MUCH);
+	gadget_copy(g, at, got, MUCH);
+	gadget_copy(g, small, got, 64);
+	if (!me->rank) {
+		JOB_TRY(dicomm_group_start());
+		for (int r = 1; r < me->ranks; r++)
+			JOB_TRY(dicomm_send(at, r < last ? MUCH : 1,
+					    DICOMM_UINT8, r, me->comm,
+					    g->native));
+		JOB_TRY(dicomm_allreduce(small, small, 1, DICOMM_UINT8,
+					 DICOMM_SUM, me->comm, g->native));
+		JOB_TRY(dicomm_group_end());
+	} else if (me->rank == last) {
+		JOB_TRY(dicomm_recv(at, 1, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+		JOB_TRY(dicomm_allreduce(small, small, 1, DICOMM_UINT8,
+					 DICOMM_SUM, me->comm, g->native));
+	} else {
+		JOB_TRY(dicomm_allreduce(small, small, 1, DICOMM_UINT8,
+					 DICOMM_SUM, me->comm, g->native));
+		JOB_TRY(dicomm_recv(at, MUCH, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+	}
+	JOB_TRY(dicomm_comm_stream_synchronize(me->comm, g->native));
+	gadget_copy(g, got, at, MUCH);
+	gadget_wait(g);
+	for (int i = 0; i < (me->rank == last ? 1 : MUCH); i++)
+		JOB_CHECK(got[i] == 7, "byte %d is %d", i, got[i]);
+	gadget_host_free(g, got);
+	gadget_free(g, at);
+	gadget_free(g, small);
+}
+
+START_TEST(what_is_not_received_keeps_up_nothing_else)
+{
+	setenv("DICOMM_TIMEOUT_MS", "8000", 1);
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0"},
+					 .run = waits_elsewhere},
+			  5);
+}
+END_TEST
+
 /* Of a wire that was not opened it says why. */
 static void check_reason(const struct transport *wire, const char *text)
 {
@@ -819,6 +872,7 @@ int main(void)
 	tcase_add_test(tcase, no_device_reads_what_an_aborted_rank_had_sent);
 	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
+	tcase_add_test(tcase, what_is_not_received_keeps_up_nothing_else);
 	/* One that is there does what it is told within 150 ms. */
 	if (!gpu_is_wanted(some_device))
 		tcase_add_test(tcase, a_device_that_is_late_is_named);

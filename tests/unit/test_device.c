@@ -32,13 +32,19 @@ START_TEST(who_gives_up_needs_no_stage_that_is_free)
 {
 	static struct device dev = {.work = &work};
 	static struct dicomm_comm comm = {.dev = &dev};
-	static struct operation ops[2];
+	static struct executable exe[TP_CLASSES];
+	static struct operation ops[TP_CLASSES];
 	uint64_t begin = clock_ms();
 
 	dev.last = &dev.first;
+	for (int c = 0; c < TP_CLASSES; c++) {
+		exe[c].class = (enum tp_class)c;
+		ops[c].exe = &exe[c];
+	}
 	for (unsigned i = 0; i < DEVICE_STAGES; i++) {
 		struct stage *st =
-			device_stage(&dev, &ops[i % 2], 0, i, i < DEVICE_SENDS);
+			device_stage(&dev, &ops[i % TP_CLASSES], 0, i,
+				     i < DEVICE_SENDS * TP_CLASSES);
 
 		ck_assert_ptr_nonnull(st);
 		if (st->sends)
