@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/direct.h"
+#include "src/core/held.h"
 
 /* From so many bytes on, a call pays for the registration of what the library
  * has allocated, which lasts until that is freed. */
@@ -185,8 +186,8 @@ static int offer(struct dicomm_comm *comm, const struct given *g)
 }
 
 /* Once: what a NIC does not take, it does not take later. Only a call of the
- * communicator asks, one at a time; meanwhile g stays, and what is before and
- * behind it may go. */
+ * communicator asks, one at a time; meanwhile no stream becomes held, and g
+ * stays, while what is before and behind it may go. */
 static void ask(struct givens *all, struct given *g)
 {
 	struct dicomm_comm *comm = all->comm;
@@ -200,7 +201,7 @@ static void ask(struct givens *all, struct given *g)
 	struct held held = {0};
 	int offered = -1;
 
-	if (g->asked || dev->work->held(dev->index))
+	if (g->asked || !held_by_none(dev->work, dev->index))
 		return;
 	g->asked = true;
 	g->asking = true;
@@ -210,6 +211,7 @@ static void ask(struct givens *all, struct given *g)
 		comm_drop(comm, &held);
 	if (all->offers)
 		offered = offer(comm, g);
+	held_release();
 	pthread_mutex_lock(&all->lock);
 	g->held = held;
 	g->offer = offered;

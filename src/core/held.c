@@ -10,10 +10,12 @@
 /* Between two looks whether what waits can go */
 #define LOOK_NS 10000000
 
-/* Shared by who makes a stream held: that may wait for other streams. */
-static pthread_rwlock_t streams = PTHREAD_RWLOCK_INITIALIZER;
-/* Of who wants none held: they wait for each other, but not for a stream. */
-static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
+/* Of what follows; and when nobody wants none held any more */
+static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t may_hold = PTHREAD_COND_INITIALIZER;
+/* Who makes a stream held, which may wait for other streams; and who wants none
+ * held, who waits for none of them. There are only ever either. */
+static unsigned holders, others;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
@@ -24,8 +26,9 @@ static bool sweeps; /* the thread runs */
  * memory. */
 static void forget(void)
 {
-	pthread_rwlock_init(&streams, NULL);
-	pthread_mutex_init(&alone, NULL);
+	pthread_mutex_init(&streams, NULL);
+	pthread_cond_init(&may_hold, NULL);
+	holders = others = 0;
 	pthread_mutex_init(&lock, NULL);
 	waiting = NULL;
 	sweeps = false;
@@ -39,31 +42,38 @@ static void setup(void)
 void held_begin(void)
 {
 	pthread_once(&once, setup);
-	pthread_rwlock_rdlock(&streams);
+	pthread_mutex_lock(&streams);
+	while (others)
+		pthread_cond_wait(&may_hold, &streams);
+	holders++;
+	pthread_mutex_unlock(&streams);
 }
 
 void held_end(void)
 {
-	pthread_rwlock_unlock(&streams);
+	pthread_mutex_lock(&streams);
+	holders--;
+	pthread_mutex_unlock(&streams);
 }
 
 bool held_by_none(const struct accel_work *work, int index)
 {
+	bool none;
+
 	pthread_once(&once, setup);
-	pthread_mutex_lock(&alone);
-	if (!pthread_rwlock_trywrlock(&streams)) {
-		if (!work->held(index))
-			return true;
-		pthread_rwlock_unlock(&streams);
-	}
-	pthread_mutex_unlock(&alone);
-	return false;
+	pthread_mutex_lock(&streams);
+	none = !holders && !work->held(index);
+	others += none;
+	pthread_mutex_unlock(&streams);
+	return none;
 }
 
 void held_release(void)
 {
-	pthread_rwlock_unlock(&streams);
-	pthread_mutex_unlock(&alone);
+	pthread_mutex_lock(&streams);
+	if (!--others)
+		pthread_cond_broadcast(&may_hold);
+	pthread_mutex_unlock(&streams);
 }
 
 /* ---- later ---- */

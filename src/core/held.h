@@ -17,8 +17,8 @@
 void held_begin(void);
 void held_end(void);
 
-/* True: no stream is held, nor becomes so until held_release(). Waits for who
- * has been told so, too; not nested. */
+/* True: no stream is held, nor becomes so until held_release(). Several may be
+ * told so at a time. Waits for nobody. */
 bool held_by_none(const struct accel_work *work, int index);
 void held_release(void);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory is given back while an adapter takes its time with other memory. */
+/* Memory is given back while an adapter takes its time with other memory, and
+ * no stream becomes held. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,12 +9,13 @@
 
 #include "src/core/device.h"
 #include "src/core/given.h"
+#include "src/core/held.h"
 #include "tests/support/runner.h"
 
 #define BYTES ((size_t)4096)
 
 static char first[BYTES], other[BYTES];
-static _Atomic bool asked, may_answer, freed;
+static _Atomic bool asked, may_answer, freed, holds;
 static _Atomic int drops;
 
 /* ---- a device, and a wire that takes its memory ---- */
@@ -88,9 +90,17 @@ static void *give_back(void *at)
 	return NULL;
 }
 
-START_TEST(only_the_memory_that_is_asked_about_waits)
+static void *hold_stream(void *arg)
 {
-	pthread_t announces, frees;
+	held_begin();
+	atomic_store(&holds, true);
+	held_end();
+	return arg;
+}
+
+START_TEST(only_streams_and_the_memory_that_is_asked_about_wait)
+{
+	pthread_t announces, frees, calls;
 
 	peers[1].is_direct = true;
 	comm.ranks = 2;
@@ -110,11 +120,14 @@ START_TEST(only_the_memory_that_is_asked_about_waits)
 	ck_assert_int_eq(given_free(other), DICOMM_SUCCESS);
 	ck_assert_int_eq(given_free(other), DICOMM_ERR_INVALID_ARGUMENT);
 	pthread_create(&frees, NULL, give_back, first);
+	pthread_create(&calls, NULL, hold_stream, NULL);
 	usleep(50000);
 	ck_assert(!atomic_load(&freed));
+	ck_assert(!atomic_load(&holds));
 	atomic_store(&may_answer, true);
 	pthread_join(announces, NULL);
 	pthread_join(frees, NULL);
+	pthread_join(calls, NULL);
 	ck_assert_int_eq(atomic_load(&drops), 1);
 	given_close(&comm);
 	ck_assert_int_eq(atomic_load(&drops), 1);
@@ -127,7 +140,7 @@ int main(void)
 	TCase *t = tcase_create("given");
 
 	tcase_set_timeout(t, 20);
-	tcase_add_test(t, only_the_memory_that_is_asked_about_waits);
+	tcase_add_test(t, only_streams_and_the_memory_that_is_asked_about_wait);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
