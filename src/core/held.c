@@ -108,6 +108,16 @@ void held_sweep(void)
 	log_release(true);
 }
 
+bool held_waits(void)
+{
+	bool waits;
+
+	pthread_mutex_lock(&lock);
+	waits = waiting;
+	pthread_mutex_unlock(&lock);
+	return waits;
+}
+
 static bool is_wanted(void)
 {
 	bool wanted;

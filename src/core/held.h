@@ -36,5 +36,7 @@ struct later {
 bool held_later(struct later *l);
 /* Call what waits for that, where it can be by now. */
 void held_sweep(void);
+/* Does anything wait? */
+bool held_waits(void);
 
 #endif

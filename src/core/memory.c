@@ -4,13 +4,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/accel/accel.h"
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/given.h"
 #include "src/core/held.h"
+
+/* For operations under way, without which more can be freed */
+#define FREED_MS 2000
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
 
@@ -21,17 +26,38 @@ struct registration {
 	struct given *given; /* of a device; or NULL */
 };
 
+/* Where there is none left, what was freed while streams were held may come
+ * back meanwhile. */
+static dicomm_result_t take(const struct accel *accel, int index, size_t size,
+			    void **ptr)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	uint64_t end = clock_ms() + FREED_MS;
+	dicomm_result_t status;
+	bool last;
+
+	for (;;) {
+		held_sweep();
+		last = !held_waits() || clock_ms() > end;
+		log_hold();
+		status = accel->alloc(index, size, ptr);
+		last |= status != DICOMM_ERR_NO_MEMORY;
+		log_release(last);
+		if (last)
+			return status;
+		nanosleep(&nap, NULL);
+	}
+}
+
 /* Of a device: to be known to wires, see given.h. */
 static dicomm_result_t allocate(const struct accel *accel, int index,
 				void **ptr, size_t size)
 {
 	dicomm_result_t status;
 
-	if (accel->work)
-		held_sweep();
-	TRY(accel->alloc(index, size, ptr));
 	if (!accel->work)
-		return DICOMM_SUCCESS;
+		return accel->alloc(index, size, ptr);
+	TRY(take(accel, index, size, ptr));
 	status = given_allocated(accel, index, *ptr, size);
 	if (status != DICOMM_SUCCESS) {
 		lease_free(accel, index, *ptr);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Memory of a device that stays for those who have a lease on it. */
 #include <check.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
+#include "src/core/comm.h"
 #include "src/core/held.h"
 #include "src/core/lease.h"
 #include "tests/support/runner.h"
@@ -34,9 +37,20 @@ static dicomm_result_t free_it(void *memory)
 	return DICOMM_SUCCESS;
 }
 
+/* There is room for one allocation, until the first is freed. */
+static dicomm_result_t alloc(int index, size_t bytes, void **ptr)
+{
+	(void)index;
+	(void)bytes;
+	if (!frees)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "device: no memory");
+	*ptr = &held;
+	return DICOMM_SUCCESS;
+}
+
 static const struct accel_work work = {.held = is_held};
 static const struct accel device = {
-	.name = "device", .free = free_it, .work = &work};
+	.name = "device", .alloc = alloc, .free = free_it, .work = &work};
 
 /* A process that has the lease until the descriptor is closed */
 static pid_t neighbour(const struct lease_place *place, int *keep)
@@ -138,6 +152,36 @@ START_TEST(nothing_is_freed_while_a_stream_is_held)
 }
 END_TEST
 
+static void *let_go(void *arg)
+{
+	usleep(100000);
+	held = false;
+	return arg;
+}
+
+START_TEST(who_lacks_memory_waits_for_what_is_to_be_freed)
+{
+	static struct dicomm_comm comm = {
+		.magic = COMM_MAGIC, .accel = &device, .state = COMM_READY};
+	pthread_t thread;
+	void *memory;
+	int first;
+
+	forked = -1;
+	ck_assert_int_eq(dicomm_comm_mem_alloc(&comm, &memory, 1),
+			 DICOMM_ERR_NO_MEMORY);
+	held = true;
+	lease_free(&device, 0, &first);
+	pthread_create(&thread, NULL, let_go, NULL);
+	ck_assert_int_eq(dicomm_comm_mem_alloc(&comm, &memory, 1),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(frees, 1);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(dicomm_mem_free(memory), DICOMM_SUCCESS);
+	ck_assert_int_eq(frees, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("lease");
@@ -147,6 +191,7 @@ int main(void)
 	tcase_add_test(tcase, memory_stays_for_who_has_a_lease);
 	tcase_add_test(tcase, a_child_of_a_fork_in_the_middle_goes_on);
 	tcase_add_test(tcase, nothing_is_freed_while_a_stream_is_held);
+	tcase_add_test(tcase, who_lacks_memory_waits_for_what_is_to_be_freed);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
