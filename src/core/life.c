@@ -188,11 +188,57 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
 	return start(comm, info.ranks, &info.id, info.rank, NULL);
 }
 
-dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
-				     const char *const *devices)
+static void refuse_all(struct comm_start **starts, int n)
+{
+	for (int i = 0; i < n; i++)
+		comm_start_refuse(starts[i]);
+}
+
+/* All of them or none: those that are ready would wait for the others. */
+static dicomm_result_t prepare_all(struct comm_start **starts, int n,
+				   const char *const *devices)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int i;
+
+	for (i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+
+		config.device = devices ? devices[i] : NULL;
+		status = comm_start_prepare(&starts[i], n, i, &config, NULL,
+					    NULL);
+	}
+	if (status != DICOMM_SUCCESS)
+		refuse_all(starts, i - 1);
+	return status;
+}
+
+static dicomm_result_t meet_all(struct comm_start **starts, int n,
+				dicomm_comm_t *comms)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
+
+	s = control_new_id(&id);
+	if (s != DICOMM_SUCCESS) {
+		refuse_all(starts, n);
+		return s;
+	}
+	dicomm_group_start();
+	for (int i = 0; i < n; i++) {
+		s = comm_start_meet(starts[i], &comms[i], &id);
+		if (status == DICOMM_SUCCESS)
+			status = s;
+	}
+	s = dicomm_group_end();
+	return status != DICOMM_SUCCESS ? status : s;
+}
+
+dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
+				     const char *const *devices)
+{
+	struct comm_start **starts;
+	dicomm_result_t status;
 	char why[256] = "no name";
 	int index;
 
@@ -210,16 +256,15 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 				    "comm_init_all: devices[%d] %s: %s", i,
 				    devices[i] ? devices[i] : "NULL", why);
 	}
-	TRY(control_new_id(&id));
-	dicomm_group_start();
-	for (int i = 0; i < ndev && status == DICOMM_SUCCESS; i++) {
-		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-
-		config.device = devices ? devices[i] : NULL;
-		status = start(&comms[i], ndev, &id, i, &config);
-	}
-	s = dicomm_group_end();
-	return status != DICOMM_SUCCESS ? status : s;
+	starts = calloc((size_t)ndev, sizeof(*starts));
+	if (!starts)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_all: out of memory");
+	status = prepare_all(starts, ndev, devices);
+	if (status == DICOMM_SUCCESS)
+		status = meet_all(starts, ndev, comms);
+	free(starts);
+	return status;
 }
 
 /* ---- public: end ---- */

@@ -661,10 +661,48 @@ START_TEST(every_request_may_fail)
 END_TEST
 
 /* Each scenario can be run alone: CK_RUN_CASE=split. */
+/* Of ranks in one process none waits for one that cannot come. */
+static void short_of_memory(struct job_rank *me)
+{
+	dicomm_comm_t comms[4];
+	dicomm_result_t status;
+	double begin;
+
+	(void)me;
+	for (int n = 1; n <= 20; n++) {
+		begin = job_seconds();
+		fault_arm(n);
+		status = dicomm_comm_init_all(comms, 4, NULL);
+		JOB_CHECK(fault_disarm(), "%d requests did not fail", n);
+		JOB_CHECK(job_seconds() - begin < 10,
+			  "request %d: it took %.1f s", n,
+			  job_seconds() - begin);
+		for (int i = 0; i < 4; i++) {
+			JOB_CHECK(!comms[i] == (status != DICOMM_SUCCESS),
+				  "request %d: status %d", n, (int)status);
+			JOB_TRY(dicomm_comm_destroy(comms[i]));
+		}
+	}
+}
+
+START_TEST(init_all_waits_for_no_rank_that_cannot_come)
+{
+	job_run(&(struct job){.run = short_of_memory,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_nth");
+	TCase *alone = tcase_create("alone");
 
+	tcase_set_timeout(alone, 70);
+	tcase_add_test(alone, init_all_waits_for_no_rank_that_cannot_come);
+	suite_add_tcase(suite, alone);
 	for (int i = 0; i < SCENARIOS; i++) {
 		TCase *tcase = tcase_create(scenarios[i].name);
 
