@@ -321,6 +321,19 @@ static bool is_mapped_elsewhere(const struct driver_memory *m)
 	       l.l_type != F_UNLCK;
 }
 
+bool mock_mapped(const void *at)
+{
+	struct driver_memory *m;
+	bool is_mapped;
+
+	pthread_mutex_lock(&lock);
+	for (m = memories; m && (m->at != at || m->imported); m = m->next)
+		;
+	is_mapped = m && is_mapped_elsewhere(m);
+	pthread_mutex_unlock(&lock);
+	return is_mapped;
+}
+
 int driver_free(void *at, bool imported)
 {
 	struct driver_memory **m = &memories, *found;

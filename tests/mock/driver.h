@@ -63,6 +63,8 @@ int mock_waits(void);
 /* Allocations freed while another process had them mapped, of which a real
  * driver says that anything may happen */
 int mock_early(void);
+/* Does another process have that allocation mapped? */
+bool mock_mapped(const void *at);
 /* Host memory through which what is at a device address can be seen. */
 void *mock_peek(void *at);
 /* From now on this memory is managed: the driver moves it. */

@@ -31,6 +31,7 @@ void gadget_open(struct gadget *g, const char *name);
 void gadget_close(struct gadget *g);
 
 void *gadget_alloc(const struct gadget *g, size_t bytes);
+/* Once other processes have let go of it, or after 10 s; mocks only. */
 void gadget_free(const struct gadget *g, void *at);
 /* Host memory, from and to which copies run when it is their turn. Of other
  * memory of the host GPUs read at once, and to it they copy only when all that
