@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/given.h"
+#include "src/core/held.h"
 #include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
@@ -156,15 +157,13 @@ static dicomm_result_t allocate_near(struct dicomm_comm *comm)
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
-/* What is made now could wait for a stream that operations of other
- * communicators of this process hold. Those end without this one. */
-static dicomm_result_t wait_unheld(struct dicomm_comm *comm)
+dicomm_result_t device_unhold(struct dicomm_comm *comm)
 {
 	const struct timespec nap = {0, 50000};
 	const struct device *dev = comm->dev;
 	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
 
-	while (dev->work->held(dev->index)) {
+	while (!held_by_none(dev->work, dev->index)) {
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (clock_ns() > end)
@@ -193,8 +192,18 @@ static bool leave(struct later *later)
 	return true;
 }
 
+static dicomm_result_t make(struct dicomm_comm *comm)
+{
+	TRY(open_streams(comm->dev));
+	TRY(load_kernels(comm));
+	TRY(allocate(comm));
+	TRY(allocate_near(comm));
+	return ticket_make(comm->dev);
+}
+
 dicomm_result_t device_open(struct dicomm_comm *comm)
 {
+	dicomm_result_t status;
 	struct device *dev;
 
 	if (!comm->accel->work)
@@ -214,12 +223,10 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	dev->scratch_offer = -1;
 	if (!dev->shares_host)
 		TRY(lent_create(&dev->lent));
-	TRY(wait_unheld(comm));
-	TRY(open_streams(dev));
-	TRY(load_kernels(comm));
-	TRY(allocate(comm));
-	TRY(allocate_near(comm));
-	return ticket_make(dev);
+	TRY(device_unhold(comm));
+	status = make(comm);
+	held_release();
+	return status;
 }
 
 dicomm_result_t device_hold(struct dicomm_comm *comm)

@@ -128,6 +128,11 @@ dicomm_result_t device_open(struct dicomm_comm *comm);
 dicomm_result_t device_hold(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
+/* No stream is held from now on, until held_release(): for what could wait for
+ * one, which operations of other communicators of this process hold. Those end
+ * without this one, which begins. */
+dicomm_result_t device_unhold(struct dicomm_comm *comm);
+
 /* Is there a pair whose devices cannot map each other's memory? */
 bool reach_wants_wires(const struct dicomm_comm *comm);
 /* See which ranks need staging, and whether all of them may. */

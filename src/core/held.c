@@ -16,6 +16,8 @@ static pthread_cond_t may_hold = PTHREAD_COND_INITIALIZER;
 /* Who makes a stream held, which may wait for other streams; and who wants none
  * held, who waits for none of them. There are only ever either. */
 static unsigned holders, others;
+/* Those of this thread: what hears its messages may make a call. */
+static _Thread_local unsigned own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
@@ -28,7 +30,7 @@ static void forget(void)
 {
 	pthread_mutex_init(&streams, NULL);
 	pthread_cond_init(&may_hold, NULL);
-	holders = others = 0;
+	holders = others = own = 0;
 	pthread_mutex_init(&lock, NULL);
 	waiting = NULL;
 	sweeps = false;
@@ -43,7 +45,7 @@ void held_begin(void)
 {
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&streams);
-	while (others)
+	while (others && !own)
 		pthread_cond_wait(&may_hold, &streams);
 	holders++;
 	pthread_mutex_unlock(&streams);
@@ -64,6 +66,7 @@ bool held_by_none(const struct accel_work *work, int index)
 	pthread_mutex_lock(&streams);
 	none = !holders && !work->held(index);
 	others += none;
+	own += none;
 	pthread_mutex_unlock(&streams);
 	return none;
 }
@@ -71,8 +74,12 @@ bool held_by_none(const struct accel_work *work, int index)
 void held_release(void)
 {
 	pthread_mutex_lock(&streams);
-	if (!--others)
-		pthread_cond_broadcast(&may_hold);
+	/* Else it is the child of a fork in the middle. */
+	if (own) {
+		others--;
+		own--;
+	}
+	pthread_cond_broadcast(&may_hold);
 	pthread_mutex_unlock(&streams);
 }
 

@@ -158,7 +158,30 @@ static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Map what may be mapped, and hear what the others have. */
+/* Map what may be mapped. */
+static dicomm_result_t open_all(struct dicomm_comm *comm,
+				const struct accel_export *boards,
+				struct reach *mine)
+{
+	dicomm_result_t status;
+
+	if (comm->dev)
+		TRY(device_unhold(comm));
+	for (int r = 0; r < comm->ranks; r++) {
+		if (!may_map(comm, comm->rank, r))
+			continue;
+		status = open_pair(comm, r, &boards[r]);
+		mine->mapped[r] = status == DICOMM_SUCCESS;
+		if (!mine->mapped[r] && !mine->why[0])
+			snprintf(mine->why, sizeof(mine->why), "%s",
+				 log_last_error());
+	}
+	if (comm->dev)
+		held_release();
+	return DICOMM_SUCCESS;
+}
+
+/* The same, and hear what the others have. */
 static dicomm_result_t map_all(struct dicomm_comm *comm,
 			       const struct accel_export *boards)
 {
@@ -173,17 +196,11 @@ static dicomm_result_t map_all(struct dicomm_comm *comm,
 	if (!mine)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	for (int r = 0; r < comm->ranks; r++) {
-		if (!may_map(comm, comm->rank, r))
-			continue;
-		status = open_pair(comm, r, &boards[r]);
-		mine->mapped[r] = status == DICOMM_SUCCESS;
-		if (!mine->mapped[r] && !mine->why[0])
-			snprintf(mine->why, sizeof(mine->why), "%s",
-				 log_last_error());
-	}
-	status = control_allgather(comm->control, mine, (uint8_t *)mine + bytes,
-				   (unsigned)bytes, comm->meet_ms);
+	status = open_all(comm, boards, mine);
+	if (status == DICOMM_SUCCESS)
+		status = control_allgather(comm->control, mine,
+					   (uint8_t *)mine + bytes,
+					   (unsigned)bytes, comm->meet_ms);
 	for (size_t r = 0; status == DICOMM_SUCCESS && r < n; r++) {
 		all = (struct reach *)((uint8_t *)mine + (r + 1) * bytes);
 		memcpy(comm->reach->mapped + r * n, all->mapped, n);

@@ -641,6 +641,64 @@ START_TEST(a_communicator_begins_while_streams_are_held)
 }
 END_TEST
 
+/* Another thread holds a stream again and again meanwhile, each time for longer
+ * than the mocks wait for it. */
+struct caller {
+	struct job_rank me; /* of a communicator of its own */
+	struct gadget *g;
+	_Atomic bool stop;
+};
+
+static void *call_often(void *arg)
+{
+	struct caller *c = arg;
+	/* Both ranks end after the same operation. */
+	uint8_t *stop = gadget_alloc(c->g, 64), *said = gadget_host(c->g, 64);
+
+	do {
+		*said = atomic_load(&c->stop);
+		gadget_copy(c->g, stop, said, 1);
+		if (c->me.rank)
+			job_sleep_ms(700);
+		JOB_TRY(dicomm_allreduce(stop, stop, 1, DICOMM_UINT8,
+					 DICOMM_MIN, c->me.comm, c->g->native));
+		gadget_copy(c->g, said, stop, 1);
+		gadget_wait(c->g);
+		job_sleep_ms(2);
+	} while (!*said);
+	gadget_free(c->g, stop);
+	gadget_host_free(c->g, said);
+	return NULL;
+}
+
+static void begins_beside(struct job_rank *me, struct gadget *g)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct caller c = {.me = *me, .g = g};
+	dicomm_comm_t again;
+	pthread_t thread;
+
+	config.device = g->name;
+	JOB_CHECK(!pthread_create(&thread, NULL, call_often, &c), "a thread");
+	for (int i = 0; i < 3; i++) {
+		JOB_TRY(dicomm_comm_init_rank_config(
+			&again, me->ranks, job_id(), me->rank, &config));
+		job_barrier();
+		JOB_TRY(dicomm_comm_destroy(again));
+	}
+	atomic_store(&c.stop, true);
+	pthread_join(thread, NULL);
+}
+
+START_TEST(no_stream_becomes_held_while_a_communicator_begins)
+{
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0"},
+					 .run = begins_beside},
+			  2);
+}
+END_TEST
+
 /* What is sent to ranks that are not yet there keeps up no collective, nor what
  * else is sent: they may wait for that first. Rank 0 sends much to all of the
  * others, which receive it last; first comes what it sends to the last one. */
@@ -872,6 +930,8 @@ int main(void)
 	tcase_add_test(tcase, no_device_reads_what_an_aborted_rank_had_sent);
 	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
+	tcase_add_test(tcase,
+		       no_stream_becomes_held_while_a_communicator_begins);
 	tcase_add_test(tcase, what_is_not_received_keeps_up_nothing_else);
 	/* One that is there does what it is told within 150 ms. */
 	if (!gpu_is_wanted(some_device))
