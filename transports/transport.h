@@ -295,10 +295,6 @@ struct transport {
 	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
 	 * though it has not left: which, and the words as the last error. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
-	/* After it, nothing more that the peer sent can land; *seq is the
-	 * last message that did. */
-	dicomm_result_t (*fence)(struct tp_peer *peer, enum tp_class c,
-				 uint64_t *seq);
 	/* Stop: nothing that is in flight may land any more, puts fail with
 	 * DICOMM_ERR_ABORTED, and once it has returned nobody loads from what
 	 * was offered and may be gone now. Any thread, any number of times. */

@@ -626,13 +626,6 @@ static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 	return DICOMM_SUCCESS; /* memory has no cable */
 }
 
-static dicomm_result_t shm_fence(struct tp_peer *peer, enum tp_class c,
-				 uint64_t *seq)
-{
-	*seq = last_arrived(peer, &peer->in[c]);
-	return DICOMM_SUCCESS;
-}
-
 /*
  * Nothing is ever written outside of rings, so there is nothing to stop; but
  * ranks of this process may be loading from what this one offered, and its user
@@ -698,7 +691,6 @@ const struct transport transport_shm = {
 	/* A peer that puts wakes nobody. */
 	.rest = defaults_rest,
 	.broken = shm_broken,
-	.fence = shm_fence,
 	.abort = shm_abort,
 	.memory = shm_memory,
 };

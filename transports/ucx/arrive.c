@@ -65,9 +65,6 @@ void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
 	line->signature = head->signature;
 	line->kind = head->kind;
 	line->len = head->len;
-	if (head->seq > atomic_load_explicit(&in->last, memory_order_relaxed))
-		atomic_store_explicit(&in->last, head->seq,
-				      memory_order_relaxed);
 	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
 }
 

@@ -545,15 +545,6 @@ static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
 	return status;
 }
 
-static dicomm_result_t ucx_fence(struct tp_peer *peer, enum tp_class c,
-				 uint64_t *seq)
-{
-	for (int i = 0; i < 64 && ucx_poll(peer->dev); i++)
-		;
-	*seq = peer->in[c] ? atomic_load(&peer->in[c]->last) : 0;
-	return DICOMM_SUCCESS;
-}
-
 /* ---- ends ---- */
 
 static void ucx_abort(struct tp_device *dev)
@@ -762,7 +753,6 @@ const struct transport transport_ucx = {
 	.poll = ucx_poll,
 	.rest = ucx_rest,
 	.broken = ucx_broken,
-	.fence = ucx_fence,
 	.abort = ucx_abort,
 	.memory = ucx_memory,
 };

@@ -240,7 +240,6 @@ struct ucx_in {
 	uint16_t lane_class;
 	uint8_t *slots; /* lines, and behind them the data */
 	uint8_t *data;
-	_Atomic uint64_t last; /* arrived */
 	uint64_t freed, told;
 	bool urgent; /* the sender may wait for `told` */
 	struct ucx_in *untold, **untold_link;

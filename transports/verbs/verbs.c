@@ -26,8 +26,6 @@
 #define LATENCY_PS 2000000
 /* For what the kernel holds up, at close. */
 #define LATE_MS 500
-/* Looks that a fence takes for what has come. */
-#define FENCE_POLLS 16
 
 /* ---- holds ---- */
 
@@ -417,22 +415,6 @@ static unsigned verbs_adapters(const struct tp_device *dev,
 
 /* ---- ends ---- */
 
-static dicomm_result_t verbs_fence(struct tp_peer *peer, enum tp_class c,
-				   uint64_t *seq)
-{
-	struct verbs_lane *lane = peer->in[c];
-
-	*seq = 0;
-	for (int i = 0; i < FENCE_POLLS && verbs_poll(peer->dev); i++)
-		;
-	/* Of several strands, one may be ahead. */
-	if (lane)
-		*seq = lane->freed;
-	while (lane && verbs_has_come(lane, *seq + 1))
-		++*seq;
-	return DICOMM_SUCCESS;
-}
-
 /* After the queue pairs have stopped, reads in flight still end; whoever polls
  * may be another thread, or this one. */
 static void abort_drain(struct tp_device *dev)
@@ -702,7 +684,6 @@ const struct transport transport_verbs = {
 	.poll = verbs_poll,
 	.rest = verbs_rest,
 	.broken = verbs_broken,
-	.fence = verbs_fence,
 	.abort = verbs_abort,
 	.memory = verbs_memory,
 };
