@@ -833,7 +833,9 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
  *
  * Operations on it avoid a copy, most of all large reductions. Any operation
  * takes any mixture: one rank may pass such memory and the others not. It is
- * zeroed, on pages of its own, and good for everything malloc() is.
+ * zeroed, on pages of its own, and good for everything malloc() is; but each
+ * allocation takes a file descriptor, and a child of fork() has no copy of it:
+ * what either writes, the other sees.
  *
  * Devices with memory of their own, of ranks in other processes of this
  * machine, read it in place, if it was there when they last called an operation
@@ -963,8 +965,9 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * is under way on any device of that kind in this process: now, or before a
  * later operation. Other processes map it soon after that, when none is under
  * way in theirs: 127 allocations of each rank in a communicator, and only such
- * as the driver lets them. Memory of the driver that was freed all the same,
- * and is something else now, counts as not announced.
+ * as the driver lets them. Each takes a file descriptor, here and in each of
+ * theirs. Memory of the driver that was freed all the same, and is something
+ * else now, counts as not announced.
  *
  * Threads: one call at a time per communicator.
  *
