@@ -752,6 +752,52 @@ START_TEST(what_is_not_received_keeps_up_nothing_else)
 }
 END_TEST
 
+/* Nor does a collective keep up what is sent to ranks that it waits for. */
+static void waits_before(struct job_rank *me, struct gadget *g)
+{
+	enum { MUCH = 8 << 20 };
+	int n = me->rank ? 1 : me->ranks;
+	uint8_t *at = gadget_alloc(g, (size_t)n * MUCH);
+	uint8_t *part = gadget_alloc(g, MUCH);
+	uint8_t *small = gadget_alloc(g, 64), *got = gadget_host(g, MUCH);
+
+	memset(got, me->rank ? 0 : 7, MUCH);
+	for (int i = 0; i < n; i++)
+		gadget_copy(g, at + (size_t)i * MUCH, got, MUCH);
+	JOB_TRY(dicomm_group_start());
+	if (me->rank == 1 || me->rank == 2) {
+		JOB_TRY(dicomm_recv(small, 1, DICOMM_UINT8, 0, me->comm,
+				    g->native));
+		JOB_TRY(dicomm_group_end());
+		JOB_TRY(dicomm_group_start());
+	}
+	JOB_TRY(dicomm_scatter(at, part, MUCH, DICOMM_UINT8, 0, me->comm,
+			       g->native));
+	for (int r = 1; r < 3 && !me->rank; r++)
+		JOB_TRY(dicomm_send(at, 1, DICOMM_UINT8, r, me->comm,
+				    g->native));
+	JOB_TRY(dicomm_group_end());
+	JOB_TRY(dicomm_comm_stream_synchronize(me->comm, g->native));
+	gadget_copy(g, got, part, MUCH);
+	gadget_wait(g);
+	for (int i = 0; i < MUCH; i++)
+		JOB_CHECK(got[i] == 7, "byte %d is %d", i, got[i]);
+	gadget_host_free(g, got);
+	gadget_free(g, at);
+	gadget_free(g, part);
+	gadget_free(g, small);
+}
+
+START_TEST(a_collective_keeps_up_no_single_message)
+{
+	setenv("DICOMM_TIMEOUT_MS", "8000", 1);
+	if (cast_has("cuda:0"))
+		cast_play(&(struct cast){.device = {"cuda:0"},
+					 .run = waits_before},
+			  4);
+}
+END_TEST
+
 /* Of a wire that was not opened it says why. */
 static void check_reason(const struct transport *wire, const char *text)
 {
@@ -933,6 +979,7 @@ int main(void)
 	tcase_add_test(tcase,
 		       no_stream_becomes_held_while_a_communicator_begins);
 	tcase_add_test(tcase, what_is_not_received_keeps_up_nothing_else);
+	tcase_add_test(tcase, a_collective_keeps_up_no_single_message);
 	/* One that is there does what it is told within 150 ms. */
 	if (!gpu_is_wanted(some_device))
 		tcase_add_test(tcase, a_device_that_is_late_is_named);
