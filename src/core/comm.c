@@ -207,7 +207,7 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links)
 	pthread_mutex_unlock(&comm->links_lock);
 	/* What was made ready by the old ones is found no more. */
 	comm->links_epoch++;
-	memset(comm->cache, 0, sizeof(comm->cache));
+	memset(comm->executables.cache, 0, sizeof(comm->executables.cache));
 }
 
 void comm_free(struct dicomm_comm *comm)
@@ -220,8 +220,8 @@ void comm_free(struct dicomm_comm *comm)
 	direct_free(comm);
 	device_close(comm);
 	reach_unmap(comm);
-	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
-	comm_memory_put(comm, comm->bounce_memory, &comm->bounce_held);
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
 	engine_free_spare(comm);
 	executable_free_all(comm);
 	for (int r = 0; comm->peers && r < comm->ranks; r++)
@@ -238,8 +238,8 @@ void comm_free(struct dicomm_comm *comm)
 	links_free(comm->links);
 	pthread_mutex_destroy(&comm->links_lock);
 	drift_free(comm);
-	free(comm->send_log);
-	free(comm->recv_log);
+	free(comm->logs.send);
+	free(comm->logs.recv);
 	comm->magic = 0;
 	free(comm);
 }
@@ -283,10 +283,10 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 		goto fail;
 	comm->peers = calloc((size_t)ranks, sizeof(*comm->peers));
 	comm->members = calloc((size_t)ranks, sizeof(*comm->members));
-	comm->send_log = calloc(1, sizeof(*comm->send_log));
-	comm->recv_log = calloc(1, sizeof(*comm->recv_log));
-	if (!comm->peers || !comm->members || !comm->send_log ||
-	    !comm->recv_log) {
+	comm->logs.send = calloc(1, sizeof(*comm->logs.send));
+	comm->logs.recv = calloc(1, sizeof(*comm->logs.recv));
+	if (!comm->peers || !comm->members || !comm->logs.send ||
+	    !comm->logs.recv) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_init_rank: no memory for %d ranks", ranks);
 		goto fail;

@@ -46,6 +46,33 @@ struct bounce {
 	uint64_t slice;
 };
 
+struct bounces {
+	uint8_t *memory; /* NULL until one is needed */
+	struct held held;
+	struct bounce of[COMM_BOUNCES];
+};
+
+/* What plans keep between their steps. */
+struct scratch {
+	uint8_t *at;
+	size_t bytes;
+	bool shared; /* of dicomm_mem_alloc() */
+	struct held held;
+};
+
+/* Calls made ready. */
+struct executables {
+	struct executable *cache[COMM_CACHE]; /* by hash of the call */
+	struct executable *all;               /* most recent first */
+	unsigned n;
+};
+
+/* The recent ones. */
+struct call_logs {
+	struct call_log collective;
+	struct call_log *send, *recv; /* of all peers; by pair number */
+};
+
 struct dicomm_comm {
 	uint64_t magic;
 	/* Hot: read by every call. */
@@ -68,7 +95,7 @@ struct dicomm_comm {
 	bool told_staged;     /* that such memory was not sent */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
-	struct executable *cache[COMM_CACHE]; /* by hash of the call */
+	struct executables executables;
 
 	/* Made at init. */
 	int generation; /* of the process; see comm_check() */
@@ -107,22 +134,14 @@ struct dicomm_comm {
 	dicomm_config_t config; /* strings owned by the communicator */
 
 	/* Kept between operations. */
-	uint8_t *scratch;
-	size_t scratch_bytes;
-	bool scratch_shared; /* of dicomm_mem_alloc() */
-	struct held scratch_held;
-	uint8_t *bounce_memory; /* NULL until one is needed */
-	struct held bounce_held;
-	struct bounce bounces[COMM_BOUNCES];
+	struct scratch scratch;
+	struct bounces bounces;
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
-	struct executable *executables;    /* all, most recent first */
-	unsigned nexecutables;
 	struct created_op ops[COMM_OPS];
 	_Atomic int registrations;
 
-	struct call_log collective_log;
-	struct call_log *send_log, *recv_log; /* of all peers; by pair number */
+	struct call_logs logs;
 	dicomm_stats_t stats;
 
 	/* Life: init, split and finalize may run in a helper thread. */

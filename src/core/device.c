@@ -102,8 +102,8 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	size_t offset;
 
 	TRY(comm->accel->alloc(dev->index, DEVICE_SCRATCH, &dev->scratch));
-	comm->scratch = dev->scratch;
-	comm->scratch_bytes = DEVICE_SCRATCH;
+	comm->scratch.at = dev->scratch;
+	comm->scratch.bytes = DEVICE_SCRATCH;
 	TRY(accels[0]->alloc(0, bytes, &memory));
 	dev->memory = memory;
 	accels[0]->find(memory, bytes, &dev->where, &offset);
@@ -233,9 +233,9 @@ dicomm_result_t device_hold(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
-	if (comm->scratch_shared)
-		return comm_hold(comm, comm->scratch, comm->scratch_bytes, true,
-				 &comm->scratch_held);
+	if (comm->scratch.shared)
+		return comm_hold(comm, comm->scratch.at, comm->scratch.bytes,
+				 true, &comm->scratch.held);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_hold(comm, dev->memory, device_stages_bytes(dev), true,
@@ -266,7 +266,7 @@ void device_close(struct dicomm_comm *comm)
 	else if (dev->scratch)
 		lease_free(comm->accel, dev->index, dev->scratch);
 	ipc_free(dev->ipc);
-	comm->scratch = NULL;
+	comm->scratch.at = NULL;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		if (dev->stages[i].event)
 			dev->work->event_destroy(dev->stages[i].event);

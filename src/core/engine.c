@@ -91,20 +91,20 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 	struct held held;
 	uint8_t *more;
 
-	if (bytes <= comm->scratch_bytes)
+	if (bytes <= comm->scratch.bytes)
 		return DICOMM_SUCCESS;
 	/* To allocate now could wait for a stream that waits for us, or be too
 	 * late for neighbours to map it. */
-	if (comm->dev || comm->scratch_shared)
+	if (comm->dev || comm->scratch.shared)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "operation: %zu bytes of scratch on %s, there are "
 			    "%zu",
-			    bytes, comm->device, comm->scratch_bytes);
+			    bytes, comm->device, comm->scratch.bytes);
 	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
-	comm_memory_put(comm, comm->scratch, &comm->scratch_held);
-	comm->scratch = more;
-	comm->scratch_held = held;
-	comm->scratch_bytes = bytes;
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	comm->scratch.at = more;
+	comm->scratch.held = held;
+	comm->scratch.bytes = bytes;
 	return DICOMM_SUCCESS;
 }
 

@@ -95,17 +95,17 @@ static inline uint64_t engine_number(struct dicomm_comm *comm,
 	switch (exe->key.coll) {
 	case COLL_SEND:
 		n = ++comm->peers[other].sends;
-		call_log_add(comm->send_log, call_pair_number(other, n),
+		call_log_add(comm->logs.send, call_pair_number(other, n),
 			     exe->log_what, exe->key.count);
 		return n;
 	case COLL_RECV:
 		n = ++comm->peers[other].recvs;
-		call_log_add(comm->recv_log, call_pair_number(other, n),
+		call_log_add(comm->logs.recv, call_pair_number(other, n),
 			     exe->log_what, exe->key.count);
 		return n;
 	default:
 		n = ++comm->collectives;
-		call_log_add(&comm->collective_log, n, exe->log_what,
+		call_log_add(&comm->logs.collective, n, exe->log_what,
 			     exe->key.count);
 		return n;
 	}

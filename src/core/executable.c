@@ -454,9 +454,9 @@ static void drop(struct dicomm_comm *comm, struct executable **at)
 
 	*at = e->next;
 	for (unsigned i = 0; i < COMM_CACHE; i++)
-		if (comm->cache[i] == e)
-			comm->cache[i] = NULL;
-	comm->nexecutables--;
+		if (comm->executables.cache[i] == e)
+			comm->executables.cache[i] = NULL;
+	comm->executables.n--;
 	destroy(e);
 }
 
@@ -464,7 +464,7 @@ static bool drop_oldest(struct dicomm_comm *comm)
 {
 	struct executable **at, **oldest = NULL;
 
-	for (at = &comm->executables; *at; at = &(*at)->next)
+	for (at = &comm->executables.all; *at; at = &(*at)->next)
 		if (!(*at)->users && (!oldest || (*at)->used < (*oldest)->used))
 			oldest = at;
 	if (oldest)
@@ -496,7 +496,7 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 	dicomm_result_t status;
 
 	if (!coll_has_counts(call->coll)) {
-		for (e = comm->executables; e; e = e->next)
+		for (e = comm->executables.all; e; e = e->next)
 			if (matches(e, &key))
 				goto found;
 	}
@@ -515,13 +515,13 @@ dicomm_result_t executable_get(struct dicomm_comm *comm,
 		return DICOMM_SUCCESS;
 	}
 	e->kept = true;
-	e->next = comm->executables;
-	comm->executables = e;
-	comm->nexecutables++;
+	e->next = comm->executables.all;
+	comm->executables.all = e;
+	comm->executables.n++;
 found:
 	e->used = comm->stats.operations;
 	e->users++;
-	comm->cache[slot] = e;
+	comm->executables.cache[slot] = e;
 	*out = e;
 	return DICOMM_SUCCESS;
 }
@@ -536,13 +536,13 @@ void executable_put(struct executable *exe)
 
 void executable_trim(struct dicomm_comm *comm)
 {
-	while (comm->nexecutables > KEPT_MAX && drop_oldest(comm))
+	while (comm->executables.n > KEPT_MAX && drop_oldest(comm))
 		;
 }
 
 void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op)
 {
-	struct executable **at = &comm->executables;
+	struct executable **at = &comm->executables.all;
 
 	while (*at)
 		if ((*at)->key.op == (int32_t)op)
@@ -553,8 +553,8 @@ void executable_forget_op(struct dicomm_comm *comm, dicomm_redop_t op)
 
 void executable_free_all(struct dicomm_comm *comm)
 {
-	while (comm->executables)
-		drop(comm, &comm->executables);
+	while (comm->executables.all)
+		drop(comm, &comm->executables.all);
 }
 
 /* Where a block lies in a buffer, and how long it is. */

@@ -122,7 +122,8 @@ executable_quick(const struct dicomm_comm *comm, enum coll coll,
 		 dicomm_datatype_t type, dicomm_redop_t op, int root)
 {
 	struct executable *e =
-		comm->cache[executable_slot(coll, type, op, root, count)];
+		comm->executables
+			.cache[executable_slot(coll, type, op, root, count)];
 	uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
 
 	if (!e || e->key.count != count || e->key.coll != coll ||

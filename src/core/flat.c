@@ -478,10 +478,10 @@ bool flat_quick(struct dicomm_comm *comm, const struct executable *exe,
 		const void *send, void *recv, dicomm_result_t *status)
 {
 	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
-					  comm->scratch};
+					  comm->scratch.at};
 	bool refer = prefers_reference(comm, exe, buffers);
 
-	if (comm->scratch_bytes < exe->scratch_bytes)
+	if (comm->scratch.bytes < exe->scratch_bytes)
 		return false;
 	if (refer ? !exe->may_refer : exe->slices > 1 && exe->flat_sent)
 		return false;

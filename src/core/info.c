@@ -118,11 +118,11 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s = comm->stats;
 	s.size = size;
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
-	s.memory_bytes = comm->scratch_bytes;
+	s.memory_bytes = comm->scratch.bytes;
 	if (comm->dev)
 		s.memory_bytes += device_stages_bytes(comm->dev) +
 				  device_near_bytes(comm->dev);
-	if (comm->bounce_memory)
+	if (comm->bounces.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		if (comm->wires[i].device)

@@ -45,13 +45,13 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 
 	switch (class) {
 	case ASK_SEND:
-		if (call_log_find(comm->send_log,
+		if (call_log_find(comm->logs.send,
 				  call_pair_number(peer, number), signature,
 				  text, len))
 			return true;
 		break;
 	case ASK_RECV:
-		if (call_log_find(comm->recv_log,
+		if (call_log_find(comm->logs.recv,
 				  call_pair_number(peer, number), signature,
 				  text, len))
 			return true;
@@ -64,7 +64,7 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 			       &comm->peers[peer].lane[number % TP_CLASSES]) >=
 			       number / TP_CLASSES;
 	default:
-		if (call_log_find(&comm->collective_log, number, signature,
+		if (call_log_find(&comm->logs.collective, number, signature,
 				  text, len))
 			return true;
 	}

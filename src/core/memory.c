@@ -211,7 +211,7 @@ void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
 	if (!memory)
 		return;
 	comm_drop(comm, held);
-	if (memory == comm->scratch && comm->scratch_shared)
+	if (memory == comm->scratch.at && comm->scratch.shared)
 		accels[0]->free(memory);
 	else
 		free(memory);

@@ -122,9 +122,9 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	void *scratch = NULL;
 
 	TRY(accels[0]->alloc(0, DEVICE_SCRATCH, &scratch));
-	comm->scratch = scratch;
-	comm->scratch_bytes = DEVICE_SCRATCH;
-	comm->scratch_shared = true;
+	comm->scratch.at = scratch;
+	comm->scratch.bytes = DEVICE_SCRATCH;
+	comm->scratch.shared = true;
 	return DICOMM_SUCCESS;
 }
 

@@ -19,7 +19,7 @@ static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 	case PLAN_RECV:
 		return op->call.recv;
 	default:
-		return op->comm->scratch;
+		return op->comm->scratch.at;
 	}
 }
 
@@ -189,26 +189,26 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 
 dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
 {
-	if (!comm->bounce_memory) {
+	if (!comm->bounces.memory) {
 		TRY(comm_memory_get(comm,
 				    (size_t)COMM_BOUNCES * comm->slot_bytes,
-				    "bounce buffers", &comm->bounce_memory,
-				    &comm->bounce_held));
+				    "bounce buffers", &comm->bounces.memory,
+				    &comm->bounces.held));
 		for (size_t i = 0; i < COMM_BOUNCES; i++)
-			comm->bounces[i].at =
-				comm->bounce_memory + i * comm->slot_bytes;
+			comm->bounces.of[i].at =
+				comm->bounces.memory + i * comm->slot_bytes;
 	}
 	*out = NULL;
 	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
-		if (!comm->bounces[i].op)
-			*out = &comm->bounces[i];
+		if (!comm->bounces.of[i].op)
+			*out = &comm->bounces.of[i];
 	return DICOMM_SUCCESS;
 }
 
 static struct bounce *bounce_of(const struct operation *op, uint32_t s,
 				uint64_t k)
 {
-	struct bounce *b = op->comm->bounces;
+	struct bounce *b = op->comm->bounces.of;
 
 	while (b->op != op || b->step != s || b->slice != k)
 		b++;
@@ -218,8 +218,8 @@ static struct bounce *bounce_of(const struct operation *op, uint32_t s,
 void step_forget(struct operation *op)
 {
 	for (size_t i = 0; i < COMM_BOUNCES; i++)
-		if (op->comm->bounces[i].op == op)
-			op->comm->bounces[i].op = NULL;
+		if (op->comm->bounces.of[i].op == op)
+			op->comm->bounces.of[i].op = NULL;
 }
 
 /* Count what did not come through a ring. */

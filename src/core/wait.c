@@ -42,11 +42,12 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 		      uint64_t number, int peer, uint32_t *signature,
 		      char *text, size_t len)
 {
-	const struct call_log *log = &comm->collective_log;
+	const struct call_log *log = &comm->logs.collective;
 	uint64_t key = number;
 
 	if (call->coll == COLL_SEND || call->coll == COLL_RECV) {
-		log = call->coll == COLL_SEND ? comm->send_log : comm->recv_log;
+		log = call->coll == COLL_SEND ? comm->logs.send
+					      : comm->logs.recv;
 		key = call_pair_number(peer, number);
 	}
 	return call_log_find(log, key, signature, text, len);
