@@ -320,16 +320,18 @@ static bool gpu_needs_flush(int index)
 }
 
 /* Others will read this memory without asking the driver: copies that seem
- * done to the host must be done. */
-static int gpu_range_fd(int *fd, cuda_pointer base, size_t bytes,
-			uint64_t *skip)
+ * done to the host must be done. Before it, on the same page, there may be an
+ * allocation that is none of ours. */
+static int gpu_range_fd(int *fd, const void *at, cuda_pointer base,
+			size_t bytes, uint64_t *skip)
 {
 	unsigned yes = 1;
 	int error = api.range_handle(fd, base, bytes, CUDA_RANGE_DMA_BUF_FD, 0);
 
 	*skip = 0;
 	if (!error)
-		(void)api.pointer_set(&yes, CUDA_POINTER_SYNC_MEMOPS, base);
+		(void)api.pointer_set(&yes, CUDA_POINTER_SYNC_MEMOPS,
+				      (cuda_pointer)(uintptr_t)at);
 	return error;
 }
 

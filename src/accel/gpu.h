@@ -27,8 +27,11 @@
  *                                not logged: there is no way, and why
  *   gpu_module_load(m, code, bytes)  bytes: 0, of what was compiled
  *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
- *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_range_fd,
- *   gpu_buffer_id, gpu_peer, gpu_ipc_open, gpu_error_text
+ *   gpu_range_fd(fd, at, base, bytes, skip)  a descriptor of whole pages from
+ *                                base on, for an allocation that `at` lies in;
+ *                                how far base lies in what it is of
+ *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_buffer_id, gpu_peer,
+ *   gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
  *                                not taken
  *   GPU_GATES                    the header with its gates: gate_probe() and
@@ -575,7 +578,7 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    GPU_KIND ":%d: the driver has no dma-bufs", index);
 	TRY(enter(index));
-	error = gpu_range_fd(&got, (gpu_pointer)base, end - base, &skip);
+	error = gpu_range_fd(&got, ptr, (gpu_pointer)base, end - base, &skip);
 	TRY(leave(error, index, "a dma-buf"));
 	*fd = got;
 	*offset = skip + (at - base);

@@ -364,10 +364,12 @@ static bool gpu_needs_flush(int index)
 
 /* Small allocations are cut out of blocks, of which the descriptor is then. HSA
  * says where in one the allocation lies; HIP, of ROCm 7 and later, does not. */
-static int gpu_range_fd(int *fd, void *base, size_t bytes, uint64_t *skip)
+static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
+			uint64_t *skip)
 {
 	int error;
 
+	(void)at;
 	if (api.export_dmabuf && !api.export_dmabuf(base, bytes, fd, skip))
 		return HIP_SUCCESS_;
 	if (!api.range_handle)

@@ -498,7 +498,8 @@ static bool is_whole(int fd, size_t bytes)
 }
 
 /* The driver keeps its own descriptor. */
-static int gpu_range_fd(int *fd, void *base, size_t bytes, uint64_t *skip)
+static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
+			uint64_t *skip)
 {
 	struct ze_export_fd exported = {
 		.type = ZE_EXPORT_FD, .flags = ZE_DMA_BUF, .fd = -1};
@@ -510,6 +511,7 @@ static int gpu_range_fd(int *fd, void *base, size_t bytes, uint64_t *skip)
 	size_t size = 0;
 	int error;
 
+	(void)at;
 	error = (int)ze.range(context, base, &start, &size);
 	if (error)
 		return error;

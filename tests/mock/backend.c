@@ -58,6 +58,7 @@ static struct {
 	__typeof__(mock_capture_mode) *capture_mode;
 	__typeof__(mock_peek) *peek;
 	__typeof__(mock_manage) *manage;
+	__typeof__(mock_synced) *synced;
 	__typeof__(mock_stream) *stream;
 	__typeof__(mock_stream_destroy) *stream_destroy;
 	/* Of some mocks only */
@@ -113,6 +114,7 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.capture_mode = dlsym(lib, "mock_capture_mode");
 	*(void **)&mock.peek = dlsym(lib, "mock_peek");
 	*(void **)&mock.manage = dlsym(lib, "mock_manage");
+	*(void **)&mock.synced = dlsym(lib, "mock_synced");
 	*(void **)&mock.stream = dlsym(lib, "mock_stream");
 	*(void **)&mock.stream_destroy = dlsym(lib, "mock_stream_destroy");
 	*(void **)&mock.capture = dlsym(lib, "mock_capture");
@@ -121,7 +123,7 @@ static bool load_mocks(const struct backend *b)
 	mock.hsa = dlsym(lib, "hsa_amd_portable_export_dmabuf");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
 	       mock.hangs && mock.capture_mode && mock.peek && mock.manage &&
-	       mock.stream && mock.stream_destroy &&
+	       mock.synced && mock.stream && mock.stream_destroy &&
 	       (mock.capture || (old && b->silent_when_old));
 }
 
@@ -323,6 +325,24 @@ START_TEST(a_dmabuf_is_of_the_same_memory)
 	unsetenv("MOCK_BLOCKS");
 	ck_assert_int_eq(work->dmabuf(&fd, 1, &fd, &offset),
 			 DICOMM_ERR_INVALID_ARGUMENT);
+	OK(accel->free(p));
+}
+END_TEST
+
+/* Those of the allocation itself, though a descriptor is of whole pages and
+ * what is before it on the first is another one's */
+START_TEST(copies_to_what_a_dmabuf_shows_are_done)
+{
+	char *p;
+
+	setenv("MOCK_CUT", "1", 1);
+	p = streams_alloc(BYTES);
+	unsetenv("MOCK_CUT");
+	ck_assert_uint_eq((uintptr_t)p % 4096, 512);
+	ck_assert(!mock.synced(p));
+	*(char *)mock.peek(p + 5003) = 77;
+	expect_dmabuf(p, 5512);
+	ck_assert(mock.synced(p));
 	OK(accel->free(p));
 }
 END_TEST
@@ -919,6 +939,8 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, an_export_names_the_whole_allocation);
 	tcase_add_test(t, each_allocation_has_a_number_of_its_own);
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
+	if (tested->syncs && has_dmabuf())
+		tcase_add_test(t, copies_to_what_a_dmabuf_shows_are_done);
 	tcase_add_test(t, managed_memory_is_shown_to_nobody);
 	/* Before ROCm 7, every call forgets it. */
 	if (mock.last_error && !old && !between)

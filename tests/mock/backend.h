@@ -22,6 +22,8 @@ struct backend {
 	bool images; /* that the mock takes are in this build */
 	/* Streams wait for the host though the driver be old. */
 	bool always_waits;
+	/* Copies seem done to the host before they are, unless it is asked. */
+	bool syncs;
 	/* An old driver does not say whose a stream is, and what it does. */
 	bool silent_when_old;
 	const char

@@ -336,11 +336,9 @@ EXPORT cuda_result cuPointerSetAttribute(const void *value,
 					 cuda_pointer_attribute what,
 					 cuda_pointer p)
 {
-	struct driver_memory m;
-
 	CURRENT;
 	return value && what == CUDA_POINTER_SYNC_MEMOPS &&
-			       driver_find(address(p), &m)
+			       driver_sync(address(p))
 		       ? DRIVER_SUCCESS
 		       : DRIVER_INVALID_VALUE;
 }

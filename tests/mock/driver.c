@@ -18,6 +18,8 @@
 
 /* Devices allocate in such units. */
 #define UNIT ((size_t)2 << 20)
+/* Where they cut allocations out of these, one begins so far in a page. */
+#define CUT 512
 #define POLL_NS 50000
 
 struct host_range {
@@ -145,6 +147,13 @@ int mock_early(void)
 void *mock_peek(void *at)
 {
 	return driver_translate((uintptr_t)at, 1);
+}
+
+bool mock_synced(const void *at)
+{
+	struct driver_memory m;
+
+	return driver_find(at, &m) && m.synced;
 }
 
 void mock_manage(void *at)
@@ -279,8 +288,11 @@ static int memory_new(int device, int fd, size_t bytes, bool imported,
 		free(m);
 		return DRIVER_OUT_OF_MEMORY;
 	}
+	m->before = getenv("MOCK_CUT") ? CUT : 0;
+	m->at += m->before;
+	m->seen += m->before;
 	m->fd = fd;
-	m->bytes = bytes;
+	m->bytes = bytes - m->before;
 	m->device = device;
 	m->imported = imported;
 	pthread_mutex_lock(&lock);
@@ -359,24 +371,44 @@ int driver_free(void *at, bool imported)
 	pthread_mutex_unlock(&lock);
 	if (!found)
 		return DRIVER_INVALID_VALUE;
-	munmap(found->at, found->bytes);
-	munmap(found->seen, found->bytes);
+	munmap(found->at - found->before, found->bytes + found->before);
+	munmap(found->seen - found->before, found->bytes + found->before);
 	close(found->fd);
 	free(found);
 	return DRIVER_SUCCESS;
 }
 
+/* Under the lock. */
+static struct driver_memory *memory_at(const void *at)
+{
+	struct driver_memory *m = memories;
+	const char *p = at;
+
+	while (m && (p < m->at || p >= m->at + m->bytes))
+		m = m->next;
+	return m;
+}
+
 bool driver_find(const void *at, struct driver_memory *out)
 {
-	const char *p = at;
 	struct driver_memory *m;
 
 	pthread_mutex_lock(&lock);
-	for (m = memories; m; m = m->next)
-		if (p >= m->at && p < m->at + m->bytes)
-			break;
+	m = memory_at(at);
 	if (m)
 		*out = *m;
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+bool driver_sync(const void *at)
+{
+	struct driver_memory *m;
+
+	pthread_mutex_lock(&lock);
+	m = memory_at(at);
+	if (m)
+		m->synced = true;
 	pthread_mutex_unlock(&lock);
 	return m;
 }
@@ -451,11 +483,12 @@ int driver_range_fd(int *fd, void *at, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct driver_memory m;
+	char *p = at;
 
-	if (!driver_find(at, &m) || m.managed || (uintptr_t)at % page ||
-	    bytes % page || (char *)at + bytes > m.at + m.bytes)
+	if (!driver_find(p + CUT, &m) || m.managed || (uintptr_t)p % page ||
+	    bytes % page || p < m.at - m.before || p + bytes > m.at + m.bytes)
 		return DRIVER_INVALID_VALUE;
-	*fd = dmabuf_of(&m, (size_t)((char *)at - m.at), bytes);
+	*fd = dmabuf_of(&m, (size_t)(p - (m.at - m.before)), bytes);
 	return *fd < 0 ? DRIVER_OUT_OF_MEMORY : DRIVER_SUCCESS;
 }
 

@@ -6,8 +6,9 @@
  * random delays; what waits for a whole device fails where a stream is held by
  * a gate, where it would never return, and so does what would spoil a graph
  * that is captured. Each stream has a queue of its own; where MOCK_ONE_QUEUE is
- * in the environment, those of a device share one. Numbers of errors are those
- * of CUDA and HIP alike.
+ * in the environment, those of a device share one. Where MOCK_CUT is, an
+ * allocation begins within a page. Numbers of errors are those of CUDA and HIP
+ * alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
 #define DICOMM_TESTS_MOCK_DRIVER_H
@@ -69,6 +70,8 @@ bool mock_mapped(const void *at);
 void *mock_peek(void *at);
 /* From now on this memory is managed: the driver moves it. */
 void mock_manage(void *at);
+/* Are copies to and from that memory done when they say so? Of CUDA's */
+bool mock_synced(const void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */
 void *mock_stream(int device);
 void mock_stream_destroy(void *stream);
@@ -90,11 +93,11 @@ void driver_capture_mode(int *mode);
 bool driver_is_held(void);
 
 struct driver_memory {
-	char *at, *seen; /* of the kernels, of this file */
-	size_t bytes;
+	char *at, *seen;      /* of the kernels, of this file */
+	size_t bytes, before; /* what others have of its first page */
 	int device, fd;
 	uint64_t id;
-	bool imported, managed;
+	bool imported, managed, synced;
 	struct driver_memory *next;
 };
 
@@ -102,6 +105,8 @@ int driver_alloc(int device, size_t bytes, void **at);
 int driver_free(void *at, bool imported);
 /* A copy of the entry; false: no memory of a device */
 bool driver_find(const void *at, struct driver_memory *m);
+/* Its copies are done when they say so. False: no memory of a device */
+bool driver_sync(const void *at);
 int driver_ipc_get(char handle[64], const void *at);
 int driver_ipc_open(int device, const char handle[64], void **at);
 /* The same by a descriptor of the memory's file; `path` names one. */

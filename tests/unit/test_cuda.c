@@ -16,6 +16,7 @@ int main(void)
 		.between_compiler = "tests/mock/libnvrtc_old.so",
 		.unfit_compiler = "tests/mock/libnvrtc_new.so",
 		.old_compiler = "tests/mock/libnvrtc_old.so",
+		.syncs = true,
 		.refuses = "captured",
 		.images = image_find("ptx_f32"),
 	};
