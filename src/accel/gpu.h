@@ -587,12 +587,18 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 
 /* ---- streams ---- */
 
+/* Of what device the stream of a thread is, that of the thread says. */
 static dicomm_result_t refuse_capture(const struct accel_stream *s)
 {
 	gpu_capture state = GPU_CAPTURE_NONE;
+	int error;
 
-	if (!s->native || api.capturing(s->handle, &state) ||
-	    state == GPU_CAPTURE_NONE)
+	if (!s->native)
+		return DICOMM_SUCCESS;
+	TRY(enter(s->index));
+	error = api.capturing(s->handle, &state);
+	gpu_leave();
+	if (error || state == GPU_CAPTURE_NONE)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_UNSUPPORTED,
 		    GPU_KIND ":%d: stream %p " GPU_CAPTURED, s->index,

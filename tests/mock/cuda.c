@@ -548,9 +548,11 @@ EXPORT void mock_capture(cuda_stream s)
 	driver_capture(s);
 }
 
+/* Handles that stand for a stream of each context, and of each thread in it,
+ * are not mocked; this asks for the context that those would need. */
 EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
 {
-	CALL;
+	CURRENT;
 	*state = s && s == captured ? 1 : CUDA_CAPTURE_NONE;
 	return DRIVER_SUCCESS;
 }

@@ -402,9 +402,12 @@ EXPORT hip_result hipThreadExchangeStreamCaptureMode(int *mode)
 }
 #endif
 
+/* The stream of a thread, which is not mocked, is one of its device. */
 EXPORT hip_result hipStreamIsCapturing(hip_stream s, hip_capture *state)
 {
 	CALL;
+	if (s && driver_stream_device(stream_of(s)) != current)
+		return note(DRIVER_INVALID_HANDLE);
 	*state = s && s == captured ? 1 : HIP_CAPTURE_NONE;
 	return DRIVER_SUCCESS;
 }
