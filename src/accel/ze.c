@@ -420,10 +420,40 @@ static int ze_host_pointer(void **device, void *host, unsigned flags)
 
 /* ---- memory of other processes ---- */
 
+static size_t round_up(size_t bytes, size_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
+
+/* A descriptor is of the driver's memory that an allocation is made of. That
+ * may be a pool of many: then nobody says where in it this one is, they all
+ * have one number, and the descriptor goes with any of them. Or it is a part:
+ * a device of several tiles has one on each. */
+static bool is_whole(int fd, size_t bytes)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	size_t page = bytes < LARGE_BYTES ? PAGE_BYTES : LARGE_BYTES;
+
+	return size < 0 ||
+	       ((size_t)size >= bytes && (size_t)size <= round_up(bytes, page));
+}
+
+/* It begins with a descriptor. */
 static int ze_ipc_get(ze_ipc *ipc, void *base)
 {
+	ze_context context = ze_places[entered].context;
+	void *start = NULL;
+	size_t size = 0;
+	int error, fd;
+
 	memset(ipc, 0, sizeof(*ipc));
-	return (int)ze.ipc_get(ze_places[entered].context, base, ipc);
+	error = (int)ze.range(context, base, &start, &size);
+	if (!error)
+		error = (int)ze.ipc_get(context, base, ipc);
+	if (error)
+		return error;
+	memcpy(&fd, ipc->data, sizeof(fd));
+	return is_whole(fd, size) ? ZE_SUCCESS : ZE_UNSUPPORTED_FEATURE;
 }
 
 /* A handle begins with a descriptor of the process that made it. In newer
@@ -480,21 +510,6 @@ static bool gpu_needs_flush(int index)
 {
 	(void)index;
 	return true;
-}
-
-static size_t round_up(size_t bytes, size_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
-/* A descriptor is of all the driver's memory that an allocation is made of.
- * Where that is more, nobody says where in it the allocation is. */
-static bool is_whole(int fd, size_t bytes)
-{
-	off_t size = lseek(fd, 0, SEEK_END);
-	size_t page = bytes < LARGE_BYTES ? PAGE_BYTES : LARGE_BYTES;
-
-	return size < 0 || (size_t)size <= round_up(bytes, page);
 }
 
 /* The driver keeps its own descriptor. */

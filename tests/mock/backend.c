@@ -347,6 +347,28 @@ START_TEST(copies_to_what_a_dmabuf_shows_are_done)
 }
 END_TEST
 
+/* Half of it, as of a device of two tiles; four times as much, of a pool */
+START_TEST(what_a_descriptor_is_not_of_is_not_shown)
+{
+	static const char *const sizes[] = {"1048576", "8388608"};
+	struct accel_handle h;
+	char *p = streams_alloc(BYTES);
+	uint64_t offset;
+	int fd = -1;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		setenv("MOCK_DESCRIPTOR_BYTES", sizes[i], 1);
+		ck_assert_int_eq(work->mem_export(p, &h),
+				 DICOMM_ERR_UNSUPPORTED);
+		ck_assert_int_eq(work->dmabuf(p, 1, &fd, &offset),
+				 DICOMM_ERR_UNSUPPORTED);
+		unsetenv("MOCK_DESCRIPTOR_BYTES");
+	}
+	OK(work->mem_export(p, &h));
+	OK(accel->free(p));
+}
+END_TEST
+
 /* The device uses it like its own; others would look where it was. */
 START_TEST(managed_memory_is_shown_to_nobody)
 {
@@ -941,6 +963,8 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);
 	if (tested->syncs && has_dmabuf())
 		tcase_add_test(t, copies_to_what_a_dmabuf_shows_are_done);
+	if (mock.events)
+		tcase_add_test(t, what_a_descriptor_is_not_of_is_not_shown);
 	tcase_add_test(t, managed_memory_is_shown_to_nobody);
 	/* Before ROCm 7, every call forgets it. */
 	if (mock.last_error && !old && !between)

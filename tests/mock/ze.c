@@ -7,8 +7,9 @@
  * not where MOCK_IMAGES=refused is in the environment, and of a kernel that one
  * has it runs the twin that the C compiler made. Each list is a queue of its
  * own; with MOCK_QUEUES=n, lists are on n queues, and one that waits holds up
- * those of its queue. With MOCK_OLD it is one of before 2024, without what came
- * later and without dma-bufs.
+ * those of its queue. Where MOCK_DESCRIPTOR_BYTES is set, descriptors are of so
+ * much, as they are of a pool, or of one of several tiles. With MOCK_OLD it is
+ * one of before 2024, without what came later and without dma-bufs.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/accel/ze_api.h"
@@ -337,6 +339,19 @@ EXPORT ze_result zeMemFreeExt(ze_context c, const ze_free_desc *desc, void *p)
 	return result(driver_free(p, false));
 }
 
+/* What is not of an allocation, neither more nor less; -1: what is */
+static int other_fd(void)
+{
+	const char *bytes = getenv("MOCK_DESCRIPTOR_BYTES");
+	static int fd = -1;
+
+	if (!bytes)
+		return -1;
+	if (fd < 0)
+		fd = memfd_create("mock-descriptor", MFD_CLOEXEC);
+	return ftruncate(fd, atol(bytes)) ? -1 : fd;
+}
+
 #ifdef MOCK_OLD
 static int exported_fd(const struct driver_memory *m)
 {
@@ -386,7 +401,7 @@ EXPORT ze_result zeMemGetAllocProperties(ze_context c, const void *p,
 		return ZE_SUCCESS;
 	if (fd->type != ZE_EXPORT_FD || fd->flags != ZE_DMA_BUF)
 		return ZE_INVALID_ENUMERATION;
-	fd->fd = exported_fd(&m);
+	fd->fd = other_fd() < 0 ? exported_fd(&m) : other_fd();
 	return fd->fd < 0 ? ZE_UNSUPPORTED_FEATURE : ZE_SUCCESS;
 }
 
@@ -418,7 +433,7 @@ EXPORT ze_result zeMemGetIpcHandle(ze_context c, const void *p, ze_ipc *out)
 	CALL;
 	if (c != &context || !driver_find(p, &m) || m.imported || p != m.at)
 		return ZE_INVALID_ARGUMENT;
-	h.fd = m.fd;
+	h.fd = other_fd() < 0 ? m.fd : other_fd();
 #ifdef MOCK_OLD
 	h.offset = (uint64_t)getpid(); /* as it may happen to be */
 #else
