@@ -644,24 +644,6 @@ static void opencl_close(struct accel_stream *s)
 	free(s);
 }
 
-static dicomm_result_t opencl_prepare(struct accel_stream *s,
-				      dicomm_datatype_t type)
-{
-	const dicomm_redop_t ops[] = {DICOMM_SUM, DICOMM_BXOR};
-	dicomm_result_t status = DICOMM_SUCCESS;
-	struct launch l;
-
-	/* Bitwise operators are in a module of their own. */
-	for (int i = 0; i < 2 && status == DICOMM_SUCCESS; i++) {
-		if (!launch_reduce(&l, type, ops[i], 0, 0, 0, 1))
-			continue;
-		pthread_mutex_lock(&lock);
-		status = program_build(s->context, l.module);
-		pthread_mutex_unlock(&lock);
-	}
-	return status;
-}
-
 /* Its memory is the host's, but nothing of OpenCL calls the host in turn. */
 static dicomm_result_t opencl_prepare_proxy(struct accel_stream *s,
 					    dicomm_datatype_t type)
@@ -877,6 +859,28 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	s->kernels = k;
 	*handle = k->handle;
 	return DICOMM_SUCCESS;
+}
+
+/* Of a type that the device does not have, the program has no kernels. */
+static dicomm_result_t opencl_prepare(struct accel_stream *s,
+				      dicomm_datatype_t type)
+{
+	const dicomm_redop_t ops[] = {DICOMM_SUM, DICOMM_BXOR};
+	dicomm_result_t status = DICOMM_SUCCESS;
+	opencl_kernel kernel;
+	struct launch l;
+
+	/* Bitwise operators are in a module of their own. */
+	for (int i = 0; i < 2 && status == DICOMM_SUCCESS; i++) {
+		if (!launch_reduce(&l, type, ops[i], 0, 0, 0, 1))
+			continue;
+		pthread_mutex_lock(&lock);
+		status = program_build(s->context, l.module);
+		pthread_mutex_unlock(&lock);
+		if (status == DICOMM_SUCCESS)
+			status = kernel_get(s, &l, &kernel);
+	}
+	return status;
 }
 
 static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
