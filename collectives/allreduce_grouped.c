@@ -16,8 +16,8 @@
  */
 #include "collectives/groups.h"
 
-/* The part that is group `top`'s share of a column, as one rank sees it: in
- * this order on all ranks, part after part. */
+/* A part of group `top`'s share of a column, as one rank sees it: in this order
+ * on all ranks, part after part. */
 static void build_part(struct plan *p, const struct shape *s,
 		       const struct groups *g, uint32_t column, uint32_t top,
 		       struct span in, struct span out)
@@ -61,11 +61,28 @@ static void build_part(struct plan *p, const struct shape *s,
 	}
 }
 
+/* Group k's share of a column, in as many messages as it takes. */
+static void build_share(struct plan *p, const struct shape *s,
+			const struct groups *g, uint32_t column, uint32_t k,
+			struct span in, struct span recv)
+{
+	uint32_t parts = g->columns * g->parts, begin = column * g->parts;
+	uint32_t lo = begin + g->cut[k], end = begin + g->cut[k + 1];
+
+	while (lo < end) {
+		uint32_t n = groups_message(g, k);
+		uint32_t hi = n < end - lo ? lo + n : end;
+
+		build_part(p, s, g, column, k, plan_cut(in, lo, hi, parts),
+			   plan_cut(recv, lo, hi, parts));
+		lo = hi;
+	}
+}
+
 static void build(struct plan *p, const struct shape *s, enum groups_by by)
 {
 	struct span recv = plan_block(PLAN_RECV, 0), in;
 	const struct groups *g;
-	uint32_t parts;
 	dicomm_result_t status = groups_find(s, by, &g);
 
 	if (status != DICOMM_SUCCESS) {
@@ -73,19 +90,10 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 		return;
 	}
 	in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
-	parts = g->columns * g->parts;
-	plan_largest(p, groups_largest_share(g), parts);
-	for (uint32_t c = 0; c < g->columns; c++) {
-		for (uint32_t k = 0; k < g->n; k++) {
-			uint32_t lo = c * g->parts + g->cut[k];
-			uint32_t hi = c * g->parts + g->cut[k + 1];
-
-			if (lo < hi)
-				build_part(p, s, g, c, k,
-					   plan_cut(in, lo, hi, parts),
-					   plan_cut(recv, lo, hi, parts));
-		}
-	}
+	plan_largest(p, groups_largest_message(g), g->columns * g->parts);
+	for (uint32_t c = 0; c < g->columns; c++)
+		for (uint32_t k = 0; k < g->n; k++)
+			build_share(p, s, g, c, k, in, recv);
 }
 
 /* What it loads the links with is counted from its steps (tally.h). */
@@ -107,7 +115,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	if (!s->links || groups_find(s, by, &g) != DICOMM_SUCCESS)
 		return;
 	w->message_bytes =
-		bytes / (g->columns * g->parts) * groups_largest_share(g) + 64;
+		bytes / (g->columns * g->parts) * groups_largest_message(g) +
+		64;
 }
 
 GROUPS_ALGORITHM(allreduce, weighted, COLL_ALLREDUCE, GROUPS_BY_RANK)

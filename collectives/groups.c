@@ -6,8 +6,9 @@
 
 #include "src/base/log.h"
 
-/* A share is a whole number of parts: how fine they are. */
-#define PARTS_LEAST 64
+/* A share is a whole number of parts: how fine they are. A part is a cache line
+ * at least, and slots may be as small as 4 KiB: so many are one message. */
+#define PARTS_FEW 64
 #define PARTS_EACH 4
 /* Columns for each member of a group whose members differ. */
 #define COLUMNS_EACH 4
@@ -208,7 +209,7 @@ static void find_owners(struct groups *g, const struct links *l, uint32_t k,
 static void find_shares(struct groups *g, const struct links *l,
 			enum groups_by by, uint64_t *rate, uint32_t *x)
 {
-	uint32_t each = (PARTS_LEAST + g->n - 1) / g->n;
+	uint32_t each = PARTS_FEW / g->n;
 
 	g->parts = g->n * (each > PARTS_EACH ? each : PARTS_EACH);
 	for (uint32_t k = 0; k < g->n; k++)
@@ -265,12 +266,20 @@ dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
 	return DICOMM_SUCCESS;
 }
 
-uint32_t groups_largest_share(const struct groups *g)
+uint32_t groups_message(const struct groups *g, uint32_t k)
+{
+	uint32_t share = g->cut[k + 1] - g->cut[k];
+	uint32_t messages = (share + PARTS_FEW - 1) / PARTS_FEW;
+
+	return messages ? (share + messages - 1) / messages : 0;
+}
+
+uint32_t groups_largest_message(const struct groups *g)
 {
 	uint32_t most = 0;
 
 	for (uint32_t k = 0; k < g->n; k++)
-		if (g->cut[k + 1] - g->cut[k] > most)
-			most = g->cut[k + 1] - g->cut[k];
+		if (groups_message(g, k) > most)
+			most = groups_message(g, k);
 	return most;
 }

@@ -38,8 +38,10 @@ bool groups_possible(const struct shape *s, enum groups_by by);
  * ERR_NO_MEMORY. */
 dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
 			    const struct groups **out);
-/* The largest share, in parts of a column. */
-uint32_t groups_largest_share(const struct groups *g);
+/* In parts of a column: a message of group k's share, which may take several;
+ * the largest one of all groups. */
+uint32_t groups_message(const struct groups *g, uint32_t k);
+uint32_t groups_largest_message(const struct groups *g);
 
 static inline int groups_owner(const struct groups *g, uint32_t group,
 			       uint32_t column)

@@ -257,6 +257,51 @@ START_TEST(slices_are_as_long_on_all_ranks)
 }
 END_TEST
 
+/* Each on a node of its own, of which the first is the only fast one. */
+static struct links *one_fast(int ranks)
+{
+	uint32_t n = (uint32_t)ranks;
+	struct links *l = links_create(n, n, 2, 1);
+
+	ck_assert_ptr_nonnull(l);
+	l->class[0].nic = (struct links_pipe){1000000, 1000000};
+	l->class[1].nic = (struct links_pipe){1000, 1000};
+	for (uint32_t r = 0; r < n; r++) {
+		l->node_of[r] = r;
+		l->class_of[r] = r > 0;
+	}
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	return l;
+}
+
+/* A part is a cache line at least, and slots may be as small as 4 KiB. */
+START_TEST(messages_fit_the_smallest_slot)
+{
+	static const int ranks[] = {2, 3, 17, 64, 255, 600};
+	const struct algorithm *a = algorithms[_i];
+	struct plan p;
+
+	for (size_t k = 0; k < sizeof(ranks) / sizeof(*ranks) && !a->whole;
+	     k++) {
+		struct links *links = one_fast(ranks[k]);
+		struct shape s = {
+			.coll = a->coll, .ranks = ranks[k], .links = links};
+
+		for (; s.rank < s.ranks && a->serves(&s); s.rank += 299) {
+			ck_assert_int_eq(algorithm_plan(a, &s, &p),
+					 DICOMM_SUCCESS);
+			ck_assert_msg(p.message_parts <= 4096 / 64,
+				      "%s %s: rank %d of %d: %u of %u parts",
+				      coll_name(a->coll), a->name, s.rank,
+				      s.ranks, p.message_parts,
+				      p.message_parts_of);
+			plan_free(&p);
+		}
+		links_free(links);
+	}
+}
+END_TEST
+
 /* Slices of such may be as long as they like. */
 START_TEST(scratchless_ones_have_no_scratch)
 {
@@ -299,6 +344,7 @@ int main(void)
 	tcase_add_loop_test(tc, result_is_that_of_the_definition, 0, n);
 	tcase_add_loop_test(tc, any_rank_can_be_root, 0, n);
 	tcase_add_loop_test(tc, slices_are_as_long_on_all_ranks, 0, n);
+	tcase_add_loop_test(tc, messages_fit_the_smallest_slot, 0, n);
 	tcase_add_loop_test(tc, scratchless_ones_have_no_scratch, 0, n);
 	tcase_add_loop_test(tc, allreduce_is_the_same_on_all_ranks, 0, n);
 	tcase_add_loop_test(tc, deterministic_ones_fold_in_rank_order, 0, n);
