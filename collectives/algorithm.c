@@ -116,6 +116,19 @@ int shape_chain_rank(const struct shape *s, int place)
 	return at_place(s, h.island + place);
 }
 
+uint32_t shape_near_of_chain(const struct shape *s)
+{
+	return s->links ? s->links->ranks - s->links->nodes : 0;
+}
+
+/* It may leave each node once. */
+uint32_t shape_near_of_ring(const struct shape *s)
+{
+	uint32_t near = shape_near_of_chain(s);
+
+	return near ? near - 1 : 0;
+}
+
 int shape_power_of_two(const struct shape *s)
 {
 	int p = 1;

@@ -138,6 +138,10 @@ int shape_farthest(const struct shape *s);
  * place. */
 int shape_chain_place(const struct shape *s);
 int shape_chain_rank(const struct shape *s, int place);
+/* Of the hops from one end of that chain to the other, and of a ring from any
+ * rank to the one before it: those within a node, at least. */
+uint32_t shape_near_of_chain(const struct shape *s);
+uint32_t shape_near_of_ring(const struct shape *s);
 /* The largest power of two up to the number of ranks; are there so many? */
 int shape_power_of_two(const struct shape *s);
 bool shape_is_power_of_two(const struct shape *s);

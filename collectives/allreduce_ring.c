@@ -46,6 +46,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t n = (uint64_t)s->ranks;
 
 	w->hops = 2 * (uint32_t)others;
+	w->near_hops = 2 * shape_near_of_ring(s);
 	w->messages = 4 * (uint32_t)others;
 	w->message_bytes = bytes / n + 64;
 	w->wire_bytes = 2 * others * (bytes / n);

@@ -32,6 +32,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t others = (uint64_t)s->ranks - 1;
 
 	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_chain(s);
 	w->messages = s->ranks > 2 ? 2 : 1;
 	w->message_bytes = bytes;
 	w->wire_bytes = bytes;

@@ -107,8 +107,8 @@ static uint64_t linked_ps(const struct estimate_params *e,
 {
 	struct tally t;
 	struct work w;
-	uint64_t slices, far;
-	wide ranks, busy, hops, one_hop;
+	uint64_t slices, far, chunk;
+	wide ranks, busy, hops, passing;
 
 	/* First: work() of groups fails quietly, and has them after that. */
 	if (tally_of(e, a, s, &t) != DICOMM_SUCCESS)
@@ -117,10 +117,12 @@ static uint64_t linked_ps(const struct estimate_params *e,
 	slices = slices_of(e, a, &w);
 	far = w.hops - w.near_hops;
 	hops = (wide)far * t.latency_ps + (wide)w.near_hops * hop_ps(e);
-	one_hop = tally_scaled(t.hop_ps, w.message_bytes / slices);
+	chunk = w.message_bytes / slices;
+	passing = (wide)far * tally_scaled(t.hop_ps, chunk) +
+		  (wide)w.near_hops * tally_scaled(t.near_hop_ps, chunk);
 	ranks = tally_scaled(t.rank_ps, bytes) + (wide)t.message_ps * slices;
 	busy = bounded(larger(tally_scaled(t.pipe_ps, bytes), ranks));
-	return (uint64_t)bounded(hops + larger(far * one_hop, busy / slices) +
+	return (uint64_t)bounded(hops + larger(passing, busy / slices) +
 				 busy / slices * (slices - 1));
 }
 

@@ -49,6 +49,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t block = bytes / (uint64_t)s->ranks;
 
 	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_ring(s);
 	w->messages = 2 * (uint32_t)others;
 	w->message_bytes = block;
 	w->wire_bytes = others * block;

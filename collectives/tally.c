@@ -187,15 +187,22 @@ static void add_flows(struct count *t)
 	t->nmet = 0;
 }
 
+/* Between two ranks of a node. */
+static uint64_t inside(const struct count *t, uint32_t node)
+{
+	uint64_t rate = links_node(t->l, node)->inside;
+
+	return rate ? rate : t->e->bytes_per_s;
+}
+
 /* The bytes that the rank in hand moves within its node. */
 static uint64_t bytes_ps(const struct count *t)
 {
-	const struct links_class *c =
-		links_node(t->l, t->l->node_of[t->s->rank]);
-	uint64_t inside = c->inside ? c->inside : t->e->bytes_per_s;
+	uint32_t node = t->l->node_of[t->s->rank];
+	const struct links_class *c = links_node(t->l, node);
 	uint64_t reduce = c->reduce ? c->reduce : t->e->reduce_bytes_per_s;
 	uint64_t more = t->near_in > t->near_out ? t->near_in : t->near_out;
-	uint64_t ps = transfer_ps(more, inside);
+	uint64_t ps = transfer_ps(more, inside(t, node));
 
 	ps = sum_ps(ps, transfer_ps(t->reduced, reduce));
 	return sum_ps(ps, transfer_ps(t->copied, t->e->copy_bytes_per_s));
@@ -243,7 +250,7 @@ static void sum_up(const struct count *t, struct tally *out)
 {
 	const struct links *l = t->l;
 	uint32_t cores = t->e->node_cores;
-	uint64_t all_ps = 0;
+	uint64_t all_ps = 0, near_ps = 0;
 
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		const struct links_class *c = links_node(l, n);
@@ -252,6 +259,7 @@ static void sum_up(const struct count *t, struct tally *out)
 		if (!rate)
 			rate = t->e->bytes_per_s;
 		all_ps = sum_ps(all_ps, transfer_ps(COUNTED, rate));
+		near_ps = sum_ps(near_ps, transfer_ps(COUNTED, inside(t, n)));
 		raise_by_pipe(t, &out->pipe_ps, &t->node[n], &c->nic);
 		raise_to(&out->latency_ps, c->latency_ps);
 		if (!cores || l->ranks_of[n] <= cores)
@@ -262,6 +270,7 @@ static void sum_up(const struct count *t, struct tally *out)
 	for (uint32_t i = 0; i < l->islands; i++)
 		raise_by_pipe(t, &out->pipe_ps, &t->island[i], &l->island[i]);
 	out->hop_ps = all_ps / l->nodes;
+	out->near_hop_ps = near_ps / l->nodes;
 	if (!out->latency_ps)
 		out->latency_ps = LATENCY_PS;
 }

@@ -21,7 +21,8 @@ struct tally {
 	/* From one node to the next: the mean of all, of which a path with many
 	 * hops takes in slow ones and fast ones. */
 	uint64_t hop_ps;
-	uint64_t latency_ps; /* of a message between nodes */
+	uint64_t near_hop_ps; /* likewise, within a node */
+	uint64_t latency_ps;  /* of a message between nodes */
 };
 
 #define TALLY_SHIFT 30

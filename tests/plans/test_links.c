@@ -55,6 +55,15 @@ static void crosses_once(const struct crossings *c, uint32_t ways)
 	ck_assert_uint_eq(c->sent[0], ways * (l->ranks - l->nodes));
 }
 
+/* As it is estimated. */
+static uint32_t far_hops(const struct crossings *c, const char *name)
+{
+	struct work w = {.hops = 0};
+
+	algorithm_find(c->s.coll, name)->work(&c->s, 1 << 20, &w);
+	return w.hops - w.near_hops;
+}
+
 /* Of two to so many ranks, spread at random. */
 static void for_all_links(int ranks, void (*check)(const struct links *l))
 {
@@ -77,6 +86,7 @@ static void check_trees(const struct links *l)
 		crosses_once(&c, 1);
 		c = crossings_of(COLL_BROADCAST, "chain", root, l);
 		crosses_once(&c, 1);
+		ck_assert_uint_eq(far_hops(&c, "chain"), l->nodes - 1);
 	}
 	c = crossings_of(COLL_BARRIER, "tree", -1, l);
 	crosses_once(&c, 2);
@@ -111,9 +121,12 @@ static void has_one_peer(void *ctx, enum step_kind kind, int peer,
 	n->peer = peer;
 }
 
-/* Each node, and each island, is left once. */
-static void check_ring(const struct links *l, enum coll coll)
+/* Each node, and each island, is left once; from a rank to the one before it
+ * all of them, or all but one. */
+static void check_ring(const struct links *l, enum coll coll, uint32_t times)
 {
+	uint32_t nodes = l->nodes < l->ranks ? l->nodes : l->ranks - 1;
+	struct crossings c;
 	struct shape s = {
 		.coll = coll, .ranks = (int)l->ranks, .root = -1, .links = l};
 	uint32_t left[3] = {0, 0, 0};
@@ -128,13 +141,15 @@ static void check_ring(const struct links *l, enum coll coll)
 	}
 	ck_assert_uint_eq(left[2], l->used_islands > 1 ? l->used_islands : 0);
 	ck_assert_uint_eq(left[1] + left[2], l->nodes > 1 ? l->nodes : 0);
+	c.s = s;
+	ck_assert_uint_eq(far_hops(&c, "ring"), times * nodes);
 }
 
 static void check_rings(const struct links *l)
 {
-	check_ring(l, COLL_ALLREDUCE);
-	check_ring(l, COLL_REDUCE_SCATTER);
-	check_ring(l, COLL_ALLGATHER);
+	check_ring(l, COLL_ALLREDUCE, 2);
+	check_ring(l, COLL_REDUCE_SCATTER, 1);
+	check_ring(l, COLL_ALLGATHER, 1);
 }
 
 START_TEST(rings_cross_each_link_once)
