@@ -137,6 +137,9 @@ uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 	wide hop = hop_ps(e), one_hop, busy, first, total;
 	struct work w;
 
+	/* It sends single bytes, of whatever size it is asked. */
+	if (s->coll == COLL_BARRIER)
+		bytes = 1;
 	if (links_matter(s->links))
 		return linked_ps(e, a, s, bytes);
 	work_of(a, s, bytes, &w);

@@ -167,6 +167,22 @@ START_TEST(times_do_not_depend_on_what_was_asked_before)
 }
 END_TEST
 
+START_TEST(a_barrier_has_no_size)
+{
+	struct links *l = links_of("shared_nics.json");
+	struct select_table t = table();
+	struct shape s = {.coll = COLL_BARRIER, .ranks = 8, .links = l};
+
+	for (int i = 0; algorithms[i]; i++)
+		if (algorithms[i]->coll == COLL_BARRIER)
+			ck_assert_uint_eq(
+				estimate_ps(&t.params, algorithms[i], &s,
+					    UINT64_C(1) << 40),
+				estimate_ps(&t.params, algorithms[i], &s, 1));
+	links_free(l);
+}
+END_TEST
+
 /* ---- shares ---- */
 
 START_TEST(shares_level_what_the_ways_carry)
@@ -357,6 +373,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, selection_is_as_expected);
 	tcase_add_test(tc, times_do_not_depend_on_what_was_asked_before);
+	tcase_add_test(tc, a_barrier_has_no_size);
 	tcase_add_test(tc, shares_level_what_the_ways_carry);
 	tcase_add_test(tc, what_is_wrong_is_named);
 	tcase_add_test(tc, the_hash_is_of_what_it_says);
