@@ -14,6 +14,12 @@
  */
 #include "collectives/algorithm.h"
 
+/* Blocks that are handed on over a distance of d. */
+static int round_blocks(const struct shape *s, int d)
+{
+	return d < s->ranks - d ? d : s->ranks - d;
+}
+
 /* The blocks of ranks [first, first + n), which may cross the end: in one or
  * two messages, on both sides. */
 static int cut(const struct shape *s, int first, int n, struct span out[2])
@@ -35,7 +41,7 @@ static void build(struct plan *p, const struct shape *s)
 	struct span m[2];
 
 	for (int d = 1; d < s->ranks; d *= 2) {
-		int n = d < s->ranks - d ? d : s->ranks - d;
+		int n = round_blocks(s, d);
 		int to = shape_rank(s, s->rank - d);
 		int from = shape_rank(s, s->rank + d);
 		int messages = cut(s, s->rank, n, m);
@@ -59,7 +65,9 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t block = bytes / (uint64_t)s->ranks;
 
 	w->hops = shape_log2(s);
-	w->messages = 3 * w->hops;
+	/* One block does not cross the end. */
+	for (int d = 1; d < s->ranks; d *= 2)
+		w->messages += round_blocks(s, d) > 1 ? 3 : 2;
 	w->message_bytes = (uint64_t)s->ranks / 2 * block;
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;

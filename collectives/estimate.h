@@ -34,9 +34,6 @@ struct estimate_params {
  * `bytes` (the longer one). */
 uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 		     const struct shape *s, uint64_t bytes);
-/* Messages one after the other, of the first slice. */
-uint32_t estimate_hops(const struct algorithm *a, const struct shape *s,
-		       uint64_t bytes);
 /* Bytes of the longest message, before it is cut into slices. */
 uint64_t estimate_message_bytes(const struct algorithm *a,
 				const struct shape *s, uint64_t bytes);

@@ -9,9 +9,6 @@
 
 #include "src/base/log.h"
 
-/* One part in so many: what predictions are good for. */
-#define ALIKE 16
-
 /* Text that grows to the end of its room. */
 struct text {
 	char *at;
@@ -201,11 +198,11 @@ static bool may_serve(const struct select_table *t, const struct shape *s,
 }
 
 /* Index of the fastest one; -1 if none may serve, -2 if times are not known. */
-static int least_time(const struct select_table *t, const struct shape *s,
-		      uint64_t bytes, uint64_t *best_ps)
+static int fastest(const struct select_table *t, const struct shape *s,
+		   uint64_t bytes)
 {
+	uint64_t best_ps = 0, ps;
 	int best = -1;
-	uint64_t ps;
 
 	for (int i = 0; algorithms[i]; i++) {
 		if (!may_serve(t, s, bytes, i))
@@ -213,39 +210,9 @@ static int least_time(const struct select_table *t, const struct shape *s,
 		ps = estimate_ps(&t->params, algorithms[i], s, bytes);
 		if (ps == ESTIMATE_FAILED)
 			return -2;
-		if (best < 0 || ps < *best_ps) {
+		if (best < 0 || ps < best_ps) {
 			best = i;
-			*best_ps = ps;
-		}
-	}
-	return best;
-}
-
-/*
- * Within a node, one hop is preferred where more of them would save less than
- * predictions are good for: then nobody waits for what waits itself, and a busy
- * machine does no harm. Two ranks all-reduce large messages in one hop as fast
- * as in two, or faster; mapped, in half the time
- * (perftest/results/2026-11-24-two-cores.md).
- */
-static int fastest(const struct select_table *t, const struct shape *s,
-		   uint64_t bytes)
-{
-	uint64_t best_ps = 0, most_ps, ps;
-	int best = least_time(t, s, bytes, &best_ps);
-
-	if (best < 0 || s->ranks == 1 || links_matter(s->links) ||
-	    estimate_hops(algorithms[best], s, bytes) <= 1)
-		return best;
-	most_ps = best_ps + best_ps / ALIKE;
-	for (int i = 0; algorithms[i]; i++) {
-		if (!may_serve(t, s, bytes, i) ||
-		    estimate_hops(algorithms[i], s, bytes) > 1)
-			continue;
-		ps = estimate_ps(&t->params, algorithms[i], s, bytes);
-		if (ps <= most_ps) {
-			best = i;
-			most_ps = ps;
+			best_ps = ps;
 		}
 	}
 	return best;

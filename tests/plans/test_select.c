@@ -82,6 +82,18 @@ START_TEST(size_decides)
 }
 END_TEST
 
+static uint64_t predicted(const struct select_table *t, const char *name)
+{
+	struct shape s = {.coll = COLL_ALLREDUCE, .ranks = 2};
+	uint64_t ps;
+
+	ck_assert_int_eq(select_predict(t, &s, 1 << 24,
+					algorithm_find(COLL_ALLREDUCE, name),
+					&ps),
+			 DICOMM_SUCCESS);
+	return ps;
+}
+
 START_TEST(one_hop_is_preferred_to_a_small_saving)
 {
 	struct select_table t = table();
@@ -89,6 +101,8 @@ START_TEST(one_hop_is_preferred_to_a_small_saving)
 	/* Reducing twice as much costs a little more than copying half of it */
 	t.params.reduce_bytes_per_s = 8500000000;
 	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "direct");
+	/* Who compares what is predicted finds the same. */
+	ck_assert_uint_lt(predicted(&t, "direct"), predicted(&t, "two_shot"));
 	/* or much more. */
 	t.params.reduce_bytes_per_s = 5000000000;
 	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "two_shot");
