@@ -117,6 +117,19 @@ static const char *text_of(json_t *object, const char *key)
 	return text ? text : "";
 }
 
+/* "" if it is not there. */
+static dicomm_result_t read_text(const struct reader *r, const char *array,
+				 size_t i, json_t *object, const char *key,
+				 const char **out)
+{
+	json_t *v = json_object_get(object, key);
+
+	if (v && !json_is_string(v))
+		return wrong(r, array, i, key, "a string");
+	*out = text_of(object, key);
+	return DICOMM_SUCCESS;
+}
+
 /* ---- the parts ---- */
 
 /* 0 is where those are who name none. */
@@ -167,16 +180,19 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 					   NULL};
 	json_t *object = json_array_get(json_object_get(r->root, "nodes"), i);
 	struct cluster_nodes *n = &r->c->nodes[i];
+	const char *name, *island;
 
 	TRY(check_keys(r, object, "nodes", i, keys));
 	TRY(read_count(r, i, "count", NODES_MOST, &n->count));
 	TRY(read_count(r, i, "ranks", RANKS_MOST, &n->ranks));
-	if (strlen(text_of(object, "name")) >= sizeof(n->name))
+	TRY(read_text(r, "nodes", i, object, "name", &name));
+	TRY(read_text(r, "nodes", i, object, "island", &island));
+	if (strlen(name) >= sizeof(n->name))
 		return wrong(r, "nodes", i, "name", "at most 63 characters");
-	strcpy(n->name, text_of(object, "name"));
+	strcpy(n->name, name);
 	if (*n->name && n->count > 1)
 		return wrong(r, "nodes", i, "count", "1 where it has a name");
-	if (!find_island(r, text_of(object, "island"), &n->island))
+	if (!find_island(r, island, &n->island))
 		return wrong(r, "nodes", i, "island", "one of islands");
 	TRY(read_pipe(r, "nodes", i, &n->class.nic));
 	TRY(read_scaled(r, "nodes", i, "inside_gbit_per_s", 1e9 / 8,
@@ -190,6 +206,23 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 	if (r->c->total_nodes > NODES_MOST || r->c->total_ranks > NODES_MOST)
 		return wrong(r, "nodes", i, "count",
 			     "no more than 65536 nodes and ranks in all");
+	return DICOMM_SUCCESS;
+}
+
+/* All have one, each its own, or none has. */
+static dicomm_result_t check_names(const struct reader *r)
+{
+	const struct cluster_nodes *n = r->c->nodes;
+
+	for (uint32_t i = 1; i < r->c->entries; i++) {
+		if (!*n[i].name != !*n[0].name)
+			return wrong(r, "nodes", i, "name",
+				     "all of nodes with one, or none");
+		for (uint32_t k = 0; k < i && *n[i].name; k++)
+			if (!strcmp(n[i].name, n[k].name))
+				return wrong(r, "nodes", i, "name",
+					     "a name of its own");
+	}
 	return DICOMM_SUCCESS;
 }
 
@@ -221,11 +254,7 @@ static dicomm_result_t read_all(struct reader *r)
 		TRY(read_island(r, i));
 	for (size_t i = 0; i < c->entries; i++)
 		TRY(read_nodes(r, i));
-	for (size_t i = 1; i < c->entries; i++)
-		if (!*c->nodes[i].name != !*c->nodes[0].name)
-			return wrong(r, "nodes", i, "name",
-				     "all of nodes with one, or none");
-	return DICOMM_SUCCESS;
+	return check_names(r);
 }
 
 dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,

@@ -244,6 +244,10 @@ START_TEST(what_is_wrong_is_named)
 		{"{\"nodes\": [{\"count\": 65536, \"ranks\": 1024}]}", "65536"},
 		{"{\"nodes\": [{\"name\": \"a\", \"count\": 2}]}", "count"},
 		{"{\"nodes\": [{\"name\": \"a\"}, {}]}", "nodes[1]: name"},
+		{"{\"nodes\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",
+		 "nodes[1]: name: wanted a name of its own"},
+		{"{\"nodes\": [{\"name\": 7}]}", "name: wanted a string"},
+		{"{\"nodes\": [{\"island\": 1}]}", "island: wanted a string"},
 		{"{\"nodes\": [{\"island\": \"x\"}]}", "island"},
 		{"{\"nodes\": [{}], \"islands\": [{}]}", "islands[0]: name"},
 		{"{\"nodes\": [{}], \"islands\": [{\"name\": \"x\"},"
