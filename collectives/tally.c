@@ -188,11 +188,20 @@ static void add_flows(struct count *t)
 }
 
 /* Between two ranks of a node. */
-static uint64_t inside(const struct count *t, uint32_t node)
+static uint64_t near_rate(const struct count *t, uint32_t node)
 {
 	uint64_t rate = links_node(t->l, node)->inside;
 
 	return rate ? rate : t->e->bytes_per_s;
+}
+
+/* Of a copy in the memory of one of them: no slower than to another one. */
+static uint64_t copy_rate(const struct count *t, uint32_t node)
+{
+	uint64_t inside = links_node(t->l, node)->inside;
+	uint64_t copy = t->e->copy_bytes_per_s;
+
+	return inside > copy ? inside : copy;
 }
 
 /* The bytes that the rank in hand moves within its node. */
@@ -202,10 +211,10 @@ static uint64_t bytes_ps(const struct count *t)
 	const struct links_class *c = links_node(t->l, node);
 	uint64_t reduce = c->reduce ? c->reduce : t->e->reduce_bytes_per_s;
 	uint64_t more = t->near_in > t->near_out ? t->near_in : t->near_out;
-	uint64_t ps = transfer_ps(more, inside(t, node));
+	uint64_t ps = transfer_ps(more, near_rate(t, node));
 
 	ps = sum_ps(ps, transfer_ps(t->reduced, reduce));
-	return sum_ps(ps, transfer_ps(t->copied, t->e->copy_bytes_per_s));
+	return sum_ps(ps, transfer_ps(t->copied, copy_rate(t, node)));
 }
 
 static uint64_t message_ps(const struct count *t)
@@ -259,7 +268,8 @@ static void sum_up(const struct count *t, struct tally *out)
 		if (!rate)
 			rate = t->e->bytes_per_s;
 		all_ps = sum_ps(all_ps, transfer_ps(COUNTED, rate));
-		near_ps = sum_ps(near_ps, transfer_ps(COUNTED, inside(t, n)));
+		near_ps =
+			sum_ps(near_ps, transfer_ps(COUNTED, near_rate(t, n)));
 		raise_by_pipe(t, &out->pipe_ps, &t->node[n], &c->nic);
 		raise_to(&out->latency_ps, c->latency_ps);
 		if (!cores || l->ranks_of[n] <= cores)
