@@ -93,32 +93,28 @@ bool groups_possible(const struct shape *s, enum groups_by by)
 	return l->used_islands > 1 && l->used_islands < l->nodes;
 }
 
-static uint64_t slower_way(struct links_pipe p)
-{
-	return links_slower(p.up, p.down);
-}
-
 /* The share of its node's way that a rank has. */
 static uint64_t rank_rate(const struct links *l, uint32_t rank)
 {
 	uint32_t node = l->node_of[rank];
 
-	return limit(slower_way(links_node(l, node)->nic)) / l->ranks_of[node];
+	return limit(links_way(l, node)) / l->ranks_of[node];
 }
 
 static uint64_t group_rate(const struct groups *g, const struct links *l,
 			   uint32_t group, enum groups_by by)
 {
 	uint32_t rank = l->path[g->first[group]], node = l->node_of[rank];
+	const struct links_pipe *way = &l->island[l->island_of[node]];
 	uint64_t sum = 0;
 
 	if (by == GROUPS_BY_RANK)
 		return rank_rate(l, rank);
 	if (by == GROUPS_BY_NODE)
-		return slower_way(links_node(l, node)->nic);
+		return links_way(l, node);
 	for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++)
 		sum += rank_rate(l, l->path[i]);
-	return links_slower(slower_way(l->island[l->island_of[node]]), sum);
+	return links_slower(links_slower(way->up, way->down), sum);
 }
 
 static bool begins(const struct links *l, uint32_t place, enum groups_by by)

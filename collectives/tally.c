@@ -51,9 +51,10 @@ struct count {
 	uint64_t length;
 	/* Of the rank in hand. */
 	uint32_t node_of_rank;
-	uint64_t near_in, near_out, reduced, copied, near, far;
-	uint64_t *flow; /* [rank]: bytes to it */
-	uint32_t *met;  /* ranks on other nodes that it sends to */
+	uint64_t near_in, near_out, far_in, far_out, reduced, copied;
+	uint64_t near, far; /* messages */
+	uint64_t *flow;     /* [rank]: bytes to it */
+	uint32_t *met;      /* ranks on other nodes that it sends to */
 	uint32_t nmet;
 };
 
@@ -92,6 +93,7 @@ static void count_send(struct count *t, int peer, uint64_t n)
 		return;
 	}
 	t->far++;
+	t->far_out += n;
 	if (!n)
 		return;
 	if (!t->flow[peer])
@@ -105,6 +107,7 @@ static void count_recv(struct count *t, int peer, uint64_t n)
 		t->near_in += n;
 		t->near++;
 	} else {
+		t->far_in += n;
 		t->far++;
 	}
 }
@@ -217,6 +220,16 @@ static uint64_t bytes_ps(const struct count *t)
 	return sum_ps(ps, transfer_ps(t->copied, copy_rate(t, node)));
 }
 
+/* Those that it sends to other nodes, or receives from them, by its part of its
+ * node's way. */
+static uint64_t part_ps(const struct count *t)
+{
+	uint64_t more = t->far_in > t->far_out ? t->far_in : t->far_out;
+	uint64_t rate = links_node(t->l, t->node_of_rank)->rank;
+
+	return rate ? transfer_ps(more, rate) : 0;
+}
+
 static uint64_t message_ps(const struct count *t)
 {
 	return t->near * t->e->per_message_ps + t->far * FAR_MESSAGE_PS;
@@ -263,7 +276,8 @@ static void sum_up(const struct count *t, struct tally *out)
 
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		const struct links_class *c = links_node(l, n);
-		uint64_t rate = links_slower(c->nic.up, c->nic.down);
+		uint64_t rate = links_slower(
+			links_slower(c->nic.up, c->nic.down), c->rank);
 
 		if (!rate)
 			rate = t->e->bytes_per_s;
@@ -307,10 +321,11 @@ static dicomm_result_t count_rank(struct count *t, const struct algorithm *a,
 	uint32_t node = t->l->node_of[t->s->rank];
 
 	t->node_of_rank = node;
-	t->near_in = t->near_out = t->reduced = t->copied = 0;
-	t->near = t->far = 0;
+	t->near_in = t->near_out = t->far_in = t->far_out = 0;
+	t->reduced = t->copied = t->near = t->far = 0;
 	TRY(algorithm_tell(a, t->s, count_step, t));
 	add_flows(t);
+	raise_to(&out->pipe_ps, part_ps(t));
 	raise_to(&out->rank_ps, bytes_ps(t));
 	raise_to(&out->message_ps, message_ps(t));
 	t->bytes_ps[node] = sum_ps(t->bytes_ps[node], bytes_ps(t));

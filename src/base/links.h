@@ -24,8 +24,9 @@ struct links_pipe {
 /* What nodes have in common. */
 struct links_class {
 	struct links_pipe nic;
-	uint64_t inside;     /* between two of its ranks; 0: as rank 0's */
-	uint64_t reduce;     /* result bytes of one rank; 0: as rank 0's */
+	uint64_t rank;   /* of each rank's part in that; 0: it may have all */
+	uint64_t inside; /* between two of its ranks; 0: as rank 0's */
+	uint64_t reduce; /* result bytes of one rank; 0: as rank 0's */
 	uint64_t latency_ps; /* to another node, and back out of it */
 };
 
@@ -109,6 +110,15 @@ static inline bool links_matter(const struct links *l)
 static inline uint64_t links_slower(uint64_t a, uint64_t b)
 {
 	return !a || (b && b < a) ? b : a;
+}
+
+/* What all ranks of a node together can send, and receive. */
+static inline uint64_t links_way(const struct links *l, uint32_t node)
+{
+	const struct links_class *c = links_node(l, node);
+
+	return links_slower(links_slower(c->nic.up, c->nic.down),
+			    c->rank * l->ranks_of[node]);
 }
 
 #endif

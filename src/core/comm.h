@@ -119,8 +119,8 @@ struct dicomm_comm {
 	struct links *links; /* between hosts; NULL where there is one */
 	/* By a file, or measured; or as adapters say; else all count alike. */
 	bool links_known, links_declared;
-	bool links_summed; /* in part by adapters of ranks that measure nothing
-			    */
+	/* Some way is that of several ranks, of which one would measure it. */
+	bool links_summed;
 	/* Held by who uses them outside the data path, and to replace them. */
 	pthread_mutex_t links_lock;
 	uint32_t links_epoch; /* how often they were replaced */

@@ -66,18 +66,20 @@ static uint64_t add_rank(struct links *l, const struct declared *d,
 			 uint32_t rank)
 {
 	struct links_class *c = &l->class[l->node_of[rank]];
-	uint64_t sum = 0;
+	uint64_t sum = 0, own = 0;
 
 	for (uint32_t i = 0; i < d[rank].n; i++) {
 		const struct tp_adapter *a = &d[rank].adapter[i];
 
 		if (a->latency_ps > c->latency_ps)
 			c->latency_ps = a->latency_ps;
+		own += a->bytes_per_s;
 		if (is_first(l->node_of, d, rank, a->id))
 			sum += a->bytes_per_s;
 	}
 	c->nic.up += sum;
 	c->nic.down += sum;
+	c->rank = links_slower(c->rank, own);
 	return sum;
 }
 
@@ -89,14 +91,20 @@ dicomm_result_t declared_links(const struct links *old,
 	struct links *l;
 
 	TRY(links_part(old, old->ranks, NULL, &l));
-	for (uint32_t n = 0; n < l->nodes; n++)
+	for (uint32_t n = 0; n < l->nodes; n++) {
 		l->class[n].nic = (struct links_pipe){0, 0};
+		l->class[n].rank = 0;
+	}
 	*summed = false;
 	for (uint32_t r = 0; r < l->ranks; r++) {
 		uint64_t sum = add_rank(l, d, r);
 
 		*summed |= sum && l->class[l->node_of[r]].nic.up > sum;
 	}
+	/* Each rank has all of it. */
+	for (uint32_t n = 0; n < l->nodes; n++)
+		if (l->class[n].rank == l->class[n].nic.up)
+			l->class[n].rank = 0;
 	/* Fast ones first. */
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)

@@ -198,6 +198,19 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 	return comm->links ? DICOMM_SUCCESS : assume(comm, h);
 }
 
+/* Is there a node of whose way the rank that would measure it has a part? */
+static bool is_in_parts(const struct links *l)
+{
+	for (uint32_t n = 0; n < l->nodes; n++) {
+		const struct links_class *c = links_node(l, n);
+		uint64_t way = links_slower(c->nic.up, c->nic.down);
+
+		if (links_slower(way, c->rank) != way)
+			return true;
+	}
+	return false;
+}
+
 dicomm_result_t topology_find(struct dicomm_comm *comm)
 {
 	struct cluster *file = NULL;
@@ -207,6 +220,8 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	TRY(hosts_find(comm, &hosts));
 	if (hosts.n > 1) {
 		status = find_links(comm, &hosts, &file);
+		if (comm->links_known)
+			comm->links_summed = is_in_parts(comm->links);
 	} else {
 		disinherit(comm);
 		status = DICOMM_SUCCESS;

@@ -173,6 +173,7 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 					   "up_gbit_per_s",
 					   "down_gbit_per_s",
 					   "inside_gbit_per_s",
+					   "rank_gbit_per_s",
 					   "reduce_gbyte_per_s",
 					   "latency_us",
 					   "device",
@@ -197,6 +198,8 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 	TRY(read_pipe(r, "nodes", i, &n->class.nic));
 	TRY(read_scaled(r, "nodes", i, "inside_gbit_per_s", 1e9 / 8,
 			&n->class.inside));
+	TRY(read_scaled(r, "nodes", i, "rank_gbit_per_s", 1e9 / 8,
+			&n->class.rank));
 	TRY(read_scaled(r, "nodes", i, "reduce_gbyte_per_s", 1e9,
 			&n->class.reduce));
 	TRY(read_scaled(r, "nodes", i, "latency_us", 1e6,

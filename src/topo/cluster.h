@@ -9,8 +9,9 @@
  *
  * An entry of nodes stands for `count` (1) alike, each with so many ranks (1).
  * Further numbers: inside_gbit_per_s between two of its ranks,
- * reduce_gbyte_per_s of each, latency_us between nodes; "device" and "machine"
- * are remarks.
+ * rank_gbit_per_s that each of them may have of the node's way (each has a NIC
+ * of several), reduce_gbyte_per_s of each, latency_us between nodes; "device"
+ * and "machine" are remarks.
  * What is not given does not limit. Islands are parts of the network behind a
  * narrower way; who names none is in one with all others who name none.
  *

@@ -83,6 +83,8 @@ START_TEST(adapters_of_ranks_add_up)
 	declare();
 	way_is(0, 100);
 	way_is(1, 200);
+	ck_assert_uint_eq(links_node(made, 0)->rank, 0);
+	ck_assert_uint_eq(links_node(made, 1)->rank, 100 * GBIT);
 	ck_assert(summed);
 }
 END_TEST
