@@ -159,6 +159,8 @@ dicomm_result_t verbs_cm_call(struct verbs_strand *s,
  * identifier cannot go before its event; true: then it shall. */
 static bool connect_failed(struct verbs_strand *s, const char *what, int error)
 {
+	const struct rdma_cm_id *id = s->cm;
+
 	if (error == EADDRINUSE && atomic_load(&s->lane->state) < LANE_READY &&
 	    s->cm_tries++ < TRIES) {
 		if (begin(s))
@@ -167,7 +169,7 @@ static bool connect_failed(struct verbs_strand *s, const char *what, int error)
 		error = errno;
 	}
 	verbs_connect_failed(s, what, error ? strerror(error) : "");
-	return false;
+	return s->cm != id;
 }
 
 /* What a connection says first. */
