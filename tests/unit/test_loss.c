@@ -6,6 +6,7 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,6 +47,7 @@ static struct ibv_async_event news[2];
 static bool tells[2];
 
 static struct ibv_context contexts[2];
+static struct ibv_pd pds[2];
 static struct ibv_cq cqs[2];
 static struct ibv_srq srqs[2];
 static struct ibv_qp qps[2];
@@ -141,9 +143,13 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
 	static uint32_t last_key = 1000;
-	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+	struct ibv_mr *mr;
 
 	(void)access;
+	errno = EIO;
+	if (pd && atomic_load(&nics[pd - pds].gone))
+		return NULL;
+	mr = calloc(1, sizeof(*mr));
 	mr->pd = pd;
 	mr->addr = addr;
 	mr->length = length;
@@ -156,6 +162,12 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 {
 	(void)iova;
 	return ibv_reg_mr(pd, addr, length, (int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	free(mr);
+	return 0;
 }
 
 static void complete(int rail, uint64_t id, enum ibv_wc_opcode opcode,
@@ -244,7 +256,9 @@ static void setup(void)
 		nics[i].bytes_per_s = 1000000000;
 		nics[i].context = &contexts[i];
 		nics[i].port = (uint8_t)(i + 1);
+		nics[i].pd = &pds[i];
 		atomic_store(&nics[i].fatal, NULL);
+		atomic_store(&nics[i].gone, false);
 		strcpy(nics[i].name, i ? "fake1" : "fake0");
 		dev.rail[i].nic = &nics[i];
 		dev.rail[i].cq = &cqs[i];
@@ -528,6 +542,41 @@ START_TEST(a_read_begins_anew_at_once)
 	poll_some();
 	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_SUCCESS);
 	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
+}
+END_TEST
+
+/* Nothing can be registered with it; for the other one that does not matter. */
+START_TEST(memory_is_held_for_those_nics_that_are_there)
+{
+	const struct transport *verbs = transport_find("verbs");
+	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}}, to;
+	static uint8_t memory[100000];
+	struct tp_hold *hold;
+	struct tp_ref ref;
+
+	tell(_i, IBV_EVENT_DEVICE_FATAL);
+	ck_assert_int_eq(verbs->hold(&dev, memory, sizeof(memory), true, &hold),
+			 DICOMM_SUCCESS);
+	ck_assert(
+		verbs_offer(&peer, memory, sizeof(memory), TP_WANT_COPY, &ref));
+	memcpy(&to, &ref, sizeof(to));
+	ck_assert_uint_eq(to.key[!_i], hold->mr[!_i]->mr->rkey);
+	/* Beyond what is held. */
+	ck_assert(!verbs_offer(&peer, memory + 1, sizeof(memory), TP_WANT_COPY,
+			       &ref));
+	verbs_strand_give_up(&in->strand[_i], DICOMM_ERR_SYSTEM, "a test", "");
+	memcpy(&ref, &from, sizeof(from));
+	ck_assert_int_eq(
+		verbs_read(&peer, 0, 1, &ref, 0, memory, sizeof(memory)),
+		DICOMM_IN_PROGRESS);
+	ck_assert_int_eq(posted[0].rail, !_i);
+	ck_assert_uint_eq(posted[0].lkey, hold->mr[!_i]->mr->lkey);
+	verbs->drop(&dev, hold);
+	ck_assert_ptr_null(dev.holds);
+	/* Without any, nothing is. */
+	tell(!_i, IBV_EVENT_DEVICE_FATAL);
+	ck_assert_int_ne(verbs->hold(&dev, memory, sizeof(memory), true, &hold),
+			 DICOMM_SUCCESS);
 }
 END_TEST
 
@@ -868,6 +917,8 @@ int main(void)
 	tcase_add_loop_test(tcase, what_a_nic_tells_of_itself_ends_what_uses_it,
 			    0, FAULTS);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
+	tcase_add_loop_test(tcase, memory_is_held_for_those_nics_that_are_there,
+			    0, 2);
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);
 	tcase_add_test(tcase, the_other_one_goes_on_while_a_queue_pair_ends);
 	tcase_add_test(tcase, credits_wait_for_the_fence_too);

@@ -15,6 +15,7 @@
 #include "transports/verbs/verbs.h"
 
 #define RANKS 20
+#define MANY_RANKS 512
 #define SLOTS 16
 #define ME 3
 
@@ -33,6 +34,7 @@ static int resizes;           /* asked for */
 static bool is_short;         /* of memory that may be locked */
 static struct ibv_qp_cap cap; /* of the last queue pair */
 static int receives, own_receives;
+static int most_receives; /* of the shared queue; 0: any */
 static struct ibv_qp qp = {.context = &context, .qp_num = 17};
 static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
 static int n_asked;
@@ -213,8 +215,9 @@ static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 			 struct ibv_recv_wr **bad)
 {
 	(void)queue;
-	for (*bad = wr; wr; wr = wr->next)
-		receives++;
+	for (*bad = wr; wr; wr = wr->next, receives++)
+		if (most_receives && receives == most_receives)
+			return ENOMEM;
 	return 0;
 }
 
@@ -378,7 +381,13 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
 
 	close_rail();
-	nic.grows = _i;
+	nic.grows = _i == 1;
+	if (_i == 2) {
+		dev.lanes = MANY_RANKS * TP_CLASSES;
+		free(dev.words);
+		dev.words =
+			aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
+	}
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 	if (nic.grows)
 		ck_assert_int_lt(cqe, 1000);
@@ -499,6 +508,30 @@ START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
 }
 END_TEST
 
+/* More lanes than it has receives for share them all the same: of messages for
+ * which there is none for a moment, the NIC says when to come again. */
+START_TEST(a_shared_queue_may_be_full)
+{
+	struct verbs_lane *lanes[3];
+	struct verbs_card card;
+
+	close_rail();
+	receives = 0;
+	most_receives = VERBS_BATCH + SLOTS + 3;
+	nic.attr.max_srq_wr = most_receives;
+	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
+	for (int i = 0; i < 3; i++) {
+		lanes[i] = open_lane(&card);
+		ck_assert_int_eq(verbs_lane_inbox(lanes[i], &card),
+				 DICOMM_SUCCESS);
+	}
+	ck_assert_int_eq(receives, most_receives);
+	for (int i = 0; i < 3; i++)
+		verbs_lane_close(lanes[i]);
+	most_receives = 0;
+}
+END_TEST
+
 /* ---- partitions ---- */
 
 static const struct {
@@ -534,7 +567,7 @@ int main(void)
 			    few_drivers_are_trusted_to_make_a_queue_longer, 0,
 			    (int)(sizeof(drivers) / sizeof(*drivers)));
 	tcase_add_loop_test(
-		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 2);
+		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 3);
 	tcase_add_test(tcase, a_limit_of_locked_memory_is_thought_of);
 	tcase_add_loop_test(tcase,
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
@@ -543,6 +576,7 @@ int main(void)
 	tcase_add_loop_test(
 		tcase, receives_are_a_queue_pairs_own_where_none_can_be_shared,
 		0, 2);
+	tcase_add_test(tcase, a_shared_queue_may_be_full);
 	tcase_add_loop_test(tcase, the_partition_is_one_where_all_are_heard, 0,
 			    (int)(sizeof(partitions) / sizeof(*partitions)));
 	suite_add_tcase(suite, tcase);

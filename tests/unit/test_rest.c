@@ -159,6 +159,20 @@ START_TEST(it_ends_by_itself)
 }
 END_TEST
 
+/* Its channel is ready for ever, with nothing. */
+START_TEST(a_nic_that_has_gone_keeps_nobody_awake)
+{
+	struct nic *nic = &nics[_i];
+	uint64_t start = clock_ns();
+
+	close(nic->event);
+	atomic_store(&nic->nic.gone, true);
+	verbs_rest(&dev, SHORT_US);
+	ck_assert_uint_ge(clock_ns() - start, SHORT_US * 1000u);
+	nic->event = dup(0);
+}
+END_TEST
+
 /* For what comes between the last look and the request for an event, there is
  * none. */
 START_TEST(what_came_before_it_is_not_slept_over)
@@ -227,6 +241,8 @@ int main(void)
 	tcase_set_timeout(tcase, 20);
 	tcase_add_loop_test(tcase, an_event_of_any_nic_ends_it, 0, 2);
 	tcase_add_test(tcase, it_ends_by_itself);
+	tcase_add_loop_test(tcase, a_nic_that_has_gone_keeps_nobody_awake, 0,
+			    2);
 	tcase_add_loop_test(tcase, what_came_before_it_is_not_slept_over, 0, 2);
 	tcase_add_test(tcase, events_are_acknowledged_many_at_a_time);
 	tcase_add_test(tcase, credits_are_told_first);

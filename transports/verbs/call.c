@@ -20,9 +20,12 @@
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 
+/* The first reason counts, and may be being read. */
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 			const char *text)
 {
+	if (atomic_load(&lane->state) == LANE_FAILED)
+		return;
 	verbs_lane_end(lane, why);
 	snprintf(lane->text, sizeof(lane->text), "%s", text);
 	atomic_store_explicit(&lane->state, LANE_FAILED, memory_order_release);
@@ -31,6 +34,12 @@ static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
 static bool uses_cm(const struct tp_device *dev)
 {
 	return dev->rail[0].cm;
+}
+
+static bool is_of_use(const struct verbs_rail *rail)
+{
+	return !atomic_load(&rail->nic->lost_ms) &&
+	       !atomic_load(&rail->nic->fatal);
 }
 
 /* For a connection that cm.c makes. */
@@ -103,6 +112,18 @@ static const char *objection(const struct tp_device *dev,
 	return NULL;
 }
 
+/* The rail that the caller would have, or if it is of no use, another. */
+static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
+{
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		uint32_t rail = (wanted + i) % dev->rails;
+
+		if (is_of_use(&dev->rail[rail]))
+			return rail;
+	}
+	return wanted;
+}
+
 static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 			       struct verbs_card *answer)
 {
@@ -116,7 +137,7 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%.63s", call->why);
 	for (uint32_t i = 0; i < call->strands; i++) {
-		answer->end[i].rail = call->end[i].to_rail;
+		answer->end[i].rail = rail_for(dev, call->end[i].to_rail);
 		answer->end[i].to_rail = call->end[i].rail;
 	}
 	status = verbs_lane_open(lane, answer);
@@ -217,12 +238,6 @@ static int begin_connect(const char *host_port)
 	}
 	freeaddrinfo(found);
 	return fd;
-}
-
-static bool is_of_use(const struct verbs_rail *rail)
-{
-	return !atomic_load(&rail->nic->lost_ms) &&
-	       !atomic_load(&rail->nic->fatal);
 }
 
 /* Which rails a lane has strands between: each of either side is in one pair at
@@ -368,11 +383,14 @@ static const char *doubt(const struct verbs_lane *lane,
 		return "its slots are not like mine";
 	if (card->strands != lane->strands)
 		return "it has another number of queue pairs";
-	for (uint32_t i = 0; i < card->strands; i++)
+	for (uint32_t i = 0; i < card->strands; i++) {
+		if (card->end[i].rail >= VERBS_RAILS)
+			return "it has no such port";
 		if (card->end[i].gids > VERBS_GIDS ||
 		    card->end[i].by_gid >= card->end[i].gids ||
 		    card->end[i].to_gid >= lane->strand[i].rail->nic->gids)
 			return "its choice of GIDs makes no sense";
+	}
 	return NULL;
 }
 

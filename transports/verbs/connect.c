@@ -20,7 +20,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -29,8 +31,9 @@
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
 
-/* Who has called and not proved anything yet. */
+/* Who has called and not proved anything yet, beyond all that may have to. */
 #define STRANGERS_MAX 128
+#define DESCRIPTORS_OF_OTHERS 256
 #define TICK_MS 200
 /* Without descriptors, until the next look. */
 #define PAUSE_MS 200
@@ -48,6 +51,7 @@ static uint64_t last_id; /* 0 is the event that stops the thread */
 static unsigned strangers;
 static pthread_t thread;
 static int epoll_fd = -1, stop_fd = -1;
+static _Thread_local bool fork_has_lock; /* who forks */
 
 void verbs_lock(void)
 {
@@ -61,6 +65,24 @@ void verbs_unlock(void)
 
 /* ---- connections ---- */
 
+/* Each peer that talks to this rank takes some descriptors; the program is to
+ * find some, too. */
+static void make_room(int fd)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) ||
+	    limit.rlim_cur >= limit.rlim_max ||
+	    (rlim_t)fd + DESCRIPTORS_OF_OTHERS < limit.rlim_cur)
+		return;
+	limit.rlim_cur += (rlim_t)fd + DESCRIPTORS_OF_OTHERS;
+	if (limit.rlim_cur > limit.rlim_max)
+		limit.rlim_cur = limit.rlim_max;
+	if (!setrlimit(RLIMIT_NOFILE, &limit))
+		log_info("verbs: limit of open files raised to %llu",
+			 (unsigned long long)limit.rlim_cur);
+}
+
 struct verbs_conn *verbs_conn_add(int fd, enum verbs_stage stage,
 				  uint32_t events)
 {
@@ -69,6 +91,7 @@ struct verbs_conn *verbs_conn_add(int fd, enum verbs_stage stage,
 
 	if (!c)
 		return NULL;
+	make_room(fd);
 	c->fd = fd;
 	c->stage = stage;
 	c->id = e.data.u64 = ++last_id;
@@ -184,6 +207,16 @@ static void name_of(int fd, char *text, size_t len)
 	snprintf(text, len, "%.64s:%.8s", host, port);
 }
 
+/* All may call at the same moment, and take their time to say who they are. */
+static unsigned most_strangers(void)
+{
+	unsigned n = STRANGERS_MAX;
+
+	for (const struct tp_device *dev = devices; dev; dev = dev->next)
+		n += dev->lanes;
+	return n;
+}
+
 static void drop_oldest_stranger(void)
 {
 	struct verbs_conn *oldest = NULL;
@@ -214,7 +247,7 @@ static void accept_call(struct verbs_conn *listener)
 			pause_listening(listener);
 		return;
 	}
-	if (strangers >= STRANGERS_MAX)
+	if (strangers >= most_strangers())
 		drop_oldest_stranger();
 	tcp_tune(fd);
 	c = verbs_conn_add(fd, CONN_ACCEPTED, EPOLLIN);
@@ -268,7 +301,9 @@ static void on_event(struct verbs_conn *c)
 		accept_call(c);
 		break;
 	case CONN_EVENTS:
-		verbs_watch_events(c->nic);
+		/* Of a device that has gone the descriptor stays ready. */
+		if (!verbs_watch_events(c->nic))
+			epoll_ctl(epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 		break;
 	case CONN_ACCEPTED:
 		if (conn_read(c, &ended))
@@ -346,10 +381,30 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The child of a fork has no such thread; what its parent opened is not its
- * own. */
-static void forget(void)
+/* The child of a fork has no such thread, and what its parent opened is not its
+ * own; a connection that it kept would hide the parent's end from who is there.
+ * Who forks may have a lock by now that somebody with ours waits for: rather
+ * than for ever, wait for it so long, and leave them open. */
+static void fork_prepare(void)
 {
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec++;
+	fork_has_lock = !pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &end);
+}
+
+static void fork_parent(void)
+{
+	if (fork_has_lock)
+		pthread_mutex_unlock(&lock);
+}
+
+static void fork_child(void)
+{
+	for (struct verbs_conn *c = fork_has_lock ? conns : NULL; c;
+	     c = c->next)
+		close(c->fd);
 	pthread_mutex_init(&lock, NULL);
 	pthread_mutex_init(&life, NULL);
 	devices = NULL;
@@ -362,7 +417,7 @@ static void forget(void)
 
 static void setup(void)
 {
-	pthread_atfork(NULL, NULL, forget);
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 static dicomm_result_t start(void)

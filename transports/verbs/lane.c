@@ -414,8 +414,9 @@ bool verbs_lane_allow(struct verbs_lane *lane, uint64_t limit)
 	return false;
 }
 
-/* Who is called chooses for both sides. */
-static void meet_gids(struct verbs_strand *s, const struct verbs_end *remote)
+/* Who is called chooses for both sides, and may have lost the rail that was
+ * asked for. */
+static void meet_end(struct verbs_strand *s, const struct verbs_end *remote)
 {
 	const struct verbs_nic *nic = s->rail->nic;
 
@@ -423,6 +424,7 @@ static void meet_gids(struct verbs_strand *s, const struct verbs_end *remote)
 		verbs_choose_pair(nic->gid, nic->gids, remote->gid,
 				  remote->gids, &s->gid, &s->to_gid);
 	} else {
+		s->to_rail = remote->rail;
 		s->gid = remote->to_gid;
 		s->to_gid = remote->by_gid;
 	}
@@ -433,7 +435,7 @@ dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,
 {
 	for (uint32_t i = 0; i < lane->strands; i++) {
 		lane->strand[i].remote_key = remote->end[i].rkey;
-		meet_gids(&lane->strand[i], &remote->end[i]);
+		meet_end(&lane->strand[i], &remote->end[i]);
 	}
 	verbs_lane_share(lane, remote);
 	lane->remote_addr = remote->addr;

@@ -11,7 +11,7 @@
 
 /* Of the completion queue, which grows with the lanes, if it can. */
 #define CQE_FIRST 256
-#define CQE_FIRST_MAX 65536
+#define CQE_FIRST_MAX (1 << 20)
 
 dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 {
@@ -59,6 +59,10 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
 	struct ibv_sge sge = {.length = sizeof(uint32_t)};
 
 	for (uint32_t i = 0; i < n; i++) {
+		/* When it holds no more, the NIC has senders try again. */
+		if (rail->srq && !rail->notes &&
+		    rail->shared == rail->shared_most)
+			return DICOMM_SUCCESS;
 		if (rail->notes && rail->notes_count == rail->notes_most)
 			return FAIL(DICOMM_ERR_INTERNAL,
 				    "verbs %s: more than %u receives",
@@ -75,6 +79,7 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
 			return FAIL(DICOMM_ERR_SYSTEM,
 				    "verbs %s: post a receive: %m",
 				    rail->nic->name);
+		rail->shared += rail->srq != NULL;
 	}
 	return DICOMM_SUCCESS;
 }
@@ -166,6 +171,7 @@ static dicomm_result_t open_shared(struct verbs_rail *rail, uint64_t receives)
 
 	if (nic->attr.max_srq < 1)
 		return DICOMM_SUCCESS;
+	rail->shared_most = attr.attr.max_wr;
 	rail->srq = ibv_create_srq(nic->pd, &attr);
 	if (rail->srq)
 		return DICOMM_SUCCESS;
@@ -232,6 +238,18 @@ void verbs_rail_close(struct verbs_rail *rail)
 	verbs_rest_close(rail);
 	free(rail->notes);
 	verbs_nic_put(rail->nic);
+}
+
+bool verbs_rail_has_gone(const struct tp_device *dev,
+			 const struct verbs_rail *rail)
+{
+	bool others = false;
+
+	if (!atomic_load(&rail->nic->gone))
+		return false;
+	for (uint32_t i = 0; i < dev->rails; i++)
+		others |= !atomic_load(&dev->rail[i].nic->gone);
+	return others;
 }
 
 void verbs_rail_names(const struct tp_device *dev, char *text, size_t len)

@@ -63,10 +63,15 @@ void verbs_rest(struct tp_device *dev, unsigned us)
 	    !atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		verbs_untold_tell(dev);
 	for (uint32_t i = 0; i < dev->rails; i++) {
-		fds[i] = (struct pollfd){.fd = dev->rail[i].channel->fd,
+		const struct verbs_rail *rail = &dev->rail[i];
+
+		/* One that has gone is ready for ever. */
+		fds[i] = (struct pollfd){.fd = atomic_load(&rail->nic->gone)
+						       ? -1
+						       : rail->channel->fd,
 					 .events = POLLIN};
 		/* A NIC that refuses has failed; that shows elsewhere. */
-		ibv_req_notify_cq(dev->rail[i].cq, 0);
+		ibv_req_notify_cq(rail->cq, 0);
 	}
 	/* Of what came before, and of credits, there is no event. */
 	if (verbs_poll(dev) || verbs_credits_take_all(dev) ||

@@ -68,6 +68,8 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev)
 	p->user = calloc(POOL_COUNT, sizeof(*p->user));
 	good = p->memory && p->spare && p->user;
 	for (uint32_t i = 0; i < dev->rails && good; i++) {
+		if (verbs_rail_has_gone(dev, &dev->rail[i]))
+			continue;
 		dev->rail[i].pool_mr =
 			ibv_reg_mr(dev->rail[i].nic->pd, p->memory, bytes,
 				   IBV_ACCESS_LOCAL_WRITE);

@@ -51,8 +51,9 @@ static void add_hold(struct tp_device *dev, struct tp_hold *hold)
 
 static void let_go(struct tp_device *dev, struct tp_hold *hold)
 {
-	for (uint32_t i = 0; i < dev->rails && hold->mr[i]; i++)
-		verbs_mr_put(dev->rail[i].nic, hold->mr[i]);
+	for (uint32_t i = 0; i < dev->rails; i++)
+		if (hold->mr[i])
+			verbs_mr_put(dev->rail[i].nic, hold->mr[i]);
 	free(hold);
 }
 
@@ -66,8 +67,9 @@ static dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
 	if (!hold)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	for (uint32_t i = 0; i < dev->rails && status == DICOMM_SUCCESS; i++)
-		status = verbs_mr_get(dev->rail[i].nic, addr, len, written,
-				      &hold->mr[i]);
+		if (!verbs_rail_has_gone(dev, &dev->rail[i]))
+			status = verbs_mr_get(dev->rail[i].nic, addr, len,
+					      written, &hold->mr[i]);
 	if (status != DICOMM_SUCCESS) {
 		let_go(dev, hold);
 		return status;
@@ -85,6 +87,8 @@ static dicomm_result_t hold_device(struct tp_device *dev,
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		struct verbs_rail *rail = &dev->rail[i];
 
+		if (verbs_rail_has_gone(dev, rail))
+			continue;
 		TRY(verbs_mr_get_device(rail->nic, region, &hold->mr[i], how,
 					len));
 		if (!hold->flushed ||
@@ -137,8 +141,9 @@ static bool covers(const struct tp_device *dev, const struct tp_hold *hold,
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		const struct verbs_mr *m = hold->mr[i];
 
-		if (base < m->base || base - m->base > m->len ||
-		    len > m->len - (base - m->base) || (written && !m->written))
+		if (m && (base < m->base || base - m->base > m->len ||
+			  len > m->len - (base - m->base) ||
+			  (written && !m->written)))
 			return false;
 	}
 	return true;
@@ -156,8 +161,10 @@ bool verbs_held(struct tp_device *dev, const void *addr, uint64_t len,
 	if (hold)
 		keys->flushed = hold->flushed;
 	for (uint32_t i = 0; hold && i < dev->rails; i++) {
-		keys->local[i] = hold->mr[i]->mr->lkey;
-		keys->remote[i] = hold->mr[i]->mr->rkey;
+		const struct verbs_mr *m = hold->mr[i];
+
+		keys->local[i] = m ? m->mr->lkey : 0;
+		keys->remote[i] = m ? m->mr->rkey : 0;
 	}
 	holds_unlock(dev);
 	return hold;

@@ -111,6 +111,7 @@ struct verbs_nic {
 	/* by the thread of connect.c; see watch.c */
 	_Atomic uint64_t lost_ms;  /* since when it has no link; 0: it has */
 	const char *_Atomic fatal; /* why it is of no use any more */
+	_Atomic bool gone;         /* all of it, not just a queue */
 };
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);
@@ -275,7 +276,8 @@ struct verbs_rail {
 	struct ibv_comp_channel *channel; /* of the queue's events */
 	uint32_t unacknowledged;          /* events */
 	struct ibv_cq *cq;
-	struct ibv_srq *srq; /* or NULL: each queue pair has its own */
+	struct ibv_srq *srq;          /* or NULL: each queue pair has its own */
+	uint32_t shared, shared_most; /* receives there */
 	int cqe;
 	uint32_t cqe_reserved; /* what strands may put there at a time */
 	uint32_t batch_room;   /* for receives to be posted again */
@@ -295,6 +297,10 @@ struct verbs_rail {
 /* Of rail->nic, which goes with it. */
 dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail);
 void verbs_rail_close(struct verbs_rail *rail);
+/* Has its NIC gone, while another has not? It takes no memory any more, and
+ * brings none. */
+bool verbs_rail_has_gone(const struct tp_device *dev,
+			 const struct verbs_rail *rail);
 /* For messages: "mlx5_0:1,mlx5_1:1", as far as there is room. */
 void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
 /* Room in the completion queue for n more. */
@@ -576,8 +582,9 @@ bool verbs_loss_pending(const struct verbs_lane *lane);
 
 /* ---- watch.c: what the NICs do not tell by a completion ---- */
 
-/* Events of a NIC, when its async_fd is readable; with the lock. */
-void verbs_watch_events(struct verbs_nic *nic);
+/* Events of a NIC, when its async_fd is readable; with the lock. False: there
+ * will be no more. */
+bool verbs_watch_events(struct verbs_nic *nic);
 /* As in struct transport; now and then while nothing moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
@@ -727,8 +734,8 @@ void verbs_flush(struct tp_device *dev);
 
 struct tp_hold {
 	struct tp_hold *next;
-	struct verbs_mr *mr[VERBS_RAILS];
-	bool flushed; /* what read() has put there */
+	struct verbs_mr *mr[VERBS_RAILS]; /* NULL: the rail had gone */
+	bool flushed;                     /* what read() has put there */
 };
 
 /* The keys of that memory; false if it is not held. They may be those of

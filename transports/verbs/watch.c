@@ -8,6 +8,7 @@
  */
 #include "transports/verbs/verbs.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -49,6 +50,12 @@ static void on_link(struct verbs_nic *nic, unsigned port, bool up)
 	}
 }
 
+static void on_gone(struct verbs_nic *nic, const char *text)
+{
+	atomic_store(&nic->fatal, text);
+	atomic_store(&nic->gone, true);
+}
+
 static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 {
 	const char *text = ibv_event_type_str(e->event_type);
@@ -72,8 +79,10 @@ static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_DEVICE_FATAL:
 		atomic_store(&nic->fatal, text);
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		on_gone(nic, text);
 		break;
 	default:
 		log_debug("verbs %s: %s", nic->name, text);
@@ -81,7 +90,7 @@ static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 	}
 }
 
-void verbs_watch_events(struct verbs_nic *nic)
+bool verbs_watch_events(struct verbs_nic *nic)
 {
 	struct ibv_async_event e;
 
@@ -90,6 +99,12 @@ void verbs_watch_events(struct verbs_nic *nic)
 		on_event(nic, &e);
 		ibv_ack_async_event(&e);
 	}
+	if (errno != EIO)
+		return true;
+	/* The kernel has taken the device out, and has said so most often. */
+	if (!atomic_load(&nic->gone))
+		on_gone(nic, "it has gone");
+	return false;
 }
 
 /* ---- looks ---- */

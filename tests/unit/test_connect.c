@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who calls a rank by TCP, and what the thread that answers sees, over NICs of
+ * our own that do nothing.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/runner.h"
+#include "transports/verbs/connect.h"
+
+#define RANKS 160
+#define CALLERS 200 /* more than strangers may be, less than ranks may call */
+#define ME 3
+#define PEER 1
+#define SLOTS 8
+#define STRIDE 4224
+#define RAILS 2
+#define PATIENCE_MS 10000
+
+/* ---- NICs ---- */
+
+static struct ibv_context contexts[RAILS];
+static struct ibv_cq cqs[RAILS];
+static struct ibv_srq srqs[RAILS];
+static struct verbs_nic nics[RAILS];
+static int news[RAILS]; /* makes async_fd ready */
+static _Atomic int asked;
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
+{
+	(void)context;
+	(void)e;
+	atomic_fetch_add(&asked, 1);
+	errno = EIO;
+	return -1;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp *qp = calloc(1, sizeof(*qp));
+
+	(void)pd;
+	qp->context = attr->send_cq->context;
+	qp->qp_num = 17;
+	return qp;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	(void)qp;
+	(void)attr;
+	(void)mask;
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	free(qp);
+	return 0;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len,
+				uint64_t iova, unsigned int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)pd;
+	(void)iova;
+	(void)access;
+	mr->addr = addr;
+	mr->length = len;
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, len, (uintptr_t)addr,
+				(unsigned)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	free(mr);
+	return 0;
+}
+
+/* ---- a rank that can be called ---- */
+
+static struct tp_device dev;
+
+static void setup(void)
+{
+	int ends[2];
+
+	dev = (struct tp_device){
+		.config = {.rank = ME,
+			   .ranks = RANKS,
+			   .slots = SLOTS,
+			   .channels = 1},
+		.stride = STRIDE,
+		.lanes = RANKS * TP_CLASSES,
+		.rails = RAILS,
+	};
+	dev.in = calloc(dev.lanes, sizeof(*dev.in));
+	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	for (int i = 0; i < RAILS; i++) {
+		ck_assert_int_eq(pipe(ends), 0);
+		news[i] = ends[1];
+		contexts[i] = (struct ibv_context){.async_fd = ends[0]};
+		cqs[i].context = &contexts[i];
+		nics[i] = (struct verbs_nic){
+			.name = "fake0",
+			.port = (uint8_t)(i + 1),
+			.fabric = VERBS_ROCE,
+			.context = &contexts[i],
+			.gids = 1,
+			.port_attr = {.active_mtu = IBV_MTU_4096},
+			.attr = {.max_cqe = 1 << 20, .max_qp_wr = 1 << 15}};
+		dev.rail[i] = (struct verbs_rail){.nic = &nics[i],
+						  .cq = &cqs[i],
+						  .cqe = 1 << 20,
+						  .srq = &srqs[i]};
+	}
+	atomic_store(&asked, 0);
+	ck_assert_int_eq(verbs_connect_open(&dev), DICOMM_SUCCESS);
+}
+
+static void close_device(void)
+{
+	verbs_connect_shut(&dev);
+	verbs_connect_close(&dev);
+}
+
+static void teardown(void)
+{
+	close_device();
+	for (int i = 0; i < RAILS; i++) {
+		close(contexts[i].async_fd);
+		close(news[i]);
+	}
+	free((void *)dev.in);
+	free((void *)dev.out);
+}
+
+static int knock(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	unsigned port;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(sscanf(dev.listen, "127.0.0.1:%u", &port), 1);
+	a.sin_port = htons((uint16_t)port);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+/* Bytes of what comes next, all of them; 0: its end. */
+static size_t hear(int fd, void *to, size_t len)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	ck_assert_msg(poll(&p, 1, PATIENCE_MS) == 1, "nothing comes");
+	return (size_t)recv(fd, to, len, MSG_WAITALL);
+}
+
+/* A call of one who knows the secret, but has mistaken the rank. */
+static void say_who(int fd)
+{
+	struct verbs_card card = {.type = VERBS_CALL, .ranks = RANKS};
+
+	memcpy(card.to, dev.nonce, sizeof(card.to));
+	verbs_card_seal(&card, dev.config.key);
+	ck_assert_int_eq(send(fd, &card, sizeof(card), MSG_NOSIGNAL),
+			 sizeof(card));
+}
+
+static void check_is_answered(int fd)
+{
+	struct verbs_card card;
+
+	say_who(fd);
+	ck_assert_uint_eq(hear(fd, &card, sizeof(card)), sizeof(card));
+	ck_assert_int_eq(card.type, VERBS_ANSWER);
+	ck_assert_str_eq(card.why, "no such rank");
+}
+
+/* ---- who calls ---- */
+
+/* They come at the same moment, and the first say who they are last. */
+START_TEST(all_ranks_may_call_at_once)
+{
+	int fds[CALLERS];
+
+	for (int i = 0; i < CALLERS; i++)
+		fds[i] = knock();
+	for (int i = CALLERS - 1; i >= 0; i--) {
+		check_is_answered(fds[i]);
+		close(fds[i]);
+	}
+}
+END_TEST
+
+START_TEST(the_program_keeps_some_descriptors)
+{
+	struct rlimit limit;
+	rlim_t few;
+	int fds[CALLERS], last;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	last = dup(0);
+	few = (rlim_t)last + 300;
+	close(last);
+	if (limit.rlim_max < 2 * few)
+		return;
+	limit.rlim_cur = few;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (int i = 0; i < CALLERS; i++)
+		fds[i] = knock();
+	check_is_answered(fds[CALLERS - 1]);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_uint_gt(limit.rlim_cur, few);
+	for (int i = 0; i < CALLERS; i++)
+		close(fds[i]);
+}
+END_TEST
+
+/* Who lives on is not who was called. */
+START_TEST(a_forked_child_keeps_no_connection)
+{
+	int first = knock(), second = knock();
+	char byte;
+	pid_t pid;
+
+	/* Both have been let in. */
+	check_is_answered(second);
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	ck_assert_int_gt(pid, 0);
+	close_device();
+	ck_assert_uint_eq(hear(first, &byte, 1), 0);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	close(first);
+	close(second);
+	ck_assert_int_eq(verbs_connect_open(&dev), DICOMM_SUCCESS);
+}
+END_TEST
+
+/* ---- who is called ---- */
+
+static void call(struct verbs_card *answer)
+{
+	struct verbs_conn conn = {.stage = CONN_OPEN};
+	struct verbs_card *card = &conn.card;
+	int ends[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	conn.fd = ends[0];
+	*card = (struct verbs_card){.type = VERBS_CALL,
+				    .from_rank = PEER,
+				    .to_rank = ME,
+				    .ranks = RANKS,
+				    .slots = SLOTS,
+				    .stride = STRIDE,
+				    .strands = RAILS};
+	for (uint32_t i = 0; i < RAILS; i++)
+		card->end[i] = (struct verbs_end){.gids = 1,
+						  .mtu = IBV_MTU_4096,
+						  .reads = 16,
+						  .rail = i,
+						  .to_rail = i};
+	verbs_lock();
+	ck_assert(verbs_call_answer(&dev, &conn));
+	conn.lane->conn = NULL;
+	verbs_unlock();
+	ck_assert_uint_eq(hear(ends[1], answer, sizeof(*answer)),
+			  sizeof(*answer));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* By a cable that is out, or a NIC that is no more, nobody is to come. */
+START_TEST(a_call_is_answered_by_a_port_that_is_of_use)
+{
+	uint32_t id = PEER * TP_CLASSES;
+	struct verbs_card answer;
+
+	srqs[0].context = &contexts[0];
+	srqs[1].context = &contexts[1];
+	if (_i == 1)
+		atomic_store(&nics[0].lost_ms, 1);
+	if (_i == 2)
+		atomic_store(&nics[1].fatal, "a test");
+	call(&answer);
+	ck_assert_uint_eq(answer.end[0].rail, _i == 1 ? 1 : 0);
+	ck_assert_uint_eq(answer.end[1].rail, _i == 2 ? 0 : 1);
+	for (uint32_t i = 0; i < RAILS; i++)
+		ck_assert_uint_eq(answer.end[i].to_rail, i);
+	verbs_lane_close(atomic_load(&dev.in[id]));
+}
+END_TEST
+
+/* ---- what the thread sees ---- */
+
+/* Its descriptor is ready for ever then. */
+START_TEST(a_device_that_has_gone_is_looked_at_once)
+{
+	close(news[1]);
+	for (int i = 0; i < PATIENCE_MS && !atomic_load(&nics[1].fatal); i++)
+		usleep(1000);
+	ck_assert_ptr_ne(atomic_load(&nics[1].fatal), NULL);
+	ck_assert(atomic_load(&nics[1].gone));
+	usleep(50000);
+	ck_assert_int_eq(atomic_load(&asked), 1);
+	ck_assert_ptr_eq(atomic_load(&nics[0].fatal), NULL);
+	news[1] = dup(0);
+}
+END_TEST
+
+START_TEST(the_first_reason_counts)
+{
+	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, false, 1);
+	struct verbs_conn conn = {.stage = CONN_ASKED, .lane = lane};
+
+	strcpy(conn.from, "somewhere");
+	atomic_store(&lane->state, LANE_CONNECTING);
+	verbs_call_expired(&conn);
+	ck_assert_int_eq(lane->why, DICOMM_ERR_TIMEOUT);
+	verbs_call_ended(&conn);
+	ck_assert_int_eq(lane->why, DICOMM_ERR_TIMEOUT);
+	ck_assert_ptr_ne(strstr(lane->text, "no answer from somewhere"), NULL);
+	free(lane);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("connect");
+	Suite *suite = suite_create("connect");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, all_ranks_may_call_at_once);
+	tcase_add_test(tcase, the_program_keeps_some_descriptors);
+	tcase_add_test(tcase, a_forked_child_keeps_no_connection);
+	tcase_add_loop_test(tcase, a_call_is_answered_by_a_port_that_is_of_use,
+			    0, 3);
+	tcase_add_test(tcase, a_device_that_has_gone_is_looked_at_once);
+	tcase_add_test(tcase, the_first_reason_counts);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
