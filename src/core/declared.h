@@ -18,9 +18,9 @@ struct declared {
 
 /*
  * A table made from an old one: the way of a host is all adapters that its
- * ranks use, each once; the part of each rank its own, or where they differ, the
- * least. d[rank]. *summed: of some host its first rank, who
- * would measure it (probe.h), has only a part. ERR_NO_MEMORY.
+ * ranks use, each once; the part of each rank its own, or where they differ,
+ * the least. d[rank]. *summed: of some host its first rank, who would measure
+ * it (probe.h), has only a part. ERR_NO_MEMORY.
  */
 dicomm_result_t declared_links(const struct links *old,
 			       const struct declared *d, struct links **out,
