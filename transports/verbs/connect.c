@@ -35,6 +35,8 @@
 #define STRANGERS_MAX 128
 #define DESCRIPTORS_OF_OTHERS 256
 #define TICK_MS 200
+/* For the lock, before a fork. */
+#define FORK_MS 1000
 /* Without descriptors, until the next look. */
 #define PAUSE_MS 200
 
@@ -387,11 +389,15 @@ static void *serve(void *arg)
  * than for ever, wait for it so long, and leave them open. */
 static void fork_prepare(void)
 {
-	struct timespec end;
+	const struct timespec nap = {.tv_nsec = 1000000};
+	uint64_t end = clock_ms() + FORK_MS;
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec++;
-	fork_has_lock = !pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &end);
+	do {
+		fork_has_lock = !pthread_mutex_trylock(&lock);
+		if (fork_has_lock)
+			return;
+		nanosleep(&nap, NULL);
+	} while (clock_ms() < end);
 }
 
 static void fork_parent(void)
