@@ -11,19 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/boot/auth.h"
 #include "src/boot/sock.h"
 
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
-#define POLL_MS 50   /* how late a cancellation may be seen */
-#define DESCRIPTORS_OF_OTHERS 256
-
+#define POLL_MS 50
 /* One entry of the list, of n characters. */
 static bool entry_matches(const char *entry, size_t n, bool exact,
 			  const char *name)
@@ -425,10 +423,10 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 }
 
 /* Those of other communicators among them; where nobody can say, so many. */
-static rlim_t count_open(rlim_t most)
+static uint64_t count_open(uint64_t most)
 {
 	DIR *dir = opendir("/proc/self/fd");
-	rlim_t n = 0;
+	uint64_t n = 0;
 
 	if (!dir)
 		return most;
@@ -440,23 +438,20 @@ static rlim_t count_open(rlim_t most)
 
 void sock_make_room(uint32_t n)
 {
-	rlim_t needed, wanted;
-	struct rlimit limit;
+	uint64_t before = descriptors_limit(), needed, limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-	    limit.rlim_cur == RLIM_INFINITY)
+	if (before == UINT64_MAX)
 		return;
-	needed = count_open(limit.rlim_cur) + n;
-	wanted = needed + DESCRIPTORS_OF_OTHERS;
-	if (limit.rlim_cur >= wanted)
+	needed = count_open(before) + n;
+	if (before >= needed + DESCRIPTORS_OF_OTHERS)
 		return;
-	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
-		log_info("limit of open files raised to %llu, for %" PRIu32
-			 " connections",
-			 (unsigned long long)limit.rlim_cur, n);
-	if (limit.rlim_cur < needed)
+	limit = descriptors_raise(needed + DESCRIPTORS_OF_OTHERS);
+	if (limit > before)
+		log_info("limit of open files raised to %" PRIu64
+			 ", for %" PRIu32 " connections",
+			 limit, n);
+	if (limit < needed)
 		log_warn("%" PRIu32 " connections need as many open files, the "
-			 "limit is %llu (ulimit -Hn)",
-			 n, (unsigned long long)limit.rlim_cur);
+			 "limit is %" PRIu64 " (ulimit -Hn)",
+			 n, limit);
 }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sodium.h>
@@ -20,20 +21,19 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
 
 /* Who has called and not proved anything yet, beyond all that may have to. */
 #define STRANGERS_MAX 128
-#define DESCRIPTORS_OF_OTHERS 256
 #define TICK_MS 200
 /* For the lock, before a fork. */
 #define FORK_MS 1000
@@ -71,18 +71,15 @@ void verbs_unlock(void)
  * find some, too. */
 static void make_room(int fd)
 {
-	struct rlimit limit;
+	uint64_t before = descriptors_limit(), limit;
+	uint64_t needed = (uint64_t)fd + DESCRIPTORS_OF_OTHERS;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) ||
-	    limit.rlim_cur >= limit.rlim_max ||
-	    (rlim_t)fd + DESCRIPTORS_OF_OTHERS < limit.rlim_cur)
+	if (before == UINT64_MAX || needed < before)
 		return;
-	limit.rlim_cur += (rlim_t)fd + DESCRIPTORS_OF_OTHERS;
-	if (limit.rlim_cur > limit.rlim_max)
-		limit.rlim_cur = limit.rlim_max;
-	if (!setrlimit(RLIMIT_NOFILE, &limit))
-		log_info("verbs: limit of open files raised to %llu",
-			 (unsigned long long)limit.rlim_cur);
+	limit = descriptors_raise(before + needed);
+	if (limit > before)
+		log_info("verbs: limit of open files raised to %" PRIu64,
+			 limit);
 }
 
 struct verbs_conn *verbs_conn_add(int fd, enum verbs_stage stage,
