@@ -59,6 +59,16 @@ static void work_of(const struct algorithm *a, const struct shape *s,
 		w->copy_bytes = bytes;
 }
 
+void estimate_of_node(struct estimate_params *e, const struct links_class *c)
+{
+	if (c->inside)
+		e->bytes_per_s = c->inside;
+	if (c->inside > e->copy_bytes_per_s)
+		e->copy_bytes_per_s = c->inside;
+	if (c->reduce)
+		e->reduce_bytes_per_s = c->reduce;
+}
+
 uint64_t estimate_message_bytes(const struct algorithm *a,
 				const struct shape *s, uint64_t bytes)
 {

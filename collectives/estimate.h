@@ -34,6 +34,9 @@ struct estimate_params {
  * `bytes` (the longer one). */
 uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 		     const struct shape *s, uint64_t bytes);
+/* What ranks of a node have instead, where its class says so: between two of
+ * them, to reduce, and to copy, which is no slower than from one to another. */
+void estimate_of_node(struct estimate_params *e, const struct links_class *c);
 /* Bytes of the longest message, before it is cut into slices. */
 uint64_t estimate_message_bytes(const struct algorithm *a,
 				const struct shape *s, uint64_t bytes);

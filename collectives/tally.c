@@ -190,34 +190,23 @@ static void add_flows(struct count *t)
 	t->nmet = 0;
 }
 
-/* Between two ranks of a node. */
-static uint64_t near_rate(const struct count *t, uint32_t node)
+static struct estimate_params params_of(const struct count *t, uint32_t node)
 {
-	uint64_t rate = links_node(t->l, node)->inside;
+	struct estimate_params e = *t->e;
 
-	return rate ? rate : t->e->bytes_per_s;
-}
-
-/* Of a copy in the memory of one of them: no slower than to another one. */
-static uint64_t copy_rate(const struct count *t, uint32_t node)
-{
-	uint64_t inside = links_node(t->l, node)->inside;
-	uint64_t copy = t->e->copy_bytes_per_s;
-
-	return inside > copy ? inside : copy;
+	estimate_of_node(&e, links_node(t->l, node));
+	return e;
 }
 
 /* The bytes that the rank in hand moves within its node. */
 static uint64_t bytes_ps(const struct count *t)
 {
-	uint32_t node = t->l->node_of[t->s->rank];
-	const struct links_class *c = links_node(t->l, node);
-	uint64_t reduce = c->reduce ? c->reduce : t->e->reduce_bytes_per_s;
+	struct estimate_params e = params_of(t, t->node_of_rank);
 	uint64_t more = t->near_in > t->near_out ? t->near_in : t->near_out;
-	uint64_t ps = transfer_ps(more, near_rate(t, node));
+	uint64_t ps = transfer_ps(more, e.bytes_per_s);
 
-	ps = sum_ps(ps, transfer_ps(t->reduced, reduce));
-	return sum_ps(ps, transfer_ps(t->copied, copy_rate(t, node)));
+	ps = sum_ps(ps, transfer_ps(t->reduced, e.reduce_bytes_per_s));
+	return sum_ps(ps, transfer_ps(t->copied, e.copy_bytes_per_s));
 }
 
 /* Those that it sends to other nodes, or receives from them, by its part of its
@@ -282,8 +271,9 @@ static void sum_up(const struct count *t, struct tally *out)
 		if (!rate)
 			rate = t->e->bytes_per_s;
 		all_ps = sum_ps(all_ps, transfer_ps(COUNTED, rate));
-		near_ps =
-			sum_ps(near_ps, transfer_ps(COUNTED, near_rate(t, n)));
+		near_ps = sum_ps(
+			near_ps,
+			transfer_ps(COUNTED, params_of(t, n).bytes_per_s));
 		raise_by_pipe(t, &out->pipe_ps, &t->node[n], &c->nic);
 		raise_to(&out->latency_ps, c->latency_ps);
 		if (!cores || l->ranks_of[n] <= cores)

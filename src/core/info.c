@@ -189,17 +189,6 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	return reach_explain(comm, text + n, len - n);
 }
 
-/* Where all ranks share a node, there are no links to find its rates by. */
-static void take_node(const struct links_class *c, struct estimate_params *p)
-{
-	if (c->inside)
-		p->bytes_per_s = c->inside;
-	if (c->inside > p->copy_bytes_per_s)
-		p->copy_bytes_per_s = c->inside;
-	if (c->reduce)
-		p->reduce_bytes_per_s = c->reduce;
-}
-
 /* What a communicator would select by that is not there. */
 static dicomm_result_t plan_table(const char *who, const char *topology,
 				  int ranks, struct select_table *table,
@@ -216,8 +205,9 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 			    config_bool(CONFIG_DETERMINISTIC), table);
 	if (*links)
 		table->params.node_cores = 0;
+	/* There are no links then to find its rates by. */
 	if (*links && (*links)->nodes == 1)
-		take_node(links_node(*links, 0), &table->params);
+		estimate_of_node(&table->params, links_node(*links, 0));
 	if (*links && (*links)->nodes == (*links)->ranks)
 		table->params.slot_bytes = comm_slot_bytes_apart(ranks);
 	if (status != DICOMM_SUCCESS)
