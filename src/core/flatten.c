@@ -68,7 +68,7 @@ static bool may_be_flat(const struct executable *e,
 	for (uint32_t i = 0; i < e->plan.nsteps; i++)
 		if (e->plan.steps[i].kind == STEP_FOLD)
 			return false;
-	return e->slices == 1 || lies_ready(e);
+	return true;
 }
 
 /* Resolve the spans of step i to bytes. */
@@ -137,6 +137,8 @@ dicomm_result_t flatten(struct executable *e, struct dicomm_comm *comm,
 	if (!may_be_flat(e, comm, call))
 		return DICOMM_SUCCESS;
 	e->may_refer = lies_ready(e);
+	if (e->slices > 1 && !e->may_refer)
+		return DICOMM_SUCCESS;
 	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
 	if (!e->flat)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
