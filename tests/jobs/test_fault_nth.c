@@ -660,7 +660,6 @@ START_TEST(every_request_may_fail)
 }
 END_TEST
 
-/* Each scenario can be run alone: CK_RUN_CASE=split. */
 /* Of ranks in one process none waits for one that cannot come. */
 static void short_of_memory(struct job_rank *me)
 {
@@ -695,6 +694,7 @@ START_TEST(init_all_waits_for_no_rank_that_cannot_come)
 }
 END_TEST
 
+/* Each scenario can be run alone: CK_RUN_CASE=split. */
 int main(void)
 {
 	Suite *suite = suite_create("fault_nth");
