@@ -182,6 +182,10 @@ struct transport {
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
+	/* Long messages are read from where they lie: slots hold none of their
+	 * data, but each is a request or two. Near wires beside it take as
+	 * long ones. */
+	bool by_reference;
 	/* rest() ends when something comes. */
 	bool sleeps;
 	/* A poll() is a system call: rather rest() than look again. */
@@ -192,6 +196,9 @@ struct transport {
 
 	dicomm_result_t (*open)(const struct tp_config *config,
 				struct tp_device **dev);
+	/* Of a device without peers: slots hold so much instead, and its
+	 * address is another one. NULL: it cannot. */
+	void (*widen)(struct tp_device *dev, uint32_t slot_bytes);
 	/* Bytes that every peer needs to reach this device. */
 	void (*address)(const struct tp_device *dev, struct tp_blob *address);
 	/* The adapters that it sends and receives by. NULL: they do not say

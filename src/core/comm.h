@@ -84,7 +84,9 @@ struct dicomm_comm {
 	struct peer *peers; /* [ranks] */
 	/* As the user chose, or by default; slot_bytes bounds a slice. */
 	uint32_t slots, slot_bytes;
-	/* The same where all ranks read each other's buffers, and there is no
+	/* Of slots of near wires, if not that. */
+	uint32_t near_slot_bytes;
+	/* Of slices where all ranks read each other's buffers, and there is no
 	 * scratch; 0: they do not. */
 	uint32_t slice_bytes;
 	uint64_t lacks;     /* of all ranks */

@@ -131,7 +131,8 @@ struct reasons {
 /* What the wire wishes, unless the user chose; 0: nothing. */
 static uint32_t wished_slot_bytes(const struct transport *t, int ranks)
 {
-	return ranks <= WIDE_RANKS && config_is_default(CONFIG_SHM_SLOT_BYTES)
+	return (ranks <= WIDE_RANKS || t->by_reference) &&
+			       config_is_default(CONFIG_SHM_SLOT_BYTES)
 		       ? t->slot_bytes
 		       : 0;
 }
@@ -141,6 +142,8 @@ static void size_slots(const struct dicomm_comm *comm,
 {
 	uint32_t wished = wished_slot_bytes(t, comm->ranks);
 
+	if (t->near && t->widen)
+		wished = comm->near_slot_bytes;
 	config->slots = comm->slots;
 	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))
 		config->slots = t->slots;
@@ -256,12 +259,19 @@ uint32_t comm_slot_bytes_apart(int ranks)
 	return own;
 }
 
-/* Does this rank reach all others without leaving the machine? */
-static bool is_near(struct dicomm_comm *comm)
+static bool on_one_host(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)
 		if (comm->members[r].host != comm->members[0].host)
 			return false;
+	return true;
+}
+
+/* Does this rank reach all others without leaving the machine? */
+static bool is_near(struct dicomm_comm *comm)
+{
+	if (!on_one_host(comm))
+		return false;
 	for (int r = 0; r < comm->ranks; r++) {
 		comm->peers[r].wires = comm_wires_to(comm, r);
 		if (!comm->peers[r].wires)
@@ -270,34 +280,81 @@ static bool is_near(struct dicomm_comm *comm)
 	return true;
 }
 
-/* Where one wire leads from every rank to every other, slices may be as long
- * as its slots. All ranks see the same. */
-static void widen(struct dicomm_comm *comm, const uint8_t *all)
+/* What this rank would have slots of near wires hold, for the sake of one to
+ * other machines; 0: as they are. */
+static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
+{
+	const char *list = comm_transports(comm);
+	uint32_t most = 0;
+	char why[256];
+
+	/* Each may keep that for each other one of its machine. */
+	if (on_one_host(comm) || comm->node_ranks > WIDE_RANKS)
+		return 0;
+	for (size_t i = 0; transports[i]; i++) {
+		uint32_t wished = wished_slot_bytes(transports[i], comm->ranks);
+
+		if (transports[i]->by_reference && wished > most &&
+		    listed(list, transports[i]->name) &&
+		    transports[i]->usable(why, sizeof(why)))
+			most = wished;
+	}
+	return most;
+}
+
+static void widen_near(struct dicomm_comm *comm)
+{
+	struct member *me = &comm->members[comm->rank];
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (!w->device || !w->transport->widen)
+			continue;
+		w->transport->widen(w->device, comm->near_slot_bytes);
+		w->transport->address(w->device, &me->address[i]);
+	}
+}
+
+/* The first wire that two ranks have in common is theirs. Bit by bit those of
+ * all pairs, which all ranks see alike; 0: some pair has none. */
+static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
 {
 	size_t n = (size_t)comm->ranks;
-	struct tp_config config;
-	struct wire *w;
-	uint8_t first = 0;
+	uint8_t in_use = 0;
 
 	for (size_t r = 0; r < n; r++) {
-		for (size_t q = 0; q < n; q++) {
+		for (size_t q = 0; q < r; q++) {
 			unsigned common = all[r * n + q] & all[q * n + r];
-			uint8_t one = (uint8_t)(common & (0 - common));
 
-			if (r == q)
-				continue;
-			if (!one || (first && one != first))
-				return;
-			first = one;
+			if (!common)
+				return 0;
+			in_use |= (uint8_t)(common & (0 - common));
 		}
 	}
-	if (!first)
+	return in_use;
+}
+
+/* Slices may be as long as slots are everywhere, also by wires that this rank
+ * has not. */
+static void widen(struct dicomm_comm *comm, const uint8_t *all)
+{
+	uint8_t in_use = wires_in_use(comm, all);
+	uint32_t least = UINT32_MAX;
+	struct tp_config config;
+	struct wire *w;
+
+	if (!in_use)
 		return;
-	w = &comm->wires[__builtin_ctz(first)];
-	size_slots(comm, w->transport, &config);
-	comm->slot_bytes = config.slot_bytes;
-	comm->table.params.slot_bytes = config.slot_bytes;
-	if (w->transport->sleeps)
+	for (unsigned left = in_use; left; left &= left - 1) {
+		size_slots(comm, transports[__builtin_ctz(left)], &config);
+		if (config.slot_bytes < least)
+			least = config.slot_bytes;
+	}
+	comm->slot_bytes = least;
+	comm->table.params.slot_bytes = least;
+	w = &comm->wires[__builtin_ctz(in_use)];
+	if (!(in_use & (in_use - 1)) && w->transport->sleeps)
 		comm->only_wire = w;
 }
 
@@ -358,6 +415,8 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for the addresses");
+	if (comm->near_slot_bytes)
+		widen_near(comm);
 	status = open_wires(comm, which, reasons);
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		any |= comm->wires[i].transport != NULL;
@@ -406,11 +465,13 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Everybody selects by the table of rank 0; and *far if some rank says so. */
+/* Everybody selects by the table of rank 0; *far if some rank says so; and near
+ * slots are as long as all wish. */
 static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
 	struct shared {
 		struct select_table table;
+		uint32_t near_slot_bytes;
 		bool far;
 	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
 	dicomm_result_t status;
@@ -420,6 +481,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 						  "for the tables");
 	memset(&mine, 0, sizeof(mine));
 	mine.far = *far;
+	mine.near_slot_bytes = wished_near_slot_bytes(comm);
 	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
 	status = table_make(comm->node_ranks, comm->slot_bytes,
 			    comm->deterministic, &mine.table);
@@ -430,8 +492,12 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
 				   comm->meet_ms);
 	comm->table = all[0].table;
-	for (int r = 0; r < comm->ranks; r++)
+	comm->near_slot_bytes = all[0].near_slot_bytes;
+	for (int r = 0; r < comm->ranks; r++) {
 		*far |= all[r].far;
+		if (all[r].near_slot_bytes < comm->near_slot_bytes)
+			comm->near_slot_bytes = all[r].near_slot_bytes;
+	}
 	free(all);
 	return status;
 }

@@ -146,6 +146,12 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
+static void shm_widen(struct tp_device *dev, uint32_t slot_bytes)
+{
+	dev->config.slot_bytes = slot_bytes;
+	dev->seg->head->slot_bytes = slot_bytes;
+}
+
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 {
 	shm_address_make(dev->seg, address);
@@ -666,6 +672,7 @@ const struct transport transport_shm = {
 	.near = true,
 	.usable = shm_usable,
 	.open = shm_open_device,
+	.widen = shm_widen,
 	.address = shm_address,
 	.close = shm_close,
 	.reaches = shm_reaches,

@@ -665,6 +665,8 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 const struct transport transport_verbs = {
 	.name = "verbs",
 	.devices = true,
+	.slot_bytes = 262144,
+	.by_reference = true,
 	.sleeps = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
