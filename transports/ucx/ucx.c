@@ -724,7 +724,7 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 const struct transport transport_ucx = {
 	.name = "ucx",
 	.slots = 64,
-	.slot_bytes = 131072,
+	.slot_bytes = 65536,
 	.sleeps = true,
 	.slow_poll = true,
 	.usable = ucx_usable,
