@@ -241,7 +241,7 @@ bool comm_uses_near_wires(void)
 	return false;
 }
 
-uint32_t comm_slot_bytes_apart(int ranks)
+uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes)
 {
 	uint32_t own = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES), wished;
 	const char *list = config_string(CONFIG_TRANSPORTS);
@@ -253,7 +253,10 @@ uint32_t comm_slot_bytes_apart(int ranks)
 		if (t->near || !listed(list, t->name) ||
 		    !t->usable(why, sizeof(why)))
 			continue;
-		wished = wished_slot_bytes(t, ranks);
+		wished = wished_slot_bytes(t, (int)ranks);
+		if (nodes < ranks &&
+		    (!t->by_reference || ranks > nodes * WIDE_RANKS))
+			wished = 0;
 		return wished ? wished : own;
 	}
 	return own;

@@ -43,8 +43,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id, int come_ms);
 /* The most that slot_bytes may become while the ranks meet. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
-/* What it would be of ranks on as many machines like this one. */
-uint32_t comm_slot_bytes_apart(int ranks);
+/* What it would be of ranks on several machines like this one. */
+uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes);
 
 /* Those that may reach the memory of devices; in a communicator that does not
  * meet. Each leaves its address with this rank's member. */
