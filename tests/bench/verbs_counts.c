@@ -17,6 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/verbs/address.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 
 #define SLOTS 16

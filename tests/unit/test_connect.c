@@ -17,7 +17,13 @@
 #include <unistd.h>
 
 #include "tests/support/runner.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/call.h"
 #include "transports/verbs/connect.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/verbs.h"
 
 #define RANKS 160
 #define CALLERS 200 /* more than strangers may be, less than ranks may call */

@@ -13,7 +13,16 @@
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 #define SLOTS 8
 #define STRIDE 4224

@@ -12,6 +12,11 @@
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/choose.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
 #include "transports/verbs/verbs.h"
 
 #define RANKS 20

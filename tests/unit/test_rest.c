@@ -12,6 +12,10 @@
 
 #include "src/base/clock.h"
 #include "tests/support/runner.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rest.h"
 #include "transports/verbs/verbs.h"
 
 /* Longer than any test may take; what ends a rest before is no time-out. */

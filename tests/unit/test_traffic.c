@@ -12,6 +12,15 @@
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/rest.h"
+#include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 
 #define SLOTS 64

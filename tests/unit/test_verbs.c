@@ -17,6 +17,12 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/choose.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 
 /* ---- a libibverbs that counts ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks tell each other: their address, and the cards that make a lane. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/address.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "src/base/hash.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/verbs.h"
 
 #define MAGIC 0x42524556u /* "VERB" */
 #define VERSION 5

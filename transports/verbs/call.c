@@ -3,7 +3,7 @@
  * Calls and answers: what the two sides of a connection say to make a lane, and
  * later of strands that they have lost. With the lock of connect.c.
  */
-#include "transports/verbs/connect.h"
+#include "transports/verbs/call.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -19,6 +19,14 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/cm.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/verbs.h"
 
 /* The first reason counts, and may be being read. */
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which of the RDMA ports of a machine a rank uses, and by which GID. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/choose.h"
 
 #include <limits.h>
 #include <stdarg.h>

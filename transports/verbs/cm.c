@@ -8,7 +8,7 @@
  *
  * Queue pairs are made by lane.c; librdmacm is told their numbers.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/cm.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,6 +22,11 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/call.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/rail.h"
 
 #define RESOLVE_MS 5000
 #define BACKLOG 128

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,12 @@
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
+#include "transports/verbs/call.h"
+#include "transports/verbs/cm.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 /* Who has called and not proved anything yet, beyond all that may have to. */
 #define STRANGERS_MAX 128

@@ -1,9 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections by TCP, between the thread that serves them and what is said. */
+/* Connections by TCP, and the thread that serves them. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CONNECT_H
 #define DICOMM_TRANSPORTS_VERBS_CONNECT_H
 
-#include "transports/verbs/verbs.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+#include "transports/verbs/address.h"
+
+struct tp_device;
+struct verbs_lane;
+struct verbs_nic;
+struct verbs_strand;
+
+/* Guards the devices of the process and how lanes come and go. */
+void verbs_lock(void);
+void verbs_unlock(void);
+/* Listen for calls; fills in nonce and listen. */
+dicomm_result_t verbs_connect_open(struct tp_device *dev);
+/* No call comes in any more. */
+void verbs_connect_shut(struct tp_device *dev);
+/* The last lane of a device is closed. */
+void verbs_connect_close(struct tp_device *dev);
+/* With the lock: no news of it any more; the other side is told. */
+void verbs_connect_forget(struct verbs_lane *lane);
+
+/* With the lock: the strand that waits for cm.c to connect it, whose lane from
+ * then on takes messages. */
+struct verbs_strand *verbs_connect_awaited(const uint8_t challenge[VERBS_NONCE],
+					   unsigned strand);
+
+/* ---- for what is said on them (call.c); with the lock ---- */
 
 /* For a card to come, from the moment of the connection. */
 #define VERBS_CARD_MS 10000
@@ -31,23 +60,10 @@ struct verbs_conn {
 	char from[VERBS_TEXT];
 };
 
-/* connect.c, with its lock as all here. */
 struct verbs_conn *verbs_conn_add(int fd, enum verbs_stage stage,
 				  uint32_t events);
 void verbs_conn_watch(struct verbs_conn *c, uint32_t events);
 void verbs_conn_drop(struct verbs_conn *c);
 bool verbs_conn_write(struct verbs_conn *c, const struct verbs_card *card);
-
-/* call.c. A genuine call has come; false: the connection is of no use. */
-bool verbs_call_answer(struct tp_device *dev, struct verbs_conn *c);
-/* The connection that calls is there, or is not. */
-void verbs_call_connected(struct verbs_conn *c);
-/* A card has come on it. */
-void verbs_call_answered(struct verbs_conn *c);
-/* The other side has stopped a strand; false: that is none of its words. */
-bool verbs_call_notice(struct verbs_conn *c);
-/* Nothing more comes; or not in time. */
-void verbs_call_ended(struct verbs_conn *c);
-void verbs_call_expired(struct verbs_conn *c);
 
 #endif

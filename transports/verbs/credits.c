@@ -13,9 +13,13 @@
  * enough: a receiver of messages without bytes, which are not sent, may be any
  * number of credits ahead of a sender that is busy elsewhere.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/credits.h"
 
 #include <string.h>
+
+#include "transports/verbs/loss.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/verbs.h"
 
 /* Polls in a row that find nothing, before credits are told that nobody need
  * wait for. */

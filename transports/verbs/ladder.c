@@ -5,7 +5,7 @@
  * finds it ("peer memory"); else not at all. What a driver says that it can do
  * is not what NIC and kernel can: each way is tried.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/ladder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,9 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "transports/transport.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/nic.h"
 
 static struct ibv_mr *by_dmabuf(const struct verbs_nic *nic,
 				const struct tp_region *r, unsigned access,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes and their queue pairs: how they are made, and go. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/lane.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -11,6 +11,13 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/verbs/choose.h"
+#include "transports/verbs/cm.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/verbs.h"
 
 #define MIN_RNR_TIMER 12 /* 0.64 ms; it never comes to that */
 /* The kernel asks who has the address of the other NIC, and gives up after a

@@ -9,7 +9,7 @@
  * the receiver tells its credits, over another strand. Reads are another
  * matter: who has stopped them need not ask anybody before it reads again.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/loss.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +17,16 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/call.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 /* For a NIC to say that a queue pair has brought its last message. */
 #define LAST_MS 10

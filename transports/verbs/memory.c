@@ -7,7 +7,7 @@
  * allocations: such a number is never given twice. Of memory of devices its
  * users say the number, and share the key of one allocation.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +16,9 @@
 #include "src/accel/accel.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/transport.h"
+#include "transports/verbs/ladder.h"
+#include "transports/verbs/nic.h"
 
 /* No longer, or never, in a list. */
 static void dereg(struct verbs_mr *m)

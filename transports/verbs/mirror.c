@@ -5,12 +5,16 @@
  * memory overtakes no write to it: so the NIC reads back a byte, by a queue
  * pair that is connected to itself, and only then has the data arrived.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/mirror.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "src/base/log.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/verbs.h"
 
 #define SLOT_BITS 8
 #define NUMBER_SHIFT (SLOT_BITS + VERBS_LANE_BITS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The RDMA ports of this machine: which there are, how fast, by which GID. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/nic.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,6 +12,10 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/transport.h"
+#include "transports/verbs/choose.h"
+#include "transports/verbs/cm.h"
+#include "transports/verbs/memory.h"
 
 #define GIDS_MAX 256
 /* More ports stand for virtual functions, of whom their NIC is the switch. */

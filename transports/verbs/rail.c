@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a rank has of each port that it uses: its queues. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/rail.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +8,12 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/verbs/address.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rest.h"
+#include "transports/verbs/verbs.h"
 
 /* Of the completion queue, which grows with the lanes, if it can. */
 #define CQE_FIRST 256

@@ -4,11 +4,16 @@
  * interrupt and system calls, so they are asked for only by who has looked long
  * enough, and acknowledged many at a time.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/rest.h"
 
 #include <poll.h>
 
 #include "src/base/log.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/verbs.h"
 
 #define EVENTS_PER_ACK 64
 

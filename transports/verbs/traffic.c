@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes over lanes: messages, reads, and their completions. */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/traffic.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,6 +10,13 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/mirror.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/verbs.h"
 
 #define HEAD_BYTES sizeof(struct verbs_head)
 /* Messages that wait to be sent and do not fit inline. */

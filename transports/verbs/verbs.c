@@ -19,6 +19,17 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "transports/terms.h"
+#include "transports/verbs/call.h"
+#include "transports/verbs/connect.h"
+#include "transports/verbs/credits.h"
+#include "transports/verbs/ladder.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/memory.h"
+#include "transports/verbs/mirror.h"
+#include "transports/verbs/rest.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/watch.h"
 
 /* For requests in flight to end, at close and abort. */
 #define DRAIN_NS UINT64_C(2000000000)

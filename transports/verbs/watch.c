@@ -6,7 +6,7 @@
  * message has nothing under way that could fail. So each wait has a bound here,
  * which follows from what the NIC was told of its own.
  */
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +15,12 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/loss.h"
+#include "transports/verbs/nic.h"
+#include "transports/verbs/rail.h"
+#include "transports/verbs/traffic.h"
+#include "transports/verbs/verbs.h"
 
 /* The specification lets a NIC take up to four times as long as it was told. */
 #define NIC_SLACK 4

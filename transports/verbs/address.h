@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ranks tell each other: their address, and the cards that make a lane. */
+#ifndef DICOMM_TRANSPORTS_VERBS_ADDRESS_H
+#define DICOMM_TRANSPORTS_VERBS_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transports/verbs/nic.h"
+
+#define VERBS_NONCE 16
+#define VERBS_KEY 32
+#define VERBS_TEXT 80
+#define VERBS_STRANDS 8 /* most of a lane */
+
+/* In a tp_blob. */
+struct verbs_address {
+	uint32_t magic, version;
+	uint64_t check; /* of the bytes, with 0 here */
+	uint8_t nonce[VERBS_NONCE];
+	uint32_t rank, ranks;
+	uint32_t slots, eager_bytes;
+	uint32_t fabric, rails;
+	char listen[VERBS_TEXT]; /* where to call it */
+	char host[40], nic[24];  /* for messages */
+};
+
+/* One side of a strand. No padding. */
+struct verbs_end {
+	/* the queue pair, and what its port is known by; of one that cm.c
+	 * connects: where its NIC listens, as an IPv4 address and, in lid, the
+	 * port */
+	uint8_t gid[VERBS_GIDS][16];
+	uint32_t gids;
+	/* of an answer: those that the strand goes between, its own and of the
+	 * call */
+	uint16_t by_gid, to_gid;
+	uint16_t lid, global; /* global: it is reached by its GID alone */
+	uint32_t qpn, psn, mtu;
+	uint32_t reads; /* that it serves at a time */
+	uint32_t rkey;  /* of what the other side writes */
+	uint32_t rail, to_rail;
+	uint64_t bytes_per_s; /* of its port */
+};
+
+/* The call that makes a lane, and its answer. No padding. */
+struct verbs_card {
+	uint32_t magic, version;
+	uint32_t type, status;
+	uint8_t to[VERBS_NONCE], from[VERBS_NONCE];
+	uint8_t challenge[VERBS_NONCE]; /* of the call */
+	uint32_t from_rank, to_rank, ranks, lane_class;
+	uint32_t strands;
+	uint32_t strand; /* of a notice */
+	struct verbs_end end[VERBS_STRANDS];
+	/* of a notice: the messages that have come are all up to the first
+	 * number, and those whose bits are set after it */
+	uint64_t come_to, come_mask;
+	/* what the other side writes: inbox of the one who answers, words for
+	 * credits of the one who calls */
+	uint64_t addr;
+	uint32_t stride, slots;
+	char why[96];
+	uint8_t proof[32];
+};
+
+enum { VERBS_CALL = 1, VERBS_ANSWER, VERBS_NOTICE };
+
+struct tp_blob;
+struct tp_device;
+void verbs_address_make(const struct tp_device *dev, struct tp_blob *blob);
+bool verbs_address_parse(const struct tp_blob *blob, struct verbs_address *a,
+			 char *why, size_t len);
+/* Fill in head and proof. */
+void verbs_card_seal(struct verbs_card *card, const uint8_t key[VERBS_KEY]);
+bool verbs_card_is_genuine(const struct verbs_card *card,
+			   const uint8_t key[VERBS_KEY]);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Flushes: what a NIC has written to a device is there. */
+#ifndef DICOMM_TRANSPORTS_VERBS_MIRROR_H
+#define DICOMM_TRANSPORTS_VERBS_MIRROR_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/rail.h"
+
+/* Connect the NIC to itself, unless it is. */
+dicomm_result_t verbs_mirror_open(struct tp_device *dev,
+				  struct verbs_rail *rail);
+void verbs_mirror_close(struct verbs_rail *rail);
+/* Flush what a read has brought, by the NIC that did. */
+dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
+				   uint32_t slot);
+/* Is it the completion of a flush? */
+static inline bool verbs_is_flush(const struct verbs_rail *rail,
+				  const struct ibv_wc *wc)
+{
+	return rail->mirror && rail->mirror->strand[0].qpn == wc->qp_num;
+}
+
+/* Then: of which read; NULL: of one that has gone, or is made again. */
+struct verbs_read *verbs_mirror_read(struct tp_device *dev,
+				     const struct ibv_wc *wc,
+				     struct verbs_lane **lane);
+
+#endif

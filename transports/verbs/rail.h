@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank has of a port: its queues. */
+#ifndef DICOMM_TRANSPORTS_VERBS_RAIL_H
+#define DICOMM_TRANSPORTS_VERBS_RAIL_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+/* Receives that are posted in one go. */
+#define VERBS_BATCH 32
+
+struct rdma_cm_id;
+struct tp_device;
+struct verbs_conn;
+struct verbs_lane;
+struct verbs_nic;
+
+struct verbs_rail {
+	struct verbs_nic *nic;
+	struct ibv_comp_channel *channel; /* of the queue's events */
+	uint32_t unacknowledged;          /* events */
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;          /* or NULL: each queue pair has its own */
+	uint32_t shared, shared_most; /* receives there */
+	int cqe;
+	uint32_t cqe_reserved; /* what strands may put there at a time */
+	uint32_t batch_room;   /* for receives to be posted again */
+	struct ibv_recv_wr batch[VERBS_BATCH];
+	struct ibv_sge batch_sge[VERBS_BATCH];
+	uint32_t *notes; /* iWARP: bodies of the SENDs */
+	struct ibv_mr *notes_mr;
+	uint32_t notes_count, notes_most;
+	struct ibv_mr *words_mr, *pool_mr; /* of the device's memory */
+	struct verbs_lane *mirror;         /* of the NIC to itself; or NULL */
+	uint32_t flushes;                  /* under way */
+	/* connect.c */
+	struct verbs_conn *events;
+	struct rdma_cm_id *cm; /* listens, too; or NULL */
+};
+
+/* Of rail->nic, which goes with it. */
+dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail);
+void verbs_rail_close(struct verbs_rail *rail);
+/* Has its NIC gone, while another has not? It takes no memory any more, and
+ * brings none. */
+bool verbs_rail_has_gone(const struct tp_device *dev,
+			 const struct verbs_rail *rail);
+/* For messages: "mlx5_0:1,mlx5_1:1", as far as there is room. */
+void verbs_rail_names(const struct tp_device *dev, char *text, size_t len);
+/* Room in the completion queue for n more. */
+dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n);
+/* Receives for the messages of one more lane; of that queue pair, where none
+ * are shared. */
+dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
+				    uint32_t n);
+/* What has come with a message over iWARP, where receives are not alike: the
+ * one that it took is the batch's next. */
+uint32_t verbs_rail_take(struct verbs_rail *rail, uint64_t id);
+void verbs_rail_post_batch(struct verbs_rail *rail, struct ibv_qp *qp);
+
+/* What has come with a message; then it is received. */
+static inline uint32_t verbs_rail_note(struct verbs_rail *rail,
+				       const struct ibv_wc *wc)
+{
+	return __builtin_expect(rail->notes != NULL, 0)
+		       ? verbs_rail_take(rail, wc->wr_id)
+		       : wc->imm_data;
+}
+
+/* Its receive is posted again when there is a batch of them: true. */
+static inline bool verbs_rail_received(struct verbs_rail *rail)
+{
+	return __builtin_expect(--rail->batch_room == 0, 0);
+}
+
+#endif

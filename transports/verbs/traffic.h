@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What goes over lanes, and comes. */
+#ifndef DICOMM_TRANSPORTS_VERBS_TRAFFIC_H
+#define DICOMM_TRANSPORTS_VERBS_TRAFFIC_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transports/transport.h"
+#include "transports/verbs/lane.h"
+
+struct tp_device;
+struct tp_peer;
+struct verbs_pool;
+
+/* Polls that find nothing, to one that looks for credits: who waits for them is
+ * many messages ahead, and put() looks itself. */
+#define VERBS_POLLS_PER_LOOK 4
+
+/* At the first lane to send on. */
+dicomm_result_t verbs_pool_open(struct tp_device *dev);
+void verbs_pool_close(struct tp_device *dev);
+void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
+
+/* The lane's state as a status, with its words as the last error. */
+dicomm_result_t verbs_state_of(struct verbs_lane *lane);
+/* The next `bytes`: which strand? One with room, if there is one. */
+struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
+/* What the identifiers of all its requests share. */
+uint64_t verbs_request_of(const struct verbs_lane *lane);
+/* In an identifier, from below: bytes; what; the lane; and the request's number
+ * among those of its strand, of which the lower bits do that there is room for,
+ * since they are more than a queue is long. */
+#define VERBS_WHAT_SHIFT 21
+#define VERBS_COUNT_SHIFT 53
+#define VERBS_COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
+
+/* Of the request that has so many before it; what and bytes are for whoever
+ * looks at its completion. */
+static inline uint64_t verbs_request_id(const struct verbs_lane *lane,
+					uint32_t posted, uint32_t what,
+					uint64_t bytes)
+{
+	return (uint64_t)posted << VERBS_COUNT_SHIFT | lane->request |
+	       (uint64_t)what << VERBS_WHAT_SHIFT | bytes;
+}
+
+/* Every so many requests one is signalled, so that the send queue can be
+ * emptied; half of it may wait for that. */
+unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must);
+dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
+			   uint32_t n);
+/* A request that completes when all before it have; moves no data. */
+dicomm_result_t verbs_probe(struct verbs_strand *s);
+/* Once more, over any strand; AGAIN: none has room. */
+dicomm_result_t verbs_send_again(struct verbs_lane *lane,
+				 struct verbs_kept *kept);
+dicomm_result_t verbs_read_again(struct verbs_lane *lane,
+				 struct verbs_read *read);
+/* What has completed; to poll() without what else that does. True: something
+ * has. */
+bool verbs_complete(struct tp_device *dev);
+/* The same after an abort, by any thread, with the lock: lanes stay. */
+bool verbs_complete_aborted(struct tp_device *dev);
+
+/* As in struct transport. */
+dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			  uint32_t signature, enum tp_kind kind,
+			  const void *body, uint64_t len);
+bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		 enum tp_want want, struct tp_ref *ref);
+dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
+			  uint64_t len, const void **ptr);
+dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			   const struct tp_ref *ref, uint64_t offset, void *dst,
+			   uint64_t len);
+dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
+			      uint64_t seq);
+bool verbs_poll(struct tp_device *dev);
+
+#endif
