@@ -57,7 +57,7 @@ static void await(struct verbs_conn *c)
 	c->deadline_ms = clock_ms() + VERBS_CARD_MS;
 }
 
-void verbs_connect_done(struct verbs_strand *s)
+void verbs_call_joined(struct verbs_strand *s)
 {
 	struct verbs_lane *lane = s->lane;
 
@@ -72,8 +72,8 @@ void verbs_connect_done(struct verbs_strand *s)
 	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
 }
 
-void verbs_connect_failed(struct verbs_strand *s, const char *what,
-			  const char *why)
+void verbs_call_failed(struct verbs_strand *s, const char *what,
+		       const char *why)
 {
 	struct verbs_lane *lane = s->lane;
 	char text[256];
@@ -319,9 +319,9 @@ static dicomm_result_t call(struct verbs_lane *lane,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t verbs_connect_call(struct tp_device *dev,
-				   const struct verbs_address *to,
-				   enum tp_class c, struct verbs_lane **out)
+dicomm_result_t verbs_call_begin(struct tp_device *dev,
+				 const struct verbs_address *to,
+				 enum tp_class c, struct verbs_lane **out)
 {
 	struct verbs_card card = {.type = VERBS_CALL};
 	uint32_t strands = pair_rails(dev, to, card.end);
@@ -444,8 +444,8 @@ void verbs_call_answered(struct verbs_conn *c)
 	atomic_store_explicit(&lane->state, LANE_READY, memory_order_release);
 }
 
-bool verbs_connect_notice(struct verbs_lane *lane, uint32_t strand,
-			  uint64_t come_to, uint64_t come_mask)
+bool verbs_call_tell(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
+		     uint64_t come_mask)
 {
 	struct verbs_card card = {
 		.type = VERBS_NOTICE,

@@ -18,19 +18,19 @@ struct verbs_lane;
 struct verbs_strand;
 
 /* Begin to make a lane to a peer. */
-dicomm_result_t verbs_connect_call(struct tp_device *dev,
-				   const struct verbs_address *to,
-				   enum tp_class c, struct verbs_lane **out);
+dicomm_result_t verbs_call_begin(struct tp_device *dev,
+				 const struct verbs_address *to,
+				 enum tp_class c, struct verbs_lane **out);
 
 /* Tell the other side that this one has stopped a strand, and which messages
  * have come; false: it has left. */
-bool verbs_connect_notice(struct verbs_lane *lane, uint32_t strand,
-			  uint64_t come_to, uint64_t come_mask);
+bool verbs_call_tell(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
+		     uint64_t come_mask);
 
 /* News from cm.c. */
-void verbs_connect_done(struct verbs_strand *s);
-void verbs_connect_failed(struct verbs_strand *s, const char *what,
-			  const char *why);
+void verbs_call_joined(struct verbs_strand *s);
+void verbs_call_failed(struct verbs_strand *s, const char *what,
+		       const char *why);
 
 /* News from connect.c. A genuine call has come; false: the connection is of no
  * use. */

@@ -173,7 +173,7 @@ static bool connect_failed(struct verbs_strand *s, const char *what, int error)
 		what = "begin to connect again";
 		error = errno;
 	}
-	verbs_connect_failed(s, what, error ? strerror(error) : "");
+	verbs_call_failed(s, what, error ? strerror(error) : "");
 	return s->cm != id;
 }
 
@@ -250,7 +250,7 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	id->context = s;
 	mine = parameters(s, &greeting);
 	if (!ready(s) || rdma_accept(id, &mine))
-		verbs_connect_failed(s, "accept", strerror(errno));
+		verbs_call_failed(s, "accept", strerror(errno));
 	return true;
 }
 
@@ -286,10 +286,10 @@ static bool on_event(struct rdma_cm_event *e)
 			break;
 		if (!ready(s) || rdma_establish(id))
 			return connect_failed(s, "establish", errno);
-		verbs_connect_done(s);
+		verbs_call_joined(s);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		verbs_connect_done(s);
+		verbs_call_joined(s);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -285,8 +285,8 @@ static bool tell(const struct verbs_strand *s)
 	for (uint32_t i = 0; lane->in && i < lane->dev->config.slots; i++)
 		if (verbs_has_come(lane, lane->freed + 1 + i))
 			mask |= UINT64_C(1) << i;
-	return verbs_connect_notice(lane, (uint32_t)(s - lane->strand),
-				    lane->freed, mask);
+	return verbs_call_tell(lane, (uint32_t)(s - lane->strand), lane->freed,
+			       mask);
 }
 
 void verbs_loss_noticed(struct verbs_lane *lane, const struct verbs_card *card)

@@ -372,7 +372,7 @@ static dicomm_result_t verbs_connect_out(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_ERR_ABORTED;
 	if (!lane) {
 		TRY(verbs_pool_open(dev));
-		TRY(verbs_connect_call(dev, &peer->address, c, &peer->out[c]));
+		TRY(verbs_call_begin(dev, &peer->address, c, &peer->out[c]));
 		return DICOMM_AGAIN;
 	}
 	switch (atomic_load_explicit(&lane->state, memory_order_acquire)) {
