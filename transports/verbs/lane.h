@@ -216,12 +216,6 @@ static inline bool verbs_is_silent(const struct verbs_strand *s)
 	return s->posted != s->signaled;
 }
 
-/* May message seq go, as far as known? */
-static inline bool verbs_is_allowed(const struct verbs_lane *lane, uint64_t seq)
-{
-	return seq <= atomic_load_explicit(&lane->limit, memory_order_relaxed);
-}
-
 /* It carries nothing any more. */
 static inline void verbs_lane_end(struct verbs_lane *lane, dicomm_result_t why)
 {

@@ -31,6 +31,9 @@
 
 _Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
+/* Of a request's number, as much as its identifier has room for. */
+#define COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
+
 /* What a request was, from its completion. */
 struct request {
 	uint32_t count; /* of its strand: all up to it are done; lower bits */
@@ -115,7 +118,8 @@ void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer)
 	pool->spare[pool->nspare++] = (uint16_t)buffer;
 }
 
-dicomm_result_t verbs_state_of(struct verbs_lane *lane)
+/* The lane's state as a status, with its words as the last error. */
+static dicomm_result_t state_of(struct verbs_lane *lane)
 {
 	if (lane->why) {
 		log_set_last_error(lane->text);
@@ -213,7 +217,7 @@ static inline dicomm_result_t refresh(struct verbs_lane *lane, uint64_t seq)
 
 	if (lane->why ||
 	    atomic_load_explicit(&lane->left, memory_order_acquire))
-		return verbs_state_of(lane);
+		return state_of(lane);
 	verbs_credits_follow(lane);
 	if (seq > lane->known + dev->config.slots)
 		verbs_credits_take(lane);
@@ -349,7 +353,7 @@ static dicomm_result_t put_brief_looking(struct verbs_lane *lane, uint64_t seq,
 	dicomm_result_t status;
 
 	if (__builtin_expect(!only, 0))
-		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
+		return state_of(lane) ? lane->why : DICOMM_AGAIN;
 	lane->brief.wr.send_flags |= verbs_signal_now(only, 1, false);
 	status = put_brief(lane, seq, signature, body, len);
 	lane->brief.wr.send_flags = IBV_SEND_INLINE;
@@ -384,7 +388,7 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 		return DICOMM_AGAIN;
 	s = verbs_pick(lane, bytes);
 	if (__builtin_expect(!s, 0))
-		return verbs_state_of(lane) ? lane->why : DICOMM_AGAIN;
+		return state_of(lane) ? lane->why : DICOMM_AGAIN;
 	fill_head(&head, seq, signature, kind, len);
 	lane->sge[0].addr = (uintptr_t)&head;
 	lane->sge[0].length = HEAD_BYTES;
@@ -444,13 +448,19 @@ put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
 
+/* May message seq go, as far as known? */
+static inline bool is_allowed(const struct verbs_lane *lane, uint64_t seq)
+{
+	return seq <= atomic_load_explicit(&lane->limit, memory_order_relaxed);
+}
+
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			  uint32_t signature, enum tp_kind kind,
 			  const void *body, uint64_t len)
 {
 	struct verbs_lane *lane = peer->out[c];
 
-	if (__builtin_expect(!lane || !verbs_is_allowed(lane, seq), 0))
+	if (__builtin_expect(!lane || !is_allowed(lane, seq), 0))
 		return put_refreshed(peer, c, seq, signature, kind, body, len);
 	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
@@ -576,7 +586,7 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: read from rank %d before connect_in",
 			    peer->rank);
-	TRY(verbs_state_of(lane));
+	TRY(state_of(lane));
 	read = &lane->reads[seq % VERBS_READS];
 	if (read->pending)
 		return DICOMM_AGAIN;
@@ -613,7 +623,7 @@ dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
 	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
 	if (read->status != DICOMM_SUCCESS && lane->why)
-		return verbs_state_of(lane);
+		return state_of(lane);
 	return read->status;
 }
 
@@ -787,7 +797,7 @@ static __attribute__((noinline)) void on_request(struct tp_device *dev,
 		on_failure(s, wc, &r);
 		return;
 	}
-	s->done = s->posted - ((s->posted - r.count - 1) & VERBS_COUNT_MASK);
+	s->done = s->posted - ((s->posted - r.count - 1) & COUNT_MASK);
 	if (!r.what)
 		return;
 	if (r.in)

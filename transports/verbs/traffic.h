@@ -23,8 +23,6 @@ dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);
 void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
 
-/* The lane's state as a status, with its words as the last error. */
-dicomm_result_t verbs_state_of(struct verbs_lane *lane);
 /* The next `bytes`: which strand? One with room, if there is one. */
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
 /* What the identifiers of all its requests share. */
@@ -34,7 +32,6 @@ uint64_t verbs_request_of(const struct verbs_lane *lane);
  * since they are more than a queue is long. */
 #define VERBS_WHAT_SHIFT 21
 #define VERBS_COUNT_SHIFT 53
-#define VERBS_COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
 
 /* Of the request that has so many before it; what and bytes are for whoever
  * looks at its completion. */
