@@ -21,6 +21,7 @@
 #include "transports/verbs/credits.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/nic.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/rail.h"
 #include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"

@@ -20,6 +20,7 @@
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/nic.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 #include "transports/verbs/watch.h"

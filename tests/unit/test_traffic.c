@@ -18,6 +18,7 @@
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/nic.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/rail.h"
 #include "transports/verbs/rest.h"
 #include "transports/verbs/traffic.h"

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "transports/verbs/loss.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 

@@ -11,8 +11,8 @@
 #include "src/base/log.h"
 #include "transports/verbs/credits.h"
 #include "transports/verbs/nic.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/rail.h"
-#include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
 
 #define EVENTS_PER_ACK 64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes over lanes: messages, reads, and their completions. */
+/* What goes over lanes: messages, and reads. */
 #include "transports/verbs/traffic.h"
 
 #include <arpa/inet.h>
@@ -11,53 +11,22 @@
 
 #include "src/base/log.h"
 #include "transports/verbs/credits.h"
-#include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
-#include "transports/verbs/mirror.h"
 #include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"
-#include "transports/verbs/verbs.h"
 
 #define HEAD_BYTES sizeof(struct verbs_head)
 /* Messages that wait to be sent and do not fit inline. */
 #define POOL_COUNT 32
-/* Polls that find something, to one that looks for what else there is, too. */
-#define BUSY_POLLS_PER_LOOK 16
-/* Looks for credits, where nothing moves, to one that leaves nothing out. */
-#define LOOKS_PER_ALL 16
-#define LANES_PER_LOOK 16
 /* Of a message, besides its data. */
 #define PACKET_BYTES 64
 
 _Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
-/* Of a request's number, as much as its identifier has room for. */
-#define COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
-
-/* What a request was, from its completion. */
-struct request {
-	uint32_t count; /* of its strand: all up to it are done; lower bits */
-	uint32_t bytes;
-	uint32_t lane;
-	bool in;
-	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
-};
-
 uint64_t verbs_request_of(const struct verbs_lane *lane)
 {
 	return (uint64_t)lane->id << 32 | (uint64_t)lane->in
 						  << (32 + VERBS_LANE_BITS);
-}
-
-static struct request request_of(uint64_t id)
-{
-	return (struct request){
-		.count = (uint32_t)(id >> VERBS_COUNT_SHIFT),
-		.bytes = (uint32_t)id & ((1u << VERBS_WHAT_SHIFT) - 1),
-		.lane = (uint32_t)(id >> 32) & ((1u << VERBS_LANE_BITS) - 1),
-		.what = (uint16_t)((uint32_t)id >> VERBS_WHAT_SHIFT),
-		.in = id >> (32 + VERBS_LANE_BITS) & 1,
-	};
 }
 
 /* ---- sending ---- */
@@ -110,12 +79,6 @@ void verbs_pool_close(struct tp_device *dev)
 	free(dev->pool.spare);
 	free((void *)dev->pool.user);
 	dev->pool = (struct verbs_pool){.count = 0};
-}
-
-void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer)
-{
-	pool->user[buffer] = NULL;
-	pool->spare[pool->nspare++] = (uint16_t)buffer;
 }
 
 /* The lane's state as a status, with its words as the last error. */
@@ -179,6 +142,21 @@ unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must)
 		return 0;
 	s->signaled = s->posted + n;
 	return IBV_SEND_SIGNALED;
+}
+
+dicomm_result_t verbs_probe(struct verbs_strand *s)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = verbs_request_id(s->lane, s->posted, 0, 0),
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = s->lane->remote_addr,
+			    .rkey = s->remote_key}};
+
+	if (!verbs_has_room(s, 1))
+		return DICOMM_AGAIN;
+	s->signaled = s->posted + 1;
+	return verbs_post(s, &wr, 1);
 }
 
 /* Whoever has carried the least, in time, of those with room for two. */
@@ -523,12 +501,6 @@ dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return DICOMM_SUCCESS;
 }
 
-static void end_read(struct tp_device *dev, struct verbs_read *read)
-{
-	read->by = NULL;
-	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
-}
-
 dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 				 struct verbs_read *read)
 {
@@ -554,7 +526,7 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	status = verbs_post(s, &wr, 1);
 	if (status != DICOMM_SUCCESS)
-		end_read(dev, read);
+		verbs_read_end(dev, read);
 	return status;
 }
 
@@ -625,411 +597,4 @@ dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
 	if (read->status != DICOMM_SUCCESS && lane->why)
 		return state_of(lane);
 	return read->status;
-}
-
-/* ---- completions ---- */
-
-static inline bool is_strand(const struct verbs_strand *s,
-			     const struct verbs_rail *rail, uint32_t qpn)
-{
-	return s->qpn == qpn && s->rail == rail;
-}
-
-static __attribute__((noinline)) struct verbs_strand *
-strand_of_many(struct verbs_lane *lane, const struct verbs_rail *rail,
-	       uint32_t qpn)
-{
-	for (uint32_t i = 1; i < lane->strands; i++)
-		if (is_strand(&lane->strand[i], rail, qpn))
-			return &lane->strand[i];
-	return NULL;
-}
-
-/* That queue pair, of that NIC, as one of the lane's; NULL if it is none. */
-static inline struct verbs_strand *
-strand_of(struct verbs_lane *lane, const struct verbs_rail *rail, uint32_t qpn)
-{
-	if (__builtin_expect(!lane, 0))
-		return NULL;
-	if (__builtin_expect(!is_strand(&lane->strand[0], rail, qpn), 0))
-		return strand_of_many(lane, rail, qpn);
-	return &lane->strand[0];
-}
-
-/* The number near `last` whose lower half is `low`: messages come in any order
- * within the credits. */
-static uint64_t extend(uint64_t last, uint32_t low)
-{
-	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
-}
-
-static __attribute__((noinline)) void on_stranger(const struct verbs_rail *rail,
-						  const struct ibv_wc *wc)
-{
-	log_warn("verbs %s: a message on queue pair %#x that is none of mine",
-		 rail->nic->name, wc->qp_num);
-}
-
-/* In two steps: both at once take constants that have to be kept. */
-static inline bool is_message(const struct ibv_wc *wc)
-{
-	return __builtin_expect(wc->status == IBV_WC_SUCCESS, 1) &&
-	       __builtin_expect(wc->opcode & IBV_WC_RECV, IBV_WC_RECV);
-}
-
-/* A message lies in a slot, all of it. */
-static inline void on_message(struct tp_device *dev, struct verbs_rail *rail,
-			      const struct ibv_wc *wc)
-{
-	uint32_t imm = ntohl(verbs_rail_note(rail, wc)), id = imm >> 8;
-	uint64_t seq;
-	struct verbs_lane *lane =
-		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
-						       memory_order_acquire)
-				: NULL;
-	struct verbs_strand *s;
-	struct tp_line *line;
-
-	s = strand_of(lane, rail, wc->qp_num);
-	if (__builtin_expect(!s, 0)) {
-		on_stranger(rail, wc);
-		return;
-	}
-	/* The other side was told that it has not come, and sends it again. */
-	if (__builtin_expect(s->state == STRAND_STOPPED, 0))
-		return;
-	line = (struct tp_line *)(lane->slots +
-				  (imm & lane->slot_mask) * lane->stride);
-	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
-	line->kind &= 0xff;
-	if (seq > lane->last)
-		lane->last = seq;
-	atomic_store_explicit(&line->seq, seq, memory_order_release);
-}
-
-static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
-		       const struct request *r)
-{
-	struct verbs_lane *lane = s->lane;
-
-	if (r->in && r->what) {
-		struct verbs_read *read = &lane->reads[r->what - 1];
-
-		verbs_strand_broken(s, wc, "read", read->pending);
-		end_read(lane->dev, read);
-		if (lane->why) {
-			read->pending = 0;
-			read->status = lane->why;
-			lane->reading--;
-		}
-		return;
-	}
-	verbs_strand_broken(s, wc, r->in ? "write of credits" : "write",
-			    r->bytes);
-	if (r->what && lane->why)
-		verbs_pool_give(&lane->dev->pool, r->what - 1u);
-}
-
-static void finish_read(struct verbs_lane *lane, struct verbs_read *read,
-			dicomm_result_t status)
-{
-	read->pending = 0;
-	read->status = status;
-	lane->reading--;
-	end_read(lane->dev, read);
-}
-
-/* All bytes are on their way to where they go. */
-static void on_read(struct verbs_lane *lane, uint32_t slot)
-{
-	struct verbs_read *read = &lane->reads[slot];
-	dicomm_result_t status = DICOMM_SUCCESS;
-
-	if (read->keys.flushed)
-		status = verbs_mirror_flush(lane, slot);
-	if (!read->keys.flushed || status != DICOMM_SUCCESS)
-		finish_read(lane, read, status);
-}
-
-/* A flush that fails leaves its read to another strand, if there is one. */
-static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
-		     const struct ibv_wc *wc)
-{
-	struct verbs_lane *lane;
-	struct verbs_read *read = verbs_mirror_read(dev, wc, &lane);
-
-	rail->flushes--;
-	if (!read)
-		return;
-	if (wc->status != IBV_WC_SUCCESS) {
-		verbs_strand_broken(&lane->strand[read->by - lane->strand], wc,
-				    "flush", 1);
-		if (!lane->why)
-			return;
-	}
-	finish_read(lane, read, lane->why);
-}
-
-/* It is no message. */
-static __attribute__((noinline)) void on_request(struct tp_device *dev,
-						 struct verbs_rail *rail,
-						 const struct ibv_wc *wc)
-{
-	struct verbs_lane *lane;
-	struct verbs_strand *s;
-	struct request r;
-
-	if (verbs_is_flush(rail, wc)) {
-		on_flush(dev, rail, wc);
-		return;
-	}
-	/* A flushed receive says nothing about a lane. */
-	r = request_of(wc->wr_id);
-	lane = r.lane < dev->lanes
-		       ? atomic_load_explicit(r.in ? &dev->in[r.lane]
-						   : &dev->out[r.lane],
-					      memory_order_acquire)
-		       : NULL;
-	s = strand_of(lane, rail, wc->qp_num);
-	if (!s || s->state == STRAND_STOPPED)
-		return;
-	if (wc->status != IBV_WC_SUCCESS) {
-		on_failure(s, wc, &r);
-		return;
-	}
-	s->done = s->posted - ((s->posted - r.count - 1) & COUNT_MASK);
-	if (!r.what)
-		return;
-	if (r.in)
-		on_read(lane, r.what - 1u);
-	else
-		verbs_pool_give(&dev->pool, r.what - 1u);
-}
-
-/* After an abort: reads that end are counted, nothing else. */
-static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
-		       const struct ibv_wc *wc)
-{
-	struct request r = request_of(wc->wr_id);
-	struct verbs_read *read;
-	struct verbs_strand *s;
-
-	if (verbs_is_flush(rail, wc)) {
-		read = verbs_mirror_read(dev, wc, NULL);
-		if (read)
-			end_read(dev, read);
-		return;
-	}
-	if (!r.in || !r.what || r.lane >= dev->lanes || is_message(wc))
-		return;
-	s = strand_of(atomic_load(&dev->in[r.lane]), rail, wc->qp_num);
-	if (!s)
-		return;
-	read = &s->lane->reads[r.what - 1];
-	if (read->by == s)
-		end_read(dev, read);
-}
-
-/* The receive of the last message, and those of others before it; of no use is
- * one of a queue pair that is. */
-static __attribute__((noinline)) void receive_again(struct tp_device *dev,
-						    struct verbs_rail *rail,
-						    const struct ibv_wc *wc)
-{
-	struct verbs_strand *s = NULL;
-	uint32_t id;
-
-	if (rail->srq) {
-		verbs_rail_post_batch(rail, NULL);
-		return;
-	}
-	rail->batch_room = 1;
-	id = ntohl(verbs_rail_note(rail, wc)) >> 8;
-	if (id < dev->lanes)
-		s = strand_of(atomic_load(&dev->in[id]), rail, wc->qp_num);
-	if (s && s->state != STRAND_STOPPED)
-		verbs_rail_post_batch(rail, s->qp);
-}
-
-/* Those in dev->wc; most are messages. */
-static inline __attribute__((always_inline)) void
-on_completions(struct tp_device *dev, struct verbs_rail *rail, int n)
-{
-	for (const struct ibv_wc *wc = dev->wc; n > 0; wc++, n--)
-		if (__builtin_expect(is_message(wc), 1)) {
-			on_message(dev, rail, wc);
-			if (verbs_rail_received(rail))
-				receive_again(dev, rail, wc);
-		} else {
-			on_request(dev, rail, wc);
-		}
-}
-
-bool verbs_complete_aborted(struct tp_device *dev)
-{
-	struct ibv_wc wc[VERBS_COMPLETIONS];
-	bool moved = false;
-
-	for (uint32_t k = 0; k < dev->rails; k++) {
-		struct verbs_rail *rail = &dev->rail[k];
-		int n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, wc);
-
-		for (int i = 0; i < n; i++)
-			on_aborted(dev, rail, &wc[i]);
-		moved |= n > 0;
-	}
-	return moved;
-}
-
-/* The same, where the first queue has brought n. */
-static __attribute__((noinline)) bool end_aborted(struct tp_device *dev, int n)
-{
-	for (int i = 0; i < n; i++)
-		on_aborted(dev, &dev->rail[0], &dev->wc[i]);
-	return verbs_complete_aborted(dev) || n > 0;
-}
-
-static __attribute__((noinline)) bool complete_others(struct tp_device *dev)
-{
-	bool moved = false;
-
-	for (uint32_t k = 1; k < dev->rails; k++) {
-		struct verbs_rail *rail = &dev->rail[k];
-		int n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, dev->wc);
-
-		on_completions(dev, rail, n);
-		moved |= n > 0;
-	}
-	return moved;
-}
-
-/* The first queue has brought n. */
-static inline bool complete_more(struct tp_device *dev, int n)
-{
-	bool moved = n > 0;
-
-	on_completions(dev, &dev->rail[0], n);
-	if (__builtin_expect(dev->rails != 1, 0))
-		moved |= complete_others(dev);
-	return moved;
-}
-
-static inline bool is_aborted(const struct tp_device *dev)
-{
-	return __builtin_expect(
-		atomic_load_explicit(&dev->aborted, memory_order_relaxed), 0);
-}
-
-static inline int poll_first(struct tp_device *dev)
-{
-	return ibv_poll_cq(dev->rail[0].cq, VERBS_COMPLETIONS, dev->wc);
-}
-
-bool verbs_complete(struct tp_device *dev)
-{
-	int n = poll_first(dev);
-
-	return is_aborted(dev) ? end_aborted(dev, n) : complete_more(dev, n);
-}
-
-/* Of lanes by turns: all that may have something, or up to one. Nobody says
- * which of them is waited for: also one whose peer has taken all that was sent
- * may have to do so for numbers that were never sent. */
-static inline __attribute__((always_inline)) void
-look_for_credits(struct tp_device *dev, bool one)
-{
-	struct verbs_lane *first = dev->looked_at, *l = first;
-
-	for (int left = LANES_PER_LOOK; left; left--) {
-		l = l->next_out;
-		if (__builtin_expect(verbs_credits_look(l), 0)) {
-			dev->looked_at = l;
-			verbs_credits_take(l);
-			if (one)
-				return;
-		}
-		if (l == first)
-			return;
-	}
-	dev->looked_at = l;
-}
-
-/* After many polls in a row that have found something. */
-static __attribute__((noinline)) void look_around(struct tp_device *dev)
-{
-	dev->busy = BUSY_POLLS_PER_LOOK - 1;
-	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
-		verbs_loss_repair(dev);
-	if (dev->looked_at)
-		look_for_credits(dev, false);
-}
-
-/* A poll that has found nothing does what else there is. */
-static __attribute__((noinline)) void idle(struct tp_device *dev)
-{
-	if (atomic_load_explicit(&dev->repair, memory_order_relaxed))
-		verbs_loss_repair(dev);
-	if (dev->looked_at)
-		look_for_credits(dev, true);
-	if (dev->untold)
-		verbs_untold_idle(dev);
-	if (dev->rails > 1 || !dev->looked_at || dev->untold ||
-	    atomic_load_explicit(&dev->repair, memory_order_relaxed))
-		return;
-	dev->plain = VERBS_POLLS_PER_LOOK - 1;
-	dev->looks = LOOKS_PER_ALL - 1;
-}
-
-static __attribute__((noinline)) bool poll_all(struct tp_device *dev, int n)
-{
-	verbs_poll_all(dev);
-	if (is_aborted(dev)) {
-		end_aborted(dev, n);
-		return false;
-	}
-	if (!complete_more(dev, n)) {
-		idle(dev);
-		return false;
-	}
-	dev->idle = 0;
-	if (__builtin_expect(--dev->busy < 0, 0))
-		look_around(dev);
-	return true;
-}
-
-/* A poll that found nothing in the first queue, and has more to look at. */
-static __attribute__((noinline)) bool poll_more(struct tp_device *dev)
-{
-	if (--dev->looks < 0)
-		return poll_all(dev, 0);
-	dev->plain = VERBS_POLLS_PER_LOOK - 1;
-	look_for_credits(dev, true);
-	return false;
-}
-
-/* Most often there is nothing, and somebody waits. */
-bool verbs_poll(struct tp_device *dev)
-{
-	int n = poll_first(dev);
-
-	if (__builtin_expect(n, 0))
-		return poll_all(dev, n);
-	if (__builtin_expect(--dev->plain < 0, 0))
-		return poll_more(dev);
-	return false;
-}
-
-dicomm_result_t verbs_probe(struct verbs_strand *s)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = verbs_request_id(s->lane, s->posted, 0, 0),
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {.remote_addr = s->lane->remote_addr,
-			    .rkey = s->remote_key}};
-
-	if (!verbs_has_room(s, 1))
-		return DICOMM_AGAIN;
-	s->signaled = s->posted + 1;
-	return verbs_post(s, &wr, 1);
 }

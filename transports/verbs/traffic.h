@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes over lanes, and comes. */
+/* What goes over lanes: messages, and reads. */
 #ifndef DICOMM_TRANSPORTS_VERBS_TRAFFIC_H
 #define DICOMM_TRANSPORTS_VERBS_TRAFFIC_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "transports/transport.h"
 #include "transports/verbs/lane.h"
-
-struct tp_device;
-struct tp_peer;
-struct verbs_pool;
-
-/* Polls that find nothing, to one that looks for credits: who waits for them is
- * many messages ahead, and put() looks itself. */
-#define VERBS_POLLS_PER_LOOK 4
+#include "transports/verbs/verbs.h"
 
 /* At the first lane to send on. */
 dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);
-void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer);
+
+static inline void verbs_pool_give(struct verbs_pool *pool, uint32_t buffer)
+{
+	pool->user[buffer] = NULL;
+	pool->spare[pool->nspare++] = (uint16_t)buffer;
+}
 
 /* The next `bytes`: which strand? One with room, if there is one. */
 struct verbs_strand *verbs_pick(struct verbs_lane *lane, uint64_t bytes);
@@ -55,11 +55,14 @@ dicomm_result_t verbs_send_again(struct verbs_lane *lane,
 				 struct verbs_kept *kept);
 dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 				 struct verbs_read *read);
-/* What has completed; to poll() without what else that does. True: something
- * has. */
-bool verbs_complete(struct tp_device *dev);
-/* The same after an abort, by any thread, with the lock: lanes stay. */
-bool verbs_complete_aborted(struct tp_device *dev);
+
+/* It is not under way any more. */
+static inline void verbs_read_end(struct tp_device *dev,
+				  struct verbs_read *read)
+{
+	read->by = NULL;
+	atomic_fetch_sub_explicit(&dev->reads, 1, memory_order_relaxed);
+}
 
 /* As in struct transport. */
 dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
@@ -74,6 +77,5 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			   uint64_t len);
 dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq);
-bool verbs_poll(struct tp_device *dev);
 
 #endif

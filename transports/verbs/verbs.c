@@ -27,6 +27,7 @@
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/mirror.h"
+#include "transports/verbs/poll.h"
 #include "transports/verbs/rest.h"
 #include "transports/verbs/traffic.h"
 #include "transports/verbs/watch.h"
