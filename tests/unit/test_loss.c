@@ -16,6 +16,7 @@
 #include "transports/verbs/address.h"
 #include "transports/verbs/connect.h"
 #include "transports/verbs/credits.h"
+#include "transports/verbs/hold.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"

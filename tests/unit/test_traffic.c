@@ -14,6 +14,7 @@
 #include "tests/support/runner.h"
 #include "transports/verbs/address.h"
 #include "transports/verbs/credits.h"
+#include "transports/verbs/hold.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"

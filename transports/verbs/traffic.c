@@ -11,6 +11,7 @@
 
 #include "src/base/log.h"
 #include "transports/verbs/credits.h"
+#include "transports/verbs/hold.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"

@@ -37,24 +37,11 @@
 /* That a poll takes of a queue. */
 #define VERBS_COMPLETIONS 16
 
-struct tp_device;
+struct tp_hold;
 struct verbs_conn;
-struct verbs_keys;
 struct verbs_lane;
-struct verbs_mr;
 struct verbs_strand;
 struct verbs_words;
-
-struct tp_hold {
-	struct tp_hold *next;
-	struct verbs_mr *mr[VERBS_RAILS]; /* NULL: the rail had gone */
-	bool flushed;                     /* what read() has put there */
-};
-
-/* The keys of that memory; false if it is not held. They may be those of
- * another hold, which is dropped at any time; who asks has one of its own. */
-bool verbs_held(struct tp_device *dev, const void *addr, uint64_t len,
-		bool written, struct verbs_keys *keys);
 
 /* Messages too long to go inline are sent from here. */
 struct verbs_pool {

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that its user holds: all NICs of the rank may have it. */
+#ifndef DICOMM_TRANSPORTS_VERBS_HOLD_H
+#define DICOMM_TRANSPORTS_VERBS_HOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+#include "transports/verbs/nic.h"
+
+struct tp_device;
+struct tp_region;
+struct verbs_keys;
+struct verbs_mr;
+
+struct tp_hold {
+	struct tp_hold *next;
+	struct verbs_mr *mr[VERBS_RAILS]; /* NULL: the rail had gone */
+	bool flushed;                     /* what read() has put there */
+};
+
+/* As in struct transport. */
+dicomm_result_t verbs_hold(struct tp_device *dev, const void *addr,
+			   uint64_t len, bool written, struct tp_hold **out);
+dicomm_result_t verbs_hold_device(struct tp_device *dev,
+				  const struct tp_region *region,
+				  struct tp_hold **out, char *how, size_t len);
+void verbs_drop(struct tp_device *dev, struct tp_hold *hold);
+
+/* The keys of that memory; false if it is not held. They may be those of
+ * another hold, which is dropped at any time; who asks has one of its own. */
+bool verbs_held(struct tp_device *dev, const void *addr, uint64_t len,
+		bool written, struct verbs_keys *keys);
+
+#endif
