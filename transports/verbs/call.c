@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include "transports/verbs/credits.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/loss.h"
+#include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"
 #include "transports/verbs/verbs.h"
 

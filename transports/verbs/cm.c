@@ -16,9 +16,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/config.h"
 #include "src/base/log.h"

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
@@ -35,6 +34,7 @@
 #include "transports/verbs/call.h"
 #include "transports/verbs/cm.h"
 #include "transports/verbs/lane.h"
+#include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"
 #include "transports/verbs/verbs.h"
 #include "transports/verbs/watch.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/verbs/address.h"
 #include "transports/verbs/lane.h"

@@ -2,14 +2,11 @@
 /* The verbs transport: its operations. */
 #include "transports/verbs/verbs.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"

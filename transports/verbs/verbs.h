@@ -26,7 +26,6 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "transports/transport.h"
