@@ -2,14 +2,16 @@
 /* Ends the process with the reason, whatever its other threads are doing. */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "perftest/failure.h"
 
-static void (*hook)(const char *reason);
+static void (*_Atomic hook)(const char *reason);
 static const dicomm_comm_t *watched;
 static int watched_n;
 static int timeout_s;
@@ -17,7 +19,7 @@ static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 
 void failure_hook(void (*fn)(const char *reason))
 {
-	hook = fn;
+	atomic_store(&hook, fn);
 }
 
 void failure_watch(const dicomm_comm_t *comms, int n)
@@ -31,16 +33,71 @@ void failure_timeout(int seconds)
 	timeout_s = seconds;
 }
 
+static void call_hook(const char *reason)
+{
+	void (*fn)(const char *) = atomic_load(&hook);
+
+	if (fn)
+		fn(reason);
+}
+
 /* Never unlocks: a second failing thread waits here for the end. */
 static void end(enum failure_status status, const char *reason)
 	__attribute__((noreturn));
 static void end(enum failure_status status, const char *reason)
 {
 	fflush(stdout);
-	if (hook)
-		hook(reason);
+	call_hook(reason);
 	/* Not exit(): other threads may be inside the library. */
 	_exit((int)status);
+}
+
+/*
+ * A thread, since no handler may do what the hook does. The same signal does
+ * not wait a second time; others do: who starts ranks passes on a key of the
+ * terminal, which they have heard themselves.
+ */
+static void *wait_for_signal(void *signals)
+{
+	char reason[128];
+	sigset_t again;
+	int sig;
+
+	if (sigwait(signals, &sig) != 0)
+		return NULL;
+	sigemptyset(&again);
+	sigaddset(&again, sig);
+	pthread_sigmask(SIG_UNBLOCK, &again, NULL);
+	snprintf(reason, sizeof(reason), "ended by signal %d (%s)", sig,
+		 strsignal(sig));
+	pthread_mutex_lock(&once);
+	call_hook(reason);
+	kill(getpid(), sig);
+	return NULL;
+}
+
+void failure_add_signals(sigset_t *signals)
+{
+	static const int to_end[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action;
+
+	for (size_t i = 0; i < sizeof(to_end) / sizeof(to_end[0]); i++)
+		if (sigaction(to_end[i], NULL, &action) == 0 &&
+		    action.sa_handler != SIG_IGN)
+			sigaddset(signals, to_end[i]);
+}
+
+void failure_hook_signals(void)
+{
+	static sigset_t signals;
+	pthread_t thread;
+
+	sigemptyset(&signals);
+	failure_add_signals(&signals);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	if (pthread_create(&thread, NULL, wait_for_signal, &signals) != 0)
+		failure_end(FAILURE_INTERNAL, "cannot start a thread");
+	pthread_detach(thread);
 }
 
 void failure_library(dicomm_result_t status, dicomm_comm_t comm,

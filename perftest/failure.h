@@ -3,6 +3,7 @@
 #ifndef DICOMM_PERFTEST_FAILURE_H
 #define DICOMM_PERFTEST_FAILURE_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 #include "dicomm.h"
@@ -21,6 +22,12 @@ enum failure_status {
 
 /* Called once before the end, with the reason: to close what is written. */
 void failure_hook(void (*fn)(const char *reason));
+/* A signal that asks this process to end waits for the hook. Before any other
+ * thread is started. */
+void failure_hook_signals(void);
+/* Adds the signals that ask a process to end. What nohup, or a shell for its
+ * background, ignores stays out: a blocked signal comes even so. */
+void failure_add_signals(sigset_t *signals);
 /* Communicators to abort at the end, so that the other ranks learn of it. */
 void failure_watch(const dicomm_comm_t *comms, int n);
 /* Seconds of -T, for the message; 0 for none. */

@@ -68,19 +68,30 @@ static int run(int input)
 {
 	char *const argv[] = {(char *)"gnuplot", (char *)"-", NULL};
 	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none;
 	int status = -1;
 	pid_t pid;
 
 	if (posix_spawn_file_actions_init(&actions) != 0)
 		return -1;
+	if (posix_spawnattr_init(&attributes) != 0)
+		goto destroy_actions;
+	/* We may wait for signals in a thread; it does not. */
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
 	/* Where it cannot open its file, the picture would go to the table. */
 	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
 					 O_WRONLY, 0);
-	errno = posix_spawnp(&pid, "gnuplot", &actions, NULL, argv, environ);
+	errno = posix_spawnp(&pid, "gnuplot", &actions, &attributes, argv,
+			     environ);
 	if (errno == 0)
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
+	posix_spawnattr_destroy(&attributes);
+destroy_actions:
 	posix_spawn_file_actions_destroy(&actions);
 	return status;
 }

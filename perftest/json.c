@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,11 @@
 static struct {
 	int fd;
 	json_t *root, *results; /* results is borrowed from root */
-} report = {.fd = -1};
+} report;                       /* root is NULL where it is not open */
+
+/* Who is asked to end closes it in another thread. Recursive: so does who finds
+ * no memory for a part of it. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* Strings of any bytes: what is not printable ASCII becomes '?'. */
 static json_t *string(const char *text)
@@ -193,17 +198,12 @@ static json_t *device(const struct report_device *d)
 	return object;
 }
 
-void json_config(const struct options *o, int procs,
-		 const struct report_device *devices, int n)
+static void add_config(const struct options *o, int procs,
+		       const struct report_device *devices, int n)
 {
 	json_t *config = json_object();
 	json_t *list = json_array();
 
-	if (report.fd < 0) {
-		json_decref(config);
-		json_decref(list);
-		return;
-	}
 	set(config, "nthreads", json_integer(o->threads));
 	set(config, "ngpus", json_integer(o->devices));
 	set(config, "minimum_bytes", size(o->min_bytes));
@@ -232,6 +232,15 @@ void json_config(const struct options *o, int procs,
 	set(report.root, "config", config);
 	report.results = json_array();
 	set(report.root, "results", report.results);
+}
+
+void json_config(const struct options *o, int procs,
+		 const struct report_device *devices, int n)
+{
+	pthread_mutex_lock(&lock);
+	if (report.root)
+		add_config(o, procs, devices, n);
+	pthread_mutex_unlock(&lock);
 }
 
 static json_t *histogram(const double *times, int n)
@@ -297,14 +306,11 @@ static json_t *half(const struct options *o, const struct report_half *h)
 	return object;
 }
 
-void json_row(const struct options *o, const struct report_row *row)
+static void add_row(const struct options *o, const struct report_row *row)
 {
-	json_t *object;
+	json_t *object = json_object();
 	char root[16];
 
-	if (report.fd < 0)
-		return;
-	object = json_object();
 	snprintf(root, sizeof(root), "%6d", row->root);
 	set(object, "size", size(row->size));
 	set(object, "count", size(row->count));
@@ -323,22 +329,34 @@ void json_row(const struct options *o, const struct report_row *row)
 	json_array_append_new(report.results, object);
 }
 
-void json_foot(const struct report_end *end)
+void json_row(const struct options *o, const struct report_row *row)
 {
-	json_t *bounds, *bandwidth;
+	pthread_mutex_lock(&lock);
+	if (report.root)
+		add_row(o, row);
+	pthread_mutex_unlock(&lock);
+}
+
+static void add_foot(const struct report_end *end)
+{
+	json_t *bounds = json_object(), *bandwidth = json_object();
 	bool fast = end->average_bus_gbs >= 0.9 * end->least_bus_gbs;
 
-	if (report.fd < 0)
-		return;
-	bounds = json_object();
 	set(bounds, "count", json_integer(end->failed_checks));
 	set(bounds, "okay", truth(end->failed_checks == 0));
 	set(report.root, "out_of_bounds", bounds);
-	bandwidth = json_object();
 	set(bandwidth, "bandwidth", number(end->average_bus_gbs));
 	set(bandwidth, "okay",
 	    end->least_bus_gbs < 0 ? string("unchecked") : truth(fast));
 	set(report.root, "average_bus_bandwidth", bandwidth);
+}
+
+void json_foot(const struct report_end *end)
+{
+	pthread_mutex_lock(&lock);
+	if (report.root)
+		add_foot(end);
+	pthread_mutex_unlock(&lock);
 }
 
 /* Closes it. -1 with errno, also where only the end of it found no room. */
@@ -358,22 +376,22 @@ static int write_file(const json_t *root, int fd)
 
 int json_close(const char *last_error)
 {
-	json_t *errors = json_array();
-	int status;
+	json_t *root, *errors = json_array();
+	int status = 0;
 
-	if (report.fd < 0 || !report.root) {
-		json_decref(errors);
-		return 0;
-	}
+	pthread_mutex_lock(&lock);
 	/* A failure while writing comes back here through the hook. */
-	failure_hook(NULL);
+	root = report.root;
+	report.root = report.results = NULL;
 	if (last_error && last_error[0])
 		json_array_append_new(errors, string(last_error));
-	json_object_set_new(report.root, "errors", errors);
-	set_now(report.root, "end_time");
-	status = write_file(report.root, report.fd);
-	json_decref(report.root);
-	report.fd = -1;
-	report.root = report.results = NULL;
+	if (root) {
+		json_object_set(root, "errors", errors);
+		set_now(root, "end_time");
+		status = write_file(root, report.fd);
+	}
+	json_decref(root);
+	json_decref(errors);
+	pthread_mutex_unlock(&lock);
 	return status;
 }

@@ -188,24 +188,6 @@ static void supervise(struct job *job, const sigset_t *signals)
 	}
 }
 
-/*
- * What tells that a rank ended, and what asks us to end. A blocked signal comes
- * even where it is ignored: what nohup, or a shell for its background, ignores
- * stays out.
- */
-static void set_signals(sigset_t *signals)
-{
-	static const int to_end[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action;
-
-	sigemptyset(signals);
-	sigaddset(signals, SIGCHLD);
-	for (size_t i = 0; i < sizeof(to_end) / sizeof(to_end[0]); i++)
-		if (sigaction(to_end[i], NULL, &action) == 0 &&
-		    action.sa_handler != SIG_IGN)
-			sigaddset(signals, to_end[i]);
-}
-
 int launch_processes(int ranks, char **argv)
 {
 	struct job job = {.ranks = ranks};
@@ -219,7 +201,10 @@ int launch_processes(int ranks, char **argv)
 		free(job.pids);
 		return FAILURE_INTERNAL;
 	}
-	set_signals(&signals);
+	/* What tells that a rank ended, and what asks us to end. */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	failure_add_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	for (int r = 0; r < ranks && job.status == 0; r++) {
 		pid_t pid = fork();

@@ -55,6 +55,8 @@ static int run(struct options *o, int argc, char **argv, int child_rank)
 	int status = FAILURE_NONE;
 	char error[512];
 
+	if (o->json)
+		failure_hook_signals();
 	session_open(&s, o, child_rank);
 	if (session_reports(&s))
 		open_reports(o, argc, argv);

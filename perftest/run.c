@@ -438,12 +438,13 @@ static void show_row(struct worker *w, const struct combination *c,
 
 	if (w->thread != 0 || !session_reports(w->s))
 		return;
+	/* First: whoever sees the row may end us. */
+	json_row(o, &row);
 	report_row(o, &row);
 	if (o->op->id == OPERATION_ALLTOALLV)
 		traffic_print(&w->s->traffic, w->s->ranks,
 			      row.count * (size_t)w->s->ranks * c->type->bytes,
 			      halves[0].seconds);
-	json_row(o, &row);
 	if (o->plot)
 		plot_row(&row);
 }

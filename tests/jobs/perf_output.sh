@@ -315,6 +315,35 @@ status=$?
 grep -q 'rank 2 (pid [0-9]*) was killed by signal 9' "$out/errors" ||
 	fail "the killed rank is not named"
 
+# What it had measured when it was asked to end is in the report.
+if command -v python3 >/dev/null; then
+	last="JSON at a signal"
+	timeout 60 python3 - $perf "$out" <<'PYTHON' || fail "$last"
+import json, os, signal, subprocess, sys
+for how in [], ["--ranks", "2"]:
+    for sig in signal.SIGTERM, signal.SIGINT:
+        path = sys.argv[2] + "/early.json"
+        p = subprocess.Popen([sys.argv[1], "allreduce", "-b", "1K", "-e", "1K",
+                              "-N", "0", "-J", path] + how,
+                             start_new_session=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True)
+        while not p.stdout.readline().startswith("        1024 "):
+            pass
+        # The key of a terminal is for all of them.
+        if sig == signal.SIGINT:
+            os.killpg(p.pid, sig)
+        else:
+            p.send_signal(sig)
+        p.communicate()
+        assert p.returncode == (128 + sig if how else -sig), p.returncode
+        r = json.load(open(path))
+        assert r["results"][0]["size"] == 1024, r
+        assert r["errors"], r
+        assert "end_time" in r, r
+        os.unlink(path)
+PYTHON
+fi
+
 # What nohup ignores does not end it; what asks it to end does.
 (
 	trap '' HUP
