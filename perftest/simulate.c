@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "perftest/failure.h"
 #include "perftest/gnuplot.h"
@@ -34,6 +35,17 @@ struct curves {
 
 /* ---- asking ---- */
 
+/* Another argument than that may be wrong by then: a file that has changed, or
+ * that can be read once. */
+static bool is_past_end(dicomm_result_t status)
+{
+	const char *why = dicomm_get_last_error(NULL);
+
+	return status == DICOMM_ERR_INVALID_ARGUMENT &&
+	       strncmp(why, "predict: ", 9) == 0 &&
+	       strstr(why, " has no algorithm ");
+}
+
 static int ask(struct curves *c)
 {
 	const struct request *r = c->r;
@@ -49,9 +61,8 @@ static int ask(struct curves *c)
 			break;
 		c->algorithms++;
 	}
-	/* Past the last one. */
 	if (c->algorithms > 0 &&
-	    (status == DICOMM_SUCCESS || status == DICOMM_ERR_INVALID_ARGUMENT))
+	    (status == DICOMM_SUCCESS || is_past_end(status)))
 		return FAILURE_NONE;
 	fprintf(stderr, "dicomm-perf: simulate: %s: %s\n",
 		dicomm_get_error_string(status), dicomm_get_last_error(NULL));
@@ -191,6 +202,7 @@ static int read_size(const char *what, const char *text, size_t *out)
 
 static int check(const struct request *r)
 {
+	struct stat file;
 	char text[64];
 
 	if (!r->operation)
@@ -209,6 +221,11 @@ static int check(const struct request *r)
 	if (r->first > r->last)
 		return failure_refuse("simulate", "--minbytes, --maxbytes",
 				      text, "empty");
+	/* For each algorithm once. */
+	if (r->topology && stat(r->topology, &file) == 0 &&
+	    (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode)))
+		return failure_refuse("simulate", "--topo", r->topology,
+				      "cannot be read several times");
 	if (r->plot && !gnuplot_draws(r->plot))
 		return failure_refuse("simulate", "--plot", r->plot,
 				      "must end in .svg or .png");

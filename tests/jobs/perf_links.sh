@@ -37,6 +37,15 @@ perf 6 simulate allreduce --ranks 4 -b 8M -e 1M
 has '8388608 > 1048576'
 perf 6 simulate nothing --ranks 4
 has 'nothing'
+# What can be read once is not taken for a cluster of one algorithm.
+mkfifo "$out/fifo"
+perf 6 simulate --topo "$out/fifo" allreduce --ranks 4
+has '--topo .*/fifo: cannot be read several times'
+# shellcheck disable=SC2002
+cat "$chips" | DICOMM_TOPO_FILE=/dev/stdin timeout 60 $perf simulate \
+	allreduce --ranks 4 >"$out/table" 2>"$out/errors"
+[ $? -eq 6 ] || fail "a cluster that is gone when it is read again"
+has '^dicomm-perf: simulate: invalid argument: topology file /dev/stdin'
 
 # --- this machine -----------------------------------------------------------------
 
