@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dicomm-info: what the library finds on this machine, and how it is set. */
 #include <errno.h>
+#include <limits.h>
 #include <popt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
+
+#define NOT_GIVEN INT_MIN /* --ranks */
 
 /* What is asked for; none of the parts: all but the parameters' help. */
 struct request {
@@ -364,6 +367,28 @@ static int show(const struct request *r, json_t *json)
 	return status;
 }
 
+static int check(struct request *r, const char *bytes)
+{
+	bool ranks = r->ranks != NOT_GIVEN;
+
+	r->ranks = ranks ? r->ranks : 2;
+	if (bytes && !size_parse(bytes, &r->bytes))
+		fprintf(stderr, "dicomm-info: --bytes %s: not a size\n", bytes);
+	else if (r->ranks < 1)
+		fprintf(stderr, "dicomm-info: --ranks %d: not positive\n",
+			r->ranks);
+	else if (!r->explain && (ranks || bytes))
+		fprintf(stderr, "dicomm-info: %s: only with --explain\n",
+			ranks ? "--ranks" : "--bytes");
+	else if (r->dot &&
+		 (r->version || r->devices || r->transports || r->ways ||
+		  r->machine || r->config || r->explain || r->json))
+		fprintf(stderr, "dicomm-info: --dot: alone, or with --topo\n");
+	else
+		return 0;
+	return -1;
+}
+
 /* Fills the request in; -1 when all is said about what is wrong with it. */
 static int parse(struct request *r, int argc, const char **argv)
 {
@@ -410,13 +435,8 @@ static int parse(struct request *r, int argc, const char **argv)
 	} else if (extra) {
 		fprintf(stderr, "dicomm-info: %s: one too many\n", extra);
 		status = -1;
-	} else if (bytes && !size_parse(bytes, &r->bytes)) {
-		fprintf(stderr, "dicomm-info: --bytes %s: not a size\n", bytes);
-		status = -1;
-	} else if (r->ranks < 1) {
-		fprintf(stderr, "dicomm-info: --ranks %d: not positive\n",
-			r->ranks);
-		status = -1;
+	} else {
+		status = check(r, bytes);
 	}
 	free(bytes);
 	poptFreeContext(context);
@@ -434,7 +454,7 @@ static int close_output(void)
 
 int main(int argc, char **argv)
 {
-	struct request request = {.ranks = 2, .bytes = 1 << 20};
+	struct request request = {.ranks = NOT_GIVEN, .bytes = 1 << 20};
 	json_t *json = NULL;
 	int status = EXIT_USAGE;
 
