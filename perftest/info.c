@@ -35,6 +35,23 @@ static const char *or_none(const char *text)
 	return text && text[0] ? text : "";
 }
 
+/* Of any bytes, as a variable may have: JSON takes UTF-8 only. */
+static json_t *string_of(const char *bytes)
+{
+	json_t *string = json_string(bytes);
+	char *clean;
+
+	if (string)
+		return string;
+	clean = strdup(bytes);
+	for (char *c = clean; c && *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	string = clean ? json_string(clean) : NULL;
+	free(clean);
+	return string;
+}
+
 /* Each part adds its facts to the object, or prints them. */
 
 static int show_version(json_t *json)
@@ -279,11 +296,11 @@ static int show_config(json_t *json, bool with_help)
 		if (json) {
 			json_array_append_new(
 				list,
-				json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}",
+				json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}",
 					  "name", p.name, "type", p.type,
 					  "default", or_none(p.default_value),
-					  "value", or_none(p.value), "origin",
-					  p.origin, "help", p.help));
+					  "value", string_of(or_none(p.value)),
+					  "origin", p.origin, "help", p.help));
 			continue;
 		}
 		printf("parameter  %-30s %-7s %-20s (%s)\n", p.name, p.type,

@@ -93,6 +93,18 @@ assert r["numa"] and r["caches"] and r["ways"], r
 assert {"name", "type", "default", "value", "origin", "help"} <= \
 	r["parameters"][0].keys(), r
 PYTHON
+	# A name that is not UTF-8, and one that is
+	last="a variable of any bytes"
+	DICOMM_DEBUG_FILE=$(printf '/tmp/\351.log') \
+		DICOMM_TOPO_FILE=$(printf '/tmp/\303\251.json') \
+		info 0 --json --config
+	python3 - "$out/table" <<'PYTHON' || fail "$last"
+import json, sys
+r = json.load(open(sys.argv[1], encoding="utf-8"))
+value = {p["name"]: p["value"] for p in r["parameters"]}
+assert value["DICOMM_DEBUG_FILE"] == "/tmp/?.log", value
+assert value["DICOMM_TOPO_FILE"] == "/tmp/\xe9.json", value
+PYTHON
 fi
 
 # --- what it cannot do ------------------------------------------------------------
