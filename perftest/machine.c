@@ -27,20 +27,44 @@ static bool read_line(const char *path, char *text, size_t len)
 	return read;
 }
 
-/* Mbit/s of a network interface, or "100 Gb/sec (4X EDR)" of an RDMA port; 0:
- * the driver does not say. */
-static double gbit_per_s(const char *class, const char *name)
+/* "100 Gb/sec (4X EDR)" of a port in this folder; 0 if it is not "4: ACTIVE",
+ * when the rate is one that it might have. */
+static double port_gbit_per_s(const char *ports, const char *port)
 {
-	bool rdma = strcmp(class, "infiniband") == 0;
 	char path[PATH_MAX], text[64] = "";
-	double rate;
 
-	snprintf(path, sizeof(path), "/sys/class/%s/%s/%s", class, name,
-		 rdma ? "ports/1/rate" : "speed");
-	if (!read_line(path, text, sizeof(text)))
+	snprintf(path, sizeof(path), "%s/%s/state", ports, port);
+	if (!read_line(path, text, sizeof(text)) || atoi(text) != 4)
 		return 0;
-	rate = atof(text);
-	return rate <= 0 ? 0 : rdma ? rate : rate / 1000;
+	snprintf(path, sizeof(path), "%s/%s/rate", ports, port);
+	return read_line(path, text, sizeof(text)) ? atof(text) : 0;
+}
+
+/* Of all its ports. */
+static double rdma_gbit_per_s(const char *name)
+{
+	char path[PATH_MAX / 2];
+	struct dirent *e;
+	double rate = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports", name);
+	dir = opendir(path);
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			rate += port_gbit_per_s(path, e->d_name);
+	if (dir)
+		closedir(dir);
+	return rate;
+}
+
+/* The interface says Mbit/s. */
+static double network_gbit_per_s(const char *name)
+{
+	char path[PATH_MAX], text[64] = "";
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+	return read_line(path, text, sizeof(text)) ? atof(text) / 1000 : 0;
 }
 
 /* Its PCI address; "" if it is on no such bus. */
@@ -126,6 +150,7 @@ static void add_nics(hwloc_topology_t t, json_t *nics, const char *class)
 	snprintf(path, sizeof(path), "/sys/class/%s", class);
 	dir = opendir(path);
 	while (dir && (e = readdir(dir))) {
+		bool net = strcmp(class, "net") == 0;
 		json_t *nic;
 		double rate;
 
@@ -134,8 +159,9 @@ static void add_nics(hwloc_topology_t t, json_t *nics, const char *class)
 		if (e->d_name[0] == '.' || access(path, F_OK) < 0)
 			continue;
 		nic = json_pack("{s:s, s:s}", "name", e->d_name, "kind",
-				strcmp(class, "net") ? "rdma" : "network");
-		rate = gbit_per_s(class, e->d_name);
+				net ? "network" : "rdma");
+		rate = net ? network_gbit_per_s(e->d_name)
+			   : rdma_gbit_per_s(e->d_name);
 		if (rate > 0)
 			json_object_set_new(nic, "gbit_per_s", json_real(rate));
 		find_pci(class, e->d_name, pci, sizeof(pci));

@@ -57,6 +57,34 @@ has '"host" \[shape=component\]'
 [ "$(tail -n 1 "$out/table")" = '}' ] || fail "the graph has no end"
 DICOMM_TOPO_FILE=$out/here.json ./dicomm-info --explain allreduce --ranks 1 \
 	>"$out/table" 2>"$out/errors" || fail "here.json is not read"
+# One with two ports of which one is idle: the rate is that of the other.
+mkdir -p "$out/class/infiniband/mlx5_9/device"
+mkdir -p "$out/class/infiniband/mlx5_9/ports/1" \
+	"$out/class/infiniband/mlx5_9/ports/2"
+echo '10 Gb/sec (4X SDR)' >"$out/class/infiniband/mlx5_9/ports/1/rate"
+echo '1: DOWN' >"$out/class/infiniband/mlx5_9/ports/1/state"
+echo '200 Gb/sec (4X HDR)' >"$out/class/infiniband/mlx5_9/ports/2/rate"
+echo '4: ACTIVE' >"$out/class/infiniband/mlx5_9/ports/2/state"
+if unshare --user --map-root-user --mount \
+	mount --bind "$out/class" /sys/class 2>/dev/null; then
+	# shellcheck disable=SC2016
+	unshare --user --map-root-user --mount sh -c '
+		mount --bind "$1/class" /sys/class &&
+		./dicomm-info --topo "$1/rdma.json"' sh "$out" \
+		>"$out/table" 2>"$out/errors" || fail "a NIC of two ports"
+	grep -q '"gbit_per_s": 200.0' "$out/rdma.json" ||
+		fail "a NIC of two ports: $(cat "$out/rdma.json")"
+	echo '1: DOWN' >"$out/class/infiniband/mlx5_9/ports/2/state"
+	# shellcheck disable=SC2016
+	unshare --user --map-root-user --mount sh -c '
+		mount --bind "$1/class" /sys/class &&
+		./dicomm-info --topo "$1/rdma.json"' sh "$out" \
+		>"$out/table" 2>"$out/errors" || fail "an idle NIC"
+	! grep -q gbit_per_s "$out/rdma.json" ||
+		fail "an idle NIC: $(cat "$out/rdma.json")"
+else
+	echo "not tried: a NIC of two ports: nothing can be mounted"
+fi
 ! ./dicomm-info --topo /nowhere/x.json >"$out/table" 2>"$out/errors" ||
 	fail "a file that cannot be"
 has 'topo /nowhere/x.json: No such file'
