@@ -114,20 +114,31 @@ void network_drop_islands(struct network *n)
 
 /* ---- tables ---- */
 
+/* Names often differ in their last characters only. */
+static int widest(const struct network *n, int least)
+{
+	for (int h = 0; h < n->hosts; h++)
+		if ((int)strlen(n->name[h]) > least)
+			least = (int)strlen(n->name[h]);
+	return least;
+}
+
 static void print_matrix(const struct network *n, const char *title,
 			 const double *matrix, double scale)
 {
-	printf("# %s, from row to column\n%-12s", title, "#");
+	int first = widest(n, 12), width = widest(n, 10);
+
+	printf("# %s, from row to column\n%-*s", title, first, "#");
 	for (int to = 0; to < n->hosts; to++)
-		printf(" %10.10s", n->name[to]);
+		printf(" %*s", width, n->name[to]);
 	printf("\n");
 	for (int from = 0; from < n->hosts; from++) {
-		printf("%-12.12s", n->name[from]);
+		printf("%-*s", first, n->name[from]);
 		for (int to = 0; to < n->hosts; to++) {
 			if (from == to)
-				printf(" %10s", "-");
+				printf(" %*s", width, "-");
 			else
-				printf(" %10.4g",
+				printf(" %*.4g", width,
 				       rate(n, matrix, from, to) * scale);
 		}
 		printf("\n");
@@ -141,15 +152,17 @@ static double gbit(double bytes_per_s)
 
 void network_print(const struct network *n)
 {
+	int first = widest(n, 12);
+
 	print_matrix(n, "latency (us)", n->latency, 1e6);
 	print_matrix(n, "alone (Gbit/s)", n->alone, 8e-9);
 	print_matrix(n, "all busy (Gbit/s)", n->together, 8e-9);
 	if (n->islands == 0)
 		return;
-	printf("# hosts (Gbit/s)\n%-12s %10s %10s %10s %6s %6s\n", "#", "up",
-	       "down", "inside", "ranks", "island");
+	printf("# hosts (Gbit/s)\n%-*s %10s %10s %10s %6s %6s\n", first, "#",
+	       "up", "down", "inside", "ranks", "island");
 	for (int h = 0; h < n->hosts; h++)
-		printf("%-12.12s %10.4g %10.4g %10.4g %6d %6d\n", n->name[h],
+		printf("%-*s %10.4g %10.4g %10.4g %6d %6d\n", first, n->name[h],
 		       gbit(n->up[h]), gbit(n->down[h]), gbit(n->inside[h]),
 		       n->ranks[h], n->island[h]);
 	if (n->islands < 2)

@@ -148,6 +148,46 @@ START_TEST(the_file_says_what_is_known)
 }
 END_TEST
 
+/* What network_print() says. */
+static void print(const struct network *n, char *text, size_t len)
+{
+	FILE *captured = tmpfile();
+	int saved = dup(STDOUT_FILENO);
+
+	ck_assert_ptr_nonnull(captured);
+	fflush(stdout);
+	ck_assert_int_ge(dup2(fileno(captured), STDOUT_FILENO), 0);
+	network_print(n);
+	fflush(stdout);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	rewind(captured);
+	text[fread(text, 1, len - 1, captured)] = '\0';
+	fclose(captured);
+}
+
+/* As clouds call them, so that each is known by its end. */
+START_TEST(names_of_hosts_are_whole)
+{
+	static const char *const names[] = {"ip-10-0-114-101", "ip-10-0-114-2",
+					    "ip-10-0-114-103", "d"};
+	char text[16384];
+	struct network n;
+
+	measure(&n, &cases[2].known);
+	for (int h = 0; h < HOSTS; h++)
+		n.name[h] = names[h];
+	print(&n, text, sizeof(text));
+	has(text, "\n#               ip-10-0-114-101   ip-10-0-114-2 "
+		  "ip-10-0-114-103               d\n");
+	has(text, "\nip-10-0-114-2                64               -"
+		  "               8               8\n");
+	has(text, "\n#                       up       down");
+	has(text, "\nip-10-0-114-103         64         64");
+	network_destroy(&n);
+}
+END_TEST
+
 static double measured(json_t *root, const char *key, size_t from, size_t to)
 {
 	json_t *rows = json_object_get(json_object_get(root, "measured"), key);
@@ -197,6 +237,7 @@ int main(void)
 	tcase_add_loop_test(tc, islands_are_found, 0,
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_test(tc, ways_of_hosts_are_no_island);
+	tcase_add_test(tc, names_of_hosts_are_whole);
 	tcase_add_test(tc, the_file_says_what_is_known);
 	tcase_add_test(tc, the_file_says_what_was_measured);
 	suite_add_tcase(suite, tc);
