@@ -29,6 +29,8 @@ void exchange_open(struct exchange *c, int threads)
 	if (!c->slots ||
 	    pthread_barrier_init(&c->barrier, NULL, (unsigned)threads) != 0)
 		failure_end(FAILURE_INTERNAL, "out of memory");
+	/* What the processes tell each other lies in host memory. */
+	setenv("DICOMM_DEVICE", "host", 1);
 	if (!has_launcher())
 		return;
 	CHECK_DICOMM(NULL, dicomm_comm_init_env(&c->comm));

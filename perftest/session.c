@@ -455,7 +455,6 @@ void session_open(struct session *s, struct options *o, int child_rank)
 		setenv("DICOMM_TIMEOUT_MS", timeout_ms, 1);
 	}
 	failure_timeout(o->timeout_s);
-	/* What the processes tell each other lies in host memory. */
 	if (!o->device && getenv("DICOMM_DEVICE")) {
 		o->device = strdup(getenv("DICOMM_DEVICE"));
 		if (!o->device || !options_devices_valid(o->device))
@@ -464,7 +463,6 @@ void session_open(struct session *s, struct options *o, int child_rank)
 				    "RANK=DEVICE,...",
 				    getenv("DICOMM_DEVICE"));
 	}
-	setenv("DICOMM_DEVICE", "host", 1);
 	exchange_open(&s->exchange, o->threads);
 	introduce(s);
 	check_against_ranks(s);

@@ -43,6 +43,9 @@ if ./dicomm-info --devices | grep -q 'opencl:0'; then
 		--device 0=opencl:0,1=host,2=opencl:0
 	has 'staged 0 B'
 fi
+# Between hosts it measures what lies in host memory, whatever the ranks have.
+DICOMM_DEVICE=cuda:0 perf 0 links --ranks 2 --seconds 0.002
+has '^rank1 '
 ./dicomm-info --ways >"$out/table" 2>"$out/errors"
 has 'way *host, host: host memory$'
 has 'way *cuda:0, cuda:1: ipc$'
