@@ -12,6 +12,8 @@
 #define ALIGN ((size_t)16)
 /* A matrix of more ranks than anybody starts is a wrong file. */
 #define MATRIX_MAX 16384
+/* So that the sum of a row, or of a column, is a size. */
+#define BYTES_MAX (0x1p62 / MATRIX_MAX)
 
 /* A number in [low, high] from the environment. */
 static int environment(const char *name, double low, double high, double *value,
@@ -45,7 +47,7 @@ static int matrix_row(char *line, double scale, size_t **row, int *room)
 		char *stop;
 		double v = strtod(p, &stop) * scale;
 
-		if (*stop || !(v >= 0 && v < 0x1p62) || n == MATRIX_MAX)
+		if (*stop || !(v >= 0 && v < BYTES_MAX) || n == MATRIX_MAX)
 			return -1;
 		if (n == *room) {
 			size_t *more = realloc(

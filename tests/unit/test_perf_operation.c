@@ -186,9 +186,15 @@ END_TEST
 START_TEST(a_wrong_matrix_file_is_refused)
 {
 	static const char *const cases[] = {
-		"",           "1 2\n",       "1 2\n3\n",
-		"1 x\n2 3\n", "1 -2\n3 4\n", "1 2\n3 4\n5 6\n",
+		"",
+		"1 2\n",
+		"1 2\n3\n",
+		"1 x\n2 3\n",
+		"1 -2\n3 4\n",
+		"1 2\n3 4\n5 6\n",
 		"1\n",
+		/* A few of these are more than a size can be. */
+		"4611686018427387392 1\n1 1\n",
 	};
 	struct traffic t;
 	char error[256];
