@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Times and checks every combination of type, operator, root and size. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -695,7 +696,7 @@ static double minimum_bandwidth(void)
 		return -1;
 	gbs = strtod(text, &end);
 	/* nccl-tests would take 0 for it, and call every run fast. */
-	if (end == text || *end)
+	if (end == text || *end || isnan(gbs))
 		failure_end(FAILURE_USAGE, "NCCL_TESTS_MIN_BW %s: no number",
 			    text);
 	return gbs;

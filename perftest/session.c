@@ -47,7 +47,7 @@ static long split_number(const char *variable, const char *text, int base)
 		base = 2;
 	}
 	v = strtol(text, &end, base);
-	if (end == text)
+	if (end == text || end[strspn(end, " ")])
 		failure_end(FAILURE_USAGE, "%s %s: no number", variable, text);
 	return v;
 }

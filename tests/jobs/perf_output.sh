@@ -263,6 +263,8 @@ NCCL_TESTS_SPLIT_MASK=zz perf 6 allreduce -b 8 -e 8
 has '^dicomm-perf: NCCL_TESTS_SPLIT_MASK zz: no number'
 NCCL_TESTS_SPLIT='MOD x' perf 6 allreduce -b 8 -e 8
 has '^dicomm-perf: NCCL_TESTS_SPLIT .*x: no number'
+NCCL_TESTS_SPLIT='MOD 2x' perf 6 allreduce -b 8 -e 8
+has '^dicomm-perf: NCCL_TESTS_SPLIT .*2x: no number'
 NCCL_TESTS_SPLIT='MOD 2' perf 6 broadcast -b 8 -e 8 -r -1 -n 2 --ranks 3
 has '^dicomm-perf: root -1: the groups are of different sizes'
 NCCL_TESTS_SPLIT='MOD 2' perf 0 broadcast -b 8 -e 8 -r -1 -n 2 --ranks 4
@@ -280,6 +282,8 @@ has "the matrix needs"
 NCCL_TESTS_MIN_BW=1e9 perf 7 allreduce -b 8 -e 8 -n 2 --ranks 2
 NCCL_TESTS_MIN_BW=fast perf 6 allreduce -b 8 -e 8 -n 2 --ranks 2
 has '^dicomm-perf: NCCL_TESTS_MIN_BW fast: no number'
+NCCL_TESTS_MIN_BW=nan perf 6 allreduce -b 8 -e 8 -n 2
+has '^dicomm-perf: NCCL_TESTS_MIN_BW nan: no number'
 
 # On a terminal, which sweep is under way; the line goes before a row comes.
 if command -v script >/dev/null; then
