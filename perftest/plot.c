@@ -81,8 +81,21 @@ static size_t write_data(FILE *out, size_t *first)
 	return series;
 }
 
-static void write_curves(FILE *out, const size_t *first, size_t series,
-			 int column)
+/* "float sum", and which root, if all have been that. */
+static void name_curve(const struct options *o, const struct report_row *r,
+		       bool in_place, char *name, size_t len)
+{
+	char root[24] = "";
+
+	if (o->op->rooted && o->root < 0)
+		snprintf(root, sizeof(root), " root %d", r->root);
+	snprintf(name, len, "%s %s%s%s", r->type,
+		 strcmp(r->reduction, "none") == 0 ? "" : r->reduction, root,
+		 in_place ? " in place" : "");
+}
+
+static void write_curves(FILE *out, const struct options *o,
+			 const size_t *first, size_t series, int column)
 {
 	for (size_t s = 0; s < series; s++) {
 		const struct report_row *r = &kept.rows[first[s]];
@@ -90,11 +103,7 @@ static void write_curves(FILE *out, const size_t *first, size_t series,
 
 		for (int half = 0; half < (r->in_place.missing ? 1 : 2);
 		     half++) {
-			snprintf(name, sizeof(name), "%s %s%s", r->type,
-				 strcmp(r->reduction, "none") == 0
-					 ? ""
-					 : r->reduction,
-				 half ? " in place" : "");
+			name_curve(o, r, half, name, sizeof(name));
 			fprintf(out,
 				"%s$S%zu using 1:%d with linespoints pt %d "
 				"lc %zu dt %d title ",
@@ -129,9 +138,9 @@ void plot_script(FILE *out, const struct options *o, int ranks,
 		"set xlabel 'size'\n"
 		"set ylabel '%s bandwidth (GB/s)'\n",
 		has_bus() ? "bus" : "algorithm");
-	write_curves(out, first, series, 4);
+	write_curves(out, o, first, series, 4);
 	fprintf(out, "set ylabel 'time (us)'\n");
-	write_curves(out, first, series, 2);
+	write_curves(out, o, first, series, 2);
 	fprintf(out, "unset multiplot\n");
 	free(first);
 }

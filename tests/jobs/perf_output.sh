@@ -177,6 +177,8 @@ last="plot"
 if command -v gnuplot >/dev/null; then
 	perf 0 allreduce -b 8 -e 64K -f 8 -n 2 --ranks 2 --plot "$out/a.svg"
 	grep -q '<svg' "$out/a.svg" || fail "no picture"
+	perf 0 broadcast -b 8 -e 64K -f 8 -n 2 --ranks 2 -r -1 --plot "$out/a.svg"
+	grep -q 'root 1 in place' "$out/a.svg" || fail "no legend for roots"
 	last="nothing to draw"
 	perf 6 barrier --plot "$out/b.svg"
 	has "^dicomm-perf: plot $out/b.svg: a barrier has no sizes"
