@@ -33,7 +33,10 @@ void report_progress(size_t done, size_t all, const char *what, size_t size)
 	if (!terminal)
 		return;
 	size_print(text, sizeof(text), (double)size);
-	fprintf(stderr, "\r\033[K%zu of %zu: %s %s", done + 1, all, what, text);
+	fprintf(stderr, "\r\033[K%zu", done + 1);
+	if (all)
+		fprintf(stderr, " of %zu", all);
+	fprintf(stderr, ": %s %s", what, text);
 	fflush(stderr);
 	progress_shown = true;
 }

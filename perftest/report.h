@@ -58,7 +58,8 @@ void report_foot(const struct options *o, const struct report_end *end);
 void report_summary(const char *label, const char *text);
 void report_close(const char *last_error);
 
-/* On stderr if that is a terminal: a line that the next row replaces. */
+/* On stderr if that is a terminal: a line that the next row replaces. `all` is
+ * 0 where there is no end. */
 void report_progress(size_t done, size_t all, const char *what, size_t size);
 
 /* "2026-11-21 09:04:34" */

@@ -576,7 +576,7 @@ static void count_combination(struct worker *w, const struct combination *c)
 	size_t size = first_size(o);
 
 	do {
-		w->all += (size_t)(o->cycles > 0 ? o->cycles : 1);
+		w->all += (size_t)o->cycles;
 		size = next_size(o, size, o->step_factor, c->type->bytes);
 	} while (size > 0);
 }

@@ -297,6 +297,10 @@ if command -v script >/dev/null; then
 		grep -qF "${clear}2 of 2: float 64.0 B$clear          64 " \
 			"$out/table" || fail "the progress line on a terminal"
 	has 'Out of bounds values : 0 OK'
+	script -qec "timeout 1 $perf allreduce -b 8 -e 8 -N 0" /dev/null \
+		</dev/null >"$out/table" 2>"$out/errors"
+	grep -qF "${clear}2: float 8.00 B$clear" "$out/table" ||
+		fail "the progress of a sweep without end"
 else
 	echo "not tried: the progress line: there is no script(1)"
 fi
