@@ -581,6 +581,16 @@ static void count_combination(struct worker *w, const struct combination *c)
 	} while (size > 0);
 }
 
+/* As of a call; where a matrix has the counts, one that makes such a size. */
+static size_t count_to_explain(const struct worker *w)
+{
+	const struct geometry *g = &w->geometry;
+
+	if (w->s->o->op->id == OPERATION_ALLTOALLV)
+		return larger(g->send, g->recv) / (size_t)w->s->ranks;
+	return g->param;
+}
+
 static void explain_combination(struct worker *w, const struct combination *c)
 {
 	const struct options *o = w->s->o;
@@ -593,8 +603,9 @@ static void explain_combination(struct worker *w, const struct combination *c)
 		set_size(w, c, size);
 		CHECK_DICOMM(w->s->comms[0],
 			     dicomm_comm_explain(w->s->comms[0], o->op->name,
-						 w->geometry.param, c->type->id,
-						 text, sizeof(text)));
+						 count_to_explain(w),
+						 c->type->id, text,
+						 sizeof(text)));
 		report_note("%s", "");
 		report_note("%s of %zu bytes, %s:", o->op->name, footprint(w),
 			    c->type->name);

@@ -106,7 +106,8 @@ perf 0 alltoallv -b 64K -e 64K -n 2 --ranks 4
 has '_SUMMARY: mode=generated nranks=4 total_bytes=65536 spread=1.000 time_usec='
 printf '0 1024\n64 0\n' >"$out/matrix"
 NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix \
-	perf 0 alltoallv -b 1K -e 1K -n 2 --ranks 2
+	perf 0 alltoallv -b 1K -e 1K -n 2 --ranks 2 --explain
+has '^#   alltoallv of 1024 bytes on 2 ranks'
 has '_SUMMARY: mode=matrix nranks=2 matrix_dim=2 scale=1.000 time_usec='
 has '^#   rank=0 send_bytes=1024 recv_bytes=64 alg_bw='
 has '^#   rank=1 send_bytes=64 recv_bytes=1024 alg_bw='
