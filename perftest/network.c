@@ -150,6 +150,16 @@ static double gbit(double bytes_per_s)
 	return bytes_per_s * 8e-9;
 }
 
+/* None: between ranks of a host that has one, out of an island where nothing is
+ * narrower than its hosts' ways. */
+static void print_rate(double bytes_per_s)
+{
+	if (bytes_per_s > 0)
+		printf(" %10.4g", gbit(bytes_per_s));
+	else
+		printf(" %10s", "-");
+}
+
 void network_print(const struct network *n)
 {
 	int first = widest(n, 12);
@@ -161,16 +171,22 @@ void network_print(const struct network *n)
 		return;
 	printf("# hosts (Gbit/s)\n%-*s %10s %10s %10s %6s %6s\n", first, "#",
 	       "up", "down", "inside", "ranks", "island");
-	for (int h = 0; h < n->hosts; h++)
-		printf("%-*s %10.4g %10.4g %10.4g %6d %6d\n", first, n->name[h],
-		       gbit(n->up[h]), gbit(n->down[h]), gbit(n->inside[h]),
-		       n->ranks[h], n->island[h]);
+	for (int h = 0; h < n->hosts; h++) {
+		printf("%-*s", first, n->name[h]);
+		print_rate(n->up[h]);
+		print_rate(n->down[h]);
+		print_rate(n->inside[h]);
+		printf(" %6d %6d\n", n->ranks[h], n->island[h]);
+	}
 	if (n->islands < 2)
 		return;
 	printf("# islands (Gbit/s)\n%-12s %10s %10s\n", "#", "up", "down");
-	for (int i = 0; i < n->islands; i++)
-		printf("%-12d %10.4g %10.4g\n", i, gbit(n->island_up[i]),
-		       gbit(n->island_down[i]));
+	for (int i = 0; i < n->islands; i++) {
+		printf("%-12d", i);
+		print_rate(n->island_up[i]);
+		print_rate(n->island_down[i]);
+		printf("\n");
+	}
 }
 
 /* ---- the file ---- */

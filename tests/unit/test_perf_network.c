@@ -188,6 +188,26 @@ START_TEST(names_of_hosts_are_whole)
 }
 END_TEST
 
+/* Two islands, of which one is as wide as its hosts' ways. */
+START_TEST(what_is_not_there_has_no_rate)
+{
+	char text[16384];
+	struct network n;
+
+	measure(&n, &cases[2].known);
+	n.island_up[1] = n.island_down[1] = 0;
+	n.inside[1] = 2e9;
+	print(&n, text, sizeof(text));
+	has(text, "\na                    64         64          -      1"
+		  "      0\n");
+	has(text, "\nb                    64         64         16      2"
+		  "      0\n");
+	has(text, "\n0                     8          8\n"
+		  "1                     -          -\n");
+	network_destroy(&n);
+}
+END_TEST
+
 static double measured(json_t *root, const char *key, size_t from, size_t to)
 {
 	json_t *rows = json_object_get(json_object_get(root, "measured"), key);
@@ -238,6 +258,7 @@ int main(void)
 			    sizeof(cases) / sizeof(*cases));
 	tcase_add_test(tc, ways_of_hosts_are_no_island);
 	tcase_add_test(tc, names_of_hosts_are_whole);
+	tcase_add_test(tc, what_is_not_there_has_no_rate);
 	tcase_add_test(tc, the_file_says_what_is_known);
 	tcase_add_test(tc, the_file_says_what_was_measured);
 	suite_add_tcase(suite, tc);
