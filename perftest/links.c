@@ -7,6 +7,7 @@
 #include "perftest/links.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <popt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 /* From each host of an island to others at once. */
 #define ISLAND_FLOWS 4
 #define ISLAND_RUNS 3
+
+#define NOT_GIVEN INT_MIN /* --ranks */
 
 struct request {
 	int ranks;
@@ -386,7 +389,7 @@ static int check(const struct request *r)
 {
 	char text[32];
 
-	if (r->ranks < 0 || r->ranks == 1 || r->ranks > 4096) {
+	if (r->ranks != NOT_GIVEN && (r->ranks < 2 || r->ranks > 4096)) {
 		snprintf(text, sizeof(text), "%d", r->ranks);
 		return failure_refuse("links", "--ranks", text,
 				      "not an integer from 2 to 4096");
@@ -439,7 +442,7 @@ static int parse(struct request *r, int argc, char **argv)
 
 int links_main(int argc, char **argv, int child_rank)
 {
-	struct request r = {.seconds = 0.2};
+	struct request r = {.ranks = NOT_GIVEN, .seconds = 0.2};
 	int status = parse(&r, argc - 2, argv + 2);
 
 	if (status == FAILURE_NONE)

@@ -95,6 +95,8 @@ perf 0 links --help
 has '^Usage: dicomm-perf links '
 perf 6 links
 has 'there is one rank'
+perf 6 links --ranks 0
+has 'ranks 0: not an integer from 2 to 4096'
 perf 6 links --ranks 2 --seconds 0
 has 'seconds 0'
 perf 6 links --ranks 2 --save "$out/none.json"
