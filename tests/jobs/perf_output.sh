@@ -356,6 +356,7 @@ PYTHON
 fi
 
 # What nohup ignores does not end it; what asks it to end does.
+: >"$out/table"
 (
 	trap '' HUP
 	exec $perf allreduce -b 1K -e 1K -N 0 --ranks 2
