@@ -442,8 +442,9 @@ static dicomm_result_t host_import(const struct accel_export *e, void **base)
 			    "process %d, %" PRIu64 " bytes",
 			    e->fd, e->pid, e->bytes);
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->pid, e->fd);
-	/* Loads only: the memory stays the exporter's to write. */
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Loads only: the memory stays the exporter's to write. What else the
+	 * number may lead to by now is not waited for. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE, "host memory: open %s: %m",
 			    path);

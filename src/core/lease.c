@@ -176,7 +176,8 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", place->pid, place->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Whatever else the number may lead to by now. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "memory of a neighbour: open %s: %m", path);

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -381,6 +383,35 @@ START_TEST(a_stale_or_false_export_is_refused)
 }
 END_TEST
 
+static int import_soon(void *arg)
+{
+	signal(SIGALRM, SIG_DFL);
+	alarm(5);
+	return import_and_compare(arg);
+}
+
+/* Who opens a FIFO that nobody writes to waits for a writer. */
+START_TEST(a_number_that_became_a_fifos_is_not_waited_for)
+{
+	char folder[] = "/tmp/dicomm-host-XXXXXX", path[64];
+	struct shared s = {.wanted = DICOMM_ERR_REMOTE};
+	uint8_t *p = allocate(4096);
+	size_t offset;
+
+	ck_assert(host->find(p, 1, &s.e, &offset));
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/fifo", folder);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	s.e.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	unlink(path);
+	rmdir(folder);
+	ck_assert_int_ge(s.e.fd, 0);
+	ck_assert_int_eq(in_child(import_soon, &s), 0);
+	close(s.e.fd);
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
+}
+END_TEST
+
 static int child_of_owner(void *arg)
 {
 	uint8_t *p = arg, *mine;
@@ -509,6 +540,7 @@ int main(void)
 	tcase_add_test(tcase, nothing_leaks);
 	tcase_add_test(tcase, a_neighbour_maps_it_and_only_reads);
 	tcase_add_test(tcase, a_stale_or_false_export_is_refused);
+	tcase_add_test(tcase, a_number_that_became_a_fifos_is_not_waited_for);
 	tcase_add_test(tcase, a_forked_child_does_not_own_its_parents_memory);
 	tcase_add_test(tcase, find_needs_no_lock_while_others_allocate);
 	suite_add_tcase(suite, tcase);

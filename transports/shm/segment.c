@@ -178,7 +178,8 @@ static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
 
 	_Static_assert(offsetof(struct shm_header, nonce) == 8, "read in one");
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, peer_fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	/* Whatever else the number may lead to by now. */
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {
 		snprintf(why, len, "open %s: %m", path);
 		return -1;
