@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/core/given.h"
 #include "src/core/queue.h"
 
@@ -316,7 +317,7 @@ static dicomm_result_t run_inits(void)
 
 		if (!is_first(p))
 			continue;
-		err = pthread_create(&p->thread, NULL, init_thread, p);
+		err = thread_start(&p->thread, "dicomm-group", init_thread, p);
 		p->has_thread = !err;
 		if (err)
 			refuse_all_of(p, err);

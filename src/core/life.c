@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/boot/launcher.h"
 #include "src/core/comm.h"
 #include "src/core/meet.h"
@@ -83,7 +84,7 @@ static void *init_helper(void *arg)
 
 static dicomm_result_t make_helper(struct comm_start *a)
 {
-	int err = pthread_create(&a->comm->helper, NULL, init_helper, a);
+	int err = thread_start(&a->comm->helper, "dicomm-init", init_helper, a);
 
 	if (err)
 		return FAIL(DICOMM_ERR_SYSTEM,
@@ -423,7 +424,8 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
 	if (comm->blocking)
 		return group_init(comm, finalize_item, finalize_refuse, comm);
 	join_helper(comm);
-	err = pthread_create(&comm->helper, NULL, finalize_helper, comm);
+	err = thread_start(&comm->helper, "dicomm-finalize", finalize_helper,
+			   comm);
 	if (err) {
 		finalize_refuse(comm);
 		return FAIL(DICOMM_ERR_SYSTEM,

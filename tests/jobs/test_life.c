@@ -3,6 +3,8 @@
  * from others, fork, and nothing left behind. */
 #include <check.h>
 #include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -235,6 +237,53 @@ START_TEST(the_caller_may_bring_his_own_bootstrap)
 	for (int n = 1; n <= 4; n++)
 		job_run(&(struct job){
 			.run = own_bootstrap, .ranks = n, .bare = true});
+}
+END_TEST
+
+/* ---- threads of the library's own ---- */
+
+static _Atomic int masked; /* all-gathers with signals blocked */
+
+static dicomm_result_t look_at_mask(const void *mine, void *all, size_t len,
+				    void *ctx)
+{
+	sigset_t mask;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	if (sigismember(&mask, SIGTERM) == 1)
+		atomic_fetch_add(&masked, 1);
+	return job_gather(mine, all, len, ctx);
+}
+
+static void begin_elsewhere(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_unique_id_t none = {""};
+	dicomm_comm_t comm;
+
+	config.bootstrap.allgather = look_at_mask;
+	config.bootstrap.ctx = me;
+	config.blocking = *(const int *)me->arg;
+	if (config.blocking)
+		JOB_TRY(dicomm_group_start());
+	JOB_CHECK(
+		dicomm_comm_init_rank_config(&comm, me->ranks, none, me->rank,
+					     &config) ==
+			(config.blocking ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS),
+		"init: %s", dicomm_get_last_error(NULL));
+	if (config.blocking)
+		JOB_TRY(dicomm_group_end());
+	JOB_CHECK(settle(comm, 10) == DICOMM_SUCCESS, "init failed: %s",
+		  dicomm_get_last_error(comm));
+	JOB_CHECK(atomic_load(&masked) == 1,
+		  "a thread of the library takes the program's signals");
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(who_meets_in_the_background_takes_no_signals)
+{
+	job_run(&(struct job){
+		.run = begin_elsewhere, .arg = &_i, .ranks = 1, .bare = true});
 }
 END_TEST
 
@@ -900,6 +949,8 @@ int main(void)
 	tcase_add_test(tcase, options_are_copied);
 	tcase_add_test(tcase, unlike_options_are_named);
 	tcase_add_test(tcase, the_caller_may_bring_his_own_bootstrap);
+	tcase_add_loop_test(tcase, who_meets_in_the_background_takes_no_signals,
+			    0, 2);
 	tcase_add_test(tcase,
 		       init_split_and_finalize_may_go_on_in_the_background);
 	tcase_add_test(tcase, an_init_can_be_given_up);

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/thread.h"
 
 #define LINE 128
 #define PART_BYTES (32u << 10)
@@ -232,7 +233,7 @@ static void run(struct duo *d)
 
 	d->deadline_ns = now_ns() + BOUND_NS;
 	if (!other_cpus(&all, &others) ||
-	    pthread_create(&thread, NULL, sender, d))
+	    thread_start(&thread, "dicomm-measure", sender, d))
 		return;
 	done = !pthread_setaffinity_np(thread, sizeof(others), &others) &&
 	       bounce(d, &r.line_ps) && fetch(d, fills, &r);
