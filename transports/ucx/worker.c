@@ -133,7 +133,6 @@ static dicomm_result_t open_context(struct tp_device *dev)
 	return failed(dev, "open", status);
 }
 
-/* Its threads get no signals. */
 static ucs_status_t create_worker(struct tp_device *dev)
 {
 	const ucp_worker_params_t params = {
@@ -141,12 +140,8 @@ static ucs_status_t create_worker(struct tp_device *dev)
 		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
 	};
 	ucs_status_t status;
-	sigset_t all, old;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	status = ucx.ucp_worker_create(dev->context, &params, &dev->worker);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (status != UCS_OK)
 		dev->worker = NULL;
 	return status;
@@ -185,10 +180,20 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 	return result;
 }
 
+/* Threads of UCX get no signals: the worker has one, and a context may, for
+ * events of adapters. */
 dicomm_result_t ucx_worker_open(struct tp_device *dev)
 {
-	TRY(open_context(dev));
-	return open_worker(dev);
+	dicomm_result_t status;
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	status = open_context(dev);
+	if (status == DICOMM_SUCCESS)
+		status = open_worker(dev);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return status;
 }
 
 /* ---- ended ---- */
