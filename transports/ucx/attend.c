@@ -26,8 +26,8 @@
 /* Taken in this order. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the thread */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the rest */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
-	pid_t pid; /* of whoever started the thread */
 	pthread_t thread;
 	int wake;
 	bool stop;
@@ -117,7 +117,6 @@ static dicomm_result_t start(void)
 {
 	int err;
 
-	attend.pid = getpid();
 	attend.stop = false;
 	attend.devices = NULL;
 	attend.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -132,22 +131,24 @@ static dicomm_result_t start(void)
 }
 
 /* Locks, thread and devices are those of the process before a fork. */
-static void forget_parent(void)
+static void forget(void)
 {
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
-	if (attend.pid == getpid() || !attend.pid)
-		return;
 	life = lock = fresh;
-	attend.pid = 0;
 	attend.devices = NULL;
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forget);
 }
 
 dicomm_result_t ucx_attend(struct tp_device *dev)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	forget_parent();
+	pthread_once(&once, setup);
 	pthread_mutex_lock(&life);
 	if (!attend.devices)
 		status = start();
