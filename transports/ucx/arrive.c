@@ -121,8 +121,11 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 	}
 	if (!route->ep && !route->hello) {
 		route->hello = malloc(sizeof(a));
-		if (route->hello)
-			*route->hello = a;
+		if (!route->hello) {
+			protest(route, "a hello, for which there is no memory");
+			return UCS_OK;
+		}
+		*route->hello = a;
 		dev->owes = true;
 	}
 	return UCS_OK;
