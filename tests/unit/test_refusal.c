@@ -28,6 +28,9 @@
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 
+/* What a process may lack its core; who was not told would wait for longer. */
+#define SOON_MS 4000
+
 static void check_all(const struct meet *m, dicomm_result_t status,
 		      const char *word)
 {
@@ -78,7 +81,7 @@ START_TEST(who_does_not_come_is_named)
 	meet_run(m);
 	check_all(m, DICOMM_ERR_TIMEOUT, missing[_i / 2].text);
 	for (int i = 0; i < m->ranks; i++)
-		ck_assert_uint_lt(m->rank[i].open_ms, 1700);
+		ck_assert_uint_lt(m->rank[i].open_ms, 700 + SOON_MS);
 }
 END_TEST
 
@@ -113,7 +116,7 @@ START_TEST(one_time_out_ends_the_meeting)
 	m->adjust = be_impatient;
 	meet_run(m);
 	check_all(m, DICOMM_ERR_TIMEOUT, "rank 3 of 4 did not come within 300");
-	ck_assert_uint_lt(m->rank[0].open_ms, 2000);
+	ck_assert_uint_lt(m->rank[0].open_ms, 300 + SOON_MS);
 }
 END_TEST
 
@@ -127,7 +130,7 @@ START_TEST(a_meeting_can_be_cancelled)
 	atomic_store(&m->rank[1].cancelled, true);
 	meet_wait(m);
 	ck_assert_int_eq(m->rank[1].opened, DICOMM_ERR_ABORTED);
-	ck_assert_uint_lt(m->rank[1].open_ms, 1000);
+	ck_assert_uint_lt(m->rank[1].open_ms, 200 + SOON_MS);
 	ck_assert_int_eq(m->rank[0].opened, DICOMM_ERR_REMOTE);
 	ck_assert_ptr_nonnull(strstr(m->rank[0].error, "rank 1"));
 	ck_assert_ptr_nonnull(strstr(m->rank[0].error, "gave up"));
@@ -145,7 +148,7 @@ START_TEST(nobody_listens)
 	struct control *c;
 
 	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_TIMEOUT);
-	ck_assert_uint_lt(meet_now_ms() - begin, 1000);
+	ck_assert_uint_lt(meet_now_ms() - begin, 300 + SOON_MS);
 	ck_assert_msg(strstr(log_last_error(), "127.0.0.1:1 within 300 ms") &&
 			      strstr(log_last_error(), "refused"),
 		      "%s", log_last_error());
@@ -255,7 +258,7 @@ START_TEST(who_is_unlike_is_refused_on_both_sides)
 	for (int k = 0; k < 3; k++)
 		check_all(m, DICOMM_ERR_INVALID_USAGE, unlike_words[unlike][k]);
 	for (int i = 0; i < m->ranks; i++)
-		ck_assert_uint_lt(m->rank[i].open_ms, 3000);
+		ck_assert_uint_lt(m->rank[i].open_ms, SOON_MS);
 }
 END_TEST
 
@@ -443,7 +446,7 @@ START_TEST(strangers_are_dropped_and_disturb_nobody)
 	for (int i = 0; i < NONSENSE; i++)
 		close(fd[i]);
 	for (int i = NONSENSE; i < 2 * NONSENSE; i++)
-		ck_assert(is_ended(fd[i], 3000));
+		ck_assert(is_ended(fd[i], 10000));
 	ck_assert_int_ge(capture_count("dropped 127.0.0.1:"), NONSENSE - 4);
 	ck_assert_int_ge(capture_count("does not know the secret"), 1);
 	ck_assert_int_eq(capture_count(" ERROR "), 0);
@@ -464,7 +467,7 @@ START_TEST(a_silent_stranger_is_dropped_in_time)
 		say_nonsense(fd[i], (const int[]){0, 5, 6}[i]);
 	}
 	for (int i = 0; i < 3; i++)
-		ck_assert(is_ended(fd[i], 2000));
+		ck_assert(is_ended(fd[i], 10000));
 	ck_assert_int_eq(capture_count("did not complete the handshake"), 3);
 }
 END_TEST
@@ -501,7 +504,7 @@ START_TEST(a_crowd_of_strangers_does_not_lock_ranks_out)
 	m->run = gather_once;
 	meet_run(m);
 	check_all(m, DICOMM_SUCCESS, NULL);
-	ck_assert(is_ended(fd[0], 1000));
+	ck_assert(is_ended(fd[0], 5000));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
@@ -524,7 +527,7 @@ START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 			 DICOMM_SUCCESS);
 	for (int i = 0; i < 100; i++)
 		fd[i] = connect_to(&m->id);
-	ck_assert(is_ended(fd[0], 1000));
+	ck_assert(is_ended(fd[0], 5000));
 	ck_assert(!is_ended(client->conn.source.fd, 100));
 	for (int i = 0; i < 100; i++)
 		close(fd[i]);
@@ -581,7 +584,7 @@ START_TEST(the_end_of_the_meeting_is_noticed)
 	kill(pid, SIGKILL);
 	meet_wait(m);
 	check_all(m, DICOMM_ERR_REMOTE, "lost the process that made the id");
-	ck_assert_uint_lt(m->rank[0].open_ms, 1200);
+	ck_assert_uint_lt(m->rank[0].open_ms, 200 + SOON_MS);
 	waitpid(pid, NULL, 0);
 }
 END_TEST
