@@ -224,9 +224,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
 	engine_free_spare(comm);
 	executable_free_all(comm);
-	for (int r = 0; comm->peers && r < comm->ranks; r++)
-		if (comm->peers[r].tp)
-			comm->peers[r].transport->peer_close(comm->peers[r].tp);
+	/* With all peers: one after the other would be waited for. */
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		if (comm->wires[i].device)
 			comm->wires[i].transport->close(comm->wires[i].device);

@@ -14,8 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/leaks.h"
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
+#include "transports/transport.h"
 
 #define BAD DICOMM_ERR_INVALID_ARGUMENT
 #define USAGE DICOMM_ERR_INVALID_USAGE
@@ -128,15 +130,15 @@ END_TEST
 static void options(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	char device[] = "host", name[] = "blue", transports[] = "^none";
+	char device[] = "host", name[] = "blue", wires[] = "^none";
 	dicomm_unique_id_t id = job_id();
 	dicomm_comm_t comm, same;
 	const char *of;
 
-	strcpy(transports, "shm");
+	strcpy(wires, "shm");
 	config.device = device;
 	config.name = name;
-	config.transports = transports;
+	config.transports = wires;
 	config.timeout_ms = 5000;
 	config.lanes = 2;
 	JOB_TRY(dicomm_group_start());
@@ -144,7 +146,7 @@ static void options(struct job_rank *me)
 					     &config));
 	memset(device, 'X', strlen(device));
 	memset(name, 'X', strlen(name));
-	memset(transports, 'X', strlen(transports));
+	memset(wires, 'X', strlen(wires));
 	memset(&config, 0, sizeof(config));
 	JOB_TRY(dicomm_group_end());
 	works(comm, me->rank, me->ranks);
@@ -537,6 +539,69 @@ START_TEST(who_leaves_does_not_wait_for_who_computes)
 {
 	job_run(&(struct job){
 		.run = leaves_who_computes, .arg = &_i, .ranks = 2});
+}
+END_TEST
+
+static void stop(int pid)
+{
+	double end = job_seconds() + 10;
+	char path[64], state = 'R';
+
+	kill(pid, SIGSTOP);
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	while (state != 'T') {
+		FILE *f = fopen(path, "re");
+
+		JOB_CHECK(f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1,
+			  "process %d has gone", pid);
+		JOB_CHECK(job_seconds() < end, "it does not stop");
+		fclose(f);
+	}
+}
+
+/* Whoever says goodbye over UCX waits for an answer, of all at the same time:
+ * five that give none take two seconds, not ten. */
+static void leaves_the_stopped(struct job_rank *me)
+{
+	struct trial t = {
+		.kind = TRIAL_ALLTOALL, .type = DICOMM_INT32, .count = 10};
+	const struct transport *ucx = transport_find("ucx");
+	char why[256];
+	double begin;
+
+	if (!ucx->open || !ucx->usable(why, sizeof(why)))
+		return;
+	leaks_ignore();
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	trial_run(t, me);
+	job_barrier();
+	if (me->rank == 0) {
+		job_sleep_ms(500); /* all have told what they received */
+		for (int r = 1; r < me->ranks; r++)
+			stop(job_pid(r));
+		job_sleep_ms(100); /* nor do their other threads go on */
+		begin = job_seconds();
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		begin = job_seconds() - begin;
+		for (int r = 1; r < me->ranks; r++)
+			kill(job_pid(r), SIGCONT);
+		JOB_CHECK(begin < 7, "it took %.1f s", begin);
+	}
+	job_barrier();
+	if (me->rank)
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(who_leaves_waits_for_all_who_are_stopped_together)
+{
+	if (!job_has_thread_sanitizer())
+		job_run(&(struct job){
+			.run = leaves_the_stopped,
+			.ranks = 6,
+			.bare = true,
+			.env = {"DICOMM_DEBUG=none", "DICOMM_TRANSPORTS=ucx"}});
 }
 END_TEST
 
@@ -955,6 +1020,8 @@ int main(void)
 	tcase_add_test(tcase, who_leaves_gives_the_core_away);
 	tcase_add_loop_test(tcase, who_leaves_does_not_wait_for_who_computes, 0,
 			    2);
+	tcase_add_test(tcase,
+		       who_leaves_waits_for_all_who_are_stopped_together);
 	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
 			    2, 6);
 	tcase_add_test(tcase, shrink_leaves_ranks_out);
