@@ -25,6 +25,7 @@
 
 #include "src/accel/board.h"
 #include "src/base/log.h"
+#include "src/base/memfd.h"
 
 #define REGION_SHIFT 21
 #define REGION_BYTES (1ul << REGION_SHIFT)
@@ -279,7 +280,7 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 			    "host memory of %" PRIu64
 			    " bytes: memfd_create: %m",
 			    bytes);
-	if (ftruncate(fd, (off_t)bytes) < 0) {
+	if (memfd_grow(fd, bytes) < 0) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "host memory of %" PRIu64 " bytes: resize: %m",
 			      bytes);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -383,6 +384,26 @@ START_TEST(a_stale_or_false_export_is_refused)
 }
 END_TEST
 
+static int allocate_too_much(void *arg)
+{
+	struct rlimit limit = {.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+	void *ptr = NULL;
+
+	(void)arg;
+	if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
+		return 1;
+	if (host->alloc(0, 2 << 20, &ptr) != DICOMM_ERR_NO_MEMORY || ptr)
+		return 2;
+	return host->alloc(0, 1 << 20, &ptr) == DICOMM_SUCCESS ? 0 : 3;
+}
+
+/* By itself the kernel ends the program. */
+START_TEST(the_limit_on_files_is_one_on_memory)
+{
+	ck_assert_int_eq(in_child(allocate_too_much, NULL), 0);
+}
+END_TEST
+
 static int import_soon(void *arg)
 {
 	signal(SIGALRM, SIG_DFL);
@@ -539,6 +560,7 @@ int main(void)
 	tcase_add_test(tcase, freed_allocations_are_listed);
 	tcase_add_test(tcase, nothing_leaks);
 	tcase_add_test(tcase, a_neighbour_maps_it_and_only_reads);
+	tcase_add_test(tcase, the_limit_on_files_is_one_on_memory);
 	tcase_add_test(tcase, a_stale_or_false_export_is_refused);
 	tcase_add_test(tcase, a_number_that_became_a_fifos_is_not_waited_for);
 	tcase_add_test(tcase, a_forked_child_does_not_own_its_parents_memory);

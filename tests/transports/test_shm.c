@@ -282,6 +282,31 @@ START_TEST(every_lack_of_descriptors_is_an_error)
 }
 END_TEST
 
+/* It counts for segments, and by itself the kernel ends the program. Check
+ * writes to a file, too. */
+START_TEST(a_limit_on_files_is_an_error)
+{
+	int files = count_files("/proc/self/fd"), failures = 0;
+	dicomm_result_t status = DICOMM_ERR_NO_MEMORY;
+	struct rlimit before, less;
+
+	log_set_sink(no_log, NULL);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	less = before;
+	for (rlim_t kib = 0; status && kib < 1024; kib += 128) {
+		less.rlim_cur = kib << 10;
+		setrlimit(RLIMIT_FSIZE, &less);
+		status = exchange_if_possible();
+		setrlimit(RLIMIT_FSIZE, &before);
+		failures += status != DICOMM_SUCCESS;
+		ck_assert(!status || status == DICOMM_ERR_NO_MEMORY);
+		ck_assert_int_eq(count_files("/proc/self/fd"), files);
+	}
+	ck_assert_int_eq(status, DICOMM_SUCCESS);
+	ck_assert_int_ge(failures, 2); /* a segment, a ring */
+}
+END_TEST
+
 /* As many cycles with the peer in another process: imports of its segment, its
  * rings and its memory. */
 static void run_cycles(struct rank *r)
@@ -1379,6 +1404,7 @@ int main(void)
 	tcase_add_test(tcase, a_thousand_cycles_leak_nothing);
 	tcase_add_test(tcase, every_lack_of_memory_is_an_error);
 	tcase_add_test(tcase, every_lack_of_descriptors_is_an_error);
+	tcase_add_test(tcase, a_limit_on_files_is_an_error);
 	tcase_add_test(tcase, cycles_of_two_processes_leak_nothing);
 	tcase_add_loop_test(tcase,
 			    ordinary_memory_is_not_offered_to_another_process,

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/memfd.h"
 
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
@@ -108,7 +109,7 @@ static void table_add(struct shm_segment *seg)
 static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
 {
 	seg->mapped = seg->len = header_bytes(ranks);
-	if (ftruncate(seg->fd, (off_t)seg->len) < 0)
+	if (memfd_grow(seg->fd, seg->len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: resize to %" PRIu64 " bytes: %m",
 			    seg->len);
@@ -381,7 +382,7 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 	uint64_t offset = seg->len, len = offset + ring_bytes(seg->head);
 	struct shm_ring *ring;
 
-	if (ftruncate(seg->fd, (off_t)len) < 0)
+	if (memfd_grow(seg->fd, len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
 	/* If mapping fails the hole stays: it has no pages. */

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that is a file without a name. */
+#ifndef DICOMM_BASE_MEMFD_H
+#define DICOMM_BASE_MEMFD_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Make it longer; as ftruncate(). The limit on the size of files (ulimit -f)
+ * counts here, too, and beyond it the kernel would end the program. */
+static inline int memfd_grow(int fd, uint64_t len)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && len > limit.rlim_cur) {
+		errno = EFBIG;
+		return -1;
+	}
+	return ftruncate(fd, (off_t)len);
+}
+
+#endif
