@@ -93,34 +93,43 @@ static inline bool is_message(const struct ibv_wc *wc)
 	       __builtin_expect(wc->opcode & IBV_WC_RECV, IBV_WC_RECV);
 }
 
-/* A message lies in a slot, all of it. */
-static inline void on_message(struct tp_device *dev, struct verbs_rail *rail,
-			      const struct ibv_wc *wc)
+static inline struct verbs_lane *lane_in(const struct tp_device *dev,
+					 uint32_t id)
 {
-	uint32_t imm = ntohl(verbs_rail_note(rail, wc)), id = imm >> 8;
-	uint64_t seq;
-	struct verbs_lane *lane =
-		id < dev->lanes ? atomic_load_explicit(&dev->in[id],
-						       memory_order_acquire)
-				: NULL;
-	struct verbs_strand *s;
-	struct tp_line *line;
+	return __builtin_expect(id < dev->lanes, 1)
+		       ? atomic_load_explicit(&dev->in[id],
+					      memory_order_acquire)
+		       : NULL;
+}
 
-	s = strand_of(lane, rail, wc->qp_num);
-	if (__builtin_expect(!s, 0)) {
-		on_stranger(rail, wc);
-		return;
-	}
-	/* The other side was told that it has not come, and sends it again. */
-	if (__builtin_expect(s->state == STRAND_STOPPED, 0))
-		return;
-	line = (struct tp_line *)(lane->slots +
-				  (imm & lane->slot_mask) * lane->stride);
-	seq = extend(lane->last, (line->kind & ~0xffu) | (imm & 0xff));
+/* It lies in a slot, all of it; `note` came with it. */
+static inline void on_arrival(struct verbs_lane *lane, uint32_t note)
+{
+	struct tp_line *line =
+		(struct tp_line *)(lane->slots +
+				   (note & lane->slot_mask) * lane->stride);
+	uint64_t seq =
+		extend(lane->last, (line->kind & ~0xffu) | (note & 0xff));
+
 	line->kind &= 0xff;
 	if (seq > lane->last)
 		lane->last = seq;
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
+}
+
+static void on_message(struct tp_device *dev, struct verbs_rail *rail,
+		       const struct ibv_wc *wc)
+{
+	uint32_t note = ntohl(verbs_rail_note(rail, wc));
+	struct verbs_lane *lane = lane_in(dev, note >> 8);
+	struct verbs_strand *s = strand_of(lane, rail, wc->qp_num);
+
+	/* Of one that is stopped, the other side was told that it has not come,
+	 * and sends it again. */
+	if (!s)
+		on_stranger(rail, wc);
+	else if (s->state != STRAND_STOPPED)
+		on_arrival(lane, note);
 }
 
 static void on_failure(struct verbs_strand *s, const struct ibv_wc *wc,
@@ -267,12 +276,11 @@ static __attribute__((noinline)) void receive_again(struct tp_device *dev,
 		verbs_rail_post_batch(rail, s->qp);
 }
 
-/* Those in dev->wc; most are messages. */
-static inline __attribute__((always_inline)) void
-on_completions(struct tp_device *dev, struct verbs_rail *rail, int n)
+static void on_completions(struct tp_device *dev, struct verbs_rail *rail,
+			   const struct ibv_wc *wc, int n)
 {
-	for (const struct ibv_wc *wc = dev->wc; n > 0; wc++, n--)
-		if (__builtin_expect(is_message(wc), 1)) {
+	for (; n > 0; wc++, n--)
+		if (is_message(wc)) {
 			on_message(dev, rail, wc);
 			if (verbs_rail_received(rail))
 				receive_again(dev, rail, wc);
@@ -313,21 +321,65 @@ static __attribute__((noinline)) bool complete_others(struct tp_device *dev)
 		struct verbs_rail *rail = &dev->rail[k];
 		int n = ibv_poll_cq(rail->cq, VERBS_COMPLETIONS, dev->wc);
 
-		on_completions(dev, rail, n);
+		on_completions(dev, rail, dev->wc, n);
 		moved |= n > 0;
 	}
 	return moved;
 }
 
-/* The first queue has brought n. */
-static inline bool complete_more(struct tp_device *dev, int n)
+/* From that one on, whatever they are. */
+static __attribute__((noinline)) bool
+complete_rest(struct tp_device *dev, const struct ibv_wc *wc, int n)
 {
-	bool moved = n > 0;
+	on_completions(dev, &dev->rail[0], wc, n);
+	complete_others(dev);
+	return true;
+}
 
-	on_completions(dev, &dev->rail[0], n);
+/* The message of the first one has been taken. */
+static __attribute__((noinline)) bool
+complete_received(struct tp_device *dev, const struct ibv_wc *wc, int n)
+{
+	receive_again(dev, &dev->rail[0], wc);
+	return complete_rest(dev, wc + 1, n - 1);
+}
+
+/* Of a message with nothing rare about it, by the first strand, the lane. */
+static inline struct verbs_lane *plain_lane(const struct tp_device *dev,
+					    const struct verbs_rail *rail,
+					    const struct ibv_wc *wc)
+{
+	struct verbs_lane *lane;
+
+	if (!is_message(wc) || __builtin_expect(rail->notes != NULL, 0))
+		return NULL;
+	lane = lane_in(dev, ntohl(wc->imm_data) >> 8);
+	return lane && is_strand(&lane->strand[0], rail, wc->qp_num) &&
+			       lane->strand[0].state != STRAND_STOPPED
+		       ? lane
+		       : NULL;
+}
+
+/* The first queue has brought n. Where something is rare, another function
+ * ends it, so that this one has no registers to keep. */
+static inline __attribute__((always_inline)) bool
+complete_more(struct tp_device *dev, int n)
+{
+	struct verbs_rail *rail = &dev->rail[0];
+	const struct ibv_wc *wc = dev->wc;
+
+	for (int left = n; left > 0; wc++, left--) {
+		struct verbs_lane *lane = plain_lane(dev, rail, wc);
+
+		if (__builtin_expect(!lane, 0))
+			return complete_rest(dev, wc, left);
+		on_arrival(lane, ntohl(wc->imm_data));
+		if (verbs_rail_received(rail))
+			return complete_received(dev, wc, left);
+	}
 	if (__builtin_expect(dev->rails != 1, 0))
-		moved |= complete_others(dev);
-	return moved;
+		return complete_others(dev) || n > 0;
+	return n > 0;
 }
 
 static inline bool is_aborted(const struct tp_device *dev)
