@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The libraries export what include/dicomm.h declares, the shared one under its
-# version node, and nothing else; and the shared one can be opened at run time.
+# version node, and nothing else; and the shared one can be opened at run time,
+# and closed.
 libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
@@ -36,6 +37,11 @@ if [ -e "$libraries/libdicomm.so" ]; then
 		grep STATIC_TLS; then
 		echo "libdicomm.so: dlopen() may find no room for its variables" \
 			"of threads: one has the model initial-exec"
+		bad=1
+	fi
+	if ! ${READELF:-readelf} -d "$libraries/libdicomm.so" |
+		grep -q NODELETE; then
+		echo "libdicomm.so: dlclose() takes the code of its threads away"
 		bad=1
 	fi
 fi
