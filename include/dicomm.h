@@ -213,7 +213,10 @@ typedef enum {
 	/** Bitwise or; integers only. */
 	DICOMM_BOR = 17,
 	/** Bitwise exclusive or; integers only. */
-	DICOMM_BXOR = 18
+	DICOMM_BXOR = 18,
+	/** No operator. With it, created ones are values of this type, as C++
+	 * wants it. */
+	DICOMM_MAX_REDOP = 0x7fffffff
 } dicomm_redop_t;
 
 /** Where the scalar of dicomm_redop_create_premulsum() is. */

@@ -98,8 +98,9 @@ static bool name_operator(struct launch *l, dicomm_datatype_t type,
 	case DICOMM_MIN:
 		name_kernel(l, type, verb, op_name(op), false);
 		return true;
+	default:
+		return false;
 	}
-	return false;
 }
 
 static void arg(struct launch *l, uint64_t value)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The public header is enough by itself: for C from 1999 on, for C++ from 1998
-# on, and for each example. Nothing is linked.
+# on, and for each example. Nothing is linked. A created operator is a value of
+# its type, for compilers that take the enumerators at their word.
 cd "${srcdir:-.}" || exit 99
 cc=${CC:-cc}
 cxx=${CXX:-c++}
@@ -33,6 +34,11 @@ if command -v ${cxx%% *} >/dev/null; then
 else
 	echo "no C++ compiler ($cxx): the header is not tried with one"
 fi
+
+try "a type of operators that holds created ones" sh -c \
+	"echo '#include <dicomm.h>
+typedef char holds[sizeof(dicomm_redop_t) == sizeof(int) ? 1 : -1];' |
+		$cc -std=c11 -fshort-enums $flags -x c -"
 
 examples=0
 for file in examples/*.c; do
