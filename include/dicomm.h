@@ -1140,7 +1140,8 @@ dicomm_result_t dicomm_group_end(void);
  *
  * or that the communicator is broken, as dicomm_comm_get_async_error() tells:
  *
- *     DICOMM_ERR_INVALID_USAGE     ranks called unlike operations
+ *     DICOMM_ERR_INVALID_USAGE     ranks called unlike operations, or this one
+ *                                  waits for itself
  *     DICOMM_ERR_REMOTE            a rank died or failed
  *     DICOMM_ERR_TIMEOUT           a peer did not come
  *     DICOMM_ERR_NO_PATH           a peer cannot be reached

@@ -23,6 +23,7 @@
  * second. */
 #define ASK_AFTER_NS UINT64_C(400000000)
 #define ASK_MS 500        /* patience with an answer */
+#define OWN_LOOKS 8       /* at a rank that waits for itself */
 #define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
 
 static uint32_t ask_class(const struct call *call)
@@ -207,6 +208,13 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			   control_where(comm->control, f->peer));
 }
 
+/* Nobody else calls for this rank meanwhile. A wire may still have the message:
+ * so looks are counted, for in time the process may have stood still. */
+static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
+{
+	return f->alone && f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
+}
+
 static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			    uint64_t now)
 {
@@ -228,6 +236,14 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			comm->rank, (unsigned long long)f->number, text);
 	}
 	TRY(broken_wire(comm));
+	if (waits_for_itself(w, f)) {
+		call_text(f->call, text, sizeof(text));
+		return fault_raise(
+			comm, DICOMM_ERR_INVALID_USAGE, comm->rank, true,
+			"rank %d waits for itself in operation %llu, %s: its "
+			"send and its receive belong into one group",
+			comm->rank, (unsigned long long)f->number, text);
+	}
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
 	    f->peer >= 0 && f->peer != comm->rank) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);

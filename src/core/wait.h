@@ -14,6 +14,7 @@ struct waiter {
 	uint64_t since_ns, checked_ns; /* 0: not yet read */
 	unsigned asked;                /* seconds after which to ask again */
 	unsigned gone;                 /* times that the peer was seen gone */
+	unsigned own; /* looks at a wait for this rank itself */
 	bool warned;
 };
 

@@ -656,6 +656,44 @@ START_TEST(without_rank_0_aborts_are_seen)
 }
 END_TEST
 
+/* ---- a rank with itself ---- */
+
+/* No group: nobody is left to make the other call. */
+static void wait_for_oneself(struct job_rank *me)
+{
+	const struct scene *s = me->arg;
+	float *send = floats(), *recv = floats();
+	dicomm_result_t status;
+	double begin;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	begin = job_seconds();
+	if (me->rank == 0)
+		status = call(s, me, 0, send, recv);
+	else
+		status = dicomm_barrier(me->comm, NULL);
+	JOB_CHECK(status == DICOMM_ERR_INVALID_USAGE &&
+			  strstr(dicomm_get_last_error(me->comm),
+				 "rank 0 waits for itself"),
+		  "status %d, %s", (int)status,
+		  dicomm_get_last_error(me->comm));
+	check_time("a rank waits for itself", begin, 0.4);
+	free(send);
+	free(recv);
+}
+
+START_TEST(who_waits_for_himself_is_told)
+{
+	struct scene s = {.way = _i & 1 ? SEND : RECEIVE,
+			  .how = _i & 2 ? GROUP : BLOCKING};
+
+	job_run(&(struct job){.run = wait_for_oneself,
+			      .arg = &s,
+			      .ranks = 2,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- finalize ---- */
 
 /* What rank 0 sent is not received in time. */
@@ -720,6 +758,7 @@ int main(void)
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, a_time_out_tells_it_all, 0, WAYS * HOWS);
 	tcase_add_test(tcase, who_is_late_is_waited_for);
+	tcase_add_loop_test(tcase, who_waits_for_himself_is_told, 0, 4);
 	tcase_add_loop_test(tcase, who_is_late_is_named, 0, WAYS * HOWS);
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
