@@ -655,7 +655,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  *
  * @retval DICOMM_SUCCESS               the new communicator is ready
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
- * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ * @retval DICOMM_ERR_INVALID_USAGE     not ready yet, or after fork
  * @retval DICOMM_ERR_REMOTE            not the majority; no new communicator
  * @retval DICOMM_ERR_TIMEOUT           ranks did not come; no new communicator
  * @retval DICOMM_ERR_NO_PATH, DICOMM_ERR_DEVICE, DICOMM_ERR_SYSTEM,

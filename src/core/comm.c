@@ -159,6 +159,10 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 		 c->name ? c->name : "comm");
 	comm->blocking = pick(c->blocking, 1) != 0;
 	comm->timeout_ms = pick(c->timeout_ms, config_int(CONFIG_TIMEOUT_MS));
+	if (comm->timeout_ms < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: timeout_ms %d: negative",
+			    comm->timeout_ms);
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
 	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	comm->deterministic =

@@ -249,14 +249,11 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	dicomm_result_t status;
 
 	/* A broken communicator is what this is for. */
-	if (!comm || comm->magic != COMM_MAGIC ||
-	    atomic_load(&comm->state) == COMM_STARTING)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "%s: comm %p is not a communicator", f,
-			    (void *)comm);
-	if (comm_is_child(comm))
+	TRY(comm_check_handle(comm, f));
+	if (atomic_load(&comm->state) == COMM_STARTING)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "%s: comm belongs to the parent of this process",
+			    "%s: comm is still being initialised, or could not "
+			    "be",
 			    f);
 	if (!newcomm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: newcomm is NULL",

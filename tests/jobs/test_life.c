@@ -87,6 +87,10 @@ static void bad_init(struct job_rank *me)
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "lanes 9: not in 1 .. 8");
 	config.lanes = DICOMM_UNDEFINED_INT;
+	config.timeout_ms = -1;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "timeout_ms -1: negative");
+	config.timeout_ms = DICOMM_UNDEFINED_INT;
 	config.transports = "pigeon";
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "pigeon");
@@ -311,6 +315,8 @@ static void patient(struct job_rank *me)
 			    USAGE, "still being initialised");
 		JOB_REFUSED(dicomm_comm_finalize(comm), USAGE,
 			    "still being initialised");
+		JOB_REFUSED(dicomm_comm_shrink(comm, NULL, 0, &part, NULL),
+			    USAGE, "still being initialised");
 		job_barrier();
 	}
 	JOB_CHECK(settle(comm, 10) == DICOMM_SUCCESS, "init failed: %s",
