@@ -547,6 +547,19 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 					     const dicomm_config_t *config);
 
 /**
+ * Join the communicator of all processes that a launcher has started, with
+ * default options.
+ *
+ * As dicomm_comm_init_env_config() with config NULL.
+ *
+ * @param comm  set to this rank's handle; on failure there is none
+ *
+ * @retval DICOMM_SUCCESS  the communicator is ready
+ * @retval others          see dicomm_comm_init_env_config()
+ */
+dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
+
+/**
  * Join the communicator of all processes that a launcher has started.
  *
  * Rank, number of ranks and meeting point come from the first of these that is
@@ -556,18 +569,24 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
  * (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
  * Slurm. MPI itself is not used.
  *
+ * What the launcher has to do for that is waited for, also with config.blocking
+ * 0; see dicomm_comm_init_rank_config().
+ *
  * Order: a collective call of all processes, once.
  *
  * Threads: any, one at a time.
  *
- * @param comm  set to this rank's handle; on failure there is none
+ * @param comm    set to this rank's handle; on failure there is none
+ * @param config  options; NULL for none
  *
  * @retval DICOMM_SUCCESS            the communicator is ready
+ * @retval DICOMM_IN_PROGRESS        see config.blocking
  * @retval DICOMM_ERR_INVALID_USAGE  no launcher was found (the text lists what
  *                                   was looked for), or ranks disagree
  * @retval others                    see dicomm_comm_init_rank_config()
  */
-dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
+dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
+					    const dicomm_config_t *config);
 
 /**
  * Make a communicator whose ranks are all in this process.

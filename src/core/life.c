@@ -178,7 +178,8 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
 	return dicomm_comm_init_rank_config(comm, nranks, id, rank, NULL);
 }
 
-dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
+dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
+					    const dicomm_config_t *config)
 {
 	struct launcher_info info;
 
@@ -186,7 +187,12 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	TRY(launcher_meet(&info));
-	return start(comm, info.ranks, &info.id, info.rank, NULL);
+	return start(comm, info.ranks, &info.id, info.rank, config);
+}
+
+dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
+{
+	return dicomm_comm_init_env_config(comm, NULL);
 }
 
 static void refuse_all(struct comm_start **starts, int n)

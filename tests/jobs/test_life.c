@@ -112,6 +112,32 @@ START_TEST(a_bad_init_is_refused)
 }
 END_TEST
 
+static void from_environment(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_comm_t comm = NULL;
+	dicomm_result_t status;
+
+	config.transports = "pigeon";
+	JOB_REFUSED(dicomm_comm_init_env_config(&comm, &config), BAD, "pigeon");
+	config.transports = "shm";
+	config.blocking = 0;
+	status = dicomm_comm_init_env_config(&comm, &config);
+	JOB_CHECK(status == DICOMM_IN_PROGRESS, "status %d", (int)status);
+	JOB_TRY(settle(comm, 10));
+	works(comm, me->rank, me->ranks);
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(ranks_of_a_launcher_may_have_options)
+{
+	job_run(&(struct job){.run = from_environment,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_RANK=0", "DICOMM_SIZE=1"}});
+}
+END_TEST
+
 static void default_devices(struct job_rank *me)
 {
 	dicomm_comm_t comms[2];
@@ -1011,6 +1037,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, a_bad_init_is_refused);
+	tcase_add_test(tcase, ranks_of_a_launcher_may_have_options);
 	tcase_add_test(tcase, init_all_takes_the_default_device);
 	tcase_add_test(tcase, options_are_copied);
 	tcase_add_test(tcase, unlike_options_are_named);
