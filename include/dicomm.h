@@ -85,7 +85,8 @@
  *
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from
- * the default. `dicomm-info --config` or dicomm_param_info() lists them all.
+ * the default. Variables are read once, by the first call that needs any.
+ * `dicomm-info --config` or dicomm_param_info() lists them all.
  * Messages go to stderr: errors and warnings unless DICOMM_DEBUG says otherwise
  * (none, error, version, warn, info, debug, trace).
  *
@@ -93,8 +94,11 @@
  * same arguments in the same order, and enumerators have the same values
  * (ncclAllReduce is dicomm_allreduce, ncclFloat32 is DICOMM_FLOAT32).
  * Different: on host ranks the stream NULL blocks; a communicator that was
- * aborted is still to be destroyed; types and operators from 16 up,
- * v-collectives and the barrier are ours.
+ * aborted is still to be destroyed; dicomm_comm_init_all() takes names of
+ * devices; dicomm_comm_shrink() has no flags, for it takes broken communicators
+ * as they are; types and operators from 16 up, v-collectives and the barrier
+ * are ours. Windows, ncclCommInitRankScalable(), ncclGroupSimulateEnd() and
+ * ncclBcast() have no counterpart.
  */
 #ifndef DICOMM_H
 #define DICOMM_H
@@ -566,8 +570,8 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
  * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
  * listens, with DICOMM_COMM_KEY as its secret; or the text of a
  * dicomm_unique_id_t); PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix); PMI
- * (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
- * Slurm. MPI itself is not used.
+ * (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE, MASTER_ADDR, and the port
+ * after MASTER_PORT); Slurm. MPI itself is not used.
  *
  * What the launcher has to do for that is waited for, also with config.blocking
  * 0; see dicomm_comm_init_rank_config().
