@@ -183,7 +183,9 @@ static void make_room(struct gate *g)
 {
 	struct guest *guest = oldest_unproved(g);
 
-	log_warn("%s: accept: %m", g->name);
+	if (!g->told_shortage)
+		log_warn("%s: accept: %m", g->name);
+	g->told_shortage = true;
 	if (guest) {
 		turn_away(guest, "its descriptor is needed");
 		return;

@@ -30,6 +30,7 @@ struct gate {
 	uint8_t key[AUTH_KEY];
 	const char *name; /* in logs: "meeting" */
 	int strangers;
+	bool told_shortage;
 	struct guest *first, **last; /* not admitted yet, oldest first */
 
 	/* The first frame after the handshake, a hello; the guest is the

@@ -492,19 +492,23 @@ static pid_t start_meeting(struct meet *m, rlim_t files)
 }
 
 /* No descriptors left: the oldest strangers go, and ranks still come through.
- */
+ * That is told, once. */
 START_TEST(a_crowd_of_strangers_does_not_lock_ranks_out)
 {
 	struct meet *m = meet_create(MEET_THREADS, 4);
-	pid_t pid = start_meeting(m, 40);
 	int fd[200];
+	pid_t pid;
 
+	setenv("DICOMM_DEBUG", "warn", 1);
+	capture_start();
+	pid = start_meeting(m, 40);
 	for (int i = 0; i < 200; i++)
 		fd[i] = connect_to(&m->id);
 	m->run = gather_once;
 	meet_run(m);
 	check_all(m, DICOMM_SUCCESS, NULL);
 	ck_assert(is_ended(fd[0], 5000));
+	ck_assert_int_eq(capture_count("accept: Too many open files"), 1);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
