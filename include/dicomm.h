@@ -496,7 +496,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  *
  * As dicomm_comm_init_rank_config() with config NULL.
  *
- * @param comm    set to this rank's handle; on failure there is none
+ * @param comm    set to this rank's handle; to NULL on failure
  * @param nranks  number of ranks, at least 1
  * @param id      from dicomm_get_unique_id(), equal on all ranks
  * @param rank    this rank, 0 to nranks - 1, different on all ranks
@@ -525,7 +525,7 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  *
  * Threads: any.
  *
- * @param comm    set to this rank's handle; on failure there is none
+ * @param comm    set to this rank's handle; to NULL on failure
  * @param nranks  number of ranks, at least 1
  * @param id      from dicomm_get_unique_id(), equal on all ranks; ignored with
  *                config.bootstrap
@@ -556,7 +556,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
  *
  * As dicomm_comm_init_env_config() with config NULL.
  *
- * @param comm  set to this rank's handle; on failure there is none
+ * @param comm  set to this rank's handle; to NULL on failure
  *
  * @retval DICOMM_SUCCESS  the communicator is ready
  * @retval others          see dicomm_comm_init_env_config()
@@ -580,7 +580,7 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
  *
  * Threads: any, one at a time.
  *
- * @param comm    set to this rank's handle; on failure there is none
+ * @param comm    set to this rank's handle; to NULL on failure
  * @param config  options; NULL for none
  *
  * @retval DICOMM_SUCCESS            the communicator is ready
@@ -600,7 +600,7 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
  *
  * Threads: any.
  *
- * @param comms    set to ndev handles; on failure there are none
+ * @param comms    set to ndev handles; to NULL on failure
  * @param ndev     number of ranks, at least 1
  * @param devices  ndev names of devices, which may repeat; NULL: ndev times
  *                 the default device

@@ -169,6 +169,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
+	*comm = NULL;
 	return start(comm, nranks, &id, rank, config);
 }
 
@@ -186,6 +187,7 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
+	*comm = NULL;
 	TRY(launcher_meet(&info));
 	return start(comm, info.ranks, &info.id, info.rank, config);
 }
@@ -255,14 +257,13 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 	if (ndev < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_all: ndev %d: not positive", ndev);
-	for (int i = 0; i < ndev; i++) {
-		comms[i] = NULL;
-		if (devices && (!devices[i] || !accel_find(devices[i], &index,
-							   why, sizeof(why))))
+	memset(comms, 0, (size_t)ndev * sizeof(dicomm_comm_t));
+	for (int i = 0; i < ndev && devices; i++)
+		if (!devices[i] ||
+		    !accel_find(devices[i], &index, why, sizeof(why)))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "comm_init_all: devices[%d] %s: %s", i,
 				    devices[i] ? devices[i] : "NULL", why);
-	}
 	starts = calloc((size_t)ndev, sizeof(*starts));
 	if (!starts)
 		return FAIL(DICOMM_ERR_NO_MEMORY,

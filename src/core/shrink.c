@@ -248,6 +248,8 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	struct shrink_args *a;
 	dicomm_result_t status;
 
+	if (newcomm)
+		*newcomm = NULL;
 	/* A broken communicator is what this is for. */
 	TRY(comm_check_handle(comm, f));
 	if (atomic_load(&comm->state) == COMM_STARTING)
@@ -278,7 +280,6 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 		}
 		a->excluded[exclude[i]] = true;
 	}
-	*newcomm = NULL;
 	status = comm_config_copy(&a->config, config ? config : &comm->config);
 	if (status != DICOMM_SUCCESS) {
 		free(a);

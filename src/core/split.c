@@ -150,6 +150,8 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 	struct split_args *a;
 	dicomm_result_t status;
 
+	if (newcomm)
+		*newcomm = NULL;
 	TRY(comm_check_slow(comm, "comm_split"));
 	if (!newcomm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -162,7 +164,6 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 	a = malloc(sizeof(*a));
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_split: out of memory");
-	*newcomm = NULL;
 	*a = (struct split_args){comm, color, key, newcomm,
 				 DICOMM_CONFIG_INITIALIZER};
 	status = comm_config_copy(&a->config, config ? config : &comm->config);

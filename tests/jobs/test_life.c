@@ -56,8 +56,9 @@ static void bad_init(struct job_rank *me)
 {
 	dicomm_unique_id_t id = {"no id at all"}, good = job_id();
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const char *devices[2] = {"host", "toaster"};
-	dicomm_comm_t comm = NULL, comms[2];
+	const char *devices[3] = {"host", "toaster", "host"};
+	dicomm_comm_t old = (dicomm_comm_t)(void *)&config, comm = old;
+	dicomm_comm_t comms[3] = {old, old, old};
 
 	(void)me;
 	JOB_REFUSED(dicomm_comm_init_rank(NULL, 1, good, 0), BAD,
@@ -94,11 +95,12 @@ static void bad_init(struct job_rank *me)
 	config.transports = "pigeon";
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "pigeon");
-	JOB_CHECK(!comm, "a failed init gave a handle");
+	JOB_CHECK(!comm, "a failed init left a handle");
 	JOB_REFUSED(dicomm_comm_init_all(NULL, 1, NULL), BAD, "comms is NULL");
 	JOB_REFUSED(dicomm_comm_init_all(comms, 0, NULL), BAD, "ndev 0");
-	JOB_REFUSED(dicomm_comm_init_all(comms, 2, devices), BAD, "toaster");
-	JOB_CHECK(!comms[0] && !comms[1], "a failed init_all gave handles");
+	JOB_REFUSED(dicomm_comm_init_all(comms, 3, devices), BAD, "toaster");
+	JOB_CHECK(!comms[0] && !comms[1] && !comms[2],
+		  "a failed init_all left handles");
 	JOB_REFUSED(dicomm_comm_init_env(NULL), BAD, "comm is NULL");
 	/* And after all that: */
 	JOB_TRY(dicomm_comm_init_rank(&comm, 1, job_id(), 0));
@@ -410,7 +412,7 @@ static void finalized(struct job_rank *me)
 	int32_t a = 1, b = 0;
 	char text[100];
 	void *handle;
-	dicomm_comm_t part;
+	dicomm_comm_t part = me->comm;
 	dicomm_redop_t op;
 	int n;
 
@@ -423,6 +425,7 @@ static void finalized(struct job_rank *me)
 	JOB_REFUSED(dicomm_barrier(me->comm, NULL), USAGE, "finalized");
 	JOB_REFUSED(dicomm_comm_split(me->comm, 0, 0, &part, NULL), USAGE,
 		    "finalized");
+	JOB_CHECK(!part, "a failed split left a handle");
 	JOB_REFUSED(dicomm_comm_register(me->comm, &a, 4, &handle), USAGE,
 		    "finalized");
 	JOB_REFUSED(dicomm_redop_create_premulsum(&op, &a, DICOMM_INT32,
@@ -688,7 +691,7 @@ END_TEST
 static void shrinks(struct job_rank *me)
 {
 	int gone[1] = {1}, self[1] = {me->rank}, far[1] = {9};
-	dicomm_comm_t rest;
+	dicomm_comm_t rest = me->comm;
 
 	JOB_REFUSED(dicomm_comm_shrink(me->comm, self, 1, &rest, NULL), BAD,
 		    "");
@@ -696,6 +699,7 @@ static void shrinks(struct job_rank *me)
 		    "9");
 	JOB_REFUSED(dicomm_comm_shrink(me->comm, NULL, 1, &rest, NULL), BAD,
 		    "nexclude 1");
+	JOB_CHECK(!rest, "a failed shrink left a handle");
 	if (me->rank != 1) {
 		JOB_TRY(dicomm_comm_shrink(me->comm, gone, 1, &rest, NULL));
 		works(rest, me->rank ? me->rank - 1 : 0, me->ranks - 1);
