@@ -281,7 +281,7 @@ dicomm_result_t select_explain(const struct select_table *t,
 	for (int i = 0; algorithms[i]; i++) {
 		const struct algorithm *a = algorithms[i];
 		const char *why;
-		uint64_t ps;
+		uint64_t ps, ns10; /* to the nearest 10 ns */
 
 		if (a->coll != s->coll)
 			continue;
@@ -291,9 +291,10 @@ dicomm_result_t select_explain(const struct select_table *t,
 			continue;
 		}
 		ps = estimate_ps(&t->params, a, s, bytes);
+		ns10 = ps / 10000 + (ps % 10000 >= 5000);
 		put(&out, "%c %-20s %9" PRIu64 ".%02" PRIu64 "%s\n",
-		    i == best ? '*' : ' ', a->name, ps / 1000000,
-		    ps / 10000 % 100, i == best ? "  chosen" : "");
+		    i == best ? '*' : ' ', a->name, ns10 / 100, ns10 % 100,
+		    i == best ? "  chosen" : "");
 	}
 	if (best < 0)
 		put(&out, "none of them can serve it\n");
