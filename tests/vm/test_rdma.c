@@ -216,57 +216,6 @@ START_TEST(traffic_is_shared_by_two_devices)
 }
 END_TEST
 
-/* Two ranks on each of two hosts. What verbs would have slices hold is so
- * within a host, too; unless some rank has no verbs. */
-#define LONG_BYTES ((size_t)4 << 20)
-#define LONG_MESSAGES (LONG_BYTES >> 18)
-
-static void send_long(struct job_rank *me)
-{
-	const int *without = me->arg;
-	dicomm_stats_t s = {.size = sizeof(s)};
-	bool sends = me->rank == 1;
-	char *p = malloc(LONG_BYTES);
-
-	setenv("DICOMM_HOSTID", me->rank < 2 ? "a" : "b", 1);
-	if (*without && me->rank == 3)
-		setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
-	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
-				      me->rank));
-	JOB_CHECK(p, "no memory");
-	for (int peer = 0; peer < 3; peer += 2) {
-		memset(p, sends ? 7 + peer : 0, LONG_BYTES);
-		if (sends)
-			JOB_TRY(dicomm_send(p, LONG_BYTES, DICOMM_INT8, peer,
-					    me->comm, NULL));
-		else if (me->rank == peer)
-			JOB_TRY(dicomm_recv(p, LONG_BYTES, DICOMM_INT8, 1,
-					    me->comm, NULL));
-		if (me->rank == peer)
-			for (size_t i = 0; i < LONG_BYTES; i++)
-				JOB_CHECK(p[i] == 7 + peer,
-					  "byte %zu from rank 1 is %d", i,
-					  p[i]);
-	}
-	JOB_TRY(dicomm_comm_stats(me->comm, &s));
-	JOB_CHECK(!sends || (s.messages_sent <= 2 * LONG_MESSAGES) != *without,
-		  "%llu messages", (unsigned long long)s.messages_sent);
-	free(p);
-}
-
-START_TEST(slices_are_long_within_hosts_too)
-{
-	int without = _i;
-
-	job_run(&(struct job){.run = send_long,
-			      .arg = &without,
-			      .ranks = 4,
-			      .bare = true,
-			      .env = {"DICOMM_TRANSPORTS=shm,verbs,ucx", BY_LO},
-			      .timeout_s = 60});
-}
-END_TEST
-
 /* Each rank is a host, and the last one has one device, the others two. */
 static void hear_of_unlike_hosts(struct job_rank *me)
 {
@@ -751,6 +700,57 @@ START_TEST(some_pairs_have_rdma_and_others_tcp)
 			      .timeout_s = 60});
 }
 END_TEST
+/* Two ranks on each of two hosts. What verbs would have slices hold is so
+ * within a host, too; unless some rank has no verbs. */
+#define LONG_BYTES ((size_t)4 << 20)
+#define LONG_MESSAGES (LONG_BYTES >> 18)
+
+static void send_long(struct job_rank *me)
+{
+	const int *without = me->arg;
+	dicomm_stats_t s = {.size = sizeof(s)};
+	bool sends = me->rank == 1;
+	char *p = malloc(LONG_BYTES);
+
+	setenv("DICOMM_HOSTID", me->rank < 2 ? "a" : "b", 1);
+	if (*without && me->rank == 3)
+		setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_CHECK(p, "no memory");
+	for (int peer = 0; peer < 3; peer += 2) {
+		memset(p, sends ? 7 + peer : 0, LONG_BYTES);
+		if (sends)
+			JOB_TRY(dicomm_send(p, LONG_BYTES, DICOMM_INT8, peer,
+					    me->comm, NULL));
+		else if (me->rank == peer)
+			JOB_TRY(dicomm_recv(p, LONG_BYTES, DICOMM_INT8, 1,
+					    me->comm, NULL));
+		if (me->rank == peer)
+			for (size_t i = 0; i < LONG_BYTES; i++)
+				JOB_CHECK(p[i] == 7 + peer,
+					  "byte %zu from rank 1 is %d", i,
+					  p[i]);
+	}
+	JOB_TRY(dicomm_comm_stats(me->comm, &s));
+	JOB_CHECK(!sends || (s.messages_sent <= 2 * LONG_MESSAGES) != *without,
+		  "%llu messages", (unsigned long long)s.messages_sent);
+	free(p);
+}
+
+START_TEST(slices_are_long_within_hosts_too)
+{
+	int without = _i;
+
+	job_run(&(struct job){.run = send_long,
+			      .arg = &without,
+			      .ranks = 4,
+			      .bare = true,
+			      .env = {"DICOMM_TRANSPORTS=shm,verbs,ucx", BY_LO},
+			      .timeout_s = 60});
+}
+END_TEST
+
 #endif
 
 /* --- nobody behind the door --------------------------------------------------
