@@ -431,7 +431,7 @@ static bool import_check(int fd, const struct accel_export *e)
 static dicomm_result_t host_import(const struct accel_export *e, void **base)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
-	char path[64];
+	char path[MEMFD_PATH];
 	void *mapped;
 	int fd;
 
@@ -442,10 +442,8 @@ static dicomm_result_t host_import(const struct accel_export *e, void **base)
 			    "host memory: cannot import descriptor %d of "
 			    "process %d, %" PRIu64 " bytes",
 			    e->fd, e->pid, e->bytes);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->pid, e->fd);
-	/* Loads only: the memory stays the exporter's to write. What else the
-	 * number may lead to by now is not waited for. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	/* Loads only: the memory stays the exporter's to write. */
+	fd = memfd_open(e->pid, e->fd, O_RDONLY, path);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE, "host memory: open %s: %m",
 			    path);

@@ -4,7 +4,9 @@
 #define DICOMM_BASE_MEMFD_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,6 +21,16 @@ static inline int memfd_grow(int fd, uint64_t len)
 		return -1;
 	}
 	return ftruncate(fd, (off_t)len);
+}
+
+/* Open that of another process, O_RDONLY or O_RDWR; *path is what for messages.
+ * Whatever else its number may lead to by now is not waited for. */
+#define MEMFD_PATH 64
+
+static inline int memfd_open(int pid, int fd, int access, char path[MEMFD_PATH])
+{
+	snprintf(path, MEMFD_PATH, "/proc/%d/fd/%d", pid, fd);
+	return open(path, access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/memfd.h"
 #include "src/core/held.h"
 
 struct lease {
@@ -172,12 +173,10 @@ static bool is_it(int fd, const struct lease_place *place)
 
 dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 {
-	char path[64];
+	char path[MEMFD_PATH];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", place->pid, place->fd);
-	/* Whatever else the number may lead to by now. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = memfd_open(place->pid, place->fd, O_RDONLY, path);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "memory of a neighbour: open %s: %m", path);

@@ -174,13 +174,11 @@ static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
 			char *why, size_t len)
 {
 	uint64_t found[3]; /* magic, nonce */
-	char path[64];
+	char path[MEMFD_PATH];
 	int fd;
 
 	_Static_assert(offsetof(struct shm_header, nonce) == 8, "read in one");
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, peer_fd);
-	/* Whatever else the number may lead to by now. */
-	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = memfd_open(pid, peer_fd, O_RDWR, path);
 	if (fd < 0) {
 		snprintf(why, len, "open %s: %m", path);
 		return -1;
