@@ -245,9 +245,9 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 			verbs_read_end(dev, read);
 		return;
 	}
-	if (!r.in || !r.what || r.lane >= dev->lanes || is_message(wc))
+	if (!r.in || !r.what || is_message(wc))
 		return;
-	s = strand_of(atomic_load(&dev->in[r.lane]), rail, wc->qp_num);
+	s = strand_of(lane_in(dev, r.lane), rail, wc->qp_num);
 	if (!s)
 		return;
 	read = &s->lane->reads[r.what - 1];
@@ -261,7 +261,7 @@ static __attribute__((noinline)) void receive_again(struct tp_device *dev,
 						    struct verbs_rail *rail,
 						    const struct ibv_wc *wc)
 {
-	struct verbs_strand *s = NULL;
+	struct verbs_strand *s;
 	uint32_t id;
 
 	if (rail->srq) {
@@ -270,8 +270,7 @@ static __attribute__((noinline)) void receive_again(struct tp_device *dev,
 	}
 	rail->batch_room = 1;
 	id = ntohl(verbs_rail_note(rail, wc)) >> 8;
-	if (id < dev->lanes)
-		s = strand_of(atomic_load(&dev->in[id]), rail, wc->qp_num);
+	s = strand_of(lane_in(dev, id), rail, wc->qp_num);
 	if (s && s->state != STRAND_STOPPED)
 		verbs_rail_post_batch(rail, s->qp);
 }
