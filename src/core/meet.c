@@ -140,10 +140,9 @@ static uint32_t wished_slot_bytes(const struct transport *t, int ranks)
 static void size_slots(const struct dicomm_comm *comm,
 		       const struct transport *t, struct tp_config *config)
 {
-	uint32_t wished = wished_slot_bytes(t, comm->ranks);
+	uint32_t wished = t->widen ? comm->near_slot_bytes
+				   : wished_slot_bytes(t, comm->ranks);
 
-	if (t->near && t->widen)
-		wished = comm->near_slot_bytes;
 	config->slots = comm->slots;
 	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))
 		config->slots = t->slots;
