@@ -86,7 +86,8 @@ static void act(struct job_rank *me)
 	if (me->comm)
 		JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
-	/* Once all have let go of it */
+	/* Once all have let go of it, which may have waited, too */
+	held_sweep();
 	job_barrier();
 	held_sweep();
 	gadget_close(&g);
