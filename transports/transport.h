@@ -209,7 +209,8 @@ struct transport {
 	void (*close)(struct tp_device *dev);
 
 	/* Can the device reach the owner of that address? Local and quiet; if
-	 * not, why. */
+	 * not, why. Not any more, once a peer that it is connected to has
+	 * closed, or aborted. */
 	bool (*reaches)(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len);
 	dicomm_result_t (*peer_open)(struct tp_device *dev, int peer,

@@ -40,7 +40,11 @@ uint8_t comm_wires_to(struct dicomm_comm *comm, int rank)
 
 bool comm_reaches(struct dicomm_comm *comm, int rank)
 {
-	return comm_wires_to(comm, rank) != 0;
+	uint8_t wires = comm->peers[rank].wires;
+	char why[160];
+
+	return wires && reaches_by(comm, &comm->wires[__builtin_ctz(wires)],
+				   rank, why, sizeof(why));
 }
 
 static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,

@@ -433,6 +433,63 @@ START_TEST(all_hosts_learn_of_a_death)
 }
 END_TEST
 
+/* ---- ranks that leave when rank 0, which tells of such, has left ---- */
+
+struct departure {
+	struct layout layout;
+	bool aborts; /* and lives on */
+};
+
+static const struct departure departures[] = {
+	{{3, {0, 1, 2}}, false},
+	{{3, {0, 1, 2}}, true},
+	{{3, {0, 1, 1}}, false},
+	{{3, {0, 1, 1}}, true},
+};
+
+static void depart(struct job_rank *me)
+{
+	const struct departure *d = me->arg;
+	dicomm_result_t status;
+	double begin;
+	int32_t value;
+
+	start(me, &d->layout);
+	connect_all(me);
+	if (me->rank)
+		job_sleep_ms(300);
+	begin = job_seconds();
+	if (me->rank == 1 && d->aborts) {
+		JOB_TRY(dicomm_comm_abort(me->comm));
+	} else if (me->rank == 2) {
+		status =
+			dicomm_recv(&value, 1, DICOMM_INT32, 1, me->comm, NULL);
+		JOB_CHECK(status == DICOMM_ERR_REMOTE &&
+				  strstr(dicomm_get_last_error(me->comm),
+					 "rank 1"),
+			  "%s: %s", dicomm_get_error_string(status),
+			  dicomm_get_last_error(me->comm));
+		JOB_CHECK(job_seconds() - begin < BOUND_S + SLACK_S,
+			  "learned after %.1f s", job_seconds() - begin);
+	} else {
+		finish(me);
+	}
+	job_barrier();
+	finish(me);
+}
+
+START_TEST(without_rank_0_who_leaves_is_missed)
+{
+	struct departure d = departures[_i];
+
+	job_run(&(struct job){.run = depart,
+			      .arg = &d,
+			      .ranks = d.layout.ranks,
+			      .bare = true,
+			      .timeout_s = 40});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("network");
@@ -462,6 +519,8 @@ int main(void)
 			       who_is_ahead_leaves_the_way_to_who_is_behind);
 	}
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
+	tcase_add_loop_test(tcase, without_rank_0_who_leaves_is_missed, 0,
+			    (int)(sizeof(departures) / sizeof(*departures)));
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

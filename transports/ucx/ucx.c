@@ -168,8 +168,13 @@ static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!ucx_address_parse(dev, address, &a, why, len))
 		return false;
-	if (a.rank < (uint32_t)dev->config.ranks &&
-	    atomic_load(&dev->routes[a.rank].status)) {
+	if (a.rank >= (uint32_t)dev->config.ranks)
+		return true;
+	if (atomic_load(&dev->routes[a.rank].left)) {
+		snprintf(why, len, "it has closed its side");
+		return false;
+	}
+	if (atomic_load(&dev->routes[a.rank].status)) {
 		snprintf(why, len, "the connection to it has broken");
 		return false;
 	}

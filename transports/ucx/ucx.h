@@ -183,16 +183,16 @@ struct ucx_route {
 	/* what the error handler, or the peer, said */
 	_Atomic int status; /* dicomm_result_t */
 	ucs_status_t cause;
-	bool connected; /* something has been sent */
-	bool dead;      /* says UCX */
-	bool told;      /* ... and the user has been */
-	bool noticed;   /* ... and who waits has looked once */
-	bool bye;       /* this rank has said goodbye */
-	bool heard;     /* ... and the peer has heard it */
-	bool left;      /* the peer has said goodbye */
-	bool owes;      /* ... and has to be told that this was heard */
-	bool closed;    /* it is too late for a hello */
-	void *closing;  /* request */
+	bool connected;    /* something has been sent */
+	bool dead;         /* says UCX */
+	bool told;         /* ... and the user has been */
+	bool noticed;      /* ... and who waits has looked once */
+	bool bye;          /* this rank has said goodbye */
+	bool heard;        /* ... and the peer has heard it */
+	_Atomic bool left; /* the peer has said goodbye, or aborted */
+	bool owes;         /* ... and has to be told that this was heard */
+	bool closed;       /* it is too late for a hello */
+	void *closing;     /* request */
 	struct ucx_address *hello; /* whom to open the route to */
 };
 

@@ -294,10 +294,20 @@ void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
 	close_all(dev, dev->worker, first, end, false);
 }
 
+/* What can be sent at once; who does not hear it now does when the connections
+ * close. */
+static void say_goodbye(struct tp_device *dev)
+{
+	for (int r = 0; r < dev->config.ranks; r++)
+		if (dev->routes[r].connected)
+			ucx_route_bye(&dev->routes[r]);
+}
+
 /* Without progress, TCP sends and receives nothing. Other networks do so by
  * themselves, until their endpoints are closed. */
 void ucx_worker_stop(struct tp_device *dev)
 {
+	say_goodbye(dev);
 	if (!dev->tcp) {
 		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
 			  true);
