@@ -353,26 +353,35 @@ static bool is_drained(struct verbs_lane *lane)
 	return all;
 }
 
-/* Wait until it has, unless it has gone. */
-static void drain(struct verbs_lane *lane)
+/* Or is there nothing to wait for? */
+static bool is_done(struct tp_device *dev, struct verbs_lane *lane)
 {
-	struct tp_device *dev = lane->dev;
-	uint64_t start = clock_ns();
+	return !lane || atomic_load(&lane->state) != LANE_READY || lane->why ||
+	       atomic_load(&lane->left) || atomic_load(&dev->aborted) ||
+	       is_drained(lane);
+}
 
-	if (atomic_load(&lane->state) != LANE_READY)
-		return;
-	while (!lane->why && !atomic_load(&lane->left) &&
-	       !atomic_load(&dev->aborted) && !is_drained(lane)) {
-		if (!verbs_poll(dev))
-			sched_yield();
-		if (clock_ns() - start > DRAIN_NS) {
-			log_warn("verbs %s: rank %d (%s) has not taken all "
-				 "that was sent to it",
-				 dev->rail[0].nic->name, lane->rank,
-				 lane->remote);
-			return;
+/* Wait for the lanes from `first` to before `end`, for all of them together. */
+static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
+{
+	uint64_t start = clock_ns();
+	bool done = false;
+
+	while (!done && clock_ns() - start < DRAIN_NS) {
+		done = true;
+		for (uint32_t id = first; id < end; id++) {
+			done &= is_done(dev, atomic_load(&dev->out[id]));
+			done &= is_done(dev, atomic_load(&dev->in[id]));
 		}
+		if (!done && !verbs_poll(dev))
+			sched_yield();
 	}
+	for (uint32_t id = first; id < end && !done; id++)
+		if (!is_done(dev, atomic_load(&dev->out[id])) ||
+		    !is_done(dev, atomic_load(&dev->in[id])))
+			log_warn("verbs %s: rank %u has not taken all that was "
+				 "sent to it",
+				 dev->rail[0].nic->name, id / TP_CLASSES);
 }
 
 /* A connection that is being made goes when it has been, or was refused: who
@@ -393,7 +402,6 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 
 	if (!lane)
 		return;
-	drain(lane);
 	if (!in)
 		verbs_credits_end(lane);
 	verbs_untold_remove(lane);
@@ -411,23 +419,26 @@ static void close_lane(struct tp_device *dev, uint32_t id, bool in)
 	verbs_unlock();
 }
 
-static void close_rank(struct tp_device *dev, uint32_t rank)
+static void close_lanes(struct tp_device *dev, uint32_t first, uint32_t end)
 {
-	for (uint32_t c = 0; c < TP_CLASSES; c++) {
-		close_lane(dev, rank * TP_CLASSES + c, false);
-		close_lane(dev, rank * TP_CLASSES + c, true);
+	if (!atomic_load(&dev->aborted))
+		verbs_untold_tell(dev);
+	drain(dev, first, end);
+	for (uint32_t id = first; id < end; id++) {
+		close_lane(dev, id, false);
+		close_lane(dev, id, true);
 	}
 }
 
 static void verbs_peer_close(struct tp_peer *peer)
 {
 	struct tp_peer **at;
+	uint32_t first;
 
 	if (!peer)
 		return;
-	if (!atomic_load(&peer->dev->aborted))
-		verbs_untold_tell(peer->dev);
-	close_rank(peer->dev, (uint32_t)peer->rank);
+	first = (uint32_t)peer->rank * TP_CLASSES;
+	close_lanes(peer->dev, first, first + TP_CLASSES);
 	at = &peer->dev->peers;
 	while (*at != peer)
 		at = &(*at)->next;
@@ -487,14 +498,20 @@ static bool close_rest_aside(struct tp_device *dev)
 
 static void verbs_close(struct tp_device *dev)
 {
+	uint32_t lanes;
+	struct tp_peer *peer;
+
 	if (!dev)
 		return;
-	while (dev->peers)
-		verbs_peer_close(dev->peers);
-	/* No call comes in any more; then what nobody asked for goes, too. */
+	lanes = dev->in && dev->out ? dev->lanes : 0;
+	close_lanes(dev, 0, lanes);
+	while ((peer = dev->peers)) {
+		dev->peers = peer->next;
+		free(peer);
+	}
+	/* No call comes in any more; then what has come meanwhile goes, too. */
 	verbs_connect_shut(dev);
-	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
-		close_rank(dev, (uint32_t)r);
+	close_lanes(dev, 0, lanes);
 	while (dev->holds)
 		verbs_drop(dev, dev->holds);
 	if (!dev->late || !close_rest_aside(dev))
