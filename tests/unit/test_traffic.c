@@ -528,6 +528,7 @@ END_TEST
 
 START_TEST(nothing_goes_before_there_is_a_lane)
 {
+	peer.out[1] = &verbs_no_lane;
 	ck_assert_int_eq(verbs_put(&peer, 1, 1, 5, TP_DATA, "x", 1),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(put(1, 4097), DICOMM_ERR_INTERNAL);

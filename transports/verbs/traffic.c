@@ -24,6 +24,8 @@
 
 _Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
+struct verbs_lane verbs_no_lane;
+
 uint64_t verbs_request_of(const struct verbs_lane *lane)
 {
 	return (uint64_t)lane->id << 32 | (uint64_t)lane->in
@@ -419,7 +421,7 @@ put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 
 	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
-	if (!lane)
+	if (lane == &verbs_no_lane)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: put to rank %d before connect_out",
 			    peer->rank);
@@ -439,7 +441,7 @@ dicomm_result_t verbs_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 {
 	struct verbs_lane *lane = peer->out[c];
 
-	if (__builtin_expect(!lane || !is_allowed(lane, seq), 0))
+	if (__builtin_expect(!is_allowed(lane, seq), 0))
 		return put_refreshed(peer, c, seq, signature, kind, body, len);
 	return put_allowed(peer, c, seq, signature, kind, body, len);
 }

@@ -13,6 +13,10 @@
 #include "transports/verbs/lane.h"
 #include "transports/verbs/verbs.h"
 
+/* Nothing may be put there. It stands for a lane that is not yet there, so that
+ * who puts looks at the limit alone. */
+extern struct verbs_lane verbs_no_lane;
+
 /* At the first lane to send on. */
 dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);

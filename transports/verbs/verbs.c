@@ -197,6 +197,8 @@ static dicomm_result_t verbs_peer_open(struct tp_device *dev, int rank,
 	peer->dev = dev;
 	peer->rank = rank;
 	peer->address = a;
+	for (int c = 0; c < TP_CLASSES; c++)
+		peer->out[c] = &verbs_no_lane;
 	peer->next = dev->peers;
 	dev->peers = peer;
 	*out = peer;
@@ -224,7 +226,7 @@ static dicomm_result_t verbs_connect_out(struct tp_peer *peer, enum tp_class c,
 
 	if (atomic_load(&dev->aborted))
 		return DICOMM_ERR_ABORTED;
-	if (!lane) {
+	if (lane == &verbs_no_lane) {
 		TRY(verbs_pool_open(dev));
 		TRY(verbs_call_begin(dev, &peer->address, c, &peer->out[c]));
 		return DICOMM_AGAIN;

@@ -101,7 +101,8 @@ struct tp_peer {
 	struct tp_device *dev;
 	int rank;
 	struct verbs_address address;
-	struct verbs_lane *out[TP_CLASSES], *in[TP_CLASSES];
+	struct verbs_lane *out[TP_CLASSES]; /* &verbs_no_lane: not yet */
+	struct verbs_lane *in[TP_CLASSES];  /* NULL: not yet */
 	struct tp_peer *next;
 };
 
