@@ -162,6 +162,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->copy_bytes = s->ranks > 2 ? bytes : bytes / 2;
 	w->total_bytes = 4 * others * bytes;
 	w->pipelined = true;
+	w->returns = true;
 }
 
 const struct algorithm allreduce_tree = {

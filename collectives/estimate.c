@@ -11,6 +11,11 @@
  * or faster; mapped, in half the time
  * (perftest/results/2026-11-24-two-cores.md). */
 #define HOPS_LATE 16
+/* Between nodes, one part in so many where slices return: a flow that waits for
+ * another has nothing in store to make up with for what it lost on its way. By
+ * a tree over unlike ways it is 0 to 15 per cent, more for longer messages
+ * (perftest/results/2026-11-25-uneven-links.md). */
+#define RETURN_LATE 32
 
 typedef unsigned __int128 wide;
 
@@ -115,7 +120,7 @@ static uint64_t linked_ps(const struct estimate_params *e,
 	struct tally t;
 	struct work w;
 	uint64_t slices, far, chunk;
-	wide ranks, busy, hops, passing;
+	wide ranks, busy, hops, passing, total;
 
 	/* First: work() of groups fails quietly, and has them after that. */
 	if (tally_of(e, a, s, &t) != DICOMM_SUCCESS)
@@ -129,8 +134,11 @@ static uint64_t linked_ps(const struct estimate_params *e,
 		  (wide)w.near_hops * tally_scaled(t.near_hop_ps, chunk);
 	ranks = tally_scaled(t.rank_ps, bytes) + (wide)t.message_ps * slices;
 	busy = bounded(larger(tally_scaled(t.pipe_ps, bytes), ranks));
-	return (uint64_t)bounded(hops + larger(passing, busy / slices) +
-				 busy / slices * (slices - 1));
+	total = hops + larger(passing, busy / slices) +
+		busy / slices * (slices - 1);
+	if (w.returns)
+		total += total / RETURN_LATE;
+	return (uint64_t)bounded(total);
 }
 
 /*
