@@ -135,7 +135,7 @@ typedef enum {
 	DICOMM_ERR_INTERNAL = 3,
 	/** An argument is wrong; the text names it and its value. */
 	DICOMM_ERR_INVALID_ARGUMENT = 4,
-	/** The call does not fit to what this rank, or another one, called. */
+	/** The call does not fit what this rank, or another one, has called. */
 	DICOMM_ERR_INVALID_USAGE = 5,
 	/** Another rank died, left or failed; the text names it. */
 	DICOMM_ERR_REMOTE = 6,
@@ -145,7 +145,7 @@ typedef enum {
 	DICOMM_ERR_TIMEOUT = 8,
 	/** Out of host or device memory. */
 	DICOMM_ERR_NO_MEMORY = 16,
-	/** Neither this build nor this machine can do that. */
+	/** This build, or a device or machine, cannot do that. */
 	DICOMM_ERR_UNSUPPORTED = 17,
 	/** No transport connects two ranks; the text says why each fails. */
 	DICOMM_ERR_NO_PATH = 18,
@@ -486,7 +486,9 @@ const char *dicomm_get_last_error(dicomm_comm_t comm);
  *
  * @retval DICOMM_SUCCESS               *id is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  id is NULL
- * @retval DICOMM_ERR_SYSTEM            no address or port to listen on
+ * @retval DICOMM_ERR_INVALID_USAGE     DICOMM_SOCKET_IFNAME and
+ *                                      DICOMM_SOCKET_FAMILY leave no interface
+ * @retval DICOMM_ERR_SYSTEM            no port to listen on
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
@@ -513,7 +515,8 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * Returns when all ranks have come, at the latest after
  * DICOMM_BOOTSTRAP_TIMEOUT seconds. Version, byte order and settings that must
  * be equal are compared, and a difference is named. Paths to peers are made
- * when they are first used.
+ * when they are first used: a pair of ranks that no transport connects gets
+ * DICOMM_ERR_NO_PATH of the first operation in which one sends to the other.
  *
  * With config.blocking 0 it returns DICOMM_IN_PROGRESS and goes on in the
  * background. Until dicomm_comm_get_async_error() gives something else, the
@@ -537,11 +540,15 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, option or id; no such
  *                                      device or transport
  * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree (number of ranks, a rank
- *                                      taken twice, version, settings); named
+ *                                      taken twice, version, settings); named;
+ *                                      or no interface to meet over
  * @retval DICOMM_ERR_TIMEOUT           ranks did not come in time; named
  * @retval DICOMM_ERR_REMOTE            a rank died or failed meanwhile; named
- * @retval DICOMM_ERR_NO_PATH           no transport connects two ranks; named,
- *                                      with the reason for each transport
+ * @retval DICOMM_ERR_NO_PATH           no transport can be used (the reason for
+ *                                      each is named), or two devices have no
+ *                                      direct path and staging is "never"
+ * @retval DICOMM_ERR_UNSUPPORTED       a device or transport cannot do what it
+ *                                      would have to
  * @retval DICOMM_ERR_DEVICE            the driver of the device failed
  * @retval DICOMM_ERR_SYSTEM            a system call failed
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
@@ -708,6 +715,8 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, called twice, after fork, or
  *                                      after an operation in one group
+ * @retval DICOMM_ERR_SYSTEM, DICOMM_ERR_NO_MEMORY
+ *                                      it was not begun; or as the following
  * @retval others                       the communicator is broken; destroy it
  */
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
@@ -921,7 +930,7 @@ dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
  * @param comm    communicator
  * @param dst     where to
  * @param src     where from; does not overlap dst
- * @param size    bytes
+ * @param size    bytes; 0 does nothing, and waits for nothing
  * @param stream  stream of the rank's device
  *
  * @retval DICOMM_SUCCESS               copied
@@ -1005,7 +1014,9 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * @retval DICOMM_SUCCESS               *handle is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
- * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval DICOMM_ERR_SYSTEM            an adapter does not take the buffer
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory, or of what may be locked
+ *                                      for adapters (ulimit -l)
  */
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle);
@@ -1086,7 +1097,7 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * on. A call that is refused is not part of the group. Groups nest; only the
  * outermost end starts.
  *
- * Calls that make and end communicators (init_rank, split, shrink, finalize,
+ * Calls that make and end communicators (init, split, shrink, finalize,
  * destroy) are collected too. They run before the operations of the group, at
  * the same time as each other, but those of one communicator in call order. So
  * a communicator with operations in the group cannot end in it.
@@ -1120,9 +1131,11 @@ dicomm_result_t dicomm_group_start(void);
  *                                   disagree about an operation: communicator
  *                                   broken
  * @retval others                    the first failure, as the call that failed
- *                                   would have returned it; its communicator is
- *                                   broken, or there is no new one; operations
- *                                   of other communicators are done
+ *                                   would have returned it: it could not be
+ *                                   queued (nor, maybe, the rest of the group),
+ *                                   its communicator is broken, or there is no
+ *                                   new one; what was queued on other
+ *                                   communicators is done
  */
 dicomm_result_t dicomm_group_end(void);
 
@@ -1157,7 +1170,9 @@ dicomm_result_t dicomm_group_end(void);
  *                                  DICOMM_ALGO leaves no algorithm
  *     DICOMM_ERR_UNSUPPORTED       a device has no kernels for this type, and
  *                                  the host cannot, or with staging "never"
- *                                  may not, reduce for it
+ *                                  may not, reduce for it; or the stream is
+ *                                  being captured into a graph, or a command
+ *                                  list that is not immediate
  *     DICOMM_ERR_DEVICE, DICOMM_ERR_NO_MEMORY, DICOMM_ERR_SYSTEM
  *                                  it could not be queued
  *
@@ -1351,7 +1366,7 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
  * Buffers: send holds count elements.
  *
  * @param send    elements to send
- * @param count   elements, not bytes; 0 does nothing
+ * @param count   elements, not bytes; 0 sends nothing, to a receive of 0
  * @param type    type of one element
  * @param peer    rank that receives them; may be the calling one
  * @param comm    communicator
@@ -1370,7 +1385,7 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
  * Buffers: recv holds count elements.
  *
  * @param recv    room for the elements
- * @param count   elements, not bytes; 0 does nothing
+ * @param count   elements, not bytes; 0 receives nothing, of a send of 0
  * @param type    type of one element
  * @param peer    rank that sends them; may be the calling one
  * @param comm    communicator
@@ -1479,7 +1494,6 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream);
  *
  * @retval DICOMM_SUCCESS               *stream is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  stream is NULL
- * @retval DICOMM_ERR_SYSTEM            no thread could be started
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream);
@@ -1602,7 +1616,7 @@ dicomm_result_t dicomm_device_kind_info(int index,
  * @retval DICOMM_SUCCESS               *text is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, nranks below 1 or
  *                                      beyond the cluster, no room, or a bad
- *                                      DICOMM_TOPO_FILE
+ *                                      DICOMM_TOPO_FILE or DICOMM_ALGO
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
@@ -1635,7 +1649,8 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no such operation, or algorithm of it
  *                                      (an index past the end is not logged);
  *                                      nranks below 1 or beyond the cluster; a
- *                                      bad description; a pointer is NULL
+ *                                      bad description or DICOMM_ALGO; a
+ *                                      pointer is NULL
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_predict(const char *topology, const char *operation,
