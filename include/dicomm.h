@@ -15,7 +15,9 @@
  *
  * Devices. A rank is bound to the host or to a device by its name: "cuda:0",
  * "hip:1", "ze:0" (an Intel GPU by Level Zero), "opencl:0" (an OpenCL device
- * that works on host memory, such as PoCL's). The ranks of a communicator may
+ * that works on host memory, such as PoCL's). That name is in config.device,
+ * else in DICOMM_DEVICE; without either it is the host. What the calling thread
+ * has chosen (cudaSetDevice()) does not count. The ranks of a communicator may
  * have devices of any kinds. Each reduces on its own device, by kernels that
  * give the same bits on all kinds. Devices of vendors need nothing but their
  * drivers, which are opened when they are asked for. A host rank and a device
@@ -31,23 +33,33 @@
  * with "never" such reductions are refused. No message is staged for it, and
  * bytes_staged does not count it.
  *
- * Streams. An operation takes a stream of its rank's device. On a rank of a
- * device it is the vendor's own (CUstream or cudaStream_t, hipStream_t, an
- * immediate ze_command_list_handle_t, an in-order cl_command_queue); NULL is
- * the default stream of the device, of Level Zero and OpenCL one of the
- * library. A command list need not be in order: what was appended before the
- * call is before the operation, and what is appended after it, after. The call
- * returns once the operation is queued: it begins when what is before it on the
- * stream is done, and the stream goes on when it is. A failure shows in
- * dicomm_comm_get_async_error(). Calls of a driver that wait for a whole device
- * or more (cudaFree(), cudaFreeHost(), hipFree()) may keep it from serving the
- * library until they return: while an operation is under way, they could wait
- * for each other. What waits for a stream or an event is in nobody's way. On a
- * host rank NULL makes it a blocking call: it returns when the result is there
- * and all buffers are the caller's again. A host stream
- * (dicomm_host_stream_create()) makes it asynchronous: the call returns once
- * the operation is queued, and operations of one stream run in call order.
- * Operations of one communicator start in call order even on different streams.
+ * Streams. An operation takes a stream of its rank's device. On a host rank
+ * NULL makes it a blocking call: it returns when the result is there and all
+ * buffers are the caller's again. A host stream (dicomm_host_stream_create())
+ * makes it asynchronous: the call returns once the operation is queued, and
+ * operations of one stream run in call order. Operations of one communicator
+ * start in call order even on different streams.
+ *
+ * On a rank of a device the stream is the vendor's own (CUstream or
+ * cudaStream_t, hipStream_t, an immediate ze_command_list_handle_t, an in-order
+ * cl_command_queue); NULL is the default stream of the device, of Level Zero
+ * and OpenCL one of the library. A command list need not be in order: what was
+ * appended before the call is before the operation, and what is appended after
+ * it, after. The call returns once the operation is queued: it begins when what
+ * is before it on the stream is done, and the stream goes on when it is. A
+ * failure shows in dicomm_comm_get_async_error().
+ *  - A stream of CUDA has to be of the primary context of its device, as those
+ *    of CUDA's runtime are.
+ *  - A stream that is being captured into a graph is refused
+ *    (ERR_UNSUPPORTED).
+ *  - Calls of a driver that wait for a whole device or more (cudaFree(),
+ *    cudaFreeHost(), hipFree()) may keep it from serving the library until they
+ *    return: while an operation is under way, they could wait for each other.
+ *    What waits for a stream or an event is in nobody's way.
+ *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1,
+ *    GPU_MAX_HW_QUEUES=1), a stream that waits may hold up those of the
+ *    library, and operations never end. This is tried when the device is first
+ *    used, and a warning says so.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A
@@ -63,9 +75,10 @@
  *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
  *    ranks and both calls), a time-out, a system error. What was under way
  *    fails with that status, and so does every later call but the queries (of
- *    which dicomm_comm_explain() fails, too); receive buffers have no defined
- *    contents. All that is left to do is dicomm_comm_destroy(), and before it,
- *    to go on with those who live, dicomm_comm_shrink().
+ *    which dicomm_comm_explain() fails, too), also where its description does
+ *    not list that status; receive buffers have no defined contents. All that
+ *    is left to do is dicomm_comm_destroy(), and before it, to go on with those
+ *    who live, dicomm_comm_shrink().
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *
@@ -76,8 +89,9 @@
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at
- * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(), the queries of
- * a communicator (count to explain), and all functions that take none.
+ * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(),
+ * dicomm_get_last_error(), the queries of a communicator (count to explain),
+ * and all functions that take none, of dicomm_comm_init_env() one at a time.
  *
  * Fork. In a child of fork() the communicators and host streams of its parent
  * are refused with ERR_INVALID_USAGE, and no group is open; the parent does not
@@ -93,12 +107,29 @@
  * From NCCL: where NCCL has a function, ours is its name in snake case with the
  * same arguments in the same order, and enumerators have the same values
  * (ncclAllReduce is dicomm_allreduce, ncclFloat32 is DICOMM_FLOAT32).
- * Different: on host ranks the stream NULL blocks; a communicator that was
- * aborted is still to be destroyed; dicomm_comm_init_all() takes names of
- * devices; dicomm_comm_shrink() has no flags, for it takes broken communicators
- * as they are; types and operators from 16 up, v-collectives and the barrier
- * are ours. Windows, ncclCommInitRankScalable(), ncclGroupSimulateEnd() and
- * ncclBcast() have no counterpart.
+ * Different:
+ *  - a rank is bound to a device by name, see above, and not to the current one
+ *    of its thread: without a name it is a host rank, which takes pointers to
+ *    memory of a GPU for the host's;
+ *  - on host ranks the stream NULL blocks;
+ *  - a communicator that was aborted is still to be destroyed;
+ *  - dicomm_comm_init_all() takes names of devices, and dicomm_comm_device()
+ *    gives one; dicomm_comm_shrink() has no flags, for it takes broken
+ *    communicators as they are; dicomm_config_t has fields of its own;
+ *  - operations cannot be captured into graphs;
+ *  - types and operators from 16 up, v-collectives and the barrier are ours.
+ *    Windows, ncclCommInitRankScalable(), ncclGroupSimulateEnd() and
+ *    ncclBcast() have no counterpart.
+ *
+ * From MPI: dicomm_comm_init_env() makes what MPI_COMM_WORLD is, without MPI,
+ * which may be used beside it. A call with the stream NULL on a host rank
+ * blocks as one of MPI does; instead of requests there are host streams and
+ * groups. In place is one pointer for both buffers, or for this rank's block of
+ * the larger one. A receive names its peer and has the type and count of its
+ * send: there are no tags, no MPI_ANY_SOURCE, and no shorter messages. There
+ * are no derived types, and of user-defined operators only
+ * dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR, and
+ * MPI_Reduce_scatter() is dicomm_reduce_scatterv().
  */
 #ifndef DICOMM_H
 #define DICOMM_H
