@@ -110,7 +110,9 @@
  * Different:
  *  - a rank is bound to a device by name, see above, and not to the current one
  *    of its thread: without a name it is a host rank, which takes pointers to
- *    memory of a GPU for the host's;
+ *    memory of a GPU for the host's. Likewise dicomm_mem_alloc() allocates on
+ *    the device that DICOMM_DEVICE names, else on the host, and
+ *    dicomm_comm_mem_alloc() on that of a rank;
  *  - on host ranks the stream NULL blocks;
  *  - a communicator that was aborted is still to be destroyed;
  *  - dicomm_comm_init_all() takes names of devices, and dicomm_comm_device()
@@ -1129,7 +1131,8 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * outermost end starts.
  *
  * Calls that make and end communicators (init, split, shrink, finalize,
- * destroy) are collected too. They run before the operations of the group, at
+ * destroy) are collected too, but for init and finalize with config.blocking
+ * 0, which begin at once. They run before the operations of the group, at
  * the same time as each other, but those of one communicator in call order. So
  * a communicator with operations in the group cannot end in it.
  *
