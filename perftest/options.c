@@ -44,7 +44,7 @@ enum own_option {
 
 static const struct poptOption options_table[] = {
 	VALUE('t', "nthreads", "threads per process (1)", "N"),
-	VALUE('g', "ngpus", "devices, so ranks, per thread (1)", "N"),
+	VALUE('g', "ngpus", "ranks per thread; --device says where (1)", "N"),
 	VALUE('b', "minbytes", "first size; K, M, G are powers of 1024 (32M)",
 	      "SIZE"),
 	VALUE('e', "maxbytes", "last size (32M)", "SIZE"),

@@ -630,8 +630,8 @@ static void report_begin(struct worker *w)
 		report_note("One rank: no launcher started this process "
 			    "(--ranks N starts N)");
 	if (getenv("NCCL_TESTS_DEVICE"))
-		report_note("NCCL_TESTS_DEVICE is of no effect: a host is one "
-			    "device");
+		report_note("NCCL_TESTS_DEVICE is of no effect: --device says "
+			    "where ranks are");
 	if (o->op->id == OPERATION_BARRIER && o->sizes_given)
 		report_note("A barrier has no sizes: one row");
 	json_config(o, s->exchange.procs, s->devices, s->all_ranks);
