@@ -26,6 +26,7 @@
 
 #define MAX_PLATFORMS 16
 #define MAX_DEVICES 64
+#define TEXT_BYTES 512 /* of what a device says of itself */
 /* Work-groups for each compute unit: enough to hide their ends */
 #define GROUPS_PER_UNIT 8
 
@@ -274,19 +275,25 @@ static dicomm_result_t check_index(int index)
 		    "opencl device %d: there are %d", index, n);
 }
 
+/* OpenCL gives nothing of a text for which there is no room. */
+static void device_text(int index, uint32_t what, char text[TEXT_BYTES])
+{
+	memset(text, 0, TEXT_BYTES);
+	cl.clGetDeviceInfo(devices[index].handle, what, TEXT_BYTES - 1, text,
+			   NULL);
+}
+
 static dicomm_result_t opencl_describe(int index, dicomm_device_info_t *info)
 {
-	char name[96] = "", version[64] = "";
+	char vendor[TEXT_BYTES], name[TEXT_BYTES], version[TEXT_BYTES];
 
 	TRY(check_index(index));
 	memset(info, 0, sizeof(*info));
+	device_text(index, OPENCL_DEVICE_VENDOR, vendor);
+	device_text(index, OPENCL_DEVICE_NAME, name);
+	device_text(index, OPENCL_DEVICE_VERSION, version);
 	snprintf(info->name, sizeof(info->name), "opencl:%d", index);
-	cl.clGetDeviceInfo(devices[index].handle, OPENCL_DEVICE_VENDOR,
-			   sizeof(info->vendor) - 1, info->vendor, NULL);
-	cl.clGetDeviceInfo(devices[index].handle, OPENCL_DEVICE_NAME,
-			   sizeof(name) - 1, name, NULL);
-	cl.clGetDeviceInfo(devices[index].handle, OPENCL_DEVICE_VERSION,
-			   sizeof(version) - 1, version, NULL);
+	snprintf(info->vendor, sizeof(info->vendor), "%.31s", vendor);
 	snprintf(info->description, sizeof(info->description), "%.70s, %.50s",
 		 name, version);
 	return DICOMM_SUCCESS;

@@ -39,6 +39,8 @@ START_TEST(devices_are_described)
 		OK(accel_opencl.describe(i, &info));
 		ck_assert_str_eq(info.name, name);
 		ck_assert_str_ne(info.description, "");
+		/* What it is called, and its version, however long both are. */
+		ck_assert_ptr_nonnull(strstr(info.description, ", OpenCL "));
 	}
 	ck_assert_int_eq(accel_opencl.describe(n, &info),
 			 DICOMM_ERR_INVALID_ARGUMENT);
