@@ -110,8 +110,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "",
 			.secret = true,
 			.help = "secret that ranks prove to know when they "
-				"meet at "
-				"DICOMM_COMM_ID",
+				"meet at DICOMM_COMM_ID, or by torchrun or "
+				"Slurm",
 		},
 	[CONFIG_DEBUG] =
 		{
