@@ -2,6 +2,7 @@
 /* Streams of devices, some of them mocks: who waits for whom, what is refused.
  */
 #include <check.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -469,6 +470,22 @@ END_TEST
 
 /* ---- what is refused ---- */
 
+/* From now on a stream of CUDA's is being captured; NULL: none is. False: no
+ * mock of CUDA is there. */
+static bool capture(void *stream)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void (*mock)(void *stream) = NULL;
+
+	if (!driver)
+		return false;
+	*(void **)&mock = dlsym(driver, "mock_capture");
+	if (mock)
+		mock(stream);
+	dlclose(driver);
+	return mock;
+}
+
 static void refused(struct job_rank *me, struct gadget *g)
 {
 	float *a = gadget_alloc(g, 64), mine[16];
@@ -491,6 +508,13 @@ static void refused(struct job_rank *me, struct gadget *g)
 			    DICOMM_ERR_INVALID_ARGUMENT,
 			    "is of another device or context");
 		gadget_close(&other);
+	}
+	if (!strcmp(g->name, "cuda:0") && capture(g->native)) {
+		JOB_REFUSED(dicomm_allreduce(a, a, 16, DICOMM_FLOAT32,
+					     DICOMM_SUM, me->comm, g->native),
+			    DICOMM_ERR_UNSUPPORTED,
+			    "is being captured into a graph");
+		capture(NULL);
 	}
 	/* Nothing of that has happened. */
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
