@@ -20,10 +20,11 @@
  * has chosen (cudaSetDevice()) does not count. The ranks of a communicator may
  * have devices of any kinds. Each reduces on its own device, by kernels that
  * give the same bits on all kinds. Devices of vendors need nothing but their
- * drivers, which are opened when they are asked for. A host rank and a device
- * of one machine share memory of dicomm_mem_alloc(). UCX moves memory of
- * devices where UCX_TLS names its transports for them; over TCP it takes host
- * memory of its own for that, which counts as direct.
+ * drivers, which are opened when they are asked for; "cuda", "hip" and "ze"
+ * have met mocks of theirs so far, and no GPU. A host rank and a device of one
+ * machine share memory of dicomm_mem_alloc(). UCX moves memory of devices where
+ * UCX_TLS names its transports for them; over TCP it takes host memory of its
+ * own for that, which counts as direct.
  *
  * Staging. What no transport moves directly passes through host memory: that is
  * counted (dicomm_stats_t), announced by a warning, and refused at init where
@@ -33,12 +34,12 @@
  * with "never" such reductions are refused. No message is staged for it, and
  * bytes_staged does not count it.
  *
- * Streams. An operation takes a stream of its rank's device. On a host rank
+ * Streams. An operation takes a stream of its rank's device. Operations of one
+ * communicator start in call order even on different streams. On a host rank
  * NULL makes it a blocking call: it returns when the result is there and all
  * buffers are the caller's again. A host stream (dicomm_host_stream_create())
  * makes it asynchronous: the call returns once the operation is queued, and
- * operations of one stream run in call order. Operations of one communicator
- * start in call order even on different streams.
+ * operations of one stream run in call order.
  *
  * On a rank of a device the stream is the vendor's own (CUstream or
  * cudaStream_t, hipStream_t, an immediate ze_command_list_handle_t, an in-order
@@ -58,8 +59,8 @@
  *    What waits for a stream or an event is in nobody's way.
  *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1,
  *    GPU_MAX_HW_QUEUES=1), a stream that waits may hold up those of the
- *    library, and operations never end. This is tried when the device is first
- *    used, and a warning says so.
+ *    library, so that operations never end. This is tried when the device is
+ *    first used, and a warning says so.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A
