@@ -77,19 +77,23 @@ static int compare_places(const void *a, const void *b)
 	return x->node < y->node ? -1 : 1;
 }
 
+/* Islands in which no node is are none; the others keep their order. */
 static void find_begins(struct links *l, const struct place *places)
 {
-	uint32_t at = 0;
+	uint32_t at = 0, islands = 0;
 
-	l->used_islands = 0;
 	for (uint32_t i = 0; i < l->nodes; i++) {
-		if (!i || places[i].island != places[i - 1].island)
-			l->island_begin[l->used_islands++] = i;
+		if (!i || places[i].island != places[i - 1].island) {
+			l->island[islands] = l->island[places[i].island];
+			l->island_begin[islands++] = i;
+		}
+		l->island_of[places[i].node] = islands - 1;
 		l->node_begin[i] = at;
 		at += l->ranks_of[places[i].node];
 	}
 	l->node_begin[l->nodes] = at;
-	l->island_begin[l->used_islands] = l->nodes;
+	l->island_begin[islands] = l->nodes;
+	l->islands = l->used_islands = islands;
 }
 
 /* By island, then by node, fast ones first, then by rank. */
@@ -151,26 +155,6 @@ static uint32_t *renumber(const struct links *whole, uint32_t ranks,
 	return now;
 }
 
-/* Islands in which nothing is left are none. */
-static void drop_empty(struct links *l)
-{
-	uint32_t to = 0;
-
-	for (uint32_t i = 0; i < l->islands; i++) {
-		bool used = false;
-
-		for (uint32_t n = 0; n < l->nodes; n++) {
-			if (l->island_of[n] != i)
-				continue;
-			l->island_of[n] = to;
-			used = true;
-		}
-		if (used)
-			l->island[to++] = l->island[i];
-	}
-	l->islands = to;
-}
-
 dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 			   const uint32_t *was, struct links **out)
 {
@@ -196,8 +180,6 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = now[node_there(whole, was, r)];
 	free(now);
-	if (was)
-		drop_empty(l);
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)
 		*out = l;

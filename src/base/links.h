@@ -42,7 +42,7 @@ struct links_memo {
 
 struct links {
 	uint32_t ranks, nodes, classes, islands;
-	uint32_t used_islands;     /* in which there are nodes */
+	uint32_t used_islands;     /* in which there are nodes: then, all */
 	struct links_class *class; /* [classes] */
 	struct links_pipe *island; /* [islands] */
 	uint32_t *class_of;        /* [node] */
@@ -67,7 +67,8 @@ struct links {
 /* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 			   uint32_t islands);
-/* After all else is filled in: used_islands, ranks_of, and all of the path. */
+/* After all else is filled in: ranks_of, and all of the path. Islands in which
+ * there are no nodes are dropped. */
 dicomm_result_t links_finish(struct links *l);
 void links_free(struct links *l);
 /* The links of some of its ranks, was[rank] being the rank there (NULL: of all

@@ -600,6 +600,27 @@ START_TEST(a_way_between_islands_changes)
 }
 END_TEST
 
+/* The two of a file, say, that has a third one for who names none. */
+START_TEST(islands_without_nodes_are_not_met)
+{
+	struct links *l = links_create(4, 4, 1, 3);
+	struct rates r;
+
+	ck_assert_ptr_nonnull(l);
+	for (uint32_t n = 0; n < 4; n++) {
+		l->node_of[n] = n;
+		l->island_of[n] = 1 + n / 2;
+	}
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(rates_open(&r, 4), DICOMM_SUCCESS);
+	ck_assert_int_eq(rates_proceed(&r, l, true), DICOMM_SUCCESS);
+	ck_assert_int_eq(r.stage, RATES_ISLANDS);
+	ck_assert_uint_eq(rates_stage_rounds(&r), 1);
+	rates_close(&r);
+	links_free(l);
+}
+END_TEST
+
 /* ---- changes ---- */
 
 struct drop {
@@ -666,6 +687,7 @@ int main(void)
 	tcase_add_loop_test(tc, wide_islands_are_none, 0, 3);
 	tcase_add_test(tc, a_moment_of_noise_makes_no_islands);
 	tcase_add_loop_test(tc, a_way_between_islands_changes, 0, 2);
+	tcase_add_test(tc, islands_without_nodes_are_not_met);
 	tcase_add_loop_test(tc, only_what_has_changed_is_replaced, 0,
 			    sizeof(drops) / sizeof(*drops));
 	suite_add_tcase(suite, tc);

@@ -340,6 +340,27 @@ START_TEST(the_path_keeps_islands_together)
 }
 END_TEST
 
+/* Nobody is in the one of those who name none; and of two ranks, both are in
+ * the first that has a name. */
+START_TEST(islands_without_nodes_are_none)
+{
+	struct cluster *c = cluster_of("islands_in_order.json");
+	struct links *l;
+
+	for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
+		ck_assert_int_eq(cluster_plan(c, ranks, &l), DICOMM_SUCCESS);
+		ck_assert_uint_eq(l->islands, ranks / 2);
+		ck_assert_uint_eq(l->used_islands, ranks / 2);
+		for (uint32_t n = 0; n < ranks; n++)
+			ck_assert_uint_eq(l->island_of[n], n / 2);
+		for (uint32_t i = 0; i < l->islands; i++)
+			ck_assert_uint_eq(l->island[i].up, 125000000);
+		links_free(l);
+	}
+	cluster_free(c);
+}
+END_TEST
+
 /* The islands of islands_two_by_two.json are of ranks 0 and 2, and 1 and 3. */
 START_TEST(a_chain_ends_with_slow_nodes)
 {
@@ -383,6 +404,7 @@ int main(void)
 	tcase_add_test(tc, the_hash_is_of_what_it_says);
 	tcase_add_test(tc, nodes_are_found_by_name_or_by_order);
 	tcase_add_test(tc, the_path_keeps_islands_together);
+	tcase_add_test(tc, islands_without_nodes_are_none);
 	tcase_add_test(tc, a_chain_ends_with_slow_nodes);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
