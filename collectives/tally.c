@@ -366,7 +366,11 @@ out:
  */
 static pthread_mutex_t memos = PTHREAD_MUTEX_INITIALIZER;
 
-/* Where the tally of an algorithm is kept; its place may hold another one. */
+/* Algorithms of a collective with a root, which follow each other. */
+#define ROOTED 4
+
+/* Where the tally of an algorithm is kept; its place may hold another one, but
+ * not soon one of the same collective for another root. */
 static struct links_memo *memo_of(const struct estimate_params *e,
 				  const struct algorithm *a,
 				  const struct shape *s, uint64_t *key)
@@ -377,7 +381,7 @@ static struct links_memo *memo_of(const struct estimate_params *e,
 	*key = hash_bytes(*key, &s->root, sizeof(s->root));
 	while (*at && *at != a)
 		at++;
-	return &s->links->memo[(uint64_t)(at - algorithms + s->root) %
+	return &s->links->memo[(uint64_t)(at - algorithms + ROOTED * s->root) %
 			       LINKS_MEMOS];
 }
 

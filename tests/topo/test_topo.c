@@ -167,6 +167,27 @@ START_TEST(times_do_not_depend_on_what_was_asked_before)
 }
 END_TEST
 
+/* Of all algorithms of a collective, for each of some roots. */
+START_TEST(what_was_counted_for_one_root_stays_beside_that_for_another)
+{
+	struct links *l = links_of("islands_in_order.json");
+	struct select_table t = table();
+	struct shape s = {.coll = COLL_BROADCAST, .ranks = 4, .links = l};
+	const struct algorithm *a;
+	int known = 0, wanted = 0;
+
+	for (; s.root < 4; s.root++)
+		ck_assert_int_eq(select_algorithm(&t, &s, 1 << 20, &a),
+				 DICOMM_SUCCESS);
+	for (int i = 0; algorithms[i]; i++)
+		wanted += 4 * (algorithms[i]->coll == COLL_BROADCAST);
+	for (int i = 0; i < LINKS_MEMOS; i++)
+		known += l->memo[i].what != NULL;
+	ck_assert_int_eq(known, wanted);
+	links_free(l);
+}
+END_TEST
+
 START_TEST(a_barrier_has_no_size)
 {
 	struct links *l = links_of("shared_nics.json");
@@ -398,6 +419,9 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, selection_is_as_expected);
 	tcase_add_test(tc, times_do_not_depend_on_what_was_asked_before);
+	tcase_add_test(
+		tc,
+		what_was_counted_for_one_root_stays_beside_that_for_another);
 	tcase_add_test(tc, a_barrier_has_no_size);
 	tcase_add_test(tc, shares_level_what_the_ways_carry);
 	tcase_add_test(tc, what_is_wrong_is_named);
