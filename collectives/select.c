@@ -275,6 +275,8 @@ dicomm_result_t select_explain(const struct select_table *t,
 	struct text out = {text, len};
 	char room[96];
 
+	if (best == -2)
+		return no_memory(s->coll);
 	put(&out, "%s of %" PRIu64 " bytes on %d ranks%s\n", coll_name(s->coll),
 	    bytes, s->ranks, t->deterministic ? ", deterministic" : "");
 	put(&out, "  %-20s %12s\n", "algorithm", "predicted us");

@@ -39,7 +39,7 @@ dicomm_result_t select_predict(const struct select_table *t,
 			       const struct algorithm *a, uint64_t *ps);
 
 /* All algorithms of the collective as text: predicted microseconds, the chosen
- * one marked, and why others cannot serve. Cut off at len. */
+ * one marked, and why others cannot serve. Cut off at len. ERR_NO_MEMORY. */
 dicomm_result_t select_explain(const struct select_table *t,
 			       const struct shape *s, uint64_t bytes,
 			       char *text, size_t len);

@@ -265,6 +265,40 @@ START_TEST(explanation_shows_all_candidates)
 }
 END_TEST
 
+static bool memory_is_short;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return memory_is_short ? NULL : __real_calloc(n, size);
+}
+
+/* Of several nodes, times are found by counting, which takes memory. */
+START_TEST(want_of_memory_is_no_choice)
+{
+	struct select_table t = table();
+	struct links *l = links_create(2, 2, 1, 1);
+	struct shape s = {.coll = COLL_ALLREDUCE, .ranks = 2, .links = l};
+	const struct algorithm *a;
+	char text[2048];
+
+	ck_assert_ptr_nonnull(l);
+	l->node_of[1] = 1;
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	memory_is_short = true;
+	ck_assert_int_eq(select_algorithm(&t, &s, 8, &a), DICOMM_ERR_NO_MEMORY);
+	ck_assert_int_eq(select_explain(&t, &s, 8, text, sizeof(text)),
+			 DICOMM_ERR_NO_MEMORY);
+	memory_is_short = false;
+	ck_assert_int_eq(select_explain(&t, &s, 8, text, sizeof(text)),
+			 DICOMM_SUCCESS);
+	ck_assert_ptr_nonnull(strstr(text, "* direct"));
+	links_free(l);
+}
+END_TEST
+
 START_TEST(names_of_collectives_in_any_spelling)
 {
 	for (enum coll c = 0; c < COLL_KINDS; c++)
@@ -294,6 +328,7 @@ int main(void)
 	tcase_add_test(tc, deterministic_mode_is_only_about_reductions);
 	tcase_add_test(tc, whole_messages_fit_a_slot);
 	tcase_add_test(tc, explanation_shows_all_candidates);
+	tcase_add_test(tc, want_of_memory_is_no_choice);
 	tcase_add_test(tc, names_of_collectives_in_any_spelling);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
