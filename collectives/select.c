@@ -125,8 +125,7 @@ static dicomm_result_t override_one(struct select_table *t, char *clause)
 	for (; name; name = strtok_r(NULL, ",", &save))
 		TRY(mark(coll, trimmed(name), bits));
 
-	if (!(t->overridden >> coll & 1))
-		t->overridden |= 1u << coll;
+	t->overridden |= 1u << coll;
 	for (int i = 0; algorithms[i]; i++) {
 		uint64_t bit = UINT64_C(1) << i % 64;
 

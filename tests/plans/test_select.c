@@ -126,6 +126,9 @@ START_TEST(override_restricts)
 			 DICOMM_SUCCESS);
 	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "two_shot");
 	ck_assert_int_eq(select_override(&t, ""), DICOMM_SUCCESS);
+	ck_assert_int_eq(select_override(&t, "allreduce:tree,"),
+			 DICOMM_SUCCESS);
+	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 2, 1 << 24), "tree");
 }
 END_TEST
 
@@ -139,15 +142,12 @@ START_TEST(unknown_names_are_errors_that_list_what_there_is)
 		{"allreduce", "not of the form"},
 		{"allreduce:", "has no algorithm"},
 		{"allreduce:^", "has no algorithm"},
-		{"allreduce:ring,", NULL},
 		{"send:direct", "is no collective"},
 		{"broadcast:ring", "broadcast has no algorithm ring"},
 	};
 	struct select_table t = table(), before = t;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		if (!bad[i].says)
-			continue;
 		ck_assert_msg(select_override(&t, bad[i].text) ==
 				      DICOMM_ERR_INVALID_ARGUMENT,
 			      "%s", bad[i].text);
