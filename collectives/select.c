@@ -158,6 +158,16 @@ dicomm_result_t select_override(struct select_table *t, const char *text)
 	return DICOMM_SUCCESS;
 }
 
+/* Some are for powers of two, some for nodes of several ranks, and so on. */
+static const char *not_for(const struct shape *s, char *room, size_t len)
+{
+	uint32_t nodes = s->links ? s->links->nodes : 1;
+
+	snprintf(room, len, "not for %d ranks on %" PRIu32 " node%s", s->ranks,
+		 nodes, nodes > 1 ? "s" : "");
+	return room;
+}
+
 /* NULL if algorithms[i] may serve the call, else why not. */
 static const char *obstacle(const struct select_table *t, const struct shape *s,
 			    uint64_t bytes, int i, char *room, size_t len)
@@ -170,10 +180,8 @@ static const char *obstacle(const struct select_table *t, const struct shape *s,
 	/* Alone, there is nothing to do that could differ. */
 	if (s->ranks == 1)
 		return NULL;
-	if (!a->serves(s)) {
-		snprintf(room, len, "not for %d ranks", s->ranks);
-		return room;
-	}
+	if (!a->serves(s))
+		return not_for(s, room, len);
 	if (t->deterministic && coll_reduces(s->coll) && !a->deterministic)
 		return "not deterministic";
 	message = estimate_message_bytes(a, s, bytes);

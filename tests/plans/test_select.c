@@ -171,7 +171,8 @@ START_TEST(impossible_is_an_error_never_a_substitute)
 	ck_assert_ptr_nonnull(
 		strstr(log_last_error(), "does not fit a slot of 32768"));
 	ck_assert_ptr_null(chosen(&t, COLL_ALLGATHER, 6, 600));
-	ck_assert_ptr_nonnull(strstr(log_last_error(), "not for 6 ranks"));
+	ck_assert_ptr_nonnull(
+		strstr(log_last_error(), "not for 6 ranks on 1 node"));
 	/* Alone, nothing is sent. */
 	ck_assert_str_eq(chosen(&t, COLL_ALLREDUCE, 1, 1 << 20),
 			 "recursive_doubling");
@@ -295,6 +296,8 @@ START_TEST(want_of_memory_is_no_choice)
 	ck_assert_int_eq(select_explain(&t, &s, 8, text, sizeof(text)),
 			 DICOMM_SUCCESS);
 	ck_assert_ptr_nonnull(strstr(text, "* direct"));
+	/* Of groups of one rank each. */
+	ck_assert_ptr_nonnull(strstr(text, "not for 2 ranks on 2 nodes"));
 	links_free(l);
 }
 END_TEST
