@@ -61,7 +61,7 @@ void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 					  (sum * k));
 		given += x[i];
 	}
-	/* What rounding left goes to those that have most of it to do. */
+	/* What rounding left goes to those that have a share, in turn. */
 	for (uint32_t i = 0; given < parts; i = (i + 1) % n) {
 		if (x[i] > 0 || k == 0) {
 			x[i]++;

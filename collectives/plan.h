@@ -98,7 +98,7 @@ struct plan {
 	uint32_t message_parts, message_parts_of;
 	bool whole; /* never sliced; spans may hold several blocks */
 	/* How PLAN_SEND and PLAN_RECV alias when the call is in place; see
-	 * plan_init. */
+	 * plan_set_in_place. */
 	bool in_place;
 	bool in_place_send_in_recv; /* else recv lies in send */
 	uint32_t in_place_block;
