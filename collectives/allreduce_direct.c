@@ -57,7 +57,10 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->message_bytes = bytes;
 	w->wire_bytes = others * bytes;
 	w->reduce_bytes = others * bytes;
-	w->total_bytes = 2 * others * bytes * (uint64_t)s->ranks;
+	/* By the square of ranks: it may be more than can be told. */
+	if (__builtin_mul_overflow(2 * others * (uint64_t)s->ranks, bytes,
+				   &w->total_bytes))
+		w->total_bytes = UINT64_MAX;
 	w->pipelined = true;
 }
 

@@ -17,6 +17,10 @@
  * (perftest/results/2026-11-25-uneven-links.md). */
 #define RETURN_LATE 32
 
+/* No buffer is as long as that; of thousands of ranks, work() would overflow a
+ * bit beyond it. */
+#define BYTES_MOST (UINT64_C(1) << 44)
+
 typedef unsigned __int128 wide;
 
 /* Far beyond any time that is compared, far below overflow of a few sums. */
@@ -155,6 +159,8 @@ uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 	/* It sends single bytes, of whatever size it is asked. */
 	if (s->coll == COLL_BARRIER)
 		bytes = 1;
+	if (bytes > BYTES_MOST)
+		bytes = BYTES_MOST;
 	if (links_matter(s->links))
 		return linked_ps(e, a, s, bytes);
 	work_of(a, s, bytes, &w);
