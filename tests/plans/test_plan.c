@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Spans, dependencies, and what a plan costs at 1,024 ranks. */
 #include "collectives/algorithm.h"
+#include "tests/plans/world.h"
 #include "tests/support/runner.h"
 
 #include <check.h>
@@ -103,7 +104,7 @@ static void fill(struct span s, uint32_t nfold, unsigned char *memory)
 	size_t first, n;
 
 	for (uint32_t b = s.block; b < s.block + blocks; b++) {
-		plan_split(len, s.lo, s.hi, s.parts, 4, &first, &n);
+		plan_split(len, s.lo, s.hi, s.parts, 1, &first, &n);
 		memset(memory + (s.buffer * 64 + b) * len + first, 1, n);
 	}
 }
@@ -160,7 +161,8 @@ static void check_dependencies(const struct algorithm *a, const struct plan *p)
 	free(reach);
 }
 
-static void each_plan(const struct algorithm *a, int ranks)
+static void each_plan(const struct algorithm *a, int ranks,
+		      const struct links *links)
 {
 	for (int variant = 0; variant < 4; variant++) {
 		for (int r = 0; r < ranks; r++) {
@@ -170,7 +172,8 @@ static void each_plan(const struct algorithm *a, int ranks)
 					  .root = ranks / 2,
 					  .in_place = variant & 1,
 					  .prescale = variant & 2 &&
-						      coll_reduces(a->coll)};
+						      coll_reduces(a->coll),
+					  .links = links};
 			struct plan p;
 
 			if (!coll_rooted(a->coll))
@@ -186,12 +189,27 @@ static void each_plan(const struct algorithm *a, int ranks)
 	}
 }
 
+static bool needs_links(const struct algorithm *a)
+{
+	struct shape s = {.coll = a->coll, .ranks = 4};
+
+	return !a->serves(&s);
+}
+
 START_TEST(every_conflict_is_waited_for)
 {
 	const int ranks[] = {2, 3, 4, 7, 8};
 
-	for (int i = 0; i < 5; i++)
-		each_plan(algorithms[_i], ranks[i]);
+	for (int i = 0; i < 5; i++) {
+		each_plan(algorithms[_i], ranks[i], NULL);
+		for (unsigned seed = 0; seed < 3 && needs_links(algorithms[_i]);
+		     seed++) {
+			struct links *l = world_links(ranks[i], seed);
+
+			each_plan(algorithms[_i], ranks[i], l);
+			links_free(l);
+		}
+	}
 }
 END_TEST
 
