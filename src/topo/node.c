@@ -45,14 +45,20 @@ static uint64_t find_identity(void)
 	return h;
 }
 
-static void find_caches(void)
+/* Of cores, hwloc leaves out what the cgroup of a container does not have; not
+ * what this process is bound to, beside which others have theirs. */
+static void find_parts(void)
 {
 	hwloc_topology_t t;
 	hwloc_obj_t c;
+	int cores;
 
 	if (hwloc_topology_init(&t))
 		return;
 	if (hwloc_topology_load(t) == 0) {
+		cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU);
+		if (cores > 0 && cores < node.cores)
+			node.cores = cores;
 		c = hwloc_get_obj_by_type(t, HWLOC_OBJ_L2CACHE, 0);
 		if (c)
 			node.core_cache_bytes = (size_t)c->attr->cache.size;
@@ -69,7 +75,7 @@ static void find(void)
 
 	node.identity = find_identity();
 	node.cores = cores > 0 ? (int)cores : 1;
-	find_caches();
+	find_parts();
 }
 
 uint64_t node_identity(void)

@@ -9,7 +9,8 @@
 /* Equal for processes that share a kernel, and the name of their host (or the
  * same DICOMM_HOSTID). */
 uint64_t node_identity(void);
-/* Cores that a process here may run on. */
+/* Cores that processes here may run on, all together: those of the container,
+ * if it has its own. */
 int node_cores(void);
 /* Of the second-level cache of one core; 0 if unknown. */
 size_t node_core_cache_bytes(void);
