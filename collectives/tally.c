@@ -362,10 +362,6 @@ out:
 	return status;
 }
 
-/* Of all links: who explains a choice may do so while another thread chooses.
- */
-static pthread_mutex_t memos = PTHREAD_MUTEX_INITIALIZER;
-
 /* Algorithms of a collective with a root, which follow each other. */
 #define ROOTED 4
 
@@ -381,7 +377,8 @@ static struct links_memo *memo_of(const struct estimate_params *e,
 	*key = hash_bytes(*key, &s->root, sizeof(s->root));
 	while (*at && *at != a)
 		at++;
-	return &s->links->memo[(uint64_t)(at - algorithms + ROOTED * s->root) %
+	return &s->links->memos
+			->memo[(uint64_t)(at - algorithms + ROOTED * s->root) %
 			       LINKS_MEMOS];
 }
 
@@ -389,25 +386,27 @@ dicomm_result_t tally_of(const struct estimate_params *e,
 			 const struct algorithm *a, const struct shape *s,
 			 struct tally *out)
 {
+	/* Who explains a choice may do so while another thread chooses. */
+	pthread_mutex_t *lock = &s->links->memos->lock;
 	struct links_memo *memo;
 	uint64_t key;
 	bool known;
 
 	_Static_assert(sizeof(*out) <= sizeof(memo->value), "too large");
 	memo = memo_of(e, a, s, &key);
-	pthread_mutex_lock(&memos);
+	pthread_mutex_lock(lock);
 	known = memo->what == a && memo->key == key;
 	if (known)
 		memcpy(out, memo->value, sizeof(*out));
-	pthread_mutex_unlock(&memos);
+	pthread_mutex_unlock(lock);
 	if (known)
 		return DICOMM_SUCCESS;
 	TRY(count_all(e, a, s, out));
-	pthread_mutex_lock(&memos);
+	pthread_mutex_lock(lock);
 	memo->what = a;
 	memo->key = key;
 	memcpy(memo->value, out, sizeof(*out));
-	pthread_mutex_unlock(&memos);
+	pthread_mutex_unlock(lock);
 	return DICOMM_SUCCESS;
 }
 

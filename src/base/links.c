@@ -23,9 +23,12 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	/* All that is numbers, in one piece. */
 	l->class_of = calloc(5 * (size_t)nodes + 3 * (size_t)ranks + 2,
 			     sizeof(*l->class_of));
-	l->memo = calloc(LINKS_MEMOS, sizeof(*l->memo));
+	l->memos = calloc(1, sizeof(*l->memos));
+	if (l->memos)
+		pthread_mutex_init(&l->memos->lock, NULL);
 	l->groups = calloc(LINKS_GROUPS, sizeof(*l->groups));
-	if (!l->class || !l->island || !l->class_of || !l->memo || !l->groups) {
+	if (!l->class || !l->island || !l->class_of || !l->memos ||
+	    !l->groups) {
 		links_free(l);
 		return NULL;
 	}
@@ -46,7 +49,9 @@ void links_free(struct links *l)
 	free(l->class);
 	free(l->island);
 	free(l->class_of);
-	free(l->memo);
+	if (l->memos)
+		pthread_mutex_destroy(&l->memos->lock);
+	free(l->memos);
 	for (int i = 0; l->groups && i < LINKS_GROUPS; i++)
 		free(l->groups[i]);
 	free(l->groups);

@@ -11,6 +11,7 @@
 #ifndef DICOMM_BASE_LINKS_H
 #define DICOMM_BASE_LINKS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +41,13 @@ struct links_memo {
 #define LINKS_MEMOS 128
 #define LINKS_GROUPS 3
 
+/* A lock for each: who forks while another thread has it makes links of its
+ * own. */
+struct links_memos {
+	pthread_mutex_t lock;
+	struct links_memo memo[LINKS_MEMOS];
+};
+
 struct links {
 	uint32_t ranks, nodes, classes, islands;
 	uint32_t used_islands;     /* in which there are nodes: then, all */
@@ -57,9 +65,8 @@ struct links {
 	/* Places on it where nodes begin, and its end: [nodes + 1]. Of those,
 	 * where islands begin, and their end: [used_islands + 1]. */
 	uint32_t *node_begin, *island_begin;
-	/* Of collectives/tally.c, with its lock; never what could not be found
-	 * again. */
-	struct links_memo *memo; /* [LINKS_MEMOS] */
+	/* Of collectives/tally.c; never what could not be found again. */
+	struct links_memos *memos;
 	/* Of collectives/groups.c, each in one piece; NULL: not yet made. */
 	_Atomic(void *) *groups; /* [LINKS_GROUPS] */
 };

@@ -5,7 +5,10 @@
 #include "tests/support/runner.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* How far the two may be apart. The simulation knows what waits for what; the
  * estimate does not, and must only rank algorithms well. */
@@ -249,6 +252,61 @@ START_TEST(earlier_calls_change_no_estimate)
 }
 END_TEST
 
+/* ---- forks ---- */
+
+#define FORKS 300
+
+static _Atomic bool over;
+
+static void ask(const struct links *l)
+{
+	struct shape s = {.coll = algorithms[0]->coll, .ranks = 4, .links = l};
+
+	estimate_ps(&machine, algorithms[0], &s, 1 << 20);
+}
+
+/* What was asked before is remembered, under a lock. */
+static void *ask_on(void *links)
+{
+	while (!over)
+		ask(links);
+	return NULL;
+}
+
+static void child(void)
+{
+	struct links *l = two_nodes();
+
+	alarm(20);
+	ask(l);
+	links_free(l);
+	_exit(0);
+}
+
+/* Whatever another thread of the parent is at. */
+START_TEST(a_child_finds_times_of_its_own_links)
+{
+	struct links *l = two_nodes();
+	pthread_t thread;
+	int status;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on, l), 0);
+	for (int i = 0; i < FORKS; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			child();
+		ck_assert_int_gt(pid, 0);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status),
+			      "child %d: status %#x", i, (unsigned)status);
+	}
+	over = true;
+	pthread_join(thread, NULL);
+	links_free(l);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("estimate");
@@ -263,6 +321,7 @@ int main(void)
 	tcase_add_test(tc, huge_sizes_and_absent_rates_saturate);
 	tcase_add_test(tc, more_ranks_than_cores_cost_more);
 	tcase_add_test(tc, earlier_calls_change_no_estimate);
+	tcase_add_test(tc, a_child_finds_times_of_its_own_links);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }

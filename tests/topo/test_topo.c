@@ -182,7 +182,7 @@ START_TEST(what_was_counted_for_one_root_stays_beside_that_for_another)
 	for (int i = 0; algorithms[i]; i++)
 		wanted += 4 * (algorithms[i]->coll == COLL_BROADCAST);
 	for (int i = 0; i < LINKS_MEMOS; i++)
-		known += l->memo[i].what != NULL;
+		known += l->memos->memo[i].what != NULL;
 	ck_assert_int_eq(known, wanted);
 	links_free(l);
 }
