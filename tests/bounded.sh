@@ -15,13 +15,15 @@ case $last in
 	;;
 esac
 
-# No settings of the caller's shell, no core files, and sanitizers that speak.
-for name in $(env | sed -n 's/^\(DICOMM_[A-Z_]*\)=.*/\1/p'); do
+# No settings of the caller's shell, no words and decimal commas of its language,
+# no core files, and sanitizers that speak.
+for name in $(env | sed -nE 's/^((DICOMM|NCCL)_[A-Z0-9_]*)=.*/\1/p'); do
 	case $name in
 	DICOMM_TEST_*) ;;
 	*) unset "$name" ;;
 	esac
 done
+export LC_ALL=C
 ulimit -c 0
 ASAN_OPTIONS=abort_on_error=0:detect_leaks=1:$ASAN_OPTIONS
 UBSAN_OPTIONS=print_stacktrace=1:$UBSAN_OPTIONS
