@@ -43,7 +43,10 @@ case ${DICOMM_TEST_THREADS:-0},$last in
 	;;
 esac
 
-timeout -k 5 "$seconds" "$@"
+# timeout has a process group of its own, which what ends this one's misses.
+with=
+! setpriv --pdeathsig TERM true 2>/dev/null || with='setpriv --pdeathsig TERM'
+$with timeout -k 5 "$seconds" "$@"
 status=$?
 [ $status -ne 124 ] || echo "$last: stopped after $seconds s"
 exit $status
