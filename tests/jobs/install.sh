@@ -6,10 +6,11 @@
 . "${srcdir:-.}/tests/jobs/perf.sh"
 to=$out/prefix
 
-# make TARGET, for that prefix and no other
+# make TARGET, for that prefix and no other, wherever configure was told to
 make_it() {
-	MAKEFLAGS= make -s "$1" prefix="$to" DESTDIR= >"$out/table" 2>&1 ||
-		fail "make $1"
+	MAKEFLAGS= make -s "$1" prefix="$to" exec_prefix="$to" \
+		bindir="$to/bin" libdir="$to/lib" includedir="$to/include" \
+		DESTDIR= >"$out/table" 2>&1 || fail "make $1"
 }
 
 make_it install
