@@ -3,6 +3,10 @@
 # What make install lays down runs from there: dicomm-info, dicomm-perf, and its
 # links of the names of nccl-tests, each of which is its operation; and make
 # uninstall leaves nothing.
+
+# In the folder of the build, which has no spaces: libtool takes none.
+TMPDIR=$(cd "${top_builddir:-.}" && pwd)
+export TMPDIR
 . "${srcdir:-.}/tests/jobs/perf.sh"
 to=$out/prefix
 
