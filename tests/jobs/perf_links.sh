@@ -213,13 +213,12 @@ check_islands() {
 		}' "$out/islands.json"
 }
 
-plot=
-command -v gnuplot >/dev/null && plot="--plot $out/islands.svg"
+set --
+! command -v gnuplot >/dev/null || set -- --plot "$out/islands.svg"
 for attempt in 1 2; do
-	# shellcheck disable=SC2086
 	timeout 100 sh "${srcdir:-.}/tests/net/shaped" "$out/islands" \
 		400mbit,400mbit/100mbit/400mbit,400mbit "$PWD/dicomm-perf" \
-		links --seconds 0.1 --save "$out/islands.json" $plot \
+		links --seconds 0.1 --save "$out/islands.json" "$@" \
 		>"$out/table" 2>"$out/errors"
 	status=$?
 	if [ $status -eq 77 ]; then
@@ -232,6 +231,6 @@ for attempt in 1 2; do
 	[ $attempt -eq 1 ] || fail "two islands: $(cat "$out/islands.json")"
 done
 # Hosts on both axes of both maps
-[ -z "$plot" ] || [ "$(grep -c '>h3<' "$out/islands.svg")" -eq 4 ] ||
+[ $# -eq 0 ] || [ "$(grep -c '>h3<' "$out/islands.svg")" -eq 4 ] ||
 	fail "no picture of the islands"
 exit $bad
