@@ -32,6 +32,10 @@ fi
 	-ffp-contract=off -S -o "$out/hip" "$source" || exit 1
 sed -n 's/.*\.amdhsa_kernel //p' "$out/hip" | sort >"$out/hip.kernels"
 kernels=$(wc -l <"$out/hip.kernels")
+if [ "$kernels" -eq 0 ]; then
+	echo "no kernel seen; is this check blind?"
+	exit 1
+fi
 if [ -e $object ]; then
 	grep -ao '[a-z0-9_]*\.kd' $object | sed 's/\.kd//' | sort -u \
 		>"$out/cl.kernels"
