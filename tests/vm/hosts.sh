@@ -6,6 +6,10 @@ if [ "${DICOMM_TEST_VMS:-1}" != 2 ]; then
 	echo "skipped: this is not one of two virtual machines"
 	exit 77
 fi
+if [ ! -x "$top_builddir/dicomm-perf" ]; then
+	echo "skipped: built without dicomm-perf"
+	exit 77
+fi
 perf=$top_builddir/dicomm-perf
 bad=0 port=7400
 

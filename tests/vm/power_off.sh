@@ -6,6 +6,10 @@ if [ "${DICOMM_TEST_VMS:-1}" != 2 ]; then
 	echo "skipped: this is not one of two virtual machines"
 	exit 77
 fi
+if [ ! -x "$top_builddir/dicomm-perf" ]; then
+	echo "skipped: built without dicomm-perf"
+	exit 77
+fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DICOMM_RANK=$DICOMM_TEST_VM DICOMM_SIZE=2 DICOMM_TRANSPORTS=verbs
