@@ -11,7 +11,7 @@
 #
 # In a virtual machine: tests/vm/run -d rxe:2 -- bash tests/bench/verbs.sh build
 set -u
-here=$(cd "$(dirname "$0")" && pwd -P)
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd -P)
 build=$1 rounds=${2:-5}
 large=$((16 << 20)) port=18600
 work=$(mktemp -d) || exit 1
