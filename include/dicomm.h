@@ -893,6 +893,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, no such operation or
  *                                      type, or no room
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    size_t count, dicomm_datatype_t type,
