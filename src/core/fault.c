@@ -99,16 +99,13 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 }
 
 /* The peer, or with -1 any rank, if it has left; else -1. Without rank 0 there
- * is no more news: then what the wire knows of the peer has to do, or else that
- * rank 0 has left. */
+ * is no more news: then that is what is known. */
 static int who_left(struct dicomm_comm *comm, int peer)
 {
-	if (peer >= 0 && control_gone(comm->control, peer))
+	if (peer >= 0 && comm_has_left(comm, peer))
 		return peer;
-	if (peer >= 0 && !control_gone(comm->control, 0))
-		return -1;
 	if (peer >= 0)
-		return comm_reaches(comm, peer) ? 0 : peer;
+		return control_gone(comm->control, 0) ? 0 : -1;
 	for (int r = 0; r < comm->ranks; r++)
 		if (control_gone(comm->control, r))
 			return r;

@@ -322,9 +322,7 @@ static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 static bool is_leaving(struct dicomm_comm *comm, int peer)
 {
 	/* A number that no call reaches: known only to who makes no more. */
-	if (control_gone(comm->control, 0) && !comm_reaches(comm, peer))
-		return true;
-	return control_gone(comm->control, peer) ||
+	return comm_has_left(comm, peer) ||
 	       says_yes(comm, peer, ASK_COLLECTIVE, UINT64_MAX);
 }
 

@@ -38,13 +38,21 @@ uint8_t comm_wires_to(struct dicomm_comm *comm, int rank)
 	return wires;
 }
 
-bool comm_reaches(struct dicomm_comm *comm, int rank)
+/* Does the wire to that rank lead to it at this moment? What else may lead
+ * there was not asked, and does not know that it has gone. */
+static bool is_reached(struct dicomm_comm *comm, int rank)
 {
 	uint8_t wires = comm->peers[rank].wires;
 	char why[160];
 
 	return wires && reaches_by(comm, &comm->wires[__builtin_ctz(wires)],
 				   rank, why, sizeof(why));
+}
+
+bool comm_has_left(struct dicomm_comm *comm, int rank)
+{
+	return control_gone(comm->control, rank) ||
+	       (control_gone(comm->control, 0) && !is_reached(comm, rank));
 }
 
 static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,

@@ -68,9 +68,9 @@ struct wire {
 /* Set up the path to a peer, at the first operation that needs it. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
-/* Does the wire to that rank lead to it at this moment? What else may lead
- * there was not asked, and does not know that it has gone. */
-bool comm_reaches(struct dicomm_comm *comm, int rank);
+/* Will that rank never come? Without rank 0 nobody tells us; then what the wire
+ * to it sees has to do. */
+bool comm_has_left(struct dicomm_comm *comm, int rank);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
 /* Connect the sending side of a lane. */

@@ -137,14 +137,9 @@ void wait_poll(struct dicomm_comm *comm)
 			comm->wires[i].transport->poll(comm->wires[i].device);
 }
 
-/* Will the peer never come? Without rank 0 nobody tells us; then what the wires
- * see of it has to do. */
 static bool is_gone(struct dicomm_comm *comm, int peer)
 {
-	if (peer < 0 || peer == comm->rank)
-		return false;
-	return control_gone(comm->control, peer) ||
-	       (control_gone(comm->control, 0) && !comm_reaches(comm, peer));
+	return peer >= 0 && peer != comm->rank && comm_has_left(comm, peer);
 }
 
 /* Has a wire given up a peer that is still there? */
