@@ -700,6 +700,7 @@ START_TEST(some_pairs_have_rdma_and_others_tcp)
 			      .timeout_s = 60});
 }
 END_TEST
+
 /* Two ranks on each of two hosts. What verbs would have slices hold is so
  * within a host, too; unless some rank has no verbs. */
 #define LONG_BYTES ((size_t)4 << 20)

@@ -356,11 +356,19 @@ static bool is_drained(struct verbs_lane *lane)
 }
 
 /* Or is there nothing to wait for? */
-static bool is_done(struct tp_device *dev, struct verbs_lane *lane)
+static bool is_done(struct verbs_lane *lane)
 {
 	return !lane || atomic_load(&lane->state) != LANE_READY || lane->why ||
-	       atomic_load(&lane->left) || atomic_load(&dev->aborted) ||
+	       atomic_load(&lane->left) || atomic_load(&lane->dev->aborted) ||
 	       is_drained(lane);
+}
+
+/* Out and in; both are asked. */
+static bool are_done(struct tp_device *dev, uint32_t id)
+{
+	bool out = is_done(atomic_load(&dev->out[id]));
+
+	return is_done(atomic_load(&dev->in[id])) && out;
 }
 
 /* Wait for the lanes from `first` to before `end`, for all of them together. */
@@ -371,16 +379,13 @@ static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 
 	while (!done && clock_ns() - start < DRAIN_NS) {
 		done = true;
-		for (uint32_t id = first; id < end; id++) {
-			done &= is_done(dev, atomic_load(&dev->out[id]));
-			done &= is_done(dev, atomic_load(&dev->in[id]));
-		}
+		for (uint32_t id = first; id < end; id++)
+			done &= are_done(dev, id);
 		if (!done && !verbs_poll(dev))
 			sched_yield();
 	}
 	for (uint32_t id = first; id < end && !done; id++)
-		if (!is_done(dev, atomic_load(&dev->out[id])) ||
-		    !is_done(dev, atomic_load(&dev->in[id])))
+		if (!are_done(dev, id))
 			log_warn("verbs %s: rank %u has not taken all that was "
 				 "sent to it",
 				 dev->rail[0].nic->name, id / TP_CLASSES);
