@@ -64,7 +64,7 @@ int shape_farthest(const struct shape *s)
 {
 	if (!s->links)
 		return 0;
-	return (s->links->nodes > 1) + (s->links->used_islands > 1);
+	return (s->links->nodes > 1) + (s->links->islands > 1);
 }
 
 /* Places [node, node_end) of the root's node, [island, island_end) of its
@@ -82,7 +82,7 @@ static struct home home_of(const struct shape *s)
 	if (!l)
 		return (struct home){at, 0, s->ranks, 0, s->ranks};
 	n = links_find(l->node_begin, l->nodes, (uint32_t)at);
-	i = links_find(l->island_begin, l->used_islands, n);
+	i = links_find(l->island_begin, l->islands, n);
 	return (struct home){at, (int)l->node_begin[n],
 			     (int)l->node_begin[n + 1],
 			     (int)l->node_begin[l->island_begin[i]],

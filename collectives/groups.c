@@ -90,7 +90,7 @@ bool groups_possible(const struct shape *s, enum groups_by by)
 		return true;
 	if (by == GROUPS_BY_NODE)
 		return l->nodes < l->ranks;
-	return l->used_islands > 1 && l->used_islands < l->nodes;
+	return l->islands > 1 && l->islands < l->nodes;
 }
 
 /* The share of its node's way that a rank has. */

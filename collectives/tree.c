@@ -59,7 +59,7 @@ static struct position position_of(const struct links *l, int rank)
 	struct position p = {.place = l->place[rank]};
 
 	p.node = links_find(l->node_begin, l->nodes, p.place);
-	p.island = links_find(l->island_begin, l->used_islands, p.node);
+	p.island = links_find(l->island_begin, l->islands, p.node);
 	return p;
 }
 
@@ -68,7 +68,7 @@ static void add_islands(struct tree *t, const struct links *l,
 {
 	struct level v = {.links = l,
 			  .units = ISLANDS,
-			  .n = l->used_islands,
+			  .n = l->islands,
 			  .home = root->island,
 			  .root = (int)l->path[root->place]};
 
@@ -188,7 +188,7 @@ uint32_t tree_hops(const struct shape *s)
 
 	if (!l)
 		return shape_log2(s);
-	return shape_log2_of(l->used_islands) +
-	       shape_log2_of(most_of(l->island_begin, l->used_islands)) +
+	return shape_log2_of(l->islands) +
+	       shape_log2_of(most_of(l->island_begin, l->islands)) +
 	       tree_near_hops(s);
 }

@@ -98,7 +98,7 @@ static void find_begins(struct links *l, const struct place *places)
 	}
 	l->node_begin[l->nodes] = at;
 	l->island_begin[islands] = l->nodes;
-	l->islands = l->used_islands = islands;
+	l->islands = islands;
 }
 
 /* By island, then by node, fast ones first, then by rank. */

@@ -50,7 +50,6 @@ struct links_memos {
 
 struct links {
 	uint32_t ranks, nodes, classes, islands;
-	uint32_t used_islands;     /* in which there are nodes: then, all */
 	struct links_class *class; /* [classes] */
 	struct links_pipe *island; /* [islands] */
 	uint32_t *class_of;        /* [node] */
@@ -63,7 +62,7 @@ struct links {
 	uint32_t *path;  /* [place] */
 	uint32_t *place; /* [rank] */
 	/* Places on it where nodes begin, and its end: [nodes + 1]. Of those,
-	 * where islands begin, and their end: [used_islands + 1]. */
+	 * where islands begin, and their end: [islands + 1]. */
 	uint32_t *node_begin, *island_begin;
 	/* Of collectives/tally.c; never what could not be found again. */
 	struct links_memos *memos;

@@ -300,10 +300,10 @@ static void tell(const struct dicomm_comm *comm, const struct links *l,
 		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
 	for (uint32_t i = 0; i < l->islands; i++)
 		add_way(&islands, &l->island[i]);
-	if (l->used_islands > 1)
+	if (l->islands > 1)
 		log_info("%s: the hosts are in %u islands, with ways of "
 			 "(Gbit/s):%s%s",
-			 comm->name, l->used_islands, islands.text,
+			 comm->name, l->islands, islands.text,
 			 islands.cut ? " ..." : "");
 }
 

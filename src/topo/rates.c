@@ -477,7 +477,7 @@ static dicomm_result_t find_islands(struct rates *r, const struct links *old)
 {
 	struct sums s = {.rates = r, .old = old};
 
-	if (old->used_islands > 1) {
+	if (old->islands > 1) {
 		memcpy(r->island_of, old->island_of,
 		       r->nodes * sizeof(*r->island_of));
 		r->islands = old->islands;
@@ -782,7 +782,7 @@ static void drop_islands(struct links *l)
 static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
 				       struct news *news)
 {
-	bool found = l->used_islands == 1 && r->islands > 1;
+	bool found = l->islands == 1 && r->islands > 1;
 	size_t before = news->n;
 	struct traffic *t;
 

@@ -45,10 +45,10 @@ static struct crossings crossings_of(enum coll coll, const char *name, int root,
 static void crosses_once(const struct crossings *c, uint32_t ways)
 {
 	const struct links *l = c->s.links;
-	uint32_t far = l->used_islands - 1;
+	uint32_t far = l->islands - 1;
 
 	ck_assert_msg(c->sent[2] == ways * far, "%s: %u of %u islands",
-		      coll_name(c->s.coll), c->sent[2], l->used_islands);
+		      coll_name(c->s.coll), c->sent[2], l->islands);
 	ck_assert_msg(c->sent[1] == ways * (l->nodes - 1 - far),
 		      "%s: %u of %u nodes", coll_name(c->s.coll), c->sent[1],
 		      l->nodes);
@@ -139,7 +139,7 @@ static void check_ring(const struct links *l, enum coll coll, uint32_t times)
 				 DICOMM_SUCCESS);
 		left[shape_distance(&s, n.peer)]++;
 	}
-	ck_assert_uint_eq(left[2], l->used_islands > 1 ? l->used_islands : 0);
+	ck_assert_uint_eq(left[2], l->islands > 1 ? l->islands : 0);
 	ck_assert_uint_eq(left[1] + left[2], l->nodes > 1 ? l->nodes : 0);
 	c.s = s;
 	ck_assert_uint_eq(far_hops(&c, "ring"), times * nodes);
