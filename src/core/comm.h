@@ -118,6 +118,9 @@ struct dicomm_comm {
 	struct refuge *refuge;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
+	/* All are on one host, and some pair does not meet in its memory: there
+	 * are links as if each had a host of its own. */
+	bool apart;
 	struct links *links; /* between hosts; NULL where there is one */
 	/* By a file, or measured; or as adapters say; else all count alike. */
 	bool links_known, links_declared;

@@ -8,17 +8,17 @@
 #include "src/core/meet.h"
 #include "src/core/topology.h"
 
-/* The wires by which it reaches other hosts: of those to a peer the first one
+/* The wires by which it reaches other nodes: of those to a peer the first one
  * is taken. */
 static unsigned wires_out(const struct dicomm_comm *comm)
 {
+	const uint32_t *node_of = comm->links->node_of;
 	unsigned out = 0;
 
 	for (int r = 0; r < comm->ranks; r++) {
 		unsigned wires = comm->peers[r].wires;
 
-		if (comm->members[r].host != comm->members[comm->rank].host &&
-		    wires)
+		if (node_of[r] != node_of[comm->rank] && wires)
 			out |= wires & -wires;
 	}
 	return out;

@@ -120,7 +120,7 @@ dicomm_result_t drift_open(struct dicomm_comm *comm)
 {
 	struct drift *d;
 
-	if (!links_matter(comm->links) || comm->deterministic ||
+	if (!links_matter(comm->links) || comm->apart || comm->deterministic ||
 	    comm->links_summed || !config_bool(CONFIG_DRIFT))
 		return DICOMM_SUCCESS;
 	d = calloc(1, sizeof(*d));

@@ -200,7 +200,7 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: nranks %d: not positive", who, ranks);
 	TRY(topology_plan(topology ? topology : config_string(CONFIG_TOPO_FILE),
-			  ranks, links));
+			  ranks, !comm_uses_near_wires(), links));
 	status = table_make(ranks, (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
 			    config_bool(CONFIG_DETERMINISTIC), table);
 	if (*links)

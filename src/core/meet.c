@@ -603,6 +603,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(share_table(comm, &far));
 	if (far || reach_wants_wires(comm))
 		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
+	comm->apart = far && on_one_host(comm);
 	TRY(topology_find(comm));
 	TRY(reach_agree(comm));
 	TRY(device_hold(comm));

@@ -572,7 +572,10 @@ dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 	if (!links_matter(comm->links) || comm->links_known)
 		return DICOMM_SUCCESS;
 	TRY(declared_adopt(comm, &known));
-	if (!strcmp(how, "off") || (known && strcmp(how, "on") != 0))
+	/* On one machine all have the same ways, and what one measured there
+	 * would be who had the cores. */
+	if (!strcmp(how, "off") ||
+	    ((known || comm->apart) && strcmp(how, "on") != 0))
 		return DICOMM_SUCCESS;
 	/* What was asked for counts more. */
 	comm->links_declared = comm->links_summed = false;

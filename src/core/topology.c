@@ -46,7 +46,7 @@ static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 			    comm->ranks);
 	}
 	for (int r = 0; r < comm->ranks; r++) {
-		for (k = 0; k < h->n; k++)
+		for (k = comm->apart ? h->n : 0; k < h->n; k++)
 			if (h->identity[k] == comm->members[r].host)
 				break;
 		if (k == h->n) {
@@ -145,23 +145,23 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 	return status;
 }
 
-/* Nothing is known: all are alike. */
-static dicomm_result_t assume(struct dicomm_comm *comm, const struct hosts *h)
+/* Nothing is known: all are alike. host_of NULL: each rank is on its own. */
+static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
+			      uint32_t hosts, struct links **out)
 {
-	struct links *l = links_create((uint32_t)comm->ranks, h->n, 1, 1);
+	struct links *l = links_create(ranks, hosts, 1, 1);
 	dicomm_result_t status;
 
 	if (!l)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the links of %u "
-			    "hosts",
-			    h->n);
+			    "no memory for the links of %u hosts", hosts);
 	l->class[0].nic =
 		(struct links_pipe){ASSUMED_BYTES_PER_S, ASSUMED_BYTES_PER_S};
-	memcpy(l->node_of, h->of, (size_t)comm->ranks * sizeof(*h->of));
+	for (uint32_t r = 0; r < ranks; r++)
+		l->node_of[r] = host_of ? host_of[r] : r;
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)
-		comm->links = l;
+		*out = l;
 	else
 		links_free(l);
 	return status;
@@ -195,7 +195,9 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 			 "hosts",
 			 (*file)->total_nodes, h->n);
 	comm->links_known = comm->links != NULL;
-	return comm->links ? DICOMM_SUCCESS : assume(comm, h);
+	if (comm->links)
+		return DICOMM_SUCCESS;
+	return assume(h->of, (uint32_t)comm->ranks, h->n, &comm->links);
 }
 
 /* Is there a node of whose way the rank that would measure it has a part? */
@@ -254,14 +256,17 @@ dicomm_result_t topology_inherit(struct dicomm_comm *comm,
 	return status;
 }
 
-dicomm_result_t topology_plan(const char *path, int ranks, struct links **out)
+dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
+			      struct links **out)
 {
 	struct cluster *file;
 	dicomm_result_t status;
 
 	*out = NULL;
-	if (!*path)
+	if (!*path && (!apart || ranks == 1))
 		return DICOMM_SUCCESS;
+	if (!*path)
+		return assume(NULL, (uint32_t)ranks, (uint32_t)ranks, out);
 	TRY(cluster_read(path, &file));
 	status = cluster_plan(file, (uint32_t)ranks, out);
 	cluster_free(file);

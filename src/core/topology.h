@@ -8,7 +8,7 @@
 /*
  * Find comm->links, alike on all ranks, when they have met: what all have
  * inherited, else by the file of DICOMM_TOPO_FILE, else all alike, until
- * measured (probe.h). NULL if all are on one host.
+ * measured (probe.h). NULL if all are on one host, and not apart there.
  * ERR_INVALID_USAGE if ranks were given unlike files, ERR_INVALID_ARGUMENT for
  * a bad one.
  */
@@ -28,7 +28,9 @@ dicomm_result_t topology_inherit(struct dicomm_comm *comm,
 void topology_set(struct dicomm_comm *comm, struct links *links,
 		  const char *how);
 
-/* Those of the first so many ranks of a file; NULL if its path is "". */
-dicomm_result_t topology_plan(const char *path, int ranks, struct links **out);
+/* Those of the first so many ranks of a file. If its path is "", NULL, or where
+ * they are apart, what is assumed. */
+dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
+			      struct links **out);
 
 #endif

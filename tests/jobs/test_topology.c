@@ -485,6 +485,43 @@ START_TEST(operations_with_a_root_tell_of_links_and_not_of_ranks)
 }
 END_TEST
 
+/* Without its memory, ranks of one machine are as far from each other as hosts
+ * are: but nobody measures that. */
+static void part(struct job_rank *me)
+{
+	const char *words = me->arg ? "not for 3 ranks on 3 nodes"
+				    : "not for 3 ranks on 1 node\n";
+	char text[2048];
+
+	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+	if (me->arg)
+		setenv("DICOMM_TRANSPORTS", uses("verbs") ? "verbs" : "ucx", 1);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_CHECK(!connected(me), "rank %d measured", me->rank);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 16 << 20,
+				    DICOMM_FLOAT32, text, sizeof(text)));
+	JOB_CHECK(strstr(text, words), "rank %d: no %s in:\n%s", me->rank,
+		  words, text);
+	JOB_TRY(dicomm_explain("allreduce", me->ranks, 16 << 20, text,
+			       sizeof(text)));
+	JOB_CHECK(strstr(text, words), "of no communicator: no %s in:\n%s",
+		  words, text);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(ranks_of_one_machine_may_be_apart)
+{
+	job_run(&(struct job){.run = part,
+			      .arg = _i ? "apart" : NULL,
+			      .ranks = RANKS,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 40});
+}
+END_TEST
+
 /* Of a cluster that is not there. */
 static void plan(struct job_rank *me)
 {
@@ -539,6 +576,7 @@ int main(void)
 	tcase_add_loop_test(
 		tc, operations_with_a_root_tell_of_links_and_not_of_ranks, 0,
 		2);
+	tcase_add_loop_test(tc, ranks_of_one_machine_may_be_apart, 0, 2);
 	tcase_add_test(tc, a_cluster_that_nobody_has_is_explained);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
