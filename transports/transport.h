@@ -167,6 +167,8 @@ struct tp_peer;   /* one remote rank, or this one */
 struct tp_adapter {
 	uint64_t id; /* that no other one of the machine has */
 	uint64_t bytes_per_s;
+	/* It is a program, which carries what processors make of it. */
+	bool software;
 	uint64_t latency_ps; /* of a few bytes, to that of another machine */
 };
 #define TP_ADAPTERS 8

@@ -331,7 +331,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "measure the links between hosts at init, "
 				"where there is no DICOMM_TOPO_FILE; auto: if "
 				"some network does not say its rate, as TCP "
-				"(RDMA adapters do), and no parent "
+				"or software RDMA (RDMA adapters do), and no "
+				"parent "
 				"communicator knows it",
 		},
 	[CONFIG_RANK] =

@@ -41,6 +41,8 @@ static void find(const struct dicomm_comm *comm, struct declared *d)
 			d->n = w->transport->adapters(atomic_load(&w->device),
 						      d->adapter);
 	}
+	for (uint32_t i = 0; i < d->n; i++)
+		d->software |= d->adapter[i].software;
 }
 
 static bool is_among(const struct declared *d, uint64_t id)
@@ -127,6 +129,7 @@ static dicomm_result_t adopt(struct dicomm_comm *comm, const struct declared *d)
 dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known)
 {
 	struct declared mine, *all = calloc((size_t)comm->ranks, sizeof(*all));
+	bool unknown = false, software = false;
 	dicomm_result_t status;
 
 	if (!all)
@@ -136,10 +139,12 @@ dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known)
 	find(comm, &mine);
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
 				   comm->meet_ms);
-	*known = true;
-	for (int r = 0; r < comm->ranks; r++)
-		*known &= !all[r].unknown;
-	if (status == DICOMM_SUCCESS && *known)
+	for (int r = 0; r < comm->ranks; r++) {
+		unknown |= all[r].unknown != 0;
+		software |= all[r].software != 0;
+	}
+	*known = !unknown && !software;
+	if (status == DICOMM_SUCCESS && !unknown)
 		status = adopt(comm, all);
 	free(all);
 	return status;

@@ -12,6 +12,8 @@
 struct declared {
 	/* It reaches another host by a wire that does not say. */
 	uint32_t unknown;
+	/* Some adapter is a program: what it says is no rate of a link. */
+	uint32_t software;
 	uint32_t n;
 	struct tp_adapter adapter[TP_ADAPTERS];
 };
@@ -28,8 +30,8 @@ dicomm_result_t declared_links(const struct links *old,
 
 /*
  * Let all ranks know what the adapters of each say; if all do, make it
- * comm->links. *known: they do. All ranks call it; ERR_NO_MEMORY, or who has
- * died.
+ * comm->links. *known: they do, and it is to be believed. All ranks call it;
+ * ERR_NO_MEMORY, or who has died.
  */
 dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known);
 

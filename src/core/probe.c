@@ -77,7 +77,7 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 				 SIGNATURE ^ (before ? before->signature : 0)},
 		.rates = rates,
 		.node = l->node_of[comm->rank],
-		.rounds = rates_stage_rounds(rates)};
+		.rounds = comm->apart ? 1 : rates_stage_rounds(rates)};
 	p->leads = first_rank_of(l, p->node) == comm->rank;
 	for (uint32_t r = 0; r < RATES_FLOWS; r++)
 		p->flow[r] = RATES_UNKNOWN;
@@ -451,6 +451,32 @@ bool probe_fits(const struct dicomm_comm *comm)
 	return comm->timeout_ms <= 0 || comm->timeout_ms >= most_ms(comm);
 }
 
+/* ---- the new table ---- */
+
+/* NULL: it is as the old one. */
+static void adopt(struct dicomm_comm *comm, struct links *made)
+{
+	if (made)
+		topology_set(comm, made, "measured");
+	pthread_mutex_lock(&comm->links_lock);
+	comm->links_known = true;
+	pthread_mutex_unlock(&comm->links_lock);
+}
+
+dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
+			    bool *changed)
+{
+	struct links *made;
+
+	TRY(rates_links(rates, comm->links, probe_knows(comm), &made, changed));
+	if (!*changed) {
+		links_free(made);
+		made = NULL;
+	}
+	adopt(comm, made);
+	return DICOMM_SUCCESS;
+}
+
 /* ---- at init ---- */
 
 static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
@@ -529,6 +555,20 @@ static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 	return DICOMM_SUCCESS;
 }
 
+/* On one machine there is one way, and who got more of it had the cores. */
+static dicomm_result_t level(struct dicomm_comm *comm,
+			     const struct rates *rates)
+{
+	uint64_t most = rates_most(rates);
+	struct links *l;
+
+	TRY(links_part(comm->links, comm->links->ranks, NULL, &l));
+	for (uint32_t n = 0; most && n < l->nodes; n++)
+		l->class[n].nic = (struct links_pipe){most, most};
+	adopt(comm, l);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 			       struct rates *rates)
 {
@@ -541,6 +581,8 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 	while (rates->stage != RATES_DONE) {
 		TRY(run(comm, &p, rates));
 		TRY(share(comm, &p, all, rates));
+		if (comm->apart)
+			return level(comm, rates);
 		TRY(rates_proceed(rates, comm->links, probe_knows(comm)));
 	}
 	return probe_adopt(comm, rates, &changed);
@@ -567,35 +609,14 @@ static dicomm_result_t open_and_measure(struct dicomm_comm *comm)
 dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 {
 	const char *how = config_string(CONFIG_PROBE);
-	bool known;
+	bool asked = !strcmp(how, "on"), known;
 
 	if (!links_matter(comm->links) || comm->links_known)
 		return DICOMM_SUCCESS;
 	TRY(declared_adopt(comm, &known));
-	/* On one machine all have the same ways, and what one measured there
-	 * would be who had the cores. */
-	if (!strcmp(how, "off") ||
-	    ((known || comm->apart) && strcmp(how, "on") != 0))
+	if (!strcmp(how, "off") || (!asked && (known || comm->links_summed)))
 		return DICOMM_SUCCESS;
 	/* What was asked for counts more. */
 	comm->links_declared = comm->links_summed = false;
 	return open_and_measure(comm);
-}
-
-/* ---- the new table ---- */
-
-dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
-			    bool *changed)
-{
-	struct links *made;
-
-	TRY(rates_links(rates, comm->links, probe_knows(comm), &made, changed));
-	if (*changed)
-		topology_set(comm, made, "measured");
-	else
-		links_free(made);
-	pthread_mutex_lock(&comm->links_lock);
-	comm->links_known = true;
-	pthread_mutex_unlock(&comm->links_lock);
-	return DICOMM_SUCCESS;
 }

@@ -146,6 +146,16 @@ uint32_t rates_most_rounds(uint32_t nodes)
 	return rates_rounds(nodes) + rounds_across(islands) + most_turns(nodes);
 }
 
+uint64_t rates_most(const struct rates *r)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < (size_t)r->nodes * RATES_FLOWS; i++)
+		if (r->flow[i] != RATES_UNKNOWN && r->flow[i] > most)
+			most = r->flow[i];
+	return most * 1000;
+}
+
 uint32_t rates_stage_rounds(const struct rates *r)
 {
 	switch (r->stage) {

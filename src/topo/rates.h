@@ -72,6 +72,9 @@ static inline uint32_t rates_slot(const struct rates *r, uint32_t round)
 	return r->stage == RATES_ISLANDS ? RATES_ROUNDS + round : round;
 }
 
+/* Of the fastest flow so far, in bytes per second; 0: there was none. */
+uint64_t rates_most(const struct rates *r);
+
 /* Of all stages, if as many islands are found as there can be. */
 uint32_t rates_most_rounds(uint32_t nodes);
 

@@ -225,6 +225,7 @@ static void hear_of_unlike_hosts(struct job_rank *me)
 
 	setenv("DICOMM_HOSTID", last ? "few" : me->rank ? "b" : "a", 1);
 	setenv("DICOMM_IB_HCA", last ? "=rxe2" : "=rxe0,rxe1", 1);
+	setenv("DICOMM_PROBE", "off", 1);
 	capture_start();
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
@@ -252,6 +253,35 @@ START_TEST(what_devices_declare_are_the_rates_of_links)
 		.ranks = 3,
 		.bare = true,
 		.env = {ONLY_VERBS, "DICOMM_IB_NICS=2", "DICOMM_DEBUG=info"},
+		.timeout_s = 60});
+}
+END_TEST
+
+/* They are software, and what they say is not believed. */
+static void measure_software(struct job_rank *me)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "%d", me->rank);
+	if (!me->arg)
+		setenv("DICOMM_HOSTID", name, 1);
+	setenv("DICOMM_PROBE", "auto", 1);
+	capture_start();
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	trial_run_some(me, 0);
+	JOB_CHECK(me->rank || strstr(capture_text(), "measured the ways of"),
+		  "not told in: %s", capture_text());
+}
+
+START_TEST(what_software_carries_is_measured)
+{
+	job_run(&(struct job){
+		.run = measure_software,
+		.arg = _i ? "apart" : NULL,
+		.ranks = 3,
+		.bare = true,
+		.env = {ONLY_VERBS, "DICOMM_IB_NICS=1", "DICOMM_DEBUG=info"},
 		.timeout_s = 60});
 }
 END_TEST
@@ -865,6 +895,7 @@ static void add_tests(TCase *test_case)
 	if (vm.devices > 2)
 		tcase_add_test(test_case,
 			       what_devices_declare_are_the_rates_of_links);
+	tcase_add_loop_test(test_case, what_software_carries_is_measured, 0, 2);
 	tcase_add_loop_test(test_case, traffic_is_on_the_chosen_devices, 0,
 			    sizeof(choices) / sizeof(*choices));
 	tcase_add_loop_test(test_case, traffic_is_shared_by_two_devices, 0,

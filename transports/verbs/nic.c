@@ -24,6 +24,7 @@
 #define PKEYS_MAX 128
 /* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
+#define RXE_VENDOR 0xffffff
 #define SIW_FILLER_CQE 32768
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -328,6 +329,12 @@ static struct ibv_context *open_named(const char *name)
 	if (devices)
 		ibv_free_device_list(devices);
 	return context;
+}
+
+bool verbs_nic_is_software(const struct verbs_nic *nic)
+{
+	return nic->attr.vendor_id == SIW_VENDOR ||
+	       nic->attr.vendor_id == RXE_VENDOR;
 }
 
 /* libsiw takes the offset 0x90000, at which the kernel would have it map a

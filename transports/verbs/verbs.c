@@ -282,6 +282,7 @@ static unsigned verbs_adapters(const struct tp_device *dev,
 			.id = hash_bytes(nic->port, nic->name,
 					 strlen(nic->name)),
 			.bytes_per_s = nic->bytes_per_s,
+			.software = verbs_nic_is_software(nic),
 			.latency_ps = LATENCY_PS};
 	}
 	return dev->rails;
