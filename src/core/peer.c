@@ -140,6 +140,10 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "connect to rank %d over %s: aborted",
 				    peer->rank, peer->transport->name);
+		if (wait_is_due(&w) && comm_has_left(comm, peer->rank))
+			return FAIL(DICOMM_ERR_REMOTE,
+				    "connect to rank %d over %s: it has left",
+				    peer->rank, peer->transport->name);
 		if (clock_ns() > deadline)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "connect to rank %d over %s: timed out",
