@@ -79,6 +79,11 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 				    dev->interface.name);
 		set_default(config, "", "RNDV_THRESH", "inf");
 		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
+		/* With the lock, this thread would wait for who is not there.
+		 * And where a connection that was accepted has been closed
+		 * meanwhile, UCX connects anew: if that fails at once, it fails
+		 * an assertion. */
+		set_default(config, "TCP_", "CONN_NB", "y");
 	}
 	if (*config_string(CONFIG_SOCKET_FAMILY))
 		set_default(
