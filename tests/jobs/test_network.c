@@ -490,6 +490,59 @@ START_TEST(without_rank_0_who_leaves_is_missed)
 }
 END_TEST
 
+/* ---- a rank that is not there any more, and was never connected ---- */
+
+/* Rank 0, which tells of such, leaves. Rank 2 turns to it in vain, and gives
+ * up; or also destroys its handle. Then rank 1 turns to rank 2. */
+static void turn_to_nobody(struct job_rank *me)
+{
+	bool destroys = *(const bool *)me->arg;
+	dicomm_result_t status;
+	int32_t value = 7;
+	double begin;
+
+	start(me, &layouts[1]);
+	if (me->rank == 0)
+		finish(me);
+	job_barrier();
+	if (me->rank == 2) {
+		status =
+			dicomm_send(&value, 1, DICOMM_INT32, 0, me->comm, NULL);
+		JOB_CHECK(status == DICOMM_ERR_REMOTE, "%s",
+			  dicomm_get_last_error(me->comm));
+		if (destroys)
+			finish(me);
+	}
+	job_barrier();
+	begin = job_seconds();
+	if (me->rank == 1) {
+		status =
+			dicomm_send(&value, 1, DICOMM_INT32, 2, me->comm, NULL);
+		JOB_CHECK(status == DICOMM_ERR_REMOTE &&
+				  strstr(dicomm_get_last_error(me->comm),
+					 "rank 2"),
+			  "%s: %s", dicomm_get_error_string(status),
+			  dicomm_get_last_error(me->comm));
+		JOB_CHECK(job_seconds() - begin < BOUND_S + SLACK_S,
+			  "learned after %.1f s", job_seconds() - begin);
+	}
+	job_barrier();
+	finish(me);
+}
+
+START_TEST(who_has_gone_is_not_connected_to)
+{
+	bool destroys = _i;
+
+	job_run(&(struct job){.run = turn_to_nobody,
+			      .arg = &destroys,
+			      .ranks = layouts[1].ranks,
+			      .bare = true,
+			      /* Else all are connected by then. */
+			      .env = {"DICOMM_PROBE=off"}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("network");
@@ -517,6 +570,8 @@ int main(void)
 			       who_waits_for_another_host_gives_the_core_away);
 		tcase_add_test(tcase,
 			       who_is_ahead_leaves_the_way_to_who_is_behind);
+		tcase_add_loop_test(tcase, who_has_gone_is_not_connected_to, 0,
+				    2);
 	}
 	tcase_add_loop_test(tcase, all_hosts_learn_of_a_death, 0, LAYOUTS);
 	tcase_add_loop_test(tcase, without_rank_0_who_leaves_is_missed, 0,

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <ucp/api/ucp.h>
 
 #include "transports/transport.h"
@@ -255,6 +256,12 @@ struct ucx_out {
 	uint64_t limit; /* last message that known credits allow */
 };
 
+/* A descriptor, and whether it is still what it was. */
+struct ucx_socket {
+	int fd;
+	ino_t inode; /* 0: none */
+};
+
 /*
  * All of it, and the worker, belongs to who holds the lock: the thread that
  * uses the device, the one that attends to it meanwhile, or one that aborts.
@@ -272,6 +279,8 @@ struct tp_device {
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* what it was */
 	int efd;
+	struct ucx_socket listener; /* over TCP, if it was found */
+	bool sockets_closed;
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
 	struct ucx_route *routes;     /* [ranks] */
@@ -346,6 +355,21 @@ void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
 void ucx_worker_stop(struct tp_device *dev);
 /* Give everything back to UCX. */
 void ucx_worker_end(struct tp_device *dev);
+
+/* ---- sockets.c: those of a worker that is given up ---- */
+
+#define UCX_LISTENERS 256
+struct ucx_sockets {
+	size_t n; /* may be more than there is room for */
+	struct ucx_socket list[UCX_LISTENERS];
+};
+
+/* Which sockets listen before a worker is opened, and which is the one of its
+ * own after that. */
+void ucx_sockets_before(struct ucx_sockets *before);
+void ucx_sockets_find(struct tp_device *dev, const struct ucx_sockets *before);
+/* Peers see that nobody is there. The worker is not used any more. */
+void ucx_sockets_close(struct tp_device *dev);
 
 /* ---- credits.c: what senders are told of what has been released ---- */
 

@@ -189,14 +189,18 @@ static dicomm_result_t open_worker(struct tp_device *dev)
  * events of adapters. */
 dicomm_result_t ucx_worker_open(struct tp_device *dev)
 {
+	struct ucx_sockets before;
 	dicomm_result_t status;
 	sigset_t all, old;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ucx_sockets_before(&before);
 	status = open_context(dev);
 	if (status == DICOMM_SUCCESS)
 		status = open_worker(dev);
+	if (status == DICOMM_SUCCESS && dev->tcp)
+		ucx_sockets_find(dev, &before);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return status;
 }
@@ -255,6 +259,8 @@ static void bury(struct tp_device *dev)
 
 	log_debug("ucx: rank %d leaves broken connections behind",
 		  dev->config.rank);
+	if (dev->tcp && !dev->sockets_closed)
+		ucx_sockets_close(dev);
 	if (!grave)
 		return;
 	grave->context = dev->context;
@@ -272,7 +278,7 @@ void ucx_worker_end(struct tp_device *dev)
 	if (worker) {
 		/* Hear who is gone; but send nobody's memory any more, and
 		 * write none. */
-		if (aborted && !is_moving(dev))
+		if (aborted && !is_moving(dev) && !dev->sockets_closed)
 			settle(worker);
 		if (is_moving(dev) || (aborted && !is_sound(dev))) {
 			bury(dev);
@@ -317,6 +323,11 @@ void ucx_worker_stop(struct tp_device *dev)
 		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
 			  true);
 		settle(dev->worker);
+	} else if (!is_sound(dev)) {
+		/* It will be left alone; and who has not heard the goodbye
+		 * need not wait until this rank destroys its handle. */
+		ucx_sockets_close(dev);
+		dev->sockets_closed = true;
 	}
 	dev->ended = dev->worker;
 	dev->worker = NULL;
