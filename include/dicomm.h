@@ -110,10 +110,10 @@
  * (ncclAllReduce is dicomm_allreduce, ncclFloat32 is DICOMM_FLOAT32).
  * Different:
  *  - a rank is bound to a device by name, see above, and not to the current one
- *    of its thread: without a name it is a host rank, which takes pointers to
- *    memory of a GPU for the host's. Likewise dicomm_mem_alloc() allocates on
- *    the device that DICOMM_DEVICE names, else on the host, and
- *    dicomm_comm_mem_alloc() on that of a rank;
+ *    of its thread: without a name it is a host rank, which refuses memory of
+ *    a GPU. Likewise dicomm_mem_alloc() allocates on the device named by
+ *    DICOMM_DEVICE, else on the host, and dicomm_comm_mem_alloc() on that of a
+ *    rank;
  *  - on host ranks the stream NULL blocks;
  *  - a communicator that was aborted is still to be destroyed;
  *  - dicomm_comm_init_all() takes names of devices, and dicomm_comm_device()
@@ -1183,12 +1183,16 @@ dicomm_result_t dicomm_group_end(void);
  *
  * What the descriptions below do not repeat:
  *
- * Buffers. On a host rank in host memory (malloc, stack, dicomm_mem_alloc); on
- * a rank of a device in memory of that device, however allocated. From the call
- * until the operation is done, the caller neither writes what is sent nor
- * touches what is received. send and recv overlap only in the way that a
- * description names as in place; ranks may differ in that, and in the kind of
- * their memory. A pointer may be NULL where it holds no elements on this rank.
+ * Buffers. On a host rank in memory that the host may touch (malloc, stack,
+ * dicomm_mem_alloc, pinned and managed memory of a GPU's runtime); on a rank of
+ * a device in memory of that device, however allocated, but for CUDA's in other
+ * contexts than the primary one. Other memory is refused by name: on a host
+ * rank, if its runtime was loaded before the communicator began, or before the
+ * first call of that kind, type, count and root. From the call until the
+ * operation is done, the caller neither writes what is sent nor touches what is
+ * received. send and recv overlap only in the way that a description names as
+ * in place; ranks may differ in that, and in the kind of their memory. A
+ * pointer may be NULL where it holds no elements on this rank.
  *
  * Order. Every rank of the communicator calls a collective, with equal count,
  * type, op and root, in the same order as its other collectives. Sends and

@@ -43,6 +43,17 @@ enum accel_caps {
 	ACCEL_FLUSH = 1 << 4,
 };
 
+/* Whose memory something is */
+struct accel_owner {
+	int index;
+	/* The driver moves it between the device and the host; then this is
+	 * the device where it is preferred to be. */
+	bool managed;
+	/* It is of another context of the driver than the one that is used
+	 * here: what runs on the device does not reach it. */
+	bool apart;
+};
+
 /* An allocation of a device. */
 struct accel_allocation {
 	/* Never that of another one. 0: the driver has none, or moves what is
@@ -71,7 +82,7 @@ struct accel_handle {
 struct accel_work {
 	unsigned (*caps)(int index); /* of enum accel_caps */
 	/* Is ptr memory of a device of this kind, and of which? Quiet. */
-	bool (*owner)(const void *ptr, int *index);
+	bool (*owner)(const void *ptr, struct accel_owner *owner);
 
 	/* A stream of the user, who keeps it until close(); NULL: the default
 	 * one of the device. DICOMM_ERR_INVALID_ARGUMENT: it is none, or of
@@ -173,6 +184,9 @@ struct accel {
 
 	/* Devices of this kind; 0 with the reason in why when it has none. */
 	int (*count)(char *why, size_t len);
+	/* Has this process loaded their runtime, whoever asked for it? Loads
+	 * nothing. */
+	bool (*loaded)(void);
 	dicomm_result_t (*describe)(int index, dicomm_device_info_t *info);
 
 	/* Memory that neighbour processes can map. Any thread. */

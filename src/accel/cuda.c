@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "src/accel/accel.h"
 #include "src/accel/cuda_api.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
@@ -55,7 +56,7 @@ static struct {
 #include "src/accel/gpu_capture.h"
 
 static cuda_device handles[MAX_DEVICES];
-static cuda_context contexts[MAX_DEVICES];
+static _Atomic(cuda_context) contexts[MAX_DEVICES];
 
 static const char *gpu_error_text(int error)
 {
@@ -86,6 +87,15 @@ static bool open_library(char *why, size_t len)
 	return true;
 }
 
+static bool gpu_loaded(void)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
+
 static int gpu_load(char *why, size_t len)
 {
 	int error, n = 0;
@@ -112,9 +122,15 @@ static int gpu_load(char *why, size_t len)
 /* It stays: memory and streams of the user are of it as well. */
 static int gpu_device_init(int index)
 {
+	cuda_context context = NULL;
+	int error;
+
 	if (contexts[index])
 		return CUDA_SUCCESS_;
-	return api.context_retain(&contexts[index], handles[index]);
+	error = api.context_retain(&context, handles[index]);
+	if (!error)
+		contexts[index] = context;
+	return error;
 }
 
 static int gpu_enter(int index)
@@ -168,23 +184,35 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 	return DICOMM_SUCCESS;
 }
 
-/* Of managed memory, where it is preferred to be */
-static bool gpu_owner(const void *ptr, int *index, bool *managed)
+/* Contexts of one device have page tables of their own, though the driver gives
+ * no address twice. Managed memory is in all of them; that of pools, and what
+ * is mapped piece by piece, is of none. */
+static bool is_apart(cuda_context of, int ordinal)
 {
-	cuda_pointer_attribute what[] = {CUDA_POINTER_MEMORY_TYPE,
-					 CUDA_POINTER_IS_MANAGED,
-					 CUDA_POINTER_DEVICE_ORDINAL};
+	cuda_context used = ordinal < MAX_DEVICES ? contexts[ordinal] : NULL;
+
+	return of && used && of != used;
+}
+
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+{
+	cuda_pointer_attribute what[] = {
+		CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED,
+		CUDA_POINTER_DEVICE_ORDINAL, CUDA_POINTER_CONTEXT};
+	cuda_context context = NULL;
 	unsigned type = 0, moves = 0;
 	int ordinal = -1;
-	void *values[] = {&type, &moves, &ordinal};
+	void *values[] = {&type, &moves, &ordinal, &context};
 
-	if (api.pointer_attributes(3, what, values,
+	if (api.pointer_attributes(4, what, values,
 				   (cuda_pointer)(uintptr_t)ptr))
 		return false;
 	if ((type != CUDA_MEMORY_DEVICE && !moves) || ordinal < 0)
 		return false;
-	*managed = moves;
-	*index = ordinal;
+	*owner = (struct accel_owner){.index = ordinal,
+				      .managed = moves,
+				      .apart = !moves &&
+					       is_apart(context, ordinal)};
 	return true;
 }
 

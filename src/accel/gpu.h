@@ -14,8 +14,8 @@
  *   gpu_enter(index), gpu_leave  the same, and make a device its one, undo
  *   gpu_units(index)             its processors
  *   gpu_details(index, info)     description
- *   gpu_owner(ptr, index, managed)  as accel.h says; does the driver move it
- *                                between the device and the host?
+ *   gpu_loaded()                 as accel.h says
+ *   gpu_owner(ptr, owner)        the same
  *   gpu_stream_open(index, native, s, fits)  the user's stream, or with NULL
  *                                the default one; is it of that device?
  *   gpu_stream_close(s, own)     done with it; own: stream_create() made it
@@ -346,18 +346,11 @@ static unsigned gpu_caps(int index)
 	       (gpu_needs_flush(index) ? ACCEL_FLUSH : 0);
 }
 
-static bool owns(const void *ptr, int *index, bool *managed)
+static bool gpu_owns(const void *ptr, struct accel_owner *owner)
 {
 	char why[sizeof(none_why)];
 
-	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, index, managed);
-}
-
-static bool gpu_owns(const void *ptr, int *index)
-{
-	bool managed;
-
-	return owns(ptr, index, &managed);
+	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, owner);
 }
 
 /* Of what device it is, too. What the driver moves has no place that others
@@ -366,15 +359,16 @@ static bool gpu_owns(const void *ptr, int *index)
 static dicomm_result_t allocation(const void *ptr, int *index,
 				  struct accel_allocation *a)
 {
+	struct accel_owner owner;
 	gpu_pointer start = 0;
-	bool managed = false;
 	size_t size = 0;
 	int error;
 
-	if (!owns(ptr, index, &managed))
+	if (!gpu_owns(ptr, &owner))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%p: not memory of a " GPU_KIND " device", ptr);
-	if (managed) {
+	*index = owner.index;
+	if (owner.managed) {
 		*a = (struct accel_allocation){.base = ptr};
 		return DICOMM_SUCCESS;
 	}
@@ -980,13 +974,13 @@ static const struct accel_work gpu_work = {
 	.dmabuf = gpu_dmabuf,
 };
 
-#define GPU_ACCEL                                                         \
-	{                                                                 \
-		.name = GPU_KIND, .count = gpu_count,                     \
-		.describe = gpu_describe, .alloc = gpu_alloc,             \
-		.free = gpu_free, .find = gpu_find, .import = gpu_import, \
-		.unimport = gpu_unimport, .freed = gpu_freed,             \
-		.work = &gpu_work,                                        \
+#define GPU_ACCEL                                                           \
+	{                                                                   \
+		.name = GPU_KIND, .count = gpu_count, .loaded = gpu_loaded, \
+		.describe = gpu_describe, .alloc = gpu_alloc,               \
+		.free = gpu_free, .find = gpu_find, .import = gpu_import,   \
+		.unimport = gpu_unimport, .freed = gpu_freed,               \
+		.work = &gpu_work,                                          \
 	}
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "src/accel/accel.h"
 #include "src/accel/hip_api.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
@@ -72,25 +73,42 @@ static const char *gpu_error_text(int error)
 	return text ? text : "unknown error";
 }
 
+/* The newest */
+static void *open_newest(int mode, int *version)
+{
+	char name[32];
+	void *lib;
+
+	for (*version = NEWEST; *version >= OLDEST; --*version) {
+		snprintf(name, sizeof(name), "libamdhip64.so.%d", *version);
+		lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | mode);
+		if (lib)
+			return lib;
+	}
+	return NULL;
+}
+
+static bool gpu_loaded(void)
+{
+	int version;
+	void *lib = open_newest(RTLD_NOLOAD, &version);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
+
 /* The one that the process has loaded already, of which its streams are, else
  * the newest. */
 static void *open_runtime(char *why, size_t len)
 {
-	const int modes[] = {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD,
-			     RTLD_NOW | RTLD_LOCAL};
-	char name[32];
-	void *lib;
+	void *lib = open_newest(RTLD_NOLOAD, &major);
 
-	for (int m = 0; m < 2; m++)
-		for (major = NEWEST; major >= OLDEST; major--) {
-			snprintf(name, sizeof(name), "libamdhip64.so.%d",
-				 major);
-			lib = dlopen(name, modes[m]);
-			if (lib)
-				return lib;
-		}
-	snprintf(why, len, "no HIP runtime: %s", dlerror());
-	return NULL;
+	if (!lib)
+		lib = open_newest(0, &major);
+	if (!lib)
+		snprintf(why, len, "no HIP runtime: %s", dlerror());
+	return lib;
 }
 
 static bool open_library(char *why, size_t len)
@@ -209,7 +227,7 @@ static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, int *index, bool *managed)
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
 {
 	/* moves: a bool, but room for a driver that writes more. */
 	unsigned type = 0, moves = 0;
@@ -218,16 +236,14 @@ static bool gpu_owner(const void *ptr, int *index, bool *managed)
 	if (!pointer_attribute(ptr, HIP_POINTER_MEMORY_TYPE, &type) ||
 	    !pointer_attribute(ptr, HIP_POINTER_DEVICE_ORDINAL, &ordinal))
 		return false;
-	*managed = false;
 	if (type != (major < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE)) {
 		if (!pointer_attribute(ptr, HIP_POINTER_IS_MANAGED, &moves) ||
 		    !moves)
 			return false;
-		*managed = true;
 	}
 	if (ordinal < 0)
 		return false;
-	*index = ordinal;
+	*owner = (struct accel_owner){.index = ordinal, .managed = moves};
 	return true;
 }
 

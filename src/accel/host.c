@@ -170,6 +170,12 @@ static void cpuinfo(const char *key, char *value, size_t len)
 	fclose(f);
 }
 
+/* There is none. */
+static bool host_loaded(void)
+{
+	return false;
+}
+
 static dicomm_result_t host_describe(int index, dicomm_device_info_t *info)
 {
 	if (index != 0)
@@ -487,6 +493,7 @@ static uint64_t host_freed(uint64_t i, uint64_t *id)
 const struct accel accel_host = {
 	.name = "host",
 	.count = host_count,
+	.loaded = host_loaded,
 	.describe = host_describe,
 	.alloc = host_alloc,
 	.free = host_free,

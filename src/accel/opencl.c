@@ -283,6 +283,12 @@ static void device_text(int index, uint32_t what, char text[TEXT_BYTES])
 			   NULL);
 }
 
+/* Not asked: it knows of no pointer whose it is. */
+static bool opencl_loaded(void)
+{
+	return false;
+}
+
 static dicomm_result_t opencl_describe(int index, dicomm_device_info_t *info)
 {
 	char vendor[TEXT_BYTES], name[TEXT_BYTES], version[TEXT_BYTES];
@@ -339,10 +345,10 @@ static unsigned opencl_caps(int index)
 	return ACCEL_SHARES_HOST | ACCEL_MAP_HOST;
 }
 
-static bool opencl_owner(const void *ptr, int *index)
+static bool opencl_owner(const void *ptr, struct accel_owner *owner)
 {
 	(void)ptr;
-	(void)index;
+	(void)owner;
 	return false;
 }
 
@@ -962,6 +968,7 @@ static const struct accel_work opencl_work = {
 const struct accel accel_opencl = {
 	.name = "opencl",
 	.count = opencl_count,
+	.loaded = opencl_loaded,
 	.describe = opencl_describe,
 	.alloc = opencl_alloc,
 	.free = opencl_free,

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "src/accel/accel.h"
 #include "src/accel/image.h"
 #include "src/accel/launch.h"
 #include "src/accel/ze_api.h"
@@ -110,6 +111,15 @@ static const char *gpu_error_text(int error)
 }
 
 /* ---- what there is ---- */
+
+static bool gpu_loaded(void)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
 
 static bool open_library(char *why, size_t len)
 {
@@ -299,8 +309,8 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 
 /* ---- memory ---- */
 
-static bool owner_in(ze_context context, const void *ptr, int *index,
-		     bool *managed)
+static bool owner_in(ze_context context, const void *ptr,
+		     struct accel_owner *owner)
 {
 	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES};
 	ze_device device = NULL;
@@ -310,18 +320,19 @@ static bool owner_in(ze_context context, const void *ptr, int *index,
 		return false;
 	for (int i = 0; i < ntiles; i++)
 		if (tiles[i].device == device) {
-			*managed = p.kind == ZE_MEMORY_SHARED;
-			*index = tiles[i].index;
+			*owner = (struct accel_owner){
+				.index = tiles[i].index,
+				.managed = p.kind == ZE_MEMORY_SHARED};
 			return true;
 		}
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, int *index, bool *managed)
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
 {
 	for (int i = 0; ptr && i < nplaces; i++)
 		if ((!i || ze_places[i].context != ze_places[i - 1].context) &&
-		    owner_in(ze_places[i].context, ptr, index, managed))
+		    owner_in(ze_places[i].context, ptr, owner))
 			return true;
 	return false;
 }

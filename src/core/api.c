@@ -12,6 +12,7 @@
 #include "src/core/flat.h"
 #include "src/core/meet.h"
 #include "src/core/queue.h"
+#include "src/core/touch.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
 
@@ -98,9 +99,10 @@ static dicomm_result_t check_reach(const char *f,
 {
 	if (!bytes)
 		return DICOMM_SUCCESS;
-	if (comm->dev)
-		return device_check(comm, f, name, at);
-	return near_check(comm, f, name, at, bytes);
+	TRY(device_check(comm, f, name, at));
+	return comm->only_shared && !comm->dev
+		       ? near_check(comm, f, name, at, bytes)
+		       : DICOMM_SUCCESS;
 }
 
 static dicomm_result_t check_memory(const char *f,
@@ -108,8 +110,6 @@ static dicomm_result_t check_memory(const char *f,
 				    const void *send, size_t sent, void *recv,
 				    size_t received)
 {
-	if (__builtin_expect(!comm->dev && !comm->only_shared, 1))
-		return DICOMM_SUCCESS;
 	TRY(check_reach(f, comm, "send", send, sent));
 	return check_reach(f, comm, "recv", recv, received);
 }
@@ -156,11 +156,11 @@ static dicomm_result_t heard(const struct dicomm_comm *comm,
 
 /* A repeated blocking call, which needs few checks: see executable_quick().
  * False: nothing has happened, take the long way. */
-static inline bool repeated(enum coll coll, const void *send, void *recv,
-			    size_t count, dicomm_datatype_t type,
-			    dicomm_redop_t op, int root,
-			    struct dicomm_comm *comm, dicomm_stream_t stream,
-			    dicomm_result_t *status)
+static inline __attribute__((always_inline)) bool
+repeated(enum coll coll, const void *send, void *recv, size_t count,
+	 dicomm_datatype_t type, dicomm_redop_t op, int root,
+	 struct dicomm_comm *comm, dicomm_stream_t stream,
+	 dicomm_result_t *status)
 {
 	const struct executable *exe;
 
@@ -171,7 +171,9 @@ static inline bool repeated(enum coll coll, const void *send, void *recv,
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
 	exe = executable_quick(comm, coll, send, recv, count, type, op, root);
-	return exe && flat_quick(comm, exe, send, recv, status);
+	return exe &&
+	       touch_quick(send, exe->send_bytes, recv, exe->recv_bytes) &&
+	       flat_quick(comm, exe, send, recv, status);
 }
 
 static inline dicomm_result_t
@@ -210,7 +212,7 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 }
 
 /* The operations with one count. */
-static inline dicomm_result_t
+static inline __attribute__((always_inline)) dicomm_result_t
 uniform(const char *f, enum coll coll, const void *send, void *recv,
 	size_t count, dicomm_datatype_t type, dicomm_redop_t op, int root,
 	struct dicomm_comm *comm, dicomm_stream_t stream)

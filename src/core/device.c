@@ -15,6 +15,7 @@
 #include "src/core/meet.h"
 #include "src/core/message.h"
 #include "src/core/step.h"
+#include "src/core/touch.h"
 
 /* Longer than any copy or kernel of ours takes */
 #define QUIESCE_NS UINT64_C(30000000000)
@@ -281,20 +282,30 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 			     const char *name, const void *at)
 {
 	const struct device *dev = comm->dev;
-	int index = -1;
+	struct accel_owner owner;
 
-	if (!dev || dev->shares_host || !at)
+	if (!at)
 		return DICOMM_SUCCESS;
-	if (!dev->work->owner(at, &index))
+	if (!dev || dev->shares_host)
+		return touch_check(comm, f, name, at);
+	if (!dev->work->owner(at, &owner)) {
+		/* Memory of another kind of device is called that. */
+		TRY(touch_check(comm, f, name, at));
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: %s %p is not memory of %s, the device of "
 			    "rank %d",
 			    f, name, at, comm->device, comm->rank);
-	if (index != dev->index)
+	}
+	if (owner.index != dev->index)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: %s %p is memory of %s:%d, but rank %d has %s",
-			    f, name, at, comm->accel->name, index, comm->rank,
-			    comm->device);
+			    f, name, at, comm->accel->name, owner.index,
+			    comm->rank, comm->device);
+	if (owner.apart)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: %s %p is memory of another context of %s than "
+			    "the primary one, which rank %d uses",
+			    f, name, at, comm->device, comm->rank);
 	return DICOMM_SUCCESS;
 }
 

@@ -19,6 +19,7 @@
 #include "src/core/probe.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
+#include "src/core/touch.h"
 #include "src/topo/node.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
@@ -594,6 +595,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	met = clock_ns();
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
+	touch_look();
 	TRY(refuge_open(&comm->refuge, comm->members[comm->rank].refuge));
 	TRY(exchange_members(comm));
 	adapt(comm);

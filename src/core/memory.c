@@ -13,6 +13,7 @@
 #include "src/core/device.h"
 #include "src/core/given.h"
 #include "src/core/held.h"
+#include "src/core/touch.h"
 
 /* For operations under way, without which more can be freed */
 #define FREED_MS 2000
@@ -120,6 +121,10 @@ dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
 	if (!dst || !src)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: %s is NULL", f,
 			    dst ? "src" : "dst");
+	if (!comm->dev || comm->dev->shares_host) {
+		TRY(touch_check(comm, f, "dst", dst));
+		TRY(touch_check(comm, f, "src", src));
+	}
 	if (comm->dev)
 		return device_finish(comm, stream, dst, src, size);
 	TRY(dicomm_comm_stream_synchronize(comm, stream));
@@ -233,18 +238,16 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 	if (!handle)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_register: handle is NULL");
+	TRY(device_check(comm, "comm_register", "buff", buff));
 	r = malloc(sizeof(*r));
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm};
-	if (comm->dev && !comm->dev->shares_host) {
-		status = device_check(comm, "comm_register", "buff", buff);
-		if (status == DICOMM_SUCCESS)
-			status = given_add(comm, buff, size, &r->given);
-	} else {
+	if (comm->dev && !comm->dev->shares_host)
+		status = given_add(comm, buff, size, &r->given);
+	else
 		status = comm_hold(comm, buff, size, true, &r->held);
-	}
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;

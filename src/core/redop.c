@@ -8,6 +8,7 @@
 #include "src/base/type.h"
 #include "src/core/device.h"
 #include "src/core/executable.h"
+#include "src/core/touch.h"
 
 /* A number that none before has had: calls that are queued, and plans that are
  * kept, go on with the scalar that they were made with. */
@@ -39,6 +40,8 @@ dicomm_result_t dicomm_redop_create_premulsum(
 			    (int)residence);
 	if (residence == DICOMM_SCALAR_DEVICE)
 		TRY(device_check(comm, f, "scalar", scalar));
+	else
+		TRY(touch_check(comm, f, "scalar", scalar));
 	for (int i = 0; i < COMM_OPS; i++) {
 		struct created_op *c = &comm->ops[i];
 

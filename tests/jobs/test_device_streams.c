@@ -470,26 +470,32 @@ END_TEST
 
 /* ---- what is refused ---- */
 
-/* From now on a stream of CUDA's is being captured; NULL: none is. False: no
- * mock of CUDA is there. */
-static bool capture(void *stream)
+/* Tell the mock of CUDA something. False: it is not there. */
+static bool tell_mock(const char *what, void *about)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	void (*mock)(void *stream) = NULL;
+	void (*mock)(void *about) = NULL;
 
 	if (!driver)
 		return false;
-	*(void **)&mock = dlsym(driver, "mock_capture");
+	*(void **)&mock = dlsym(driver, what);
 	if (mock)
-		mock(stream);
+		mock(about);
 	dlclose(driver);
 	return mock;
+}
+
+/* From now on a stream of CUDA's is being captured; NULL: none is. */
+static bool capture(void *stream)
+{
+	return tell_mock("mock_capture", stream);
 }
 
 static void refused(struct job_rank *me, struct gadget *g)
 {
 	float *a = gadget_alloc(g, 64), mine[16];
 	const char *beside = strncmp(g->name, "cuda", 4) ? "hip:1" : "cuda:1";
+	void *handle, *theirs;
 	struct gadget other;
 	char text[256];
 
@@ -507,8 +513,30 @@ static void refused(struct job_rank *me, struct gadget *g)
 					     other.native),
 			    DICOMM_ERR_INVALID_ARGUMENT,
 			    "is of another device or context");
+		theirs = gadget_alloc(&other, 64);
+		snprintf(text, sizeof(text),
+			 "allreduce: recv %p is memory of %s, but rank %d has "
+			 "%s",
+			 theirs, beside, me->rank, g->name);
+		JOB_REFUSED(dicomm_allreduce(a, theirs, 16, DICOMM_FLOAT32,
+					     DICOMM_SUM, me->comm, g->native),
+			    DICOMM_ERR_INVALID_ARGUMENT, text);
+		gadget_free(&other, theirs);
 		gadget_close(&other);
 	}
+	theirs = gadget_alloc(g, 64);
+	if (!strcmp(g->name, "cuda:0") && tell_mock("mock_set_apart", theirs)) {
+		snprintf(text, sizeof(text),
+			 "send %p is memory of another context of cuda:0 than "
+			 "the primary one, which rank %d uses",
+			 theirs, me->rank);
+		JOB_REFUSED(dicomm_allreduce(theirs, a, 16, DICOMM_FLOAT32,
+					     DICOMM_SUM, me->comm, g->native),
+			    DICOMM_ERR_INVALID_ARGUMENT, text);
+		JOB_REFUSED(dicomm_comm_register(me->comm, theirs, 64, &handle),
+			    DICOMM_ERR_INVALID_ARGUMENT, "another context");
+	}
+	gadget_free(g, theirs);
 	if (!strcmp(g->name, "cuda:0") && capture(g->native)) {
 		JOB_REFUSED(dicomm_allreduce(a, a, 16, DICOMM_FLOAT32,
 					     DICOMM_SUM, me->comm, g->native),
@@ -527,6 +555,114 @@ START_TEST(memory_and_streams_of_others_are_refused)
 	if (cast_has("cuda:0") && cast_has("hip:0"))
 		cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
 					 .run = refused},
+			  2);
+}
+END_TEST
+
+/* ---- memory of devices, given to who computes on the host ---- */
+
+#define FEW 16
+
+/* On the host a call has waited. */
+static void wait_for(const struct gadget *g)
+{
+	if (g->accel->work)
+		gadget_wait(g);
+}
+
+/* All that could touch it refuses it, naming both. */
+static void untouched(struct job_rank *me, const struct gadget *g,
+		      const char *owner, float *theirs)
+{
+	const dicomm_datatype_t t = DICOMM_FLOAT32;
+	const size_t counts[] = {4, 4}, displs[] = {0, 4};
+	float *mine = gadget_alloc(g, FEW * 2 * sizeof(float));
+	dicomm_comm_t c = me->comm;
+	dicomm_redop_t op;
+	char text[256];
+	void *handle;
+
+	snprintf(text, sizeof(text), "%p is memory of %s, but rank %d has %s",
+		 (void *)theirs, owner, me->rank, g->name);
+#define REFUSED(call) JOB_REFUSED(call, DICOMM_ERR_INVALID_ARGUMENT, text)
+	REFUSED(dicomm_allreduce(theirs, mine, FEW, t, DICOMM_SUM, c,
+				 g->native));
+	REFUSED(dicomm_allreduce(mine, theirs, FEW, t, DICOMM_SUM, c,
+				 g->native));
+	REFUSED(dicomm_allgather(mine, theirs, 4, t, c, g->native));
+	REFUSED(dicomm_send(theirs, 1, t, 1 - me->rank, c, g->native));
+	REFUSED(dicomm_recv(theirs, 1, t, 1 - me->rank, c, g->native));
+	REFUSED(dicomm_alltoallv(theirs, counts, displs, mine, counts, displs,
+				 t, c, g->native));
+	JOB_TRY(dicomm_group_start());
+	REFUSED(dicomm_alltoall(theirs, mine, 1, t, c, g->native));
+	JOB_TRY(dicomm_group_end());
+	REFUSED(dicomm_comm_register(c, theirs, 64, &handle));
+	REFUSED(dicomm_comm_memcpy(c, mine, theirs, 4, g->native));
+	REFUSED(dicomm_comm_memcpy(c, theirs, mine, 4, g->native));
+	REFUSED(dicomm_redop_create_premulsum(&op, theirs, t,
+					      DICOMM_SCALAR_HOST_IMMEDIATE, c));
+	REFUSED(dicomm_redop_create_premulsum(&op, theirs, t,
+					      DICOMM_SCALAR_DEVICE, c));
+#undef REFUSED
+	/* Where it holds nothing it does not matter. */
+	JOB_TRY(dicomm_broadcast(me->rank ? theirs : mine,
+				 me->rank ? mine : theirs, 0, t, 0, c,
+				 g->native));
+	wait_for(g);
+	gadget_free(g, mine);
+}
+
+static void repeat(struct job_rank *me, const struct gadget *g, float *at)
+{
+	for (int i = 0; i < 3; i++) {
+		for (int k = 0; k < FEW; k++)
+			at[k] = 1;
+		JOB_TRY(dicomm_allreduce(at, at, FEW, DICOMM_FLOAT32,
+					 DICOMM_SUM, me->comm, g->native));
+		wait_for(g);
+		for (int k = 0; k < FEW; k++)
+			JOB_CHECK(at[k] == 2, "%g", (double)at[k]);
+	}
+}
+
+/* The runtime is loaded when the communicator has been used already. */
+static void touching(struct job_rank *me, struct gadget *g)
+{
+	float *mine = gadget_alloc(g, FEW * sizeof(float)), *theirs, *pinned;
+	const char *owner = me->arg;
+	struct gadget other;
+
+	repeat(me, g, mine);
+	gadget_open(&other, owner);
+	theirs = gadget_alloc(&other, 64);
+	pinned = gadget_host(&other, 64);
+	untouched(me, g, owner, theirs);
+	/* A call like those before, too. */
+	JOB_REFUSED(dicomm_allreduce(theirs, theirs, FEW, DICOMM_FLOAT32,
+				     DICOMM_SUM, me->comm, g->native),
+		    DICOMM_ERR_INVALID_ARGUMENT, "is memory of");
+	repeat(me, g, mine);
+	if (!strncmp(g->name, "host", 4))
+		repeat(me, g, pinned);
+	/* What is managed the host may touch. */
+	if (!strncmp(owner, "cuda", 4) && tell_mock("mock_manage", theirs))
+		repeat(me, g, theirs);
+	gadget_host_free(&other, pinned);
+	gadget_free(&other, theirs);
+	gadget_close(&other);
+	gadget_free(g, mine);
+}
+
+START_TEST(memory_that_the_host_cannot_touch_is_refused_there)
+{
+	const char *const owners[] = {"cuda:1", "hip:0", "ze:1"};
+	const char *where = _i < 3 ? "host" : "opencl:0";
+
+	if (cast_has(owners[_i % 3]) && cast_has(where))
+		cast_play(&(struct cast){.device = {where, where},
+					 .run = touching,
+					 .arg = owners[_i % 3]},
 			  2);
 }
 END_TEST
@@ -1011,6 +1147,9 @@ int main(void)
 	tcase = tcase_create("refusals");
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, memory_and_streams_of_others_are_refused);
+	tcase_add_loop_test(tcase,
+			    memory_that_the_host_cannot_touch_is_refused_there,
+			    0, 6);
 	tcase_add_test(tcase, a_call_that_nothing_serves_is_an_error);
 	tcase_add_test(tcase, each_way_is_explained);
 	tcase_add_loop_test(tcase, staging_never_refuses_unlike_devices_by_name,

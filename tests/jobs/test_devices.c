@@ -370,7 +370,7 @@ static void alone(struct job_rank *me, struct gadget *g)
 {
 	const char *how = me->arg;
 	const uint8_t *stages = me->comm->dev->near;
-	int index;
+	struct accel_owner owner;
 
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
 		   g);
@@ -380,7 +380,7 @@ static void alone(struct job_rank *me, struct gadget *g)
 			JOB_TRY(dicomm_comm_abort(me->comm));
 		JOB_TRY(dicomm_comm_destroy(me->comm));
 		me->comm = NULL;
-		JOB_CHECK(g->accel->work->owner(stages, &index),
+		JOB_CHECK(g->accel->work->owner(stages, &owner),
 			  "what rank 1 maps is not there any more");
 	}
 	job_barrier();
@@ -403,7 +403,7 @@ END_TEST
 static void bereaved(struct job_rank *me, struct gadget *g)
 {
 	const uint8_t *stages = me->comm->dev->near;
-	int index;
+	struct accel_owner owner;
 
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
 		   g);
@@ -411,7 +411,7 @@ static void bereaved(struct job_rank *me, struct gadget *g)
 	if (me->rank == 1)
 		raise(SIGKILL);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
-	JOB_CHECK(!g->accel->work->owner(stages, &index),
+	JOB_CHECK(!g->accel->work->owner(stages, &owner),
 		  "what rank 1 mapped is still there");
 	JOB_CHECK(!gadget_early(g), "it was freed too early");
 	job_exit();
@@ -436,7 +436,7 @@ static void in_one_process(struct job_rank *me)
 	struct gadget g;
 	double begin;
 	uint8_t *stages[2];
-	int index;
+	struct accel_owner owner;
 
 	gadget_open(&g, me->arg);
 	JOB_TRY(dicomm_comm_init_all(comms, 2, names));
@@ -444,7 +444,7 @@ static void in_one_process(struct job_rank *me)
 	for (int i = 0; i < 2; i++) {
 		stages[i] = comms[i]->dev->near;
 		JOB_TRY(dicomm_comm_destroy(comms[i]));
-		JOB_CHECK(!g.accel->work->owner(stages[i], &index),
+		JOB_CHECK(!g.accel->work->owner(stages[i], &owner),
 			  "what nobody reads is still there");
 	}
 	JOB_CHECK(job_seconds() - begin < 1.9, "it waited for itself");

@@ -165,24 +165,26 @@ END_TEST
 
 START_TEST(memory_knows_its_device)
 {
+	struct accel_owner owner = {.index = 7};
 	struct accel_export where;
 	char *p, *q;
 	size_t offset;
-	int index = 7;
 
+	ck_assert(accel->loaded());
 	OK(accel->alloc(0, BYTES, (void **)&p));
 	OK(accel->alloc(1, 1, (void **)&q));
-	ck_assert(work->owner(p + BYTES - 1, &index));
-	ck_assert_int_eq(index, 0);
-	ck_assert(work->owner(q, &index));
-	ck_assert_int_eq(index, 1);
-	index = 7;
-	ck_assert(!work->owner(&index, &index));
-	ck_assert(!work->owner(NULL, &index));
-	ck_assert_int_eq(index, 7);
+	ck_assert(work->owner(p + BYTES - 1, &owner));
+	ck_assert_int_eq(owner.index, 0);
+	ck_assert(!owner.managed && !owner.apart);
+	ck_assert(work->owner(q, &owner));
+	ck_assert_int_eq(owner.index, 1);
+	owner.index = 7;
+	ck_assert(!work->owner(&owner, &owner));
+	ck_assert(!work->owner(NULL, &owner));
+	ck_assert_int_eq(owner.index, 7);
 	ck_assert(!accel->find(p, 1, &where, &offset));
 	OK(accel->free(p));
-	ck_assert(!work->owner(p, &index));
+	ck_assert(!work->owner(p, &owner));
 	OK(accel->free(q));
 	ck_assert_int_eq(accel->free(q), DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(accel->free(NULL), DICOMM_ERR_INVALID_ARGUMENT);
@@ -372,15 +374,17 @@ END_TEST
 /* The device uses it like its own; others would look where it was. */
 START_TEST(managed_memory_is_shown_to_nobody)
 {
+	struct accel_owner owner = {.index = 7};
 	struct accel_allocation a = {.id = 7};
 	struct accel_handle h;
 	char *p = streams_alloc(BYTES);
-	int index = 7, fd = -1, one = 1, to = 0;
+	int fd = -1, one = 1, to = 0;
 	uint64_t offset;
 
 	mock.manage(p);
-	ck_assert(work->owner(p + 5, &index));
-	ck_assert_int_eq(index, 0);
+	ck_assert(work->owner(p + 5, &owner));
+	ck_assert_int_eq(owner.index, 0);
+	ck_assert(owner.managed && !owner.apart);
 	log_set_last_error("untouched");
 	OK(work->allocation(p + 5, &a));
 	ck_assert_uint_eq(a.id, 0);

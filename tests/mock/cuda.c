@@ -49,6 +49,8 @@ static const bool has_wait_v1 = false;
 #endif
 
 static struct CUctx_st contexts[DRIVER_DEVICES] = {{0}, {1}};
+/* That the user has made, of either device */
+static struct CUctx_st others[DRIVER_DEVICES] = {{0}, {1}};
 static bool retained[DRIVER_DEVICES];
 static _Thread_local cuda_context stack[DEPTH];
 static _Thread_local int depth;
@@ -288,6 +290,10 @@ static int one_attribute(void *data, cuda_pointer_attribute what,
 			 const struct driver_memory *m)
 {
 	switch (what) {
+	case CUDA_POINTER_CONTEXT:
+		*(cuda_context *)data =
+			m->apart ? &others[m->device] : &contexts[m->device];
+		return DRIVER_SUCCESS;
 	case CUDA_POINTER_MEMORY_TYPE:
 		*(unsigned *)data = CUDA_MEMORY_DEVICE;
 		return DRIVER_SUCCESS;

@@ -160,7 +160,18 @@ void mock_manage(void *at)
 {
 	pthread_mutex_lock(&lock);
 	for (struct driver_memory *m = memories; m; m = m->next)
-		m->managed |= m->at == at;
+		if (m->at == at)
+			m->managed = !mprotect(m->at - m->before,
+					       m->bytes + m->before,
+					       PROT_READ | PROT_WRITE);
+	pthread_mutex_unlock(&lock);
+}
+
+void mock_set_apart(void *at)
+{
+	pthread_mutex_lock(&lock);
+	for (struct driver_memory *m = memories; m; m = m->next)
+		m->apart |= m->at == at;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -68,8 +68,11 @@ int mock_early(void);
 bool mock_mapped(const void *at);
 /* Host memory through which what is at a device address can be seen. */
 void *mock_peek(void *at);
-/* From now on this memory is managed: the driver moves it. */
+/* From now on this memory is managed: the driver moves it, and the host may
+ * touch it. */
 void mock_manage(void *at);
+/* And this is of another context of its device. Of CUDA's */
+void mock_set_apart(void *at);
 /* Are copies to and from that memory done when they say so? Of CUDA's */
 bool mock_synced(const void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */
@@ -97,7 +100,7 @@ struct driver_memory {
 	size_t bytes, before; /* what others have of its first page */
 	int device, fd;
 	uint64_t id;
-	bool imported, managed, synced;
+	bool imported, managed, synced, apart;
 	struct driver_memory *next;
 };
 

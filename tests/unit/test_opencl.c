@@ -53,15 +53,15 @@ END_TEST
 START_TEST(memory_is_the_hosts)
 {
 	struct accel_export where;
+	struct accel_owner owner;
 	void *p, *device;
 	size_t offset;
-	int index;
 
 	OK(accel_opencl.alloc(0, 100000, &p));
 	ck_assert(accel_opencl.find((char *)p + 5, 7, &where, &offset));
 	ck_assert_uint_eq(offset, 5);
 	ck_assert_int_eq(where.pid, getpid());
-	ck_assert(!work->owner(p, &index));
+	ck_assert(!work->owner(p, &owner));
 	OK(work->map_host(0, p, 100000, false, &device));
 	ck_assert_ptr_eq(device, p);
 	work->unmap_host(0, p);
