@@ -293,6 +293,52 @@ static void small(struct job_rank *me, struct gadget *g)
 		}
 }
 
+/* Some of each operation, type and operator */
+static void some(const struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE};
+
+	for (int k = 0; k < TRIAL_KINDS; k++)
+		for (int i = k % 3; i < element_ntypes; i += 3) {
+			t.kind = (enum trial_kind)k;
+			t.type = element_types[i];
+			t.count = i % 2 ? 40 : 9001;
+			t.seed += 1000;
+			t.op = element_ops[(k + i) % element_nops];
+			if (!element_op_fits(t.op, t.type))
+				t.op = DICOMM_AVG;
+			placement(t, me, g, (k + i) % TRIAL_PLACES);
+		}
+}
+
+/* Both halves have all kinds of device, in the other order. */
+static void halves(struct job_rank *me, struct gadget *g)
+{
+	struct job_rank part = *me;
+
+	JOB_TRY(dicomm_comm_split(me->comm, me->rank % 2, -me->rank, &part.comm,
+				  NULL));
+	JOB_TRY(dicomm_comm_user_rank(part.comm, &part.rank));
+	JOB_TRY(dicomm_comm_count(part.comm, &part.ranks));
+	JOB_CHECK(part.ranks == CAST_DEVICES &&
+			  part.rank == CAST_DEVICES - 1 - me->rank / 2,
+		  "rank %d of %d", part.rank, part.ranks);
+	some(&part, g);
+	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
+		   g);
+	JOB_TRY(dicomm_comm_destroy(part.comm));
+	some(me, g);
+}
+
+START_TEST(parts_of_unlike_devices)
+{
+	struct cast cast = {.run = halves};
+
+	memcpy(cast.device, cast_unlike, sizeof(cast_unlike));
+	cast_play(&cast, 2 * CAST_DEVICES);
+}
+END_TEST
+
 /* More than fits a slot, and more than a ring. */
 static void large(struct job_rank *me, struct gadget *g)
 {
@@ -671,6 +717,7 @@ int main(void)
 		       memory_that_comes_late_is_read_in_place_the_next_time);
 	tcase_add_test(tcase, small_messages_between_unlike_devices);
 	tcase_add_test(tcase, large_messages_between_unlike_devices);
+	tcase_add_test(tcase, parts_of_unlike_devices);
 	tcase_add_loop_test(tcase, devices_of_one_kind_need_no_staging, 0,
 			    KINDS);
 	tcase_add_loop_test(tcase, memory_stays_until_neighbours_have_let_go, 0,
