@@ -15,7 +15,7 @@
 #include "src/core/held.h"
 #include "src/core/touch.h"
 
-/* For operations under way, without which more can be freed */
+/* For operations under way, without which more can be allocated and freed */
 #define FREED_MS 2000
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
@@ -27,6 +27,22 @@ struct registration {
 	struct given *given; /* of a device; or NULL */
 };
 
+/* A driver that waits for a stream while it allocates may keep others from what
+ * would let that go on. Without end if they wait for this thread: so after that
+ * time it is tried all the same. True: held_release() is to follow. */
+static bool unhold(const struct accel *accel, int index)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+	uint64_t end = clock_ms() + FREED_MS;
+
+	while (!held_by_none(accel->work, index)) {
+		if (clock_ms() > end)
+			return false;
+		nanosleep(&nap, NULL);
+	}
+	return true;
+}
+
 /* Where there is none left, what was freed while streams were held may come
  * back meanwhile. */
 static dicomm_result_t take(const struct accel *accel, int index, size_t size,
@@ -35,13 +51,16 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 	const struct timespec nap = {.tv_nsec = 1000000};
 	uint64_t end = clock_ms() + FREED_MS;
 	dicomm_result_t status;
-	bool last;
+	bool last, none;
 
 	for (;;) {
 		held_sweep();
 		last = !held_waits() || clock_ms() > end;
 		log_hold();
+		none = unhold(accel, index);
 		status = accel->alloc(index, size, ptr);
+		if (none)
+			held_release();
 		last |= status != DICOMM_ERR_NO_MEMORY;
 		log_release(last);
 		if (last)

@@ -792,6 +792,38 @@ static void second(struct job_rank *me, struct gadget *g)
 	JOB_TRY(dicomm_comm_destroy(again));
 }
 
+/* Drivers may wait for streams while they allocate; the mocks do not for as
+ * long as this. */
+static void allocating(struct job_rank *me, struct gadget *g)
+{
+	struct trial t = {.kind = TRIAL_ALLREDUCE,
+			  .type = DICOMM_FLOAT32,
+			  .count = 1000,
+			  .gadget = g};
+	void *at = NULL;
+
+	trial_fill(&t, me);
+	job_barrier();
+	if (me->rank == 1)
+		job_sleep_ms(900);
+	JOB_TRY(trial_call(&t, g->native));
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &at, 1 << 20));
+	trial_check(&t);
+	trial_free(&t);
+	JOB_TRY(dicomm_mem_free(at));
+}
+
+START_TEST(memory_is_allocated_while_streams_are_held)
+{
+	const char *const names[] = {"cuda:0", "hip:0", "ze:0"};
+
+	if (cast_has(names[_i]))
+		cast_play(&(struct cast){.device = {names[_i]},
+					 .run = allocating},
+			  2);
+}
+END_TEST
+
 START_TEST(a_communicator_begins_while_streams_are_held)
 {
 	if (cast_has("cuda:0") && cast_has("hip:0"))
@@ -1135,6 +1167,8 @@ int main(void)
 			    0, 3);
 	tcase_add_test(tcase, no_device_reads_what_an_aborted_rank_had_sent);
 	tcase_add_test(tcase, groups_of_two_threads_cross_on_streams);
+	tcase_add_loop_test(tcase, memory_is_allocated_while_streams_are_held,
+			    0, 3);
 	tcase_add_test(tcase, a_communicator_begins_while_streams_are_held);
 	tcase_add_test(tcase,
 		       no_stream_becomes_held_while_a_communicator_begins);
