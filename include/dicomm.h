@@ -59,8 +59,9 @@
  *    What waits for a stream or an event is in nobody's way.
  *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1,
  *    GPU_MAX_HW_QUEUES=1), a stream that waits may hold up those of the
- *    library, so that operations never end. This is tried when the device is
- *    first used, and a warning says so.
+ *    library, so that operations end by their time-out only, which says so.
+ *    This is tried with one stream when the device is first used, and a warning
+ *    says so; the more streams there are, the more queues are needed.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A

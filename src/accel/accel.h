@@ -80,6 +80,9 @@ struct accel_handle {
  * and for event_query() and gate_open().
  */
 struct accel_work {
+	/* The variable that sets on how many queues of a device its streams
+	 * run; NULL: none does. */
+	const char *queues;
 	unsigned (*caps)(int index); /* of enum accel_caps */
 	/* Is ptr memory of a device of this kind, and of which? Quiet. */
 	bool (*owner)(const void *ptr, struct accel_owner *owner);

@@ -34,6 +34,7 @@
  *   gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
  *                                not taken
+ *   GPU_QUEUES                   as accel.h says of queues
  *   GPU_GATES                    the header with its gates: gate_probe() and
  *                                the gate operations of accel.h
  */
@@ -942,6 +943,7 @@ static dicomm_result_t gpu_wait_event(struct accel_stream *s,
 #include GPU_GATES
 
 static const struct accel_work gpu_work = {
+	.queues = GPU_QUEUES,
 	.caps = gpu_caps,
 	.owner = gpu_owns,
 	.open = gpu_open,

@@ -12,7 +12,6 @@
  * Needed, beside what gpu.h names:
  *   gpu_word_alloc(at)           8 bytes that host and devices see
  *   gpu_wait_value(index, stream, word, value)  until a word has a value
- *   GPU_QUEUES                   what sets how many queues a device has
  */
 #ifndef DICOMM_ACCEL_GPU_GATE_H
 #define DICOMM_ACCEL_GPU_GATE_H

@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/core/device.h"
 #include "src/core/meet.h"
 
 /* A wait shorter than this reads no clock. */
@@ -158,12 +159,28 @@ static dicomm_result_t broken_wire(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+/* Streams beyond the queues of a device share these, where one that waits for
+ * the host holds up what is behind it. */
+static const char *held_up(const struct dicomm_comm *comm, char *text,
+			   size_t len)
+{
+	const char *queues = comm->dev ? comm->dev->work->queues : NULL;
+
+	*text = '\0';
+	if (queues)
+		snprintf(text, len,
+			 " (do streams that wait hold up those of the library, "
+			 "for %s leaves too few queues?)",
+			 queues);
+	return text;
+}
+
 /* Where no message is missing, a device has yet to do what was queued on it. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 {
 	struct dicomm_comm *comm = f->comm;
 	unsigned long long s = waited_ns / 1000000000;
-	char text[128];
+	char text[128], why[160];
 
 	call_text(f->call, text, sizeof(text));
 	comm_listen(comm);
@@ -175,25 +192,27 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 			 f->sending ? "send to it" : "receive from it");
 	else
 		log_warn("%s rank %d: operation %llu, %s: %s is late, waited "
-			 "%llu s for it",
+			 "%llu s for it%s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, comm->device, s);
+			 text, comm->device, s,
+			 held_up(comm, why, sizeof(why)));
 	comm_listen(NULL);
 }
 
 static dicomm_result_t time_out(const struct wait_for *f)
 {
 	struct dicomm_comm *comm = f->comm;
-	char text[128];
+	char text[128], why[160];
 
 	call_text(f->call, text, sizeof(text));
 	if (f->peer < 0)
 		return fault_raise(
 			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
 			"rank %d: operation %llu, %s: timed out after %d ms "
-			"waiting for %s",
+			"waiting for %s%s",
 			comm->rank, (unsigned long long)f->number, text,
-			comm->timeout_ms, comm->device);
+			comm->timeout_ms, comm->device,
+			held_up(comm, why, sizeof(why)));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, f->peer, true,
 			   "rank %d: operation %llu, %s: timed out after %d ms "
 			   "waiting to %s rank %d (%s)",

@@ -740,6 +740,59 @@ START_TEST(a_device_that_is_late_is_named)
 }
 END_TEST
 
+/* The library's stream is behind the user's, which waits for it: that ends by
+ * the time-out, and the stream goes on. */
+static void shared_queue(struct job_rank *me)
+{
+	const struct {
+		const char *device, *words;
+	} *c = me->arg;
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const size_t n = 1000;
+	dicomm_result_t async;
+	struct gadget g;
+	const char *text;
+	float *a, *b;
+
+	gadget_open(&g, c->device);
+	config.device = g.name;
+	config.timeout_ms = 300;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	a = gadget_alloc(&g, n * sizeof(*a));
+	b = gadget_alloc(&g, n * sizeof(*b));
+	JOB_TRY(dicomm_allreduce(a, b, n, DICOMM_FLOAT32, DICOMM_AVG, me->comm,
+				 g.native));
+	gadget_wait(&g);
+	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+	text = dicomm_get_last_error(me->comm);
+	JOB_CHECK(async == DICOMM_ERR_TIMEOUT && strstr(text, c->words),
+		  "async %d: %s", (int)async, text);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	gadget_free(&g, a);
+	gadget_free(&g, b);
+	gadget_close(&g);
+}
+
+START_TEST(streams_that_share_a_queue_end_by_the_time_out)
+{
+	static const struct {
+		const char *device, *words;
+	} cases[] = {{"cuda:0", "CUDA_DEVICE_MAX_CONNECTIONS leaves too few"},
+		     {"hip:0", "GPU_MAX_HW_QUEUES leaves too few"}};
+
+	if (!gpu_is_wanted(cases[_i].device) && cast_has(cases[_i].device))
+		job_run(&(struct job){
+			.run = shared_queue,
+			.arg = &cases[_i],
+			.ranks = 1,
+			.bare = true,
+			.env = {"DICOMM_DEBUG=none", "MOCK_ONE_QUEUE=1"},
+			.timeout_s = 60});
+}
+END_TEST
+
 /* Where nothing may be staged, ranks that would have to are told apart. */
 static void never(struct job_rank *me)
 {
@@ -1174,6 +1227,8 @@ int main(void)
 		       no_stream_becomes_held_while_a_communicator_begins);
 	tcase_add_test(tcase, what_is_not_received_keeps_up_nothing_else);
 	tcase_add_test(tcase, a_collective_keeps_up_no_single_message);
+	tcase_add_loop_test(
+		tcase, streams_that_share_a_queue_end_by_the_time_out, 0, 2);
 	/* One that is there does what it is told within 150 ms. */
 	if (!gpu_is_wanted(some_device))
 		tcase_add_test(tcase, a_device_that_is_late_is_named);
