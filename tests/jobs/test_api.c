@@ -496,8 +496,8 @@ static void predictions(void)
 			continue;
 		JOB_CHECK(s[1] > 0 && (isnan(s[0]) || s[0] <= s[1]), "%s: %g",
 			  name, s[1]);
-		snprintf(words, sizeof(words), "%.1f",
-			 floor(s[1] * 1e7 + 1e-6) / 10);
+		snprintf(words, sizeof(words), " %.2f",
+			 floor(s[1] * 1e8 + 0.5 + 1e-6) / 100);
 		JOB_CHECK(strstr(text, words), "%s: no %s in\n%s", name, words,
 			  text);
 	}
