@@ -40,15 +40,17 @@ static struct ibv_context contexts[RAILS];
 static struct ibv_cq cqs[RAILS];
 static struct ibv_srq srqs[RAILS];
 static struct verbs_nic nics[RAILS];
-static int news[RAILS]; /* makes async_fd ready */
+static int news[RAILS];       /* makes async_fd ready */
+static _Atomic bool has_gone; /* the second one */
 static _Atomic int asked;
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
 {
-	(void)context;
+	bool gone = atomic_load(&has_gone) && context == &contexts[1];
+
 	(void)e;
 	atomic_fetch_add(&asked, 1);
-	errno = EIO;
+	errno = gone ? EIO : EAGAIN;
 	return -1;
 }
 
@@ -328,6 +330,7 @@ END_TEST
 /* Its descriptor is ready for ever then. */
 START_TEST(a_device_that_has_gone_is_looked_at_once)
 {
+	atomic_store(&has_gone, true);
 	close(news[1]);
 	for (int i = 0; i < PATIENCE_MS && !atomic_load(&nics[1].fatal); i++)
 		usleep(1000);

@@ -102,6 +102,18 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e,
 	return 2;
 }
 
+static bool gid_has_left;
+
+int ibv_query_gid(struct ibv_context *c, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	(void)c;
+	(void)port;
+	(void)index;
+	*gid = (union ibv_gid){.raw[15] = gid_has_left};
+	return 0;
+}
+
 /* The port of all addresses of this machine; 0: none has one */
 static uint8_t port_with_address;
 
@@ -471,6 +483,52 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 }
 END_TEST
 
+/* What it is known by, in the kernel's table and to us, may be gone. */
+START_TEST(a_gid_that_has_left_is_named)
+{
+	struct verbs_card card;
+	struct verbs_lane *lane = open_lane(&card);
+
+	gid_has_left = _i;
+	silent = 3;
+	ck_assert_int_eq(verbs_lane_connect(lane, &card), DICOMM_ERR_SYSTEM);
+	ck_assert_ptr_ne(strstr(log_last_error(), "gid ::"), NULL);
+	ck_assert_int_eq(strstr(log_last_error(), VERBS_GID_LEFT) != NULL, _i);
+	verbs_lane_close(lane);
+	gid_has_left = false;
+}
+END_TEST
+
+START_TEST(a_change_of_its_gids_counts_for_the_next_lane)
+{
+	struct verbs_card card;
+	struct verbs_lane *lane;
+
+	nic.gid[0].gid.raw[15] = 7; /* which the port had */
+	atomic_store(&nic.changed, _i);
+	verbs_nic_renew(&nic);
+	ck_assert(!atomic_load(&nic.changed));
+	lane = open_lane(&card);
+	ck_assert_uint_eq(card.end[0].gids, 1);
+	ck_assert_uint_eq(card.end[0].gid[0][15], _i ? 1 : 7);
+	verbs_lane_close(lane);
+}
+END_TEST
+
+START_TEST(without_a_gid_there_is_no_lane)
+{
+	struct verbs_card card = {.strands = 1};
+	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, true, 1);
+
+	nic.port = 3; /* of which the table has none */
+	atomic_store(&nic.changed, true);
+	verbs_nic_renew(&nic);
+	ck_assert_int_eq(verbs_lane_open(lane, &card), DICOMM_ERR_NO_PATH);
+	ck_assert_ptr_ne(strstr(log_last_error(), "no GID"), NULL);
+	verbs_lane_close(lane);
+}
+END_TEST
+
 START_TEST(an_address_may_be_found_late)
 {
 	struct verbs_card card;
@@ -578,6 +636,10 @@ int main(void)
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
 			    (int)(sizeof(places) / sizeof(*places)));
 	tcase_add_loop_test(tcase, an_address_may_be_found_late, 0, 3);
+	tcase_add_loop_test(tcase, a_gid_that_has_left_is_named, 0, 2);
+	tcase_add_loop_test(
+		tcase, a_change_of_its_gids_counts_for_the_next_lane, 0, 2);
+	tcase_add_test(tcase, without_a_gid_there_is_no_lane);
 	tcase_add_loop_test(
 		tcase, receives_are_a_queue_pairs_own_where_none_can_be_shared,
 		0, 2);

@@ -101,6 +101,17 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr,
 	return refuse;
 }
 
+/* What a port is known by stays so. */
+int ibv_query_gid(struct ibv_context *c, uint8_t port, int index,
+		  union ibv_gid *gid)
+{
+	(void)c;
+	(void)port;
+	(void)index;
+	memset(gid, 0, sizeof(*gid));
+	return 0;
+}
+
 static int poll_cq(struct ibv_cq *queue, int n, struct ibv_wc *wc)
 {
 	int count = n_coming;

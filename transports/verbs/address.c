@@ -12,11 +12,11 @@
 #include "transports/verbs/verbs.h"
 
 #define MAGIC 0x42524556u /* "VERB" */
-#define VERSION 5
+#define VERSION 6
 
 _Static_assert(sizeof(struct verbs_address) <= 252, "must fit a blob");
 _Static_assert(sizeof(struct verbs_end) == 176 &&
-		       sizeof(struct verbs_card) == 248 + VERBS_STRANDS * 176,
+		       sizeof(struct verbs_card) == 376 + VERBS_STRANDS * 176,
 	       "has no padding");
 _Static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == VERBS_KEY,
 	       "sizes of key and proof");

@@ -28,15 +28,13 @@ struct verbs_address {
 
 /* One side of a strand. No padding. */
 struct verbs_end {
-	/* the queue pair, and what its port is known by; of one that cm.c
-	 * connects: where its NIC listens, as an IPv4 address and, in lid, the
-	 * port */
+	/* the queue pair, and what its port is known by; of an answer, those
+	 * that the strand goes between: its own, and that of the call. Of one
+	 * that cm.c connects, its own is where its NIC listens: an IPv4 address
+	 * and, in lid, the port */
 	uint8_t gid[VERBS_GIDS][16];
 	uint32_t gids;
-	/* of an answer: those that the strand goes between, its own and of the
-	 * call */
-	uint16_t by_gid, to_gid;
-	uint16_t lid, global; /* global: it is reached by its GID alone */
+	uint32_t lid, global; /* global: it is reached by its GID alone */
 	uint32_t qpn, psn, mtu;
 	uint32_t reads; /* that it serves at a time */
 	uint32_t rkey;  /* of what the other side writes */
@@ -61,7 +59,7 @@ struct verbs_card {
 	 * credits of the one who calls */
 	uint64_t addr;
 	uint32_t stride, slots;
-	char why[96];
+	char why[224];
 	uint8_t proof[32];
 };
 

@@ -27,6 +27,7 @@
 #include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"
 #include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 /* The first reason counts, and may be being read. */
 static void lane_failed(struct verbs_lane *lane, dicomm_result_t why,
@@ -47,7 +48,16 @@ static bool uses_cm(const struct tp_device *dev)
 static bool is_of_use(const struct verbs_rail *rail)
 {
 	return !atomic_load(&rail->nic->lost_ms) &&
-	       !atomic_load(&rail->nic->fatal);
+	       !atomic_load(&rail->nic->fatal) && rail->nic->gids;
+}
+
+/* What a NIC has said of changes until now counts for the next lane. */
+static void renew_nics(const struct tp_device *dev)
+{
+	for (uint32_t i = 0; i < dev->rails; i++) {
+		verbs_watch_events(dev->rail[i].nic);
+		verbs_nic_renew(dev->rail[i].nic);
+	}
 }
 
 /* For a connection that cm.c makes. */
@@ -132,6 +142,17 @@ static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 	return wanted;
 }
 
+/* Those that a strand goes between. */
+static void tell_gids(const struct verbs_strand *s,
+		      const struct verbs_end *call, struct verbs_end *answer)
+{
+	memcpy(answer->gid[0], s->gid.gid.raw, sizeof(answer->gid[0]));
+	memcpy(answer->gid[1], call->gid[s->to_gid], sizeof(answer->gid[1]));
+	answer->gids = 2;
+	if (uses_cm(s->lane->dev))
+		verbs_cm_end(s->rail, answer);
+}
+
 static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 			       struct verbs_card *answer)
 {
@@ -144,6 +165,7 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 	if (!lane)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%.63s", call->why);
+	renew_nics(dev);
 	for (uint32_t i = 0; i < call->strands; i++) {
 		answer->end[i].rail = rail_for(dev, call->end[i].to_rail);
 		answer->end[i].to_rail = call->end[i].rail;
@@ -159,17 +181,13 @@ static dicomm_result_t make_in(struct tp_device *dev, struct verbs_conn *c,
 		verbs_lane_close(lane);
 		return status;
 	}
-	for (uint32_t i = 0; i < lane->strands; i++) {
-		answer->end[i].by_gid = (uint16_t)lane->strand[i].gid;
-		answer->end[i].to_gid = (uint16_t)lane->strand[i].to_gid;
-	}
+	for (uint32_t i = 0; i < lane->strands; i++)
+		tell_gids(&lane->strand[i], &call->end[i], &answer->end[i]);
 	lane->conn = c;
 	c->lane = lane;
 	memcpy(lane->challenge, call->challenge, VERBS_NONCE);
 	if (uses_cm(dev)) {
 		atomic_store(&lane->state, LANE_CONNECTING);
-		for (uint32_t i = 0; i < lane->strands; i++)
-			verbs_cm_end(lane->strand[i].rail, &answer->end[i]);
 		await(c);
 		return DICOMM_SUCCESS;
 	}
@@ -199,7 +217,7 @@ bool verbs_call_answer(struct tp_device *dev, struct verbs_conn *c)
 	} else {
 		answer.status = make_in(dev, c, &answer);
 		if (answer.status)
-			snprintf(answer.why, sizeof(answer.why), "%.90s",
+			snprintf(answer.why, sizeof(answer.why), "%.220s",
 				 log_last_error());
 	}
 	verbs_card_seal(&answer, dev->config.key);
@@ -324,11 +342,15 @@ dicomm_result_t verbs_call_begin(struct tp_device *dev,
 				 enum tp_class c, struct verbs_lane **out)
 {
 	struct verbs_card card = {.type = VERBS_CALL};
-	uint32_t strands = pair_rails(dev, to, card.end);
-	struct verbs_lane *lane =
-		verbs_lane_new(dev, (int)to->rank, c, false, strands);
+	struct verbs_lane *lane;
 	dicomm_result_t status;
+	uint32_t strands;
 
+	verbs_lock();
+	renew_nics(dev);
+	strands = pair_rails(dev, to, card.end);
+	verbs_unlock();
+	lane = verbs_lane_new(dev, (int)to->rank, c, false, strands);
 	if (!lane)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	snprintf(lane->remote, sizeof(lane->remote), "%s %s", to->host,
@@ -394,18 +416,39 @@ static const char *doubt(const struct verbs_lane *lane,
 	for (uint32_t i = 0; i < card->strands; i++) {
 		if (card->end[i].rail >= VERBS_RAILS)
 			return "it has no such port";
-		if (card->end[i].gids > VERBS_GIDS ||
-		    card->end[i].by_gid >= card->end[i].gids ||
-		    card->end[i].to_gid >= lane->strand[i].rail->nic->gids)
+		if (card->end[i].gids != 2)
 			return "its choice of GIDs makes no sense";
 	}
 	return NULL;
+}
+
+/* One of those that the call had told; the list may be another by now. */
+static dicomm_result_t take_gid(struct verbs_strand *s, const uint8_t *wanted)
+{
+	const struct verbs_nic *nic = s->rail->nic;
+	char text[INET6_ADDRSTRLEN];
+	union ibv_gid gid;
+
+	for (uint32_t i = 0; i < nic->gids; i++) {
+		if (memcmp(nic->gid[i].gid.raw, wanted, sizeof(gid)) != 0)
+			continue;
+		s->gid = nic->gid[i];
+		return DICOMM_SUCCESS;
+	}
+	memcpy(&gid, wanted, sizeof(gid));
+	verbs_gid_text(&gid, text);
+	return FAIL(DICOMM_ERR_SYSTEM,
+		    "verbs %s port %u gid %s: rank %d (%s): "
+		    "connect: " VERBS_GID_LEFT,
+		    nic->name, nic->port, text, s->lane->rank, s->lane->remote);
 }
 
 /* Both cards are there. */
 static dicomm_result_t join(struct verbs_lane *lane,
 			    const struct verbs_card *remote)
 {
+	for (uint32_t i = 0; i < lane->strands; i++)
+		TRY(take_gid(&lane->strand[i], remote->end[i].gid[1]));
 	TRY(verbs_lane_meet(lane, remote));
 	if (!uses_cm(lane->dev))
 		return verbs_lane_connect(lane, remote);
@@ -419,11 +462,11 @@ void verbs_call_answered(struct verbs_conn *c)
 	struct verbs_lane *lane = c->lane;
 	const char *why = doubt(lane, &c->card);
 	dicomm_result_t status;
-	char text[256];
+	char text[400];
 
 	c->have = 0;
 	if (why) {
-		snprintf(text, sizeof(text), "verbs: rank %d (%s): %.150s",
+		snprintf(text, sizeof(text), "verbs: rank %d (%s): %.220s",
 			 lane->rank, lane->remote, why);
 		lane_failed(lane, DICOMM_ERR_REMOTE, text);
 		verbs_conn_drop(c);

@@ -127,7 +127,7 @@ void verbs_cm_close(struct rdma_cm_id *id)
 /* Where the NIC listens, as a GID; the port, where others have a LID. */
 void verbs_cm_end(const struct verbs_rail *rail, struct verbs_end *end)
 {
-	memset(end->gid, 0, sizeof(end->gid));
+	memset(end->gid[0], 0, 10);
 	memset(end->gid[0] + 10, 0xff, 2);
 	memcpy(end->gid[0] + 12, &rail->nic->address.sin_addr, 4);
 	end->lid = ntohs(rdma_get_src_port(rail->cm));
@@ -149,7 +149,7 @@ dicomm_result_t verbs_cm_call(struct verbs_strand *s,
 			      const struct verbs_end *end)
 {
 	s->cm_to.sin_family = AF_INET;
-	s->cm_to.sin_port = htons(end->lid);
+	s->cm_to.sin_port = htons((uint16_t)end->lid);
 	memcpy(&s->cm_to.sin_addr, end->gid[0] + 12, sizeof(s->cm_to.sin_addr));
 	if (begin(s))
 		return DICOMM_SUCCESS;

@@ -115,7 +115,14 @@ static dicomm_result_t open_strand(struct verbs_strand *s,
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	};
 	dicomm_result_t status;
+	char why[64];
 
+	if (!nic->gids) {
+		verbs_nic_say_no_gid(why, sizeof(why));
+		return FAIL(DICOMM_ERR_NO_PATH, "verbs %s port %u: rank %d: %s",
+			    nic->name, nic->port, s->lane->rank, why);
+	}
+	s->gid = nic->gid[0];
 	TRY(verbs_rail_reserve(rail, completions_of(s->lane)));
 	status = create_qp(s);
 	if (status != DICOMM_SUCCESS) {
@@ -233,13 +240,13 @@ static void address_of(const struct verbs_strand *s,
 		       const struct verbs_end *remote, struct ibv_ah_attr *ah)
 {
 	const struct verbs_nic *nic = s->rail->nic;
-	const struct verbs_gid *mine = &nic->gid[s->gid];
+	const struct verbs_gid *mine = &s->gid;
 	const uint8_t *theirs = remote->gid[s->to_gid];
 	bool global = nic->fabric != VERBS_INFINIBAND || must_be_global(nic) ||
 		      remote->global || memcmp(mine->gid.raw, theirs, 8) != 0;
 
 	*ah = (struct ibv_ah_attr){
-		.dlid = remote->lid,
+		.dlid = (uint16_t)remote->lid,
 		.sl = (uint8_t)config_int(CONFIG_IB_SL),
 		.port_num = nic->port,
 		.is_global = global,
@@ -263,16 +270,19 @@ static dicomm_result_t modify(struct verbs_strand *s, struct ibv_qp_attr *attr,
 {
 	struct verbs_lane *lane = s->lane;
 	const struct verbs_nic *nic = s->rail->nic;
+	char gid[INET6_ADDRSTRLEN];
 	int error = ETIMEDOUT;
 
 	for (int i = 0; error == ETIMEDOUT && i < RESOLVE_TRIES; i++)
 		error = ibv_modify_qp(s->qp, attr, mask);
 	if (!error)
 		return DICOMM_SUCCESS;
-	errno = error;
+	verbs_gid_text(&s->gid.gid, gid);
 	snprintf(lane->text, sizeof(lane->text),
-		 "verbs %s port %u: rank %d (%s): queue pair to %s: %m",
-		 nic->name, nic->port, lane->rank, lane->remote, state);
+		 "verbs %s port %u gid %s: rank %d (%s): queue pair to %s: %s",
+		 nic->name, nic->port, gid, lane->rank, lane->remote, state,
+		 verbs_nic_has_gid(nic, &s->gid) ? strerror(error)
+						 : VERBS_GID_LEFT);
 	return DICOMM_ERR_SYSTEM;
 }
 
@@ -426,15 +436,15 @@ bool verbs_lane_allow(struct verbs_lane *lane, uint64_t limit)
 static void meet_end(struct verbs_strand *s, const struct verbs_end *remote)
 {
 	const struct verbs_nic *nic = s->rail->nic;
+	uint32_t mine = 0;
 
-	if (s->lane->in) {
-		verbs_choose_pair(nic->gid, nic->gids, remote->gid,
-				  remote->gids, &s->gid, &s->to_gid);
-	} else {
+	if (!s->lane->in) {
 		s->to_rail = remote->rail;
-		s->gid = remote->to_gid;
-		s->to_gid = remote->by_gid;
+		return;
 	}
+	verbs_choose_pair(nic->gid, nic->gids, remote->gid, remote->gids, &mine,
+			  &s->to_gid);
+	s->gid = nic->gid[mine];
 }
 
 dicomm_result_t verbs_lane_meet(struct verbs_lane *lane,

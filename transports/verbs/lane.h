@@ -62,7 +62,8 @@ struct verbs_strand {
 	uint64_t come_to, come_mask;
 	struct verbs_rail *rail;
 	uint32_t to_rail;     /* of the other rank */
-	uint32_t gid, to_gid; /* of those of either port */
+	struct verbs_gid gid; /* its port's, and which of the other's */
+	uint32_t to_gid;
 	struct ibv_qp *qp;
 	uint32_t qpn;          /* its number; 0: there is none */
 	struct rdma_cm_id *cm; /* or NULL */

@@ -133,20 +133,22 @@ static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 	freeifaddrs(all);
 }
 
-/* The GIDs that others know the port by, best first; returns their number. */
-static uint32_t find_gids(struct ibv_context *context, uint8_t port,
-			  enum verbs_fabric fabric,
-			  struct verbs_gid found[VERBS_GIDS])
+/* The GIDs that others know the port by, best first, and their number. False:
+ * it cannot be asked. */
+static bool find_gids(struct ibv_context *context, uint8_t port,
+		      enum verbs_fabric fabric,
+		      struct verbs_gid found[VERBS_GIDS], uint32_t *count)
 {
 	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
-	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : 0;
+	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : -1;
 	uint8_t prefix[GIDS_MAX] = {0};
-	uint32_t count;
 
-	find_prefixes(e, n, prefix);
-	count = verbs_choose_gids(e, prefix, n, port, fabric, found);
+	if (n >= 0) {
+		find_prefixes(e, n, prefix);
+		*count = verbs_choose_gids(e, prefix, n, port, fabric, found);
+	}
 	free(e);
-	return count;
+	return n >= 0;
 }
 
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN])
@@ -181,7 +183,7 @@ static void find_pci(const struct ibv_device *device, char pci[16])
 		 strlen(name) == strlen("0000:17:00.0") ? name : "");
 }
 
-static void say_no_gid(char *text, size_t len)
+void verbs_nic_say_no_gid(char *text, size_t len)
 {
 	long long wanted = config_int(CONFIG_IB_GID_INDEX);
 
@@ -200,6 +202,7 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 	struct verbs_gid gid[VERBS_GIDS];
 	struct sockaddr_in address;
 	struct ibv_port_attr attr;
+	uint32_t gids;
 
 	if (ibv_query_port(context, number, &attr))
 		return false;
@@ -210,14 +213,14 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 				   .gid = "none"};
 	snprintf(out->name, sizeof(out->name), "%s", device->name);
 	find_pci(device, out->pci);
-	if (find_gids(context, number, out->fabric, gid)) {
+	if (find_gids(context, number, out->fabric, gid, &gids) && gids) {
 		verbs_gid_text(&gid->gid, out->gid);
 		if (verbs_cm_is_used(out->fabric) &&
 		    !verbs_cm_find_address(out->name, number, &address))
 			snprintf(out->unfit, sizeof(out->unfit), NO_IPV4);
 		return true;
 	}
-	say_no_gid(out->unfit, sizeof(out->unfit));
+	verbs_nic_say_no_gid(out->unfit, sizeof(out->unfit));
 	return number <= PORTS_OF_A_NIC;
 }
 
@@ -295,10 +298,11 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 {
 	char why[64];
 
-	nic->gids = find_gids(nic->context, nic->port, nic->fabric, nic->gid);
-	if (nic->gids)
+	if (find_gids(nic->context, nic->port, nic->fabric, nic->gid,
+		      &nic->gids) &&
+	    nic->gids)
 		return DICOMM_SUCCESS;
-	say_no_gid(why, sizeof(why));
+	verbs_nic_say_no_gid(why, sizeof(why));
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "verbs %s port %u: %s",
 		    nic->name, nic->port, why);
 }
@@ -316,6 +320,32 @@ static uint16_t find_pkey(const struct verbs_nic *nic)
 	       !ibv_query_pkey(nic->context, nic->port, (int)n, &key))
 		keys[n++] = ntohs(key);
 	return verbs_choose_pkey(keys, n);
+}
+
+void verbs_nic_renew(struct verbs_nic *nic)
+{
+	struct ibv_port_attr attr;
+
+	if (!atomic_exchange(&nic->changed, false))
+		return;
+	if (!ibv_query_port(nic->context, nic->port, &attr)) {
+		nic->port_attr.lid = attr.lid;
+		nic->port_attr.flags = attr.flags;
+		nic->port_attr.active_mtu = attr.active_mtu;
+	}
+	nic->pkey_index = find_pkey(nic);
+	if (!find_gids(nic->context, nic->port, nic->fabric, nic->gid,
+		       &nic->gids))
+		atomic_store(&nic->changed, true);
+}
+
+bool verbs_nic_has_gid(const struct verbs_nic *nic, const struct verbs_gid *gid)
+{
+	union ibv_gid now;
+
+	/* A NIC that is dead cannot tell. */
+	return ibv_query_gid(nic->context, nic->port, gid->index, &now) ||
+	       !memcmp(&now, &gid->gid, sizeof(now));
 }
 
 static struct ibv_context *open_named(const char *name)

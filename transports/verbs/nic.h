@@ -15,6 +15,8 @@
 
 #define VERBS_RAILS 4 /* most of a rank */
 #define VERBS_GIDS 8  /* most that a port is known by */
+#define VERBS_GID_LEFT \
+	"that GID is not the port's any more: was its address removed?"
 
 enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 
@@ -41,7 +43,8 @@ struct verbs_nic {
 	bool grows;            /* a completion queue can */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	struct verbs_gid gid[VERBS_GIDS]; /* best first */
+	/* what it is known by, with the lock of connect.c; best first */
+	struct verbs_gid gid[VERBS_GIDS];
 	uint32_t gids;
 	uint16_t pkey_index;
 	struct sockaddr_in address; /* cm.c */
@@ -52,6 +55,7 @@ struct verbs_nic {
 	uint64_t freed_seen;
 	_Atomic uint64_t registrations; /* ever made */
 	/* by the thread of connect.c; see watch.c */
+	_Atomic bool changed;      /* what verbs_nic_renew() looks at */
 	_Atomic uint64_t lost_ms;  /* since when it has no link; 0: it has */
 	const char *_Atomic fatal; /* why it is of no use any more */
 	_Atomic bool gone;         /* all of it, not just a queue */
@@ -69,5 +73,13 @@ dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
+/* What others know the port by, and the network has it do, may change while it
+ * is in use: look again if the NIC has said so. There may be no GID then. */
+void verbs_nic_renew(struct verbs_nic *nic);
+/* Is that one still the port's? */
+bool verbs_nic_has_gid(const struct verbs_nic *nic,
+		       const struct verbs_gid *gid);
+/* Why it has none. */
+void verbs_nic_say_no_gid(char *text, size_t len);
 
 #endif

@@ -73,6 +73,12 @@ static void on_event(struct verbs_nic *nic, const struct ibv_async_event *e)
 		on_link(nic, (unsigned)e->element.port_num,
 			e->event_type == IBV_EVENT_PORT_ACTIVE);
 		break;
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+		atomic_store(&nic->changed, true);
+		log_debug("verbs %s: %s", nic->name, text);
+		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
