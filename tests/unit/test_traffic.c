@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 #include "transports/verbs/address.h"
@@ -24,6 +25,7 @@
 #include "transports/verbs/rest.h"
 #include "transports/verbs/traffic.h"
 #include "transports/verbs/verbs.h"
+#include "transports/verbs/watch.h"
 
 #define SLOTS 64
 #define DEPTH 32 /* less than credits: room is short first */
@@ -375,6 +377,47 @@ START_TEST(a_full_queue_is_noticed)
 		ck_assert_int_eq(put(++q, 8), DICOMM_SUCCESS);
 	ck_assert_int_eq(put(q + 1, 8), DICOMM_AGAIN);
 	ck_assert_int_eq(posts, asked + DEPTH / 4);
+}
+END_TEST
+
+/* So long ago was the last look. */
+static dicomm_result_t look_after_ms(uint64_t ms)
+{
+	int rank = -1;
+	dicomm_result_t status;
+
+	dev.looked_ms = clock_ms() - ms;
+	status = verbs_broken(&dev, &rank);
+	ck_assert_int_eq(rank, status == DICOMM_SUCCESS ? -1 : PEER);
+	return status;
+}
+
+/* Over iWARP requests may end before they have come anywhere. */
+START_TEST(who_waits_over_iwarp_asks)
+{
+	struct ibv_mr words = {.lkey = 9};
+	bool iwarp = _i;
+	int looks = 0;
+
+	nic.fabric = iwarp ? VERBS_IWARP : VERBS_ROCE;
+	dev.rail[0].words_mr = &words;
+	ck_assert_int_eq(look_after_ms(600), DICOMM_SUCCESS);
+	ck_assert_int_eq(posts, 0);
+	ck_assert_int_eq(look_after_ms(600), DICOMM_SUCCESS);
+	ck_assert_int_eq(posts, iwarp ? 2 : 0); /* in both directions */
+	if (iwarp) {
+		ck_assert_int_eq(last.opcode, IBV_WR_RDMA_READ);
+		ck_assert_uint_eq(last.addr, THERE);
+		ck_assert_uint_eq(last.key, KEY);
+		ck_assert_int_eq(signals, 2);
+		/* One is answered, and asks again; the other is not. */
+		finish(1);
+	}
+	while (looks < 1000 && look_after_ms(900) == DICOMM_SUCCESS)
+		looks++;
+	ck_assert(iwarp ? looks < 60 : looks == 1000);
+	ck_assert(!iwarp || strstr(log_last_error(), "have not ended"));
+	nic.fabric = VERBS_ROCE;
 }
 END_TEST
 
@@ -909,6 +952,7 @@ int main(void)
 	tcase_add_loop_test(tcase, credits_are_told_though_nothing_is_rare, 0,
 			    2);
 	tcase_add_test(tcase, a_notice_is_seen_soon);
+	tcase_add_loop_test(tcase, who_waits_over_iwarp_asks, 0, 2);
 	tcase_add_test(tcase, without_a_lane_a_poll_finds_nothing);
 	tcase_add_loop_test(tcase, pieces_of_a_message_are_told_of_in_bulk, 0,
 			    4);

@@ -27,6 +27,8 @@
 #define RETRIES "DICOMM_IB_RETRY_CNT=4"
 #define BOUND_S 30.0
 
+static struct vm vm;
+
 /* The cable of a device, or the device itself. */
 #define NETWORK "192.168.77"
 #define CABLE(i) "ip link set port" #i " down"
@@ -113,7 +115,7 @@ static void check_words(const struct job_rank *me, dicomm_result_t status)
 	JOB_CHECK(strstr(text, "rank "), "\"%s\" names no rank", text);
 	/* Who saw it itself, tells all of it. */
 	if (!strncmp(text, "verbs ", 6))
-		JOB_CHECK(strstr(text, "rxe") && strstr(text, "gid") &&
+		JOB_CHECK(strstr(text, vm.kind) && strstr(text, "gid") &&
 				  strstr(text, "queue pair") &&
 				  strstr(text, "link"),
 			  "\"%s\" does not tell all", text);
@@ -224,6 +226,13 @@ START_TEST(the_loss_of_one_of_two_nics_is_survived)
 }
 END_TEST
 
+/* Over iWARP, a lane ends with the first of its connections. */
+START_TEST(the_loss_of_one_of_two_nics_is_an_error_on_every_rank)
+{
+	run_cut(&survived[_i], TWO, work_until_the_cut);
+}
+END_TEST
+
 /* The second one goes at once, and while what was lost is sent again. */
 static const struct cutting fatal[] = {
 	{DEVICE(1), DEVICE(0), 0, TIMEOUT, RETRIES},
@@ -242,6 +251,19 @@ END_TEST
 /* The interface goes for good, and its RDMA device once nobody uses it; who
  * removes them waits for that. The last tests, for neither comes back. */
 #define REMOVE(i) "ip link del net" #i " &"
+
+/* Over iWARP both see no more than the end of a connection, of which it is rank
+ * 1's NIC that has gone. */
+static void work_until_a_nic_goes(struct job_rank *me)
+{
+	const char *text;
+
+	work_until_the_cut(me);
+	text = dicomm_get_last_error(me->comm);
+	JOB_CHECK(!vm.iwarp || strstr(text, "siw1"), "\"%s\" names another",
+		  text);
+}
+
 static const struct {
 	struct cutting cutting;
 	const char *nics;
@@ -250,7 +272,7 @@ static const struct {
 	{{REMOVE(3), NULL, 0, TIMEOUT, RETRIES}, TWO, work_beyond_the_cut},
 	{{REMOVE(1), NULL, 0, TIMEOUT, RETRIES},
 	 "DICOMM_IB_NICS=1",
-	 work_until_the_cut},
+	 work_until_a_nic_goes},
 };
 
 /* All who used it have let it go. */
@@ -273,18 +295,24 @@ END_TEST
 /* ----------------------------------------------------------------------------
  */
 
-int main(void)
+static void add_iwarp_tests(Suite *suite)
+{
+	TCase *test_case = tcase_create("iWARP cuts");
+
+	tcase_set_timeout(test_case, 60);
+	tcase_add_loop_test(test_case, a_cut_cable_is_an_error_on_every_rank, 0,
+			    1);
+	tcase_add_loop_test(
+		test_case,
+		the_loss_of_one_of_two_nics_is_an_error_on_every_rank, 1, 2);
+	tcase_add_loop_test(test_case, a_nic_is_taken_out, 1, 2);
+	suite_add_tcase(suite, test_case);
+}
+
+static void add_tests(Suite *suite)
 {
 	TCase *test_case = tcase_create("cuts"), *last = tcase_create("gone");
-	Suite *suite = suite_create("cuts");
-	struct vm vm;
 
-	if (!vm_find(&vm))
-		return 77;
-	if (vm.iwarp || vm.devices != DEVICES) {
-		printf("skipped: the virtual machine has no rxe:%d\n", DEVICES);
-		return 77;
-	}
 	tcase_set_timeout(test_case, 60);
 	tcase_add_loop_test(test_case, a_cut_cable_is_an_error_on_every_rank, 0,
 			    sizeof(cuttings) / sizeof(*cuttings));
@@ -298,5 +326,19 @@ int main(void)
 	tcase_add_loop_test(last, a_nic_is_taken_out, 0,
 			    sizeof(removals) / sizeof(*removals));
 	suite_add_tcase(suite, last);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("cuts");
+
+	if (!vm_find(&vm))
+		return 77;
+	if (vm.devices != DEVICES) {
+		printf("skipped: the virtual machine has not %d devices\n",
+		       DEVICES);
+		return 77;
+	}
+	(vm.iwarp ? add_iwarp_tests : add_tests)(suite);
 	return runner_main(suite);
 }

@@ -183,9 +183,8 @@ static dicomm_result_t register_inbox(struct verbs_lane *lane, uint32_t rail)
 
 	if (lane->slots_mr[rail])
 		return DICOMM_SUCCESS;
-	lane->slots_mr[rail] =
-		ibv_reg_mr(nic->pd, lane->slots, lane->slots_bytes,
-			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	lane->slots_mr[rail] = ibv_reg_mr(
+		nic->pd, lane->slots, lane->slots_bytes, verbs_own_access(nic));
 	if (!lane->slots_mr[rail])
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: inbox of rank %d: register %zu bytes: "

@@ -80,7 +80,8 @@ struct verbs_strand {
 	const char *_Atomic event;    /* what the NIC said of its queue pair */
 	bool last; /* and that it brings no more messages; with the lock */
 	uint32_t seen_done; /* watch.c: done, at the last look, */
-	uint32_t stuck_ms;  /* and since when it is that */
+	uint32_t stuck_ms;  /* and since when it is that; iWARP: since when */
+	uint32_t idle_ms;   /* it has nothing to do */
 };
 
 /* Where large messages lie; the key is that of the rail which is read by. */

@@ -75,15 +75,20 @@ static bool is_remote(enum ibv_wc_status status)
 	}
 }
 
+static bool has_link(const struct verbs_nic *nic)
+{
+	struct ibv_port_attr port;
+
+	return !ibv_query_port(nic->context, nic->port, &port) &&
+	       port.state == IBV_PORT_ACTIVE;
+}
+
 /* A request that did not fail by itself: what has the port to say? Some NICs
  * report no more than that when they cannot send, and learn of their link a
  * second later. */
 static const char *flush_hint(const struct verbs_nic *nic, dicomm_result_t *why)
 {
-	struct ibv_port_attr port;
-
-	if (!ibv_query_port(nic->context, nic->port, &port) &&
-	    port.state == IBV_PORT_ACTIVE)
+	if (has_link(nic))
 		return hint(IBV_WC_WR_FLUSH_ERR);
 	*why = DICOMM_ERR_SYSTEM;
 	return "the port of this rank has no link";
@@ -171,11 +176,12 @@ void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 {
 	struct verbs_lane *lane = s->lane;
 	/* Over iWARP, the end of a connection is seen by the NIC first, or by
-	 * siw as a send that fails. */
-	bool gone = atomic_load(&lane->left) ||
-		    (s->rail->nic->fabric == VERBS_IWARP &&
+	 * siw as a send that fails. It may be the NIC itself that ended it. */
+	bool ended = s->rail->nic->fabric == VERBS_IWARP &&
 		     (wc->status == IBV_WC_WR_FLUSH_ERR ||
-		      wc->status == IBV_WC_LOC_QP_OP_ERR));
+		      wc->status == IBV_WC_LOC_QP_OP_ERR);
+	bool gone =
+		atomic_load(&lane->left) || (ended && has_link(s->rail->nic));
 	dicomm_result_t why = gone || is_remote(wc->status) ? DICOMM_ERR_REMOTE
 							    : DICOMM_ERR_SYSTEM;
 	const char *hint_text = hint(wc->status);
@@ -193,7 +199,7 @@ void verbs_strand_broken(struct verbs_strand *s, const struct ibv_wc *wc,
 		log_set_last_error(lane->text);
 		return;
 	}
-	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+	if (ended || wc->status == IBV_WC_WR_FLUSH_ERR)
 		hint_text = flush_hint(s->rail->nic, &why);
 	snprintf(what, sizeof(what),
 		 "%s of %" PRIu64 " bytes: %s (vendor error %#x)", operation,

@@ -82,4 +82,15 @@ bool verbs_nic_has_gid(const struct verbs_nic *nic,
 /* Why it has none. */
 void verbs_nic_say_no_gid(char *text, size_t len);
 
+/* To memory of the library's own that the other side writes: over iWARP it asks
+ * by a read whether this one is there. */
+static inline unsigned verbs_own_access(const struct verbs_nic *nic)
+{
+	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+	if (nic->fabric == VERBS_IWARP)
+		access |= IBV_ACCESS_REMOTE_READ;
+	return access;
+}
+
 #endif

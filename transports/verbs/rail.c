@@ -219,9 +219,8 @@ dicomm_result_t verbs_rail_open(struct tp_device *dev, struct verbs_rail *rail)
 	size_t bytes = (dev->lanes + 1) * sizeof(*dev->words);
 
 	TRY(open_queues(dev, rail));
-	rail->words_mr =
-		ibv_reg_mr(nic->pd, (void *)dev->words, bytes,
-			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	rail->words_mr = ibv_reg_mr(nic->pd, (void *)dev->words, bytes,
+				    verbs_own_access(nic));
 	if (!rail->words_mr)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "verbs %s: register %zu bytes for credits: %m%s",

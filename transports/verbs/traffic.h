@@ -52,7 +52,8 @@ static inline uint64_t verbs_request_id(const struct verbs_lane *lane,
 unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must);
 dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
 			   uint32_t n);
-/* A request that completes when all before it have; moves no data. */
+/* A request that completes when all before it have, and the other NIC has
+ * answered; no data is of any use. */
 dicomm_result_t verbs_probe(struct verbs_strand *s);
 /* Once more, over any strand; AGAIN: none has room. */
 dicomm_result_t verbs_send_again(struct verbs_lane *lane,

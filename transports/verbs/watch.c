@@ -26,6 +26,8 @@
 #define NIC_SLACK 4
 /* For a thread of a loaded machine to see what its NIC has done. */
 #define SLACK_MS 2000
+/* Over iWARP, who waits asks the other NIC so often whether it is there. */
+#define ASK_MS 1000
 /* One look stands for no more than that: nobody may have looked for long. */
 #define LOOK_MS 1000
 /* Slower than that nothing is alive. */
@@ -130,6 +132,18 @@ static uint64_t bytes_under_way(const struct verbs_lane *lane)
 	return bytes;
 }
 
+/* Where what has ended may still be lost, it takes a request to find out. */
+static bool is_to_ask(struct verbs_strand *s, uint32_t passed_ms)
+{
+	if (s->rail->nic->fabric != VERBS_IWARP)
+		return false;
+	s->idle_ms += passed_ms;
+	if (s->idle_ms < ASK_MS)
+		return false;
+	s->idle_ms = 0;
+	return true;
+}
+
 static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 {
 	uint32_t left = s->posted - s->done;
@@ -140,13 +154,13 @@ static void look_at_requests(struct verbs_strand *s, uint32_t passed_ms)
 
 	if (s->state != STRAND_GOOD)
 		return;
-	if (!left || s->done != s->seen_done) {
+	if (s->done != s->seen_done || (!left && !is_to_ask(s, passed_ms))) {
 		s->seen_done = s->done;
 		s->stuck_ms = 0;
 		return;
 	}
 	/* Of requests that complete in silence this asks how they are. */
-	status = verbs_is_silent(s) ? verbs_probe(s) : DICOMM_SUCCESS;
+	status = !left || verbs_is_silent(s) ? verbs_probe(s) : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
 		verbs_strand_give_up(s, status, "a request was refused",
 				     "the NIC failed");
