@@ -102,7 +102,7 @@ static void set_text(struct verbs_strand *s, const char *what,
 	char gid[INET6_ADDRSTRLEN];
 
 	verbs_gid_text(&s->gid.gid, gid);
-	if (has_link(nic) && !verbs_nic_has_gid(nic, &s->gid))
+	if (!verbs_nic_has_gid(nic, &s->gid) && has_link(nic))
 		hint_text = VERBS_GID_LEFT;
 	snprintf(lane->text, sizeof(lane->text),
 		 "verbs %s port %u gid %s: rank %d (%s): queue pair %#x: %s: "
