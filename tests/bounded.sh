@@ -25,7 +25,9 @@ for name in $(env | sed -nE 's/^((DICOMM|NCCL)_[A-Z0-9_]*)=.*/\1/p'); do
 done
 export LC_ALL=C
 ulimit -c 0
-ASAN_OPTIONS=abort_on_error=0:detect_leaks=1:$ASAN_OPTIONS
+# Code generators of OpenCL give threads another stack for signals, which ASan
+# would free as its own.
+ASAN_OPTIONS=abort_on_error=0:detect_leaks=1:use_sigaltstack=0:$ASAN_OPTIONS
 UBSAN_OPTIONS=print_stacktrace=1:$UBSAN_OPTIONS
 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:atexit_sleep_ms=0:$TSAN_OPTIONS
 export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
