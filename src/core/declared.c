@@ -41,8 +41,6 @@ static void find(const struct dicomm_comm *comm, struct declared *d)
 			d->n = w->transport->adapters(atomic_load(&w->device),
 						      d->adapter);
 	}
-	for (uint32_t i = 0; i < d->n; i++)
-		d->software |= d->adapter[i].software;
 }
 
 static bool is_among(const struct declared *d, uint64_t id)
@@ -126,10 +124,19 @@ static dicomm_result_t adopt(struct dicomm_comm *comm, const struct declared *d)
 	return DICOMM_SUCCESS;
 }
 
+/* What such a one says is no rate of a link. */
+static bool has_software(const struct declared *d)
+{
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->adapter[i].software)
+			return true;
+	return false;
+}
+
 dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known)
 {
 	struct declared mine, *all = calloc((size_t)comm->ranks, sizeof(*all));
-	bool unknown = false, software = false;
+	bool unknown = false, believed = true;
 	dicomm_result_t status;
 
 	if (!all)
@@ -141,9 +148,9 @@ dicomm_result_t declared_adopt(struct dicomm_comm *comm, bool *known)
 				   comm->meet_ms);
 	for (int r = 0; r < comm->ranks; r++) {
 		unknown |= all[r].unknown != 0;
-		software |= all[r].software != 0;
+		believed &= !has_software(&all[r]);
 	}
-	*known = !unknown && !software;
+	*known = !unknown && believed;
 	if (status == DICOMM_SUCCESS && !unknown)
 		status = adopt(comm, all);
 	free(all);

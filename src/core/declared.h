@@ -12,8 +12,6 @@
 struct declared {
 	/* It reaches another host by a wire that does not say. */
 	uint32_t unknown;
-	/* Some adapter is a program: what it says is no rate of a link. */
-	uint32_t software;
 	uint32_t n;
 	struct tp_adapter adapter[TP_ADAPTERS];
 };
