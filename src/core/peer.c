@@ -51,10 +51,8 @@ static bool is_reached(struct dicomm_comm *comm, int rank)
 
 bool comm_has_left(struct dicomm_comm *comm, int rank)
 {
-	/* Before they have met, nobody has. */
-	return comm->control &&
-	       (control_gone(comm->control, rank) ||
-		(control_gone(comm->control, 0) && !is_reached(comm, rank)));
+	return control_gone(comm->control, rank) ||
+	       (control_gone(comm->control, 0) && !is_reached(comm, rank));
 }
 
 static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
