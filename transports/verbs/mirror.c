@@ -77,10 +77,7 @@ dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 	const struct verbs_read *read = &lane->reads[slot];
 	struct verbs_rail *rail = read->by->rail;
 	uint32_t key = read->keys.remote[rail - dev->rail];
-	/* What is read is of no use; it goes behind the credits. */
-	struct ibv_sge sge = {.addr = (uintptr_t)&dev->words[dev->lanes],
-			      .length = 1,
-			      .lkey = rail->words_mr->lkey};
+	struct ibv_sge sge = verbs_rail_nowhere(dev, rail);
 	struct ibv_send_wr wr = {
 		.wr_id = id_of(lane, slot),
 		.sg_list = &sge,

@@ -63,9 +63,9 @@ struct verbs_nic {
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);
 void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
-/* Ports that can be used, in words; false and why, if there are none. */
 /* rxe or siw. */
 bool verbs_nic_is_software(const struct verbs_nic *nic);
+/* Ports that can be used, in words; false and why, if there are none. */
 bool verbs_nic_find(char *why, size_t len);
 /* Open as many of them as a rank may use, one at least, fastest first; which of
  * more, is up to its place and, where that makes no difference, its turn. */

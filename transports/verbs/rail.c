@@ -265,3 +265,12 @@ void verbs_rail_names(const struct tp_device *dev, char *text, size_t len)
 				       i ? "," : "", dev->rail[i].nic->name,
 				       dev->rail[i].nic->port);
 }
+
+/* It goes behind the credits. */
+struct ibv_sge verbs_rail_nowhere(const struct tp_device *dev,
+				  const struct verbs_rail *rail)
+{
+	return (struct ibv_sge){.addr = (uintptr_t)&dev->words[dev->lanes],
+				.length = 1,
+				.lkey = rail->words_mr->lkey};
+}

@@ -149,10 +149,7 @@ unsigned verbs_signal_now(struct verbs_strand *s, uint32_t n, bool must)
 
 dicomm_result_t verbs_probe(struct verbs_strand *s)
 {
-	const struct tp_device *dev = s->lane->dev;
-	/* What is read is of no use; it goes behind the credits. */
-	struct ibv_sge byte = {.addr = (uintptr_t)&dev->words[dev->lanes],
-			       .length = 1};
+	struct ibv_sge nowhere;
 	struct ibv_send_wr wr = {
 		.wr_id = verbs_request_id(s->lane, s->posted, 0, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -164,9 +161,9 @@ dicomm_result_t verbs_probe(struct verbs_strand *s)
 		return DICOMM_AGAIN;
 	/* There, a write may end when it is in a buffer of this side. */
 	if (s->rail->nic->fabric == VERBS_IWARP) {
-		byte.lkey = s->rail->words_mr->lkey;
+		nowhere = verbs_rail_nowhere(s->lane->dev, s->rail);
 		wr.opcode = IBV_WR_RDMA_READ;
-		wr.sg_list = &byte;
+		wr.sg_list = &nowhere;
 		wr.num_sge = 1;
 	}
 	s->signaled = s->posted + 1;
