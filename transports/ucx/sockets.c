@@ -168,9 +168,13 @@ static void close_accepted(in_port_t port, int nothing)
 
 void ucx_sockets_close(struct tp_device *dev)
 {
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	in_port_t port = 0;
+	int nothing;
 
+	if (dev->sockets_closed)
+		return;
+	dev->sockets_closed = true;
+	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (nothing < 0)
 		return;
 	if (dev->listener.inode &&

@@ -259,7 +259,7 @@ static void bury(struct tp_device *dev)
 
 	log_debug("ucx: rank %d leaves broken connections behind",
 		  dev->config.rank);
-	if (dev->tcp && !dev->sockets_closed)
+	if (dev->tcp)
 		ucx_sockets_close(dev);
 	if (!grave)
 		return;
@@ -327,7 +327,6 @@ void ucx_worker_stop(struct tp_device *dev)
 		/* It will be left alone; and who has not heard the goodbye
 		 * need not wait until this rank destroys its handle. */
 		ucx_sockets_close(dev);
-		dev->sockets_closed = true;
 	}
 	dev->ended = dev->worker;
 	dev->worker = NULL;
