@@ -215,6 +215,10 @@ struct accel {
 
 /* All kinds of this build, NULL ends the list; host is first. */
 extern const struct accel *const accels[];
+
+/* Has this process loaded the library of that name? Loads nothing. */
+bool accel_has_loaded(const char *library);
+
 /* The kind and index of a device name ("host", "cuda:1"); NULL if there is no
  * such kind or device, with the reason in why. */
 const struct accel *accel_find(const char *device, int *index, char *why,

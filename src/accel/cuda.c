@@ -89,11 +89,7 @@ static bool open_library(char *why, size_t len)
 
 static bool gpu_loaded(void)
 {
-	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-
-	if (lib)
-		dlclose(lib);
-	return lib;
+	return accel_has_loaded(LIBRARY);
 }
 
 static int gpu_load(char *why, size_t len)

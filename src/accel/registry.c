@@ -2,6 +2,7 @@
 /* The kinds of device of this build, and how their names are read. */
 #include "src/accel/accel.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,15 @@ extern const struct accel accel_ze;
 const struct accel *const accels[] = {
 	&accel_host, &accel_cuda, &accel_hip, &accel_ze, &accel_opencl, NULL,
 };
+
+bool accel_has_loaded(const char *library)
+{
+	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
 
 /* "N" of "kind:N": digits only, so that "+1", " 1" and "" are refused. */
 static bool index_parse(const char *text, int *index)

@@ -115,11 +115,7 @@ static const char *gpu_error_text(int error)
 
 static bool gpu_loaded(void)
 {
-	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-
-	if (lib)
-		dlclose(lib);
-	return lib;
+	return accel_has_loaded(LIBRARY);
 }
 
 static bool open_library(char *why, size_t len)
