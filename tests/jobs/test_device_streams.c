@@ -695,32 +695,31 @@ START_TEST(a_call_that_nothing_serves_is_an_error)
 }
 END_TEST
 
-/* No other rank is blamed for it. */
-static void slow_device(struct job_rank *me)
+/* An operation that its device does not end in time: no other rank is blamed.
+ */
+static void end_late(struct job_rank *me, const char *device, size_t n,
+		     int timeout_ms, unsigned delay_us, const char *words)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const size_t n = 1 << 20;
 	dicomm_result_t async;
 	struct gadget g;
 	const char *text;
-	char words[80];
 	float *a, *b;
 
-	gadget_open(&g, some_device);
+	gadget_open(&g, device);
 	config.device = g.name;
-	config.timeout_ms = 150;
+	config.timeout_ms = timeout_ms;
 	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
 					     me->rank, &config));
 	a = gadget_alloc(&g, n * sizeof(*a));
 	b = gadget_alloc(&g, n * sizeof(*b));
-	gadget_delay(&g, 4000000);
+	gadget_delay(&g, delay_us);
 	JOB_TRY(dicomm_allreduce(a, b, n, DICOMM_FLOAT32, DICOMM_AVG, me->comm,
 				 g.native));
 	gadget_wait(&g);
 	gadget_delay(&g, 0);
 	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
 	text = dicomm_get_last_error(me->comm);
-	snprintf(words, sizeof(words), "after 150 ms waiting for %s", g.name);
 	JOB_CHECK(async == DICOMM_ERR_TIMEOUT && strstr(text, words),
 		  "async %d: %s", (int)async, text);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -728,6 +727,15 @@ static void slow_device(struct job_rank *me)
 	gadget_free(&g, a);
 	gadget_free(&g, b);
 	gadget_close(&g);
+}
+
+static void slow_device(struct job_rank *me)
+{
+	char words[80];
+
+	snprintf(words, sizeof(words), "after 150 ms waiting for %s",
+		 some_device);
+	end_late(me, some_device, 1 << 20, 150, 4000000, words);
 }
 
 START_TEST(a_device_that_is_late_is_named)
@@ -747,32 +755,8 @@ static void shared_queue(struct job_rank *me)
 	const struct {
 		const char *device, *words;
 	} *c = me->arg;
-	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const size_t n = 1000;
-	dicomm_result_t async;
-	struct gadget g;
-	const char *text;
-	float *a, *b;
 
-	gadget_open(&g, c->device);
-	config.device = g.name;
-	config.timeout_ms = 300;
-	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
-					     me->rank, &config));
-	a = gadget_alloc(&g, n * sizeof(*a));
-	b = gadget_alloc(&g, n * sizeof(*b));
-	JOB_TRY(dicomm_allreduce(a, b, n, DICOMM_FLOAT32, DICOMM_AVG, me->comm,
-				 g.native));
-	gadget_wait(&g);
-	JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
-	text = dicomm_get_last_error(me->comm);
-	JOB_CHECK(async == DICOMM_ERR_TIMEOUT && strstr(text, c->words),
-		  "async %d: %s", (int)async, text);
-	JOB_TRY(dicomm_comm_destroy(me->comm));
-	me->comm = NULL;
-	gadget_free(&g, a);
-	gadget_free(&g, b);
-	gadget_close(&g);
+	end_late(me, c->device, 1000, 300, 0, c->words);
 }
 
 START_TEST(streams_that_share_a_queue_end_by_the_time_out)

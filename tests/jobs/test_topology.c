@@ -104,6 +104,13 @@ static void explain(struct job_rank *me, char *text, size_t len)
 				    DICOMM_FLOAT32, text, len));
 }
 
+/* What each has written of its choice. */
+static void check_alike(const struct job_rank *me, char (*text)[2048])
+{
+	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
+		  text[0], me->rank, text[me->rank]);
+}
+
 static uint64_t connected(const struct job_rank *me)
 {
 	dicomm_stats_t stats = {.size = sizeof(stats)};
@@ -127,8 +134,7 @@ static void measure(struct job_rank *me)
 		  me->rank, (unsigned long long)connected(me));
 	explain(me, text[me->rank], sizeof(text[0]));
 	job_barrier();
-	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
-		  text[0], me->rank, text[me->rank]);
+	check_alike(me, text);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
 }
@@ -235,12 +241,6 @@ static dicomm_comm_t go_on(const struct job_rank *me, const struct part *p)
 	return comm;
 }
 
-/* The whole, where its ranks meet. */
-static bool is_measured(const struct part *p)
-{
-	return !p->file;
-}
-
 /* What is measured goes over connections, which nothing else has made yet; and
  * all explain their choice by the same figures. */
 static void inherit(struct job_rank *me)
@@ -254,7 +254,7 @@ static void inherit(struct job_rank *me)
 	setenv("DICOMM_PROBE", p->probe, 1);
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
-	JOB_CHECK((connected(me) > 0) == is_measured(p), "rank %d: %llu peers",
+	JOB_CHECK((connected(me) > 0) == !p->file, "rank %d: %llu peers",
 		  me->rank, (unsigned long long)connected(me));
 	whole = me->comm;
 	me->comm = go_on(me, p);
@@ -265,9 +265,8 @@ static void inherit(struct job_rank *me)
 		explain(me, text[me->rank], sizeof(text[0]));
 	}
 	job_barrier();
-	JOB_CHECK(!me->comm || !strcmp(text[0], text[me->rank]),
-		  "rank 0:\n%s\nrank %d:\n%s", text[0], me->rank,
-		  text[me->rank]);
+	if (me->comm)
+		check_alike(me, text);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	JOB_TRY(dicomm_comm_destroy(whole));
 	me->comm = NULL;
@@ -384,8 +383,7 @@ static void drift(struct job_rank *me)
 	allreduces(me, data, LARGE, 13);
 	explain(me, text[me->rank], sizeof(text[0]));
 	job_barrier();
-	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
-		  text[0], me->rank, text[me->rank]);
+	check_alike(me, text);
 	JOB_CHECK(on == !!strcmp(before, text[0]), "rank %d: from\n%s\nto\n%s",
 		  me->rank, before, text[0]);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -455,8 +453,7 @@ static void drift_rooted(struct job_rank *me)
 	rooted(me, data, fast ? 0 : 400, 13);
 	explain(me, text[me->rank], sizeof(text[0]));
 	job_barrier();
-	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
-		  text[0], me->rank, text[me->rank]);
+	check_alike(me, text);
 	JOB_CHECK(fast == !!strcmp(before, text[0]),
 		  "rank %d: from\n%s\nto\n%s", me->rank, before, text[0]);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -495,8 +492,7 @@ static void part(struct job_rank *me)
 	job_barrier();
 	JOB_CHECK(strstr(text[me->rank], words), "rank %d: no %s in:\n%s",
 		  me->rank, words, text[me->rank]);
-	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
-		  text[0], me->rank, text[me->rank]);
+	check_alike(me, text);
 	JOB_TRY(dicomm_explain("allreduce", me->ranks, LARGE, other,
 			       sizeof(other)));
 	JOB_CHECK(strstr(other, words), "of no communicator: no %s in:\n%s",
