@@ -246,8 +246,9 @@ struct transport {
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
 	/* Nobody may poll for a while: tell all senders. Those of references
-	 * end their operations with that, and who leaves waits for it. */
-	void (*flush)(struct tp_device *dev);
+	 * end their operations with that, and who leaves waits for it. False:
+	 * there was no room to tell some; poll(), and call again. */
+	bool (*flush)(struct tp_device *dev);
 
 	/* Reach memory by the wire until drop(): what may take its time is done
 	 * here. `written`: read() may put data there. Where limits.wants_hold,

@@ -167,9 +167,15 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	return DICOMM_SUCCESS;
 }
 
-void comm_flush(struct dicomm_comm *comm)
+bool comm_flush(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->flush(comm->wires[i].device);
+	bool all = true;
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+
+		if (w->device && !w->transport->flush(w->device))
+			all = false;
+	}
+	return all;
 }

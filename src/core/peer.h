@@ -79,7 +79,8 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 /* AGAIN until the peer has begun to send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
-/* Tell all peers what was released: this rank may not call for a while. */
-void comm_flush(struct dicomm_comm *comm);
+/* Tell all peers what was released: this rank may not call for a while. False:
+ * not all could be told; poll, and call again. */
+bool comm_flush(struct dicomm_comm *comm);
 
 #endif

@@ -402,7 +402,8 @@ static void end_round(struct probe *p)
 	p->round++;
 }
 
-/* What is under way would slow down the next round. */
+/* What is under way would slow down the next round, and after it nobody polls
+ * to tell the other of what came last. */
 static bool is_done(const struct probe *p)
 {
 	for (uint32_t i = 0; i < p->others; i++) {
@@ -412,7 +413,7 @@ static bool is_done(const struct probe *p)
 		    talk_under_way(&p->talk, f->rank))
 			return false;
 	}
-	return true;
+	return comm_flush(p->talk.comm);
 }
 
 dicomm_result_t probe_turn(struct probe *p, bool *moved)

@@ -179,7 +179,7 @@ static void run_disorder(struct rank *r)
 			if (q % slots == 0)
 				EXPECT_OK(r, release(r, 0, c, q));
 		}
-		r->t->flush(r->dev);
+		RANKS_WAIT(r, r->t->flush(r->dev));
 		return;
 	}
 	ranks_connect_out(r, 1, c);
@@ -390,7 +390,7 @@ static void ref_receive(struct rank *r)
 		EXPECT(r, copy[777] == wanted[777], "one byte too many");
 	}
 	EXPECT_OK(r, release(r, 0, TP_COLLECTIVE, PARTS));
-	r->t->flush(r->dev);
+	RANKS_WAIT(r, r->t->flush(r->dev));
 	free(copy);
 	free(whole);
 }

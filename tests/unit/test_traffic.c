@@ -897,6 +897,28 @@ START_TEST(who_sleeps_tells_what_it_has_read)
 }
 END_TEST
 
+/* While all words are on their way there is room for no other: who will not
+ * poll for a while has to know that. Nobody waits who has left. */
+START_TEST(who_could_not_tell_all_knows_that)
+{
+	uint64_t q = 0;
+
+	do {
+		ck_assert_uint_lt(q, VERBS_WORDS + 1);
+		ck_assert_int_eq(verbs_release(&peer, 0, ++q), DICOMM_SUCCESS);
+	} while (verbs_flush(&dev));
+	ck_assert_uint_eq(q, VERBS_WORDS + 1);
+	ck_assert(!verbs_flush(&dev));
+	ck_assert_uint_eq(in->told, q - 1);
+	if (_i)
+		atomic_store(&in->left, true);
+	else
+		complete(signaled[signals - 1], IBV_WC_RDMA_WRITE, 0);
+	ck_assert(verbs_flush(&dev));
+	ck_assert_uint_eq(in->told, _i ? q - 1 : q);
+}
+END_TEST
+
 /* Somebody may wait for it to end; but it has not arrived. */
 START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
 {
@@ -959,6 +981,7 @@ int main(void)
 	tcase_add_test(tcase, messages_between_the_pieces_are_told_of_as_ever);
 	tcase_add_test(tcase, messages_that_are_read_are_told_of_one_by_one);
 	tcase_add_loop_test(tcase, who_sleeps_tells_what_it_has_read, 0, 2);
+	tcase_add_loop_test(tcase, who_could_not_tell_all_knows_that, 0, 2);
 	tcase_add_loop_test(
 		tcase, a_read_that_ends_after_an_abort_is_only_counted, 0, 2);
 	suite_add_tcase(suite, tcase);

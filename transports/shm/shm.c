@@ -498,9 +498,10 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 }
 
 /* What release() stores is there for the sender to see. */
-static void shm_flush(struct tp_device *dev)
+static bool shm_flush(struct tp_device *dev)
 {
 	(void)dev;
+	return true;
 }
 
 /* CMA makes a copy, which does not pay where the bytes would be loaded from the

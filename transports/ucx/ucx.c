@@ -399,12 +399,16 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-static void ucx_flush(struct tp_device *dev)
+static bool ucx_flush(struct tp_device *dev)
 {
+	bool all;
+
 	ucx_lock(dev);
 	if (dev->worker)
 		ucx_credits_tell_all(dev);
+	all = !dev->worker || !dev->untold;
 	ucx_unlock(dev);
+	return all;
 }
 
 /* ---- references ---- */

@@ -73,6 +73,13 @@ static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
 	return s;
 }
 
+/* Who has left needs no credits. */
+static bool needs_none(const struct verbs_lane *lane)
+{
+	return lane->why ||
+	       atomic_load_explicit(&lane->left, memory_order_relaxed);
+}
+
 /* The number of this one, of those by that strand. */
 static uint32_t count_tell(struct verbs_lane *lane,
 			   const struct verbs_strand *s)
@@ -98,16 +105,16 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	};
 	uint32_t n;
 
+	if (needs_none(lane)) {
+		verbs_untold_remove(lane);
+		return DICOMM_SUCCESS;
+	}
 	if (!s) {
 		lane->urgent = true;
 		verbs_untold_add(lane);
 		return DICOMM_SUCCESS;
 	}
 	verbs_untold_remove(lane);
-	/* Who has left needs no credits. */
-	if (lane->why ||
-	    atomic_load_explicit(&lane->left, memory_order_relaxed))
-		return DICOMM_SUCCESS;
 	wr.wr_id = verbs_request_id(lane, s->posted, 0, sizeof(word));
 	n = count_tell(lane, s);
 	wr.send_flags |=
@@ -153,19 +160,19 @@ void verbs_untold_tell(struct tp_device *dev)
 
 	for (struct verbs_lane *l = dev->untold; l; l = next) {
 		next = l->untold;
-		if (strand_to_tell(l))
-			tell(l);
+		tell(l);
 	}
 }
 
-void verbs_flush(struct tp_device *dev)
+bool verbs_flush(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return;
+		return true;
 	verbs_untold_tell(dev);
 	/* All words may have been on their way: have some landed? */
 	if (dev->untold && verbs_complete(dev))
 		verbs_untold_tell(dev);
+	return !dev->untold;
 }
 
 /* Nobody told whom they wait for: now there is time. */
@@ -179,7 +186,7 @@ void verbs_untold_idle(struct tp_device *dev)
 			   ((all || verbs_must_tell(l)) && !reads_on(l));
 
 		next = l->untold;
-		if (due && strand_to_tell(l))
+		if (due)
 			tell(l);
 	}
 	if (all)

@@ -51,6 +51,6 @@ static inline bool verbs_credits_look(struct verbs_lane *lane)
 /* As in struct transport. */
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 			      uint64_t seq);
-void verbs_flush(struct tp_device *dev);
+bool verbs_flush(struct tp_device *dev);
 
 #endif
