@@ -97,9 +97,9 @@ one_round()
 		column $large 4 | awk -v m=$m '{ print $1 * m / 1e6 / 2 }')"
 	note sendrecv "$(rate $large "$(ours sendrecv $large 1 |
 		column $large 6)")"
-	note write_1m_both "$(between ib_write_bw -b -s $m -n 10 |
+	note write_1m_both "$(between ib_write_bw -b -s $m -n 20 |
 		column $m 4 | awk -v m=$m '{ print $1 * m / 1e6 / 2 }')"
-	note allreduce "$(rate $m "$(ours allreduce $m 5 | column $m 6)")"
+	note allreduce "$(rate $m "$(ours allreduce $m 20 | column $m 6)")"
 	note allreduce_large "$(rate $large "$(ours allreduce $large 1 |
 		column $large 6)")"
 	# Where its clock cannot be measured, it says "inf".
