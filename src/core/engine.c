@@ -16,7 +16,6 @@
 #define TURN_BUDGET 64
 /* For looking at operations that wait, likewise */
 #define WATCH_NS UINT64_C(50000000)
-#define TELL_MS 100 /* who is done, but has not told all of it */
 
 /* Whom an operation waits for: the peer of its first unfinished message. */
 static void blocked_on(const struct operation *op, struct wait_for *f)
@@ -350,23 +349,6 @@ static void time_receives(struct operation *op)
 		op->ended_ns = clock_ns();
 }
 
-/* Who waits for this rank must not depend on its next call. What a wire has no
- * room for now it has room for a trip later; or else something is wrong with
- * it, which is not for this operation to wait for. */
-static void tell_all(struct dicomm_comm *comm)
-{
-	struct waiter w = {0};
-	uint64_t end = 0;
-
-	while (!comm_flush(comm) && !fault_is(comm)) {
-		if (!end)
-			end = clock_ms() + TELL_MS;
-		else if (clock_ms() > end)
-			return;
-		wait_pause(comm, &w);
-	}
-}
-
 /* All steps have finished: the next operation numbers its messages from
  * here. */
 static void end(struct operation *op)
@@ -384,7 +366,8 @@ static void end(struct operation *op)
 	if (e->expected_ns)
 		drift_note(op, (op->ended_ns ? op->ended_ns : clock_ns()) -
 				       op->begun_ns);
-	tell_all(op->comm);
+	/* Who waits for this rank must not depend on its next call. */
+	comm_tell_all(op->comm, COMM_TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
 }

@@ -23,6 +23,9 @@
 #define ASK_AFTER_MS 20
 #define ASK_AGAIN_MS 200
 #define ASK_MS 500 /* patience with an answer */
+/* For a wire that has lost a way to say by another what it had not said: the
+ * other rank takes part, if it waits. */
+#define TELL_MS 1000
 
 struct comm_start {
 	struct dicomm_comm *comm;
@@ -338,8 +341,9 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 	uint64_t received_ms = begin + ASK_AFTER_MS;
 	uint64_t leaving_ms = begin + ASK_AGAIN_MS;
 
-	/* What the others wait for here. */
-	comm_flush(comm);
+	/* What the others wait for here, who are told next that this rank has
+	 * left. */
+	comm_tell_all(comm, TELL_MS);
 	for (int r = 0; r < comm->ranks; r++) {
 		struct peer *peer = &comm->peers[r];
 

@@ -179,3 +179,17 @@ bool comm_flush(struct dicomm_comm *comm)
 	}
 	return all;
 }
+
+void comm_tell_all(struct dicomm_comm *comm, int ms)
+{
+	struct waiter w = {0};
+	uint64_t end = 0;
+
+	while (!comm_flush(comm) && !fault_is(comm)) {
+		if (!end)
+			end = clock_ms() + (uint64_t)ms;
+		else if (clock_ms() > end)
+			return;
+		wait_pause(comm, &w);
+	}
+}

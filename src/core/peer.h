@@ -82,5 +82,10 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 /* Tell all peers what was released: this rank may not call for a while. False:
  * not all could be told; poll, and call again. */
 bool comm_flush(struct dicomm_comm *comm);
+/* The same, and poll until all is told, for at most so long. What a wire has no
+ * room for now it has room for a trip later; or else something is wrong with
+ * it, which is not for who is done to wait for. */
+#define COMM_TELL_MS 100
+void comm_tell_all(struct dicomm_comm *comm, int ms);
 
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for a peer to connect ends when its communicator does. */
+/* Waiting for a peer to connect ends when its communicator does; and who leaves
+ * has told a wire's peers all that they wait for. */
 #include <check.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/engine.h"
 #include "tests/support/runner.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
@@ -74,6 +78,177 @@ START_TEST(connecting_is_cut_short)
 }
 END_TEST
 
+/* --- what could not be told ------------------------------------------------
+ */
+
+#define SLOTS 8
+#define BYTES 10000
+
+/* What the wire has yet to tell, and cannot before so many more polls. */
+static int untold, polls;
+static struct tp_line lines[SLOTS];
+static uint8_t sent[BYTES];
+static struct dicomm_comm *of; /* whose polls bring a message; or NULL */
+
+static bool tell(struct tp_device *dev)
+{
+	(void)dev;
+	return !untold;
+}
+
+/* What the call that waits is sent, and its sender wants back. */
+static void bring(struct dicomm_comm *comm)
+{
+	uint64_t number = comm->peers[1].recvs;
+	struct tp_line *line = &lines[number % SLOTS];
+
+	if (!comm->executables.all || atomic_load(&line->seq) == number)
+		return;
+	line->signature = engine_signature(comm->executables.all, number);
+	line->kind = TP_REF;
+	line->len = BYTES;
+	atomic_store(&line->seq, number);
+}
+
+static bool poll_once(struct tp_device *dev)
+{
+	(void)dev;
+	polls++;
+	if (of)
+		bring(of);
+	if (untold)
+		untold--;
+	return false;
+}
+
+static void close_it(struct tp_device *dev)
+{
+	(void)dev;
+}
+
+static dicomm_result_t open_peer(struct tp_device *dev, int rank,
+				 const struct tp_blob *address,
+				 struct tp_peer **out)
+{
+	(void)dev;
+	(void)rank;
+	(void)address;
+	*out = (struct tp_peer *)sent;
+	return DICOMM_SUCCESS;
+}
+
+static void limits(const struct tp_peer *peer, struct tp_limits *out)
+{
+	(void)peer;
+	*out = (struct tp_limits){.eager_bytes = 4096,
+				  .slots = SLOTS,
+				  .window = SLOTS,
+				  .spin = 1};
+}
+
+static dicomm_result_t connect_in(struct tp_peer *peer, enum tp_class c,
+				  struct tp_inbox *in)
+{
+	(void)peer;
+	(void)c;
+	*in = (struct tp_inbox){.lines = lines,
+				.line_stride = sizeof(*lines),
+				.slot_mask = SLOTS - 1};
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t map(struct tp_peer *peer, const struct tp_ref *ref,
+			   uint64_t len, const void **ptr)
+{
+	(void)peer;
+	(void)ref;
+	(void)len;
+	*ptr = sent;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t intact(struct tp_peer *peer)
+{
+	(void)peer;
+	return DICOMM_SUCCESS;
+}
+
+/* From then on there is something that it could not tell. */
+static dicomm_result_t release(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq)
+{
+	(void)peer;
+	(void)c;
+	if (seq)
+		untold = 5;
+	return DICOMM_SUCCESS;
+}
+
+static const struct transport full = {.name = "full",
+				      .close = close_it,
+				      .peer_open = open_peer,
+				      .limits = limits,
+				      .connect_in = connect_in,
+				      .map = map,
+				      .intact = intact,
+				      .release = release,
+				      .flush = tell,
+				      .poll = poll_once};
+
+static struct dicomm_comm *open_full(void)
+{
+	struct dicomm_comm *comm;
+
+	ck_assert_int_eq(comm_create(&comm, 2, 0, NULL), DICOMM_SUCCESS);
+	comm->wires[0].transport = &full;
+	atomic_store(&comm->wires[0].device, (struct tp_device *)sent);
+	comm->peers[1].wires = 1;
+	atomic_store(&comm->state, COMM_READY);
+	return comm;
+}
+
+START_TEST(who_leaves_tells_all)
+{
+	struct dicomm_comm *comm = open_full();
+
+	untold = 3;
+	ck_assert_int_eq(dicomm_comm_finalize(comm), DICOMM_SUCCESS);
+	ck_assert_int_eq(polls, 3);
+	ck_assert_int_eq(untold, 0);
+	comm_free(comm);
+}
+END_TEST
+
+/* But not for ever. */
+START_TEST(who_leaves_may_be_unable_to_tell)
+{
+	struct dicomm_comm *comm = open_full();
+
+	untold = INT_MAX;
+	ck_assert_int_eq(dicomm_comm_finalize(comm), DICOMM_SUCCESS);
+	ck_assert_int_gt(untold, 0);
+	comm_free(comm);
+}
+END_TEST
+
+/* Its sender waits, also when this rank does something else next. */
+START_TEST(who_has_taken_what_was_referred_to_tells_so)
+{
+	struct dicomm_comm *comm = open_full();
+	static uint8_t buffer[BYTES];
+
+	of = comm;
+	for (int i = 0; i < BYTES; i++)
+		sent[i] = (uint8_t)(i * 7);
+	ck_assert_int_eq(dicomm_recv(buffer, BYTES, DICOMM_INT8, 1, comm, NULL),
+			 DICOMM_SUCCESS);
+	ck_assert_mem_eq(buffer, sent, BYTES);
+	ck_assert_int_eq(untold, 0);
+	of = NULL;
+	comm_free(comm);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("peer");
@@ -83,6 +258,9 @@ int main(void)
 	setenv("DICOMM_BOOTSTRAP_TIMEOUT", "600", 1);
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, connecting_is_cut_short, 0, 2);
+	tcase_add_test(tc, who_leaves_tells_all);
+	tcase_add_test(tc, who_leaves_may_be_unable_to_tell);
+	tcase_add_test(tc, who_has_taken_what_was_referred_to_tells_so);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }
