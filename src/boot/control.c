@@ -549,6 +549,15 @@ static void ask_who(struct control *c)
 	conn_send(&c->client->conn, &out);
 }
 
+static void say_that_it_waits(const struct control *c)
+{
+	if (!c->events.waiting)
+		return;
+	loop_unlock();
+	c->events.waiting(c->events.ctx);
+	loop_lock();
+}
+
 static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
 {
 	uint64_t until_ns = deadline(timeout_ms);
@@ -566,6 +575,7 @@ static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
 			ask_ns = client_next_ask(until_ns);
 		}
 		wait_some(c, ask_ns);
+		say_that_it_waits(c);
 	}
 	return g->status;
 }

@@ -19,7 +19,7 @@
 
 struct control;
 
-/* Called from the control thread; must not block. */
+/* Called from the control thread, but for one; must not block. */
 struct control_events {
 	/* A rank died (ERR_REMOTE), aborted (ERR_REMOTE), or reported a failure
 	 * that concerns all (its status). culprit is that rank, text says why.
@@ -32,6 +32,10 @@ struct control_events {
 	 * if this rank has not called it yet (or no longer knows). */
 	bool (*query)(void *ctx, int peer, uint32_t class, uint64_t number,
 		      uint32_t *signature, char *text, size_t len);
+	/* This one from the thread that waits in control_allgather(), now and
+	 * then: a rank that has yet to come there may need something of this
+	 * one first. May be NULL. */
+	void (*waiting)(void *ctx);
 	void *ctx;
 };
 

@@ -20,6 +20,7 @@
 #include "src/core/table.h"
 #include "src/core/topology.h"
 #include "src/core/touch.h"
+#include "src/core/wait.h"
 #include "src/topo/node.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
@@ -28,6 +29,8 @@
 #define SPIN_SHARED 30
 /* Where all others are beyond a network: looks at that are system calls. */
 #define SPIN_FAR 50
+/* In one go, by who waits for the control plane. */
+#define POLLS_WAITING 8
 /* Ranks up to which each may keep much memory for each other. */
 #define WIDE_RANKS 32
 
@@ -77,6 +80,20 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 	*signature = 0;
 	snprintf(text, len, "comm_finalize");
 	return true;
+}
+
+/* What a rank that is not that far yet waits for may have been lost with a NIC,
+ * or not been told; who makes progress otherwise is the progress thread. */
+static void on_waiting(void *ctx)
+{
+	struct dicomm_comm *comm = ctx;
+
+	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
+		return;
+	comm_enter_one(comm);
+	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
+		wait_poll(comm);
+	comm_leave_one(comm);
 }
 
 const char *comm_transports(const struct dicomm_comm *comm)
@@ -515,6 +532,7 @@ static dicomm_result_t meet(struct dicomm_comm *comm,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
 					       .query = on_query,
+					       .waiting = on_waiting,
 					       .ctx = comm}};
 
 	if (comm->config.bootstrap.allgather) {

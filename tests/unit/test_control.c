@@ -251,6 +251,38 @@ START_TEST(a_gather_can_be_cancelled)
 }
 END_TEST
 
+static void on_waiting(void *ctx)
+{
+	struct meet_rank *r = ctx;
+
+	atomic_fetch_add(&r->meet->flag[r->rank], 1);
+}
+
+static void tell_waits(struct meet_rank *r, struct control_config *config)
+{
+	(void)r;
+	config->events.waiting = on_waiting;
+}
+
+/* Rank 1 does not come before rank 0 has been asked for something. */
+static void gather_when_asked(struct meet_rank *r)
+{
+	if (r->rank == 1)
+		MEET_UNTIL(atomic_load(&r->meet->flag[0]) >= 3);
+	gather_numbers(r, 1);
+}
+
+START_TEST(who_waits_for_a_gather_can_do_something)
+{
+	struct meet *m = meet_create(MEET_THREADS, 2);
+
+	m->run = gather_when_asked;
+	m->adjust = tell_waits;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
 /* Rank r has called operations 0 .. 9 of class r. */
 static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		     uint32_t *signature, char *text, size_t len)
@@ -807,6 +839,7 @@ int main(void)
 	tcase_add_test(gathers, a_gather_beyond_bounds_is_refused);
 	tcase_add_test(gathers, a_gather_that_times_out_names_who_is_missing);
 	tcase_add_test(gathers, a_gather_can_be_cancelled);
+	tcase_add_test(gathers, who_waits_for_a_gather_can_do_something);
 	tcase_add_loop_test(queries, every_rank_can_ask_every_rank, 0, 2);
 	tcase_add_test(queries, a_query_is_bounded);
 	tcase_add_test(queries, a_query_ends_if_who_is_asked_leaves);
