@@ -45,6 +45,7 @@ struct posted {
 };
 
 static struct posted posted[100];
+static int refusing; /* takes no requests any more; -1: none */
 static int n_posted;
 static struct ibv_wc coming[2][20]; /* of each NIC */
 static int n_coming[2];
@@ -89,7 +90,10 @@ static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		     struct ibv_send_wr **bad)
 {
-	(void)bad;
+	if (qp - qps == refusing) {
+		*bad = wr;
+		return EIO;
+	}
 	for (; wr; wr = wr->next)
 		post_one(qp, wr);
 	return 0;
@@ -291,6 +295,7 @@ static void setup(void)
 		last_state[i] = IBV_QPS_RTS;
 	}
 	n_posted = 0;
+	refusing = -1;
 	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
 	peer.dev = &dev;
 	peer.rank = PEER;
@@ -403,6 +408,99 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 				 IBV_WC_SUCCESS, 0);
 	poll_some();
 	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+}
+END_TEST
+
+/* As a driver may do for a queue pair that has failed, or where its doorbell is
+ * a system call, the kernel for a NIC that was taken out. */
+START_TEST(what_a_nic_refuses_goes_by_the_other)
+{
+	static uint8_t to[100000];
+	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}};
+	const struct transport *verbs = transport_find("verbs");
+	struct tp_hold *hold;
+	struct tp_ref ref;
+	uint64_t told, seen = 0;
+
+	refusing = _i;
+	for (uint64_t q = 1; q <= 6; q++)
+		put(q, length(q));
+	poll_some();
+	ck_assert_int_eq(out->strand[_i].state, STRAND_STOPPED);
+	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
+	ck_assert_ptr_ne(strstr(out->text, "post a request: "), NULL);
+	notice(out, (uint32_t)_i, 0, 0);
+	poll_some();
+	ck_assert_int_eq(n_posted, 6);
+	for (int i = 0; i < n_posted; i++) {
+		uint64_t q = ntohl(posted[i].imm) & 0xff;
+
+		ck_assert_int_eq(posted[i].rail, !_i);
+		check_message(&posted[i], q, length(q));
+		seen |= UINT64_C(1) << q;
+	}
+	ck_assert_uint_eq(seen, 0x7e);
+	for (int i = 0; i < 6; i++)
+		complete(!_i, posted[i].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS,
+			 0);
+	poll_some();
+	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
+
+	/* The same of reads, ... */
+	n_posted = 0;
+	ck_assert_int_eq(verbs->hold(&dev, to, sizeof(to), true, &hold),
+			 DICOMM_SUCCESS);
+	memcpy(&ref, &from, sizeof(from));
+	for (uint64_t q = 1; q <= 2; q++)
+		ck_assert_int_eq(
+			verbs_read(&peer, 0, q, &ref, 0, to, sizeof(to)),
+			DICOMM_IN_PROGRESS);
+	poll_some();
+	ck_assert_int_eq(n_posted, 2);
+	ck_assert_int_eq(posted[0].rail, !_i);
+	ck_assert_int_eq(posted[1].rail, !_i);
+	ck_assert_uint_eq(atomic_load(&dev.reads), 2);
+	for (int i = 0; i < 2; i++)
+		complete(!_i, posted[i].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS,
+			 0);
+	poll_some();
+	for (uint64_t q = 1; q <= 2; q++)
+		ck_assert_int_eq(verbs_arrived(&peer, 0, q), DICOMM_SUCCESS);
+	/* ... and of credits. */
+	notice(in, (uint32_t)_i, 0, 0);
+	n_posted = 0;
+	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
+	poll_some();
+	ck_assert(verbs_flush(&dev));
+	ck_assert_int_eq(n_posted, 1);
+	memcpy(&told, posted[0].data, sizeof(told));
+	ck_assert_uint_eq(told, 5);
+	verbs->drop(&dev, hold);
+}
+END_TEST
+
+/* Credits that were refused have not been told. */
+START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
+{
+	uint64_t told;
+
+	refusing = 0;
+	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
+	verbs_flush(&dev);
+	ck_assert_int_eq(n_posted, 0);
+	poll_some();
+	notice(in, 0, 0, 0);
+	for (int i = 0; i < 3000 && !n_posted; i++)
+		verbs_poll(&dev);
+	ck_assert_int_eq(n_posted, 1);
+	ck_assert_int_eq(posted[0].rail, 1);
+	memcpy(&told, posted[0].data, sizeof(told));
+	ck_assert_uint_eq(told, 5);
+	/* Without the other, that is the end. */
+	refusing = 1;
+	verbs_release(&peer, 0, 10);
+	verbs_flush(&dev);
+	ck_assert_int_eq(in->why, DICOMM_ERR_SYSTEM);
 }
 END_TEST
 
@@ -932,6 +1030,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
+	tcase_add_loop_test(tcase, what_a_nic_refuses_goes_by_the_other, 0, 2);
+	tcase_add_test(tcase, credits_that_a_nic_refuses_are_told_by_the_other);
 	tcase_add_test(tcase,
 		       what_is_told_by_a_second_write_is_sent_again_with_it);
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "transports/verbs/credits.h"
 #include "transports/verbs/hold.h"
+#include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/nic.h"
 #include "transports/verbs/rail.h"
@@ -126,6 +127,22 @@ static void look_ahead(struct verbs_strand *s)
 	s->easy = s->posted + (least > 0 ? (uint32_t)least : 0);
 }
 
+/* Of several strands, this one is lost: what it was to carry is kept, or said
+ * once more, as if it had gone out and not come. */
+static __attribute__((noinline)) dicomm_result_t
+not_posted(struct verbs_strand *s, uint32_t n, int error)
+{
+	struct verbs_lane *lane = s->lane;
+	char what[80];
+
+	if (lane->strands == 1 || atomic_load(&lane->dev->aborted))
+		return refused(s, error);
+	snprintf(what, sizeof(what), "post a request: %s", strerror(error));
+	verbs_strand_give_up(s, DICOMM_ERR_SYSTEM, what, "the NIC failed");
+	s->posted += n;
+	return lane->why;
+}
+
 dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
 			   uint32_t n)
 {
@@ -133,7 +150,7 @@ dicomm_result_t verbs_post(struct verbs_strand *s, struct ibv_send_wr *wr,
 	int error = ibv_post_send(s->qp, wr, &bad);
 
 	if (__builtin_expect(error, 0))
-		return refused(s, error);
+		return not_posted(s, n, error);
 	s->posted += n;
 	look_ahead(s);
 	return DICOMM_SUCCESS;
@@ -536,7 +553,8 @@ dicomm_result_t verbs_read_again(struct verbs_lane *lane,
 	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	status = verbs_post(s, &wr, 1);
-	if (status != DICOMM_SUCCESS)
+	/* Or it is begun anew when that one has stopped. */
+	if (status != DICOMM_SUCCESS || s->state != STRAND_GOOD)
 		verbs_read_end(dev, read);
 	return status;
 }
