@@ -273,42 +273,52 @@ END_TEST
 
 /* ---- who is called ---- */
 
-static void call(struct verbs_card *answer)
+static struct verbs_card good_call(void)
 {
-	struct verbs_conn conn = {.stage = CONN_OPEN};
-	struct verbs_card *card = &conn.card;
+	struct verbs_card card = {.type = VERBS_CALL,
+				  .from_rank = PEER,
+				  .to_rank = ME,
+				  .ranks = RANKS,
+				  .slots = SLOTS,
+				  .stride = STRIDE,
+				  .strands = RAILS};
+
+	for (uint32_t i = 0; i < RAILS; i++)
+		card.end[i] = (struct verbs_end){.gids = 1,
+						 .mtu = IBV_MTU_4096,
+						 .reads = 16,
+						 .rail = i,
+						 .to_rail = i};
+	return card;
+}
+
+/* Is there a lane then? It has no connection. */
+static bool call(const struct verbs_card *card, struct verbs_card *answer)
+{
+	struct verbs_conn conn = {.stage = CONN_OPEN, .card = *card};
 	int ends[2];
+	bool made;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 	conn.fd = ends[0];
-	*card = (struct verbs_card){.type = VERBS_CALL,
-				    .from_rank = PEER,
-				    .to_rank = ME,
-				    .ranks = RANKS,
-				    .slots = SLOTS,
-				    .stride = STRIDE,
-				    .strands = RAILS};
-	for (uint32_t i = 0; i < RAILS; i++)
-		card->end[i] = (struct verbs_end){.gids = 1,
-						  .mtu = IBV_MTU_4096,
-						  .reads = 16,
-						  .rail = i,
-						  .to_rail = i};
 	verbs_lock();
-	ck_assert(verbs_call_answer(&dev, &conn));
-	conn.lane->conn = NULL;
+	made = verbs_call_answer(&dev, &conn);
+	ck_assert(made == (conn.lane != NULL));
+	if (made)
+		conn.lane->conn = NULL;
 	verbs_unlock();
 	ck_assert_uint_eq(hear(ends[1], answer, sizeof(*answer)),
 			  sizeof(*answer));
 	close(ends[0]);
 	close(ends[1]);
+	return made;
 }
 
 /* By a cable that is out, or a NIC that is no more, nobody is to come. */
 START_TEST(a_call_is_answered_by_a_port_that_is_of_use)
 {
 	uint32_t id = PEER * TP_CLASSES;
-	struct verbs_card answer;
+	struct verbs_card card = good_call(), answer;
 
 	srqs[0].context = &contexts[0];
 	srqs[1].context = &contexts[1];
@@ -316,12 +326,88 @@ START_TEST(a_call_is_answered_by_a_port_that_is_of_use)
 		atomic_store(&nics[0].lost_ms, 1);
 	if (_i == 2)
 		atomic_store(&nics[1].fatal, "a test");
-	call(&answer);
+	ck_assert(call(&card, &answer));
 	ck_assert_uint_eq(answer.end[0].rail, _i == 1 ? 1 : 0);
 	ck_assert_uint_eq(answer.end[1].rail, _i == 2 ? 0 : 1);
 	for (uint32_t i = 0; i < RAILS; i++)
 		ck_assert_uint_eq(answer.end[i].to_rail, i);
 	verbs_lane_close(atomic_load(&dev.in[id]));
+}
+END_TEST
+
+#define FUZZED 5000
+
+/* Of one who knows the secret, but not what to say. */
+START_TEST(a_call_with_wrong_words_is_refused_or_served)
+{
+	static const uint32_t odd[] = {0,  1,  2,   3,          4,         7,
+				       8,  9,  159, 160,        161,       255,
+				       17, 64, 256, 0x7fffffff, UINT32_MAX};
+	unsigned state = 1;
+	int lanes = 0;
+
+	for (int i = 0; i < FUZZED; i++) {
+		struct verbs_card card = good_call(), answer;
+
+		for (int k = rand_r(&state) % 3; k >= 0; k--) {
+			size_t at = (size_t)rand_r(&state) %
+				    (sizeof(card) / sizeof(uint32_t));
+			uint32_t word = odd[(size_t)rand_r(&state) %
+					    (sizeof(odd) / sizeof(*odd))];
+
+			/* Most of what counts comes first. */
+			if (k == 0)
+				at %= offsetof(struct verbs_card, end[1]) /
+				      sizeof(uint32_t);
+			memcpy((uint8_t *)&card + at * sizeof(word), &word,
+			       sizeof(word));
+		}
+		if (!call(&card, &answer)) {
+			ck_assert_uint_ne(answer.status, DICOMM_SUCCESS);
+			ck_assert(*answer.why);
+			continue;
+		}
+		lanes++;
+		for (uint32_t id = 0; id < dev.lanes; id++) {
+			struct verbs_lane *lane = atomic_load(&dev.in[id]);
+
+			atomic_store(&dev.in[id], NULL);
+			if (lane)
+				verbs_lane_close(lane);
+		}
+	}
+	ck_assert_int_gt(lanes, FUZZED / 20);
+	ck_assert_int_lt(lanes, FUZZED / 20 * 19);
+}
+END_TEST
+
+/* Cards with a wrong bit, or cut short; and those who say nothing more. */
+START_TEST(strangers_are_hung_up_on)
+{
+	unsigned state = 1;
+
+	for (int i = 0; i < CALLERS; i++) {
+		struct verbs_card card = good_call();
+		size_t bit = (size_t)rand_r(&state) % (8 * sizeof(card));
+		size_t len = sizeof(card);
+		int fd = knock();
+		char byte;
+
+		memcpy(card.to, dev.nonce, sizeof(card.to));
+		verbs_card_seal(&card, dev.config.key);
+		if (i % 2)
+			len = bit / 8;
+		else
+			((uint8_t *)&card)[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		ck_assert_int_eq(send(fd, &card, len, MSG_NOSIGNAL),
+				 (ssize_t)len);
+		ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+		ck_assert_uint_eq(hear(fd, &byte, 1), 0);
+		close(fd);
+	}
+	for (uint32_t id = 0; id < dev.lanes; id++)
+		ck_assert_ptr_null(atomic_load(&dev.in[id]));
+	check_is_answered(knock());
 }
 END_TEST
 
@@ -371,6 +457,8 @@ int main(void)
 	tcase_add_test(tcase, a_forked_child_keeps_no_connection);
 	tcase_add_loop_test(tcase, a_call_is_answered_by_a_port_that_is_of_use,
 			    0, 3);
+	tcase_add_test(tcase, a_call_with_wrong_words_is_refused_or_served);
+	tcase_add_test(tcase, strangers_are_hung_up_on);
 	tcase_add_test(tcase, a_device_that_has_gone_is_looked_at_once);
 	tcase_add_test(tcase, the_first_reason_counts);
 	suite_add_tcase(suite, tcase);
