@@ -172,7 +172,8 @@ struct accel_work {
 				      void **base);
 	void (*mem_unimport)(int index, void *base);
 	/* Let the device reach host memory that the library allocated, or with
-	 * `loads`, a neighbour's that it may not write. */
+	 * `loads`, a neighbour's that nobody writes here: pages that are mapped
+	 * for loads, which may become writable. */
 	dicomm_result_t (*map_host)(int index, void *host, size_t bytes,
 				    bool loads, void **device);
 	void (*unmap_host)(int index, void *host);

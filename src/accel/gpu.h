@@ -47,6 +47,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/accel/accel.h"
@@ -463,6 +464,23 @@ static void gpu_mem_unimport(int index, void *base)
 		    "cannot let go of memory of another process");
 }
 
+/* Most drivers pin only what the process may write, though the device only
+ * loads it. So a mapping that is for loads becomes one for stores, too, which
+ * nobody does; but where the driver offers to do without. */
+static int host_pin(void *host, size_t bytes, bool loads)
+{
+	unsigned flags = GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP;
+
+	if (!loads)
+		return api.host_register(host, bytes, flags);
+	if (GPU_HOST_READ_ONLY &&
+	    !api.host_register(host, bytes, flags | GPU_HOST_READ_ONLY))
+		return GPU_SUCCESS;
+	/* If it may not, the driver says so. */
+	(void)mprotect(host, bytes, PROT_READ | PROT_WRITE);
+	return api.host_register(host, bytes, flags);
+}
+
 /* Under the lock. */
 static dicomm_result_t map_new(int index, void *host, size_t bytes, bool loads,
 			       struct memory **out)
@@ -473,9 +491,7 @@ static dicomm_result_t map_new(int index, void *host, size_t bytes, bool loads,
 
 	if (!m)
 		return no_memory(index);
-	error = api.host_register(host, bytes,
-				  GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP |
-					  (loads ? GPU_HOST_READ_ONLY : 0));
+	error = host_pin(host, bytes, loads);
 	if (!error) {
 		error = api.host_pointer(&p, host, 0);
 		if (error)

@@ -33,7 +33,8 @@
 #define GPU_EVENT_DISABLE_TIMING HIP_EVENT_DISABLE_TIMING
 #define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
 #define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
-#define GPU_HOST_READ_ONLY HIP_HOST_READ_ONLY
+/* CUDA's number for it means another kind of memory here. */
+#define GPU_HOST_READ_ONLY 0
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"

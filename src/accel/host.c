@@ -448,8 +448,9 @@ static dicomm_result_t host_import(const struct accel_export *e, void **base)
 			    "host memory: cannot import descriptor %d of "
 			    "process %d, %" PRIu64 " bytes",
 			    e->fd, e->pid, e->bytes);
-	/* Loads only: the memory stays the exporter's to write. */
-	fd = memfd_open(e->pid, e->fd, O_RDONLY, path);
+	/* Loads only: the memory stays the exporter's to write. But what a
+	 * device is to load, its driver may want to be writable (map_host). */
+	fd = memfd_open(e->pid, e->fd, O_RDWR, path);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE, "host memory: open %s: %m",
 			    path);

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -240,6 +241,47 @@ START_TEST(host_memory_is_mapped_once_for_all)
 	work->unmap_host(1, p);
 	ck_assert_ptr_null(mock.peek(p));
 	free(p);
+}
+END_TEST
+
+/* Of a file, by a mapping for loads, where that can become another */
+static char *map_for_loads(int access)
+{
+	char path[64], *p;
+	int fd = memfd_create("loads", MFD_CLOEXEC), again;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, access | O_CLOEXEC);
+	ck_assert_int_ge(again, 0);
+	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, again, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	close(again);
+	close(fd);
+	return p;
+}
+
+/* Drivers pin what may be written, and some what may not. */
+START_TEST(host_memory_that_is_loaded_only_is_mapped)
+{
+	bool only = !strcmp(accel->name, "cuda");
+	char *p = map_for_loads(O_RDWR), *q = map_for_loads(O_RDONLY);
+	void *device = NULL;
+
+	OK(work->map_host(0, p, 4096, true, &device));
+	ck_assert_ptr_nonnull(mock.peek(p + 4095));
+	work->unmap_host(0, p);
+	ck_assert_int_ne(work->map_host(0, q, 4096, true, &device),
+			 DICOMM_SUCCESS);
+	setenv("MOCK_READ_ONLY", "1", 1);
+	ck_assert(!work->map_host(0, q, 4096, true, &device) == only);
+	unsetenv("MOCK_READ_ONLY");
+	if (only)
+		work->unmap_host(0, q);
+	ck_assert_ptr_null(mock.peek(q));
+	munmap(p, 4096);
+	munmap(q, 4096);
 }
 END_TEST
 
@@ -962,6 +1004,7 @@ static TCase *driver_tests(void)
 	tcase_add_test(t, what_cannot_be_allocated_is_refused);
 	tcase_add_test(t, a_host_that_touches_memory_dies);
 	tcase_add_test(t, host_memory_is_mapped_once_for_all);
+	tcase_add_test(t, host_memory_that_is_loaded_only_is_mapped);
 	tcase_add_test(t, an_export_names_the_whole_allocation);
 	tcase_add_test(t, each_allocation_has_a_number_of_its_own);
 	tcase_add_test(t, a_dmabuf_is_of_the_same_memory);

@@ -573,6 +573,8 @@ static bool is_writable(const void *at)
 
 int driver_host_register(void *at, size_t bytes, bool read_only)
 {
+	if (read_only && !getenv("MOCK_READ_ONLY"))
+		return DRIVER_NOT_SUPPORTED;
 	if (!read_only && !is_writable(at))
 		return DRIVER_INVALID_VALUE;
 	return range_new(at, bytes, false);

@@ -7,8 +7,9 @@
  * a gate, where it would never return, and so does what would spoil a graph
  * that is captured. Each stream has a queue of its own; where MOCK_ONE_QUEUE is
  * in the environment, those of a device share one. Where MOCK_CUT is, an
- * allocation begins within a page. Numbers of errors are those of CUDA and HIP
- * alike.
+ * allocation begins within a page. Host memory is pinned if the process may
+ * write it; where MOCK_READ_ONLY is, also for loads only. Numbers of errors are
+ * those of CUDA and HIP alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
 #define DICOMM_TESTS_MOCK_DRIVER_H

@@ -300,10 +300,9 @@ EXPORT hip_result hipExtMallocWithFlags(void **p, size_t bytes, unsigned flags)
 EXPORT hip_result hipHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	SYNC_CALL;
-	if (flags & ~(unsigned)(HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
-				HIP_HOST_READ_ONLY))
-		return DRIVER_INVALID_VALUE;
-	return note(driver_host_register(p, bytes, flags & HIP_HOST_READ_ONLY));
+	if (flags & ~(unsigned)(HIP_HOST_PORTABLE | HIP_HOST_MAPPED))
+		return note(DRIVER_INVALID_VALUE);
+	return note(driver_host_register(p, bytes, false));
 }
 
 EXPORT hip_result hipHostUnregister(void *p)

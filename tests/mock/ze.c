@@ -471,7 +471,7 @@ static ze_result host_import(ze_driver d, void *p, size_t bytes)
 	SYNC_CALL;
 	if (d != &driver)
 		return ZE_INVALID_ARGUMENT;
-	return result(driver_host_register(p, bytes, true));
+	return result(driver_host_register(p, bytes, false));
 }
 
 static ze_result host_release(ze_driver d, void *p)
