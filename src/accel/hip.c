@@ -30,7 +30,10 @@
 #define GPU_NOT_SUPPORTED HIP_NOT_SUPPORTED
 #define GPU_NOT_READY HIP_NOT_READY
 #define GPU_STREAM_NON_BLOCKING HIP_STREAM_NON_BLOCKING
-#define GPU_EVENT_DISABLE_TIMING HIP_EVENT_DISABLE_TIMING
+/* What was written before an event is for NICs and other devices: of itself, it
+ * is promised to the same device only. */
+#define GPU_EVENT_DISABLE_TIMING \
+	(HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM)
 #define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
 #define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
 /* CUDA's number for it means another kind of memory here. */

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HIP_EVENT_RELEASE_TO_SYSTEM 0x80000000u
+
 /* The comparison brings the types of the headers under these names. */
 #ifndef HIP_API_TYPES
 typedef int hip_result;

@@ -417,8 +417,9 @@ EXPORT hip_result hipEventCreateWithFlags(hip_event *e, unsigned flags)
 	int error;
 
 	CALL;
-	if (flags != HIP_EVENT_DISABLE_TIMING)
-		return DRIVER_INVALID_VALUE;
+	/* By others nobody but the device is told of what was written. */
+	if (flags != (HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM))
+		return note(DRIVER_INVALID_VALUE);
 	error = driver_event_create(current, &created);
 	*e = (hip_event)created;
 	return error;

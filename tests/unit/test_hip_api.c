@@ -58,6 +58,7 @@ EQUAL(HIP_VERSION_MAJOR < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE,
       hipMemoryTypeDevice);
 EQUAL(HIP_STREAM_NON_BLOCKING, hipStreamNonBlocking);
 EQUAL(HIP_EVENT_DISABLE_TIMING, hipEventDisableTiming);
+EQUAL(HIP_EVENT_RELEASE_TO_SYSTEM, hipEventReleaseToSystem);
 EQUAL(HIP_WAIT_GTE, hipStreamWaitValueGte);
 EQUAL(HIP_HOST_PORTABLE, hipHostMallocPortable);
 EQUAL(HIP_HOST_PORTABLE, hipHostRegisterPortable);
