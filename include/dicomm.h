@@ -52,7 +52,8 @@
  *  - A stream of CUDA has to be of the primary context of its device, as those
  *    of CUDA's runtime are.
  *  - A stream that is being captured into a graph is refused
- *    (ERR_UNSUPPORTED).
+ *    (ERR_UNSUPPORTED), and so is the default stream while one that waits for
+ *    it is: what would be queued there would spoil that graph.
  *  - Calls of a driver that wait for a whole device or more (cudaFree(),
  *    cudaFreeHost(), hipFree()) may keep it from serving the library until they
  *    return: while an operation is under way, they could wait for each other.

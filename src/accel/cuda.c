@@ -32,6 +32,7 @@
 #define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
 #define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
+#define GPU_CAPTURE_IMPLICIT CUDA_CAPTURE_IMPLICIT
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
 #define GPU_QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"

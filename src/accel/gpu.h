@@ -34,6 +34,8 @@
  *   gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
  *                                not taken
+ *   GPU_CAPTURE_IMPLICIT         what it returns of the default stream if that
+ *                                holds up one that is captured; 0: never
  *   GPU_QUEUES                   as accel.h says of queues
  *   GPU_GATES                    the header with its gates: gate_probe() and
  *                                the gate operations of accel.h
@@ -598,17 +600,25 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 
 /* ---- streams ---- */
 
-/* Of what device the stream of a thread is, that of the thread says. */
+/* Of what device the stream of a thread is, that of the thread says. What is
+ * queued on the default stream while one that waits for it is captured,
+ * fails and spoils that graph. */
 static dicomm_result_t refuse_capture(const struct accel_stream *s)
 {
 	gpu_capture state = GPU_CAPTURE_NONE;
 	int error;
 
-	if (!s->native)
+	if (s->own || (!s->native && !GPU_CAPTURE_IMPLICIT))
 		return DICOMM_SUCCESS;
 	TRY(enter(s->index));
 	error = api.capturing(s->handle, &state);
 	gpu_leave();
+	if (error && error == GPU_CAPTURE_IMPLICIT)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    GPU_KIND ":%d: the default stream cannot be used "
+				     "while a stream that waits for it is "
+				     "captured into a graph",
+			    s->index);
 	if (error || state == GPU_CAPTURE_NONE)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_UNSUPPORTED,
@@ -650,10 +660,11 @@ static dicomm_result_t gpu_open(int index, void *native,
 	if (error)
 		return failed(error, index, "a stream");
 	status = stream_new(index, handle, false, &s);
-	if (status == DICOMM_SUCCESS) {
+	if (status == DICOMM_SUCCESS)
 		s->native = native;
+	/* The default one may serve for no more than to open others. */
+	if (status == DICOMM_SUCCESS && native)
 		status = refuse_capture(s);
-	}
 	if (status == DICOMM_SUCCESS) {
 		*out = s;
 		return DICOMM_SUCCESS;
@@ -880,6 +891,7 @@ static dicomm_result_t gpu_queue_copy(struct accel_stream *s, void *dst,
 
 	if (!bytes)
 		return DICOMM_SUCCESS;
+	TRY(refuse_capture(s));
 	TRY(enter(s->index));
 	error = gpu_copy(dst, src, bytes, s->handle);
 	return leave(error, s->index, "a copy");

@@ -40,6 +40,7 @@
 #define GPU_HOST_READ_ONLY 0
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
+#define GPU_CAPTURE_IMPLICIT HIP_CAPTURE_IMPLICIT
 #define GPU_CAPTURED "is being captured into a graph, which is not supported"
 #define GPU_GATES "src/accel/gpu_gate.h"
 #define GPU_QUEUES "GPU_MAX_HW_QUEUES"

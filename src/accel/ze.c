@@ -49,6 +49,7 @@
 #define GPU_HOST_DEVICEMAP 0
 #define GPU_HOST_READ_ONLY 0
 #define GPU_CAPTURE_NONE 1
+#define GPU_CAPTURE_IMPLICIT 0
 #define GPU_CAPTURED "is a command list that is not immediate"
 #define GPU_QUEUES NULL
 #define GPU_GATES "src/accel/ze_gate.h"

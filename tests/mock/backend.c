@@ -56,6 +56,7 @@ static struct {
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_live) *live;
 	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_capture_blocking) *capture_blocking;
 	__typeof__(mock_capture_mode) *capture_mode;
 	__typeof__(mock_peek) *peek;
 	__typeof__(mock_manage) *manage;
@@ -112,6 +113,7 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.delay = dlsym(lib, "mock_delay");
 	*(void **)&mock.live = dlsym(lib, "mock_live");
 	*(void **)&mock.hangs = dlsym(lib, "mock_hangs");
+	*(void **)&mock.capture_blocking = dlsym(lib, "mock_capture_blocking");
 	*(void **)&mock.capture_mode = dlsym(lib, "mock_capture_mode");
 	*(void **)&mock.peek = dlsym(lib, "mock_peek");
 	*(void **)&mock.manage = dlsym(lib, "mock_manage");
@@ -123,8 +125,9 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.last_error = dlsym(lib, "mock_last_error");
 	mock.hsa = dlsym(lib, "hsa_amd_portable_export_dmabuf");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
-	       mock.hangs && mock.capture_mode && mock.peek && mock.manage &&
-	       mock.synced && mock.stream && mock.stream_destroy &&
+	       mock.hangs && mock.capture_blocking && mock.capture_mode &&
+	       mock.peek && mock.manage && mock.synced && mock.stream &&
+	       mock.stream_destroy &&
 	       (mock.capture || (old && b->silent_when_old));
 }
 
@@ -524,6 +527,36 @@ START_TEST(a_capture_elsewhere_is_not_spoiled)
 		mock.capture(NULL);
 	}
 	mock.stream_destroy(native);
+}
+END_TEST
+
+/* One that the default stream waits for, with which nothing may happen then */
+START_TEST(no_default_stream_is_used_while_it_would_spoil_a_graph)
+{
+	struct accel_stream *s, *beside;
+	struct accel_event *e;
+	struct accel_gate *g;
+	int one = 1, to = 0;
+
+	OK(work->event_create(0, &e));
+	OK(work->gate_create(0, &g));
+	mock.capture_blocking(true);
+	OK(work->open(0, NULL, &s));
+	OK(work->open_beside(s, &beside));
+	OK(work->copy(beside, &to, &one, sizeof(int)));
+	OK(streams_finish(beside, e));
+	ck_assert_int_eq(to, 1);
+	ck_assert_int_eq(work->event_record(e, s), DICOMM_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "default stream"));
+	ck_assert_int_eq(work->copy(s, &to, &one, sizeof(int)),
+			 DICOMM_ERR_UNSUPPORTED);
+	ck_assert_int_eq(work->gate_close(g, s), DICOMM_ERR_UNSUPPORTED);
+	mock.capture_blocking(false);
+	OK(work->event_record(e, s));
+	work->close(beside);
+	work->close(s);
+	work->gate_destroy(g);
+	work->event_destroy(e);
 }
 END_TEST
 
@@ -1024,6 +1057,11 @@ static TCase *driver_tests(void)
 	streams_add_tests(t);
 	tcase_add_test(t, streams_of_the_user_are_looked_at);
 	tcase_add_test(t, a_capture_elsewhere_is_not_spoiled);
+	/* Level Zero captures nothing. */
+	if (!mock.events)
+		tcase_add_test(
+			t,
+			no_default_stream_is_used_while_it_would_spoil_a_graph);
 	tcase_add_test(t, events_are_used_again);
 	return t;
 }

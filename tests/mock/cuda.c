@@ -559,6 +559,8 @@ EXPORT void mock_capture(cuda_stream s)
 EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
 {
 	CURRENT;
+	if (!s && driver_captures_blocking())
+		return DRIVER_CAPTURE_IMPLICIT;
 	*state = s && s == captured ? 1 : CUDA_CAPTURE_NONE;
 	return DRIVER_SUCCESS;
 }

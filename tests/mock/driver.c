@@ -70,7 +70,7 @@ static int queued, live, hangs, waits, early, fail_in, fail_error;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
-static bool captures;
+static bool captures, captures_blocking;
 /* [a][b]: a reads and writes memory of b. */
 static bool peers[DRIVER_DEVICES][DRIVER_DEVICES];
 /* Of the stream that this thread runs; -1: of none */
@@ -196,6 +196,23 @@ void driver_capture(bool begins)
 	pthread_mutex_lock(&lock);
 	captures = begins;
 	pthread_mutex_unlock(&lock);
+}
+
+void mock_capture_blocking(bool begins)
+{
+	pthread_mutex_lock(&lock);
+	captures_blocking = begins;
+	pthread_mutex_unlock(&lock);
+}
+
+bool driver_captures_blocking(void)
+{
+	bool does;
+
+	pthread_mutex_lock(&lock);
+	does = captures_blocking;
+	pthread_mutex_unlock(&lock);
+	return does;
 }
 
 int mock_capture_mode(void)
@@ -842,6 +859,11 @@ int driver_state(int device)
 /* Under the lock. */
 static int stream_find(struct driver_stream **s, int device)
 {
+	if (!*s && captures_blocking) {
+		fprintf(stderr, "mock: this spoils a graph\n");
+		hangs++;
+		return DRIVER_CAPTURE_IMPLICIT;
+	}
 	if (!*s && !defaults[device]) {
 		int error = stream_new(device, NULL, &defaults[device]);
 

@@ -40,6 +40,7 @@ enum {
 	DRIVER_NOT_PERMITTED = 800,
 	DRIVER_NOT_SUPPORTED = 801,
 	DRIVER_SPOILS_CAPTURE = 900,
+	DRIVER_CAPTURE_IMPLICIT = 906,
 	DRIVER_WOULD_HANG = 999, /* "unknown error" of both */
 };
 
@@ -79,6 +80,9 @@ bool mock_synced(const void *at);
 /* A stream of a user, as the driver calls it; NULL: out of memory */
 void *mock_stream(int device);
 void mock_stream_destroy(void *stream);
+/* A stream that the default ones wait for is being captured: what is queued on
+ * these fails, and counts as what hangs. */
+void mock_capture_blocking(bool begins);
 /* How strict the calling thread is in captures; 0: as it began */
 int mock_capture_mode(void);
 #pragma GCC visibility pop
@@ -93,6 +97,8 @@ int driver_sync_call(void);
 void driver_capture(bool begins);
 /* How strict the calling thread is, for how strict it was; DRIVER_RELAXED */
 void driver_capture_mode(int *mode);
+/* As mock_capture_blocking() said */
+bool driver_captures_blocking(void);
 /* Is any stream held by a wait for the host? */
 bool driver_is_held(void);
 

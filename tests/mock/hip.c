@@ -407,6 +407,8 @@ EXPORT hip_result hipStreamIsCapturing(hip_stream s, hip_capture *state)
 	CALL;
 	if (s && driver_stream_device(stream_of(s)) != current)
 		return note(DRIVER_INVALID_HANDLE);
+	if (!s && driver_captures_blocking())
+		return note(DRIVER_CAPTURE_IMPLICIT);
 	*state = s && s == captured ? 1 : HIP_CAPTURE_NONE;
 	return DRIVER_SUCCESS;
 }
