@@ -22,6 +22,8 @@
 /* Sonames, which follow the versions of ROCm */
 #define NEWEST 7
 #define OLDEST 5
+#define HSA_LIBRARY "libhsa-runtime64.so.1"
+#define HSA_EXPORT_DMABUF "hsa_amd_portable_export_dmabuf"
 
 #define GPU_KIND "hip"
 #define GPU_VENDOR "AMD"
@@ -137,6 +139,18 @@ static bool open_library(char *why, size_t len)
 	return true;
 }
 
+/* HIP is not always linked to it: some builds open it when they start. */
+static void find_hsa(void)
+{
+	void *lib;
+
+	if (api.export_dmabuf)
+		return;
+	lib = dlopen(HSA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	if (lib)
+		*(void **)&api.export_dmabuf = dlsym(lib, HSA_EXPORT_DMABUF);
+}
+
 static int gpu_load(char *why, size_t len)
 {
 	int error, n = 0;
@@ -144,6 +158,7 @@ static int gpu_load(char *why, size_t len)
 	if (!open_library(why, len))
 		return 0;
 	error = api.init(0);
+	find_hsa();
 	if (!error)
 		error = api.device_count(&n);
 	if (error) {

@@ -122,7 +122,7 @@ enum {
 
 /* Those of which the headers of Debian know nothing, or that return something
  * else: F(our name, symbol, result, parameters). The last one is of ROCm's HSA
- * runtime, from 5.6 on, which HIP's depends on: dlsym() looks there, too. */
+ * runtime, from 5.6 on, where dlsym() looks, too, if HIP's is linked to it. */
 #define HIP_MORE_FUNCTIONS(F)                                           \
 	F(error_string, hipGetErrorString, const char *, (hip_result))  \
 	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))     \

@@ -6,8 +6,10 @@
  * build not where MOCK_IMAGES=refused is in the environment; of a kernel that
  * such an object has it runs the twin that the C compiler made. With MOCK_OLD
  * it is the one of ROCm 5.2, without what came later; with MOCK_BETWEEN that of
- * ROCm 6, where only HSA has dma-bufs.
+ * ROCm 6, where only HSA has dma-bufs, a library of its own that is opened when
+ * this one starts.
  */
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,13 +107,32 @@ static struct driver_event *event_of(hip_event e)
 	return (struct driver_event *)e;
 }
 
+/* Which lies beside this one */
+static int open_hsa(void)
+{
+#ifdef MOCK_BETWEEN
+	char path[4096];
+	const char *end;
+	Dl_info self;
+
+	if (!dladdr(&started, &self) || !(end = strrchr(self.dli_fname, '/')))
+		return DRIVER_NOT_FOUND;
+	snprintf(path, sizeof(path), "%.*s/libhsa.so",
+		 (int)(end - self.dli_fname), self.dli_fname);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL) ? DRIVER_SUCCESS
+						   : DRIVER_NOT_FOUND;
+#else
+	return DRIVER_SUCCESS;
+#endif
+}
+
 EXPORT hip_result hipInit(unsigned flags)
 {
 	CALL;
 	if (flags)
 		return DRIVER_INVALID_VALUE;
 	started = true;
-	return DRIVER_SUCCESS;
+	return open_hsa();
 }
 
 EXPORT hip_result hipRuntimeGetVersion(int *version)
@@ -646,9 +667,7 @@ static int block_fd(int *fd, const void *p, size_t bytes)
 		       : DRIVER_SUCCESS;
 }
 
-#ifdef MOCK_BETWEEN
-EXPORT int hsa_amd_portable_export_dmabuf(const void *p, size_t bytes, int *fd,
-					  uint64_t *offset)
+static int hsa_export(const void *p, size_t bytes, int *fd, uint64_t *offset)
 {
 	if (driver_call())
 		return HSA_ERROR;
@@ -658,16 +677,22 @@ EXPORT int hsa_amd_portable_export_dmabuf(const void *p, size_t bytes, int *fd,
 		       ? HSA_ERROR
 		       : 0;
 }
+#ifdef MOCK_BETWEEN
+/* For the other library, see hsa.c */
+EXPORT int mock_hsa_export(const void *p, size_t bytes, int *fd,
+			   uint64_t *offset);
+EXPORT int mock_hsa_export(const void *p, size_t bytes, int *fd,
+			   uint64_t *offset)
+{
+	return hsa_export(p, bytes, fd, offset);
+}
 #else
-/* As of memory that it does not know */
+/* As of memory that it does not know, but with MOCK_HSA */
 EXPORT int hsa_amd_portable_export_dmabuf(const void *p, size_t bytes, int *fd,
 					  uint64_t *offset)
 {
-	(void)p;
-	(void)bytes;
-	(void)fd;
-	(void)offset;
-	return HSA_ERROR;
+	return getenv("MOCK_HSA") ? hsa_export(p, bytes, fd, offset)
+				  : HSA_ERROR;
 }
 
 EXPORT hip_result hipMemGetHandleForAddressRange(void *handle, void *p,
