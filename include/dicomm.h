@@ -612,12 +612,13 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
  * Rank, number of ranks and meeting point come from the first of these that is
  * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
  * listens, with DICOMM_COMM_KEY as its secret; or the text of a
- * dicomm_unique_id_t); PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix); PMI
- * (MPICH's mpiexec); torchrun (RANK, WORLD_SIZE, MASTER_ADDR, and the port
- * after MASTER_PORT); Slurm (the first node, and a port from 20000 to 31999 by
- * the number of the step). MPI itself is not used. With torchrun and Slurm,
- * too, DICOMM_COMM_KEY is the secret: without it whoever guesses the number of
- * the job can join, and a warning says so.
+ * dicomm_unique_id_t), of which the first alone, or the second, is refused;
+ * PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix); PMI (MPICH's mpiexec);
+ * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, and the port after MASTER_PORT);
+ * Slurm (the first node, and a port from 20000 to 31999 by the number of the
+ * step). MPI itself is not used. With torchrun and Slurm, too, DICOMM_COMM_KEY
+ * is the secret: without it whoever guesses the number of the job can join, and
+ * a warning says so.
  *
  * What the launcher has to do for that is waited for, also with config.blocking
  * 0; see dicomm_comm_init_rank_config().

@@ -12,16 +12,35 @@
 #include "src/boot/sock.h"
 #include "src/boot/store.h"
 
+/* One alone is a slip: no other launcher is to be asked then. */
 static bool own_present(void)
 {
-	return !config_is_default(CONFIG_RANK) &&
+	return !config_is_default(CONFIG_RANK) ||
 	       !config_is_default(CONFIG_SIZE);
+}
+
+static dicomm_result_t own_complete(void)
+{
+	static const char rule[] =
+		"is not set, or not to a valid number: who sets one of them "
+		"has to set both";
+
+	if (config_is_default(CONFIG_SIZE))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_RANK is %d, and DICOMM_SIZE %s",
+			    (int)config_int(CONFIG_RANK), rule);
+	if (config_is_default(CONFIG_RANK))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "DICOMM_SIZE is %d, and DICOMM_RANK %s",
+			    (int)config_int(CONFIG_SIZE), rule);
+	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t own_meet(struct launcher_info *info)
 {
 	const char *id = config_string(CONFIG_COMM_ID);
 
+	TRY(own_complete());
 	info->rank = (int)config_int(CONFIG_RANK);
 	info->ranks = (int)config_int(CONFIG_SIZE);
 	if (info->rank >= info->ranks)

@@ -253,6 +253,11 @@ static const struct {
 	const char *names[4], *values[4];
 	const char *said;
 } mistakes[] = {
+	{{"DICOMM_RANK"}, {"1"}, "DICOMM_RANK is 1, and DICOMM_SIZE is not"},
+	{{"DICOMM_SIZE"}, {"2"}, "DICOMM_SIZE is 2, and DICOMM_RANK is not"},
+	{{"DICOMM_RANK", "DICOMM_SIZE"},
+	 {"one", "2"},
+	 "DICOMM_SIZE is 2, and DICOMM_RANK is not set, or not to a valid"},
 	{{"DICOMM_RANK", "DICOMM_SIZE"}, {"1", "2"}, "DICOMM_COMM_ID"},
 	{{"DICOMM_RANK", "DICOMM_SIZE"}, {"2", "2"}, "DICOMM_RANK is 2"},
 	{{"DICOMM_RANK", "DICOMM_SIZE", "DICOMM_COMM_ID"},
