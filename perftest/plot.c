@@ -2,6 +2,7 @@
 /* The program for gnuplot: a curve for each type, operator and root. */
 #include "perftest/plot.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,21 @@ static void write_curves(FILE *out, const struct options *o,
 	fputc('\n', out);
 }
 
+/* One size has no range to draw, which gnuplot would complain of. */
+static void write_range(FILE *out)
+{
+	size_t least = SIZE_MAX, most = 0;
+
+	for (size_t i = 0; i < kept.n; i++) {
+		size_t size = kept.rows[i].size;
+
+		least = size && size < least ? size : least;
+		most = size > most ? size : most;
+	}
+	if (least == most)
+		fprintf(out, "set xrange [%zu/2.0:%zu*2.0]\n", most, most);
+}
+
 void plot_script(FILE *out, const struct options *o, int ranks,
 		 const char *path)
 {
@@ -138,6 +154,7 @@ void plot_script(FILE *out, const struct options *o, int ranks,
 		"set xlabel 'size'\n"
 		"set ylabel '%s bandwidth (GB/s)'\n",
 		has_bus() ? "bus" : "algorithm");
+	write_range(out);
 	write_curves(out, o, first, series, 4);
 	fprintf(out, "set ylabel 'time (us)'\n");
 	write_curves(out, o, first, series, 2);
