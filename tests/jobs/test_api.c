@@ -670,6 +670,57 @@ START_TEST(a_count_may_have_more_than_32_bits)
 }
 END_TEST
 
+static uint8_t *map_sparsely(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	JOB_CHECK(at != MAP_FAILED, "mmap: %m");
+	return at;
+}
+
+/* Short blocks that lie far apart: who forgot the upper bits of where they do
+ * would take them from another place, or put them there. */
+static void far_apart(struct job_rank *me)
+{
+	enum { BLOCK = 100000 };
+	const size_t counts[] = {BLOCK, BLOCK};
+	const size_t displs[] = {16, ((size_t)5 << 30) + 48};
+	const size_t room = displs[1] + BLOCK;
+	uint8_t *from = map_sparsely(room), *to = map_sparsely(room);
+	bool gathers = !strcmp(me->arg, "allgatherv");
+
+	for (size_t i = 0; i < BLOCK; i++)
+		for (int d = 0; d < 2; d++)
+			from[displs[d] + i] = (uint8_t)word(
+				i * 4 + (size_t)me->rank * 2 + (size_t)d);
+	if (gathers)
+		JOB_TRY(dicomm_allgatherv(from + displs[1], to, counts, displs,
+					  DICOMM_UINT8, me->comm, NULL));
+	else
+		JOB_TRY(dicomm_alltoallv(from, counts, displs, to, counts,
+					 displs, DICOMM_UINT8, me->comm, NULL));
+	for (size_t i = 0; i < BLOCK; i++)
+		for (size_t r = 0; r < 2; r++) {
+			size_t block = gathers ? 1 : (size_t)me->rank;
+			uint8_t right = (uint8_t)word(i * 4 + r * 2 + block);
+
+			JOB_CHECK(to[displs[r] + i] == right,
+				  "of rank %zu, element %zu: %u, not %u", r, i,
+				  to[displs[r] + i], right);
+		}
+	munmap(from, room);
+	munmap(to, room);
+}
+
+START_TEST(blocks_may_lie_further_apart_than_32_bits)
+{
+	static const char *const calls[] = {"alltoallv", "allgatherv"};
+
+	job_run(&(struct job){.run = far_apart, .ranks = 2, .arg = calls[_i]});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("api");
@@ -683,6 +734,8 @@ int main(void)
 	tcase_add_loop_test(tcase, queries_answer, 0,
 			    sizeof(asking) / sizeof(*asking));
 	tcase_add_test(tcase, what_needs_no_communicator_works_without_one);
+	tcase_add_loop_test(tcase, blocks_may_lie_further_apart_than_32_bits, 0,
+			    2);
 	/* It would look at each of the bytes; and 4 GiB take long. */
 	if (!job_has_thread_sanitizer() && !job_is_short())
 		tcase_add_loop_test(tcase, a_count_may_have_more_than_32_bits,
