@@ -490,10 +490,10 @@ static void take_back(struct device *dev)
 			device_stage_free(dev, st);
 }
 
-void device_quiesce(struct dicomm_comm *comm)
+bool device_settles(struct dicomm_comm *comm, uint64_t ns)
 {
 	struct device *dev = comm->dev;
-	uint64_t end = clock_ns() + QUIESCE_NS;
+	uint64_t end = clock_ns() + ns;
 	bool marked, moved = false;
 
 	/* The last mark needs a stage. */
@@ -506,14 +506,20 @@ void device_quiesce(struct dicomm_comm *comm)
 			break;
 		}
 		marked = marked || mark_rest(dev);
-		if (clock_ns() > end) {
-			log_error("%s rank %d: %s does not finish what is "
-				  "queued on it",
-				  comm->name, comm->rank, comm->device);
-			break;
-		}
+		if (clock_ns() > end)
+			return false;
 		sched_yield();
 	}
+	return true;
+}
+
+void device_quiesce(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	if (!device_settles(comm, QUIESCE_NS))
+		log_error("%s rank %d: %s does not finish what is queued on it",
+			  comm->name, comm->rank, comm->device);
 	/* What this rank has sent is the user's again. */
 	if (dev->ipc)
 		ipc_give_up(dev->ipc);

@@ -176,8 +176,10 @@ static inline bool device_is_idle(const struct device *dev)
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
 /* Wait until the stream has run dry, and give up the messages in stages: of a
  * communicator that is broken, or ends. The stream waits for nobody, so this is
- * short. */
+ * short, unless it shares a queue with one that waits for the library. */
 void device_quiesce(struct dicomm_comm *comm);
+/* Has it run dry within that time? */
+bool device_settles(struct dicomm_comm *comm, uint64_t ns);
 
 /* All steps of an operation are done or queued: has the device done them? */
 enum schedule_result device_end(struct operation *op);

@@ -24,6 +24,8 @@
 #define QUIET_YIELDS 1000
 /* From a look at one batch to one at the next: a few naps, as others come. */
 #define LOOK_PASSES 8
+/* Longer than anything takes that the library queues on a device */
+#define HELD_NS UINT64_C(5000000000)
 
 struct batch;
 
@@ -90,23 +92,25 @@ static void finish_item(struct item *item)
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 
-/* Does a call of the batch still hold the stream? */
-static bool is_wanted(const struct batch *w, const struct ticket *t)
+/* Does a call of the batch still hold the stream, other than those of a broken
+ * communicator, if any? */
+static bool is_wanted(const struct batch *w, const struct ticket *t,
+		      const struct dicomm_comm *broken)
 {
 	for (size_t i = 0; i < w->nitems; i++)
-		if (w->items[i].op &&
+		if (w->items[i].op && w->items[i].comm != broken &&
 		    ticket_is_of(t, w->items[i].comm, w->items[i].native))
 			return true;
 	return false;
 }
 
 /* Let the streams of devices go on that only lost calls have held. */
-static void give_lost_tickets(struct batch *w)
+static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
 {
 	struct ticket **at = &w->tickets, *t;
 
 	while ((t = *at)) {
-		if (is_wanted(w, t)) {
+		if (is_wanted(w, t, broken)) {
 			at = &t->next;
 			continue;
 		}
@@ -115,10 +119,23 @@ static void give_lost_tickets(struct batch *w)
 	}
 }
 
+/*
+ * The user's stream goes on when nothing of the call runs any more on the
+ * device. But where queues are shared, what the library has queued there may be
+ * behind that very stream.
+ */
+static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
+{
+	fault_stop_wires(comm);
+	if (comm->dev && !device_settles(comm, HELD_NS))
+		give_lost_tickets(w, comm);
+}
+
 static void drop_operation(struct batch *w, struct item *item)
 {
 	if (!item->op->done) {
 		note(w, fault_report(item->comm));
+		let_streams_go(w, item->comm);
 		engine_drop(item->op);
 		w->left--;
 	}
@@ -144,7 +161,7 @@ static void drop_broken(struct batch *w)
 	}
 	if (!any)
 		return;
-	give_lost_tickets(w);
+	give_lost_tickets(w, NULL);
 	wait_moved(&w->waiter);
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct item *item = &w->items[i];
