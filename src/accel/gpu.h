@@ -475,7 +475,7 @@ static int host_pin(void *host, size_t bytes, bool loads)
 
 	if (!loads)
 		return api.host_register(host, bytes, flags);
-	if (GPU_HOST_READ_ONLY &&
+	if (GPU_HOST_READ_ONLY != 0 &&
 	    !api.host_register(host, bytes, flags | GPU_HOST_READ_ONLY))
 		return GPU_SUCCESS;
 	/* If it may not, the driver says so. */
@@ -608,7 +608,7 @@ static dicomm_result_t refuse_capture(const struct accel_stream *s)
 	gpu_capture state = GPU_CAPTURE_NONE;
 	int error;
 
-	if (s->own || (!s->native && !GPU_CAPTURE_IMPLICIT))
+	if (s->own || (!s->native && GPU_CAPTURE_IMPLICIT == 0))
 		return DICOMM_SUCCESS;
 	TRY(enter(s->index));
 	error = api.capturing(s->handle, &state);
