@@ -126,6 +126,9 @@ static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
  */
 static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 {
+	/* Of several operations that are lost, the first has waited for all. */
+	if (!w->tickets)
+		return;
 	fault_stop_wires(comm);
 	if (comm->dev && !device_settles(comm, HELD_NS))
 		give_lost_tickets(w, comm);
