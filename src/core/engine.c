@@ -16,6 +16,7 @@
 #define TURN_BUDGET 64
 /* For looking at operations that wait, likewise */
 #define WATCH_NS UINT64_C(50000000)
+#define TELL_MS 100 /* who is done, but has not told all of it */
 
 /* Whom an operation waits for: the peer of its first unfinished message. */
 static void blocked_on(const struct operation *op, struct wait_for *f)
@@ -367,7 +368,7 @@ static void end(struct operation *op)
 		drift_note(op, (op->ended_ns ? op->ended_ns : clock_ns()) -
 				       op->begun_ns);
 	/* Who waits for this rank must not depend on its next call. */
-	comm_tell_all(op->comm, COMM_TELL_MS);
+	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
 }

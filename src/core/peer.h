@@ -85,7 +85,6 @@ bool comm_flush(struct dicomm_comm *comm);
 /* The same, and poll until all is told, for at most so long. What a wire has no
  * room for now it has room for a trip later; or else something is wrong with
  * it, which is not for who is done to wait for. */
-#define COMM_TELL_MS 100
 void comm_tell_all(struct dicomm_comm *comm, int ms);
 
 #endif

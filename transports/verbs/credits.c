@@ -73,13 +73,6 @@ static struct verbs_strand *strand_to_tell(struct verbs_lane *lane)
 	return s;
 }
 
-/* Who has left needs no credits. */
-static bool needs_none(const struct verbs_lane *lane)
-{
-	return lane->why ||
-	       atomic_load_explicit(&lane->left, memory_order_relaxed);
-}
-
 /* The number of this one, of those by that strand. */
 static uint32_t count_tell(struct verbs_lane *lane,
 			   const struct verbs_strand *s)
@@ -105,7 +98,9 @@ static dicomm_result_t tell(struct verbs_lane *lane)
 	};
 	uint32_t n;
 
-	if (needs_none(lane)) {
+	/* Who has left needs no credits. */
+	if (lane->why ||
+	    atomic_load_explicit(&lane->left, memory_order_relaxed)) {
 		verbs_untold_remove(lane);
 		return DICOMM_SUCCESS;
 	}
