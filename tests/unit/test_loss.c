@@ -411,6 +411,19 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 }
 END_TEST
 
+/* Credits are the next that is posted. */
+static void wait_told(int rail, uint64_t seq)
+{
+	uint64_t told;
+
+	for (int i = 0; i < 3000 && !n_posted; i++)
+		verbs_poll(&dev);
+	ck_assert_int_eq(n_posted, 1);
+	ck_assert_int_eq(posted[0].rail, rail);
+	memcpy(&told, posted[0].data, sizeof(told));
+	ck_assert_uint_eq(told, seq);
+}
+
 /* As a driver may do for a queue pair that has failed, or where its doorbell is
  * a system call, the kernel for a NIC that was taken out. */
 START_TEST(what_a_nic_refuses_goes_by_the_other)
@@ -420,7 +433,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	const struct transport *verbs = transport_find("verbs");
 	struct tp_hold *hold;
 	struct tp_ref ref;
-	uint64_t told, seen = 0;
+	uint64_t seen = 0;
 
 	refusing = _i;
 	for (uint64_t q = 1; q <= 6; q++)
@@ -472,9 +485,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
 	poll_some();
 	ck_assert(verbs_flush(&dev));
-	ck_assert_int_eq(n_posted, 1);
-	memcpy(&told, posted[0].data, sizeof(told));
-	ck_assert_uint_eq(told, 5);
+	wait_told(!_i, 5);
 	verbs->drop(&dev, hold);
 }
 END_TEST
@@ -482,20 +493,13 @@ END_TEST
 /* Credits that were refused have not been told. */
 START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
 {
-	uint64_t told;
-
 	refusing = 0;
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
 	verbs_flush(&dev);
 	ck_assert_int_eq(n_posted, 0);
 	poll_some();
 	notice(in, 0, 0, 0);
-	for (int i = 0; i < 3000 && !n_posted; i++)
-		verbs_poll(&dev);
-	ck_assert_int_eq(n_posted, 1);
-	ck_assert_int_eq(posted[0].rail, 1);
-	memcpy(&told, posted[0].data, sizeof(told));
-	ck_assert_uint_eq(told, 5);
+	wait_told(1, 5);
 	/* Without the other, that is the end. */
 	refusing = 1;
 	verbs_release(&peer, 0, 10);
@@ -754,8 +758,6 @@ END_TEST
 /* Over there, a word that is told late would undo one that is told after it. */
 START_TEST(credits_wait_for_the_fence_too)
 {
-	uint64_t told;
-
 	for (uint64_t q = 1; q <= 3; q++)
 		arrive((int)q % 2, q);
 	ck_assert(verbs_has_come(in, 3));
@@ -772,12 +774,7 @@ START_TEST(credits_wait_for_the_fence_too)
 	arrive(0, 7);
 	ck_assert(!verbs_has_come(in, 7));
 	notice(in, 0, 0, 0);
-	for (int i = 0; i < 3000 && !n_posted; i++)
-		verbs_poll(&dev);
-	ck_assert_int_eq(n_posted, 1);
-	ck_assert_int_eq(posted[0].rail, 1);
-	memcpy(&told, posted[0].data, sizeof(told));
-	ck_assert_uint_eq(told, 6);
+	wait_told(1, 6);
 }
 END_TEST
 
