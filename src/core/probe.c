@@ -444,7 +444,10 @@ bool probe_knows(const struct dicomm_comm *comm)
 
 static int most_ms(const struct dicomm_comm *comm)
 {
-	return (int)rates_most_rounds(comm->links->nodes) * ROUND_MOST_MS;
+	uint32_t rounds =
+		comm->apart ? 1 : rates_most_rounds(comm->links->nodes);
+
+	return (int)rounds * ROUND_MOST_MS;
 }
 
 bool probe_fits(const struct dicomm_comm *comm)
@@ -513,7 +516,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 
 /* What each rank may do, and what it has measured. */
 struct part {
-	uint32_t hurried; /* its time-out leaves no time */
+	uint32_t hurried; /* its time-outs leave no time */
 	uint32_t flow[RATES_FLOWS];
 };
 
@@ -522,14 +525,21 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 	if (comm->rank == 0)
 		log_info("%s: the links between hosts are not measured: that "
 			 "may take %d ms, and the time-out of rank %d is "
-			 "shorter",
+			 "shorter: timeout_ms, or DICOMM_BOOTSTRAP_TIMEOUT",
 			 comm->name, most_ms(comm), rank);
+}
+
+/* Of its operations, or of init. */
+static bool is_hurried(const struct dicomm_comm *comm)
+{
+	return !probe_fits(comm) ||
+	       (comm->meet_ms > 0 && comm->meet_ms < most_ms(comm));
 }
 
 static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 				 bool *found)
 {
-	struct part mine = {.hurried = !probe_fits(comm)};
+	struct part mine = {.hurried = is_hurried(comm)};
 
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
 			      comm->meet_ms));
@@ -579,6 +589,8 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 	TRY(find_time(comm, all, &found));
 	if (!found)
 		return DICOMM_SUCCESS;
+	/* What was asked for counts more. */
+	comm->links_declared = comm->links_summed = false;
 	while (rates->stage != RATES_DONE) {
 		TRY(run(comm, &p, rates));
 		TRY(share(comm, &p, all, rates));
@@ -617,7 +629,5 @@ dicomm_result_t probe_at_init(struct dicomm_comm *comm)
 	TRY(declared_adopt(comm, &known));
 	if (!strcmp(how, "off") || (!asked && (known || comm->links_summed)))
 		return DICOMM_SUCCESS;
-	/* What was asked for counts more. */
-	comm->links_declared = comm->links_summed = false;
 	return open_and_measure(comm);
 }

@@ -173,6 +173,23 @@ static void disinherit(struct dicomm_comm *comm)
 	comm->links = NULL;
 }
 
+static bool is_wide(const struct links_pipe *pipe)
+{
+	return !pipe->up && !pipe->down;
+}
+
+/* Does it tell how fast anything between hosts is? */
+static bool has_rates(const struct links *l)
+{
+	for (uint32_t i = 0; i < l->classes; i++)
+		if (!is_wide(&l->class[i].nic) || l->class[i].rank)
+			return true;
+	for (uint32_t i = 0; i < l->islands; i++)
+		if (!is_wide(&l->island[i]))
+			return true;
+	return false;
+}
+
 static dicomm_result_t find_links(struct dicomm_comm *comm,
 				  const struct hosts *h, struct cluster **file)
 {
@@ -194,7 +211,7 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 			 "names, the communicator has %u: not used; name the "
 			 "hosts",
 			 (*file)->total_nodes, h->n);
-	comm->links_known = comm->links != NULL;
+	comm->links_known = comm->links && has_rates(comm->links);
 	if (comm->links)
 		return DICOMM_SUCCESS;
 	return assume(h->of, (uint32_t)comm->ranks, h->n, &comm->links);

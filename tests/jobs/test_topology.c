@@ -119,19 +119,34 @@ static uint64_t connected(const struct job_rank *me)
 	return stats.connected_peers;
 }
 
+struct measured {
+	const char *probe;
+	const char *file; /* NULL: none */
+	bool measures;    /* expected */
+};
+
+static const struct measured measured[] = {
+	{.probe = "off"},
+	{.probe = "auto", .measures = true},
+	{.probe = "auto", .file = "no_rates.json", .measures = true},
+	{.probe = "off", .file = "no_rates.json"},
+};
+
 /* All of them explain their choice by the same figures. */
 static void measure(struct job_rank *me)
 {
-	static const struct files none = {.words = ""};
+	const struct measured *m = me->arg;
+	struct files files = {
+		.of = {m->file, m->file, m->file, m->file, m->file}};
 	char(*text)[2048] = job_board();
-	bool on = me->arg;
 
-	set_up(me, &none);
-	setenv("DICOMM_PROBE", on ? "auto" : "off", 1);
+	set_up(me, &files);
+	setenv("DICOMM_PROBE", m->probe, 1);
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
-	JOB_CHECK(on == (connected(me) > 0), "rank %d: %llu peers after init",
-		  me->rank, (unsigned long long)connected(me));
+	JOB_CHECK(m->measures == (connected(me) > 0),
+		  "rank %d: %llu peers after init", me->rank,
+		  (unsigned long long)connected(me));
 	explain(me, text[me->rank], sizeof(text[0]));
 	job_barrier();
 	check_alike(me, text);
@@ -142,7 +157,7 @@ static void measure(struct job_rank *me)
 START_TEST(ranks_measure_and_have_one_table)
 {
 	job_run(&(struct job){.run = measure,
-			      .arg = _i ? "on" : NULL,
+			      .arg = &measured[_i],
 			      .ranks = MOST_RANKS,
 			      .bare = true,
 			      .env = {"DICOMM_DEBUG=none"},
@@ -182,18 +197,35 @@ START_TEST(ranks_that_measure_unlike_are_named)
 }
 END_TEST
 
+/* Of rank 1; the others have all that is needed. */
+struct hurry {
+	int timeout_ms;
+	const char *bootstrap_s;
+	bool measures; /* expected */
+};
+
+static const struct hurry hurries[] = {
+	{.timeout_ms = 200, .bootstrap_s = "60"},
+	{.timeout_ms = 5000, .bootstrap_s = "2"},
+	{.timeout_ms = 5000, .bootstrap_s = "60", .measures = true},
+};
+
 /* A rank that may not wait for so long. */
 static void hurry(struct job_rank *me)
 {
 	static const struct files none = {.words = ""};
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	const bool *in_time = me->arg;
+	const struct hurry *h = me->arg;
 
 	set_up(me, &none);
-	config.timeout_ms = me->rank == 1 && !*in_time ? 200 : 5000;
+	config.timeout_ms = 5000;
+	if (me->rank == 1) {
+		config.timeout_ms = h->timeout_ms;
+		setenv("DICOMM_BOOTSTRAP_TIMEOUT", h->bootstrap_s, 1);
+	}
 	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
 					     me->rank, &config));
-	JOB_CHECK(*in_time == (connected(me) > 0), "rank %d: %llu peers",
+	JOB_CHECK(h->measures == (connected(me) > 0), "rank %d: %llu peers",
 		  me->rank, (unsigned long long)connected(me));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
@@ -201,10 +233,8 @@ static void hurry(struct job_rank *me)
 
 START_TEST(a_short_timeout_leaves_no_time_to_measure)
 {
-	bool in_time = _i;
-
 	job_run(&(struct job){.run = hurry,
-			      .arg = &in_time,
+			      .arg = &hurries[_i],
 			      .ranks = RANKS,
 			      .bare = true,
 			      .env = {"DICOMM_DEBUG=none", "DICOMM_PROBE=on"},
@@ -554,11 +584,12 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));
-	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0, 2);
+	tcase_add_loop_test(tc, ranks_measure_and_have_one_table, 0,
+			    sizeof(measured) / sizeof(*measured));
 	tcase_add_loop_test(tc, ranks_that_measure_unlike_are_named, 0,
 			    sizeof(unlike) / sizeof(*unlike));
 	tcase_add_loop_test(tc, a_short_timeout_leaves_no_time_to_measure, 0,
-			    2);
+			    sizeof(hurries) / sizeof(*hurries));
 	tcase_add_loop_test(tc, what_is_known_is_not_measured_again, 0,
 			    sizeof(parts) / sizeof(*parts));
 	tcase_add_test(tc, a_part_has_the_rates_of_its_hosts);
