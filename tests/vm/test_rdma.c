@@ -731,6 +731,35 @@ START_TEST(some_pairs_have_rdma_and_others_tcp)
 }
 END_TEST
 
+/* Each on a host of its own, of which the links are measured by these wires. */
+static void measure_unlike_wires(struct job_rank *me)
+{
+	char(*text)[2048] = job_board(), host[16];
+
+	snprintf(host, sizeof(host), "host%d", me->rank);
+	setenv("DICOMM_HOSTID", host, 1);
+	setenv("DICOMM_PROBE", "auto", 1);
+	work_by_unlike_wires(me);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1 << 22,
+				    DICOMM_FLOAT32, text[me->rank],
+				    sizeof(text[0])));
+	job_barrier();
+	JOB_CHECK(strstr(text[0], "on 4 nodes"), "%s", text[0]);
+	JOB_CHECK(!strcmp(text[0], text[me->rank]), "rank 0:\n%s\nrank %d:\n%s",
+		  text[0], me->rank, text[me->rank]);
+}
+
+START_TEST(hosts_of_unlike_wires_have_one_table)
+{
+	job_run(&(struct job){.run = measure_unlike_wires,
+			      .arg = layouts[_i],
+			      .ranks = UNLIKE_RANKS,
+			      .bare = true,
+			      .env = {"UCX_TLS=tcp,self"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* Two ranks on each of two hosts. What verbs would have slices hold is so
  * within a host, too; unless some rank has no verbs. */
 #define LONG_BYTES ((size_t)4 << 20)
@@ -878,6 +907,8 @@ static void add_tests(TCase *test_case)
 #ifdef HAVE_UCX
 	tcase_add_loop_test(test_case, slices_are_long_within_hosts_too, 0, 2);
 	tcase_add_loop_test(test_case, some_pairs_have_rdma_and_others_tcp, 0,
+			    sizeof(layouts) / sizeof(*layouts));
+	tcase_add_loop_test(test_case, hosts_of_unlike_wires_have_one_table, 0,
 			    sizeof(layouts) / sizeof(*layouts));
 #endif
 	tcase_add_test(test_case,
