@@ -147,13 +147,48 @@ bool comm_never_stages(const struct dicomm_comm *comm)
 		       "never");
 }
 
+static dicomm_result_t apply_device(struct dicomm_comm *comm)
+{
+	const char *device = comm->config.device ? comm->config.device
+						 : config_string(CONFIG_DEVICE);
+	char why[256];
+	dicomm_device_info_t info;
+
+	if (!*device)
+		device = "host";
+	comm->accel = accel_find(device, &comm->index, why, sizeof(why));
+	if (!comm->accel)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: device %s: %s", device, why);
+	if (comm->accel->work) {
+		TRY(comm->accel->describe(comm->index, &info));
+		device = info.name;
+	}
+	snprintf(comm->device, sizeof(comm->device), "%s", device);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t apply_slots(struct dicomm_comm *comm)
+{
+	comm->slots = (uint32_t)config_int(CONFIG_SHM_SLOTS);
+	if (comm->slots < 4 || comm->slots > 64 ||
+	    (comm->slots & (comm->slots - 1)))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "DICOMM_SHM_SLOTS %u: not 4, 8, 16, 32 or 64",
+			    comm->slots);
+	comm->slot_bytes = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES);
+	if (comm->slot_bytes < 4096 || comm->slot_bytes % 4096 ||
+	    comm->slot_bytes > 1u << 24)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "DICOMM_SHM_SLOT_BYTES %u: not a multiple of 4096 "
+			    "up to 16M",
+			    comm->slot_bytes);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t apply_config(struct dicomm_comm *comm)
 {
 	const dicomm_config_t *c = &comm->config;
-	const char *device =
-		c->device ? c->device : config_string(CONFIG_DEVICE);
-	char why[256];
-	dicomm_device_info_t info;
 
 	snprintf(comm->name, sizeof(comm->name), "%s",
 		 c->name ? c->name : "comm");
@@ -175,30 +210,8 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	if (c->lanes != DICOMM_UNDEFINED_INT && (c->lanes < 1 || c->lanes > 8))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: lanes %d: not in 1 .. 8", c->lanes);
-	if (!*device)
-		device = "host";
-	comm->accel = accel_find(device, &comm->index, why, sizeof(why));
-	if (!comm->accel)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "config: device %s: %s", device, why);
-	if (comm->accel->work) {
-		TRY(comm->accel->describe(comm->index, &info));
-		device = info.name;
-	}
-	snprintf(comm->device, sizeof(comm->device), "%s", device);
-	comm->slots = (uint32_t)config_int(CONFIG_SHM_SLOTS);
-	if (comm->slots < 4 || comm->slots > 64 ||
-	    (comm->slots & (comm->slots - 1)))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_SHM_SLOTS %u: not 4, 8, 16, 32 or 64",
-			    comm->slots);
-	comm->slot_bytes = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES);
-	if (comm->slot_bytes < 4096 || comm->slot_bytes % 4096 ||
-	    comm->slot_bytes > 1u << 24)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_SHM_SLOT_BYTES %u: not a multiple of 4096 "
-			    "up to 16M",
-			    comm->slot_bytes);
+	TRY(apply_device(comm));
+	TRY(apply_slots(comm));
 	comm->map_threshold = (uint64_t)config_int(CONFIG_SHM_MAP_THRESHOLD);
 	return DICOMM_SUCCESS;
 }

@@ -286,7 +286,7 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 
 	if (!at)
 		return DICOMM_SUCCESS;
-	if (!dev || dev->shares_host)
+	if (!device_has_memory(dev))
 		return touch_check(comm, f, name, at);
 	if (!dev->work->owner(at, &owner)) {
 		/* Memory of another kind of device is called that. */

@@ -110,6 +110,12 @@ struct device {
 	struct tickets *tickets;
 };
 
+/* Unlike host ranks, and devices that work in the host's memory. */
+static inline bool device_has_memory(const struct device *dev)
+{
+	return dev && !dev->shares_host;
+}
+
 /* All stages together. */
 static inline size_t device_stages_bytes(const struct device *dev)
 {

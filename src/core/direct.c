@@ -114,7 +114,7 @@ static dicomm_result_t tell(struct dicomm_comm *comm, struct told *mine)
 	struct direct *d = comm->direct;
 	unsigned takes = (1u << COMM_WIRES) - 1;
 
-	if (comm->dev && !comm->dev->shares_host) {
+	if (device_has_memory(comm->dev)) {
 		if (is_wanted(comm))
 			TRY(hold_stages(comm, &d->held, mine->how));
 		takes = d->held.wires;

@@ -431,7 +431,7 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	TRY(find_readers(e));
 	find_largest(e, call);
 	find_crowd(e);
-	if (!comm->dev || comm->dev->shares_host)
+	if (!device_has_memory(comm->dev))
 		find_holds(e);
 	return flatten(e, comm, call);
 }

@@ -237,7 +237,7 @@ dicomm_result_t given_open(struct dicomm_comm *comm)
 		wired |= p->is_direct && r != comm->rank;
 		offers |= p->is_near && (p->near->view || p->near->apart);
 	}
-	if (!comm->dev || comm->dev->shares_host || !(wired || offers))
+	if (!device_has_memory(comm->dev) || !(wired || offers))
 		return DICOMM_SUCCESS;
 	all = calloc(1, sizeof(*all));
 	if (!all)

@@ -559,7 +559,7 @@ static void describe(const struct dicomm_comm *comm, struct member *me)
 	me->slots = comm->slots;
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
-	me->on_host = !dev || dev->shares_host;
+	me->on_host = !device_has_memory(dev);
 	me->never_staged = comm_never_stages(comm);
 	if (!dev)
 		return;

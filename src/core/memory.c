@@ -140,7 +140,7 @@ dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
 	if (!dst || !src)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: %s is NULL", f,
 			    dst ? "src" : "dst");
-	if (!comm->dev || comm->dev->shares_host) {
+	if (!device_has_memory(comm->dev)) {
 		TRY(touch_check(comm, f, "dst", dst));
 		TRY(touch_check(comm, f, "src", src));
 	}
@@ -263,7 +263,7 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm};
-	if (comm->dev && !comm->dev->shares_host)
+	if (device_has_memory(comm->dev))
 		status = given_add(comm, buff, size, &r->given);
 	else
 		status = comm_hold(comm, buff, size, true, &r->held);
