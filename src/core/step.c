@@ -113,6 +113,27 @@ static const struct near_note *note_of(struct operation *op,
 	return NULL;
 }
 
+/* Does so much pay to be fetched? Not what a network sends at once. */
+static bool may_refer(const struct peer *peer, const struct step *step,
+		      uint64_t len, uint64_t threshold)
+{
+	return len >= threshold && step->a.buffer != PLAN_SCRATCH &&
+	       !peer->limits.rather_eager &&
+	       (peer->transport->near || len > peer->limits.eager_bytes);
+}
+
+static enum schedule_result
+no_way(struct operation *op, const struct peer *peer, const struct piece *a)
+{
+	return step_fail(op,
+			 FAIL(DICOMM_ERR_INTERNAL,
+			      "send to rank %d: %s has no way to %zu bytes at "
+			      "%p",
+			      peer->rank, peer->transport->name, a->bytes,
+			      (void *)a->at),
+			 -1);
+}
+
 enum schedule_result step_send(struct operation *op, const struct step *step,
 			       uint32_t s, uint64_t k, uint64_t seq)
 {
@@ -127,7 +148,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	uint32_t signature = step_signature(op, step);
 	struct tp_ref ref;
 	dicomm_result_t status;
-	bool whole, must_refer, may_refer;
+	bool whole, must, may;
 
 	if (!a.n)
 		return SCHEDULE_DONE;
@@ -138,31 +159,20 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)
 		len = whole_bytes(op, &step->a);
-	must_refer = a.bytes > peer->limits.eager_bytes;
-	/* What did not pay as a whole does not in parts, nor what a network
-	 * sends at once. */
-	may_refer = len >= comm->map_threshold && !(k && whole) &&
-		    step->a.buffer != PLAN_SCRATCH &&
-		    !peer->limits.rather_eager &&
-		    (peer->transport->near || len > peer->limits.eager_bytes);
+	must = a.bytes > peer->limits.eager_bytes;
+	/* What did not pay as a whole does not in parts. */
+	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
 	note = note_of(op, step, &a, seq);
 	if (note) {
 		body = note;
 		signature = near_signature(signature);
-	} else if ((must_refer || may_refer) &&
+	} else if ((must || may) &&
 		   peer->transport->offer(peer->tp, a.at, len,
 					  step_want(op->exe), &ref)) {
 		kind = TP_REF;
 		body = &ref;
-	} else if (must_refer) {
-		return step_fail(
-			op,
-			FAIL(DICOMM_ERR_INTERNAL,
-			     "send to rank %d: %s has no way to %zu bytes at "
-			     "%p",
-			     step->peer, peer->transport->name, a.bytes,
-			     (void *)a.at),
-			-1);
+	} else if (must) {
+		return no_way(op, peer, &a);
 	}
 	status = peer->transport->put(peer->tp, op->exe->class, seq, signature,
 				      kind, body,
