@@ -2,6 +2,7 @@
 /* Predicted time of an algorithm, in integers. */
 #include "collectives/estimate.h"
 
+#include "collectives/schedule.h"
 #include "collectives/tally.h"
 
 #define PS_PER_S UINT64_C(1000000000000)
@@ -107,13 +108,19 @@ static wide shared_ps(const struct estimate_params *e, const struct shape *s,
 static uint64_t slices_of(const struct estimate_params *e,
 			  const struct algorithm *a, const struct work *w)
 {
-	uint64_t slot = e->slot_bytes ? e->slot_bytes : 1;
+	bool slotless = e->slice_bytes && a->scratchless;
+	uint64_t most = slotless ? e->slice_bytes : e->slot_bytes, slice;
 
-	if (e->slice_bytes && a->scratchless)
-		slot = e->slice_bytes;
-	if (a->whole || w->message_bytes <= slot)
+	if (a->whole || !w->message_bytes)
 		return 1;
-	return w->message_bytes / slot + (w->message_bytes % slot != 0);
+	/* All blocks of an alltoallv may be as long as that one. */
+	slice = a->coll == COLL_ALLTOALLV
+			? most
+			: schedule_slice_bytes(w->message_bytes, most,
+					       slotless);
+	if (!slice)
+		slice = 1;
+	return w->message_bytes / slice + (w->message_bytes % slice != 0);
 }
 
 /* On several nodes: the fullest pipe, or the busiest rank, sets the pace. */

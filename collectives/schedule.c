@@ -7,6 +7,26 @@
 
 #include "src/base/log.h"
 
+/* Several, so that both sides work at the same time, as long as they are not
+ * too small to be worth the trouble. */
+#define SLICES_WANTED 4
+#define SLICE_MIN_BYTES 16384
+/* Without slots: of the longest, so much is worth the start of a kernel. */
+#define SLICE_SHARE 16
+
+uint64_t schedule_slice_bytes(uint64_t message, uint64_t most, bool slotless)
+{
+	uint64_t least = SLICE_MIN_BYTES;
+	uint64_t slice =
+		message / SLICES_WANTED + (message % SLICES_WANTED > 0);
+
+	if (slotless && most / SLICE_SHARE > least)
+		least = most / SLICE_SHARE;
+	if (slice < least)
+		slice = least;
+	return slice < most ? slice : most;
+}
+
 dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 			       uint64_t slices, uint64_t window)
 {

@@ -24,6 +24,13 @@ enum schedule_result {
 	SCHEDULE_FAILED
 };
 
+/*
+ * Bytes of a message that one slice carries, for a message of so many, all its
+ * slices together, and slices of which one carries `most`. Slotless: nothing
+ * holds them on their way, and a slice costs the start of a kernel.
+ */
+uint64_t schedule_slice_bytes(uint64_t message, uint64_t most, bool slotless);
+
 struct schedule;
 
 struct schedule_io {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/schedule.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/device.h"
@@ -14,13 +15,6 @@
 /* Most kept for each communicator; a plan of many ranks is not small. */
 #define KEPT_MAX 128
 #define WINDOW_MAX 64
-/* A message is cut into this many slices, as long as they are not too small to
- * be worth the trouble; see slot_bytes for the other end. */
-#define SLICES_WANTED 4
-#define SLICE_MIN_BYTES 16384
-/* Where slices need no slot: of the longest, so much is still worth the start
- * of a kernel. */
-#define SLICE_SHARE 16
 /* Of a block: so little of it is in nobody's way for long. */
 #define CROWD_BYTES (UINT64_C(256) << 10)
 
@@ -125,25 +119,18 @@ static uint64_t part_elements(const struct executable *e,
 	bool slotless = comm->slice_bytes &&
 			(!e->algorithm || e->algorithm->scratchless);
 	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
-	uint64_t short_bytes = most / SLICE_SHARE > SLICE_MIN_BYTES && slotless
-				       ? most / SLICE_SHARE
-				       : SLICE_MIN_BYTES;
-	uint64_t room = most / e->elem_bytes / parts;
-	uint64_t part = room;
-	uint64_t least = short_bytes / e->elem_bytes / parts;
-	uint64_t all = longest / of; /* of one slice for the whole message */
+	/* The ranks of an alltoallv do not share their longest block. */
+	uint64_t message = e->key.coll == COLL_ALLTOALLV
+				   ? UINT64_MAX
+				   : longest / of * parts * e->elem_bytes;
+	uint64_t part = schedule_slice_bytes(message, most, slotless) /
+			e->elem_bytes / parts;
 	/* By what all ranks know: not all of them have the same scratch. */
 	uint64_t blocks = e->algorithm && e->algorithm->deterministic
 				  ? (uint64_t)comm->ranks
 				  : 2;
 	uint64_t scratch = blocks * of * e->elem_bytes;
 
-	/* Several slices, so that both sides work at the same time; but the
-	 * ranks of an alltoallv do not share their longest block. */
-	if (e->key.coll != COLL_ALLTOALLV && all / SLICES_WANTED < part)
-		part = all / SLICES_WANTED;
-	if (part < least)
-		part = least < room ? least : room;
 	while (!slotless && 2 * part * scratch > EXECUTABLE_SCRATCH &&
 	       part > 2 * e->align)
 		part /= 2;

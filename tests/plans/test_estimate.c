@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The estimate against the simulated time, and its arithmetic at the edges. */
+#include "collectives/schedule.h"
 #include "collectives/select.h"
 #include "tests/plans/world.h"
 #include "tests/support/runner.h"
@@ -27,15 +28,31 @@ static const struct estimate_params machine = {
 	.node_cores = 16,
 };
 
+/* Its slots hold more than the engine makes of most of the messages here. */
+static const struct estimate_params wide = {
+	.latency_ps = 300000,
+	.per_message_ps = 50000,
+	.bytes_per_s = 10000000000,
+	.reduce_bytes_per_s = 15000000000,
+	.copy_bytes_per_s = 12000000000,
+	.slot_bytes = 131072,
+	.node_ranks = 16,
+	.node_cores = 16,
+};
+
 static const int rank_counts[] = {2, 3, 4, 8, 16};
 static const size_t sizes[] = {64, 4096, 65536, 524288};
 
-/* Slices as the engine makes them: a message fills a slot. */
-static size_t slice_elements(const struct world *w)
+/* Slices as the engine makes them. */
+static size_t slice_elements(const struct estimate_params *e,
+			     const struct world *w)
 {
 	const struct plan *p = &w->rank[0].plan;
+	uint64_t message = w->count * sizeof(uint64_t) * p->message_parts /
+			   p->message_parts_of;
+	uint64_t slice = schedule_slice_bytes(message, e->slot_bytes, false);
 
-	return machine.slot_bytes / sizeof(uint64_t) * p->message_parts_of /
+	return slice / sizeof(uint64_t) * p->message_parts_of /
 	       p->message_parts;
 }
 
@@ -48,7 +65,8 @@ static size_t block_elements(enum coll c, size_t bytes, int ranks)
 		       : n / (size_t)ranks;
 }
 
-static uint64_t simulated_ps(const struct algorithm *a, int ranks, size_t bytes)
+static uint64_t simulated_ps(const struct estimate_params *e,
+			     const struct algorithm *a, int ranks, size_t bytes)
 {
 	struct world w;
 	uint64_t ps;
@@ -61,8 +79,8 @@ static uint64_t simulated_ps(const struct algorithm *a, int ranks, size_t bytes)
 	w.sim.window = 16;
 	w.sim.credits = 16;
 	world_create(&w);
-	w.sim.slice = slice_elements(&w);
-	if (!world_run_timed(&w, &machine, &ps))
+	w.sim.slice = slice_elements(e, &w);
+	if (!world_run_timed(&w, e, &ps))
 		ck_abort_msg("%s %s: %d ranks, %zu bytes: %s",
 			     coll_name(a->coll), a->name, ranks, bytes,
 			     w.sim.why);
@@ -70,7 +88,8 @@ static uint64_t simulated_ps(const struct algorithm *a, int ranks, size_t bytes)
 	return ps;
 }
 
-static bool comparable(const struct algorithm *a, int ranks, size_t bytes)
+static bool comparable(const struct estimate_params *e,
+		       const struct algorithm *a, int ranks, size_t bytes)
 {
 	struct shape s = {.coll = a->coll, .ranks = ranks};
 
@@ -79,74 +98,85 @@ static bool comparable(const struct algorithm *a, int ranks, size_t bytes)
 	    block_elements(a->coll, bytes, ranks) == 0)
 		return false;
 	return !a->whole ||
-	       estimate_message_bytes(a, &s, bytes) <= machine.slot_bytes;
+	       estimate_message_bytes(a, &s, bytes) <= e->slot_bytes;
+}
+
+static void check_near(const struct estimate_params *e,
+		       const struct algorithm *a, int ranks, size_t bytes)
+{
+	struct shape s = {.coll = a->coll, .ranks = ranks};
+	uint64_t est, sim;
+
+	if (!comparable(e, a, ranks, bytes))
+		return;
+	est = estimate_ps(e, a, &s, bytes);
+	sim = simulated_ps(e, a, ranks, bytes);
+	ck_assert_msg((double)est <= FACTOR * (double)sim &&
+			      (double)sim <= FACTOR * (double)est,
+		      "%s %s on %d ranks, %zu bytes, slots of %u: estimated "
+		      "%.1f us, simulated %.1f us",
+		      coll_name(a->coll), a->name, ranks, bytes, e->slot_bytes,
+		      (double)est / 1e6, (double)sim / 1e6);
 }
 
 START_TEST(estimate_is_near_the_simulated_time)
 {
-	const struct algorithm *a = algorithms[_i];
+	for (size_t r = 0; r < 5; r++)
+		for (size_t b = 0; b < 4; b++)
+			check_near(&machine, algorithms[_i], rank_counts[r],
+				   sizes[b]);
+}
+END_TEST
 
-	for (size_t r = 0; r < 5; r++) {
-		for (size_t b = 0; b < 4; b++) {
-			struct shape s = {.coll = a->coll,
-					  .ranks = rank_counts[r]};
-			uint64_t est, sim;
-
-			if (!comparable(a, s.ranks, sizes[b]))
-				continue;
-			est = estimate_ps(&machine, a, &s, sizes[b]);
-			sim = simulated_ps(a, s.ranks, sizes[b]);
-			ck_assert_msg(
-				(double)est <= FACTOR * (double)sim &&
-					(double)sim <= FACTOR * (double)est,
-				"%s %s on %d ranks, %zu bytes: "
-				"estimated "
-				"%.1f us, simulated %.1f us",
-				coll_name(a->coll), a->name, s.ranks, sizes[b],
-				(double)est / 1e6, (double)sim / 1e6);
-		}
-	}
+START_TEST(messages_are_cut_before_they_fill_a_slot)
+{
+	for (size_t r = 0; r < 5; r++)
+		for (size_t b = 2; b < 4; b++)
+			check_near(&wide, algorithms[_i], rank_counts[r],
+				   sizes[b]);
 }
 END_TEST
 
 /* The one that is selected is not much slower than the best there is. */
-START_TEST(selection_is_near_the_best)
+static void check_selected(const struct estimate_params *e, enum coll c,
+			   int ranks, size_t bytes)
 {
-	enum coll c = (enum coll)_i;
-	struct select_table t = {.params = machine};
+	struct select_table t = {.params = *e};
+	struct shape s = {.coll = c, .ranks = ranks};
+	const struct algorithm *chosen, *best = NULL;
+	uint64_t best_ps = UINT64_MAX, ps;
 
-	for (size_t r = 0; r < 5; r++) {
-		for (size_t b = 0; b < 4; b++) {
-			struct shape s = {.coll = c, .ranks = rank_counts[r]};
-			const struct algorithm *chosen, *best = NULL;
-			uint64_t best_ps = UINT64_MAX, ps;
-
-			ck_assert_int_eq(
-				select_algorithm(&t, &s, sizes[b], &chosen),
-				DICOMM_SUCCESS);
-			for (int i = 0; algorithms[i]; i++) {
-				if (algorithms[i]->coll != c ||
-				    !comparable(algorithms[i], s.ranks,
-						sizes[b]))
-					continue;
-				ps = simulated_ps(algorithms[i], s.ranks,
-						  sizes[b]);
-				if (ps < best_ps) {
-					best_ps = ps;
-					best = algorithms[i];
-				}
-			}
-			if (!best)
-				continue;
-			ps = simulated_ps(chosen, s.ranks, sizes[b]);
-			ck_assert_msg((double)ps <= NEAR * (double)best_ps,
-				      "%s on %d ranks, %zu bytes: %s takes "
-				      "%.1f us, %s %.1f us",
-				      coll_name(c), s.ranks, sizes[b],
-				      chosen->name, (double)ps / 1e6,
-				      best->name, (double)best_ps / 1e6);
+	ck_assert_int_eq(select_algorithm(&t, &s, bytes, &chosen),
+			 DICOMM_SUCCESS);
+	for (int i = 0; algorithms[i]; i++) {
+		if (algorithms[i]->coll != c ||
+		    !comparable(e, algorithms[i], ranks, bytes))
+			continue;
+		ps = simulated_ps(e, algorithms[i], ranks, bytes);
+		if (ps < best_ps) {
+			best_ps = ps;
+			best = algorithms[i];
 		}
 	}
+	if (!best)
+		return;
+	ps = simulated_ps(e, chosen, ranks, bytes);
+	ck_assert_msg((double)ps <= NEAR * (double)best_ps,
+		      "%s on %d ranks, %zu bytes, slots of %u: %s takes %.1f "
+		      "us, %s %.1f us",
+		      coll_name(c), ranks, bytes, e->slot_bytes, chosen->name,
+		      (double)ps / 1e6, best->name, (double)best_ps / 1e6);
+}
+
+START_TEST(selection_is_near_the_best)
+{
+	for (size_t r = 0; r < 5; r++)
+		for (size_t b = 0; b < 4; b++) {
+			check_selected(&machine, (enum coll)_i, rank_counts[r],
+				       sizes[b]);
+			check_selected(&wide, (enum coll)_i, rank_counts[r],
+				       sizes[b]);
+		}
 }
 END_TEST
 
@@ -317,6 +347,7 @@ int main(void)
 		n++;
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, estimate_is_near_the_simulated_time, 0, n);
+	tcase_add_loop_test(tc, messages_are_cut_before_they_fill_a_slot, 0, n);
 	tcase_add_loop_test(tc, selection_is_near_the_best, 0, COLL_ALLTOALLV);
 	tcase_add_test(tc, huge_sizes_and_absent_rates_saturate);
 	tcase_add_test(tc, more_ranks_than_cores_cost_more);
