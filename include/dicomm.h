@@ -1687,7 +1687,8 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
  * @param index      of the algorithm: 0, 1 ...
  * @param bytes      sizes, each as in dicomm_explain()
  * @param n          how many
- * @param algorithm  set to its name, which lives for ever
+ * @param algorithm  set to its name, which lives for ever; to NULL where there
+ *                   is no algorithm of that index
  * @param seconds    n predicted times; NAN where it cannot serve the operation,
  *                   or DICOMM_ALGO or DICOMM_DETERMINISTIC rule it out
  *

@@ -14,7 +14,6 @@
 #include "perftest/gnuplot.h"
 #include "perftest/size.h"
 
-#define ALGORITHMS_MOST 32
 #define SIZES_MOST 64
 
 struct request {
@@ -24,49 +23,62 @@ struct request {
 	size_t first, last;
 };
 
+struct curve {
+	const char *name;
+	double seconds[SIZES_MOST];
+};
+
 struct curves {
 	const struct request *r;
 	size_t bytes[SIZES_MOST];
 	int sizes, algorithms;
-	const char *name[ALGORITHMS_MOST];
-	double seconds[ALGORITHMS_MOST][SIZES_MOST];
+	struct curve *of;       /* [algorithms]; owned */
 	int chosen[SIZES_MOST]; /* -1: none can serve it */
 };
 
+static int out_of_memory(void)
+{
+	fprintf(stderr, "dicomm-perf: simulate: out of memory\n");
+	return FAILURE_INTERNAL;
+}
+
 /* ---- asking ---- */
 
-/* Another argument than that may be wrong by then: a file that has changed, or
- * that can be read once. */
-static bool is_past_end(dicomm_result_t status)
+static struct curve *add_curve(struct curves *c)
 {
-	const char *why = dicomm_get_last_error(NULL);
+	size_t n = (size_t)c->algorithms + 1;
+	struct curve *of = realloc(c->of, n * sizeof(*of));
 
-	return status == DICOMM_ERR_INVALID_ARGUMENT &&
-	       strncmp(why, "predict: ", 9) == 0 &&
-	       strstr(why, " has no algorithm ");
+	if (!of)
+		return NULL;
+	c->of = of;
+	of[n - 1].name = "";
+	return &of[n - 1];
 }
 
 static int ask(struct curves *c)
 {
 	const struct request *r = c->r;
-	dicomm_result_t status = DICOMM_SUCCESS;
 
-	while (c->algorithms < ALGORITHMS_MOST) {
-		int i = c->algorithms;
+	for (;; c->algorithms++) {
+		struct curve *curve = add_curve(c);
+		dicomm_result_t status;
 
-		status = dicomm_predict(r->topology, r->operation, r->ranks, i,
-					c->bytes, c->sizes, &c->name[i],
-					c->seconds[i]);
-		if (status != DICOMM_SUCCESS)
-			break;
-		c->algorithms++;
+		if (!curve)
+			return out_of_memory();
+		status = dicomm_predict(r->topology, r->operation, r->ranks,
+					c->algorithms, c->bytes, c->sizes,
+					&curve->name, curve->seconds);
+		if (status == DICOMM_SUCCESS)
+			continue;
+		/* The end; another error may be of a file that has changed. */
+		if (!curve->name && c->algorithms > 0)
+			return FAILURE_NONE;
+		fprintf(stderr, "dicomm-perf: simulate: %s: %s\n",
+			dicomm_get_error_string(status),
+			dicomm_get_last_error(NULL));
+		return FAILURE_USAGE;
 	}
-	if (c->algorithms > 0 &&
-	    (status == DICOMM_SUCCESS || is_past_end(status)))
-		return FAILURE_NONE;
-	fprintf(stderr, "dicomm-perf: simulate: %s: %s\n",
-		dicomm_get_error_string(status), dicomm_get_last_error(NULL));
-	return FAILURE_USAGE;
 }
 
 /* As the library does: the first of the least time. */
@@ -75,9 +87,10 @@ static void choose(struct curves *c)
 	for (int k = 0; k < c->sizes; k++) {
 		c->chosen[k] = -1;
 		for (int i = 0; i < c->algorithms; i++)
-			if (!isnan(c->seconds[i][k]) &&
+			if (!isnan(c->of[i].seconds[k]) &&
 			    (c->chosen[k] < 0 ||
-			     c->seconds[i][k] < c->seconds[c->chosen[k]][k]))
+			     c->of[i].seconds[k] <
+				     c->of[c->chosen[k]].seconds[k]))
 				c->chosen[k] = i;
 	}
 }
@@ -87,7 +100,7 @@ static void choose(struct curves *c)
 static bool is_ever_possible(const struct curves *c, int i)
 {
 	for (int k = 0; k < c->sizes; k++)
-		if (!isnan(c->seconds[i][k]))
+		if (!isnan(c->of[i].seconds[k]))
 			return true;
 	return false;
 }
@@ -102,18 +115,18 @@ static void print(const struct curves *c)
 	printf("#%11s %-18s", "size", "chosen");
 	for (int i = 0; i < c->algorithms; i++)
 		if (is_ever_possible(c, i))
-			printf(" %18s", c->name[i]);
+			printf(" %18s", c->of[i].name);
 	printf("\n");
 	for (int k = 0; k < c->sizes; k++) {
 		printf("%12zu %-18s", c->bytes[k],
-		       c->chosen[k] < 0 ? "none" : c->name[c->chosen[k]]);
+		       c->chosen[k] < 0 ? "none" : c->of[c->chosen[k]].name);
 		for (int i = 0; i < c->algorithms; i++) {
 			if (!is_ever_possible(c, i))
 				continue;
-			if (isnan(c->seconds[i][k]))
+			if (isnan(c->of[i].seconds[k]))
 				printf(" %18s", "-");
 			else
-				printf(" %18.2f", c->seconds[i][k] * 1e6);
+				printf(" %18.2f", c->of[i].seconds[k] * 1e6);
 		}
 		printf("\n");
 	}
@@ -124,10 +137,11 @@ static void write_data(const struct curves *c, FILE *out)
 	fprintf(out, "$D << EOD\n");
 	for (int k = 0; k < c->sizes; k++) {
 		fprintf(out, "%zu %.10g", c->bytes[k],
-			c->chosen[k] < 0 ? NAN
-					 : c->seconds[c->chosen[k]][k] * 1e6);
+			c->chosen[k] < 0
+				? NAN
+				: c->of[c->chosen[k]].seconds[k] * 1e6);
 		for (int i = 0; i < c->algorithms; i++)
-			fprintf(out, " %.10g", c->seconds[i][k] * 1e6);
+			fprintf(out, " %.10g", c->of[i].seconds[k] * 1e6);
 		fprintf(out, "\n");
 	}
 	fprintf(out, "EOD\n");
@@ -155,7 +169,7 @@ static void write_script(FILE *out, void *ctx)
 		if (!is_ever_possible(c, i))
 			continue;
 		fprintf(out, ", $D using 1:%d with linespoints title ", i + 3);
-		gnuplot_quote(out, c->name[i]);
+		gnuplot_quote(out, c->of[i].name);
 	}
 	fprintf(out, "\n");
 }
@@ -168,10 +182,8 @@ static int run(const struct request *r)
 	char error[512];
 	int status;
 
-	if (!c) {
-		fprintf(stderr, "dicomm-perf: simulate: out of memory\n");
-		return FAILURE_INTERNAL;
-	}
+	if (!c)
+		return out_of_memory();
 	c->r = r;
 	for (size_t b = r->first; b > 0 && c->sizes < SIZES_MOST;
 	     b = size_next(b, r->last, (size_t)r->factor, 0, 1))
@@ -186,6 +198,7 @@ static int run(const struct request *r)
 			status = FAILURE_INTERNAL;
 		}
 	}
+	free(c->of);
 	free(c);
 	return status;
 }

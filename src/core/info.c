@@ -259,7 +259,9 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	if (!a) {
 		snprintf(text, sizeof(text), "predict: %s has no algorithm %d",
 			 operation, index);
+		/* How a caller finds the end; no error to print. */
 		log_set_last_error(text);
+		*algorithm = NULL;
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	}
 	TRY(plan_table("predict", topology, nranks, &table, &links));

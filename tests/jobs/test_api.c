@@ -502,9 +502,13 @@ static void predictions(void)
 			  text);
 	}
 	JOB_CHECK(i > 4, "%d algorithms", i);
+	JOB_CHECK(!name, "%s: an algorithm past the end", name);
+	name = text;
 	JOB_REFUSED(
 		dicomm_predict(NULL, "allreduce", 6, -1, sizes, 2, &name, s),
 		BAD, "no algorithm");
+	JOB_CHECK(!name, "%s: algorithm -1", name);
+	name = text;
 	JOB_REFUSED(dicomm_predict(NULL, "send", 6, 0, sizes, 2, &name, s), BAD,
 		    "send");
 	JOB_REFUSED(dicomm_predict(NULL, "allreduce", 0, 0, sizes, 2, &name, s),
@@ -514,6 +518,7 @@ static void predictions(void)
 	JOB_REFUSED(dicomm_predict("/nowhere.json", "allreduce", 6, 0, sizes, 2,
 				   &name, s),
 		    BAD, "nowhere");
+	JOB_CHECK(name == text, "no file: not the end of the algorithms");
 }
 
 /* What a file says of a node counts where all ranks are on it, too: a GiB in
