@@ -116,7 +116,7 @@ struct tp_limits {
 /* Bytes that travel through the bootstrap. */
 struct tp_blob {
 	uint32_t len;
-	uint8_t data[252];
+	uint8_t data[1020];
 };
 
 /* Where a rank computes. */

@@ -49,12 +49,8 @@ static dicomm_result_t try_both(struct end e[2], const char *const device[2])
 {
 	for (int i = 0; i < 2; i++)
 		TRY(begin(&e[i], device[i], i));
-	for (int i = 0; i < 2; i++) {
-		struct member *other = &e[1 - i].comm->members[i];
-
-		memcpy(other->address, e[i].comm->members[i].address,
-		       sizeof(other->address));
-	}
+	for (int i = 0; i < 2; i++)
+		TRY(card_give(e[i].comm, e[1 - i].comm));
 	for (int i = 0; i < 2; i++)
 		TRY(hold(&e[i]));
 	return DICOMM_SUCCESS;

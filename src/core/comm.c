@@ -249,6 +249,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_config_free(&comm->config);
 	free(comm->peers);
 	free(comm->members);
+	free(comm->card_rests);
 	free(comm->reach);
 	links_free(comm->links);
 	pthread_mutex_destroy(&comm->links_lock);

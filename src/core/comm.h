@@ -106,8 +106,11 @@ struct dicomm_comm {
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
-	struct reach *reach;    /* NULL: all ranks have host memory, */
-	struct direct *direct;  /* and so here */
+	/* What their cards have no room for, so many bytes of each. */
+	uint8_t *card_rests;
+	uint32_t card_rest;
+	struct reach *reach;   /* NULL: all ranks have host memory, */
+	struct direct *direct; /* and so here */
 	struct wire wires[COMM_WIRES];
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */

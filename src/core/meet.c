@@ -198,7 +198,6 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
 	const char *list = comm_transports(comm);
-	struct member *me = &comm->members[comm->rank];
 	struct tp_device *device;
 	char why[256];
 
@@ -229,7 +228,6 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 		TRY(transports[i]->open(&config, &device));
 		w->transport = transports[i];
 		atomic_store(&w->device, device);
-		w->transport->address(device, &me->address[i]);
 	}
 	/* Raised before there was anything to stop. */
 	if (fault_is(comm)) {
@@ -324,15 +322,11 @@ static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
 
 static void widen_near(struct dicomm_comm *comm)
 {
-	struct member *me = &comm->members[comm->rank];
-
 	for (size_t i = 0; i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
 
-		if (!w->device || !w->transport->widen)
-			continue;
-		w->transport->widen(w->device, comm->near_slot_bytes);
-		w->transport->address(w->device, &me->address[i]);
+		if (w->device && w->transport->widen)
+			w->transport->widen(w->device, comm->near_slot_bytes);
 	}
 }
 
@@ -425,9 +419,7 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 				struct reasons *reasons)
 {
-	struct addresses {
-		struct tp_blob on[COMM_WIRES];
-	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
+	struct card *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
 	const char *list = config_string(CONFIG_TRANSPORTS);
 	bool any = false;
 	dicomm_result_t status;
@@ -447,13 +439,15 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 			      "rank %d: no transport is usable%s%s%s",
 			      comm->rank, *list ? " of " : "", list,
 			      reasons->text);
-	memcpy(mine.on, comm->members[comm->rank].address, sizeof(mine.on));
+	card_fill(comm, &mine);
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, &mine, all,
 					   sizeof(mine), comm->meet_ms);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
-		memcpy(comm->members[r].address, all[r].on, sizeof(all[r].on));
+		comm->members[r].card = all[r];
 	free(all);
+	if (status == DICOMM_SUCCESS)
+		status = card_complete(comm);
 	if (status == DICOMM_SUCCESS)
 		status = agree_on_wires(comm);
 	return status;
@@ -548,7 +542,7 @@ static dicomm_result_t meet(struct dicomm_comm *comm,
 
 /* What this rank tells the others, but for what was told by who opened it: the
  * addresses of its wires, and its refuge. */
-static void describe(const struct dicomm_comm *comm, struct member *me)
+static void describe(struct dicomm_comm *comm, struct member *me)
 {
 	const struct device *dev = comm->dev;
 
@@ -561,6 +555,7 @@ static void describe(const struct dicomm_comm *comm, struct member *me)
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !device_has_memory(dev);
 	me->never_staged = comm_never_stages(comm);
+	card_fill(comm, &me->card);
 	if (!dev)
 		return;
 	me->lacks = dev->lacks;
@@ -582,7 +577,8 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 	mine = comm->members[comm->rank];
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
 			      comm->meet_ms));
-	return compare_members(comm);
+	TRY(compare_members(comm));
+	return card_complete(comm);
 }
 
 /* To the machine, now that it is known how many ranks share it. */

@@ -8,6 +8,7 @@
 
 #include "src/accel/accel.h"
 #include "src/boot/sock.h"
+#include "src/core/card.h"
 #include "src/core/lease.h"
 #include "src/core/peer.h"
 
@@ -33,9 +34,9 @@ struct member {
 	uint64_t lent;
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
-	char refuge[SOCK_TEXT];             /* where to meet if others die */
-	uint64_t fresh;                     /* of this meeting and no other */
-	struct tp_blob address[COMM_WIRES]; /* as in transports[] */
+	char refuge[SOCK_TEXT]; /* where to meet if others die */
+	uint64_t fresh;         /* of this meeting and no other */
+	struct card card;
 };
 
 /* Of an empty communicator; the others come within so long. */
@@ -47,7 +48,7 @@ uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes);
 
 /* Those that may reach the memory of devices; in a communicator that does not
- * meet. Each leaves its address with this rank's member. */
+ * meet. */
 dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm);
 /* Does a communicator have wires that end at this machine, unless its config
  * says otherwise? */

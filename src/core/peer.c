@@ -16,14 +16,14 @@
 static bool reaches_by(struct dicomm_comm *comm, const struct wire *w, int rank,
 		       char *why, size_t len)
 {
-	const struct tp_blob *address =
-		&comm->members[rank].address[w - comm->wires];
+	struct tp_blob address;
 
-	if (!address->len) {
+	card_read(comm, rank, (size_t)(w - comm->wires), &address);
+	if (!address.len) {
 		snprintf(why, len, "rank %d does not use it", rank);
 		return false;
 	}
-	return w->transport->reaches(w->device, address, why, len);
+	return w->transport->reaches(w->device, &address, why, len);
 }
 
 uint8_t comm_wires_to(struct dicomm_comm *comm, int rank)
@@ -58,10 +58,11 @@ bool comm_has_left(struct dicomm_comm *comm, int rank)
 static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 				 int rank, struct peer *peer)
 {
+	struct tp_blob address;
+
 	peer->rank = rank;
-	TRY(w->transport->peer_open(
-		w->device, rank, &comm->members[rank].address[w - comm->wires],
-		&peer->tp));
+	card_read(comm, rank, (size_t)(w - comm->wires), &address);
+	TRY(w->transport->peer_open(w->device, rank, &address, &peer->tp));
 	peer->transport = w->transport;
 	peer->device = w->device;
 	w->transport->limits(peer->tp, &peer->limits);

@@ -17,9 +17,11 @@
 #include "src/base/log.h"
 
 #define MAGIC 0x58435544u /* "DUCX" */
-#define VERSION 2
+#define VERSION 3
 
-_Static_assert(sizeof(struct ucx_address) <= 252, "must fit a blob");
+_Static_assert(sizeof(struct ucx_address) <=
+		       sizeof(((struct tp_blob *)0)->data),
+	       "must fit a blob");
 _Static_assert(crypto_generichash_BYTES_MIN <= 16 &&
 		       crypto_generichash_KEYBYTES_MIN <= UCX_KEY &&
 		       UCX_KEY <= crypto_generichash_KEYBYTES_MAX,
@@ -113,6 +115,11 @@ void ucx_interface_find(const struct tp_config *config,
 	interface_of(begin, out);
 }
 
+static uint32_t bytes_of(const struct ucx_address *a)
+{
+	return (uint32_t)offsetof(struct ucx_address, worker) + a->worker_len;
+}
+
 static void prove(const struct ucx_address *a, const uint8_t key[UCX_KEY],
 		  uint8_t proof[16])
 {
@@ -120,7 +127,18 @@ static void prove(const struct ucx_address *a, const uint8_t key[UCX_KEY],
 
 	memset(copy.proof, 0, sizeof(copy.proof));
 	crypto_generichash(proof, sizeof(copy.proof), (const uint8_t *)&copy,
-			   sizeof(copy), key, UCX_KEY);
+			   bytes_of(a), key, UCX_KEY);
+}
+
+static bool is_proven(const struct ucx_address *a, const uint8_t key[UCX_KEY],
+		      uint32_t len)
+{
+	uint8_t proof[sizeof(a->proof)];
+
+	if (a->worker_len > sizeof(a->worker) || len != bytes_of(a))
+		return false;
+	prove(a, key, proof);
+	return !sodium_memcmp(proof, a->proof, sizeof(proof));
 }
 
 void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob)
@@ -142,23 +160,16 @@ void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob)
 	memcpy(a.worker, dev->worker_address, dev->worker_address_len);
 	prove(&a, dev->config.key, a.proof);
 	memset(blob, 0, sizeof(*blob));
-	blob->len = sizeof(a);
-	memcpy(blob->data, &a, sizeof(a));
+	blob->len = bytes_of(&a);
+	memcpy(blob->data, &a, blob->len);
 }
 
 bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct ucx_address *a, char *why, size_t len)
 {
-	uint8_t proof[sizeof(a->proof)];
-
-	if (blob->len != sizeof(*a)) {
-		snprintf(why, len,
-			 "its ucx address has %" PRIu32 " bytes, "
-			 "not %zu",
-			 blob->len, sizeof(*a));
-		return false;
-	}
-	memcpy(a, blob->data, sizeof(*a));
+	memset(a, 0, sizeof(*a));
+	if (blob->len <= sizeof(*a))
+		memcpy(a, blob->data, blob->len);
 	if (a->magic != MAGIC || a->version != VERSION) {
 		snprintf(why, len,
 			 "its ucx address is of version %#" PRIx32 ".%" PRIu32
@@ -166,9 +177,7 @@ bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 			 a->magic, a->version, MAGIC, VERSION);
 		return false;
 	}
-	prove(a, dev->config.key, proof);
-	if (sodium_memcmp(proof, a->proof, sizeof(proof)) ||
-	    a->worker_len > sizeof(a->worker)) {
+	if (!is_proven(a, dev->config.key, blob->len)) {
 		snprintf(why, len,
 			 "its ucx address is damaged, or from another job");
 		return false;

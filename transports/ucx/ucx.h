@@ -84,9 +84,9 @@ bool ucx_load(char *why, size_t len);
 
 /* ---- address.c: what ranks tell each other ---- */
 
-#define UCX_WORKER_BYTES 144
+#define UCX_WORKER_BYTES 936
 
-/* In a tp_blob. */
+/* In a tp_blob, as far as it is used. */
 struct ucx_address {
 	uint32_t magic, version;
 	uint8_t proof[16]; /* of the bytes, with 0 here */
