@@ -14,6 +14,9 @@
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
+#ifdef HAVE_UCX
+#include "transports/ucx/ucx.h"
+#endif
 
 extern char **environ;
 
@@ -75,11 +78,13 @@ START_TEST(signals_and_environment_stay_the_programs)
 END_TEST
 
 static int messages;
+static char kept[512];
 
 static void count(int level, const char *message, void *ctx)
 {
-	(void)message;
 	(void)ctx;
+	if (level <= LOG_WARN)
+		snprintf(kept, sizeof(kept), "%s", message);
 	messages += level <= LOG_WARN;
 }
 
@@ -122,6 +127,37 @@ START_TEST(ucx_knows_what_it_is_told)
 	while (fgets(line, sizeof(line), said))
 		ck_assert_msg(!strstr(line, "configuration"), "%s", line);
 	fclose(said);
+}
+END_TEST
+
+#ifdef HAVE_UCX
+static ucs_status_t refuse_tls(ucp_config_t *config, const char *name,
+			       const char *value)
+{
+	(void)config;
+	(void)value;
+	return strcmp(name, "TLS") ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
+#endif
+
+START_TEST(what_ucx_refuses_is_told)
+{
+#ifdef HAVE_UCX
+	struct tp_config config = {
+		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
+	struct tp_device *dev;
+	char why[256];
+
+	unsetenv("UCX_TLS");
+	ck_assert(t->usable(why, sizeof(why)));
+	ucx.ucp_config_modify = refuse_tls;
+	log_set_sink(count, NULL);
+	ck_assert_int_eq(t->open(&config, &dev), DICOMM_SUCCESS);
+	t->close(dev);
+	ck_assert_int_eq(messages, 1);
+	ck_assert_msg(strstr(kept, "UCX_TLS tcp: Invalid parameter"), "%s",
+		      kept);
+#endif
 }
 END_TEST
 
@@ -584,6 +620,7 @@ int main(void)
 			    2);
 	tcase_add_test(tcase, a_wrong_device_is_a_clear_error);
 	tcase_add_test(tcase, ucx_knows_what_it_is_told);
+	tcase_add_test(tcase, what_ucx_refuses_is_told);
 	tcase_add_loop_test(tcase, a_rank_that_is_away_is_read_from, 0,
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,

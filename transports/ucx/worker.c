@@ -27,15 +27,20 @@ static void set_default(ucp_config_t *config, const char *prefix,
 {
 	char full[64];
 	unsigned major, minor, release;
+	const char *key = full + strlen("UCX_");
+	ucs_status_t status;
 
 	snprintf(full, sizeof(full), "UCX_%s%s", prefix, name);
 	if (getenv(full))
 		return;
 	ucx.ucp_get_version(&major, &minor, &release);
 	if (major == 1 && minor < 17)
-		ucx.ucp_config_modify(config, name, value);
-	else
-		ucx.ucp_config_modify(config, full + strlen("UCX_"), value);
+		key = name;
+	status = ucx.ucp_config_modify(config, key, value);
+	/* It works without, but maybe over another network, or slower. */
+	if (status != UCS_OK)
+		log_warn("ucx: it does not take %s %s: %s", full, value,
+			 ucx.ucs_status_string(status));
 }
 
 /* "self" is not used: to itself a rank needs no network. Nor are transports of
