@@ -616,10 +616,10 @@ dicomm_result_t rates_proceed(struct rates *r, const struct links *old,
 
 /* ---- the table ---- */
 
-/* What is replaced: where, and by what. */
+/* What is replaced: where, and by what; and what is known to hold still. */
 struct news {
-	uint64_t **at, *sorted;
-	size_t n;
+	uint64_t **at, *sorted, *kept;
+	size_t n, nkept;
 };
 
 static dicomm_result_t open_news(struct news *news, const struct rates *r)
@@ -627,8 +627,9 @@ static dicomm_result_t open_news(struct news *news, const struct rates *r)
 	size_t most = 2 * ((size_t)r->nodes + r->islands);
 
 	*news = (struct news){.at = calloc(most, sizeof(*news->at)),
-			      .sorted = calloc(most, sizeof(*news->sorted))};
-	if (news->at && news->sorted)
+			      .sorted = calloc(most, sizeof(*news->sorted)),
+			      .kept = calloc(most, sizeof(*news->kept))};
+	if (news->at && news->sorted && news->kept)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_NO_MEMORY, "links: no memory for %u nodes",
 		    r->nodes);
@@ -638,12 +639,19 @@ static void close_news(struct news *news)
 {
 	free(news->at);
 	free(news->sorted);
+	free(news->kept);
 }
 
 static void replace(struct news *news, uint64_t *at, uint64_t rate)
 {
 	*at = rate;
 	news->at[news->n++] = at;
+}
+
+static void keep(struct news *news, uint64_t rate)
+{
+	if (rate)
+		news->kept[news->nkept++] = rate;
 }
 
 static int by_rate(const void *a, const void *b)
@@ -675,8 +683,26 @@ static uint64_t level_of(const uint64_t *sorted, size_t n, uint64_t rate)
 	return sum / of;
 }
 
-/* All of them, from there on. */
-static void level(const struct news *news, size_t from)
+/* The nearest of what is kept, if they are one. */
+static uint64_t kept_of(const struct news *news, uint64_t rate)
+{
+	uint64_t nearest = rate, least = UINT64_MAX;
+
+	for (size_t i = 0; i < news->nkept; i++) {
+		uint64_t x = news->kept[i];
+		uint64_t top = x > rate ? x : rate;
+		uint64_t apart = top - (x > rate ? rate : x);
+
+		if (apart <= top / 5 && apart < least) {
+			least = apart;
+			nearest = x;
+		}
+	}
+	return nearest;
+}
+
+/* All that is replaced, from there on. */
+static void level(struct news *news, size_t from)
 {
 	size_t n = news->n - from;
 
@@ -684,7 +710,9 @@ static void level(const struct news *news, size_t from)
 		news->sorted[i] = *news->at[from + i];
 	qsort(news->sorted, n, sizeof(*news->sorted), by_rate);
 	for (size_t i = from; i < news->n; i++)
-		*news->at[i] = level_of(news->sorted, n, *news->at[i]);
+		*news->at[i] =
+			kept_of(news, level_of(news->sorted, n, *news->at[i]));
+	news->nkept = 0;
 }
 
 /* Does the old rate of a way no longer hold? */
@@ -694,25 +722,41 @@ static bool is_new(const struct way *w, uint64_t old, bool known)
 	       (!known || w->blamed || (old && is_above(w->most, old)));
 }
 
+static void replace_rate(const struct sums *s, const struct way *w,
+			 uint64_t *rate, struct news *news)
+{
+	if (is_new(w, *rate, s->known))
+		replace(news, rate, w->most);
+	else if (s->known)
+		keep(news, *rate);
+}
+
 static void replace_nodes(const struct sums *s, struct links *l,
 			  struct news *news)
 {
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		struct links_pipe *nic = &l->class[n].nic;
 
-		if (is_new(&s->up[n], nic->up, s->known))
-			replace(news, &nic->up, s->up[n].most);
-		if (is_new(&s->down[n], nic->down, s->known))
-			replace(news, &nic->down, s->down[n].most);
+		replace_rate(s, &s->up[n], &nic->up, news);
+		replace_rate(s, &s->down[n], &nic->down, news);
 	}
 	level(news, 0);
 }
 
 /* What leaves an island, or enters it, and what the ways of nodes would let
- * through. */
+ * through; UINT64_MAX: anything. */
 struct traffic {
 	uint64_t bytes, expected;
 };
+
+static void add_flow(struct traffic *t, uint64_t x, uint64_t expected)
+{
+	t->bytes += x;
+	if (!expected || t->expected == UINT64_MAX)
+		t->expected = UINT64_MAX;
+	else
+		t->expected += expected;
+}
 
 /* Of a round: [island] out of it, [islands + island] into it. */
 static void add_round(const struct rates *r, const struct links *l,
@@ -730,8 +774,8 @@ static void add_round(const struct rates *r, const struct links *l,
 		e = links_slower(l->class[from].nic.up, l->class[n].nic.down);
 		up = &t[r->island_of[from]];
 		down = &t[r->islands + r->island_of[n]];
-		*up = (struct traffic){up->bytes + x, up->expected + e};
-		*down = (struct traffic){down->bytes + x, down->expected + e};
+		add_flow(up, x, e);
+		add_flow(down, x, e);
 	}
 }
 
@@ -756,7 +800,7 @@ static dicomm_result_t find_traffic(const struct rates *r,
 }
 
 /* Where it is less than that, the way is narrow, and this its rate. */
-static void replace_way(const struct traffic *t, uint64_t *way,
+static void replace_way(const struct traffic *t, bool known, uint64_t *way,
 			struct news *news)
 {
 	bool narrow = is_below(t->bytes, t->expected);
@@ -765,6 +809,8 @@ static void replace_way(const struct traffic *t, uint64_t *way,
 
 	if (narrow ? differs : *way && is_above(t->bytes, *way))
 		replace(news, way, t->bytes);
+	else if (known)
+		keep(news, *way);
 }
 
 /* In place of the one that all nodes were in. */
@@ -789,8 +835,8 @@ static void drop_islands(struct links *l)
 	memset(l->island_of, 0, l->nodes * sizeof(*l->island_of));
 }
 
-static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
-				       struct news *news)
+static dicomm_result_t replace_islands(const struct rates *r, bool known,
+				       struct links *l, struct news *news)
 {
 	bool found = l->islands == 1 && r->islands > 1;
 	size_t before = news->n;
@@ -802,8 +848,9 @@ static dicomm_result_t replace_islands(const struct rates *r, struct links *l,
 		TRY(make_islands(r, l));
 	TRY(find_traffic(r, l, &t));
 	for (uint32_t i = 0; i < r->islands; i++) {
-		replace_way(&t[i], &l->island[i].up, news);
-		replace_way(&t[r->islands + i], &l->island[i].down, news);
+		replace_way(&t[i], known, &l->island[i].up, news);
+		replace_way(&t[r->islands + i], known, &l->island[i].down,
+			    news);
 	}
 	free(t);
 	if (found && news->n == before)
@@ -829,7 +876,7 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		status = links_part(old, old->ranks, NULL, &l);
 	if (status == DICOMM_SUCCESS) {
 		replace_nodes(&s, l, &news);
-		status = replace_islands(r, l, &news);
+		status = replace_islands(r, known, l, &news);
 	}
 	/* By the islands and rates that there are now. */
 	if (status == DICOMM_SUCCESS)

@@ -600,6 +600,30 @@ START_TEST(a_way_between_islands_changes)
 }
 END_TEST
 
+/* A file may say of hosts only that their ways are wider than what joins them,
+ * one by one. */
+START_TEST(a_way_between_wide_nodes_gets_narrow)
+{
+	struct links *l = links_create(2, 2, 1, 2);
+
+	ck_assert_ptr_nonnull(l);
+	set_layout(&(struct layout){2, 2, false, 8000, 100, false});
+	for (uint32_t n = 0; n < 2; n++) {
+		l->node_of[n] = l->island_of[n] = n;
+		l->island[n] = (struct links_pipe){400 * MBIT, 400 * MBIT};
+	}
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert(renew(&l, true));
+	for (uint32_t n = 0; n < 2; n++) {
+		ck_assert_uint_eq(links_node(l, n)->nic.up, 0);
+		is_near(l->island[n].up, 100 * MBIT, n);
+		is_near(l->island[n].down, 100 * MBIT, n);
+	}
+	ck_assert(!renew(&l, true));
+	links_free(l);
+}
+END_TEST
+
 /* The two of a file, say, that has a third one for who names none. */
 START_TEST(islands_without_nodes_are_not_met)
 {
@@ -638,6 +662,8 @@ static const struct drop drops[] = {
 	{{800, 800, 100, 100}, {800, 100, 100, 100}, {800, 100, 100, 100}},
 	/* And back. */
 	{{800, 800, 800, 100}, {800, 800, 800, 800}, {800, 800, 800, 800}},
+	/* What is measured is never quite what the others have. */
+	{{800, 800, 800, 100}, {800, 800, 800, 770}, {800, 800, 800, 800}},
 	{{800, 200, 200, 100}, {800, 200, 200, 100}, {800, 200, 200, 100}},
 };
 
@@ -662,6 +688,11 @@ START_TEST(only_what_has_changed_is_replaced)
 		if (d->before[n] == d->found[n])
 			ck_assert_uint_eq(l->class[n].nic.up,
 					  d->before[n] * MBIT);
+		/* Whoever was replaced, and whoever was not. */
+		for (uint32_t k = 0; k < n; k++)
+			if (d->found[k] == d->found[n])
+				ck_assert_uint_eq(l->class[k].nic.up,
+						  l->class[n].nic.up);
 	}
 	links_free(l);
 }
@@ -687,6 +718,7 @@ int main(void)
 	tcase_add_loop_test(tc, wide_islands_are_none, 0, 3);
 	tcase_add_test(tc, a_moment_of_noise_makes_no_islands);
 	tcase_add_loop_test(tc, a_way_between_islands_changes, 0, 2);
+	tcase_add_test(tc, a_way_between_wide_nodes_gets_narrow);
 	tcase_add_test(tc, islands_without_nodes_are_not_met);
 	tcase_add_loop_test(tc, only_what_has_changed_is_replaced, 0,
 			    sizeof(drops) / sizeof(*drops));
