@@ -373,18 +373,45 @@ static bool same_host(const char *given, const char *name)
 	return !strncmp(given, name, n) && given[n] == '.';
 }
 
-/* The entry of a node; entries if there is none. */
-static uint32_t find_entry(const struct cluster *c, uint32_t node,
-			   const char *name)
+/* The entry of that very name, else the only one that may mean it. */
+static dicomm_result_t find_by_name(const struct cluster *c, const char *path,
+				    const char *name, uint32_t *out)
+{
+	uint32_t found = c->entries;
+	int n = (int)strcspn(name, " ");
+
+	for (uint32_t i = 0; i < c->entries; i++) {
+		const char *given = c->nodes[i].name;
+
+		if (!strncmp(given, name, (size_t)n) && !given[n]) {
+			*out = i;
+			return DICOMM_SUCCESS;
+		}
+	}
+	for (uint32_t i = 0; i < c->entries; i++) {
+		if (!same_host(c->nodes[i].name, name))
+			continue;
+		if (found < c->entries)
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "topology file %s: is node %.*s the one "
+				    "called %s, or %s?",
+				    path, n, name, c->nodes[found].name,
+				    c->nodes[i].name);
+		found = i;
+	}
+	if (found == c->entries)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "topology file %s: no node is called %.*s", path, n,
+			    name);
+	*out = found;
+	return DICOMM_SUCCESS;
+}
+
+static uint32_t find_by_order(const struct cluster *c, uint32_t node)
 {
 	uint32_t i = 0;
 
-	if (*c->nodes[0].name) {
-		while (i < c->entries && !same_host(c->nodes[i].name, name))
-			i++;
-		return i;
-	}
-	while (i < c->entries && node >= c->nodes[i].count)
+	while (node >= c->nodes[i].count)
 		node -= c->nodes[i++].count;
 	return i;
 }
@@ -408,14 +435,16 @@ dicomm_result_t cluster_links(const struct cluster *c, const char *path,
 	}
 	TRY(begin_links(c, ranks, nodes, &l));
 	for (uint32_t n = 0; n < nodes; n++) {
-		uint32_t i = is_uniform(c) ? 0 : find_entry(c, n, names[n]);
+		dicomm_result_t status = DICOMM_SUCCESS;
+		uint32_t i = 0;
 
-		if (i == c->entries) {
+		if (*c->nodes[0].name)
+			status = find_by_name(c, path, names[n], &i);
+		else if (!is_uniform(c))
+			i = find_by_order(c, n);
+		if (status != DICOMM_SUCCESS) {
 			links_free(l);
-			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-				    "topology file %s: no node is called %.*s",
-				    path, (int)strcspn(names[n], " "),
-				    names[n]);
+			return status;
 		}
 		l->class_of[n] = i;
 		l->island_of[n] = c->nodes[i].island;

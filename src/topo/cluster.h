@@ -52,10 +52,10 @@ uint64_t cluster_hash(const struct cluster *c);
 
 /*
  * The links of ranks of whom it is known on which node each is, and what those
- * are called (first of a domain name counts). Nodes that have names are found
- * by them (ERR_INVALID_ARGUMENT if one is not there), else they are those of
- * the file in its order: then *out is NULL where their numbers differ, unless
- * the file has one entry only.
+ * are called. Nodes that have names are found by them, "a" and "a.b" being one
+ * if no other is called so (ERR_INVALID_ARGUMENT if one is not there, or may be
+ * several), else they are those of the file in its order: then *out is NULL
+ * where their numbers differ, unless the file has one entry only.
  */
 dicomm_result_t cluster_links(const struct cluster *c, const char *path,
 			      uint32_t ranks, const uint32_t *node_of,

@@ -347,6 +347,53 @@ START_TEST(nodes_are_found_by_name_or_by_order)
 }
 END_TEST
 
+START_TEST(the_very_name_comes_first)
+{
+	static const char text[] =
+		"{\"nodes\": [{\"name\": \"a.x\", \"gbit_per_s\": 1},"
+		"{\"name\": \"a\", \"gbit_per_s\": 2},"
+		"{\"name\": \"a.y\", \"gbit_per_s\": 4},"
+		"{\"name\": \"b.x\", \"gbit_per_s\": 8},"
+		"{\"name\": \"b.y\", \"gbit_per_s\": 8}]}";
+	static const struct {
+		const char *names[2], *words; /* NULL: they are found */
+		uint64_t gbit[2];
+	} cases[] = {
+		{{"a pid 7", "a.y pid 8"}, NULL, {2, 4}},
+		/* Only the one without a domain may mean it. */
+		{{"a.z pid 7", "b.y pid 8"}, NULL, {2, 8}},
+		{{"a.x pid 7", "b pid 8"},
+		 "node b the one called b.x, or b.y",
+		 {0, 0}},
+		{{"a.x pid 7", "b.z pid 8"}, "no node is called b.z", {0, 0}},
+		{{"a.x pid 7", "bb pid 8"}, "no node is called bb", {0, 0}},
+	};
+	struct cluster *c;
+
+	ck_assert_int_eq(cluster_parse(text, strlen(text), "f", &c),
+			 DICOMM_SUCCESS);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		static const uint32_t node_of[] = {0, 1};
+		struct links *l = NULL;
+		dicomm_result_t status = cluster_links(c, "f", 2, node_of, 2,
+						       cases[i].names, &l);
+
+		if (cases[i].words) {
+			ck_assert_int_eq(status, DICOMM_ERR_INVALID_ARGUMENT);
+			ck_assert_msg(strstr(log_last_error(), cases[i].words),
+				      "%s", log_last_error());
+			continue;
+		}
+		ck_assert_int_eq(status, DICOMM_SUCCESS);
+		for (uint32_t n = 0; n < 2; n++)
+			ck_assert_uint_eq(links_node(l, n)->nic.up,
+					  cases[i].gbit[n] * 125000000);
+		links_free(l);
+	}
+	cluster_free(c);
+}
+END_TEST
+
 START_TEST(the_path_keeps_islands_together)
 {
 	static const uint32_t path[] = {0, 2, 1, 3};
@@ -426,6 +473,7 @@ int main(void)
 	tcase_add_test(tc, what_is_wrong_is_named);
 	tcase_add_test(tc, the_hash_is_of_what_it_says);
 	tcase_add_test(tc, nodes_are_found_by_name_or_by_order);
+	tcase_add_test(tc, the_very_name_comes_first);
 	tcase_add_test(tc, the_path_keeps_islands_together);
 	tcase_add_test(tc, islands_without_nodes_are_none);
 	tcase_add_test(tc, a_chain_ends_with_slow_nodes);
