@@ -36,7 +36,8 @@ struct measuring {
 	struct exchange exchange;
 	struct flow_bench bench;
 	struct network network;
-	char (*where)[64]; /* [process]: its host; owned */
+	char (*where)[64]; /* [process]: the name of its host; owned */
+	int *host_of;      /* [process]; owned */
 	int *first;        /* [host]: its first process; owned */
 	bool one_host;     /* its ranks stand for hosts */
 	struct flow *flow; /* [ISLAND_FLOWS * host]; owned */
@@ -53,30 +54,82 @@ static void *allocate(size_t n, size_t size)
 	return p;
 }
 
-static void find_hosts(struct measuring *m)
-{
-	size_t procs = (size_t)m->exchange.procs;
-	char mine[64] = "";
-	int hosts = 0, *host_of = allocate(procs, sizeof(*host_of));
+/* What tells the host of a process from others, as the library does. */
+struct host {
+	char name[64];
+	char id[64];      /* DICOMM_HOSTID, else the name */
+	char boot_id[64]; /* of its kernel */
+	char pids[64];    /* namespace: of a container, maybe of that name */
+};
 
-	m->where = allocate(procs, sizeof(*m->where));
-	m->first = allocate(procs, sizeof(*m->first));
-	m->flow = allocate(ISLAND_FLOWS * procs, sizeof(*m->flow));
-	gethostname(mine, sizeof(mine) - 1);
-	exchange_gather(&m->exchange, mine, sizeof(mine), m->where);
-	for (int p = 0; p < (int)procs; p++) {
+/* As much of it as fits. */
+static void read_hostid(char *id, size_t room)
+{
+	dicomm_param_info_t param;
+
+	for (int i = 0; dicomm_param_info(i, &param) == DICOMM_SUCCESS; i++)
+		if (!strcmp(param.name, "DICOMM_HOSTID") && *param.value)
+			snprintf(id, room, "%s", param.value);
+}
+
+static void find_host(struct host *h)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	memset(h, 0, sizeof(*h));
+	gethostname(h->name, sizeof(h->name) - 1);
+	memcpy(h->id, h->name, sizeof(h->id));
+	read_hostid(h->id, sizeof(h->id));
+	if (f && !fgets(h->boot_id, sizeof(h->boot_id), f))
+		h->boot_id[0] = '\0';
+	if (f)
+		fclose(f);
+	if (readlink("/proc/self/ns/pid", h->pids, sizeof(h->pids) - 1) < 0)
+		h->pids[0] = '\0';
+}
+
+static bool is_same(const struct host *a, const struct host *b)
+{
+	return !strcmp(a->id, b->id) && !strcmp(a->boot_id, b->boot_id) &&
+	       !strcmp(a->pids, b->pids);
+}
+
+/* Processes by their hosts; how many there are. */
+static int sort_by_host(struct measuring *m)
+{
+	int procs = m->exchange.procs, hosts = 0;
+	struct host mine, *all = allocate((size_t)procs, sizeof(*all));
+
+	find_host(&mine);
+	exchange_gather(&m->exchange, &mine, sizeof(mine), all);
+	for (int p = 0; p < procs; p++) {
 		int h = 0;
 
-		while (h < hosts && strcmp(m->where[m->first[h]], m->where[p]))
+		memcpy(m->where[p], all[p].name, sizeof(m->where[p]));
+		while (h < hosts && !is_same(&all[m->first[h]], &all[p]))
 			h++;
 		if (h == hosts)
 			m->first[hosts++] = p;
-		host_of[p] = h;
+		m->host_of[p] = h;
 	}
+	free(all);
+	return hosts;
+}
+
+static void find_hosts(struct measuring *m)
+{
+	size_t procs = (size_t)m->exchange.procs;
+	int hosts;
+
+	m->where = allocate(procs, sizeof(*m->where));
+	m->host_of = allocate(procs, sizeof(*m->host_of));
+	m->first = allocate(procs, sizeof(*m->first));
+	m->flow = allocate(ISLAND_FLOWS * procs, sizeof(*m->flow));
+	hosts = sort_by_host(m);
 	m->one_host = hosts == 1;
 	for (int p = 0; m->one_host && p < (int)procs; p++) {
 		snprintf(m->where[p], sizeof(m->where[p]), "rank%d", p);
-		m->first[p] = host_of[p] = p;
+		m->first[p] = m->host_of[p] = p;
 		hosts = p + 1;
 	}
 	if (!network_create(&m->network, hosts))
@@ -84,8 +137,7 @@ static void find_hosts(struct measuring *m)
 	for (int h = 0; h < hosts; h++)
 		m->network.name[h] = m->where[m->first[h]];
 	for (int p = 0; p < (int)procs; p++)
-		m->network.ranks[host_of[p]]++;
-	free(host_of);
+		m->network.ranks[m->host_of[p]]++;
 	if (m->one_host && m->r->save)
 		failure_end(FAILURE_USAGE,
 			    "--save %s: all ranks are on one "
@@ -292,8 +344,7 @@ static void measure_inside(struct measuring *m)
 	for (int h = 0; h < n->hosts; h++) {
 		int second = m->first[h] + 1;
 
-		while (second < m->exchange.procs &&
-		       strcmp(m->where[second], n->name[h]) != 0)
+		while (second < m->exchange.procs && m->host_of[second] != h)
 			second++;
 		if (second < m->exchange.procs)
 			n->inside[h] = flow_rate(&m->bench, m->first[h], second,
@@ -381,6 +432,7 @@ static int run(const struct request *r)
 	network_destroy(&m.network);
 	free(m.flow);
 	free(m.first);
+	free(m.host_of);
 	free(m.where);
 	return status;
 }

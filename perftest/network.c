@@ -264,16 +264,29 @@ static json_t *measured(const struct network *n)
 	return all;
 }
 
+/* Else the file goes by the order of nodes. */
+static bool has_own_names(const struct network *n)
+{
+	for (int h = 0; h < n->hosts; h++)
+		for (int k = 0; k < h; k++)
+			if (!strcmp(n->name[h], n->name[k]))
+				return false;
+	return true;
+}
+
 int network_save(const struct network *n, const char *path)
 {
 	json_t *root = json_object(), *nodes = json_array();
 	json_t *islands = json_array();
+	bool named = has_own_names(n);
 	int status;
 
 	for (int h = 0; h < n->hosts; h++) {
 		json_t *node = json_object();
 
-		json_object_set_new(node, "name", json_string(n->name[h]));
+		if (named)
+			json_object_set_new(node, "name",
+					    json_string(n->name[h]));
 		json_object_set_new(node, "ranks", json_integer(n->ranks[h]));
 		set_ways(node, n->up[h], n->down[h]);
 		set_number(node, "inside_gbit_per_s", gbit(n->inside[h]));

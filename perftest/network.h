@@ -43,7 +43,8 @@ void network_drop_islands(struct network *n);
 
 /* The matrices, hosts and islands as tables. */
 void network_print(const struct network *n);
-/* As DICOMM_TOPO_FILE reads it. -1 with errno. */
+/* As DICOMM_TOPO_FILE reads it; without names, where two hosts have one. -1
+ * with errno. */
 int network_save(const struct network *n, const char *path);
 /* A heat map of the rates, as a program for gnuplot. */
 void network_script(const struct network *n, FILE *out, const char *path);

@@ -148,6 +148,25 @@ START_TEST(the_file_says_what_is_known)
 }
 END_TEST
 
+START_TEST(hosts_of_one_name_go_by_their_order)
+{
+	char path[] = "/tmp/test_perf_network.XXXXXX", text[16384];
+	struct network n;
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	measure(&n, &cases[0].known);
+	n.name[2] = n.name[0];
+	ck_assert_int_eq(network_save(&n, path), 0);
+	text[read(fd, text, sizeof(text) - 1)] = '\0';
+	has(text, "\"ranks\": 4");
+	ck_assert_ptr_null(strstr(text, "\"name\""));
+	close(fd);
+	unlink(path);
+	network_destroy(&n);
+}
+END_TEST
+
 /* What network_print() says. */
 static void print(const struct network *n, char *text, size_t len)
 {
@@ -260,6 +279,7 @@ int main(void)
 	tcase_add_test(tc, names_of_hosts_are_whole);
 	tcase_add_test(tc, what_is_not_there_has_no_rate);
 	tcase_add_test(tc, the_file_says_what_is_known);
+	tcase_add_test(tc, hosts_of_one_name_go_by_their_order);
 	tcase_add_test(tc, the_file_says_what_was_measured);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
