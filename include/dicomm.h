@@ -1447,7 +1447,8 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
  * Exchange blocks of any length between all ranks.
  *
  * Rank s sends sendcounts[d] elements from send + senddispls[d] to rank d,
- * which finds them at recv + recvdispls[s] and has recvcounts[s] equal.
+ * which finds them at recv + recvdispls[s] and has recvcounts[s] equal. Every
+ * rank knows its own counts only, so the algorithm is chosen without them.
  *
  * Buffers: blocks of recv do not overlap. The arrays have N entries and are
  * the caller's again when the call returns. There is no in place.

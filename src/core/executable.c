@@ -80,7 +80,8 @@ static uint64_t longest_block(const struct dicomm_comm *comm,
 }
 
 /* Bytes of the longer buffer: what time is estimated for. alltoallv is chosen
- * without its counts, which ranks do not share. */
+ * without its counts, which ranks do not share; to know them would take an
+ * exchange before each call, and its algorithms take equally long anyhow. */
 static uint64_t size_for_selection(const struct dicomm_comm *comm,
 				   const struct call *call, size_t elem_bytes)
 {

@@ -204,6 +204,35 @@ START_TEST(a_barrier_has_no_size)
 }
 END_TEST
 
+/* The library asks for some size, whatever the counts of a call are. */
+START_TEST(the_counts_of_alltoallv_change_no_choice)
+{
+	static const char *const files[] = {
+		"star_8_8_2_1.json", "islands_in_order.json",
+		"shared_nics.json", "latency_only.json"};
+	struct select_table t = table();
+
+	for (size_t f = 0; f < sizeof(files) / sizeof(*files); f++) {
+		struct links *l = links_of(files[f]);
+		struct shape s = {.coll = COLL_ALLTOALLV,
+				  .ranks = (int)l->ranks,
+				  .links = l};
+		const struct algorithm *a;
+
+		for (int shift = 0; shift < 40; shift++) {
+			ck_assert_int_eq(select_algorithm(&t, &s,
+							  UINT64_C(1) << shift,
+							  &a),
+					 DICOMM_SUCCESS);
+			ck_assert_msg(!strcmp(a->name, "direct"),
+				      "%s, 2^%d bytes: %s", files[f], shift,
+				      a->name);
+		}
+		links_free(l);
+	}
+}
+END_TEST
+
 /* ---- shares ---- */
 
 START_TEST(shares_level_what_the_ways_carry)
@@ -469,6 +498,7 @@ int main(void)
 		tc,
 		what_was_counted_for_one_root_stays_beside_that_for_another);
 	tcase_add_test(tc, a_barrier_has_no_size);
+	tcase_add_test(tc, the_counts_of_alltoallv_change_no_choice);
 	tcase_add_test(tc, shares_level_what_the_ways_carry);
 	tcase_add_test(tc, what_is_wrong_is_named);
 	tcase_add_test(tc, the_hash_is_of_what_it_says);
