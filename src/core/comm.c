@@ -12,6 +12,7 @@
 #include "src/core/direct.h"
 #include "src/core/drift.h"
 #include "src/core/meet.h"
+#include "src/core/others.h"
 #include "src/core/queue.h"
 #include "src/topo/place.h"
 
@@ -24,6 +25,7 @@ static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
 	group_forget();
+	others_forget();
 }
 
 static void process_init(void)
@@ -231,6 +233,7 @@ void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)
 		return;
+	others_remove(comm);
 	if (comm->control)
 		control_close(comm->control);
 	refuge_close(comm->refuge);

@@ -5,7 +5,8 @@
  *
  * Threads. The data path (peers, cache, scratch, operation numbers) belongs to
  * one thread at a time: the calling one while `queued` is 0, else the progress
- * thread (stream.c). fault.c may be entered from any thread.
+ * thread (stream.c); and while neither is in it, for a moment, one that waits
+ * in another communicator (others.c). fault.c may be entered from any thread.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -157,6 +158,7 @@ struct dicomm_comm {
 	_Atomic bool cancelled;
 	pthread_t helper;
 	bool has_helper;
+	struct dicomm_comm *other; /* the next; see others.c */
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
@@ -197,16 +199,23 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
+/* In the place of a fault: another thread polls its wires (others.c). Faults
+ * are positive. */
+#define COMM_LENT (-1)
+
 static inline bool fault_is(const struct dicomm_comm *comm)
 {
-	return atomic_load_explicit(&comm->fault.status,
-				    memory_order_relaxed) != DICOMM_SUCCESS;
+	return atomic_load_explicit(&comm->fault.status, memory_order_relaxed) >
+	       DICOMM_SUCCESS;
 }
+
+/* Where it is lent, wait until it is back. False: it is broken. */
+bool comm_enter_slow(struct dicomm_comm *comm);
 
 /*
  * Enter and leave the data path. Storing `inside` and then loading the fault
- * would need a fence; fault_wait() supplies it for both sides by membarrier(2),
- * so that the call pays nothing.
+ * would need a fence; fault_fence() supplies it for both sides by
+ * membarrier(2), so that the call pays nothing.
  */
 static inline bool comm_enter(struct dicomm_comm *comm)
 {
@@ -214,7 +223,13 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&fault_needs_fence, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
-	return !fault_is(comm);
+	/* Behind what another thread did that had borrowed it. */
+	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
+						  memory_order_acquire) ==
+				     DICOMM_SUCCESS,
+			     1))
+		return true;
+	return comm_enter_slow(comm);
 }
 
 static inline void comm_leave(struct dicomm_comm *comm)

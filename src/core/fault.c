@@ -18,6 +18,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/others.h"
 
 /* From the end of a process to the news of it: the kernel takes its memory
  * apart first, then closes its connections. */
@@ -166,12 +167,18 @@ dicomm_result_t fault_report(struct dicomm_comm *comm)
 	return (dicomm_result_t)atomic_load(&comm->fault.status);
 }
 
-void fault_wait(struct dicomm_comm *comm)
+void fault_fence(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load(&fault_needs_fence))
 		syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
 			0);
+}
+
+void fault_wait(struct dicomm_comm *comm)
+{
+	fault_fence();
+	others_wait();
 	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->queued, memory_order_acquire))
 		sched_yield();

@@ -13,7 +13,7 @@
 struct dicomm_comm;
 
 struct fault {
-	_Atomic int status; /* DICOMM_SUCCESS while all is well */
+	_Atomic int status; /* DICOMM_SUCCESS or COMM_LENT while all is well */
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
@@ -48,6 +48,9 @@ void fault_text(struct dicomm_comm *comm, char *text, size_t len);
 /* Wait until no thread is in the data path. Bounded: everybody in it looks at
  * the fault. */
 void fault_wait(struct dicomm_comm *comm);
+/* For who has stored what those see that enter the data path: behind it they
+ * do, or else `inside` is seen here. */
+void fault_fence(void);
 /* Once for each process, before the first communicator. */
 void fault_init(void);
 /* Communicators of this process that have broken so far */

@@ -14,6 +14,7 @@
 #include "src/boot/launcher.h"
 #include "src/core/comm.h"
 #include "src/core/meet.h"
+#include "src/core/others.h"
 #include "src/core/queue.h"
 #include "src/core/topology.h"
 #include "src/core/wait.h"
@@ -378,6 +379,8 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 					"%d ms",
 					r, comm->rank, comm->timeout_ms);
 			wait_pause(comm, &w);
+			if (wait_is_due(&w))
+				others_poll();
 			/* Who computes may take long. */
 			if (now > begin + ASK_AFTER_MS)
 				usleep(50);
@@ -393,6 +396,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	/* Bounded as the operations are. */
 	while (atomic_load(&comm->queued))
 		usleep(50);
+	others_remove(comm);
 	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);
 	atomic_store(&comm->state, COMM_FINALIZED);
 	return status;

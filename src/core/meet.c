@@ -16,6 +16,7 @@
 #include "src/core/device.h"
 #include "src/core/drift.h"
 #include "src/core/message.h"
+#include "src/core/others.h"
 #include "src/core/probe.h"
 #include "src/core/table.h"
 #include "src/core/topology.h"
@@ -84,16 +85,21 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 
 /* What a rank that is not that far yet waits for may have been lost with a NIC,
  * or not been told; who makes progress otherwise is the progress thread. */
-static void on_waiting(void *ctx)
+static void poll_own(struct dicomm_comm *comm)
 {
-	struct dicomm_comm *comm = ctx;
-
 	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return;
 	comm_enter_one(comm);
 	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
 		wait_poll(comm);
 	comm_leave_one(comm);
+}
+
+/* Or what it waits for is of another communicator. */
+static void on_waiting(void *ctx)
+{
+	poll_own(ctx);
+	others_poll();
 }
 
 const char *comm_transports(const struct dicomm_comm *comm)
@@ -630,6 +636,8 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 		 comm->name, comm->rank, comm->ranks, comm->device,
 		 comm->node_ranks, comm->node_cores,
 		 (double)(met - begin) / 1e6, (double)(clock_ns() - met) / 1e6);
+	/* Who finalizes it at once takes it out again. */
+	others_add(comm);
 	atomic_store(&comm->state, COMM_READY);
 	return DICOMM_SUCCESS;
 }

@@ -182,10 +182,10 @@ static void accept_work(struct batch *w)
 		struct item *item = &w->items[i];
 		dicomm_result_t s;
 
-		if (fault_is(item->comm)) {
-			s = fault_report(item->comm);
-		} else {
+		if (comm_enter_slow(item->comm)) {
 			s = engine_prepare(item->comm, &item->call, &item->op);
+		} else {
+			s = fault_report(item->comm);
 		}
 		/* All ranks decide alike; but of a call on the stream of a
 		 * device nobody else would hear. */

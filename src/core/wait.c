@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/core/device.h"
 #include "src/core/meet.h"
+#include "src/core/others.h"
 
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
@@ -352,7 +353,10 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 		/* Nap each time, unless somebody else may come, too. */
 		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
-	return due ? late(w, f, now) : DICOMM_SUCCESS;
+	if (!due)
+		return DICOMM_SUCCESS;
+	others_poll();
+	return late(w, f, now);
 }
 
 dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for a peer to connect ends when its communicator does; and who leaves
- * has told a wire's peers all that they wait for. */
+/* Waiting for a peer to connect ends when its communicator does; who leaves has
+ * told a wire's peers all that they wait for; and who waits polls the wires of
+ * other communicators. */
 #include <check.h>
 #include <limits.h>
 #include <pthread.h>
@@ -8,9 +9,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
 #include "src/core/engine.h"
+#include "src/core/others.h"
+#include "src/core/wait.h"
 #include "tests/support/runner.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
@@ -249,6 +253,151 @@ START_TEST(who_has_taken_what_was_referred_to_tells_so)
 }
 END_TEST
 
+/* --- two communicators -----------------------------------------------------
+ */
+
+/* Of the other one: how often its wire was polled. */
+#define ENOUGH 20
+#define LOOKS 100 /* whether somebody uses it meanwhile */
+static _Atomic int polls_there;
+static _Atomic bool is_used, is_polled, both;
+
+static bool poll_there(struct tp_device *dev)
+{
+	(void)dev;
+	atomic_store(&is_polled, true);
+	for (int i = 0; i < LOOKS; i++)
+		if (atomic_load(&is_used))
+			atomic_store(&both, true);
+	atomic_fetch_add(&polls_there, 1);
+	atomic_store(&is_polled, false);
+	return false;
+}
+
+static const struct transport there = {.name = "there",
+				       .abort = close_it,
+				       .close = close_it,
+				       .flush = tell,
+				       .poll = poll_there};
+static const struct transport near = {.name = "near",
+				      .near = true,
+				      .close = close_it,
+				      .flush = tell,
+				      .poll = poll_there};
+
+static struct dicomm_comm *open_other(const struct transport *t)
+{
+	struct dicomm_comm *comm = open_full();
+
+	comm->wires[0].transport = t;
+	atomic_store(&polls_there, 0);
+	others_add(comm);
+	return comm;
+}
+
+static dicomm_result_t is_whole(struct tp_device *dev, int *peer)
+{
+	(void)dev;
+	(void)peer;
+	return DICOMM_SUCCESS;
+}
+
+START_TEST(who_waits_polls_other_communicators)
+{
+	struct dicomm_comm *comm = open_full();
+	struct dicomm_comm *other = open_other(&there);
+	struct transport whole = full;
+	struct call call = {.coll = COLL_BARRIER};
+	struct wait_for f = {.comm = comm, .call = &call, .peer = -1};
+	struct waiter w = {0};
+
+	whole.abort = close_it;
+	whole.broken = is_whole;
+	comm->wires[0].transport = &whole;
+	comm->timeout_ms = 10000;
+	while (atomic_load(&polls_there) < ENOUGH)
+		ck_assert_int_eq(wait_more(&w, &f), DICOMM_SUCCESS);
+	comm_free(other);
+	comm_free(comm);
+}
+END_TEST
+
+/* Not where somebody is, nor what is queued, broken, near, or gone. */
+START_TEST(others_are_polled_only_where_nobody_is)
+{
+	struct dicomm_comm *other = open_other(&there);
+
+	others_poll();
+	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
+	ck_assert(comm_enter(other));
+	others_poll();
+	ck_assert(!fault_is(other));
+	comm_leave(other);
+	atomic_store(&other->queued, 1);
+	others_poll();
+	atomic_store(&other->queued, 0);
+	ck_assert_int_eq(atomic_load(&polls_there), 0);
+	others_poll();
+	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
+	atomic_store(&other->fault.status, DICOMM_ERR_REMOTE);
+	others_poll();
+	ck_assert_int_eq(atomic_load(&other->fault.status), DICOMM_ERR_REMOTE);
+	atomic_store(&other->fault.status, DICOMM_SUCCESS);
+	ck_assert_int_eq(dicomm_comm_finalize(other), DICOMM_SUCCESS);
+	others_poll();
+	comm_free(other);
+	other = open_other(&near);
+	others_poll();
+	ck_assert_int_eq(atomic_load(&polls_there), 0);
+	comm_free(other);
+}
+END_TEST
+
+static _Atomic bool enough;
+
+static void *poll_others(void *arg)
+{
+	while (!atomic_load(&enough))
+		others_poll();
+	return arg;
+}
+
+/* Who comes while another thread polls waits until it has gone. */
+START_TEST(nobody_is_there_while_another_polls)
+{
+	struct dicomm_comm *other = open_other(&there);
+	uint64_t end = clock_ms() + 1000;
+	pthread_t thread;
+
+	atomic_store(&enough, false);
+	atomic_store(&both, false);
+	ck_assert_int_eq(pthread_create(&thread, NULL, poll_others, NULL), 0);
+	while (clock_ms() < end || atomic_load(&polls_there) < 100) {
+		ck_assert(comm_enter(other));
+		atomic_store(&is_used, true);
+		for (int i = 0; i < LOOKS; i++)
+			if (atomic_load(&is_polled))
+				atomic_store(&both, true);
+		atomic_store(&is_used, false);
+		comm_leave(other);
+		/* Let the other one in, too. */
+		for (int i = 0; i < 10 * LOOKS; i++)
+			cpu_relax();
+	}
+	/* One that breaks stays so, and nobody is there any more. */
+	fault_raise(other, DICOMM_ERR_REMOTE, 1, false, "broken");
+	fault_wait(other);
+	ck_assert(!atomic_load(&is_polled));
+	ck_assert(!comm_enter(other));
+	comm_leave(other);
+	ck_assert_int_eq(atomic_load(&other->fault.status), DICOMM_ERR_REMOTE);
+	atomic_store(&enough, true);
+	pthread_join(thread, NULL);
+	ck_assert(!atomic_load(&both));
+	comm_free(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("peer");
@@ -261,6 +410,9 @@ int main(void)
 	tcase_add_test(tc, who_leaves_tells_all);
 	tcase_add_test(tc, who_leaves_may_be_unable_to_tell);
 	tcase_add_test(tc, who_has_taken_what_was_referred_to_tells_so);
+	tcase_add_test(tc, who_waits_polls_other_communicators);
+	tcase_add_test(tc, others_are_polled_only_where_nobody_is);
+	tcase_add_test(tc, nobody_is_there_while_another_polls);
 	suite_add_tcase(suite, tc);
 	return runner_main(suite);
 }

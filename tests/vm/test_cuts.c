@@ -226,6 +226,54 @@ START_TEST(the_loss_of_one_of_two_nics_is_survived)
 }
 END_TEST
 
+/* Few enough to go before any is received, over both NICs. */
+#define FEW 4
+
+static void send_few(dicomm_comm_t comm, int to, int32_t first)
+{
+	for (int32_t i = first; i < first + FEW; i++)
+		JOB_TRY(dicomm_send(&i, 1, DICOMM_INT32, to, comm, NULL));
+}
+
+static void recv_few(dicomm_comm_t comm, int from, int32_t first)
+{
+	for (int32_t i = first, got; i < first + FEW; i++) {
+		JOB_TRY(dicomm_recv(&got, 1, DICOMM_INT32, from, comm, NULL));
+		JOB_CHECK(got == i, "%d, not %d", (int)got, (int)i);
+	}
+}
+
+/* After the cut rank 0 has sent, as far as it knows, and waits for rank 1 on
+ * another communicator; where rank 1 comes once it has all, which only rank 0
+ * can send again. */
+static void work_elsewhere(struct job_rank *me)
+{
+	struct board *board = job_board();
+	dicomm_comm_t other;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
+	for (int32_t first = 0; first <= 100; first += 100) {
+		if (me->rank == 0) {
+			send_few(me->comm, 1, first);
+			recv_few(other, 1, first);
+		} else {
+			recv_few(me->comm, 0, first);
+			send_few(other, 0, first);
+		}
+		atomic_fetch_add(&board->working, 1);
+		while (!atomic_load(&board->done))
+			job_sleep_ms(1);
+	}
+	JOB_TRY(dicomm_comm_destroy(other));
+}
+
+START_TEST(who_waits_elsewhere_sends_again_what_was_lost)
+{
+	setenv("DICOMM_TIMEOUT_MS", "30000", 1);
+	run_cut(&survived[0], TWO, work_elsewhere);
+}
+END_TEST
+
 /* Over iWARP, a lane ends with the first of its connections. */
 START_TEST(the_loss_of_one_of_two_nics_is_an_error_on_every_rank)
 {
@@ -318,6 +366,8 @@ static void add_tests(Suite *suite)
 			    sizeof(cuttings) / sizeof(*cuttings));
 	tcase_add_loop_test(test_case, the_loss_of_one_of_two_nics_is_survived,
 			    0, sizeof(survived) / sizeof(*survived));
+	tcase_add_test(test_case,
+		       who_waits_elsewhere_sends_again_what_was_lost);
 	tcase_add_loop_test(
 		test_case, the_loss_of_the_second_nic_is_an_error_on_every_rank,
 		0, sizeof(fatal) / sizeof(*fatal));
