@@ -249,6 +249,11 @@ struct transport {
 	 * end their operations with that, and who leaves waits for it. False:
 	 * there was no room to tell some; poll(), and call again. */
 	bool (*flush)(struct tp_device *dev);
+	/* Is all there that was told? What a wire then loses that has several
+	 * ways, nobody says again once this rank has left: so poll(), and ask
+	 * again, before. NULL: it has one way, with whose end its peers are
+	 * lost. */
+	bool (*landed)(struct tp_device *dev);
 
 	/* Reach memory by the wire until drop(): what may take its time is done
 	 * here. `written`: read() may put data there. Where limits.wants_hold,

@@ -27,6 +27,9 @@
 /* For a wire that has lost a way to say by another what it had not said: the
  * other rank takes part, if it waits. */
 #define TELL_MS 1000
+/* For all of it to be there. A NIC that has no answer gives up before, as it is
+ * by default (DICOMM_IB_TIMEOUT, DICOMM_IB_RETRY_CNT). */
+#define LAND_MS 30000
 
 struct comm_start {
 	struct dicomm_comm *comm;
@@ -330,6 +333,31 @@ static bool is_leaving(struct dicomm_comm *comm, int peer)
 	       says_yes(comm, peer, ASK_COLLECTIVE, UINT64_MAX);
 }
 
+/* One more look without progress, of who has done so since then. */
+static void pause_leaving(struct dicomm_comm *comm, struct waiter *w,
+			  uint64_t begin_ms)
+{
+	wait_pause(comm, w);
+	if (wait_is_due(w))
+		others_poll();
+	/* Who computes may take long. */
+	if (clock_ms() > begin_ms + ASK_AFTER_MS)
+		usleep(50);
+}
+
+/* Told is not there yet. Where a NIC fails now, or its link, this rank still
+ * says by another what was lost; the others are to hear only then that it has
+ * left, or they would give it up while they wait for that. */
+static void land_all(struct dicomm_comm *comm)
+{
+	struct waiter w = {0};
+	uint64_t begin = clock_ms();
+
+	while (!comm_landed(comm) && !fault_is(comm) &&
+	       clock_ms() - begin < LAND_MS)
+		pause_leaving(comm, &w, begin);
+}
+
 /*
  * What this rank sent lies in its memory until it is received. The others need
  * not leave at the same time; but a rank that leaves without having received
@@ -378,14 +406,10 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 					"received all that rank %d sent within "
 					"%d ms",
 					r, comm->rank, comm->timeout_ms);
-			wait_pause(comm, &w);
-			if (wait_is_due(&w))
-				others_poll();
-			/* Who computes may take long. */
-			if (now > begin + ASK_AFTER_MS)
-				usleep(50);
+			pause_leaving(comm, &w, begin);
 		}
 	}
+	land_all(comm);
 	return DICOMM_SUCCESS;
 }
 

@@ -181,6 +181,20 @@ bool comm_flush(struct dicomm_comm *comm)
 	return all;
 }
 
+bool comm_landed(struct dicomm_comm *comm)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+
+		if (w->device && w->transport->landed &&
+		    !w->transport->landed(w->device))
+			all = false;
+	}
+	return all;
+}
+
 void comm_tell_all(struct dicomm_comm *comm, int ms)
 {
 	struct waiter w = {0};

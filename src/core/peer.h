@@ -86,5 +86,7 @@ bool comm_flush(struct dicomm_comm *comm);
  * room for now it has room for a trip later; or else something is wrong with
  * it, which is not for who is done to wait for. */
 void comm_tell_all(struct dicomm_comm *comm, int ms);
+/* Is all there that was told? False: poll, and ask again. */
+bool comm_landed(struct dicomm_comm *comm);
 
 #endif

@@ -508,6 +508,54 @@ START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
 }
 END_TEST
 
+/* All that was posted has landed, as far as it is known. */
+static void complete_all(void)
+{
+	for (int i = 0; i < n_posted; i++)
+		if (posted[i].signalled)
+			complete(posted[i].rail, posted[i].id,
+				 IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS, 0);
+	n_posted = 0;
+	poll_some();
+}
+
+/* Who leaves may have to tell once more. */
+START_TEST(what_was_told_has_landed_when_a_nic_says_so)
+{
+	bool (*landed)(struct tp_device *) = transport_find("verbs")->landed;
+
+	ck_assert(landed(&dev));
+	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
+	ck_assert(verbs_flush(&dev));
+	ck_assert_int_eq(n_posted, 1);
+	/* It is asked for, as nobody would say. */
+	ck_assert(!landed(&dev));
+	ck_assert(!landed(&dev));
+	ck_assert_int_eq(n_posted, 2);
+	ck_assert(posted[1].signalled);
+	if (_i) {
+		lose(0, posted[0].id);
+		n_posted = 0;
+		poll_some();
+		ck_assert_int_eq(in->strand[0].state, STRAND_STOPPED);
+		/* Flushed, for there is nobody to tell it by: not landed. */
+		ck_assert(verbs_flush(&dev));
+		ck_assert(!landed(&dev));
+		notice(in, 0, 0, 0);
+		wait_told(1, 5);
+		ck_assert(!landed(&dev));
+	}
+	complete_all();
+	ck_assert(landed(&dev));
+	/* Of a lane that is no more, nothing is awaited. */
+	ck_assert_int_eq(verbs_release(&peer, 0, 10), DICOMM_SUCCESS);
+	verbs_flush(&dev);
+	ck_assert(!landed(&dev));
+	atomic_store(&in->left, true);
+	ck_assert(landed(&dev));
+}
+END_TEST
+
 /* A write without and one with a number: both, in this order, or none. */
 static void check_pair(const struct posted *p, uint64_t q)
 {
@@ -1029,6 +1077,8 @@ int main(void)
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
 	tcase_add_loop_test(tcase, what_a_nic_refuses_goes_by_the_other, 0, 2);
 	tcase_add_test(tcase, credits_that_a_nic_refuses_are_told_by_the_other);
+	tcase_add_loop_test(tcase, what_was_told_has_landed_when_a_nic_says_so,
+			    0, 2);
 	tcase_add_test(tcase,
 		       what_is_told_by_a_second_write_is_sent_again_with_it);
 	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);

@@ -235,6 +235,38 @@ START_TEST(who_leaves_may_be_unable_to_tell)
 }
 END_TEST
 
+static int in_flight; /* polls before all that was told is there */
+
+static bool land(struct tp_device *dev)
+{
+	(void)dev;
+	return !in_flight;
+}
+
+static bool poll_on(struct tp_device *dev)
+{
+	(void)dev;
+	in_flight -= in_flight > 0;
+	return false;
+}
+
+/* Told is not there yet. */
+START_TEST(who_leaves_waits_until_all_is_there)
+{
+	struct dicomm_comm *comm = open_full();
+	struct transport lands = full;
+
+	lands.landed = land;
+	lands.poll = poll_on;
+	comm->wires[0].transport = &lands;
+	untold = 0;
+	in_flight = 1000;
+	ck_assert_int_eq(dicomm_comm_finalize(comm), DICOMM_SUCCESS);
+	ck_assert_int_eq(in_flight, 0);
+	comm_free(comm);
+}
+END_TEST
+
 /* Its sender waits, also when this rank does something else next. */
 START_TEST(who_has_taken_what_was_referred_to_tells_so)
 {
@@ -409,6 +441,7 @@ int main(void)
 	tcase_add_loop_test(tc, connecting_is_cut_short, 0, 2);
 	tcase_add_test(tc, who_leaves_tells_all);
 	tcase_add_test(tc, who_leaves_may_be_unable_to_tell);
+	tcase_add_test(tc, who_leaves_waits_until_all_is_there);
 	tcase_add_test(tc, who_has_taken_what_was_referred_to_tells_so);
 	tcase_add_test(tc, who_waits_polls_other_communicators);
 	tcase_add_test(tc, others_are_polled_only_where_nobody_is);

@@ -364,6 +364,15 @@ static bool is_done(struct verbs_lane *lane)
 	       is_drained(lane);
 }
 
+static bool verbs_landed(struct tp_device *dev)
+{
+	bool all = true;
+
+	for (uint32_t id = 0; id < dev->lanes; id++)
+		all &= is_done(atomic_load(&dev->in[id]));
+	return all;
+}
+
 /* Out and in; both are asked. */
 static bool are_done(struct tp_device *dev, uint32_t id)
 {
@@ -572,6 +581,7 @@ const struct transport transport_verbs = {
 	.put = verbs_put,
 	.release = verbs_release,
 	.flush = verbs_flush,
+	.landed = verbs_landed,
 	.hold = verbs_hold,
 	.hold_device = verbs_hold_device,
 	.takes = verbs_takes,
