@@ -20,6 +20,7 @@
 #include "transports/verbs/lane.h"
 #include "transports/verbs/loss.h"
 #include "transports/verbs/memory.h"
+#include "transports/verbs/mirror.h"
 #include "transports/verbs/nic.h"
 #include "transports/verbs/poll.h"
 #include "transports/verbs/traffic.h"
@@ -49,8 +50,8 @@ static int refusing; /* takes no requests any more; -1: none */
 static int n_posted;
 static struct ibv_wc coming[2][20]; /* of each NIC */
 static int n_coming[2];
-static enum ibv_qp_state last_state[2];
-static bool was_error[2];
+static enum ibv_qp_state last_state[4];
+static bool was_error[4];
 /* What a NIC still brings of a queue pair that has stopped, with its word that
  * this was the last. */
 static struct ibv_wc straggler[2];
@@ -62,7 +63,12 @@ static struct ibv_context contexts[2];
 static struct ibv_pd pds[2];
 static struct ibv_cq cqs[2];
 static struct ibv_srq srqs[2];
-static struct ibv_qp qps[2];
+/* The latter two connect a NIC to itself: MIRROR + its number. What such a one
+ * is asked for fails from an error on, until another takes its place. */
+#define MIRROR 2
+static struct ibv_qp qps[4];
+static bool fails[2];
+static int made; /* of these */
 static struct verbs_nic nics[2];
 
 static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
@@ -127,6 +133,23 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	last_state[rail] = attr->qp_state;
 	if (attr->qp_state == IBV_QPS_RESET)
 		n_coming[rail] = 0;
+	return 0;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp *qp = &qps[MIRROR + (pd - pds)];
+
+	(void)attr;
+	qp->context = &contexts[pd - pds];
+	qp->qp_num = QPN + (uint32_t)++made;
+	fails[pd - pds] = false;
+	return qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	(void)qp;
 	return 0;
 }
 
@@ -674,37 +697,45 @@ START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
 }
 END_TEST
 
+/* Where reads go, and what they are made of. */
+static uint8_t target[100000];
+static struct verbs_mr target_mrs[2];
+static struct tp_hold target_hold;
+static const struct verbs_reference source = {.addr = 0x5000, .key = {71, 72}};
+
+static void hold_both(struct tp_ref *ref)
+{
+	for (int i = 0; i < 2; i++) {
+		target_mrs[i] = (struct verbs_mr){
+			.base = (uintptr_t)target,
+			.len = sizeof(target),
+			.written = true,
+			.mr = ibv_reg_mr(NULL, target, sizeof(target), 0)};
+		target_hold.mr[i] = &target_mrs[i];
+	}
+	dev.holds = &target_hold;
+	memcpy(ref, &source, sizeof(source));
+}
+
 START_TEST(a_read_begins_anew_at_once)
 {
-	static uint8_t to[100000];
-	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}};
-	static struct verbs_mr mrs[2];
-	static struct tp_hold hold;
 	struct tp_ref ref;
 	int first;
 
-	for (int i = 0; i < 2; i++) {
-		mrs[i] = (struct verbs_mr){
-			.base = (uintptr_t)to,
-			.len = sizeof(to),
-			.written = true,
-			.mr = ibv_reg_mr(NULL, to, sizeof(to), 0)};
-		hold.mr[i] = &mrs[i];
-	}
-	dev.holds = &hold;
-	memcpy(&ref, &from, sizeof(from));
-	ck_assert_int_eq(verbs_read(&peer, 0, 1, &ref, 64, to, sizeof(to)),
-			 DICOMM_IN_PROGRESS);
+	hold_both(&ref);
+	ck_assert_int_eq(
+		verbs_read(&peer, 0, 1, &ref, 64, target, sizeof(target)),
+		DICOMM_IN_PROGRESS);
 	first = posted[0].rail;
-	ck_assert_uint_eq(posted[0].key, from.key[first]);
+	ck_assert_uint_eq(posted[0].key, source.key[first]);
 	lose(first, posted[0].id);
 	poll_some();
 	ck_assert_int_eq(n_posted, 2);
 	ck_assert_int_eq(posted[1].rail, !first);
-	ck_assert_uint_eq(posted[1].key, from.key[!first]);
-	ck_assert_uint_eq(posted[1].lkey, mrs[!first].mr->lkey);
+	ck_assert_uint_eq(posted[1].key, source.key[!first]);
+	ck_assert_uint_eq(posted[1].lkey, target_mrs[!first].mr->lkey);
 	ck_assert_uint_eq(posted[1].addr, 0x5000 + 64);
-	ck_assert_uint_eq(posted[1].bytes, sizeof(to));
+	ck_assert_uint_eq(posted[1].bytes, sizeof(target));
 	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
 	/* What the first one still says is of no interest. */
 	complete(first, posted[0].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
@@ -714,6 +745,87 @@ START_TEST(a_read_begins_anew_at_once)
 	poll_some();
 	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_SUCCESS);
 	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
+}
+END_TEST
+
+/* What NIC `rail` is next to complete: reads, which are posted in turns, and
+ * what flushes them. */
+static void complete_reads(void)
+{
+	for (int i = 0; i < n_posted; i++) {
+		const struct posted *p = &posted[i];
+		int rail = p->rail % MIRROR;
+		bool bad = p->rail >= MIRROR && fails[rail];
+
+		ck_assert_int_eq(p->opcode, IBV_WR_RDMA_READ);
+		complete(rail, p->id, IBV_WC_RDMA_READ,
+			 bad ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS, 0);
+		coming[rail][n_coming[rail] - 1].qp_num = qps[p->rail].qp_num;
+	}
+	n_posted = 0;
+	poll_some();
+}
+
+static dicomm_result_t read_flushed(enum tp_class c, uint64_t seq)
+{
+	struct tp_ref ref;
+
+	memcpy(&ref, &source, sizeof(source));
+	n_posted = 0;
+	ck_assert_int_eq(
+		verbs_read(&peer, c, seq, &ref, 0, target, sizeof(target)),
+		DICOMM_IN_PROGRESS);
+	for (int i = 0; i < 20 && n_posted; i++)
+		complete_reads();
+	return verbs_arrived(&peer, c, seq);
+}
+
+/* What is read by a NIC is flushed by it, over a queue pair to itself. Where
+ * that fails, the read goes by another NIC; but the next lane finds a new one.
+ * In the second round requests are refused instead. */
+START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
+{
+	struct verbs_lane *other = open_lane(true);
+	struct tp_ref ref;
+
+	made = 0;
+	other->id++;
+	other->request = verbs_request_of(other);
+	peer.in[1] = other;
+	atomic_store(&dev.in[other->id], other);
+	hold_both(&ref);
+	target_hold.flushed = true;
+	for (int i = 0; i < 2; i++) {
+		nics[i].gids = 1;
+		nics[i].port_attr.active_mtu = IBV_MTU_1024;
+		nics[i].attr.max_qp_wr = nics[i].attr.max_cqe = 1024;
+		dev.rail[i].cqe = 1024;
+		dev.rail[i].words_mr = target_mrs[i].mr;
+		ck_assert_int_eq(verbs_mirror_open(&dev, &dev.rail[i]),
+				 DICOMM_SUCCESS);
+	}
+	ck_assert_int_eq(made, 2);
+	for (uint64_t q = 1; q <= 4; q++)
+		ck_assert_int_eq(read_flushed(0, q), DICOMM_SUCCESS);
+	ck_assert_ptr_eq(verbs_strand_good(in), &in->strand[0]);
+
+	if (_i)
+		refusing = MIRROR;
+	else
+		fails[0] = true;
+	for (uint64_t q = 5; q <= 8; q++)
+		ck_assert_int_eq(read_flushed(0, q), DICOMM_SUCCESS);
+	ck_assert_int_eq(in->strand[0].state, STRAND_STOPPED);
+	ck_assert_int_eq(in->why, DICOMM_SUCCESS);
+	ck_assert_int_eq(made, 3);
+	ck_assert_int_eq(last_state[MIRROR], IBV_QPS_RTS);
+
+	refusing = -1;
+	for (uint64_t q = 1; q <= 4; q++)
+		ck_assert_int_eq(read_flushed(1, q), DICOMM_SUCCESS);
+	ck_assert_int_eq(other->strand[0].state, STRAND_GOOD);
+	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
+	ck_assert_int_eq(made, 3);
 }
 END_TEST
 
@@ -1086,6 +1198,9 @@ int main(void)
 	tcase_add_loop_test(tcase, what_a_nic_tells_of_itself_ends_what_uses_it,
 			    0, FAULTS);
 	tcase_add_test(tcase, a_read_begins_anew_at_once);
+	tcase_add_loop_test(
+		tcase, a_nic_that_could_not_flush_is_connected_to_itself_again,
+		0, 2);
 	tcase_add_loop_test(tcase, memory_is_held_for_those_nics_that_are_there,
 			    0, 2);
 	tcase_add_test(tcase, what_a_stopped_queue_pair_brings_at_last_counts);

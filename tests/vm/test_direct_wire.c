@@ -23,6 +23,8 @@
 #include "tests/support/runner.h"
 #include "tests/support/vm.h"
 #include "tests/transports/ranks.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/verbs.h"
 
 #define BYTES ((size_t)300000)
 #define ROUNDS 6
@@ -49,33 +51,45 @@ static void region_free(struct rank *r, const struct tp_region *region)
 
 /* Send a reference to memory that is held, and wait until it is of no more
  * use. */
-static void refer(struct rank *r, uint64_t seq, const void *at)
+static void refer_by(struct rank *r, enum tp_class c, uint64_t seq,
+		     const void *at)
 {
 	struct tp_ref ref;
 
 	EXPECT(r, r->t->offer(r->peer[1], at, BYTES, TP_WANT_COPY, &ref),
 	       "memory that is held cannot be offered");
-	RANKS_WAIT(r, r->t->put(r->peer[1], TP_COLLECTIVE, seq, 0, TP_REF, &ref,
-				BYTES) == DICOMM_SUCCESS);
-	RANKS_WAIT(r, atomic_load(r->out[1][TP_COLLECTIVE].released) >= seq);
+	RANKS_WAIT(r, r->t->put(r->peer[1], c, seq, 0, TP_REF, &ref, BYTES) ==
+			      DICOMM_SUCCESS);
+	RANKS_WAIT(r, atomic_load(r->out[1][c].released) >= seq);
 }
 
-static void fetch(struct rank *r, uint64_t seq, const void *to)
+static void refer(struct rank *r, uint64_t seq, const void *at)
+{
+	refer_by(r, TP_COLLECTIVE, seq, at);
+}
+
+static void fetch_by(struct rank *r, enum tp_class c, uint64_t seq,
+		     const void *to)
 {
 	struct tp_peer *peer = r->peer[0];
 	dicomm_result_t status;
 	const uint8_t *body;
 	struct tp_ref ref;
 
-	ranks_get(r, 0, TP_COLLECTIVE, seq, &body);
+	ranks_get(r, 0, c, seq, &body);
 	memcpy(&ref, body, sizeof(ref));
-	RANKS_WAIT(r, (status = r->t->read(peer, TP_COLLECTIVE, seq, &ref, 0,
+	RANKS_WAIT(r, (status = r->t->read(peer, c, seq, &ref, 0,
 					   (void *)(uintptr_t)to, BYTES)) !=
 			      DICOMM_AGAIN);
 	EXPECT(r, status == DICOMM_IN_PROGRESS, "read: %d", (int)status);
-	RANKS_WAIT(r, (status = r->t->arrived(peer, TP_COLLECTIVE, seq)) !=
+	RANKS_WAIT(r, (status = r->t->arrived(peer, c, seq)) !=
 			      DICOMM_IN_PROGRESS);
 	EXPECT_OK(r, status);
+}
+
+static void fetch(struct rank *r, uint64_t seq, const void *to)
+{
+	fetch_by(r, TP_COLLECTIVE, seq, to);
 }
 
 /* All of a message has been looked at. */
@@ -173,6 +187,67 @@ static void run_flush(struct rank *r)
 				  r->t->release(r->peer[0], TP_COLLECTIVE, i));
 			r->t->flush(r->dev);
 		}
+	}
+	r->t->drop(r->dev, h);
+	region_free(r, &region);
+}
+
+/* The queue pair of its first NIC to itself fails. */
+static void break_mirror(struct rank *r)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	const struct verbs_lane *mirror = r->dev->rail[0].mirror;
+
+	EXPECT(r, r->dev->rails == 2, "%d rails", (int)r->dev->rails);
+	EXPECT(r, !ibv_modify_qp(mirror->strand[0].qp, &attr, IBV_QP_STATE),
+	       "no error can be set");
+}
+
+/* By two NICs, of which one fails to flush once: the lane that reads meanwhile
+ * goes on without it, but the other one with both. */
+static void run_flush_again(struct rank *r)
+{
+	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
+	uint8_t *seen = peek_device(region.addr, NULL);
+	struct tp_hold *h;
+
+	peer_memory_lags(r->rank == 1);
+	h = hold(r, &region, "peer memory");
+	for (int c = 0; c < TP_CLASSES; c++) {
+		if (r->rank == 0)
+			ranks_connect_out(r, 1, (enum tp_class)c);
+		else
+			ranks_connect_in(r, 0, (enum tp_class)c);
+	}
+	for (uint64_t i = 1; i <= (uint64_t)2 * ROUNDS; i++) {
+		enum tp_class c =
+			i <= ROUNDS ? TP_COLLECTIVE : TP_POINT_TO_POINT;
+		uint64_t seq = i <= ROUNDS ? i : i - ROUNDS;
+
+		if (r->rank == 0) {
+			ranks_fill(seen, BYTES, i);
+			refer_by(r, c, seq, region.addr);
+			continue;
+		}
+		if (i == 3)
+			break_mirror(r);
+		fetch_by(r, c, seq, region.addr);
+		EXPECT(r, ranks_check(seen, BYTES, i) == BYTES,
+		       "arrived, but not there");
+		EXPECT_OK(r, r->t->release(r->peer[0], c, seq));
+		r->t->flush(r->dev);
+	}
+	if (r->rank == 1) {
+		const struct tp_peer *peer = r->peer[0];
+
+		for (int c = 0; c < TP_CLASSES; c++)
+			EXPECT(r,
+			       (peer->in[c]->strand[0].state == STRAND_GOOD) ==
+				       (c == TP_POINT_TO_POINT),
+			       "class %d: strand %d", c,
+			       (int)peer->in[c]->strand[0].state);
+		EXPECT(r, r->dev->rail[0].mirror->why == DICOMM_SUCCESS,
+		       "it is still broken");
 	}
 	r->t->drop(r->dev, h);
 	region_free(r, &region);
@@ -320,6 +395,13 @@ START_TEST(what_has_arrived_has_been_flushed)
 }
 END_TEST
 
+START_TEST(a_nic_that_failed_to_flush_does_so_again)
+{
+	setenv("DICOMM_IB_NICS", "2", 1);
+	run(run_flush_again, 2);
+}
+END_TEST
+
 START_TEST(what_is_ordered_is_not_flushed)
 {
 	run(run_no_flush, 2);
@@ -350,6 +432,8 @@ int main(void)
 		tcase_add_test(test_case,
 			       a_dmabuf_of_the_kernel_is_refused_as_such);
 		tcase_add_test(test_case, what_has_arrived_has_been_flushed);
+		tcase_add_test(test_case,
+			       a_nic_that_failed_to_flush_does_so_again);
 		tcase_add_test(test_case, what_is_ordered_is_not_flushed);
 	}
 	suite_add_tcase(suite, test_case);

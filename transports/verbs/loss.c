@@ -22,6 +22,7 @@
 #include "transports/verbs/connect.h"
 #include "transports/verbs/credits.h"
 #include "transports/verbs/lane.h"
+#include "transports/verbs/mirror.h"
 #include "transports/verbs/nic.h"
 #include "transports/verbs/poll.h"
 #include "transports/verbs/rail.h"
@@ -418,6 +419,8 @@ void verbs_loss_repair(struct tp_device *dev)
 		more |= repair(atomic_load(&dev->out[i]));
 		more |= repair(atomic_load(&dev->in[i]));
 	}
+	for (uint32_t i = 0; i < dev->rails && !atomic_load(&dev->aborted); i++)
+		more |= verbs_mirror_repair(dev, &dev->rail[i]);
 	if (more)
 		atomic_store(&dev->repair, true);
 	verbs_unlock();

@@ -61,6 +61,30 @@ dicomm_result_t verbs_mirror_open(struct tp_device *dev,
 	return status;
 }
 
+void verbs_mirror_failed(struct tp_device *dev, struct verbs_rail *rail)
+{
+	rail->mirror->why = DICOMM_ERR_SYSTEM;
+	atomic_store(&dev->repair, true);
+	verbs_poll_all(dev);
+}
+
+/* The old one stays in its place until there is a new one. */
+bool verbs_mirror_repair(struct tp_device *dev, struct verbs_rail *rail)
+{
+	struct verbs_lane *broken = rail->mirror;
+
+	if (!broken || !broken->why || atomic_load(&rail->nic->fatal))
+		return false;
+	/* All of them come out of the NIC with an error, by its number. */
+	if (rail->flushes)
+		return true;
+	if (open_mirror(dev, rail) != DICOMM_SUCCESS)
+		return false;
+	verbs_lane_close(broken);
+	log_info("verbs %s: connected to itself again", rail->nic->name);
+	return false;
+}
+
 void verbs_mirror_close(struct verbs_rail *rail)
 {
 	if (!rail->mirror)
@@ -71,7 +95,7 @@ void verbs_mirror_close(struct verbs_rail *rail)
 	verbs_unlock();
 }
 
-dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
+int verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 {
 	const struct tp_device *dev = lane->dev;
 	const struct verbs_read *read = &lane->reads[slot];
@@ -88,18 +112,14 @@ dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot)
 	struct ibv_send_wr *bad;
 	int error;
 
+	if (rail->mirror->why)
+		return ENOTCONN;
+	/* read() sees to it that there is room. */
 	if (rail->flushes == rail->mirror->depth)
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "verbs %s: more than %u flushes at a time",
-			    rail->nic->name, rail->mirror->depth);
+		return ENOBUFS;
 	error = ibv_post_send(rail->mirror->strand[0].qp, &wr, &bad);
-	if (!error) {
-		rail->flushes++;
-		return DICOMM_SUCCESS;
-	}
-	errno = error;
-	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: post a flush: %m",
-		    rail->nic->name);
+	rail->flushes += !error;
+	return error;
 }
 
 struct verbs_read *verbs_mirror_read(struct tp_device *dev,

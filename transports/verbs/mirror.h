@@ -15,9 +15,13 @@
 dicomm_result_t verbs_mirror_open(struct tp_device *dev,
 				  struct verbs_rail *rail);
 void verbs_mirror_close(struct verbs_rail *rail);
-/* Flush what a read has brought, by the NIC that did. */
-dicomm_result_t verbs_mirror_flush(const struct verbs_lane *lane,
-				   uint32_t slot);
+/* Flush what a read has brought, by the NIC that did. An error number. */
+int verbs_mirror_flush(const struct verbs_lane *lane, uint32_t slot);
+/* It could not: there are no more until the NIC is connected again; which is to
+ * be done at the next turn. */
+void verbs_mirror_failed(struct tp_device *dev, struct verbs_rail *rail);
+/* Then, with the lock, by the thread that uses the device. True: not yet. */
+bool verbs_mirror_repair(struct tp_device *dev, struct verbs_rail *rail);
 /* Is it the completion of a flush? */
 static inline bool verbs_is_flush(const struct verbs_rail *rail,
 				  const struct ibv_wc *wc)

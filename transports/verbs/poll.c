@@ -6,6 +6,8 @@
 #include "transports/verbs/poll.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "src/base/log.h"
 #include "transports/verbs/credits.h"
@@ -168,12 +170,24 @@ static void finish_read(struct verbs_lane *lane, struct verbs_read *read,
 static void on_read(struct verbs_lane *lane, uint32_t slot)
 {
 	struct verbs_read *read = &lane->reads[slot];
-	dicomm_result_t status = DICOMM_SUCCESS;
+	struct verbs_strand *s;
+	char what[80];
+	int error;
 
-	if (read->keys.flushed)
-		status = verbs_mirror_flush(lane, slot);
-	if (!read->keys.flushed || status != DICOMM_SUCCESS)
-		finish_read(lane, read, status);
+	if (!read->keys.flushed) {
+		finish_read(lane, read, DICOMM_SUCCESS);
+		return;
+	}
+	error = verbs_mirror_flush(lane, slot);
+	if (!error)
+		return;
+	/* Another strand reads it again, if there is one. */
+	s = &lane->strand[read->by - lane->strand];
+	verbs_mirror_failed(lane->dev, s->rail);
+	snprintf(what, sizeof(what), "post a flush: %s", strerror(error));
+	verbs_strand_give_up(s, DICOMM_ERR_SYSTEM, what, "the NIC failed");
+	if (lane->why)
+		finish_read(lane, read, lane->why);
 }
 
 /* A flush that fails leaves its read to another strand, if there is one. */
@@ -184,6 +198,8 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 	struct verbs_read *read = verbs_mirror_read(dev, wc, &lane);
 
 	rail->flushes--;
+	if (wc->status != IBV_WC_SUCCESS)
+		verbs_mirror_failed(dev, rail);
 	if (!read)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {

@@ -539,17 +539,17 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 {
 	uint64_t bytes = sizeof(*dev);
 
+	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
+	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
+	for (const struct tp_peer *p = dev->peers; p; p = p->next)
+		bytes += sizeof(*p);
+	verbs_lock();
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		const struct verbs_rail *rail = &dev->rail[i];
 
 		bytes += (uint64_t)rail->cqe * 64;
 		bytes += rail->mirror ? verbs_lane_memory(rail->mirror) : 0;
 	}
-	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
-	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
-	for (const struct tp_peer *p = dev->peers; p; p = p->next)
-		bytes += sizeof(*p);
-	verbs_lock();
 	for (uint32_t i = 0; i < dev->lanes; i++) {
 		const struct verbs_lane *in = atomic_load(&dev->in[i]);
 		const struct verbs_lane *out = atomic_load(&dev->out[i]);
