@@ -350,11 +350,13 @@ static void pause_leaving(struct dicomm_comm *comm, struct waiter *w,
  * left, or they would give it up while they wait for that. */
 static void land_all(struct dicomm_comm *comm)
 {
-	struct waiter w = {0};
+	bool hurried = comm->timeout_ms > 0 && comm->timeout_ms < LAND_MS;
+	uint64_t most = hurried ? (uint64_t)comm->timeout_ms : LAND_MS;
 	uint64_t begin = clock_ms();
+	struct waiter w = {0};
 
 	while (!comm_landed(comm) && !fault_is(comm) &&
-	       clock_ms() - begin < LAND_MS)
+	       clock_ms() - begin < most)
 		pause_leaving(comm, &w, begin);
 }
 
