@@ -703,6 +703,16 @@ static const bool layouts[][UNLIKE_RANKS] = {
 	{true, false, true, true},
 };
 
+static void run_unlike(void (*run)(struct job_rank *me), int layout)
+{
+	job_run(&(struct job){.run = run,
+			      .arg = layouts[layout],
+			      .ranks = UNLIKE_RANKS,
+			      .bare = true,
+			      .env = {"UCX_TLS=tcp,self"},
+			      .timeout_s = 60});
+}
+
 static void work_by_unlike_wires(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
@@ -722,12 +732,7 @@ static void work_by_unlike_wires(struct job_rank *me)
 /* Pairs of which both have it talk by RDMA, all others by TCP. */
 START_TEST(some_pairs_have_rdma_and_others_tcp)
 {
-	job_run(&(struct job){.run = work_by_unlike_wires,
-			      .arg = layouts[_i],
-			      .ranks = UNLIKE_RANKS,
-			      .bare = true,
-			      .env = {"UCX_TLS=tcp,self"},
-			      .timeout_s = 60});
+	run_unlike(work_by_unlike_wires, _i);
 }
 END_TEST
 
@@ -751,12 +756,7 @@ static void measure_unlike_wires(struct job_rank *me)
 
 START_TEST(hosts_of_unlike_wires_have_one_table)
 {
-	job_run(&(struct job){.run = measure_unlike_wires,
-			      .arg = layouts[_i],
-			      .ranks = UNLIKE_RANKS,
-			      .bare = true,
-			      .env = {"UCX_TLS=tcp,self"},
-			      .timeout_s = 60});
+	run_unlike(measure_unlike_wires, _i);
 }
 END_TEST
 
