@@ -62,6 +62,9 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			atomic_store(&comm->fault.forming->cancelled, true);
 	}
 	pthread_mutex_unlock(&comm->fault.lock);
+	/* Behind the reason: who stops waiting for this says that one. */
+	if (status == DICOMM_ERR_ABORTED)
+		atomic_store(&comm->cancelled, true);
 	if (!first)
 		return (dicomm_result_t)atomic_load(&comm->fault.status);
 

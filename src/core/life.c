@@ -521,7 +521,6 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
 	starting = atomic_load(&comm->state) == COMM_STARTING;
-	atomic_store(&comm->cancelled, true);
 	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank, !starting,
 		    "rank %d aborted the communicator", comm->rank);
 	/* Else the init under way tells the others, when it has ended. */
