@@ -31,14 +31,21 @@ static uint32_t write_whole(struct dicomm_comm *comm, uint8_t whole[CARD_MOST])
 	return at;
 }
 
-void card_fill(struct dicomm_comm *comm, struct card *card)
+static void begin(struct card *card, const uint8_t *whole, uint32_t len)
 {
-	uint8_t whole[CARD_MOST];
 	size_t n = sizeof(card->begin);
 
 	memset(card, 0, sizeof(*card));
-	card->len = write_whole(comm, whole);
-	memcpy(card->begin, whole, card->len < n ? card->len : n);
+	card->len = len;
+	memcpy(card->begin, whole, len < n ? len : n);
+}
+
+void card_fill(struct dicomm_comm *comm, struct card *card)
+{
+	uint8_t whole[CARD_MOST];
+	uint32_t len = write_whole(comm, whole);
+
+	begin(card, whole, len);
 }
 
 dicomm_result_t card_complete(struct dicomm_comm *comm)
@@ -77,11 +84,11 @@ dicomm_result_t card_give(struct dicomm_comm *from, struct dicomm_comm *to)
 	struct card *card = &to->members[from->rank].card;
 	const size_t n = sizeof(card->begin);
 	uint8_t whole[CARD_MOST];
+	uint32_t len = write_whole(from, whole);
 
-	card_fill(from, card);
+	begin(card, whole, len);
 	if (card->len <= n)
 		return DICOMM_SUCCESS;
-	write_whole(from, whole);
 	to->card_rest = (uint32_t)(card->len - n);
 	to->card_rests = calloc((size_t)to->ranks, to->card_rest);
 	if (!to->card_rests)
