@@ -173,19 +173,15 @@ static void disinherit(struct dicomm_comm *comm)
 	comm->links = NULL;
 }
 
-static bool is_wide(const struct links_pipe *pipe)
-{
-	return !pipe->up && !pipe->down;
-}
-
 /* Does it tell how fast anything between hosts is? */
 static bool has_rates(const struct links *l)
 {
 	for (uint32_t i = 0; i < l->classes; i++)
-		if (!is_wide(&l->class[i].nic) || l->class[i].rank)
+		if (links_slower(l->class[i].nic.up, l->class[i].nic.down) ||
+		    l->class[i].rank)
 			return true;
 	for (uint32_t i = 0; i < l->islands; i++)
-		if (!is_wide(&l->island[i]))
+		if (links_slower(l->island[i].up, l->island[i].down))
 			return true;
 	return false;
 }
