@@ -201,6 +201,9 @@ struct transport {
 	/* Of a device without peers: slots hold so much instead, and its
 	 * address is another one. NULL: it cannot. */
 	void (*widen)(struct tp_device *dev, uint32_t slot_bytes);
+	/* Of a device that has connected nobody: this machine has fewer cores
+	 * than the communicator has ranks here. NULL: that changes nothing. */
+	void (*share_cores)(struct tp_device *dev);
 	/* Bytes that every peer needs to reach this device. */
 	void (*address)(const struct tp_device *dev, struct tp_blob *address);
 	/* The adapters that it sends and receives by. NULL: they do not say

@@ -355,7 +355,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "read large messages straight from the "
 				"sender's memory "
 				"(process_vm_readv); auto: where that was "
-				"measured to be faster",
+				"measured to be faster and each rank has a "
+				"core",
 		},
 	[CONFIG_SHM_CMA_THRESHOLD] =
 		{

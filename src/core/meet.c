@@ -587,18 +587,31 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 	return card_complete(comm);
 }
 
+static void tell_cores_are_shared(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+
+		if (w->device && w->transport->share_cores)
+			w->transport->share_cores(w->device);
+	}
+}
+
 /* To the machine, now that it is known how many ranks share it. */
 static void adapt(struct dicomm_comm *comm)
 {
 	int64_t spin =
 		config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
+	bool shared;
 
 	comm->node_cores = node_cores();
+	shared = comm->node_ranks > comm->node_cores;
 	if (spin >= 0)
 		comm->spin = (unsigned)spin;
 	else
-		comm->spin = comm->node_ranks > comm->node_cores ? SPIN_SHARED
-								 : SPIN_ALONE;
+		comm->spin = shared ? SPIN_SHARED : SPIN_ALONE;
+	if (shared)
+		tell_cores_are_shared(comm);
 	comm->stream_bytes = node_cache_bytes(comm->node_ranks);
 	if (!comm->stream_bytes)
 		comm->stream_bytes = UINT64_MAX;

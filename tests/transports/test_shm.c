@@ -1371,24 +1371,34 @@ START_TEST(one_copy_pays_where_it_saves_time)
 }
 END_TEST
 
-/* One process at a time; the others learn from their neighbours. */
-START_TEST(who_cannot_measure_is_told)
+/* Somebody else measures, until what is returned is closed. */
+static int measure_nothing(void)
 {
 	const struct sockaddr_un name = {.sun_family = AF_UNIX,
 					 .sun_path = "\0dicomm measures"};
-	const struct shm_rates half = {.line_ps = 5000};
-	const struct shm_rates one = {7000, 8, 9, 10, 11},
-			       other = {70, 80, 90, 0, 0};
-	struct shm_rates r;
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct shm_rates r;
 
 	ck_assert_int_ge(fd, 0);
-	/* Somebody who measures is done soon. */
+	/* Who measures is done soon. */
 	while (bind(fd, (const struct sockaddr *)&name, sizeof(name)))
 		ck_assert_int_eq(errno, EADDRINUSE);
 	shm_measure(&r);
 	ck_assert_uint_eq(r.line_ps, 0);
-	shm_rates_tell(&r);
+	return fd;
+}
+
+/* One process at a time; the others learn from their neighbours. */
+START_TEST(who_cannot_measure_is_told)
+{
+	const struct shm_rates half = {.line_ps = 5000};
+	const struct shm_rates one = {7000, 8, 9, 10, 11},
+			       other = {70, 80, 90, 0, 0};
+	const struct shm_rates none = {0};
+	struct shm_rates r;
+	int fd = measure_nothing();
+
+	shm_rates_tell(&none);
 	shm_rates_tell(&half);
 	shm_rates_get(&r);
 	ck_assert_uint_eq(r.line_ps, 100000);
@@ -1397,6 +1407,49 @@ START_TEST(who_cannot_measure_is_told)
 	shm_rates_get(&r);
 	ck_assert_mem_eq(&r, &one, sizeof(r));
 	close(fd);
+}
+END_TEST
+
+static bool cores_are_shared;
+
+static void run_sharing_cores(struct rank *r)
+{
+	uint8_t *buffer = malloc(LARGE / 4);
+	struct tp_ref ref;
+	bool offered;
+
+	if (cores_are_shared)
+		shm->share_cores(r->dev);
+	if (r->rank == 0) {
+		ranks_connect_out(r, 1, TP_COLLECTIVE);
+		ranks_barrier(r);
+		offered = shm->offer(r->peer[1], buffer, LARGE / 4,
+				     TP_WANT_EXCHANGE, &ref);
+		EXPECT(r, offered != cores_are_shared, "exchanged");
+		offered = shm->offer(r->peer[1], buffer, LARGE / 4,
+				     TP_WANT_COPY, &ref);
+		EXPECT(r, offered != cores_are_shared, "copied");
+	} else {
+		ranks_connect_in(r, 0, TP_COLLECTIVE);
+		ranks_barrier(r);
+	}
+	free(buffer);
+}
+
+/* However quick it was measured to be. */
+START_TEST(cma_is_for_ranks_with_a_core_each)
+{
+	const struct shm_rates quick = {150000, 10000 * MB_S, 10000 * MB_S,
+					40000 * MB_S, 1};
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_sharing_cores};
+
+	close(measure_nothing());
+	shm_rates_tell(&quick);
+	cores_are_shared = _i;
+	ranks_run(&job);
 }
 END_TEST
 
@@ -1442,6 +1495,7 @@ int main(void)
 	tcase_add_loop_test(tcase, one_copy_pays_where_it_saves_time, 0,
 			    sizeof(cma_cases) / sizeof(*cma_cases));
 	tcase_add_test(tcase, who_cannot_measure_is_told);
+	tcase_add_loop_test(tcase, cma_is_for_ranks_with_a_core_each, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -34,7 +34,11 @@ enum cma_mode { CMA_OFF, CMA_AUTO, CMA_ON };
  * page. A ring shares its two copies between two cores: if both have some to
  * make, CMA saves one of them, and pays for longer than where one core waits
  * for the other: up to so many caches of a core, and up to such a part of one.
- * That was measured (perftest/results/2026-11-21-single-copy.md).
+ * That was measured (perftest/results/2026-11-21-single-copy.md). Where ranks
+ * share cores, both copies of a ring are made by cores that are busy in any
+ * case, between ranks of one core in its own cache, and a sender that has
+ * filled its rings need not wait until each reader has had its turn: CMA does
+ * not pay (perftest/results/2026-11-26-two-cores-epyc.md).
  */
 #define CMA_EXCHANGE_CACHES 4
 #define CMA_COPY_PART 2
@@ -79,6 +83,7 @@ struct tp_device {
 	struct tp_peer *peers;
 	struct shm_offer offer;
 	enum cma_mode cma;
+	bool shares_cores;
 	uint64_t core_cache_bytes;
 	uint32_t polls;
 };
@@ -150,6 +155,11 @@ static void shm_widen(struct tp_device *dev, uint32_t slot_bytes)
 {
 	dev->config.slot_bytes = slot_bytes;
 	dev->seg->head->slot_bytes = slot_bytes;
+}
+
+static void shm_share_cores(struct tp_device *dev)
+{
+	dev->shares_cores = true;
 }
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
@@ -267,7 +277,7 @@ static void announce_lengths(const struct tp_peer *peer, bool works,
 	if (works && peer->dev->cma == CMA_ON) {
 		first = 1;
 		last = UINT64_MAX;
-	} else if (works) {
+	} else if (works && !peer->dev->shares_cores) {
 		shm_rates_get(&r);
 		shm_cma_pays(&r, exchange,
 			     exchange ? CMA_EXCHANGE_CACHES * cache
@@ -674,6 +684,7 @@ const struct transport transport_shm = {
 	.usable = shm_usable,
 	.open = shm_open_device,
 	.widen = shm_widen,
+	.share_cores = shm_share_cores,
 	.address = shm_address,
 	.close = shm_close,
 	.reaches = shm_reaches,
