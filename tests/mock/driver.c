@@ -20,6 +20,7 @@
 #define UNIT ((size_t)2 << 20)
 /* Where they cut allocations out of these, one begins so far in a page. */
 #define CUT 512
+#define VACANCIES 16
 #define POLL_NS 50000
 
 struct host_range {
@@ -52,6 +53,12 @@ struct driver_event {
 	struct driver_event *next;
 };
 
+/* Addresses of what was freed */
+struct vacancy {
+	void *at;
+	size_t bytes;
+};
+
 /* What holds a stream */
 struct hold {
 	const _Atomic uint32_t *word;
@@ -63,6 +70,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
 static struct driver_memory *memories;
 static struct host_range *ranges;
+static struct vacancy vacancies[VACANCIES];
+static int nvacancies;
 static struct driver_stream *streams, *defaults[DRIVER_DEVICES];
 static struct driver_event *events;
 static struct hold *holds;
@@ -299,6 +308,41 @@ int driver_sync_call(void)
 
 /* ---- memory ---- */
 
+/* Where the last one of that size was that this process had allocated, as
+ * drivers have it; nothing else of the process comes there in between. */
+static void *vacancy_take(size_t bytes, int fd, bool imported)
+{
+	void *at = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (int i = nvacancies - 1; i >= 0 && !at && !imported; i--)
+		if (vacancies[i].bytes == bytes) {
+			at = vacancies[i].at;
+			nvacancies--;
+			memmove(&vacancies[i], &vacancies[i + 1],
+				(size_t)(nvacancies - i) * sizeof(*vacancies));
+		}
+	pthread_mutex_unlock(&lock);
+	return mmap(at, bytes, PROT_NONE, MAP_SHARED | (at ? MAP_FIXED : 0), fd,
+		    0);
+}
+
+static void vacancy_leave(void *at, size_t bytes, bool imported)
+{
+	bool kept;
+
+	pthread_mutex_lock(&lock);
+	kept = !imported && nvacancies < VACANCIES &&
+	       mmap(at, bytes, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		    0) == at;
+	if (kept)
+		vacancies[nvacancies++] = (struct vacancy){at, bytes};
+	pthread_mutex_unlock(&lock);
+	if (!kept)
+		munmap(at, bytes);
+}
+
 /* fd becomes the memory's. */
 static int memory_new(int device, int fd, size_t bytes, bool imported,
 		      void **at)
@@ -309,7 +353,7 @@ static int memory_new(int device, int fd, size_t bytes, bool imported,
 		free(m);
 		return DRIVER_OUT_OF_MEMORY;
 	}
-	m->at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, 0);
+	m->at = vacancy_take(bytes, fd, imported);
 	m->seen = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m->at == MAP_FAILED || m->seen == MAP_FAILED) {
 		close(fd);
@@ -399,7 +443,8 @@ int driver_free(void *at, bool imported)
 	pthread_mutex_unlock(&lock);
 	if (!found)
 		return DRIVER_INVALID_VALUE;
-	munmap(found->at - found->before, found->bytes + found->before);
+	vacancy_leave(found->at - found->before, found->bytes + found->before,
+		      imported);
 	munmap(found->seen - found->before, found->bytes + found->before);
 	close(found->fd);
 	free(found);
