@@ -48,12 +48,6 @@ static bool is_namespaces(void)
 	return getenv("DICOMM_TEST_HOSTS");
 }
 
-/* Is that among the transports? */
-static bool uses(const char *name)
-{
-	return strstr(getenv("DICOMM_TRANSPORTS"), name);
-}
-
 /* Of this rank's host; 0: as they are. */
 static long page_bytes;
 
@@ -116,10 +110,10 @@ static void check_ways(const struct job_rank *me, const struct layout *l)
 	dicomm_stats_t s = {.size = sizeof(s)};
 	int here = 0;
 
-	for (int r = 0; uses("shm") && r < l->ranks; r++)
+	for (int r = 0; job_uses("shm") && r < l->ranks; r++)
 		here += l->host[r] == l->host[me->rank];
 	JOB_TRY(dicomm_comm_stats(me->comm, &s));
-	JOB_CHECK((s.bytes_rdma > 0) == uses("verbs"),
+	JOB_CHECK((s.bytes_rdma > 0) == job_uses("verbs"),
 		  "%llu bytes were asked for, over %s",
 		  (unsigned long long)s.bytes_rdma,
 		  getenv("DICOMM_TRANSPORTS"));
@@ -549,7 +543,7 @@ int main(void)
 	TCase *tcase = tcase_create("network");
 
 	setenv("DICOMM_TRANSPORTS", "shm,ucx", 0);
-	if (uses("ucx") && !transport_find("ucx")->open) {
+	if (job_uses("ucx") && !transport_find("ucx")->open) {
 		printf("built without UCX\n");
 		return 77;
 	}
@@ -565,7 +559,7 @@ int main(void)
 	tcase_add_test(tcase, who_has_nothing_to_send_needs_nobody);
 	/* A NIC shares its way out between those who send, and who waits for it
 	 * looks for long before it sleeps. */
-	if (uses("ucx")) {
+	if (job_uses("ucx")) {
 		tcase_add_test(tcase,
 			       who_waits_for_another_host_gives_the_core_away);
 		tcase_add_test(tcase,

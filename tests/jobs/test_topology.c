@@ -21,12 +21,6 @@ struct files {
 	const char *words; /* of the error; NULL: links are unlike */
 };
 
-/* Is that among the transports? */
-static bool uses(const char *name)
-{
-	return strstr(getenv("DICOMM_TRANSPORTS"), name);
-}
-
 /* Before anything of the library is used. */
 static void set_up(const struct job_rank *me, const struct files *f)
 {
@@ -511,9 +505,10 @@ static void part(struct job_rank *me)
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	if (me->arg)
-		setenv("DICOMM_TRANSPORTS", uses("verbs") ? "verbs" : "ucx", 1);
-	words = uses("shm") ? "not for 3 ranks on 1 node\n"
-			    : "not for 3 ranks on 3 nodes";
+		setenv("DICOMM_TRANSPORTS", job_uses("verbs") ? "verbs" : "ucx",
+		       1);
+	words = job_uses("shm") ? "not for 3 ranks on 1 node\n"
+				: "not for 3 ranks on 3 nodes";
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
 	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", LARGE,

@@ -212,6 +212,13 @@ bool job_is_short(void)
 	return is_set("DICOMM_TEST_SHORT");
 }
 
+bool job_uses(const char *transport)
+{
+	const char *list = getenv("DICOMM_TRANSPORTS");
+
+	return list && strstr(list, transport);
+}
+
 double job_seconds(void)
 {
 	struct timespec t;

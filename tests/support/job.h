@@ -73,6 +73,8 @@ bool job_is_long(void);
 /* Less is to be tried, and between 2 to 4 ranks, for where the tests run all
  * takes long (tests/vm): DICOMM_TEST_SHORT. */
 bool job_is_short(void);
+/* Is that among DICOMM_TRANSPORTS, where it is set? */
+bool job_uses(const char *transport);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */
 bool job_is_sanitized(void);
 bool job_has_thread_sanitizer(void);
