@@ -83,7 +83,6 @@ struct tp_device {
 	struct tp_peer *peers;
 	struct shm_offer offer;
 	enum cma_mode cma;
-	bool shares_cores;
 	uint64_t core_cache_bytes;
 	uint32_t polls;
 };
@@ -159,7 +158,8 @@ static void shm_widen(struct tp_device *dev, uint32_t slot_bytes)
 
 static void shm_share_cores(struct tp_device *dev)
 {
-	dev->shares_cores = true;
+	if (dev->cma == CMA_AUTO)
+		dev->cma = CMA_OFF;
 }
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
@@ -277,7 +277,7 @@ static void announce_lengths(const struct tp_peer *peer, bool works,
 	if (works && peer->dev->cma == CMA_ON) {
 		first = 1;
 		last = UINT64_MAX;
-	} else if (works && !peer->dev->shares_cores) {
+	} else if (works) {
 		shm_rates_get(&r);
 		shm_cma_pays(&r, exchange,
 			     exchange ? CMA_EXCHANGE_CACHES * cache
