@@ -309,13 +309,14 @@ int driver_sync_call(void)
 /* ---- memory ---- */
 
 /* Where the last one of that size was that this process had allocated, as
- * drivers have it; nothing else of the process comes there in between. */
-static void *vacancy_take(size_t bytes, int fd, bool imported)
+ * drivers have it; nothing else of the process comes there in between. NULL:
+ * there was none. */
+static void *vacancy_take(size_t bytes)
 {
 	void *at = NULL;
 
 	pthread_mutex_lock(&lock);
-	for (int i = nvacancies - 1; i >= 0 && !at && !imported; i--)
+	for (int i = nvacancies - 1; i >= 0 && !at; i--)
 		if (vacancies[i].bytes == bytes) {
 			at = vacancies[i].at;
 			nvacancies--;
@@ -323,24 +324,23 @@ static void *vacancy_take(size_t bytes, int fd, bool imported)
 				(size_t)(nvacancies - i) * sizeof(*vacancies));
 		}
 	pthread_mutex_unlock(&lock);
-	return mmap(at, bytes, PROT_NONE, MAP_SHARED | (at ? MAP_FIXED : 0), fd,
-		    0);
+	return at;
 }
 
-static void vacancy_leave(void *at, size_t bytes, bool imported)
+/* False: it is still mapped. */
+static bool vacancy_leave(void *at, size_t bytes)
 {
 	bool kept;
 
 	pthread_mutex_lock(&lock);
-	kept = !imported && nvacancies < VACANCIES &&
+	kept = nvacancies < VACANCIES &&
 	       mmap(at, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 		    0) == at;
 	if (kept)
 		vacancies[nvacancies++] = (struct vacancy){at, bytes};
 	pthread_mutex_unlock(&lock);
-	if (!kept)
-		munmap(at, bytes);
+	return kept;
 }
 
 /* fd becomes the memory's. */
@@ -348,12 +348,15 @@ static int memory_new(int device, int fd, size_t bytes, bool imported,
 		      void **at)
 {
 	struct driver_memory *m = calloc(1, sizeof(*m));
+	void *vacant;
 
 	if (!m || fd < 0) {
 		free(m);
 		return DRIVER_OUT_OF_MEMORY;
 	}
-	m->at = vacancy_take(bytes, fd, imported);
+	vacant = imported ? NULL : vacancy_take(bytes);
+	m->at = mmap(vacant, bytes, PROT_NONE,
+		     MAP_SHARED | (vacant ? MAP_FIXED : 0), fd, 0);
 	m->seen = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m->at == MAP_FAILED || m->seen == MAP_FAILED) {
 		close(fd);
@@ -421,6 +424,7 @@ bool mock_mapped(const void *at)
 int driver_free(void *at, bool imported)
 {
 	struct driver_memory **m = &memories, *found;
+	size_t bytes;
 	int error;
 
 	await_moment();
@@ -443,9 +447,10 @@ int driver_free(void *at, bool imported)
 	pthread_mutex_unlock(&lock);
 	if (!found)
 		return DRIVER_INVALID_VALUE;
-	vacancy_leave(found->at - found->before, found->bytes + found->before,
-		      imported);
-	munmap(found->seen - found->before, found->bytes + found->before);
+	bytes = found->bytes + found->before;
+	if (imported || !vacancy_leave(found->at - found->before, bytes))
+		munmap(found->at - found->before, bytes);
+	munmap(found->seen - found->before, bytes);
 	close(found->fd);
 	free(found);
 	return DRIVER_SUCCESS;
