@@ -216,7 +216,7 @@ bool job_uses(const char *transport)
 {
 	const char *list = getenv("DICOMM_TRANSPORTS");
 
-	return list && strstr(list, transport);
+	return list && *list != '^' && strstr(list, transport);
 }
 
 double job_seconds(void)

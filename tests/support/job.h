@@ -73,7 +73,7 @@ bool job_is_long(void);
 /* Less is to be tried, and between 2 to 4 ranks, for where the tests run all
  * takes long (tests/vm): DICOMM_TEST_SHORT. */
 bool job_is_short(void);
-/* Is that among DICOMM_TRANSPORTS, where it is set? */
+/* Does DICOMM_TRANSPORTS name that as one to use? */
 bool job_uses(const char *transport);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */
 bool job_is_sanitized(void);
