@@ -134,13 +134,13 @@ static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 }
 
 /* The GIDs that others know the port by, best first, and their number. False:
- * it cannot be asked. */
+ * it cannot be asked, and errno says why. */
 static bool find_gids(struct ibv_context *context, uint8_t port,
 		      enum verbs_fabric fabric,
 		      struct verbs_gid found[VERBS_GIDS], uint32_t *count)
 {
 	struct ibv_gid_entry *e = calloc(GIDS_MAX, sizeof(*e));
-	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : -1;
+	ssize_t n = e ? ibv_query_gid_table(context, e, GIDS_MAX, 0) : -ENOMEM;
 	uint8_t prefix[GIDS_MAX] = {0};
 
 	if (n >= 0) {
@@ -148,6 +148,8 @@ static bool find_gids(struct ibv_context *context, uint8_t port,
 		*count = verbs_choose_gids(e, prefix, n, port, fabric, found);
 	}
 	free(e);
+	if (n < 0)
+		errno = (int)-n;
 	return n >= 0;
 }
 
@@ -298,9 +300,13 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 {
 	char why[64];
 
-	if (find_gids(nic->context, nic->port, nic->fabric, nic->gid,
-		      &nic->gids) &&
-	    nic->gids)
+	if (!find_gids(nic->context, nic->port, nic->fabric, nic->gid,
+		       &nic->gids))
+		return FAIL(errno == ENOMEM ? DICOMM_ERR_NO_MEMORY
+					    : DICOMM_ERR_SYSTEM,
+			    "verbs %s port %u: read its GIDs: %m", nic->name,
+			    nic->port);
+	if (nic->gids)
 		return DICOMM_SUCCESS;
 	verbs_nic_say_no_gid(why, sizeof(why));
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "verbs %s port %u: %s",
