@@ -320,7 +320,7 @@ static int gpu_wait_value(int index, cuda_stream stream, void *word,
 	cuda_pointer at = (uintptr_t)word;
 
 	if (!api.wait_value &&
-	    (!api.wait_value_v1 || !attribute(index, CUDA_WAIT_VALUE_V1)))
+	    (!api.wait_value_v1 || !attribute(index, CUDA_MEM_OPS_V1)))
 		return CUDA_NOT_SUPPORTED;
 	return api.wait_value ? api.wait_value(stream, at, (uint32_t)value,
 					       CUDA_WAIT_GEQ)

@@ -54,7 +54,7 @@ enum {
 	CUDA_MULTIPROCESSOR_COUNT = 16,
 	CUDA_COMPUTE_MAJOR = 75,
 	CUDA_COMPUTE_MINOR = 76,
-	CUDA_WAIT_VALUE_V1 = 92,
+	CUDA_MEM_OPS_V1 = 92,
 	CUDA_RDMA_WRITES_ORDERING = 118,
 	CUDA_DMA_BUF_SUPPORTED = 124,
 
@@ -71,6 +71,8 @@ enum {
 	CUDA_STREAM_NON_BLOCKING = 1,
 	CUDA_EVENT_DISABLE_TIMING = 2,
 	CUDA_WAIT_GEQ = 0,
+	CUDA_WRITE_DEFAULT = 0,
+	CUDA_STREAM_LEGACY = 1, /* the address that names it */
 	CUDA_IPC_LAZY_PEER_ACCESS = 1,
 	CUDA_HOST_PORTABLE = 1,
 	CUDA_HOST_DEVICEMAP = 2,
@@ -147,6 +149,10 @@ enum {
 	F(wait_value, cuStreamWaitValue32_v2, 0,                              \
 	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
 	F(wait_value_v1, cuStreamWaitValue32, 0,                              \
+	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
+	F(write_value, cuStreamWriteValue32_v2, 0,                            \
+	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
+	F(write_value_v1, cuStreamWriteValue32, 0,                            \
 	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
 	F(range_handle, cuMemGetHandleForAddressRange, 0,                     \
 	  (void *, cuda_pointer, size_t, cuda_range_type, unsigned long long))

@@ -4,8 +4,8 @@
  * not exist, as strict as the real one about contexts, handles and alignment.
  * Kernels are those of the PTX that it is given, run by the interpreter. With
  * MOCK_OLD it is a driver of CUDA 10.0, without what came later; with
- * MOCK_BETWEEN one of CUDA 11.6, whose streams wait for memory by the first
- * version of that function.
+ * MOCK_BETWEEN one of CUDA 11.6, whose streams wait for memory, and write it,
+ * by the first version of those functions.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,12 +40,12 @@ struct CUfunc_st {
 #define COMPUTE_MAJOR 8
 static const int minors[DRIVER_DEVICES] = {0, 7};
 
-/* Old drivers have the function, but it fails where an administrator has not
- * allowed it; new ones have given it up for the second version. */
+/* Old drivers have the functions, but they fail where an administrator has not
+ * allowed it; new ones have given them up for the second version. */
 #ifdef MOCK_BETWEEN
-static const bool has_wait_v1 = true;
+static const bool has_mem_ops_v1 = true;
 #else
-static const bool has_wait_v1 = false;
+static const bool has_mem_ops_v1 = false;
 #endif
 
 static struct CUctx_st contexts[DRIVER_DEVICES] = {{0}, {1}};
@@ -209,8 +209,8 @@ EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 				 ? CUDA_RDMA_ORDERED_FOR_OWNER
 				 : 0;
 		return DRIVER_SUCCESS;
-	case CUDA_WAIT_VALUE_V1:
-		*value = has_wait_v1;
+	case CUDA_MEM_OPS_V1:
+		*value = has_mem_ops_v1;
 		return DRIVER_SUCCESS;
 	default:
 		return DRIVER_INVALID_VALUE;
@@ -724,8 +724,26 @@ static int wait_value(cuda_stream s, cuda_pointer p, uint32_t value,
 EXPORT cuda_result cuStreamWaitValue32(cuda_stream s, cuda_pointer p,
 				       uint32_t value, unsigned flags)
 {
-	return has_wait_v1 ? wait_value(s, p, value, flags)
-			   : DRIVER_NOT_SUPPORTED;
+	return has_mem_ops_v1 ? wait_value(s, p, value, flags)
+			      : DRIVER_NOT_SUPPORTED;
+}
+
+/* The default stream is not mocked as far as others wait for it; so it is not
+ * known what a write on it would be behind. */
+static int write_value(cuda_stream s, cuda_pointer p, uint32_t value,
+		       unsigned flags)
+{
+	CURRENT;
+	if (!s || flags != CUDA_WRITE_DEFAULT)
+		return DRIVER_INVALID_VALUE;
+	return driver_write_value(stream_of(s), device(), address(p), value);
+}
+
+EXPORT cuda_result cuStreamWriteValue32(cuda_stream s, cuda_pointer p,
+					uint32_t value, unsigned flags)
+{
+	return has_mem_ops_v1 ? write_value(s, p, value, flags)
+			      : DRIVER_NOT_SUPPORTED;
 }
 
 /* ---- what came later ---- */
@@ -748,6 +766,12 @@ EXPORT cuda_result cuStreamWaitValue32_v2(cuda_stream s, cuda_pointer p,
 					  uint32_t value, unsigned flags)
 {
 	return wait_value(s, p, value, flags);
+}
+
+EXPORT cuda_result cuStreamWriteValue32_v2(cuda_stream s, cuda_pointer p,
+					   uint32_t value, unsigned flags)
+{
+	return write_value(s, p, value, flags);
 }
 
 EXPORT cuda_result cuMemGetHandleForAddressRange(void *handle, cuda_pointer p,

@@ -75,7 +75,8 @@ static int nvacancies;
 static struct driver_stream *streams, *defaults[DRIVER_DEVICES];
 static struct driver_event *events;
 static struct hold *holds;
-static int queued, live, hangs, waits, early, fail_in, fail_error;
+static int queued, live, hangs, waits, writes, early, fail_in, fail_error;
+static unsigned long calls;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
@@ -143,6 +144,33 @@ int mock_waits(void)
 	return n;
 }
 
+int mock_writes(void)
+{
+	int n;
+
+	pthread_mutex_lock(&lock);
+	n = writes;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+unsigned long mock_calls(void)
+{
+	unsigned long n;
+
+	pthread_mutex_lock(&lock);
+	n = calls;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void mock_break(int device, int error)
+{
+	pthread_mutex_lock(&lock);
+	states[device] = error;
+	pthread_mutex_unlock(&lock);
+}
+
 int mock_early(void)
 {
 	int n;
@@ -190,6 +218,7 @@ void mock_set_apart(void *at)
  * wait for that very stream. */
 static int fails(void)
 {
+	calls++;
 	if (running >= 0) {
 		fprintf(stderr, "mock: a call from within a stream\n");
 		hangs++;
@@ -1104,7 +1133,8 @@ static int wait_hold(void *arg)
 {
 	struct hold *h = arg, **at = &holds;
 
-	while (is_held(h))
+	/* Of a device that has failed, nothing waits. */
+	while (is_held(h) && !driver_state(running))
 		nap();
 	pthread_mutex_lock(&lock);
 	while (*at != h)
@@ -1146,6 +1176,43 @@ int driver_wait_value(struct driver_stream *s, int device, void *word,
 		pthread_mutex_unlock(&lock);
 		free(h);
 	}
+	return error;
+}
+
+struct write {
+	_Atomic uint32_t *word;
+	uint32_t value;
+	bool lost;
+};
+
+/* A device that has failed does nothing more. */
+static int do_write(void *arg)
+{
+	struct write *w = arg;
+
+	if (!w->lost && !driver_state(running))
+		atomic_store(w->word, w->value);
+	free(w);
+	return DRIVER_SUCCESS;
+}
+
+int driver_write_value(struct driver_stream *s, int device, void *word,
+		       uint32_t value)
+{
+	const char *how = getenv("MOCK_WRITES");
+	struct write w = {.word = driver_translate((uintptr_t)word, 4),
+			  .value = value,
+			  .lost = how && !strcmp(how, "lost")};
+	int error;
+
+	if (how && !strcmp(how, "refused"))
+		return DRIVER_NOT_SUPPORTED;
+	if (!w.word || (uintptr_t)word % 4)
+		return DRIVER_INVALID_VALUE;
+	error = push_new(s, device, do_write, &w, sizeof(w));
+	pthread_mutex_lock(&lock);
+	writes += !error;
+	pthread_mutex_unlock(&lock);
 	return error;
 }
 

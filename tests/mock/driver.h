@@ -8,8 +8,9 @@
  * that is captured. Each stream has a queue of its own; where MOCK_ONE_QUEUE is
  * in the environment, those of a device share one. Where MOCK_CUT is, an
  * allocation begins within a page. Host memory is pinned if the process may
- * write it; where MOCK_READ_ONLY is, also for loads only. Numbers of errors are
- * those of CUDA and HIP alike.
+ * write it; where MOCK_READ_ONLY is, also for loads only. Streams do not write
+ * memory where MOCK_WRITES is "refused"; where it is "lost", they only seem to.
+ * Numbers of errors are those of CUDA and HIP alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
 #define DICOMM_TESTS_MOCK_DRIVER_H
@@ -61,8 +62,13 @@ int mock_live(void);
 /* Calls refused since they would, or could, have waited for a stream that is
  * held, or for the one that they come from */
 int mock_hangs(void);
-/* Waits of streams for a value in memory that were queued */
+/* Waits of streams for a value in memory that were queued, and writes */
 int mock_waits(void);
+int mock_writes(void);
+/* All calls so far but those that take something back */
+unsigned long mock_calls(void);
+/* What a device failed with, of which it is of no more use */
+void mock_break(int device, int error);
 /* Allocations freed while another process had them mapped, of which a real
  * driver says that anything may happen */
 int mock_early(void);
@@ -157,6 +163,8 @@ int driver_event_wait(struct driver_stream *s, int device,
 		      struct driver_event *e);
 int driver_wait_value(struct driver_stream *s, int device, void *word,
 		      uint32_t value);
+int driver_write_value(struct driver_stream *s, int device, void *word,
+		       uint32_t value);
 int driver_copy(struct driver_stream *s, int device, void *dst, const void *src,
 		size_t bytes);
 /* Calls fn(arg) in its turn; what it returns is the state of the device. */
