@@ -311,6 +311,13 @@ static int gpu_copy(void *dst, const void *src, size_t bytes,
 			(cuda_pointer)(uintptr_t)src, bytes, stream);
 }
 
+/* The first version is there in old drivers, too, but works only where an
+ * administrator has allowed it. */
+static bool has_mem_op(int index, bool second, bool first)
+{
+	return second || (first && attribute(index, CUDA_MEM_OPS_V1));
+}
+
 /* The lower half of the word, with a comparison that allows for wrapping. What
  * the driver has pinned itself has one address for the host and all devices;
  * cuMemHostGetDevicePointer() is promised for where such memory begins only. */
@@ -319,13 +326,34 @@ static int gpu_wait_value(int index, cuda_stream stream, void *word,
 {
 	cuda_pointer at = (uintptr_t)word;
 
-	if (!api.wait_value &&
-	    (!api.wait_value_v1 || !attribute(index, CUDA_MEM_OPS_V1)))
+	if (!has_mem_op(index, api.wait_value, api.wait_value_v1))
 		return CUDA_NOT_SUPPORTED;
 	return api.wait_value ? api.wait_value(stream, at, (uint32_t)value,
 					       CUDA_WAIT_GEQ)
 			      : api.wait_value_v1(stream, at, (uint32_t)value,
 						  CUDA_WAIT_GEQ);
+}
+
+static bool gpu_writes(int index)
+{
+	return has_mem_op(index, api.write_value, api.write_value_v1);
+}
+
+/* With its barrier, which is the default: what the stream did before is seen by
+ * who sees the number. An event on the default stream is also behind all
+ * streams that wait for that one; of a write nobody says so. */
+static int gpu_write_value(int index, cuda_stream stream, void *word,
+			   uint32_t value)
+{
+	cuda_pointer at = (uintptr_t)word;
+
+	(void)index;
+	if (!stream || (uintptr_t)stream == CUDA_STREAM_LEGACY)
+		return CUDA_NOT_SUPPORTED;
+	return api.write_value
+		       ? api.write_value(stream, at, value, CUDA_WRITE_DEFAULT)
+		       : api.write_value_v1(stream, at, value,
+					    CUDA_WRITE_DEFAULT);
 }
 
 static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)

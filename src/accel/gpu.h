@@ -39,6 +39,7 @@
  *   GPU_QUEUES                   as accel.h says of queues
  *   GPU_GATES                    the header with its gates: gate_probe() and
  *                                the gate operations of accel.h
+ *   what gpu_event.h names
  */
 #ifndef DICOMM_ACCEL_GPU_H
 #define DICOMM_ACCEL_GPU_H
@@ -72,7 +73,8 @@ struct kernel {
 
 struct device {
 	_Atomic bool ready;
-	bool waits; /* by itself, for a gate */
+	bool waits;  /* by itself, for a gate */
+	bool writes; /* itself, how far a stream has come */
 	uint32_t units;
 	bool loaded[LAUNCH_MODULES];
 	gpu_module modules[LAUNCH_MODULES];
@@ -136,6 +138,8 @@ static dicomm_result_t failed(int error, int index, const char *what)
 
 /* Does a device wait for gates by itself? When it starts, under the lock. */
 static dicomm_result_t gate_probe(int index, bool *waits);
+/* And does it write, for events? */
+static dicomm_result_t event_probe(int index, bool waits, bool *writes);
 
 static dicomm_result_t no_memory(int index)
 {
@@ -197,6 +201,8 @@ static dicomm_result_t device_start(int index)
 	if (error)
 		return failed(error, index, "cannot be used");
 	status = gate_probe(index, &d->waits);
+	if (status == DICOMM_SUCCESS)
+		status = event_probe(index, d->waits, &d->writes);
 	d->units = gpu_units(index);
 	atomic_store_explicit(&d->ready, status == DICOMM_SUCCESS,
 			      memory_order_release);

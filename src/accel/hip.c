@@ -352,6 +352,24 @@ static int gpu_wait_value(int index, hip_stream stream, void *word,
 	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
 }
 
+/* They could, but by a kernel of one thread; while hipEventQuery() is a look at
+ * a signal in memory. */
+static bool gpu_writes(int index)
+{
+	(void)index;
+	return false;
+}
+
+static int gpu_write_value(int index, hip_stream stream, void *word,
+			   uint32_t value)
+{
+	(void)index;
+	(void)stream;
+	(void)word;
+	(void)value;
+	return HIP_NOT_SUPPORTED;
+}
+
 struct called {
 	hip_host_fn fn;
 	void *arg;

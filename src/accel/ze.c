@@ -636,6 +636,39 @@ static int gpu_host_function(struct ze_list *list, void (*fn)(void *arg),
 	return ze_list_call(list, fn, arg);
 }
 
+/* No list writes to memory, or waits for it, as a stream of CUDA does. */
+static bool gpu_writes(int index)
+{
+	(void)index;
+	return false;
+}
+
+static int gpu_write_value(int index, struct ze_list *list, void *word,
+			   uint32_t value)
+{
+	(void)index;
+	(void)list;
+	(void)word;
+	(void)value;
+	return GPU_NOT_SUPPORTED;
+}
+
+static int gpu_wait_value(int index, struct ze_list *list, void *word,
+			  uint64_t value)
+{
+	(void)index;
+	(void)list;
+	(void)word;
+	(void)value;
+	return GPU_NOT_SUPPORTED;
+}
+
+static int gpu_word_alloc(void **at)
+{
+	(void)at;
+	return GPU_NOT_SUPPORTED;
+}
+
 /* ---- kernels ---- */
 
 /* SPIR-V of each type; the driver compiles it. */

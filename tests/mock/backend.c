@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "src/accel/reduce.h"
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
 #include "tests/support/element.h"
@@ -56,6 +57,9 @@ static struct {
 	__typeof__(mock_delay) *delay;
 	__typeof__(mock_live) *live;
 	__typeof__(mock_hangs) *hangs;
+	__typeof__(mock_writes) *writes;
+	__typeof__(mock_calls) *calls;
+	__typeof__(mock_break) *fail_device;
 	__typeof__(mock_capture_blocking) *capture_blocking;
 	__typeof__(mock_capture_mode) *capture_mode;
 	__typeof__(mock_peek) *peek;
@@ -73,6 +77,12 @@ static struct {
 static bool has_dmabuf(void)
 {
 	return !old && (!between || mock.hsa);
+}
+
+/* Is it memory that tells the host how far a stream is? */
+static bool writes(void)
+{
+	return tested->writes && !old;
 }
 
 static void *open_mock(const char *file)
@@ -113,6 +123,9 @@ static bool load_mocks(const struct backend *b)
 	*(void **)&mock.delay = dlsym(lib, "mock_delay");
 	*(void **)&mock.live = dlsym(lib, "mock_live");
 	*(void **)&mock.hangs = dlsym(lib, "mock_hangs");
+	*(void **)&mock.writes = dlsym(lib, "mock_writes");
+	*(void **)&mock.calls = dlsym(lib, "mock_calls");
+	*(void **)&mock.fail_device = dlsym(lib, "mock_break");
 	*(void **)&mock.capture_blocking = dlsym(lib, "mock_capture_blocking");
 	*(void **)&mock.capture_mode = dlsym(lib, "mock_capture_mode");
 	*(void **)&mock.peek = dlsym(lib, "mock_peek");
@@ -127,8 +140,9 @@ static bool load_mocks(const struct backend *b)
 	if (!mock.hsa)
 		mock.hsa = dlsym(lib, "mock_hsa_export");
 	return mock.inject && mock.pending && mock.delay && mock.live &&
-	       mock.hangs && mock.capture_blocking && mock.capture_mode &&
-	       mock.peek && mock.manage && mock.synced && mock.stream &&
+	       mock.hangs && mock.writes && mock.calls && mock.fail_device &&
+	       mock.capture_blocking && mock.capture_mode && mock.peek &&
+	       mock.manage && mock.synced && mock.stream &&
 	       mock.stream_destroy &&
 	       (mock.capture || (old && b->silent_when_old));
 }
@@ -582,6 +596,165 @@ START_TEST(events_are_used_again)
 }
 END_TEST
 
+static void await_event(const struct accel_event *e)
+{
+	dicomm_result_t status;
+
+	while ((status = work->event_query(e)) == DICOMM_AGAIN)
+		usleep(200);
+	OK(status);
+}
+
+/* Where the driver has that. A look at an event that was reached is no call. */
+START_TEST(events_are_words_where_streams_write_them)
+{
+	int before = mock.writes();
+	unsigned long calls;
+
+	OK(work->event_record(streams.event, streams.other));
+	ck_assert_int_eq(mock.writes() - before, writes());
+	await_event(streams.event);
+	calls = mock.calls();
+	for (int i = 0; i < 1000; i++)
+		OK(work->event_query(streams.event));
+	if (writes())
+		ck_assert_uint_eq(mock.calls(), calls);
+}
+END_TEST
+
+/* Once in a millisecond, by four calls: to enter the device, leave it and look,
+ * and to have something to look at */
+START_TEST(of_a_silent_word_the_driver_is_asked_seldom)
+{
+	uint64_t looks = 0, from, ns;
+	unsigned long calls;
+
+	OK(work->gate_close(streams.gate, streams.other));
+	OK(work->event_record(streams.event, streams.other));
+	calls = mock.calls();
+	from = clock_ns();
+	while ((ns = clock_ns() - from) < 20000000) {
+		ck_assert_int_eq(work->event_query(streams.event),
+				 DICOMM_AGAIN);
+		looks++;
+	}
+	calls = mock.calls() - calls;
+	if (writes())
+		ck_assert_uint_le(calls, 4 * (ns / 1000000 + 1));
+	printf("%s: %lu calls for %d looks in %d us\n", accel->name, calls,
+	       (int)looks, (int)(ns / 1000));
+	work->gate_open(streams.gate);
+	await_event(streams.event);
+}
+END_TEST
+
+/* The earlier one comes when the later one has been reached, and changes
+ * nothing. */
+START_TEST(an_event_forgets_its_place_on_another_stream)
+{
+	struct accel_stream *third;
+	int one = 1, to = 0;
+
+	OK(work->open_beside(streams.stream, &third));
+	for (int i = 0; i < 3; i++) {
+		to = 0;
+		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->event_record(streams.event, streams.other));
+		OK(work->copy(third, &to, &one, sizeof(int)));
+		OK(work->event_record(streams.event, third));
+		await_event(streams.event);
+		ck_assert_int_eq(to, 1);
+		work->gate_open(streams.gate);
+		streams_drain(streams.other);
+		OK(work->event_query(streams.event));
+		OK(work->wait_event(third, streams.event));
+		streams_drain(third);
+	}
+	work->close(third);
+}
+END_TEST
+
+/* What its stream has still to write is not taken for what others wait for. */
+START_TEST(an_event_may_go_while_its_stream_is_held)
+{
+	struct accel_stream *third;
+	struct accel_event *e;
+	int before;
+
+	OK(work->open_beside(streams.stream, &third));
+	for (int i = 0; i < 3; i++) {
+		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->event_create(0, &e));
+		OK(work->event_record(e, streams.other));
+		work->event_destroy(e);
+		OK(work->event_create(0, &e));
+		before = mock.writes();
+		OK(work->event_record(e, third));
+		ck_assert_int_eq(mock.writes() - before, writes());
+		await_event(e);
+		work->gate_open(streams.gate);
+		streams_drain(streams.other);
+		OK(work->event_query(e));
+		OK(work->wait_event(streams.other, e));
+		streams_drain(streams.other);
+		work->event_destroy(e);
+	}
+	work->close(third);
+}
+END_TEST
+
+/* Also where numbers of 32 bits wrap, as those of words soon do */
+START_TEST(streams_follow_each_other_many_times)
+{
+	int now = 0, to = 0;
+
+	for (int i = 1; i <= 20; i++) {
+		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->copy(streams.other, &now, &i, sizeof(int)));
+		OK(work->event_record(streams.event, streams.other));
+		OK(work->wait_event(streams.stream, streams.event));
+		OK(work->copy(streams.stream, &to, &now, sizeof(int)));
+		ck_assert_int_eq(work->event_query(streams.event),
+				 DICOMM_AGAIN);
+		work->gate_open(streams.gate);
+		streams_drain(streams.stream);
+		ck_assert_int_eq(to, i);
+		OK(work->event_query(streams.event));
+	}
+}
+END_TEST
+
+/* What was queued does not go on then. */
+START_TEST(a_device_that_fails_is_noticed_by_who_looks)
+{
+	uint64_t until = clock_ms() + 5000;
+	struct accel_stream *s, *held;
+	struct accel_event *e;
+	struct accel_gate *g;
+	dicomm_result_t status;
+
+	OK(work->open(1, NULL, &s));
+	OK(work->open_beside(s, &held));
+	OK(work->event_create(1, &e));
+	OK(work->gate_create(1, &g));
+	OK(work->gate_close(g, held));
+	OK(work->event_record(e, held));
+	ck_assert_int_eq(work->event_query(e), DICOMM_AGAIN);
+	mock.fail_device(1, DRIVER_ILLEGAL_ADDRESS);
+	while ((status = work->event_query(e)) == DICOMM_AGAIN &&
+	       clock_ms() < until)
+		usleep(100);
+	ck_assert_int_eq(status, DICOMM_ERR_DEVICE);
+	/* The next one to look hears of it as well. */
+	ck_assert_int_eq(work->event_query(e), DICOMM_ERR_DEVICE);
+	work->gate_destroy(g);
+	work->event_destroy(e);
+	work->close(held);
+	work->close(s);
+	mock.fail_device(1, DRIVER_SUCCESS);
+}
+END_TEST
+
 /* ---- kernels ---- */
 
 #define COUNT 1003
@@ -1011,6 +1184,64 @@ static int started_on_one_queue(int fd)
 	return accel->alloc(0, 64, &p) || accel->free(p) || !warned;
 }
 
+static void look_for_events(int level, const char *message, void *ctx)
+{
+	if (level == LOG_INFO && strstr(message, "the host sees streams by"))
+		*(bool *)ctx = strstr(message, "by events");
+}
+
+/* Nor are words used that streams would not write. */
+static int started_without_writes(const char *how)
+{
+	struct accel_stream *a = NULL, *b = NULL;
+	struct accel_event *e = NULL;
+	bool events = false;
+	int before;
+
+	if (how)
+		setenv("MOCK_WRITES", how, 1);
+	setenv("DICOMM_DEBUG", "info", 1);
+	log_set_sink(look_for_events, &events);
+	if (work->open(0, NULL, &a) || work->open_beside(a, &b) ||
+	    work->event_create(0, &e))
+		return 1;
+	before = mock.writes();
+	if (events != (how || !writes()) || streams_finish(b, e) ||
+	    (mock.writes() == before) != events)
+		return 2;
+	work->event_destroy(e);
+	work->close(b);
+	work->close(a);
+	return mock.live() != 0;
+}
+
+static int started_as_it_is(int fd)
+{
+	(void)fd;
+	return started_without_writes(NULL);
+}
+
+static int started_with_writes_refused(int fd)
+{
+	(void)fd;
+	return started_without_writes("refused");
+}
+
+static int started_with_writes_lost(int fd)
+{
+	(void)fd;
+	return started_without_writes("lost");
+}
+
+static int rung_status[3];
+
+START_TEST(which_way_the_host_sees_streams_is_found_out)
+{
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(rung_status[i], 0);
+}
+END_TEST
+
 static int start_status, queue_status;
 
 START_TEST(streams_of_one_queue_are_warned_of)
@@ -1034,6 +1265,12 @@ static TCase *driver_tests(void)
 	if (!mock.events)
 		queue_status =
 			status_of_child(in_child(started_on_one_queue, -1));
+	rung_status[0] = status_of_child(in_child(started_as_it_is, -1));
+	rung_status[1] =
+		status_of_child(in_child(started_with_writes_refused, -1));
+	if (writes())
+		rung_status[2] =
+			status_of_child(in_child(started_with_writes_lost, -1));
 	tcase_set_timeout(t, 100);
 	tcase_add_checked_fixture(t, streams_setup, teardown);
 	tcase_add_test(t, devices_are_described);
@@ -1067,6 +1304,12 @@ static TCase *driver_tests(void)
 			t,
 			no_default_stream_is_used_while_it_would_spoil_a_graph);
 	tcase_add_test(t, events_are_used_again);
+	tcase_add_test(t, which_way_the_host_sees_streams_is_found_out);
+	tcase_add_test(t, events_are_words_where_streams_write_them);
+	tcase_add_test(t, of_a_silent_word_the_driver_is_asked_seldom);
+	tcase_add_test(t, an_event_forgets_its_place_on_another_stream);
+	tcase_add_test(t, an_event_may_go_while_its_stream_is_held);
+	tcase_add_test(t, streams_follow_each_other_many_times);
 	return t;
 }
 
@@ -1101,6 +1344,7 @@ static int run_suite(enum mode mode)
 	t = tcase_create("last");
 	tcase_add_unchecked_fixture(t, streams_setup, NULL);
 	tcase_add_test(t, nothing_that_is_queued_waits_for_a_held_stream);
+	tcase_add_test(t, a_device_that_fails_is_noticed_by_who_looks);
 	tcase_add_test(t, a_kernel_that_fails_is_noticed);
 	suite_add_tcase(s, t);
 	return runner_main_here(s);

@@ -24,6 +24,8 @@ struct backend {
 	bool always_waits;
 	/* Copies seem done to the host before they are, unless it is asked. */
 	bool syncs;
+	/* Streams write to memory how far they are, but of an old driver. */
+	bool writes;
 	/* An old driver does not say whose a stream is, and what it does. */
 	bool silent_when_old;
 	const char

@@ -17,6 +17,7 @@ int main(void)
 		.unfit_compiler = "tests/mock/libnvrtc_new.so",
 		.old_compiler = "tests/mock/libnvrtc_old.so",
 		.syncs = true,
+		.writes = true,
 		.refuses = "captured",
 		.images = image_find("ptx_f32"),
 	};
