@@ -1450,10 +1450,8 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
  * which finds them at recv + recvdispls[s] and has recvcounts[s] equal. Every
  * rank knows its own counts only, so the algorithm is chosen without them.
  *
- * Buffers: blocks of recv do not overlap. RDMA registers, and so occupies, all
- * memory from the first block to the last one: what lies between must be
- * mapped. The arrays have N entries and are the caller's again when the call
- * returns. There is no in place.
+ * Buffers: blocks of recv do not overlap. The arrays have N entries and are
+ * the caller's again when the call returns. There is no in place.
  *
  * @param send        elements for all ranks
  * @param sendcounts  elements for each rank
@@ -1478,8 +1476,7 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
  * Gather a block of any length of every rank; every rank gets all of them.
  *
  * Buffers: send holds recvcounts[rank] elements; the block of rank r arrives at
- * recv + recvdispls[r]. Blocks of recv do not overlap; what lies between them
- * must be mapped, as in dicomm_alltoallv(). In place: send ==
+ * recv + recvdispls[r]. Blocks of recv do not overlap. In place: send ==
  * recv + recvdispls[rank] elements. The arrays have N entries and are the
  * caller's again when the call returns.
  *

@@ -227,6 +227,10 @@ static dicomm_result_t hold_buffers(struct operation *op)
 		const void *base =
 			b == PLAN_SEND ? op->call.send : op->call.recv;
 
+		if (runs_apply(&op->call, b)) {
+			TRY(runs_hold(op->comm, &op->call, b, &op->runs[b]));
+			continue;
+		}
 		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
 			     &bytes);
 		if (base && bytes)
@@ -238,8 +242,10 @@ static dicomm_result_t hold_buffers(struct operation *op)
 
 static void drop_buffers(struct operation *op)
 {
-	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++)
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		comm_drop(op->comm, &op->held[b]);
+		runs_drop(op->comm, &op->runs[b]);
+	}
 }
 
 /* Its algorithm was chosen when it was queued, by links that are no more. */

@@ -10,6 +10,7 @@
 #define DICOMM_CORE_ENGINE_H
 
 #include "src/core/executable.h"
+#include "src/core/runs.h"
 #include "src/core/wait.h"
 
 /* Where the slices of a message step are. */
@@ -40,7 +41,9 @@ struct operation {
 	struct operation *before, *after;
 	struct flow *flows; /* [step] */
 	uint32_t flows_room;
-	struct held held[2]; /* PLAN_SEND, PLAN_RECV of the call */
+	/* Of PLAN_SEND and PLAN_RECV of the call: the whole, or blocks */
+	struct held held[2];
+	struct runs runs[2];
 	struct waiter watch; /* while another one is waited for */
 	struct operation *next;
 };

@@ -718,6 +718,93 @@ static void far_apart(struct job_rank *me)
 	munmap(to, room);
 }
 
+/* Where blocks lie: of the first rank the first one first, and so on. */
+#define LAID 5
+#define LAID_BYTES 100000
+#define GUARD ((size_t)256 << 10) /* between two that lie near each other */
+#define GUARD_BYTES ((size_t)64 << 10)
+static const size_t laid[LAID] = {((size_t)5 << 30) + 48, 16, 460000,
+				  16 + LAID_BYTES + 9,
+				  GUARD + GUARD_BYTES + 100};
+
+static size_t lies_at(int rank, int block)
+{
+	return laid[(rank + block) % LAID];
+}
+
+/* What is sent may overlap: the second in memory does half the first. */
+static size_t sent_from(int rank, int block)
+{
+	size_t at = lies_at(rank, block);
+
+	return at == laid[3] ? at - LAID_BYTES / 2 : at;
+}
+
+static uint8_t laid_byte(int rank, size_t at)
+{
+	return (uint8_t)word(at * LAID + (size_t)rank);
+}
+
+static uint8_t *map_guarded(size_t bytes)
+{
+	uint8_t *at = map_sparsely(bytes);
+
+	JOB_CHECK(!mprotect(at + GUARD, GUARD_BYTES, PROT_NONE),
+		  "mprotect: %m");
+	return at;
+}
+
+static void check_laid(const uint8_t *block, int rank, size_t at)
+{
+	for (size_t i = 0; i < LAID_BYTES; i++)
+		JOB_CHECK(block[i] == laid_byte(rank, at + i),
+			  "of rank %d, element %zu: %u, not %u", rank, i,
+			  block[i], laid_byte(rank, at + i));
+}
+
+/* In any order, some near each other, some far; what is empty lies nowhere, and
+ * not all that is between may be touched. */
+static void laid_out(struct job_rank *me)
+{
+	const size_t room = laid[0] + LAID_BYTES, nowhere = (size_t)1 << 46;
+	uint8_t *from = map_guarded(room), *to = map_guarded(room);
+	bool gathers = !strcmp(me->arg, "allgatherv");
+	size_t n[LAID], sent[LAID], received[LAID];
+
+	for (int r = 0; r < LAID; r++) {
+		bool empty = (gathers ? r : r + me->rank) % LAID == 3;
+
+		n[r] = empty ? 0 : LAID_BYTES;
+		sent[r] = empty ? nowhere : sent_from(me->rank, r);
+		received[r] = empty ? nowhere : lies_at(me->rank, r);
+		for (size_t i = 0; i < LAID_BYTES; i++)
+			from[sent_from(me->rank, r) + i] =
+				laid_byte(me->rank, sent_from(me->rank, r) + i);
+	}
+	if (gathers)
+		JOB_TRY(dicomm_allgatherv(from + sent_from(me->rank, 0), to, n,
+					  received, DICOMM_UINT8, me->comm,
+					  NULL));
+	else
+		JOB_TRY(dicomm_alltoallv(from, n, sent, to, n, received,
+					 DICOMM_UINT8, me->comm, NULL));
+	for (int r = 0; r < LAID; r++)
+		if (n[r])
+			check_laid(to + received[r], r,
+				   sent_from(r, gathers ? 0 : me->rank));
+	munmap(from, room);
+	munmap(to, room);
+}
+
+START_TEST(blocks_may_lie_in_any_order_near_and_far)
+{
+	static const char *const calls[] = {"alltoallv", "allgatherv"};
+
+	job_run(&(struct job){
+		.run = laid_out, .ranks = LAID, .arg = calls[_i]});
+}
+END_TEST
+
 START_TEST(blocks_may_lie_further_apart_than_32_bits)
 {
 	static const char *const calls[] = {"alltoallv", "allgatherv"};
@@ -739,10 +826,10 @@ int main(void)
 	tcase_add_loop_test(tcase, queries_answer, 0,
 			    sizeof(asking) / sizeof(*asking));
 	tcase_add_test(tcase, what_needs_no_communicator_works_without_one);
-	/* RDMA would register, and so occupy, what lies between, too. */
-	if (!job_uses("verbs"))
-		tcase_add_loop_test(
-			tcase, blocks_may_lie_further_apart_than_32_bits, 0, 2);
+	tcase_add_loop_test(tcase, blocks_may_lie_further_apart_than_32_bits, 0,
+			    2);
+	tcase_add_loop_test(tcase, blocks_may_lie_in_any_order_near_and_far, 0,
+			    2);
 	/* It would look at each of the bytes; and 4 GiB take long. */
 	if (!job_has_thread_sanitizer() && !job_is_short())
 		tcase_add_loop_test(tcase, a_count_may_have_more_than_32_bits,
