@@ -499,8 +499,9 @@ static const struct row rows[CONFIG_KEYS] = {
 
 /* What a row was found to be; written once, by load(). */
 struct value {
-	char *text; /* strings as given or as the table spells them,
-		       numbers canonically */
+	const char *text; /* strings as given or as the table spells them,
+			     numbers canonically */
+	char digits[24];  /* of a number */
 	int64_t number;
 	const char *variable; /* that set it; NULL: default */
 	char origin[64];
@@ -566,22 +567,30 @@ static const char *find_choice(const struct row *row, const char *text)
 }
 
 /* Canonical text: equal settings read equal, however they were written. */
-static char *print_number(const struct row *row, int64_t number)
+static const char *print_number(const struct row *row, int64_t number,
+				char text[24])
 {
 	static const char suffixes[] = "\0KMGT";
 	int s = 0;
-	char *text;
 
 	if (number == -1 && row->min >= 0)
-		return strdup(row->word ? row->word : "");
+		return row->word ? row->word : "";
 	while (row->kind == KIND_BYTES && number && number % 1024 == 0 &&
 	       s < 4) {
 		number /= 1024;
 		s++;
 	}
-	return asprintf(&text, "%lld%.1s", (long long)number, suffixes + s) < 0
-		       ? NULL
-		       : text;
+	snprintf(text, 24, "%lld%.1s", (long long)number, suffixes + s);
+	return text;
+}
+
+/* Programs change their environment. Without memory for a copy it is better
+ * than the default, which nobody asked for. */
+static const char *keep(const char *text)
+{
+	const char *copy = strdup(text);
+
+	return copy ? copy : text;
 }
 
 /* Fill in number and text. NULL, or what is wanted instead of this text. */
@@ -612,8 +621,10 @@ static const char *parse(const struct row *row, const char *text,
 	if (*text && row->check && row->check(text, number))
 		return row->check(text, number);
 	value->number = number;
-	value->text = row->kind == KIND_STRING ? strdup(choice)
-					       : print_number(row, number);
+	if (row->kind != KIND_STRING)
+		value->text = print_number(row, number, value->digits);
+	else
+		value->text = choice == text ? keep(text) : choice;
 	return NULL;
 }
 
@@ -788,12 +799,9 @@ static const struct value *get(enum config_key key)
 	return &values[key];
 }
 
-/* No memory at the first call of all: the table still has an answer. */
 static const char *text_of(enum config_key key)
 {
-	const char *text = get(key)->text;
-
-	return text ? text : rows[key].value;
+	return get(key)->text;
 }
 
 static void want(bool right_type)
