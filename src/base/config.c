@@ -567,21 +567,24 @@ static const char *find_choice(const struct row *row, const char *text)
 }
 
 /* Canonical text: equal settings read equal, however they were written. */
-static const char *print_number(const struct row *row, int64_t number,
-				char text[24])
+static void print_number(const struct row *row, struct value *value)
 {
 	static const char suffixes[] = "\0KMGT";
+	int64_t number = value->number;
 	int s = 0;
 
-	if (number == -1 && row->min >= 0)
-		return row->word ? row->word : "";
+	if (number == -1 && row->min >= 0) {
+		value->text = row->word ? row->word : "";
+		return;
+	}
 	while (row->kind == KIND_BYTES && number && number % 1024 == 0 &&
 	       s < 4) {
 		number /= 1024;
 		s++;
 	}
-	snprintf(text, 24, "%lld%.1s", (long long)number, suffixes + s);
-	return text;
+	snprintf(value->digits, sizeof(value->digits), "%lld%.1s",
+		 (long long)number, suffixes + s);
+	value->text = value->digits;
 }
 
 /* Programs change their environment. Without memory for a copy it is better
@@ -622,7 +625,7 @@ static const char *parse(const struct row *row, const char *text,
 		return row->check(text, number);
 	value->number = number;
 	if (row->kind != KIND_STRING)
-		value->text = print_number(row, number, value->digits);
+		print_number(row, value);
 	else
 		value->text = choice == text ? keep(text) : choice;
 	return NULL;
@@ -799,11 +802,6 @@ static const struct value *get(enum config_key key)
 	return &values[key];
 }
 
-static const char *text_of(enum config_key key)
-{
-	return get(key)->text;
-}
-
 static void want(bool right_type)
 {
 	if (!right_type)
@@ -813,7 +811,7 @@ static void want(bool right_type)
 const char *config_string(enum config_key key)
 {
 	want(rows[key].kind == KIND_STRING);
-	return text_of(key);
+	return get(key)->text;
 }
 
 int64_t config_int(enum config_key key)
@@ -843,7 +841,7 @@ bool config_row(int index, dicomm_param_info_t *info)
 	info->name = row->name;
 	info->type = kind_names[row->kind];
 	info->default_value = row->value;
-	info->value = text_of((enum config_key)index);
+	info->value = get((enum config_key)index)->text;
 	if (row->secret && *info->value)
 		info->value = "(hidden)";
 	info->origin = get((enum config_key)index)->origin;
@@ -865,7 +863,7 @@ uint64_t config_shared_hash(void)
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		if (!rows[i].shared)
 			continue;
-		text = text_of((enum config_key)i);
+		text = get((enum config_key)i)->text;
 		hash = hash_bytes(hash, text, strlen(text) + 1);
 		text = unchosen_mark((enum config_key)i);
 		hash = hash_bytes(hash, text, strlen(text) + 1);
@@ -884,7 +882,7 @@ void config_shared_text(char *text, size_t len)
 			continue;
 		used += (size_t)snprintf(text + used, len - used, "%s%s=%s%s",
 					 used ? " " : "", rows[i].name,
-					 text_of((enum config_key)i),
+					 get((enum config_key)i)->text,
 					 unchosen_mark((enum config_key)i));
 	}
 }
