@@ -114,44 +114,34 @@ void mock_delay(unsigned us)
 	pthread_mutex_unlock(&lock);
 }
 
-int mock_live(void)
+static int count_of(const int *counter)
 {
 	int n;
 
 	pthread_mutex_lock(&lock);
-	n = live;
+	n = *counter;
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+int mock_live(void)
+{
+	return count_of(&live);
 }
 
 int mock_hangs(void)
 {
-	int n;
-
-	pthread_mutex_lock(&lock);
-	n = hangs;
-	pthread_mutex_unlock(&lock);
-	return n;
+	return count_of(&hangs);
 }
 
 int mock_waits(void)
 {
-	int n;
-
-	pthread_mutex_lock(&lock);
-	n = waits;
-	pthread_mutex_unlock(&lock);
-	return n;
+	return count_of(&waits);
 }
 
 int mock_writes(void)
 {
-	int n;
-
-	pthread_mutex_lock(&lock);
-	n = writes;
-	pthread_mutex_unlock(&lock);
-	return n;
+	return count_of(&writes);
 }
 
 unsigned long mock_calls(void)
@@ -173,12 +163,7 @@ void mock_break(int device, int error)
 
 int mock_early(void)
 {
-	int n;
-
-	pthread_mutex_lock(&lock);
-	n = early;
-	pthread_mutex_unlock(&lock);
-	return n;
+	return count_of(&early);
 }
 
 void *mock_peek(void *at)
