@@ -25,8 +25,9 @@ enum coll {
 	COLL_ALLGATHERV,
 	COLL_REDUCE_SCATTERV,
 	COLL_BARRIER,
-	COLL_SEND, /* point to point: no algorithm, one step */
+	COLL_SEND, /* no algorithm, one step, from here on: point to point */
 	COLL_RECV,
+	COLL_REDUCE_LOCAL, /* of one rank */
 	COLL_KINDS
 };
 

@@ -22,6 +22,7 @@ static const struct {
 	[COLL_BARRIER] = {"barrier", false, false},
 	[COLL_SEND] = {"send", false, false},
 	[COLL_RECV] = {"recv", false, false},
+	[COLL_REDUCE_LOCAL] = {"reduce_local", true, false},
 };
 
 const char *coll_name(enum coll coll)
@@ -112,6 +113,7 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
 		*send_blocks = 0;
 		break;
 	case COLL_ALLREDUCE:
+	case COLL_REDUCE_LOCAL:
 	case COLL_KINDS:
 		break;
 	}

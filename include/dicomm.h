@@ -122,7 +122,8 @@
  *    gives one; dicomm_comm_shrink() has no flags, for it takes broken
  *    communicators as they are; dicomm_config_t has fields of its own;
  *  - operations cannot be captured into graphs;
- *  - types and operators from 16 up, v-collectives and the barrier are ours.
+ *  - types and operators from 16 up, v-collectives, the barrier and
+ *    dicomm_reduce_local() are ours.
  *    Windows, ncclCommInitRankScalable(), ncclGroupSimulateEnd() and
  *    ncclBcast() have no counterpart.
  *
@@ -133,8 +134,9 @@
  * the larger one. A receive names its peer and has the type and count of its
  * send: there are no tags, no MPI_ANY_SOURCE, and no shorter messages. There
  * are no derived types, and of user-defined operators only
- * dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR, and
- * MPI_Reduce_scatter() is dicomm_reduce_scatterv().
+ * dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
+ * MPI_Reduce_scatter() is dicomm_reduce_scatterv() and MPI_Reduce_local() is
+ * dicomm_reduce_local().
  */
 #ifndef DICOMM_H
 #define DICOMM_H
@@ -1520,6 +1522,33 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       dicomm_datatype_t type,
 				       dicomm_redop_t op, dicomm_comm_t comm,
 				       dicomm_stream_t stream);
+
+/**
+ * Reduce count elements of this rank with count others of its own; no other
+ * rank takes part.
+ *
+ * For every i < count: recv[i] = send[i] op recv[i], with the bits that a
+ * collective of two ranks gives. The rank's device does it, in one kernel, as
+ * any other operation on the stream; of one communicator it comes after the
+ * collectives that were called before it. To add up gradients, or to compare
+ * buffers where they are (DICOMM_BXOR).
+ *
+ * Buffers: send and recv hold count elements each and do not overlap.
+ *
+ * @param send    one operand
+ * @param recv    the other operand, and the result
+ * @param count   elements, not bytes; 0 does nothing
+ * @param type    type of one element
+ * @param op      reduction; not DICOMM_AVG, nor a created one
+ * @param comm    communicator, of whose device the buffers are
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_reduce_local(const void *send, void *recv, size_t count,
+				    dicomm_datatype_t type, dicomm_redop_t op,
+				    dicomm_comm_t comm,
+				    dicomm_stream_t stream);
 
 /**
  * Wait for all ranks: done on no rank before every rank has called it.

@@ -44,6 +44,10 @@ static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 
 	if (__builtin_expect(comm->lacks >> type & 1, 0))
 		return lacking(f, comm, type);
+	if (call->coll == COLL_REDUCE_LOCAL &&
+	    (op == DICOMM_AVG || comm_created_op(comm, op)))
+		return BAD("%s: op %s: it is of the elements of ranks", f,
+			   op == DICOMM_AVG ? "avg" : "premulsum");
 	if (op_valid(op)) {
 		if (op >= DICOMM_BAND && type_is_float(type))
 			return BAD("%s: op %s: not defined for type %s", f,
@@ -95,23 +99,23 @@ static dicomm_result_t check_buffer(const char *f, const char *name,
 static dicomm_result_t check_reach(const char *f,
 				   const struct dicomm_comm *comm,
 				   const char *name, const void *at,
-				   size_t bytes)
+				   size_t bytes, enum coll coll)
 {
 	if (!bytes)
 		return DICOMM_SUCCESS;
 	TRY(device_check(comm, f, name, at));
-	return comm->only_shared && !comm->dev
+	return comm->only_shared && !comm->dev && coll != COLL_REDUCE_LOCAL
 		       ? near_check(comm, f, name, at, bytes)
 		       : DICOMM_SUCCESS;
 }
 
 static dicomm_result_t check_memory(const char *f,
 				    const struct dicomm_comm *comm,
-				    const void *send, size_t sent, void *recv,
-				    size_t received)
+				    enum coll coll, const void *send,
+				    size_t sent, void *recv, size_t received)
 {
-	TRY(check_reach(f, comm, "send", send, sent));
-	return check_reach(f, comm, "recv", recv, received);
+	TRY(check_reach(f, comm, "send", send, sent, coll));
+	return check_reach(f, comm, "recv", recv, received, coll);
 }
 
 /* Two buffers: apart, or one inside the other as in-place calls have it. */
@@ -206,7 +210,7 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 	bytes = count * type_bytes(type);
 	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
 			call_in_place(&call, comm->rank)));
-	TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
+	TRY(check_memory(f, comm, coll, send, send_blocks * bytes, recv,
 			 recv_blocks * bytes));
 	return group_call(comm, &call, NULL, stream);
 }
@@ -242,6 +246,14 @@ dicomm_result_t dicomm_reduce(const void *send, void *recv, size_t count,
 {
 	return uniform("reduce", COLL_REDUCE, send, recv, count, type, op, root,
 		       comm, stream);
+}
+
+dicomm_result_t dicomm_reduce_local(const void *send, void *recv, size_t count,
+				    dicomm_datatype_t type, dicomm_redop_t op,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return uniform("reduce_local", COLL_REDUCE_LOCAL, send, recv, count,
+		       type, op, -1, comm, stream);
 }
 
 dicomm_result_t dicomm_broadcast(const void *send, void *recv, size_t count,
@@ -308,8 +320,8 @@ static dicomm_result_t send_checked(const void *send, size_t count,
 	TRY(check_rank("send", "peer", comm, peer));
 	TRY(check_stream("send", comm, stream));
 	TRY(check_buffer("send", "send", send, 1, count, type));
-	TRY(check_memory("send", comm, send, count * type_bytes(type), NULL,
-			 0));
+	TRY(check_memory("send", comm, COLL_SEND, send,
+			 count * type_bytes(type), NULL, 0));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -341,7 +353,7 @@ static dicomm_result_t recv_checked(void *recv, size_t count,
 	TRY(check_rank("recv", "peer", comm, peer));
 	TRY(check_stream("recv", comm, stream));
 	TRY(check_buffer("recv", "recv", recv, 1, count, type));
-	TRY(check_memory("recv", comm, NULL, 0, recv,
+	TRY(check_memory("recv", comm, COLL_RECV, NULL, 0, recv,
 			 count * type_bytes(type)));
 	return group_call(comm, &call, NULL, stream);
 }
@@ -491,7 +503,7 @@ static dicomm_result_t alltoallv_checked(
 	TRY(check_blocks(f, "recv", &received, type));
 	bytes = type_bytes(type);
 	TRY(check_blocks_apart(f, &sent, &received, bytes, false));
-	TRY(check_memory(f, comm, send, sent.end * bytes, recv,
+	TRY(check_memory(f, comm, COLL_ALLTOALLV, send, sent.end * bytes, recv,
 			 received.end * bytes));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
 		return BAD("%s: rank %d sends itself %zu elements, but "
@@ -544,7 +556,8 @@ allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
 	TRY(check_buffer(f, "send", send, 1, mine, type));
 	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
 	TRY(check_blocks(f, "recv", &received, type));
-	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
+	TRY(check_memory(f, comm, COLL_ALLGATHERV, send,
+			 mine * type_bytes(type), recv,
 			 received.end * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
@@ -604,7 +617,8 @@ reduce_scatterv_checked(const void *send, void *recv, const size_t *recvcounts,
 				   f, r, recvcounts[r]);
 	TRY(check_buffer(f, "send", send, 1, sum, type));
 	TRY(check_buffer(f, "recv", recv, 1, mine, type));
-	TRY(check_memory(f, comm, send, sum * type_bytes(type), recv,
+	TRY(check_memory(f, comm, COLL_REDUCE_SCATTERV, send,
+			 sum * type_bytes(type), recv,
 			 mine * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;

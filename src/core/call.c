@@ -82,7 +82,8 @@ bool call_log_find(const struct call_log *log, uint64_t number,
 	uint64_t what, count;
 	int op;
 
-	if (atomic_load_explicit(&r->number, memory_order_acquire) != number)
+	if (!number ||
+	    atomic_load_explicit(&r->number, memory_order_acquire) != number)
 		return false;
 	what = atomic_load_explicit(&r->what, memory_order_acquire);
 	count = atomic_load_explicit(&r->count, memory_order_acquire);

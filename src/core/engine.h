@@ -106,6 +106,8 @@ static inline uint64_t engine_number(struct dicomm_comm *comm,
 		call_log_add(comm->logs.recv, call_pair_number(other, n),
 			     exe->log_what, exe->key.count);
 		return n;
+	case COLL_REDUCE_LOCAL:
+		return 0; /* no other rank asks for it */
 	default:
 		n = ++comm->collectives;
 		call_log_add(&comm->logs.collective, n, exe->log_what,

@@ -322,15 +322,23 @@ static dicomm_result_t find_kernels(struct executable *e,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t plan_point_to_point(struct executable *e,
-					   struct dicomm_comm *comm,
-					   const struct call *call)
+/* What has no algorithm. */
+static dicomm_result_t plan_one_step(struct executable *e,
+				     struct dicomm_comm *comm,
+				     const struct call *call)
 {
+	struct span send = plan_block(PLAN_SEND, 0);
+	struct span recv = plan_block(PLAN_RECV, 0);
+
 	plan_init(&e->plan, comm->ranks);
-	if (call->coll == COLL_SEND)
-		plan_send(&e->plan, call->root, plan_block(PLAN_SEND, 0));
-	else
-		plan_recv(&e->plan, call->root, plan_block(PLAN_RECV, 0));
+	if (call->coll == COLL_SEND) {
+		plan_send(&e->plan, call->root, send);
+	} else if (call->coll == COLL_RECV) {
+		plan_recv(&e->plan, call->root, recv);
+	} else {
+		e->plan.whole = true; /* one kernel */
+		plan_reduce(&e->plan, recv, send, recv);
+	}
 	return plan_finish(&e->plan);
 }
 
@@ -396,9 +404,9 @@ static dicomm_result_t make(struct executable *e, struct dicomm_comm *comm,
 	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
 	e->signature = call_signature(call, comm->ranks);
 	TRY(find_kernels(e, comm, call, &shape));
-	if (call->coll == COLL_SEND || call->coll == COLL_RECV) {
+	if (call->coll >= COLL_SEND) {
 		e->class = TP_POINT_TO_POINT;
-		TRY(plan_point_to_point(e, comm, call));
+		TRY(plan_one_step(e, comm, call));
 	} else {
 		e->class = TP_COLLECTIVE;
 		bytes = size_for_selection(comm, call, e->elem_bytes);

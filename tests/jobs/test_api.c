@@ -74,6 +74,12 @@ static void bad_reductions(struct job_rank *me)
 		    "overlap");
 	JOB_REFUSED(dicomm_allreduce(a + 7, a, 8, t, s, c, NULL), BAD,
 		    "overlap");
+	JOB_REFUSED(dicomm_reduce_local(a, b, 8, t, DICOMM_AVG, c, NULL), BAD,
+		    "op avg");
+	JOB_REFUSED(dicomm_reduce_local(a, a, 8, t, s, c, NULL), BAD,
+		    "overlap");
+	JOB_REFUSED(dicomm_reduce_local(a, NULL, 8, t, s, c, NULL), BAD,
+		    "recv is NULL");
 	JOB_REFUSED(dicomm_reduce(a, b, 8, t, s, -1, c, NULL), BAD, "root -1");
 	JOB_REFUSED(dicomm_reduce(a, b, 8, t, s, me->ranks, c, NULL), BAD,
 		    "root 2: not in 0 .. 1");
@@ -264,6 +270,9 @@ static void created(struct job_rank *me)
 		    USAGE, "64");
 	JOB_REFUSED(dicomm_allreduce(&f, &f, 1, DICOMM_FLOAT32, op[3], c, NULL),
 		    BAD, "created for type int32");
+	JOB_REFUSED(
+		dicomm_reduce_local(&in, &out, 1, DICOMM_INT32, op[3], c, NULL),
+		BAD, "op premulsum");
 	JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32, op[63], c, NULL));
 	JOB_CHECK(out == 2 * 5 * me->ranks, "premulsum gave %d", out);
 	JOB_TRY(dicomm_redop_destroy(op[63], c));

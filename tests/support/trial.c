@@ -27,6 +27,7 @@ static const struct {
 	[TRIAL_REDUCE_SCATTERV] = {"reduce_scatterv", true, false, true},
 	[TRIAL_BARRIER] = {"barrier", false, false, false},
 	[TRIAL_SENDRECV] = {"sendrecv", false, false, false},
+	[TRIAL_REDUCE_LOCAL] = {"reduce_local", true, false, false},
 };
 
 const char *trial_name(enum trial_kind kind)
@@ -124,6 +125,7 @@ static struct layout layout(struct trial *t)
 	switch (t->kind) {
 	case TRIAL_ALLREDUCE:
 	case TRIAL_SENDRECV:
+	case TRIAL_REDUCE_LOCAL:
 		return (struct layout){c, c, 0, 0};
 	case TRIAL_REDUCE:
 		return (struct layout){c, root ? c : 0, 0, 0};
@@ -214,14 +216,13 @@ static uint8_t *recv_buffer(struct trial *t)
 	return one_area(t) ? t->send.at + layout(t).recv_at * b : t->recv.at;
 }
 
-static void put_inputs(struct trial *t, uint8_t *at, size_t first, size_t n)
+static void put_inputs(struct trial *t, uint8_t *at, int rank, size_t n)
 {
 	size_t b = element_bytes(t->type);
 
 	for (size_t i = 0; i < n; i++)
 		element_put(t->type, at + i * b,
-			    element_input(t->type, t->op, t->seed, t->rank,
-					  first + i));
+			    element_input(t->type, t->op, t->seed, rank, i));
 }
 
 static void area_blank(struct trial_area *a, size_t bytes)
@@ -260,7 +261,12 @@ void trial_refill(struct trial *t, unsigned seed)
 		all = l.recv;
 	area_blank(&t->send, all * b);
 	area_blank(&t->recv, l.recv * b);
-	put_inputs(t, send_buffer(t), 0, l.send);
+	if (t->kind == TRIAL_REDUCE_LOCAL) {
+		put_inputs(t, t->send.at, 0, l.send);
+		put_inputs(t, t->recv.at, 1, l.recv);
+	} else {
+		put_inputs(t, send_buffer(t), t->rank, l.send);
+	}
 	memcpy(t->send.image, t->send.memory, t->send.bytes);
 	if (t->recv.memory)
 		memcpy(t->recv.image, t->recv.memory, t->recv.bytes);
@@ -293,6 +299,9 @@ void trial_fill(struct trial *t, const struct job_rank *me)
 	t->comm = me->comm;
 	t->rank = me->rank;
 	t->ranks = me->ranks;
+	if (t->kind == TRIAL_REDUCE_LOCAL &&
+	    (t->op == DICOMM_AVG || t->op == ELEMENT_PREMULSUM))
+		t->op = DICOMM_SUM; /* those are of ranks */
 	t->created = t->op;
 	if (t->op == ELEMENT_PREMULSUM) {
 		element_put(t->type, scalar, element_scalar(t->rank));
@@ -412,6 +421,9 @@ dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 					      t->created, t->comm, stream);
 	case TRIAL_SENDRECV:
 		return sendrecv(t, stream);
+	case TRIAL_REDUCE_LOCAL:
+		return dicomm_reduce_local(send, recv, t->count, t->type, t->op,
+					   t->comm, stream);
 	default:
 		return dicomm_barrier(t->comm, stream);
 	}
@@ -439,14 +451,15 @@ static void want_inputs(const struct want *w, size_t at, int rank, size_t first,
 					  first + i));
 }
 
-/* n elements at 0 are reduced from those from `first` on. */
-static void want_reduced(const struct want *w, size_t first, size_t n)
+/* n elements at 0 are reduced from those from `first` on, of so many ranks. */
+static void want_reduced(const struct want *w, int ranks, size_t first,
+			 size_t n)
 {
 	const struct trial *t = w->t;
 	size_t b = element_bytes(t->type);
 
 	for (size_t i = 0; i < n; i++)
-		element_reduce(t->type, t->op, t->seed, t->ranks, first + i,
+		element_reduce(t->type, t->op, t->seed, ranks, first + i,
 			       w->image + i * b, w->got + i * b);
 }
 
@@ -476,16 +489,16 @@ static void want_result(const struct want *w)
 
 	switch (t->kind) {
 	case TRIAL_ALLREDUCE:
-		want_reduced(w, 0, c);
+		want_reduced(w, n, 0, c);
 		break;
 	case TRIAL_REDUCE:
-		want_reduced(w, 0, root ? c : 0);
+		want_reduced(w, n, 0, root ? c : 0);
 		break;
 	case TRIAL_BROADCAST:
 		want_inputs(w, 0, t->root, 0, c);
 		break;
 	case TRIAL_REDUCE_SCATTER:
-		want_reduced(w, rank * c, c);
+		want_reduced(w, n, rank * c, c);
 		break;
 	case TRIAL_ALLGATHER:
 	case TRIAL_GATHER:
@@ -508,10 +521,13 @@ static void want_result(const struct want *w)
 			want_inputs(w, t->recv_displs[r], r, 0, t->counts[r]);
 		break;
 	case TRIAL_REDUCE_SCATTERV:
-		want_reduced(w, sum(t->counts, t->rank), t->counts[t->rank]);
+		want_reduced(w, n, sum(t->counts, t->rank), t->counts[t->rank]);
 		break;
 	case TRIAL_SENDRECV:
 		want_inputs(w, 0, (t->rank + n - 1) % n, 0, c);
+		break;
+	case TRIAL_REDUCE_LOCAL:
+		want_reduced(w, 2, 0, c);
 		break;
 	default:
 		break;

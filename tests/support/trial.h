@@ -25,7 +25,8 @@ enum trial_kind {
 	TRIAL_ALLGATHERV,
 	TRIAL_REDUCE_SCATTERV,
 	TRIAL_BARRIER,
-	TRIAL_SENDRECV, /* to the next rank, from the one before */
+	TRIAL_SENDRECV,     /* to the next rank, from the one before */
+	TRIAL_REDUCE_LOCAL, /* inputs of the ranks 0 and 1, on each */
 	TRIAL_KINDS
 };
 
