@@ -1547,8 +1547,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
  */
 dicomm_result_t dicomm_reduce_local(const void *send, void *recv, size_t count,
 				    dicomm_datatype_t type, dicomm_redop_t op,
-				    dicomm_comm_t comm,
-				    dicomm_stream_t stream);
+				    dicomm_comm_t comm, dicomm_stream_t stream);
 
 /**
  * Wait for all ranks: done on no rank before every rank has called it.

@@ -48,6 +48,12 @@ struct geometry {
 	size_t send_shift, recv_shift;
 };
 
+/* Elements of the larger buffer. */
+static inline size_t operation_larger(const struct geometry *g)
+{
+	return g->send > g->recv ? g->send : g->recv;
+}
+
 /* For `count` elements of `bytes` each in the larger buffer. The traffic is
  * alltoallv's, NULL for others. */
 struct geometry operation_geometry(const struct operation *op, size_t count,

@@ -7,14 +7,13 @@
 #include <time.h>
 
 #include "perftest/clock.h"
+#include "perftest/data.h"
 #include "perftest/failure.h"
 #include "perftest/json.h"
 #include "perftest/plot.h"
 #include "perftest/run.h"
 #include "perftest/size.h"
-#include "perftest/verify.h"
 
-#define GUARD_BYTE 0xa5
 #define FIRST_SEED 99
 
 /* Times of single iterations of one half of a row, in seconds. */
@@ -43,15 +42,10 @@ struct worker {
 	size_t bus_n;
 };
 
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Bytes of the larger buffer of a call. */
 static size_t footprint(const struct worker *w)
 {
-	return larger(w->geometry.send, w->geometry.recv) * w->type->bytes;
+	return operation_larger(&w->geometry) * w->type->bytes;
 }
 
 /* ---- one operation of all ranks of a thread ---- */
@@ -97,126 +91,13 @@ static void start(struct worker *w, bool in_place, size_t iter)
 		exchange_barrier(&w->s->exchange, w->thread);
 }
 
-/* ---- data ---- */
-
-static void pattern_of(struct worker *w, const struct call *c,
-		       const struct piece *piece)
-{
-	if (piece->kind == PIECE_INPUT)
-		verify_input(w->pattern, c->type, c->reduction, piece->seed,
-			     c->rank, c->ranks);
-	else if (piece->kind == PIECE_OUTPUT)
-		verify_output(w->pattern, c->type, c->reduction, piece->seed,
-			      c->ranks);
-	else
-		verify_data(w->pattern, c->type, piece->seed);
-}
-
-static void fill_piece(struct worker *w, const struct call *c, char *buffer,
-		       const struct piece *piece)
-{
-	char *at = buffer + piece->at * c->type->bytes;
-
-	if (piece->kind == PIECE_ZERO) {
-		memset(at, 0, piece->count * c->type->bytes);
-		return;
-	}
-	pattern_of(w, c, piece);
-	verify_fill(w->pattern, at, piece->base, piece->count);
-}
-
-static size_t wrong_in_piece(struct worker *w, const struct call *c,
-			     const char *buffer, const struct piece *piece)
-{
-	const char *at = buffer + piece->at * c->type->bytes;
-	size_t wrong = 0;
-
-	if (piece->kind != PIECE_ZERO) {
-		pattern_of(w, c, piece);
-		return verify_wrong(w->pattern, at, piece->base, piece->count);
-	}
-	for (size_t i = 0; i < piece->count; i++)
-		wrong += type_load(c->type, at, i) != 0;
-	return wrong;
-}
-
-/* Where what a rank may touch ends. */
-static char *guard_of(const struct worker *w, const struct session_rank *r,
-		      bool in_place)
-{
-	return r->recv_seen +
-	       (in_place ? footprint(w) : w->geometry.recv * w->type->bytes);
-}
+/* ---- checks ---- */
 
 static void fill(struct worker *w, bool in_place, uint64_t seed)
 {
-	for (int i = 0; i < w->s->o->devices; i++) {
-		struct session_rank *r = &w->ranks[i];
-		struct call *c = &w->calls[i];
-		size_t own = (size_t)r->rank * w->geometry.send_shift;
-		char *send = r->send_seen;
-		struct piece piece;
-
-		memset(r->recv_seen, 0, footprint(w));
-		memset(guard_of(w, r, in_place), GUARD_BYTE, SESSION_GUARD);
-		if (in_place)
-			send = r->recv_seen + own * w->type->bytes;
-		for (int k = 0; operation_sent(c, seed, k, &piece); k++)
-			fill_piece(w, c, send, &piece);
-		session_rank_push(r, footprint(w) + SESSION_GUARD);
-	}
-}
-
-/* Elements of what was sent that changed: all are kept, but in place the part
- * that is received into. */
-static size_t wrong_in_sent(struct worker *w, int i, bool in_place,
-			    uint64_t seed)
-{
-	const struct session_rank *r = &w->ranks[i];
-	const struct call *c = &w->calls[i];
-	size_t part = w->geometry.recv_shift;
-	struct piece piece;
-	size_t wrong = 0;
-
-	for (int k = 0; operation_sent(c, seed, k, &piece); k++) {
-		if (piece.kind == PIECE_ZERO || (in_place && part == 0))
-			continue;
-		if (!in_place) {
-			wrong += wrong_in_piece(w, c, r->send_seen, &piece);
-			continue;
-		}
-		piece.count = (size_t)r->rank * part;
-		wrong += wrong_in_piece(w, c, r->recv_seen, &piece);
-		piece.at = piece.base = piece.count + part;
-		piece.count = w->geometry.send - piece.at;
-		wrong += wrong_in_piece(w, c, r->recv_seen, &piece);
-	}
-	return wrong;
-}
-
-/* Elements that are not what they must be, received or sent; and bytes touched
- * behind what was received. */
-static size_t wrong_of_rank(struct worker *w, int i, bool in_place,
-			    uint64_t seed)
-{
-	struct session_rank *r = &w->ranks[i];
-	const struct call *c = &w->calls[i];
-	size_t size = w->type->bytes;
-	const char *recv = r->recv_seen;
-	const unsigned char *guard;
-	struct piece piece;
-	size_t wrong = 0;
-
-	session_rank_pull(r, footprint(w) + SESSION_GUARD);
-	if (in_place)
-		recv += (size_t)r->rank * w->geometry.recv_shift * size;
-	for (int k = 0; operation_received(c, seed, in_place, k, &piece); k++)
-		wrong += wrong_in_piece(w, c, recv, &piece);
-	wrong += wrong_in_sent(w, i, in_place, seed);
-	guard = (const unsigned char *)guard_of(w, r, in_place);
-	for (int k = 0; k < SESSION_GUARD; k++)
-		wrong += guard[k] != GUARD_BYTE;
-	return wrong;
+	for (int i = 0; i < w->s->o->devices; i++)
+		data_fill(w->pattern, &w->ranks[i], &w->calls[i], in_place,
+			  seed);
 }
 
 /* A barrier is right if none leaves it before the last one came. Ranks come at
@@ -249,7 +130,8 @@ static size_t check_once(struct worker *w, bool in_place)
 	start(w, in_place, 0);
 	complete(w);
 	for (int i = 0; i < w->s->o->devices; i++)
-		wrong += wrong_of_rank(w, i, in_place, w->seed);
+		wrong += data_wrong(w->pattern, &w->ranks[i], &w->calls[i],
+				    in_place, w->seed);
 	return wrong;
 }
 
@@ -587,7 +469,7 @@ static size_t count_to_explain(const struct worker *w)
 	const struct geometry *g = &w->geometry;
 
 	if (w->s->o->op->id == OPERATION_ALLTOALLV)
-		return larger(g->send, g->recv) / (size_t)w->s->ranks;
+		return operation_larger(g) / (size_t)w->s->ranks;
 	return g->param;
 }
 

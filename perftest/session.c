@@ -226,12 +226,16 @@ static void *host_copy_create(size_t bytes)
 }
 
 /* Buffers in the memory of the rank's device, and what the host has of them. */
-static void device_buffers(struct session_rank *r, size_t bytes)
+static void device_buffers(struct session_rank *r, size_t bytes, bool checked)
 {
 	CHECK_DICOMM(*r->comm,
 		     dicomm_comm_mem_alloc(*r->comm, &r->send_base, bytes));
 	CHECK_DICOMM(*r->comm,
 		     dicomm_comm_mem_alloc(*r->comm, &r->recv_base, bytes));
+	if (checked)
+		CHECK_DICOMM(
+			*r->comm,
+			dicomm_comm_mem_alloc(*r->comm, &r->check_base, bytes));
 	r->send_copy = host_copy_create(bytes);
 	r->recv_copy = host_copy_create(bytes);
 }
@@ -240,6 +244,8 @@ void session_rank_shift(struct session_rank *r, size_t bytes)
 {
 	r->send = (char *)r->send_base + bytes;
 	r->recv = (char *)r->recv_base + bytes;
+	if (r->check_base)
+		r->check = (char *)r->check_base + bytes;
 	r->send_seen = r->on_device ? (char *)r->send_copy + bytes : r->send;
 	r->recv_seen = r->on_device ? (char *)r->recv_copy + bytes : r->recv;
 }
@@ -280,7 +286,7 @@ static void rank_open(struct session *s, struct session_rank *r)
 	CHECK_DICOMM(*r->comm, dicomm_comm_device(*r->comm, &device));
 	r->on_device = strcmp(device, "host") != 0;
 	if (r->on_device) {
-		device_buffers(r, bytes);
+		device_buffers(r, bytes, o->checks > 0);
 	} else {
 		r->send_base = buffer_create(o, bytes);
 		r->recv_base = buffer_create(o, bytes);
@@ -317,6 +323,7 @@ static void rank_close(struct session *s, struct session_rank *r)
 	if (r->on_device) {
 		CHECK_DICOMM(NULL, dicomm_mem_free(r->send_base));
 		CHECK_DICOMM(NULL, dicomm_mem_free(r->recv_base));
+		CHECK_DICOMM(NULL, dicomm_mem_free(r->check_base));
 		free(r->send_copy);
 		free(r->recv_copy);
 		return;

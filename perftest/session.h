@@ -20,7 +20,10 @@ struct session_rank {
 	dicomm_stream_t stream; /* NULL: calls block */
 	bool on_device;         /* calls never block; the host sees copies */
 	char *send, *recv;      /* session.buffer_bytes each; at element -u */
-	void *send_base, *recv_base; /* as allocated; owned */
+	/* On a device with checks: for what must be in the others. */
+	char *check;
+	/* as allocated; owned */
+	void *send_base, *recv_base, *check_base;
 	/* The same for the host: themselves, or copies of them. */
 	char *send_seen, *recv_seen;
 	void *send_copy, *recv_copy;     /* owned; NULL: not on a device */
