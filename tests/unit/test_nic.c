@@ -87,6 +87,8 @@ int ibv_query_port(struct ibv_context *c, uint8_t port,
 	return 0;
 }
 
+static int gids_error; /* 0: they can be read */
+
 /* Of all ports but the last, a representor's. */
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e,
 			     size_t most, uint32_t flags, size_t size)
@@ -95,6 +97,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e,
 	(void)most;
 	(void)flags;
 	(void)size;
+	if (gids_error)
+		return -gids_error;
 	for (uint32_t i = 0; i < 2; i++)
 		e[i] = (struct ibv_gid_entry){.gid.raw[15] = 1,
 					      .port_num = i + 1,
@@ -340,6 +344,19 @@ START_TEST(a_device_that_cannot_be_opened_is_named)
 				  "denied)"),
 		      "%s", why);
 	is_locked = false;
+}
+END_TEST
+
+START_TEST(gids_that_cannot_be_read_are_not_missing)
+{
+	char why[256];
+
+	gids_error = EIO;
+	ck_assert(!verbs_nic_find(why, sizeof(why)));
+	ck_assert_msg(strstr(why, "fake0:1 (its GIDs cannot be read: "
+				  "Input/output error)"),
+		      "%s", why);
+	gids_error = 0;
 }
 END_TEST
 
@@ -624,6 +641,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_device_that_cannot_be_opened_is_named);
+	tcase_add_test(tcase, gids_that_cannot_be_read_are_not_missing);
 	tcase_add_test(tcase,
 		       a_port_without_the_address_it_needs_is_passed_over);
 	tcase_add_loop_test(tcase,

@@ -215,7 +215,12 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 				   .gid = "none"};
 	snprintf(out->name, sizeof(out->name), "%s", device->name);
 	find_pci(device, out->pci);
-	if (find_gids(context, number, out->fabric, gid, &gids) && gids) {
+	if (!find_gids(context, number, out->fabric, gid, &gids)) {
+		snprintf(out->unfit, sizeof(out->unfit),
+			 "its GIDs cannot be read: %m");
+		return true;
+	}
+	if (gids) {
 		verbs_gid_text(&gid->gid, out->gid);
 		if (verbs_cm_is_used(out->fabric) &&
 		    !verbs_cm_find_address(out->name, number, &address))
