@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory is given back while an adapter takes its time with other memory, and
- * no stream becomes held. */
+/* Memory is given back while an adapter takes its time with other memory, no
+ * stream becomes held, and what no wire carries is not registered. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "src/core/held.h"
 #include "tests/support/runner.h"
 
-#define BYTES ((size_t)4096)
+#define BYTES ((size_t)64 << 10) /* worth to be registered */
 
 static char first[BYTES], other[BYTES];
 static _Atomic bool asked, may_answer, freed, holds;
@@ -75,6 +75,22 @@ static struct dicomm_comm comm;
 static struct device dev = {.work = &work};
 static struct peer peers[2];
 
+/* Of two ranks, with a wire between them that reaches their devices. */
+static void begin(void)
+{
+	peers[1].is_direct = true;
+	comm.ranks = 2;
+	comm.peers = peers;
+	comm.dev = &dev;
+	comm.wires[0].transport = &transport;
+	atomic_store(&comm.wires[0].device, (struct tp_device *)first);
+	ck_assert_int_eq(given_open(&comm), DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(&device, 0, first, BYTES),
+			 DICOMM_SUCCESS);
+	ck_assert_int_eq(given_allocated(&device, 0, other, BYTES),
+			 DICOMM_SUCCESS);
+}
+
 static void *announce(void *arg)
 {
 	struct given *g = NULL;
@@ -102,18 +118,7 @@ START_TEST(only_streams_and_the_memory_that_is_asked_about_wait)
 {
 	pthread_t announces, frees, calls;
 
-	peers[1].is_direct = true;
-	comm.ranks = 2;
-	comm.peers = peers;
-	comm.dev = &dev;
-	comm.wires[0].transport = &transport;
-	atomic_store(&comm.wires[0].device, (struct tp_device *)first);
-	ck_assert_int_eq(given_open(&comm), DICOMM_SUCCESS);
-	ck_assert_int_eq(given_allocated(&device, 0, first, BYTES),
-			 DICOMM_SUCCESS);
-	ck_assert_int_eq(given_allocated(&device, 0, other, BYTES),
-			 DICOMM_SUCCESS);
-
+	begin();
 	pthread_create(&announces, NULL, announce, NULL);
 	while (!atomic_load(&asked))
 		usleep(1000);
@@ -134,6 +139,26 @@ START_TEST(only_streams_and_the_memory_that_is_asked_about_wait)
 }
 END_TEST
 
+/* To register memory takes time, and room in what a NIC reaches. */
+START_TEST(what_only_this_rank_uses_is_not_registered)
+{
+	struct call call = {.coll = COLL_REDUCE_LOCAL,
+			    .type = DICOMM_INT8,
+			    .count = BYTES,
+			    .send = first,
+			    .recv = other};
+
+	begin();
+	atomic_store(&may_answer, true);
+	given_find(&comm, &call);
+	ck_assert(!atomic_load(&asked) && !call.wires[0] && !call.wires[1]);
+	call.coll = COLL_ALLREDUCE;
+	given_find(&comm, &call);
+	ck_assert(atomic_load(&asked) && call.wires[0] && call.wires[1]);
+	given_close(&comm);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("given");
@@ -141,6 +166,7 @@ int main(void)
 
 	tcase_set_timeout(t, 20);
 	tcase_add_test(t, only_streams_and_the_memory_that_is_asked_about_wait);
+	tcase_add_test(t, what_only_this_rank_uses_is_not_registered);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
