@@ -373,7 +373,7 @@ typedef struct {
 typedef struct {
 	/** Set by the caller to sizeof(dicomm_stats_t). */
 	size_t size;
-	/** Collectives, sends and receives begun. */
+	/** Collectives, sends, receives and local reductions begun. */
 	uint64_t operations;
 	uint64_t messages_sent;
 	uint64_t messages_received;
@@ -1528,10 +1528,10 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
  * rank takes part.
  *
  * For every i < count: recv[i] = send[i] op recv[i], with the bits that a
- * collective of two ranks gives. The rank's device does it, in one kernel, as
- * any other operation on the stream; of one communicator it comes after the
- * collectives that were called before it. To add up gradients, or to compare
- * buffers where they are (DICOMM_BXOR).
+ * collective of two ranks gives. The rank's device does it, as any other
+ * operation on the stream; of one communicator it comes after the collectives
+ * that were called before it. To add up gradients, or to compare buffers where
+ * they are (DICOMM_BXOR).
  *
  * Buffers: send and recv hold count elements each and do not overlap.
  *

@@ -190,7 +190,7 @@ static bool is_zero(struct session_rank *r, size_t bytes)
 	unsigned char few[FEW_BYTES];
 
 	while (bytes > sizeof(few)) {
-		size_t half = (bytes / 2 + 63) & ~(size_t)63;
+		size_t half = ((bytes + 1) / 2 + 63) & ~(size_t)63;
 
 		CHECK_DICOMM(*r->comm,
 			     dicomm_reduce_local(r->check + half, r->check,
@@ -236,7 +236,7 @@ size_t data_wrong(struct verify_pattern *p, struct session_rank *r,
 {
 	struct check k = {.pattern = p, .r = r, .call = c};
 
-	if (!r->on_device)
+	if (!r->check)
 		return wrong_on_host(&k, in_place, seed);
 	for (int received = 0; received < 2; received++) {
 		k.received = received;

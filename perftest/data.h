@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the buffers of a rank hold before a call, and whether they hold
- * afterwards what they must. A device compares its memory itself, so that what
- * is checked is what its kernels see.
+ * afterwards what they must. A device compares its memory itself if it can, so
+ * that what is checked is what its kernels see.
  */
 #ifndef DICOMM_PERFTEST_DATA_H
 #define DICOMM_PERFTEST_DATA_H

@@ -225,6 +225,22 @@ static void *host_copy_create(size_t bytes)
 	return p;
 }
 
+/* A device may lack kernels, or room for a third buffer. */
+static void check_buffer(struct session_rank *r, size_t bytes)
+{
+	dicomm_result_t status = dicomm_reduce_local(
+		NULL, NULL, 0, DICOMM_UINT8, DICOMM_BXOR, *r->comm, r->stream);
+
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_comm_mem_alloc(*r->comm, &r->check_base, bytes);
+	if (status == DICOMM_SUCCESS)
+		return;
+	if (status != DICOMM_ERR_UNSUPPORTED && status != DICOMM_ERR_NO_MEMORY)
+		CHECK_DICOMM(*r->comm, status);
+	fprintf(stderr, "rank %d: the host checks what its device received\n",
+		r->rank);
+}
+
 /* Buffers in the memory of the rank's device, and what the host has of them. */
 static void device_buffers(struct session_rank *r, size_t bytes, bool checked)
 {
@@ -233,9 +249,7 @@ static void device_buffers(struct session_rank *r, size_t bytes, bool checked)
 	CHECK_DICOMM(*r->comm,
 		     dicomm_comm_mem_alloc(*r->comm, &r->recv_base, bytes));
 	if (checked)
-		CHECK_DICOMM(
-			*r->comm,
-			dicomm_comm_mem_alloc(*r->comm, &r->check_base, bytes));
+		check_buffer(r, bytes);
 	r->send_copy = host_copy_create(bytes);
 	r->recv_copy = host_copy_create(bytes);
 }
@@ -612,7 +626,8 @@ void session_memory(struct session *s, char *text, size_t len)
 	double mine[2] = {s->memory_init,
 			  now > s->memory_init ? now - s->memory_init : 0};
 	double *all = allocate((size_t)c->procs, sizeof(mine));
-	double buffers = 2 * ((double)s->buffer_bytes + 8.0 * s->o->unalign);
+	double buffers = (s->mine->check_base ? 3 : 2) *
+			 ((double)s->buffer_bytes + 8.0 * s->o->unalign);
 	char part[4][32];
 
 	exchange_gather(c, mine, sizeof(mine), all);

@@ -20,7 +20,7 @@ struct session_rank {
 	dicomm_stream_t stream; /* NULL: calls block */
 	bool on_device;         /* calls never block; the host sees copies */
 	char *send, *recv;      /* session.buffer_bytes each; at element -u */
-	/* On a device with checks: for what must be in the others. */
+	/* For what must be in the others; NULL: the host checks. */
 	char *check;
 	/* as allocated; owned */
 	void *send_base, *recv_base, *check_base;

@@ -23,11 +23,10 @@ static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
 	return DICOMM_SUCCESS;
 }
 
+/* `r`: the first rank that may be the one. */
 static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
-			       dicomm_datatype_t type)
+			       dicomm_datatype_t type, int r)
 {
-	int r = 0;
-
 	while (!(comm->members[r].lacks >> type & 1))
 		r++;
 	return FAIL(DICOMM_ERR_UNSUPPORTED,
@@ -40,12 +39,13 @@ static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
 				struct call *call)
 {
+	bool local = call->coll == COLL_REDUCE_LOCAL;
+	uint64_t lacks = local ? comm->members[comm->rank].lacks : comm->lacks;
 	const struct created_op *c;
 
-	if (__builtin_expect(comm->lacks >> type & 1, 0))
-		return lacking(f, comm, type);
-	if (call->coll == COLL_REDUCE_LOCAL &&
-	    (op == DICOMM_AVG || comm_created_op(comm, op)))
+	if (__builtin_expect(lacks >> type & 1, 0))
+		return lacking(f, comm, type, local ? comm->rank : 0);
+	if (local && (op == DICOMM_AVG || comm_created_op(comm, op)))
 		return BAD("%s: op %s: it is of the elements of ranks", f,
 			   op == DICOMM_AVG ? "avg" : "premulsum");
 	if (op_valid(op)) {
@@ -129,8 +129,8 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 				     a + send_bytes <= b || b + recv_bytes <= a,
 			     1))
 		return DICOMM_SUCCESS;
-	return BAD("%s: send %p and recv %p overlap, but not as an in-place "
-		   "call",
+	return BAD("%s: send %p and recv %p overlap, and not as a call in "
+		   "place may, if it has that form",
 		   f, send, recv);
 }
 

@@ -336,7 +336,7 @@ static dicomm_result_t plan_one_step(struct executable *e,
 	} else if (call->coll == COLL_RECV) {
 		plan_recv(&e->plan, call->root, recv);
 	} else {
-		e->plan.whole = true; /* one kernel */
+		e->plan.whole = comm->dev; /* one kernel */
 		plan_reduce(&e->plan, recv, send, recv);
 	}
 	return plan_finish(&e->plan);

@@ -354,7 +354,21 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	return DICOMM_SUCCESS;
 }
 
-/* However long: who aborts does not wait for all of it. */
+/* Both however long: who aborts does not wait for all of it. */
+static dicomm_result_t flat_reduce(const struct flat *r,
+				   const struct flat_step *s, uint8_t *dst,
+				   const uint8_t *a, const uint8_t *b)
+{
+	for (uint64_t at = 0, len; at < s->bytes; at += len) {
+		if (at && fault_is(r->comm))
+			return fault_report(r->comm);
+		len = s->bytes - at < PIECE_BYTES ? s->bytes - at : PIECE_BYTES;
+		r->exe->reduce(dst + at, a + at, b + at,
+			       len / r->exe->elem_bytes);
+	}
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t flat_copy(const struct flat *r,
 				 const struct flat_step *s, uint8_t *dst,
 				 const uint8_t *a)
@@ -409,7 +423,8 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			TRY(flat_copy(&r, s, dst, a));
 			break;
 		case STEP_REDUCE:
-			exe->reduce(dst, a, buffers[s->b_buffer] + s->b, s->n);
+			TRY(flat_reduce(&r, s, dst, a,
+					buffers[s->b_buffer] + s->b));
 			break;
 		case STEP_SCALE:
 			exe->scale(dst, a, exe->scalar, s->n);

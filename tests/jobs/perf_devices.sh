@@ -36,6 +36,11 @@ has 'Out of bounds values : 0 OK'
 DICOMM_STAGING=never perf 3 allreduce -b 8 -e 8 --ranks 2 \
 	--device 0=cuda:0,1=hip:0
 has 'no direct path between rank 0 (cuda:0) and rank 1 (hip:0)'
+# Without kernels that compare.
+MOCK_IMAGES=refused MOCK_COMPILER=broken DICOMM_STAGING=never perf 0 broadcast \
+	-b 4K -e 4K -n 3 --ranks 2 --device cuda:0
+has 'Out of bounds values : 0 OK'
+has 'rank 1: the host checks what its device received'
 perf 6 allreduce --ranks 1 --device 0=,1=host
 has 'not DEVICE, nor RANK=DEVICE'
 if ./dicomm-info --devices | grep -q 'opencl:0'; then

@@ -655,6 +655,40 @@ START_TEST(never_staged_such_devices_refuse_reductions)
 }
 END_TEST
 
+/* What one rank reduces by itself does not need the kernels of another. */
+static void refuses_alone(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *at;
+
+	if (!g->accel->work) {
+		cast_trial((struct trial){.kind = TRIAL_REDUCE_LOCAL,
+					  .type = DICOMM_FLOAT32,
+					  .count = 1000},
+			   me, g);
+		return;
+	}
+	at = gadget_alloc(g, 40);
+	JOB_REFUSED(dicomm_reduce_local(at, at + 20, 5, DICOMM_FLOAT32,
+					DICOMM_SUM, me->comm, g->native),
+		    DICOMM_ERR_UNSUPPORTED,
+		    "rank 1 (cuda:0) has no kernels for type float32");
+	gadget_free(g, at);
+}
+
+START_TEST(each_rank_reduces_alone_what_it_can)
+{
+	if (gpu_is_wanted("cuda:0")) {
+		printf("cuda:0: has kernels\n");
+		return;
+	}
+	take_kernels();
+	cast_play(&(struct cast){.device = {"host", "cuda:0"},
+				 .run = refuses_alone,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 /* ---- drivers that offer less ---- */
 
 /* Those between have an older form of waits for memory, or no dma-bufs; the old
@@ -731,6 +765,7 @@ int main(void)
 	tcase_add_test(tcase, the_host_folds_for_devices_without_kernels);
 	tcase_add_loop_test(tcase, never_staged_such_devices_refuse_reductions,
 			    0, KINDS);
+	tcase_add_test(tcase, each_rank_reduces_alone_what_it_can);
 	tcase_add_loop_test(tcase, unlike_devices_of_drivers_that_offer_less, 0,
 			    (int)(sizeof(lessers) / sizeof(*lessers)));
 	suite_add_tcase(suite, tcase);
