@@ -177,7 +177,8 @@ static void watch_end(int index, bool inside)
 
 /* A context that has failed writes no word. What fails is all of it, so a
  * stream of ours tells as well as the user's, which may be gone; by the event
- * that is not used else: something has to be under way for the driver to look.
+ * that is not used else. Something has to be under way for the driver to look,
+ * and an event of an idle stream is nothing: a wait for what is long there is.
  * Who hears of an error leaves the next one to ask at once. */
 static dicomm_result_t watch_ask(const struct accel_event *e)
 {
@@ -190,6 +191,9 @@ static dicomm_result_t watch_ask(const struct accel_event *e)
 		return DICOMM_AGAIN;
 	TRY(enter(e->index));
 	error = api.event_query(e->handle);
+	if (!error)
+		error = gpu_wait_value(e->index, w->stream, e->mark->word,
+				       e->mark->number - 1);
 	if (!error)
 		error = api.event_record(e->handle, w->stream);
 	gpu_leave();

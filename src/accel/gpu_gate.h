@@ -147,17 +147,31 @@ static void word_release(struct word *w, uint64_t times)
 
 /* ---- what a device does ---- */
 
-/* Has a stream come to its end within that time? */
-static int reaches_end(gpu_stream stream, gpu_event event, uint64_t within_ns,
-		       bool *does)
+/* The stream of ours that is looked at. */
+struct ours {
+	int index;
+	gpu_stream stream;
+	gpu_event event;
+	const struct word *open; /* a word that is; NULL: no stream waits for
+				  * one, and nothing is found out */
+};
+
+/* Has it come to its end within that time? An event of an idle stream is at its
+ * end at once, wherever the queue is: a wait for what is there is work. */
+static int reaches_end(const struct ours *o, uint64_t within_ns, bool *does)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
 	uint64_t until = clock_ns() + within_ns;
-	int error = api.event_record(event, stream);
+	int error = 0;
 
+	if (o->open)
+		error = gpu_wait_value(o->index, o->stream, o->open->opened,
+				       atomic_load(o->open->opened));
+	if (!error)
+		error = api.event_record(o->event, o->stream);
 	if (error)
 		return error;
-	while ((error = api.event_query(event)) == GPU_NOT_READY &&
+	while ((error = api.event_query(o->event)) == GPU_NOT_READY &&
 	       clock_ns() < until)
 		nanosleep(&nap, NULL);
 	*does = !error;
@@ -166,45 +180,52 @@ static int reaches_end(gpu_stream stream, gpu_event event, uint64_t within_ns,
 
 /* Not to take what others do on the device for an effect of the hold: ours have
  * to get on before, and at once when it has ended. */
-static bool holds_up(int index, struct word *w, bool waits, gpu_stream users,
-		     gpu_stream ours, gpu_event event)
+static bool holds_up(struct word *w, gpu_stream users, const struct ours *o)
 {
 	bool before = false, meanwhile = true, after = false;
 
-	if (reaches_end(ours, event, PROBE_NS, &before) || !before ||
-	    word_hold(index, users, w, waits))
+	if (reaches_end(o, PROBE_NS, &before) || !before ||
+	    word_hold(o->index, users, w, o->open))
 		return false;
-	if (reaches_end(ours, event, PROBE_NS, &meanwhile))
+	if (reaches_end(o, PROBE_NS, &meanwhile))
 		meanwhile = true;
 	word_release(w, 1);
-	return !meanwhile && !reaches_end(ours, event, FOLLOWS_NS, &after) &&
-	       after;
+	return !meanwhile && !reaches_end(o, FOLLOWS_NS, &after) && after;
 }
 
 /* Drivers run many streams on few queues of a device, where one that waits
  * holds up those behind it. Ours have another priority, for which there may be
- * other queues: see whether they get on. If this fails, nothing else does. */
+ * other queues: see whether they get on. If this fails, nothing else does.
+ * Copies have queues of their own, which are not tried. */
 static void warn_of_queues(int index, struct word *w, bool waits,
 			   gpu_stream users)
 {
+	struct ours ours = {.index = index};
 	int least = 0, greatest = 0;
-	gpu_stream ours = NULL;
-	gpu_event event = NULL;
+	struct word *open = NULL;
 
 	if (api.priorities(&least, &greatest) ||
-	    api.stream_create(&ours, GPU_STREAM_NON_BLOCKING, greatest))
+	    (waits && word_get(index, &open) != DICOMM_SUCCESS))
 		return;
-	if (!api.event_create(&event, GPU_EVENT_DISABLE_TIMING)) {
-		if (holds_up(index, w, waits, users, ours, event))
+	ours.open = open;
+	if (!api.stream_create(&ours.stream, GPU_STREAM_NON_BLOCKING,
+			       greatest) &&
+	    !api.event_create(&ours.event, GPU_EVENT_DISABLE_TIMING)) {
+		if (holds_up(w, users, &ours))
 			log_warn(GPU_KIND
 				 ":%d: a stream that waits for the host holds "
 				 "up those of the library: operations may "
 				 "never end (does " GPU_QUEUES
 				 " leave the device too few queues?)",
 				 index);
-		api.event_destroy(event);
+		api.event_destroy(ours.event);
 	}
-	api.stream_destroy(ours);
+	if (ours.stream)
+		api.stream_destroy(ours.stream);
+	if (open) {
+		open->next = spare_words;
+		spare_words = open;
+	}
 }
 
 /* Can the device wait for a word? Drivers tell in ways that differ with their

@@ -33,6 +33,7 @@ struct host_range {
 struct work {
 	int (*fn)(void *arg);
 	void *arg;
+	struct driver_stream *of;
 	struct work *next;
 };
 
@@ -41,6 +42,7 @@ struct driver_stream {
 	int device;
 	bool dead;
 	struct driver_stream *queue; /* where its work is; itself, mostly */
+	int pending;                 /* of that */
 	pthread_cond_t change;
 	struct work *first, **last;
 	struct driver_stream *next;
@@ -790,6 +792,7 @@ static void *stream_run(void *arg)
 			s->last = &s->first;
 		if (--queued == 0)
 			pthread_cond_broadcast(&idle);
+		w->of->pending--;
 		free(w);
 	}
 	pthread_mutex_unlock(&lock);
@@ -954,6 +957,8 @@ int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
 	pthread_mutex_lock(&lock);
 	error = stream_find(&s, device);
 	if (!error) {
+		w->of = s;
+		s->pending++;
 		s = s->queue;
 		*s->last = w;
 		s->last = &w->next;
@@ -1040,21 +1045,27 @@ static int reach(void *arg)
 	return DRIVER_SUCCESS;
 }
 
+/* Of a stream without work it is reached at once, even where the queue is not
+ * empty: drivers make no work of that. */
 int driver_event_record(struct driver_event *e, struct driver_stream *s,
 			int device)
 {
 	struct place p = {.event = e};
 	int error = DRIVER_INVALID_HANDLE;
+	bool idle_stream = false;
 
 	pthread_mutex_lock(&lock);
 	if (event_exists(e) && e->device == device) {
 		p.number = e->wanted + 1;
-		error = DRIVER_SUCCESS;
+		error = stream_find(&s, device);
+		idle_stream = !error && !s->pending;
 	}
+	if (idle_stream)
+		e->wanted = e->reached = p.number;
 	pthread_mutex_unlock(&lock);
-	if (!error)
+	if (!error && !idle_stream)
 		error = push_new(s, device, reach, &p, sizeof(p));
-	if (error)
+	if (error || idle_stream)
 		return error;
 	pthread_mutex_lock(&lock);
 	e->wanted = p.number;
