@@ -194,29 +194,43 @@ dicomm_result_t ticket_hold(struct ticket *list)
 	return status;
 }
 
-dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
-			      void *dst, const void *src, size_t bytes)
+/* Until all that is on the stream is done. */
+static dicomm_result_t come_to_end(const struct accel_work *work,
+				   struct accel_event *event,
+				   struct accel_stream *s)
 {
 	const struct timespec nap = {0, 20000};
-	const struct accel_work *work = comm->dev->work;
-	struct accel_stream *s = NULL;
 	dicomm_result_t status;
 	unsigned looks = 0;
-	struct ticket *t;
 
-	TRY(await(comm, &t));
-	status = work->open(comm->dev->index, stream, &s);
-	if (status == DICOMM_SUCCESS && dst)
-		status = work->copy(s, dst, src, bytes);
-	if (status == DICOMM_SUCCESS)
-		status = work->event_record(t->event, s);
-	while (status == DICOMM_SUCCESS &&
-	       (status = work->event_query(t->event)) == DICOMM_AGAIN) {
-		status = DICOMM_SUCCESS;
+	TRY(work->event_record(event, s));
+	while ((status = work->event_query(event)) == DICOMM_AGAIN)
 		if (++looks < LOOKS)
 			sched_yield();
 		else
 			nanosleep(&nap, NULL);
+	return status;
+}
+
+/* Drivers copy ordinary host memory within the call: by then the stream has to
+ * be at its end, or the call would wait in the driver for a gate, with what it
+ * locks there. */
+dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
+			      void *dst, const void *src, size_t bytes)
+{
+	const struct accel_work *work = comm->dev->work;
+	struct accel_stream *s = NULL;
+	dicomm_result_t status;
+	struct ticket *t;
+
+	TRY(await(comm, &t));
+	status = work->open(comm->dev->index, stream, &s);
+	if (status == DICOMM_SUCCESS)
+		status = come_to_end(work, t->event, s);
+	if (status == DICOMM_SUCCESS && dst) {
+		status = work->copy(s, dst, src, bytes);
+		if (status == DICOMM_SUCCESS)
+			status = come_to_end(work, t->event, s);
 	}
 	if (s)
 		work->close(s);
