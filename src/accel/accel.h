@@ -41,6 +41,8 @@ enum accel_caps {
 	/* Its kernels see what a NIC has written to it for certain only once
 	 * something there has been read through that NIC. */
 	ACCEL_FLUSH = 1 << 4,
+	/* The same of kernels of other devices that have it mapped. */
+	ACCEL_FLUSH_OTHERS = 1 << 5,
 };
 
 /* Whose memory something is */

@@ -366,10 +366,12 @@ static bool gpu_has_dmabuf(int index)
 	return api.range_handle && attribute(index, CUDA_DMA_BUF_SUPPORTED);
 }
 
-static bool gpu_needs_flush(int index)
+static unsigned gpu_flushes(int index)
 {
-	return attribute(index, CUDA_RDMA_WRITES_ORDERING) <
-	       CUDA_RDMA_ORDERED_FOR_OWNER;
+	int order = attribute(index, CUDA_RDMA_WRITES_ORDERING);
+
+	return (order < CUDA_RDMA_ORDERED_FOR_OWNER ? ACCEL_FLUSH : 0) |
+	       (order < CUDA_RDMA_ORDERED_FOR_ALL ? ACCEL_FLUSH_OTHERS : 0);
 }
 
 /* Others will read this memory without asking the driver: copies that seem

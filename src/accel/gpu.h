@@ -30,7 +30,7 @@
  *   gpu_range_fd(fd, at, base, bytes, skip)  a descriptor of whole pages from
  *                                base on, for an allocation that `at` lies in;
  *                                how far base lies in what it is of
- *   gpu_copy, gpu_has_dmabuf, gpu_needs_flush, gpu_buffer_id, gpu_peer,
+ *   gpu_copy, gpu_has_dmabuf, gpu_flushes, gpu_buffer_id, gpu_peer,
  *   gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
  *                                not taken
@@ -347,8 +347,7 @@ static unsigned gpu_caps(int index)
 	if (index < 0 || index >= gpu_count(why, sizeof(why)))
 		return 0;
 	return ACCEL_IPC | ACCEL_MAP_HOST |
-	       (gpu_has_dmabuf(index) ? ACCEL_DMABUF : 0) |
-	       (gpu_needs_flush(index) ? ACCEL_FLUSH : 0);
+	       (gpu_has_dmabuf(index) ? ACCEL_DMABUF : 0) | gpu_flushes(index);
 }
 
 static bool gpu_owns(const void *ptr, struct accel_owner *owner)

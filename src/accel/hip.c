@@ -410,10 +410,10 @@ static bool gpu_has_dmabuf(int index)
 }
 
 /* Nothing says that it needs none. */
-static bool gpu_needs_flush(int index)
+static unsigned gpu_flushes(int index)
 {
 	(void)index;
-	return true;
+	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
 }
 
 /* Small allocations are cut out of blocks, of which the descriptor is then. HSA

@@ -515,10 +515,10 @@ static int ze_ipc_close(void *base)
 }
 
 /* Nothing says that it needs none. */
-static bool gpu_needs_flush(int index)
+static unsigned gpu_flushes(int index)
 {
 	(void)index;
-	return true;
+	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
 }
 
 /* The driver keeps its own descriptor. */

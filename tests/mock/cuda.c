@@ -185,6 +185,15 @@ EXPORT cuda_result cuDeviceGetPCIBusId(char *id, int len, cuda_device d)
 	return DRIVER_SUCCESS;
 }
 
+/* For whom what NICs write is ordered: "owner", "all", or NULL. */
+static int rdma_order(const char *whom)
+{
+	if (!whom)
+		return 0;
+	return strcmp(whom, "all") ? CUDA_RDMA_ORDERED_FOR_OWNER
+				   : CUDA_RDMA_ORDERED_FOR_ALL;
+}
+
 EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 					cuda_device d)
 {
@@ -205,9 +214,7 @@ EXPORT cuda_result cuDeviceGetAttribute(int *value, cuda_device_attribute what,
 		*value = 1;
 		return DRIVER_SUCCESS;
 	case CUDA_RDMA_WRITES_ORDERING:
-		*value = getenv("MOCK_CUDA_RDMA_ORDERED")
-				 ? CUDA_RDMA_ORDERED_FOR_OWNER
-				 : 0;
+		*value = rdma_order(getenv("MOCK_CUDA_RDMA_ORDERED"));
 		return DRIVER_SUCCESS;
 	case CUDA_MEM_OPS_V1:
 		*value = has_mem_ops_v1;

@@ -253,15 +253,16 @@ static void run_flush_again(struct rank *r)
 	region_free(r, &region);
 }
 
-/* The same on a device whose memory orders what NICs write: no flush, and so
- * the mock's lag is seen. */
-static void run_no_flush(struct rank *r)
+/* The same on a device whose memory orders what NICs write: for itself alone,
+ * for what may go on to others; or for all: no flush, and so the mock's lag is
+ * seen. */
+static void run_ordered(struct rank *r, const char *whom, bool flushed)
 {
 	struct tp_region region;
 	uint8_t *seen;
 	struct tp_hold *h;
 
-	setenv("MOCK_CUDA_RDMA_ORDERED", "1", 1);
+	setenv("MOCK_CUDA_RDMA_ORDERED", whom, 1);
 	region = region_new(r, "cuda:0");
 	seen = peek_device(region.addr, NULL);
 	peer_memory_lags(r->rank == 1);
@@ -273,13 +274,25 @@ static void run_no_flush(struct rank *r)
 	} else {
 		ranks_connect_in(r, 0, TP_COLLECTIVE);
 		fetch(r, 1, region.addr);
-		EXPECT(r, ranks_check(seen, BYTES, 1) < BYTES,
-		       "the mock does not lag");
-		EXPECT(r, !peer_memory_flushes(), "flushed without need");
+		EXPECT(r, (ranks_check(seen, BYTES, 1) == BYTES) == flushed,
+		       flushed ? "not flushed" : "the mock does not lag");
+		EXPECT(r, !peer_memory_flushes() == !flushed,
+		       "%d flushes where writes are ordered for %s",
+		       (int)peer_memory_flushes(), whom);
 		release(r, 1);
 	}
 	r->t->drop(r->dev, h);
 	region_free(r, &region);
+}
+
+static void run_for_owner(struct rank *r)
+{
+	run_ordered(r, "owner", true);
+}
+
+static void run_for_all(struct rank *r)
+{
+	run_ordered(r, "all", false);
 }
 
 static void on_message(int level, const char *message, void *ctx)
@@ -402,9 +415,15 @@ START_TEST(a_nic_that_failed_to_flush_does_so_again)
 }
 END_TEST
 
-START_TEST(what_is_ordered_is_not_flushed)
+START_TEST(what_is_ordered_for_its_owner_is_flushed)
 {
-	run(run_no_flush, 2);
+	run(run_for_owner, 2);
+}
+END_TEST
+
+START_TEST(what_is_ordered_for_all_is_not_flushed)
+{
+	run(run_for_all, 2);
 }
 END_TEST
 
@@ -434,7 +453,10 @@ int main(void)
 		tcase_add_test(test_case, what_has_arrived_has_been_flushed);
 		tcase_add_test(test_case,
 			       a_nic_that_failed_to_flush_does_so_again);
-		tcase_add_test(test_case, what_is_ordered_is_not_flushed);
+		tcase_add_test(test_case,
+			       what_is_ordered_for_its_owner_is_flushed);
+		tcase_add_test(test_case,
+			       what_is_ordered_for_all_is_not_flushed);
 	}
 	suite_add_tcase(suite, test_case);
 	return runner_main(suite);

@@ -73,6 +73,8 @@ static bool take(struct tp_device *dev, const struct tp_region *region,
 			 ucx.ucp_get_version_string());
 		return false;
 	}
+	/* As all who use UCX do, this takes it that other devices see what the
+	 * owner does. */
 	if (!dev->tcp &&
 	    region->accel->work->caps(region->index) & ACCEL_FLUSH) {
 		snprintf(why, len,

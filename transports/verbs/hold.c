@@ -8,6 +8,7 @@
 #include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "transports/verbs/ladder.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/mirror.h"
@@ -88,7 +89,7 @@ dicomm_result_t verbs_hold_device(struct tp_device *dev,
 				  const struct tp_region *region,
 				  struct tp_hold **out, char *how, size_t len)
 {
-	bool flushed = region->accel->work->caps(region->index) & ACCEL_FLUSH;
+	bool flushed = verbs_ladder_flushes(region);
 	struct tp_hold *hold = calloc(1, sizeof(*hold));
 	dicomm_result_t status;
 

@@ -81,11 +81,18 @@ bool verbs_takes(unsigned n, const struct tp_region *region,
 	return n < count;
 }
 
+/* It may be passed on to where another device reads it. */
+bool verbs_ladder_flushes(const struct tp_region *r)
+{
+	return r->accel->work->caps(r->index) &
+	       (ACCEL_FLUSH | ACCEL_FLUSH_OTHERS);
+}
+
 struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  const struct tp_region *r, unsigned access,
 				  char *how, size_t len)
 {
-	bool flushed = r->accel->work->caps(r->index) & ACCEL_FLUSH;
+	bool flushed = verbs_ladder_flushes(r);
 	char no_dmabuf[160], no_peer[160];
 	struct ibv_mr *mr;
 

@@ -12,6 +12,8 @@ struct tp_region;
 struct tp_taker;
 struct verbs_nic;
 
+/* Does memory of that device need a flush behind what a NIC has written? */
+bool verbs_ladder_flushes(const struct tp_region *region);
 /* In the best way that works; NULL: in none. `how` becomes which, or why. */
 struct ibv_mr *verbs_ladder_climb(const struct verbs_nic *nic,
 				  const struct tp_region *region,
