@@ -56,13 +56,18 @@
  *    it is: what would be queued there would spoil that graph.
  *  - Calls of a driver that wait for a whole device or more (cudaFree(),
  *    cudaFreeHost(), hipFree()) may keep it from serving the library until they
- *    return: while an operation is under way, they could wait for each other.
- *    What waits for a stream or an event is in nobody's way.
- *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1,
- *    GPU_MAX_HW_QUEUES=1), a stream that waits may hold up those of the
- *    library, so that operations end by their time-out only, which says so.
- *    This is tried with one stream when the device is first used, and a warning
- *    says so; the more streams there are, the more queues are needed.
+ *    return: while an operation is under way, they could wait for each other,
+ *    and no time-out ends that. So does the first launch of a kernel that is
+ *    loaded only then, as CUDA does since 12.2: set CUDA_MODULE_LOADING=EAGER,
+ *    or launch each once before; a warning says so. So may a launch when about
+ *    a thousand others are queued already behind the operation. What waits for
+ *    a stream or an event is in nobody's way.
+ *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1, and for
+ *    copies CUDA_DEVICE_MAX_COPY_CONNECTIONS=1; GPU_MAX_HW_QUEUES=1), a stream
+ *    that waits may hold up those of the library, so that operations end by
+ *    their time-out only, which says so. This is tried with one stream, not
+ *    with copies, when the device is first used, and a warning says so; the
+ *    more streams there are, the more queues are needed.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A

@@ -116,6 +116,26 @@ static int gpu_load(char *why, size_t len)
 	return n;
 }
 
+/* To load a kernel may wait for the whole device, in the driver, which then
+ * lets nobody else in: a stream that waits for the library would wait for ever.
+ * Ours are loaded when the device is first used; of the user's we can only
+ * tell, for the driver has read the variable by now. Under the lock. */
+static void warn_of_loading(void)
+{
+	static bool is_told;
+	cuda_loading_mode mode = 0;
+
+	if (is_told || !api.loading_mode || api.loading_mode(&mode) ||
+	    mode != CUDA_LOADING_LAZY)
+		return;
+	is_told = true;
+	log_warn(
+		"cuda: the driver loads kernels when they are first launched; "
+		"such a launch and an operation that is under way may wait for "
+		"each other for ever (CUDA_MODULE_LOADING=EAGER loads them "
+		"before)");
+}
+
 /* It stays: memory and streams of the user are of it as well. */
 static int gpu_device_init(int index)
 {
@@ -125,9 +145,11 @@ static int gpu_device_init(int index)
 	if (contexts[index])
 		return CUDA_SUCCESS_;
 	error = api.context_retain(&context, handles[index]);
-	if (!error)
-		contexts[index] = context;
-	return error;
+	if (error)
+		return error;
+	contexts[index] = context;
+	warn_of_loading();
+	return CUDA_SUCCESS_;
 }
 
 static int gpu_enter(int index)

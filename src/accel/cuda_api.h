@@ -17,6 +17,7 @@ typedef int cuda_device;
 typedef int cuda_device_attribute;
 typedef int cuda_pointer_attribute;
 typedef int cuda_range_type;
+typedef int cuda_loading_mode;
 typedef int cuda_capture;
 typedef int cuda_capture_mode;
 typedef unsigned long long cuda_pointer;
@@ -79,6 +80,7 @@ enum {
 	CUDA_HOST_DEVICEMAP = 2,
 	CUDA_HOST_READ_ONLY = 8,
 	CUDA_RANGE_DMA_BUF_FD = 1,
+	CUDA_LOADING_LAZY = 2,
 	CUDA_CAPTURE_NONE = 0,
 	CUDA_CAPTURE_RELAXED = 2,
 };
@@ -155,6 +157,7 @@ enum {
 	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
 	F(write_value_v1, cuStreamWriteValue32, 0,                            \
 	  (cuda_stream, cuda_pointer, uint32_t, unsigned))                    \
+	F(loading_mode, cuModuleGetLoadingMode, 0, (cuda_loading_mode *))     \
 	F(range_handle, cuMemGetHandleForAddressRange, 0,                     \
 	  (void *, cuda_pointer, size_t, cuda_range_type, unsigned long long))
 

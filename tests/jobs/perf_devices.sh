@@ -36,6 +36,8 @@ has 'Out of bounds values : 0 OK'
 DICOMM_STAGING=never perf 3 allreduce -b 8 -e 8 --ranks 2 \
 	--device 0=cuda:0,1=hip:0
 has 'no direct path between rank 0 (cuda:0) and rank 1 (hip:0)'
+MOCK_LOADING=lazy perf 0 broadcast -b 4K -e 4K -n 3 --ranks 2 --device cuda:0
+has 'CUDA_MODULE_LOADING=EAGER'
 # Without kernels that compare.
 MOCK_IMAGES=refused MOCK_COMPILER=broken DICOMM_STAGING=never perf 0 broadcast \
 	-b 4K -e 4K -n 3 --ranks 2 --device cuda:0

@@ -781,6 +781,14 @@ EXPORT cuda_result cuStreamWriteValue32_v2(cuda_stream s, cuda_pointer p,
 	return write_value(s, p, value, flags);
 }
 
+EXPORT cuda_result cuModuleGetLoadingMode(cuda_loading_mode *mode)
+{
+	const char *how = getenv("MOCK_LOADING");
+
+	*mode = how && !strcmp(how, "lazy") ? CUDA_LOADING_LAZY : 1;
+	return DRIVER_SUCCESS;
+}
+
 EXPORT cuda_result cuMemGetHandleForAddressRange(void *handle, cuda_pointer p,
 						 size_t bytes,
 						 cuda_range_type type,

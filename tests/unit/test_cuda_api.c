@@ -11,6 +11,7 @@ typedef CUdevice cuda_device;
 typedef CUdevice_attribute cuda_device_attribute;
 typedef CUpointer_attribute cuda_pointer_attribute;
 typedef CUmemRangeHandleType cuda_range_type;
+typedef CUmoduleLoadingMode cuda_loading_mode;
 typedef CUstreamCaptureStatus cuda_capture;
 typedef CUstreamCaptureMode cuda_capture_mode;
 typedef CUdeviceptr cuda_pointer;
@@ -89,6 +90,7 @@ EQUAL(CUDA_MEM_OPS_V1, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1);
 EQUAL(CUDA_RDMA_WRITES_ORDERING,
       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
 EQUAL(CUDA_RDMA_ORDERED_FOR_OWNER, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
+EQUAL(CUDA_LOADING_LAZY, CU_MODULE_LAZY_LOADING);
 EQUAL(CUDA_RDMA_ORDERED_FOR_ALL,
       CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES);
 EQUAL(CUDA_DMA_BUF_SUPPORTED, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
