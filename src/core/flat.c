@@ -354,31 +354,21 @@ static inline dicomm_result_t flat_recv(const struct flat *r,
 	return DICOMM_SUCCESS;
 }
 
-/* Both however long: who aborts does not wait for all of it. */
-static dicomm_result_t flat_reduce(const struct flat *r,
-				   const struct flat_step *s, uint8_t *dst,
-				   const uint8_t *a, const uint8_t *b)
+/* A copy or a reduction, however long: who aborts does not wait for all of it.
+ */
+static dicomm_result_t flat_local(const struct flat *r,
+				  const struct flat_step *s, uint8_t *dst,
+				  const uint8_t *a, const uint8_t *b)
 {
-	for (uint64_t at = 0, len; at < s->bytes; at += len) {
+	for (uint64_t at = 0, len, n; at < s->bytes; at += len) {
 		if (at && fault_is(r->comm))
 			return fault_report(r->comm);
 		len = s->bytes - at < PIECE_BYTES ? s->bytes - at : PIECE_BYTES;
-		r->exe->reduce(dst + at, a + at, b + at,
-			       len / r->exe->elem_bytes);
-	}
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t flat_copy(const struct flat *r,
-				 const struct flat_step *s, uint8_t *dst,
-				 const uint8_t *a)
-{
-	for (uint64_t at = 0, len; at < s->bytes; at += len) {
-		if (at && fault_is(r->comm))
-			return fault_report(r->comm);
-		len = s->bytes - at < PIECE_BYTES ? s->bytes - at : PIECE_BYTES;
-		flat_take(r, s, dst + at, a + at, a + at,
-			  len / r->exe->elem_bytes, len);
+		n = len / r->exe->elem_bytes;
+		if (s->kind == STEP_REDUCE)
+			r->exe->reduce(dst + at, a + at, b + at, n);
+		else
+			flat_take(r, s, dst + at, a + at, a + at, n, len);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -420,11 +410,9 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 			TRY(flat_recv(&r, s, dst, a));
 			break;
 		case STEP_COPY:
-			TRY(flat_copy(&r, s, dst, a));
-			break;
 		case STEP_REDUCE:
-			TRY(flat_reduce(&r, s, dst, a,
-					buffers[s->b_buffer] + s->b));
+			TRY(flat_local(&r, s, dst, a,
+				       buffers[s->b_buffer] + s->b));
 			break;
 		case STEP_SCALE:
 			exe->scale(dst, a, exe->scalar, s->n);
