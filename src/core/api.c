@@ -99,23 +99,33 @@ static dicomm_result_t check_buffer(const char *f, const char *name,
 static dicomm_result_t check_reach(const char *f,
 				   const struct dicomm_comm *comm,
 				   const char *name, const void *at,
-				   size_t bytes, enum coll coll)
+				   size_t bytes)
 {
 	if (!bytes)
 		return DICOMM_SUCCESS;
 	TRY(device_check(comm, f, name, at));
-	return comm->only_shared && !comm->dev && coll != COLL_REDUCE_LOCAL
+	return comm->only_shared && !comm->dev
 		       ? near_check(comm, f, name, at, bytes)
 		       : DICOMM_SUCCESS;
 }
 
 static dicomm_result_t check_memory(const char *f,
 				    const struct dicomm_comm *comm,
-				    enum coll coll, const void *send,
-				    size_t sent, void *recv, size_t received)
+				    const void *send, size_t sent, void *recv,
+				    size_t received)
 {
-	TRY(check_reach(f, comm, "send", send, sent, coll));
-	return check_reach(f, comm, "recv", recv, received, coll);
+	TRY(check_reach(f, comm, "send", send, sent));
+	return check_reach(f, comm, "recv", recv, received);
+}
+
+/* The same where no neighbour has to reach them. */
+static dicomm_result_t check_own(const char *f, const struct dicomm_comm *comm,
+				 const void *send, void *recv, size_t bytes)
+{
+	if (!bytes)
+		return DICOMM_SUCCESS;
+	TRY(device_check(comm, f, "send", send));
+	return device_check(comm, f, "recv", recv);
 }
 
 /* Two buffers: apart, or one inside the other as in-place calls have it. */
@@ -210,8 +220,11 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 	bytes = count * type_bytes(type);
 	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
 			call_in_place(&call, comm->rank)));
-	TRY(check_memory(f, comm, coll, send, send_blocks * bytes, recv,
-			 recv_blocks * bytes));
+	if (coll == COLL_REDUCE_LOCAL)
+		TRY(check_own(f, comm, send, recv, bytes));
+	else
+		TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
+				 recv_blocks * bytes));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -320,8 +333,8 @@ static dicomm_result_t send_checked(const void *send, size_t count,
 	TRY(check_rank("send", "peer", comm, peer));
 	TRY(check_stream("send", comm, stream));
 	TRY(check_buffer("send", "send", send, 1, count, type));
-	TRY(check_memory("send", comm, COLL_SEND, send,
-			 count * type_bytes(type), NULL, 0));
+	TRY(check_memory("send", comm, send, count * type_bytes(type), NULL,
+			 0));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -353,7 +366,7 @@ static dicomm_result_t recv_checked(void *recv, size_t count,
 	TRY(check_rank("recv", "peer", comm, peer));
 	TRY(check_stream("recv", comm, stream));
 	TRY(check_buffer("recv", "recv", recv, 1, count, type));
-	TRY(check_memory("recv", comm, COLL_RECV, NULL, 0, recv,
+	TRY(check_memory("recv", comm, NULL, 0, recv,
 			 count * type_bytes(type)));
 	return group_call(comm, &call, NULL, stream);
 }
@@ -503,7 +516,7 @@ static dicomm_result_t alltoallv_checked(
 	TRY(check_blocks(f, "recv", &received, type));
 	bytes = type_bytes(type);
 	TRY(check_blocks_apart(f, &sent, &received, bytes, false));
-	TRY(check_memory(f, comm, COLL_ALLTOALLV, send, sent.end * bytes, recv,
+	TRY(check_memory(f, comm, send, sent.end * bytes, recv,
 			 received.end * bytes));
 	if (sendcounts[comm->rank] != recvcounts[comm->rank])
 		return BAD("%s: rank %d sends itself %zu elements, but "
@@ -556,8 +569,7 @@ allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
 	TRY(check_buffer(f, "send", send, 1, mine, type));
 	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
 	TRY(check_blocks(f, "recv", &received, type));
-	TRY(check_memory(f, comm, COLL_ALLGATHERV, send,
-			 mine * type_bytes(type), recv,
+	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
 			 received.end * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
@@ -617,8 +629,7 @@ reduce_scatterv_checked(const void *send, void *recv, const size_t *recvcounts,
 				   f, r, recvcounts[r]);
 	TRY(check_buffer(f, "send", send, 1, sum, type));
 	TRY(check_buffer(f, "recv", recv, 1, mine, type));
-	TRY(check_memory(f, comm, COLL_REDUCE_SCATTERV, send,
-			 sum * type_bytes(type), recv,
+	TRY(check_memory(f, comm, send, sum * type_bytes(type), recv,
 			 mine * type_bytes(type)));
 	TRY(arrays(f, comm, 2, &own));
 	at = own;
