@@ -76,12 +76,11 @@ static dicomm_result_t word_get(int index, struct word **out)
 	return DICOMM_SUCCESS;
 }
 
+/* Under the lock. */
 static void word_put(struct word *w)
 {
-	pthread_mutex_lock(&lock);
 	w->next = spare_words;
 	spare_words = w;
-	pthread_mutex_unlock(&lock);
 }
 
 /* The lower half changes whenever the word does: who sleeps looks at that. */
@@ -222,10 +221,8 @@ static void warn_of_queues(int index, struct word *w, bool waits,
 	}
 	if (ours.stream)
 		api.stream_destroy(ours.stream);
-	if (open) {
-		open->next = spare_words;
-		spare_words = open;
-	}
+	if (open)
+		word_put(open);
 }
 
 /* Can the device wait for a word? Drivers tell in ways that differ with their
@@ -244,8 +241,7 @@ static dicomm_result_t gate_probe(int index, bool *waits)
 		warn_of_queues(index, w, *waits, stream);
 		api.stream_destroy(stream);
 	}
-	w->next = spare_words;
-	spare_words = w;
+	word_put(w);
 	if (error)
 		return failed(error, index, "a stream");
 	log_info(GPU_KIND ":%d: streams wait for the host by %s", index,
@@ -286,7 +282,9 @@ static void gpu_gate_destroy(struct accel_gate *g)
 		return;
 	left = g->word->closed - atomic_load(g->word->opened);
 	word_release(g->word, left);
+	pthread_mutex_lock(&lock);
 	word_put(g->word);
+	pthread_mutex_unlock(&lock);
 	free(g);
 }
 
