@@ -13,11 +13,11 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/device.h"
-#include "transports/transport.h"
+#include "src/device/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"
+#include "transports/transport.h"
 
 /* Streams are tested on what devices there are. */
 static const char *some_device;
@@ -1108,7 +1108,7 @@ END_TEST
 
 #define GIVEN_BYTES ((size_t)4 << 20)
 
-struct given {
+struct user_buffer {
 	dicomm_comm_t sender;
 	uint8_t *pages;
 };
@@ -1120,7 +1120,7 @@ static void no_log(int level, const char *message, void *ctx)
 	(void)ctx;
 }
 
-static void send_given(struct given *given, dicomm_comm_t comm)
+static void send_given(struct user_buffer *given, dicomm_comm_t comm)
 {
 	dicomm_result_t status;
 
@@ -1137,7 +1137,7 @@ static void send_given(struct given *given, dicomm_comm_t comm)
 
 /* The device is late with all that the library queues, and the sender is gone
  * by then: whoever reads from it ends in a fault. */
-static void receive_given(struct given *given, dicomm_comm_t comm)
+static void receive_given(struct user_buffer *given, dicomm_comm_t comm)
 {
 	const struct device *dev = comm->dev;
 	uint8_t *to = aligned_alloc(4096, GIVEN_BYTES);
@@ -1162,7 +1162,7 @@ static void receive_given(struct given *given, dicomm_comm_t comm)
 static void abort_what_is_read(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	struct given *given = job_board();
+	struct user_buffer *given = job_board();
 	dicomm_unique_id_t id = job_id();
 	dicomm_comm_t comm;
 

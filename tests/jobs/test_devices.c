@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "src/accel/image.h"
-#include "src/core/device.h"
+#include "src/device/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"

@@ -666,7 +666,7 @@ EXPORT cuda_result cuModuleGetFunction(cuda_function *function,
 	return DRIVER_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct CUfunc_st *function;
 	uint64_t args[OBJECT_ARGS];
 	unsigned blocks, block;
@@ -674,7 +674,7 @@ struct run {
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	char why[256];
 	bool ran;
 
@@ -698,7 +698,7 @@ EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
 				  unsigned bz, unsigned shared, cuda_stream s,
 				  void **args, void **extra)
 {
-	struct run *r;
+	struct block_run *r;
 	int error;
 
 	CURRENT;

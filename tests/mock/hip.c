@@ -589,14 +589,14 @@ EXPORT hip_result hipModuleGetFunction(hip_function *function, hip_module m,
 	return DRIVER_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct ihipModuleSymbol_t *function;
 	uint64_t args[OBJECT_ARGS];
 };
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	int error = object_run(r->function->name, r->args);
 
 	free(r);
@@ -609,7 +609,7 @@ EXPORT hip_result hipModuleLaunchKernel(hip_function f, unsigned gx,
 					unsigned shared, hip_stream s,
 					void **args, void **extra)
 {
-	struct run *r;
+	struct block_run *r;
 	int error;
 
 	CALL;

@@ -889,14 +889,14 @@ EXPORT ze_result zeKernelSetArgumentValue(ze_kernel k, uint32_t i, size_t bytes,
 	return ZE_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct ze_kernel_ *kernel;
 	uint64_t args[OBJECT_ARGS];
 };
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	int error = object_run(r->kernel->name, r->args);
 
 	free(r);
@@ -912,7 +912,7 @@ EXPORT ze_result zeCommandListAppendLaunchKernel(ze_command_list list,
 {
 	struct driver_stream *s = stream_of(list);
 	int device = driver_stream_device(s), error;
-	struct run *r;
+	struct block_run *r;
 
 	CALL;
 	if (device < 0 || e || n || waits || !count->x || count->y != 1 ||

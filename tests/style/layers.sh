@@ -23,7 +23,15 @@ allow src/accel src/base/
 allow src/topo src/base/
 allow src/boot src/base/
 allow collectives src/base/
-allow src/core 'src/|collectives/|transports/'
+low='src/(base|accel|topo|boot)/|collectives/|transports/transport.h'
+allow src/memory 'src/(base|accel)/'
+allow src/core "$low|src/memory/"
+allow src/links "$low|src/(memory|core)/"
+allow src/engine "$low|src/(memory|core|links)/"
+allow src/device "$low|src/(memory|core|links|engine)/"
+allow src/stream "$low|src/(memory|core|links|engine|device)/"
+allow src/comm "$low|src/(memory|core|links|engine|device|stream)/"
+allow src/api "$low|src/(memory|core|links|engine|device|stream|comm)/"
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
 	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
