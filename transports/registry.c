@@ -15,10 +15,10 @@ static bool absent_usable(char *why, size_t len)
 	return false;
 }
 #endif
-#define ABSENT(text)                                                    \
-	{                                                               \
-		.name = text, .devices = true, .usable = absent_usable, \
-		.takes = defaults_takes                                 \
+#define ABSENT(text)                                                          \
+	{                                                                     \
+		.name = text, .device_memory = true, .usable = absent_usable, \
+		.mem_support = defaults_mem_support                           \
 	}
 
 extern const struct transport transport_shm;

@@ -102,15 +102,15 @@ struct tp_limits {
 	/* Messages that may be under way whatever the receiver does: it may
 	 * tell of its releases in bulk. At most `slots`. */
 	uint32_t window;
-	uint32_t spin;   /* looks at an inbox that pay before a poll() */
-	bool wants_hold; /* offer() and read() need it */
+	uint32_t spin;      /* looks at an inbox that pay before a poll() */
+	bool needs_mem_reg; /* offer() and read() need it */
 	/* A reference costs more than copies: only for a message that is
 	 * longer than eager_bytes. */
-	bool rather_eager;
+	bool prefers_eager;
 	/* Messages of several peers share the way here as it comes. So what
 	 * those who are ahead send for the next operation would delay what
 	 * others still send for this one. */
-	bool crowds;
+	bool congests;
 };
 
 /* Bytes that travel through the bootstrap. */
@@ -133,7 +133,7 @@ struct tp_config {
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
-	uint32_t channels; /* to a peer between two adapters; 0: not said */
+	uint32_t queue_pairs; /* to a peer between two adapters; 0: not said */
 	/* All ranks have the same; nobody else knows it. */
 	uint8_t key[32];
 	/* Listens by TCP where this machine should; text is "ADDRESS:PORT". */
@@ -153,13 +153,13 @@ struct tp_region {
 };
 
 /* What an adapter says to it. */
-struct tp_taker {
+struct tp_mem_support {
 	char name[80];
-	bool takes;
+	bool supported;
 	char how[256]; /* or why not */
 };
 
-struct tp_hold;   /* memory that the wire can reach */
+struct tp_mem;    /* memory that the wire can reach */
 struct tp_device; /* one rank's endpoint on this wire */
 struct tp_peer;   /* one remote rank, or this one */
 
@@ -177,10 +177,10 @@ struct transport {
 	const char *name; /* "shm"; a value of DICOMM_TRANSPORTS */
 	/* It ends at this machine. The others are opened only where such wires
 	 * do not reach everybody. */
-	bool near;
+	bool intra_node;
 	/* It may reach the memory of devices: it is opened even so where some
 	 * do not reach each other's. */
-	bool devices;
+	bool device_memory;
 	/* Slots, and their bytes, that keep its ways full where what is under
 	 * way is much; taken unless the user chose. 0: any. */
 	uint32_t slots, slot_bytes;
@@ -188,9 +188,9 @@ struct transport {
 	 * data, but each is a request or two. Near wires beside it take as
 	 * long ones. */
 	bool by_reference;
-	/* rest() ends when something comes. */
-	bool sleeps;
-	/* A poll() is a system call: rather rest() than look again. */
+	/* wait() ends when something comes. */
+	bool wait_wakes;
+	/* A poll() is a system call: rather wait() than look again. */
 	bool slow_poll;
 
 	/* Is there a device to use? The reason if not, else what was found. */
@@ -200,7 +200,7 @@ struct transport {
 				struct tp_device **dev);
 	/* Of a device without peers: slots hold so much instead, and its
 	 * address is another one. NULL: it cannot. */
-	void (*widen)(struct tp_device *dev, uint32_t slot_bytes);
+	void (*set_slot_bytes)(struct tp_device *dev, uint32_t slot_bytes);
 	/* Of a device that has connected nobody: this machine has fewer cores
 	 * than the communicator has ranks here. NULL: that changes nothing. */
 	void (*share_cores)(struct tp_device *dev);
@@ -256,33 +256,35 @@ struct transport {
 	 * ways, nobody says again once this rank has left: so poll(), and ask
 	 * again, before. NULL: it has one way, with whose end its peers are
 	 * lost. */
-	bool (*landed)(struct tp_device *dev);
+	bool (*delivered)(struct tp_device *dev);
 
-	/* Reach memory by the wire until drop(): what may take its time is done
-	 * here. `written`: read() may put data there. Where limits.wants_hold,
-	 * what is offered and where a read() goes must be held. */
-	dicomm_result_t (*hold)(struct tp_device *dev, const void *addr,
-				uint64_t len, bool written,
-				struct tp_hold **out);
+	/* Reach memory by the wire until mem_dereg(): what may take its time is
+	 * done here. `written`: read() may put data there. Where
+	 * limits.needs_mem_reg, what is offered and where a read() goes must be
+	 * held. */
+	dicomm_result_t (*mem_reg)(struct tp_device *dev, const void *addr,
+				   uint64_t len, bool written,
+				   struct tp_mem **out);
 	/* The same of memory of a device, which read() may write: data then
 	 * goes there and comes from there without the host, and kernels that
-	 * start once it has arrived() see it. `how` becomes in which way; or,
-	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not,
-	 * if that does not go without saying: nothing is logged then. */
-	dicomm_result_t (*hold_device)(struct tp_device *dev,
-				       const struct tp_region *region,
-				       struct tp_hold **out, char *how,
-				       size_t len);
+	 * start once it has read_status() see it. `how` becomes in which way;
+	 * or, where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why
+	 * not, if that does not go without saying: nothing is logged then. */
+	dicomm_result_t (*mem_reg_device)(struct tp_device *dev,
+					  const struct tp_region *region,
+					  struct tp_mem **out, char *how,
+					  size_t len);
 	/* For whoever asks, without a device of the wire: what does the n-th
 	 * adapter that a rank there would use say to that memory? False: it
 	 * has none of that number. */
-	bool (*takes)(unsigned n, const struct tp_region *region,
-		      const struct tp_place *place, struct tp_taker *out);
-	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
+	bool (*mem_support)(unsigned n, const struct tp_region *region,
+			    const struct tp_place *place,
+			    struct tp_mem_support *out);
+	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *hold);
 
 	/* Can the peer pull [addr, addr + len), and does that pay for what it
 	 * wants? Then *ref says how. Above eager_bytes it always can; and a
-	 * wire that is not near, of any length: where limits.wants_hold,
+	 * wire that is not near, of any length: where limits.needs_mem_reg,
 	 * whatever is held. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
@@ -298,19 +300,19 @@ struct transport {
 	dicomm_result_t (*intact)(struct tp_peer *peer);
 	/* Copy part of what message seq, not released yet, refers to; one at a
 	 * time for each seq, and for at most 64 of them. IN_PROGRESS: it is
-	 * under way, ask arrived(). AGAIN: too many are. */
+	 * under way, ask read_status(). AGAIN: too many are. */
 	dicomm_result_t (*read)(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len);
 	/* Of the last read() for that seq: IN_PROGRESS until all is there. */
-	dicomm_result_t (*arrived)(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq);
+	dicomm_result_t (*read_status)(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq);
 
 	/* Make progress; true if anything moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
 	/* Sleep until something may have arrived, or could be sent, for at most
 	 * so long; or less: whoever else needs the core gets it. */
-	void (*rest)(struct tp_device *dev, unsigned us);
+	void (*wait)(struct tp_device *dev, unsigned us);
 	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
 	 * though it has not left: which, and the words as the last error. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);

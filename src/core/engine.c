@@ -286,7 +286,7 @@ static void take_turn(struct operation *op)
 		struct pair *pair = &e->pairs[i];
 		struct lane *lane = &pair->peer->lane[e->class];
 
-		if (pair->peer->limits.crowds)
+		if (pair->peer->limits.congests)
 			lane->in_held =
 				lane->in_base + messages_of(op, pair, false);
 	}
@@ -297,7 +297,7 @@ static void pass_turn(const struct executable *e, struct pair *pair)
 	struct lane *lane = &pair->peer->lane[e->class];
 
 	lane->in_held = 0;
-	if (e->crowded && pair->peer->limits.crowds) {
+	if (e->crowded && pair->peer->limits.congests) {
 		lane->out_settles = lane->out_last;
 		if (lane->in.lines)
 			pair->peer->transport->release(pair->peer->tp, e->class,
@@ -316,7 +316,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 		op->begun_ns = clock_ns();
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->exe->scratch_bytes));
-	if (op->exe->wants_hold)
+	if (op->exe->needs_mem_reg)
 		TRY(hold_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->exe->plan, op->exe->slices,
 			   op->exe->window));

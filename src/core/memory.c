@@ -182,8 +182,8 @@ void comm_drop(struct dicomm_comm *comm, struct held *held)
 {
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		if (held->wires & 1u << i)
-			comm->wires[i].transport->drop(comm->wires[i].device,
-						       held->on[i]);
+			comm->wires[i].transport->mem_dereg(
+				comm->wires[i].device, held->on[i]);
 	held->wires = 0;
 }
 
@@ -198,8 +198,8 @@ dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
 
 		if (!w->device)
 			continue;
-		status = w->transport->hold(w->device, addr, len, written,
-					    &held->on[i]);
+		status = w->transport->mem_reg(w->device, addr, len, written,
+					       &held->on[i]);
 		if (status != DICOMM_SUCCESS) {
 			comm_drop(comm, held);
 			return status;

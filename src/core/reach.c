@@ -152,7 +152,7 @@ static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 {
 	unsigned wires = comm->peers[rank].wires;
 
-	if (wires && comm->wires[__builtin_ctz(wires)].transport->near)
+	if (wires && comm->wires[__builtin_ctz(wires)].transport->intra_node)
 		return near_open(comm, rank, board->id ? board : NULL);
 	log_set_last_error(NO_NEAR_WIRE);
 	return DICOMM_ERR_UNSUPPORTED;

@@ -364,7 +364,8 @@ static void run_forged(struct rank *r)
 				      DICOMM_AGAIN);
 		while (status == DICOMM_IN_PROGRESS) {
 			r->t->poll(r->dev);
-			status = r->t->arrived(r->peer[0], TP_COLLECTIVE, 1);
+			status =
+				r->t->read_status(r->peer[0], TP_COLLECTIVE, 1);
 		}
 		EXPECT(r, status == DICOMM_ERR_REMOTE, "byte %d: status %d",
 		       (int)i, (int)status);
@@ -422,7 +423,7 @@ static void stop_reading(struct rank *r)
 	/* Some of it is there, the rest is asked for. */
 	RANKS_WAIT(r, *(volatile uint8_t *)into == 1);
 	EXPECT(r,
-	       r->t->arrived(r->peer[0], TP_COLLECTIVE, 1) ==
+	       r->t->read_status(r->peer[0], TP_COLLECTIVE, 1) ==
 		       DICOMM_IN_PROGRESS,
 	       "all of it came at once");
 	r->t->abort(r->dev);

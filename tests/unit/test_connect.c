@@ -17,13 +17,16 @@
 #include <unistd.h>
 
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/call.h"
-#include "transports/verbs/connect.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/rail.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/lock.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/connection/conn.h"
+#include "transports/verbs/connection/exchange.h"
+#include "transports/verbs/connection/server.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/nic.h"
 
 #define RANKS 160
 #define CALLERS 200 /* more than strangers may be, less than ranks may call */
@@ -46,11 +49,11 @@ static _Atomic int asked;
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
 {
-	bool gone = atomic_load(&has_gone) && context == &contexts[1];
+	bool removed = atomic_load(&has_gone) && context == &contexts[1];
 
 	(void)e;
 	atomic_fetch_add(&asked, 1);
-	errno = gone ? EIO : EAGAIN;
+	errno = removed ? EIO : EAGAIN;
 	return -1;
 }
 
@@ -116,13 +119,13 @@ static void setup(void)
 		.config = {.rank = ME,
 			   .ranks = RANKS,
 			   .slots = SLOTS,
-			   .channels = 1},
+			   .queue_pairs = 1},
 		.stride = STRIDE,
-		.lanes = RANKS * TP_CLASSES,
+		.channels = RANKS * TP_CLASSES,
 		.rails = RAILS,
 	};
-	dev.in = calloc(dev.lanes, sizeof(*dev.in));
-	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	dev.in = calloc(dev.channels, sizeof(*dev.in));
+	dev.out = calloc(dev.channels, sizeof(*dev.out));
 	for (int i = 0; i < RAILS; i++) {
 		ck_assert_int_eq(pipe(ends), 0);
 		news[i] = ends[1];
@@ -142,13 +145,13 @@ static void setup(void)
 						  .srq = &srqs[i]};
 	}
 	atomic_store(&asked, 0);
-	ck_assert_int_eq(verbs_connect_open(&dev), DICOMM_SUCCESS);
+	ck_assert_int_eq(verbs_server_open(&dev), DICOMM_SUCCESS);
 }
 
 static void close_device(void)
 {
-	verbs_connect_shut(&dev);
-	verbs_connect_close(&dev);
+	verbs_server_stop_listening(&dev);
+	verbs_server_close(&dev);
 }
 
 static void teardown(void)
@@ -188,22 +191,22 @@ static size_t hear(int fd, void *to, size_t len)
 /* A call of one who knows the secret, but has mistaken the rank. */
 static void say_who(int fd)
 {
-	struct verbs_card card = {.type = VERBS_CALL, .ranks = RANKS};
+	struct verbs_connect_msg msg = {.type = VERBS_REQUEST, .ranks = RANKS};
 
-	memcpy(card.to, dev.nonce, sizeof(card.to));
-	verbs_card_seal(&card, dev.config.key);
-	ck_assert_int_eq(send(fd, &card, sizeof(card), MSG_NOSIGNAL),
-			 sizeof(card));
+	memcpy(msg.to, dev.nonce, sizeof(msg.to));
+	verbs_msg_seal(&msg, dev.config.key);
+	ck_assert_int_eq(send(fd, &msg, sizeof(msg), MSG_NOSIGNAL),
+			 sizeof(msg));
 }
 
 static void check_is_answered(int fd)
 {
-	struct verbs_card card;
+	struct verbs_connect_msg msg;
 
 	say_who(fd);
-	ck_assert_uint_eq(hear(fd, &card, sizeof(card)), sizeof(card));
-	ck_assert_int_eq(card.type, VERBS_ANSWER);
-	ck_assert_str_eq(card.why, "no such rank");
+	ck_assert_uint_eq(hear(fd, &msg, sizeof(msg)), sizeof(msg));
+	ck_assert_int_eq(msg.type, VERBS_REPLY);
+	ck_assert_str_eq(msg.why, "no such rank");
 }
 
 /* ---- who calls ---- */
@@ -267,45 +270,46 @@ START_TEST(a_forked_child_keeps_no_connection)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	close(first);
 	close(second);
-	ck_assert_int_eq(verbs_connect_open(&dev), DICOMM_SUCCESS);
+	ck_assert_int_eq(verbs_server_open(&dev), DICOMM_SUCCESS);
 }
 END_TEST
 
 /* ---- who is called ---- */
 
-static struct verbs_card good_call(void)
+static struct verbs_connect_msg good_call(void)
 {
-	struct verbs_card card = {.type = VERBS_CALL,
-				  .from_rank = PEER,
-				  .to_rank = ME,
-				  .ranks = RANKS,
-				  .slots = SLOTS,
-				  .stride = STRIDE,
-				  .strands = RAILS};
+	struct verbs_connect_msg msg = {.type = VERBS_REQUEST,
+					.from_rank = PEER,
+					.to_rank = ME,
+					.ranks = RANKS,
+					.slots = SLOTS,
+					.stride = STRIDE,
+					.qps = RAILS};
 
 	for (uint32_t i = 0; i < RAILS; i++)
-		card.end[i] = (struct verbs_end){.gids = 1,
-						 .mtu = IBV_MTU_4096,
-						 .reads = 16,
-						 .rail = i,
-						 .to_rail = i};
-	return card;
+		msg.qp[i] = (struct verbs_qp_address){.gids = 1,
+						      .mtu = IBV_MTU_4096,
+						      .reads = 16,
+						      .rail = i,
+						      .remote_rail = i};
+	return msg;
 }
 
-/* Is there a lane then? It has no connection. */
-static bool call(const struct verbs_card *card, struct verbs_card *answer)
+/* Is there a channel then? It has no connection. */
+static bool call(const struct verbs_connect_msg *msg,
+		 struct verbs_connect_msg *answer)
 {
-	struct verbs_conn conn = {.stage = CONN_OPEN, .card = *card};
+	struct verbs_conn conn = {.stage = CONN_OPEN, .msg = *msg};
 	int ends[2];
 	bool made;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 	conn.fd = ends[0];
 	verbs_lock();
-	made = verbs_call_answer(&dev, &conn);
-	ck_assert(made == (conn.lane != NULL));
+	made = verbs_serve_request(&dev, &conn);
+	ck_assert(made == (conn.channel != NULL));
 	if (made)
-		conn.lane->conn = NULL;
+		conn.channel->conn = NULL;
 	verbs_unlock();
 	ck_assert_uint_eq(hear(ends[1], answer, sizeof(*answer)),
 			  sizeof(*answer));
@@ -318,20 +322,20 @@ static bool call(const struct verbs_card *card, struct verbs_card *answer)
 START_TEST(a_call_is_answered_by_a_port_that_is_of_use)
 {
 	uint32_t id = PEER * TP_CLASSES;
-	struct verbs_card card = good_call(), answer;
+	struct verbs_connect_msg msg = good_call(), answer;
 
 	srqs[0].context = &contexts[0];
 	srqs[1].context = &contexts[1];
 	if (_i == 1)
-		atomic_store(&nics[0].lost_ms, 1);
+		atomic_store(&nics[0].link_down_ms, 1);
 	if (_i == 2)
 		atomic_store(&nics[1].fatal, "a test");
-	ck_assert(call(&card, &answer));
-	ck_assert_uint_eq(answer.end[0].rail, _i == 1 ? 1 : 0);
-	ck_assert_uint_eq(answer.end[1].rail, _i == 2 ? 0 : 1);
+	ck_assert(call(&msg, &answer));
+	ck_assert_uint_eq(answer.qp[0].rail, _i == 1 ? 1 : 0);
+	ck_assert_uint_eq(answer.qp[1].rail, _i == 2 ? 0 : 1);
 	for (uint32_t i = 0; i < RAILS; i++)
-		ck_assert_uint_eq(answer.end[i].to_rail, i);
-	verbs_lane_close(atomic_load(&dev.in[id]));
+		ck_assert_uint_eq(answer.qp[i].remote_rail, i);
+	verbs_channel_close(atomic_load(&dev.in[id]));
 }
 END_TEST
 
@@ -344,40 +348,42 @@ START_TEST(a_call_with_wrong_words_is_refused_or_served)
 				       8,  9,  159, 160,        161,       255,
 				       17, 64, 256, 0x7fffffff, UINT32_MAX};
 	unsigned state = 1;
-	int lanes = 0;
+	int channels = 0;
 
 	for (int i = 0; i < FUZZED; i++) {
-		struct verbs_card card = good_call(), answer;
+		struct verbs_connect_msg msg = good_call(), answer;
 
 		for (int k = rand_r(&state) % 3; k >= 0; k--) {
 			size_t at = (size_t)rand_r(&state) %
-				    (sizeof(card) / sizeof(uint32_t));
+				    (sizeof(msg) / sizeof(uint32_t));
 			uint32_t word = odd[(size_t)rand_r(&state) %
 					    (sizeof(odd) / sizeof(*odd))];
 
 			/* Most of what counts comes first. */
 			if (k == 0)
-				at %= offsetof(struct verbs_card, end[1]) /
+				at %= offsetof(struct verbs_connect_msg,
+					       qp[1]) /
 				      sizeof(uint32_t);
-			memcpy((uint8_t *)&card + at * sizeof(word), &word,
+			memcpy((uint8_t *)&msg + at * sizeof(word), &word,
 			       sizeof(word));
 		}
-		if (!call(&card, &answer)) {
+		if (!call(&msg, &answer)) {
 			ck_assert_uint_ne(answer.status, DICOMM_SUCCESS);
 			ck_assert(*answer.why);
 			continue;
 		}
-		lanes++;
-		for (uint32_t id = 0; id < dev.lanes; id++) {
-			struct verbs_lane *lane = atomic_load(&dev.in[id]);
+		channels++;
+		for (uint32_t id = 0; id < dev.channels; id++) {
+			struct verbs_channel *channel =
+				atomic_load(&dev.in[id]);
 
 			atomic_store(&dev.in[id], NULL);
-			if (lane)
-				verbs_lane_close(lane);
+			if (channel)
+				verbs_channel_close(channel);
 		}
 	}
-	ck_assert_int_gt(lanes, FUZZED / 20);
-	ck_assert_int_lt(lanes, FUZZED / 20 * 19);
+	ck_assert_int_gt(channels, FUZZED / 20);
+	ck_assert_int_lt(channels, FUZZED / 20 * 19);
 }
 END_TEST
 
@@ -387,25 +393,25 @@ START_TEST(strangers_are_hung_up_on)
 	unsigned state = 1;
 
 	for (int i = 0; i < CALLERS; i++) {
-		struct verbs_card card = good_call();
-		size_t bit = (size_t)rand_r(&state) % (8 * sizeof(card));
-		size_t len = sizeof(card);
+		struct verbs_connect_msg msg = good_call();
+		size_t bit = (size_t)rand_r(&state) % (8 * sizeof(msg));
+		size_t len = sizeof(msg);
 		int fd = knock();
 		char byte;
 
-		memcpy(card.to, dev.nonce, sizeof(card.to));
-		verbs_card_seal(&card, dev.config.key);
+		memcpy(msg.to, dev.nonce, sizeof(msg.to));
+		verbs_msg_seal(&msg, dev.config.key);
 		if (i % 2)
 			len = bit / 8;
 		else
-			((uint8_t *)&card)[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		ck_assert_int_eq(send(fd, &card, len, MSG_NOSIGNAL),
+			((uint8_t *)&msg)[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		ck_assert_int_eq(send(fd, &msg, len, MSG_NOSIGNAL),
 				 (ssize_t)len);
 		ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
 		ck_assert_uint_eq(hear(fd, &byte, 1), 0);
 		close(fd);
 	}
-	for (uint32_t id = 0; id < dev.lanes; id++)
+	for (uint32_t id = 0; id < dev.channels; id++)
 		ck_assert_ptr_null(atomic_load(&dev.in[id]));
 	check_is_answered(knock());
 }
@@ -421,7 +427,7 @@ START_TEST(a_device_that_has_gone_is_looked_at_once)
 	for (int i = 0; i < PATIENCE_MS && !atomic_load(&nics[1].fatal); i++)
 		usleep(1000);
 	ck_assert_ptr_ne(atomic_load(&nics[1].fatal), NULL);
-	ck_assert(atomic_load(&nics[1].gone));
+	ck_assert(atomic_load(&nics[1].removed));
 	usleep(50000);
 	ck_assert_int_eq(atomic_load(&asked), 1);
 	ck_assert_ptr_eq(atomic_load(&nics[0].fatal), NULL);
@@ -431,17 +437,20 @@ END_TEST
 
 START_TEST(the_first_reason_counts)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, false, 1);
-	struct verbs_conn conn = {.stage = CONN_ASKED, .lane = lane};
+	struct verbs_channel *channel =
+		verbs_channel_new(&dev, PEER, 0, false, 1);
+	struct verbs_conn conn = {.stage = CONN_AWAITING_REPLY,
+				  .channel = channel};
 
 	strcpy(conn.from, "somewhere");
-	atomic_store(&lane->state, LANE_CONNECTING);
-	verbs_call_expired(&conn);
-	ck_assert_int_eq(lane->why, DICOMM_ERR_TIMEOUT);
-	verbs_call_ended(&conn);
-	ck_assert_int_eq(lane->why, DICOMM_ERR_TIMEOUT);
-	ck_assert_ptr_ne(strstr(lane->text, "no answer from somewhere"), NULL);
-	free(lane);
+	atomic_store(&channel->state, CHANNEL_CONNECTING);
+	verbs_conn_expired(&conn);
+	ck_assert_int_eq(channel->why, DICOMM_ERR_TIMEOUT);
+	verbs_conn_ended(&conn);
+	ck_assert_int_eq(channel->why, DICOMM_ERR_TIMEOUT);
+	ck_assert_ptr_ne(strstr(channel->text, "no answer from somewhere"),
+			 NULL);
+	free(channel);
 }
 END_TEST
 

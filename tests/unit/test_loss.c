@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A lane of two queue pairs, of which one fails, over NICs of our own that do
- * nothing by themselves: what is sent again, when, and how often. And credits,
- * on a network where a later write may be the first to land.
+ * A channel of two queue pairs, of which one fails, over NICs of our own that
+ * do nothing by themselves: what is sent again, when, and how often. And
+ * credits, on a network where a later write may be the first to land.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -13,19 +13,25 @@
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/connect.h"
-#include "transports/verbs/credits.h"
-#include "transports/verbs/hold.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/loss.h"
-#include "transports/verbs/memory.h"
-#include "transports/verbs/mirror.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/poll.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/verbs.h"
-#include "transports/verbs/watch.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/failure.h"
+#include "transports/verbs/channel/lock.h"
+#include "transports/verbs/channel/loopback.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/connection/exchange.h"
+#include "transports/verbs/message/bounce.h"
+#include "transports/verbs/message/completion.h"
+#include "transports/verbs/message/credits.h"
+#include "transports/verbs/message/memory.h"
+#include "transports/verbs/message/poll.h"
+#include "transports/verbs/message/put.h"
+#include "transports/verbs/message/read.h"
+#include "transports/verbs/message/watchdog.h"
+#include "transports/verbs/nic/events.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/registration.h"
 
 #define SLOTS 8
 #define STRIDE 4224
@@ -57,7 +63,7 @@ static bool was_error[4];
 static struct ibv_wc straggler[2];
 /* What it has to tell of itself */
 static struct ibv_async_event news[2];
-static bool tells[2];
+static bool grants[2];
 
 static struct ibv_context contexts[2];
 static struct ibv_pd pds[2];
@@ -157,9 +163,9 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
 {
 	int rail = (int)(context - contexts);
 
-	if (tells[rail]) {
+	if (grants[rail]) {
 		*e = news[rail];
-		tells[rail] = false;
+		grants[rail] = false;
 		return 0;
 	}
 	if (!straggler[rail].wr_id || last_state[rail] != IBV_QPS_ERR)
@@ -196,7 +202,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 
 	(void)access;
 	errno = EIO;
-	if (pd && atomic_load(&nics[pd - pds].gone))
+	if (pd && atomic_load(&nics[pd - pds].removed))
 		return NULL;
 	mr = calloc(1, sizeof(*mr));
 	mr->pd = pd;
@@ -230,7 +236,7 @@ static void complete(int rail, uint64_t id, enum ibv_wc_opcode opcode,
 							 .qp_num = QPN};
 }
 
-static void lose(int rail, uint64_t id)
+static void fail_over(int rail, uint64_t id)
 {
 	complete(rail, id, IBV_WC_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR, 0);
 }
@@ -242,42 +248,42 @@ static void lose_first(int rail)
 
 	while (posted[i].rail != rail)
 		ck_assert_int_lt(++i, n_posted);
-	lose(rail, posted[i].id);
+	fail_over(rail, posted[i].id);
 }
 
-/* ---- a rank, and its lanes with another ---- */
+/* ---- a rank, and its channels with another ---- */
 
 static struct tp_device dev;
 static struct tp_peer peer;
-static struct verbs_lane *out, *in;
+static struct verbs_channel *out, *in;
 
-static struct verbs_lane *open_lane(bool is_in)
+static struct verbs_channel *open_lane(bool is_in)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, is_in, 2);
-	struct verbs_card remote = {.strands = 2,
-				    .addr = 0x100000,
-				    .stride = STRIDE,
-				    .slots = SLOTS};
+	struct verbs_channel *channel =
+		verbs_channel_new(&dev, PEER, 0, is_in, 2);
+	struct verbs_connect_msg remote = {
+		.qps = 2, .addr = 0x100000, .stride = STRIDE, .slots = SLOTS};
 
-	lane->depth = 32;
-	strcpy(lane->remote, "elsewhere");
+	channel->depth = 32;
+	strcpy(channel->remote, "elsewhere");
 	for (uint32_t i = 0; i < 2; i++) {
-		lane->strand[i].rail = &dev.rail[i];
-		lane->strand[i].to_rail = i;
-		lane->strand[i].qp = &qps[i];
-		lane->strand[i].qpn = qps[i].qp_num;
-		remote.end[i].rkey = 100 + i;
-		remote.end[i].bytes_per_s = 1000000000;
+		channel->qp[i].rail = &dev.rail[i];
+		channel->qp[i].remote_rail = i;
+		channel->qp[i].ibv = &qps[i];
+		channel->qp[i].qpn = qps[i].qp_num;
+		remote.qp[i].rkey = 100 + i;
+		remote.qp[i].bytes_per_s = 1000000000;
 	}
 	if (!is_in)
-		verbs_credits_begin(lane);
-	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
+		verbs_credits_track(channel);
+	ck_assert_int_eq(verbs_channel_set_remote(channel, &remote),
+			 DICOMM_SUCCESS);
 	if (is_in) {
-		lane->stride = STRIDE;
-		lane->slots = calloc(SLOTS, STRIDE);
+		channel->stride = STRIDE;
+		channel->slots = calloc(SLOTS, STRIDE);
 	}
-	atomic_store(&lane->state, LANE_READY);
-	return lane;
+	atomic_store(&channel->state, CHANNEL_READY);
+	return channel;
 }
 
 static void setup(void)
@@ -289,11 +295,11 @@ static void setup(void)
 	dev.eager_bytes = 4096;
 	dev.stride = STRIDE;
 	dev.max_read = 1 << 30;
-	dev.lanes = 2 * TP_CLASSES;
-	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
-	memset((void *)dev.words, 0, dev.lanes * sizeof(*dev.words));
-	dev.in = calloc(dev.lanes, sizeof(*dev.in));
-	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	dev.channels = 2 * TP_CLASSES;
+	dev.words = aligned_alloc(64, dev.channels * sizeof(*dev.words));
+	memset((void *)dev.words, 0, dev.channels * sizeof(*dev.words));
+	dev.in = calloc(dev.channels, sizeof(*dev.in));
+	dev.out = calloc(dev.channels, sizeof(*dev.out));
 	dev.rails = 2;
 	for (int i = 0; i < 2; i++) {
 		contexts[i].ops.post_send = post_send;
@@ -307,7 +313,7 @@ static void setup(void)
 		nics[i].port = (uint8_t)(i + 1);
 		nics[i].pd = &pds[i];
 		atomic_store(&nics[i].fatal, NULL);
-		atomic_store(&nics[i].gone, false);
+		atomic_store(&nics[i].removed, false);
 		strcpy(nics[i].name, i ? "fake1" : "fake0");
 		dev.rail[i].nic = &nics[i];
 		dev.rail[i].cq = &cqs[i];
@@ -349,21 +355,22 @@ static void check_message(const struct posted *p, uint64_t q, uint32_t len)
 		ck_assert_uint_eq(p->data[sizeof(struct verbs_head) + i], q);
 }
 
-static void notice(struct verbs_lane *lane, uint32_t strand, uint64_t come_to,
-		   uint64_t come_mask)
+static void notice(struct verbs_channel *channel, uint32_t index,
+		   uint64_t received_to, uint64_t received_mask)
 {
-	struct verbs_card card = {
-		.strand = strand, .come_to = come_to, .come_mask = come_mask};
+	struct verbs_connect_msg msg = {.notice_qp = index,
+					.received_to = received_to,
+					.received_mask = received_mask};
 
 	verbs_lock();
-	verbs_loss_noticed(lane, &card);
+	verbs_store_notice(channel, &msg);
 	verbs_unlock();
 }
 
 /* A NIC has some time to bring its last. */
 static void poll_some(void)
 {
-	for (int i = 0; i < 5 || (atomic_load(&dev.repair) && i < 500); i++) {
+	for (int i = 0; i < 5 || (atomic_load(&dev.failover) && i < 500); i++) {
 		verbs_poll(&dev);
 		if (i >= 5)
 			usleep(100);
@@ -437,14 +444,14 @@ END_TEST
 /* Credits are the next that is posted. */
 static void wait_told(int rail, uint64_t seq)
 {
-	uint64_t told;
+	uint64_t granted;
 
 	for (int i = 0; i < 3000 && !n_posted; i++)
 		verbs_poll(&dev);
 	ck_assert_int_eq(n_posted, 1);
 	ck_assert_int_eq(posted[0].rail, rail);
-	memcpy(&told, posted[0].data, sizeof(told));
-	ck_assert_uint_eq(told, seq);
+	memcpy(&granted, posted[0].data, sizeof(granted));
+	ck_assert_uint_eq(granted, seq);
 }
 
 /* As a driver may do for a queue pair that has failed, or where its doorbell is
@@ -454,7 +461,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	static uint8_t to[100000];
 	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}};
 	const struct transport *verbs = transport_find("verbs");
-	struct tp_hold *hold;
+	struct tp_mem *mem;
 	struct tp_ref ref;
 	uint64_t seen = 0;
 
@@ -462,7 +469,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	for (uint64_t q = 1; q <= 6; q++)
 		put(q, length(q));
 	poll_some();
-	ck_assert_int_eq(out->strand[_i].state, STRAND_STOPPED);
+	ck_assert_int_eq(out->qp[_i].state, QP_STOPPED);
 	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
 	ck_assert_ptr_ne(strstr(out->text, "post a request: "), NULL);
 	notice(out, (uint32_t)_i, 0, 0);
@@ -484,7 +491,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 
 	/* The same of reads, ... */
 	n_posted = 0;
-	ck_assert_int_eq(verbs->hold(&dev, to, sizeof(to), true, &hold),
+	ck_assert_int_eq(verbs->mem_reg(&dev, to, sizeof(to), true, &mem),
 			 DICOMM_SUCCESS);
 	memcpy(&ref, &from, sizeof(from));
 	for (uint64_t q = 1; q <= 2; q++)
@@ -509,7 +516,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	poll_some();
 	ck_assert(verbs_flush(&dev));
 	wait_told(!_i, 5);
-	verbs->drop(&dev, hold);
+	verbs->mem_dereg(&dev, mem);
 }
 END_TEST
 
@@ -545,7 +552,7 @@ static void complete_all(void)
 /* Who leaves may have to tell once more. */
 START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 {
-	bool (*landed)(struct tp_device *) = transport_find("verbs")->landed;
+	bool (*landed)(struct tp_device *) = transport_find("verbs")->delivered;
 
 	ck_assert(landed(&dev));
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
@@ -557,10 +564,10 @@ START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 	ck_assert_int_eq(n_posted, 2);
 	ck_assert(posted[1].signalled);
 	if (_i) {
-		lose(0, posted[0].id);
+		fail_over(0, posted[0].id);
 		n_posted = 0;
 		poll_some();
-		ck_assert_int_eq(in->strand[0].state, STRAND_STOPPED);
+		ck_assert_int_eq(in->qp[0].state, QP_STOPPED);
 		/* Flushed, for there is nobody to tell it by: not landed. */
 		ck_assert(verbs_flush(&dev));
 		ck_assert(!landed(&dev));
@@ -570,11 +577,11 @@ START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 	}
 	complete_all();
 	ck_assert(landed(&dev));
-	/* Of a lane that is no more, nothing is awaited. */
+	/* Of a channel that is no more, nothing is awaited. */
 	ck_assert_int_eq(verbs_release(&peer, 0, 10), DICOMM_SUCCESS);
 	verbs_flush(&dev);
 	ck_assert(!landed(&dev));
-	atomic_store(&in->left, true);
+	atomic_store(&in->peer_closed, true);
 	ck_assert(landed(&dev));
 }
 END_TEST
@@ -596,7 +603,7 @@ START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
 {
 	int first;
 
-	out->note_above = LONG - 1;
+	out->notify_above = LONG - 1;
 	put(1, LONG);
 	ck_assert_int_eq(n_posted, 2);
 	check_pair(posted, 1);
@@ -606,7 +613,7 @@ START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
 	check_message(&posted[2], 2, SHORT);
 	first = posted[0].rail;
 	ck_assert_int_eq(posted[2].rail, !first);
-	lose(first, posted[0].id);
+	fail_over(first, posted[0].id);
 	poll_some();
 	notice(out, (uint32_t)first, 0, 2);
 	poll_some();
@@ -616,7 +623,7 @@ START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
 	complete(!first, posted[4].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS, 0);
 	poll_some();
 	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
-	ck_assert_uint_eq(out->strand[!first].posted, out->strand[!first].done);
+	ck_assert_uint_eq(out->qp[!first].posted, out->qp[!first].done);
 }
 END_TEST
 
@@ -628,7 +635,7 @@ START_TEST(the_last_one_takes_the_lane_with_it)
 	poll_some();
 	notice(out, 0, 0, 0);
 	poll_some();
-	lose(1, posted[n_posted - 1].id);
+	fail_over(1, posted[n_posted - 1].id);
 	poll_some();
 	ck_assert_int_eq(out->why, DICOMM_ERR_REMOTE);
 	ck_assert_str_eq(
@@ -659,8 +666,8 @@ static void tell(int rail, enum ibv_event_type type)
 	news[rail] = (struct ibv_async_event){.event_type = type};
 	if (type != IBV_EVENT_DEVICE_FATAL)
 		news[rail].element.qp = &qps[rail];
-	tells[rail] = true;
-	verbs_watch_events(&nics[rail]);
+	grants[rail] = true;
+	verbs_nic_events(&nics[rail]);
 }
 
 static const enum ibv_event_type faults[] = {
@@ -675,18 +682,18 @@ START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
 	int rank = -1;
 
 	for (int i = 0; i < 2; i++)
-		qps[i].qp_context = &out->strand[i];
+		qps[i].qp_context = &out->qp[i].events;
 	for (uint64_t q = 1; q <= 6; q++)
 		put(q, length(q));
 	tell(0, faults[_i]);
 	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_SUCCESS);
-	ck_assert_int_eq(out->strand[0].state, STRAND_LOST);
-	ck_assert_int_eq(out->strand[1].state, STRAND_GOOD);
+	ck_assert_int_eq(out->qp[0].state, QP_FAILED);
+	ck_assert_int_eq(out->qp[1].state, QP_GOOD);
 	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
 	ck_assert_ptr_ne(strstr(out->text, "verbs fake0 port 1 "), NULL);
 	ck_assert_ptr_ne(strstr(out->text, text), NULL);
 	tell(1, faults[_i]);
-	/* Who closes a lane may be heard of first. */
+	/* Who closes a channel may be heard of first. */
 	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_SUCCESS);
 	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_ERR_SYSTEM);
 	ck_assert_int_eq(rank, PEER);
@@ -700,7 +707,7 @@ END_TEST
 /* Where reads go, and what they are made of. */
 static uint8_t target[100000];
 static struct verbs_mr target_mrs[2];
-static struct tp_hold target_hold;
+static struct tp_mem target_hold;
 static const struct verbs_reference source = {.addr = 0x5000, .key = {71, 72}};
 
 static void hold_both(struct tp_ref *ref)
@@ -713,7 +720,7 @@ static void hold_both(struct tp_ref *ref)
 			.mr = ibv_reg_mr(NULL, target, sizeof(target), 0)};
 		target_hold.mr[i] = &target_mrs[i];
 	}
-	dev.holds = &target_hold;
+	dev.mems = &target_hold;
 	memcpy(ref, &source, sizeof(source));
 }
 
@@ -728,7 +735,7 @@ START_TEST(a_read_begins_anew_at_once)
 		DICOMM_IN_PROGRESS);
 	first = posted[0].rail;
 	ck_assert_uint_eq(posted[0].key, source.key[first]);
-	lose(first, posted[0].id);
+	fail_over(first, posted[0].id);
 	poll_some();
 	ck_assert_int_eq(n_posted, 2);
 	ck_assert_int_eq(posted[1].rail, !first);
@@ -781,16 +788,16 @@ static dicomm_result_t read_flushed(enum tp_class c, uint64_t seq)
 }
 
 /* What is read by a NIC is flushed by it, over a queue pair to itself. Where
- * that fails, the read goes by another NIC; but the next lane finds a new one.
- * In the second round requests are refused instead. */
+ * that fails, the read goes by another NIC; but the next channel finds a new
+ * one. In the second round requests are refused instead. */
 START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 {
-	struct verbs_lane *other = open_lane(true);
+	struct verbs_channel *other = open_lane(true);
 	struct tp_ref ref;
 
 	made = 0;
 	other->id++;
-	other->request = verbs_request_of(other);
+	other->request = verbs_request_base(other);
 	peer.in[1] = other;
 	atomic_store(&dev.in[other->id], other);
 	hold_both(&ref);
@@ -801,13 +808,13 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 		nics[i].attr.max_qp_wr = nics[i].attr.max_cqe = 1024;
 		dev.rail[i].cqe = 1024;
 		dev.rail[i].words_mr = target_mrs[i].mr;
-		ck_assert_int_eq(verbs_mirror_open(&dev, &dev.rail[i]),
+		ck_assert_int_eq(verbs_loopback_open(&dev, &dev.rail[i]),
 				 DICOMM_SUCCESS);
 	}
 	ck_assert_int_eq(made, 2);
 	for (uint64_t q = 1; q <= 4; q++)
 		ck_assert_int_eq(read_flushed(0, q), DICOMM_SUCCESS);
-	ck_assert_ptr_eq(verbs_strand_good(in), &in->strand[0]);
+	ck_assert_ptr_eq(verbs_good_qp(in), &in->qp[0]);
 
 	if (_i)
 		refusing = MIRROR;
@@ -815,7 +822,7 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 		fails[0] = true;
 	for (uint64_t q = 5; q <= 8; q++)
 		ck_assert_int_eq(read_flushed(0, q), DICOMM_SUCCESS);
-	ck_assert_int_eq(in->strand[0].state, STRAND_STOPPED);
+	ck_assert_int_eq(in->qp[0].state, QP_STOPPED);
 	ck_assert_int_eq(in->why, DICOMM_SUCCESS);
 	ck_assert_int_eq(made, 3);
 	ck_assert_int_eq(last_state[MIRROR], IBV_QPS_RTS);
@@ -823,7 +830,7 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 	refusing = -1;
 	for (uint64_t q = 1; q <= 4; q++)
 		ck_assert_int_eq(read_flushed(1, q), DICOMM_SUCCESS);
-	ck_assert_int_eq(other->strand[0].state, STRAND_GOOD);
+	ck_assert_int_eq(other->qp[0].state, QP_GOOD);
 	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
 	ck_assert_int_eq(made, 3);
 }
@@ -835,32 +842,34 @@ START_TEST(memory_is_held_for_those_nics_that_are_there)
 	const struct transport *verbs = transport_find("verbs");
 	struct verbs_reference from = {.addr = 0x5000, .key = {71, 72}}, to;
 	static uint8_t memory[100000];
-	struct tp_hold *hold;
+	struct tp_mem *mem;
 	struct tp_ref ref;
 
 	tell(_i, IBV_EVENT_DEVICE_FATAL);
-	ck_assert_int_eq(verbs->hold(&dev, memory, sizeof(memory), true, &hold),
-			 DICOMM_SUCCESS);
+	ck_assert_int_eq(
+		verbs->mem_reg(&dev, memory, sizeof(memory), true, &mem),
+		DICOMM_SUCCESS);
 	ck_assert(
 		verbs_offer(&peer, memory, sizeof(memory), TP_WANT_COPY, &ref));
 	memcpy(&to, &ref, sizeof(to));
-	ck_assert_uint_eq(to.key[!_i], hold->mr[!_i]->mr->rkey);
+	ck_assert_uint_eq(to.key[!_i], mem->mr[!_i]->mr->rkey);
 	/* Beyond what is held. */
 	ck_assert(!verbs_offer(&peer, memory + 1, sizeof(memory), TP_WANT_COPY,
 			       &ref));
-	verbs_strand_give_up(&in->strand[_i], DICOMM_ERR_SYSTEM, "a test", "");
+	verbs_qp_fail(&in->qp[_i], DICOMM_ERR_SYSTEM, "a test", "");
 	memcpy(&ref, &from, sizeof(from));
 	ck_assert_int_eq(
 		verbs_read(&peer, 0, 1, &ref, 0, memory, sizeof(memory)),
 		DICOMM_IN_PROGRESS);
 	ck_assert_int_eq(posted[0].rail, !_i);
-	ck_assert_uint_eq(posted[0].lkey, hold->mr[!_i]->mr->lkey);
-	verbs->drop(&dev, hold);
-	ck_assert_ptr_null(dev.holds);
+	ck_assert_uint_eq(posted[0].lkey, mem->mr[!_i]->mr->lkey);
+	verbs->mem_dereg(&dev, mem);
+	ck_assert_ptr_null(dev.mems);
 	/* Without any, nothing is. */
 	tell(!_i, IBV_EVENT_DEVICE_FATAL);
-	ck_assert_int_ne(verbs->hold(&dev, memory, sizeof(memory), true, &hold),
-			 DICOMM_SUCCESS);
+	ck_assert_int_ne(
+		verbs->mem_reg(&dev, memory, sizeof(memory), true, &mem),
+		DICOMM_SUCCESS);
 }
 END_TEST
 
@@ -889,27 +898,27 @@ START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
 	arrive(0, 1);
 	land(0, 2);
 	straggler[0] = coming[0][--n_coming[0]];
-	qps[0].qp_context = &in->strand[0];
-	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	qps[0].qp_context = &in->qp[0].events;
+	verbs_qp_fail(&in->qp[0], DICOMM_ERR_SYSTEM, "a test", "");
 	poll_some();
 	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
-	ck_assert(verbs_has_come(in, 2));
+	ck_assert(verbs_has_arrived(in, 2));
 	ck_assert_uint_eq(dev.rail[0].batch_room, room - 2);
 	/* And nothing else. */
 	arrive(0, 3);
-	ck_assert(!verbs_has_come(in, 3));
+	ck_assert(!verbs_has_arrived(in, 3));
 }
 END_TEST
 
 START_TEST(the_other_one_goes_on_while_a_queue_pair_ends)
 {
-	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	verbs_qp_fail(&in->qp[0], DICOMM_ERR_SYSTEM, "a test", "");
 	verbs_poll(&dev);
 	ck_assert(was_error[0]);
 	ck_assert_int_eq(last_state[0], IBV_QPS_ERR);
 	land(1, 1);
 	verbs_poll(&dev);
-	ck_assert(verbs_has_come(in, 1));
+	ck_assert(verbs_has_arrived(in, 1));
 	poll_some();
 	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
 }
@@ -920,8 +929,8 @@ START_TEST(credits_wait_for_the_fence_too)
 {
 	for (uint64_t q = 1; q <= 3; q++)
 		arrive((int)q % 2, q);
-	ck_assert(verbs_has_come(in, 3));
-	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	ck_assert(verbs_has_arrived(in, 3));
+	verbs_qp_fail(&in->qp[0], DICOMM_ERR_SYSTEM, "a test", "");
 	poll_some();
 	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
 	n_posted = 0;
@@ -930,9 +939,9 @@ START_TEST(credits_wait_for_the_fence_too)
 	ck_assert_int_eq(verbs_release(&peer, 0, 6), DICOMM_SUCCESS);
 	poll_some();
 	ck_assert_int_eq(n_posted, 0);
-	/* A message of the old strand was reported as not come. */
+	/* A message of the old queue pair was reported as not come. */
 	arrive(0, 7);
-	ck_assert(!verbs_has_come(in, 7));
+	ck_assert(!verbs_has_arrived(in, 7));
 	notice(in, 0, 0, 0);
 	wait_told(1, 6);
 }
@@ -988,7 +997,7 @@ END_TEST
  * may: until their completion has come. */
 START_TEST(a_late_credit_undoes_none)
 {
-	struct posted late[VERBS_WORDS];
+	struct posted closing[VERBS_WORDS];
 	unsigned state = (unsigned)_i;
 	int n_late = 0, most = 0;
 
@@ -1001,22 +1010,22 @@ START_TEST(a_late_credit_undoes_none)
 			while (n_late) {
 				int i = rand_r(&state) % n_late;
 
-				land_credits(&late[i]);
-				if (late[i].signalled)
-					complete(0, late[i].id,
+				land_credits(&closing[i]);
+				if (closing[i].signalled)
+					complete(0, closing[i].id,
 						 IBV_WC_RDMA_WRITE,
 						 IBV_WC_SUCCESS, 0);
-				late[i] = late[--n_late];
+				closing[i] = closing[--n_late];
 			}
 			verbs_complete(&dev);
 		}
 		if (n_posted)
-			late[n_late++] = posted[0];
+			closing[n_late++] = posted[0];
 		most = n_late > most ? n_late : most;
 	}
 	ck_assert_int_eq(most, VERBS_WORDS);
 	while (n_late)
-		land_credits(&late[--n_late]);
+		land_credits(&closing[--n_late]);
 	n_posted = 0;
 	verbs_flush(&dev);
 	if (n_posted)
@@ -1063,7 +1072,7 @@ START_TEST(the_next_credits_are_seen_at_once)
 		verbs_poll(&dev);
 		ck_assert_uint_eq(atomic_load(&out->released), q - 1);
 		land_credits(&posted[0]);
-		poll_times(VERBS_POLLS_PER_LOOK);
+		poll_times(VERBS_POLLS_PER_CHECK);
 		ck_assert_uint_eq(atomic_load(&out->released), q);
 		if (posted[0].signalled)
 			complete(0, posted[0].id, IBV_WC_RDMA_WRITE,
@@ -1082,11 +1091,11 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 		release(q);
 	ck_assert_int_eq(n_posted, _i + 1);
 	land_credits(&posted[_i]);
-	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
+	poll_times(VERBS_CREDIT_CHECKS * VERBS_POLLS_PER_CHECK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest);
 	for (int i = 0; i < _i; i++)
 		land_credits(&posted[i]);
-	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
+	poll_times(VERBS_CREDIT_CHECKS * VERBS_POLLS_PER_CHECK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest);
 	/* And what comes after them is expected in the right place. */
 	for (int i = 0; i <= _i; i++)
@@ -1098,12 +1107,12 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 	release(newest + 1);
 	ck_assert_int_eq(n_posted, 1);
 	land_credits(&posted[0]);
-	poll_times(VERBS_POLLS_PER_LOOK);
+	poll_times(VERBS_POLLS_PER_CHECK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest + 1);
 }
 END_TEST
 
-/* The first of another strand is in the first word, whatever comes next. */
+/* The first of another queue pair is in the first word, whatever comes next. */
 START_TEST(credits_of_another_strand_are_seen_soon)
 {
 	for (uint64_t q = 1; q <= 3; q++) {
@@ -1112,7 +1121,7 @@ START_TEST(credits_of_another_strand_are_seen_soon)
 	}
 	poll_some();
 	ck_assert_uint_eq(atomic_load(&out->released), 3);
-	verbs_strand_give_up(&in->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	verbs_qp_fail(&in->qp[0], DICOMM_ERR_SYSTEM, "a test", "");
 	poll_some();
 	n_posted = 0;
 	notice(in, 0, 0, 0);
@@ -1123,7 +1132,7 @@ START_TEST(credits_of_another_strand_are_seen_soon)
 	ck_assert_uint_eq(posted[0].addr, in->remote_addr);
 	for (int i = 0; i < n_posted; i++)
 		land_credits(&posted[i]);
-	poll_times(VERBS_LOOKS * VERBS_POLLS_PER_LOOK);
+	poll_times(VERBS_CREDIT_CHECKS * VERBS_POLLS_PER_CHECK);
 	ck_assert_uint_eq(atomic_load(&out->released), 4);
 }
 END_TEST
@@ -1131,52 +1140,53 @@ END_TEST
 #define CROWD 40 /* more than one poll looks at */
 #define LAST 5   /* of them */
 
-/* Also the rarer looks, at all words, reach each lane; and lanes may end in any
- * order. */
+/* Also the rarer looks, at all words, reach each channel; and channels may end
+ * in any order. */
 START_TEST(credits_of_many_lanes_are_seen_soon)
 {
-	struct verbs_lane *lanes[CROWD];
+	struct verbs_channel *channels[CROWD];
 	ptrdiff_t next;
 
 	free(dev.words);
 	dev.words = aligned_alloc(64, CROWD * sizeof(*dev.words));
-	verbs_credits_end(out);
-	ck_assert_ptr_null(dev.looked_at);
+	verbs_credits_untrack(out);
+	ck_assert_ptr_null(dev.credit_cursor);
 	for (int i = 0; i < CROWD; i++) {
-		lanes[i] = verbs_lane_new(&dev, i / TP_CLASSES,
+		channels[i] =
+			verbs_channel_new(&dev, i / TP_CLASSES,
 					  (uint32_t)(i % TP_CLASSES), false, 1);
-		verbs_credits_begin(lanes[i]);
-		atomic_store(&lanes[i]->words->word[3], 100 + (uint64_t)i);
+		verbs_credits_track(channels[i]);
+		atomic_store(&channels[i]->words->word[3], 100 + (uint64_t)i);
 	}
-	poll_times((VERBS_LOOKS * 3 + CROWD) * VERBS_POLLS_PER_LOOK);
+	poll_times((VERBS_CREDIT_CHECKS * 3 + CROWD) * VERBS_POLLS_PER_CHECK);
 	for (int i = 0; i < CROWD; i++)
-		ck_assert_uint_eq(atomic_load(&lanes[i]->released),
+		ck_assert_uint_eq(atomic_load(&channels[i]->released),
 				  100 + (uint64_t)i);
 	for (int i = 0; i < CROWD - 1; i++) {
 		int k = i * 7 % CROWD;
 
 		/* The one at which the last poll ended, and others. */
 		if (i % 2)
-			k = (int)(dev.looked_at->id);
-		if (!lanes[k] || k == LAST)
+			k = (int)(dev.credit_cursor->id);
+		if (!channels[k] || k == LAST)
 			continue;
-		verbs_credits_end(lanes[k]);
-		free(lanes[k]);
-		lanes[k] = NULL;
-		next = lanes[LAST]->expected - lanes[LAST]->words->word;
-		atomic_store(&lanes[LAST]->words->word[next],
+		verbs_credits_untrack(channels[k]);
+		free(channels[k]);
+		channels[k] = NULL;
+		next = channels[LAST]->next_word - channels[LAST]->words->word;
+		atomic_store(&channels[LAST]->words->word[next],
 			     1000 + (uint64_t)i);
 		poll_times(CROWD);
-		ck_assert_uint_eq(atomic_load(&lanes[LAST]->released),
+		ck_assert_uint_eq(atomic_load(&channels[LAST]->released),
 				  1000 + (uint64_t)i);
 	}
 	for (int i = 0; i < CROWD; i++) {
-		if (!lanes[i])
+		if (!channels[i])
 			continue;
-		verbs_credits_end(lanes[i]);
-		free(lanes[i]);
+		verbs_credits_untrack(channels[i]);
+		free(channels[i]);
 	}
-	ck_assert_ptr_null(dev.looked_at);
+	ck_assert_ptr_null(dev.credit_cursor);
 }
 END_TEST
 

@@ -12,12 +12,15 @@
 
 #include "src/base/log.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/choose.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/rail.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/channel/rail.h"
+#include "transports/verbs/nic/choose.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/ports.h"
 
 #define RANKS 20
 #define MANY_RANKS 512
@@ -31,7 +34,7 @@ static struct ibv_device device = {.name = "fake0",
 static struct ibv_context context = {.device = &device, .async_fd = -1};
 static bool is_locked; /* nobody may open it */
 static struct ibv_pd pd = {.context = &context};
-static struct ibv_comp_channel channel = {.context = &context, .fd = -1};
+static struct ibv_comp_channel comp_channel = {.context = &context, .fd = -1};
 static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
 static int cqe;               /* of the queue */
@@ -156,7 +159,7 @@ int ibv_close_device(struct ibv_context *c)
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
 	(void)c;
-	return &channel;
+	return &comp_channel;
 }
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
@@ -306,13 +309,13 @@ static void setup(void)
 		.config = {.rank = ME,
 			   .ranks = RANKS,
 			   .slots = SLOTS,
-			   .channels = 1},
+			   .queue_pairs = 1},
 		.stride = 4224,
-		.lanes = RANKS * TP_CLASSES,
+		.channels = RANKS * TP_CLASSES,
 		.rails = 1,
 		.rail = {{.nic = &nic}},
 	};
-	dev.words = aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
+	dev.words = aligned_alloc(64, (dev.channels + 1) * sizeof(*dev.words));
 	cqe = resizes = n_asked = silent = receives = own_receives = 0;
 	has_srq = true;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
@@ -385,7 +388,7 @@ END_TEST
 static const struct {
 	enum verbs_fabric fabric;
 	const char *driver;
-	bool grows;
+	bool cq_grows;
 } drivers[] = {
 	{VERBS_ROCE, "mlx5_core", true},
 	{VERBS_INFINIBAND, "mlx5_core", true},
@@ -403,37 +406,37 @@ START_TEST(few_drivers_are_trusted_to_make_a_queue_longer)
 {
 	ck_assert_int_eq(
 		verbs_choose_grows(drivers[_i].fabric, drivers[_i].driver),
-		drivers[_i].grows);
+		drivers[_i].cq_grows);
 }
 END_TEST
 
-/* Both directions of both classes of all peers, as lane.c asks for them. */
+/* Both directions of both classes of all peers, as channel.c asks for them. */
 START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 {
 	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
 
 	close_rail();
-	nic.grows = _i == 1;
+	nic.cq_grows = _i == 1;
 	if (_i == 2) {
-		dev.lanes = MANY_RANKS * TP_CLASSES;
+		dev.channels = MANY_RANKS * TP_CLASSES;
 		free(dev.words);
-		dev.words =
-			aligned_alloc(64, (dev.lanes + 1) * sizeof(*dev.words));
+		dev.words = aligned_alloc(64, (dev.channels + 1) *
+						      sizeof(*dev.words));
 	}
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
-	if (nic.grows)
+	if (nic.cq_grows)
 		ck_assert_int_lt(cqe, 1000);
-	for (uint32_t i = 0; i < dev.lanes; i++) {
+	for (uint32_t i = 0; i < dev.channels; i++) {
 		ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], in),
 				 DICOMM_SUCCESS);
 		ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], out),
 				 DICOMM_SUCCESS);
 	}
-	ck_assert_uint_ge((uint32_t)cqe, dev.lanes * (in + out));
-	/* Then there are more strands than both sides have alike. */
+	ck_assert_uint_ge((uint32_t)cqe, dev.channels * (in + out));
+	/* Then there are more queue pairs than both sides have alike. */
 	ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], 1000),
-			 nic.grows ? DICOMM_SUCCESS : DICOMM_ERR_NO_PATH);
-	ck_assert_int_eq(resizes > 0, nic.grows);
+			 nic.cq_grows ? DICOMM_SUCCESS : DICOMM_ERR_NO_PATH);
+	ck_assert_int_eq(resizes > 0, nic.cq_grows);
 }
 END_TEST
 
@@ -465,101 +468,103 @@ static const struct {
 	{VERBS_ROCE, 0, 0, 0, true},
 };
 
-static struct verbs_lane *open_lane(struct verbs_card *card)
+static struct verbs_channel *open_lane(struct verbs_connect_msg *msg)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, true, 1);
+	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, true, 1);
 
-	*card = (struct verbs_card){.strands = 1};
-	ck_assert_int_eq(verbs_lane_open(lane, card), DICOMM_SUCCESS);
-	return lane;
+	*msg = (struct verbs_connect_msg){.qps = 1};
+	ck_assert_int_eq(verbs_channel_open(channel, msg), DICOMM_SUCCESS);
+	return channel;
 }
 
 START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 {
-	struct verbs_card mine, theirs;
-	struct verbs_lane *lane;
+	struct verbs_connect_msg mine, theirs;
+	struct verbs_channel *channel;
 
 	nic.fabric = places[_i].fabric;
 	nic.port_attr.flags = places[_i].flags;
 	nic.pkey_index = 6;
-	lane = open_lane(&mine);
-	ck_assert_int_eq(mine.end[0].global, !!places[_i].flags);
+	channel = open_lane(&mine);
+	ck_assert_int_eq(mine.qp[0].global, !!places[_i].flags);
 	theirs = mine;
-	theirs.end[0].lid = 4711;
-	theirs.end[0].global = places[_i].there;
-	theirs.end[0].gid[0][7] = places[_i].subnet;
-	ck_assert_int_eq(verbs_lane_connect(lane, &theirs), DICOMM_SUCCESS);
+	theirs.qp[0].lid = 4711;
+	theirs.qp[0].global = places[_i].there;
+	theirs.qp[0].gid[0][7] = places[_i].subnet;
+	ck_assert_int_eq(verbs_channel_connect(channel, &theirs),
+			 DICOMM_SUCCESS);
 	ck_assert_int_eq(n_asked, 3);
 	ck_assert_uint_eq(asked[0].pkey_index, 6);
 	ck_assert_int_eq(asked[1].qp_state, IBV_QPS_RTR);
 	ck_assert_uint_eq(asked[1].ah_attr.dlid, 4711);
 	ck_assert_int_eq(asked[1].ah_attr.is_global, places[_i].global);
-	verbs_lane_close(lane);
+	verbs_channel_close(channel);
 }
 END_TEST
 
 /* What it is known by, in the kernel's table and to us, may be gone. */
 START_TEST(a_gid_that_has_left_is_named)
 {
-	struct verbs_card card;
-	struct verbs_lane *lane = open_lane(&card);
+	struct verbs_connect_msg msg;
+	struct verbs_channel *channel = open_lane(&msg);
 
 	gid_has_left = _i;
 	silent = 3;
-	ck_assert_int_eq(verbs_lane_connect(lane, &card), DICOMM_ERR_SYSTEM);
+	ck_assert_int_eq(verbs_channel_connect(channel, &msg),
+			 DICOMM_ERR_SYSTEM);
 	ck_assert_ptr_ne(strstr(log_last_error(), "gid ::"), NULL);
 	ck_assert_int_eq(strstr(log_last_error(), VERBS_GID_LEFT) != NULL, _i);
-	verbs_lane_close(lane);
+	verbs_channel_close(channel);
 	gid_has_left = false;
 }
 END_TEST
 
 START_TEST(a_change_of_its_gids_counts_for_the_next_lane)
 {
-	struct verbs_card card;
-	struct verbs_lane *lane;
+	struct verbs_connect_msg msg;
+	struct verbs_channel *channel;
 
 	nic.gid[0].gid.raw[15] = 7; /* which the port had */
 	atomic_store(&nic.changed, _i);
-	verbs_nic_renew(&nic);
+	verbs_nic_refresh(&nic);
 	ck_assert(!atomic_load(&nic.changed));
-	lane = open_lane(&card);
-	ck_assert_uint_eq(card.end[0].gids, 1);
-	ck_assert_uint_eq(card.end[0].gid[0][15], _i ? 1 : 7);
-	verbs_lane_close(lane);
+	channel = open_lane(&msg);
+	ck_assert_uint_eq(msg.qp[0].gids, 1);
+	ck_assert_uint_eq(msg.qp[0].gid[0][15], _i ? 1 : 7);
+	verbs_channel_close(channel);
 }
 END_TEST
 
 START_TEST(without_a_gid_there_is_no_lane)
 {
-	struct verbs_card card = {.strands = 1};
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, true, 1);
+	struct verbs_connect_msg msg = {.qps = 1};
+	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, true, 1);
 
 	nic.port = 3; /* of which the table has none */
 	atomic_store(&nic.changed, true);
-	verbs_nic_renew(&nic);
-	ck_assert_int_eq(verbs_lane_open(lane, &card), DICOMM_ERR_NO_PATH);
+	verbs_nic_refresh(&nic);
+	ck_assert_int_eq(verbs_channel_open(channel, &msg), DICOMM_ERR_NO_PATH);
 	ck_assert_ptr_ne(strstr(log_last_error(), "no GID"), NULL);
-	verbs_lane_close(lane);
+	verbs_channel_close(channel);
 }
 END_TEST
 
 START_TEST(an_address_may_be_found_late)
 {
-	struct verbs_card card;
-	struct verbs_lane *lane = open_lane(&card);
+	struct verbs_connect_msg msg;
+	struct verbs_channel *channel = open_lane(&msg);
 
 	silent = 1 + _i;
 	if (silent < 3) {
-		ck_assert_int_eq(verbs_lane_connect(lane, &card),
+		ck_assert_int_eq(verbs_channel_connect(channel, &msg),
 				 DICOMM_SUCCESS);
 	} else {
-		ck_assert_int_eq(verbs_lane_connect(lane, &card),
+		ck_assert_int_eq(verbs_channel_connect(channel, &msg),
 				 DICOMM_ERR_SYSTEM);
 		ck_assert_ptr_ne(strstr(log_last_error(), strerror(ETIMEDOUT)),
 				 NULL);
 	}
-	verbs_lane_close(lane);
+	verbs_channel_close(channel);
 }
 END_TEST
 
@@ -567,8 +572,8 @@ END_TEST
 
 START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
 {
-	struct verbs_card card;
-	struct verbs_lane *lane;
+	struct verbs_connect_msg msg;
+	struct verbs_channel *channel;
 
 	close_rail();
 	has_srq = _i;
@@ -577,35 +582,35 @@ START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
 		nic.attr.max_srq_wr = 0;
 	receives = 0;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
-	lane = open_lane(&card);
+	channel = open_lane(&msg);
 	ck_assert_uint_eq(cap.max_recv_wr, has_srq ? 0 : SLOTS);
-	ck_assert_int_eq(verbs_lane_inbox(lane, &card), DICOMM_SUCCESS);
-	ck_assert_int_eq(receives, has_srq ? VERBS_BATCH + SLOTS : 0);
+	ck_assert_int_eq(verbs_channel_inbox(channel, &msg), DICOMM_SUCCESS);
+	ck_assert_int_eq(receives, has_srq ? VERBS_RECV_BATCH + SLOTS : 0);
 	ck_assert_int_eq(own_receives, has_srq ? 0 : SLOTS);
-	verbs_lane_close(lane);
+	verbs_channel_close(channel);
 }
 END_TEST
 
-/* More lanes than it has receives for share them all the same: of messages for
- * which there is none for a moment, the NIC says when to come again. */
+/* More channels than it has receives for share them all the same: of messages
+ * for which there is none for a moment, the NIC says when to come again. */
 START_TEST(a_shared_queue_may_be_full)
 {
-	struct verbs_lane *lanes[3];
-	struct verbs_card card;
+	struct verbs_channel *channels[3];
+	struct verbs_connect_msg msg;
 
 	close_rail();
 	receives = 0;
-	most_receives = VERBS_BATCH + SLOTS + 3;
+	most_receives = VERBS_RECV_BATCH + SLOTS + 3;
 	nic.attr.max_srq_wr = most_receives;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 	for (int i = 0; i < 3; i++) {
-		lanes[i] = open_lane(&card);
-		ck_assert_int_eq(verbs_lane_inbox(lanes[i], &card),
+		channels[i] = open_lane(&msg);
+		ck_assert_int_eq(verbs_channel_inbox(channels[i], &msg),
 				 DICOMM_SUCCESS);
 	}
 	ck_assert_int_eq(receives, most_receives);
 	for (int i = 0; i < 3; i++)
-		verbs_lane_close(lanes[i]);
+		verbs_channel_close(channels[i]);
 	most_receives = 0;
 }
 END_TEST

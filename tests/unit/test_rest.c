@@ -12,11 +12,13 @@
 
 #include "src/base/clock.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/credits.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/rest.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/cq_events.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/message/credits.h"
+#include "transports/verbs/message/wait.h"
+#include "transports/verbs/nic/nic.h"
 
 /* Longer than any test may take; what ends a rest before is no time-out. */
 #define LONG_US 100000000
@@ -26,7 +28,7 @@ static struct ibv_context context;
 static struct nic {
 	struct verbs_nic nic;
 	struct ibv_cq cq;
-	struct ibv_comp_channel channel;
+	struct ibv_comp_channel comp_channel;
 	int event; /* makes channel.fd readable */
 	int coming, polled;
 	bool asked;          /* for an event */
@@ -40,7 +42,7 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int coming = nic->coming;
 
 	ck_assert_int_le(coming, n);
-	/* Of no lane: nobody minds. */
+	/* Of no channel: nobody minds. */
 	for (int i = 0; i < coming; i++)
 		wc[i] = (struct ibv_wc){.wr_id = UINT64_MAX,
 					.status = IBV_WC_WR_FLUSH_ERR};
@@ -64,13 +66,13 @@ static void tell(const struct nic *nic)
 	ck_assert_int_eq(write(nic->event, "", 1), 1);
 }
 
-int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+int ibv_get_cq_event(struct ibv_comp_channel *comp_channel, struct ibv_cq **cq,
 		     void **cq_context)
 {
-	struct nic *nic = &nics[channel != &nics[0].channel];
+	struct nic *nic = &nics[comp_channel != &nics[0].comp_channel];
 	char byte;
 
-	ck_assert_int_eq(read(channel->fd, &byte, 1), 1);
+	ck_assert_int_eq(read(comp_channel->fd, &byte, 1), 1);
 	nic->taken++;
 	*cq = &nic->cq;
 	*cq_context = NULL;
@@ -100,20 +102,20 @@ static void setup(void)
 		struct nic *nic = &nics[i];
 
 		ck_assert_int_eq(pipe(ends), 0);
-		nic->channel.fd = ends[0];
+		nic->comp_channel.fd = ends[0];
 		nic->event = ends[1];
 		nic->cq.context = &context;
 		nic->cq.cq_context = nic;
 		dev.rail[i].nic = &nic->nic;
 		dev.rail[i].cq = &nic->cq;
-		dev.rail[i].channel = &nic->channel;
+		dev.rail[i].comp_channel = &nic->comp_channel;
 	}
 }
 
 static void teardown(void)
 {
 	for (int i = 0; i < 2; i++) {
-		close(nics[i].channel.fd);
+		close(nics[i].comp_channel.fd);
 		close(nics[i].event);
 	}
 }
@@ -142,7 +144,7 @@ START_TEST(an_event_of_any_nic_ends_it)
 	pthread_t thread;
 
 	ck_assert_int_eq(pthread_create(&thread, NULL, tell_later, nic), 0);
-	verbs_rest(&dev, LONG_US);
+	verbs_wait(&dev, LONG_US);
 	cpu = cpu_ns() - cpu;
 	start = clock_ns() - start;
 	pthread_join(thread, NULL);
@@ -157,7 +159,7 @@ START_TEST(it_ends_by_itself)
 {
 	uint64_t start = clock_ns();
 
-	verbs_rest(&dev, SHORT_US);
+	verbs_wait(&dev, SHORT_US);
 	ck_assert_uint_ge(clock_ns() - start, SHORT_US * 1000u);
 	ck_assert_int_eq(nics[0].taken + nics[1].taken, 0);
 }
@@ -170,8 +172,8 @@ START_TEST(a_nic_that_has_gone_keeps_nobody_awake)
 	uint64_t start = clock_ns();
 
 	close(nic->event);
-	atomic_store(&nic->nic.gone, true);
-	verbs_rest(&dev, SHORT_US);
+	atomic_store(&nic->nic.removed, true);
+	verbs_wait(&dev, SHORT_US);
 	ck_assert_uint_ge(clock_ns() - start, SHORT_US * 1000u);
 	nic->event = dup(0);
 }
@@ -182,7 +184,7 @@ END_TEST
 START_TEST(what_came_before_it_is_not_slept_over)
 {
 	nics[_i].comes_as_asked = true;
-	verbs_rest(&dev, LONG_US);
+	verbs_wait(&dev, LONG_US);
 	ck_assert_int_eq(nics[_i].polled, 1);
 }
 END_TEST
@@ -192,25 +194,25 @@ START_TEST(events_are_acknowledged_many_at_a_time)
 {
 	for (int i = 0; i < 200; i++) {
 		tell(&nics[1]);
-		verbs_rest(&dev, LONG_US);
+		verbs_wait(&dev, LONG_US);
 	}
 	ck_assert_int_eq(nics[1].taken, 200);
 	ck_assert_int_le(nics[1].calls, 10);
-	verbs_rest_end(&dev.rail[0]);
-	verbs_rest_end(&dev.rail[1]);
+	verbs_cq_events_ack(&dev.rail[0]);
+	verbs_cq_events_ack(&dev.rail[1]);
 	ck_assert_int_eq(nics[0].calls, 0);
 	ck_assert_int_eq(nics[1].acknowledged, 200);
 }
 END_TEST
 
-static uint64_t told;
+static uint64_t granted;
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		     struct ibv_send_wr **bad)
 {
 	(void)qp;
 	(void)bad;
-	memcpy(&told, (const void *)wr->sg_list->addr, sizeof(told));
+	memcpy(&granted, (const void *)wr->sg_list->addr, sizeof(granted));
 	return 0;
 }
 
@@ -218,21 +220,21 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 START_TEST(credits_are_told_first)
 {
 	struct tp_peer peer = {.dev = &dev};
-	struct verbs_lane *lane = verbs_lane_new(&dev, 0, 0, true, 1);
+	struct verbs_channel *channel = verbs_channel_new(&dev, 0, 0, true, 1);
 	struct ibv_qp qp = {.context = &context};
 
 	context.ops.post_send = post_send;
 	dev.config.slots = 64;
-	lane->depth = 32;
-	lane->strand[0].qp = &qp;
-	lane->strand[0].qpn = qp.qp_num;
-	lane->strand[0].rail = &dev.rail[0];
-	peer.in[0] = lane;
+	channel->depth = 32;
+	channel->qp[0].ibv = &qp;
+	channel->qp[0].qpn = qp.qp_num;
+	channel->qp[0].rail = &dev.rail[0];
+	peer.in[0] = channel;
 	ck_assert_int_eq(verbs_release(&peer, 0, 3), DICOMM_SUCCESS);
-	ck_assert_uint_eq(told, 0);
-	verbs_rest(&dev, SHORT_US);
-	ck_assert_uint_eq(told, 3);
-	free(lane);
+	ck_assert_uint_eq(granted, 0);
+	verbs_wait(&dev, SHORT_US);
+	ck_assert_uint_eq(granted, 3);
+	free(channel);
 }
 END_TEST
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A lane of one queue pair, over a NIC of our own that does nothing by itself:
- * what a put posts, when it asks for a signal, and when it refuses; and what a
- * poll may leave out for a while, and what not.
+ * A channel of one queue pair, over a NIC of our own that does nothing by
+ * itself: what a put posts, when it asks for a signal, and when it refuses; and
+ * what a poll may leave out for a while, and what not.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -13,19 +13,24 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/credits.h"
-#include "transports/verbs/hold.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/loss.h"
-#include "transports/verbs/memory.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/poll.h"
-#include "transports/verbs/rail.h"
-#include "transports/verbs/rest.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/verbs.h"
-#include "transports/verbs/watch.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/failure.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/message/bounce.h"
+#include "transports/verbs/message/completion.h"
+#include "transports/verbs/message/credits.h"
+#include "transports/verbs/message/memory.h"
+#include "transports/verbs/message/poll.h"
+#include "transports/verbs/message/post.h"
+#include "transports/verbs/message/put.h"
+#include "transports/verbs/message/read.h"
+#include "transports/verbs/message/wait.h"
+#include "transports/verbs/message/watchdog.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/registration.h"
 
 #define SLOTS 64
 #define DEPTH 32 /* less than credits: room is short first */
@@ -60,7 +65,7 @@ static int n_coming;
 static int receives; /* posted again */
 
 static struct ibv_context context;
-static struct ibv_comp_channel channel = {.fd = -1};
+static struct ibv_comp_channel comp_channel = {.fd = -1};
 static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
 static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
@@ -184,36 +189,38 @@ static void complete(uint64_t id, enum ibv_wc_opcode opcode, uint32_t imm)
 	n_coming = 1;
 }
 
-/* ---- a rank, and its lanes with another ---- */
+/* ---- a rank, and its channels with another ---- */
 
 static struct tp_device dev;
 static struct tp_peer peer;
-static struct verbs_lane *out, *in;
+static struct verbs_channel *out, *in;
 
-static struct verbs_lane *open_lane(bool is_in)
+static struct verbs_channel *open_lane(bool is_in)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, PEER, 0, is_in, 1);
-	struct verbs_card remote = {
-		.strands = 1,
+	struct verbs_channel *channel =
+		verbs_channel_new(&dev, PEER, 0, is_in, 1);
+	struct verbs_connect_msg remote = {
+		.qps = 1,
 		.addr = THERE,
 		.stride = STRIDE,
 		.slots = SLOTS,
-		.end = {{.rkey = KEY, .bytes_per_s = 1000000000}}};
+		.qp = {{.rkey = KEY, .bytes_per_s = 1000000000}}};
 
-	lane->depth = DEPTH;
-	lane->max_inline = sizeof(struct verbs_head) + INLINE;
-	lane->strand[0].rail = &dev.rail[0];
-	lane->strand[0].qp = &qp;
-	lane->strand[0].qpn = qp.qp_num;
+	channel->depth = DEPTH;
+	channel->max_inline = sizeof(struct verbs_head) + INLINE;
+	channel->qp[0].rail = &dev.rail[0];
+	channel->qp[0].ibv = &qp;
+	channel->qp[0].qpn = qp.qp_num;
 	if (!is_in)
-		verbs_credits_begin(lane);
-	ck_assert_int_eq(verbs_lane_meet(lane, &remote), DICOMM_SUCCESS);
+		verbs_credits_track(channel);
+	ck_assert_int_eq(verbs_channel_set_remote(channel, &remote),
+			 DICOMM_SUCCESS);
 	if (is_in) {
-		lane->stride = STRIDE;
-		lane->slots = calloc(SLOTS, STRIDE);
+		channel->stride = STRIDE;
+		channel->slots = calloc(SLOTS, STRIDE);
 	}
-	atomic_store(&lane->state, LANE_READY);
-	return lane;
+	atomic_store(&channel->state, CHANNEL_READY);
+	return channel;
 }
 
 static void setup(void)
@@ -224,10 +231,10 @@ static void setup(void)
 	dev.eager_bytes = 4096;
 	dev.stride = STRIDE;
 	dev.max_read = 1 << 30;
-	dev.lanes = RANKS * TP_CLASSES;
-	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
-	dev.in = calloc(dev.lanes, sizeof(*dev.in));
-	dev.out = calloc(dev.lanes, sizeof(*dev.out));
+	dev.channels = RANKS * TP_CLASSES;
+	dev.words = aligned_alloc(64, dev.channels * sizeof(*dev.words));
+	dev.in = calloc(dev.channels, sizeof(*dev.in));
+	dev.out = calloc(dev.channels, sizeof(*dev.out));
 	dev.rails = 1;
 	context.ops.post_send = post_send;
 	context.ops.poll_cq = poll_cq;
@@ -237,9 +244,9 @@ static void setup(void)
 	dev.rail[0].nic = &nic;
 	dev.rail[0].cq = &cq;
 	dev.rail[0].srq = &srq;
-	dev.rail[0].channel = &channel;
-	dev.rail[0].batch_room = VERBS_BATCH;
-	for (int i = 1; i < VERBS_BATCH; i++)
+	dev.rail[0].comp_channel = &comp_channel;
+	dev.rail[0].batch_room = VERBS_RECV_BATCH;
+	for (int i = 1; i < VERBS_RECV_BATCH; i++)
 		dev.rail[0].batch[i - 1].next = &dev.rail[0].batch[i];
 	ck_assert_int_eq(verbs_pool_open(&dev), DICOMM_SUCCESS);
 	peer.dev = &dev;
@@ -386,7 +393,7 @@ static dicomm_result_t look_after_ms(uint64_t ms)
 	int rank = -1;
 	dicomm_result_t status;
 
-	dev.looked_ms = clock_ms() - ms;
+	dev.watched_ms = clock_ms() - ms;
 	status = verbs_broken(&dev, &rank);
 	ck_assert_int_eq(rank, status == DICOMM_SUCCESS ? -1 : PEER);
 	return status;
@@ -397,7 +404,7 @@ START_TEST(who_waits_over_iwarp_asks)
 {
 	struct ibv_mr words = {.lkey = 9};
 	bool iwarp = _i;
-	int looks = 0;
+	int credit_checks = 0;
 
 	nic.fabric = iwarp ? VERBS_IWARP : VERBS_ROCE;
 	dev.rail[0].words_mr = &words;
@@ -413,9 +420,9 @@ START_TEST(who_waits_over_iwarp_asks)
 		/* One is answered, and asks again; the other is not. */
 		finish(1);
 	}
-	while (looks < 1000 && look_after_ms(900) == DICOMM_SUCCESS)
-		looks++;
-	ck_assert(iwarp ? looks < 60 : looks == 1000);
+	while (credit_checks < 1000 && look_after_ms(900) == DICOMM_SUCCESS)
+		credit_checks++;
+	ck_assert(iwarp ? credit_checks < 60 : credit_checks == 1000);
 	ck_assert(!iwarp || strstr(log_last_error(), "have not ended"));
 	nic.fabric = VERBS_ROCE;
 }
@@ -425,9 +432,9 @@ END_TEST
  * requests in a row of a quarter of the queue one tells of its end. */
 START_TEST(the_queue_is_never_overrun)
 {
-	struct verbs_strand *s = &out->strand[0];
+	struct verbs_qp *first = &out->qp[0];
 	unsigned state = (unsigned)_i;
-	int done = 0, told = 0, most = 0;
+	int done = 0, granted = 0, most = 0;
 	int after[1000] = {0}; /* posts, when a signal was asked for */
 	uint64_t q = 0;
 
@@ -436,23 +443,23 @@ START_TEST(the_queue_is_never_overrun)
 
 		land_credits((unsigned)rand_r(&state), q);
 		if (choice == 0)
-			verbs_probe(s);
+			verbs_probe(first);
 		else if (put(q + 1, choice < 3 ? 0 : 8) == DICOMM_SUCCESS)
 			q++;
 		for (int i = was; i < signals; i++)
 			after[i] = posts;
 		ck_assert_int_le(silent, DEPTH / 4);
-		ck_assert_int_eq(verbs_is_silent(s), silent > 0);
+		ck_assert_int_eq(verbs_has_unsignaled(first), silent > 0);
 		ck_assert_int_le(posts - done, DEPTH);
 		most = posts - done > most ? posts - done : most;
-		ck_assert_int_eq((int)s->posted, posts);
+		ck_assert_int_eq((int)first->posted, posts);
 		/* Mostly the queue is full, sometimes it gets empty. */
-		if (rand_r(&state) % 16 || told == signals)
+		if (rand_r(&state) % 16 || granted == signals)
 			continue;
-		told += 1 + rand_r(&state) % (signals - told);
-		done = after[told - 1];
-		finish(told);
-		ck_assert_int_eq((int)s->done, done);
+		granted += 1 + rand_r(&state) % (signals - granted);
+		done = after[granted - 1];
+		finish(granted);
+		ck_assert_int_eq((int)first->done, done);
 	}
 	ck_assert_int_ge(most, DEPTH - 2);
 }
@@ -494,12 +501,12 @@ static void break_it(void)
 {
 	struct ibv_wc wc = {.status = IBV_WC_RETRY_EXC_ERR};
 
-	verbs_strand_broken(&out->strand[0], &wc, "write", 8);
+	verbs_qp_completion_error(&out->qp[0], &wc, "write", 8);
 }
 
 static void give_it_up(void)
 {
-	verbs_strand_give_up(&out->strand[0], DICOMM_ERR_SYSTEM, "a test", "");
+	verbs_qp_fail(&out->qp[0], DICOMM_ERR_SYSTEM, "a test", "");
 }
 
 static const struct {
@@ -531,7 +538,7 @@ END_TEST
 START_TEST(a_lane_after_an_abort_carries_nothing)
 {
 	abort_it();
-	ck_assert(!verbs_lane_allow(out, SLOTS));
+	ck_assert(!verbs_channel_allow(out, SLOTS));
 	ck_assert_int_eq(put(1, 8), DICOMM_ERR_ABORTED);
 	ck_assert_int_eq(posts, 0);
 }
@@ -539,7 +546,7 @@ END_TEST
 
 START_TEST(who_has_left_gets_what_credits_allow)
 {
-	atomic_store(&out->left, true);
+	atomic_store(&out->peer_closed, true);
 	ck_assert_int_eq(put(1, 8), DICOMM_SUCCESS);
 	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_ERR_REMOTE);
 	ck_assert_ptr_ne(strstr(log_last_error(), "has closed its side"), NULL);
@@ -548,7 +555,7 @@ START_TEST(who_has_left_gets_what_credits_allow)
 }
 END_TEST
 
-/* Not even those who only wait for it, on either lane. */
+/* Not even those who only wait for it, on either channel. */
 START_TEST(who_has_left_is_not_reached)
 {
 	const struct transport *verbs = transport_find("verbs");
@@ -556,10 +563,10 @@ START_TEST(who_has_left_is_not_reached)
 	char why[160];
 
 	dev.config.rank = PEER;
-	verbs_address_make(&dev, &blob);
+	verbs->address(&dev, &blob);
 	dev.config.rank = ME;
 	ck_assert(verbs->reaches(&dev, &blob, why, sizeof(why)));
-	atomic_store(_i ? &in->left : &out->left, true);
+	atomic_store(_i ? &in->peer_closed : &out->peer_closed, true);
 	ck_assert(!verbs->reaches(&dev, &blob, why, sizeof(why)));
 	ck_assert_ptr_ne(strstr(why, "closed its side"), NULL);
 }
@@ -573,7 +580,7 @@ START_TEST(a_refusal_is_told)
 	ck_assert_int_eq(put(2, lengths[_i]), DICOMM_ERR_SYSTEM);
 	ck_assert_ptr_ne(strstr(log_last_error(), "post a request"), NULL);
 	ck_assert_ptr_ne(strstr(log_last_error(), strerror(ENOMEM)), NULL);
-	ck_assert_uint_eq(out->strand[0].posted, 1);
+	ck_assert_uint_eq(out->qp[0].posted, 1);
 	/* After an abort that is no surprise. */
 	atomic_store(&dev.aborted, true);
 	ck_assert_int_eq(put(3, 8), DICOMM_ERR_ABORTED);
@@ -582,7 +589,7 @@ END_TEST
 
 START_TEST(nothing_goes_before_there_is_a_lane)
 {
-	peer.out[1] = &verbs_no_lane;
+	peer.out[1] = &verbs_no_channel;
 	ck_assert_int_eq(verbs_put(&peer, 1, 1, 5, TP_DATA, "x", 1),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(put(1, 4097), DICOMM_ERR_INTERNAL);
@@ -597,7 +604,7 @@ static void settle(void)
 {
 	for (int i = 0; i < 3; i++)
 		ck_assert(!verbs_poll(&dev));
-	ck_assert_int_gt(dev.looks, 1);
+	ck_assert_int_gt(dev.credit_checks, 1);
 }
 
 START_TEST(the_next_credits_are_seen_at_once)
@@ -605,7 +612,7 @@ START_TEST(the_next_credits_are_seen_at_once)
 	settle();
 	for (unsigned i = 0; i < 3 * VERBS_WORDS; i++) {
 		land_credits(i, i + 1);
-		for (int n = 0; n < VERBS_POLLS_PER_LOOK; n++)
+		for (int n = 0; n < VERBS_POLLS_PER_CHECK; n++)
 			verbs_poll(&dev);
 		ck_assert_uint_eq(atomic_load(&out->released), i + 1);
 	}
@@ -616,7 +623,7 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 {
 	settle();
 	land_credits((unsigned)_i, 9);
-	for (int i = 0; i < VERBS_LOOKS * VERBS_POLLS_PER_LOOK; i++)
+	for (int i = 0; i < VERBS_CREDIT_CHECKS * VERBS_POLLS_PER_CHECK; i++)
 		verbs_poll(&dev);
 	ck_assert_uint_eq(atomic_load(&out->released), 9);
 }
@@ -650,7 +657,7 @@ END_TEST
 /* Of all messages, also of those that nobody can make anything of. */
 START_TEST(a_receive_that_was_used_is_posted_again)
 {
-	for (uint64_t q = 1; q <= 10 * VERBS_BATCH; q++) {
+	for (uint64_t q = 1; q <= 10 * VERBS_RECV_BATCH; q++) {
 		if (q % 3 == 0) {
 			complete(q, IBV_WC_RECV_RDMA_WITH_IMM,
 				 q % 2 ? UINT32_MAX : in->id << 8);
@@ -659,8 +666,8 @@ START_TEST(a_receive_that_was_used_is_posted_again)
 		} else {
 			see_message(q);
 		}
-		ck_assert_int_eq(receives,
-				 (int)(q / VERBS_BATCH * VERBS_BATCH));
+		ck_assert_int_eq(receives, (int)(q / VERBS_RECV_BATCH *
+						 VERBS_RECV_BATCH));
 	}
 }
 END_TEST
@@ -672,7 +679,7 @@ START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
 
 	dev.rail[0].srq = NULL;
 	dev.rail[0].batch_room = 1;
-	for (uint64_t q = 1; q <= 3 * VERBS_BATCH; q++) {
+	for (uint64_t q = 1; q <= 3 * VERBS_RECV_BATCH; q++) {
 		see_message(q);
 		ck_assert_int_eq(own_receives, (int)q);
 	}
@@ -683,12 +690,12 @@ START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
 	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8);
 	coming.qp_num = QPN + 1;
 	ck_assert(verbs_poll(&dev));
-	in->strand[0].state = STRAND_STOPPED;
+	in->qp[0].state = QP_STOPPED;
 	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8);
 	ck_assert(verbs_poll(&dev));
 	ck_assert_int_eq(own_receives, before);
-	in->strand[0].state = STRAND_GOOD;
-	see_message(3 * VERBS_BATCH + 1);
+	in->qp[0].state = QP_GOOD;
+	see_message(3 * VERBS_RECV_BATCH + 1);
 	ck_assert_int_eq(own_receives, before + 1);
 }
 END_TEST
@@ -699,11 +706,11 @@ START_TEST(who_is_busy_looks_around)
 	uint64_t q = 0;
 
 	settle();
-	atomic_store(&dev.repair, true);
+	atomic_store(&dev.failover, true);
 	land_credits(3, 9);
 	while (q < 2ull * SLOTS)
 		see_message(++q);
-	ck_assert(!atomic_load(&dev.repair));
+	ck_assert(!atomic_load(&dev.failover));
 	for (; q < 6ull * SLOTS; q++)
 		see_message(q + 1);
 	ck_assert_uint_eq(atomic_load(&out->released), 9);
@@ -715,7 +722,7 @@ END_TEST
 START_TEST(credits_are_told_though_nothing_is_rare)
 {
 	settle();
-	in->referred = _i ? 1 : 0;
+	in->last_read = _i ? 1 : 0;
 	ck_assert_int_eq(verbs_release(&peer, 0, 1), DICOMM_SUCCESS);
 	ck_assert_int_eq(posts, 0);
 	verbs_poll(&dev);
@@ -731,26 +738,26 @@ END_TEST
 START_TEST(a_notice_is_seen_soon)
 {
 	settle();
-	atomic_store(&dev.repair, true);
+	atomic_store(&dev.failover, true);
 	for (int i = 0; i < 100; i++)
 		verbs_poll(&dev);
-	ck_assert(!atomic_load(&dev.repair));
+	ck_assert(!atomic_load(&dev.failover));
 	settle();
 	/* At once by who has polled in vain for long. */
-	atomic_store(&dev.repair, true);
-	verbs_rest(&dev, 1);
-	ck_assert(!atomic_load(&dev.repair));
+	atomic_store(&dev.failover, true);
+	verbs_wait(&dev, 1);
+	ck_assert(!atomic_load(&dev.failover));
 }
 END_TEST
 
-/* The ring of lanes that credits are looked for in is empty then. */
+/* The ring of channels that credits are looked for in is empty then. */
 START_TEST(without_a_lane_a_poll_finds_nothing)
 {
 	settle();
-	verbs_credits_end(out);
+	verbs_credits_untrack(out);
 	for (int i = 0; i < 200; i++)
 		ck_assert(!verbs_poll(&dev));
-	verbs_credits_begin(out);
+	verbs_credits_track(out);
 	settle();
 }
 END_TEST
@@ -767,9 +774,9 @@ static void hold_memory(void)
 				     .len = sizeof(read_to),
 				     .written = true,
 				     .mr = &m};
-	static struct tp_hold hold = {.mr = {&mr}};
+	static struct tp_mem mem = {.mr = {&mr}};
 
-	dev.holds = &hold;
+	dev.mems = &mem;
 }
 
 /* Begin to read a piece; the number of its request. */
@@ -792,7 +799,7 @@ static void end_read(uint64_t id)
 	ck_assert(verbs_poll(&dev));
 }
 
-static void look(int polls)
+static void watch_channel(int polls)
 {
 	for (int i = 0; i < polls; i++)
 		ck_assert(!verbs_poll(&dev));
@@ -826,11 +833,11 @@ START_TEST(pieces_of_a_message_are_told_of_in_bulk)
 		if (q + ahead <= pieces)
 			id[(q + ahead) % VERBS_READS] = begin_read(q + ahead);
 		before = posts;
-		look(_i & 2 ? 2000 : 1);
+		watch_channel(_i & 2 ? 2000 : 1);
 		ck_assert_int_eq(posts - before,
 				 q == 1 || (q == pieces && !many));
 	}
-	ck_assert_uint_eq(in->told, pieces);
+	ck_assert_uint_eq(in->granted, pieces);
 }
 END_TEST
 
@@ -842,12 +849,12 @@ START_TEST(messages_between_the_pieces_are_told_of_as_ever)
 	dev.config.slots = 16;
 	hold_memory();
 	see_message(1);
-	in->told = in->freed = 1;
+	in->granted = in->consumed = 1;
 	begin_read(35);
 	for (uint64_t q = 2; q <= 33; q++) {
 		int before;
 
-		for (; next <= in->told + dev.config.slots; next += 2)
+		for (; next <= in->granted + dev.config.slots; next += 2)
 			see_message(next);
 		before = posts;
 		ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
@@ -869,8 +876,8 @@ START_TEST(messages_that_are_read_are_told_of_one_by_one)
 	for (uint64_t q = 1; q <= 2; q++) {
 		end_read(id[q]);
 		ck_assert_int_eq(verbs_release(&peer, 0, q), DICOMM_SUCCESS);
-		look(1);
-		ck_assert_uint_eq(in->told, q);
+		watch_channel(1);
+		ck_assert_uint_eq(in->granted, q);
 	}
 }
 END_TEST
@@ -882,18 +889,18 @@ START_TEST(who_sleeps_tells_what_it_has_read)
 
 	hold_memory();
 	see_message(1);
-	in->told = in->freed = 1;
+	in->granted = in->consumed = 1;
 	id = begin_read(2);
 	begin_read(3);
 	end_read(id);
 	ck_assert_int_eq(verbs_release(&peer, 0, 2), DICOMM_SUCCESS);
-	look(1);
-	ck_assert_uint_eq(in->told, 1);
+	watch_channel(1);
+	ck_assert_uint_eq(in->granted, 1);
 	if (_i)
-		verbs_rest(&dev, 1);
+		verbs_wait(&dev, 1);
 	else
 		verbs_flush(&dev);
-	ck_assert_uint_eq(in->told, 2);
+	ck_assert_uint_eq(in->granted, 2);
 }
 END_TEST
 
@@ -909,13 +916,13 @@ START_TEST(who_could_not_tell_all_knows_that)
 	} while (verbs_flush(&dev));
 	ck_assert_uint_eq(q, VERBS_WORDS + 1);
 	ck_assert(!verbs_flush(&dev));
-	ck_assert_uint_eq(in->told, q - 1);
+	ck_assert_uint_eq(in->granted, q - 1);
 	if (_i)
-		atomic_store(&in->left, true);
+		atomic_store(&in->peer_closed, true);
 	else
 		complete(signaled[signals - 1], IBV_WC_RDMA_WRITE, 0);
 	ck_assert(verbs_flush(&dev));
-	ck_assert_uint_eq(in->told, _i ? q - 1 : q);
+	ck_assert_uint_eq(in->granted, _i ? q - 1 : q);
 }
 END_TEST
 
@@ -940,7 +947,7 @@ START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
 	/* Nor does a message arrive any more. */
 	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, in->id << 8 | 1);
 	ck_assert(!verbs_poll(&dev));
-	ck_assert(!verbs_has_come(in, 1));
+	ck_assert(!verbs_has_arrived(in, 1));
 }
 END_TEST
 

@@ -17,13 +17,15 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/choose.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/memory.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/message/post.h"
+#include "transports/verbs/nic/choose.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/registration.h"
 
 /* ---- a libibverbs that counts ---- */
 
@@ -452,7 +454,7 @@ static struct tp_blob good_address(void)
 	};
 	struct tp_blob blob;
 
-	verbs_address_make(&dev, &blob);
+	transport_find("verbs")->address(&dev, &blob);
 	return blob;
 }
 
@@ -508,26 +510,26 @@ END_TEST
 START_TEST(only_who_knows_the_key_makes_a_card)
 {
 	const uint8_t key[VERBS_KEY] = {1, 2, 3}, other[VERBS_KEY] = {1, 2, 4};
-	struct verbs_card card = {.type = VERBS_CALL, .end = {{.qpn = 17}}};
+	struct verbs_connect_msg msg = {.type = VERBS_REQUEST,
+					.qp = {{.qpn = 17}}};
 
-	verbs_card_seal(&card, key);
-	ck_assert(verbs_card_is_genuine(&card, key));
-	ck_assert(!verbs_card_is_genuine(&card, other));
-	for (size_t bit = 0; bit < 8 * sizeof(card); bit++) {
-		struct verbs_card bad = card;
+	verbs_msg_seal(&msg, key);
+	ck_assert(verbs_msg_is_genuine(&msg, key));
+	ck_assert(!verbs_msg_is_genuine(&msg, other));
+	for (size_t bit = 0; bit < 8 * sizeof(msg); bit++) {
+		struct verbs_connect_msg bad = msg;
 
 		((uint8_t *)&bad)[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		ck_assert_msg(!verbs_card_is_genuine(&bad, key), "bit %zu",
-			      bit);
+		ck_assert_msg(!verbs_msg_is_genuine(&bad, key), "bit %zu", bit);
 	}
 }
 END_TEST
 
-/* ---- strands ---- */
+/* ---- queue pairs ---- */
 
 /* Two rails, and what the ports of each side can, in MB/s. */
 static const struct {
-	uint32_t strands, here[2], there[2];
+	uint32_t qps, here[2], there[2];
 	unsigned first_percent; /* of all bytes over the first rail */
 } rates[] = {
 	{2, {100, 100}, {100, 100}, 50}, {2, {200, 100}, {200, 100}, 66},
@@ -540,34 +542,34 @@ START_TEST(traffic_is_shared_by_rate)
 	static struct verbs_nic nics[2];
 	static struct tp_device dev = {
 		.rails = 2, .rail = {{.nic = &nics[0]}, {.nic = &nics[1]}}};
-	const uint32_t n = rates[_i].strands;
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, false, n);
-	struct verbs_card remote = {.strands = n};
+	const uint32_t n = rates[_i].qps;
+	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, false, n);
+	struct verbs_connect_msg remote = {.qps = n};
 	uint64_t bytes[2] = {0, 0}, percent;
 	unsigned state = 1;
 
-	lane->depth = 16;
+	channel->depth = 16;
 	for (uint32_t i = 0; i < n; i++) {
-		lane->strand[i].rail = &dev.rail[i % 2];
-		lane->strand[i].to_rail = i % 2;
+		channel->qp[i].rail = &dev.rail[i % 2];
+		channel->qp[i].remote_rail = i % 2;
 		nics[i % 2].bytes_per_s = rates[_i].here[i % 2] * 1000000u;
-		remote.end[i].bytes_per_s = rates[_i].there[i % 2] * 1000000u;
+		remote.qp[i].bytes_per_s = rates[_i].there[i % 2] * 1000000u;
 	}
-	verbs_lane_share(lane, &remote);
+	verbs_channel_balance(channel, &remote);
 	for (int i = 0; i < 10000; i++) {
 		uint64_t len = 1u << (rand_r(&state) % 20);
 
-		bytes[verbs_pick(lane, len)->rail - dev.rail] += len;
+		bytes[verbs_pick_qp(channel, len)->rail - dev.rail] += len;
 	}
 	percent = 100 * bytes[0] / (bytes[0] + bytes[1]);
 	ck_assert_uint_ge(percent + 2, rates[_i].first_percent);
 	ck_assert_uint_le(percent, rates[_i].first_percent + 2);
 	/* What has no room is passed over. */
 	for (uint32_t i = 1; i < n; i++)
-		lane->strand[i].posted = 16;
+		channel->qp[i].posted = 16;
 	for (int i = 0; i < 100; i++)
-		ck_assert_ptr_eq(verbs_pick(lane, 1), &lane->strand[0]);
-	free(lane);
+		ck_assert_ptr_eq(verbs_pick_qp(channel, 1), &channel->qp[0]);
+	free(channel);
 }
 END_TEST
 
@@ -694,19 +696,19 @@ END_TEST
 
 START_TEST(memory_freed_while_in_use_goes_with_its_last_user)
 {
-	void *memory = allocate(1 << 20), *again;
+	void *memory = allocate(1 << 20), *resend;
 	struct verbs_mr *mr = get(memory, 100, true), *other;
 	uint32_t key = mr->mr->rkey;
 
 	release(memory);
-	again = allocate(1 << 20);
-	other = get(again, 100, true);
+	resend = allocate(1 << 20);
+	other = get(resend, 100, true);
 	ck_assert_uint_ne(other->mr->rkey, key);
 	ck_assert_int_eq(registered, 2);
 	verbs_mr_put(&fake_nic, mr);
 	ck_assert_int_eq(registered, 1);
 	verbs_mr_put(&fake_nic, other);
-	release(again);
+	release(resend);
 	verbs_mr_free_all(&fake_nic);
 	ck_assert_int_eq(registered, 0);
 }
@@ -715,7 +717,7 @@ END_TEST
 /* More than the allocator remembers: then everything unused has to go. */
 START_TEST(many_frees_at_once_are_noticed)
 {
-	void *memory = allocate(1 << 16), *again;
+	void *memory = allocate(1 << 16), *resend;
 	struct verbs_mr *mr = get(memory, 100, true);
 	uint32_t key = mr->mr->rkey;
 
@@ -723,12 +725,12 @@ START_TEST(many_frees_at_once_are_noticed)
 	release(memory);
 	for (int i = 0; i < 10000; i++)
 		release(allocate(4096));
-	again = allocate(1 << 16);
-	mr = get(again, 100, true);
+	resend = allocate(1 << 16);
+	mr = get(resend, 100, true);
 	ck_assert_uint_ne(mr->mr->rkey, key);
 	ck_assert_int_eq(registered, 1);
 	verbs_mr_put(&fake_nic, mr);
-	release(again);
+	release(resend);
 	verbs_mr_free_all(&fake_nic);
 }
 END_TEST

@@ -37,7 +37,7 @@ static bool knows(const struct tp_device *dev, ucs_memory_type_t type)
 	       attr.memory_types >> type & 1;
 }
 
-static ucs_status_t map(struct tp_device *dev, struct tp_hold *hold)
+static ucs_status_t map(struct tp_device *dev, struct tp_mem *hold)
 {
 	const ucp_mem_map_params_t params = {
 		.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
@@ -53,7 +53,7 @@ static ucs_status_t map(struct tp_device *dev, struct tp_hold *hold)
 
 /* Lock held. False: why not. */
 static bool take(struct tp_device *dev, const struct tp_region *region,
-		 const char *name, struct tp_hold *hold, char *why, size_t len)
+		 const char *name, struct tp_mem *hold, char *why, size_t len)
 {
 	const char *tls = getenv("UCX_TLS");
 	ucs_status_t status;
@@ -90,9 +90,9 @@ static bool take(struct tp_device *dev, const struct tp_region *region,
 
 dicomm_result_t ucx_hold_device(struct tp_device *dev,
 				const struct tp_region *region,
-				struct tp_hold **out, char *how, size_t len)
+				struct tp_mem **out, char *how, size_t len)
 {
-	struct tp_hold *hold;
+	struct tp_mem *hold;
 	size_t i = 0;
 	bool taken;
 
@@ -125,9 +125,9 @@ dicomm_result_t ucx_hold_device(struct tp_device *dev,
 	return DICOMM_SUCCESS;
 }
 
-void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
+void ucx_drop(struct tp_device *dev, struct tp_mem *hold)
 {
-	struct tp_hold **at = &dev->holds;
+	struct tp_mem **at = &dev->holds;
 
 	/* Memory of the host is as it is. */
 	if (!hold)
@@ -144,7 +144,7 @@ void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
 ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
 				  uint64_t len)
 {
-	for (const struct tp_hold *h = dev->holds; h; h = h->next)
+	for (const struct tp_mem *h = dev->holds; h; h = h->next)
 		if (at >= h->at && at - h->at <= h->len &&
 		    len <= h->len - (at - h->at))
 			return h->type;

@@ -221,8 +221,8 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
 				     .spin = 1,
-				     .rather_eager = peer->dev->tcp,
-				     .crowds = peer->dev->tcp};
+				     .prefers_eager = peer->dev->tcp,
+				     .congests = peer->dev->tcp};
 }
 
 /* To itself a rank needs no network. */
@@ -734,7 +734,7 @@ const struct transport transport_ucx = {
 	.name = "ucx",
 	.slots = 64,
 	.slot_bytes = 65536,
-	.sleeps = true,
+	.wait_wakes = true,
 	.slow_poll = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
@@ -751,16 +751,16 @@ const struct transport transport_ucx = {
 	.flush = ucx_flush,
 	/* UCX holds memory of the host by itself where its network needs that.
 	 */
-	.hold = defaults_hold,
-	.hold_device = ucx_hold_device,
-	.takes = defaults_takes,
-	.drop = ucx_drop,
+	.mem_reg = defaults_mem_reg,
+	.mem_reg_device = ucx_hold_device,
+	.mem_support = defaults_mem_support,
+	.mem_dereg = ucx_drop,
 	.offer = ucx_offer,
 	.map = ucx_map,
 	.read = ucx_read,
-	.arrived = ucx_arrived,
+	.read_status = ucx_arrived,
 	.poll = ucx_poll,
-	.rest = ucx_rest,
+	.wait = ucx_rest,
 	.broken = ucx_broken,
 	.abort = ucx_abort,
 	.memory = ucx_memory,

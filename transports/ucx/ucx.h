@@ -297,7 +297,7 @@ struct tp_device {
 	struct ucx_serve *all_serves;
 	unsigned serving, receiving; /* under way */
 	struct tp_peer *peers;
-	struct tp_hold *holds;
+	struct tp_mem *holds;
 
 	/* attend.c */
 	struct tp_device *next;
@@ -317,12 +317,12 @@ struct tp_peer {
 };
 
 /* Memory of a device. */
-struct tp_hold {
+struct tp_mem {
 	uintptr_t at;
 	uint64_t len;
 	ucs_memory_type_t type;
 	ucp_mem_h memory;
-	struct tp_hold *next;
+	struct tp_mem *next;
 };
 
 void ucx_lock(struct tp_device *dev);
@@ -403,8 +403,8 @@ void ucx_arrive_pay(struct tp_device *dev);
 
 dicomm_result_t ucx_hold_device(struct tp_device *dev,
 				const struct tp_region *region,
-				struct tp_hold **out, char *how, size_t len);
-void ucx_drop(struct tp_device *dev, struct tp_hold *hold);
+				struct tp_mem **out, char *how, size_t len);
+void ucx_drop(struct tp_device *dev, struct tp_mem *hold);
 /* What is not held is the host's. Lock held. */
 ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
 				  uint64_t len);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Queue pairs by librdmacm; with the lock, but for the first two functions. */
+#ifndef DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
+#define DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+#include "transports/verbs/nic/nic.h"
+
+struct rdma_cm_id;
+struct verbs_qp_address;
+struct verbs_rail;
+struct verbs_qp;
+
+/* *fd is readable when there is something for verbs_cm_events(). */
+dicomm_result_t verbs_cm_start(int *fd);
+void verbs_cm_stop(void);
+void verbs_cm_forget(void); /* in the child of a fork */
+void verbs_cm_events(void);
+dicomm_result_t verbs_cm_listen(struct verbs_rail *rail);
+void verbs_cm_end(const struct verbs_rail *rail, struct verbs_qp_address *end);
+dicomm_result_t verbs_cm_call(struct verbs_qp *qp,
+			      const struct verbs_qp_address *end);
+void verbs_cm_close(struct rdma_cm_id *id);
+
+#endif

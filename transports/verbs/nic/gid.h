@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* GIDs: the addresses by which other NICs reach a port. */
+#ifndef DICOMM_TRANSPORTS_VERBS_NIC_GID_H
+#define DICOMM_TRANSPORTS_VERBS_NIC_GID_H
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <stdint.h>
+
+#define VERBS_RAILS 4 /* ports that a rank uses, at most */
+#define VERBS_GIDS 8  /* at most, of one port */
+#define VERBS_GID_LEFT \
+	"that GID is not the port's any more: was its address removed?"
+
+enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
+
+/* One that others may know a port by. */
+struct verbs_gid {
+	union ibv_gid gid;
+	uint8_t index;  /* in the port's table */
+	uint8_t prefix; /* bits of its subnet; 0: not known, or no subnet */
+};
+
+const char *verbs_fabric_name(enum verbs_fabric fabric);
+void verbs_gid_text(const union ibv_gid *gid, char text[INET6_ADDRSTRLEN]);
+
+#endif
