@@ -23,7 +23,10 @@
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
-#include "transports/shm/shm.h"
+#include "transports/shm/address.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/segment.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)

@@ -15,7 +15,7 @@
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 #ifdef HAVE_UCX
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/load.h"
 #endif
 
 extern char **environ;

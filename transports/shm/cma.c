@@ -6,13 +6,15 @@
  * kernel pins and maps each page, which often costs more than a second copy
  * through a cached ring, so that is measured (measure.c) before it is used.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/cma.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/uio.h>
 
 #include "src/base/log.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/segment.h"
 
 /* Between two looks at the abort flag. */
 #define READ_BYTES (1u << 20)

@@ -11,12 +11,14 @@
  * one process of the machine at a time measures. Who does not come to it takes
  * what its neighbours tell in their addresses.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/measure.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

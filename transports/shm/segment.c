@@ -5,7 +5,7 @@
  * Ranks of one process share mappings, and use each other's directly. The lock
  * guards the table and the reference counts: set-up and teardown only.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/segment.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +20,8 @@
 
 #include "src/base/log.h"
 #include "src/base/memfd.h"
+#include "transports/shm/address.h"
+#include "transports/shm/measure.h"
 
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
@@ -464,4 +466,21 @@ void shm_ring_put(struct shm_ring *ring)
 		free(ring);
 	}
 	table_unlock();
+}
+
+void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob)
+{
+	const struct shm_header *head = seg->head;
+	struct shm_address a;
+
+	memset(&a, 0, sizeof(a));
+	memcpy(a.nonce, seg->nonce, sizeof(a.nonce));
+	a.pid = seg->pid;
+	a.fd = seg->fd;
+	a.rank = head->rank;
+	a.ranks = head->ranks;
+	a.slots = head->slots;
+	a.slot_bytes = head->slot_bytes;
+	shm_measure(&a.rates);
+	shm_address_pack(&a, blob);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared-memory transport: its operations. */
-#include "transports/shm/shm.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -17,6 +16,11 @@
 #include "src/base/log.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
+#include "transports/shm/address.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/reference.h"
+#include "transports/shm/segment.h"
 
 /* What a thread that loads may lack its core; see shm_abort(). */
 #define ABORT_NS 500000000u
@@ -69,7 +73,7 @@ struct tp_peer {
 	struct tp_peer *next;
 	struct shm_address address;
 	struct shm_segment *seg; /* the peer's, referenced; NULL until needed */
-	struct shm_pull *pull;   /* owned; with seg */
+	struct shm_mappings *mappings; /* owned; with seg */
 	int rank;
 	bool own;     /* a rank of this process */
 	bool reading; /* counted among seg->readers */
@@ -150,7 +154,7 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void shm_widen(struct tp_device *dev, uint32_t slot_bytes)
+static void shm_set_slot_bytes(struct tp_device *dev, uint32_t slot_bytes)
 {
 	dev->config.slot_bytes = slot_bytes;
 	dev->seg->head->slot_bytes = slot_bytes;
@@ -164,7 +168,7 @@ static void shm_share_cores(struct tp_device *dev)
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 {
-	shm_address_make(dev->seg, address);
+	shm_segment_address(dev->seg, address);
 }
 
 static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -260,8 +264,8 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
  * never talk. */
 static dicomm_result_t peer_attach(struct tp_peer *peer)
 {
-	if (!peer->pull)
-		TRY(shm_pull_create(&peer->pull));
+	if (!peer->mappings)
+		TRY(shm_mappings_create(&peer->mappings));
 	if (!peer->seg)
 		TRY(shm_segment_attach(&peer->address, &peer->seg));
 	return DICOMM_SUCCESS;
@@ -379,7 +383,7 @@ static void shm_peer_close(struct tp_peer *peer)
 		shm_ring_put(peer->out[c].ring);
 		shm_ring_put(peer->in[c].ring);
 	}
-	shm_pull_destroy(peer->pull);
+	shm_mappings_destroy(peer->mappings);
 	shm_segment_put(peer->seg);
 	at = &peer->dev->peers;
 	while (*at != peer)
@@ -541,8 +545,8 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		if (peer->out[c].tail)
 			how.cma |= cma_pays_for(peer->dev, peer->out[c].tail,
 						len, want);
-	shm_pull_publish(peer->dev->seg);
-	return shm_pull_offer(&how, addr, len, ref);
+	shm_freed_publish(peer->dev->seg);
+	return shm_ref_make(&how, addr, len, ref);
 }
 
 static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
@@ -553,7 +557,7 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
+	return shm_ref_map(peer->mappings, peer->seg, ref, len, ptr);
 }
 
 static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
@@ -570,16 +574,16 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	status = shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
-			       peer->aborted);
+	status = shm_ref_read(peer->mappings, peer->seg, ref, offset, dst, len,
+			      peer->aborted);
 	if (peer->reading && !mapped)
 		reading_end(peer);
 	return status == DICOMM_SUCCESS ? shm_intact(peer) : status;
 }
 
 /* read() has copied all before it returned. */
-static dicomm_result_t shm_arrived(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
+static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq)
 {
 	(void)peer;
 	(void)c;
@@ -609,10 +613,10 @@ static uint64_t last_arrived(const struct tp_peer *peer, const struct in *in)
  */
 static void chore(struct tp_peer *peer)
 {
-	if (!peer->pull || !peer->seg)
+	if (!peer->mappings || !peer->seg)
 		return;
 	if (!peer->condemned) {
-		if (!shm_pull_condemn(peer->pull, peer->seg))
+		if (!shm_mappings_mark_freed(peer->mappings, peer->seg))
 			return;
 		peer->condemned = true;
 		for (int c = 0; c < TP_CLASSES; c++)
@@ -621,7 +625,7 @@ static void chore(struct tp_peer *peer)
 	for (int c = 0; c < TP_CLASSES; c++)
 		if (peer->in[c].done < peer->in[c].quiet_at)
 			return;
-	shm_pull_drop(peer->pull, peer->seg);
+	shm_mappings_unmap_marked(peer->mappings, peer->seg);
 	peer->condemned = false;
 }
 
@@ -630,7 +634,7 @@ static bool shm_poll(struct tp_device *dev)
 {
 	if (++dev->polls % POLLS_PER_CHORE)
 		return false;
-	shm_pull_publish(dev->seg);
+	shm_freed_publish(dev->seg);
 	for (struct tp_peer *peer = dev->peers; peer; peer = peer->next)
 		chore(peer);
 	return false;
@@ -683,7 +687,7 @@ const struct transport transport_shm = {
 	.intra_node = true,
 	.usable = shm_usable,
 	.open = shm_open_device,
-	.set_slot_bytes = shm_widen,
+	.set_slot_bytes = shm_set_slot_bytes,
 	.share_cores = shm_share_cores,
 	.address = shm_address,
 	.close = shm_close,
@@ -705,7 +709,7 @@ const struct transport transport_shm = {
 	.map = shm_map,
 	.intact = shm_intact,
 	.read = shm_read,
-	.read_status = shm_arrived,
+	.read_status = shm_read_status,
 	.poll = shm_poll,
 	/* A peer that puts wakes nobody. */
 	.wait = defaults_wait,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The address of a rank, and the interface that it is reached by. */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/address.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
 
 #define MAGIC 0x58435544u /* "DUCX" */
 #define VERSION 3

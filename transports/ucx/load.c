@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening UCX, without what it does to a process that loads it. */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/load.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -11,7 +11,7 @@
  * written UCX flushes nothing: so devices that need that are taken over TCP
  * only, where there are but copies. Those go by way of host memory of UCX.
  */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,8 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/load.h"
 
 /* Types that came later have other numbers in other versions of UCX. */
 static const struct {
@@ -37,28 +39,29 @@ static bool knows(const struct tp_device *dev, ucs_memory_type_t type)
 	       attr.memory_types >> type & 1;
 }
 
-static ucs_status_t map(struct tp_device *dev, struct tp_mem *hold)
+static ucs_status_t map(struct tp_device *dev, struct tp_mem *mem)
 {
 	const ucp_mem_map_params_t params = {
 		.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
 			      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
 			      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-		.address = (void *)hold->at,
-		.length = hold->len,
-		.memory_type = hold->type,
+		.address = (void *)mem->at,
+		.length = mem->len,
+		.memory_type = mem->type,
 	};
 
-	return ucx.ucp_mem_map(dev->context, &params, &hold->memory);
+	return ucx.ucp_mem_map(dev->context, &params, &mem->memory);
 }
 
 /* Lock held. False: why not. */
-static bool take(struct tp_device *dev, const struct tp_region *region,
-		 const char *name, struct tp_mem *hold, char *why, size_t len)
+static bool map_if_known(struct tp_device *dev, const struct tp_region *region,
+			 const char *name, struct tp_mem *mem, char *why,
+			 size_t len)
 {
 	const char *tls = getenv("UCX_TLS");
 	ucs_status_t status;
 
-	if (!knows(dev, hold->type)) {
+	if (!knows(dev, mem->type)) {
 		snprintf(why, len,
 			 "UCX %s takes no memory of %s: it was built without, "
 			 "or UCX_TLS (%.40s) leaves that out",
@@ -66,7 +69,7 @@ static bool take(struct tp_device *dev, const struct tp_region *region,
 		return false;
 	}
 	/* Ours have none. */
-	if (hold->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
+	if (mem->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
 		snprintf(why, len,
 			 "UCX %s copies memory of cuda only in threads with a "
 			 "CUDA context; 1.19 does in any",
@@ -81,18 +84,18 @@ static bool take(struct tp_device *dev, const struct tp_region *region,
 			 "UCX does not flush what an adapter writes to it");
 		return false;
 	}
-	status = map(dev, hold);
+	status = map(dev, mem);
 	if (status != UCS_OK)
 		snprintf(why, len, "ucp_mem_map of %s: %s", name,
 			 ucx.ucs_status_string(status));
 	return status == UCS_OK;
 }
 
-dicomm_result_t ucx_hold_device(struct tp_device *dev,
-				const struct tp_region *region,
-				struct tp_mem **out, char *how, size_t len)
+dicomm_result_t ucx_mem_reg_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_mem **out, char *how, size_t len)
 {
-	struct tp_mem *hold;
+	struct tp_mem *mem;
 	size_t i = 0;
 	bool taken;
 
@@ -102,49 +105,49 @@ dicomm_result_t ucx_hold_device(struct tp_device *dev,
 		snprintf(how, len, "UCX knows no memory of that kind");
 		return DICOMM_ERR_UNSUPPORTED;
 	}
-	hold = calloc(1, sizeof(*hold));
-	if (!hold)
+	mem = calloc(1, sizeof(*mem));
+	if (!mem)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	hold->at = (uintptr_t)region->addr;
-	hold->len = region->len;
-	hold->type = types[i].type;
+	mem->at = (uintptr_t)region->addr;
+	mem->len = region->len;
+	mem->type = types[i].type;
 	ucx_lock(dev);
-	taken = take(dev, region, types[i].name, hold, how, len);
+	taken = map_if_known(dev, region, types[i].name, mem, how, len);
 	if (taken) {
-		hold->next = dev->holds;
-		dev->holds = hold;
+		mem->next = dev->mems;
+		dev->mems = mem;
 	}
 	ucx_unlock(dev);
 	if (!taken) {
-		free(hold);
+		free(mem);
 		return DICOMM_ERR_UNSUPPORTED;
 	}
 	snprintf(how, len, "memory of %s%s", types[i].name,
 		 dev->tcp ? ", over TCP through host memory of its own" : "");
-	*out = hold;
+	*out = mem;
 	return DICOMM_SUCCESS;
 }
 
-void ucx_drop(struct tp_device *dev, struct tp_mem *hold)
+void ucx_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
-	struct tp_mem **at = &dev->holds;
+	struct tp_mem **at = &dev->mems;
 
 	/* Memory of the host is as it is. */
-	if (!hold)
+	if (!mem)
 		return;
 	ucx_lock(dev);
-	while (*at != hold)
+	while (*at != mem)
 		at = &(*at)->next;
-	*at = hold->next;
-	ucx.ucp_mem_unmap(dev->context, hold->memory);
+	*at = mem->next;
+	ucx.ucp_mem_unmap(dev->context, mem->memory);
 	ucx_unlock(dev);
-	free(hold);
+	free(mem);
 }
 
 ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
 				  uint64_t len)
 {
-	for (const struct tp_mem *h = dev->holds; h; h = h->next)
+	for (const struct tp_mem *h = dev->mems; h; h = h->next)
 		if (at >= h->at && at - h->at <= h->len &&
 		    len <= h->len - (at - h->at))
 			return h->type;

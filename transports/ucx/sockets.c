@@ -5,7 +5,7 @@
  * does not name them either; but a worker says what it sleeps on, and where it
  * listens.
  */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/sockets.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "transports/ucx/device.h"
 
 /* The worker sleeps on its interfaces, and those on their connections. */
 #define DEPTH 2

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCP context and worker of a device: configured, opened, and given back to
  * UCX without running into what UCX cannot bear. */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/worker.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +11,11 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/receive.h"
+#include "transports/ucx/sockets.h"
 
 /* What was cut off ends in so many turns, or when so many find nothing. */
 #define SETTLE_TURNS 1000
@@ -168,7 +173,7 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 
 	if (status != UCS_OK)
 		return failed(dev, "open", status);
-	status = ucx_arrive_listen(dev);
+	status = ucx_receive_register(dev);
 	if (status != UCS_OK)
 		return failed(dev, "active messages", status);
 	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
@@ -212,7 +217,7 @@ dicomm_result_t ucx_worker_open(struct tp_device *dev)
 
 /* ---- ended ---- */
 
-/* Close the routes that can be. Lock held. */
+/* Close the endpoints that can be. Lock held. */
 static void close_all(struct tp_device *dev, ucp_worker_h worker,
 		      uint32_t first, uint32_t end, bool force)
 {
@@ -220,11 +225,11 @@ static void close_all(struct tp_device *dev, ucp_worker_h worker,
 	bool closed;
 
 	for (uint32_t r = first; r < end; r++)
-		ucx_route_close(&dev->routes[r], force);
+		ucx_endpoint_close(&dev->endpoints[r], force);
 	do {
 		closed = true;
 		for (uint32_t r = first; r < end; r++)
-			closed &= ucx_route_is_closed(&dev->routes[r]);
+			closed &= ucx_endpoint_is_closed(&dev->endpoints[r]);
 		if (!closed)
 			ucx.ucp_worker_progress(worker);
 	} while (!closed && clock_ns() - start < UCX_DRAIN_NS);
@@ -240,7 +245,7 @@ static void settle(ucp_worker_h worker)
 static bool is_sound(const struct tp_device *dev)
 {
 	for (int r = 0; r < dev->config.ranks; r++)
-		if (!ucx_route_is_sound(&dev->routes[r]))
+		if (!ucx_endpoint_is_sound(&dev->endpoints[r]))
 			return false;
 	return true;
 }
@@ -248,30 +253,31 @@ static bool is_sound(const struct tp_device *dev)
 /* Is UCX at memory that was offered, or that a read goes to? */
 static bool is_moving(const struct tp_device *dev)
 {
-	return dev->serving || dev->receiving;
+	return dev->replying || dev->receiving;
 }
 
 /* When it closes connections while some break, UCX 1.13 now and then runs into
  * an assertion of its own, which ends the program. Rather leave them alone. */
-static void bury(struct tp_device *dev)
+static void abandon(struct tp_device *dev)
 {
-	static struct grave {
-		struct grave *next;
+	static struct abandoned {
+		struct abandoned *next;
 		ucp_context_h context;
 		ucp_worker_h worker;
-	} * _Atomic graves; /* so that nobody takes them for lost */
-	struct grave *grave = malloc(sizeof(*grave));
+	} * _Atomic abandoned_workers; /* so that nobody takes them for lost */
+	struct abandoned *abandoned = malloc(sizeof(*abandoned));
 
 	log_debug("ucx: rank %d leaves broken connections behind",
 		  dev->config.rank);
 	if (dev->tcp)
 		ucx_sockets_close(dev);
-	if (!grave)
+	if (!abandoned)
 		return;
-	grave->context = dev->context;
-	grave->worker = dev->worker ? dev->worker : dev->ended;
-	grave->next = atomic_load(&graves);
-	while (!atomic_compare_exchange_weak(&graves, &grave->next, grave))
+	abandoned->context = dev->context;
+	abandoned->worker = dev->worker ? dev->worker : dev->ended;
+	abandoned->next = atomic_load(&abandoned_workers);
+	while (!atomic_compare_exchange_weak(&abandoned_workers,
+					     &abandoned->next, abandoned))
 		;
 }
 
@@ -286,14 +292,14 @@ void ucx_worker_end(struct tp_device *dev)
 		if (aborted && !is_moving(dev) && !dev->sockets_closed)
 			settle(worker);
 		if (is_moving(dev) || (aborted && !is_sound(dev))) {
-			bury(dev);
+			abandon(dev);
 			return;
 		}
 		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
 		settle(worker);
 		for (int r = 0; r < dev->config.ranks; r++)
-			if (dev->routes[r].ep || dev->routes[r].closing) {
-				bury(dev);
+			if (dev->endpoints[r].ep || dev->endpoints[r].closing) {
+				abandon(dev);
 				return;
 			}
 		ucx.ucp_worker_destroy(worker);
@@ -304,26 +310,26 @@ void ucx_worker_end(struct tp_device *dev)
 	atomic_fetch_sub(&ucx_contexts, 1);
 }
 
-void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
-			     uint32_t end)
+void ucx_worker_close_endpoints(struct tp_device *dev, uint32_t first,
+				uint32_t end)
 {
 	close_all(dev, dev->worker, first, end, false);
 }
 
 /* What can be sent at once; who does not hear it now does when the connections
  * close. */
-static void say_goodbye(struct tp_device *dev)
+static void say_close(struct tp_device *dev)
 {
 	for (int r = 0; r < dev->config.ranks; r++)
-		if (dev->routes[r].connected)
-			ucx_route_bye(&dev->routes[r]);
+		if (dev->endpoints[r].connected)
+			ucx_endpoint_say_close(&dev->endpoints[r]);
 }
 
 /* Without progress, TCP sends and receives nothing. Other networks do so by
  * themselves, until their endpoints are closed. */
 void ucx_worker_stop(struct tp_device *dev)
 {
-	say_goodbye(dev);
+	say_close(dev);
 	if (!dev->tcp) {
 		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
 			  true);

@@ -7,14 +7,17 @@
  * ranks of a process and unmapped when the last one lets go: when the owner
  * lists them as freed, or when the peer is closed.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/reference.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/segment.h"
 
 #define BUCKETS 64
 
@@ -51,7 +54,7 @@ struct use {
 	uint64_t epoch; /* of its last map() */
 };
 
-struct shm_pull {
+struct shm_mappings {
 	struct use *last; /* hit */
 	struct use *bucket[BUCKETS];
 	uint64_t seen;      /* entries of the owner's list of freed ones */
@@ -85,8 +88,8 @@ static void setup(void)
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-bool shm_pull_offer(const struct shm_offer *how, const void *addr, uint64_t len,
-		    struct tp_ref *ref)
+bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
+		  struct tp_ref *ref)
 {
 	struct accel_export e;
 	struct ref r = {.pid = how->pid, .where = (uintptr_t)addr};
@@ -110,7 +113,7 @@ bool shm_pull_offer(const struct shm_offer *how, const void *addr, uint64_t len,
 	return true;
 }
 
-dicomm_result_t shm_pull_create(struct shm_pull **out)
+dicomm_result_t shm_mappings_create(struct shm_mappings **out)
 {
 	*out = calloc(1, sizeof(**out));
 	return *out ? DICOMM_SUCCESS
@@ -171,39 +174,40 @@ static void import_put(struct import *i)
 	pthread_mutex_unlock(&lock);
 }
 
-static void use_drop(struct shm_pull *pull, struct use **at)
+static void use_drop(struct shm_mappings *mappings, struct use **at)
 {
 	struct use *u = *at;
 
 	*at = u->next;
-	if (pull->last == u)
-		pull->last = NULL;
+	if (mappings->last == u)
+		mappings->last = NULL;
 	import_put(u->import);
 	free(u);
 }
 
 /* Drop what was not mapped in that epoch or later. */
-static void drop_before(struct shm_pull *pull, uint64_t epoch)
+static void drop_before(struct shm_mappings *mappings, uint64_t epoch)
 {
 	for (int b = 0; b < BUCKETS; b++)
-		for (struct use **at = &pull->bucket[b]; *at;)
+		for (struct use **at = &mappings->bucket[b]; *at;)
 			if ((*at)->epoch < epoch)
-				use_drop(pull, at);
+				use_drop(mappings, at);
 			else
 				at = &(*at)->next;
 }
 
-void shm_pull_destroy(struct shm_pull *pull)
+void shm_mappings_destroy(struct shm_mappings *mappings)
 {
-	if (!pull)
+	if (!mappings)
 		return;
-	drop_before(pull, UINT64_MAX);
-	free(pull);
+	drop_before(mappings, UINT64_MAX);
+	free(mappings);
 }
 
-static dicomm_result_t use_add(struct shm_pull *pull, const struct ref *r)
+static dicomm_result_t use_add(struct shm_mappings *mappings,
+			       const struct ref *r)
 {
-	struct use **bucket = &pull->bucket[r->id % BUCKETS];
+	struct use **bucket = &mappings->bucket[r->id % BUCKETS];
 	struct accel_export e = {
 		.id = r->id, .bytes = r->bytes, .pid = r->pid, .fd = r->fd};
 	dicomm_result_t status;
@@ -222,32 +226,32 @@ static dicomm_result_t use_add(struct shm_pull *pull, const struct ref *r)
 	u->bytes = r->bytes;
 	u->next = *bucket;
 	*bucket = u;
-	pull->last = u;
+	mappings->last = u;
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t map_allocation(struct shm_pull *pull,
+static dicomm_result_t map_allocation(struct shm_mappings *mappings,
 				      const struct ref *r, uint64_t len,
 				      const void **ptr)
 {
-	struct use *u = pull->last;
+	struct use *u = mappings->last;
 
 	if (!u || u->id != r->id) {
-		for (u = pull->bucket[r->id % BUCKETS]; u; u = u->next)
+		for (u = mappings->bucket[r->id % BUCKETS]; u; u = u->next)
 			if (u->id == r->id)
 				break;
 		if (!u) {
-			TRY(use_add(pull, r));
-			u = pull->last;
+			TRY(use_add(mappings, r));
+			u = mappings->last;
 		}
-		pull->last = u;
+		mappings->last = u;
 	}
 	if (len > u->bytes || r->where > u->bytes - len)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "shm: a reference to %" PRIu64 " bytes at %" PRIu64
 			    " of an allocation of %" PRIu64,
 			    len, r->where, u->bytes);
-	u->epoch = pull->epoch;
+	u->epoch = mappings->epoch;
 	*ptr = u->base + r->where;
 	return DICOMM_SUCCESS;
 }
@@ -265,10 +269,10 @@ static dicomm_result_t ref_get(const struct shm_segment *seg,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t shm_pull_map(struct shm_pull *pull,
-			     const struct shm_segment *seg,
-			     const struct tp_ref *ref, uint64_t len,
-			     const void **ptr)
+dicomm_result_t shm_ref_map(struct shm_mappings *mappings,
+			    const struct shm_segment *seg,
+			    const struct tp_ref *ref, uint64_t len,
+			    const void **ptr)
 {
 	struct ref r;
 
@@ -276,16 +280,16 @@ dicomm_result_t shm_pull_map(struct shm_pull *pull,
 	if (r.how == HOW_CMA)
 		return DICOMM_ERR_UNSUPPORTED;
 	if (r.how == HOW_MAP)
-		return map_allocation(pull, &r, len, ptr);
+		return map_allocation(mappings, &r, len, ptr);
 	*ptr = (const void *)(uintptr_t)r.where;
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t shm_pull_read(struct shm_pull *pull,
-			      const struct shm_segment *seg,
-			      const struct tp_ref *ref, uint64_t offset,
-			      void *dst, uint64_t len,
-			      const _Atomic bool *aborted)
+dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
+			     const struct shm_segment *seg,
+			     const struct tp_ref *ref, uint64_t offset,
+			     void *dst, uint64_t len,
+			     const _Atomic bool *aborted)
 {
 	const void *src;
 	struct ref r;
@@ -298,12 +302,12 @@ dicomm_result_t shm_pull_read(struct shm_pull *pull,
 			    "shm: read %" PRIu64 " bytes at %" PRIu64
 			    " of a reference",
 			    len, offset);
-	TRY(shm_pull_map(pull, seg, ref, offset + len, &src));
+	TRY(shm_ref_map(mappings, seg, ref, offset + len, &src));
 	memcpy(dst, (const uint8_t *)src + offset, len);
 	return DICOMM_SUCCESS;
 }
 
-void shm_pull_publish(struct shm_segment *seg)
+void shm_freed_publish(struct shm_segment *seg)
 {
 	struct shm_header *head = seg->head;
 	uint64_t id, n = accels[0]->freed(seg->published, &id);
@@ -317,44 +321,46 @@ void shm_pull_publish(struct shm_segment *seg)
 	}
 }
 
-bool shm_pull_condemn(struct shm_pull *pull, const struct shm_segment *seg)
+bool shm_mappings_mark_freed(struct shm_mappings *mappings,
+			     const struct shm_segment *seg)
 {
 	uint64_t n =
 		atomic_load_explicit(&seg->head->freed, memory_order_acquire);
 
-	if (seg->own || n == pull->seen)
+	if (seg->own || n == mappings->seen)
 		return false;
-	pull->condemned = n;
-	pull->epoch++;
+	mappings->condemned = n;
+	mappings->epoch++;
 	return true;
 }
 
-static void drop_id(struct shm_pull *pull, uint64_t id)
+static void drop_id(struct shm_mappings *mappings, uint64_t id)
 {
-	for (struct use **at = &pull->bucket[id % BUCKETS]; *at;
+	for (struct use **at = &mappings->bucket[id % BUCKETS]; *at;
 	     at = &(*at)->next)
 		if ((*at)->id == id) {
-			use_drop(pull, at);
+			use_drop(mappings, at);
 			return;
 		}
 }
 
-void shm_pull_drop(struct shm_pull *pull, const struct shm_segment *seg)
+void shm_mappings_unmap_marked(struct shm_mappings *mappings,
+			       const struct shm_segment *seg)
 {
 	const struct shm_header *head = seg->head;
-	uint64_t first = pull->seen, i = first;
+	uint64_t first = mappings->seen, i = first;
 
-	for (; i < pull->condemned; i++) {
+	for (; i < mappings->condemned; i++) {
 		uint64_t id = atomic_load(&head->freed_ids[i % SHM_FREED_IDS]);
 
 		/* Looked at after the id: has it left the list meanwhile? An
 		 * owner that was late for it itself wrote 0. */
 		if (!id || atomic_load(&head->freed) - i >= SHM_FREED_IDS)
 			break;
-		drop_id(pull, id);
+		drop_id(mappings, id);
 	}
 	/* What is dropped without need will be mapped again. */
-	if (i < pull->condemned)
-		drop_before(pull, pull->epoch);
-	pull->seen = pull->condemned;
+	if (i < mappings->condemned)
+		drop_before(mappings, mappings->epoch);
+	mappings->seen = mappings->condemned;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What arrives: the handlers of active messages, and what they leave to do. */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/receive.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -8,10 +8,15 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "transports/ucx/address.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/memory.h"
 
-struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class)
+struct ucx_in *ucx_inbox_make(struct ucx_endpoint *endpoint, uint16_t class)
 {
-	struct tp_device *dev = route->dev;
+	struct tp_device *dev = endpoint->dev;
 	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
 	size_t bytes =
 		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
@@ -26,16 +31,16 @@ struct ucx_in *ucx_arrive_make(struct ucx_route *route, uint16_t class)
 	}
 	memset(in->slots, 0, lines);
 	in->data = in->slots + lines;
-	in->route = route;
-	in->lane_class = class;
+	in->endpoint = endpoint;
+	in->channel_class = class;
 	for (int i = 0; i < UCX_READS; i++)
 		in->reads[i].in = in;
-	atomic_store_explicit(&dev->in[route->rank * TP_CLASSES + class], in,
+	atomic_store_explicit(&dev->in[endpoint->rank * TP_CLASSES + class], in,
 			      memory_order_release);
 	return in;
 }
 
-void ucx_arrive_free(struct ucx_in *in)
+void ucx_inbox_free(struct ucx_in *in)
 {
 	in->closed = true;
 	if (in->receiving)
@@ -47,13 +52,13 @@ void ucx_arrive_free(struct ucx_in *in)
 static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
 {
 	return (struct tp_line *)(void *)in->slots +
-	       (seq & (in->route->dev->config.slots - 1));
+	       (seq & (in->endpoint->dev->config.slots - 1));
 }
 
-void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
-			const void *body, size_t bytes)
+void ucx_inbox_deliver(struct ucx_in *in, const struct ucx_head *head,
+		       const void *body, size_t bytes)
 {
-	const struct tp_config *config = &in->route->dev->config;
+	const struct tp_config *config = &in->endpoint->dev->config;
 	struct tp_line *line = line_of(in, head->seq);
 	size_t slot = head->seq & (config->slots - 1);
 
@@ -69,28 +74,29 @@ void ucx_arrive_deliver(struct ucx_in *in, const struct ucx_head *head,
 }
 
 /* The header, which lies anywhere; from a rank that knows this one's token, and
- * of a lane that there can be: else NULL. */
-static struct ucx_route *route_of(struct tp_device *dev, const void *header,
-				  size_t len, struct ucx_head *head)
+ * of a channel that there can be: else NULL. */
+static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
+					const void *header, size_t len,
+					struct ucx_head *head)
 {
 	if (len == sizeof(*head)) {
 		memcpy(head, header, sizeof(*head));
 		if (head->token == dev->token &&
 		    head->rank < (uint32_t)dev->config.ranks &&
-		    head->lane_class < TP_CLASSES &&
-		    !dev->routes[head->rank].closed)
-			return &dev->routes[head->rank];
+		    head->channel_class < TP_CLASSES &&
+		    !dev->endpoints[head->rank].closed)
+			return &dev->endpoints[head->rank];
 	}
 	log_debug("ucx: a message from a stranger is ignored");
 	return NULL;
 }
 
-static void protest(struct ucx_route *route, const char *what)
+static void reject(struct ucx_endpoint *endpoint, const char *what)
 {
 	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
-		 route->rank, what);
-	route->cause = UCS_ERR_REJECTED;
-	atomic_store(&route->status, DICOMM_ERR_REMOTE);
+		 endpoint->rank, what);
+	endpoint->cause = UCS_ERR_REJECTED;
+	atomic_store(&endpoint->status, DICOMM_ERR_REMOTE);
 }
 
 static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
@@ -99,12 +105,13 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 	struct tp_blob blob = {.len = (uint32_t)len};
 	struct ucx_address a;
 	char why[160] = "its address is of another rank";
 
-	if (!route || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
+	if (!endpoint || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
 	    len > sizeof(blob.data))
 		return UCS_OK;
 	memcpy(blob.data, data, len);
@@ -114,19 +121,20 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 			 head.rank, why);
 		return UCS_OK;
 	}
-	if (!ucx_in_of(dev, head.rank, head.lane_class) &&
-	    !ucx_arrive_make(route, head.lane_class)) {
-		protest(route, "a hello, for which there is no memory");
+	if (!ucx_in_of(dev, head.rank, head.channel_class) &&
+	    !ucx_inbox_make(endpoint, head.channel_class)) {
+		reject(endpoint, "a hello, for which there is no memory");
 		return UCS_OK;
 	}
-	if (!route->ep && !route->hello) {
-		route->hello = malloc(sizeof(a));
-		if (!route->hello) {
-			protest(route, "a hello, for which there is no memory");
+	if (!endpoint->ep && !endpoint->hello) {
+		endpoint->hello = malloc(sizeof(a));
+		if (!endpoint->hello) {
+			reject(endpoint,
+			       "a hello, for which there is no memory");
 			return UCS_OK;
 		}
-		*route->hello = a;
-		dev->owes = true;
+		*endpoint->hello = a;
+		dev->deferred = true;
 	}
 	return UCS_OK;
 }
@@ -134,9 +142,9 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 /* Numbers come in any order, each once: where the one before was released. */
 static bool is_expected(const struct ucx_in *in, uint64_t seq)
 {
-	uint64_t slots = in->route->dev->config.slots;
+	uint64_t slots = in->endpoint->dev->config.slots;
 
-	return seq > in->freed && seq <= in->freed + slots &&
+	return seq > in->consumed && seq <= in->consumed + slots &&
 	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
 					  memory_order_relaxed);
 }
@@ -147,9 +155,10 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 	struct ucx_in *in =
-		route ? ucx_in_of(dev, head.rank, head.lane_class) : NULL;
+		endpoint ? ucx_in_of(dev, head.rank, head.channel_class) : NULL;
 	bool whole;
 
 	if (!in)
@@ -159,9 +168,9 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 					      len <= dev->config.slot_bytes;
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
 	    !is_expected(in, head.seq))
-		protest(route, "what is no message");
+		reject(endpoint, "what is no message");
 	else
-		ucx_arrive_deliver(in, &head, data, len);
+		ucx_inbox_deliver(in, &head, data, len);
 	return UCS_OK;
 }
 
@@ -171,9 +180,11 @@ static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 	struct ucx_out *out =
-		route ? ucx_out_of(dev, head.rank, head.lane_class) : NULL;
+		endpoint ? ucx_out_of(dev, head.rank, head.channel_class)
+			 : NULL;
 
 	(void)data;
 	(void)len;
@@ -185,7 +196,7 @@ static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-uint64_t ucx_arrive_seal(const struct tp_device *dev, const struct ucx_ref *ref)
+uint64_t ucx_ref_seal(const struct tp_device *dev, const struct ucx_ref *ref)
 {
 	uint64_t hash;
 
@@ -204,31 +215,33 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 	ucs_memory_type_t type;
-	struct ucx_ask ask;
+	struct ucx_read_request request;
 
-	if (!route || !route->ep || atomic_load(&dev->aborted) ||
-	    len != sizeof(ask) ||
+	if (!endpoint || !endpoint->ep || atomic_load(&dev->aborted) ||
+	    len != sizeof(request) ||
 	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
 		return UCS_OK;
-	memcpy(&ask, data, sizeof(ask));
+	memcpy(&request, data, sizeof(request));
 	head.status = DICOMM_SUCCESS;
-	type = ucx_memory_type(dev, ask.ref.addr, ask.ref.len);
+	type = ucx_memory_type(dev, request.ref.addr, request.ref.len);
 	if (type != UCS_MEMORY_TYPE_HOST)
-		head.kind = UCX_BY_RENDEZVOUS;
+		head.kind = UCX_READ_RENDEZVOUS;
 	/* Memory of a device that is no longer held may be gone. */
-	if (ask.ref.seal != ucx_arrive_seal(dev, &ask.ref) ||
-	    ask.ref.type != type || ask.offset > ask.ref.len ||
-	    ask.len > ask.ref.len - ask.offset) {
+	if (request.ref.seal != ucx_ref_seal(dev, &request.ref) ||
+	    request.ref.type != type || request.offset > request.ref.len ||
+	    request.len > request.ref.len - request.offset) {
 		head.status = DICOMM_ERR_REMOTE;
-		head.kind = UCX_ANYHOW;
+		head.kind = UCX_READ_ANYHOW;
 		type = UCS_MEMORY_TYPE_HOST;
-		ask.len = 0;
+		request.len = 0;
 	}
-	ucx_route_serve(route, &head,
-			(const void *)(uintptr_t)(ask.ref.addr + ask.offset),
-			ask.len, type);
+	ucx_endpoint_reply(
+		endpoint, &head,
+		(const void *)(uintptr_t)(request.ref.addr + request.offset),
+		request.len, type);
 	return UCS_OK;
 }
 
@@ -252,10 +265,10 @@ static void on_received(void *request, ucs_status_t status, size_t len,
 		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
 				      memory_order_release);
 	ucx.ucp_request_free(request);
-	in->route->dev->receiving--;
+	in->endpoint->dev->receiving--;
 	in->receiving--;
 	if (in->closed)
-		ucx_arrive_free(in);
+		ucx_inbox_free(in);
 }
 
 static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
@@ -264,9 +277,10 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 	struct ucx_in *in =
-		route ? ucx_in_of(dev, head.rank, head.lane_class) : NULL;
+		endpoint ? ucx_in_of(dev, head.rank, head.channel_class) : NULL;
 	ucp_request_param_t receive = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
 				UCP_OP_ATTR_FIELD_USER_DATA |
@@ -313,45 +327,48 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-static ucs_status_t on_bye(void *arg, const void *header, size_t header_len,
-			   void *data, size_t len,
-			   const ucp_am_recv_param_t *param)
+static ucs_status_t on_close(void *arg, const void *header, size_t header_len,
+			     void *data, size_t len,
+			     const ucp_am_recv_param_t *param)
 {
 	struct tp_device *dev = arg;
 	struct ucx_head head;
-	struct ucx_route *route = route_of(dev, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(dev, header, header_len, &head);
 
 	(void)data;
 	(void)len;
 	(void)param;
-	if (route)
-		route->left = route->owes = dev->owes = true;
+	if (endpoint)
+		endpoint->peer_closed = endpoint->ack_due = dev->deferred =
+			true;
 	return UCS_OK;
 }
 
-static ucs_status_t on_bye_heard(void *arg, const void *header,
+static ucs_status_t on_close_ack(void *arg, const void *header,
 				 size_t header_len, void *data, size_t len,
 				 const ucp_am_recv_param_t *param)
 {
 	struct ucx_head head;
-	struct ucx_route *route = route_of(arg, header, header_len, &head);
+	struct ucx_endpoint *endpoint =
+		endpoint_of(arg, header, header_len, &head);
 
 	(void)data;
 	(void)len;
 	(void)param;
-	if (route)
-		route->heard = true;
+	if (endpoint)
+		endpoint->close_acked = true;
 	return UCS_OK;
 }
 
 static const ucp_am_recv_callback_t handlers[UCX_WHATS] = {
 	[UCX_HELLO] = on_hello,         [UCX_MESSAGE] = on_message,
 	[UCX_CREDIT] = on_credit,       [UCX_READ] = on_read,
-	[UCX_DATA] = on_data,           [UCX_BYE] = on_bye,
-	[UCX_BYE_HEARD] = on_bye_heard,
+	[UCX_DATA] = on_data,           [UCX_CLOSE] = on_close,
+	[UCX_CLOSE_ACK] = on_close_ack,
 };
 
-ucs_status_t ucx_arrive_listen(struct tp_device *dev)
+ucs_status_t ucx_receive_register(struct tp_device *dev)
 {
 	ucs_status_t status = UCS_OK;
 
@@ -372,33 +389,34 @@ ucs_status_t ucx_arrive_listen(struct tp_device *dev)
 }
 
 /* True: there is more to do. */
-static bool pay_one(struct ucx_route *route)
+static bool run_deferred(struct ucx_endpoint *endpoint)
 {
 	struct ucx_head head = {.kind = 0};
 
-	if (route->hello &&
-	    ucx_route_open(route, route->hello) != DICOMM_SUCCESS)
-		protest(route, "an address of no use");
-	free(route->hello);
-	route->hello = NULL;
-	if (!route->ep || atomic_load(&route->status))
+	if (endpoint->hello &&
+	    ucx_endpoint_open(endpoint, endpoint->hello) != DICOMM_SUCCESS)
+		reject(endpoint, "an address of no use");
+	free(endpoint->hello);
+	endpoint->hello = NULL;
+	if (!endpoint->ep || atomic_load(&endpoint->status))
 		return false;
 	/* A credit of nothing, so that it gets connected. */
-	if (!route->connected &&
-	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN)
-		return true;
-	/* One that is closing has said so itself. */
-	if (route->owes && !route->bye &&
-	    ucx_route_send(route, UCX_BYE_HEARD, &head, NULL, 0) ==
+	if (!endpoint->connected &&
+	    ucx_endpoint_send(endpoint, UCX_CREDIT, &head, NULL, 0) ==
 		    DICOMM_AGAIN)
 		return true;
-	route->owes = false;
+	/* One that is closing has said so itself. */
+	if (endpoint->ack_due && !endpoint->close_sent &&
+	    ucx_endpoint_send(endpoint, UCX_CLOSE_ACK, &head, NULL, 0) ==
+		    DICOMM_AGAIN)
+		return true;
+	endpoint->ack_due = false;
 	return false;
 }
 
-void ucx_arrive_pay(struct tp_device *dev)
+void ucx_receive_deferred(struct tp_device *dev)
 {
-	dev->owes = false;
+	dev->deferred = false;
 	for (int r = 0; r < dev->config.ranks; r++)
-		dev->owes |= pay_one(&dev->routes[r]);
+		dev->deferred |= run_deferred(&dev->endpoints[r]);
 }

@@ -5,7 +5,7 @@
  * While a rank polls its device itself, the thread only looks at that, now and
  * then; while nobody does, it sleeps until something comes.
  */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/progress_thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +16,10 @@
 
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "transports/ucx/credits.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/progress.h"
 
 /* A rank that has not polled for so long is away. */
 #define AWAY_MS 10
@@ -32,12 +36,12 @@ static struct {
 	int wake;
 	bool stop;
 	struct tp_device *devices;
-} attend;
+} thread_state;
 
-void ucx_attend_wake(void)
+void ucx_thread_wake(void)
 {
 	uint64_t one = 1;
-	ssize_t n = write(attend.wake, &one, sizeof(one));
+	ssize_t n = write(thread_state.wake, &one, sizeof(one));
 
 	(void)n;
 }
@@ -52,11 +56,12 @@ static int settle(struct tp_device *dev)
 	if (!dev->worker)
 		timeout = -1;
 	else
-		ucx_credits_tell_all(dev);
+		ucx_credits_send_all(dev);
 	while (timeout == 0 && n++ < PROGRESS_MAX)
 		if (!ucx_progress(dev) &&
 		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
-			timeout = dev->untold || dev->owes ? AWAY_MS : -1;
+			timeout = dev->credits_due || dev->deferred ? AWAY_MS
+								    : -1;
 	ucx_unlock(dev);
 	return timeout;
 }
@@ -66,15 +71,15 @@ static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
 {
 	int timeout = -1;
 
-	for (struct tp_device *d = attend.devices; d; d = d->next) {
-		uint32_t visits = atomic_load(&d->visits);
-		bool away = visits == d->seen;
+	for (struct tp_device *d = thread_state.devices; d; d = d->next) {
+		uint32_t polls = atomic_load(&d->polls);
+		bool away = polls == d->polls_seen;
 		int t = AWAY_MS;
 
-		d->seen = visits;
+		d->polls_seen = polls;
 		/* First say that its rank is to wake us, then look again. */
-		atomic_store(&d->attended, away);
-		if (away && atomic_load(&d->visits) == visits)
+		atomic_store(&d->covered, away);
+		if (away && atomic_load(&d->polls) == polls)
 			t = settle(d);
 		if (t < 0 && *n == SLEEPERS)
 			t = AWAY_MS;
@@ -82,7 +87,7 @@ static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
 			fds[(*n)++] =
 				(struct pollfd){.fd = d->efd, .events = POLLIN};
 		if (t >= 0)
-			atomic_store(&d->attended, false);
+			atomic_store(&d->covered, false);
 		if (t >= 0 && (timeout < 0 || t < timeout))
 			timeout = t;
 	}
@@ -99,10 +104,11 @@ static void *thread_main(void *arg)
 	(void)arg;
 	for (;;) {
 		pthread_mutex_lock(&lock);
-		fds[0] = (struct pollfd){.fd = attend.wake, .events = POLLIN};
+		fds[0] = (struct pollfd){.fd = thread_state.wake,
+					 .events = POLLIN};
 		n = 1;
-		timeout = attend.stop ? 0 : look(fds, &n);
-		if (attend.stop) {
+		timeout = thread_state.stop ? 0 : look(fds, &n);
+		if (thread_state.stop) {
 			pthread_mutex_unlock(&lock);
 			return NULL;
 		}
@@ -117,15 +123,16 @@ static dicomm_result_t start(void)
 {
 	int err;
 
-	attend.stop = false;
-	attend.devices = NULL;
-	attend.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (attend.wake < 0)
+	thread_state.stop = false;
+	thread_state.devices = NULL;
+	thread_state.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread_state.wake < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "ucx: eventfd: %m");
-	err = thread_start(&attend.thread, "dicomm-ucx", thread_main, NULL);
+	err = thread_start(&thread_state.thread, "dicomm-ucx", thread_main,
+			   NULL);
 	if (!err)
 		return DICOMM_SUCCESS;
-	close(attend.wake);
+	close(thread_state.wake);
 	return FAIL(DICOMM_ERR_SYSTEM, "ucx: start a thread: %s",
 		    strerror(err));
 }
@@ -136,7 +143,7 @@ static void forget(void)
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	life = lock = fresh;
-	attend.devices = NULL;
+	thread_state.devices = NULL;
 }
 
 static void setup(void)
@@ -144,29 +151,29 @@ static void setup(void)
 	pthread_atfork(NULL, NULL, forget);
 }
 
-dicomm_result_t ucx_attend(struct tp_device *dev)
+dicomm_result_t ucx_thread_add(struct tp_device *dev)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&life);
-	if (!attend.devices)
+	if (!thread_state.devices)
 		status = start();
 	if (status == DICOMM_SUCCESS) {
 		pthread_mutex_lock(&lock);
-		dev->next = attend.devices;
-		attend.devices = dev;
+		dev->next = thread_state.devices;
+		thread_state.devices = dev;
 		dev->listed = true;
 		pthread_mutex_unlock(&lock);
-		ucx_attend_wake();
+		ucx_thread_wake();
 	}
 	pthread_mutex_unlock(&life);
 	return status;
 }
 
-void ucx_attend_no_more(struct tp_device *dev)
+void ucx_thread_remove(struct tp_device *dev)
 {
-	struct tp_device **at = &attend.devices;
+	struct tp_device **at = &thread_state.devices;
 
 	if (!dev->listed)
 		return;
@@ -176,12 +183,12 @@ void ucx_attend_no_more(struct tp_device *dev)
 		at = &(*at)->next;
 	*at = dev->next;
 	dev->listed = false;
-	attend.stop = !attend.devices;
+	thread_state.stop = !thread_state.devices;
 	pthread_mutex_unlock(&lock);
-	ucx_attend_wake();
-	if (attend.stop) {
-		pthread_join(attend.thread, NULL);
-		close(attend.wake);
+	ucx_thread_wake();
+	if (thread_state.stop) {
+		pthread_join(thread_state.thread, NULL);
+		close(thread_state.wake);
 	}
 	pthread_mutex_unlock(&life);
 }
