@@ -39,10 +39,10 @@ bool defaults_mem_support(unsigned n, const struct tp_region *region,
 	return false;
 }
 
-void defaults_mem_dereg(struct tp_device *dev, struct tp_mem *hold)
+void defaults_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
 	(void)dev;
-	(void)hold;
+	(void)mem;
 }
 
 void defaults_wait(struct tp_device *dev, unsigned us)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wires; those that this build is without are never usable. Ranks speak of
- * a wire by its number, which is the same in every build. */
+/* The transports. One that this build lacks is listed, but never usable:
+ * ranks exchange the numbers of transports, so these must be the same in
+ * every build. */
 #include "transports/transport.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The address of a rank: on which machine, and behind which descriptor. */
+/* The address of a rank: on which machine it is, and which descriptor of which
+ * process holds its segment. */
 #include "transports/shm/address.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* All zero where the kernel does not tell: then the pid namespace decides. */
+/* All zero if the kernel does not tell it; then the pid namespace decides. */
 static void boot_id_read(uint8_t id[16])
 {
 	char text[64] = "";

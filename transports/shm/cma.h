@@ -12,9 +12,9 @@
 struct shm_rates;
 struct shm_segment;
 
-/* For which messages of at most `most` bytes that pays, by the rates of this
- * machine; none: first is UINT64_MAX. `exchange`: the receiver sends as much at
- * the same time. */
+/* The range of lengths, up to `most` bytes, for which CMA is faster than the
+ * ring; *first is UINT64_MAX if there is none. exchange: the receiver sends as
+ * much at the same time. */
 void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
 		  uint64_t *first, uint64_t *last);
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * References to memory of another rank.
+ * References to memory of another rank. There are three kinds:
  *
- * Three kinds: a pointer (same process); an allocation that the receiver maps,
- * once, and keeps; an address for CMA. Mapped allocations are shared by the
- * ranks of a process and unmapped when the last one lets go: when the owner
- * lists them as freed, or when the peer is closed.
+ * - a pointer, between ranks of one process;
+ * - an allocation of dicomm_mem_alloc, which the receiver maps once and keeps;
+ * - an address, which the receiver reads by CMA.
+ *
+ * The ranks of a process share mapped allocations. An allocation is unmapped
+ * when its last user is done: after the owner has listed it as freed, or when
+ * the peer is closed.
  */
 #include "transports/shm/reference.h"
 
@@ -23,7 +26,7 @@
 
 enum how { HOW_POINTER = 1, HOW_MAP, HOW_CMA };
 
-/* 40 bytes: with the head of the line they are one cache line. */
+/* 40 bytes, which share a cache line with the head of the line. */
 struct ref {
 	uint32_t how;
 	int32_t pid;
@@ -36,7 +39,7 @@ struct ref {
 
 _Static_assert(sizeof(struct ref) == SHM_REF_BYTES, "what a put copies");
 
-/* A neighbour's allocation in the address space of this process. */
+/* An allocation of another process, mapped into this one. */
 struct import {
 	struct import *next;
 	struct accel_export where;
@@ -44,22 +47,23 @@ struct import {
 	void *base;
 };
 
-/* One peer's use of an import. */
+/* The use of an import by one peer. */
 struct use {
 	struct use *next;
-	struct import *import; /* referenced */
+	struct import *import; /* counted in import->refs */
 	uint64_t id;
 	const uint8_t *base;
 	uint64_t bytes;
-	uint64_t epoch; /* of its last map() */
+	uint64_t epoch; /* when it was last mapped */
 };
 
 struct shm_mappings {
-	struct use *last; /* hit */
+	struct use *last; /* the one that was found last */
 	struct use *bucket[BUCKETS];
-	uint64_t seen;      /* entries of the owner's list of freed ones */
-	uint64_t condemned; /* the same, at the last condemn() */
-	uint64_t epoch;     /* number of condemn()s */
+	uint64_t seen; /* entries of the owner's list of freed allocations that
+			  were read */
+	uint64_t marked; /* the same, at the last mark_freed() */
+	uint64_t epoch;  /* number of mark_freed() calls */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -185,8 +189,8 @@ static void use_drop(struct shm_mappings *mappings, struct use **at)
 	free(u);
 }
 
-/* Drop what was not mapped in that epoch or later. */
-static void drop_before(struct shm_mappings *mappings, uint64_t epoch)
+/* Unmap what was last mapped before that epoch. */
+static void unmap_before(struct shm_mappings *mappings, uint64_t epoch)
 {
 	for (int b = 0; b < BUCKETS; b++)
 		for (struct use **at = &mappings->bucket[b]; *at;)
@@ -200,7 +204,7 @@ void shm_mappings_destroy(struct shm_mappings *mappings)
 {
 	if (!mappings)
 		return;
-	drop_before(mappings, UINT64_MAX);
+	unmap_before(mappings, UINT64_MAX);
 	free(mappings);
 }
 
@@ -256,7 +260,7 @@ static dicomm_result_t map_allocation(struct shm_mappings *mappings,
 	return DICOMM_SUCCESS;
 }
 
-/* A reference comes from the peer: believe only what was checked. */
+/* The reference comes from the peer: check everything before it is used. */
 static dicomm_result_t ref_get(const struct shm_segment *seg,
 			       const struct tp_ref *ref, struct ref *r)
 {
@@ -329,7 +333,7 @@ bool shm_mappings_mark_freed(struct shm_mappings *mappings,
 
 	if (seg->own || n == mappings->seen)
 		return false;
-	mappings->condemned = n;
+	mappings->marked = n;
 	mappings->epoch++;
 	return true;
 }
@@ -350,17 +354,18 @@ void shm_mappings_unmap_marked(struct shm_mappings *mappings,
 	const struct shm_header *head = seg->head;
 	uint64_t first = mappings->seen, i = first;
 
-	for (; i < mappings->condemned; i++) {
+	for (; i < mappings->marked; i++) {
 		uint64_t id = atomic_load(&head->freed_ids[i % SHM_FREED_IDS]);
 
-		/* Looked at after the id: has it left the list meanwhile? An
-		 * owner that was late for it itself wrote 0. */
+		/* Read after the id: has the list wrapped meanwhile? Owners
+		 * write id 0 if they do not know it any more. */
 		if (!id || atomic_load(&head->freed) - i >= SHM_FREED_IDS)
 			break;
 		drop_id(mappings, id);
 	}
-	/* What is dropped without need will be mapped again. */
-	if (i < mappings->condemned)
-		drop_before(mappings, mappings->epoch);
-	mappings->seen = mappings->condemned;
+	/* If something is unmapped too early, it is mapped again at its next
+	 * use. */
+	if (i < mappings->marked)
+		unmap_before(mappings, mappings->epoch);
+	mappings->seen = mappings->marked;
 }

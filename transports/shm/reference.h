@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* References to memory of another rank, and the memory that was mapped by them.
- */
+/* References to memory of another rank, and what was mapped by them. */
 #ifndef DICOMM_TRANSPORTS_SHM_REFERENCE_H
 #define DICOMM_TRANSPORTS_SHM_REFERENCE_H
 
@@ -21,12 +20,12 @@ struct shm_segment;
 struct shm_offer {
 	bool own;               /* the reader is in this process */
 	bool cma;               /* the reader can use CMA */
-	uint64_t map_threshold; /* bytes */
-	uint64_t cma_threshold; /* bytes */
-	pid_t pid;              /* this process */
+	uint64_t map_threshold; /* map from that length on */
+	uint64_t cma_threshold; /* CMA from that length on */
+	pid_t pid;              /* of this process */
 };
-/* Refer to [addr, addr + len) in the way that is cheapest for the reader.
- * False: no way pays. */
+/* Make a reference to [addr, addr + len) of the kind that is cheapest for the
+ * reader. False: none is cheaper than the ring. */
 bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
 		  struct tp_ref *ref);
 dicomm_result_t shm_mappings_create(struct shm_mappings **out);
@@ -42,10 +41,10 @@ dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
 			     const _Atomic bool *aborted);
 /* Write into the header which allocations this process has freed. */
 void shm_freed_publish(struct shm_segment *seg);
-/* Unmapping what the owner has freed takes two steps, since messages that refer
- * to it may be unread. First mark it; true: the owner has freed something since
- * the last time. When every message that had arrived by then is released, unmap
- * it. */
+/* Unmap what the owner has freed. It takes two steps, since there may be
+ * messages that refer to it and are not read yet. The first marks it, and is
+ * true if the owner has freed something since the last time. The second unmaps
+ * it; call it when all messages that had arrived at the first are released. */
 bool shm_mappings_mark_freed(struct shm_mappings *mappings,
 			     const struct shm_segment *seg);
 void shm_mappings_unmap_marked(struct shm_mappings *mappings,
