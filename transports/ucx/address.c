@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The address of a rank, and the interface that it is reached by. */
+/* The address of a rank, and the interface by which it is reached. */
 #include "transports/ucx/address.h"
 
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ uint64_t ucx_network(void)
 	return hash;
 }
 
-/* Is that address the text of "ADDRESS:PORT", less brackets and port? */
+/* Is `text` the address `a`, without brackets and port? */
 static bool is_address(const struct sockaddr *a, const char *text)
 {
 	char mine[INET6_ADDRSTRLEN];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Telling senders how much of what they sent has been released: at once where
- * one may wait for it, else when there is nothing else to do. What could not be
- * told is in a list of the device, and tried again.
- */
+/* Credits: a receiver tells a sender how many of its messages it has released.
+ * It does so at once if the sender may be waiting for that, else when there is
+ * nothing else to do. A credit that could not be sent is kept in a list of the
+ * device, and tried again. */
 #include "transports/ucx/credits.h"
 
 #include "src/base/log.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/endpoint.h"
 
-/* Where so many wait, a credit does not join them: the next one says more. */
+/* With so many messages queued for the sender, wait: a later credit says
+ * more. */
 #define QUEUED_MOST (UCX_BOUNCES + 8)
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
+/* After so many polls in a row that found nothing, send credits that no sender
+ * is known to wait for. */
 #define IDLE_POLLS 256
 
 void ucx_credits_defer(struct ucx_in *in)
@@ -46,7 +46,8 @@ void ucx_credits_send(struct ucx_in *in)
 	struct ucx_head head = {.channel_class = in->channel_class,
 				.seq = in->consumed};
 
-	/* Who has left needs no credits, and who is not there will not send. */
+	/* A peer that has closed needs no credits; one without an endpoint
+	 * cannot get any. */
 	if (!endpoint->ep || endpoint->peer_closed || endpoint->close_sent ||
 	    atomic_load_explicit(&endpoint->status, memory_order_relaxed)) {
 		ucx_credits_cancel(in);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way to one rank: its endpoint, and what leaves by it. */
+/* The endpoint of one rank: what is sent by it. */
 #include "transports/ucx/endpoint.h"
 
 #include <inttypes.h>
@@ -12,7 +12,8 @@
 #include "transports/ucx/device.h"
 #include "transports/ucx/load.h"
 
-/* One active message; what arrives at once goes straight to its place. */
+/* Bytes of one active message of a reply. Pieces that arrive one at a time are
+ * copied from cache to where they belong. */
 #define PIECE_BYTES UINT64_C(262144)
 
 static void fail(struct ucx_endpoint *endpoint, ucs_status_t cause)
@@ -116,7 +117,7 @@ static void on_sent_later(void *request, ucs_status_t status, void *arg)
 	ucx.ucp_request_free(request);
 }
 
-/* UCP keeps pointers to what it has not sent yet, so that is copied first. */
+/* UCP keeps pointers to a message that it has not sent yet, so send a copy. */
 static dicomm_result_t send_later(struct ucx_endpoint *endpoint,
 				  enum ucx_what what,
 				  const struct ucx_head *head, const void *body,
@@ -173,7 +174,7 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 	head->rank = (uint32_t)endpoint->dev->config.rank;
 	if (atomic_load_explicit(&endpoint->status, memory_order_relaxed))
 		return DICOMM_ERR_REMOTE;
-	/* Nothing overtakes what waits. */
+	/* A message must not overtake those in the queue. */
 	if (!endpoint->queued) {
 		request =
 			ucx.ucp_am_send_nbx(endpoint->ep, what, head,
@@ -187,8 +188,9 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 			return DICOMM_ERR_REMOTE;
 		}
 	}
-	/* UCX 1.13 would have to tell the other side more about the endpoint,
-	 * and ends the program if the connection fails before that is out. */
+	/* UCX 1.13 would add more about the endpoint to this message, and it
+	 * ends the program if the connection fails before the message is
+	 * sent. */
 	if (!endpoint->connected && endpoint->dev->tcp)
 		return DICOMM_AGAIN;
 	return send_later(endpoint, what, head, body, len);

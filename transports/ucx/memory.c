@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of devices that UCX takes as it is, if it says that it knows its type
- * and maps it. For that UCX_TLS has to name the device's transports ("tcp,cuda"
- * or "all"): without that UCX takes any pointer for one of the host. Such
- * memory is sent and received by rendezvous, for only so UCX writes to where a
- * receiver wants it.
+ * Memory of devices that UCX can send from and receive into. UCX must say that
+ * it knows the type of memory, and map it. For that UCX_TLS must name the
+ * device's transports ("tcp,cuda" or "all"); without them UCX takes any pointer
+ * for host memory. Such memory is sent and received by rendezvous, since only
+ * then UCX writes where the receiver wants it.
  *
- * A request of UCX is complete when the data is in the memory, and kernels that
- * start then see what copies of the device brought. Of what an adapter has
- * written UCX flushes nothing: so devices that need that are taken over TCP
- * only, where there are but copies. Those go by way of host memory of UCX.
+ * When a request of UCX is complete, the data is in the memory, and kernels
+ * that start then see what copies of the device wrote. But UCX does not flush
+ * what an adapter wrote. So devices that need a flush are used over TCP only:
+ * there all data is copied, through host memory of UCX.
  */
 #include "transports/ucx/memory.h"
 
@@ -22,7 +22,8 @@
 #include "transports/ucx/device.h"
 #include "transports/ucx/load.h"
 
-/* Types that came later have other numbers in other versions of UCX. */
+/* Only these: later types have different numbers in different versions of
+ * UCX. */
 static const struct {
 	const char *accel, *name;
 	ucs_memory_type_t type;
@@ -53,7 +54,7 @@ static ucs_status_t map(struct tp_device *dev, struct tp_mem *mem)
 	return ucx.ucp_mem_map(dev->context, &params, &mem->memory);
 }
 
-/* Lock held. False: why not. */
+/* Lock held. False: `why` says why not. */
 static bool map_if_known(struct tp_device *dev, const struct tp_region *region,
 			 const char *name, struct tp_mem *mem, char *why,
 			 size_t len)
@@ -68,7 +69,7 @@ static bool map_if_known(struct tp_device *dev, const struct tp_region *region,
 			 ucx.ucp_get_version_string(), name, tls ? tls : "tcp");
 		return false;
 	}
-	/* Ours have none. */
+	/* The progress thread has none. */
 	if (mem->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
 		snprintf(why, len,
 			 "UCX %s copies memory of cuda only in threads with a "
@@ -76,8 +77,8 @@ static bool map_if_known(struct tp_device *dev, const struct tp_region *region,
 			 ucx.ucp_get_version_string());
 		return false;
 	}
-	/* As all who use UCX do, this takes it that other devices see what the
-	 * owner does. */
+	/* Other devices are assumed to see what the owner sees, as in all
+	 * programs that use UCX. */
 	if (!dev->tcp &&
 	    region->accel->work->caps(region->index) & ACCEL_FLUSH) {
 		snprintf(why, len,
@@ -132,7 +133,7 @@ void ucx_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
 	struct tp_mem **at = &dev->mems;
 
-	/* Memory of the host is as it is. */
+	/* Host memory has no handle. */
 	if (!mem)
 		return;
 	ucx_lock(dev);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread that polls the devices whose ranks are away: what they have sent
- * gets out, what they have offered is read, and who says goodbye is answered.
- * While a rank polls its device itself, the thread only looks at that, now and
- * then; while nobody does, it sleeps until something comes.
+ * A thread that polls the devices of ranks that are away from the library. So
+ * what they have sent gets out, peers can read what they have offered, and
+ * peers that close get their acknowledgement.
+ *
+ * While a rank polls its device itself, the thread only checks now and then
+ * that it still does. If nobody polls, the thread polls until nothing moves,
+ * then sleeps until something arrives.
  */
 #include "transports/ucx/progress_thread.h"
 
@@ -23,13 +26,15 @@
 
 /* A rank that has not polled for so long is away. */
 #define AWAY_MS 10
-/* Devices whose events are slept on; those beyond are looked at. */
+/* The thread sleeps on the events of at most so many devices; it polls
+ * others. */
 #define SLEEPERS 64
 #define PROGRESS_MAX 256
 
-/* Taken in this order. */
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the thread */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the rest */
+/* Locks, in the order in which they are taken. */
+static pthread_mutex_t life =
+	PTHREAD_MUTEX_INITIALIZER; /* start and stop of the thread */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything else */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
 	pthread_t thread;
@@ -46,7 +51,8 @@ void ucx_thread_wake(void)
 	(void)n;
 }
 
-/* Milliseconds after which to look again; -1: when there are events. */
+/* Poll the device of a rank that is away until nothing moves. Returns after how
+ * many milliseconds to do so again; -1: when an event comes. */
 static int settle(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
@@ -66,7 +72,8 @@ static int settle(struct tp_device *dev)
 	return timeout;
 }
 
-/* How long to sleep, and on what. */
+/* Poll all devices that need it. Returns how long to sleep, and fills in on
+ * what. */
 static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
 {
 	int timeout = -1;
@@ -77,7 +84,8 @@ static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
 		int t = AWAY_MS;
 
 		d->polls_seen = polls;
-		/* First say that its rank is to wake us, then look again. */
+		/* First ask the rank to wake this thread when it polls, then
+		 * check once more that it does not. */
 		atomic_store(&d->covered, away);
 		if (away && atomic_load(&d->polls) == polls)
 			t = settle(d);
@@ -137,7 +145,7 @@ static dicomm_result_t start(void)
 		    strerror(err));
 }
 
-/* Locks, thread and devices are those of the process before a fork. */
+/* After a fork, the thread and the devices are the parent's. */
 static void forget(void)
 {
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;

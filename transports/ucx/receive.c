@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What arrives: the handlers of active messages, and what they leave to do. */
+/* Handlers of active messages. UCX calls them while it makes progress, with the
+ * lock of the device held. */
 #include "transports/ucx/receive.h"
 
 #include <inttypes.h>
@@ -73,8 +74,8 @@ void ucx_inbox_deliver(struct ucx_in *in, const struct ucx_head *head,
 	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
 }
 
-/* The header, which lies anywhere; from a rank that knows this one's token, and
- * of a channel that there can be: else NULL. */
+/* Copy the header, which may be misaligned, and check it. NULL: the token is
+ * not this rank's, or there is no such rank or channel. */
 static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 					const void *header, size_t len,
 					struct ucx_head *head)
@@ -139,7 +140,8 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-/* Numbers come in any order, each once: where the one before was released. */
+/* Messages come in any order, each once, and only into slots that were
+ * released. */
 static bool is_expected(const struct ucx_in *in, uint64_t seq)
 {
 	uint64_t slots = in->endpoint->dev->config.slots;
@@ -229,7 +231,7 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 	type = ucx_memory_type(dev, request.ref.addr, request.ref.len);
 	if (type != UCS_MEMORY_TYPE_HOST)
 		head.kind = UCX_READ_RENDEZVOUS;
-	/* Memory of a device that is no longer held may be gone. */
+	/* Memory of a device that is not registered any more may be gone. */
 	if (request.ref.seal != ucx_ref_seal(dev, &request.ref) ||
 	    request.ref.type != type || request.offset > request.ref.len ||
 	    request.len > request.ref.len - request.offset) {
@@ -400,12 +402,12 @@ static bool run_deferred(struct ucx_endpoint *endpoint)
 	endpoint->hello = NULL;
 	if (!endpoint->ep || atomic_load(&endpoint->status))
 		return false;
-	/* A credit of nothing, so that it gets connected. */
+	/* A credit of 0, to make UCX connect. */
 	if (!endpoint->connected &&
 	    ucx_endpoint_send(endpoint, UCX_CREDIT, &head, NULL, 0) ==
 		    DICOMM_AGAIN)
 		return true;
-	/* One that is closing has said so itself. */
+	/* A rank that closes has sent UCX_CLOSE itself, which says as much. */
 	if (endpoint->ack_due && !endpoint->close_sent &&
 	    ucx_endpoint_send(endpoint, UCX_CLOSE_ACK, &head, NULL, 0) ==
 		    DICOMM_AGAIN)

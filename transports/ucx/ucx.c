@@ -24,8 +24,7 @@
 #include "transports/ucx/receive.h"
 #include "transports/ucx/worker.h"
 
-#define CONTROL_BUFFERS \
-	256 /* that wait until they can be sent, of all endpoints */
+#define CONTROL_BUFFERS 256 /* control messages that wait, of all endpoints */
 
 struct tp_peer {
 	struct tp_device *dev;
@@ -204,11 +203,10 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_config *config = &peer->dev->config;
 
-	/*
-	 * Credits are told at every quarter of the slots; see release(). Over
-	 * TCP, who asks for a reference asks behind what it is sending itself:
-	 * where each sends to each, that doubled the time.
-	 */
+	/* Credits are sent at every quarter of the slots; see release().
+	 * Over TCP, the request for a reference queues up behind the data
+	 * that this rank sends. When all ranks send to all others, that
+	 * doubled the time. */
 	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
 				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
@@ -223,7 +221,7 @@ static bool is_self(const struct tp_peer *peer)
 	return peer->rank == peer->dev->config.rank;
 }
 
-/* Tell the receiver who is going to send. Lock held. */
+/* Send UCX_HELLO, so that the receiver makes its side. Lock held. */
 static dicomm_result_t say_hello(struct tp_peer *peer, enum tp_class c)
 {
 	struct ucx_head head = {.channel_class = (uint16_t)c};
@@ -533,7 +531,8 @@ static dicomm_result_t endpoint_broken(struct ucx_endpoint *endpoint, int *peer)
 	if (!atomic_load_explicit(&endpoint->status, memory_order_acquire) ||
 	    endpoint->peer_closed)
 		return DICOMM_SUCCESS;
-	/* Who closes its side may be heard of a moment later. */
+	/* The close of a peer may arrive a moment later than its end: report
+	 * the error at the second look. */
 	if (!endpoint->noticed) {
 		endpoint->noticed = true;
 		return DICOMM_SUCCESS;
@@ -610,8 +609,8 @@ static bool is_receiving(const struct tp_device *dev, uint32_t rank)
 	return false;
 }
 
-/* Until all of these endpoints are quiet. Whoever still answers does so soon:
- * its rank, or the thread that attends for it. */
+/* Wait until the peers have acknowledged the close. A peer that is alive does
+ * so soon: its rank, or its progress thread. */
 static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -619,7 +618,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 
 	while (!quiet && dev->worker && clock_ns() - start < UCX_DRAIN_NS) {
 		quiet = true;
-		/* No credits after a goodbye. */
+		/* No credit may follow the close. */
 		ucx_credits_send_all(dev);
 		for (uint32_t r = first; r < end; r++) {
 			if (!has_credits_due(dev, r))
@@ -750,8 +749,7 @@ const struct transport transport_ucx = {
 	.put = ucx_put,
 	.release = ucx_release,
 	.flush = ucx_flush,
-	/* UCX holds memory of the host by itself where its network needs that.
-	 */
+	/* UCX registers host memory itself where its network needs that. */
 	.mem_reg = defaults_mem_reg,
 	.mem_reg_device = ucx_mem_reg_device,
 	.mem_support = defaults_mem_support,

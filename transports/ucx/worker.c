@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCP context and worker of a device: configured, opened, and given back to
- * UCX without running into what UCX cannot bear. */
+ * UCX; or abandoned, where UCX would end the program. */
 #include "transports/ucx/worker.h"
 
 #include <signal.h>
@@ -17,16 +17,18 @@
 #include "transports/ucx/receive.h"
 #include "transports/ucx/sockets.h"
 
-/* What was cut off ends in so many turns, or when so many find nothing. */
+/* After connections were cut, so many calls of progress, or so many in a row
+ * that find nothing, complete the requests. */
 #define SETTLE_TURNS 1000
 #define SETTLE_IDLE 16
-/* Over TCP, taken from the kernel at a time. */
+/* Bytes that UCX takes from a TCP socket at a time. */
 #define RECEIVED_BYTES ((size_t)260 << 10)
 
 /* ---- opened ---- */
 
-/* `prefix` is that of a part of UCX, "TCP_" for example, or nothing. UCX before
- * 1.17 knows what such parts can be told without it only. */
+/* Set a variable of UCX, unless the user has. prefix: of a part of UCX, such as
+ * "TCP_", or "". UCX before 1.17 knows the variables of its parts only without
+ * the prefix. */
 static void set_default(ucp_config_t *config, const char *prefix,
 			const char *name, const char *value)
 {
@@ -42,14 +44,13 @@ static void set_default(ucp_config_t *config, const char *prefix,
 	if (major == 1 && minor < 17)
 		key = name;
 	status = ucx.ucp_config_modify(config, key, value);
-	/* It works without, but maybe over another network, or slower. */
+	/* It works all the same, but maybe over another network, or slower. */
 	if (status != UCS_OK)
 		log_warn("ucx: it does not take %s %s: %s", full, value,
 			 ucx.ucs_status_string(status));
 }
 
-/* "self" is not used: to itself a rank needs no network. Nor are transports of
- * devices a network. */
+/* UCX's "self" and the transports of devices are no network. */
 static bool is_tcp_only(void)
 {
 	static const char *const others[] = {"self", "cuda", "cuda_copy",
@@ -73,9 +74,9 @@ static bool is_tcp_only(void)
 	return tcp;
 }
 
-/* TCP on the interface where the ranks meet; what UCX_ variables say comes
- * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
- * pieces nor asks before it sends them. */
+/* Use TCP on the interface where the ranks meet, unless variables of UCX say
+ * otherwise. Over TCP, UCX is by far the fastest if it neither cuts messages
+ * into small pieces nor asks the receiver before it sends them. */
 static void configure(struct tp_device *dev, ucp_config_t *config)
 {
 	size_t sent = (size_t)dev->config.slot_bytes + 1024;
@@ -89,10 +90,10 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 				    dev->interface.name);
 		set_default(config, "", "RNDV_THRESH", "inf");
 		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
-		/* With the lock, this thread would wait for who is not there.
-		 * And where a connection that was accepted has been closed
-		 * meanwhile, UCX connects anew: if that fails at once, it fails
-		 * an assertion. */
+		/* Connect without blocking. Else this thread would hold the
+		 * lock while it waits for a peer that is not there; and when
+		 * UCX reconnects a connection that was closed meanwhile, and
+		 * that fails at once, UCX fails an assertion. */
 		set_default(config, "TCP_", "CONN_NB", "y");
 	}
 	if (*config_string(CONFIG_SOCKET_FAMILY))
@@ -107,7 +108,7 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 	snprintf(number, sizeof(number), "%zu", sent);
 	set_default(config, "TCP_", "TX_SEG_SIZE", number);
 	set_default(config, "", "ZCOPY_THRESH", number);
-	/* UCX wants it to be no less. */
+	/* UCX requires that it is not smaller. */
 	snprintf(number, sizeof(number), "%zu",
 		 sent > RECEIVED_BYTES ? sent : RECEIVED_BYTES);
 	set_default(config, "TCP_", "RX_SEG_SIZE", number);
@@ -195,8 +196,7 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 	return result;
 }
 
-/* Threads of UCX get no signals: the worker has one, and a context may, for
- * events of adapters. */
+/* Block all signals meanwhile, so that threads that UCX starts get none. */
 dicomm_result_t ucx_worker_open(struct tp_device *dev)
 {
 	struct ucx_sockets before;
@@ -217,7 +217,7 @@ dicomm_result_t ucx_worker_open(struct tp_device *dev)
 
 /* ---- ended ---- */
 
-/* Close the endpoints that can be. Lock held. */
+/* Close all endpoints that can be closed. Lock held. */
 static void close_all(struct tp_device *dev, ucp_worker_h worker,
 		      uint32_t first, uint32_t end, bool force)
 {
@@ -235,7 +235,7 @@ static void close_all(struct tp_device *dev, ucp_worker_h worker,
 	} while (!closed && clock_ns() - start < UCX_DRAIN_NS);
 }
 
-/* What was cut off ends in the next few turns. */
+/* Complete the requests that were cut off. */
 static void settle(ucp_worker_h worker)
 {
 	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
@@ -250,21 +250,23 @@ static bool is_sound(const struct tp_device *dev)
 	return true;
 }
 
-/* Is UCX at memory that was offered, or that a read goes to? */
+/* Is UCX sending from, or receiving into, memory of the user? */
 static bool is_moving(const struct tp_device *dev)
 {
 	return dev->replying || dev->receiving;
 }
 
-/* When it closes connections while some break, UCX 1.13 now and then runs into
- * an assertion of its own, which ends the program. Rather leave them alone. */
+/* UCX 1.13 may fail an assertion, and so end the program, when it closes
+ * connections while others break. So leave the worker and its connections alone
+ * until the process ends. */
 static void abandon(struct tp_device *dev)
 {
 	static struct abandoned {
 		struct abandoned *next;
 		ucp_context_h context;
 		ucp_worker_h worker;
-	} * _Atomic abandoned_workers; /* so that nobody takes them for lost */
+	} * _Atomic abandoned_workers; /* reachable, so that leak checkers do
+					  not report them */
 	struct abandoned *abandoned = malloc(sizeof(*abandoned));
 
 	log_debug("ucx: rank %d leaves broken connections behind",
@@ -287,8 +289,8 @@ void ucx_worker_end(struct tp_device *dev)
 	bool aborted = !dev->worker;
 
 	if (worker) {
-		/* Hear who is gone; but send nobody's memory any more, and
-		 * write none. */
+		/* Learn which peers are gone, unless UCX would access memory of
+		 * the user. */
 		if (aborted && !is_moving(dev) && !dev->sockets_closed)
 			settle(worker);
 		if (is_moving(dev) || (aborted && !is_sound(dev))) {
@@ -316,7 +318,7 @@ void ucx_worker_close_endpoints(struct tp_device *dev, uint32_t first,
 	close_all(dev, dev->worker, first, end, false);
 }
 
-/* What can be sent at once; who does not hear it now does when the connections
+/* To the peers that can be told at once. Others learn it when the connections
  * close. */
 static void say_close(struct tp_device *dev)
 {
@@ -325,8 +327,8 @@ static void say_close(struct tp_device *dev)
 			ucx_endpoint_say_close(&dev->endpoints[r]);
 }
 
-/* Without progress, TCP sends and receives nothing. Other networks do so by
- * themselves, until their endpoints are closed. */
+/* TCP moves nothing without progress. Other networks go on by themselves until
+ * their endpoints are closed. */
 void ucx_worker_stop(struct tp_device *dev)
 {
 	say_close(dev);
@@ -335,8 +337,9 @@ void ucx_worker_stop(struct tp_device *dev)
 			  true);
 		settle(dev->worker);
 	} else if (!is_sound(dev)) {
-		/* It will be left alone; and who has not heard the goodbye
-		 * need not wait until this rank destroys its handle. */
+		/* The worker will be abandoned. Close its sockets now, so that
+		 * peers that did not get the close need not wait until this
+		 * rank destroys its communicator. */
 		ucx_sockets_close(dev);
 	}
 	dev->ended = dev->worker;
