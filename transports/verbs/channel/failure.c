@@ -152,9 +152,9 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 	bool ended = qp->rail->nic->fabric == VERBS_IWARP &&
 		     (wc->status == IBV_WC_WR_FLUSH_ERR ||
 		      wc->status == IBV_WC_LOC_QP_OP_ERR);
-	bool removed = atomic_load(&channel->peer_closed) ||
+	bool peer_left = atomic_load(&channel->peer_closed) ||
 		       (ended && has_link(qp->rail->nic));
-	dicomm_result_t why = removed || is_remote(wc->status)
+	dicomm_result_t why = peer_left || is_remote(wc->status)
 				      ? DICOMM_ERR_REMOTE
 				      : DICOMM_ERR_SYSTEM;
 	const char *hint_text = hint(wc->status);
@@ -163,7 +163,7 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 	if (channel->why || qp->state != QP_GOOD)
 		return;
 	/* Who has gone, the control plane tells better. */
-	if (removed) {
+	if (peer_left) {
 		verbs_channel_fail(channel, why);
 		snprintf(channel->text, sizeof(channel->text),
 			 "verbs: rank %d (%s) has closed its side",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which of the RDMA ports of a machine a rank uses, and by which GID. */
+/* Which RDMA ports a rank uses, and by which GID: decisions on what ports.c has
+ * found out. */
 #include "transports/verbs/nic/choose.h"
 
 #include <limits.h>
@@ -34,15 +35,15 @@ bool verbs_choose_matches(const char *spec, const char *name, unsigned port)
 	return found != exclude;
 }
 
-/* Drivers that take no notice of IBV_SEND_INLINE: what is sent so comes from
- * memory that they think is registered. */
+/* These drivers ignore IBV_SEND_INLINE, and so look for a registration of
+ * memory that has none. */
 static const char *const never_inline[] = {"erdma", "mana"};
 
 const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const char *driver,
 				   const struct ibv_device_attr *attr)
 {
-	/* Amazon's EFA, Cisco's usNIC */
+	/* Amazon's EFA, Cisco's usNIC: no queue pairs of the usual kind */
 	if (type != IBV_TRANSPORT_IB && type != IBV_TRANSPORT_IWARP)
 		return "it has no reliable connections";
 	for (size_t i = 0; i < sizeof(never_inline) / sizeof(char *); i++)
@@ -53,10 +54,9 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 	return NULL;
 }
 
-/* Most drivers cannot (hns, qedr, all of iWARP's), and that of bnxt_re, where
- * its kernel cannot, frees the queue that it has. Software ones are no driver
- * of a device; functions of a device ("mlx5_core.sf") have a name of their own.
- */
+/* Most drivers cannot resize a queue (hns, qedr, all of iWARP). bnxt_re frees
+ * the old queue even if its kernel part cannot. Software NICs have no driver of
+ * a PCI device; functions of a device have names such as "mlx5_core.sf". */
 bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
 {
 	return fabric != VERBS_IWARP &&
@@ -64,8 +64,8 @@ bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
 		!strncmp(driver, "mlx5_core", 9));
 }
 
-/* Two members hear each other if one is a full one, which the upper bit says.
- * The rest of an empty place is 0. */
+/* Two members of a partition reach each other if one of them is a full member:
+ * bit 15 of the key. An unused entry has no other bits. */
 uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
 {
 	int64_t wanted = config_int(CONFIG_IB_PKEY);
@@ -84,15 +84,16 @@ uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
 	return (uint16_t)(limited < n ? limited : 0);
 }
 
-/* The entries of a table, and of each the bits of its subnet. */
+/* The GID table of a NIC, and for each entry the length of its subnet's
+ * prefix. */
 struct entries {
 	const struct ibv_gid_entry *e;
 	const uint8_t *prefix;
 	ssize_t n;
 };
 
-/* Routable before local, addresses of this network namespace before those of
- * others (all see the table of the NIC), IPv4 before IPv6 */
+/* Prefer routable GIDs to link-local ones, addresses of this network namespace
+ * to those of others (all are in the table), IPv4 to IPv6. */
 static int worth_of(const struct entries *all, ssize_t i)
 {
 	const struct ibv_gid_entry *e = &all->e[i];
@@ -104,8 +105,8 @@ static int worth_of(const struct entries *all, ssize_t i)
 	       (all->prefix[i] ? 2 : 0);
 }
 
-/* The best of those that are worth less than the last, or as much and come
- * after it; -1: there is none. */
+/* The next best entry after `last`: worth less, or worth as much and behind it;
+ * -1: there is none. */
 static ssize_t next_gid(const struct entries *all, uint8_t port, ssize_t last)
 {
 	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
@@ -129,7 +130,7 @@ static ssize_t next_gid(const struct entries *all, uint8_t port, ssize_t last)
 	return chosen;
 }
 
-/* A subnet manager gave the first one its meaning. */
+/* InfiniBand: the subnet manager assigns the first entry. */
 static ssize_t first_gid(const struct entries *all, uint8_t port)
 {
 	ssize_t first = -1, at = -1;
@@ -167,7 +168,7 @@ static bool has_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
 	       (!rest || !((a[bits / 8] ^ b[bits / 8]) >> (8 - rest)));
 }
 
-/* 2: of one subnet, 1: of one kind, 0: of two. */
+/* 2: same subnet; 1: same address family; 0: neither. */
 static int nearness(const struct verbs_gid *mine, const uint8_t *theirs)
 {
 	const uint8_t *a = mine->gid.raw;
@@ -260,7 +261,7 @@ static int by_rate(const void *a, const void *b)
 	return order ? order : p->number - q->number;
 }
 
-/* A way that leads farther and carries no more than another is none. */
+/* Another port is nearer and at least as fast. */
 static bool is_needless(const struct verbs_port *p,
 			const struct verbs_port *all, unsigned n)
 {
@@ -271,7 +272,8 @@ static bool is_needless(const struct verbs_port *p,
 	return false;
 }
 
-/* As many of the first as are as fast as the first; then also as near. */
+/* How many ports from the first on are as fast as the first; then, of these, as
+ * near. */
 static unsigned equals(const struct verbs_port *ports, unsigned n)
 {
 	unsigned i = 1;

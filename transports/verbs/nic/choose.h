@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ports a rank uses, and by which GID. */
+/* Which ports a rank uses, and by which GID. Pure functions, except that they
+ * read the configuration. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_CHOOSE_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_CHOOSE_H
 
@@ -14,7 +15,7 @@
 
 #define VERBS_PORTS_MAX 64
 
-/* One port, as far as can be told without keeping it open. */
+/* What is known of a port without keeping it open. */
 struct verbs_port {
 	char name[IBV_SYSFS_NAME_MAX];
 	uint8_t number;
@@ -22,42 +23,43 @@ struct verbs_port {
 	enum verbs_fabric fabric;
 	uint64_t bytes_per_s;
 	char gid[INET6_ADDRSTRLEN];
-	char pci[16];   /* "": of none */
-	uint32_t steps; /* from who would use it */
-	char unfit[64]; /* why it is of no use; "": it may be */
+	char pci[16];   /* of the NIC; "": none */
+	uint32_t steps; /* distance from the rank's device or cores */
+	char unfit[64]; /* why it cannot be used; "": it can */
 };
 
-/* Does DICOMM_IB_HCA let that port through? NCCL's grammar: names with an
- * optional ":PORT", prefixes unless "=" comes first, "^": all but these. */
+/* Does DICOMM_IB_HCA select that port? NCCL's syntax: names with an optional
+ * ":PORT"; they are prefixes, unless "=" comes first; "^" first: all ports but
+ * these. */
 bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
-/* Why no port of such a NIC, by its kernel driver's name, is of use; NULL: they
- * may be. */
+/* Why no port of a NIC with that kernel driver can be used; NULL: it can. */
 const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const char *driver,
 				   const struct ibv_device_attr *attr);
-/* Can its completion queues be made longer while they are in use? */
+/* Can its completion queues be resized while they are in use? */
 bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver);
-/* Which of a port's partitions its queue pairs are in, or what DICOMM_IB_PKEY
- * says. */
+/* The index of the partition key for its queue pairs: the one that
+ * DICOMM_IB_PKEY names, or the best. */
 uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n);
-/* Of the entries of a NIC, each with the bits of its subnet, the GIDs of one
- * type that others can reach that port by, best first, or that which
- * DICOMM_IB_GID_INDEX names. Returns their number. */
+/* The GIDs by which peers can reach a port, best first; or only the one that
+ * DICOMM_IB_GID_INDEX names. prefix: for each entry the length of its subnet's
+ * prefix. Returns their number. */
 uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, const uint8_t *prefix,
 			   ssize_t n, uint8_t port, enum verbs_fabric fabric,
 			   struct verbs_gid out[VERBS_GIDS]);
-/* Of mine and theirs, each best first, those that reach each other: of one
- * subnet, or of one kind at least. */
+/* Which of my GIDs reaches which of theirs: in the same subnet, or at least of
+ * the same address family. Both lists are best first. */
 void verbs_choose_pair(const struct verbs_gid *mine, uint32_t n,
 		       const uint8_t (*theirs)[16], uint32_t their_n,
 		       uint32_t *my_gid, uint32_t *their_gid);
-/* Keep those that may be used and have a link, described in `why`; why, if
- * there are none. Returns their number. */
+/* Keep the ports that can be used and have a link; returns their number. `why`
+ * becomes their description, or why there are none. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
-/* Those that one rank uses: of one fabric, the same for all ranks; none that a
- * nearer one equals; the fastest, of these in its turn. Ports are paired with
- * those at the same place in another rank's list, so that like ones meet: the
- * fastest first, then by name. Returns their number. */
+/* The ports that one rank uses: all of one fabric, which is the same for all
+ * ranks; no port if another is nearer and as fast; then the fastest. If there
+ * are more equal ports than a rank may use, `turn` decides. Ranks pair the
+ * ports at equal places of their lists, so the order is: fastest first, then by
+ * name. Returns their number. */
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn);
 
 #endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * How a NIC is given memory of a device: as a dma-buf, of which the kernel
- * knows what it is; else by its address, behind which a module of the vendor
- * finds it ("peer memory"); else not at all. What a driver says that it can do
- * is not what NIC and kernel can: each way is tried.
- */
+/* How a NIC gets access to memory of a device. First as a dma-buf, which the
+ * kernel describes to the NIC. Else by its address, if a kernel module of the
+ * vendor resolves that ("peer memory"). What a driver claims is not what NIC
+ * and kernel can do together, so each is tried. */
 #include "transports/verbs/nic/device_memory.h"
 
 #include <errno.h>
@@ -39,7 +37,7 @@ static struct ibv_mr *by_dmabuf(const struct verbs_nic *nic,
 			       (int)access);
 	if (!mr)
 		snprintf(why, len, "%s: %s", nic->name, strerror(errno));
-	/* The registration keeps the memory by itself. */
+	/* The registration keeps the memory alive. */
 	close(fd);
 	return mr;
 }
@@ -56,7 +54,7 @@ static struct ibv_mr *by_address(const struct verbs_nic *nic,
 	return mr;
 }
 
-/* It may be passed on to where another device reads it. */
+/* Also if only other devices need it: data may be passed on to them. */
 bool verbs_needs_flush(const struct tp_region *r)
 {
 	return r->accel->work->caps(r->index) &
@@ -71,7 +69,8 @@ struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
 	char no_dmabuf[160], no_peer[160];
 	struct ibv_mr *mr;
 
-	/* Only librdmacm connects its queue pairs, and to others. */
+	/* Over iWARP only librdmacm connects queue pairs, and never to the same
+	 * NIC; so there is no loopback queue pair. */
 	if (flushed && nic->fabric == VERBS_IWARP) {
 		snprintf(how, len,
 			 "%s: over iWARP what it writes to a device cannot be "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a NIC is given memory of a device. */
+/* Register memory of a device with a NIC. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_DEVICE_MEMORY_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_DEVICE_MEMORY_H
 
@@ -10,9 +10,11 @@ struct ibv_mr;
 struct tp_region;
 struct verbs_nic;
 
-/* Does memory of that device need a flush behind what a NIC has written? */
+/* Must data that a NIC has written there be flushed before the device reads
+ * it? */
 bool verbs_needs_flush(const struct tp_region *region);
-/* In the best way that works; NULL: in none. `how` becomes which, or why. */
+/* Try all ways; NULL: none works. `how` becomes the one that works, or why none
+ * does. */
 struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
 				       const struct tp_region *region,
 				       unsigned access, char *how, size_t len);

@@ -8,14 +8,16 @@
 
 struct verbs_nic;
 
-/* What the NIC has said of one queue pair; its qp_context points here. */
+/* What the NIC has reported of one queue pair. The qp_context of the queue pair
+ * points here. */
 struct verbs_qp_events {
-	const char *_Atomic failed; /* the event's name; NULL: it works */
-	bool last_wqe; /* it delivers no more messages; with the lock */
+	const char *_Atomic failed; /* name of the event; NULL: it works */
+	bool last_wqe; /* it delivers no more messages; guarded by verbs_lock()
+			*/
 };
 
-/* Take all events that wait in async_fd, which is readable then. The caller
- * holds verbs_lock(). False: the device was removed, there will be no more. */
+/* Handle all events that wait in async_fd. The caller holds verbs_lock().
+ * False: the device was removed; there will be no more events. */
 bool verbs_nic_events(struct verbs_nic *nic);
 
 #endif

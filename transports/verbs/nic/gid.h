@@ -14,11 +14,12 @@
 
 enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 
-/* One that others may know a port by. */
+/* A GID by which peers can reach a port. */
 struct verbs_gid {
 	union ibv_gid gid;
-	uint8_t index;  /* in the port's table */
-	uint8_t prefix; /* bits of its subnet; 0: not known, or no subnet */
+	uint8_t index;  /* in the port's GID table */
+	uint8_t prefix; /* bits of the subnet's prefix; 0: unknown, or no subnet
+			 */
 };
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The IPv4 address of a port: librdmacm connects by it. */
+/* The IPv4 address of a port, by which librdmacm connects. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_IPV4_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_IPV4_H
 

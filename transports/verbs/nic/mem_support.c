@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each NIC says to memory of a device: it is tried. */
+/* Can the NICs of a rank register memory of a device? Try it. */
 #include "transports/verbs/nic/mem_support.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each NIC says to memory of a device, for whoever asks. */
+/* Can the NICs of a rank register memory of a device? For dicomm-info. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
 

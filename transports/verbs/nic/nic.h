@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports of NICs, shared by the communicators of a process. */
+/* One open port of a NIC, shared by the communicators of the process. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_NIC_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_NIC_H
 
@@ -24,31 +24,31 @@ struct verbs_nic {
 	uint64_t bytes_per_s;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_cq *siw_filler; /* siw */
-	bool cq_grows;             /* a completion queue can */
+	struct ibv_cq *siw_filler; /* see ports.c */
+	bool cq_grows;             /* a completion queue can be resized */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	/* what it is known by, with the lock of connect.c; best first */
+	/* GIDs of the port, best first; guarded by verbs_lock() */
 	struct verbs_gid gid[VERBS_GIDS];
 	uint32_t gids;
 	uint16_t pkey_index;
-	struct sockaddr_in address; /* cm.c */
-	uint32_t max_inline;        /* of a queue pair; 0: not known yet */
-	/* registrations; memory.c */
+	struct sockaddr_in address; /* IPv4, if librdmacm is used */
+	uint32_t max_inline; /* bytes inline in a request; 0: not known yet */
+	/* registrations: registration.c */
 	pthread_mutex_t lock;
 	struct verbs_mr *mrs;
 	uint64_t freed_seen;
-	_Atomic uint64_t registrations; /* ever made */
-	/* by the thread of connect.c; see watch.c */
-	_Atomic bool changed; /* what verbs_nic_renew() looks at */
+	_Atomic uint64_t registrations; /* made so far */
+	/* written with verbs_lock() held: events.c */
+	_Atomic bool changed; /* verbs_nic_refresh() is needed */
 	_Atomic uint64_t
-		link_down_ms;      /* since when it has no link; 0: it has */
-	const char *_Atomic fatal; /* why it is of no use any more */
-	_Atomic bool removed;      /* all of it, not just a queue */
+		link_down_ms; /* clock when the link went down; 0: it is up */
+	const char *_Atomic fatal; /* why the NIC failed; NULL: it works */
+	_Atomic bool removed;      /* the device is gone */
 };
 
-/* To memory of the library's own that the other side writes: over iWARP it asks
- * by a read whether this one is there. */
+/* Access to this library's own memory that peers write: inbox and credits. Over
+ * iWARP a peer also reads it, to ask whether this rank is alive. */
 static inline unsigned verbs_own_access(const struct verbs_nic *nic)
 {
 	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;

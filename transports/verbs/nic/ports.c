@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The RDMA ports of this machine: which there are, how fast, by which GID. */
+/* The RDMA ports of this machine: list them, open and close them, read their
+ * GIDs. */
 #include "transports/verbs/nic/ports.h"
 
 #include <arpa/inet.h>
@@ -20,11 +21,13 @@
 #include "transports/verbs/nic/registration.h"
 
 #define GIDS_MAX 256
-/* More ports stand for virtual functions, of whom their NIC is the switch. */
+/* A NIC with more ports lists virtual functions as ports: skip those without a
+ * GID. */
 #define PORTS_OF_A_NIC 2
 #define NO_IPV4 "no IPv4 address: has its interface one, and is it up?"
 #define PKEYS_MAX 128
-/* Linux's software iWARP, and a queue that is longer than 0x90000 bytes. */
+/* Software iWARP (siw) and RoCE (rxe) of Linux; and the length of a completion
+ * queue of siw with more than 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
 #define RXE_VENDOR 0xffffff
 #define SIW_FILLER_CQE 32768
@@ -33,7 +36,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_nic *nics;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The child of a fork has no use for what its parent opened. */
+/* The child of a fork cannot use what its parent opened. */
 static void forget(void)
 {
 	nics = NULL;
@@ -42,9 +45,9 @@ static void forget(void)
 
 static void setup(void)
 {
-	/* Most kernels copy pinned pages for a child of a fork. For others they
-	 * must stay out of it, and with them whatever else lies there: parts of
-	 * the child's heap are missing then. */
+	/* Most kernels copy pinned pages for the child of a fork. On other
+	 * kernels, libibverbs keeps pinned pages out of the child; then the
+	 * child lacks everything else on these pages, too. */
 	if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED)
 		ibv_fork_init();
 	pthread_atfork(NULL, NULL, forget);
@@ -59,7 +62,8 @@ static enum verbs_fabric fabric_of(const struct ibv_device *device,
 							   : VERBS_INFINIBAND;
 }
 
-/* Gigabits of one lane, in tenths; by enum of the specification. */
+/* In units of 100 Mb/s for one lane of the link; codes of the InfiniBand
+ * specification. */
 static uint64_t lane_rate(uint8_t speed)
 {
 	static const struct {
@@ -95,7 +99,8 @@ static unsigned bits_of(const void *mask, size_t bytes)
 	return bits;
 }
 
-/* Of the subnet that an interface has this address in; 0: it has not. */
+/* Prefix length of the subnet if interface `i` has that address; 0: it has
+ * not. */
 static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
 {
 	int family = i->ifa_addr && i->ifa_netmask ? i->ifa_addr->sa_family
@@ -113,7 +118,7 @@ static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
 	return 0;
 }
 
-/* All links have the same local one. */
+/* Link-local addresses have none: all links have the same prefix. */
 static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 			  uint8_t *prefix)
 {
@@ -128,8 +133,7 @@ static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 	freeifaddrs(all);
 }
 
-/* The GIDs that others know the port by, best first, and their number. False:
- * it cannot be asked, and errno says why. */
+/* Read the GID table; best GID first. False: it cannot be read, see errno. */
 static bool find_gids(struct ibv_context *context, uint8_t port,
 		      enum verbs_fabric fabric,
 		      struct verbs_gid found[VERBS_GIDS], uint32_t *count)
@@ -148,8 +152,8 @@ static bool find_gids(struct ibv_context *context, uint8_t port,
 	return n >= 0;
 }
 
-/* Where that link of the NIC's leads to: the last name of the path; "": it has
- * no such link. */
+/* The last name of the path that this link in the NIC's sysfs folder leads to;
+ * "": there is no such link. */
 static void follow(const struct ibv_device *device, const char *link,
 		   char name[64])
 {
@@ -218,7 +222,7 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 	return number <= PORTS_OF_A_NIC;
 }
 
-/* One that stands for all ports of a NIC, which are of no use. */
+/* One entry that stands for all ports of a NIC that cannot be used. */
 static int list_unfit(const struct ibv_device *device, const char *why,
 		      struct verbs_port *out)
 {
@@ -228,7 +232,7 @@ static int list_unfit(const struct ibv_device *device, const char *why,
 	return 1;
 }
 
-/* At most so many; returns their number. */
+/* Returns the number of ports listed; at most `most`. */
 static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 			 int most)
 {
@@ -240,7 +244,7 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 
 	if (!most)
 		return 0;
-	/* In a container the NIC may be there, and its device file not. */
+	/* In a container the NIC may be visible without its device file. */
 	context = ibv_open_device(device);
 	if (!context) {
 		snprintf(text, sizeof(text), "it cannot be opened: %m");
@@ -261,7 +265,7 @@ close:
 	return n;
 }
 
-/* All ports of the machine; *error: why there are none, an errno. */
+/* All ports of the machine. If there are none, *error becomes an errno. */
 static int list_ports(struct verbs_port *ports, int *error)
 {
 	struct ibv_device **devices;
@@ -306,7 +310,7 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 		    nic->name, nic->port, why);
 }
 
-/* Others have one partition, and no word in it. */
+/* RoCE and iWARP have one partition, and no choice. */
 static uint16_t find_pkey(const struct verbs_nic *nic)
 {
 	uint16_t keys[PKEYS_MAX];
@@ -342,7 +346,7 @@ bool verbs_nic_has_gid(const struct verbs_nic *nic, const struct verbs_gid *gid)
 {
 	union ibv_gid now;
 
-	/* A NIC that is dead cannot tell. */
+	/* A NIC that has failed cannot tell. */
 	return ibv_query_gid(nic->context, nic->port, gid->index, &now) ||
 	       !memcmp(&now, &gid->gid, sizeof(now));
 }
@@ -366,9 +370,8 @@ bool verbs_nic_is_software(const struct verbs_nic *nic)
 	       nic->attr.vendor_id == RXE_VENDOR;
 }
 
-/* libsiw takes the offset 0x90000, at which the kernel would have it map a
- * queue, for a sign of failure. So something must lie there that begins before
- * it: a queue of which nobody hears anything. */
+/* libsiw takes the mmap offset 0x90000 of a queue for an error. So create a
+ * completion queue, used for nothing else, that occupies this offset. */
 static bool fill_siw_offset(struct verbs_nic *nic)
 {
 	if (nic->attr.vendor_id != SIW_VENDOR)
@@ -398,7 +401,7 @@ static dicomm_result_t open_port(const struct verbs_port *port,
 			      nic->name);
 		goto free_nic;
 	}
-	/* Its events are waited for together with much else. */
+	/* The connection thread waits for its events together with others. */
 	if (fcntl(nic->context->async_fd, F_SETFL, O_NONBLOCK) < 0) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "verbs %s: events: %m",
 			      nic->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The RDMA ports of this machine: which there are; open and close them. */
+/* The RDMA ports of this machine: list them, open and close them. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_PORTS_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_PORTS_H
 
@@ -11,23 +11,25 @@
 
 struct tp_place;
 
-/* The software RDMA of Linux: rxe or siw. */
+/* Is it one of the software NICs of Linux, rxe or siw? */
 bool verbs_nic_is_software(const struct verbs_nic *nic);
-/* Ports that can be used, in words; false and why, if there are none. */
+/* Is there a port that can be used? `why` describes the ports, or says why
+ * not. */
 bool verbs_nic_find(char *why, size_t len);
-/* Open as many of them as a rank may use, one at least, fastest first; which of
- * more, is up to its place and, where that makes no difference, its turn. */
+/* Open the ports that a rank uses: at least one, fastest first. `place` and
+ * `turn` choose among more ports than a rank may use; see
+ * verbs_choose_take(). */
 dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 			       struct verbs_nic *out[VERBS_RAILS],
 			       unsigned *count);
 void verbs_nic_put(struct verbs_nic *nic);
-/* What others know the port by, and the network has it do, may change while it
- * is in use: look again if the NIC has said so. There may be no GID then. */
+/* Read GIDs, LID, MTU and partition again, if the NIC has reported a change.
+ * Afterwards there may be no GID. */
 void verbs_nic_refresh(struct verbs_nic *nic);
-/* Is that one still the port's? */
+/* Does the port still have that GID? */
 bool verbs_nic_has_gid(const struct verbs_nic *nic,
 		       const struct verbs_gid *gid);
-/* Why it has none. */
+/* Text that says why the port has no GID. */
 void verbs_nic_say_no_gid(char *text, size_t len);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registrations of memory with a NIC.
+ * A cache of memory registrations of one NIC.
  *
- * Nobody tells us when the user frees memory, so that of a key nothing may be
- * kept beyond its use; except where an allocator of ours numbers its
- * allocations: such a number is never given twice. Of memory of devices its
- * users say the number, and share the key of one allocation.
+ * The library does not learn when a user frees memory, so a registration may
+ * not outlive its last user. Allocations of dicomm_mem_alloc are the exception:
+ * each has a number that is never used again, so these stay registered until
+ * they are freed. Memory of devices has a number, too, which its user passes;
+ * all users of one allocation share a registration.
  */
 #include "transports/verbs/nic/registration.h"
 
@@ -21,7 +22,7 @@
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
-/* No longer, or never, in a list. */
+/* `m` is in no list. */
 static void dereg(struct verbs_mr *m)
 {
 	if (ibv_dereg_mr(m->mr))
@@ -38,8 +39,8 @@ static void destroy(struct verbs_mr **at)
 	dereg(m);
 }
 
-/* Let go of what has been freed since the last time. */
-static void forget_freed(struct verbs_nic *nic)
+/* Drop the registrations of allocations that were freed since the last call. */
+static void drop_freed(struct verbs_nic *nic)
 {
 	uint64_t id, n = accels[0]->freed(nic->freed_seen, &id);
 
@@ -47,7 +48,9 @@ static void forget_freed(struct verbs_nic *nic)
 		struct verbs_mr **at = &nic->mrs;
 
 		accels[0]->freed(nic->freed_seen++, &id);
-		/* 0: too long ago to know; then all that nobody uses. */
+		/* The list of freed allocations is short; id 0 means that it
+		 * has wrapped. Then drop all registrations that are not in
+		 * use. */
 		while (*at) {
 			if ((*at)->id && (!id || (*at)->id == id) &&
 			    !(*at)->refs)
@@ -71,15 +74,15 @@ static struct verbs_mr *find(struct verbs_nic *nic, uintptr_t base, size_t len,
 	return NULL;
 }
 
-/* Whatever arrives there is waited for by a completion, which relaxed writes do
- * not overtake. */
+/* Relaxed ordering is safe: the reader waits for a completion, and writes do
+ * not overtake that. */
 static unsigned access_of(const struct verbs_nic *nic, bool written)
 {
 	unsigned access = IBV_ACCESS_REMOTE_READ;
 
 	if (written)
 		access |= IBV_ACCESS_LOCAL_WRITE;
-	/* iWARP names the place that a read goes to by a remote key. */
+	/* iWARP names the destination of a read by a remote key. */
 	if (written && nic->fabric == VERBS_IWARP)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	if (config_bool(CONFIG_IB_PCI_RELAXED_ORDERING))
@@ -133,7 +136,7 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 	return DICOMM_SUCCESS;
 }
 
-/* In no list yet. */
+/* The result is in no list yet. */
 static dicomm_result_t reg_device(struct verbs_nic *nic,
 				  const struct tp_region *r,
 				  struct verbs_mr **out, char *how, size_t len)
@@ -162,7 +165,7 @@ static dicomm_result_t get(struct verbs_nic *nic, const void *addr, size_t len,
 	struct accel_export where = {.id = 0};
 	size_t offset;
 
-	forget_freed(nic);
+	drop_freed(nic);
 	if (accels[0]->find(addr, len, &where, &offset)) {
 		base -= offset;
 		len = where.bytes;
@@ -187,7 +190,7 @@ dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 	return status;
 }
 
-/* With the lock: one that is there is used by one more. */
+/* nic->lock held. Use a registration that exists; NULL: there is none. */
 static struct verbs_mr *share(struct verbs_nic *nic, const struct tp_region *r,
 			      char *how, size_t len)
 {
@@ -201,9 +204,9 @@ static struct verbs_mr *share(struct verbs_nic *nic, const struct tp_region *r,
 	return m;
 }
 
-/* Drivers take their time over memory of devices, and may wait for what others
- * do: meanwhile these can register, too. Of two who register the same, the
- * first one's counts. */
+/* Registering memory of a device may take long, and may wait for other threads,
+ * so nic->lock is not held meanwhile. If two threads register the same memory,
+ * the first registration stays. */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
@@ -237,8 +240,8 @@ dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 	return DICOMM_SUCCESS;
 }
 
-/* What was freed while it was in use has left the news; another allocation may
- * have its address. */
+/* Is the allocation still there? It may have been freed while the registration
+ * was in use, and its address may belong to another one. */
 static bool is_there(const struct verbs_mr *mr)
 {
 	struct accel_export where;
@@ -253,7 +256,7 @@ void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr)
 	struct verbs_mr **at = &nic->mrs, *last = NULL;
 
 	pthread_mutex_lock(&nic->lock);
-	forget_freed(nic);
+	drop_freed(nic);
 	if (!--mr->refs && (!mr->id || mr->accel || !is_there(mr))) {
 		while (*at != mr)
 			at = &(*at)->next;

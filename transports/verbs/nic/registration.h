@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registrations of memory with a NIC. */
+/* A cache of memory registrations of one NIC. Any thread. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_REGISTRATION_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_REGISTRATION_H
 
@@ -18,24 +18,26 @@ struct verbs_mr {
 	struct verbs_mr *next;
 	uintptr_t base;
 	size_t len;
-	bool written; /* the NIC may write it */
+	bool written; /* the NIC may write the memory */
 	int refs;
-	uint64_t id; /* of an allocation that no other has; or 0 */
-	/* Of a device; NULL: of the host. */
+	uint64_t id; /* of the allocation; unique, 0: it has none */
+	/* whose memory it is; NULL: the host's */
 	const struct accel *accel;
-	char how[128]; /* the NIC got that */
+	char how[128]; /* how the NIC got access to it */
 	struct ibv_mr *mr;
 };
 
-/* To be said behind errno: why the kernel may have had no memory for a NIC,
- * which locks its queues, too; or "". */
+/* For messages, behind errno: "" or a hint that the limit of locked memory may
+ * be too low (queues of a NIC are locked, too). */
 const char *verbs_memory_hint(void);
-/* Any thread. What an allocator of ours gave stays registered until it is
- * freed; other memory for as long as somebody refers to it. */
+/* Register host memory, or use a registration that exists. Memory of
+ * dicomm_mem_alloc stays registered until it is freed; other memory until the
+ * last verbs_mr_put(). */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
-/* Of a device, for as long as somebody refers to it. ERR_UNSUPPORTED, and
- * nothing logged: the NIC cannot have it. `how` as in hold_device(). */
+/* The same for memory of a device, until the last verbs_mr_put().
+ * ERR_UNSUPPORTED: the NIC cannot; nothing is logged. `how` as in
+ * mem_reg_device(). */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
