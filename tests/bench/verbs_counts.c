@@ -267,8 +267,9 @@ static void allow(uint64_t seq)
 
 	if (seq <= SLOTS)
 		return;
-	atomic_store_explicit(&peer.out[0]->words->word[word++ % VERBS_WORDS],
-			      seq - 1 - 8, memory_order_relaxed);
+	atomic_store_explicit(
+		&peer.out[0]->words->word[word++ % VERBS_CREDIT_WORDS],
+		seq - 1 - 8, memory_order_relaxed);
 	peer.out[0]->qp[0].done = peer.out[0]->qp[0].posted;
 }
 

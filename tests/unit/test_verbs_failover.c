@@ -997,7 +997,7 @@ END_TEST
  * may: until their completion has come. */
 START_TEST(a_late_credit_undoes_none)
 {
-	struct posted closing[VERBS_WORDS];
+	struct posted closing[VERBS_CREDIT_WORDS];
 	unsigned state = (unsigned)_i;
 	int n_late = 0, most = 0;
 
@@ -1023,7 +1023,7 @@ START_TEST(a_late_credit_undoes_none)
 			closing[n_late++] = posted[0];
 		most = n_late > most ? n_late : most;
 	}
-	ck_assert_int_eq(most, VERBS_WORDS);
+	ck_assert_int_eq(most, VERBS_CREDIT_WORDS);
 	while (n_late)
 		land_credits(&closing[--n_late]);
 	n_posted = 0;
@@ -1038,21 +1038,21 @@ END_TEST
 /* What could not be told has not been forgotten. */
 START_TEST(credits_wait_for_those_that_have_not_landed)
 {
-	for (uint64_t q = 1; q <= VERBS_WORDS + 4; q++)
+	for (uint64_t q = 1; q <= VERBS_CREDIT_WORDS + 4; q++)
 		release(q);
-	ck_assert_int_eq(n_posted, VERBS_WORDS);
+	ck_assert_int_eq(n_posted, VERBS_CREDIT_WORDS);
 	poll_some();
-	ck_assert_int_eq(n_posted, VERBS_WORDS);
-	for (int i = 0; i < VERBS_WORDS; i++)
+	ck_assert_int_eq(n_posted, VERBS_CREDIT_WORDS);
+	for (int i = 0; i < VERBS_CREDIT_WORDS; i++)
 		if (posted[i].signalled)
 			complete(0, posted[i].id, IBV_WC_RDMA_WRITE,
 				 IBV_WC_SUCCESS, 0);
 	poll_some();
-	ck_assert_int_eq(n_posted, VERBS_WORDS + 1);
-	ck_assert_uint_eq(posted[VERBS_WORDS].addr, posted[0].addr);
-	for (int i = 0; i <= VERBS_WORDS; i++)
+	ck_assert_int_eq(n_posted, VERBS_CREDIT_WORDS + 1);
+	ck_assert_uint_eq(posted[VERBS_CREDIT_WORDS].addr, posted[0].addr);
+	for (int i = 0; i <= VERBS_CREDIT_WORDS; i++)
 		land_credits(&posted[i]);
-	check_limit(VERBS_WORDS + 4 + SLOTS);
+	check_limit(VERBS_CREDIT_WORDS + 4 + SLOTS);
 }
 END_TEST
 
@@ -1065,7 +1065,7 @@ static void poll_times(int n)
 /* The word of the next credits is looked at often. */
 START_TEST(the_next_credits_are_seen_at_once)
 {
-	for (uint64_t q = 1; q <= 3 * VERBS_WORDS; q++) {
+	for (uint64_t q = 1; q <= 3 * VERBS_CREDIT_WORDS; q++) {
 		n_posted = 0;
 		release(q);
 		ck_assert_int_eq(n_posted, 1);
@@ -1221,7 +1221,7 @@ int main(void)
 	tcase_add_test(tcase, credits_wait_for_those_that_have_not_landed);
 	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
 	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
-			    1, VERBS_WORDS);
+			    1, VERBS_CREDIT_WORDS);
 	tcase_add_test(tcase, credits_of_another_strand_are_seen_soon);
 	tcase_add_test(tcase, credits_of_many_lanes_are_seen_soon);
 	suite_add_tcase(suite, tcase);

@@ -274,7 +274,7 @@ static dicomm_result_t put(uint64_t q, uint64_t len)
 
 static void land_credits(unsigned word, uint64_t seq)
 {
-	atomic_store(&out->words->word[word % VERBS_WORDS], seq);
+	atomic_store(&out->words->word[word % VERBS_CREDIT_WORDS], seq);
 }
 
 /* The first i requests that asked for it are done, and all before them. */
@@ -610,7 +610,7 @@ static void settle(void)
 START_TEST(the_next_credits_are_seen_at_once)
 {
 	settle();
-	for (unsigned i = 0; i < 3 * VERBS_WORDS; i++) {
+	for (unsigned i = 0; i < 3 * VERBS_CREDIT_WORDS; i++) {
 		land_credits(i, i + 1);
 		for (int n = 0; n < VERBS_POLLS_PER_CHECK; n++)
 			verbs_poll(&dev);
@@ -911,10 +911,10 @@ START_TEST(who_could_not_tell_all_knows_that)
 	uint64_t q = 0;
 
 	do {
-		ck_assert_uint_lt(q, VERBS_WORDS + 1);
+		ck_assert_uint_lt(q, VERBS_CREDIT_WORDS + 1);
 		ck_assert_int_eq(verbs_release(&peer, 0, ++q), DICOMM_SUCCESS);
 	} while (verbs_flush(&dev));
-	ck_assert_uint_eq(q, VERBS_WORDS + 1);
+	ck_assert_uint_eq(q, VERBS_CREDIT_WORDS + 1);
 	ck_assert(!verbs_flush(&dev));
 	ck_assert_uint_eq(in->granted, q - 1);
 	if (_i)
@@ -973,7 +973,7 @@ int main(void)
 	tcase_add_test(tcase, nothing_goes_before_there_is_a_lane);
 	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
 	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
-			    1, VERBS_WORDS);
+			    1, VERBS_CREDIT_WORDS);
 	tcase_add_test(tcase, a_message_is_seen_at_once);
 	tcase_add_test(tcase, a_receive_that_was_used_is_posted_again);
 	tcase_add_test(tcase, a_queue_pair_of_its_own_receives_again_at_once);

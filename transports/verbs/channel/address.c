@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks tell each other: their address, and the messages that make a
- * channel. */
+/* The address of a rank and the messages that make a channel: sealed,
+ * checked. */
 #include "transports/verbs/channel/address.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events of a completion queue; acknowledged many at a time. */
+/* Events of a completion queue. They are acknowledged many at a time, since
+ * each acknowledgement takes a lock. */
 #include "transports/verbs/channel/cq_events.h"
 
 #include "src/base/log.h"

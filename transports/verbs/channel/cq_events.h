@@ -7,12 +7,12 @@
 
 struct verbs_rail;
 
-/* Before its completion queue, and after it. Acknowledge just before that is
- * destroyed, which waits until all events are. */
+/* Open before the completion queue is created, close after it is destroyed.
+ * Acknowledge just before that: ibv_destroy_cq() waits for it. */
 dicomm_result_t verbs_cq_events_open(struct verbs_rail *rail);
 void verbs_cq_events_ack(struct verbs_rail *rail);
 void verbs_cq_events_close(struct verbs_rail *rail);
-/* One has come. */
+/* Take the event that has come. */
 void verbs_cq_event_take(struct verbs_rail *rail);
 
 #endif

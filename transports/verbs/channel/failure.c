@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs that fail: why, in words. */
+/* A queue pair fails: find the cause, log it once, and let the channel go on
+ * without it, or end. */
 #include "transports/verbs/channel/failure.h"
 
 #include <inttypes.h>
@@ -63,9 +64,8 @@ static bool has_link(const struct verbs_nic *nic)
 	       port.state == IBV_PORT_ACTIVE;
 }
 
-/* A request that did not fail by itself: what has the port to say? Some NICs
- * report no more than that when they cannot send, and learn of their link a
- * second later. */
+/* The request was flushed. What does the port say? Some NICs report only that
+ * when they cannot send, and notice a second later that their link is down. */
 static const char *flush_hint(const struct verbs_nic *nic, dicomm_result_t *why)
 {
 	if (has_link(nic))
@@ -91,7 +91,7 @@ void verbs_qp_set_text(struct verbs_qp *qp, const char *what,
 		 qp->qpn, what, hint_text);
 }
 
-/* May another queue pair do what this one could not? */
+/* Could another queue pair do what this one could not? */
 static bool is_path_error(enum ibv_wc_status status)
 {
 	switch (status) {
@@ -106,13 +106,13 @@ static bool is_path_error(enum ibv_wc_status status)
 	}
 }
 
-/* Go on without it, if there is another; the words are set. */
+/* Let the channel go on without this queue pair. False: it has no other. */
 static bool fail_over(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
 	const struct verbs_qp *other;
 
-	/* TCP has given it up, so has the other side. */
+	/* TCP has given up, and so has the peer: it ends the whole channel. */
 	if (qp->rail->nic->fabric == VERBS_IWARP)
 		return false;
 	qp->state = QP_FAILED;
@@ -147,13 +147,13 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 			       const char *operation, uint64_t bytes)
 {
 	struct verbs_channel *channel = qp->channel;
-	/* Over iWARP, the end of a connection is seen by the NIC first, or by
-	 * siw as a send that fails. It may be the NIC itself that ended it. */
+	/* Over iWARP, the NIC sees first that the connection has ended; siw
+	 * reports it as a failed send. But the NIC itself may have ended it. */
 	bool ended = qp->rail->nic->fabric == VERBS_IWARP &&
 		     (wc->status == IBV_WC_WR_FLUSH_ERR ||
 		      wc->status == IBV_WC_LOC_QP_OP_ERR);
 	bool peer_left = atomic_load(&channel->peer_closed) ||
-		       (ended && has_link(qp->rail->nic));
+			 (ended && has_link(qp->rail->nic));
 	dicomm_result_t why = peer_left || is_remote(wc->status)
 				      ? DICOMM_ERR_REMOTE
 				      : DICOMM_ERR_SYSTEM;
@@ -162,7 +162,7 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 
 	if (channel->why || qp->state != QP_GOOD)
 		return;
-	/* Who has gone, the control plane tells better. */
+	/* The control plane tells better who has gone and why. */
 	if (peer_left) {
 		verbs_channel_fail(channel, why);
 		snprintf(channel->text, sizeof(channel->text),

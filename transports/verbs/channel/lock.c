@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lock of devices and channels, and its fresh start after a fork. */
+/* The lock of devices and channels. */
 #include "transports/verbs/channel/lock.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lock guards the devices of the process and how channels come and go. */
+/* One lock for the process: it guards the list of devices, and how channels are
+ * made and closed. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_LOCK_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_LOCK_H
 

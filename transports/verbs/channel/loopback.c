@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Flushes: a NIC reports a read as complete when its bytes are on their way to
- * the memory of a device, and the report may be there first. A read of that
- * memory overtakes no write to it: so the NIC reads back a byte, by a queue
- * pair that is connected to itself, and only then has the data arrived.
- */
+/* Flushes. A NIC reports a read as complete when it has sent the bytes to the
+ * memory of the device. The report may overtake the bytes. But a read of that
+ * memory does not overtake a write to it. So the NIC reads a byte back, over a
+ * queue pair that connects it to itself, and when that is complete, the data is
+ * there. */
 #include "transports/verbs/channel/loopback.h"
 
 #include <errno.h>
@@ -27,14 +26,14 @@ static uint64_t id_of(const struct verbs_channel *channel, uint32_t slot)
 	       (uint64_t)channel->id << SLOT_BITS | slot;
 }
 
-/* With the lock. */
+/* The caller holds verbs_lock(). */
 static dicomm_result_t open_loopback(struct tp_device *dev,
 				     struct verbs_rail *rail)
 {
 	uint32_t me = (uint32_t)(rail - dev->rail);
 	struct verbs_connect_msg msg = {
 		.qp[0] = {.rail = me, .remote_rail = me}};
-	/* It only ever reads. */
+	/* as a receiver's: it only reads */
 	struct verbs_channel *loopback =
 		verbs_channel_new(dev, dev->config.rank, 0, true, 1);
 	dicomm_result_t status;
@@ -71,14 +70,15 @@ void verbs_loopback_failed(struct tp_device *dev, struct verbs_rail *rail)
 	verbs_poll_all(dev);
 }
 
-/* The old one stays in its place until there is a new one. */
+/* The old one stays in place until there is a new one. */
 bool verbs_loopback_repair(struct tp_device *dev, struct verbs_rail *rail)
 {
 	struct verbs_channel *broken = rail->loopback;
 
 	if (!broken || !broken->why || atomic_load(&rail->nic->fatal))
 		return false;
-	/* All of them come out of the NIC with an error, by its number. */
+	/* Wait until all flushes of the old one have come out with an error;
+	 * they are known by its number. */
 	if (rail->flushes)
 		return true;
 	if (open_loopback(dev, rail) != DICOMM_SUCCESS)
@@ -117,7 +117,7 @@ int verbs_loopback_flush(const struct verbs_channel *channel, uint32_t slot)
 
 	if (rail->loopback->why)
 		return ENOTCONN;
-	/* read() sees to it that there is room. */
+	/* cannot happen: read() checks for room */
 	if (rail->flushes == rail->loopback->depth)
 		return ENOBUFS;
 	error = ibv_post_send(rail->loopback->qp[0].ibv, &wr, &bad);

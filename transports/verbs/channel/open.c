@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How channels are made, and go. */
+/* How channels are made and closed. */
 #include "transports/verbs/channel/open.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/registration.h"
 
-/* Of a byte per second, for 1024 of them. */
+/* Picoseconds for 1 KiB at one byte per second. */
 #define PS_KIB (UINT64_C(1000000000000) * 1024)
 
 static uint32_t min32(uint32_t a, uint32_t b)
@@ -55,8 +55,9 @@ dicomm_result_t verbs_channel_open(struct verbs_channel *channel,
 {
 	struct tp_device *dev = channel->dev;
 
-	/* A sender: two requests for each message, at most. A receiver: one
-	 * read for each slot, and credits. All may go over one queue pair. */
+	/* A sender posts at most two requests for each message. A receiver
+	 * posts a read for each message, and credits. One queue pair may get
+	 * all of them. */
 	channel->depth = channel->in ? VERBS_READS + 16 : 4 * dev->config.slots;
 	msg->qps = channel->qps;
 	for (uint32_t i = 0; i < channel->qps; i++) {
@@ -73,7 +74,7 @@ dicomm_result_t verbs_channel_open(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* The inbox as that rail knows it. */
+/* Register the inbox with one rail. */
 static dicomm_result_t register_inbox(struct verbs_channel *channel,
 				      uint32_t rail)
 {
@@ -91,7 +92,7 @@ static dicomm_result_t register_inbox(struct verbs_channel *channel,
 			    "%m%s",
 			    nic->name, channel->rank, channel->slots_bytes,
 			    verbs_memory_hint());
-	/* All messages may come this way. */
+	/* All messages of the channel may come by this rail. */
 	if (!dev->rail[rail].srq)
 		return DICOMM_SUCCESS;
 	return verbs_rail_receives(&dev->rail[rail], NULL, dev->config.slots);
@@ -126,7 +127,7 @@ dicomm_result_t verbs_channel_inbox(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* What a put fills in is the rest. */
+/* Fill in all that put_fast() does not. */
 static void prepare_fast(struct verbs_channel *channel)
 {
 	struct verbs_fast_put *b = &channel->fast;
@@ -134,10 +135,10 @@ static void prepare_fast(struct verbs_channel *channel)
 	if (channel->qps > 1 || channel->notify_above < 0 ||
 	    channel->max_inline < sizeof(b->head))
 		return;
-	b->most = min32(channel->max_inline - (uint32_t)sizeof(b->head),
-			channel->dev->eager_bytes);
-	if (b->most > (uint64_t)channel->notify_above)
-		b->most = (uint64_t)channel->notify_above;
+	b->max_bytes = min32(channel->max_inline - (uint32_t)sizeof(b->head),
+			     channel->dev->eager_bytes);
+	if (b->max_bytes > (uint64_t)channel->notify_above)
+		b->max_bytes = (uint64_t)channel->notify_above;
 	b->sge[0] = (struct ibv_sge){.addr = (uintptr_t)&b->head,
 				     .length = sizeof(b->head)};
 	b->wr = (struct ibv_send_wr){
@@ -164,7 +165,8 @@ static void prepare(struct verbs_channel *channel)
 	prepare_fast(channel);
 }
 
-/* Of the queue pairs here, or there, that share a rail: each has its part. */
+/* A queue pair's part of the rate of its rail (or the peer's rail): queue pairs
+ * of one rail share it. */
 static uint64_t part_of(const struct verbs_channel *channel, uint32_t which,
 			bool there, uint64_t bytes_per_s)
 {
@@ -218,8 +220,8 @@ dicomm_result_t verbs_channel_connect(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* Who is called chooses for both sides, and may have lost the rail that was
- * asked for. */
+/* The receiver chooses GIDs and rails for both sides; it may have lost the rail
+ * that the sender asked for. */
 static void set_remote_qp(struct verbs_qp *qp,
 			  const struct verbs_qp_address *remote)
 {
@@ -246,7 +248,7 @@ dicomm_result_t verbs_channel_set_remote(struct verbs_channel *channel,
 	channel->remote_addr = remote->addr;
 	if (channel->in)
 		return DICOMM_SUCCESS;
-	/* Where one may be lost and the others go on. */
+	/* Several queue pairs: a replay buffer, in case one fails. */
 	if (channel->qps > 1 &&
 	    channel->qp[0].rail->nic->fabric != VERBS_IWARP) {
 		channel->replay = calloc(channel->dev->config.slots,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs: created in INIT, then connected: RTR, RTS. */
+/* A queue pair: created (INIT), connected (RTR, then RTS), destroyed. */
 #include "transports/verbs/channel/qp.h"
 
 #include <errno.h>
@@ -19,9 +19,11 @@
 #include "transports/verbs/nic/ports.h"
 #include "transports/verbs/nic/registration.h"
 
-#define MIN_RNR_TIMER 12 /* 0.64 ms; it never comes to that */
-/* The kernel asks who has the address of the other NIC, and gives up after a
- * second: too soon for a network where all ask at once. */
+#define MIN_RNR_TIMER                                          \
+	12 /* 0.64 ms; senders never have to wait for receives \
+	    */
+/* The kernel asks the network for the address of the peer's NIC, and gives up
+ * after a second. That is too short where many ranks ask at once. */
 #define RESOLVE_TRIES 3
 
 static uint32_t min32(uint32_t a, uint32_t b)
@@ -48,7 +50,7 @@ static dicomm_result_t create_qp(struct verbs_qp *qp)
 			channel->in ? channel->dev->config.slots : 1;
 		attr.cap.max_recv_sge = 1;
 	}
-	/* Few offer less than a line; then it is half of that. */
+	/* A few NICs offer less inline space than a line needs: halve it. */
 	do {
 		errno = 0;
 		attr.cap.max_inline_data = room;
@@ -67,8 +69,8 @@ static dicomm_result_t create_qp(struct verbs_qp *qp)
 	return DICOMM_SUCCESS;
 }
 
-/* Virtual functions of InfiniBand share the LID of their port: what has no GID
- * in it goes to another. */
+/* InfiniBand virtual functions share the LID of their port, so packets to them
+ * need a GID. */
 static bool must_be_global(const struct verbs_nic *nic)
 {
 	return nic->port_attr.flags & IBV_QPF_GRH_REQUIRED;

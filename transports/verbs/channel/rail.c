@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank has of each port that it uses: its queues. */
+/* A rail: the queues of a rank on one port. */
 #include "transports/verbs/channel/rail.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "transports/verbs/nic/ports.h"
 #include "transports/verbs/nic/registration.h"
 
-/* Of the completion queue, which grows with the channels, if it can. */
+/* Entries of the completion queue at first, and at most at first. */
 #define CQE_FIRST 256
 #define CQE_FIRST_MAX (1 << 20)
 
@@ -36,7 +36,7 @@ dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 			    "verbs %s: its completion queue holds %d entries "
 			    "at most, %u are needed for one more peer",
 			    nic->name, cqe, wanted);
-	/* Who polls meanwhile is kept off by the driver. */
+	/* The driver locks out polls meanwhile. */
 	if (cqe > rail->cqe)
 		error = ibv_resize_cq(rail->cq, cqe);
 	if (error) {
@@ -66,7 +66,8 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
 	struct ibv_sge sge = {.length = sizeof(uint32_t)};
 
 	for (uint32_t i = 0; i < n; i++) {
-		/* When it holds no more, the NIC has senders try again. */
+		/* If the queue is full, senders retry when it is empty: that is
+		 * slow, not wrong. */
 		if (rail->srq && !rail->imm_words &&
 		    rail->shared == rail->shared_max)
 			return DICOMM_SUCCESS;
@@ -107,8 +108,8 @@ uint32_t verbs_rail_take_imm(struct verbs_rail *rail, uint64_t id)
 	return rail->imm_words[id];
 }
 
-/* Without a shared queue each message comes by a receive of its own queue pair,
- * which gets it back at once: a batch is the last entry. */
+/* Without a shared receive queue, a receive is posted again at once, to the
+ * queue pair that used it: a batch of one. */
 static uint32_t batch_of(const struct verbs_rail *rail)
 {
 	return rail->srq ? VERBS_RECV_BATCH : 1;
@@ -124,7 +125,7 @@ void verbs_rail_post_batch(struct verbs_rail *rail, struct ibv_qp *qp)
 		log_error("verbs %s: post receives: %m", rail->nic->name);
 }
 
-/* Entries to begin with: for all channels, where they cannot become more. */
+/* Entries at first; enough for all channels if the queue cannot be resized. */
 static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 {
 	uint64_t n = CQE_FIRST;
@@ -156,8 +157,9 @@ static dicomm_result_t open_imm_words(struct verbs_rail *rail,
 	return DICOMM_SUCCESS;
 }
 
-/* Of all channels; a queue pair that is lost takes one with it (loss.c). Where
- * each has its own, any may bring all messages. */
+/* Receives for all channels. With a shared queue, a queue pair that fails may
+ * lose one (failover.c). Without, each queue pair needs receives for all
+ * messages of its channel. */
 static uint64_t most_receives(const struct tp_device *dev,
 			      const struct verbs_nic *nic)
 {
@@ -171,7 +173,7 @@ static uint64_t most_receives(const struct tp_device *dev,
 		       : (uint64_t)nic->attr.max_srq_wr;
 }
 
-/* Some NICs have none (irdma's, but for the latest): see channel.c. */
+/* Some NICs have no shared receive queues (irdma, except the latest). */
 static dicomm_result_t open_shared(struct verbs_rail *rail, uint64_t receives)
 {
 	struct verbs_nic *nic = rail->nic;
@@ -198,7 +200,8 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 
 	rail->cqe = first_cqe(dev, nic);
 	TRY(verbs_cq_events_open(rail));
-	/* Ranks of one machine share its interrupts out; there may be none. */
+	/* Ranks of one machine use the NIC's interrupts in turn; there may be
+	 * none. */
 	rail->cq =
 		ibv_create_cq(nic->context, rail->cqe, NULL, rail->comp_channel,
 			      vectors > 0 ? dev->config.rank % vectors : 0);
@@ -212,7 +215,7 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 	for (int i = 0; i < VERBS_RECV_BATCH; i++)
 		rail->batch[i].next =
 			i + 1 < VERBS_RECV_BATCH ? &rail->batch[i + 1] : NULL;
-	/* Posting again is put off until there is a batch. */
+	/* Receives are posted again when a batch of them is complete. */
 	rail->batch_room = batch_of(rail);
 	return rail->srq ? verbs_rail_receives(rail, NULL, VERBS_RECV_BATCH)
 			 : DICOMM_SUCCESS;
@@ -271,7 +274,7 @@ void verbs_rail_names(const struct tp_device *dev, char *text, size_t len)
 				       dev->rail[i].nic->port);
 }
 
-/* It goes behind the credits. */
+/* The last credit word, which nobody reads. */
 struct ibv_sge verbs_rail_scratch(const struct tp_device *dev,
 				  const struct verbs_rail *rail)
 {

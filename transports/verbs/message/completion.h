@@ -68,12 +68,12 @@ static inline void verbs_on_arrival(struct verbs_channel *channel,
 		(struct tp_line *)(channel->slots +
 				   (notify & channel->slot_mask) *
 					   channel->stride);
-	uint64_t seq = verbs_extend(channel->last,
+	uint64_t seq = verbs_extend(channel->last_arrived,
 				    (line->kind & ~0xffu) | (notify & 0xff));
 
 	line->kind &= 0xff;
-	if (seq > channel->last)
-		channel->last = seq;
+	if (seq > channel->last_arrived)
+		channel->last_arrived = seq;
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 

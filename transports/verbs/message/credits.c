@@ -56,9 +56,11 @@ void verbs_credits_cancel(struct verbs_channel *channel)
 static bool is_free(const struct verbs_channel *channel,
 		    const struct verbs_qp *qp)
 {
-	uint32_t count = channel->granted_at[channel->grants % VERBS_WORDS];
+	uint32_t count =
+		channel->granted_at[channel->grants % VERBS_CREDIT_WORDS];
 
-	return channel->granted_by != qp || channel->grants < VERBS_WORDS ||
+	return channel->granted_by != qp ||
+	       channel->grants < VERBS_CREDIT_WORDS ||
 	       (int32_t)(qp->done - count) > 0;
 }
 
@@ -82,7 +84,7 @@ static uint32_t count_grant(struct verbs_channel *channel,
 	if (channel->granted_by != qp)
 		channel->grants = 0;
 	channel->granted_by = qp;
-	channel->granted_at[channel->grants % VERBS_WORDS] = qp->posted;
+	channel->granted_at[channel->grants % VERBS_CREDIT_WORDS] = qp->posted;
 	return channel->grants++;
 }
 
@@ -114,10 +116,10 @@ static dicomm_result_t tell(struct verbs_channel *channel)
 	verbs_credits_cancel(channel);
 	wr.wr_id = verbs_request_id(channel, qp->posted, 0, sizeof(word));
 	n = count_grant(channel, qp);
-	wr.send_flags |=
-		verbs_signal_now(qp, 1, (n + 1) % (VERBS_WORDS / 2) == 0);
+	wr.send_flags |= verbs_signal_now(
+		qp, 1, (n + 1) % (VERBS_CREDIT_WORDS / 2) == 0);
 	wr.wr.rdma.remote_addr =
-		channel->remote_addr + n % VERBS_WORDS * sizeof(word);
+		channel->remote_addr + n % VERBS_CREDIT_WORDS * sizeof(word);
 	wr.wr.rdma.rkey = qp->remote_key;
 	channel->granted = channel->consumed;
 	channel->urgent = false;
@@ -131,7 +133,8 @@ static dicomm_result_t tell(struct verbs_channel *channel)
  * the read ends by itself, and after it there will be more to tell of. */
 static bool is_still_reading(const struct verbs_channel *channel)
 {
-	return channel->reads_active && channel->last <= channel->granted;
+	return channel->reads_active &&
+	       channel->last_arrived <= channel->granted;
 }
 
 dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
@@ -219,12 +222,13 @@ static void set_released(struct verbs_channel *channel, uint64_t seq)
 static const _Atomic uint64_t *
 word_after(const struct verbs_credit_words *words, const _Atomic uint64_t *word)
 {
-	return &words->word[(size_t)(word - words->word + 1) % VERBS_WORDS];
+	return &words->word[(size_t)(word - words->word + 1) %
+			    VERBS_CREDIT_WORDS];
 }
 
 void verbs_credits_follow(struct verbs_channel *channel)
 {
-	for (int i = 0; i < VERBS_WORDS; i++) {
+	for (int i = 0; i < VERBS_CREDIT_WORDS; i++) {
 		uint64_t word = atomic_load_explicit(channel->next_word,
 						     memory_order_acquire);
 
@@ -244,7 +248,7 @@ bool verbs_credits_scan(struct verbs_channel *channel)
 	uint64_t known = channel->known, most = known;
 
 	channel->credit_checks = VERBS_CREDIT_CHECKS;
-	for (int i = 0; i < VERBS_WORDS; i++) {
+	for (int i = 0; i < VERBS_CREDIT_WORDS; i++) {
 		uint64_t word = atomic_load_explicit(&words->word[i],
 						     memory_order_acquire);
 

@@ -66,7 +66,7 @@ static void begin_drain(struct verbs_qp *qp)
 	if (!set_state(qp, IBV_QPS_ERR))
 		return;
 	qp->state = QP_DRAINING;
-	qp->ending_ms = clock_ms();
+	qp->drain_start_ms = clock_ms();
 	qp->channel->unfenced++;
 }
 
@@ -77,7 +77,7 @@ static void begin_drain(struct verbs_qp *qp)
 static bool has_drained(struct verbs_qp *qp)
 {
 	struct verbs_nic *nic = qp->rail->nic;
-	bool closing = clock_ms() >= qp->ending_ms + LAST_MS;
+	bool closing = clock_ms() >= qp->drain_start_ms + LAST_MS;
 
 	if (!qp->channel->in)
 		return true;

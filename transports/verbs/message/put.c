@@ -133,7 +133,7 @@ static void record_for_replay(const struct verbs_qp *qp, uint64_t seq,
 static inline bool is_fast(const struct verbs_channel *channel,
 			   enum tp_kind kind, uint64_t len)
 {
-	return kind == TP_DATA && len - 1 < channel->fast.most;
+	return kind == TP_DATA && len - 1 < channel->fast.max_bytes;
 }
 
 static inline dicomm_result_t put_fast(struct verbs_channel *channel,
@@ -150,7 +150,7 @@ static inline dicomm_result_t put_fast(struct verbs_channel *channel,
 	b->wr.wr_id = verbs_request_id(channel, only->posted, 0, len);
 	b->wr.imm_data = imm_of(channel, seq);
 	b->wr.wr.rdma.remote_addr = line_of(channel, seq);
-	error = ibv_post_send(only->ibv, &b->wr, &b->refused);
+	error = ibv_post_send(only->ibv, &b->wr, &b->bad_wr);
 	if (__builtin_expect(error, 0))
 		return verbs_post_refused(only, error);
 	only->posted++;
