@@ -19,8 +19,8 @@
 
 struct verbs_conns verbs_conns = {.epoll_fd = -1};
 
-/* Each peer that talks to this rank takes some descriptors; the program is to
- * find some, too. */
+/* Each connected peer takes some descriptors. Raise the limit, so that the
+ * program has as many left as it had. */
 static void make_room(int fd)
 {
 	uint64_t before = descriptors_limit(), limit;
@@ -62,7 +62,7 @@ void verbs_conn_watch(struct verbs_conn *c, uint32_t events)
 	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
 }
 
-/* To its device; if not, it has no other owner than its connection. */
+/* A channel that its device does not know yet is closed with its connection. */
 bool verbs_is_known(const struct verbs_channel *channel)
 {
 	return !channel->in ||
@@ -83,7 +83,8 @@ void verbs_conn_drop(struct verbs_conn *c)
 		channel->conn = NULL;
 	if (channel && !verbs_is_known(channel))
 		verbs_channel_close(channel);
-	/* Of a NIC's events this is but a second descriptor. */
+	/* The descriptor of a NIC's events is a duplicate, so closing it is not
+	 * enough. */
 	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	sodium_memzero(c, sizeof(*c));
@@ -99,7 +100,7 @@ struct verbs_conn *verbs_conn_find(uint64_t id)
 	return c;
 }
 
-/* Not enough of a message yet: false. *ended: nothing more will come. */
+/* False: the message is not complete. *ended: the connection has ended. */
 bool verbs_conn_read(struct verbs_conn *c, bool *ended)
 {
 	uint8_t *at = (uint8_t *)&c->msg + c->have;
@@ -111,7 +112,7 @@ bool verbs_conn_read(struct verbs_conn *c, bool *ended)
 	return c->have == sizeof(c->msg);
 }
 
-/* Few messages go over a connection, and it takes many at once. */
+/* Few messages go over a connection, so the socket buffer has room for them. */
 bool verbs_conn_write(struct verbs_conn *c, const struct verbs_connect_msg *msg)
 {
 	return send(c->fd, msg, sizeof(*msg), MSG_NOSIGNAL) ==
@@ -128,8 +129,8 @@ struct verbs_qp *verbs_conn_awaiting(const uint8_t challenge[VERBS_NONCE],
 		    index >= channel->qps || channel->qp[index].cm ||
 		    memcmp(channel->challenge, challenge, VERBS_NONCE) != 0)
 			continue;
-		/* Not READY, but its first message may be here before we hear
-		 * that it is. */
+		/* It is not CHANNEL_READY yet. But its first message may arrive
+		 * before librdmacm reports that it is connected. */
 		atomic_store_explicit(&channel->dev->in[channel->id], channel,
 				      memory_order_release);
 		return &channel->qp[index];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TCP connections between ranks: one for each channel. With the lock. */
+/* TCP connections between ranks, one for each channel. The caller holds
+ * verbs_lock(). */
 #ifndef DICOMM_TRANSPORTS_VERBS_CONNECTION_CONN_H
 #define DICOMM_TRANSPORTS_VERBS_CONNECTION_CONN_H
 
@@ -13,17 +14,19 @@ struct verbs_channel;
 struct verbs_nic;
 struct verbs_qp;
 
-/* For a message to come, from the moment of the connection. */
+/* how long a request, or a connection by librdmacm, may take */
 #define VERBS_MSG_MS 10000
 
 enum verbs_conn_stage {
 	CONN_LISTENING,
-	CONN_EVENTS,           /* no connection: the events of a NIC */
-	CONN_AWAITING_REQUEST, /* a message is awaited */
-	CONN_CONNECTING,       /* connecting, then sending a message */
-	CONN_AWAITING_REPLY,   /* the answer is awaited */
-	CONN_AWAITING_RDMA_CM, /* messages have gone both ways; cm.c connects */
-	CONN_OPEN              /* notices, and its end */
+	CONN_EVENTS, /* no connection: the asynchronous events of a NIC */
+	CONN_AWAITING_REQUEST, /* the peer has connected; its request has not
+				  arrived */
+	CONN_CONNECTING, /* connecting to the peer, then sending the request */
+	CONN_AWAITING_REPLY,   /* the reply has not arrived */
+	CONN_AWAITING_RDMA_CM, /* request and reply are exchanged; librdmacm
+				  connects */
+	CONN_OPEN              /* the channel is ready; notices may arrive */
 };
 
 struct verbs_conn {
@@ -31,10 +34,11 @@ struct verbs_conn {
 	uint64_t id;
 	int fd;
 	enum verbs_conn_stage stage;
-	struct verbs_nic *nic;         /* of events */
-	struct verbs_channel *channel; /* from CALLING, or OPEN on */
-	uint64_t deadline_ms;          /* 0: none */
-	struct verbs_connect_msg msg;  /* sent or received */
+	struct verbs_nic *nic;         /* CONN_EVENTS: whose events */
+	struct verbs_channel *channel; /* from CONN_CONNECTING on; of an
+					  accepted one, from CONN_OPEN on */
+	uint64_t deadline_ms;          /* clock when it is given up; 0: never */
+	struct verbs_connect_msg msg;  /* that is sent, or is being received */
 	size_t have;
 	char from[VERBS_TEXT];
 };
@@ -45,24 +49,28 @@ void verbs_conn_watch(struct verbs_conn *c, uint32_t events);
 void verbs_conn_drop(struct verbs_conn *c);
 bool verbs_conn_write(struct verbs_conn *c,
 		      const struct verbs_connect_msg *msg);
-/* All of the process, and what its thread waits on. */
+/* All connections of the process, and the epoll set of its thread. */
 struct verbs_conns {
-	struct verbs_conn *first; /* new ones come first */
-	uint64_t last_id;         /* 0 is the event that stops the thread */
-	unsigned unproven;        /* in CONN_AWAITING_REQUEST */
-	int epoll_fd;             /* -1: there is no thread */
+	struct verbs_conn *first; /* the newest; older ones follow */
+	uint64_t last_id;         /* id 0 is the event that stops the thread */
+	unsigned unproven;        /* how many are CONN_AWAITING_REQUEST */
+	int epoll_fd;             /* -1: the thread is not running */
 };
 extern struct verbs_conns verbs_conns;
 
 struct verbs_conn *verbs_conn_find(uint64_t id);
-/* Not enough of a message yet: false. *ended: nothing more will come. */
+/* Read more of a message. False: it is not complete. *ended: the connection has
+ * ended. */
 bool verbs_conn_read(struct verbs_conn *c, bool *ended);
-/* Does its device know the channel? If not, only its connection does. */
+/* Does the device know the channel? If not, it is closed with its
+ * connection. */
 bool verbs_is_known(const struct verbs_channel *channel);
-/* No news of it any more; the other side is told. */
+/* Close the connection of a channel; the peer takes that as the end of the
+ * channel. */
 void verbs_conn_forget(struct verbs_channel *channel);
-/* The queue pair that waits for librdmacm to connect it; its channel takes
- * messages from then on. NULL: there is none. */
+/* The queue pair of that channel which waits for librdmacm to connect it. From
+ * now on the device knows the channel, so that it can receive messages. NULL:
+ * none waits. */
 struct verbs_qp *verbs_conn_awaiting(const uint8_t challenge[VERBS_NONCE],
 				     unsigned index);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Calls and answers: what the two sides of a connection say to make a channel,
- * and later of queue pairs that they have lost. With the lock of connect.c.
- */
+/* How two ranks make a channel. The sender sends a request; the receiver makes
+ * its side, and sends a reply; the sender completes its side. Later, either
+ * side sends notices of queue pairs that it has stopped. */
 #include "transports/verbs/connection/exchange.h"
 
 #include <errno.h>
@@ -43,8 +42,8 @@ static bool is_of_use(const struct verbs_rail *rail)
 	       !atomic_load(&rail->nic->fatal) && rail->nic->gids;
 }
 
-/* What a NIC has said of changes until now counts for the next channel. */
-static void renew_nics(const struct tp_device *dev)
+/* Changes that the NICs have reported so far count for the next channel. */
+static void refresh_nics(const struct tp_device *dev)
 {
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		verbs_nic_events(dev->rail[i].nic);
@@ -52,37 +51,37 @@ static void renew_nics(const struct tp_device *dev)
 	}
 }
 
-/* For a connection that cm.c makes. */
+/* librdmacm connects the queue pairs now. */
 static void await_rdma_cm(struct verbs_conn *c)
 {
 	c->stage = CONN_AWAITING_RDMA_CM;
 	c->deadline_ms = clock_ms() + VERBS_MSG_MS;
 }
 
-/* ---- the side that is called ---- */
+/* ---- the receiver: it replies to a request ---- */
 
-/* Why a genuine message cannot be served; NULL if it can. */
+/* Why an authentic request cannot be served; NULL: it can. */
 static const char *request_error(const struct tp_device *dev,
 				 const struct verbs_connect_msg *msg)
 {
 	const struct tp_config *config = &dev->config;
 
 	if (msg->type != VERBS_REQUEST)
-		return "this is no call";
+		return "this is no connect request";
 	if (msg->ranks != (uint32_t)config->ranks ||
 	    msg->to_rank != (uint32_t)config->rank ||
 	    msg->from_rank >= msg->ranks || msg->channel_class >= TP_CLASSES)
 		return "no such rank";
 	if (msg->slots != config->slots || msg->stride != dev->stride)
-		return "its slots are not like mine";
+		return "its slots differ from mine";
 	if (!msg->qps || msg->qps > VERBS_QPS)
-		return "no such number of queue pairs";
+		return "invalid number of queue pairs";
 	for (uint32_t i = 0; i < msg->qps; i++) {
 		if (msg->qp[i].rail >= VERBS_RAILS ||
 		    msg->qp[i].remote_rail >= dev->rails)
 			return "no such port";
 		if (!msg->qp[i].gids || msg->qp[i].gids > VERBS_GIDS)
-			return "no such number of GIDs";
+			return "invalid number of GIDs";
 	}
 	if (atomic_load(&dev->aborted))
 		return "it has aborted";
@@ -92,7 +91,8 @@ static const char *request_error(const struct tp_device *dev,
 	return NULL;
 }
 
-/* The rail that the caller would have, or if it is of no use, another. */
+/* The rail that the sender asked for, or if that does not work, the next one
+ * that does. */
 static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 {
 	for (uint32_t i = 0; i < dev->rails; i++) {
@@ -104,52 +104,53 @@ static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 	return wanted;
 }
 
-/* Those that a queue pair goes between. */
-static void tell_gids(const struct verbs_qp *qp,
-		      const struct verbs_qp_address *call,
-		      struct verbs_qp_address *answer)
+/* Reply which two GIDs the queue pair connects. */
+static void reply_gids(const struct verbs_qp *qp,
+		       const struct verbs_qp_address *request,
+		       struct verbs_qp_address *reply)
 {
-	memcpy(answer->gid[0], qp->gid.gid.raw, sizeof(answer->gid[0]));
-	memcpy(answer->gid[1], call->gid[qp->to_gid], sizeof(answer->gid[1]));
-	answer->gids = 2;
+	memcpy(reply->gid[0], qp->gid.gid.raw, sizeof(reply->gid[0]));
+	memcpy(reply->gid[1], request->gid[qp->to_gid], sizeof(reply->gid[1]));
+	reply->gids = 2;
 	if (uses_cm(qp->channel->dev))
-		verbs_cm_end(qp->rail, answer);
+		verbs_cm_end(qp->rail, reply);
 }
 
 static dicomm_result_t make_receiver(struct tp_device *dev,
 				     struct verbs_conn *c,
-				     struct verbs_connect_msg *answer)
+				     struct verbs_connect_msg *reply)
 {
-	const struct verbs_connect_msg *call = &c->msg;
+	const struct verbs_connect_msg *request = &c->msg;
 	struct verbs_channel *channel =
-		verbs_channel_new(dev, (int)call->from_rank,
-				  call->channel_class, true, call->qps);
+		verbs_channel_new(dev, (int)request->from_rank,
+				  request->channel_class, true, request->qps);
 	dicomm_result_t status;
 
 	if (!channel)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
-	snprintf(channel->remote, sizeof(channel->remote), "%.63s", call->why);
-	renew_nics(dev);
-	for (uint32_t i = 0; i < call->qps; i++) {
-		answer->qp[i].rail = rail_for(dev, call->qp[i].remote_rail);
-		answer->qp[i].remote_rail = call->qp[i].rail;
+	snprintf(channel->remote, sizeof(channel->remote), "%.63s",
+		 request->why);
+	refresh_nics(dev);
+	for (uint32_t i = 0; i < request->qps; i++) {
+		reply->qp[i].rail = rail_for(dev, request->qp[i].remote_rail);
+		reply->qp[i].remote_rail = request->qp[i].rail;
 	}
-	status = verbs_channel_open(channel, answer);
+	status = verbs_channel_open(channel, reply);
 	if (status == DICOMM_SUCCESS)
-		status = verbs_channel_inbox(channel, answer);
+		status = verbs_channel_inbox(channel, reply);
 	if (status == DICOMM_SUCCESS)
-		status = verbs_channel_set_remote(channel, call);
+		status = verbs_channel_set_remote(channel, request);
 	if (status == DICOMM_SUCCESS && !uses_cm(dev))
-		status = verbs_channel_connect(channel, call);
+		status = verbs_channel_connect(channel, request);
 	if (status != DICOMM_SUCCESS) {
 		verbs_channel_close(channel);
 		return status;
 	}
 	for (uint32_t i = 0; i < channel->qps; i++)
-		tell_gids(&channel->qp[i], &call->qp[i], &answer->qp[i]);
+		reply_gids(&channel->qp[i], &request->qp[i], &reply->qp[i]);
 	channel->conn = c;
 	c->channel = channel;
-	memcpy(channel->challenge, call->challenge, VERBS_NONCE);
+	memcpy(channel->challenge, request->challenge, VERBS_NONCE);
 	if (uses_cm(dev)) {
 		atomic_store(&channel->state, CHANNEL_CONNECTING);
 		await_rdma_cm(c);
@@ -164,33 +165,33 @@ static dicomm_result_t make_receiver(struct tp_device *dev,
 
 bool verbs_serve_request(struct tp_device *dev, struct verbs_conn *c)
 {
-	struct verbs_connect_msg answer = {.type = VERBS_REPLY};
+	struct verbs_connect_msg reply = {.type = VERBS_REPLY};
 	const char *why;
 
-	memcpy(answer.to, c->msg.from, sizeof(answer.to));
-	memcpy(answer.from, dev->nonce, sizeof(answer.from));
-	memcpy(answer.challenge, c->msg.challenge, sizeof(answer.challenge));
-	answer.from_rank = (uint32_t)dev->config.rank;
-	answer.to_rank = c->msg.from_rank;
-	answer.ranks = (uint32_t)dev->config.ranks;
-	answer.channel_class = c->msg.channel_class;
-	answer.slots = dev->config.slots;
-	answer.stride = dev->stride;
+	memcpy(reply.to, c->msg.from, sizeof(reply.to));
+	memcpy(reply.from, dev->nonce, sizeof(reply.from));
+	memcpy(reply.challenge, c->msg.challenge, sizeof(reply.challenge));
+	reply.from_rank = (uint32_t)dev->config.rank;
+	reply.to_rank = c->msg.from_rank;
+	reply.ranks = (uint32_t)dev->config.ranks;
+	reply.channel_class = c->msg.channel_class;
+	reply.slots = dev->config.slots;
+	reply.stride = dev->stride;
 	why = request_error(dev, &c->msg);
 	if (why) {
-		answer.status = DICOMM_ERR_REMOTE;
-		snprintf(answer.why, sizeof(answer.why), "%s", why);
+		reply.status = DICOMM_ERR_REMOTE;
+		snprintf(reply.why, sizeof(reply.why), "%s", why);
 	} else {
-		answer.status = make_receiver(dev, c, &answer);
-		if (answer.status)
-			snprintf(answer.why, sizeof(answer.why), "%.220s",
+		reply.status = make_receiver(dev, c, &reply);
+		if (reply.status)
+			snprintf(reply.why, sizeof(reply.why), "%.220s",
 				 log_last_error());
 	}
-	verbs_msg_seal(&answer, dev->config.key);
-	return verbs_conn_write(c, &answer) && !answer.status;
+	verbs_msg_seal(&reply, dev->config.key);
+	return verbs_conn_write(c, &reply) && !reply.status;
 }
 
-/* ---- the side that calls ---- */
+/* ---- the sender: it sends a request ---- */
 
 static int tcp_connect_begin(const char *host_port)
 {
@@ -232,8 +233,8 @@ static int tcp_connect_begin(const char *host_port)
 	return fd;
 }
 
-/* Which rails a channel has queue pairs between: each of either side is in one
- * pair at least. Returns their number. */
+/* Pair the rails of both sides, so that each rail is in a pair. Returns the
+ * number of queue pairs. */
 static uint32_t pair_rails(const struct tp_device *dev,
 			   const struct verbs_address *to,
 			   struct verbs_qp_address qp[VERBS_QPS])
@@ -243,7 +244,7 @@ static uint32_t pair_rails(const struct tp_device *dev,
 	for (uint32_t i = 0; i < dev->rails; i++)
 		if (is_of_use(&dev->rail[i]))
 			mine[n++] = i;
-	if (!n) /* then that is what will be said */
+	if (!n) /* none works: the first one gives the reason */
 		mine[n++] = 0;
 	pairs = n > to->rails ? n : to->rails;
 	qps = pairs * dev->config.queue_pairs;
@@ -256,10 +257,11 @@ static uint32_t pair_rails(const struct tp_device *dev,
 	return qps;
 }
 
-/* With the lock. */
-static dicomm_result_t call(struct verbs_channel *channel,
-			    const struct verbs_address *to,
-			    struct verbs_connect_msg msg)
+/* Open the queue pairs, begin to connect by TCP, and prepare the request. The
+ * caller holds verbs_lock(). */
+static dicomm_result_t prepare_request(struct verbs_channel *channel,
+				       const struct verbs_address *to,
+				       struct verbs_connect_msg msg)
 {
 	struct tp_device *dev = channel->dev;
 	struct verbs_conn *c;
@@ -295,7 +297,7 @@ static dicomm_result_t call(struct verbs_channel *channel,
 		msg.qp[i].rkey = channel->qp[i].rail->words_mr->rkey;
 	msg.slots = dev->config.slots;
 	msg.stride = dev->stride;
-	/* Who calls, for messages over there. */
+	/* Names this rank in messages of the peer. */
 	at = snprintf(msg.why, sizeof(msg.why), "%s ", dev->host);
 	verbs_rail_names(dev, msg.why + at, sizeof(msg.why) - (size_t)at);
 	verbs_msg_seal(&msg, dev->config.key);
@@ -313,7 +315,7 @@ dicomm_result_t verbs_connect_begin(struct tp_device *dev,
 	uint32_t qps;
 
 	verbs_lock();
-	renew_nics(dev);
+	refresh_nics(dev);
 	qps = pair_rails(dev, to, msg.qp);
 	verbs_unlock();
 	channel = verbs_channel_new(dev, (int)to->rank, c, false, qps);
@@ -326,7 +328,7 @@ dicomm_result_t verbs_connect_begin(struct tp_device *dev,
 	if (atomic_load(&dev->aborted))
 		status = DICOMM_ERR_ABORTED;
 	else
-		status = call(channel, to, msg);
+		status = prepare_request(channel, to, msg);
 	if (status == DICOMM_SUCCESS) {
 		atomic_store(&dev->out[channel->id], channel);
 	} else {
@@ -358,35 +360,36 @@ void verbs_tcp_connected(struct verbs_conn *c)
 	verbs_conn_drop(c);
 }
 
-/* What is wrong with an answer; NULL: nothing. */
+/* What is wrong with a reply; NULL: nothing. */
 static const char *reply_error(const struct verbs_channel *channel,
 			       const struct verbs_connect_msg *msg)
 {
 	const struct tp_config *config = &channel->dev->config;
 
 	if (!verbs_msg_is_genuine(msg, config->key))
-		return "its answer is not of this communicator";
+		return "its reply is not of this communicator";
 	if (msg->type != VERBS_REPLY ||
 	    memcmp(msg->challenge, channel->challenge, VERBS_NONCE) ||
 	    msg->from_rank != (uint32_t)channel->rank ||
 	    msg->to_rank != (uint32_t)config->rank)
-		return "its answer is to somebody else";
+		return "its reply is to another request";
 	if (msg->status)
 		return *msg->why ? msg->why : "it refused";
 	if (msg->slots != config->slots || msg->stride != channel->dev->stride)
-		return "its slots are not like mine";
+		return "its slots differ from mine";
 	if (msg->qps != channel->qps)
 		return "it has another number of queue pairs";
 	for (uint32_t i = 0; i < msg->qps; i++) {
 		if (msg->qp[i].rail >= VERBS_RAILS)
 			return "it has no such port";
 		if (msg->qp[i].gids != 2)
-			return "its choice of GIDs makes no sense";
+			return "its choice of GIDs is invalid";
 	}
 	return NULL;
 }
 
-/* One of those that the call had told; the list may be another by now. */
+/* Use the GID that the receiver has chosen. The port may have lost it since the
+ * request. */
 static dicomm_result_t take_gid(struct verbs_qp *qp, const uint8_t *wanted)
 {
 	const struct verbs_nic *nic = qp->rail->nic;
@@ -408,7 +411,7 @@ static dicomm_result_t take_gid(struct verbs_qp *qp, const uint8_t *wanted)
 		    qp->channel->remote);
 }
 
-/* Both messages are there. */
+/* The reply is there: complete this side. */
 static dicomm_result_t connect_qps(struct verbs_channel *channel,
 				   const struct verbs_connect_msg *remote)
 {
@@ -492,14 +495,15 @@ bool verbs_notice_received(struct verbs_conn *c)
 	    memcmp(msg->challenge, channel->challenge, VERBS_NONCE) ||
 	    msg->from_rank != (uint32_t)channel->rank ||
 	    msg->notice_qp >= channel->qps) {
-		log_warn("verbs: noise on the connection with %s", c->from);
+		log_warn("verbs: an invalid message on the connection with %s",
+			 c->from);
 		return false;
 	}
 	verbs_store_notice(channel, msg);
 	return true;
 }
 
-/* ---- the end ---- */
+/* ---- the end of a connection ---- */
 
 void verbs_conn_ended(struct verbs_conn *c)
 {
@@ -514,8 +518,8 @@ void verbs_conn_ended(struct verbs_conn *c)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "verbs: rank %d (%s) hung up during the call", channel->rank,
-		 channel->remote);
+		 "verbs: rank %d (%s) closed the connection before it replied",
+		 channel->rank, channel->remote);
 	verbs_channel_failed(channel, DICOMM_ERR_REMOTE, text);
 }
 
@@ -523,7 +527,7 @@ void verbs_conn_expired(struct verbs_conn *c)
 {
 	char text[256];
 
-	snprintf(text, sizeof(text), "verbs: rank %d (%s): no answer from %s",
+	snprintf(text, sizeof(text), "verbs: rank %d (%s): no reply from %s",
 		 c->channel->rank, c->channel->remote, c->from);
 	verbs_channel_failed(c->channel, DICOMM_ERR_TIMEOUT, text);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs that librdmacm connects: those of iWARP, for which there is no
- * other way, and where DICOMM_IB_CONNECT asks for it. The messages come first,
- * as everywhere (connect.c), and prove who both are; they tell where the
- * receiver's NIC listens. A connection there names its channel by the challenge
- * of the call, which nobody else can have before, and its queue pair.
+ * Queue pairs that librdmacm connects: all of iWARP, since there is no other
+ * way, and others if DICOMM_IB_CONNECT says so.
  *
- * Queue pairs are made by channel.c; librdmacm is told their numbers.
+ * Request and reply are exchanged first, as always (exchange.c). They prove who
+ * both ranks are, and the reply tells where the receiver's NIC listens. A
+ * connection of librdmacm then names its channel by the challenge of the
+ * request, which nobody else knows, and its queue pair by index.
+ *
+ * channel/qp.c creates the queue pairs; librdmacm is told their numbers.
  */
 #include "transports/verbs/connection/rdma_cm.h"
 
@@ -29,9 +31,9 @@
 
 #define RESOLVE_MS 5000
 #define BACKLOG 128
-#define TRIES 16 /* for a port that is free */
+#define TRIES 16 /* to find a free port */
 
-/* With the lock of connect.c. */
+/* Guarded by verbs_lock(). */
 static struct rdma_event_channel *event_channel;
 
 dicomm_result_t verbs_cm_start(int *fd)
@@ -61,7 +63,7 @@ dicomm_result_t verbs_cm_listen(struct verbs_rail *rail)
 	struct verbs_nic *nic = rail->nic;
 	int error = 0;
 
-	/* The kernel chooses a port without a look at those of its own TCP. */
+	/* The kernel may choose a port that its TCP uses: try again. */
 	for (int i = 0; i < TRIES; i++) {
 		if (!rdma_create_id(event_channel, &rail->cm, rail,
 				    RDMA_PS_TCP) &&
@@ -85,7 +87,8 @@ void verbs_cm_close(struct rdma_cm_id *id)
 		rdma_destroy_id(id);
 }
 
-/* Where the NIC listens, as a GID; the port, where others have a LID. */
+/* In the reply: the address of the NIC as an IPv4-mapped GID, and the port in
+ * place of the LID. */
 void verbs_cm_end(const struct verbs_rail *rail, struct verbs_qp_address *end)
 {
 	memset(end->gid[0], 0, 10);
@@ -121,8 +124,8 @@ dicomm_result_t verbs_cm_call(struct verbs_qp *qp,
 		    qp->channel->remote);
 }
 
-/* Here, too, the port that was chosen may be one of TCP's: try another. The old
- * identifier cannot go before its event; true: then it shall. */
+/* The local port that the kernel chose may be used by TCP: try another. True:
+ * destroy the old identifier, after its event is acknowledged. */
 static bool connect_failed(struct verbs_qp *qp, const char *what, int error)
 {
 	const struct rdma_cm_id *id = qp->cm;
@@ -139,7 +142,7 @@ static bool connect_failed(struct verbs_qp *qp, const char *what, int error)
 	return qp->cm != id;
 }
 
-/* What a connection says first. */
+/* The private data of a connection. */
 struct greeting {
 	uint8_t challenge[VERBS_NONCE];
 	uint8_t qp;
@@ -165,8 +168,8 @@ static struct rdma_conn_param parameters(const struct verbs_qp *qp,
 	};
 }
 
-/* What the kernel does for iWARP: the queue pair takes part, with what the two
- * sides have agreed on. */
+/* Bring the queue pair to RTS with what both sides have agreed on. For iWARP
+ * the kernel does that. */
 static bool ready(struct verbs_qp *qp)
 {
 	static const enum ibv_qp_state states[] = {IBV_QPS_RTR, IBV_QPS_RTS};
@@ -191,7 +194,7 @@ static bool ready(struct verbs_qp *qp)
 	return true;
 }
 
-/* Somebody connects; false: nobody waits for that one. */
+/* A peer connects. False: no queue pair waits for it. */
 static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 {
 	const struct rdma_conn_param *p = &e->param.conn;
@@ -200,11 +203,12 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	struct greeting greeting;
 	struct verbs_qp *qp = NULL;
 
-	/* What comes has no length of its own. */
+	/* The private data has no length of its own. */
 	if (theirs && p->private_data_len >= sizeof(*theirs))
 		qp = verbs_conn_awaiting(theirs->challenge, theirs->qp);
 	if (!qp) {
-		log_warn("verbs: a connection that nobody asked for");
+		log_warn("verbs: librdmacm: a connection that no request "
+			 "announced");
 		rdma_reject(id, NULL, 0);
 		return false;
 	}
@@ -216,13 +220,13 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	return true;
 }
 
-/* Not of a channel that has been closed; see verbs_close(). */
+/* False: the channel was closed meanwhile; see close_channel() in verbs.c. */
 static bool is_connecting(const struct verbs_qp *qp)
 {
 	return atomic_load(&qp->channel->state) == CHANNEL_CONNECTING;
 }
 
-/* True: the identifier is of no use any more. */
+/* True: destroy the identifier. */
 static bool on_event(struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;

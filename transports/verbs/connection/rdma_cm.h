@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs by librdmacm; with the lock, but for the first two functions. */
+/* Queue pairs that librdmacm connects. The caller holds verbs_lock(). */
 #ifndef DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
 #define DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
 
@@ -15,7 +15,7 @@ struct verbs_qp_address;
 struct verbs_rail;
 struct verbs_qp;
 
-/* *fd is readable when there is something for verbs_cm_events(). */
+/* *fd is readable when verbs_cm_events() has something to do. */
 dicomm_result_t verbs_cm_start(int *fd);
 void verbs_cm_stop(void);
 void verbs_cm_forget(void); /* in the child of a fork */

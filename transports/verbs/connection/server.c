@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How channels are made. The sender calls the receiver by TCP and sends a
- * message with its queue pairs; the receiver makes its side and answers with
- * its own (call.c). Both messages carry a proof that only who knows the
- * communicator's secret can make. A thread of the process does this, so that a
- * call is answered also while nobody is in the library. The connection stays:
- * notices of queue pairs that are lost go over it, and its end is the news that
- * the other side has closed the channel, or died.
+ * The thread that serves all connections of the process. It accepts connections
+ * and hands what arrives to exchange.c; it also takes the events of NICs and of
+ * librdmacm. So a rank gets replies while its peer is away from the library.
+ *
+ * Each request and reply carries a proof that only a rank of the communicator
+ * can compute. A connection stays open as long as its channel: notices travel
+ * on it, and its end says that the peer has closed the channel, or died.
  */
 #include "transports/verbs/connection/server.h"
 
@@ -41,24 +41,25 @@
 #include "transports/verbs/nic/ipv4.h"
 #include "transports/verbs/nic/nic.h"
 
-/* Who has called and not proved anything yet, beyond all that may have to. */
+/* Connections that have not proved anything yet: so many beyond those that
+ * peers may need at the same time. */
 #define UNPROVEN_MAX 128
 #define TICK_MS 200
-/* For the lock, before a fork. */
+/* how long a fork waits for the lock */
 #define FORK_MS 1000
-/* Without descriptors, until the next look. */
+/* without free descriptors, accept nothing for so long */
 #define PAUSE_MS 200
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Held while the thread is started or stopped; taken before the lock. */
+/* Held while the thread is started or stopped; taken before verbs_lock(). */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
-/* All below: with the lock. */
-static struct tp_device *devices; /* that can be called */
-static unsigned served;           /* devices, also those that end */
-#define CM_ID UINT64_MAX          /* events of cm.c */
+/* Everything below is guarded by verbs_lock(). */
+static struct tp_device *devices; /* that accept requests */
+static unsigned served;  /* number of devices, also of those being closed */
+#define CM_ID UINT64_MAX /* id of librdmacm's events in the epoll set */
 static pthread_t thread;
 static int stop_fd = -1;
-static _Thread_local bool fork_has_lock; /* who forks */
+static _Thread_local bool fork_has_lock; /* in the thread that forks */
 
 static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 {
@@ -68,7 +69,7 @@ static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 	return NULL;
 }
 
-/* ---- who calls ---- */
+/* ---- connections of peers ---- */
 
 static void name_of(int fd, char *text, size_t len)
 {
@@ -82,7 +83,7 @@ static void name_of(int fd, char *text, size_t len)
 	snprintf(text, len, "%.64s:%.8s", host, port);
 }
 
-/* All may call at the same moment, and take their time to say who they are. */
+/* All peers may connect at the same time, and be slow to send their request. */
 static unsigned most_unproven(void)
 {
 	unsigned n = UNPROVEN_MAX;
@@ -98,12 +99,12 @@ static void drop_oldest_unproven(void)
 
 	for (struct verbs_conn *c = verbs_conns.first; c; c = c->next)
 		if (c->stage == CONN_AWAITING_REQUEST)
-			oldest = c; /* new ones come first */
+			oldest = c; /* the list begins with the newest */
 	if (oldest)
 		verbs_conn_drop(oldest);
 }
 
-/* Callers wait, and who says nothing will go. */
+/* Peers wait meanwhile, and connections without a request expire. */
 static void pause_listening(struct verbs_conn *listener)
 {
 	log_warn("verbs: accept: %m");
@@ -135,13 +136,14 @@ static void accept_call(struct verbs_conn *listener)
 	name_of(fd, c->from, sizeof(c->from));
 }
 
-/* A message from somebody. */
+/* A request is complete. */
 static void request_received(struct verbs_conn *c)
 {
 	struct tp_device *dev = device_of(c->msg.to);
 
 	if (!dev || !verbs_msg_is_genuine(&c->msg, dev->config.key)) {
-		log_warn("verbs: a call from %s is not of this communicator",
+		log_warn("verbs: a connect request from %s is not of this "
+			 "communicator",
 			 c->from);
 		verbs_conn_drop(c);
 		return;
@@ -159,7 +161,9 @@ static void lost(struct verbs_conn *c)
 	if (c->stage != CONN_AWAITING_REQUEST)
 		verbs_conn_ended(c);
 	else if (c->have)
-		log_warn("verbs: a call from %s broke off", c->from);
+		log_warn("verbs: the connection from %s ended within its "
+			 "request",
+			 c->from);
 	verbs_conn_drop(c);
 }
 
@@ -176,7 +180,7 @@ static void on_event(struct verbs_conn *c)
 		accept_call(c);
 		break;
 	case CONN_EVENTS:
-		/* Of a device that has gone the descriptor stays ready. */
+		/* The descriptor of a removed device stays readable. */
 		if (!verbs_nic_events(c->nic))
 			epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd,
 				  NULL);
@@ -220,7 +224,8 @@ static void expire(struct verbs_conn *c, uint64_t now)
 		return;
 	}
 	if (c->stage == CONN_AWAITING_REQUEST)
-		log_warn("verbs: a call from %s said nothing for %d ms",
+		log_warn("verbs: the connection from %s sent no request for %d "
+			 "ms",
 			 c->from, VERBS_MSG_MS);
 	else
 		verbs_conn_expired(c);
@@ -258,10 +263,11 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The child of a fork has no such thread, and what its parent opened is not its
- * own; a connection that it kept would hide the parent's end from who is there.
- * Who forks may have a lock by now that somebody with ours waits for: rather
- * than for ever, wait for it so long, and leave them open. */
+/* Before a fork. The child has no such thread, and closes its copies of the
+ * connections: else a peer would not notice when the parent ends. For that the
+ * lock is needed. But the thread that forks may hold another lock, for which
+ * the owner of this lock waits. So wait for a bounded time, then fork with the
+ * connections left open. */
 static void fork_prepare(void)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -327,7 +333,7 @@ fail:
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs: thread for connections: %m");
 }
 
-/* Where nobody says where to listen: anywhere here. */
+/* Listen on the loopback interface, if the configuration does not say where. */
 static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 {
 	struct sockaddr_in a = {.sin_family = AF_INET,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections by TCP, and the thread that serves them. */
+/* The thread that serves all connections of the process. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CONNECTION_SERVER_H
 #define DICOMM_TRANSPORTS_VERBS_CONNECTION_SERVER_H
 
@@ -15,11 +15,13 @@ struct verbs_channel;
 struct verbs_nic;
 struct verbs_qp;
 
-/* Listen for calls; fills in nonce and listen. */
+/* Listen for requests to that device; sets dev->nonce and dev->listen. Starts
+ * the thread for the first device. */
 dicomm_result_t verbs_server_open(struct tp_device *dev);
-/* No call comes in any more. */
+/* Accept no request for that device any more. */
 void verbs_server_stop_listening(struct tp_device *dev);
-/* The last channel of a device is closed. */
+/* The device has closed all its channels. Stops the thread with the last
+ * device. */
 void verbs_server_close(struct tp_device *dev);
 
 #endif

@@ -7,7 +7,7 @@
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/connection/conn.h"
 
-/* The first reason counts, and may be being read. */
+/* The first cause counts, and another thread may be reading it. */
 void verbs_channel_failed(struct verbs_channel *channel, dicomm_result_t why,
 			  const char *text)
 {
