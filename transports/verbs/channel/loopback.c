@@ -84,7 +84,8 @@ bool verbs_loopback_repair(struct tp_device *dev, struct verbs_rail *rail)
 	if (open_loopback(dev, rail) != DICOMM_SUCCESS)
 		return false;
 	verbs_channel_close(broken);
-	log_info("verbs %s: connected to itself again", rail->nic->name);
+	log_info("verbs %s: the loopback queue pair is connected again",
+		 rail->nic->name);
 	return false;
 }
 

@@ -204,7 +204,8 @@ dicomm_result_t verbs_qp_connect(struct verbs_qp *qp,
 
 	if (!makes_sense(remote)) {
 		snprintf(qp->channel->text, sizeof(qp->channel->text),
-			 "verbs: rank %d (%s): its queue pair makes no sense",
+			 "verbs: rank %d (%s): the address of its queue pair "
+			 "is invalid",
 			 qp->channel->rank, qp->channel->remote);
 		return DICOMM_ERR_REMOTE;
 	}

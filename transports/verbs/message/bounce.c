@@ -9,7 +9,7 @@
 #include "transports/verbs/channel/rail.h"
 #include "transports/verbs/nic/registration.h"
 
-/* Messages that wait to be sent and do not fit inline. */
+/* messages that can be sent from a buffer at a time */
 #define POOL_COUNT 32
 
 dicomm_result_t verbs_pool_open(struct tp_device *dev)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bounce buffers: a message too long to go inline is sent from one. */
+/* Bounce buffers. A message too long to go inline is copied into one and sent
+ * from there. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_BOUNCE_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_BOUNCE_H
 
@@ -8,7 +9,7 @@
 #include "dicomm.h"
 #include "transports/verbs/channel/device.h"
 
-/* At the first channel to send on. */
+/* Made with the first channel out. */
 dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);
 

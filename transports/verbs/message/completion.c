@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What completes: messages that have come, and requests that have ended. */
+/* Completions: messages that have arrived, and requests that have ended. */
 #include "transports/verbs/message/completion.h"
 
 #include <stdio.h>
@@ -15,17 +15,17 @@
 #include "transports/verbs/message/post.h"
 #include "transports/verbs/message/read.h"
 
-/* Of a request's number, as much as its identifier has room for. */
+/* The part of a request's number that its identifier has room for. */
 #define COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
 
-/* What a request was, from its completion. */
+/* What an identifier says of its request. */
 struct request {
-	uint32_t count; /* of its queue pair: all up to it are done; lower bits
-			 */
+	uint32_t count; /* number on its queue pair; lower bits */
 	uint32_t bytes;
 	uint32_t channel;
 	bool in;
-	uint16_t what; /* sender: pool buffer + 1; receiver: read + 1 */
+	uint16_t what; /* sender: bounce buffer + 1; receiver: read + 1; 0:
+			  neither */
 };
 
 static struct request request_of(uint64_t id)
@@ -50,7 +50,7 @@ qp_of_many(struct verbs_channel *channel, const struct verbs_rail *rail,
 	return NULL;
 }
 
-/* That queue pair, of that NIC, as one of the channel's; NULL if it is none. */
+/* The channel's queue pair of that number and rail; NULL: it has none. */
 static inline struct verbs_qp *qp_of(struct verbs_channel *channel,
 				     const struct verbs_rail *rail,
 				     uint32_t qpn)
@@ -65,7 +65,7 @@ static inline struct verbs_qp *qp_of(struct verbs_channel *channel,
 static __attribute__((noinline)) void
 on_unknown_qp(const struct verbs_rail *rail, const struct ibv_wc *wc)
 {
-	log_warn("verbs %s: a message on queue pair %#x that is none of mine",
+	log_warn("verbs %s: a message on queue pair %#x which is unknown",
 		 rail->nic->name, wc->qp_num);
 }
 
@@ -76,8 +76,8 @@ static void on_message(struct tp_device *dev, struct verbs_rail *rail,
 	struct verbs_channel *channel = verbs_channel_in(dev, notify >> 8);
 	struct verbs_qp *qp = qp_of(channel, rail, wc->qp_num);
 
-	/* Of one that is stopped, the other side was told that it has not come,
-	 * and sends it again. */
+	/* If the queue pair is stopped, the sender was told that this message
+	 * has not arrived, and sends it again. */
 	if (!qp)
 		on_unknown_qp(rail, wc);
 	else if (qp->state != QP_STOPPED)
@@ -116,7 +116,7 @@ static void finish_read(struct verbs_channel *channel, struct verbs_read *read,
 	verbs_read_end(channel->dev, read);
 }
 
-/* All bytes are on their way to where they go. */
+/* All bytes of a read are on their way to memory. */
 static void on_read(struct verbs_channel *channel, uint32_t slot)
 {
 	struct verbs_read *read = &channel->reads[slot];
@@ -131,7 +131,7 @@ static void on_read(struct verbs_channel *channel, uint32_t slot)
 	error = verbs_loopback_flush(channel, slot);
 	if (!error)
 		return;
-	/* Another queue pair reads it again, if there is one. */
+	/* Another queue pair reads again, if there is one. */
 	qp = &channel->qp[read->by - channel->qp];
 	verbs_loopback_failed(channel->dev, qp->rail);
 	snprintf(what, sizeof(what), "post a flush: %s", strerror(error));
@@ -140,7 +140,7 @@ static void on_read(struct verbs_channel *channel, uint32_t slot)
 		finish_read(channel, read, channel->why);
 }
 
-/* A flush that fails leaves its read to another queue pair, if there is one. */
+/* If a flush fails, another queue pair does the read again, if there is one. */
 static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 		     const struct ibv_wc *wc)
 {
@@ -161,7 +161,7 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 	finish_read(channel, read, channel->why);
 }
 
-/* It is no message. */
+/* A completion that is not a message. */
 static __attribute__((noinline)) void on_request(struct tp_device *dev,
 						 struct verbs_rail *rail,
 						 const struct ibv_wc *wc)
@@ -174,7 +174,7 @@ static __attribute__((noinline)) void on_request(struct tp_device *dev,
 		on_flush(dev, rail, wc);
 		return;
 	}
-	/* A flushed receive says nothing about a channel. */
+	/* The identifier of a flushed receive names no channel. */
 	r = request_of(wc->wr_id);
 	channel = r.channel < dev->channels
 			  ? atomic_load_explicit(r.in ? &dev->in[r.channel]
@@ -197,7 +197,7 @@ static __attribute__((noinline)) void on_request(struct tp_device *dev,
 		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
-/* After an abort: reads that end are counted, nothing else. */
+/* After an abort, only count the reads that end. */
 static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		       const struct ibv_wc *wc)
 {
@@ -221,8 +221,8 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		verbs_read_end(dev, read);
 }
 
-/* The receive of the last message, and those of others before it; of no use is
- * one of a queue pair that is. */
+/* Post the receive of the last message again, together with those before it.
+ * Not to a queue pair that has stopped. */
 static __attribute__((noinline)) void receive_again(struct tp_device *dev,
 						    struct verbs_rail *rail,
 						    const struct ibv_wc *wc)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What completes: messages that have come, and requests that have ended. What a
- * poll does most often is here, to be inlined there; the rest is behind calls.
- */
+/* Completions: messages that have arrived, and requests that have ended. What a
+ * poll does most often is inline here; everything else is a call. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_COMPLETION_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_COMPLETION_H
 
@@ -16,18 +14,20 @@
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/channel/rail.h"
 
-/* What has completed; to poll() without what else that does. True: something
- * has. */
+/* Take completions from all queues. True: there were some. */
 bool verbs_complete(struct tp_device *dev);
-/* The same after an abort, by any thread, with the lock: channels stay. */
+/* The same after an abort; channels stay as they are. Any thread that holds
+ * verbs_lock(). */
 bool verbs_complete_aborted(struct tp_device *dev);
-/* The same, where the first queue has brought n. */
+/* The same; the n completions in dev->wc were taken from the first queue. */
 bool verbs_end_aborted(struct tp_device *dev, int n);
-/* Completions of the other queues. */
+/* Take completions from all queues but the first. */
 bool verbs_complete_others(struct tp_device *dev);
-/* From that one on, whatever they are. */
+/* Handle n completions of the first queue, of any kind; then the other
+ * queues. */
 bool verbs_complete_rest(struct tp_device *dev, const struct ibv_wc *wc, int n);
-/* The message of the first one has been taken. */
+/* The same; the message of the first one was handled, and has completed a batch
+ * of receives. */
 bool verbs_complete_received(struct tp_device *dev, const struct ibv_wc *wc,
 			     int n);
 
@@ -46,21 +46,21 @@ verbs_channel_in(const struct tp_device *dev, uint32_t id)
 		       : NULL;
 }
 
-/* In two steps: both at once take constants that have to be kept. */
+/* Two tests: one test of both would need constants in registers. */
 static inline bool verbs_is_message(const struct ibv_wc *wc)
 {
 	return __builtin_expect(wc->status == IBV_WC_SUCCESS, 1) &&
 	       __builtin_expect(wc->opcode & IBV_WC_RECV, IBV_WC_RECV);
 }
 
-/* The number near `last` whose lower half is `low`: messages come in any order
- * within the credits. */
+/* The number closest to `last` that has these lower bits; messages arrive in
+ * any order within their credits. */
 static uint64_t verbs_extend(uint64_t last, uint32_t low)
 {
 	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
 }
 
-/* It lies in a slot, all of it; `note` came with it. */
+/* A message is complete in its slot. */
 static inline void verbs_on_arrival(struct verbs_channel *channel,
 				    uint32_t notify)
 {
@@ -77,8 +77,8 @@ static inline void verbs_on_arrival(struct verbs_channel *channel,
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 
-/* Of a message with nothing rare about it, by the first queue pair, the
- * channel. */
+/* The channel of a message that needs nothing rare; NULL: handle it by a
+ * call. */
 static inline struct verbs_channel *
 verbs_plain_channel(const struct tp_device *dev, const struct verbs_rail *rail,
 		    const struct ibv_wc *wc)
@@ -95,8 +95,8 @@ verbs_plain_channel(const struct tp_device *dev, const struct verbs_rail *rail,
 		       : NULL;
 }
 
-/* The first queue has brought n. Where something is rare, another function
- * ends it, so that this one has no registers to keep. */
+/* Handle the n completions in dev->wc. Everything rare is done by a tail call,
+ * so that this function saves no registers. */
 static inline __attribute__((always_inline)) bool
 verbs_complete_more(struct tp_device *dev, int n)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credits: what a receiver is done with, and when its sender is told so.
+ * Credits: the receiver tells the sender which messages it has released.
  *
- * Where packets take several ways, an older write may land after a newer one.
- * So each goes to the next of a few words, in a ring, and the greatest of them
- * counts; and none is written again before a completion has told that what was
- * written there has landed. Over iWARP that tells less, but there TCP keeps
- * the order.
+ * It writes the number into memory of the sender, by an RDMA WRITE. Where a
+ * network sends packets by several paths, an older write may arrive after a
+ * newer one. So the receiver writes into the next of a few words, as in a ring,
+ * and the greatest word counts. It writes a word again only when a completion
+ * has shown that the last write into it has arrived. Over iWARP a completion
+ * shows less, but there TCP keeps the order.
  *
- * It costs one request, and a completion for half of the ring. Messages with a
- * number would cost the sender receives, and of those there would never be
- * enough: a receiver of messages without bytes, which are not sent, may be any
- * number of credits ahead of a sender that is busy elsewhere.
+ * This costs one request for each credit, and a completion for half of the
+ * ring. Credits as messages would need receives at the sender, and there would
+ * never be enough: messages without bytes are not sent at all, so a receiver
+ * may be any number of credits ahead of a sender that is busy elsewhere.
  */
 #include "transports/verbs/message/credits.h"
 
@@ -21,11 +22,11 @@
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/message/post.h"
 
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
+/* After so many polls in a row that found nothing, send credits that no sender
+ * is known to wait for. */
 #define IDLE_POLLS 1024
 
-/* ---- to the sender ---- */
+/* ---- the receiver: grants credits ---- */
 
 void verbs_credits_defer(struct verbs_channel *channel)
 {
@@ -52,7 +53,7 @@ void verbs_credits_cancel(struct verbs_channel *channel)
 	channel->credits_due_link = NULL;
 }
 
-/* Does nothing land any more in the word that comes next? */
+/* Has the last write into the next word arrived? */
 static bool is_free(const struct verbs_channel *channel,
 		    const struct verbs_qp *qp)
 {
@@ -64,8 +65,8 @@ static bool is_free(const struct verbs_channel *channel,
 	       (int32_t)(qp->done - count) > 0;
 }
 
-/* The queue pair that credits go over: always the same, unless it is lost.
- * NULL: not now. What was told over one that is may still land over there. */
+/* Credits always go over the same queue pair, unless it fails. NULL: not now.
+ * While a failed queue pair is not fenced, credits on it may still arrive. */
 static struct verbs_qp *qp_for_credits(struct verbs_channel *channel)
 {
 	struct verbs_qp *qp =
@@ -77,7 +78,7 @@ static struct verbs_qp *qp_for_credits(struct verbs_channel *channel)
 	return qp;
 }
 
-/* The number of this one, of those by that queue pair. */
+/* Count this credit among those of the queue pair; returns its index. */
 static uint32_t count_grant(struct verbs_channel *channel,
 			    const struct verbs_qp *qp)
 {
@@ -88,8 +89,8 @@ static uint32_t count_grant(struct verbs_channel *channel,
 	return channel->grants++;
 }
 
-/* Write the credits to the sender; if that cannot be, later. */
-static dicomm_result_t tell(struct verbs_channel *channel)
+/* Write the credits to the sender; if that is not possible now, do it later. */
+static dicomm_result_t send_credits(struct verbs_channel *channel)
 {
 	struct verbs_qp *qp = qp_for_credits(channel);
 	uint64_t word = channel->consumed;
@@ -102,7 +103,7 @@ static dicomm_result_t tell(struct verbs_channel *channel)
 	};
 	uint32_t n;
 
-	/* Who has left needs no credits. */
+	/* A peer that has closed needs no credits. */
 	if (channel->why ||
 	    atomic_load_explicit(&channel->peer_closed, memory_order_relaxed)) {
 		verbs_credits_cancel(channel);
@@ -123,14 +124,16 @@ static dicomm_result_t tell(struct verbs_channel *channel)
 	wr.wr.rdma.rkey = qp->remote_key;
 	channel->granted = channel->consumed;
 	channel->urgent = false;
-	/* All loads from the slots are done; providers order stores only. */
+	/* All loads from the slots come before the write; drivers order stores
+	 * only. */
 	atomic_thread_fence(memory_order_release);
 	return verbs_post(qp, &wr, 1);
 }
 
-/* Is more being read of a message to which many numbers belong, while its
- * sender has been told of all that it has put? Then it does not lack credits,
- * the read ends by itself, and after it there will be more to tell of. */
+/* A large operation may consist of many numbers, of which this rank reads one
+ * after the other. While it reads, and the sender has credits for all that it
+ * has put, the sender does not wait: a credit can wait until the read is
+ * complete. */
 static bool is_still_reading(const struct verbs_channel *channel)
 {
 	return channel->reads_active &&
@@ -149,7 +152,7 @@ dicomm_result_t verbs_release(struct tp_peer *peer, enum tp_class c,
 	if (seq - channel->granted >= peer->dev->config.slots / 2 &&
 	    (!is_still_reading(channel) ||
 	     seq - channel->granted >= VERBS_READS))
-		return tell(channel);
+		return send_credits(channel);
 	if (seq != channel->granted)
 		verbs_credits_defer(channel);
 	return DICOMM_SUCCESS;
@@ -161,11 +164,11 @@ void verbs_credits_send_all(struct tp_device *dev)
 
 	for (struct verbs_channel *l = dev->credits_due; l; l = next) {
 		next = l->credits_due;
-		tell(l);
+		send_credits(l);
 	}
 }
 
-/* Nobody told whom they wait for: now there is time. */
+/* Nothing else to do: send credits that senders may wait for. */
 void verbs_credits_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
@@ -177,13 +180,13 @@ void verbs_credits_idle(struct tp_device *dev)
 
 		next = l->credits_due;
 		if (due)
-			tell(l);
+			send_credits(l);
 	}
 	if (all)
 		dev->idle = 0;
 }
 
-/* ---- to this rank ---- */
+/* ---- the sender: finds credits ---- */
 
 void verbs_credits_track(struct verbs_channel *channel)
 {
@@ -240,8 +243,8 @@ void verbs_credits_follow(struct verbs_channel *channel)
 	}
 }
 
-/* The one behind the newest is the next to be written; after the loss of a
- * queue pair, the first. */
+/* The word after the newest one is the next to be written; after the failure of
+ * a queue pair, it is the first. */
 bool verbs_credits_scan(struct verbs_channel *channel)
 {
 	const struct verbs_credit_words *words = channel->words;

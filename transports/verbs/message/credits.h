@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Credits: what a receiver is done with. */
+/* Credits: the receiver tells the sender which messages it has released. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_CREDITS_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_CREDITS_H
 
@@ -13,35 +13,34 @@
 struct tp_device;
 struct tp_peer;
 
-/* Could the sender wait for credits, and nobody tell it of them? */
+/* May the sender wait for a credit that has not been sent? */
 static inline bool verbs_credits_needed(const struct verbs_channel *channel)
 {
 	return channel->urgent || channel->last_read > channel->granted;
 }
 
-/* To be told when there is time. */
+/* Send the credits of a channel later: a list of the device. */
 void verbs_credits_defer(struct verbs_channel *channel);
 void verbs_credits_cancel(struct verbs_channel *channel);
 void verbs_credits_send_all(struct tp_device *dev);
-/* A poll has found nothing: there is time. */
+/* A poll has found nothing: send what is due. */
 void verbs_credits_idle(struct tp_device *dev);
 
-/* Credits of a channel to send on are looked for, from its making to its end.
- */
+/* Look for credits of a channel out, from its making to its end. */
 void verbs_credits_track(struct verbs_channel *channel);
 void verbs_credits_untrack(struct verbs_channel *channel);
-/* What has been written into the sender's memory: of one channel; of all. True:
- * there was something new. */
+/* Look at all credit words of a channel, or of all channels. True: there was a
+ * new credit. */
 bool verbs_credits_scan(struct verbs_channel *channel);
-/* Of one, as far as it has come in the order in which it was told. */
+/* Look at the words in the order in which the receiver writes them. */
 void verbs_credits_follow(struct verbs_channel *channel);
 bool verbs_credits_scan_all(struct tp_device *dev);
 
-/* Later ones may have overtaken those that are expected, or come by another
- * queue pair: after so many looks in vain, all words are looked at. */
+/* A later credit may overtake the next one, or come by another queue pair. So
+ * after so many looks at the next word, look at all words. */
 #define VERBS_CREDIT_CHECKS 16
 
-/* Is there something to take, or might there be? */
+/* Is there a new credit, or is it time to look at all words? */
 static inline bool verbs_credits_check(struct verbs_channel *channel)
 {
 	return atomic_load_explicit(channel->next_word, memory_order_relaxed) >

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs that are lost: why, in words; and how their channel goes on.
+ * Failover: a channel goes on when one of its queue pairs has failed.
  *
- * What went over a lost queue pair may have landed, or not, or may land late.
- * So both sides stop it, each on its own: after that nothing of it lands here.
- * Each tells the other (over the connection that the channel was made by) that
- * it has, and what has come. Only then the sender sends again what has not, and
- * the receiver tells its credits, over another queue pair. Reads are another
- * matter: who has stopped them need not ask anybody before it reads again.
+ * Messages that were posted on that queue pair may have arrived, or not, or may
+ * arrive late. So each side stops its queue pair; after that nothing arrives by
+ * it. Then each side sends the other a notice, over the TCP connection of the
+ * channel, and the receiver's notice says which messages have arrived. When a
+ * side has stopped its queue pair and has the peer's notice, the queue pair is
+ * fenced: the sender sends the missing messages again from the replay buffer,
+ * and the receiver its credits, over other queue pairs.
+ *
+ * Reads need no notice: a rank that has stopped its own queue pair can read
+ * again.
  */
 #include "transports/verbs/message/failover.h"
 
@@ -31,7 +35,7 @@
 #include "transports/verbs/nic/events.h"
 #include "transports/verbs/nic/nic.h"
 
-/* For a NIC to say that a queue pair has brought its last message. */
+/* how long a NIC may take to report the last message of a queue pair */
 #define LAST_MS 10
 
 static void complete_all(struct tp_device *dev)
@@ -44,7 +48,7 @@ static void complete_all(struct tp_device *dev)
 		;
 }
 
-/* A NIC that is dead brings nothing, either. */
+/* If the NIC has failed, nothing arrives, either. */
 static bool set_state(struct verbs_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
@@ -60,7 +64,7 @@ static bool set_state(struct verbs_qp *qp, enum ibv_qp_state state)
 	return false;
 }
 
-/* Some NICs finish what they are at after that. */
+/* Some NICs complete what they are doing after this. */
 static void begin_drain(struct verbs_qp *qp)
 {
 	if (!set_state(qp, IBV_QPS_ERR))
@@ -70,10 +74,10 @@ static void begin_drain(struct verbs_qp *qp)
 	qp->channel->unfenced++;
 }
 
-/* Messages may be on their way from the NIC to the completion queue until it
- * says that there was the last; drivers throw out what is there of a queue pair
- * that is reset, and the receives are lost. Some NICs never say it. Nobody
- * waits here for that: the lock is that of all channels of the process. */
+/* Messages may be between the NIC and the completion queue until the NIC
+ * reports the last one; some NICs never do. When a queue pair is reset, drivers
+ * discard its completions, and the receives would be lost. Do not wait here,
+ * since the lock is that of all channels of the process. */
 static bool has_drained(struct verbs_qp *qp)
 {
 	struct verbs_nic *nic = qp->rail->nic;
@@ -86,8 +90,8 @@ static bool has_drained(struct verbs_qp *qp)
 	return qp->events.last_wqe || closing || atomic_load(&nic->fatal);
 }
 
-/* What the queue pair has brought until now counts; nothing that comes later.
- */
+/* What the queue pair has delivered so far counts; what comes later does
+ * not. */
 static void stop(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -102,7 +106,7 @@ static void stop(struct verbs_qp *qp)
 		channel->reads[i].by = NULL;
 		atomic_fetch_sub(&dev->reads, 1);
 	}
-	/* One receive may be lost with the message that had begun to come. */
+	/* A message that was arriving may have used up a receive. */
 	if (channel->in && qp->rail->srq)
 		verbs_rail_receives(qp->rail, NULL, 1);
 }
@@ -127,7 +131,7 @@ static bool has_arrived_there(const struct verbs_qp *qp, uint64_t seq)
 	       (after < 64 && qp->received_mask >> after & 1);
 }
 
-/* Both sides have stopped it: what of it is to be sent again? */
+/* Both sides have stopped the queue pair: find out what to send again. */
 static void collect(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -159,7 +163,7 @@ static void collect(struct verbs_qp *qp)
 		 __builtin_popcountll(channel->resend));
 }
 
-/* AGAIN: there was no room for all. */
+/* AGAIN: no queue pair has room for the rest. */
 static dicomm_result_t resend_all(struct verbs_channel *channel)
 {
 	while (channel->resend) {
@@ -182,8 +186,7 @@ static void step_qp(struct verbs_qp *qp)
 	bool noticed = atomic_load(&qp->noticed);
 
 	if (noticed && qp->state == QP_GOOD)
-		verbs_qp_fail(qp, DICOMM_ERR_REMOTE,
-			      "the other rank has lost it",
+		verbs_qp_fail(qp, DICOMM_ERR_REMOTE, "the peer has stopped it",
 			      "has its NIC failed, or its link?");
 	if (qp->state == QP_FAILED) {
 		begin_drain(qp);
@@ -196,7 +199,7 @@ static void step_qp(struct verbs_qp *qp)
 		collect(qp);
 }
 
-/* Is there more to be done at the next turn? */
+/* Returns whether it has to be called again. */
 static bool failover(struct verbs_channel *channel)
 {
 	dicomm_result_t status;
@@ -210,7 +213,8 @@ static bool failover(struct verbs_channel *channel)
 	for (uint32_t i = 0; i < channel->qps; i++)
 		more |= channel->qp[i].state == QP_FAILED ||
 			channel->qp[i].state == QP_DRAINING;
-	/* What is not stopped may still land where a read would go again. */
+	/* Read again only when nothing can arrive at the same place any
+	 * more. */
 	if (channel->why || more)
 		return !channel->why;
 	status = resend_all(channel);

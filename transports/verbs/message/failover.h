@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A channel goes on without the queue pairs that have failed. */
+/* Failover: a channel goes on when one of its queue pairs has failed. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_FAILOVER_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_FAILOVER_H
 
@@ -8,9 +8,10 @@
 struct tp_device;
 struct verbs_channel;
 
-/* Go on without the queue pairs that have failed. */
+/* Do the next steps, for all channels; called by polls while dev->failover is
+ * set. */
 void verbs_failover_run(struct tp_device *dev);
-/* Is there anything left of that to be done? */
+/* Is failover of that channel in progress? */
 bool verbs_failover_pending(const struct verbs_channel *channel);
 
 #endif

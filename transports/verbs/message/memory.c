@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that its user holds: all NICs of the rank may have it. */
+/* Memory handles: memory that is registered with every NIC of the rank. */
 #include "transports/verbs/message/memory.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ dicomm_result_t verbs_mem_reg(struct tp_device *dev, const void *addr,
 	return DICOMM_SUCCESS;
 }
 
-/* Each NIC must have it, for a message may go by any. */
+/* Every NIC must have it, since a message may go by any. */
 static dicomm_result_t mem_reg_device(struct tp_device *dev,
 				      const struct tp_region *region,
 				      struct tp_mem *mem, char *how, size_t len)
@@ -118,7 +118,8 @@ void verbs_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 	free_mem(dev, mem);
 }
 
-/* One NIC may know more of the memory than another. */
+/* A registration may cover more than was asked for, and not the same on all
+ * NICs. */
 static bool covers(const struct tp_device *dev, const struct tp_mem *mem,
 		   uintptr_t base, uint64_t len, bool written)
 {

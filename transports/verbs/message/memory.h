@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that its user holds: all NICs of the rank may have it. */
+/* Memory handles: memory that is registered with every NIC of the rank. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_MEMORY_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_MEMORY_H
 
@@ -17,8 +17,8 @@ struct verbs_mr;
 
 struct tp_mem {
 	struct tp_mem *next;
-	struct verbs_mr *mr[VERBS_RAILS]; /* NULL: the rail had gone */
-	bool flushed;                     /* what read() has put there */
+	struct verbs_mr *mr[VERBS_RAILS]; /* NULL: the rail's NIC was removed */
+	bool flushed; /* data that read() puts there needs a flush */
 };
 
 /* As in struct transport. */
@@ -30,8 +30,9 @@ dicomm_result_t verbs_mem_reg_device(struct tp_device *dev,
 				     size_t len);
 void verbs_mem_dereg(struct tp_device *dev, struct tp_mem *mem);
 
-/* The keys of that memory; false if it is not held. They may be those of
- * another hold, which is dropped at any time; who asks has one of its own. */
+/* The keys of registered memory. False: it is not registered. They may be the
+ * keys of another handle that covers it; they are valid as long as the caller's
+ * own. */
 bool verbs_mem_keys(struct tp_device *dev, const void *addr, uint64_t len,
 		    bool written, struct verbs_keys *keys);
 

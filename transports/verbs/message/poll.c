@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What completes: messages that have come, and requests that have ended; and
- * polls, which look for both and for what else there is to do.
- */
+/* Polls: take completions, look for credits, and now and then do everything
+ * else. */
 #include "transports/verbs/message/poll.h"
 
 #include "transports/verbs/channel/channel.h"
@@ -11,14 +9,16 @@
 #include "transports/verbs/message/credits.h"
 #include "transports/verbs/message/failover.h"
 
-/* Polls that find something, to one that looks for what else there is, too. */
+/* Of so many polls that find something, one also does everything else. */
 #define BUSY_POLLS_PER_CHECK 16
-/* Looks for credits, where nothing moves, to one that leaves nothing out. */
+/* Of so many checks for credits while nothing moves, one poll does
+ * everything. */
 #define CHECKS_PER_FULL_POLL 16
 #define CHANNELS_PER_CHECK 16
-/* Of channels by turns: all that may have something, or up to one. Nobody says
- * which of them is waited for: also one whose peer has taken all that was sent
- * may have to do so for numbers that were never sent. */
+/* Check channels for credits in turn: until one has something, or all that fit.
+ * It is not known which one the engine waits for. Also a channel whose peer has
+ * consumed all messages may have a credit to come, for numbers that were never
+ * sent. */
 static inline __attribute__((always_inline)) void
 look_for_credits(struct tp_device *dev, bool one)
 {
@@ -38,7 +38,7 @@ look_for_credits(struct tp_device *dev, bool one)
 	dev->credit_cursor = l;
 }
 
-/* After many polls in a row that have found something. */
+/* Many polls in a row have found something: do the rest, too. */
 static __attribute__((noinline)) void look_around(struct tp_device *dev)
 {
 	dev->busy = BUSY_POLLS_PER_CHECK - 1;
@@ -48,7 +48,7 @@ static __attribute__((noinline)) void look_around(struct tp_device *dev)
 		look_for_credits(dev, false);
 }
 
-/* A poll that has found nothing does what else there is. */
+/* The poll has found no completion: do everything else. */
 static __attribute__((noinline)) void idle(struct tp_device *dev)
 {
 	if (atomic_load_explicit(&dev->failover, memory_order_relaxed))
@@ -81,7 +81,7 @@ static __attribute__((noinline)) bool poll_all(struct tp_device *dev, int n)
 	return true;
 }
 
-/* A poll that found nothing in the first queue, and has more to look at. */
+/* The first queue is empty; there is more to look at. */
 static __attribute__((noinline)) bool poll_more(struct tp_device *dev)
 {
 	if (--dev->credit_checks < 0)
@@ -91,7 +91,7 @@ static __attribute__((noinline)) bool poll_more(struct tp_device *dev)
 	return false;
 }
 
-/* Most often there is nothing, and somebody waits. */
+/* The usual poll finds nothing. */
 bool verbs_poll(struct tp_device *dev)
 {
 	int n = verbs_poll_first(dev);
@@ -108,7 +108,7 @@ bool verbs_flush(struct tp_device *dev)
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return true;
 	verbs_credits_send_all(dev);
-	/* All words may have been on their way: have some landed? */
+	/* Credits may have waited for a word: has an earlier one arrived? */
 	if (dev->credits_due && verbs_complete(dev))
 		verbs_credits_send_all(dev);
 	return !dev->credits_due;

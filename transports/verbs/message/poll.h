@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What completes, and polls, which look for that. */
+/* Polls: what a rank does again and again while it waits. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 
@@ -7,8 +7,8 @@
 
 struct tp_device;
 
-/* Polls that find nothing, to one that looks for credits: who waits for them is
- * many messages ahead, and put() looks itself. */
+/* Of so many polls that find nothing, one checks for credits. A sender that
+ * waits for credits is many messages ahead, and put() looks itself. */
 #define VERBS_POLLS_PER_CHECK 4
 
 /* As in struct transport. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Post requests: what is rare about it. */
+/* Post requests: the rare cases. */
 #include "transports/verbs/message/post.h"
 
 #include <errno.h>
@@ -13,10 +13,9 @@
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
-/* Of a message, besides its data. */
+/* a message's cost besides its data */
 #define PACKET_BYTES 64
 
-/* Whoever has carried the least, in time, of those with room for two. */
 struct verbs_qp *verbs_pick_of_many(struct verbs_channel *channel,
 				    uint64_t bytes)
 {
@@ -48,8 +47,9 @@ dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error)
 		    nic->name, nic->port, channel->rank, channel->remote);
 }
 
-/* Of several queue pairs, this one is lost: what it was to carry is kept, or
- * said once more, as if it had gone out and not come. */
+/* If the channel has other queue pairs, this one fails, and the request counts
+ * as posted and lost: it is in the replay buffer, or a credit that is sent
+ * again. */
 dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -88,7 +88,8 @@ dicomm_result_t verbs_probe(struct verbs_qp *qp)
 
 	if (!verbs_has_room(qp, 1))
 		return DICOMM_AGAIN;
-	/* There, a write may end when it is in a buffer of this side. */
+	/* Over iWARP a write may complete when it is in a buffer of this
+	 * side. */
 	if (qp->rail->nic->fabric == VERBS_IWARP) {
 		scratch = verbs_rail_scratch(qp->channel->dev, qp->rail);
 		wr.opcode = IBV_WR_RDMA_READ;

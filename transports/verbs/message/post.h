@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Post requests: on which queue pair, with or without a completion. */
+/* Post requests: choose a queue pair, and whether the request needs a
+ * completion. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POST_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_POST_H
 
@@ -10,14 +11,14 @@
 #include "dicomm.h"
 #include "transports/verbs/channel/channel.h"
 
-/* In an identifier, from below: bytes; what; the channel; and the request's
- * number among those of its queue pair, of which the lower bits do that there
- * is room for, since they are more than a queue is long. */
+/* The identifier of a request, from bit 0: bytes; what; channel; the lower bits
+ * of the request's number on its queue pair. These are enough, as they count
+ * further than a queue is long. */
 #define VERBS_WHAT_SHIFT 21
 #define VERBS_COUNT_SHIFT 53
 
-/* Of the request that has so many before it; what and bytes are for whoever
- * looks at its completion. */
+/* The identifier of the next request of a queue pair; the completion needs
+ * `what` and `bytes`. */
 static inline uint64_t verbs_request_id(const struct verbs_channel *channel,
 					uint32_t posted, uint32_t what,
 					uint64_t bytes)
@@ -26,18 +27,19 @@ static inline uint64_t verbs_request_id(const struct verbs_channel *channel,
 	       (uint64_t)what << VERBS_WHAT_SHIFT | bytes;
 }
 
-/* Of several queue pairs with room for two requests, the one that has carried
- * the least, in time; NULL: none has room. */
+/* The queue pair that has carried the least so far, in time, of those with room
+ * for two requests; NULL: none has room. */
 struct verbs_qp *verbs_pick_of_many(struct verbs_channel *channel,
 				    uint64_t bytes);
-/* What a refused request means; an error number. */
+/* A request was refused with that error number. The first: an error. The
+ * second: the queue pair fails, and the error is the channel's. */
 dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error);
 dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error);
-/* A request that completes when all before it have, and the other NIC has
- * answered; no data is of any use. */
+/* Post a request that completes when all before it are complete and the peer's
+ * NIC has answered. */
 dicomm_result_t verbs_probe(struct verbs_qp *qp);
 
-/* The queue pair for the next `bytes`; NULL: none has room. */
+/* The queue pair for the next message or read; NULL: none has room. */
 static inline struct verbs_qp *verbs_pick_qp(struct verbs_channel *channel,
 					     uint64_t bytes)
 {
@@ -48,8 +50,8 @@ static inline struct verbs_qp *verbs_pick_qp(struct verbs_channel *channel,
 	return __builtin_expect(verbs_has_room(only, 2), 1) ? only : NULL;
 }
 
-/* How many requests may follow without a look at the room (there is to be some
- * for two), and without a signal? */
+/* How many requests may follow without a check for room and without a
+ * completion. */
 static inline void verbs_look_ahead(struct verbs_qp *qp)
 {
 	uint32_t depth = qp->channel->depth;
@@ -60,8 +62,8 @@ static inline void verbs_look_ahead(struct verbs_qp *qp)
 	qp->unchecked_to = qp->posted + (least > 0 ? (uint32_t)least : 0);
 }
 
-/* Every so many requests one is signalled, so that the send queue can be
- * emptied; half of it may wait for that. */
+/* Ask for a completion if `must`, or if a quarter of the queue was posted
+ * without. It tells that the requests before it are complete, too. */
 static inline unsigned verbs_signal_now(struct verbs_qp *qp, uint32_t n,
 					bool must)
 {

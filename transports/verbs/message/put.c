@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: sent now, or again after a queue pair has failed. */
+/* Messages: sent, or sent again after a queue pair has failed. */
 #include "transports/verbs/message/put.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ _Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
 struct verbs_channel verbs_no_channel;
 
-/* No credits known: look again. */
+/* The known credits are not enough: look for new ones. */
 static inline dicomm_result_t refresh(struct verbs_channel *channel,
 				      uint64_t seq)
 {
@@ -37,8 +37,8 @@ static inline dicomm_result_t refresh(struct verbs_channel *channel,
 	return seq > limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-/* The number travels in two words that are looked at anyway: in the upper bits
- * of the kind, and in the lower ones of what goes with the message. */
+/* The number travels in two words that the receiver reads anyway: the upper
+ * bits of the kind, and the lower bits of the immediate. */
 static inline void fill_head(struct verbs_head *head, uint64_t seq,
 			     uint32_t signature, enum tp_kind kind,
 			     uint64_t len)
@@ -59,8 +59,9 @@ static inline uint64_t line_of(const struct verbs_channel *channel,
 	return channel->lines + (seq & channel->slot_mask) * channel->stride;
 }
 
-/* Behind the write of a message: that it is there. A switch may send packets of
- * a plain write by many ways, but none of the others. */
+/* Announce the message by a request behind its write. A switch may send the
+ * packets of a plain write by several paths, but not those of other
+ * requests. */
 static struct ibv_send_wr *add_notify(struct verbs_qp *qp, uint32_t what,
 				      uint32_t bytes, uint32_t *imm)
 {
@@ -75,8 +76,8 @@ static struct ibv_send_wr *add_notify(struct verbs_qp *qp, uint32_t what,
 		channel->notify_sge.addr = (uintptr_t)imm;
 		channel->notify_sge.length = sizeof(*imm);
 		notify->send_flags = IBV_SEND_INLINE;
-		/* siw may still send from a buffer when a write that was not
-		 * signalled is complete, and all before it. */
+		/* siw may still send from the buffer when a later request is
+		 * complete, unless the write itself asks for a completion. */
 		if (what)
 			wr->send_flags |= IBV_SEND_SIGNALED;
 		return notify;
@@ -86,7 +87,7 @@ static struct ibv_send_wr *add_notify(struct verbs_qp *qp, uint32_t what,
 	return notify;
 }
 
-/* Its first two pieces are filled in. */
+/* sge[0] and sge[1] are filled in. */
 static dicomm_result_t send_message(struct verbs_qp *qp, uint64_t seq,
 				    uint32_t what, uint32_t bytes)
 {
@@ -129,7 +130,7 @@ static void record_for_replay(const struct verbs_qp *qp, uint64_t seq,
 	memcpy(replay->body, body, bytes);
 }
 
-/* The common message. One without bytes is rare. */
+/* Messages without bytes are rare. */
 static inline bool is_fast(const struct verbs_channel *channel,
 			   enum tp_kind kind, uint64_t len)
 {
@@ -157,7 +158,7 @@ static inline dicomm_result_t put_fast(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* The same where there may be no room, or a signal is to be asked for. */
+/* The same, where there may be no room, or a completion is due. */
 static dicomm_result_t put_fast_checked(struct verbs_channel *channel,
 					uint64_t seq, uint32_t signature,
 					const void *body, uint64_t len)
@@ -175,8 +176,8 @@ static dicomm_result_t put_fast_checked(struct verbs_channel *channel,
 	return status;
 }
 
-/* Of any length and kind, over any queue pair; there are credits. It takes what
- * verbs_put() was given, which so need not move it. */
+/* A message of any length and kind, over any queue pair, with a credit. Has the
+ * same arguments as verbs_put(), so that the call moves none. */
 static __attribute__((noinline)) dicomm_result_t
 put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	enum tp_kind kind, const void *body, uint64_t len)
@@ -246,7 +247,7 @@ static inline dicomm_result_t put_allowed(struct tp_peer *peer, enum tp_class c,
 	return put_any(peer, c, seq, signature, kind, body, len);
 }
 
-/* Where credits have to be looked for, or there is something amiss. */
+/* A credit is needed, or something is wrong. */
 static __attribute__((noinline)) dicomm_result_t
 put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	      uint32_t signature, enum tp_kind kind, const void *body,
@@ -264,7 +265,7 @@ put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
 
-/* May message seq go, as far as known? */
+/* Do known credits allow message seq? */
 static inline bool is_allowed(const struct verbs_channel *channel, uint64_t seq)
 {
 	return seq <=
@@ -308,5 +309,3 @@ dicomm_result_t verbs_resend(struct verbs_channel *channel,
 	replay->count = qp->posted;
 	return send_message(qp, replay->seq, replay->what, replay->bytes);
 }
-
-/* ---- receiving ---- */

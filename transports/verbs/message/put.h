@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: sent now, or again after a queue pair has failed. */
+/* Messages: sent, or sent again after a queue pair has failed. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_PUT_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_PUT_H
 
@@ -8,11 +8,12 @@
 #include "transports/transport.h"
 #include "transports/verbs/channel/channel.h"
 
-/* Nothing may be put there. It stands for a channel that is not yet there, so
- * that a put looks at the limit alone. */
+/* Stands for a channel that is not connected. Its limit is 0, so a put needs no
+ * other check. */
 extern struct verbs_channel verbs_no_channel;
 
-/* Once more, over any queue pair; AGAIN: none has room. */
+/* Send a message of the replay buffer again, over any queue pair. AGAIN: none
+ * has room. */
 dicomm_result_t verbs_resend(struct verbs_channel *channel,
 			     struct verbs_replay_entry *replay);
 /* As in struct transport. */

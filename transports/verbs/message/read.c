@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads of large messages from where they lie. */
+/* Large messages: the receiver reads them from the sender's memory. */
 #include "transports/verbs/message/read.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	return true;
 }
 
-/* To itself a rank needs no NIC. */
+/* A rank reads its own memory without a NIC. */
 dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 			  uint64_t len, const void **ptr)
 {
@@ -60,19 +60,19 @@ dicomm_result_t verbs_post_read(struct verbs_channel *channel,
 	wr.send_flags = verbs_signal_now(qp, 1, true);
 	wr.wr.rdma.remote_addr = read->from.addr;
 	wr.wr.rdma.rkey = read->from.key[qp->remote_rail];
-	/* Before it can have ended. */
+	/* Set before it can complete. */
 	read->by = qp;
 	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	status = verbs_post(qp, &wr, 1);
-	/* Or it is begun anew when that one has stopped. */
+	/* Else it is posted again when that queue pair has stopped. */
 	if (status != DICOMM_SUCCESS || qp->state != QP_GOOD)
 		verbs_read_end(dev, read);
 	return status;
 }
 
-/* Each read is read back by a loopback queue pair, which takes only so many,
- * and all may have ended before anybody looks. */
+/* Each read into such memory needs a flush, and all reads may complete before
+ * anybody polls: is there room for so many flushes? */
 static bool may_flush(const struct tp_device *dev)
 {
 	unsigned reads =
@@ -108,7 +108,7 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	    !verbs_mem_keys(dev, dst, len, true, &read->keys))
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "verbs: read of %" PRIu64 " bytes to %p, which is "
-			    "not held",
+			    "not registered",
 			    len, dst);
 	if (read->keys.flushed && !may_flush(dev))
 		return DICOMM_AGAIN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads of large messages from where they lie. */
+/* Large messages: the receiver reads them from the sender's memory. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_READ_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_READ_H
 
@@ -10,11 +10,11 @@
 #include "transports/transport.h"
 #include "transports/verbs/channel/channel.h"
 
-/* Post it, over any queue pair; AGAIN: none has room. */
+/* Post a read, over any queue pair. AGAIN: none has room. */
 dicomm_result_t verbs_post_read(struct verbs_channel *channel,
 				struct verbs_read *read);
 
-/* It is not under way any more. */
+/* The request of a read has ended. */
 static inline void verbs_read_end(struct tp_device *dev,
 				  struct verbs_read *read)
 {

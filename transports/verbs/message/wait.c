@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Sleeping until a NIC has something. Events of completion queues cost an
- * interrupt and system calls, so they are asked for only by who has looked long
- * enough, and acknowledged many at a time.
- */
+/* Sleep until a NIC has something. An event of a completion queue costs an
+ * interrupt and system calls. So a rank asks for events only when it has polled
+ * long enough, and acknowledges many at a time. */
 #include "transports/verbs/message/wait.h"
 
 #include <poll.h>
@@ -20,7 +18,7 @@ void verbs_wait(struct tp_device *dev, unsigned us)
 			     .tv_nsec = us % 1000000 * 1000L};
 	struct pollfd fds[VERBS_RAILS];
 
-	/* Nobody will poll until it is idle. */
+	/* After the sleep, the next poll does everything. */
 	verbs_poll_all(dev);
 	if (dev->credits_due &&
 	    !atomic_load_explicit(&dev->aborted, memory_order_relaxed))
@@ -28,15 +26,17 @@ void verbs_wait(struct tp_device *dev, unsigned us)
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		const struct verbs_rail *rail = &dev->rail[i];
 
-		/* One that has gone is ready for ever. */
+		/* The descriptor of a removed device is always readable. */
 		fds[i] = (struct pollfd){.fd = atomic_load(&rail->nic->removed)
 						       ? -1
 						       : rail->comp_channel->fd,
 					 .events = POLLIN};
-		/* A NIC that refuses has failed; that shows elsewhere. */
+		/* An error means that the NIC has failed; other calls report
+		 * that. */
 		ibv_req_notify_cq(rail->cq, 0);
 	}
-	/* Of what came before, and of credits, there is no event. */
+	/* What arrived before the request for events has none, and neither do
+	 * credits: look once more. */
 	if (verbs_poll(dev) || verbs_credits_scan_all(dev) ||
 	    ppoll(fds, dev->rails, &t, NULL) <= 0)
 		return;

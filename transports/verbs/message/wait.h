@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sleeping until a NIC has something. */
+/* Sleep until a NIC has something. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_WAIT_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_WAIT_H
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What NICs do not tell by a completion: a port without a link, a device that
- * is no more, requests that never end. A NIC gives up a silent peer by itself,
- * most of the time; but not all do, iWARP leaves it to TCP, and who waits for a
- * message has nothing under way that could fail. So each wait has a bound here,
- * which follows from what the NIC was told of its own.
+ * A watchdog for failures that no completion reports: a port without a link, a
+ * device that was removed, requests that never complete.
+ *
+ * Usually a NIC gives up a silent peer by itself. But not all do, iWARP leaves
+ * it to TCP, and a rank that only waits for a message has no request that could
+ * fail. So each wait has a bound here, which follows from the NIC's own
+ * timeouts.
  */
 #include "transports/verbs/message/watchdog.h"
 
@@ -21,18 +23,19 @@
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
-/* The specification lets a NIC take up to four times as long as it was told. */
+/* The specification allows a NIC four times the timeout it was given. */
 #define NIC_SLACK 4
-/* For a thread of a loaded machine to see what its NIC has done. */
+/* for the peer's thread, or this one, on a loaded machine */
 #define SLACK_MS 2000
-/* Over iWARP, who waits asks the other NIC so often whether it is there. */
+/* iWARP: how often a rank that waits asks the peer's NIC */
 #define ASK_MS 1000
-/* One look stands for no more than that: nobody may have looked for long. */
+/* count no more time than this between two looks: nobody may have looked for
+ * long */
 #define LOOK_MS 1000
-/* Slower than that nothing is alive. */
+/* a read is never slower than that */
 #define BYTES_PER_MS 1000
 
-/* How long a NIC tries before it gives a peer up. */
+/* How long a NIC retries before it gives up a peer. */
 static uint64_t retry_ms(void)
 {
 	uint64_t ns = UINT64_C(4096) << config_int(CONFIG_IB_TIMEOUT);
@@ -49,7 +52,8 @@ static uint64_t bytes_under_way(const struct verbs_channel *channel)
 	return bytes;
 }
 
-/* Where what has ended may still be lost, it takes a request to find out. */
+/* Over iWARP, data may be lost after its request is complete: is it time to ask
+ * the peer's NIC? */
 static bool is_to_ask(struct verbs_qp *qp, uint32_t passed_ms)
 {
 	if (qp->rail->nic->fabric != VERBS_IWARP)
@@ -76,7 +80,7 @@ static void watch_requests(struct verbs_qp *qp, uint32_t passed_ms)
 		qp->stuck_ms = 0;
 		return;
 	}
-	/* Of requests that complete in silence this asks how they are. */
+	/* If the last requests have no completion, post one that has. */
 	status = !left || verbs_has_unsignaled(qp) ? verbs_probe(qp)
 						   : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
@@ -106,7 +110,7 @@ static void watch_nic(struct verbs_qp *qp, uint64_t now)
 	char what[80];
 
 	if (event && nic->fabric == VERBS_IWARP) {
-		/* Of iWARP, so ends a connection that the other side drops. */
+		/* Over iWARP this is how the end of a connection shows. */
 		verbs_qp_fail(qp, DICOMM_ERR_REMOTE, event,
 			      "the connection has ended");
 	} else if (fatal || event) {
@@ -127,7 +131,7 @@ static dicomm_result_t watch_channel(struct verbs_channel *channel,
 				     uint64_t now, uint32_t passed_ms,
 				     int *peer)
 {
-	/* Until it is ready, it belongs to the thread that connects. */
+	/* Until then it belongs to the connection thread. */
 	if (!channel ||
 	    atomic_load_explicit(&channel->state, memory_order_acquire) !=
 		    CHANNEL_READY ||
@@ -139,7 +143,8 @@ static dicomm_result_t watch_channel(struct verbs_channel *channel,
 		watch_requests(&channel->qp[i], passed_ms);
 	if (!channel->why)
 		return DICOMM_SUCCESS;
-	/* Who closes a channel may be heard of a moment later. */
+	/* The close of a peer may arrive a moment later: report the failure at
+	 * the second look. */
 	if (!channel->reported) {
 		channel->reported = true;
 		return DICOMM_SUCCESS;

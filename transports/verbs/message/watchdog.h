@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the NICs do not tell by a completion. */
+/* A watchdog for failures that no completion reports. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_WATCHDOG_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_WATCHDOG_H
 
@@ -10,7 +10,8 @@
 struct tp_device;
 struct verbs_nic;
 
-/* As in struct transport; now and then while nothing moves. */
+/* As in struct transport; the engine calls it now and then while nothing
+ * moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 
 #endif
