@@ -448,7 +448,7 @@ START_TEST(the_first_reason_counts)
 	ck_assert_int_eq(channel->why, DICOMM_ERR_TIMEOUT);
 	verbs_conn_ended(&conn);
 	ck_assert_int_eq(channel->why, DICOMM_ERR_TIMEOUT);
-	ck_assert_ptr_ne(strstr(channel->text, "no answer from somewhere"),
+	ck_assert_ptr_ne(strstr(channel->text, "no reply from somewhere"),
 			 NULL);
 	free(channel);
 }

@@ -105,7 +105,7 @@ static bool shm_usable(char *why, size_t len)
 	else
 		usable = true;
 	if (usable)
-		snprintf(why, len, "memfd, pull by mapping");
+		snprintf(why, len, "memfd; large messages by mapping");
 	if (fd >= 0)
 		close(fd);
 	return usable;

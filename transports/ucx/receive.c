@@ -88,7 +88,7 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 		    !dev->endpoints[head->rank].closed)
 			return &dev->endpoints[head->rank];
 	}
-	log_debug("ucx: a message from a stranger is ignored");
+	log_debug("ucx: a message with a wrong token is ignored");
 	return NULL;
 }
 
@@ -124,14 +124,14 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 	}
 	if (!ucx_in_of(dev, head.rank, head.channel_class) &&
 	    !ucx_inbox_make(endpoint, head.channel_class)) {
-		reject(endpoint, "a hello, for which there is no memory");
+		reject(endpoint, "a hello, but there is no memory for it");
 		return UCS_OK;
 	}
 	if (!endpoint->ep && !endpoint->hello) {
 		endpoint->hello = malloc(sizeof(a));
 		if (!endpoint->hello) {
 			reject(endpoint,
-			       "a hello, for which there is no memory");
+			       "a hello, but there is no memory for it");
 			return UCS_OK;
 		}
 		*endpoint->hello = a;
@@ -170,7 +170,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 					      len <= dev->config.slot_bytes;
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
 	    !is_expected(in, head.seq))
-		reject(endpoint, "what is no message");
+		reject(endpoint, "an invalid message");
 	else
 		ucx_inbox_deliver(in, &head, data, len);
 	return UCS_OK;
@@ -397,7 +397,7 @@ static bool run_deferred(struct ucx_endpoint *endpoint)
 
 	if (endpoint->hello &&
 	    ucx_endpoint_open(endpoint, endpoint->hello) != DICOMM_SUCCESS)
-		reject(endpoint, "an address of no use");
+		reject(endpoint, "an address that cannot be used");
 	free(endpoint->hello);
 	endpoint->hello = NULL;
 	if (!endpoint->ep || atomic_load(&endpoint->status))

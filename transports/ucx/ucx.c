@@ -562,8 +562,8 @@ static void ucx_abort(struct tp_device *dev)
 	atomic_store(&dev->aborted, true);
 	while (!ucx_try_lock(dev)) {
 		if (clock_ns() - start > UCX_DRAIN_NS) {
-			log_warn("ucx: rank %d: somebody has been in the "
-				 "middle of a poll for long",
+			log_warn("ucx: rank %d: abort: another thread has "
+				 "been polling for too long",
 				 dev->config.rank);
 			return;
 		}
@@ -633,8 +633,8 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		ucx_lock(dev);
 	}
 	if (!quiet && dev->worker)
-		log_warn("ucx: rank %d closes, and not all of its peers have "
-			 "heard that",
+		log_warn("ucx: rank %d closes, but not all of its peers have "
+			 "acknowledged that",
 			 dev->config.rank);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verbs transport: its operations. */
+/* The verbs transport: its operations. README.md shows how its parts work
+ * together. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -39,12 +40,12 @@
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/ports.h"
 
-/* For requests in flight to end, at close and abort. */
+/* how long close and abort wait for requests in flight */
 #define DRAIN_NS UINT64_C(2000000000)
-/* A few bytes from one NIC of today to another; switches add a part of it. */
+/* a few bytes between two NICs of today; switches add to it */
 #define LATENCY_PS 2000000
-/* For what the kernel holds up, at close. */
-#define LATE_MS 500
+/* how long close waits for the kernel */
+#define KERNEL_MS 500
 
 /* ---- device ---- */
 
@@ -77,7 +78,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	TRY(verbs_nics_get((unsigned)dev->config.rank, &dev->config.place, nics,
 			   &n));
 	for (unsigned i = 0; i < n; i++) {
-		/* From here on they are the device's. */
+		/* verbs_rail_close() puts it. */
 		dev->rail[i].nic = nics[i];
 		dev->rails++;
 		if (!i || nics[i]->port_attr.max_msg_sz < dev->max_read)
@@ -96,13 +97,15 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 
 	TRY(terms_check_config("verbs", config));
 	if (config->slots > 64)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "verbs: %u slots, at most 64 can be",
-			    config->slots);
+		return FAIL(
+			DICOMM_ERR_INVALID_ARGUMENT,
+			"verbs: %u slots are too many, at most 64 are possible",
+			config->slots);
 	if ((uint64_t)config->ranks * TP_CLASSES >> VERBS_CHANNEL_BITS)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "verbs: %d ranks are too many for it",
-			    config->ranks);
+			    "verbs: %d ranks are more than it supports (%u)",
+			    config->ranks,
+			    (1u << VERBS_CHANNEL_BITS) / TP_CLASSES);
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
@@ -157,13 +160,13 @@ static void verbs_address(const struct tp_device *dev, struct tp_blob *address)
 
 /* ---- peers ---- */
 
-static bool is_left(const struct verbs_channel *channel)
+static bool is_peer_closed(const struct verbs_channel *channel)
 {
 	return channel && atomic_load(&channel->peer_closed);
 }
 
-/* Has that rank closed, or aborted, what it had with this one? */
-static bool has_left(struct tp_device *dev, uint32_t rank)
+/* Has that rank closed, or aborted, any channel with this one? */
+static bool has_peer_closed(struct tp_device *dev, uint32_t rank)
 {
 	bool left = false;
 
@@ -172,8 +175,8 @@ static bool has_left(struct tp_device *dev, uint32_t rank)
 		uint32_t id = rank * TP_CLASSES + c;
 
 		left |= id < dev->channels &&
-			(is_left(atomic_load(&dev->in[id])) ||
-			 is_left(atomic_load(&dev->out[id])));
+			(is_peer_closed(atomic_load(&dev->in[id])) ||
+			 is_peer_closed(atomic_load(&dev->out[id])));
 	}
 	verbs_unlock();
 	return left;
@@ -188,12 +191,12 @@ static bool verbs_reaches(struct tp_device *dev, const struct tp_blob *address,
 	if (!verbs_address_parse(address, &a, why, len))
 		return false;
 	if (a.fabric != nic->fabric) {
-		snprintf(why, len, "its NIC %s speaks %s, mine (%s) %s", a.nic,
+		snprintf(why, len, "its NIC %s is %s, mine (%s) is %s", a.nic,
 			 verbs_fabric_name((enum verbs_fabric)a.fabric),
 			 nic->name, verbs_fabric_name(nic->fabric));
 		return false;
 	}
-	if (has_left(dev, a.rank)) {
+	if (has_peer_closed(dev, a.rank)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
@@ -233,8 +236,8 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_device *dev = peer->dev;
 
-	/* Credits are told at every half of the slots, but for those of a
-	 * message that is still being read; see release(). */
+	/* Credits are sent at every half of the slots, except while a message
+	 * is being read; see verbs_release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
 				     .slots = dev->config.slots,
 				     .window = dev->config.slots / 2 + 1,
@@ -313,10 +316,10 @@ static unsigned verbs_adapters(const struct tp_device *dev,
 	return dev->rails;
 }
 
-/* ---- ends ---- */
+/* ---- abort and close ---- */
 
-/* After the queue pairs have stopped, reads in flight still end; whoever polls
- * may be another thread, or this one. */
+/* Reads in flight still end after their queue pairs were stopped. Another
+ * thread may be polling; else this one does. */
 static void abort_drain(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -338,7 +341,7 @@ static void abort_drain(struct tp_device *dev)
 	}
 }
 
-/* Who waits for this rank need not wait for news by others. */
+/* The peer learns it from the connection, before the control plane tells it. */
 static void abort_channel(struct verbs_channel *channel)
 {
 	if (!channel)
@@ -363,7 +366,8 @@ static void verbs_abort(struct tp_device *dev)
 	abort_drain(dev);
 }
 
-/* Has the other side all that was posted? Asks those that would not say. */
+/* Has the peer everything that was posted? If no completion will tell, post a
+ * request that does. */
 static bool is_drained(struct verbs_channel *channel)
 {
 	bool all =
@@ -382,7 +386,7 @@ static bool is_drained(struct verbs_channel *channel)
 	return all;
 }
 
-/* Or is there nothing to wait for? */
+/* Everything is sent, or can never be. */
 static bool is_done(struct verbs_channel *channel)
 {
 	return !channel || atomic_load(&channel->state) != CHANNEL_READY ||
@@ -399,7 +403,7 @@ static bool verbs_landed(struct tp_device *dev)
 	return all;
 }
 
-/* Out and in; both are asked. */
+/* Both directions; each call may post requests. */
 static bool are_done(struct tp_device *dev, uint32_t id)
 {
 	bool out = is_done(atomic_load(&dev->out[id]));
@@ -407,8 +411,7 @@ static bool are_done(struct tp_device *dev, uint32_t id)
 	return is_done(atomic_load(&dev->in[id])) && out;
 }
 
-/* Wait for the channels from `first` to before `end`, for all of them together.
- */
+/* Wait until the channels first .. end-1 are drained, or time is up. */
 static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -423,14 +426,15 @@ static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 	}
 	for (uint32_t id = first; id < end && !done; id++)
 		if (!are_done(dev, id))
-			log_warn("verbs %s: rank %u has not taken all that was "
+			log_warn("verbs %s: rank %u has not received all that "
+				 "was "
 				 "sent to it",
 				 dev->rail[0].nic->name, id / TP_CLASSES);
 }
 
-/* A connection that is being made goes when it has been, or was refused: who
- * asks for that, waits in the kernel, of iWARP 10 s where the other side is
- * silent. */
+/* librdmacm is still connecting a queue pair. Destroying its identifier would
+ * wait in the kernel until it is connected or refused; over iWARP 10 s, if the
+ * peer is silent. */
 static bool is_in_kernel(const struct verbs_channel *channel)
 {
 	for (uint32_t i = 0; i < channel->qps; i++)
@@ -502,8 +506,8 @@ static void close_memory(struct tp_device *dev)
 	free((void *)dev->out);
 }
 
-/* Nobody knows of it any more. Without the lock: others go on. */
-static void *close_rest(void *arg)
+/* Only this device uses these channels now, so no lock is needed. */
+static void *free_device(void *arg)
 {
 	struct tp_device *dev = arg;
 
@@ -519,18 +523,18 @@ static void *close_rest(void *arg)
 	return NULL;
 }
 
-/* By a thread that is left alone with it if it takes long; false: there is no
- * such thread. */
-static bool close_rest_aside(struct tp_device *dev)
+/* In a thread, which is left behind if it takes long. False: no thread could be
+ * started. */
+static bool free_device_aside(struct tp_device *dev)
 {
 	struct timespec end;
 	pthread_t thread;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += LATE_MS * 1000000L;
+	end.tv_nsec += KERNEL_MS * 1000000L;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	if (thread_start(&thread, "dicomm-close", close_rest, dev))
+	if (thread_start(&thread, "dicomm-close", free_device, dev))
 		return false;
 	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &end)) {
 		log_info("verbs: the kernel still waits for a connection that "
@@ -553,13 +557,13 @@ static void verbs_close(struct tp_device *dev)
 		dev->peers = peer->next;
 		free(peer);
 	}
-	/* No call comes in any more; then what has come meanwhile goes, too. */
+	/* No new requests are accepted; close what has been made meanwhile. */
 	verbs_server_stop_listening(dev);
 	close_channels(dev, 0, channels);
 	while (dev->mems)
 		verbs_mem_dereg(dev, dev->mems);
-	if (!dev->closing || !close_rest_aside(dev))
-		close_rest(dev);
+	if (!dev->closing || !free_device_aside(dev))
+		free_device(dev);
 }
 
 static uint64_t verbs_memory(const struct tp_device *dev)
