@@ -133,8 +133,8 @@ struct tp_config {
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* of the second-level cache; 0: unknown */
-	uint32_t queue_pairs; /* for each pair of adapters of two ranks; 0: the
-				 transport decides */
+	/* For each pair of adapters of two ranks; 0: the transport decides. */
+	uint32_t queue_pairs;
 	/* Secret of the communicator: all of its ranks have it, and nobody
 	 * else. */
 	uint8_t key[32];
@@ -172,8 +172,8 @@ struct tp_adapter {
 	uint64_t bytes_per_s;
 	/* emulated: processors move the data */
 	bool software;
-	uint64_t latency_ps; /* of a few bytes, to an adapter of another machine
-			      */
+	/* Of a few bytes, to an adapter of another machine. */
+	uint64_t latency_ps;
 };
 #define TP_ADAPTERS 8
 
@@ -284,7 +284,7 @@ struct transport {
 	bool (*mem_support)(unsigned n, const struct tp_region *region,
 			    const struct tp_place *place,
 			    struct tp_mem_support *out);
-	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *hold);
+	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *mem);
 
 	/* Make a reference to [addr, addr + len). False: the peer cannot read
 	 * it, or that would not pay for what it wants. Always possible above

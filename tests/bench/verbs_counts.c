@@ -81,14 +81,14 @@ static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
 static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
 static struct verbs_nic nic = {.bytes_per_s = 1000000000};
-static struct verbs_channel *_Atomic lanes_in[2 * TP_CLASSES];
+static struct verbs_channel *_Atomic channels_in[2 * TP_CLASSES];
 static uint8_t inbox[SLOTS * STRIDE] __attribute__((aligned(TP_LINE_BYTES)));
 static struct tp_device dev = {
 	.config = {.ranks = 2, .slots = SLOTS},
 	.eager_bytes = 4096,
 	.stride = STRIDE,
 	.channels = 2 * TP_CLASSES,
-	.in = lanes_in,
+	.in = channels_in,
 	.rails = 1,
 	.rail = {{.nic = &nic,
 		  .cq = &cq,
@@ -97,7 +97,7 @@ static struct tp_device dev = {
 };
 static struct tp_peer peer = {.dev = &dev, .rank = 1};
 
-static struct verbs_channel *open_lane(bool in)
+static struct verbs_channel *open_channel(bool in)
 {
 	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, in, 1);
 	struct verbs_connect_msg remote = {
@@ -121,19 +121,19 @@ static struct verbs_channel *open_lane(bool in)
 	if (in) {
 		channel->slots = inbox;
 		channel->stride = STRIDE;
-		atomic_store(&lanes_in[channel->id], channel);
+		atomic_store(&channels_in[channel->id], channel);
 	}
 	atomic_store(&channel->state, CHANNEL_READY);
 	return channel;
 }
 
-static void open_lanes(void)
+static void open_channels(void)
 {
 	dev.words = aligned_alloc(64, dev.channels * sizeof(*dev.words));
 	if (!dev.words)
 		exit(1);
-	peer.out[0] = open_lane(false);
-	peer.in[0] = open_lane(true);
+	peer.out[0] = open_channel(false);
+	peer.in[0] = open_channel(true);
 	dev.peers = &peer;
 }
 
@@ -374,7 +374,7 @@ int main(int argc, char **argv)
 {
 	uint64_t n = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
-	open_lanes();
+	open_channels();
 	for (size_t i = 0; n && i < sizeof(runs) / sizeof(*runs); i++) {
 		if (strcmp(argv[1], runs[i].name) != 0)
 			continue;

@@ -104,7 +104,7 @@ START_TEST(a_wrong_device_is_a_clear_error)
 END_TEST
 
 /* UCX tells in its log, which is silent otherwise, of what it did not know. */
-START_TEST(ucx_knows_what_it_is_told)
+START_TEST(ucx_gets_our_defaults)
 {
 	struct tp_config config = {
 		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
@@ -140,7 +140,7 @@ static ucs_status_t refuse_tls(ucp_config_t *config, const char *name,
 }
 #endif
 
-START_TEST(what_ucx_refuses_is_told)
+START_TEST(what_ucx_refuses_is_reported)
 {
 #ifdef HAVE_UCX
 	struct tp_config config = {
@@ -489,7 +489,7 @@ static void open_in_child(const struct tp_config *config, bool may)
 	_exit(0);
 }
 
-START_TEST(a_forked_child_is_told_at_once)
+START_TEST(a_forked_child_gets_an_error_at_once)
 {
 	const struct tp_config config = {
 		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
@@ -620,8 +620,8 @@ int main(void)
 	tcase_add_loop_test(tcase, signals_and_environment_stay_the_programs, 0,
 			    2);
 	tcase_add_test(tcase, a_wrong_device_is_a_clear_error);
-	tcase_add_test(tcase, ucx_knows_what_it_is_told);
-	tcase_add_test(tcase, what_ucx_refuses_is_told);
+	tcase_add_test(tcase, ucx_gets_our_defaults);
+	tcase_add_test(tcase, what_ucx_refuses_is_reported);
 	tcase_add_loop_test(tcase, a_rank_that_is_away_is_read_from, 0,
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,
@@ -630,7 +630,7 @@ int main(void)
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, nothing_is_brought_after_an_abort, 0,
 			    RANKS_KINDS);
-	tcase_add_test(tcase, a_forked_child_is_told_at_once);
+	tcase_add_test(tcase, a_forked_child_gets_an_error_at_once);
 	tcase_add_test(tcase, who_takes_nothing_holds_no_other_up);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);
 	tcase_add_test(tcase, connecting_to_the_dead_fails);

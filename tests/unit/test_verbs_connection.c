@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Who calls a rank by TCP, and what the thread that answers sees, over NICs of
- * our own that do nothing.
- */
+/* Which connections a rank accepts, and what the connection thread does with
+ * them. The NICs here do nothing. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -29,7 +27,8 @@
 #include "transports/verbs/nic/nic.h"
 
 #define RANKS 160
-#define CALLERS 200 /* more than strangers may be, less than ranks may call */
+/* More than may be unproven, less than ranks may connect. */
+#define CALLERS 200
 #define ME 3
 #define PEER 1
 #define SLOTS 8
@@ -43,8 +42,8 @@ static struct ibv_context contexts[RAILS];
 static struct ibv_cq cqs[RAILS];
 static struct ibv_srq srqs[RAILS];
 static struct verbs_nic nics[RAILS];
-static int news[RAILS];       /* makes async_fd ready */
-static _Atomic bool has_gone; /* the second one */
+static int news[RAILS];       /* makes async_fd readable */
+static _Atomic bool has_gone; /* the second NIC */
 static _Atomic int asked;
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *e)
@@ -179,7 +178,7 @@ static int knock(void)
 	return fd;
 }
 
-/* Bytes of what comes next, all of them; 0: its end. */
+/* Read that many bytes; 0: the connection has ended. */
 static size_t hear(int fd, void *to, size_t len)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -188,7 +187,7 @@ static size_t hear(int fd, void *to, size_t len)
 	return (size_t)recv(fd, to, len, MSG_WAITALL);
 }
 
-/* A call of one who knows the secret, but has mistaken the rank. */
+/* An authentic request for a rank that does not exist. */
 static void say_who(int fd)
 {
 	struct verbs_connect_msg msg = {.type = VERBS_REQUEST, .ranks = RANKS};
@@ -211,8 +210,8 @@ static void check_is_answered(int fd)
 
 /* ---- who calls ---- */
 
-/* They come at the same moment, and the first say who they are last. */
-START_TEST(all_ranks_may_call_at_once)
+/* All connect at the same time; the first ones send their request last. */
+START_TEST(all_ranks_may_connect_at_once)
 {
 	int fds[CALLERS];
 
@@ -249,14 +248,15 @@ START_TEST(the_program_keeps_some_descriptors)
 }
 END_TEST
 
-/* Who lives on is not who was called. */
+/* A child that outlives its parent must not keep the parent's connection
+ * open. */
 START_TEST(a_forked_child_keeps_no_connection)
 {
 	int first = knock(), second = knock();
 	char byte;
 	pid_t pid;
 
-	/* Both have been let in. */
+	/* Both are accepted. */
 	check_is_answered(second);
 	pid = fork();
 	if (!pid) {
@@ -295,7 +295,7 @@ static struct verbs_connect_msg good_call(void)
 	return msg;
 }
 
-/* Is there a channel then? It has no connection. */
+/* Is there a channel now? It has no connection. */
 static bool call(const struct verbs_connect_msg *msg,
 		 struct verbs_connect_msg *answer)
 {
@@ -318,8 +318,9 @@ static bool call(const struct verbs_connect_msg *msg,
 	return made;
 }
 
-/* By a cable that is out, or a NIC that is no more, nobody is to come. */
-START_TEST(a_call_is_answered_by_a_port_that_is_of_use)
+/* A port without a link, and a NIC that was removed, are not offered to the
+ * peer. */
+START_TEST(a_request_is_served_by_a_port_that_works)
 {
 	uint32_t id = PEER * TP_CLASSES;
 	struct verbs_connect_msg msg = good_call(), answer;
@@ -341,8 +342,8 @@ END_TEST
 
 #define FUZZED 5000
 
-/* Of one who knows the secret, but not what to say. */
-START_TEST(a_call_with_wrong_words_is_refused_or_served)
+/* Authentic requests with wrong members. */
+START_TEST(a_request_with_wrong_members_is_refused_or_served)
 {
 	static const uint32_t odd[] = {0,  1,  2,   3,          4,         7,
 				       8,  9,  159, 160,        161,       255,
@@ -359,7 +360,7 @@ START_TEST(a_call_with_wrong_words_is_refused_or_served)
 			uint32_t word = odd[(size_t)rand_r(&state) %
 					    (sizeof(odd) / sizeof(*odd))];
 
-			/* Most of what counts comes first. */
+			/* Most of the members that matter come first. */
 			if (k == 0)
 				at %= offsetof(struct verbs_connect_msg,
 					       qp[1]) /
@@ -387,8 +388,9 @@ START_TEST(a_call_with_wrong_words_is_refused_or_served)
 }
 END_TEST
 
-/* Cards with a wrong bit, or cut short; and those who say nothing more. */
-START_TEST(strangers_are_hung_up_on)
+/* Messages with a wrong bit, or cut short; and connections that send
+ * nothing. */
+START_TEST(connections_without_a_proof_are_closed)
 {
 	unsigned state = 1;
 
@@ -419,7 +421,7 @@ END_TEST
 
 /* ---- what the thread sees ---- */
 
-/* Its descriptor is ready for ever then. */
+/* Its descriptor stays readable. */
 START_TEST(a_device_that_has_gone_is_looked_at_once)
 {
 	atomic_store(&has_gone, true);
@@ -461,13 +463,14 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, all_ranks_may_call_at_once);
+	tcase_add_test(tcase, all_ranks_may_connect_at_once);
 	tcase_add_test(tcase, the_program_keeps_some_descriptors);
 	tcase_add_test(tcase, a_forked_child_keeps_no_connection);
-	tcase_add_loop_test(tcase, a_call_is_answered_by_a_port_that_is_of_use,
-			    0, 3);
-	tcase_add_test(tcase, a_call_with_wrong_words_is_refused_or_served);
-	tcase_add_test(tcase, strangers_are_hung_up_on);
+	tcase_add_loop_test(tcase, a_request_is_served_by_a_port_that_works, 0,
+			    3);
+	tcase_add_test(tcase,
+		       a_request_with_wrong_members_is_refused_or_served);
+	tcase_add_test(tcase, connections_without_a_proof_are_closed);
 	tcase_add_test(tcase, a_device_that_has_gone_is_looked_at_once);
 	tcase_add_test(tcase, the_first_reason_counts);
 	suite_add_tcase(suite, tcase);

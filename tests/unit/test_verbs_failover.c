@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A channel of two queue pairs, of which one fails, over NICs of our own that
- * do nothing by themselves: what is sent again, when, and how often. And
- * credits, on a network where a later write may be the first to land.
- */
+/* A channel of two queue pairs, one of which fails: what is sent again, when,
+ * and how often. And credits, on a network where a later write may arrive
+ * first. The NICs here do nothing by themselves. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -38,7 +36,8 @@
 #define SHORT 40
 #define LONG 2000
 #define PEER 1
-#define QPN 17 /* NICs number on their own: both have that */
+/* Each NIC numbers its queue pairs by itself: both have this number. */
+#define QPN 17
 
 /* ---- NICs ---- */
 
@@ -52,16 +51,16 @@ struct posted {
 };
 
 static struct posted posted[100];
-static int refusing; /* takes no requests any more; -1: none */
+static int refusing; /* index of the NIC that refuses requests; -1: none */
 static int n_posted;
-static struct ibv_wc coming[2][20]; /* of each NIC */
+static struct ibv_wc coming[2][20]; /* completions of each NIC */
 static int n_coming[2];
 static enum ibv_qp_state last_state[4];
 static bool was_error[4];
-/* What a NIC still brings of a queue pair that has stopped, with its word that
- * this was the last. */
+/* A completion that the NIC still delivers after its queue pair was stopped,
+ * together with the event that it was the last. */
 static struct ibv_wc straggler[2];
-/* What it has to tell of itself */
+/* The next event of the NIC. */
 static struct ibv_async_event news[2];
 static bool grants[2];
 
@@ -69,12 +68,12 @@ static struct ibv_context contexts[2];
 static struct ibv_pd pds[2];
 static struct ibv_cq cqs[2];
 static struct ibv_srq srqs[2];
-/* The latter two connect a NIC to itself: MIRROR + its number. What such a one
- * is asked for fails from an error on, until another takes its place. */
-#define MIRROR 2
+/* Queue pairs 2 and 3 are loopback queue pairs. After an error, requests on one
+ * fail until another takes its place. */
+#define LOOPBACK 2
 static struct ibv_qp qps[4];
 static bool fails[2];
-static int made; /* of these */
+static int made; /* loopback queue pairs made so far */
 static struct verbs_nic nics[2];
 
 static void post_one(struct ibv_qp *qp, const struct ibv_send_wr *wr)
@@ -144,7 +143,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp *qp = &qps[MIRROR + (pd - pds)];
+	struct ibv_qp *qp = &qps[LOOPBACK + (pd - pds)];
 
 	(void)attr;
 	qp->context = &contexts[pd - pds];
@@ -182,7 +181,7 @@ void ibv_ack_async_event(struct ibv_async_event *e)
 	(void)e;
 }
 
-/* What a port is known by stays so. */
+/* The GID of a port does not change here. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 		  union ibv_gid *gid)
 {
@@ -241,7 +240,7 @@ static void fail_over(int rail, uint64_t id)
 	complete(rail, id, IBV_WC_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR, 0);
 }
 
-/* The first that was posted there ends in an error. */
+/* The first request that was posted there ends in an error. */
 static void lose_first(int rail)
 {
 	int i = 0;
@@ -257,7 +256,7 @@ static struct tp_device dev;
 static struct tp_peer peer;
 static struct verbs_channel *out, *in;
 
-static struct verbs_channel *open_lane(bool is_in)
+static struct verbs_channel *open_channel(bool is_in)
 {
 	struct verbs_channel *channel =
 		verbs_channel_new(&dev, PEER, 0, is_in, 2);
@@ -329,13 +328,13 @@ static void setup(void)
 	peer.dev = &dev;
 	peer.rank = PEER;
 	dev.peers = &peer;
-	out = peer.out[0] = open_lane(false);
-	in = peer.in[0] = open_lane(true);
+	out = peer.out[0] = open_channel(false);
+	in = peer.in[0] = open_channel(true);
 	atomic_store(&dev.out[out->id], out);
 	atomic_store(&dev.in[in->id], in);
 }
 
-/* Message number q, of which each byte is q. */
+/* Message number q; each byte is q. */
 static void put(uint64_t q, uint32_t len)
 {
 	uint8_t body[LONG];
@@ -367,7 +366,7 @@ static void notice(struct verbs_channel *channel, uint32_t index,
 	verbs_unlock();
 }
 
-/* A NIC has some time to bring its last. */
+/* Long enough for a NIC to deliver its last message. */
 static void poll_some(void)
 {
 	for (int i = 0; i < 5 || (atomic_load(&dev.failover) && i < 500); i++) {
@@ -379,7 +378,8 @@ static void poll_some(void)
 
 /* ---- tests ---- */
 
-/* Lengths of six messages: short ones are kept, long ones lie in the pool. */
+/* Lengths of six messages: short ones are in the replay buffer, long ones in
+ * bounce buffers. */
 static uint32_t length(uint64_t q)
 {
 	return q % 3 == 0 ? LONG : SHORT;
@@ -401,17 +401,17 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 	lose_first(0);
 	before = n_posted;
 	poll_some();
-	/* Stopped, for good; and the other side may still take in what is on
-	 * its way. */
+	/* Stopped for good; but the peer may still receive what is in
+	 * flight. */
 	ck_assert(was_error[0]);
 	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
 	ck_assert_int_eq(n_posted, before);
 	ck_assert_int_eq(out->why, DICOMM_SUCCESS);
-	/* New ones need not wait. */
+	/* New messages need not wait. */
 	put(7, SHORT);
 	ck_assert_int_eq(posted[n_posted - 1].rail, 1);
 	before = n_posted;
-	/* The first that was lost has come all the same. */
+	/* The first of the lost messages has arrived after all. */
 	for (uint64_t q = 1; q <= 7; q++) {
 		bool is_lost = false;
 
@@ -429,7 +429,7 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 					      length(lost[i]));
 	for (int k = before; k < n_posted; k++)
 		ck_assert_int_eq(posted[k].rail, 1);
-	/* When all is there, no buffer is missing. */
+	/* In the end all bounce buffers are free. */
 	complete(1, posted[n_posted - 1].id, IBV_WC_RDMA_WRITE, IBV_WC_SUCCESS,
 		 0);
 	for (int k = 0; k < n_posted - 1; k++)
@@ -441,8 +441,8 @@ START_TEST(what_has_not_come_is_sent_again_after_the_fence)
 }
 END_TEST
 
-/* Credits are the next that is posted. */
-static void wait_told(int rail, uint64_t seq)
+/* The next request that is posted is a credit. */
+static void wait_for_notice(int rail, uint64_t seq)
 {
 	uint64_t granted;
 
@@ -454,8 +454,8 @@ static void wait_told(int rail, uint64_t seq)
 	ck_assert_uint_eq(granted, seq);
 }
 
-/* As a driver may do for a queue pair that has failed, or where its doorbell is
- * a system call, the kernel for a NIC that was taken out. */
+/* A driver may refuse requests on a queue pair that has failed; the kernel may
+ * refuse them for a NIC that was removed. */
 START_TEST(what_a_nic_refuses_goes_by_the_other)
 {
 	static uint8_t to[100000];
@@ -489,7 +489,7 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	poll_some();
 	ck_assert_uint_eq(dev.pool.nspare, dev.pool.count);
 
-	/* The same of reads, ... */
+	/* The same for reads, */
 	n_posted = 0;
 	ck_assert_int_eq(verbs->mem_reg(&dev, to, sizeof(to), true, &mem),
 			 DICOMM_SUCCESS);
@@ -509,19 +509,19 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 	poll_some();
 	for (uint64_t q = 1; q <= 2; q++)
 		ck_assert_int_eq(verbs_arrived(&peer, 0, q), DICOMM_SUCCESS);
-	/* ... and of credits. */
+	/* and for credits. */
 	notice(in, (uint32_t)_i, 0, 0);
 	n_posted = 0;
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
 	poll_some();
 	ck_assert(verbs_flush(&dev));
-	wait_told(!_i, 5);
+	wait_for_notice(!_i, 5);
 	verbs->mem_dereg(&dev, mem);
 }
 END_TEST
 
-/* Credits that were refused have not been told. */
-START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
+/* Credits that were refused have not been sent. */
+START_TEST(credits_that_a_nic_refuses_are_sent_by_the_other)
 {
 	refusing = 0;
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
@@ -529,8 +529,8 @@ START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
 	ck_assert_int_eq(n_posted, 0);
 	poll_some();
 	notice(in, 0, 0, 0);
-	wait_told(1, 5);
-	/* Without the other, that is the end. */
+	wait_for_notice(1, 5);
+	/* Without the other NIC the channel fails. */
 	refusing = 1;
 	verbs_release(&peer, 0, 10);
 	verbs_flush(&dev);
@@ -538,7 +538,7 @@ START_TEST(credits_that_a_nic_refuses_are_told_by_the_other)
 }
 END_TEST
 
-/* All that was posted has landed, as far as it is known. */
+/* Everything that was posted has arrived, as far as this side knows. */
 static void complete_all(void)
 {
 	for (int i = 0; i < n_posted; i++)
@@ -549,8 +549,8 @@ static void complete_all(void)
 	poll_some();
 }
 
-/* Who leaves may have to tell once more. */
-START_TEST(what_was_told_has_landed_when_a_nic_says_so)
+/* A rank that leaves may have to send its credits again. */
+START_TEST(credits_have_arrived_when_a_nic_says_so)
 {
 	bool (*landed)(struct tp_device *) = transport_find("verbs")->delivered;
 
@@ -558,7 +558,7 @@ START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 	ck_assert_int_eq(verbs_release(&peer, 0, 5), DICOMM_SUCCESS);
 	ck_assert(verbs_flush(&dev));
 	ck_assert_int_eq(n_posted, 1);
-	/* It is asked for, as nobody would say. */
+	/* It posts a request, as no completion would tell. */
 	ck_assert(!landed(&dev));
 	ck_assert(!landed(&dev));
 	ck_assert_int_eq(n_posted, 2);
@@ -568,16 +568,17 @@ START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 		n_posted = 0;
 		poll_some();
 		ck_assert_int_eq(in->qp[0].state, QP_STOPPED);
-		/* Flushed, for there is nobody to tell it by: not landed. */
+		/* Flushed, but there is no queue pair to send on: not
+		 * delivered. */
 		ck_assert(verbs_flush(&dev));
 		ck_assert(!landed(&dev));
 		notice(in, 0, 0, 0);
-		wait_told(1, 5);
+		wait_for_notice(1, 5);
 		ck_assert(!landed(&dev));
 	}
 	complete_all();
 	ck_assert(landed(&dev));
-	/* Of a channel that is no more, nothing is awaited. */
+	/* A failed channel is not waited for. */
 	ck_assert_int_eq(verbs_release(&peer, 0, 10), DICOMM_SUCCESS);
 	verbs_flush(&dev);
 	ck_assert(!landed(&dev));
@@ -586,7 +587,7 @@ START_TEST(what_was_told_has_landed_when_a_nic_says_so)
 }
 END_TEST
 
-/* A write without and one with a number: both, in this order, or none. */
+/* A write and its announcement: both, in this order, or none. */
 static void check_pair(const struct posted *p, uint64_t q)
 {
 	ck_assert_int_eq(p[0].opcode, IBV_WR_RDMA_WRITE);
@@ -599,7 +600,7 @@ static void check_pair(const struct posted *p, uint64_t q)
 	ck_assert_uint_eq(p[1].key, 100u + (uint32_t)p[1].rail);
 }
 
-START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
+START_TEST(a_message_announced_by_a_second_write_is_sent_again_with_it)
 {
 	int first;
 
@@ -627,7 +628,7 @@ START_TEST(what_is_told_by_a_second_write_is_sent_again_with_it)
 }
 END_TEST
 
-START_TEST(the_last_one_takes_the_lane_with_it)
+START_TEST(the_last_queue_pair_takes_the_channel_with_it)
 {
 	for (uint64_t q = 1; q <= 6; q++)
 		put(q, length(q));
@@ -675,7 +676,7 @@ static const enum ibv_event_type faults[] = {
 	IBV_EVENT_CQ_ERR,   IBV_EVENT_SRQ_ERR,    IBV_EVENT_DEVICE_FATAL};
 #define FAULTS ((int)(sizeof(faults) / sizeof(faults[0])))
 
-/* A NIC that was taken out says so of itself; so one that cannot go on. */
+/* A NIC reports that it was removed, or cannot go on. */
 START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
 {
 	const char *text = ibv_event_type_str(faults[_i]);
@@ -693,7 +694,7 @@ START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
 	ck_assert_ptr_ne(strstr(out->text, "verbs fake0 port 1 "), NULL);
 	ck_assert_ptr_ne(strstr(out->text, text), NULL);
 	tell(1, faults[_i]);
-	/* Who closes a channel may be heard of first. */
+	/* The peer's close might arrive first. */
 	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_SUCCESS);
 	ck_assert_int_eq(verbs_broken(&dev, &rank), DICOMM_ERR_SYSTEM);
 	ck_assert_int_eq(rank, PEER);
@@ -704,7 +705,7 @@ START_TEST(what_a_nic_tells_of_itself_ends_what_uses_it)
 }
 END_TEST
 
-/* Where reads go, and what they are made of. */
+/* Destination of reads, and the parts that they are read in. */
 static uint8_t target[100000];
 static struct verbs_mr target_mrs[2];
 static struct tp_mem target_hold;
@@ -744,7 +745,7 @@ START_TEST(a_read_begins_anew_at_once)
 	ck_assert_uint_eq(posted[1].addr, 0x5000 + 64);
 	ck_assert_uint_eq(posted[1].bytes, sizeof(target));
 	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
-	/* What the first one still says is of no interest. */
+	/* Later completions of the failed queue pair are ignored. */
 	complete(first, posted[0].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
 	poll_some();
 	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
@@ -755,14 +756,13 @@ START_TEST(a_read_begins_anew_at_once)
 }
 END_TEST
 
-/* What NIC `rail` is next to complete: reads, which are posted in turns, and
- * what flushes them. */
+/* What NIC `rail` completes next: reads, posted in turn, and their flushes. */
 static void complete_reads(void)
 {
 	for (int i = 0; i < n_posted; i++) {
 		const struct posted *p = &posted[i];
-		int rail = p->rail % MIRROR;
-		bool bad = p->rail >= MIRROR && fails[rail];
+		int rail = p->rail % LOOPBACK;
+		bool bad = p->rail >= LOOPBACK && fails[rail];
 
 		ck_assert_int_eq(p->opcode, IBV_WR_RDMA_READ);
 		complete(rail, p->id, IBV_WC_RDMA_READ,
@@ -787,12 +787,12 @@ static dicomm_result_t read_flushed(enum tp_class c, uint64_t seq)
 	return verbs_arrived(&peer, c, seq);
 }
 
-/* What is read by a NIC is flushed by it, over a queue pair to itself. Where
- * that fails, the read goes by another NIC; but the next channel finds a new
- * one. In the second round requests are refused instead. */
+/* A NIC that reads also flushes, over its loopback queue pair. If that fails,
+ * another NIC reads again; the next channel has a new loopback queue pair. In
+ * the second round, requests are refused instead. */
 START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 {
-	struct verbs_channel *other = open_lane(true);
+	struct verbs_channel *other = open_channel(true);
 	struct tp_ref ref;
 
 	made = 0;
@@ -817,7 +817,7 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 	ck_assert_ptr_eq(verbs_good_qp(in), &in->qp[0]);
 
 	if (_i)
-		refusing = MIRROR;
+		refusing = LOOPBACK;
 	else
 		fails[0] = true;
 	for (uint64_t q = 5; q <= 8; q++)
@@ -825,7 +825,7 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 	ck_assert_int_eq(in->qp[0].state, QP_STOPPED);
 	ck_assert_int_eq(in->why, DICOMM_SUCCESS);
 	ck_assert_int_eq(made, 3);
-	ck_assert_int_eq(last_state[MIRROR], IBV_QPS_RTS);
+	ck_assert_int_eq(last_state[LOOPBACK], IBV_QPS_RTS);
 
 	refusing = -1;
 	for (uint64_t q = 1; q <= 4; q++)
@@ -836,7 +836,7 @@ START_TEST(a_nic_that_could_not_flush_is_connected_to_itself_again)
 }
 END_TEST
 
-/* Nothing can be registered with it; for the other one that does not matter. */
+/* Nothing can be registered with the removed NIC; the other one works. */
 START_TEST(memory_is_held_for_those_nics_that_are_there)
 {
 	const struct transport *verbs = transport_find("verbs");
@@ -853,7 +853,7 @@ START_TEST(memory_is_held_for_those_nics_that_are_there)
 		verbs_offer(&peer, memory, sizeof(memory), TP_WANT_COPY, &ref));
 	memcpy(&to, &ref, sizeof(to));
 	ck_assert_uint_eq(to.key[!_i], mem->mr[!_i]->mr->rkey);
-	/* Beyond what is held. */
+	/* Beyond the registered memory. */
 	ck_assert(!verbs_offer(&peer, memory + 1, sizeof(memory), TP_WANT_COPY,
 			       &ref));
 	verbs_qp_fail(&in->qp[_i], DICOMM_ERR_SYSTEM, "a test", "");
@@ -865,7 +865,7 @@ START_TEST(memory_is_held_for_those_nics_that_are_there)
 	ck_assert_uint_eq(posted[0].lkey, mem->mr[!_i]->mr->lkey);
 	verbs->mem_dereg(&dev, mem);
 	ck_assert_ptr_null(dev.mems);
-	/* Without any, nothing is. */
+	/* Without any NIC, nothing works. */
 	tell(!_i, IBV_EVENT_DEVICE_FATAL);
 	ck_assert_int_ne(
 		verbs->mem_reg(&dev, memory, sizeof(memory), true, &mem),
@@ -873,7 +873,7 @@ START_TEST(memory_is_held_for_those_nics_that_are_there)
 }
 END_TEST
 
-/* A message is in its slot, and to be reported. */
+/* A message is in its slot; its completion comes next. */
 static void land(int rail, uint64_t q)
 {
 	struct tp_line *line =
@@ -890,7 +890,7 @@ static void arrive(int rail, uint64_t q)
 	poll_some();
 }
 
-/* Its receive would be lost, with those of all like it. */
+/* Otherwise its receive would be lost, and others like it. */
 START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
 {
 	uint32_t room = dev.rail[0].batch_room;
@@ -904,7 +904,7 @@ START_TEST(what_a_stopped_queue_pair_brings_at_last_counts)
 	ck_assert_int_eq(last_state[0], IBV_QPS_RESET);
 	ck_assert(verbs_has_arrived(in, 2));
 	ck_assert_uint_eq(dev.rail[0].batch_room, room - 2);
-	/* And nothing else. */
+	/* Nothing after that. */
 	arrive(0, 3);
 	ck_assert(!verbs_has_arrived(in, 3));
 }
@@ -924,7 +924,7 @@ START_TEST(the_other_one_goes_on_while_a_queue_pair_ends)
 }
 END_TEST
 
-/* Over there, a word that is told late would undo one that is told after it. */
+/* At the sender, a late write would undo a later credit. */
 START_TEST(credits_wait_for_the_fence_too)
 {
 	for (uint64_t q = 1; q <= 3; q++)
@@ -939,11 +939,11 @@ START_TEST(credits_wait_for_the_fence_too)
 	ck_assert_int_eq(verbs_release(&peer, 0, 6), DICOMM_SUCCESS);
 	poll_some();
 	ck_assert_int_eq(n_posted, 0);
-	/* A message of the old queue pair was reported as not come. */
+	/* The notice said that this message had not arrived. */
 	arrive(0, 7);
 	ck_assert(!verbs_has_arrived(in, 7));
 	notice(in, 0, 0, 0);
-	wait_told(1, 6);
+	wait_for_notice(1, 6);
 }
 END_TEST
 
@@ -955,7 +955,7 @@ static void release(uint64_t q)
 	verbs_flush(&dev);
 }
 
-/* What the other rank's receiver would tell this one. */
+/* The peer's receiver writes credits. */
 static void land_credits(const struct posted *p)
 {
 	ck_assert_int_eq(p->opcode, IBV_WR_RDMA_WRITE);
@@ -971,7 +971,7 @@ static void check_limit(uint64_t seq)
 			 DICOMM_AGAIN);
 }
 
-/* Messages without bytes are counted, though never sent: numbers may leap. */
+/* Messages without bytes are counted, but not sent, so numbers may leap. */
 static const uint64_t released[] = {1, 2, 3, 300, 70000, 70003};
 #define TOLD ((int)(sizeof(released) / sizeof(*released)))
 
@@ -993,8 +993,8 @@ START_TEST(credits_may_overtake_each_other)
 }
 END_TEST
 
-/* A thousand credits over a network that holds some back for as long as it
- * may: until their completion has come. */
+/* A thousand credits on a network that delays some as long as it may: until
+ * their completion. */
 START_TEST(a_late_credit_undoes_none)
 {
 	struct posted closing[VERBS_CREDIT_WORDS];
@@ -1006,7 +1006,7 @@ START_TEST(a_late_credit_undoes_none)
 		release(q);
 		ck_assert_int_le(n_posted, 1);
 		if (!n_posted || rand_r(&state) % 8 == 0) {
-			/* In any order, and then they are reported. */
+			/* They arrive in any order; then they complete. */
 			while (n_late) {
 				int i = rand_r(&state) % n_late;
 
@@ -1035,7 +1035,7 @@ START_TEST(a_late_credit_undoes_none)
 }
 END_TEST
 
-/* What could not be told has not been forgotten. */
+/* Credits that could not be sent are sent later. */
 START_TEST(credits_wait_for_those_that_have_not_landed)
 {
 	for (uint64_t q = 1; q <= VERBS_CREDIT_WORDS + 4; q++)
@@ -1062,7 +1062,7 @@ static void poll_times(int n)
 		verbs_poll(&dev);
 }
 
-/* The word of the next credits is looked at often. */
+/* The next credit word is looked at often. */
 START_TEST(the_next_credits_are_seen_at_once)
 {
 	for (uint64_t q = 1; q <= 3 * VERBS_CREDIT_WORDS; q++) {
@@ -1082,7 +1082,7 @@ START_TEST(the_next_credits_are_seen_at_once)
 }
 END_TEST
 
-/* Those before them are late, or never come. */
+/* Credits before them are late, or never come. */
 START_TEST(credits_that_overtook_others_are_seen_soon)
 {
 	uint64_t newest = (uint64_t)_i + 1;
@@ -1097,7 +1097,7 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 		land_credits(&posted[i]);
 	poll_times(VERBS_CREDIT_CHECKS * VERBS_POLLS_PER_CHECK);
 	ck_assert_uint_eq(atomic_load(&out->released), newest);
-	/* And what comes after them is expected in the right place. */
+	/* Then the next word is the right one. */
 	for (int i = 0; i <= _i; i++)
 		if (posted[i].signalled)
 			complete(0, posted[i].id, IBV_WC_RDMA_WRITE,
@@ -1112,8 +1112,8 @@ START_TEST(credits_that_overtook_others_are_seen_soon)
 }
 END_TEST
 
-/* The first of another queue pair is in the first word, whatever comes next. */
-START_TEST(credits_of_another_strand_are_seen_soon)
+/* The first credit of another queue pair is in the first word. */
+START_TEST(credits_of_another_queue_pair_are_seen_soon)
 {
 	for (uint64_t q = 1; q <= 3; q++) {
 		release(q);
@@ -1138,11 +1138,11 @@ START_TEST(credits_of_another_strand_are_seen_soon)
 END_TEST
 
 #define CROWD 40 /* more than one poll looks at */
-#define LAST 5   /* of them */
+#define LAST 5   /* index of the last one */
 
-/* Also the rarer looks, at all words, reach each channel; and channels may end
- * in any order. */
-START_TEST(credits_of_many_lanes_are_seen_soon)
+/* The rarer looks, at all words, also reach each channel; channels may end in
+ * any order. */
+START_TEST(credits_of_many_channels_are_seen_soon)
 {
 	struct verbs_channel *channels[CROWD];
 	ptrdiff_t next;
@@ -1165,7 +1165,7 @@ START_TEST(credits_of_many_lanes_are_seen_soon)
 	for (int i = 0; i < CROWD - 1; i++) {
 		int k = i * 7 % CROWD;
 
-		/* The one at which the last poll ended, and others. */
+		/* The one where the last poll stopped, and others. */
 		if (i % 2)
 			k = (int)(dev.credit_cursor->id);
 		if (!channels[k] || k == LAST)
@@ -1198,12 +1198,13 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, what_has_not_come_is_sent_again_after_the_fence);
 	tcase_add_loop_test(tcase, what_a_nic_refuses_goes_by_the_other, 0, 2);
-	tcase_add_test(tcase, credits_that_a_nic_refuses_are_told_by_the_other);
-	tcase_add_loop_test(tcase, what_was_told_has_landed_when_a_nic_says_so,
-			    0, 2);
-	tcase_add_test(tcase,
-		       what_is_told_by_a_second_write_is_sent_again_with_it);
-	tcase_add_test(tcase, the_last_one_takes_the_lane_with_it);
+	tcase_add_test(tcase, credits_that_a_nic_refuses_are_sent_by_the_other);
+	tcase_add_loop_test(tcase, credits_have_arrived_when_a_nic_says_so, 0,
+			    2);
+	tcase_add_test(
+		tcase,
+		a_message_announced_by_a_second_write_is_sent_again_with_it);
+	tcase_add_test(tcase, the_last_queue_pair_takes_the_channel_with_it);
 	tcase_add_test(tcase, a_fault_of_this_side_is_no_loss);
 	tcase_add_loop_test(tcase, what_a_nic_tells_of_itself_ends_what_uses_it,
 			    0, FAULTS);
@@ -1222,8 +1223,8 @@ int main(void)
 	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
 	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
 			    1, VERBS_CREDIT_WORDS);
-	tcase_add_test(tcase, credits_of_another_strand_are_seen_soon);
-	tcase_add_test(tcase, credits_of_many_lanes_are_seen_soon);
+	tcase_add_test(tcase, credits_of_another_queue_pair_are_seen_soon);
+	tcase_add_test(tcase, credits_of_many_channels_are_seen_soon);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A channel of one queue pair, over a NIC of our own that does nothing by
- * itself: what a put posts, when it asks for a signal, and when it refuses; and
- * what a poll may leave out for a while, and what not.
- */
+/* A channel of one queue pair: what a put posts, when it asks for a completion,
+ * and when it refuses; and what a poll may leave out, and for how long. The NIC
+ * here does nothing by itself. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -33,7 +31,7 @@
 #include "transports/verbs/nic/registration.h"
 
 #define SLOTS 64
-#define DEPTH 32 /* less than credits: room is short first */
+#define DEPTH 32 /* fewer than credits: the queue fills first */
 #define STRIDE 4224
 #define RANKS 4
 #define ME 3
@@ -41,7 +39,7 @@
 #define QPN 17
 #define THERE 0x100000
 #define KEY 77
-#define INLINE 104 /* longest that goes so, without its head */
+#define INLINE 104 /* longest body that goes inline */
 #define LONG 2000
 
 /* ---- a NIC ---- */
@@ -54,10 +52,10 @@ struct posted {
 	uint8_t data[STRIDE];
 };
 
-static struct posted last;      /* request */
-static int posts;               /* requests, ever */
-static int signals;             /* of these */
-static int silent;              /* since the last signal */
+static struct posted last;      /* the last request */
+static int posts;               /* requests in total */
+static int signals;             /* of these, with a completion */
+static int silent;              /* since the last one with a completion */
 static uint64_t signaled[1000]; /* their identifiers */
 static int refuse;              /* errno of the next posts */
 static struct ibv_wc coming;
@@ -83,7 +81,7 @@ static void post_one(const struct ibv_send_wr *wr)
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
 
-		/* Some drivers take that for 2 GiB. */
+		/* Some drivers take 0 for 2 GiB. */
 		ck_assert_uint_gt(sge->length, 0);
 		if (wr->opcode != IBV_WR_RDMA_READ)
 			memcpy(last.data + last.bytes, (void *)sge->addr,
@@ -108,7 +106,7 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr,
 	return refuse;
 }
 
-/* What a port is known by stays so. */
+/* The GID of a port does not change here. */
 int ibv_query_gid(struct ibv_context *c, uint8_t port, int index,
 		  union ibv_gid *gid)
 {
@@ -139,7 +137,7 @@ static int post_srq_recv(struct ibv_srq *queue, struct ibv_recv_wr *wr,
 	return 0;
 }
 
-static int own_receives; /* posted to the queue pair */
+static int own_receives; /* posted to the queue pair itself */
 
 static int post_recv(struct ibv_qp *queue, struct ibv_recv_wr *wr,
 		     struct ibv_recv_wr **bad)
@@ -178,7 +176,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 	return ibv_reg_mr(pd, addr, length, (int)access);
 }
 
-/* The next poll finds that. */
+/* The next poll finds this completion. */
 static void complete(uint64_t id, enum ibv_wc_opcode opcode, uint32_t imm)
 {
 	coming = (struct ibv_wc){.wr_id = id,
@@ -195,7 +193,7 @@ static struct tp_device dev;
 static struct tp_peer peer;
 static struct verbs_channel *out, *in;
 
-static struct verbs_channel *open_lane(bool is_in)
+static struct verbs_channel *open_channel(bool is_in)
 {
 	struct verbs_channel *channel =
 		verbs_channel_new(&dev, PEER, 0, is_in, 1);
@@ -252,8 +250,8 @@ static void setup(void)
 	peer.dev = &dev;
 	peer.rank = PEER;
 	dev.peers = &peer;
-	out = peer.out[0] = open_lane(false);
-	in = peer.in[0] = open_lane(true);
+	out = peer.out[0] = open_channel(false);
+	in = peer.in[0] = open_channel(true);
 	atomic_store(&dev.out[out->id], out);
 	atomic_store(&dev.in[in->id], in);
 }
@@ -277,7 +275,8 @@ static void land_credits(unsigned word, uint64_t seq)
 	atomic_store(&out->words->word[word % VERBS_CREDIT_WORDS], seq);
 }
 
-/* The first i requests that asked for it are done, and all before them. */
+/* The first i requests that asked for a completion have it, so all before them
+ * are complete. */
 static void finish(int i)
 {
 	complete(signaled[i - 1], IBV_WC_RDMA_WRITE, 0);
@@ -289,8 +288,7 @@ static void finish(int i)
 static const uint32_t lengths[] = {8, 1, INLINE, INLINE + 1, 0, LONG, 4096};
 #define LENGTHS ((int)(sizeof(lengths) / sizeof(*lengths)))
 
-/* The first of them, which goes another way than those like it, and the others.
- */
+/* The first message, which takes another path than the next ones, and these. */
 START_TEST(a_message_is_posted_as_it_was_put)
 {
 	const uint64_t numbers[] = {
@@ -317,15 +315,15 @@ START_TEST(a_message_is_posted_as_it_was_put)
 		ck_assert_int_eq(last.opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
 		ck_assert_int_eq(!!(last.flags & IBV_SEND_INLINE),
 				 len <= INLINE);
-		/* A buffer is free only when it is known to be. */
+		/* A bounce buffer is free only after a completion. */
 		ck_assert_int_eq(!!(last.flags & IBV_SEND_SIGNALED),
 				 len > INLINE);
 	}
 }
 END_TEST
 
-/* Long ones, references and ones without bytes between short ones: what one
- * filled in does not show in the next. */
+/* Long messages, references and messages without bytes between short ones: no
+ * fields are left over from one to the next. */
 START_TEST(messages_of_all_kinds_do_not_disturb_each_other)
 {
 	unsigned state = 1;
@@ -362,8 +360,7 @@ START_TEST(messages_of_all_kinds_do_not_disturb_each_other)
 }
 END_TEST
 
-/* Nothing completes: half of the queue may wait for a signal, and nobody posts
- * what has no room. */
+/* Nothing completes: a full queue is never posted to. */
 START_TEST(a_full_queue_is_noticed)
 {
 	uint64_t q = 0;
@@ -378,7 +375,7 @@ START_TEST(a_full_queue_is_noticed)
 	ck_assert_int_ge((int)q, DEPTH - 2);
 	ck_assert_int_ge(signals, 3);
 	asked = posts;
-	/* As far as that it goes on, and no further. */
+	/* As much as has completed is posted, and no more. */
 	finish(1);
 	for (int i = 0; i < DEPTH / 4; i++)
 		ck_assert_int_eq(put(++q, 8), DICOMM_SUCCESS);
@@ -387,7 +384,7 @@ START_TEST(a_full_queue_is_noticed)
 }
 END_TEST
 
-/* So long ago was the last look. */
+/* As if the last look had been so long ago. */
 static dicomm_result_t look_after_ms(uint64_t ms)
 {
 	int rank = -1;
@@ -399,7 +396,7 @@ static dicomm_result_t look_after_ms(uint64_t ms)
 	return status;
 }
 
-/* Over iWARP requests may end before they have come anywhere. */
+/* Over iWARP a request may complete before its data has arrived. */
 START_TEST(who_waits_over_iwarp_asks)
 {
 	struct ibv_mr words = {.lkey = 9};
@@ -428,14 +425,15 @@ START_TEST(who_waits_over_iwarp_asks)
 }
 END_TEST
 
-/* All that posts to a queue, in any order: there is room for it, and of four
- * requests in a row of a quarter of the queue one tells of its end. */
+/* All kinds of requests, in any order: there is always room, and of four
+ * requests in a row, each a quarter of the queue apart, one has a
+ * completion. */
 START_TEST(the_queue_is_never_overrun)
 {
 	struct verbs_qp *first = &out->qp[0];
 	unsigned state = (unsigned)_i;
 	int done = 0, granted = 0, most = 0;
-	int after[1000] = {0}; /* posts, when a signal was asked for */
+	int after[1000] = {0}; /* posts, when that completion was asked for */
 	uint64_t q = 0;
 
 	while (signals < 900) {
@@ -472,18 +470,18 @@ START_TEST(credits_are_looked_at_when_they_are_needed)
 		ck_assert_int_eq(put(q, 8), DICOMM_SUCCESS);
 	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_AGAIN);
 	ck_assert_int_eq(posts, SLOTS);
-	/* The next that comes, or another: that overtook it. */
+	/* The next credit, or a later one that has overtaken it. */
 	land_credits(_i ? 5 : 0, 2);
 	ck_assert_int_eq(put(SLOTS + 3, 8), DICOMM_AGAIN);
 	ck_assert_int_eq(put(SLOTS + 2, 8), DICOMM_SUCCESS);
 	ck_assert_int_eq(put(SLOTS + 1, 8), DICOMM_SUCCESS);
 	ck_assert_uint_eq(atomic_load(&out->released), 2);
-	/* Those that come after it, all of them. */
+	/* All credits after it. */
 	for (unsigned i = 1; i <= 3; i++)
 		land_credits((_i ? 5 : 0) + i, 2 + i);
 	ck_assert_int_eq(put(SLOTS + 5, 8), DICOMM_SUCCESS);
 	ck_assert_uint_eq(atomic_load(&out->released), 5);
-	/* An older one that comes late undoes none. */
+	/* A late older credit changes nothing. */
 	land_credits(7, 1);
 	ck_assert_int_eq(put(SLOTS + 6, 8), DICOMM_AGAIN);
 	ck_assert_uint_eq(atomic_load(&out->released), 5);
@@ -518,7 +516,7 @@ static const struct {
 	{give_it_up, DICOMM_ERR_SYSTEM},
 };
 
-/* Though there are credits, and more come. */
+/* Though there are credits, and more arrive. */
 START_TEST(after_the_end_nothing_is_posted)
 {
 	const uint32_t len = lengths[_i / 3];
@@ -534,8 +532,9 @@ START_TEST(after_the_end_nothing_is_posted)
 }
 END_TEST
 
-/* Its ranks meet, or its credits are looked for, in the moment of an abort. */
-START_TEST(a_lane_after_an_abort_carries_nothing)
+/* The abort comes while a channel becomes ready, or while its credits are
+ * looked for. */
+START_TEST(a_channel_after_an_abort_carries_nothing)
 {
 	abort_it();
 	ck_assert(!verbs_channel_allow(out, SLOTS));
@@ -555,7 +554,7 @@ START_TEST(who_has_left_gets_what_credits_allow)
 }
 END_TEST
 
-/* Not even those who only wait for it, on either channel. */
+/* Not even to wait for it, in either direction. */
 START_TEST(who_has_left_is_not_reached)
 {
 	const struct transport *verbs = transport_find("verbs");
@@ -572,8 +571,8 @@ START_TEST(who_has_left_is_not_reached)
 }
 END_TEST
 
-/* It was not posted, so nobody waits for its end. */
-START_TEST(a_refusal_is_told)
+/* It was not posted, so no completion is awaited. */
+START_TEST(a_refusal_is_reported)
 {
 	ck_assert_int_eq(put(1, 8), DICOMM_SUCCESS);
 	refuse = ENOMEM;
@@ -581,13 +580,13 @@ START_TEST(a_refusal_is_told)
 	ck_assert_ptr_ne(strstr(log_last_error(), "post a request"), NULL);
 	ck_assert_ptr_ne(strstr(log_last_error(), strerror(ENOMEM)), NULL);
 	ck_assert_uint_eq(out->qp[0].posted, 1);
-	/* After an abort that is no surprise. */
+	/* After an abort that is expected. */
 	atomic_store(&dev.aborted, true);
 	ck_assert_int_eq(put(3, 8), DICOMM_ERR_ABORTED);
 }
 END_TEST
 
-START_TEST(nothing_goes_before_there_is_a_lane)
+START_TEST(nothing_is_sent_before_there_is_a_channel)
 {
 	peer.out[1] = &verbs_no_channel;
 	ck_assert_int_eq(verbs_put(&peer, 1, 1, 5, TP_DATA, "x", 1),
@@ -642,7 +641,7 @@ static void see_message(uint64_t q)
 	ck_assert_uint_eq(line->kind, TP_DATA);
 }
 
-/* As often as it comes, and then credits are told at once. */
+/* At every poll; then credits are sent at once. */
 START_TEST(a_message_is_seen_at_once)
 {
 	settle();
@@ -654,7 +653,7 @@ START_TEST(a_message_is_seen_at_once)
 }
 END_TEST
 
-/* Of all messages, also of those that nobody can make anything of. */
+/* For all messages, also for those that no channel takes. */
 START_TEST(a_receive_that_was_used_is_posted_again)
 {
 	for (uint64_t q = 1; q <= 10 * VERBS_RECV_BATCH; q++) {
@@ -672,7 +671,7 @@ START_TEST(a_receive_that_was_used_is_posted_again)
 }
 END_TEST
 
-/* Where none are shared, others may have none left. */
+/* Without a shared queue, each queue pair has only its own receives. */
 START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
 {
 	int before;
@@ -683,7 +682,7 @@ START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
 		see_message(q);
 		ck_assert_int_eq(own_receives, (int)q);
 	}
-	/* Nobody's, and of one that is stopped. */
+	/* Of no channel, and of one that has stopped. */
 	before = own_receives;
 	complete(1, IBV_WC_RECV_RDMA_WITH_IMM, UINT32_MAX);
 	ck_assert(verbs_poll(&dev));
@@ -700,7 +699,7 @@ START_TEST(a_queue_pair_of_its_own_receives_again_at_once)
 }
 END_TEST
 
-/* While messages come all the time. */
+/* While messages arrive all the time. */
 START_TEST(who_is_busy_looks_around)
 {
 	uint64_t q = 0;
@@ -717,9 +716,9 @@ START_TEST(who_is_busy_looks_around)
 }
 END_TEST
 
-/* A sender that waits is told by the next poll that finds nothing; others when
- * there have been many. */
-START_TEST(credits_are_told_though_nothing_is_rare)
+/* A sender that waits gets its credit from the next poll that finds nothing;
+ * others after many such polls. */
+START_TEST(credits_are_sent_though_nothing_is_rare)
 {
 	settle();
 	in->last_read = _i ? 1 : 0;
@@ -734,7 +733,7 @@ START_TEST(credits_are_told_though_nothing_is_rare)
 }
 END_TEST
 
-/* By the thread that connects, which nothing else would notice. */
+/* It is stored by the connection thread; only a poll can see it. */
 START_TEST(a_notice_is_seen_soon)
 {
 	settle();
@@ -743,15 +742,15 @@ START_TEST(a_notice_is_seen_soon)
 		verbs_poll(&dev);
 	ck_assert(!atomic_load(&dev.failover));
 	settle();
-	/* At once by who has polled in vain for long. */
+	/* At once by a rank that has polled in vain for long. */
 	atomic_store(&dev.failover, true);
 	verbs_wait(&dev, 1);
 	ck_assert(!atomic_load(&dev.failover));
 }
 END_TEST
 
-/* The ring of channels that credits are looked for in is empty then. */
-START_TEST(without_a_lane_a_poll_finds_nothing)
+/* The ring of channels to look at for credits is empty. */
+START_TEST(without_a_channel_a_poll_finds_nothing)
 {
 	settle();
 	verbs_credits_untrack(out);
@@ -766,7 +765,7 @@ END_TEST
 
 static uint8_t read_to[5000];
 
-/* Memory for what is read */
+/* Memory for reads. */
 static void hold_memory(void)
 {
 	static struct ibv_mr m = {.lkey = 9};
@@ -779,7 +778,7 @@ static void hold_memory(void)
 	dev.mems = &mem;
 }
 
-/* Begin to read a piece; the number of its request. */
+/* Begin to read a piece; returns the number of its request. */
 static uint64_t begin_read(uint64_t q)
 {
 	struct verbs_reference from = {.addr = 0x5000, .key = {71}};
@@ -805,11 +804,11 @@ static void watch_channel(int polls)
 		ck_assert(!verbs_poll(&dev));
 }
 
-/* One that is read in pieces, to which more numbers belong than there are
- * slots: behind that of the message itself, credits are told in bulk, whatever
- * else there is to do meanwhile; those of the last piece at once, if they are
- * many, else by the next poll that finds nothing. */
-START_TEST(pieces_of_a_message_are_told_of_in_bulk)
+/* A message that is read in pieces covers more numbers than there are slots.
+ * The credit of the message itself is sent at once; those of later pieces in
+ * bulk, whatever else there is to do; those of the last piece at once if they
+ * are many, else by the next poll that finds nothing. */
+START_TEST(credits_for_pieces_of_a_message_are_sent_in_bulk)
 {
 	const bool many = _i & 1;
 	const uint64_t bulk = VERBS_READS, ahead = 4;
@@ -841,8 +840,8 @@ START_TEST(pieces_of_a_message_are_told_of_in_bulk)
 }
 END_TEST
 
-/* Of which the sender may lack credits: as many as ever are told at once. */
-START_TEST(messages_between_the_pieces_are_told_of_as_ever)
+/* The sender may lack these credits, so as many as ever are sent at once. */
+START_TEST(messages_between_the_pieces_have_credits_as_ever)
 {
 	uint64_t next = 2;
 
@@ -863,8 +862,8 @@ START_TEST(messages_between_the_pieces_are_told_of_as_ever)
 }
 END_TEST
 
-/* The sender of each may wait for its own, to send the next. */
-START_TEST(messages_that_are_read_are_told_of_one_by_one)
+/* The sender of each may wait for its credit before it sends the next. */
+START_TEST(each_message_that_is_read_has_a_credit)
 {
 	uint64_t id[3];
 
@@ -904,8 +903,9 @@ START_TEST(who_sleeps_tells_what_it_has_read)
 }
 END_TEST
 
-/* While all words are on their way there is room for no other: who will not
- * poll for a while has to know that. Nobody waits who has left. */
+/* While all credit words are in flight, no other can be sent: a rank that will
+ * not poll for a while has to know that. A peer that has closed is not waited
+ * for. */
 START_TEST(who_could_not_tell_all_knows_that)
 {
 	uint64_t q = 0;
@@ -926,7 +926,7 @@ START_TEST(who_could_not_tell_all_knows_that)
 }
 END_TEST
 
-/* Somebody may wait for it to end; but it has not arrived. */
+/* An abort waits for it to end; but it is not complete. */
 START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
 {
 	uint64_t id;
@@ -937,7 +937,7 @@ START_TEST(a_read_that_ends_after_an_abort_is_only_counted)
 	settle();
 	atomic_store(&dev.aborted, true);
 	complete(id, IBV_WC_RDMA_READ, 0);
-	/* By who uses the device, or who aborts. */
+	/* By the thread that uses the device, or the one that aborts. */
 	if (_i)
 		ck_assert(verbs_complete_aborted(&dev));
 	else
@@ -966,11 +966,11 @@ int main(void)
 			    0, 2);
 	tcase_add_loop_test(tcase, after_the_end_nothing_is_posted, 0,
 			    3 * LENGTHS);
-	tcase_add_test(tcase, a_lane_after_an_abort_carries_nothing);
+	tcase_add_test(tcase, a_channel_after_an_abort_carries_nothing);
 	tcase_add_test(tcase, who_has_left_gets_what_credits_allow);
 	tcase_add_loop_test(tcase, who_has_left_is_not_reached, 0, 2);
-	tcase_add_loop_test(tcase, a_refusal_is_told, 0, LENGTHS);
-	tcase_add_test(tcase, nothing_goes_before_there_is_a_lane);
+	tcase_add_loop_test(tcase, a_refusal_is_reported, 0, LENGTHS);
+	tcase_add_test(tcase, nothing_is_sent_before_there_is_a_channel);
 	tcase_add_test(tcase, the_next_credits_are_seen_at_once);
 	tcase_add_loop_test(tcase, credits_that_overtook_others_are_seen_soon,
 			    1, VERBS_CREDIT_WORDS);
@@ -978,15 +978,15 @@ int main(void)
 	tcase_add_test(tcase, a_receive_that_was_used_is_posted_again);
 	tcase_add_test(tcase, a_queue_pair_of_its_own_receives_again_at_once);
 	tcase_add_test(tcase, who_is_busy_looks_around);
-	tcase_add_loop_test(tcase, credits_are_told_though_nothing_is_rare, 0,
+	tcase_add_loop_test(tcase, credits_are_sent_though_nothing_is_rare, 0,
 			    2);
 	tcase_add_test(tcase, a_notice_is_seen_soon);
 	tcase_add_loop_test(tcase, who_waits_over_iwarp_asks, 0, 2);
-	tcase_add_test(tcase, without_a_lane_a_poll_finds_nothing);
-	tcase_add_loop_test(tcase, pieces_of_a_message_are_told_of_in_bulk, 0,
-			    4);
-	tcase_add_test(tcase, messages_between_the_pieces_are_told_of_as_ever);
-	tcase_add_test(tcase, messages_that_are_read_are_told_of_one_by_one);
+	tcase_add_test(tcase, without_a_channel_a_poll_finds_nothing);
+	tcase_add_loop_test(
+		tcase, credits_for_pieces_of_a_message_are_sent_in_bulk, 0, 4);
+	tcase_add_test(tcase, messages_between_the_pieces_have_credits_as_ever);
+	tcase_add_test(tcase, each_message_that_is_read_has_a_credit);
 	tcase_add_loop_test(tcase, who_sleeps_tells_what_it_has_read, 0, 2);
 	tcase_add_loop_test(tcase, who_could_not_tell_all_knows_that, 0, 2);
 	tcase_add_loop_test(

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What NICs of real machines have and lack, over a libibverbs of our own: which
- * of them are used, and what their queues are asked for.
- */
+/* What NICs of real machines have and lack: which of them are used, and what is
+ * asked of their queues. The libibverbs here stands for them. */
 #include <check.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
@@ -32,21 +30,22 @@
 static struct ibv_device device = {.name = "fake0",
 				   .transport_type = IBV_TRANSPORT_IB};
 static struct ibv_context context = {.device = &device, .async_fd = -1};
-static bool is_locked; /* nobody may open it */
+static bool is_locked; /* it cannot be opened */
 static struct ibv_pd pd = {.context = &context};
 static struct ibv_comp_channel comp_channel = {.context = &context, .fd = -1};
 static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
-static int cqe;               /* of the queue */
-static int resizes;           /* asked for */
-static bool is_short;         /* of memory that may be locked */
+static int cqe;               /* of the completion queue */
+static int resizes;           /* resizes that were asked for */
+static bool is_short;         /* locked memory is used up */
 static struct ibv_qp_cap cap; /* of the last queue pair */
 static int receives, own_receives;
-static int most_receives; /* of the shared queue; 0: any */
+static int most_receives; /* of the shared queue; 0: any number */
 static struct ibv_qp qp = {.context = &context, .qp_num = 17};
-static struct ibv_qp_attr asked[8]; /* of a queue pair, one after another */
+static struct ibv_qp_attr
+	asked[8]; /* attributes of a queue pair, one change after another */
 static int n_asked;
-static int silent; /* times that the other NIC's address is asked for in vain */
+static int silent; /* how often the address of the other NIC is not found */
 
 struct ibv_device **ibv_get_device_list(int *n)
 {
@@ -90,9 +89,9 @@ int ibv_query_port(struct ibv_context *c, uint8_t port,
 	return 0;
 }
 
-static int gids_error; /* 0: they can be read */
+static int gids_error; /* 0: GIDs can be read */
 
-/* Of all ports but the last, a representor's. */
+/* Of all ports but the last, which is a representor's. */
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e,
 			     size_t most, uint32_t flags, size_t size)
 {
@@ -121,7 +120,7 @@ int ibv_query_gid(struct ibv_context *c, uint8_t port, int index,
 	return 0;
 }
 
-/* The port of all addresses of this machine; 0: none has one */
+/* The port that has all addresses of this machine; 0: none has one. */
 static uint8_t port_with_address;
 
 int rdma_create_id(struct rdma_event_channel *events, struct rdma_cm_id **id,
@@ -293,7 +292,7 @@ static void setup(void)
 	nic = (struct verbs_nic){
 		.name = "fake0",
 		.port = 1,
-		.refs = 2, /* it is ours */
+		.refs = 2, /* so that it is never freed */
 		.fabric = VERBS_ROCE,
 		.context = &context,
 		.pd = &pd,
@@ -321,7 +320,7 @@ static void setup(void)
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 }
 
-/* To be opened anew. */
+/* To be opened again. */
 static void close_rail(void)
 {
 	verbs_rail_close(&dev.rail[0]);
@@ -361,7 +360,7 @@ START_TEST(gids_that_cannot_be_read_are_not_missing)
 }
 END_TEST
 
-/* Two ports, where librdmacm is to connect, or is not. */
+/* Two ports, with librdmacm and without. */
 START_TEST(a_port_without_the_address_it_needs_is_passed_over)
 {
 	char why[256];
@@ -377,7 +376,7 @@ START_TEST(a_port_without_the_address_it_needs_is_passed_over)
 	port_with_address = 0;
 	ck_assert(!verbs_nic_find(why, sizeof(why)));
 	ck_assert_msg(strstr(why, "fake0:2 (no IPv4 address"), "%s", why);
-	/* Nobody asks a representor. */
+	/* A representor is not asked. */
 	ck_assert_msg(!strstr(why, "fake0:3"), "%s", why);
 	device.transport_type = IBV_TRANSPORT_IB;
 }
@@ -410,8 +409,9 @@ START_TEST(few_drivers_are_trusted_to_make_a_queue_longer)
 }
 END_TEST
 
-/* Both directions of both classes of all peers, as channel.c asks for them. */
-START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
+/* Both directions of both classes of all peers, as channel/qp.c asks for
+ * them. */
+START_TEST(a_queue_that_cannot_grow_has_room_for_all_channels)
 {
 	const uint32_t in = VERBS_READS + 16 + SLOTS, out = 4 * SLOTS;
 
@@ -433,7 +433,7 @@ START_TEST(a_queue_that_cannot_grow_has_room_for_all_lanes)
 				 DICOMM_SUCCESS);
 	}
 	ck_assert_uint_ge((uint32_t)cqe, dev.channels * (in + out));
-	/* Then there are more queue pairs than both sides have alike. */
+	/* Then both sides have more queue pairs than they need. */
 	ck_assert_int_eq(verbs_rail_reserve(&dev.rail[0], 1000),
 			 nic.cq_grows ? DICOMM_SUCCESS : DICOMM_ERR_NO_PATH);
 	ck_assert_int_eq(resizes > 0, nic.cq_grows);
@@ -456,19 +456,19 @@ END_TEST
 static const struct {
 	enum verbs_fabric fabric;
 	uint8_t flags; /* of the port here */
-	uint8_t there; /* does the other port ask for it? */
+	uint8_t there; /* does the other port need a GID? */
 	uint8_t subnet;
 	bool global;
 } places[] = {
 	{VERBS_INFINIBAND, 0, 0, 0, false},
 	{VERBS_INFINIBAND, 0, 0, 1, true},
-	/* Virtual functions, here or there */
+	/* Virtual functions, here or there. */
 	{VERBS_INFINIBAND, IBV_QPF_GRH_REQUIRED, 0, 0, true},
 	{VERBS_INFINIBAND, 0, 1, 0, true},
 	{VERBS_ROCE, 0, 0, 0, true},
 };
 
-static struct verbs_channel *open_lane(struct verbs_connect_msg *msg)
+static struct verbs_channel *open_channel(struct verbs_connect_msg *msg)
 {
 	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, true, 1);
 
@@ -485,7 +485,7 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 	nic.fabric = places[_i].fabric;
 	nic.port_attr.flags = places[_i].flags;
 	nic.pkey_index = 6;
-	channel = open_lane(&mine);
+	channel = open_channel(&mine);
 	ck_assert_int_eq(mine.qp[0].global, !!places[_i].flags);
 	theirs = mine;
 	theirs.qp[0].lid = 4711;
@@ -502,11 +502,11 @@ START_TEST(a_header_with_gids_is_sent_where_one_is_needed)
 }
 END_TEST
 
-/* What it is known by, in the kernel's table and to us, may be gone. */
+/* The port may have lost its GIDs, in the kernel's table and in ours. */
 START_TEST(a_gid_that_has_left_is_named)
 {
 	struct verbs_connect_msg msg;
-	struct verbs_channel *channel = open_lane(&msg);
+	struct verbs_channel *channel = open_channel(&msg);
 
 	gid_has_left = _i;
 	silent = 3;
@@ -519,7 +519,7 @@ START_TEST(a_gid_that_has_left_is_named)
 }
 END_TEST
 
-START_TEST(a_change_of_its_gids_counts_for_the_next_lane)
+START_TEST(a_change_of_its_gids_counts_for_the_next_channel)
 {
 	struct verbs_connect_msg msg;
 	struct verbs_channel *channel;
@@ -528,19 +528,19 @@ START_TEST(a_change_of_its_gids_counts_for_the_next_lane)
 	atomic_store(&nic.changed, _i);
 	verbs_nic_refresh(&nic);
 	ck_assert(!atomic_load(&nic.changed));
-	channel = open_lane(&msg);
+	channel = open_channel(&msg);
 	ck_assert_uint_eq(msg.qp[0].gids, 1);
 	ck_assert_uint_eq(msg.qp[0].gid[0][15], _i ? 1 : 7);
 	verbs_channel_close(channel);
 }
 END_TEST
 
-START_TEST(without_a_gid_there_is_no_lane)
+START_TEST(without_a_gid_there_is_no_channel)
 {
 	struct verbs_connect_msg msg = {.qps = 1};
 	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, true, 1);
 
-	nic.port = 3; /* of which the table has none */
+	nic.port = 3; /* which is not in the table */
 	atomic_store(&nic.changed, true);
 	verbs_nic_refresh(&nic);
 	ck_assert_int_eq(verbs_channel_open(channel, &msg), DICOMM_ERR_NO_PATH);
@@ -552,7 +552,7 @@ END_TEST
 START_TEST(an_address_may_be_found_late)
 {
 	struct verbs_connect_msg msg;
-	struct verbs_channel *channel = open_lane(&msg);
+	struct verbs_channel *channel = open_channel(&msg);
 
 	silent = 1 + _i;
 	if (silent < 3) {
@@ -582,7 +582,7 @@ START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
 		nic.attr.max_srq_wr = 0;
 	receives = 0;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
-	channel = open_lane(&msg);
+	channel = open_channel(&msg);
 	ck_assert_uint_eq(cap.max_recv_wr, has_srq ? 0 : SLOTS);
 	ck_assert_int_eq(verbs_channel_inbox(channel, &msg), DICOMM_SUCCESS);
 	ck_assert_int_eq(receives, has_srq ? VERBS_RECV_BATCH + SLOTS : 0);
@@ -591,8 +591,8 @@ START_TEST(receives_are_a_queue_pairs_own_where_none_can_be_shared)
 }
 END_TEST
 
-/* More channels than it has receives for share them all the same: of messages
- * for which there is none for a moment, the NIC says when to come again. */
+/* More channels than receives: they share them, and if there is none for a
+ * message, the NIC makes its sender try again. */
 START_TEST(a_shared_queue_may_be_full)
 {
 	struct verbs_channel *channels[3];
@@ -604,7 +604,7 @@ START_TEST(a_shared_queue_may_be_full)
 	nic.attr.max_srq_wr = most_receives;
 	ck_assert_int_eq(verbs_rail_open(&dev, &dev.rail[0]), DICOMM_SUCCESS);
 	for (int i = 0; i < 3; i++) {
-		channels[i] = open_lane(&msg);
+		channels[i] = open_channel(&msg);
 		ck_assert_int_eq(verbs_channel_inbox(channels[i], &msg),
 				 DICOMM_SUCCESS);
 	}
@@ -650,8 +650,9 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    few_drivers_are_trusted_to_make_a_queue_longer, 0,
 			    (int)(sizeof(drivers) / sizeof(*drivers)));
-	tcase_add_loop_test(
-		tcase, a_queue_that_cannot_grow_has_room_for_all_lanes, 0, 3);
+	tcase_add_loop_test(tcase,
+			    a_queue_that_cannot_grow_has_room_for_all_channels,
+			    0, 3);
 	tcase_add_test(tcase, a_limit_of_locked_memory_is_thought_of);
 	tcase_add_loop_test(tcase,
 			    a_header_with_gids_is_sent_where_one_is_needed, 0,
@@ -659,8 +660,8 @@ int main(void)
 	tcase_add_loop_test(tcase, an_address_may_be_found_late, 0, 3);
 	tcase_add_loop_test(tcase, a_gid_that_has_left_is_named, 0, 2);
 	tcase_add_loop_test(
-		tcase, a_change_of_its_gids_counts_for_the_next_lane, 0, 2);
-	tcase_add_test(tcase, without_a_gid_there_is_no_lane);
+		tcase, a_change_of_its_gids_counts_for_the_next_channel, 0, 2);
+	tcase_add_test(tcase, without_a_gid_there_is_no_channel);
 	tcase_add_loop_test(
 		tcase, receives_are_a_queue_pairs_own_where_none_can_be_shared,
 		0, 2);

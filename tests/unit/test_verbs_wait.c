@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A rank that waits for its NICs: two of our own, whose completions and events
- * come when a test says so.
- */
+/* A rank that waits for its NICs: two that deliver completions and events when
+ * the test says so. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,7 +18,7 @@
 #include "transports/verbs/message/wait.h"
 #include "transports/verbs/nic/nic.h"
 
-/* Longer than any test may take; what ends a rest before is no time-out. */
+/* Longer than any test may take: whatever ends a wait earlier is no timeout. */
 #define LONG_US 100000000
 #define SHORT_US 20000
 
@@ -29,10 +27,10 @@ static struct nic {
 	struct verbs_nic nic;
 	struct ibv_cq cq;
 	struct ibv_comp_channel comp_channel;
-	int event; /* makes channel.fd readable */
+	int event; /* makes the completion channel readable */
 	int coming, polled;
-	bool asked;          /* for an event */
-	bool comes_as_asked; /* a completion, just before */
+	bool asked;          /* an event was asked for */
+	bool comes_as_asked; /* a completion comes just before that */
 	int taken, acknowledged, calls;
 } nics[2];
 
@@ -42,7 +40,7 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int coming = nic->coming;
 
 	ck_assert_int_le(coming, n);
-	/* Of no channel: nobody minds. */
+	/* Of no channel: ignored. */
 	for (int i = 0; i < coming; i++)
 		wc[i] = (struct ibv_wc){.wr_id = UINT64_MAX,
 					.status = IBV_WC_WR_FLUSH_ERR};
@@ -165,7 +163,7 @@ START_TEST(it_ends_by_itself)
 }
 END_TEST
 
-/* Its channel is ready for ever, with nothing. */
+/* Its completion channel stays readable, but has no event. */
 START_TEST(a_nic_that_has_gone_keeps_nobody_awake)
 {
 	struct nic *nic = &nics[_i];
@@ -179,8 +177,8 @@ START_TEST(a_nic_that_has_gone_keeps_nobody_awake)
 }
 END_TEST
 
-/* For what comes between the last look and the request for an event, there is
- * none. */
+/* What arrives between the last look and the request for an event has no
+ * event. */
 START_TEST(what_came_before_it_is_not_slept_over)
 {
 	nics[_i].comes_as_asked = true;
@@ -189,7 +187,7 @@ START_TEST(what_came_before_it_is_not_slept_over)
 }
 END_TEST
 
-/* Each is a system call, or a lock; and queues do not go before. */
+/* Each is a system call or a lock; and queues are not destroyed before. */
 START_TEST(events_are_acknowledged_many_at_a_time)
 {
 	for (int i = 0; i < 200; i++) {
@@ -216,8 +214,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	return 0;
 }
 
-/* Its sender might wait for them, and the receiver for its next message. */
-START_TEST(credits_are_told_first)
+/* The sender may wait for them, and the receiver for its next message. */
+START_TEST(credits_are_sent_first)
 {
 	struct tp_peer peer = {.dev = &dev};
 	struct verbs_channel *channel = verbs_channel_new(&dev, 0, 0, true, 1);
@@ -251,7 +249,7 @@ int main(void)
 			    2);
 	tcase_add_loop_test(tcase, what_came_before_it_is_not_slept_over, 0, 2);
 	tcase_add_test(tcase, events_are_acknowledged_many_at_a_time);
-	tcase_add_test(tcase, credits_are_told_first);
+	tcase_add_test(tcase, credits_are_sent_first);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/*
- * Verbs on memory of devices: in which way a NIC is given it, that what has
- * arrived there is there, and that memory which has gone is not reached. The
- * devices are mocks, and so is the module by which the NIC reaches them. Runs
- * in the virtual machines of tests/vm/run only.
- */
+/* Verbs on memory of devices: how a NIC gets access to it, that a read is
+ * complete only when its data is there, and that memory which is gone is not
+ * reached. The devices are mocks, and so is the kernel module by which the NIC
+ * reaches them. Runs in the virtual machines of tests/vm/run only. */
 #include <check.h>
 #include <errno.h>
 #include <linux/dma-buf.h>
@@ -50,8 +48,7 @@ static void region_free(struct rank *r, const struct tp_region *region)
 	EXPECT_OK(r, region->accel->free((void *)(uintptr_t)region->addr));
 }
 
-/* Send a reference to memory that is held, and wait until it is of no more
- * use. */
+/* Send a reference to registered memory, and wait until it is released. */
 static void refer_by(struct rank *r, enum tp_class c, uint64_t seq,
 		     const void *at)
 {
@@ -112,8 +109,8 @@ static struct tp_mem *mem(struct rank *r, const struct tp_region *region,
 	return h;
 }
 
-/* A device each, of unlike kinds: from the one to the other, in memory that is
- * new each time, and at the address of the memory before. */
+/* Two ranks on devices of different kinds: from one to the other, in memory
+ * that is new each time, at the address of the memory before. */
 static void run_stream(struct rank *r, const char *way)
 {
 	const void *before = NULL;
@@ -194,8 +191,8 @@ static void run_flush(struct rank *r)
 	region_free(r, &region);
 }
 
-/* The queue pair of its first NIC to itself fails. */
-static void break_mirror(struct rank *r)
+/* The loopback queue pair of its first NIC fails. */
+static void break_loopback(struct rank *r)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 	const struct verbs_channel *loopback = r->dev->rail[0].loopback;
@@ -205,8 +202,8 @@ static void break_mirror(struct rank *r)
 	       "no error can be set");
 }
 
-/* By two NICs, of which one fails to flush once: the channel that reads
- * meanwhile goes on without it, but the other one with both. */
+/* Two NICs, one of which fails to flush once: the channel that is reading goes
+ * on without it, the other one uses both. */
 static void run_flush_again(struct rank *r)
 {
 	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
@@ -232,7 +229,7 @@ static void run_flush_again(struct rank *r)
 			continue;
 		}
 		if (i == 3)
-			break_mirror(r);
+			break_loopback(r);
 		fetch_by(r, c, seq, region.addr);
 		EXPECT(r, ranks_check(seen, BYTES, i) == BYTES,
 		       "arrived, but not there");
@@ -255,9 +252,9 @@ static void run_flush_again(struct rank *r)
 	region_free(r, &region);
 }
 
-/* The same on a device whose memory orders what NICs write: for itself alone,
- * for what may go on to others; or for all: no flush, and so the mock's lag is
- * seen. */
+/* The same on a device that orders what NICs write: for itself, or for other
+ * devices too, or for all; then no flush is needed, and the mock's delay
+ * shows. */
 static void run_ordered(struct rank *r, const char *whom, bool flushed)
 {
 	struct tp_region region;
@@ -327,7 +324,7 @@ static void run_refused(struct rank *r)
 	region_free(r, &region);
 }
 
-/* A descriptor of what kind? Of a dma-buf the kernel says who made it. */
+/* Of a dma-buf the kernel tells who made it. */
 static bool is_dmabuf(int fd, const char *maker)
 {
 	struct dma_buf_sync sync = {.flags = DMA_BUF_SYNC_START |
@@ -346,9 +343,8 @@ static bool is_dmabuf(int fd, const char *maker)
 	return named && !ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync);
 }
 
-/* What the mock exports is a dma-buf of the kernel, of the memory of the
- * device, which the NIC's driver then refuses as such: it makes no regions of
- * these. So it is the second rung that is taken. */
+/* The mock exports a real dma-buf of the device's memory. The NIC's driver
+ * refuses it, since it supports none; so peer memory is used. */
 static void run_refused_dmabuf(struct rank *r)
 {
 	struct tp_region region = region_new(r, "cuda:0");

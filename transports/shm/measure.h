@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 struct shm_rates {
-	uint64_t line_ps;          /* a cache line, one way; 0: not known */
-	uint64_t fill_bytes_per_s; /* copying into lines that another core has
-				      read */
-	uint64_t load_bytes_per_s; /* copying from lines that another core has
-				      written */
-	uint64_t cma_bytes_per_s;  /* from another process; 0: impossible */
-	uint64_t cma_ps;           /* for each call, in addition */
+	uint64_t line_ps; /* a cache line, one way; 0: not known */
+	/* Copying into lines that another core has read. */
+	uint64_t fill_bytes_per_s;
+	/* Copying from lines that another core has written. */
+	uint64_t load_bytes_per_s;
+	uint64_t cma_bytes_per_s; /* from another process; 0: impossible */
+	uint64_t cma_ps;          /* for each call, in addition */
 };
 
 /* Measure. All is 0 if another process of the machine is measuring. */

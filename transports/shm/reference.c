@@ -60,8 +60,8 @@ struct use {
 struct shm_mappings {
 	struct use *last; /* the one that was found last */
 	struct use *bucket[BUCKETS];
-	uint64_t seen; /* entries of the owner's list of freed allocations that
-			  were read */
+	/* Entries of the owner's list of freed allocations that were read. */
+	uint64_t seen;
 	uint64_t marked; /* the same, at the last mark_freed() */
 	uint64_t epoch;  /* number of mark_freed() calls */
 };

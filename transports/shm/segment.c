@@ -438,9 +438,9 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 			ring = ring->next;
 		if (ring)
 			ring->refs++;
+		/* The owner has closed it meanwhile. */
 		else
-			status = DICOMM_AGAIN; /* the owner has closed it
-						  meanwhile */
+			status = DICOMM_AGAIN;
 	} else {
 		status = ring_import(seg, offset, &ring);
 		if (status == DICOMM_SUCCESS)

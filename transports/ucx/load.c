@@ -17,8 +17,8 @@ _Atomic int ucx_contexts;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
-static pid_t loader, parent; /* parent: the process that used UCX and forked
-				this one; or 0 */
+/* parent: the process that used UCX and forked this one; or 0. */
+static pid_t loader, parent;
 
 static void forked(void)
 {

@@ -265,8 +265,8 @@ static void abandon(struct tp_device *dev)
 		struct abandoned *next;
 		ucp_context_h context;
 		ucp_worker_h worker;
-	} * _Atomic abandoned_workers; /* reachable, so that leak checkers do
-					  not report them */
+		/* reachable, so that leak checkers do not report them. */
+	} * _Atomic abandoned_workers;
 	struct abandoned *abandoned = malloc(sizeof(*abandoned));
 
 	log_debug("ucx: rank %d leaves broken connections behind",

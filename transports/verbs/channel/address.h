@@ -38,8 +38,8 @@ struct verbs_qp_address {
 	uint32_t lid, global; /* global: a GID is needed to reach it */
 	uint32_t qpn, psn, mtu;
 	uint32_t reads; /* reads that it serves at a time */
-	uint32_t rkey;  /* for what the peer writes: the inbox, or the credit
-			   words */
+	/* For what the peer writes: the inbox, or the credit words. */
+	uint32_t rkey;
 	uint32_t rail, remote_rail;
 	uint64_t bytes_per_s; /* of the port */
 };

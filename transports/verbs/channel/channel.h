@@ -15,8 +15,7 @@
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/nic/events.h"
 
-#define VERBS_READS \
-	64 /* messages that are read at a time, as transport.h says */
+#define VERBS_READS 64 /* read at a time, as transport.h says */
 #define VERBS_CHANNEL_BITS 20
 /* Bytes of a line before its room. */
 #define VERBS_LINE_HEAD offsetof(struct tp_line, room)
@@ -58,8 +57,8 @@ struct verbs_qp {
 	struct verbs_channel *channel;
 	enum verbs_qp_state state;
 	uint64_t drain_start_ms; /* when draining began */
-	bool fenced; /* both sides have stopped it, and what to send again is
-			known */
+	/* Both sides have stopped it, and what to send again is known. */
+	bool fenced;
 	/* The peer's notice, written by the connection thread: */
 	_Atomic bool noticed;
 	uint64_t received_to, received_mask;
@@ -80,8 +79,9 @@ struct verbs_qp {
 	 * completion nor a check for room. */
 	uint32_t signaled, unchecked_to;
 	uint32_t remote_key;
-	uint64_t load_ps, ps_per_kib; /* time of what it has carried, and time
-					 per KiB; see verbs_pick_qp() */
+	/* Time of what it has carried, and time per KiB; see
+	 * verbs_pick_qp(). */
+	uint64_t load_ps, ps_per_kib;
 	struct verbs_qp_events events;
 	uint32_t seen_done; /* watchdog.c: `done` at its last look, */
 	uint32_t stuck_ms;  /* how long that has not changed; iWARP: how long */
@@ -103,10 +103,10 @@ struct verbs_keys {
 struct verbs_read {
 	uint32_t pending;
 	dicomm_result_t status;
-	uint32_t number; /* how often it was posted; tells flushes of earlier
-			    reads */
-	const struct verbs_qp
-		*by; /* that it was posted on; NULL: post it again */
+	/* How often it was posted; tells flushes of earlier reads. */
+	uint32_t number;
+	/* That it was posted on; NULL: post it again. */
+	const struct verbs_qp *by;
 	struct verbs_reference from;
 	struct verbs_keys keys;
 	void *to;
@@ -131,8 +131,9 @@ struct verbs_head {
 /* A message that may have to be sent again when a queue pair fails. */
 struct verbs_replay_entry {
 	uint64_t seq;
-	uint32_t bytes, what; /* what: number of its bounce buffer + 1; 0: the
-				 message is in `body` */
+	/* what: number of its bounce buffer + 1; 0: the message is in
+	 * `body`. */
+	uint32_t bytes, what;
 	uint32_t count; /* its number among the requests of the queue pair */
 	const struct verbs_qp *by;
 	struct verbs_head head;
@@ -176,20 +177,18 @@ struct verbs_channel {
 
 	/* the sender's */
 	struct verbs_credit_words *words;
-	_Atomic uint64_t
-		released; /* as the last look at the credit words found */
-	uint64_t known;   /* the same, for this thread */
-	const _Atomic uint64_t
-		*next_word; /* the credit word that the receiver writes next */
-	uint32_t credit_checks; /* looks at it that are left until all words are
-				   looked at */
-	struct verbs_channel
-		*next_out; /* in the ring that dev->credit_cursor points into */
+	_Atomic uint64_t released; /* found in the credit words */
+	uint64_t known;            /* the same, for this thread */
+	/* The credit word that the receiver writes next. */
+	const _Atomic uint64_t *next_word;
+	/* Looks at it that are left until all words are looked at. */
+	uint32_t credit_checks;
+	struct verbs_channel *next_out; /* ring of dev->credit_cursor */
 	/* The last message that may be sent without looking for credits. 0: the
 	 * channel has failed, or the device was aborted. */
 	_Atomic uint64_t limit;
-	uint64_t lines; /* address at the peer of the lines, without their
-			   number */
+	/* Address at the peer of the lines, without their number. */
+	uint64_t lines;
 	uint32_t max_inline;
 	/* A message of more bytes than this is announced by a request of its
 	 * own, behind its write. Over iWARP (-1) all are, by a SEND. */
@@ -197,10 +196,10 @@ struct verbs_channel {
 	struct ibv_send_wr wr, notify;
 	struct ibv_sge sge[2], notify_sge;
 	struct verbs_fast_put fast;
-	struct verbs_replay_entry *replay; /* [slot], the replay buffer; NULL:
-					      there is only one queue pair */
-	uint64_t resend; /* bit i: entry i of the replay buffer is to be sent
-			    again */
+	/* [slot], the replay buffer; NULL: there is only one queue pair. */
+	struct verbs_replay_entry *replay;
+	/* Bit i: entry i of the replay buffer is to be sent again. */
+	uint64_t resend;
 
 	/* the receiver's */
 	uint8_t *slots;
@@ -209,19 +208,19 @@ struct verbs_channel {
 	uint64_t last_arrived; /* greatest number that has arrived */
 	uint64_t consumed, granted;
 	const struct verbs_qp *granted_by;
-	uint32_t grants,
-		granted_at[VERBS_CREDIT_WORDS]; /* credits by it, and the
-					    numbers of their requests */
-	uint64_t last_read; /* last message that was read; its sender waits for
-			       a credit */
+	/* Credits by it, and the numbers of their requests. */
+	uint32_t grants, granted_at[VERBS_CREDIT_WORDS];
+	/* Last message that was read; its sender waits for a credit. */
+	uint64_t last_read;
 	uint32_t reads_active; /* reads that are not complete */
 	bool urgent; /* the sender may wait for a credit for another reason */
 	struct verbs_channel *credits_due, **credits_due_link;
 	struct verbs_read reads[VERBS_READS];
 
 	struct verbs_channel *next_closing; /* see close_channel() in verbs.c */
-	uint32_t unfenced; /* queue pairs that this side has stopped, or is
-			      stopping, and that are not fenced */
+	/* Queue pairs that this side has stopped, or is stopping, and that are
+	 * not fenced. */
+	uint32_t unfenced;
 	uint32_t qps;
 	struct verbs_qp qp[];
 };

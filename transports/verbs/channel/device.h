@@ -36,27 +36,26 @@ struct verbs_credit_words;
 
 struct verbs_rail {
 	struct verbs_nic *nic;
-	struct ibv_comp_channel
-		*comp_channel;   /* for events of the completion queue */
-	uint32_t unacknowledged; /* events not acknowledged yet */
+	struct ibv_comp_channel *comp_channel; /* events of cq */
+	uint32_t unacknowledged;               /* events not acknowledged yet */
 	struct ibv_cq *cq;
 	struct ibv_srq *srq; /* NULL: each queue pair has its own receives */
 	uint32_t shared, shared_max; /* receives in the shared queue */
 	int cqe;
-	uint32_t cqe_reserved; /* entries that the queue pairs may use at a time
-				*/
-	uint32_t batch_room;   /* receives until a batch is complete */
+	/* Entries that the queue pairs may use at a time. */
+	uint32_t cqe_reserved;
+	uint32_t batch_room; /* receives until a batch is complete */
 	struct ibv_recv_wr batch[VERBS_RECV_BATCH];
 	struct ibv_sge batch_sge[VERBS_RECV_BATCH];
-	uint32_t *imm_words; /* iWARP: the immediate of a message arrives here,
-				by a SEND */
+	/* iWARP: the immediate of a message arrives here, by a SEND. */
+	uint32_t *imm_words;
 	struct ibv_mr *imm_words_mr;
 	uint32_t imm_words_count, imm_words_max;
-	struct ibv_mr *words_mr,
-		*pool_mr; /* of the device's credit words and bounce buffers */
-	struct verbs_channel *loopback; /* the NIC connected to itself; NULL:
-					   not needed yet */
-	uint32_t flushes;               /* in flight */
+	/* Of the device's credit words and bounce buffers. */
+	struct ibv_mr *words_mr, *pool_mr;
+	/* The NIC connected to itself; NULL: not needed yet. */
+	struct verbs_channel *loopback;
+	uint32_t flushes; /* in flight */
 	/* the connection thread's: connection/server.c */
 	struct verbs_conn *events;
 	struct rdma_cm_id *cm; /* also listens; NULL: librdmacm is not used */
@@ -89,20 +88,20 @@ struct tp_device {
 	struct verbs_rail rail[VERBS_RAILS];
 	unsigned idle; /* polls in a row that found nothing */
 	struct verbs_pool pool;
-	struct verbs_channel *_Atomic *in,
-		*_Atomic *out; /* [id], see channel.h */
-	uint32_t channels;     /* length of both tables */
+	/* [id], see channel.h. */
+	struct verbs_channel *_Atomic *in, *_Atomic *out;
+	uint32_t channels; /* length of both tables */
 	/* [id]: credit words, written by peers; and one more, which nobody
 	 * reads */
 	struct verbs_credit_words *words;
 	/* the channel out that was last checked for credits */
 	struct verbs_channel *credit_cursor;
-	int busy; /* polls in a row that found something, until one checks the
-		     rest */
+	/* Polls in a row that found something, until one checks the rest. */
+	int busy;
 	struct verbs_channel *credits_due;
 	struct tp_peer *peers;
-	struct verbs_channel
-		*closing;      /* closed, but the kernel still connects them */
+	/* Closed, but the kernel still connects them. */
+	struct verbs_channel *closing;
 	atomic_flag mems_busy; /* guards mems, for a few instructions */
 	struct tp_mem *mems;
 
@@ -125,9 +124,8 @@ struct tp_peer {
 	struct tp_device *dev;
 	int rank;
 	struct verbs_address address;
-	struct verbs_channel
-		*out[TP_CLASSES]; /* &verbs_no_channel: not connected */
-	struct verbs_channel *in[TP_CLASSES]; /* NULL: not connected */
+	struct verbs_channel *out[TP_CLASSES]; /* or &verbs_no_channel */
+	struct verbs_channel *in[TP_CLASSES];  /* NULL: not connected */
 	struct tp_peer *next;
 };
 

@@ -19,9 +19,8 @@
 #include "transports/verbs/nic/ports.h"
 #include "transports/verbs/nic/registration.h"
 
-#define MIN_RNR_TIMER                                          \
-	12 /* 0.64 ms; senders never have to wait for receives \
-	    */
+/* 0.64 ms; senders never have to wait for receives. */
+#define MIN_RNR_TIMER 12
 /* The kernel asks the network for the address of the peer's NIC, and gives up
  * after a second. That is too short where many ranks ask at once. */
 #define RESOLVE_TRIES 3

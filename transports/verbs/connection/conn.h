@@ -20,13 +20,13 @@ struct verbs_qp;
 enum verbs_conn_stage {
 	CONN_LISTENING,
 	CONN_EVENTS, /* no connection: the asynchronous events of a NIC */
-	CONN_AWAITING_REQUEST, /* the peer has connected; its request has not
-				  arrived */
+	/* The peer has connected; its request has not arrived. */
+	CONN_AWAITING_REQUEST,
 	CONN_CONNECTING, /* connecting to the peer, then sending the request */
-	CONN_AWAITING_REPLY,   /* the reply has not arrived */
-	CONN_AWAITING_RDMA_CM, /* request and reply are exchanged; librdmacm
-				  connects */
-	CONN_OPEN              /* the channel is ready; notices may arrive */
+	CONN_AWAITING_REPLY, /* the reply has not arrived */
+	/* Request and reply are exchanged; librdmacm connects. */
+	CONN_AWAITING_RDMA_CM,
+	CONN_OPEN /* the channel is ready; notices may arrive */
 };
 
 struct verbs_conn {
@@ -34,11 +34,11 @@ struct verbs_conn {
 	uint64_t id;
 	int fd;
 	enum verbs_conn_stage stage;
-	struct verbs_nic *nic;         /* CONN_EVENTS: whose events */
-	struct verbs_channel *channel; /* from CONN_CONNECTING on; of an
-					  accepted one, from CONN_OPEN on */
-	uint64_t deadline_ms;          /* clock when it is given up; 0: never */
-	struct verbs_connect_msg msg;  /* that is sent, or is being received */
+	struct verbs_nic *nic; /* CONN_EVENTS: whose events */
+	/* From CONN_CONNECTING on; of an accepted one, from CONN_OPEN on. */
+	struct verbs_channel *channel;
+	uint64_t deadline_ms;         /* clock when it is given up; 0: never */
+	struct verbs_connect_msg msg; /* that is sent, or is being received */
 	size_t have;
 	char from[VERBS_TEXT];
 };

@@ -24,8 +24,8 @@ struct request {
 	uint32_t bytes;
 	uint32_t channel;
 	bool in;
-	uint16_t what; /* sender: bounce buffer + 1; receiver: read + 1; 0:
-			  neither */
+	/* sender: bounce buffer + 1; receiver: read + 1; 0: neither. */
+	uint16_t what;
 };
 
 static struct request request_of(uint64_t id)

@@ -12,8 +12,8 @@ struct verbs_nic;
  * points here. */
 struct verbs_qp_events {
 	const char *_Atomic failed; /* name of the event; NULL: it works */
-	bool last_wqe; /* it delivers no more messages; guarded by verbs_lock()
-			*/
+	/* It delivers no more messages; guarded by verbs_lock(). */
+	bool last_wqe;
 };
 
 /* Handle all events that wait in async_fd. The caller holds verbs_lock().

@@ -17,9 +17,9 @@ enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 /* A GID by which peers can reach a port. */
 struct verbs_gid {
 	union ibv_gid gid;
-	uint8_t index;  /* in the port's GID table */
-	uint8_t prefix; /* bits of the subnet's prefix; 0: unknown, or no subnet
-			 */
+	uint8_t index; /* in the port's GID table */
+	/* Bits of the subnet's prefix; 0: unknown, or no subnet. */
+	uint8_t prefix;
 };
 
 const char *verbs_fabric_name(enum verbs_fabric fabric);

@@ -40,11 +40,10 @@ struct verbs_nic {
 	uint64_t freed_seen;
 	_Atomic uint64_t registrations; /* made so far */
 	/* written with verbs_lock() held: events.c */
-	_Atomic bool changed; /* verbs_nic_refresh() is needed */
-	_Atomic uint64_t
-		link_down_ms; /* clock when the link went down; 0: it is up */
-	const char *_Atomic fatal; /* why the NIC failed; NULL: it works */
-	_Atomic bool removed;      /* the device is gone */
+	_Atomic bool changed;          /* verbs_nic_refresh() is needed */
+	_Atomic uint64_t link_down_ms; /* since when; 0: it is up */
+	const char *_Atomic fatal;     /* why the NIC failed; NULL: it works */
+	_Atomic bool removed;          /* the device is gone */
 };
 
 /* Access to this library's own memory that peers write: inbox and credits. Over
