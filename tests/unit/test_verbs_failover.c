@@ -508,7 +508,8 @@ START_TEST(what_a_nic_refuses_goes_by_the_other)
 			 0);
 	poll_some();
 	for (uint64_t q = 1; q <= 2; q++)
-		ck_assert_int_eq(verbs_arrived(&peer, 0, q), DICOMM_SUCCESS);
+		ck_assert_int_eq(verbs_read_status(&peer, 0, q),
+				 DICOMM_SUCCESS);
 	/* and for credits. */
 	notice(in, (uint32_t)_i, 0, 0);
 	n_posted = 0;
@@ -744,14 +745,14 @@ START_TEST(a_read_begins_anew_at_once)
 	ck_assert_uint_eq(posted[1].lkey, target_mrs[!first].mr->lkey);
 	ck_assert_uint_eq(posted[1].addr, 0x5000 + 64);
 	ck_assert_uint_eq(posted[1].bytes, sizeof(target));
-	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
+	ck_assert_int_eq(verbs_read_status(&peer, 0, 1), DICOMM_IN_PROGRESS);
 	/* Later completions of the failed queue pair are ignored. */
 	complete(first, posted[0].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
 	poll_some();
-	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_IN_PROGRESS);
+	ck_assert_int_eq(verbs_read_status(&peer, 0, 1), DICOMM_IN_PROGRESS);
 	complete(!first, posted[1].id, IBV_WC_RDMA_READ, IBV_WC_SUCCESS, 0);
 	poll_some();
-	ck_assert_int_eq(verbs_arrived(&peer, 0, 1), DICOMM_SUCCESS);
+	ck_assert_int_eq(verbs_read_status(&peer, 0, 1), DICOMM_SUCCESS);
 	ck_assert_uint_eq(atomic_load(&dev.reads), 0);
 }
 END_TEST
@@ -784,7 +785,7 @@ static dicomm_result_t read_flushed(enum tp_class c, uint64_t seq)
 		DICOMM_IN_PROGRESS);
 	for (int i = 0; i < 20 && n_posted; i++)
 		complete_reads();
-	return verbs_arrived(&peer, c, seq);
+	return verbs_read_status(&peer, c, seq);
 }
 
 /* A NIC that reads also flushes, over its loopback queue pair. If that fails,

@@ -65,7 +65,7 @@ void ucx_credits_send(struct ucx_in *in)
 	ucx_credits_cancel(in);
 }
 
-static void tell_some(struct tp_device *dev, bool all)
+static void send_due_credits(struct tp_device *dev, bool all)
 {
 	struct ucx_in *next;
 
@@ -78,14 +78,14 @@ static void tell_some(struct tp_device *dev, bool all)
 
 void ucx_credits_send_all(struct tp_device *dev)
 {
-	tell_some(dev, true);
+	send_due_credits(dev, true);
 }
 
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
 
-	tell_some(dev, all);
+	send_due_credits(dev, all);
 	if (all)
 		dev->idle = 0;
 }
@@ -94,7 +94,7 @@ void ucx_credits_progress(struct tp_device *dev, bool moved)
 {
 	if (__builtin_expect(dev->blocked, 0)) {
 		dev->blocked = false;
-		tell_some(dev, false);
+		send_due_credits(dev, false);
 	}
 	if (moved)
 		dev->idle = 0;

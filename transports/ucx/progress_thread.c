@@ -53,7 +53,7 @@ void ucx_thread_wake(void)
 
 /* Poll the device of a rank that is away until nothing moves. Returns after how
  * many milliseconds to do so again; -1: when an event comes. */
-static int settle(struct tp_device *dev)
+static int poll_device(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
 
@@ -74,7 +74,7 @@ static int settle(struct tp_device *dev)
 
 /* Poll all devices that need it. Returns how long to sleep, and fills in on
  * what. */
-static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
+static int poll_devices(struct pollfd fds[SLEEPERS], nfds_t *n)
 {
 	int timeout = -1;
 
@@ -88,7 +88,7 @@ static int look(struct pollfd fds[SLEEPERS], nfds_t *n)
 		 * check once more that it does not. */
 		atomic_store(&d->covered, away);
 		if (away && atomic_load(&d->polls) == polls)
-			t = settle(d);
+			t = poll_device(d);
 		if (t < 0 && *n == SLEEPERS)
 			t = AWAY_MS;
 		if (t < 0 && !atomic_load(&d->aborted))
@@ -115,7 +115,7 @@ static void *thread_main(void *arg)
 		fds[0] = (struct pollfd){.fd = thread_state.wake,
 					 .events = POLLIN};
 		n = 1;
-		timeout = thread_state.stop ? 0 : look(fds, &n);
+		timeout = thread_state.stop ? 0 : poll_devices(fds, &n);
 		if (thread_state.stop) {
 			pthread_mutex_unlock(&lock);
 			return NULL;

@@ -394,7 +394,7 @@ static bool is_done(struct verbs_channel *channel)
 	       atomic_load(&channel->dev->aborted) || is_drained(channel);
 }
 
-static bool verbs_landed(struct tp_device *dev)
+static bool verbs_delivered(struct tp_device *dev)
 {
 	bool all = true;
 
@@ -613,7 +613,7 @@ const struct transport transport_verbs = {
 	.put = verbs_put,
 	.release = verbs_release,
 	.flush = verbs_flush,
-	.delivered = verbs_landed,
+	.delivered = verbs_delivered,
 	.mem_reg = verbs_mem_reg,
 	.mem_reg_device = verbs_mem_reg_device,
 	.mem_support = verbs_mem_support,
@@ -621,7 +621,7 @@ const struct transport transport_verbs = {
 	.offer = verbs_offer,
 	.map = verbs_map,
 	.read = verbs_read,
-	.read_status = verbs_arrived,
+	.read_status = verbs_read_status,
 	.poll = verbs_poll,
 	.wait = verbs_wait,
 	.broken = verbs_broken,

@@ -149,7 +149,7 @@ static void address_of(const struct verbs_qp *qp,
 	ah->grh.traffic_class = (uint8_t)config_int(CONFIG_IB_TC);
 }
 
-static bool makes_sense(const struct verbs_qp_address *remote)
+static bool is_valid_address(const struct verbs_qp_address *remote)
 {
 	return remote->mtu >= IBV_MTU_256 && remote->mtu <= IBV_MTU_4096 &&
 	       remote->qpn <= 0xffffff && remote->psn <= 0xffffff;
@@ -201,7 +201,7 @@ dicomm_result_t verbs_qp_connect(struct verbs_qp *qp,
 			remote->reads),
 	};
 
-	if (!makes_sense(remote)) {
+	if (!is_valid_address(remote)) {
 		snprintf(qp->channel->text, sizeof(qp->channel->text),
 			 "verbs: rank %d (%s): the address of its queue pair "
 			 "is invalid",

@@ -63,7 +63,7 @@ void verbs_conn_watch(struct verbs_conn *c, uint32_t events)
 }
 
 /* A channel that its device does not know yet is closed with its connection. */
-bool verbs_is_known(const struct verbs_channel *channel)
+bool verbs_channel_is_known(const struct verbs_channel *channel)
 {
 	return !channel->in ||
 	       atomic_load(&channel->dev->in[channel->id]) == channel;
@@ -81,7 +81,7 @@ void verbs_conn_drop(struct verbs_conn *c)
 		verbs_conns.unproven--;
 	if (channel)
 		channel->conn = NULL;
-	if (channel && !verbs_is_known(channel))
+	if (channel && !verbs_channel_is_known(channel))
 		verbs_channel_close(channel);
 	/* The descriptor of a NIC's events is a duplicate, so closing it is not
 	 * enough. */

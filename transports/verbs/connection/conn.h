@@ -64,7 +64,7 @@ struct verbs_conn *verbs_conn_find(uint64_t id);
 bool verbs_conn_read(struct verbs_conn *c, bool *ended);
 /* Does the device know the channel? If not, it is closed with its
  * connection. */
-bool verbs_is_known(const struct verbs_channel *channel);
+bool verbs_channel_is_known(const struct verbs_channel *channel);
 /* Close the connection of a channel; the peer takes that as the end of the
  * channel. */
 void verbs_conn_forget(struct verbs_channel *channel);

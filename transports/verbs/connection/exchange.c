@@ -31,12 +31,12 @@
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/ports.h"
 
-static bool uses_cm(const struct tp_device *dev)
+static bool uses_rdma_cm(const struct tp_device *dev)
 {
 	return dev->rail[0].cm;
 }
 
-static bool is_of_use(const struct verbs_rail *rail)
+static bool is_working(const struct verbs_rail *rail)
 {
 	return !atomic_load(&rail->nic->link_down_ms) &&
 	       !atomic_load(&rail->nic->fatal) && rail->nic->gids;
@@ -98,7 +98,7 @@ static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 	for (uint32_t i = 0; i < dev->rails; i++) {
 		uint32_t rail = (wanted + i) % dev->rails;
 
-		if (is_of_use(&dev->rail[rail]))
+		if (is_working(&dev->rail[rail]))
 			return rail;
 	}
 	return wanted;
@@ -112,8 +112,8 @@ static void reply_gids(const struct verbs_qp *qp,
 	memcpy(reply->gid[0], qp->gid.gid.raw, sizeof(reply->gid[0]));
 	memcpy(reply->gid[1], request->gid[qp->to_gid], sizeof(reply->gid[1]));
 	reply->gids = 2;
-	if (uses_cm(qp->channel->dev))
-		verbs_cm_end(qp->rail, reply);
+	if (uses_rdma_cm(qp->channel->dev))
+		verbs_rdma_cm_address(qp->rail, reply);
 }
 
 static dicomm_result_t make_receiver(struct tp_device *dev,
@@ -140,7 +140,7 @@ static dicomm_result_t make_receiver(struct tp_device *dev,
 		status = verbs_channel_inbox(channel, reply);
 	if (status == DICOMM_SUCCESS)
 		status = verbs_channel_set_remote(channel, request);
-	if (status == DICOMM_SUCCESS && !uses_cm(dev))
+	if (status == DICOMM_SUCCESS && !uses_rdma_cm(dev))
 		status = verbs_channel_connect(channel, request);
 	if (status != DICOMM_SUCCESS) {
 		verbs_channel_close(channel);
@@ -151,7 +151,7 @@ static dicomm_result_t make_receiver(struct tp_device *dev,
 	channel->conn = c;
 	c->channel = channel;
 	memcpy(channel->challenge, request->challenge, VERBS_NONCE);
-	if (uses_cm(dev)) {
+	if (uses_rdma_cm(dev)) {
 		atomic_store(&channel->state, CHANNEL_CONNECTING);
 		await_rdma_cm(c);
 		return DICOMM_SUCCESS;
@@ -242,7 +242,7 @@ static uint32_t pair_rails(const struct tp_device *dev,
 	uint32_t mine[VERBS_RAILS], n = 0, pairs, qps;
 
 	for (uint32_t i = 0; i < dev->rails; i++)
-		if (is_of_use(&dev->rail[i]))
+		if (is_working(&dev->rail[i]))
 			mine[n++] = i;
 	if (!n) /* none works: the first one gives the reason */
 		mine[n++] = 0;
@@ -390,7 +390,7 @@ static const char *reply_error(const struct verbs_channel *channel,
 
 /* Use the GID that the receiver has chosen. The port may have lost it since the
  * request. */
-static dicomm_result_t take_gid(struct verbs_qp *qp, const uint8_t *wanted)
+static dicomm_result_t use_gid(struct verbs_qp *qp, const uint8_t *wanted)
 {
 	const struct verbs_nic *nic = qp->rail->nic;
 	char text[INET6_ADDRSTRLEN];
@@ -416,12 +416,12 @@ static dicomm_result_t connect_qps(struct verbs_channel *channel,
 				   const struct verbs_connect_msg *remote)
 {
 	for (uint32_t i = 0; i < channel->qps; i++)
-		TRY(take_gid(&channel->qp[i], remote->qp[i].gid[1]));
+		TRY(use_gid(&channel->qp[i], remote->qp[i].gid[1]));
 	TRY(verbs_channel_set_remote(channel, remote));
-	if (!uses_cm(channel->dev))
+	if (!uses_rdma_cm(channel->dev))
 		return verbs_channel_connect(channel, remote);
 	for (uint32_t i = 0; i < channel->qps; i++)
-		TRY(verbs_cm_call(&channel->qp[i], &remote->qp[i]));
+		TRY(verbs_rdma_cm_connect(&channel->qp[i], &remote->qp[i]));
 	return DICOMM_SUCCESS;
 }
 
@@ -441,7 +441,7 @@ void verbs_reply_received(struct verbs_conn *c)
 		return;
 	}
 	status = connect_qps(channel, &c->msg);
-	if (status == DICOMM_SUCCESS && uses_cm(channel->dev)) {
+	if (status == DICOMM_SUCCESS && uses_rdma_cm(channel->dev)) {
 		await_rdma_cm(c);
 		return;
 	}

@@ -36,7 +36,7 @@
 /* Guarded by verbs_lock(). */
 static struct rdma_event_channel *event_channel;
 
-dicomm_result_t verbs_cm_start(int *fd)
+dicomm_result_t verbs_rdma_cm_start(int *fd)
 {
 	if (!event_channel)
 		event_channel = rdma_create_event_channel();
@@ -46,19 +46,19 @@ dicomm_result_t verbs_cm_start(int *fd)
 	return DICOMM_SUCCESS;
 }
 
-void verbs_cm_stop(void)
+void verbs_rdma_cm_stop(void)
 {
 	if (event_channel)
 		rdma_destroy_event_channel(event_channel);
 	event_channel = NULL;
 }
 
-void verbs_cm_forget(void)
+void verbs_rdma_cm_reset(void)
 {
 	event_channel = NULL;
 }
 
-dicomm_result_t verbs_cm_listen(struct verbs_rail *rail)
+dicomm_result_t verbs_rdma_cm_listen(struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
 	int error = 0;
@@ -72,7 +72,7 @@ dicomm_result_t verbs_cm_listen(struct verbs_rail *rail)
 		    !rdma_listen(rail->cm, BACKLOG))
 			return DICOMM_SUCCESS;
 		error = errno;
-		verbs_cm_close(rail->cm);
+		verbs_rdma_cm_close(rail->cm);
 		rail->cm = NULL;
 		if (error != EADDRINUSE)
 			break;
@@ -81,7 +81,7 @@ dicomm_result_t verbs_cm_listen(struct verbs_rail *rail)
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: listen: %m", nic->name);
 }
 
-void verbs_cm_close(struct rdma_cm_id *id)
+void verbs_rdma_cm_close(struct rdma_cm_id *id)
 {
 	if (id)
 		rdma_destroy_id(id);
@@ -89,7 +89,8 @@ void verbs_cm_close(struct rdma_cm_id *id)
 
 /* In the reply: the address of the NIC as an IPv4-mapped GID, and the port in
  * place of the LID. */
-void verbs_cm_end(const struct verbs_rail *rail, struct verbs_qp_address *end)
+void verbs_rdma_cm_address(const struct verbs_rail *rail,
+			   struct verbs_qp_address *end)
 {
 	memset(end->gid[0], 0, 10);
 	memset(end->gid[0] + 10, 0xff, 2);
@@ -109,8 +110,8 @@ static bool begin(struct verbs_qp *qp)
 				  (struct sockaddr *)&qp->cm_to, RESOLVE_MS);
 }
 
-dicomm_result_t verbs_cm_call(struct verbs_qp *qp,
-			      const struct verbs_qp_address *end)
+dicomm_result_t verbs_rdma_cm_connect(struct verbs_qp *qp,
+				      const struct verbs_qp_address *end)
 {
 	qp->cm_to.sin_family = AF_INET;
 	qp->cm_to.sin_port = htons((uint16_t)end->lid);
@@ -270,7 +271,7 @@ static bool on_event(struct rdma_cm_event *e)
 	return false;
 }
 
-void verbs_cm_events(void)
+void verbs_rdma_cm_events(void)
 {
 	struct rdma_cm_event *e;
 
@@ -282,6 +283,6 @@ void verbs_cm_events(void)
 			    : on_event(e))
 			stray = e->id;
 		rdma_ack_cm_event(e);
-		verbs_cm_close(stray);
+		verbs_rdma_cm_close(stray);
 	}
 }

@@ -15,15 +15,16 @@ struct verbs_qp_address;
 struct verbs_rail;
 struct verbs_qp;
 
-/* *fd is readable when verbs_cm_events() has something to do. */
-dicomm_result_t verbs_cm_start(int *fd);
-void verbs_cm_stop(void);
-void verbs_cm_forget(void); /* in the child of a fork */
-void verbs_cm_events(void);
-dicomm_result_t verbs_cm_listen(struct verbs_rail *rail);
-void verbs_cm_end(const struct verbs_rail *rail, struct verbs_qp_address *end);
-dicomm_result_t verbs_cm_call(struct verbs_qp *qp,
-			      const struct verbs_qp_address *end);
-void verbs_cm_close(struct rdma_cm_id *id);
+/* *fd is readable when verbs_rdma_cm_events() has something to do. */
+dicomm_result_t verbs_rdma_cm_start(int *fd);
+void verbs_rdma_cm_stop(void);
+void verbs_rdma_cm_reset(void); /* in the child of a fork */
+void verbs_rdma_cm_events(void);
+dicomm_result_t verbs_rdma_cm_listen(struct verbs_rail *rail);
+void verbs_rdma_cm_address(const struct verbs_rail *rail,
+			   struct verbs_qp_address *end);
+dicomm_result_t verbs_rdma_cm_connect(struct verbs_qp *qp,
+				      const struct verbs_qp_address *end);
+void verbs_rdma_cm_close(struct rdma_cm_id *id);
 
 #endif

@@ -156,7 +156,7 @@ static void request_received(struct verbs_conn *c)
 		verbs_conn_drop(c);
 }
 
-static void lost(struct verbs_conn *c)
+static void conn_lost(struct verbs_conn *c)
 {
 	if (c->stage != CONN_AWAITING_REQUEST)
 		verbs_conn_ended(c);
@@ -189,7 +189,7 @@ static void on_event(struct verbs_conn *c)
 		if (verbs_conn_read(c, &ended))
 			request_received(c);
 		else if (ended)
-			lost(c);
+			conn_lost(c);
 		break;
 	case CONN_CONNECTING:
 		verbs_tcp_connected(c);
@@ -198,18 +198,18 @@ static void on_event(struct verbs_conn *c)
 		if (verbs_conn_read(c, &ended))
 			verbs_reply_received(c);
 		else if (ended)
-			lost(c);
+			conn_lost(c);
 		break;
 	case CONN_AWAITING_RDMA_CM:
 		n = recv(c->fd, &rest, sizeof(rest), MSG_PEEK);
 		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-			lost(c);
+			conn_lost(c);
 		break;
 	case CONN_OPEN:
 		if (verbs_conn_read(c, &ended))
 			ended = !verbs_notice_received(c);
 		if (ended)
-			lost(c);
+			conn_lost(c);
 		break;
 	}
 }
@@ -250,7 +250,7 @@ static void *serve(void *arg)
 
 			stop |= !events[i].data.u64;
 			if (events[i].data.u64 == CM_ID)
-				verbs_cm_events();
+				verbs_rdma_cm_events();
 			else if (c)
 				on_event(c);
 		}
@@ -299,7 +299,7 @@ static void fork_child(void)
 	verbs_conns.first = NULL;
 	verbs_conns.unproven = 0;
 	verbs_conns.epoll_fd = stop_fd = -1;
-	verbs_cm_forget();
+	verbs_rdma_cm_reset();
 }
 
 static void setup(void)
@@ -357,11 +357,11 @@ static dicomm_result_t open_cm(struct verbs_rail *rail)
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = CM_ID};
 	int fd;
 
-	TRY(verbs_cm_start(&fd));
+	TRY(verbs_rdma_cm_start(&fd));
 	if (epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 &&
 	    errno != EEXIST)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch librdmacm: %m");
-	return verbs_cm_listen(rail);
+	return verbs_rdma_cm_listen(rail);
 }
 
 static dicomm_result_t open_events(struct verbs_rail *rail)
@@ -396,7 +396,7 @@ static void close_rails(struct tp_device *dev)
 		if (rail->events)
 			verbs_conn_drop(rail->events);
 		rail->events = NULL;
-		verbs_cm_close(rail->cm);
+		verbs_rdma_cm_close(rail->cm);
 		rail->cm = NULL;
 	}
 }
@@ -458,7 +458,7 @@ static void stop(void)
 	close(verbs_conns.epoll_fd);
 	close(stop_fd);
 	verbs_conns.epoll_fd = stop_fd = -1;
-	verbs_cm_stop();
+	verbs_rdma_cm_stop();
 }
 
 void verbs_server_stop_listening(struct tp_device *dev)
@@ -477,7 +477,7 @@ void verbs_server_stop_listening(struct tp_device *dev)
 	for (struct verbs_conn *c = verbs_conns.first; c; c = next) {
 		next = c->next;
 		if (c->channel && c->channel->dev == dev &&
-		    !verbs_is_known(c->channel))
+		    !verbs_channel_is_known(c->channel))
 			verbs_conn_drop(c);
 	}
 	close_rails(dev);

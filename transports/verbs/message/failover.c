@@ -111,7 +111,7 @@ static void stop(struct verbs_qp *qp)
 		verbs_rail_receives(qp->rail, NULL, 1);
 }
 
-static bool tell(const struct verbs_qp *qp)
+static bool send_notice(const struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
 	uint64_t mask = 0;
@@ -192,7 +192,7 @@ static void step_qp(struct verbs_qp *qp)
 		begin_drain(qp);
 	} else if (qp->state == QP_DRAINING && has_drained(qp)) {
 		stop(qp);
-		if (qp->state == QP_STOPPED && !tell(qp))
+		if (qp->state == QP_STOPPED && !send_notice(qp))
 			log_debug("verbs: rank %d has left", qp->channel->rank);
 	}
 	if (noticed && qp->state == QP_STOPPED && !qp->fenced)

@@ -128,8 +128,8 @@ dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	return DICOMM_IN_PROGRESS;
 }
 
-dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
-			      uint64_t seq)
+dicomm_result_t verbs_read_status(struct tp_peer *peer, enum tp_class c,
+				  uint64_t seq)
 {
 	struct verbs_channel *channel = peer->in[c];
 	const struct verbs_read *read = &channel->reads[seq % VERBS_READS];

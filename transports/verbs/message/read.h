@@ -30,7 +30,7 @@ dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 dicomm_result_t verbs_read(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 			   const struct tp_ref *ref, uint64_t offset, void *dst,
 			   uint64_t len);
-dicomm_result_t verbs_arrived(struct tp_peer *peer, enum tp_class c,
-			      uint64_t seq);
+dicomm_result_t verbs_read_status(struct tp_peer *peer, enum tp_class c,
+				  uint64_t seq);
 
 #endif

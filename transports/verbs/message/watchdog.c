@@ -54,7 +54,7 @@ static uint64_t bytes_under_way(const struct verbs_channel *channel)
 
 /* Over iWARP, data may be lost after its request is complete: is it time to ask
  * the peer's NIC? */
-static bool is_to_ask(struct verbs_qp *qp, uint32_t passed_ms)
+static bool must_ask(struct verbs_qp *qp, uint32_t passed_ms)
 {
 	if (qp->rail->nic->fabric != VERBS_IWARP)
 		return false;
@@ -75,7 +75,7 @@ static void watch_requests(struct verbs_qp *qp, uint32_t passed_ms)
 
 	if (qp->state != QP_GOOD)
 		return;
-	if (qp->done != qp->seen_done || (!left && !is_to_ask(qp, passed_ms))) {
+	if (qp->done != qp->seen_done || (!left && !must_ask(qp, passed_ms))) {
 		qp->seen_done = qp->done;
 		qp->stuck_ms = 0;
 		return;
