@@ -364,19 +364,21 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 static bool find_adapter(const struct tp_region *region, int *index,
 			 dicomm_adapter_info_t *info)
 {
-	struct tp_taker taker;
+	struct tp_mem_support support;
 	struct tp_place place;
 
 	comm_place(region->accel, region->index, &place);
 	for (int t = 0; transports[t]; t++)
 		for (unsigned n = 0;
-		     transports[t]->takes(n, region, &place, &taker); n++) {
+		     transports[t]->mem_support(n, region, &place, &support);
+		     n++) {
 			if ((*index)--)
 				continue;
 			info->transport = transports[t]->name;
-			info->direct = taker.takes;
-			memcpy(info->adapter, taker.name, sizeof(taker.name));
-			memcpy(info->how, taker.how, sizeof(taker.how));
+			info->direct = support.supported;
+			memcpy(info->adapter, support.name,
+			       sizeof(support.name));
+			memcpy(info->how, support.how, sizeof(support.how));
 			return true;
 		}
 	return false;

@@ -128,8 +128,8 @@ enum which { NEAR, FAR, FAR_FOR_DEVICES };
 
 static bool is_one_of(const struct transport *t, enum which which)
 {
-	return t->near == (which == NEAR) &&
-	       (t->devices || which != FAR_FOR_DEVICES);
+	return t->intra_node == (which == NEAR) &&
+	       (t->device_memory || which != FAR_FOR_DEVICES);
 }
 
 static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
@@ -144,7 +144,7 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	char why[256];
 
 	if (comm->config.lanes != DICOMM_UNDEFINED_INT)
-		config.channels = (uint32_t)comm->config.lanes;
+		config.queue_pairs = (uint32_t)comm->config.lanes;
 	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
@@ -192,7 +192,7 @@ bool comm_uses_near_wires(void)
 	char why[256];
 
 	for (size_t i = 0; transports[i]; i++)
-		if (transports[i]->near &&
+		if (transports[i]->intra_node &&
 		    comm_list_has(list, transports[i]->name) &&
 		    transports[i]->usable(why, sizeof(why)))
 			return true;
@@ -208,7 +208,7 @@ uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes)
 	for (size_t i = 0; transports[i]; i++) {
 		const struct transport *t = transports[i];
 
-		if (t->near || !comm_list_has(list, t->name) ||
+		if (t->intra_node || !comm_list_has(list, t->name) ||
 		    !t->usable(why, sizeof(why)))
 			continue;
 		wished = comm_wished_slot_bytes(t, (int)ranks);
@@ -269,8 +269,9 @@ static void widen_near(struct dicomm_comm *comm)
 	for (size_t i = 0; i < COMM_WIRES; i++) {
 		struct wire *w = &comm->wires[i];
 
-		if (w->device && w->transport->widen)
-			w->transport->widen(w->device, comm->near_slot_bytes);
+		if (w->device && w->transport->set_slot_bytes)
+			w->transport->set_slot_bytes(w->device,
+						     comm->near_slot_bytes);
 	}
 }
 
@@ -312,7 +313,7 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	comm->slot_bytes = least;
 	comm->table.params.slot_bytes = least;
 	w = &comm->wires[__builtin_ctz(in_use)];
-	if (!(in_use & (in_use - 1)) && w->transport->sleeps)
+	if (!(in_use & (in_use - 1)) && w->transport->wait_wakes)
 		comm->only_wire = w;
 }
 

@@ -184,8 +184,9 @@ uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks)
 void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
 		     struct tp_config *config)
 {
-	uint32_t wished = t->widen ? comm->near_slot_bytes
-				   : comm_wished_slot_bytes(t, comm->ranks);
+	uint32_t wished = t->set_slot_bytes
+				  ? comm->near_slot_bytes
+				  : comm_wished_slot_bytes(t, comm->ranks);
 
 	config->slots = comm->slots;
 	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))

@@ -26,7 +26,8 @@ static struct dicomm_comm *first; /* of those that are ready */
 static bool has_far_wire(const struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device && !comm->wires[i].transport->near)
+		if (comm->wires[i].device &&
+		    !comm->wires[i].transport->intra_node)
 			return true;
 	return false;
 }

@@ -12,8 +12,8 @@ void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *held)
 {
 	for (size_t i = 0; i < COMM_WIRES; i++)
 		if (held->wires & 1u << i)
-			comm->wires[i].transport->drop(comm->wires[i].device,
-						       held->on[i]);
+			comm->wires[i].transport->mem_dereg(
+				comm->wires[i].device, held->on[i]);
 	held->wires = 0;
 }
 
@@ -29,8 +29,8 @@ dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 
 		if (!w->device)
 			continue;
-		status = w->transport->hold(w->device, addr, len, written,
-					    &held->on[i]);
+		status = w->transport->mem_reg(w->device, addr, len, written,
+					       &held->on[i]);
 		if (status != DICOMM_SUCCESS) {
 			comm_mem_deregister(comm, held);
 			return status;

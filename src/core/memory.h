@@ -10,7 +10,7 @@
 
 /* One buffer on all wires. */
 struct mem_handles {
-	struct tp_hold *on[COMM_WIRES];
+	struct tp_mem *on[COMM_WIRES];
 	unsigned wires; /* bit i: held on wire i */
 };
 

@@ -188,8 +188,8 @@ bool comm_landed(struct dicomm_comm *comm)
 	for (size_t i = 0; i < COMM_WIRES; i++) {
 		const struct wire *w = &comm->wires[i];
 
-		if (w->device && w->transport->landed &&
-		    !w->transport->landed(w->device))
+		if (w->device && w->transport->delivered &&
+		    !w->transport->delivered(w->device))
 			all = false;
 	}
 	return all;

@@ -283,7 +283,7 @@ static void rest(struct dicomm_comm *comm)
 	struct wire *w = comm->slow_wire;
 
 	if (w)
-		w->transport->rest(w->device,
+		w->transport->wait(w->device,
 				   w == comm->only_wire ? REST_US : NAP_US);
 	else
 		sched_yield();
@@ -310,7 +310,7 @@ static void nap(const struct wait_for *f, uint64_t waited_ns)
 	if (!w)
 		nanosleep(&t, NULL);
 	else if (!w->transport->slow_poll)
-		w->transport->rest(w->device, rest_us(f, waited_ns));
+		w->transport->wait(w->device, rest_us(f, waited_ns));
 }
 
 static bool is_due(struct waiter *w, uint64_t now)

@@ -154,7 +154,7 @@ static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 {
 	unsigned wires = comm->peers[rank].wires;
 
-	if (wires && comm->wires[__builtin_ctz(wires)].transport->near)
+	if (wires && comm->wires[__builtin_ctz(wires)].transport->intra_node)
 		return neighbour_open(comm, rank, board->id ? board : NULL);
 	log_set_last_error(NO_LOCAL_TRANSPORT);
 	return DICOMM_ERR_UNSUPPORTED;

@@ -46,7 +46,7 @@ static void tell_unopened(struct dicomm_comm *comm, char *no)
 	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
 		const struct transport *t = transports[i];
 
-		if (!t->devices || comm->wires[i].device)
+		if (!t->device_memory || comm->wires[i].device)
 			continue;
 		if (!comm_lists(comm, t->name))
 			snprintf(why, sizeof(why),
@@ -71,7 +71,7 @@ dicomm_result_t wire_access_hold(struct dicomm_comm *comm,
 
 		if (!w->device)
 			continue;
-		status = w->transport->hold_device(
+		status = w->transport->mem_reg_device(
 			w->device, region, &held->on[i], one, sizeof(one));
 		if (status == DICOMM_SUCCESS)
 			held->wires |= 1u << i;

@@ -287,7 +287,7 @@ static void take_turn(struct operation *op)
 		struct pair *pair = &e->pairs[i];
 		struct lane *lane = &pair->peer->lane[e->class];
 
-		if (pair->peer->limits.crowds)
+		if (pair->peer->limits.congests)
 			lane->in_held =
 				lane->in_base + messages_of(op, pair, false);
 	}
@@ -298,7 +298,7 @@ static void pass_turn(const struct prepared *e, struct pair *pair)
 	struct lane *lane = &pair->peer->lane[e->class];
 
 	lane->in_held = 0;
-	if (e->crowded && pair->peer->limits.crowds) {
+	if (e->crowded && pair->peer->limits.congests) {
 		lane->out_settles = lane->out_last;
 		if (lane->in.lines)
 			pair->peer->transport->release(pair->peer->tp, e->class,
@@ -317,7 +317,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 		op->begun_ns = clock_ns();
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->prep->scratch_bytes));
-	if (op->prep->wants_hold)
+	if (op->prep->needs_mem_reg)
 		TRY(hold_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->prep->plan, op->prep->slices,
 			   op->prep->window));

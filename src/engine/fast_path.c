@@ -210,7 +210,7 @@ static dicomm_result_t flat_read(const struct flat *r,
 	dicomm_result_t status;
 	void *to = dst;
 
-	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.wants_hold) {
+	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg) {
 		status = step_bounce(r->comm, &bounce);
 		if (status != DICOMM_SUCCESS)
 			return flat_fail(r, s, status);
@@ -222,7 +222,7 @@ static dicomm_result_t flat_read(const struct flat *r,
 				   *len)) == DICOMM_AGAIN)
 		TRY(flat_wait(r, s, &w));
 	while (status == DICOMM_IN_PROGRESS &&
-	       (status = s->peer->transport->arrived(s->tp, c, seq)) ==
+	       (status = s->peer->transport->read_status(s->tp, c, seq)) ==
 		       DICOMM_IN_PROGRESS)
 		TRY(flat_wait(r, s, &w));
 	*src = to;
@@ -457,7 +457,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 	size_t offset;
 
 	if (prep->largest_message < comm->map_threshold || !prep->fast_sent ||
-	    prep->pairs[0].peer->limits.wants_hold)
+	    prep->pairs[0].peer->limits.needs_mem_reg)
 		return false;
 	for (uint32_t i = 0; i < prep->nfast; i++) {
 		const struct fast_step *s = &prep->flat[i];

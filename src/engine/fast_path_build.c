@@ -19,8 +19,8 @@ static bool lies_ready(const struct prepared *e)
 	const struct plan *p = &e->plan;
 
 	for (uint32_t i = 0; i < e->npairs; i++)
-		if (!e->pairs[i].peer->transport->near ||
-		    e->pairs[i].peer->limits.wants_hold ||
+		if (!e->pairs[i].peer->transport->intra_node ||
+		    e->pairs[i].peer->limits.needs_mem_reg ||
 		    e->pairs[i].out > 1 || e->pairs[i].in > 1)
 			return false;
 	for (uint32_t i = 0; i < p->nsteps; i++) {

@@ -266,10 +266,10 @@ static void find_holds(struct prepared *e)
 	for (uint32_t i = 0; i < e->npairs; i++) {
 		const struct tp_limits *l = &e->pairs[i].peer->limits;
 
-		if (l->wants_hold &&
+		if (l->needs_mem_reg &&
 		    (e->slices > 1 || e->largest_message > l->eager_bytes ||
 		     coll_has_counts((enum coll)e->key.coll)))
-			e->wants_hold = true;
+			e->needs_mem_reg = true;
 	}
 }
 
@@ -281,8 +281,8 @@ static void find_crowd(struct prepared *e)
 	for (uint32_t i = 0; i < e->npairs; i++) {
 		const struct tp_limits *l = &e->pairs[i].peer->limits;
 
-		senders += e->pairs[i].in && l->crowds;
-		if (l->crowds && e->largest_message > l->eager_bytes)
+		senders += e->pairs[i].in && l->congests;
+		if (l->congests && e->largest_message > l->eager_bytes)
 			return;
 	}
 	e->crowded = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;

@@ -72,7 +72,7 @@ struct prepared {
 	bool stream_out;
 	bool *read_later; /* [step] */
 
-	bool wants_hold; /* some wire must reach the call's buffers */
+	bool needs_mem_reg; /* some wire must reach the call's buffers */
 	/* Several ranks send much to this one over a way that they share as it
 	 * comes. */
 	bool crowded;

@@ -118,8 +118,8 @@ static bool may_refer(const struct peer *peer, const struct step *step,
 		      uint64_t len, uint64_t threshold)
 {
 	return len >= threshold && step->a.buffer != PLAN_SCRATCH &&
-	       !peer->limits.rather_eager &&
-	       (peer->transport->near || len > peer->limits.eager_bytes);
+	       !peer->limits.prefers_eager &&
+	       (peer->transport->intra_node || len > peer->limits.eager_bytes);
 }
 
 static enum schedule_result
@@ -543,7 +543,7 @@ dicomm_result_t step_arrived(struct operation *op, const struct step *step,
 		return DICOMM_SUCCESS;
 	/* The oldest slice that is not there is the one that read() was told
 	 * of. */
-	TRY(peer->transport->arrived(peer->tp, op->prep->class, seq));
+	TRY(peer->transport->read_status(peer->tp, op->prep->class, seq));
 	if (ahead)
 		f->arrived = reach_of(op, step, f, at,
 				      step_locate(op, &step->dst, k).bytes);

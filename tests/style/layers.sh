@@ -36,6 +36,12 @@ allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
 	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
 done
+# Rooms of a transport: each may include those before it.
+seam='src/(base|accel)/|transports/transport.h'
+allow transports/verbs/nic "$seam"
+allow transports/verbs/channel "$seam|transports/verbs/nic/"
+allow transports/verbs/connection "$seam|transports/verbs/(nic|channel)/"
+allow transports/verbs/message "$seam|transports/verbs/(nic|channel|connection)/"
 allow perftest none
 allow examples none
 allow include none

@@ -38,7 +38,7 @@ for readme in $(find collectives perftest src transports -name README.md); do
 		*) wanted=$line ;;
 		esac
 		for file in $wanted; do
-			if [ ! -e "${readme%/*}/$file" ]; then
+			if [ -z "$(find "${readme%/*}" -name "$file")" ]; then
 				echo "$readme has a line for $file, which is not there"
 				bad=1
 			fi

@@ -165,26 +165,26 @@ END_TEST
 static int holds, fails_at;
 
 static dicomm_result_t hold(struct tp_device *dev, const void *addr,
-			    uint64_t len, bool written, struct tp_hold **out)
+			    uint64_t len, bool written, struct tp_mem **out)
 {
 	(void)dev;
 	ck_assert_uint_eq(len, 1);
 	ck_assert(written);
 	if (holds == fails_at)
 		return FAIL(DICOMM_ERR_SYSTEM, "hold %d fails", holds);
-	*out = (struct tp_hold *)(uintptr_t)addr;
+	*out = (struct tp_mem *)(uintptr_t)addr;
 	holds++;
 	return DICOMM_SUCCESS;
 }
 
-static void drop(struct tp_device *dev, struct tp_hold *held)
+static void drop(struct tp_device *dev, struct tp_mem *held)
 {
 	(void)dev;
 	ck_assert_ptr_nonnull(held);
 	holds--;
 }
 
-static const struct transport counting = {.hold = hold, .drop = drop};
+static const struct transport counting = {.mem_reg = hold, .mem_dereg = drop};
 
 START_TEST(all_runs_are_held_or_none)
 {

@@ -257,7 +257,7 @@ START_TEST(who_leaves_waits_until_all_is_there)
 	struct dicomm_comm *comm = open_full();
 	struct transport lands = full;
 
-	lands.landed = land;
+	lands.delivered = land;
 	lands.poll = poll_on;
 	comm->wires[0].transport = &lands;
 	untold = 0;
@@ -313,7 +313,7 @@ static const struct transport there = {.name = "there",
 				       .flush = tell,
 				       .poll = poll_there};
 static const struct transport near = {.name = "near",
-				      .near = true,
+				      .intra_node = true,
 				      .close = close_it,
 				      .flush = tell,
 				      .poll = poll_there};

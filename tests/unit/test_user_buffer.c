@@ -38,20 +38,20 @@ static bool held(int index)
 
 static dicomm_result_t hold_device(struct tp_device *dev,
 				   const struct tp_region *region,
-				   struct tp_hold **out, char *how, size_t len)
+				   struct tp_mem **out, char *how, size_t len)
 {
 	(void)dev;
 	(void)region;
 	(void)len;
 	*how = '\0';
-	*out = (struct tp_hold *)first;
+	*out = (struct tp_mem *)first;
 	atomic_store(&asked, true);
 	while (!atomic_load(&may_answer))
 		usleep(1000);
 	return DICOMM_SUCCESS;
 }
 
-static void drop(struct tp_device *dev, struct tp_hold *hold)
+static void drop(struct tp_device *dev, struct tp_mem *hold)
 {
 	(void)dev;
 	(void)hold;
@@ -67,7 +67,7 @@ static dicomm_result_t free_it(void *at)
 
 static const struct accel device = {.free = free_it, .work = &work};
 static const struct transport transport = {
-	.name = "slow", .hold_device = hold_device, .drop = drop};
+	.name = "slow", .mem_reg_device = hold_device, .mem_dereg = drop};
 
 /* ---- who registers, and who frees ---- */
 
