@@ -14,7 +14,7 @@
 #include "src/core/meet.h"
 #include "src/core/others.h"
 #include "src/core/queue.h"
-#include "src/topo/place.h"
+#include "src/topo/pci_distance.h"
 
 /* ---- handles ---- */
 
@@ -267,7 +267,7 @@ void comm_place(const struct accel *accel, int index, struct tp_place *place)
 {
 	dicomm_device_info_t info = {.pci = ""};
 
-	*place = (struct tp_place){.steps = place_steps};
+	*place = (struct tp_place){.steps = pci_distance_steps};
 	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
 		memcpy(place->pci, info.pci, sizeof(place->pci));
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/schedule.h"
+#include "collectives/plan/schedule.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/device.h"

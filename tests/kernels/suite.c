@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/reduce.h"
+#include "src/accel/reduce/reduce.h"
 #include "src/base/type.h"
 #include "tests/support/element.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/launch.h"
-#include "src/accel/reduce.h"
-#include "src/accel/reduce_kernels.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/accel/reduce/kernels.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/runner.h"
 #include "tests/kernels/twin.h"

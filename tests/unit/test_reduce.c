@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/reduce.h"
-#include "src/accel/reduce_kernels.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/accel/reduce/kernels.h"
 #include "src/base/type.h"
 #include "tests/support/arithmetic.h"
 #include "tests/support/runner.h"

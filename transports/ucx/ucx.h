@@ -8,8 +8,7 @@
  * copies them into the inbox. Large ones can be pulled: the reader asks, and
  * the owner, in its poll(), sends that part of its memory, which UCP writes to
  * where the reader wants it. Over TCP that is only for what has no other way.
- * One-sided puts would carry less there, and take twice as long for a message
- * (perftest/results/2026-11-23-uneven-links-sizes.md).
+ * One-sided puts would carry less there, and take twice as long for a message.
  *
  * So a rank that is away from the library would neither answer nor get its last
  * messages out. A thread (attend.c) polls for it until it comes back.

@@ -3,8 +3,8 @@
  * Reductions on any device, from one source. Its compilers: clang for PTX and
  * AMD GPUs, the OpenCL runtime, the run-time compilers of CUDA and HIP, which
  * take it as C++, and a C compiler (the oracle of the tests). All give the same
- * bits as src/accel/reduce_kernels.c; what an operator means is in
- * src/accel/reduce.h.
+ * bits as src/accel/reduce/kernels.c; what an operator means is in
+ * src/accel/reduce/reduce.h.
  *
  * Hence: no library functions (no device library is linked), no contraction,
  * one bit pattern for NaN, and integer arithmetic for everything but sums and
