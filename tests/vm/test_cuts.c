@@ -50,7 +50,7 @@ static void mend_all(void)
 	ck_assert_msg(!system(mend), "%s: failed", mend);
 }
 
-struct memory_table {
+struct board {
 	_Atomic int working;
 	_Atomic bool done;
 };
@@ -71,7 +71,7 @@ static void cut(const char *command)
 static void cut_cables(const void *arg)
 {
 	const struct cutting *c = arg;
-	struct memory_table *board = job_board();
+	struct board *board = job_board();
 	double end = job_seconds() + 60;
 
 	while (atomic_load(&board->working) < RANKS && job_seconds() < end)
@@ -123,7 +123,7 @@ static void check_words(const struct job_rank *me, dicomm_result_t status)
 
 static void work_until_the_cut(struct job_rank *me)
 {
-	struct memory_table *board = job_board();
+	struct board *board = job_board();
 	dicomm_result_t status = DICOMM_SUCCESS;
 	double begin = 0;
 
@@ -196,7 +196,7 @@ END_TEST
  * made only then. */
 static void work_beyond_the_cut(struct job_rank *me)
 {
-	struct memory_table *board = job_board();
+	struct board *board = job_board();
 	unsigned after = 0;
 
 	JOB_TRY(large_allreduce(me, 0));
@@ -248,7 +248,7 @@ static void recv_few(dicomm_comm_t comm, int from, int32_t first)
  * can send again. */
 static void work_elsewhere(struct job_rank *me)
 {
-	struct memory_table *board = job_board();
+	struct board *board = job_board();
 	dicomm_comm_t other;
 
 	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
