@@ -28,7 +28,7 @@
 #define RANKS 64 /* whose pids are known */
 
 /* What all processes of a job see. */
-struct memory_table {
+struct board {
 	_Atomic int failures;
 	struct {
 		int rank;
@@ -41,7 +41,7 @@ struct memory_table {
 	_Alignas(64) uint8_t user[JOB_BOARD_BYTES];
 };
 
-static struct memory_table *board;
+static struct board *board;
 static const struct job *current;
 static _Thread_local int my_rank = -1;
 
