@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fp_state.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
 
@@ -260,8 +261,9 @@ static dicomm_result_t read_all(struct reader *r)
 	return check_names(r);
 }
 
-dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
-			      struct cluster **out)
+/* Not inlined: in the floating-point state that its caller sets. */
+static __attribute__((noinline)) dicomm_result_t
+parse(const char *text, size_t len, const char *path, struct cluster **out)
 {
 	struct reader r = {.path = path};
 	json_error_t error;
@@ -285,6 +287,17 @@ dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
 		*out = r.c;
 	else
 		cluster_free(r.c);
+	return status;
+}
+
+/* All ranks must get the same numbers from the same text. */
+dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
+			      struct cluster **out)
+{
+	fp_state was = fp_state_enter();
+	dicomm_result_t status = parse(text, len, path, out);
+
+	fp_state_leave(was);
 	return status;
 }
 

@@ -26,7 +26,7 @@ done
 allow src/accel/opencl 'src/base/|src/accel/(accel.h|launch/)'
 allow src/accel/host 'src/base/|src/accel/accel.h'
 allow src/accel/gpu 'src/base/|src/accel/(accel.h|launch/|reduce/)'
-allow src/accel/launch 'src/base/|src/accel/accel.h'
+allow src/accel/launch 'src/base/|src/accel/(accel.h|reduce/reciprocal.h)'
 allow src/accel/reduce src/base/
 allow src/topo src/base/
 allow src/boot src/base/

@@ -229,7 +229,7 @@ START_TEST(bad_work_is_refused)
 				      DICOMM_BAND, &x, &x, &x, 1),
 			 DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(
-		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 0, 1),
 		DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(
 		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),

@@ -820,8 +820,8 @@ static dicomm_result_t kernel_load(int index, const struct launch *l)
 static dicomm_result_t kernels_load(int index, dicomm_datatype_t type)
 {
 	static const dicomm_redop_t ops[] = {
-		DICOMM_SUM,  DICOMM_PROD, DICOMM_MAX,  DICOMM_MIN,
-		DICOMM_BAND, DICOMM_BOR,  DICOMM_BXOR,
+		DICOMM_SUM, DICOMM_PROD, DICOMM_AVG, DICOMM_MAX,
+		DICOMM_MIN, DICOMM_BAND, DICOMM_BOR, DICOMM_BXOR,
 	};
 	const void *const src[2] = {NULL, NULL};
 	struct launch l;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/accel/reduce/reciprocal.h"
 #include "src/base/type.h"
 
 static const char *const module_names[LAUNCH_MODULES] = {
@@ -88,7 +89,9 @@ static bool name_operator(struct launch *l, dicomm_datatype_t type,
 		*bytes = 1;
 		return true;
 	case DICOMM_AVG:
-		op = DICOMM_SUM;
+		/* Only sums of floats have to be kept from overflowing. */
+		if (!type_is_float(type))
+			op = DICOMM_SUM;
 		/* fall through */
 	case DICOMM_SUM:
 	case DICOMM_PROD:
@@ -184,15 +187,18 @@ bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
 bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 		   const void *a, uint64_t divisor, size_t n)
 {
+	uint64_t scalar = divisor;
+
 	*l = (struct launch){.npointers = 3};
-	if (!type_valid(type) || type_is_float(type) || !divisor ||
-	    divisor > INT32_MAX)
+	if (!type_valid(type) || !divisor || divisor > INT32_MAX)
 		return false;
 	name_kernel(l, type, "divide", "", false);
 	pointer(l, dst);
 	pointer(l, a);
 	pointer(l, NULL);
-	arg(l, divisor);
+	if (type_is_float(type))
+		reciprocal_of(type, (int)divisor, &scalar);
+	arg(l, scalar);
 	finish(l, n, type_bytes(type));
 	return true;
 }

@@ -53,7 +53,7 @@ const char *launch_module_name(enum launch_module module);
 
 /*
  * Each returns false where there is no such kernel: an operator that the type
- * does not have. AVG is SUM. Pointers are those of the device.
+ * does not have. Pointers are those of the device.
  */
 bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
 		   void *dst, const void *a, const void *b, size_t n);
@@ -66,7 +66,7 @@ bool launch_fold(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
 bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
 		  const void *a, const void *scalar_at, uint64_t scalar,
 		  size_t n);
-/* Integers; 0 < divisor < 2^31 */
+/* 0 < divisor < 2^31 */
 bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 		   const void *a, uint64_t divisor, size_t n);
 

@@ -19,6 +19,7 @@
 #endif
 
 #include "src/accel/reduce/kernels.h"
+#include "src/base/fp_state.h"
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
@@ -193,6 +194,23 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 		stream_reduce(name, elem, dst, a, b, n);              \
 	}
 
+/* name() computes by floats: guarded_name() does so whatever the state of the
+ * calling thread is. It costs one read of that state where this is the
+ * default. */
+#define GUARDED(name, third, argument)                                        \
+	static void guarded_##name(void *dst, const void *a, third, size_t n) \
+	{                                                                     \
+		fp_state was = fp_state_read();                               \
+                                                                              \
+		if (fp_state_is_default(was)) {                               \
+			name(dst, a, argument, n);                            \
+			return;                                               \
+		}                                                             \
+		fp_state_write(FP_STATE_DEFAULT);                             \
+		name(dst, a, argument, n);                                    \
+		fp_state_write(was);                                          \
+	}
+
 /* A reduction: value is an expression of the operands x and y. */
 #define REDUCE(name, type, value)                                      \
 	KERNEL name(void *dst, const void *a, const void *b, size_t n) \
@@ -275,6 +293,8 @@ DIVIDE(divide_u64, u64, uint64_t, uint64_t)
 #define NAN32 0x7fc00000u
 #define NAN64 0x7ff8000000000000u
 #define INF32 0x7f800000u
+#define INF64 0x7ff0000000000000u
+#define MAG64 0x7fffffffffffffffu
 
 INLINE float quiet32(float f)
 {
@@ -317,6 +337,34 @@ INLINE double min64(double x, double y)
 	return x != x || y != y ? float64(NAN64) : r;
 }
 
+/*
+ * The sum of an average: inputs are scaled before, so the exact sum of all does
+ * not exceed the largest number; partial sums that were rounded up may. Then
+ * that number is the result. An infinite operand still makes the sum infinite.
+ */
+INLINE float average32(float x, float y)
+{
+	float r = x + y;
+	uint32_t u = bits32(r);
+	bool overflow = (u & 0x7fffffff) == INF32 &&
+			(bits32(x) & 0x7fffffff) < INF32 &&
+			(bits32(y) & 0x7fffffff) < INF32;
+
+	return overflow ? float32(u - 1) : r;
+}
+
+INLINE double average64(double x, double y)
+{
+	double r = x + y;
+	uint64_t u = bits64(r);
+	bool overflow = (u & MAG64) == INF64 && (bits64(x) & MAG64) < INF64 &&
+			(bits64(y) & MAG64) < INF64;
+
+	return overflow ? float64(u - 1) : r;
+}
+
+REDUCE(avg_f32, f32, quiet32(average32(x, y)))
+REDUCE(avg_f64, f64, quiet64(average64(x, y)))
 REDUCE(sum_f32, f32, quiet32(x + y))
 REDUCE(prod_f32, f32, quiet32(x *y))
 REDUCE(max_f32, f32, max32(x, y))
@@ -410,6 +458,64 @@ INLINE bool narrow_is_nan(uint32_t x, struct narrow t)
 	return x == t.nan;
 }
 
+/* The sum r of an average, of x and y: as average32(), for what exceeds the
+ * largest value. */
+INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
+				struct narrow t)
+{
+	uint32_t top = 1u << (t.width - 1);
+	uint32_t limit = t.specials == NAN_IS_ZERO ? top : t.inf;
+	uint32_t most = limit - 1;
+	bool overflow;
+
+	if (t.specials == NAN_IS_ZERO)
+		overflow = r == top && x != top && y != top;
+	else
+		overflow = (r & (top - 1)) >= limit &&
+			   (x & (top - 1)) < limit && (y & (top - 1)) < limit;
+	return overflow ? most | (x & top) : r;
+}
+
+#define AVERAGE_BLOCK 256
+
+/* The sum is made in a block on the stack, since dst may be an operand. */
+#define NARROW_AVERAGE(t, u)                                                 \
+	KERNEL avg_##t(void *dst, const void *a, const void *b, size_t n)    \
+	{                                                                    \
+		u##_mem r[AVERAGE_BLOCK];                                    \
+		const u##_mem *p = a, *q = b;                                \
+		u##_mem *d = dst;                                            \
+                                                                             \
+		while (n > 0) {                                              \
+			size_t part = n < AVERAGE_BLOCK ? n : AVERAGE_BLOCK; \
+                                                                             \
+			sum_##t(r, p, q, part);                              \
+			INDEPENDENT                                          \
+			for (size_t i = 0; i < part; i++)                    \
+				d[i] = (u##_mem)narrow_saturate(p[i], q[i],  \
+								r[i], t);    \
+			n -= part;                                           \
+			p += part;                                           \
+			q += part;                                           \
+			d += part;                                           \
+		}                                                            \
+	}                                                                    \
+	STREAM(avg_##t, sizeof(u##_mem))
+
+/* Scale an input of an average: the factor is a float32, so the product is
+ * rounded once. */
+#define AVERAGE(name, type, encode, decode)                                 \
+	KERNEL name(void *dst, const void *a, const void *scalar, size_t n) \
+	{                                                                   \
+		const float y = *(const f32_mem *)scalar;                   \
+		const type##_mem *p = a;                                    \
+		type##_mem *d = dst;                                        \
+                                                                            \
+		INDEPENDENT                                                 \
+		for (size_t i = 0; i < n; i++)                              \
+			d[i] = (type##_mem)encode(decode(p[i]) * y);        \
+	}
+
 /* Sums and products through float32; the other operators choose one of the
  * operands, by its bits, in which sign and magnitude become one number. */
 #define NARROW_ORDER(t, i, u)                                                \
@@ -462,6 +568,8 @@ INLINE bool narrow_is_nan(uint32_t x, struct narrow t)
 	}
 
 #define NARROW_SUMS(t, u)                                              \
+	NARROW_AVERAGE(t, u)                                           \
+	AVERAGE(average_##t, u, t##_encode, t##_decode)                \
 	SCALE(scale_##t, u, t##_encode(t##_decode(x) * t##_decode(y))) \
 	ACCUMULATE(unpack_##t, u, t##_decode, f)                       \
 	ACCUMULATE(add_##t, u, t##_decode, acc[i] + f)                 \
@@ -537,9 +645,13 @@ INLINE uint32_t bf16_encode(float f)
 
 REDUCE_BF16(sum_bf16, +)
 REDUCE_BF16(prod_bf16, *)
+NARROW_AVERAGE(bf16, u16)
+AVERAGE(average_bf16, u16, bf16_encode, bf16_decode)
 SCALE(scale_bf16, u16, bf16_encode(bf16_decode(x) * bf16_decode(y)))
 ACCUMULATE(unpack_bf16, u16, bf16_decode, f)
 ACCUMULATE(add_bf16, u16, bf16_decode, acc[i] + f)
+/* Only of this type a sum of finite values may exceed float32. */
+ACCUMULATE(add_average_bf16, u16, bf16_decode, average32(acc[i], f))
 ACCUMULATE(multiply_bf16, u16, bf16_decode, acc[i] * f)
 PACK(pack_bf16, u16, bf16_encode)
 
@@ -698,9 +810,8 @@ ACCUMULATE_F16(unpack_f16, f)
 ACCUMULATE_F16(add_f16, sum + f)
 ACCUMULATE_F16(multiply_f16, sum *f)
 
-KERNEL scale_f16(void *dst, const void *a, const void *scalar, size_t n)
+INLINE void scale_f16_by(void *dst, const void *a, float y, size_t n)
 {
-	const float y = f16_decode(*(const u16_mem *)scalar);
 	const lanes all = lanes_all(y);
 	const u16_mem *p = a;
 	u16_mem *d = dst;
@@ -711,6 +822,18 @@ KERNEL scale_f16(void *dst, const void *a, const void *scalar, size_t n)
 	for (; i < n; i++)
 		d[i] = f16_encode(f16_decode(p[i]) * y);
 }
+
+KERNEL scale_f16(void *dst, const void *a, const void *scalar, size_t n)
+{
+	scale_f16_by(dst, a, f16_decode(*(const u16_mem *)scalar), n);
+}
+
+KERNEL average_f16(void *dst, const void *a, const void *scalar, size_t n)
+{
+	scale_f16_by(dst, a, *(const f32_mem *)scalar, n);
+}
+
+NARROW_AVERAGE(f16, u16)
 
 KERNEL pack_f16(void *dst, const float *acc, size_t n)
 {
@@ -844,6 +967,75 @@ NARROW_BY_HALF(e5m2fnuz)
 
 #endif
 
+/* Numbers beyond the largest one of a narrow type become that one. */
+KERNEL clamp(float *acc, float most, size_t n)
+{
+	uint32_t limit = bits32(most);
+
+	INDEPENDENT
+	for (size_t i = 0; i < n; i++) {
+		uint32_t u = bits32(acc[i]), mag = u & 0x7fffffff;
+		bool beyond = mag > limit && mag < INF32;
+
+		acc[i] = float32(beyond ? limit | (u & 0x80000000) : u);
+	}
+}
+
+/* For the caller: whatever the floating-point state of its thread is */
+
+#define GUARDED_OP(name)                \
+	GUARDED(name, const void *b, b) \
+	GUARDED(name##_stream, const void *b, b)
+#define GUARDED_SCALE(name) GUARDED(name, const void *scalar, scalar)
+#define GUARDED_DIVIDE(name) GUARDED(name, long divisor, divisor)
+
+/* An average is scaled by the reciprocal of the number of ranks. */
+#define FLOAT_DIVIDE(t, type)                                               \
+	KERNEL divide_##t(void *dst, const void *a, long divisor, size_t n) \
+	{                                                                   \
+		const type y = (type)1 / (type)divisor;                     \
+                                                                            \
+		average_##t(dst, a, &y, n);                                 \
+	}                                                                   \
+	GUARDED_DIVIDE(divide_##t)
+
+#define GUARDED_FLOAT(t, type)   \
+	GUARDED_OP(sum_##t)      \
+	GUARDED_OP(prod_##t)     \
+	GUARDED_OP(avg_##t)      \
+	GUARDED_SCALE(scale_##t) \
+	FLOAT_DIVIDE(t, type)
+
+/* Their reciprocals are elements of the type. */
+#define average_f32 scale_f32
+#define average_f64 scale_f64
+GUARDED_FLOAT(f16, float)
+GUARDED_FLOAT(bf16, float)
+GUARDED_FLOAT(e4m3, float)
+GUARDED_FLOAT(e5m2, float)
+GUARDED_FLOAT(e4m3fnuz, float)
+GUARDED_FLOAT(e5m2fnuz, float)
+GUARDED_FLOAT(f32, float)
+GUARDED_FLOAT(f64, double)
+GUARDED_SCALE(average_f16)
+GUARDED_SCALE(average_bf16)
+GUARDED_SCALE(average_e4m3)
+GUARDED_SCALE(average_e5m2)
+GUARDED_SCALE(average_e4m3fnuz)
+GUARDED_SCALE(average_e5m2fnuz)
+/* Of narrow types these look at bits only. */
+GUARDED_OP(max_f32)
+GUARDED_OP(min_f32)
+GUARDED_OP(max_f64)
+GUARDED_OP(min_f64)
+/* By quotients of floats */
+GUARDED_DIVIDE(divide_i8)
+GUARDED_DIVIDE(divide_u8)
+GUARDED_DIVIDE(divide_i16)
+GUARDED_DIVIDE(divide_u16)
+GUARDED_DIVIDE(divide_i32)
+GUARDED_DIVIDE(divide_u32)
+
 #define INTEGER_OPS(i, u, s)                                            \
 	{                                                               \
 		[DICOMM_SUM] = sum_##u##s, [DICOMM_PROD] = prod_##u##s, \
@@ -852,32 +1044,33 @@ NARROW_BY_HALF(e5m2fnuz)
 		[DICOMM_BOR] = bor_##u##s, [DICOMM_BXOR] = bxor_##u##s, \
 	}
 
-#define FLOAT_OPS(t, s)                                                 \
-	{                                                               \
-		[DICOMM_SUM] = sum_##t##s, [DICOMM_PROD] = prod_##t##s, \
-		[DICOMM_MAX] = max_##t##s, [DICOMM_MIN] = min_##t##s,   \
-		[DICOMM_AVG] = sum_##t##s,                              \
+#define FLOAT_OPS(t, s, m)                                                  \
+	{                                                                   \
+		[DICOMM_SUM] = guarded_sum_##t##s,                          \
+		[DICOMM_PROD] = guarded_prod_##t##s,                        \
+		[DICOMM_AVG] = guarded_avg_##t##s,                          \
+		[DICOMM_MAX] = m##max_##t##s, [DICOMM_MIN] = m##min_##t##s, \
 	}
 
 /* s is nothing or _stream */
-#define ALL_OPS(s)                                                \
-	{                                                         \
-		[DICOMM_INT8] = INTEGER_OPS(i8, u8, s),           \
-		[DICOMM_UINT8] = INTEGER_OPS(u8, u8, s),          \
-		[DICOMM_INT16] = INTEGER_OPS(i16, u16, s),        \
-		[DICOMM_UINT16] = INTEGER_OPS(u16, u16, s),       \
-		[DICOMM_INT32] = INTEGER_OPS(i32, u32, s),        \
-		[DICOMM_UINT32] = INTEGER_OPS(u32, u32, s),       \
-		[DICOMM_INT64] = INTEGER_OPS(i64, u64, s),        \
-		[DICOMM_UINT64] = INTEGER_OPS(u64, u64, s),       \
-		[DICOMM_FLOAT16] = FLOAT_OPS(f16, s),             \
-		[DICOMM_FLOAT32] = FLOAT_OPS(f32, s),             \
-		[DICOMM_FLOAT64] = FLOAT_OPS(f64, s),             \
-		[DICOMM_BFLOAT16] = FLOAT_OPS(bf16, s),           \
-		[DICOMM_FLOAT8E4M3] = FLOAT_OPS(e4m3, s),         \
-		[DICOMM_FLOAT8E5M2] = FLOAT_OPS(e5m2, s),         \
-		[DICOMM_FLOAT8E4M3FNUZ] = FLOAT_OPS(e4m3fnuz, s), \
-		[DICOMM_FLOAT8E5M2FNUZ] = FLOAT_OPS(e5m2fnuz, s), \
+#define ALL_OPS(s)                                                  \
+	{                                                           \
+		[DICOMM_INT8] = INTEGER_OPS(i8, u8, s),             \
+		[DICOMM_UINT8] = INTEGER_OPS(u8, u8, s),            \
+		[DICOMM_INT16] = INTEGER_OPS(i16, u16, s),          \
+		[DICOMM_UINT16] = INTEGER_OPS(u16, u16, s),         \
+		[DICOMM_INT32] = INTEGER_OPS(i32, u32, s),          \
+		[DICOMM_UINT32] = INTEGER_OPS(u32, u32, s),         \
+		[DICOMM_INT64] = INTEGER_OPS(i64, u64, s),          \
+		[DICOMM_UINT64] = INTEGER_OPS(u64, u64, s),         \
+		[DICOMM_FLOAT16] = FLOAT_OPS(f16, s, ),             \
+		[DICOMM_FLOAT32] = FLOAT_OPS(f32, s, guarded_),     \
+		[DICOMM_FLOAT64] = FLOAT_OPS(f64, s, guarded_),     \
+		[DICOMM_BFLOAT16] = FLOAT_OPS(bf16, s, ),           \
+		[DICOMM_FLOAT8E4M3] = FLOAT_OPS(e4m3, s, ),         \
+		[DICOMM_FLOAT8E5M2] = FLOAT_OPS(e5m2, s, ),         \
+		[DICOMM_FLOAT8E4M3FNUZ] = FLOAT_OPS(e4m3fnuz, s, ), \
+		[DICOMM_FLOAT8E5M2FNUZ] = FLOAT_OPS(e5m2fnuz, s, ), \
 	}
 
 #define NARROW_TYPES(verb)                                                    \
@@ -899,24 +1092,40 @@ const struct reduce_kernels PASTE(reduce_kernels_, REDUCE_ISA) = {
 			[DICOMM_UINT32] = scale_u32,
 			[DICOMM_INT64] = scale_u64,
 			[DICOMM_UINT64] = scale_u64,
-			[DICOMM_FLOAT32] = scale_f32,
-			[DICOMM_FLOAT64] = scale_f64,
-			NARROW_TYPES(scale),
+			[DICOMM_FLOAT32] = guarded_scale_f32,
+			[DICOMM_FLOAT64] = guarded_scale_f64,
+			NARROW_TYPES(guarded_scale),
+		},
+	.average =
+		{
+			[DICOMM_FLOAT32] = guarded_scale_f32,
+			[DICOMM_FLOAT64] = guarded_scale_f64,
+			NARROW_TYPES(guarded_average),
 		},
 	.divide =
 		{
-			[DICOMM_INT8] = divide_i8,
-			[DICOMM_UINT8] = divide_u8,
-			[DICOMM_INT16] = divide_i16,
-			[DICOMM_UINT16] = divide_u16,
-			[DICOMM_INT32] = divide_i32,
-			[DICOMM_UINT32] = divide_u32,
+			[DICOMM_INT8] = guarded_divide_i8,
+			[DICOMM_UINT8] = guarded_divide_u8,
+			[DICOMM_INT16] = guarded_divide_i16,
+			[DICOMM_UINT16] = guarded_divide_u16,
+			[DICOMM_INT32] = guarded_divide_i32,
+			[DICOMM_UINT32] = guarded_divide_u32,
 			[DICOMM_INT64] = divide_i64,
 			[DICOMM_UINT64] = divide_u64,
+			[DICOMM_FLOAT32] = guarded_divide_f32,
+			[DICOMM_FLOAT64] = guarded_divide_f64,
+			NARROW_TYPES(guarded_divide),
 		},
 	.unpack = {NARROW_TYPES(unpack)},
 	.add = {NARROW_TYPES(add)},
+	.add_average = {[DICOMM_FLOAT16] = add_f16,
+			[DICOMM_BFLOAT16] = add_average_bf16,
+			[DICOMM_FLOAT8E4M3] = add_e4m3,
+			[DICOMM_FLOAT8E5M2] = add_e5m2,
+			[DICOMM_FLOAT8E4M3FNUZ] = add_e4m3fnuz,
+			[DICOMM_FLOAT8E5M2FNUZ] = add_e5m2fnuz},
 	.multiply = {NARROW_TYPES(multiply)},
 	.pack = {NARROW_TYPES(pack)},
+	.clamp = clamp,
 	.copy_stream = copy_stream,
 };

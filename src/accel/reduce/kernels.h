@@ -20,13 +20,19 @@ struct reduce_kernels {
 	/* Dense tables with holes (NULL), indexed by stream, type, operator */
 	reduce_fn op[2][TYPE_LIMIT][REDUCE_OP_LIMIT];
 	scale_fn scale[TYPE_LIMIT];
+	scale_fn average[TYPE_LIMIT];
 	divide_fn divide[TYPE_LIMIT];
-	/* Floats below 32 bits only: to float32; acc[i] += a[i]; acc[i] *=
-	 * a[i]; back, rounded to nearest even */
+	/* For folds of floats below 32 bits. The caller sets the floating-point
+	 * state (fp_state.h). unpack: to float32; add: acc[i] += a[i];
+	 * add_average: the same, where a sum of finite numbers stays finite;
+	 * multiply: acc[i] *= a[i]; clamp: finite numbers to +-most; pack:
+	 * back, rounded to nearest even */
 	void (*unpack[TYPE_LIMIT])(float *acc, const void *a, size_t n);
 	void (*add[TYPE_LIMIT])(float *acc, const void *a, size_t n);
+	void (*add_average[TYPE_LIMIT])(float *acc, const void *a, size_t n);
 	void (*multiply[TYPE_LIMIT])(float *acc, const void *a, size_t n);
 	void (*pack[TYPE_LIMIT])(void *dst, const float *acc, size_t n);
+	void (*clamp)(float *acc, float most, size_t n);
 	void (*copy_stream)(void *dst, const void *src, size_t bytes);
 };
 

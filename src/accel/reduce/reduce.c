@@ -11,6 +11,7 @@
 
 #include "src/accel/reduce/reduce.h"
 #include "src/accel/reduce/kernels.h"
+#include "src/base/fp_state.h"
 
 /* Elements of an operand that a fold takes at a time: all its operands and
  * the sum stay in the nearest cache. */
@@ -88,6 +89,11 @@ scale_fn reduce_scale_kernel(dicomm_datatype_t type)
 	return (unsigned)type < TYPE_LIMIT ? kernels()->scale[type] : NULL;
 }
 
+scale_fn reduce_average_kernel(dicomm_datatype_t type)
+{
+	return (unsigned)type < TYPE_LIMIT ? kernels()->average[type] : NULL;
+}
+
 divide_fn reduce_divide_kernel(dicomm_datatype_t type)
 {
 	return (unsigned)type < TYPE_LIMIT ? kernels()->divide[type] : NULL;
@@ -98,12 +104,30 @@ void reduce_copy_stream(void *dst, const void *src, size_t bytes)
 	kernels()->copy_stream(dst, src, bytes);
 }
 
+/* The largest number of a narrow float type */
+static float largest(dicomm_datatype_t type)
+{
+	switch (type) {
+	case DICOMM_FLOAT16:
+		return 0x1.ffcp15f;
+	case DICOMM_BFLOAT16:
+		return 0x1.fep127f;
+	case DICOMM_FLOAT8E4M3:
+		return 448;
+	case DICOMM_FLOAT8E4M3FNUZ:
+		return 240;
+	default:
+		return 57344; /* both kinds of e5m2 */
+	}
+}
+
 /* An operator that rounds: the sum stays in float32 up to the end. */
 static void fold_narrow(dicomm_datatype_t type, dicomm_redop_t op,
 			unsigned char *dst, const void *const *src, int nsrc,
 			size_t offset, size_t n)
 {
 	const struct reduce_kernels *k = kernels();
+	fp_state was = fp_state_enter();
 	float acc[FOLD_ELEMS];
 
 	k->unpack[type](acc, (const unsigned char *)src[0] + offset, n);
@@ -112,10 +136,15 @@ static void fold_narrow(dicomm_datatype_t type, dicomm_redop_t op,
 
 		if (op == DICOMM_PROD)
 			k->multiply[type](acc, a, n);
+		else if (op == DICOMM_AVG)
+			k->add_average[type](acc, a, n);
 		else
 			k->add[type](acc, a, n);
 	}
+	if (op == DICOMM_AVG)
+		k->clamp(acc, largest(type), n);
 	k->pack[type](dst + offset, acc, n);
+	fp_state_leave(was);
 }
 
 /* An operator whose result is one of the type. dst may be any of src, so it
@@ -160,18 +189,4 @@ void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		else
 			fold_exact(fn, dst, src, nsrc, i * elem, part);
 	}
-}
-
-void reduce_reciprocal(dicomm_datatype_t type, int ranks, void *scalar)
-{
-	double f64 = 1.0 / ranks;
-	float f32 = 1.0f / (float)ranks;
-
-	assert(type_is_float(type) && ranks > 0);
-	if (type == DICOMM_FLOAT64)
-		memcpy(scalar, &f64, sizeof(f64));
-	else if (type == DICOMM_FLOAT32)
-		memcpy(scalar, &f32, sizeof(f32));
-	else
-		kernels()->pack[type](scalar, &f32, 1);
 }
