@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/fp_state.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
@@ -311,7 +312,7 @@ dicomm_result_t cluster_read(const char *path, struct cluster **out)
 	if (!text)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "topology file %s: out of memory", path);
-	f = fopen(path, "re");
+	f = descriptors_fopen(path);
 	n = f ? fread(text, 1, FILE_MOST + 1, f) : 0;
 	if (!f || ferror(f))
 		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,

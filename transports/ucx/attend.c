@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
@@ -119,7 +120,7 @@ static dicomm_result_t start(void)
 
 	attend.stop = false;
 	attend.devices = NULL;
-	attend.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	attend.wake = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (attend.wake < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "ucx: eventfd: %m");
 	err = thread_start(&attend.thread, "dicomm-ucx", thread_main, NULL);

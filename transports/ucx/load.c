@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening UCX, without what it does to a process that loads it. */
 #include "transports/ucx/ucx.h"
+#include "src/base/descriptors.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -68,6 +69,7 @@ static void *open_library(void)
 
 	if (library)
 		return library;
+	descriptors_fill_standard(); /* UCX opens some at any time */
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
 	sigaltstack(NULL, &stack);

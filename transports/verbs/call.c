@@ -16,6 +16,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "transports/verbs/address.h"
@@ -249,8 +250,9 @@ static int begin_connect(const char *host_port)
 		errno = EINVAL;
 		return -1;
 	}
-	fd = socket(found->ai_family,
-		    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = descriptors_high(socket(found->ai_family,
+				     SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+				     0));
 	if (fd >= 0) {
 		tcp_tune(fd);
 		if (connect(fd, found->ai_addr, found->ai_addrlen) < 0 &&

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/verbs/address.h"
 #include "transports/verbs/call.h"
@@ -76,6 +77,8 @@ bool verbs_cm_find_address(const char *name, uint8_t port,
 
 dicomm_result_t verbs_cm_start(int *fd)
 {
+	if (!channel)
+		descriptors_fill_standard();
 	if (!channel)
 		channel = rdma_create_event_channel();
 	if (!channel || fcntl(channel->fd, F_SETFL, O_NONBLOCK) < 0)

@@ -247,7 +247,8 @@ static void accept_call(struct verbs_conn *listener)
 	struct verbs_conn *c;
 	int fd;
 
-	fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = descriptors_high(accept4(listener->fd, NULL, NULL,
+				      SOCK_NONBLOCK | SOCK_CLOEXEC));
 	if (fd < 0) {
 		if (tcp_is_short(errno))
 			pause_listening(listener);
@@ -435,8 +436,8 @@ static dicomm_result_t start(void)
 	struct epoll_event e = {.events = EPOLLIN};
 	int error;
 
-	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	epoll_fd = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	stop_fd = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (epoll_fd < 0 || stop_fd < 0 ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, stop_fd, &e) < 0) {
 		error = errno;
@@ -463,7 +464,8 @@ static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(a);
 
-	*fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	*fd = descriptors_high(
+		socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (*fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: socket: %m");
 	if (bind(*fd, (struct sockaddr *)&a, len) || listen(*fd, 128) ||
@@ -489,7 +491,7 @@ static dicomm_result_t open_cm(struct verbs_rail *rail)
 static dicomm_result_t open_events(struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
-	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
+	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 3);
 
 	if (fd >= 0)
 		rail->events = verbs_conn_add(fd, CONN_EVENTS, EPOLLIN);

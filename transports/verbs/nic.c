@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/transport.h"
 #include "transports/verbs/choose.h"
@@ -254,6 +255,7 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 	if (!most)
 		return 0;
 	/* In a container the NIC may be there, and its device file not. */
+	descriptors_fill_standard(); /* the driver keeps some open */
 	context = ibv_open_device(device);
 	if (!context) {
 		snprintf(text, sizeof(text), "it cannot be opened: %m");

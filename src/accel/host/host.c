@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "src/accel/host/memory_table.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 
@@ -152,7 +153,7 @@ static int host_count(char *why, size_t len)
 /* The value of the first line "key : value" of /proc/cpuinfo. */
 static void cpuinfo(const char *key, char *value, size_t len)
 {
-	FILE *f = fopen("/proc/cpuinfo", "re");
+	FILE *f = descriptors_fopen("/proc/cpuinfo");
 	char line[512];
 
 	if (!f)
@@ -280,7 +281,7 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 	int fd;
 
 	memfd_name(id, name, sizeof(name));
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_make(name, MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "host memory of %" PRIu64

@@ -23,6 +23,7 @@
 #include "src/accel/launch/launch.h"
 #include "src/accel/ze/api.h"
 #include "src/accel/ze/order.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -478,10 +479,10 @@ static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 	if (named == owner)
 		return ZE_SUCCESS;
 	memcpy(&theirs, ipc->data, sizeof(int));
-	pid = (int)syscall(SYS_pidfd_open, owner, 0);
+	pid = descriptors_high((int)syscall(SYS_pidfd_open, owner, 0));
 	if (pid < 0)
 		return ZE_INVALID_ARGUMENT;
-	*fd = (int)syscall(SYS_pidfd_getfd, pid, theirs, 0);
+	*fd = descriptors_high((int)syscall(SYS_pidfd_getfd, pid, theirs, 0));
 	close(pid);
 	if (*fd < 0) {
 		log_warn("ze:%d: process %d does not hand out descriptors, as "
@@ -547,7 +548,7 @@ static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
 	if (exported.fd < 0 || !is_whole(exported.fd, size))
 		return ZE_UNSUPPORTED_FEATURE;
 	*skip = 0;
-	*fd = fcntl(exported.fd, F_DUPFD_CLOEXEC, 0);
+	*fd = fcntl(exported.fd, F_DUPFD_CLOEXEC, 3);
 	return *fd < 0 ? ZE_OUT_OF_HOST_MEMORY : ZE_SUCCESS;
 }
 
