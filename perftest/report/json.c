@@ -84,12 +84,14 @@ static void set_now(json_t *object, const char *key)
 	set(object, key, string(now));
 }
 
-/* The key of a meeting point, a token of Slurm, what Open MPI sends with
- * OMPI_MCA_orte_precondition_transports: reports are shown around. */
+/* The key of a meeting point, an id, which has a secret, a token of Slurm, what
+ * Open MPI sends with OMPI_MCA_orte_precondition_transports: reports are shown
+ * around. */
 static bool is_secret(const char *variable)
 {
 	static const char *const parts[] = {
-		"KEY", "TOKEN", "JWT", "SECRET", "PASSWORD", "precondition"};
+		"KEY",    "COMM_ID",  "TOKEN",       "JWT",
+		"SECRET", "PASSWORD", "precondition"};
 	size_t n = strcspn(variable, "=");
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -264,11 +264,16 @@ static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 	return true;
 }
 
-dicomm_result_t sock_check(const char *host_port)
+bool sock_is_host_port(const char *text)
 {
 	char host[SOCK_TEXT], port[8];
 
-	if (strlen(host_port) < SOCK_TEXT && split(host_port, host, port))
+	return strlen(text) < SOCK_TEXT && split(text, host, port);
+}
+
+dicomm_result_t sock_check(const char *host_port)
+{
+	if (sock_is_host_port(host_port))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "\"%.80s\" is not host:port or [address]:port", host_port);
