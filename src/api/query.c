@@ -208,7 +208,7 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 		table->params.node_cores = 0;
 	/* There are no links then to find its rates by. */
 	if (*links && (*links)->nodes == 1)
-		estimate_of_node(&table->params, links_node(*links, 0));
+		estimate_params_of_node(&table->params, links_node(*links, 0));
 	if (*links && (*links)->nodes > 1)
 		table->params.slot_bytes =
 			comm_slot_bytes_apart((uint32_t)ranks, (*links)->nodes);

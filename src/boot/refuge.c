@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/boot/auth.h"
@@ -132,8 +133,8 @@ int refuge_fd(const struct refuge *refuge)
 
 int refuge_accept(const struct refuge *refuge)
 {
-	return accept4(refuge->source.fd, NULL, NULL,
-		       SOCK_CLOEXEC | SOCK_NONBLOCK);
+	return descriptors_high(accept4(refuge->source.fd, NULL, NULL,
+					SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 void refuge_send_away(const struct refuge *refuge)
@@ -287,7 +288,7 @@ static dicomm_result_t meet_here(const struct refuge *host,
 				 const uint8_t key[AUTH_KEY],
 				 const char *address)
 {
-	int fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 0);
+	int fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 3);
 
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,

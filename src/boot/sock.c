@@ -169,8 +169,7 @@ static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
 static int try_listen(const struct sock_address *address, bool reuse)
 {
 	int on = 1, off = 0, err;
-	int fd = socket(address->storage.ss_family,
-			SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sock_create(address);
 
 	if (fd < 0)
 		return -1;
@@ -265,11 +264,16 @@ static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 	return true;
 }
 
-dicomm_result_t sock_check(const char *host_port)
+bool sock_is_host_port(const char *text)
 {
 	char host[SOCK_TEXT], port[8];
 
-	if (strlen(host_port) < SOCK_TEXT && split(host_port, host, port))
+	return strlen(text) < SOCK_TEXT && split(text, host, port);
+}
+
+dicomm_result_t sock_check(const char *host_port)
+{
+	if (sock_is_host_port(host_port))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "\"%.80s\" is not host:port or [address]:port", host_port);
@@ -362,8 +366,9 @@ dicomm_result_t sock_listen_at(const char *host_port, int *out)
 
 int sock_create(const struct sock_address *address)
 {
-	return socket(address->storage.ss_family,
-		      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return descriptors_high(
+		socket(address->storage.ss_family,
+		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 bool sock_met_itself(int fd)
@@ -425,7 +430,7 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 /* Those of other communicators among them; where nobody can say, so many. */
 static uint64_t count_open(uint64_t most)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = descriptors_opendir("/proc/self/fd");
 	uint64_t n = 0;
 
 	if (!dir)

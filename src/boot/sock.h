@@ -35,6 +35,8 @@ dicomm_result_t sock_listen_at(const char *host_port, int *fd);
 
 /* ERR_INVALID_ARGUMENT unless "host:port" or "[address]:port". */
 dicomm_result_t sock_check(const char *host_port);
+/* The same, without a word: what is wrong may have a secret in it. */
+bool sock_is_host_port(const char *text);
 /* Quiet: *why says what is wrong if it returns false. */
 bool sock_resolve(const char *host_port, struct sock_address *address,
 		  const char **why);

@@ -54,11 +54,12 @@ static dicomm_result_t own_meet(struct launcher_info *info)
 			    "DICOMM_RANK and DICOMM_SIZE are set, "
 			    "DICOMM_COMM_ID is not: where do the ranks meet?");
 	if (strncmp(id, "dicomm1:", 8)) {
-		if (sock_check(id) != DICOMM_SUCCESS)
+		/* A damaged id still has its secret. */
+		if (!sock_is_host_port(id))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "DICOMM_COMM_ID \"%.80s\": neither "
 				    "host:port nor [address]:port nor an id",
-				    id);
+				    config_shown(CONFIG_COMM_ID));
 		return control_fixed_id(id, config_string(CONFIG_COMM_KEY),
 					info->rank, &info->id);
 	}

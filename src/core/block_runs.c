@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "collectives/plan.h"
+#include "collectives/plan/plan.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/comm.h"

@@ -7,7 +7,7 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/topo/place.h"
+#include "src/topo/pci_distance.h"
 
 /* ---- handles ---- */
 
@@ -126,7 +126,7 @@ void comm_place(const struct accel *accel, int index, struct tp_place *place)
 {
 	dicomm_device_info_t info = {.pci = ""};
 
-	*place = (struct tp_place){.steps = place_steps};
+	*place = (struct tp_place){.steps = pci_distance_steps};
 	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
 		memcpy(place->pci, info.pci, sizeof(place->pci));
 }

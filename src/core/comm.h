@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "collectives/schedule.h"
-#include "collectives/select.h"
+#include "collectives/plan/schedule.h"
+#include "collectives/select/select.h"
 #include "src/accel/accel.h"
 #include "src/boot/control.h"
 #include "src/boot/refuge.h"

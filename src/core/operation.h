@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "collectives/schedule.h"
+#include "collectives/plan/schedule.h"
 #include "src/core/block_runs.h"
 #include "src/core/call.h"
 #include "src/core/memory.h"

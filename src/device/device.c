@@ -54,7 +54,7 @@ static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 /* Of a type without kernels the operands are copied to the host and reduced
  * there, or, where nothing may be staged, its reductions are refused. */
 static dicomm_result_t load_type(struct dicomm_comm *comm,
-				 dicomm_datatype_t type, uint64_t *proxied,
+				 dicomm_datatype_t type, uint64_t *host_reduced,
 				 char *why, size_t len)
 {
 	struct device *dev = comm->dev;
@@ -65,9 +65,9 @@ static dicomm_result_t load_type(struct dicomm_comm *comm,
 		return status;
 	at = (size_t)snprintf(why, len, "%s", log_last_error());
 	if (!comm_never_stages(comm)) {
-		status = dev->work->prepare_proxy(dev->stream, type);
+		status = dev->work->prepare_host_reduce(dev->stream, type);
 		if (status == DICOMM_SUCCESS)
-			*proxied |= UINT64_C(1) << type;
+			*host_reduced |= UINT64_C(1) << type;
 		if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
 		if (at < len)
@@ -79,14 +79,14 @@ static dicomm_result_t load_type(struct dicomm_comm *comm,
 
 static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 {
-	uint64_t proxied = 0;
+	uint64_t host_reduced = 0;
 	char why[512];
 
 	for (unsigned t = 0; t < 64; t++)
 		if (type_valid((dicomm_datatype_t)t))
-			TRY(load_type(comm, (dicomm_datatype_t)t, &proxied, why,
-				      sizeof(why)));
-	tell_lacking(comm, proxied,
+			TRY(load_type(comm, (dicomm_datatype_t)t, &host_reduced,
+				      why, sizeof(why)));
+	tell_lacking(comm, host_reduced,
 		     "which the host reduces in its memory "
 		     "(DICOMM_STAGING=never refuses that)",
 		     why);

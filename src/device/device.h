@@ -203,7 +203,7 @@ struct stream_fence {
 	dicomm_stream_t stream;
 	struct accel_stream *open; /* the same, while it is being held */
 	struct accel_event *event;
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 	bool held, reached;
 	struct stream_fence *next;
 };

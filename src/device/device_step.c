@@ -77,6 +77,10 @@ static dicomm_result_t scale(struct operation *op, const struct piece *dst,
 	struct device *dev = op->comm->dev;
 	uint64_t bits;
 
+	if (op->call.op == DICOMM_AVG)
+		return queued(dev, dev->work->divide(dev->stream, op->call.type,
+						     dst->at, a->at,
+						     op->comm->ranks, dst->n));
 	memcpy(&bits, prep->scalar, sizeof(bits));
 	return queued(dev,
 		      dev->work->scale(dev->stream, op->call.type, dst->at,

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/board.h"
+#include "src/accel/host/memory_table.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
@@ -141,7 +141,7 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 	if (!comm->dev &&
 	    any_pair(comm, comm->rank, comm->rank + 1, may_share)) {
 		TRY(share_scratch(comm));
-		TRY(board_export(&mine));
+		TRY(memory_table_export(&mine));
 	}
 	return control_allgather(comm->control, &mine, boards, sizeof(mine),
 				 comm->meet_ms);

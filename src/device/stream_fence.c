@@ -25,7 +25,7 @@ struct stream_fences {
 
 static void destroy(struct stream_fences *all, struct stream_fence *t)
 {
-	all->work->gate_destroy(t->gate);
+	all->work->stream_wait_destroy(t->stream_wait);
 	all->work->event_destroy(t->event);
 	free(t);
 }
@@ -41,7 +41,8 @@ static dicomm_result_t create(struct stream_fences *all)
 	t->of = all;
 	status = all->work->event_create(all->index, &t->event);
 	if (status == DICOMM_SUCCESS)
-		status = all->work->gate_create(all->index, &t->gate);
+		status = all->work->stream_wait_create(all->index,
+						       &t->stream_wait);
 	if (status != DICOMM_SUCCESS) {
 		destroy(all, t);
 		return status;
@@ -166,11 +167,11 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 }
 
 /*
- * No gate is closed before the last event is recorded. For where an event is
- * queued behind a gate, its call waits for that of the gate; and calls wait for
- * each other in a circle if each closed a gate before it recorded an event:
- * those of two threads on the same two streams, or of one on a stream that the
- * driver keeps in order with another.
+ * No stream wait is pending before the last event is recorded. For where an
+ * event is queued behind a stream wait, its call waits for that of the stream
+ * wait; and calls wait for each other in a circle if each queued a stream wait
+ * before it recorded an event: those of two threads on the same two streams, or
+ * of one on a stream that the driver keeps in order with another.
  */
 dicomm_result_t stream_fence_hold(struct stream_fence *list)
 {
@@ -184,7 +185,8 @@ dicomm_result_t stream_fence_hold(struct stream_fence *list)
 	}
 	streams_block_begin();
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
-		status = t->of->work->gate_close(t->gate, t->open);
+		status =
+			t->of->work->stream_wait_queue(t->stream_wait, t->open);
 		t->held = status == DICOMM_SUCCESS;
 	}
 	streams_block_end();
@@ -215,8 +217,8 @@ static dicomm_result_t come_to_end(const struct accel_work *work,
 }
 
 /* Drivers copy ordinary host memory within the call: by then the stream has to
- * be at its end, or the call would wait in the driver for a gate, with what it
- * locks there. */
+ * be at its end, or the call would wait in the driver for a stream wait, with
+ * what it locks there. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes)
 {
@@ -260,6 +262,6 @@ dicomm_result_t stream_fence_query(struct stream_fence *t)
 void stream_fence_give(struct stream_fence *t)
 {
 	if (t->held)
-		t->of->work->gate_open(t->gate);
+		t->of->work->stream_wait_release(t->stream_wait);
 	put(t);
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/schedule.h"
+#include "collectives/plan/schedule.h"
+#include "src/accel/reduce/reciprocal.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/engine/fast_path_build.h"
@@ -294,6 +295,7 @@ static dicomm_result_t find_kernels(struct prepared *e,
 				    struct shape *shape)
 {
 	e->op = call->op;
+	e->scale = reduce_scale_kernel(call->type);
 	if (!coll_reduces(call->coll))
 		return DICOMM_SUCCESS;
 	if (call->op >= 0x100) {
@@ -302,15 +304,15 @@ static dicomm_result_t find_kernels(struct prepared *e,
 		memcpy(e->scalar, call->scalar, sizeof(e->scalar));
 		e->scalar_at = call->scalar_at;
 	} else if (call->op == DICOMM_AVG) {
-		e->op = DICOMM_SUM;
 		shape->prescale = type_is_float(call->type);
 		shape->postdivide = !shape->prescale;
-		if (shape->prescale)
-			reduce_reciprocal(call->type, comm->ranks, e->scalar);
+		if (shape->prescale) {
+			reciprocal_of(call->type, comm->ranks, e->scalar);
+			e->scale = reduce_average_kernel(call->type);
+		}
 	}
 	e->reduce = reduce_kernel(call->type, e->op, false);
 	e->reduce_stream = reduce_kernel(call->type, e->op, true);
-	e->scale = reduce_scale_kernel(call->type);
 	e->divide = reduce_divide_kernel(call->type);
 	if (!e->reduce)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

@@ -8,8 +8,8 @@
 #ifndef DICOMM_ENGINE_PREPARED_H
 #define DICOMM_ENGINE_PREPARED_H
 
-#include "collectives/plan.h"
-#include "src/accel/reduce.h"
+#include "collectives/plan/plan.h"
+#include "src/accel/reduce/reduce.h"
 #include "src/core/comm.h"
 
 /* Scratch of the slices that are under way at the same time. */

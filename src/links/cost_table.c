@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/reduce.h"
+#include "src/accel/reduce/reduce.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"

@@ -3,7 +3,7 @@
 #ifndef DICOMM_LINKS_COST_TABLE_H
 #define DICOMM_LINKS_COST_TABLE_H
 
-#include "collectives/select.h"
+#include "collectives/select/select.h"
 
 /*
  * What this machine can do, measured within about a millisecond, and what the

@@ -17,7 +17,7 @@
 #ifndef DICOMM_LINKS_DRIFT_H
 #define DICOMM_LINKS_DRIFT_H
 
-#include "collectives/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "src/core/comm.h"
 
 /* Operations of a batch. */

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "src/accel/board.h"
+#include "src/accel/host/memory_table.h"
 #include "src/base/log.h"
 #include "src/memory/blocked_streams.h"
 
@@ -24,7 +24,7 @@ struct host_maps {
 	struct accel_export where; /* of the board */
 	void *board;
 	uint64_t seen; /* changes of it */
-	struct accel_export listed[BOARD_ENTRIES];
+	struct accel_export listed[MEMORY_TABLE_ENTRIES];
 	size_t nlisted;
 	struct host_map *first;
 	pthread_mutex_t lock; /* of the list */
@@ -141,8 +141,8 @@ static void follow(struct host_maps *pins)
 {
 	struct host_map *p, *next;
 
-	if (!board_read(pins->board, &pins->where, &pins->seen, pins->listed,
-			&pins->nlisted))
+	if (!memory_table_read(pins->board, &pins->where, &pins->seen,
+			       pins->listed, &pins->nlisted))
 		return;
 	pthread_mutex_lock(&pins->lock);
 	p = take_gone(pins);

@@ -77,7 +77,7 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 	if (!l)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory for neighbours: out of memory");
-	fd = memfd_create("dicomm-lease", MFD_CLOEXEC);
+	fd = memfd_make("dicomm-lease", 0);
 	if (fd < 0 || getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id) ||
 	    pwrite(fd, &id, sizeof(id), 0) != (ssize_t)sizeof(id)) {
 		dicomm_result_t status =

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/image.h"
+#include "src/accel/launch/image.h"
 #include "src/device/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mock of Level Zero: the functions of ze_api.h over devices that do not
+ * A mock of Level Zero: the functions of ze/api.h over devices that do not
  * exist. It is stricter than the real one where order is concerned: two things
  * on a list with no barrier between them are an error, and so is an event that
  * is used again while something still waits for it. It takes modules of SPIR-V,
@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/accel/ze_api.h"
+#include "src/accel/ze/api.h"
 #include "tests/mock/driver.h"
 #include "tests/mock/object.h"
 

@@ -20,6 +20,14 @@ allow()
 
 allow src/base none
 allow src/accel src/base/
+for folder in cuda hip ze; do
+	allow src/accel/$folder 'src/base/|src/accel/(accel.h|gpu/|launch/)'
+done
+allow src/accel/opencl 'src/base/|src/accel/(accel.h|launch/)'
+allow src/accel/host 'src/base/|src/accel/accel.h'
+allow src/accel/gpu 'src/base/|src/accel/(accel.h|launch/|reduce/)'
+allow src/accel/launch 'src/base/|src/accel/(accel.h|reduce/reciprocal.h)'
+allow src/accel/reduce src/base/
 allow src/topo src/base/
 allow src/boot src/base/
 allow collectives src/base/
@@ -32,6 +40,10 @@ allow src/device "$low|src/(memory|core|links|engine)/"
 allow src/stream "$low|src/(memory|core|links|engine|device)/"
 allow src/comm "$low|src/(memory|core|links|engine|device|stream)/"
 allow src/api "$low|src/(memory|core|links|engine|device|stream|comm)/"
+allow collectives/plan src/base/
+allow collectives/groups 'src/base/|collectives/plan/'
+allow collectives/select 'src/base/|collectives/plan/'
+allow collectives/algorithms 'src/base/|collectives/(plan|groups)/'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
 	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
@@ -43,6 +55,11 @@ allow transports/verbs/channel "$seam|transports/verbs/nic/"
 allow transports/verbs/connection "$seam|transports/verbs/(nic|channel)/"
 allow transports/verbs/message "$seam|transports/verbs/(nic|channel|connection)/"
 allow perftest none
+allow perftest/base none
+allow perftest/operation perftest/base/
+allow perftest/report 'perftest/(base|operation)/'
+allow perftest/run 'perftest/(base|operation|report)/'
+allow perftest/links perftest/base/
 allow examples none
 allow include none
 

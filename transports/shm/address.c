@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
 
@@ -40,7 +41,8 @@ static void boot_id_read(uint8_t id[16])
 	int fd, digits = 0;
 
 	memset(id, 0, 16);
-	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	fd = descriptors_high(
+		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return;
 	n = read(fd, text, sizeof(text) - 1);

@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
@@ -256,7 +257,8 @@ static int take_turn(void)
 				   .sun_path = "\0dicomm measures"};
 	uint64_t end = now_ns() + TURN_NS;
 	struct timespec nap = {0, 100000};
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd =
+		descriptors_high(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 
 	while (fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name))) {
 		if (errno != EADDRINUSE || now_ns() > end) {

@@ -145,7 +145,7 @@ dicomm_result_t shm_segment_create(const struct tp_config *config,
 		status = FAIL(DICOMM_ERR_SYSTEM, "shm segment: getrandom: %m");
 		goto free_seg;
 	}
-	seg->fd = memfd_create("dicomm-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	seg->fd = memfd_make("dicomm-shm", MFD_ALLOW_SEALING);
 	if (seg->fd < 0) {
 		status = FAIL(DICOMM_ERR_SYSTEM,
 			      "shm segment: memfd_create: %m");

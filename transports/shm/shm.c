@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/memfd.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
 #include "transports/shm/address.h"
@@ -93,7 +94,7 @@ struct tp_device {
 
 static bool shm_usable(char *why, size_t len)
 {
-	int fd = memfd_create("dicomm-shm", MFD_CLOEXEC);
+	int fd = memfd_make("dicomm-shm", 0);
 	char path[64];
 	bool usable = false;
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/ucx/device.h"
 
@@ -30,7 +31,7 @@ _Static_assert(crypto_generichash_BYTES_MIN <= 16 &&
 
 static bool read_file(const char *path, char *text, size_t len)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = descriptors_high(open(path, O_RDONLY | O_CLOEXEC));
 	ssize_t n;
 
 	if (fd < 0)

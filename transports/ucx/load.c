@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Open UCX without the effects that loading it has on a process. */
 #include "transports/ucx/load.h"
+#include "src/base/descriptors.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -68,6 +69,7 @@ static void *open_library(void)
 
 	if (library)
 		return library;
+	descriptors_fill_standard(); /* UCX opens some at any time */
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
 	sigaltstack(NULL, &stack);

@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "transports/ucx/credits.h"
@@ -133,7 +134,8 @@ static dicomm_result_t start(void)
 
 	thread_state.stop = false;
 	thread_state.devices = NULL;
-	thread_state.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	thread_state.wake =
+		descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (thread_state.wake < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "ucx: eventfd: %m");
 	err = thread_start(&thread_state.thread, "dicomm-ucx", thread_main,

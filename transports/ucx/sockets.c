@@ -4,6 +4,7 @@
  * list its sockets. But the worker has an epoll set, which contains its
  * connections, and its listener can be found by its port. */
 #include "transports/ucx/sockets.h"
+#include "src/base/descriptors.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -61,7 +62,7 @@ static bool listens(int fd)
  * how many there are, which may be more than `most`. */
 static size_t list_sockets(struct ucx_socket *out, size_t most, in_port_t port)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = descriptors_opendir("/proc/self/fd");
 	struct dirent *e;
 	size_t n = 0;
 
@@ -135,7 +136,7 @@ static size_t list_set(int set, int fds[SOCKETS])
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", set);
-	file = fopen(path, "re");
+	file = descriptors_fopen(path);
 	while (file && n < SOCKETS && fgets(line, sizeof(line), file))
 		n += sscanf(line, "tfd: %d", &fds[n]) == 1;
 	if (file)
@@ -176,7 +177,7 @@ void ucx_sockets_close(struct tp_device *dev)
 	if (dev->sockets_closed)
 		return;
 	dev->sockets_closed = true;
-	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	nothing = descriptors_high(open("/dev/null", O_RDWR | O_CLOEXEC));
 	if (nothing < 0)
 		return;
 	if (dev->listener.inode &&

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
@@ -216,8 +217,9 @@ static int tcp_connect_begin(const char *host_port)
 		errno = EINVAL;
 		return -1;
 	}
-	fd = socket(found->ai_family,
-		    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = descriptors_high(socket(found->ai_family,
+				     SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+				     0));
 	if (fd >= 0) {
 		tcp_tune(fd);
 		if (connect(fd, found->ai_addr, found->ai_addrlen) < 0 &&

@@ -19,6 +19,7 @@
 #include <rdma/rdma_cma.h>
 #include <string.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/verbs/channel/address.h"
@@ -38,8 +39,10 @@ static struct rdma_event_channel *event_channel;
 
 dicomm_result_t verbs_rdma_cm_start(int *fd)
 {
-	if (!event_channel)
+	if (!event_channel) {
+		descriptors_fill_standard();
 		event_channel = rdma_create_event_channel();
+	}
 	if (!event_channel || fcntl(event_channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: librdmacm: %m");
 	*fd = event_channel->fd;

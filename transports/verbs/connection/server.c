@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
@@ -117,7 +118,8 @@ static void accept_call(struct verbs_conn *listener)
 	struct verbs_conn *c;
 	int fd;
 
-	fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = descriptors_high(accept4(listener->fd, NULL, NULL,
+				      SOCK_NONBLOCK | SOCK_CLOEXEC));
 	if (fd < 0) {
 		if (tcp_is_short(errno))
 			pause_listening(listener);
@@ -312,8 +314,8 @@ static dicomm_result_t start(void)
 	struct epoll_event e = {.events = EPOLLIN};
 	int error;
 
-	verbs_conns.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	verbs_conns.epoll_fd = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	stop_fd = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (verbs_conns.epoll_fd < 0 || stop_fd < 0 ||
 	    epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_ADD, stop_fd, &e) < 0) {
 		error = errno;
@@ -340,7 +342,8 @@ static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(a);
 
-	*fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	*fd = descriptors_high(
+		socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (*fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: socket: %m");
 	if (bind(*fd, (struct sockaddr *)&a, len) || listen(*fd, 128) ||
@@ -367,7 +370,7 @@ static dicomm_result_t open_cm(struct verbs_rail *rail)
 static dicomm_result_t open_events(struct verbs_rail *rail)
 {
 	struct verbs_nic *nic = rail->nic;
-	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 0);
+	int fd = fcntl(nic->context->async_fd, F_DUPFD_CLOEXEC, 3);
 
 	if (fd >= 0)
 		rail->events = verbs_conn_add(fd, CONN_EVENTS, EPOLLIN);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/transport.h"
 #include "transports/verbs/nic/choose.h"
@@ -245,6 +246,7 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 	if (!most)
 		return 0;
 	/* In a container the NIC may be visible without its device file. */
+	descriptors_fill_standard(); /* the driver keeps some open */
 	context = ibv_open_device(device);
 	if (!context) {
 		snprintf(text, sizeof(text), "it cannot be opened: %m");
