@@ -236,7 +236,7 @@ void comm_free(struct dicomm_comm *comm)
 	others_remove(comm);
 	if (comm->control)
 		control_close(comm->control);
-	refuge_close(comm->refuge);
+	recovery_close(comm->recovery);
 	direct_free(comm);
 	device_close(comm);
 	reach_unmap(comm);

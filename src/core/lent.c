@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/auth.h"
+#include "src/boot/net/auth.h"
 
 struct lent {
 	uint64_t id;

@@ -11,7 +11,8 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
-#include "src/boot/launcher.h"
+#include "src/boot/control/id.h"
+#include "src/boot/store/launcher.h"
 #include "src/core/comm.h"
 #include "src/core/meet.h"
 #include "src/core/others.h"
@@ -166,7 +167,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
-	return control_new_id(id);
+	return id_create(id);
 }
 
 dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
@@ -195,7 +196,7 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	*comm = NULL;
-	TRY(launcher_meet(&info));
+	TRY(launcher_find(&info));
 	return start(comm, info.ranks, &info.id, info.rank, config);
 }
 
@@ -235,7 +236,7 @@ static dicomm_result_t meet_all(struct comm_start **starts, int n,
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
 
-	s = control_new_id(&id);
+	s = id_create(&id);
 	if (s != DICOMM_SUCCESS) {
 		refuse_all(starts, n);
 		return s;

@@ -11,8 +11,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/auth.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/auth.h"
+#include "src/boot/net/sock.h"
 #include "src/core/device.h"
 #include "src/core/drift.h"
 #include "src/core/message.h"
@@ -547,7 +547,7 @@ static dicomm_result_t meet(struct dicomm_comm *comm,
 }
 
 /* What this rank tells the others, but for what was told by who opened it: the
- * addresses of its wires, and its refuge. */
+ * addresses of its wires, and its recovery. */
 static void describe(struct dicomm_comm *comm, struct member *me)
 {
 	const struct device *dev = comm->dev;
@@ -629,7 +629,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	touch_look();
-	TRY(refuge_open(&comm->refuge, comm->members[comm->rank].refuge));
+	TRY(recovery_open(&comm->recovery, comm->members[comm->rank].recovery));
 	TRY(exchange_members(comm));
 	adapt(comm);
 	/* If it succeeds here it does so everywhere, in spite of a death in

@@ -2,19 +2,19 @@
 /*
  * What is left of a communicator, as a new one.
  *
- * Survivors must agree on who they are, though they may have heard of other
- * deaths. Each asks every rank that is not excluded for a sign of life; the key
- * of their meeting is made of the set of those who gave one, so that only ranks
- * with equal sets meet. A death in between makes the meeting fail or last too
- * long, and a new round begins with the smaller set. The rounds end with
- * DICOMM_BOOTSTRAP_TIMEOUT, at which those have failed who do not come. The
- * side without a majority of the parent (at exactly half: without its lowest
- * rank) is refused, so that a divided network cannot make two successors.
+ * Survivors must agree on who they are, though each may have heard of other
+ * deaths. Each rank probes the recovery socket of every rank that is not
+ * excluded. The key of the new id is made of the set of those that accepted, so
+ * that only ranks with equal sets join each other. If a rank dies in between,
+ * joining fails or takes too long, and a new round begins with the smaller set.
+ * The rounds end with DICOMM_BOOTSTRAP_TIMEOUT. The side without a majority of
+ * the parent (at exactly half: without its lowest rank) is refused, so that a
+ * divided network cannot make two successors.
  *
- * The last word of a meeting would be that of its hub, the first survivor,
- * which may die between telling one rank and the next: one would have a
- * communicator and the other go another round without it. So all settle in the
- * end whether all have met, each with each.
+ * The first survivor hosts the hub, and may die after it has told one rank that
+ * all have come and before it tells the next: one would have a communicator,
+ * and the other would go another round without it. So at the end all ranks
+ * commit, each with each (src/boot/control/commit.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,14 +25,14 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/refuge.h"
-#include "src/boot/settle.h"
+#include "src/boot/control/commit.h"
+#include "src/boot/control/recovery.h"
 #include "src/core/comm.h"
 #include "src/core/meet.h"
 #include "src/core/queue.h"
 #include "src/core/topology.h"
 
-/* Who has many to ask on a machine of many ranks gets to them late. */
+/* With many ranks on one machine a probe may be answered late. */
 #define PROBE_MS 3000
 #define PROBE_MS_PER_RANK 10
 /* A round in which somebody dies unnoticed is lost, so the first are short. But
@@ -67,11 +67,11 @@ static dicomm_result_t find_survivors(const struct shrink_args *a, bool *alive,
 			    "comm_shrink: no memory for %d ranks",
 			    parent->ranks);
 	for (int r = 0; r < parent->ranks; r++) {
-		addresses[r] = parent->members[r].refuge;
+		addresses[r] = parent->members[r].recovery;
 		alive[r] = !a->excluded[r];
 	}
-	status = refuge_probe(addresses, parent->ranks, alive,
-			      PROBE_MS + PROBE_MS_PER_RANK * parent->ranks);
+	status = recovery_probe(addresses, parent->ranks, alive,
+				PROBE_MS + PROBE_MS_PER_RANK * parent->ranks);
 	free(addresses);
 	TRY(status);
 	*s = (struct survivors){.first = -1};
@@ -97,7 +97,8 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 	if (!alive[parent->rank])
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "comm_shrink: rank %d does not reach itself at %s",
-			    parent->rank, parent->members[parent->rank].refuge);
+			    parent->rank,
+			    parent->members[parent->rank].recovery);
 	if (2 * s->count > parent->ranks ||
 	    (2 * s->count == parent->ranks && alive[0]))
 		return DICOMM_SUCCESS;
@@ -125,13 +126,13 @@ static dicomm_result_t inherit(struct dicomm_comm *comm,
 	return status;
 }
 
-static dicomm_result_t settle_it(const struct dicomm_comm *comm)
+static dicomm_result_t commit(const struct dicomm_comm *comm)
 {
 	const char **addresses =
 		calloc((size_t)comm->ranks, sizeof(*addresses));
-	struct settle_config c = {.rank = comm->rank,
+	struct commit_config c = {.rank = comm->rank,
 				  .ranks = comm->ranks,
-				  .refuge = comm->refuge,
+				  .recovery = comm->recovery,
 				  .addresses = addresses,
 				  .timeout_ms = comm->meet_ms};
 	char phrase[sizeof(comm->id.text) + 20];
@@ -141,11 +142,11 @@ static dicomm_result_t settle_it(const struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_shrink: no memory for %d ranks", comm->ranks);
 	for (int r = 0; r < comm->ranks; r++)
-		addresses[r] = comm->members[r].refuge;
+		addresses[r] = comm->members[r].recovery;
 	snprintf(phrase, sizeof(phrase), "%s %016" PRIx64, comm->id.text,
 		 comm->members[0].fresh);
-	auth_key_from_text("dicomm settle", phrase, c.key);
-	status = settle(&c);
+	auth_key_from_text("dicomm commit", phrase, c.key);
+	status = commit_all(&c);
 	auth_forget(c.key, sizeof(c.key));
 	auth_forget(phrase, sizeof(phrase));
 	free(addresses);
@@ -160,15 +161,16 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 	struct dicomm_comm *comm;
 	dicomm_result_t status;
 
-	TRY(refuge_meet(s->first == parent->rank ? parent->refuge : NULL,
-			parent->members[s->first].refuge, s->phrase, &id));
+	TRY(recovery_new_id(s->first == parent->rank ? parent->recovery : NULL,
+			    parent->members[s->first].recovery, s->phrase,
+			    &id));
 	TRY(comm_create(&comm, s->count, s->index, &a->config));
 	comm_listen(comm);
 	status = inherit(comm, parent, alive);
 	if (status == DICOMM_SUCCESS)
 		status = comm_meet(comm, &id, come_ms);
 	if (status == DICOMM_SUCCESS)
-		status = settle_it(comm);
+		status = commit(comm);
 	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;

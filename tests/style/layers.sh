@@ -22,6 +22,9 @@ allow src/base none
 allow src/accel src/base/
 allow src/topo src/base/
 allow src/boot src/base/
+allow src/boot/net src/base/
+allow src/boot/control 'src/(base|boot/net)/'
+allow src/boot/store 'src/(base|boot/net)/|src/boot/control/id.h'
 allow collectives src/base/
 allow src/core 'src/|collectives/|transports/'
 allow transports 'src/(base|accel)/'
@@ -38,6 +41,16 @@ found=$(grep -rnE --include='*.[ch]' '# *include "' src collectives \
 	grep -vE 'include "(dicomm\.h"|(src|transports|collectives|perftest|tests)/)')
 if [ -n "$found" ]; then
 	echo "not from the root of the tree:"
+	echo "$found"
+	bad=1
+fi
+
+# No module of these folders (x.c with x.h) includes itself by way of others.
+found=$(grep -rE --include='*.[ch]' '# *include "src/' src/boot |
+	sed -E 's/^([^:]*)\.[ch]:.*"(.*)\.h"/\1 \2/' |
+	awk '$1 != $2' | sort -u | tsort 2>&1 >/dev/null)
+if [ -n "$found" ]; then
+	echo "an include circle:"
 	echo "$found"
 	bad=1
 fi

@@ -10,7 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/control.h"
+#include "src/boot/control/control.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 
@@ -211,8 +211,8 @@ static void wait_for_failure(struct meet_rank *r)
 	MEET_UNTIL(atomic_load(&r->failures) || control_gone(r->control, 0));
 }
 
-/* At a random moment of the meeting, or just after: each ends, none hangs, and
- * those that were in know who it was. */
+/* At a random moment of the id server, or just after: each ends, none hangs,
+ * and those that were in know who it was. */
 START_TEST(a_death_at_any_moment_of_the_meeting_ends_it)
 {
 	struct meet *m = meet_create(MEET_PROCESSES, 4);

@@ -12,7 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/sock.h"
 #include "tests/support/runner.h"
 
 static const struct {

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A connection that carries frames: buffers, queue, closing. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/net/conn.h"
+
+#define IN_FIRST 1024             /* first buffer; most need no larger one */
+#define SEGMENT 512               /* small frames are sent together */
+#define TURN (256 << 10)          /* bytes read before others get their turn */
+#define OUT_MAX ((size_t)4 << 30) /* queued for a peer that does not read */
+#define LINGER_NS 2000000000ull
+
+/* Bytes that one or several connections send. */
+struct conn_shared {
+	int refs;
+	size_t len, size;
+	uint8_t *data; /* owned */
+};
+
+struct conn_segment {
+	struct conn_segment *next;
+	struct conn_shared *shared;
+	size_t pos;
+};
+
+static void ready(struct loop_source *s, uint32_t events);
+
+void conn_init(struct conn *c, int fd, size_t limit)
+{
+	c->source.fd = fd;
+	c->source.ready = ready;
+	c->limit = limit;
+	c->in = NULL;
+	c->in_pos = c->in_len = c->in_size = 0;
+	c->out = NULL;
+	c->out_last = &c->out;
+	c->out_len = 0;
+	c->lingers = false;
+	loop_add(&c->source);
+}
+
+static void pop_segment(struct conn *c)
+{
+	struct conn_segment *s = c->out;
+
+	c->out = s->next;
+	if (!c->out)
+		c->out_last = &c->out;
+	conn_shared_release(s->shared);
+	free(s);
+}
+
+static void clear_queue(struct conn *c)
+{
+	while (c->out)
+		pop_segment(c);
+	c->out_len = 0;
+}
+
+void conn_fini(struct conn *c)
+{
+	clear_queue(c);
+	free(c->in);
+	c->in = NULL;
+}
+
+void conn_drop(struct conn *c)
+{
+	/* Free the queue now, not when the thread releases the source. */
+	clear_queue(c);
+	loop_drop(&c->source);
+}
+
+static void linger_expired(struct loop_source *s)
+{
+	conn_drop((struct conn *)s);
+}
+
+/* Read to the end before closing: closing with unread bytes resets the
+ * connection, and a reset may overtake our last frames. */
+void conn_linger(struct conn *c)
+{
+	if (c->source.dead || c->lingers)
+		return;
+	c->lingers = true;
+	c->source.expired = linger_expired;
+	loop_deadline(&c->source, clock_ns() + LINGER_NS);
+	if (!c->source.watched &&
+	    loop_watch(&c->source, EPOLLIN | EPOLLRDHUP) != DICOMM_SUCCESS) {
+		conn_drop(c);
+		return;
+	}
+	if (conn_flush(c) == 0)
+		shutdown(c->source.fd, SHUT_WR);
+}
+
+static void lose(struct conn *c, const char *why)
+{
+	if (c->source.dead)
+		return;
+	if (c->lingers || !c->lost)
+		conn_drop(c);
+	else
+		c->lost(c, why);
+}
+
+/* End the connection without calling lost(), because the caller may be in the
+ * middle of something. The control thread sees the hang-up and calls it. */
+static void cut_off(struct conn *c)
+{
+	log_warn("connection to %s: cut off: no memory, or the other end "
+		 "does not read",
+		 c->remote);
+	clear_queue(c);
+	shutdown(c->source.fd, SHUT_RDWR);
+}
+
+static struct conn_shared *make_shared(size_t size)
+{
+	uint8_t *data = malloc(size);
+
+	return data ? conn_shared_take(data, size) : NULL;
+}
+
+/* On success the queue owns the caller's reference. */
+static bool push_segment(struct conn *c, struct conn_shared *s)
+{
+	struct conn_segment *segment = malloc(sizeof(*segment));
+
+	if (!segment)
+		return false;
+	*segment = (struct conn_segment){.shared = s};
+	*c->out_last = segment;
+	c->out_last = &segment->next;
+	return true;
+}
+
+static bool append(struct conn *c, const uint8_t *data, size_t len)
+{
+	struct conn_segment *last;
+	struct conn_shared *s;
+
+	if (c->out) {
+		last = (struct conn_segment *)(void *)c->out_last;
+		s = last->shared;
+		if (s->refs == 1 && s->size - s->len >= len) {
+			memcpy(s->data + s->len, data, len);
+			s->len += len;
+			return true;
+		}
+	}
+	s = make_shared(len < SEGMENT ? SEGMENT : len);
+	if (!s)
+		return false;
+	memcpy(s->data, data, len);
+	s->len = len;
+	if (push_segment(c, s))
+		return true;
+	conn_shared_release(s);
+	return false;
+}
+
+/* Let the control thread send the queue, so that many frames need few system
+ * calls. */
+static void queued(struct conn *c, size_t len)
+{
+	bool first = !c->out_len;
+
+	c->out_len += len;
+	if (c->out_len > OUT_MAX)
+		cut_off(c);
+	else if (c->source.watched && first)
+		loop_watch(&c->source, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+}
+
+void conn_send(struct conn *c, const struct frame_writer *frame)
+{
+	if (c->source.dead || c->lingers)
+		return;
+	if (append(c, frame->data, frame->len))
+		queued(c, frame->len);
+	else
+		cut_off(c);
+}
+
+struct conn_shared *conn_shared_take(uint8_t *data, size_t len)
+{
+	struct conn_shared *s = malloc(sizeof(*s));
+
+	if (!s) {
+		free(data);
+		return NULL;
+	}
+	*s = (struct conn_shared){
+		.refs = 1, .len = len, .size = len, .data = data};
+	return s;
+}
+
+void conn_shared_release(struct conn_shared *s)
+{
+	if (!s || --s->refs)
+		return;
+	free(s->data);
+	free(s);
+}
+
+void conn_send_shared(struct conn *c, struct conn_shared *s)
+{
+	if (c->source.dead || c->lingers)
+		return;
+	s->refs++;
+	if (push_segment(c, s)) {
+		queued(c, s->len);
+		return;
+	}
+	s->refs--;
+	cut_off(c);
+}
+
+int conn_flush(struct conn *c)
+{
+	while (c->out) {
+		struct conn_segment *s = c->out;
+		ssize_t n = send(c->source.fd, s->shared->data + s->pos,
+				 s->shared->len - s->pos, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EWOULDBLOCK ? EAGAIN : errno;
+		s->pos += (size_t)n;
+		c->out_len -= (size_t)n;
+		if (s->pos == s->shared->len)
+			pop_segment(c);
+	}
+	return 0;
+}
+
+/* Make room for the rest of the frame that has begun; its length was checked
+ * against the limit. Without one, make room for a first read. */
+static bool make_room(struct conn *c)
+{
+	size_t want = IN_FIRST, unread = c->in_len - c->in_pos;
+	enum frame_type type;
+	struct frame_reader in;
+	uint8_t *bigger;
+
+	if (c->in_pos) {
+		memmove(c->in, c->in + c->in_pos, unread);
+		c->in_pos = 0;
+		c->in_len = unread;
+	}
+	if (unread && frame_parse(c->in, unread, c->limit, &type, &in, &want) ==
+			      FRAME_GARBAGE)
+		return true; /* conn_next() will say so */
+	if (want <= c->in_size)
+		return true;
+	want = want > IN_FIRST ? FRAME_HEADER + FRAME_MAX : IN_FIRST;
+	bigger = realloc(c->in, want);
+	if (!bigger)
+		return false;
+	c->in = bigger;
+	c->in_size = want;
+	return true;
+}
+
+int conn_fill(struct conn *c)
+{
+	ssize_t n;
+
+	if (!make_room(c))
+		return ENOMEM;
+	if (c->in_len == c->in_size)
+		return 0;
+	do
+		n = recv(c->source.fd, c->in + c->in_len,
+			 c->in_size - c->in_len, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EWOULDBLOCK ? EAGAIN : errno;
+	if (!n)
+		return ENODATA;
+	c->in_len += (size_t)n;
+	return 0;
+}
+
+enum frame_found conn_next(struct conn *c, enum frame_type *type,
+			   struct frame_reader *in)
+{
+	enum frame_found found;
+	size_t want;
+
+	found = frame_parse(c->in + c->in_pos, c->in_len - c->in_pos, c->limit,
+			    type, in, &want);
+	if (found == FRAME_COMPLETE)
+		c->in_pos += FRAME_HEADER + in->len;
+	return found;
+}
+
+static void deliver_frames(struct conn *c)
+{
+	enum frame_found found;
+	enum frame_type type;
+	struct frame_reader in;
+
+	if (!c->in)
+		return;
+	while (!c->source.dead && !c->lingers) {
+		found = conn_next(c, &type, &in);
+		if (found == FRAME_MORE)
+			return;
+		if (found == FRAME_GARBAGE) {
+			lose(c, "it sent what does not parse");
+			return;
+		}
+		c->frame(c, type, &in);
+	}
+	c->in_pos = c->in_len; /* nobody wants these bytes any more */
+}
+
+static void receive(struct conn *c)
+{
+	size_t got = 0, before;
+	int err;
+
+	while (got < TURN && !c->source.dead) {
+		before = c->in_len - c->in_pos;
+		err = conn_fill(c);
+		if (err == EAGAIN)
+			return;
+		if (err) {
+			lose(c, err == ENODATA ? "connection closed"
+					       : strerror(err));
+			return;
+		}
+		got += c->in_len - before;
+		deliver_frames(c);
+	}
+}
+
+static void ready(struct loop_source *s, uint32_t events)
+{
+	struct conn *c = (struct conn *)s;
+
+	/* Read its last frames before its end. */
+	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		receive(c);
+	if (c->source.dead || !(events & EPOLLOUT) || conn_flush(c) == EAGAIN)
+		return;
+	/* An error shows as a hang-up in the next turn. */
+	loop_watch(s, EPOLLIN | EPOLLRDHUP);
+	if (c->lingers && !c->out)
+		shutdown(s->fd, SHUT_WR);
+}
+
+dicomm_result_t conn_serve(struct conn *c)
+{
+	uint32_t events = EPOLLIN | EPOLLRDHUP;
+
+	TRY(loop_watch(&c->source, c->out ? events | EPOLLOUT : events));
+	deliver_frames(c);
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The listener's side of the handshake. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/tcp.h"
+#include "src/boot/net/listener.h"
+#include "src/boot/net/handshake.h"
+
+#define PENDING_MAX 2048 /* connections; one more drops the oldest */
+#define PAUSE_NS 200000000ull
+
+uint64_t listener_patience_ns = 10000000000u;
+
+static void unlink_pending(struct peer_conn *peer)
+{
+	struct listener *l = peer->listener;
+
+	if (!l)
+		return;
+	*peer->link = peer->next;
+	if (peer->next)
+		peer->next->link = peer->link;
+	else
+		l->last = peer->link;
+	l->pending--;
+	peer->listener = NULL;
+}
+
+/* A peer that has proved itself must not be dropped: its join request may be
+ * here already, and it would take the drop for the end of the id server. */
+static struct peer_conn *oldest_unproved(const struct listener *l)
+{
+	struct peer_conn *peer = l->first;
+
+	while (peer && peer->proved)
+		peer = peer->next;
+	return peer;
+}
+
+static void drop_pending(struct peer_conn *peer, const char *why)
+{
+	log_warn("%s: dropped %s: %s", peer->listener->name, peer->conn.remote,
+		 why);
+	unlink_pending(peer);
+	conn_drop(&peer->conn);
+}
+
+void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
+		     const char *why)
+{
+	struct frame_writer out;
+
+	unlink_pending(peer);
+	frame_begin(&out, FRAME_REFUSED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_text(&out, why);
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+	conn_linger(&peer->conn);
+}
+
+static void check_proof(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct listener *l = peer->listener;
+	uint8_t nonce[AUTH_NONCE], proof[AUTH_PROOF];
+	struct frame_writer out;
+
+	frame_get_bytes(in, nonce, sizeof(nonce));
+	frame_get_bytes(in, proof, sizeof(proof));
+	if (!frame_done(in)) {
+		drop_pending(peer, "it sent what does not parse");
+		return;
+	}
+	if (!auth_check(l->key, AUTH_CLIENT, peer->nonce, nonce, proof)) {
+		log_warn("%s: refused %s: it does not know the secret", l->name,
+			 peer->conn.remote);
+		listener_refuse(
+			peer, DICOMM_ERR_INVALID_USAGE,
+			"wrong secret: the id or DICOMM_COMM_KEY is not "
+			"the one of this job");
+		return;
+	}
+	auth_prove(l->key, AUTH_LISTENER, peer->nonce, nonce, proof);
+	frame_begin(&out, FRAME_WELCOME);
+	frame_put_bytes(&out, proof, sizeof(proof));
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+	peer->proved = true;
+	peer->conn.limit = FRAME_MAX;
+}
+
+static void pending_frame(struct conn *c, enum frame_type type,
+			  struct frame_reader *in)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+	struct listener *l = peer->listener;
+
+	if (!peer->proved && type == FRAME_PROOF) {
+		check_proof(peer, in);
+	} else if (peer->proved && type == FRAME_JOIN) {
+		unlink_pending(peer);
+		loop_deadline(&c->source, 0);
+		l->admit(l->owner, peer, in);
+	} else {
+		drop_pending(peer, "it does not keep to the handshake");
+	}
+}
+
+static void pending_lost(struct conn *c, const char *why)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+
+	if (c->in_len) {
+		drop_pending(peer, why);
+		return;
+	}
+	/* A rank that probes whether this one is alive sends nothing. */
+	log_debug("%s: %s closed without sending: %s", peer->listener->name,
+		  c->remote, why);
+	unlink_pending(peer);
+	conn_drop(c);
+}
+
+static void pending_expired(struct loop_source *s)
+{
+	drop_pending((struct peer_conn *)s,
+		     "it did not complete the handshake in time");
+}
+
+static void peer_released(struct loop_source *s)
+{
+	conn_fini((struct conn *)s);
+	free(s);
+}
+
+static void challenge(struct peer_conn *peer)
+{
+	struct frame_writer out;
+
+	auth_random(peer->nonce, sizeof(peer->nonce));
+	frame_begin(&out, FRAME_CHALLENGE);
+	frame_put_u64(&out, HANDSHAKE_MAGIC);
+	frame_put_u32(&out, HANDSHAKE_PROTOCOL);
+	frame_put_bytes(&out, peer->nonce, sizeof(peer->nonce));
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+}
+
+static void accept_peer(struct listener *l, int fd)
+{
+	struct peer_conn *peer = calloc(1, sizeof(*peer));
+
+	if (!peer) {
+		log_warn("%s: out of memory for a connection", l->name);
+		close(fd);
+		return;
+	}
+	tcp_tune(fd);
+	sock_peer(fd, peer->conn.remote);
+	conn_init(&peer->conn, fd, HANDSHAKE_LIMIT);
+	peer->conn.source.released = peer_released;
+	peer->conn.source.expired = pending_expired;
+	peer->conn.frame = pending_frame;
+	peer->conn.lost = pending_lost;
+	peer->listener = l;
+	peer->link = l->last;
+	*l->last = peer;
+	l->last = &peer->next;
+	l->pending++;
+	loop_deadline(&peer->conn.source, clock_ns() + listener_patience_ns);
+	challenge(peer);
+	if (conn_serve(&peer->conn) != DICOMM_SUCCESS)
+		drop_pending(peer, "it cannot be watched");
+	else if (l->pending > PENDING_MAX)
+		drop_pending(oldest_unproved(l), "too many have come at once");
+}
+
+/* accept() is short of descriptors or memory: drop the oldest connection that
+ * has proved nothing, or stop accepting for a moment. */
+static void make_room(struct listener *l)
+{
+	struct peer_conn *peer = oldest_unproved(l);
+
+	if (!l->told_shortage)
+		log_warn("%s: accept: %m", l->name);
+	l->told_shortage = true;
+	if (peer) {
+		drop_pending(peer, "its descriptor is needed");
+		return;
+	}
+	loop_watch(&l->source, 0);
+	loop_deadline(&l->source, clock_ns() + PAUSE_NS);
+}
+
+static void listener_expired(struct loop_source *s)
+{
+	loop_watch(s, EPOLLIN);
+}
+
+static void listener_ready(struct loop_source *s, uint32_t events)
+{
+	struct listener *l = (struct listener *)s;
+
+	(void)events;
+	for (int i = 0; i < 64; i++) {
+		int fd = accept4(s->fd, NULL, NULL,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			accept_peer(l, fd);
+		} else if (tcp_is_short(errno)) {
+			make_room(l);
+			return;
+		} else if (errno == EWOULDBLOCK) {
+			return;
+		}
+		/* Any other error is about one connection that has gone. */
+	}
+}
+
+static void listener_released(struct loop_source *s)
+{
+	free(s);
+}
+
+dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
+			      const char *name, struct listener **out)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+	dicomm_result_t status;
+
+	if (!l) {
+		close(fd);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", name);
+	}
+	l->source.fd = fd;
+	l->source.ready = listener_ready;
+	l->source.expired = listener_expired;
+	l->source.released = listener_released;
+	l->name = name;
+	l->last = &l->first;
+	memcpy(l->key, key, AUTH_KEY);
+	loop_add(&l->source);
+	status = loop_watch(&l->source, EPOLLIN);
+	if (status != DICOMM_SUCCESS)
+		loop_drop(&l->source);
+	else
+		*out = l;
+	return status;
+}
+
+void listener_close(struct listener *l)
+{
+	struct peer_conn *peer;
+
+	if (!l)
+		return;
+	/* Ranks among them try again, and learn that it is over. */
+	while ((peer = l->first)) {
+		unlink_pending(peer);
+		conn_drop(&peer->conn);
+	}
+	loop_drop(&l->source);
+	auth_forget(l->key, sizeof(l->key));
+}
