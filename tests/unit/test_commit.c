@@ -228,19 +228,24 @@ START_TEST(files_of_others_are_counted)
 }
 END_TEST
 
-/* As a rank that is `ready` and heard by that one. */
+#define READY 1
+
+/* As a rank that is ready and heard by that one. */
 static void say_ready(int rank, int to, const uint8_t key[AUTH_KEY])
 {
-	uint8_t theirs[AUTH_NONCE] = {0}, mine[AUTH_NONCE] = {0};
-	uint8_t words[sizeof(uint32_t) + AUTH_PROOF + 1];
+	const uint32_t greeting[] = {(uint32_t)rank, (uint32_t)to, UINT32_MAX,
+				     0};
+	const uint32_t vote[] = {(uint32_t)rank, (uint32_t)to, 0, READY};
+	uint8_t words[sizeof(uint32_t) + AUTH_PROOF + 1 + AUTH_PROOF];
 	int fd = recovery_connect(texts[to]);
 
 	ck_assert_int_ge(fd, 0);
-	memcpy(theirs, &to, sizeof(to));
-	memcpy(mine, &rank, sizeof(rank));
 	memcpy(words, &rank, sizeof(rank));
-	auth_prove(key, AUTH_CLIENT, theirs, mine, words + sizeof(rank));
-	words[sizeof(words) - 1] = 1;
+	auth_prove(key, "dicomm commit", greeting, sizeof(greeting),
+		   words + sizeof(rank));
+	words[sizeof(rank) + AUTH_PROOF] = READY;
+	auth_prove(key, "dicomm commit", vote, sizeof(vote),
+		   words + sizeof(words) - AUTH_PROOF);
 	usleep(10000);
 	ck_assert_int_eq(send(fd, words, sizeof(words), MSG_NOSIGNAL),
 			 sizeof(words));

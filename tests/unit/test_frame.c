@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Frames, their bounds, proofs and ids: all that parses bytes from outside. */
 #include <check.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/net/auth.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/control/id.h"
-#include "src/boot/net/frame.h"
+#include "src/boot/net/handshake.h"
+#include "src/boot/net/seal.h"
 #include "tests/support/runner.h"
 
 /* --- frames --------------------------------------------------------------- */
@@ -255,6 +257,7 @@ START_TEST(no_bytes_lead_the_reader_astray)
 				  want <= FRAME_HEADER + FRAME_MAX);
 			break;
 		case FRAME_GARBAGE:
+		case FRAME_FORGED:
 			break;
 		}
 		free(copy);
@@ -305,27 +308,240 @@ END_TEST
 
 /* --- proofs --------------------------------------------------------------- */
 
-START_TEST(a_proof_holds_for_its_key_role_and_nonces_only)
+START_TEST(a_proof_holds_for_its_key_role_and_handshake_only)
 {
-	uint8_t key[AUTH_KEY], other[AUTH_KEY], a[AUTH_NONCE], b[AUTH_NONCE];
-	uint8_t proof[AUTH_PROOF];
+	uint8_t key[AUTH_KEY], other[AUTH_KEY], proof[AUTH_PROOF];
+	struct handshake h;
+	uint8_t *bytes = (uint8_t *)&h;
 
 	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
 	auth_random(key, sizeof(key));
 	auth_random(other, sizeof(other));
-	auth_random(a, sizeof(a));
-	auth_random(b, sizeof(b));
-	auth_prove(key, AUTH_CLIENT, a, b, proof);
-	ck_assert(auth_check(key, AUTH_CLIENT, a, b, proof));
-	ck_assert(!auth_check(other, AUTH_CLIENT, a, b, proof));
+	auth_random(bytes, sizeof(h));
+	handshake_prove(&h, key, HANDSHAKE_CLIENT, proof);
+	ck_assert(handshake_check(&h, key, HANDSHAKE_CLIENT, proof));
+	ck_assert(!handshake_check(&h, other, HANDSHAKE_CLIENT, proof));
 	/* Sent back to its sender it proves nothing. */
-	ck_assert(!auth_check(key, AUTH_LISTENER, a, b, proof));
-	ck_assert(!auth_check(key, AUTH_CLIENT, b, a, proof));
+	ck_assert(!handshake_check(&h, key, HANDSHAKE_LISTENER, proof));
+	/* Nor with another nonce or public key. */
+	for (size_t i = 0; i < sizeof(h); i++) {
+		bytes[i] ^= 1;
+		ck_assert(!handshake_check(&h, key, HANDSHAKE_CLIENT, proof));
+		bytes[i] ^= 1;
+	}
 	for (int i = 0; i < AUTH_PROOF * 8; i++) {
 		proof[i / 8] ^= (uint8_t)(1 << i % 8);
-		ck_assert(!auth_check(key, AUTH_CLIENT, a, b, proof));
+		ck_assert(!handshake_check(&h, key, HANDSHAKE_CLIENT, proof));
 		proof[i / 8] ^= (uint8_t)(1 << i % 8);
 	}
+}
+END_TEST
+
+/* --- sealed frames -------------------------------------------------------- */
+
+static struct seal *ends[2]; /* listener, client */
+
+static void seal_ends(void)
+{
+	uint8_t key[AUTH_KEY];
+	struct auth_pair pairs[2];
+	struct seal_keys keys[2];
+	struct handshake h;
+
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	auth_random(key, sizeof(key));
+	auth_random((uint8_t *)&h, sizeof(h));
+	for (int i = 0; i < 2; i++)
+		auth_make_pair(&pairs[i]);
+	memcpy(h.listener_public, pairs[0].public, AUTH_PUBLIC);
+	memcpy(h.client_public, pairs[1].public, AUTH_PUBLIC);
+	for (int i = 0; i < 2; i++) {
+		ck_assert(handshake_keys(&h, key, (enum handshake_role)i,
+					 &pairs[i], &keys[i]));
+		ends[i] = seal_create(&keys[i]);
+	}
+	ck_assert_mem_eq(keys[0].send, keys[1].receive, SEAL_KEY);
+	ck_assert_mem_eq(keys[1].send, keys[0].receive, SEAL_KEY);
+	ck_assert_mem_ne(keys[0].send, keys[0].receive, SEAL_KEY);
+}
+
+static void free_ends(void)
+{
+	seal_destroy(ends[0]);
+	seal_destroy(ends[1]);
+}
+
+#define SEALED_FRAMES 4
+
+/* Several frames, one without a payload; where each ends in the stream. */
+static size_t seal_frames(uint8_t *stream, size_t at[SEALED_FRAMES + 1])
+{
+	struct frame_writer out;
+	size_t n = 0;
+
+	at[0] = SEAL_START;
+	for (uint32_t i = 0; i < SEALED_FRAMES; i++) {
+		frame_begin(&out, i == 1 ? FRAME_BYE : FRAME_ASK_MISSING);
+		if (i != 1)
+			frame_put_u64(&out, 0x7000 + i);
+		frame_end(&out);
+		n += seal_frame(ends[0], out.data, out.len, stream + n);
+		at[i + 1] = n;
+	}
+	return n;
+}
+
+/* Feed the stream in pieces; how many frames opened right before the end. */
+static uint32_t open_frames(const uint8_t *stream, size_t len, size_t piece,
+			    enum frame_found *end)
+{
+	size_t pos = 0, have = 0, used;
+	struct frame_reader in;
+	enum frame_type type;
+	uint32_t n = 0;
+
+	for (;;) {
+		*end = seal_open(ends[1], stream + pos, have - pos, FRAME_MAX,
+				 &used, &type, &in);
+		pos += used;
+		if (*end == FRAME_COMPLETE) {
+			if (n == 1)
+				ck_assert_int_eq(type, FRAME_BYE);
+			else
+				ck_assert_uint_eq(frame_get_u64(&in),
+						  0x7000 + n);
+			ck_assert(frame_done(&in));
+			n++;
+		} else if (*end != FRAME_MORE || have == len) {
+			return n;
+		} else {
+			ck_assert_uint_lt(have - pos, seal_wants(ends[1]));
+			have += piece < len - have ? piece : len - have;
+		}
+	}
+}
+
+START_TEST(sealed_frames_arrive_whole)
+{
+	uint8_t stream[1024];
+	size_t at[SEALED_FRAMES + 1], len;
+	enum frame_found end;
+
+	seal_ends();
+	len = seal_frames(stream, at);
+	ck_assert_uint_eq(open_frames(stream, len, (size_t)_i, &end),
+			  SEALED_FRAMES);
+	ck_assert_int_eq(end, FRAME_MORE);
+	/* In clear, nothing of it is there. */
+	ck_assert_ptr_null(memmem(stream, len, "\x02\x70\0\0\0\0\0\0", 8));
+	free_ends();
+}
+END_TEST
+
+/* Whichever bit is changed: the frames before open, and nothing after. */
+START_TEST(a_changed_byte_is_noticed)
+{
+	uint8_t stream[1024];
+	size_t at[SEALED_FRAMES + 1], len = SIZE_MAX;
+	enum frame_found end;
+	uint32_t n, whole;
+
+	for (size_t i = 0; i < len; i++) {
+		seal_ends();
+		len = seal_frames(stream, at);
+		stream[i] ^= (uint8_t)(1 << draw() % 8);
+		for (whole = 0; at[whole + 1] <= i;)
+			whole++;
+		n = open_frames(stream, len, len, &end);
+		ck_assert_msg(end == FRAME_FORGED && n == whole,
+			      "byte %zu: %u frames, not %u, then %d", i, n,
+			      whole, end);
+		free_ends();
+	}
+}
+END_TEST
+
+/* Without one frame, with one twice, two in another order, one of our own. */
+START_TEST(a_stream_of_other_frames_is_noticed)
+{
+	uint8_t stream[1024], other[2048];
+	size_t at[SEALED_FRAMES + 1], len, n;
+	struct frame_writer clear;
+	enum frame_found end;
+
+	for (size_t i = 0; i + 1 < SEALED_FRAMES; i++) {
+		size_t one, two;
+
+		seal_ends();
+		len = seal_frames(stream, at);
+		one = at[i + 1] - at[i];
+		two = at[i + 2] - at[i + 1];
+		memcpy(other, stream, at[i]);
+		n = at[i];
+		switch (_i) {
+		case 0: /* left out */
+			break;
+		case 1: /* repeated */
+			memcpy(other + n, stream + at[i], one);
+			memcpy(other + n + one, stream + at[i], one);
+			n += 2 * one;
+			break;
+		case 2: /* moved */
+			memcpy(other + n, stream + at[i + 1], two);
+			memcpy(other + n + two, stream + at[i], one);
+			n += one + two;
+			break;
+		default: /* injected, in clear */
+			make_frame(&clear);
+			memcpy(other + n, clear.data, clear.len);
+			n += clear.len;
+			break;
+		}
+		len -= _i == 2 ? at[i + 2] : at[i + 1];
+		memcpy(other + n, stream + (_i == 2 ? at[i + 2] : at[i + 1]),
+		       len);
+		n = open_frames(other, n + len, 1, &end);
+		ck_assert_int_eq(end, FRAME_FORGED);
+		ck_assert_uint_eq(n, _i == 1 ? i + 1 : i);
+		free_ends();
+	}
+}
+END_TEST
+
+/* --- secrets that people chose -------------------------------------------- */
+
+START_TEST(a_chosen_secret_is_stretched)
+{
+	static const char digits[] = "00112233445566778899aabbccddeeff001122334"
+				     "45566778899AABBCCDDEEFF";
+	uint8_t a[AUTH_KEY], b[AUTH_KEY];
+	uint64_t begin, stretched, hashed;
+
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	begin = clock_ns();
+	ck_assert_int_eq(auth_key_from_secret("h:1", "sesame", a),
+			 DICOMM_SUCCESS);
+	stretched = clock_ns() - begin;
+	ck_assert_int_eq(auth_key_from_secret("h:1", "sesame", b),
+			 DICOMM_SUCCESS);
+	ck_assert_mem_eq(a, b, AUTH_KEY);
+	ck_assert_int_eq(auth_key_from_secret("h:2", "sesame", b),
+			 DICOMM_SUCCESS);
+	ck_assert_mem_ne(a, b, AUTH_KEY);
+	ck_assert_int_eq(auth_key_from_secret("h:1", "sesamf", b),
+			 DICOMM_SUCCESS);
+	ck_assert_mem_ne(a, b, AUTH_KEY);
+	begin = clock_ns();
+	ck_assert_int_eq(auth_key_from_secret("h:1", digits, b),
+			 DICOMM_SUCCESS);
+	hashed = clock_ns() - begin;
+	ck_assert_int_eq(auth_key_from_secret("h:1", digits, a),
+			 DICOMM_SUCCESS);
+	ck_assert_mem_eq(a, b, AUTH_KEY);
+	/* Measured: about 30 ms and 10 us. */
+	ck_assert_msg(stretched > 100 * hashed,
+		      "%" PRIu64 " ns against %" PRIu64 " ns", stretched,
+		      hashed);
 }
 END_TEST
 
@@ -410,8 +626,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("wire");
+	Suite *suite = suite_create("frame");
 	TCase *frames = tcase_create("frames");
+	TCase *sealed = tcase_create("sealed");
 	TCase *others = tcase_create("others");
 
 	setenv("DICOMM_DEBUG", "none", 1);
@@ -425,13 +642,19 @@ int main(void)
 	tcase_add_loop_test(frames, no_bytes_lead_the_reader_astray, 0, 4);
 	tcase_add_test(others, a_join_request_arrives_whole);
 	tcase_add_test(others, settings_that_differ_are_named_alone);
-	tcase_add_test(others, a_proof_holds_for_its_key_role_and_nonces_only);
+	tcase_add_test(others,
+		       a_proof_holds_for_its_key_role_and_handshake_only);
 	tcase_add_test(others, keys_are_the_same_everywhere);
+	tcase_add_loop_test(sealed, sealed_frames_arrive_whole, 1, 60);
+	tcase_add_test(sealed, a_changed_byte_is_noticed);
+	tcase_add_loop_test(sealed, a_stream_of_other_frames_is_noticed, 0, 4);
+	tcase_add_test(others, a_chosen_secret_is_stretched);
 	tcase_add_loop_test(others, an_id_reads_as_it_was_written, 0, 4);
 	tcase_add_loop_test(others, a_bad_id_is_refused_and_not_printed, 0,
 			    (int)(sizeof(bad_ids) / sizeof(*bad_ids)));
 	tcase_add_test(others, an_address_that_does_not_fit_is_refused);
 	suite_add_tcase(suite, frames);
+	suite_add_tcase(suite, sealed);
 	suite_add_tcase(suite, others);
 	return runner_main(suite);
 }

@@ -36,9 +36,17 @@
 #define FINISH_MS 1000
 #define ROUND_MS 2000 /* a round after the first may take so long at least */
 
+#define GREETING (-1)
+
+/* Both hold bytes without padding, as they travel. */
 struct greeting {
 	uint32_t rank;
 	uint8_t proof[AUTH_PROOF];
+};
+
+struct vote {
+	uint8_t word;
+	uint8_t proof[AUTH_PROOF]; /* of sender, receiver, round and word */
 };
 
 enum link_kind {
@@ -57,6 +65,7 @@ struct link {
 	uint64_t since_ms;
 	size_t got;
 	struct greeting greeting;
+	struct vote vote;
 };
 
 struct participant {
@@ -144,29 +153,47 @@ static bool send_bytes(const struct link *l, const void *data, size_t len)
 	       (ssize_t)len;
 }
 
-static void nonce_of(int rank, uint8_t nonce[AUTH_NONCE])
+/* Prove the greeting (number GREETING) or a word of one rank to another. */
+static void prove(const struct commit_config *c, int from, int to, int number,
+		  unsigned word, uint8_t proof[AUTH_PROOF])
 {
-	memset(nonce, 0, AUTH_NONCE);
-	memcpy(nonce, &rank, sizeof(rank));
+	const uint32_t statement[] = {(uint32_t)from, (uint32_t)to,
+				      (uint32_t)number, word};
+
+	auth_prove(c->key, "dicomm commit", statement, sizeof(statement),
+		   proof);
+}
+
+static bool is_right(const struct commit_config *c, int from, int number,
+		     unsigned word, const uint8_t proof[AUTH_PROOF])
+{
+	const uint32_t statement[] = {(uint32_t)from, (uint32_t)c->rank,
+				      (uint32_t)number, word};
+
+	return auth_check(c->key, "dicomm commit", statement, sizeof(statement),
+			  proof);
+}
+
+/* The word of this rank after that number of rounds. */
+static struct vote make_vote(const struct commit *s, int to, int number)
+{
+	struct vote v = {.word = (uint8_t)s->word};
+
+	prove(s->config, s->config->rank, to, number, s->word, v.proof);
+	return v;
 }
 
 /* Send the proof of this rank, and its first word with it. */
-static bool send_greeting(const struct commit *s, const struct link *l,
-			  enum auth_role role)
+static bool send_greeting(const struct commit *s, const struct link *l)
 {
 	const struct commit_config *c = s->config;
-	uint8_t mine[AUTH_NONCE], theirs[AUTH_NONCE];
-	uint8_t data[sizeof(struct greeting) + 1];
 	struct greeting g = {.rank = (uint32_t)c->rank};
+	struct vote v = make_vote(s, l->rank, 0);
+	uint8_t data[sizeof(g) + sizeof(v)];
 
-	nonce_of(c->rank, mine);
-	nonce_of(l->rank, theirs);
-	if (role == AUTH_CLIENT)
-		auth_prove(c->key, role, theirs, mine, g.proof);
-	else
-		auth_prove(c->key, role, mine, theirs, g.proof);
+	prove(c, c->rank, l->rank, GREETING, 0, g.proof);
 	memcpy(data, &g, sizeof(g));
-	data[sizeof(g)] = (uint8_t)s->word;
+	memcpy(data + sizeof(g), &v, sizeof(v));
 	return send_bytes(l, data, sizeof(data));
 }
 
@@ -175,20 +202,15 @@ static bool send_greeting(const struct commit *s, const struct link *l,
 static bool is_proved(const struct commit *s, const struct link *l)
 {
 	const struct commit_config *c = s->config;
-	uint8_t mine[AUTH_NONCE], theirs[AUTH_NONCE];
 	const struct greeting *g = &l->greeting;
 
 	if (g->rank >= (uint32_t)c->ranks || s->participants[g->rank].link ||
 	    s->participants[g->rank].missing)
 		return false;
-	nonce_of(c->rank, mine);
-	nonce_of((int)g->rank, theirs);
-	if (l->kind == LINK_GREETED)
-		return (int)g->rank == l->rank &&
-		       auth_check(c->key, AUTH_LISTENER, theirs, mine,
-				  g->proof);
-	return (int)g->rank > c->rank &&
-	       auth_check(c->key, AUTH_CLIENT, mine, theirs, g->proof);
+	if (l->kind == LINK_GREETED ? (int)g->rank != l->rank
+				    : (int)g->rank <= c->rank)
+		return false;
+	return is_right(c, (int)g->rank, GREETING, 0, g->proof);
 }
 
 static bool receive_greeting(struct commit *s, struct link *l)
@@ -199,17 +221,28 @@ static bool receive_greeting(struct commit *s, struct link *l)
 		return false;
 	l->rank = (int)l->greeting.rank;
 	l->kind = LINK_READY;
+	l->got = 0;
 	s->participants[l->rank].link = l;
-	return !came || send_greeting(s, l, AUTH_LISTENER);
+	return !came || send_greeting(s, l);
 }
 
-static bool receive_word(struct commit *s, const struct link *l, uint8_t word)
+/* A word that something on the way has changed or repeated is the end of its
+ * link, as if that rank had died. */
+static bool receive_word(struct commit *s, struct link *l)
 {
-	struct participant *m = &s->participants[l->rank];
+	struct participant *p = &s->participants[l->rank];
+	const struct vote *v = &l->vote;
 
-	m->word = word;
-	m->words++;
-	return word <= (READY | DECIDED);
+	l->got = 0;
+	if (v->word > (READY | DECIDED) ||
+	    !is_right(s->config, l->rank, p->words, v->word, v->proof)) {
+		log_warn("commit: rank %d sent a word that is not its own",
+			 l->rank);
+		return false;
+	}
+	p->word = v->word;
+	p->words++;
+	return true;
 }
 
 /* Is this round's word of that rank still to come? A word of the next round
@@ -224,25 +257,24 @@ static bool is_awaited(const struct commit *s, int rank)
 /* Read what has come. False: close this link. */
 static bool receive(struct commit *s, struct link *l)
 {
-	uint8_t *to = (uint8_t *)&l->greeting + l->got, word;
+	bool ready = l->kind == LINK_READY;
+	size_t len = ready ? sizeof(l->vote) : sizeof(l->greeting);
+	uint8_t *to = ready ? (uint8_t *)&l->vote : (uint8_t *)&l->greeting;
 	ssize_t n;
 
 	if (l->kind == LINK_CONNECTING) {
 		l->kind = LINK_GREETED;
-		return send_greeting(s, l, AUTH_CLIENT);
+		return send_greeting(s, l);
 	}
-	if (l->kind == LINK_READY || l->kind == LINK_WATCH)
-		n = recv(l->fd, &word, 1, MSG_DONTWAIT);
-	else
-		n = recv(l->fd, to, sizeof(l->greeting) - l->got, MSG_DONTWAIT);
+	n = recv(l->fd, to + l->got, len - l->got, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n <= 0 || l->kind == LINK_WATCH)
 		return false;
-	if (l->kind == LINK_READY)
-		return receive_word(s, l, word);
 	l->got += (size_t)n;
-	return l->got < sizeof(l->greeting) || receive_greeting(s, l);
+	if (l->got < len)
+		return true;
+	return ready ? receive_word(s, l) : receive_greeting(s, l);
 }
 
 static void accept_links(struct commit *s)
@@ -310,11 +342,14 @@ static void receive_round(struct commit *s)
  * word is received. */
 static void send_word(const struct commit *s)
 {
-	uint8_t word = (uint8_t)s->word;
+	for (int r = 0; r < s->config->ranks; r++) {
+		struct vote v;
 
-	for (int r = 0; r < s->config->ranks; r++)
-		if (s->participants[r].link)
-			send_bytes(s->participants[r].link, &word, 1);
+		if (!s->participants[r].link)
+			continue;
+		v = make_vote(s, r, s->round);
+		send_bytes(s->participants[r].link, &v, sizeof(v));
+	}
 }
 
 static int count_missing(const struct commit *s)

@@ -392,13 +392,37 @@ static void frame(struct conn *conn, enum frame_type type,
 			 c->rank, frame_type_name(type));
 }
 
+static void send_failed(struct control *c, dicomm_result_t status, int culprit,
+			const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_FAILED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_u32(&out, (uint32_t)culprit);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+}
+
 static void lost(struct conn *conn, const char *why)
 {
 	struct control *c = ((struct client *)conn)->owner;
 	char text[FRAME_TEXT];
 
-	snprintf(text, sizeof(text), "rank 0 (%s) died: %s", c->where[0], why);
-	drop_client(c);
+	if (why == conn_forged) {
+		snprintf(text, sizeof(text),
+			 "the connection of rank %d (%s) to rank 0 was cut "
+			 "off: %s",
+			 c->rank, c->where[c->rank], why);
+		send_failed(c, DICOMM_ERR_REMOTE, c->rank, text);
+		conn_linger(conn);
+		c->client = NULL;
+	} else {
+		snprintf(text, sizeof(text), "rank 0 (%s) died: %s",
+			 c->where[0], why);
+		drop_client(c);
+	}
 	tell_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
 	lose_questions(c, -1, text);
 }
@@ -739,8 +763,6 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 void control_report(struct control *c, dicomm_result_t status, int culprit,
 		    const char *text)
 {
-	struct frame_writer out;
-
 	if (!is_ours(c))
 		return;
 	if (culprit < 0 || culprit >= c->ranks)
@@ -751,12 +773,7 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	if (c->hub) {
 		hub_report(c->hub, status, culprit, text);
 	} else if (c->client) {
-		frame_begin(&out, FRAME_FAILED);
-		frame_put_u32(&out, (uint32_t)status);
-		frame_put_u32(&out, (uint32_t)culprit);
-		frame_put_text(&out, text);
-		frame_end(&out);
-		conn_send(&c->client->conn, &out);
+		send_failed(c, status, culprit, text);
 		conn_flush(&c->client->conn);
 	}
 	loop_unlock();

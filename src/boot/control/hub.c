@@ -58,16 +58,37 @@ static void broadcast_text(struct hub *hub, enum frame_type type, int rank,
 	members_broadcast(&hub->members, &out, NULL);
 }
 
+/* The rank lives, but its connection cannot be trusted any more: tell it why it
+ * ends. */
+static void send_failed(struct peer_conn *peer, dicomm_result_t status,
+			int culprit, const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_FAILED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_u32(&out, (uint32_t)culprit);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+}
+
 static void lost(struct conn *c, const char *why)
 {
 	struct peer_conn *peer = (struct peer_conn *)c;
 	struct hub *hub = peer->owner;
 	char text[FRAME_TEXT];
 
-	snprintf(text, sizeof(text), "rank %d (%s) died: %s", peer->rank,
-		 where(hub, peer->rank), why);
+	snprintf(text, sizeof(text), "rank %d (%s) %s: %s", peer->rank,
+		 where(hub, peer->rank),
+		 why == conn_forged ? "was cut off" : "died", why);
 	hub->members.list[peer->rank].peer = NULL;
-	conn_drop(c);
+	if (why == conn_forged)
+		send_failed(peer, DICOMM_ERR_REMOTE, peer->rank, text);
+	if (why == conn_forged)
+		conn_linger(c);
+	else
+		conn_drop(c);
 	if (hub->started)
 		broadcast_text(hub, FRAME_DIED, peer->rank, text);
 	else

@@ -12,6 +12,7 @@
 
 #define PREFIX "dicomm1:"
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
+#define SECRET_MAX 255 /* characters of DICOMM_COMM_KEY */
 #define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT) /* with NUL */
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
@@ -89,34 +90,43 @@ void id_forget(const dicomm_unique_id_t *id)
 	auth_forget(key, sizeof(key));
 }
 
-dicomm_result_t id_derive(const char *host_port, const char *key, int rank,
-			  dicomm_unique_id_t *id)
+static dicomm_result_t serve_derived(const char *host_port,
+				     const uint8_t key[AUTH_KEY])
 {
-	char text[SOCK_TEXT + 256];
-	uint8_t hash[AUTH_KEY];
-	dicomm_unique_id_t made;
 	int fd;
+
+	TRY(loop_start());
+	/* An earlier attempt of this process may hold the port. */
+	id_server_close_failed(host_port);
+	TRY(sock_listen_at(host_port, &fd));
+	return id_server_open(fd, key, host_port);
+}
+
+dicomm_result_t id_derive(const char *host_port, const char *known,
+			  const char *secret, int rank, dicomm_unique_id_t *id)
+{
+	char place[SOCK_TEXT + 256];
+	uint8_t key[AUTH_KEY];
+	dicomm_unique_id_t made;
+	dicomm_result_t status;
 
 	TRY(auth_init());
 	TRY(sock_check(host_port));
-	if (snprintf(text, sizeof(text), "%s %s", host_port, key) >=
-	    (int)sizeof(text))
+	if (strlen(secret) > SECRET_MAX)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_COMM_KEY is longer than 255 characters");
-	auth_key_from_text("dicomm fixed id", text, hash);
-	auth_forget(text, sizeof(text));
-	TRY(id_format(host_port, hash, &made));
-	if (rank == 0) {
-		TRY(loop_start());
-		/* An earlier attempt of this process may hold the port. */
-		id_server_close_failed(host_port);
-		TRY(sock_listen_at(host_port, &fd));
-		TRY(id_server_open(fd, hash, host_port));
-		if (!*key)
-			log_warn("DICOMM_COMM_KEY is not set: whoever reaches "
-				 "%s can join",
-				 host_port);
-	}
-	*id = made;
-	return DICOMM_SUCCESS;
+			    "DICOMM_COMM_KEY is longer than %d characters",
+			    SECRET_MAX);
+	if (!*secret && rank == 0)
+		log_warn("DICOMM_COMM_KEY is not set: whoever reaches %s%s%s "
+			 "can join",
+			 host_port, *known ? " and guesses " : "", known);
+	snprintf(place, sizeof(place), "%s %s", host_port, known);
+	TRY(auth_key_from_secret(place, secret, key));
+	status = id_format(host_port, key, &made);
+	if (status == DICOMM_SUCCESS && rank == 0)
+		status = serve_derived(host_port, key);
+	auth_forget(key, sizeof(key));
+	if (status == DICOMM_SUCCESS)
+		*id = made;
+	return status;
 }

@@ -16,10 +16,12 @@
 dicomm_result_t id_create(dicomm_unique_id_t *id);
 /* Stop serving an id of this process at once, because nobody will come. */
 void id_forget(const dicomm_unique_id_t *id);
-/* Derive the same id on all ranks from host:port and a key (DICOMM_COMM_ID and
- * DICOMM_COMM_KEY). Rank 0 listens there and serves it. */
-dicomm_result_t id_derive(const char *host_port, const char *key, int rank,
-			  dicomm_unique_id_t *id);
+/* Derive the same id on all ranks from host:port (DICOMM_COMM_ID), what else
+ * all of them know ("" if nothing), and a secret (DICOMM_COMM_KEY). A secret
+ * that people chose costs tens of milliseconds (auth_key_from_secret()). Rank 0
+ * listens there and serves the id. */
+dicomm_result_t id_derive(const char *host_port, const char *known,
+			  const char *secret, int rank, dicomm_unique_id_t *id);
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);

@@ -135,12 +135,17 @@ static void lost(struct conn *c, const char *why)
 	char text[FRAME_TEXT];
 
 	snprintf(text, sizeof(text),
-		 "rank %d (%s) died while the ranks joined: %s", peer->rank,
-		 s->members.list[peer->rank].where, why);
+		 "rank %d (%s) %s while the ranks joined: %s", peer->rank,
+		 s->members.list[peer->rank].where,
+		 why == conn_forged ? "was cut off" : "died", why);
+	/* A rank that was cut off lives and is told, too. */
+	fail(s, DICOMM_ERR_REMOTE, peer->rank, text);
 	s->members.list[peer->rank].peer = NULL;
 	s->peers--;
-	conn_drop(c);
-	fail(s, DICOMM_ERR_REMOTE, peer->rank, text);
+	if (why == conn_forged)
+		conn_linger(c);
+	else
+		conn_drop(c);
 	if (!s->listener && !s->peers)
 		close_server(s);
 }

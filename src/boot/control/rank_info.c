@@ -13,7 +13,7 @@
 #define ABI 1
 /* Count one up when a change makes this build unable to work with the last:
  * frames of the control plane, plans, layout of shared memory. */
-#define FEATURES "control 1 plan 1 shm 2"
+#define FEATURES "control 2 plan 1 shm 2"
 
 void (*rank_info_test_hook)(struct rank_info *info);
 

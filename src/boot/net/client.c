@@ -80,8 +80,9 @@ static void wait_readable(struct client *const c[2], uint64_t until_ns)
 		if (c[i])
 			p[n++] = (struct pollfd){
 				.fd = c[i]->conn.source.fd,
-				.events = c[i]->conn.out ? POLLIN | POLLOUT
-							 : POLLIN};
+				.events = conn_has_output(&c[i]->conn)
+						  ? POLLIN | POLLOUT
+						  : POLLIN};
 	if (until_ns < now + POLL_MS * 1000000ull)
 		ms = until_ns > now ? (int)((until_ns - now) / 1000000u) + 1
 				    : 0;
@@ -109,8 +110,10 @@ static bool look(struct client *c, dicomm_result_t *status,
 		}
 		found = conn_next(&c->conn, type, in);
 	}
-	if (found == FRAME_GARBAGE) {
-		snprintf(why, FRAME_TEXT, "it sent what does not parse");
+	if (found == FRAME_GARBAGE || found == FRAME_FORGED) {
+		snprintf(why, FRAME_TEXT, "%s",
+			 found == FRAME_FORGED ? conn_forged
+					       : "it sent what does not parse");
 		*status = DICOMM_ERR_REMOTE;
 		return true;
 	}
@@ -169,13 +172,10 @@ static dicomm_result_t expect(struct client *c, enum frame_type wanted,
 	return DICOMM_ERR_REMOTE;
 }
 
-static dicomm_result_t shake_hands(struct client *c,
-				   const uint8_t key[AUTH_KEY],
-				   const struct client_patience *p,
-				   uint64_t until_ns, char *why)
+static dicomm_result_t receive_challenge(struct client *c, struct handshake *h,
+					 const struct client_patience *p,
+					 uint64_t until_ns, char *why)
 {
-	uint8_t theirs[AUTH_NONCE], ours[AUTH_NONCE], proof[AUTH_PROOF];
-	struct frame_writer out;
 	struct frame_reader in;
 	uint64_t magic;
 	uint32_t protocol;
@@ -183,34 +183,85 @@ static dicomm_result_t shake_hands(struct client *c,
 	TRY(expect(c, FRAME_CHALLENGE, p, until_ns, &in, why));
 	magic = frame_get_u64(&in);
 	protocol = frame_get_u32(&in);
-	frame_get_bytes(&in, theirs, sizeof(theirs));
-	if (!frame_done(&in) || magic != HANDSHAKE_MAGIC) {
-		snprintf(why, FRAME_TEXT, "something else listens there");
-		return DICOMM_ERR_REMOTE;
-	}
-	if (protocol != HANDSHAKE_PROTOCOL) {
+	if (magic == HANDSHAKE_MAGIC && protocol != HANDSHAKE_PROTOCOL) {
 		snprintf(why, FRAME_TEXT,
 			 "it speaks version %u of the join protocol, this "
 			 "rank version %u",
 			 protocol, HANDSHAKE_PROTOCOL);
 		return DICOMM_ERR_INVALID_USAGE;
 	}
-	auth_random(ours, sizeof(ours));
-	auth_prove(key, AUTH_CLIENT, theirs, ours, proof);
-	frame_begin(&out, FRAME_PROOF);
-	frame_put_bytes(&out, ours, sizeof(ours));
-	frame_put_bytes(&out, proof, sizeof(proof));
-	frame_end(&out);
-	client_send(c, &out);
+	frame_get_bytes(&in, h->listener_nonce, sizeof(h->listener_nonce));
+	frame_get_bytes(&in, h->listener_public, sizeof(h->listener_public));
+	if (frame_done(&in) && magic == HANDSHAKE_MAGIC)
+		return DICOMM_SUCCESS;
+	snprintf(why, FRAME_TEXT, "something else listens there");
+	return DICOMM_ERR_REMOTE;
+}
+
+static dicomm_result_t receive_welcome(struct client *c,
+				       const struct handshake *h,
+				       const uint8_t key[AUTH_KEY],
+				       const struct client_patience *p,
+				       uint64_t until_ns, char *why)
+{
+	uint8_t proof[AUTH_PROOF];
+	struct frame_reader in;
 
 	TRY(expect(c, FRAME_WELCOME, p, until_ns, &in, why));
 	frame_get_bytes(&in, proof, sizeof(proof));
 	if (frame_done(&in) &&
-	    auth_check(key, AUTH_LISTENER, theirs, ours, proof))
+	    handshake_check(h, key, HANDSHAKE_LISTENER, proof))
 		return DICOMM_SUCCESS;
 	snprintf(why, FRAME_TEXT,
 		 "what listens there does not know the secret");
 	return DICOMM_ERR_REMOTE;
+}
+
+static dicomm_result_t seal(struct client *c, const struct handshake *h,
+			    const uint8_t key[AUTH_KEY],
+			    const struct auth_pair *pair, char *why)
+{
+	struct seal_keys keys;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!handshake_keys(h, key, HANDSHAKE_CLIENT, pair, &keys)) {
+		snprintf(why, FRAME_TEXT, "its public key is not a valid one");
+		status = DICOMM_ERR_REMOTE;
+	} else if (!conn_seal(&c->conn, &keys)) {
+		snprintf(why, FRAME_TEXT, "out of memory");
+		status = DICOMM_ERR_NO_MEMORY;
+	}
+	auth_forget(&keys, sizeof(keys));
+	return status;
+}
+
+static dicomm_result_t shake_hands(struct client *c,
+				   const uint8_t key[AUTH_KEY],
+				   const struct client_patience *p,
+				   uint64_t until_ns, char *why)
+{
+	uint8_t proof[AUTH_PROOF];
+	struct frame_writer out;
+	struct auth_pair pair;
+	dicomm_result_t status;
+	struct handshake h;
+
+	TRY(receive_challenge(c, &h, p, until_ns, why));
+	auth_make_pair(&pair);
+	auth_random(h.client_nonce, sizeof(h.client_nonce));
+	memcpy(h.client_public, pair.public, sizeof(h.client_public));
+	handshake_prove(&h, key, HANDSHAKE_CLIENT, proof);
+	frame_begin(&out, FRAME_PROOF);
+	frame_put_bytes(&out, h.client_nonce, sizeof(h.client_nonce));
+	frame_put_bytes(&out, h.client_public, sizeof(h.client_public));
+	frame_put_bytes(&out, proof, sizeof(proof));
+	frame_end(&out);
+	client_send(c, &out);
+	status = receive_welcome(c, &h, key, p, until_ns, why);
+	if (status == DICOMM_SUCCESS)
+		status = seal(c, &h, key, &pair, why);
+	auth_forget(&pair, sizeof(pair));
+	return status;
 }
 
 static dicomm_result_t create(const struct sock_address *address,

@@ -15,6 +15,10 @@
 #define TURN (256 << 10)          /* bytes read before others get their turn */
 #define OUT_MAX ((size_t)4 << 30) /* queued for a peer that does not read */
 #define LINGER_NS 2000000000ull
+#define SEALED (SEAL_START + 2 * SEAL_FRAME_MAX) /* sealed ahead of sending */
+
+const char conn_forged[] =
+	"a frame was changed, repeated, left out or injected on the way";
 
 /* Bytes that one or several connections send. */
 struct conn_shared {
@@ -41,6 +45,10 @@ void conn_init(struct conn *c, int fd, size_t limit)
 	c->out = NULL;
 	c->out_last = &c->out;
 	c->out_len = 0;
+	c->seal = NULL;
+	c->plain = 0;
+	c->sealed = NULL;
+	c->sealed_pos = c->sealed_len = 0;
 	c->lingers = false;
 	loop_add(&c->source);
 }
@@ -61,11 +69,28 @@ static void clear_queue(struct conn *c)
 	while (c->out)
 		pop_segment(c);
 	c->out_len = 0;
+	free(c->sealed);
+	c->sealed = NULL;
+	c->sealed_pos = c->sealed_len = 0;
+}
+
+bool conn_seal(struct conn *c, const struct seal_keys *keys)
+{
+	c->plain = c->out_len;
+	c->seal = seal_create(keys);
+	return c->seal != NULL;
+}
+
+bool conn_has_output(const struct conn *c)
+{
+	return c->out || c->sealed;
 }
 
 void conn_fini(struct conn *c)
 {
 	clear_queue(c);
+	seal_destroy(c->seal);
+	c->seal = NULL;
 	free(c->in);
 	c->in = NULL;
 }
@@ -223,22 +248,91 @@ void conn_send_shared(struct conn *c, struct conn_shared *s)
 	cut_off(c);
 }
 
+static void advance(struct conn *c, size_t n)
+{
+	struct conn_segment *s = c->out;
+
+	s->pos += n;
+	c->out_len -= n;
+	if (s->pos == s->shared->len)
+		pop_segment(c);
+}
+
+/* Seal frames from the queue as they are about to be sent, because many
+ * connections may share their bytes. False: out of memory. */
+static bool seal_some(struct conn *c)
+{
+	if (!c->sealed)
+		c->sealed = malloc(SEALED);
+	if (!c->sealed)
+		return false;
+	c->sealed_pos = c->sealed_len = 0;
+	while (c->out &&
+	       SEALED - c->sealed_len >= SEAL_START + SEAL_FRAME_MAX) {
+		const uint8_t *frame = c->out->shared->data + c->out->pos;
+		enum frame_type type;
+		size_t len = frame_parse_header(frame, &type);
+
+		c->sealed_len += seal_frame(c->seal, frame, len,
+					    c->sealed + c->sealed_len);
+		advance(c, len);
+	}
+	return true;
+}
+
+/* Send up to len bytes; how many, or -1 and errno. */
+static ssize_t send_some(struct conn *c, const uint8_t *data, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = send(c->source.fd, data, len, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/* The same for bytes of the handshake. */
+static ssize_t send_plain(struct conn *c)
+{
+	const struct conn_segment *s = c->out;
+	size_t len = s->shared->len - s->pos;
+	ssize_t n;
+
+	if (c->seal && len > c->plain)
+		len = c->plain;
+	n = send_some(c, s->shared->data + s->pos, len);
+	if (n > 0 && c->seal)
+		c->plain -= (size_t)n;
+	if (n > 0)
+		advance(c, (size_t)n);
+	return n;
+}
+
+static ssize_t send_sealed(struct conn *c)
+{
+	ssize_t n;
+
+	if (c->sealed_pos == c->sealed_len && !seal_some(c)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	n = send_some(c, c->sealed + c->sealed_pos,
+		      c->sealed_len - c->sealed_pos);
+	if (n > 0)
+		c->sealed_pos += (size_t)n;
+	if (c->sealed_pos == c->sealed_len && !c->out) {
+		free(c->sealed);
+		c->sealed = NULL;
+		c->sealed_pos = c->sealed_len = 0;
+	}
+	return n;
+}
+
 int conn_flush(struct conn *c)
 {
-	while (c->out) {
-		struct conn_segment *s = c->out;
-		ssize_t n = send(c->source.fd, s->shared->data + s->pos,
-				 s->shared->len - s->pos, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
+	while (conn_has_output(c))
+		if ((c->seal && !c->plain ? send_sealed(c) : send_plain(c)) < 0)
 			return errno == EWOULDBLOCK ? EAGAIN : errno;
-		s->pos += (size_t)n;
-		c->out_len -= (size_t)n;
-		if (s->pos == s->shared->len)
-			pop_segment(c);
-	}
 	return 0;
 }
 
@@ -256,12 +350,14 @@ static bool make_room(struct conn *c)
 		c->in_pos = 0;
 		c->in_len = unread;
 	}
-	if (unread && frame_parse(c->in, unread, c->limit, &type, &in, &want) ==
-			      FRAME_GARBAGE)
+	if (c->seal)
+		want = seal_wants(c->seal);
+	else if (unread && frame_parse(c->in, unread, c->limit, &type, &in,
+				       &want) == FRAME_GARBAGE)
 		return true; /* conn_next() will say so */
 	if (want <= c->in_size)
 		return true;
-	want = want > IN_FIRST ? FRAME_HEADER + FRAME_MAX : IN_FIRST;
+	want = want > IN_FIRST ? SEAL_FRAME_MAX : IN_FIRST;
 	bigger = realloc(c->in, want);
 	if (!bigger)
 		return false;
@@ -296,6 +392,13 @@ enum frame_found conn_next(struct conn *c, enum frame_type *type,
 	enum frame_found found;
 	size_t want;
 
+	if (c->seal) {
+		found = seal_open(c->seal, c->in + c->in_pos,
+				  c->in_len - c->in_pos, c->limit, &want, type,
+				  in);
+		c->in_pos += want;
+		return found;
+	}
 	found = frame_parse(c->in + c->in_pos, c->in_len - c->in_pos, c->limit,
 			    type, in, &want);
 	if (found == FRAME_COMPLETE)
@@ -315,8 +418,10 @@ static void deliver_frames(struct conn *c)
 		found = conn_next(c, &type, &in);
 		if (found == FRAME_MORE)
 			return;
-		if (found == FRAME_GARBAGE) {
-			lose(c, "it sent what does not parse");
+		if (found != FRAME_COMPLETE) {
+			lose(c, found == FRAME_FORGED
+					? conn_forged
+					: "it sent what does not parse");
 			return;
 		}
 		c->frame(c, type, &in);
@@ -355,7 +460,7 @@ static void ready(struct loop_source *s, uint32_t events)
 		return;
 	/* An error shows as a hang-up in the next turn. */
 	loop_watch(s, EPOLLIN | EPOLLRDHUP);
-	if (c->lingers && !c->out)
+	if (c->lingers && !conn_has_output(c))
 		shutdown(s->fd, SHUT_WR);
 }
 
@@ -363,7 +468,8 @@ dicomm_result_t conn_serve(struct conn *c)
 {
 	uint32_t events = EPOLLIN | EPOLLRDHUP;
 
-	TRY(loop_watch(&c->source, c->out ? events | EPOLLOUT : events));
+	TRY(loop_watch(&c->source,
+		       conn_has_output(c) ? events | EPOLLOUT : events));
 	deliver_frames(c);
 	return DICOMM_SUCCESS;
 }

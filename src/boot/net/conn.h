@@ -13,8 +13,8 @@
 #define DICOMM_BOOT_CONN_H
 
 #include "src/boot/net/loop.h"
+#include "src/boot/net/seal.h"
 #include "src/boot/net/sock.h"
-#include "src/boot/net/frame.h"
 
 struct conn_segment;
 struct conn_shared;
@@ -33,8 +33,12 @@ struct conn {
 
 	uint8_t *in; /* owned: bytes [in_pos, in_len) are unread */
 	size_t in_pos, in_len, in_size;
-	struct conn_segment *out, **out_last; /* owned */
+	struct conn_segment *out, **out_last; /* owned: whole frames */
 	size_t out_len;                       /* bytes queued */
+	struct seal *seal;                    /* owned; NULL: handshake */
+	size_t plain;    /* queued bytes of the handshake, not to be sealed */
+	uint8_t *sealed; /* owned: bytes [sealed_pos, sealed_len) to send */
+	size_t sealed_pos, sealed_len;
 	bool lingers;
 };
 
@@ -42,6 +46,13 @@ struct conn {
 void conn_init(struct conn *c, int fd, size_t limit);
 /* Free what it owns; from source.released. */
 void conn_fini(struct conn *c);
+/* Seal all frames that are queued or read from now on. False: out of memory. */
+bool conn_seal(struct conn *c, const struct seal_keys *keys);
+/* Is something queued that conn_flush() has not sent yet? */
+bool conn_has_output(const struct conn *c);
+/* What conn.lost() is told, and what client_next() returns, if a sealed frame
+ * does not open. Compare the pointer. */
+extern const char conn_forged[];
 /* Have the control thread serve it from now on, starting with the bytes that
  * are already read. This and the next two need the lock. */
 dicomm_result_t conn_serve(struct conn *c);

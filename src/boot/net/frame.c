@@ -70,6 +70,13 @@ enum frame_found frame_parse(const uint8_t *data, size_t len, size_t limit,
 	return FRAME_COMPLETE;
 }
 
+size_t frame_parse_header(const uint8_t header[FRAME_HEADER],
+			  enum frame_type *type)
+{
+	*type = (enum frame_type)get(header + 2, 2);
+	return FRAME_HEADER + get(header + 4, 4);
+}
+
 const char *frame_type_name(enum frame_type type)
 {
 	return type_names[type];

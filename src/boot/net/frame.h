@@ -20,8 +20,8 @@
 
 enum frame_type {
 	/* handshake: sent by listener, client, listener */
-	FRAME_CHALLENGE = 1, /* u64 magic, u32 protocol, nonce */
-	FRAME_PROOF,         /* nonce, proof */
+	FRAME_CHALLENGE = 1, /* u64 magic, u32 protocol, nonce, public key */
+	FRAME_PROOF,         /* nonce, public key, proof */
 	FRAME_WELCOME,       /* proof */
 	FRAME_REFUSED,       /* u32 status, text; the connection ends */
 
@@ -63,7 +63,8 @@ struct frame_writer {
 	uint8_t data[FRAME_HEADER + FRAME_MAX];
 };
 
-enum frame_found { FRAME_MORE, FRAME_COMPLETE, FRAME_GARBAGE };
+/* FRAME_FORGED is only said of sealed frames (seal.h). */
+enum frame_found { FRAME_MORE, FRAME_COMPLETE, FRAME_GARBAGE, FRAME_FORGED };
 
 /* Look at the head of a stream. FRAME_COMPLETE: type and payload are set, and
  * the frame ends at payload->data + payload->len. FRAME_MORE: *want bytes are
@@ -71,6 +72,10 @@ enum frame_found { FRAME_MORE, FRAME_COMPLETE, FRAME_GARBAGE };
 enum frame_found frame_parse(const uint8_t *data, size_t len, size_t limit,
 			     enum frame_type *type,
 			     struct frame_reader *payload, size_t *want);
+/* The type of a header that frame_parse() has accepted, and the length of the
+ * whole frame. */
+size_t frame_parse_header(const uint8_t header[FRAME_HEADER],
+			  enum frame_type *type);
 const char *frame_type_name(enum frame_type type);
 
 uint32_t frame_get_u32(struct frame_reader *in);

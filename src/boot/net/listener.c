@@ -10,10 +10,10 @@
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/boot/net/listener.h"
-#include "src/boot/net/handshake.h"
 
 #define PENDING_MAX 2048 /* connections; one more drops the oldest */
 #define PAUSE_NS 200000000ull
+#define LOG_NS 1000000000ull
 
 uint64_t listener_patience_ns = 10000000000u;
 
@@ -43,10 +43,29 @@ static struct peer_conn *oldest_unproved(const struct listener *l)
 	return peer;
 }
 
+/* Log a stranger: the first at once, and then one line a second with the number
+ * of those in between, because anybody can connect as often as he likes. */
+static void log_stranger(struct listener *l, const char *remote,
+			 const char *what, const char *why)
+{
+	uint64_t now = clock_ns();
+
+	if (l->told_ns && now - l->told_ns < LOG_NS) {
+		l->strangers++;
+		return;
+	}
+	if (l->strangers)
+		log_warn("%s: %s %s: %s (and %u other connections before it)",
+			 l->name, what, remote, why, l->strangers);
+	else
+		log_warn("%s: %s %s: %s", l->name, what, remote, why);
+	l->told_ns = now;
+	l->strangers = 0;
+}
+
 static void drop_pending(struct peer_conn *peer, const char *why)
 {
-	log_warn("%s: dropped %s: %s", peer->listener->name, peer->conn.remote,
-		 why);
+	log_stranger(peer->listener, peer->conn.remote, "dropped", why);
 	unlink_pending(peer);
 	conn_drop(&peer->conn);
 }
@@ -65,32 +84,49 @@ void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
 	conn_linger(&peer->conn);
 }
 
+static bool seal(struct peer_conn *peer)
+{
+	struct listener *l = peer->listener;
+	struct seal_keys keys;
+	bool sealed = handshake_keys(&peer->handshake, l->key,
+				     HANDSHAKE_LISTENER, &l->pair, &keys) &&
+		      conn_seal(&peer->conn, &keys);
+
+	auth_forget(&keys, sizeof(keys));
+	return sealed;
+}
+
 static void check_proof(struct peer_conn *peer, struct frame_reader *in)
 {
 	struct listener *l = peer->listener;
-	uint8_t nonce[AUTH_NONCE], proof[AUTH_PROOF];
+	struct handshake *h = &peer->handshake;
+	uint8_t proof[AUTH_PROOF];
 	struct frame_writer out;
 
-	frame_get_bytes(in, nonce, sizeof(nonce));
+	frame_get_bytes(in, h->client_nonce, sizeof(h->client_nonce));
+	frame_get_bytes(in, h->client_public, sizeof(h->client_public));
 	frame_get_bytes(in, proof, sizeof(proof));
 	if (!frame_done(in)) {
 		drop_pending(peer, "it sent what does not parse");
 		return;
 	}
-	if (!auth_check(l->key, AUTH_CLIENT, peer->nonce, nonce, proof)) {
-		log_warn("%s: refused %s: it does not know the secret", l->name,
-			 peer->conn.remote);
-		listener_refuse(
-			peer, DICOMM_ERR_INVALID_USAGE,
-			"wrong secret: the id or DICOMM_COMM_KEY is not "
-			"the one of this job");
+	if (!handshake_check(h, l->key, HANDSHAKE_CLIENT, proof)) {
+		log_stranger(l, peer->conn.remote, "refused",
+			     "it does not know the secret");
+		listener_refuse(peer, DICOMM_ERR_INVALID_USAGE,
+				"wrong secret: the id or DICOMM_COMM_KEY is "
+				"not the one of this job");
 		return;
 	}
-	auth_prove(l->key, AUTH_LISTENER, peer->nonce, nonce, proof);
+	handshake_prove(h, l->key, HANDSHAKE_LISTENER, proof);
 	frame_begin(&out, FRAME_WELCOME);
 	frame_put_bytes(&out, proof, sizeof(proof));
 	frame_end(&out);
 	conn_send(&peer->conn, &out);
+	if (!seal(peer)) {
+		drop_pending(peer, "no key for it, or no memory");
+		return;
+	}
 	peer->proved = true;
 	peer->conn.limit = FRAME_MAX;
 }
@@ -141,13 +177,17 @@ static void peer_released(struct loop_source *s)
 
 static void challenge(struct peer_conn *peer)
 {
+	struct handshake *h = &peer->handshake;
 	struct frame_writer out;
 
-	auth_random(peer->nonce, sizeof(peer->nonce));
+	auth_random(h->listener_nonce, sizeof(h->listener_nonce));
+	memcpy(h->listener_public, peer->listener->pair.public,
+	       sizeof(h->listener_public));
 	frame_begin(&out, FRAME_CHALLENGE);
 	frame_put_u64(&out, HANDSHAKE_MAGIC);
 	frame_put_u32(&out, HANDSHAKE_PROTOCOL);
-	frame_put_bytes(&out, peer->nonce, sizeof(peer->nonce));
+	frame_put_bytes(&out, h->listener_nonce, sizeof(h->listener_nonce));
+	frame_put_bytes(&out, h->listener_public, sizeof(h->listener_public));
 	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }
@@ -246,6 +286,7 @@ dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 	l->name = name;
 	l->last = &l->first;
 	memcpy(l->key, key, AUTH_KEY);
+	auth_make_pair(&l->pair);
 	loop_add(&l->source);
 	status = loop_watch(&l->source, EPOLLIN);
 	if (status != DICOMM_SUCCESS)
@@ -266,6 +307,10 @@ void listener_close(struct listener *l)
 		unlink_pending(peer);
 		conn_drop(&peer->conn);
 	}
+	if (l->strangers)
+		log_warn("%s: dropped or refused %u other connections", l->name,
+			 l->strangers);
 	loop_drop(&l->source);
 	auth_forget(l->key, sizeof(l->key));
+	auth_forget(&l->pair, sizeof(l->pair));
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A listening socket that admits only connections whose other end proves that
- * it knows the key. Others are refused, or dropped when the handshake takes too
- * long. They cost a line in the log and hold up nobody. All functions need the
- * lock of the loop.
+ * it knows the key. Others (strangers) are refused, or dropped when the
+ * handshake takes too long. They hold up nobody, and cost at most a line a
+ * second in the log. All functions need the lock of the loop.
  */
 #ifndef DICOMM_BOOT_LISTENER_H
 #define DICOMM_BOOT_LISTENER_H
 
-#include "src/boot/net/auth.h"
 #include "src/boot/net/conn.h"
+#include "src/boot/net/handshake.h"
 
 struct listener;
 
@@ -18,7 +18,7 @@ struct peer_conn {
 	struct conn conn;
 	struct listener *listener; /* NULL once admitted or refused */
 	bool proved;
-	uint8_t nonce[AUTH_NONCE];
+	struct handshake handshake;
 	struct peer_conn *next, **link; /* in the list of pending ones */
 
 	/* For the owner that admitted it. */
@@ -29,9 +29,12 @@ struct peer_conn {
 struct listener {
 	struct loop_source source;
 	uint8_t key[AUTH_KEY];
-	const char *name; /* in logs: "id server" */
+	struct auth_pair pair; /* of all its connections */
+	const char *name;      /* in logs: "id server" */
 	int pending;
 	bool told_shortage;
+	uint64_t told_ns;                /* when a stranger was last logged */
+	unsigned strangers;              /* since then */
 	struct peer_conn *first, **last; /* not admitted yet, oldest first */
 
 	/* Called with the join request, the first frame after the handshake.

@@ -61,8 +61,8 @@ static dicomm_result_t own_get(struct launcher_info *info)
 				    "DICOMM_COMM_ID \"%.80s\": neither "
 				    "host:port nor [address]:port nor an id",
 				    id);
-		return id_derive(id, config_string(CONFIG_COMM_KEY), info->rank,
-				 &info->id);
+		return id_derive(id, "", config_string(CONFIG_COMM_KEY),
+				 info->rank, &info->id);
 	}
 	if (strlen(id) >= sizeof(info->id.text))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,

@@ -54,18 +54,11 @@ dicomm_result_t store_make_id(struct launcher_info *info)
 dicomm_result_t store_fixed_id(struct launcher_info *info, const char *host,
 			       int port, const char *known)
 {
-	const char *key = config_string(CONFIG_COMM_KEY);
 	const char *colon = strchr(host, ':');
-	char place[128], all[256];
+	char place[128];
 
 	snprintf(place, sizeof(place), colon ? "[%.90s]:%d" : "%.90s:%d", host,
 		 port);
-	if (!*key)
-		log_warn("DICOMM_COMM_KEY is not set: whoever can reach %s and "
-			 "guess %s can join",
-			 place, known);
-	if (snprintf(all, sizeof(all), "%s %s", known, key) >= (int)sizeof(all))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_COMM_KEY is too long");
-	return id_derive(place, all, info->rank, &info->id);
+	return id_derive(place, known, config_string(CONFIG_COMM_KEY),
+			 info->rank, &info->id);
 }
