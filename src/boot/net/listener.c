@@ -152,6 +152,11 @@ static void pending_lost(struct conn *c, const char *why)
 {
 	struct peer_conn *peer = (struct peer_conn *)c;
 
+	if (why == conn_forged) {
+		log_stranger(peer->listener, c->remote, "refused", why);
+		listener_refuse(peer, DICOMM_ERR_REMOTE, why);
+		return;
+	}
 	if (c->in_len) {
 		drop_pending(peer, why);
 		return;
