@@ -157,9 +157,13 @@ static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 			     const dicomm_config_t *config)
 {
 	struct comm_start *a;
+	dicomm_result_t status;
 
-	TRY(comm_start_prepare(&a, nranks, rank, config, NULL, NULL));
-	return comm_start_meet(a, out, id);
+	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
+	if (status == DICOMM_SUCCESS)
+		return comm_start_meet(a, out, id);
+	control_cannot_open(id, rank, nranks);
+	return status;
 }
 
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)

@@ -289,7 +289,7 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-START_TEST(one_rank_needs_no_meeting_place)
+START_TEST(one_rank_needs_no_address)
 {
 	struct launcher_info info;
 
@@ -391,7 +391,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tcase, nobody_started_us);
 	tcase_add_loop_test(tcase, mistakes_are_named, 0,
 			    (int)(sizeof(mistakes) / sizeof(*mistakes)));
-	tcase_add_test(tcase, one_rank_needs_no_meeting_place);
+	tcase_add_test(tcase, one_rank_needs_no_address);
 	tcase_add_loop_test(tcase, an_mpiexec_that_misbehaves, 0,
 			    (int)(sizeof(mpiexecs) / sizeof(*mpiexecs)));
 	suite_add_tcase(suite, tcase);

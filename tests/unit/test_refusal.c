@@ -623,7 +623,68 @@ START_TEST(all_addresses_of_a_host_are_tried)
 }
 END_TEST
 
-START_TEST(the_end_of_the_meeting_is_noticed)
+/* Ranks 0 and 1 wait; rank 2 has failed before it could join. */
+START_TEST(a_rank_that_cannot_join_tells_why)
+{
+	struct meet *m = meet_create(MEET_THREADS, 3);
+	uint64_t begin = meet_now_ms();
+
+	m->absent[2] = true;
+	meet_start(m);
+	if (_i)
+		meet_sleep_ms(200);
+	log_error("no such device");
+	control_cannot_open(&m->id, 2, 3);
+	ck_assert_str_eq(log_last_error(), "no such device");
+	meet_wait(m);
+	ck_assert_int_lt((int)(meet_now_ms() - begin), 3000);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_ERR_REMOTE);
+		ck_assert_msg(strstr(m->rank[i].error, "rank 2 (") &&
+				      strstr(m->rank[i].error,
+					     "gave up: no such device"),
+			      "%s", m->rank[i].error);
+	}
+}
+END_TEST
+
+/* Without anybody to tell, it does not take long either. */
+START_TEST(a_rank_that_cannot_tell_goes_on)
+{
+	uint64_t begin = meet_now_ms();
+	dicomm_unique_id_t id;
+
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
+	id_forget(&id);
+	log_error("no such device");
+	control_cannot_open(&id, 1, 2);
+	ck_assert_str_eq(log_last_error(), "no such device");
+	memset(&id, 'x', sizeof(id));
+	control_cannot_open(&id, 1, 2);
+	ck_assert_int_lt((int)(meet_now_ms() - begin), 7000);
+}
+END_TEST
+
+/* An address that leads nowhere else is a mistake to be told. */
+START_TEST(a_refusal_at_loopback_names_the_variable)
+{
+	struct control_config config = {.ranks = 2, .timeout_ms = 300};
+	uint8_t key[AUTH_KEY] = {1};
+	dicomm_unique_id_t id;
+	struct control *c;
+
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_format(_i ? "[::1]:1" : "127.0.0.1:1", key, &id),
+			 DICOMM_SUCCESS);
+	config.id = &id;
+	config.rank = 1;
+	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_TIMEOUT);
+	ck_assert_msg(strstr(log_last_error(), "DICOMM_SOCKET_IFNAME"), "%s",
+		      log_last_error());
+}
+END_TEST
+
+START_TEST(the_end_of_the_id_server_is_noticed)
 {
 	struct meet *m = meet_create(MEET_THREADS, 3);
 	pid_t pid = start_id_server(m, 100);
@@ -893,13 +954,18 @@ int main(void)
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
+	tcase_set_timeout(absent, 20);
 	tcase_add_loop_test(absent, who_does_not_come_is_named, 0,
 			    2 * (int)(sizeof(missing) / sizeof(*missing)));
 	tcase_add_test(absent, who_comes_late_is_told_why);
 	tcase_add_test(absent, one_time_out_ends_the_id_server);
 	tcase_add_test(absent, a_meeting_can_be_cancelled);
 	tcase_add_test(absent, nobody_listens);
-	tcase_add_test(absent, the_end_of_the_meeting_is_noticed);
+	tcase_add_loop_test(absent, a_rank_that_cannot_join_tells_why, 0, 2);
+	tcase_add_test(absent, a_rank_that_cannot_tell_goes_on);
+	tcase_add_loop_test(absent, a_refusal_at_loopback_names_the_variable, 0,
+			    2);
+	tcase_add_test(absent, the_end_of_the_id_server_is_noticed);
 	tcase_add_test(absent, an_unused_id_is_dropped);
 	tcase_add_loop_test(alike, who_is_unlike_is_refused_on_both_sides, 0,
 			    2 * UNLIKES);

@@ -513,6 +513,14 @@ dicomm_result_t control_open(const struct control_config *config,
 	return status;
 }
 
+void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
+{
+	if (ranks < 2 || ranks > MEMBERS_RANKS_MAX || rank < 0 || rank >= ranks)
+		return;
+	if (auth_init() == DICOMM_SUCCESS && loop_start() == DICOMM_SUCCESS)
+		join_tell_failure(id, rank, ranks);
+}
+
 /* Not so in a child of fork(): the connections belong to the parent. */
 static bool is_ours(const struct control *c)
 {

@@ -33,17 +33,19 @@ dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
-			 uint8_t key[AUTH_KEY])
+bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+	     uint8_t key[AUTH_KEY], const char **why)
 {
 	const char *text = id->text, *colon;
 	size_t n, secret_len;
 
-	/* Do not print a damaged id: it still has a secret in it. */
+	/* The caller must not print a damaged id: it still has a secret in it.
+	 */
+	*why = "this is not an id of dicomm_get_unique_id()";
 	if (!memchr(text, '\0', sizeof(id->text)) ||
 	    strncmp(text, PREFIX, strlen(PREFIX)))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "this is not an id of dicomm_get_unique_id()");
+		return false;
+	*why = "this id is damaged: not dicomm1:ADDRESS:PORT:SECRET";
 	text += strlen(PREFIX);
 	colon = strrchr(text, ':');
 	n = colon ? (size_t)(colon - text) : 0;
@@ -51,12 +53,20 @@ dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
 	    sodium_base642bin(key, AUTH_KEY, colon + 1, strlen(colon + 1), NULL,
 			      &secret_len, NULL, VARIANT) ||
 	    secret_len != AUTH_KEY)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "this id is damaged: not dicomm1:ADDRESS:PORT:"
-			    "SECRET");
+		return false;
 	memcpy(address, text, n);
 	address[n] = '\0';
-	return sock_check(address);
+	return sock_is_host_port(address);
+}
+
+dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+			 uint8_t key[AUTH_KEY])
+{
+	const char *why;
+
+	if (id_read(id, address, key, &why))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s", why);
 }
 
 dicomm_result_t id_create(dicomm_unique_id_t *id)

@@ -25,7 +25,10 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);
-/* ERR_INVALID_ARGUMENT if it is not an id. */
+/* Logs nothing; false if it is not an id, and *why says so. */
+bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+	     uint8_t key[AUTH_KEY], const char **why);
+/* The same with a log line: ERR_INVALID_ARGUMENT if it is not an id. */
 dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
 			 uint8_t key[AUTH_KEY]);
 

@@ -23,6 +23,7 @@
  * has to be known within a second. */
 #define WHY_NS (800 * MS_NS)
 #define FLUSH_NS (100 * MS_NS) /* until its frames are with the kernel */
+#define TELL_NS (5000 * MS_NS) /* for a rank that failed to say why */
 #define REASON_TEXT 256        /* why rank 0 has no hub, with its NUL */
 
 struct join {
@@ -72,19 +73,18 @@ static dicomm_result_t fail_timeout(const struct join *j)
 
 	if (j->missing[0])
 		return FAIL(DICOMM_ERR_TIMEOUT,
-			    "rank %d: %s of %d did not come within %d ms",
-			    c->rank, j->missing, c->ranks, c->timeout_ms);
+			    "%s of %d did not come within %d ms", j->missing,
+			    c->ranks, c->timeout_ms);
 	return FAIL(DICOMM_ERR_TIMEOUT,
-		    "rank %d: the %d ranks did not join within %d ms, and %s "
+		    "the %d ranks did not join within %d ms, and %s "
 		    "does not say who is missing",
-		    c->rank, c->ranks, c->timeout_ms,
+		    c->ranks, c->timeout_ms,
 		    j->client ? j->client->conn.remote
 			      : j->server->conn.remote);
 }
 
 /* The other side ended it, and gave a reason if it could. */
-static dicomm_result_t fail_said(const struct join *j, enum frame_type type,
-				 struct frame_reader *in)
+static dicomm_result_t fail_said(enum frame_type type, struct frame_reader *in)
 {
 	dicomm_result_t status = frame_status(frame_get_u32(in));
 	char text[FRAME_TEXT];
@@ -92,7 +92,7 @@ static dicomm_result_t fail_said(const struct join *j, enum frame_type type,
 	if (type == FRAME_FAILED)
 		frame_get_u32(in);
 	frame_get_text(in, text, sizeof(text));
-	return FAIL(status, "rank %d: %s", j->config->rank, text);
+	return FAIL(status, "%s", text);
 }
 
 static dicomm_result_t fail_lost(const struct join *j, struct client *from,
@@ -100,12 +100,12 @@ static dicomm_result_t fail_lost(const struct join *j, struct client *from,
 {
 	if (from == j->server)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "rank %d: lost the process that made the id, at "
+			    "lost the process that made the id, at "
 			    "%s: %s",
-			    j->config->rank, from->conn.remote, why);
+			    from->conn.remote, why);
 	return FAIL(DICOMM_ERR_REMOTE,
-		    "rank %d: lost rank 0, at %s, before all had come: %s",
-		    j->config->rank, from->conn.remote, why);
+		    "lost rank 0, at %s, before all had come: %s",
+		    from->conn.remote, why);
 }
 
 /* Rank 0 is gone, maybe because another rank is. The id server may still be
@@ -146,20 +146,18 @@ static dicomm_result_t expect(struct join *j, struct client *c,
 		} else if (status == DICOMM_ERR_TIMEOUT) {
 			return fail_timeout(j);
 		} else if (status == DICOMM_ERR_ABORTED) {
-			return FAIL(status,
-				    "rank %d: aborted while the ranks "
-				    "joined",
-				    j->config->rank);
+			return FAIL(status, "aborted while the ranks "
+					    "joined");
 		} else if (status != DICOMM_SUCCESS && from == c) {
 			if (c == j->client && server_knows(j, type, in))
-				return fail_said(j, *type, in);
+				return fail_said(*type, in);
 			return fail_lost(j, from, why);
 		} else if (status != DICOMM_SUCCESS) {
 			/* The process that made the id may end early. */
 			client_close(j->server);
 			j->server = NULL;
 		} else if (*type == FRAME_FAILED || *type == FRAME_REFUSED) {
-			return fail_said(j, *type, in);
+			return fail_said(*type, in);
 		} else if (*type == FRAME_MISSING) {
 			frame_get_u64(in);
 			frame_get_text(in, j->missing, sizeof(j->missing));
@@ -173,13 +171,20 @@ static dicomm_result_t fail_connect(const struct join *j, const char *to,
 				    const char *address, dicomm_result_t status,
 				    const char *why)
 {
+	const char *hint = "";
+
+	if (sock_is_loopback(address) &&
+	    (status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT))
+		hint = " (a loopback address, which only ranks of its own host "
+		       "reach: is DICOMM_SOCKET_IFNAME right on that host?)";
+	else if (status == DICOMM_ERR_REMOTE)
+		hint = " (is DICOMM_SOCKET_IFNAME right on that host?)";
 	if (status == DICOMM_ERR_TIMEOUT)
 		return FAIL(status,
-			    "rank %d: cannot reach %s at %s within %d ms: %s",
-			    j->config->rank, to, address, j->config->timeout_ms,
-			    why);
-	return FAIL(status, "rank %d: %s at %s: %s", j->config->rank, to,
-		    address, why);
+			    "cannot reach %s at %s within %d ms: "
+			    "%.800s%s",
+			    to, address, j->config->timeout_ms, why, hint);
+	return FAIL(status, "%s at %s: %.800s%s", to, address, why, hint);
 }
 
 static void send_join_request(struct join *j, struct client *c,
@@ -238,9 +243,9 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	frame_get_bytes(&in, nonce, sizeof(nonce));
 	if (type != FRAME_HUB || !frame_done(&in))
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "rank %d: the id server at %s sent a frame that "
+			    "the id server at %s sent a frame that "
 			    "does not parse",
-			    j->config->rank, address);
+			    address);
 	auth_key_derive(key, nonce, j->hub_key);
 	auth_forget(key, sizeof(key));
 	return DICOMM_SUCCESS;
@@ -271,12 +276,10 @@ static dicomm_result_t accept_invitation(struct join *j,
 	    !memchr(from->reason, '\0', sizeof(from->reason)) ||
 	    !memchr(from->secret.text, '\0', sizeof(from->secret.text)))
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "rank %d: the caller's all-gather brought no "
-			    "address of rank 0",
-			    c->rank);
+			    "the caller's all-gather brought no "
+			    "address of rank 0");
 	if (!from->address[0])
-		return FAIL(frame_status(from->status), "rank %d: %s", c->rank,
-			    from->reason);
+		return FAIL(frame_status(from->status), "%s", from->reason);
 	memcpy(j->hub_address, from->address, sizeof(j->hub_address));
 	memcpy(j->hub_key, from->key, sizeof(j->hub_key));
 	if (c->secret)
@@ -301,12 +304,10 @@ static dicomm_result_t find_hub_by_callback(struct join *j)
 	all = calloc((size_t)c->ranks, sizeof(*all));
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "rank %d: out of memory to join %d ranks", c->rank,
-			    c->ranks);
+			    "out of memory to join %d ranks", c->ranks);
 	status = c->allgather(&mine, all, sizeof(mine), c->allgather_ctx);
 	if (status != DICOMM_SUCCESS)
-		status = FAIL(status, "rank %d: the caller's all-gather failed",
-			      c->rank);
+		status = FAIL(status, "the caller's all-gather failed");
 	else if (made == DICOMM_SUCCESS)
 		status = accept_invitation(j, all);
 	else
@@ -343,7 +344,7 @@ static dicomm_result_t connect_to_hub(struct join *j)
 	if (status == DICOMM_SUCCESS)
 		return status;
 	if (status == DICOMM_ERR_REMOTE && server_knows(j, &type, &in))
-		return fail_said(j, type, &in);
+		return fail_said(type, &in);
 	return fail_connect(j, "rank 0", j->hub_address, status, why);
 }
 
@@ -360,9 +361,9 @@ static dicomm_result_t enter_hub(struct join *j)
 			return DICOMM_SUCCESS;
 		if (type != FRAME_MEMBERS || !take_members(j, &in))
 			return FAIL(DICOMM_ERR_REMOTE,
-				    "rank %d: rank 0 at %s sent a frame that "
+				    "rank 0 at %s sent a frame that "
 				    "does not parse",
-				    j->config->rank, j->hub_address);
+				    j->hub_address);
 	}
 }
 
@@ -409,8 +410,7 @@ static dicomm_result_t join(struct join *j)
 	j->where = calloc((size_t)j->config->ranks, sizeof(*j->where));
 	if (!j->where)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "rank %d: out of memory to join %d ranks",
-			    j->config->rank, j->config->ranks);
+			    "out of memory to join %d ranks", j->config->ranks);
 	TRY(j->config->id ? find_hub_by_id(j) : find_hub_by_callback(j));
 	return enter_hub(j);
 }
@@ -437,4 +437,49 @@ dicomm_result_t join_all(const struct control_config *config,
 	hub_close(j.hub, status, log_last_error());
 	free(j.where);
 	return status;
+}
+
+/* Send the join request and the reason. The id server then tells this rank,
+ * too, that joining has failed; before that, the end of this process could take
+ * the frames back. */
+static void say_why(struct join *j, const char *reason)
+{
+	const uint8_t nonce[AUTH_NONCE] = {0};
+	struct frame_writer out;
+	enum frame_type type;
+	struct frame_reader in;
+	struct client *from;
+	char why[FRAME_TEXT];
+
+	send_join_request(j, j->server, nonce);
+	frame_begin(&out, FRAME_GAVE_UP);
+	frame_put_u32(&out, DICOMM_ERR_REMOTE);
+	frame_put_text(&out, reason);
+	frame_end(&out);
+	client_send(j->server, &out);
+	client_next(j->server, NULL, j->until_ns, NULL, &from, &type, &in, why);
+	client_linger(j->server);
+}
+
+void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks)
+{
+	const struct control_config config = {.rank = rank, .ranks = ranks};
+	struct join j = {.config = &config, .until_ns = clock_ns() + TELL_NS};
+	struct client_patience p = patience(&j, true);
+	char reason[FRAME_TEXT], why[FRAME_TEXT];
+	uint8_t key[AUTH_KEY];
+	const char *wrong;
+
+	snprintf(reason, sizeof(reason), "%s", log_last_error());
+	if (!id_read(id, j.server_address, key, &wrong))
+		return;
+	rank_info_self(&j.info, rank, ranks);
+	if (client_open(j.server_address, key, &p, &j.server, why) ==
+	    DICOMM_SUCCESS) {
+		say_why(&j, reason);
+		let_server_tell(&j, DICOMM_ERR_REMOTE);
+	} else {
+		log_debug("rank %d: cannot tell the others: %s", rank, why);
+	}
+	auth_forget(key, sizeof(key));
 }

@@ -21,4 +21,7 @@ struct join_result {
 dicomm_result_t join_all(const struct control_config *config,
 			 struct join_result *out);
 
+/* See control_cannot_open(). */
+void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks);
+
 #endif

@@ -22,6 +22,7 @@
 
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
 #define POLL_MS 50
+#define SPEC_MAX 1024 /* of DICOMM_SOCKET_IFNAME */
 
 /* Does one entry of the list, n characters long, match this name? */
 static bool entry_matches(const char *entry, size_t n, bool exact,
@@ -32,14 +33,24 @@ static bool entry_matches(const char *entry, size_t n, bool exact,
 	return !exact || !name[n];
 }
 
+/* Interfaces that are left out unless they are named: they seldom lead to
+ * another host. */
+static bool is_local(const char *name)
+{
+	return entry_matches("lo", 2, false, name) ||
+	       entry_matches("docker", 6, false, name);
+}
+
 bool sock_interface_matches(const char *spec, const char *name)
 {
 	bool exclude, exact, found = false;
 	size_t n;
 
 	if (!*spec)
-		spec = "^lo,docker";
+		return !is_local(name);
 	exclude = *spec == '^';
+	if (exclude && is_local(name))
+		return false;
 	spec += exclude;
 	exact = *spec == '=';
 	spec += exact;
@@ -111,6 +122,19 @@ static void list_names(const struct ifaddrs *all, char *text, size_t len)
 					      i->ifa_name);
 }
 
+/* Unless it was left out by name. */
+static bool may_use_loopback(const char *spec)
+{
+	char list[SPEC_MAX];
+
+	if (!*spec)
+		return true;
+	if (*spec != '^')
+		return false;
+	snprintf(list, sizeof(list), "%s", spec + 1);
+	return !sock_interface_matches(list, "lo");
+}
+
 static dicomm_result_t choose_interface(struct sock_address *address)
 {
 	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
@@ -123,7 +147,7 @@ static dicomm_result_t choose_interface(struct sock_address *address)
 		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
 	chosen = find_any_family(all, spec);
 	/* A machine without a network still has loopback. */
-	if (!chosen && !*spec)
+	if (!chosen && may_use_loopback(spec))
 		chosen = find_any_family(all, "=lo");
 	if (chosen) {
 		address->len = chosen->ifa_addr->sa_family == AF_INET
@@ -267,11 +291,16 @@ static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 	return true;
 }
 
-dicomm_result_t sock_check(const char *host_port)
+bool sock_is_host_port(const char *text)
 {
 	char host[SOCK_TEXT], port[8];
 
-	if (strlen(host_port) < SOCK_TEXT && split(host_port, host, port))
+	return strlen(text) < SOCK_TEXT && split(text, host, port);
+}
+
+dicomm_result_t sock_check(const char *host_port)
+{
+	if (sock_is_host_port(host_port))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "\"%.80s\" is not host:port or [address]:port", host_port);
@@ -360,6 +389,21 @@ dicomm_result_t sock_listen_at(const char *host_port, int *out)
 		return FAIL(DICOMM_ERR_SYSTEM, "listen at %s: %m", host_port);
 	*out = fd;
 	return DICOMM_SUCCESS;
+}
+
+bool sock_is_loopback(const char *host_port)
+{
+	struct sock_address address;
+	const char *why;
+
+	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why))
+		return !strncmp(host_port, "localhost:", 10);
+	if (address.storage.ss_family == AF_INET)
+		return (ntohl(((const struct sockaddr_in *)&address.storage)
+				      ->sin_addr.s_addr) >>
+			24) == 127;
+	return IN6_IS_ADDR_LOOPBACK(
+		&((const struct sockaddr_in6 *)&address.storage)->sin6_addr);
 }
 
 int sock_create(const struct sock_address *address)

@@ -24,7 +24,8 @@ struct sock_address {
 
 /* Does DICOMM_SOCKET_IFNAME let this interface through? NCCL's grammar: a
  * list of prefixes, after "=" of whole names, after "^" of names to leave
- * out ("^=" whole names to leave out). "" stands for "^lo,docker". */
+ * out ("^=" whole names to leave out). lo* and docker* are left out unless they
+ * are named. sock_listen() uses lo if no other interface is left. */
 bool sock_interface_matches(const char *spec, const char *name);
 
 /* Choose an interface and listen there. text becomes "ADDRESS:PORT". */
@@ -33,6 +34,7 @@ dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
  * machine, so for a name listen on all addresses. */
 dicomm_result_t sock_listen_at(const char *host_port, int *fd);
 
+bool sock_is_host_port(const char *text);
 /* ERR_INVALID_ARGUMENT unless "host:port" or "[address]:port". */
 dicomm_result_t sock_check(const char *host_port);
 /* Logs nothing. If it returns false, *why says what is wrong. */
@@ -42,6 +44,8 @@ bool sock_resolve(const char *host_port, struct sock_address *address,
  * because the other side may listen at one of them only. */
 bool sock_resolve_turn(const char *host_port, unsigned turn,
 		       struct sock_address *address, const char **why);
+/* Does the address lead to its own host only? */
+bool sock_is_loopback(const char *host_port);
 /* A socket to connect with; -1 and errno on failure. */
 int sock_create(const struct sock_address *address);
 /* Connect, and wait for it until until_ns. 0, or an errno: ETIMEDOUT, ECANCELED
