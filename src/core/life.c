@@ -57,6 +57,8 @@ static dicomm_result_t init_now(void *arg)
 	comm_listen(comm);
 	fault_share(a->parent, comm);
 	status = comm_meet(comm, &a->id, comm->meet_ms);
+	if (status == DICOMM_SUCCESS)
+		status = recovery_serve(comm->recovery);
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);

@@ -522,6 +522,11 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	return status;
 }
 
+void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
+{
+	auth_key_from_text("dicomm recovery", comm->id.text, key);
+}
+
 static dicomm_result_t meet(struct dicomm_comm *comm,
 			    const dicomm_unique_id_t *id, int come_ms)
 {
@@ -617,6 +622,18 @@ static void adapt(struct dicomm_comm *comm)
 		comm->stream_bytes = UINT64_MAX;
 }
 
+static dicomm_result_t open_recovery(struct dicomm_comm *comm)
+{
+	uint8_t key[AUTH_KEY];
+	dicomm_result_t status;
+
+	comm_recovery_key(comm, key);
+	status = recovery_open(&comm->recovery, key, comm->rank,
+			       comm->members[comm->rank].recovery);
+	auth_forget(key, sizeof(key));
+	return status;
+}
+
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id, int come_ms)
 {
@@ -629,7 +646,7 @@ dicomm_result_t comm_meet(struct dicomm_comm *comm,
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	touch_look();
-	TRY(recovery_open(&comm->recovery, comm->members[comm->rank].recovery));
+	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
 	/* If it succeeds here it does so everywhere, in spite of a death in

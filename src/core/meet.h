@@ -39,6 +39,9 @@ struct member {
 	struct card card;
 };
 
+/* The key by which ranks of this communicator answer probes after a death; of
+ * AUTH_KEY bytes. */
+void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[]);
 /* Of an empty communicator; the others come within so long. */
 dicomm_result_t comm_meet(struct dicomm_comm *comm,
 			  const dicomm_unique_id_t *id, int come_ms);

@@ -4,12 +4,14 @@
  *
  * Survivors must agree on who they are, though each may have heard of other
  * deaths. Each rank probes the recovery socket of every rank that is not
- * excluded. The key of the new id is made of the set of those that accepted, so
+ * excluded. The key of the new id is made of the set of those that answered, so
  * that only ranks with equal sets join each other. If a rank dies in between,
  * joining fails or takes too long, and a new round begins with the smaller set.
- * The rounds end with DICOMM_BOOTSTRAP_TIMEOUT. The side without a majority of
- * the parent (at exactly half: without its lowest rank) is refused, so that a
- * divided network cannot make two successors.
+ * After half of DICOMM_BOOTSTRAP_TIMEOUT a rank says in its answers that it is
+ * late: then all ranks leave out those that are alive and have not called
+ * comm_shrink. The rounds end with DICOMM_BOOTSTRAP_TIMEOUT. The side without a
+ * majority of the parent (at exactly half: without its lowest rank) is refused,
+ * so that a divided network cannot make two successors.
  *
  * The first survivor hosts the hub, and may die after it has told one rank that
  * all have come and before it tells the next: one would have a communicator,
@@ -44,8 +46,10 @@
 struct shrink_args {
 	struct dicomm_comm *parent;
 	dicomm_comm_t *out;
-	dicomm_config_t config; /* owned */
-	bool excluded[];        /* [ranks] */
+	dicomm_config_t config;      /* owned */
+	enum recovery_state *states; /* owned, [ranks]: of the last probe */
+	bool *left_out;              /* owned, [ranks]: told so */
+	bool excluded[];             /* [ranks] */
 };
 
 struct survivors {
@@ -53,13 +57,32 @@ struct survivors {
 	char phrase[160];
 };
 
-static dicomm_result_t find_survivors(const struct shrink_args *a, bool *alive,
-				      struct survivors *s)
+/* Is somebody tired of waiting for ranks that are alive and do not come? Then
+ * all are, so that they agree on who is left. */
+static bool is_late(const enum recovery_state *states, int ranks)
+{
+	for (int r = 0; r < ranks; r++)
+		if (states[r] == RECOVERY_LATE)
+			return true;
+	return false;
+}
+
+static void leave_out(struct shrink_args *a, int rank)
+{
+	if (a->left_out[rank])
+		return;
+	a->left_out[rank] = true;
+	log_warn("comm_shrink: rank %d (%s) is alive, but has not called it in "
+		 "time: left out",
+		 rank, control_where(a->parent->control, rank));
+}
+
+static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 {
 	const struct dicomm_comm *parent = a->parent;
 	const char **addresses =
 		calloc((size_t)parent->ranks, sizeof(*addresses));
-	uint64_t set = UINT64_C(0xcbf29ce484222325);
+	uint8_t key[AUTH_KEY];
 	dicomm_result_t status;
 
 	if (!addresses)
@@ -68,14 +91,33 @@ static dicomm_result_t find_survivors(const struct shrink_args *a, bool *alive,
 			    parent->ranks);
 	for (int r = 0; r < parent->ranks; r++) {
 		addresses[r] = parent->members[r].recovery;
-		alive[r] = !a->excluded[r];
+		states[r] = a->excluded[r] ? RECOVERY_GONE : RECOVERY_IDLE;
 	}
-	status = recovery_probe(addresses, parent->ranks, alive,
+	comm_recovery_key(parent, key);
+	status = recovery_probe(key, addresses, parent->ranks, states,
 				PROBE_MS + PROBE_MS_PER_RANK * parent->ranks);
+	auth_forget(key, sizeof(key));
 	free(addresses);
-	TRY(status);
+	return status;
+}
+
+static dicomm_result_t find_survivors(struct shrink_args *a, bool *alive,
+				      struct survivors *s)
+{
+	const struct dicomm_comm *parent = a->parent;
+	uint64_t set = UINT64_C(0xcbf29ce484222325);
+	enum recovery_state *states = a->states;
+	bool late;
+
+	TRY(probe(a, states));
+	late = is_late(states, parent->ranks);
 	*s = (struct survivors){.first = -1};
 	for (int r = 0; r < parent->ranks; r++) {
+		alive[r] = states[r] != RECOVERY_GONE;
+		if (late && states[r] == RECOVERY_IDLE) {
+			leave_out(a, r);
+			alive[r] = false;
+		}
 		if (!alive[r])
 			continue;
 		if (s->first < 0)
@@ -171,6 +213,10 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 		status = comm_meet(comm, &id, come_ms);
 	if (status == DICOMM_SUCCESS)
 		status = commit(comm);
+	/* An error here would come after the others were told that this rank
+	 * goes on; it then misses probes, no more. */
+	if (status == DICOMM_SUCCESS)
+		recovery_serve(comm->recovery);
 	comm_listen(NULL);
 	if (status == DICOMM_SUCCESS) {
 		*a->out = comm;
@@ -189,25 +235,34 @@ static bool may_pass(dicomm_result_t status)
 	       status == DICOMM_ERR_INVALID_USAGE;
 }
 
-static dicomm_result_t go_round(const struct shrink_args *a, bool *alive)
+static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t end = clock_ms() +
-		       (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-	uint64_t left, round_ms = ROUND_MS + ROUND_MS_PER_RANK *
-						     (uint64_t)a->parent->ranks;
+	uint64_t patience_ms =
+		(uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
+	uint64_t end = begin + patience_ms, until, now = begin;
+	uint64_t round_ms =
+		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	struct survivors s;
 	dicomm_result_t status;
 
 	for (;;) {
+		recovery_set_state(a->parent->recovery,
+				   now < late ? RECOVERY_SHRINKING
+					      : RECOVERY_LATE);
 		TRY(find_survivors(a, alive, &s));
 		TRY(check_majority(a->parent, alive, &s));
-		left = end > clock_ms() ? end - clock_ms() : 1;
+		until = now < late ? late : end;
+		now = clock_ms();
+		if (until > now + round_ms)
+			until = now + round_ms;
 		status = meet_them(a, alive, &s,
-				   (int)(round_ms < left ? round_ms : left));
+				   until > now ? (int)(until - now) : 1);
 		if (!may_pass(status))
 			return status;
-		if (clock_ms() >= end)
+		now = clock_ms();
+		if (now >= end)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "comm_shrink: %d ranks are alive, but not "
 				    "all of them came",
@@ -223,20 +278,26 @@ static void free_shrink(void *arg)
 	struct shrink_args *a = arg;
 
 	comm_config_free(&a->config);
+	free(a->states);
+	free(a->left_out);
 	free(a);
 }
 
 static dicomm_result_t shrink_now(void *arg)
 {
 	struct shrink_args *a = arg;
-	bool *alive = calloc((size_t)a->parent->ranks, sizeof(*alive));
+	size_t ranks = (size_t)a->parent->ranks;
+	bool *alive = calloc(ranks, sizeof(*alive));
 	dicomm_result_t status;
 
-	if (alive)
-		status = go_round(a, alive);
+	a->states = calloc(ranks, sizeof(*a->states));
+	a->left_out = calloc(ranks, sizeof(*a->left_out));
+	if (alive && a->states && a->left_out)
+		status = go_rounds(a, alive);
 	else
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_shrink: out of memory");
+	recovery_set_state(a->parent->recovery, RECOVERY_IDLE);
 	free(alive);
 	free_shrink(a);
 	return status;

@@ -548,10 +548,13 @@ dicomm_result_t __wrap_hub_open(const struct rank_info *self,
 }
 
 dicomm_result_t __real_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
 				     char text[SOCK_TEXT]);
 dicomm_result_t __wrap_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
 				     char text[SOCK_TEXT]);
 dicomm_result_t __wrap_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
 				     char text[SOCK_TEXT])
 {
 	if (atomic_load(&is_late))
@@ -559,7 +562,7 @@ dicomm_result_t __wrap_recovery_open(struct recovery **out,
 	if (atomic_load(&is_poor))
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "no memory for a recovery socket");
-	return __real_recovery_open(out, text);
+	return __real_recovery_open(out, key, rank, text);
 }
 
 /* An abort reaches who has met, though nobody leaves. */

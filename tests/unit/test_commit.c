@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks settle whether all of them are ready. */
+/* Ranks commit: all go on or none does; and they probe each other. */
 #include <check.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@ struct party {
 };
 
 static struct recovery *recoveries[RANKS];
+static const uint8_t probe_key[AUTH_KEY] = {7};
 static char texts[RANKS][SOCK_TEXT];
 static const char *addresses[RANKS];
 static struct party parties[RANKS];
@@ -35,8 +36,9 @@ static void open_all(void)
 {
 	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
 	for (int r = 0; r < RANKS; r++) {
-		ck_assert_int_eq(recovery_open(&recoveries[r], texts[r]),
-				 DICOMM_SUCCESS);
+		ck_assert_int_eq(
+			recovery_open(&recoveries[r], probe_key, r, texts[r]),
+			DICOMM_SUCCESS);
 		addresses[r] = texts[r];
 		parties[r].config =
 			(struct commit_config){.rank = r,
@@ -272,14 +274,23 @@ static void do_nothing(int signal)
 	(void)signal;
 }
 
-/* Lets in every connection, but not at once: the kernel drops who comes to a
- * full queue, and who was dropped comes again after a second. */
-static void *let_in_late(void *arg)
+static enum recovery_state probe_one(const char *text, int rank, int ms)
 {
-	const int *fd = arg;
+	enum recovery_state states[RANKS] = {RECOVERY_GONE};
+	const char *texts_of[RANKS];
 
+	for (int r = 0; r < RANKS; r++)
+		texts_of[r] = text;
+	states[rank] = RECOVERY_IDLE;
+	ck_assert_int_eq(recovery_probe(probe_key, texts_of, RANKS, states, ms),
+			 DICOMM_SUCCESS);
+	return states[rank];
+}
+
+static void *serve_late(void *arg)
+{
 	usleep(200000);
-	close(accept(*fd, NULL, NULL));
+	recovery_serve(arg);
 	return NULL;
 }
 
@@ -288,70 +299,142 @@ START_TEST(signals_do_not_end_a_probe)
 {
 	struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
 	struct sigaction action = {.sa_handler = do_nothing};
-	struct sockaddr_in at = {.sin_family = AF_INET};
-	socklen_t len = sizeof(at);
-	char text[SOCK_TEXT];
-	const char *texts_of[] = {text};
-	bool alive[] = {true};
-	int fd = socket(AF_INET, SOCK_STREAM, 0), first;
 	pthread_t thread;
 
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	ck_assert_int_eq(listen(fd, 0), 0);
-	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-	snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(at.sin_port));
-	first = recovery_connect(text);
-	ck_assert_int_ge(first, 0);
-	ck_assert_int_eq(pthread_create(&thread, NULL, let_in_late, &fd), 0);
+	open_all();
+	ck_assert_int_eq(
+		pthread_create(&thread, NULL, serve_late, recoveries[0]), 0);
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
-	ck_assert_int_eq(recovery_probe(texts_of, 1, alive, 10000),
-			 DICOMM_SUCCESS);
+	ck_assert_int_eq(probe_one(texts[0], 0, 10000), RECOVERY_IDLE);
 	setitimer(ITIMER_REAL, &never, NULL);
 	pthread_join(thread, NULL);
-	ck_assert(alive[0]);
-	close(first);
-	close(fd);
+	close_all();
+}
+END_TEST
+
+START_TEST(a_probe_tells_who_shrinks)
+{
+	open_all();
+	for (int state = RECOVERY_IDLE; state <= RECOVERY_LATE; state++) {
+		recovery_set_state(recoveries[1], (enum recovery_state)state);
+		recovery_serve(recoveries[1]);
+		ck_assert_int_eq(probe_one(texts[1], 1, 5000), state);
+	}
+	close_all();
+	ck_assert_int_eq(probe_one(texts[1], 1, 5000), RECOVERY_GONE);
+}
+END_TEST
+
+enum { SILENT, CLOSING, ECHO, RELAY, OTHER_KEY, STRANGERS };
+
+struct stranger {
+	int kind, listener;
+	_Atomic bool ends;
+};
+
+static void *run_stranger(void *arg)
+{
+	struct stranger *s = arg;
+	struct pollfd p = {.fd = s->listener, .events = POLLIN};
+	char data[256];
+	ssize_t n;
+	int fd, far;
+
+	while (!atomic_load(&s->ends)) {
+		if (poll(&p, 1, 10) <= 0)
+			continue;
+		fd = accept(s->listener, NULL, NULL);
+		if (s->kind == CLOSING) {
+			close(fd);
+			continue;
+		}
+		n = recv(fd, data, sizeof(data), 0);
+		if (s->kind == RELAY && n > 0) {
+			/* Of rank 1, who is alive. */
+			far = recovery_connect(texts[1]);
+			usleep(10000);
+			send(far, data, (size_t)n, MSG_NOSIGNAL);
+			usleep(100000);
+			n = recv(far, data, sizeof(data), MSG_DONTWAIT);
+			ck_assert_int_gt(n, 0);
+			close(far);
+		}
+		if (s->kind != SILENT && n > 0)
+			send(fd, data, (size_t)n, MSG_NOSIGNAL);
+	}
+	return NULL;
+}
+
+/* The port of a dead rank, taken by somebody else. */
+START_TEST(a_stranger_is_not_taken_for_a_rank)
+{
+	struct stranger s = {.kind = _i};
+	uint64_t begin = clock_ms();
+	uint8_t other[AUTH_KEY] = {1};
+	struct recovery *false_one;
+	char text[SOCK_TEXT];
+	pthread_t thread;
+
+	open_all();
+	recovery_serve(recoveries[1]);
+	if (_i == OTHER_KEY) {
+		ck_assert_int_eq(recovery_open(&false_one, other, 0, text),
+				 DICOMM_SUCCESS);
+		recovery_serve(false_one);
+		ck_assert_int_eq(probe_one(text, 0, 1500), RECOVERY_GONE);
+		recovery_close(false_one);
+	} else {
+		ck_assert_int_eq(sock_listen(&s.listener, text),
+				 DICOMM_SUCCESS);
+		pthread_create(&thread, NULL, run_stranger, &s);
+		ck_assert_int_eq(probe_one(text, 0, 1500), RECOVERY_GONE);
+		atomic_store(&s.ends, true);
+		pthread_join(thread, NULL);
+		close(s.listener);
+	}
+	ck_assert_int_lt((int)(clock_ms() - begin), 3000);
+	ck_assert_int_eq(probe_one(texts[1], 1, 5000), RECOVERY_IDLE);
+	close_all();
 }
 END_TEST
 
 static void check_answers(const char *text, const char *when)
 {
-	const char *texts_of[] = {text};
-
-	for (int i = 0; i < 24; i++) {
-		bool alive[] = {true};
-
-		ck_assert_int_eq(recovery_probe(texts_of, 1, alive, 2500),
-				 DICOMM_SUCCESS);
-		ck_assert_msg(alive[0], "probe %d %s", i, when);
-	}
+	for (int i = 0; i < 24; i++)
+		ck_assert_msg(probe_one(text, 2, 5000) == RECOVERY_IDLE,
+			      "probe %d %s", i, when);
 }
 
-/* On a machine whose queues are short. */
+/* On a machine whose queues are short; also while an id is served there, and by
+ * somebody who floods it. */
 START_TEST(more_may_ask_than_the_queue_holds)
 {
 	struct recovery *recovery;
 	dicomm_unique_id_t id;
 	char text[SOCK_TEXT];
 
-	ck_assert_int_eq(recovery_open(&recovery, text), DICOMM_SUCCESS);
+	ck_assert_int_eq(recovery_open(&recovery, probe_key, 2, text),
+			 DICOMM_SUCCESS);
 	ck_assert_int_eq(listen(recovery_fd(recovery), 16), 0);
-	check_answers(text, "before an id server");
+	recovery_serve(recovery);
+	check_answers(text, "before an id is served");
 	ck_assert_int_eq(recovery_new_id(recovery, text, "phrase", &id),
 			 DICOMM_SUCCESS);
-	check_answers(text, "in an id server");
+	check_answers(text, "while an id is served");
 	id_server_close(text);
 	check_answers(text, "after it");
+	for (int i = 0; i < 400; i++)
+		ck_assert_int_ge(recovery_connect(text), 0);
+	check_answers(text, "among silent connections");
 	recovery_close(recovery);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("settle");
-	TCase *tcase = tcase_create("settle");
+	Suite *suite = suite_create("commit");
+	TCase *tcase = tcase_create("commit");
 
 	tcase_add_test(tcase, all_who_are_ready_go_on);
 	tcase_add_loop_test(tcase, nobody_goes_on_without_one, 0, RANKS);
@@ -363,6 +446,9 @@ int main(void)
 	tcase_add_test(tcase, files_of_others_are_counted);
 	tcase_add_test(tcase, who_waits_in_vain_hears_what_was_decided);
 	tcase_add_test(tcase, signals_do_not_end_a_probe);
+	tcase_add_test(tcase, a_probe_tells_who_shrinks);
+	tcase_add_loop_test(tcase, a_stranger_is_not_taken_for_a_rank, 0,
+			    STRANGERS);
 	tcase_add_test(tcase, more_may_ask_than_the_queue_holds);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

@@ -81,7 +81,7 @@ dicomm_result_t id_create(dicomm_unique_id_t *id)
 	TRY(loop_start());
 	TRY(sock_listen(&fd, address));
 	auth_random(key, sizeof(key));
-	status = id_server_open(fd, key, address);
+	status = id_server_open(fd, key, address, NULL);
 	if (status == DICOMM_SUCCESS)
 		status = id_format(address, key, &made);
 	auth_forget(key, sizeof(key));
@@ -109,7 +109,7 @@ static dicomm_result_t serve_derived(const char *host_port,
 	/* An earlier attempt of this process may hold the port. */
 	id_server_close_failed(host_port);
 	TRY(sock_listen_at(host_port, &fd));
-	return id_server_open(fd, key, host_port);
+	return id_server_open(fd, key, host_port, NULL);
 }
 
 dicomm_result_t id_derive(const char *host_port, const char *known,

@@ -200,15 +200,22 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 }
 
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const char *address)
+			       const char *address,
+			       const struct handshake_alive *alive)
 {
 	struct id_server *s = calloc(1, sizeof(*s));
+	struct handshake_alive *copy = NULL;
 	dicomm_result_t status;
 
-	if (!s) {
+	if (s && alive)
+		copy = malloc(sizeof(*copy));
+	if (!s || (alive && !copy)) {
+		free(s);
 		close(fd);
 		return FAIL(DICOMM_ERR_NO_MEMORY, "id server: out of memory");
 	}
+	if (copy)
+		*copy = *alive;
 	s->source.fd = -1;
 	s->source.expired = expired;
 	s->source.released = released;
@@ -216,11 +223,13 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 	loop_lock();
 	status = listener_open(fd, key, "id server", &s->listener);
 	if (status != DICOMM_SUCCESS) {
+		free(copy);
 		free(s);
 		goto unlock;
 	}
 	s->listener->admit = admit;
 	s->listener->owner = s;
+	s->listener->alive = copy;
 	loop_add(&s->source);
 	s->next = id_servers;
 	s->link = &id_servers;

@@ -11,10 +11,13 @@
 
 #include "src/boot/net/auth.h"
 
-/* Start to serve. Takes the listening socket fd, also on failure. Takes the
- * lock. */
+struct handshake_alive;
+
+/* Start to serve. Takes the listening socket fd, also on failure. alive says
+ * how it answers probes at this socket; NULL: not at all. Takes the lock. */
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const char *address);
+			       const char *address,
+			       const struct handshake_alive *alive);
 /* Does this process serve that address, and are ranks still to come? With the
  * lock held. */
 bool id_server_is_open(const char *address);

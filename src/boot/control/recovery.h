@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the survivors of a communicator find each other, with or without a hub.
- * Every rank keeps a listening socket for it. A rank that accepts connections
- * there is alive; the first survivor then serves an id on it, and all survivors
- * join by that id.
+ * Every rank keeps a listening socket for it, at which its control thread
+ * answers probes with a keyed proof. So ranks know who is alive and who has
+ * begun to shrink; the first of those then serves an id at its socket, and the
+ * others join by that id.
  */
 #ifndef DICOMM_BOOT_RECOVERY_H
 #define DICOMM_BOOT_RECOVERY_H
@@ -11,20 +12,36 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "src/boot/net/auth.h"
 #include "src/boot/net/sock.h"
 
 struct recovery;
 
-dicomm_result_t recovery_open(struct recovery **out, char address[SOCK_TEXT]);
+/* What a probe finds. */
+enum recovery_state {
+	RECOVERY_GONE,      /* no right answer in time */
+	RECOVERY_IDLE,      /* alive, and has not begun to shrink */
+	RECOVERY_SHRINKING, /* waits for all that are alive */
+	RECOVERY_LATE       /* waits no longer for those that are idle */
+};
+
+/* Listen. key: known to the ranks of the communicator and nobody else. */
+dicomm_result_t recovery_open(struct recovery **out,
+			      const uint8_t key[AUTH_KEY], int rank,
+			      char address[SOCK_TEXT]);
+/* Answer probes from now on. Until then they wait, and recovery_accept() may
+ * take connections. */
+dicomm_result_t recovery_serve(struct recovery *r);
+void recovery_set_state(struct recovery *r, enum recovery_state state);
 /* NULL is allowed. */
 void recovery_close(struct recovery *r);
 
-/* Connect to those of the n addresses for which alive is set, for at most
- * timeout_ms in all, and clear alive for those that do not accept. From then on
- * the recovery sockets of this process among them accept and close every
- * connection, unless an id is served there. */
-dicomm_result_t recovery_probe(const char *const *addresses, int n, bool *alive,
-			       int timeout_ms);
+/* Probe rank i at addresses[i], for all of the n ranks whose state is not
+ * RECOVERY_GONE, and set the states. At most timeout_ms in all; a rank where
+ * nobody listens any more is known to be gone at once. */
+dicomm_result_t recovery_probe(const uint8_t key[AUTH_KEY],
+			       const char *const *addresses, int n,
+			       enum recovery_state *states, int timeout_ms);
 
 /* Begin to connect to an address. Returns the socket, or -1 if nobody listens
  * there. */
@@ -37,8 +54,7 @@ void recovery_connect_all(const char *const *addresses, int n,
 int recovery_fd(const struct recovery *r);
 /* Accept one connection; -1 and errno if none waits. */
 int recovery_accept(const struct recovery *r);
-/* Accept and close all connections that wait. A rank that probed has its answer
- * by now, and a rank that wants to join tries again. */
+/* Accept and close all connections that wait; their ranks try again. */
 void recovery_drop_pending(const struct recovery *r);
 
 /* A fresh random text that is hard to guess. */

@@ -25,6 +25,10 @@ enum frame_type {
 	FRAME_WELCOME,       /* proof */
 	FRAME_REFUSED,       /* u32 status, text; the connection ends */
 
+	/* recovery: is that rank alive? */
+	FRAME_PROBE, /* nonce */
+	FRAME_ALIVE, /* u32 state, proof; see handshake_answer() */
+
 	/* joining */
 	FRAME_JOIN,    /* rank_info.h; to the id server also text hub address,
 			 nonce */

@@ -42,4 +42,28 @@ bool handshake_keys(const struct handshake *h, const uint8_t key[AUTH_KEY],
 		    enum handshake_role role, const struct auth_pair *pair,
 		    struct seal_keys *keys);
 
+/*
+ * A probe: is the rank alive that listened at this address?
+ *
+ *   prober -> rank   PROBE   nonce
+ *   rank -> prober   ALIVE   state, proof
+ *
+ * The proof covers nonce, rank and state under a key that only the ranks of the
+ * communicator know. So a stranger that took the port of a dead rank, or that
+ * passes probes on to another rank, is not believed.
+ */
+struct handshake_alive {
+	uint8_t key[AUTH_KEY];
+	uint32_t rank;  /* of this process */
+	uint32_t state; /* see recovery.h */
+};
+
+/* Answer a FRAME_PROBE. False: it does not parse. */
+bool handshake_answer(const struct handshake_alive *a, struct frame_reader *in,
+		      struct frame_writer *out);
+/* Read a FRAME_ALIVE of that rank. False: it is not right. */
+bool handshake_is_alive(const uint8_t key[AUTH_KEY], uint32_t rank,
+			const uint8_t nonce[AUTH_NONCE],
+			struct frame_reader *in, uint32_t *state);
+
 #endif

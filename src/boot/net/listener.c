@@ -131,13 +131,28 @@ static void check_proof(struct peer_conn *peer, struct frame_reader *in)
 	peer->conn.limit = FRAME_MAX;
 }
 
+static void answer_probe(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct frame_writer out;
+
+	if (!handshake_answer(peer->listener->alive, in, &out)) {
+		drop_pending(peer, "it sent what does not parse");
+		return;
+	}
+	unlink_pending(peer);
+	conn_send(&peer->conn, &out);
+	conn_linger(&peer->conn);
+}
+
 static void pending_frame(struct conn *c, enum frame_type type,
 			  struct frame_reader *in)
 {
 	struct peer_conn *peer = (struct peer_conn *)c;
 	struct listener *l = peer->listener;
 
-	if (!peer->proved && type == FRAME_PROOF) {
+	if (!peer->proved && type == FRAME_PROBE && l->alive) {
+		answer_probe(peer, in);
+	} else if (!peer->proved && type == FRAME_PROOF) {
 		check_proof(peer, in);
 	} else if (peer->proved && type == FRAME_JOIN) {
 		unlink_pending(peer);
@@ -271,7 +286,12 @@ static void listener_ready(struct loop_source *s, uint32_t events)
 
 static void listener_released(struct loop_source *s)
 {
-	free(s);
+	struct listener *l = (struct listener *)s;
+
+	if (l->alive)
+		auth_forget(l->alive, sizeof(*l->alive));
+	free(l->alive);
+	free(l);
 }
 
 dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],

@@ -37,6 +37,9 @@ struct listener {
 	unsigned strangers;              /* since then */
 	struct peer_conn *first, **last; /* not admitted yet, oldest first */
 
+	/* How it answers probes; owned; NULL: not at all. */
+	struct handshake_alive *alive;
+
 	/* Called with the join request, the first frame after the handshake.
 	 * The callee owns peer from then on: it sets conn.frame and conn.lost,
 	 * or calls listener_refuse(). */
