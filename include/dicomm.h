@@ -519,7 +519,7 @@ const char *dicomm_get_last_error(dicomm_comm_t comm);
  * Make the id by which the ranks of one communicator meet.
  *
  * The calling process listens on a port (DICOMM_SOCKET_IFNAME,
- * DICOMM_SOCKET_FAMILY, DICOMM_PORT_RANGE) and serves the meeting in the
+ * DICOMM_SOCKET_FAMILY, DICOMM_PORT_RANGE) and serves the id in the
  * background until all ranks have come or DICOMM_BOOTSTRAP_TIMEOUT is over; it
  * must live that long. One process calls it, usually that of rank 0, and hands
  * the id to the others. One id serves one communicator.
@@ -617,7 +617,7 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
 /**
  * Join the communicator of all processes that a launcher has started.
  *
- * Rank, number of ranks and meeting point come from the first of these that is
+ * Rank, number of ranks and id come from the first of these that is
  * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
  * listens, with DICOMM_COMM_KEY as its secret; or the text of a
  * dicomm_unique_id_t), of which the first alone, or the second, is refused;

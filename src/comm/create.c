@@ -111,7 +111,7 @@ void comm_free(struct dicomm_comm *comm)
 	cross_progress_remove(comm);
 	if (comm->control)
 		control_close(comm->control);
-	refuge_close(comm->refuge);
+	recovery_close(comm->recovery);
 	wire_access_free(comm);
 	device_close(comm);
 	peer_access_unmap(comm);

@@ -12,7 +12,8 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
-#include "src/boot/launcher.h"
+#include "src/boot/control/id.h"
+#include "src/boot/store/launcher.h"
 #include "src/comm/setup.h"
 #include "src/core/comm.h"
 #include "src/core/cross_progress.h"
@@ -57,6 +58,8 @@ static dicomm_result_t init_now(void *arg)
 	comm_listen(comm);
 	fault_share(a->parent, comm);
 	status = comm_setup(comm, &a->id, comm->meet_ms);
+	if (status == DICOMM_SUCCESS)
+		status = recovery_serve(comm->recovery);
 	fault_share(a->parent, NULL);
 	comm_listen(NULL);
 	log_set_rank(-1);
@@ -157,9 +160,13 @@ static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 			     const dicomm_config_t *config)
 {
 	struct comm_start *a;
+	dicomm_result_t status;
 
-	TRY(comm_start_prepare(&a, nranks, rank, config, NULL, NULL));
-	return comm_start_meet(a, out, id);
+	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
+	if (status == DICOMM_SUCCESS)
+		return comm_start_meet(a, out, id);
+	control_cannot_open(id, rank, nranks);
+	return status;
 }
 
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
@@ -167,7 +174,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
-	return control_new_id(id);
+	return id_create(id);
 }
 
 dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
@@ -196,7 +203,7 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_env: comm is NULL");
 	*comm = NULL;
-	TRY(launcher_meet(&info));
+	TRY(launcher_find(&info));
 	return start(comm, info.ranks, &info.id, info.rank, config);
 }
 
@@ -236,7 +243,7 @@ static dicomm_result_t meet_all(struct comm_start **starts, int n,
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
 
-	s = control_new_id(&id);
+	s = id_create(&id);
 	if (s != DICOMM_SUCCESS) {
 		refuse_all(starts, n);
 		return s;

@@ -11,8 +11,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/auth.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/auth.h"
+#include "src/boot/net/sock.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
 #include "src/core/message.h"
@@ -462,6 +462,11 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	return status;
 }
 
+void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
+{
+	auth_key_from_text("dicomm recovery", comm->id.text, key);
+}
+
 static dicomm_result_t meet(struct dicomm_comm *comm,
 			    const dicomm_unique_id_t *id, int come_ms)
 {
@@ -487,7 +492,7 @@ static dicomm_result_t meet(struct dicomm_comm *comm,
 }
 
 /* What this rank tells the others, but for what was told by who opened it: the
- * addresses of its wires, and its refuge. */
+ * addresses of its wires, and its recovery. */
 static void describe(struct dicomm_comm *comm, struct member *me)
 {
 	const struct device *dev = comm->dev;
@@ -557,6 +562,18 @@ static void adapt(struct dicomm_comm *comm)
 		comm->stream_bytes = UINT64_MAX;
 }
 
+static dicomm_result_t open_recovery(struct dicomm_comm *comm)
+{
+	uint8_t key[AUTH_KEY];
+	dicomm_result_t status;
+
+	comm_recovery_key(comm, key);
+	status = recovery_open(&comm->recovery, key, comm->rank,
+			       comm->members[comm->rank].recovery);
+	auth_forget(key, sizeof(key));
+	return status;
+}
+
 dicomm_result_t comm_setup(struct dicomm_comm *comm,
 			   const dicomm_unique_id_t *id, int come_ms)
 {
@@ -569,7 +586,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(open_wires(comm, NEAR, &reasons));
 	TRY(device_open(comm));
 	host_access_look();
-	TRY(refuge_open(&comm->refuge, comm->members[comm->rank].refuge));
+	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
 	/* If it succeeds here it does so everywhere, in spite of a death in

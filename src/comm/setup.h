@@ -12,6 +12,9 @@
 /* Of an empty communicator; the others come within so long. */
 dicomm_result_t comm_setup(struct dicomm_comm *comm,
 			   const dicomm_unique_id_t *id, int come_ms);
+/* The key by which ranks of this communicator answer probes after a death; of
+ * AUTH_KEY bytes. */
+void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[]);
 /* What it would be of ranks on several machines like this one. */
 uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes);
 

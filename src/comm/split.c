@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/comm/lifecycle.h"
+#include "src/boot/control/id.h"
 #include "src/core/comm.h"
 #include "src/stream/submit.h"
 
@@ -93,7 +94,7 @@ static dicomm_result_t split_among(const struct split_args *a,
 		status = comm_start_prepare(&start, (int)mates, rank,
 					    &a->config, parent, was);
 		if (status == DICOMM_SUCCESS && rank == 0)
-			status = control_new_id(&offer.id);
+			status = id_create(&offer.id);
 		offer.status = (int32_t)status;
 		if (status != DICOMM_SUCCESS)
 			snprintf(offer.why, sizeof(offer.why), "%s",
@@ -108,7 +109,7 @@ static dicomm_result_t split_among(const struct split_args *a,
 	if (status == DICOMM_SUCCESS)
 		return comm_start_meet(start, a->out, &offers[was[0]].id);
 	if (*offer.id.text)
-		control_forget_id(&offer.id);
+		id_forget(&offer.id);
 	if (start)
 		comm_start_refuse(start);
 	return status;

@@ -17,8 +17,8 @@
 #include "collectives/plan/schedule.h"
 #include "collectives/select/select.h"
 #include "src/accel/accel.h"
-#include "src/boot/control.h"
-#include "src/boot/refuge.h"
+#include "src/boot/control/control.h"
+#include "src/boot/control/recovery.h"
 #include "src/core/call.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
@@ -123,7 +123,7 @@ struct dicomm_comm {
 	/* Some come through the kernel; NULL: none does. */
 	struct wire *slow_wire;
 	struct control *control;
-	struct refuge *refuge;
+	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
 	/* All are on one host, and some pair does not meet in its memory: there

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "src/accel/accel.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/sock.h"
 #include "src/core/rank_address.h"
 #include "src/memory/lease.h"
 
@@ -33,8 +33,8 @@ struct member {
 	uint64_t lent;
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
-	char refuge[SOCK_TEXT]; /* where to meet if others die */
-	uint64_t fresh;         /* of this meeting and no other */
+	char recovery[SOCK_TEXT]; /* where to meet if others die */
+	uint64_t fresh;           /* of this meeting and no other */
 	struct rank_address card;
 };
 

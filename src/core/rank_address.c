@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/boot/control.h"
+#include "src/boot/control/control.h"
 #include "src/core/comm.h"
 #include "src/core/member.h"
 #include "src/core/peer.h"

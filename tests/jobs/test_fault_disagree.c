@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/boot/roster.h"
+#include "src/boot/control/members.h"
 #include "src/core/call.h"
 #include "tests/support/job.h"
 #include "tests/support/prompt.h"
@@ -419,7 +419,7 @@ static void check_said(dicomm_redop_t op, const char *words)
 	struct call call = {.coll = COLL_REDUCE,
 			    .type = DICOMM_FLOAT8E5M2FNUZ,
 			    .op = op,
-			    .root = ROSTER_RANKS_MAX - 1,
+			    .root = MEMBERS_RANKS_MAX - 1,
 			    .count = SIZE_MAX};
 	uint32_t signature;
 	char mine[128], said[128];

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/boot/hub.h"
-#include "src/boot/refuge.h"
+#include "src/boot/control/hub.h"
+#include "src/boot/control/recovery.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
@@ -73,7 +73,7 @@ static void meet_again(struct job_rank *me, const struct residue *before)
 	storm_end(&s);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
-	/* Who hosts a meeting answers late-comers, for a while. */
+	/* An id server that failed answers late-comers, for a while. */
 	if (job_is_long())
 		residue_check(before, "after a failed init");
 }
@@ -206,7 +206,7 @@ static void differ(struct job_rank *me)
 	check_time(d->ranks && me->rank == 0 ? "host of unlike numbers"
 					     : "ranks that differ",
 		   begin, 0);
-	/* And this process ends, though it may be the host of the meeting. */
+	/* And this process ends, though it may be the host of the id server. */
 }
 
 START_TEST(who_differs_is_refused)
@@ -237,7 +237,7 @@ static int port_of(const dicomm_unique_id_t *id, char *address, size_t len)
 	return atoi(port + 1);
 }
 
-static int knock(const dicomm_unique_id_t *id)
+static int connect_to(const dicomm_unique_id_t *id)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	char address[64];
@@ -266,7 +266,7 @@ static void be_strange(const void *arg)
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (char)storm_random(&state, 256);
 	for (int i = 0; i < 30; i++) {
-		int fd = knock(&w->id);
+		int fd = connect_to(&w->id);
 
 		if (fd < 0)
 			continue; /* all have met: nobody listens any more */
@@ -352,7 +352,7 @@ struct death {
 	int victim, delay_us;
 };
 
-/* Until all that live know their fate: whoever hosts the meeting must not end
+/* Until all that live know their fate: whoever hosts the id server must not end
  * before. */
 static void wait_for_survivors(struct word *w, int survivors)
 {
@@ -388,11 +388,11 @@ static void meet_the_dying(struct job_rank *me)
 	snprintf(name, sizeof(name), "rank %d", d->victim);
 	JOB_CHECK(status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT,
 		  "status %d, \"%s\"", (int)status, text);
-	/* With rank 0 the meeting may be gone before anybody knew whose it
+	/* With rank 0 the id server may be gone before anybody knew whose it
 	 * was. */
 	JOB_CHECK(strstr(text, name) ||
 			  (d->victim == 0 && (strstr(text, "made the id") ||
-					      strstr(text, "the meeting"))),
+					      strstr(text, "the id server"))),
 		  "\"%s\" does not name %s", text, name);
 	/* Nobody tells who did not come before it died. */
 	check_time("a death in init", begin,
@@ -481,7 +481,7 @@ static void end_init(struct job_rank *me)
 	job_barrier();
 	begin = job_seconds();
 	if (me->rank == 0) {
-		/* Until it has come to the meeting: it would be missing, not
+		/* Until it has come to the id server: it would be missing, not
 		 * gone. */
 		job_sleep_ms(500);
 		begin = job_seconds();
@@ -532,13 +532,13 @@ END_TEST
 static _Atomic bool is_late, is_poor, is_hubless;
 static struct word *late_word;
 
-dicomm_result_t __real_hub_open(const struct hello *self,
+dicomm_result_t __real_hub_open(const struct rank_info *self,
 				const uint8_t key[AUTH_KEY],
 				char address[SOCK_TEXT], struct hub **out);
-dicomm_result_t __wrap_hub_open(const struct hello *self,
+dicomm_result_t __wrap_hub_open(const struct rank_info *self,
 				const uint8_t key[AUTH_KEY],
 				char address[SOCK_TEXT], struct hub **out);
-dicomm_result_t __wrap_hub_open(const struct hello *self,
+dicomm_result_t __wrap_hub_open(const struct rank_info *self,
 				const uint8_t key[AUTH_KEY],
 				char address[SOCK_TEXT], struct hub **out)
 {
@@ -547,19 +547,26 @@ dicomm_result_t __wrap_hub_open(const struct hello *self,
 	return __real_hub_open(self, key, address, out);
 }
 
-dicomm_result_t __real_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
-dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT]);
-dicomm_result_t __wrap_refuge_open(struct refuge **out, char text[SOCK_TEXT])
+dicomm_result_t __real_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
+				     char text[SOCK_TEXT]);
+dicomm_result_t __wrap_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
+				     char text[SOCK_TEXT]);
+dicomm_result_t __wrap_recovery_open(struct recovery **out,
+				     const uint8_t key[AUTH_KEY], int rank,
+				     char text[SOCK_TEXT])
 {
 	if (atomic_load(&is_late))
 		wait_for(&late_word->go, "the end of the others");
 	if (atomic_load(&is_poor))
-		return FAIL(DICOMM_ERR_NO_MEMORY, "no memory for a refuge");
-	return __real_refuge_open(out, text);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "no memory for a recovery socket");
+	return __real_recovery_open(out, key, rank, text);
 }
 
 /* An abort reaches who has met, though nobody leaves. */
-static void abort_after_the_meeting(struct job_rank *me)
+static void abort_after_joining(struct job_rank *me)
 {
 	int aborts = *(const int *)me->arg;
 	struct word *w = job_board();
@@ -582,7 +589,7 @@ static void abort_after_the_meeting(struct job_rank *me)
 	JOB_CHECK(async == (me->rank == aborts ? DICOMM_ERR_ABORTED
 					       : DICOMM_ERR_REMOTE),
 		  "async %d: %s", (int)async, dicomm_get_last_error(me->comm));
-	check_time("abort after the meeting", begin, 0);
+	check_time("abort after joining", begin, 0);
 	if (atomic_fetch_add(&w->knowing, 1) + 1 == me->ranks)
 		atomic_store(&w->go, true);
 	while (!atomic_load(&w->go) && job_seconds() < end)
@@ -594,7 +601,7 @@ static void abort_after_the_meeting(struct job_rank *me)
 START_TEST(an_abort_after_the_meeting_is_told)
 {
 	job_run(&(struct job){
-		.run = abort_after_the_meeting,
+		.run = abort_after_joining,
 		.arg = &_i,
 		.ranks = 3,
 		.bare = true,
@@ -622,7 +629,8 @@ static const struct cause {
 	dicomm_result_t status;
 	const char *words;
 } causes[] = {
-	{NULL, true, false, DICOMM_ERR_NO_MEMORY, "no memory for a refuge"},
+	{NULL, true, false, DICOMM_ERR_NO_MEMORY,
+	 "no memory for a recovery socket"},
 	{NULL, false, true, DICOMM_ERR_SYSTEM, "host the others: no port"},
 	{"nothing", false, false, DICOMM_ERR_INVALID_ARGUMENT,
 	 "transport nothing"},
@@ -676,7 +684,7 @@ static void fail_alone(struct job_rank *me, enum route route,
 	begin = job_seconds();
 	status = start(me, route, parent, me->rank == victim ? cause : NULL,
 		       &comm);
-	check_time("a failure after the meeting", begin, 0);
+	check_time("a failure after joining", begin, 0);
 	atomic_store(&is_poor, false);
 	atomic_store(&is_hubless, false);
 	text = dicomm_get_last_error(comm);
@@ -695,7 +703,7 @@ static void fail_alone(struct job_rank *me, enum route route,
 }
 
 /* Twice: what the first round leaves behind belongs to the process. */
-static void fail_after_the_meeting(struct job_rank *me)
+static void fail_after_joining(struct job_rank *me)
 {
 	enum route route = *(const enum route *)me->arg;
 	struct residue before;
@@ -726,7 +734,7 @@ START_TEST(who_fails_after_the_meeting_tells)
 	enum route route = (enum route)_i;
 
 	name_no_transports();
-	job_run(&(struct job){.run = fail_after_the_meeting,
+	job_run(&(struct job){.run = fail_after_joining,
 			      .arg = &route,
 			      .ranks = 3,
 			      .bare = true,

@@ -614,7 +614,8 @@ static void run_all(struct job_rank *me)
 	if (is_victim(&r))
 		printf("%s: %d requests of rank %d failed\n", s->name, failed,
 		       me->rank);
-	/* What hosted a meeting that failed answers late-comers for a time. */
+	/* What hosted an id server that failed answers late-comers for a time.
+	 */
 	if (job_is_long())
 		residue_check(&r.before, s->name);
 }
@@ -644,7 +645,7 @@ static const char *bootstrap_timeout(void)
 }
 
 /* Who is to meet over another communicator need not wait for a time-out, which
- * would be too late. But a meeting to which nobody came lasts so long. */
+ * would be too late. But an id server to which nobody came lasts so long. */
 static const char *patience(const struct scenario *s)
 {
 	return s->run == split ? "DICOMM_BOOTSTRAP_TIMEOUT=10"

@@ -30,6 +30,9 @@ allow src/accel/launch 'src/base/|src/accel/(accel.h|reduce/reciprocal.h)'
 allow src/accel/reduce src/base/
 allow src/topo src/base/
 allow src/boot src/base/
+allow src/boot/net src/base/
+allow src/boot/control 'src/(base|boot/net)/'
+allow src/boot/store 'src/(base|boot/net)/|src/boot/control/id.h'
 allow collectives src/base/
 low='src/(base|accel|topo|boot)/|collectives/|transports/transport.h'
 allow src/memory 'src/(base|accel)/'
@@ -69,6 +72,16 @@ found=$(grep -rnE --include='*.[ch]' '# *include "' src collectives \
 	grep -vE 'include "(dicomm\.h"|(src|transports|collectives|perftest|tests)/)')
 if [ -n "$found" ]; then
 	echo "not from the root of the tree:"
+	echo "$found"
+	bad=1
+fi
+
+# No module of these folders (x.c with x.h) includes itself by way of others.
+found=$(grep -rE --include='*.[ch]' '# *include "src/' src/boot |
+	sed -E 's/^([^:]*)\.[ch]:.*"(.*)\.h"/\1 \2/' |
+	awk '$1 != $2' | sort -u | tsort 2>&1 >/dev/null)
+if [ -n "$found" ]; then
+	echo "an include circle:"
 	echo "$found"
 	bad=1
 fi

@@ -126,7 +126,7 @@ void meet_start(struct meet *m)
 	pid_t pid;
 
 	if (!m->id.text[0])
-		ck_assert_int_eq(control_new_id(&m->id), DICOMM_SUCCESS);
+		ck_assert_int_eq(id_create(&m->id), DICOMM_SUCCESS);
 	for (int i = 0; i < m->ranks; i++) {
 		if (m->absent[i])
 			continue;

@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "src/boot/control.h"
+#include "src/boot/control/control.h"
+#include "src/boot/control/id.h"
 
 #define MEET_MAX 512
 

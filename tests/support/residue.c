@@ -8,7 +8,7 @@
 
 #include "tests/support/job.h"
 
-/* A failed meeting tells late-comers why for 10 s. */
+/* A failed id server tells late-comers why for 10 s. */
 #define PATIENCE_MS 14000
 
 static int entries(const char *path)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/sock.h"
 #include "tests/support/leaks.h"
 
 #define WAIT_NS 10000000000u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control plane among ranks that are well: meeting, gathers, queries. */
+/* The control plane among ranks that are well: joining, gathers, queries. */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/boot/control.h"
+#include "src/boot/control/control.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 
@@ -88,7 +88,7 @@ START_TEST(five_hundred_ranks_come_up)
 }
 END_TEST
 
-/* At the meeting, and at the hub. */
+/* At the id server, and at the hub. */
 START_TEST(more_ranks_than_the_soft_limit_of_files)
 {
 	struct meet *m = meet_create(MEET_PROCESSES, 100);
@@ -661,7 +661,7 @@ START_TEST(ids_are_text_and_unlike)
 	dicomm_unique_id_t id[16];
 
 	for (int i = 0; i < 16; i++) {
-		ck_assert_int_eq(control_new_id(&id[i]), DICOMM_SUCCESS);
+		ck_assert_int_eq(id_create(&id[i]), DICOMM_SUCCESS);
 		ck_assert_ptr_nonnull(memchr(id[i].text, '\0', sizeof(id[i])));
 		ck_assert_int_eq(strncmp(id[i].text, "dicomm1:127.0.0.1:", 18),
 				 0);
@@ -696,7 +696,7 @@ START_TEST(communicators_are_independent)
 
 	for (int i = 0; i < 8; i++) {
 		m[i] = meet_create(MEET_THREADS, 2);
-		ck_assert_int_eq(control_new_id(&m[i]->id), DICOMM_SUCCESS);
+		ck_assert_int_eq(id_create(&m[i]->id), DICOMM_SUCCESS);
 		for (int k = 0; k < 2; k++)
 			pthread_create(&t[i][k], NULL, run_meet,
 				       &m[i]->rank[k]);
@@ -807,7 +807,7 @@ START_TEST(the_control_thread_does_not_keep_the_process)
 	pid_t pid = fork();
 
 	if (!pid) {
-		if (control_new_id(&id) != DICOMM_SUCCESS)
+		if (id_create(&id) != DICOMM_SUCCESS)
 			_exit(1);
 		exit(42);
 	}
@@ -819,21 +819,21 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("control");
-	TCase *meeting = tcase_create("meeting");
+	TCase *join = tcase_create("join");
 	TCase *gathers = tcase_create("gathers");
 	TCase *queries = tcase_create("queries");
 	TCase *life = tcase_create("life");
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
-	tcase_add_loop_test(meeting, ranks_meet_and_gather, 0, 10);
-	tcase_add_test(meeting, five_hundred_ranks_come_up);
-	tcase_add_test(meeting, more_ranks_than_the_soft_limit_of_files);
-	tcase_add_test(meeting, ranks_meet_by_the_callers_allgather);
-	tcase_add_test(meeting, a_failing_callback_is_an_error);
-	tcase_add_test(meeting, bad_arguments_are_refused);
-	tcase_add_test(meeting, ids_are_text_and_unlike);
-	tcase_add_test(meeting, communicators_are_independent);
+	tcase_add_loop_test(join, ranks_meet_and_gather, 0, 10);
+	tcase_add_test(join, five_hundred_ranks_come_up);
+	tcase_add_test(join, more_ranks_than_the_soft_limit_of_files);
+	tcase_add_test(join, ranks_meet_by_the_callers_allgather);
+	tcase_add_test(join, a_failing_callback_is_an_error);
+	tcase_add_test(join, bad_arguments_are_refused);
+	tcase_add_test(join, ids_are_text_and_unlike);
+	tcase_add_test(join, communicators_are_independent);
 	tcase_add_test(gathers, a_gather_may_have_any_length);
 	tcase_add_test(gathers, unlike_lengths_are_an_error_of_all_ranks);
 	tcase_add_test(gathers, a_gather_beyond_bounds_is_refused);
@@ -854,7 +854,7 @@ int main(void)
 	tcase_add_loop_test(
 		life, a_child_does_not_touch_the_parents_connections, 0, 2);
 	tcase_add_test(life, the_control_thread_does_not_keep_the_process);
-	suite_add_tcase(suite, meeting);
+	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);
 	suite_add_tcase(suite, life);

@@ -10,7 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/control.h"
+#include "src/boot/control/control.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 
@@ -211,9 +211,9 @@ static void wait_for_failure(struct meet_rank *r)
 	MEET_UNTIL(atomic_load(&r->failures) || control_gone(r->control, 0));
 }
 
-/* At a random moment of the meeting, or just after: each ends, none hangs, and
- * those that were in know who it was. */
-START_TEST(a_death_at_any_moment_of_the_meeting_ends_it)
+/* At a random moment of the id server, or just after: each ends, none hangs,
+ * and those that were in know who it was. */
+START_TEST(a_death_at_any_moment_of_joining_ends_it)
 {
 	struct meet *m = meet_create(MEET_PROCESSES, 4);
 	char name[16];
@@ -339,8 +339,8 @@ int main(void)
 	tcase_add_loop_test(death, a_death_ends_a_gather, 0, 4);
 	tcase_add_loop_test(death, a_query_of_the_dead_does_not_wait, 0, 3);
 	tcase_add_loop_test(death, a_death_while_the_ranks_meet_is_named, 0, 3);
-	tcase_add_loop_test(death, a_death_at_any_moment_of_the_meeting_ends_it,
-			    0, 40);
+	tcase_add_loop_test(death, a_death_at_any_moment_of_joining_ends_it, 0,
+			    40);
 	tcase_add_loop_test(
 		death, a_child_does_not_hide_the_death_of_its_parent, 0, 2);
 	tcase_add_loop_test(death, a_stopped_rank_is_late_not_dead, 0, 2);

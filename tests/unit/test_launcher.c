@@ -16,10 +16,10 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/control.h"
-#include "src/boot/launcher.h"
-#include "src/boot/slurm.h"
-#include "src/boot/store.h"
+#include "src/boot/control/control.h"
+#include "src/boot/store/launcher.h"
+#include "src/boot/store/slurm_hosts.h"
+#include "src/boot/store/store.h"
 #include "tests/support/runner.h"
 
 #define RANKS 3
@@ -78,7 +78,7 @@ static int meet_once(struct launcher_info *info)
 	int all[256], sum = 0;
 	struct control *c;
 
-	if (launcher_meet(info) != DICOMM_SUCCESS || info->ranks > 256)
+	if (launcher_find(info) != DICOMM_SUCCESS || info->ranks > 256)
 		return -1;
 	config.rank = info->rank;
 	config.ranks = info->ranks;
@@ -241,7 +241,7 @@ START_TEST(nobody_started_us)
 	set("PMI_FD", "999");
 	set("PMI_RANK", "0");
 	set("PMI_SIZE", "1");
-	ck_assert_int_eq(launcher_meet(&info), DICOMM_ERR_INVALID_USAGE);
+	ck_assert_int_eq(launcher_find(&info), DICOMM_ERR_INVALID_USAGE);
 	ck_assert_ptr_nonnull(strstr(log_last_error(), "DICOMM_RANK"));
 	ck_assert_ptr_nonnull(strstr(log_last_error(), "MASTER_ADDR"));
 	ck_assert_ptr_nonnull(strstr(log_last_error(), "PMI_FD"));
@@ -281,7 +281,7 @@ START_TEST(mistakes_are_named)
 
 	for (int i = 0; i < 4 && mistakes[_i].names[i]; i++)
 		setenv(mistakes[_i].names[i], mistakes[_i].values[i], 1);
-	status = launcher_meet(&info);
+	status = launcher_find(&info);
 	ck_assert(status == DICOMM_ERR_INVALID_USAGE ||
 		  status == DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_msg(strstr(log_last_error(), mistakes[_i].said), "%s",
@@ -289,7 +289,7 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-START_TEST(one_rank_needs_no_meeting_place)
+START_TEST(one_rank_needs_no_address)
 {
 	struct launcher_info info;
 
@@ -357,7 +357,7 @@ START_TEST(an_mpiexec_that_misbehaves)
 	set("PMI_FD", "%d", pair[0]);
 	set("PMI_RANK", "1");
 	set("PMI_SIZE", "2");
-	ck_assert_msg(launcher_meet(&info) == mpiexecs[_i].status, "%s",
+	ck_assert_msg(launcher_find(&info) == mpiexecs[_i].status, "%s",
 		      log_last_error());
 	ck_assert_uint_lt(clock_ms() - begin, 6000);
 	if (!mpiexecs[_i].status)
@@ -391,7 +391,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tcase, nobody_started_us);
 	tcase_add_loop_test(tcase, mistakes_are_named, 0,
 			    (int)(sizeof(mistakes) / sizeof(*mistakes)));
-	tcase_add_test(tcase, one_rank_needs_no_meeting_place);
+	tcase_add_test(tcase, one_rank_needs_no_address);
 	tcase_add_loop_test(tcase, an_mpiexec_that_misbehaves, 0,
 			    (int)(sizeof(mpiexecs) / sizeof(*mpiexecs)));
 	suite_add_tcase(suite, tcase);

@@ -16,14 +16,14 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/client.h"
-#include "src/boot/control.h"
-#include "src/boot/gate.h"
-#include "src/boot/handshake.h"
-#include "src/boot/hello.h"
-#include "src/boot/id.h"
-#include "src/boot/join.h"
-#include "src/boot/loop.h"
+#include "src/boot/net/client.h"
+#include "src/boot/control/control.h"
+#include "src/boot/net/listener.h"
+#include "src/boot/net/handshake.h"
+#include "src/boot/control/rank_info.h"
+#include "src/boot/control/id.h"
+#include "src/boot/control/join.h"
+#include "src/boot/net/loop.h"
 #include "tests/support/capture.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
@@ -108,7 +108,7 @@ static void be_impatient(struct meet_rank *r, struct control_config *config)
 }
 
 /* The others need not wait for their own time-outs. */
-START_TEST(one_time_out_ends_the_meeting)
+START_TEST(one_time_out_ends_the_id_server)
 {
 	struct meet *m = meet_create(MEET_THREADS, 4);
 
@@ -161,7 +161,7 @@ START_TEST(an_unused_id_is_dropped)
 
 	setenv("DICOMM_BOOTSTRAP_TIMEOUT", "1", 1);
 	for (int i = 0; i < 20; i++)
-		ck_assert_int_eq(control_new_id(&id[i]), DICOMM_SUCCESS);
+		ck_assert_int_eq(id_create(&id[i]), DICOMM_SUCCESS);
 	ck_assert_int_eq(meet_sockets(), 20);
 	MEET_UNTIL(meet_sockets() == 0);
 }
@@ -171,7 +171,7 @@ END_TEST
 
 static int unlike; /* what rank 2 says */
 
-static void say_unlike(struct hello *h)
+static void say_unlike(struct rank_info *h)
 {
 	if (h->rank != 2)
 		return;
@@ -207,7 +207,7 @@ static const char *const unlike_words[][3] = {
 	{"library version", "has 12.3.4", "has 0.1.0"},
 	{"byte order", "has big", "has little"},
 	{"pointer size", "has 4", "has 8"},
-	{"build", "has control 77", "has control 1 plan 1 shm 2"},
+	{"build", "has control 77", "has control 2 plan 1 shm 2"},
 	{"number of ranks", "has 4", "has 3"},
 	{"setting", "DICOMM_SHM_SLOTS=64", "DICOMM_SHM_SLOTS=16"},
 };
@@ -250,7 +250,7 @@ START_TEST(who_is_unlike_is_refused_on_both_sides)
 	struct meet *m = meet_create(MEET_THREADS, 3);
 
 	unlike = _i % UNLIKES;
-	hello_test_hook = say_unlike;
+	rank_info_test_hook = say_unlike;
 	if (_i >= UNLIKES)
 		m->adjust = use_callback;
 	meet_run(m);
@@ -307,7 +307,7 @@ START_TEST(a_wrong_secret_is_refused)
 	struct control_config config = {.ranks = 2, .timeout_ms = 5000};
 	struct control *c;
 
-	ck_assert_int_eq(control_new_id(&m->id), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_create(&m->id), DICOMM_SUCCESS);
 	config.id = &m->id;
 	spoil_secret(&liar, &config);
 	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_INVALID_USAGE);
@@ -388,25 +388,25 @@ static bool say_nonsense(int fd, int what)
 		say(fd, bytes, sizeof(bytes));
 		return true;
 	case 3: /* a frame of 2 GiB */
-		say_frame(fd, 0xd1c0, WIRE_PROOF, 0x80000000u, 0);
+		say_frame(fd, 0xd1c0, FRAME_PROOF, 0x80000000u, 0);
 		return true;
 	case 4: /* larger than strangers may send */
-		say_frame(fd, 0xd1c0, WIRE_PROOF, HANDSHAKE_LIMIT + 1, 0);
+		say_frame(fd, 0xd1c0, FRAME_PROOF, HANDSHAKE_LIMIT + 1, 0);
 		return true;
 	case 5: /* half a frame */
-		say_frame(fd, 0xd1c0, WIRE_PROOF, 64, 20);
+		say_frame(fd, 0xd1c0, FRAME_PROOF, 64, 20);
 		return false;
 	case 6: /* half a header */
 		say(fd, "\xc0\xd1\x02", 3);
 		return false;
 	case 7: /* not its turn */
-		say_frame(fd, 0xd1c0, WIRE_HELLO, 64, 64);
+		say_frame(fd, 0xd1c0, FRAME_JOIN, 64, 64);
 		return true;
 	case 8: /* too short for a proof */
-		say_frame(fd, 0xd1c0, WIRE_PROOF, 12, 12);
+		say_frame(fd, 0xd1c0, FRAME_PROOF, 12, 12);
 		return true;
 	case 9: /* a proof of nothing */
-		say_frame(fd, 0xd1c0, WIRE_PROOF, 64, 64);
+		say_frame(fd, 0xd1c0, FRAME_PROOF, 96, 96);
 		return true;
 	case 10: /* a type there is not */
 		say_frame(fd, 0xd1c0, 4711, 0, 0);
@@ -419,6 +419,27 @@ static bool say_nonsense(int fd, int what)
 
 #define NONSENSE 12
 
+static int stranger_lines(void)
+{
+	return capture_count(" dropped 127.0.0.1:") +
+	       capture_count(" refused 127.0.0.1:");
+}
+
+/* Those in the lines, and those that the lines count. */
+static int strangers_told(void)
+{
+	static const char *const words[] = {"(and ", "dropped or refused "};
+	const char *text;
+	int n = stranger_lines();
+
+	for (int i = 0; i < 2; i++)
+		for (text = capture_text(); (text = strstr(text, words[i]));) {
+			text += strlen(words[i]);
+			n += atoi(text);
+		}
+	return n;
+}
+
 START_TEST(strangers_are_dropped_and_disturb_nobody)
 {
 	struct meet *m = meet_create(MEET_THREADS, 3);
@@ -427,8 +448,8 @@ START_TEST(strangers_are_dropped_and_disturb_nobody)
 
 	setenv("DICOMM_DEBUG", "warn", 1);
 	capture_start();
-	gate_patience_ns = 1500000000u;
-	ck_assert_int_eq(control_new_id(&m->id), DICOMM_SUCCESS);
+	listener_patience_ns = 1500000000u;
+	ck_assert_int_eq(id_create(&m->id), DICOMM_SUCCESS);
 	for (int i = 0; i < NONSENSE; i++) {
 		fd[i] = connect_to(&m->id);
 		at_once = say_nonsense(fd[i], i);
@@ -447,8 +468,7 @@ START_TEST(strangers_are_dropped_and_disturb_nobody)
 		close(fd[i]);
 	for (int i = NONSENSE; i < 2 * NONSENSE; i++)
 		ck_assert(is_ended(fd[i], 10000));
-	ck_assert_int_ge(capture_count("dropped 127.0.0.1:"), NONSENSE - 4);
-	ck_assert_int_ge(capture_count("does not know the secret"), 1);
+	ck_assert_int_ge(strangers_told(), NONSENSE - 4);
 	ck_assert_int_eq(capture_count(" ERROR "), 0);
 }
 END_TEST
@@ -460,20 +480,46 @@ START_TEST(a_silent_stranger_is_dropped_in_time)
 
 	setenv("DICOMM_DEBUG", "warn", 1);
 	capture_start();
-	gate_patience_ns = 300000000u;
-	ck_assert_int_eq(control_new_id(&id), DICOMM_SUCCESS);
+	listener_patience_ns = 300000000u;
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
 	for (int i = 0; i < 3; i++) {
 		fd[i] = connect_to(&id);
 		say_nonsense(fd[i], (const int[]){0, 5, 6}[i]);
 	}
 	for (int i = 0; i < 3; i++)
 		ck_assert(is_ended(fd[i], 10000));
-	ck_assert_int_eq(capture_count("did not complete the handshake"), 3);
+	ck_assert_int_eq(capture_count("did not complete the handshake"), 1);
+	id_forget(&id);
+	ck_assert_int_eq(strangers_told(), 3);
+}
+END_TEST
+
+/* Anybody can connect as often as he likes; a line for each fills a disk. */
+START_TEST(many_strangers_cost_a_line_a_second)
+{
+	uint64_t begin = meet_now_ms(), seconds;
+	dicomm_unique_id_t id;
+
+	setenv("DICOMM_DEBUG", "warn", 1);
+	capture_start();
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
+	for (int i = 0; i < 300; i++) {
+		int fd = connect_to(&id);
+
+		say_nonsense(fd, 1 + i % 4);
+		ck_assert(is_ended(fd, 5000));
+		close(fd);
+	}
+	id_forget(&id);
+	seconds = (meet_now_ms() - begin) / 1000;
+	ck_assert_int_eq(strangers_told(), 300);
+	ck_assert_msg(stranger_lines() <= (int)seconds + 1, "%d lines in %d s",
+		      stranger_lines(), (int)seconds);
 }
 END_TEST
 
 /* A process that makes an id and may open only so many files. */
-static pid_t start_meeting(struct meet *m, rlim_t files)
+static pid_t start_id_server(struct meet *m, rlim_t files)
 {
 	struct rlimit limit = {files, files};
 	pid_t pid = fork();
@@ -481,7 +527,7 @@ static pid_t start_meeting(struct meet *m, rlim_t files)
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
 		setrlimit(RLIMIT_NOFILE, &limit);
-		if (control_new_id(&m->id) != DICOMM_SUCCESS)
+		if (id_create(&m->id) != DICOMM_SUCCESS)
 			_exit(1);
 		atomic_store(&m->flag[0], 1);
 		for (;;)
@@ -501,7 +547,7 @@ START_TEST(a_crowd_of_strangers_does_not_lock_ranks_out)
 
 	setenv("DICOMM_DEBUG", "warn", 1);
 	capture_start();
-	pid = start_meeting(m, 40);
+	pid = start_id_server(m, 40);
 	for (int i = 0; i < 200; i++)
 		fd[i] = connect_to(&m->id);
 	m->run = gather_once;
@@ -514,13 +560,13 @@ START_TEST(a_crowd_of_strangers_does_not_lock_ranks_out)
 }
 END_TEST
 
-/* Between its proof and its hello a rank does not try again. */
+/* Between its proof and its join request a rank does not try again. */
 START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 {
 	struct meet *m = meet_create(MEET_THREADS, 2);
-	pid_t pid = start_meeting(m, 40);
+	pid_t pid = start_id_server(m, 40);
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
-	char address[SOCK_TEXT], why[WIRE_TEXT];
+	char address[SOCK_TEXT], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *client;
 	int fd[100];
@@ -560,12 +606,12 @@ int getaddrinfo(const char *restrict host, const char *restrict port,
 START_TEST(all_addresses_of_a_host_are_tried)
 {
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, true};
-	char address[SOCK_TEXT], name[SOCK_TEXT], why[WIRE_TEXT];
+	char address[SOCK_TEXT], name[SOCK_TEXT], why[FRAME_TEXT];
 	struct client *client;
 	uint8_t key[AUTH_KEY];
 	dicomm_unique_id_t id;
 
-	ck_assert_int_eq(control_new_id(&id), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
 	ck_assert_int_eq(id_parse(&id, address, key), DICOMM_SUCCESS);
 	ck_assert_int_eq(strncmp(address, "127.0.0.1:", 10), 0);
 	snprintf(name, sizeof(name), "two.test:%s", strrchr(address, ':') + 1);
@@ -573,14 +619,75 @@ START_TEST(all_addresses_of_a_host_are_tried)
 			      DICOMM_SUCCESS,
 		      "%s", why);
 	client_close(client);
-	control_forget_id(&id);
+	id_forget(&id);
 }
 END_TEST
 
-START_TEST(the_end_of_the_meeting_is_noticed)
+/* Ranks 0 and 1 wait; rank 2 has failed before it could join. */
+START_TEST(a_rank_that_cannot_join_tells_why)
 {
 	struct meet *m = meet_create(MEET_THREADS, 3);
-	pid_t pid = start_meeting(m, 100);
+	uint64_t begin = meet_now_ms();
+
+	m->absent[2] = true;
+	meet_start(m);
+	if (_i)
+		meet_sleep_ms(200);
+	log_error("no such device");
+	control_cannot_open(&m->id, 2, 3);
+	ck_assert_str_eq(log_last_error(), "no such device");
+	meet_wait(m);
+	ck_assert_int_lt((int)(meet_now_ms() - begin), 3000);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(m->rank[i].opened, DICOMM_ERR_REMOTE);
+		ck_assert_msg(strstr(m->rank[i].error, "rank 2 (") &&
+				      strstr(m->rank[i].error,
+					     "gave up: no such device"),
+			      "%s", m->rank[i].error);
+	}
+}
+END_TEST
+
+/* Without anybody to tell, it does not take long either. */
+START_TEST(a_rank_that_cannot_tell_goes_on)
+{
+	uint64_t begin = meet_now_ms();
+	dicomm_unique_id_t id;
+
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
+	id_forget(&id);
+	log_error("no such device");
+	control_cannot_open(&id, 1, 2);
+	ck_assert_str_eq(log_last_error(), "no such device");
+	memset(&id, 'x', sizeof(id));
+	control_cannot_open(&id, 1, 2);
+	ck_assert_int_lt((int)(meet_now_ms() - begin), 7000);
+}
+END_TEST
+
+/* An address that leads nowhere else is a mistake to be told. */
+START_TEST(a_refusal_at_loopback_names_the_variable)
+{
+	struct control_config config = {.ranks = 2, .timeout_ms = 300};
+	uint8_t key[AUTH_KEY] = {1};
+	dicomm_unique_id_t id;
+	struct control *c;
+
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_format(_i ? "[::1]:1" : "127.0.0.1:1", key, &id),
+			 DICOMM_SUCCESS);
+	config.id = &id;
+	config.rank = 1;
+	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_TIMEOUT);
+	ck_assert_msg(strstr(log_last_error(), "DICOMM_SOCKET_IFNAME"), "%s",
+		      log_last_error());
+}
+END_TEST
+
+START_TEST(the_end_of_the_id_server_is_noticed)
+{
+	struct meet *m = meet_create(MEET_THREADS, 3);
+	pid_t pid = start_id_server(m, 100);
 
 	m->absent[2] = true;
 	meet_start(m);
@@ -598,7 +705,7 @@ END_TEST
 static struct client *come_in(const dicomm_unique_id_t *id)
 {
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
-	char address[SOCK_TEXT], why[WIRE_TEXT];
+	char address[SOCK_TEXT], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *c;
 
@@ -608,38 +715,38 @@ static struct client *come_in(const dicomm_unique_id_t *id)
 	return c;
 }
 
-static dicomm_result_t next(struct client *c, enum wire_type *type)
+static dicomm_result_t next(struct client *c, enum frame_type *type)
 {
 	struct client *from;
-	char why[WIRE_TEXT];
-	struct wire_in in;
+	char why[FRAME_TEXT];
+	struct frame_reader in;
 
 	return client_next(c, NULL, clock_ns() + 5000000000u, NULL, &from, type,
 			   &in, why);
 }
 
-START_TEST(a_broken_hello_is_refused)
+START_TEST(a_broken_join_request_is_refused)
 {
 	struct meet *m = meet_create(MEET_THREADS, 2);
-	enum wire_type type;
-	struct wire_out full, part;
-	struct hello h;
+	enum frame_type type;
+	struct frame_writer full, part;
+	struct rank_info h;
 	struct client *c;
 
-	ck_assert_int_eq(control_new_id(&m->id), DICOMM_SUCCESS);
-	hello_self(&h, 0, 2);
-	wire_begin(&full, WIRE_HELLO);
-	hello_put(&full, &h);
-	wire_put_text(&full, "127.0.0.1:1");
-	for (size_t len = WIRE_HEADER; len < full.len; len += 7) {
+	ck_assert_int_eq(id_create(&m->id), DICOMM_SUCCESS);
+	rank_info_self(&h, 0, 2);
+	frame_begin(&full, FRAME_JOIN);
+	rank_info_put(&full, &h);
+	frame_put_text(&full, "127.0.0.1:1");
+	for (size_t len = FRAME_HEADER; len < full.len; len += 7) {
 		c = come_in(&m->id);
-		wire_begin(&part, WIRE_HELLO);
-		wire_put_bytes(&part, full.data + WIRE_HEADER,
-			       len - WIRE_HEADER);
-		wire_end(&part);
+		frame_begin(&part, FRAME_JOIN);
+		frame_put_bytes(&part, full.data + FRAME_HEADER,
+				len - FRAME_HEADER);
+		frame_end(&part);
 		client_send(c, &part);
 		ck_assert_int_eq(next(c, &type), DICOMM_SUCCESS);
-		ck_assert_int_eq(type, WIRE_REFUSED);
+		ck_assert_int_eq(type, FRAME_REFUSED);
 		client_close(c);
 	}
 	m->run = gather_once;
@@ -653,24 +760,24 @@ START_TEST(a_rank_beyond_the_ranks_is_refused)
 	static const uint32_t bad[][2] = {
 		{2, 2}, {0, 0}, {7, 1u << 31}, {0xffffffff, 0xffffffff}};
 	dicomm_unique_id_t id;
-	enum wire_type type;
-	struct wire_out out;
-	struct hello h;
+	enum frame_type type;
+	struct frame_writer out;
+	struct rank_info h;
 	struct client *c;
 
-	ck_assert_int_eq(control_new_id(&id), DICOMM_SUCCESS);
-	hello_self(&h, 0, 2);
+	ck_assert_int_eq(id_create(&id), DICOMM_SUCCESS);
+	rank_info_self(&h, 0, 2);
 	h.rank = bad[_i][0];
 	h.ranks = bad[_i][1];
 	c = come_in(&id);
-	wire_begin(&out, WIRE_HELLO);
-	hello_put(&out, &h);
-	wire_put_text(&out, "");
-	wire_put_bytes(&out, &h, AUTH_NONCE);
-	wire_end(&out);
+	frame_begin(&out, FRAME_JOIN);
+	rank_info_put(&out, &h);
+	frame_put_text(&out, "");
+	frame_put_bytes(&out, &h, AUTH_NONCE);
+	frame_end(&out);
 	client_send(c, &out);
 	ck_assert_int_eq(next(c, &type), DICOMM_SUCCESS);
-	ck_assert_int_eq(type, WIRE_REFUSED);
+	ck_assert_int_eq(type, FRAME_REFUSED);
 	client_close(c);
 }
 END_TEST
@@ -686,20 +793,20 @@ static uint32_t draw(uint32_t n)
 
 static void send_nonsense(struct client *c)
 {
-	struct wire_out out;
+	struct frame_writer out;
 	uint32_t words = draw(12), n = draw(60);
 	uint8_t bytes[64];
 
-	wire_begin(&out, (enum wire_type)(1 + draw(WIRE_TYPES - 1)));
+	frame_begin(&out, (enum frame_type)(1 + draw(FRAME_TYPES - 1)));
 	/* Numbers that may be ranks, gathers, lengths. */
 	for (uint32_t i = 0; i < words; i++)
-		wire_put_u32(&out, draw(4) ? draw(4) : draw(1 << 16) * 65521u);
+		frame_put_u32(&out, draw(4) ? draw(4) : draw(1 << 16) * 65521u);
 	for (uint32_t i = 0; i < n; i++)
 		bytes[i] = (uint8_t)draw(256);
-	wire_put_bytes(&out, bytes, n);
-	wire_end(&out);
+	frame_put_bytes(&out, bytes, n);
+	frame_end(&out);
 	/* These two would end it, as they should. */
-	if (out.data[2] != WIRE_BYE && out.data[2] != WIRE_GAVE_UP)
+	if (out.data[2] != FRAME_BYE && out.data[2] != FRAME_GAVE_UP)
 		client_send(c, &out);
 }
 
@@ -726,7 +833,7 @@ static void query_others_until_told(struct meet_rank *r)
 	bool known;
 
 	MEET_UNTIL(atomic_load(&r->meet->flag[0]));
-	/* The hub and its honest guests have kept their heads. */
+	/* The hub and its honest peers have kept their heads. */
 	for (int i = 0; i < 3; i++) {
 		if (i == r->meet->flag[1])
 			continue;
@@ -768,15 +875,15 @@ START_TEST(nonsense_of_a_rank_does_no_harm)
 }
 END_TEST
 
-/* --- false meetings --------------------------------------------------------
+/* --- false id_servers --------------------------------------------------------
  */
 
 static int false_kind;
 
-static void *run_false_meeting(void *arg)
+static void *run_false_server(void *arg)
 {
 	int listener = *(int *)arg, fd, n = 0;
-	struct wire_out out;
+	struct frame_writer out;
 	uint8_t bytes[64] = {0};
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 	int held[256];
@@ -789,15 +896,16 @@ static void *run_false_meeting(void *arg)
 		if (false_kind == 1) {
 			say(fd, "220 ESMTP ready\r\n", 17);
 		} else if (false_kind == 2) {
-			wire_begin(&out, WIRE_CHALLENGE);
-			wire_put_u64(&out, HANDSHAKE_MAGIC);
-			wire_put_u32(&out, HANDSHAKE_PROTOCOL);
-			wire_put_bytes(&out, bytes, AUTH_NONCE);
-			wire_end(&out);
+			frame_begin(&out, FRAME_CHALLENGE);
+			frame_put_u64(&out, HANDSHAKE_MAGIC);
+			frame_put_u32(&out, HANDSHAKE_PROTOCOL);
+			frame_put_bytes(&out, bytes, AUTH_NONCE);
+			frame_put_bytes(&out, bytes, AUTH_PUBLIC);
+			frame_end(&out);
 			say(fd, out.data, out.len);
-			wire_begin(&out, WIRE_WELCOME);
-			wire_put_bytes(&out, bytes, AUTH_PROOF);
-			wire_end(&out);
+			frame_begin(&out, FRAME_WELCOME);
+			frame_put_bytes(&out, bytes, AUTH_PROOF);
+			frame_end(&out);
 			send(fd, out.data, out.len, MSG_NOSIGNAL);
 		} else if (false_kind == 3) {
 			shutdown(fd, SHUT_RDWR);
@@ -813,7 +921,7 @@ static const char *const false_words[] = {"no answer", "does not parse",
 					  "connection closed"};
 
 /* Something else has the port: no harm, and a time-out that says so. */
-START_TEST(a_false_meeting_is_not_believed)
+START_TEST(a_false_id_server_is_not_believed)
 {
 	struct control_config config = {.ranks = 2, .timeout_ms = 500};
 	uint8_t key[AUTH_KEY] = {1};
@@ -826,7 +934,7 @@ START_TEST(a_false_meeting_is_not_believed)
 	false_kind = _i;
 	ck_assert_int_eq(sock_listen(&fd, address), DICOMM_SUCCESS);
 	ck_assert_int_eq(id_format(address, key, &id), DICOMM_SUCCESS);
-	pthread_create(&t, NULL, run_false_meeting, &fd);
+	pthread_create(&t, NULL, run_false_server, &fd);
 	config.id = &id;
 	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_TIMEOUT);
 	ck_assert_msg(strstr(log_last_error(), false_words[_i]), "%s",
@@ -846,13 +954,18 @@ int main(void)
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
+	tcase_set_timeout(absent, 20);
 	tcase_add_loop_test(absent, who_does_not_come_is_named, 0,
 			    2 * (int)(sizeof(missing) / sizeof(*missing)));
 	tcase_add_test(absent, who_comes_late_is_told_why);
-	tcase_add_test(absent, one_time_out_ends_the_meeting);
+	tcase_add_test(absent, one_time_out_ends_the_id_server);
 	tcase_add_test(absent, a_meeting_can_be_cancelled);
 	tcase_add_test(absent, nobody_listens);
-	tcase_add_test(absent, the_end_of_the_meeting_is_noticed);
+	tcase_add_loop_test(absent, a_rank_that_cannot_join_tells_why, 0, 2);
+	tcase_add_test(absent, a_rank_that_cannot_tell_goes_on);
+	tcase_add_loop_test(absent, a_refusal_at_loopback_names_the_variable, 0,
+			    2);
+	tcase_add_test(absent, the_end_of_the_id_server_is_noticed);
 	tcase_add_test(absent, an_unused_id_is_dropped);
 	tcase_add_loop_test(alike, who_is_unlike_is_refused_on_both_sides, 0,
 			    2 * UNLIKES);
@@ -860,13 +973,14 @@ int main(void)
 	tcase_add_test(strange, a_wrong_secret_is_refused);
 	tcase_add_test(strange, strangers_are_dropped_and_disturb_nobody);
 	tcase_add_test(strange, a_silent_stranger_is_dropped_in_time);
+	tcase_add_test(strange, many_strangers_cost_a_line_a_second);
 	tcase_add_test(strange, a_crowd_of_strangers_does_not_lock_ranks_out);
 	tcase_add_test(
 		strange,
 		a_crowd_of_strangers_does_not_push_out_who_has_proved_himself);
 	tcase_add_test(strange, all_addresses_of_a_host_are_tried);
-	tcase_add_loop_test(strange, a_false_meeting_is_not_believed, 0, 4);
-	tcase_add_test(nonsense, a_broken_hello_is_refused);
+	tcase_add_loop_test(strange, a_false_id_server_is_not_believed, 0, 4);
+	tcase_add_test(nonsense, a_broken_join_request_is_refused);
 	tcase_add_loop_test(nonsense, a_rank_beyond_the_ranks_is_refused, 0, 4);
 	tcase_add_loop_test(nonsense, nonsense_of_a_rank_does_no_harm, 0, 8);
 	suite_add_tcase(suite, absent);

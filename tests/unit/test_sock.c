@@ -12,7 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/sock.h"
+#include "src/boot/net/sock.h"
 #include "tests/support/runner.h"
 
 static const struct {
@@ -34,7 +34,14 @@ static const struct {
 	{"=eth0,ib0", "ib0", true},
 	{"=eth0,ib0", "ib01", false},
 	{"^eth", "eth0", false},
-	{"^eth", "lo", true},
+	{"^eth", "ib0", true},
+	{"^eth", "lo", false}, /* unless it is named */
+	{"^eth", "docker7", false},
+	{"^virbr", "lo", false},
+	{"^virbr", "virbr0", false},
+	{"^lo", "lo", false},
+	{"docker", "docker7", true},
+	{"=lo,eth0", "lo", true},
 	{"^eth,docker", "docker7", false},
 	{"^=eth0", "eth0", false},
 	{"^=eth0", "eth01", true},

@@ -1,0 +1,832 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control plane of one rank in use: the functions of control.h. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/control/control.h"
+#include "src/boot/control/gather.h"
+#include "src/boot/control/join.h"
+#include "src/boot/control/members.h"
+
+#define MS_NS UINT64_C(1000000)
+#define SLICE_NS (20 * MS_NS) /* a cancellation is seen so late at most */
+
+/* A control_query() that waits for its answer. On its caller's stack. */
+struct question {
+	uint64_t tag;
+	int rank;
+	bool answered, known;
+	dicomm_result_t status;
+	uint32_t signature;
+	char text[FRAME_TEXT];
+	struct question *next;
+};
+
+/* The one control_allgather() that waits. */
+struct gathering {
+	bool active, done;
+	dicomm_result_t status; /* once done */
+	uint64_t number;
+	uint8_t *to; /* the caller's */
+	size_t want, got;
+	char text[FRAME_TEXT]; /* why it failed */
+	char missing[FRAME_TEXT];
+};
+
+/* The lock of the loop guards all members but those that say otherwise. */
+struct control {
+	int rank, ranks;                /* constant */
+	pid_t pid;                      /* constant; a child has none of this */
+	struct control_events events;   /* constant */
+	const _Atomic bool *cancelled;  /* constant */
+	char (*where)[RANK_INFO_WHERE]; /* constant */
+	_Atomic bool *gone;             /* any thread */
+	struct hub *hub;                /* of rank 0 */
+	struct client *client;          /* NULL: no connection to rank 0 */
+	pthread_cond_t cond;            /* gathering, questions, calls */
+	bool closing;
+	int calls; /* posted to the loop and not done yet */
+
+	/* Kept for the first failure, which must be told without memory. */
+	struct notice *spare;
+
+	/* The first reason why no all-gather can succeed any more. */
+	dicomm_result_t status;
+	char text[FRAME_TEXT];
+
+	struct gathering gathering;
+	struct question *questions;
+	uint64_t last_tag;
+};
+
+enum notice_kind { NOTICE_FAILED, NOTICE_LEFT, NOTICE_QUERY };
+
+/* An event on its way to the caller's function. The control thread calls that
+ * without the lock, in the order of the events. */
+struct notice {
+	struct loop_call call;
+	struct control *control;
+	enum notice_kind kind;
+	dicomm_result_t status;
+	bool gone; /* the culprit has died */
+	int rank;  /* the culprit, the one that left, or the one that asks */
+	uint32_t class;
+	uint64_t number, tag;
+	char text[FRAME_TEXT];
+};
+
+static void answer(struct notice *n, bool known, uint32_t signature)
+{
+	struct control *c = n->control;
+	struct frame_writer out;
+
+	if (!c->client || c->closing)
+		return;
+	frame_begin(&out, FRAME_ANSWER);
+	frame_put_u64(&out, n->tag);
+	frame_put_u32(&out, (uint32_t)n->rank);
+	frame_put_u32(&out, DICOMM_SUCCESS);
+	frame_put_u32(&out, known);
+	frame_put_u32(&out, known ? signature : 0);
+	frame_put_text(&out, known ? n->text : "");
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+}
+
+static void run_notice(struct loop_call *call)
+{
+	struct notice *n = (struct notice *)call;
+	struct control *c = n->control;
+	const struct control_events *e = &c->events;
+	uint32_t signature = 0;
+	bool known = false;
+
+	if (!c->closing) {
+		loop_unlock();
+		if (n->kind == NOTICE_FAILED && e->failed)
+			e->failed(e->ctx, n->status, n->rank, n->text);
+		if (n->kind == NOTICE_QUERY && e->query)
+			known = e->query(e->ctx, n->rank, n->class, n->number,
+					 &signature, n->text, sizeof(n->text));
+		loop_lock();
+		if (n->kind == NOTICE_QUERY)
+			answer(n, known, signature);
+	}
+	/* Only now: a thread that finds a rank gone must find the reason. */
+	if (n->gone)
+		atomic_store(&c->gone[n->rank], true);
+	c->calls--;
+	pthread_cond_broadcast(&c->cond);
+	free(n);
+}
+
+static struct notice *post(struct control *c, enum notice_kind kind, int rank,
+			   bool gone)
+{
+	struct notice *n = c->closing ? NULL : calloc(1, sizeof(*n));
+
+	if (!n && !c->closing && kind == NOTICE_FAILED) {
+		n = c->spare;
+		c->spare = NULL;
+	}
+	if (!n) {
+		if (gone)
+			atomic_store(&c->gone[rank], true);
+		return NULL;
+	}
+	n->call.run = run_notice;
+	n->control = c;
+	n->kind = kind;
+	n->rank = rank;
+	n->gone = gone;
+	c->calls++;
+	loop_post(&n->call);
+	return n;
+}
+
+static void finish_gathering(struct control *c, dicomm_result_t status,
+			     const char *text)
+{
+	struct gathering *g = &c->gathering;
+
+	if (!g->active || g->done)
+		return;
+	g->done = true;
+	g->status = status;
+	g->to = NULL;
+	snprintf(g->text, sizeof(g->text), "%s", text);
+	pthread_cond_broadcast(&c->cond);
+}
+
+static void break_gathers(struct control *c, dicomm_result_t status,
+			  const char *text)
+{
+	if (c->status == DICOMM_SUCCESS) {
+		c->status = status;
+		snprintf(c->text, sizeof(c->text), "%s", text);
+	}
+	finish_gathering(c, c->status, c->text);
+}
+
+static void tell_failed(struct control *c, dicomm_result_t status, int culprit,
+			bool gone, const char *text)
+{
+	struct notice *n = post(c, NOTICE_FAILED, culprit, gone);
+
+	if (n) {
+		n->status = status;
+		snprintf(n->text, sizeof(n->text), "%s", text);
+	}
+	break_gathers(c, status, text);
+}
+
+/* Questions to that rank, or with -1 all, get no answer any more. */
+static void lose_questions(struct control *c, int rank, const char *text)
+{
+	for (struct question *q = c->questions; q; q = q->next) {
+		if (q->answered || (rank >= 0 && q->rank != rank))
+			continue;
+		q->answered = true;
+		q->status = DICOMM_ERR_REMOTE;
+		snprintf(q->text, sizeof(q->text), "%s", text);
+	}
+	pthread_cond_broadcast(&c->cond);
+}
+
+static bool take_failed(struct control *c, struct frame_reader *in)
+{
+	dicomm_result_t status = frame_status(frame_get_u32(in));
+	uint32_t culprit = frame_get_u32(in);
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in) || culprit >= (uint32_t)c->ranks)
+		return false;
+	tell_failed(c, status, (int)culprit, false, text);
+	return true;
+}
+
+static bool take_died(struct control *c, struct frame_reader *in)
+{
+	uint32_t rank = frame_get_u32(in);
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in) || rank >= (uint32_t)c->ranks)
+		return false;
+	tell_failed(c, DICOMM_ERR_REMOTE, (int)rank, true, text);
+	lose_questions(c, (int)rank, text);
+	return true;
+}
+
+static void left(struct control *c, int rank)
+{
+	char text[FRAME_TEXT];
+
+	snprintf(text, sizeof(text), "rank %d (%s) has left", rank,
+		 c->where[rank]);
+	post(c, NOTICE_LEFT, rank, true);
+	break_gathers(c, DICOMM_ERR_REMOTE, text);
+	lose_questions(c, rank, text);
+}
+
+static bool take_left(struct control *c, struct frame_reader *in)
+{
+	uint32_t rank = frame_get_u32(in);
+
+	if (!frame_done(in) || rank >= (uint32_t)c->ranks)
+		return false;
+	left(c, (int)rank);
+	return true;
+}
+
+static void drop_client(struct control *c)
+{
+	conn_drop(&c->client->conn);
+	c->client = NULL;
+}
+
+static bool take_bye(struct control *c)
+{
+	left(c, 0);
+	lose_questions(c, -1, "rank 0 has left");
+	drop_client(c);
+	return true;
+}
+
+static bool take_gathered(struct control *c, struct frame_reader *in)
+{
+	struct gathering *g = &c->gathering;
+	uint64_t number = frame_get_u64(in);
+	size_t n;
+	const uint8_t *data = frame_get_rest(in, &n);
+
+	if (!frame_done(in))
+		return false;
+	if (!g->active || g->done || number != g->number)
+		return true; /* its caller has given up */
+	if (n > g->want - g->got)
+		return false;
+	if (n)
+		memcpy(g->to + g->got, data, n);
+	g->got += n;
+	if (g->got == g->want)
+		finish_gathering(c, DICOMM_SUCCESS, "");
+	return true;
+}
+
+static bool take_gather_failed(struct control *c, struct frame_reader *in)
+{
+	uint64_t number = frame_get_u64(in);
+	dicomm_result_t status = frame_status(frame_get_u32(in));
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in))
+		return false;
+	if (number == c->gathering.number)
+		finish_gathering(c, status, text);
+	return true;
+}
+
+static bool take_missing(struct control *c, struct frame_reader *in)
+{
+	struct gathering *g = &c->gathering;
+	uint64_t number = frame_get_u64(in);
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in))
+		return false;
+	if (g->active && number == g->number)
+		memcpy(g->missing, text, sizeof(text));
+	return true;
+}
+
+static bool take_query(struct control *c, struct frame_reader *in)
+{
+	uint64_t tag = frame_get_u64(in), number;
+	uint32_t from = frame_get_u32(in), to = frame_get_u32(in),
+		 class = frame_get_u32(in);
+	struct notice *n;
+
+	number = frame_get_u64(in);
+	if (!frame_done(in) || to != (uint32_t)c->rank ||
+	    from >= (uint32_t)c->ranks)
+		return false;
+	n = post(c, NOTICE_QUERY, (int)from, false);
+	if (!n)
+		return true;
+	n->class = class;
+	n->number = number;
+	n->tag = tag;
+	return true;
+}
+
+static bool take_answer(struct control *c, struct frame_reader *in)
+{
+	uint64_t tag = frame_get_u64(in);
+	uint32_t to = frame_get_u32(in), status = frame_get_u32(in);
+	uint32_t known = frame_get_u32(in), signature = frame_get_u32(in);
+	struct question *q = c->questions;
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in) || to != (uint32_t)c->rank)
+		return false;
+	while (q && q->tag != tag)
+		q = q->next;
+	if (!q || q->answered)
+		return true; /* its caller has given up */
+	q->answered = true;
+	q->status = status ? frame_status(status) : DICOMM_SUCCESS;
+	q->known = known;
+	q->signature = signature;
+	memcpy(q->text, text, sizeof(text));
+	pthread_cond_broadcast(&c->cond);
+	return true;
+}
+
+/* False: the frame makes no sense. */
+static bool take(struct control *c, enum frame_type type,
+		 struct frame_reader *in)
+{
+	switch (type) {
+	case FRAME_FAILED:
+		return take_failed(c, in);
+	case FRAME_DIED:
+		return take_died(c, in);
+	case FRAME_LEFT:
+		return take_left(c, in);
+	case FRAME_BYE:
+		return take_bye(c);
+	case FRAME_GATHERED:
+		return take_gathered(c, in);
+	case FRAME_GATHER_FAILED:
+		return take_gather_failed(c, in);
+	case FRAME_MISSING:
+		return take_missing(c, in);
+	case FRAME_QUERY:
+		return take_query(c, in);
+	case FRAME_ANSWER:
+		return take_answer(c, in);
+	default:
+		return false;
+	}
+}
+
+static void frame(struct conn *conn, enum frame_type type,
+		  struct frame_reader *in)
+{
+	struct control *c = ((struct client *)conn)->owner;
+
+	if (!take(c, type, in))
+		log_warn("rank %d: dropped an unexpected frame (%s) of rank 0",
+			 c->rank, frame_type_name(type));
+}
+
+static void send_failed(struct control *c, dicomm_result_t status, int culprit,
+			const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_FAILED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_u32(&out, (uint32_t)culprit);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+}
+
+static void lost(struct conn *conn, const char *why)
+{
+	struct control *c = ((struct client *)conn)->owner;
+	char text[FRAME_TEXT];
+
+	if (why == conn_forged) {
+		snprintf(text, sizeof(text),
+			 "the connection of rank %d (%s) to rank 0 was cut "
+			 "off: %s",
+			 c->rank, c->where[c->rank], why);
+		send_failed(c, DICOMM_ERR_REMOTE, c->rank, text);
+		conn_linger(conn);
+		c->client = NULL;
+	} else {
+		snprintf(text, sizeof(text), "rank 0 (%s) died: %s",
+			 c->where[0], why);
+		drop_client(c);
+	}
+	tell_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
+	lose_questions(c, -1, text);
+}
+
+static dicomm_result_t check(const struct control_config *config)
+{
+	if (config->ranks < 1 || config->ranks > MEMBERS_RANKS_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%d ranks: not between 1 and %d", config->ranks,
+			    MEMBERS_RANKS_MAX);
+	if (config->rank < 0 || config->rank >= config->ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "rank %d: not one of %d ranks", config->rank,
+			    config->ranks);
+	if (!config->id == !config->allgather)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "rank %d: needs either an id or an all-gather",
+			    config->rank);
+	return DICOMM_SUCCESS;
+}
+
+static void free_control(struct control *c)
+{
+	if (!c)
+		return;
+	free(c->gone);
+	free(c->where);
+	free(c->spare);
+	free(c);
+}
+
+/* Allocate everything before other ranks rely on this one. */
+static dicomm_result_t create(const struct control_config *config,
+			      struct control **out)
+{
+	struct control *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->gone = calloc((size_t)config->ranks, sizeof(*c->gone));
+	if (c)
+		c->spare = calloc(1, sizeof(*c->spare));
+	if (!c || !c->gone || !c->spare) {
+		free_control(c);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "rank %d: out of memory for %d ranks", config->rank,
+			    config->ranks);
+	}
+	c->rank = config->rank;
+	c->ranks = config->ranks;
+	c->pid = getpid();
+	c->events = config->events;
+	c->cancelled = config->cancelled;
+	*out = c;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t control_open(const struct control_config *config,
+			     struct control **out)
+{
+	struct join_result joined;
+	dicomm_result_t status;
+	struct control *c;
+
+	TRY(check(config));
+	TRY(auth_init());
+	TRY(loop_start());
+	TRY(create(config, &c));
+	status = join_all(config, &joined);
+	if (status != DICOMM_SUCCESS) {
+		free_control(c);
+		return status;
+	}
+	c->client = joined.client;
+	c->hub = joined.hub;
+	c->where = joined.where;
+	c->client->owner = c;
+	c->client->conn.frame = frame;
+	c->client->conn.lost = lost;
+	loop_cond_init(&c->cond);
+	*out = c;
+	loop_lock();
+	status = conn_serve(&c->client->conn);
+	loop_unlock();
+	if (status != DICOMM_SUCCESS) {
+		*out = NULL;
+		control_close(c);
+	}
+	return status;
+}
+
+void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
+{
+	if (ranks < 2 || ranks > MEMBERS_RANKS_MAX || rank < 0 || rank >= ranks)
+		return;
+	if (auth_init() == DICOMM_SUCCESS && loop_start() == DICOMM_SUCCESS)
+		join_tell_failure(id, rank, ranks);
+}
+
+/* Not so in a child of fork(): the connections belong to the parent. */
+static bool is_ours(const struct control *c)
+{
+	return c->pid == getpid();
+}
+
+static dicomm_result_t fail_child(const struct control *c)
+{
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "rank %d belongs to process %d, of which this is a fork",
+		    c->rank, (int)c->pid);
+}
+
+static uint64_t deadline(int timeout_ms)
+{
+	if (timeout_ms <= 0)
+		return 1ull << 62;
+	return clock_ns() + (uint64_t)timeout_ms * MS_NS;
+}
+
+static bool is_cancelled(const struct control *c)
+{
+	return c->cancelled && atomic_load(c->cancelled);
+}
+
+/* Wait until something has changed or a moment has passed. */
+static void wait_some(struct control *c, uint64_t until_ns)
+{
+	uint64_t slice = clock_ns() + SLICE_NS;
+
+	loop_cond_wait(&c->cond,
+		       c->cancelled && slice < until_ns ? slice : until_ns);
+}
+
+static void send_part(struct control *c, const uint8_t *data, size_t len)
+{
+	struct frame_writer out;
+	size_t at = 0, n;
+
+	do {
+		n = len - at < GATHER_CHUNK ? len - at : GATHER_CHUNK;
+		frame_begin(&out, FRAME_GATHER);
+		frame_put_u64(&out, c->gathering.number);
+		frame_put_u64(&out, len);
+		frame_put_bytes(&out, data + at, n);
+		frame_end(&out);
+		conn_send(&c->client->conn, &out);
+		at += n;
+	} while (at < len);
+	conn_flush(&c->client->conn);
+}
+
+static void ask_who(struct control *c)
+{
+	struct frame_writer out;
+
+	if (!c->client)
+		return;
+	frame_begin(&out, FRAME_ASK_MISSING);
+	frame_put_u64(&out, c->gathering.number);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+}
+
+static void call_waiting(const struct control *c)
+{
+	if (!c->events.waiting)
+		return;
+	loop_unlock();
+	c->events.waiting(c->events.ctx);
+	loop_lock();
+}
+
+static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
+{
+	uint64_t until_ns = deadline(timeout_ms);
+	uint64_t ask_ns = client_next_ask(until_ns), now;
+	struct gathering *g = &c->gathering;
+
+	while (!g->done) {
+		now = clock_ns();
+		if (is_cancelled(c))
+			return DICOMM_ERR_ABORTED;
+		if (now >= until_ns)
+			return DICOMM_ERR_TIMEOUT;
+		if (now >= ask_ns) {
+			ask_who(c);
+			ask_ns = client_next_ask(until_ns);
+		}
+		wait_some(c, ask_ns);
+		call_waiting(c);
+	}
+	return g->status;
+}
+
+/* A rank that gave up no longer knows which all-gather the others are at, so
+ * all later ones fail too. */
+static void give_up(struct control *c, dicomm_result_t status, int timeout_ms)
+{
+	struct gathering *g = &c->gathering;
+
+	if (status == DICOMM_ERR_ABORTED)
+		snprintf(g->text, sizeof(g->text), "aborted by this rank");
+	else if (g->missing[0])
+		snprintf(g->text, sizeof(g->text),
+			 "%.900s did not come within %d ms", g->missing,
+			 timeout_ms);
+	else
+		snprintf(g->text, sizeof(g->text),
+			 "no answer of rank 0 (%s) within %d ms", c->where[0],
+			 timeout_ms);
+	break_gathers(c, status, g->text);
+}
+
+static dicomm_result_t gather(struct control *c, const void *mine, void *all,
+			      size_t len, int timeout_ms)
+{
+	struct gathering *g = &c->gathering;
+	dicomm_result_t status;
+
+	if (c->status != DICOMM_SUCCESS) {
+		memcpy(g->text, c->text, sizeof(g->text));
+		return c->status;
+	}
+	g->number++;
+	g->active = true;
+	g->done = false;
+	g->to = all;
+	g->want = len * (size_t)c->ranks;
+	g->got = 0;
+	g->missing[0] = '\0';
+	send_part(c, mine, len);
+	status = wait_gathered(c, timeout_ms);
+	if (!g->done)
+		give_up(c, status, timeout_ms);
+	g->active = false;
+	return status;
+}
+
+dicomm_result_t control_allgather(struct control *c, const void *mine,
+				  void *all, size_t len, int timeout_ms)
+{
+	char text[FRAME_TEXT];
+	dicomm_result_t status;
+	bool busy;
+
+	if (!is_ours(c))
+		return fail_child(c);
+	if (len > GATHER_MAX || len * (uint64_t)c->ranks > GATHER_TOTAL)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "rank %d: all-gather of %zu bytes of %d ranks: too "
+			    "much for the control plane",
+			    c->rank, len, c->ranks);
+	loop_lock();
+	busy = c->gathering.active;
+	status = busy ? DICOMM_ERR_INVALID_USAGE
+		      : gather(c, mine, all, len, timeout_ms);
+	snprintf(text, sizeof(text), "%s",
+		 busy ? "another thread is in one" : c->gathering.text);
+	loop_unlock();
+	if (status != DICOMM_SUCCESS)
+		return FAIL(status, "rank %d: all-gather: %s", c->rank, text);
+	return status;
+}
+
+static void ask(struct control *c, struct question *q, int rank, uint32_t class,
+		uint64_t number)
+{
+	struct frame_writer out;
+
+	q->tag = ++c->last_tag;
+	q->rank = rank;
+	q->next = c->questions;
+	c->questions = q;
+	frame_begin(&out, FRAME_QUERY);
+	frame_put_u64(&out, q->tag);
+	frame_put_u32(&out, (uint32_t)c->rank);
+	frame_put_u32(&out, (uint32_t)rank);
+	frame_put_u32(&out, class);
+	frame_put_u64(&out, number);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+	conn_flush(&c->client->conn);
+}
+
+static dicomm_result_t wait_answer(struct control *c, struct question *q,
+				   int timeout_ms)
+{
+	uint64_t until_ns = deadline(timeout_ms);
+	struct question **link = &c->questions;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	while (!q->answered && status == DICOMM_SUCCESS) {
+		if (is_cancelled(c))
+			status = DICOMM_ERR_ABORTED;
+		else if (clock_ns() >= until_ns)
+			status = DICOMM_ERR_TIMEOUT;
+		else
+			wait_some(c, until_ns);
+	}
+	while (*link != q)
+		link = &(*link)->next;
+	*link = q->next;
+	/* If there is no answer because of a failure, deliver that one first.
+	 */
+	while (q->answered && q->status != DICOMM_SUCCESS && c->calls &&
+	       !is_cancelled(c) && clock_ns() < until_ns)
+		wait_some(c, until_ns);
+	return q->answered ? q->status : status;
+}
+
+dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
+			      uint64_t number, int timeout_ms, bool *known,
+			      uint32_t *signature, char *text, size_t len)
+{
+	struct question q = {.text = "no answer"};
+	dicomm_result_t status = DICOMM_ERR_REMOTE;
+
+	assert(!loop_is_current_thread());
+	if (!is_ours(c))
+		return fail_child(c);
+	if (rank < 0 || rank >= c->ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "query of rank %d: not one of %d ranks", rank,
+			    c->ranks);
+	loop_lock();
+	if (c->client) {
+		ask(c, &q, rank, class, number);
+		status = wait_answer(c, &q, timeout_ms);
+	} else {
+		snprintf(q.text, sizeof(q.text), "rank 0 (%s) is gone",
+			 c->where[0]);
+	}
+	loop_unlock();
+	/* Queries serve error messages; the caller decides what to log. */
+	if (status != DICOMM_SUCCESS) {
+		log_debug("rank %d: query of rank %d: %s", c->rank, rank,
+			  q.text);
+		return status;
+	}
+	*known = q.known;
+	*signature = q.signature;
+	if (len)
+		snprintf(text, len, "%s", q.text);
+	return status;
+}
+
+void control_report(struct control *c, dicomm_result_t status, int culprit,
+		    const char *text)
+{
+	if (!is_ours(c))
+		return;
+	if (culprit < 0 || culprit >= c->ranks)
+		culprit = c->rank;
+	loop_lock();
+	/* End this rank's own all-gather too. */
+	break_gathers(c, status, text);
+	if (c->hub) {
+		hub_report(c->hub, status, culprit, text);
+	} else if (c->client) {
+		send_failed(c, status, culprit, text);
+		conn_flush(&c->client->conn);
+	}
+	loop_unlock();
+}
+
+bool control_gone(struct control *c, int rank)
+{
+	return atomic_load(&c->gone[rank]);
+}
+
+const char *control_where(struct control *c, int rank)
+{
+	return c->where[rank];
+}
+
+static void say_bye(struct control *c)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_BYE);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+	conn_linger(&c->client->conn);
+	c->client = NULL;
+}
+
+void control_close(struct control *c)
+{
+	struct hub *hub;
+
+	/* A child of fork() has a copy of the memory and no connection. */
+	if (!c || !is_ours(c))
+		return;
+	assert(!loop_is_current_thread());
+	hub = c->hub;
+	loop_lock();
+	c->closing = true;
+	if (c->client)
+		say_bye(c);
+	loop_unlock();
+	hub_close(hub, DICOMM_SUCCESS, "");
+	loop_lock();
+	while (c->calls)
+		loop_cond_wait(&c->cond, clock_ns() + SLICE_NS);
+	loop_unlock();
+	pthread_cond_destroy(&c->cond);
+	free_control(c);
+}

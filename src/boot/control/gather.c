@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An all-gather through the hub: receive all parts, send the whole. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/boot/control/gather.h"
+
+static void begin(struct gather *g)
+{
+	g->number++;
+	g->complete = 0;
+	for (int i = 0; i < g->members->ranks; i++) {
+		free(g->parts[i].data);
+		g->parts[i] = (struct gather_part){0};
+		g->members->list[i].awaited = true;
+	}
+}
+
+bool gather_init(struct gather *g, struct members *members)
+{
+	g->members = members;
+	g->number = 0;
+	g->parts = calloc((size_t)members->ranks, sizeof(*g->parts));
+	if (!g->parts)
+		return false;
+	begin(g);
+	return true;
+}
+
+void gather_fini(struct gather *g)
+{
+	if (!g->parts)
+		return;
+	for (int i = 0; i < g->members->ranks; i++)
+		free(g->parts[i].data);
+	free(g->parts);
+	g->parts = NULL;
+}
+
+static void fail(struct gather *g, dicomm_result_t status, const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_GATHER_FAILED);
+	frame_put_u64(&out, g->number);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	members_broadcast(g->members, &out, NULL);
+}
+
+/* The first rank whose part is not as long as rank 0's; -1 if none is. */
+static int odd_rank(const struct gather *g)
+{
+	for (int i = 1; i < g->members->ranks; i++)
+		if (g->parts[i].len != g->parts[0].len)
+			return i;
+	return -1;
+}
+
+static void fail_by_length(struct gather *g, int rank)
+{
+	char text[FRAME_TEXT];
+
+	snprintf(text, sizeof(text),
+		 "all-gather %" PRIu64
+		 " of the control plane: rank 0 (%s) gave %zu bytes, rank %d "
+		 "(%s) %zu",
+		 g->number, g->members->list[0].where, g->parts[0].len, rank,
+		 g->members->list[rank].where, g->parts[rank].len);
+	fail(g, DICOMM_ERR_INVALID_USAGE, text);
+}
+
+/* Copy up to room bytes of the whole, beginning at byte *at of rank *rank. */
+static size_t copy_some(const struct gather *g, int *rank, size_t *at,
+			uint8_t *to, size_t room)
+{
+	size_t done = 0, n, len = g->parts[0].len;
+
+	while (done < room && *rank < g->members->ranks) {
+		n = len - *at < room - done ? len - *at : room - done;
+		if (n)
+			memcpy(to + done, g->parts[*rank].data + *at, n);
+		done += n;
+		*at += n;
+		if (*at == len) {
+			*at = 0;
+			++*rank;
+		}
+	}
+	return done;
+}
+
+/* The whole, cut into frames, as bytes that all connections share. */
+static struct conn_shared *make_whole(const struct gather *g)
+{
+	size_t total = g->parts[0].len * (size_t)g->members->ranks, at = 0, n;
+	size_t frames = total / GATHER_CHUNK + 1, len = 0;
+	uint8_t *data = malloc(total + frames * (FRAME_HEADER + 8));
+	uint8_t chunk[GATHER_CHUNK];
+	struct frame_writer out;
+	int rank = 0;
+
+	if (!data)
+		return NULL;
+	for (size_t i = 0; i < frames; i++) {
+		n = copy_some(g, &rank, &at, chunk, sizeof(chunk));
+		frame_begin(&out, FRAME_GATHERED);
+		frame_put_u64(&out, g->number);
+		frame_put_bytes(&out, chunk, n);
+		frame_end(&out);
+		memcpy(data + len, out.data, out.len);
+		len += out.len;
+	}
+	return conn_shared_take(data, len);
+}
+
+static bool is_lost(const struct gather *g)
+{
+	for (int i = 0; i < g->members->ranks; i++)
+		if (g->parts[i].lost)
+			return true;
+	return false;
+}
+
+static void finish(struct gather *g)
+{
+	struct conn_shared *shared;
+	int odd = odd_rank(g);
+
+	if (odd >= 0) {
+		fail_by_length(g, odd);
+		begin(g);
+		return;
+	}
+	shared = is_lost(g) ? NULL : make_whole(g);
+	if (!shared)
+		fail(g, DICOMM_ERR_NO_MEMORY,
+		     "all-gather of the control plane: rank 0 is out of "
+		     "memory");
+	for (int i = 0; shared && i < g->members->ranks; i++)
+		if (g->members->list[i].peer)
+			conn_send_shared(&g->members->list[i].peer->conn,
+					 shared);
+	conn_shared_release(shared);
+	begin(g);
+}
+
+/* Grow with the bytes that come, not with the length that was announced. */
+static bool reserve(struct gather_part *p, size_t more)
+{
+	size_t size = p->size ? 2 * p->size : 4096;
+	uint8_t *bigger;
+
+	if (p->got + more <= p->size)
+		return true;
+	if (size < p->got + more)
+		size = p->got + more;
+	if (size > p->len)
+		size = p->len;
+	bigger = realloc(p->data, size);
+	if (!bigger)
+		return false;
+	p->data = bigger;
+	p->size = size;
+	return true;
+}
+
+bool gather_take(struct gather *g, int rank, struct frame_reader *in)
+{
+	struct gather_part *p = &g->parts[rank];
+	uint64_t number = frame_get_u64(in), len = frame_get_u64(in);
+	size_t n;
+	const uint8_t *data = frame_get_rest(in, &n);
+
+	if (!frame_done(in) || number != g->number || p->complete ||
+	    len > GATHER_MAX ||
+	    len * (uint64_t)g->members->ranks > GATHER_TOTAL)
+		return false;
+	if (!p->begun) {
+		p->begun = true;
+		p->len = len;
+	}
+	if (len != p->len || n > p->len - p->got)
+		return false;
+	/* Out of memory: go on counting. Only when all parts have come do all
+	 * ranks wait in this all-gather and can be told that it failed. */
+	p->lost |= !reserve(p, n);
+	if (n && !p->lost)
+		memcpy(p->data + p->got, data, n);
+	p->got += n;
+	if (p->got < p->len)
+		return true;
+	p->complete = true;
+	g->members->list[rank].awaited = false;
+	if (++g->complete == g->members->ranks)
+		finish(g);
+	return true;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The hub of rank 0: joining, goodbyes, deaths, failures. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/control/gather.h"
+#include "src/boot/control/hub.h"
+#include "src/boot/control/members.h"
+
+#define AFTER_FAILURE_NS 5000000000ull /* late ranks can still ask why */
+#define QUEUED_MAX (1 << 20) /* bytes queued for a rank: drop its queries */
+
+struct hub {
+	struct loop_source source; /* a deadline at its end, no descriptor */
+	struct listener *listener; /* NULL once all have come */
+	struct members members;
+	struct gather gather;
+	bool started;
+};
+
+static void expired(struct loop_source *s)
+{
+	struct hub *hub = (struct hub *)s;
+
+	listener_close(hub->listener);
+	hub->listener = NULL;
+	loop_drop(s);
+}
+
+static void released(struct loop_source *s)
+{
+	struct hub *hub = (struct hub *)s;
+
+	gather_fini(&hub->gather);
+	members_fini(&hub->members);
+	free(hub);
+}
+
+static const char *where(const struct hub *hub, int rank)
+{
+	return hub->members.list[rank].where;
+}
+
+static void broadcast_text(struct hub *hub, enum frame_type type, int rank,
+			   const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, type);
+	frame_put_u32(&out, (uint32_t)rank);
+	if (text)
+		frame_put_text(&out, text);
+	frame_end(&out);
+	members_broadcast(&hub->members, &out, NULL);
+}
+
+/* The rank lives, but its connection cannot be trusted any more: tell it why it
+ * ends. */
+static void send_failed(struct peer_conn *peer, dicomm_result_t status,
+			int culprit, const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_FAILED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_u32(&out, (uint32_t)culprit);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+}
+
+static void lost(struct conn *c, const char *why)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+	struct hub *hub = peer->owner;
+	char text[FRAME_TEXT];
+
+	snprintf(text, sizeof(text), "rank %d (%s) %s: %s", peer->rank,
+		 where(hub, peer->rank),
+		 why == conn_forged ? "was cut off" : "died", why);
+	hub->members.list[peer->rank].peer = NULL;
+	if (why == conn_forged)
+		send_failed(peer, DICOMM_ERR_REMOTE, peer->rank, text);
+	if (why == conn_forged)
+		conn_linger(c);
+	else
+		conn_drop(c);
+	if (hub->started)
+		broadcast_text(hub, FRAME_DIED, peer->rank, text);
+	else
+		members_fail(&hub->members, DICOMM_ERR_REMOTE, peer->rank,
+			     text);
+}
+
+static void leave(struct hub *hub, struct peer_conn *peer)
+{
+	hub->members.list[peer->rank].peer = NULL;
+	conn_linger(&peer->conn);
+	if (hub->started)
+		broadcast_text(hub, FRAME_LEFT, peer->rank, NULL);
+	else
+		members_fail(&hub->members, DICOMM_ERR_REMOTE, peer->rank,
+			     "a rank left before all had come");
+}
+
+static void give_up(struct hub *hub, struct peer_conn *peer,
+		    struct frame_reader *in)
+{
+	dicomm_result_t status = frame_status(frame_get_u32(in));
+	char text[FRAME_TEXT], said[FRAME_TEXT];
+
+	frame_get_text(in, said, sizeof(said));
+	snprintf(text, sizeof(text), "rank %d (%s) gave up: %.800s", peer->rank,
+		 where(hub, peer->rank), said);
+	if (!hub->started)
+		members_fail(&hub->members,
+			     status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
+							  : status,
+			     peer->rank, text);
+	leave(hub, peer);
+}
+
+/* The frames that list all ranks, then "start", as bytes that all connections
+ * share. */
+static struct conn_shared *make_member_list(const struct hub *hub)
+{
+	const int per_frame = FRAME_MAX / (RANK_INFO_WHERE + 2) - 1;
+	int ranks = hub->members.ranks, frames = ranks / per_frame + 2;
+	struct conn_shared *shared;
+	struct frame_writer out;
+	uint8_t *data;
+	size_t len =
+		(size_t)ranks * (RANK_INFO_WHERE + 2) + (size_t)frames * 32;
+
+	data = malloc(len);
+	if (!data)
+		return NULL;
+	len = 0;
+	for (int first = 0; first < ranks; first += per_frame) {
+		int n = ranks - first < per_frame ? ranks - first : per_frame;
+
+		frame_begin(&out, FRAME_MEMBERS);
+		frame_put_u32(&out, (uint32_t)first);
+		frame_put_u32(&out, (uint32_t)n);
+		for (int i = 0; i < n; i++)
+			frame_put_text(&out, where(hub, first + i));
+		frame_end(&out);
+		memcpy(data + len, out.data, out.len);
+		len += out.len;
+	}
+	frame_begin(&out, FRAME_START);
+	frame_end(&out);
+	memcpy(data + len, out.data, out.len);
+	shared = conn_shared_take(data, len + out.len);
+	return shared;
+}
+
+static void start(struct hub *hub)
+{
+	struct conn_shared *shared = make_member_list(hub);
+
+	if (!shared || !gather_init(&hub->gather, &hub->members)) {
+		conn_shared_release(shared);
+		members_fail(&hub->members, DICOMM_ERR_NO_MEMORY, 0,
+			     "rank 0: out of memory for the control plane");
+		return;
+	}
+	for (int i = 0; i < hub->members.ranks; i++)
+		conn_send_shared(&hub->members.list[i].peer->conn, shared);
+	conn_shared_release(shared);
+	hub->started = true;
+	listener_close(hub->listener);
+	hub->listener = NULL;
+}
+
+static void answer_gone(struct hub *hub, struct peer_conn *asker, uint64_t tag,
+			int rank)
+{
+	struct frame_writer out;
+	char text[FRAME_TEXT];
+
+	snprintf(text, sizeof(text), "rank %d (%s) is gone", rank,
+		 where(hub, rank));
+	frame_begin(&out, FRAME_ANSWER);
+	frame_put_u64(&out, tag);
+	frame_put_u32(&out, (uint32_t)asker->rank);
+	frame_put_u32(&out, DICOMM_ERR_REMOTE);
+	frame_put_u32(&out, 0);
+	frame_put_u32(&out, 0);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&asker->conn, &out);
+}
+
+static void pass_on(struct peer_conn *to, const struct frame_writer *out)
+{
+	/* Do not queue without limit for a stopped process; the rank that asks
+	 * has a time-out. */
+	if (to->conn.out_len < QUEUED_MAX)
+		conn_send(&to->conn, out);
+}
+
+static bool query(struct hub *hub, struct peer_conn *peer,
+		  struct frame_reader *in)
+{
+	uint64_t tag = frame_get_u64(in), number;
+	uint32_t to, class;
+	struct frame_writer out;
+
+	frame_get_u32(in); /* the connection says which rank asks */
+	to = frame_get_u32(in);
+	class = frame_get_u32(in);
+	number = frame_get_u64(in);
+	if (!frame_done(in) || to >= (uint32_t)hub->members.ranks)
+		return false;
+	if (!hub->members.list[to].peer) {
+		answer_gone(hub, peer, tag, (int)to);
+		return true;
+	}
+	frame_begin(&out, FRAME_QUERY);
+	frame_put_u64(&out, tag);
+	frame_put_u32(&out, (uint32_t)peer->rank);
+	frame_put_u32(&out, to);
+	frame_put_u32(&out, class);
+	frame_put_u64(&out, number);
+	frame_end(&out);
+	pass_on(hub->members.list[to].peer, &out);
+	return true;
+}
+
+static bool answer(struct hub *hub, struct frame_reader *in)
+{
+	uint64_t tag = frame_get_u64(in);
+	uint32_t to = frame_get_u32(in), status = frame_get_u32(in);
+	uint32_t known = frame_get_u32(in), signature = frame_get_u32(in);
+	struct frame_writer out;
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in) || to >= (uint32_t)hub->members.ranks)
+		return false;
+	if (!hub->members.list[to].peer)
+		return true;
+	frame_begin(&out, FRAME_ANSWER);
+	frame_put_u64(&out, tag);
+	frame_put_u32(&out, to);
+	frame_put_u32(&out, status);
+	frame_put_u32(&out, known);
+	frame_put_u32(&out, signature);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	pass_on(hub->members.list[to].peer, &out);
+	return true;
+}
+
+static void tell_failed(struct hub *hub, const struct peer_conn *except,
+			uint32_t status, uint32_t culprit, const char *text)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_FAILED);
+	frame_put_u32(&out, status);
+	frame_put_u32(&out, culprit);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	members_broadcast(&hub->members, &out, except);
+}
+
+static bool flood(struct hub *hub, struct peer_conn *peer,
+		  struct frame_reader *in)
+{
+	uint32_t status = frame_get_u32(in), culprit = frame_get_u32(in);
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in) || culprit >= (uint32_t)hub->members.ranks)
+		return false;
+	tell_failed(hub, peer, status, culprit, text);
+	return true;
+}
+
+void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
+		const char *text)
+{
+	tell_failed(hub, hub->members.list[0].peer, (uint32_t)status,
+		    (uint32_t)culprit, text);
+}
+
+static bool ask_missing(struct hub *hub, struct peer_conn *peer,
+			struct frame_reader *in)
+{
+	uint64_t number = frame_get_u64(in);
+
+	if (!frame_done(in))
+		return false;
+	members_send_missing(&hub->members, peer, number);
+	return true;
+}
+
+/* False: a frame that makes no sense now. */
+static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
+		 struct frame_reader *in)
+{
+	switch (type) {
+	case FRAME_ASK_MISSING:
+		return ask_missing(hub, peer, in);
+	case FRAME_GAVE_UP:
+		give_up(hub, peer, in);
+		return true;
+	case FRAME_BYE:
+		leave(hub, peer);
+		return true;
+	case FRAME_GATHER:
+		return hub->started &&
+		       gather_take(&hub->gather, peer->rank, in);
+	case FRAME_QUERY:
+		return hub->started && query(hub, peer, in);
+	case FRAME_ANSWER:
+		return hub->started && answer(hub, in);
+	case FRAME_FAILED:
+		return hub->started && flood(hub, peer, in);
+	default:
+		return false;
+	}
+}
+
+static void frame(struct conn *c, enum frame_type type, struct frame_reader *in)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+	struct hub *hub = peer->owner;
+
+	if (!take(hub, peer, type, in))
+		log_warn("rank 0: dropped a frame (%s) of rank %d (%s)",
+			 frame_type_name(type), peer->rank,
+			 where(hub, peer->rank));
+}
+
+static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
+{
+	struct hub *hub = owner;
+	struct rank_info info;
+
+	rank_info_get(in, &info);
+	if (!frame_done(in)) {
+		log_warn("rank 0: refused %s: its join request does not parse",
+			 peer->conn.remote);
+		listener_refuse(peer, DICOMM_ERR_INVALID_USAGE,
+				"this join request does not parse here");
+		return;
+	}
+	peer->owner = hub;
+	peer->conn.frame = frame;
+	peer->conn.lost = lost;
+	if (members_admit(&hub->members, peer, &info) &&
+	    hub->members.came == hub->members.ranks)
+		start(hub);
+}
+
+dicomm_result_t hub_open(const struct rank_info *self,
+			 const uint8_t key[AUTH_KEY], char address[SOCK_TEXT],
+			 struct hub **out)
+{
+	struct hub *hub;
+	dicomm_result_t status;
+	int fd;
+
+	TRY(sock_listen(&fd, address));
+	hub = calloc(1, sizeof(*hub));
+	if (!hub || !members_init(&hub->members, self)) {
+		close(fd);
+		free(hub);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for %u ranks",
+			    self->ranks);
+	}
+	hub->source.fd = -1;
+	hub->source.expired = expired;
+	hub->source.released = released;
+	loop_lock();
+	status = listener_open(fd, key, "rank 0", &hub->listener);
+	if (status == DICOMM_SUCCESS) {
+		hub->listener->admit = admit;
+		hub->listener->owner = hub;
+		loop_add(&hub->source);
+		*out = hub;
+	} else {
+		members_fini(&hub->members);
+		free(hub);
+	}
+	loop_unlock();
+	return status;
+}
+
+static void say_goodbye(struct hub *hub)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_BYE);
+	frame_end(&out);
+	members_broadcast(&hub->members, &out, NULL);
+}
+
+void hub_close(struct hub *hub, dicomm_result_t status, const char *why)
+{
+	if (!hub)
+		return;
+	loop_lock();
+	if (hub->started)
+		say_goodbye(hub);
+	else
+		members_fail(&hub->members, status, 0, why);
+	for (int i = 0; i < hub->members.ranks; i++) {
+		if (hub->members.list[i].peer)
+			conn_linger(&hub->members.list[i].peer->conn);
+		hub->members.list[i].peer = NULL;
+	}
+	if (hub->listener)
+		loop_deadline(&hub->source, clock_ns() + AFTER_FAILURE_NS);
+	else
+		loop_drop(&hub->source);
+	loop_unlock();
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How one rank joins: send a join request to the id server, wait there until
+ * all have come, connect to rank 0's hub, wait there until all have come, and
+ * close the connection to the id server. The rank keeps that connection so long
+ * because only the id server notices a rank that dies between the two.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/boot/control/id.h"
+#include "src/boot/control/join.h"
+#include "src/boot/control/id_server.h"
+#include "src/boot/control/recovery.h"
+#include "src/boot/control/members.h"
+
+#define MS_NS UINT64_C(1000000)
+#define FOREVER_NS (1ull << 62)
+/* How long the id server may take to say what went wrong. The failure itself
+ * has to be known within a second. */
+#define WHY_NS (800 * MS_NS)
+#define FLUSH_NS (100 * MS_NS) /* until its frames are with the kernel */
+#define TELL_NS (5000 * MS_NS) /* for a rank that failed to say why */
+#define REASON_TEXT 256        /* why rank 0 has no hub, with its NUL */
+
+struct join {
+	const struct control_config *config;
+	uint64_t until_ns;
+	struct rank_info info;
+	char server_address[SOCK_TEXT]; /* of the id; "": there is no id */
+	char hub_address[SOCK_TEXT];
+	uint8_t hub_key[AUTH_KEY];
+	struct client *server, *client;
+	struct hub *hub;
+	char (*where)[RANK_INFO_WHERE];
+	char missing[FRAME_TEXT];
+};
+
+/* Rank 0 gives this to the others through the caller's all-gather. */
+struct invitation {
+	char magic[8];
+	char address[SOCK_TEXT]; /* "": there is no hub, for this reason: */
+	char reason[REASON_TEXT];
+	uint32_t status;
+	uint8_t key[AUTH_KEY];
+	dicomm_unique_id_t secret;
+};
+
+static const char invitation_magic[8] = "dicomm2";
+
+static struct client_patience patience(const struct join *j, bool until_listens)
+{
+	return (struct client_patience){j->until_ns, j->config->cancelled,
+					until_listens};
+}
+
+static void ask_who(struct client *c)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_ASK_MISSING);
+	frame_put_u64(&out, 0);
+	frame_end(&out);
+	client_send(c, &out);
+}
+
+static dicomm_result_t fail_timeout(const struct join *j)
+{
+	const struct control_config *c = j->config;
+
+	if (j->missing[0])
+		return FAIL(DICOMM_ERR_TIMEOUT,
+			    "%s of %d did not come within %d ms", j->missing,
+			    c->ranks, c->timeout_ms);
+	return FAIL(DICOMM_ERR_TIMEOUT,
+		    "the %d ranks did not join within %d ms, and %s "
+		    "does not say who is missing",
+		    c->ranks, c->timeout_ms,
+		    j->client ? j->client->conn.remote
+			      : j->server->conn.remote);
+}
+
+/* The other side ended it, and gave a reason if it could. */
+static dicomm_result_t fail_said(enum frame_type type, struct frame_reader *in)
+{
+	dicomm_result_t status = frame_status(frame_get_u32(in));
+	char text[FRAME_TEXT];
+
+	if (type == FRAME_FAILED)
+		frame_get_u32(in);
+	frame_get_text(in, text, sizeof(text));
+	return FAIL(status, "%s", text);
+}
+
+static dicomm_result_t fail_lost(const struct join *j, struct client *from,
+				 const char *why)
+{
+	if (from == j->server)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "lost the process that made the id, at "
+			    "%s: %s",
+			    from->conn.remote, why);
+	return FAIL(DICOMM_ERR_REMOTE,
+		    "lost rank 0, at %s, before all had come: %s",
+		    from->conn.remote, why);
+}
+
+/* Rank 0 is gone, maybe because another rank is. The id server may still be
+ * there and say which rank was the first. */
+static bool server_knows(struct join *j, enum frame_type *type,
+			 struct frame_reader *in)
+{
+	uint64_t until_ns = clock_ns() + WHY_NS;
+	struct client *from;
+	char why[FRAME_TEXT];
+
+	if (until_ns > j->until_ns)
+		until_ns = j->until_ns;
+	while (j->server &&
+	       client_next(j->server, NULL, until_ns, j->config->cancelled,
+			   &from, type, in, why) == DICOMM_SUCCESS)
+		if (*type == FRAME_FAILED)
+			return true;
+	return false;
+}
+
+/* Wait for the next frame of c. */
+static dicomm_result_t expect(struct join *j, struct client *c,
+			      enum frame_type *type, struct frame_reader *in)
+{
+	uint64_t ask_ns = client_next_ask(j->until_ns);
+	struct client *from;
+	dicomm_result_t status;
+	char why[FRAME_TEXT];
+
+	for (;;) {
+		status = client_next(c, j->server == c ? NULL : j->server,
+				     ask_ns, j->config->cancelled, &from, type,
+				     in, why);
+		if (status == DICOMM_ERR_TIMEOUT && clock_ns() < j->until_ns) {
+			ask_who(c);
+			ask_ns = client_next_ask(j->until_ns);
+		} else if (status == DICOMM_ERR_TIMEOUT) {
+			return fail_timeout(j);
+		} else if (status == DICOMM_ERR_ABORTED) {
+			return FAIL(status, "aborted while the ranks "
+					    "joined");
+		} else if (status != DICOMM_SUCCESS && from == c) {
+			if (c == j->client && server_knows(j, type, in))
+				return fail_said(*type, in);
+			return fail_lost(j, from, why);
+		} else if (status != DICOMM_SUCCESS) {
+			/* The process that made the id may end early. */
+			client_close(j->server);
+			j->server = NULL;
+		} else if (*type == FRAME_FAILED || *type == FRAME_REFUSED) {
+			return fail_said(*type, in);
+		} else if (*type == FRAME_MISSING) {
+			frame_get_u64(in);
+			frame_get_text(in, j->missing, sizeof(j->missing));
+		} else if (from == c) {
+			return DICOMM_SUCCESS;
+		}
+	}
+}
+
+static dicomm_result_t fail_connect(const struct join *j, const char *to,
+				    const char *address, dicomm_result_t status,
+				    const char *why)
+{
+	const char *hint = "";
+
+	if (sock_is_loopback(address) &&
+	    (status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT))
+		hint = " (a loopback address, which only ranks of its own host "
+		       "reach: is DICOMM_SOCKET_IFNAME right on that host?)";
+	else if (status == DICOMM_ERR_REMOTE)
+		hint = " (is DICOMM_SOCKET_IFNAME right on that host?)";
+	if (status == DICOMM_ERR_TIMEOUT)
+		return FAIL(status,
+			    "cannot reach %s at %s within %d ms: "
+			    "%.800s%s",
+			    to, address, j->config->timeout_ms, why, hint);
+	return FAIL(status, "%s at %s: %.800s%s", to, address, why, hint);
+}
+
+static void send_join_request(struct join *j, struct client *c,
+			      const uint8_t *nonce)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_JOIN);
+	rank_info_put(&out, &j->info);
+	if (nonce) {
+		frame_put_text(&out, j->hub_address);
+		frame_put_bytes(&out, nonce, AUTH_NONCE);
+	}
+	frame_end(&out);
+	client_send(c, &out);
+}
+
+/* On rank 0. */
+static dicomm_result_t make_hub(struct join *j)
+{
+	dicomm_result_t status =
+		hub_open(&j->info, j->hub_key, j->hub_address, &j->hub);
+	char why[FRAME_TEXT];
+
+	if (status == DICOMM_SUCCESS)
+		return status;
+	j->hub_address[0] = '\0';
+	snprintf(why, sizeof(why), "%s", log_last_error());
+	return FAIL(status, "rank 0 cannot host the others: %.800s", why);
+}
+
+/* Ask the id server where the hub is. A rank 0 that could not open its hub
+ * connects too, to say so. */
+static dicomm_result_t find_hub_by_id(struct join *j)
+{
+	struct client_patience p = patience(j, true);
+	uint8_t key[AUTH_KEY], nonce[AUTH_NONCE];
+	char *address = j->server_address, why[FRAME_TEXT] = "";
+	dicomm_result_t made = DICOMM_SUCCESS, status;
+	enum frame_type type;
+	struct frame_reader in;
+
+	TRY(id_parse(j->config->id, address, key));
+	auth_random(nonce, sizeof(nonce));
+	if (j->config->rank == 0) {
+		auth_key_derive(key, nonce, j->hub_key);
+		made = make_hub(j);
+	}
+	status = client_open(address, key, &p, &j->server, why);
+	if (status != DICOMM_SUCCESS)
+		return fail_connect(j, "the id server", address, status, why);
+	send_join_request(j, j->server, nonce);
+	TRY(made);
+	TRY(expect(j, j->server, &type, &in));
+	frame_get_text(&in, j->hub_address, sizeof(j->hub_address));
+	frame_get_bytes(&in, nonce, sizeof(nonce));
+	if (type != FRAME_HUB || !frame_done(&in))
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "the id server at %s sent a frame that "
+			    "does not parse",
+			    address);
+	auth_key_derive(key, nonce, j->hub_key);
+	auth_forget(key, sizeof(key));
+	return DICOMM_SUCCESS;
+}
+
+static void fill_invitation(const struct join *j, dicomm_result_t made,
+			    struct invitation *mine)
+{
+	memcpy(mine->magic, invitation_magic, sizeof(mine->magic));
+	if (made != DICOMM_SUCCESS) {
+		mine->status = (uint32_t)made;
+		snprintf(mine->reason, sizeof(mine->reason), "%s",
+			 log_last_error());
+		return;
+	}
+	memcpy(mine->address, j->hub_address, sizeof(mine->address));
+	memcpy(mine->key, j->hub_key, sizeof(mine->key));
+	recovery_secret(mine->secret.text, sizeof(mine->secret.text));
+}
+
+static dicomm_result_t accept_invitation(struct join *j,
+					 const struct invitation *from)
+{
+	const struct control_config *c = j->config;
+
+	if (memcmp(from->magic, invitation_magic, sizeof(from->magic)) ||
+	    !memchr(from->address, '\0', sizeof(from->address)) ||
+	    !memchr(from->reason, '\0', sizeof(from->reason)) ||
+	    !memchr(from->secret.text, '\0', sizeof(from->secret.text)))
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "the caller's all-gather brought no "
+			    "address of rank 0");
+	if (!from->address[0])
+		return FAIL(frame_status(from->status), "%s", from->reason);
+	memcpy(j->hub_address, from->address, sizeof(j->hub_address));
+	memcpy(j->hub_key, from->key, sizeof(j->hub_key));
+	if (c->secret)
+		*c->secret = from->secret;
+	return DICOMM_SUCCESS;
+}
+
+/* All ranks call the caller's all-gather, also a rank 0 without a hub, because
+ * the others wait in it. They call it only once, because a rank that fails
+ * later could not end a second one. */
+static dicomm_result_t find_hub_by_callback(struct join *j)
+{
+	const struct control_config *c = j->config;
+	struct invitation mine = {0}, *all;
+	dicomm_result_t made = DICOMM_SUCCESS, status;
+
+	if (c->rank == 0) {
+		auth_random(j->hub_key, sizeof(j->hub_key));
+		made = make_hub(j);
+		fill_invitation(j, made, &mine);
+	}
+	all = calloc((size_t)c->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "out of memory to join %d ranks", c->ranks);
+	status = c->allgather(&mine, all, sizeof(mine), c->allgather_ctx);
+	if (status != DICOMM_SUCCESS)
+		status = FAIL(status, "the caller's all-gather failed");
+	else if (made == DICOMM_SUCCESS)
+		status = accept_invitation(j, all);
+	else
+		status = made;
+	auth_forget(&mine, sizeof(mine));
+	auth_forget(all, (size_t)c->ranks * sizeof(*all));
+	free(all);
+	return status;
+}
+
+static bool take_members(struct join *j, struct frame_reader *in)
+{
+	uint32_t first = frame_get_u32(in), n = frame_get_u32(in);
+	uint32_t ranks = (uint32_t)j->config->ranks;
+
+	if (first > ranks || n > ranks - first)
+		return false;
+	for (uint32_t i = first; i < first + n && !in->bad; i++)
+		frame_get_text(in, j->where[i], sizeof(j->where[i]));
+	return frame_done(in);
+}
+
+/* Rank 0 listened before it gave its address away, so if nobody listens there
+ * now it is gone, and trying again is of no use. */
+static dicomm_result_t connect_to_hub(struct join *j)
+{
+	struct client_patience p = patience(j, false);
+	char why[FRAME_TEXT] = "";
+	dicomm_result_t status;
+	enum frame_type type;
+	struct frame_reader in;
+
+	status = client_open(j->hub_address, j->hub_key, &p, &j->client, why);
+	if (status == DICOMM_SUCCESS)
+		return status;
+	if (status == DICOMM_ERR_REMOTE && server_knows(j, &type, &in))
+		return fail_said(type, &in);
+	return fail_connect(j, "rank 0", j->hub_address, status, why);
+}
+
+static dicomm_result_t enter_hub(struct join *j)
+{
+	enum frame_type type;
+	struct frame_reader in;
+
+	TRY(connect_to_hub(j));
+	send_join_request(j, j->client, NULL);
+	for (;;) {
+		TRY(expect(j, j->client, &type, &in));
+		if (type == FRAME_START)
+			return DICOMM_SUCCESS;
+		if (type != FRAME_MEMBERS || !take_members(j, &in))
+			return FAIL(DICOMM_ERR_REMOTE,
+				    "rank 0 at %s sent a frame that "
+				    "does not parse",
+				    j->hub_address);
+	}
+}
+
+static void say_bye(struct client *c)
+{
+	struct frame_writer out;
+
+	if (!c)
+		return;
+	frame_begin(&out, FRAME_BYE);
+	frame_end(&out);
+	client_send(c, &out);
+	client_linger(c);
+}
+
+static void say_gave_up(struct client *c, dicomm_result_t status)
+{
+	struct frame_writer out;
+
+	if (!c)
+		return;
+	frame_begin(&out, FRAME_GAVE_UP);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_text(&out, log_last_error());
+	frame_end(&out);
+	client_send(c, &out);
+	client_linger(c);
+}
+
+/* A program that cannot join ends as a rule, and with it the id server that it
+ * runs. So let the id server tell the others first. After a time-out or an
+ * abort, do not wait for more ranks to come. */
+static void let_server_tell(const struct join *j, dicomm_result_t status)
+{
+	bool all = status != DICOMM_ERR_TIMEOUT && status != DICOMM_ERR_ABORTED;
+
+	if (j->server_address[0])
+		id_server_flush(j->server_address, all,
+				clock_ns() + (all ? WHY_NS : FLUSH_NS));
+}
+
+static dicomm_result_t join(struct join *j)
+{
+	j->where = calloc((size_t)j->config->ranks, sizeof(*j->where));
+	if (!j->where)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "out of memory to join %d ranks", j->config->ranks);
+	TRY(j->config->id ? find_hub_by_id(j) : find_hub_by_callback(j));
+	return enter_hub(j);
+}
+
+dicomm_result_t join_all(const struct control_config *config,
+			 struct join_result *out)
+{
+	struct join j = {.config = config, .until_ns = FOREVER_NS};
+	dicomm_result_t status;
+
+	if (config->timeout_ms > 0)
+		j.until_ns = clock_ns() + (uint64_t)config->timeout_ms * MS_NS;
+	rank_info_self(&j.info, config->rank, config->ranks);
+	status = join(&j);
+	auth_forget(j.hub_key, sizeof(j.hub_key));
+	if (status == DICOMM_SUCCESS) {
+		say_bye(j.server);
+		*out = (struct join_result){j.client, j.hub, j.where};
+		return status;
+	}
+	say_gave_up(j.server, status);
+	say_gave_up(j.client, status);
+	let_server_tell(&j, status);
+	hub_close(j.hub, status, log_last_error());
+	free(j.where);
+	return status;
+}
+
+/* Send the join request and the reason. The id server then tells this rank,
+ * too, that joining has failed; before that, the end of this process could take
+ * the frames back. */
+static void say_why(struct join *j, const char *reason)
+{
+	const uint8_t nonce[AUTH_NONCE] = {0};
+	struct frame_writer out;
+	enum frame_type type;
+	struct frame_reader in;
+	struct client *from;
+	char why[FRAME_TEXT];
+
+	send_join_request(j, j->server, nonce);
+	frame_begin(&out, FRAME_GAVE_UP);
+	frame_put_u32(&out, DICOMM_ERR_REMOTE);
+	frame_put_text(&out, reason);
+	frame_end(&out);
+	client_send(j->server, &out);
+	client_next(j->server, NULL, j->until_ns, NULL, &from, &type, &in, why);
+	client_linger(j->server);
+}
+
+void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks)
+{
+	const struct control_config config = {.rank = rank, .ranks = ranks};
+	struct join j = {.config = &config, .until_ns = clock_ns() + TELL_NS};
+	struct client_patience p = patience(&j, true);
+	char reason[FRAME_TEXT], why[FRAME_TEXT];
+	uint8_t key[AUTH_KEY];
+	const char *wrong;
+
+	snprintf(reason, sizeof(reason), "%s", log_last_error());
+	if (!id_read(id, j.server_address, key, &wrong))
+		return;
+	rank_info_self(&j.info, rank, ranks);
+	if (client_open(j.server_address, key, &p, &j.server, why) ==
+	    DICOMM_SUCCESS) {
+		say_why(&j, reason);
+		let_server_tell(&j, DICOMM_ERR_REMOTE);
+	} else {
+		log_debug("rank %d: cannot tell the others: %s", rank, why);
+	}
+	auth_forget(key, sizeof(key));
+}

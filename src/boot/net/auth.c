@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys and proofs: BLAKE2b, HMAC-SHA-512-256, X25519, Argon2id. */
+#include <assert.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "src/base/log.h"
+#include "src/boot/net/auth.h"
+
+static_assert(AUTH_KEY == crypto_auth_KEYBYTES, "size of a key");
+static_assert(AUTH_PROOF == crypto_auth_BYTES, "size of a proof");
+static_assert(AUTH_PUBLIC == crypto_scalarmult_BYTES, "size of a public key");
+static_assert(AUTH_KEY == crypto_scalarmult_SCALARBYTES, "of a secret key");
+
+#define RANDOM_DIGITS 64 /* of a secret that a program made */
+
+dicomm_result_t auth_init(void)
+{
+	if (sodium_init() < 0)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "libsodium: no source of random numbers");
+	return DICOMM_SUCCESS;
+}
+
+void auth_random(uint8_t *out, size_t len)
+{
+	randombytes_buf(out, len);
+}
+
+void auth_key_from_text(const char *purpose, const char *text,
+			uint8_t key[AUTH_KEY])
+{
+	crypto_generichash_state state;
+
+	/* With its NUL: ("ab", "c") is not ("a", "bc"). */
+	crypto_generichash_init(&state, NULL, 0, AUTH_KEY);
+	crypto_generichash_update(&state, (const uint8_t *)purpose,
+				  strlen(purpose) + 1);
+	crypto_generichash_update(&state, (const uint8_t *)text, strlen(text));
+	crypto_generichash_final(&state, key, AUTH_KEY);
+	sodium_memzero(&state, sizeof(state));
+}
+
+static bool is_random(const char *secret)
+{
+	return strlen(secret) == RANDOM_DIGITS &&
+	       strspn(secret, "0123456789abcdefABCDEF") == RANDOM_DIGITS;
+}
+
+dicomm_result_t auth_key_from_secret(const char *place, const char *secret,
+				     uint8_t key[AUTH_KEY])
+{
+	uint8_t salt[AUTH_KEY], stretched[AUTH_KEY];
+	char text[2 * AUTH_KEY + 1];
+
+	auth_key_from_text("dicomm place", place, salt);
+	/* Without a secret there is nothing to guess. */
+	if (!*secret) {
+		memcpy(key, salt, AUTH_KEY);
+		return DICOMM_SUCCESS;
+	}
+	if (is_random(secret)) {
+		auth_prove(salt, "dicomm secret", secret, RANDOM_DIGITS, key);
+		return DICOMM_SUCCESS;
+	}
+	static_assert(AUTH_KEY >= crypto_pwhash_SALTBYTES, "a salt is a key");
+	if (crypto_pwhash(stretched, sizeof(stretched), secret, strlen(secret),
+			  salt, AUTH_STRETCH_PASSES, AUTH_STRETCH_BYTES,
+			  crypto_pwhash_ALG_ARGON2ID13))
+		return FAIL(
+			DICOMM_ERR_NO_MEMORY,
+			"DICOMM_COMM_KEY: no memory to stretch it, which "
+			"takes %d MiB for a moment; a key of %d hexadecimal "
+			"digits needs none",
+			AUTH_STRETCH_BYTES >> 20, RANDOM_DIGITS);
+	sodium_bin2hex(text, sizeof(text), stretched, sizeof(stretched));
+	auth_prove(salt, "dicomm secret", text, sizeof(text) - 1, key);
+	sodium_memzero(stretched, sizeof(stretched));
+	sodium_memzero(text, sizeof(text));
+	return DICOMM_SUCCESS;
+}
+
+void auth_key_derive(const uint8_t key[AUTH_KEY],
+		     const uint8_t nonce[AUTH_NONCE], uint8_t out[AUTH_KEY])
+{
+	auth_prove(key, "dicomm hub", nonce, AUTH_NONCE, out);
+}
+
+void auth_prove(const uint8_t key[AUTH_KEY], const char *purpose,
+		const void *statement, size_t len, uint8_t proof[AUTH_PROOF])
+{
+	crypto_auth_hmacsha512256_state state;
+
+	/* The purpose with its NUL, so that it cannot run into the rest. */
+	crypto_auth_hmacsha512256_init(&state, key, AUTH_KEY);
+	crypto_auth_hmacsha512256_update(&state, (const uint8_t *)purpose,
+					 strlen(purpose) + 1);
+	crypto_auth_hmacsha512256_update(&state, statement, len);
+	crypto_auth_hmacsha512256_final(&state, proof);
+	sodium_memzero(&state, sizeof(state));
+}
+
+bool auth_check(const uint8_t key[AUTH_KEY], const char *purpose,
+		const void *statement, size_t len,
+		const uint8_t proof[AUTH_PROOF])
+{
+	uint8_t right[AUTH_PROOF];
+	bool same;
+
+	auth_prove(key, purpose, statement, len, right);
+	same = !sodium_memcmp(right, proof, sizeof(right));
+	sodium_memzero(right, sizeof(right));
+	return same;
+}
+
+void auth_make_pair(struct auth_pair *pair)
+{
+	randombytes_buf(pair->secret, sizeof(pair->secret));
+	crypto_scalarmult_base(pair->public, pair->secret);
+}
+
+bool auth_agree(const uint8_t key[AUTH_KEY], const struct auth_pair *pair,
+		const uint8_t other[AUTH_PUBLIC], const void *statement,
+		size_t len, uint8_t to_client[AUTH_KEY],
+		uint8_t to_listener[AUTH_KEY])
+{
+	uint8_t shared[AUTH_KEY], mixed[AUTH_KEY];
+
+	if (crypto_scalarmult(shared, pair->secret, other))
+		return false;
+	/* Whoever learns only one of the two secrets cannot read. */
+	auth_prove(key, "dicomm shared", shared, sizeof(shared), mixed);
+	auth_prove(mixed, "dicomm to client", statement, len, to_client);
+	auth_prove(mixed, "dicomm to listener", statement, len, to_listener);
+	sodium_memzero(shared, sizeof(shared));
+	sodium_memzero(mixed, sizeof(mixed));
+	return true;
+}
+
+void auth_forget(void *secret, size_t len)
+{
+	sodium_memzero(secret, len);
+}

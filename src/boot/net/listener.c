@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The listener's side of the handshake. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "src/base/descriptors.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/tcp.h"
+#include "src/boot/net/listener.h"
+
+#define PENDING_MAX 2048 /* connections; one more drops the oldest */
+#define PAUSE_NS 200000000ull
+#define LOG_NS 1000000000ull
+
+uint64_t listener_patience_ns = 10000000000u;
+
+static void unlink_pending(struct peer_conn *peer)
+{
+	struct listener *l = peer->listener;
+
+	if (!l)
+		return;
+	*peer->link = peer->next;
+	if (peer->next)
+		peer->next->link = peer->link;
+	else
+		l->last = peer->link;
+	l->pending--;
+	peer->listener = NULL;
+}
+
+/* A peer that has proved itself must not be dropped: its join request may be
+ * here already, and it would take the drop for the end of the id server. */
+static struct peer_conn *oldest_unproved(const struct listener *l)
+{
+	struct peer_conn *peer = l->first;
+
+	while (peer && peer->proved)
+		peer = peer->next;
+	return peer;
+}
+
+/* Log a stranger: the first at once, and then one line a second with the number
+ * of those in between, because anybody can connect as often as he likes. */
+static void log_stranger(struct listener *l, const char *remote,
+			 const char *what, const char *why)
+{
+	uint64_t now = clock_ns();
+
+	if (l->told_ns && now - l->told_ns < LOG_NS) {
+		l->strangers++;
+		return;
+	}
+	if (l->strangers)
+		log_warn("%s: %s %s: %s (and %u other connections before it)",
+			 l->name, what, remote, why, l->strangers);
+	else
+		log_warn("%s: %s %s: %s", l->name, what, remote, why);
+	l->told_ns = now;
+	l->strangers = 0;
+}
+
+static void drop_pending(struct peer_conn *peer, const char *why)
+{
+	log_stranger(peer->listener, peer->conn.remote, "dropped", why);
+	unlink_pending(peer);
+	conn_drop(&peer->conn);
+}
+
+void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
+		     const char *why)
+{
+	struct frame_writer out;
+
+	unlink_pending(peer);
+	frame_begin(&out, FRAME_REFUSED);
+	frame_put_u32(&out, (uint32_t)status);
+	frame_put_text(&out, why);
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+	conn_linger(&peer->conn);
+}
+
+static bool seal(struct peer_conn *peer)
+{
+	struct listener *l = peer->listener;
+	struct seal_keys keys;
+	bool sealed = handshake_keys(&peer->handshake, l->key,
+				     HANDSHAKE_LISTENER, &l->pair, &keys) &&
+		      conn_seal(&peer->conn, &keys);
+
+	auth_forget(&keys, sizeof(keys));
+	return sealed;
+}
+
+static void check_proof(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct listener *l = peer->listener;
+	struct handshake *h = &peer->handshake;
+	uint8_t proof[AUTH_PROOF];
+	struct frame_writer out;
+
+	frame_get_bytes(in, h->client_nonce, sizeof(h->client_nonce));
+	frame_get_bytes(in, h->client_public, sizeof(h->client_public));
+	frame_get_bytes(in, proof, sizeof(proof));
+	if (!frame_done(in)) {
+		drop_pending(peer, "it sent what does not parse");
+		return;
+	}
+	if (!handshake_check(h, l->key, HANDSHAKE_CLIENT, proof)) {
+		log_stranger(l, peer->conn.remote, "refused",
+			     "it does not know the secret");
+		listener_refuse(peer, DICOMM_ERR_INVALID_USAGE,
+				"wrong secret: the id or DICOMM_COMM_KEY is "
+				"not the one of this job");
+		return;
+	}
+	handshake_prove(h, l->key, HANDSHAKE_LISTENER, proof);
+	frame_begin(&out, FRAME_WELCOME);
+	frame_put_bytes(&out, proof, sizeof(proof));
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+	if (!seal(peer)) {
+		drop_pending(peer, "no key for it, or no memory");
+		return;
+	}
+	peer->proved = true;
+	peer->conn.limit = FRAME_MAX;
+}
+
+static void answer_probe(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct frame_writer out;
+
+	if (!handshake_answer(peer->listener->alive, in, &out)) {
+		drop_pending(peer, "it sent what does not parse");
+		return;
+	}
+	unlink_pending(peer);
+	conn_send(&peer->conn, &out);
+	conn_linger(&peer->conn);
+}
+
+static void pending_frame(struct conn *c, enum frame_type type,
+			  struct frame_reader *in)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+	struct listener *l = peer->listener;
+
+	if (!peer->proved && type == FRAME_PROBE && l->alive) {
+		answer_probe(peer, in);
+	} else if (!peer->proved && type == FRAME_PROOF) {
+		check_proof(peer, in);
+	} else if (peer->proved && type == FRAME_JOIN) {
+		unlink_pending(peer);
+		loop_deadline(&c->source, 0);
+		l->admit(l->owner, peer, in);
+	} else {
+		drop_pending(peer, "it does not keep to the handshake");
+	}
+}
+
+static void pending_lost(struct conn *c, const char *why)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+
+	if (why == conn_forged) {
+		log_stranger(peer->listener, c->remote, "refused", why);
+		listener_refuse(peer, DICOMM_ERR_REMOTE, why);
+		return;
+	}
+	if (c->in_len) {
+		drop_pending(peer, why);
+		return;
+	}
+	/* A rank that probes whether this one is alive sends nothing. */
+	log_debug("%s: %s closed without sending: %s", peer->listener->name,
+		  c->remote, why);
+	unlink_pending(peer);
+	conn_drop(c);
+}
+
+static void pending_expired(struct loop_source *s)
+{
+	drop_pending((struct peer_conn *)s,
+		     "it did not complete the handshake in time");
+}
+
+static void peer_released(struct loop_source *s)
+{
+	conn_fini((struct conn *)s);
+	free(s);
+}
+
+static void challenge(struct peer_conn *peer)
+{
+	struct handshake *h = &peer->handshake;
+	struct frame_writer out;
+
+	auth_random(h->listener_nonce, sizeof(h->listener_nonce));
+	memcpy(h->listener_public, peer->listener->pair.public,
+	       sizeof(h->listener_public));
+	frame_begin(&out, FRAME_CHALLENGE);
+	frame_put_u64(&out, HANDSHAKE_MAGIC);
+	frame_put_u32(&out, HANDSHAKE_PROTOCOL);
+	frame_put_bytes(&out, h->listener_nonce, sizeof(h->listener_nonce));
+	frame_put_bytes(&out, h->listener_public, sizeof(h->listener_public));
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+}
+
+static void accept_peer(struct listener *l, int fd)
+{
+	struct peer_conn *peer = calloc(1, sizeof(*peer));
+
+	if (!peer) {
+		log_warn("%s: out of memory for a connection", l->name);
+		close(fd);
+		return;
+	}
+	tcp_tune(fd);
+	sock_peer(fd, peer->conn.remote);
+	conn_init(&peer->conn, fd, HANDSHAKE_LIMIT);
+	peer->conn.source.released = peer_released;
+	peer->conn.source.expired = pending_expired;
+	peer->conn.frame = pending_frame;
+	peer->conn.lost = pending_lost;
+	peer->listener = l;
+	peer->link = l->last;
+	*l->last = peer;
+	l->last = &peer->next;
+	l->pending++;
+	loop_deadline(&peer->conn.source, clock_ns() + listener_patience_ns);
+	challenge(peer);
+	if (conn_serve(&peer->conn) != DICOMM_SUCCESS)
+		drop_pending(peer, "it cannot be watched");
+	else if (l->pending > PENDING_MAX)
+		drop_pending(oldest_unproved(l), "too many have come at once");
+}
+
+/* accept() is short of descriptors or memory: drop the oldest connection that
+ * has proved nothing, or stop accepting for a moment. */
+static void make_room(struct listener *l)
+{
+	struct peer_conn *peer = oldest_unproved(l);
+
+	if (!l->told_shortage)
+		log_warn("%s: accept: %m", l->name);
+	l->told_shortage = true;
+	if (peer) {
+		drop_pending(peer, "its descriptor is needed");
+		return;
+	}
+	loop_watch(&l->source, 0);
+	loop_deadline(&l->source, clock_ns() + PAUSE_NS);
+}
+
+static void listener_expired(struct loop_source *s)
+{
+	loop_watch(s, EPOLLIN);
+}
+
+static void listener_ready(struct loop_source *s, uint32_t events)
+{
+	struct listener *l = (struct listener *)s;
+
+	(void)events;
+	for (int i = 0; i < 64; i++) {
+		int fd = descriptors_high(accept4(
+			s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+
+		if (fd >= 0) {
+			accept_peer(l, fd);
+		} else if (tcp_is_short(errno)) {
+			make_room(l);
+			return;
+		} else if (errno == EWOULDBLOCK) {
+			return;
+		}
+		/* Any other error is about one connection that has gone. */
+	}
+}
+
+static void listener_released(struct loop_source *s)
+{
+	struct listener *l = (struct listener *)s;
+
+	if (l->alive)
+		auth_forget(l->alive, sizeof(*l->alive));
+	free(l->alive);
+	free(l);
+}
+
+dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
+			      const char *name, struct listener **out)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+	dicomm_result_t status;
+
+	if (!l) {
+		close(fd);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", name);
+	}
+	l->source.fd = fd;
+	l->source.ready = listener_ready;
+	l->source.expired = listener_expired;
+	l->source.released = listener_released;
+	l->name = name;
+	l->last = &l->first;
+	memcpy(l->key, key, AUTH_KEY);
+	auth_make_pair(&l->pair);
+	loop_add(&l->source);
+	status = loop_watch(&l->source, EPOLLIN);
+	if (status != DICOMM_SUCCESS)
+		loop_drop(&l->source);
+	else
+		*out = l;
+	return status;
+}
+
+void listener_close(struct listener *l)
+{
+	struct peer_conn *peer;
+
+	if (!l)
+		return;
+	/* Ranks among them try again, and learn that it is over. */
+	while ((peer = l->first)) {
+		unlink_pending(peer);
+		conn_drop(&peer->conn);
+	}
+	if (l->strangers)
+		log_warn("%s: dropped or refused %u other connections", l->name,
+			 l->strangers);
+	loop_drop(&l->source);
+	auth_forget(l->key, sizeof(l->key));
+	auth_forget(&l->pair, sizeof(l->pair));
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control thread and its event loop. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/descriptors.h"
+#include "src/base/log.h"
+#include "src/base/thread.h"
+#include "src/boot/net/loop.h"
+
+#define BATCH 128
+#define SCAN_MS 100 /* between two looks at the deadlines */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t begun = PTHREAD_COND_INITIALIZER;
+
+static struct {
+	bool running, thread_runs, at_fork;
+	pthread_t thread;
+	int epoll, wake;
+	struct loop_source *sources; /* alive */
+	struct loop_source *dead;    /* closed, to be released by the thread */
+	struct loop_source *orphans; /* the parent's; kept for leak checkers */
+	struct loop_call *calls, **last_call;
+	size_t timed; /* sources with a deadline */
+} loop;
+
+/* A log callback may call something that takes this lock, so this thread's log
+ * lines are written after it is released. */
+void loop_lock(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!loop_is_current_thread())
+		log_hold();
+}
+
+void loop_unlock(void)
+{
+	bool held = !loop_is_current_thread();
+
+	pthread_mutex_unlock(&lock);
+	if (held)
+		log_release(true);
+}
+
+void loop_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns)
+{
+	struct timespec t = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	pthread_cond_timedwait(cond, &lock, &t);
+}
+
+bool loop_is_current_thread(void)
+{
+	return loop.running && pthread_equal(loop.thread, pthread_self());
+}
+
+/* Wake the control thread, unless this is it. */
+static void wake(void)
+{
+	uint64_t one = 1;
+
+	if (!loop_is_current_thread() && loop.running)
+		while (write(loop.wake, &one, sizeof(one)) < 0 &&
+		       errno == EINTR)
+			;
+}
+
+static void link_to(struct loop_source **head, struct loop_source *s)
+{
+	s->next = *head;
+	s->link = head;
+	if (s->next)
+		s->next->link = &s->next;
+	*head = s;
+}
+
+static void unlink_from(struct loop_source *s)
+{
+	*s->link = s->next;
+	if (s->next)
+		s->next->link = s->link;
+}
+
+void loop_add(struct loop_source *s)
+{
+	s->watched = s->dead = false;
+	s->deadline_ns = 0;
+	link_to(&loop.sources, s);
+}
+
+dicomm_result_t loop_watch(struct loop_source *s, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = s};
+
+	if (epoll_ctl(loop.epoll, s->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+		      s->fd, &ev) < 0)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "control thread: watch descriptor %d: %m", s->fd);
+	s->watched = true;
+	return DICOMM_SUCCESS;
+}
+
+void loop_deadline(struct loop_source *s, uint64_t at_ns)
+{
+	if (at_ns && !s->deadline_ns && !loop.timed++)
+		wake();
+	if (!at_ns && s->deadline_ns)
+		loop.timed--;
+	s->deadline_ns = at_ns;
+}
+
+/* Events fetched before the drop may still point to the source, so its memory
+ * stays until the thread is about to fetch again. */
+void loop_drop(struct loop_source *s)
+{
+	if (s->dead)
+		return;
+	loop_deadline(s, 0);
+	if (s->watched)
+		epoll_ctl(loop.epoll, EPOLL_CTL_DEL, s->fd, NULL);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+	s->watched = false;
+	s->dead = true;
+	unlink_from(s);
+	link_to(&loop.dead, s);
+	wake();
+}
+
+void loop_post(struct loop_call *call)
+{
+	call->next = NULL;
+	*loop.last_call = call;
+	loop.last_call = &call->next;
+	wake();
+}
+
+static void run_calls(void)
+{
+	struct loop_call *call;
+
+	while ((call = loop.calls)) {
+		loop.calls = call->next;
+		if (!loop.calls)
+			loop.last_call = &loop.calls;
+		call->run(call);
+	}
+}
+
+static void release_dead(void)
+{
+	struct loop_source *s;
+
+	while ((s = loop.dead)) {
+		unlink_from(s);
+		if (s->released)
+			s->released(s);
+	}
+}
+
+static void expire(uint64_t now)
+{
+	struct loop_source *s, *next;
+
+	for (s = loop.sources; s; s = next) {
+		next = s->next;
+		if (!s->deadline_ns || s->deadline_ns > now)
+			continue;
+		loop_deadline(s, 0);
+		s->expired(s);
+		/* The callback may have dropped any other source. */
+		next = loop.sources;
+	}
+}
+
+static void serve(const struct epoll_event *events, int n)
+{
+	uint64_t count;
+
+	for (int i = 0; i < n; i++) {
+		struct loop_source *s = events[i].data.ptr;
+
+		if (!s) {
+			while (read(loop.wake, &count, sizeof(count)) < 0 &&
+			       errno == EINTR)
+				;
+		} else if (!s->dead) {
+			s->ready(s, events[i].events);
+		}
+	}
+}
+
+static void *thread_main(void *arg)
+{
+	struct epoll_event events[BATCH];
+	uint64_t now, next_scan = 0;
+
+	(void)arg;
+	loop_lock();
+	loop.thread_runs = true;
+	pthread_cond_broadcast(&begun);
+	for (;;) {
+		int n, timeout_ms, epoll = loop.epoll;
+
+		run_calls();
+		release_dead();
+		timeout_ms = loop.timed ? SCAN_MS : -1;
+		loop_unlock();
+		n = epoll_wait(epoll, events, BATCH, timeout_ms);
+		loop_lock();
+		serve(events, n);
+		now = clock_ns();
+		if (loop.timed && now >= next_scan) {
+			expire(now);
+			next_scan = now + SCAN_MS * 1000000ull;
+		}
+	}
+	return NULL;
+}
+
+static void fork_prepare(void)
+{
+	loop_lock();
+}
+
+static void fork_parent(void)
+{
+	loop_unlock();
+}
+
+static void fork_child(void)
+{
+	struct loop_source *s;
+
+	if (loop.running) {
+		close(loop.epoll);
+		close(loop.wake);
+	}
+	loop.running = loop.thread_runs = false;
+	while ((s = loop.sources)) {
+		if (s->fd >= 0)
+			close(s->fd);
+		s->fd = -1;
+		s->dead = true;
+		unlink_from(s);
+		link_to(&loop.orphans, s);
+	}
+	while ((s = loop.dead)) {
+		unlink_from(s);
+		link_to(&loop.orphans, s);
+	}
+	loop.calls = NULL;
+	loop.timed = 0;
+	loop_unlock();
+}
+
+static dicomm_result_t start(void)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	dicomm_result_t status;
+	int error;
+
+	loop.last_call = &loop.calls;
+	loop.epoll = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	if (loop.epoll < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "control thread: epoll: %m");
+	loop.wake = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (loop.wake < 0) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: eventfd: %m");
+		goto close_epoll;
+	}
+	if (epoll_ctl(loop.epoll, EPOLL_CTL_ADD, loop.wake, &ev) < 0) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: watch: %m");
+		goto close_wake;
+	}
+	if (!loop.at_fork)
+		pthread_atfork(fork_prepare, fork_parent, fork_child);
+	loop.at_fork = true;
+	error = thread_start(&loop.thread, "dicomm-control", thread_main, NULL);
+	if (error) {
+		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: start: %s",
+			      strerror(error));
+		goto close_wake;
+	}
+	pthread_detach(loop.thread);
+	/* Set before the thread gets the lock: loop_is_current_thread() must be
+	 * true there. */
+	loop.running = true;
+	/* A fork while a thread is being created leaves the child with locks of
+	 * the C library (or sanitizer) held. So return, and let callers fork,
+	 * only when the thread runs. */
+	while (!loop.thread_runs)
+		pthread_cond_wait(&begun, &lock);
+	return DICOMM_SUCCESS;
+
+close_wake:
+	close(loop.wake);
+close_epoll:
+	close(loop.epoll);
+	return status;
+}
+
+dicomm_result_t loop_start(void)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	loop_lock();
+	if (!loop.running)
+		status = start();
+	loop_unlock();
+	return status;
+}

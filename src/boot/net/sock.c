@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* TCP sockets: choice of interface and port, connecting. */
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/descriptors.h"
+#include "src/base/log.h"
+#include "src/boot/net/auth.h"
+#include "src/boot/net/sock.h"
+
+#define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
+#define POLL_MS 50
+#define SPEC_MAX 1024 /* of DICOMM_SOCKET_IFNAME */
+
+/* Does one entry of the list, n characters long, match this name? */
+static bool entry_matches(const char *entry, size_t n, bool exact,
+			  const char *name)
+{
+	if (!n || strncmp(entry, name, n))
+		return false;
+	return !exact || !name[n];
+}
+
+/* Interfaces that are left out unless they are named: they seldom lead to
+ * another host. */
+static bool is_local(const char *name)
+{
+	return entry_matches("lo", 2, false, name) ||
+	       entry_matches("docker", 6, false, name);
+}
+
+bool sock_interface_matches(const char *spec, const char *name)
+{
+	bool exclude, exact, found = false;
+	size_t n;
+
+	if (!*spec)
+		return !is_local(name);
+	exclude = *spec == '^';
+	if (exclude && is_local(name))
+		return false;
+	spec += exclude;
+	exact = *spec == '=';
+	spec += exact;
+	for (; *spec; spec += n + (spec[n] == ',')) {
+		n = strcspn(spec, ",");
+		/* NCCL's grammar has "name:port", for another purpose. */
+		found |= entry_matches(spec, strcspn(spec, ",:"), exact, name);
+	}
+	return found != exclude;
+}
+
+static int family_wanted(void)
+{
+	const char *family = config_string(CONFIG_SOCKET_FAMILY);
+
+	if (!strcmp(family, "AF_INET"))
+		return AF_INET;
+	return !strcmp(family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
+}
+
+/* Can another host use this address as it is? A link-local one needs a scope,
+ * and scopes differ between hosts. */
+static bool is_usable(const struct ifaddrs *i, int family)
+{
+	const struct sockaddr_in6 *in6;
+
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
+	    !(i->ifa_flags & IFF_RUNNING))
+		return false;
+	if (i->ifa_addr->sa_family != family)
+		return false;
+	if (family == AF_INET)
+		return true;
+	in6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+	return !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
+}
+
+static const struct ifaddrs *find(const struct ifaddrs *all, const char *spec,
+				  int family)
+{
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+		if (is_usable(i, family) &&
+		    sock_interface_matches(spec, i->ifa_name))
+			return i;
+	return NULL;
+}
+
+static const struct ifaddrs *find_any_family(const struct ifaddrs *all,
+					     const char *spec)
+{
+	const struct ifaddrs *i = NULL;
+	int family = family_wanted();
+
+	if (family != AF_INET6)
+		i = find(all, spec, AF_INET);
+	if (!i && family != AF_INET)
+		i = find(all, spec, AF_INET6);
+	return i;
+}
+
+static void list_names(const struct ifaddrs *all, char *text, size_t len)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (const struct ifaddrs *i = all; i && n < len; i = i->ifa_next)
+		if (is_usable(i, AF_INET) || is_usable(i, AF_INET6))
+			n += (size_t)snprintf(text + n, len - n, " %s",
+					      i->ifa_name);
+}
+
+/* Unless it was left out by name. */
+static bool may_use_loopback(const char *spec)
+{
+	char list[SPEC_MAX];
+
+	if (!*spec)
+		return true;
+	if (*spec != '^')
+		return false;
+	snprintf(list, sizeof(list), "%s", spec + 1);
+	return !sock_interface_matches(list, "lo");
+}
+
+static dicomm_result_t choose_interface(struct sock_address *address)
+{
+	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
+	const struct ifaddrs *chosen;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct ifaddrs *all;
+	char names[256];
+
+	if (getifaddrs(&all) < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
+	chosen = find_any_family(all, spec);
+	/* A machine without a network still has loopback. */
+	if (!chosen && may_use_loopback(spec))
+		chosen = find_any_family(all, "=lo");
+	if (chosen) {
+		address->len = chosen->ifa_addr->sa_family == AF_INET
+				       ? sizeof(struct sockaddr_in)
+				       : sizeof(struct sockaddr_in6);
+		memcpy(&address->storage, chosen->ifa_addr, address->len);
+		log_debug("control plane: listening on interface %s",
+			  chosen->ifa_name);
+	} else {
+		list_names(all, names, sizeof(names));
+		status = FAIL(DICOMM_ERR_INVALID_USAGE,
+			      "no interface to listen on: "
+			      "DICOMM_SOCKET_IFNAME \"%s\" "
+			      "DICOMM_SOCKET_FAMILY \"%s\", up are:%s",
+			      spec, config_string(CONFIG_SOCKET_FAMILY), names);
+	}
+	freeifaddrs(all);
+	return status;
+}
+
+static void set_port(struct sock_address *address, unsigned port)
+{
+	if (address->storage.ss_family == AF_INET)
+		((struct sockaddr_in *)&address->storage)->sin_port =
+			htons((uint16_t)port);
+	else
+		((struct sockaddr_in6 *)&address->storage)->sin6_port =
+			htons((uint16_t)port);
+}
+
+static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
+{
+	char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE], port[8];
+	bool v6 = address->storage.ss_family == AF_INET6;
+
+	if (getnameinfo((const struct sockaddr *)&address->storage,
+			address->len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(text, SOCK_TEXT, "?");
+	else
+		snprintf(text, SOCK_TEXT, v6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* -1 and errno on failure. */
+static int try_listen(const struct sock_address *address, bool reuse)
+{
+	int on = 1, off = 0, err;
+	int fd = sock_create(address);
+
+	if (fd < 0)
+		return -1;
+	if (reuse)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (address->storage.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (!bind(fd, (const struct sockaddr *)&address->storage,
+		  address->len) &&
+	    !listen(fd, BACKLOG))
+		return fd;
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+static bool port_is_taken(void)
+{
+	return errno == EADDRINUSE || errno == EACCES;
+}
+
+/* Take the first free port of DICOMM_PORT_RANGE, beginning at a random one, so
+ * that processes that start together do not all try the same. */
+static int listen_in_range(struct sock_address *address)
+{
+	const char *range = config_string(CONFIG_PORT_RANGE);
+	unsigned first, last, n, start;
+	int fd = -1;
+
+	if (sscanf(range, "%u-%u", &first, &last) != 2) {
+		set_port(address, 0);
+		return try_listen(address, false);
+	}
+	n = last - first + 1;
+	auth_random((uint8_t *)&start, sizeof(start));
+	for (unsigned i = 0; i < n; i++) {
+		set_port(address, first + (start % n + i) % n);
+		fd = try_listen(address, true);
+		if (fd >= 0 || !port_is_taken())
+			break;
+	}
+	return fd;
+}
+
+dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
+{
+	struct sock_address address = {0};
+	int fd;
+
+	TRY(choose_interface(&address));
+	fd = listen_in_range(&address);
+	if (fd < 0) {
+		to_text(&address, text);
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "listen at %s, DICOMM_PORT_RANGE \"%s\": %m", text,
+			    config_string(CONFIG_PORT_RANGE));
+	}
+	address.len = sizeof(address.storage);
+	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
+	to_text(&address, text);
+	*out = fd;
+	return DICOMM_SUCCESS;
+}
+
+/* Split "host:port" or "[address]:port"; false if it is neither. */
+static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
+{
+	const char *colon = strrchr(host_port, ':');
+	size_t n;
+	char *end;
+	long number;
+
+	if (!colon || colon == host_port)
+		return false;
+	number = strtol(colon + 1, &end, 10);
+	if (colon[1] < '0' || colon[1] > '9' || *end || number < 1 ||
+	    number > 65535)
+		return false;
+	n = (size_t)(colon - host_port);
+	if (host_port[0] == '[' && colon[-1] == ']') {
+		host_port++;
+		n -= 2;
+	} else if (memchr(host_port, ':', n)) {
+		return false;
+	}
+	if (!n || n >= SOCK_TEXT)
+		return false;
+	memcpy(host, host_port, n);
+	host[n] = '\0';
+	snprintf(port, 8, "%ld", number);
+	return true;
+}
+
+bool sock_is_host_port(const char *text)
+{
+	char host[SOCK_TEXT], port[8];
+
+	return strlen(text) < SOCK_TEXT && split(text, host, port);
+}
+
+dicomm_result_t sock_check(const char *host_port)
+{
+	if (sock_is_host_port(host_port))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "\"%.80s\" is not host:port or [address]:port", host_port);
+}
+
+static const struct addrinfo *choose(const struct addrinfo *all, unsigned turn)
+{
+	const struct addrinfo *a = all;
+	unsigned n = 0;
+
+	for (; a; a = a->ai_next)
+		n++;
+	for (a = all, turn %= n; turn; turn--)
+		a = a->ai_next;
+	return a;
+}
+
+static bool resolve(const char *host_port, int flags, unsigned turn,
+		    struct sock_address *address, const char **why)
+{
+	struct addrinfo hints = {
+		.ai_family = family_wanted(),
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = flags | AI_NUMERICSERV,
+	};
+	char host[SOCK_TEXT], port[8];
+	const struct addrinfo *chosen;
+	struct addrinfo *found;
+	int err;
+
+	*why = "not host:port";
+	if (!split(host_port, host, port))
+		return false;
+	err = getaddrinfo(host, port, &hints, &found);
+	if (err) {
+		*why = gai_strerror(err);
+		return false;
+	}
+	memset(address, 0, sizeof(*address));
+	chosen = choose(found, turn);
+	memcpy(&address->storage, chosen->ai_addr, chosen->ai_addrlen);
+	address->len = chosen->ai_addrlen;
+	freeaddrinfo(found);
+	return true;
+}
+
+bool sock_resolve(const char *host_port, struct sock_address *address,
+		  const char **why)
+{
+	return resolve(host_port, 0, 0, address, why);
+}
+
+bool sock_resolve_turn(const char *host_port, unsigned turn,
+		       struct sock_address *address, const char **why)
+{
+	return resolve(host_port, 0, turn, address, why);
+}
+
+static void make_any(struct sock_address *address)
+{
+	if (address->storage.ss_family == AF_INET)
+		((struct sockaddr_in *)&address->storage)->sin_addr.s_addr =
+			htonl(INADDR_ANY);
+	else
+		((struct sockaddr_in6 *)&address->storage)->sin6_addr =
+			in6addr_any;
+}
+
+dicomm_result_t sock_listen_at(const char *host_port, int *out)
+{
+	struct sock_address address;
+	const char *why;
+	int fd;
+
+	TRY(sock_check(host_port));
+	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why)) {
+		if (!resolve(host_port, 0, 0, &address, &why))
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "resolve %s: %s", host_port, why);
+		if (strncmp(host_port, "localhost:", 10))
+			make_any(&address);
+	}
+	/* The port may have served another id a moment ago. */
+	fd = try_listen(&address, true);
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "listen at %s: %m", host_port);
+	*out = fd;
+	return DICOMM_SUCCESS;
+}
+
+bool sock_is_loopback(const char *host_port)
+{
+	struct sock_address address;
+	const char *why;
+
+	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why))
+		return !strncmp(host_port, "localhost:", 10);
+	if (address.storage.ss_family == AF_INET)
+		return (ntohl(((const struct sockaddr_in *)&address.storage)
+				      ->sin_addr.s_addr) >>
+			24) == 127;
+	return IN6_IS_ADDR_LOOPBACK(
+		&((const struct sockaddr_in6 *)&address.storage)->sin6_addr);
+}
+
+int sock_create(const struct sock_address *address)
+{
+	return descriptors_high(
+		socket(address->storage.ss_family,
+		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+bool sock_is_self_connected(int fd)
+{
+	struct sock_address own = {.len = sizeof(own.storage)};
+	struct sock_address peer = {.len = sizeof(peer.storage)};
+
+	return !getsockname(fd, (struct sockaddr *)&own.storage, &own.len) &&
+	       !getpeername(fd, (struct sockaddr *)&peer.storage, &peer.len) &&
+	       own.len == peer.len &&
+	       !memcmp(&own.storage, &peer.storage, own.len);
+}
+
+static int connect_result(int fd)
+{
+	const struct linger off = {.l_onoff = 1};
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		return errno;
+	if (err || !sock_is_self_connected(fd))
+		return err;
+	/* Without this the port stays taken for a minute after the close. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+	return ECONNREFUSED;
+}
+
+int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
+		 const _Atomic bool *cancelled)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	if (!connect(fd, (const struct sockaddr *)&address->storage,
+		     address->len))
+		return connect_result(fd);
+	if (errno != EINPROGRESS && errno != EINTR)
+		return errno;
+	while (poll(&p, 1, POLL_MS) <= 0) {
+		if (cancelled && atomic_load(cancelled))
+			return ECANCELED;
+		if (clock_ns() >= until_ns)
+			return ETIMEDOUT;
+	}
+	return connect_result(fd);
+}
+
+void sock_peer(int fd, char text[SOCK_TEXT])
+{
+	struct sock_address address = {.len = sizeof(address.storage)};
+
+	if (getpeername(fd, (struct sockaddr *)&address.storage, &address.len) <
+	    0)
+		snprintf(text, SOCK_TEXT, "?");
+	else
+		to_text(&address, text);
+}
+
+/* Count all open descriptors of the process; without /proc return most. */
+static uint64_t count_open(uint64_t most)
+{
+	DIR *dir = descriptors_opendir("/proc/self/fd");
+	uint64_t n = 0;
+
+	if (!dir)
+		return most;
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+void sock_make_room(uint32_t n)
+{
+	uint64_t before = descriptors_limit(), needed, limit;
+
+	if (before == UINT64_MAX)
+		return;
+	needed = count_open(before) + n;
+	if (before >= needed + DESCRIPTORS_OF_OTHERS)
+		return;
+	limit = descriptors_raise(needed + DESCRIPTORS_OF_OTHERS);
+	if (limit > before)
+		log_info("limit of open files raised to %" PRIu64
+			 ", for %" PRIu32 " connections",
+			 limit, n);
+	if (limit < needed)
+		log_warn("%" PRIu32 " connections need as many open files, the "
+			 "limit is %" PRIu64 " (ulimit -Hn)",
+			 n, limit);
+}

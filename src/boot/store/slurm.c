@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * srun without PMI (--mpi=none): the variables SLURM_*. Task 0 runs on the
+ * first node of the step, and listens on a port made of the numbers of job and
+ * step.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/boot/store/slurm_hosts.h"
+#include "src/boot/store/store.h"
+
+#define PORT_FIRST 20000
+#define PORTS 12000 /* below the ephemeral ports, which begin at 32768 */
+
+static const char *ranks_variable(void)
+{
+	return getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS"
+					      : "SLURM_NTASKS";
+}
+
+/* The batch script has SLURM_PROCID too, but no step with a number. */
+static bool slurm_present(void)
+{
+	return getenv("SLURM_PROCID") && getenv("SLURM_JOB_ID") &&
+	       store_number_or_none("SLURM_STEP_ID") >= 0 &&
+	       getenv(ranks_variable());
+}
+
+static dicomm_result_t slurm_get(struct launcher_info *info)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+	const char *step = getenv("SLURM_STEP_ID");
+	const char *nodes = getenv("SLURM_STEP_NODELIST");
+	char host[65], known[80];
+	unsigned long number;
+
+	TRY(store_number(ranks_variable(), 1, 1 << 20, &info->ranks));
+	TRY(store_number("SLURM_PROCID", 0, info->ranks - 1, &info->rank));
+	if (!nodes)
+		nodes = getenv("SLURM_JOB_NODELIST");
+	if (!nodes || !slurm_first_host(nodes, host, sizeof(host)))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "SLURM_STEP_NODELIST is \"%.80s\": it does not "
+			    "begin with a node",
+			    nodes ? nodes : "");
+	number = strtoul(job, NULL, 10) * 31 + strtoul(step, NULL, 10);
+	snprintf(known, sizeof(known), "slurm %.30s %.30s", job, step);
+	return store_fixed_id(info, host, PORT_FIRST + (int)(number % PORTS),
+			      known);
+}
+
+const struct store store_slurm = {
+	.name = "slurm",
+	.needs = "SLURM_PROCID, SLURM_NTASKS and SLURM_STEP_ID (srun)",
+	.present = slurm_present,
+	.get = slurm_get,
+};
