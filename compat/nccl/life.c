@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compat/nccl/group.h"
 
 /* For other threads to leave what was aborted, at most */
 #define ABORT_MS 30000
-/* A program that destroys what another thread still uses is told so. */
-#define DESTROY_MS 5000
+/* For the peers of a program that ends to receive what it has sent them */
+#define EXIT_MS 2000
 
 static ncclResult_t refused(ncclResult_t result)
 {
@@ -35,8 +36,55 @@ static ncclResult_t submit(struct nccl_task *t, ncclComm_t *out)
 	return result;
 }
 
+static bool is_going_on(struct ncclComm *c)
+{
+	dicomm_result_t error = DICOMM_SUCCESS;
+
+	return dicomm_comm_get_async_error(c->comm, &error) == DICOMM_SUCCESS &&
+	       error == DICOMM_IN_PROGRESS;
+}
+
+/* Of this process, ready, and in no call: to be left in good order. */
+static bool is_left(struct ncclComm *c)
+{
+	dicomm_result_t error = DICOMM_ERR_INTERNAL;
+
+	if (c->pid != (int)getpid() || atomic_load(&c->state) != NCCL_LIVE ||
+	    !c->comm || atomic_exchange(&c->busy, 1))
+		return false;
+	dicomm_comm_get_async_error(c->comm, &error);
+	return error == DICOMM_SUCCESS;
+}
+
+/* Many programs end without ncclCommDestroy(). What their last operations have
+ * sent may still lie in their memory, where the peers read it. */
+static void leave_all(void)
+{
+	int n = 0, left = EXIT_MS;
+
+	while (n < NCCL_HANDLES && nccl_handles[n].pid) {
+		struct ncclComm *c = &nccl_handles[n++];
+
+		if (is_left(c))
+			dicomm_comm_finalize(c->comm);
+	}
+	for (int i = 0; i < n; i++)
+		while (nccl_handles[i].pid == (int)getpid() &&
+		       nccl_handles[i].comm && is_going_on(&nccl_handles[i]) &&
+		       left-- > 0)
+			usleep(1000);
+}
+
+static void leave_at_exit(void)
+{
+	atexit(leave_all);
+}
+
 static bool make_handle(struct nccl_task *t)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, leave_at_exit);
 	t->made = nccl_handle_new(t->f, NCCL_PENDING);
 	if (!t->made)
 		return false;
@@ -284,7 +332,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
 NCCL_ALIAS(ncclCommSplit);
 
 /* Nothing goes on any more; what is left is to shrink, or to end. */
-static ncclResult_t revoke(const char *f, struct ncclComm *comm)
+static ncclResult_t make_rest(const char *f, struct ncclComm *comm)
 {
 	dicomm_result_t status;
 
@@ -303,7 +351,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: flags 0x%x: not NCCL_REVOKE_DEFAULT",
 				   __func__, (unsigned)flags);
-	return revoke(__func__, comm);
+	return make_rest(__func__, comm);
 }
 NCCL_ALIAS(ncclCommRevoke);
 
@@ -341,7 +389,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int nexclude,
 	if (nexclude)
 		memcpy(t.exclude, exclude, (size_t)nexclude * sizeof(int));
 	if (flags & NCCL_SHRINK_ABORT)
-		result = revoke(__func__, comm);
+		result = make_rest(__func__, comm);
 	if (result == ncclSuccess && !make_handle(&t))
 		result = ncclSystemError;
 	if (result != ncclSuccess) {
@@ -372,15 +420,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 	/* As NCCL has it: there is nothing to destroy. */
 	if (!comm)
 		return ncclSuccess;
-	if (!nccl_is_handle(comm) || !nccl_turn(comm, NCCL_THERE, NCCL_DYING))
+	if (!nccl_enter_shared(comm, NCCL_THERE))
 		return refused(nccl_handle_refuse(__func__, comm));
-	if (!nccl_handle_drain(comm, DESTROY_MS, true, 0)) {
-		nccl_turn(comm, NCCL_IN(NCCL_DYING), NCCL_LIVE);
-		return refused(nccl_refuse(ncclInvalidUsage,
-					   "%s: another thread is in a call on "
-					   "comm %p; ncclCommAbort() ends that",
-					   __func__, (void *)comm));
-	}
+	nccl_leave_shared(comm);
 	return submit(&t, NULL);
 }
 NCCL_ALIAS(ncclCommDestroy);

@@ -15,6 +15,8 @@
 /* For other threads to leave a communicator that has failed: they hear of that
  * at once. */
 #define DESTROY_MS 10000
+/* For other threads to leave one that is destroyed */
+#define IN_USE_MS 5000
 
 static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 {
@@ -91,8 +93,20 @@ static dicomm_result_t finalize(struct nccl_task *t)
 	return status;
 }
 
+/* A program that destroys what another thread still uses is told so. */
 static dicomm_result_t destroy(struct nccl_task *t)
 {
+	if (!nccl_turn(t->comm, NCCL_THERE, NCCL_DYING))
+		return gone(t);
+	if (!nccl_handle_drain(t->comm, IN_USE_MS, true, 0)) {
+		nccl_turn(t->comm, NCCL_IN(NCCL_DYING), NCCL_LIVE);
+		nccl_refuse(ncclInvalidUsage,
+			    "%s: another thread is in a call on comm %p; "
+			    "ncclCommAbort() ends that",
+			    t->f, (void *)t->comm);
+		t->said = true;
+		return DICOMM_ERR_INVALID_USAGE;
+	}
 	return dicomm_comm_destroy(t->comm->comm);
 }
 
@@ -224,6 +238,8 @@ static ncclResult_t finish_end(struct nccl_task *t)
 			nccl_handle_free(c);
 			return ncclSuccess;
 		}
+		if (t->said)
+			return nccl_result(t->status);
 		nccl_turn(c, NCCL_IN(NCCL_DYING), NCCL_LIVE);
 		return nccl_failed(t->status);
 	}
@@ -268,6 +284,4 @@ void nccl_task_drop(struct nccl_task *t)
 	t->exclude = NULL;
 	if (t->made && nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_DYING))
 		nccl_handle_free(t->made);
-	if (t->kind == NCCL_TASK_DESTROY)
-		nccl_turn(t->comm, NCCL_IN(NCCL_DYING), NCCL_LIVE);
 }
