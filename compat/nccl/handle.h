@@ -29,6 +29,7 @@ struct ncclComm {
 	_Atomic uint32_t state;   /* enum nccl_state */
 	int pid;
 	_Atomic(dicomm_comm_t) comm;
+	bool leaves;   /* at exit() */
 	bool blocking; /* as NCCL's users have it; ours never blocks */
 	struct nccl_redop *redops; /* of who is busy */
 	struct ncclComm *next;     /* of the places that are free */

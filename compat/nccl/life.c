@@ -57,7 +57,8 @@ static bool is_left(struct ncclComm *c)
 }
 
 /* Many programs end without ncclCommDestroy(). What their last operations have
- * sent may still lie in their memory, where the peers read it. */
+ * sent may still lie in their memory, where the peers read it; and who is gone
+ * without a word has died. */
 static void leave_all(void)
 {
 	int n = 0, left = EXIT_MS;
@@ -65,14 +66,22 @@ static void leave_all(void)
 	while (n < NCCL_HANDLES && nccl_handles[n].pid) {
 		struct ncclComm *c = &nccl_handles[n++];
 
-		if (is_left(c))
+		c->leaves = is_left(c);
+		if (c->leaves)
 			dicomm_comm_finalize(c->comm);
 	}
-	for (int i = 0; i < n; i++)
-		while (nccl_handles[i].pid == (int)getpid() &&
-		       nccl_handles[i].comm && is_going_on(&nccl_handles[i]) &&
-		       left-- > 0)
+	for (int i = 0; i < n; i++) {
+		struct ncclComm *c = &nccl_handles[i];
+
+		if (!c->leaves)
+			continue;
+		while (is_going_on(c) && left-- > 0)
 			usleep(1000);
+		if (!is_going_on(c) &&
+		    nccl_turn(c, NCCL_IN(NCCL_LIVE), NCCL_DYING) &&
+		    nccl_handle_drain(c, 0, false, 0))
+			dicomm_comm_destroy(c->comm);
+	}
 }
 
 static void leave_at_exit(void)

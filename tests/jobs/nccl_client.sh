@@ -57,6 +57,10 @@ scene() {
 		}
 		rank=$((rank + 1))
 	done
+	# Whoever ends without a word has died, to the others.
+	if grep -h 'died' "$folder"/out* >"$out/died" && [ $name = leaves ]; then
+		fail "$name of $*: $(cat "$out/died")"
+	fi
 	echo "$name: $*"
 }
 
