@@ -167,6 +167,26 @@ typedef struct {
 
 typedef struct ncclParamHandle *ncclParamHandle_t;
 
+#else
+
+/* What the header that was included is too old to have */
+#if NCCL_VERSION_CODE < 22200
+typedef void ncclSimInfo_t;
+#endif
+#if NCCL_VERSION_CODE < 22700
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+#endif
+#if NCCL_VERSION_CODE < 22900
+typedef int ncclCommMemStat_t;
+typedef void ncclWaitSignalDesc_t;
+#endif
+#if NCCL_VERSION_CODE < 23000
+typedef struct ncclParamHandle *ncclParamHandle_t;
+#endif
+#if NCCL_VERSION_CODE < 23200
+typedef void ncclEncryptionConfig_t;
+#endif
+
 #endif
 
 /* Of nccl_device.h, which no program in C can include */
