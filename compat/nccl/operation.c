@@ -3,6 +3,15 @@
 #include "compat/nccl/config.h"
 #include "compat/nccl/group.h"
 
+/* Only a call that is kept has to lie in memory. */
+static inline __attribute__((always_inline)) ncclResult_t
+keep(const struct nccl_call *call)
+{
+	const struct nccl_call copy = *call;
+
+	return nccl_group_call(&copy);
+}
+
 static inline __attribute__((always_inline)) ncclResult_t
 perform(const struct nccl_call *call)
 {
@@ -10,7 +19,7 @@ perform(const struct nccl_call *call)
 	dicomm_result_t status;
 
 	if (nccl_group_open())
-		return nccl_group_call(call);
+		return keep(call);
 	if (__builtin_expect(!nccl_enter(c), 0))
 		return nccl_handle_refuse(call->f, c);
 	status = nccl_call_run(
