@@ -175,7 +175,7 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 	case NCCL_REVOKED:
 		return nccl_refuse(ncclInvalidUsage,
 				   "%s: comm %p was revoked: it is good for "
-				   "ncclCommShrink(), ncclCommSplit(), "
+				   "ncclCommShrink(), "
 				   "ncclCommDestroy() and ncclCommAbort() only",
 				   f, p);
 	case NCCL_LIVE:

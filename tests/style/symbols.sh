@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The libraries export what include/dicomm.h declares, the shared one under its
 # version node, and nothing else; and the shared one can be opened at run time,
-# and closed. libnccl.so.2 and librccl.so.1 export what nccl_symbols.txt lists.
+# and closed. libnccl.so.2 and librccl.so.1 export what nccl_symbols.txt lists,
+# and docs/nccl.md has all of that.
 libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
@@ -71,6 +72,12 @@ fi
 sed -n '/^#/d; s/ .*//p' "$list" | awk '{ print }
 	$1 != "ncclResetDebugInitInternal" { print "p" $1 }' |
 	sort >"$work/nccl"
+for name in $(sed -n '/^#/d; s/ .*//p' "$list"); do
+	grep -q "\`$name\`" "${srcdir:-.}/docs/nccl.md" || {
+		echo "docs/nccl.md does not say what $name does"
+		bad=1
+	}
+done
 for library in libnccl.so.2 librccl.so.1; do
 	path=$libraries/dicomm/compat/$library
 	[ -e "$path" ] || continue
