@@ -164,4 +164,17 @@ if ${CC:-cc} -shared -fPIC -o "$out/real/libnccl.so.2" "$out/other.c" \
 else
 	fail "$(cat "$out/cc")"
 fi
+
+# A Python with a CUDA build of PyTorch, if there is one: it needs no GPU for
+# this, and stubs of CUDA's other libraries will do.
+if [ -n "$DICOMM_TEST_TORCH" ]; then
+	"$build/dicomm-run" -q "$DICOMM_TEST_TORCH" -c '
+import torch
+made = bytes(torch.cuda.nccl.unique_id())
+print(torch.cuda.nccl.version(), made[:8], len(made))' >"$out/said" 2>&1
+	[ "$(cat "$out/said")" = "(2, 30, 7) b'dicomm1:' 128" ] ||
+		fail "PyTorch: $(tail -3 "$out/said")"
+else
+	echo "PyTorch is not tried: DICOMM_TEST_TORCH is no Python that has it"
+fi
 exit $bad
