@@ -463,7 +463,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 		dicomm_comm_abort(comm->comm);
 	if (status == DICOMM_SUCCESS)
 		status = dicomm_comm_destroy(comm->comm);
-	nccl_redop_forget(comm);
+	nccl_handle_clear(comm);
 	nccl_handle_free(comm);
 	return nccl_from(status);
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat/nccl/call.h"
 #include "compat/nccl/device.h"
-#include "compat/nccl/handle.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -160,6 +160,23 @@ struct ncclWindow_vidmem {
 };
 
 static struct ncclWindow_vidmem *windows;
+
+/* The library has forgotten what was registered, with the communicator. */
+void nccl_window_forget(struct ncclComm *c)
+{
+	struct ncclWindow_vidmem **at = &windows, *w;
+
+	pthread_mutex_lock(&lock);
+	while ((w = *at)) {
+		if (w->comm != c) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		free(w);
+	}
+	pthread_mutex_unlock(&lock);
+}
 
 /* Of any communicator where comm is NULL; taken out of the list if wanted. */
 static struct ncclWindow_vidmem *

@@ -26,29 +26,22 @@ static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 	config->name = t->options.name[0] ? t->options.name : NULL;
 }
 
-static dicomm_comm_t *place(struct ncclComm *c)
-{
-	return (dicomm_comm_t *)&c->comm;
-}
-
 static dicomm_result_t init(struct nccl_task *t)
 {
 	dicomm_config_t config;
 
 	set_config(&config, t);
-	return dicomm_comm_init_rank_config(place(t->made), t->nranks, t->id,
-					    t->rank, &config);
+	return dicomm_comm_init_rank_config(&t->out, t->nranks, t->id, t->rank,
+					    &config);
 }
 
 /* Where the communicator has no options of its own, it has the old one's. */
 static dicomm_result_t split(struct nccl_task *t)
 {
 	dicomm_config_t config;
-	dicomm_comm_t none = NULL;
 
 	set_config(&config, t);
-	return dicomm_comm_split(t->comm->comm, t->color, t->key,
-				 t->made ? place(t->made) : &none,
+	return dicomm_comm_split(t->comm->comm, t->color, t->key, &t->out,
 				 t->options.given ? &config : NULL);
 }
 
@@ -58,8 +51,7 @@ static dicomm_result_t shrink(struct nccl_task *t)
 
 	set_config(&config, t);
 	return dicomm_comm_shrink(t->comm->comm, t->exclude, t->nexclude,
-				  place(t->made),
-				  t->options.given ? &config : NULL);
+				  &t->out, t->options.given ? &config : NULL);
 }
 
 static dicomm_result_t gone(struct nccl_task *t)
@@ -202,7 +194,7 @@ static void end(struct ncclComm *c)
 		return;
 	nccl_handle_drain(c, DESTROY_MS, true, 1);
 	dicomm_comm_destroy(c->comm);
-	nccl_redop_forget(c);
+	nccl_handle_clear(c);
 	nccl_handle_free(c);
 }
 
@@ -234,7 +226,7 @@ static ncclResult_t finish_end(struct nccl_task *t)
 
 	if (t->kind == NCCL_TASK_DESTROY) {
 		if (t->status == DICOMM_SUCCESS) {
-			nccl_redop_forget(c);
+			nccl_handle_clear(c);
 			nccl_handle_free(c);
 			return ncclSuccess;
 		}
@@ -269,8 +261,13 @@ static ncclResult_t finish(struct nccl_task *t, bool in_group)
 
 ncclResult_t nccl_task_finish(struct nccl_task *t, bool in_group)
 {
-	ncclResult_t result = finish(t, in_group);
+	ncclResult_t result;
 
+	/* Only now, for in a group of the library a thread of that writes it.
+	 */
+	if (t->made)
+		atomic_store(&t->made->comm, t->out);
+	result = finish(t, in_group);
 	free(t->exclude);
 	t->exclude = NULL;
 	let_go(t->held);

@@ -21,6 +21,7 @@ struct nccl_task {
 	enum nccl_task_kind kind;
 	struct ncclComm *comm; /* that it is done to; NULL: init */
 	struct ncclComm *made; /* NULL: none */
+	dicomm_comm_t out;     /* what the library makes for it */
 	struct nccl_options options;
 	char device[32];
 	int nranks, rank;
