@@ -87,12 +87,8 @@ nccl_call_run(const struct nccl_call *c, dicomm_comm_t comm)
 void nccl_redop_hold(struct ncclComm *c, int op, int change);
 /* Of a communicator that ends. */
 void nccl_redop_forget(struct ncclComm *c);
-void nccl_window_forget(struct ncclComm *c);
-
-static inline void nccl_handle_clear(struct ncclComm *c)
-{
-	nccl_redop_forget(c);
-	nccl_window_forget(c);
-}
+/* The same, before the library ends it: what it still has registered */
+bool nccl_memory_is_left(const struct ncclComm *comm);
+void nccl_memory_forget(struct ncclComm *comm);
 
 #endif

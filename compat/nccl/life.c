@@ -461,9 +461,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	/* It may have come about meanwhile. */
 	if (comm->comm)
 		dicomm_comm_abort(comm->comm);
+	nccl_memory_forget(comm);
 	if (status == DICOMM_SUCCESS)
 		status = dicomm_comm_destroy(comm->comm);
-	nccl_handle_clear(comm);
+	nccl_redop_forget(comm);
 	nccl_handle_free(comm);
 	return nccl_from(status);
 }

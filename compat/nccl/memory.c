@@ -121,72 +121,27 @@ ncclResult_t ncclMemFree(void *ptr)
 }
 NCCL_ALIAS(ncclMemFree);
 
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
-			      void **handle)
-{
-	dicomm_result_t status;
-
-	if (!handle)
-		return nccl_refuse(ncclInvalidArgument, "%s: handle is NULL",
-				   __func__);
-	*handle = NULL;
-	if (!nccl_enter(comm))
-		return nccl_handle_refuse(__func__, comm);
-	status = dicomm_comm_register(comm->comm, buff, size, handle);
-	nccl_leave(comm);
-	return nccl_from(status);
-}
-NCCL_ALIAS(ncclCommRegister);
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-	dicomm_result_t status;
-
-	if (!nccl_enter_any(comm, NCCL_THERE))
-		return nccl_handle_refuse(__func__, comm);
-	/* What could not be registered has that handle in NCCL. */
-	status = handle ? dicomm_comm_deregister(comm->comm, handle)
-			: DICOMM_SUCCESS;
-	nccl_leave(comm);
-	return nccl_from(status);
-}
-NCCL_ALIAS(ncclCommDeregister);
-
-/* A window is a registered buffer; nobody else reaches into it. */
+/* What is registered, until it is no longer, or the communicator ends. As a
+ * window it has the program's own pointer in it; nobody else reaches into it.
+ */
 struct ncclWindow_vidmem {
 	struct ncclComm *comm;
 	void *buff, *handle;
+	bool window;
 	struct ncclWindow_vidmem *next;
 };
 
-static struct ncclWindow_vidmem *windows;
+static struct ncclWindow_vidmem *registered;
 
-/* The library has forgotten what was registered, with the communicator. */
-void nccl_window_forget(struct ncclComm *c)
-{
-	struct ncclWindow_vidmem **at = &windows, *w;
-
-	pthread_mutex_lock(&lock);
-	while ((w = *at)) {
-		if (w->comm != c) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		free(w);
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* Of any communicator where comm is NULL; taken out of the list if wanted. */
+/* Taken out of the list if that is wanted */
 static struct ncclWindow_vidmem *
-find_window(const void *win, const struct ncclComm *comm, bool take)
+find(const void *handle, const struct ncclComm *comm, bool window, bool take)
 {
 	struct ncclWindow_vidmem **at, *w;
 
 	pthread_mutex_lock(&lock);
-	for (at = &windows; (w = *at); at = &w->next)
-		if (w == win && (!comm || w->comm == comm))
+	for (at = &registered; (w = *at); at = &w->next)
+		if (w == handle && w->comm == comm && w->window == window)
 			break;
 	if (w && take)
 		*at = w->next;
@@ -194,12 +149,117 @@ find_window(const void *win, const struct ncclComm *comm, bool take)
 	return w;
 }
 
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
-				    ncclWindow_t *win, int flags)
+static struct ncclWindow_vidmem *take_one_of(const struct ncclComm *comm)
+{
+	struct ncclWindow_vidmem **at, *w;
+
+	pthread_mutex_lock(&lock);
+	for (at = &registered; (w = *at); at = &w->next)
+		if (w->comm == comm)
+			break;
+	if (w)
+		*at = w->next;
+	pthread_mutex_unlock(&lock);
+	return w;
+}
+
+bool nccl_memory_is_left(const struct ncclComm *comm)
+{
+	bool left = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct ncclWindow_vidmem *w = registered; w && !left; w = w->next)
+		left = w->comm == comm;
+	pthread_mutex_unlock(&lock);
+	return left;
+}
+
+void nccl_memory_forget(struct ncclComm *comm)
+{
+	struct ncclWindow_vidmem *w;
+
+	while ((w = take_one_of(comm))) {
+		dicomm_comm_deregister(comm->comm, w->handle);
+		free(w);
+	}
+}
+
+static ncclResult_t enroll(const char *f, struct ncclComm *comm, void *buff,
+			   size_t size, bool window,
+			   struct ncclWindow_vidmem **out)
 {
 	struct ncclWindow_vidmem *w;
 	dicomm_result_t status;
 
+	if (!nccl_enter(comm))
+		return nccl_handle_refuse(f, comm);
+	w = malloc(sizeof(*w));
+	if (!w) {
+		nccl_leave(comm);
+		return nccl_refuse(ncclSystemError, "%s: out of memory", f);
+	}
+	*w = (struct ncclWindow_vidmem){
+		.comm = comm, .buff = buff, .window = window};
+	status = dicomm_comm_register(comm->comm, buff, size, &w->handle);
+	if (status == DICOMM_SUCCESS) {
+		pthread_mutex_lock(&lock);
+		w->next = registered;
+		registered = w;
+		pthread_mutex_unlock(&lock);
+		*out = w;
+	} else {
+		free(w);
+	}
+	nccl_leave(comm);
+	return nccl_from(status);
+}
+
+static ncclResult_t strike(const char *f, struct ncclComm *comm, void *handle,
+			   bool window)
+{
+	struct ncclWindow_vidmem *w;
+	dicomm_result_t status;
+
+	if (!nccl_enter_any(comm, NCCL_THERE))
+		return nccl_handle_refuse(f, comm);
+	/* What could not be registered is NULL in NCCL. */
+	w = handle ? find(handle, comm, window, true) : NULL;
+	status = w ? dicomm_comm_deregister(comm->comm, w->handle)
+		   : DICOMM_SUCCESS;
+	nccl_leave(comm);
+	if (handle && !w)
+		return nccl_refuse(ncclInvalidArgument,
+				   "%s: %p: no %s of this communicator", f,
+				   handle,
+				   window ? "window" : "handle of a buffer");
+	free(w);
+	return nccl_from(status);
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
+			      void **handle)
+{
+	struct ncclWindow_vidmem *w = NULL;
+	ncclResult_t result;
+
+	if (!handle)
+		return nccl_refuse(ncclInvalidArgument, "%s: handle is NULL",
+				   __func__);
+	result = enroll(__func__, comm, buff, size, false, &w);
+	*handle = w;
+	return result;
+}
+NCCL_ALIAS(ncclCommRegister);
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+	return strike(__func__, comm, handle, false);
+}
+NCCL_ALIAS(ncclCommDeregister);
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
+				    ncclWindow_t *win, int flags)
+{
 	if (!win)
 		return nccl_refuse(ncclInvalidArgument, "%s: win is NULL",
 				   __func__);
@@ -209,53 +269,13 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
 				   "%s: flags 0x%x: windows for NCCL's device "
 				   "interface (GIN, CFT) do not exist here",
 				   __func__, (unsigned)flags);
-	if (!nccl_enter(comm))
-		return nccl_handle_refuse(__func__, comm);
-	w = malloc(sizeof(*w));
-	if (!w) {
-		nccl_leave(comm);
-		return nccl_refuse(ncclSystemError, "%s: out of memory",
-				   __func__);
-	}
-	status = dicomm_comm_register(comm->comm, buff, size, &w->handle);
-	nccl_leave(comm);
-	if (status != DICOMM_SUCCESS) {
-		free(w);
-		return nccl_failed(status);
-	}
-	w->comm = comm;
-	w->buff = buff;
-	pthread_mutex_lock(&lock);
-	w->next = windows;
-	windows = w;
-	pthread_mutex_unlock(&lock);
-	*win = w;
-	return ncclSuccess;
+	return enroll(__func__, comm, buff, size, true, win);
 }
 NCCL_ALIAS(ncclCommWindowRegister);
 
-static ncclResult_t no_window(const char *f, const void *win)
-{
-	return nccl_refuse(ncclInvalidArgument,
-			   "%s: win %p: no window of this communicator", f,
-			   win);
-}
-
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
-	struct ncclWindow_vidmem *w;
-	dicomm_result_t status;
-
-	if (!nccl_enter_any(comm, NCCL_THERE))
-		return nccl_handle_refuse(__func__, comm);
-	w = win ? find_window(win, comm, true) : NULL;
-	status = w ? dicomm_comm_deregister(comm->comm, w->handle)
-		   : DICOMM_SUCCESS;
-	nccl_leave(comm);
-	if (win && !w)
-		return no_window(__func__, win);
-	free(w);
-	return nccl_from(status);
+	return strike(__func__, comm, win, true);
 }
 NCCL_ALIAS(ncclCommWindowDeregister);
 
@@ -269,10 +289,14 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **ptr)
 	*ptr = NULL;
 	if (!nccl_enter_shared(comm, NCCL_THERE))
 		return nccl_handle_refuse(__func__, comm);
-	w = find_window(win, comm, false);
+	w = find(win, comm, true, false);
 	if (w)
 		*ptr = w->buff;
 	nccl_leave_shared(comm);
-	return w ? ncclSuccess : no_window(__func__, win);
+	if (w)
+		return ncclSuccess;
+	return nccl_refuse(ncclInvalidArgument,
+			   "%s: win %p: no window of this communicator",
+			   __func__, (void *)win);
 }
 NCCL_ALIAS(ncclWinGetUserPtr);

@@ -85,6 +85,31 @@ static dicomm_result_t finalize(struct nccl_task *t)
 	return status;
 }
 
+static void nap(unsigned *us)
+{
+	struct timespec t = {.tv_nsec = (long)*us * 1000};
+
+	nanosleep(&t, NULL);
+	if (*us < 500)
+		*us += *us / 2;
+}
+
+/* Buffers that are still registered may be in use until it is finalized. */
+static void strike_all(struct ncclComm *c)
+{
+	dicomm_result_t error = DICOMM_IN_PROGRESS;
+	unsigned us = 20;
+
+	if (!nccl_memory_is_left(c))
+		return;
+	if (dicomm_comm_finalize(c->comm) == DICOMM_IN_PROGRESS)
+		while (dicomm_comm_get_async_error(c->comm, &error) ==
+			       DICOMM_SUCCESS &&
+		       error == DICOMM_IN_PROGRESS)
+			nap(&us);
+	nccl_memory_forget(c);
+}
+
 /* A program that destroys what another thread still uses is told so. */
 static dicomm_result_t destroy(struct nccl_task *t)
 {
@@ -99,6 +124,7 @@ static dicomm_result_t destroy(struct nccl_task *t)
 		t->said = true;
 		return DICOMM_ERR_INVALID_USAGE;
 	}
+	strike_all(t->comm);
 	return dicomm_comm_destroy(t->comm->comm);
 }
 
@@ -147,15 +173,6 @@ void nccl_task_start(struct nccl_task *t)
 	}
 }
 
-static void nap(unsigned *us)
-{
-	struct timespec t = {.tv_nsec = (long)*us * 1000};
-
-	nanosleep(&t, NULL);
-	if (*us < 500)
-		*us += *us / 2;
-}
-
 /* Bounded by the library: by DICOMM_BOOTSTRAP_TIMEOUT, DICOMM_TIMEOUT_MS. */
 static dicomm_result_t wait_for(struct ncclComm *c)
 {
@@ -193,8 +210,9 @@ static void end(struct ncclComm *c)
 	if (!nccl_turn(c, NCCL_THERE | NCCL_IN(NCCL_PENDING), NCCL_DYING))
 		return;
 	nccl_handle_drain(c, DESTROY_MS, true, 1);
+	nccl_memory_forget(c);
 	dicomm_comm_destroy(c->comm);
-	nccl_handle_clear(c);
+	nccl_redop_forget(c);
 	nccl_handle_free(c);
 }
 
@@ -226,7 +244,7 @@ static ncclResult_t finish_end(struct nccl_task *t)
 
 	if (t->kind == NCCL_TASK_DESTROY) {
 		if (t->status == DICOMM_SUCCESS) {
-			nccl_handle_clear(c);
+			nccl_redop_forget(c);
 			nccl_handle_free(c);
 			return ncclSuccess;
 		}

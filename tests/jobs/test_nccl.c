@@ -355,7 +355,8 @@ static void memory(struct job_rank *me)
 	REFUSES(ncclWinGetUserPtr(comm, win, &user), ARGUMENT, "no window");
 	REFUSES(ncclCommWindowRegister(comm, at, 4096, &win, NCCL_WIN_GIN_ONLY),
 		USAGE, "GIN");
-	/* One that is left goes with the communicator. */
+	/* What is left goes with the communicator. */
+	MUST(ncclCommRegister(comm, left, sizeof(left), &handle));
 	MUST(ncclCommWindowRegister(comm, left, sizeof(left), &win,
 				    NCCL_WIN_DEFAULT));
 	MUST(ncclMemFree(at));
