@@ -314,6 +314,14 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "a NIC waits 4.096 us times 2 to this power "
 				"for an answer",
 		},
+	[CONFIG_NCCL_VERSION] =
+		{
+			.name = "DICOMM_NCCL_VERSION",
+			.kind = KIND_STRING,
+			.value = "2.30.7",
+			.help = "version of NCCL that libdicomm's libnccl.so.2 "
+				"says it is, as 2.27.5",
+		},
 	[CONFIG_PORT_RANGE] =
 		{
 			.name = "DICOMM_PORT_RANGE",

@@ -37,6 +37,7 @@ enum config_key {
 	CONFIG_IB_SL,
 	CONFIG_IB_TC,
 	CONFIG_IB_TIMEOUT, /* 4.096 us * 2^value */
+	CONFIG_NCCL_VERSION,
 	CONFIG_PORT_RANGE, /* "first-last" */
 	CONFIG_PROBE,
 	CONFIG_RANK,

@@ -64,6 +64,28 @@ END
 (cd "$to/bin" && ls ./*_perf) | sed 's|^\./||' | sort >"$out/table"
 sort "$out/links" | cmp -s - "$out/table" || fail "other links than these"
 
+# libnccl.so.2 finds its libdicomm.so.1 from where it lies, and dicomm-run both.
+if [ -e "$to/lib/libdicomm.so" ]; then
+	for name in libnccl.so libnccl.so.2 librccl.so librccl.so.1; do
+		[ -e "$to/lib/dicomm/compat/$name" ] || fail "no $name"
+	done
+	echo 'int ncclGetVersion(int *);
+	int main(void) { int v = 0; return ncclGetVersion(&v) || v < 20000; }' \
+		>"$out/nccl.c"
+	if ${CC:-cc} -o "$out/nccl" "$out/nccl.c" -L"$to/lib/dicomm/compat" \
+		-lnccl -Wl,-rpath-link,"$to/lib" >"$out/table" 2>&1; then
+		env -u LD_LIBRARY_PATH "$to/bin/dicomm-run" "$out/nccl" \
+			>"$out/table" 2>"$out/errors" || fail "dicomm-run"
+		has "from $to/lib/dicomm/compat "
+	else
+		fail "linking with -lnccl"
+	fi
+	grep -q "^configured=$to/lib/dicomm/compat\$" "$to/bin/dicomm-run" ||
+		fail "dicomm-run was told another folder"
+else
+	[ ! -e "$to/bin/dicomm-run" ] || fail "dicomm-run without a library"
+fi
+
 # Over others of an earlier version, too
 cd - >/dev/null || exit 99
 make_it install

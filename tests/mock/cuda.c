@@ -251,6 +251,17 @@ EXPORT cuda_result cuCtxPopCurrent_v2(cuda_context *c)
 	return DRIVER_SUCCESS;
 }
 
+/* No backend asks that; NCCL's interface does. */
+EXPORT cuda_result cuCtxGetDevice(cuda_device *d);
+EXPORT cuda_result cuCtxGetDevice(cuda_device *d)
+{
+	if (!started)
+		return DRIVER_NOT_STARTED;
+	IN_CONTEXT;
+	*d = device();
+	return DRIVER_SUCCESS;
+}
+
 EXPORT cuda_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	CURRENT;

@@ -9,7 +9,7 @@ allow()
 {
 	[ -d "$1" ] || return 0
 	found=$(grep -rnE --include='*.[ch]' \
-		'# *include "(src|transports|collectives|perftest|tests)/' \
+		'# *include "(src|transports|collectives|compat|perftest|tests)/' \
 		"$1" | grep -vE "include \"($1/|$2)")
 	if [ -n "$found" ]; then
 		echo "$1 may include only itself and: $2"
@@ -57,6 +57,7 @@ allow transports/verbs/nic "$seam"
 allow transports/verbs/channel "$seam|transports/verbs/nic/"
 allow transports/verbs/connection "$seam|transports/verbs/(nic|channel)/"
 allow transports/verbs/message "$seam|transports/verbs/(nic|channel|connection)/"
+allow compat none
 allow perftest none
 allow perftest/base none
 allow perftest/operation perftest/base/
@@ -68,8 +69,8 @@ allow include none
 
 # Includes are written from the root, so that the line shows the layer.
 found=$(grep -rnE --include='*.[ch]' '# *include "' src collectives \
-	transports perftest tests examples include 2>/dev/null |
-	grep -vE 'include "(dicomm\.h"|(src|transports|collectives|perftest|tests)/)')
+	transports compat perftest tests examples include 2>/dev/null |
+	grep -vE 'include "(dicomm\.h"|(src|transports|collectives|compat|perftest|tests)/)')
 if [ -n "$found" ]; then
 	echo "not from the root of the tree:"
 	echo "$found"

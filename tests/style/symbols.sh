@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The libraries export what include/dicomm.h declares, the shared one under its
 # version node, and nothing else; and the shared one can be opened at run time,
-# and closed.
+# and closed. libnccl.so.2 and librccl.so.1 export what nccl_symbols.txt lists,
+# and docs/nccl.md has all of that.
 libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
@@ -50,6 +51,57 @@ if [ -e "$libraries/libdicomm.a" ]; then
 		awk 'NF == 3 { print $3 }' | sort >"$work/static"
 	compare libdicomm.a "$work/declared" "$work/static"
 fi
+
+# How many names of the list there are since a version of NCCL, or of PyTorch
+count() # column, versions...
+{
+	column=$1
+	shift
+	echo "$*" | tr ' ' '\n' >"$work/versions"
+	awk -v column="$column" 'NR == FNR { wanted[$1]; next }
+		!/^#/ && $column in wanted' "$work/versions" "$list" | wc -l
+}
+list=${srcdir:-.}/tests/style/nccl_symbols.txt
+nccl=$(count 2 2.14.3 2.18.3 2.21.5 2.23.4 2.27.5 2.28.9 2.29.7 2.30.7 2.31.2 2.32.3)
+torch=$(count 3 2.9)\ $(count 3 2.9 2.11)\ $(count 3 2.9 2.11 2.13)\ $(count 3 2.9 2.11 2.13 2.14)
+if [ "$nccl $torch" != "97 34 38 46 51" ]; then
+	echo "$list: $nccl names of NCCL, $torch of PyTorch's, and not" \
+		"97 of 2.32.3, 34 38 46 51 of PyTorch 2.9, 2.11, 2.13, 2.14"
+	bad=1
+fi
+sed -n '/^#/d; s/ .*//p' "$list" | awk '{ print }
+	$1 != "ncclResetDebugInitInternal" { print "p" $1 }' |
+	sort >"$work/nccl"
+for name in $(sed -n '/^#/d; s/ .*//p' "$list"); do
+	grep -q "\`$name\`" "${srcdir:-.}/docs/nccl.md" || {
+		echo "docs/nccl.md does not say what $name does"
+		bad=1
+	}
+done
+for library in libnccl.so.2 librccl.so.1; do
+	path=$libraries/dicomm/compat/$library
+	[ -e "$path" ] || continue
+	${NM:-nm} -D --defined-only "$path" | awk '{ print $3 }' |
+		sort >"$work/exported"
+	compare $library "$work/nccl" "$work/exported"
+	case $(${READELF:-readelf} -d "$path") in
+	*"soname: [$library]"*) ;;
+	*)
+		echo "$library has another soname"
+		bad=1
+		;;
+	esac
+	if ! ${READELF:-readelf} -d "$path" |
+		grep -qF 'path: [$ORIGIN/../..]'; then
+		echo "$library does not find libdicomm.so.1 from where it is"
+		bad=1
+	fi
+	# Or a tool that replaces one function replaces it for this library.
+	if ${READELF:-readelf} -r "$path" | grep -E ' p?nccl[A-Z]'; then
+		echo "$library calls itself by way of others"
+		bad=1
+	fi
+done
 if [ $seen -eq 0 ]; then
 	echo "no library in $libraries"
 	exit 1

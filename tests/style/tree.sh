@@ -9,7 +9,7 @@ bad=0
 files=0
 
 # A test program is named without .c, its source being the default one.
-for file in $(find collectives docs examples include perftest src tests \
+for file in $(find collectives compat docs examples include perftest src tests \
 	transports -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
 	-o -name '*.map' -o -name '*.md' | sort); do
 	files=$((files + 1))
@@ -31,7 +31,7 @@ for file in $(find collectives docs examples include perftest src tests \
 	fi
 done
 
-for readme in $(find collectives perftest src transports -name README.md); do
+for readme in $(find collectives compat perftest src transports -name README.md); do
 	for line in $(grep -oE '^[a-z_0-9]+\.[][a-z]+ ' "$readme"); do
 		case $line in
 		*.\[ch\]) wanted="${line%.*}.c ${line%.*}.h" ;;

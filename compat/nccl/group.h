@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups. A group of NCCL is nothing at all if one of its calls is refused, and
+ * may end in a question how long it would take; so calls are kept here until
+ * the end, and only then handed to the library, in a group of that.
+ */
+#ifndef DICOMM_COMPAT_NCCL_GROUP_H
+#define DICOMM_COMPAT_NCCL_GROUP_H
+
+#include "compat/nccl/call.h"
+#include "compat/nccl/task.h"
+
+/* Of all threads */
+extern _Atomic int nccl_groups __attribute__((visibility("hidden")));
+
+bool nccl_group_of_thread(void);
+
+/* Has the calling thread one open? Mostly nobody has. */
+static inline bool nccl_group_open(void)
+{
+	return __builtin_expect(atomic_load_explicit(&nccl_groups,
+						     memory_order_relaxed) != 0,
+				0) &&
+	       nccl_group_of_thread();
+}
+
+ncclResult_t nccl_group_call(const struct nccl_call *call);
+/* Takes over what the task owns. */
+ncclResult_t nccl_group_task(const struct nccl_task *task);
+/* A call in the group was refused: its end tells that. */
+ncclResult_t nccl_group_fail(ncclResult_t result);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What exists so that programs load, and says that it is not there. */
+#include "compat/nccl/group.h"
+
+/* Nothing is done with most of what these are given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+static ncclResult_t lacking(const char *f, const char *what)
+{
+	ncclResult_t result = nccl_refuse(
+		ncclInvalidUsage, "%s: %s: libdicomm's NCCL interface has none",
+		f, what);
+
+	return nccl_group_open() ? nccl_group_fail(result) : result;
+}
+
+#define GROW \
+	"growing a communicator by new ranks (make a new one of all instead)"
+#define ONE_SIDED "one-sided communication (put, signal, wait)"
+#define DEVICE "the device interface, by which kernels communicate"
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+	return lacking(__func__, GROW);
+}
+NCCL_ALIAS(ncclCommGetUniqueId);
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id,
+			  int rank, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+	if (newcomm)
+		*newcomm = NULL;
+	return lacking(__func__, GROW);
+}
+NCCL_ALIAS(ncclCommGrow);
+
+ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
+			   int peer, ncclWindow_t win, size_t offset,
+			   int signal, int ctx, unsigned int flags,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	return lacking(__func__, ONE_SIDED);
+}
+NCCL_ALIAS(ncclPutSignal);
+
+ncclResult_t ncclSignal(int peer, int signal, int ctx, unsigned int flags,
+			ncclComm_t comm, cudaStream_t stream)
+{
+	return lacking(__func__, ONE_SIDED);
+}
+NCCL_ALIAS(ncclSignal);
+
+ncclResult_t ncclWaitSignal(int n, ncclWaitSignalDesc_t *signals,
+			    ncclComm_t comm, cudaStream_t stream)
+{
+	return lacking(__func__, ONE_SIDED);
+}
+NCCL_ALIAS(ncclWaitSignal);
+
+/* Data on sockets is not encrypted, whatever a program wants: it is told. */
+ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
+{
+	if (!config)
+		return nccl_refuse(ncclInvalidArgument, "%s: config is NULL",
+				   __func__);
+	if (config->magic != NCCL_API_MAGIC || config->size < sizeof(*config))
+		return nccl_refuse(ncclInvalidArgument,
+				   "%s: config: magic 0x%x, size %zu: not "
+				   "initialised by "
+				   "NCCL_ENCRYPTION_CONFIG_INITIALIZER",
+				   __func__, config->magic, config->size);
+	if (!config->mode)
+		return ncclSuccess;
+	return lacking(__func__, "encryption of what sockets carry");
+}
+NCCL_ALIAS(ncclSetEncryption);
+
+ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements,
+			       void *dev)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclDevCommCreate);
+
+ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const void *dev)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclDevCommDestroy);
+
+static ncclResult_t no_pointer(const char *f, void **ptr)
+{
+	if (ptr)
+		*ptr = NULL;
+	return lacking(f, DEVICE);
+}
+
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t win, size_t offset,
+					     void **ptr)
+{
+	return no_pointer(__func__, ptr);
+}
+NCCL_ALIAS(ncclGetLsaMultimemDevicePointer);
+
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t win, size_t offset,
+					  ncclMultimemHandle_t multimem,
+					  void **ptr)
+{
+	return no_pointer(__func__, ptr);
+}
+NCCL_ALIAS(ncclGetMultimemDevicePointer);
+
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t win, size_t offset, int rank,
+				     void **ptr)
+{
+	return no_pointer(__func__, ptr);
+}
+NCCL_ALIAS(ncclGetLsaDevicePointer);
+
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t win, size_t offset, int peer,
+				      void **ptr)
+{
+	return no_pointer(__func__, ptr);
+}
+NCCL_ALIAS(ncclGetPeerDevicePointer);
+
+ncclResult_t ncclGetMultimemDeviceLeInfo(ncclWindow_t win, size_t offset,
+					 uint32_t *id, size_t *at)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGetMultimemDeviceLeInfo);
+
+ncclResult_t ncclGetCftDeviceLeInfo(ncclWindow_t win, size_t offset, int peer,
+				    ncclTeam_t team, uint32_t *id, size_t *at)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGetCftDeviceLeInfo);
+
+ncclResult_t ncclGetPeerDeviceLeInfo(ncclWindow_t win, size_t offset, int peer,
+				     uint32_t *id, size_t *at)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGetPeerDeviceLeInfo);
+
+ncclResult_t ncclLsaBarrierCreateRequirement(ncclTeam_t team, int n,
+					     void *handle, void *requirement)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclLsaBarrierCreateRequirement);
+
+ncclResult_t ncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam_t team,
+					     int n, void *handle,
+					     void *requirement)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGinBarrierCreateRequirement);
+
+ncclResult_t ncclGinOutboxCreateRequirement(int nblocks, int size_log2,
+					    void *handle, void *requirement)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGinOutboxCreateRequirement);
+
+ncclResult_t ncclGinInboxA2ACreateRequirement(ncclTeam_t peers, int nblocks,
+					      int size_log2, void *handle,
+					      void *requirement)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclGinInboxA2ACreateRequirement);
+
+/* A number of slots, which has no room for an error: none. */
+int ncclLLA2ACalcSlots(int elements, int bytes)
+{
+	lacking(__func__, DEVICE);
+	return 0;
+}
+NCCL_ALIAS(ncclLLA2ACalcSlots);
+
+ncclResult_t ncclLLA2ACreateRequirement(int nblocks, int nslots, void *handle,
+					void *requirement)
+{
+	return lacking(__func__, DEVICE);
+}
+NCCL_ALIAS(ncclLLA2ACreateRequirement);
+
+#define MSCCL "algorithms of MSCCL"
+
+ncclResult_t mscclLoadAlgo(const char *path, int *handle, int rank)
+{
+	if (handle)
+		*handle = -1;
+	return lacking(__func__, MSCCL);
+}
+NCCL_ALIAS(mscclLoadAlgo);
+
+ncclResult_t mscclRunAlgo(const void *send, const size_t *sendcounts,
+			  const size_t *senddispls, void *recv,
+			  const size_t *recvcounts, const size_t *recvdispls,
+			  size_t count, ncclDataType_t type, int root, int peer,
+			  ncclRedOp_t op, int handle, ncclComm_t comm,
+			  cudaStream_t stream)
+{
+	return lacking(__func__, MSCCL);
+}
+NCCL_ALIAS(mscclRunAlgo);
+
+ncclResult_t mscclUnloadAlgo(int handle)
+{
+	return lacking(__func__, MSCCL);
+}
+NCCL_ALIAS(mscclUnloadAlgo);
+
+/* The library reads how much it says once; NCCL itself calls this obsolete. */
+void ncclResetDebugInit(void)
+{
+}
+NCCL_ALIAS(ncclResetDebugInit);
+
+void ncclResetDebugInitInternal(void)
+{
+}

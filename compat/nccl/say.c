@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Errors and warnings of this layer, the version, and who else is here. */
+#include "compat/nccl/say.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 1024
+/* What torch 2.14 and 2.15 were built with: newer ones would have programs ask
+ * for what is refused. */
+#define VERSION_DEFAULT 23007
+
+static _Thread_local char own_text[TEXT_BYTES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char process_text[TEXT_BYTES];
+
+static void keep(const char *text)
+{
+	snprintf(own_text, sizeof(own_text), "%s", text);
+	pthread_mutex_lock(&lock);
+	memcpy(process_text, own_text, sizeof(process_text));
+	pthread_mutex_unlock(&lock);
+}
+
+/* As DICOMM_DEBUG, or NCCL_DEBUG in its place, has it in the library. */
+static bool is_silent(void)
+{
+	const char *word = getenv("DICOMM_DEBUG");
+
+	if (!word || !*word)
+		word = getenv("NCCL_DEBUG");
+	return word && !strcasecmp(word, "none");
+}
+
+/* One line, one write(2), that looks as those of the library. */
+static void put(const char *level, const char *text)
+{
+	char line[TEXT_BYTES + 256], host[64];
+	struct timespec now;
+	struct tm tm;
+	size_t len;
+	int n;
+
+	if (is_silent())
+		return;
+	if (gethostname(host, sizeof(host)) < 0)
+		strcpy(host, "?");
+	host[sizeof(host) - 1] = '\0';
+	host[strcspn(host, ".")] = '\0';
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	len = strftime(line, sizeof(line), "[%Y-%m-%d %H:%M:%S", &tm);
+	n = snprintf(line + len, sizeof(line) - len,
+		     ".%06ld] %s:%d dicomm %s %s\n", now.tv_nsec / 1000, host,
+		     (int)getpid(), level, text);
+	len += (size_t)n;
+	if (len >= sizeof(line))
+		len = sizeof(line) - 1;
+	while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
+		;
+}
+
+ncclResult_t nccl_refuse(ncclResult_t result, const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	keep(text);
+	put("ERROR", text);
+	return result;
+}
+
+void nccl_warn(const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	put("WARN", text);
+}
+
+ncclResult_t nccl_result(dicomm_result_t status)
+{
+	switch (status) {
+	case DICOMM_SUCCESS:
+		return ncclSuccess;
+	case DICOMM_ERR_DEVICE:
+		return ncclUnhandledCudaError;
+	case DICOMM_ERR_SYSTEM:
+	case DICOMM_ERR_NO_MEMORY:
+	case DICOMM_ERR_NO_PATH:
+		return ncclSystemError;
+	case DICOMM_ERR_INVALID_ARGUMENT:
+		return ncclInvalidArgument;
+	case DICOMM_ERR_INVALID_USAGE:
+	case DICOMM_ERR_UNSUPPORTED:
+	case DICOMM_ERR_ABORTED:
+		return ncclInvalidUsage;
+	case DICOMM_ERR_REMOTE:
+		return ncclRemoteError;
+	case DICOMM_IN_PROGRESS:
+		return ncclInProgress;
+	case DICOMM_ERR_TIMEOUT:
+		/* Who was built before there was that number does not know it.
+		 */
+		return nccl_version() >= 23007 ? ncclTimeout : ncclRemoteError;
+	case DICOMM_ERR_INTERNAL:
+		break;
+	}
+	return ncclInternalError;
+}
+
+ncclResult_t nccl_failed(dicomm_result_t status)
+{
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		keep(dicomm_get_last_error(NULL));
+	return nccl_result(status);
+}
+
+ncclResult_t nccl_failed_elsewhere(dicomm_result_t status, const char *text)
+{
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		keep(text);
+	return nccl_result(status);
+}
+
+const char *nccl_last_text(void)
+{
+	static _Thread_local char copy[TEXT_BYTES];
+
+	if (own_text[0])
+		return own_text;
+	pthread_mutex_lock(&lock);
+	memcpy(copy, process_text, sizeof(copy));
+	pthread_mutex_unlock(&lock);
+	return copy;
+}
+
+/* "2.27.5" or "22705"; 0: neither */
+static int parse_version(const char *text)
+{
+	int major = 0, minor = 0, patch = 0;
+	char end = '\0';
+
+	if (sscanf(text, "%d.%d.%d%c", &major, &minor, &patch, &end) == 3) {
+		if (major == 2 && minor >= 0 && minor < 100 && patch >= 0 &&
+		    patch < 100)
+			return major * 10000 + minor * 100 + patch;
+		return 0;
+	}
+	if (sscanf(text, "%d%c", &major, &end) == 1 && major >= 20000 &&
+	    major < 30000)
+		return major;
+	return 0;
+}
+
+static int version;
+
+static void read_version(void)
+{
+	const char *text = getenv("DICOMM_NCCL_VERSION");
+
+	version = text && *text ? parse_version(text) : VERSION_DEFAULT;
+	if (version)
+		return;
+	version = VERSION_DEFAULT;
+	nccl_warn("DICOMM_NCCL_VERSION %.64s: not as 2.27.5; the version of "
+		  "NCCL that programs are told is %d",
+		  text, version);
+}
+
+int nccl_version(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, read_version);
+	return version;
+}
+
+struct search {
+	char own[1024], other[1024];
+};
+
+static bool has_name(const char *path, const char *name)
+{
+	const char *base = strrchr(path, '/');
+
+	base = base ? base + 1 : path;
+	return !strncmp(base, name, strlen(name));
+}
+
+/* In one folder? So lie the two that are ours. */
+static bool beside(const char *a, const char *b)
+{
+	const char *end = strrchr(a, '/'), *end_b = strrchr(b, '/');
+
+	return end && end_b && end - a == end_b - b &&
+	       !strncmp(a, b, (size_t)(end - a));
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	char real[PATH_MAX];
+	const char *path = info->dlpi_name;
+
+	(void)size;
+	if (!path || !*path ||
+	    !(has_name(path, "libnccl.so") || has_name(path, "librccl.so")))
+		return 0;
+	if (realpath(path, real))
+		path = real;
+	if (!strcmp(path, s->own) || beside(path, s->own))
+		return 0;
+	snprintf(s->other, sizeof(s->other), "%.1000s", path);
+	return 1;
+}
+
+static bool find_other(struct search *s)
+{
+	char real[PATH_MAX];
+	Dl_info info;
+
+	memset(s, 0, sizeof(*s));
+	if (!dladdr((void *)(uintptr_t)look_at, &info) || !info.dli_fname)
+		return false;
+	snprintf(s->own, sizeof(s->own), "%.1000s",
+		 realpath(info.dli_fname, real) ? real : info.dli_fname);
+	return dl_iterate_phdr(look_at, s) != 0;
+}
+
+static void look(void)
+{
+	struct search s;
+
+	if (find_other(&s))
+		nccl_warn("two libraries of this interface are in this "
+			  "process: libdicomm's from %.300s, which was called "
+			  "just now, and another one from %.300s; what one has "
+			  "made is nothing to the other, and who calls the "
+			  "other does not meet ranks of libdicomm",
+			  s.own, s.other);
+}
+
+void nccl_look_around(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, look);
+}
+
+void nccl_tell_other(char *text, size_t room)
+{
+	struct search s;
+	size_t len = strlen(text);
+
+	if (find_other(&s))
+		snprintf(text + len, room - len,
+			 "; another library of this interface is in this "
+			 "process, from %.300s",
+			 s.other);
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators begin and end. All are made without blocking, and this layer
+ * waits where the program would: so their handles are there from the start, and
+ * another thread can abort what does not come about.
+ */
+#include "compat/nccl/task.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compat/nccl/call.h"
+
+/* For other threads to leave a communicator that has failed: they hear of that
+ * at once. */
+#define DESTROY_MS 10000
+/* For other threads to leave one that is destroyed */
+#define IN_USE_MS 5000
+
+static void set_config(dicomm_config_t *config, const struct nccl_task *t)
+{
+	*config = (dicomm_config_t)DICOMM_CONFIG_INITIALIZER;
+	config->blocking = 0;
+	config->device = t->device[0] ? t->device : NULL;
+	config->name = t->options.name[0] ? t->options.name : NULL;
+}
+
+static dicomm_result_t init(struct nccl_task *t)
+{
+	dicomm_config_t config;
+
+	set_config(&config, t);
+	return dicomm_comm_init_rank_config(&t->out, t->nranks, t->id, t->rank,
+					    &config);
+}
+
+/* Where the communicator has no options of its own, it has the old one's. */
+static dicomm_result_t split(struct nccl_task *t)
+{
+	dicomm_config_t config;
+
+	set_config(&config, t);
+	return dicomm_comm_split(t->comm->comm, t->color, t->key, &t->out,
+				 t->options.given ? &config : NULL);
+}
+
+static dicomm_result_t shrink(struct nccl_task *t)
+{
+	dicomm_config_t config;
+
+	set_config(&config, t);
+	return dicomm_comm_shrink(t->comm->comm, t->exclude, t->nexclude,
+				  &t->out, t->options.given ? &config : NULL);
+}
+
+static dicomm_result_t gone(struct nccl_task *t)
+{
+	nccl_handle_refuse(t->f, t->comm);
+	t->said = true;
+	return DICOMM_ERR_INVALID_USAGE;
+}
+
+/* With the old communicator to itself; its states are those it may be in. */
+static dicomm_result_t with_parent(struct nccl_task *t, unsigned states,
+				   dicomm_result_t (*make)(struct nccl_task *t))
+{
+	dicomm_result_t status;
+
+	if (!nccl_enter_any(t->comm, states))
+		return gone(t);
+	status = make(t);
+	nccl_leave(t->comm);
+	return status;
+}
+
+static dicomm_result_t finalize(struct nccl_task *t)
+{
+	dicomm_result_t status;
+
+	if (!nccl_enter(t->comm))
+		return gone(t);
+	status = dicomm_comm_finalize(t->comm->comm);
+	nccl_leave(t->comm);
+	return status;
+}
+
+static void nap(unsigned *us)
+{
+	struct timespec t = {.tv_nsec = (long)*us * 1000};
+
+	nanosleep(&t, NULL);
+	if (*us < 500)
+		*us += *us / 2;
+}
+
+/* Buffers that are still registered may be in use until it is finalized. */
+static void strike_all(struct ncclComm *c)
+{
+	dicomm_result_t error = DICOMM_IN_PROGRESS;
+	unsigned us = 20;
+
+	if (!nccl_memory_is_left(c))
+		return;
+	if (dicomm_comm_finalize(c->comm) == DICOMM_IN_PROGRESS)
+		while (dicomm_comm_get_async_error(c->comm, &error) ==
+			       DICOMM_SUCCESS &&
+		       error == DICOMM_IN_PROGRESS)
+			nap(&us);
+	nccl_memory_forget(c);
+}
+
+/* A program that destroys what another thread still uses is told so. */
+static dicomm_result_t destroy(struct nccl_task *t)
+{
+	if (!nccl_turn(t->comm, NCCL_THERE, NCCL_DYING))
+		return gone(t);
+	if (!nccl_handle_drain(t->comm, IN_USE_MS, true, 0)) {
+		nccl_turn(t->comm, NCCL_IN(NCCL_DYING), NCCL_LIVE);
+		nccl_refuse(ncclInvalidUsage,
+			    "%s: another thread is in a call on comm %p; "
+			    "ncclCommAbort() ends that",
+			    t->f, (void *)t->comm);
+		t->said = true;
+		return DICOMM_ERR_INVALID_USAGE;
+	}
+	strike_all(t->comm);
+	return dicomm_comm_destroy(t->comm->comm);
+}
+
+/* Neither is freed by an abort before finish() lets go of it. */
+static void hold(struct ncclComm *c)
+{
+	if (c)
+		atomic_fetch_add(&c->readers, 1);
+}
+
+static void let_go(struct ncclComm *c)
+{
+	if (c)
+		atomic_fetch_sub(&c->readers, 1);
+}
+
+void nccl_task_start(struct nccl_task *t)
+{
+	t->held = t->kind == NCCL_TASK_DESTROY ? NULL : t->comm;
+	t->held_made = t->made;
+	hold(t->held);
+	hold(t->held_made);
+	if (t->made && !nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_LIVE) &&
+	    atomic_load(&t->made->state) != NCCL_LIVE) {
+		t->made = NULL; /* aborted before it began */
+		t->status = DICOMM_ERR_ABORTED;
+		return;
+	}
+	switch (t->kind) {
+	case NCCL_TASK_INIT:
+		t->status = init(t);
+		break;
+	case NCCL_TASK_SPLIT:
+		t->status = with_parent(t, NCCL_IN(NCCL_LIVE), split);
+		break;
+	case NCCL_TASK_SHRINK:
+		t->status = with_parent(
+			t, NCCL_IN(NCCL_LIVE) | NCCL_IN(NCCL_REVOKED), shrink);
+		break;
+	case NCCL_TASK_FINALIZE:
+		t->status = finalize(t);
+		break;
+	case NCCL_TASK_DESTROY:
+		t->status = destroy(t);
+		break;
+	}
+}
+
+/* Bounded by the library: by DICOMM_BOOTSTRAP_TIMEOUT, DICOMM_TIMEOUT_MS. */
+static dicomm_result_t wait_for(struct ncclComm *c)
+{
+	dicomm_result_t status = DICOMM_ERR_ABORTED, error;
+	unsigned us = 20;
+
+	while (nccl_enter_shared(c, NCCL_THERE)) {
+		status = dicomm_comm_get_async_error(c->comm, &error);
+		if (status == DICOMM_SUCCESS)
+			status = error;
+		nccl_leave_shared(c);
+		if (status != DICOMM_IN_PROGRESS)
+			break;
+		nap(&us);
+		status = DICOMM_ERR_ABORTED;
+	}
+	return status;
+}
+
+/* What broke it, by the library's words. */
+static ncclResult_t tell(struct ncclComm *c, dicomm_result_t status)
+{
+	ncclResult_t result;
+
+	if (!nccl_enter_shared(c, NCCL_THERE))
+		return nccl_refuse(ncclInvalidUsage,
+				   "comm %p was aborted meanwhile", (void *)c);
+	result = nccl_failed_elsewhere(status, dicomm_get_last_error(c->comm));
+	nccl_leave_shared(c);
+	return result;
+}
+
+static void end(struct ncclComm *c)
+{
+	if (!nccl_turn(c, NCCL_THERE | NCCL_IN(NCCL_PENDING), NCCL_DYING))
+		return;
+	nccl_handle_drain(c, DESTROY_MS, true, 1);
+	nccl_memory_forget(c);
+	dicomm_comm_destroy(c->comm);
+	nccl_redop_forget(c);
+	nccl_handle_free(c);
+}
+
+static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
+{
+	ncclResult_t result;
+
+	if (t->status == DICOMM_IN_PROGRESS) {
+		if (!t->made->blocking)
+			return ncclInProgress;
+		t->status = wait_for(t->made);
+		if (t->status != DICOMM_SUCCESS) {
+			result = tell(t->made, t->status);
+			if (!in_group)
+				end(t->made);
+			return result;
+		}
+	}
+	if (t->status == DICOMM_SUCCESS)
+		return ncclSuccess;
+	result = t->said ? nccl_result(t->status) : nccl_failed(t->status);
+	end(t->made);
+	return result;
+}
+
+static ncclResult_t finish_end(struct nccl_task *t)
+{
+	struct ncclComm *c = t->comm;
+
+	if (t->kind == NCCL_TASK_DESTROY) {
+		if (t->status == DICOMM_SUCCESS) {
+			nccl_redop_forget(c);
+			nccl_handle_free(c);
+			return ncclSuccess;
+		}
+		if (t->said)
+			return nccl_result(t->status);
+		nccl_turn(c, NCCL_IN(NCCL_DYING), NCCL_LIVE);
+		return nccl_failed(t->status);
+	}
+	if (t->status == DICOMM_IN_PROGRESS) {
+		if (!c->blocking)
+			return ncclInProgress;
+		t->status = wait_for(c);
+		if (t->status != DICOMM_SUCCESS)
+			return tell(c, t->status);
+	}
+	return t->said ? nccl_result(t->status) : nccl_from(t->status);
+}
+
+static ncclResult_t finish(struct nccl_task *t, bool in_group)
+{
+	if (nccl_task_is_end(t))
+		return finish_end(t);
+	if (t->made)
+		return finish_made(t, in_group);
+	if (t->status == DICOMM_ERR_ABORTED)
+		return nccl_refuse(ncclInvalidUsage,
+				   "%s: the communicator was aborted before "
+				   "it was made",
+				   t->f);
+	return t->said ? nccl_result(t->status) : nccl_from(t->status);
+}
+
+ncclResult_t nccl_task_finish(struct nccl_task *t, bool in_group)
+{
+	ncclResult_t result;
+
+	/* Only now, for in a group of the library a thread of that writes it.
+	 */
+	if (t->made)
+		atomic_store(&t->made->comm, t->out);
+	result = finish(t, in_group);
+	free(t->exclude);
+	t->exclude = NULL;
+	let_go(t->held);
+	let_go(t->held_made);
+	return result;
+}
+
+void nccl_task_drop(struct nccl_task *t)
+{
+	free(t->exclude);
+	t->exclude = NULL;
+	if (t->made && nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_DYING))
+		nccl_handle_free(t->made);
+}
