@@ -8,6 +8,7 @@
 #include "planner/input.h"
 #include "planner/options.h"
 #include "planner/output/report.h"
+#include "planner/search/command.h"
 
 /* Exit statuses, those of dicomm-perf. */
 enum { DONE = 0, FAILED = 1, USAGE = 6, NO_GOOD = 7 };
@@ -188,12 +189,29 @@ close_plans:
 	return status;
 }
 
+static int search(const struct options *o)
+{
+	struct job j;
+	int status;
+
+	if (!o->global_batch || !o->seq) {
+		input_complain("search: %s is needed",
+			       o->seq ? "--global-batch" : "--seq");
+		return USAGE;
+	}
+	if (!open_job(o, &j, o->seq, o->global_batch))
+		return USAGE;
+	status = search_command(o, &j);
+	job_close(&j);
+	return status;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const struct options *o);
 } commands[] = {
-	{"check", check},   {"compare", compare},   {"explain", explain},
-	{"groups", groups}, {"simulate", simulate},
+	{"check", check},   {"compare", compare}, {"explain", explain},
+	{"groups", groups}, {"search", search},   {"simulate", simulate},
 };
 
 int main(int argc, char **argv)

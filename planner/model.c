@@ -115,6 +115,8 @@ bool model_open(struct model *m, const char *file)
 	m->vocab = (int)read_size(&in, NAMES("vocab_size"), 1 << 26, -1);
 	read_kind(&in, m);
 	read_element(&in, m);
+	m->optimizer = input_number(&in, in.root, NULL, "optimizer_bytes", 0,
+				    64, m->element == 2 ? 12 : 8);
 	if (m->heads > 0 && m->kv_heads > 0 && m->heads % m->kv_heads)
 		input_wrong(&in, "num_key_value_heads",
 			    json_object_get(in.root, "num_key_value_heads"),

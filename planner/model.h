@@ -20,6 +20,10 @@ struct model {
 	bool gated;    /* three matrices in the feed-forward part, not two */
 	bool bias, tied;
 	int element; /* bytes of a weight, a gradient and an activation: 2, 4 */
+	/* Of what the optimizer keeps of a parameter. Adam: two moments of
+	 * four, and a copy of a narrow weight; "optimizer_bytes" of the file.
+	 */
+	double optimizer;
 };
 
 /* False after a message. */

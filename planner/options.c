@@ -97,10 +97,11 @@ static bool in_range(const char *name, int value, int low, int high)
 
 static bool check(const struct options *o)
 {
-	static const char *const spaces[] = {"type", "device", "auto", "every"};
+	static const char *const spaces[] = {"type", "device", "auto", "every",
+					     "random"};
 	bool known = false;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		known |= !strcmp(o->space, spaces[i]);
 	if (!known) {
 		input_complain("--space: %s: wanted type, device or auto",
@@ -144,6 +145,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"symmetric", '\0', POPT_ARG_NONE, &o->symmetric, 0,
 		 "equal pipelines and stages only, as Megatron runs them",
 		 NULL},
+		{"layers-by-memory", '\0', POPT_ARG_NONE, &o->by_memory, 0,
+		 "split layers by memory, not by time, to compare with", NULL},
 		{"budget", '\0', POPT_ARG_STRING, NULL, BUDGET,
 		 "search so long (else for --rounds)", "TIME"},
 		{"rounds", '\0', POPT_ARG_INT, &o->rounds, 0,

@@ -22,7 +22,7 @@ struct options {
 	double budget_s; /* 0: as many rounds as `rounds` says */
 	int rounds, seed, jobs;
 	bool has_schedule, has_overlap, has_zero;
-	int json, symmetric; /* not 0: so */
+	int json, symmetric, by_memory; /* not 0: so */
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
 	int zero;

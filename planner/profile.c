@@ -177,8 +177,6 @@ bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 		input_wrong(&in, "sequence",
 			    json_object_get(in.root, "sequence"),
 			    "the sequence length to plan for, %d", seq);
-	p->bytes_per_param = input_number(&in, in.root, NULL,
-					  "bytes_per_parameter", 1, 64, 16);
 	devices = input_object(&in, in.root, NULL, "devices");
 	for (int i = 0; i < f->types && devices; i++) {
 		char at[INPUT_PATH];

@@ -33,7 +33,6 @@ struct profile {
 	struct profile_row *row; /* [rows], by type, tp, micro-batch */
 	struct profile_size *size;
 	int rows, sizes, units;
-	double bytes_per_param; /* of weights, gradients and optimizer */
 };
 
 bool profile_open(struct profile *p, const char *file, const struct fleet *f,

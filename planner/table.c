@@ -41,11 +41,8 @@ void job_close(struct job *j)
 
 void table_state_bytes(const struct job *j, double out[3])
 {
-	/* Mixed precision: a copy in 32 bits and the two moments of Adam. */
-	bool narrow = j->model.element == 2;
-
 	out[0] = out[1] = j->model.element;
-	out[2] = narrow ? 12 : 8;
+	out[2] = j->model.optimizer;
 }
 
 double table_boundary_bytes(const struct job *j, int micro_batch)
@@ -85,7 +82,8 @@ static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 	uint32_t rank[1024];
 	uint32_t node = 0;
 
-	if (tp < 2)
+	/* Wider than a node: planner/cost.c adds what its links make of it. */
+	if (tp < 2 || tp > (int)j->fleet.kind[kind].ranks)
 		return 0;
 	while (j->fleet.kind_of[node] != kind)
 		node++;

@@ -29,7 +29,7 @@ static void print_ranks(FILE *out, const struct plan_stage *s)
 
 static void print_share(FILE *out, const char *what, double part, double all)
 {
-	fprintf(out, "  %-34s %10.4f s  %5.1f %%\n", what, part,
+	fprintf(out, "  %-38s %10.4f s  %5.1f %%\n", what, part,
 		100 * part / all);
 }
 
@@ -110,7 +110,8 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 	fprintf(out, "where it goes (pipeline %d, stage %d on %s):\n", i, s,
 		device_of(j, &p->pipeline[i].stage[s]));
 	print_share(out, "passes", st->busy, c->step);
-	print_share(out, "messages that hold the stage", st->moving, c->step);
+	print_share(out, "messages, until both sides are through", st->moving,
+		    c->step);
 	print_share(out, "waits for other stages (bubble)", st->idle, c->step);
 	if (c->pipe > slow->seconds)
 		print_share(out, "waits for the last message",
