@@ -5,9 +5,12 @@
 #include <string.h>
 
 #include "planner/check.h"
+#include "planner/flashflex.h"
 #include "planner/input.h"
 #include "planner/options.h"
+#include "planner/output/export.h"
 #include "planner/output/report.h"
+#include "planner/output/timeline.h"
 #include "planner/search/command.h"
 
 /* Exit statuses, those of dicomm-perf. */
@@ -81,9 +84,29 @@ static int write_json(json_t *j, const char *file)
 
 enum view { SIMULATE, CHECK, EXPLAIN, GROUPS };
 
+static int view_flashflex(const struct options *o, struct job *j,
+			  const struct plan *p)
+{
+	struct flashflex f;
+
+	flashflex_cost(j, p, &f);
+	if (o->json)
+		return write_json(json_pack("{s:f, s:f, s:f, s:f, s:f}",
+					    "step_s", f.seconds, "pipe_s",
+					    f.pipe, "sync_s", f.sync, "hfu",
+					    f.hfu, "memory_gib", f.most_memory),
+				  o->out);
+	printf("step %.4f s by the cost model of FlashFlex: 1.8 x %.4f s of "
+	       "the slowest pipeline + 1.1 x %.4f s of gradients\nHFU %.1f %%, "
+	       "%.2f GiB on the fullest device\n",
+	       f.seconds, f.pipe, f.sync, 100 * f.hfu, f.most_memory);
+	return DONE;
+}
+
 static int view_job(const struct options *o, struct job *j, struct plan *p,
 		    enum view view)
 {
+	struct timeline t = {0};
 	struct cost c;
 	int wrong = 0, status = DONE;
 
@@ -100,15 +123,26 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 		report_groups(stdout, j, p);
 		return DONE;
 	}
-	if (!cost_of(j, p, NULL, NULL, &c))
+	if (o->cost)
+		return view_flashflex(o, j, p);
+	if (!cost_of(j, p, timeline_add, &t, &c)) {
+		timeline_free(&t);
 		return FAILED;
-	if (o->json) {
+	}
+	if (o->export) {
+		status = export_plan(stdout, o->export, j, p) ? DONE : NO_GOOD;
+	} else if (o->json) {
 		status = write_json(report_json(p, &c), o->out);
 	} else {
 		report_cost(stdout, j, p, &c);
 		if (view == EXPLAIN)
 			report_stages(stdout, j, p, &c);
 	}
+	if (o->trace && !timeline_trace(&t, j, p, o->trace))
+		status = FAILED;
+	if (o->svg && !timeline_svg(&t, j, p, &c, o->svg))
+		status = FAILED;
+	timeline_free(&t);
 	cost_free(&c);
 	return status;
 }

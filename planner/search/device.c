@@ -21,6 +21,7 @@ struct starts {
 	struct draft_team *team; /* [teams] */
 	double *weight;          /* [teams] */
 	int *part, *order;       /* [teams] */
+	int *sorted[2];          /* [teams]; much memory first, last */
 	int teams;
 	int tp[TYPES_MOST], degree[TYPES_MOST][16], degrees[TYPES_MOST];
 	int micro_batch;
@@ -61,31 +62,6 @@ static void add_team(struct starts *s, uint32_t rank, int tp)
 		s->teams++;
 }
 
-/* What is left of a node goes to teams of half the size, and so on. */
-static void make_teams(struct starts *s)
-{
-	const struct fleet *f = &s->w->s->job->fleet;
-
-	s->teams = 0;
-	for (uint32_t n = 0; n < f->nodes; n++) {
-		const struct fleet_kind *k = &f->kind[f->kind_of[n]];
-		int tp = s->tp[k->type], left = (int)k->ranks;
-		uint32_t rank = f->first[n];
-
-		while (left > 0 && tp > 0) {
-			for (; left >= tp; left -= tp) {
-				add_team(s, rank, tp);
-				rank += (uint32_t)tp;
-			}
-			tp /= 2;
-		}
-	}
-}
-
-/* ---- how they are spread ---- */
-
-enum style { DEAL, DEAL_BACK, CUT, CUT_BACK, LINKS_IN, LINKS_ACROSS, STYLES };
-
 /* By type, those of much memory first (or last); else by rank. */
 static bool comes_before(const struct starts *s, int a, int b, bool back)
 {
@@ -114,6 +90,36 @@ static void sort_teams(struct starts *s, int *order, int n, bool back)
 		}
 	}
 }
+
+/* What is left of a node goes to teams of half the size, and so on. */
+static void make_teams(struct starts *s)
+{
+	const struct fleet *f = &s->w->s->job->fleet;
+
+	s->teams = 0;
+	for (uint32_t n = 0; n < f->nodes; n++) {
+		const struct fleet_kind *k = &f->kind[f->kind_of[n]];
+		int tp = s->tp[k->type], left = (int)k->ranks;
+		uint32_t rank = f->first[n];
+
+		while (left > 0 && tp > 0) {
+			for (; left >= tp; left -= tp) {
+				add_team(s, rank, tp);
+				rank += (uint32_t)tp;
+			}
+			tp /= 2;
+		}
+	}
+	for (int back = 0; back < 2; back++) {
+		for (int i = 0; i < s->teams; i++)
+			s->sorted[back][i] = i;
+		sort_teams(s, s->sorted[back], s->teams, back);
+	}
+}
+
+/* ---- how they are spread ---- */
+
+enum style { DEAL, DEAL_BACK, CUT, CUT_BACK, LINKS_IN, LINKS_ACROSS, STYLES };
 
 static void cut(struct starts *s, int lines)
 {
@@ -157,13 +163,13 @@ static bool spread(struct starts *s, int lines, enum style style)
 	if (style == LINKS_IN || style == LINKS_ACROSS)
 		return partition_run(&p, s->part);
 	if (style == DEAL || style == DEAL_BACK) {
-		sort_teams(s, s->order, s->teams, style == DEAL_BACK);
 		for (int i = 0; i < s->teams; i++)
-			s->part[s->order[i]] = i % lines;
+			s->part[s->sorted[style == DEAL_BACK][i]] = i % lines;
 		return true;
 	}
 	if (style == CUT_BACK)
-		sort_teams(s, s->order, s->teams, false);
+		memcpy(s->order, s->sorted[0],
+		       (size_t)s->teams * sizeof(*s->order));
 	cut(s, lines);
 	return true;
 }
@@ -176,11 +182,8 @@ static bool lay_out(struct starts *s, struct draft *d, int lines, bool back)
 	for (int l = 0; l < lines; l++)
 		if (!draft_add_line(d))
 			return false;
-	for (int i = 0; i < s->teams; i++)
-		s->order[i] = i;
-	sort_teams(s, s->order, s->teams, back);
 	for (int i = 0; i < s->teams; i++) {
-		int at = s->order[i];
+		int at = s->sorted[back][i];
 		struct draft_line *l = &d->line[s->part[at]];
 
 		if (!draft_add_team(l, l->teams, s->team[at]))
@@ -335,7 +338,10 @@ static bool starts_open(struct starts *s, struct search_worker *w)
 	s->weight = calloc(n, sizeof(*s->weight));
 	s->part = calloc(n, sizeof(*s->part));
 	s->order = calloc(n, sizeof(*s->order));
-	return s->team && s->weight && s->part && s->order;
+	s->sorted[0] = calloc(n, sizeof(*s->order));
+	s->sorted[1] = calloc(n, sizeof(*s->order));
+	return s->team && s->weight && s->part && s->order && s->sorted[0] &&
+	       s->sorted[1];
 }
 
 static void starts_close(struct starts *s)
@@ -344,6 +350,8 @@ static void starts_close(struct starts *s)
 	free(s->weight);
 	free(s->part);
 	free(s->order);
+	free(s->sorted[0]);
+	free(s->sorted[1]);
 }
 
 void search_device(struct search_worker *w)

@@ -301,7 +301,8 @@ static void find_line(struct drafting *g, struct draft_line *l, int micro_batch,
 			memory[i] = g->stage[i].memory * l->team[i].tp;
 		slowest = layers_by_memory(g->stage, l->teams, units, memory);
 	} else {
-		slowest = layers_split(g->stage, l->teams, units, g->slack);
+		slowest = layers_split(g->stage, l->teams, units, g->slack,
+				       g->limit_s);
 	}
 	if (isinf(slowest))
 		return;
@@ -348,7 +349,7 @@ static void estimate_line(struct drafting *g, struct draft_line *l,
 		return;
 	}
 	find_line(g, l, micro_batch, lines);
-	if (l->teams > 0)
+	if (l->teams > 0 && (g->limit_s <= 0 || !isinf(l->cycle)))
 		remember(m, l, key);
 }
 
@@ -531,6 +532,19 @@ static double update_seconds(struct drafting *g, const struct draft *d)
 	return most / (g->zero ? d->lines : 1);
 }
 
+double draft_first_line(struct drafting *g, struct draft *d, int lines,
+			double most_s)
+{
+	struct draft_line *l = &d->line[0];
+	int total = g->job->global_batch / d->micro_batch;
+	int each = (total + lines - 1) / lines;
+
+	g->limit_s = isinf(most_s) ? 0 : most_s / each;
+	estimate_line(g, l, d->micro_batch, lines);
+	g->limit_s = 0;
+	return l->fill + (each - 1) * l->cycle;
+}
+
 void draft_estimate(struct drafting *g, struct draft *d)
 {
 	double sync;
@@ -544,6 +558,10 @@ void draft_estimate(struct drafting *g, struct draft *d)
 	d->seconds = share(d, g->job->global_batch / d->micro_batch);
 	if (isinf(d->seconds))
 		return;
+	if (g->give_up_s > 0 && d->seconds > g->give_up_s) {
+		d->seconds = INFINITY;
+		return;
+	}
 	sync = sync_seconds(g, d);
 	if (g->overlap == PLAN_OVERLAP_FULL)
 		sync /= 2;

@@ -45,6 +45,8 @@ struct drafting {
 	double *scratch;            /* owned */
 	int *node_first;            /* owned */
 	double slack;
+	double give_up_s; /* 0: never */
+	double limit_s;   /* of the slowest stage, likewise */
 };
 
 bool drafting_open(struct drafting *d, struct job *j);
@@ -60,8 +62,13 @@ bool draft_add_line(struct draft *d);
 bool draft_add_team(struct draft_line *l, int at, struct draft_team team);
 struct draft_team draft_take_team(struct draft_line *l, int at);
 
-/* Sets seconds and all that is found. */
+/* Sets seconds and all that is found. A draft that takes longer than give_up_s
+ * of the drafting may be left at INFINITY. */
 void draft_estimate(struct drafting *g, struct draft *d);
+/* Of the first line, if all others were like it: no more than the estimate.
+ * INFINITY if that is above most_s. */
+double draft_first_line(struct drafting *g, struct draft *d, int lines,
+			double most_s);
 /* False: no memory. */
 bool draft_plan(const struct drafting *g, const struct draft *d,
 		struct plan *out);

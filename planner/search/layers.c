@@ -84,15 +84,27 @@ double layers_seconds(const struct layers_stage *s)
 	return passes(s->table, s->first, s->last + 1, s->recompute) + s->extra;
 }
 
-double layers_split(struct layers_stage *s, int stages, int units, double slack)
+double layers_split(struct layers_stage *s, int stages, int units, double slack,
+		    double limit)
 {
-	double low = 0, high = 0;
+	double low = 0, high = 0, speed = 0;
 
-	if (stages > units)
+	if (stages > units || (limit > 0 && !fill(s, stages, units, limit)))
 		return INFINITY;
-	for (int i = 0; i < stages; i++)
+	for (int i = 0; i < stages; i++) {
+		speed += 1 / passes(s[i].table, 0, units, false);
 		high = fmax(high,
 			    passes(s[i].table, 0, units, true) + s[i].extra);
+	}
+	/* Not faster than all of them together; as a rule, not much slower. */
+	low = 1 / speed;
+	for (double most = 1.2 * low; most < high; most *= 1.5) {
+		if (fill(s, stages, units, most)) {
+			high = most;
+			break;
+		}
+		low = most;
+	}
 	if (!fill(s, stages, units, high))
 		return INFINITY;
 	for (int i = 0; i < BISECTIONS && high - low > 1e-4 * high; i++) {

@@ -22,9 +22,9 @@ struct layers_stage {
 
 /* Seconds of the slowest stage, or INFINITY if nothing fits. Slack above 1
  * allows a stage so many times the least time: that may shorten the way through
- * all of them. */
-double layers_split(struct layers_stage *s, int stages, int units,
-		    double slack);
+ * all of them. With a limit above 0, INFINITY also if it takes longer. */
+double layers_split(struct layers_stage *s, int stages, int units, double slack,
+		    double limit);
 /* The rule of FlashFlex, for comparisons: by the memory of the stages. INFINITY
  * if that does not fit. */
 double layers_by_memory(struct layers_stage *s, int stages, int units,

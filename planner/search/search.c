@@ -11,8 +11,6 @@
 
 /* Drafts that are climbed from, and those that are simulated in the end. */
 #define CLIMBED 8
-/* Estimates are that good: what is beyond is not simulated. */
-#define MARGIN 1.1
 
 double search_now(void)
 {
@@ -104,7 +102,10 @@ bool search_keep(struct search_best *b, const struct draft *d, long number)
 
 void search_look(struct search_worker *w, struct draft *d, long number)
 {
+	if (w->best.n == SEARCH_KEPT)
+		w->g.give_up_s = w->best.draft[SEARCH_KEPT - 1].seconds;
 	draft_estimate(&w->g, d);
+	w->g.give_up_s = 0;
 	w->drafts++;
 	if (w->first_s <= 0 && !isinf(d->seconds))
 		w->first_s = search_now() - w->begin_s;
@@ -253,7 +254,7 @@ static bool judge(const struct search *s, struct search_worker *w,
 	double most = INFINITY;
 
 	for (int i = 0; i < b->n; i++)
-		most = fmin(most, b->draft[i].seconds * MARGIN);
+		most = fmin(most, b->draft[i].seconds * SEARCH_MARGIN);
 	for (int i = 0; i < b->n; i++) {
 		if (b->draft[i].seconds > most)
 			continue;

@@ -50,6 +50,8 @@ void search_free(struct search_found *f);
 /* The drafts that may be best, the best first, each of its own kind. Sorted by
  * estimate, then by number, so that threads do not matter. */
 #define SEARCH_KEPT 24
+/* Estimates are that good: what is beyond the best is not simulated. */
+#define SEARCH_MARGIN 1.03
 struct search_best {
 	struct draft draft[SEARCH_KEPT];
 	long number[SEARCH_KEPT];

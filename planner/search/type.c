@@ -6,6 +6,7 @@
  * micro-batch; what a lower bound rules out is not estimated.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/search/search.h"
@@ -19,6 +20,8 @@ struct types {
 	int order[KINDS_MOST], tp[KINDS_MOST], n; /* chosen so far */
 	double best;
 	long number;
+	uint32_t *node[KINDS_MOST]; /* those of each kind; owned */
+	int want;                   /* kinds that take part */
 };
 
 /* Teams of a kind, if each has tp ranks of one node. */
@@ -28,14 +31,11 @@ static int teams_of(const struct fleet *f, int kind, int tp)
 }
 
 /* Its team number i: node by node. */
-static struct draft_team team_at(const struct fleet *f, int kind, int tp, int i)
+static struct draft_team team_at(const struct types *t, int kind, int tp, int i)
 {
+	const struct fleet *f = &t->w->s->job->fleet;
 	int each = (int)f->kind[kind].ranks / tp;
-	uint32_t node = 0;
-
-	for (int skip = i / each;; node++)
-		if (f->kind_of[node] == kind && skip-- == 0)
-			break;
+	uint32_t node = t->node[kind][i / each];
 	return (struct draft_team){f->first[node] + (uint32_t)(i % each * tp),
 				   tp};
 }
@@ -64,26 +64,28 @@ static double bound(const struct types *t, int lines)
 }
 
 /* Of each kind, stages in turn: those of one stage are neighbours (their
- * gradients meet within a node), or those of one pipeline are. */
-static bool lay_out(struct types *t, struct draft *d, int lines, bool stagewise)
+ * gradients meet within a node), or those of one pipeline are. Only some of the
+ * pipelines are laid out. */
+static bool lay_out(struct types *t, struct draft *d, int lines, int some,
+		    bool stagewise)
 {
 	const struct fleet *f = &t->w->s->job->fleet;
 
 	draft_init(d, t->micro_batch);
-	for (int l = 0; l < lines; l++)
+	for (int l = 0; l < some; l++)
 		if (!draft_add_line(d))
 			return false;
 	for (int i = 0; i < t->n; i++) {
 		int stages = teams_of(f, t->order[i], t->tp[i]) / lines;
 
 		for (int s = 0; s < stages; s++) {
-			for (int l = 0; l < lines; l++) {
+			for (int l = 0; l < some; l++) {
 				int at = stagewise ? s * lines + l
 						   : l * stages + s;
 
 				if (!draft_add_team(&d->line[l],
 						    d->line[l].teams,
-						    team_at(f, t->order[i],
+						    team_at(t, t->order[i],
 							    t->tp[i], at)))
 					return false;
 			}
@@ -113,11 +115,18 @@ static void try_lines(struct types *t, int lines)
 		return;
 	for (int k = 0; k < 2; k++) {
 		struct draft d = {0};
+		bool good = lay_out(t, &d, lines, 1, k);
 
-		if (lay_out(t, &d, lines, k)) {
+		if (good &&
+		    draft_first_line(&w->g, &d, lines, t->best) > t->best) {
+			draft_free(&d);
+			continue;
+		}
+		draft_free(&d);
+		if (good && lay_out(t, &d, lines, lines, k)) {
 			search_look(w, &d, t->number * 2 + k);
 			/* A margin, as estimates are not the last word. */
-			t->best = fmin(t->best, d.seconds * 1.1);
+			t->best = fmin(t->best, d.seconds * SEARCH_MARGIN);
 		} else {
 			w->bad = true;
 		}
@@ -162,8 +171,10 @@ static void try_orders(struct types *t, unsigned used)
 {
 	int kinds = t->w->s->job->fleet.kinds;
 
-	if (t->n > 0)
+	if (t->n == t->want) {
 		try_degrees(t, 0);
+		return;
+	}
 	for (int k = 0; k < kinds; k++) {
 		if (used & 1u << k)
 			continue;
@@ -171,6 +182,18 @@ static void try_orders(struct types *t, unsigned used)
 		try_orders(t, used | 1u << k);
 		t->n--;
 	}
+}
+
+static bool find_nodes(struct types *t, int kind)
+{
+	const struct fleet *f = &t->w->s->job->fleet;
+	int n = 0;
+
+	t->node[kind] = calloc(f->kind[kind].nodes, sizeof(uint32_t));
+	for (uint32_t i = 0; t->node[kind] && i < f->nodes; i++)
+		if (f->kind_of[i] == kind)
+			t->node[kind][n++] = i;
+	return t->node[kind] != NULL;
 }
 
 void search_type(struct search_worker *w)
@@ -181,10 +204,16 @@ void search_type(struct search_worker *w)
 	/* More kinds are for the other space. */
 	if (w->s->job->fleet.kinds > KINDS_MOST)
 		return;
+	for (int k = 0; k < w->s->job->fleet.kinds && !w->bad; k++)
+		w->bad = !find_nodes(&t, k);
 	for (int k = 0; k < w->s->job->fleet.kinds; k++)
 		t.degrees[k] = search_degrees(w->s->job, k, t.degree[k]);
 	for (int i = 0; i < batches; i++) {
 		t.micro_batch = batch[i];
-		try_orders(&t, 0);
+		/* All first: what they reach rules out most of the rest. */
+		for (t.want = w->s->job->fleet.kinds; t.want > 0; t.want--)
+			try_orders(&t, 0);
 	}
+	for (int k = 0; k < KINDS_MOST; k++)
+		free(t.node[k]);
 }
