@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "planner/check.h"
+#include "planner/detect.h"
 #include "planner/flashflex.h"
 #include "planner/input.h"
 #include "planner/options.h"
+#include "planner/measure.h"
 #include "planner/output/export.h"
 #include "planner/output/report.h"
 #include "planner/output/timeline.h"
@@ -240,12 +242,40 @@ static int search(const struct options *o)
 	return status;
 }
 
+static int detect(const struct options *o)
+{
+	json_t *cluster;
+
+	if (!o->arguments) {
+		input_complain("detect: which files of `dicomm-info --topo`?");
+		return USAGE;
+	}
+	cluster = detect_cluster(o->argument, o->arguments, o->cluster);
+	return cluster ? write_json(cluster, o->out) : USAGE;
+}
+
+static int measure(const struct options *o)
+{
+	struct model m;
+
+	if (!need("--model", o->model) || !need("--device", o->device) ||
+	    !need("--out", o->out) || !need("--seq", o->seq ? o : NULL) ||
+	    !model_open(&m, o->model))
+		return USAGE;
+	return measure_profile(&m, o->seq, o->micro_batch ? o->micro_batch : 8,
+			       o->device, o->python ? o->python : "python3",
+			       o->out)
+		       ? DONE
+		       : FAILED;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const struct options *o);
 } commands[] = {
-	{"check", check},   {"compare", compare}, {"explain", explain},
-	{"groups", groups}, {"search", search},   {"simulate", simulate},
+	{"check", check},     {"compare", compare},   {"detect", detect},
+	{"explain", explain}, {"groups", groups},     {"measure", measure},
+	{"search", search},   {"simulate", simulate},
 };
 
 int main(int argc, char **argv)
@@ -258,7 +288,10 @@ int main(int argc, char **argv)
 
 		while (i < n && strcmp(o.command, commands[i].name))
 			i++;
-		if (i < n)
+		if (i < n && o.arguments && commands[i].run != detect)
+			input_complain("%s: one argument too many",
+				       o.argument[0]);
+		else if (i < n)
 			status = commands[i].run(&o);
 		else
 			input_complain("%s: no such command; --help lists them",

@@ -21,7 +21,9 @@ static const char help[] =
 	"  explain   stage by stage: time, bytes, memory, what limits\n"
 	"  groups    which ranks exchange activations and sum gradients\n"
 	"  compare   two plans or more, side by side\n"
-	"  detect    make a cluster file from what is found\n"
+	"  detect FILE...  make a cluster file of files of `dicomm-info "
+	"--topo`\n"
+	"            and of `dicomm-perf links --save` (--cluster)\n"
 	"  measure   make a profile of this machine's device (needs PyTorch)\n";
 
 static bool read_seconds(const char *text, double *out)
@@ -120,6 +122,19 @@ static bool check(const struct options *o)
 	       in_range("--jobs", o->jobs, 1, 256);
 }
 
+static bool add_argument(struct options *o, const char *text)
+{
+	size_t n = (size_t)o->arguments + 1;
+	char **list = realloc(o->argument, n * sizeof(*list));
+
+	if (!list)
+		return false;
+	o->argument = list;
+	list[n - 1] = strdup(text);
+	o->arguments++;
+	return list[n - 1] != NULL;
+}
+
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
 	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1};
@@ -162,6 +177,10 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "what replicas share: 0 to 3", "N"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, 0,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
+		{"device", '\0', POPT_ARG_STRING, &o->device, 0,
+		 "measure: the device type's name in the cluster file", "NAME"},
+		{"python", '\0', POPT_ARG_STRING, &o->python, 0,
+		 "measure: a Python that has PyTorch (python3)", "PROGRAM"},
 		{"out", 'o', POPT_ARG_STRING, &o->out, 0,
 		 "write here, not to the screen", "FILE"},
 		{"json", '\0', POPT_ARG_NONE, &o->json, 0,
@@ -195,8 +214,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 	for (int i = 1; text && i < argc; i++)
 		if (!strcmp(argv[i], text))
 			o->command = argv[i];
-	text = good ? poptGetArg(context) : NULL;
-	o->argument = text ? strdup(text) : NULL;
+	while (good && o->command && (text = poptGetArg(context)))
+		good = add_argument(o, text);
 	if (good && !o->command) {
 		poptPrintHelp(context, stderr, 0);
 		good = false;
@@ -217,6 +236,10 @@ void options_free(struct options *o)
 	free(o->svg);
 	free(o->export);
 	free(o->cost);
+	for (int i = 0; i < o->arguments; i++)
+		free(o->argument[i]);
 	free(o->argument);
+	free(o->device);
+	free(o->python);
 	free(o->space);
 }

@@ -16,7 +16,9 @@ struct options {
 	char *cost;                /* owned; NULL or "flashflex" */
 	char *plan[OPTIONS_PLANS]; /* [plans]; owned */
 	int plans;
-	char *argument; /* what is left; owned */
+	char **argument; /* [arguments]: what is left; owned */
+	int arguments;
+	char *device, *python; /* owned */
 	int global_batch, seq, micro_batch;
 	char *space;     /* owned; "type", "device", "auto", "every" */
 	double budget_s; /* 0: as many rounds as `rounds` says */
