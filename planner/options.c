@@ -65,7 +65,7 @@ static bool take(struct options *o, int option, char *text)
 		good = o->has_overlap = plan_overlap_parse(text, &o->overlap);
 		if (!good)
 			input_complain(
-				"--overlap: %s: wanted none, p2p or full",
+				"--overlap: %s: wanted none, send, p2p or full",
 				text);
 		break;
 	case BUDGET:
@@ -172,7 +172,7 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"schedule", '\0', POPT_ARG_STRING, NULL, SCHEDULE,
 		 "1f1b or gpipe (that of the plan)", "NAME"},
 		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,
-		 "of messages and passes: none, p2p or full", "NAME"},
+		 "of messages and passes: none, send, p2p or full", "NAME"},
 		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
 		 "what replicas share: 0 to 3", "N"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, 0,

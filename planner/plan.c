@@ -11,7 +11,7 @@
 #define MOST (1L << 20)
 
 static const char *const schedules[] = {"1f1b", "gpipe"};
-static const char *const overlaps[] = {"none", "p2p", "full"};
+static const char *const overlaps[] = {"none", "send", "p2p", "full"};
 
 const char *plan_schedule_name(enum plan_schedule s)
 {
@@ -35,7 +35,7 @@ bool plan_schedule_parse(const char *text, enum plan_schedule *out)
 
 bool plan_overlap_parse(const char *text, enum plan_overlap *out)
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (!strcmp(text, overlaps[i])) {
 			*out = (enum plan_overlap)i;
 			return true;
@@ -161,7 +161,7 @@ static void read_words(struct plan *p, struct input *in)
 			    "1f1b or gpipe");
 	if (!plan_overlap_parse(overlap, &p->overlap))
 		input_wrong(in, "overlap", json_object_get(in->root, "overlap"),
-			    "none, p2p or full");
+			    "none, send, p2p or full");
 	p->rings = !strcmp(by, "ring");
 	if (!p->rings && strcmp(by, "auto"))
 		input_wrong(in, "collectives",

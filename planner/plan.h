@@ -21,7 +21,12 @@
 #include <stdint.h>
 
 enum plan_schedule { PLAN_1F1B, PLAN_GPIPE };
-enum plan_overlap { PLAN_BLOCKING, PLAN_OVERLAP_P2P, PLAN_OVERLAP_FULL };
+enum plan_overlap {
+	PLAN_BLOCKING,
+	PLAN_EAGER,
+	PLAN_OVERLAP_P2P,
+	PLAN_OVERLAP_FULL
+};
 
 struct plan_stage {
 	uint32_t *rank; /* [tp]; owned */

@@ -33,6 +33,7 @@ struct simulation {
 	int *heap, heaped; /* actors that may go on, earliest first */
 	double *up, *down; /* [node]: when the way is free */
 	bool blocking;
+	bool eager; /* who gives is held, who takes is not */
 	schedule_tell *tell;
 	void *ctx;
 };
@@ -198,7 +199,7 @@ static void compute(struct simulation *s, struct actor *a, struct op op)
 	if (!forward)
 		st->end = a->now;
 	show(s, a, forward ? 'F' : 'B', op.micro_batch, begin, a->now);
-	a->gives = !s->blocking;
+	a->gives = !s->blocking && !s->eager;
 }
 
 static void wake(struct simulation *s, struct actor *a)
@@ -260,6 +261,19 @@ static bool meet(struct simulation *s, struct actor *a, struct op op)
 	return true;
 }
 
+/* The way out is taken by who gives, whatever the other side does. */
+static void push(struct simulation *s, struct actor *a, struct op op)
+{
+	bool forward = op.what == GIVE;
+	struct actor *b = forward ? a + 1 : a - 1;
+	double end = send(s, a, forward, op.micro_batch, a->now);
+
+	stage_of(s, a)->moving += end - a->now;
+	a->now = end;
+	(forward ? b->came : b->came_back)[op.micro_batch] = end;
+	wake(s, b);
+}
+
 /* False: it waits for another one. */
 static bool step(struct simulation *s, struct actor *a)
 {
@@ -284,6 +298,8 @@ static bool step(struct simulation *s, struct actor *a)
 		if (isinf(came))
 			return false;
 		a->now = fmax(a->now, came);
+	} else if (s->eager) {
+		push(s, a, op);
 	}
 	a->at++; /* what it gives has begun when the pass was over */
 	return true;
@@ -356,6 +372,7 @@ double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
 {
 	struct simulation s = {.pipeline = pipeline,
 			       .blocking = overlap == PLAN_BLOCKING,
+			       .eager = overlap == PLAN_EAGER,
 			       .tell = tell,
 			       .ctx = ctx};
 	double end = NAN;

@@ -3,10 +3,11 @@
  * Event simulation of pipelines: 1F1B and GPipe with stages of any length.
  *
  * Blocking: a stage sends and receives in turn, one message at a time, and
- * both sides are held until it is through. Else messages start when the
- * forward or backward pass has ended and hold nobody who does not wait for
- * them. Messages queue for the way out of a node and for the way into one,
- * also those of other pipelines.
+ * both sides are held until it is through. Eager: only who sends is held, as
+ * what receives has room for it. Else messages start when the forward or
+ * backward pass has ended and hold nobody who does not wait for them. Messages
+ * queue for the way out of a node and for the way into one, also those of other
+ * pipelines.
  */
 #ifndef DICOMM_PLANNER_SCHEDULE_H
 #define DICOMM_PLANNER_SCHEDULE_H

@@ -223,7 +223,8 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 	s->extra = 0;
 }
 
-/* Blocking messages hold both sides; others only take the ways of nodes. */
+/* Blocking messages hold both sides, eager ones who sends; others only take the
+ * ways of nodes. */
 static double charge(struct drafting *g, const struct draft_line *l,
 		     int micro_batch, double *through)
 {
@@ -242,6 +243,10 @@ static double charge(struct drafting *g, const struct draft_line *l,
 		if (g->overlap == PLAN_BLOCKING) {
 			g->stage[i].extra += a.seconds + b.seconds;
 			g->stage[i + 1].extra += a.seconds + b.seconds;
+		}
+		if (g->overlap == PLAN_EAGER) {
+			g->stage[i].extra += a.seconds;
+			g->stage[i + 1].extra += b.seconds;
 		}
 	}
 	g->scratch[l->teams - 1] = 0;

@@ -62,7 +62,7 @@ cmp "$work/plan.json" "$work/again.json" || fail "threads changed the plan"
 run 0 check "$@" --plan "$work/plan.json"
 says "good"
 for schedule in 1f1b gpipe; do
-	for overlap in none p2p full; do
+	for overlap in none send p2p full; do
 		run 0 simulate "$@" --plan "$work/plan.json" \
 			--schedule $schedule --overlap $overlap --zero 1
 		says "step "

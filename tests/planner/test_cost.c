@@ -29,9 +29,9 @@ START_TEST(the_bubble_of_equal_stages_is_exact)
 {
 	for (int n = 1; n <= 16; n++) {
 		for (int m = 1; m <= 40; m += 3) {
-			for (int k = 0; k < 4; k++) {
+			for (int k = 0; k < 8; k++) {
 				double end =
-					ideal(n, m, k & 1, k & 2, 0.3, 0.7);
+					ideal(n, m, k & 1, k / 2, 0.3, 0.7);
 				double bubble = 1 - m / end;
 
 				ck_assert_double_eq_tol(
@@ -59,6 +59,19 @@ START_TEST(blocking_messages_hold_both_stages)
 	ck_assert_double_eq_tol(stage[1].busy, 60, 1e-9);
 	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL);
 	ck_assert_double_eq_tol(end, 1 + 0.5 + 10 * 6 + 0.5 + 1, 1e-9);
+	/* Eager: no better here, as stage 0 gives an activation only after it
+	 * has taken the gradient before, which a slow stage sends late. A slow
+	 * first stage finds its gradients there, and pays for what it gives. */
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL);
+	ck_assert_double_eq_tol(end, 1 + 10 * (6 + 1) + 1, 1e-9);
+	stage[0].forward = 2;
+	stage[0].backward = 4;
+	stage[1].forward = stage[1].backward = 1;
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_BLOCKING, NULL, NULL);
+	ck_assert_double_eq_tol(end, 10 * (6 + 1), 1e-9);
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL);
+	/* It waits once: for the first gradient. */
+	ck_assert_double_eq_tol(end, 10 * (6 + 0.5) + 0.5, 1e-9);
 }
 END_TEST
 
@@ -275,19 +288,16 @@ START_TEST(runs_without_stages_on_unlike_devices_are_predicted)
 }
 END_TEST
 
-START_TEST(single_pipelines_of_unlike_devices_are_predicted)
+START_TEST(runs_with_stages_on_unlike_devices_are_predicted)
 {
+	static const char *const names[] = {"n2_d1", "n2_d2", "n3_d1", "n4_d1",
+					    "n4_d2", "n4_d4", "n6_d3", "n6_d6"};
 	struct rows r = {0};
 
-	run("mit", "n2_d1", &r);
-	run("mit", "n3_d1", &r);
-	run("mit", "n4_d1", &r);
-	ck_assert_double_le(r.most, 0.06);
-	/* Several of them are not: docs/planner.md tells. No worse than that.
-	 */
-	run("mit", "n4_d2", &r);
-	run("mit", "n6_d3", &r);
-	ck_assert_double_le(r.most, 0.24);
+	for (int i = 0; i < 8; i++)
+		run("mit", names[i], &r);
+	ck_assert_double_le(r.sum / r.n, 0.066);
+	ck_assert_double_le(r.most, 0.15);
 }
 END_TEST
 
@@ -303,7 +313,7 @@ int main(void)
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
 	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
-	tcase_add_test(t, single_pipelines_of_unlike_devices_are_predicted);
+	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }

@@ -198,7 +198,7 @@ static void note(const char *text, void *ctx)
 
 START_TEST(check_accepts_what_search_finds)
 {
-	for (int k = 0; k < 3 * 2 * 4 * 3; k++) {
+	for (int k = 0; k < 3 * 2 * 4 * 4; k++) {
 		struct job j;
 		struct search s = {.job = &j,
 				   .space = k % 3,
