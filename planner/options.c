@@ -138,7 +138,6 @@ static bool add_argument(struct options *o, const char *text)
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
 	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1};
-	o->space = strdup("auto");
 	const struct poptOption table[] = {
 		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, 0,
 		 "devices and links", "FILE.json"},
@@ -209,6 +208,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 			       poptStrerror(option));
 		good = false;
 	}
+	if (!o->space)
+		o->space = strdup("auto");
 	text = good ? poptGetArg(context) : NULL;
 	o->command = text ? argv[0] : NULL;
 	for (int i = 1; text && i < argc; i++)
@@ -221,7 +222,7 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		good = false;
 	}
 	poptFreeContext(context);
-	return good && check(o);
+	return good && o->space && check(o);
 }
 
 void options_free(struct options *o)
