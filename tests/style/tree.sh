@@ -14,7 +14,7 @@ for file in $(find collectives docs examples include perftest planner src tests 
 	-o -name '*.map' -o -name '*.md' | sort); do
 	files=$((files + 1))
 	case $file in
-	perftest/results/*) names=perftest/results ;; # as a whole
+	perftest/results/* | planner/results/*) names=${file%/*} ;; # as a whole
 	*) names="$file|${file%.c}" ;;
 	esac
 	if ! grep -qE "(^|[^a-z/_])($names)( |\$)" Makefile.am; then
