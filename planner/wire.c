@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/select.h"
+#include "collectives/select/select.h"
 #include "src/base/hash.h"
 
 /* Of a kernel that starts, and of a device that copies and reduces where the
@@ -131,7 +131,7 @@ static double least_seconds(struct links *l, enum coll coll, bool ring,
 	uint64_t least = SELECT_NEVER, ps;
 
 	if (l->nodes == 1)
-		estimate_of_node(&table.params, &l->class[l->class_of[0]]);
+		estimate_params_of_node(&table.params, &l->class[l->class_of[0]]);
 	for (int i = 0; algorithms[i]; i++) {
 		if (algorithms[i]->coll != coll ||
 		    (ring && strcmp(algorithms[i]->name, "ring")))
