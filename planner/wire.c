@@ -131,7 +131,8 @@ static double least_seconds(struct links *l, enum coll coll, bool ring,
 	uint64_t least = SELECT_NEVER, ps;
 
 	if (l->nodes == 1)
-		estimate_params_of_node(&table.params, &l->class[l->class_of[0]]);
+		estimate_params_of_node(&table.params,
+					&l->class[l->class_of[0]]);
 	for (int i = 0; algorithms[i]; i++) {
 		if (algorithms[i]->coll != coll ||
 		    (ring && strcmp(algorithms[i]->name, "ring")))
