@@ -14,6 +14,7 @@ if [ -z "$tool" ]; then
 	echo "skipped: clang-format 14 is not installed"
 	exit 77
 fi
-find collectives compat examples include perftest src tests transports \
+find collectives compat examples include perftest planner src tests transports \
+find collectives examples include perftest planner src tests transports \
 	-name '*.[ch]' -print 2>/dev/null | sort |
 	xargs "$tool" --dry-run -Werror

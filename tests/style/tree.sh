@@ -9,12 +9,13 @@ bad=0
 files=0
 
 # A test program is named without .c, its source being the default one.
-for file in $(find collectives compat docs examples include perftest src tests \
+for file in $(find collectives compat docs examples include perftest planner src tests \
+for file in $(find collectives docs examples include perftest planner src tests \
 	transports -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
 	-o -name '*.map' -o -name '*.md' | sort); do
 	files=$((files + 1))
 	case $file in
-	perftest/results/*) names=perftest/results ;; # as a whole
+	perftest/results/* | planner/results/*) names=${file%/*} ;; # as a whole
 	*) names="$file|${file%.c}" ;;
 	esac
 	if ! grep -qE "(^|[^a-z/_])($names)( |\$)" Makefile.am; then

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tells what is wrong with a plan, if anything. */
+#include "planner/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct checking {
+	struct job *j;
+	const struct plan *p;
+	check_say *say;
+	void *ctx;
+	int wrong;
+};
+
+static void say(struct checking *c, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void say(struct checking *c, const char *format, ...)
+{
+	char text[512];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	c->wrong++;
+	c->say(text, c->ctx);
+}
+
+static void check_layers(struct checking *c, int i)
+{
+	const struct plan_pipeline *l = &c->p->pipeline[i];
+	int units = model_units(&c->j->model), next = 0;
+
+	for (int s = 0; s < l->stages; s++) {
+		const struct plan_stage *st = &l->stage[s];
+
+		if (st->first != next)
+			say(c,
+			    "pipelines[%d].stages[%d].layers: [%d, %d]: wanted "
+			    "%d first, as the stages before end there",
+			    i, s, st->first, st->last, next);
+		if (st->last < st->first || st->last >= units)
+			say(c,
+			    "pipelines[%d].stages[%d].layers: [%d, %d]: wanted "
+			    "first to last, up to %d",
+			    i, s, st->first, st->last, units - 1);
+		next = st->last + 1;
+	}
+	if (next != units)
+		say(c,
+		    "pipelines[%d].stages: layers sum up to %d: wanted %d (0 "
+		    "the embedding, %d the head)",
+		    i, next, units, units - 1);
+}
+
+static void check_degree(struct checking *c, int i, int s)
+{
+	const struct plan_stage *st = &c->p->pipeline[i].stage[s];
+	const struct model *m = &c->j->model;
+
+	/* Groups of key and value heads may be held several times. */
+	if (m->heads % st->tp)
+		say(c,
+		    "pipelines[%d].stages[%d].tp: %d: wanted a divisor of the "
+		    "%d heads",
+		    i, s, st->tp, m->heads);
+}
+
+static void check_ranks(struct checking *c)
+{
+	uint32_t ranks = c->j->fleet.ranks;
+	char *used = calloc(ranks, 1);
+
+	for (int i = 0; used && i < c->p->pipelines; i++) {
+		for (int s = 0; s < c->p->pipeline[i].stages; s++) {
+			const struct plan_stage *st =
+				&c->p->pipeline[i].stage[s];
+
+			for (int r = 0; r < st->tp; r++) {
+				if (st->rank[r] >= ranks)
+					say(c,
+					    "pipelines[%d].stages[%d].ranks"
+					    "[%d]: %u: wanted below %u, the "
+					    "ranks of %s",
+					    i, s, r, st->rank[r], ranks,
+					    c->j->fleet.file);
+				else if (used[st->rank[r]]++)
+					say(c,
+					    "pipelines[%d].stages[%d].ranks"
+					    "[%d]: %u: wanted a rank that is "
+					    "not used twice",
+					    i, s, r, st->rank[r]);
+			}
+		}
+	}
+	free(used);
+}
+
+static void check_batch(struct checking *c)
+{
+	long sum = 0;
+
+	for (int i = 0; i < c->p->pipelines; i++)
+		sum += (long)c->p->pipeline[i].micro_batch *
+		       c->p->pipeline[i].micro_batches;
+	if (sum != c->p->global_batch)
+		say(c,
+		    "pipelines: micro_batch times micro_batches sum up to %ld: "
+		    "wanted %d, the global_batch",
+		    sum, c->p->global_batch);
+}
+
+static void check_memory(struct checking *c)
+{
+	struct cost cost;
+
+	if (!cost_of(c->j, c->p, NULL, NULL, &cost)) {
+		say(c, "no cost can be found");
+		return;
+	}
+	for (int i = 0; i < cost.pipelines; i++) {
+		for (int s = 0; s < c->p->pipeline[i].stages; s++) {
+			const struct memory *m =
+				&cost.pipeline[i].stage[s].memory;
+
+			if (m->total > m->limit)
+				say(c,
+				    "pipelines[%d].stages[%d]: %.2f GiB on "
+				    "each device: wanted at most the %.2f GiB "
+				    "of %s",
+				    i, s, m->total / 0x1p30, m->limit / 0x1p30,
+				    fleet_type(
+					    &c->j->fleet,
+					    c->p->pipeline[i].stage[s].rank[0])
+					    ->name);
+		}
+	}
+	cost_free(&cost);
+}
+
+int check_plan(struct job *j, const struct plan *p, check_say *tell, void *ctx)
+{
+	struct checking c = {.j = j, .p = p, .say = tell, .ctx = ctx};
+
+	for (int i = 0; i < p->pipelines; i++) {
+		check_layers(&c, i);
+		for (int s = 0; s < p->pipeline[i].stages; s++)
+			check_degree(&c, i, s);
+	}
+	check_ranks(&c);
+	check_batch(&c);
+	if (!c.wrong)
+		check_memory(&c);
+	return c.wrong;
+}

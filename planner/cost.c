@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Costs of a plan: stages, boundaries, gradients, and the event simulation. */
+#include "planner/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/input.h"
+
+/*
+ * How far predictions are off: where times were measured, the mean over the
+ * measured plans of docs/planner.md, doubled; where they follow from peak
+ * rates and an efficiency, what the efficiencies of the same device differ by
+ * from model to model.
+ */
+#define ERROR_MEASURED 0.15
+#define ERROR_COMPUTED 0.35
+
+struct costing {
+	struct job *j;
+	const struct plan *p;
+	struct cost *c;
+	struct schedule_pipeline *sim; /* [pipelines] */
+	int *crowd; /* [node]: stages with gradients of other units there */
+};
+
+int cost_stage_of(const struct plan_pipeline *l, int unit)
+{
+	for (int s = 0; s < l->stages; s++)
+		if (unit <= l->stage[s].last)
+			return s;
+	return l->stages - 1;
+}
+
+int cost_groups(const struct plan *p, const struct model *m,
+		struct cost_group *group)
+{
+	bool cut[MODEL_UNITS_MOST + 1] = {false};
+	int n = 0;
+
+	cut[0] = true;
+	for (int i = 0; i < p->pipelines; i++)
+		for (int s = 0; s < p->pipeline[i].stages; s++)
+			cut[p->pipeline[i].stage[s].first] = true;
+	for (int u = 0; u < model_units(m); u++) {
+		if (cut[u])
+			group[n++].first = u;
+		group[n - 1].last = u;
+	}
+	return n;
+}
+
+/* ---- stages ---- */
+
+static const struct table *stage_table(struct costing *k, int i,
+				       const struct plan_stage *s)
+{
+	const struct fleet *f = &k->j->fleet;
+	uint32_t node = f->links->node_of[s->rank[0]];
+
+	return table_of(k->j, f->kind_of[node], s->tp,
+			k->p->pipeline[i].micro_batch);
+}
+
+/* Where a group spans nodes: the slowest of its kinds, and what its
+ * all-reduces take longer than those within a node. */
+static bool widen(struct costing *k, int i, const struct plan_stage *s,
+		  struct cost_stage *c)
+{
+	const struct fleet *f = &k->j->fleet;
+	int micro_batch = k->p->pipeline[i].micro_batch, blocks = 0;
+	double bytes = table_boundary_bytes(k->j, micro_batch), far, near = 0;
+	bool apart = false;
+	uint32_t inside[1024];
+
+	for (int r = 1; r < s->tp; r++) {
+		uint32_t node = f->links->node_of[s->rank[r]];
+		const struct table *t =
+			table_of(k->j, f->kind_of[node], s->tp, micro_batch);
+
+		apart |= node != f->links->node_of[s->rank[0]];
+		if (!t || t->missing)
+			return t != NULL;
+		c->forward = fmax(c->forward, t->forward[s->last + 1] -
+						      t->forward[s->first]);
+		c->backward = fmax(c->backward, t->backward[s->last + 1] -
+							t->backward[s->first]);
+	}
+	if (!apart)
+		return true;
+	for (int u = s->first; u <= s->last; u++)
+		blocks += u > 0 && u <= k->j->model.layers;
+	far = wire_collective(&k->j->wire, WIRE_ALLREDUCE, s->rank, NULL, NULL,
+			      s->tp, bytes);
+	if (s->tp <= (int)fleet_kind(f, s->rank[0])->ranks && s->tp <= 1024) {
+		uint32_t node = f->links->node_of[s->rank[0]];
+
+		for (int r = 0; r < s->tp; r++)
+			inside[r] = f->first[node] + (uint32_t)r;
+		near = wire_collective(&k->j->wire, WIRE_ALLREDUCE, inside,
+				       NULL, NULL, s->tp, bytes);
+	}
+	if (far > near) {
+		c->forward += 2 * blocks * (far - near);
+		c->backward += 2 * blocks * (far - near);
+	}
+	return !isnan(far);
+}
+
+static bool cost_stage(struct costing *k, int i, int at)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct plan_stage *s = &l->stage[at];
+	struct cost_stage *c = &k->c->pipeline[i].stage[at];
+	struct schedule_stage *sim = &k->sim[i].stage[at];
+	const struct table *t = stage_table(k, i, s);
+
+	if (!t)
+		return false;
+	if (t->missing) {
+		input_complain("pipeline %d, stage %d: %s", i, at, t->why);
+		return false;
+	}
+	c->forward = t->forward[s->last + 1] - t->forward[s->first];
+	c->backward = t->backward[s->last + 1] - t->backward[s->first];
+	c->update = t->update[s->last + 1] - t->update[s->first];
+	if (k->p->zero)
+		c->update /= k->p->pipelines;
+	if (!widen(k, i, s, c))
+		return false;
+	if (s->recompute)
+		c->backward += c->forward;
+	memory_of(k->j, t, s->first, s->last, s->recompute, at, l->stages,
+		  l->micro_batches, k->p->schedule, k->p->zero, k->p->pipelines,
+		  &c->memory);
+	k->c->fits &= c->memory.total <= c->memory.limit;
+	sim->node = k->j->fleet.links->node_of[s->rank[0]];
+	sim->forward = c->forward;
+	sim->backward = c->backward;
+	return true;
+}
+
+static void cost_boundary(struct costing *k, int i, int at)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct plan_stage *a = &l->stage[at], *b = a + 1;
+	struct schedule_stage *sim = &k->sim[i].stage[at];
+	struct cost_stage *c = &k->c->pipeline[i].stage[at];
+	struct wire_transfer t;
+
+	c->send_bytes = table_boundary_bytes(k->j, l->micro_batch);
+	t = wire_boundary(&k->j->wire, a->rank, a->tp, b->rank, b->tp,
+			  c->send_bytes);
+	sim->send = c->send_s = t.seconds;
+	sim->send_way = t.way;
+	t = wire_boundary(&k->j->wire, b->rank, b->tp, a->rank, a->tp,
+			  c->send_bytes);
+	sim->back = t.seconds;
+	sim->back_way = t.way;
+}
+
+/* ---- gradients ---- */
+
+/* Stages of one node that sum gradients of other units at the same time share
+ * its way out. */
+static void find_crowds(struct costing *k)
+{
+	const struct fleet *f = &k->j->fleet;
+	const struct plan *p = k->p;
+	int *seen = calloc(f->nodes, sizeof(*seen));
+
+	memset(k->crowd, 0, f->nodes * sizeof(*k->crowd));
+	for (int u = 0; seen && u < model_units(&k->j->model); u++) {
+		for (int i = 0; i < p->pipelines; i++) {
+			for (int s = 0; s < p->pipeline[i].stages; s++) {
+				const struct plan_stage *st =
+					&p->pipeline[i].stage[s];
+				uint32_t n = f->links->node_of[st->rank[0]];
+
+				if (st->first != u || seen[n] == u + 1)
+					continue;
+				seen[n] = u + 1;
+				k->crowd[n]++;
+			}
+		}
+	}
+	free(seen);
+}
+
+/* All-reduce; with ZeRO, reduce-scatter and all-gathers. */
+static double sum_seconds(struct costing *k, const uint32_t *rank,
+			  const int *width, const int *others, double bytes)
+{
+	struct wire *w = &k->j->wire;
+	int n = k->p->pipelines, by = k->p->rings ? WIRE_RING : 0;
+
+	if (!k->p->zero)
+		return wire_collective(w, WIRE_ALLREDUCE + by, rank, width,
+				       others, n, bytes);
+	return wire_collective(w, WIRE_REDUCE_SCATTER + by, rank, width, others,
+			       n, bytes) +
+	       (k->p->zero == 3 ? 2 : 1) *
+		       wire_collective(w, WIRE_ALLGATHER + by, rank, width,
+				       others, n, bytes);
+}
+
+static double group_bytes(struct costing *k, const struct cost_group *g)
+{
+	const struct plan_stage *s =
+		&k->p->pipeline[0]
+			 .stage[cost_stage_of(&k->p->pipeline[0], g->first)];
+	const struct table *t = stage_table(k, 0, s);
+
+	return t ? (t->whole[g->last + 1] - t->whole[g->first]) *
+			       k->j->model.element
+		 : NAN;
+}
+
+static bool cost_sync(struct costing *k)
+{
+	int n = k->p->pipelines, groups;
+	struct cost_group group[MODEL_UNITS_MOST];
+	uint32_t *rank = calloc((size_t)n, sizeof(*rank));
+	int *width = calloc((size_t)n, sizeof(*width));
+	int *others = calloc((size_t)n, sizeof(*others));
+	bool good = rank && width && others;
+
+	groups = cost_groups(k->p, &k->j->model, group);
+	find_crowds(k);
+	for (int g = 0; g < groups && good && n > 1; g++) {
+		double bytes = group_bytes(k, &group[g]), seconds;
+
+		for (int i = 0; i < n; i++) {
+			const struct plan_pipeline *l = &k->p->pipeline[i];
+			const struct plan_stage *s =
+				&l->stage[cost_stage_of(l, group[g].first)];
+
+			rank[i] = s->rank[0];
+			width[i] = s->tp;
+			others[i] =
+				k->crowd[k->j->fleet.links->node_of[rank[i]]];
+		}
+		seconds = sum_seconds(k, rank, width, others, bytes);
+		good = !isnan(seconds);
+		for (int i = 0; i < n; i++) {
+			const struct plan_pipeline *l = &k->p->pipeline[i];
+			struct cost_stage *c =
+				&k->c->pipeline[i].stage[cost_stage_of(
+					l, group[g].first)];
+
+			c->sync += seconds;
+			c->sync_bytes += bytes;
+		}
+	}
+	free(rank);
+	free(width);
+	free(others);
+	return good;
+}
+
+/* ---- the sum ---- */
+
+static double late(const struct costing *k, double end,
+		   const struct cost_stage *c, const struct plan_stage *s)
+{
+	int units = s->last - s->first + 1;
+	double begin;
+
+	if (k->p->overlap != PLAN_OVERLAP_FULL)
+		return end + c->sync;
+	/* Layer by layer while the last backward pass goes on: the last layer's
+	 * gradients are left when it is over. */
+	begin = end - c->backward * (units - 1) / units;
+	return fmax(begin + c->sync, end + c->sync / units);
+}
+
+static void add_up(struct costing *k, double end)
+{
+	struct cost *c = k->c;
+	double all = end, update = 0, flops = 0, again = 0, peak = 0;
+	const struct model *m = &k->j->model;
+
+	for (int i = 0; i < c->pipelines; i++) {
+		const struct plan_pipeline *l = &k->p->pipeline[i];
+		struct cost_pipeline *cp = &c->pipeline[i];
+		double work = 0;
+
+		for (int s = 0; s < l->stages; s++) {
+			struct schedule_stage *sim = &k->sim[i].stage[s];
+			struct cost_stage *cs = &cp->stage[s];
+
+			cs->busy = sim->busy;
+			cs->moving = sim->moving;
+			cp->seconds = fmax(cp->seconds, sim->end);
+			all = fmax(all, late(k, sim->end, cs, &l->stage[s]));
+			update = fmax(update, cs->update);
+			work += sim->busy;
+			for (int r = 0; r < l->stage[s].tp; r++)
+				peak += fleet_type(&k->j->fleet,
+						   l->stage[s].rank[r])
+						->flops;
+			for (int u = l->stage[s].first; u <= l->stage[s].last;
+			     u++) {
+				double x = model_flops(m, u,
+						       (double)l->micro_batch *
+							       l->micro_batches,
+						       k->j->seq);
+
+				flops += 3 * x;
+				again += l->stage[s].recompute ? x : 0;
+			}
+		}
+		for (int s = 0; s < l->stages; s++)
+			cp->stage[s].idle = cp->seconds - cp->stage[s].busy -
+					    cp->stage[s].moving;
+		cp->bubble = 1 - work / (cp->seconds * l->stages);
+	}
+	c->pipe = end;
+	c->sync = all - end;
+	c->update = update;
+	c->step = all + update;
+	c->mfu = flops / (c->step * peak);
+	c->hfu = (flops + again) / (c->step * peak);
+	c->tokens_per_s = (double)k->p->global_batch * k->j->seq / c->step;
+	c->error = k->j->measured ? ERROR_MEASURED : ERROR_COMPUTED;
+}
+
+static bool prepare(struct costing *k)
+{
+	int n = k->p->pipelines;
+
+	k->c->pipeline = calloc((size_t)n, sizeof(*k->c->pipeline));
+	k->sim = calloc((size_t)n, sizeof(*k->sim));
+	k->crowd = calloc(k->j->fleet.nodes, sizeof(*k->crowd));
+	if (!k->c->pipeline || !k->sim || !k->crowd)
+		return false;
+	k->c->pipelines = n;
+	for (int i = 0; i < n; i++) {
+		const struct plan_pipeline *l = &k->p->pipeline[i];
+		size_t stages = (size_t)l->stages;
+
+		k->c->pipeline[i].stage =
+			calloc(stages, sizeof(*k->c->pipeline[i].stage));
+		k->sim[i].stage = calloc(stages, sizeof(*k->sim[i].stage));
+		if (!k->c->pipeline[i].stage || !k->sim[i].stage)
+			return false;
+		k->sim[i].stages = l->stages;
+		k->sim[i].micro_batches = l->micro_batches;
+		for (int s = 0; s < l->stages; s++)
+			if (!cost_stage(k, i, s))
+				return false;
+		for (int s = 0; s + 1 < l->stages; s++)
+			cost_boundary(k, i, s);
+	}
+	return true;
+}
+
+bool cost_of(struct job *j, const struct plan *p, schedule_tell *tell,
+	     void *ctx, struct cost *out)
+{
+	struct costing k = {.j = j, .p = p, .c = out};
+	double end;
+	bool good;
+
+	*out = (struct cost){.fits = true};
+	good = prepare(&k) && cost_sync(&k);
+	if (good) {
+		end = schedule_run(k.sim, p->pipelines, j->fleet.nodes,
+				   p->schedule, p->overlap, tell, ctx);
+		good = !isnan(end);
+		if (good)
+			add_up(&k, end);
+		else
+			input_complain("simulation: out of memory");
+	}
+	for (int i = 0; k.sim && i < p->pipelines; i++)
+		free(k.sim[i].stage);
+	free(k.sim);
+	free(k.crowd);
+	if (!good)
+		cost_free(out);
+	return good;
+}
+
+void cost_free(struct cost *c)
+{
+	for (int i = 0; i < c->pipelines; i++)
+		free(c->pipeline[i].stage);
+	free(c->pipeline);
+	*c = (struct cost){0};
+}

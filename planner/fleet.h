@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The devices to plan for: a topology file of the library (src/topo/cluster.h)
+ * with a table of device types beside it. Each entry of "nodes" names one:
+ *
+ *   {"nodes": [{"count": 2, "ranks": 8, "gbit_per_s": 25, "device": "A100"}],
+ *    "devices": {"A100": {"tflops": 312, "memory_gib": 80}}}
+ *
+ * Further values of a type: efficiency (0.45) of its peak that training
+ * reaches, reserved_gib (1) that driver and libraries keep,
+ * memory_gbyte_per_s (1000), vendor, and price of an hour. Read only after
+ * fleet_open(): any thread.
+ */
+#ifndef DICOMM_PLANNER_FLEET_H
+#define DICOMM_PLANNER_FLEET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/topo/cluster.h"
+
+struct fleet_type {
+	char name[64], vendor[32];
+	double flops; /* peak, FLOP/s of one device */
+	double efficiency;
+	double memory, reserved; /* bytes */
+	double memory_per_s;     /* bytes per second */
+};
+
+/* Nodes that are alike in all that matters: type, links, ranks. */
+struct fleet_kind {
+	int type;
+	uint32_t ranks; /* of one node */
+	uint32_t nodes;
+	struct links_class class;
+};
+
+struct fleet {
+	char *file; /* owned */
+	struct cluster *cluster;
+	struct links *links;
+	struct fleet_type *type; /* [types] */
+	struct fleet_kind *kind; /* [kinds] */
+	int *kind_of;            /* [node] */
+	uint32_t *first;         /* [node]: its lowest rank */
+	int types, kinds;
+	uint32_t ranks, nodes;
+};
+
+/* False after a message that names file, place and value. */
+bool fleet_open(struct fleet *f, const char *file);
+void fleet_close(struct fleet *f);
+
+static inline const struct fleet_kind *fleet_kind(const struct fleet *f,
+						  uint32_t rank)
+{
+	return &f->kind[f->kind_of[f->links->node_of[rank]]];
+}
+
+static inline const struct fleet_type *fleet_type(const struct fleet *f,
+						  uint32_t rank)
+{
+	return &f->type[fleet_kind(f, rank)->type];
+}
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dicomm-plan: which device computes what. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/check.h"
+#include "planner/detect.h"
+#include "planner/flashflex.h"
+#include "planner/input.h"
+#include "planner/options.h"
+#include "planner/measure.h"
+#include "planner/output/export.h"
+#include "planner/output/report.h"
+#include "planner/output/timeline.h"
+#include "planner/search/command.h"
+
+/* Exit statuses, those of dicomm-perf. */
+enum { DONE = 0, FAILED = 1, USAGE = 6, NO_GOOD = 7 };
+
+static bool need(const char *option, const void *value)
+{
+	if (!value)
+		input_complain("%s is needed", option);
+	return value != NULL;
+}
+
+static bool open_job(const struct options *o, struct job *j, int seq, int batch)
+{
+	return need("--cluster", o->cluster) && need("--model", o->model) &&
+	       job_open(j, o->cluster, o->model, o->profile, seq, batch);
+}
+
+/* What the command line says goes before what the file says. */
+static bool open_plan(const struct options *o, int i, struct plan *p)
+{
+	if (!need("--plan", o->plans > i ? o->plan[i] : NULL) ||
+	    !plan_open(p, o->plan[i]))
+		return false;
+	if (o->has_schedule)
+		p->schedule = o->schedule;
+	if (o->has_overlap)
+		p->overlap = o->overlap;
+	if (o->has_zero)
+		p->zero = o->zero;
+	return true;
+}
+
+static void print_line(const char *text, void *ctx)
+{
+	fprintf(ctx, "%s\n", text);
+}
+
+/* Memory alone is no reason not to tell how long a step would take. */
+static void print_unless_memory(const char *text, void *ctx)
+{
+	int *wrong = ctx;
+
+	if (strstr(text, " GiB on each device"))
+		return;
+	(*wrong)++;
+	input_complain("%s", text);
+}
+
+static int write_json(json_t *j, const char *file)
+{
+	FILE *out = file ? fopen(file, "we") : stdout;
+	int status = DONE;
+
+	if (!out) {
+		input_complain("%s: %m", file);
+		json_decref(j);
+		return FAILED;
+	}
+	if (!j || json_dumpf(j, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12)))
+		status = FAILED;
+	fputc('\n', out);
+	if (file && fclose(out))
+		status = FAILED;
+	if (status)
+		input_complain("%s: could not be written",
+			       file ? file : "output");
+	json_decref(j);
+	return status;
+}
+
+enum view { SIMULATE, CHECK, EXPLAIN, GROUPS };
+
+static int view_flashflex(const struct options *o, struct job *j,
+			  const struct plan *p)
+{
+	struct flashflex f;
+
+	flashflex_cost(j, p, &f);
+	if (o->json)
+		return write_json(json_pack("{s:f, s:f, s:f, s:f, s:f}",
+					    "step_s", f.seconds, "pipe_s",
+					    f.pipe, "sync_s", f.sync, "hfu",
+					    f.hfu, "memory_gib", f.most_memory),
+				  o->out);
+	printf("step %.4f s by the cost model of FlashFlex: 1.8 x %.4f s of "
+	       "the slowest pipeline + 1.1 x %.4f s of gradients\nHFU %.1f %%, "
+	       "%.2f GiB on the fullest device\n",
+	       f.seconds, f.pipe, f.sync, 100 * f.hfu, f.most_memory);
+	return DONE;
+}
+
+static int view_job(const struct options *o, struct job *j, struct plan *p,
+		    enum view view)
+{
+	struct timeline t = {0};
+	struct cost c;
+	int wrong = 0, status = DONE;
+
+	if (view == CHECK) {
+		wrong = check_plan(j, p, print_line, stdout);
+		if (!wrong)
+			printf("%s: good\n", o->plan[0]);
+		return wrong ? NO_GOOD : DONE;
+	}
+	check_plan(j, p, print_unless_memory, &wrong);
+	if (wrong)
+		return NO_GOOD;
+	if (view == GROUPS) {
+		report_groups(stdout, j, p);
+		return DONE;
+	}
+	if (o->cost)
+		return view_flashflex(o, j, p);
+	if (!cost_of(j, p, timeline_add, &t, &c)) {
+		timeline_free(&t);
+		return FAILED;
+	}
+	if (o->export) {
+		status = export_plan(stdout, o->export, j, p) ? DONE : NO_GOOD;
+	} else if (o->json) {
+		status = write_json(report_json(p, &c), o->out);
+	} else {
+		report_cost(stdout, j, p, &c);
+		if (view == EXPLAIN)
+			report_stages(stdout, j, p, &c);
+	}
+	if (o->trace && !timeline_trace(&t, j, p, o->trace))
+		status = FAILED;
+	if (o->svg && !timeline_svg(&t, j, p, &c, o->svg))
+		status = FAILED;
+	timeline_free(&t);
+	cost_free(&c);
+	return status;
+}
+
+static int view_plan(const struct options *o, enum view view)
+{
+	struct plan p;
+	struct job j;
+	int status = USAGE;
+
+	if (!open_plan(o, 0, &p))
+		return USAGE;
+	if (open_job(o, &j, p.seq, p.global_batch)) {
+		status = view_job(o, &j, &p, view);
+		job_close(&j);
+	}
+	plan_close(&p);
+	return status;
+}
+
+static int simulate(const struct options *o)
+{
+	return view_plan(o, SIMULATE);
+}
+
+static int check(const struct options *o)
+{
+	return view_plan(o, CHECK);
+}
+
+static int explain(const struct options *o)
+{
+	return view_plan(o, EXPLAIN);
+}
+
+static int groups(const struct options *o)
+{
+	return view_plan(o, GROUPS);
+}
+
+static int compare(const struct options *o)
+{
+	struct plan plan[OPTIONS_PLANS] = {0};
+	struct cost cost[OPTIONS_PLANS] = {0};
+	const struct plan *plans[OPTIONS_PLANS];
+	const struct cost *costs[OPTIONS_PLANS];
+	const char *names[OPTIONS_PLANS];
+	struct job j;
+	int status = DONE, wrong = 0, n = 0;
+
+	if (o->plans < 2) {
+		input_complain("compare: --plan: at least two are needed");
+		return USAGE;
+	}
+	for (; n < o->plans; n++)
+		if (!open_plan(o, n, &plan[n]))
+			goto close_plans;
+	if (!open_job(o, &j, plan[0].seq, plan[0].global_batch))
+		goto close_plans;
+	for (int i = 0; i < n && !status; i++) {
+		plans[i] = &plan[i];
+		costs[i] = &cost[i];
+		names[i] = o->plan[i];
+		check_plan(&j, &plan[i], print_unless_memory, &wrong);
+		if (wrong || !cost_of(&j, &plan[i], NULL, NULL, &cost[i]))
+			status = NO_GOOD;
+	}
+	if (!status)
+		report_compare(stdout, &j, plans, costs, names, n);
+	for (int i = 0; i < n; i++)
+		cost_free(&cost[i]);
+	job_close(&j);
+close_plans:
+	if (n < o->plans)
+		status = USAGE;
+	for (int i = 0; i < n; i++)
+		plan_close(&plan[i]);
+	return status;
+}
+
+static int search(const struct options *o)
+{
+	struct job j;
+	int status;
+
+	if (!o->global_batch || !o->seq) {
+		input_complain("search: %s is needed",
+			       o->seq ? "--global-batch" : "--seq");
+		return USAGE;
+	}
+	if (!open_job(o, &j, o->seq, o->global_batch))
+		return USAGE;
+	status = search_command(o, &j);
+	job_close(&j);
+	return status;
+}
+
+static int detect(const struct options *o)
+{
+	json_t *cluster;
+
+	if (!o->arguments) {
+		input_complain("detect: which files of `dicomm-info --topo`?");
+		return USAGE;
+	}
+	cluster = detect_cluster(o->argument, o->arguments, o->cluster);
+	return cluster ? write_json(cluster, o->out) : USAGE;
+}
+
+static int measure(const struct options *o)
+{
+	struct model m;
+
+	if (!need("--model", o->model) || !need("--device", o->device) ||
+	    !need("--out", o->out) || !need("--seq", o->seq ? o : NULL) ||
+	    !model_open(&m, o->model))
+		return USAGE;
+	return measure_profile(&m, o->seq, o->micro_batch ? o->micro_batch : 8,
+			       o->device, o->python ? o->python : "python3",
+			       o->out)
+		       ? DONE
+		       : FAILED;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(const struct options *o);
+} commands[] = {
+	{"check", check},     {"compare", compare},   {"detect", detect},
+	{"explain", explain}, {"groups", groups},     {"measure", measure},
+	{"search", search},   {"simulate", simulate},
+};
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	int status = USAGE;
+
+	if (options_read(&o, argc, argv, &status)) {
+		size_t i = 0, n = sizeof(commands) / sizeof(commands[0]);
+
+		while (i < n && strcmp(o.command, commands[i].name))
+			i++;
+		if (i < n && o.arguments && commands[i].run != detect)
+			input_complain("%s: one argument too many",
+				       o.argument[0]);
+		else if (i < n)
+			status = commands[i].run(&o);
+		else
+			input_complain("%s: no such command; --help lists them",
+				       o.command);
+	}
+	options_free(&o);
+	if (fflush(stdout) || ferror(stdout))
+		status = status ? status : FAILED;
+	return status;
+}

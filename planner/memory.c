@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Closed form of a stage's memory. */
+#include "planner/memory.h"
+
+int memory_in_flight(int at, int stages, int micro_batches,
+		     enum plan_schedule schedule)
+{
+	int most = stages - at;
+
+	if (schedule == PLAN_GPIPE || most > micro_batches)
+		return micro_batches;
+	return most;
+}
+
+/* Computed again, a block needs all of its activations, one block at a time. */
+static double largest(const struct table *t, int first, int last)
+{
+	double most = 0;
+
+	for (int u = first; u <= last; u++)
+		if (t->active[u + 1] - t->active[u] > most)
+			most = t->active[u + 1] - t->active[u];
+	return most;
+}
+
+void memory_of(const struct job *j, const struct table *t, int first, int last,
+	       bool recompute, int at, int stages, int micro_batches,
+	       enum plan_schedule schedule, int zero, int replicas,
+	       struct memory *out)
+{
+	const struct fleet_type *type =
+		&j->fleet.type[j->fleet.kind[t->kind].type];
+	double params = t->params[last + 1] - t->params[first], state[3];
+
+	table_state_bytes(j, state);
+	out->weights = params * state[0] / (zero >= 3 ? replicas : 1);
+	out->gradients = params * state[1] / (zero >= 2 ? replicas : 1);
+	out->optimizer = params * state[2] / (zero >= 1 ? replicas : 1);
+	out->in_flight = memory_in_flight(at, stages, micro_batches, schedule);
+	if (recompute)
+		out->activations =
+			out->in_flight * (t->kept[last + 1] - t->kept[first]) +
+			largest(t, first, last);
+	else
+		out->activations = out->in_flight *
+				   (t->active[last + 1] - t->active[first]);
+	out->reserved = type->reserved;
+	out->limit = type->memory;
+	out->total = out->weights + out->gradients + out->optimizer +
+		     out->activations + out->reserved;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a stage keeps in the memory of each of its devices, in closed form. */
+#ifndef DICOMM_PLANNER_MEMORY_H
+#define DICOMM_PLANNER_MEMORY_H
+
+#include "planner/table.h"
+
+struct memory {
+	double weights, gradients, optimizer, activations, reserved; /* bytes */
+	double total, limit;
+	int in_flight; /* micro-batches that wait for their backward pass */
+};
+
+/* Of the units first to last, as stage `at` of `stages`. The state is spread
+ * over `replicas` pipelines as ZeRO says: from 1 on the optimizer, from 2 on
+ * the gradients, from 3 on the weights. */
+void memory_of(const struct job *j, const struct table *t, int first, int last,
+	       bool recompute, int at, int stages, int micro_batches,
+	       enum plan_schedule schedule, int zero, int replicas,
+	       struct memory *out);
+/* Micro-batches in flight: 1F1B holds as many as stages come after it, and its
+ * own; GPipe all. */
+int memory_in_flight(int at, int stages, int micro_batches,
+		     enum plan_schedule schedule);
+
+#endif

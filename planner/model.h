@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The model to train, by its sizes: a config.json of Hugging Face, or the same
+ * keys in a file of one's own.
+ *
+ * A plan cuts it into units: 0 the embedding, 1 to layers the transformer
+ * blocks, layers + 1 the output head.
+ */
+#ifndef DICOMM_PLANNER_MODEL_H
+#define DICOMM_PLANNER_MODEL_H
+
+#include <stdbool.h>
+
+#define MODEL_UNITS_MOST 1026
+
+struct model {
+	char name[64];
+	int layers, hidden, heads, kv_heads, head_width, ffn, vocab;
+	int positions; /* learned ones; 0: none */
+	bool gated;    /* three matrices in the feed-forward part, not two */
+	bool bias, tied;
+	int element; /* bytes of a weight, a gradient and an activation: 2, 4 */
+	/* Of what the optimizer keeps of a parameter. Adam: two moments of
+	 * four, and a copy of a narrow weight; "optimizer_bytes" of the file.
+	 */
+	double optimizer;
+};
+
+/* False after a message. */
+bool model_open(struct model *m, const char *file);
+
+static inline int model_units(const struct model *m)
+{
+	return m->layers + 2;
+}
+
+/* Parameters of a unit; of these the ones that tensor parallelism splits. */
+double model_params(const struct model *m, int unit);
+double model_split_params(const struct model *m, int unit);
+/* Floating-point operations of a forward pass over so many sequences. */
+double model_flops(const struct model *m, int unit, double sequences, int seq);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads the command line. */
+#include "planner/options.h"
+
+#include <popt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/input.h"
+
+#define USAGE 6 /* as dicomm-perf ends */
+
+enum { PLAN = 1, SCHEDULE, OVERLAP, BUDGET, ZERO };
+
+static const char help[] =
+	"COMMAND [options]\n\n"
+	"  search    find the plan that trains fastest\n"
+	"  simulate  predict the step time and memory of a plan\n"
+	"  check     does a plan make sense, and fit?\n"
+	"  explain   stage by stage: time, bytes, memory, what limits\n"
+	"  groups    which ranks exchange activations and sum gradients\n"
+	"  compare   two plans or more, side by side\n"
+	"  detect FILE...  make a cluster file of files of `dicomm-info "
+	"--topo`\n"
+	"            and of `dicomm-perf links --save` (--cluster)\n"
+	"  measure   make a profile of this machine's device (needs PyTorch)\n";
+
+static bool read_seconds(const char *text, double *out)
+{
+	char *end;
+	double x = strtod(text, &end);
+
+	if (end == text || !(x > 0 && x <= 1e6))
+		return false;
+	if (*end == 'm' && end[1] != 's')
+		x *= 60;
+	*out = x;
+	return !*end || !strcmp(end, "s") || !strcmp(end, "m");
+}
+
+/* What popt leaves to us. False after a message. */
+static bool take(struct options *o, int option, char *text)
+{
+	bool good = true;
+
+	switch (option) {
+	case PLAN:
+		if (o->plans == OPTIONS_PLANS) {
+			input_complain("--plan: %s: at most %d of them", text,
+				       OPTIONS_PLANS);
+			free(text);
+			return false;
+		}
+		o->plan[o->plans++] = text;
+		return true;
+	case SCHEDULE:
+		good = o->has_schedule =
+			plan_schedule_parse(text, &o->schedule);
+		if (!good)
+			input_complain("--schedule: %s: wanted 1f1b or gpipe",
+				       text);
+		break;
+	case OVERLAP:
+		good = o->has_overlap = plan_overlap_parse(text, &o->overlap);
+		if (!good)
+			input_complain(
+				"--overlap: %s: wanted none, send, p2p or full",
+				text);
+		break;
+	case BUDGET:
+		good = read_seconds(text, &o->budget_s);
+		if (!good)
+			input_complain(
+				"--budget: %s: wanted a time such as 10s "
+				"or 5m",
+				text);
+		break;
+	case ZERO:
+		good = strlen(text) == 1 && *text >= '0' && *text <= '3';
+		if (!good)
+			input_complain("--zero: %s: wanted 0, 1, 2 or 3", text);
+		o->has_zero = true;
+		o->zero = *text - '0';
+		break;
+	}
+	free(text);
+	return good;
+}
+
+static bool in_range(const char *name, int value, int low, int high)
+{
+	if (value >= low && value <= high)
+		return true;
+	input_complain("%s: %d: wanted a whole number from %d to %d", name,
+		       value, low, high);
+	return false;
+}
+
+static bool check(const struct options *o)
+{
+	static const char *const spaces[] = {"type", "device", "auto", "every",
+					     "random"};
+	bool known = false;
+
+	for (int i = 0; i < 5; i++)
+		known |= !strcmp(o->space, spaces[i]);
+	if (!known) {
+		input_complain("--space: %s: wanted type, device or auto",
+			       o->space);
+		return false;
+	}
+	if (o->cost && strcmp(o->cost, "flashflex")) {
+		input_complain("--cost: %s: wanted flashflex", o->cost);
+		return false;
+	}
+	return in_range("--global-batch", o->global_batch, 0, 1 << 24) &&
+	       in_range("--seq", o->seq, 0, 1 << 24) &&
+	       in_range("--micro-batch", o->micro_batch, 0, 1 << 16) &&
+	       in_range("--rounds", o->rounds, 1, 1 << 20) &&
+	       in_range("--seed", o->seed, 0, 1 << 30) &&
+	       in_range("--jobs", o->jobs, 1, 256);
+}
+
+static bool add_argument(struct options *o, const char *text)
+{
+	size_t n = (size_t)o->arguments + 1;
+	char **list = realloc(o->argument, n * sizeof(*list));
+
+	if (!list)
+		return false;
+	o->argument = list;
+	list[n - 1] = strdup(text);
+	o->arguments++;
+	return list[n - 1] != NULL;
+}
+
+bool options_read(struct options *o, int argc, char **argv, int *status)
+{
+	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1};
+	const struct poptOption table[] = {
+		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, 0,
+		 "devices and links", "FILE.json"},
+		{"model", 'm', POPT_ARG_STRING, &o->model, 0,
+		 "sizes; a config.json of Hugging Face will do", "FILE.json"},
+		{"profile", 'p', POPT_ARG_STRING, &o->profile, 0,
+		 "measured times of its layers", "FILE.json"},
+		{"plan", '\0', POPT_ARG_STRING, NULL, PLAN,
+		 "the plan (compare: several times)", "FILE.json"},
+		{"global-batch", 'g', POPT_ARG_INT, &o->global_batch, 0,
+		 "sequences of a step", "N"},
+		{"seq", 's', POPT_ARG_INT, &o->seq, 0, "tokens of a sequence",
+		 "N"},
+		{"micro-batch", '\0', POPT_ARG_INT, &o->micro_batch, 0,
+		 "this micro-batch only (else several are tried)", "N"},
+		{"space", '\0', POPT_ARG_STRING, &o->space, 0,
+		 "type: one device type a stage; device: any; auto: both",
+		 "NAME"},
+		{"symmetric", '\0', POPT_ARG_NONE, &o->symmetric, 0,
+		 "equal pipelines and stages only, as Megatron runs them",
+		 NULL},
+		{"layers-by-memory", '\0', POPT_ARG_NONE, &o->by_memory, 0,
+		 "split layers by memory, not by time, to compare with", NULL},
+		{"budget", '\0', POPT_ARG_STRING, NULL, BUDGET,
+		 "search so long (else for --rounds)", "TIME"},
+		{"rounds", '\0', POPT_ARG_INT, &o->rounds, 0,
+		 "rounds of local moves for each start (64)", "N"},
+		{"seed", '\0', POPT_ARG_INT, &o->seed, 0, "of random choices",
+		 "N"},
+		{"jobs", 'j', POPT_ARG_INT, &o->jobs, 0, "threads (1)", "N"},
+		{"schedule", '\0', POPT_ARG_STRING, NULL, SCHEDULE,
+		 "1f1b or gpipe (that of the plan)", "NAME"},
+		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,
+		 "of messages and passes: none, send, p2p or full", "NAME"},
+		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
+		 "what replicas share: 0 to 3", "N"},
+		{"cost", '\0', POPT_ARG_STRING, &o->cost, 0,
+		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
+		{"device", '\0', POPT_ARG_STRING, &o->device, 0,
+		 "measure: the device type's name in the cluster file", "NAME"},
+		{"python", '\0', POPT_ARG_STRING, &o->python, 0,
+		 "measure: a Python that has PyTorch (python3)", "PROGRAM"},
+		{"out", 'o', POPT_ARG_STRING, &o->out, 0,
+		 "write here, not to the screen", "FILE"},
+		{"json", '\0', POPT_ARG_NONE, &o->json, 0,
+		 "print results as JSON", NULL},
+		{"trace", '\0', POPT_ARG_STRING, &o->trace, 0,
+		 "write a timeline for chrome://tracing or Perfetto",
+		 "FILE.json"},
+		{"svg", '\0', POPT_ARG_STRING, &o->svg, 0, "draw the pipelines",
+		 "FILE.svg"},
+		{"export", '\0', POPT_ARG_STRING, &o->export, 0,
+		 "print the plan for flagscale, megatron or torch", "NAME"},
+		POPT_AUTOHELP POPT_TABLEEND,
+	};
+	poptContext context =
+		poptGetContext(NULL, argc, (const char **)argv, table, 0);
+	const char *text;
+	int option;
+	bool good = true;
+
+	poptSetOtherOptionHelp(context, help);
+	*status = USAGE;
+	while (good && (option = poptGetNextOpt(context)) > 0)
+		good = take(o, option, poptGetOptArg(context));
+	if (good && option < -1) {
+		input_complain("%s: %s", poptBadOption(context, 0),
+			       poptStrerror(option));
+		good = false;
+	}
+	if (!o->space)
+		o->space = strdup("auto");
+	text = good ? poptGetArg(context) : NULL;
+	o->command = text ? argv[0] : NULL;
+	for (int i = 1; text && i < argc; i++)
+		if (!strcmp(argv[i], text))
+			o->command = argv[i];
+	while (good && o->command && (text = poptGetArg(context)))
+		good = add_argument(o, text);
+	if (good && !o->command) {
+		poptPrintHelp(context, stderr, 0);
+		good = false;
+	}
+	poptFreeContext(context);
+	return good && o->space && check(o);
+}
+
+void options_free(struct options *o)
+{
+	for (int i = 0; i < o->plans; i++)
+		free(o->plan[i]);
+	free(o->cluster);
+	free(o->model);
+	free(o->profile);
+	free(o->out);
+	free(o->trace);
+	free(o->svg);
+	free(o->export);
+	free(o->cost);
+	for (int i = 0; i < o->arguments; i++)
+		free(o->argument[i]);
+	free(o->argument);
+	free(o->device);
+	free(o->python);
+	free(o->space);
+}

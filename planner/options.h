@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of dicomm-plan. */
+#ifndef DICOMM_PLANNER_OPTIONS_H
+#define DICOMM_PLANNER_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "planner/plan.h"
+
+#define OPTIONS_PLANS 8
+
+struct options {
+	const char *command; /* of argv */
+	char *cluster, *model, *profile, *out, *trace, *svg,
+		*export;           /* owned */
+	char *cost;                /* owned; NULL or "flashflex" */
+	char *plan[OPTIONS_PLANS]; /* [plans]; owned */
+	int plans;
+	char **argument; /* [arguments]: what is left; owned */
+	int arguments;
+	char *device, *python; /* owned */
+	int global_batch, seq, micro_batch;
+	char *space;     /* owned; "type", "device", "auto", "every" */
+	double budget_s; /* 0: as many rounds as `rounds` says */
+	int rounds, seed, jobs;
+	bool has_schedule, has_overlap, has_zero;
+	int json, symmetric, by_memory; /* not 0: so */
+	enum plan_schedule schedule;
+	enum plan_overlap overlap;
+	int zero;
+};
+
+/* False after a message, or after help: *status is then what to end with. */
+bool options_read(struct options *o, int argc, char **argv, int *status);
+void options_free(struct options *o);
+
+#endif

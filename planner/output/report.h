@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Results of the planner, for people and for programs. */
+#ifndef DICOMM_PLANNER_OUTPUT_REPORT_H
+#define DICOMM_PLANNER_OUTPUT_REPORT_H
+
+#include <stdio.h>
+
+#include "planner/cost.h"
+
+/* The step: its time with an error band, where it goes, memory beside limits.
+ */
+void report_cost(FILE *out, struct job *j, const struct plan *p,
+		 const struct cost *c);
+/* Stage by stage, and what limits. */
+void report_stages(FILE *out, struct job *j, const struct plan *p,
+		   const struct cost *c);
+/* The ranks that exchange activations, and those that sum gradients. */
+void report_groups(FILE *out, struct job *j, const struct plan *p);
+/* Several plans, the fastest first; why the others lose. */
+void report_compare(FILE *out, struct job *j, const struct plan *const *plan,
+		    const struct cost *const *cost, const char *const *name,
+		    int n);
+/* As JSON: seconds and bytes. NULL: out of memory. */
+json_t *report_json(const struct plan *p, const struct cost *c);
+
+#endif

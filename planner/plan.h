@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A plan: who computes what.
+ *
+ *   {"version": 1, "model": "opt-350m", "sequence": 2048, "global_batch": 256,
+ *    "schedule": "1f1b", "overlap": "none", "zero": 0,
+ *    "collectives": "auto",
+ *    "pipelines": [{"micro_batch": 2, "micro_batches": 64, "weight": 0.5,
+ *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
+ *                   "recompute": false}, ...]}, ...]}
+ *
+ * Layers are units of the model, first and last (planner/model.h). Each
+ * pipeline holds all of them. weight is its part of the global batch, by which
+ * its gradients count.
+ */
+#ifndef DICOMM_PLANNER_PLAN_H
+#define DICOMM_PLANNER_PLAN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum plan_schedule { PLAN_1F1B, PLAN_GPIPE };
+enum plan_overlap {
+	PLAN_BLOCKING,
+	PLAN_EAGER,
+	PLAN_OVERLAP_P2P,
+	PLAN_OVERLAP_FULL
+};
+
+struct plan_stage {
+	uint32_t *rank; /* [tp]; owned */
+	int tp, first, last;
+	bool recompute;
+};
+
+struct plan_pipeline {
+	struct plan_stage *stage; /* [stages]; owned */
+	int stages, micro_batch, micro_batches;
+};
+
+struct plan {
+	char model[64];
+	int seq, global_batch; /* tokens; sequences */
+	enum plan_schedule schedule;
+	enum plan_overlap overlap;
+	int zero;   /* 0 to 3 */
+	bool rings; /* gradients meet in rings, as in other libraries */
+	struct plan_pipeline *pipeline; /* [pipelines]; owned */
+	int pipelines;
+};
+
+/* Its form only; whether it makes sense is what planner/check.h tells. */
+bool plan_open(struct plan *p, const char *file);
+void plan_close(struct plan *p);
+/* Room for a pipeline, and for a stage of it with tp ranks; NULL: no memory. */
+struct plan_pipeline *plan_add_pipeline(struct plan *p);
+struct plan_stage *plan_add_stage(struct plan_pipeline *l, int tp);
+
+json_t *plan_json(const struct plan *p);
+const char *plan_schedule_name(enum plan_schedule s);
+const char *plan_overlap_name(enum plan_overlap o);
+/* False if it is no such name. */
+bool plan_schedule_parse(const char *text, enum plan_schedule *out);
+bool plan_overlap_parse(const char *text, enum plan_overlap *out);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measured times and sizes of the units of a model.
+ *
+ *   {"sequence": 2048,
+ *    "devices": {"A100": {"2": {"8": {"0": [f, b, u], "1-24": [f, b, u], ...
+ *    "layers": {"8": {"0": {"params_floats": n, "act_mem_bytes": n,
+ *                           "act_input_bytes": n}, ...
+ *
+ * devices: [type][micro-batch][tensor-parallel degree][unit, or units of it] =
+ * seconds of forward, backward and update of one micro-batch. layers, which may
+ * be missing: of one sequence, by tensor-parallel degree. These are the tables
+ * of Sailor (eth-easl/sailor, profiles and llm_info.json). Read only: any
+ * thread.
+ */
+#ifndef DICOMM_PLANNER_PROFILE_H
+#define DICOMM_PLANNER_PROFILE_H
+
+#include "planner/fleet.h"
+#include "planner/model.h"
+
+struct profile_row {
+	int type, tp, micro_batch;
+	double (*seconds)[3]; /* [units]; forward, backward, update */
+};
+
+struct profile_size {
+	int tp;
+	double (*of)[3]; /* [units]; parameters, activation and input bytes */
+};
+
+struct profile {
+	struct profile_row *row; /* [rows], by type, tp, micro-batch */
+	struct profile_size *size;
+	int rows, sizes, units;
+};
+
+bool profile_open(struct profile *p, const char *file, const struct fleet *f,
+		  const struct model *m, int seq);
+void profile_close(struct profile *p);
+
+/*
+ * Seconds of a unit, between two measured batch sizes where this one was not.
+ * False, and why in words, where that would be a guess beyond what was
+ * measured.
+ */
+bool profile_seconds(const struct profile *p, const struct fleet *f, int type,
+		     int tp, int micro_batch, int unit, double out[3],
+		     char *why, size_t len);
+/* NULL: no sizes of that degree. */
+const struct profile_size *profile_size(const struct profile *p, int tp);
+
+#endif

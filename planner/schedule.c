@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Simulates pipelines, event by event. */
+#include "planner/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum what { FORWARD, BACKWARD, TAKE, GIVE, TAKE_BACK, GIVE_BACK };
+
+/* What a stage does next; micro-batch and kind in one number. */
+struct op {
+	int micro_batch;
+	enum what what;
+};
+
+struct actor {
+	struct op *op; /* [ops] */
+	int ops, at;
+	double now;
+	bool waits; /* for the other side of a message */
+	bool gives; /* the result of the pass before `at`, when its time comes
+		     */
+	int pipeline, stage;
+	double *came;      /* [micro-batch]: activation; INFINITY: not yet */
+	double *came_back; /* gradient */
+};
+
+struct simulation {
+	struct schedule_pipeline *pipeline;
+	struct actor *actor; /* of pipeline p from first[p] on */
+	int *first;
+	int actors;
+	int *heap, heaped; /* actors that may go on, earliest first */
+	double *up, *down; /* [node]: when the way is free */
+	bool blocking;
+	bool eager; /* who gives is held, who takes is not */
+	schedule_tell *tell;
+	void *ctx;
+};
+
+/* ---- the order of a stage's work ---- */
+
+static void push_op(struct actor *a, enum what what, int micro_batch)
+{
+	a->op[a->ops++] = (struct op){micro_batch, what};
+}
+
+/*
+ * 1F1B: in step i of 2 (m + n - 1), stages take forward and backward passes in
+ * turn, neighbours the opposite ones. Between two passes a stage gives away the
+ * result of the one and takes the input of the next; both neighbours name their
+ * messages in the same order, so that blocking ones meet.
+ */
+static void order_1f1b(struct actor *a, int n, int m)
+{
+	int s = a->stage, before = -1;
+
+	for (int i = 0; i < 2 * (m + n - 1); i++) {
+		bool forward = (i + s) % 2 == 0;
+		/* Of stage s, forward passes begin in step s, and backward ones
+		 * in step 2 n - 1 - s. */
+		int k = forward ? (i - s) / 2 : (i - (2 * n - 1 - s)) / 2;
+		bool good =
+			forward ? i >= s && k < m : i >= 2 * n - 1 - s && k < m;
+
+		if (forward && before >= 0 && s > 0)
+			push_op(a, GIVE_BACK, before);
+		if (forward && good && s > 0)
+			push_op(a, TAKE, k);
+		if (!forward && good && s < n - 1)
+			push_op(a, TAKE_BACK, k);
+		if (!forward && before >= 0 && s < n - 1)
+			push_op(a, GIVE, before);
+		if (good)
+			push_op(a, forward ? FORWARD : BACKWARD, k);
+		before = good ? k : -1;
+	}
+	if (before >= 0 && s > 0)
+		push_op(a, GIVE_BACK, before);
+}
+
+static void order_gpipe(struct actor *a, int n, int m)
+{
+	int s = a->stage;
+
+	for (int k = 0; k < m; k++) {
+		if (s > 0)
+			push_op(a, TAKE, k);
+		push_op(a, FORWARD, k);
+		if (s < n - 1)
+			push_op(a, GIVE, k);
+	}
+	for (int k = m - 1; k >= 0; k--) {
+		if (s < n - 1)
+			push_op(a, TAKE_BACK, k);
+		push_op(a, BACKWARD, k);
+		if (s > 0)
+			push_op(a, GIVE_BACK, k);
+	}
+}
+
+/* ---- the earliest actor ---- */
+
+static bool before(const struct simulation *s, int a, int b)
+{
+	double x = s->actor[a].now, y = s->actor[b].now;
+
+	return x < y || (x == y && a < b);
+}
+
+static void heap_push(struct simulation *s, int a)
+{
+	int i = s->heaped++;
+
+	while (i > 0 && before(s, a, s->heap[(i - 1) / 2])) {
+		s->heap[i] = s->heap[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	s->heap[i] = a;
+}
+
+static int heap_pop(struct simulation *s)
+{
+	int top = s->heap[0], last = s->heap[--s->heaped], i = 0;
+
+	for (;;) {
+		int child = 2 * i + 1;
+
+		if (child >= s->heaped)
+			break;
+		if (child + 1 < s->heaped &&
+		    before(s, s->heap[child + 1], s->heap[child]))
+			child++;
+		if (!before(s, s->heap[child], last))
+			break;
+		s->heap[i] = s->heap[child];
+		i = child;
+	}
+	if (s->heaped > 0)
+		s->heap[i] = last;
+	return top;
+}
+
+/* ---- what happens ---- */
+
+static void show(const struct simulation *s, const struct actor *a, char what,
+		 int micro_batch, double begin, double end)
+{
+	struct schedule_event e = {a->pipeline, a->stage, micro_batch,
+				   what,        begin,    end};
+
+	if (s->tell)
+		s->tell(&e, s->ctx);
+}
+
+/* When a message may begin that is ready at `ready`; takes the ways. */
+static double book(struct simulation *s, uint32_t from, uint32_t to,
+		   double ready, double way)
+{
+	double begin = ready;
+
+	if (from == to || way <= 0)
+		return begin;
+	begin = fmax(begin, fmax(s->up[from], s->down[to]));
+	s->up[from] = s->down[to] = begin + way;
+	return begin;
+}
+
+static struct schedule_stage *stage_of(const struct simulation *s,
+				       const struct actor *a)
+{
+	return &s->pipeline[a->pipeline].stage[a->stage];
+}
+
+/* An activation goes from stage `a` on, or a gradient back. */
+static double send(struct simulation *s, const struct actor *a, bool forward,
+		   int micro_batch, double ready)
+{
+	struct schedule_stage *st = stage_of(s, a);
+	/* The boundary's cost is with the stage before it. */
+	struct schedule_stage *lower = forward ? st : st - 1;
+	double begin = book(s, st->node, forward ? st[1].node : st[-1].node,
+			    ready, forward ? lower->send_way : lower->back_way);
+	double end = begin + (forward ? lower->send : lower->back);
+
+	show(s, a, forward ? 's' : 'g', micro_batch, begin, end);
+	return end;
+}
+
+static void compute(struct simulation *s, struct actor *a, struct op op)
+{
+	struct schedule_stage *st = stage_of(s, a);
+	bool forward = op.what == FORWARD;
+	double seconds = forward ? st->forward : st->backward;
+	double begin = a->now;
+
+	a->now += seconds;
+	st->busy += seconds;
+	if (!forward)
+		st->end = a->now;
+	show(s, a, forward ? 'F' : 'B', op.micro_batch, begin, a->now);
+	a->gives = !s->blocking && !s->eager;
+}
+
+static void wake(struct simulation *s, struct actor *a)
+{
+	if (!a->waits)
+		return;
+	a->waits = false;
+	heap_push(s, (int)(a - s->actor));
+}
+
+/* Not before the pass is over, so that messages queue in the order of time. */
+static void give(struct simulation *s, struct actor *a, struct op op)
+{
+	bool forward = op.what == FORWARD;
+
+	a->gives = false;
+	if (forward && a->stage + 1 < s->pipeline[a->pipeline].stages) {
+		a[1].came[op.micro_batch] =
+			send(s, a, true, op.micro_batch, a->now);
+		wake(s, a + 1);
+	}
+	if (!forward && a->stage > 0) {
+		a[-1].came_back[op.micro_batch] =
+			send(s, a, false, op.micro_batch, a->now);
+		wake(s, a - 1);
+	}
+}
+
+/* Both are there: they go on together when it is through. */
+static bool meet(struct simulation *s, struct actor *a, struct op op)
+{
+	static const enum what other[] = {
+		[TAKE] = GIVE,
+		[GIVE] = TAKE,
+		[TAKE_BACK] = GIVE_BACK,
+		[GIVE_BACK] = TAKE_BACK,
+	};
+	bool later = op.what == GIVE || op.what == TAKE_BACK;
+	struct actor *b = later ? a + 1 : a - 1, *sender;
+	bool forward = op.what == GIVE || op.what == TAKE;
+	struct op theirs;
+	double end, ready;
+
+	if (b->at >= b->ops)
+		return false;
+	theirs = b->op[b->at];
+	if (theirs.what != other[op.what] ||
+	    theirs.micro_batch != op.micro_batch || !b->waits)
+		return false;
+	sender = op.what == GIVE || op.what == GIVE_BACK ? a : b;
+	ready = fmax(a->now, b->now);
+	end = send(s, sender, forward, op.micro_batch, ready);
+	stage_of(s, a)->moving += end - a->now;
+	stage_of(s, b)->moving += end - b->now;
+	a->now = b->now = end;
+	a->at++;
+	b->at++;
+	wake(s, b);
+	return true;
+}
+
+/* The way out is taken by who gives, whatever the other side does. */
+static void push(struct simulation *s, struct actor *a, struct op op)
+{
+	bool forward = op.what == GIVE;
+	struct actor *b = forward ? a + 1 : a - 1;
+	double end = send(s, a, forward, op.micro_batch, a->now);
+
+	stage_of(s, a)->moving += end - a->now;
+	a->now = end;
+	(forward ? b->came : b->came_back)[op.micro_batch] = end;
+	wake(s, b);
+}
+
+/* False: it waits for another one. */
+static bool step(struct simulation *s, struct actor *a)
+{
+	struct op op;
+	double came;
+
+	if (a->gives)
+		give(s, a, a->op[a->at - 1]);
+	if (a->at >= a->ops)
+		return true;
+	op = a->op[a->at];
+	if (op.what == FORWARD || op.what == BACKWARD) {
+		compute(s, a, op);
+		a->at++;
+		return true;
+	}
+	if (s->blocking)
+		return meet(s, a, op);
+	if (op.what == TAKE || op.what == TAKE_BACK) {
+		came = op.what == TAKE ? a->came[op.micro_batch]
+				       : a->came_back[op.micro_batch];
+		if (isinf(came))
+			return false;
+		a->now = fmax(a->now, came);
+	} else if (s->eager) {
+		push(s, a, op);
+	}
+	a->at++; /* what it gives has begun when the pass was over */
+	return true;
+}
+
+static void run(struct simulation *s)
+{
+	for (int i = 0; i < s->actors; i++)
+		heap_push(s, i);
+	while (s->heaped > 0) {
+		struct actor *a = &s->actor[heap_pop(s)];
+
+		if (a->at >= a->ops && !a->gives)
+			continue;
+		if (step(s, a))
+			heap_push(s, (int)(a - s->actor));
+		else
+			a->waits = true;
+	}
+}
+
+/* ---- from beginning to end ---- */
+
+static bool prepare(struct simulation *s, int pipelines, uint32_t nodes,
+		    enum plan_schedule schedule)
+{
+	int n = 0;
+
+	for (int p = 0; p < pipelines; p++) {
+		s->first[p] = n;
+		n += s->pipeline[p].stages;
+	}
+	s->actors = n;
+	s->actor = calloc((size_t)n, sizeof(*s->actor));
+	s->heap = calloc((size_t)n + 1, sizeof(*s->heap));
+	s->up = calloc(nodes, sizeof(*s->up));
+	s->down = calloc(nodes, sizeof(*s->down));
+	if (!s->actor || !s->heap || !s->up || !s->down)
+		return false;
+	for (int p = 0; p < pipelines; p++) {
+		struct schedule_pipeline *l = &s->pipeline[p];
+		size_t m = (size_t)l->micro_batches;
+
+		for (int i = 0; i < l->stages; i++) {
+			struct actor *a = &s->actor[s->first[p] + i];
+
+			a->pipeline = p;
+			a->stage = i;
+			a->op = malloc(6 * m * sizeof(*a->op));
+			a->came = malloc(2 * m * sizeof(*a->came));
+			if (!a->op || !a->came)
+				return false;
+			a->came_back = a->came + m;
+			for (size_t k = 0; k < 2 * m; k++)
+				a->came[k] = INFINITY;
+			l->stage[i].end = l->stage[i].busy =
+				l->stage[i].moving = 0;
+			if (schedule == PLAN_GPIPE)
+				order_gpipe(a, l->stages, l->micro_batches);
+			else
+				order_1f1b(a, l->stages, l->micro_batches);
+		}
+	}
+	return true;
+}
+
+double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
+		    uint32_t nodes, enum plan_schedule schedule,
+		    enum plan_overlap overlap, schedule_tell *tell, void *ctx)
+{
+	struct simulation s = {.pipeline = pipeline,
+			       .blocking = overlap == PLAN_BLOCKING,
+			       .eager = overlap == PLAN_EAGER,
+			       .tell = tell,
+			       .ctx = ctx};
+	double end = NAN;
+
+	s.first = calloc((size_t)pipelines, sizeof(*s.first));
+	if (s.first && prepare(&s, pipelines, nodes, schedule)) {
+		run(&s);
+		end = 0;
+		for (int i = 0; i < s.actors; i++) {
+			end = fmax(end, s.actor[i].now);
+			if (s.actor[i].at < s.actor[i].ops)
+				end = NAN; /* never: they wait in a circle */
+		}
+	}
+	for (int i = 0; s.actor && i < s.actors; i++) {
+		free(s.actor[i].op);
+		free(s.actor[i].came);
+	}
+	free(s.first);
+	free(s.actor);
+	free(s.heap);
+	free(s.up);
+	free(s.down);
+	return end;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command `search`. */
+#include "planner/search/command.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/input.h"
+#include "planner/output/report.h"
+#include "planner/search/search.h"
+
+static void show_progress(double part, double best_s, void *ctx)
+{
+	(void)ctx;
+	fprintf(stderr, "\rsearching: %3.0f %%, best about %.4f s  ",
+		100 * (part < 1 ? part : 1), best_s);
+}
+
+static enum search_space space_of(const struct options *o)
+{
+	static const char *const names[] = {"type", "device", "auto", "every",
+					    "random"};
+
+	if (o->symmetric)
+		return SEARCH_SYMMETRIC;
+	for (int i = 0; i < 5; i++)
+		if (!strcmp(o->space, names[i]))
+			return (enum search_space)i;
+	return SEARCH_AUTO;
+}
+
+/* Nothing that differs from run to run: the same search, the same file. */
+static json_t *found_json(const struct options *o, const struct search_found *f)
+{
+	json_t *j = plan_json(&f->plan);
+
+	json_object_set_new(j, "found",
+			    json_pack("{s:s, s:i, s:i}", "space", f->from,
+				      "seed", o->seed, "rounds", o->rounds));
+	json_object_set_new(j, "predicted", report_json(&f->plan, &f->cost));
+	return j;
+}
+
+static bool write_plan(const struct options *o, const struct search_found *f)
+{
+	json_t *j = found_json(o, f);
+	bool good =
+		j && !json_dump_file(j, o->out,
+				     JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+
+	if (!good)
+		input_complain("%s: could not be written: %m", o->out);
+	json_decref(j);
+	return good;
+}
+
+static void print_found(const struct options *o, struct job *j,
+			const struct search_found *f)
+{
+	const struct plan *plans[] = {&f->plan, &f->second};
+	const struct cost *costs[] = {&f->cost, &f->second_cost};
+	const char *names[] = {"best", "runner-up"};
+
+	printf("%ld drafts in %.2f s, the first possible one after %.3f s; "
+	       "best of space %s\n",
+	       f->drafts, f->all_s, f->first_s, f->from);
+	report_cost(stdout, j, &f->plan, &f->cost);
+	report_stages(stdout, j, &f->plan, &f->cost);
+	if (f->second.pipelines) {
+		printf("why the runner-up lost:\n");
+		report_compare(stdout, j, plans, costs, names, 2);
+	}
+	if (o->out)
+		printf("written to %s\n", o->out);
+}
+
+int search_command(const struct options *o, struct job *j)
+{
+	struct search s = {
+		.job = j,
+		.space = space_of(o),
+		.schedule = o->has_schedule ? o->schedule : PLAN_1F1B,
+		.overlap = o->has_overlap ? o->overlap : PLAN_OVERLAP_P2P,
+		.zero = o->zero,
+		.micro_batch = o->micro_batch,
+		.rounds = o->rounds,
+		.budget_s = o->budget_s,
+		.seed = o->seed,
+		.jobs = o->jobs,
+		.by_memory = o->by_memory,
+		.progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+	struct search_found f;
+	int status = 0;
+
+	if (!search_run(&s, &f))
+		return 7;
+	if (s.progress)
+		fprintf(stderr, "\n");
+	if (o->out && !write_plan(o, &f))
+		status = 1;
+	else if (o->json)
+		json_dumpf(found_json(o, &f), stdout, JSON_INDENT(1));
+	else
+		print_found(o, j, &f);
+	search_free(&f);
+	return status;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs a search: spaces, threads, moves, and the last word by simulation. */
+#include "planner/search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "planner/input.h"
+
+/* Drafts that are climbed from, and those that are simulated in the end. */
+#define CLIMBED 8
+
+double search_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+bool search_over(const struct search_worker *w)
+{
+	return w->s->budget_s > 0 && search_now() - w->begin_s > w->s->budget_s;
+}
+
+int search_degrees(const struct job *j, int kind, int out[16])
+{
+	int ranks = (int)j->fleet.kind[kind].ranks, n = 0;
+
+	for (int tp = 1; tp <= ranks && n < 16; tp *= 2)
+		if (j->model.heads % tp == 0)
+			out[n++] = tp;
+	if ((ranks & (ranks - 1)) && j->model.heads % ranks == 0 && n < 16)
+		out[n++] = ranks;
+	return n;
+}
+
+int search_batches(const struct search *s, int out[16])
+{
+	int n = 0;
+
+	if (s->micro_batch) {
+		out[0] = s->micro_batch;
+		return s->job->global_batch % s->micro_batch == 0;
+	}
+	for (int b = 1; b <= 16; b *= 2)
+		if (s->job->global_batch % b == 0)
+			out[n++] = b;
+	return n;
+}
+
+/* ---- the best drafts ---- */
+
+static bool is_before(double a, long i, double b, long k)
+{
+	return a < b || (a == b && i < k);
+}
+
+/* Much the same as one that is better: it would climb to the same place. */
+static int find_like(const struct search_best *b, const struct draft *d)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->draft[i].seconds == d->seconds &&
+		    b->draft[i].lines == d->lines)
+			return i;
+	return -1;
+}
+
+bool search_keep(struct search_best *b, const struct draft *d, long number)
+{
+	int at, like = find_like(b, d);
+	struct draft last;
+
+	if (isinf(d->seconds))
+		return true;
+	if (like >= 0) {
+		if (number > b->number[like])
+			return true;
+		b->number[like] = number;
+		return draft_copy(&b->draft[like], d);
+	}
+	if (b->n == SEARCH_KEPT &&
+	    !is_before(d->seconds, number, b->draft[b->n - 1].seconds,
+		       b->number[b->n - 1]))
+		return true;
+	if (b->n < SEARCH_KEPT)
+		b->n++;
+	last = b->draft[b->n - 1];
+	for (at = b->n - 1;
+	     at > 0 && is_before(d->seconds, number, b->draft[at - 1].seconds,
+				 b->number[at - 1]);
+	     at--) {
+		b->draft[at] = b->draft[at - 1];
+		b->number[at] = b->number[at - 1];
+	}
+	b->draft[at] = last;
+	b->number[at] = number;
+	return draft_copy(&b->draft[at], d);
+}
+
+void search_look(struct search_worker *w, struct draft *d, long number)
+{
+	if (w->best.n == SEARCH_KEPT)
+		w->g.give_up_s = w->best.draft[SEARCH_KEPT - 1].seconds;
+	draft_estimate(&w->g, d);
+	w->g.give_up_s = 0;
+	w->drafts++;
+	if (w->first_s <= 0 && !isinf(d->seconds))
+		w->first_s = search_now() - w->begin_s;
+	w->bad |= !search_keep(&w->best, d, number);
+}
+
+void search_best_free(struct search_best *b)
+{
+	for (int i = 0; i < SEARCH_KEPT; i++)
+		draft_free(&b->draft[i]);
+	b->n = 0;
+}
+
+/* ---- threads ---- */
+
+struct crew {
+	const struct search *s;
+	struct search_worker *worker; /* [jobs] */
+	void (*work)(struct search_worker *w, struct crew *c);
+	enum search_space space;
+	struct search_best *best; /* what is climbed from */
+};
+
+struct errand {
+	struct crew *c;
+	int index;
+};
+
+static void *run_errand(void *ctx)
+{
+	struct errand *e = ctx;
+
+	e->c->work(&e->c->worker[e->index], e->c);
+	return NULL;
+}
+
+/* All at once, this thread being one of them. */
+static void run_crew(struct crew *c)
+{
+	int n = c->s->jobs;
+	pthread_t thread[256];
+	struct errand errand[256];
+	bool started[256] = {false};
+
+	for (int i = n - 1; i >= 0; i--) {
+		errand[i] = (struct errand){c, i};
+		if (i > 0)
+			started[i] = !pthread_create(&thread[i], NULL,
+						     run_errand, &errand[i]);
+		if (!started[i])
+			run_errand(&errand[i]);
+	}
+	for (int i = 1; i < n; i++)
+		if (started[i])
+			pthread_join(thread[i], NULL);
+}
+
+static void start(struct search_worker *w, struct crew *c)
+{
+	switch (c->space) {
+	case SEARCH_TYPE:
+		search_type(w);
+		break;
+	case SEARCH_DEVICE:
+		search_device(w);
+		break;
+	case SEARCH_RANDOM:
+		search_random(w);
+		break;
+	default:
+		search_every(w);
+	}
+}
+
+/* Draft k is climbed by one worker, whatever the others do. */
+static void climb(struct search_worker *w, struct crew *c)
+{
+	const struct search *s = c->s;
+	int n = c->best->n < CLIMBED ? c->best->n : CLIMBED;
+	uint64_t seed = (uint64_t)s->seed * 1000003;
+
+	for (int slice = 0; !w->bad; slice++) {
+		for (int k = w->index; k < n && !w->bad; k += w->workers)
+			search_climb(w, &c->best->draft[k],
+				     seed + (uint64_t)(k + slice * 64),
+				     s->budget_s > 0 ? 8 : s->rounds);
+		if (w->index == 0 && s->progress)
+			s->progress(s->budget_s > 0
+					    ? (search_now() - w->begin_s) /
+						      s->budget_s
+					    : 1,
+				    c->best->draft[0].seconds, s->ctx);
+		if (s->budget_s <= 0 || search_over(w))
+			break;
+	}
+}
+
+/* ---- the last word ---- */
+
+static bool simulate(const struct search *s, const struct drafting *g,
+		     const struct draft *d, const char *from,
+		     struct search_found *out)
+{
+	struct plan p;
+	struct cost c;
+
+	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
+		plan_close(&p);
+		return false;
+	}
+	if (c.fits && (!out->plan.pipelines || c.step < out->cost.step)) {
+		/* Of plans that are as good, one is told of. */
+		if (out->plan.pipelines &&
+		    out->cost.step > c.step * (1 + 1e-6)) {
+			plan_close(&out->second);
+			cost_free(&out->second_cost);
+			out->second = out->plan;
+			out->second_cost = out->cost;
+		} else {
+			plan_close(&out->plan);
+			cost_free(&out->cost);
+		}
+		out->plan = p;
+		out->cost = c;
+		out->from = from;
+		return true;
+	}
+	if (c.fits && c.step > out->cost.step * (1 + 1e-6) &&
+	    (!out->second.pipelines || c.step < out->second_cost.step)) {
+		plan_close(&out->second);
+		cost_free(&out->second_cost);
+		out->second = p;
+		out->second_cost = c;
+		return true;
+	}
+	cost_free(&c);
+	plan_close(&p);
+	return true;
+}
+
+static bool judge(const struct search *s, struct search_worker *w,
+		  struct search_best *b, const char *from,
+		  struct search_found *out)
+{
+	static const double slacks[] = {1, 1.02, 1.05, 1.1};
+	double most = INFINITY;
+
+	for (int i = 0; i < b->n; i++)
+		most = fmin(most, b->draft[i].seconds * SEARCH_MARGIN);
+	for (int i = 0; i < b->n; i++) {
+		if (b->draft[i].seconds > most)
+			continue;
+		/* A slower slowest stage may make the way through shorter. */
+		for (size_t k = 0; k < (i < 4 ? 4 : 1); k++) {
+			drafting_forget(&w->g);
+			w->g.slack = slacks[k];
+			draft_estimate(&w->g, &b->draft[i]);
+			if (isinf(b->draft[i].seconds))
+				continue;
+			if (!simulate(s, &w->g, &b->draft[i], from, out))
+				return false;
+		}
+	}
+	w->g.slack = 1;
+	drafting_forget(&w->g);
+	return true;
+}
+
+static bool open_crew(struct crew *c)
+{
+	double now = search_now();
+
+	c->worker = calloc((size_t)c->s->jobs, sizeof(*c->worker));
+	c->best = calloc(1, sizeof(*c->best));
+	if (!c->worker || !c->best)
+		return false;
+	for (int i = 0; i < c->s->jobs; i++) {
+		struct search_worker *w = &c->worker[i];
+
+		w->s = c->s;
+		w->index = i;
+		w->workers = c->s->jobs;
+		w->begin_s = now;
+		if (!drafting_open(&w->g, c->s->job))
+			return false;
+		w->g.schedule = c->s->schedule;
+		w->g.overlap = c->s->overlap;
+		w->g.zero = c->s->zero;
+		w->g.by_memory = c->s->by_memory;
+	}
+	return true;
+}
+
+static void close_crew(struct crew *c)
+{
+	for (int i = 0; c->worker && i < c->s->jobs; i++) {
+		drafting_close(&c->worker[i].g);
+		search_best_free(&c->worker[i].best);
+	}
+	if (c->best)
+		search_best_free(c->best);
+	free(c->worker);
+	free(c->best);
+}
+
+/* Of all workers; they begin anew. */
+static bool gather(struct crew *c, struct search_found *out)
+{
+	bool good = true;
+
+	for (int i = 0; i < c->s->jobs; i++) {
+		struct search_worker *w = &c->worker[i];
+
+		for (int k = 0; k < w->best.n; k++)
+			good &= search_keep(c->best, &w->best.draft[k],
+					    w->best.number[k]);
+		search_best_free(&w->best);
+		out->drafts += w->drafts;
+		w->drafts = 0;
+		if (w->first_s > 0 &&
+		    (out->first_s <= 0 || w->first_s < out->first_s))
+			out->first_s = w->first_s;
+		good &= !w->bad;
+	}
+	return good;
+}
+
+static bool search_space(const struct search *s, enum search_space space,
+			 struct search_found *out)
+{
+	static const char *const names[] = {"type", "device", "", "every",
+					    "random"};
+	struct crew c = {.s = s, .work = start, .space = space};
+	bool good = open_crew(&c);
+
+	if (good) {
+		run_crew(&c);
+		good = gather(&c, out);
+	}
+	if (good && (space == SEARCH_DEVICE || space == SEARCH_TYPE)) {
+		/* Both what was found and what it became are simulated. */
+		good = judge(s, &c.worker[0], c.best, names[space], out);
+		if (space == SEARCH_DEVICE) {
+			for (int i = 0; i < c.best->n; i++)
+				draft_estimate(&c.worker[0].g,
+					       &c.best->draft[i]);
+			c.work = climb;
+			run_crew(&c);
+			good &= gather(&c, out);
+		}
+	}
+	if (good)
+		good = judge(s, &c.worker[0], c.best, names[space], out);
+	close_crew(&c);
+	return good;
+}
+
+bool search_run(const struct search *s, struct search_found *out)
+{
+	double begin = search_now();
+	bool good = true;
+
+	if (s->space == SEARCH_SYMMETRIC)
+		return search_symmetric(s, out);
+	*out = (struct search_found){0};
+	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {
+		input_complain("--space every: %u devices: wanted at most 8",
+			       s->job->fleet.ranks);
+		return false;
+	}
+	if (s->space == SEARCH_AUTO)
+		good = search_space(s, SEARCH_TYPE, out) &&
+		       search_space(s, SEARCH_DEVICE, out);
+	else
+		good = search_space(s, s->space, out);
+	out->all_s = search_now() - begin;
+	if (good && out->plan.pipelines)
+		return true;
+	if (good)
+		input_complain("no plan fits: %s on the devices of %s with "
+			       "global batch %d",
+			       s->job->model.name, s->job->fleet.file,
+			       s->job->global_batch);
+	search_free(out);
+	return false;
+}
+
+void search_free(struct search_found *f)
+{
+	plan_close(&f->plan);
+	plan_close(&f->second);
+	cost_free(&f->cost);
+	cost_free(&f->second_cost);
+}

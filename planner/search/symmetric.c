@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plans that Megatron can run: equal degrees, equal stages, ranks in its
+ * order (tensor parallelism first, then data, then pipelines). */
+#include <math.h>
+
+#include "planner/check.h"
+#include "planner/input.h"
+#include "planner/search/search.h"
+
+static bool make(const struct search *s, int tp, int pp, int dp, int batch,
+		 bool recompute, struct plan *p)
+{
+	int blocks = s->job->model.layers;
+
+	*p = (struct plan){.seq = s->job->seq,
+			   .global_batch = s->job->global_batch,
+			   .schedule = s->schedule,
+			   .overlap = s->overlap,
+			   .zero = s->zero};
+	snprintf(p->model, sizeof(p->model), "%s", s->job->model.name);
+	for (int i = 0; i < dp; i++) {
+		struct plan_pipeline *l = plan_add_pipeline(p);
+
+		if (!l)
+			return false;
+		l->micro_batch = batch;
+		l->micro_batches = s->job->global_batch / dp / batch;
+		for (int k = 0; k < pp; k++) {
+			struct plan_stage *st = plan_add_stage(l, tp);
+
+			if (!st)
+				return false;
+			for (int r = 0; r < tp; r++)
+				st->rank[r] = (uint32_t)((k * dp + i) * tp + r);
+			st->first = k ? blocks / pp * k + 1 : 0;
+			st->last = k == pp - 1 ? blocks + 1
+					       : blocks / pp * (k + 1);
+			st->recompute = recompute;
+		}
+	}
+	return true;
+}
+
+static void ignore(const char *text, void *ctx)
+{
+	(void)text;
+	(void)ctx;
+}
+
+static bool try(const struct search *s, int tp, int pp, int batch,
+		bool recompute, struct search_found *out)
+{
+	int ranks = (int)s->job->fleet.ranks, dp = ranks / tp / pp;
+	struct plan p;
+	struct cost c;
+	bool good = make(s, tp, pp, dp, batch, recompute, &p);
+
+	out->drafts++;
+	if (good && !check_plan(s->job, &p, ignore, NULL) &&
+	    cost_of(s->job, &p, NULL, NULL, &c)) {
+		if (!out->plan.pipelines || c.step < out->cost.step) {
+			plan_close(&out->second);
+			cost_free(&out->second_cost);
+			out->second = out->plan;
+			out->second_cost = out->cost;
+			out->plan = p;
+			out->cost = c;
+			return true;
+		}
+		cost_free(&c);
+	}
+	plan_close(&p);
+	return good;
+}
+
+bool search_symmetric(const struct search *s, struct search_found *out)
+{
+	int ranks = (int)s->job->fleet.ranks, batch[16];
+	int batches = search_batches(s, batch);
+	double begin = search_now();
+
+	*out = (struct search_found){.from = "symmetric"};
+	for (int tp = 1; tp <= ranks; tp++) {
+		for (int pp = 1; pp <= ranks / tp; pp++) {
+			int dp = ranks / tp / pp;
+
+			if (ranks % (tp * pp) || s->job->model.heads % tp ||
+			    s->job->model.layers % pp)
+				continue;
+			for (int i = 0; i < batches; i++) {
+				if (s->job->global_batch % (batch[i] * dp))
+					continue;
+				for (int r = 0; r < 2; r++)
+					if (!try(s, tp, pp, batch[i], r, out))
+						return false;
+			}
+		}
+	}
+	out->all_s = search_now() - begin;
+	if (!out->plan.pipelines)
+		input_complain("no symmetric plan fits into memory");
+	return out->plan.pipelines > 0;
+}

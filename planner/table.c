@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Costs of the units of a model on groups of devices. */
+#include "planner/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/input.h"
+
+bool job_open(struct job *j, const char *cluster, const char *model,
+	      const char *profile, int seq, int global_batch)
+{
+	memset(j, 0, sizeof(*j));
+	j->seq = seq;
+	j->global_batch = global_batch;
+	pthread_mutex_init(&j->lock, NULL);
+	if (!fleet_open(&j->fleet, cluster) || !model_open(&j->model, model) ||
+	    !wire_open(&j->wire, &j->fleet))
+		goto close;
+	j->measured = profile != NULL;
+	if (profile &&
+	    !profile_open(&j->profile, profile, &j->fleet, &j->model, seq))
+		goto close;
+	return true;
+close:
+	job_close(j);
+	return false;
+}
+
+void job_close(struct job *j)
+{
+	for (int i = 0; i < j->tables; i++)
+		free(j->table[i]);
+	free(j->table);
+	wire_close(&j->wire);
+	profile_close(&j->profile);
+	fleet_close(&j->fleet);
+	pthread_mutex_destroy(&j->lock);
+	memset(j, 0, sizeof(*j));
+}
+
+void table_state_bytes(const struct job *j, double out[3])
+{
+	out[0] = out[1] = j->model.element;
+	out[2] = j->model.optimizer;
+}
+
+double table_boundary_bytes(const struct job *j, int micro_batch)
+{
+	return (double)micro_batch * j->seq * j->model.hidden *
+	       j->model.element;
+}
+
+/* ---- without a profile ---- */
+
+/*
+ * Bytes that the backward pass of a block needs, after Korthikanti et al.
+ * (2205.05198): s b h (10 + 24 / t) with two-byte elements, the scores of the
+ * attention not kept (as FlashAttention does). Of the 24, 16 are of a
+ * feed-forward part of 4 h.
+ */
+static double block_bytes(const struct model *m, double tokens, int tp)
+{
+	double h = m->hidden, wide = (double)m->ffn * (m->gated ? 3 : 2);
+
+	return tokens * (m->element / 2.0) * (10 * h + (8 * h + 2 * wide) / tp);
+}
+
+static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
+{
+	if (unit == 0)
+		return 0;
+	if (unit == m->layers + 1) /* logits, and their softmax, in 32 bits */
+		return tokens *
+		       (8.0 * m->vocab / tp + 2.0 * m->element * m->hidden);
+	return block_bytes(m, tokens, tp);
+}
+
+/* Four in a block, two each way; the embedding and the head need one each. */
+static double tp_seconds(struct job *j, int kind, int tp, double tokens)
+{
+	uint32_t rank[1024];
+	uint32_t node = 0;
+
+	/* Wider than a node: planner/cost.c adds what its links make of it. */
+	if (tp < 2 || tp > (int)j->fleet.kind[kind].ranks)
+		return 0;
+	while (j->fleet.kind_of[node] != kind)
+		node++;
+	for (int i = 0; i < tp; i++)
+		rank[i] = j->fleet.first[node] + (uint32_t)i;
+	return wire_collective(&j->wire, WIRE_ALLREDUCE, rank, NULL, NULL, tp,
+			       tokens * j->model.hidden * j->model.element);
+}
+
+static void computed_unit(struct job *j, const struct table *t, int unit,
+			  double reduce_s, double out[3])
+{
+	const struct fleet_type *type =
+		&j->fleet.type[j->fleet.kind[t->kind].type];
+	const struct model *m = &j->model;
+	double forward = model_flops(m, unit, t->micro_batch, j->seq) /
+			 (type->flops * type->efficiency * t->tp);
+	bool block = unit > 0 && unit <= m->layers;
+	double state[3];
+
+	table_state_bytes(j, state);
+	out[0] = forward + (block ? 2 : 1) * reduce_s * (unit <= m->layers);
+	out[1] = 2 * forward + (block ? 2 : 1) * reduce_s * (unit > 0);
+	/* Each byte of state is read and written once. */
+	out[2] = 2 * model_params(m, unit) / t->tp *
+		 (state[0] + state[1] + state[2]) / type->memory_per_s;
+}
+
+static double device_params(const struct model *m, int unit, int tp)
+{
+	double split = model_split_params(m, unit);
+
+	return model_params(m, unit) - split + split / tp;
+}
+
+/* ---- a table ---- */
+
+static void add(double *sum, int unit, double x)
+{
+	sum[unit + 1] = sum[unit] + x;
+}
+
+static void fill(struct job *j, struct table *t)
+{
+	const struct model *m = &j->model;
+	const struct profile_size *size =
+		j->measured ? profile_size(&j->profile, t->tp) : NULL;
+	double tokens = (double)t->micro_batch * j->seq, s[3] = {0};
+	double reduce_s =
+		j->measured ? 0 : tp_seconds(j, t->kind, t->tp, tokens);
+
+	for (int u = 0; u < model_units(m); u++) {
+		double kept = u == 0 ? 0 : tokens * m->hidden * m->element;
+
+		if (!j->measured)
+			computed_unit(j, t, u, reduce_s, s);
+		else if (!profile_seconds(&j->profile, &j->fleet,
+					  j->fleet.kind[t->kind].type, t->tp,
+					  t->micro_batch, u, s, t->why,
+					  sizeof(t->why)))
+			t->missing = true;
+		add(t->forward, u, s[0]);
+		add(t->backward, u, s[1]);
+		add(t->update, u, s[2]);
+		if (size) {
+			add(t->params, u, size->of[u][0]);
+			add(t->whole, u, size->of[u][0] * t->tp);
+			add(t->active, u, size->of[u][1] * t->micro_batch);
+			add(t->kept, u, size->of[u][2] * t->micro_batch);
+			continue;
+		}
+		add(t->params, u, device_params(m, u, t->tp));
+		add(t->whole, u, model_params(m, u));
+		add(t->active, u, unit_bytes(m, u, tokens, t->tp));
+		add(t->kept, u, kept);
+	}
+}
+
+static const struct table *look_up(const struct job *j, int kind, int tp,
+				   int micro_batch)
+{
+	for (int i = 0; i < j->tables; i++) {
+		const struct table *t = j->table[i];
+
+		if (t->kind == kind && t->tp == tp &&
+		    t->micro_batch == micro_batch)
+			return t;
+	}
+	return NULL;
+}
+
+const struct table *table_of(struct job *j, int kind, int tp, int micro_batch)
+{
+	const struct table *found;
+	struct table **list, *t;
+
+	pthread_mutex_lock(&j->lock);
+	found = look_up(j, kind, tp, micro_batch);
+	if (found)
+		goto unlock;
+	t = calloc(1, sizeof(*t));
+	list = realloc(j->table, (size_t)(j->tables + 1) * sizeof(*list));
+	if (list)
+		j->table = list;
+	if (!t || !list) {
+		input_complain("out of memory");
+		free(t);
+		goto unlock;
+	}
+	t->kind = kind;
+	t->tp = tp;
+	t->micro_batch = micro_batch;
+	fill(j, t);
+	list[j->tables++] = t;
+	found = t;
+unlock:
+	pthread_mutex_unlock(&j->lock);
+	return found;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What each unit of a model costs on a tensor-parallel group of one kind of
+ * node: from the profile if there is one, else from operations and rates.
+ */
+#ifndef DICOMM_PLANNER_TABLE_H
+#define DICOMM_PLANNER_TABLE_H
+
+#include "planner/model.h"
+#include "planner/plan.h"
+#include "planner/profile.h"
+#include "planner/wire.h"
+
+/* Sums over units: entry i is of the units before i. */
+struct table {
+	int kind, tp, micro_batch;
+	bool missing; /* the profile does not tell; why is in words */
+	char why[160];
+	double forward[MODEL_UNITS_MOST + 1], backward[MODEL_UNITS_MOST + 1];
+	double update[MODEL_UNITS_MOST + 1]; /* seconds */
+	double params[MODEL_UNITS_MOST + 1]; /* of one device */
+	/* Parameters of the group, each once: what is to be summed. */
+	double whole[MODEL_UNITS_MOST + 1];
+	/* Bytes of one device for one micro-batch in flight; and what is kept
+	 * of it where the rest is computed again. */
+	double active[MODEL_UNITS_MOST + 1], kept[MODEL_UNITS_MOST + 1];
+};
+
+/* All that a plan is costed by. */
+struct job {
+	struct fleet fleet;
+	struct model model;
+	struct profile profile;
+	bool measured; /* is there a profile? */
+	struct wire wire;
+	int seq, global_batch;
+	pthread_mutex_t lock; /* of what follows */
+	struct table **table; /* [tables] */
+	int tables;
+};
+
+/* profile may be NULL. False after a message. */
+bool job_open(struct job *j, const char *cluster, const char *model,
+	      const char *profile, int seq, int global_batch);
+void job_close(struct job *j);
+
+/* Lives as long as the job; NULL: out of memory. Any thread. */
+const struct table *table_of(struct job *j, int kind, int tp, int micro_batch);
+
+/* Of the bytes that hold a parameter, those of weight, gradient, and optimizer.
+ */
+void table_state_bytes(const struct job *j, double out[3]);
+/* An activation between stages, for one micro-batch. */
+double table_boundary_bytes(const struct job *j, int micro_batch);
+
+#endif

@@ -1,0 +1,176 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# dicomm-plan as its users see it: commands, files, complaints.
+plan=${top_builddir:-.}/dicomm-plan
+data=${srcdir:-.}/tests/planner/sailor
+if ! [ -x "$plan" ]; then
+	echo "skipped: dicomm-plan is not built"
+	exit 77
+fi
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+fail()
+{
+	echo "$*"
+	cat "$work/out" "$work/err"
+	bad=1
+}
+
+run() # STATUS ARGUMENT...
+{
+	wanted=$1
+	shift
+	"$plan" "$@" >"$work/out" 2>"$work/err"
+	got=$?
+	[ $got -eq "$wanted" ] || fail "$*: status $got, wanted $wanted"
+}
+
+says() # TEXT, on the screen or on stderr
+{
+	cat "$work/out" "$work/err" | grep -qF -- "$1" || fail "not said: $1"
+}
+
+cat >"$work/cluster.json" <<EOF
+{"nodes": [{"count": 2, "ranks": 4, "gbit_per_s": 100,
+  "inside_gbit_per_s": 2400, "device": "a"},
+ {"count": 1, "ranks": 4, "gbit_per_s": 25, "inside_gbit_per_s": 200,
+  "device": "b"}],
+ "devices": {"a": {"tflops": 300, "memory_gib": 40},
+  "b": {"tflops": 150, "memory_gib": 24}}}
+EOF
+# As Hugging Face writes it, with keys that are not ours.
+cat >"$work/config.json" <<EOF
+{"architectures": ["LlamaForCausalLM"], "bos_token_id": 1,
+ "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 5632,
+ "max_position_embeddings": 4096, "model_type": "llama",
+ "num_attention_heads": 16, "num_hidden_layers": 16, "num_key_value_heads": 8,
+ "pretraining_tp": 1, "rope_scaling": null, "tie_word_embeddings": false,
+ "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 32000}
+EOF
+set -- --cluster "$work/cluster.json" --model "$work/config.json"
+
+# ---- a plan is found, and all commands take it ----
+
+run 0 search "$@" -g 96 -s 2048 --rounds 4 --seed 3 -o "$work/plan.json"
+says "why the runner-up lost"
+says "memory of the fullest device of each type"
+run 0 search "$@" -g 96 -s 2048 --rounds 4 --seed 3 --jobs 3 \
+	-o "$work/again.json"
+cmp "$work/plan.json" "$work/again.json" || fail "threads changed the plan"
+run 0 check "$@" --plan "$work/plan.json"
+says "good"
+for schedule in 1f1b gpipe; do
+	for overlap in none send p2p full; do
+		run 0 simulate "$@" --plan "$work/plan.json" \
+			--schedule $schedule --overlap $overlap --zero 1
+		says "step "
+	done
+done
+run 0 explain "$@" --plan "$work/plan.json"
+says "compute"
+run 0 groups "$@" --plan "$work/plan.json"
+says "weighted by each pipeline's part"
+run 0 simulate "$@" --plan "$work/plan.json" --cost flashflex
+says "by the cost model of FlashFlex"
+run 0 simulate "$@" --plan "$work/plan.json" --export torch
+says '"tp_group"'
+run 0 search "$@" -g 96 -s 2048 --symmetric -o "$work/symmetric.json"
+run 0 compare "$@" --plan "$work/plan.json" --plan "$work/symmetric.json"
+says "x 1.000"
+run 0 simulate "$@" --plan "$work/symmetric.json" --export megatron
+says "--pipeline-model-parallel-size"
+run 0 simulate "$@" --plan "$work/symmetric.json" --export flagscale
+says "hetero_process_meshes"
+
+# ---- pictures ----
+
+run 0 simulate "$@" --plan "$work/plan.json" --trace "$work/trace.json" \
+	--svg "$work/plan.svg"
+grep -q '"ph": "X"' "$work/trace.json" || fail "no events in the trace"
+grep -q '</svg>' "$work/plan.svg" || fail "no picture"
+
+# ---- hosts that were found ----
+
+cat >"$work/host.json" <<EOF
+{"nodes": [{"name": "n1", "gbit_per_s": 100, "machine": {"numa": [],
+ "devices": [{"name": "host", "description": "cores"},
+  {"name": "cuda:0", "description": "NVIDIA A100-SXM4-80GB"},
+  {"name": "cuda:1", "description": "NVIDIA A100-SXM4-80GB"}]}}]}
+EOF
+cat >"$work/links.json" <<EOF
+{"nodes": [{"name": "n1", "gbit_per_s": 9.5, "latency_us": 30}]}
+EOF
+run 0 detect "$work/host.json" --cluster "$work/links.json" \
+	-o "$work/found.json"
+grep -q '"gbit_per_s": 9.5' "$work/found.json" || fail "rates not taken"
+run 0 search --cluster "$work/found.json" --model "$work/config.json" -g 8 \
+	-s 2048
+sed 's/A100-SXM4-80GB"}]/Abacus 7"}]/' "$work/host.json" >"$work/odd.json"
+run 6 detect "$work/odd.json"
+says 'nodes[0].machine.devices[2].description: "NVIDIA Abacus 7": wanted a A100'
+
+# ---- what is wrong is named: file, place, value ----
+
+wrong() # FILE SED-SCRIPT TEXT
+{
+	sed "$2" "$work/$1.json" >"$work/wrong.json"
+	cmp -s "$work/$1.json" "$work/wrong.json" && fail "sed $2: no change"
+	case $1 in
+	cluster)
+		run 6 search --cluster "$work/wrong.json" \
+			--model "$work/config.json" -g 96 -s 2048
+		;;
+	config)
+		run 6 search --cluster "$work/cluster.json" \
+			--model "$work/wrong.json" -g 96 -s 2048
+		;;
+	plan)
+		"$plan" check --cluster "$work/cluster.json" \
+			--model "$work/config.json" --plan "$work/wrong.json" \
+			>"$work/out" 2>"$work/err" &&
+			fail "$2: accepted"
+		;;
+	esac
+	says "$3"
+}
+wrong cluster 's/"device": "b"/"device": "c"/' \
+	'nodes[1].device: "c": wanted one of devices'
+wrong cluster 's/"gbit_per_s": 25, //' 'nodes[1].gbit_per_s: missing'
+wrong cluster 's/"inside_gbit_per_s": 200,//' \
+	'nodes[1].inside_gbit_per_s: missing'
+wrong cluster 's/"tflops": 150/"tflops": "150T"/' \
+	'devices.b.tflops: "150T": wanted a number'
+wrong cluster 's/"tflops": 150/"gflops": 150/' 'devices.b.gflops: 150'
+wrong config 's/"num_hidden_layers": 16/"num_hidden_layers": 16.5/' \
+	'num_hidden_layers: 16.5: wanted a whole number'
+wrong config 's/"vocab_size": 32000/"vocabulary": 32000/' 'vocab_size: missing'
+wrong config 's/"use_cache": true/"num_experts": 8/' 'a mixture of experts'
+wrong plan 's/"tp": [0-9]*/"tp": 3/' '.tp: 3: wanted the number of its ranks'
+wrong plan 's/"global_batch": 96/"global_batch": 95/' 'wanted 95, the global'
+wrong plan 's/"schedule": "1f1b"/"schedule": "zb"/' \
+	'schedule: "zb": wanted 1f1b or gpipe'
+wrong plan 's/"overlap"/"overlaps"/' 'overlaps: "p2p": wanted no such key'
+run 6 search "$@" -g 96 -s 2048 --space colour
+says "--space: colour: wanted type, device or auto"
+run 6 simulate "$@" --plan "$work/none.json"
+says "none.json"
+run 6 fly
+says "fly: no such command"
+run 7 search --cluster "$work/cluster.json" --model "$work/config.json" \
+	-g 64 -s 2000000
+says "no plan fits"
+
+# ---- no guesses beyond what was measured ----
+
+run 7 search --cluster "$data/mit_cluster.json" \
+	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+	-g 96 -s 2048 --micro-batch 4
+sed 's/"micro_batch": 2, "micro_batches": 64/"micro_batch": 4, "micro_batches": 32/' \
+	"$data/mit_n4_d2.json" >"$work/other.json"
+run 7 simulate --cluster "$data/mit_cluster.json" \
+	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+	--plan "$work/other.json"
+says "measured up to micro-batch 2; 4 would be a guess"
+exit $bad

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Times and memory of plans, beside closed forms and beside measured runs. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/check.h"
+#include "tests/planner/desk.h"
+#include "tests/support/runner.h"
+
+/* ---- bubbles ---- */
+
+static double ideal(int n, int m, enum plan_schedule schedule,
+		    enum plan_overlap overlap, double f, double b)
+{
+	struct schedule_stage *stage = calloc((size_t)n, sizeof(*stage));
+	struct schedule_pipeline l = {stage, n, m};
+	double end;
+
+	for (int s = 0; s < n; s++)
+		stage[s] = (struct schedule_stage){.forward = f, .backward = b};
+	end = schedule_run(&l, 1, 1, schedule, overlap, NULL, NULL);
+	free(stage);
+	return end;
+}
+
+START_TEST(the_bubble_of_equal_stages_is_exact)
+{
+	for (int n = 1; n <= 16; n++) {
+		for (int m = 1; m <= 40; m += 3) {
+			for (int k = 0; k < 8; k++) {
+				double end =
+					ideal(n, m, k & 1, k / 2, 0.3, 0.7);
+				double bubble = 1 - m / end;
+
+				ck_assert_double_eq_tol(
+					bubble, (n - 1.0) / (m + n - 1), 1e-9);
+			}
+		}
+	}
+}
+END_TEST
+
+/* Two stages, blocking: the second one is held by each message, twice a
+ * micro-batch. */
+START_TEST(blocking_messages_hold_both_stages)
+{
+	struct schedule_stage stage[2] = {
+		{.forward = 1, .backward = 1, .send = 0.5, .back = 0.5},
+		{.forward = 2, .backward = 4},
+	};
+	struct schedule_pipeline l = {stage, 2, 10};
+	double end =
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_BLOCKING, NULL, NULL);
+
+	/* First forward and last backward pass of stage 0 are not hidden. */
+	ck_assert_double_eq_tol(end, 1 + 10 * (6 + 1) + 1, 1e-9);
+	ck_assert_double_eq_tol(stage[1].busy, 60, 1e-9);
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL);
+	ck_assert_double_eq_tol(end, 1 + 0.5 + 10 * 6 + 0.5 + 1, 1e-9);
+	/* Eager: no better here, as stage 0 gives an activation only after it
+	 * has taken the gradient before, which a slow stage sends late. A slow
+	 * first stage finds its gradients there, and pays for what it gives. */
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL);
+	ck_assert_double_eq_tol(end, 1 + 10 * (6 + 1) + 1, 1e-9);
+	stage[0].forward = 2;
+	stage[0].backward = 4;
+	stage[1].forward = stage[1].backward = 1;
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_BLOCKING, NULL, NULL);
+	ck_assert_double_eq_tol(end, 10 * (6 + 1), 1e-9);
+	end = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL);
+	/* It waits once: for the first gradient. */
+	ck_assert_double_eq_tol(end, 10 * (6 + 0.5) + 0.5, 1e-9);
+}
+END_TEST
+
+/* Two pipelines whose activations leave by one way: the second one waits. */
+START_TEST(messages_queue_for_a_shared_way)
+{
+	struct schedule_stage a[2] = {
+		{.forward = 1,
+		 .backward = 1,
+		 .send = 3,
+		 .send_way = 3,
+		 .node = 0},
+		{.forward = 1, .backward = 1, .node = 1},
+	};
+	struct schedule_stage b[2] = {a[0], a[1]};
+	struct schedule_pipeline l[2] = {{a, 2, 1}, {b, 2, 1}};
+
+	b[1].node = 2;
+	ck_assert_double_eq_tol(
+		schedule_run(l, 2, 3, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
+		1 + 3 + 3 + 2 + 1, 1e-9);
+	ck_assert_double_eq_tol(a[0].end, 1 + 3 + 2 + 1, 1e-9);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+static const char cluster[] =
+	"{\"nodes\": [{\"count\": 4, \"ranks\": 4, \"gbit_per_s\": 100,"
+	" \"inside_gbit_per_s\": 2400, \"device\": \"x\"}],"
+	" \"devices\": {\"x\": {\"tflops\": 100, \"memory_gib\": 40,"
+	" \"reserved_gib\": 2}}}";
+/* No biases, no positions: all of a block but its two norms is split. */
+static const char model[] =
+	"{\"num_hidden_layers\": 6, \"hidden_size\": 512,"
+	" \"num_attention_heads\": 8, \"intermediate_size\": 2048,"
+	" \"vocab_size\": 1000, \"gated\": false}";
+
+START_TEST(memory_is_what_the_closed_form_says)
+{
+	const double h = 512, v = 1000, s = 128, b = 3;
+	struct job j;
+
+	desk_job(&j, cluster, model, (int)s, 48);
+	for (int k = 0; k < 4 * 3 * 4 * 2 * 2; k++) {
+		int zero = k % 4, tp = 1 << (k / 4 % 3), at = k / 12 % 4;
+		enum plan_schedule schedule = k / 48 % 2;
+		bool recompute = k / 96;
+		const int first[] = {0, 2, 4, 6}, last[] = {1, 3, 5, 7};
+		int blocks = at == 0 || at == 3 ? 1 : 2, replicas = 4, m = 3;
+		int flying = schedule == PLAN_GPIPE || 4 - at > m ? m : 4 - at;
+		double params = blocks * (12 * h * h / tp + 2 * h) +
+				(at == 0) * (v * h / tp) +
+				(at == 3) * (v * h / tp + h);
+		double block = s * b * (10 * h + 24 * h / tp);
+		double head = s * b * (8 * v / tp + 4 * h);
+		double edge = s * b * h * 2;
+		double active = blocks * block + (at == 3) * head;
+		double kept = (blocks + (at == 3)) * edge;
+		double most = at == 3 && head > block ? head : block;
+		struct memory x;
+
+		memory_of(&j, table_of(&j, 0, tp, (int)b), first[at], last[at],
+			  recompute, at, 4, m, schedule, zero, replicas, &x);
+		ck_assert_int_eq(x.in_flight, flying);
+		ck_assert_double_eq_tol(x.weights,
+					2 * params / (zero == 3 ? 4 : 1), 1e-3);
+		ck_assert_double_eq_tol(x.gradients,
+					2 * params / (zero >= 2 ? 4 : 1), 1e-3);
+		ck_assert_double_eq_tol(
+			x.optimizer, 12 * params / (zero >= 1 ? 4 : 1), 1e-3);
+		ck_assert_double_eq_tol(x.activations,
+					recompute ? flying * kept + most
+						  : flying * active,
+					1e-3);
+		ck_assert_double_eq_tol(x.reserved, 2 * 0x1p30, 1);
+		ck_assert_double_eq_tol(x.total,
+					x.weights + x.gradients + x.optimizer +
+						x.activations + x.reserved,
+					1e-3);
+	}
+	job_close(&j);
+}
+END_TEST
+
+/* ---- what check finds ---- */
+
+static void note(const char *text, void *ctx)
+{
+	snprintf(ctx, 512, "%s", text);
+}
+
+static void refuse(struct job *j, struct plan *p, const char *wanted)
+{
+	char said[512] = "";
+
+	ck_assert_int_gt(check_plan(j, p, note, said), 0);
+	ck_assert_msg(strstr(said, wanted), "%s\nwanted %s", said, wanted);
+}
+
+START_TEST(check_names_the_place_and_the_value)
+{
+	struct plan p = {.seq = 128, .global_batch = 8};
+	struct plan_pipeline *l = plan_add_pipeline(&p);
+	char said[512] = "";
+	struct job j;
+
+	desk_job(&j, cluster, model, 128, 8);
+	desk_stage(l, 0, 2, 0, 3);
+	desk_stage(l, 4, 4, 4, 7);
+	l->micro_batch = 2;
+	l->micro_batches = 4;
+	ck_assert_int_eq(check_plan(&j, &p, note, said), 0);
+	l->stage[1].first = 5;
+	refuse(&j, &p, "pipelines[0].stages[1].layers: [5, 7]: wanted 4");
+	l->stage[1].first = 4;
+	l->stage[1].last = 6;
+	refuse(&j, &p, "layers sum up to 7: wanted 8");
+	l->stage[1].last = 7;
+	l->stage[1].rank[2] = 1;
+	refuse(&j, &p, "stages[1].ranks[2]: 1: wanted a rank that is not used");
+	l->stage[1].rank[2] = 16;
+	refuse(&j, &p, "stages[1].ranks[2]: 16: wanted below 16");
+	l->stage[1].rank[2] = 6;
+	l->micro_batches = 3;
+	refuse(&j, &p, "sum up to 6: wanted 8");
+	l->micro_batches = 4;
+	l->stage[1].tp = 3;
+	refuse(&j, &p, "stages[1].tp: 3: wanted a divisor of the 8 heads");
+	l->stage[1].tp = 4;
+	j.fleet.type[0].memory = 2.15e9;
+	refuse(&j, &p, "GiB on each device");
+	plan_close(&p);
+	job_close(&j);
+}
+END_TEST
+
+/* ---- measured runs (tests/planner/sailor) ---- */
+
+struct rows {
+	int n;
+	double sum, most, memory_sum;
+};
+
+static double measured(const char *file, const char *key)
+{
+	json_t *root = json_load_file(file, 0, NULL);
+	double x = json_number_value(
+		json_object_get(json_object_get(root, "measured"), key));
+
+	json_decref(root);
+	return x;
+}
+
+/* The relative error of its time. */
+static double run(const char *where, const char *name, struct rows *r)
+{
+	char cluster_file[DESK_PATH], model_file[DESK_PATH], at[DESK_PATH];
+	char profile_file[DESK_PATH], text[64];
+	double error, most = 0, memory;
+	struct plan p;
+	struct cost c;
+	struct job j;
+
+	snprintf(text, sizeof(text), "sailor/%s_cluster.json", where);
+	desk_source(cluster_file, text);
+	snprintf(text, sizeof(text), "sailor/%s_profile.json", where);
+	desk_source(profile_file, text);
+	snprintf(text, sizeof(text), "sailor/%s_%s.json", where, name);
+	desk_source(at, text);
+	desk_source(model_file, "sailor/opt_350m.json");
+	ck_assert(plan_open(&p, at));
+	ck_assert(job_open(&j, cluster_file, model_file, profile_file, p.seq,
+			   p.global_batch));
+	ck_assert(cost_of(&j, &p, NULL, NULL, &c));
+	error = c.step / measured(at, "seconds") - 1;
+	for (int i = 0; i < c.pipelines; i++)
+		for (int s = 0; s < p.pipeline[i].stages; s++)
+			most = fmax(most, c.pipeline[i].stage[s].memory.total);
+	memory = most / measured(at, "max_memory_bytes") - 1;
+	r->n++;
+	r->sum += fabs(error);
+	r->most = fmax(r->most, fabs(error));
+	r->memory_sum += fabs(memory);
+	cost_free(&c);
+	job_close(&j);
+	plan_close(&p);
+	return error;
+}
+
+START_TEST(runs_on_grace_hopper_are_predicted)
+{
+	static const char *const names[] = {"n2_d1",  "n2_d2",   "n8_d2",
+					    "n16_d8", "n16_d16", "n32_d16",
+					    "n32_d32"};
+	struct rows r = {0};
+
+	for (int i = 0; i < 7; i++)
+		run("clariden", names[i], &r);
+	ck_assert_double_le(r.sum / r.n, 0.09);
+	ck_assert_double_le(r.most, 0.16);
+	ck_assert_double_le(r.memory_sum / r.n, 0.10);
+}
+END_TEST
+
+START_TEST(runs_without_stages_on_unlike_devices_are_predicted)
+{
+	struct rows r = {0};
+
+	run("mit", "n2_d2", &r);
+	run("mit", "n4_d4", &r);
+	run("mit", "n6_d6", &r);
+	ck_assert_double_le(r.most, 0.05);
+}
+END_TEST
+
+START_TEST(runs_with_stages_on_unlike_devices_are_predicted)
+{
+	static const char *const names[] = {"n2_d1", "n2_d2", "n3_d1", "n4_d1",
+					    "n4_d2", "n4_d4", "n6_d3", "n6_d6"};
+	struct rows r = {0};
+
+	for (int i = 0; i < 8; i++)
+		run("mit", names[i], &r);
+	ck_assert_double_le(r.sum / r.n, 0.066);
+	ck_assert_double_le(r.most, 0.15);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("planner: cost");
+	TCase *t = tcase_create("cost");
+
+	tcase_add_test(t, the_bubble_of_equal_stages_is_exact);
+	tcase_add_test(t, blocking_messages_hold_both_stages);
+	tcase_add_test(t, messages_queue_for_a_shared_way);
+	tcase_add_test(t, memory_is_what_the_closed_form_says);
+	tcase_add_test(t, check_names_the_place_and_the_value);
+	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
+	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
+	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);
+	suite_add_tcase(s, t);
+	return runner_main(s);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a search finds, beside all there is, and beside itself. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/check.h"
+#include "planner/search/search.h"
+#include "tests/planner/desk.h"
+#include "tests/support/runner.h"
+
+/* Set for a long run: how many cases, and how many devices at most. */
+#define CASES 60
+#define DEVICES 6
+
+static uint64_t state;
+
+static int draw(int low, int high)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return low + (int)((state >> 20) % (uint64_t)(high - low + 1));
+}
+
+static int setting(const char *name, int otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? atoi(text) : otherwise;
+}
+
+/* Up to three nodes of unlike types, memory that may be scarce, any links. */
+static void random_case(struct job *j, int number, int devices)
+{
+	char cluster[2048], model[512];
+	int nodes = draw(1, 3), left = devices, n;
+
+	state = (uint64_t)number * 7919 + 12345;
+	for (int i = 0; i < 8; i++)
+		draw(0, 1);
+	n = snprintf(cluster, sizeof(cluster), "{\"nodes\": [");
+	for (int i = 0; i < nodes; i++) {
+		int most = left - (nodes - 1 - i);
+		int ranks = i == nodes - 1 && draw(0, 1) ? most : draw(1, most);
+
+		left -= ranks;
+		n += snprintf(cluster + n, sizeof(cluster) - (size_t)n,
+			      "%s{\"ranks\": %d, \"gbit_per_s\": %d, "
+			      "\"inside_gbit_per_s\": %d, \"latency_us\": %d, "
+			      "\"device\": \"t%d\"}",
+			      i ? ", " : "", ranks, draw(1, 40), draw(50, 2000),
+			      draw(2, 50), i);
+	}
+	n += snprintf(cluster + n, sizeof(cluster) - (size_t)n,
+		      "], \"devices\": {");
+	for (int i = 0; i < nodes; i++)
+		n += snprintf(cluster + n, sizeof(cluster) - (size_t)n,
+			      "%s\"t%d\": {\"tflops\": %d, \"memory_gib\": %d, "
+			      "\"reserved_gib\": 1}",
+			      i ? ", " : "", i, draw(40, 400), draw(5, 24));
+	snprintf(cluster + n, sizeof(cluster) - (size_t)n, "}}");
+	snprintf(model, sizeof(model),
+		 "{\"num_hidden_layers\": %d, \"hidden_size\": 2048, "
+		 "\"num_attention_heads\": 16, \"vocab_size\": %d}",
+		 draw(3, 8), draw(8, 50) * 1000);
+	desk_job(j, cluster, model, 1024, 8 * draw(1, 4));
+}
+
+static double step_of(struct job *j, enum search_space space, int zero)
+{
+	struct search s = {.job = j,
+			   .space = space,
+			   .overlap = (enum plan_overlap)(draw(0, 1)),
+			   .zero = zero,
+			   .rounds = 64,
+			   .seed = 1,
+			   .jobs = 1};
+	struct search_found f;
+	double step;
+
+	s.overlap = PLAN_OVERLAP_P2P;
+	if (!search_run(&s, &f))
+		return INFINITY;
+	step = f.cost.step;
+	search_free(&f);
+	return step;
+}
+
+struct both {
+	struct job *j;
+	double device, every;
+};
+
+static void run_both(void *ctx)
+{
+	struct both *b = ctx;
+
+	b->every = step_of(b->j, SEARCH_EVERY, 0);
+	b->device = step_of(b->j, SEARCH_AUTO, 0);
+}
+
+START_TEST(small_cases_are_as_good_as_all_there_is)
+{
+	int cases = setting("PLANNER_CASES", CASES), near = 0, possible = 0;
+	int devices = setting("PLANNER_DEVICES", DEVICES);
+	double worst = 1;
+
+	for (int i = 0; i < cases; i++) {
+		struct job j;
+		struct both b = {.j = &j};
+		char said[1024];
+
+		random_case(&j, i, devices);
+		/* Where nothing fits, both say so. */
+		desk_hear(run_both, &b, said, sizeof(said));
+		job_close(&j);
+		ck_assert_msg(isinf(b.every) == isinf(b.device),
+			      "case %d: %g beside %g", i, b.device, b.every);
+		if (isinf(b.every))
+			continue;
+		possible++;
+		near += b.device <= b.every * 1.05;
+		if (b.device > b.every * worst) {
+			worst = b.device / b.every;
+			printf("case %d: x %.4f\n", i, worst);
+		}
+	}
+	printf("%d cases, %d possible, %d within 5 %%, worst x %.4f\n", cases,
+	       possible, near, worst);
+	ck_assert_int_ge(possible, cases / 3);
+	ck_assert_double_ge(near, 0.95 * possible);
+	ck_assert_double_le(worst, 1.15);
+}
+END_TEST
+
+/* ---- always the same, and good ---- */
+
+static const char two_types[] =
+	"{\"nodes\": [{\"count\": 2, \"ranks\": 8, \"gbit_per_s\": 200,"
+	" \"inside_gbit_per_s\": 2400, \"device\": \"a\"},"
+	" {\"count\": 2, \"ranks\": 4, \"gbit_per_s\": 50,"
+	" \"inside_gbit_per_s\": 400, \"device\": \"b\"}],"
+	" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": 40},"
+	" \"b\": {\"tflops\": 150, \"memory_gib\": 64}}}";
+static const char seven[] =
+	"{\"num_hidden_layers\": 32, \"hidden_size\": 4096,"
+	" \"num_attention_heads\": 32, \"intermediate_size\": 11008,"
+	" \"vocab_size\": 32000}";
+
+static char *search_text(int jobs, int seed, enum search_space space)
+{
+	struct search_found f;
+	struct job j;
+	char *text;
+	json_t *plan;
+
+	desk_job(&j, two_types, seven, 2048, 256);
+	struct search s = {.job = &j,
+			   .space = space,
+			   .overlap = PLAN_OVERLAP_P2P,
+			   .rounds = 16,
+			   .seed = seed,
+			   .jobs = jobs};
+	ck_assert(search_run(&s, &f));
+	plan = plan_json(&f.plan);
+	text = json_dumps(plan, JSON_INDENT(1));
+	json_decref(plan);
+	search_free(&f);
+	job_close(&j);
+	return text;
+}
+
+START_TEST(threads_do_not_change_the_plan)
+{
+	static const enum search_space spaces[] = {SEARCH_TYPE, SEARCH_DEVICE,
+						   SEARCH_AUTO};
+
+	for (int i = 0; i < 3; i++) {
+		char *one = search_text(1, 7, spaces[i]);
+
+		for (int jobs = 2; jobs <= 5; jobs++) {
+			char *more = search_text(jobs, 7, spaces[i]);
+
+			ck_assert_str_eq(one, more);
+			free(more);
+		}
+		free(one);
+	}
+}
+END_TEST
+
+static void note(const char *text, void *ctx)
+{
+	snprintf(ctx, 512, "%s", text);
+}
+
+START_TEST(check_accepts_what_search_finds)
+{
+	for (int k = 0; k < 3 * 2 * 4 * 4; k++) {
+		struct job j;
+		struct search s = {.job = &j,
+				   .space = k % 3,
+				   .schedule = k / 3 % 2,
+				   .zero = k / 6 % 4,
+				   .overlap = k / 24,
+				   .rounds = 4,
+				   .seed = k,
+				   .jobs = 1};
+		struct search_found f;
+		char said[512] = "";
+
+		desk_job(&j, two_types, seven, 2048, 64);
+		ck_assert(search_run(&s, &f));
+		ck_assert_msg(!check_plan(&j, &f.plan, note, said),
+			      "case %d: %s", k, said);
+		search_free(&f);
+		job_close(&j);
+	}
+}
+END_TEST
+
+/* ---- layers ---- */
+
+/* Beside all splits of a few layers. */
+START_TEST(layers_are_split_as_well_as_can_be)
+{
+	static const char three[] =
+		"{\"nodes\": ["
+		"{\"ranks\": 1, \"gbit_per_s\": 50, \"device\": \"a\"},"
+		"{\"ranks\": 1, \"gbit_per_s\": 50, \"device\": \"b\"},"
+		"{\"ranks\": 1, \"gbit_per_s\": 50, \"device\": \"c\"}],"
+		" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": 40},"
+		" \"b\": {\"tflops\": 100, \"memory_gib\": 40},"
+		" \"c\": {\"tflops\": 170, \"memory_gib\": 40}}}";
+	static const char eleven[] =
+		"{\"num_hidden_layers\": 11, \"hidden_size\": 1024,"
+		" \"num_attention_heads\": 16, \"vocab_size\": 32000}";
+	struct job j;
+
+	desk_job(&j, three, eleven, 512, 8);
+	for (int k = 0; k < 6; k++) {
+		static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1},
+						 {1, 0, 2}, {1, 2, 0},
+						 {2, 0, 1}, {2, 1, 0}};
+		struct layers_stage s[3] = {{0}};
+		double found, best = INFINITY;
+
+		for (int i = 0; i < 3; i++)
+			s[i] = (struct layers_stage){
+				.table = table_of(&j, orders[k][i], 1, 1),
+				.memory = 3e9,
+				.state = 16,
+				.in_flight = 3 - i};
+		found = layers_split(s, 3, 13, 1, 0);
+		for (int a = 1; a < 12; a++) {
+			for (int b = a + 1; b < 13; b++) {
+				const int cut[4] = {0, a, b, 13};
+				double most = 0;
+
+				for (int i = 0; i < 3; i++) {
+					const struct table *t = s[i].table;
+					double bytes =
+						16 * (t->params[cut[i + 1]] -
+						      t->params[cut[i]]) +
+						(3 - i) *
+							(t->active[cut[i + 1]] -
+							 t->active[cut[i]]);
+					double x = t->forward[cut[i + 1]] -
+						   t->forward[cut[i]] +
+						   t->backward[cut[i + 1]] -
+						   t->backward[cut[i]];
+
+					if (bytes > 3e9)
+						x = INFINITY;
+					most = fmax(most, x);
+				}
+				best = fmin(best, most);
+			}
+		}
+		/* Computing again may fit where nothing else does. */
+		if (isinf(best))
+			ck_assert(isinf(found) || found > 0);
+		else
+			ck_assert_double_le(found, best * (1 + 2e-4));
+	}
+	job_close(&j);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("planner: search");
+	TCase *t = tcase_create("search");
+
+	tcase_set_timeout(t, 3600);
+	tcase_add_test(t, small_cases_are_as_good_as_all_there_is);
+	tcase_add_test(t, threads_do_not_change_the_plan);
+	tcase_add_test(t, check_accepts_what_search_finds);
+	tcase_add_test(t, layers_are_split_as_well_as_can_be);
+	suite_add_tcase(s, t);
+	return runner_main(s);
+}
