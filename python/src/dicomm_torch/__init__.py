@@ -7,8 +7,11 @@ torch 2.14 and later find the backend by its entry point; before, import this
 package first. docs/pytorch.md of libdicomm says what works and how.
 """
 
+import types as _types_of_python
+
 import torch.distributed as dist
 
+from . import _communicator, _completion, _group, _operations, _types
 from . import _library as _lib
 from ._explain import explain
 from ._group import DEVICES, create
@@ -31,4 +34,37 @@ def register():
     dist.Backend.default_device_backend_map.update(defaults)
 
 
+def _keep_out_of_graphs():
+    """Tell torch.compile that the code of this package is not to be compiled:
+    DDP calls it while it runs compiled code. Costs nothing at run time."""
+    try:
+        from torch._C._dynamo import eval_frame
+
+        action = eval_frame._FrameAction
+        strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        mark = eval_frame.set_code_exec_strategy
+    except (ImportError, AttributeError):
+        return
+
+    def skip(value):
+        value = getattr(value, "fget", None) or value  # of a property
+        value = getattr(value, "__func__", value)  # of a static method
+        if isinstance(value, _types_of_python.FunctionType):
+            mark(value.__code__, strategy)
+            for constant in value.__code__.co_consts:  # functions inside
+                if isinstance(constant, _types_of_python.CodeType):
+                    mark(constant, strategy)
+
+    for module in (_communicator, _completion, _group, _operations, _types,
+                   _lib):
+        for value in vars(module).values():
+            if getattr(value, "__module__", None) != module.__name__:
+                continue
+            skip(value)
+            if isinstance(value, type):
+                for member in vars(value).values():
+                    skip(member)
+
+
+_keep_out_of_graphs()
 register()
