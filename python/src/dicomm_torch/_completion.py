@@ -155,19 +155,36 @@ class Lane:
                 rest = self._running = bool(self._queue)
             if rest:
                 threads.submit(self._drain)
-            _fire(future, operation)
+            future.keep()
             return
 
 
-def _fire(future, operation):
-    """Complete a future; its callbacks run here, with no lock held."""
-    try:
-        if operation.error is not None:
-            future.set_exception(operation.error)
-        else:
-            future.set_result(operation.outputs)
-    except Exception:
-        _log.exception("dicomm_torch: a future could not be completed")
+class _Promise:
+    """A future of an operation, and what completes it.
+
+    An exception of torch.futures.Future.set_exception() is a mere value to
+    C++: DDP would take it for gradients. Only a callback that raises fails a
+    future for both; so the one that people get is what such a callback makes
+    of another one.
+    """
+
+    __slots__ = ("_first", "future")
+
+    def __init__(self, operation, devices):
+        def value(_):
+            if operation.error is not None:
+                raise operation.error
+            return operation.outputs
+
+        self._first = torch.futures.Future(devices=devices)
+        self.future = self._first.then(value)
+
+    def keep(self):
+        """Complete it; its callbacks run here, with no lock held."""
+        try:
+            self._first.set_result(None)
+        except Exception:
+            _log.exception("dicomm_torch: a future could not be completed")
 
 
 class Operation:
@@ -248,7 +265,7 @@ class Operation:
         if self.limit_s is None:
             future = self.join_quietly()
             if future is not None:
-                _fire(future, self)
+                future.keep()
         elif not self._join_within(self.limit_s):
             self.communicator.abort()
             self.join_quietly()
@@ -280,7 +297,7 @@ class Operation:
     def _see_to_end(self):
         future = self.join_quietly()
         if future is not None:
-            _fire(future, self)
+            future.keep()
 
     def poll(self):
         """Is it done? Does not wait."""
@@ -293,13 +310,13 @@ class Operation:
         with _mutex:
             fresh = self._future is None
             if fresh:
-                self._future = torch.futures.Future(devices=devices)
+                self._future = _Promise(self, devices)
             done = self.done
         if done and fresh:
-            _fire(self._future, self)
+            self._future.keep()
         elif not done:
             self.watch()
-        return self._future
+        return self._future.future
 
 
 class DeviceOperation(Operation):
@@ -442,15 +459,12 @@ class _Done:
 
     def future(self, devices):
         with _mutex:
-            future = self._future
-            if future is None:
-                future = self._future = torch.futures.Future(devices=devices)
-                fresh = True
-            else:
-                fresh = False
+            fresh = self._future is None
+            if fresh:
+                self._future = _Promise(self, devices)
         if fresh:
-            _fire(future, self)
-        return future
+            self._future.keep()
+        return self._future.future
 
 
 def done(communicator, title, outputs, sequence, source=-1):
