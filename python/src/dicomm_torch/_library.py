@@ -202,13 +202,14 @@ def error(result, comm, what):
     comm is the handle that the call was made on, or None; what is the
     operation, for the message.
     """
-    message = f"dicomm {what}: {text_of(result, comm)}"
+    words = text_of(result, comm)
+    if result == TIMEOUT:  # as torch writes it, for who looks for that
+        return DistTimeoutError(f"dicomm {what}: Timed out : {words}")
+    message = f"dicomm {what}: {words}"
     if result == INVALID_ARGUMENT:
         return ValueError(message)
     if result == UNSUPPORTED:
         return NotImplementedError(message)
-    if result == TIMEOUT:
-        return DistTimeoutError(message + " (Timed out)")
     return dist.DistBackendError(message)
 
 
