@@ -756,13 +756,14 @@ class Operations:
         by the store, so the communicator is not touched and stays whole."""
         if isinstance(timeout, c10d.BarrierOptions):
             timeout = timeout.timeout
-        limit_s = _completion.seconds(timeout) or (
-            self._timeout.total_seconds())
+        if timeout is None or timeout == _NO_TIMEOUT:
+            timeout = self._timeout
+        limit_s = timeout.total_seconds()
         comm = self._communicator
         self._barriers += 1
         key = f"dicomm/barrier/{self._barriers}/"
         end = time.monotonic() + limit_s
-        took = f"in {limit_s * 1000:.0f} ms"
+        took = f"{limit_s * 1000:.0f} ms"
 
         def came(what):
             left = datetime.timedelta(
@@ -775,27 +776,37 @@ class Operations:
 
         if comm.rank:
             self._store.set(key + str(comm.rank), b"1")
-            if not came("verdict"):
-                raise lib.DistTimeoutError(
-                    f"dicomm monitored_barrier: Timed out: rank 0 failed to"
-                    f" pass monitoredBarrier {took}")
-            verdict = self._store.get(key + "verdict").decode()
+            verdict = "" if came("verdict") else (
+                f"Rank 0 failed to pass monitoredBarrier in {took}")
+            verdict = verdict or self._store.get(key + "verdict").decode()
+            if verdict:
+                verdict = (
+                    f"Rank {comm.rank} successfully reached monitoredBarrier,"
+                    " but received errors while waiting for send/recv from"
+                    f" rank 0: {verdict}")
         else:
-            missing = []
-            for rank in range(1, comm.size):
-                if not came(str(rank)):
-                    missing.append(str(rank))
-                    if not wait_all_ranks:
-                        break
-            verdict = ""
-            if missing:
-                ranks = ("Ranks " if len(missing) > 1 else "Rank ") + (
-                    ", ".join(missing))
-                verdict = (f"Timed out: {ranks} failed to pass"
-                           f" monitoredBarrier {took}")
+            verdict = self._missing(came, limit_s, took, wait_all_ranks)
             self._store.set(key + "verdict", verdict.encode())
         if verdict:
-            raise lib.DistTimeoutError("dicomm monitored_barrier: " + verdict)
+            raise lib.DistTimeoutError(
+                f"dicomm monitored_barrier: Timed out : {verdict}")
+
+    def _missing(self, came, limit_s, took, wait_all_ranks):
+        """At rank 0 of a monitored barrier: who does not come, in words, ""
+        if all do."""
+        if limit_s <= 0 and self._communicator.size > 1:
+            return f"Rank 0 timed out in monitoredBarrier after {took}"
+        missing = []
+        for rank in range(1, self._communicator.size):
+            if not came(str(rank)):
+                missing.append(str(rank))
+                if not wait_all_ranks:
+                    break
+        if not missing:
+            return ""
+        ranks = ("Ranks " if len(missing) > 1 else "Rank ") + (
+            ", ".join(missing))
+        return f"{ranks} failed to pass monitoredBarrier in {took}"
 
     def set_timeout(self, timeout):
         """From now on; a longer time-out than that of init has no effect, as
