@@ -283,6 +283,8 @@ def _in_a_callback(store, rank, n):
         time.sleep(0.5)  # the barrier is over for the other one, too
         os.kill(os.getpid(), signal.SIGKILL)
     work = dist.all_reduce(torch.ones(3), async_op=True)
+    kind = torch._C._distributed_c10d.WorkResult
+    assert work.get_future_result().wait() == kind.COMM_ERROR
     seen = []
     future = work.get_future().then(lambda f: seen.append(f.value()))
     try:

@@ -18,6 +18,9 @@ import torch.utils.data  # noqa: E402, F401
 
 import ranks  # noqa: E402
 
+if torch.__version__.split(".")[:2] < ["2", "14"]:
+    import dicomm_torch  # noqa: F401  from then on torch finds it itself
+
 torch.set_num_threads(1)
 passed, failed = 0, []
 

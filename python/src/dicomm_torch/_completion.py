@@ -412,15 +412,14 @@ class Work(dist._Work):
     def get_future_result(self):
         """A future of dist._WorkResult, for those who only want to know."""
         kinds = torch._C._distributed_c10d.WorkResult
-        failed = (kinds.TIMEOUT if isinstance(
-            self._operation.error, lib.DistTimeoutError) else kinds.COMM_ERROR)
+        operation = self._operation
 
-        def kind(future):
-            try:
-                future.value()
-            except Exception:
-                return failed
-            return kinds.SUCCESS
+        def kind(_):
+            if operation.error is None:
+                return kinds.SUCCESS
+            if isinstance(operation.error, lib.DistTimeoutError):
+                return kinds.TIMEOUT
+            return kinds.COMM_ERROR
 
         return self.get_future().then(kind)
 
