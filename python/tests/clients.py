@@ -380,7 +380,7 @@ def run(tell):
                   if only in name and (n in sizes or (only and not sizes))]
         try:
             every = chosen and ranks.values(
-                ranks.run(n, _all, chosen, seconds=240))
+                ranks.run(n, _all, chosen, seconds=400))
         except AssertionError as error:
             tell(f"clients, {n} ranks", error)
             continue

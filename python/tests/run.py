@@ -42,7 +42,7 @@ def operations():
 
     for n in (2, 4):
         try:
-            every = ranks.values(ranks.run(n, operations.run, seconds=150))
+            every = ranks.values(ranks.run(n, operations.run, seconds=300))
         except AssertionError as error:
             tell(f"operations, {n} ranks", error)
             continue
