@@ -101,6 +101,7 @@ class _Threads:
 
 streams = _Streams()
 threads = _Threads()
+orphans = deque()  # operations that are not done and whose work nobody keeps
 _mutex = threading.Lock()  # short sections only, never over a wait
 
 
@@ -109,9 +110,21 @@ def _after_fork():
     _mutex = threading.Lock()
     streams.forget()
     threads.forget()
+    orphans.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def adopt():
+    """Have the orphans seen to their ends; else their buffers would be kept
+    until the communicator ends."""
+    while orphans:
+        try:
+            operation = orphans.popleft()
+        except IndexError:  # another thread was faster
+            return
+        operation.watch()
 
 
 def alone():
@@ -372,12 +385,10 @@ class Work(dist._Work):
         self._source = source
 
     def __del__(self):
-        try:
-            operation = self._operation
-            if not operation.done and not operation.communicator.forked():
-                operation.watch()  # who else would free its buffers
-        except Exception:
-            pass  # the interpreter ends
+        # From the garbage collector, anywhere: no lock may be taken here.
+        operation = getattr(self, "_operation", None)
+        if operation is not None and not operation.done:
+            orphans.append(operation)
 
     def wait(self, timeout=None):
         operation = self._operation

@@ -217,6 +217,8 @@ class Operations:
 
     def _start(self, calls, options, title, may_block):
         comm = self._communicator
+        if _completion.orphans:
+            _completion.adopt()
         self._sequence += 1
         first = calls[0]
         title = title or first.title
