@@ -5,6 +5,9 @@
 # finds them.
 for last; do :; done
 seconds=${DICOMM_TEST_SECONDS:-120}
+case $last in
+*/torch.sh) seconds=900 ;; # may have to download PyTorch
+esac
 CK_TAP_LOG_FILE_NAME=${last%.sh}.tap
 CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-30}
 case $last in

@@ -15,6 +15,5 @@ if [ -z "$tool" ]; then
 	exit 77
 fi
 find collectives compat examples include perftest planner src tests transports \
-find collectives examples include perftest planner src tests transports \
 	-name '*.[ch]' -print 2>/dev/null | sort |
 	xargs "$tool" --dry-run -Werror

@@ -10,7 +10,6 @@ files=0
 
 # A test program is named without .c, its source being the default one.
 for file in $(find collectives compat docs examples include perftest planner src tests \
-for file in $(find collectives docs examples include perftest planner src tests \
 	transports -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
 	-o -name '*.map' -o -name '*.md' | sort); do
 	files=$((files + 1))

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A communicator of the library for one process group of torch."""
+
+import atexit
+import ctypes
+import datetime
+import logging
+import os
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+from . import _completion
+from . import _library as lib
+
+_log = logging.getLogger("dicomm_torch")
+_alive = set()  # communicators that are to be ended at exit
+
+# How long the end of a group waits for what is still under way.
+GRACE_S = 10.0
+
+# Kinds of devices of the library and what torch calls their tensors.
+TORCH_KINDS = {"host": "cpu", "opencl": "cpu", "cuda": "cuda", "hip": "cuda",
+               "ze": "xpu"}
+
+
+def _meet(store, rank, size, timeout, name):
+    """The gathering that the library asks for at init, by a store of c10d.
+
+    Returns the function for config.bootstrap and a list that will hold the
+    exception, if it fails. Names the ranks that do not come.
+    """
+    failure = []
+    limit_s = timeout.total_seconds()
+
+    def wait_for(key, rank_of_key, end):
+        left = max(0.001, end - time.monotonic())
+        try:
+            store.wait([key], datetime.timedelta(seconds=left))
+        except Exception as error:
+            raise lib.DistTimeoutError(
+                f"dicomm: group {name}: Timed out: rank {rank_of_key} did not"
+                f" come within {limit_s:g} s ({error})") from None
+        return store.get(key)
+
+    def gather(mine, everyone, length, _):
+        try:
+            end = time.monotonic() + limit_s
+            store.set(f"dicomm/{rank}", ctypes.string_at(mine, length).hex())
+            if rank == 0:
+                parts = [wait_for(f"dicomm/{other}", other, end)
+                         for other in range(size)]
+                store.set("dicomm/all", b"".join(parts))
+            text = wait_for("dicomm/all", 0, end)
+            ctypes.memmove(everyone, bytes.fromhex(text.decode()),
+                           length * size)
+            return lib.SUCCESS
+        except BaseException as error:
+            failure.append(error)
+            return lib.TIMEOUT if isinstance(
+                error, lib.DistTimeoutError) else lib.REMOTE
+
+    return lib.ALLGATHER(gather), failure
+
+
+class Communicator:
+    """A handle of the library, made by all ranks of a group.
+
+    device is a name of the library ("host", "cuda:0"), None for that of
+    DICOMM_DEVICE, else the host. Calls go through call(), which lets one
+    thread at a time onto the handle; abort() and the queries need no lock.
+    """
+
+    def __init__(self, store, rank, size, timeout, name, device=None):
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.timeout = timeout
+        self.lock = threading.RLock()
+        self.lane = _completion.Lane()
+        self.in_flight = set()
+        self.handle = None
+        self.aborted = False
+        self._pid = os.getpid()
+        config = lib.Config()
+        config.name = name.encode()
+        config.device = device.encode() if device else None
+        # Longer than an int says is for ever, which the library writes as 0.
+        milliseconds = int(timeout.total_seconds() * 1000)
+        config.timeout_ms = milliseconds if milliseconds < 1 << 31 else 0
+        meeting, failure = _meet(store, rank, size, timeout, name)
+        config.bootstrap_allgather = meeting
+        handle = ctypes.c_void_p()
+        result = lib.library.dicomm_comm_init_rank_config(
+            ctypes.byref(handle), size, lib.UniqueId(), rank,
+            ctypes.byref(config))
+        if failure:
+            raise failure[0]
+        lib.check(result, None, f"init of group {name}")
+        self.handle = handle.value
+        self.device = self._device()
+        kind, _, index = self.device.partition(":")
+        self.kind = TORCH_KINDS.get(kind, kind)
+        self.on_host = kind == "host"
+        # Where tensors have to be, for torch; and the devices of a future.
+        self.place = torch.device(
+            self.kind, int(index or 0)) if self.kind != "cpu" else (
+            torch.device("cpu"))
+        self.devices = [] if self.kind == "cpu" else [self.place]
+        _alive.add(self)
+
+    def _device(self):
+        name = ctypes.c_char_p()
+        lib.check(
+            lib.library.dicomm_comm_device(self.handle, ctypes.byref(name)),
+            self.handle, "comm_device")
+        return name.value.decode()
+
+    def forked(self):
+        """Is this the child of a fork, where nothing of it can be used?"""
+        return os.getpid() != self._pid
+
+    def usable(self):
+        """The handle; raises if the group has been shut down."""
+        if self.handle is None:
+            why = "was aborted" if self.aborted else "has been shut down"
+            raise dist.DistBackendError(f"dicomm: group {self.name} {why}")
+        return self.handle
+
+    def error(self, result, what):
+        """An exception for a result of an operation of this communicator."""
+        handle = self.handle
+        if handle is None:
+            result = lib.ABORTED
+        return lib.error(result, handle, f"{what} (group {self.name})")
+
+    def async_error(self):
+        """The result that the communicator is broken with, or SUCCESS."""
+        handle = self.handle
+        if handle is None:
+            return lib.ABORTED
+        state = ctypes.c_int()
+        result = lib.library.dicomm_comm_get_async_error(
+            handle, ctypes.byref(state))
+        return result or state.value
+
+    def synchronize(self):
+        """Wait for the default stream of a device; returns the result."""
+        with self.lock:
+            return lib.library.dicomm_comm_stream_synchronize(
+                self.usable(), None)
+
+    def abort(self):
+        """Stop everything; from any thread, in bounded time."""
+        handle = self.handle
+        if handle is not None and not self.forked():
+            self.aborted = True
+            lib.library.dicomm_comm_abort(handle)
+
+    def close(self):
+        """End it. What is under way gets GRACE_S seconds, then is aborted."""
+        if self.handle is None or self.forked():
+            return
+        _alive.discard(self)
+        waiting = [] if self.aborted or self.async_error() else list(
+            self.in_flight)
+        if not _completion.wait_all(waiting, GRACE_S):
+            names = ", ".join(sorted({operation.title for operation in waiting
+                                      if not operation.done}))
+            _log.warning(
+                "dicomm: group %s ends while %s is under way since more than"
+                " %g s: aborted", self.name, names, GRACE_S)
+            self.abort()
+        # Those that failed return at once, and let go of their buffers.
+        for operation in list(self.in_flight):
+            operation.join()
+        with self.lock:
+            handle, self.handle = self.handle, None
+            if handle is not None:
+                lib.library.dicomm_comm_destroy(handle)
+
+
+def _end_all():
+    """At exit: take leave of the peers, so that they hear of it in good order
+    and not as a death. What is under way then is aborted."""
+    for communicator in list(_alive):
+        try:
+            if communicator.in_flight:
+                communicator.abort()
+            communicator.close()
+        except Exception:
+            pass  # nobody is left to hear of it
+
+
+atexit.register(_end_all)

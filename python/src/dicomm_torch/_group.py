@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The process group and the backend that torch sees.
+
+torch takes from a creator either a Backend, which it puts into a group of its
+own, or a whole ProcessGroup. Of a Backend, what Python is given as the work of
+an operation is a holder that knows wait() and get_future() only (2.14, 2.15):
+is_completed() is never true. So we give a ProcessGroup; it has the Backend
+inside, for those who ask the group for that of a device. In a group of several
+backends ("cpu:gloo,cuda:dicomm") it has to be the Backend.
+"""
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend as C10dBackend
+from torch._C._distributed_c10d import ProcessGroup as C10dGroup
+
+from ._communicator import Communicator
+from ._operations import Operations
+
+DEVICES = ("cpu", "cuda", "xpu")
+
+
+def _has_backend():
+    """Can a c10d::Backend be made in Python? From torch 2.14 on."""
+    try:
+        C10dBackend(0, 1)
+        return True
+    except TypeError:
+        return False
+
+
+HAS_BACKEND = _has_backend()
+
+
+class DicommBackend(Operations, C10dBackend):
+    """A Backend over a communicator."""
+
+    def __init__(self, communicator, store, timeout, options=None):
+        C10dBackend.__init__(self, communicator.rank, communicator.size)
+        self._begin(communicator, store, timeout)
+        self._options = options or C10dBackend.Options(
+            "dicomm", timeout=timeout)
+
+    @property
+    def options(self):
+        return self._options
+
+    @property
+    def supports_splitting(self):
+        return True
+
+    @property
+    def supports_coalescing(self):
+        return True
+
+    def getBackendName(self):
+        return "dicomm"
+
+    def name(self):
+        return "dicomm"
+
+    def split(self, store, ranks, options):
+        rank = self._communicator.rank
+        if rank not in ranks:
+            return None
+        timeout = getattr(options, "_timeout", None) or self._timeout
+        communicator = Communicator(
+            store, list(ranks).index(rank), len(ranks), timeout,
+            getattr(options, "group_name", "") or "split",
+            self._communicator.device)
+        return DicommBackend(communicator, store, timeout, options)
+
+    def eager_connect_single_device(self, device):
+        pass  # there is one communicator, made at init
+
+    def perform_nocolor_split(self, device):
+        pass  # a new group is made by its members alone
+
+
+class _WithoutBackend:
+    """What a group answers itself where it cannot have a Backend inside."""
+
+    supports_splitting = True
+    supports_coalescing = True
+
+    @property
+    def _device_types(self):
+        return [torch.device(kind) for kind in DEVICES]
+
+    def _get_backend(self, device):
+        return self
+
+    def getGroupName(self):
+        return self._group_name
+
+    def setGroupName(self, name):
+        self._group_name = name
+
+    def getGroupDesc(self):
+        return self._group_desc
+
+    def setGroupDesc(self, desc):
+        self._group_desc = desc
+
+    def _set_default_backend(self, kind):
+        pass
+
+    def _has_hooks(self):
+        return False
+
+
+class DicommGroup(
+        *(() if HAS_BACKEND else (_WithoutBackend,)), Operations, C10dGroup):
+    """A ProcessGroup over a communicator."""
+
+    def __init__(self, communicator, store, timeout, options=None):
+        C10dGroup.__init__(self, store, communicator.rank, communicator.size)
+        self._group_store = store
+        self._begin(communicator, store, timeout)
+        if HAS_BACKEND:
+            kind = C10dGroup.BackendType.CUSTOM
+            backend = DicommBackend(communicator, store, timeout, options)
+            for device in DEVICES:
+                self._register_backend(torch.device(device), kind, backend)
+            self._set_default_backend(kind)
+
+    def getBackendName(self):
+        return "dicomm"
+
+    def get_group_store(self):
+        return self._group_store
+
+    def split_group(self, new_ranks, timeout=None, opts=None, group_name=None,
+                    group_desc=None, device_types=None):
+        """A group of some ranks of this one, made by these alone. All of
+        them give the same new_ranks and group_name."""
+        rank = self._communicator.rank
+        new_ranks = list(new_ranks)
+        if rank not in new_ranks:
+            return None
+        name = group_name or f"{self.group_name}:split:{new_ranks}"
+        timeout = timeout or self._timeout
+        store = dist.PrefixStore(f"{name}/", self._store)
+        communicator = Communicator(
+            store, new_ranks.index(rank), len(new_ranks), timeout, name,
+            self._communicator.device)
+        group = DicommGroup(communicator, store, timeout, opts)
+        group._set_group_name(name)
+        group._set_group_desc(group_desc or "undefined")
+        return group
+
+    splitGroup = split_group  # the name by which C++ asks
+
+
+def create(options, backend_options=None):
+    """The creator that torch calls for the backend "dicomm"."""
+    device = None
+    outer = getattr(options, "process_group", None)
+    bound = getattr(outer, "bound_device_id", None)
+    if bound is not None:
+        kind = bound.type
+        if kind == "cuda" and torch.version.hip:
+            kind = "hip"
+        kind = {"xpu": "ze", "cpu": "host"}.get(kind, kind)
+        device = kind if kind == "host" else f"{kind}:{bound.index or 0}"
+    timeout = options.timeout
+    communicator = Communicator(
+        options.store, options.group_rank, options.group_size, timeout,
+        options.group_id or "default", device)
+    # A group that has a backend already is one of several.
+    shared = outer is not None and list(getattr(outer, "_device_types", ()))
+    kind = DicommBackend if shared and HAS_BACKEND else DicommGroup
+    return kind(communicator, options.store, timeout, backend_options)

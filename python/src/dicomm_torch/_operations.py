@@ -1,0 +1,876 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The operations of a process group, in the shape that c10d calls them.
+
+Each method checks its tensors, says where the library finds its buffers, and
+hands both to `_run()`. The names and arguments are those of dist.ProcessGroup
+and dist.Backend, which the classes of _group.py make of this one.
+"""
+
+import datetime
+import threading
+import time
+
+import torch
+import torch._C._distributed_c10d as c10d
+import torch.distributed as dist
+from torch.autograd import _profiler_enabled
+from torch.autograd.profiler import record_function
+
+from . import _completion
+from . import _library as lib
+from ._types import moved, reduction
+
+_call = lib.library
+_NO_TIMEOUT = datetime.timedelta(milliseconds=-1)
+
+
+def _one(tensors, what):
+    """The only tensor of a list; a tensor by itself is taken, too."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"dicomm {what}: one tensor is expected, not"
+                         f" {len(tensors)}")
+    return tensors[0]
+
+
+def _inner(lists, what):
+    """The only list of a list of lists; a list by itself is taken, too."""
+    if lists and isinstance(lists[0], torch.Tensor):
+        return lists
+    if len(lists) != 1:
+        raise ValueError(f"dicomm {what}: one list of tensors is expected,"
+                         f" not {len(lists)}")
+    return lists[0]
+
+
+def _plain(tensor):
+    """Is its memory what its elements say, in order?"""
+    return (tensor.is_contiguous() and not tensor.is_conj()
+            and not tensor.is_neg())
+
+
+def _adjacent(tensors):
+    """Do plain tensors lie one after the other, without a gap?"""
+    at = None
+    for tensor in tensors:
+        if not _plain(tensor):
+            return False
+        here = tensor.data_ptr()
+        if at is not None and here != at and tensor.numel():
+            return False
+        if tensor.numel():
+            at = here + tensor.numel() * tensor.element_size()
+    return True
+
+
+def _copy(to, source):
+    """Copy elements into a tensor of any layout, in order."""
+    with torch.no_grad():
+        to.copy_(source.view(to.shape))
+
+
+class _Call:
+    """One call of the library, ready to be made: function, its arguments up
+    to the communicator, and what Operation needs."""
+
+    __slots__ = ("title", "function", "arguments", "outputs", "keep", "post",
+                 "reduction", "point_to_point")
+
+    def __init__(self, title, outputs):
+        self.title = title
+        self.outputs = outputs
+        self.keep = []
+        self.post = []
+        self.reduction = None
+        self.point_to_point = False
+
+    def set(self, function, *arguments):
+        self.function = function
+        self.arguments = arguments
+        return self
+
+
+class Operations:
+    """What a process group can do, over self._communicator."""
+
+    # -- how a call is made -------------------------------------------------
+
+    def _begin(self, communicator, store, timeout):
+        self._communicator = communicator
+        self._store = store
+        self._timeout = timeout
+        self._limit = None  # of set_timeout(), if shorter than timeout
+        self._sequence = 0
+        self._barriers = 0
+        self._batches = {}  # calls that a thread coalesces
+
+    def _place(self, tensor, what):
+        """Check that a tensor is where this rank's buffers are, or bring it
+        there; returns (tensor, was it moved?)."""
+        comm = self._communicator
+        device = tensor.device
+        if device.type == comm.kind:
+            if tensor.layout is not torch.strided:
+                raise ValueError(f"dicomm {what}: a dense tensor is needed,"
+                                 f" not one of layout {tensor.layout}")
+            return tensor, False
+        if device.type == "cpu":
+            return tensor.to(comm.place), True
+        raise ValueError(
+            f"dicomm {what}: the tensor is on {device}, but this rank of group"
+            f" {comm.name} is bound to {comm.device}: set DICOMM_DEVICE, or"
+            " device_id of init_process_group")
+
+    def _source(self, call, tensor):
+        """A plain tensor to send from."""
+        tensor, _ = self._place(tensor, call.title)
+        if not _plain(tensor):
+            tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        call.keep.append(tensor)
+        return tensor
+
+    def _target(self, call, tensor, holds_input=False):
+        """A plain tensor to receive in, which is copied to tensor at the end;
+        with holds_input it has the elements of tensor at first."""
+        placed, moved_there = self._place(tensor, call.title)
+        if not moved_there and _plain(tensor):
+            call.keep.append(tensor)
+            return tensor
+        if holds_input:
+            plain = placed.resolve_conj().resolve_neg().clone(
+                memory_format=torch.contiguous_format)
+        else:
+            plain = torch.empty(
+                tensor.shape, dtype=tensor.dtype, device=placed.device)
+        call.keep.append(plain)
+        call.post.append(lambda: _copy(tensor, plain))
+        return plain
+
+    def _flat(self, call, count, dtype):
+        """Room for count elements."""
+        flat = torch.empty(count, dtype=dtype,
+                           device=self._communicator.place)
+        call.keep.append(flat)
+        return flat
+
+    def _joined(self, call, tensors):
+        """The elements of tensors, one after the other; in place if they are
+        so already."""
+        first = tensors[0]
+        if first.device.type == self._communicator.kind and _adjacent(tensors):
+            call.keep.extend(tensors)
+            for tensor in tensors:
+                if tensor.numel():
+                    return tensor.data_ptr()
+            return None
+        placed = [self._place(tensor, call.title)[0] for tensor in tensors]
+        flat = self._flat(call, sum(t.numel() for t in placed), first.dtype)
+        with torch.no_grad():
+            at = 0
+            for tensor in placed:
+                count = tensor.numel()
+                flat[at:at + count].view(tensor.shape).copy_(tensor)
+                at += count
+        return flat.data_ptr()
+
+    def _spread(self, call, tensors):
+        """Room for tensors one after the other; they get theirs at the end."""
+        first = tensors[0]
+        if first.device.type == self._communicator.kind and _adjacent(tensors):
+            call.keep.extend(tensors)
+            for tensor in tensors:
+                if tensor.numel():
+                    return tensor.data_ptr()
+            return None
+        flat = self._flat(call, sum(t.numel() for t in tensors), first.dtype)
+
+        def hand_out():
+            at = 0
+            for tensor in tensors:
+                count = tensor.numel()
+                _copy(tensor, flat[at:at + count])
+                at += count
+
+        call.post.append(hand_out)
+        return flat.data_ptr()
+
+    def _limit_s(self, options):
+        """Seconds that an operation may take, None for the library's own."""
+        timeout = getattr(options, "timeout", None)
+        if timeout is None or timeout == _NO_TIMEOUT or (
+                timeout == self._timeout):
+            timeout = self._limit
+        return _completion.seconds(timeout)
+
+    def _run(self, calls, options=None, title=None, may_block=True):
+        """Make calls, at once if there are several; returns their Work."""
+        batch = self._batches.get(threading.get_ident()) if (
+            self._batches) else None
+        if batch is not None:
+            batch.extend(calls)
+            return _completion.done(self._communicator, "coalesced", [], 0)
+        if _profiler_enabled():
+            with record_function("dicomm:" + (title or calls[0].title)):
+                return self._start(calls, options, title, may_block)
+        return self._start(calls, options, title, may_block)
+
+    def _start(self, calls, options, title, may_block):
+        comm = self._communicator
+        if _completion.orphans:
+            _completion.adopt()
+        self._sequence += 1
+        first = calls[0]
+        title = title or first.title
+        asynchronous = getattr(options, "asyncOp", True)
+        limit_s = self._limit_s(options)
+        if len(calls) == 1:
+            keep, post, outputs = first.keep, first.post, first.outputs
+        else:
+            keep = [x for call in calls for x in call.keep]
+            post = [x for call in calls for x in call.post]
+            outputs = [x for call in calls for x in call.outputs]
+        if not comm.on_host:
+            return self._start_on_device(
+                calls, asynchronous, (title, keep, post, outputs, limit_s))
+        if not asynchronous and may_block and limit_s is None and (
+                _completion.alone()):
+            self._make(calls, None, title)
+            for step in post:
+                step()
+            return _completion.done(comm, title, outputs, self._sequence)
+        stream = _completion.streams.take()
+        try:
+            self._make(calls, stream, title)
+        except BaseException:
+            # What was begun may be on the stream: leave that to the library.
+            _call.dicomm_host_stream_destroy(stream)
+            raise
+        ordered = not any(call.point_to_point for call in calls)
+        operation = _completion.Operation(
+            comm, stream, title, keep, post, outputs, limit_s,
+            comm.lane if ordered else None)
+        work = _completion.Work(operation, self._sequence)
+        if not asynchronous:
+            work.wait()
+        return work
+
+    def _start_on_device(self, calls, asynchronous, about):
+        comm = self._communicator
+        module = getattr(torch, comm.kind, None) if comm.devices else None
+        stream = module.current_stream(comm.place) if module else None
+        self._make(calls, self._handle_of(stream), about[0])
+        event = None
+        if module:
+            event = module.Event()
+            event.record(stream)
+            # torch's allocator may give memory away when the stream passed.
+        title, keep, post, outputs, limit_s = about
+        if event is not None and post:
+            for step in post:  # queued behind the operation, on its stream
+                step()
+            post = []
+        operation = _completion.DeviceOperation(
+            comm, None, title, keep, post, outputs, limit_s, comm.lane,
+            event=event)
+        work = _completion.Work(operation, self._sequence)
+        if not asynchronous:
+            work.wait()
+        return work
+
+    @staticmethod
+    def _handle_of(stream):
+        if stream is None:
+            return None
+        return getattr(stream, "cuda_stream", None) or getattr(
+            stream, "sycl_queue", None)
+
+    def _make(self, calls, stream, title):
+        """Call the library, as a group if there are several calls."""
+        comm = self._communicator
+        with comm.lock:
+            handle = comm.usable()
+            if len(calls) == 1:
+                call = calls[0]
+                result = call.function(*call.arguments, handle, stream)
+            else:
+                _call.dicomm_group_start()
+                result = lib.SUCCESS
+                for call in calls:
+                    result = result or call.function(
+                        *call.arguments, handle, stream)
+                ended = _call.dicomm_group_end()
+                result = result or ended
+            for call in calls:
+                if call.reduction:
+                    call.reduction.close()
+            if result:
+                raise comm.error(result, title)
+
+    def _reduction(self, call, operator, dtype):
+        comm = self._communicator
+        with comm.lock:
+            made = reduction(operator, dtype, comm.usable())
+        if made.comm:
+            call.reduction = made
+        return made
+
+    def _check_root(self, root, what):
+        if not 0 <= root < self._communicator.size:
+            raise ValueError(f"dicomm {what}: root {root} is no rank of a group"
+                             f" of {self._communicator.size}")
+
+    @staticmethod
+    def _check_same(a, b, what):
+        if a.dtype != b.dtype:
+            raise TypeError(f"dicomm {what}: tensors of one type are needed,"
+                            f" not {a.dtype} and {b.dtype}")
+
+    def _check_list(self, tensors, what):
+        size = self._communicator.size
+        if len(tensors) != size:
+            raise ValueError(f"dicomm {what}: the list needs a tensor for each"
+                             f" of {size} ranks, not {len(tensors)}")
+        for tensor in tensors[1:]:
+            self._check_same(tensors[0], tensor, what)
+
+    # -- all to one value ---------------------------------------------------
+
+    def _allreduce(self, tensor, operator, title="all_reduce"):
+        call = _Call(title, [tensor])
+        red = self._reduction(call, operator, tensor.dtype)
+        data = self._target(call, tensor, holds_input=True)
+        at = data.data_ptr()
+        return call.set(_call.dicomm_allreduce, at, at,
+                        data.numel() * red.multiple, red.type, red.op)
+
+    def allreduce(self, tensors, opts=None, **more):
+        opts = _options(c10d.AllreduceOptions, opts, more, "reduceOp")
+        tensor = _one(tensors, "all_reduce")
+        if tensor.layout is not torch.strided:
+            return self.allreduce_sparse([tensor], opts)
+        return self._run([self._allreduce(tensor, opts.reduceOp)], opts)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        opts = opts or c10d.AllreduceCoalescedOptions()
+        return self._run(
+            [self._allreduce(tensor, opts.reduceOp) for tensor in tensors],
+            opts, "all_reduce_coalesced")
+
+    def allreduce_sparse(self, tensors, opts=None):
+        """The sum of sparse COO tensors: all get all indices and values."""
+        tensor = _one(tensors, "all_reduce_sparse")
+        opts = opts or c10d.AllreduceOptions()
+        operator = opts.reduceOp
+        if tensor.layout is not torch.sparse_coo or (
+                int(getattr(operator, "op", operator))
+                != int(dist.ReduceOp.RedOpType.SUM)):
+            raise ValueError("dicomm all_reduce: sparse tensors are summed, of"
+                             f" layout torch.sparse_coo, not {tensor.layout}")
+        size = self._communicator.size
+        mine = tensor.detach().coalesce()
+        indices = mine.indices().t().contiguous()
+        values = mine.values().contiguous()
+        # How many elements each has. Known before the call returns, so that
+        # all ranks call the rest in one order.
+        counts = torch.zeros(size, dtype=torch.int64)
+        call = self._allgather(
+            counts, torch.tensor([indices.shape[0]]), "all_reduce_sparse")
+        waiting = c10d.AllgatherOptions()
+        waiting.asyncOp = False
+        self._run([call], waiting).wait()
+        counts = counts.tolist()
+        all_indices = [indices.new_empty((n, indices.shape[1]))
+                       for n in counts]
+        all_values = [values.new_empty((n, *values.shape[1:]))
+                      for n in counts]
+        calls = [
+            self._allgather_list(all_indices, indices, "all_reduce_sparse"),
+            self._allgather_list(all_values, values, "all_reduce_sparse")]
+
+        def add_up():
+            total = torch.sparse_coo_tensor(
+                torch.cat(all_indices).t(), torch.cat(all_values),
+                tensor.shape).coalesce()
+            with torch.no_grad():
+                tensor.copy_(total)
+
+        calls[1].post.append(add_up)
+        calls[0].outputs, calls[1].outputs = [], [tensor]
+        return self._run(calls, opts, "all_reduce_sparse")
+
+    def broadcast(self, tensors, opts=None, **more):
+        opts = _options(c10d.BroadcastOptions, opts, more, "rootRank", "root")
+        tensor = _one(tensors, "broadcast")
+        root = opts.rootRank
+        self._check_root(root, "broadcast")
+        call = _Call("broadcast", [tensor])
+        kind, multiple = moved(tensor.dtype, tensor.element_size())
+        if root == self._communicator.rank:
+            data = self._source(call, tensor)
+        else:
+            data = self._target(call, tensor)
+        at = data.data_ptr()
+        call.set(_call.dicomm_broadcast, at, at, data.numel() * multiple, kind,
+                 root)
+        return self._run([call], opts)
+
+    def reduce(self, tensors, opts=None, **more):
+        opts = _options(c10d.ReduceOptions, opts, more, "rootRank", "root",
+                        "op")
+        tensor = _one(tensors, "reduce")
+        root = opts.rootRank
+        self._check_root(root, "reduce")
+        call = _Call("reduce", [tensor])
+        red = self._reduction(call, opts.reduceOp, tensor.dtype)
+        if root == self._communicator.rank:
+            data = self._target(call, tensor, holds_input=True)
+        else:
+            data = self._source(call, tensor)
+        at = data.data_ptr()
+        call.set(_call.dicomm_reduce, at, at, data.numel() * red.multiple,
+                 red.type, red.op, root)
+        return self._run([call], opts)
+
+    def barrier(self, opts=None, **more):
+        opts = _options(c10d.BarrierOptions, opts, more, "timeout")
+        call = _Call("barrier", []).set(_call.dicomm_barrier)
+        work = self._run([call], opts)
+        if not self._communicator.on_host and self._communicator.devices:
+            work._operation.poll()
+        return work
+
+    # -- gather -------------------------------------------------------------
+
+    def _allgather(self, output, source, title):
+        self._check_same(output, source, title)
+        size = self._communicator.size
+        if output.numel() != source.numel() * size:
+            raise ValueError(
+                f"dicomm {title}: the output has {output.numel()} elements;"
+                f" {size} times {source.numel()} are needed")
+        call = _Call(title, [output])
+        data = self._source(call, source)
+        kind, multiple = moved(data.dtype, data.element_size())
+        room = self._target(call, output)
+        return call.set(_call.dicomm_allgather, data.data_ptr(),
+                        room.data_ptr(), data.numel() * multiple, kind)
+
+    def _allgather_list(self, outputs, source, title):
+        self._check_list(outputs, title)
+        self._check_same(outputs[0], source, title)
+        mine = outputs[self._communicator.rank]
+        if mine.numel() != source.numel():
+            raise ValueError(
+                f"dicomm {title}: the output of this rank has {mine.numel()}"
+                f" elements, its input {source.numel()}")
+        call = _Call(title, list(outputs))
+        data = self._source(call, source)
+        kind, multiple = moved(data.dtype, data.element_size())
+        at = self._spread(call, outputs)
+        counts = [tensor.numel() * multiple for tensor in outputs]
+        if min(counts) == max(counts):
+            return call.set(_call.dicomm_allgather, data.data_ptr(), at,
+                            counts[0], kind)
+        starts = [sum(counts[:i]) for i in range(len(counts))]
+        return call.set(_call.dicomm_allgatherv, data.data_ptr(), at,
+                        lib.sizes(counts), lib.sizes(starts), kind)
+
+    def allgather(self, output_tensors, input_tensors, opts=None, **more):
+        opts = _options(c10d.AllgatherOptions, opts, more, "timeout")
+        return self._run([self._allgather_list(
+            _inner(output_tensors, "all_gather"),
+            _one(input_tensors, "all_gather"), "all_gather")], opts)
+
+    def all_gather_single(self, output, input, opts=None, **more):
+        opts = _options(c10d.AllgatherOptions, opts, more, "timeout")
+        return self._run(
+            [self._allgather(output, input, "all_gather_into_tensor")], opts)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        opts = opts or c10d.AllgatherOptions()
+        title = "all_gather_into_tensor_coalesced"
+        return self._run([self._allgather(output, source, title)
+                          for output, source in zip(outputs, inputs)],
+                         opts, title)
+
+    def allgather_coalesced(self, output_lists, input_list, opts=None):
+        """output_lists[rank][i] is what rank gave as input_list[i]."""
+        opts = opts or c10d.AllgatherOptions()
+        title = "all_gather_coalesced"
+        return self._run(
+            [self._allgather_list([of_rank[i] for of_rank in output_lists],
+                                  source, title)
+             for i, source in enumerate(input_list)], opts, title)
+
+    def gather(self, output_tensors, input_tensors, opts=None, **more):
+        opts = _options(c10d.GatherOptions, opts, more, "rootRank", "root",
+                        "timeout")
+        source = _one(input_tensors, "gather")
+        root = opts.rootRank
+        self._check_root(root, "gather")
+        call = _Call("gather", [])
+        data = self._source(call, source)
+        kind, multiple = moved(data.dtype, data.element_size())
+        at = None
+        if root == self._communicator.rank:
+            outputs = _inner(output_tensors, "gather")
+            self._check_list(outputs, "gather")
+            self._check_same(outputs[0], source, "gather")
+            for tensor in outputs:
+                if tensor.numel() != source.numel():
+                    raise ValueError(
+                        "dicomm gather: each output needs the"
+                        f" {source.numel()} elements of the input, not"
+                        f" {tensor.numel()}")
+            call.outputs = list(outputs)
+            at = self._spread(call, outputs)
+        elif output_tensors and output_tensors[0]:
+            raise ValueError("dicomm gather: only root has outputs")
+        call.set(_call.dicomm_gather, data.data_ptr(), at,
+                 data.numel() * multiple, kind, root)
+        return self._run([call], opts)
+
+    def gather_single(self, output, input, opts=None, **more):
+        opts = _options(c10d.GatherOptions, opts, more, "rootRank", "root",
+                        "timeout")
+        root = opts.rootRank
+        self._check_root(root, "gather")
+        call = _Call("gather", [])
+        data = self._source(call, input)
+        kind, multiple = moved(data.dtype, data.element_size())
+        at = None
+        if root == self._communicator.rank:
+            self._check_same(output, input, "gather")
+            if output.numel() != input.numel() * self._communicator.size:
+                raise ValueError(
+                    f"dicomm gather: the output has {output.numel()} elements;"
+                    f" {self._communicator.size} times {input.numel()} are"
+                    " needed")
+            call.outputs = [output]
+            at = self._target(call, output).data_ptr()
+        call.set(_call.dicomm_gather, data.data_ptr(), at,
+                 data.numel() * multiple, kind, root)
+        return self._run([call], opts)
+
+    # -- scatter ------------------------------------------------------------
+
+    def scatter(self, output_tensors, input_tensors, opts=None, **more):
+        opts = _options(c10d.ScatterOptions, opts, more, "rootRank", "root",
+                        "timeout")
+        output = _one(output_tensors, "scatter")
+        root = opts.rootRank
+        self._check_root(root, "scatter")
+        call = _Call("scatter", [output])
+        kind, multiple = moved(output.dtype, output.element_size())
+        at = None
+        if root == self._communicator.rank:
+            inputs = _inner(input_tensors, "scatter")
+            self._check_list(inputs, "scatter")
+            self._check_same(inputs[0], output, "scatter")
+            for tensor in inputs:
+                if tensor.numel() != output.numel():
+                    raise ValueError(
+                        f"dicomm scatter: each input needs the"
+                        f" {output.numel()} elements of the output, not"
+                        f" {tensor.numel()}")
+            at = self._joined(call, inputs)
+        elif input_tensors and input_tensors[0]:
+            raise ValueError("dicomm scatter: only root has inputs")
+        room = self._target(call, output)
+        call.set(_call.dicomm_scatter, at, room.data_ptr(),
+                 room.numel() * multiple, kind, root)
+        return self._run([call], opts)
+
+    def _reduce_scatter(self, output, source, operator, title):
+        self._check_same(output, source, title)
+        size = self._communicator.size
+        if source.numel() != output.numel() * size:
+            raise ValueError(
+                f"dicomm {title}: the input has {source.numel()} elements;"
+                f" {size} times {output.numel()} are needed")
+        call = _Call(title, [output])
+        red = self._reduction(call, operator, output.dtype)
+        data = self._source(call, source)
+        room = self._target(call, output)
+        return call.set(_call.dicomm_reduce_scatter, data.data_ptr(),
+                        room.data_ptr(), room.numel() * red.multiple, red.type,
+                        red.op)
+
+    def reduce_scatter(self, output_tensors, input_tensors, opts=None, **more):
+        opts = _options(c10d.ReduceScatterOptions, opts, more, "reduceOp",
+                        "op", "timeout")
+        title = "reduce_scatter"
+        output = _one(output_tensors, title)
+        inputs = _inner(input_tensors, title)
+        self._check_list(inputs, title)
+        self._check_same(inputs[0], output, title)
+        mine = inputs[self._communicator.rank]
+        if mine.numel() != output.numel():
+            raise ValueError(
+                f"dicomm {title}: the input of this rank has {mine.numel()}"
+                f" elements, its output {output.numel()}")
+        call = _Call(title, [output])
+        red = self._reduction(call, opts.reduceOp, output.dtype)
+        at = self._joined(call, inputs)
+        room = self._target(call, output)
+        counts = lib.sizes([t.numel() * red.multiple for t in inputs])
+        call.set(_call.dicomm_reduce_scatterv, at, room.data_ptr(), counts,
+                 red.type, red.op)
+        return self._run([call], opts)
+
+    def reduce_scatter_single(self, output, input, opts=None, **more):
+        opts = _options(c10d.ReduceScatterOptions, opts, more, "reduceOp",
+                        "op", "timeout")
+        return self._run([self._reduce_scatter(
+            output, input, opts.reduceOp, "reduce_scatter_tensor")], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        opts = opts or c10d.ReduceScatterOptions()
+        title = "reduce_scatter_tensor_coalesced"
+        return self._run(
+            [self._reduce_scatter(output, source, opts.reduceOp, title)
+             for output, source in zip(outputs, inputs)], opts, title)
+
+    # -- all to all ---------------------------------------------------------
+
+    def _splits(self, tensor, splits, what):
+        """Elements of each rank's part of a tensor, along its first
+        dimension."""
+        size = self._communicator.size
+        rows = tensor.shape[0] if tensor.dim() else 1
+        if not splits:
+            if rows % size:
+                raise ValueError(
+                    f"dicomm all_to_all: the first dimension of the {what}"
+                    f" tensor, {rows}, is no multiple of {size} ranks")
+            splits = [rows // size] * size
+        if len(splits) != size or sum(splits) != rows or min(splits) < 0:
+            raise ValueError(
+                f"dicomm all_to_all: {what} splits {list(splits)} do not"
+                f" divide a first dimension of {rows} among {size} ranks")
+        row = tensor.numel() // rows if rows else 0
+        return [split * row for split in splits]
+
+    def all_to_all_single(self, output, input, output_split_sizes=None,
+                          input_split_sizes=None, opts=None, **more):
+        opts = _options(c10d.AllToAllOptions, opts, more, "timeout")
+        self._check_same(output, input, "all_to_all")
+        theirs = self._splits(output, output_split_sizes, "output")
+        mine = self._splits(input, input_split_sizes, "input")
+        call = _Call("all_to_all", [output])
+        data = self._source(call, input)
+        room = self._target(call, output)
+        if not output_split_sizes and not input_split_sizes:
+            if output.numel() != input.numel():
+                raise ValueError(
+                    f"dicomm all_to_all: the output has {output.numel()}"
+                    f" elements, the input {input.numel()}")
+            kind, multiple = moved(data.dtype, data.element_size())
+            call.set(_call.dicomm_alltoall, data.data_ptr(), room.data_ptr(),
+                     mine[0] * multiple, kind)
+            return self._run([call], opts)
+        if data.data_ptr() == room.data_ptr():
+            data = data.clone()
+            call.keep.append(data)
+        return self._run([self._alltoallv(
+            call, data.data_ptr(), mine, room.data_ptr(), theirs, data)],
+            opts)
+
+    @staticmethod
+    def _alltoallv(call, source, mine, target, theirs, like):
+        kind, multiple = moved(like.dtype, like.element_size())
+        mine = [count * multiple for count in mine]
+        theirs = [count * multiple for count in theirs]
+        begins = [sum(mine[:i]) for i in range(len(mine))]
+        ends = [sum(theirs[:i]) for i in range(len(theirs))]
+        return call.set(_call.dicomm_alltoallv, source, lib.sizes(mine),
+                        lib.sizes(begins), target, lib.sizes(theirs),
+                        lib.sizes(ends), kind)
+
+    def alltoall(self, output_tensors, input_tensors, opts=None, **more):
+        opts = _options(c10d.AllToAllOptions, opts, more, "timeout")
+        self._check_list(output_tensors, "all_to_all")
+        self._check_list(input_tensors, "all_to_all")
+        self._check_same(output_tensors[0], input_tensors[0], "all_to_all")
+        call = _Call("all_to_all", list(output_tensors))
+        source = self._joined(call, input_tensors)
+        target = self._spread(call, output_tensors)
+        return self._run([self._alltoallv(
+            call, source, [t.numel() for t in input_tensors], target,
+            [t.numel() for t in output_tensors], input_tensors[0])], opts)
+
+    # -- point to point -----------------------------------------------------
+
+    def _peer(self, title, peer, tag):
+        if tag:
+            raise NotImplementedError(
+                f"dicomm {title}: tag {tag}: this libdicomm has no tags, only"
+                " 0 can be sent or received")
+        if not 0 <= peer < self._communicator.size:
+            raise ValueError(f"dicomm {title}: peer {peer} is no rank of a"
+                             f" group of {self._communicator.size}")
+
+    def send(self, tensors, dst, tag=0):
+        tensor = _one(tensors, "send")
+        self._peer("send", dst, tag)
+        call = _Call("send", [])
+        call.point_to_point = True
+        data = self._source(call, tensor)
+        kind, multiple = moved(data.dtype, data.element_size())
+        call.set(_call.dicomm_send, data.data_ptr(), data.numel() * multiple,
+                 kind, dst)
+        return self._run([call], may_block=False)
+
+    def recv(self, tensors, src, tag=0):
+        tensor = _one(tensors, "recv")
+        self._peer("recv", src, tag)
+        call = _Call("recv", [tensor])
+        call.point_to_point = True
+        room = self._target(call, tensor)
+        kind, multiple = moved(room.dtype, room.element_size())
+        call.set(_call.dicomm_recv, room.data_ptr(), room.numel() * multiple,
+                 kind, src)
+        work = self._run([call], may_block=False)
+        work._source = src
+        return work
+
+    def recv_anysource(self, tensors, tag=0):
+        raise NotImplementedError(
+            "dicomm recv: this libdicomm cannot receive from any source; name"
+            " the rank that sends (src=...)")
+
+    def start_coalescing(self, device=None):
+        """Collect what this thread calls; it begins at end_coalescing()."""
+        self._batches[threading.get_ident()] = []
+
+    def end_coalescing(self, device=None):
+        calls = self._batches.pop(threading.get_ident(), [])
+        if not calls:
+            return _completion.done(
+                self._communicator, "coalesced", [], self._sequence)
+        return self._run(calls, title="coalesced", may_block=False)
+
+    # -- control ------------------------------------------------------------
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """A barrier that names who does not come. Rank 0 collects the others
+        by the store, so the communicator is not touched and stays whole."""
+        if isinstance(timeout, c10d.BarrierOptions):
+            timeout = timeout.timeout
+        if timeout is None or timeout == _NO_TIMEOUT:
+            timeout = self._timeout
+        limit_s = timeout.total_seconds()
+        comm = self._communicator
+        self._barriers += 1
+        key = f"dicomm/barrier/{self._barriers}/"
+        end = time.monotonic() + limit_s
+        took = f"{limit_s * 1000:.0f} ms"
+
+        def came(what):
+            left = datetime.timedelta(
+                seconds=max(0.001, end - time.monotonic()))
+            try:
+                self._store.wait([key + what], left)
+                return True
+            except Exception:
+                return False
+
+        if comm.rank:
+            self._store.set(key + str(comm.rank), b"1")
+            verdict = "" if came("verdict") else (
+                f"Rank 0 failed to pass monitoredBarrier in {took}")
+            verdict = verdict or self._store.get(key + "verdict").decode()
+            if verdict:
+                verdict = (
+                    f"Rank {comm.rank} successfully reached monitoredBarrier,"
+                    " but received errors while waiting for send/recv from"
+                    f" rank 0: {verdict}")
+        else:
+            verdict = self._missing(came, limit_s, took, wait_all_ranks)
+            self._store.set(key + "verdict", verdict.encode())
+        if verdict:
+            raise lib.DistTimeoutError(
+                f"dicomm monitored_barrier: Timed out : {verdict}")
+
+    def _missing(self, came, limit_s, took, wait_all_ranks):
+        """At rank 0 of a monitored barrier: who does not come, in words, ""
+        if all do."""
+        if limit_s <= 0 and self._communicator.size > 1:
+            return f"Rank 0 timed out in monitoredBarrier after {took}"
+        missing = []
+        for rank in range(1, self._communicator.size):
+            if not came(str(rank)):
+                missing.append(str(rank))
+                if not wait_all_ranks:
+                    break
+        if not missing:
+            return ""
+        ranks = ("Ranks " if len(missing) > 1 else "Rank ") + (
+            ", ".join(missing))
+        return f"{ranks} failed to pass monitoredBarrier in {took}"
+
+    def set_timeout(self, timeout):
+        """From now on; a longer time-out than that of init has no effect, as
+        the library's own cannot be changed."""
+        self._limit = timeout if timeout < self._timeout else None
+
+    def _set_default_timeout(self, timeout):
+        self.set_timeout(timeout)
+
+    def abort(self):
+        self._communicator.abort()
+
+    def shutdown(self):
+        self._communicator.close()
+
+    def get_error(self):
+        kinds = c10d.ErrorType
+        result = self._communicator.async_error()
+        if result in (lib.SUCCESS, lib.IN_PROGRESS):
+            return kinds.SUCCESS
+        return {lib.TIMEOUT: kinds.TIMEOUT,
+                lib.REMOTE: kinds.REMOTE_ERROR}.get(result, kinds.COMM_ERROR)
+
+    def _set_sequence_number_for_group(self):
+        pass  # all ranks count from 0
+
+    def _get_sequence_number_for_group(self):
+        return self._sequence
+
+    def _wait_for_pending_works(self):
+        for operation in list(self._communicator.in_flight):
+            operation.join()
+
+    # -- the names of torch up to 2.13 --------------------------------------
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+    gather_into_tensor = gather_single
+    _start_coalescing = start_coalescing
+    _end_coalescing = end_coalescing
+
+
+def _options(kind, given, more, *names):
+    """The options of a call. c10d passes an object of them; people who call a
+    process group themselves may pass its fields instead."""
+    if isinstance(given, kind) and not more:
+        return given
+    options = kind()
+    fields = {"root": "rootRank", "op": "reduceOp", "opts": "reduceOp"}
+    if given is not None and not isinstance(given, kind):
+        more = {names[0]: given, **more}
+    elif given is not None:
+        options = given
+    else:
+        # Called by hand, without options: as c10d's overloads do.
+        pass
+    for name, value in more.items():
+        if name not in names and name not in fields:
+            raise TypeError(f"dicomm: unknown argument {name}={value!r}")
+        if value is not None:
+            setattr(options, fields.get(name, name), value)
+    return options

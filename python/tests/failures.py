@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What happens when something goes wrong: an exception in bounded time that
+names who it was, never a hang, never a signal.
+
+Each case runs with bare calls and, where that makes sense, with DDP.
+"""
+
+import datetime
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+
+CASES = []
+BOUND_S = 20  # for what takes a second on a machine that is not busy
+
+
+def case(function):
+    CASES.append((function.__name__.replace("_", " "), function))
+    return function
+
+
+def begin(store, rank, n, seconds=60, backend="dicomm"):
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=n,
+        timeout=datetime.timedelta(seconds=seconds))
+
+
+def bare(rank):
+    """Steps of bare calls, for ever."""
+    tensor = torch.ones(1000)
+    while True:
+        tensor.fill_(1)
+        dist.all_reduce(tensor)
+        yield
+
+
+def asynchronous(rank):
+    while True:
+        tensors = [torch.ones(1000) for _ in range(8)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work in works:
+            work.wait()
+        yield
+
+
+def with_ddp(rank):
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8)),
+        bucket_cap_mb=0.005)
+    while True:
+        model(torch.ones(4, 64)).sum().backward()
+        yield
+
+
+WAYS = (bare, asynchronous, with_ddp)
+
+
+def until_it_fails(way, rank, before):
+    """Go on until an exception, which rank 1 brings about by before();
+    returns (its kind, its text, seconds that it took)."""
+    steps = way(rank)
+    for _ in range(3):
+        next(steps)
+    if rank == 1:
+        time.sleep(0.3)  # until the others are through with these steps
+    began = time.monotonic()
+    before()
+    try:
+        while True:
+            next(steps)
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+
+
+def expect(rank, kinds, words, seconds=BOUND_S):
+    assert rank.status == 0, f"status {rank.status}: {rank.text[-3000:]}"
+    assert rank.value, rank.text[-3000:]
+    kind, text, took = rank.value
+    # What waits for a future in C++, as DDP does, knows only RuntimeError.
+    if kind == "RuntimeError" and "DistBackendError: " in text:
+        kind = "DistBackendError"
+    if kind == "RuntimeError" and "DistTimeoutError: " in text:
+        kind = "DistTimeoutError"
+    assert kind in kinds, f"{kind}: {text}"
+    assert any(word in text for word in words), f"{text!r}: none of {words}"
+    assert took < seconds, f"after {took:.1f} s: {text}"
+
+
+ERRORS = ("DistBackendError", "DistTimeoutError")
+
+
+def _killed(store, rank, n, way):
+    begin(store, rank, n)
+
+    def before():
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return until_it_fails(way, rank, before)
+
+
+@case
+def a_rank_is_killed():
+    for way in WAYS:
+        every = ranks.run(3, _killed, way, seconds=60)
+        assert every[1].status == -signal.SIGKILL
+        for rank in every[0], every[2]:
+            expect(rank, ERRORS, ["rank 1"])
+
+
+def _stopped(store, rank, n, way):
+    begin(store, rank, n, seconds=3)
+
+    def before():
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return until_it_fails(way, rank, before)
+
+
+@case
+def a_rank_is_stopped():
+    """The time-out of the group ends the wait, and says for whom it was."""
+    for way in WAYS:
+        def resume(every):
+            end = time.monotonic() + 40
+            while time.monotonic() < end and not (
+                    every[0].reap(os.WNOHANG) and every[2].reap(os.WNOHANG)):
+                time.sleep(0.05)
+            os.kill(every[1].pid, signal.SIGCONT)
+
+        every = ranks.run(3, _stopped, way, seconds=60, during=resume)
+        texts = [every[i].value[1] for i in (0, 2)]
+        for rank in every[0], every[2]:
+            expect(rank, ERRORS, ["rank 1", "rank 0", "rank 2"])
+        assert any("rank 1" in text for text in texts), texts
+        assert any("imed out" in text or "timeout" in text
+                   for text in texts), texts
+
+
+def _raises(store, rank, n, way):
+    begin(store, rank, n)
+
+    def before():
+        if rank == 1:
+            raise KeyError("a fault of the program")
+
+    return until_it_fails(way, rank, before)
+
+
+@case
+def a_rank_raises_and_ends():
+    for way in WAYS:
+        every = ranks.run(3, _raises, way, seconds=60)
+        assert every[1].status == 1 and "a fault of the" in every[1].text
+        for rank in every[0], every[2]:
+            expect(rank, ERRORS, ["rank 1"])
+
+
+def _aborts(store, rank, n, way):
+    begin(store, rank, n)
+
+    def before():
+        if rank == 1:
+            dist.distributed_c10d._abort_process_group()
+
+    return until_it_fails(way, rank, before)
+
+
+@case
+def a_rank_aborts():
+    for way in WAYS:
+        every = ranks.run(3, _aborts, way, seconds=60)
+        for i, rank in enumerate(every):
+            # The group is gone for the one who aborted it.
+            expect(rank, ERRORS + (("ValueError", "RuntimeError",
+                                    "AssertionError") if i == 1 else ()),
+                   ["rank 1"] if i != 1 else [""])
+
+
+def _destroys(store, rank, n, way):
+    begin(store, rank, n)
+
+    def before():
+        if rank == 1:
+            dist.destroy_process_group()
+
+    return until_it_fails(way, rank, before)
+
+
+@case
+def a_rank_destroys_its_group():
+    for way in WAYS:
+        every = ranks.run(3, _destroys, way, seconds=60)
+        for rank in every[0], every[2]:
+            expect(rank, ERRORS, ["rank 1"])
+        assert every[1].status == 0, every[1].text
+
+
+def _abort_in_flight(store, rank, n, end):
+    begin(store, rank, n)
+    dist.barrier()
+    if rank == 0:
+        works = [dist.irecv(torch.ones(1), 1) for _ in range(4)]
+        futures = [work.get_future() for work in works]
+        began = time.monotonic()
+        if end == "abort":
+            dist.group.WORLD.abort()
+        else:
+            dist.destroy_process_group()
+        errors = []
+        for work, future in zip(works, futures):
+            for wait in work.wait, future.wait:
+                try:
+                    wait()
+                    errors.append(None)
+                except Exception as error:
+                    errors.append(str(error))
+        assert all(errors), errors
+        return "", errors[0], time.monotonic() - began
+    time.sleep(1)
+    return "", "", 0
+
+
+@case
+def an_end_with_work_in_flight():
+    """abort() at once; destroy after it has waited for a while."""
+    for end, seconds in (("abort", 10), ("destroy", 30)):
+        every = ranks.run(2, _abort_in_flight, end, seconds=60)
+        expect(every[0], ("",), ["abort", "left"], seconds)
+
+
+def _unlike(store, rank, n, what):
+    begin(store, rank, n)
+    dist.barrier()
+    began = time.monotonic()
+    try:
+        if what == "operations":
+            if rank == 1:
+                dist.broadcast(torch.ones(3), 0)
+            else:
+                dist.all_reduce(torch.ones(3))
+        elif what == "lengths":
+            dist.all_reduce(torch.ones(3 + rank))
+        elif what == "types":
+            dist.all_reduce(torch.ones(4).to(
+                torch.float64 if rank == 1 else torch.float32))
+        elif what == "messages":
+            if rank == 0:
+                dist.send(torch.ones(3), 1)
+                dist.send(torch.ones(3), 1)
+            elif rank == 1:
+                dist.recv(torch.ones(4), 0)
+        dist.barrier()
+        dist.barrier()
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+    return "none", "nothing was noticed", 0
+
+
+@case
+def ranks_call_unlike_operations():
+    for what in ("operations", "lengths", "types", "messages"):
+        every = ranks.run(2, _unlike, what, seconds=60)
+        for rank in every:
+            expect(rank, ERRORS, ["rank 0", "rank 1"])
+        both = every[0].value[1] + every[1].value[1]
+        assert "rank 0" in both and "rank 1" in both, both
+
+
+def _in_a_callback(store, rank, n):
+    begin(store, rank, n)
+    dist.barrier()
+    began = time.monotonic()
+    if rank == 1:
+        time.sleep(0.5)  # the barrier is over for the other one, too
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    kind = torch._C._distributed_c10d.WorkResult
+    assert work.get_future_result().wait() == kind.COMM_ERROR
+    seen = []
+    future = work.get_future().then(lambda f: seen.append(f.value()))
+    try:
+        future.wait()
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+
+
+@case
+def a_future_tells_of_a_failure():
+    every = ranks.run(2, _in_a_callback, seconds=60)
+    assert every[0].status == 0, every[0].text
+    assert "rank 1" in every[0].value[1], every[0].value
+
+
+def _not_all_come(store, rank, n):
+    began = time.monotonic()
+    if rank == 1:
+        return "", "", 0
+    try:
+        begin(store, rank, n, seconds=2)
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+
+
+@case
+def a_rank_does_not_come():
+    every = ranks.run(3, _not_all_come, seconds=60)
+    for rank in every[0], every[2]:
+        expect(rank, ERRORS + ("DistStoreError",), ["rank 1", "rank 0",
+                                                    "imed out"])
+    assert any("rank 1" in every[i].value[1] for i in (0, 2)), every[0].value
+
+
+def _short_timeout(store, rank, n):
+    begin(store, rank, n)
+    group = dist.group.WORLD
+    group.set_timeout(datetime.timedelta(milliseconds=300))
+    dist.barrier()
+    began = time.monotonic()
+    try:
+        if rank == 0:
+            dist.all_reduce(torch.ones(1))
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+    time.sleep(2)
+    return "", "", 0
+
+
+@case
+def a_time_out_that_was_set_later():
+    every = ranks.run(2, _short_timeout, seconds=60)
+    expect(every[0], ("DistTimeoutError",), ["Timed out"])
+
+
+def _ends_without_destroy(store, rank, n):
+    begin(store, rank, n)
+    tensor = torch.ones(10)
+    for _ in range(5):
+        dist.all_reduce(tensor)
+    dist.barrier()
+    if rank == 1:
+        time.sleep(0.3)
+
+
+@case
+def an_end_without_destroy_is_quiet():
+    for _ in range(3):
+        for rank in ranks.run(2, _ends_without_destroy, seconds=60):
+            assert rank.status == 0 and rank.text == "", rank.text

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# PyTorch trains over this build: python/ is made a wheel, installed, and
+# tested with the PyTorch of PyPI, which is downloaded once into a cache of the
+# user (python/tests/environment). DICOMM_TEST_TORCH names another version, or
+# "no". Skipped, with the reason, where PyTorch cannot be had.
+top=$(cd "${srcdir:-.}" && pwd)
+cd "${top_builddir:-.}" || exit 99
+build=$(pwd)
+
+if [ "$DICOMM_TEST_TORCH" = no ]; then
+	echo "DICOMM_TEST_TORCH says no"
+	exit 77
+fi
+if [ ! -e .libs/libdicomm.so.1 ]; then
+	echo "this build has no shared library"
+	exit 77
+fi
+out=$(mktemp -d) || exit 99
+trap 'rm -rf "$out"' EXIT
+
+folder=$(sh "$top/python/tests/environment" "$DICOMM_TEST_TORCH") || exit
+python=$folder/bin/python
+OMP_NUM_THREADS=1
+LIBDICOMM_FILE=$build/.libs/libdicomm.so.1
+PYTHONPATH=$out/site
+PYTHONDONTWRITEBYTECODE=1
+DICOMM_SOCKET_IFNAME=lo
+export OMP_NUM_THREADS LIBDICOMM_FILE PYTHONPATH PYTHONDONTWRITEBYTECODE \
+	DICOMM_SOCKET_IFNAME
+
+# setuptools write into the folder of the source
+mkdir -p "$out/source" &&
+	cp -R "$top/python/pyproject.toml" "$top/python/README.md" \
+		"$top/python/src" "$out/source" &&
+	chmod -R u+w "$out/source" &&
+	"$python" -m pip install -q --no-deps --no-index --no-build-isolation \
+		--disable-pip-version-check --target "$out/site" \
+		"$out/source" || exit 1
+
+bad=0
+if [ "$DICOMM_TEST_SHORT" = 1 ]; then
+	set -- operations
+else
+	set --
+fi
+nice "$python" "$top/python/tests/run.py" "$@" || bad=1
+
+# By torchrun, and found by its name alone.
+for example in torch_ddp torch_pipeline torch_mixed; do
+	nice "$folder/bin/torchrun" --standalone --nproc-per-node 2 \
+		"$top/examples/$example.py" >"$out/log" 2>&1
+	status=$?
+	if grep 'no device to mix with' "$out/log"; then
+		echo "skipped examples/$example.py"
+	elif [ $status -ne 0 ] || ! grep -q '^loss after ' "$out/log"; then
+		echo "not ok examples/$example.py, status $status"
+		cat "$out/log"
+		bad=1
+	else
+		echo "ok examples/$example.py: $(grep '^loss after ' "$out/log")"
+	fi
+done
+exit $bad
