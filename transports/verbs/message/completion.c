@@ -65,7 +65,7 @@ static inline struct verbs_qp *qp_of(struct verbs_channel *channel,
 static __attribute__((noinline)) void
 on_unknown_qp(const struct verbs_rail *rail, const struct ibv_wc *wc)
 {
-	log_warn("verbs %s: a message on queue pair %#x which is unknown",
+	log_warn("verbs %s: a message on queue pair %#x, which is unknown",
 		 rail->nic->name, wc->qp_num);
 }
 
