@@ -50,6 +50,8 @@ static void *function(const char *const *library, const char *name)
 
 typedef int (*get_device_fn)(int *device);
 
+#define CUDA_INVALID_CONTEXT 201
+
 static bool ask(const char *const *library, const char *name, int *index)
 {
 	get_device_fn get = (get_device_fn)(uintptr_t)function(library, name);
@@ -111,6 +113,19 @@ static bool is_named(struct nccl_device *device)
 	return true;
 }
 
+/* A thread of a program of CUDA's that has not called anything of it yet */
+static void warn_of_no_context(void)
+{
+	get_device_fn get = (get_device_fn)(uintptr_t)function(
+		cuda_driver, "cuCtxGetDevice");
+	int index;
+
+	if (get && get(&index) == CUDA_INVALID_CONTEXT)
+		nccl_warn("this thread has no current device of CUDA: its "
+			  "rank is one of the host; call cudaSetDevice() "
+			  "before, or set DICOMM_DEVICE");
+}
+
 void nccl_device_current(struct nccl_device *device)
 {
 	int index = -1;
@@ -125,6 +140,8 @@ void nccl_device_current(struct nccl_device *device)
 		set(device, NCCL_HIP, index);
 	else
 		set(device, NCCL_HOST, -1);
+	if (device->kind == NCCL_HOST)
+		warn_of_no_context();
 }
 
 void nccl_device_nth(int i, struct nccl_device *device)

@@ -55,7 +55,7 @@ static bool copy_counts(struct nccl_call *call)
 	size_t *all;
 	int n = 0;
 
-	if (dicomm_comm_count(call->comm->comm, &n) != DICOMM_SUCCESS)
+	if (nccl_from(dicomm_comm_count(call->comm->comm, &n)) != ncclSuccess)
 		return false;
 	all = malloc(4 * (size_t)n * sizeof(*all));
 	for (int i = 0; i < 4 && all; i++) {

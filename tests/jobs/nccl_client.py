@@ -12,6 +12,7 @@ import ctypes
 import os
 import struct
 import sys
+import threading
 import time
 
 INT32, FLOAT32 = 2, 7
@@ -476,6 +477,20 @@ def devices(me):
         device = ctypes.c_int()
         nccl.CommCuDevice(comms[i], ctypes.byref(device))
         check(device.value == i, f"rank {i} is on device {device.value}")
+    # A thread that has chosen no device
+    found = ctypes.c_int()
+
+    def join():
+        comm, made = comm_t(), UniqueId()
+        nccl.GetUniqueId(ctypes.byref(made))
+        nccl.CommInitRank(ctypes.byref(comm), 1, made, 0)
+        nccl.CommCuDevice(comm, ctypes.byref(found))
+        nccl.CommDestroy(comm)
+
+    thread = threading.Thread(target=join)
+    thread.start()
+    thread.join()
+    check(found.value == -1, f"a thread without a device has {found.value}")
     stream = me.device.streams[-1]
     at = me.ints([1])
     me.device.driver.mock_capture(ctypes.c_void_p(stream))

@@ -79,6 +79,8 @@ if [ -e "$MOCK_CUDA" ] && [ -e src/accel/kernels/ptx_f32.ptx ]; then
 	scene leaves cuda:0 cuda:1
 	scene aborts cuda:0 cuda:1
 	scene devices cuda:0
+	grep -q 'this thread has no current device of CUDA' "$folder/out0" ||
+		fail "a rank without a device is not told"
 	# Each by its own library, with one id
 	scene meets cuda:1 dicomm
 	scene meets cuda:0 hip:1 host dicomm
