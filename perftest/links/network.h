@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was measured between hosts, and what it says of the network: the rate
- * of each host's way, and which hosts sit behind a way that they share.
+ * The rate of the link of each host, and the islands of hosts behind a shared
+ * link, from measured flows.
  */
 #ifndef DICOMM_PERFTEST_LINKS_NETWORK_H
 #define DICOMM_PERFTEST_LINKS_NETWORK_H

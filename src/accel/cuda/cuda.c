@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NVIDIA GPUs by the CUDA driver, which is opened at run time. Everything is
- * done in the primary context of a device, the one of CUDA's runtime. What is
- * common to drivers of this shape is in gpu/device.h.
+ * NVIDIA GPUs by the CUDA driver, which is opened at run time. All calls use
+ * the primary context of a device, which is that of the CUDA runtime.
+ * src/accel/gpu has what this driver shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

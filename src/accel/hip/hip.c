@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AMD GPUs by HIP's runtime, which is opened at run time. What is common to
- * drivers of this shape is in gpu/device.h.
+ * AMD GPUs by the HIP runtime, which is opened at run time. src/accel/gpu has
+ * what this driver shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
