@@ -79,7 +79,7 @@ static inline int groups_agent(const struct groups *g, const struct shape *s,
 }
 
 /*
- * Cut `parts` by n rates (bytes per second; 0: unlimited) so that a way that
+ * Cut `parts` by n rates (bytes per second; 0: unlimited) so that a link that
  * carries 1 + k x of its share x of all is as long for all that get one: x[i]
  * parts for i, which may be none.
  */

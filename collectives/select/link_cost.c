@@ -209,8 +209,8 @@ static uint64_t bytes_ps(const struct count *t)
 	return sum_ps(ps, transfer_ps(t->copied, e.copy_bytes_per_s));
 }
 
-/* Those that it sends to other nodes, or receives from them, by its part of its
- * node's way. */
+/* Those that it sends to other nodes, or receives from them, by its part of the
+ * link of the node. */
 static uint64_t part_ps(const struct count *t)
 {
 	uint64_t more = t->far_in > t->far_out ? t->far_in : t->far_out;
@@ -224,7 +224,7 @@ static uint64_t message_ps(const struct count *t)
 	return t->near * t->e->per_message_ps + t->far * FAR_MESSAGE_PS;
 }
 
-/* What a flow loses to others, of so many bytes, that share a way with it. */
+/* What a flow loses to others, of so many bytes, that share a link with it. */
 static uint64_t lost_ps(uint64_t others, uint64_t rate)
 {
 	return rate ? transfer_ps(others / CROWD, rate) : 0;

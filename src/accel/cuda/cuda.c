@@ -342,7 +342,8 @@ static bool has_mem_op(int index, bool second, bool first)
 
 /* The lower half of the word, with a comparison that allows for wrapping. What
  * the driver has pinned itself has one address for the host and all devices;
- * cuMemHostGetDevicePointer() is promised for where such memory begins only. */
+ * cuMemHostGetDevicePointer() is promised only for the address where that
+ * memory begins. */
 static int gpu_wait_value(int index, cuda_stream stream, void *word,
 			  uint64_t value)
 {

@@ -105,8 +105,8 @@ static bool gpu_loaded(void)
 	return lib;
 }
 
-/* The one that the process has loaded already, of which its streams are, else
- * the newest. */
+/* The runtime that the process has loaded already and that made its streams,
+ * else the newest. */
 static void *open_runtime(char *why, size_t len)
 {
 	void *lib = open_newest(RTLD_NOLOAD, &major);

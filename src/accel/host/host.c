@@ -204,7 +204,7 @@ static uint64_t page_round(uint64_t bytes)
 }
 
 /* Map all of a memfd at a multiple of 2 MiB: where the kernel gives huge
- * pages, it gives them only to such mappings. */
+ * pages, it gives them only to mappings of that kind. */
 static void *map_aligned(int fd, uint64_t bytes, int protection)
 {
 	size_t reserved = bytes + REGION_BYTES;

@@ -33,7 +33,7 @@
 #define MAX_TILES 8
 /* In a handle, behind a descriptor and an offset of 64 bits each */
 #define IPC_OWNER 16
-/* Allocations are made of such pages; large ones, of larger ones. */
+/* Pages of an allocation, and of a large one */
 #define PAGE_BYTES ((size_t)64 << 10)
 #define LARGE_BYTES ((size_t)2 << 20)
 
