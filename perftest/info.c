@@ -152,7 +152,7 @@ static int show_transports(json_t *json)
 	return 0;
 }
 
-/* Which adapters reach the memory of which devices */
+/* The adapters that reach the memory of each device */
 static void show_adapters(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;

@@ -7,7 +7,7 @@
  *
  *   weighted      each rank is a group
  *   hierarchical  ranks of a node are: shared NICs
- *   islands       nodes behind one way into the rest of the network are
+ *   islands       nodes behind one link into the rest of the network are
  *
  * Hops     2 if each rank is a group, else 4
  * Sent     by a group of share x, of n: S (1 + (n - 2) x) bytes for S bytes

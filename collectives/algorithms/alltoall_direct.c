@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct all-to-all: everybody sends everybody its block, all at once; what has
- * far to go first, so that ways that many share are busy from the start.
+ * far to go first, so that links that many share are busy from the start.
  *
  * Hops     1
  * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input

@@ -7,7 +7,7 @@
  * Hops     2
  * Sent     by a group of m of N ranks, S (N - m) / N to other groups
  * Memory   a few slices
- * Best     large S where ranks share the way to those of other groups
+ * Best     large S where ranks share the link to those of other groups
  */
 #include "collectives/groups/groups.h"
 

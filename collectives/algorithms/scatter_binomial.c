@@ -11,7 +11,7 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* The blocks of n ranks from `first` on, counted from the root, of which
+/* The blocks of n ranks from `first` on, counted from the root; of these
  * `begin` is block 0 of a buffer: in one or two messages, on both sides. */
 static int cut(const struct shape *s, int first, int n, int begin,
 	       struct span out[2])

@@ -93,7 +93,7 @@ bool groups_possible(const struct shape *s, enum groups_by by)
 	return l->islands > 1 && l->islands < l->nodes;
 }
 
-/* The share of its node's way that a rank has. */
+/* The share of the link of its node that a rank has. */
 static uint64_t rank_rate(const struct links *l, uint32_t rank)
 {
 	uint32_t node = l->node_of[rank];
@@ -105,7 +105,7 @@ static uint64_t group_rate(const struct groups *g, const struct links *l,
 			   uint32_t group, enum groups_by by)
 {
 	uint32_t rank = l->path[g->first[group]], node = l->node_of[rank];
-	const struct links_pipe *way = &l->island[l->island_of[node]];
+	const struct links_pipe *link = &l->island[l->island_of[node]];
 	uint64_t sum = 0;
 
 	if (by == GROUPS_BY_RANK)
@@ -114,7 +114,7 @@ static uint64_t group_rate(const struct groups *g, const struct links *l,
 		return links_way(l, node);
 	for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++)
 		sum += rank_rate(l, l->path[i]);
-	return links_slower(links_slower(way->up, way->down), sum);
+	return links_slower(links_slower(link->up, link->down), sum);
 }
 
 static bool begins(const struct links *l, uint32_t place, enum groups_by by)
@@ -173,7 +173,7 @@ static struct groups *create(const struct links *l, enum groups_by by)
 	return g;
 }
 
-/* Where they begin, and who is in them. */
+/* Where groups begin, and which ranks are in them. */
 static void find_members(struct groups *g, const struct links *l,
 			 enum groups_by by)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Groups of ranks, and who of them completes which part of a reduction.
+ * Groups of ranks, and which rank completes which part of a reduction.
  *
- * A slice is cut into columns. In each group one rank owns a column: it brings
- * together what its group has of it. A column is cut in turn into one share for
- * each group, whose owner brings together what all groups have of it. So what
- * crosses the way between groups crosses it once, over several ranks of each
- * group. Shares follow rates: with n groups and a share of x, the way of a
- * group carries S (1 + (n - 2) x) bytes of S up, and as many down, which is as
- * long for all that have a share, and no longer for those that are too slow for
- * one.
+ * A slice is cut into columns. Each group has one owner for each column. The
+ * owner reduces what its group has of the column. A column is cut again into
+ * one share for each group, and the owner in that group reduces the share over
+ * all groups. So every byte crosses the link between groups once, and several
+ * ranks of a group share that traffic.
+ *
+ * Shares follow rates. With n groups and a share of x, the link of a group
+ * carries S (1 + (n - 2) x) bytes of S up, and as many down. All groups that
+ * have a share take equally long; a group that is too slow has none.
  */
 #ifndef DICOMM_COLLECTIVES_GROUPS_GROUPS_H
 #define DICOMM_COLLECTIVES_GROUPS_GROUPS_H
@@ -78,7 +79,7 @@ static inline int groups_agent(const struct groups *g, const struct shape *s,
 }
 
 /*
- * Cut `parts` by n rates (bytes per second; 0: unlimited) so that a way that
+ * Cut `parts` by n rates (bytes per second; 0: unlimited) so that a link that
  * carries 1 + k x of its share x of all is as long for all that get one: x[i]
  * parts for i, which may be none.
  */

@@ -4,7 +4,7 @@
 enum units { ISLANDS, NODES, RANKS };
 
 /* A binomial tree of islands, nodes or ranks that are neighbours on the path;
- * for each of which a rank stands. */
+ * each of them represented by a rank. */
 struct level {
 	const struct links *links; /* NULL: places are ranks */
 	enum units units;
@@ -107,7 +107,7 @@ static void add_ranks(struct tree *t, const struct links *l,
 	add_level(t, &v, me->place);
 }
 
-/* Who is entered first of the ranks of a node, or of an island. */
+/* The rank of a node, or of an island, that gets the message first. */
 static struct position first_of(const struct links *l, uint32_t node)
 {
 	return position_of(l, (int)l->path[l->node_begin[node]]);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trees that follow links: each island is entered once, each node is, and its
- * other ranks hang below the one that was.
+ * Trees of ranks that follow the links: a message enters each island once and
+ * each node once, and goes on from that rank to the others of the node.
  *
- * One binomial tree of islands, one of the nodes of each island, one of the
- * ranks of each node; without links one of all ranks. In each of them i has the
- * children i + 2^k for all 2^k > i: the first ones, which are fast nodes, have
- * most.
+ * There is one binomial tree of islands, one of the nodes in each island, and
+ * one of the ranks on each node; without links there is one of all ranks. In
+ * each tree, number i has the children i + 2^k for all 2^k > i. The first
+ * numbers, which are the fast nodes, have the most children.
  */
 #ifndef DICOMM_COLLECTIVES_GROUPS_TREE_H
 #define DICOMM_COLLECTIVES_GROUPS_TREE_H

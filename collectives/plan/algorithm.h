@@ -79,7 +79,7 @@ struct work {
 	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
 			       * cores of a node share */
 	bool pipelined;       /* hops overlap over slices */
-	bool returns;         /* a slice comes down a way once it went up */
+	bool returns;         /* a slice comes down a link after it went up */
 };
 
 struct algorithm {

@@ -39,7 +39,7 @@ enum plan_buffer { PLAN_SEND, PLAN_RECV, PLAN_SCRATCH, PLAN_BUFFERS };
  * or empty; the span holds parts [lo, hi). With nblocks > 1 it is that many
  * whole consecutive blocks (lo 0, hi = parts = 1), which only a plan that is
  * marked whole may use, as its message is never sliced. The scratch blocks of
- * such a plan follow each other without gaps, as those of the buffers do.
+ * the plan follow each other without gaps, as those of the buffers do.
  *
  * Blocks of the send or receive buffer differ in length only in the
  * v-collectives. There a span of scratch is as long as block `like` of the

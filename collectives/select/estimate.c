@@ -6,15 +6,15 @@
 #include "collectives/select/link_cost.h"
 
 #define PS_PER_S UINT64_C(1000000000000)
-/* Within a node, several hops take one part in so many longer: who waits for
- * what waits itself is late on a busy machine, and predictions are no better
- * than that. Two ranks all-reduce large messages in one hop as fast as in two,
- * or faster; mapped, in half the time
+/* Within a node, several hops take one part in so many longer: on a busy
+ * machine the delays of a chain of waiting ranks add up, and predictions are no
+ * better than that. Two ranks all-reduce large messages in one hop as fast as
+ * in two, or faster; mapped, in half the time
  * (perftest/results/2026-11-24-two-cores.md). */
 #define HOPS_LATE 16
 /* Between nodes, one part in so many where slices return: a flow that waits for
- * another has nothing in store to make up with for what it lost on its way. By
- * a tree over unlike ways it is 0 to 15 per cent, more for longer messages
+ * another one cannot make up for lost time. By a tree over links of unlike
+ * rates it is 0 to 15 per cent, more for longer messages
  * (perftest/results/2026-11-25-uneven-links.md). */
 #define RETURN_LATE 32
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long a collective takes by an algorithm: arithmetic on its work.
+ * Predicts how long a collective takes with an algorithm, from its work.
  *
- * Integers only, so that all ranks get the same answer whatever their CPUs:
- * picoseconds, bytes, bytes per second. Results saturate.
+ * Integers only, so that all ranks get the same result on any CPU: picoseconds,
+ * bytes, bytes per second. Results saturate.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_ESTIMATE_H
 #define DICOMM_COLLECTIVES_SELECT_ESTIMATE_H

@@ -12,23 +12,23 @@
 #define LONGEST (UINT64_MAX / 2)
 #define COUNTED (UINT64_C(1) << LINK_COST_SHIFT)
 /*
- * Flows that share a way lose some of it to each other: what is not of the
- * largest one counts an eighth more. Measured: three equal flows take 1.07
- * times as long as one, seven 1.11 times. A flow that is alone on its own way
- * loses that much where it shares the other end's: one to a slow host beside
- * two to fast ones takes 1.03 to 1.15 times as long. But only if there is a
- * root: where each rank needs something of each, fast ones keep to the pace of
- * slow ones (docs/uneven-links.md).
+ * Flows that share a link slow each other: the bytes of all but the largest
+ * flow count an eighth more. Measured: three equal flows take 1.07 times as
+ * long as one, seven 1.11 times. A flow that is alone on its own link still
+ * loses that much where it shares the link at the other end: one to a slow host
+ * beside two to fast ones takes 1.03 to 1.15 times as long. This holds only for
+ * operations with a root. Where each rank needs something of each, fast ranks
+ * keep to the pace of slow ones (docs/uneven-links.md).
  */
 #define CROWD 8
 /* Of the CPU, for a message that leaves the node or enters it. */
 #define FAR_MESSAGE_PS 2000000
-/* Between nodes of which no latency is known. */
+/* Between nodes whose latency is not known. */
 #define LATENCY_PS 20000000
 
 typedef unsigned __int128 wide;
 
-/* What crosses a way in one direction. */
+/* What crosses a link in one direction. */
 struct load {
 	uint64_t bytes, largest; /* from one rank to one other */
 	uint32_t node;           /* of that other */
@@ -209,8 +209,8 @@ static uint64_t bytes_ps(const struct count *t)
 	return sum_ps(ps, transfer_ps(t->copied, e.copy_bytes_per_s));
 }
 
-/* Those that it sends to other nodes, or receives from them, by its part of its
- * node's way. */
+/* Those that it sends to other nodes, or receives from them, by its part of the
+ * link of the node. */
 static uint64_t part_ps(const struct count *t)
 {
 	uint64_t more = t->far_in > t->far_out ? t->far_in : t->far_out;
@@ -224,7 +224,7 @@ static uint64_t message_ps(const struct count *t)
 	return t->near * t->e->per_message_ps + t->far * FAR_MESSAGE_PS;
 }
 
-/* What a flow loses to others, of so many bytes, that share a way with it. */
+/* What a flow loses to others, of so many bytes, that share a link with it. */
 static uint64_t lost_ps(uint64_t others, uint64_t rate)
 {
 	return rate ? transfer_ps(others / CROWD, rate) : 0;

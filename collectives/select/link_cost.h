@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an algorithm loads the links with: the steps of all ranks, counted, so
- * it cannot differ from what they do. Integers only, as in the estimate.
+ * The load that an algorithm puts on each link. It counts the steps of the
+ * plans of all ranks, so it cannot differ from what they do. Integers only.
  *
- * Counting takes a while where there are many ranks, and the steps do not
- * depend on the size: so it is done for one size, and kept with the links.
+ * Counting takes long with many ranks, and the steps do not depend on the size.
+ * So it is done for one size, and the result is kept with the links.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_LINK_COST_H
 #define DICOMM_COLLECTIVES_SELECT_LINK_COST_H
@@ -14,15 +14,15 @@
 
 struct link_cost {
 	/* For buffers of 2^LINK_COST_SHIFT bytes (the longer one). */
-	uint64_t pipe_ps; /* until the last pipe has carried its bytes */
+	uint64_t pipe_ps; /* until the last link has carried its bytes */
 	uint64_t rank_ps; /* until the last rank has moved its bytes */
 	/* For each slice: of the CPU, until the last rank has done with its
 	 * messages. */
 	uint64_t message_ps;
-	/* From one node to the next: the mean of all, of which a path with many
-	 * hops takes in slow ones and fast ones. */
+	/* Of a hop between nodes: the mean of all. A path with many hops takes
+	 * slow ones and fast ones. */
 	uint64_t hop_ps;
-	uint64_t near_hop_ps; /* likewise, within a node */
+	uint64_t near_hop_ps; /* the same within a node */
 	uint64_t latency_ps;  /* of a message between nodes */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm serves a call: the one of the least predicted time among
- * those that may. All ranks get the same answer, as it depends only on what
- * they share: the table of rank 0 and the arguments that must agree.
+ * Selects the algorithm of a call: the one with the least predicted time among
+ * those that may serve it. All ranks select alike, because the choice depends
+ * only on what they share: the table of rank 0, and the arguments that must
+ * agree.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_SELECT_H
 #define DICOMM_COLLECTIVES_SELECT_SELECT_H

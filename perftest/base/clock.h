@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The time that measurements are in. */
+/*
+ * The clock of all measurements.
+ */
 #ifndef DICOMM_PERFTEST_BASE_CLOCK_H
 #define DICOMM_PERFTEST_BASE_CLOCK_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the measuring threads of all processes tell each other: barriers, and
- * the exchange of results. Between processes it goes over a communicator of
- * its own, with one rank for each process, so that the communicators under test
- * carry nothing else. All calls are collective: every thread of every process.
+ * Barriers and exchange of results between the measuring threads of all
+ * processes. Between processes this uses a communicator of its own, with one
+ * rank for each process, so the communicators under test carry nothing else.
+ * All calls are collective: every thread of every process makes them.
  */
 #ifndef DICOMM_PERFTEST_BASE_EXCHANGE_H
 #define DICOMM_PERFTEST_BASE_EXCHANGE_H

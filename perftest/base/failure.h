@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the program ends when it cannot go on, and its exit statuses. */
+/*
+ * Ends the program with a message and an exit status when it cannot go on.
+ */
 #ifndef DICOMM_PERFTEST_BASE_FAILURE_H
 #define DICOMM_PERFTEST_BASE_FAILURE_H
 

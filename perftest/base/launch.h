@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes on this machine: starts them, binds them, ends them. */
+/*
+ * Starts, binds and ends ranks as processes of this machine.
+ */
 #ifndef DICOMM_PERFTEST_BASE_LAUNCH_H
 #define DICOMM_PERFTEST_BASE_LAUNCH_H
 

@@ -2,7 +2,7 @@
 /*
  * One process of each host measures its links to the others: alone, while all
  * hosts are busy, from and to all others. Where all ranks are on one host, the
- * ranks stand for hosts, and nothing is said of ways.
+ * ranks stand for hosts, and nothing is said of links.
  */
 #include "perftest/links/links.h"
 
@@ -43,7 +43,7 @@ struct measuring {
 	struct flow *flow; /* [ISLAND_FLOWS * host]; owned */
 };
 
-/* ---- who is there ---- */
+/* ---- the ranks that are there ---- */
 
 static void *allocate(size_t n, size_t size)
 {
@@ -268,7 +268,7 @@ static double measure_way(struct measuring *m, int host, bool up)
 	return all > most ? all : most;
 }
 
-/* What the flows would take if only the ways of hosts were in their way. */
+/* What the flows would take if nothing but the links of hosts limited them. */
 static double ways_seconds(struct measuring *m, int flows)
 {
 	struct network *n = &m->network;
@@ -318,8 +318,8 @@ static bool are_wide(const struct flow *flow, int n, double ways_seconds)
 	return true;
 }
 
-/* The best of some: of flows that share a way, one may lose its last bytes, and
- * waits for long before it sends them again. */
+/* The best of some: of flows that share a link, one may lose its last bytes,
+ * and waits for long before it sends them again. */
 static double measure_island(struct measuring *m, int island, bool up)
 {
 	int k = find_island_flows(m, island, up);

@@ -8,10 +8,10 @@
 
 #include "perftest/base/gnuplot.h"
 
-/* Of what was to be expected: below it, something else is in the way. */
+/* Of what was to be expected: below it, something else limits it. */
 #define NARROW 0.65
-/* Of the time that is needed: if the ways of hosts explain as much of it, the
- * way of their island is none. */
+/* Of the time that is needed: if the links of hosts explain as much of it,
+ * their island has no link of its own. */
 #define WIDE 0.9
 
 bool network_create(struct network *n, int hosts)
@@ -53,7 +53,7 @@ static double rate(const struct network *n, const double *matrix, int from,
 	return matrix[(size_t)from * (size_t)n->hosts + (size_t)to];
 }
 
-/* What a flow would get if only the ways of both hosts were in its way. */
+/* What a flow would get if nothing but the links of both hosts limited it. */
 static double expected(const struct network *n, int from, int to)
 {
 	double out = 0, in = 0;
@@ -151,7 +151,7 @@ static double gbit(double bytes_per_s)
 }
 
 /* None: between ranks of a host that has one, out of an island where nothing is
- * narrower than its hosts' ways. */
+ * narrower than the links of its hosts. */
 static void print_rate(double bytes_per_s)
 {
 	if (bytes_per_s > 0)
@@ -253,7 +253,7 @@ static void set_matrix(const struct network *n, json_t *object, const char *key,
 	json_object_set_new(object, key, rows);
 }
 
-/* For who wants to know where the rates of ways come from. */
+/* For readers who want to know where the rates of links come from. */
 static json_t *measured(const struct network *n)
 {
 	json_t *all = json_object();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was measured between hosts, and what it says of the network: the rate
- * of each host's way, and which hosts sit behind a way that they share.
+ * The rate of the link of each host, and the islands of hosts behind a shared
+ * link, from measured flows.
  */
 #ifndef DICOMM_PERFTEST_LINKS_NETWORK_H
 #define DICOMM_PERFTEST_LINKS_NETWORK_H
@@ -14,7 +14,7 @@ struct network {
 	int hosts;
 	/* [from * hosts + to] */
 	double *latency;
-	double *alone;    /* nothing else is under way */
+	double *alone;    /* nothing else is running */
 	double *together; /* every host sends to another one, and receives */
 	/* [host] */
 	double *up, *down; /* to, from all others at once */
@@ -23,7 +23,8 @@ struct network {
 	int *island;
 	const char **name; /* borrowed */
 	int islands;       /* 0: nobody looked for any */
-	/* [island]: out of it, into it; 0: no narrower than its hosts' ways */
+	/* [island]: out of it, into it; 0: no narrower than the links of its
+	 * hosts */
 	double *island_up, *island_down;
 };
 
@@ -32,10 +33,10 @@ bool network_create(struct network *n, int hosts);
 void network_destroy(struct network *n);
 
 /* From what is measured but for the rates of islands: who shares one. Two
- * hosts do unless their way is narrower than what each of them has, or becomes
+ * hosts do unless their link is narrower than what each of them has, or becomes
  * so when others are busy. */
 void network_find_islands(struct network *n);
-/* Do the ways of hosts explain what flows out of an island, or into it, took?
+/* Do the links of hosts explain what flows out of an island, or into it, took?
  */
 bool network_is_wide(double seconds, double ways_seconds);
 /* Where no island's way limits anything, there are none. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dicomm-perf simulate: predicted times on a cluster that nobody has at hand.
+/*
+ * dicomm-perf simulate: predicted times on a cluster from its description.
  */
 #ifndef DICOMM_PERFTEST_LINKS_SIMULATE_H
 #define DICOMM_PERFTEST_LINKS_SIMULATE_H

@@ -249,7 +249,7 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 		whole.seed = seed;
 		break;
 	case OPERATION_REDUCE:
-		/* Who is not root keeps what it had. */
+		/* A rank that is not the root keeps what it had. */
 		whole.kind = c->rank == c->root ? PIECE_OUTPUT
 			     : in_place         ? PIECE_INPUT
 						: PIECE_ZERO;

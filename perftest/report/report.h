@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table on stdout, in the format of nccl-tests 2.19: scripts that read it
- * by column read this. Only thread 0 of process 0 calls these.
+ * The table on stdout, in the format of nccl-tests 2.19, which scripts read by
+ * column. Only thread 0 of process 0 calls these functions.
  */
 #ifndef DICOMM_PERFTEST_REPORT_REPORT_H
 #define DICOMM_PERFTEST_REPORT_REPORT_H

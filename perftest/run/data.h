@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the buffers of a rank hold before a call, and whether they hold
- * afterwards what they must. A device compares its memory itself if it can, so
- * that what is checked is what its kernels see.
+ * Fills the buffers of a rank before a call and checks them afterwards. A
+ * device that can compare its own memory does so: then the check sees what its
+ * kernels see.
  */
 #ifndef DICOMM_PERFTEST_RUN_DATA_H
 #define DICOMM_PERFTEST_RUN_DATA_H

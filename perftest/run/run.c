@@ -463,7 +463,7 @@ static void count_combination(struct worker *w, const struct combination *c)
 	} while (size > 0);
 }
 
-/* As of a call; where a matrix has the counts, one that makes such a size. */
+/* As of a call. Where a matrix has the counts, one that makes that size. */
 static size_t count_to_explain(const struct worker *w)
 {
 	const struct geometry *g = &w->geometry;

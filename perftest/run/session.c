@@ -33,7 +33,7 @@ static int ranks_here(const struct session *s)
 	return s->o->threads * s->o->devices;
 }
 
-/* ---- who is there ---- */
+/* ---- the ranks that are there ---- */
 
 static long split_number(const char *variable, const char *text, int base)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a run needs before it can measure: who the processes are, communicators
- * and buffers for the ranks of this one. All ends the program on failure.
+ * The communicators, buffers and processes of a run. Every function ends the
+ * program on failure.
  */
 #ifndef DICOMM_PERFTEST_RUN_SESSION_H
 #define DICOMM_PERFTEST_RUN_SESSION_H

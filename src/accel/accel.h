@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A kind of device: what a rank computes on and where its buffers live.
+ * A kind of device: where a rank computes and where its buffers are.
  *
- * Every operation is set; one that a kind lacks returns
- * DICOMM_ERR_UNSUPPORTED (or false). Adding a kind: a file of its own, its
- * line in registry.c, its line in Makefile.am.
+ * Every operation is set; one that a kind lacks returns DICOMM_ERR_UNSUPPORTED
+ * or false. To add a kind, write a folder of its own, and add its line to
+ * registry.c and its files to Makefile.am.
  */
 #ifndef DICOMM_ACCEL_ACCEL_H
 #define DICOMM_ACCEL_ACCEL_H
@@ -86,7 +86,8 @@ struct accel_work {
 	 * run; NULL: none does. */
 	const char *queues;
 	unsigned (*caps)(int index); /* of enum accel_caps */
-	/* Is ptr memory of a device of this kind, and of which? Quiet. */
+	/* Is ptr memory of a device of this kind? Then *owner says which one.
+	 * Quiet. */
 	bool (*owner)(const void *ptr, struct accel_owner *owner);
 
 	/* A stream of the user, who keeps it until close(); NULL: the default

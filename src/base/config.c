@@ -42,7 +42,7 @@ struct row {
 	/* Refuses a value that the above admits: what is wanted, or NULL. */
 	const char *(*check)(const char *text, int64_t number);
 	bool shared; /* all ranks of a communicator must agree */
-	bool chosen; /* and on who chose: the default may give way to others */
+	bool chosen; /* and on whether it was chosen: a default may give way */
 	bool secret; /* never printed */
 	bool id;     /* may be a unique id, whose secret is never printed */
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* FNV-1a: for telling things apart that nobody made alike on purpose. */
+/*
+ * FNV-1a, to tell things apart. It does not resist somebody who wants two of
+ * them to be alike.
+ */
 #ifndef DICOMM_BASE_HASH_H
 #define DICOMM_BASE_HASH_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the host is called that this process runs on. */
+/*
+ * The name of the host that this process runs on.
+ */
 #ifndef DICOMM_BASE_HOST_H
 #define DICOMM_BASE_HOST_H
 

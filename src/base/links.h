@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The links of a communicator: which ranks share a node, which nodes an island,
- * and what the pipes between them carry.
+ * The links of a communicator: which ranks share a node, which nodes share an
+ * island, and the rates of the links between them.
  *
- * The pipes form a tree. All that leaves a node crosses its way up, all that
- * enters it its way down; and likewise for an island, a part of the network
- * behind a narrower way. Up and down do not disturb each other. Nodes are
- * stored by class, never pair by pair. Plain numbers, the same on all ranks.
+ * The links form a tree. Everything that leaves a node crosses its link up, and
+ * everything that enters it crosses its link down. An island, a part of the
+ * network behind a narrower link, has the same two. Up and down do not slow
+ * each other. Nodes are stored by class, never pair by pair. All numbers are
+ * integers, the same on all ranks.
  */
 #ifndef DICOMM_BASE_LINKS_H
 #define DICOMM_BASE_LINKS_H

@@ -60,7 +60,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threshold;
 static int out_fd = STDERR_FILENO; /* -1: nowhere */
 static bool own_file;              /* not stderr: opened here, not blocking */
-/* Lines that could not be written and of which nobody has been told */
+/* Lines that could not be written, and that no message has told of yet */
 static _Atomic unsigned long dropped;
 static char host[64];
 

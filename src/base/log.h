@@ -2,6 +2,9 @@
 /*
  * Messages to the user, and the two macros that carry an error.
  *
+ * A message never blocks and never raises a signal. What cannot be written is
+ * dropped, and a later message says how many were.
+ *
  * An error is printed once, by the function that decides it (FAIL); callers
  * pass the status on (TRY). The text is also kept for the calling thread, from
  * where the API hands it out as dicomm_get_last_error().
@@ -31,15 +34,15 @@ void log_set_rank(int rank);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *file, int line,
 	       const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The last error once more, where the calling thread's messages go beside
- * stderr: for who learns late whom it is about. */
+/* Give the last error to the sink of the calling thread once more: the sink may
+ * be set only after the error. */
 void log_repeat(void);
 /* Last error text of the calling thread; "" if none. */
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
-/* Keep back what this thread says, while it has a lock that a sink could want.
- * Then write the first few messages, the last of which gives way to an error,
- * or drop them all. Not nested. */
+/* Keep back the messages of this thread while it holds a lock that a sink could
+ * take. Then write the first few, or drop them all. An error takes the place of
+ * the last one if there are too many. Not nested. */
 void log_hold(void);
 void log_release(bool write);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads of the library's own. No signal of the user's is for them.
+ * Threads of the library. They get no signals of the program.
  *
  * Threads: any.
  */

@@ -9,11 +9,11 @@
  *
  * An entry of nodes stands for `count` (1) alike, each with so many ranks (1).
  * Further numbers: inside_gbit_per_s between two of its ranks,
- * rank_gbit_per_s that each of them may have of the node's way (each has a NIC
+ * rank_gbit_per_s that each of them may have of the node's link (each has a NIC
  * of several), reduce_gbyte_per_s of each, latency_us between nodes; "device"
  * and "machine" are remarks.
  * What is not given does not limit. Islands are parts of the network behind a
- * narrower way; who names none is in one with all others who name none.
+ * narrower link; nodes that name none share one.
  *
  * "measured" beside nodes and islands is a remark, too: the matrices
  * latency_us, gbit_per_s of one flow alone, and together_gbit_per_s of one

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The machine that this process runs on. Found once; any thread. */
+/*
+ * The machine that this process runs on. It is looked up once. Any thread.
+ */
 #ifndef DICOMM_TOPO_NODE_H
 #define DICOMM_TOPO_NODE_H
 

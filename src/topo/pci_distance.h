@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where things are on the buses of this machine. Found once; any thread. */
+/*
+ * Distances between PCI devices, and from devices to the cores of a thread, on
+ * this machine. hwloc reads the topology once. Any thread.
+ */
 #ifndef DICOMM_TOPO_PCI_DISTANCE_H
 #define DICOMM_TOPO_PCI_DISTANCE_H
 

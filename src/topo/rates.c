@@ -84,7 +84,8 @@ static uint32_t doublings(uint32_t nodes)
 	return n;
 }
 
-/* Where nobody is at that distance, who is left over meets one another. */
+/* Where no node is at that distance, those that are left over meet each other.
+ */
 static uint32_t at_distance(uint32_t nodes, uint32_t distance, uint32_t node)
 {
 	uint32_t begin = node / (2 * distance) * (2 * distance);
@@ -187,7 +188,7 @@ static uint32_t across_partner(const struct rates *r, uint32_t round,
 	return RATES_UNKNOWN;
 }
 
-/* Who has that turn in the group meets all others of it. */
+/* The node whose turn it is in the group meets all its other nodes. */
 static void meet_fan(const struct rates *r, uint32_t turn, uint32_t node,
 		     struct rates_meeting *m)
 {
@@ -228,18 +229,18 @@ void rates_meet(const struct rates *r, uint32_t round, uint32_t node,
 				    : node < other;
 }
 
-/* ---- what the ways of nodes carry ---- */
+/* ---- what the links of nodes carry ---- */
 
-struct way {
+struct node_link {
 	uint64_t most; /* the fastest flow; 0: none */
-	bool blamed;   /* a flow was slow, and nothing speaks for this way */
+	bool blamed;   /* a flow was slow, and nothing speaks for this link */
 };
 
 struct sums {
 	const struct rates *rates;
 	const struct links *old;
 	bool known;
-	struct way *up, *down; /* [node]; down follows up */
+	struct node_link *up, *down; /* [node]; down follows up */
 };
 
 static dicomm_result_t open_sums(struct sums *s)
@@ -266,8 +267,8 @@ static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 	return (uint64_t)x * 1000;
 }
 
-/* The same where it tells of the ways of nodes: what is slow between islands is
- * not to be blamed on these, though what is fast speaks for them. */
+/* The same where it tells of the links of nodes: what is slow between islands
+ * is not to be blamed on these, though what is fast speaks for them. */
 static uint64_t inner_flow_to(const struct sums *s, uint32_t node,
 			      uint32_t round, uint32_t *partner)
 {
@@ -303,11 +304,11 @@ static uint64_t fan_of(const struct rates *r, uint32_t node, uint32_t slot)
 }
 
 /* Does each node of a group that met all others get more by that? Then it is
- * not the way of one that is wider, but what a single flow gets that is less
- * than the ways have. One alone may well be faster. */
+ * not the link of one that is wider, but what a single flow gets that is less
+ * than the links have. One alone may well be faster. */
 static bool all_gain(const struct sums *s, uint32_t group, uint32_t slot)
 {
-	const struct way *way = slot == RATES_FAN_UP ? s->up : s->down;
+	const struct node_link *link = slot == RATES_FAN_UP ? s->up : s->down;
 	uint32_t nodes = 0;
 
 	for (uint32_t n = 0; n < s->rates->nodes; n++) {
@@ -315,7 +316,7 @@ static bool all_gain(const struct sums *s, uint32_t group, uint32_t slot)
 
 		if (s->rates->group_of[n] != group || !x)
 			continue;
-		if (!is_above(x, way[n].most))
+		if (!is_above(x, link[n].most))
 			return false;
 		nodes++;
 	}
@@ -324,15 +325,15 @@ static bool all_gain(const struct sums *s, uint32_t group, uint32_t slot)
 
 static void add_fans(const struct sums *s, uint32_t group, uint32_t slot)
 {
-	struct way *way = slot == RATES_FAN_UP ? s->up : s->down;
+	struct node_link *link = slot == RATES_FAN_UP ? s->up : s->down;
 
 	if (all_gain(s, group, slot))
 		return;
 	for (uint32_t n = 0; n < s->rates->nodes; n++) {
 		uint64_t x = fan_of(s->rates, n, slot);
 
-		if (s->rates->group_of[n] == group && x > way[n].most)
-			way[n].most = x;
+		if (s->rates->group_of[n] == group && x > link[n].most)
+			link[n].most = x;
 	}
 }
 
@@ -345,7 +346,7 @@ static void find_most(const struct sums *s)
 	}
 }
 
-/* A slow flow is due to the way that has carried nothing faster; to both, if
+/* A slow flow is due to the link that has carried nothing faster; to both, if
  * neither has. */
 static void blame_of_pairs(const struct sums *s)
 {
@@ -370,14 +371,14 @@ static void blame_of_pairs(const struct sums *s)
 }
 
 /* What the others of its group have been seen to carry. */
-static uint64_t others_of(const struct rates *r, const struct way *way,
+static uint64_t others_of(const struct rates *r, const struct node_link *link,
 			  uint32_t node)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t n = 0; n < r->nodes; n++)
 		if (n != node && r->group_of[n] == r->group_of[node])
-			sum += way[n].most;
+			sum += link[n].most;
 	return sum;
 }
 
@@ -385,15 +386,15 @@ static void blame_fan(const struct sums *s, uint32_t node, uint32_t slot,
 		      uint64_t old)
 {
 	bool up = slot == RATES_FAN_UP;
-	struct way *way = up ? s->up : s->down;
+	struct node_link *link = up ? s->up : s->down;
 	uint64_t x = fan_of(s->rates, node, slot), expected;
 
 	if (!x)
 		return;
 	expected = links_slower(
 		old, others_of(s->rates, up ? s->down : s->up, node));
-	if (is_below(x, expected) && !is_above(way[node].most, x))
-		way[node].blamed = true;
+	if (is_below(x, expected) && !is_above(link[node].most, x))
+		link[node].blamed = true;
 }
 
 static void find_blame(const struct sums *s)
@@ -407,7 +408,7 @@ static void find_blame(const struct sums *s)
 	}
 }
 
-/* ---- who is in an island with whom ---- */
+/* ---- which nodes share an island ---- */
 
 /* Each node points to a lower one of its island, the lowest to itself. */
 static uint32_t lowest(uint32_t *of, uint32_t node)
@@ -435,7 +436,8 @@ static bool is_free(const struct sums *s, uint64_t x, uint32_t from,
 }
 
 /* Of many nodes, in those rounds only in which many pairs are as far apart as
- * each other: in the others a few may cross a way that is wide enough for them.
+ * each other: in the others a few may cross a link that is wide enough for
+ * them.
  */
 static uint32_t rounds_that_join(uint32_t nodes)
 {
@@ -458,8 +460,9 @@ static void join_free(const struct sums *s, uint32_t *of)
 		}
 }
 
-/* From lowest nodes to numbers. Who is alone has a way to himself anyhow: there
- * are islands only if several nodes share one, and others another. */
+/* From lowest nodes to numbers. A node that is alone has a link for itself
+ * anyway: there are islands only if several nodes share one, and others
+ * another. */
 static void number_islands(struct rates *r)
 {
 	uint32_t *of = r->island_of, islands = 0, shared = 0;
@@ -505,7 +508,7 @@ static dicomm_result_t find_islands(struct rates *r, const struct links *old)
 
 /* ---- who might be faster than all whom it met ---- */
 
-/* Does a flow show that a way carries no more: one that gets less than the
+/* Does a flow show that a link carries no more: one that gets less than the
  * other node takes, or gives, otherwise? */
 static void find_shown(const struct sums *s, bool *up, bool *down)
 {
@@ -524,12 +527,13 @@ static void find_shown(const struct sums *s, bool *up, bool *down)
 }
 
 /* Could the others take so much more that it is worth to know? An old rate that
- * the way has shown again will do. */
-static bool might_be_wider(const struct sums *s, const struct way *way,
-			   const struct way *others, uint32_t node,
+ * the link has shown again will do. */
+static bool might_be_wider(const struct sums *s, const struct node_link *link,
+			   const struct node_link *others, uint32_t node,
 			   uint64_t old)
 {
-	uint64_t most = way[node].most, sum = others_of(s->rates, others, node);
+	uint64_t most = link[node].most,
+		 sum = others_of(s->rates, others, node);
 
 	if (s->known && !is_above(old, most))
 		return false;
@@ -663,7 +667,7 @@ static int by_rate(const void *a, const void *b)
 
 /*
  * Rates within a fifth of the highest one are one: their mean. What was
- * measured of equal ways is never quite equal, and plans would follow that.
+ * measured of equal links is never quite equal, and plans would follow that.
  */
 static uint64_t level_of(const uint64_t *sorted, size_t n, uint64_t rate)
 {
@@ -715,14 +719,14 @@ static void level(struct news *news, size_t from)
 	news->nkept = 0;
 }
 
-/* Does the old rate of a way no longer hold? */
-static bool is_new(const struct way *w, uint64_t old, bool known)
+/* Does the old rate of a link no longer hold? */
+static bool is_new(const struct node_link *w, uint64_t old, bool known)
 {
 	return w->most &&
 	       (!known || w->blamed || (old && is_above(w->most, old)));
 }
 
-static void replace_rate(const struct sums *s, const struct way *w,
+static void replace_rate(const struct sums *s, const struct node_link *w,
 			 uint64_t *rate, struct news *news)
 {
 	if (is_new(w, *rate, s->known))
@@ -743,7 +747,7 @@ static void replace_nodes(const struct sums *s, struct links *l,
 	level(news, 0);
 }
 
-/* What leaves an island, or enters it, and what the ways of nodes would let
+/* What leaves an island, or enters it, and what the links of nodes would let
  * through; UINT64_MAX: anything. */
 struct traffic {
 	uint64_t bytes, expected;
@@ -799,18 +803,18 @@ static dicomm_result_t find_traffic(const struct rates *r,
 	return DICOMM_SUCCESS;
 }
 
-/* Where it is less than that, the way is narrow, and this its rate. */
-static void replace_way(const struct traffic *t, bool known, uint64_t *way,
-			struct news *news)
+/* Where it is less than that, the link is narrow, and this its rate. */
+static void replace_link(const struct traffic *t, bool known, uint64_t *link,
+			 struct news *news)
 {
 	bool narrow = is_below(t->bytes, t->expected);
-	bool differs =
-		!*way || is_above(t->bytes, *way) || is_below(t->bytes, *way);
+	bool differs = !*link || is_above(t->bytes, *link) ||
+		       is_below(t->bytes, *link);
 
-	if (narrow ? differs : *way && is_above(t->bytes, *way))
-		replace(news, way, t->bytes);
+	if (narrow ? differs : *link && is_above(t->bytes, *link))
+		replace(news, link, t->bytes);
 	else if (known)
-		keep(news, *way);
+		keep(news, *link);
 }
 
 /* In place of the one that all nodes were in. */
@@ -828,7 +832,7 @@ static dicomm_result_t make_islands(const struct rates *r, struct links *l)
 	return DICOMM_SUCCESS;
 }
 
-/* What was taken for islands is none where no way is narrow. */
+/* What was taken for islands is none where no link is narrow. */
 static void drop_islands(struct links *l)
 {
 	l->islands = 1;
@@ -848,9 +852,9 @@ static dicomm_result_t replace_islands(const struct rates *r, bool known,
 		TRY(make_islands(r, l));
 	TRY(find_traffic(r, l, &t));
 	for (uint32_t i = 0; i < r->islands; i++) {
-		replace_way(&t[i], known, &l->island[i].up, news);
-		replace_way(&t[r->islands + i], known, &l->island[i].down,
-			    news);
+		replace_link(&t[i], known, &l->island[i].up, news);
+		replace_link(&t[r->islands + i], known, &l->island[i].down,
+			     news);
 	}
 	free(t);
 	if (found && news->n == before)

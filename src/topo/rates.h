@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From measured flows between nodes to a table of links.
+ * Makes a table of links from measured flows between nodes.
  *
- * Nodes meet in rounds of disjoint pairs, in which each sends to the other as
- * fast as it goes. A flow is as fast as the narrowest way that it takes; so
- * what a node's way carries is the fastest flow through it. Pairs that get less
- * than both nodes have been seen to carry are taken to be of unlike islands. In
- * further rounds the nodes of one island meet those of another, all at the same
- * time: so much do the ways of both carry. Who has been as fast as whom it met,
- * and might be faster, then sends to several of its island at once, and they to
- * it. Integers, the same on all ranks.
+ * The measurement has three stages:
+ * 1. Nodes meet in rounds of disjoint pairs. Both send to each other as fast as
+ *    they can. The narrowest link on the path limits a flow, so the fastest
+ * flow of a node is the rate of its link. Two nodes that get less than both
+ * have reached with others are taken to be in different islands.
+ * 2. The nodes of one island meet those of another, all at the same time. The
+ * sum of their flows is the rate of the link between the islands.
+ * 3. A node that was as fast as each of its partners may be faster than they
+ * are. It sends to several nodes of its island at once, and they send to it.
+ *
+ * All numbers are integers, the same on all ranks.
  */
 #ifndef DICOMM_TOPO_RATES_H
 #define DICOMM_TOPO_RATES_H

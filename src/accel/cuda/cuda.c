@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NVIDIA GPUs by the CUDA driver, which is opened at run time. Everything is
- * done in the primary context of a device, the one of CUDA's runtime. What is
- * common to drivers of this shape is in gpu/device.h.
+ * NVIDIA GPUs by the CUDA driver, which is opened at run time. All calls use
+ * the primary context of a device, which is that of the CUDA runtime.
+ * src/accel/gpu has what this driver shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -342,7 +342,8 @@ static bool has_mem_op(int index, bool second, bool first)
 
 /* The lower half of the word, with a comparison that allows for wrapping. What
  * the driver has pinned itself has one address for the host and all devices;
- * cuMemHostGetDevicePointer() is promised for where such memory begins only. */
+ * cuMemHostGetDevicePointer() is promised only for the address where that
+ * memory begins. */
 static int gpu_wait_value(int index, cuda_stream stream, void *word,
 			  uint64_t value)
 {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What device.h needs of drivers that capture streams into graphs: cuda.c and
- * hip.c include this behind their table of functions.
+ * Keeps graph captures of other threads intact. cuda.c and hip.c include this
+ * after their table of functions.
  *
- * A thread that is as strict as it began spoils the graphs that others capture,
- * by queries of events, allocations and the like.
+ * While one thread captures a stream into a graph, queries of events,
+ * allocations and other calls of any strict thread invalidate that graph. So
+ * the library makes its thread relaxed during a call, and restores the mode
+ * afterwards.
  *
- * Needed:
- *   api.capture_mode(mode)       set how strict the thread is, tell how it was;
- *                                NULL: not there
- *   GPU_CAPTURE_RELAXED          not at all
+ * A backend defines:
+ *   api.capture_mode(mode)       set the mode of the thread and return the old
+ * one in *mode; NULL: the driver lacks it GPU_CAPTURE_RELAXED          the
+ * relaxed mode
  */
 #ifndef DICOMM_ACCEL_GPU_CAPTURE_H
 #define DICOMM_ACCEL_GPU_CAPTURE_H

@@ -97,7 +97,7 @@ struct accel_stream {
 	bool own;
 	void *native; /* as the user calls it */
 	gpu_stream handle;
-	/* Where the host reduces for it; of which types, as bits */
+	/* Where the host reduces for it; the types, as bits */
 	struct pinned *pinned;
 	uint64_t host_reduced;
 };

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The events of device.h, which includes this.
+ * Events for GPU backends. backend.h includes this.
  *
- * A record lets the stream write the next number to a word of pinned host
- * memory, where the driver has that: then a query is a load, with no call of
- * the driver and none of its locks, and a stream waits for the word by itself.
- * Else, and for what a word cannot tell, it is an event of the driver.
+ * Where the driver can, recording an event makes the stream write the next
+ * number to a word of pinned host memory. Then a query is a load: it calls no
+ * driver and takes none of its locks. Another stream waits for the word by
+ * itself. Where the driver cannot, or a word does not suffice, the event is one
+ * of the driver.
  *
- * A word has one write under way at most: two streams write in no order, and
- * the one that comes late would take the word back. So an event whose word is
- * still to be written, and is recorded again, is the driver's that time. Words
- * are used again, when all is written, and never freed: a stream may write one,
- * or look at it, after its event was destroyed.
+ * At most one write to a word is pending. Two streams write in no order, so a
+ * late write could set the word back. If an event is recorded again while its
+ * word is still to be written, that record uses the driver's event. Words are
+ * used again when all writes are done, and never freed: a stream may write or
+ * read one after its event was destroyed.
  *
- * Needed, beside what device.h names:
- *   gpu_writes(index)            do streams write to memory? Else what follows
- *                                is not called
- *   gpu_write_value(index, stream, word, value)  32 bits, when all that is on
- *                                the stream is done and can be seen;
- *                                GPU_NOT_SUPPORTED: not on this stream
- *   gpu_word_alloc(at), gpu_wait_value(index, stream, word, value)
+ * A backend defines, beside what device.h names:
+ *   gpu_writes(index)            do streams write to memory? If not, the rest
+ * is not called gpu_write_value(index, stream, word, value)  write 32 bits
+ * after all earlier work of the stream, visible to the host; GPU_NOT_SUPPORTED:
+ * not on this stream gpu_word_alloc(at), gpu_wait_value(index, stream, word,
+ * value)
  */
 #ifndef DICOMM_ACCEL_GPU_EVENT_H
 #define DICOMM_ACCEL_GPU_EVENT_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How device.h has the host reduce where a device has no
- * kernels (host_reduce.h): all in the order of the stream, which no call waits
- * for.
+ * Lets the host reduce for a GPU that has no kernel for a type
+ * (src/accel/reduce/host_reduce.h). backend.h includes this. Copies and host
+ * functions are queued on the stream, in order, and no call waits for them.
  *
- * Only where devices wait for stream waits by themselves: a stream wait in a
- * host function would hold the reduction that has to come before it opens.
+ * It needs a device that waits for a value in memory by itself. If host
+ * functions did the stream waits, one would block the very reduction that has
+ * to run before it is released.
  */
 #ifndef DICOMM_ACCEL_GPU_HOST_REDUCE_H
 #define DICOMM_ACCEL_GPU_HOST_REDUCE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AMD GPUs by HIP's runtime, which is opened at run time. What is common to
- * drivers of this shape is in gpu/device.h.
+ * AMD GPUs by the HIP runtime, which is opened at run time. src/accel/gpu has
+ * what this driver shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -105,8 +105,8 @@ static bool gpu_loaded(void)
 	return lib;
 }
 
-/* The one that the process has loaded already, of which its streams are, else
- * the newest. */
+/* The runtime that the process has loaded already and that made its streams,
+ * else the newest. */
 static void *open_runtime(char *why, size_t len)
 {
 	void *lib = open_newest(RTLD_NOLOAD, &major);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host memory that neighbour processes can map: one memfd per allocation.
+ * Host memory that neighbour processes can map: one memfd for each allocation.
  *
- * Each allocation starts at a multiple of 2 MiB, so a 2 MiB region of the
- * address space belongs to one allocation at most and a two-level table by
- * address finds it without a lock. The memfd carries the id of the allocation
- * in its name: an importer that opens /proc/PID/fd/FD reads it back and so
+ * Each allocation starts at a multiple of 2 MiB. So a 2 MiB region of the
+ * address space belongs to at most one allocation, and a two-level table finds
+ * it by address without a lock. The name of the memfd holds the id of the
+ * allocation. An importer opens /proc/PID/fd/FD and reads the id back, so it
  * never maps what a recycled pid or descriptor leads to.
  */
 #include "src/accel/accel.h"
@@ -204,7 +204,7 @@ static uint64_t page_round(uint64_t bytes)
 }
 
 /* Map all of a memfd at a multiple of 2 MiB: where the kernel gives huge
- * pages, it gives them only to such mappings. */
+ * pages, it gives them only to mappings of that kind. */
 static void *map_aligned(int fd, uint64_t bytes, int protection)
 {
 	size_t reserved = bytes + REGION_BYTES;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host memory that a process has allocated for neighbours, as a list in a
- * page that they map: so they know of it before they are sent any.
+ * A list of the host memory that a process has allocated for neighbours. It
+ * lies in one page that neighbours map, so they can register the memory before
+ * they are sent any.
  */
 #ifndef DICOMM_ACCEL_HOST_MEMORY_TABLE_H
 #define DICOMM_ACCEL_HOST_MEMORY_TABLE_H

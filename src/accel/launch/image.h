@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device kernels as they lie in the library: compiled for what the build
- * had a compiler for, and as source for runtimes that compile.
+ * The device kernels in the library: images for each target that the build had
+ * a compiler for, and the source for runtimes that compile.
  */
 #ifndef DICOMM_ACCEL_LAUNCH_IMAGE_H
 #define DICOMM_ACCEL_LAUNCH_IMAGE_H

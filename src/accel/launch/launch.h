@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a reduction to the launch of a kernel of src/accel/kernels/reduce.cl:
- * which kernel of which module, on which arguments. Common to all devices; what
- * the operations mean is in reduce.h.
+ * Turns a reduction into the launch of a kernel of src/accel/kernels/reduce.cl:
+ * the module, the name of the kernel, and its arguments. It is the same for all
+ * devices. src/accel/reduce/reduce.h says what the operations mean.
  */
 #ifndef DICOMM_ACCEL_LAUNCH_LAUNCH_H
 #define DICOMM_ACCEL_LAUNCH_LAUNCH_H
@@ -45,15 +45,15 @@ struct launch {
 	int nargs, npointers;
 	uint64_t args[LAUNCH_ARGS];
 	uint64_t items; /* that can be worked on at once */
-	uint32_t many;  /* of which a thread reads so many before it goes on */
+	uint32_t many;  /* items that a thread reads before it goes on */
 };
 
 /* "f16" */
 const char *launch_module_name(enum launch_module module);
 
 /*
- * Each returns false where there is no such kernel: an operator that the type
- * does not have. Pointers are those of the device.
+ * Each returns false where the type does not have the operator. Pointers are
+ * those of the device.
  */
 bool launch_reduce(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
 		   void *dst, const void *a, const void *b, size_t n);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compilers of the kernels that come with the runtimes of vendors: NVIDIA's
- * NVRTC and AMD's HIPRTC, whose functions differ in little but their names. No
- * header of theirs is needed to build, and the libraries are opened at run
- * time. tests/unit/test_cuda_api.c compares this with nvrtc.h where that is
+ * The compilers that come with the runtimes of vendors: NVIDIA's NVRTC and
+ * AMD's HIPRTC. They compile reduce.cl where no image in the library fits a
+ * device. Their functions differ in little but their names. No header of theirs
+ * is needed to build; the libraries are opened at run time.
+ * tests/unit/test_cuda_api.c compares this with nvrtc.h where that is
  * installed.
  */
 #ifndef DICOMM_ACCEL_LAUNCH_RTC_H

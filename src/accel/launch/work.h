@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations of a device that are the start of one kernel. Each backend
- * that starts kernels includes this once, after
+ * The operations of accel.h that start one kernel each. A backend includes this
+ * once, after it defines
  *   LAUNCH_KIND                  its name, "cuda"
  *   launch_device(stream)        the device of a stream
- *   launch_start(stream, launch) queue the kernel, if there is work for it
+ *   launch_start(stream, launch) queue the kernel, if it has elements to work
+ * on
  */
 #ifndef DICOMM_ACCEL_LAUNCH_WORK_H
 #define DICOMM_ACCEL_LAUNCH_WORK_H

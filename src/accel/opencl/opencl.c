@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * OpenCL devices that work on the memory of the process, as processors do.
+ * OpenCL devices that work on the memory of the process, as CPUs do.
  *
- * Their memory is the host's, so that neighbours map it as they map any; what
- * is left are streams and kernels. A device with memory of its own is not
- * taken: OpenCL has no way to hand that to another process. A stream is an
- * in-order cl_command_queue, a stream wait holds it by user events.
+ * Neighbours map their memory as they map any host memory, so this backend has
+ * only streams and kernels. It refuses a device with memory of its own, because
+ * OpenCL cannot hand that memory to another process. A stream is an in-order
+ * cl_command_queue; a user event holds it for a stream wait.
  *
- * A queue belongs to a context of the user, and so must the kernels that run in
- * it: programs are compiled once for each context, from the source.
+ * A queue belongs to a context of the user, and kernels that run in it must
+ * belong to the same context. So each context gets programs of its own,
+ * compiled from the source.
  */
 #include "src/accel/accel.h"
 

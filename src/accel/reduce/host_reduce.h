@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions that the host does for a device without kernels: the device copies
- * the operands to pinned memory, a function of the host reduces them there in
- * its turn, and the device copies the result back.
+ * One piece of a reduction that the host does for a device without kernels. The
+ * device copies the operands to pinned memory, a host function in the stream
+ * reduces them there, and the device copies the result back.
  */
 #ifndef DICOMM_ACCEL_REDUCE_HOST_REDUCE_H
 #define DICOMM_ACCEL_REDUCE_HOST_REDUCE_H
@@ -38,7 +38,7 @@ struct host_reduce {
 	size_t pitch, n;
 };
 
-/* Is there such an operation? */
+/* Is the operation defined for its type? */
 bool host_reduce_valid(const struct host_reduce *p);
 
 /* Elements of a piece of an operation with so many operands, which lie *pitch

@@ -38,8 +38,8 @@ typedef void (*divide_fn)(void *dst, const void *a, long divisor, size_t n);
  * Built-in operators. AVG is the sum of inputs that the caller has scaled, or a
  * sum of integers that the caller divides afterwards.
  * NULL where the pair is not defined: bitwise operators on floats.
- * stream: a version with non-temporal stores to dst, where the processor has
- * such, for large results that nobody reads soon; it ends in a store fence.
+ * stream: a version with non-temporal stores to dst, if the processor has them.
+ * It is for large results that nobody reads soon, and ends in a store fence.
  */
 reduce_fn reduce_kernel(dicomm_datatype_t type, dicomm_redop_t op, bool stream);
 scale_fn reduce_scale_kernel(dicomm_datatype_t type);
@@ -54,7 +54,7 @@ divide_fn reduce_divide_kernel(dicomm_datatype_t type);
 void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		 const void *const *src, int nsrc, size_t n);
 
-/* memcpy with such stores; ends in a store fence. */
+/* memcpy with non-temporal stores; ends in a store fence. */
 void reduce_copy_stream(void *dst, const void *src, size_t bytes);
 
 /* Which instruction set was chosen: "avx512", "avx2", "base". */

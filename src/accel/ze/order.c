@@ -323,7 +323,7 @@ static int list_make(int index, uint32_t queue, uint32_t priority,
 	return error;
 }
 
-/* One of which all work has run */
+/* A list whose work has all run */
 static struct ze_list *spare_get(int index, uint32_t queue, uint32_t priority)
 {
 	struct ze_list **at = &per_device[index].spare, *list;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What runs when on devices of Level Zero.
+ * In-order streams, events and host functions for Level Zero, which has none.
  *
- * Its command lists have no order but what barriers make, its events happen
- * once, and nothing in it calls the host. Hence a barrier follows all that is
- * appended to a list here, so that it is a stream; a mark is in turn each of
- * many events; and a thread of ours looks for the places of streams at which it
- * has to call a function, while the stream waits for another event.
+ * Command lists of Level Zero run in no order unless a barrier says so, an
+ * event happens once, and nothing in the driver calls the host. So this file
+ *  - appends a barrier after everything on a list, which makes it a stream;
+ *  - makes a mark out of many events, one after the other;
+ *  - has a thread that watches the streams on which a host function is queued,
+ * and calls it, while the stream waits for another event.
  *
- * Events and lists are used again and never destroyed: of an event, only once
- * it has happened and all that waited for it has gone on.
+ * Events and lists are used again and never destroyed. An event is used again
+ * only after it has happened and all that waited for it has gone on.
  *
- * Any thread. Functions return a ze_result.
+ * Functions return a ze_result. Any thread.
  */
 #ifndef DICOMM_ACCEL_ZE_ORDER_H
 #define DICOMM_ACCEL_ZE_ORDER_H

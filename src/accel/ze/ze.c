@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Intel GPUs by Level Zero, whose loader is opened at run time. What is common
- * to drivers of GPUs is in gpu/device.h, to which this lends the shape of the
- * others; streams and events are in ze/order.h. A stream of the user is an
- * immediate ze_command_list_handle_t.
+ * Intel GPUs by Level Zero, whose loader is opened at run time. This file gives
+ * Level Zero the shape of the CUDA driver that src/accel/gpu expects; streams
+ * and events are in order.h. A stream of the user is an immediate
+ * ze_command_list_handle_t.
  *
- * There is one context of ours for each driver. A driver knows the memory,
- * lists and devices of all contexts of the process, whosesoever they are.
+ * Each driver has one context of ours. A driver knows the memory, lists and
+ * devices of all contexts of the process.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #define MAX_TILES 8
 /* In a handle, behind a descriptor and an offset of 64 bits each */
 #define IPC_OWNER 16
-/* Allocations are made of such pages; large ones, of larger ones. */
+/* Pages of an allocation, and of a large one */
 #define PAGE_BYTES ((size_t)64 << 10)
 #define LARGE_BYTES ((size_t)2 << 20)
 
@@ -687,7 +687,7 @@ static const struct image *gpu_image(int module, int i)
 	return i ? NULL : image_find(name);
 }
 
-/* Of which a device may lack what it needs, as float64 */
+/* A device may lack what these need, as float64 */
 static bool gpu_wrong_image(int error)
 {
 	return error == ZE_BUILD_FAILURE || error == ZE_LINK_FAILURE ||
