@@ -12,8 +12,8 @@ exceptions='^collectives/(estimate|tally)$
 ^src/boot/(control|gather|hub|id|join|launcher|refuge|store)$
 ^src/core/'
 
-find src transports collectives perftest -name '*.[ch]' | sort |
-	xargs grep -HE '^ *# *include "(src|transports|collectives|perftest)/' |
+find src transports collectives perftest planner -name '*.[ch]' | sort |
+	xargs grep -HE '^ *# *include "(src|transports|collectives|perftest|planner)/' |
 	sed -E 's/^([^:]*)\.[ch]:.*"([^"]*)\.[a-z]+".*/\1 \2/' |
 	awk '$1 != $2 && !seen[$0]++' |
 	awk -v exceptions="$exceptions" '
