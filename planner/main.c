@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/check.h"
-#include "planner/detect.h"
-#include "planner/flashflex.h"
-#include "planner/input.h"
+#include "planner/cost/check.h"
+#include "planner/input/detect.h"
+#include "planner/cost/flashflex.h"
+#include "planner/input/input.h"
 #include "planner/options.h"
-#include "planner/measure.h"
+#include "planner/input/measure.h"
 #include "planner/output/export.h"
 #include "planner/output/report.h"
 #include "planner/output/timeline.h"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "planner/plan.h"
+#include "planner/input/plan.h"
 
 #define OPTIONS_PLANS 8
 

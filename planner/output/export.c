@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 static bool alike(const char *format, const struct plan *p)
 {

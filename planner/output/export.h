@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 /*
  * flagscale: keys of FlagScale's configuration for unlike chips; pipelines must

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 
 /* The step: its time with an error band, where it goes, memory beside limits.
  */

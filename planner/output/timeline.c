@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /* Of a picture. More events than that no viewer shows. */
 #define WIDTH 1200.0

@@ -3,7 +3,7 @@
 #ifndef DICOMM_PLANNER_OUTPUT_TIMELINE_H
 #define DICOMM_PLANNER_OUTPUT_TIMELINE_H
 
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 
 struct timeline {
 	struct schedule_event *event; /* [events]; owned */

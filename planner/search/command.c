@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 #include "planner/output/report.h"
 #include "planner/search/search.h"
 

@@ -4,7 +4,7 @@
 #define DICOMM_PLANNER_SEARCH_COMMAND_H
 
 #include "planner/options.h"
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 /* The exit status: 0, or 7 after a message. */
 int search_command(const struct options *o, struct job *j);

@@ -3,12 +3,12 @@
  * A plan that is being sought: pipelines as lists of teams, a team being the
  * ranks of one stage. What is not decided by that (layers, recomputation,
  * batch shares) follows by exact or greedy rules, so that a search moves teams
- * only. Its estimate is arithmetic; planner/cost.h has the last word.
+ * only. Its estimate is arithmetic; planner/cost/cost.h has the last word.
  */
 #ifndef DICOMM_PLANNER_SEARCH_DRAFT_H
 #define DICOMM_PLANNER_SEARCH_DRAFT_H
 
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 #include "planner/search/layers.h"
 
 struct draft_team {

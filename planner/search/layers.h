@@ -7,7 +7,7 @@
 #ifndef DICOMM_PLANNER_SEARCH_LAYERS_H
 #define DICOMM_PLANNER_SEARCH_LAYERS_H
 
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 struct layers_stage {
 	const struct table *table;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /* Drafts that are climbed from, and those that are simulated in the end. */
 #define CLIMBED 8

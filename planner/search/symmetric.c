@@ -3,8 +3,8 @@
  * order (tensor parallelism first, then data, then pipelines). */
 #include <math.h>
 
-#include "planner/check.h"
-#include "planner/input.h"
+#include "planner/cost/check.h"
+#include "planner/input/input.h"
 #include "planner/search/search.h"
 
 static bool make(const struct search *s, int tp, int pp, int dp, int batch,

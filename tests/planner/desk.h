@@ -3,7 +3,7 @@
 #ifndef DICOMM_TESTS_PLANNER_DESK_H
 #define DICOMM_TESTS_PLANNER_DESK_H
 
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 
 #define DESK_PATH 512
 

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "planner/flashflex.h"
+#include "planner/cost/flashflex.h"
 #include "tests/planner/desk.h"
 #include "tests/support/runner.h"
 

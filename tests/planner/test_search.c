@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/check.h"
+#include "planner/cost/check.h"
 #include "planner/search/search.h"
 #include "tests/planner/desk.h"
 #include "tests/support/runner.h"

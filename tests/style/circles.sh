@@ -10,8 +10,8 @@ cd "${srcdir:-.}" || exit 99
 exceptions='^src/accel/reduce/
 ^src/(core|device|engine|links)/'
 
-find src transports collectives perftest -name '*.[ch]' | sort |
-	xargs grep -HE '^ *# *include "(src|transports|collectives|perftest)/' |
+find src transports collectives perftest planner -name '*.[ch]' | sort |
+	xargs grep -HE '^ *# *include "(src|transports|collectives|perftest|planner)/' |
 	sed -E 's/^([^:]*)\.[ch]:.*"([^"]*)\.[a-z]+".*/\1 \2/' |
 	awk '$1 != $2 && !seen[$0]++' |
 	awk -v exceptions="$exceptions" '

@@ -67,6 +67,10 @@ allow perftest/links perftest/base/
 # A planner asks the estimator and reads topologies, of clusters that are not
 # there: no public call takes any group of ranks.
 allow planner 'src/(base|topo)/|collectives/'
+allow planner/input 'src/(base|topo)/'
+allow planner/cost 'planner/input/|src/base/|collectives/'
+allow planner/output 'planner/(input|cost)/'
+allow planner/search 'planner/(input|cost|output)/|planner/options.h|src/base/'
 allow examples none
 allow include none
 

@@ -31,7 +31,7 @@ for file in $(find collectives compat docs examples include perftest planner src
 	fi
 done
 
-for readme in $(find collectives compat perftest src transports -name README.md); do
+for readme in $(find collectives compat perftest planner src transports -name README.md); do
 	for line in $(grep -oE '^[a-z_0-9]+\.[][a-z]+ ' "$readme"); do
 		case $line in
 		*.\[ch\]) wanted="${line%.*}.c ${line%.*}.h" ;;

@@ -6,12 +6,12 @@
  *
  * Answers are remembered. Any thread.
  */
-#ifndef DICOMM_PLANNER_WIRE_H
-#define DICOMM_PLANNER_WIRE_H
+#ifndef DICOMM_PLANNER_COST_WIRE_H
+#define DICOMM_PLANNER_COST_WIRE_H
 
 #include <pthread.h>
 
-#include "planner/fleet.h"
+#include "planner/input/fleet.h"
 
 enum wire_op { WIRE_ALLREDUCE, WIRE_REDUCE_SCATTER, WIRE_ALLGATHER };
 /* Added to one of them: by a ring, as other libraries do, whatever is fastest.

@@ -3,11 +3,11 @@
  * What a plan costs: seconds of a step and where they go, memory of each
  * stage. A pure function of job and plan; any thread.
  */
-#ifndef DICOMM_PLANNER_COST_H
-#define DICOMM_PLANNER_COST_H
+#ifndef DICOMM_PLANNER_COST_COST_H
+#define DICOMM_PLANNER_COST_COST_H
 
-#include "planner/memory.h"
-#include "planner/schedule.h"
+#include "planner/cost/memory.h"
+#include "planner/cost/schedule.h"
 
 struct cost_stage {
 	double forward, backward;  /* seconds of one micro-batch */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reads profiles, and finds a time between two measured ones. */
-#include "planner/profile.h"
+#include "planner/input/profile.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /* "7" or "1-24" within units; false if it is neither. */
 static bool read_units(const char *key, int units, int *first, int *last)

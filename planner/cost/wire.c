@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs of messages, by the links of the cluster. */
-#include "planner/wire.h"
+#include "planner/cost/wire.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * A plan cuts it into units: 0 the embedding, 1 to layers the transformer
  * blocks, layers + 1 the output head.
  */
-#ifndef DICOMM_PLANNER_MODEL_H
-#define DICOMM_PLANNER_MODEL_H
+#ifndef DICOMM_PLANNER_INPUT_MODEL_H
+#define DICOMM_PLANNER_INPUT_MODEL_H
 
 #include <stdbool.h>
 

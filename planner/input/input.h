@@ -7,8 +7,8 @@
  * gives the fallback in silence. So a reader asks for all that it needs and
  * looks once at the end.
  */
-#ifndef DICOMM_PLANNER_INPUT_H
-#define DICOMM_PLANNER_INPUT_H
+#ifndef DICOMM_PLANNER_INPUT_INPUT_H
+#define DICOMM_PLANNER_INPUT_INPUT_H
 
 #include <jansson.h>
 #include <stdbool.h>

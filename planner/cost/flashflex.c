@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* FlashFlex's cost model. */
-#include "planner/flashflex.h"
+#include "planner/cost/flashflex.h"
 
 #include <math.h>
 

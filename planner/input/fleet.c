@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reads the devices and links to plan for. */
-#include "planner/fleet.h"
+#include "planner/input/fleet.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 #define GIB 1073741824.0
 

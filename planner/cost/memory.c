@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closed form of a stage's memory. */
-#include "planner/memory.h"
+#include "planner/cost/memory.h"
 
 int memory_in_flight(int at, int stages, int micro_batches,
 		     enum plan_schedule schedule)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs of the units of a model on groups of devices. */
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 bool job_open(struct job *j, const char *cluster, const char *model,
 	      const char *profile, int seq, int global_batch)
@@ -82,7 +82,8 @@ static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 	uint32_t rank[1024];
 	uint32_t node = 0;
 
-	/* Wider than a node: planner/cost.c adds what its links make of it. */
+	/* Wider than a node: planner/cost/cost.c adds what its links make of
+	 * it. */
 	if (tp < 2 || tp > (int)j->fleet.kind[kind].ranks)
 		return 0;
 	while (j->fleet.kind_of[node] != kind)

@@ -5,10 +5,10 @@
  * columns, and two fitted factors. Written from its formulas, after
  * arXiv 2409.01143. Its units are kept: a TFLOPS is 1024^4, a GB/s 1024^3.
  */
-#ifndef DICOMM_PLANNER_FLASHFLEX_H
-#define DICOMM_PLANNER_FLASHFLEX_H
+#ifndef DICOMM_PLANNER_COST_FLASHFLEX_H
+#define DICOMM_PLANNER_COST_FLASHFLEX_H
 
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 struct flashflex {
 	double seconds;     /* 1.8 pipe + 1.1 sync */

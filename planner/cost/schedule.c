@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulates pipelines, event by event. */
-#include "planner/schedule.h"
+#include "planner/cost/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes a cluster file of descriptions of hosts. */
-#include "planner/detect.h"
+#include "planner/input/detect.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /*
  * Dense 16-bit TFLOPS, GiB and GB/s of memory, and Gbit/s one way between two

@@ -3,13 +3,13 @@
  * What each unit of a model costs on a tensor-parallel group of one kind of
  * node: from the profile if there is one, else from operations and rates.
  */
-#ifndef DICOMM_PLANNER_TABLE_H
-#define DICOMM_PLANNER_TABLE_H
+#ifndef DICOMM_PLANNER_COST_TABLE_H
+#define DICOMM_PLANNER_COST_TABLE_H
 
-#include "planner/model.h"
-#include "planner/plan.h"
-#include "planner/profile.h"
-#include "planner/wire.h"
+#include "planner/input/model.h"
+#include "planner/input/plan.h"
+#include "planner/input/profile.h"
+#include "planner/cost/wire.h"
 
 /* Sums over units: entry i is of the units before i. */
 struct table {

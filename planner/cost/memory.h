@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a stage keeps in the memory of each of its devices, in closed form. */
-#ifndef DICOMM_PLANNER_MEMORY_H
-#define DICOMM_PLANNER_MEMORY_H
+#ifndef DICOMM_PLANNER_COST_MEMORY_H
+#define DICOMM_PLANNER_COST_MEMORY_H
 
-#include "planner/table.h"
+#include "planner/cost/table.h"
 
 struct memory {
 	double weights, gradients, optimizer, activations, reserved; /* bytes */

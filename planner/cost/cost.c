@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs of a plan: stages, boundaries, gradients, and the event simulation. */
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /*
  * How far predictions are off: where times were measured, the mean over the

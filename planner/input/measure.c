@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Measures layers by running them under PyTorch. */
-#include "planner/measure.h"
+#include "planner/input/measure.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /* argv: layers hidden heads kv_heads head_width ffn vocab gated element
  * sequence most device file */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sizes of a model, and what follows from them. */
-#include "planner/model.h"
+#include "planner/input/model.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 /* Under the first of its names that is there, else the first is missed. */
 static long read_size(struct input *in, const char *const *names, long most,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Does a plan make sense for a model and a cluster, and does it fit? */
-#ifndef DICOMM_PLANNER_CHECK_H
-#define DICOMM_PLANNER_CHECK_H
+#ifndef DICOMM_PLANNER_COST_CHECK_H
+#define DICOMM_PLANNER_COST_CHECK_H
 
-#include "planner/cost.h"
+#include "planner/cost/cost.h"
 
 /* Calls say() for each thing that is wrong; how many. What cost_of() could not
  * stand comes first, and then it is not asked. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans in memory and in files. */
-#include "planner/plan.h"
+#include "planner/input/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 #define MOST (1L << 20)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A profile of this machine's device, by PyTorch. */
-#ifndef DICOMM_PLANNER_MEASURE_H
-#define DICOMM_PLANNER_MEASURE_H
+#ifndef DICOMM_PLANNER_INPUT_MEASURE_H
+#define DICOMM_PLANNER_INPUT_MEASURE_H
 
-#include "planner/model.h"
+#include "planner/input/model.h"
 
 /*
  * Times the embedding, a transformer block and the head at micro-batches of 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Values out of JSON files, and complaints that name file, place and value. */
-#include "planner/input.h"
+#include "planner/input/input.h"
 
 #include <math.h>
 #include <stdarg.h>

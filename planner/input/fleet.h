@@ -11,8 +11,8 @@
  * memory_gbyte_per_s (1000), vendor, and price of an hour. Read only after
  * fleet_open(): any thread.
  */
-#ifndef DICOMM_PLANNER_FLEET_H
-#define DICOMM_PLANNER_FLEET_H
+#ifndef DICOMM_PLANNER_INPUT_FLEET_H
+#define DICOMM_PLANNER_INPUT_FLEET_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,12 +9,12 @@
  *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
  *                   "recompute": false}, ...]}, ...]}
  *
- * Layers are units of the model, first and last (planner/model.h). Each
+ * Layers are units of the model, first and last (planner/input/model.h). Each
  * pipeline holds all of them. weight is its part of the global batch, by which
  * its gradients count.
  */
-#ifndef DICOMM_PLANNER_PLAN_H
-#define DICOMM_PLANNER_PLAN_H
+#ifndef DICOMM_PLANNER_INPUT_PLAN_H
+#define DICOMM_PLANNER_INPUT_PLAN_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -50,7 +50,7 @@ struct plan {
 	int pipelines;
 };
 
-/* Its form only; whether it makes sense is what planner/check.h tells. */
+/* Its form only; whether it makes sense is what planner/cost/check.h tells. */
 bool plan_open(struct plan *p, const char *file);
 void plan_close(struct plan *p);
 /* Room for a pipeline, and for a stage of it with tp ranks; NULL: no memory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tells what is wrong with a plan, if anything. */
-#include "planner/check.h"
+#include "planner/cost/check.h"
 
 #include <stdarg.h>
 #include <stdio.h>

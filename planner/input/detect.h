@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A cluster file from what was found on hosts, not typed. */
-#ifndef DICOMM_PLANNER_DETECT_H
-#define DICOMM_PLANNER_DETECT_H
+#ifndef DICOMM_PLANNER_INPUT_DETECT_H
+#define DICOMM_PLANNER_INPUT_DETECT_H
 
 #include <jansson.h>
 

@@ -13,11 +13,11 @@
  * of Sailor (eth-easl/sailor, profiles and llm_info.json). Read only: any
  * thread.
  */
-#ifndef DICOMM_PLANNER_PROFILE_H
-#define DICOMM_PLANNER_PROFILE_H
+#ifndef DICOMM_PLANNER_INPUT_PROFILE_H
+#define DICOMM_PLANNER_INPUT_PROFILE_H
 
-#include "planner/fleet.h"
-#include "planner/model.h"
+#include "planner/input/fleet.h"
+#include "planner/input/model.h"
 
 struct profile_row {
 	int type, tp, micro_batch;

@@ -9,13 +9,13 @@
  * queue for the way out of a node and for the way into one, also those of other
  * pipelines.
  */
-#ifndef DICOMM_PLANNER_SCHEDULE_H
-#define DICOMM_PLANNER_SCHEDULE_H
+#ifndef DICOMM_PLANNER_COST_SCHEDULE_H
+#define DICOMM_PLANNER_COST_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "planner/plan.h"
+#include "planner/input/plan.h"
 
 struct schedule_stage {
 	double forward, backward; /* seconds of one micro-batch */
