@@ -44,11 +44,11 @@ if [ "$DICOMM_TEST_SHORT" = 1 ]; then
 else
 	set --
 fi
-nice "$python" "$top/python/tests/run.py" "$@" || bad=1
+"$python" "$top/python/tests/run.py" "$@" || bad=1
 
 # By torchrun, and found by its name alone.
 for example in torch_ddp torch_pipeline torch_mixed; do
-	nice "$folder/bin/torchrun" --standalone --nproc-per-node 2 \
+	"$folder/bin/torchrun" --standalone --nproc-per-node 2 \
 		"$top/examples/$example.py" >"$out/log" 2>&1
 	status=$?
 	if grep 'no device to mix with' "$out/log"; then
