@@ -339,8 +339,8 @@ int main(void)
 	tcase_add_loop_test(death, a_death_ends_a_gather, 0, 4);
 	tcase_add_loop_test(death, a_query_of_the_dead_does_not_wait, 0, 3);
 	tcase_add_loop_test(death, a_death_while_the_ranks_meet_is_named, 0, 3);
-	tcase_add_loop_test(death, a_death_at_any_moment_of_joining_ends_it,
-			    0, 40);
+	tcase_add_loop_test(death, a_death_at_any_moment_of_joining_ends_it, 0,
+			    40);
 	tcase_add_loop_test(
 		death, a_child_does_not_hide_the_death_of_its_parent, 0, 2);
 	tcase_add_loop_test(death, a_stopped_rank_is_late_not_dead, 0, 2);
