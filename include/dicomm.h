@@ -251,9 +251,10 @@ typedef enum {
 	DICOMM_MAX = 2,
 	/** Least; NaN if any is NaN; -0 is below +0. */
 	DICOMM_MIN = 3,
-	/** Sum over N. Floats: each input times 1/N, then summed, so that the
-	 * sum cannot overflow. Integers: summed (wrapping), then divided,
-	 * rounding toward zero. */
+	/** Sum over N. Floats: each input times 1/N, in float32 or, of
+	 * float64, in that type, then summed; a sum of finite numbers that
+	 * exceeds the largest number of the type becomes that number.
+	 * Integers: summed (wrapping), then divided, rounding toward zero. */
 	DICOMM_AVG = 4,
 	/** Bitwise and; integers only. */
 	DICOMM_BAND = 16,

@@ -14,7 +14,7 @@
 
 #include "dicomm.h"
 #include "perftest/machine.h"
-#include "perftest/size.h"
+#include "perftest/base/size.h"
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
@@ -23,7 +23,7 @@
 
 /* What is asked for; none of the parts: all but the parameters' help. */
 struct request {
-	int version, devices, transports, ways, machine, config, dot, json;
+	int version, devices, transports, paths, machine, config, dot, json;
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
 	int ranks;
@@ -175,8 +175,9 @@ static void show_adapters(json_t *json)
 		json_object_set_new(json, "adapters", list);
 }
 
-/* How data gets from each device to each other, or to a second rank on it */
-static int show_ways(json_t *json)
+/* The path of data from each device to each other one, and between two ranks
+ * of the same device */
+static int show_paths(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;
 	dicomm_device_info_t a, b;
@@ -191,14 +192,18 @@ static int show_ways(json_t *json)
 			if (json)
 				json_array_append_new(
 					list,
-					json_pack("{s:[s, s], s:s}", "devices",
-						  a.name, b.name, "way", text));
+					json_pack("{s:[s, s], s:s, s:s}",
+						  "devices", a.name, b.name,
+						  "path", text, "way", text));
 			else
-				printf("way        %s, %s: %s\n", a.name,
+				printf("path       %s, %s: %s\n", a.name,
 				       b.name, text);
 		}
-	if (json)
-		json_object_set_new(json, "ways", list);
+	if (json) {
+		json_object_set_new(json, "paths", list);
+		/* The former name; it goes with the option --ways. */
+		json_object_set(json, "ways", list);
+	}
 	show_adapters(json);
 	return 0;
 }
@@ -360,7 +365,7 @@ static int show_topology(const struct request *r)
 
 static int show(const struct request *r, json_t *json)
 {
-	bool all = !(r->version || r->devices || r->transports || r->ways ||
+	bool all = !(r->version || r->devices || r->transports || r->paths ||
 		     r->machine || r->config || r->explain || r->topology ||
 		     r->dot);
 	int status = 0;
@@ -371,8 +376,8 @@ static int show(const struct request *r, json_t *json)
 		status |= show_devices(json);
 	if (all || r->transports)
 		status |= show_transports(json);
-	if (all || r->ways)
-		status |= show_ways(json);
+	if (all || r->paths)
+		status |= show_paths(json);
 	if (all || r->machine)
 		status |= show_machine(json);
 	if (all || r->config)
@@ -398,7 +403,7 @@ static int check(struct request *r, const char *bytes)
 		fprintf(stderr, "dicomm-info: %s: only with --explain\n",
 			ranks ? "--ranks" : "--bytes");
 	else if (r->dot &&
-		 (r->version || r->devices || r->transports || r->ways ||
+		 (r->version || r->devices || r->transports || r->paths ||
 		  r->machine || r->config || r->explain || r->json))
 		fprintf(stderr, "dicomm-info: --dot: alone, or with --topo\n");
 	else
@@ -417,9 +422,13 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "what ranks can compute on", NULL},
 		{"transports", '\0', POPT_ARG_NONE, &r->transports, 0,
 		 "the wires, and why one is not usable", NULL},
-		{"ways", '\0', POPT_ARG_NONE, &r->ways, 0,
-		 "how data gets between each two devices, and why not better",
+		{"paths", '\0', POPT_ARG_NONE, &r->paths, 0,
+		 "the path of data between each two devices, and why it is "
+		 "not a better one",
 		 NULL},
+		/* The former name, for one release */
+		{"ways", '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN,
+		 &r->paths, 0, NULL, NULL},
 		{"machine", '\0', POPT_ARG_NONE, &r->machine, 0,
 		 "NUMA nodes and caches", NULL},
 		{"config", '\0', POPT_ARG_NONE, &r->config, 0,

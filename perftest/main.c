@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "perftest/failure.h"
-#include "perftest/gnuplot.h"
-#include "perftest/json.h"
-#include "perftest/launch.h"
-#include "perftest/links.h"
-#include "perftest/plot.h"
-#include "perftest/run.h"
-#include "perftest/simulate.h"
+#include "perftest/base/failure.h"
+#include "perftest/base/gnuplot.h"
+#include "perftest/report/json.h"
+#include "perftest/base/launch.h"
+#include "perftest/links/links.h"
+#include "perftest/report/plot.h"
+#include "perftest/run/run.h"
+#include "perftest/links/simulate.h"
 
 static void report_end(struct session *s, const struct report_end *end)
 {

@@ -4,8 +4,9 @@
 #include <sched.h>
 #include <stdio.h>
 
-dicomm_result_t defaults_hold(struct tp_device *dev, const void *addr,
-			      uint64_t len, bool written, struct tp_hold **out)
+dicomm_result_t defaults_mem_reg(struct tp_device *dev, const void *addr,
+				 uint64_t len, bool written,
+				 struct tp_mem **out)
 {
 	(void)dev;
 	(void)addr;
@@ -15,10 +16,10 @@ dicomm_result_t defaults_hold(struct tp_device *dev, const void *addr,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t defaults_hold_device(struct tp_device *dev,
-				     const struct tp_region *region,
-				     struct tp_hold **out, char *how,
-				     size_t len)
+dicomm_result_t defaults_mem_reg_device(struct tp_device *dev,
+					const struct tp_region *region,
+					struct tp_mem **out, char *how,
+					size_t len)
 {
 	(void)dev;
 	(void)region;
@@ -27,8 +28,9 @@ dicomm_result_t defaults_hold_device(struct tp_device *dev,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-bool defaults_takes(unsigned n, const struct tp_region *region,
-		    const struct tp_place *place, struct tp_taker *out)
+bool defaults_mem_support(unsigned n, const struct tp_region *region,
+			  const struct tp_place *place,
+			  struct tp_mem_support *out)
 {
 	(void)n;
 	(void)place;
@@ -37,13 +39,13 @@ bool defaults_takes(unsigned n, const struct tp_region *region,
 	return false;
 }
 
-void defaults_drop(struct tp_device *dev, struct tp_hold *hold)
+void defaults_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
 	(void)dev;
-	(void)hold;
+	(void)mem;
 }
 
-void defaults_rest(struct tp_device *dev, unsigned us)
+void defaults_wait(struct tp_device *dev, unsigned us)
 {
 	(void)dev;
 	(void)us;

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations for a wire that has nothing of its own to do in them. */
+/* Operations of transports that need nothing of their own there. */
 #ifndef DICOMM_TRANSPORTS_DEFAULTS_H
 #define DICOMM_TRANSPORTS_DEFAULTS_H
 
 #include "transports/transport.h"
 
-/* hold() and drop() of a wire that reaches all memory as it is. */
-dicomm_result_t defaults_hold(struct tp_device *dev, const void *addr,
-			      uint64_t len, bool written, struct tp_hold **out);
-void defaults_drop(struct tp_device *dev, struct tp_hold *hold);
+/* mem_reg() and mem_dereg() of a transport that reaches all host memory. */
+dicomm_result_t defaults_mem_reg(struct tp_device *dev, const void *addr,
+				 uint64_t len, bool written,
+				 struct tp_mem **out);
+void defaults_mem_dereg(struct tp_device *dev, struct tp_mem *mem);
 
-/* hold_device() and takes() of a wire that reaches no device. */
-dicomm_result_t defaults_hold_device(struct tp_device *dev,
-				     const struct tp_region *region,
-				     struct tp_hold **out, char *how,
-				     size_t len);
-bool defaults_takes(unsigned n, const struct tp_region *region,
-		    const struct tp_place *place, struct tp_taker *out);
+/* mem_reg_device() and mem_support() of a transport that reaches no device. */
+dicomm_result_t defaults_mem_reg_device(struct tp_device *dev,
+					const struct tp_region *region,
+					struct tp_mem **out, char *how,
+					size_t len);
+bool defaults_mem_support(unsigned n, const struct tp_region *region,
+			  const struct tp_place *place,
+			  struct tp_mem_support *out);
 
-/* rest() of a wire that nobody could wake. */
-void defaults_rest(struct tp_device *dev, unsigned us);
+/* wait() of a transport that cannot be woken: yields once. */
+void defaults_wait(struct tp_device *dev, unsigned us);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wires; those that this build is without are never usable. Ranks speak of
- * a wire by its number, which is the same in every build. */
+/* The transports. One that this build lacks is listed, but never usable:
+ * ranks exchange the numbers of transports, so these must be the same in
+ * every build. */
 #include "transports/transport.h"
 
 #include <stdio.h>
@@ -15,10 +16,10 @@ static bool absent_usable(char *why, size_t len)
 	return false;
 }
 #endif
-#define ABSENT(text)                                                    \
-	{                                                               \
-		.name = text, .devices = true, .usable = absent_usable, \
-		.takes = defaults_takes                                 \
+#define ABSENT(text)                                                          \
+	{                                                                     \
+		.name = text, .device_memory = true, .usable = absent_usable, \
+		.mem_support = defaults_mem_support                           \
 	}
 
 extern const struct transport transport_shm;

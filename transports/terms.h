@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What both sides of a wire must agree on. Errors begin with its name. */
+/* What two ranks must agree on before they connect. Errors begin with the name
+ * of the transport. */
 #ifndef DICOMM_TRANSPORTS_TERMS_H
 #define DICOMM_TRANSPORTS_TERMS_H
 
 #include "transports/transport.h"
 
-/* What an address says of its rank. */
+/* What the address of a rank says. */
 struct terms {
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
 };
 
-/* For open(): DICOMM_ERR_INVALID_ARGUMENT unless it is a configuration. */
+/* For open(): DICOMM_ERR_INVALID_ARGUMENT if a member has no possible value. */
 dicomm_result_t terms_check_config(const char *wire,
 				   const struct tp_config *config);
-/* For peer_open(): DICOMM_ERR_INVALID_ARGUMENT if it is the address of another
- * rank, DICOMM_ERR_INVALID_USAGE if its inboxes are unlike mine, whose slots
- * have so many bytes. */
+/* For peer_open(): DICOMM_ERR_INVALID_ARGUMENT if the address is of another
+ * rank; DICOMM_ERR_INVALID_USAGE if its slots differ from this rank's, which
+ * have slot_bytes each. */
 dicomm_result_t terms_check_peer(const char *wire,
 				 const struct tp_config *config,
 				 uint32_t slot_bytes, int rank,

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A wire. It moves messages into the inbox of a peer, and knows neither
- * collectives nor the engine.
+ * The seam between the engine and a transport. A transport moves messages into
+ * the inbox of a peer. It knows neither collectives nor the engine.
  *
- * An inbox is a ring of `slots` slots for one ordered pair of ranks and one
- * class of traffic. Message number q (from 1, counting up) goes to slot
- * q % slots: a put writes the slot's line (and, when it does not fit there, its
- * data area) and then, once any reader would see all of that, sets line->seq to
- * q. So each counter has one writer and only grows: a replay or a coalesced
- * arrival is harmless. Whoever reads polls line->seq in its own memory; how q
- * travels is the transport's affair.
+ * Inbox. An inbox is a ring of `slots` slots, for one ordered pair of ranks and
+ * one class of traffic. Message number q (the first is 1) goes into slot q %
+ * slots. put() writes the line of the slot, and the data area of the slot if
+ * the body does not fit into the line. When any reader would see all of that,
+ * line->seq becomes q. So each counter has one writer and only grows: it does
+ * no harm if a message is delivered twice, or if several arrive at once. The
+ * reader polls line->seq in its own memory.
  *
- * Credits: a put of q needs q <= *released + slots. The receiver moves
- * `released` with release(); the sender must not put beyond it. What they allow
- * is put in any order, and may arrive in any other: a wire may have several
- * ways to a peer.
+ * Credits. put() of message q needs a credit: q <= *released + slots. The
+ * receiver grants credits with release(). Messages that have credits may be put
+ * in any order and may arrive in any other order, since a transport may have
+ * several paths to a peer.
  *
- * Large messages need not pass through the slot: the sender may offer a
- * reference to its source (offer), put that as the message, and keep the source
- * unchanged until the message is released; the receiver maps or reads it. What
- * is longer than limits.eager_bytes goes no other way. So user buffers are
- * written by their own rank only, and once that rank has stopped, nobody writes
- * them.
+ * Large messages. The sender may put a reference to its memory instead of the
+ * data: offer() makes it. The sender keeps the memory unchanged until the
+ * message is released. The receiver maps or reads it. A message longer than
+ * limits.eager_bytes is always sent so. Only its own rank ever writes a user
+ * buffer, so once that rank has stopped, nothing writes it.
  *
- * Threads: one at a time for all operations of a device and its peers, except
- * abort(). A transport never calls the engine. DICOMM_AGAIN means that nothing
- * happened: poll(), then retry. Every operation is set.
+ * Threads. One thread at a time may use a device and its peers; abort() may be
+ * called by any thread. A transport never calls the engine. DICOMM_AGAIN means
+ * that nothing happened: poll(), then try again. Every operation is set, unless
+ * its comment says what NULL means.
  */
 #ifndef DICOMM_TRANSPORTS_TRANSPORT_H
 #define DICOMM_TRANSPORTS_TRANSPORT_H
@@ -41,36 +41,36 @@ enum tp_class { TP_COLLECTIVE, TP_POINT_TO_POINT, TP_CLASSES };
 
 enum tp_kind {
 	TP_DATA, /* len bytes: in the line if they fit, else in the data area */
-	TP_REF   /* a struct tp_ref in the line; len bytes wait there */
+	TP_REF   /* a struct tp_ref in the line; it refers to len bytes */
 };
 
-/* What a receiver does with bytes that it is offered. */
+/* What the receiver will do with the bytes that a reference refers to. */
 enum tp_want {
-	TP_WANT_LOAD,    /* loads each once, or as good as that */
-	TP_WANT_COPY,    /* copies them, while the sender has nothing to do */
-	TP_WANT_EXCHANGE /* the same, while the sender receives as much */
+	TP_WANT_LOAD,    /* load each byte about once */
+	TP_WANT_COPY,    /* copy them while the sender is idle */
+	TP_WANT_EXCHANGE /* copy them while the sender receives as much */
 };
 
 #define TP_LINE_BYTES 128
 #define TP_LINE_ROOM (TP_LINE_BYTES - 24)
 
-/* Head of a slot, with room for small messages: head and the first 40 bytes
- * share the first cache line. */
+/* Head of a slot, with room for a short message. The head and the first 40
+ * bytes share a cache line. */
 struct tp_line {
 	_Atomic uint64_t seq;
-	uint32_t signature; /* of the operation, to tell unlike calls */
+	uint32_t signature; /* tells calls that do not match */
 	uint32_t kind;
 	uint64_t len;
 	uint8_t room[TP_LINE_ROOM];
 } __attribute__((aligned(TP_LINE_BYTES)));
 
-/* Where to pull from; opaque to all but the transport. */
+/* A reference to memory of the sender; only the transport reads it. */
 struct tp_ref {
 	uint8_t bytes[TP_LINE_ROOM];
 };
 
-/* Receiver's side of a connected pair. A slot's line and its data area are
- * each at a fixed distance from those of the slot before. */
+/* The receiver's side of a connected pair. Lines, and data areas, of successive
+ * slots are a fixed distance apart. */
 struct tp_inbox {
 	struct tp_line *lines;
 	const uint8_t *data;
@@ -84,46 +84,46 @@ static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
 				  slot * in->line_stride);
 }
 
-/* Sender's side. */
+/* The sender's side. */
 struct tp_outbox {
-	_Atomic uint64_t *released; /* messages that the peer is done with */
-	/* Where put() writes what a line has no room for, slot after slot, so
-	 * that its cache lines can be fetched before; NULL: not by this core.
-	 */
+	_Atomic uint64_t *released; /* messages that the peer has released */
+	/* Where put() writes data, slot after slot, so that the caller can
+	 * prefetch its cache lines. NULL: this core does not write them. */
 	const uint8_t *data;
 	size_t data_stride; /* bytes */
 	uint32_t slot_mask; /* slots - 1 */
 };
 
-/* What holds for all messages to and from a peer; alike on both sides. */
+/* What holds for all messages to and from a peer; the same on both sides. */
 struct tp_limits {
 	uint32_t eager_bytes; /* longest TP_DATA */
 	uint32_t slots;       /* of each inbox between the two */
-	/* Messages that may be under way whatever the receiver does: it may
-	 * tell of its releases in bulk. At most `slots`. */
+	/* Messages that may be in flight before the receiver must have sent a
+	 * credit. At most `slots`, since receivers send credits for several
+	 * messages at once. */
 	uint32_t window;
-	uint32_t spin;   /* looks at an inbox that pay before a poll() */
-	bool wants_hold; /* offer() and read() need it */
-	/* A reference costs more than copies: only for a message that is
-	 * longer than eager_bytes. */
-	bool rather_eager;
-	/* Messages of several peers share the way here as it comes. So what
-	 * those who are ahead send for the next operation would delay what
-	 * others still send for this one. */
-	bool crowds;
+	uint32_t spin;      /* loads of line->seq that pay before a poll() */
+	bool needs_mem_reg; /* offer() and read() need registered memory */
+	/* A reference costs more than copies: use one only for messages longer
+	 * than eager_bytes. */
+	bool prefers_eager;
+	/* Messages of all peers share one link into this rank. A rank that is
+	 * ahead should wait: its messages for the next operation would delay
+	 * those that other ranks still send for this one. */
+	bool congests;
 };
 
-/* Bytes that travel through the bootstrap. */
+/* Bytes that the bootstrap carries to other ranks. */
 struct tp_blob {
 	uint32_t len;
 	uint8_t data[1020];
 };
 
-/* Where a rank computes. */
+/* Where a rank computes; it chooses the nearest adapters by that. */
 struct tp_place {
 	char pci[16]; /* of its device; "": the cores of this thread */
-	/* How far it is from one PCI address, or those cores, to another;
-	 * UINT32_MAX: unknown. NULL: all is. */
+	/* Distance from one PCI address (or "") to another. UINT32_MAX:
+	 * unknown. The pointer may be NULL: all distances are unknown. */
 	uint32_t (*steps)(const char *from, const char *to);
 };
 
@@ -132,200 +132,208 @@ struct tp_config {
 	struct tp_place place;
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
-	uint64_t core_cache_bytes; /* its second level; 0 if unknown */
-	uint32_t channels; /* to a peer between two adapters; 0: not said */
-	/* All ranks have the same; nobody else knows it. */
+	uint64_t core_cache_bytes; /* of the second-level cache; 0: unknown */
+	/* For each pair of adapters of two ranks; 0: the transport decides. */
+	uint32_t queue_pairs;
+	/* Secret of the communicator: all of its ranks have it, and nobody
+	 * else. */
 	uint8_t key[32];
-	/* Listens by TCP where this machine should; text is "ADDRESS:PORT". */
+	/* Listen by TCP on the interface of this machine; text becomes
+	 * "ADDRESS:PORT". */
 	dicomm_result_t (*listen)(int *fd, char text[80]);
 };
 
-/* Memory of a device. */
+/* A range of a device's memory. */
 struct accel;
 struct tp_region {
 	const struct accel *accel;
 	int index;
 	const void *addr;
 	uint64_t len;
-	/* Of the allocation, which others do not have; 0: it is not freed while
-	 * a wire holds it. */
+	/* Of the allocation; no other allocation ever has it. 0: the owner does
+	 * not free the memory while it is registered. */
 	uint64_t id;
 };
 
-/* What an adapter says to it. */
-struct tp_taker {
+/* Can an adapter register that memory? */
+struct tp_mem_support {
 	char name[80];
-	bool takes;
-	char how[256]; /* or why not */
+	bool supported;
+	char how[256]; /* how it would, or why it cannot */
 };
 
-struct tp_hold;   /* memory that the wire can reach */
-struct tp_device; /* one rank's endpoint on this wire */
-struct tp_peer;   /* one remote rank, or this one */
+struct tp_mem;    /* memory handle: registered memory */
+struct tp_device; /* one rank's endpoint on this transport */
+struct tp_peer;   /* one remote rank, or this rank itself */
 
-/* What an adapter says of itself. */
+/* What an adapter is, as its driver says. */
 struct tp_adapter {
-	uint64_t id; /* that no other one of the machine has */
+	uint64_t id; /* unique on this machine */
 	uint64_t bytes_per_s;
-	/* It is a program, which carries what processors make of it. */
+	/* emulated: processors move the data */
 	bool software;
-	uint64_t latency_ps; /* of a few bytes, to that of another machine */
+	/* Of a few bytes, to an adapter of another machine. */
+	uint64_t latency_ps;
 };
 #define TP_ADAPTERS 8
 
 struct transport {
 	const char *name; /* "shm"; a value of DICOMM_TRANSPORTS */
-	/* It ends at this machine. The others are opened only where such wires
-	 * do not reach everybody. */
-	bool near;
-	/* It may reach the memory of devices: it is opened even so where some
-	 * do not reach each other's. */
-	bool devices;
-	/* Slots, and their bytes, that keep its ways full where what is under
-	 * way is much; taken unless the user chose. 0: any. */
+	/* It connects ranks of one machine only. Other transports are opened
+	 * only if ranks remain that these do not reach. */
+	bool intra_node;
+	/* It may reach memory of devices. It is opened, too, if some devices do
+	 * not reach each other's memory. */
+	bool device_memory;
+	/* Slots, and bytes of a slot, that keep its paths busy when much is
+	 * in flight; used unless the user chose. 0: it needs none in
+	 * particular. */
 	uint32_t slots, slot_bytes;
-	/* Long messages are read from where they lie: slots hold none of their
-	 * data, but each is a request or two. Near wires beside it take as
-	 * long ones. */
+	/* It reads long messages from where they are, so a long slice costs it
+	 * no memory, while each slice costs a request or two. Other transports
+	 * beside it use slices as long. */
 	bool by_reference;
-	/* rest() ends when something comes. */
-	bool sleeps;
-	/* A poll() is a system call: rather rest() than look again. */
+	/* wait() ends when something arrives. */
+	bool wait_wakes;
+	/* poll() is a system call: wait() rather than poll again at once. */
 	bool slow_poll;
 
-	/* Is there a device to use? The reason if not, else what was found. */
+	/* Is there an adapter to use? `why` becomes what was found, or why not.
+	 * Logs nothing. */
 	bool (*usable)(char *why, size_t len);
 
 	dicomm_result_t (*open)(const struct tp_config *config,
 				struct tp_device **dev);
-	/* Of a device without peers: slots hold so much instead, and its
-	 * address is another one. NULL: it cannot. */
-	void (*widen)(struct tp_device *dev, uint32_t slot_bytes);
-	/* Of a device that has connected nobody: this machine has fewer cores
-	 * than the communicator has ranks here. NULL: that changes nothing. */
+	/* Use that slot size instead; this changes the address of the device.
+	 * Only before the first peer_open(). NULL: it cannot. */
+	void (*set_slot_bytes)(struct tp_device *dev, uint32_t slot_bytes);
+	/* Ranks of this machine share cores: the communicator has more of them
+	 * than the machine has cores. Only before the first connection. NULL:
+	 * that changes nothing. */
 	void (*share_cores)(struct tp_device *dev);
-	/* Bytes that every peer needs to reach this device. */
+	/* What peers need to reach this device. */
 	void (*address)(const struct tp_device *dev, struct tp_blob *address);
-	/* The adapters that it sends and receives by. NULL: they do not say
-	 * what they carry, so that has to be measured. */
+	/* List the adapters that it uses; returns their number. NULL: adapters
+	 * do not say how fast they are, so links have to be measured. */
 	unsigned (*adapters)(const struct tp_device *dev,
 			     struct tp_adapter out[TP_ADAPTERS]);
-	/* Closes what is left open; frees everything. */
+	/* Close what is open; free everything. */
 	void (*close)(struct tp_device *dev);
 
-	/* Can the device reach the owner of that address? Local and quiet; if
-	 * not, why. Not any more, once a peer that it is connected to has
-	 * closed, or aborted. */
+	/* Can the device reach the owner of that address? If not, `why` says
+	 * why. Looks at local state only, and logs nothing. False, too, once a
+	 * connected peer has closed or aborted. */
 	bool (*reaches)(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len);
 	dicomm_result_t (*peer_open)(struct tp_device *dev, int peer,
 				     const struct tp_blob *address,
 				     struct tp_peer **out);
 	void (*limits)(const struct tp_peer *peer, struct tp_limits *limits);
-	/* Make the direction usable, at the first message. AGAIN until the
-	 * other side has done its part; then *out is filled in and valid until
-	 * peer_close(). */
+	/* Connect one direction, at the first message. AGAIN: the other side
+	 * has not done its part yet. SUCCESS: *out is filled in, and valid
+	 * until peer_close(). */
 	dicomm_result_t (*connect_out)(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *out);
 	dicomm_result_t (*connect_in)(struct tp_peer *peer, enum tp_class c,
 				      struct tp_inbox *in);
-	/* After it, nothing that this side put or mapped is accessed. */
+	/* Afterwards, nothing accesses what this side has put or mapped. */
 	void (*peer_close)(struct tp_peer *peer);
 
-	/*
-	 * Deliver message seq. TP_DATA: body is len <= eager_bytes bytes,
-	 * copied before the call returns or sent later (then
-	 * DICOMM_IN_PROGRESS, and the body must stay until *outbox.released
-	 * reaches seq). TP_REF: body is a struct tp_ref from offer(). AGAIN:
-	 * too many in flight.
-	 */
+	/* Deliver message seq. TP_DATA: body is len <= eager_bytes bytes.
+	 * SUCCESS: they were copied. IN_PROGRESS: they are sent later, so body
+	 * must stay unchanged until *outbox.released reaches seq. TP_REF: body
+	 * is a struct tp_ref from offer(). AGAIN: too much is in flight. */
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
-	/* All messages up to seq are done with. The sender hears of it in
-	 * time for limits.window, when poll() finds nothing else to do, or at
-	 * flush(). */
+	/* The receiver needs no message up to seq any more. The sender is told
+	 * in time for limits.window, or when poll() finds nothing else to do,
+	 * or at flush(). */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
-	/* Nobody may poll for a while: tell all senders. Those of references
-	 * end their operations with that, and who leaves waits for it. False:
-	 * there was no room to tell some; poll(), and call again. */
+	/* Tell all senders now what was released: this rank may not poll for a
+	 * while. Senders of references wait for that at the end of their
+	 * operation, and ranks wait for it before they leave. False: some could
+	 * not be told for lack of room; poll(), then call again. */
 	bool (*flush)(struct tp_device *dev);
-	/* Is all there that was told? What a wire then loses that has several
-	 * ways, nobody says again once this rank has left: so poll(), and ask
-	 * again, before. NULL: it has one way, with whose end its peers are
-	 * lost. */
-	bool (*landed)(struct tp_device *dev);
+	/* Have all credits arrived that were sent? A transport with several
+	 * paths may lose one, and a rank that has left does not send it again.
+	 * So a rank polls until this is true, and leaves then. NULL: there is
+	 * one path; when it fails, the peers are lost anyway. */
+	bool (*delivered)(struct tp_device *dev);
 
-	/* Reach memory by the wire until drop(): what may take its time is done
-	 * here. `written`: read() may put data there. Where limits.wants_hold,
-	 * what is offered and where a read() goes must be held. */
-	dicomm_result_t (*hold)(struct tp_device *dev, const void *addr,
-				uint64_t len, bool written,
-				struct tp_hold **out);
-	/* The same of memory of a device, which read() may write: data then
-	 * goes there and comes from there without the host, and kernels that
-	 * start once it has arrived() see it. `how` becomes in which way; or,
-	 * where the wire cannot and returns DICOMM_ERR_UNSUPPORTED, why not,
-	 * if that does not go without saying: nothing is logged then. */
-	dicomm_result_t (*hold_device)(struct tp_device *dev,
-				       const struct tp_region *region,
-				       struct tp_hold **out, char *how,
-				       size_t len);
-	/* For whoever asks, without a device of the wire: what does the n-th
-	 * adapter that a rank there would use say to that memory? False: it
-	 * has none of that number. */
-	bool (*takes)(unsigned n, const struct tp_region *region,
-		      const struct tp_place *place, struct tp_taker *out);
-	void (*drop)(struct tp_device *dev, struct tp_hold *hold);
+	/* Register host memory, until mem_dereg(): all that takes long is done
+	 * here. `written`: read() may write it. If limits.needs_mem_reg, memory
+	 * that is offered or read into must be registered. */
+	dicomm_result_t (*mem_reg)(struct tp_device *dev, const void *addr,
+				   uint64_t len, bool written,
+				   struct tp_mem **out);
+	/* Register memory of a device; read() may write it. Data goes there and
+	 * comes from there without the host, and kernels that start after
+	 * read_status() returned SUCCESS see it. `how` becomes the way that was
+	 * found. ERR_UNSUPPORTED: the transport cannot, `how` says why (or ""
+	 * if that is obvious), and nothing is logged. */
+	dicomm_result_t (*mem_reg_device)(struct tp_device *dev,
+					  const struct tp_region *region,
+					  struct tp_mem **out, char *how,
+					  size_t len);
+	/* Could the n-th adapter of a rank at that place register that memory?
+	 * For dicomm-info, without a device of the transport. False: there is
+	 * no such adapter. */
+	bool (*mem_support)(unsigned n, const struct tp_region *region,
+			    const struct tp_place *place,
+			    struct tp_mem_support *out);
+	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *mem);
 
-	/* Can the peer pull [addr, addr + len), and does that pay for what it
-	 * wants? Then *ref says how. Above eager_bytes it always can; and a
-	 * wire that is not near, of any length: where limits.wants_hold,
-	 * whatever is held. No system call. */
+	/* Make a reference to [addr, addr + len). False: the peer cannot read
+	 * it, or that would not pay for what it wants. Always possible above
+	 * eager_bytes; if the transport is not intra_node, for any length; if
+	 * limits.needs_mem_reg, for registered memory. No system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
-	/* A received reference as memory of this process, for loads only, until
-	 * the next release(). ERR_UNSUPPORTED: read() it. May map memory when
-	 * it is new. */
+	/* Map the memory of a received reference, for loads only, until the
+	 * next release(). ERR_UNSUPPORTED: use read(). May call mmap() when the
+	 * memory is new. */
 	dicomm_result_t (*map)(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr);
-	/* Is what has been loaded from there what the peer sent? Else
-	 * DICOMM_ERR_REMOTE: it has stopped meanwhile, and may have put that
-	 * memory to another use; nobody loads from there any more. NULL where
-	 * map() never succeeds. */
+	/* Is what was loaded from mapped memory what the peer sent? ERR_REMOTE:
+	 * the peer has stopped meanwhile and may have reused the memory; do not
+	 * load from there any more. NULL: map() never succeeds. */
 	dicomm_result_t (*intact)(struct tp_peer *peer);
-	/* Copy part of what message seq, not released yet, refers to; one at a
-	 * time for each seq, and for at most 64 of them. IN_PROGRESS: it is
-	 * under way, ask arrived(). AGAIN: too many are. */
+	/* Copy a part of the memory that message seq refers to; the message is
+	 * not released yet. One part at a time for each seq, and for at most 64
+	 * messages. IN_PROGRESS: ask read_status(). AGAIN: too many reads are
+	 * in flight. */
 	dicomm_result_t (*read)(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len);
-	/* Of the last read() for that seq: IN_PROGRESS until all is there. */
-	dicomm_result_t (*arrived)(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq);
+	/* Of the last read() for that seq. IN_PROGRESS: the data is not
+	 * complete. */
+	dicomm_result_t (*read_status)(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq);
 
-	/* Make progress; true if anything moved. Never blocks. */
+	/* Make progress; true: something moved. Never blocks. */
 	bool (*poll)(struct tp_device *dev);
 	/* Sleep until something may have arrived, or could be sent, for at most
-	 * so long; or less: whoever else needs the core gets it. */
-	void (*rest)(struct tp_device *dev, unsigned us);
-	/* DICOMM_SUCCESS; or what has ended the traffic with a peer for good,
-	 * though it has not left: which, and the words as the last error. */
+	 * that long. It may return early. */
+	void (*wait)(struct tp_device *dev, unsigned us);
+	/* Has the connection to a peer failed for good, though the peer has not
+	 * closed it? Then an error, *peer is which one, and the text becomes
+	 * the last error. Else SUCCESS. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
-	/* Stop: nothing that is in flight may land any more, puts fail with
-	 * DICOMM_ERR_ABORTED, and once it has returned nobody loads from what
-	 * was offered and may be gone now. Any thread, any number of times. */
+	/* Stop: nothing in flight arrives any more, put() fails with
+	 * DICOMM_ERR_ABORTED, and when this returns, nobody loads from offered
+	 * memory that may be gone. Any thread, any number of times. */
 	void (*abort)(struct tp_device *dev);
-	/* Bytes of memory that the device holds. */
+	/* Bytes of memory that the device uses. */
 	uint64_t (*memory)(const struct tp_device *dev);
 };
 
-/* All transports, fastest first; NULL ends the list. Those that this build is
- * without are not usable and cannot open. */
+/* All transports, fastest first; NULL ends the list. A transport that this
+ * build lacks is listed, but is not usable and cannot be opened. */
 extern const struct transport *const transports[];
-/* NULL: there is no such. */
+/* NULL: there is none of that name. */
 const struct transport *transport_find(const char *name);
 
 #endif

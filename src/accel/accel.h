@@ -27,7 +27,7 @@ struct accel_stream;
 /* A place in a stream. */
 struct accel_event;
 /* What streams wait at until the host says so. */
-struct accel_gate;
+struct accel_stream_wait;
 
 /* What devices of one kind may differ in. */
 enum accel_caps {
@@ -78,8 +78,8 @@ struct accel_handle {
  * which it was queued. Device pointers, and host memory that the device can
  * reach, need no alignment.
  *
- * Threads: one at a time for a stream, an event and a gate; any for the rest,
- * and for event_query() and gate_open().
+ * Threads: one at a time for a stream, an event and a stream wait; any for the
+ * rest, and for event_query() and stream_wait_release().
  */
 struct accel_work {
 	/* The variable that sets on how many queues of a device its streams
@@ -108,8 +108,8 @@ struct accel_work {
 	/* For a type that it cannot compute: from now on let the host reduce
 	 * what is queued on this stream, on copies in its own memory. May wait
 	 * for the device; DICOMM_ERR_UNSUPPORTED as above. */
-	dicomm_result_t (*prepare_proxy)(struct accel_stream *s,
-					 dicomm_datatype_t type);
+	dicomm_result_t (*prepare_host_reduce)(struct accel_stream *s,
+					       dicomm_datatype_t type);
 
 	dicomm_result_t (*event_create)(int index, struct accel_event **e);
 	void (*event_destroy)(struct accel_event *e);
@@ -122,23 +122,27 @@ struct accel_work {
 	dicomm_result_t (*wait_event)(struct accel_stream *s,
 				      const struct accel_event *e);
 
-	dicomm_result_t (*gate_create)(int index, struct accel_gate **g);
-	/* Opens what is closed. */
-	void (*gate_destroy)(struct accel_gate *g);
-	/* What is queued on s from now on waits for gate_open(), which opens
-	 * the gate once for each time it was closed, in that order. */
-	dicomm_result_t (*gate_close)(struct accel_gate *g,
-				      struct accel_stream *s);
-	void (*gate_open)(struct accel_gate *g);
-	/* Is any gate of this process closed? What allocates, frees, maps,
-	 * unmaps and prepares could wait for it. */
+	/* A stream wait holds a stream of a device until the host lets it go
+	 * on. */
+	dicomm_result_t (*stream_wait_create)(int index,
+					      struct accel_stream_wait **g);
+	/* Ends the waits that are pending. */
+	void (*stream_wait_destroy)(struct accel_stream_wait *g);
+	/* Queue a wait: what is queued on s from now on runs after
+	 * stream_wait_release(). Each release ends one wait, in the order in
+	 * which they were queued. */
+	dicomm_result_t (*stream_wait_queue)(struct accel_stream_wait *g,
+					     struct accel_stream *s);
+	void (*stream_wait_release)(struct accel_stream_wait *g);
+	/* Is a stream wait of this process pending? Then a call that
+	 * allocates, frees, maps, unmaps or prepares may block behind it. */
 	bool (*held)(int index);
 
 	/* From and to memory of the device or of the host. */
 	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
 				const void *src, size_t bytes);
-	/* As in reduce.h; prepare() or prepare_proxy() has succeeded for the
-	 * type. */
+	/* As in reduce.h; prepare() or prepare_host_reduce() has succeeded for
+	 * the type. */
 	dicomm_result_t (*reduce)(struct accel_stream *s,
 				  dicomm_datatype_t type, dicomm_redop_t op,
 				  void *dst, const void *a, const void *b,

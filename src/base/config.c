@@ -44,6 +44,7 @@ struct row {
 	bool shared; /* all ranks of a communicator must agree */
 	bool chosen; /* and on who chose: the default may give way to others */
 	bool secret; /* never printed */
+	bool id;     /* may be a unique id, whose secret is never printed */
 };
 
 static const char *check_power_of_two(const char *text, int64_t number)
@@ -100,6 +101,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.nccl = "NCCL_COMM_ID",
 			.kind = KIND_STRING,
 			.value = "",
+			.id = true,
 			.help = "host:port where rank 0 listens and all ranks "
 				"meet, or the text of a unique id",
 		},
@@ -507,7 +509,8 @@ struct value {
 	int64_t number;
 	const char *variable; /* that set it; NULL: default */
 	char origin[64];
-	char *rejected; /* value that was refused, and why */
+	const char *shown; /* the text, without what is secret in it */
+	char *rejected;    /* value that was refused, and why */
 	const char *wanted;
 	char *help; /* that names the NCCL variable; NULL: that of the row */
 };
@@ -598,6 +601,50 @@ static const char *keep(const char *text)
 	return copy ? copy : text;
 }
 
+#define HIDDEN "(hidden)"
+/* Longer runs of what base64 consists of are taken for a secret; that of an id
+ * has 43. Labels of host names are seldom as long. */
+#define SECRET_RUN 32
+
+static bool looks_secret(const char *text)
+{
+	size_t run = 0;
+
+	for (; *text; text++) {
+		run = isalnum((unsigned char)*text) || *text == '-' ||
+				      *text == '_'
+			      ? run + 1
+			      : 0;
+		if (run >= SECRET_RUN)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Of an id, damaged or not: host and port are shown, and what follows the last
+ * colon only if that is a port. Without a colon it is a slip of the user, who
+ * has to see it, unless it is long.
+ */
+static const char *show_id(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+	char *shown;
+
+	if (colon && digits <= 5 && !colon[1 + digits] && !looks_secret(text))
+		return text;
+	if (!colon)
+		return looks_secret(text) ? HIDDEN : text;
+	if (asprintf(&shown, "%.*s:" HIDDEN, (int)(colon - text), text) < 0)
+		return HIDDEN;
+	if (looks_secret(shown)) {
+		free(shown);
+		return HIDDEN;
+	}
+	return shown;
+}
+
 /* Fill in number and text. NULL, or what is wanted instead of this text. */
 static const char *parse(const struct row *row, const char *text,
 			 struct value *value)
@@ -630,6 +677,11 @@ static const char *parse(const struct row *row, const char *text,
 		print_number(row, value);
 	else
 		value->text = choice == text ? keep(text) : choice;
+	value->shown = value->text;
+	if (*value->text && row->secret)
+		value->shown = HIDDEN;
+	else if (*value->text && row->id)
+		value->shown = show_id(value->text);
 	return NULL;
 }
 
@@ -707,12 +759,14 @@ static void report_row(const struct row *row, const struct value *value)
 		print_wanted(row, value->wanted, wanted, sizeof(wanted));
 		log_warn(
 			"%s %s is not valid (wanted: %s), using the default %s",
-			value->variable, value->rejected ? value->rejected : "",
+			value->variable,
+			row->secret || row->id ? HIDDEN
+			: value->rejected      ? value->rejected
+					       : "",
 			wanted, *row->value ? row->value : "(unset)");
 	} else if (value->variable && value->variable != row->name) {
 		log_info("%s is not set, taking %s %s", row->name,
-			 value->variable,
-			 row->secret ? "(hidden)" : value->text);
+			 value->variable, value->shown);
 	}
 }
 
@@ -816,6 +870,11 @@ const char *config_string(enum config_key key)
 	return get(key)->text;
 }
 
+const char *config_shown(enum config_key key)
+{
+	return get(key)->shown;
+}
+
 int64_t config_int(enum config_key key)
 {
 	want(rows[key].kind == KIND_INT || rows[key].kind == KIND_BYTES);
@@ -843,9 +902,7 @@ bool config_row(int index, dicomm_param_info_t *info)
 	info->name = row->name;
 	info->type = kind_names[row->kind];
 	info->default_value = row->value;
-	info->value = get((enum config_key)index)->text;
-	if (row->secret && *info->value)
-		info->value = "(hidden)";
+	info->value = get((enum config_key)index)->shown;
 	info->origin = get((enum config_key)index)->origin;
 	info->help = values[index].help ? values[index].help : row->help;
 	return true;

@@ -59,6 +59,8 @@ enum config_key {
 
 /* All abort on a key of another type (a bug of ours). Threads: any. */
 const char *config_string(enum config_key key); /* "" when unset */
+/* The same for messages: without what is secret in it. */
+const char *config_shown(enum config_key key);
 /* Also bytes. -1: unset (RANK, SIZE) or auto (SPIN). */
 int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);

@@ -64,9 +64,11 @@ struct links {
 	/* Places on it where nodes begin, and its end: [nodes + 1]. Of those,
 	 * where islands begin, and their end: [islands + 1]. */
 	uint32_t *node_begin, *island_begin;
-	/* Of collectives/tally.c; never what could not be found again. */
+	/* Of collectives/select/link_cost.c; never what could not be found
+	 * again. */
 	struct links_memos *memos;
-	/* Of collectives/groups.c, each in one piece; NULL: not yet made. */
+	/* Of collectives/groups/groups.c, each in one piece; NULL: not yet
+	 * made. */
 	_Atomic(void *) *groups; /* [LINKS_GROUPS] */
 };
 

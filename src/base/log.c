@@ -2,25 +2,40 @@
 /*
  * Writes messages: one line, one write(2), to stderr or DICOMM_DEBUG_FILE.
  *
+ * A message can neither end nor hang the job. A line that cannot be written at
+ * once is dropped and counted, and the next line that gets through says how
+ * many there were. A broken pipe raises no SIGPIPE. A stderr that is closed
+ * when the first message comes is never written to: its number may belong to
+ * somebody else later.
+ *
  * DICOMM_DEBUG is read here and not through config.c, because config.c reports
  * what it finds wrong by way of this file.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 
 #define TEXT_BYTES 1024
 #define KEPT 2 /* messages of a thread that are kept back, at most */
 #define HEAD_BYTES 192
+/* How long a full pipe is waited for, before lines are dropped until it takes
+ * one again: a reader that is only busy loses nothing. */
+#define FULL_MS 20
 
 /* The grammar of DICOMM_DEBUG: what each word lets through. VERSION stands, as
  * in NCCL, for no more than which library this is. */
@@ -43,7 +58,10 @@ static const char *const level_names[] = {
 /* Of the process, written once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threshold;
-static int out_fd = STDERR_FILENO;
+static int out_fd = STDERR_FILENO; /* -1: nowhere */
+static bool own_file;              /* not stderr: opened here, not blocking */
+/* Lines that could not be written and of which nobody has been told */
+static _Atomic unsigned long dropped;
 static char host[64];
 
 /* Of the calling thread. */
@@ -90,28 +108,118 @@ static size_t write_head(char *line, size_t room, const char *level)
 	return len + (size_t)n < room ? len + (size_t)n : room - 1;
 }
 
-/* Whole lines, so that those of several processes do not mix. A full or
- * closed stderr loses the line, never the job. */
+/* ---- one write, which neither blocks nor raises SIGPIPE ---- */
+
+/* write() where SIGPIPE would end the program: hold the signal back, and take
+ * it away if this write has raised it. */
+static ssize_t write_quietly(int fd, const char *line, size_t len)
+{
+	const struct timespec now = {0};
+	sigset_t pipe, before, pending;
+	ssize_t wrote;
+	int saved;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
+	wrote = write(fd, line, len);
+	saved = errno;
+	if (wrote < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE))
+		while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+			;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = saved;
+	return wrote;
+}
+
+static bool takes_more(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return poll(&p, 1, timeout_ms) > 0 && (p.revents & POLLOUT);
+}
+
+/*
+ * A pipe or a terminal that others have open, too: its file status flags are
+ * theirs, so it is opened once more, not blocking, for this line only. (A copy
+ * that stayed open would keep the reader of a pipe from seeing its end.) Where
+ * that fails, a pipe that polls as writable has room for a line.
+ */
+static ssize_t write_shared(int fd, const char *line, size_t len, bool wait)
+{
+	char path[32];
+	ssize_t wrote;
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = descriptors_high(
+		open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	if (again < 0 && errno == ENXIO)
+		return -1; /* nobody reads this pipe any more */
+	if (again < 0)
+		return takes_more(fd, wait ? FULL_MS : 0)
+			       ? write_quietly(fd, line, len)
+			       : -1;
+	wrote = write_quietly(again, line, len);
+	if (wrote < 0 && errno == EAGAIN && wait && takes_more(again, FULL_MS))
+		wrote = write_quietly(again, line, len);
+	close(again);
+	return wrote;
+}
+
+/* One line, whole, so that those of several processes do not mix: they are
+ * shorter than PIPE_BUF. False: it was not written. */
+static bool write_out(const char *line, size_t len, bool wait)
+{
+	struct stat st;
+	ssize_t wrote;
+
+	if (out_fd < 0 || fstat(out_fd, &st) < 0)
+		return false;
+	do {
+		if (S_ISSOCK(st.st_mode))
+			wrote = send(out_fd, line, len,
+				     MSG_DONTWAIT | MSG_NOSIGNAL);
+		else if (own_file || S_ISREG(st.st_mode))
+			wrote = write_quietly(out_fd, line, len);
+		else
+			wrote = write_shared(out_fd, line, len, wait);
+	} while (wrote < 0 && errno == EINTR);
+	return wrote == (ssize_t)len;
+}
+
+static size_t make_line(char *line, size_t room, const char *level,
+			const char *text, const char *where)
+{
+	size_t len = write_head(line, HEAD_BYTES, level);
+	int n = snprintf(line + len, room - len - 1, "%s%s", text, where);
+
+	len += (size_t)n < room - len - 1 ? (size_t)n : room - len - 2;
+	line[len++] = '\n';
+	return len;
+}
+
 static void write_line(const char *level, const char *text, const char *where)
 {
-	char line[HEAD_BYTES + TEXT_BYTES + 128];
-	size_t len, done = 0;
-	ssize_t wrote;
-	int n;
+	char line[HEAD_BYTES + TEXT_BYTES + 128], lost[96];
+	unsigned long n = atomic_exchange(&dropped, 0);
+	bool wait = n == 0;
+	size_t len;
 
-	len = write_head(line, HEAD_BYTES, level);
-	n = snprintf(line + len, sizeof(line) - len - 1, "%s%s", text, where);
-	len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n
-						  : sizeof(line) - len - 2;
-	line[len++] = '\n';
-	while (done < len) {
-		wrote = write(out_fd, line + done, len - done);
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote <= 0)
-			break;
-		done += (size_t)wrote;
+	if (n) {
+		snprintf(lost, sizeof(lost),
+			 "%lu messages before this one could not be written",
+			 n);
+		len = make_line(line, sizeof(line), "WARN", lost, "");
+		if (!write_out(line, len, false)) {
+			atomic_fetch_add(&dropped, n + 1);
+			return;
+		}
 	}
+	len = make_line(line, sizeof(line), level, text, where);
+	if (!write_out(line, len, wait))
+		atomic_fetch_add(&dropped, 1);
 }
 
 /* DICOMM_DEBUG_FILE with %h the host, %p the process, %% a percent sign. */
@@ -148,11 +256,15 @@ static void open_file(const char *pattern)
 
 	errno = ENAMETOOLONG;
 	fd = expand_path(pattern, path, sizeof(path))
-		     ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-			    0644)
+		     ? descriptors_high(open(path,
+					     O_WRONLY | O_CREAT | O_APPEND |
+						     O_NONBLOCK | O_NOCTTY |
+						     O_CLOEXEC,
+					     0644))
 		     : -1;
 	if (fd >= 0) {
 		out_fd = fd;
+		own_file = true;
 		return;
 	}
 	snprintf(why, sizeof(why), "DICOMM_DEBUG_FILE %.900s: open: %m",
@@ -200,6 +312,8 @@ static void init(void)
 		find_word(LOG_DEFAULT, &threshold, &version);
 		version = false;
 	}
+	if (fcntl(STDERR_FILENO, F_GETFD) < 0)
+		out_fd = -1;
 	if (file && *file)
 		open_file(file);
 	if (version) {

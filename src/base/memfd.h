@@ -7,8 +7,11 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "src/base/descriptors.h"
 
 /* Make it longer; as ftruncate(). The limit on the size of files (ulimit -f)
  * counts here, too, and beyond it the kernel would end the program. */
@@ -23,6 +26,12 @@ static inline int memfd_grow(int fd, uint64_t len)
 	return ftruncate(fd, (off_t)len);
 }
 
+/* As memfd_create() */
+static inline int memfd_make(const char *name, unsigned flags)
+{
+	return descriptors_high(memfd_create(name, flags | MFD_CLOEXEC));
+}
+
 /* Open that of another process, O_RDONLY or O_RDWR; *path is what for messages.
  * Whatever else its number may lead to by now is not waited for. */
 #define MEMFD_PATH 64
@@ -30,7 +39,8 @@ static inline int memfd_grow(int fd, uint64_t len)
 static inline int memfd_open(int pid, int fd, int access, char path[MEMFD_PATH])
 {
 	snprintf(path, MEMFD_PATH, "/proc/%d/fd/%d", pid, fd);
-	return open(path, access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return descriptors_high(
+		open(path, access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 }
 
 #endif

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "collectives/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "dicomm.h"
 
 struct call {

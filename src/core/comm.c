@@ -1,39 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A communicator as an object: its handle, its settings, what it owns. */
+/* A communicator as an object: its handle and its settings. */
 #include "src/core/comm.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/core/device.h"
-#include "src/core/direct.h"
-#include "src/core/drift.h"
-#include "src/core/meet.h"
-#include "src/core/others.h"
-#include "src/core/queue.h"
-#include "src/topo/place.h"
+#include "src/topo/pci_distance.h"
 
 /* ---- handles ---- */
 
 _Atomic int comm_generation; /* of the process: a fork makes the next one */
-static pthread_once_t process_once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-	atomic_fetch_add(&comm_generation, 1);
-	group_forget();
-	others_forget();
-}
-
-static void process_init(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-	fault_init();
-}
-
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function)
 {
@@ -68,7 +46,7 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 	return DICOMM_SUCCESS;
 }
 
-/* ---- create and free ---- */
+/* ---- settings ---- */
 
 void comm_listen(const struct dicomm_comm *comm)
 {
@@ -136,11 +114,6 @@ dicomm_result_t comm_config_copy(dicomm_config_t *to,
 	return DICOMM_SUCCESS;
 }
 
-static int pick(int given, int64_t otherwise)
-{
-	return given == DICOMM_UNDEFINED_INT ? (int)otherwise : given;
-}
-
 bool comm_never_stages(const struct dicomm_comm *comm)
 {
 	const char *staging = comm->config.staging;
@@ -149,73 +122,13 @@ bool comm_never_stages(const struct dicomm_comm *comm)
 		       "never");
 }
 
-static dicomm_result_t apply_device(struct dicomm_comm *comm)
+void comm_place(const struct accel *accel, int index, struct tp_place *place)
 {
-	const char *device = comm->config.device ? comm->config.device
-						 : config_string(CONFIG_DEVICE);
-	char why[256];
-	dicomm_device_info_t info;
+	dicomm_device_info_t info = {.pci = ""};
 
-	if (!*device)
-		device = "host";
-	comm->accel = accel_find(device, &comm->index, why, sizeof(why));
-	if (!comm->accel)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "config: device %s: %s", device, why);
-	if (comm->accel->work) {
-		TRY(comm->accel->describe(comm->index, &info));
-		device = info.name;
-	}
-	snprintf(comm->device, sizeof(comm->device), "%s", device);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t apply_slots(struct dicomm_comm *comm)
-{
-	comm->slots = (uint32_t)config_int(CONFIG_SHM_SLOTS);
-	if (comm->slots < 4 || comm->slots > 64 ||
-	    (comm->slots & (comm->slots - 1)))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_SHM_SLOTS %u: not 4, 8, 16, 32 or 64",
-			    comm->slots);
-	comm->slot_bytes = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES);
-	if (comm->slot_bytes < 4096 || comm->slot_bytes % 4096 ||
-	    comm->slot_bytes > 1u << 24)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "DICOMM_SHM_SLOT_BYTES %u: not a multiple of 4096 "
-			    "up to 16M",
-			    comm->slot_bytes);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t apply_config(struct dicomm_comm *comm)
-{
-	const dicomm_config_t *c = &comm->config;
-
-	snprintf(comm->name, sizeof(comm->name), "%s",
-		 c->name ? c->name : "comm");
-	comm->blocking = pick(c->blocking, 1) != 0;
-	comm->timeout_ms = pick(c->timeout_ms, config_int(CONFIG_TIMEOUT_MS));
-	if (comm->timeout_ms < 0)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "config: timeout_ms %d: negative",
-			    comm->timeout_ms);
-	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
-	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-	comm->deterministic =
-		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
-	if (c->staging && strcmp(c->staging, "auto") &&
-	    strcmp(c->staging, "never"))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "config: staging %s: neither auto nor never",
-			    c->staging);
-	if (c->lanes != DICOMM_UNDEFINED_INT && (c->lanes < 1 || c->lanes > 8))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "config: lanes %d: not in 1 .. 8", c->lanes);
-	TRY(apply_device(comm));
-	TRY(apply_slots(comm));
-	comm->map_threshold = (uint64_t)config_int(CONFIG_SHM_MAP_THRESHOLD);
-	return DICOMM_SUCCESS;
+	*place = (struct tp_place){.steps = pci_distance_steps};
+	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
+		memcpy(place->pci, info.pci, sizeof(place->pci));
 }
 
 void comm_set_links(struct dicomm_comm *comm, struct links *links)
@@ -226,95 +139,79 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links)
 	pthread_mutex_unlock(&comm->links_lock);
 	/* What was made ready by the old ones is found no more. */
 	comm->links_epoch++;
-	memset(comm->executables.cache, 0, sizeof(comm->executables.cache));
+	memset(comm->prepared.cache, 0, sizeof(comm->prepared.cache));
 }
 
-void comm_free(struct dicomm_comm *comm)
+/* ---- transports ---- */
+
+const char *comm_transports(const struct dicomm_comm *comm)
 {
-	if (!comm)
-		return;
-	others_remove(comm);
-	if (comm->control)
-		control_close(comm->control);
-	recovery_close(comm->recovery);
-	direct_free(comm);
-	device_close(comm);
-	reach_unmap(comm);
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
-	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
-	engine_free_spare(comm);
-	executable_free_all(comm);
-	/* With all peers: one after the other would be waited for. */
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->close(comm->wires[i].device);
-	pthread_mutex_destroy(&comm->fault.lock);
-	comm_config_free(&comm->config);
-	free(comm->peers);
-	free(comm->members);
-	free(comm->card_rests);
-	free(comm->reach);
-	links_free(comm->links);
-	pthread_mutex_destroy(&comm->links_lock);
-	drift_free(comm);
-	free(comm->logs.send);
-	free(comm->logs.recv);
-	comm->magic = 0;
-	free(comm);
+	return comm->config.transports ? comm->config.transports
+				       : config_string(CONFIG_TRANSPORTS);
 }
 
-void comm_place(const struct accel *accel, int index, struct tp_place *place)
+/* "shm", "^shm,verbs"; empty: all */
+bool comm_list_has(const char *list, const char *name)
 {
-	dicomm_device_info_t info = {.pci = ""};
+	bool exclude = *list == '^', found = false;
+	size_t n = strlen(name);
 
-	*place = (struct tp_place){.steps = place_steps};
-	if (accel->work && accel->describe(index, &info) == DICOMM_SUCCESS)
-		memcpy(place->pci, info.pci, sizeof(place->pci));
-}
+	if (!*list)
+		return true;
+	for (const char *p = list + exclude; *p;) {
+		size_t len = strcspn(p, ",");
 
-dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
-			    const dicomm_config_t *config)
-{
-	struct dicomm_comm *comm;
-	dicomm_result_t status;
-
-	pthread_once(&process_once, process_init);
-	if (ranks < 1)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "comm_init_rank: nranks %d: not positive", ranks);
-	if (rank < 0 || rank >= ranks)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "comm_init_rank: rank %d: not in 0 .. %d", rank,
-			    ranks - 1);
-	comm = calloc(1, sizeof(*comm));
-	if (!comm)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: out of memory");
-	pthread_mutex_init(&comm->fault.lock, NULL);
-	pthread_mutex_init(&comm->links_lock, NULL);
-	comm->generation = atomic_load(&comm_generation);
-	comm->rank = rank;
-	comm->ranks = ranks;
-	status = comm_config_copy(&comm->config, config);
-	if (status == DICOMM_SUCCESS)
-		status = apply_config(comm);
-	if (status != DICOMM_SUCCESS)
-		goto fail;
-	comm->peers = calloc((size_t)ranks, sizeof(*comm->peers));
-	comm->members = calloc((size_t)ranks, sizeof(*comm->members));
-	comm->logs.send = calloc(1, sizeof(*comm->logs.send));
-	comm->logs.recv = calloc(1, sizeof(*comm->logs.recv));
-	if (!comm->peers || !comm->members || !comm->logs.send ||
-	    !comm->logs.recv) {
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "comm_init_rank: no memory for %d ranks", ranks);
-		goto fail;
+		found |= len == n && !strncmp(p, name, n);
+		p += len + (p[len] == ',');
 	}
-	comm->magic = COMM_MAGIC;
-	*out = comm;
-	return DICOMM_SUCCESS;
+	return found != exclude;
+}
 
-fail:
-	comm_free(comm);
-	return status;
+bool comm_lists(const struct dicomm_comm *comm, const char *transport)
+{
+	return comm_list_has(comm_transports(comm), transport);
+}
+
+/* What the wire wishes, unless the user chose; 0: nothing. */
+uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks)
+{
+	return (ranks <= COMM_WIDE_RANKS || t->by_reference) &&
+			       config_is_default(CONFIG_SHM_SLOT_BYTES)
+		       ? t->slot_bytes
+		       : 0;
+}
+
+void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
+		     struct tp_config *config)
+{
+	uint32_t wished = t->set_slot_bytes
+				  ? comm->near_slot_bytes
+				  : comm_wished_slot_bytes(t, comm->ranks);
+
+	config->slots = comm->slots;
+	if (t->slots && config_is_default(CONFIG_SHM_SLOTS))
+		config->slots = t->slots;
+	config->slot_bytes = wished ? wished : comm->slot_bytes;
+}
+
+uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm)
+{
+	uint32_t most = comm->slot_bytes;
+	struct tp_config config;
+
+	for (size_t i = 0; transports[i]; i++) {
+		comm_size_slots(comm, transports[i], &config);
+		if (config.slot_bytes > most)
+			most = config.slot_bytes;
+	}
+	return most;
+}
+
+/* ---- operators ---- */
+
+struct created_op *comm_created_op(struct dicomm_comm *comm, dicomm_redop_t op)
+{
+	struct created_op *c = &comm->ops[((unsigned)op - 0x100) % COMM_OPS];
+
+	return op >= 0x100 && c->used && c->op == op ? c : NULL;
 }

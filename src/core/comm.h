@@ -14,8 +14,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "collectives/schedule.h"
-#include "collectives/select.h"
+#include "collectives/plan/schedule.h"
+#include "collectives/select/select.h"
+#include "src/accel/accel.h"
 #include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/core/call.h"
@@ -23,7 +24,6 @@
 #include "src/core/memory.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
-#include "src/accel/accel.h"
 #include "transports/transport.h"
 
 #define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
@@ -31,12 +31,13 @@
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
-struct direct;
+struct wire_access;
 struct drift;
-struct executable;
+struct prepared;
 struct member;
 struct operation;
-struct reach;
+struct peer_access;
+struct step_ops;
 
 /* Bytes that are read from a peer and then reduced wait in one of these. */
 #define COMM_BOUNCES 16
@@ -49,7 +50,7 @@ struct bounce {
 
 struct bounces {
 	uint8_t *memory; /* NULL until one is needed */
-	struct held held;
+	struct mem_handles held;
 	struct bounce of[COMM_BOUNCES];
 };
 
@@ -58,13 +59,13 @@ struct scratch {
 	uint8_t *at;
 	size_t bytes;
 	bool shared; /* of dicomm_mem_alloc() */
-	struct held held;
+	struct mem_handles held;
 };
 
 /* Calls made ready. */
-struct executables {
-	struct executable *cache[COMM_CACHE]; /* by hash of the call */
-	struct executable *all;               /* most recent first */
+struct prepared_cache {
+	struct prepared *cache[COMM_CACHE]; /* by hash of the call */
+	struct prepared *all;               /* most recent first */
 	unsigned n;
 };
 
@@ -92,13 +93,16 @@ struct dicomm_comm {
 	uint32_t slice_bytes;
 	uint64_t lacks;     /* of all ranks */
 	struct device *dev; /* NULL: the host, which needs none */
+	/* How steps are done on it; NULL: by the host. */
+	const struct step_ops *device_ops;
+	bool device_memory; /* buffers are memory that is not the host's */
 	/* Neighbours and this rank reach memory of dicomm_mem_alloc(): some of
 	 * them; and no other may be sent. */
 	bool shares, only_shared;
 	bool told_staged;     /* that such memory was not sent */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
-	struct executables executables;
+	struct prepared_cache prepared;
 
 	/* Made at init. */
 	int generation; /* of the process; see comm_check() */
@@ -108,10 +112,10 @@ struct dicomm_comm {
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
 	/* What their cards have no room for, so many bytes of each. */
-	uint8_t *card_rests;
-	uint32_t card_rest;
-	struct reach *reach;   /* NULL: all ranks have host memory, */
-	struct direct *direct; /* and so here */
+	uint8_t *address_rests;
+	uint32_t address_rest;
+	struct peer_access *peer_access; /* NULL: all ranks have host memory, */
+	struct wire_access *wire_access; /* and so here */
 	struct wire wires[COMM_WIRES];
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */
@@ -136,7 +140,7 @@ struct dicomm_comm {
 	struct drift *drift;  /* NULL: nobody watches them */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
-	int meet_ms; /* bound of comm_meet() */
+	int meet_ms; /* bound of comm_setup() */
 	uint64_t map_threshold;
 	uint64_t stream_bytes; /* results from here on bypass the caches */
 	int node_ranks, node_cores;
@@ -175,14 +179,23 @@ void comm_config_free(dicomm_config_t *config);
  * owner's log_fn; NULL: about none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* An empty one with its settings; its end, when nobody uses it any more. */
-dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
-			    const dicomm_config_t *config);
 /* Where a rank on that device is. */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);
 /* Does this rank refuse that data of devices passes through host memory? */
 bool comm_never_stages(const struct dicomm_comm *comm);
-void comm_free(struct dicomm_comm *comm);
+
+/* Ranks up to which each may keep much memory for each other. */
+#define COMM_WIDE_RANKS 32
+/* The transports that the user allows: "shm", "^shm,verbs"; empty: all. */
+const char *comm_transports(const struct dicomm_comm *comm);
+bool comm_list_has(const char *list, const char *transport);
+bool comm_lists(const struct dicomm_comm *comm, const char *transport);
+/* The slots that a transport asks for, unless the user chose; 0: any. */
+uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks);
+void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
+		     struct tp_config *config);
+/* The most that slot_bytes may become while the ranks meet. */
+uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 
 /* Does the handle belong to the process that forked this one? */
 extern _Atomic int comm_generation;
@@ -201,7 +214,7 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
 /* In the place of a fault: another thread polls its wires (others.c). Faults
  * are positive. */
-#define COMM_LENT (-1)
+#define COMM_BORROWED (-1)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
 {

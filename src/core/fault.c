@@ -18,7 +18,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
-#include "src/core/others.h"
+#include "src/core/cross_progress.h"
 
 /* From the end of a process to the news of it: the kernel takes its memory
  * apart first, then closes its connections. */
@@ -181,7 +181,7 @@ void fault_fence(void)
 void fault_wait(struct dicomm_comm *comm)
 {
 	fault_fence();
-	others_wait();
+	cross_progress_wait();
 	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->queued, memory_order_acquire))
 		sched_yield();

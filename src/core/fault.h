@@ -13,7 +13,8 @@
 struct dicomm_comm;
 
 struct fault {
-	_Atomic int status; /* DICOMM_SUCCESS or COMM_LENT while all is well */
+	_Atomic int
+		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];

@@ -9,20 +9,21 @@
 #include "src/core/peer.h"
 
 /* One buffer on all wires. */
-struct held {
-	struct tp_hold *on[COMM_WIRES];
+struct mem_handles {
+	struct tp_mem *on[COMM_WIRES];
 	unsigned wires; /* bit i: held on wire i */
 };
 
 /* Make memory reachable by all wires, for as long as it is held. Any thread. */
-dicomm_result_t comm_hold(struct dicomm_comm *comm, const void *addr,
-			  size_t len, bool written, struct held *held);
-void comm_drop(struct dicomm_comm *comm, struct held *held);
+dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
+				  size_t len, bool written,
+				  struct mem_handles *held);
+void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *held);
 /* Page-aligned memory of the library, held on all wires. */
 dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 				const char *what, uint8_t **out,
-				struct held *held);
+				struct mem_handles *held);
 void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct held *held);
+		     struct mem_handles *held);
 
 #endif

@@ -8,7 +8,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
-#include "src/core/meet.h"
+#include "src/core/member.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
 
@@ -18,7 +18,7 @@ static bool reaches_by(struct dicomm_comm *comm, const struct wire *w, int rank,
 {
 	struct tp_blob address;
 
-	card_read(comm, rank, (size_t)(w - comm->wires), &address);
+	rank_address_read(comm, rank, (size_t)(w - comm->wires), &address);
 	if (!address.len) {
 		snprintf(why, len, "rank %d does not use it", rank);
 		return false;
@@ -61,7 +61,7 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 	struct tp_blob address;
 
 	peer->rank = rank;
-	card_read(comm, rank, (size_t)(w - comm->wires), &address);
+	rank_address_read(comm, rank, (size_t)(w - comm->wires), &address);
 	TRY(w->transport->peer_open(w->device, rank, &address, &peer->tp));
 	peer->transport = w->transport;
 	peer->device = w->device;
@@ -188,8 +188,8 @@ bool comm_landed(struct dicomm_comm *comm)
 	for (size_t i = 0; i < COMM_WIRES; i++) {
 		const struct wire *w = &comm->wires[i];
 
-		if (w->device && w->transport->landed &&
-		    !w->transport->landed(w->device))
+		if (w->device && w->transport->delivered &&
+		    !w->transport->delivered(w->device))
 			all = false;
 	}
 	return all;

@@ -12,7 +12,7 @@
 #include "transports/transport.h"
 
 struct dicomm_comm;
-struct near;
+struct neighbour;
 struct operation;
 
 /* Transports at most; no more than peer.wires has bits. */
@@ -46,9 +46,9 @@ struct peer {
 	 * to this rank's. */
 	bool staged;
 	/* Both reach each other's memory: messages may be notes of where the
-	 * bytes are; see near.h. */
+	 * bytes are; see memory_ref.h. */
 	bool is_near;
-	struct near *near; /* NULL: this side does not */
+	struct neighbour *neighbour; /* NULL: this side does not */
 	/* The wire reaches the memory of the devices of both: all data goes by
 	 * reference. */
 	bool is_direct;

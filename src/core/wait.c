@@ -9,9 +9,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/device.h"
-#include "src/core/meet.h"
-#include "src/core/others.h"
+#include "src/core/cross_progress.h"
+#include "src/core/member.h"
 
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
@@ -165,7 +164,7 @@ static dicomm_result_t broken_wire(struct dicomm_comm *comm)
 static const char *held_up(const struct dicomm_comm *comm, char *text,
 			   size_t len)
 {
-	const char *queues = comm->dev ? comm->dev->work->queues : NULL;
+	const char *queues = comm->dev ? comm->accel->work->queues : NULL;
 
 	*text = '\0';
 	if (queues)
@@ -284,7 +283,7 @@ static void rest(struct dicomm_comm *comm)
 	struct wire *w = comm->slow_wire;
 
 	if (w)
-		w->transport->rest(w->device,
+		w->transport->wait(w->device,
 				   w == comm->only_wire ? REST_US : NAP_US);
 	else
 		sched_yield();
@@ -311,7 +310,7 @@ static void nap(const struct wait_for *f, uint64_t waited_ns)
 	if (!w)
 		nanosleep(&t, NULL);
 	else if (!w->transport->slow_poll)
-		w->transport->rest(w->device, rest_us(f, waited_ns));
+		w->transport->wait(w->device, rest_us(f, waited_ns));
 }
 
 static bool is_due(struct waiter *w, uint64_t now)
@@ -355,7 +354,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	}
 	if (!due)
 		return DICOMM_SUCCESS;
-	others_poll();
+	cross_progress_poll();
 	return late(w, f, now);
 }
 

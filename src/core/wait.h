@@ -50,4 +50,9 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f);
 dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 			    uint64_t number, int peer);
 
+/* What control_query() asks for: a collective, or the other side's part of a
+ * point-to-point pair; or whether it is done with a message from here, of
+ * number * TP_CLASSES + class. */
+enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED };
+
 #endif

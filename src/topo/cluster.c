@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/descriptors.h"
+#include "src/base/fp_state.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
 
@@ -260,8 +262,9 @@ static dicomm_result_t read_all(struct reader *r)
 	return check_names(r);
 }
 
-dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
-			      struct cluster **out)
+/* Not inlined: in the floating-point state that its caller sets. */
+static __attribute__((noinline)) dicomm_result_t
+parse(const char *text, size_t len, const char *path, struct cluster **out)
 {
 	struct reader r = {.path = path};
 	json_error_t error;
@@ -288,6 +291,17 @@ dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
 	return status;
 }
 
+/* All ranks must get the same numbers from the same text. */
+dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
+			      struct cluster **out)
+{
+	fp_state was = fp_state_enter();
+	dicomm_result_t status = parse(text, len, path, out);
+
+	fp_state_leave(was);
+	return status;
+}
+
 dicomm_result_t cluster_read(const char *path, struct cluster **out)
 {
 	char *text = malloc(FILE_MOST + 1);
@@ -298,7 +312,7 @@ dicomm_result_t cluster_read(const char *path, struct cluster **out)
 	if (!text)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "topology file %s: out of memory", path);
-	f = fopen(path, "re");
+	f = descriptors_fopen(path);
 	n = f ? fread(text, 1, FILE_MOST + 1, f) : 0;
 	if (!f || ferror(f))
 		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,

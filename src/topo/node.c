@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
 
@@ -31,7 +32,7 @@ static uint64_t find_identity(void)
 
 	if (*config_string(CONFIG_HOSTID))
 		return h;
-	f = fopen("/proc/sys/kernel/random/boot_id", "r");
+	f = descriptors_fopen("/proc/sys/kernel/random/boot_id");
 	if (f) {
 		if (!fgets(line, sizeof(line), f))
 			line[0] = '\0';

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/accel/reduce.h"
-#include "src/accel/reduce_kernels.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/accel/reduce/kernels.h"
 #include "src/base/type.h"
 
 #define MIN_S 0.02

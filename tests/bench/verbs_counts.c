@@ -17,14 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/verbs/address.h"
-#include "transports/verbs/credits.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/poll.h"
-#include "transports/verbs/rail.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/message/completion.h"
+#include "transports/verbs/message/credits.h"
+#include "transports/verbs/message/poll.h"
+#include "transports/verbs/message/put.h"
+#include "transports/verbs/nic/nic.h"
 
 #define SLOTS 16
 #define STRIDE 4224
@@ -80,59 +81,59 @@ static struct ibv_cq cq = {.context = &context};
 static struct ibv_srq srq = {.context = &context};
 static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
 static struct verbs_nic nic = {.bytes_per_s = 1000000000};
-static struct verbs_lane *_Atomic lanes_in[2 * TP_CLASSES];
+static struct verbs_channel *_Atomic channels_in[2 * TP_CLASSES];
 static uint8_t inbox[SLOTS * STRIDE] __attribute__((aligned(TP_LINE_BYTES)));
 static struct tp_device dev = {
 	.config = {.ranks = 2, .slots = SLOTS},
 	.eager_bytes = 4096,
 	.stride = STRIDE,
-	.lanes = 2 * TP_CLASSES,
-	.in = lanes_in,
+	.channels = 2 * TP_CLASSES,
+	.in = channels_in,
 	.rails = 1,
 	.rail = {{.nic = &nic,
 		  .cq = &cq,
 		  .srq = &srq,
-		  .batch_room = VERBS_BATCH}},
+		  .batch_room = VERBS_RECV_BATCH}},
 };
 static struct tp_peer peer = {.dev = &dev, .rank = 1};
 
-static struct verbs_lane *open_lane(bool in)
+static struct verbs_channel *open_channel(bool in)
 {
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, in, 1);
-	struct verbs_card remote = {
-		.strands = 1,
+	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, in, 1);
+	struct verbs_connect_msg remote = {
+		.qps = 1,
 		.addr = 0x100000,
 		.stride = STRIDE,
 		.slots = SLOTS,
-		.end = {{.rkey = 7, .bytes_per_s = 1000000000}}};
+		.qp = {{.rkey = 7, .bytes_per_s = 1000000000}}};
 
-	if (!lane)
+	if (!channel)
 		exit(1);
-	lane->depth = DEPTH;
-	lane->max_inline = VERBS_INLINE;
-	lane->strand[0].rail = &dev.rail[0];
-	lane->strand[0].qp = &qp;
-	lane->strand[0].qpn = qp.qp_num;
+	channel->depth = DEPTH;
+	channel->max_inline = VERBS_INLINE;
+	channel->qp[0].rail = &dev.rail[0];
+	channel->qp[0].ibv = &qp;
+	channel->qp[0].qpn = qp.qp_num;
 	if (!in)
-		verbs_credits_begin(lane);
-	if (verbs_lane_meet(lane, &remote) != DICOMM_SUCCESS)
+		verbs_credits_track(channel);
+	if (verbs_channel_set_remote(channel, &remote) != DICOMM_SUCCESS)
 		exit(1);
 	if (in) {
-		lane->slots = inbox;
-		lane->stride = STRIDE;
-		atomic_store(&lanes_in[lane->id], lane);
+		channel->slots = inbox;
+		channel->stride = STRIDE;
+		atomic_store(&channels_in[channel->id], channel);
 	}
-	atomic_store(&lane->state, LANE_READY);
-	return lane;
+	atomic_store(&channel->state, CHANNEL_READY);
+	return channel;
 }
 
-static void open_lanes(void)
+static void open_channels(void)
 {
-	dev.words = aligned_alloc(64, dev.lanes * sizeof(*dev.words));
+	dev.words = aligned_alloc(64, dev.channels * sizeof(*dev.words));
 	if (!dev.words)
 		exit(1);
-	peer.out[0] = open_lane(false);
-	peer.in[0] = open_lane(true);
+	peer.out[0] = open_channel(false);
+	peer.in[0] = open_channel(true);
 	dev.peers = &peer;
 }
 
@@ -209,7 +210,7 @@ static __attribute__((noinline)) void folded_put(struct least *l, uint64_t seq,
 		      sizeof(uint64_t));
 }
 
-/* Only one lane: nothing has to be found by the completion. */
+/* Only one channel: nothing has to be found by the completion. */
 static void on_message(struct least *l, const struct ibv_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
@@ -266,9 +267,10 @@ static void allow(uint64_t seq)
 
 	if (seq <= SLOTS)
 		return;
-	atomic_store_explicit(&peer.out[0]->words->word[word++ % VERBS_WORDS],
-			      seq - 1 - 8, memory_order_relaxed);
-	peer.out[0]->strand[0].done = peer.out[0]->strand[0].posted;
+	atomic_store_explicit(
+		&peer.out[0]->words->word[word++ % VERBS_CREDIT_WORDS],
+		seq - 1 - 8, memory_order_relaxed);
+	peer.out[0]->qp[0].done = peer.out[0]->qp[0].posted;
 }
 
 static void check(bool good)
@@ -372,7 +374,7 @@ int main(int argc, char **argv)
 {
 	uint64_t n = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
-	open_lanes();
+	open_channels();
 	for (size_t i = 0; n && i < sizeof(runs) / sizeof(*runs); i++) {
 		if (strcmp(argv[1], runs[i].name) != 0)
 			continue;

@@ -39,8 +39,11 @@ parts transport
 has '^transport  shm        usable'
 has '^transport  verbs      '
 has '^transport  ucx        '
+info 0 --paths
+has '^path       host, host: '
+# The name of one release before
 info 0 --ways
-has '^way        host, host: '
+has '^path       host, host: '
 info 0 --machine
 parts machine numa cache
 has "^machine .*, $(getconf _NPROCESSORS_ONLN) cpus$"
@@ -57,7 +60,7 @@ has '^parameter  DICOMM_BOOTSTRAP_TIMEOUT  *int  *60  *(default)$'
 	fail "$last: a parameter without help or default"
 has '^           .* (also read: NCCL_IB_HCA); default '
 info 0
-parts version host device transport way machine numa cache parameter
+parts version host device transport path machine numa cache parameter
 info 0 --version --machine
 parts version host machine numa cache
 
@@ -89,7 +92,8 @@ r = json.load(open(sys.argv[1]))
 assert r["version_code"] == r["header_code"], r
 assert any(d["name"] == "host" for d in r["devices"]), r
 assert any(t["name"] == "shm" and t["usable"] for t in r["transports"]), r
-assert r["numa"] and r["caches"] and r["ways"], r
+assert r["numa"] and r["caches"] and r["paths"], r
+assert r["paths"] == r["ways"], r
 assert {"name", "type", "default", "value", "origin", "help"} <= \
 	r["parameters"][0].keys(), r
 PYTHON

@@ -53,19 +53,19 @@ fi
 # Between hosts it measures what lies in host memory, whatever the ranks have.
 DICOMM_DEVICE=cuda:0 perf 0 links --ranks 2 --seconds 0.002
 has '^rank1 '
-./dicomm-info --ways >"$out/table" 2>"$out/errors"
-has 'way *host, host: host memory$'
-has 'way *cuda:0, cuda:1: ipc$'
-has 'way *host, cuda:0: mapped, the host copies or reduces .*; not ipc: the host does not map .*'
-has 'way *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not mapped: neither is the host; not rdma: '
+./dicomm-info --paths >"$out/table" 2>"$out/errors"
+has 'path *host, host: host memory$'
+has 'path *cuda:0, cuda:1: ipc$'
+has 'path *host, cuda:0: mapped, the host copies or reduces .*; not ipc: the host does not map .*'
+has 'path *cuda:0, hip:1: staged; not ipc: cuda and hip do not map .*; not mapped: neither is the host; not rdma: '
 why=$(./dicomm-info --transports |
 	sed -n 's/^transport *verbs *not usable: //p')
 if [ "$why" ]; then
-	has "way *cuda:0, hip:1: .*; not rdma: no transport reaches the memory of cuda:0 (verbs: $why"
+	has "path *cuda:0, hip:1: .*; not rdma: no transport reaches the memory of cuda:0 (verbs: $why"
 fi
-DICOMM_TRANSPORTS=shm ./dicomm-info --ways >"$out/table" 2>"$out/errors"
+DICOMM_TRANSPORTS=shm ./dicomm-info --paths >"$out/table" 2>"$out/errors"
 if [ "$why" ]; then
-	has 'way *hip:0, ze:0: .*; not rdma: no transport reaches the memory of hip:0 (verbs: DICOMM_TRANSPORTS leaves it out'
+	has 'path *hip:0, ze:0: .*; not rdma: no transport reaches the memory of hip:0 (verbs: DICOMM_TRANSPORTS leaves it out'
 fi
 ./dicomm-info --devices >"$out/table" 2>"$out/errors"
 has 'device *cuda:1 *NVIDIA .*mock'

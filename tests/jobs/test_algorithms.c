@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
 

@@ -13,11 +13,11 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/device.h"
-#include "transports/transport.h"
+#include "src/device/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"
+#include "transports/transport.h"
 
 /* Streams are tested on what devices there are. */
 static const char *some_device;
@@ -166,12 +166,12 @@ static void held(struct job_rank *me, struct gadget *g)
 	const struct accel_work *work = g->accel->work;
 	float *a = gadget_alloc(g, 4096);
 	float *in = gadget_host(g, 4096), *got = in + 1;
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 
 	*in = 2;
 	*got = 0;
-	JOB_TRY(work->gate_create(g->index, &gate));
-	JOB_TRY(work->gate_close(gate, g->stream));
+	JOB_TRY(work->stream_wait_create(g->index, &stream_wait));
+	JOB_TRY(work->stream_wait_queue(stream_wait, g->stream));
 	gadget_copy(g, a, in, sizeof(*in));
 	JOB_TRY(dicomm_allreduce(a, a, 1, DICOMM_FLOAT32, DICOMM_SUM, me->comm,
 				 g->native));
@@ -179,10 +179,10 @@ static void held(struct job_rank *me, struct gadget *g)
 	job_barrier();
 	JOB_CHECK(*got == 0, "the operation did not wait for its stream");
 	*in = 3;
-	work->gate_open(gate);
+	work->stream_wait_release(stream_wait);
 	gadget_wait(g);
 	JOB_CHECK(*got == 3 * (float)me->ranks, "%g", (double)*got);
-	work->gate_destroy(gate);
+	work->stream_wait_destroy(stream_wait);
 	gadget_host_free(g, in);
 	gadget_free(g, a);
 }
@@ -346,18 +346,18 @@ static void abort_beside(struct job_rank *me, struct gadget *g)
 	const struct accel_work *work = g->accel->work;
 	int32_t *at = gadget_alloc(g, 64), in[2] = {1, 2};
 	int32_t *got = gadget_host(g, 64);
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 	dicomm_comm_t other;
 	struct gadget held;
 
 	gadget_open(&held, g->name);
 	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
-	JOB_TRY(work->gate_create(g->index, &gate));
+	JOB_TRY(work->stream_wait_create(g->index, &stream_wait));
 	gadget_copy(g, at, in, sizeof(in));
 	gadget_wait(g);
 	job_barrier();
 	if (me->rank == 0)
-		JOB_TRY(work->gate_close(gate, held.stream));
+		JOB_TRY(work->stream_wait_queue(stream_wait, held.stream));
 	JOB_TRY(dicomm_group_start());
 	JOB_TRY(dicomm_allreduce(at + 1, at + 1, 1, DICOMM_INT32, DICOMM_SUM,
 				 other, same ? held.native : g->native));
@@ -374,14 +374,14 @@ static void abort_beside(struct job_rank *me, struct gadget *g)
 			JOB_TRY(dicomm_comm_destroy(other));
 			other = NULL;
 		}
-		work->gate_open(gate);
+		work->stream_wait_release(stream_wait);
 	}
 	gadget_copy(&held, got, at, sizeof(*got));
 	gadget_wait(&held);
 	JOB_CHECK(*got == me->ranks, "the sum is %d", *got);
 	job_barrier();
 	JOB_TRY(dicomm_comm_destroy(other));
-	work->gate_destroy(gate);
+	work->stream_wait_destroy(stream_wait);
 	gadget_close(&held);
 	gadget_host_free(g, got);
 	gadget_free(g, at);
@@ -1108,7 +1108,7 @@ END_TEST
 
 #define GIVEN_BYTES ((size_t)4 << 20)
 
-struct given {
+struct user_buffer {
 	dicomm_comm_t sender;
 	uint8_t *pages;
 };
@@ -1120,7 +1120,7 @@ static void no_log(int level, const char *message, void *ctx)
 	(void)ctx;
 }
 
-static void send_given(struct given *given, dicomm_comm_t comm)
+static void send_given(struct user_buffer *given, dicomm_comm_t comm)
 {
 	dicomm_result_t status;
 
@@ -1137,23 +1137,23 @@ static void send_given(struct given *given, dicomm_comm_t comm)
 
 /* The device is late with all that the library queues, and the sender is gone
  * by then: whoever reads from it ends in a fault. */
-static void receive_given(struct given *given, dicomm_comm_t comm)
+static void receive_given(struct user_buffer *given, dicomm_comm_t comm)
 {
 	const struct device *dev = comm->dev;
 	uint8_t *to = aligned_alloc(4096, GIVEN_BYTES);
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 
 	JOB_CHECK(to, "out of memory");
-	JOB_TRY(dev->work->gate_create(dev->index, &gate));
-	JOB_TRY(dev->work->gate_close(gate, dev->stream));
+	JOB_TRY(dev->work->stream_wait_create(dev->index, &stream_wait));
+	JOB_TRY(dev->work->stream_wait_queue(stream_wait, dev->stream));
 	job_barrier();
 	JOB_TRY(dicomm_recv(to, GIVEN_BYTES, DICOMM_UINT8, 0, comm, NULL));
 	job_sleep_ms(200);
 	JOB_TRY(dicomm_comm_abort(given->sender));
 	JOB_CHECK(mprotect(given->pages, GIVEN_BYTES, PROT_NONE) == 0, "%m");
-	dev->work->gate_open(gate);
+	dev->work->stream_wait_release(stream_wait);
 	dicomm_comm_stream_synchronize(comm, NULL);
-	dev->work->gate_destroy(gate);
+	dev->work->stream_wait_destroy(stream_wait);
 	job_barrier();
 	JOB_TRY(dicomm_comm_destroy(comm));
 	free(to);
@@ -1162,7 +1162,7 @@ static void receive_given(struct given *given, dicomm_comm_t comm)
 static void abort_what_is_read(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
-	struct given *given = job_board();
+	struct user_buffer *given = job_board();
 	dicomm_unique_id_t id = job_id();
 	dicomm_comm_t comm;
 

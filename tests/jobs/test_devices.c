@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/image.h"
-#include "src/core/device.h"
+#include "src/accel/launch/image.h"
+#include "src/device/device.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"

@@ -13,7 +13,7 @@
 #include "tests/mock/ucx_devices.h"
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/load.h"
 
 /* ---- UCX takes them ---- */
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/core/held.h"
+#include "src/memory/blocked_streams.h"
 #include "tests/mock/driver.h"
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
@@ -243,7 +243,7 @@ static void count_lost(struct run *r)
 {
 	int left;
 
-	held_sweep();
+	deferred_sweep();
 	left = gadget_live(r->g) - r->live;
 	JOB_CHECK(left >= 0 && left <= r->failed,
 		  "%s %d, call %d: %d things of the driver were not freed",

@@ -43,11 +43,11 @@ static void check_time(const char *kind, double begin, double due)
 }
 
 /* How a rank waits. */
-enum way { COLLECTIVE, LARGE_COLLECTIVE, RECEIVE, SEND, WAYS };
+enum path { COLLECTIVE, LARGE_COLLECTIVE, RECEIVE, SEND, WAYS };
 enum how { BLOCKING, GROUP, STREAM, HOWS, TWO_STREAMS };
 
 struct scene {
-	enum way way;
+	enum path way;
 	enum how how;
 	int leaves; /* this rank, where one does */
 	bool over_ucx;
@@ -154,7 +154,7 @@ static void time_out(struct job_rank *me)
 
 START_TEST(a_time_out_tells_it_all)
 {
-	struct scene s = {.way = (enum way)(_i % WAYS),
+	struct scene s = {.way = (enum path)(_i % WAYS),
 			  .how = (enum how)(_i / WAYS)};
 
 	job_run(&(struct job){.run = time_out,
@@ -266,7 +266,7 @@ static void warn_late(struct job_rank *me)
 
 START_TEST(who_is_late_is_named)
 {
-	struct scene s = {.way = (enum way)(_i % WAYS),
+	struct scene s = {.way = (enum path)(_i % WAYS),
 			  .how = (enum how)(_i / WAYS)};
 
 	job_run(&(struct job){.run = warn_late,
@@ -381,7 +381,7 @@ static void leave(struct job_rank *me)
 
 START_TEST(who_has_left_is_not_waited_for)
 {
-	struct scene s = {.way = (enum way)(_i % WAYS),
+	struct scene s = {.way = (enum path)(_i % WAYS),
 			  .how = (enum how)(_i / WAYS)};
 
 	for (int n = 2; n <= 3; n++)
@@ -399,7 +399,7 @@ END_TEST
  * while ranks leave. */
 START_TEST(who_has_left_is_not_waited_for_over_ucx)
 {
-	struct scene s = {.way = (enum way)(_i % WAYS),
+	struct scene s = {.way = (enum path)(_i % WAYS),
 			  .how = (enum how)(_i / WAYS),
 			  .over_ucx = true};
 
@@ -543,7 +543,7 @@ static void two_at_once(struct job_rank *me)
 START_TEST(all_that_wait_are_looked_at)
 {
 	static const enum how hows[] = {GROUP, STREAM, TWO_STREAMS};
-	struct scene s = {.way = (enum way)(_i % SECONDS),
+	struct scene s = {.way = (enum path)(_i % SECONDS),
 			  .how = hows[_i / SECONDS]};
 
 	job_run(&(struct job){.run = two_at_once,

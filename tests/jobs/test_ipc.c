@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/core/device.h"
-#include "src/core/ipc.h"
-#include "src/core/near.h"
+#include "src/device/device.h"
+#include "src/device/neighbour.h"
+#include "src/memory/ipc.h"
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
 
@@ -47,7 +47,7 @@ static uint64_t copied(const struct job_rank *me)
 static void look(struct job_rank *me)
 {
 	job_barrier();
-	near_refresh(me->comm);
+	neighbour_refresh(me->comm);
 	job_barrier();
 }
 
@@ -87,8 +87,8 @@ static void everything(struct job_rank *me, struct gadget *g)
 	struct trial t = {.seed = 1};
 
 	for (int r = 0; r < me->ranks; r++)
-		JOB_CHECK(r == me->rank || (me->comm->peers[r].near &&
-					    me->comm->peers[r].near->view),
+		JOB_CHECK(r == me->rank || (me->comm->peers[r].neighbour &&
+					    me->comm->peers[r].neighbour->view),
 			  "rank %d offers nothing", r);
 	gadget_delay(g, 100);
 	for (int k = 0; k < TRIAL_KINDS; k++) {
@@ -454,7 +454,7 @@ static void held(struct job_rank *me, struct gadget *g)
 	begin = job_seconds();
 	while (gadget_live(g) != live && job_seconds() - begin < 20) {
 		/* To let go of what the host has freed */
-		near_refresh(me->comm);
+		neighbour_refresh(me->comm);
 		job_sleep_ms(1);
 	}
 	JOB_CHECK(gadget_live(g) == live, "%d things instead of %d are left",

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "perftest/data.h"
+#include "perftest/run/data.h"
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
 

@@ -118,8 +118,8 @@ static void ever_new(struct job_rank *me)
 		JOB_TRY(dicomm_allreduce(in, out, n, DICOMM_INT32, DICOMM_SUM,
 					 me->comm, works));
 	JOB_TRY(dicomm_host_stream_synchronize(works));
-	JOB_CHECK(me->comm->executables.n < 200, "%u plans are kept",
-		  me->comm->executables.n);
+	JOB_CHECK(me->comm->prepared.n < 200, "%u plans are kept",
+		  me->comm->prepared.n);
 	JOB_TRY(dicomm_send(&last, 1, DICOMM_INT32, !me->rank, me->comm,
 			    works));
 	JOB_TRY(dicomm_host_stream_destroy(works));

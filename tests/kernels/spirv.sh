@@ -39,7 +39,7 @@ for file in $images/spirv_*.spv; do
 			wrong "$kernel is not of blocks of 256"
 		case $type-$kernel in
 		i*) ;;
-		*_sum_*)
+		*_sum_* | *_avg_*)
 			grep -q "OpExecutionMode %$id ContractionOff" \
 				"$out/text" || wrong "$kernel may be contracted"
 			;;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "dicomm.h"
-#include "src/accel/launch.h"
+#include "src/accel/launch/launch.h"
 #include "tests/kernels/ptx.h"
 
 /* Each call returns when the result is there; false if it could not run. */

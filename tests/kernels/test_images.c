@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/image.h"
-#include "src/accel/launch.h"
+#include "src/accel/launch/image.h"
+#include "src/accel/launch/launch.h"
 #include "src/base/type.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/runner.h"

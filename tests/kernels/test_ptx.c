@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/image.h"
+#include "src/accel/launch/image.h"
 #include "tests/kernels/ptx.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/runner.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "src/accel/launch.h"
+#include "src/accel/launch/launch.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/leaks.h"
 #include "tests/support/runner.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/launch.h"
-#include "src/accel/reduce.h"
-#include "src/accel/reduce_kernels.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/accel/reduce/kernels.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/runner.h"
 #include "tests/kernels/twin.h"
@@ -86,7 +86,7 @@ START_TEST(what_no_kernel_does_is_refused)
 	ck_assert(!launch_reduce(&l, no_type, DICOMM_SUM, NULL, NULL, NULL, 1));
 	ck_assert(!launch_reduce(&l, DICOMM_INT8, (dicomm_redop_t)0x100, NULL,
 				 NULL, NULL, 1));
-	ck_assert(!launch_divide(&l, DICOMM_FLOAT32, NULL, NULL, 2, 1));
+	ck_assert(!launch_divide(&l, DICOMM_FLOAT32, NULL, NULL, 0, 1));
 	ck_assert(!launch_divide(&l, DICOMM_INT32, NULL, NULL, 0, 1));
 	ck_assert(!launch_divide(&l, DICOMM_INT32, NULL, NULL, 1ull << 31, 1));
 	ck_assert(!launch_scale(&l, no_type, NULL, NULL, NULL, 0, 1));
@@ -130,6 +130,13 @@ START_TEST(a_grid_fits_its_work)
 	ck_assert_str_eq(l.kernel, "fold_max_i16");
 	ck_assert(launch_fold(&l, DICOMM_INT16, DICOMM_AVG, at(1), src, 2, 5));
 	ck_assert_str_eq(l.kernel, "fold_sum_u16");
+	/* Averages of floats do not overflow: they have kernels of their own */
+	ck_assert(launch_fold(&l, DICOMM_FLOAT8E4M3FNUZ, DICOMM_AVG, at(1), src,
+			      2, 5));
+	ck_assert_str_eq(l.kernel, "fold_avg_e4m3fnuz");
+	ck_assert(launch_divide(&l, DICOMM_FLOAT16, at(1), at(2), 3, 5));
+	ck_assert_str_eq(l.kernel, "divide_f16");
+	ck_assert_uint_eq(l.args[3], 0x3eaaaaab);
 }
 END_TEST
 

@@ -43,9 +43,11 @@ static const struct entry {
 #define FLOATS(t)      \
 	BOTH(sum_##t)  \
 	BOTH(prod_##t) \
+	BOTH(avg_##t)  \
 	BOTH(max_##t)  \
 	BOTH(min_##t)  \
-	ONE(scale_##t)
+	ONE(scale_##t) \
+	ONE(divide_##t)
 	/* clang-format off */
 	INTEGERS(8) INTEGERS(16) INTEGERS(32) INTEGERS(64)
 	BOTH(band) BOTH(bor) BOTH(bxor)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/accel/reduce.h"
+#include "src/accel/reduce/reduce.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/mock/driver.h"
@@ -34,9 +34,9 @@ static const struct accel_work *work;
 enum mode {
 	MODE_DRIVER,
 	MODE_BETWEEN,
-	MODE_OLD,      /* without a compiler: kernels are images or none */
-	MODE_COMPILED, /* takes no images */
-	MODE_PROXY,    /* nor is there a compiler: the host reduces */
+	MODE_OLD,         /* without a compiler: kernels are images or none */
+	MODE_COMPILED,    /* takes no images */
+	MODE_HOST_REDUCE, /* nor is there a compiler: the host reduces */
 	MODES
 };
 
@@ -45,10 +45,10 @@ static const char *const mode_names[MODES] = {
 	[MODE_BETWEEN] = "driver between",
 	[MODE_OLD] = "old driver",
 	[MODE_COMPILED] = "kernels compiled at run time",
-	[MODE_PROXY] = "no kernels",
+	[MODE_HOST_REDUCE] = "no kernels",
 };
 
-static bool old, between, kernels, compiled, proxy;
+static bool old, between, kernels, compiled, host_reduce;
 static const struct backend *tested;
 
 static struct {
@@ -518,9 +518,9 @@ static dicomm_result_t prepare(struct accel_stream *s, dicomm_datatype_t type)
 {
 	dicomm_result_t status = work->prepare(s, type);
 
-	if (!proxy || status != DICOMM_ERR_UNSUPPORTED)
+	if (!host_reduce || status != DICOMM_ERR_UNSUPPORTED)
 		return status;
-	return work->prepare_proxy(s, type);
+	return work->prepare_host_reduce(s, type);
 }
 
 /* A user's graph outlives what the library does meanwhile on other streams. */
@@ -554,11 +554,11 @@ START_TEST(no_default_stream_is_used_while_it_would_spoil_a_graph)
 {
 	struct accel_stream *s, *beside;
 	struct accel_event *e;
-	struct accel_gate *g;
+	struct accel_stream_wait *g;
 	int one = 1, to = 0;
 
 	OK(work->event_create(0, &e));
-	OK(work->gate_create(0, &g));
+	OK(work->stream_wait_create(0, &g));
 	mock.capture_blocking(true);
 	OK(work->open(0, NULL, &s));
 	OK(work->open_beside(s, &beside));
@@ -569,12 +569,12 @@ START_TEST(no_default_stream_is_used_while_it_would_spoil_a_graph)
 	ck_assert_ptr_nonnull(strstr(log_last_error(), "default stream"));
 	ck_assert_int_eq(work->copy(s, &to, &one, sizeof(int)),
 			 DICOMM_ERR_UNSUPPORTED);
-	ck_assert_int_eq(work->gate_close(g, s), DICOMM_ERR_UNSUPPORTED);
+	ck_assert_int_eq(work->stream_wait_queue(g, s), DICOMM_ERR_UNSUPPORTED);
 	mock.capture_blocking(false);
 	OK(work->event_record(e, s));
 	work->close(beside);
 	work->close(s);
-	work->gate_destroy(g);
+	work->stream_wait_destroy(g);
 	work->event_destroy(e);
 }
 END_TEST
@@ -585,8 +585,8 @@ START_TEST(events_are_used_again)
 	for (int i = 0; mock.events && i < 300; i++) {
 		OK(work->event_record(streams.event, streams.stream));
 		OK(work->wait_event(streams.other, streams.event));
-		OK(work->gate_close(streams.gate, streams.other));
-		work->gate_open(streams.gate);
+		OK(work->stream_wait_queue(streams.stream_wait, streams.other));
+		work->stream_wait_release(streams.stream_wait);
 		if (i % 30 == 29) {
 			streams_drain(streams.stream);
 			streams_drain(streams.other);
@@ -630,7 +630,7 @@ START_TEST(of_a_silent_word_the_driver_is_asked_seldom)
 	uint64_t looks = 0, from, ns;
 	unsigned long calls;
 
-	OK(work->gate_close(streams.gate, streams.other));
+	OK(work->stream_wait_queue(streams.stream_wait, streams.other));
 	OK(work->event_record(streams.event, streams.other));
 	calls = mock.calls();
 	from = clock_ns();
@@ -644,7 +644,7 @@ START_TEST(of_a_silent_word_the_driver_is_asked_seldom)
 		ck_assert_uint_le(calls, 5 * (ns / 1000000 + 1));
 	printf("%s: %lu calls for %d looks in %d us\n", accel->name, calls,
 	       (int)looks, (int)(ns / 1000));
-	work->gate_open(streams.gate);
+	work->stream_wait_release(streams.stream_wait);
 	await_event(streams.event);
 }
 END_TEST
@@ -659,13 +659,13 @@ START_TEST(an_event_forgets_its_place_on_another_stream)
 	OK(work->open_beside(streams.stream, &third));
 	for (int i = 0; i < 3; i++) {
 		to = 0;
-		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->stream_wait_queue(streams.stream_wait, streams.other));
 		OK(work->event_record(streams.event, streams.other));
 		OK(work->copy(third, &to, &one, sizeof(int)));
 		OK(work->event_record(streams.event, third));
 		await_event(streams.event);
 		ck_assert_int_eq(to, 1);
-		work->gate_open(streams.gate);
+		work->stream_wait_release(streams.stream_wait);
 		streams_drain(streams.other);
 		OK(work->event_query(streams.event));
 		OK(work->wait_event(third, streams.event));
@@ -684,7 +684,7 @@ START_TEST(an_event_may_go_while_its_stream_is_held)
 
 	OK(work->open_beside(streams.stream, &third));
 	for (int i = 0; i < 3; i++) {
-		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->stream_wait_queue(streams.stream_wait, streams.other));
 		OK(work->event_create(0, &e));
 		OK(work->event_record(e, streams.other));
 		work->event_destroy(e);
@@ -693,7 +693,7 @@ START_TEST(an_event_may_go_while_its_stream_is_held)
 		OK(work->event_record(e, third));
 		ck_assert_int_eq(mock.writes() - before, writes());
 		await_event(e);
-		work->gate_open(streams.gate);
+		work->stream_wait_release(streams.stream_wait);
 		streams_drain(streams.other);
 		OK(work->event_query(e));
 		OK(work->wait_event(streams.other, e));
@@ -710,14 +710,14 @@ START_TEST(streams_follow_each_other_many_times)
 	int now = 0, to = 0;
 
 	for (int i = 1; i <= 20; i++) {
-		OK(work->gate_close(streams.gate, streams.other));
+		OK(work->stream_wait_queue(streams.stream_wait, streams.other));
 		OK(work->copy(streams.other, &now, &i, sizeof(int)));
 		OK(work->event_record(streams.event, streams.other));
 		OK(work->wait_event(streams.stream, streams.event));
 		OK(work->copy(streams.stream, &to, &now, sizeof(int)));
 		ck_assert_int_eq(work->event_query(streams.event),
 				 DICOMM_AGAIN);
-		work->gate_open(streams.gate);
+		work->stream_wait_release(streams.stream_wait);
 		streams_drain(streams.stream);
 		ck_assert_int_eq(to, i);
 		OK(work->event_query(streams.event));
@@ -731,14 +731,14 @@ START_TEST(a_device_that_fails_is_noticed_by_who_looks)
 	uint64_t until = clock_ms() + 5000;
 	struct accel_stream *s, *held;
 	struct accel_event *e;
-	struct accel_gate *g;
+	struct accel_stream_wait *g;
 	dicomm_result_t status;
 
 	OK(work->open(1, NULL, &s));
 	OK(work->open_beside(s, &held));
 	OK(work->event_create(1, &e));
-	OK(work->gate_create(1, &g));
-	OK(work->gate_close(g, held));
+	OK(work->stream_wait_create(1, &g));
+	OK(work->stream_wait_queue(g, held));
 	OK(work->event_record(e, held));
 	ck_assert_int_eq(work->event_query(e), DICOMM_AGAIN);
 	mock.fail_device(1, DRIVER_ILLEGAL_ADDRESS);
@@ -748,7 +748,7 @@ START_TEST(a_device_that_fails_is_noticed_by_who_looks)
 	ck_assert_int_eq(status, DICOMM_ERR_DEVICE);
 	/* The next one to look hears of it as well. */
 	ck_assert_int_eq(work->event_query(e), DICOMM_ERR_DEVICE);
-	work->gate_destroy(g);
+	work->stream_wait_destroy(g);
 	work->event_destroy(e);
 	work->close(held);
 	work->close(s);
@@ -855,10 +855,10 @@ START_TEST(without_kernels_it_says_so)
 				 DICOMM_ERR_UNSUPPORTED);
 		ck_assert_ptr_nonnull(
 			strstr(log_last_error(), "this build has none for"));
-		/* Its gates are host functions as well. */
-		ck_assert_int_eq(
-			work->prepare_proxy(streams.stream, DICOMM_FLOAT32),
-			DICOMM_ERR_UNSUPPORTED);
+		/* Its stream waits are host functions as well. */
+		ck_assert_int_eq(work->prepare_host_reduce(streams.stream,
+							   DICOMM_FLOAT32),
+				 DICOMM_ERR_UNSUPPORTED);
 		ck_assert_ptr_nonnull(strstr(log_last_error(), "too old"));
 	}
 }
@@ -910,7 +910,9 @@ START_TEST(the_host_reduces_piece_by_piece)
 }
 END_TEST
 
-/* A gate that only the host opens must not keep a call from returning. */
+/* A stream wait that only the host releases must not keep a call from
+ * returning.
+ */
 START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 {
 	const void *src[2];
@@ -921,7 +923,7 @@ START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 	src[0] = src[1] = p;
 	if (kernels)
 		OK(prepare(streams.stream, DICOMM_BFLOAT16));
-	OK(work->gate_close(streams.gate, streams.stream));
+	OK(work->stream_wait_queue(streams.stream_wait, streams.stream));
 	if (kernels) {
 		OK(work->reduce(streams.stream, DICOMM_BFLOAT16, DICOMM_SUM, p,
 				p, p, 100));
@@ -933,7 +935,7 @@ START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 	OK(work->copy(streams.stream, p, p, 4096));
 	OK(work->event_record(streams.event, streams.stream));
 	OK(work->wait_event(streams.other, streams.event));
-	OK(work->gate_close(streams.gate, streams.other));
+	OK(work->stream_wait_queue(streams.stream_wait, streams.other));
 	ck_assert_int_eq(work->event_query(streams.event), DICOMM_AGAIN);
 	if (!old) {
 		if (has_dmabuf()) {
@@ -946,8 +948,8 @@ START_TEST(nothing_that_is_queued_waits_for_a_held_stream)
 				 DICOMM_ERR_DEVICE);
 		ck_assert_int_eq(mock.hangs(), 1);
 	}
-	work->gate_open(streams.gate);
-	work->gate_open(streams.gate);
+	work->stream_wait_release(streams.stream_wait);
+	work->stream_wait_release(streams.stream_wait);
 	streams_drain(streams.other);
 	OK(accel->free(p));
 }
@@ -960,7 +962,7 @@ static dicomm_result_t tour(void)
 {
 	struct accel_stream *a = NULL, *b = NULL;
 	struct accel_event *e = NULL;
-	struct accel_gate *g = NULL;
+	struct accel_stream_wait *g = NULL;
 	struct accel_handle h;
 	void *p = NULL, *mapped = NULL;
 	static _Alignas(4096) char host[4096];
@@ -971,17 +973,17 @@ static dicomm_result_t tour(void)
 	if ((status = work->open(1, NULL, &a)) ||
 	    (status = work->open_beside(a, &b)) ||
 	    (status = work->event_create(1, &e)) ||
-	    (status = work->gate_create(1, &g)) ||
+	    (status = work->stream_wait_create(1, &g)) ||
 	    (status = accel->alloc(1, 4096, &p)) ||
 	    (status = work->map_host(1, host, sizeof(host), false, &mapped)) ||
 	    (kernels && (status = prepare(a, DICOMM_INT64))) ||
-	    (status = work->gate_close(g, a)))
+	    (status = work->stream_wait_queue(g, a)))
 		goto out;
 	status = work->copy(a, p, host, 4096);
 	if (status == DICOMM_SUCCESS && kernels)
 		status = work->reduce(a, DICOMM_INT64, DICOMM_SUM, p, p, mapped,
 				      512);
-	work->gate_open(g);
+	work->stream_wait_release(g);
 	if (status || (status = work->event_record(e, a)) ||
 	    (status = work->wait_event(b, e)) ||
 	    (status = streams_finish(b, e)) ||
@@ -998,7 +1000,7 @@ out:
 		work->unmap_host(1, host);
 	if (p)
 		accel->free(p);
-	work->gate_destroy(g);
+	work->stream_wait_destroy(g);
 	work->event_destroy(e);
 	work->close(b);
 	work->close(a);
@@ -1011,7 +1013,7 @@ START_TEST(a_call_that_fails_leaves_nothing_behind)
 
 	/* Whether a device waits for memory, without which the host does not
 	 * reduce for it, is found out once: not while that is made to fail. */
-	if (proxy)
+	if (host_reduce)
 		OK(tour());
 	for (;; n++) {
 		dicomm_result_t status;
@@ -1044,7 +1046,7 @@ START_TEST(a_kernel_that_fails_is_noticed)
 	dicomm_result_t status;
 
 	/* Copies of the host's own operands are no failure. */
-	if (!kernels || proxy)
+	if (!kernels || host_reduce)
 		return;
 	OK(work->open(1, NULL, &s));
 	OK(work->event_create(1, &e));
@@ -1324,7 +1326,7 @@ static TCase *kernel_tests(void)
 	tcase_add_test(t, a_device_reads_and_writes_mapped_host_memory);
 	if (!kernels)
 		tcase_add_test(t, without_kernels_it_says_so);
-	if (proxy)
+	if (host_reduce)
 		tcase_add_test(t, the_host_reduces_piece_by_piece);
 	return t;
 }
@@ -1357,11 +1359,12 @@ static int run_mode(const struct backend *b, enum mode mode)
 	old = mode == MODE_OLD;
 	between = mode == MODE_BETWEEN;
 	compiled = mode == MODE_COMPILED;
-	proxy = mode == MODE_PROXY || (!b->images && b->always_waits);
-	kernels = b->images || !old || proxy; /* or what does as well */
+	host_reduce =
+		mode == MODE_HOST_REDUCE || (!b->images && b->always_waits);
+	kernels = b->images || !old || host_reduce; /* or what does as well */
 	if (mode >= MODE_COMPILED)
 		setenv("MOCK_IMAGES", "refused", 1);
-	if (proxy)
+	if (host_reduce)
 		setenv("MOCK_COMPILER", "broken", 1);
 	if (!kernels)
 		printf("no kernels in this build: without those\n");

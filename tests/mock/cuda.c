@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mock of the CUDA driver: the functions of cuda_api.h over devices that do
+ * A mock of the CUDA driver: the functions of cuda/api.h over devices that do
  * not exist, as strict as the real one about contexts, handles and alignment.
  * Kernels are those of the PTX that it is given, run by the interpreter. With
  * MOCK_OLD it is a driver of CUDA 10.0, without what came later; with
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/cuda_api.h"
+#include "src/accel/cuda/api.h"
 #include "tests/kernels/ptx.h"
 #include "tests/mock/driver.h"
 #include "tests/mock/object.h"
@@ -666,7 +666,7 @@ EXPORT cuda_result cuModuleGetFunction(cuda_function *function,
 	return DRIVER_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct CUfunc_st *function;
 	uint64_t args[OBJECT_ARGS];
 	unsigned blocks, block;
@@ -674,7 +674,7 @@ struct run {
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	char why[256];
 	bool ran;
 
@@ -698,7 +698,7 @@ EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
 				  unsigned bz, unsigned shared, cuda_stream s,
 				  void **args, void **extra)
 {
-	struct run *r;
+	struct block_run *r;
 	int error;
 
 	CURRENT;

@@ -4,13 +4,13 @@
  * whose work is nevertheless done. Memory of a device is not readable at its
  * address, so that a host that touches it dies; streams are threads, with
  * random delays; what waits for a whole device fails where a stream is held by
- * a gate, where it would never return, and so does what would spoil a graph
- * that is captured. Each stream has a queue of its own; where MOCK_ONE_QUEUE is
- * in the environment, those of a device share one. Where MOCK_CUT is, an
- * allocation begins within a page. Host memory is pinned if the process may
- * write it; where MOCK_READ_ONLY is, also for loads only. Streams do not write
- * memory where MOCK_WRITES is "refused"; where it is "lost", they only seem to.
- * Numbers of errors are those of CUDA and HIP alike.
+ * a stream wait, where it would never return, and so does what would spoil a
+ * graph that is captured. Each stream has a queue of its own; where
+ * MOCK_ONE_QUEUE is in the environment, those of a device share one. Where
+ * MOCK_CUT is, an allocation begins within a page. Host memory is pinned if the
+ * process may write it; where MOCK_READ_ONLY is, also for loads only. Streams
+ * do not write memory where MOCK_WRITES is "refused"; where it is "lost", they
+ * only seem to. Numbers of errors are those of CUDA and HIP alike.
  */
 #ifndef DICOMM_TESTS_MOCK_DRIVER_H
 #define DICOMM_TESTS_MOCK_DRIVER_H

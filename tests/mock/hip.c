@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mock of HIP's runtime: the functions of hip_api.h over devices that do not
+ * A mock of HIP's runtime: the functions of hip/api.h over devices that do not
  * exist. Descriptors are of larger blocks where MOCK_BLOCKS is in the
  * environment. It takes code objects for gfx90a and no others, those of this
  * build not where MOCK_IMAGES=refused is in the environment; of a kernel that
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/accel/hip_api.h"
+#include "src/accel/hip/api.h"
 #include "tests/mock/driver.h"
 #include "tests/mock/object.h"
 
@@ -589,14 +589,14 @@ EXPORT hip_result hipModuleGetFunction(hip_function *function, hip_module m,
 	return DRIVER_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct ihipModuleSymbol_t *function;
 	uint64_t args[OBJECT_ARGS];
 };
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	int error = object_run(r->function->name, r->args);
 
 	free(r);
@@ -609,7 +609,7 @@ EXPORT hip_result hipModuleLaunchKernel(hip_function f, unsigned gx,
 					unsigned shared, hip_stream s,
 					void **args, void **extra)
 {
-	struct run *r;
+	struct block_run *r;
 	int error;
 
 	CALL;

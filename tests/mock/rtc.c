@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/launch.h"
-#include "src/accel/rtc.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/launch/rtc.h"
 #include "src/base/type.h"
 #include "tests/mock/object.h"
 

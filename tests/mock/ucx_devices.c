@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/mock/peek.h"
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/load.h"
 
 struct region {
 	ucp_mem_h handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mock of Level Zero: the functions of ze_api.h over devices that do not
+ * A mock of Level Zero: the functions of ze/api.h over devices that do not
  * exist. It is stricter than the real one where order is concerned: two things
  * on a list with no barrier between them are an error, and so is an event that
  * is used again while something still waits for it. It takes modules of SPIR-V,
@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/accel/ze_api.h"
+#include "src/accel/ze/api.h"
 #include "tests/mock/driver.h"
 #include "tests/mock/object.h"
 
@@ -889,14 +889,14 @@ EXPORT ze_result zeKernelSetArgumentValue(ze_kernel k, uint32_t i, size_t bytes,
 	return ZE_SUCCESS;
 }
 
-struct run {
+struct block_run {
 	const struct ze_kernel_ *kernel;
 	uint64_t args[OBJECT_ARGS];
 };
 
 static int run_kernel(void *arg)
 {
-	struct run *r = arg;
+	struct block_run *r = arg;
 	int error = object_run(r->kernel->name, r->args);
 
 	free(r);
@@ -912,7 +912,7 @@ EXPORT ze_result zeCommandListAppendLaunchKernel(ze_command_list list,
 {
 	struct driver_stream *s = stream_of(list);
 	int device = driver_stream_device(s), error;
-	struct run *r;
+	struct block_run *r;
 
 	CALL;
 	if (device < 0 || e || n || waits || !count->x || count->y != 1 ||

@@ -7,9 +7,9 @@
 #ifndef DICOMM_TESTS_PLANS_SIM_H
 #define DICOMM_TESTS_PLANS_SIM_H
 
-#include "collectives/algorithm.h"
-#include "collectives/estimate.h"
-#include "collectives/schedule.h"
+#include "collectives/plan/algorithm.h"
+#include "collectives/select/estimate.h"
+#include "collectives/plan/schedule.h"
 
 /* Blocks of one buffer of one rank, in elements. */
 struct sim_buffer {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The estimate against the simulated time, and its arithmetic at the edges. */
-#include "collectives/schedule.h"
-#include "collectives/select.h"
+#include "collectives/plan/schedule.h"
+#include "collectives/select/select.h"
 #include "tests/plans/world.h"
 #include "tests/support/runner.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Spans, dependencies, and what a plan costs at 1,024 ranks. */
-#include "collectives/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "tests/plans/world.h"
 #include "tests/support/runner.h"
 

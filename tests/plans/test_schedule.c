@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The schedule by itself: order, window, posted sends, failures, budget. */
-#include "collectives/schedule.h"
+#include "collectives/plan/schedule.h"
 #include "tests/support/runner.h"
 
 #include <check.h>

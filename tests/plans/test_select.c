@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Selection: all ranks agree, the override, modes, the explanation. */
-#include "collectives/select.h"
+#include "collectives/select/select.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 

@@ -20,18 +20,49 @@ allow()
 
 allow src/base none
 allow src/accel src/base/
+for folder in cuda hip ze; do
+	allow src/accel/$folder 'src/base/|src/accel/(accel.h|gpu/|launch/)'
+done
+allow src/accel/opencl 'src/base/|src/accel/(accel.h|launch/)'
+allow src/accel/host 'src/base/|src/accel/accel.h'
+allow src/accel/gpu 'src/base/|src/accel/(accel.h|launch/|reduce/)'
+allow src/accel/launch 'src/base/|src/accel/(accel.h|reduce/reciprocal.h)'
+allow src/accel/reduce src/base/
 allow src/topo src/base/
 allow src/boot src/base/
 allow src/boot/net src/base/
 allow src/boot/control 'src/(base|boot/net)/'
 allow src/boot/store 'src/(base|boot/net)/|src/boot/control/id.h'
 allow collectives src/base/
-allow src/core 'src/|collectives/|transports/'
+low='src/(base|accel|topo|boot)/|collectives/|transports/transport.h'
+allow src/memory 'src/(base|accel)/'
+allow src/core "$low|src/memory/"
+allow src/links "$low|src/(memory|core)/"
+allow src/engine "$low|src/(memory|core|links)/"
+allow src/device "$low|src/(memory|core|links|engine)/"
+allow src/stream "$low|src/(memory|core|links|engine|device)/"
+allow src/comm "$low|src/(memory|core|links|engine|device|stream)/"
+allow src/api "$low|src/(memory|core|links|engine|device|stream|comm)/"
+allow collectives/plan src/base/
+allow collectives/groups 'src/base/|collectives/plan/'
+allow collectives/select 'src/base/|collectives/plan/'
+allow collectives/algorithms 'src/base/|collectives/(plan|groups)/'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
 	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
 done
+# Rooms of a transport: each may include those before it.
+seam='src/(base|accel)/|transports/transport.h'
+allow transports/verbs/nic "$seam"
+allow transports/verbs/channel "$seam|transports/verbs/nic/"
+allow transports/verbs/connection "$seam|transports/verbs/(nic|channel)/"
+allow transports/verbs/message "$seam|transports/verbs/(nic|channel|connection)/"
 allow perftest none
+allow perftest/base none
+allow perftest/operation perftest/base/
+allow perftest/report 'perftest/(base|operation)/'
+allow perftest/run 'perftest/(base|operation|report)/'
+allow perftest/links perftest/base/
 allow examples none
 allow include none
 

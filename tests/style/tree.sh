@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Each file of the tree is in Makefile.am, so that it is built and in the
-# tarball, and has its line in docs/architecture.md, which it may share with
-# its header: "src/base/log.[ch]  what it does".
+# tarball, and has a line in the README.md of its folder or in
+# docs/architecture.md, which it may share with its header: "log.[ch]  what it
+# does".
 cd "${srcdir:-.}" || exit 99
 bad=0
 files=0
@@ -20,11 +21,29 @@ for file in $(find collectives docs examples include perftest src tests \
 		echo "Makefile.am does not list $file"
 		bad=1
 	fi
-	if ! grep -qE "^(${file%.*}\.\[ch\]|$file)  *[^ ]" \
-		docs/architecture.md; then
-		echo "docs/architecture.md has no line for $file"
+	name=${file##*/} readme=${file%/*}/README.md
+	if [ "$file" != "$readme" ] &&
+		! grep -qE "^(${file%.*}\.\[ch\]|$file)  *[^ ]" \
+			docs/architecture.md &&
+		! grep -sqE "^(${name%.*}\.\[ch\]|$name)  *[^ ]" "$readme"; then
+		echo "neither $readme nor docs/architecture.md has a line for $file"
 		bad=1
 	fi
+done
+
+for readme in $(find collectives perftest src transports -name README.md); do
+	for line in $(grep -oE '^[a-z_0-9]+\.[][a-z]+ ' "$readme"); do
+		case $line in
+		*.\[ch\]) wanted="${line%.*}.c ${line%.*}.h" ;;
+		*) wanted=$line ;;
+		esac
+		for file in $wanted; do
+			if [ -z "$(find "${readme%/*}" -name "$file")" ]; then
+				echo "$readme has a line for $file, which is not there"
+				bad=1
+			fi
+		done
+	done
 done
 
 for line in $(grep -oE '^[a-z_/]+/[A-Za-z_0-9-]+\.[][a-z]+ ' \

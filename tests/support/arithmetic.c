@@ -194,6 +194,29 @@ double arithmetic_float(dicomm_datatype_t type, dicomm_redop_t op, double x,
 	return type == DICOMM_FLOAT64 ? (double)exact : (double)(float)exact;
 }
 
+double arithmetic_saturate(dicomm_datatype_t type, double x)
+{
+	double most = 0x1.fffffep127;
+
+	if (type != DICOMM_FLOAT32)
+		most = values(format(type))[format(type)->finite - 1];
+	return isfinite(x) && fabs(x) > most ? copysign(most, x) : x;
+}
+
+static double average(dicomm_datatype_t type, double x, double y)
+{
+	double sum = arithmetic_float(type, DICOMM_SUM, x, y);
+
+	if (!isfinite(x) || !isfinite(y))
+		return sum;
+	if (type == DICOMM_FLOAT64)
+		return isfinite(sum) ? sum
+				     : copysign(0x1.fffffffffffffp1023, x);
+	if (!isfinite(sum)) /* of a float32 */
+		sum = copysign(0x1.fffffep127, x);
+	return arithmetic_saturate(type, sum);
+}
+
 static uint64_t bits_result(dicomm_redop_t op, uint64_t x, uint64_t y)
 {
 	unsigned __int128 a = x, b = y;
@@ -234,7 +257,11 @@ void arithmetic_expect(dicomm_datatype_t type, dicomm_redop_t op, void *r,
 {
 	size_t elem = type_bytes(type);
 
-	if (type_is_float(type)) {
+	if (type_is_float(type) && op == DICOMM_AVG) {
+		arithmetic_store(type, r,
+				 average(type, arithmetic_load(type, a),
+					 arithmetic_load(type, b)));
+	} else if (type_is_float(type)) {
 		arithmetic_store(type, r,
 				 arithmetic_float(type, op,
 						  arithmetic_load(type, a),

@@ -23,6 +23,9 @@ void arithmetic_store(dicomm_datatype_t type, void *p, double x);
 /* x op y as the type computes: narrow floats in float32 */
 double arithmetic_float(dicomm_datatype_t type, dicomm_redop_t op, double x,
 			double y);
+/* x, or the largest number of the type with its sign if x is finite and beyond
+ * it: what the sums of averages do. Not of float64. */
+double arithmetic_saturate(dicomm_datatype_t type, double x);
 int arithmetic_man_bits(dicomm_datatype_t type);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/core/held.h"
+#include "src/memory/blocked_streams.h"
 #include "tests/support/leaks.h"
 
 const char *const cast_unlike[CAST_DEVICES] = {"host", "opencl:0", "cuda:0",
@@ -87,9 +87,9 @@ static void act(struct job_rank *me)
 		JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
 	/* Once all have let go of it, which may have waited, too */
-	held_sweep();
+	deferred_sweep();
 	job_barrier();
-	held_sweep();
+	deferred_sweep();
 	gadget_close(&g);
 	/* Of threads, all have one driver. */
 	if (cast->threads)

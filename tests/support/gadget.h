@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Devices for ranks of tests: PoCL's, and those of the mock drivers, which do
- * not exist; or where it is asked for, a real GPU (gpu.h). The memory of a mock
- * device cannot be touched by the host: who does so dies. Where MOCK_DRIVERS is
- * "between" or "old" in the environment, drivers are mocked that offer less.
+ * not exist; or where it is asked for, a real GPU (gpu/device.h). The memory of
+ * a mock device cannot be touched by the host: who does so dies. Where
+ * MOCK_DRIVERS is "between" or "old" in the environment, drivers are mocked
+ * that offer less.
  */
 #ifndef DICOMM_TESTS_SUPPORT_GADGET_H
 #define DICOMM_TESTS_SUPPORT_GADGET_H

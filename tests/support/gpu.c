@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/cuda_api.h"
+#include "src/accel/cuda/api.h"
 
 static struct {
 #define F(name, symbol, needed, parameters) cuda_result(*name) parameters;

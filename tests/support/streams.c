@@ -25,14 +25,14 @@ void streams_setup(void)
 	OK(work->open(0, NULL, &streams.stream));
 	OK(work->open_beside(streams.stream, &streams.other));
 	OK(work->event_create(0, &streams.event));
-	OK(work->gate_create(0, &streams.gate));
+	OK(work->stream_wait_create(0, &streams.stream_wait));
 }
 
 void streams_teardown(void)
 {
 	const struct accel_work *work = streams.work;
 
-	work->gate_destroy(streams.gate);
+	work->stream_wait_destroy(streams.stream_wait);
 	work->event_destroy(streams.event);
 	work->close(streams.other);
 	work->close(streams.stream);
@@ -95,14 +95,15 @@ START_TEST(copies_run_in_order)
 }
 END_TEST
 
-START_TEST(a_gate_holds_what_comes_after_it)
+START_TEST(a_stream_wait_holds_what_is_queued_after_it)
 {
 	int from = 1, to = 0, before = 0;
 
 	OK(streams.work->event_query(streams.event)); /* never recorded */
 	OK(streams.work->copy(streams.stream, &before, &from, sizeof(int)));
 	OK(streams.work->event_record(streams.event, streams.stream));
-	OK(streams.work->gate_close(streams.gate, streams.stream));
+	OK(streams.work->stream_wait_queue(streams.stream_wait,
+					   streams.stream));
 	OK(streams.work->copy(streams.stream, &to, &from, sizeof(int)));
 	/* What comes before it is not held. */
 	while (streams.work->event_query(streams.event) == DICOMM_AGAIN)
@@ -113,21 +114,22 @@ START_TEST(a_gate_holds_what_comes_after_it)
 	ck_assert_int_eq(streams.work->event_query(streams.event),
 			 DICOMM_AGAIN);
 	ck_assert_int_eq(to, 0);
-	streams.work->gate_open(streams.gate);
+	streams.work->stream_wait_release(streams.stream_wait);
 	streams_drain(streams.stream);
 	ck_assert_int_eq(to, 1);
 	OK(streams.work->event_query(streams.event));
 }
 END_TEST
 
-START_TEST(a_gate_opens_once_for_each_closing)
+START_TEST(a_stream_wait_is_released_once_for_each_queueing)
 {
 	int one = 1, to[3] = {0, 0, 0};
 	struct accel_event *past[3];
 
 	for (int i = 0; i < 3; i++) {
 		OK(streams.work->event_create(0, &past[i]));
-		OK(streams.work->gate_close(streams.gate, streams.stream));
+		OK(streams.work->stream_wait_queue(streams.stream_wait,
+						   streams.stream));
 		OK(streams.work->copy(streams.stream, &to[i], &one,
 				      sizeof(int)));
 		OK(streams.work->event_record(past[i], streams.stream));
@@ -137,7 +139,7 @@ START_TEST(a_gate_opens_once_for_each_closing)
 		ck_assert_int_eq(streams.work->event_query(past[i]),
 				 DICOMM_AGAIN);
 		ck_assert_int_eq(to[i], 0);
-		streams.work->gate_open(streams.gate);
+		streams.work->stream_wait_release(streams.stream_wait);
 		while (streams.work->event_query(past[i]) == DICOMM_AGAIN)
 			sched_yield();
 		ck_assert_int_eq(to[i], 1);
@@ -146,48 +148,50 @@ START_TEST(a_gate_opens_once_for_each_closing)
 }
 END_TEST
 
-START_TEST(a_gate_that_goes_holds_nobody)
+START_TEST(a_destroyed_stream_wait_holds_nothing)
 {
-	struct accel_gate *g;
+	struct accel_stream_wait *g;
 	int one = 1, to = 0;
 
-	OK(streams.work->gate_create(0, &g));
-	OK(streams.work->gate_close(g, streams.stream));
-	OK(streams.work->gate_close(g, streams.other));
+	OK(streams.work->stream_wait_create(0, &g));
+	OK(streams.work->stream_wait_queue(g, streams.stream));
+	OK(streams.work->stream_wait_queue(g, streams.other));
 	OK(streams.work->copy(streams.stream, &to, &one, sizeof(int)));
-	streams.work->gate_destroy(g);
+	streams.work->stream_wait_destroy(g);
 	/* Its word counts on for the next. */
-	OK(streams.work->gate_create(0, &g));
-	OK(streams.work->gate_close(g, streams.other));
+	OK(streams.work->stream_wait_create(0, &g));
+	OK(streams.work->stream_wait_queue(g, streams.other));
 	streams_drain(streams.stream);
 	ck_assert_int_eq(to, 1);
 	OK(streams.work->event_record(streams.event, streams.other));
 	streams_pause_ms(10);
 	ck_assert_int_eq(streams.work->event_query(streams.event),
 			 DICOMM_AGAIN);
-	streams.work->gate_open(g);
+	streams.work->stream_wait_release(g);
 	streams_drain(streams.other);
-	streams.work->gate_destroy(g);
+	streams.work->stream_wait_destroy(g);
 }
 END_TEST
 
 static void *open_later(void *arg)
 {
 	streams_pause_ms(20);
-	streams.work->gate_open(arg);
+	streams.work->stream_wait_release(arg);
 	return NULL;
 }
 
-START_TEST(any_thread_opens_a_gate)
+START_TEST(any_thread_releases_a_stream_wait)
 {
 	pthread_t thread;
 
-	OK(streams.work->gate_close(streams.gate, streams.stream));
+	OK(streams.work->stream_wait_queue(streams.stream_wait,
+					   streams.stream));
 	OK(streams.work->event_record(streams.event, streams.stream));
 	ck_assert_int_eq(streams.work->event_query(streams.event),
 			 DICOMM_AGAIN);
 	ck_assert_int_eq(
-		pthread_create(&thread, NULL, open_later, streams.gate), 0);
+		pthread_create(&thread, NULL, open_later, streams.stream_wait),
+		0);
 	streams_drain(streams.stream);
 	OK(streams.work->event_query(streams.event));
 	pthread_join(thread, NULL);
@@ -198,7 +202,8 @@ START_TEST(streams_wait_for_each_other_and_for_nobody_else)
 {
 	int one = 1, first = 0, second = 0, third = 0;
 
-	OK(streams.work->gate_close(streams.gate, streams.stream));
+	OK(streams.work->stream_wait_queue(streams.stream_wait,
+					   streams.stream));
 	OK(streams.work->copy(streams.stream, &first, &one, sizeof(int)));
 	OK(streams.work->event_record(streams.event, streams.stream));
 	OK(streams.work->copy(streams.other, &third, &one, sizeof(int)));
@@ -208,7 +213,7 @@ START_TEST(streams_wait_for_each_other_and_for_nobody_else)
 	OK(streams.work->copy(streams.other, &second, &first, sizeof(int)));
 	streams_pause_ms(20);
 	ck_assert_int_eq(second, 0);
-	streams.work->gate_open(streams.gate);
+	streams.work->stream_wait_release(streams.stream_wait);
 	streams_drain(streams.other);
 	ck_assert_int_eq(second, 1);
 }
@@ -224,7 +229,7 @@ START_TEST(bad_work_is_refused)
 				      DICOMM_BAND, &x, &x, &x, 1),
 			 DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(
-		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 2, 1),
+		work->divide(streams.stream, DICOMM_FLOAT32, &x, &x, 0, 1),
 		DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_int_eq(
 		work->divide(streams.stream, DICOMM_INT32, &x, &x, -2, 1),
@@ -237,10 +242,10 @@ END_TEST
 void streams_add_tests(TCase *t)
 {
 	tcase_add_test(t, copies_run_in_order);
-	tcase_add_test(t, a_gate_holds_what_comes_after_it);
+	tcase_add_test(t, a_stream_wait_holds_what_is_queued_after_it);
 	tcase_add_test(t, bad_work_is_refused);
-	tcase_add_test(t, a_gate_opens_once_for_each_closing);
-	tcase_add_test(t, a_gate_that_goes_holds_nobody);
-	tcase_add_test(t, any_thread_opens_a_gate);
+	tcase_add_test(t, a_stream_wait_is_released_once_for_each_queueing);
+	tcase_add_test(t, a_destroyed_stream_wait_holds_nothing);
+	tcase_add_test(t, any_thread_releases_a_stream_wait);
 	tcase_add_test(t, streams_wait_for_each_other_and_for_nobody_else);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the streams, events and gates of every kind of device must do, as cases
- * of a suite. Each case has two streams of device 0, an event and a gate.
+ * What the streams, events and stream waits of every kind of device must do, as
+ * cases of a suite. Each case has two streams of device 0, an event and a
+ * stream wait.
  */
 #ifndef DICOMM_TESTS_SUPPORT_STREAMS_H
 #define DICOMM_TESTS_SUPPORT_STREAMS_H
@@ -16,7 +17,7 @@ extern struct streams {
 	const struct accel_work *work;
 	struct accel_stream *stream, *other;
 	struct accel_event *event;
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 } streams;
 
 /* Which device; before anything else. */

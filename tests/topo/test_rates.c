@@ -3,7 +3,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "collectives/select.h"
+#include "collectives/select/select.h"
 #include "src/topo/rates.h"
 #include "tests/support/runner.h"
 

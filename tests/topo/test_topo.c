@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/groups.h"
-#include "collectives/select.h"
+#include "collectives/groups/groups.h"
+#include "collectives/select/select.h"
 #include "src/base/log.h"
 #include "src/topo/cluster.h"
 #include "tests/support/runner.h"

@@ -189,17 +189,18 @@ void ranks_read(struct rank *r, int peer, enum tp_class c, uint64_t seq,
 		const struct tp_ref *ref, uint64_t offset, void *dst,
 		uint64_t len)
 {
-	struct tp_hold *hold;
+	struct tp_mem *hold;
 	dicomm_result_t status;
 
-	EXPECT_OK(r, r->t->hold(r->dev, dst, len, true, &hold));
+	EXPECT_OK(r, r->t->mem_reg(r->dev, dst, len, true, &hold));
 	RANKS_WAIT(r, (status = r->t->read(r->peer[peer], c, seq, ref, offset,
 					   dst, len)) != DICOMM_AGAIN);
 	if (status == DICOMM_IN_PROGRESS)
-		RANKS_WAIT(r, (status = r->t->arrived(r->peer[peer], c, seq)) !=
+		RANKS_WAIT(r, (status = r->t->read_status(r->peer[peer], c,
+							  seq)) !=
 				      DICOMM_IN_PROGRESS);
 	EXPECT_OK(r, status);
-	r->t->drop(r->dev, hold);
+	r->t->mem_dereg(r->dev, hold);
 }
 
 static uint8_t pattern(uint64_t i, uint64_t seed)

@@ -331,11 +331,11 @@ static const struct {
 static void ref_send(struct rank *r)
 {
 	static struct tp_ref ref[PARTS];
-	struct tp_hold *hold;
+	struct tp_mem *hold;
 	void *memory;
 
 	EXPECT_OK(r, accels[0]->alloc(0, LARGE, &memory));
-	EXPECT_OK(r, r->t->hold(r->dev, memory, LARGE, false, &hold));
+	EXPECT_OK(r, r->t->mem_reg(r->dev, memory, LARGE, false, &hold));
 	ranks_fill(memory, LARGE, 42);
 	ranks_connect_out(r, 1, TP_COLLECTIVE);
 	for (uint64_t i = 0; i < PARTS; i++) {
@@ -349,7 +349,7 @@ static void ref_send(struct rank *r)
 			ranks_put(r, 1, TP_COLLECTIVE, i + 1, NULL, 0);
 	}
 	RANKS_WAIT(r, released(r, 1, TP_COLLECTIVE) == PARTS);
-	r->t->drop(r->dev, hold);
+	r->t->mem_dereg(r->dev, hold);
 	/* Everybody has let go: it may be freed, and the peer still closes. */
 	EXPECT_OK(r, accels[0]->free(memory));
 }
@@ -416,7 +416,7 @@ static void run_self(struct rank *r)
 	static uint8_t large[LARGE];
 	const void *mapped;
 	const uint8_t *room;
-	struct tp_hold *hold;
+	struct tp_mem *hold;
 	struct tp_ref ref;
 
 	ranks_connect(r, r->rank, TP_COLLECTIVE);
@@ -426,7 +426,7 @@ static void run_self(struct rank *r)
 		EXPECT_OK(r, release(r, r->rank, TP_COLLECTIVE, q));
 	}
 	ranks_fill(large, LARGE, 9);
-	EXPECT_OK(r, r->t->hold(r->dev, large, LARGE, false, &hold));
+	EXPECT_OK(r, r->t->mem_reg(r->dev, large, LARGE, false, &hold));
 	if (!r->t->offer(r->peer[r->rank], large, LARGE, TP_WANT_COPY, &ref))
 		return;
 	put_ref(r, r->rank, 3 * LENS + 1, &ref, LARGE);
@@ -586,7 +586,7 @@ static void run_abort_offered(struct rank *r)
 	const volatile uint8_t *bytes;
 	const uint8_t *room;
 	const void *mapped;
-	struct tp_hold *hold;
+	struct tp_mem *hold;
 	struct tp_ref ref;
 	uint8_t *pages;
 
@@ -596,7 +596,7 @@ static void run_abort_offered(struct rank *r)
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		EXPECT(r, pages != MAP_FAILED, "out of memory");
 		memset(pages, 1, LARGE);
-		EXPECT_OK(r, r->t->hold(r->dev, pages, LARGE, false, &hold));
+		EXPECT_OK(r, r->t->mem_reg(r->dev, pages, LARGE, false, &hold));
 		if (r->t->offer(r->peer[1], pages, LARGE, TP_WANT_COPY, &ref))
 			put_ref(r, 1, 1, &ref, LARGE);
 		else /* no way to pull from there: nothing to wait for */

@@ -23,7 +23,10 @@
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
-#include "transports/shm/shm.h"
+#include "transports/shm/address.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/segment.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -1389,7 +1392,7 @@ static int measure_nothing(void)
 }
 
 /* One process at a time; the others learn from their neighbours. */
-START_TEST(who_cannot_measure_is_told)
+START_TEST(a_process_that_cannot_measure_uses_its_peers_rates)
 {
 	const struct shm_rates half = {.line_ps = 5000};
 	const struct shm_rates one = {7000, 8, 9, 10, 11},
@@ -1494,7 +1497,8 @@ int main(void)
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
 	tcase_add_loop_test(tcase, one_copy_pays_where_it_saves_time, 0,
 			    sizeof(cma_cases) / sizeof(*cma_cases));
-	tcase_add_test(tcase, who_cannot_measure_is_told);
+	tcase_add_test(tcase,
+		       a_process_that_cannot_measure_uses_its_peers_rates);
 	tcase_add_loop_test(tcase, cma_is_for_ranks_with_a_core_each, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

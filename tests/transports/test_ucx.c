@@ -15,7 +15,7 @@
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 #ifdef HAVE_UCX
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/load.h"
 #endif
 
 extern char **environ;
@@ -104,7 +104,7 @@ START_TEST(a_wrong_device_is_a_clear_error)
 END_TEST
 
 /* UCX tells in its log, which is silent otherwise, of what it did not know. */
-START_TEST(ucx_knows_what_it_is_told)
+START_TEST(ucx_gets_our_defaults)
 {
 	struct tp_config config = {
 		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
@@ -140,7 +140,7 @@ static ucs_status_t refuse_tls(ucp_config_t *config, const char *name,
 }
 #endif
 
-START_TEST(what_ucx_refuses_is_told)
+START_TEST(what_ucx_refuses_is_reported)
 {
 #ifdef HAVE_UCX
 	struct tp_config config = {
@@ -364,7 +364,8 @@ static void run_forged(struct rank *r)
 				      DICOMM_AGAIN);
 		while (status == DICOMM_IN_PROGRESS) {
 			r->t->poll(r->dev);
-			status = r->t->arrived(r->peer[0], TP_COLLECTIVE, 1);
+			status =
+				r->t->read_status(r->peer[0], TP_COLLECTIVE, 1);
 		}
 		EXPECT(r, status == DICOMM_ERR_REMOTE, "byte %d: status %d",
 		       (int)i, (int)status);
@@ -422,7 +423,7 @@ static void stop_reading(struct rank *r)
 	/* Some of it is there, the rest is asked for. */
 	RANKS_WAIT(r, *(volatile uint8_t *)into == 1);
 	EXPECT(r,
-	       r->t->arrived(r->peer[0], TP_COLLECTIVE, 1) ==
+	       r->t->read_status(r->peer[0], TP_COLLECTIVE, 1) ==
 		       DICOMM_IN_PROGRESS,
 	       "all of it came at once");
 	r->t->abort(r->dev);
@@ -488,7 +489,7 @@ static void open_in_child(const struct tp_config *config, bool may)
 	_exit(0);
 }
 
-START_TEST(a_forked_child_is_told_at_once)
+START_TEST(a_forked_child_gets_an_error_at_once)
 {
 	const struct tp_config config = {
 		.rank = 0, .ranks = 1, .slots = 8, .slot_bytes = 4096};
@@ -619,8 +620,8 @@ int main(void)
 	tcase_add_loop_test(tcase, signals_and_environment_stay_the_programs, 0,
 			    2);
 	tcase_add_test(tcase, a_wrong_device_is_a_clear_error);
-	tcase_add_test(tcase, ucx_knows_what_it_is_told);
-	tcase_add_test(tcase, what_ucx_refuses_is_told);
+	tcase_add_test(tcase, ucx_gets_our_defaults);
+	tcase_add_test(tcase, what_ucx_refuses_is_reported);
 	tcase_add_loop_test(tcase, a_rank_that_is_away_is_read_from, 0,
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, messages_arrive_where_nobody_polls, 0,
@@ -629,7 +630,7 @@ int main(void)
 			    RANKS_KINDS);
 	tcase_add_loop_test(tcase, nothing_is_brought_after_an_abort, 0,
 			    RANKS_KINDS);
-	tcase_add_test(tcase, a_forked_child_is_told_at_once);
+	tcase_add_test(tcase, a_forked_child_gets_an_error_at_once);
 	tcase_add_test(tcase, who_takes_nothing_holds_no_other_up);
 	tcase_add_test(tcase, a_put_to_the_dead_fails);
 	tcase_add_test(tcase, connecting_to_the_dead_fails);

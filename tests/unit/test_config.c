@@ -352,6 +352,38 @@ START_TEST(names_of_tests_benchmarks_and_scripts_are_ignored)
 }
 END_TEST
 
+#define SECRET "0123456789abcdefABCDEF-_0123456789abcdefABC"
+
+static const struct {
+	const char *id, *shown;
+} ids[] = {
+	{"127.0.0.1:5000", "127.0.0.1:5000"},
+	{"[fe80::1]:5000", "[fe80::1]:5000"},
+	{"nowhere", "nowhere"},
+	{"dicomm1:127.0.0.1:5000:" SECRET, "dicomm1:127.0.0.1:5000:(hidden)"},
+	{"dicomm1:[::1]:5000:" SECRET, "dicomm1:[::1]:5000:(hidden)"},
+	/* damaged: cut, moved, pasted in parts */
+	{"dicomm1:127.0.0.1:5000:Abc1", "dicomm1:127.0.0.1:5000:(hidden)"},
+	{"127.0.0.1:5000 " SECRET, "127.0.0.1:(hidden)"},
+	{"dicomm1:127.0.0.1:" SECRET ":5000", "(hidden)"},
+	{SECRET, "(hidden)"},
+	{SECRET ":x", "(hidden)"},
+};
+
+START_TEST(the_secret_of_an_id_is_not_shown)
+{
+	const char *name = _i % 2 ? "NCCL_COMM_ID" : "DICOMM_COMM_ID";
+
+	setenv("DICOMM_DEBUG", "trace", 1);
+	setenv(name, ids[_i / 2].id, 1);
+	ck_assert_str_eq(config_string(CONFIG_COMM_ID), ids[_i / 2].id);
+	ck_assert_str_eq(config_shown(CONFIG_COMM_ID), ids[_i / 2].shown);
+	ck_assert_str_eq(row("DICOMM_COMM_ID").value, ids[_i / 2].shown);
+	if (strstr(ids[_i / 2].id, SECRET))
+		ck_assert_int_eq(capture_count(SECRET), 0);
+}
+END_TEST
+
 START_TEST(a_secret_is_usable_but_not_shown)
 {
 	setenv("DICOMM_COMM_KEY", "swordfish", 1);
@@ -530,6 +562,8 @@ int main(void)
 	tcase_add_test(tcase,
 		       names_of_tests_benchmarks_and_scripts_are_ignored);
 	tcase_add_test(tcase, a_secret_is_usable_but_not_shown);
+	tcase_add_loop_test(tcase, the_secret_of_an_id_is_not_shown, 0,
+			    2 * (int)(sizeof(ids) / sizeof(*ids)));
 	tcase_add_test(tcase, values_stay_when_the_environment_changes);
 	tcase_add_test(tcase, shared_settings_are_text_and_hash);
 	tcase_add_test(tcase, the_hash_differs_exactly_where_ranks_must_agree);

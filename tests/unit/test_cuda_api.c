@@ -25,8 +25,8 @@ typedef CUhostFn cuda_host_fn;
 #define RTC_TYPES
 typedef nvrtcResult rtc_result;
 typedef nvrtcProgram rtc_program;
-#include "src/accel/cuda_api.h"
-#include "src/accel/rtc.h"
+#include "src/accel/cuda/api.h"
+#include "src/accel/launch/rtc.h"
 
 /* The same types, not only compatible calls. The header calls several
  * functions by other names than the library. */

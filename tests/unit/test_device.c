@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "src/base/clock.h"
-#include "src/core/device.h"
+#include "src/device/device.h"
 #include "tests/support/runner.h"
 
 static int marks;
@@ -32,14 +32,14 @@ START_TEST(who_gives_up_needs_no_stage_that_is_free)
 {
 	static struct device dev = {.work = &work};
 	static struct dicomm_comm comm = {.dev = &dev};
-	static struct executable exe[TP_CLASSES];
+	static struct prepared prep[TP_CLASSES];
 	static struct operation ops[TP_CLASSES];
 	uint64_t begin = clock_ms();
 
 	dev.last = &dev.first;
 	for (int c = 0; c < TP_CLASSES; c++) {
-		exe[c].class = (enum tp_class)c;
-		ops[c].exe = &exe[c];
+		prep[c].class = (enum tp_class)c;
+		ops[c].prep = &prep[c];
 	}
 	for (unsigned i = 0; i < DEVICE_STAGES; i++) {
 		struct stage *st =

@@ -2,7 +2,7 @@
 /* Which times of operations tell that links have changed. */
 #include <check.h>
 
-#include "src/core/drift.h"
+#include "src/links/drift.h"
 #include "tests/support/runner.h"
 
 static struct drift_watch watch;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The HIP backend on a mock runtime, which says nothing about a GPU. */
-#include "src/accel/image.h"
+#include "src/accel/launch/image.h"
 #include "tests/mock/backend.h"
 
 extern const struct accel accel_hip;

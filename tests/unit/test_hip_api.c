@@ -19,7 +19,7 @@ typedef hipEvent_t hip_event;
 typedef hipIpcMemHandle_t hip_ipc;
 typedef hipHostFn_t hip_host_fn;
 typedef hipStreamCallback_t hip_callback;
-#include "src/accel/hip_api.h"
+#include "src/accel/hip/api.h"
 
 /* The same types, not only compatible calls */
 #define F(name, symbol, needed, parameters)                                    \

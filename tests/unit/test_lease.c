@@ -7,8 +7,8 @@
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
-#include "src/core/held.h"
-#include "src/core/lease.h"
+#include "src/memory/blocked_streams.h"
+#include "src/memory/lease.h"
 #include "tests/support/runner.h"
 
 static _Atomic int frees;
@@ -31,7 +31,7 @@ static dicomm_result_t free_it(void *memory)
 	forked = fork();
 	if (!forked) {
 		alarm(5);
-		held_sweep();
+		deferred_sweep();
 		_exit(frees == 1 ? 0 : 1);
 	}
 	return DICOMM_SUCCESS;
@@ -104,11 +104,11 @@ START_TEST(memory_stays_for_who_has_a_lease)
 
 	forked = -1;
 	end_late(&keep, &pid);
-	held_sweep();
+	deferred_sweep();
 	ck_assert_int_eq(frees, 0);
 	close(keep);
 	await(pid);
-	held_sweep();
+	deferred_sweep();
 	ck_assert_int_eq(frees, 1);
 }
 END_TEST
@@ -121,7 +121,7 @@ START_TEST(a_child_of_a_fork_in_the_middle_goes_on)
 	end_late(&keep, &pid);
 	close(keep);
 	await(pid);
-	held_sweep();
+	deferred_sweep();
 	ck_assert_int_eq(frees, 1);
 	await(forked);
 }
@@ -138,7 +138,7 @@ START_TEST(nothing_is_freed_while_a_stream_is_held)
 	ck_assert(!lease_begin(&device, 0, &memory[0], &l));
 	ck_assert(lease_end(l, 0));
 	lease_free(&device, 0, &memory[1]);
-	held_sweep();
+	deferred_sweep();
 	ck_assert_int_eq(frees, 0);
 	held = false;
 	for (int ms = 0; ms < 5000 && frees < 2; ms++)

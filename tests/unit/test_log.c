@@ -2,12 +2,16 @@
 /* Each test runs in a process of its own, as the log is set up once. */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -393,6 +397,138 @@ START_TEST(fail_logs_once_and_try_passes_on)
 }
 END_TEST
 
+/* ---- where messages cannot go ---- */
+
+/* All that is in a pipe or socket now */
+static size_t drain(int fd, char *text, size_t room)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	size_t len = 0;
+
+	while (len < room - 1 && poll(&p, 1, 0) > 0) {
+		ssize_t n = read(fd, text + len, room - 1 - len);
+
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	text[len] = '\0';
+	return len;
+}
+
+static size_t count(const char *text, const char *word)
+{
+	size_t n = 0;
+
+	for (const char *at = text; (at = strstr(at, word)); at++)
+		n++;
+	return n;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Its default action would end this program. */
+START_TEST(a_broken_pipe_ends_nothing)
+{
+	char text[4096];
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	log_error("first");
+	log_error("second");
+	/* The same stderr for others: a pipe that is read */
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	log_error("third");
+	drain(ends[0], text, sizeof(text));
+	ck_assert_ptr_nonnull(
+		strstr(text, " 2 messages before this one could not be"));
+	ck_assert_ptr_nonnull(strstr(text, "third"));
+	ck_assert_ptr_null(strstr(text, "first"));
+}
+END_TEST
+
+enum { PIPE, SOCKET, FULL_KINDS };
+
+/* Nobody reads, and the flags of the stream stay as they are. */
+START_TEST(a_full_stderr_blocks_nobody)
+{
+	enum { LINES_SENT = 20000 };
+	size_t room = 8u << 20;
+	char *text = malloc(room), *lost;
+	double begin = seconds();
+	unsigned long n = 0;
+	int ends[2];
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_int_eq(_i == PIPE ? pipe(ends)
+				    : socketpair(AF_UNIX, SOCK_STREAM, 0, ends),
+			 0);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	for (int i = 0; i < LINES_SENT; i++)
+		log_error("this is line %d", i);
+	ck_assert_double_le(seconds() - begin, 20);
+	ck_assert_int_eq(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0);
+	drain(ends[0], text, room);
+	n = count(text, "this is line");
+	ck_assert_uint_gt(n, 0);
+	ck_assert_uint_lt(n, LINES_SENT);
+	log_error("at last");
+	drain(ends[0], text, room);
+	lost = strstr(text, "dicomm WARN ");
+	ck_assert_ptr_nonnull(lost);
+	ck_assert_uint_eq(n + strtoul(lost + 12, NULL, 10), LINES_SENT);
+	ck_assert_ptr_nonnull(strstr(text, "at last"));
+	free(text);
+}
+END_TEST
+
+/* The number may be somebody else's file later. */
+START_TEST(a_stderr_that_is_closed_gets_nothing_later)
+{
+	char path[] = "/tmp/dicomm-test-log-XXXXXX";
+	struct stat st;
+	int fd;
+
+	close(STDERR_FILENO);
+	log_error("to nobody");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
+	log_error("to nobody either");
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	unlink(path);
+	ck_assert_int_eq(st.st_size, 0);
+	ck_assert_str_eq(log_last_error(), "to nobody either");
+}
+END_TEST
+
+/* open() of one that nobody reads would wait for a reader. */
+START_TEST(a_fifo_as_file_is_not_waited_for)
+{
+	char dir[] = "/tmp/dicomm-test-log-XXXXXX", path[64];
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	setenv("DICOMM_DEBUG_FILE", path, 1);
+	log_error("still here");
+	unlink(path);
+	rmdir(dir);
+	ck_assert_int_eq(capture_count("/fifo: open: No such device"), 1);
+	ck_assert_int_eq(capture_count("still here"), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("log");
@@ -423,6 +559,11 @@ int main(void)
 	tcase_add_test(tcase, what_is_held_back_is_written_or_dropped_later);
 	tcase_add_test(tcase, lines_of_threads_do_not_mix);
 	tcase_add_test(tcase, fail_logs_once_and_try_passes_on);
+	tcase_add_test(tcase, a_broken_pipe_ends_nothing);
+	tcase_add_loop_test(tcase, a_full_stderr_blocks_nobody, 0, FULL_KINDS);
+	tcase_add_test(tcase, a_stderr_that_is_closed_gets_nothing_later);
+	tcase_add_test(tcase, a_fifo_as_file_is_not_waited_for);
+	tcase_set_timeout(tcase, 60);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 
 #include "src/accel/accel.h"
-#include "src/accel/opencl_api.h"
+#include "src/accel/opencl/api.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 #include "tests/support/streams.h"
@@ -101,7 +101,7 @@ START_TEST(kernels_run_in_the_order_of_the_stream)
 	}
 	OK(work->prepare(streams.stream, DICOMM_FLOAT32));
 	OK(work->prepare(streams.stream, DICOMM_INT32));
-	OK(work->gate_close(streams.gate, streams.stream));
+	OK(work->stream_wait_queue(streams.stream_wait, streams.stream));
 	OK(work->reduce(streams.stream, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b,
 			1000));
 	OK(work->fold(streams.stream, DICOMM_FLOAT32, DICOMM_SUM, sum, src, 3,
@@ -113,7 +113,7 @@ START_TEST(kernels_run_in_the_order_of_the_stream)
 			0));
 	streams_pause_ms(20);
 	ck_assert(sum[1] == 0);
-	work->gate_open(streams.gate);
+	work->stream_wait_release(streams.stream_wait);
 	streams_drain(streams.stream);
 	for (int i = 0; i < 1000; i++)
 		ck_assert(sum[i] == (float)(2 * i + 2));
@@ -167,9 +167,9 @@ START_TEST(a_queue_of_the_user_is_a_stream)
 	OK(work->open(0, queue, &s));
 	cl.clReleaseCommandQueue(queue);
 	OK(work->prepare(s, DICOMM_FLOAT64));
-	OK(work->gate_close(streams.gate, s));
+	OK(work->stream_wait_queue(streams.stream_wait, s));
 	OK(work->reduce(s, DICOMM_FLOAT64, DICOMM_SUM, sum, a, b, 3));
-	work->gate_open(streams.gate);
+	work->stream_wait_release(streams.stream_wait);
 	streams_drain(s);
 	ck_assert(sum[0] == 11 && sum[1] == 22 && sum[2] == 33);
 	work->close(s);

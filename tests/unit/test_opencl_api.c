@@ -5,7 +5,7 @@
 #include <CL/cl_ext.h>
 #include <stdio.h>
 
-#include "src/accel/opencl_api.h"
+#include "src/accel/opencl/api.h"
 
 /* The same types, not only compatible calls */
 #define F(name, result, parameters)                                        \

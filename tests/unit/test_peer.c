@@ -11,10 +11,11 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/comm/create.h"
 #include "src/core/comm.h"
-#include "src/core/engine.h"
-#include "src/core/others.h"
+#include "src/core/cross_progress.h"
 #include "src/core/wait.h"
+#include "src/engine/engine.h"
 #include "tests/support/runner.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
@@ -106,9 +107,9 @@ static void bring(struct dicomm_comm *comm)
 	uint64_t number = comm->peers[1].recvs;
 	struct tp_line *line = &lines[number % SLOTS];
 
-	if (!comm->executables.all || atomic_load(&line->seq) == number)
+	if (!comm->prepared.all || atomic_load(&line->seq) == number)
 		return;
-	line->signature = engine_signature(comm->executables.all, number);
+	line->signature = engine_signature(comm->prepared.all, number);
 	line->kind = TP_REF;
 	line->len = BYTES;
 	atomic_store(&line->seq, number);
@@ -256,7 +257,7 @@ START_TEST(who_leaves_waits_until_all_is_there)
 	struct dicomm_comm *comm = open_full();
 	struct transport lands = full;
 
-	lands.landed = land;
+	lands.delivered = land;
 	lands.poll = poll_on;
 	comm->wires[0].transport = &lands;
 	untold = 0;
@@ -312,7 +313,7 @@ static const struct transport there = {.name = "there",
 				       .flush = tell,
 				       .poll = poll_there};
 static const struct transport near = {.name = "near",
-				      .near = true,
+				      .intra_node = true,
 				      .close = close_it,
 				      .flush = tell,
 				      .poll = poll_there};
@@ -323,7 +324,7 @@ static struct dicomm_comm *open_other(const struct transport *t)
 
 	comm->wires[0].transport = t;
 	atomic_store(&polls_there, 0);
-	others_add(comm);
+	cross_progress_add(comm);
 	return comm;
 }
 
@@ -359,27 +360,27 @@ START_TEST(others_are_polled_only_where_nobody_is)
 {
 	struct dicomm_comm *other = open_other(&there);
 
-	others_poll();
+	cross_progress_poll();
 	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
 	ck_assert(comm_enter(other));
-	others_poll();
+	cross_progress_poll();
 	ck_assert(!fault_is(other));
 	comm_leave(other);
 	atomic_store(&other->queued, 1);
-	others_poll();
+	cross_progress_poll();
 	atomic_store(&other->queued, 0);
 	ck_assert_int_eq(atomic_load(&polls_there), 0);
-	others_poll();
+	cross_progress_poll();
 	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
 	atomic_store(&other->fault.status, DICOMM_ERR_REMOTE);
-	others_poll();
+	cross_progress_poll();
 	ck_assert_int_eq(atomic_load(&other->fault.status), DICOMM_ERR_REMOTE);
 	atomic_store(&other->fault.status, DICOMM_SUCCESS);
 	ck_assert_int_eq(dicomm_comm_finalize(other), DICOMM_SUCCESS);
-	others_poll();
+	cross_progress_poll();
 	comm_free(other);
 	other = open_other(&near);
-	others_poll();
+	cross_progress_poll();
 	ck_assert_int_eq(atomic_load(&polls_there), 0);
 	comm_free(other);
 }
@@ -390,7 +391,7 @@ static _Atomic bool enough;
 static void *poll_others(void *arg)
 {
 	while (!atomic_load(&enough))
-		others_poll();
+		cross_progress_poll();
 	return arg;
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "perftest/network.h"
+#include "perftest/links/network.h"
 #include "tests/support/runner.h"
 
 #define HOSTS 4

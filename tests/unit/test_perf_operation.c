@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "perftest/operation.h"
+#include "perftest/operation/operation.h"
 #include "tests/support/runner.h"
 
 static const struct operation *op(const char *name)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perftest/failure.h"
-#include "perftest/options.h"
+#include "perftest/base/failure.h"
+#include "perftest/operation/options.h"
 #include "tests/support/runner.h"
 
 #define MAX_ARGS 32

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "perftest/report.h"
+#include "perftest/report/report.h"
 #include "tests/support/runner.h"
 
 static void check_number(int width, double value, const char *expected)

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdint.h>
 
-#include "perftest/size.h"
+#include "perftest/base/size.h"
 #include "tests/support/runner.h"
 
 START_TEST(suffixes_are_powers_of_1024)

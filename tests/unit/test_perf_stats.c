@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "perftest/stats.h"
+#include "perftest/base/stats.h"
 #include "tests/support/runner.h"
 
 /* 1 ... n, in an order that is not sorted. */

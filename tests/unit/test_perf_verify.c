@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perftest/verify.h"
+#include "perftest/operation/verify.h"
 #include "tests/support/runner.h"
 
 #define MAX_RANKS 17

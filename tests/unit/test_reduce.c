@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/reduce.h"
-#include "src/accel/reduce_kernels.h"
+#include "src/accel/reduce/reciprocal.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/accel/reduce/kernels.h"
+#include "src/base/fp_state.h"
 #include "src/base/type.h"
 #include "tests/support/arithmetic.h"
 #include "tests/support/runner.h"
@@ -24,8 +26,8 @@ static const dicomm_datatype_t types[] = {
 #define TYPES ((int)(sizeof(types) / sizeof(*types)))
 
 static const dicomm_redop_t ops[] = {
-	DICOMM_SUM,  DICOMM_PROD, DICOMM_MAX,  DICOMM_MIN,
-	DICOMM_BAND, DICOMM_BOR,  DICOMM_BXOR,
+	DICOMM_SUM, DICOMM_PROD, DICOMM_MAX, DICOMM_MIN,
+	DICOMM_AVG, DICOMM_BAND, DICOMM_BOR, DICOMM_BXOR,
 };
 #define OPS ((int)(sizeof(ops) / sizeof(*ops)))
 
@@ -292,8 +294,9 @@ START_TEST(what_is_not_defined_is_null)
 			bool valid = type_valid(type);
 
 			ck_assert_int_eq(!!reduce_scale_kernel(type), valid);
-			ck_assert_int_eq(!!reduce_divide_kernel(type),
-					 valid && !type_is_float(type));
+			ck_assert_int_eq(!!reduce_divide_kernel(type), valid);
+			ck_assert_int_eq(!!reduce_average_kernel(type),
+					 valid && type_is_float(type));
 			for (int o = -1; o < 0x101; o++) {
 				dicomm_redop_t op = (dicomm_redop_t)o;
 				bool defined =
@@ -334,6 +337,8 @@ static void expect_fold(dicomm_datatype_t type, dicomm_redop_t op, void *r,
 	for (int s = 1; s < nsrc; s++)
 		acc = arithmetic_float(DICOMM_FLOAT32, op, acc,
 				       arithmetic_load(type, src[s] + at));
+	if (op == DICOMM_AVG)
+		acc = arithmetic_saturate(type, acc);
 	arithmetic_store(type, r, acc);
 }
 
@@ -607,17 +612,200 @@ END_TEST
 
 START_TEST(the_reciprocal_is_the_nearest_value)
 {
-	for (int t = 0; t < TYPES; t++) {
-		if (!type_is_float(types[t]))
-			continue;
-		for (int ranks = 1; ranks < 3000; ranks++) {
-			unsigned char got[8], want[8];
+	for (int ranks = 1; ranks < 3000; ranks++) {
+		double f64 = 0;
+		float f32 = 0;
 
-			reduce_reciprocal(types[t], ranks, got);
-			arithmetic_store(types[t], want, 1.0 / ranks);
-			ck_assert_mem_eq(got, want, type_bytes(types[t]));
+		reciprocal_of(DICOMM_FLOAT64, ranks, &f64);
+		ck_assert(f64 == 1.0 / ranks);
+		for (int t = 0; t < NARROW; t++) {
+			reciprocal_of(narrow[t], ranks, &f32);
+			ck_assert(f32 == (float)(1.0 / ranks));
 		}
 	}
+}
+END_TEST
+
+/* In float32, rounded once: by the definition, and as the divide kernel of
+ * devices is compared with. */
+static void check_average(struct sample *s, int ranks)
+{
+	unsigned char *got = malloc(s->n * s->elem);
+	double by = s->type == DICOMM_FLOAT64 ? 1.0 / ranks
+					      : (double)(float)(1.0 / ranks);
+	uint64_t scalar = 0;
+
+	ck_assert_ptr_nonnull(got);
+	reciprocal_of(s->type, ranks, &scalar);
+	for (size_t i = 0; i < s->n * s->elem; i += s->elem) {
+		double x = arithmetic_load(s->type, s->a + i);
+
+		arithmetic_store(s->type, s->expected + i,
+				 arithmetic_float(s->type, DICOMM_PROD, x, by));
+	}
+	for (int isa = 0; next_isa(&isa);) {
+		reduce_average_kernel(s->type)(got, s->a, &scalar, s->n);
+		check_result(s, DICOMM_AVG, got, "average");
+		reduce_divide_kernel(s->type)(got, s->a, ranks, s->n);
+		check_result(s, DICOMM_AVG, got, "divide");
+	}
+	free(got);
+}
+
+START_TEST(averages_scale_in_float32_and_round_once)
+{
+	static const int ranks[] = {1, 2, 3, 7, 10, 13, 100, 1000};
+	struct sample s = sample_make(types[_i]);
+
+	s.n = 65536;
+	for (size_t i = 0; i < s.n && s.elem == 1; i++)
+		s.a[i] = (unsigned char)i;
+	for (size_t r = 0; r < sizeof(ranks) / sizeof(*ranks); r++)
+		check_average(&s, ranks[r]);
+	sample_free(&s);
+}
+END_TEST
+
+/* Of the largest value, by any number of ranks, one after the other and in one
+ * fold: 448, 448, 448 in e4m3 once gave NaN. */
+START_TEST(an_average_of_the_largest_value_does_not_overflow)
+{
+	dicomm_datatype_t type = types[_i];
+	unsigned char most[8], part[8], sum[8], fold[8];
+	double largest = type == DICOMM_FLOAT64
+				 ? 0x1.fffffffffffffp1023
+				 : arithmetic_saturate(type, 1e300);
+	double eps = ldexp(1, -arithmetic_man_bits(type));
+	const void *src[64];
+	uint64_t scalar = 0;
+
+	arithmetic_store(type, most, largest);
+	for (int isa = 0; next_isa(&isa);)
+		for (int n = 2; n <= 64; n++) {
+			/* A fold rounds once; of wide types, each time. */
+			int folds = type_is_narrow_float(type) ? 2 : n;
+			double s, f;
+
+			reciprocal_of(type, n, &scalar);
+			reduce_average_kernel(type)(part, most, &scalar, 1);
+			memcpy(sum, part, 8);
+			for (int r = 1; r < n; r++)
+				reduce_kernel(type, DICOMM_AVG, false)(sum, sum,
+								       part, 1);
+			for (int r = 0; r < n; r++)
+				src[r] = part;
+			reduce_fold(type, DICOMM_AVG, fold, src, n, 1);
+			s = arithmetic_load(type, sum);
+			f = arithmetic_load(type, fold);
+			ck_assert_msg(isfinite(s) && s <= largest &&
+					      s >= largest * (1 - n * eps),
+				      "%s %s: %d ranks, one by one: %g",
+				      reduce_isa(), type_name(type), n, s);
+			ck_assert_msg(isfinite(f) && f <= largest &&
+					      f >= largest * (1 - folds * eps),
+				      "%s %s: %d ranks, folded: %g",
+				      reduce_isa(), type_name(type), n, f);
+		}
+}
+END_TEST
+
+/* An infinite input is no overflow. */
+START_TEST(an_average_with_infinity_is_infinite)
+{
+	static const struct {
+		dicomm_datatype_t type;
+		uint64_t inf, one;
+	} with[] = {{DICOMM_FLOAT16, 0x7c00, 0x3c00},
+		    {DICOMM_BFLOAT16, 0xff80, 0x3f80},
+		    {DICOMM_FLOAT8E5M2, 0x7c, 0x3c},
+		    {DICOMM_FLOAT32, 0x7f800000, 0x3f800000},
+		    {DICOMM_FLOAT64, 0xfff0000000000000, 0x3ff0000000000000}};
+
+	for (int isa = 0; next_isa(&isa);)
+		for (int i = 0; i < 5; i++) {
+			const void *src[] = {&with[i].one, &with[i].inf,
+					     &with[i].one};
+			uint64_t r = 0;
+
+			reduce_kernel(with[i].type, DICOMM_AVG,
+				      false)(&r, &with[i].inf, &with[i].one, 1);
+			ck_assert_uint_eq(r, with[i].inf);
+			reduce_fold(with[i].type, DICOMM_AVG, &r, src, 3, 1);
+			ck_assert_uint_eq(r, with[i].inf);
+		}
+}
+END_TEST
+
+/* ---- the floating-point state of the calling thread ---- */
+
+#if defined(__x86_64__)
+/* Flush to zero and denormals are zero; up; down; toward zero; traps */
+static const fp_state states[] = {0x9fc0, 0x5f80, 0x3f80, 0x7f80, 0x1000};
+#else
+/* The same of FPCR, but traps, which most processors lack */
+static const fp_state states[] = {1u << 24, 1u << 22, 2u << 22, 3u << 22,
+				  1u << 25};
+#endif
+#define STATES ((int)(sizeof(states) / sizeof(*states)))
+
+static void compute(const struct sample *s, dicomm_redop_t op,
+		    unsigned char *all)
+{
+	size_t len = s->n * s->elem;
+	const void *src[] = {s->a, s->b, s->a};
+
+	reduce_kernel(s->type, op, false)(all, s->a, s->b, s->n);
+	reduce_kernel(s->type, op, true)(all + len, s->a, s->b, s->n);
+	reduce_scale_kernel(s->type)(all + 2 * len, s->a, s->b, s->n);
+	reduce_divide_kernel(s->type)(all + 3 * len, s->a, 7, s->n);
+	reduce_fold(s->type, op, all + 4 * len, src, 3, s->n);
+	if (type_is_float(s->type)) {
+		uint64_t scalar = 0;
+
+		reciprocal_of(s->type, 3, &scalar);
+		reduce_average_kernel(s->type)(all + 5 * len, s->a, &scalar,
+					       s->n);
+	} else {
+		memset(all + 5 * len, 0, len);
+	}
+}
+
+START_TEST(the_state_of_the_caller_does_not_show)
+{
+	struct sample s = sample_make(types[_i]);
+	unsigned char *want, *got;
+
+	s.n = 4096;
+	if (s.elem == 1) /* not only zeros in the one operand */
+		for (size_t i = 0; i < s.n; i++)
+			s.a[i] = (unsigned char)random64();
+	want = malloc(6 * s.n * s.elem);
+	got = malloc(6 * s.n * s.elem);
+	ck_assert(want && got);
+	for (int isa = 0; next_isa(&isa);)
+		for (int o = 0; o < OPS; o++) {
+			if (type_is_float(s.type) && bitwise(ops[o]))
+				continue;
+			compute(&s, ops[o], want);
+			for (int i = 0; i < STATES; i++) {
+				fp_state was = fp_state_read(), after;
+
+				fp_state_write(states[i]);
+				compute(&s, ops[o], got);
+				after = fp_state_read();
+				fp_state_write(was);
+				ck_assert_uint_eq(after, states[i]);
+				if (memcmp(want, got, 6 * s.n * s.elem))
+					ck_abort_msg("%s %s %s: state %#lx",
+						     reduce_isa(),
+						     type_name(s.type),
+						     op_name(ops[o]),
+						     (unsigned long)states[i]);
+			}
+		}
+	free(want);
+	free(got);
+	sample_free(&s);
 }
 END_TEST
 
@@ -645,9 +833,9 @@ START_TEST(a_streamed_copy_copies)
 }
 END_TEST
 
-START_TEST(averages_are_sums_here)
+START_TEST(averages_of_integers_are_sums_here)
 {
-	for (int t = 0; t < TYPES; t++)
+	for (int t = 0; t < 8; t++)
 		for (int stream = 0; stream < 2; stream++)
 			ck_assert(reduce_kernel(types[t], DICOMM_AVG, stream) ==
 				  reduce_kernel(types[t], DICOMM_SUM, stream));
@@ -684,7 +872,13 @@ static Suite *suite(void)
 	tcase_add_loop_test(c, dividing_rounds_toward_zero, 0, 8);
 	tcase_add_test(c, the_reciprocal_is_the_nearest_value);
 	tcase_add_test(c, a_streamed_copy_copies);
-	tcase_add_test(c, averages_are_sums_here);
+	tcase_add_test(c, averages_of_integers_are_sums_here);
+	tcase_add_loop_test(c, averages_scale_in_float32_and_round_once, 8,
+			    TYPES);
+	tcase_add_loop_test(
+		c, an_average_of_the_largest_value_does_not_overflow, 8, TYPES);
+	tcase_add_test(c, an_average_with_infinity_is_infinite);
+	tcase_add_loop_test(c, the_state_of_the_caller_does_not_show, 0, TYPES);
 	suite_add_tcase(s, c);
 	return s;
 }

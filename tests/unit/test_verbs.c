@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The parts of the verbs transport that need no NIC: which ports a
- * specification lets through, what is accepted from the network, and the
- * registrations, over a libibverbs of our own that only counts them.
- */
+/* Parts of the verbs transport that need no NIC: which ports DICOMM_IB_HCA
+ * selects, what is accepted from the network, and registrations. The libibverbs
+ * here only counts those. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -17,23 +15,25 @@
 #include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
-#include "transports/verbs/address.h"
-#include "transports/verbs/choose.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/memory.h"
-#include "transports/verbs/nic.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/message/post.h"
+#include "transports/verbs/nic/choose.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/registration.h"
 
 /* ---- a libibverbs that counts ---- */
 
-static int registered; /* now */
-static int made;       /* ever */
-static int refuse;     /* errno for the next ones */
+static int registered; /* at present */
+static int made;       /* in total */
+static int refuse;     /* errno of the next registrations */
 static uint32_t last_key;
 static unsigned last_access;
 
-/* The next registration there says that it has begun, and waits. */
+/* A registration of this address posts a semaphore, and waits for another. */
 static const void *slow;
 static sem_t begun, may_end;
 static bool in_vain;
@@ -136,8 +136,8 @@ END_TEST
 
 /* ---- which ports ---- */
 
-/* A machine of two packages, each with three ports, and what a rank in one of
- * them takes: of the other's only the one that is faster than its own. */
+/* A machine with two packages of three ports each. A rank uses the ports of its
+ * own package, and of the other's only one that is faster. */
 static const struct verbs_port six[] = {
 	{.name = "a0", .number = 1, .bytes_per_s = 50, .steps = 2},
 	{.name = "a1", .number = 1, .bytes_per_s = 50, .steps = 2},
@@ -149,7 +149,7 @@ static const struct verbs_port six[] = {
 
 static const struct {
 	const char *most;
-	bool places; /* are they known? */
+	bool places; /* are distances known? */
 	unsigned turn;
 	const char *names;
 } takings[] = {
@@ -166,7 +166,7 @@ START_TEST(far_ports_are_taken_where_none_near_equals_them)
 	char names[40] = "";
 	unsigned n;
 
-	/* In whatever order. */
+	/* In any order. */
 	for (int i = 0; i < 6; i++) {
 		ports[i] = six[(i * 5 + 2) % 6];
 		if (!takings[_i].places)
@@ -182,12 +182,12 @@ START_TEST(far_ports_are_taken_where_none_near_equals_them)
 }
 END_TEST
 
-/* Of whose kind a port may be, and what is said where it is the only one. */
+/* Which ports can be used, and what is said if the only port cannot. */
 static const struct {
 	enum ibv_transport_type type;
 	const char *driver;
-	int reads, queues; /* that it can have */
-	const char *why;   /* NULL: nothing */
+	int reads, queues; /* what the NIC supports */
+	const char *why;   /* NULL: it can be used */
 } kinds[] = {
 	{IBV_TRANSPORT_IB, "mlx5_core", 16, 1000, NULL},
 	{IBV_TRANSPORT_IWARP, "cxgb4", 16, 1000, NULL},
@@ -200,7 +200,7 @@ static const struct {
 	{IBV_TRANSPORT_IB, "ice", 16, 0, NULL},
 };
 
-START_TEST(a_nic_that_cannot_do_it_is_told_by_what_it_lacks)
+START_TEST(a_nic_that_cannot_be_used_is_known_by_what_it_lacks)
 {
 	const struct ibv_device_attr attr = {.max_qp_rd_atom = kinds[_i].reads,
 					     .max_qp_init_rd_atom =
@@ -215,7 +215,7 @@ START_TEST(a_nic_that_cannot_do_it_is_told_by_what_it_lacks)
 }
 END_TEST
 
-/* Like a host of a cloud: what cannot be used is passed over, and said. */
+/* As on a cloud host: ports that cannot be used are skipped, and named. */
 START_TEST(ports_of_no_use_are_passed_over)
 {
 	const struct verbs_port all[] = {
@@ -244,8 +244,8 @@ END_TEST
 
 /* ---- which GID ---- */
 
-/* Of a RoCE NIC with two ports, as kernels list them; and of what an
- * administrator may have added. */
+/* GID tables of a RoCE NIC with two ports, as kernels fill them and as an
+ * administrator may extend them. */
 static const struct {
 	uint32_t port;
 	enum ibv_gid_type type;
@@ -264,10 +264,10 @@ static const struct {
 
 static const struct {
 	const char *wanted;
-	int n; /* of those listed */
+	int n; /* of those entries */
 	uint8_t port;
 	enum verbs_fabric fabric;
-	uint32_t count; /* of one type, best first: */
+	uint32_t count; /* expected: of one type, best first */
 	uint8_t index[4];
 } gids[] = {
 	{"auto", LISTED, 1, VERBS_ROCE, 4, {4, 5, 3, 1}},
@@ -311,7 +311,7 @@ START_TEST(the_gids_are_those_that_others_reach)
 }
 END_TEST
 
-/* More of one kind than are told: the first. */
+/* More GIDs of one type than an address holds: the first ones. */
 START_TEST(a_port_is_known_by_a_few_gids)
 {
 	struct verbs_gid found[VERBS_GIDS + 1] = {[VERBS_GIDS] = {.index = 99}};
@@ -334,7 +334,8 @@ START_TEST(a_port_is_known_by_a_few_gids)
 }
 END_TEST
 
-/* A pod sees those of all others on its NIC, and its own may be the last. */
+/* A container sees the addresses of all others on its NIC; its own may come
+ * last. */
 START_TEST(addresses_of_this_namespace_come_first)
 {
 	static const char *const texts[] = {"fe80::1", "::ffff:10.0.0.1",
@@ -362,8 +363,8 @@ START_TEST(addresses_of_this_namespace_come_first)
 }
 END_TEST
 
-/* Mine with their prefixes, theirs, best first; and which of both go together.
- */
+/* My GIDs with their prefixes, their GIDs, both best first; and which two are
+ * used. */
 #define V4(bits) (96 + (bits))
 static const struct {
 	struct {
@@ -374,12 +375,13 @@ static const struct {
 	uint32_t my_gid, their_gid;
 } pairs[] = {
 	{{{"::ffff:10.0.0.1", V4(24)}}, {"::ffff:10.0.0.2"}, 0, 0},
-	/* Only the second of either lies in a subnet of the other. */
+	/* Only the second GIDs are in one subnet. */
 	{{{"::ffff:10.0.0.1", V4(24)}, {"::ffff:10.0.1.1", V4(24)}},
 	 {"::ffff:10.0.2.2", "::ffff:10.0.1.2"},
 	 1,
 	 1},
-	/* Prefixes that end within a byte; the longer likeness is no subnet. */
+	/* Prefixes that end within a byte: the longer common prefix is no
+	 * subnet. */
 	{{{"::ffff:10.0.0.1", V4(30)}, {"::ffff:10.0.64.1", V4(18)}},
 	 {"::ffff:10.0.0.5", "::ffff:10.0.127.9"},
 	 1,
@@ -388,7 +390,7 @@ static const struct {
 	 {"::ffff:10.0.0.2", "::ffff:10.0.127.9"},
 	 0,
 	 0},
-	/* None is; a router takes the first, of the same kind. */
+	/* No subnet in common: the first of the same family, by a router. */
 	{{{"::ffff:10.0.0.1", V4(24)}, {"fd00::1", 64}},
 	 {"::ffff:10.1.0.1", "fd00:0:0:1::1"},
 	 0,
@@ -398,12 +400,12 @@ static const struct {
 	 1,
 	 0},
 	{{{"::ffff:10.0.0.1", V4(24)}, {"fe80::1", 0}}, {"fe80::2"}, 1, 0},
-	/* A subnet before what is better by its kind. */
+	/* A common subnet is preferred to a better type. */
 	{{{"::ffff:10.0.0.1", V4(24)}, {"fd00::1", 64}},
 	 {"::ffff:10.1.0.1", "fd00::2"},
 	 1,
 	 1},
-	/* Nothing fits, and nothing is known: the first. */
+	/* Nothing in common, and nothing known: the first. */
 	{{{"::ffff:10.0.0.1", 0}}, {"fd00::1"}, 0, 0},
 	{{{"::ffff:10.0.0.1", 0}, {"::ffff:10.0.1.1", 0}},
 	 {"::ffff:10.0.1.2"},
@@ -452,7 +454,7 @@ static struct tp_blob good_address(void)
 	};
 	struct tp_blob blob;
 
-	verbs_address_make(&dev, &blob);
+	transport_find("verbs")->address(&dev, &blob);
 	return blob;
 }
 
@@ -505,30 +507,30 @@ START_TEST(an_address_of_another_length_is_refused)
 }
 END_TEST
 
-START_TEST(only_who_knows_the_key_makes_a_card)
+START_TEST(only_ranks_with_the_key_make_a_message)
 {
 	const uint8_t key[VERBS_KEY] = {1, 2, 3}, other[VERBS_KEY] = {1, 2, 4};
-	struct verbs_card card = {.type = VERBS_CALL, .end = {{.qpn = 17}}};
+	struct verbs_connect_msg msg = {.type = VERBS_REQUEST,
+					.qp = {{.qpn = 17}}};
 
-	verbs_card_seal(&card, key);
-	ck_assert(verbs_card_is_genuine(&card, key));
-	ck_assert(!verbs_card_is_genuine(&card, other));
-	for (size_t bit = 0; bit < 8 * sizeof(card); bit++) {
-		struct verbs_card bad = card;
+	verbs_msg_seal(&msg, key);
+	ck_assert(verbs_msg_is_genuine(&msg, key));
+	ck_assert(!verbs_msg_is_genuine(&msg, other));
+	for (size_t bit = 0; bit < 8 * sizeof(msg); bit++) {
+		struct verbs_connect_msg bad = msg;
 
 		((uint8_t *)&bad)[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		ck_assert_msg(!verbs_card_is_genuine(&bad, key), "bit %zu",
-			      bit);
+		ck_assert_msg(!verbs_msg_is_genuine(&bad, key), "bit %zu", bit);
 	}
 }
 END_TEST
 
-/* ---- strands ---- */
+/* ---- queue pairs ---- */
 
-/* Two rails, and what the ports of each side can, in MB/s. */
+/* Two rails: rates of the ports of each side, in MB/s. */
 static const struct {
-	uint32_t strands, here[2], there[2];
-	unsigned first_percent; /* of all bytes over the first rail */
+	uint32_t qps, here[2], there[2];
+	unsigned first_percent; /* of all bytes, over the first rail */
 } rates[] = {
 	{2, {100, 100}, {100, 100}, 50}, {2, {200, 100}, {200, 100}, 66},
 	{2, {300, 100}, {100, 100}, 50}, {2, {100, 100}, {10, 100}, 9},
@@ -540,34 +542,34 @@ START_TEST(traffic_is_shared_by_rate)
 	static struct verbs_nic nics[2];
 	static struct tp_device dev = {
 		.rails = 2, .rail = {{.nic = &nics[0]}, {.nic = &nics[1]}}};
-	const uint32_t n = rates[_i].strands;
-	struct verbs_lane *lane = verbs_lane_new(&dev, 1, 0, false, n);
-	struct verbs_card remote = {.strands = n};
+	const uint32_t n = rates[_i].qps;
+	struct verbs_channel *channel = verbs_channel_new(&dev, 1, 0, false, n);
+	struct verbs_connect_msg remote = {.qps = n};
 	uint64_t bytes[2] = {0, 0}, percent;
 	unsigned state = 1;
 
-	lane->depth = 16;
+	channel->depth = 16;
 	for (uint32_t i = 0; i < n; i++) {
-		lane->strand[i].rail = &dev.rail[i % 2];
-		lane->strand[i].to_rail = i % 2;
+		channel->qp[i].rail = &dev.rail[i % 2];
+		channel->qp[i].remote_rail = i % 2;
 		nics[i % 2].bytes_per_s = rates[_i].here[i % 2] * 1000000u;
-		remote.end[i].bytes_per_s = rates[_i].there[i % 2] * 1000000u;
+		remote.qp[i].bytes_per_s = rates[_i].there[i % 2] * 1000000u;
 	}
-	verbs_lane_share(lane, &remote);
+	verbs_channel_balance(channel, &remote);
 	for (int i = 0; i < 10000; i++) {
 		uint64_t len = 1u << (rand_r(&state) % 20);
 
-		bytes[verbs_pick(lane, len)->rail - dev.rail] += len;
+		bytes[verbs_pick_qp(channel, len)->rail - dev.rail] += len;
 	}
 	percent = 100 * bytes[0] / (bytes[0] + bytes[1]);
 	ck_assert_uint_ge(percent + 2, rates[_i].first_percent);
 	ck_assert_uint_le(percent, rates[_i].first_percent + 2);
-	/* What has no room is passed over. */
+	/* A full queue pair is passed over. */
 	for (uint32_t i = 1; i < n; i++)
-		lane->strand[i].posted = 16;
+		channel->qp[i].posted = 16;
 	for (int i = 0; i < 100; i++)
-		ck_assert_ptr_eq(verbs_pick(lane, 1), &lane->strand[0]);
-	free(lane);
+		ck_assert_ptr_eq(verbs_pick_qp(channel, 1), &channel->qp[0]);
+	free(channel);
 }
 END_TEST
 
@@ -596,7 +598,7 @@ START_TEST(memory_of_others_is_registered_while_it_is_used)
 	ck_assert_int_eq(registered, 2);
 	verbs_mr_put(&fake_nic, part);
 	verbs_mr_put(&fake_nic, beyond);
-	/* It may be freed from now on, and nobody will tell. */
+	/* The memory may be freed now, and the library is not told. */
 	ck_assert_int_eq(registered, 0);
 	verbs_mr_put(&fake_nic, get(memory, 1, false));
 	ck_assert_int_eq(made, 3);
@@ -650,7 +652,7 @@ START_TEST(our_own_memory_stays_registered)
 	struct verbs_mr *mr = get(memory + 4096, 10, false);
 	uint32_t key = mr->mr->rkey;
 
-	/* As a whole, and for everything. */
+	/* All of it, for reads and writes. */
 	ck_assert_ptr_eq((void *)mr->base, memory);
 	ck_assert_uint_ge(mr->len, 1 << 20);
 	verbs_mr_put(&fake_nic, mr);
@@ -667,8 +669,8 @@ START_TEST(our_own_memory_stays_registered)
 }
 END_TEST
 
-/* The next allocation has the address of the last: its key would do, and reach
- * pages that nobody else has any more. */
+/* The next allocation has the address of the last. The old key would be
+ * accepted, and reach pages that are not used any more. */
 START_TEST(memory_that_was_replaced_gets_a_new_key)
 {
 	uint32_t key = 0;
@@ -694,28 +696,29 @@ END_TEST
 
 START_TEST(memory_freed_while_in_use_goes_with_its_last_user)
 {
-	void *memory = allocate(1 << 20), *again;
+	void *memory = allocate(1 << 20), *resend;
 	struct verbs_mr *mr = get(memory, 100, true), *other;
 	uint32_t key = mr->mr->rkey;
 
 	release(memory);
-	again = allocate(1 << 20);
-	other = get(again, 100, true);
+	resend = allocate(1 << 20);
+	other = get(resend, 100, true);
 	ck_assert_uint_ne(other->mr->rkey, key);
 	ck_assert_int_eq(registered, 2);
 	verbs_mr_put(&fake_nic, mr);
 	ck_assert_int_eq(registered, 1);
 	verbs_mr_put(&fake_nic, other);
-	release(again);
+	release(resend);
 	verbs_mr_free_all(&fake_nic);
 	ck_assert_int_eq(registered, 0);
 }
 END_TEST
 
-/* More than the allocator remembers: then everything unused has to go. */
+/* More than the list of freed allocations holds: everything unused is
+ * dropped. */
 START_TEST(many_frees_at_once_are_noticed)
 {
-	void *memory = allocate(1 << 16), *again;
+	void *memory = allocate(1 << 16), *resend;
 	struct verbs_mr *mr = get(memory, 100, true);
 	uint32_t key = mr->mr->rkey;
 
@@ -723,12 +726,12 @@ START_TEST(many_frees_at_once_are_noticed)
 	release(memory);
 	for (int i = 0; i < 10000; i++)
 		release(allocate(4096));
-	again = allocate(1 << 16);
-	mr = get(again, 100, true);
+	resend = allocate(1 << 16);
+	mr = get(resend, 100, true);
 	ck_assert_uint_ne(mr->mr->rkey, key);
 	ck_assert_int_eq(registered, 1);
 	verbs_mr_put(&fake_nic, mr);
-	release(again);
+	release(resend);
 	verbs_mr_free_all(&fake_nic);
 }
 END_TEST
@@ -787,8 +790,8 @@ static void *get_region(void *arg)
 	return NULL;
 }
 
-/* A driver may wait for what another thread does. Meanwhile that registers the
- * same region, and the first one may also be refused. */
+/* A driver may wait for another thread. Meanwhile that thread can register the
+ * same region; and the first registration may fail. */
 START_TEST(a_slow_registration_holds_nobody_up)
 {
 	static uint8_t other[100];
@@ -852,8 +855,8 @@ int main(void)
 			    far_ports_are_taken_where_none_near_equals_them, 0,
 			    (int)(sizeof(takings) / sizeof(*takings)));
 	tcase_add_loop_test(tcase,
-			    a_nic_that_cannot_do_it_is_told_by_what_it_lacks, 0,
-			    (int)(sizeof(kinds) / sizeof(*kinds)));
+			    a_nic_that_cannot_be_used_is_known_by_what_it_lacks,
+			    0, (int)(sizeof(kinds) / sizeof(*kinds)));
 	tcase_add_test(tcase, ports_of_no_use_are_passed_over);
 	tcase_add_loop_test(tcase, the_gids_are_those_that_others_reach, 0,
 			    (int)(sizeof(gids) / sizeof(*gids)));
@@ -864,7 +867,7 @@ int main(void)
 	tcase_add_test(tcase, an_address_arrives_as_it_was_made);
 	tcase_add_test(tcase, each_wrong_bit_of_an_address_is_noticed);
 	tcase_add_test(tcase, an_address_of_another_length_is_refused);
-	tcase_add_test(tcase, only_who_knows_the_key_makes_a_card);
+	tcase_add_test(tcase, only_ranks_with_the_key_make_a_message);
 	tcase_add_loop_test(tcase, traffic_is_shared_by_rate, 0,
 			    (int)(sizeof(rates) / sizeof(*rates)));
 	tcase_add_test(tcase, memory_of_others_is_registered_while_it_is_used);

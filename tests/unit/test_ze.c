@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The Level Zero backend on a mock driver, which says nothing about a GPU. */
-#include "src/accel/image.h"
+#include "src/accel/launch/image.h"
 #include "tests/mock/backend.h"
 
 extern const struct accel accel_ze;

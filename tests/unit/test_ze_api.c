@@ -32,7 +32,7 @@ typedef ze_memory_free_ext_desc_t ze_free_desc;
 typedef ze_module_desc_t ze_module_desc;
 typedef ze_kernel_desc_t ze_kernel_desc;
 typedef ze_group_count_t ze_group_count;
-#include "src/accel/ze_api.h"
+#include "src/accel/ze/api.h"
 
 /* The same types, not only compatible calls */
 #define F(name, symbol, parameters)                                           \

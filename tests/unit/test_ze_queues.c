@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/accel/accel.h"
-#include "src/accel/ze_api.h"
+#include "src/accel/ze/api.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 
@@ -72,22 +72,22 @@ START_TEST(ours_go_on_on_a_queue_of_their_own)
 	const struct accel_work *work = accel_ze.work;
 	struct accel_stream *users, *ours;
 	struct accel_event *event;
-	struct accel_gate *gate;
+	struct accel_stream_wait *stream_wait;
 	int tries = 0;
 
 	load("2");
 	OK(work->open(0, NULL, &users));
 	OK(work->open_beside(users, &ours));
-	OK(work->gate_create(0, &gate));
+	OK(work->stream_wait_create(0, &stream_wait));
 	OK(work->event_create(0, &event));
-	OK(work->gate_close(gate, users));
+	OK(work->stream_wait_queue(stream_wait, users));
 	OK(work->event_record(event, ours));
 	while (work->event_query(event) == DICOMM_AGAIN && tries++ < 5000)
 		usleep(1000);
 	OK(work->event_query(event));
-	work->gate_open(gate);
+	work->stream_wait_release(stream_wait);
 	work->event_destroy(event);
-	work->gate_destroy(gate);
+	work->stream_wait_destroy(stream_wait);
 	work->close(ours);
 	work->close(users);
 }

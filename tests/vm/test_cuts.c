@@ -192,8 +192,8 @@ END_TEST
 /* Rank 0 is on rxe0 and rxe1, rank 1 on rxe2 and rxe3. */
 #define TWO "DICOMM_IB_NICS=2"
 
-/* Until the cut has been felt, and some more; the first lanes of some kinds are
- * made only then. */
+/* Until the cut has been felt, and some more; some channels are made only
+ * then. */
 static void work_beyond_the_cut(struct job_rank *me)
 {
 	struct board *board = job_board();
@@ -274,7 +274,7 @@ START_TEST(who_waits_elsewhere_sends_again_what_was_lost)
 }
 END_TEST
 
-/* Over iWARP, a lane ends with the first of its connections. */
+/* Over iWARP, a channel ends with the first of its connections. */
 START_TEST(the_loss_of_one_of_two_nics_is_an_error_on_every_rank)
 {
 	run_cut(&survived[_i], TWO, work_until_the_cut);

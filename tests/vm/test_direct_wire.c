@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/*
- * Verbs on memory of devices: in which way a NIC is given it, that what has
- * arrived there is there, and that memory which has gone is not reached. The
- * devices are mocks, and so is the module by which the NIC reaches them. Runs
- * in the virtual machines of tests/vm/run only.
- */
+/* Verbs on memory of devices: how a NIC gets access to it, that a read is
+ * complete only when its data is there, and that memory which is gone is not
+ * reached. The devices are mocks, and so is the kernel module by which the NIC
+ * reaches them. Runs in the virtual machines of tests/vm/run only. */
 #include <check.h>
 #include <errno.h>
 #include <linux/dma-buf.h>
@@ -23,8 +21,9 @@
 #include "tests/support/runner.h"
 #include "tests/support/vm.h"
 #include "tests/transports/ranks.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/verbs.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/message/memory.h"
 
 #define BYTES ((size_t)300000)
 #define ROUNDS 6
@@ -49,8 +48,7 @@ static void region_free(struct rank *r, const struct tp_region *region)
 	EXPECT_OK(r, region->accel->free((void *)(uintptr_t)region->addr));
 }
 
-/* Send a reference to memory that is held, and wait until it is of no more
- * use. */
+/* Send a reference to registered memory, and wait until it is released. */
 static void refer_by(struct rank *r, enum tp_class c, uint64_t seq,
 		     const void *at)
 {
@@ -82,7 +80,7 @@ static void fetch_by(struct rank *r, enum tp_class c, uint64_t seq,
 					   (void *)(uintptr_t)to, BYTES)) !=
 			      DICOMM_AGAIN);
 	EXPECT(r, status == DICOMM_IN_PROGRESS, "read: %d", (int)status);
-	RANKS_WAIT(r, (status = r->t->arrived(peer, c, seq)) !=
+	RANKS_WAIT(r, (status = r->t->read_status(peer, c, seq)) !=
 			      DICOMM_IN_PROGRESS);
 	EXPECT_OK(r, status);
 }
@@ -99,23 +97,24 @@ static void release(struct rank *r, uint64_t seq)
 	r->t->flush(r->dev);
 }
 
-static struct tp_hold *hold(struct rank *r, const struct tp_region *region,
-			    const char *expected)
+static struct tp_mem *mem(struct rank *r, const struct tp_region *region,
+			  const char *next_word)
 {
-	struct tp_hold *h = NULL;
+	struct tp_mem *h = NULL;
 	char how[256] = "";
 
-	EXPECT_OK(r, r->t->hold_device(r->dev, region, &h, how, sizeof(how)));
-	EXPECT(r, strstr(how, expected), "\"%s\", not \"%s\"", how, expected);
+	EXPECT_OK(r,
+		  r->t->mem_reg_device(r->dev, region, &h, how, sizeof(how)));
+	EXPECT(r, strstr(how, next_word), "\"%s\", not \"%s\"", how, next_word);
 	return h;
 }
 
-/* A device each, of unlike kinds: from the one to the other, in memory that is
- * new each time, and at the address of the memory before. */
+/* Two ranks on devices of different kinds: from one to the other, in memory
+ * that is new each time, at the address of the memory before. */
 static void run_stream(struct rank *r, const char *way)
 {
 	const void *before = NULL;
-	unsigned again = 0;
+	unsigned resend = 0;
 
 	if (r->rank == 0)
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
@@ -124,10 +123,10 @@ static void run_stream(struct rank *r, const char *way)
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
 		struct tp_region region =
 			region_new(r, r->rank ? "hip:1" : "cuda:0");
-		struct tp_hold *h = hold(r, &region, way);
+		struct tp_mem *h = mem(r, &region, way);
 		uint8_t *seen = peek_device(region.addr, NULL);
 
-		again += region.addr == before;
+		resend += region.addr == before;
 		before = region.addr;
 		if (r->rank == 0) {
 			ranks_fill(seen, BYTES, i);
@@ -140,10 +139,10 @@ static void run_stream(struct rank *r, const char *way)
 				  r->t->release(r->peer[0], TP_COLLECTIVE, i));
 			r->t->flush(r->dev);
 		}
-		r->t->drop(r->dev, h);
+		r->t->mem_dereg(r->dev, h);
 		region_free(r, &region);
 	}
-	EXPECT(r, again > 0, "no address came twice: this tests nothing");
+	EXPECT(r, resend > 0, "no address came twice: this tests nothing");
 }
 
 static void run_by_address(struct rank *r)
@@ -162,11 +161,11 @@ static void run_flush(struct rank *r)
 	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
 	bool flushed = region.accel->work->caps(region.index) & ACCEL_FLUSH;
 	uint8_t *seen = peek_device(region.addr, NULL);
-	struct tp_hold *h;
+	struct tp_mem *h;
 
 	EXPECT(r, flushed, "the mock needs no flush");
 	peer_memory_lags(r->rank == 1);
-	h = hold(r, &region, "peer memory");
+	h = mem(r, &region, "peer memory");
 	if (r->rank == 0) {
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		for (uint64_t i = 1; i <= ROUNDS; i++) {
@@ -188,31 +187,31 @@ static void run_flush(struct rank *r)
 			r->t->flush(r->dev);
 		}
 	}
-	r->t->drop(r->dev, h);
+	r->t->mem_dereg(r->dev, h);
 	region_free(r, &region);
 }
 
-/* The queue pair of its first NIC to itself fails. */
-static void break_mirror(struct rank *r)
+/* The loopback queue pair of its first NIC fails. */
+static void break_loopback(struct rank *r)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-	const struct verbs_lane *mirror = r->dev->rail[0].mirror;
+	const struct verbs_channel *loopback = r->dev->rail[0].loopback;
 
 	EXPECT(r, r->dev->rails == 2, "%d rails", (int)r->dev->rails);
-	EXPECT(r, !ibv_modify_qp(mirror->strand[0].qp, &attr, IBV_QP_STATE),
+	EXPECT(r, !ibv_modify_qp(loopback->qp[0].ibv, &attr, IBV_QP_STATE),
 	       "no error can be set");
 }
 
-/* By two NICs, of which one fails to flush once: the lane that reads meanwhile
- * goes on without it, but the other one with both. */
+/* Two NICs, one of which fails to flush once: the channel that is reading goes
+ * on without it, the other one uses both. */
 static void run_flush_again(struct rank *r)
 {
 	struct tp_region region = region_new(r, r->rank ? "hip:0" : "cuda:0");
 	uint8_t *seen = peek_device(region.addr, NULL);
-	struct tp_hold *h;
+	struct tp_mem *h;
 
 	peer_memory_lags(r->rank == 1);
-	h = hold(r, &region, "peer memory");
+	h = mem(r, &region, "peer memory");
 	for (int c = 0; c < TP_CLASSES; c++) {
 		if (r->rank == 0)
 			ranks_connect_out(r, 1, (enum tp_class)c);
@@ -230,7 +229,7 @@ static void run_flush_again(struct rank *r)
 			continue;
 		}
 		if (i == 3)
-			break_mirror(r);
+			break_loopback(r);
 		fetch_by(r, c, seq, region.addr);
 		EXPECT(r, ranks_check(seen, BYTES, i) == BYTES,
 		       "arrived, but not there");
@@ -242,31 +241,31 @@ static void run_flush_again(struct rank *r)
 
 		for (int c = 0; c < TP_CLASSES; c++)
 			EXPECT(r,
-			       (peer->in[c]->strand[0].state == STRAND_GOOD) ==
+			       (peer->in[c]->qp[0].state == QP_GOOD) ==
 				       (c == TP_POINT_TO_POINT),
-			       "class %d: strand %d", c,
-			       (int)peer->in[c]->strand[0].state);
-		EXPECT(r, r->dev->rail[0].mirror->why == DICOMM_SUCCESS,
+			       "class %d: queue pair %d", c,
+			       (int)peer->in[c]->qp[0].state);
+		EXPECT(r, r->dev->rail[0].loopback->why == DICOMM_SUCCESS,
 		       "it is still broken");
 	}
-	r->t->drop(r->dev, h);
+	r->t->mem_dereg(r->dev, h);
 	region_free(r, &region);
 }
 
-/* The same on a device whose memory orders what NICs write: for itself alone,
- * for what may go on to others; or for all: no flush, and so the mock's lag is
- * seen. */
+/* The same on a device that orders what NICs write: for itself, or for other
+ * devices too, or for all; then no flush is needed, and the mock's delay
+ * shows. */
 static void run_ordered(struct rank *r, const char *whom, bool flushed)
 {
 	struct tp_region region;
 	uint8_t *seen;
-	struct tp_hold *h;
+	struct tp_mem *h;
 
 	setenv("MOCK_CUDA_RDMA_ORDERED", whom, 1);
 	region = region_new(r, "cuda:0");
 	seen = peek_device(region.addr, NULL);
 	peer_memory_lags(r->rank == 1);
-	h = hold(r, &region, "peer memory");
+	h = mem(r, &region, "peer memory");
 	if (r->rank == 0) {
 		ranks_connect_out(r, 1, TP_COLLECTIVE);
 		ranks_fill(seen, BYTES, 1);
@@ -281,7 +280,7 @@ static void run_ordered(struct rank *r, const char *whom, bool flushed)
 		       (int)peer_memory_flushes(), whom);
 		release(r, 1);
 	}
-	r->t->drop(r->dev, h);
+	r->t->mem_dereg(r->dev, h);
 	region_free(r, &region);
 }
 
@@ -305,12 +304,12 @@ static void run_refused(struct rank *r)
 {
 	struct tp_region region = region_new(r, "cuda:1");
 	char how[256] = "", logged[200] = "";
-	struct tp_hold *h;
+	struct tp_mem *h;
 
 	peer_memory_works(0);
 	log_set_sink(on_message, logged);
 	EXPECT(r,
-	       r->t->hold_device(r->dev, &region, &h, how, sizeof(how)) ==
+	       r->t->mem_reg_device(r->dev, &region, &h, how, sizeof(how)) ==
 		       DICOMM_ERR_UNSUPPORTED,
 	       "taken: %s", how);
 	log_set_sink(NULL, NULL);
@@ -325,7 +324,7 @@ static void run_refused(struct rank *r)
 	region_free(r, &region);
 }
 
-/* A descriptor of what kind? Of a dma-buf the kernel says who made it. */
+/* Of a dma-buf the kernel tells who made it. */
 static bool is_dmabuf(int fd, const char *maker)
 {
 	struct dma_buf_sync sync = {.flags = DMA_BUF_SYNC_START |
@@ -344,16 +343,15 @@ static bool is_dmabuf(int fd, const char *maker)
 	return named && !ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync);
 }
 
-/* What the mock exports is a dma-buf of the kernel, of the memory of the
- * device, which the NIC's driver then refuses as such: it makes no regions of
- * these. So it is the second rung that is taken. */
+/* The mock exports a real dma-buf of the device's memory. The NIC's driver
+ * refuses it, since it supports none; so peer memory is used. */
 static void run_refused_dmabuf(struct rank *r)
 {
 	struct tp_region region = region_new(r, "cuda:0");
 	const uint8_t *at = region.addr, *mapped;
 	uint8_t *seen = peek_device(at, NULL);
 	int memfd = memfd_create("no-dma-buf", MFD_CLOEXEC), fd = -1;
-	struct tp_hold *h;
+	struct tp_mem *h;
 	char wanted[64];
 	uint64_t offset;
 
@@ -371,8 +369,8 @@ static void run_refused_dmabuf(struct rank *r)
 	close(fd);
 	close(memfd);
 	snprintf(wanted, sizeof(wanted), ": %s)", strerror(EOPNOTSUPP));
-	h = hold(r, &region, wanted);
-	r->t->drop(r->dev, h);
+	h = mem(r, &region, wanted);
+	r->t->mem_dereg(r->dev, h);
 	region_free(r, &region);
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/*
- * What only RDMA can show: which NICs are used, memory that was replaced under
- * its address, strangers at the door, and nobody behind it.
- * Runs in the virtual machines of tests/vm/run only.
- */
+/* What only RDMA can show: which NICs are used, memory that was replaced at its
+ * address, connections of strangers, and peers that do not reply. Runs in the
+ * virtual machines of tests/vm/run only. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <dirent.h>
@@ -301,7 +299,7 @@ static unsigned queue_pairs(void)
 	return found;
 }
 
-static void open_lanes(struct job_rank *me)
+static void open_channels(struct job_rank *me)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	unsigned pairs[2];
@@ -322,7 +320,7 @@ static void open_lanes(struct job_rank *me)
 
 START_TEST(lanes_are_queue_pairs)
 {
-	job_run(&(struct job){.run = open_lanes,
+	job_run(&(struct job){.run = open_channels,
 			      .ranks = 2,
 			      .bare = true,
 			      .env = {ONLY_VERBS, "DICOMM_IB_NICS=1",
@@ -557,7 +555,7 @@ END_TEST
 
 #define STRANGERS 60
 
-/* Ports where a process listens: of its own descriptors. */
+/* TCP ports at which this process listens. */
 static int listening_ports(int *ports, int max)
 {
 	unsigned long inodes[256], inode;
@@ -606,7 +604,7 @@ static int knock(int port)
 	return fd;
 }
 
-/* Bytes of any number that nobody who knows the secret would send. */
+/* Bytes that no rank would send. */
 static void annoy(int port, unsigned *state)
 {
 	uint8_t bytes[1000];
@@ -617,12 +615,13 @@ static void annoy(int port, unsigned *state)
 		return;
 	for (size_t i = 0; i < len; i++)
 		bytes[i] = (uint8_t)storm_random(state, 256);
-	if (len > 8 && storm_random(state, 2)) /* begins as a card does */
+	if (len > 8 && storm_random(state, 2)) /* begins as a request does */
 		memcpy(bytes, "VERB\1\0\0\0", 8);
 	if (send(fd, bytes, len, MSG_NOSIGNAL) < 0)
 		job_sleep_ms(1);
 	if (storm_random(state, 4))
-		close(fd); /* else it stays until the process ends */
+		close(fd); /* else the connection stays until the process ends
+			    */
 }
 
 static void work_among_strangers(struct job_rank *me)
@@ -653,7 +652,7 @@ END_TEST
 
 #define WITHOUT_MS 1000
 
-/* Rank 0 has no descriptor for who calls, for a while. */
+/* Rank 0 has no free descriptor for a while. */
 static void run_out(struct job_rank *me)
 {
 	struct rlimit old, none;
@@ -819,7 +818,8 @@ END_TEST
 #define CLOSE_S 2.0
 #define PATIENCE_S 20.0
 
-static _Atomic int unanswered = -1; /* connections; -1: all are answered */
+static _Atomic int unanswered =
+	-1; /* connections that are not replied to; -1: all are */
 
 /* In the place of librdmacm's. */
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
@@ -852,8 +852,8 @@ static void close_in_time(const struct transport *verbs, struct tp_device *dev)
 		      job_seconds() - begun);
 }
 
-/* The kernel waits for an answer, of iWARP for 10 s; whoever closes does not,
- * nor do others meanwhile. */
+/* The kernel waits for a reply, over iWARP for 10 s. A rank that closes does
+ * not wait, nor do other ranks meanwhile. */
 START_TEST(a_connection_that_nobody_answers_holds_nobody_up)
 {
 	const struct transport *verbs = transport_find("verbs");

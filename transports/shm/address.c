@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The address of a rank: on which machine, and behind which descriptor. */
-#include "transports/shm/shm.h"
+/* The address of a rank: on which machine it is, and which descriptor of which
+ * process holds its segment. */
+#include "transports/shm/address.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
 
@@ -31,7 +33,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* All zero where the kernel does not tell: then the pid namespace decides. */
+/* All zero if the kernel does not tell it; then the pid namespace decides. */
 static void boot_id_read(uint8_t id[16])
 {
 	char text[64] = "";
@@ -39,7 +41,8 @@ static void boot_id_read(uint8_t id[16])
 	int fd, digits = 0;
 
 	memset(id, 0, 16);
-	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	fd = descriptors_high(
+		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return;
 	n = read(fd, text, sizeof(text) - 1);
@@ -73,33 +76,21 @@ static uint64_t address_check(const struct shm_address *a)
 	return hash_bytes(HASH_START, &copy, sizeof(copy));
 }
 
-void shm_address_make(const struct shm_segment *seg, struct tp_blob *blob)
+void shm_address_pack(struct shm_address *a, struct tp_blob *blob)
 {
-	const struct shm_header *head = seg->head;
-	struct shm_address a;
 	struct host h;
 
-	_Static_assert(sizeof(a) <= sizeof(blob->data), "must fit");
+	_Static_assert(sizeof(*a) <= sizeof(blob->data), "must fit");
 	host_identity(&h);
-	memset(&a, 0, sizeof(a));
-	a.magic = MAGIC;
-	a.version = VERSION;
-	memcpy(a.boot_id, h.boot_id, sizeof(a.boot_id));
-	a.pid_namespace = h.pid_namespace;
-	a.host_id = h.host_id;
-	memcpy(a.nonce, seg->nonce, sizeof(a.nonce));
-	a.pid = seg->pid;
-	a.fd = seg->fd;
-	a.rank = head->rank;
-	a.ranks = head->ranks;
-	a.slots = head->slots;
-	a.slot_bytes = head->slot_bytes;
-	shm_measure(&a.rates);
-	a.check = address_check(&a);
-
+	a->magic = MAGIC;
+	a->version = VERSION;
+	memcpy(a->boot_id, h.boot_id, sizeof(a->boot_id));
+	a->pid_namespace = h.pid_namespace;
+	a->host_id = h.host_id;
+	a->check = address_check(a);
 	memset(blob, 0, sizeof(*blob));
-	blob->len = sizeof(a);
-	memcpy(blob->data, &a, sizeof(a));
+	blob->len = sizeof(*a);
+	memcpy(blob->data, a, sizeof(*a));
 }
 
 bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cross-memory attach: one copy out of another process by the kernel.
+ * Cross-memory attach (CMA): the kernel copies once, out of another process.
  *
- * The receiver reads; nobody ever writes the memory of another process. The
- * kernel pins and maps each page, which often costs more than a second copy
- * through a cached ring, so that is measured (measure.c) before it is used.
+ * The receiver reads; no process ever writes the memory of another. The kernel
+ * pins and maps each page, and this often costs more than a second copy through
+ * a ring that stays in cache. So measure.c measures it before it is used.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/cma.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/uio.h>
 
 #include "src/base/log.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/segment.h"
 
-/* Between two looks at the abort flag. */
+/* Bytes between two looks at the abort flag. */
 #define READ_BYTES (1u << 20)
-/* Nobody sends so little by reference. */
+/* No sender offers fewer bytes by reference. */
 #define LEAST_BYTES 1024
-/* What is copied into a ring before the first bytes are copied out: a message
- * goes in slices of a quarter, of that size at least and twice it at most. */
+/* A message goes through a ring in four slices, of at least this and at most
+ * twice this many bytes. The receiver can begin when the first one is copied
+ * in. */
 #define SLICE_BYTES 16384
 
 static double bytes_s(uint64_t len, uint64_t bytes_per_s)
@@ -27,11 +30,10 @@ static double bytes_s(uint64_t len, uint64_t bytes_per_s)
 	return (double)len / (double)bytes_per_s;
 }
 
-/*
- * Ranks that send and receive at the same time make both copies of a ring, one
- * after the other. If only one sends, the two are made side by side, but for
- * the first slice; each is handed over by a line.
- */
+/* Seconds of a message through the ring. Ranks that send and receive at the
+ * same time make both copies of their rings one after the other. If only one
+ * side sends, the two copies overlap, except for the first slice. Each slice
+ * costs a line. */
 static double ring_s(const struct shm_rates *r, bool exchange, uint64_t len)
 {
 	uint64_t fill = r->fill_bytes_per_s, load = r->load_bytes_per_s;
@@ -73,8 +75,8 @@ void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
 	}
 }
 
-/* One call reads the nonce of the segment's owner and the data, so both are of
- * the same process: a recycled pid is noticed. */
+/* One call reads both the data and the nonce of the segment's owner. So a pid
+ * that another process has got meanwhile is noticed. */
 static ssize_t read_checked(const struct shm_segment *seg, uint64_t addr,
 			    void *dst, uint64_t len)
 {

@@ -2,21 +2,24 @@
 /*
  * How fast data gets here from another core.
  *
- * A short-lived thread on another core plays the sender: it bounces a cache
- * line, and fills a buffer that this thread then reads with loads, as from a
- * ring, and by CMA. One core alone cannot tell: its own cache answers. Half a
- * millisecond, and a bound if the other core is busy; then nothing is known.
+ * A short-lived thread on another core plays the sender. It bounces a cache
+ * line; then it fills a buffer, and this thread reads that with loads (as from
+ * a ring) and by CMA. Two cores are needed, since one core would measure its
+ * own cache. It takes half a millisecond; if the other core is busy for too
+ * long, nothing is known.
  *
- * Ranks start at the same time, and such threads of several would share cores:
- * one process of the machine at a time measures. Who does not come to it takes
- * what its neighbours tell in their addresses.
+ * Ranks start at the same time, and their threads would share cores. So one
+ * process of the machine at a time measures. A process that does not get its
+ * turn in time takes the rates that its peers put into their addresses.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/measure.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
@@ -37,26 +41,26 @@
 #define FILLS 4    /* for each way to read */
 #define BOUND_NS 3000000u
 #define STOP UINT32_MAX
-#define TURN_NS 8000000u /* others may take that long before it is our turn */
+#define TURN_NS 8000000u /* how long a process waits for its turn */
 
 struct duo {
 	_Atomic uint32_t ping __attribute__((aligned(LINE)));
 	_Atomic uint32_t pong __attribute__((aligned(LINE)));
 	uint64_t deadline_ns __attribute__((aligned(LINE)));
-	uint64_t fill_ns; /* sender's, handed over by pong */
+	uint64_t fill_ns; /* written by the sender, handed over by `pong` */
 	uint8_t own[PARTS * PART_BYTES] __attribute__((aligned(4096)));
 	uint8_t source[PARTS * PART_BYTES] __attribute__((aligned(4096)));
 	uint8_t copy[PARTS * PART_BYTES] __attribute__((aligned(4096)));
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct shm_rates measured; /* then constant */
+static struct shm_rates measured; /* constant once it is set */
 
-enum { UNTOLD, BEING_TOLD, TOLD };
-static struct shm_rates told; /* by the first neighbour that knows */
-static _Atomic int telling = UNTOLD;
+enum { NOT_TOLD, BEING_TOLD, TOLD };
+static struct shm_rates told; /* the first peer's that knows */
+static _Atomic int telling = NOT_TOLD;
 
-/* A machine of today, on which CMA does not pay. */
+/* A typical machine on which CMA does not pay. */
 static const struct shm_rates guess = {
 	.line_ps = 100000,
 	.fill_bytes_per_s = UINT64_C(10000000000),
@@ -71,7 +75,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Until *word is `value` (true), STOP or too late. */
+/* Wait until *word is `value`. False: it is STOP, or time is up. */
 static bool await(struct duo *d, _Atomic uint32_t *word, uint32_t value)
 {
 	for (uint32_t turns = 1;; turns++) {
@@ -86,8 +90,8 @@ static bool await(struct duo *d, _Atomic uint32_t *word, uint32_t value)
 	}
 }
 
-/* As a ring is filled and emptied: some processors copy what is longer in
- * another way, which is slower into lines that another core has. */
+/* In parts, as a ring is filled and emptied. Some processors copy longer ranges
+ * in another way, which is slower into lines that another core has in cache. */
 static void copy_parts(uint8_t *to, const uint8_t *from)
 {
 	for (size_t at = 0; at < PARTS * PART_BYTES; at += PART_BYTES)
@@ -103,7 +107,8 @@ static void *sender(void *arg)
 		if (k > BATCHES * BOUNCES) {
 			uint64_t start = now_ns();
 
-			/* Lines that the receiver has, as those of a ring. */
+			/* The receiver has these lines in its cache, as those
+			 * of a ring. */
 			copy_parts(d->source, d->own);
 			d->fill_ns = now_ns() - start;
 		}
@@ -153,7 +158,8 @@ static void load_all(struct duo *d, uint64_t *least_ns)
 	least(least_ns, start);
 }
 
-/* False if it is forbidden. Of this process: the kernel takes the same way. */
+/* False: it is forbidden. Reads this process; the kernel does the same for
+ * another. */
 static bool cma_read(struct duo *d, size_t bytes, uint64_t *least_ns)
 {
 	struct iovec local = {d->copy, bytes}, remote = {d->source, bytes};
@@ -171,12 +177,9 @@ static uint64_t rate(uint64_t ns)
 	return UINT64_C(1000000000) * PARTS * PART_BYTES / (ns ? ns : 1);
 }
 
-/*
- * After each fill: then the bytes are in the other core's cache, where those in
- * a ring always are. What lies in memory of the sender's own, and is read by
- * CMA, it may have written just so, or not touched since it was read before:
- * half and half.
- */
+/* After each fill the bytes are in the sender's cache, as in a ring. But a
+ * sender's own memory, which CMA reads, may or may not be in its cache. So half
+ * of the reads by CMA follow a fill, and half follow another read. */
 static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 {
 	uint64_t fill_ns = UINT64_MAX, load_ns = UINT64_MAX;
@@ -187,7 +190,7 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 	for (int i = 0; i < 2 * FILLS; i++) {
 		if (!round_trip(d, k++))
 			return false;
-		/* The first fill finds no lines of the receiver. */
+		/* At the first fill, the receiver has none of the lines. */
 		if (i && d->fill_ns < fill_ns)
 			fill_ns = d->fill_ns;
 		if (i < FILLS)
@@ -206,8 +209,8 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 	return true;
 }
 
-/* Any CPU but this one, of those that this thread may use; of all if that is
- * the only one, since its peers are on others then. */
+/* All CPUs that this thread may use except this one. If this is the only one:
+ * all CPUs, since its peers run on others. */
 static bool other_cpus(cpu_set_t *all, cpu_set_t *others)
 {
 	size_t cpu = (size_t)sched_getcpu();
@@ -238,22 +241,24 @@ static void run(struct duo *d)
 	done = !pthread_setaffinity_np(thread, sizeof(others), &others) &&
 	       bounce(d, &r.line_ps) && fetch(d, fills, &r);
 	atomic_store(&d->ping, STOP);
-	/* A core that somebody else never gives up must not hold us here. */
+	/* The thread may be on a core that another program never yields: do not
+	 * wait for it. */
 	(void)pthread_setaffinity_np(thread, sizeof(all), &all);
 	pthread_join(thread, NULL);
 	if (done)
 		measured = r;
 }
 
-/* A name that one socket of the machine can have, until it is closed. -1: not
- * for us. */
+/* The turn is the name of a socket: one socket of the machine can have it,
+ * until it is closed. -1: no turn. */
 static int take_turn(void)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX,
 				   .sun_path = "\0dicomm measures"};
 	uint64_t end = now_ns() + TURN_NS;
 	struct timespec nap = {0, 100000};
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd =
+		descriptors_high(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 
 	while (fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name))) {
 		if (errno != EADDRINUSE || now_ns() > end) {
@@ -297,12 +302,12 @@ void shm_measure(struct shm_rates *out)
 
 void shm_rates_tell(const struct shm_rates *rates)
 {
-	int untold = UNTOLD;
+	int not_told = NOT_TOLD;
 
 	if (!rates->line_ps || !rates->fill_bytes_per_s ||
 	    !rates->load_bytes_per_s)
 		return;
-	if (!atomic_compare_exchange_strong(&telling, &untold, BEING_TOLD))
+	if (!atomic_compare_exchange_strong(&telling, &not_told, BEING_TOLD))
 		return;
 	told = *rates;
 	atomic_store(&telling, TOLD);

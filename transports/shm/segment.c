@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Segments, their rings, and the table of those that this process has mapped.
+ * Segments and their rings, and the table of those that this process has
+ * mapped.
  *
- * Ranks of one process share mappings, and use each other's directly. The lock
- * guards the table and the reference counts: set-up and teardown only.
+ * Ranks of one process share mappings, and use each other's rings without
+ * mapping them. The lock guards the table and the reference counts, so it is
+ * taken only when ranks connect and close.
  */
-#include "transports/shm/shm.h"
+#include "transports/shm/segment.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +22,8 @@
 
 #include "src/base/log.h"
 #include "src/base/memfd.h"
+#include "transports/shm/address.h"
+#include "transports/shm/measure.h"
 
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
@@ -37,8 +41,8 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The segments are the parent's. What the child has of them goes away with its
- * memory; it must not take the parent's ranks for its own. */
+/* The segments belong to the parent. The child loses its copies with its
+ * memory, and must not take the parent's ranks for ranks of its own. */
 static void fork_child(void)
 {
 	segments = NULL;
@@ -76,7 +80,7 @@ static uint64_t header_bytes(uint32_t ranks)
 			  entries * sizeof(_Atomic uint64_t));
 }
 
-/* Lines, tail; then, on a page of their own, the data areas. */
+/* A ring is lines and tail, then, from the next page on, the data areas. */
 static uint64_t ring_data_offset(uint32_t slots)
 {
 	return page_round(slots * sizeof(struct tp_line) +
@@ -113,7 +117,7 @@ static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: resize to %" PRIu64 " bytes: %m",
 			    seg->len);
-	/* Peers that map it rely on its size; it may still grow. */
+	/* Peers that map it rely on its size. It may still grow. */
 	(void)fcntl(seg->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
 	seg->head = mmap(NULL, seg->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
 			 seg->fd, 0);
@@ -141,7 +145,7 @@ dicomm_result_t shm_segment_create(const struct tp_config *config,
 		status = FAIL(DICOMM_ERR_SYSTEM, "shm segment: getrandom: %m");
 		goto free_seg;
 	}
-	seg->fd = memfd_create("dicomm-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	seg->fd = memfd_make("dicomm-shm", MFD_ALLOW_SEALING);
 	if (seg->fd < 0) {
 		status = FAIL(DICOMM_ERR_SYSTEM,
 			      "shm segment: memfd_create: %m");
@@ -168,8 +172,8 @@ free_seg:
 	return status;
 }
 
-/* Open the segment behind an address, if it still is that one. The reason, for
- * whoever wants it, if not. */
+/* Open the segment that an address names, if it is still the same one. -1: it
+ * is not; `why`, if not NULL, says so. */
 static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
 			char *why, size_t len)
 {
@@ -319,7 +323,7 @@ static void segment_put_locked(struct shm_segment *seg)
 		return;
 	while (*at && *at != seg)
 		at = &(*at)->next;
-	if (*at) /* not so in a forked child */
+	if (*at) /* the list is empty in a forked child */
 		*at = seg->next;
 	munmap(seg->head, seg->mapped);
 	if (seg->own)
@@ -365,7 +369,7 @@ static dicomm_result_t ring_map(struct shm_segment *seg, int fd,
 	return DICOMM_SUCCESS;
 }
 
-/* Take the page faults of the lines now, not in the first messages. */
+/* Take the page faults of the lines now, not at the first messages. */
 static void ring_touch(struct shm_ring *ring)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -383,7 +387,7 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 	if (memfd_grow(seg->fd, len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
-	/* If mapping fails the hole stays: it has no pages. */
+	/* If it cannot be mapped, the range stays unused; it has no pages. */
 	seg->len = len;
 	TRY(ring_map(seg, seg->fd, offset, &ring));
 	ring_touch(ring);
@@ -434,8 +438,9 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 			ring = ring->next;
 		if (ring)
 			ring->refs++;
+		/* The owner has closed it meanwhile. */
 		else
-			status = DICOMM_AGAIN; /* closed meanwhile */
+			status = DICOMM_AGAIN;
 	} else {
 		status = ring_import(seg, offset, &ring);
 		if (status == DICOMM_SUCCESS)
@@ -464,4 +469,21 @@ void shm_ring_put(struct shm_ring *ring)
 		free(ring);
 	}
 	table_unlock();
+}
+
+void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob)
+{
+	const struct shm_header *head = seg->head;
+	struct shm_address a;
+
+	memset(&a, 0, sizeof(a));
+	memcpy(a.nonce, seg->nonce, sizeof(a.nonce));
+	a.pid = seg->pid;
+	a.fd = seg->fd;
+	a.rank = head->rank;
+	a.ranks = head->ranks;
+	a.slots = head->slots;
+	a.slot_bytes = head->slot_bytes;
+	shm_measure(&a.rates);
+	shm_address_pack(&a, blob);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared-memory transport: its operations. */
-#include "transports/shm/shm.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -15,31 +14,36 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/memfd.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
+#include "transports/shm/address.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/measure.h"
+#include "transports/shm/reference.h"
+#include "transports/shm/segment.h"
 
-/* What a thread that loads may lack its core; see shm_abort(). */
+/* How long abort() waits for a rank of this process that is reading; see
+ * shm_abort(). */
 #define ABORT_NS 500000000u
-/* Calls of poll() from one look at what neighbours have freed to the next. */
-#define POLLS_PER_CHORE 1024
-/* Of the second level, where nobody knows. */
+/* poll() looks once in so many calls for allocations that peers have freed. */
+#define POLLS_PER_UNMAP 1024
+/* Assumed size of the second-level cache, if it is unknown. */
 #define CORE_CACHE_BYTES (1u << 20)
-/* Looks at a line before anything else is looked at. */
+/* How often to look at a line before looking at anything else pays. */
 #define LOOKS 128
 
 enum cma_mode { CMA_OFF, CMA_AUTO, CMA_ON };
 
-/*
- * CMA does not pay for what leaves the caches, for the kernel looks up each
- * page. A ring shares its two copies between two cores: if both have some to
- * make, CMA saves one of them, and pays for longer than where one core waits
- * for the other: up to so many caches of a core, and up to such a part of one.
- * That was measured (perftest/results/2026-11-21-single-copy.md). Where ranks
- * share cores, both copies of a ring are made by cores that are busy in any
- * case, between ranks of one core in its own cache, and a sender that has
- * filled its rings need not wait until each reader has had its turn: CMA does
- * not pay (perftest/results/2026-11-26-two-cores-epyc.md).
- */
+/* When CMA is used. It does not pay for data that is not in cache, since the
+ * kernel looks up each page. A ring shares its two copies between two cores. If
+ * both ranks send, CMA saves each of them a copy, so it pays up to several
+ * caches of a core; if one only receives, up to a part of a cache. This was
+ * measured (perftest/results/2026-11-21-single-copy.md). Where ranks share
+ * cores, CMA does not pay: both copies of a ring are made by cores that are
+ * busy anyway, in a cache that both ranks use, and a sender with full rings
+ * need not wait for each reader's turn on the core
+ * (perftest/results/2026-11-26-two-cores-epyc.md). */
 #define CMA_EXCHANGE_CACHES 4
 #define CMA_COPY_PART 2
 
@@ -48,19 +52,19 @@ struct out {
 	uint8_t *data;
 	uint64_t mask;
 	uint64_t slot_bytes;
-	uint64_t limit; /* last message that the credits known here allow */
+	uint64_t limit; /* last message that known credits allow */
 	struct shm_tail *tail;
-	struct shm_ring *ring; /* referenced; NULL until connected */
+	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct in {
-	struct shm_ring *ring; /* referenced; NULL until connected */
+	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 	struct shm_tail *tail;
-	uint64_t done;     /* last message released */
-	uint64_t quiet_at; /* see chore() */
+	uint64_t done;     /* last message that was released */
+	uint64_t quiet_at; /* see unmap_freed() */
 };
 
-/* Of the thread that owns the device, but for what abort() sets. */
+/* Used by the thread that uses the device; abort() only sets its flag. */
 struct tp_peer {
 	struct out out[TP_CLASSES];
 	const _Atomic bool *aborted; /* of the device */
@@ -68,18 +72,19 @@ struct tp_peer {
 	struct tp_device *dev;
 	struct tp_peer *next;
 	struct shm_address address;
-	struct shm_segment *seg; /* the peer's, referenced; NULL until needed */
-	struct shm_pull *pull;   /* owned; with seg */
+	struct shm_segment *
+		seg; /* the peer's, counted in its refs; NULL: not needed yet */
+	struct shm_mappings *mappings; /* made with seg */
 	int rank;
-	bool own;     /* a rank of this process */
-	bool reading; /* counted among seg->readers */
-	bool condemned;
+	bool own;     /* the peer is a rank of this process */
+	bool reading; /* counted in seg->readers */
+	bool marked;
 };
 
 struct tp_device {
 	_Atomic bool aborted;
 	struct tp_config config;
-	struct shm_segment *seg; /* referenced */
+	struct shm_segment *seg; /* counted in its refs */
 	struct tp_peer *peers;
 	struct shm_offer offer;
 	enum cma_mode cma;
@@ -89,7 +94,7 @@ struct tp_device {
 
 static bool shm_usable(char *why, size_t len)
 {
-	int fd = memfd_create("dicomm-shm", MFD_CLOEXEC);
+	int fd = memfd_make("dicomm-shm", 0);
 	char path[64];
 	bool usable = false;
 
@@ -101,7 +106,7 @@ static bool shm_usable(char *why, size_t len)
 	else
 		usable = true;
 	if (usable)
-		snprintf(why, len, "memfd, pull by mapping");
+		snprintf(why, len, "memfd; large messages by mapping");
 	if (fd >= 0)
 		close(fd);
 	return usable;
@@ -150,7 +155,7 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void shm_widen(struct tp_device *dev, uint32_t slot_bytes)
+static void shm_set_slot_bytes(struct tp_device *dev, uint32_t slot_bytes)
 {
 	dev->config.slot_bytes = slot_bytes;
 	dev->seg->head->slot_bytes = slot_bytes;
@@ -164,7 +169,7 @@ static void shm_share_cores(struct tp_device *dev)
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 {
-	shm_address_make(dev->seg, address);
+	shm_segment_address(dev->seg, address);
 }
 
 static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -257,11 +262,11 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 }
 
 /* Map the peer's segment when it is first needed: with many ranks, most pairs
- * never talk. */
+ * never communicate. */
 static dicomm_result_t peer_attach(struct tp_peer *peer)
 {
-	if (!peer->pull)
-		TRY(shm_pull_create(&peer->pull));
+	if (!peer->mappings)
+		TRY(shm_mappings_create(&peer->mappings));
 	if (!peer->seg)
 		TRY(shm_segment_attach(&peer->address, &peer->seg));
 	return DICOMM_SUCCESS;
@@ -288,7 +293,7 @@ static void announce_lengths(const struct tp_peer *peer, bool works,
 	atomic_store_explicit(&out->first, first, memory_order_release);
 }
 
-/* Tell the sender how this rank reads its memory. */
+/* Tell the sender for which lengths this rank uses CMA. */
 static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 {
 	bool works = !peer->own && peer->dev->cma != CMA_OFF &&
@@ -326,8 +331,8 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* Also of what was loaded before: the owner says it before its memory changes.
- */
+/* True also means that data loaded before may be wrong: the owner sets the flag
+ * before its memory changes. */
 static bool is_withdrawn(const struct tp_peer *peer)
 {
 	atomic_thread_fence(memory_order_acquire);
@@ -340,7 +345,8 @@ static void reading_end(struct tp_peer *peer)
 	atomic_fetch_sub_explicit(&peer->seg->readers, 1, memory_order_release);
 }
 
-/* Nobody releases what is not intact, and the owner's abort() waits. */
+/* A receiver checks this before it releases, and the owner's abort() waits for
+ * readers. */
 static dicomm_result_t shm_intact(struct tp_peer *peer)
 {
 	if (!is_withdrawn(peer))
@@ -350,10 +356,11 @@ static dicomm_result_t shm_intact(struct tp_peer *peer)
 	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped", peer->rank);
 }
 
-/* What a rank of this process offers may be gone once its abort() has returned,
- * so that waits for those who read it. Count first, then look: abort() does it
- * the other way round. What a neighbour maps stays, but need not be any more
- * what was sent. */
+/* Memory that a rank of this process offers may be gone once its abort() has
+ * returned, so abort() waits for readers. A reader first counts itself, then
+ * looks at the flag; abort() sets the flag, then looks at the count. Memory
+ * that was mapped from another process stays mapped, but its content may have
+ * changed. */
 static dicomm_result_t reading_begin(struct tp_peer *peer)
 {
 	if (peer->own && !peer->reading) {
@@ -379,7 +386,7 @@ static void shm_peer_close(struct tp_peer *peer)
 		shm_ring_put(peer->out[c].ring);
 		shm_ring_put(peer->in[c].ring);
 	}
-	shm_pull_destroy(peer->pull);
+	shm_mappings_destroy(peer->mappings);
 	shm_segment_put(peer->seg);
 	at = &peer->dev->peers;
 	while (*at != peer)
@@ -398,7 +405,7 @@ static void shm_close(struct tp_device *dev)
 	free(dev);
 }
 
-/* memcpy for up to TP_LINE_ROOM bytes: a few moves that may overlap. */
+/* memcpy of up to TP_LINE_ROOM bytes: a few moves that may overlap. */
 static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 {
 	uint64_t head, tail;
@@ -437,7 +444,7 @@ static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-/* Look at what the receiver has released; AGAIN if that is not enough. */
+/* Load what the receiver has released. AGAIN: that is not enough. */
 static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 				       struct out *o, uint64_t seq)
 {
@@ -451,7 +458,7 @@ static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 	return seq > o->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-/* Apart from shm_put(), so that a small message saves no registers. */
+/* Not inlined into shm_put(), so that a short message saves no registers. */
 static dicomm_result_t __attribute__((noinline))
 put_slowly(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	   uint32_t signature, enum tp_kind kind, const void *body,
@@ -507,15 +514,15 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* What release() stores is there for the sender to see. */
+/* A release is visible to the sender at once: nothing to do. */
 static bool shm_flush(struct tp_device *dev)
 {
 	(void)dev;
 	return true;
 }
 
-/* CMA makes a copy, which does not pay where the bytes would be loaded from the
- * ring as well. */
+/* Does CMA pay for this message? It makes a copy; if the receiver would only
+ * load the bytes, that does not pay. */
 static bool cma_pays_for(const struct tp_device *dev,
 			 const struct shm_tail *tail, uint64_t len,
 			 enum tp_want want)
@@ -524,7 +531,7 @@ static bool cma_pays_for(const struct tp_device *dev,
 		want == TP_WANT_COPY ? &tail->cma_copy : &tail->cma_exchange;
 	uint64_t first = atomic_load_explicit(&l->first, memory_order_acquire);
 
-	/* Forced, for whatever they are wanted */
+	/* DICOMM_SHM_CMA=on: always */
 	if (dev->cma != CMA_ON && want == TP_WANT_LOAD)
 		return false;
 	return first && len >= first &&
@@ -541,8 +548,8 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		if (peer->out[c].tail)
 			how.cma |= cma_pays_for(peer->dev, peer->out[c].tail,
 						len, want);
-	shm_pull_publish(peer->dev->seg);
-	return shm_pull_offer(&how, addr, len, ref);
+	shm_freed_publish(peer->dev->seg);
+	return shm_ref_make(&how, addr, len, ref);
 }
 
 static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
@@ -553,7 +560,7 @@ static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	return shm_pull_map(peer->pull, peer->seg, ref, len, ptr);
+	return shm_ref_map(peer->mappings, peer->seg, ref, len, ptr);
 }
 
 static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
@@ -570,16 +577,16 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	status = shm_pull_read(peer->pull, peer->seg, ref, offset, dst, len,
-			       peer->aborted);
+	status = shm_ref_read(peer->mappings, peer->seg, ref, offset, dst, len,
+			      peer->aborted);
 	if (peer->reading && !mapped)
 		reading_end(peer);
 	return status == DICOMM_SUCCESS ? shm_intact(peer) : status;
 }
 
-/* read() has copied all before it returned. */
-static dicomm_result_t shm_arrived(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
+/* read() copies everything before it returns. */
+static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq)
 {
 	(void)peer;
 	(void)c;
@@ -587,7 +594,7 @@ static dicomm_result_t shm_arrived(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* Last message in the ring: they come in order, one slot after the other. */
+/* The last message in the ring: they arrive in order. */
 static uint64_t last_arrived(const struct tp_peer *peer, const struct in *in)
 {
 	uint64_t last = 0;
@@ -602,37 +609,36 @@ static uint64_t last_arrived(const struct tp_peer *peer, const struct in *in)
 	return last;
 }
 
-/*
- * Unmap what a neighbour has freed. A pointer from map() is in use until its
- * message is released, if the neighbour did not wait for that (it aborted),
- * so wait until all that had arrived when we saw the news has been released.
- */
-static void chore(struct tp_peer *peer)
+/* Unmap what a peer has freed. A pointer from map() is in use until its message
+ * is released, and a peer that has aborted does not wait for that. So when the
+ * list of freed allocations has changed, wait until all messages are released
+ * that had arrived by then. */
+static void unmap_freed(struct tp_peer *peer)
 {
-	if (!peer->pull || !peer->seg)
+	if (!peer->mappings || !peer->seg)
 		return;
-	if (!peer->condemned) {
-		if (!shm_pull_condemn(peer->pull, peer->seg))
+	if (!peer->marked) {
+		if (!shm_mappings_mark_freed(peer->mappings, peer->seg))
 			return;
-		peer->condemned = true;
+		peer->marked = true;
 		for (int c = 0; c < TP_CLASSES; c++)
 			peer->in[c].quiet_at = last_arrived(peer, &peer->in[c]);
 	}
 	for (int c = 0; c < TP_CLASSES; c++)
 		if (peer->in[c].done < peer->in[c].quiet_at)
 			return;
-	shm_pull_drop(peer->pull, peer->seg);
-	peer->condemned = false;
+	shm_mappings_unmap_marked(peer->mappings, peer->seg);
+	peer->marked = false;
 }
 
-/* The messages themselves need no help: the receiver looks at its lines. */
+/* Messages need no help: the receiver looks at the lines. */
 static bool shm_poll(struct tp_device *dev)
 {
-	if (++dev->polls % POLLS_PER_CHORE)
+	if (++dev->polls % POLLS_PER_UNMAP)
 		return false;
-	shm_pull_publish(dev->seg);
+	shm_freed_publish(dev->seg);
 	for (struct tp_peer *peer = dev->peers; peer; peer = peer->next)
-		chore(peer);
+		unmap_freed(peer);
 	return false;
 }
 
@@ -640,15 +646,13 @@ static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 {
 	(void)dev;
 	(void)peer;
-	return DICOMM_SUCCESS; /* memory has no cable */
+	return DICOMM_SUCCESS; /* memory does not fail */
 }
 
-/*
- * Nothing is ever written outside of rings, so there is nothing to stop; but
- * ranks of this process may be loading from what this one offered, and its user
- * may free that next. They are in the middle of a step, which ends; a thread
- * that somebody has stopped there must not hold us for ever, though.
- */
+/* Only rings are ever written, so there is nothing to stop. But other ranks of
+ * this process may be reading memory that this rank has offered, and its user
+ * may free it next. So wait until their reads have ended, but not for ever:
+ * someone may have stopped such a thread. */
 static void shm_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -680,10 +684,10 @@ static uint64_t shm_memory(const struct tp_device *dev)
 
 const struct transport transport_shm = {
 	.name = "shm",
-	.near = true,
+	.intra_node = true,
 	.usable = shm_usable,
 	.open = shm_open_device,
-	.widen = shm_widen,
+	.set_slot_bytes = shm_set_slot_bytes,
 	.share_cores = shm_share_cores,
 	.address = shm_address,
 	.close = shm_close,
@@ -696,19 +700,19 @@ const struct transport transport_shm = {
 	.put = shm_put,
 	.release = shm_release,
 	.flush = shm_flush,
-	/* What this process can load from, its neighbours can too. */
-	.hold = defaults_hold,
-	.hold_device = defaults_hold_device,
-	.takes = defaults_takes,
-	.drop = defaults_drop,
+	/* All memory that this process can read, its peers can read, too. */
+	.mem_reg = defaults_mem_reg,
+	.mem_reg_device = defaults_mem_reg_device,
+	.mem_support = defaults_mem_support,
+	.mem_dereg = defaults_mem_dereg,
 	.offer = shm_offer,
 	.map = shm_map,
 	.intact = shm_intact,
 	.read = shm_read,
-	.arrived = shm_arrived,
+	.read_status = shm_read_status,
 	.poll = shm_poll,
-	/* A peer that puts wakes nobody. */
-	.rest = defaults_rest,
+	/* A peer that puts does not wake anybody. */
+	.wait = defaults_wait,
 	.broken = shm_broken,
 	.abort = shm_abort,
 	.memory = shm_memory,

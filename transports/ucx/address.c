@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The address of a rank, and the interface that it is reached by. */
-#include "transports/ucx/ucx.h"
+/* The address of a rank, and the interface by which it is reached. */
+#include "transports/ucx/address.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
 
 #define MAGIC 0x58435544u /* "DUCX" */
 #define VERSION 3
@@ -29,7 +31,7 @@ _Static_assert(crypto_generichash_BYTES_MIN <= 16 &&
 
 static bool read_file(const char *path, char *text, size_t len)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = descriptors_high(open(path, O_RDONLY | O_CLOEXEC));
 	ssize_t n;
 
 	if (fd < 0)
@@ -59,7 +61,7 @@ uint64_t ucx_network(void)
 	return hash;
 }
 
-/* Is that address the text of "ADDRESS:PORT", less brackets and port? */
+/* Is `text` the address `a`, without brackets and port? */
 static bool is_address(const struct sockaddr *a, const char *text)
 {
 	char mine[INET6_ADDRSTRLEN];

@@ -1,98 +1,103 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Telling senders how much of what they sent has been released: at once where
- * one may wait for it, else when there is nothing else to do. What could not be
- * told is in a list of the device, and tried again.
- */
-#include "transports/ucx/ucx.h"
+/* Credits: a receiver tells a sender how many of its messages it has released.
+ * It does so at once if the sender may be waiting for that, else when there is
+ * nothing else to do. A credit that could not be sent is kept in a list of the
+ * device, and tried again. */
+#include "transports/ucx/credits.h"
 
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/endpoint.h"
 
-/* Where so many wait, a credit does not join them: the next one says more. */
-#define QUEUED_MOST (UCX_STAGES + 8)
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for. */
+/* With so many messages queued for the sender, wait: a later credit says
+ * more. */
+#define QUEUED_MOST (UCX_BOUNCES + 8)
+/* After so many polls in a row that found nothing, send credits that no sender
+ * is known to wait for. */
 #define IDLE_POLLS 256
 
-void ucx_credits_owe(struct ucx_in *in)
+void ucx_credits_defer(struct ucx_in *in)
 {
-	struct ucx_in **head = &in->route->dev->untold;
+	struct ucx_in **head = &in->endpoint->dev->credits_due;
 
-	if (in->untold_link)
+	if (in->credits_due_link)
 		return;
-	in->untold = *head;
+	in->credits_due = *head;
 	if (*head)
-		(*head)->untold_link = &in->untold;
-	in->untold_link = head;
+		(*head)->credits_due_link = &in->credits_due;
+	in->credits_due_link = head;
 	*head = in;
 }
 
-void ucx_credits_forget(struct ucx_in *in)
+void ucx_credits_cancel(struct ucx_in *in)
 {
-	if (!in->untold_link)
+	if (!in->credits_due_link)
 		return;
-	*in->untold_link = in->untold;
-	if (in->untold)
-		in->untold->untold_link = in->untold_link;
-	in->untold_link = NULL;
-	in->untold = NULL;
+	*in->credits_due_link = in->credits_due;
+	if (in->credits_due)
+		in->credits_due->credits_due_link = in->credits_due_link;
+	in->credits_due_link = NULL;
+	in->credits_due = NULL;
 }
 
-void ucx_credits_tell(struct ucx_in *in)
+void ucx_credits_send(struct ucx_in *in)
 {
-	struct ucx_route *route = in->route;
-	struct ucx_head head = {.lane_class = in->lane_class, .seq = in->freed};
+	struct ucx_endpoint *endpoint = in->endpoint;
+	struct ucx_head head = {.channel_class = in->channel_class,
+				.seq = in->consumed};
 
-	/* Who has left needs no credits, and who is not there will not send. */
-	if (!route->ep || route->left || route->bye ||
-	    atomic_load_explicit(&route->status, memory_order_relaxed)) {
-		ucx_credits_forget(in);
+	/* A peer that has closed needs no credits; one without an endpoint
+	 * cannot get any. */
+	if (!endpoint->ep || endpoint->peer_closed || endpoint->close_sent ||
+	    atomic_load_explicit(&endpoint->status, memory_order_relaxed)) {
+		ucx_credits_cancel(in);
 		return;
 	}
-	if (route->queued >= QUEUED_MOST ||
-	    ucx_route_send(route, UCX_CREDIT, &head, NULL, 0) == DICOMM_AGAIN) {
-		in->urgent = route->dev->blocked = true;
-		ucx_credits_owe(in);
+	if (endpoint->queued >= QUEUED_MOST ||
+	    ucx_endpoint_send(endpoint, UCX_CREDIT, &head, NULL, 0) ==
+		    DICOMM_AGAIN) {
+		in->urgent = endpoint->dev->blocked = true;
+		ucx_credits_defer(in);
 		return;
 	}
-	in->told = in->freed;
+	in->granted = in->consumed;
 	in->urgent = false;
-	ucx_credits_forget(in);
+	ucx_credits_cancel(in);
 }
 
-static void tell_some(struct tp_device *dev, bool all)
+static void send_due_credits(struct tp_device *dev, bool all)
 {
 	struct ucx_in *next;
 
-	for (struct ucx_in *in = dev->untold; in; in = next) {
-		next = in->untold;
+	for (struct ucx_in *in = dev->credits_due; in; in = next) {
+		next = in->credits_due;
 		if (all || in->urgent)
-			ucx_credits_tell(in);
+			ucx_credits_send(in);
 	}
 }
 
-void ucx_credits_tell_all(struct tp_device *dev)
+void ucx_credits_send_all(struct tp_device *dev)
 {
-	tell_some(dev, true);
+	send_due_credits(dev, true);
 }
 
 static void on_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
 
-	tell_some(dev, all);
+	send_due_credits(dev, all);
 	if (all)
 		dev->idle = 0;
 }
 
-void ucx_credits_turn(struct tp_device *dev, bool moved)
+void ucx_credits_progress(struct tp_device *dev, bool moved)
 {
 	if (__builtin_expect(dev->blocked, 0)) {
 		dev->blocked = false;
-		tell_some(dev, false);
+		send_due_credits(dev, false);
 	}
 	if (moved)
 		dev->idle = 0;
-	else if (dev->untold)
+	else if (dev->credits_due)
 		on_idle(dev);
 }

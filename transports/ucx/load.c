@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening UCX, without what it does to a process that loads it. */
-#include "transports/ucx/ucx.h"
+/* Open UCX without the effects that loading it has on a process. */
+#include "transports/ucx/load.h"
+#include "src/base/descriptors.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,7 +18,8 @@ _Atomic int ucx_contexts;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
-static pid_t loader, parent; /* parent: used it when it forked; or 0 */
+/* parent: the process that used UCX and forked this one; or 0. */
+static pid_t loader, parent;
 
 static void forked(void)
 {
@@ -26,11 +28,10 @@ static void forked(void)
 	loader = getpid();
 }
 
-/*
- * Its constructor puts a handler on SIGSEGV and its like, which prints a
- * backtrace and may wait for a debugger, another on SIGHUP, and gives the
- * thread another stack for them. Those are the program's to set.
- */
+/* The constructor of libucs sets a handler for SIGSEGV and similar signals,
+ * which prints a backtrace and may wait for a debugger, and one for SIGHUP; and
+ * it gives the thread a signal stack. These are for the program to set: restore
+ * them. */
 static void give_back_signals(void *library,
 			      const struct sigaction before[NSIG],
 			      const stack_t *stack)
@@ -38,7 +39,7 @@ static void give_back_signals(void *library,
 	void (*disable)(void);
 	struct sigaction now;
 
-	/* So that it does not do this again when the process ends. */
+	/* Else it does so again when the process ends. */
 	*(void **)&disable = dlsym(library, "ucs_debug_disable_signals");
 	if (disable)
 		disable();
@@ -49,7 +50,7 @@ static void give_back_signals(void *library,
 	sigaltstack(stack, NULL);
 }
 
-/* What goes wrong comes back as a status, and is told by us. */
+/* Errors come back as a status, and this library reports them. */
 static void be_quiet(void *library)
 {
 	ucs_status_t (*set)(const char *name, const char *value);
@@ -63,11 +64,12 @@ static void *open_library(void)
 {
 	struct sigaction before[NSIG] = {0};
 	stack_t stack;
-	/* Somebody else's, with what that one wants of it. */
+	/* If the program has loaded it itself, leave its handlers alone. */
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 
 	if (library)
 		return library;
+	descriptors_fill_standard(); /* UCX opens some at any time */
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
 	sigaltstack(NULL, &stack);

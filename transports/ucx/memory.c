@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of devices that UCX takes as it is, if it says that it knows its type
- * and maps it. For that UCX_TLS has to name the device's transports ("tcp,cuda"
- * or "all"): without that UCX takes any pointer for one of the host. Such
- * memory is sent and received by rendezvous, for only so UCX writes to where a
- * receiver wants it.
+ * Memory of devices that UCX can send from and receive into. UCX must say that
+ * it knows the type of memory, and map it. For that UCX_TLS must name the
+ * device's transports ("tcp,cuda" or "all"); without them UCX takes any pointer
+ * for host memory. Such memory is sent and received by rendezvous, since only
+ * then UCX writes where the receiver wants it.
  *
- * A request of UCX is complete when the data is in the memory, and kernels that
- * start then see what copies of the device brought. Of what an adapter has
- * written UCX flushes nothing: so devices that need that are taken over TCP
- * only, where there are but copies. Those go by way of host memory of UCX.
+ * When a request of UCX is complete, the data is in the memory, and kernels
+ * that start then see what copies of the device wrote. But UCX does not flush
+ * what an adapter wrote. So devices that need a flush are used over TCP only:
+ * there all data is copied, through host memory of UCX.
  */
-#include "transports/ucx/ucx.h"
+#include "transports/ucx/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,11 @@
 
 #include "src/accel/accel.h"
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/load.h"
 
-/* Types that came later have other numbers in other versions of UCX. */
+/* Only these: later types have different numbers in different versions of
+ * UCX. */
 static const struct {
 	const char *accel, *name;
 	ucs_memory_type_t type;
@@ -37,62 +40,63 @@ static bool knows(const struct tp_device *dev, ucs_memory_type_t type)
 	       attr.memory_types >> type & 1;
 }
 
-static ucs_status_t map(struct tp_device *dev, struct tp_hold *hold)
+static ucs_status_t map(struct tp_device *dev, struct tp_mem *mem)
 {
 	const ucp_mem_map_params_t params = {
 		.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
 			      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
 			      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-		.address = (void *)hold->at,
-		.length = hold->len,
-		.memory_type = hold->type,
+		.address = (void *)mem->at,
+		.length = mem->len,
+		.memory_type = mem->type,
 	};
 
-	return ucx.ucp_mem_map(dev->context, &params, &hold->memory);
+	return ucx.ucp_mem_map(dev->context, &params, &mem->memory);
 }
 
-/* Lock held. False: why not. */
-static bool take(struct tp_device *dev, const struct tp_region *region,
-		 const char *name, struct tp_hold *hold, char *why, size_t len)
+/* Lock held. False: `why` says why not. */
+static bool map_if_known(struct tp_device *dev, const struct tp_region *region,
+			 const char *name, struct tp_mem *mem, char *why,
+			 size_t len)
 {
 	const char *tls = getenv("UCX_TLS");
 	ucs_status_t status;
 
-	if (!knows(dev, hold->type)) {
+	if (!knows(dev, mem->type)) {
 		snprintf(why, len,
 			 "UCX %s takes no memory of %s: it was built without, "
 			 "or UCX_TLS (%.40s) leaves that out",
 			 ucx.ucp_get_version_string(), name, tls ? tls : "tcp");
 		return false;
 	}
-	/* Ours have none. */
-	if (hold->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
+	/* The progress thread has none. */
+	if (mem->type == UCS_MEMORY_TYPE_CUDA && !ucx.needs_no_context) {
 		snprintf(why, len,
 			 "UCX %s copies memory of cuda only in threads with a "
 			 "CUDA context; 1.19 does in any",
 			 ucx.ucp_get_version_string());
 		return false;
 	}
-	/* As all who use UCX do, this takes it that other devices see what the
-	 * owner does. */
+	/* Other devices are assumed to see what the owner sees, as in all
+	 * programs that use UCX. */
 	if (!dev->tcp &&
 	    region->accel->work->caps(region->index) & ACCEL_FLUSH) {
 		snprintf(why, len,
 			 "UCX does not flush what an adapter writes to it");
 		return false;
 	}
-	status = map(dev, hold);
+	status = map(dev, mem);
 	if (status != UCS_OK)
 		snprintf(why, len, "ucp_mem_map of %s: %s", name,
 			 ucx.ucs_status_string(status));
 	return status == UCS_OK;
 }
 
-dicomm_result_t ucx_hold_device(struct tp_device *dev,
-				const struct tp_region *region,
-				struct tp_hold **out, char *how, size_t len)
+dicomm_result_t ucx_mem_reg_device(struct tp_device *dev,
+				   const struct tp_region *region,
+				   struct tp_mem **out, char *how, size_t len)
 {
-	struct tp_hold *hold;
+	struct tp_mem *mem;
 	size_t i = 0;
 	bool taken;
 
@@ -102,49 +106,49 @@ dicomm_result_t ucx_hold_device(struct tp_device *dev,
 		snprintf(how, len, "UCX knows no memory of that kind");
 		return DICOMM_ERR_UNSUPPORTED;
 	}
-	hold = calloc(1, sizeof(*hold));
-	if (!hold)
+	mem = calloc(1, sizeof(*mem));
+	if (!mem)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	hold->at = (uintptr_t)region->addr;
-	hold->len = region->len;
-	hold->type = types[i].type;
+	mem->at = (uintptr_t)region->addr;
+	mem->len = region->len;
+	mem->type = types[i].type;
 	ucx_lock(dev);
-	taken = take(dev, region, types[i].name, hold, how, len);
+	taken = map_if_known(dev, region, types[i].name, mem, how, len);
 	if (taken) {
-		hold->next = dev->holds;
-		dev->holds = hold;
+		mem->next = dev->mems;
+		dev->mems = mem;
 	}
 	ucx_unlock(dev);
 	if (!taken) {
-		free(hold);
+		free(mem);
 		return DICOMM_ERR_UNSUPPORTED;
 	}
 	snprintf(how, len, "memory of %s%s", types[i].name,
 		 dev->tcp ? ", over TCP through host memory of its own" : "");
-	*out = hold;
+	*out = mem;
 	return DICOMM_SUCCESS;
 }
 
-void ucx_drop(struct tp_device *dev, struct tp_hold *hold)
+void ucx_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
-	struct tp_hold **at = &dev->holds;
+	struct tp_mem **at = &dev->mems;
 
-	/* Memory of the host is as it is. */
-	if (!hold)
+	/* Host memory has no handle. */
+	if (!mem)
 		return;
 	ucx_lock(dev);
-	while (*at != hold)
+	while (*at != mem)
 		at = &(*at)->next;
-	*at = hold->next;
-	ucx.ucp_mem_unmap(dev->context, hold->memory);
+	*at = mem->next;
+	ucx.ucp_mem_unmap(dev->context, mem->memory);
 	ucx_unlock(dev);
-	free(hold);
+	free(mem);
 }
 
 ucs_memory_type_t ucx_memory_type(const struct tp_device *dev, uintptr_t at,
 				  uint64_t len)
 {
-	for (const struct tp_hold *h = dev->holds; h; h = h->next)
+	for (const struct tp_mem *h = dev->mems; h; h = h->next)
 		if (at >= h->at && at - h->at <= h->len &&
 		    len <= h->len - (at - h->at))
 			return h->type;

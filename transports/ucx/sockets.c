@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The TCP sockets of a worker that is given up. UCX does not close them then,
- * and who is connecting to it, or will, would wait for an answer for long. UCX
- * does not name them either; but a worker says what it sleeps on, and where it
- * listens.
- */
-#include "transports/ucx/ucx.h"
+/* The TCP sockets of a worker that is abandoned. UCX does not close them then,
+ * and a peer that connects to them would wait long for an answer. UCX does not
+ * list its sockets. But the worker has an epoll set, which contains its
+ * connections, and its listener can be found by its port. */
+#include "transports/ucx/sockets.h"
+#include "src/base/descriptors.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,9 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The worker sleeps on its interfaces, and those on their connections. */
+#include "transports/ucx/device.h"
+
+/* The set of the worker contains the sets of its interfaces, and these the
+ * sockets. */
 #define DEPTH 2
-/* At a time. */
+/* looked at, at most */
 #define SOCKETS 1024
 
 static ino_t inode_of(int fd)
@@ -29,7 +31,7 @@ static ino_t inode_of(int fd)
 	return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? s.st_ino : 0;
 }
 
-/* The local port, in the order of the network; 0: it is not of TCP. */
+/* The local port in network byte order; 0: it is no TCP socket. */
 static in_port_t port_of(int fd)
 {
 	union {
@@ -56,11 +58,11 @@ static bool listens(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &size) == 0 && is;
 }
 
-/* Those of TCP that listen at any port, or that were accepted at this one;
- * returns how many there are. */
+/* port 0: TCP sockets that listen. Else: those accepted at that port. Returns
+ * how many there are, which may be more than `most`. */
 static size_t list_sockets(struct ucx_socket *out, size_t most, in_port_t port)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = descriptors_opendir("/proc/self/fd");
 	struct dirent *e;
 	size_t n = 0;
 
@@ -92,7 +94,8 @@ static bool is_in(const struct ucx_sockets *s, const struct ucx_socket *one)
 	return false;
 }
 
-/* Two bytes somewhere in the address, which only UCX can read. */
+/* Is the port somewhere in the worker's address? Only UCX can read its
+ * format. */
 static bool has_port(const struct tp_device *dev, in_port_t port)
 {
 	return memmem(dev->worker_address, dev->worker_address_len, &port,
@@ -106,7 +109,7 @@ void ucx_sockets_find(struct tp_device *dev, const struct ucx_sockets *before)
 	int n = 0;
 
 	now.n = list_sockets(now.list, UCX_LISTENERS, 0);
-	/* Rather none than somebody else's. */
+	/* If in doubt, find none: it may be another library's socket. */
 	if (before->n > UCX_LISTENERS || now.n > UCX_LISTENERS)
 		return;
 	for (size_t i = 0; i < now.n; i++)
@@ -119,13 +122,13 @@ void ucx_sockets_find(struct tp_device *dev, const struct ucx_sockets *before)
 		dev->listener = found;
 }
 
-/* What the descriptor was, UCX still takes for its own: it stays taken. */
+/* Put /dev/null in its place: UCX still takes the number for its socket. */
 static void replace(int fd, int nothing)
 {
 	dup3(nothing, fd, O_CLOEXEC);
 }
 
-/* What is in that set, if it is one. */
+/* The descriptors in that epoll set; 0 if it is none. */
 static size_t list_set(int set, int fds[SOCKETS])
 {
 	char path[40], line[256];
@@ -133,7 +136,7 @@ static size_t list_set(int set, int fds[SOCKETS])
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", set);
-	file = fopen(path, "re");
+	file = descriptors_fopen(path);
 	while (file && n < SOCKETS && fgets(line, sizeof(line), file))
 		n += sscanf(line, "tfd: %d", &fds[n]) == 1;
 	if (file)
@@ -141,7 +144,7 @@ static size_t list_set(int set, int fds[SOCKETS])
 	return n;
 }
 
-/* Those that it sleeps on. */
+/* Close the sockets in that set, and in the sets in it. */
 static void close_set(int set, int depth, int nothing)
 {
 	int *fds = malloc(SOCKETS * sizeof(*fds));
@@ -155,7 +158,7 @@ static void close_set(int set, int depth, int nothing)
 	free(fds);
 }
 
-/* A worker without endpoints of its own sleeps on none. */
+/* Connections that peers have made are in no set until UCX uses them. */
 static void close_accepted(in_port_t port, int nothing)
 {
 	struct ucx_socket *list = malloc(SOCKETS * sizeof(*list));
@@ -174,7 +177,7 @@ void ucx_sockets_close(struct tp_device *dev)
 	if (dev->sockets_closed)
 		return;
 	dev->sockets_closed = true;
-	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	nothing = descriptors_high(open("/dev/null", O_RDWR | O_CLOEXEC));
 	if (nothing < 0)
 		return;
 	if (dev->listener.inode &&

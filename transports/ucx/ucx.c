@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCX transport: its operations. */
-#include "transports/ucx/ucx.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -14,53 +13,44 @@
 #include "src/base/log.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
+#include "transports/ucx/address.h"
+#include "transports/ucx/credits.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/memory.h"
+#include "transports/ucx/progress.h"
+#include "transports/ucx/progress_thread.h"
+#include "transports/ucx/receive.h"
+#include "transports/ucx/worker.h"
 
-#define NOTES 256 /* that wait until they can be sent, of all routes */
+#define CONTROL_BUFFERS 256 /* control messages that wait, of all endpoints */
 
-/* ---- the lock ---- */
-
-bool ucx_try_lock(struct tp_device *dev)
-{
-	return !atomic_flag_test_and_set_explicit(&dev->busy,
-						  memory_order_acquire);
-}
-
-void ucx_lock(struct tp_device *dev)
-{
-	while (!ucx_try_lock(dev))
-		sched_yield();
-}
-
-void ucx_unlock(struct tp_device *dev)
-{
-	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
-}
+struct tp_peer {
+	struct tp_device *dev;
+	struct ucx_endpoint *endpoint;
+	int rank;
+	struct ucx_address address;
+	struct ucx_in *in[TP_CLASSES];
+	struct ucx_out *out[TP_CLASSES];
+	struct tp_peer *next;
+};
 
 /* ---- progress ---- */
-
-bool ucx_progress(struct tp_device *dev)
-{
-	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
-
-	if (dev->owes)
-		ucx_arrive_pay(dev);
-	ucx_credits_turn(dev, moved);
-	return moved;
-}
 
 static bool ucx_poll(struct tp_device *dev)
 {
 	bool moved = false;
 
 	atomic_store_explicit(
-		&dev->visits,
-		atomic_load_explicit(&dev->visits, memory_order_relaxed) + 1,
+		&dev->polls,
+		atomic_load_explicit(&dev->polls, memory_order_relaxed) + 1,
 		memory_order_relaxed);
 	if (__builtin_expect(
-		    atomic_load_explicit(&dev->attended, memory_order_relaxed),
+		    atomic_load_explicit(&dev->covered, memory_order_relaxed),
 		    0) &&
-	    atomic_exchange(&dev->attended, false))
-		ucx_attend_wake();
+	    atomic_exchange(&dev->covered, false))
+		ucx_thread_wake();
 	if (!ucx_try_lock(dev))
 		return false;
 	if (dev->worker)
@@ -69,14 +59,14 @@ static bool ucx_poll(struct tp_device *dev)
 	return moved;
 }
 
-static void ucx_rest(struct tp_device *dev, unsigned us)
+static void ucx_wait(struct tp_device *dev, unsigned us)
 {
 	struct pollfd fd = {.fd = dev->efd, .events = POLLIN};
 	struct timespec t = {.tv_nsec = (long)us * 1000};
 	bool idle = false;
 
 	if (ucx_try_lock(dev)) {
-		if (dev->worker && !dev->untold && !dev->owes)
+		if (dev->worker && !dev->credits_due && !dev->deferred)
 			idle = ucx.ucp_worker_arm(dev->worker) == UCS_OK;
 		ucx_unlock(dev);
 	}
@@ -97,17 +87,18 @@ static dicomm_result_t open_tables(struct tp_device *dev)
 {
 	size_t ranks = (size_t)dev->config.ranks;
 
-	dev->routes = calloc(ranks, sizeof(*dev->routes));
+	dev->endpoints = calloc(ranks, sizeof(*dev->endpoints));
 	dev->in = calloc(ranks * TP_CLASSES, sizeof(*dev->in));
 	dev->out = calloc(ranks * TP_CLASSES, sizeof(*dev->out));
-	dev->note_memory = ucx_stages_make(&dev->notes, NOTES,
-					   sizeof(((struct tp_blob *)0)->data));
-	if (!dev->routes || !dev->in || !dev->out || !dev->note_memory)
+	dev->control_memory =
+		ucx_bounces_make(&dev->control, CONTROL_BUFFERS,
+				 sizeof(((struct tp_blob *)0)->data));
+	if (!dev->endpoints || !dev->in || !dev->out || !dev->control_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: no memory for %d ranks",
 			    dev->config.ranks);
 	for (size_t r = 0; r < ranks; r++) {
-		dev->routes[r].dev = dev;
-		dev->routes[r].rank = (uint32_t)r;
+		dev->endpoints[r].dev = dev;
+		dev->endpoints[r].rank = (uint32_t)r;
 	}
 	return DICOMM_SUCCESS;
 }
@@ -128,7 +119,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	ucx_interface_find(&dev->config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
-	return ucx_attend(dev);
+	return ucx_thread_add(dev);
 }
 
 static dicomm_result_t ucx_open(const struct tp_config *config,
@@ -170,11 +161,11 @@ static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
 		return false;
 	if (a.rank >= (uint32_t)dev->config.ranks)
 		return true;
-	if (atomic_load(&dev->routes[a.rank].left)) {
+	if (atomic_load(&dev->endpoints[a.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
-	if (atomic_load(&dev->routes[a.rank].status)) {
+	if (atomic_load(&dev->endpoints[a.rank].status)) {
 		snprintf(why, len, "the connection to it has broken");
 		return false;
 	}
@@ -200,7 +191,7 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
 	peer->dev = dev;
 	peer->rank = rank;
-	peer->route = &dev->routes[rank];
+	peer->endpoint = &dev->endpoints[rank];
 	peer->address = a;
 	peer->next = dev->peers;
 	dev->peers = peer;
@@ -212,17 +203,16 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_config *config = &peer->dev->config;
 
-	/*
-	 * Credits are told at every quarter of the slots; see release(). Over
-	 * TCP, who asks for a reference asks behind what it is sending itself:
-	 * where each sends to each, that doubled the time.
-	 */
+	/* Credits are sent at every quarter of the slots; see release().
+	 * Over TCP, the request for a reference queues up behind the data
+	 * that this rank sends. When all ranks send to all others, that
+	 * doubled the time. */
 	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
 				     .slots = config->slots,
 				     .window = config->slots / 2 + 1,
 				     .spin = 1,
-				     .rather_eager = peer->dev->tcp,
-				     .crowds = peer->dev->tcp};
+				     .prefers_eager = peer->dev->tcp,
+				     .congests = peer->dev->tcp};
 }
 
 /* To itself a rank needs no network. */
@@ -231,31 +221,32 @@ static bool is_self(const struct tp_peer *peer)
 	return peer->rank == peer->dev->config.rank;
 }
 
-/* Tell the receiver who is going to send. Lock held. */
-static dicomm_result_t greet(struct tp_peer *peer, enum tp_class c)
+/* Send UCX_HELLO, so that the receiver makes its side. Lock held. */
+static dicomm_result_t say_hello(struct tp_peer *peer, enum tp_class c)
 {
-	struct ucx_head head = {.lane_class = (uint16_t)c};
+	struct ucx_head head = {.channel_class = (uint16_t)c};
 	struct tp_blob blob;
 	dicomm_result_t status;
 
 	if (is_self(peer))
 		return ucx_in_of(peer->dev, (uint32_t)peer->rank,
 				 (uint16_t)c) ||
-				       ucx_arrive_make(peer->route, (uint16_t)c)
+				       ucx_inbox_make(peer->endpoint,
+						      (uint16_t)c)
 			       ? DICOMM_SUCCESS
 			       : FAIL(DICOMM_ERR_NO_MEMORY,
 				      "ucx: out of memory");
 	ucx_address_make(peer->dev, &blob);
-	TRY(ucx_route_open(peer->route, &peer->address));
-	if (!peer->route->stage_memory)
-		peer->route->stage_memory =
-			ucx_stages_make(&peer->route->stages, UCX_STAGES,
-					peer->dev->config.slot_bytes);
-	if (!peer->route->stage_memory)
+	TRY(ucx_endpoint_open(peer->endpoint, &peer->address));
+	if (!peer->endpoint->bounce_memory)
+		peer->endpoint->bounce_memory =
+			ucx_bounces_make(&peer->endpoint->bounces, UCX_BOUNCES,
+					 peer->dev->config.slot_bytes);
+	if (!peer->endpoint->bounce_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	status = ucx_route_send(peer->route, UCX_HELLO, &head, blob.data,
-				blob.len);
-	return status == DICOMM_ERR_REMOTE ? ucx_route_status(peer->route)
+	status = ucx_endpoint_send(peer->endpoint, UCX_HELLO, &head, blob.data,
+				   blob.len);
+	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(peer->endpoint)
 					   : status;
 }
 
@@ -276,7 +267,7 @@ static dicomm_result_t ucx_connect_out(struct tp_peer *peer, enum tp_class c,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
 	out->limit = dev->config.slots;
 	ucx_lock(dev);
-	status = dev->worker ? greet(peer, c) : DICOMM_ERR_ABORTED;
+	status = dev->worker ? say_hello(peer, c) : DICOMM_ERR_ABORTED;
 	if (status == DICOMM_SUCCESS) {
 		atomic_store_explicit(
 			&dev->out[(uint32_t)peer->rank * TP_CLASSES + c], out,
@@ -314,15 +305,16 @@ static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
 static dicomm_result_t put_locked(struct tp_peer *peer, struct ucx_head *head,
 				  const void *body, uint64_t bytes)
 {
-	struct ucx_route *route = peer->route;
+	struct ucx_endpoint *endpoint = peer->endpoint;
 	dicomm_result_t status;
 
-	if (!route->dev->worker)
+	if (!endpoint->dev->worker)
 		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(route->left, 0))
-		return ucx_route_status(route);
-	status = ucx_route_send(route, UCX_MESSAGE, head, body, bytes);
-	return status == DICOMM_ERR_REMOTE ? ucx_route_status(route) : status;
+	if (__builtin_expect(endpoint->peer_closed, 0))
+		return ucx_endpoint_status(endpoint);
+	status = ucx_endpoint_send(endpoint, UCX_MESSAGE, head, body, bytes);
+	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+					   : status;
 }
 
 static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
@@ -333,7 +325,7 @@ static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
 	struct tp_device *dev = peer->dev;
 	struct ucx_out *out = peer->out[c];
 	uint64_t bytes = kind == TP_REF ? sizeof(struct ucx_ref) : len;
-	struct ucx_head head = {.lane_class = (uint16_t)c,
+	struct ucx_head head = {.channel_class = (uint16_t)c,
 				.kind = (uint16_t)kind,
 				.seq = seq,
 				.len = len,
@@ -358,7 +350,7 @@ static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
 			return DICOMM_AGAIN;
 	}
 	if (is_self(peer)) {
-		ucx_arrive_deliver(
+		ucx_inbox_deliver(
 			ucx_in_of(dev, (uint32_t)peer->rank, (uint16_t)c),
 			&head, body, bytes);
 		return DICOMM_SUCCESS;
@@ -380,7 +372,7 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 	if (!in)
 		return DICOMM_SUCCESS;
 	if (is_self(peer)) {
-		in->freed = seq;
+		in->consumed = seq;
 		own = ucx_out_of(dev, (uint32_t)peer->rank, (uint16_t)c);
 		if (own)
 			atomic_store_explicit(&own->released, seq,
@@ -388,12 +380,12 @@ static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_SUCCESS;
 	}
 	ucx_lock(dev);
-	in->freed = seq;
+	in->consumed = seq;
 	if (dev->worker) {
-		if (seq - in->told >= (dev->config.slots + 3) / 4)
-			ucx_credits_tell(in);
-		else if (seq != in->told)
-			ucx_credits_owe(in);
+		if (seq - in->granted >= (dev->config.slots + 3) / 4)
+			ucx_credits_send(in);
+		else if (seq != in->granted)
+			ucx_credits_defer(in);
 	}
 	ucx_unlock(dev);
 	return DICOMM_SUCCESS;
@@ -405,8 +397,8 @@ static bool ucx_flush(struct tp_device *dev)
 
 	ucx_lock(dev);
 	if (dev->worker)
-		ucx_credits_tell_all(dev);
-	all = !dev->worker || !dev->untold;
+		ucx_credits_send_all(dev);
+	all = !dev->worker || !dev->credits_due;
 	ucx_unlock(dev);
 	return all;
 }
@@ -423,7 +415,7 @@ static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	ucx_lock(peer->dev);
 	r.type = ucx_memory_type(peer->dev, r.addr, len);
 	ucx_unlock(peer->dev);
-	r.seal = ucx_arrive_seal(peer->dev, &r);
+	r.seal = ucx_ref_seal(peer->dev, &r);
 	memcpy(ref, &r, sizeof(r));
 	return true;
 }
@@ -441,36 +433,41 @@ static dicomm_result_t ucx_map(struct tp_peer *peer, const struct tp_ref *ref,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t ask_for(struct ucx_in *in, enum tp_class c, uint64_t seq,
-			       const struct ucx_ask *ask, void *dst)
+static dicomm_result_t request_read(struct ucx_in *in, enum tp_class c,
+				    uint64_t seq,
+				    const struct ucx_read_request *request,
+				    void *dst)
 {
-	struct tp_device *dev = in->route->dev;
+	struct tp_device *dev = in->endpoint->dev;
 	struct ucx_read *read = &in->reads[seq % UCX_READS];
-	ucs_memory_type_t type = ucx_memory_type(dev, (uintptr_t)dst, ask->len);
-	struct ucx_head head = {.lane_class = (uint16_t)c,
+	ucs_memory_type_t type =
+		ucx_memory_type(dev, (uintptr_t)dst, request->len);
+	struct ucx_head head = {.channel_class = (uint16_t)c,
 				.kind = type == UCS_MEMORY_TYPE_HOST
-						? UCX_ANYHOW
-						: UCX_BY_RENDEZVOUS,
+						? UCX_READ_ANYHOW
+						: UCX_READ_RENDEZVOUS,
 				.seq = seq,
 				.signature = dev->reads + 1};
 	dicomm_result_t status;
 
 	if (!dev->worker)
 		return DICOMM_ERR_ABORTED;
-	if (in->route->left || atomic_load(&in->route->status))
-		return ucx_route_status(in->route);
-	if (!in->route->ep ||
+	if (in->endpoint->peer_closed || atomic_load(&in->endpoint->status))
+		return ucx_endpoint_status(in->endpoint);
+	if (!in->endpoint->ep ||
 	    atomic_load_explicit(&read->status, memory_order_relaxed) ==
 		    DICOMM_IN_PROGRESS)
 		return DICOMM_AGAIN;
-	status = ucx_route_send(in->route, UCX_READ, &head, ask, sizeof(*ask));
+	status = ucx_endpoint_send(in->endpoint, UCX_READ, &head, request,
+				   sizeof(*request));
 	if (status != DICOMM_SUCCESS)
-		return status == DICOMM_ERR_REMOTE ? ucx_route_status(in->route)
-						   : status;
+		return status == DICOMM_ERR_REMOTE
+			       ? ucx_endpoint_status(in->endpoint)
+			       : status;
 	read->number = ++dev->reads;
 	read->dst = dst;
 	read->type = type;
-	read->len = read->missing = ask->len;
+	read->len = read->missing = request->len;
 	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
 			      memory_order_relaxed);
 	in->urgent = true;
@@ -481,7 +478,7 @@ static dicomm_result_t ucx_read(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
-	struct ucx_ask ask = {.offset = offset, .len = len};
+	struct ucx_read_request request = {.offset = offset, .len = len};
 	dicomm_result_t status;
 
 	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
@@ -490,9 +487,10 @@ static dicomm_result_t ucx_read(struct tp_peer *peer, enum tp_class c,
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "ucx: read from rank %d before connect_in",
 			    peer->rank);
-	memcpy(&ask.ref, ref, sizeof(ask.ref));
+	memcpy(&request.ref, ref, sizeof(request.ref));
 	if (is_self(peer)) {
-		memcpy(dst, (const uint8_t *)(uintptr_t)ask.ref.addr + offset,
+		memcpy(dst,
+		       (const uint8_t *)(uintptr_t)request.ref.addr + offset,
 		       len);
 		atomic_store(&peer->in[c]->reads[seq % UCX_READS].status,
 			     DICOMM_SUCCESS);
@@ -500,13 +498,13 @@ static dicomm_result_t ucx_read(struct tp_peer *peer, enum tp_class c,
 	}
 	if (!ucx_try_lock(peer->dev))
 		return DICOMM_AGAIN;
-	status = ask_for(peer->in[c], c, seq, &ask, dst);
+	status = request_read(peer->in[c], c, seq, &request, dst);
 	ucx_unlock(peer->dev);
 	return status;
 }
 
-static dicomm_result_t ucx_arrived(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
+static dicomm_result_t ucx_read_status(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq)
 {
 	struct ucx_in *in = peer->in[c];
 	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
@@ -516,9 +514,9 @@ static dicomm_result_t ucx_arrived(struct tp_peer *peer, enum tp_class c,
 		return status;
 	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
 		return DICOMM_ERR_ABORTED;
-	if (atomic_load(&in->route->status)) {
+	if (atomic_load(&in->endpoint->status)) {
 		ucx_lock(peer->dev);
-		status = ucx_route_status(in->route);
+		status = ucx_endpoint_status(in->endpoint);
 		ucx_unlock(peer->dev);
 	} else if (status != DICOMM_IN_PROGRESS) {
 		return FAIL(status,
@@ -528,18 +526,19 @@ static dicomm_result_t ucx_arrived(struct tp_peer *peer, enum tp_class c,
 	return status;
 }
 
-static dicomm_result_t route_broken(struct ucx_route *route, int *peer)
+static dicomm_result_t endpoint_broken(struct ucx_endpoint *endpoint, int *peer)
 {
-	if (!atomic_load_explicit(&route->status, memory_order_acquire) ||
-	    route->left)
+	if (!atomic_load_explicit(&endpoint->status, memory_order_acquire) ||
+	    endpoint->peer_closed)
 		return DICOMM_SUCCESS;
-	/* Who closes its side may be heard of a moment later. */
-	if (!route->noticed) {
-		route->noticed = true;
+	/* The close of a peer may arrive a moment later than its end: report
+	 * the error at the second look. */
+	if (!endpoint->noticed) {
+		endpoint->noticed = true;
 		return DICOMM_SUCCESS;
 	}
-	*peer = (int)route->rank;
-	return ucx_route_status(route);
+	*peer = (int)endpoint->rank;
+	return ucx_endpoint_status(endpoint);
 }
 
 static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
@@ -549,7 +548,7 @@ static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
 	if (atomic_load(&dev->aborted) || !ucx_try_lock(dev))
 		return DICOMM_SUCCESS;
 	for (int r = 0; r < dev->config.ranks && status == DICOMM_SUCCESS; r++)
-		status = route_broken(&dev->routes[r], peer);
+		status = endpoint_broken(&dev->endpoints[r], peer);
 	ucx_unlock(dev);
 	return status;
 }
@@ -563,8 +562,8 @@ static void ucx_abort(struct tp_device *dev)
 	atomic_store(&dev->aborted, true);
 	while (!ucx_try_lock(dev)) {
 		if (clock_ns() - start > UCX_DRAIN_NS) {
-			log_warn("ucx: rank %d: somebody has been in the "
-				 "middle of a poll for long",
+			log_warn("ucx: rank %d: abort: another thread has "
+				 "been polling for too long",
 				 dev->config.rank);
 			return;
 		}
@@ -575,7 +574,7 @@ static void ucx_abort(struct tp_device *dev)
 	ucx_unlock(dev);
 }
 
-static void free_lanes(struct tp_device *dev, uint32_t rank)
+static void free_channels(struct tp_device *dev, uint32_t rank)
 {
 	for (uint32_t id = rank * TP_CLASSES; id < (rank + 1) * TP_CLASSES;
 	     id++) {
@@ -583,17 +582,18 @@ static void free_lanes(struct tp_device *dev, uint32_t rank)
 		struct ucx_out *out = atomic_exchange(&dev->out[id], NULL);
 
 		if (in) {
-			ucx_credits_forget(in);
-			ucx_arrive_free(in);
+			ucx_credits_cancel(in);
+			ucx_inbox_free(in);
 		}
 		free(out);
 	}
 }
 
-static bool is_untold(const struct tp_device *dev, uint32_t rank)
+static bool has_credits_due(const struct tp_device *dev, uint32_t rank)
 {
-	for (const struct ucx_in *in = dev->untold; in; in = in->untold)
-		if (in->route->rank == rank)
+	for (const struct ucx_in *in = dev->credits_due; in;
+	     in = in->credits_due)
+		if (in->endpoint->rank == rank)
 			return true;
 	return false;
 }
@@ -609,8 +609,8 @@ static bool is_receiving(const struct tp_device *dev, uint32_t rank)
 	return false;
 }
 
-/* Until all of these routes are quiet. Whoever still answers does so soon: its
- * rank, or the thread that attends for it. */
+/* Wait until the peers have acknowledged the close. A peer that is alive does
+ * so soon: its rank, or its progress thread. */
 static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -618,12 +618,12 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 
 	while (!quiet && dev->worker && clock_ns() - start < UCX_DRAIN_NS) {
 		quiet = true;
-		/* No credits after a goodbye. */
-		ucx_credits_tell_all(dev);
+		/* No credit may follow the close. */
+		ucx_credits_send_all(dev);
 		for (uint32_t r = first; r < end; r++) {
-			if (!is_untold(dev, r))
-				ucx_route_bye(&dev->routes[r]);
-			quiet &= ucx_route_is_quiet(&dev->routes[r]) &&
+			if (!has_credits_due(dev, r))
+				ucx_endpoint_say_close(&dev->endpoints[r]);
+			quiet &= ucx_endpoint_is_quiet(&dev->endpoints[r]) &&
 				 !is_receiving(dev, r);
 		}
 		if (quiet || ucx_progress(dev))
@@ -633,24 +633,24 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		ucx_lock(dev);
 	}
 	if (!quiet && dev->worker)
-		log_warn("ucx: rank %d closes, and not all of its peers have "
-			 "heard that",
+		log_warn("ucx: rank %d closes, but not all of its peers have "
+			 "acknowledged that",
 			 dev->config.rank);
 }
 
 /* Lock held. */
-static void close_routes(struct tp_device *dev, uint32_t first, uint32_t end)
+static void close_endpoints(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	wait_for_quiet(dev, first, end);
-	if (dev->worker && dev->owes)
-		ucx_arrive_pay(dev);
+	if (dev->worker && dev->deferred)
+		ucx_receive_deferred(dev);
 	if (dev->worker)
-		ucx_worker_close_routes(dev, first, end);
+		ucx_worker_close_endpoints(dev, first, end);
 	for (uint32_t r = first; r < end; r++) {
-		dev->routes[r].closed = true;
-		free(dev->routes[r].hello);
-		dev->routes[r].hello = NULL;
-		free_lanes(dev, r);
+		dev->endpoints[r].closed = true;
+		free(dev->endpoints[r].hello);
+		dev->endpoints[r].hello = NULL;
+		free_channels(dev, r);
 	}
 }
 
@@ -663,7 +663,7 @@ static void ucx_peer_close(struct tp_peer *peer)
 		return;
 	dev = peer->dev;
 	ucx_lock(dev);
-	close_routes(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
+	close_endpoints(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
 	ucx_unlock(dev);
 	at = &dev->peers;
 	while (*at != peer)
@@ -674,32 +674,32 @@ static void ucx_peer_close(struct tp_peer *peer)
 
 static void ucx_close(struct tp_device *dev)
 {
-	struct ucx_serve *serve;
+	struct ucx_reply *reply;
 	struct tp_peer *peer;
 
 	if (!dev)
 		return;
-	ucx_attend_no_more(dev);
+	ucx_thread_remove(dev);
 	ucx_lock(dev);
 	if (dev->worker)
-		close_routes(dev, 0, (uint32_t)dev->config.ranks);
+		close_endpoints(dev, 0, (uint32_t)dev->config.ranks);
 	ucx_worker_end(dev);
 	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
-		free_lanes(dev, (uint32_t)r);
+		free_channels(dev, (uint32_t)r);
 	while ((peer = dev->peers)) {
 		dev->peers = peer->next;
 		free(peer);
 	}
-	while ((serve = dev->all_serves)) {
-		dev->all_serves = serve->more;
-		free(serve);
+	while ((reply = dev->all_replies)) {
+		dev->all_replies = reply->more;
+		free(reply);
 	}
-	for (int r = 0; dev->routes && r < dev->config.ranks; r++) {
-		free(dev->routes[r].hello);
-		free(dev->routes[r].stage_memory);
+	for (int r = 0; dev->endpoints && r < dev->config.ranks; r++) {
+		free(dev->endpoints[r].hello);
+		free(dev->endpoints[r].bounce_memory);
 	}
-	free(dev->note_memory);
-	free(dev->routes);
+	free(dev->control_memory);
+	free(dev->endpoints);
 	free((void *)dev->in);
 	free((void *)dev->out);
 	free(dev);
@@ -707,19 +707,19 @@ static void ucx_close(struct tp_device *dev)
 
 static uint64_t ucx_memory(const struct tp_device *dev)
 {
-	uint64_t stages = UCX_STAGES * (sizeof(struct ucx_stage) +
-					(uint64_t)dev->config.slot_bytes);
+	uint64_t bounces = UCX_BOUNCES * (sizeof(struct ucx_bounce) +
+					  (uint64_t)dev->config.slot_bytes);
 	uint64_t bytes = sizeof(*dev);
 	uint64_t inbox = sizeof(struct ucx_in) +
 			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +
 							dev->config.slot_bytes);
 
 	bytes += (uint64_t)dev->config.ranks *
-		 (sizeof(*dev->routes) + TP_CLASSES * 2 * sizeof(void *));
-	bytes += NOTES * (sizeof(struct ucx_stage) +
-			  sizeof(((struct tp_blob *)0)->data));
+		 (sizeof(*dev->endpoints) + TP_CLASSES * 2 * sizeof(void *));
+	bytes += CONTROL_BUFFERS * (sizeof(struct ucx_bounce) +
+				    sizeof(((struct tp_blob *)0)->data));
 	for (int r = 0; r < dev->config.ranks; r++)
-		bytes += dev->routes[r].stage_memory ? stages : 0;
+		bytes += dev->endpoints[r].bounce_memory ? bounces : 0;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
 		bytes += sizeof(*p);
 	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {
@@ -734,7 +734,7 @@ const struct transport transport_ucx = {
 	.name = "ucx",
 	.slots = 64,
 	.slot_bytes = 65536,
-	.sleeps = true,
+	.wait_wakes = true,
 	.slow_poll = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
@@ -749,18 +749,17 @@ const struct transport transport_ucx = {
 	.put = ucx_put,
 	.release = ucx_release,
 	.flush = ucx_flush,
-	/* UCX holds memory of the host by itself where its network needs that.
-	 */
-	.hold = defaults_hold,
-	.hold_device = ucx_hold_device,
-	.takes = defaults_takes,
-	.drop = ucx_drop,
+	/* UCX registers host memory itself where its network needs that. */
+	.mem_reg = defaults_mem_reg,
+	.mem_reg_device = ucx_mem_reg_device,
+	.mem_support = defaults_mem_support,
+	.mem_dereg = ucx_mem_dereg,
 	.offer = ucx_offer,
 	.map = ucx_map,
 	.read = ucx_read,
-	.arrived = ucx_arrived,
+	.read_status = ucx_read_status,
 	.poll = ucx_poll,
-	.rest = ucx_rest,
+	.wait = ucx_wait,
 	.broken = ucx_broken,
 	.abort = ucx_abort,
 	.memory = ucx_memory,

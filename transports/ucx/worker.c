@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCP context and worker of a device: configured, opened, and given back to
- * UCX without running into what UCX cannot bear. */
-#include "transports/ucx/ucx.h"
+ * UCX; or abandoned, where UCX would end the program. */
+#include "transports/ucx/worker.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,17 +11,24 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/receive.h"
+#include "transports/ucx/sockets.h"
 
-/* What was cut off ends in so many turns, or when so many find nothing. */
+/* After connections were cut, so many calls of progress, or so many in a row
+ * that find nothing, complete the requests. */
 #define SETTLE_TURNS 1000
 #define SETTLE_IDLE 16
-/* Over TCP, taken from the kernel at a time. */
+/* Bytes that UCX takes from a TCP socket at a time. */
 #define RECEIVED_BYTES ((size_t)260 << 10)
 
 /* ---- opened ---- */
 
-/* `prefix` is that of a part of UCX, "TCP_" for example, or nothing. UCX before
- * 1.17 knows what such parts can be told without it only. */
+/* Set a variable of UCX, unless the user has. prefix: of a part of UCX, such as
+ * "TCP_", or "". UCX before 1.17 knows the variables of its parts only without
+ * the prefix. */
 static void set_default(ucp_config_t *config, const char *prefix,
 			const char *name, const char *value)
 {
@@ -37,14 +44,13 @@ static void set_default(ucp_config_t *config, const char *prefix,
 	if (major == 1 && minor < 17)
 		key = name;
 	status = ucx.ucp_config_modify(config, key, value);
-	/* It works without, but maybe over another network, or slower. */
+	/* It works all the same, but maybe over another network, or slower. */
 	if (status != UCS_OK)
 		log_warn("ucx: it does not take %s %s: %s", full, value,
 			 ucx.ucs_status_string(status));
 }
 
-/* "self" is not used: to itself a rank needs no network. Nor are transports of
- * devices a network. */
+/* UCX's "self" and the transports of devices are no network. */
 static bool is_tcp_only(void)
 {
 	static const char *const others[] = {"self", "cuda", "cuda_copy",
@@ -68,9 +74,9 @@ static bool is_tcp_only(void)
 	return tcp;
 }
 
-/* TCP on the interface where the ranks meet; what UCX_ variables say comes
- * first. Over TCP, UCX is fastest by far if it neither cuts messages into small
- * pieces nor asks before it sends them. */
+/* Use TCP on the interface where the ranks meet, unless variables of UCX say
+ * otherwise. Over TCP, UCX is by far the fastest if it neither cuts messages
+ * into small pieces nor asks the receiver before it sends them. */
 static void configure(struct tp_device *dev, ucp_config_t *config)
 {
 	size_t sent = (size_t)dev->config.slot_bytes + 1024;
@@ -84,10 +90,10 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 				    dev->interface.name);
 		set_default(config, "", "RNDV_THRESH", "inf");
 		set_default(config, "", "RESOLVE_REMOTE_EP_ID", "n");
-		/* With the lock, this thread would wait for who is not there.
-		 * And where a connection that was accepted has been closed
-		 * meanwhile, UCX connects anew: if that fails at once, it fails
-		 * an assertion. */
+		/* Connect without blocking. Else this thread would hold the
+		 * lock while it waits for a peer that is not there; and when
+		 * UCX reconnects a connection that was closed meanwhile, and
+		 * that fails at once, UCX fails an assertion. */
 		set_default(config, "TCP_", "CONN_NB", "y");
 	}
 	if (*config_string(CONFIG_SOCKET_FAMILY))
@@ -102,7 +108,7 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 	snprintf(number, sizeof(number), "%zu", sent);
 	set_default(config, "TCP_", "TX_SEG_SIZE", number);
 	set_default(config, "", "ZCOPY_THRESH", number);
-	/* UCX wants it to be no less. */
+	/* UCX requires that it is not smaller. */
 	snprintf(number, sizeof(number), "%zu",
 		 sent > RECEIVED_BYTES ? sent : RECEIVED_BYTES);
 	set_default(config, "TCP_", "RX_SEG_SIZE", number);
@@ -168,7 +174,7 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 
 	if (status != UCS_OK)
 		return failed(dev, "open", status);
-	status = ucx_arrive_listen(dev);
+	status = ucx_receive_register(dev);
 	if (status != UCS_OK)
 		return failed(dev, "active messages", status);
 	status = ucx.ucp_worker_get_efd(dev->worker, &dev->efd);
@@ -190,8 +196,7 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 	return result;
 }
 
-/* Threads of UCX get no signals: the worker has one, and a context may, for
- * events of adapters. */
+/* Block all signals meanwhile, so that threads that UCX starts get none. */
 dicomm_result_t ucx_worker_open(struct tp_device *dev)
 {
 	struct ucx_sockets before;
@@ -212,7 +217,7 @@ dicomm_result_t ucx_worker_open(struct tp_device *dev)
 
 /* ---- ended ---- */
 
-/* Close the routes that can be. Lock held. */
+/* Close all endpoints that can be closed. Lock held. */
 static void close_all(struct tp_device *dev, ucp_worker_h worker,
 		      uint32_t first, uint32_t end, bool force)
 {
@@ -220,17 +225,17 @@ static void close_all(struct tp_device *dev, ucp_worker_h worker,
 	bool closed;
 
 	for (uint32_t r = first; r < end; r++)
-		ucx_route_close(&dev->routes[r], force);
+		ucx_endpoint_close(&dev->endpoints[r], force);
 	do {
 		closed = true;
 		for (uint32_t r = first; r < end; r++)
-			closed &= ucx_route_is_closed(&dev->routes[r]);
+			closed &= ucx_endpoint_is_closed(&dev->endpoints[r]);
 		if (!closed)
 			ucx.ucp_worker_progress(worker);
 	} while (!closed && clock_ns() - start < UCX_DRAIN_NS);
 }
 
-/* What was cut off ends in the next few turns. */
+/* Complete the requests that were cut off. */
 static void settle(ucp_worker_h worker)
 {
 	for (int n = 0, idle = 0; n < SETTLE_TURNS && idle < SETTLE_IDLE; n++)
@@ -240,38 +245,41 @@ static void settle(ucp_worker_h worker)
 static bool is_sound(const struct tp_device *dev)
 {
 	for (int r = 0; r < dev->config.ranks; r++)
-		if (!ucx_route_is_sound(&dev->routes[r]))
+		if (!ucx_endpoint_is_sound(&dev->endpoints[r]))
 			return false;
 	return true;
 }
 
-/* Is UCX at memory that was offered, or that a read goes to? */
+/* Is UCX sending from, or receiving into, memory of the user? */
 static bool is_moving(const struct tp_device *dev)
 {
-	return dev->serving || dev->receiving;
+	return dev->replying || dev->receiving;
 }
 
-/* When it closes connections while some break, UCX 1.13 now and then runs into
- * an assertion of its own, which ends the program. Rather leave them alone. */
-static void bury(struct tp_device *dev)
+/* UCX 1.13 may fail an assertion, and so end the program, when it closes
+ * connections while others break. So leave the worker and its connections alone
+ * until the process ends. */
+static void abandon(struct tp_device *dev)
 {
-	static struct grave {
-		struct grave *next;
+	static struct abandoned {
+		struct abandoned *next;
 		ucp_context_h context;
 		ucp_worker_h worker;
-	} * _Atomic graves; /* so that nobody takes them for lost */
-	struct grave *grave = malloc(sizeof(*grave));
+		/* reachable, so that leak checkers do not report them. */
+	} * _Atomic abandoned_workers;
+	struct abandoned *abandoned = malloc(sizeof(*abandoned));
 
 	log_debug("ucx: rank %d leaves broken connections behind",
 		  dev->config.rank);
 	if (dev->tcp)
 		ucx_sockets_close(dev);
-	if (!grave)
+	if (!abandoned)
 		return;
-	grave->context = dev->context;
-	grave->worker = dev->worker ? dev->worker : dev->ended;
-	grave->next = atomic_load(&graves);
-	while (!atomic_compare_exchange_weak(&graves, &grave->next, grave))
+	abandoned->context = dev->context;
+	abandoned->worker = dev->worker ? dev->worker : dev->ended;
+	abandoned->next = atomic_load(&abandoned_workers);
+	while (!atomic_compare_exchange_weak(&abandoned_workers,
+					     &abandoned->next, abandoned))
 		;
 }
 
@@ -281,19 +289,19 @@ void ucx_worker_end(struct tp_device *dev)
 	bool aborted = !dev->worker;
 
 	if (worker) {
-		/* Hear who is gone; but send nobody's memory any more, and
-		 * write none. */
+		/* Learn which peers are gone, unless UCX would access memory of
+		 * the user. */
 		if (aborted && !is_moving(dev) && !dev->sockets_closed)
 			settle(worker);
 		if (is_moving(dev) || (aborted && !is_sound(dev))) {
-			bury(dev);
+			abandon(dev);
 			return;
 		}
 		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
 		settle(worker);
 		for (int r = 0; r < dev->config.ranks; r++)
-			if (dev->routes[r].ep || dev->routes[r].closing) {
-				bury(dev);
+			if (dev->endpoints[r].ep || dev->endpoints[r].closing) {
+				abandon(dev);
 				return;
 			}
 		ucx.ucp_worker_destroy(worker);
@@ -304,33 +312,34 @@ void ucx_worker_end(struct tp_device *dev)
 	atomic_fetch_sub(&ucx_contexts, 1);
 }
 
-void ucx_worker_close_routes(struct tp_device *dev, uint32_t first,
-			     uint32_t end)
+void ucx_worker_close_endpoints(struct tp_device *dev, uint32_t first,
+				uint32_t end)
 {
 	close_all(dev, dev->worker, first, end, false);
 }
 
-/* What can be sent at once; who does not hear it now does when the connections
+/* To the peers that can be told at once. Others learn it when the connections
  * close. */
-static void say_goodbye(struct tp_device *dev)
+static void say_close(struct tp_device *dev)
 {
 	for (int r = 0; r < dev->config.ranks; r++)
-		if (dev->routes[r].connected)
-			ucx_route_bye(&dev->routes[r]);
+		if (dev->endpoints[r].connected)
+			ucx_endpoint_say_close(&dev->endpoints[r]);
 }
 
-/* Without progress, TCP sends and receives nothing. Other networks do so by
- * themselves, until their endpoints are closed. */
+/* TCP moves nothing without progress. Other networks go on by themselves until
+ * their endpoints are closed. */
 void ucx_worker_stop(struct tp_device *dev)
 {
-	say_goodbye(dev);
+	say_close(dev);
 	if (!dev->tcp) {
 		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
 			  true);
 		settle(dev->worker);
 	} else if (!is_sound(dev)) {
-		/* It will be left alone; and who has not heard the goodbye
-		 * need not wait until this rank destroys its handle. */
+		/* The worker will be abandoned. Close its sockets now, so that
+		 * peers that did not get the close need not wait until this
+		 * rank destroys its communicator. */
 		ucx_sockets_close(dev);
 	}
 	dev->ended = dev->worker;

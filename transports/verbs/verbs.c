@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verbs transport: its operations. */
-#include "transports/verbs/verbs.h"
-
+/* The verbs transport: its operations. README.md shows how its parts work
+ * together. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -15,25 +14,38 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "transports/terms.h"
-#include "transports/verbs/call.h"
-#include "transports/verbs/connect.h"
-#include "transports/verbs/credits.h"
-#include "transports/verbs/hold.h"
-#include "transports/verbs/ladder.h"
-#include "transports/verbs/lane.h"
-#include "transports/verbs/loss.h"
-#include "transports/verbs/mirror.h"
-#include "transports/verbs/poll.h"
-#include "transports/verbs/rest.h"
-#include "transports/verbs/traffic.h"
-#include "transports/verbs/watch.h"
+#include "transports/verbs/channel/address.h"
+#include "transports/verbs/channel/channel.h"
+#include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/lock.h"
+#include "transports/verbs/channel/loopback.h"
+#include "transports/verbs/channel/open.h"
+#include "transports/verbs/channel/rail.h"
+#include "transports/verbs/connection/conn.h"
+#include "transports/verbs/connection/exchange.h"
+#include "transports/verbs/connection/server.h"
+#include "transports/verbs/message/bounce.h"
+#include "transports/verbs/message/completion.h"
+#include "transports/verbs/message/credits.h"
+#include "transports/verbs/message/failover.h"
+#include "transports/verbs/message/memory.h"
+#include "transports/verbs/message/poll.h"
+#include "transports/verbs/message/post.h"
+#include "transports/verbs/message/put.h"
+#include "transports/verbs/message/read.h"
+#include "transports/verbs/message/wait.h"
+#include "transports/verbs/message/watchdog.h"
+#include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/mem_support.h"
+#include "transports/verbs/nic/nic.h"
+#include "transports/verbs/nic/ports.h"
 
-/* For requests in flight to end, at close and abort. */
+/* how long close and abort wait for requests in flight */
 #define DRAIN_NS UINT64_C(2000000000)
-/* A few bytes from one NIC of today to another; switches add a part of it. */
+/* a few bytes between two NICs of today; switches add to it */
 #define LATENCY_PS 2000000
-/* For what the kernel holds up, at close. */
-#define LATE_MS 500
+/* how long close waits for the kernel */
+#define KERNEL_MS 500
 
 /* ---- device ---- */
 
@@ -42,12 +54,12 @@ static bool verbs_usable(char *why, size_t len)
 	return verbs_nic_find(why, len);
 }
 
-static dicomm_result_t open_words(struct tp_device *dev)
+static dicomm_result_t open_credit_words(struct tp_device *dev)
 {
 	dev->words = aligned_alloc(sizeof(*dev->words),
-				   (dev->lanes + 1) * sizeof(*dev->words));
-	dev->in = calloc(dev->lanes, sizeof(*dev->in));
-	dev->out = calloc(dev->lanes, sizeof(*dev->out));
+				   (dev->channels + 1) * sizeof(*dev->words));
+	dev->in = calloc(dev->channels, sizeof(*dev->in));
+	dev->out = calloc(dev->channels, sizeof(*dev->out));
 	if (!dev->words || !dev->in || !dev->out)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "verbs: no memory for %d ranks", dev->config.ranks);
@@ -62,11 +74,11 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	dicomm_result_t status = DICOMM_SUCCESS;
 	unsigned n;
 
-	TRY(open_words(dev));
+	TRY(open_credit_words(dev));
 	TRY(verbs_nics_get((unsigned)dev->config.rank, &dev->config.place, nics,
 			   &n));
 	for (unsigned i = 0; i < n; i++) {
-		/* From here on they are the device's. */
+		/* verbs_rail_close() puts it. */
 		dev->rail[i].nic = nics[i];
 		dev->rails++;
 		if (!i || nics[i]->port_attr.max_msg_sz < dev->max_read)
@@ -74,7 +86,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	}
 	for (unsigned i = 0; i < n && status == DICOMM_SUCCESS; i++)
 		status = verbs_rail_open(dev, &dev->rail[i]);
-	return status == DICOMM_SUCCESS ? verbs_connect_open(dev) : status;
+	return status == DICOMM_SUCCESS ? verbs_server_open(dev) : status;
 }
 
 static dicomm_result_t verbs_open(const struct tp_config *config,
@@ -85,21 +97,23 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 
 	TRY(terms_check_config("verbs", config));
 	if (config->slots > 64)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "verbs: %u slots, at most 64 can be",
-			    config->slots);
-	if ((uint64_t)config->ranks * TP_CLASSES >> VERBS_LANE_BITS)
+		return FAIL(
+			DICOMM_ERR_INVALID_ARGUMENT,
+			"verbs: %u slots are too many, at most 64 are possible",
+			config->slots);
+	if ((uint64_t)config->ranks * TP_CLASSES >> VERBS_CHANNEL_BITS)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "verbs: %d ranks are too many for it",
-			    config->ranks);
+			    "verbs: %d ranks are more than it supports (%u)",
+			    config->ranks,
+			    (1u << VERBS_CHANNEL_BITS) / TP_CLASSES);
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "verbs: out of memory");
 	dev->config = *config;
-	atomic_flag_clear(&dev->holding);
-	dev->lanes = (uint32_t)config->ranks * TP_CLASSES;
-	if (!dev->config.channels)
-		dev->config.channels =
+	atomic_flag_clear(&dev->mems_busy);
+	dev->channels = (uint32_t)config->ranks * TP_CLASSES;
+	if (!dev->config.queue_pairs)
+		dev->config.queue_pairs =
 			(uint32_t)config_int(CONFIG_IB_QPS_PER_CONNECTION);
 	dev->eager_bytes = (uint32_t)config_int(CONFIG_IB_EAGER_BYTES);
 	if (dev->eager_bytes > config->slot_bytes)
@@ -128,18 +142,31 @@ static dicomm_result_t verbs_open(const struct tp_config *config,
 
 static void verbs_address(const struct tp_device *dev, struct tp_blob *address)
 {
-	verbs_address_make(dev, address);
+	struct verbs_address a;
+
+	memset(&a, 0, sizeof(a));
+	memcpy(a.nonce, dev->nonce, sizeof(a.nonce));
+	a.rank = (uint32_t)dev->config.rank;
+	a.ranks = (uint32_t)dev->config.ranks;
+	a.slots = dev->config.slots;
+	a.eager_bytes = dev->eager_bytes;
+	a.fabric = dev->rail[0].nic->fabric;
+	a.rails = dev->rails;
+	memcpy(a.listen, dev->listen, sizeof(a.listen));
+	memcpy(a.host, dev->host, sizeof(a.host));
+	verbs_rail_names(dev, a.nic, sizeof(a.nic));
+	verbs_address_pack(&a, address);
 }
 
 /* ---- peers ---- */
 
-static bool is_left(const struct verbs_lane *lane)
+static bool is_peer_closed(const struct verbs_channel *channel)
 {
-	return lane && atomic_load(&lane->left);
+	return channel && atomic_load(&channel->peer_closed);
 }
 
-/* Has that rank closed, or aborted, what it had with this one? */
-static bool has_left(struct tp_device *dev, uint32_t rank)
+/* Has that rank closed, or aborted, any channel with this one? */
+static bool has_peer_closed(struct tp_device *dev, uint32_t rank)
 {
 	bool left = false;
 
@@ -147,9 +174,9 @@ static bool has_left(struct tp_device *dev, uint32_t rank)
 	for (uint32_t c = 0; c < TP_CLASSES; c++) {
 		uint32_t id = rank * TP_CLASSES + c;
 
-		left |= id < dev->lanes &&
-			(is_left(atomic_load(&dev->in[id])) ||
-			 is_left(atomic_load(&dev->out[id])));
+		left |= id < dev->channels &&
+			(is_peer_closed(atomic_load(&dev->in[id])) ||
+			 is_peer_closed(atomic_load(&dev->out[id])));
 	}
 	verbs_unlock();
 	return left;
@@ -164,12 +191,12 @@ static bool verbs_reaches(struct tp_device *dev, const struct tp_blob *address,
 	if (!verbs_address_parse(address, &a, why, len))
 		return false;
 	if (a.fabric != nic->fabric) {
-		snprintf(why, len, "its NIC %s speaks %s, mine (%s) %s", a.nic,
+		snprintf(why, len, "its NIC %s is %s, mine (%s) is %s", a.nic,
 			 verbs_fabric_name((enum verbs_fabric)a.fabric),
 			 nic->name, verbs_fabric_name(nic->fabric));
 		return false;
 	}
-	if (has_left(dev, a.rank)) {
+	if (has_peer_closed(dev, a.rank)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
@@ -198,7 +225,7 @@ static dicomm_result_t verbs_peer_open(struct tp_device *dev, int rank,
 	peer->rank = rank;
 	peer->address = a;
 	for (int c = 0; c < TP_CLASSES; c++)
-		peer->out[c] = &verbs_no_lane;
+		peer->out[c] = &verbs_no_channel;
 	peer->next = dev->peers;
 	dev->peers = peer;
 	*out = peer;
@@ -209,34 +236,35 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_device *dev = peer->dev;
 
-	/* Credits are told at every half of the slots, but for those of a
-	 * message that is still being read; see release(). */
+	/* Credits are sent at every half of the slots, except while a message
+	 * is being read; see verbs_release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
 				     .slots = dev->config.slots,
 				     .window = dev->config.slots / 2 + 1,
 				     .spin = 1,
-				     .wants_hold = true};
+				     .needs_mem_reg = true};
 }
 
 static dicomm_result_t verbs_connect_out(struct tp_peer *peer, enum tp_class c,
 					 struct tp_outbox *out)
 {
 	struct tp_device *dev = peer->dev;
-	struct verbs_lane *lane = peer->out[c];
+	struct verbs_channel *channel = peer->out[c];
 
 	if (atomic_load(&dev->aborted))
 		return DICOMM_ERR_ABORTED;
-	if (lane == &verbs_no_lane) {
+	if (channel == &verbs_no_channel) {
 		TRY(verbs_pool_open(dev));
-		TRY(verbs_call_begin(dev, &peer->address, c, &peer->out[c]));
+		TRY(verbs_connect_begin(dev, &peer->address, c, &peer->out[c]));
+		verbs_credits_track(peer->out[c]);
 		return DICOMM_AGAIN;
 	}
-	switch (atomic_load_explicit(&lane->state, memory_order_acquire)) {
-	case LANE_READY:
-		out->released = &lane->released;
+	switch (atomic_load_explicit(&channel->state, memory_order_acquire)) {
+	case CHANNEL_READY:
+		out->released = &channel->released;
 		return DICOMM_SUCCESS;
-	case LANE_FAILED:
-		return FAIL(lane->why, "%s", lane->text);
+	case CHANNEL_FAILED:
+		return FAIL(channel->why, "%s", channel->text);
 	default:
 		return DICOMM_AGAIN;
 	}
@@ -247,26 +275,26 @@ static dicomm_result_t verbs_connect_in(struct tp_peer *peer, enum tp_class c,
 {
 	struct tp_device *dev = peer->dev;
 	uint32_t id = (uint32_t)peer->rank * TP_CLASSES + c;
-	struct verbs_lane *lane;
+	struct verbs_channel *channel;
 
 	if (atomic_load(&dev->aborted))
 		return DICOMM_ERR_ABORTED;
-	lane = atomic_load_explicit(&dev->in[id], memory_order_acquire);
-	if (!lane)
+	channel = atomic_load_explicit(&dev->in[id], memory_order_acquire);
+	if (!channel)
 		return DICOMM_AGAIN;
-	switch (atomic_load_explicit(&lane->state, memory_order_acquire)) {
-	case LANE_READY:
+	switch (atomic_load_explicit(&channel->state, memory_order_acquire)) {
+	case CHANNEL_READY:
 		break;
-	case LANE_FAILED:
-		return FAIL(lane->why, "%s", lane->text);
+	case CHANNEL_FAILED:
+		return FAIL(channel->why, "%s", channel->text);
 	default:
 		return DICOMM_AGAIN;
 	}
-	peer->in[c] = lane;
-	in->lines = (struct tp_line *)lane->slots;
-	in->line_stride = lane->stride;
-	in->data = lane->slots + VERBS_LINE_HEAD;
-	in->data_stride = lane->stride;
+	peer->in[c] = channel;
+	in->lines = (struct tp_line *)channel->slots;
+	in->line_stride = channel->stride;
+	in->data = channel->slots + VERBS_LINE_HEAD;
+	in->data_stride = channel->stride;
 	in->slot_mask = peer->dev->config.slots - 1;
 	return DICOMM_SUCCESS;
 }
@@ -288,10 +316,10 @@ static unsigned verbs_adapters(const struct tp_device *dev,
 	return dev->rails;
 }
 
-/* ---- ends ---- */
+/* ---- abort and close ---- */
 
-/* After the queue pairs have stopped, reads in flight still end; whoever polls
- * may be another thread, or this one. */
+/* Reads in flight still end after their queue pairs were stopped. Another
+ * thread may be polling; else this one does. */
 static void abort_drain(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -313,67 +341,69 @@ static void abort_drain(struct tp_device *dev)
 	}
 }
 
-/* Who waits for this rank need not wait for news by others. */
-static void abort_lane(struct verbs_lane *lane)
+/* The peer learns it from the connection, before the control plane tells it. */
+static void abort_channel(struct verbs_channel *channel)
 {
-	if (!lane)
+	if (!channel)
 		return;
-	atomic_store(&lane->limit, 0);
-	verbs_lane_stop(lane);
-	verbs_connect_forget(lane);
+	atomic_store(&channel->limit, 0);
+	verbs_channel_stop(channel);
+	verbs_conn_forget(channel);
 }
 
 static void verbs_abort(struct tp_device *dev)
 {
 	atomic_store(&dev->aborted, true);
 	verbs_lock();
-	for (uint32_t i = 0; i < dev->lanes; i++) {
-		abort_lane(atomic_load(&dev->in[i]));
-		abort_lane(atomic_load(&dev->out[i]));
+	for (uint32_t i = 0; i < dev->channels; i++) {
+		abort_channel(atomic_load(&dev->in[i]));
+		abort_channel(atomic_load(&dev->out[i]));
 	}
 	for (uint32_t i = 0; i < dev->rails; i++)
-		if (dev->rail[i].mirror)
-			verbs_lane_stop(dev->rail[i].mirror);
+		if (dev->rail[i].loopback)
+			verbs_channel_stop(dev->rail[i].loopback);
 	verbs_unlock();
 	abort_drain(dev);
 }
 
-/* Has the other side all that was posted? Asks those that would not say. */
-static bool is_drained(struct verbs_lane *lane)
+/* Has the peer everything that was posted? If no completion will tell, post a
+ * request that does. */
+static bool is_drained(struct verbs_channel *channel)
 {
-	bool all = !verbs_loss_pending(lane) &&
-		   !(verbs_must_tell(lane) && lane->untold_link);
+	bool all =
+		!verbs_failover_pending(channel) &&
+		!(verbs_credits_needed(channel) && channel->credits_due_link);
 
-	for (uint32_t i = 0; i < lane->strands; i++) {
-		struct verbs_strand *s = &lane->strand[i];
+	for (uint32_t i = 0; i < channel->qps; i++) {
+		struct verbs_qp *qp = &channel->qp[i];
 
-		if (s->state != STRAND_GOOD || s->posted == s->done)
+		if (qp->state != QP_GOOD || qp->posted == qp->done)
 			continue;
 		all = false;
-		if (verbs_is_silent(s))
-			verbs_probe(s);
+		if (verbs_has_unsignaled(qp))
+			verbs_probe(qp);
 	}
 	return all;
 }
 
-/* Or is there nothing to wait for? */
-static bool is_done(struct verbs_lane *lane)
+/* Everything is sent, or can never be. */
+static bool is_done(struct verbs_channel *channel)
 {
-	return !lane || atomic_load(&lane->state) != LANE_READY || lane->why ||
-	       atomic_load(&lane->left) || atomic_load(&lane->dev->aborted) ||
-	       is_drained(lane);
+	return !channel || atomic_load(&channel->state) != CHANNEL_READY ||
+	       channel->why || atomic_load(&channel->peer_closed) ||
+	       atomic_load(&channel->dev->aborted) || is_drained(channel);
 }
 
-static bool verbs_landed(struct tp_device *dev)
+static bool verbs_delivered(struct tp_device *dev)
 {
 	bool all = true;
 
-	for (uint32_t id = 0; id < dev->lanes; id++)
+	for (uint32_t id = 0; id < dev->channels; id++)
 		all &= is_done(atomic_load(&dev->in[id]));
 	return all;
 }
 
-/* Out and in; both are asked. */
+/* Both directions; each call may post requests. */
 static bool are_done(struct tp_device *dev, uint32_t id)
 {
 	bool out = is_done(atomic_load(&dev->out[id]));
@@ -381,7 +411,7 @@ static bool are_done(struct tp_device *dev, uint32_t id)
 	return is_done(atomic_load(&dev->in[id])) && out;
 }
 
-/* Wait for the lanes from `first` to before `end`, for all of them together. */
+/* Wait until the channels first .. end-1 are drained, or time is up. */
 static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -396,54 +426,55 @@ static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 	}
 	for (uint32_t id = first; id < end && !done; id++)
 		if (!are_done(dev, id))
-			log_warn("verbs %s: rank %u has not taken all that was "
+			log_warn("verbs %s: rank %u has not received all that "
+				 "was "
 				 "sent to it",
 				 dev->rail[0].nic->name, id / TP_CLASSES);
 }
 
-/* A connection that is being made goes when it has been, or was refused: who
- * asks for that, waits in the kernel, of iWARP 10 s where the other side is
- * silent. */
-static bool is_held_up(const struct verbs_lane *lane)
+/* librdmacm is still connecting a queue pair. Destroying its identifier would
+ * wait in the kernel until it is connected or refused; over iWARP 10 s, if the
+ * peer is silent. */
+static bool is_in_kernel(const struct verbs_channel *channel)
 {
-	for (uint32_t i = 0; i < lane->strands; i++)
-		if (lane->strand[i].cm && !lane->strand[i].joined)
+	for (uint32_t i = 0; i < channel->qps; i++)
+		if (channel->qp[i].cm && !channel->qp[i].rdma_cm_done)
 			return true;
 	return false;
 }
 
-static void close_lane(struct tp_device *dev, uint32_t id, bool in)
+static void close_channel(struct tp_device *dev, uint32_t id, bool in)
 {
-	struct verbs_lane *_Atomic *at = in ? &dev->in[id] : &dev->out[id];
-	struct verbs_lane *lane = atomic_load(at);
+	struct verbs_channel *_Atomic *at = in ? &dev->in[id] : &dev->out[id];
+	struct verbs_channel *channel = atomic_load(at);
 
-	if (!lane)
+	if (!channel)
 		return;
 	if (!in)
-		verbs_credits_end(lane);
-	verbs_untold_remove(lane);
+		verbs_credits_untrack(channel);
+	verbs_credits_cancel(channel);
 	verbs_lock();
-	verbs_connect_forget(lane);
-	verbs_lane_stop(lane);
+	verbs_conn_forget(channel);
+	verbs_channel_stop(channel);
 	atomic_store(at, NULL);
-	if (is_held_up(lane)) {
-		atomic_store(&lane->state, LANE_FAILED);
-		lane->next_late = dev->late;
-		dev->late = lane;
+	if (is_in_kernel(channel)) {
+		atomic_store(&channel->state, CHANNEL_FAILED);
+		channel->next_closing = dev->closing;
+		dev->closing = channel;
 	} else {
-		verbs_lane_close(lane);
+		verbs_channel_close(channel);
 	}
 	verbs_unlock();
 }
 
-static void close_lanes(struct tp_device *dev, uint32_t first, uint32_t end)
+static void close_channels(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	if (!atomic_load(&dev->aborted))
-		verbs_untold_tell(dev);
+		verbs_credits_send_all(dev);
 	drain(dev, first, end);
 	for (uint32_t id = first; id < end; id++) {
-		close_lane(dev, id, false);
-		close_lane(dev, id, true);
+		close_channel(dev, id, false);
+		close_channel(dev, id, true);
 	}
 }
 
@@ -455,7 +486,7 @@ static void verbs_peer_close(struct tp_peer *peer)
 	if (!peer)
 		return;
 	first = (uint32_t)peer->rank * TP_CLASSES;
-	close_lanes(peer->dev, first, first + TP_CLASSES);
+	close_channels(peer->dev, first, first + TP_CLASSES);
 	at = &peer->dev->peers;
 	while (*at != peer)
 		at = &(*at)->next;
@@ -467,7 +498,7 @@ static void close_memory(struct tp_device *dev)
 {
 	verbs_pool_close(dev);
 	for (uint32_t i = 0; i < dev->rails; i++) {
-		verbs_mirror_close(&dev->rail[i]);
+		verbs_loopback_close(&dev->rail[i]);
 		verbs_rail_close(&dev->rail[i]);
 	}
 	free(dev->words);
@@ -475,35 +506,35 @@ static void close_memory(struct tp_device *dev)
 	free((void *)dev->out);
 }
 
-/* Nobody knows of it any more. Without the lock: others go on. */
-static void *close_rest(void *arg)
+/* Only this device uses these channels now, so no lock is needed. */
+static void *free_device(void *arg)
 {
 	struct tp_device *dev = arg;
 
-	while (dev->late) {
-		struct verbs_lane *lane = dev->late;
+	while (dev->closing) {
+		struct verbs_channel *channel = dev->closing;
 
-		dev->late = lane->next_late;
-		verbs_lane_close(lane);
+		dev->closing = channel->next_closing;
+		verbs_channel_close(channel);
 	}
-	verbs_connect_close(dev);
+	verbs_server_close(dev);
 	close_memory(dev);
 	free(dev);
 	return NULL;
 }
 
-/* By a thread that is left alone with it if it takes long; false: there is no
- * such thread. */
-static bool close_rest_aside(struct tp_device *dev)
+/* In a thread, which is left behind if it takes long. False: no thread could be
+ * started. */
+static bool free_device_aside(struct tp_device *dev)
 {
 	struct timespec end;
 	pthread_t thread;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += LATE_MS * 1000000L;
+	end.tv_nsec += KERNEL_MS * 1000000L;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	if (thread_start(&thread, "dicomm-close", close_rest, dev))
+	if (thread_start(&thread, "dicomm-close", free_device, dev))
 		return false;
 	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &end)) {
 		log_info("verbs: the kernel still waits for a connection that "
@@ -515,31 +546,31 @@ static bool close_rest_aside(struct tp_device *dev)
 
 static void verbs_close(struct tp_device *dev)
 {
-	uint32_t lanes;
+	uint32_t channels;
 	struct tp_peer *peer;
 
 	if (!dev)
 		return;
-	lanes = dev->in && dev->out ? dev->lanes : 0;
-	close_lanes(dev, 0, lanes);
+	channels = dev->in && dev->out ? dev->channels : 0;
+	close_channels(dev, 0, channels);
 	while ((peer = dev->peers)) {
 		dev->peers = peer->next;
 		free(peer);
 	}
-	/* No call comes in any more; then what has come meanwhile goes, too. */
-	verbs_connect_shut(dev);
-	close_lanes(dev, 0, lanes);
-	while (dev->holds)
-		verbs_drop(dev, dev->holds);
-	if (!dev->late || !close_rest_aside(dev))
-		close_rest(dev);
+	/* No new requests are accepted; close what has been made meanwhile. */
+	verbs_server_stop_listening(dev);
+	close_channels(dev, 0, channels);
+	while (dev->mems)
+		verbs_mem_dereg(dev, dev->mems);
+	if (!dev->closing || !free_device_aside(dev))
+		free_device(dev);
 }
 
 static uint64_t verbs_memory(const struct tp_device *dev)
 {
 	uint64_t bytes = sizeof(*dev);
 
-	bytes += dev->lanes * (sizeof(*dev->words) + 2 * sizeof(void *));
+	bytes += dev->channels * (sizeof(*dev->words) + 2 * sizeof(void *));
 	bytes += (uint64_t)dev->pool.count * dev->pool.bytes;
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
 		bytes += sizeof(*p);
@@ -548,14 +579,15 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 		const struct verbs_rail *rail = &dev->rail[i];
 
 		bytes += (uint64_t)rail->cqe * 64;
-		bytes += rail->mirror ? verbs_lane_memory(rail->mirror) : 0;
+		bytes += rail->loopback ? verbs_channel_memory(rail->loopback)
+					: 0;
 	}
-	for (uint32_t i = 0; i < dev->lanes; i++) {
-		const struct verbs_lane *in = atomic_load(&dev->in[i]);
-		const struct verbs_lane *out = atomic_load(&dev->out[i]);
+	for (uint32_t i = 0; i < dev->channels; i++) {
+		const struct verbs_channel *in = atomic_load(&dev->in[i]);
+		const struct verbs_channel *out = atomic_load(&dev->out[i]);
 
-		bytes += in ? verbs_lane_memory(in) : 0;
-		bytes += out ? verbs_lane_memory(out) : 0;
+		bytes += in ? verbs_channel_memory(in) : 0;
+		bytes += out ? verbs_channel_memory(out) : 0;
 	}
 	verbs_unlock();
 	return bytes;
@@ -563,10 +595,10 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 
 const struct transport transport_verbs = {
 	.name = "verbs",
-	.devices = true,
+	.device_memory = true,
 	.slot_bytes = 262144,
 	.by_reference = true,
-	.sleeps = true,
+	.wait_wakes = true,
 	.usable = verbs_usable,
 	.open = verbs_open,
 	.address = verbs_address,
@@ -581,17 +613,17 @@ const struct transport transport_verbs = {
 	.put = verbs_put,
 	.release = verbs_release,
 	.flush = verbs_flush,
-	.landed = verbs_landed,
-	.hold = verbs_hold,
-	.hold_device = verbs_hold_device,
-	.takes = verbs_takes,
-	.drop = verbs_drop,
+	.delivered = verbs_delivered,
+	.mem_reg = verbs_mem_reg,
+	.mem_reg_device = verbs_mem_reg_device,
+	.mem_support = verbs_mem_support,
+	.mem_dereg = verbs_mem_dereg,
 	.offer = verbs_offer,
 	.map = verbs_map,
 	.read = verbs_read,
-	.arrived = verbs_arrived,
+	.read_status = verbs_read_status,
 	.poll = verbs_poll,
-	.rest = verbs_rest,
+	.wait = verbs_wait,
 	.broken = verbs_broken,
 	.abort = verbs_abort,
 	.memory = verbs_memory,

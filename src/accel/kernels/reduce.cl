@@ -3,8 +3,8 @@
  * Reductions on any device, from one source. Its compilers: clang for PTX and
  * AMD GPUs, the OpenCL runtime, the run-time compilers of CUDA and HIP, which
  * take it as C++, and a C compiler (the oracle of the tests). All give the same
- * bits as src/accel/reduce_kernels.c; what an operator means is in
- * src/accel/reduce.h.
+ * bits as src/accel/reduce/kernels.c; what an operator means is in
+ * src/accel/reduce/reduce.h.
  *
  * Hence: no library functions (no device library is linked), no contraction,
  * one bit pattern for NaN, and integer arithmetic for everything but sums and
@@ -505,6 +505,20 @@ OPERATOR(min_f32, u32, LIFT_32,
 OPERATOR(sum_f32, u32, LIFT_32, quiet32(bits32(float32(x) + float32(y))))
 OPERATOR(prod_f32, u32, LIFT_32, quiet32(bits32(float32(x) * float32(y))))
 
+/* The sum of an average: where finite operands make it infinite, the largest
+ * number. */
+INLINE u32 average32(u32 x, u32 y)
+{
+	u32 r = bits32(float32(x) + float32(y));
+	bool overflow = (r & 0x7fffffffu) == INF32 &&
+			(x & 0x7fffffffu) < INF32 &&
+			(y & 0x7fffffffu) < INF32;
+
+	return overflow ? r - 1 : r;
+}
+
+OPERATOR(avg_f32, u32, LIFT_32, quiet32(average32(x, y)))
+
 #ifdef HAVE_F64
 
 #define NAN64 0x7ff8000000000000ul
@@ -559,6 +573,17 @@ OPERATOR(min_f64, u64, LIFT_64,
 OPERATOR(sum_f64, u64, LIFT_64, quiet64(bits64(float64(x) + float64(y))))
 OPERATOR(prod_f64, u64, LIFT_64, quiet64(bits64(float64(x) * float64(y))))
 
+INLINE u64 average64(u64 x, u64 y)
+{
+	u64 r = bits64(float64(x) + float64(y));
+	bool overflow = (r & MAG64) == INF64 && (x & MAG64) < INF64 &&
+			(y & MAG64) < INF64;
+
+	return overflow ? r - 1 : r;
+}
+
+OPERATOR(avg_f64, u64, LIFT_64, quiet64(average64(x, y)))
+
 #endif
 
 INLINE i32 narrow_order(u32 x, u32 width)
@@ -566,6 +591,47 @@ INLINE i32 narrow_order(u32 x, u32 width)
 	u32 top = 1u << (width - 1);
 
 	return x & top ? -1 - (i32)(x & (top - 1)) : (i32)x;
+}
+
+/* The codes of numbers are below this. */
+INLINE u32 narrow_limit(u32 width, u32 man, u32 bias, u32 specials)
+{
+	if (specials == IEEE)
+		return narrow_inf(width, man);
+	return (1u << (width - 1)) - (specials == ONLY_NAN ? 1 : 0);
+}
+
+INLINE bool narrow_is_number(u32 x, u32 width, u32 man, u32 bias, u32 specials)
+{
+	u32 top = 1u << (width - 1);
+
+	if (specials == FNUZ)
+		return x != top;
+	return (x & (top - 1)) < narrow_limit(width, man, bias, specials);
+}
+
+/* The sum r of an average, of x and y: where it exceeds the largest number,
+ * that number. */
+INLINE u32 narrow_saturate(u32 x, u32 y, u32 r, u32 width, u32 man, u32 bias,
+			   u32 specials)
+{
+	u32 most = narrow_limit(width, man, bias, specials) - 1;
+	bool overflow = !narrow_is_number(r, width, man, bias, specials) &&
+			narrow_is_number(x, width, man, bias, specials) &&
+			narrow_is_number(y, width, man, bias, specials);
+
+	return overflow ? most | (x & 1u << (width - 1)) : r;
+}
+
+/* The same for a fold, which has its sum in float32 */
+INLINE float narrow_clamp(float f, u32 width, u32 man, u32 bias, u32 specials)
+{
+	u32 code = narrow_limit(width, man, bias, specials) - 1;
+	u32 most = (code << (23 - man)) + ((127 - bias) << 23);
+	u32 u = bits32(f), mag = u & 0x7fffffffu;
+
+	return mag > most && mag < INF32 ? float32(most | (u & 0x80000000u))
+					 : f;
 }
 
 #define EITHER_NAN(...) \
@@ -582,8 +648,15 @@ INLINE i32 narrow_order(u32 x, u32 width)
 		 t##_encode(t##_decode(x) + t##_decode(y)))                 \
 	OPERATOR(prod_##t, u32, LIFT_##bits,                                \
 		 t##_encode(t##_decode(x) * t##_decode(y)))                 \
+	OPERATOR(avg_##t, u32, LIFT_##bits,                                 \
+		 narrow_saturate(x, y, sum_##t(x, y) & NARROW_MASK(bits), T)) \
+	OPERATOR(average_##t, u32, EACH_##bits,                             \
+		 t##_encode(t##_decode(x) * float32(y)))                    \
 	ACCUMULATE_##bits(t)                                                \
-	ACCUMULATE(t, bits)
+	ACCUMULATE(t, bits)                                                 \
+	AVERAGE(t, bits, T)
+
+#define NARROW_MASK(bits) ((1u << (bits)) - 1)
 
 /* A fold of narrow floats rounds once: its sums stay in float32. */
 typedef struct {
@@ -664,6 +737,26 @@ typedef struct {
 		for (int i = 0; i < 128 / bits; i++)                \
 			a.f[i] = a.f[i] * b.f[i];                   \
 		return a;                                           \
+	}
+
+/* T is of several values: it comes last. */
+#define AVERAGE(t, bits, ...)                                       \
+	INLINE acc_##bits avg_##t##_step(acc_##bits a, vec x)       \
+	{                                                           \
+		acc_##bits b = begin_##t(x);                        \
+                                                                    \
+		UNROLL                                              \
+		for (int i = 0; i < 128 / bits; i++)                \
+			a.f[i] = float32(average32(bits32(a.f[i]),  \
+						   bits32(b.f[i])));\
+		return a;                                           \
+	}                                                           \
+	INLINE vec avg_end_##t(acc_##bits a)                        \
+	{                                                           \
+		UNROLL                                              \
+		for (int i = 0; i < 128 / bits; i++)                \
+			a.f[i] = narrow_clamp(a.f[i], __VA_ARGS__); \
+		return end_##t(a);                                  \
 	}
 
 NARROW(f16, F16, 16)
@@ -1011,12 +1104,16 @@ INTEGER_KERNELS(32, 4, spread_4)
 INTEGER_KERNELS(64, 8, spread_8)
 #endif
 
-#define FLOAT_KERNELS(t, bytes)                         \
-	EXACT(sum_##t, bytes)                           \
-	EXACT(prod_##t, bytes)                          \
-	EXACT(max_##t, bytes)                           \
-	EXACT(min_##t, bytes)                           \
-	SCALAR(scale_##t, prod_##t, bytes, spread_##bytes)
+/* An average is divided before it is summed: times a reciprocal, which is a
+ * float32 but for float64. */
+#define FLOAT_KERNELS(t, bytes)                            \
+	EXACT(sum_##t, bytes)                              \
+	EXACT(prod_##t, bytes)                             \
+	EXACT(avg_##t, bytes)                              \
+	EXACT(max_##t, bytes)                              \
+	EXACT(min_##t, bytes)                              \
+	SCALAR(scale_##t, prod_##t, bytes, spread_##bytes) \
+	SCALAR(divide_##t, prod_##t, bytes, spread_##bytes)
 
 #if WANTED(REDUCE_F32)
 FLOAT_KERNELS(f32, 4)
@@ -1029,12 +1126,16 @@ FLOAT_KERNELS(f64, 8)
 	REDUCE(op##_##t, bytes)    \
 	FOLD(op##_##t, bytes, acc_##bits, begin_##t, op##_##t##_step, end_##t)
 
-#define NARROW_KERNELS(t, bytes, bits) \
-	ROUNDS(sum, t, bytes, bits)    \
-	ROUNDS(prod, t, bytes, bits)   \
-	EXACT(max_##t, bytes)          \
-	EXACT(min_##t, bytes)          \
-	SCALAR(scale_##t, prod_##t, bytes, spread_##bytes)
+#define NARROW_KERNELS(t, bytes, bits)                             \
+	ROUNDS(sum, t, bytes, bits)                                \
+	ROUNDS(prod, t, bytes, bits)                               \
+	REDUCE(avg_##t, bytes)                                     \
+	FOLD(avg_##t, bytes, acc_##bits, begin_##t, avg_##t##_step, \
+	     avg_end_##t)                                          \
+	EXACT(max_##t, bytes)                                      \
+	EXACT(min_##t, bytes)                                      \
+	SCALAR(scale_##t, prod_##t, bytes, spread_##bytes)         \
+	SCALAR(divide_##t, average_##t, bytes, spread_4)
 
 #if WANTED(REDUCE_F16)
 NARROW_KERNELS(f16, 2, 16)

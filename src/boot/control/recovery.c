@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/boot/control/id.h"
@@ -231,7 +232,8 @@ int recovery_fd(const struct recovery *r)
 
 int recovery_accept(const struct recovery *r)
 {
-	return accept4(r->source.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	return descriptors_high(accept4(r->source.fd, NULL, NULL,
+					SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 void recovery_drop_pending(const struct recovery *r)
@@ -518,7 +520,7 @@ static dicomm_result_t serve_id(const struct recovery *host,
 				const uint8_t key[AUTH_KEY],
 				const char *address)
 {
-	int fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 0);
+	int fd = fcntl(host->source.fd, F_DUPFD_CLOEXEC, 3);
 
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,

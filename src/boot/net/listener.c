@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/boot/net/listener.h"
@@ -269,8 +270,8 @@ static void listener_ready(struct loop_source *s, uint32_t events)
 
 	(void)events;
 	for (int i = 0; i < 64; i++) {
-		int fd = accept4(s->fd, NULL, NULL,
-				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = descriptors_high(accept4(
+			s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
 		if (fd >= 0) {
 			accept_peer(l, fd);

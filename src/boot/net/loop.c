@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/boot/net/loop.h"
@@ -280,10 +281,10 @@ static dicomm_result_t start(void)
 	int error;
 
 	loop.last_call = &loop.calls;
-	loop.epoll = epoll_create1(EPOLL_CLOEXEC);
+	loop.epoll = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
 	if (loop.epoll < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "control thread: epoll: %m");
-	loop.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop.wake = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (loop.wake < 0) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: eventfd: %m");
 		goto close_epoll;

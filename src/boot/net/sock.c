@@ -195,8 +195,7 @@ static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
 static int try_listen(const struct sock_address *address, bool reuse)
 {
 	int on = 1, off = 0, err;
-	int fd = socket(address->storage.ss_family,
-			SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sock_create(address);
 
 	if (fd < 0)
 		return -1;
@@ -408,8 +407,9 @@ bool sock_is_loopback(const char *host_port)
 
 int sock_create(const struct sock_address *address)
 {
-	return socket(address->storage.ss_family,
-		      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return descriptors_high(
+		socket(address->storage.ss_family,
+		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 bool sock_is_self_connected(int fd)
@@ -471,7 +471,7 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 /* Count all open descriptors of the process; without /proc return most. */
 static uint64_t count_open(uint64_t most)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = descriptors_opendir("/proc/self/fd");
 	uint64_t n = 0;
 
 	if (!dir)

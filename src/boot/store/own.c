@@ -56,11 +56,12 @@ static dicomm_result_t own_get(struct launcher_info *info)
 			    "DICOMM_COMM_ID is not: it says where the "
 			    "ranks find each other");
 	if (strncmp(id, "dicomm1:", 8)) {
-		if (sock_check(id) != DICOMM_SUCCESS)
+		/* A damaged id still has its secret. */
+		if (!sock_is_host_port(id))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "DICOMM_COMM_ID \"%.80s\": neither "
 				    "host:port nor [address]:port nor an id",
-				    id);
+				    config_shown(CONFIG_COMM_ID));
 		return id_derive(id, "", config_string(CONFIG_COMM_KEY),
 				 info->rank, &info->id);
 	}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct all-gather: everybody sends its block to everybody.
+ *
+ * Hops     1
+ * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of result
+ * Memory   none
+ * Best     where every rank reaches every other one at full speed
+ */
+#include "collectives/plan/algorithm.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span mine = plan_block(PLAN_SEND, 0);
+
+	for (int k = 1; k < s->ranks; k++)
+		plan_send(p, shape_rank(s, s->rank + k), mine);
+	plan_copy(p, plan_block(PLAN_RECV, (uint32_t)s->rank), mine);
+	for (int k = 1; k < s->ranks; k++) {
+		int from = shape_rank(s, s->rank - k);
+
+		plan_recv(p, from, plan_block(PLAN_RECV, (uint32_t)from));
+	}
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = 1;
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm allgather_direct = {
+	.coll = COLL_ALLGATHER,
+	.name = "direct",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm allgatherv_direct = {
+	.coll = COLL_ALLGATHERV,
+	.name = "direct",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

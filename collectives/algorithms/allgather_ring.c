@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ring all-gather: each rank passes on to the next one what it receives.
+ *
+ * Hops     N - 1, for N ranks
+ * Sent     S (N - 1) / N bytes per rank, for S bytes of result
+ * Memory   none
+ * Best     large S over links that a rank can use one at a time
+ */
+#include "collectives/plan/algorithm.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	int next = shape_on_path(s, 1), prev = shape_on_path(s, -1);
+	struct span now = plan_block(PLAN_SEND, 0);
+
+	for (int k = 1; k < s->ranks; k++) {
+		plan_send(p, next, now);
+		if (k == 1)
+			plan_copy(p, plan_block(PLAN_RECV, (uint32_t)s->rank),
+				  now);
+		now = plan_block(PLAN_RECV, (uint32_t)shape_on_path(s, -k));
+		plan_recv(p, prev, now);
+	}
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_ring(s);
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm allgather_ring = {
+	.coll = COLL_ALLGATHER,
+	.name = "ring",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm allgatherv_ring = {
+	.coll = COLL_ALLGATHERV,
+	.name = "ring",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

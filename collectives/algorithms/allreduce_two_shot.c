@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two-shot all-reduce: rank r reduces part r of everybody's input, straight
+ * from where it lies, then hands the result to everybody.
+ *
+ * Hops     2
+ * Sent     2 S (N - 1) / N bytes per rank, for N ranks and S bytes
+ * Memory   none
+ * Best     large S where every rank reaches every other one at full speed
+ */
+#include "collectives/plan/algorithm.h"
+
+static struct span part(const struct shape *s, struct span whole, int rank)
+{
+	uint32_t lo = (uint32_t)rank;
+
+	return plan_cut(whole, lo, lo + 1, (uint32_t)s->ranks);
+}
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+	struct span in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
+	struct span mine = part(s, recv, s->rank);
+
+	for (int k = 1; k < s->ranks; k++) {
+		int to = shape_rank(s, s->rank + k);
+
+		plan_send(p, to, part(s, in, to));
+	}
+	for (int k = 1; k < s->ranks; k++)
+		plan_recv_reduce(p, shape_rank(s, s->rank - k), mine,
+				 k == 1 ? part(s, in, s->rank) : mine);
+	shape_result(p, s, mine);
+	for (int k = 1; k < s->ranks; k++)
+		plan_send(p, shape_rank(s, s->rank + k), mine);
+	for (int k = 1; k < s->ranks; k++) {
+		int from = shape_rank(s, s->rank - k);
+
+		plan_recv(p, from, part(s, recv, from));
+	}
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t n = (uint64_t)s->ranks;
+
+	w->hops = 2;
+	w->messages = 4 * (uint32_t)others;
+	w->message_bytes = bytes / n + 64;
+	w->wire_bytes = 2 * others * (bytes / n);
+	w->reduce_bytes = others * (bytes / n);
+	w->copy_bytes = others * (bytes / n);
+	w->total_bytes = 4 * others * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm allreduce_two_shot = {
+	.coll = COLL_ALLREDUCE,
+	.name = "two_shot",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct all-to-all: everybody sends everybody its block, all at once; what has
+ * far to go first, so that ways that many share are busy from the start.
+ *
+ * Hops     1
+ * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
+ * Memory   none; a few slices in place
+ * Best     anything but tiny blocks among many ranks
+ */
+#include "collectives/plan/algorithm.h"
+
+extern const struct algorithm alltoall_pairwise;
+
+static void build(struct plan *p, const struct shape *s)
+{
+	uint32_t me = (uint32_t)s->rank;
+
+	/* The order matters then; peers see the same messages. */
+	if (s->in_place) {
+		alltoall_pairwise.build(p, s);
+		return;
+	}
+
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 1; k < s->ranks; k++) {
+			int to = shape_on_path(s, k);
+
+			if (shape_distance(s, to) == far)
+				plan_send(p, to,
+					  plan_block(PLAN_SEND, (uint32_t)to));
+		}
+	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 1; k < s->ranks; k++) {
+			int from = shape_on_path(s, -k);
+
+			if (shape_distance(s, from) == far)
+				plan_recv(
+					p, from,
+					plan_block(PLAN_RECV, (uint32_t)from));
+		}
+}
+
+/* The same messages in another order; of the two, this one is taken. */
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	alltoall_pairwise.work(s, bytes, w);
+}
+
+const struct algorithm alltoall_direct = {
+	.coll = COLL_ALLTOALL,
+	.name = "direct",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm alltoallv_direct = {
+	.coll = COLL_ALLTOALLV,
+	.name = "direct",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

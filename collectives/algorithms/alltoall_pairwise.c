@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pairwise all-to-all: in round k, ranks whose places on the path add up to k
+ * (modulo N) exchange their blocks. What has far to go goes first.
+ *
+ * Hops     1; N rounds of exchanges, for N ranks
+ * Sent     S (N - 1) / N bytes per rank, for S bytes of input
+ * Memory   none; a few slices in place
+ * Best     a rank that can talk to one other at a time
+ */
+#include "collectives/plan/algorithm.h"
+
+/*
+ * In place, the block that goes out leaves through scratch: the block that
+ * comes in overwrites it, and would have to wait for the peer to have read it,
+ * who would wait for us. An exchange waits for the one ROOM before it only; and
+ * as all ranks have theirs in one order, by distance and round, some can go on.
+ */
+#define ROOM 4
+
+static void exchange(struct plan *p, const struct shape *s, int peer,
+		     struct span room)
+{
+	struct span out = plan_block(PLAN_SEND, (uint32_t)peer);
+
+	if (s->in_place) {
+		plan_copy(p, room, out);
+		out = room;
+	}
+	plan_send(p, peer, out);
+	plan_recv(p, peer, plan_block(PLAN_RECV, (uint32_t)peer));
+}
+
+static void build(struct plan *p, const struct shape *s)
+{
+	uint32_t me = (uint32_t)s->rank, n = 0;
+	uint32_t scratch = plan_scratch(p, s->in_place ? ROOM : 0);
+
+	for (int far = shape_farthest(s); far >= 0; far--)
+		for (int k = 0; k < s->ranks; k++) {
+			int peer = shape_on_path(s, k - 2 * shape_place(s));
+
+			if (peer != s->rank && shape_distance(s, peer) == far)
+				exchange(p, s, peer,
+					 plan_block(PLAN_SCRATCH,
+						    scratch + n++ % ROOM));
+		}
+	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = 1;
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm alltoall_pairwise = {
+	.coll = COLL_ALLTOALL,
+	.name = "pairwise",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm alltoallv_pairwise = {
+	.coll = COLL_ALLTOALLV,
+	.name = "pairwise",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

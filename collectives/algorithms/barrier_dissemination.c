@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dissemination barrier: an all-gather of one byte, which a rank that has not
+ * arrived cannot have sent. In round k, a rank hands all that it has to the
+ * rank 2^k ahead. Scratch block i holds the byte of the i-th rank behind.
+ *
+ * Hops     log2 N, rounded up, for N ranks
+ * Sent     N - 1 bytes per rank
+ * Memory   N bytes
+ * Best     any N
+ */
+#include "collectives/plan/algorithm.h"
+
+/* The bytes of d ranks are there: how many the round adds. */
+static int round_blocks(const struct shape *s, int d)
+{
+	return d < s->ranks - d ? d : s->ranks - d;
+}
+
+static void build(struct plan *p, const struct shape *s)
+{
+	plan_scratch(p, (uint32_t)s->ranks);
+	for (int d = 1; d < s->ranks; d *= 2) {
+		uint32_t n = (uint32_t)round_blocks(s, d);
+
+		plan_send(p, shape_rank(s, s->rank + d),
+			  plan_blocks(PLAN_SCRATCH, 0, n));
+		plan_recv(p, shape_rank(s, s->rank - d),
+			  plan_blocks(PLAN_SCRATCH, (uint32_t)d, n));
+	}
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+
+	(void)bytes;
+	w->hops = shape_log2(s);
+	w->messages = 2 * w->hops;
+	w->message_bytes = (uint64_t)s->ranks / 2;
+	w->wire_bytes = others;
+	w->total_bytes = others * (uint64_t)s->ranks;
+}
+
+const struct algorithm barrier_dissemination = {
+	.coll = COLL_BARRIER,
+	.name = "dissemination",
+	.whole = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

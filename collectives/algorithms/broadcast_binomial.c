@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Binomial tree broadcast: each node, and each island of nodes, is entered
+ * once.
+ *
+ * Hops     log2 N, rounded up, for N ranks; over links those of the islands, of
+ *          the nodes of one, and of the ranks of one, each rounded up
+ * Sent     S log2 N by the root, for S bytes
+ * Memory   none
+ * Best     small S and many ranks
+ */
+#include "collectives/groups/tree.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+	struct span now = s->rank == s->root ? plan_block(PLAN_SEND, 0) : recv;
+	struct tree t;
+
+	tree_of(s, s->root, &t);
+	if (t.parent >= 0)
+		plan_recv(p, t.parent, recv);
+	for (int i = 0; i < t.children; i++)
+		plan_send(p, t.child[i], now);
+	if (t.parent < 0)
+		plan_copy(p, recv, now);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+
+	w->hops = tree_hops(s);
+	w->near_hops = tree_near_hops(s);
+	w->messages = w->hops;
+	w->message_bytes = bytes;
+	w->wire_bytes = w->hops * bytes;
+	w->copy_bytes = bytes;
+	w->total_bytes = others * bytes + bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm broadcast_binomial = {
+	.coll = COLL_BROADCAST,
+	.name = "binomial",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Chain broadcast: each rank passes on to the next one what it receives. The
+ * next one is a neighbour where there is one left: each node, and each island
+ * of nodes, is entered once. Slow nodes come last, so that they need not pass
+ * on one broadcast while they receive the next.
+ *
+ * Hops     N - 1, for N ranks
+ * Sent     S per rank, for S bytes
+ * Memory   none
+ * Best     large S: all ranks are busy with another slice each
+ */
+#include "collectives/plan/algorithm.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+	int me = shape_chain_place(s);
+
+	if (me == 0) {
+		plan_send(p, shape_chain_rank(s, 1), plan_block(PLAN_SEND, 0));
+		plan_copy(p, recv, plan_block(PLAN_SEND, 0));
+		return;
+	}
+	plan_recv(p, shape_chain_rank(s, me - 1), recv);
+	if (me + 1 < s->ranks)
+		plan_send(p, shape_chain_rank(s, me + 1), recv);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+
+	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_chain(s);
+	w->messages = s->ranks > 2 ? 2 : 1;
+	w->message_bytes = bytes;
+	w->wire_bytes = bytes;
+	w->copy_bytes = bytes;
+	w->total_bytes = others * bytes + bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm broadcast_chain = {
+	.coll = COLL_BROADCAST,
+	.name = "chain",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

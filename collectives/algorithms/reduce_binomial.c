@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Binomial tree reduce: one sum leaves each node, and each island of nodes.
+ *
+ * Hops     as many as broadcast_binomial.c
+ * Sent     S per rank; the root receives and reduces S log2 N
+ * Memory   a slice
+ * Best     small S and many ranks
+ */
+#include "collectives/groups/tree.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span sum, now;
+	struct tree t;
+
+	tree_of(s, s->root, &t);
+	if (t.parent < 0)
+		sum = plan_block(PLAN_RECV, 0);
+	else
+		sum = plan_block(PLAN_SCRATCH,
+				 plan_scratch(p, t.children || s->prescale));
+	now = shape_input(p, s, plan_block(PLAN_SEND, 0), sum);
+	/* Those first that have least below them. */
+	for (int i = t.children; i-- > 0;) {
+		plan_recv_reduce(p, t.child[i], sum, now);
+		now = sum;
+	}
+	if (t.parent >= 0)
+		plan_send(p, t.parent, now);
+	else
+		shape_result(p, s, now);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+
+	w->hops = tree_hops(s);
+	w->near_hops = tree_near_hops(s);
+	w->messages = w->hops;
+	w->message_bytes = bytes;
+	w->wire_bytes = w->hops * bytes;
+	w->reduce_bytes = w->hops * bytes;
+	w->total_bytes = 2 * others * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm reduce_binomial = {
+	.coll = COLL_REDUCE,
+	.name = "binomial",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

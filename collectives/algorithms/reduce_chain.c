@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Chain reduce: each rank adds its input to what comes from behind and passes
+ * it on towards the root; neighbours first, as in the chain broadcast.
+ *
+ * Hops     N - 1, for N ranks
+ * Sent     S per rank, for S bytes
+ * Memory   a slice
+ * Best     large S: all ranks are busy with another slice each
+ */
+#include "collectives/plan/algorithm.h"
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span send = plan_block(PLAN_SEND, 0);
+	int me = shape_chain_place(s);
+	bool last = me == s->ranks - 1;
+	struct span sum, now;
+
+	if (me == 0)
+		sum = plan_block(PLAN_RECV, 0);
+	else
+		sum = plan_block(PLAN_SCRATCH,
+				 plan_scratch(p, !last || s->prescale));
+	now = shape_input(p, s, send, sum);
+	if (!last) {
+		plan_recv_reduce(p, shape_chain_rank(s, me + 1), sum, now);
+		now = sum;
+	}
+	if (me == 0)
+		shape_result(p, s, now);
+	else
+		plan_send(p, shape_chain_rank(s, me - 1), now);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+
+	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_chain(s);
+	w->messages = 2;
+	w->message_bytes = bytes;
+	w->wire_bytes = bytes;
+	w->reduce_bytes = bytes;
+	w->total_bytes = 2 * others * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm reduce_chain = {
+	.coll = COLL_REDUCE,
+	.name = "chain",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ordered reduce-scatter: rank r gathers block r of everybody's input and folds
+ * the N of them in rank order.
+ *
+ * Hops     1
+ * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
+ * Memory   N slices, a few more if scaled
+ * Best     deterministic mode
+ */
+#include "collectives/plan/algorithm.h"
+
+/* Scaled blocks wait here to be sent. Fewer than N - 1 do: block k + ROOM is
+ * scaled once block k has left. */
+#define ROOM 4
+
+static void build(struct plan *p, const struct shape *s)
+{
+	uint32_t me = (uint32_t)s->rank;
+	struct span recv = plan_like(plan_block(PLAN_RECV, 0), me);
+	uint32_t gathered = plan_scratch(p, (uint32_t)s->ranks);
+	uint32_t scaled = plan_scratch(p, s->prescale ? ROOM : 0);
+
+	for (int k = 1; k < s->ranks; k++) {
+		uint32_t to = (uint32_t)shape_rank(s, s->rank + k);
+		struct span room =
+			plan_block(PLAN_SCRATCH, scaled + (uint32_t)k % ROOM);
+
+		plan_send(p, (int)to,
+			  shape_input(p, s, plan_block(PLAN_SEND, to),
+				      plan_like(room, to)));
+	}
+	for (int k = 1; k < s->ranks; k++) {
+		uint32_t from = (uint32_t)shape_rank(s, s->rank - k);
+
+		plan_recv(p, (int)from,
+			  plan_like(plan_block(PLAN_SCRATCH, gathered + from),
+				    me));
+	}
+	plan_fold(p, recv, shape_input(p, s, plan_block(PLAN_SEND, me), recv),
+		  gathered, (uint32_t)s->ranks);
+	shape_result(p, s, recv);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = 1;
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->reduce_bytes = others * block;
+	w->copy_bytes = others * block;
+	w->total_bytes = 3 * others * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm reduce_scatter_ordered = {
+	.coll = COLL_REDUCE_SCATTER,
+	.name = "ordered",
+	.deterministic = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm reduce_scatterv_ordered = {
+	.coll = COLL_REDUCE_SCATTERV,
+	.name = "ordered",
+	.deterministic = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

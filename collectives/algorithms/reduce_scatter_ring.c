@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ring reduce-scatter: the sum of block b starts at rank b + 1 and goes round
+ * to rank b, each rank adding its own.
+ *
+ * Hops     N - 1, for N ranks
+ * Sent     S (N - 1) / N bytes per rank, for S bytes of input
+ * Memory   two slices
+ * Best     large S over links that a rank can use one at a time
+ */
+#include "collectives/plan/algorithm.h"
+
+/* What is being sent must not be written until the next rank has read it; with
+ * two sums in turn, it need not wait for us to get on. */
+static struct span sum_of(const struct shape *s, uint32_t scratch, int round,
+			  int block)
+{
+	if (block == s->rank)
+		return plan_block(PLAN_RECV, 0);
+	return plan_like(
+		plan_block(PLAN_SCRATCH, scratch + (uint32_t)(round % 2)),
+		(uint32_t)block);
+}
+
+static void build(struct plan *p, const struct shape *s)
+{
+	int next = shape_on_path(s, 1), prev = shape_on_path(s, -1);
+	uint32_t scratch = plan_scratch(p, 2);
+	struct span now;
+
+	now = shape_input(p, s, plan_block(PLAN_SEND, (uint32_t)prev),
+			  sum_of(s, scratch, 0, prev));
+	for (int k = 1; k < s->ranks; k++) {
+		int block = shape_on_path(s, -k - 1);
+		struct span sum = sum_of(s, scratch, k, block);
+
+		plan_send(p, next, now);
+		now = shape_input(p, s, plan_block(PLAN_SEND, (uint32_t)block),
+				  sum);
+		plan_recv_reduce(p, prev, sum, now);
+		now = sum;
+	}
+	shape_result(p, s, now);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = (uint32_t)others;
+	w->near_hops = shape_near_of_ring(s);
+	w->messages = 2 * (uint32_t)others;
+	w->message_bytes = block;
+	w->wire_bytes = others * block;
+	w->reduce_bytes = others * block;
+	w->total_bytes = 2 * others * bytes;
+	w->pipelined = true;
+}
+
+const struct algorithm reduce_scatter_ring = {
+	.coll = COLL_REDUCE_SCATTER,
+	.name = "ring",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};
+
+/* The same steps; the blocks have lengths of their own. */
+const struct algorithm reduce_scatterv_ring = {
+	.coll = COLL_REDUCE_SCATTERV,
+	.name = "ring",
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Binomial tree scatter: each rank receives the blocks of its subtree in one
+ * message (two, if they cross the end of the buffer of the root), and hands on
+ * what is not its own.
+ *
+ * Hops     log2 N, rounded up, for N ranks
+ * Sent     S (N - 1) / N bytes by the root, for S bytes of input
+ * Memory   S / 2 bytes at most
+ * Best     tiny blocks to many ranks
+ */
+#include "collectives/plan/algorithm.h"
+
+/* The blocks of n ranks from `first` on, counted from the root, of which
+ * `begin` is block 0 of a buffer: in one or two messages, on both sides. */
+static int cut(const struct shape *s, int first, int n, int begin,
+	       struct span out[2])
+{
+	int rank = shape_to_rank(s, first);
+	int head = n < s->ranks - rank ? n : s->ranks - rank;
+
+	if (begin == 0) {
+		out[0] = plan_blocks(PLAN_SEND, (uint32_t)rank, (uint32_t)head);
+		out[1] = plan_blocks(PLAN_SEND, 0, (uint32_t)(n - head));
+	} else {
+		uint32_t at = (uint32_t)(first - begin);
+
+		out[0] = plan_blocks(PLAN_SCRATCH, at, (uint32_t)head);
+		out[1] = plan_blocks(PLAN_SCRATCH, at + (uint32_t)head,
+				     (uint32_t)(n - head));
+	}
+	return head < n ? 2 : 1;
+}
+
+/* Ranks in the subtree of the one that is `from_root`, if below d. */
+static int subtree(const struct shape *s, int from_root, int d)
+{
+	return d < s->ranks - from_root ? d : s->ranks - from_root;
+}
+
+static void build(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0), own;
+	int me = shape_from_root(s, s->rank);
+	int parent = shape_to_rank(s, me & (me - 1));
+	struct span m[2];
+	int messages, d = 1;
+
+	if (me != 0 && (me % 2 || me + 1 == s->ranks)) {
+		plan_recv(p, parent, recv);
+		return;
+	}
+	while (d < s->ranks && !(me & d))
+		d *= 2;
+	if (me == 0) {
+		own = plan_block(PLAN_SEND, (uint32_t)s->rank);
+	} else {
+		int n = subtree(s, me, d);
+
+		own = plan_block(PLAN_SCRATCH, plan_scratch(p, (uint32_t)n));
+		messages = cut(s, me, n, me, m);
+		for (int i = 0; i < messages; i++)
+			plan_recv(p, parent, m[i]);
+	}
+	for (d /= 2; d >= 1; d /= 2) {
+		if (me + d >= s->ranks)
+			continue;
+		messages = cut(s, me + d, subtree(s, me + d, d), me, m);
+		for (int i = 0; i < messages; i++)
+			plan_send(p, shape_to_rank(s, me + d), m[i]);
+	}
+	plan_copy(p, recv, own);
+}
+
+static void work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	uint64_t others = (uint64_t)s->ranks - 1;
+	uint64_t block = bytes / (uint64_t)s->ranks;
+
+	w->hops = shape_log2(s);
+	w->messages = w->hops + 1;
+	w->message_bytes = (uint64_t)s->ranks / 2 * block;
+	w->wire_bytes = others * block;
+	w->copy_bytes = block;
+	w->total_bytes = bytes / 2 * (w->hops + 1);
+}
+
+const struct algorithm scatter_binomial = {
+	.coll = COLL_SCATTER,
+	.name = "binomial",
+	.whole = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/groups/tree.h"
+
+enum units { ISLANDS, NODES, RANKS };
+
+/* A binomial tree of islands, nodes or ranks that are neighbours on the path;
+ * for each of which a rank stands. */
+struct level {
+	const struct links *links; /* NULL: places are ranks */
+	enum units units;
+	uint32_t first, n; /* nodes are counted on the path, too */
+	uint32_t home;     /* where it starts, counted from `first`, */
+	int root;          /* and the rank that stands for it */
+};
+
+/* The one where it starts is 0; the others keep their order. */
+static uint32_t turn_of(const struct level *v, uint32_t unit)
+{
+	if (unit == v->home)
+		return 0;
+	return unit < v->home ? unit + 1 : unit;
+}
+
+static int rank_of(const struct level *v, uint32_t turn)
+{
+	uint32_t at = v->first + (turn <= v->home ? turn - 1 : turn);
+
+	if (!turn)
+		return v->root;
+	if (!v->links)
+		return (int)at;
+	if (v->units == ISLANDS)
+		at = v->links->island_begin[at];
+	if (v->units != RANKS)
+		at = v->links->node_begin[at];
+	return (int)v->links->path[at];
+}
+
+/* Of the one that stands for `unit`. */
+static void add_level(struct tree *t, const struct level *v, uint32_t unit)
+{
+	uint32_t me = turn_of(v, unit - v->first), bit = 1;
+
+	while (bit <= me)
+		bit *= 2;
+	if (me)
+		t->parent = rank_of(v, me - bit / 2);
+	for (; bit < v->n - me; bit *= 2)
+		t->child[t->children++] = rank_of(v, me + bit);
+}
+
+/* Where a rank is on the path. */
+struct position {
+	uint32_t place, node, island;
+};
+
+static struct position position_of(const struct links *l, int rank)
+{
+	struct position p = {.place = l->place[rank]};
+
+	p.node = links_find(l->node_begin, l->nodes, p.place);
+	p.island = links_find(l->island_begin, l->islands, p.node);
+	return p;
+}
+
+static void add_islands(struct tree *t, const struct links *l,
+			const struct position *root, const struct position *me)
+{
+	struct level v = {.links = l,
+			  .units = ISLANDS,
+			  .n = l->islands,
+			  .home = root->island,
+			  .root = (int)l->path[root->place]};
+
+	add_level(t, &v, me->island);
+}
+
+static void add_nodes(struct tree *t, const struct links *l,
+		      const struct position *root, const struct position *me)
+{
+	struct level v = {.links = l,
+			  .units = NODES,
+			  .first = l->island_begin[me->island],
+			  .n = l->island_begin[me->island + 1]};
+
+	v.n -= v.first;
+	v.root = (int)l->path[l->node_begin[v.first]];
+	if (me->island == root->island) {
+		v.home = root->node - v.first;
+		v.root = (int)l->path[root->place];
+	}
+	add_level(t, &v, me->node);
+}
+
+/* From one of them on. */
+static void add_ranks(struct tree *t, const struct links *l,
+		      const struct position *from, const struct position *me)
+{
+	struct level v = {.links = l,
+			  .units = RANKS,
+			  .first = l->node_begin[me->node],
+			  .n = l->node_begin[me->node + 1]};
+
+	v.n -= v.first;
+	v.home = from->place - v.first;
+	v.root = (int)l->path[from->place];
+	add_level(t, &v, me->place);
+}
+
+/* Who is entered first of the ranks of a node, or of an island. */
+static struct position first_of(const struct links *l, uint32_t node)
+{
+	return position_of(l, (int)l->path[l->node_begin[node]]);
+}
+
+static void all_ranks(const struct shape *s, int root, struct tree *t)
+{
+	struct level v = {.units = RANKS,
+			  .n = (uint32_t)s->ranks,
+			  .home = (uint32_t)root,
+			  .root = root};
+
+	add_level(t, &v, (uint32_t)s->rank);
+}
+
+void tree_of(const struct shape *s, int root, struct tree *t)
+{
+	const struct links *l = s->links;
+	struct position start, me, from;
+
+	t->parent = -1;
+	t->children = 0;
+	if (!l) {
+		all_ranks(s, root, t);
+		return;
+	}
+	start = position_of(l, root);
+	me = position_of(l, s->rank);
+	from = me.island == start.island
+		       ? start
+		       : first_of(l, l->island_begin[me.island]);
+	if (me.place == from.place)
+		add_islands(t, l, &start, &me);
+	if (me.node != from.node)
+		from = first_of(l, me.node);
+	if (me.place == from.place)
+		add_nodes(t, l, &start, &me);
+	add_ranks(t, l, &from, &me);
+}
+
+void tree_of_node(const struct shape *s, bool from_last, struct tree *t)
+{
+	const struct links *l = s->links;
+	struct position me, from;
+
+	t->parent = -1;
+	t->children = 0;
+	if (!l)
+		return;
+	me = position_of(l, s->rank);
+	from = me;
+	from.place = from_last ? l->node_begin[me.node + 1] - 1
+			       : l->node_begin[me.node];
+	add_ranks(t, l, &from, &me);
+}
+
+/* Of neighbours that begin there, the most that are one. */
+static uint32_t most_of(const uint32_t *begin, uint32_t n)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (begin[i + 1] - begin[i] > most)
+			most = begin[i + 1] - begin[i];
+	return most;
+}
+
+uint32_t tree_near_hops(const struct shape *s)
+{
+	const struct links *l = s->links;
+
+	return l ? shape_log2_of(most_of(l->node_begin, l->nodes)) : 0;
+}
+
+uint32_t tree_hops(const struct shape *s)
+{
+	const struct links *l = s->links;
+
+	if (!l)
+		return shape_log2(s);
+	return shape_log2_of(l->islands) +
+	       shape_log2_of(most_of(l->island_begin, l->islands)) +
+	       tree_near_hops(s);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all algorithms share: from a shape to a finished plan. */
+#include "collectives/plan/algorithm.h"
+
+#include <assert.h>
+
+bool shape_any(const struct shape *s)
+{
+	(void)s;
+	return true;
+}
+
+int shape_rank_far(const struct shape *s, int i)
+{
+	int r = i % s->ranks;
+
+	return r < 0 ? r + s->ranks : r;
+}
+
+int shape_from_root(const struct shape *s, int rank)
+{
+	return shape_rank(s, rank - s->root);
+}
+
+int shape_to_rank(const struct shape *s, int from_root)
+{
+	return shape_rank(s, from_root + s->root);
+}
+
+static int place_of(const struct shape *s, int rank)
+{
+	return s->links ? (int)s->links->place[rank] : rank;
+}
+
+static int at_place(const struct shape *s, int place)
+{
+	place = shape_rank(s, place);
+	return s->links ? (int)s->links->path[place] : place;
+}
+
+int shape_place(const struct shape *s)
+{
+	return place_of(s, s->rank);
+}
+
+int shape_on_path(const struct shape *s, int i)
+{
+	return at_place(s, place_of(s, s->rank) + i);
+}
+
+int shape_distance(const struct shape *s, int rank)
+{
+	const struct links *l = s->links;
+	uint32_t a, b;
+
+	if (!l)
+		return 0;
+	a = l->node_of[s->rank];
+	b = l->node_of[rank];
+	return (a != b) + (l->island_of[a] != l->island_of[b]);
+}
+
+int shape_farthest(const struct shape *s)
+{
+	if (!s->links)
+		return 0;
+	return (s->links->nodes > 1) + (s->links->islands > 1);
+}
+
+/* Places [node, node_end) of the root's node, [island, island_end) of its
+ * island. */
+struct home {
+	int root, node, node_end, island, island_end;
+};
+
+static struct home home_of(const struct shape *s)
+{
+	const struct links *l = s->links;
+	int at = place_of(s, s->root);
+	uint32_t n, i;
+
+	if (!l)
+		return (struct home){at, 0, s->ranks, 0, s->ranks};
+	n = links_find(l->node_begin, l->nodes, (uint32_t)at);
+	i = links_find(l->island_begin, l->islands, n);
+	return (struct home){at, (int)l->node_begin[n],
+			     (int)l->node_begin[n + 1],
+			     (int)l->node_begin[l->island_begin[i]],
+			     (int)l->node_begin[l->island_begin[i + 1]]};
+}
+
+int shape_chain_place(const struct shape *s)
+{
+	struct home h = home_of(s);
+	int at = place_of(s, s->rank), in_node = h.node_end - h.node;
+
+	if (at >= h.node && at < h.node_end)
+		return (at - h.root + in_node) % in_node;
+	if (at >= h.island && at < h.node)
+		return at - h.island + in_node;
+	if (at >= h.node_end && at < h.island_end)
+		return at - h.island;
+	return shape_rank(s, at - h.island);
+}
+
+int shape_chain_rank(const struct shape *s, int place)
+{
+	struct home h = home_of(s);
+	int in_node = h.node_end - h.node;
+
+	if (place < in_node)
+		return at_place(s,
+				h.node + (h.root - h.node + place) % in_node);
+	if (place < h.node - h.island + in_node)
+		return at_place(s, h.island + place - in_node);
+	return at_place(s, h.island + place);
+}
+
+uint32_t shape_near_of_chain(const struct shape *s)
+{
+	return s->links ? s->links->ranks - s->links->nodes : 0;
+}
+
+/* It may leave each node once. */
+uint32_t shape_near_of_ring(const struct shape *s)
+{
+	uint32_t near = shape_near_of_chain(s);
+
+	return near ? near - 1 : 0;
+}
+
+int shape_power_of_two(const struct shape *s)
+{
+	int p = 1;
+
+	while (p <= s->ranks / 2)
+		p *= 2;
+	return p;
+}
+
+bool shape_is_power_of_two(const struct shape *s)
+{
+	return shape_power_of_two(s) == s->ranks;
+}
+
+uint32_t shape_log2_of(uint32_t n)
+{
+	uint32_t k = 0;
+
+	while (UINT64_C(1) << k < n)
+		k++;
+	return k;
+}
+
+uint32_t shape_log2(const struct shape *s)
+{
+	return shape_log2_of((uint32_t)s->ranks);
+}
+
+struct span shape_input(struct plan *p, const struct shape *s, struct span span,
+			struct span to)
+{
+	if (!s->prescale)
+		return span;
+	plan_scale(p, to, span);
+	return to;
+}
+
+void shape_result(struct plan *p, const struct shape *s, struct span span)
+{
+	if (s->postdivide)
+		plan_divide(p, span, span);
+}
+
+/* Only a rank that has both buffers can be in place. */
+static void set_in_place(struct plan *p, const struct shape *s)
+{
+	uint32_t send, recv;
+
+	if (!s->in_place)
+		return;
+	coll_layout(s->coll, s->rank, s->ranks, s->root, &send, &recv);
+	if (send == 0 || recv == 0)
+		return;
+	if (send == recv)
+		plan_set_in_place(p, true, 0);
+	else
+		plan_set_in_place(p, recv > send, (uint32_t)s->rank);
+}
+
+/* Alone: the result is the input. */
+static void build_alone(struct plan *p, const struct shape *s)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+	uint32_t send_blocks, recv_blocks;
+
+	coll_layout(s->coll, 0, 1, 0, &send_blocks, &recv_blocks);
+	if (recv_blocks > 0)
+		plan_copy(p, recv,
+			  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
+}
+
+dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
+			       struct plan *p)
+{
+	assert(a->coll == s->coll);
+	plan_init(p, s->ranks);
+	p->whole = a->whole;
+	set_in_place(p, s);
+	if (s->ranks == 1)
+		build_alone(p, s);
+	else
+		a->build(p, s);
+	return plan_finish(p);
+}
+
+dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
+			       plan_tell *tell, void *ctx)
+{
+	struct plan p;
+
+	plan_init(&p, s->ranks);
+	p.whole = a->whole;
+	p.tell = tell;
+	p.tell_ctx = ctx;
+	a->build(&p, s);
+	return p.status;
+}

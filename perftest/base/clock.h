@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The time that measurements are in. */
+#ifndef DICOMM_PERFTEST_BASE_CLOCK_H
+#define DICOMM_PERFTEST_BASE_CLOCK_H
+
+#include <time.h>
+
+/* Seconds since some moment; never set back. */
+static inline double clock_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+#endif

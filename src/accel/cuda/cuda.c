@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NVIDIA GPUs by the CUDA driver, which is opened at run time. Everything is
+ * done in the primary context of a device, the one of CUDA's runtime. What is
+ * common to drivers of this shape is in gpu/device.h.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "src/accel/accel.h"
+#include "src/accel/cuda/api.h"
+#include "src/accel/launch/image.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/launch/rtc.h"
+#include "src/base/log.h"
+#include "dicomm.h"
+
+#define LIBRARY "libcuda.so.1"
+
+#define GPU_KIND "cuda"
+#define GPU_VENDOR "NVIDIA"
+#define GPU_SUCCESS CUDA_SUCCESS_
+#define GPU_OUT_OF_MEMORY CUDA_OUT_OF_MEMORY
+#define GPU_NOT_SUPPORTED CUDA_NOT_SUPPORTED
+#define GPU_NOT_READY CUDA_NOT_READY
+#define GPU_STREAM_NON_BLOCKING CUDA_STREAM_NON_BLOCKING
+#define GPU_EVENT_DISABLE_TIMING CUDA_EVENT_DISABLE_TIMING
+#define GPU_HOST_PORTABLE CUDA_HOST_PORTABLE
+#define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
+#define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
+#define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
+#define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
+#define GPU_CAPTURE_IMPLICIT CUDA_CAPTURE_IMPLICIT
+#define GPU_CAPTURED "is being captured into a graph, which is not supported"
+#define GPU_STREAM_WAITS "src/accel/gpu/stream_wait.h"
+#define GPU_QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
+typedef cuda_pointer gpu_pointer;
+typedef cuda_stream gpu_stream;
+typedef cuda_event gpu_event;
+typedef cuda_module gpu_module;
+typedef cuda_function gpu_function;
+typedef cuda_ipc gpu_ipc;
+typedef cuda_capture gpu_capture;
+
+#define MAX_DEVICES 64
+#define PAGE_BYTES 4096
+#define WORD_BYTES 64
+
+static struct {
+#define F(name, symbol, needed, parameters) cuda_result(*name) parameters;
+	CUDA_FUNCTIONS(F)
+#undef F
+} api;
+
+#include "src/accel/gpu/capture.h"
+
+static cuda_device handles[MAX_DEVICES];
+static _Atomic(cuda_context) contexts[MAX_DEVICES];
+
+static const char *gpu_error_text(int error)
+{
+	const char *text = NULL;
+
+	if (api.error_string(error, &text) || !text)
+		return "unknown error";
+	return text;
+}
+
+static bool open_library(char *why, size_t len)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib) {
+		snprintf(why, len, "no CUDA driver: %s", dlerror());
+		return false;
+	}
+#define F(name, symbol, needed, parameters)                              \
+	*(void **)&api.name = dlsym(lib, #symbol);                       \
+	if ((needed) && !api.name) {                                     \
+		snprintf(why, len, "%s has no %s: older than CUDA 10.0", \
+			 LIBRARY, #symbol);                              \
+		return false;                                            \
+	}
+	CUDA_FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+static bool gpu_loaded(void)
+{
+	return accel_has_loaded(LIBRARY);
+}
+
+static int gpu_load(char *why, size_t len)
+{
+	int error, n = 0;
+
+	if (!open_library(why, len))
+		return 0;
+	error = api.init(0);
+	if (!error)
+		error = api.device_count(&n);
+	if (n > MAX_DEVICES)
+		n = MAX_DEVICES;
+	for (int i = 0; i < n && !error; i++)
+		error = api.device_get(&handles[i], i);
+	if (error) {
+		snprintf(why, len, "the CUDA driver does not start: %s (%d)",
+			 gpu_error_text(error), error);
+		return 0;
+	}
+	if (n == 0)
+		snprintf(why, len, "the CUDA driver has no device");
+	return n;
+}
+
+/* To load a kernel may wait for the whole device, in the driver, which then
+ * lets nobody else in: a stream that waits for the library would wait for ever.
+ * Ours are loaded when the device is first used; of the user's we can only
+ * tell, for the driver has read the variable by now. Under the lock. */
+static void warn_of_loading(void)
+{
+	static bool is_told;
+	cuda_loading_mode mode = 0;
+
+	if (is_told || !api.loading_mode || api.loading_mode(&mode) ||
+	    mode != CUDA_LOADING_LAZY)
+		return;
+	is_told = true;
+	log_warn(
+		"cuda: the driver loads kernels when they are first launched; "
+		"such a launch and an operation that is under way may wait for "
+		"each other for ever (CUDA_MODULE_LOADING=EAGER loads them "
+		"before)");
+}
+
+/* It stays: memory and streams of the user are of it as well. */
+static int gpu_device_init(int index)
+{
+	cuda_context context = NULL;
+	int error;
+
+	if (contexts[index])
+		return CUDA_SUCCESS_;
+	error = api.context_retain(&context, handles[index]);
+	if (error)
+		return error;
+	contexts[index] = context;
+	warn_of_loading();
+	return CUDA_SUCCESS_;
+}
+
+static int gpu_enter(int index)
+{
+	int error = api.context_push(contexts[index]);
+
+	if (!error)
+		gpu_relax();
+	return error;
+}
+
+static void gpu_leave(void)
+{
+	cuda_context was;
+
+	gpu_restore();
+	api.context_pop(&was);
+}
+
+static int attribute(int index, cuda_device_attribute what)
+{
+	int value = 0;
+
+	return api.device_attribute(&value, what, handles[index]) ? 0 : value;
+}
+
+static uint32_t gpu_units(int index)
+{
+	int units = attribute(index, CUDA_MULTIPROCESSOR_COUNT);
+
+	return units > 0 ? (uint32_t)units : 1;
+}
+
+static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+{
+	char name[80] = "";
+	int version = 0, error;
+
+	error = api.device_name(name, sizeof(name), handles[index]);
+	if (!error)
+		error = api.device_pci(info->pci, sizeof(info->pci),
+				       handles[index]);
+	if (!error)
+		error = api.version(&version);
+	if (error)
+		return FAIL(DICOMM_ERR_DEVICE, "cuda:%d: %s (%d)", index,
+			    gpu_error_text(error), error);
+	snprintf(info->description, sizeof(info->description),
+		 "%s, driver of CUDA %d.%d", name, version / 1000,
+		 version % 1000 / 10);
+	return DICOMM_SUCCESS;
+}
+
+/* Contexts of one device have page tables of their own, though the driver gives
+ * no address twice. Managed memory is in all of them; that of pools, and what
+ * is mapped piece by piece, is of none. */
+static bool is_apart(cuda_context of, int ordinal)
+{
+	cuda_context used = ordinal < MAX_DEVICES ? contexts[ordinal] : NULL;
+
+	return of && used && of != used;
+}
+
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+{
+	cuda_pointer_attribute what[] = {
+		CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED,
+		CUDA_POINTER_DEVICE_ORDINAL, CUDA_POINTER_CONTEXT};
+	cuda_context context = NULL;
+	unsigned type = 0, moves = 0;
+	int ordinal = -1;
+	void *values[] = {&type, &moves, &ordinal, &context};
+
+	if (api.pointer_attributes(4, what, values,
+				   (cuda_pointer)(uintptr_t)ptr))
+		return false;
+	if ((type != CUDA_MEMORY_DEVICE && !moves) || ordinal < 0)
+		return false;
+	*owner = (struct accel_owner){.index = ordinal,
+				      .managed = moves,
+				      .apart = !moves &&
+					       is_apart(context, ordinal)};
+	return true;
+}
+
+static int gpu_stream_open(int index, void *native, cuda_stream *s, bool *fits)
+{
+	cuda_context context = NULL;
+
+	*s = native;
+	*fits = !native || (!api.stream_context(native, &context) &&
+			    context == contexts[index]);
+	return CUDA_SUCCESS_;
+}
+
+static void gpu_stream_close(cuda_stream s, bool own)
+{
+	if (own)
+		api.stream_destroy(s);
+}
+
+/* PTX of each type; the driver compiles it. */
+static int gpu_module_of(const struct launch *l)
+{
+	return (int)l->module;
+}
+
+static const struct image *gpu_image(int module, int i)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "ptx_%s",
+		 launch_module_name((enum launch_module)module));
+	return i ? NULL : image_find(name);
+}
+
+/* For another device, or by PTX that this driver does not compile */
+static bool gpu_wrong_image(int error)
+{
+	return error == CUDA_NO_BINARY_FOR_GPU || error == CUDA_INVALID_IMAGE ||
+	       error == CUDA_INVALID_PTX || error == CUDA_NO_PTX_COMPILER ||
+	       error == CUDA_UNSUPPORTED_PTX || error == CUDA_JIT_DISABLED;
+}
+
+/* For this very device, since drivers take PTX only of a compiler that is no
+ * newer than they are; of a compiler that does not know the device yet, PTX for
+ * an older one. Newer compilers have dropped old devices, which an older one
+ * that is there as well may know. */
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	enum launch_module m = (enum launch_module)module;
+	int version = 0, arch = 10 * attribute(index, CUDA_COMPUTE_MAJOR);
+	int error = api.version(&version), known = 0;
+	size_t next = 0;
+	struct rtc rtc;
+
+	if (error || !arch)
+		return FAIL(DICOMM_ERR_DEVICE,
+			    "cuda:%d: cannot tell what to compile for: %s (%d)",
+			    index, gpu_error_text(error), error);
+	arch += attribute(index, CUDA_COMPUTE_MINOR);
+	for (*code = NULL; !*code && !known;) {
+		if (!rtc_open_nvrtc(&rtc, version / 1000, &next, why, len))
+			return DICOMM_ERR_UNSUPPORTED;
+		*code = rtc_cuda(&rtc, m, arch, false, why, len);
+		known = rtc_newest(&rtc, arch);
+	}
+	if (!*code)
+		*code = rtc_cuda(&rtc, m, known, true, why, len);
+	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
+}
+
+/* A line of the cache each, of a page that is pinned when the last is used up.
+ * gpu/device.h calls this under its lock. */
+static int gpu_word_alloc(void **at)
+{
+	static char *page;
+	static size_t used = PAGE_BYTES;
+	void *fresh = NULL;
+	int error;
+
+	if (used == PAGE_BYTES) {
+		error = api.host_alloc(&fresh, PAGE_BYTES,
+				       CUDA_HOST_PORTABLE |
+					       CUDA_HOST_DEVICEMAP);
+		if (error)
+			return error;
+		page = fresh;
+		used = 0;
+	}
+	*at = page + used;
+	used += WORD_BYTES;
+	return CUDA_SUCCESS_;
+}
+
+static int gpu_copy(void *dst, const void *src, size_t bytes,
+		    cuda_stream stream)
+{
+	return api.copy((cuda_pointer)(uintptr_t)dst,
+			(cuda_pointer)(uintptr_t)src, bytes, stream);
+}
+
+/* The first version is there in old drivers, too, but works only where an
+ * administrator has allowed it. */
+static bool has_mem_op(int index, bool second, bool first)
+{
+	return second || (first && attribute(index, CUDA_MEM_OPS_V1));
+}
+
+/* The lower half of the word, with a comparison that allows for wrapping. What
+ * the driver has pinned itself has one address for the host and all devices;
+ * cuMemHostGetDevicePointer() is promised for where such memory begins only. */
+static int gpu_wait_value(int index, cuda_stream stream, void *word,
+			  uint64_t value)
+{
+	cuda_pointer at = (uintptr_t)word;
+
+	if (!has_mem_op(index, api.wait_value, api.wait_value_v1))
+		return CUDA_NOT_SUPPORTED;
+	return api.wait_value ? api.wait_value(stream, at, (uint32_t)value,
+					       CUDA_WAIT_GEQ)
+			      : api.wait_value_v1(stream, at, (uint32_t)value,
+						  CUDA_WAIT_GEQ);
+}
+
+static bool gpu_writes(int index)
+{
+	return has_mem_op(index, api.write_value, api.write_value_v1);
+}
+
+/* With its barrier, which is the default: what the stream did before is seen by
+ * who sees the number. An event on the default stream is also behind all
+ * streams that wait for that one; of a write nobody says so. */
+static int gpu_write_value(int index, cuda_stream stream, void *word,
+			   uint32_t value)
+{
+	cuda_pointer at = (uintptr_t)word;
+
+	(void)index;
+	if (!stream || (uintptr_t)stream == CUDA_STREAM_LEGACY)
+		return CUDA_NOT_SUPPORTED;
+	return api.write_value
+		       ? api.write_value(stream, at, value, CUDA_WRITE_DEFAULT)
+		       : api.write_value_v1(stream, at, value,
+					    CUDA_WRITE_DEFAULT);
+}
+
+static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)
+{
+	return api.host_function(stream, fn, arg);
+}
+
+static bool gpu_has_dmabuf(int index)
+{
+	return api.range_handle && attribute(index, CUDA_DMA_BUF_SUPPORTED);
+}
+
+static unsigned gpu_flushes(int index)
+{
+	int order = attribute(index, CUDA_RDMA_WRITES_ORDERING);
+
+	return (order < CUDA_RDMA_ORDERED_FOR_OWNER ? ACCEL_FLUSH : 0) |
+	       (order < CUDA_RDMA_ORDERED_FOR_ALL ? ACCEL_FLUSH_OTHERS : 0);
+}
+
+/* Others will read this memory without asking the driver: copies that seem
+ * done to the host must be done. Before it, on the same page, there may be an
+ * allocation that is none of ours. */
+static int gpu_range_fd(int *fd, const void *at, cuda_pointer base,
+			size_t bytes, uint64_t *skip)
+{
+	unsigned yes = 1;
+	int error = api.range_handle(fd, base, bytes, CUDA_RANGE_DMA_BUF_FD, 0);
+
+	*skip = 0;
+	if (!error)
+		(void)api.pointer_set(&yes, CUDA_POINTER_SYNC_MEMOPS,
+				      (cuda_pointer)(uintptr_t)at);
+	return error;
+}
+
+static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+{
+	unsigned long long number = 0;
+	int error =
+		api.pointer_attribute(&number, CUDA_POINTER_BUFFER_ID, base);
+
+	*id = number;
+	return error;
+}
+
+static int gpu_peer(int index, int other)
+{
+	int can = 0;
+	int error = api.reaches(&can, handles[index], handles[other]);
+
+	if (error || !can)
+		return error ? error : CUDA_NOT_SUPPORTED;
+	error = api.reach(contexts[other], 0);
+	return error == CUDA_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS_
+							 : error;
+}
+
+static int gpu_module_load(cuda_module *m, const void *code, size_t bytes)
+{
+	(void)bytes;
+	return api.module_load(m, code);
+}
+
+static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc, pid_t owner)
+{
+	(void)owner;
+	return api.ipc_open
+		       ? api.ipc_open(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS)
+		       : api.ipc_open_v1(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS);
+}
+
+#include "src/accel/gpu/backend.h"
+
+const struct accel accel_cuda = GPU_ACCEL;

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * AMD GPUs by HIP's runtime, which is opened at run time. What is common to
+ * drivers of this shape is in gpu/device.h.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/accel/hip/api.h"
+#include "src/accel/launch/image.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/launch/rtc.h"
+#include "src/base/log.h"
+#include "dicomm.h"
+
+/* Sonames, which follow the versions of ROCm */
+#define NEWEST 7
+#define OLDEST 5
+#define HSA_LIBRARY "libhsa-runtime64.so.1"
+#define HSA_EXPORT_DMABUF "hsa_amd_portable_export_dmabuf"
+
+#define GPU_KIND "hip"
+#define GPU_VENDOR "AMD"
+#define GPU_SUCCESS HIP_SUCCESS_
+#define GPU_OUT_OF_MEMORY HIP_OUT_OF_MEMORY
+#define GPU_NOT_SUPPORTED HIP_NOT_SUPPORTED
+#define GPU_NOT_READY HIP_NOT_READY
+#define GPU_STREAM_NON_BLOCKING HIP_STREAM_NON_BLOCKING
+/* What was written before an event is for NICs and other devices: of itself, it
+ * is promised to the same device only. */
+#define GPU_EVENT_DISABLE_TIMING \
+	(HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM)
+#define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
+#define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
+/* CUDA's number for it means another kind of memory here. */
+#define GPU_HOST_READ_ONLY 0
+#define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
+#define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
+#define GPU_CAPTURE_IMPLICIT HIP_CAPTURE_IMPLICIT
+#define GPU_CAPTURED "is being captured into a graph, which is not supported"
+#define GPU_STREAM_WAITS "src/accel/gpu/stream_wait.h"
+#define GPU_QUEUES "GPU_MAX_HW_QUEUES"
+typedef void *gpu_pointer;
+typedef hip_stream gpu_stream;
+typedef hip_event gpu_event;
+typedef hip_module gpu_module;
+typedef hip_function gpu_function;
+typedef hip_ipc gpu_ipc;
+typedef hip_capture gpu_capture;
+
+static struct {
+#define F(name, symbol, needed, parameters) hip_result(*name) parameters;
+	HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) result(*name) parameters;
+	HIP_MORE_FUNCTIONS(F)
+#undef F
+} api;
+
+#include "src/accel/gpu/capture.h"
+
+static void *runtime;
+/* The runtime's, by its soname: numbers of memory types have changed. */
+static int major;
+/* The device that a thread had before gpu_enter(), and whether a call of its
+ * own had failed that it has not asked for yet */
+static _Thread_local int device_before;
+static _Thread_local bool failed_before;
+
+static const char *gpu_error_text(int error)
+{
+	const char *text = api.error_string ? api.error_string(error) : NULL;
+
+	return text ? text : "unknown error";
+}
+
+/* The newest */
+static void *open_newest(int mode, int *version)
+{
+	char name[32];
+	void *lib;
+
+	for (*version = NEWEST; *version >= OLDEST; --*version) {
+		snprintf(name, sizeof(name), "libamdhip64.so.%d", *version);
+		lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | mode);
+		if (lib)
+			return lib;
+	}
+	return NULL;
+}
+
+static bool gpu_loaded(void)
+{
+	int version;
+	void *lib = open_newest(RTLD_NOLOAD, &version);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
+
+/* The one that the process has loaded already, of which its streams are, else
+ * the newest. */
+static void *open_runtime(char *why, size_t len)
+{
+	void *lib = open_newest(RTLD_NOLOAD, &major);
+
+	if (!lib)
+		lib = open_newest(0, &major);
+	if (!lib)
+		snprintf(why, len, "no HIP runtime: %s", dlerror());
+	return lib;
+}
+
+static bool open_library(char *why, size_t len)
+{
+	runtime = open_runtime(why, len);
+	if (!runtime)
+		return false;
+#define F(name, symbol, needed, parameters)                              \
+	*(void **)&api.name = dlsym(runtime, #symbol);                   \
+	if ((needed) && !api.name) {                                     \
+		snprintf(why, len, "libamdhip64.so.%d has no %s", major, \
+			 #symbol);                                       \
+		return false;                                            \
+	}
+	HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) \
+	*(void **)&api.name = dlsym(runtime, #symbol);
+	HIP_MORE_FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+/* HIP is not always linked to it: some builds open it when they start. */
+static void find_hsa(void)
+{
+	void *lib;
+
+	if (api.export_dmabuf)
+		return;
+	lib = dlopen(HSA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	if (lib)
+		*(void **)&api.export_dmabuf = dlsym(lib, HSA_EXPORT_DMABUF);
+}
+
+static int gpu_load(char *why, size_t len)
+{
+	int error, n = 0;
+
+	if (!open_library(why, len))
+		return 0;
+	error = api.init(0);
+	find_hsa();
+	if (!error)
+		error = api.device_count(&n);
+	if (error) {
+		snprintf(why, len, "the HIP runtime does not start: %s (%d)",
+			 gpu_error_text(error), error);
+		return 0;
+	}
+	if (n == 0)
+		snprintf(why, len, "the HIP runtime has no device");
+	return n;
+}
+
+static int gpu_device_init(int index)
+{
+	(void)index;
+	return HIP_SUCCESS_;
+}
+
+/* The runtime keeps what failed last for the user, who did not ask for what we
+ * try; ROCm 7 does so until someone asks. */
+static void forget_ours(bool before)
+{
+	if (!before)
+		(void)api.last_error();
+}
+
+static int gpu_enter(int index)
+{
+	int error;
+
+	failed_before = api.peek_error() != HIP_SUCCESS_;
+	error = api.device_current(&device_before);
+	if (!error)
+		error = api.device_set(index);
+	if (!error)
+		gpu_relax();
+	else
+		forget_ours(failed_before);
+	return error;
+}
+
+static void gpu_leave(void)
+{
+	gpu_restore();
+	api.device_set(device_before);
+	forget_ours(failed_before);
+}
+
+static uint32_t gpu_units(int index)
+{
+	int units = 0;
+
+	if (api.device_attribute(&units, HIP_MULTIPROCESSOR_COUNT, index) ||
+	    units < 1)
+		return 1;
+	return (uint32_t)units;
+}
+
+static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+{
+	char name[80] = "";
+	int version = 0, error;
+
+	error = api.device_name(name, sizeof(name), index);
+	if (!error)
+		error = api.device_pci(info->pci, sizeof(info->pci), index);
+	if (!error)
+		error = api.version(&version);
+	if (error)
+		return FAIL(DICOMM_ERR_DEVICE, "hip:%d: %s (%d)", index,
+			    gpu_error_text(error), error);
+	snprintf(info->description, sizeof(info->description),
+		 "%s, HIP runtime %d.%d", name, version / 10000000,
+		 version / 100000 % 100);
+	return DICOMM_SUCCESS;
+}
+
+static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
+			      void *value)
+{
+	bool before = api.peek_error() != HIP_SUCCESS_;
+
+	if (!api.pointer_attribute(value, what, (void *)(uintptr_t)ptr))
+		return true;
+	forget_ours(before);
+	return false;
+}
+
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+{
+	/* moves: a bool, but room for a driver that writes more. */
+	unsigned type = 0, moves = 0;
+	int ordinal = -1;
+
+	if (!pointer_attribute(ptr, HIP_POINTER_MEMORY_TYPE, &type) ||
+	    !pointer_attribute(ptr, HIP_POINTER_DEVICE_ORDINAL, &ordinal))
+		return false;
+	if (type != (major < 6 ? HIP_MEMORY_DEVICE_5 : HIP_MEMORY_DEVICE)) {
+		if (!pointer_attribute(ptr, HIP_POINTER_IS_MANAGED, &moves) ||
+		    !moves)
+			return false;
+	}
+	if (ordinal < 0)
+		return false;
+	*owner = (struct accel_owner){.index = ordinal, .managed = moves};
+	return true;
+}
+
+static bool is_stream_of(int index, hip_stream s)
+{
+	hip_device device = -1;
+
+	if (api.stream_device)
+		return !api.stream_device(s, &device) && device == index;
+	return !api.stream_device_5 || api.stream_device_5(s) == index;
+}
+
+static int gpu_stream_open(int index, void *native, hip_stream *s, bool *fits)
+{
+	*s = native;
+	*fits = !native || is_stream_of(index, native);
+	return HIP_SUCCESS_;
+}
+
+static void gpu_stream_close(hip_stream s, bool own)
+{
+	if (own)
+		api.stream_destroy(s);
+}
+
+/* One object for each GPU has all kernels. */
+static int gpu_module_of(const struct launch *l)
+{
+	(void)l;
+	return 0;
+}
+
+static const struct image *gpu_image(int module, int i)
+{
+	const struct image *image;
+
+	(void)module;
+	for (int k = 0; (image = image_at(k)); k++)
+		if (!strncmp(image->name, "gfx", 3) && i-- == 0)
+			return image;
+	return NULL;
+}
+
+/* The runtime says in several ways that an object is not for a device. */
+static bool gpu_wrong_image(int error)
+{
+	return error == HIP_NO_BINARY_FOR_GPU || error == HIP_INVALID_IMAGE ||
+	       error == HIP_OBJECT_INIT_FAILED;
+}
+
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	struct rtc rtc;
+
+	(void)index;
+	(void)module;
+	if (!rtc_open_hiprtc(&rtc, runtime, major, why, len))
+		return DICOMM_ERR_UNSUPPORTED;
+	*code = rtc_hip(&rtc, why, len);
+	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
+}
+
+/* Of a kind of its own, which alone devices wait for; where there is none, in
+ * memory that is coherent. */
+static int gpu_word_alloc(void **at)
+{
+	if (!api.signal_alloc(at, sizeof(uint64_t), HIP_SIGNAL_MEMORY))
+		return HIP_SUCCESS_;
+	return api.host_alloc(at, sizeof(uint64_t),
+			      HIP_HOST_PORTABLE | HIP_HOST_MAPPED |
+				      HIP_HOST_COHERENT);
+}
+
+static int gpu_copy(void *dst, const void *src, size_t bytes, hip_stream stream)
+{
+	return api.copy(dst, src, bytes, HIP_COPY_DEFAULT, stream);
+}
+
+/* All of the word: unlike CUDA's, the comparison does not allow for wrapping.
+ */
+static int gpu_wait_value(int index, hip_stream stream, void *word,
+			  uint64_t value)
+{
+	(void)index;
+	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
+}
+
+/* They could, but by a kernel of one thread; while hipEventQuery() is a look at
+ * a signal in memory. */
+static bool gpu_writes(int index)
+{
+	(void)index;
+	return false;
+}
+
+static int gpu_write_value(int index, hip_stream stream, void *word,
+			   uint32_t value)
+{
+	(void)index;
+	(void)stream;
+	(void)word;
+	(void)value;
+	return HIP_NOT_SUPPORTED;
+}
+
+struct called {
+	hip_host_fn fn;
+	void *arg;
+};
+
+static void callback(hip_stream stream, hip_result error, void *ctx)
+{
+	struct called c = *(struct called *)ctx;
+
+	(void)stream;
+	(void)error;
+	free(ctx);
+	c.fn(c.arg);
+}
+
+/* ROCm 5.2 has only the older function. */
+static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
+{
+	struct called *c;
+	int error;
+
+	if (api.host_function)
+		return api.host_function(stream, fn, arg);
+	c = malloc(sizeof(*c));
+	if (!c)
+		return HIP_OUT_OF_MEMORY;
+	*c = (struct called){.fn = fn, .arg = arg};
+	error = api.callback(stream, callback, c, 0);
+	if (error)
+		free(c);
+	return error;
+}
+
+static bool gpu_has_dmabuf(int index)
+{
+	(void)index;
+	return api.export_dmabuf || api.range_handle;
+}
+
+/* Nothing says that it needs none. */
+static unsigned gpu_flushes(int index)
+{
+	(void)index;
+	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
+}
+
+/* Small allocations are cut out of blocks, of which the descriptor is then. HSA
+ * says where in one the allocation lies; HIP, of ROCm 7 and later, does not. */
+static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
+			uint64_t *skip)
+{
+	int error;
+
+	(void)at;
+	if (api.export_dmabuf && !api.export_dmabuf(base, bytes, fd, skip))
+		return HIP_SUCCESS_;
+	if (!api.range_handle)
+		return HIP_NOT_SUPPORTED;
+	*skip = 0;
+	error = api.range_handle(fd, base, bytes, HIP_RANGE_DMA_BUF_FD, 0);
+	if (error || lseek(*fd, 0, SEEK_END) <= (off_t)bytes)
+		return error;
+	close(*fd);
+	return HIP_NOT_SUPPORTED;
+}
+
+static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+{
+	*id = 0;
+	return api.pointer_attribute(id, HIP_POINTER_BUFFER_ID, (void *)base);
+}
+
+static int gpu_peer(int index, int other)
+{
+	int can = 0;
+	int error = api.reaches(&can, index, other);
+
+	if (error || !can)
+		return error ? error : HIP_NOT_SUPPORTED;
+	error = api.reach(other, 0);
+	return error == HIP_PEER_ACCESS_ALREADY_ENABLED ? HIP_SUCCESS_ : error;
+}
+
+static int gpu_module_load(hip_module *m, const void *code, size_t bytes)
+{
+	(void)bytes;
+	return api.module_load(m, code);
+}
+
+/* The one flag that there is has changed its number. */
+static int gpu_ipc_open(void **p, hip_ipc ipc, pid_t owner)
+{
+	int error = api.ipc_open(p, ipc, 1);
+
+	(void)owner;
+	return error ? api.ipc_open(p, ipc, 0) : HIP_SUCCESS_;
+}
+
+#include "src/accel/gpu/backend.h"
+
+const struct accel accel_hip = GPU_ACCEL;

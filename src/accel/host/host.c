@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host memory that neighbour processes can map: one memfd per allocation.
+ *
+ * Each allocation starts at a multiple of 2 MiB, so a 2 MiB region of the
+ * address space belongs to one allocation at most and a two-level table by
+ * address finds it without a lock. The memfd carries the id of the allocation
+ * in its name: an importer that opens /proc/PID/fd/FD reads it back and so
+ * never maps what a recycled pid or descriptor leads to.
+ */
+#include "src/accel/accel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/accel/host/memory_table.h"
+#include "src/base/descriptors.h"
+#include "src/base/log.h"
+#include "src/base/memfd.h"
+
+#define REGION_SHIFT 21
+#define REGION_BYTES (1ul << REGION_SHIFT)
+#define LEAF_SHIFT 13
+#define LEAF_ENTRIES (1ul << LEAF_SHIFT)
+#define ADDRESS_BITS 48
+#define ROOT_ENTRIES (1ul << (ADDRESS_BITS - LEAF_SHIFT - REGION_SHIFT))
+#define FREED_IDS 256
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; others refuse it */
+#endif
+
+/* Records are recycled, never given back to malloc: a lookup may still read
+ * one. Fields are written before the table points to the record. */
+struct allocation {
+	_Atomic uintptr_t base;
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t id;
+	_Atomic int fd;
+	struct allocation *next; /* in the list of live or of spare records */
+};
+
+struct leaf {
+	struct allocation *_Atomic entry[LEAF_ENTRIES];
+};
+
+static struct leaf *_Atomic root[ROOT_ENTRIES];
+
+/* Guards alloc and free. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct allocation *live, *spare;
+static uint64_t last_id; /* 0 until the first allocation */
+
+static _Atomic uint64_t freed_ids[FREED_IDS];
+static _Atomic uint64_t freed_count;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic pid_t own_pid;
+
+static struct allocation *_Atomic *table_entry(uintptr_t addr)
+{
+	uintptr_t region = addr >> REGION_SHIFT;
+	struct leaf *leaf;
+
+	if (addr >> ADDRESS_BITS)
+		return NULL;
+	leaf = atomic_load_explicit(&root[region >> LEAF_SHIFT],
+				    memory_order_acquire);
+	return leaf ? &leaf->entry[region & (LEAF_ENTRIES - 1)] : NULL;
+}
+
+static void table_fill(uintptr_t base, uint64_t bytes, struct allocation *a)
+{
+	for (uint64_t at = 0; at < bytes; at += REGION_BYTES)
+		atomic_store_explicit(table_entry(base + at), a,
+				      memory_order_release);
+}
+
+/* Make the leaves that a range needs; they stay. */
+static bool table_reserve(uintptr_t base, uint64_t bytes)
+{
+	const int shift = LEAF_SHIFT + REGION_SHIFT;
+
+	if ((base + bytes - 1) >> ADDRESS_BITS)
+		return false;
+	for (uintptr_t i = base >> shift; i <= (base + bytes - 1) >> shift;
+	     i++) {
+		struct leaf *leaf = atomic_load(&root[i]);
+
+		if (leaf)
+			continue;
+		leaf = calloc(1, sizeof(*leaf));
+		if (!leaf)
+			return false;
+		atomic_store_explicit(&root[i], leaf, memory_order_release);
+	}
+	return true;
+}
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* The child sees the memory of its parent, which it neither owns nor may
+ * export: forget it, and do not keep its pages alive. */
+static void fork_child(void)
+{
+	struct allocation *a;
+
+	while ((a = live)) {
+		live = a->next;
+		table_fill(atomic_load(&a->base), atomic_load(&a->bytes), NULL);
+		close(atomic_load(&a->fd));
+		a->next = spare;
+		spare = a;
+	}
+	last_id = 0;
+	memory_table_forget();
+	atomic_store(&freed_count, 0);
+	atomic_store(&own_pid, getpid());
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void setup(void)
+{
+	atomic_store(&own_pid, getpid());
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static int host_count(char *why, size_t len)
+{
+	(void)why;
+	(void)len;
+	return 1;
+}
+
+/* The value of the first line "key : value" of /proc/cpuinfo. */
+static void cpuinfo(const char *key, char *value, size_t len)
+{
+	FILE *f = descriptors_fopen("/proc/cpuinfo");
+	char line[512];
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		char *colon = strchr(line, ':');
+
+		if (strncmp(line, key, strlen(key)) || !colon)
+			continue;
+		colon += 1 + strspn(colon + 1, " \t");
+		colon[strcspn(colon, "\n")] = '\0';
+		snprintf(value, len, "%s", colon);
+		break;
+	}
+	fclose(f);
+}
+
+/* There is none. */
+static bool host_loaded(void)
+{
+	return false;
+}
+
+static dicomm_result_t host_describe(int index, dicomm_device_info_t *info)
+{
+	if (index != 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host device %d: there is only host:0", index);
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "host");
+	snprintf(info->vendor, sizeof(info->vendor), "unknown");
+	snprintf(info->description, sizeof(info->description), "CPU");
+	cpuinfo("vendor_id", info->vendor, sizeof(info->vendor));
+	cpuinfo("model name", info->description, sizeof(info->description));
+	return DICOMM_SUCCESS;
+}
+
+static void memfd_name(uint64_t id, char *name, size_t len)
+{
+	snprintf(name, len, "dicomm-memory-%016" PRIx64, id);
+}
+
+static uint64_t page_round(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) & ~(page - 1);
+}
+
+/* Map all of a memfd at a multiple of 2 MiB: where the kernel gives huge
+ * pages, it gives them only to such mappings. */
+static void *map_aligned(int fd, uint64_t bytes, int protection)
+{
+	size_t reserved = bytes + REGION_BYTES;
+	uint8_t *start, *base;
+	size_t head;
+
+	start = mmap(NULL, reserved, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (start == MAP_FAILED)
+		return MAP_FAILED;
+	head = -(uintptr_t)start & (REGION_BYTES - 1);
+	base = mmap(start + head, bytes, protection, MAP_SHARED | MAP_FIXED, fd,
+		    0);
+	if (base == MAP_FAILED) {
+		int error = errno;
+
+		munmap(start, reserved);
+		errno = error;
+		return MAP_FAILED;
+	}
+	if (head)
+		munmap(start, head);
+	munmap(base + bytes, reserved - head - bytes);
+	if (bytes >= REGION_BYTES)
+		(void)madvise(base, bytes, MADV_HUGEPAGE);
+	return base;
+}
+
+/*
+ * Ask for huge pages now: many systems give shared memory none by itself
+ * (shmem_enabled is "never"), and without them a copy of large buffers runs at
+ * two thirds of its speed and each import faults page by page. A range without
+ * a single page is refused, so touch one. It is only a wish.
+ */
+static void collapse(uint8_t *base, uint64_t bytes)
+{
+	uint64_t whole = bytes & ~(REGION_BYTES - 1);
+
+	for (uint64_t at = 0; at < whole; at += REGION_BYTES)
+		*(volatile uint8_t *)(base + at) = 0;
+	if (whole)
+		(void)madvise(base, whole, MADV_COLLAPSE);
+}
+
+static struct allocation *record_get(void)
+{
+	struct allocation *a = spare;
+
+	if (a)
+		spare = a->next;
+	else
+		a = calloc(1, sizeof(*a));
+	return a;
+}
+
+/* Ids start at random, so that two processes do not share one. */
+static uint64_t next_id(void)
+{
+	while (!last_id)
+		if (getrandom(&last_id, sizeof(last_id), 0) < 0)
+			last_id = (uint64_t)getpid() << 32;
+	if (!++last_id)
+		++last_id;
+	return last_id;
+}
+
+static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
+{
+	struct allocation *a;
+	dicomm_result_t status;
+	uint64_t id = next_id();
+	char name[64];
+	void *base;
+	int fd;
+
+	memfd_name(id, name, sizeof(name));
+	fd = memfd_make(name, MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "host memory of %" PRIu64
+			    " bytes: memfd_create: %m",
+			    bytes);
+	if (memfd_grow(fd, bytes) < 0) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "host memory of %" PRIu64 " bytes: resize: %m",
+			      bytes);
+		goto close_fd;
+	}
+	/* A neighbour that maps it relies on its size. */
+	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	base = map_aligned(fd, bytes, PROT_READ | PROT_WRITE);
+	if (base == MAP_FAILED) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "host memory of %" PRIu64 " bytes: map: %m",
+			      bytes);
+		goto close_fd;
+	}
+	a = record_get();
+	if (!a || !table_reserve((uintptr_t)base, bytes)) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "host memory of %" PRIu64
+			      " bytes: no memory for its record",
+			      bytes);
+		goto unmap;
+	}
+	atomic_store(&a->base, (uintptr_t)base);
+	atomic_store(&a->bytes, bytes);
+	atomic_store(&a->id, id);
+	atomic_store(&a->fd, fd);
+	a->next = live;
+	live = a;
+	table_fill((uintptr_t)base, bytes, a);
+	memory_table_add(id, bytes, fd);
+	*ptr = base;
+	return DICOMM_SUCCESS;
+
+unmap:
+	if (a) {
+		a->next = spare;
+		spare = a;
+	}
+	munmap(base, bytes);
+close_fd:
+	close(fd);
+	return status;
+}
+
+static dicomm_result_t host_alloc(int index, size_t bytes, void **ptr)
+{
+	dicomm_result_t status;
+
+	if (index != 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host device %d: there is only host:0", index);
+	if (!bytes || bytes > (1ul << (ADDRESS_BITS - 1)))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host memory: cannot allocate %zu bytes", bytes);
+	pthread_once(&once, setup);
+	pthread_mutex_lock(&lock);
+	status = alloc_locked(page_round(bytes), ptr);
+	pthread_mutex_unlock(&lock);
+	if (status == DICOMM_SUCCESS)
+		collapse(*ptr, page_round(bytes));
+	return status;
+}
+
+static dicomm_result_t free_locked(void *ptr)
+{
+	struct allocation *_Atomic *entry = table_entry((uintptr_t)ptr);
+	struct allocation *a = entry ? atomic_load(entry) : NULL;
+	struct allocation **at = &live;
+	uint64_t bytes, n;
+
+	if (!a || atomic_load(&a->base) != (uintptr_t)ptr)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host memory: %p was not allocated by this process",
+			    ptr);
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	bytes = atomic_load(&a->bytes);
+	table_fill((uintptr_t)ptr, bytes, NULL);
+	memory_table_remove(atomic_load(&a->id));
+	munmap(ptr, bytes);
+	close(atomic_load(&a->fd));
+
+	n = atomic_load(&freed_count);
+	atomic_store(&freed_ids[n % FREED_IDS], atomic_load(&a->id));
+	atomic_store_explicit(&freed_count, n + 1, memory_order_release);
+	a->next = spare;
+	spare = a;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t host_free(void *ptr)
+{
+	dicomm_result_t status;
+
+	pthread_once(&once, setup);
+	pthread_mutex_lock(&lock);
+	status = free_locked(ptr);
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+static bool host_find(const void *addr, size_t len, struct accel_export *where,
+		      size_t *offset)
+{
+	struct allocation *_Atomic *entry = table_entry((uintptr_t)addr);
+	struct allocation *a;
+	uintptr_t base;
+	uint64_t bytes;
+
+	if (!entry)
+		return false;
+	a = atomic_load_explicit(entry, memory_order_acquire);
+	if (!a)
+		return false;
+	base = atomic_load_explicit(&a->base, memory_order_relaxed);
+	bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+	if ((uintptr_t)addr < base || (uintptr_t)addr - base > bytes ||
+	    len > bytes - ((uintptr_t)addr - base))
+		return false;
+	*where = (struct accel_export){
+		.id = atomic_load_explicit(&a->id, memory_order_relaxed),
+		.bytes = bytes,
+		.pid = atomic_load_explicit(&own_pid, memory_order_relaxed),
+		.fd = atomic_load_explicit(&a->fd, memory_order_relaxed),
+	};
+	*offset = (uintptr_t)addr - base;
+	return true;
+}
+
+/* Is that descriptor the memfd of that allocation, and all of it? */
+static bool import_check(int fd, const struct accel_export *e)
+{
+	char link[64], wanted[64], expected[96], actual[96];
+	struct stat st;
+	ssize_t n;
+
+	memfd_name(e->id, wanted, sizeof(wanted));
+	snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", wanted);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, actual, sizeof(actual) - 1);
+	if (n < 0 || fstat(fd, &st) < 0)
+		return false;
+	actual[n] = '\0';
+	return !strcmp(actual, expected) && (uint64_t)st.st_size == e->bytes;
+}
+
+static dicomm_result_t host_import(const struct accel_export *e, void **base)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	char path[MEMFD_PATH];
+	void *mapped;
+	int fd;
+
+	if (e->pid <= 0 || e->fd < 0 || !e->bytes ||
+	    e->bytes != page_round(e->bytes) ||
+	    e->bytes > (1ul << (ADDRESS_BITS - 1)) || e->pid == getpid())
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host memory: cannot import descriptor %d of "
+			    "process %d, %" PRIu64 " bytes",
+			    e->fd, e->pid, e->bytes);
+	/* Loads only: the memory stays the exporter's to write. But what a
+	 * device is to load, its driver may want to be writable (map_host). */
+	fd = memfd_open(e->pid, e->fd, O_RDWR, path);
+	if (fd < 0)
+		return FAIL(DICOMM_ERR_REMOTE, "host memory: open %s: %m",
+			    path);
+	if (!import_check(fd, e)) {
+		status = FAIL(DICOMM_ERR_REMOTE,
+			      "host memory: %s is not allocation %016" PRIx64
+			      " any more",
+			      path, e->id);
+		goto close_fd;
+	}
+	mapped = map_aligned(fd, e->bytes, PROT_READ);
+	if (mapped == MAP_FAILED) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "host memory: map %" PRIu64 " bytes of %s: %m",
+			      e->bytes, path);
+		goto close_fd;
+	}
+	*base = mapped;
+close_fd:
+	close(fd);
+	return status;
+}
+
+static void host_unimport(const struct accel_export *e, void *base)
+{
+	munmap(base, e->bytes);
+}
+
+static uint64_t host_freed(uint64_t i, uint64_t *id)
+{
+	uint64_t n = atomic_load_explicit(&freed_count, memory_order_acquire);
+	uint64_t found = atomic_load(&freed_ids[i % FREED_IDS]);
+
+	/* One less than the ring holds: the next free may be writing. */
+	if (i >= n || atomic_load(&freed_count) - i >= FREED_IDS)
+		found = 0;
+	*id = found;
+	return n;
+}
+
+const struct accel accel_host = {
+	.name = "host",
+	.count = host_count,
+	.loaded = host_loaded,
+	.describe = host_describe,
+	.alloc = host_alloc,
+	.free = host_free,
+	.find = host_find,
+	.import = host_import,
+	.unimport = host_unimport,
+	.freed = host_freed,
+};

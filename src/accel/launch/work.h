@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations of a device that are the start of one kernel. Each backend
+ * that starts kernels includes this once, after
+ *   LAUNCH_KIND                  its name, "cuda"
+ *   launch_device(stream)        the device of a stream
+ *   launch_start(stream, launch) queue the kernel, if there is work for it
+ */
+#ifndef DICOMM_ACCEL_LAUNCH_WORK_H
+#define DICOMM_ACCEL_LAUNCH_WORK_H
+
+#include "src/accel/accel.h"
+#include "src/accel/launch/launch.h"
+#include "src/base/log.h"
+
+static dicomm_result_t launch_none(const struct accel_stream *s,
+				   const char *what)
+{
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    LAUNCH_KIND ":%d: no kernel for %s", launch_device(s),
+		    what);
+}
+
+static dicomm_result_t work_reduce(struct accel_stream *s,
+				   dicomm_datatype_t type, dicomm_redop_t op,
+				   void *dst, const void *a, const void *b,
+				   size_t n)
+{
+	struct launch l;
+
+	if (!launch_reduce(&l, type, op, dst, a, b, n))
+		return launch_none(s, "a reduction");
+	return launch_start(s, &l);
+}
+
+static dicomm_result_t work_fold(struct accel_stream *s, dicomm_datatype_t type,
+				 dicomm_redop_t op, void *dst,
+				 const void *const *src, int nsrc, size_t n)
+{
+	struct launch l;
+
+	if (!launch_fold(&l, type, op, dst, src, nsrc, n))
+		return launch_none(s, "a fold");
+	return launch_start(s, &l);
+}
+
+static dicomm_result_t work_scale(struct accel_stream *s,
+				  dicomm_datatype_t type, void *dst,
+				  const void *a, const void *scalar_at,
+				  uint64_t scalar, size_t n)
+{
+	struct launch l;
+
+	if (!launch_scale(&l, type, dst, a, scalar_at, scalar, n))
+		return launch_none(s, "a scale");
+	return launch_start(s, &l);
+}
+
+static dicomm_result_t work_divide(struct accel_stream *s,
+				   dicomm_datatype_t type, void *dst,
+				   const void *a, long divisor, size_t n)
+{
+	struct launch l;
+
+	if (divisor < 0 ||
+	    !launch_divide(&l, type, dst, a, (uint64_t)divisor, n))
+		return launch_none(s, "a division");
+	return launch_start(s, &l);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernels of one instruction set: the same source, compiled once for
+ * each. Only reduce.c and its tests look in here.
+ */
+#ifndef DICOMM_ACCEL_REDUCE_KERNELS_H
+#define DICOMM_ACCEL_REDUCE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dicomm.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/base/type.h"
+
+#define REDUCE_OP_LIMIT (DICOMM_BXOR + 1)
+
+struct reduce_kernels {
+	const char *isa;
+	/* Dense tables with holes (NULL), indexed by stream, type, operator */
+	reduce_fn op[2][TYPE_LIMIT][REDUCE_OP_LIMIT];
+	scale_fn scale[TYPE_LIMIT];
+	scale_fn average[TYPE_LIMIT];
+	divide_fn divide[TYPE_LIMIT];
+	/* For folds of floats below 32 bits. The caller sets the floating-point
+	 * state (fp_state.h). unpack: to float32; add: acc[i] += a[i];
+	 * add_average: the same, where a sum of finite numbers stays finite;
+	 * multiply: acc[i] *= a[i]; clamp: finite numbers to +-most; pack:
+	 * back, rounded to nearest even */
+	void (*unpack[TYPE_LIMIT])(float *acc, const void *a, size_t n);
+	void (*add[TYPE_LIMIT])(float *acc, const void *a, size_t n);
+	void (*add_average[TYPE_LIMIT])(float *acc, const void *a, size_t n);
+	void (*multiply[TYPE_LIMIT])(float *acc, const void *a, size_t n);
+	void (*pack[TYPE_LIMIT])(void *dst, const float *acc, size_t n);
+	void (*clamp)(float *acc, float most, size_t n);
+	void (*copy_stream)(void *dst, const void *src, size_t bytes);
+};
+
+extern const struct reduce_kernels reduce_kernels_base;
+#ifdef __x86_64__
+extern const struct reduce_kernels reduce_kernels_avx2;
+extern const struct reduce_kernels reduce_kernels_avx512;
+#endif
+
+/* Best first; NULL ends the list of those that this processor can run. */
+const struct reduce_kernels *reduce_kernels_usable(int index);
+/* For tests: use these from now on. Not while another thread reduces. */
+void reduce_kernels_force(const struct reduce_kernels *kernels);
+
+#endif

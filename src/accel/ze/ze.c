@@ -1,0 +1,834 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Intel GPUs by Level Zero, whose loader is opened at run time. What is common
+ * to drivers of GPUs is in gpu/device.h, to which this lends the shape of the
+ * others; streams and events are in ze/order.h. A stream of the user is an
+ * immediate ze_command_list_handle_t.
+ *
+ * There is one context of ours for each driver. A driver knows the memory,
+ * lists and devices of all contexts of the process, whosesoever they are.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "src/accel/accel.h"
+#include "src/accel/launch/image.h"
+#include "src/accel/launch/launch.h"
+#include "src/accel/ze/api.h"
+#include "src/accel/ze/order.h"
+#include "src/base/descriptors.h"
+#include "src/base/log.h"
+#include "dicomm.h"
+
+#define LIBRARY "libze_loader.so.1"
+#define MAX_DRIVERS 8
+#define MAX_GROUPS 16
+#define MAX_TILES 8
+/* In a handle, behind a descriptor and an offset of 64 bits each */
+#define IPC_OWNER 16
+/* Allocations are made of such pages; large ones, of larger ones. */
+#define PAGE_BYTES ((size_t)64 << 10)
+#define LARGE_BYTES ((size_t)2 << 20)
+
+#define GPU_KIND "ze"
+#define GPU_VENDOR "Intel"
+#define GPU_SUCCESS ZE_SUCCESS
+#define GPU_OUT_OF_MEMORY ZE_OUT_OF_DEVICE_MEMORY
+#define GPU_OUT_OF_HOST_MEMORY ZE_OUT_OF_HOST_MEMORY
+#define GPU_NOT_SUPPORTED ZE_UNSUPPORTED_FEATURE
+#define GPU_NOT_READY ZE_NOT_READY
+#define GPU_STREAM_NON_BLOCKING 0
+#define GPU_EVENT_DISABLE_TIMING 0
+#define GPU_HOST_PORTABLE 0
+#define GPU_HOST_DEVICEMAP 0
+#define GPU_HOST_READ_ONLY 0
+#define GPU_CAPTURE_NONE 1
+#define GPU_CAPTURE_IMPLICIT 0
+#define GPU_CAPTURED "is a command list that is not immediate"
+#define GPU_QUEUES NULL
+#define GPU_STREAM_WAITS "src/accel/ze/stream_wait.h"
+typedef void *gpu_pointer;
+typedef struct ze_list *gpu_stream;
+typedef struct ze_mark *gpu_event;
+typedef ze_module gpu_module;
+typedef ze_kernel gpu_function;
+typedef ze_ipc gpu_ipc;
+typedef uint8_t gpu_capture;
+
+static int nplaces;
+/* Parts of devices, which programs may take for devices */
+static struct tile {
+	ze_device device;
+	int index;
+} tiles[ZE_DEVICES * MAX_TILES];
+static int ntiles;
+
+static struct {
+#define F(name, symbol, parameters) ze_result(*name) parameters;
+	ZE_DRIVER_FUNCTIONS(F)
+#undef F
+} extensions[ZE_DEVICES];
+
+/* The device of a thread between gpu_enter() and gpu_leave() */
+static _Thread_local int entered;
+
+static const char *gpu_error_text(int error)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} texts[] = {
+		{ZE_NOT_READY, "not ready"},
+		{ZE_DEVICE_LOST, "device lost"},
+		{ZE_OUT_OF_HOST_MEMORY, "out of host memory"},
+		{ZE_OUT_OF_DEVICE_MEMORY, "out of device memory"},
+		{ZE_BUILD_FAILURE, "a module does not build"},
+		{ZE_LINK_FAILURE, "a module does not link"},
+		{ZE_UNINITIALIZED, "no driver"},
+		{ZE_UNSUPPORTED_VERSION, "unsupported version"},
+		{ZE_UNSUPPORTED_FEATURE, "unsupported feature"},
+		{ZE_INVALID_ARGUMENT, "invalid argument"},
+		{ZE_INVALID_NULL_HANDLE, "invalid null handle"},
+		{ZE_INVALID_NULL_POINTER, "invalid null pointer"},
+		{ZE_INVALID_SIZE, "invalid size"},
+		{ZE_UNSUPPORTED_SIZE, "unsupported size"},
+		{ZE_INVALID_SYNCHRONIZATION, "invalid state of an event"},
+		{ZE_INVALID_ENUMERATION, "invalid enumeration"},
+		{ZE_UNSUPPORTED_ENUMERATION, "unsupported enumeration"},
+		{ZE_INVALID_NATIVE_BINARY, "invalid native binary"},
+		{ZE_INVALID_KERNEL_NAME, "invalid name of a kernel"},
+		{ZE_OVERLAPPING_REGIONS, "overlapping regions"},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		if (texts[i].error == error)
+			return texts[i].text;
+	return "unknown error";
+}
+
+/* ---- what there is ---- */
+
+static bool gpu_loaded(void)
+{
+	return accel_has_loaded(LIBRARY);
+}
+
+static bool open_library(char *why, size_t len)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib) {
+		snprintf(why, len, "no Level Zero: %s", dlerror());
+		return false;
+	}
+#define F(name, symbol, parameters)                                   \
+	*(void **)&ze.name = dlsym(lib, #symbol);                     \
+	if (!ze.name) {                                               \
+		snprintf(why, len, "%s has no %s", LIBRARY, #symbol); \
+		return false;                                         \
+	}
+	ZE_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, parameters) *(void **)&ze.name = dlsym(lib, #symbol);
+	ZE_MORE_FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+/* The queues that run kernels also copy. */
+static bool find_ordinal(struct ze_place *place)
+{
+	ze_group_properties groups[MAX_GROUPS];
+	uint32_t n = MAX_GROUPS;
+
+	memset(groups, 0, sizeof(groups));
+	for (int i = 0; i < MAX_GROUPS; i++)
+		groups[i].type = ZE_GROUP_PROPERTIES;
+	if (ze.groups(place->device, &n, groups))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (groups[i].flags & ZE_GROUP_COMPUTE) {
+			place->ordinal = i;
+			place->queues = groups[i].queues;
+			return true;
+		}
+	return false;
+}
+
+static void add_tiles(int index)
+{
+	ze_device found[MAX_TILES];
+	uint32_t n = MAX_TILES;
+
+	tiles[ntiles++] = (struct tile){ze_places[index].device, index};
+	if (ze.subdevices(ze_places[index].device, &n, found))
+		return;
+	for (uint32_t i = 0; i < n && ntiles < ZE_DEVICES * MAX_TILES; i++)
+		tiles[ntiles++] = (struct tile){found[i], index};
+}
+
+static void add_extensions(int index)
+{
+#define F(name, symbol, parameters)                         \
+	if (ze.extension(ze_places[index].driver, #symbol,  \
+			 (void **)&extensions[index].name)) \
+		extensions[index].name = NULL;
+	ZE_DRIVER_FUNCTIONS(F)
+#undef F
+}
+
+static void add_device(ze_driver driver, ze_context context, ze_device device)
+{
+	ze_device_properties properties = {.type = ZE_DEVICE_PROPERTIES};
+	struct ze_place place = {
+		.driver = driver, .context = context, .device = device};
+
+	if (nplaces == ZE_DEVICES ||
+	    ze.device_properties(device, &properties) ||
+	    properties.kind != ZE_KIND_GPU || !find_ordinal(&place))
+		return;
+	ze_places[nplaces] = place;
+	add_tiles(nplaces);
+	add_extensions(nplaces);
+	nplaces++;
+}
+
+static int add_driver(ze_driver driver)
+{
+	const ze_context_desc desc = {.type = ZE_CONTEXT_DESC};
+	ze_device devices[ZE_DEVICES];
+	uint32_t n = ZE_DEVICES;
+	ze_context context;
+	int error;
+
+	error = (int)ze.devices(driver, &n, devices);
+	if (!error)
+		error = (int)ze.context_create(driver, &desc, &context);
+	for (uint32_t i = 0; i < n && !error; i++)
+		add_device(driver, context, devices[i]);
+	return error;
+}
+
+static int gpu_load(char *why, size_t len)
+{
+	ze_driver drivers[MAX_DRIVERS];
+	uint32_t n = MAX_DRIVERS;
+	int error, failed = ZE_SUCCESS;
+
+	if (!open_library(why, len))
+		return 0;
+	error = (int)ze.init(ZE_GPU_ONLY);
+	if (!error)
+		error = (int)ze.drivers(&n, drivers);
+	/* One that fails does not hide the devices of the others. */
+	for (uint32_t i = 0; i < n && !error; i++) {
+		int of_driver = add_driver(drivers[i]);
+
+		failed = of_driver ? of_driver : failed;
+	}
+	if (!error && !nplaces)
+		error = failed;
+	if (error) {
+		snprintf(why, len, "Level Zero does not start: %s (%d)",
+			 gpu_error_text(error), error);
+		return 0;
+	}
+	if (!nplaces)
+		snprintf(why, len, "Level Zero has no GPU");
+	return nplaces;
+}
+
+static int gpu_device_init(int index)
+{
+	(void)index;
+	return ZE_SUCCESS;
+}
+
+/* Nothing is captured. */
+static void gpu_relax(void)
+{
+}
+
+static void gpu_restore(void)
+{
+}
+
+static int gpu_enter(int index)
+{
+	entered = index;
+	return ZE_SUCCESS;
+}
+
+static void gpu_leave(void)
+{
+}
+
+static uint32_t gpu_units(int index)
+{
+	ze_device_properties p = {.type = ZE_DEVICE_PROPERTIES};
+	uint32_t units;
+
+	if (ze.device_properties(ze_places[index].device, &p))
+		return 1;
+	units = p.slices * p.subslices_per_slice;
+	return units ? units : 1;
+}
+
+static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+{
+	ze_device_properties p = {.type = ZE_DEVICE_PROPERTIES};
+	ze_pci_properties pci = {.type = ZE_PCI_PROPERTIES};
+	const struct ze_place *place = &ze_places[index];
+	ze_api_version version = 0;
+	int error;
+
+	error = (int)ze.device_properties(place->device, &p);
+	if (!error)
+		error = (int)ze.pci(place->device, &pci);
+	if (!error)
+		error = (int)ze.version(place->driver, &version);
+	if (error)
+		return FAIL(DICOMM_ERR_DEVICE, "ze:%d: %s (%d)", index,
+			    gpu_error_text(error), error);
+	snprintf(info->pci, sizeof(info->pci), "%04x:%02x:%02x.%x",
+		 pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff,
+		 pci.function & 0xf);
+	snprintf(info->description, sizeof(info->description),
+		 "%.80s, Level Zero %u.%u", p.name, version >> 16,
+		 version & 0xffff);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+static bool owner_in(ze_context context, const void *ptr,
+		     struct accel_owner *owner)
+{
+	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES};
+	ze_device device = NULL;
+
+	if (ze.alloc_properties(context, ptr, &p, &device) ||
+	    (p.kind != ZE_MEMORY_DEVICE && p.kind != ZE_MEMORY_SHARED))
+		return false;
+	for (int i = 0; i < ntiles; i++)
+		if (tiles[i].device == device) {
+			*owner = (struct accel_owner){
+				.index = tiles[i].index,
+				.managed = p.kind == ZE_MEMORY_SHARED};
+			return true;
+		}
+	return false;
+}
+
+static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+{
+	for (int i = 0; ptr && i < nplaces; i++)
+		if ((!i || ze_places[i].context != ze_places[i - 1].context) &&
+		    owner_in(ze_places[i].context, ptr, owner))
+			return true;
+	return false;
+}
+
+static bool gpu_has_dmabuf(int index)
+{
+	ze_external_properties external = {.type = ZE_EXTERNAL_PROPERTIES};
+
+	return !ze.external(ze_places[index].device, &external) &&
+	       external.exports & ZE_DMA_BUF;
+}
+
+/* Of a kind that can be exported, where the device exports */
+static int ze_alloc(void **p, size_t bytes)
+{
+	const struct ze_export_desc exported = {.type = ZE_EXPORT_DESC,
+						.flags = ZE_DMA_BUF};
+	ze_alloc_desc desc = {.type = ZE_ALLOC_DESC};
+	const struct ze_place *place = &ze_places[entered];
+
+	if (gpu_has_dmabuf(entered))
+		desc.next = &exported;
+	return (int)ze.alloc(place->context, &desc, bytes, 0, place->device, p);
+}
+
+/* When what uses it has run, as other drivers do */
+static int ze_free(void *p)
+{
+	const ze_free_desc desc = {.type = ZE_FREE_DESC,
+				   .policy = ZE_FREE_BLOCKING};
+
+	return (int)ze.free(ze_places[entered].context, &desc, p);
+}
+
+static int ze_range(void **base, size_t *bytes, void *p)
+{
+	return (int)ze.range(ze_places[entered].context, p, base, bytes);
+}
+
+static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+{
+	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES};
+	ze_device device = NULL;
+	int error = (int)ze.alloc_properties(ze_places[entered].context,
+					     (void *)base, &p, &device);
+
+	*id = p.id;
+	return error;
+}
+
+static int ze_host_alloc(void **p, size_t bytes, unsigned flags)
+{
+	const ze_host_desc desc = {.type = ZE_HOST_DESC};
+
+	(void)flags;
+	return (int)ze.host_alloc(ze_places[entered].context, &desc, bytes, 0,
+				  p);
+}
+
+/* A device that reaches all memory of the process does so at its address; to
+ * others, their driver brings pages, at their address as well. */
+static bool reaches_all(int index)
+{
+	ze_access_properties access = {.type = ZE_ACCESS_PROPERTIES};
+
+	return !ze.access(ze_places[index].device, &access) &&
+	       access.system & ZE_ACCESS_RW;
+}
+
+static int ze_host_register(void *host, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	if (reaches_all(entered))
+		return ZE_SUCCESS;
+	if (!extensions[entered].host_import ||
+	    !extensions[entered].host_release)
+		return ZE_UNSUPPORTED_FEATURE;
+	return (int)extensions[entered].host_import(ze_places[entered].driver,
+						    host, bytes);
+}
+
+static int ze_host_unregister(void *host)
+{
+	if (reaches_all(entered))
+		return ZE_SUCCESS;
+	return (int)extensions[entered].host_release(ze_places[entered].driver,
+						     host);
+}
+
+static int ze_host_pointer(void **device, void *host, unsigned flags)
+{
+	(void)flags;
+	*device = host;
+	return ZE_SUCCESS;
+}
+
+/* ---- memory of other processes ---- */
+
+static size_t round_up(size_t bytes, size_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
+
+/* A descriptor is of the driver's memory that an allocation is made of. That
+ * may be a pool of many: then nobody says where in it this one is, they all
+ * have one number, and the descriptor goes with any of them. Or it is a part:
+ * a device of several tiles has one on each. */
+static bool is_whole(int fd, size_t bytes)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	size_t page = bytes < LARGE_BYTES ? PAGE_BYTES : LARGE_BYTES;
+
+	return size < 0 ||
+	       ((size_t)size >= bytes && (size_t)size <= round_up(bytes, page));
+}
+
+/* It begins with a descriptor. */
+static int ze_ipc_get(ze_ipc *ipc, void *base)
+{
+	ze_context context = ze_places[entered].context;
+	void *start = NULL;
+	size_t size = 0;
+	int error, fd;
+
+	memset(ipc, 0, sizeof(*ipc));
+	error = (int)ze.range(context, base, &start, &size);
+	if (!error)
+		error = (int)ze.ipc_get(context, base, ipc);
+	if (error)
+		return error;
+	memcpy(&fd, ipc->data, sizeof(fd));
+	return is_whole(fd, size) ? ZE_SUCCESS : ZE_UNSUPPORTED_FEATURE;
+}
+
+/* A handle begins with a descriptor of the process that made it. In newer
+ * drivers that process follows it and an offset, and they ask it themselves;
+ * others have the kind of the memory there, 0. */
+static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
+{
+	int theirs, pid;
+	pid_t named;
+
+	*fd = -1;
+	memcpy(&named, ipc->data + IPC_OWNER, sizeof(named));
+	if (named == owner)
+		return ZE_SUCCESS;
+	memcpy(&theirs, ipc->data, sizeof(int));
+	pid = descriptors_high((int)syscall(SYS_pidfd_open, owner, 0));
+	if (pid < 0)
+		return ZE_INVALID_ARGUMENT;
+	*fd = descriptors_high((int)syscall(SYS_pidfd_getfd, pid, theirs, 0));
+	close(pid);
+	if (*fd < 0) {
+		log_warn("ze:%d: process %d does not hand out descriptors, as "
+			 "kernel.yama.ptrace_scope may ask",
+			 entered, (int)owner);
+		return ZE_INVALID_ARGUMENT;
+	}
+	memcpy(ipc->data, fd, sizeof(int));
+	return ZE_SUCCESS;
+}
+
+static int gpu_ipc_open(void **p, ze_ipc ipc, pid_t owner)
+{
+	const struct ze_place *place = &ze_places[entered];
+	int fd, error;
+
+	if (owner == getpid())
+		return ZE_INVALID_ARGUMENT;
+	error = adopt(&ipc, owner, &fd);
+	if (!error)
+		error = (int)ze.ipc_open(place->context, place->device, ipc, 0,
+					 p);
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+static int ze_ipc_close(void *base)
+{
+	return (int)ze.ipc_close(ze_places[entered].context, base);
+}
+
+/* Nothing says that it needs none. */
+static unsigned gpu_flushes(int index)
+{
+	(void)index;
+	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
+}
+
+/* The driver keeps its own descriptor. */
+static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
+			uint64_t *skip)
+{
+	struct ze_export_fd exported = {
+		.type = ZE_EXPORT_FD, .flags = ZE_DMA_BUF, .fd = -1};
+	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES,
+				 .next = &exported};
+	ze_context context = ze_places[entered].context;
+	ze_device device = NULL;
+	void *start = NULL;
+	size_t size = 0;
+	int error;
+
+	(void)at;
+	error = (int)ze.range(context, base, &start, &size);
+	if (error)
+		return error;
+	if (start != base || bytes > round_up(size, PAGE_BYTES))
+		return ZE_UNSUPPORTED_FEATURE;
+	error = (int)ze.alloc_properties(context, base, &p, &device);
+	if (error)
+		return error;
+	if (exported.fd < 0 || !is_whole(exported.fd, size))
+		return ZE_UNSUPPORTED_FEATURE;
+	*skip = 0;
+	*fd = fcntl(exported.fd, F_DUPFD_CLOEXEC, 3);
+	return *fd < 0 ? ZE_OUT_OF_HOST_MEMORY : ZE_SUCCESS;
+}
+
+/* ---- streams ---- */
+
+/* Older loaders do not say. */
+static bool is_list_of(int index, ze_command_list list)
+{
+	ze_device device = NULL;
+
+	if (!ze.list_device || ze.list_device(list, &device))
+		return true;
+	for (int i = 0; i < ntiles; i++)
+		if (tiles[i].device == device)
+			return tiles[i].index == index;
+	return false;
+}
+
+/* Where priorities do not set lists apart, ours would wait behind it. Older
+ * loaders do not say. */
+static bool is_on_ours(int index, ze_command_list list)
+{
+	const struct ze_place *place = &ze_places[index];
+	uint32_t ordinal = 0, queue = 0;
+
+	return place->ours && ze.list_ordinal && ze.list_index &&
+	       !ze.list_ordinal(list, &ordinal) &&
+	       !ze.list_index(list, &queue) && ordinal == place->ordinal &&
+	       queue == place->ours;
+}
+
+static int gpu_stream_open(int index, void *native, struct ze_list **s,
+			   bool *fits)
+{
+	*fits = !native || is_list_of(index, native);
+	if (*fits && native && is_on_ours(index, native)) {
+		log_warn("ze:%d: a command list on queue %u, where the library "
+			 "has its own: they would wait for each other",
+			 index, ze_places[index].ours);
+		return ZE_UNSUPPORTED_FEATURE;
+	}
+	return *fits ? ze_list_of(index, native, s) : ZE_SUCCESS;
+}
+
+static void gpu_stream_close(struct ze_list *s, bool own)
+{
+	(void)own;
+	ze_list_close(s);
+}
+
+static int ze_stream_create(struct ze_list **s, unsigned flags, int priority)
+{
+	(void)flags;
+	return ze_list_new(entered, (uint32_t)priority, s);
+}
+
+static int ze_priorities(int *least, int *greatest)
+{
+	*least = ZE_PRIORITY_NORMAL;
+	*greatest = ZE_PRIORITY_HIGH;
+	return ZE_SUCCESS;
+}
+
+static int ze_event_create(struct ze_mark **mark, unsigned flags)
+{
+	(void)flags;
+	return ze_mark_create(mark);
+}
+
+static int ze_wait_event(struct ze_list *list, struct ze_mark *mark,
+			 unsigned flags)
+{
+	(void)flags;
+	return ze_mark_wait(list, mark);
+}
+
+static int gpu_copy(void *dst, const void *src, size_t bytes,
+		    struct ze_list *list)
+{
+	return ze_list_copy(list, dst, src, bytes);
+}
+
+static int gpu_host_function(struct ze_list *list, void (*fn)(void *arg),
+			     void *arg)
+{
+	return ze_list_call(list, fn, arg);
+}
+
+/* No list writes to memory, or waits for it, as a stream of CUDA does. */
+static bool gpu_writes(int index)
+{
+	(void)index;
+	return false;
+}
+
+static int gpu_write_value(int index, struct ze_list *list, void *word,
+			   uint32_t value)
+{
+	(void)index;
+	(void)list;
+	(void)word;
+	(void)value;
+	return GPU_NOT_SUPPORTED;
+}
+
+static int gpu_wait_value(int index, struct ze_list *list, void *word,
+			  uint64_t value)
+{
+	(void)index;
+	(void)list;
+	(void)word;
+	(void)value;
+	return GPU_NOT_SUPPORTED;
+}
+
+static int gpu_word_alloc(void **at)
+{
+	(void)at;
+	return GPU_NOT_SUPPORTED;
+}
+
+/* ---- kernels ---- */
+
+/* SPIR-V of each type; the driver compiles it. */
+static int gpu_module_of(const struct launch *l)
+{
+	return (int)l->module;
+}
+
+static const struct image *gpu_image(int module, int i)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "spirv_%s",
+		 launch_module_name((enum launch_module)module));
+	return i ? NULL : image_find(name);
+}
+
+/* Of which a device may lack what it needs, as float64 */
+static bool gpu_wrong_image(int error)
+{
+	return error == ZE_BUILD_FAILURE || error == ZE_LINK_FAILURE ||
+	       error == ZE_INVALID_NATIVE_BINARY ||
+	       error == ZE_UNSUPPORTED_FEATURE;
+}
+
+static dicomm_result_t gpu_compile(int index, int module, void **code,
+				   char *why, size_t len)
+{
+	(void)index;
+	(void)module;
+	(void)code;
+	snprintf(why, len, "Level Zero cannot compile source");
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+/* What the driver's compiler has to say, if anything */
+static void tell_log(ze_log log)
+{
+	char text[1024] = "";
+	size_t len = sizeof(text);
+
+	if (!log)
+		return;
+	if (!ze.log_text(log, &len, text) && *text)
+		log_info("ze:%d: %.1000s", entered, text);
+	ze.log_destroy(log);
+}
+
+/* Devices of one context that can, do. */
+static int gpu_peer(int index, int other)
+{
+	const struct ze_place *from = &ze_places[index];
+	const struct ze_place *to = &ze_places[other];
+	uint8_t can = 0;
+	int error;
+
+	if (from->context != to->context)
+		return ZE_UNSUPPORTED_FEATURE;
+	error = (int)ze.reaches(from->device, to->device, &can);
+	return error || can ? error : ZE_UNSUPPORTED_FEATURE;
+}
+
+static int gpu_module_load(ze_module *m, const void *code, size_t bytes)
+{
+	const struct ze_place *place = &ze_places[entered];
+	const ze_module_desc desc = {.type = ZE_MODULE_DESC,
+				     .format = ZE_FORMAT_SPIRV,
+				     .bytes = bytes,
+				     .code = code};
+	ze_log log = NULL;
+	int error;
+
+	error = (int)ze.module_create(place->context, place->device, &desc, m,
+				      &log);
+	tell_log(log);
+	return error;
+}
+
+/* Sources of a fold beyond the first few are not among its arguments. */
+static int ze_module_function(ze_kernel *kernel, ze_module m, const char *name)
+{
+	const ze_kernel_desc desc = {.type = ZE_KERNEL_DESC, .name = name};
+	int error = (int)ze.kernel_create(m, &desc, kernel);
+
+	if (!error)
+		error = (int)ze.group_size(*kernel, LAUNCH_BLOCK, 1, 1);
+	if (!error)
+		error = (int)ze.indirect(*kernel, ZE_INDIRECT_ALL);
+	return error;
+}
+
+static int ze_launch(ze_kernel kernel, unsigned blocks, unsigned by,
+		     unsigned bz, unsigned threads, unsigned ty, unsigned tz,
+		     unsigned shared, struct ze_list *list, void **args,
+		     void **extra)
+{
+	(void)by;
+	(void)bz;
+	(void)threads;
+	(void)ty;
+	(void)tz;
+	(void)shared;
+	(void)extra;
+	return ze_list_launch(list, kernel, blocks, args);
+}
+
+/* ---- the shape of the others ---- */
+
+/* A list that is not immediate would run when the user hands it on, or never.
+ * Older loaders do not say. */
+static int ze_capturing(struct ze_list *list, uint8_t *immediate)
+{
+	return ze_list_is_immediate(list, immediate);
+}
+
+static const struct {
+	int (*alloc)(void **, size_t);
+	int (*free)(void *);
+	int (*range)(void **, size_t *, void *);
+	int (*ipc_get)(ze_ipc *, void *);
+	int (*ipc_close)(void *);
+	int (*host_alloc)(void **, size_t, unsigned);
+	int (*host_register)(void *, size_t, unsigned);
+	int (*host_unregister)(void *);
+	int (*host_pointer)(void **, void *, unsigned);
+	int (*capturing)(struct ze_list *, uint8_t *);
+	int (*priorities)(int *, int *);
+	int (*stream_create)(struct ze_list **, unsigned, int);
+	int (*module_function)(ze_kernel *, ze_module, const char *);
+	int (*launch)(ze_kernel, unsigned, unsigned, unsigned, unsigned,
+		      unsigned, unsigned, unsigned, struct ze_list *, void **,
+		      void **);
+	int (*event_create)(struct ze_mark **, unsigned);
+	int (*event_destroy)(struct ze_mark *);
+	int (*event_record)(struct ze_mark *, struct ze_list *);
+	int (*event_query)(struct ze_mark *);
+	int (*wait_event)(struct ze_list *, struct ze_mark *, unsigned);
+} api = {
+	.alloc = ze_alloc,
+	.free = ze_free,
+	.range = ze_range,
+	.ipc_get = ze_ipc_get,
+	.ipc_close = ze_ipc_close,
+	.host_alloc = ze_host_alloc,
+	.host_register = ze_host_register,
+	.host_unregister = ze_host_unregister,
+	.host_pointer = ze_host_pointer,
+	.capturing = ze_capturing,
+	.priorities = ze_priorities,
+	.stream_create = ze_stream_create,
+	.module_function = ze_module_function,
+	.launch = ze_launch,
+	.event_create = ze_event_create,
+	.event_destroy = ze_mark_destroy,
+	.event_record = ze_mark_set,
+	.event_query = ze_mark_query,
+	.wait_event = ze_wait_event,
+};
+
+#include "src/accel/gpu/backend.h"
+
+const struct accel accel_ze = GPU_ACCEL;

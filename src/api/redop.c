@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operators that the user creates: sums whose inputs are scaled first. */
+#include "src/core/redop.h"
+
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/host_access.h"
+#include "src/device/device.h"
+#include "src/engine/prepared.h"
+
+/* A number that none before has had: calls that are queued, and plans that are
+ * kept, go on with the scalar that they were made with. */
+static dicomm_redop_t op_number(int i, struct created_op *c)
+{
+	return (dicomm_redop_t)(0x100 + i +
+				COMM_OPS * (int)(c->uses++ % (1u << 24)));
+}
+
+dicomm_result_t dicomm_redop_create_premulsum(
+	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
+	dicomm_scalar_residence_t residence, dicomm_comm_t comm)
+{
+	static const char f[] = "redop_create_premulsum";
+
+	TRY(comm_check(comm, f));
+	if (!op)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: op is NULL", f);
+	if (!scalar)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: scalar is NULL",
+			    f);
+	if (!type_valid(type))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: type %d: no such datatype", f, (int)type);
+	if (residence != DICOMM_SCALAR_DEVICE &&
+	    residence != DICOMM_SCALAR_HOST_IMMEDIATE)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: residence %d: neither device nor host", f,
+			    (int)residence);
+	if (residence == DICOMM_SCALAR_DEVICE)
+		TRY(device_check(comm, f, "scalar", scalar));
+	else
+		TRY(host_access_check(comm, f, "scalar", scalar));
+	for (int i = 0; i < COMM_OPS; i++) {
+		struct created_op *c = &comm->ops[i];
+
+		if (c->used)
+			continue;
+		c->type = type;
+		c->scalar_at = NULL;
+		/* The device of a host rank is the host. */
+		if (comm->dev && residence == DICOMM_SCALAR_DEVICE)
+			c->scalar_at = scalar;
+		else
+			memcpy(c->scalar, scalar, type_bytes(type));
+		c->used = true;
+		c->op = op_number(i, c);
+		*op = c->op;
+		return DICOMM_SUCCESS;
+	}
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "%s: this communicator has %d created operators already", f,
+		    COMM_OPS);
+}
+
+dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
+{
+	struct created_op *c;
+
+	TRY(comm_check_handle(comm, "redop_destroy"));
+	c = comm_created_op(comm, op);
+	if (!c)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "redop_destroy: op %d: no created operator of this "
+			    "communicator",
+			    (int)op);
+	c->used = false;
+	/* What the progress thread works with is left to age. */
+	if (!atomic_load_explicit(&comm->queued, memory_order_acquire))
+		prepared_forget_op(comm, op);
+	return DICOMM_SUCCESS;
+}

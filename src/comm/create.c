@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Creating a communicator with its settings, and freeing all that it owns. */
+#include "src/comm/create.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/cross_progress.h"
+#include "src/core/member.h"
+#include "src/device/device.h"
+#include "src/device/wire_access.h"
+#include "src/links/drift.h"
+#include "src/stream/submit.h"
+
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+	atomic_fetch_add(&comm_generation, 1);
+	group_forget();
+	cross_progress_forget();
+}
+
+static void process_init(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+	fault_init();
+}
+
+static int pick(int given, int64_t otherwise)
+{
+	return given == DICOMM_UNDEFINED_INT ? (int)otherwise : given;
+}
+
+static dicomm_result_t apply_device(struct dicomm_comm *comm)
+{
+	const char *device = comm->config.device ? comm->config.device
+						 : config_string(CONFIG_DEVICE);
+	char why[256];
+	dicomm_device_info_t info;
+
+	if (!*device)
+		device = "host";
+	comm->accel = accel_find(device, &comm->index, why, sizeof(why));
+	if (!comm->accel)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: device %s: %s", device, why);
+	if (comm->accel->work) {
+		TRY(comm->accel->describe(comm->index, &info));
+		device = info.name;
+	}
+	snprintf(comm->device, sizeof(comm->device), "%s", device);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t apply_slots(struct dicomm_comm *comm)
+{
+	comm->slots = (uint32_t)config_int(CONFIG_SHM_SLOTS);
+	if (comm->slots < 4 || comm->slots > 64 ||
+	    (comm->slots & (comm->slots - 1)))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "DICOMM_SHM_SLOTS %u: not 4, 8, 16, 32 or 64",
+			    comm->slots);
+	comm->slot_bytes = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES);
+	if (comm->slot_bytes < 4096 || comm->slot_bytes % 4096 ||
+	    comm->slot_bytes > 1u << 24)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "DICOMM_SHM_SLOT_BYTES %u: not a multiple of 4096 "
+			    "up to 16M",
+			    comm->slot_bytes);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t apply_config(struct dicomm_comm *comm)
+{
+	const dicomm_config_t *c = &comm->config;
+
+	snprintf(comm->name, sizeof(comm->name), "%s",
+		 c->name ? c->name : "comm");
+	comm->blocking = pick(c->blocking, 1) != 0;
+	comm->timeout_ms = pick(c->timeout_ms, config_int(CONFIG_TIMEOUT_MS));
+	if (comm->timeout_ms < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: timeout_ms %d: negative",
+			    comm->timeout_ms);
+	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
+	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	comm->deterministic =
+		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
+	if (c->staging && strcmp(c->staging, "auto") &&
+	    strcmp(c->staging, "never"))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: staging %s: neither auto nor never",
+			    c->staging);
+	if (c->lanes != DICOMM_UNDEFINED_INT && (c->lanes < 1 || c->lanes > 8))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: lanes %d: not in 1 .. 8", c->lanes);
+	TRY(apply_device(comm));
+	TRY(apply_slots(comm));
+	comm->map_threshold = (uint64_t)config_int(CONFIG_SHM_MAP_THRESHOLD);
+	return DICOMM_SUCCESS;
+}
+
+void comm_free(struct dicomm_comm *comm)
+{
+	if (!comm)
+		return;
+	cross_progress_remove(comm);
+	if (comm->control)
+		control_close(comm->control);
+	recovery_close(comm->recovery);
+	wire_access_free(comm);
+	device_close(comm);
+	peer_access_unmap(comm);
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
+	engine_free_spare(comm);
+	prepared_free_all(comm);
+	/* With all peers: one after the other would be waited for. */
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device)
+			comm->wires[i].transport->close(comm->wires[i].device);
+	pthread_mutex_destroy(&comm->fault.lock);
+	comm_config_free(&comm->config);
+	free(comm->peers);
+	free(comm->members);
+	free(comm->address_rests);
+	free(comm->peer_access);
+	links_free(comm->links);
+	pthread_mutex_destroy(&comm->links_lock);
+	drift_free(comm);
+	free(comm->logs.send);
+	free(comm->logs.recv);
+	comm->magic = 0;
+	free(comm);
+}
+
+dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
+			    const dicomm_config_t *config)
+{
+	struct dicomm_comm *comm;
+	dicomm_result_t status;
+
+	pthread_once(&process_once, process_init);
+	if (ranks < 1)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_rank: nranks %d: not positive", ranks);
+	if (rank < 0 || rank >= ranks)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_rank: rank %d: not in 0 .. %d", rank,
+			    ranks - 1);
+	comm = calloc(1, sizeof(*comm));
+	if (!comm)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	pthread_mutex_init(&comm->fault.lock, NULL);
+	pthread_mutex_init(&comm->links_lock, NULL);
+	comm->generation = atomic_load(&comm_generation);
+	comm->rank = rank;
+	comm->ranks = ranks;
+	status = comm_config_copy(&comm->config, config);
+	if (status == DICOMM_SUCCESS)
+		status = apply_config(comm);
+	if (status != DICOMM_SUCCESS)
+		goto fail;
+	comm->peers = calloc((size_t)ranks, sizeof(*comm->peers));
+	comm->members = calloc((size_t)ranks, sizeof(*comm->members));
+	comm->logs.send = calloc(1, sizeof(*comm->logs.send));
+	comm->logs.recv = calloc(1, sizeof(*comm->logs.recv));
+	if (!comm->peers || !comm->members || !comm->logs.send ||
+	    !comm->logs.recv) {
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "comm_init_rank: no memory for %d ranks", ranks);
+		goto fail;
+	}
+	comm->magic = COMM_MAGIC;
+	*out = comm;
+	return DICOMM_SUCCESS;
+
+fail:
+	comm_free(comm);
+	return status;
+}

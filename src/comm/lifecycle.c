@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From comm_init to comm_destroy, as the user calls them. */
+#include "src/comm/create.h"
+#include "src/comm/lifecycle.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/thread.h"
+#include "src/boot/control/id.h"
+#include "src/boot/store/launcher.h"
+#include "src/comm/setup.h"
+#include "src/core/comm.h"
+#include "src/core/cross_progress.h"
+#include "src/core/wait.h"
+#include "src/links/topology.h"
+#include "src/stream/submit.h"
+
+/* Of who leaves, for the first time, and then: longer than most take to tell
+ * what they have received. */
+#define ASK_AFTER_MS 20
+#define ASK_AGAIN_MS 200
+#define ASK_MS 500 /* patience with an answer */
+/* For a wire that has lost a way to say by another what it had not said: the
+ * other rank takes part, if it waits. */
+#define TELL_MS 1000
+/* For all of it to be there. A NIC that has no answer gives up before, as it is
+ * by default (DICOMM_IB_TIMEOUT, DICOMM_IB_RETRY_CNT). */
+#define LAND_MS 30000
+
+struct comm_start {
+	struct dicomm_comm *comm;
+	dicomm_comm_t *out; /* NULL once a blocking caller is gone */
+	dicomm_unique_id_t id;
+	struct dicomm_comm *parent; /* waits for the end of init; or NULL */
+	sem_t go;                   /* what the helper waits for */
+	bool refused;               /* it is to do nothing */
+};
+
+static void start_free(struct comm_start *a)
+{
+	sem_destroy(&a->go);
+	free(a);
+}
+
+static dicomm_result_t init_now(void *arg)
+{
+	struct comm_start *a = arg;
+	struct dicomm_comm *comm = a->comm;
+	dicomm_result_t status;
+
+	log_set_rank(comm->rank);
+	comm_listen(comm);
+	fault_share(a->parent, comm);
+	status = comm_setup(comm, &a->id, comm->meet_ms);
+	if (status == DICOMM_SUCCESS)
+		status = recovery_serve(comm->recovery);
+	fault_share(a->parent, NULL);
+	comm_listen(NULL);
+	log_set_rank(-1);
+	if (status != DICOMM_SUCCESS)
+		fault_of_init(comm, status);
+	fault_tell_abort(comm);
+	if (status != DICOMM_SUCCESS && comm->blocking) {
+		*a->out = NULL;
+		comm_free(comm);
+	}
+	start_free(a);
+	return status;
+}
+
+static void init_refuse(void *arg)
+{
+	struct comm_start *a = arg;
+
+	*a->out = NULL;
+	comm_start_refuse(a);
+}
+
+static void *init_helper(void *arg)
+{
+	struct comm_start *a = arg;
+
+	while (sem_wait(&a->go))
+		;
+	if (!a->refused)
+		init_now(a);
+	return NULL;
+}
+
+static dicomm_result_t make_helper(struct comm_start *a)
+{
+	int err = thread_start(&a->comm->helper, "dicomm-init", init_helper, a);
+
+	if (err)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "comm_init_rank: create a thread: %s",
+			    strerror(err));
+	a->comm->has_helper = true;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
+				   int rank, const dicomm_config_t *config,
+				   struct dicomm_comm *parent,
+				   const uint32_t *was)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct comm_start *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	sem_init(&a->go, 0, 0);
+	status = comm_create(&a->comm, nranks, rank, config);
+	if (status == DICOMM_SUCCESS && parent)
+		status = topology_inherit(a->comm, parent, was);
+	if (status == DICOMM_SUCCESS && a->comm->blocking)
+		a->parent = parent;
+	else if (status == DICOMM_SUCCESS)
+		status = make_helper(a);
+	if (status == DICOMM_SUCCESS)
+		*out = a;
+	else
+		comm_start_refuse(a);
+	return status;
+}
+
+void comm_start_refuse(struct comm_start *a)
+{
+	if (a->comm && a->comm->has_helper) {
+		a->refused = true;
+		sem_post(&a->go);
+		pthread_join(a->comm->helper, NULL);
+	}
+	comm_free(a->comm);
+	start_free(a);
+}
+
+dicomm_result_t comm_start_meet(struct comm_start *a, dicomm_comm_t *out,
+				const dicomm_unique_id_t *id)
+{
+	a->out = out;
+	if (id)
+		a->id = *id;
+	*out = a->comm;
+	if (a->comm->blocking)
+		return group_init(a->comm, init_now, init_refuse, a);
+	sem_post(&a->go);
+	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t start(dicomm_comm_t *out, int nranks,
+			     const dicomm_unique_id_t *id, int rank,
+			     const dicomm_config_t *config)
+{
+	struct comm_start *a;
+	dicomm_result_t status;
+
+	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
+	if (status == DICOMM_SUCCESS)
+		return comm_start_meet(a, out, id);
+	control_cannot_open(id, rank, nranks);
+	return status;
+}
+
+dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
+{
+	if (!id)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "get_unique_id: id is NULL");
+	return id_create(id);
+}
+
+dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
+					     dicomm_unique_id_t id, int rank,
+					     const dicomm_config_t *config)
+{
+	if (!comm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_rank: comm is NULL");
+	*comm = NULL;
+	return start(comm, nranks, &id, rank, config);
+}
+
+dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
+				      dicomm_unique_id_t id, int rank)
+{
+	return dicomm_comm_init_rank_config(comm, nranks, id, rank, NULL);
+}
+
+dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
+					    const dicomm_config_t *config)
+{
+	struct launcher_info info;
+
+	if (!comm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_env: comm is NULL");
+	*comm = NULL;
+	TRY(launcher_find(&info));
+	return start(comm, info.ranks, &info.id, info.rank, config);
+}
+
+dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)
+{
+	return dicomm_comm_init_env_config(comm, NULL);
+}
+
+static void refuse_all(struct comm_start **starts, int n)
+{
+	for (int i = 0; i < n; i++)
+		comm_start_refuse(starts[i]);
+}
+
+/* All of them or none: those that are ready would wait for the others. */
+static dicomm_result_t prepare_all(struct comm_start **starts, int n,
+				   const char *const *devices)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int i;
+
+	for (i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+
+		config.device = devices ? devices[i] : NULL;
+		status = comm_start_prepare(&starts[i], n, i, &config, NULL,
+					    NULL);
+	}
+	if (status != DICOMM_SUCCESS)
+		refuse_all(starts, i - 1);
+	return status;
+}
+
+static dicomm_result_t meet_all(struct comm_start **starts, int n,
+				dicomm_comm_t *comms)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+	dicomm_unique_id_t id;
+
+	s = id_create(&id);
+	if (s != DICOMM_SUCCESS) {
+		refuse_all(starts, n);
+		return s;
+	}
+	dicomm_group_start();
+	for (int i = 0; i < n; i++) {
+		s = comm_start_meet(starts[i], &comms[i], &id);
+		if (status == DICOMM_SUCCESS)
+			status = s;
+	}
+	s = dicomm_group_end();
+	return status != DICOMM_SUCCESS ? status : s;
+}
+
+dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
+				     const char *const *devices)
+{
+	struct comm_start **starts;
+	dicomm_result_t status;
+	char why[256] = "no name";
+	int index;
+
+	if (!comms)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_all: comms is NULL");
+	if (ndev < 1)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_all: ndev %d: not positive", ndev);
+	memset(comms, 0, (size_t)ndev * sizeof(dicomm_comm_t));
+	for (int i = 0; i < ndev && devices; i++)
+		if (!devices[i] ||
+		    !accel_find(devices[i], &index, why, sizeof(why)))
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "comm_init_all: devices[%d] %s: %s", i,
+				    devices[i] ? devices[i] : "NULL", why);
+	starts = calloc((size_t)ndev, sizeof(*starts));
+	if (!starts)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_all: out of memory");
+	status = prepare_all(starts, ndev, devices);
+	if (status == DICOMM_SUCCESS)
+		status = meet_all(starts, ndev, comms);
+	free(starts);
+	return status;
+}
+
+/* ---- public: end ---- */
+
+/* Has the peer received all that was sent to it? */
+static bool delivered(const struct peer *peer)
+{
+	for (int c = 0; c < TP_CLASSES; c++) {
+		const struct lane *lane = &peer->lane[c];
+
+		if (lane->out.released &&
+		    atomic_load_explicit(lane->out.released,
+					 memory_order_acquire) < lane->out_last)
+			return false;
+	}
+	return true;
+}
+
+static bool says_yes(struct dicomm_comm *comm, int peer, uint32_t class,
+		     uint64_t number)
+{
+	char text[64];
+	uint32_t signature;
+	bool known = false;
+
+	return control_query(comm->control, peer, class, number, ASK_MS, &known,
+			     &signature, text,
+			     sizeof(text)) == DICOMM_SUCCESS &&
+	       known;
+}
+
+/* It has, if it says so: nobody may have been told yet, for who computes tells
+ * nobody. */
+static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
+{
+	for (int c = 0; c < TP_CLASSES; c++) {
+		uint64_t last = peer->lane[c].out_last;
+
+		if (last && !says_yes(comm, peer->rank, ASK_RECEIVED,
+				      last * TP_CLASSES + (uint64_t)c))
+			return false;
+	}
+	return true;
+}
+
+/* Will the peer never receive it, since it is leaving, too? */
+static bool is_leaving(struct dicomm_comm *comm, int peer)
+{
+	/* A number that no call reaches: known only to who makes no more. */
+	return comm_has_left(comm, peer) ||
+	       says_yes(comm, peer, ASK_COLLECTIVE, UINT64_MAX);
+}
+
+/* One more look without progress, of who has done so since then. */
+static void pause_leaving(struct dicomm_comm *comm, struct waiter *w,
+			  uint64_t begin_ms)
+{
+	wait_pause(comm, w);
+	if (wait_is_due(w))
+		cross_progress_poll();
+	/* Who computes may take long. */
+	if (clock_ms() > begin_ms + ASK_AFTER_MS)
+		usleep(50);
+}
+
+/* Told is not there yet. Where a NIC fails now, or its link, this rank still
+ * says by another what was lost; the others are to hear only then that it has
+ * left, or they would give it up while they wait for that. */
+static void land_all(struct dicomm_comm *comm)
+{
+	bool hurried = comm->timeout_ms > 0 && comm->timeout_ms < LAND_MS;
+	uint64_t most = hurried ? (uint64_t)comm->timeout_ms : LAND_MS;
+	uint64_t begin = clock_ms();
+	struct waiter w = {0};
+
+	while (!comm_landed(comm) && !fault_is(comm) &&
+	       clock_ms() - begin < most)
+		pause_leaving(comm, &w, begin);
+}
+
+/*
+ * What this rank sent lies in its memory until it is received. The others need
+ * not leave at the same time; but a rank that leaves without having received
+ * it never will.
+ */
+static dicomm_result_t deliver_all(struct dicomm_comm *comm)
+{
+	struct waiter w = {0};
+	uint64_t begin = clock_ms();
+	uint64_t received_ms = begin + ASK_AFTER_MS;
+	uint64_t leaving_ms = begin + ASK_AGAIN_MS;
+
+	/* What the others wait for here, who are told next that this rank has
+	 * left. */
+	comm_tell_all(comm, TELL_MS);
+	for (int r = 0; r < comm->ranks; r++) {
+		struct peer *peer = &comm->peers[r];
+
+		while (peer->tp && !delivered(peer)) {
+			uint64_t now = clock_ms();
+
+			if (fault_is(comm))
+				return fault_report(comm);
+			if (now > received_ms) {
+				if (has_received(comm, peer))
+					break; /* and the next is asked now */
+				received_ms = now + ASK_AGAIN_MS;
+			}
+			if (now > leaving_ms) {
+				leaving_ms = now + ASK_AGAIN_MS;
+				if (is_leaving(comm, r) && !delivered(peer)) {
+					comm_listen(comm);
+					log_warn("%s rank %d: rank %d leaves "
+						 "without having received all "
+						 "that was sent to it",
+						 comm->name, comm->rank, r);
+					comm_listen(NULL);
+					break;
+				}
+			}
+			if (comm->timeout_ms > 0 &&
+			    now - begin > (uint64_t)comm->timeout_ms)
+				return fault_raise(
+					comm, DICOMM_ERR_TIMEOUT, r, true,
+					"comm_finalize: rank %d has not "
+					"received all that rank %d sent within "
+					"%d ms",
+					r, comm->rank, comm->timeout_ms);
+			pause_leaving(comm, &w, begin);
+		}
+	}
+	land_all(comm);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t finalize_now(struct dicomm_comm *comm)
+{
+	dicomm_result_t status;
+
+	/* Bounded as the operations are. */
+	while (atomic_load(&comm->queued))
+		usleep(50);
+	cross_progress_remove(comm);
+	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);
+	atomic_store(&comm->state, COMM_FINALIZED);
+	return status;
+}
+
+static dicomm_result_t finalize_item(void *arg)
+{
+	return finalize_now(arg);
+}
+
+static void finalize_refuse(void *arg)
+{
+	struct dicomm_comm *comm = arg;
+
+	atomic_store(&comm->state, COMM_READY);
+}
+
+static void *finalize_helper(void *arg)
+{
+	finalize_now(arg);
+	return NULL;
+}
+
+static void join_helper(struct dicomm_comm *comm)
+{
+	if (comm->has_helper)
+		pthread_join(comm->helper, NULL);
+	comm->has_helper = false;
+}
+
+dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
+{
+	int err;
+
+	TRY(comm_check_slow(comm, "comm_finalize"));
+	TRY(group_check_end(comm, "comm_finalize"));
+	atomic_store(&comm->state, COMM_FINALIZING);
+	if (comm->blocking)
+		return group_init(comm, finalize_item, finalize_refuse, comm);
+	join_helper(comm);
+	err = thread_start(&comm->helper, "dicomm-finalize", finalize_helper,
+			   comm);
+	if (err) {
+		finalize_refuse(comm);
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "comm_finalize: create a thread: %s",
+			    strerror(err));
+	}
+	comm->has_helper = true;
+	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t destroy_now(void *arg)
+{
+	struct dicomm_comm *comm = arg;
+
+	/* An init under way is cut short; a finalize is waited for. */
+	if (atomic_load(&comm->state) == COMM_STARTING)
+		atomic_store(&comm->cancelled, true);
+	join_helper(comm);
+	if (atomic_load(&comm->state) == COMM_READY && !fault_is(comm)) {
+		atomic_store(&comm->state, COMM_FINALIZING);
+		finalize_now(comm);
+	}
+	fault_wait(comm);
+	comm_free(comm);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
+{
+	if (!comm)
+		return DICOMM_SUCCESS;
+	if (comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_destroy: comm %p is not a communicator",
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_destroy: comm belongs to the parent of this "
+			    "process");
+	TRY(group_check_end(comm, "comm_destroy"));
+	return group_init(comm, destroy_now, NULL, comm);
+}
+
+dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
+{
+	bool starting;
+
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_abort: comm %p is not a communicator",
+			    (void *)comm);
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_abort: comm belongs to the parent of this "
+			    "process");
+	starting = atomic_load(&comm->state) == COMM_STARTING;
+	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank, !starting,
+		    "rank %d aborted the communicator", comm->rank);
+	/* Else the init under way tells the others, when it has ended. */
+	if (starting && atomic_load(&comm->state) != COMM_STARTING)
+		fault_tell_abort(comm);
+	fault_wait(comm);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_comm_get_async_error(dicomm_comm_t comm,
+					    dicomm_result_t *async_error)
+{
+	int state;
+
+	if (!comm || comm->magic != COMM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_get_async_error: comm %p is not a "
+			    "communicator",
+			    (void *)comm);
+	if (!async_error)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_get_async_error: async_error is NULL");
+	if (comm_is_child(comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_get_async_error: comm belongs to the parent "
+			    "of this process");
+	state = atomic_load(&comm->state);
+	if (fault_is(comm))
+		*async_error =
+			(dicomm_result_t)atomic_load(&comm->fault.status);
+	else if (state == COMM_STARTING || state == COMM_FINALIZING)
+		*async_error = DICOMM_IN_PROGRESS;
+	else
+		*async_error = DICOMM_SUCCESS;
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ranks of a communicator meet, compare what must be equal, and agree on
+ * the rest. */
+#include "src/comm/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/boot/net/auth.h"
+#include "src/boot/net/sock.h"
+#include "src/core/cross_progress.h"
+#include "src/core/host_access.h"
+#include "src/core/message.h"
+#include "src/core/wait.h"
+#include "src/device/device.h"
+#include "src/links/cost_table.h"
+#include "src/links/drift.h"
+#include "src/links/probe.h"
+#include "src/links/topology.h"
+#include "src/topo/node.h"
+
+/* Polls before the core is given away: about 100 us where every rank has a
+ * core of its own; else only as long as a reply takes that is under way. */
+#define SPIN_ALONE 20000
+#define SPIN_SHARED 30
+/* Where all others are beyond a network: looks at that are system calls. */
+#define SPIN_FAR 50
+/* In one go, by who waits for the control plane. */
+#define POLLS_WAITING 8
+
+static void on_failed(void *ctx, dicomm_result_t status, int culprit,
+		      const char *text)
+{
+	struct dicomm_comm *comm = ctx;
+
+	fault_raise(comm, status, culprit, false, "%s", text);
+}
+
+static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
+		     uint32_t *signature, char *text, size_t len)
+{
+	const struct dicomm_comm *comm = ctx;
+
+	switch (class) {
+	case ASK_SEND:
+		if (call_log_find(comm->logs.send,
+				  call_pair_number(peer, number), signature,
+				  text, len))
+			return true;
+		break;
+	case ASK_RECV:
+		if (call_log_find(comm->logs.recv,
+				  call_pair_number(peer, number), signature,
+				  text, len))
+			return true;
+		break;
+	case ASK_RECEIVED:
+		*signature = 0;
+		snprintf(text, len, "message %llu", (unsigned long long)number);
+		return peer >= 0 && peer < comm->ranks &&
+		       message_done(
+			       &comm->peers[peer].lane[number % TP_CLASSES]) >=
+			       number / TP_CLASSES;
+	default:
+		if (call_log_find(&comm->logs.collective, number, signature,
+				  text, len))
+			return true;
+	}
+	/* What is queued is yet to come. */
+	if (atomic_load(&comm->state) < COMM_FINALIZING ||
+	    atomic_load(&comm->queued))
+		return false;
+	/* It will never be called. */
+	*signature = 0;
+	snprintf(text, len, "comm_finalize");
+	return true;
+}
+
+/* What a rank that is not that far yet waits for may have been lost with a NIC,
+ * or not been told; who makes progress otherwise is the progress thread. */
+static void poll_own(struct dicomm_comm *comm)
+{
+	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
+		return;
+	comm_enter_one(comm);
+	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
+		wait_poll(comm);
+	comm_leave_one(comm);
+}
+
+/* Or what it waits for is of another communicator. */
+static void on_waiting(void *ctx)
+{
+	poll_own(ctx);
+	cross_progress_poll();
+}
+
+static dicomm_result_t check_list(const char *list)
+{
+	for (const char *p = list + (*list == '^'); *p;) {
+		size_t len = strcspn(p, ",");
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)len, p);
+		if (!transport_find(name))
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "transports %s: there is no transport %s",
+				    list, name);
+		p += len + (p[len] == ',');
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Why wires were not opened. */
+struct reasons {
+	char text[512];
+	size_t len;
+};
+
+/* Those that end at this machine; all others; or of these, such as may reach
+ * devices. */
+enum which { NEAR, FAR, FAR_FOR_DEVICES };
+
+static bool is_one_of(const struct transport *t, enum which which)
+{
+	return t->intra_node == (which == NEAR) &&
+	       (t->device_memory || which != FAR_FOR_DEVICES);
+}
+
+static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
+				  struct reasons *reasons)
+{
+	struct tp_config config = {.rank = comm->rank,
+				   .ranks = comm->ranks,
+				   .core_cache_bytes = node_core_cache_bytes(),
+				   .listen = sock_listen};
+	const char *list = comm_transports(comm);
+	struct tp_device *device;
+	char why[256];
+
+	if (comm->config.lanes != DICOMM_UNDEFINED_INT)
+		config.queue_pairs = (uint32_t)comm->config.lanes;
+	comm_place(comm->accel, comm->index, &config.place);
+	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
+	TRY(check_list(list));
+	auth_key_from_text("dicomm wires", comm->id.text, config.key);
+	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (!is_one_of(transports[i], which) ||
+		    !comm_list_has(list, transports[i]->name))
+			continue;
+		if (!transports[i]->usable(why, sizeof(why))) {
+			log_info("transport %s: not usable: %s",
+				 transports[i]->name, why);
+			if (reasons->len < sizeof(reasons->text))
+				reasons->len += (size_t)snprintf(
+					reasons->text + reasons->len,
+					sizeof(reasons->text) - reasons->len,
+					"%s%s: %s", reasons->len ? "; " : ": ",
+					transports[i]->name, why);
+			continue;
+		}
+		comm_size_slots(comm, transports[i], &config);
+		TRY(transports[i]->open(&config, &device));
+		w->transport = transports[i];
+		atomic_store(&w->device, device);
+	}
+	/* Raised before there was anything to stop. */
+	if (fault_is(comm)) {
+		fault_stop_wires(comm);
+		return fault_report(comm);
+	}
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm)
+{
+	struct reasons reasons = {.len = 0};
+
+	return open_wires(comm, FAR_FOR_DEVICES, &reasons);
+}
+
+bool comm_uses_near_wires(void)
+{
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	char why[256];
+
+	for (size_t i = 0; transports[i]; i++)
+		if (transports[i]->intra_node &&
+		    comm_list_has(list, transports[i]->name) &&
+		    transports[i]->usable(why, sizeof(why)))
+			return true;
+	return false;
+}
+
+uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes)
+{
+	uint32_t own = (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES), wished;
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	char why[256];
+
+	for (size_t i = 0; transports[i]; i++) {
+		const struct transport *t = transports[i];
+
+		if (t->intra_node || !comm_list_has(list, t->name) ||
+		    !t->usable(why, sizeof(why)))
+			continue;
+		wished = comm_wished_slot_bytes(t, (int)ranks);
+		if (nodes < ranks &&
+		    (!t->by_reference || ranks > nodes * COMM_WIDE_RANKS))
+			wished = 0;
+		return wished ? wished : own;
+	}
+	return own;
+}
+
+static bool on_one_host(const struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (comm->members[r].host != comm->members[0].host)
+			return false;
+	return true;
+}
+
+/* Does this rank reach all others without leaving the machine? */
+static bool is_near(struct dicomm_comm *comm)
+{
+	if (!on_one_host(comm))
+		return false;
+	for (int r = 0; r < comm->ranks; r++) {
+		comm->peers[r].wires = comm_wires_to(comm, r);
+		if (!comm->peers[r].wires)
+			return false;
+	}
+	return true;
+}
+
+/* What this rank would have slots of near wires hold, for the sake of one to
+ * other machines; 0: as they are. */
+static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
+{
+	const char *list = comm_transports(comm);
+	uint32_t most = 0;
+	char why[256];
+
+	/* Each may keep that for each other one of its machine. */
+	if (on_one_host(comm) || comm->node_ranks > COMM_WIDE_RANKS)
+		return 0;
+	for (size_t i = 0; transports[i]; i++) {
+		uint32_t wished =
+			comm_wished_slot_bytes(transports[i], comm->ranks);
+
+		if (transports[i]->by_reference && wished > most &&
+		    comm_list_has(list, transports[i]->name) &&
+		    transports[i]->usable(why, sizeof(why)))
+			most = wished;
+	}
+	return most;
+}
+
+static void widen_near(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		struct wire *w = &comm->wires[i];
+
+		if (w->device && w->transport->set_slot_bytes)
+			w->transport->set_slot_bytes(w->device,
+						     comm->near_slot_bytes);
+	}
+}
+
+/* The first wire that two ranks have in common is theirs. Bit by bit those of
+ * all pairs, which all ranks see alike; 0: some pair has none. */
+static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
+{
+	size_t n = (size_t)comm->ranks;
+	uint8_t in_use = 0;
+
+	for (size_t r = 0; r < n; r++) {
+		for (size_t q = 0; q < r; q++) {
+			unsigned common = all[r * n + q] & all[q * n + r];
+
+			if (!common)
+				return 0;
+			in_use |= (uint8_t)(common & (0 - common));
+		}
+	}
+	return in_use;
+}
+
+/* Slices may be as long as slots are everywhere, also by wires that this rank
+ * has not. */
+static void widen(struct dicomm_comm *comm, const uint8_t *all)
+{
+	uint8_t in_use = wires_in_use(comm, all);
+	uint32_t least = UINT32_MAX;
+	struct tp_config config;
+	struct wire *w;
+
+	if (!in_use)
+		return;
+	for (unsigned left = in_use; left; left &= left - 1) {
+		comm_size_slots(comm, transports[__builtin_ctz(left)], &config);
+		if (config.slot_bytes < least)
+			least = config.slot_bytes;
+	}
+	comm->slot_bytes = least;
+	comm->table.params.slot_bytes = least;
+	w = &comm->wires[__builtin_ctz(in_use)];
+	if (!(in_use & (in_use - 1)) && w->transport->wait_wakes)
+		comm->only_wire = w;
+}
+
+/* To poll for what comes through the kernel keeps the core from who brings it.
+ */
+static void find_slow(struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++) {
+		uint8_t wires = comm->peers[r].wires;
+		struct wire *w = &comm->wires[wires ? __builtin_ctz(wires) : 0];
+
+		if (r == comm->rank || !wires || !w->transport->slow_poll)
+			continue;
+		comm->slow_wire = w;
+		if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
+			comm->spin = SPIN_FAR;
+	}
+}
+
+/* Two ranks use what each has found by itself to lead to the other. */
+static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
+{
+	unsigned n = (unsigned)comm->ranks;
+	uint8_t *mine = calloc((size_t)n + 1, n), *all = mine + n;
+	dicomm_result_t status;
+
+	if (!mine)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the wires of %u "
+			    "ranks",
+			    n);
+	for (unsigned r = 0; r < n; r++)
+		mine[r] = comm_wires_to(comm, (int)r);
+	status = control_allgather(comm->control, mine, all, n, comm->meet_ms);
+	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
+		comm->peers[r].wires =
+			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
+	if (status == DICOMM_SUCCESS) {
+		widen(comm, all);
+		find_slow(comm);
+	}
+	free(mine);
+	return status;
+}
+
+/* Some rank, or the memory of its device, is beyond the near wires: open those
+ * to other machines. */
+static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
+				struct reasons *reasons)
+{
+	struct rank_address *all = calloc((size_t)comm->ranks, sizeof(*all)),
+			    mine;
+	const char *list = config_string(CONFIG_TRANSPORTS);
+	bool any = false;
+	dicomm_result_t status;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the addresses");
+	if (comm->near_slot_bytes)
+		widen_near(comm);
+	status = open_wires(comm, which, reasons);
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		any |= comm->wires[i].transport != NULL;
+	if (comm->config.transports)
+		list = comm->config.transports;
+	if (status == DICOMM_SUCCESS && !any)
+		status = FAIL(DICOMM_ERR_NO_PATH,
+			      "rank %d: no transport is usable%s%s%s",
+			      comm->rank, *list ? " of " : "", list,
+			      reasons->text);
+	rank_address_fill(comm, &mine);
+	if (status == DICOMM_SUCCESS)
+		status = control_allgather(comm->control, &mine, all,
+					   sizeof(mine), comm->meet_ms);
+	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
+		comm->members[r].card = all[r];
+	free(all);
+	if (status == DICOMM_SUCCESS)
+		status = rank_address_complete(comm);
+	if (status == DICOMM_SUCCESS)
+		status = agree_on_wires(comm);
+	return status;
+}
+
+/* What ranks of one communicator must have in common. */
+static dicomm_result_t compare_members(struct dicomm_comm *comm)
+{
+	const struct member *zero = &comm->members[0];
+
+	for (int r = 0; r < comm->ranks; r++) {
+		const struct member *m = &comm->members[r];
+
+		if (m->deterministic != zero->deterministic)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "ranks disagree: rank 0 has deterministic "
+				    "%d, rank %d has %d",
+				    zero->deterministic, r, m->deterministic);
+		if (m->slots != zero->slots ||
+		    m->slot_bytes != zero->slot_bytes)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "ranks disagree: rank 0 has %u slots of "
+				    "%u bytes, rank %d has %u of %u",
+				    zero->slots, zero->slot_bytes, r, m->slots,
+				    m->slot_bytes);
+		comm->lacks |= m->lacks;
+		comm->node_ranks += m->host == comm->members[comm->rank].host;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Everybody selects by the table of rank 0; *far if some rank says so; and near
+ * slots are as long as all wish. */
+static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
+{
+	struct shared {
+		struct select_table table;
+		uint32_t near_slot_bytes;
+		bool far;
+	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
+	dicomm_result_t status;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_init_rank: no memory "
+						  "for the tables");
+	memset(&mine, 0, sizeof(mine));
+	mine.far = *far;
+	mine.near_slot_bytes = wished_near_slot_bytes(comm);
+	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
+	status = cost_table_make(comm->node_ranks, comm->slot_bytes,
+				 comm->deterministic, &mine.table);
+	if (status != DICOMM_SUCCESS) {
+		free(all);
+		return status;
+	}
+	status = control_allgather(comm->control, &mine, all, sizeof(mine),
+				   comm->meet_ms);
+	comm->table = all[0].table;
+	comm->near_slot_bytes = all[0].near_slot_bytes;
+	for (int r = 0; r < comm->ranks; r++) {
+		*far |= all[r].far;
+		if (all[r].near_slot_bytes < comm->near_slot_bytes)
+			comm->near_slot_bytes = all[r].near_slot_bytes;
+	}
+	free(all);
+	return status;
+}
+
+void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
+{
+	auth_key_from_text("dicomm recovery", comm->id.text, key);
+}
+
+static dicomm_result_t meet(struct dicomm_comm *comm,
+			    const dicomm_unique_id_t *id, int come_ms)
+{
+	struct control_config cc = {.rank = comm->rank,
+				    .ranks = comm->ranks,
+				    .id = id,
+				    .timeout_ms = come_ms,
+				    .cancelled = &comm->cancelled,
+				    .events = {.failed = on_failed,
+					       .query = on_query,
+					       .waiting = on_waiting,
+					       .ctx = comm}};
+
+	if (comm->config.bootstrap.allgather) {
+		cc.id = NULL;
+		cc.allgather = comm->config.bootstrap.allgather;
+		cc.allgather_ctx = comm->config.bootstrap.ctx;
+		cc.secret = &comm->id;
+	} else {
+		comm->id = *id;
+	}
+	return control_open(&cc, &comm->control);
+}
+
+/* What this rank tells the others, but for what was told by who opened it: the
+ * addresses of its wires, and its recovery. */
+static void describe(struct dicomm_comm *comm, struct member *me)
+{
+	const struct device *dev = comm->dev;
+
+	auth_random((uint8_t *)&me->fresh, sizeof(me->fresh));
+	me->host = node_identity();
+	me->pid = getpid();
+	me->deterministic = comm->deterministic;
+	me->slots = comm->slots;
+	me->slot_bytes = comm->slot_bytes;
+	snprintf(me->device, sizeof(me->device), "%s", comm->device);
+	me->on_host = !device_has_memory(dev);
+	me->never_staged = comm_never_stages(comm);
+	rank_address_fill(comm, &me->card);
+	if (!dev)
+		return;
+	me->lacks = dev->lacks;
+	me->near = dev->near_handle;
+	if (dev->lease) {
+		me->exports = true;
+		lease_tell(dev->lease, &me->lease);
+		ipc_tell(dev->ipc, &me->page);
+	}
+	me->stages = dev->where;
+	me->lent = dev->lent ? in_process_id(dev->lent) : 0;
+}
+
+static dicomm_result_t exchange_members(struct dicomm_comm *comm)
+{
+	struct member mine;
+
+	describe(comm, &comm->members[comm->rank]);
+	mine = comm->members[comm->rank];
+	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
+			      comm->meet_ms));
+	TRY(compare_members(comm));
+	return rank_address_complete(comm);
+}
+
+static void tell_cores_are_shared(struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+
+		if (w->device && w->transport->share_cores)
+			w->transport->share_cores(w->device);
+	}
+}
+
+/* To the machine, now that it is known how many ranks share it. */
+static void adapt(struct dicomm_comm *comm)
+{
+	int64_t spin =
+		config_is_default(CONFIG_SPIN) ? -1 : config_int(CONFIG_SPIN);
+	bool shared;
+
+	comm->node_cores = node_cores();
+	shared = comm->node_ranks > comm->node_cores;
+	if (spin >= 0)
+		comm->spin = (unsigned)spin;
+	else
+		comm->spin = shared ? SPIN_SHARED : SPIN_ALONE;
+	if (shared)
+		tell_cores_are_shared(comm);
+	comm->stream_bytes = node_cache_bytes(comm->node_ranks);
+	if (!comm->stream_bytes)
+		comm->stream_bytes = UINT64_MAX;
+}
+
+static dicomm_result_t open_recovery(struct dicomm_comm *comm)
+{
+	uint8_t key[AUTH_KEY];
+	dicomm_result_t status;
+
+	comm_recovery_key(comm, key);
+	status = recovery_open(&comm->recovery, key, comm->rank,
+			       comm->members[comm->rank].recovery);
+	auth_forget(key, sizeof(key));
+	return status;
+}
+
+dicomm_result_t comm_setup(struct dicomm_comm *comm,
+			   const dicomm_unique_id_t *id, int come_ms)
+{
+	uint64_t begin = clock_ns(), met;
+	struct reasons reasons = {.len = 0};
+	bool far;
+
+	TRY(meet(comm, id, come_ms));
+	met = clock_ns();
+	TRY(open_wires(comm, NEAR, &reasons));
+	TRY(device_open(comm));
+	host_access_look();
+	TRY(open_recovery(comm));
+	TRY(exchange_members(comm));
+	adapt(comm);
+	/* If it succeeds here it does so everywhere, in spite of a death in
+	 * between: that is told after it. */
+	far = !is_near(comm);
+	TRY(share_table(comm, &far));
+	if (far || peer_access_wants_wires(comm))
+		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
+	comm->apart = far && on_one_host(comm);
+	TRY(topology_find(comm));
+	TRY(peer_access_agree(comm));
+	TRY(device_hold(comm));
+	TRY(probe_at_init(comm));
+	TRY(drift_open(comm));
+	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
+		 "met in %.1f ms, opened in %.1f ms",
+		 comm->name, comm->rank, comm->ranks, comm->device,
+		 comm->node_ranks, comm->node_cores,
+		 (double)(met - begin) / 1e6, (double)(clock_ns() - met) / 1e6);
+	/* Who finalizes it at once takes it out again. */
+	cross_progress_add(comm);
+	atomic_store(&comm->state, COMM_READY);
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators made from others. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/boot/control/id.h"
+#include "src/comm/lifecycle.h"
+#include "src/core/comm.h"
+#include "src/stream/submit.h"
+
+struct split_member {
+	int color, key, rank;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct split_member *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+struct split_args {
+	struct dicomm_comm *parent;
+	int color, key;
+	dicomm_comm_t *out;
+	dicomm_config_t config; /* owned */
+};
+
+static void free_split(void *arg)
+{
+	struct split_args *a = arg;
+
+	comm_config_free(&a->config);
+	free(a);
+}
+
+/* What a rank of the parent brings to its new communicator. */
+struct split_offer {
+	dicomm_unique_id_t id; /* of the first of each */
+	int32_t status;        /* can it come? */
+	char why[200];         /* if not */
+};
+
+/* Whoever cannot come says so, and the others of its color do not wait for it.
+ */
+static dicomm_result_t check_offers(const struct split_offer *offers,
+				    const uint32_t *was, size_t mates,
+				    struct dicomm_comm *parent)
+{
+	for (size_t i = 0; i < mates; i++) {
+		const struct split_offer *o = &offers[was[i]];
+
+		if (o->status != DICOMM_SUCCESS)
+			return FAIL((dicomm_result_t)o->status,
+				    "comm_split: rank %d (%s) could not join: "
+				    "%s",
+				    (int)was[i],
+				    control_where(parent->control, (int)was[i]),
+				    o->why);
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Who goes where is told over the parent; then all get ready, and the first of
+ * each new communicator makes its id. How that went is told likewise. */
+static dicomm_result_t split_among(const struct split_args *a,
+				   struct split_member *all,
+				   struct split_offer *offers, uint32_t *was)
+{
+	struct dicomm_comm *parent = a->parent;
+	struct split_member mine = {a->color, a->key, parent->rank};
+	struct split_offer offer;
+	struct comm_start *start = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	size_t mates = 0;
+	int rank = 0;
+
+	TRY(control_allgather(parent->control, &mine, all, sizeof(mine),
+			      parent->timeout_ms));
+	for (int r = 0; r < parent->ranks; r++)
+		if (all[r].color == a->color)
+			all[mates++] = all[r];
+	qsort(all, mates, sizeof(*all), by_key);
+	while (all[rank].rank != parent->rank)
+		rank++;
+	for (size_t i = 0; i < mates; i++)
+		was[i] = (uint32_t)all[i].rank;
+	memset(&offer, 0, sizeof(offer));
+	if (a->color != DICOMM_SPLIT_NOCOLOR) {
+		status = comm_start_prepare(&start, (int)mates, rank,
+					    &a->config, parent, was);
+		if (status == DICOMM_SUCCESS && rank == 0)
+			status = id_create(&offer.id);
+		offer.status = (int32_t)status;
+		if (status != DICOMM_SUCCESS)
+			snprintf(offer.why, sizeof(offer.why), "%s",
+				 log_last_error());
+	}
+	status = control_allgather(parent->control, &offer, offers,
+				   sizeof(offer), parent->timeout_ms);
+	if (a->color == DICOMM_SPLIT_NOCOLOR)
+		return status;
+	if (status == DICOMM_SUCCESS)
+		status = check_offers(offers, was, mates, parent);
+	if (status == DICOMM_SUCCESS)
+		return comm_start_meet(start, a->out, &offers[was[0]].id);
+	if (*offer.id.text)
+		id_forget(&offer.id);
+	if (start)
+		comm_start_refuse(start);
+	return status;
+}
+
+static dicomm_result_t split_now(void *arg)
+{
+	struct split_args *a = arg;
+	struct dicomm_comm *parent = a->parent;
+	size_t n = (size_t)parent->ranks;
+	struct split_member *all = calloc(n, sizeof(*all));
+	struct split_offer *offers = calloc(n, sizeof(*offers));
+	uint32_t *was = calloc(n, sizeof(*was));
+	dicomm_result_t status;
+
+	if (all && offers && was)
+		status = split_among(a, all, offers, was);
+	else
+		/* The others wait for this rank. */
+		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
+				     true,
+				     "comm_split: no memory for %zu ranks", n);
+	/* What ended the parent says more than that it ended the child, or what
+	 * the others are told of it. */
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
+	    fault_is(parent))
+		status = fault_report(parent);
+	free(all);
+	free(offers);
+	free(was);
+	free_split(a);
+	return status;
+}
+
+dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
+				  dicomm_comm_t *newcomm,
+				  const dicomm_config_t *config)
+{
+	struct split_args *a;
+	dicomm_result_t status;
+
+	if (newcomm)
+		*newcomm = NULL;
+	TRY(comm_check_slow(comm, "comm_split"));
+	if (!newcomm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_split: newcomm is NULL");
+	if (color < 0 && color != DICOMM_SPLIT_NOCOLOR)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_split: color %d: neither positive, 0 nor "
+			    "DICOMM_SPLIT_NOCOLOR",
+			    color);
+	a = malloc(sizeof(*a));
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_split: out of memory");
+	*a = (struct split_args){comm, color, key, newcomm,
+				 DICOMM_CONFIG_INITIALIZER};
+	status = comm_config_copy(&a->config, config ? config : &comm->config);
+	if (status != DICOMM_SUCCESS) {
+		free(a);
+		return status;
+	}
+	/* It meets by an id; the parent's all-gather spans the parent. */
+	if (!config)
+		a->config.bootstrap.allgather = NULL;
+	return group_init(comm, split_now, free_split, a);
+}

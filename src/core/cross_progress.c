@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is in no operation of a communicator may still be needed there: where a
+ * NIC is lost, for its part of the fence and for what it has to send again; and
+ * for credits that there was no room to tell. A thread that waits in another
+ * communicator has the time.
+ *
+ * It borrows the data path: marks the communicator as lent, makes sure by a
+ * fence in all threads (as fault_wait() does) that nobody is in there, polls a
+ * few times, and gives it back. Who comes meanwhile finds the mark where a
+ * fault would be, and so pays nothing where there is none.
+ */
+#include "src/core/cross_progress.h"
+
+#include <sched.h>
+
+#include "src/core/wait.h"
+
+/* In one go */
+#define POLLS 8
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dicomm_comm *first; /* of those that are ready */
+
+/* What only goes through memory of this machine does nothing by itself. */
+static bool has_far_wire(const struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_WIRES; i++)
+		if (comm->wires[i].device &&
+		    !comm->wires[i].transport->intra_node)
+			return true;
+	return false;
+}
+
+void cross_progress_add(struct dicomm_comm *comm)
+{
+	if (!has_far_wire(comm))
+		return;
+	pthread_mutex_lock(&lock);
+	comm->other = first;
+	first = comm;
+	pthread_mutex_unlock(&lock);
+}
+
+void cross_progress_remove(struct dicomm_comm *comm)
+{
+	struct dicomm_comm **at = &first;
+
+	pthread_mutex_lock(&lock);
+	while (*at && *at != comm)
+		at = &(*at)->other;
+	if (*at)
+		*at = comm->other;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_used(const struct dicomm_comm *comm)
+{
+	return atomic_load_explicit(&comm->inside, memory_order_acquire) ||
+	       atomic_load_explicit(&comm->queued, memory_order_acquire);
+}
+
+static void poll_one(struct dicomm_comm *comm)
+{
+	int was = DICOMM_SUCCESS;
+
+	if (is_used(comm) || !atomic_compare_exchange_strong(
+				     &comm->fault.status, &was, COMM_BORROWED))
+		return;
+	fault_fence();
+	for (int i = 0; i < POLLS && !is_used(comm) && !fault_is(comm); i++)
+		wait_poll(comm);
+	/* Unless it has broken meanwhile. */
+	was = COMM_BORROWED;
+	atomic_compare_exchange_strong(&comm->fault.status, &was,
+				       DICOMM_SUCCESS);
+}
+
+void cross_progress_poll(void)
+{
+	/* Another thread does it. */
+	if (pthread_mutex_trylock(&lock))
+		return;
+	for (struct dicomm_comm *c = first; c; c = c->other)
+		poll_one(c);
+	pthread_mutex_unlock(&lock);
+}
+
+void cross_progress_wait(void)
+{
+	pthread_mutex_lock(&lock);
+	pthread_mutex_unlock(&lock);
+}
+
+void cross_progress_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	first = NULL;
+}
+
+bool comm_enter_slow(struct dicomm_comm *comm)
+{
+	int status;
+
+	/* Behind what makes this thread one of its users. */
+	atomic_thread_fence(memory_order_seq_cst);
+	while ((status = atomic_load_explicit(&comm->fault.status,
+					      memory_order_acquire)) ==
+	       COMM_BORROWED)
+		sched_yield();
+	return status == DICOMM_SUCCESS;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/core/rank_address.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/boot/control/control.h"
+#include "src/core/comm.h"
+#include "src/core/member.h"
+#include "src/core/peer.h"
+
+#define CARD_MOST (COMM_WIRES * sizeof(struct tp_blob))
+
+/* For each wire the length, and so many bytes. */
+static uint32_t write_whole(struct dicomm_comm *comm, uint8_t whole[CARD_MOST])
+{
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < COMM_WIRES; i++) {
+		const struct wire *w = &comm->wires[i];
+		struct tp_blob address = {.len = 0};
+
+		if (w->device)
+			w->transport->address(w->device, &address);
+		memcpy(whole + at, &address.len, sizeof(address.len));
+		at += (uint32_t)sizeof(address.len);
+		memcpy(whole + at, address.data, address.len);
+		at += address.len;
+	}
+	return at;
+}
+
+static void begin(struct rank_address *card, const uint8_t *whole, uint32_t len)
+{
+	size_t n = sizeof(card->begin);
+
+	memset(card, 0, sizeof(*card));
+	card->len = len;
+	memcpy(card->begin, whole, len < n ? len : n);
+}
+
+void rank_address_fill(struct dicomm_comm *comm, struct rank_address *card)
+{
+	uint8_t whole[CARD_MOST];
+	uint32_t len = write_whole(comm, whole);
+
+	begin(card, whole, len);
+}
+
+dicomm_result_t rank_address_complete(struct dicomm_comm *comm)
+{
+	uint8_t whole[CARD_MOST] = {0}, *rests;
+	const size_t n = sizeof(comm->members->card.begin);
+	size_t longest = 0;
+	dicomm_result_t status;
+
+	for (int r = 0; r < comm->ranks; r++)
+		if (comm->members[r].card.len > longest)
+			longest = comm->members[r].card.len;
+	if (longest > CARD_MOST)
+		return FAIL(DICOMM_ERR_REMOTE,
+			    "comm_init_rank: a rank has addresses of %zu "
+			    "bytes, more than %zu",
+			    longest, CARD_MOST);
+	free(comm->address_rests);
+	comm->address_rests = NULL;
+	comm->address_rest = longest > n ? (uint32_t)(longest - n) : 0;
+	if (!comm->address_rest)
+		return DICOMM_SUCCESS;
+	rests = malloc((size_t)comm->ranks * comm->address_rest);
+	if (!rests)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the addresses");
+	write_whole(comm, whole);
+	status = control_allgather(comm->control, whole + n, rests,
+				   comm->address_rest, comm->meet_ms);
+	comm->address_rests = rests;
+	return status;
+}
+
+dicomm_result_t rank_address_give(struct dicomm_comm *from,
+				  struct dicomm_comm *to)
+{
+	struct rank_address *card = &to->members[from->rank].card;
+	const size_t n = sizeof(card->begin);
+	uint8_t whole[CARD_MOST];
+	uint32_t len = write_whole(from, whole);
+
+	begin(card, whole, len);
+	if (card->len <= n)
+		return DICOMM_SUCCESS;
+	to->address_rest = (uint32_t)(card->len - n);
+	to->address_rests = calloc((size_t)to->ranks, to->address_rest);
+	if (!to->address_rests)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "rank %d: no memory for the addresses", from->rank);
+	memcpy(to->address_rests + (size_t)from->rank * to->address_rest,
+	       whole + n, to->address_rest);
+	return DICOMM_SUCCESS;
+}
+
+void rank_address_read(const struct dicomm_comm *comm, int rank, size_t wire,
+		       struct tp_blob *address)
+{
+	const struct rank_address *card = &comm->members[rank].card;
+	uint8_t whole[CARD_MOST];
+	size_t at = 0, n = sizeof(card->begin), len = card->len;
+
+	memcpy(whole, card->begin, len < n ? len : n);
+	if (len > n)
+		memcpy(whole + n,
+		       comm->address_rests + (size_t)rank * comm->address_rest,
+		       len - n);
+	address->len = 0;
+	for (size_t i = 0; i <= wire; i++) {
+		uint32_t part;
+
+		if (len - at < sizeof(part))
+			return;
+		memcpy(&part, whole + at, sizeof(part));
+		at += sizeof(part);
+		if (part > len - at || part > sizeof(address->data))
+			return;
+		if (i == wire) {
+			memcpy(address->data, whole + at, part);
+			address->len = part;
+		}
+		at += part;
+	}
+}

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One step of an operation on one slice, where the rank's buffers are memory of
+ * a device: see device.h.
+ *
+ * A message goes out by way of a stage: the device copies it there, and when it
+ * has, the host puts it; or, for a neighbour that reads the stage itself, a
+ * note of where it is. One that comes in is brought to a stage, so that its
+ * slot is free at once, from where the device copies or reduces it; kernels
+ * read the stage where it is, and what neighbours have sent as notes. To ranks
+ * of the same process and device goes a note of the buffer itself, and so to
+ * those of other processes that have it mapped (ipc.h). Stages in
+ * the memory of the device are for wires and neighbours that reach it
+ * (direct.h, near.h): the host does not touch them. What the wire reaches in
+ * the user's buffer (given.h) goes from there, as soon as the device has made
+ * it, and comes to there, if nothing that is queued may still use the place:
+ * else it comes to a stage, for to wait would cost more than to copy. A device
+ * that shares the host's memory needs no stage for the bytes: its buffers are
+ * sent as those of a host rank are, and its kernels read slots and the memory
+ * of neighbours, which are given back when they have run.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/core/member.h"
+#include "src/core/message.h"
+#include "src/device/device.h"
+#include "src/engine/step.h"
+
+/* For what was queued before something failed */
+#define DRAIN_NS UINT64_C(10000000000)
+
+/* Something was queued, or was not. */
+static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
+{
+	dev->unmarked = true;
+	return status;
+}
+
+static dicomm_result_t copy(struct device *dev, void *dst, const void *src,
+			    size_t bytes)
+{
+	if (dst == src)
+		return DICOMM_SUCCESS;
+	return queued(dev, dev->work->copy(dev->stream, dst, src, bytes));
+}
+
+/* Between a buffer and a stage; counted where both are in the memory of the
+ * device. */
+static dicomm_result_t copy_stage(struct dicomm_comm *comm,
+				  const struct stage *st, void *dst,
+				  const void *src, size_t bytes)
+{
+	if (dst == st->near || src == st->near)
+		comm->stats.bytes_copied += bytes;
+	return copy(comm->dev, dst, src, bytes);
+}
+
+/* Does the wire to that peer reach the place itself? */
+static bool is_reached(const struct operation *op, const struct peer *peer,
+		       const struct span *s)
+{
+	return peer->is_direct && peer->rank != op->comm->rank &&
+	       s->buffer != PLAN_SCRATCH &&
+	       op->call.wires[s->buffer] >> __builtin_ctz(peer->wires) & 1;
+}
+
+/* ---- local steps ---- */
+
+static dicomm_result_t scale(struct operation *op, const struct piece *dst,
+			     const struct piece *a)
+{
+	const struct prepared *prep = op->prep;
+	struct device *dev = op->comm->dev;
+	uint64_t bits;
+
+	if (op->call.op == DICOMM_AVG)
+		return queued(dev, dev->work->divide(dev->stream, op->call.type,
+						     dst->at, a->at,
+						     op->comm->ranks, dst->n));
+	memcpy(&bits, prep->scalar, sizeof(bits));
+	return queued(dev,
+		      dev->work->scale(dev->stream, op->call.type, dst->at,
+				       a->at, prep->scalar_at, bits, dst->n));
+}
+
+/* In scratch, the own part lies as far from its neighbours as theirs, which
+ * kernels want of many. */
+static dicomm_result_t fold(struct operation *op, const struct step *step,
+			    uint64_t k)
+{
+	struct device *dev = op->comm->dev;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece own = step_locate(op, &step->a, k);
+	const void *src[step->nfold];
+
+	for (uint32_t i = 0; i < step->nfold; i++) {
+		struct span s = step->b;
+		struct piece p;
+
+		s.block += i;
+		p = step_locate(op, &s, k);
+		src[i] = p.at;
+		if ((int)i != op->comm->rank)
+			continue;
+		if (step->nfold > 8)
+			TRY(copy(dev, p.at, own.at, own.bytes));
+		else
+			src[i] = own.at;
+	}
+	if (step->nfold == 1)
+		return copy(dev, dst.at, src[0], dst.bytes);
+	return queued(dev,
+		      dev->work->fold(dev->stream, op->call.type, op->prep->op,
+				      dst.at, src, (int)step->nfold, dst.n));
+}
+
+static dicomm_result_t queue_local(struct operation *op,
+				   const struct step *step, uint64_t k)
+{
+	const struct prepared *prep = op->prep;
+	struct device *dev = op->comm->dev;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
+
+	if (!dst.n)
+		return DICOMM_SUCCESS;
+	switch (step->kind) {
+	case STEP_COPY:
+		return copy(dev, dst.at, a.at, dst.bytes);
+	case STEP_REDUCE:
+		return queued(dev,
+			      dev->work->reduce(dev->stream, op->call.type,
+						prep->op, dst.at, a.at,
+						step_locate(op, &step->b, k).at,
+						dst.n));
+	case STEP_SCALE:
+		return scale(op, &dst, &a);
+	case STEP_DIVIDE:
+		return queued(dev, dev->work->divide(dev->stream, op->call.type,
+						     dst.at, a.at,
+						     op->comm->ranks, dst.n));
+	default:
+		return fold(op, step, k);
+	}
+}
+
+static enum schedule_result
+do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
+{
+	dicomm_result_t status = queue_local(op, step, k);
+
+	(void)s;
+	return status == DICOMM_SUCCESS ? SCHEDULE_DONE
+					: step_fail(op, status, -1);
+}
+
+/* ---- sends ---- */
+
+/* Does no other slice of a send come before this one? */
+static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
+{
+	const struct schedule *sc = &op->schedule;
+
+	for (uint32_t i = sc->first; i < op->prep->plan.nsteps; i++)
+		if (op->prep->plan.steps[i].kind == STEP_SEND &&
+		    (sc->posted[i] < k || (sc->posted[i] == k && i < s)))
+			return false;
+	return true;
+}
+
+/* May this slice have a stage for sends? Others could hold the last one until a
+ * peer has received them that waits for this one. Of messages to single peers
+ * no one comes first: of half the stages, each operation has one at most. */
+static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
+{
+	const struct schedule *sc = &op->schedule;
+	unsigned used = op->comm->dev->sends[op->prep->class];
+
+	if (op->prep->class == TP_POINT_TO_POINT)
+		return used < DEVICE_SENDS / 2 || sc->posted[s] == sc->done[s];
+	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
+}
+
+/* Does the peer read a stage in the memory of the device? A host rank that is
+ * near reads one in host memory, which the device writes. */
+static bool is_in_device(const struct peer *peer)
+{
+	return peer->is_near && !peer->neighbour->pins;
+}
+
+/* Or, of this process, the user's buffer and scratch */
+static bool is_lent(const struct peer *peer)
+{
+	return peer->is_near && peer->neighbour->lent;
+}
+
+/* What this span lies in; 0: it is not known to be of use elsewhere. */
+static int offer_of(const struct operation *op, const struct span *s)
+{
+	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
+					 : op->call.offers[s->buffer];
+}
+
+/* Does the peer read that span where it is? Then the note of it. */
+static bool note_in_place(const struct operation *op, const struct peer *peer,
+			  const struct span *s, const void *at,
+			  struct memory_ref *note)
+{
+	int offer = offer_of(op, s);
+
+	*note = (struct memory_ref){.where.fd = offer - 1,
+				    .offset = (uintptr_t)at};
+	if (is_lent(peer))
+		return !peer->neighbour->apart || offer;
+	if (!peer->is_near || !peer->neighbour->view || !offer)
+		return false;
+	note->where.id = ipc_note(op->comm->dev->ipc, peer->neighbour->view,
+				  offer - 1, at, &note->offset);
+	return note->where.id;
+}
+
+/* Where the stage is, as the peer counts */
+static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
+			     const struct stage *st)
+{
+	if (is_lent(peer))
+		return (uintptr_t)st->at;
+	return (uint64_t)(st->at -
+			  (is_in_device(peer) ? dev->near : dev->memory));
+}
+
+static enum schedule_result send_message(struct operation *op,
+					 const struct step *step, uint32_t s,
+					 uint64_t k, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct device *dev = comm->dev;
+	struct piece a = step_locate(op, &step->a, k);
+	const struct peer *peer = &comm->peers[step->peer];
+	const struct lane *lane = &peer->lane[op->prep->class];
+	dicomm_result_t status = DICOMM_SUCCESS;
+	bool reached = is_reached(op, peer, &step->a), in_place;
+	struct stage *st;
+
+	if (!a.n)
+		return SCHEDULE_DONE;
+	/* What is to go by reference, with the first slice: no more to do. */
+	if (k && op->flows[s].whole)
+		return SCHEDULE_POSTED;
+	if ((dev->shares_host || reached) && device_is_idle(dev))
+		return step_send(op, step, s, k, seq);
+	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+		return SCHEDULE_AGAIN;
+	if (!may_have_stage(op, s, k))
+		return SCHEDULE_AGAIN;
+	st = device_stage(dev, op, s, k, true);
+	if (!st)
+		return SCHEDULE_AGAIN;
+	device_stage_place(dev, peer, st);
+	in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
+	if (is_in_device(peer))
+		st->at = st->near;
+	if (reached || in_place)
+		st->at = a.at;
+	else if (!dev->shares_host)
+		status = copy_stage(comm, st, st->at, a.at, a.bytes);
+	if (peer->is_near && !in_place)
+		st->note = (struct memory_ref){
+			.offset = stage_offset(dev, peer, st)};
+	st->note.bytes = a.bytes;
+	/* No step writes it, or none that is still to run. */
+	if (in_place && (!step->dep_count || device_is_idle(dev))) {
+		st->phase = STAGE_REACHED;
+		return SCHEDULE_POSTED;
+	}
+	if (status == DICOMM_SUCCESS)
+		status = device_mark(dev, st);
+	return status == DICOMM_SUCCESS ? SCHEDULE_POSTED
+					: step_fail(op, status, -1);
+}
+
+/* What is put for the bytes in a stage. */
+struct body {
+	uint32_t signature;
+	enum tp_kind kind;
+	const void *at;
+	size_t len;
+	struct tp_ref ref;
+};
+
+static dicomm_result_t find_body(const struct peer *peer,
+				 const struct stage *st, uint32_t signature,
+				 size_t bytes, struct body *b)
+{
+	*b = (struct body){.signature = signature,
+			   .kind = TP_DATA,
+			   .at = st->at,
+			   .len = bytes};
+	if (peer->is_near) {
+		b->signature = memory_ref_signature(signature);
+		b->at = &st->note;
+		b->len = sizeof(st->note);
+		return DICOMM_SUCCESS;
+	}
+	if (bytes <= peer->limits.eager_bytes)
+		return DICOMM_SUCCESS;
+	b->kind = TP_REF;
+	b->at = &b->ref;
+	if (peer->transport->offer(peer->tp, st->at, bytes, TP_WANT_COPY,
+				   &b->ref))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INTERNAL,
+		    "send to rank %d: %s has no way to %zu bytes at %p",
+		    peer->rank, peer->transport->name, bytes, (void *)st->at);
+}
+
+/* The bytes are in the stage. */
+static enum schedule_result put(struct operation *op, const struct step *step,
+				struct stage *st, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct lane *lane = &peer->lane[op->prep->class];
+	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
+	struct body body;
+	dicomm_result_t status;
+
+	status = find_body(peer, st, step_signature(op, step), bytes, &body);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	status = peer->transport->put(peer->tp, op->prep->class, seq,
+				      body.signature, body.kind, body.at,
+				      body.len);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		return step_fail(op, status, step->peer);
+	if (seq > lane->out_last)
+		lane->out_last = seq;
+	comm->stats.messages_sent++;
+	comm->stats.bytes_sent += bytes;
+	return body.kind == TP_REF || peer->is_near ||
+			       status == DICOMM_IN_PROGRESS
+		       ? SCHEDULE_POSTED
+		       : SCHEDULE_DONE;
+}
+
+static enum schedule_result sent(struct operation *op, const struct step *step,
+				 uint32_t s, uint64_t k, uint64_t seq)
+{
+	struct device *dev = op->comm->dev;
+	struct stage *st = device_stage_of(dev, op, s, k);
+	enum schedule_result r;
+
+	if (!st)
+		return step_sent(op, step, seq);
+	if (st->phase == STAGE_QUEUED)
+		return SCHEDULE_AGAIN;
+	if (st->phase == STAGE_REACHED) {
+		r = dev->shares_host ? step_send(op, step, s, k, seq)
+				     : put(op, step, st, seq);
+		if (r == SCHEDULE_AGAIN || r == SCHEDULE_FAILED)
+			return r;
+		if (r == SCHEDULE_DONE || dev->shares_host) {
+			device_stage_free(dev, st);
+			return r == SCHEDULE_DONE ? r
+						  : step_sent(op, step, seq);
+		}
+		st->phase = STAGE_SENT;
+	}
+	r = step_sent(op, step, seq);
+	if (r == SCHEDULE_DONE)
+		device_stage_free(dev, st);
+	return r;
+}
+
+/* ---- receives ---- */
+
+/* Part of it may be queued, and has no mark: without this, who lends what it
+ * reads would not know. */
+static void drain(struct device *dev, struct accel_event *event)
+{
+	uint64_t end = clock_ns() + DRAIN_NS;
+
+	if (dev->work->event_record(event, dev->stream) != DICOMM_SUCCESS)
+		return;
+	while (dev->work->event_query(event) == DICOMM_AGAIN &&
+	       clock_ns() < end)
+		sched_yield();
+}
+
+/* What a rank of this process sends is its user's again once it has aborted.
+ * Its wire waits for who loads that, and hears of an end only by releases: the
+ * device may take longer, so it is not to read there itself. */
+static bool may_be_gone(const struct receive *r)
+{
+	const struct dicomm_comm *comm = r->op->comm;
+
+	return r->mapped && !r->peer->is_near &&
+	       comm->members[r->peer->rank].pid ==
+		       comm->members[comm->rank].pid;
+}
+
+/* To where the device sees them */
+static dicomm_result_t bring(struct receive *r, const struct stage *st)
+{
+	if (r->src == st->at || (r->seen && !may_be_gone(r)))
+		return DICOMM_SUCCESS;
+	memcpy(st->at, r->src, r->dst.bytes);
+	r->src = st->at;
+	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
+}
+
+/* The bytes are at src, where the device sees them: hand them to it. AGAIN: who
+ * lends them has given up, and this rank is to hear of that. */
+static enum schedule_result land(struct operation *op, const struct step *step,
+				 struct stage *st, uint64_t seq,
+				 const void *src, bool seen)
+{
+	struct device *dev = op->comm->dev;
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct piece dst = step_locate(op, &step->dst, st->slice);
+	struct in_process *lent = is_lent(peer) ? peer->neighbour->lent : NULL;
+	dicomm_result_t status;
+
+	if (lent && !in_process_begin(lent))
+		return SCHEDULE_AGAIN;
+	if (src != st->at) {
+		st->from = peer;
+		st->class = op->prep->class;
+		st->seq = seq;
+	} else {
+		message_consumed(peer, op->prep->class, seq);
+	}
+	if (step->kind == STEP_RECV_REDUCE)
+		status = queued(dev,
+				dev->work->reduce(
+					dev->stream, op->call.type,
+					op->prep->op, dst.at,
+					step_locate(op, &step->a, st->slice).at,
+					src == st->at ? st->seen : src, dst.n));
+	else
+		status = copy_stage(op->comm, st, dst.at, src, dst.bytes);
+	if (status == DICOMM_SUCCESS)
+		status = device_mark(dev, st);
+	if (lent) {
+		if (status != DICOMM_SUCCESS)
+			drain(dev, st->event);
+		st->read.work = dev->work;
+		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
+		in_process_end(lent, &st->read);
+	}
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, -1);
+	step_count(op, step, dst.bytes, peer->is_near && !seen);
+	return SCHEDULE_DONE;
+}
+
+/* The wire has brought the bytes to where they belong. */
+static enum schedule_result
+settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
+{
+	step_count(op, step, step_locate(op, &step->dst, k).bytes, false);
+	message_consumed(&op->comm->peers[step->peer], op->prep->class, seq);
+	return SCHEDULE_DONE;
+}
+
+static enum schedule_result recv_in_place(struct receive *r)
+{
+	enum schedule_result result = step_find(r);
+
+	if (result == SCHEDULE_DONE)
+		return settle(r->op, r->step, r->k, r->seq);
+	if (result == SCHEDULE_POSTED)
+		r->flow->posted |= UINT64_C(1) << r->k % 64;
+	return result;
+}
+
+/* Steps that this one depends on may only be queued. */
+static bool may_come_in_place(const struct receive *r)
+{
+	return r->step->kind == STEP_RECV &&
+	       is_reached(r->op, r->peer, &r->step->dst) &&
+	       (!r->step->dep_count || device_is_idle(r->op->comm->dev));
+}
+
+static enum schedule_result recv_message(struct receive *r)
+{
+	struct device *dev = r->op->comm->dev;
+	enum schedule_result result;
+	dicomm_result_t status;
+	struct stage *st;
+
+	if (may_come_in_place(r))
+		return recv_in_place(r);
+	st = device_stage(dev, r->op, r->s, r->k, false);
+	if (!st)
+		return SCHEDULE_AGAIN;
+	device_stage_place(dev, r->peer, st);
+	r->room = st->at;
+	r->seen = dev->shares_host || r->peer->is_direct;
+	result = r->peer->is_near ? memory_ref_find(r) : step_find(r);
+	st->mapped = r->mapped;
+	if (result == SCHEDULE_DONE) {
+		status = bring(r, st);
+		result = status == DICOMM_SUCCESS
+				 ? land(r->op, r->step, st, r->seq, r->src,
+					r->seen)
+				 : step_fail(r->op, status, r->peer->rank);
+	}
+	if (result == SCHEDULE_AGAIN)
+		device_stage_free(dev, st);
+	return result; /* POSTED: the wire reads it into the stage */
+}
+
+static enum schedule_result received(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq)
+{
+	struct stage *st = device_stage_of(op->comm->dev, op, s, k);
+	bool reading = st && st->phase == STAGE_READING;
+	struct flow *f = &op->flows[s];
+	uint64_t bit = UINT64_C(1) << k % 64;
+	dicomm_result_t status;
+
+	if (!reading && !(f->posted & bit))
+		return SCHEDULE_DONE; /* while an older slice was posted */
+	status = step_arrived(op, step, s, k, seq, !reading);
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, step->peer);
+	if (reading)
+		return land(op, step, st, seq, st->at, false);
+	f->posted &= ~bit;
+	return settle(op, step, k, seq);
+}
+
+const struct step_ops device_ops = {.local = do_local,
+				    .send = send_message,
+				    .recv = recv_message,
+				    .sent = sent,
+				    .received = received,
+				    .progress = device_progress,
+				    .end = device_end,
+				    .quiesce = device_quiesce};

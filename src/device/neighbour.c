@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mapping the memory of a rank of this machine, where one of both has a device.
+ */
+#include "src/device/neighbour.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/member.h"
+#include "src/device/device.h"
+#include "src/engine/memory_ref.h"
+#include "src/memory/host_map.h"
+#include "src/memory/in_process.h"
+
+/* Stages in the memory of a device of the same kind */
+static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
+				   struct neighbour *n)
+{
+	const struct member *other = &comm->members[rank];
+	struct device *dev = comm->dev;
+
+	TRY(lease_take(&other->lease, &n->lease));
+	n->stages_bytes = other->near.bytes - other->near.offset;
+	TRY(dev->work->mem_import(dev->index, &other->near, &n->ipc));
+	n->stages = (uint8_t *)n->ipc + other->near.offset;
+	TRY(ipc_view_open(dev->ipc, &other->page, rank, comm->rank, &n->view));
+	return DICOMM_SUCCESS;
+}
+
+static bool close_device(struct deferred *later)
+{
+	struct neighbour *n = (struct neighbour *)later;
+
+	if (n->ipc)
+		later->work->mem_unimport(later->index, n->ipc);
+	if (n->lease >= 0)
+		lease_give(n->lease);
+	free(n);
+	return true;
+}
+
+/* What a rank of this process sends */
+static dicomm_result_t open_lent(struct dicomm_comm *comm,
+				 const struct member *other,
+				 struct neighbour *n)
+{
+	char why[256];
+	int index;
+
+	n->lent = in_process_find(other->lent);
+	n->apart = strcmp(other->device, comm->device) != 0;
+	if (n->lent && !n->apart)
+		return DICOMM_SUCCESS;
+	if (n->lent && accel_find(other->device, &index, why, sizeof(why)))
+		return comm->dev->work->reach(comm->index, index);
+	log_set_last_error("no rank of this process lends it");
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+/* Stages in host memory, which the device of the other writes */
+static dicomm_result_t open_host(const struct member *other,
+				 struct neighbour *n)
+{
+	TRY(accels[0]->import(&other->stages, &n->map));
+	n->where = other->stages;
+	n->stages = n->map;
+	n->stages_bytes = other->stages.bytes;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t neighbour_open(struct dicomm_comm *comm, int rank,
+			       const struct accel_export *board)
+{
+	const struct member *other = &comm->members[rank];
+	struct peer *peer = &comm->peers[rank];
+	struct device *dev = comm->dev;
+	dicomm_result_t status;
+
+	peer->neighbour = calloc(1, sizeof(*peer->neighbour));
+	if (!peer->neighbour)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "memory of a neighbour: out of memory");
+	peer->neighbour->lease = -1;
+	if (dev)
+		peer->neighbour->later = (struct deferred){.work = dev->work,
+							   .index = dev->index,
+							   .go = close_device};
+	if (!dev)
+		status = open_host(other, peer->neighbour);
+	else if (board)
+		status = host_map_open(dev->work, dev->index, board,
+				       &peer->neighbour->pins);
+	else if (other->pid == comm->members[comm->rank].pid)
+		status = open_lent(comm, other, peer->neighbour);
+	else
+		status = open_device(comm, rank, peer->neighbour);
+	if (status != DICOMM_SUCCESS)
+		neighbour_close(comm, rank);
+	return status;
+}
+
+void neighbour_close(struct dicomm_comm *comm, int rank)
+{
+	struct neighbour *n = comm->peers[rank].neighbour;
+
+	if (!n)
+		return;
+	ipc_view_close(n->view);
+	if (n->map)
+		accels[0]->unimport(&n->where, n->map);
+	host_map_close(n->pins);
+	in_process_put(n->lent);
+	comm->peers[rank].neighbour = NULL;
+	if (n->ipc)
+		deferred_run(&n->later);
+	else
+		close_device(&n->later);
+}
+
+void neighbour_refresh(struct dicomm_comm *comm)
+{
+	for (int r = 0; comm->shares && r < comm->ranks; r++) {
+		const struct neighbour *n = comm->peers[r].neighbour;
+
+		if (n && n->pins)
+			host_map_refresh(n->pins);
+	}
+	if (comm->dev && comm->dev->ipc)
+		ipc_refresh();
+}
+
+dicomm_result_t neighbour_check(const struct dicomm_comm *comm, const char *f,
+				const char *name, const void *at, size_t bytes)
+{
+	struct accel_export where;
+	size_t offset;
+	int r = 0;
+
+	if (accels[0]->find(at, bytes, &where, &offset))
+		return DICOMM_SUCCESS;
+	while (!comm->peers[r].is_near)
+		r++;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "%s: %s %p is not memory of dicomm_mem_alloc: rank %d (%s) "
+		    "reaches no other of rank %d (host), and staging is never",
+		    f, name, at, r, comm->members[r].device, comm->rank);
+}

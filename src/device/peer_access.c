@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which ranks' devices reach each other's memory; who has to stage, and may.
+ *
+ * Devices of one kind on one machine map each other's memory. What one rank
+ * sends to the other lies in stages in the memory of its own device, from where
+ * the other's kernels and copies read it. These stages are mapped when the
+ * communicator begins: to map what a user sends, when it is sent, could wait
+ * for a stream that is held. Ranks of one process have nothing to map: on one
+ * device they need no stages, on two the driver has to let them (lent.h). What
+ * hosts and devices share is in near.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/host/memory_table.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/member.h"
+#include "src/device/device.h"
+#include "src/device/neighbour.h"
+#include "src/device/path.h"
+#include "src/device/user_buffer.h"
+#include "src/device/wire_access.h"
+#include "src/links/cost_table.h"
+
+/* Different things that are said of pairs, at most */
+#define TOLD 32
+
+/* What all ranks know of it. */
+struct peer_access {
+	char why[128]; /* the first failure to map, in the words of a driver */
+	uint8_t mapped[]; /* [a * ranks + b]: rank a maps what rank b sends */
+};
+
+static struct path_end end_of(const struct member *m)
+{
+	return (struct path_end){.device = m->device,
+				 .host = m->host,
+				 .pid = m->pid,
+				 .on_host = m->on_host,
+				 .exports = m->exports,
+				 .lends = m->lent != 0};
+}
+
+static bool may_map(const struct dicomm_comm *comm, int a, int b)
+{
+	struct path_end x = end_of(&comm->members[a]);
+	struct path_end y = end_of(&comm->members[b]);
+
+	return path_may_map(&x, &y);
+}
+
+/* Of the end that has a device; of both, the one that wires do not reach. */
+static int less_wired(const struct dicomm_comm *comm, int a, int b)
+{
+	bool second =
+		comm->members[a].on_host ||
+		(!comm->members[b].on_host && wire_access_wires(comm, a, a) &&
+		 !wire_access_wires(comm, b, b));
+
+	return second ? b : a;
+}
+
+bool peer_access_wants_wires(const struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < a; b++)
+			if (!(comm->members[a].on_host &&
+			      comm->members[b].on_host) &&
+			    !may_map(comm, a, b))
+				return true;
+	return false;
+}
+
+static struct path_pair pair_of(const struct dicomm_comm *comm, int a, int b)
+{
+	size_t n = (size_t)comm->ranks, x = (size_t)a, y = (size_t)b;
+	const uint8_t *mapped = comm->peer_access->mapped;
+	int less = less_wired(comm, a, b);
+
+	return (struct path_pair){.a = end_of(&comm->members[a]),
+				  .b = end_of(&comm->members[b]),
+				  .mapped = mapped[x * n + y] &&
+					    mapped[y * n + x],
+				  .why_unmapped = comm->peer_access->why,
+				  .never = comm->members[a].never_staged ||
+					   comm->members[b].never_staged,
+				  .wired = wire_access_wires(comm, a, b) != 0,
+				  .wiring = wire_access_how(comm, less),
+				  .wiring_of = comm->members[less].device};
+}
+
+static bool may_share(const struct dicomm_comm *comm, int a, int b)
+{
+	struct path_end x = end_of(&comm->members[a]);
+	struct path_end y = end_of(&comm->members[b]);
+
+	return path_may_share(&x, &y);
+}
+
+void peer_access_unmap(struct dicomm_comm *comm)
+{
+	for (int r = 0; comm->peers && r < comm->ranks; r++)
+		neighbour_close(comm, r);
+}
+
+/* Does any pair of ranks, or of this rank's? All know alike. */
+static bool any_pair(const struct dicomm_comm *comm, int from, int to,
+		     bool (*may)(const struct dicomm_comm *comm, int a, int b))
+{
+	for (int a = from; a < to; a++)
+		for (int b = 0; b < comm->ranks; b++)
+			if (may(comm, a, b))
+				return true;
+	return false;
+}
+
+/* What a host rank sends from its scratch has to be of the sort that devices
+ * reach, and there before they look. */
+static dicomm_result_t share_scratch(struct dicomm_comm *comm)
+{
+	void *scratch = NULL;
+
+	TRY(accels[0]->alloc(0, DEVICE_SCRATCH, &scratch));
+	comm->scratch.at = scratch;
+	comm->scratch.bytes = DEVICE_SCRATCH;
+	comm->scratch.shared = true;
+	return DICOMM_SUCCESS;
+}
+
+/* The boards of host ranks that have a device for a neighbour */
+static dicomm_result_t gather_boards(struct dicomm_comm *comm,
+				     struct accel_export *boards)
+{
+	struct accel_export mine = {.id = 0};
+
+	if (!any_pair(comm, 0, comm->ranks, may_share))
+		return DICOMM_SUCCESS;
+	if (!comm->dev &&
+	    any_pair(comm, comm->rank, comm->rank + 1, may_share)) {
+		TRY(share_scratch(comm));
+		TRY(memory_table_export(&mine));
+	}
+	return control_allgather(comm->control, &mine, boards, sizeof(mine),
+				 comm->meet_ms);
+}
+
+/* Notes of where bytes are, and that they may go, need a wire of the machine:
+ * the others tell some senders of that late. */
+static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
+				 const struct accel_export *board)
+{
+	unsigned wires = comm->peers[rank].wires;
+
+	if (wires && comm->wires[__builtin_ctz(wires)].transport->intra_node)
+		return neighbour_open(comm, rank, board->id ? board : NULL);
+	log_set_last_error(NO_LOCAL_TRANSPORT);
+	return DICOMM_ERR_UNSUPPORTED;
+}
+
+/* Map what may be mapped. */
+static dicomm_result_t open_all(struct dicomm_comm *comm,
+				const struct accel_export *boards,
+				struct peer_access *mine)
+{
+	dicomm_result_t status;
+
+	if (comm->dev)
+		TRY(device_unhold(comm));
+	for (int r = 0; r < comm->ranks; r++) {
+		if (!may_map(comm, comm->rank, r))
+			continue;
+		status = open_pair(comm, r, &boards[r]);
+		mine->mapped[r] = status == DICOMM_SUCCESS;
+		if (!mine->mapped[r] && !mine->why[0])
+			snprintf(mine->why, sizeof(mine->why), "%s",
+				 log_last_error());
+	}
+	if (comm->dev)
+		streams_unblocked_end();
+	return DICOMM_SUCCESS;
+}
+
+/* The same, and hear what the others have. */
+static dicomm_result_t map_all(struct dicomm_comm *comm,
+			       const struct accel_export *boards)
+{
+	size_t n = (size_t)comm->ranks;
+	size_t bytes = sizeof(struct peer_access) + n;
+	struct peer_access *mine, *all;
+	dicomm_result_t status;
+
+	if (!any_pair(comm, 0, comm->ranks, may_map))
+		return DICOMM_SUCCESS;
+	mine = calloc(n + 1, bytes);
+	if (!mine)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	status = open_all(comm, boards, mine);
+	if (status == DICOMM_SUCCESS)
+		status = control_allgather(comm->control, mine,
+					   (uint8_t *)mine + bytes,
+					   (unsigned)bytes, comm->meet_ms);
+	for (size_t r = 0; status == DICOMM_SUCCESS && r < n; r++) {
+		all = (struct peer_access *)((uint8_t *)mine + (r + 1) * bytes);
+		memcpy(comm->peer_access->mapped + r * n, all->mapped, n);
+		if (!comm->peer_access->why[0])
+			memcpy(comm->peer_access->why, all->why,
+			       sizeof(all->why));
+	}
+	free(mine);
+	return status;
+}
+
+static dicomm_result_t refuse(const struct dicomm_comm *comm, int a, int b)
+{
+	const struct member *x = &comm->members[a], *y = &comm->members[b];
+	struct path_pair p = pair_of(comm, a, b);
+	char why[PATH_TEXT];
+
+	path_why_not(&p, why, sizeof(why));
+	return FAIL(DICOMM_ERR_NO_PATH,
+		    "no direct path between rank %d (%s) and rank %d (%s): "
+		    "%s; and rank %d has staging never",
+		    a, x->device, b, y->device, why, x->never_staged ? a : b);
+}
+
+static void announce(const struct dicomm_comm *comm, int a, int b, int pairs)
+{
+	const struct member *x = &comm->members[a], *y = &comm->members[b];
+	struct path_pair p = pair_of(comm, a, b);
+	char why[PATH_TEXT];
+
+	if (comm->rank != a)
+		return;
+	path_why_not(&p, why, sizeof(why));
+	log_warn("%s: between rank %d (%s) and rank %d (%s)%s data passes "
+		 "through host memory: %s (DICOMM_STAGING=never refuses that)",
+		 comm->name, a, x->device, b, y->device,
+		 pairs > 1 ? " and other pairs" : "", why);
+}
+
+static bool is_staged(const struct dicomm_comm *comm, int a, int b)
+{
+	struct path_pair p = pair_of(comm, a, b);
+
+	return path_find(&p) == PATH_STAGED;
+}
+
+/* All ranks come to the same end. */
+static dicomm_result_t decide(struct dicomm_comm *comm)
+{
+	int first = -1, second = -1, pairs = 0;
+
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = a + 1; b < comm->ranks; b++) {
+			if (!is_staged(comm, a, b))
+				continue;
+			if (comm->members[a].never_staged ||
+			    comm->members[b].never_staged)
+				return refuse(comm, a, b);
+			if (pairs++)
+				continue;
+			first = a;
+			second = b;
+		}
+	if (pairs)
+		announce(comm, first, second, pairs);
+	return DICOMM_SUCCESS;
+}
+
+/* Between ranks that read each other's buffers: longer ones overlap less, and
+ * gain nothing. A GPU reads it in some microseconds, and starts a kernel in
+ * about 3. */
+#define LENT_SLICE_BYTES ((uint32_t)16 << 20)
+
+/* Where all ranks lend to each other all they send, no stage has to hold a
+ * slice. What the user has chosen holds. */
+static void lend(struct dicomm_comm *comm)
+{
+	for (int r = 1; r < comm->ranks; r++)
+		if (comm->members[r].pid != comm->members[0].pid ||
+		    strcmp(comm->members[r].device, comm->members[0].device))
+			return;
+	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
+				    ? LENT_SLICE_BYTES
+				    : comm->slot_bytes;
+	cost_table_in_process(&comm->table, comm->ranks, comm->slice_bytes);
+}
+
+/* Where all messages are notes of what is in the memory of devices, slices may
+ * be as long as stages there. All ranks see the same. */
+static void lengthen(struct dicomm_comm *comm)
+{
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = 0; b < comm->ranks; b++) {
+			struct path_pair p = pair_of(comm, a, b);
+
+			if (path_find(&p) != PATH_IPC)
+				return;
+		}
+	lend(comm);
+	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
+		comm->slot_bytes = DEVICE_NEAR_BYTES;
+	comm->table.params.slot_bytes = comm->slot_bytes;
+}
+
+static bool all_on_host(const struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (!comm->members[r].on_host)
+			return false;
+	return true;
+}
+
+dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
+{
+	size_t n = (size_t)comm->ranks;
+	struct accel_export *boards;
+	dicomm_result_t status;
+
+	/* Then no pair has to be looked at. */
+	if (all_on_host(comm))
+		return DICOMM_SUCCESS;
+	comm->peer_access = calloc(1, sizeof(*comm->peer_access) + n * n);
+	if (!comm->peer_access)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %zu ranks", n);
+	boards = calloc(n, sizeof(*boards));
+	if (!boards)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %zu ranks", n);
+	status = gather_boards(comm, boards);
+	if (status == DICOMM_SUCCESS)
+		status = map_all(comm, boards);
+	free(boards);
+	if (status == DICOMM_SUCCESS)
+		status = wire_access_agree(comm);
+	if (status == DICOMM_SUCCESS)
+		status = decide(comm);
+	if (status == DICOMM_SUCCESS)
+		lengthen(comm);
+	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
+		struct path_pair p = pair_of(comm, comm->rank, r);
+		enum path way = path_find(&p);
+
+		comm->peers[r].staged = way == PATH_STAGED;
+		/* Both or none: a pair has one way. */
+		comm->peers[r].is_near = way == PATH_IPC || way == PATH_MAPPED;
+		comm->peers[r].is_direct = way == PATH_RDMA;
+		if (way == PATH_RDMA)
+			comm->peers[r].wires =
+				wire_access_wires(comm, comm->rank, r);
+		comm->shares |= way == PATH_MAPPED;
+		comm->only_shared |= way == PATH_MAPPED &&
+				     (comm->members[r].never_staged ||
+				      comm->members[comm->rank].never_staged);
+	}
+	return status == DICOMM_SUCCESS ? user_buffer_open(comm) : status;
+}
+
+/* Pairs of which the same is to be said, by the first of them */
+struct told {
+	int a, b, pairs;
+	char text[PATH_TEXT];
+};
+
+static void tell(struct told *told, int *n, const struct path_pair *p, int a,
+		 int b)
+{
+	char text[PATH_TEXT];
+	int i = 0;
+
+	path_explain(p, text, sizeof(text));
+	while (i < *n && strcmp(told[i].text, text))
+		i++;
+	if (i == TOLD)
+		return;
+	if (i == *n) {
+		told[i] = (struct told){.a = a, .b = b};
+		memcpy(told[i].text, text, sizeof(text));
+		(*n)++;
+	}
+	told[i].pairs++;
+}
+
+dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
+				    size_t len)
+{
+	struct told *told;
+	int n = 0;
+	size_t at;
+
+	if (!comm->peer_access || !len)
+		return DICOMM_SUCCESS;
+	told = calloc(TOLD, sizeof(*told));
+	if (!told)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_explain: out of memory");
+	for (int a = 0; a < comm->ranks; a++)
+		for (int b = a + 1; b < comm->ranks; b++) {
+			struct path_pair p = pair_of(comm, a, b);
+
+			tell(told, &n, &p, a, b);
+		}
+	at = (size_t)snprintf(text, len, "ways between devices\n");
+	for (int i = 0; i < n && at < len; i++) {
+		const struct told *t = &told[i];
+		char more[32] = "";
+
+		if (t->pairs > 1)
+			snprintf(more, sizeof(more), " and %d like them",
+				 t->pairs - 1);
+		at += (size_t)snprintf(text + at, len - at,
+				       "  rank %d (%s), rank %d (%s)%s: %s\n",
+				       t->a, comm->members[t->a].device, t->b,
+				       comm->members[t->b].device, more,
+				       t->text);
+	}
+	if (at < len)
+		user_buffer_explain(comm, text + at, len - at);
+	free(told);
+	return DICOMM_SUCCESS;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams of users, and the operations that are queued on them. */
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/device/device.h"
+#include "src/memory/blocked_streams.h"
+
+/* At a stream before the caller sleeps in between */
+#define LOOKS 1000
+
+/* Those of a device. The last one to come back after the device was closed
+ * frees them. */
+struct stream_fences {
+	const struct accel_work *work;
+	int index;
+	pthread_mutex_t lock; /* of what follows */
+	struct stream_fence *spare;
+	int away;
+	bool closed;
+};
+
+static void destroy(struct stream_fences *all, struct stream_fence *t)
+{
+	all->work->stream_wait_destroy(t->stream_wait);
+	all->work->event_destroy(t->event);
+	free(t);
+}
+
+static dicomm_result_t create(struct stream_fences *all)
+{
+	struct stream_fence *t = calloc(1, sizeof(*t));
+	dicomm_result_t status;
+
+	if (!t)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "stream: no memory to queue a call");
+	t->of = all;
+	status = all->work->event_create(all->index, &t->event);
+	if (status == DICOMM_SUCCESS)
+		status = all->work->stream_wait_create(all->index,
+						       &t->stream_wait);
+	if (status != DICOMM_SUCCESS) {
+		destroy(all, t);
+		return status;
+	}
+	t->next = all->spare;
+	all->spare = t;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t stream_fence_make(struct device *dev)
+{
+	struct stream_fences *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	all->work = dev->work;
+	all->index = dev->index;
+	pthread_mutex_init(&all->lock, NULL);
+	dev->tickets = all;
+	for (int i = 0; i < DEVICE_CALLS; i++)
+		TRY(create(all));
+	return DICOMM_SUCCESS;
+}
+
+/* Its lock is held, and is given back. */
+static void free_if_last(struct stream_fences *all)
+{
+	bool last = all->closed && !all->away;
+
+	pthread_mutex_unlock(&all->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+void stream_fence_free_all(struct device *dev)
+{
+	struct stream_fences *all = dev->tickets;
+	struct stream_fence *t;
+
+	if (!all)
+		return;
+	pthread_mutex_lock(&all->lock);
+	all->closed = true;
+	while ((t = all->spare)) {
+		all->spare = t->next;
+		destroy(all, t);
+	}
+	free_if_last(all);
+}
+
+static struct stream_fence *get(struct stream_fences *all)
+{
+	struct stream_fence *t;
+
+	pthread_mutex_lock(&all->lock);
+	t = all->spare;
+	if (t) {
+		all->spare = t->next;
+		all->away++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return t;
+}
+
+static void put(struct stream_fence *t)
+{
+	struct stream_fences *all = t->of;
+
+	pthread_mutex_lock(&all->lock);
+	all->away--;
+	if (all->closed) {
+		destroy(all, t);
+	} else {
+		t->next = all->spare;
+		all->spare = t;
+	}
+	free_if_last(all);
+}
+
+/* More are not made: that could wait for a stream that is held, with no bound.
+ * They come back as calls end. */
+static dicomm_result_t await(struct dicomm_comm *comm,
+			     struct stream_fence **out)
+{
+	const struct timespec nap = {0, 20000};
+	uint64_t begin = clock_ms();
+	struct stream_fence *t;
+
+	while (!(t = get(comm->dev->tickets))) {
+		if (fault_is(comm))
+			return fault_report(comm);
+		if (comm->timeout_ms > 0 &&
+		    clock_ms() - begin > (uint64_t)comm->timeout_ms) {
+			/* Others make the call that this rank gives up. */
+			fault_raise(comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
+				    "stream: none of %d calls under way on %s "
+				    "has ended for %d ms",
+				    DEVICE_CALLS, comm->name, comm->timeout_ms);
+			return fault_report(comm);
+		}
+		nanosleep(&nap, NULL);
+	}
+	*out = t;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
+				  dicomm_stream_t stream,
+				  struct stream_fence **out)
+{
+	struct stream_fence *t;
+
+	TRY(await(comm, &t));
+	t->stream = stream;
+	t->held = t->reached = false;
+	t->next = NULL;
+	*out = t;
+	return DICOMM_SUCCESS;
+}
+
+/*
+ * No stream wait is pending before the last event is recorded. For where an
+ * event is queued behind a stream wait, its call waits for that of the stream
+ * wait; and calls wait for each other in a circle if each queued a stream wait
+ * before it recorded an event: those of two threads on the same two streams, or
+ * of one on a stream that the driver keeps in order with another.
+ */
+dicomm_result_t stream_fence_hold(struct stream_fence *list)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct stream_fence *t;
+
+	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
+		status = t->of->work->open(t->of->index, t->stream, &t->open);
+		if (status == DICOMM_SUCCESS)
+			status = t->of->work->event_record(t->event, t->open);
+	}
+	streams_block_begin();
+	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
+		status =
+			t->of->work->stream_wait_queue(t->stream_wait, t->open);
+		t->held = status == DICOMM_SUCCESS;
+	}
+	streams_block_end();
+	for (t = list; t; t = t->next) {
+		if (t->open)
+			t->of->work->close(t->open);
+		t->open = NULL;
+	}
+	return status;
+}
+
+/* Until all that is on the stream is done. */
+static dicomm_result_t come_to_end(const struct accel_work *work,
+				   struct accel_event *event,
+				   struct accel_stream *s)
+{
+	const struct timespec nap = {0, 20000};
+	dicomm_result_t status;
+	unsigned looks = 0;
+
+	TRY(work->event_record(event, s));
+	while ((status = work->event_query(event)) == DICOMM_AGAIN)
+		if (++looks < LOOKS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	return status;
+}
+
+/* Drivers copy ordinary host memory within the call: by then the stream has to
+ * be at its end, or the call would wait in the driver for a stream wait, with
+ * what it locks there. */
+dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
+			      void *dst, const void *src, size_t bytes)
+{
+	const struct accel_work *work = comm->dev->work;
+	struct accel_stream *s = NULL;
+	dicomm_result_t status;
+	struct stream_fence *t;
+
+	TRY(await(comm, &t));
+	status = work->open(comm->dev->index, stream, &s);
+	if (status == DICOMM_SUCCESS)
+		status = come_to_end(work, t->event, s);
+	if (status == DICOMM_SUCCESS && dst) {
+		status = work->copy(s, dst, src, bytes);
+		if (status == DICOMM_SUCCESS)
+			status = come_to_end(work, t->event, s);
+	}
+	if (s)
+		work->close(s);
+	put(t);
+	return status;
+}
+
+bool stream_fence_is_of(const struct stream_fence *t,
+			const struct dicomm_comm *comm, dicomm_stream_t stream)
+{
+	return comm->dev && t->stream == stream &&
+	       t->of->work == comm->dev->work &&
+	       t->of->index == comm->dev->index;
+}
+
+dicomm_result_t stream_fence_query(struct stream_fence *t)
+{
+	if (!t->reached) {
+		TRY(t->of->work->event_query(t->event));
+		t->reached = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+void stream_fence_give(struct stream_fence *t)
+{
+	if (t->held)
+		t->of->work->stream_wait_release(t->stream_wait);
+	put(t);
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Buffers of users in the memory of a device that others reach. */
+#include "src/device/user_buffer.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/log.h"
+#include "src/device/device.h"
+#include "src/device/wire_access.h"
+#include "src/memory/blocked_streams.h"
+
+/* From so many bytes on, a call pays for the registration of what the library
+ * has allocated, which lasts until that is freed. */
+#define PAYS ((size_t)64 << 10)
+/* For neighbours that have memory mapped which is taken back: they may be in an
+ * operation that waits for this rank. */
+#define LET_GO_MS 200
+
+struct user_buffer {
+	const uint8_t *at;
+	size_t bytes;
+	uint64_t id;    /* of the allocation */
+	bool announced; /* by the user; else all of an allocation of ours */
+	bool asked;     /* the wires were, and it was offered */
+	bool asking;    /* that is under way, without the lock */
+	struct mem_handles held;
+	int offer; /* to devices of other processes; or -1 */
+	struct user_buffer *next;
+};
+
+/* Those of one communicator */
+struct user_buffers {
+	struct dicomm_comm *comm;
+	bool wired, offers;   /* who is there to reach them */
+	pthread_mutex_t lock; /* of the list */
+	pthread_cond_t told;  /* what was asked */
+	struct user_buffer *first;
+	unsigned users; /* who keeps it among the communicators */
+	struct user_buffers *next;
+};
+
+/* Memory of ours on devices */
+struct allocated {
+	const struct accel *accel;
+	int index;
+	const uint8_t *at;
+	size_t bytes;
+	struct lease *lease; /* of neighbours; NULL: it was never offered */
+	struct allocated *next;
+};
+
+/* Guards both lists, and is held for no more than a look at them: a NIC takes
+ * its time. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct user_buffers *communicators;
+static struct allocated *ours;
+
+/* A fork's child has neither. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&unused, NULL);
+	communicators = NULL;
+	ours = NULL;
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}
+
+static bool overlaps(const struct user_buffer *g, const void *at, size_t bytes)
+{
+	uintptr_t a = (uintptr_t)g->at, b = (uintptr_t)at;
+
+	return a < b + bytes && b < a + g->bytes;
+}
+
+static bool covers(const struct user_buffer *g, const void *at, size_t bytes)
+{
+	uintptr_t a = (uintptr_t)g->at, b = (uintptr_t)at;
+
+	return b >= a && b - a <= g->bytes && bytes <= g->bytes - (b - a);
+}
+
+/* ---- entries; under the lock of their list ---- */
+
+/* Nobody is to reach it any more. What neighbours still have mapped is theirs
+ * until that lease is over; or NULL. */
+static struct lease *take_back(struct user_buffers *all, struct user_buffer *g)
+{
+	struct lease *lease = ipc_withdraw(all->comm->dev->ipc, g->offer);
+
+	g->offer = -1;
+	comm_mem_deregister(all->comm, &g->held);
+	return lease;
+}
+
+static struct lease *destroy(struct user_buffers *all, struct user_buffer **at)
+{
+	struct user_buffer *g = *at;
+	struct lease *lease = take_back(all, g);
+
+	*at = g->next;
+	free(g);
+	return lease;
+}
+
+/* What was there is no more: its keys must not reach what is there now. */
+static void let_go(struct user_buffers *all, const void *base, size_t bytes,
+		   uint64_t but)
+{
+	struct user_buffer **at = &all->first;
+
+	while (*at) {
+		struct user_buffer *g = *at;
+
+		if (g->id == but || !overlaps(g, base, bytes)) {
+			at = &g->next;
+		} else if (g->asking) {
+			pthread_cond_wait(&all->told, &all->lock);
+			at = &all->first;
+		} else if (g->announced) {
+			/* The user has a handle of it. */
+			lease_end(take_back(all, g), 0);
+			g->asked = true;
+			at = &g->next;
+		} else {
+			lease_end(destroy(all, at), 0);
+		}
+	}
+}
+
+static struct user_buffer *add(struct user_buffers *all, const void *at,
+			       size_t bytes, uint64_t id, bool announced)
+{
+	struct user_buffer *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->at = at;
+	g->bytes = bytes;
+	g->id = id;
+	g->announced = announced;
+	g->offer = -1;
+	g->next = all->first;
+	all->first = g;
+	return g;
+}
+
+/* The allocation of ours that this lies in, under the lock of the lists; or
+ * NULL */
+static struct allocated *find_ours(const void *at)
+{
+	struct allocated *a = ours;
+
+	while (a && (uintptr_t)at - (uintptr_t)a->at >= a->bytes)
+		a = a->next;
+	return a;
+}
+
+/* Of what the library has allocated, neighbours have leases on the memory; of
+ * the rest, on the offer. */
+static int offer(struct dicomm_comm *comm, const struct user_buffer *g)
+{
+	const struct lease *lease = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct allocated *a;
+
+	pthread_mutex_lock(&lock);
+	a = find_ours(g->at);
+	if (a && !a->lease)
+		status = lease_begin(a->accel, a->index,
+				     (void *)(uintptr_t)a->at, &a->lease);
+	if (a)
+		lease = a->lease;
+	pthread_mutex_unlock(&lock);
+	if (status != DICOMM_SUCCESS)
+		return -1;
+	return ipc_offer(comm->dev->ipc, g->at, lease);
+}
+
+/* Once: what a NIC does not take, it does not take later. Only a call of the
+ * communicator asks, one at a time; meanwhile no stream becomes held, and g
+ * stays, while what is before and behind it may go. */
+static void ask(struct user_buffers *all, struct user_buffer *g)
+{
+	struct dicomm_comm *comm = all->comm;
+	const struct device *dev = comm->dev;
+	const struct tp_region region = {.accel = comm->accel,
+					 .index = dev->index,
+					 .addr = g->at,
+					 .len = g->bytes,
+					 .id = g->id};
+	char how[WIRE_ACCESS_TEXT] = "";
+	struct mem_handles held = {0};
+	int offered = -1;
+
+	if (g->asked || !streams_unblocked_begin(dev->work, dev->index))
+		return;
+	g->asked = true;
+	g->asking = true;
+	pthread_mutex_unlock(&all->lock);
+	if (all->wired &&
+	    wire_access_hold(comm, &region, &held, how) != DICOMM_SUCCESS)
+		comm_mem_deregister(comm, &held);
+	if (all->offers)
+		offered = offer(comm, g);
+	streams_unblocked_end();
+	pthread_mutex_lock(&all->lock);
+	g->held = held;
+	g->offer = offered;
+	g->asking = false;
+	pthread_cond_broadcast(&all->told);
+	log_info("%s rank %d: %s wire reaches the buffer of %zu bytes at "
+		 "%p%s%s; to other processes it is %s",
+		 comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
+		 (const void *)g->at, how[0] ? ": " : "", how,
+		 offered < 0 ? "not offered" : "offered");
+}
+
+/* ---- communicators ---- */
+
+dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
+{
+	struct user_buffers *all;
+	bool wired = false, offers = false;
+
+	for (int r = 0; r < comm->ranks; r++) {
+		const struct peer *p = &comm->peers[r];
+
+		wired |= p->is_direct && r != comm->rank;
+		offers |= p->is_near &&
+			  (p->neighbour->view || p->neighbour->apart);
+	}
+	if (!device_has_memory(comm->dev) || !(wired || offers))
+		return DICOMM_SUCCESS;
+	all = calloc(1, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: out of memory");
+	pthread_once(&once, setup);
+	all->comm = comm;
+	all->wired = wired;
+	all->offers = offers && comm->dev->ipc;
+	pthread_mutex_init(&all->lock, NULL);
+	pthread_cond_init(&all->told, NULL);
+	comm->dev->givens = all;
+	pthread_mutex_lock(&lock);
+	all->next = communicators;
+	communicators = all;
+	pthread_mutex_unlock(&lock);
+	return DICOMM_SUCCESS;
+}
+
+void user_buffer_close(struct dicomm_comm *comm)
+{
+	struct user_buffers *all = comm->dev->givens, **at = &communicators;
+
+	if (!all)
+		return;
+	pthread_mutex_lock(&lock);
+	while (all->users)
+		pthread_cond_wait(&unused, &lock);
+	while (*at != all)
+		at = &(*at)->next;
+	*at = all->next;
+	pthread_mutex_unlock(&lock);
+	while (all->first)
+		lease_end(destroy(all, &all->first), 0);
+	pthread_cond_destroy(&all->told);
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+	comm->dev->givens = NULL;
+}
+
+/* ---- what the user gives ---- */
+
+dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
+				size_t bytes, struct user_buffer **out)
+{
+	struct user_buffers *all = comm->dev->givens;
+	struct accel_allocation a;
+	struct user_buffer *g;
+
+	*out = NULL;
+	if (!all)
+		return DICOMM_SUCCESS;
+	/* Of what the driver does not know nobody is told. */
+	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
+		return DICOMM_SUCCESS;
+	pthread_mutex_lock(&all->lock);
+	let_go(all, a.base, a.bytes, a.id);
+	g = add(all, at, bytes, a.id, true);
+	/* Of more than one allocation, a number says too little. */
+	if (g && bytes > a.bytes - ((uintptr_t)at - (uintptr_t)a.base))
+		g->asked = true;
+	if (g)
+		ask(all, g);
+	pthread_mutex_unlock(&all->lock);
+	if (!g)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_register: out of memory");
+	*out = g;
+	return DICOMM_SUCCESS;
+}
+
+void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
+{
+	struct user_buffers *all = comm->dev->givens;
+	struct user_buffer **at = &all->first;
+	struct lease *lease;
+
+	pthread_mutex_lock(&all->lock);
+	while (*at != g)
+		at = &(*at)->next;
+	lease = destroy(all, at);
+	pthread_mutex_unlock(&all->lock);
+	if (!lease_end(lease, LET_GO_MS))
+		log_warn("%s: comm_deregister: other processes have not let go "
+			 "of the buffer for %d ms, maybe since their streams "
+			 "are held; they will when none is",
+			 comm->name, LET_GO_MS);
+}
+
+dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
+				      const void *at, size_t bytes)
+{
+	struct allocated *a = malloc(sizeof(*a));
+
+	if (!a)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "mem_alloc: out of memory");
+	pthread_once(&once, setup);
+	*a = (struct allocated){
+		.accel = accel, .index = index, .at = at, .bytes = bytes};
+	pthread_mutex_lock(&lock);
+	a->next = ours;
+	ours = a;
+	pthread_mutex_unlock(&lock);
+	return DICOMM_SUCCESS;
+}
+
+static bool is_ours(const void *at)
+{
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	found = find_ours(at);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* Under the lock of the lists, but for the time it takes */
+static void let_go_in(struct user_buffers *all, const void *at, size_t bytes)
+{
+	all->users++;
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&all->lock);
+	let_go(all, at, bytes, 0);
+	pthread_mutex_unlock(&all->lock);
+	pthread_mutex_lock(&lock);
+	if (!--all->users)
+		pthread_cond_broadcast(&unused);
+}
+
+dicomm_result_t user_buffer_free(void *at)
+{
+	struct allocated **a = &ours, *gone;
+
+	pthread_mutex_lock(&lock);
+	while (*a && (*a)->at != at)
+		a = &(*a)->next;
+	gone = *a;
+	if (gone) {
+		*a = gone->next;
+		for (struct user_buffers *all = communicators; all;
+		     all = all->next)
+			let_go_in(all, at, gone->bytes);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!gone)
+		return DICOMM_ERR_INVALID_ARGUMENT;
+	if (gone->lease)
+		lease_end(gone->lease, LET_GO_MS);
+	else
+		lease_free(gone->accel, gone->index, at);
+	free(gone);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- calls ---- */
+
+/* All who reach it: of offers, the last that was made */
+static void add_ways(const struct user_buffer *g, struct call *call,
+		     enum plan_buffer b)
+{
+	call->wires[b] |= (uint8_t)g->held.wires;
+	if (g->offer >= 0)
+		call->offers[b] = (uint8_t)(g->offer + 1);
+}
+
+static void ways_to(struct user_buffers *all, const void *at, size_t bytes,
+		    struct call *call, enum plan_buffer b)
+{
+	struct accel_allocation a;
+	bool found = false, pays;
+
+	/* Of what the driver does not know nobody is told. */
+	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
+		return;
+	pays = bytes >= PAYS && is_ours(at) &&
+	       (uintptr_t)at - (uintptr_t)a.base + bytes <= a.bytes;
+	pthread_mutex_lock(&all->lock);
+	let_go(all, a.base, a.bytes, a.id);
+	for (struct user_buffer *g = all->first; g; g = g->next) {
+		if (g->id != a.id || !covers(g, at, bytes))
+			continue;
+		found = true;
+		ask(all, g);
+		add_ways(g, call, b);
+	}
+	if (!found && pays) {
+		struct user_buffer *g = add(all, a.base, a.bytes, a.id, false);
+
+		if (g) {
+			ask(all, g);
+			add_ways(g, call, b);
+		}
+	}
+	pthread_mutex_unlock(&all->lock);
+}
+
+void user_buffer_find(struct dicomm_comm *comm, struct call *call)
+{
+	size_t first, bytes;
+
+	/* Memory that a NIC reaches is scarce: not where nothing is sent. */
+	if (!comm->dev || !comm->dev->givens || call->coll == COLL_REDUCE_LOCAL)
+		return;
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
+		const char *base = b == PLAN_SEND ? call->send : call->recv;
+
+		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
+		if (base && bytes)
+			ways_to(comm->dev->givens, base + first, bytes, call,
+				b);
+	}
+}
+
+void user_buffer_explain(const struct dicomm_comm *comm, char *text, size_t len)
+{
+	struct user_buffers *all = comm->dev ? comm->dev->givens : NULL;
+	unsigned n = 0;
+	uint64_t bytes = 0;
+
+	*text = '\0';
+	if (!all)
+		return;
+	pthread_mutex_lock(&all->lock);
+	for (const struct user_buffer *g = all->first; g; g = g->next)
+		if (g->held.wires || g->offer >= 0) {
+			n++;
+			bytes += g->bytes;
+		}
+	pthread_mutex_unlock(&all->lock);
+	snprintf(text, len,
+		 "  rank %d (%s): in place, without a copy on the device: %u "
+		 "buffers, %" PRIu64 " bytes\n",
+		 comm->rank, comm->device, n, bytes);
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations: made from calls, queued, run to their end. */
+#include "src/engine/engine.h"
+
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/core/message.h"
+#include "src/core/wait.h"
+#include "src/engine/step.h"
+#include "src/links/drift.h"
+
+/* Steps started in one turn of an operation, so that others get theirs. */
+#define TURN_BUDGET 64
+/* For looking at operations that wait, likewise */
+#define WATCH_NS UINT64_C(50000000)
+#define TELL_MS 100 /* who is done, but has not told all of it */
+
+/* Whom an operation waits for: the peer of its first unfinished message. */
+static void blocked_on(const struct operation *op, struct wait_for *f)
+{
+	const struct plan *p = &op->prep->plan;
+	const struct schedule *sc = &op->schedule;
+
+	f->comm = op->comm;
+	f->call = &op->call;
+	f->number = op->number;
+	f->peer = -1;
+	if (!op->started) {
+		f->peer = drift_awaits(op->comm);
+		return;
+	}
+	for (uint32_t i = sc->first; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+		bool ready = true;
+
+		if (s->peer < 0 || sc->done[i] == sc->slices)
+			continue;
+		for (uint32_t d = 0; d < s->dep_count && ready; d++)
+			ready = sc->done[p->deps[s->dep_first + d]] >
+				sc->done[i];
+		if (!ready)
+			continue;
+		f->peer = s->peer;
+		f->sending = s->kind == STEP_SEND;
+		if (!f->sending)
+			return; /* a receive tells most */
+	}
+}
+
+bool engine_wait(struct waiter *w, struct operation *op, bool alone)
+{
+	struct wait_for f = {.comm = op->comm, .alone = alone};
+	uint64_t checked_ns = w->checked_ns;
+
+	/* Only the slow part asks who is late. */
+	if (w->polls + 1 >= op->comm->spin)
+		blocked_on(op, &f);
+	wait_more(w, &f);
+	return w->checked_ns != checked_ns;
+}
+
+/* A peer that does not answer takes time: who comes after it is looked at the
+ * next time, when that one is not asked again. One warning does for all. */
+bool engine_watch(const struct waiter *w, struct operation *op)
+{
+	struct wait_for f = {.comm = op->comm};
+
+	if (op->watch.since_ns != w->since_ns)
+		op->watch = (struct waiter){.since_ns = w->since_ns,
+					    .warned = true};
+	blocked_on(op, &f);
+	wait_look(&op->watch, &f);
+	return clock_ns() - w->checked_ns < WATCH_NS;
+}
+
+bool engine_look(struct waiter *w, struct operation *op)
+{
+	struct wait_for f = {.comm = op->comm};
+
+	if (!wait_is_due(w))
+		return false;
+	blocked_on(op, &f);
+	wait_look(w, &f);
+	return true;
+}
+
+static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
+{
+	struct mem_handles held;
+	uint8_t *more;
+
+	if (bytes <= comm->scratch.bytes)
+		return DICOMM_SUCCESS;
+	/* To allocate now could wait for a stream that waits for us, or be too
+	 * late for neighbours to map it. */
+	if (comm->dev || comm->scratch.shared)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "operation: %zu bytes of scratch on %s, there are "
+			    "%zu",
+			    bytes, comm->device, comm->scratch.bytes);
+	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	comm->scratch.at = more;
+	comm->scratch.held = held;
+	comm->scratch.bytes = bytes;
+	return DICOMM_SUCCESS;
+}
+
+void engine_release(struct operation *op)
+{
+	prepared_put(op->prep);
+	op->prep = NULL;
+	op->next = op->comm->spare;
+	op->comm->spare = op;
+}
+
+/* The last operation in the queue that op belongs to. */
+static struct operation **queue_of(struct operation *op)
+{
+	switch (op->call.coll) {
+	case COLL_SEND:
+		return &op->comm->peers[op->call.root].last_send;
+	case COLL_RECV:
+		return &op->comm->peers[op->call.root].last_recv;
+	default:
+		return &op->comm->last_collective;
+	}
+}
+
+static void enqueue(struct operation *op)
+{
+	struct operation **last = queue_of(op);
+
+	op->before = *last;
+	if (*last)
+		(*last)->after = op;
+	*last = op;
+}
+
+static void dequeue(struct operation *op)
+{
+	struct operation **last = queue_of(op);
+
+	if (op->before)
+		op->before->after = op->after;
+	if (op->after)
+		op->after->before = op->before;
+	if (*last == op)
+		*last = op->before;
+	op->before = op->after = NULL;
+	op->done = true;
+}
+
+dicomm_result_t engine_prepare(struct dicomm_comm *comm,
+			       const struct call *call, struct operation **out)
+{
+	struct operation *op = comm->spare;
+	dicomm_result_t status;
+
+	if (op) {
+		comm->spare = op->next;
+	} else {
+		op = calloc(1, sizeof(*op));
+		/* The others must not wait for it. */
+		if (!op)
+			return fault_own(comm,
+					 FAIL(DICOMM_ERR_NO_MEMORY,
+					      "%s: no memory for the operation",
+					      coll_name(call->coll)),
+					 -1);
+		op->comm = comm;
+	}
+	op->call = *call;
+	op->prep = NULL;
+	op->before = op->after = op->next = NULL;
+	op->started = op->done = op->ending = false;
+	op->watch.since_ns = 0;
+	status = prepared_get(comm, &op->call, &op->prep);
+	if (status != DICOMM_SUCCESS)
+		goto release;
+	op->number = engine_number(comm, op->prep);
+	op->signature = engine_signature(op->prep, op->number);
+	enqueue(op);
+	*out = op;
+	return DICOMM_SUCCESS;
+
+release:
+	engine_release(op);
+	/* What all ranks decide alike has no effect; but if only this one
+	 * cannot go on, they must not wait for it. */
+	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
+	    status != DICOMM_ERR_INVALID_USAGE)
+		return fault_own(comm, status, -1);
+	return status;
+}
+
+static dicomm_result_t clear_flows(struct operation *op)
+{
+	uint32_t n = op->prep->plan.nsteps;
+
+	if (op->flows_room < n) {
+		free(op->flows);
+		op->flows_room = 0;
+		op->flows = malloc(n * sizeof(*op->flows));
+		if (!op->flows)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "operation: no memory for %u steps", n);
+		op->flows_room = n;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		op->flows[i].whole = false;
+		op->flows[i].posted = 0;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Messages of the call's buffers may go by reference. */
+static dicomm_result_t hold_buffers(struct operation *op)
+{
+	const struct dicomm_comm *comm = op->comm;
+	size_t first, bytes;
+
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
+		const void *base =
+			b == PLAN_SEND ? op->call.send : op->call.recv;
+
+		if (block_runs_apply(&op->call, b)) {
+			TRY(block_runs_hold(op->comm, &op->call, b,
+					    &op->runs[b]));
+			continue;
+		}
+		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
+			     &bytes);
+		if (base && bytes)
+			TRY(comm_mem_register(op->comm,
+					      (const char *)base + first, bytes,
+					      b == PLAN_RECV, &op->held[b]));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void drop_buffers(struct operation *op)
+{
+	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
+		comm_mem_deregister(op->comm, &op->held[b]);
+		block_runs_drop(op->comm, &op->runs[b]);
+	}
+}
+
+/* Its algorithm was chosen when it was queued, by links that are no more. */
+static dicomm_result_t renew(struct operation *op)
+{
+	struct prepared *old = op->prep;
+
+	if (!old->algorithm || old->key.epoch == op->comm->links_epoch)
+		return DICOMM_SUCCESS;
+	TRY(prepared_get(op->comm, &op->call, &op->prep));
+	prepared_put(old);
+	return DICOMM_SUCCESS;
+}
+
+static uint64_t messages_of(const struct operation *op, const struct pair *pair,
+			    bool out)
+{
+	const struct prepared *e = op->prep;
+	const size_t *n = out ? op->call.send_counts : op->call.recv_counts;
+	uint32_t each = out ? pair->out : pair->in;
+
+	if (op->call.coll != COLL_ALLTOALLV || !each)
+		return each * e->slices;
+	return (n[pair->peer->rank] + e->slice - 1) / e->slice;
+}
+
+/*
+ * Who is done with a crowded operation sends nothing of the next one to a rank
+ * that is not: it would take the way from what others still send to that rank,
+ * which meanwhile has nothing more to send itself. So a rank releases the last
+ * message of such an operation only at its end.
+ */
+static void take_turn(struct operation *op)
+{
+	struct prepared *e = op->prep;
+
+	for (uint32_t i = 0; e->crowded && i < e->npairs; i++) {
+		struct pair *pair = &e->pairs[i];
+		struct lane *lane = &pair->peer->lane[e->class];
+
+		if (pair->peer->limits.congests)
+			lane->in_held =
+				lane->in_base + messages_of(op, pair, false);
+	}
+}
+
+static void pass_turn(const struct prepared *e, struct pair *pair)
+{
+	struct lane *lane = &pair->peer->lane[e->class];
+
+	lane->in_held = 0;
+	if (e->crowded && pair->peer->limits.congests) {
+		lane->out_settles = lane->out_last;
+		if (lane->in.lines)
+			pair->peer->transport->release(pair->peer->tp, e->class,
+						       message_done(lane));
+	}
+}
+
+static dicomm_result_t begin(struct operation *op, bool *progressed)
+{
+	if (op->prep->expected_ns)
+		TRY(drift_turn(op, progressed));
+	TRY(renew(op));
+	op->begun_ns = op->ended_ns = 0;
+	op->looked = 0;
+	if (op->prep->expected_ns && !coll_rooted(op->call.coll))
+		op->begun_ns = clock_ns();
+	TRY(clear_flows(op));
+	TRY(grow_scratch(op->comm, op->prep->scratch_bytes));
+	if (op->prep->needs_mem_reg)
+		TRY(hold_buffers(op));
+	TRY(schedule_begin(&op->schedule, &op->prep->plan, op->prep->slices,
+			   op->prep->window));
+	take_turn(op);
+	op->started = true;
+	return DICOMM_SUCCESS;
+}
+
+/* Is there so much of all that this rank receives? */
+static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
+{
+	const struct plan *p = &op->prep->plan;
+
+	for (; op->looked < p->nsteps; op->looked++) {
+		enum step_kind kind = p->steps[op->looked].kind;
+
+		if ((kind == STEP_RECV || kind == STEP_RECV_REDUCE) &&
+		    slices[op->looked] < much)
+			return false;
+	}
+	op->looked = 0;
+	return true;
+}
+
+/*
+ * Where there is a root, ranks wait for who is late, and some are done long
+ * before others. What tells of links is how long a rank receives, from when it
+ * has heard of all that send to it.
+ */
+static void time_receives(struct operation *op)
+{
+	const struct schedule *sc = &op->schedule;
+
+	if (!op->begun_ns && has_all(op, sc->posted, 1))
+		op->begun_ns = clock_ns();
+	if (op->begun_ns && has_all(op, sc->done, sc->slices))
+		op->ended_ns = clock_ns();
+}
+
+/* All steps have finished: the next operation numbers its messages from
+ * here. */
+static void end(struct operation *op)
+{
+	struct prepared *e = op->prep;
+
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		struct pair *pair = &e->pairs[i];
+		struct lane *lane = &pair->peer->lane[e->class];
+
+		lane->out_base += messages_of(op, pair, true);
+		lane->in_base += messages_of(op, pair, false);
+		pass_turn(e, pair);
+	}
+	if (e->expected_ns)
+		drift_note(op,
+			   (op->ended_ns ? op->ended_ns : clock_ns()) -
+				   op->begun_ns,
+			   op->prep->expected_ns);
+	/* Who waits for this rank must not depend on its next call. */
+	comm_tell_all(op->comm, TELL_MS);
+	drop_buffers(op);
+	dequeue(op);
+}
+
+void engine_drop(struct operation *op)
+{
+	fault_stop_wires(op->comm);
+	if (op->comm->device_ops)
+		op->comm->device_ops->quiesce(op->comm);
+	step_forget(op);
+	drop_buffers(op);
+	dequeue(op);
+}
+
+enum schedule_result engine_turn(struct operation *op, bool *progressed)
+{
+	enum schedule_result r;
+	dicomm_result_t status;
+
+	if (!op->started) {
+		status = begin(op, progressed);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(op, status, -1);
+	}
+	if (op->comm->device_ops) {
+		status = op->comm->device_ops->progress(op->comm, progressed);
+		if (status != DICOMM_SUCCESS)
+			return step_fail(op, status, -1);
+	}
+	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
+	if (op->prep->expected_ns && coll_rooted(op->call.coll) &&
+	    !op->ended_ns)
+		time_receives(op);
+	if (r == SCHEDULE_DONE && op->comm->device_ops)
+		r = op->comm->device_ops->end(op);
+	if (r == SCHEDULE_DONE)
+		end(op);
+	return r;
+}
+
+/* Of one communicator? Then who waits for one of them waits for all. */
+static bool are_alone(struct operation *const *ops, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (ops[i]->comm != ops[0]->comm)
+			return false;
+	return true;
+}
+
+void engine_leave(struct dicomm_comm *comm)
+{
+	prepared_trim(comm);
+	comm_leave_one(comm);
+}
+
+static void finish(struct operation **at)
+{
+	struct operation *op = *at;
+	struct dicomm_comm *comm = op->comm;
+
+	*at = NULL;
+	engine_release(op);
+	engine_leave(comm);
+}
+
+dicomm_result_t engine_run(struct operation **ops, size_t n)
+{
+	bool alone = are_alone(ops, n);
+	struct waiter w = {0};
+	dicomm_result_t first = DICOMM_SUCCESS;
+	size_t left = n, low = 0;
+
+	while (left) {
+		bool moved = false, more;
+		struct operation *waiting = NULL;
+
+		for (size_t i = low; i < n; i++) {
+			struct operation *op = ops[i];
+			enum schedule_result r;
+
+			if (!op) {
+				if (i == low)
+					low++;
+				continue;
+			}
+			if (fault_is(op->comm)) {
+				first = first ? first : fault_report(op->comm);
+				engine_drop(op);
+				finish(&ops[i]);
+				moved = true;
+				left--;
+				continue;
+			}
+			if (op->before)
+				continue;
+			r = engine_turn(op, &moved);
+			if (r == SCHEDULE_DONE) {
+				finish(&ops[i]);
+				left--;
+				moved = true;
+			} else if (!waiting) {
+				waiting = op;
+			}
+		}
+		if (moved || !waiting) {
+			wait_moved(&w);
+			continue;
+		}
+		for (size_t i = low; i < n && !alone; i++)
+			if (ops[i] && ops[i]->comm != waiting->comm)
+				wait_poll(ops[i]->comm);
+		more = engine_wait(&w, waiting, alone);
+		for (size_t i = low; i < n && more; i++)
+			if (ops[i] && ops[i] != waiting && !ops[i]->before)
+				more = engine_watch(&w, ops[i]);
+	}
+	return first;
+}
+
+void engine_free_spare(struct dicomm_comm *comm)
+{
+	while (comm->spare) {
+		struct operation *op = comm->spare;
+
+		comm->spare = op->next;
+		schedule_free(&op->schedule);
+		free(op->flows);
+		free(op);
+	}
+}
+
+dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
+{
+	struct operation *op;
+	dicomm_result_t status;
+
+	if (comm_enter(comm))
+		status = engine_prepare(comm, call, &op);
+	else
+		status = fault_report(comm);
+	if (status == DICOMM_SUCCESS)
+		return engine_run(&op, 1);
+	engine_leave(comm);
+	return status;
+}

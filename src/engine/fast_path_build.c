@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making calls ready for the short way. */
+#include "src/engine/fast_path_build.h"
+
+#include <stdlib.h>
+
+#include "src/base/log.h"
+
+static bool is_whole_block(const struct span *s)
+{
+	return s->parts == 1 && s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
+}
+
+/* May the caller send references to all that a rank sends, and take its steps
+ * on whole messages? Neighbours then load what the plan neither makes nor
+ * writes. */
+static bool lies_ready(const struct prepared *e)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < e->npairs; i++)
+		if (!e->pairs[i].peer->transport->intra_node ||
+		    e->pairs[i].peer->limits.needs_mem_reg ||
+		    e->pairs[i].out > 1 || e->pairs[i].in > 1)
+			return false;
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+		bool sends = s->kind == STEP_SEND;
+
+		if (sends ? s->dep_count || !is_whole_block(&s->a)
+			  : !is_whole_block(&s->dst))
+			return false;
+		if ((s->kind == STEP_RECV && s->dep_count) ||
+		    (s->kind != STEP_RECV && !is_whole_block(&s->a)) ||
+		    (s->kind == STEP_REDUCE && !is_whole_block(&s->b)))
+			return false;
+		for (uint32_t d = 0; d < s->dep_count; d++)
+			if (p->steps[p->deps[s->dep_first + d]].kind ==
+			    STEP_SEND)
+				return false;
+	}
+	return true;
+}
+
+/* All slices of a span, as one. */
+static struct extent whole_extent(const struct prepared *e,
+				  const struct call *call, const struct span *s)
+{
+	struct extent x = prepared_extent(e, call, s, 0);
+
+	if (e->slices > 1)
+		x.n = prepared_block(e, call, s);
+	return x;
+}
+
+static bool may_be_flat(const struct prepared *e,
+			const struct dicomm_comm *comm, const struct call *call)
+{
+	/* Who takes turns does so in the engine. */
+	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
+	    e->expected_ns || e->crowded)
+		return false;
+	for (uint32_t i = 0; i < e->npairs; i++)
+		if (e->pairs[i].peer->is_near ||
+		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
+		    e->pairs[i].in > e->pairs[i].peer->limits.window)
+			return false;
+	for (uint32_t i = 0; i < e->plan.nsteps; i++)
+		if (e->plan.steps[i].kind == STEP_FOLD)
+			return false;
+	return true;
+}
+
+/* Resolve the spans of step i to bytes. */
+static dicomm_result_t resolve(const struct prepared *e,
+			       struct dicomm_comm *comm,
+			       const struct call *call, uint32_t i,
+			       struct fast_step *f)
+{
+	const struct step *s = &e->plan.steps[i];
+	struct extent x;
+
+	f->kind = s->kind;
+	f->number = s->pair_index + 1;
+	f->stream = e->stream_out && !e->read_later[i];
+	if (s->peer >= 0) {
+		TRY(comm_peer(comm, s->peer, &f->peer));
+		f->lane = &f->peer->lane[e->class];
+		f->put = f->peer->transport->put;
+		f->tp = f->peer->tp;
+		f->spin = f->peer->limits.spin;
+	}
+	if (s->kind != STEP_RECV) {
+		x = whole_extent(e, call, &s->a);
+		f->a_buffer = s->a.buffer;
+		f->a = x.first * e->elem_bytes;
+		f->n = x.n;
+	}
+	if (s->kind == STEP_REDUCE) {
+		x = whole_extent(e, call, &s->b);
+		f->b_buffer = s->b.buffer;
+		f->b = x.first * e->elem_bytes;
+	}
+	if (s->kind != STEP_SEND) {
+		x = whole_extent(e, call, &s->dst);
+		f->dst_buffer = s->dst.buffer;
+		f->dst = x.first * e->elem_bytes;
+		f->n = x.n;
+	}
+	if (s->kind == STEP_RECV) {
+		/* It has no operand; but who reckons with one may. */
+		f->a_buffer = f->dst_buffer;
+		f->a = f->dst;
+	}
+	f->bytes = f->n * e->elem_bytes;
+	return DICOMM_SUCCESS;
+}
+
+static void count(struct prepared *e, const struct fast_step *f)
+{
+	if (f->kind == STEP_SEND) {
+		e->fast_sent++;
+		e->fast_sent_bytes += f->bytes;
+	} else if (f->peer) {
+		e->fast_received++;
+		e->fast_received_bytes += f->bytes;
+		if (f->peer->staged)
+			e->fast_staged_bytes += f->bytes;
+	}
+}
+
+dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
+				const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	if (!may_be_flat(e, comm, call))
+		return DICOMM_SUCCESS;
+	e->may_refer = lies_ready(e);
+	if (e->slices > 1 && !e->may_refer)
+		return DICOMM_SUCCESS;
+	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
+	if (!e->flat)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u steps", p->nsteps);
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		struct fast_step *f = &e->flat[e->nfast];
+
+		*f = (struct fast_step){.peer = NULL};
+		TRY(resolve(e, comm, call, i, f));
+		if (f->peer && e->slices == 1 &&
+		    f->bytes > f->peer->limits.eager_bytes) {
+			e->nfast = 0;
+			return DICOMM_SUCCESS;
+		}
+		if (!f->n)
+			continue;
+		e->nfast++;
+		count(e, f);
+	}
+	e->is_fast = true;
+	return DICOMM_SUCCESS;
+}

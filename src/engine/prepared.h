@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A call made ready to run: the algorithm chosen, its plan, how the message is
+ * sliced, the reduction kernels. Kept by the communicator, so that a repeated
+ * call finds it at once; calls with counts for each rank are made ready each
+ * time.
+ */
+#ifndef DICOMM_ENGINE_PREPARED_H
+#define DICOMM_ENGINE_PREPARED_H
+
+#include "collectives/plan/plan.h"
+#include "src/accel/reduce/reduce.h"
+#include "src/core/comm.h"
+
+/* Scratch of the slices that are under way at the same time. */
+#define PREPARED_SCRATCH (UINT64_C(32) << 20)
+
+/* What makes two calls alike. */
+struct call_key {
+	uint8_t coll, type;
+	bool in_place;
+	int32_t op, root;
+	uint32_t epoch; /* of the links that it was made for */
+	uint64_t count;
+};
+
+/* A step on all of a message, its spans resolved to bytes. */
+struct fast_step {
+	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq, uint32_t signature,
+			       enum tp_kind kind, const void *body,
+			       uint64_t len);
+	struct tp_peer *tp;
+	uint32_t spin; /* looks that pay before a poll */
+	uint8_t kind;
+	uint8_t a_buffer, b_buffer, dst_buffer;
+	uint32_t number; /* of the message, from the lane's base */
+	struct lane *lane;
+	struct peer *peer;
+	size_t a, b, dst; /* byte offsets */
+	size_t bytes, n;
+	bool stream; /* write past the caches */
+};
+
+/* How far an operation moves the base of a lane, for each slice. */
+struct pair {
+	struct peer *peer;
+	uint32_t out, in;
+};
+
+struct prepared {
+	struct call_key key;
+	uint32_t signature;
+	bool kept;      /* in the cache; else freed with its operation */
+	unsigned users; /* operations */
+	enum tp_class class;
+	const struct algorithm *algorithm; /* NULL: point to point */
+	struct plan plan;
+	struct pair *pairs;
+	uint32_t npairs;
+
+	size_t elem_bytes, align; /* align: elements in a cache line */
+	uint64_t longest;         /* block, in elements */
+	uint64_t slice;           /* elements */
+	uint64_t slices;
+	uint64_t window;
+	uint64_t expected_ns; /* 0: nobody asks how long it takes; drift.h */
+	size_t scratch_bytes;
+	size_t largest_message; /* of the first slice, in bytes */
+	/* Results too large for the caches: write them past the caches, where
+	 * no later step reads them. */
+	bool stream_out;
+	bool *read_later; /* [step] */
+
+	bool needs_mem_reg; /* some wire must reach the call's buffers */
+	/* Several ranks send much to this one over a way that they share as it
+	 * comes. */
+	bool crowded;
+
+	/* Small messages, or such as go by reference as a whole: run flat. */
+	struct fast_step *flat;
+	uint32_t nfast;
+	bool is_fast;
+	/* What is sent lies ready as a whole, and stays. */
+	bool may_refer;
+	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
+	uint64_t fast_staged_bytes;
+
+	/* What lets a repeated call skip its checks: the bytes of both buffers,
+	 * and recv - send of an in-place call (an odd number: never). */
+	size_t send_bytes, recv_bytes;
+	intptr_t in_place_distance;
+	uint64_t log_what; /* for call_log_add() */
+
+	reduce_fn reduce, reduce_stream;
+	scale_fn scale;
+	divide_fn divide;
+	dicomm_redop_t op; /* built-in */
+	uint8_t scalar[8];
+	const void *scalar_at; /* on the device; NULL: it is scalar */
+
+	uint64_t used; /* when, in calls: the oldest is dropped */
+	struct prepared *next;
+};
+
+static inline unsigned prepared_slot(enum coll coll, dicomm_datatype_t type,
+				     dicomm_redop_t op, int root,
+				     uint64_t count)
+{
+	uint64_t h = (count + (uint64_t)coll * 7 + (uint64_t)type * 131 +
+		      (uint64_t)op * 1031 + (uint64_t)(uint32_t)root * 8209) *
+		     UINT64_C(0x9e3779b97f4a7c15);
+
+	return (unsigned)(h >> 32) & (COMM_CACHE - 1);
+}
+
+/* The kept executable of a call that needs no checks but of its pointers, or
+ * NULL: the long way decides. */
+static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
+					      enum coll coll, const void *send,
+					      const void *recv, size_t count,
+					      dicomm_datatype_t type,
+					      dicomm_redop_t op, int root)
+{
+	struct prepared *e =
+		comm->prepared
+			.cache[prepared_slot(coll, type, op, root, count)];
+	uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
+
+	if (!e || e->key.count != count || e->key.coll != coll ||
+	    e->key.type != type || e->key.op != (int32_t)op ||
+	    e->key.root != root || !e->is_fast)
+		return NULL;
+	if (e->key.in_place != ((intptr_t)(b - a) == e->in_place_distance))
+		return NULL;
+	if ((!a && e->send_bytes) || (!b && e->recv_bytes))
+		return NULL;
+	if (!e->key.in_place && a + e->send_bytes > b &&
+	    b + e->recv_bytes > a && e->send_bytes && e->recv_bytes)
+		return NULL;
+	return e;
+}
+
+/* Find or make it, for one operation; connects the lanes to send on. */
+dicomm_result_t prepared_get(struct dicomm_comm *comm, const struct call *call,
+			     struct prepared **out);
+/* That operation does not use it any more. */
+void prepared_put(struct prepared *prep);
+/* Drop the oldest of too many, of those that no operation uses. */
+void prepared_trim(struct dicomm_comm *comm);
+/* Drop those with a created operator that is going away. */
+void prepared_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);
+void prepared_free_all(struct dicomm_comm *comm);
+
+/* The elements of a span on slice k; layout of v-collectives from the call. */
+struct extent {
+	size_t first, n; /* elements in the buffer */
+};
+struct extent prepared_extent(const struct prepared *prep,
+			      const struct call *call, const struct span *s,
+			      uint64_t k);
+
+/* The bytes of a buffer that the call may touch: where, from its start. */
+void call_touches(const struct call *call, int rank, int ranks,
+		  enum plan_buffer buffer, size_t *first, size_t *bytes);
+/* Elements of the block that the span is of. */
+uint64_t prepared_block(const struct prepared *prep, const struct call *call,
+			const struct span *s);
+
+/* Is the call in place, as the collective defines it? */
+bool call_in_place(const struct call *call, int rank);
+
+#endif

@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One step of an operation on one slice: a message, a copy or a reduction. */
+#include "src/engine/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/core/member.h"
+#include "src/core/message.h"
+#include "src/core/wait.h"
+#include "src/engine/memory_ref.h"
+
+static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
+{
+	switch (buffer) {
+	case PLAN_SEND:
+		return (uint8_t *)(uintptr_t)op->call.send;
+	case PLAN_RECV:
+		return op->call.recv;
+	default:
+		return op->comm->scratch.at;
+	}
+}
+
+struct piece step_locate(const struct operation *op, const struct span *s,
+			 uint64_t k)
+{
+	struct extent x = prepared_extent(op->prep, &op->call, s, k);
+
+	return (struct piece){buffer_of(op, s->buffer) +
+				      x.first * op->prep->elem_bytes,
+			      x.n, x.n * op->prep->elem_bytes};
+}
+
+enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
+			       int peer)
+{
+	fault_own(op->comm, status, peer);
+	return SCHEDULE_FAILED;
+}
+
+/* Bytes of the block that a span without parts is a slice of. */
+static uint64_t whole_bytes(const struct operation *op, const struct span *s)
+{
+	return prepared_block(op->prep, &op->call, s) * op->prep->elem_bytes;
+}
+
+static uint64_t slices_of(const struct operation *op, uint64_t bytes)
+{
+	uint64_t slice = op->prep->slice * op->prep->elem_bytes;
+
+	return (bytes + slice - 1) / slice;
+}
+
+/* Does the step touch its block from end to end, with nothing to wait for? */
+static bool is_ready_whole(const struct operation *op, const struct step *step,
+			   const struct span *s)
+{
+	return op->prep->slices > 1 && !step->dep_count && s->parts == 1 &&
+	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
+}
+
+/* Of a message. The ranks of an alltoallv share no counts, but each pair has
+ * one in common. */
+uint32_t step_signature(const struct operation *op, const struct step *step)
+{
+	uint64_t n;
+
+	if (op->call.coll != COLL_ALLTOALLV)
+		return op->signature;
+	n = step->kind == STEP_SEND ? op->call.send_counts[step->peer]
+				    : op->call.recv_counts[step->peer];
+	return op->signature ^
+	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+/* The root of a broadcast has just written what it sends, so that it comes from
+ * that core's cache in any case. */
+enum tp_want step_want(const struct prepared *prep)
+{
+	enum coll coll = (enum coll)prep->key.coll;
+
+	if (coll_reduces(coll) || coll == COLL_BROADCAST)
+		return TP_WANT_LOAD;
+	if (coll_rooted(coll) || prep->class == TP_POINT_TO_POINT)
+		return TP_WANT_COPY;
+	return TP_WANT_EXCHANGE;
+}
+
+/* For a neighbour's device, which then reads the operand where it is; NULL: it
+ * does not. */
+static const struct memory_ref *note_of(struct operation *op,
+					const struct step *step,
+					const struct piece *a, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct memory_ref *note;
+
+	if (!peer->is_near)
+		return NULL;
+	note = &peer->neighbour->notes[op->prep->class][seq % MEMORY_REFS];
+	if (memory_ref_note(a, note))
+		return note;
+	if (!comm->told_staged)
+		log_warn("%s: %s sends from memory that is not of "
+			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
+			 "other host memory",
+			 comm->name, coll_name(op->call.coll), peer->rank,
+			 comm->members[peer->rank].device);
+	comm->told_staged = true;
+	return NULL;
+}
+
+/* Does so much pay to be fetched? Not what a network sends at once. */
+static bool may_refer(const struct peer *peer, const struct step *step,
+		      uint64_t len, uint64_t threshold)
+{
+	return len >= threshold && step->a.buffer != PLAN_SCRATCH &&
+	       !peer->limits.prefers_eager &&
+	       (peer->transport->intra_node || len > peer->limits.eager_bytes);
+}
+
+static enum schedule_result
+no_way(struct operation *op, const struct peer *peer, const struct piece *a)
+{
+	return step_fail(op,
+			 FAIL(DICOMM_ERR_INTERNAL,
+			      "send to rank %d: %s has no way to %zu bytes at "
+			      "%p",
+			      peer->rank, peer->transport->name, a->bytes,
+			      (void *)a->at),
+			 -1);
+}
+
+enum schedule_result step_send(struct operation *op, const struct step *step,
+			       uint32_t s, uint64_t k, uint64_t seq)
+{
+	struct dicomm_comm *comm = op->comm;
+	struct peer *peer = &comm->peers[step->peer];
+	struct lane *lane = &peer->lane[op->prep->class];
+	struct piece a = step_locate(op, &step->a, k);
+	enum tp_kind kind = TP_DATA;
+	const struct memory_ref *note;
+	const void *body = a.at;
+	uint64_t len = a.bytes;
+	uint32_t signature = step_signature(op, step);
+	struct tp_ref ref;
+	dicomm_result_t status;
+	bool whole, must, may;
+
+	if (!a.n)
+		return SCHEDULE_DONE;
+	if (k && op->flows[s].whole)
+		return SCHEDULE_POSTED;
+	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+		return SCHEDULE_AGAIN;
+	whole = is_ready_whole(op, step, &step->a);
+	if (!k && whole)
+		len = whole_bytes(op, &step->a);
+	must = a.bytes > peer->limits.eager_bytes;
+	/* What did not pay as a whole does not in parts. */
+	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
+	note = note_of(op, step, &a, seq);
+	if (note) {
+		body = note;
+		signature = memory_ref_signature(signature);
+	} else if ((must || may) &&
+		   peer->transport->offer(peer->tp, a.at, len,
+					  step_want(op->prep), &ref)) {
+		kind = TP_REF;
+		body = &ref;
+	} else if (must) {
+		return no_way(op, peer, &a);
+	}
+	status = peer->transport->put(peer->tp, op->prep->class, seq, signature,
+				      kind, body,
+				      note             ? sizeof(*note)
+				      : kind == TP_REF ? len
+						       : a.bytes);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+		return step_fail(op, status, step->peer);
+	if (kind == TP_REF && len > a.bytes) {
+		op->flows[s].whole = true;
+		seq += (slices_of(op, len) - 1) *
+		       op->prep->plan.sends_to[step->peer];
+	}
+	if (seq > lane->out_last)
+		lane->out_last = seq;
+	comm->stats.messages_sent++;
+	comm->stats.bytes_sent += kind == TP_REF ? len : a.bytes;
+	return note || kind == TP_REF || status == DICOMM_IN_PROGRESS
+		       ? SCHEDULE_POSTED
+		       : SCHEDULE_DONE;
+}
+
+dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
+{
+	if (!comm->bounces.memory) {
+		TRY(comm_memory_get(comm,
+				    (size_t)COMM_BOUNCES * comm->slot_bytes,
+				    "bounce buffers", &comm->bounces.memory,
+				    &comm->bounces.held));
+		for (size_t i = 0; i < COMM_BOUNCES; i++)
+			comm->bounces.of[i].at =
+				comm->bounces.memory + i * comm->slot_bytes;
+	}
+	*out = NULL;
+	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
+		if (!comm->bounces.of[i].op)
+			*out = &comm->bounces.of[i];
+	return DICOMM_SUCCESS;
+}
+
+static struct bounce *bounce_of(const struct operation *op, uint32_t s,
+				uint64_t k)
+{
+	struct bounce *b = op->comm->bounces.of;
+
+	while (b->op != op || b->step != s || b->slice != k)
+		b++;
+	return b;
+}
+
+void step_forget(struct operation *op)
+{
+	for (size_t i = 0; i < COMM_BOUNCES; i++)
+		if (op->comm->bounces.of[i].op == op)
+			op->comm->bounces.of[i].op = NULL;
+}
+
+/* Count what did not come through a ring. */
+static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
+		       uint64_t bytes)
+{
+	if (status == DICOMM_IN_PROGRESS)
+		comm->stats.bytes_rdma += bytes;
+	else if (status == DICOMM_SUCCESS)
+		comm->stats.bytes_cma += bytes;
+}
+
+dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
+			  enum tp_class c, uint64_t seq,
+			  const struct tp_ref *ref, uint64_t at, void *into,
+			  uint64_t len)
+{
+	dicomm_result_t status =
+		peer->transport->read(peer->tp, c, seq, ref, at, into, len);
+
+	count_read(comm, status, len);
+	return status;
+}
+
+/* Bytes that may be read ahead, so that reading is worth a system call. */
+#define READ_AHEAD (UINT64_C(256) << 10)
+
+/* One read() at `at` of a whole message reaches so far: whole slices. */
+static uint64_t reach_of(const struct operation *op, const struct step *step,
+			 const struct flow *f, uint64_t at, uint64_t bytes)
+{
+	uint64_t slice = op->prep->slice * op->prep->elem_bytes;
+	uint64_t ahead = bytes;
+
+	if (step->kind == STEP_RECV && is_ready_whole(op, step, &step->dst))
+		ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
+	return f->bytes - at < ahead ? f->bytes : at + ahead;
+}
+
+/* The bytes that the sender refers to, as memory to load from; ERR_UNSUPPORTED:
+ * they have to be read. */
+static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
+			   uint64_t bytes)
+{
+	dicomm_result_t status =
+		r->peer->transport->map(r->peer->tp, ref, bytes, &r->src);
+
+	if (status == DICOMM_SUCCESS) {
+		r->mapped = true;
+		r->op->comm->stats.bytes_mapped += r->dst.bytes;
+	}
+	return status;
+}
+
+dicomm_result_t step_intact(const struct peer *peer)
+{
+	return peer->transport->intact ? peer->transport->intact(peer->tp)
+				       : DICOMM_SUCCESS;
+}
+
+/* Where bytes go that have to be read: what is reduced, not to its final
+ * place. */
+static dicomm_result_t find_room(struct receive *r)
+{
+	r->src = r->room ? r->room : r->dst.at;
+	if (r->room || r->step->kind != STEP_RECV_REDUCE)
+		return DICOMM_SUCCESS;
+	TRY(step_bounce(r->op->comm, &r->bounce));
+	if (!r->bounce)
+		return DICOMM_AGAIN;
+	r->src = r->bounce->at;
+	return DICOMM_SUCCESS;
+}
+
+/* Slice k of a message that one reference stands for. */
+static dicomm_result_t fetch_part(struct receive *r)
+{
+	const struct operation *op = r->op;
+	struct flow *f = r->flow;
+	uint64_t at = r->k * op->prep->slice * op->prep->elem_bytes, end;
+	dicomm_result_t status;
+
+	r->src = r->dst.at;
+	if (at < f->read)
+		return at < f->arrived ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS;
+	status = map(r, &f->ref, f->bytes);
+	if (status == DICOMM_SUCCESS)
+		r->src = (const uint8_t *)r->src + at;
+	if (status != DICOMM_ERR_UNSUPPORTED)
+		return status;
+	TRY(find_room(r));
+	end = r->room ? at + r->dst.bytes
+		      : reach_of(op, r->step, f, at, r->dst.bytes);
+	status = step_read(op->comm, r->peer, op->prep->class, r->seq, &f->ref,
+			   at, (void *)(uintptr_t)r->src, end - at);
+	if (!r->bounce && !r->room &&
+	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
+		f->read = end;
+		if (status == DICOMM_SUCCESS)
+			f->arrived = end;
+	}
+	return status;
+}
+
+/* The message has come; where are its bytes? */
+static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
+{
+	struct operation *op = r->op;
+	enum tp_class c = op->prep->class;
+	struct flow *f = r->flow;
+	struct tp_ref ref;
+	dicomm_result_t status;
+
+	if (line->signature == step_signature(op, r->step) &&
+	    line->len == r->dst.bytes) {
+		if (line->kind == TP_DATA) {
+			r->src = message_payload(&r->peer->lane[c], r->seq,
+						 line);
+			op->comm->stats.bytes_ring += line->len;
+			return DICOMM_SUCCESS;
+		}
+		memcpy(&ref, line->room, sizeof(ref));
+		status = map(r, &ref, line->len);
+		if (status != DICOMM_ERR_UNSUPPORTED)
+			return status;
+		TRY(find_room(r));
+		return step_read(op->comm, r->peer, c, r->seq, &ref, 0,
+				 (void *)(uintptr_t)r->src, r->dst.bytes);
+	}
+	if (line->signature != step_signature(op, r->step) ||
+	    line->kind != TP_REF || op->prep->slices < 2 || r->k ||
+	    line->len != whole_bytes(op, &r->step->dst)) {
+		wait_unlike(op->comm, &op->call, op->number, r->peer->rank);
+		return DICOMM_ERR_INVALID_USAGE;
+	}
+	f->whole = true;
+	f->read = f->arrived = 0;
+	f->bytes = line->len;
+	memcpy(&f->ref, line->room, sizeof(f->ref));
+	return fetch_part(r);
+}
+
+enum schedule_result step_find(struct receive *r)
+{
+	struct operation *op = r->op;
+	enum tp_class c = op->prep->class;
+	struct lane *lane = &r->peer->lane[c];
+	struct tp_line *line = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!r->flow->whole || !r->k) {
+		if (!lane->in.lines)
+			status = comm_connect_in(op->comm, r->peer, c);
+		if (status == DICOMM_SUCCESS) {
+			line = message_arrived(lane, r->seq);
+			if (!line)
+				return SCHEDULE_AGAIN;
+		}
+	}
+	if (status == DICOMM_SUCCESS)
+		status = line ? fetch(r, line) : fetch_part(r);
+	if (status == DICOMM_SUCCESS)
+		return SCHEDULE_DONE;
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_POSTED;
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	return step_fail(op, status, r->step->peer);
+}
+
+void step_count(struct operation *op, const struct step *step, size_t bytes,
+		bool staged)
+{
+	dicomm_stats_t *stats = &op->comm->stats;
+
+	stats->messages_received++;
+	stats->bytes_received += bytes;
+	if (staged || op->comm->peers[step->peer].staged)
+		stats->bytes_staged += bytes;
+}
+
+/* The bytes are there. */
+static void take(struct operation *op, const struct step *step, uint32_t s,
+		 uint64_t k, const struct piece *dst, const void *src)
+{
+	const struct prepared *prep = op->prep;
+	bool stream = prep->stream_out && !prep->read_later[s];
+
+	if (step->kind == STEP_RECV_REDUCE)
+		(stream ? prep->reduce_stream : prep->reduce)(
+			dst->at, step_locate(op, &step->a, k).at, src, dst->n);
+	else if (src != dst->at && stream)
+		reduce_copy_stream(dst->at, src, dst->bytes);
+	else if (src != dst->at)
+		memcpy(dst->at, src, dst->bytes);
+	step_count(op, step, dst->bytes, false);
+	if (!op->comm->peers[step->peer].is_near)
+		return;
+	if (step->kind == STEP_RECV_REDUCE)
+		op->comm->stats.bytes_mapped += dst->bytes;
+	else
+		op->comm->stats.bytes_landed += dst->bytes;
+}
+
+static enum schedule_result recv_message(struct receive *r)
+{
+	enum schedule_result result =
+		r->peer->is_near ? memory_ref_find(r) : step_find(r);
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (result == SCHEDULE_POSTED) {
+		r->flow->posted |= UINT64_C(1) << r->k % 64;
+		if (r->bounce) {
+			r->bounce->op = r->op;
+			r->bounce->step = r->s;
+			r->bounce->slice = r->k;
+		}
+	}
+	if (result != SCHEDULE_DONE)
+		return result;
+	take(r->op, r->step, r->s, r->k, &r->dst, r->src);
+	if (r->mapped)
+		status = step_intact(r->peer);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(r->op, status, r->step->peer);
+	message_consumed(r->peer, r->op->prep->class, r->seq);
+	return SCHEDULE_DONE;
+}
+
+static void fold(struct operation *op, const struct step *step, uint64_t k)
+{
+	const struct prepared *prep = op->prep;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece own = step_locate(op, &step->a, k);
+	const void *src[step->nfold];
+
+	for (uint32_t i = 0; i < step->nfold; i++) {
+		struct span s = step->b;
+
+		s.block += i;
+		src[i] = (int)i == op->comm->rank ? own.at
+						  : step_locate(op, &s, k).at;
+	}
+	reduce_fold(op->call.type, prep->op, dst.at, src, (int)step->nfold,
+		    dst.n);
+}
+
+static enum schedule_result
+do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
+{
+	const struct prepared *prep = op->prep;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
+
+	if (!dst.n)
+		return SCHEDULE_DONE;
+	switch (step->kind) {
+	case STEP_COPY:
+		if (prep->stream_out && !prep->read_later[s])
+			reduce_copy_stream(dst.at, a.at, dst.bytes);
+		else
+			memcpy(dst.at, a.at, dst.bytes);
+		break;
+	case STEP_REDUCE:
+		prep->reduce(dst.at, a.at, step_locate(op, &step->b, k).at,
+			     dst.n);
+		break;
+	case STEP_SCALE:
+		prep->scale(dst.at, a.at, prep->scalar, dst.n);
+		break;
+	case STEP_DIVIDE:
+		prep->divide(dst.at, a.at, op->comm->ranks, dst.n);
+		break;
+	case STEP_FOLD:
+		fold(op, step, k);
+		break;
+	}
+	return SCHEDULE_DONE;
+}
+
+enum schedule_result step_sent(struct operation *op, const struct step *step,
+			       uint64_t seq)
+{
+	const struct lane *lane =
+		&op->comm->peers[step->peer].lane[op->prep->class];
+
+	return atomic_load_explicit(lane->out.released, memory_order_acquire) >=
+			       seq
+		       ? SCHEDULE_DONE
+		       : SCHEDULE_AGAIN;
+}
+
+static enum schedule_result sent(struct operation *op, const struct step *step,
+				 uint32_t s, uint64_t k, uint64_t seq)
+{
+	(void)s;
+	(void)k;
+	return step_sent(op, step, seq);
+}
+
+dicomm_result_t step_arrived(struct operation *op, const struct step *step,
+			     uint32_t s, uint64_t k, uint64_t seq,
+			     bool in_place)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct flow *f = &op->flows[s];
+	uint64_t at = k * op->prep->slice * op->prep->elem_bytes;
+	bool ahead = f->whole && in_place;
+
+	if (ahead && at < f->arrived)
+		return DICOMM_SUCCESS;
+	/* The oldest slice that is not there is the one that read() was told
+	 * of. */
+	TRY(peer->transport->read_status(peer->tp, op->prep->class, seq));
+	if (ahead)
+		f->arrived = reach_of(op, step, f, at,
+				      step_locate(op, &step->dst, k).bytes);
+	return DICOMM_SUCCESS;
+}
+
+static enum schedule_result received(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t k, uint64_t seq)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct flow *f = &op->flows[s];
+	uint64_t bit = UINT64_C(1) << k % 64;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct bounce *bounce = NULL;
+	dicomm_result_t status;
+
+	if (!(f->posted & bit))
+		return SCHEDULE_DONE; /* while an older slice was posted */
+	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, step->peer);
+	if (step->kind == STEP_RECV_REDUCE)
+		bounce = bounce_of(op, s, k);
+	take(op, step, s, k, &dst, bounce ? bounce->at : dst.at);
+	if (bounce)
+		bounce->op = NULL;
+	f->posted &= ~bit;
+	message_consumed(peer, op->prep->class, seq);
+	return SCHEDULE_DONE;
+}
+
+static const struct step_ops host_ops = {.local = do_local,
+					 .send = step_send,
+					 .recv = recv_message,
+					 .sent = sent,
+					 .received = received};
+
+/* ---- the schedule's side ---- */
+
+/* Slices that a message step of alltoallv has: each pair its own number. */
+static bool is_beyond(const struct operation *op, const struct step *step,
+		      uint64_t k)
+{
+	const size_t *n;
+
+	if (op->call.coll != COLL_ALLTOALLV)
+		return false;
+	n = step->kind == STEP_SEND ? op->call.send_counts
+				    : op->call.recv_counts;
+	return k * op->prep->slice >= n[step->peer];
+}
+
+static const struct step_ops *ops_of(const struct operation *op)
+{
+	return op->comm->device_ops ? op->comm->device_ops : &host_ops;
+}
+
+/* The number of a message in its lane */
+static uint64_t seq_of(const struct operation *op, const struct step *step,
+		       uint64_t number)
+{
+	const struct lane *lane =
+		&op->comm->peers[step->peer].lane[op->prep->class];
+
+	return number + 1 +
+	       (step->kind == STEP_SEND ? lane->out_base : lane->in_base);
+}
+
+static enum schedule_result start_recv(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	struct receive r = {.op = op,
+			    .step = step,
+			    .peer = peer,
+			    .flow = &op->flows[s],
+			    .s = s,
+			    .k = k,
+			    .seq = seq,
+			    .dst = step_locate(op, &step->dst, k)};
+
+	if (!message_in_reach(&peer->lane[op->prep->class], seq))
+		return SCHEDULE_AGAIN;
+	if (r.dst.n)
+		return ops_of(op)->recv(&r);
+	message_consumed(peer, op->prep->class, seq);
+	return SCHEDULE_DONE;
+}
+
+static enum schedule_result start(void *ctx, const struct step *step,
+				  uint32_t s, uint64_t slice, uint64_t number)
+{
+	struct operation *op = ctx;
+	uint64_t seq;
+
+	if (step->peer < 0)
+		return ops_of(op)->local(op, step, s, slice);
+	if (is_beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	seq = seq_of(op, step, number);
+	if (step->kind == STEP_SEND)
+		return ops_of(op)->send(op, step, s, slice, seq);
+	return start_recv(op, step, s, slice, seq);
+}
+
+static enum schedule_result finished(void *ctx, const struct step *step,
+				     uint32_t s, uint64_t slice,
+				     uint64_t number)
+{
+	struct operation *op = ctx;
+	const struct step_ops *ops = ops_of(op);
+
+	if (step->peer < 0 || is_beyond(op, step, slice))
+		return SCHEDULE_DONE;
+	return (step->kind == STEP_SEND ? ops->sent : ops->received)(
+		op, step, s, slice, seq_of(op, step, number));
+}
+
+const struct schedule_io step_io = {.start = start, .finished = finished};

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/memory/blocked_streams.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "src/base/log.h"
+#include "src/base/thread.h"
+
+/* Between two looks whether what waits can go */
+#define LOOK_NS 10000000
+
+/* Of what follows; and when nobody wants none held any more */
+static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t may_hold = PTHREAD_COND_INITIALIZER;
+/* Who makes a stream held, which may wait for other streams; and who wants none
+ * held, who waits for none of them. There are only ever either. */
+static unsigned holders, others;
+/* Those of this thread: what hears its messages may make a call. */
+static _Thread_local unsigned own;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static struct deferred *waiting;
+static bool sweeps; /* the thread runs */
+
+/* A fork's child has none of the threads that are in there, and none of the
+ * memory. */
+static void forget(void)
+{
+	pthread_mutex_init(&streams, NULL);
+	pthread_cond_init(&may_hold, NULL);
+	holders = others = own = 0;
+	pthread_mutex_init(&lock, NULL);
+	waiting = NULL;
+	sweeps = false;
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}
+
+void streams_block_begin(void)
+{
+	pthread_once(&once, setup);
+	pthread_mutex_lock(&streams);
+	while (others && !own)
+		pthread_cond_wait(&may_hold, &streams);
+	holders++;
+	pthread_mutex_unlock(&streams);
+}
+
+void streams_block_end(void)
+{
+	pthread_mutex_lock(&streams);
+	holders--;
+	pthread_mutex_unlock(&streams);
+}
+
+bool streams_unblocked_begin(const struct accel_work *work, int index)
+{
+	bool none;
+
+	pthread_once(&once, setup);
+	pthread_mutex_lock(&streams);
+	none = !holders && !work->held(index);
+	others += none;
+	own += none;
+	pthread_mutex_unlock(&streams);
+	return none;
+}
+
+void streams_unblocked_end(void)
+{
+	pthread_mutex_lock(&streams);
+	/* Else it is the child of a fork in the middle. */
+	if (own) {
+		others--;
+		own--;
+	}
+	pthread_cond_broadcast(&may_hold);
+	pthread_mutex_unlock(&streams);
+}
+
+/* ---- later ---- */
+
+/* Under the lock, which a sink could want: what is logged is held back. */
+
+static bool goes(struct deferred *l)
+{
+	bool gone;
+
+	if (!streams_unblocked_begin(l->work, l->index))
+		return false;
+	gone = l->go(l);
+	streams_unblocked_end();
+	return gone;
+}
+
+void deferred_sweep(void)
+{
+	pthread_once(&once, setup);
+	log_hold();
+	pthread_mutex_lock(&lock);
+	for (struct deferred **at = &waiting; *at;) {
+		struct deferred *l = *at, *next = l->next;
+
+		if (goes(l))
+			*at = next;
+		else
+			at = &l->next;
+	}
+	pthread_mutex_unlock(&lock);
+	log_release(true);
+}
+
+bool deferred_waits(void)
+{
+	bool waits;
+
+	pthread_mutex_lock(&lock);
+	waits = waiting;
+	pthread_mutex_unlock(&lock);
+	return waits;
+}
+
+static bool is_wanted(void)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&lock);
+	wanted = sweeps = waiting;
+	pthread_mutex_unlock(&lock);
+	return wanted;
+}
+
+static void *sweeper(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
+
+	(void)arg;
+	while (is_wanted()) {
+		nanosleep(&nap, NULL);
+		deferred_sweep();
+	}
+	return NULL;
+}
+
+bool deferred_run(struct deferred *l)
+{
+	bool gone;
+
+	pthread_once(&once, setup);
+	log_hold();
+	pthread_mutex_lock(&lock);
+	gone = goes(l);
+	if (!gone) {
+		l->next = waiting;
+		waiting = l;
+	}
+	/* Without it, whoever calls deferred_sweep() has to do. */
+	if (!gone && !sweeps)
+		sweeps = !thread_start(NULL, "dicomm-sweeper", sweeper, NULL);
+	pthread_mutex_unlock(&lock);
+	log_release(true);
+	return gone;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Groups: calls of one thread that are launched, and make progress, together.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/thread.h"
+#include "src/device/neighbour.h"
+#include "src/device/user_buffer.h"
+#include "src/stream/submit.h"
+
+struct pending_init {
+	const struct dicomm_comm *of; /* only to be compared */
+	dicomm_result_t (*init)(void *arg);
+	void (*refuse)(void *arg);
+	void *arg;
+	dicomm_result_t status;
+	bool has_thread; /* the first of its communicator, which runs all */
+	pthread_t thread;
+	char text[512];
+	struct pending_init *next;
+};
+
+/* Of the calling thread. */
+static _Thread_local struct {
+	int depth;
+	struct item *items;
+	size_t n, room;
+	struct pending_init *inits, **last_init;
+} group;
+
+bool group_open(void)
+{
+	return group.depth != 0;
+}
+
+void group_forget(void)
+{
+	memset(&group, 0, sizeof(group));
+}
+
+dicomm_result_t group_check_end(const void *of, const char *function)
+{
+	for (size_t i = 0; i < group.n; i++)
+		if (group.items[i].comm == of || group.items[i].stream == of)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "%s: this group has operations of %p, "
+				    "which would come after its end",
+				    function, of);
+	return DICOMM_SUCCESS;
+}
+
+static void free_items(void)
+{
+	for (size_t i = 0; i < group.n; i++)
+		free(group.items[i].counts);
+	free(group.items);
+	group.items = NULL;
+	group.n = group.room = 0;
+}
+
+static dicomm_result_t add(const struct item *item)
+{
+	if (group.n == group.room) {
+		size_t room = group.room ? 2 * group.room : 16;
+		struct item *more = realloc(group.items, room * sizeof(*more));
+
+		if (!more)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "group: no memory for call %zu", group.n);
+		group.items = more;
+		group.room = room;
+	}
+	group.items[group.n++] = *item;
+	return DICOMM_SUCCESS;
+}
+
+static bool idle(const struct dicomm_comm *comm)
+{
+	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
+}
+
+/* One more would wait for the others of its own group. */
+static dicomm_result_t check_room(const struct stream_fence *list,
+				  const struct dicomm_comm *comm)
+{
+	int n = 0;
+
+	for (; list; list = list->next)
+		n += list->of == comm->dev->tickets;
+	if (n < DEVICE_CALLS)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "group: its calls on %s use more than %d streams of %s",
+		    comm->name, DEVICE_CALLS, comm->device);
+}
+
+/* One ticket for each stream of a device. */
+static dicomm_result_t take_tickets(struct item *items, size_t n,
+				    struct stream_fence **list)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct stream_fence *t;
+
+	*list = NULL;
+	/* Before any stream is held. */
+	for (size_t i = 0; i < n; i++) {
+		neighbour_refresh(items[i].comm);
+		user_buffer_find(items[i].comm, &items[i].call);
+	}
+	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		struct dicomm_comm *comm = items[i].comm;
+
+		if (!comm->dev)
+			continue;
+		for (t = *list; t; t = t->next)
+			if (stream_fence_is_of(t, comm, items[i].native))
+				break;
+		if (t)
+			continue;
+		status = check_room(*list, comm);
+		if (status == DICOMM_SUCCESS)
+			status = stream_fence_take(comm, items[i].native, &t);
+		if (status != DICOMM_SUCCESS)
+			continue;
+		t->next = *list;
+		*list = t;
+	}
+	if (status == DICOMM_SUCCESS)
+		status = stream_fence_hold(*list);
+	while (status != DICOMM_SUCCESS && (t = *list)) {
+		*list = t->next;
+		stream_fence_give(t);
+	}
+	return status;
+}
+
+/* Blocking, if any of them is a blocking call of a host rank. */
+static dicomm_result_t submit(struct item *items, size_t n)
+{
+	struct stream_fence *tickets;
+	dicomm_result_t status;
+	bool wait = false;
+
+	for (size_t i = 0; i < n; i++)
+		wait |= !items[i].stream && !items[i].comm->dev;
+	status = take_tickets(items, n, &tickets);
+	if (status == DICOMM_SUCCESS)
+		return stream_submit(items, n, tickets, wait);
+	for (size_t i = 0; i < n; i++)
+		free(items[i].counts);
+	return status;
+}
+
+dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream)
+{
+	struct item item;
+	dicomm_result_t status;
+
+	if (__builtin_expect(
+		    !group.depth && !stream && !comm->dev && idle(comm), 1)) {
+		status = engine_call(comm, call);
+		free(counts);
+		return status;
+	}
+	item = (struct item){.comm = comm,
+			     .call = *call,
+			     .counts = counts,
+			     .stream = comm->dev ? NULL : stream,
+			     .native = comm->dev ? stream : NULL};
+	if (group.depth) {
+		status = add(&item);
+		if (status != DICOMM_SUCCESS)
+			free(counts);
+		return status;
+	}
+	return submit(&item, 1);
+}
+
+/* Blocking calls on communicators that nobody else drives: run them here. */
+static dicomm_result_t run_here(void)
+{
+	struct operation **ops = calloc(group.n, sizeof(*ops));
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+	size_t n = 0;
+
+	if (!ops)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "group: no memory for %zu operations", group.n);
+	/* All of them first: a communicator that was left may be gone. */
+	for (size_t i = 0; i < group.n; i++)
+		comm_enter_one(group.items[i].comm);
+	for (size_t i = 0; i < group.n; i++) {
+		struct item *item = &group.items[i];
+
+		if (fault_is(item->comm))
+			s = fault_report(item->comm);
+		else
+			s = engine_prepare(item->comm, &item->call, &ops[n]);
+		if (s == DICOMM_SUCCESS) {
+			n++;
+			continue;
+		}
+		engine_leave(item->comm);
+		if (status == DICOMM_SUCCESS)
+			status = s;
+	}
+	s = engine_run(ops, n);
+	if (status == DICOMM_SUCCESS)
+		status = s;
+	free(ops);
+	return status;
+}
+
+static dicomm_result_t launch(void)
+{
+	bool here = true;
+	dicomm_result_t status;
+
+	for (size_t i = 0; i < group.n; i++)
+		if (group.items[i].stream || group.items[i].comm->dev ||
+		    !idle(group.items[i].comm))
+			here = false;
+	if (here)
+		return run_here();
+	status = submit(group.items, group.n);
+	group.n = 0; /* the counts have a new owner */
+	return status;
+}
+
+/* The next call on the same communicator. */
+static struct pending_init *next_of(const struct pending_init *p)
+{
+	struct pending_init *q = p->next;
+
+	while (q && q->of != p->of)
+		q = q->next;
+	return q;
+}
+
+static bool is_first(const struct pending_init *p)
+{
+	const struct pending_init *q = group.inits;
+
+	while (q->of != p->of)
+		q = q->next;
+	return q == p;
+}
+
+static void *init_thread(void *arg)
+{
+	for (struct pending_init *p = arg; p; p = next_of(p)) {
+		p->status = p->init(p->arg);
+		if (p->status != DICOMM_SUCCESS)
+			snprintf(p->text, sizeof(p->text), "%s",
+				 log_last_error());
+	}
+	return NULL;
+}
+
+dicomm_result_t group_init(const struct dicomm_comm *of,
+			   dicomm_result_t (*init)(void *arg),
+			   void (*refuse)(void *arg), void *arg)
+{
+	struct pending_init *p;
+
+	if (!group.depth)
+		return init(arg);
+	p = calloc(1, sizeof(*p));
+	if (!p) {
+		if (refuse)
+			refuse(arg);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "group: no memory for an initialisation");
+	}
+	p->of = of;
+	p->init = init;
+	p->refuse = refuse;
+	p->arg = arg;
+	if (!group.inits)
+		group.last_init = &group.inits;
+	*group.last_init = p;
+	group.last_init = &p->next;
+	return DICOMM_SUCCESS;
+}
+
+/* Has nothing failed so far? What goes on hides no failure. */
+static bool is_good(dicomm_result_t status)
+{
+	return status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
+}
+
+static void refuse_all_of(struct pending_init *p, int err)
+{
+	dicomm_result_t status = FAIL(
+		DICOMM_ERR_SYSTEM, "group: create a thread: %s", strerror(err));
+
+	for (; p; p = next_of(p)) {
+		if (p->refuse)
+			p->refuse(p->arg);
+		p->status = status;
+		snprintf(p->text, sizeof(p->text), "%s", log_last_error());
+	}
+}
+
+/* Each communicator waits for the others, so each needs a thread. */
+static dicomm_result_t run_inits(void)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct pending_init *p;
+
+	for (p = group.inits; p; p = p->next) {
+		int err;
+
+		if (!is_first(p))
+			continue;
+		err = thread_start(&p->thread, "dicomm-group", init_thread, p);
+		p->has_thread = !err;
+		if (err)
+			refuse_all_of(p, err);
+	}
+	while ((p = group.inits)) {
+		if (p->has_thread)
+			pthread_join(p->thread, NULL);
+		if (p->status != DICOMM_SUCCESS && is_good(status)) {
+			status = p->status;
+			log_set_last_error(p->text);
+		}
+		group.inits = p->next;
+		free(p);
+	}
+	return status;
+}
+
+dicomm_result_t dicomm_group_start(void)
+{
+	group.depth++;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_group_end(void)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, s;
+
+	if (!group.depth)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "group_end: no group was started by this thread");
+	if (group.depth > 1) {
+		group.depth--;
+		return DICOMM_SUCCESS;
+	}
+	/* Calls made while initialising do not belong to the group. */
+	group.depth = 0;
+	if (group.inits)
+		status = run_inits();
+	if (group.n) {
+		s = launch();
+		if (s != DICOMM_SUCCESS && is_good(status))
+			status = s;
+	}
+	free_items();
+	return status;
+}

@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host streams, and the progress thread that runs what is queued on them.
+ *
+ * One progress thread for the process, started by the first queued call. It
+ * alone touches the data path of communicators that have queued operations.
+ * `lock` guards the hand-over (inbox, pending counts, results), never a turn.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/thread.h"
+#include "src/stream/submit.h"
+
+#define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
+
+/* Passes without progress before the thread sleeps */
+#define QUIET_YIELDS 1000
+/* From a look at one batch to one at the next: a few naps, as others come. */
+#define LOOK_PASSES 8
+/* Longer than anything takes that the library queues on a device */
+#define HELD_NS UINT64_C(5000000000)
+
+struct batch;
+
+/* The place of a work in one of its streams. */
+struct place {
+	struct host_stream *stream;
+	struct batch *work;
+	struct place *next; /* later work of the same stream */
+};
+
+struct host_stream {
+	uint64_t magic;
+	int generation; /* of the process that created it */
+	/* guarded by lock */
+	size_t pending;
+	dicomm_result_t status; /* first failure since the last synchronise */
+	char text[512];
+	/* progress thread's */
+	struct place *head, *tail;
+};
+
+struct batch {
+	struct item *items;
+	size_t nitems, left;
+	struct place *places;
+	size_t nplaces, blocked;      /* streams in which it is not first */
+	struct stream_fence *tickets; /* of streams of devices */
+	bool reached;                 /* they have come to all of these */
+	struct operation *waiting;    /* the first that does; of this pass */
+	struct waiter waiter;
+	bool waited; /* someone waits for it and frees it */
+	bool finished;
+	dicomm_result_t status;
+	char text[512];
+	struct batch *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t completed = PTHREAD_COND_INITIALIZER;
+static struct batch *inbox, **inbox_tail = &inbox;
+static _Atomic unsigned inbox_count;
+static bool running;
+
+/* ---- progress thread ---- */
+
+static void note(struct batch *w, dicomm_result_t status)
+{
+	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
+		return;
+	w->status = status;
+	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
+}
+
+static void finish_item(struct item *item)
+{
+	struct dicomm_comm *comm = item->comm;
+
+	if (item->op)
+		engine_release(item->op);
+	item->op = NULL;
+	item->comm = NULL;
+	prepared_trim(comm);
+	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+}
+
+/* Does a call of the batch still hold the stream, other than those of a broken
+ * communicator, if any? */
+static bool is_wanted(const struct batch *w, const struct stream_fence *t,
+		      const struct dicomm_comm *broken)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		if (w->items[i].op && w->items[i].comm != broken &&
+		    stream_fence_is_of(t, w->items[i].comm, w->items[i].native))
+			return true;
+	return false;
+}
+
+/* Let the streams of devices go on that only lost calls have held. */
+static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
+{
+	struct stream_fence **at = &w->tickets, *t;
+
+	while ((t = *at)) {
+		if (is_wanted(w, t, broken)) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		stream_fence_give(t);
+	}
+}
+
+/*
+ * The user's stream goes on when nothing of the call runs any more on the
+ * device. But where queues are shared, what the library has queued there may be
+ * behind that very stream.
+ */
+static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
+{
+	/* Of several operations that are lost, the first has waited for all. */
+	if (!w->tickets)
+		return;
+	fault_stop_wires(comm);
+	if (comm->dev && !device_settles(comm, HELD_NS))
+		give_lost_tickets(w, comm);
+}
+
+static void drop_operation(struct batch *w, struct item *item)
+{
+	if (!item->op->done) {
+		note(w, fault_report(item->comm));
+		let_streams_go(w, item->comm);
+		engine_drop(item->op);
+		w->left--;
+	}
+	engine_release(item->op);
+	item->op = NULL;
+}
+
+/* Drop what belongs to broken communicators, whatever else the batch waits for:
+ * who broke one waits until it is gone from here, and may then free it. So
+ * nothing of it is used after that: not the streams that it holds either. */
+static void drop_broken(struct batch *w)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (!item->comm || !fault_is(item->comm))
+			continue;
+		if (item->op)
+			drop_operation(w, item);
+		any = true;
+	}
+	if (!any)
+		return;
+	give_lost_tickets(w, NULL);
+	wait_moved(&w->waiter);
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (item->comm && !item->op && fault_is(item->comm))
+			finish_item(item);
+	}
+}
+
+/* Give its operations their place in the order of the communicators. */
+static void accept_work(struct batch *w)
+{
+	w->left = w->nitems;
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+		dicomm_result_t s;
+
+		if (comm_enter_slow(item->comm)) {
+			s = engine_prepare(item->comm, &item->call, &item->op);
+		} else {
+			s = fault_report(item->comm);
+		}
+		/* All ranks decide alike; but of a call on the stream of a
+		 * device nobody else would hear. */
+		if (s != DICOMM_SUCCESS && item->comm->dev)
+			s = fault_own(item->comm, s, -1);
+		if (s != DICOMM_SUCCESS) {
+			item->op = NULL;
+			note(w, s);
+			w->left--;
+		}
+	}
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct place *p = &w->places[i];
+		struct host_stream *st = p->stream;
+
+		if (st->head) {
+			st->tail->next = p;
+			w->blocked++;
+		} else {
+			st->head = p;
+		}
+		st->tail = p;
+	}
+	drop_broken(w);
+}
+
+static void free_work(struct batch *w)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		free(w->items[i].counts);
+	free(w->items);
+	free(w->places);
+	free(w);
+}
+
+/* Let the streams of devices go on. */
+static void give_tickets(struct batch *w)
+{
+	struct stream_fence *t;
+
+	while ((t = w->tickets)) {
+		w->tickets = t->next;
+		stream_fence_give(t);
+	}
+}
+
+static void complete(struct batch *w)
+{
+	give_tickets(w);
+	for (size_t i = 0; i < w->nitems; i++)
+		if (w->items[i].comm)
+			finish_item(&w->items[i]);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		st->head = w->places[i].next;
+		if (st->head)
+			st->head->work->blocked--;
+		else
+			st->tail = NULL;
+	}
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		if (w->status != DICOMM_SUCCESS &&
+		    st->status == DICOMM_SUCCESS) {
+			st->status = w->status;
+			snprintf(st->text, sizeof(st->text), "%s", w->text);
+		}
+		st->pending--;
+	}
+	w->finished = true;
+	pthread_cond_broadcast(&completed);
+	if (!w->waited) {
+		pthread_mutex_unlock(&lock);
+		free_work(w);
+		return;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* Turn each operation once; the first that waits, if none moved. */
+static struct operation *turn(struct batch *w, bool *moved)
+{
+	struct operation *waiting = NULL;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		/* What is broken is dropped in the next pass. */
+		if (!op || op->done || op->before || fault_is(op->comm))
+			continue;
+		if (engine_turn(op, moved) == SCHEDULE_DONE) {
+			w->left--;
+			*moved = true;
+		} else if (!waiting) {
+			waiting = op;
+		}
+	}
+	return waiting;
+}
+
+/* Have the streams of devices come to where the calls were made? */
+static void look_at_tickets(struct batch *w, bool *moved)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (struct stream_fence *t = w->tickets; t && status == DICOMM_SUCCESS;
+	     t = t->next)
+		status = stream_fence_query(t);
+	if (status == DICOMM_SUCCESS)
+		w->reached = *moved = true;
+	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
+		return;
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (op && !op->done)
+			fault_own(op->comm, status, -1);
+	}
+}
+
+static struct batch *take_inbox(bool wait)
+{
+	struct batch *w;
+
+	pthread_mutex_lock(&lock);
+	while (wait && !inbox)
+		pthread_cond_wait(&arrived, &lock);
+	w = inbox;
+	inbox = NULL;
+	inbox_tail = &inbox;
+	atomic_store_explicit(&inbox_count, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
+	return w;
+}
+
+/* Who waits for this rank on another communicator must not wait for that one,
+ * too. */
+static void poll_others(const struct batch *batches,
+			const struct dicomm_comm *comm)
+{
+	for (const struct batch *w = batches; w; w = w->next)
+		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
+		     i++)
+			if (w->items[i].op && !w->items[i].op->done &&
+			    w->items[i].op->comm != comm)
+				wait_poll(w->items[i].op->comm);
+}
+
+/* The other operations of a batch, when the first that waits was looked at */
+static void watch_others(struct batch *w)
+{
+	bool more = true;
+
+	for (size_t i = 0; i < w->nitems && more; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (op && op != w->waiting && !op->done && !op->before)
+			more = engine_watch(&w->waiter, op);
+	}
+}
+
+/* Has a waited for less long than b? Then it decides how to wait: who comes
+ * soon must not find this thread asleep. */
+static bool is_fresher(const struct batch *a, const struct batch *b)
+{
+	if (!a->waiter.since_ns || !b->waiter.since_ns)
+		return !a->waiter.since_ns;
+	return a->waiter.since_ns >= b->waiter.since_ns;
+}
+
+/* Who is late is asked for in each of them, one after the other. */
+static void look_at_next(struct batch *batches)
+{
+	static unsigned next;
+	struct batch *w = batches;
+
+	for (unsigned i = 0; w && i < next; i++)
+		w = w->next;
+	next = w ? next + 1 : 0;
+	if (w && w->waiting && engine_look(&w->waiter, w->waiting))
+		watch_others(w);
+}
+
+/* One pass over all batches in order; returns whether anything moved. */
+static void pass(struct batch **batches, unsigned round)
+{
+	struct batch **at = batches, *idle = NULL;
+	static unsigned quiet; /* passes for which streams were waited for */
+	static unsigned known; /* communicators that have broken */
+	unsigned broken = atomic_load(&fault_count);
+	const struct timespec nap = {0, 50000};
+	bool any = broken != known;
+
+	for (struct batch *w = *batches; w && any; w = w->next)
+		drop_broken(w);
+	known = broken;
+	while (*at) {
+		struct batch *w = *at;
+		bool moved = false;
+
+		w->waiting = NULL;
+		if (!w->blocked && !w->reached)
+			look_at_tickets(w, &moved);
+		if (!w->blocked && w->reached)
+			w->waiting = turn(w, &moved);
+		if (!w->blocked && !w->left) {
+			*at = w->next;
+			complete(w);
+			any = true;
+			continue;
+		}
+		if (moved)
+			wait_moved(&w->waiter);
+		else if (w->waiting && (!idle || is_fresher(w, idle)))
+			idle = w;
+		any |= moved;
+		at = &w->next;
+	}
+	if (any) {
+		quiet = 0;
+	} else if (idle) {
+		poll_others(*batches, idle->waiting->comm);
+		if (engine_wait(&idle->waiter, idle->waiting, false))
+			watch_others(idle);
+	} else if (++quiet < QUIET_YIELDS) {
+		sched_yield();
+	} else {
+		nanosleep(&nap, NULL);
+	}
+	if (round % LOOK_PASSES == 0)
+		look_at_next(*batches);
+}
+
+static void *progress(void *arg)
+{
+	struct batch *batches = NULL, **tail = &batches;
+	unsigned round = 0;
+
+	(void)arg;
+	for (;;) {
+		if (!batches ||
+		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
+			for (tail = &batches; *tail; tail = &(*tail)->next)
+				;
+			*tail = take_inbox(!batches);
+			for (struct batch *w = *tail; w; w = w->next)
+				accept_work(w);
+		}
+		pass(&batches, round++);
+	}
+	return NULL;
+}
+
+/* The child of a fork has no progress thread, and nothing queued. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&arrived, NULL);
+	pthread_cond_init(&completed, NULL);
+	inbox = NULL;
+	inbox_tail = &inbox;
+	running = false;
+}
+
+static dicomm_result_t start_progress(void)
+{
+	static bool registered;
+	int error;
+
+	if (running)
+		return DICOMM_SUCCESS;
+	if (!registered)
+		pthread_atfork(NULL, NULL, forget);
+	registered = true;
+	error = thread_start(NULL, "dicomm-progress", progress, NULL);
+	if (error) {
+		errno = error;
+		return FAIL(DICOMM_ERR_SYSTEM, "progress thread: create: %m");
+	}
+	running = true;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- callers ---- */
+
+static struct batch *make_work(const struct item *items, size_t n)
+{
+	struct batch *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->items = malloc(n * sizeof(*w->items));
+	w->places = calloc(n, sizeof(*w->places));
+	if (!w->items || !w->places) {
+		free(w->items);
+		free(w->places);
+		free(w);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		bool known = !items[i].stream;
+
+		w->items[i] = items[i];
+		for (size_t j = 0; j < w->nplaces && !known; j++)
+			known = w->places[j].stream == items[i].stream;
+		if (!known)
+			w->places[w->nplaces++] = (struct place){
+				.stream = items[i].stream, .work = w};
+	}
+	w->nitems = n;
+	return w;
+}
+
+dicomm_result_t stream_submit(const struct item *items, size_t n,
+			      struct stream_fence *tickets, bool wait)
+{
+	struct batch *w = make_work(items, n);
+	struct batch lost = {.tickets = tickets};
+	dicomm_result_t status;
+
+	if (!w) {
+		give_tickets(&lost);
+		for (size_t i = 0; i < n; i++)
+			free(items[i].counts);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "stream: no memory to queue %zu calls", n);
+	}
+	w->waited = wait;
+	w->tickets = tickets;
+	w->reached = !tickets;
+	pthread_mutex_lock(&lock);
+	status = start_progress();
+	if (status != DICOMM_SUCCESS) {
+		pthread_mutex_unlock(&lock);
+		give_tickets(w);
+		free_work(w);
+		return status;
+	}
+	for (size_t i = 0; i < n; i++)
+		atomic_fetch_add_explicit(&items[i].comm->queued, 1,
+					  memory_order_relaxed);
+	for (size_t i = 0; i < w->nplaces; i++)
+		w->places[i].stream->pending++;
+	*inbox_tail = w;
+	inbox_tail = &w->next;
+	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
+	pthread_cond_signal(&arrived);
+	/* The operations are bounded, so this wait is. */
+	while (wait && !w->finished)
+		pthread_cond_wait(&completed, &lock);
+	pthread_mutex_unlock(&lock);
+	if (!wait)
+		return DICOMM_SUCCESS;
+	status = w->status;
+	if (status != DICOMM_SUCCESS)
+		log_set_last_error(w->text);
+	free_work(w);
+	return status;
+}
+
+bool stream_valid(dicomm_stream_t stream)
+{
+	const struct host_stream *st = stream;
+
+	return st && st->magic == STREAM_MAGIC &&
+	       st->generation == atomic_load_explicit(&comm_generation,
+						      memory_order_relaxed);
+}
+
+dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function)
+{
+	const struct host_stream *st = stream;
+
+	if (st && st->magic == STREAM_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: stream %p belongs to the parent of this "
+			    "process",
+			    function, stream);
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "%s: stream %p is not a host stream", function, stream);
+}
+
+dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
+{
+	struct host_stream *st;
+
+	if (!stream)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "host_stream_create: stream is NULL");
+	st = calloc(1, sizeof(*st));
+	if (!st)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "host_stream_create: out of memory");
+	st->magic = STREAM_MAGIC;
+	st->generation = atomic_load(&comm_generation);
+	*stream = st;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t wait_for_all(struct host_stream *st)
+{
+	dicomm_result_t status;
+
+	pthread_mutex_lock(&lock);
+	while (st->pending)
+		pthread_cond_wait(&completed, &lock);
+	status = st->status;
+	if (status != DICOMM_SUCCESS)
+		log_set_last_error(st->text);
+	st->status = DICOMM_SUCCESS;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
+{
+	if (!stream_valid(stream))
+		return stream_refuse(stream, "host_stream_synchronize");
+	return wait_for_all(stream);
+}
+
+dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
+{
+	struct host_stream *st = stream;
+	dicomm_result_t status;
+
+	if (!stream)
+		return DICOMM_SUCCESS;
+	if (!stream_valid(stream))
+		return stream_refuse(stream, "host_stream_destroy");
+	TRY(group_check_end(st, "host_stream_destroy"));
+	status = wait_for_all(st);
+	st->magic = 0;
+	free(st);
+	return status;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Segments and rings of shared memory.
+ *
+ * Each rank has one segment, a memfd. It begins with a header; behind that are
+ * the rings of the messages that this rank sends. A ring is made when its first
+ * message is sent; then its offset is written into the header. A peer maps the
+ * header, reads the offset there (0: no ring yet), and maps the ring. Nothing
+ * has a name in a file system, so nothing is left when a process is killed.
+ */
+#ifndef DICOMM_TRANSPORTS_SHM_SEGMENT_H
+#define DICOMM_TRANSPORTS_SHM_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "transports/shm/address.h"
+#include "transports/transport.h"
+
+#define SHM_FREED_IDS 256
+
+/* Start of a segment; only its owner writes it. */
+struct shm_header {
+	uint64_t magic;
+	uint64_t nonce[2];
+	uint32_t rank, ranks;
+	uint32_t slots, slot_bytes;
+	uint64_t probe; /* address in the owner of another copy of nonce[0] */
+	/* The owner has aborted: what it offered may be gone. */
+	_Atomic bool withdrawn;
+	/* Allocations that the owner's process has freed, as accel->freed()
+	 * lists them. */
+	_Atomic uint64_t freed;
+	_Atomic uint64_t freed_ids[SHM_FREED_IDS];
+	_Atomic uint64_t ring[]; /* [peer * TP_CLASSES + class] */
+};
+
+/* A range of lengths in bytes; first is 0 until the receiver has set it. */
+struct shm_lengths {
+	_Atomic uint64_t first, last;
+};
+
+/* Between the lines and the data of a ring; only the receiver writes it. */
+struct shm_tail {
+	_Atomic uint64_t released;
+	/* Lengths of messages that the receiver reads by CMA: while it only
+	 * receives, and while it sends as much. */
+	struct shm_lengths cma_copy, cma_exchange;
+} __attribute__((aligned(TP_LINE_BYTES)));
+
+struct shm_segment {
+	struct shm_segment *next;
+	int refs;
+	bool own;     /* of a rank of this process */
+	int fd;       /* descriptor in the owner */
+	pid_t pid;    /* the owner */
+	uint64_t len; /* own: length of the file */
+	uint64_t mapped;
+	uint64_t nonce[2];
+	uint64_t published; /* own: entries of freed() that are in the header */
+	struct shm_header *head;
+	struct shm_ring *rings; /* own: all that exist */
+	/* own: ranks of this process that read memory of the owner right now.
+	 * No read begins once head->withdrawn is set. */
+	_Atomic int readers;
+};
+
+struct shm_ring {
+	struct shm_ring *next;
+	struct shm_segment *seg; /* counted in seg->refs */
+	int refs;
+	uint64_t offset, bytes;
+	struct tp_line *lines;
+	struct shm_tail *tail;
+	uint8_t *data;
+};
+
+dicomm_result_t shm_segment_create(const struct tp_config *config,
+				   struct shm_segment **out);
+/* Can this process open that segment, and has its owner not aborted? If not,
+ * `why` says so; logs nothing. */
+bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len);
+dicomm_result_t shm_segment_attach(const struct shm_address *a,
+				   struct shm_segment **out);
+void shm_segment_put(struct shm_segment *seg);
+/* The address by which peers attach to it. */
+void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob);
+/* Is it the segment of a rank of this process? */
+bool shm_segment_is_own(const struct shm_address *a);
+
+/* Add a ring to a segment of this process. */
+dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out);
+dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
+				struct shm_ring **out);
+void shm_ring_put(struct shm_ring *ring);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a rank has of UCX: a worker, an endpoint to each rank, and the two sides
+ * of each channel. A channel carries the messages of one class from one rank to
+ * another.
+ *
+ * Whoever holds the lock of the device owns all of it, and the worker: the
+ * thread that uses the device, the progress thread, or a thread that aborts.
+ */
+#ifndef DICOMM_TRANSPORTS_UCX_DEVICE_H
+#define DICOMM_TRANSPORTS_UCX_DEVICE_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <ucp/api/ucp.h>
+
+#include "transports/transport.h"
+
+#define UCX_READS 64 /* reads of a channel at a time; as transport.h says */
+#define UCX_WORKER_BYTES 936
+/* Bounce buffers of one endpoint. When all are in use, later messages wait. */
+#define UCX_BOUNCES 8
+/* How long a close waits for its peers, and an abort for the lock. */
+#define UCX_DRAIN_NS UINT64_C(2000000000)
+
+/* ---- what is sent: active messages and their header ---- */
+
+enum ucx_what {
+	UCX_HELLO,   /* the sender will use this channel; body: its address */
+	UCX_MESSAGE, /* body: what goes into the line, or the slot's data */
+	UCX_CREDIT,  /* seq: messages that the receiver has released */
+	UCX_READ,    /* body: struct ucx_read_request */
+	UCX_DATA,    /* body: a piece of what a read asked for */
+	UCX_CLOSE,   /* the sender sends no more, and wants no more */
+	UCX_CLOSE_ACK,
+	UCX_WHATS
+};
+
+struct ucx_head {
+	uint64_t token; /* the receiver's: it knows its peers by that */
+	uint32_t rank;  /* the sender's */
+	uint16_t channel_class;
+	uint16_t kind;      /* message: enum tp_kind; read: UCX_READ_... */
+	uint64_t seq;       /* message; credit: released */
+	uint64_t len;       /* of the message; of data: its offset */
+	uint32_t signature; /* message; read and data: the read's number */
+	uint32_t status;    /* of UCX_DATA: enum dicomm_result_t */
+};
+
+/* How a read wants its data. */
+enum { UCX_READ_ANYHOW, UCX_READ_RENDEZVOUS };
+
+/* Memory of a sender that a peer may read. */
+struct ucx_ref {
+	uint64_t addr, len;
+	uint64_t type; /* ucs_memory_type_t, as the owner knows it */
+	uint64_t seal; /* proves to the owner that it has offered this */
+};
+
+struct ucx_read_request {
+	struct ucx_ref ref;
+	uint64_t offset, len;
+};
+
+/* ---- one endpoint for each rank ---- */
+
+/*
+ * A bounce buffer: a copy of a message that UCX could not send at once. Each
+ * endpoint has its own, so that a slow peer cannot use them all. Control
+ * messages have shorter ones, shared by the device: credits are sent even while
+ * all buffers for data are in use.
+ */
+struct ucx_bounce {
+	struct ucx_bounce *next, **spare; /* the list to give it back to */
+	struct ucx_endpoint *endpoint;
+	struct ucx_head head;
+	uint8_t body[];
+};
+
+/* A piece of user memory that is being sent to the peer that reads it. */
+struct ucx_reply {
+	struct ucx_reply *next; /* spare */
+	struct ucx_reply *more; /* of all there are */
+	struct ucx_endpoint *endpoint;
+	struct ucx_head head;
+};
+
+struct ucx_endpoint {
+	struct tp_device *dev;
+	uint32_t rank;
+	uint64_t token;  /* the peer's */
+	ucp_ep_h ep;     /* NULL until needed */
+	uint32_t queued; /* messages not sent yet; later ones queue up, too */
+	struct ucx_bounce *bounces; /* spare; made for the first channel out */
+	void *bounce_memory;
+	_Atomic int status; /* dicomm_result_t: why it is broken */
+	ucs_status_t cause; /* the same, by UCX */
+	bool connected;     /* something has been sent */
+	bool failed;        /* UCX has called the error handler, */
+	bool reported;      /* the user has been told so, */
+	bool noticed;       /* and broken() has seen it once */
+	bool close_sent;
+	bool close_acked;
+	_Atomic bool peer_closed; /* the peer has closed, or aborted, */
+	bool ack_due;             /* and needs UCX_CLOSE_ACK */
+	bool closed;              /* no hello is accepted any more */
+	void *closing;            /* request of ucp_ep_close_nbx() */
+	/* A peer's address from its hello, to connect to; NULL: none. */
+	struct ucx_address *hello;
+};
+
+/* ---- channels ---- */
+
+struct ucx_in;
+struct ucx_read {
+	struct ucx_in *in; /* that it belongs to */
+	uint8_t *dst;
+	ucs_memory_type_t type; /* of dst */
+	uint64_t len, missing;  /* bytes */
+	uint32_t number;        /* tells it from an earlier read of the slot */
+	_Atomic int status;     /* dicomm_result_t; IN_PROGRESS: not complete */
+};
+
+/* Receiver's side; made by the sender's hello. */
+struct ucx_in {
+	struct ucx_endpoint *endpoint;
+	uint16_t channel_class;
+	uint8_t *slots; /* lines, followed by the data of all slots */
+	uint8_t *data;
+	uint64_t consumed; /* messages that this rank has released */
+	uint64_t granted;  /* messages that the sender knows as released */
+	bool urgent;       /* the sender may be waiting for a credit */
+	struct ucx_in *credits_due, **credits_due_link;
+	struct ucx_read reads[UCX_READS];
+	/* Pieces that UCX is receiving by rendezvous; it has pointers to
+	 * `reads`. If the channel closes meanwhile, the last piece frees it. */
+	unsigned receiving;
+	bool closed;
+};
+
+/* Sender's side. */
+struct ucx_out {
+	_Atomic uint64_t released;
+	uint64_t limit; /* last message that known credits allow */
+};
+
+/* ---- the device ---- */
+
+/* The interface where this machine listens; "" if it is not one. */
+struct ucx_interface {
+	char name[16];
+	bool loopback;
+};
+
+/* A descriptor; the inode tells whether it is still the same socket. */
+struct ucx_socket {
+	int fd;
+	ino_t inode; /* 0: none */
+};
+
+struct tp_device {
+	atomic_flag busy; /* the lock */
+	_Atomic bool aborted;
+	_Atomic uint32_t polls; /* by the thread that uses the device */
+	struct tp_config config;
+	struct ucx_interface interface;
+	bool tcp; /* UCX uses TCP and nothing else */
+	uint64_t network, token;
+	uint8_t seal_key[16];
+	ucp_context_h context;
+	ucp_worker_h worker; /* NULL after abort() */
+	ucp_worker_h ended;  /* the worker that abort() has stopped */
+	int efd;
+	struct ucx_socket listener; /* of UCX over TCP, if it was found */
+	bool sockets_closed;
+	uint8_t worker_address[UCX_WORKER_BYTES];
+	uint32_t worker_address_len;
+	struct ucx_endpoint *endpoints; /* [ranks] */
+	struct ucx_in *_Atomic *in;     /* [rank * TP_CLASSES + class] */
+	struct ucx_out *_Atomic *out;   /* the same */
+	struct ucx_in *credits_due; /* channels whose sender needs credits */
+	bool deferred;              /* some endpoint has `hello` or `ack_due` */
+	unsigned idle;              /* polls in a row that found nothing */
+	uint32_t reads;             /* numbered so far */
+	struct ucx_bounce *control; /* spare buffers for control messages */
+	void *control_memory;
+	bool blocked;              /* a credit found no buffer */
+	struct ucx_reply *replies; /* spare */
+	struct ucx_reply *all_replies;
+	unsigned replying, receiving; /* pieces that UCX works on */
+	struct tp_peer *peers;
+	struct tp_mem *mems; /* registered memory of devices */
+
+	/* progress_thread.c */
+	struct tp_device *next;
+	uint32_t polls_seen;
+	bool listed;
+	_Atomic bool covered; /* the thread polls; the rank has to wake it */
+};
+
+/* Memory of a device that UCX has mapped. */
+struct tp_mem {
+	uintptr_t at;
+	uint64_t len;
+	ucs_memory_type_t type;
+	ucp_mem_h memory;
+	struct tp_mem *next;
+};
+
+static inline bool ucx_try_lock(struct tp_device *dev)
+{
+	return !atomic_flag_test_and_set_explicit(&dev->busy,
+						  memory_order_acquire);
+}
+
+static inline void ucx_lock(struct tp_device *dev)
+{
+	while (!ucx_try_lock(dev))
+		sched_yield();
+}
+
+static inline void ucx_unlock(struct tp_device *dev)
+{
+	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
+}
+
+static inline struct ucx_in *ucx_in_of(const struct tp_device *dev,
+				       uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static inline struct ucx_out *ucx_out_of(const struct tp_device *dev,
+					 uint32_t rank, uint16_t c)
+{
+	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Progress of one device. */
+#include "transports/ucx/progress.h"
+
+#include "transports/ucx/credits.h"
+#include "transports/ucx/device.h"
+#include "transports/ucx/load.h"
+#include "transports/ucx/receive.h"
+
+bool ucx_progress(struct tp_device *dev)
+{
+	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
+
+	if (dev->deferred)
+		ucx_receive_deferred(dev);
+	ucx_credits_progress(dev, moved);
+	return moved;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The TCP sockets of UCX, which are closed behind its back when a worker cannot
+ * be destroyed: else its peers would wait for it.
+ */
+#ifndef DICOMM_TRANSPORTS_UCX_SOCKETS_H
+#define DICOMM_TRANSPORTS_UCX_SOCKETS_H
+
+#include <stddef.h>
+
+#include "transports/ucx/device.h"
+
+#define UCX_LISTENERS 256
+
+struct ucx_sockets {
+	size_t n; /* may be more than there is room for */
+	struct ucx_socket list[UCX_LISTENERS];
+};
+
+/* List the sockets that listen before a worker is opened. */
+void ucx_sockets_before(struct ucx_sockets *before);
+/* Find the one that the worker has added: dev->listener. */
+void ucx_sockets_find(struct tp_device *dev, const struct ucx_sockets *before);
+/* Close them: peers see that the rank is gone. The worker is not used any more.
+ */
+void ucx_sockets_close(struct tp_device *dev);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A queue pair fails: say why, and let the channel go on without it, or end. */
+#ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
+#define DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
+
+#include <stdint.h>
+
+#include "dicomm.h"
+
+struct ibv_wc;
+struct verbs_qp;
+
+/* A request has completed with an error. Either the queue pair becomes
+ * QP_FAILED and its channel goes on without it, or the channel fails. Logs one
+ * line. */
+void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
+			       const char *operation, uint64_t bytes);
+/* The same, without a completion. */
+void verbs_qp_fail(struct verbs_qp *qp, dicomm_result_t why, const char *what,
+		   const char *hint);
+/* Set channel->text: what has happened to the queue pair, and a hint. */
+void verbs_qp_set_text(struct verbs_qp *qp, const char *what, const char *hint);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Polls: what a rank does again and again while it waits. */
+#ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
+#define DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
+
+#include <stdbool.h>
+
+struct tp_device;
+
+/* Of so many polls that find nothing, one checks for credits. A sender that
+ * waits for credits is many messages ahead, and put() looks itself. */
+#define VERBS_POLLS_PER_CHECK 4
+
+/* As in struct transport. */
+bool verbs_poll(struct tp_device *dev);
+bool verbs_flush(struct tp_device *dev);
+
+#endif

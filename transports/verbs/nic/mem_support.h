@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Can the NICs of a rank register memory of a device? For dicomm-info. */
+#ifndef DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
+#define DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
+
+#include <stdbool.h>
+
+struct tp_mem_support;
+struct tp_place;
+struct tp_region;
+
+/* As in struct transport. */
+bool verbs_mem_support(unsigned n, const struct tp_region *region,
+		       const struct tp_place *place,
+		       struct tp_mem_support *out);
+
+#endif

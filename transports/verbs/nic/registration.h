@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A cache of memory registrations of one NIC. Any thread. */
+#ifndef DICOMM_TRANSPORTS_VERBS_NIC_REGISTRATION_H
+#define DICOMM_TRANSPORTS_VERBS_NIC_REGISTRATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+struct accel;
+struct ibv_mr;
+struct tp_region;
+struct verbs_nic;
+
+struct verbs_mr {
+	struct verbs_mr *next;
+	uintptr_t base;
+	size_t len;
+	bool written; /* the NIC may write the memory */
+	int refs;
+	uint64_t id; /* of the allocation; unique, 0: it has none */
+	/* whose memory it is; NULL: the host's */
+	const struct accel *accel;
+	char how[128]; /* how the NIC got access to it */
+	struct ibv_mr *mr;
+};
+
+/* For messages, behind errno: "" or a hint that the limit of locked memory may
+ * be too low (queues of a NIC are locked, too). */
+const char *verbs_memory_hint(void);
+/* Register host memory, or use a registration that exists. Memory of
+ * dicomm_mem_alloc stays registered until it is freed; other memory until the
+ * last verbs_mr_put(). */
+dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
+			     size_t len, bool written, struct verbs_mr **out);
+/* The same for memory of a device, until the last verbs_mr_put().
+ * ERR_UNSUPPORTED: the NIC cannot; nothing is logged. `how` as in
+ * mem_reg_device(). */
+dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
+				    const struct tp_region *region,
+				    struct verbs_mr **out, char *how,
+				    size_t len);
+void verbs_mr_put(struct verbs_nic *nic, struct verbs_mr *mr);
+void verbs_mr_free_all(struct verbs_nic *nic);
+
+#endif
