@@ -710,8 +710,10 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  *
  * The new ranks are the old ones in their order, less those in exclude and
  * those that have died. The old communicator may be broken; it stays as it is
- * and is still to be destroyed. Where the survivors are not the majority of the
- * old ranks (at exactly half: not with its lowest rank), they get
+ * and is still to be destroyed. A rank that is alive and has not called this
+ * when half of DICOMM_BOOTSTRAP_TIMEOUT is over is left out, too, with a
+ * warning that names it. Where the survivors are not the majority of the old
+ * ranks (at exactly half: not with its lowest rank), they get
  * DICOMM_ERR_REMOTE, so that no two successors arise. What was measured of the
  * links between hosts serves the new communicator.
  *
@@ -725,7 +727,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  *
  * @param comm      communicator to shrink
  * @param exclude   ranks to leave out, not the calling one
- * @param nexclude  their number; 0: only those that have died
+ * @param nexclude  their number; 0: only those that have died or do not come
  * @param newcomm   set to the handle of the new communicator; to NULL on
  *                  failure
  * @param config    options of the new communicator, which is made and later

@@ -54,8 +54,8 @@ static int free_port(void)
 
 static int set_meeting_point(int ranks)
 {
-	unsigned char secret[16];
-	char text[64];
+	unsigned char secret[32];
+	char text[2 * sizeof(secret) + 1];
 	int port = free_port();
 
 	if (port < 0 ||

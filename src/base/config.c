@@ -112,8 +112,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "",
 			.secret = true,
 			.help = "secret that ranks prove to know when they "
-				"meet at DICOMM_COMM_ID, or by torchrun or "
-				"Slurm",
+				"join at DICOMM_COMM_ID, or by torchrun or "
+				"Slurm; 64 hexadecimal digits are best "
+				"(openssl rand -hex 32)",
 		},
 	[CONFIG_DEBUG] =
 		{
@@ -440,9 +441,10 @@ static const struct row rows[CONFIG_KEYS] = {
 			.nccl = "NCCL_SOCKET_IFNAME",
 			.kind = KIND_STRING,
 			.value = "",
-			.help = "interfaces to meet over, and for ucx, as "
+			.help = "interfaces to listen on, and for ucx, as "
 				"eth,ib (prefixes), =eth0 "
-				"(exact) or ^docker (all but these)",
+				"(exact) or ^virbr (all but these, lo and "
+				"docker)",
 		},
 	[CONFIG_SPIN] =
 		{
