@@ -102,8 +102,8 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 	return status;
 }
 
-static dicomm_result_t find_survivors(struct shrink_args *a, bool *alive,
-				      struct survivors *s)
+static dicomm_result_t find_survivors(struct shrink_args *a, bool is_own_late,
+				      bool *alive, struct survivors *s)
 {
 	const struct dicomm_comm *parent = a->parent;
 	uint64_t set = UINT64_C(0xcbf29ce484222325);
@@ -111,7 +111,7 @@ static dicomm_result_t find_survivors(struct shrink_args *a, bool *alive,
 	bool late;
 
 	TRY(probe(a, states));
-	late = is_late(states, parent->ranks);
+	late = is_own_late || is_late(states, parent->ranks);
 	*s = (struct survivors){.first = -1};
 	for (int r = 0; r < parent->ranks; r++) {
 		alive[r] = states[r] != RECOVERY_GONE;
@@ -249,10 +249,11 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 	dicomm_result_t status;
 
 	for (;;) {
+		now = clock_ms();
 		recovery_set_state(a->parent->recovery,
 				   now < late ? RECOVERY_SHRINKING
 					      : RECOVERY_LATE);
-		TRY(find_survivors(a, alive, &s));
+		TRY(find_survivors(a, now >= late, alive, &s));
 		TRY(check_majority(a->parent, alive, &s));
 		until = now < late ? late : end;
 		now = clock_ms();
