@@ -3,7 +3,7 @@
 # Each file of the tree is in Makefile.am, so that it is built and in the
 # tarball, and has a line in the README.md of its folder or in
 # docs/architecture.md, which it may share with its header: "log.[ch]  what it
-# does".
+# does". A page of results is linked from the README.md beside it or above it.
 cd "${srcdir:-.}" || exit 99
 bad=0
 files=0
@@ -22,6 +22,16 @@ for file in $(find collectives compat docs examples include perftest planner src
 		bad=1
 	fi
 	name=${file##*/} readme=${file%/*}/README.md
+	case $file in
+	*/results/*)
+		grep -sqF "$name)" "$readme" "${file%/results/*}/README.md" ||
+			[ "$file" = "$readme" ] || {
+			echo "no README.md links $file"
+			bad=1
+		}
+		continue
+		;;
+	esac
 	if [ "$file" != "$readme" ] &&
 		! grep -qE "^(${file%.*}\.\[ch\]|$file)  *[^ ]" \
 			docs/architecture.md &&
@@ -31,8 +41,9 @@ for file in $(find collectives compat docs examples include perftest planner src
 	fi
 done
 
-for readme in $(find collectives compat perftest planner src transports -name README.md); do
-	for line in $(grep -oE '^[a-z_0-9]+\.[][a-z]+ ' "$readme"); do
+for readme in $(find collectives compat examples perftest planner src tests \
+	transports -name README.md); do
+	for line in $(grep -oE '^[A-Za-z_0-9]+\.[][a-z]+ ' "$readme"); do
 		case $line in
 		*.\[ch\]) wanted="${line%.*}.c ${line%.*}.h" ;;
 		*) wanted=$line ;;
