@@ -18,21 +18,21 @@
  * that works on host memory, such as PoCL's). That name is in config.device,
  * else in DICOMM_DEVICE; without either it is the host. What the calling thread
  * has chosen (cudaSetDevice()) does not count. The ranks of a communicator may
- * have devices of any kinds. Each reduces on its own device, by kernels that
- * give the same bits on all kinds. Devices of vendors need nothing but their
- * drivers, which are opened when they are asked for; "cuda", "hip" and "ze"
- * have met mocks of theirs so far, and no GPU. A host rank and a device of one
- * machine share memory of dicomm_mem_alloc(). UCX moves memory of devices where
- * UCX_TLS names its transports for them; over TCP it takes host memory of its
- * own for that, which counts as direct.
+ * have devices of any kinds. Each rank reduces on its own device, by kernels
+ * that give the same bits on all kinds. A GPU needs nothing but its driver,
+ * which the library opens when it first needs it. So far "cuda", "hip" and "ze"
+ * have run on mocks of their drivers, and on no GPU. A host rank and a device
+ * of one machine share memory of dicomm_mem_alloc(). UCX moves memory of
+ * devices if UCX_TLS names its transports for them. Over TCP, UCX copies
+ * through host memory of its own; that counts as direct.
  *
- * Staging. What no transport moves directly passes through host memory: that is
- * counted (dicomm_stats_t), announced by a warning, and refused at init where
- * DICOMM_STAGING or config.staging is "never". A device that takes no kernels
- * of this build, and whose runtime compiles none, has the host reduce for it on
- * copies of the operands in host memory. That is announced by a warning, too;
- * with "never" such reductions are refused. No message is staged for it, and
- * bytes_staged does not count it.
+ * Staging. Data that no transport moves directly passes through host memory.
+ * The library counts that (dicomm_stats_t) and warns. Where DICOMM_STAGING or
+ * config.staging is "never", init refuses it. If a device takes no kernels of
+ * this build, and its runtime compiles none, the host reduces for it, on copies
+ * of the operands in host memory. A warning says so; with "never" these
+ * reductions are refused. bytes_staged does not count them, since no message is
+ * staged.
  *
  * Streams. An operation takes a stream of its rank's device. Operations of one
  * communicator start in call order even on different streams. On a host rank
@@ -44,36 +44,38 @@
  * On a rank of a device the stream is the vendor's own (CUstream or
  * cudaStream_t, hipStream_t, an immediate ze_command_list_handle_t, an in-order
  * cl_command_queue); NULL is the default stream of the device, of Level Zero
- * and OpenCL one of the library. A command list need not be in order: what was
- * appended before the call is before the operation, and what is appended after
- * it, after. The call returns once the operation is queued: it begins when what
- * is before it on the stream is done, and the stream goes on when it is. A
- * failure shows in dicomm_comm_get_async_error().
+ * and OpenCL it is a stream of the library. A command list need not be in
+ * order: commands appended before the call run before the operation, and
+ * commands appended after it run after. The call returns once the operation is
+ * queued. The operation begins when all that is before it on the stream is
+ * done, and the stream goes on when the operation is done. A failure shows in
+ * dicomm_comm_get_async_error().
  *  - A stream of CUDA has to be of the primary context of its device, as those
  *    of CUDA's runtime are.
  *  - A stream that is being captured into a graph is refused
- *    (ERR_UNSUPPORTED), and so is the default stream while one that waits for
- *    it is: what would be queued there would spoil that graph.
+ *    (ERR_UNSUPPORTED). The default stream is refused while a stream that
+ *    waits for it is being captured. Work queued there would spoil that graph.
  *  - Calls of a driver that wait for a whole device or more (cudaFree(),
- *    cudaFreeHost(), hipFree()) may keep it from serving the library until they
- *    return: while an operation is under way, they could wait for each other,
- *    and no time-out ends that. So does the first launch of a kernel that is
- *    loaded only then, as CUDA does since 12.2: set CUDA_MODULE_LOADING=EAGER,
- *    or launch each once before; a warning says so. So may a launch when about
- *    a thousand others are queued already behind the operation. What waits for
- *    a stream or an event is in nobody's way.
+ *    cudaFreeHost(), hipFree()) may keep the driver from serving the library
+ *    until they return. While an operation is under way, the call and the
+ *    operation could wait for each other, and no time-out ends that. The same
+ *    holds for the first launch of a kernel that is loaded only then, as CUDA
+ *    does since 12.2: set CUDA_MODULE_LOADING=EAGER, or launch each kernel once
+ *    before; a warning says so. It may also hold for a launch when about a
+ *    thousand others are queued already behind the operation. Calls that wait
+ *    for a stream or an event do no harm.
  *  - Where a device has too few queues (CUDA_DEVICE_MAX_CONNECTIONS=1, and for
  *    copies CUDA_DEVICE_MAX_COPY_CONNECTIONS=1; GPU_MAX_HW_QUEUES=1), a stream
- *    that waits may hold up those of the library, so that operations end by
- *    their time-out only, which says so. This is tried with one stream, not
- *    with copies, when the device is first used, and a warning says so; the
- *    more streams there are, the more queues are needed.
+ *    that waits may hold up the streams of the library. Then operations end
+ *    only by their time-out, which says so. When a device is first used, the
+ *    library tries this with one stream, not with copies, and warns. More
+ *    streams need more queues.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A
  * thread that makes blocking calls for several ranks that wait for each other
- * needs a group, as does an exchange in which each rank both sends and
- * receives: one call after the other would wait for itself.
+ * needs a group: the first call would wait for the second, which the thread has
+ * not made. An exchange in which each rank sends and receives needs one, too.
  *
  * Errors. Every function returns a dicomm_result_t. What went wrong is logged
  * once and kept as text for dicomm_get_last_error(). There are two kinds:
@@ -81,19 +83,19 @@
  *    that is not ready): nothing happened, and the communicator works.
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
  *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
- *    ranks and both calls), a time-out, a system error. What was under way
- *    fails with that status, and so does every later call but the queries (of
- *    which dicomm_comm_explain() fails, too), also where its description does
- *    not list that status; receive buffers have no defined contents. All that
- *    is left to do is dicomm_comm_destroy(), and before it, to go on with those
- *    who live, dicomm_comm_shrink().
+ *    ranks and both calls), a time-out, a system error. Operations under way
+ *    fail with that status, and so does every later call, also where its
+ *    description does not list that status. Only the queries still work, except
+ *    dicomm_comm_explain(). Receive buffers have no defined contents. Destroy
+ *    the communicator (dicomm_comm_destroy()). To go on with the ranks that are
+ *    alive, call dicomm_comm_shrink() before that.
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *
- * Late is not dead. A peer that lives but does not come is waited for: after
- * 60 s (DICOMM_WARN_LATE_MS) a warning names it; after 30 minutes (timeout_ms,
- * DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT naming the rank, the
- * operation and the peer.
+ * Late is not dead. The library waits for a peer that lives but does not come.
+ * After 60 s (DICOMM_WARN_LATE_MS) a warning names the peer. After 30 minutes
+ * (timeout_ms, DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT; the
+ * text names the rank, the operation and the peer.
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at
@@ -118,9 +120,9 @@
  * Different:
  *  - a rank is bound to a device by name, see above, and not to the current one
  *    of its thread: without a name it is a host rank, which refuses memory of
- *    a GPU. Likewise dicomm_mem_alloc() allocates on the device named by
- *    DICOMM_DEVICE, else on the host, and dicomm_comm_mem_alloc() on that of a
- *    rank;
+ *    a GPU. dicomm_mem_alloc() allocates on the device that DICOMM_DEVICE
+ *    names, else on the host; dicomm_comm_mem_alloc() allocates on the device
+ *    of a rank;
  *  - on host ranks the stream NULL blocks;
  *  - a communicator that was aborted is still to be destroyed;
  *  - dicomm_comm_init_all() takes names of devices, and dicomm_comm_device()
@@ -287,8 +289,8 @@ typedef void *dicomm_stream_t;
 #define DICOMM_UNIQUE_ID_BYTES 128
 
 /** Where and by which secret the ranks of one communicator meet. Hand it to the
- * other ranks by whatever is at hand (MPI, a file, a socket), but to nobody
- * else: who knows it can join. */
+ * other ranks by any means (MPI, a file, a socket), but to nobody else: whoever
+ * knows it can join. */
 typedef struct {
 	/** Printable, ends in NUL. */
 	char text[DICOMM_UNIQUE_ID_BYTES];
@@ -389,8 +391,7 @@ typedef struct {
 	/** Of those received: all but bytes_staged. */
 	uint64_t bytes_direct;
 	/** Of those received: from or to device memory, through host memory
-	 * that is neither an operand nor where a host rank takes in what
-	 * devices write for it. */
+	 * that is neither an operand nor the inbox of a host rank. */
 	uint64_t bytes_staged;
 	/** Host ranks: copied through a shared ring. */
 	uint64_t bytes_ring;
@@ -404,12 +405,13 @@ typedef struct {
 	uint64_t memory_bytes;
 	/** Pulled over a network, from the sender's memory. */
 	uint64_t bytes_rdma;
-	/** Host ranks: written by a device where this rank takes it in, and
-	 * copied from there. What is reduced from there is in bytes_mapped. */
+	/** Host ranks: written by a device into the inbox of this rank, and
+	 * copied from there. Data that this rank reduces from its inbox counts
+	 * in bytes_mapped. */
 	uint64_t bytes_landed;
-	/** Device ranks: copied on the device, between what an operation works
-	 * on and memory of the library there that neighbours and networks
-	 * reach; see dicomm_comm_register(). */
+	/** Device ranks: copied on the device, between the buffers of an
+	 * operation and staging buffers of the library there, which neighbours
+	 * and networks reach; see dicomm_comm_register(). */
 	uint64_t bytes_copied;
 } dicomm_stats_t;
 
@@ -617,19 +619,21 @@ dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm);
 /**
  * Join the communicator of all processes that a launcher has started.
  *
- * Rank, number of ranks and id come from the first of these that is
- * there: DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
- * listens, with DICOMM_COMM_KEY as its secret; or the text of a
- * dicomm_unique_id_t), of which the first alone, or the second, is refused;
- * PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix); PMI (MPICH's mpiexec);
- * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, and the port after MASTER_PORT);
- * Slurm (the first node, and a port from 20000 to 31999 by the number of the
- * step). MPI itself is not used. With torchrun and Slurm, too, DICOMM_COMM_KEY
- * is the secret: without it whoever guesses the number of the job can join, and
- * a warning says so.
+ * Rank, number of ranks and id come from the first of these that is there:
+ *  - DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID (host:port where rank 0
+ *    listens, with DICOMM_COMM_KEY as its secret; or the text of a
+ *    dicomm_unique_id_t). DICOMM_RANK alone, or DICOMM_SIZE alone, is refused;
+ *  - PMIx (Open MPI's mpirun, Slurm's srun --mpi=pmix);
+ *  - PMI (MPICH's mpiexec);
+ *  - torchrun (RANK, WORLD_SIZE, MASTER_ADDR, and the port after MASTER_PORT);
+ *  - Slurm (the first node, and a port from 20000 to 31999 by the number of the
+ *    step).
+ * MPI itself is not used. With torchrun and Slurm, too, DICOMM_COMM_KEY is the
+ * secret: without it whoever guesses the number of the job can join, and a
+ * warning says so.
  *
- * What the launcher has to do for that is waited for, also with config.blocking
- * 0; see dicomm_comm_init_rank_config().
+ * The call waits for the launcher, also with config.blocking 0; see
+ * dicomm_comm_init_rank_config().
  *
  * Order: a collective call of all processes, once.
  *
@@ -671,13 +675,13 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * Divide the ranks of a communicator into new communicators.
  *
  * Ranks of equal color make one communicator, ordered by key, ranks of equal
- * key by their old number. The old communicator stays as it is. What it has
- * measured of the links between hosts serves the new ones.
+ * key by their old number. The old communicator stays as it is. The new ones
+ * use what the old one has measured of the links between hosts.
  *
- * A rank that cannot take part, for its config names a device that is not there
- * or it has no memory left, is named to the others of its color, which do not
- * wait for it; the old communicator and those of other colors are not
- * concerned.
+ * A rank may be unable to take part: its config names a device that is not
+ * there, or it has no memory left. The others of its color get an error that
+ * names it, and do not wait for it. The old communicator and those of other
+ * colors go on.
  *
  * Order: a collective call of all ranks, also those that give
  * DICOMM_SPLIT_NOCOLOR.
@@ -714,12 +718,12 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * when half of DICOMM_BOOTSTRAP_TIMEOUT is over is left out, too, with a
  * warning that names it. Where the survivors are not the majority of the old
  * ranks (at exactly half: not with its lowest rank), they get
- * DICOMM_ERR_REMOTE, so that no two successors arise. What was measured of the
- * links between hosts serves the new communicator.
+ * DICOMM_ERR_REMOTE, so that no two successors arise. The new communicator uses
+ * what was measured of the links between hosts.
  *
- * All ranks that live to return get the same, whoever dies meanwhile: if the
- * new communicator was ready before, it has the dead rank among its own, and
- * its operations fail with DICOMM_ERR_REMOTE; shrink it then.
+ * All ranks that live to return get the same result, whichever rank dies
+ * meanwhile. A rank that dies after the new communicator was ready is a member
+ * of it; operations there fail with DICOMM_ERR_REMOTE. Shrink it then.
  *
  * Order: a collective call of the ranks that remain.
  *
@@ -775,9 +779,9 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  * Free a communicator.
  *
  * One that works is finalized first; one that is broken or aborted is freed at
- * once, whatever the peers do. Its created operators go with it; registered
- * buffers are to be deregistered before. Whether the end was in good order is
- * what dicomm_comm_finalize() tells.
+ * once, whatever the peers do. Its created operators go with it; deregister
+ * registered buffers before. Call dicomm_comm_finalize() first to learn whether
+ * the end was in good order.
  *
  * Order: as dicomm_comm_finalize(), if that was not called.
  *
@@ -890,7 +894,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats);
  * A table for people, not for programs: the time predicted for each algorithm
  * that can serve the call, from the measured cost of the links, and the choice.
  * Where ranks have devices with memory of their own, a second table follows:
- * the way between each two ranks, as in dicomm_explain_devices(). Nothing is
+ * the path between each two ranks, as in dicomm_explain_devices(). Nothing is
  * sent, and all ranks read the same.
  *
  * Threads: any.
@@ -913,25 +917,26 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 				    char *text, size_t len);
 
 /**
- * Allocate memory that peers on this machine can read in place: of the device
- * that DICOMM_DEVICE names, without which it is the host. What follows is about
- * the host's.
+ * Allocate memory that peers on this machine can read in place. It is memory of
+ * the device that DICOMM_DEVICE names; without that, of the host. The rest of
+ * this description is about host memory.
  *
- * Operations on it avoid a copy, most of all large reductions. Any operation
- * takes any mixture: one rank may pass such memory and the others not. It is
- * zeroed, on pages of its own, and good for everything malloc() is; but each
+ * Operations on it avoid a copy, most of all large reductions. Ranks need not
+ * agree: one rank may pass this memory to an operation and the others not. It
+ * is zeroed, on pages of its own, and good for everything malloc() is; but each
  * allocation takes a file descriptor, and a child of fork() has no copy of it:
- * what either writes, the other sees.
+ * each of parent and child sees what the other writes.
  *
  * Devices with memory of their own, of ranks in other processes of this
- * machine, read it in place, if it was there when they last called an operation
- * while none was under way on any device of that kind in their process. What a
- * host rank sends to them from other memory is staged. They never write to it:
- * what they send, they write into memory that the host rank maps. That is not
- * staged: the host rank reduces it from there, or copies it, see bytes_landed.
- * Where DICOMM_STAGING is "never" on either side, all buffers of such a host
- * rank have to be of this memory, and be there in time. Of one process they
- * know 256 allocations, some of them the library's.
+ * machine, read this memory in place, if it was there when they last called an
+ * operation while none was under way on any device of that kind in their
+ * process. Data that a host rank sends to them from other memory is staged.
+ * These devices never write to this memory. They write what they send into the
+ * inbox of the host rank, which reduces it from there, or copies it (see
+ * bytes_landed). That is not staged. Where DICOMM_STAGING is "never" on either
+ * side, all buffers of a host rank that communicates with such a device have to
+ * be of this memory, and be there in time. Devices know 256 allocations of one
+ * process, some of them the library's.
  *
  * Threads: any.
  *
@@ -973,8 +978,8 @@ dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
  * Copy between host memory and memory of a communicator's device, or within
  * either, and wait until that is done.
  *
- * For programs that do not know the runtime of the device. It comes after what
- * is on the stream already.
+ * For programs that do not know the runtime of the device. The copy begins
+ * after all that is on the stream already.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1020,10 +1025,11 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 /**
  * Free memory of dicomm_mem_alloc() or dicomm_comm_mem_alloc().
  *
- * A local call; no operation may be using the memory. The system, or the driver
- * of the device, takes it back when the peers have let go of it too; the driver
- * moreover once no operation is under way in this process on any device of that
- * kind, for it may wait for all that is there.
+ * A local call; no operation may be using the memory. The memory goes back to
+ * the system, or to the driver of the device, when the peers have let go of it,
+ * too. Memory of a device also waits until no operation is under way in this
+ * process on any device of that kind, since the driver may wait for all of
+ * them.
  *
  * Threads: any.
  *
@@ -1042,18 +1048,20 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * is deregistered the memory must not be unmapped or freed. A local call;
  * ranks need not agree.
  *
- * On a device, network adapters that reach it send from the buffer and receive
- * to it, where they would else do so in memory of the library, with a copy on
- * the device (see bytes_copied); and other devices of that kind on this
- * machine, or ranks in other processes, read what is sent where it is. The same
- * holds, without this call, for memory of dicomm_comm_mem_alloc() that is used
- * for 64 KiB or more at a time. An adapter is told of memory when no operation
- * is under way on any device of that kind in this process: now, or before a
- * later operation. Other processes map it soon after that, when none is under
- * way in theirs: 127 allocations of each rank in a communicator, and only such
- * as the driver lets them. Each takes a file descriptor, here and in each of
- * theirs. Memory of the driver that was freed all the same, and is something
- * else now, counts as not announced.
+ * On a device, network adapters that reach the buffer send from it and receive
+ * to it. Without this call they use staging buffers of the library, with a copy
+ * on the device (see bytes_copied). Other devices of that kind on this machine,
+ * and ranks in other processes, read what is sent in place. The same holds,
+ * without this call, for memory of dicomm_comm_mem_alloc() that is used for 64
+ * KiB or more at a time.
+ *
+ * The library registers the memory with an adapter when no operation is under
+ * way on any device of that kind in this process: now, or before a later
+ * operation. Other processes map it soon after that, when no operation is under
+ * way in theirs. They map 127 allocations of each rank in a communicator, and
+ * only those that the driver lets them map. Each takes a file descriptor, here
+ * and in each of these processes. Memory of the driver that was freed in spite
+ * of the above, and is something else now, counts as not announced.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1076,11 +1084,12 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
  * Take back dicomm_comm_register(); no operation may be using the buffer. Also
  * of a communicator that is broken.
  *
- * Memory of a device that other processes have mapped should not be freed
- * before they have let go of it. They do soon after that, when no operation is
- * under way on their devices of that kind. That is waited for, but no longer
- * than 0.2 s, for it may wait for this rank: then a warning says so. The end of
- * the communicator takes it back, too, and waits for nobody.
+ * Do not free memory of a device before other processes that have mapped it
+ * have let go of it. They do so soon after this call, when no operation is
+ * under way on their devices of that kind. This call waits for that, but no
+ * longer than 0.2 s, because they may wait for this rank; then a warning says
+ * so. The end of the communicator takes registrations back, too, without
+ * waiting.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1149,10 +1158,10 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * outermost end starts.
  *
  * Calls that make and end communicators (init, split, shrink, finalize,
- * destroy) are collected too, but for init and finalize with config.blocking
- * 0, which begin at once. They run before the operations of the group, at
- * the same time as each other, but those of one communicator in call order. So
- * a communicator with operations in the group cannot end in it.
+ * destroy) are collected too, except init and finalize with config.blocking 0,
+ * which begin at once. They run before the operations of the group, all at the
+ * same time, but those of one communicator in call order. So a communicator
+ * with operations in the group cannot end in it.
  *
  * Order: within one communicator, collectives run in call order, and sends (or
  * receives) with one peer in call order; else the operations of a group run
@@ -1198,14 +1207,15 @@ dicomm_result_t dicomm_group_end(void);
  *
  * Buffers. On a host rank in memory that the host may touch (malloc, stack,
  * dicomm_mem_alloc, pinned and managed memory of a GPU's runtime); on a rank of
- * a device in memory of that device, however allocated, but for CUDA's in other
- * contexts than the primary one. Other memory is refused by name: on a host
- * rank, if its runtime was loaded before the communicator began, or before the
- * first call of that kind, type, count and root. From the call until the
- * operation is done, the caller neither writes what is sent nor touches what is
- * received. send and recv overlap only in the way that a description names as
- * in place; ranks may differ in that, and in the kind of their memory. A
- * pointer may be NULL where it holds no elements on this rank.
+ * a device in memory of that device, however allocated, except memory of CUDA
+ * in other contexts than the primary one. Other memory is refused by name; a
+ * host rank notices it only if the runtime of that memory was loaded before the
+ * communicator began, or before the first call of that kind, type, count and
+ * root. From the call until the operation is done, the caller neither writes
+ * what is sent nor touches what is received. send and recv overlap only in the
+ * way that a description names as in place; ranks may differ in that, and in
+ * the kind of their memory. A pointer may be NULL where it holds no elements on
+ * this rank.
  *
  * Order. Every rank of the communicator calls a collective, with equal count,
  * type, op and root, in the same order as its other collectives. Sends and
@@ -1548,7 +1558,7 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
  * @param count   elements, not bytes; 0 does nothing
  * @param type    type of one element
  * @param op      reduction; not DICOMM_AVG, nor a created one
- * @param comm    communicator, of whose device the buffers are
+ * @param comm    communicator; the buffers are on its device
  * @param stream  stream; NULL on a host rank: blocking
  *
  * @retval DICOMM_SUCCESS  done; for all others see "Status" above
@@ -1681,11 +1691,11 @@ dicomm_result_t dicomm_device_kind_info(int index,
 					dicomm_device_kind_info_t *info);
 
 /**
- * Say which algorithm a communicator would take that is not there.
+ * Say which algorithm a communicator would take, without making one.
  *
- * As dicomm_comm_explain(), without a communicator: of host ranks on this
- * machine, or, where DICOMM_TOPO_FILE names the description of a cluster, of
- * its first nranks ranks, each with a core of its own.
+ * As dicomm_comm_explain(), for host ranks on this machine. Where
+ * DICOMM_TOPO_FILE names the description of a cluster: for its first nranks
+ * ranks, each with a core of its own.
  *
  * Threads: any.
  *
@@ -1708,11 +1718,11 @@ dicomm_result_t dicomm_explain(const char *operation, int nranks, size_t bytes,
 /**
  * Predict how long an operation takes on a cluster, by one of its algorithms.
  *
- * What selection goes by, for a cluster that need not be there: the links are
- * those of the first nranks ranks of a description (see dicomm_explain()), and
- * where that says nothing of reductions and copies, those of this machine
- * count. Among the algorithms, the library takes the first of the least time.
- * Many sizes in one call take hardly longer than one.
+ * The library chooses by this time, and takes the first algorithm of the least.
+ * The cluster need not be there: the links are those of the first nranks ranks
+ * of a description (see dicomm_explain()). Where the description says nothing
+ * of reductions and copies, those of this machine count. Many sizes in one call
+ * take hardly longer than one.
  *
  * Threads: any.
  *
@@ -1743,10 +1753,10 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 
 /**
  * Tell whether a network adapter of this machine reaches the memory of a device
- * of this machine: of all pairs of an adapter that a rank would use and a
- * device with memory of its own.
+ * of this machine. The index goes over all pairs of an adapter that a rank
+ * would use and a device with memory of its own.
  *
- * It is tried, with memory of the device that is allocated for it and freed.
+ * The call tries it, with memory of the device that it allocates and frees.
  *
  * Threads: any.
  *
@@ -1764,19 +1774,22 @@ dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
 /**
  * Say how data would get from one device of this machine to another.
  *
- * A line for people, not for programs, of two ranks in two processes that are
- * bound to these devices, or to one. First the way: "host memory" where both
- * work on it; "ipc" where the devices map each other's memory; "mapped" where a
- * device and a host share memory, see dicomm_mem_alloc(), and the host copies
- * what it receives unless it reduces it; "rdma" where a network adapter reaches
- * both; "staged" where data passes through host memory, which
- * DICOMM_STAGING=never refuses. Then for each better way the reason why it is
- * not taken: "staged; not ipc: ...; not rdma: ...".
+ * A line for people, not for programs, about two ranks in two processes that
+ * are bound to these devices, or to one. First comes the path:
+ *  - "host memory": both work on it;
+ *  - "ipc": the devices map each other's memory;
+ *  - "mapped": a device and a host share memory, see dicomm_mem_alloc(); the
+ *    host copies what it receives unless it reduces it;
+ *  - "rdma": a network adapter reaches both;
+ *  - "staged": data passes through host memory, which DICOMM_STAGING=never
+ *    refuses.
+ * Then, for each better path, the reason why it is not taken: "staged; not ipc:
+ * ...; not rdma: ...".
  *
- * Whether adapters reach them is tried, as when two ranks meet that are
- * configured as this process is, with memory of the devices that is allocated
- * for it and freed. Whether the devices map each other's memory takes two
- * processes; that they do is believed where the driver says so.
+ * The call tries whether adapters reach the devices, as two ranks do that are
+ * configured as this process is, with memory of the devices that it allocates
+ * and frees. Only two processes could try whether the devices map each other's
+ * memory, so the call believes what the driver says.
  *
  * Threads: any.
  *
