@@ -23,8 +23,8 @@
 struct registration {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	struct mem_handles held;   /* of host memory */
-	struct user_buffer *given; /* of a device; or NULL */
+	struct mem_handles handles;      /* of host memory */
+	struct user_buffer *user_buffer; /* of a device; or NULL */
 };
 
 /* A driver that waits for a stream while it allocates may keep others from what
@@ -201,9 +201,9 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm};
 	if (device_has_memory(comm->dev))
-		status = user_buffer_add(comm, buff, size, &r->given);
+		status = user_buffer_add(comm, buff, size, &r->user_buffer);
 	else
-		status = comm_mem_register(comm, buff, size, true, &r->held);
+		status = comm_mem_register(comm, buff, size, true, &r->handles);
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;
@@ -225,9 +225,9 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 			    "communicator",
 			    handle);
 	r->magic = 0;
-	comm_mem_deregister(comm, &r->held);
-	if (r->given)
-		user_buffer_remove(comm, r->given);
+	comm_mem_deregister(comm, &r->handles);
+	if (r->user_buffer)
+		user_buffer_remove(comm, r->user_buffer);
 	free(r);
 	atomic_fetch_sub(&comm->registrations, 1);
 	return DICOMM_SUCCESS;

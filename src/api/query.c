@@ -121,13 +121,13 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.memory_bytes = comm->scratch.bytes;
 	if (comm->dev)
 		s.memory_bytes += device_stages_bytes(comm->dev) +
-				  device_near_bytes(comm->dev);
-	if (comm->bounces.memory)
+				  device_exported_bytes(comm->dev);
+	if (comm->bounce_buffers.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			s.memory_bytes += comm->wires[i].transport->memory(
-				comm->wires[i].device);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			s.memory_bytes += comm->transports[i].transport->memory(
+				comm->transports[i].device);
 	memset(stats, 0, size);
 	memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s));
 	stats->size = size;
@@ -200,7 +200,7 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: nranks %d: not positive", who, ranks);
 	TRY(topology_plan(topology ? topology : config_string(CONFIG_TOPO_FILE),
-			  ranks, !comm_uses_near_wires(), links));
+			  ranks, !comm_uses_local_transports(), links));
 	status = cost_table_make(ranks,
 				 (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
 				 config_bool(CONFIG_DETERMINISTIC), table);
@@ -306,7 +306,7 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 {
 	struct path_pair p = {.why_unmapped = NO_LOCAL_TRANSPORT, .wiring = ""};
 	struct path_test attempt;
-	enum path way;
+	enum path path;
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));
@@ -314,9 +314,9 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain_devices: no room for text");
 	p.never = !strcmp(config_string(CONFIG_STAGING), "never");
-	p.mapped = comm_uses_near_wires() && path_may_map(&p.a, &p.b);
-	way = path_find(&p);
-	if (way > PATH_RDMA || (way == PATH_MAPPED && p.never)) {
+	p.mapped = comm_uses_local_transports() && path_may_map(&p.a, &p.b);
+	path = path_find(&p);
+	if (path > PATH_RDMA || (path == PATH_MAPPED && p.never)) {
 		TRY(path_test_wires(first, second, &attempt));
 		p.wired = attempt.wired;
 		p.wiring = attempt.how;

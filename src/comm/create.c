@@ -87,7 +87,7 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 			    "config: timeout_ms %d: negative",
 			    comm->timeout_ms);
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
-	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	comm->join_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	comm->deterministic =
 		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
 	if (c->staging && strcmp(c->staging, "auto") &&
@@ -115,14 +115,16 @@ void comm_free(struct dicomm_comm *comm)
 	wire_access_free(comm);
 	device_close(comm);
 	peer_access_unmap(comm);
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
-	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.handles);
+	comm_memory_put(comm, comm->bounce_buffers.memory,
+			&comm->bounce_buffers.handles);
 	engine_free_spare(comm);
 	prepared_free_all(comm);
 	/* With all peers: one after the other would be waited for. */
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->close(comm->wires[i].device);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->close(
+				comm->transports[i].device);
 	pthread_mutex_destroy(&comm->fault.lock);
 	comm_config_free(&comm->config);
 	free(comm->peers);

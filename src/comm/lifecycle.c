@@ -57,7 +57,7 @@ static dicomm_result_t init_now(void *arg)
 	log_set_rank(comm->rank);
 	comm_listen(comm);
 	fault_share(a->parent, comm);
-	status = comm_setup(comm, &a->id, comm->meet_ms);
+	status = comm_setup(comm, &a->id, comm->join_ms);
 	if (status == DICOMM_SUCCESS)
 		status = recovery_serve(comm->recovery);
 	fault_share(a->parent, NULL);
@@ -142,7 +142,7 @@ void comm_start_refuse(struct comm_start *a)
 	start_free(a);
 }
 
-dicomm_result_t comm_start_meet(struct comm_start *a, dicomm_comm_t *out,
+dicomm_result_t comm_start_join(struct comm_start *a, dicomm_comm_t *out,
 				const dicomm_unique_id_t *id)
 {
 	a->out = out;
@@ -164,7 +164,7 @@ static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 
 	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
 	if (status == DICOMM_SUCCESS)
-		return comm_start_meet(a, out, id);
+		return comm_start_join(a, out, id);
 	control_cannot_open(id, rank, nranks);
 	return status;
 }
@@ -250,7 +250,7 @@ static dicomm_result_t meet_all(struct comm_start **starts, int n,
 	}
 	dicomm_group_start();
 	for (int i = 0; i < n; i++) {
-		s = comm_start_meet(starts[i], &comms[i], &id);
+		s = comm_start_join(starts[i], &comms[i], &id);
 		if (status == DICOMM_SUCCESS)
 			status = s;
 	}
@@ -296,11 +296,12 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 static bool delivered(const struct peer *peer)
 {
 	for (int c = 0; c < TP_CLASSES; c++) {
-		const struct lane *lane = &peer->lane[c];
+		const struct channel *channel = &peer->channel[c];
 
-		if (lane->out.released &&
-		    atomic_load_explicit(lane->out.released,
-					 memory_order_acquire) < lane->out_last)
+		if (channel->out.released &&
+		    atomic_load_explicit(channel->out.released,
+					 memory_order_acquire) <
+			    channel->out_last)
 			return false;
 	}
 	return true;
@@ -324,7 +325,7 @@ static bool says_yes(struct dicomm_comm *comm, int peer, uint32_t class,
 static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 {
 	for (int c = 0; c < TP_CLASSES; c++) {
-		uint64_t last = peer->lane[c].out_last;
+		uint64_t last = peer->channel[c].out_last;
 
 		if (last && !says_yes(comm, peer->rank, ASK_RECEIVED,
 				      last * TP_CLASSES + (uint64_t)c))

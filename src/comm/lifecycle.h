@@ -20,7 +20,7 @@ dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 				   int rank, const dicomm_config_t *config,
 				   struct dicomm_comm *parent,
 				   const uint32_t *was);
-dicomm_result_t comm_start_meet(struct comm_start *start, dicomm_comm_t *out,
+dicomm_result_t comm_start_join(struct comm_start *start, dicomm_comm_t *out,
 				const dicomm_unique_id_t *id);
 void comm_start_refuse(struct comm_start *start);
 

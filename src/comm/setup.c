@@ -63,8 +63,8 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		*signature = 0;
 		snprintf(text, len, "message %llu", (unsigned long long)number);
 		return peer >= 0 && peer < comm->ranks &&
-		       message_done(
-			       &comm->peers[peer].lane[number % TP_CLASSES]) >=
+		       message_done(&comm->peers[peer]
+					     .channel[number % TP_CLASSES]) >=
 			       number / TP_CLASSES;
 	default:
 		if (call_log_find(&comm->logs.collective, number, signature,
@@ -124,16 +124,17 @@ struct reasons {
 
 /* Those that end at this machine; all others; or of these, such as may reach
  * devices. */
-enum which { NEAR, FAR, FAR_FOR_DEVICES };
+enum which { LOCAL, REMOTE, REMOTE_FOR_DEVICES };
 
 static bool is_one_of(const struct transport *t, enum which which)
 {
-	return t->intra_node == (which == NEAR) &&
-	       (t->device_memory || which != FAR_FOR_DEVICES);
+	return t->intra_node == (which == LOCAL) &&
+	       (t->device_memory || which != REMOTE_FOR_DEVICES);
 }
 
-static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
-				  struct reasons *reasons)
+static dicomm_result_t open_transports(struct dicomm_comm *comm,
+				       enum which which,
+				       struct reasons *reasons)
 {
 	struct tp_config config = {.rank = comm->rank,
 				   .ranks = comm->ranks,
@@ -149,8 +150,8 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
-	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
+	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
+		struct comm_transport *w = &comm->transports[i];
 
 		if (!is_one_of(transports[i], which) ||
 		    !comm_list_has(list, transports[i]->name))
@@ -173,20 +174,20 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	}
 	/* Raised before there was anything to stop. */
 	if (fault_is(comm)) {
-		fault_stop_wires(comm);
+		fault_stop_transports(comm);
 		return fault_report(comm);
 	}
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm)
+dicomm_result_t comm_open_device_transports(struct dicomm_comm *comm)
 {
 	struct reasons reasons = {.len = 0};
 
-	return open_wires(comm, FAR_FOR_DEVICES, &reasons);
+	return open_transports(comm, REMOTE_FOR_DEVICES, &reasons);
 }
 
-bool comm_uses_near_wires(void)
+bool comm_uses_local_transports(void)
 {
 	const char *list = config_string(CONFIG_TRANSPORTS);
 	char why[256];
@@ -229,13 +230,13 @@ static bool on_one_host(const struct dicomm_comm *comm)
 }
 
 /* Does this rank reach all others without leaving the machine? */
-static bool is_near(struct dicomm_comm *comm)
+static bool has_peer_access(struct dicomm_comm *comm)
 {
 	if (!on_one_host(comm))
 		return false;
 	for (int r = 0; r < comm->ranks; r++) {
-		comm->peers[r].wires = comm_wires_to(comm, r);
-		if (!comm->peers[r].wires)
+		comm->peers[r].transports = comm_transports_to(comm, r);
+		if (!comm->peers[r].transports)
 			return false;
 	}
 	return true;
@@ -243,7 +244,7 @@ static bool is_near(struct dicomm_comm *comm)
 
 /* What this rank would have slots of near wires hold, for the sake of one to
  * other machines; 0: as they are. */
-static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
+static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 {
 	const char *list = comm_transports(comm);
 	uint32_t most = 0;
@@ -264,20 +265,21 @@ static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
 	return most;
 }
 
-static void widen_near(struct dicomm_comm *comm)
+static void widen_local(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->set_slot_bytes)
 			w->transport->set_slot_bytes(w->device,
-						     comm->near_slot_bytes);
+						     comm->local_slot_bytes);
 	}
 }
 
 /* The first wire that two ranks have in common is theirs. Bit by bit those of
  * all pairs, which all ranks see alike; 0: some pair has none. */
-static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
+static uint8_t transports_in_use(const struct dicomm_comm *comm,
+				 const uint8_t *all)
 {
 	size_t n = (size_t)comm->ranks;
 	uint8_t in_use = 0;
@@ -298,10 +300,10 @@ static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
  * has not. */
 static void widen(struct dicomm_comm *comm, const uint8_t *all)
 {
-	uint8_t in_use = wires_in_use(comm, all);
+	uint8_t in_use = transports_in_use(comm, all);
 	uint32_t least = UINT32_MAX;
 	struct tp_config config;
-	struct wire *w;
+	struct comm_transport *w;
 
 	if (!in_use)
 		return;
@@ -312,9 +314,9 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	}
 	comm->slot_bytes = least;
 	comm->table.params.slot_bytes = least;
-	w = &comm->wires[__builtin_ctz(in_use)];
+	w = &comm->transports[__builtin_ctz(in_use)];
 	if (!(in_use & (in_use - 1)) && w->transport->wait_wakes)
-		comm->only_wire = w;
+		comm->only_transport = w;
 }
 
 /* To poll for what comes through the kernel keeps the core from who brings it.
@@ -322,19 +324,20 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 static void find_slow(struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++) {
-		uint8_t wires = comm->peers[r].wires;
-		struct wire *w = &comm->wires[wires ? __builtin_ctz(wires) : 0];
+		uint8_t mask = comm->peers[r].transports;
+		struct comm_transport *w =
+			&comm->transports[mask ? __builtin_ctz(mask) : 0];
 
-		if (r == comm->rank || !wires || !w->transport->slow_poll)
+		if (r == comm->rank || !mask || !w->transport->slow_poll)
 			continue;
-		comm->slow_wire = w;
+		comm->slow_transport = w;
 		if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
 			comm->spin = SPIN_FAR;
 	}
 }
 
 /* Two ranks use what each has found by itself to lead to the other. */
-static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
+static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 {
 	unsigned n = (unsigned)comm->ranks;
 	uint8_t *mine = calloc((size_t)n + 1, n), *all = mine + n;
@@ -346,10 +349,10 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 			    "ranks",
 			    n);
 	for (unsigned r = 0; r < n; r++)
-		mine[r] = comm_wires_to(comm, (int)r);
-	status = control_allgather(comm->control, mine, all, n, comm->meet_ms);
+		mine[r] = comm_transports_to(comm, (int)r);
+	status = control_allgather(comm->control, mine, all, n, comm->join_ms);
 	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
-		comm->peers[r].wires =
+		comm->peers[r].transports =
 			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
 	if (status == DICOMM_SUCCESS) {
 		widen(comm, all);
@@ -373,11 +376,11 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for the addresses");
-	if (comm->near_slot_bytes)
-		widen_near(comm);
-	status = open_wires(comm, which, reasons);
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		any |= comm->wires[i].transport != NULL;
+	if (comm->local_slot_bytes)
+		widen_local(comm);
+	status = open_transports(comm, which, reasons);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		any |= comm->transports[i].transport != NULL;
 	if (comm->config.transports)
 		list = comm->config.transports;
 	if (status == DICOMM_SUCCESS && !any)
@@ -388,14 +391,14 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	rank_address_fill(comm, &mine);
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, &mine, all,
-					   sizeof(mine), comm->meet_ms);
+					   sizeof(mine), comm->join_ms);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
-		comm->members[r].card = all[r];
+		comm->members[r].address = all[r];
 	free(all);
 	if (status == DICOMM_SUCCESS)
 		status = rank_address_complete(comm);
 	if (status == DICOMM_SUCCESS)
-		status = agree_on_wires(comm);
+		status = agree_on_transports(comm);
 	return status;
 }
 
@@ -431,7 +434,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
 	struct shared {
 		struct select_table table;
-		uint32_t near_slot_bytes;
+		uint32_t local_slot_bytes;
 		bool far;
 	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
 	dicomm_result_t status;
@@ -441,7 +444,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 						  "for the tables");
 	memset(&mine, 0, sizeof(mine));
 	mine.far = *far;
-	mine.near_slot_bytes = wished_near_slot_bytes(comm);
+	mine.local_slot_bytes = wished_local_slot_bytes(comm);
 	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
 	status = cost_table_make(comm->node_ranks, comm->slot_bytes,
 				 comm->deterministic, &mine.table);
@@ -450,13 +453,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 		return status;
 	}
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   comm->meet_ms);
+				   comm->join_ms);
 	comm->table = all[0].table;
-	comm->near_slot_bytes = all[0].near_slot_bytes;
+	comm->local_slot_bytes = all[0].local_slot_bytes;
 	for (int r = 0; r < comm->ranks; r++) {
 		*far |= all[r].far;
-		if (all[r].near_slot_bytes < comm->near_slot_bytes)
-			comm->near_slot_bytes = all[r].near_slot_bytes;
+		if (all[r].local_slot_bytes < comm->local_slot_bytes)
+			comm->local_slot_bytes = all[r].local_slot_bytes;
 	}
 	free(all);
 	return status;
@@ -467,7 +470,7 @@ void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
 	auth_key_from_text("dicomm recovery", comm->id.text, key);
 }
 
-static dicomm_result_t meet(struct dicomm_comm *comm,
+static dicomm_result_t join(struct dicomm_comm *comm,
 			    const dicomm_unique_id_t *id, int come_ms)
 {
 	struct control_config cc = {.rank = comm->rank,
@@ -506,18 +509,18 @@ static void describe(struct dicomm_comm *comm, struct member *me)
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !device_has_memory(dev);
 	me->never_staged = comm_never_stages(comm);
-	rank_address_fill(comm, &me->card);
+	rank_address_fill(comm, &me->address);
 	if (!dev)
 		return;
 	me->lacks = dev->lacks;
-	me->near = dev->near_handle;
+	me->exported = dev->exported_handle;
 	if (dev->lease) {
 		me->exports = true;
 		lease_tell(dev->lease, &me->lease);
 		ipc_tell(dev->ipc, &me->page);
 	}
 	me->stages = dev->where;
-	me->lent = dev->lent ? in_process_id(dev->lent) : 0;
+	me->in_process = dev->in_process ? in_process_id(dev->in_process) : 0;
 }
 
 static dicomm_result_t exchange_members(struct dicomm_comm *comm)
@@ -527,15 +530,15 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 	describe(comm, &comm->members[comm->rank]);
 	mine = comm->members[comm->rank];
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	TRY(compare_members(comm));
 	return rank_address_complete(comm);
 }
 
 static void tell_cores_are_shared(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->share_cores)
 			w->transport->share_cores(w->device);
@@ -581,9 +584,9 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	struct reasons reasons = {.len = 0};
 	bool far;
 
-	TRY(meet(comm, id, come_ms));
+	TRY(join(comm, id, come_ms));
 	met = clock_ns();
-	TRY(open_wires(comm, NEAR, &reasons));
+	TRY(open_transports(comm, LOCAL, &reasons));
 	TRY(device_open(comm));
 	host_access_look();
 	TRY(open_recovery(comm));
@@ -591,14 +594,15 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	adapt(comm);
 	/* If it succeeds here it does so everywhere, in spite of a death in
 	 * between: that is told after it. */
-	far = !is_near(comm);
+	far = !has_peer_access(comm);
 	TRY(share_table(comm, &far));
-	if (far || peer_access_wants_wires(comm))
-		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
+	if (far || peer_access_wants_transports(comm))
+		TRY(open_far(comm, far ? REMOTE : REMOTE_FOR_DEVICES,
+			     &reasons));
 	comm->apart = far && on_one_host(comm);
 	TRY(topology_find(comm));
 	TRY(peer_access_agree(comm));
-	TRY(device_hold(comm));
+	TRY(device_register(comm));
 	TRY(probe_at_init(comm));
 	TRY(drift_open(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "

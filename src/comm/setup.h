@@ -20,9 +20,9 @@ uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes);
 
 /* Those that may reach the memory of devices; in a communicator that does not
  * meet. */
-dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm);
+dicomm_result_t comm_open_device_transports(struct dicomm_comm *comm);
 /* Does a communicator have wires that end at this machine, unless its config
  * says otherwise? */
-bool comm_uses_near_wires(void);
+bool comm_uses_local_transports(void);
 
 #endif

@@ -177,7 +177,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 				  .ranks = comm->ranks,
 				  .recovery = comm->recovery,
 				  .addresses = addresses,
-				  .timeout_ms = comm->meet_ms};
+				  .timeout_ms = comm->join_ms};
 	char phrase[sizeof(comm->id.text) + 20];
 	dicomm_result_t status;
 

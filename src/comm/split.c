@@ -107,7 +107,7 @@ static dicomm_result_t split_among(const struct split_args *a,
 	if (status == DICOMM_SUCCESS)
 		status = check_offers(offers, was, mates, parent);
 	if (status == DICOMM_SUCCESS)
-		return comm_start_meet(start, a->out, &offers[was[0]].id);
+		return comm_start_join(start, a->out, &offers[was[0]].id);
 	if (*offer.id.text)
 		id_forget(&offer.id);
 	if (start)

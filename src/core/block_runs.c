@@ -30,7 +30,7 @@
  * written, for nobody has promised that; it makes them ready, as holding them
  * would.
  */
-static bool is_near(uintptr_t end, uintptr_t next, bool written)
+static bool has_peer_access(uintptr_t end, uintptr_t next, bool written)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (end + page - 1) & -page, to = next & -page;
@@ -59,7 +59,7 @@ static size_t merge(struct block_run *run, size_t n, bool written)
 	for (size_t i = 1; i < n; i++) {
 		uintptr_t end = run[last].at + run[last].len;
 
-		if (!is_near(end, run[i].at, written))
+		if (!has_peer_access(end, run[i].at, written))
 			run[++last] = run[i];
 		else if (run[i].at + run[i].len > end)
 			run[last].len = run[i].at + run[i].len - run[last].at;
@@ -89,7 +89,7 @@ dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 		if (counts[b])
 			run[n++] = (struct block_run){base + displs[b] * bytes,
 						      counts[b] * bytes,
-						      {.wires = 0}};
+						      {.transports = 0}};
 	qsort(run, n, sizeof(*run), by_address);
 	runs->run = run;
 	runs->n = merge(run, n, !sends);
@@ -102,10 +102,10 @@ void block_runs_free(struct block_runs *runs)
 	*runs = (struct block_runs){NULL, 0};
 }
 
-dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
-				const struct call *call,
-				enum plan_buffer buffer,
-				struct block_runs *runs)
+dicomm_result_t block_runs_register(struct dicomm_comm *comm,
+				    const struct call *call,
+				    enum plan_buffer buffer,
+				    struct block_runs *runs)
 {
 	dicomm_result_t status;
 
@@ -114,19 +114,19 @@ dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
 		struct block_run *r = &runs->run[i];
 
 		status = comm_mem_register(comm, (void *)r->at, r->len,
-					   buffer == PLAN_RECV, &r->held);
+					   buffer == PLAN_RECV, &r->handles);
 		if (status != DICOMM_SUCCESS) {
-			block_runs_drop(comm, runs);
+			block_runs_deregister(comm, runs);
 			return status;
 		}
 	}
 	return DICOMM_SUCCESS;
 }
 
-void block_runs_drop(struct dicomm_comm *comm, struct block_runs *runs)
+void block_runs_deregister(struct dicomm_comm *comm, struct block_runs *runs)
 {
 	/* Transports find first what was held last. */
 	for (size_t i = runs->n; i > 0; i--)
-		comm_mem_deregister(comm, &runs->run[i - 1].held);
+		comm_mem_deregister(comm, &runs->run[i - 1].handles);
 	block_runs_free(runs);
 }

@@ -16,7 +16,7 @@ struct dicomm_comm;
 struct block_run {
 	uintptr_t at;
 	size_t len;
-	struct mem_handles held;
+	struct mem_handles handles;
 };
 
 struct block_runs {
@@ -37,10 +37,10 @@ dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 				struct block_runs *runs);
 void block_runs_free(struct block_runs *runs);
 /* Find and hold them; all, or none. */
-dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
-				const struct call *call,
-				enum plan_buffer buffer,
-				struct block_runs *runs);
-void block_runs_drop(struct dicomm_comm *comm, struct block_runs *runs);
+dicomm_result_t block_runs_register(struct dicomm_comm *comm,
+				    const struct call *call,
+				    enum plan_buffer buffer,
+				    struct block_runs *runs);
+void block_runs_deregister(struct dicomm_comm *comm, struct block_runs *runs);
 
 #endif

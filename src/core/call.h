@@ -26,7 +26,7 @@ struct call {
 	void *recv;
 	/* Of both, where they are in memory of a device: bit i: wire i reaches
 	 * all of it that the call uses; given.h. */
-	uint8_t wires[2];
+	uint8_t transports[2];
 	/* Of both, the offer in which all of that lies, counted from 1; 0:
 	 * there is none; ipc.h. */
 	uint8_t offers[2];

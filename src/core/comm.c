@@ -185,7 +185,7 @@ void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
 		     struct tp_config *config)
 {
 	uint32_t wished = t->set_slot_bytes
-				  ? comm->near_slot_bytes
+				  ? comm->local_slot_bytes
 				  : comm_wished_slot_bytes(t, comm->ranks);
 
 	config->slots = comm->slots;

@@ -41,17 +41,17 @@ struct step_ops;
 
 /* Bytes that are read from a peer and then reduced wait in one of these. */
 #define COMM_BOUNCES 16
-struct bounce {
+struct bounce_buffer {
 	uint8_t *at;
 	const struct operation *op; /* whose; NULL: free */
 	uint32_t step;
 	uint64_t slice;
 };
 
-struct bounces {
+struct bounce_buffers {
 	uint8_t *memory; /* NULL until one is needed */
-	struct mem_handles held;
-	struct bounce of[COMM_BOUNCES];
+	struct mem_handles handles;
+	struct bounce_buffer of[COMM_BOUNCES];
 };
 
 /* What plans keep between their steps. */
@@ -59,7 +59,7 @@ struct scratch {
 	uint8_t *at;
 	size_t bytes;
 	bool shared; /* of dicomm_mem_alloc() */
-	struct mem_handles held;
+	struct mem_handles handles;
 };
 
 /* Calls made ready. */
@@ -87,7 +87,7 @@ struct dicomm_comm {
 	/* As the user chose, or by default; slot_bytes bounds a slice. */
 	uint32_t slots, slot_bytes;
 	/* Of slots of near wires, if not that. */
-	uint32_t near_slot_bytes;
+	uint32_t local_slot_bytes;
 	/* Of slices where all ranks read each other's buffers, and there is no
 	 * scratch; 0: they do not. */
 	uint32_t slice_bytes;
@@ -99,7 +99,7 @@ struct dicomm_comm {
 	/* Neighbours and this rank reach memory of dicomm_mem_alloc(): some of
 	 * them; and no other may be sent. */
 	bool shares, only_shared;
-	bool told_staged;     /* that such memory was not sent */
+	bool logged_staged;   /* that such memory was not sent */
 	unsigned spin;        /* polls before yielding the core */
 	uint64_t collectives; /* numbered so far */
 	struct prepared_cache prepared;
@@ -116,12 +116,12 @@ struct dicomm_comm {
 	uint32_t address_rest;
 	struct peer_access *peer_access; /* NULL: all ranks have host memory, */
 	struct wire_access *wire_access; /* and so here */
-	struct wire wires[COMM_WIRES];
+	struct comm_transport transports[COMM_TRANSPORTS];
 	/* All messages between ranks come by it, and it can be slept on; NULL:
 	 * there is no such one. */
-	struct wire *only_wire;
+	struct comm_transport *only_transport;
 	/* Some come through the kernel; NULL: none does. */
-	struct wire *slow_wire;
+	struct comm_transport *slow_transport;
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
@@ -140,7 +140,7 @@ struct dicomm_comm {
 	struct drift *drift;  /* NULL: nobody watches them */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
-	int meet_ms; /* bound of comm_setup() */
+	int join_ms; /* bound of comm_setup() */
 	uint64_t map_threshold;
 	uint64_t stream_bytes; /* results from here on bypass the caches */
 	int node_ranks, node_cores;
@@ -148,7 +148,7 @@ struct dicomm_comm {
 
 	/* Kept between operations. */
 	struct scratch scratch;
-	struct bounces bounces;
+	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
 	struct created_op ops[COMM_OPS];

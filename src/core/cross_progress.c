@@ -23,18 +23,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dicomm_comm *first; /* of those that are ready */
 
 /* What only goes through memory of this machine does nothing by itself. */
-static bool has_far_wire(const struct dicomm_comm *comm)
+static bool has_remote_transport(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device &&
-		    !comm->wires[i].transport->intra_node)
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device &&
+		    !comm->transports[i].transport->intra_node)
 			return true;
 	return false;
 }
 
 void cross_progress_add(struct dicomm_comm *comm)
 {
-	if (!has_far_wire(comm))
+	if (!has_remote_transport(comm))
 		return;
 	pthread_mutex_lock(&lock);
 	comm->other = first;

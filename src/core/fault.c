@@ -34,11 +34,12 @@ void fault_init(void)
 		atomic_store(&fault_needs_fence, false);
 }
 
-void fault_stop_wires(struct dicomm_comm *comm)
+void fault_stop_transports(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->abort(comm->wires[i].device);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->abort(
+				comm->transports[i].device);
 }
 
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
@@ -71,7 +72,7 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	comm_listen(comm);
 	log_error("%s rank %d: %s", comm->name, comm->rank, text);
 	comm_listen(NULL);
-	fault_stop_wires(comm);
+	fault_stop_transports(comm);
 	if (tell && comm->control)
 		control_report(comm->control,
 			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE

@@ -42,7 +42,7 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
 /* Stop the wires. Every failed call whose buffers others, or wires, may reach
  * does so before it returns. */
-void fault_stop_wires(struct dicomm_comm *comm);
+void fault_stop_transports(struct dicomm_comm *comm);
 /* Status of a broken communicator; its text becomes the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);

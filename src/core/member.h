@@ -26,16 +26,16 @@ struct member {
 	/* Stages in the memory of its device, for devices of that kind in
 	 * other processes. */
 	bool exports;
-	struct accel_handle near;
+	struct accel_handle exported;
 	struct lease_place lease; /* of them */
 	struct accel_export page; /* of what else it offers; see ipc.h */
 	/* By this ranks of its process find what it lends; 0: nothing */
-	uint64_t lent;
+	uint64_t in_process;
 	/* Stages in host memory, which its device writes; id 0: none */
 	struct accel_export stages;
 	char recovery[SOCK_TEXT]; /* where to meet if others die */
 	uint64_t fresh;           /* of this meeting and no other */
-	struct rank_address card;
+	struct rank_address address;
 };
 
 #endif

@@ -10,20 +10,20 @@
 
 /* One buffer on all wires. */
 struct mem_handles {
-	struct tp_mem *on[COMM_WIRES];
-	unsigned wires; /* bit i: held on wire i */
+	struct tp_mem *on[COMM_TRANSPORTS];
+	unsigned transports; /* bit i: held on wire i */
 };
 
 /* Make memory reachable by all wires, for as long as it is held. Any thread. */
 dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 				  size_t len, bool written,
-				  struct mem_handles *held);
-void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *held);
+				  struct mem_handles *handles);
+void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles);
 /* Page-aligned memory of the library, held on all wires. */
 dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 				const char *what, uint8_t **out,
-				struct mem_handles *held);
+				struct mem_handles *handles);
 void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct mem_handles *held);
+		     struct mem_handles *handles);
 
 #endif

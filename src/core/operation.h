@@ -45,7 +45,7 @@ struct operation {
 	struct flow *flows; /* [step] */
 	uint32_t flows_room;
 	/* Of PLAN_SEND and PLAN_RECV of the call: the whole, or blocks */
-	struct mem_handles held[2];
+	struct mem_handles handles[2];
 	struct block_runs runs[2];
 	struct waiter watch; /* while another one is waited for */
 	struct operation *next;

@@ -13,12 +13,12 @@
 #include "src/core/wait.h"
 
 /* Does this rank reach it by that wire? Why not, if it does not. */
-static bool reaches_by(struct dicomm_comm *comm, const struct wire *w, int rank,
-		       char *why, size_t len)
+static bool reaches_by(struct dicomm_comm *comm, const struct comm_transport *w,
+		       int rank, char *why, size_t len)
 {
 	struct tp_blob address;
 
-	rank_address_read(comm, rank, (size_t)(w - comm->wires), &address);
+	rank_address_read(comm, rank, (size_t)(w - comm->transports), &address);
 	if (!address.len) {
 		snprintf(why, len, "rank %d does not use it", rank);
 		return false;
@@ -26,27 +26,28 @@ static bool reaches_by(struct dicomm_comm *comm, const struct wire *w, int rank,
 	return w->transport->reaches(w->device, &address, why, len);
 }
 
-uint8_t comm_wires_to(struct dicomm_comm *comm, int rank)
+uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 {
-	uint8_t wires = 0;
+	uint8_t mask = 0;
 	char why[160];
 
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device &&
-		    reaches_by(comm, &comm->wires[i], rank, why, sizeof(why)))
-			wires |= (uint8_t)(1u << i);
-	return wires;
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device &&
+		    reaches_by(comm, &comm->transports[i], rank, why,
+			       sizeof(why)))
+			mask |= (uint8_t)(1u << i);
+	return mask;
 }
 
 /* Does the wire to that rank lead to it at this moment? What else may lead
  * there was not asked, and does not know that it has gone. */
 static bool is_reached(struct dicomm_comm *comm, int rank)
 {
-	uint8_t wires = comm->peers[rank].wires;
+	uint8_t mask = comm->peers[rank].transports;
 	char why[160];
 
-	return wires && reaches_by(comm, &comm->wires[__builtin_ctz(wires)],
-				   rank, why, sizeof(why));
+	return mask && reaches_by(comm, &comm->transports[__builtin_ctz(mask)],
+				  rank, why, sizeof(why));
 }
 
 bool comm_has_left(struct dicomm_comm *comm, int rank)
@@ -55,19 +56,20 @@ bool comm_has_left(struct dicomm_comm *comm, int rank)
 	       (control_gone(comm->control, 0) && !is_reached(comm, rank));
 }
 
-static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
-				 int rank, struct peer *peer)
+static dicomm_result_t open_peer(struct dicomm_comm *comm,
+				 struct comm_transport *w, int rank,
+				 struct peer *peer)
 {
 	struct tp_blob address;
 
 	peer->rank = rank;
-	rank_address_read(comm, rank, (size_t)(w - comm->wires), &address);
+	rank_address_read(comm, rank, (size_t)(w - comm->transports), &address);
 	TRY(w->transport->peer_open(w->device, rank, &address, &peer->tp));
 	peer->transport = w->transport;
 	peer->device = w->device;
 	w->transport->limits(peer->tp, &peer->limits);
 	/* Slots are host memory. */
-	if (peer->is_direct)
+	if (peer->by_reference)
 		peer->limits.eager_bytes = 0;
 	comm->stats.connected_peers++;
 	return DICOMM_SUCCESS;
@@ -77,7 +79,7 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm, struct wire *w,
 static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
 		    size_t len)
 {
-	struct wire *w = &comm->wires[i];
+	struct comm_transport *w = &comm->transports[i];
 
 	if (!comm_lists(comm, transports[i]->name))
 		return false;
@@ -93,7 +95,7 @@ static dicomm_result_t no_path(struct dicomm_comm *comm, int rank)
 	char reasons[512] = "", why[160];
 	size_t n = 0;
 
-	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++)
+	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++)
 		if (explain(comm, i, rank, why, sizeof(why)) &&
 		    n < sizeof(reasons))
 			n += (size_t)snprintf(reasons + n, sizeof(reasons) - n,
@@ -112,16 +114,17 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 	*out = peer;
 	if (peer->tp)
 		return DICOMM_SUCCESS;
-	if (!peer->wires)
+	if (!peer->transports)
 		return no_path(comm, rank);
-	return open_peer(comm, &comm->wires[__builtin_ctz(peer->wires)], rank,
-			 peer);
+	return open_peer(comm,
+			 &comm->transports[__builtin_ctz(peer->transports)],
+			 rank, peer);
 }
 
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c)
 {
-	struct lane *lane = &peer->lane[c];
+	struct channel *channel = &peer->channel[c];
 	struct waiter w = {0};
 	struct tp_outbox out = {0};
 	dicomm_result_t status;
@@ -129,7 +132,7 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 		clock_ns() + (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
 				     UINT64_C(1000000000);
 
-	if (lane->out.released)
+	if (channel->out.released)
 		return DICOMM_SUCCESS;
 	while ((status = peer->transport->connect_out(peer->tp, c, &out)) ==
 	       DICOMM_AGAIN) {
@@ -152,19 +155,19 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 		wait_pause(comm, &w);
 	}
 	TRY(status);
-	lane->out = out;
+	channel->out = out;
 	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c)
 {
-	struct lane *lane = &peer->lane[c];
+	struct channel *channel = &peer->channel[c];
 
 	(void)comm;
-	TRY(peer->transport->connect_in(peer->tp, c, &lane->in));
+	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
 	/* Empty messages, which are never sent, have numbers and so credits. */
-	peer->transport->release(peer->tp, c, message_done(lane));
+	peer->transport->release(peer->tp, c, message_done(channel));
 	return DICOMM_SUCCESS;
 }
 
@@ -172,8 +175,8 @@ bool comm_flush(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && !w->transport->flush(w->device))
 			all = false;
@@ -185,8 +188,8 @@ bool comm_landed(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->delivered &&
 		    !w->transport->delivered(w->device))

@@ -16,11 +16,11 @@ struct neighbour;
 struct operation;
 
 /* Transports at most; no more than peer.wires has bits. */
-#define COMM_WIRES 4
+#define COMM_TRANSPORTS 4
 
 /* Messages of one class to and from one peer. Operations number theirs from
  * the base up, and move the base when they end. */
-struct lane {
+struct channel {
 	uint64_t out_base, in_base;
 	uint64_t out_last; /* the last that was put: not all numbers are used */
 	struct tp_outbox out; /* out.released: NULL until connected */
@@ -30,14 +30,14 @@ struct lane {
 	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
 	/* The last one of a crowded operation, which its end releases, and of
 	 * the crowded ones that this rank has ended; see engine.c. */
-	uint64_t in_held, out_settles;
+	uint64_t in_withheld, out_settles;
 };
 
 struct peer {
 	int rank;
 	/* Bit i: by wire i both ranks reach each other. They take the first;
 	 * one alone must not choose, for the other would wait elsewhere. */
-	uint8_t wires;
+	uint8_t transports;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
 	struct tp_peer *tp;
@@ -47,19 +47,19 @@ struct peer {
 	bool staged;
 	/* Both reach each other's memory: messages may be notes of where the
 	 * bytes are; see memory_ref.h. */
-	bool is_near;
+	bool has_peer_access;
 	struct neighbour *neighbour; /* NULL: this side does not */
 	/* The wire reaches the memory of the devices of both: all data goes by
 	 * reference. */
-	bool is_direct;
-	struct lane lane[TP_CLASSES];
+	bool by_reference;
+	struct channel channel[TP_CLASSES];
 	/* point to point: calls so far, in call order; last ones queued */
 	uint64_t sends, recvs;
 	struct operation *last_send, *last_recv;
 };
 
 /* A way out of this process, one for each transport in use. */
-struct wire {
+struct comm_transport {
 	const struct transport *transport;
 	/* Set once, after the transport: whoever raises a fault stops it. */
 	_Atomic(struct tp_device *) device;
@@ -72,7 +72,7 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
  * to it sees has to do. */
 bool comm_has_left(struct dicomm_comm *comm, int rank);
 /* The wires by which this rank reaches it, as far as open: bit i is wire i. */
-uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
+uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);
 /* Connect the sending side of a lane. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);

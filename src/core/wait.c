@@ -105,8 +105,8 @@ static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 
 /* The message may be left over from a call long before, in which this rank
  * expected none: look back for the first that differs. */
-dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
-			    uint64_t number, int peer)
+dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
+			      uint64_t number, int peer)
 {
 	struct pair_of_calls p = {.number = number,
 				  .theirs = "something else before"};
@@ -133,9 +133,11 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 
 void wait_poll(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < sizeof(comm->wires) / sizeof(*comm->wires); i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->poll(comm->wires[i].device);
+	for (size_t i = 0;
+	     i < sizeof(comm->transports) / sizeof(*comm->transports); i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->poll(
+				comm->transports[i].device);
 }
 
 static bool is_gone(struct dicomm_comm *comm, int peer)
@@ -144,10 +146,10 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 }
 
 /* Has a wire given up a peer that is still there? */
-static dicomm_result_t broken_wire(struct dicomm_comm *comm)
+static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status = DICOMM_SUCCESS;
 		int peer = -1;
 
@@ -249,7 +251,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			f->peer, control_where(comm->control, f->peer),
 			comm->rank, (unsigned long long)f->number, text);
 	}
-	TRY(broken_wire(comm));
+	TRY(broken_transport(comm));
 	if (waits_for_itself(w, f)) {
 		call_text(f->call, text, sizeof(text));
 		return fault_raise(
@@ -280,11 +282,12 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
  * could not wake it. */
 static void rest(struct dicomm_comm *comm)
 {
-	struct wire *w = comm->slow_wire;
+	struct comm_transport *w = comm->slow_transport;
 
 	if (w)
-		w->transport->wait(w->device,
-				   w == comm->only_wire ? REST_US : NAP_US);
+		w->transport->wait(w->device, w == comm->only_transport
+						      ? REST_US
+						      : NAP_US);
 	else
 		sched_yield();
 }
@@ -305,7 +308,7 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
 	const struct timespec t = {0, NAP_US * 1000};
-	struct wire *w = f->comm->only_wire;
+	struct comm_transport *w = f->comm->only_transport;
 
 	if (!w)
 		nanosleep(&t, NULL);

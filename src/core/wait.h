@@ -47,8 +47,8 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f);
 
 /* A message of another operation came: break the communicator, naming both
  * ranks and both calls. */
-dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
-			    uint64_t number, int peer);
+dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
+			      uint64_t number, int peer);
 
 /* What control_query() asks for: a collective, or the other side's part of a
  * point-to-point pair; or whether it is done with a message from here, of

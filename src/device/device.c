@@ -132,37 +132,39 @@ static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 
 /* Stages that wires can reach, and that neighbours with a device of that kind
  * can map. Where neither do, there is staging. */
-static dicomm_result_t allocate_near(struct dicomm_comm *comm)
+static dicomm_result_t allocate_exported(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
-	void *near = NULL;
+	void *exported = NULL;
 
 	if (dev->shares_host)
 		return DICOMM_SUCCESS;
-	dev->near_bytes = dev->stage_bytes > DEVICE_NEAR_BYTES
-				  ? dev->stage_bytes
-				  : DEVICE_NEAR_BYTES;
-	TRY(comm->accel->alloc(dev->index, device_near_bytes(dev), &near));
-	dev->near = near;
+	dev->exported_bytes = dev->stage_bytes > DEVICE_EXPORTED_BYTES
+				      ? dev->stage_bytes
+				      : DEVICE_EXPORTED_BYTES;
+	TRY(comm->accel->alloc(dev->index, device_exported_bytes(dev),
+			       &exported));
+	dev->exported = exported;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
-		dev->stages[i].near = dev->near + i * dev->near_bytes;
+		dev->stages[i].exported =
+			dev->exported + i * dev->exported_bytes;
 	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
-	status = dev->work->mem_export(near, &dev->near_handle);
+	status = dev->work->mem_export(exported, &dev->exported_handle);
 	if (status == DICOMM_SUCCESS)
-		status =
-			lease_begin(comm->accel, dev->index, near, &dev->lease);
+		status = lease_begin(comm->accel, dev->index, exported,
+				     &dev->lease);
 	if (status == DICOMM_SUCCESS)
 		status = offer_scratch(comm);
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
-dicomm_result_t device_unhold(struct dicomm_comm *comm)
+dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm)
 {
 	const struct timespec nap = {0, 50000};
 	const struct device *dev = comm->dev;
-	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
+	uint64_t end = clock_ns() + (uint64_t)comm->join_ms * 1000000;
 
 	while (!streams_unblocked_begin(dev->work, dev->index)) {
 		if (fault_is(comm))
@@ -172,7 +174,7 @@ dicomm_result_t device_unhold(struct dicomm_comm *comm)
 				    "comm_init_rank: operations of other "
 				    "communicators have held streams of %s for "
 				    "%d ms",
-				    comm->device, comm->meet_ms);
+				    comm->device, comm->join_ms);
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");
@@ -181,9 +183,9 @@ dicomm_result_t device_unhold(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-static bool leave(struct deferred *later)
+static bool leave(struct deferred *deferred)
 {
-	struct device *dev = (struct device *)later;
+	struct device *dev = (struct device *)deferred;
 
 	if (dev->mapped)
 		dev->work->unmap_host(dev->index, dev->memory);
@@ -198,7 +200,7 @@ static dicomm_result_t make(struct dicomm_comm *comm)
 	TRY(open_streams(comm->dev));
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
-	TRY(allocate_near(comm));
+	TRY(allocate_exported(comm));
 	return stream_fence_make(comm->dev);
 }
 
@@ -218,32 +220,32 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	comm->device_memory = device_has_memory(dev);
 	dev->work = comm->accel->work;
 	dev->index = comm->index;
-	dev->later = (struct deferred){
+	dev->deferred = (struct deferred){
 		.work = dev->work, .index = dev->index, .go = leave};
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
 	dev->scratch_offer = -1;
 	if (!dev->shares_host)
-		TRY(in_process_create(&dev->lent));
-	TRY(device_unhold(comm));
+		TRY(in_process_create(&dev->in_process));
+	TRY(device_streams_unblocked(comm));
 	status = make(comm);
 	streams_unblocked_end();
 	return status;
 }
 
-dicomm_result_t device_hold(struct dicomm_comm *comm)
+dicomm_result_t device_register(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
 	if (comm->scratch.shared)
 		return comm_mem_register(comm, comm->scratch.at,
 					 comm->scratch.bytes, true,
-					 &comm->scratch.held);
+					 &comm->scratch.handles);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_mem_register(comm, dev->memory, device_stages_bytes(dev),
-				 true, &dev->held);
+				 true, &dev->handles);
 }
 
 void device_close(struct dicomm_comm *comm)
@@ -261,9 +263,9 @@ void device_close(struct dicomm_comm *comm)
 	peer_access_unmap(comm);
 	if (dev->lease)
 		lease_end(dev->lease, LET_GO_MS);
-	else if (dev->near)
-		lease_free(comm->accel, dev->index, dev->near);
-	comm_mem_deregister(comm, &dev->held);
+	else if (dev->exported)
+		lease_free(comm->accel, dev->index, dev->exported);
+	comm_mem_deregister(comm, &dev->handles);
 	/* Who was late with the stages has been waited for. */
 	if (dev->scratch_lease)
 		lease_end(dev->scratch_lease, 0);
@@ -276,11 +278,11 @@ void device_close(struct dicomm_comm *comm)
 			dev->work->event_destroy(dev->stages[i].event);
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
-	in_process_put(dev->lent);
+	in_process_put(dev->in_process);
 	comm->dev = NULL;
 	comm->device_ops = NULL;
 	comm->device_memory = false;
-	deferred_run(&dev->later);
+	deferred_run(&dev->deferred);
 }
 
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
@@ -319,10 +321,10 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 void device_stage_place(const struct device *dev, const struct peer *peer,
 			struct stage *st)
 {
-	bool direct = peer->is_direct && !dev->shares_host;
+	bool by_reference = peer->by_reference && !dev->shares_host;
 
-	st->at = direct ? st->near : st->host;
-	st->seen = direct ? st->near : st->device;
+	st->at = by_reference ? st->exported : st->host;
+	st->seen = by_reference ? st->exported : st->device;
 }
 
 struct stage *device_stage(struct device *dev, const struct operation *op,
@@ -528,7 +530,7 @@ void device_quiesce(struct dicomm_comm *comm)
 	/* What this rank has sent is the user's again. */
 	if (dev->ipc)
 		ipc_give_up(dev->ipc);
-	if (dev->lent && !in_process_close(dev->lent, QUIESCE_NS))
+	if (dev->in_process && !in_process_close(dev->in_process, QUIESCE_NS))
 		log_error("%s rank %d: %s does not finish to read for others "
 			  "what this rank sent",
 			  comm->name, comm->rank, comm->device);

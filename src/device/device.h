@@ -41,7 +41,7 @@ enum stage_phase {
 
 /* Of a stage that neighbours read in the memory of a device: to start the copy
  * of less costs as much as the copy. */
-#define DEVICE_NEAR_BYTES ((uint32_t)256 << 10)
+#define DEVICE_EXPORTED_BYTES ((uint32_t)256 << 10)
 /* Of an ordered reduction with inputs that are scaled first there is a little
  * more than the budget of one window. */
 #define DEVICE_SCRATCH (2 * PREPARED_SCRATCH)
@@ -53,12 +53,13 @@ struct stage {
 	enum stage_phase phase;
 	bool sends;
 	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
-	uint8_t *near; /* near_bytes in the memory of the device; or NULL */
+	uint8_t *exported; /* exported_bytes in the memory of the device; or
+			      NULL */
 	/* Where the wire brings and takes them this time: to and from the host
 	 * or the device; and as the latter sees it. */
 	uint8_t *at, *seen;
 	struct accel_event *event;
-	struct memory_ref note; /* for who reads the bytes where they are */
+	struct memory_ref mem_ref; /* for who reads the bytes where they are */
 	/* Of another rank, which its stream has not come past yet */
 	struct in_process_read read;
 	const struct operation *op;
@@ -73,7 +74,7 @@ struct stage {
 };
 
 struct device {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* the end of it */
 	const struct accel_work *work;
 	int index;
 	uint64_t lacks; /* bit t: it reduces no elements of type t */
@@ -85,17 +86,17 @@ struct device {
 	unsigned sends[TP_CLASSES]; /* of the stages */
 	/* The longest slice there may be: which wires are used is not known
 	 * when stages are allocated. */
-	size_t stage_bytes, near_bytes;
+	size_t stage_bytes, exported_bytes;
 	struct stage *first, **last;
 	bool unmarked;            /* something was queued since the last mark */
 	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
 	struct accel_export where; /* for host ranks that map it */
-	struct mem_handles held;
+	struct mem_handles handles;
 	void *scratch;
 	/* Of all stages; and what devices of that kind need to map it, and
 	 * until when it stays, where they can. NULL: they cannot. */
-	uint8_t *near;
-	struct accel_handle near_handle;
+	uint8_t *exported;
+	struct accel_handle exported_handle;
 	struct lease *lease;
 	/* What others map besides; NULL: they cannot. Of scratch: the number of
 	 * the offer, or -1. */
@@ -105,9 +106,9 @@ struct device {
 	/* For ranks of the same process; NULL: the host's memory is read by
 	 * all.
 	 */
-	struct in_process *lent;
-	struct user_buffers *givens; /* NULL: nobody would use them */
-	struct stream_fences *tickets;
+	struct in_process *in_process;
+	struct user_buffers *user_buffers; /* NULL: nobody would use them */
+	struct stream_fences *fences;
 };
 
 /* Unlike host ranks, and devices that work in the host's memory. */
@@ -122,25 +123,25 @@ static inline size_t device_stages_bytes(const struct device *dev)
 	return DEVICE_STAGES * dev->stage_bytes;
 }
 
-static inline size_t device_near_bytes(const struct device *dev)
+static inline size_t device_exported_bytes(const struct device *dev)
 {
-	return DEVICE_STAGES * dev->near_bytes;
+	return DEVICE_STAGES * dev->exported_bytes;
 }
 
 /* Open the device of a rank, allocate all that operations on it will need, and
  * load the kernels. Does nothing on a host rank. */
 dicomm_result_t device_open(struct dicomm_comm *comm);
 /* Let the wires reach its memory, once they are open. */
-dicomm_result_t device_hold(struct dicomm_comm *comm);
+dicomm_result_t device_register(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
 /* No stream is held from now on, until streams_unblocked_end(): for what could
  * wait for one, which operations of other communicators of this process hold.
  * Those end without this one, which begins. */
-dicomm_result_t device_unhold(struct dicomm_comm *comm);
+dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm);
 
 /* Is there a pair whose devices cannot map each other's memory? */
-bool peer_access_wants_wires(const struct dicomm_comm *comm);
+bool peer_access_wants_transports(const struct dicomm_comm *comm);
 /* See which ranks need staging, and whether all of them may. */
 dicomm_result_t peer_access_agree(struct dicomm_comm *comm);
 /* Say how each pair of ranks is reached, and why not in a better way; nothing
@@ -204,7 +205,7 @@ struct stream_fence {
 	struct accel_stream *open; /* the same, while it is being held */
 	struct accel_event *event;
 	struct accel_stream_wait *stream_wait;
-	bool held, reached;
+	bool blocked, reached;
 	struct stream_fence *next;
 };
 
@@ -214,14 +215,14 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 				  struct stream_fence **out);
 /* Hold the streams of a list from here on. Refused with the reason where one is
  * none of its device. */
-dicomm_result_t stream_fence_hold(struct stream_fence *list);
+dicomm_result_t stream_fence_block(struct stream_fence *list);
 /* Does it hold this stream of the rank's device? */
 bool stream_fence_is_of(const struct stream_fence *t,
 			const struct dicomm_comm *comm, dicomm_stream_t stream);
 /* SUCCESS: what was before it on the stream is done. AGAIN: not yet. */
 dicomm_result_t stream_fence_query(struct stream_fence *t);
 /* Let the stream go on. Any thread, once. */
-void stream_fence_give(struct stream_fence *t);
+void stream_fence_release(struct stream_fence *t);
 /* All that there will be for a device: for DEVICE_CALLS. */
 dicomm_result_t stream_fence_make(struct device *dev);
 /* What is under way is freed when it is given. */

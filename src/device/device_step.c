@@ -54,7 +54,7 @@ static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 				  const struct stage *st, void *dst,
 				  const void *src, size_t bytes)
 {
-	if (dst == st->near || src == st->near)
+	if (dst == st->exported || src == st->exported)
 		comm->stats.bytes_copied += bytes;
 	return copy(comm->dev, dst, src, bytes);
 }
@@ -63,9 +63,11 @@ static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 static bool is_reached(const struct operation *op, const struct peer *peer,
 		       const struct span *s)
 {
-	return peer->is_direct && peer->rank != op->comm->rank &&
+	return peer->by_reference && peer->rank != op->comm->rank &&
 	       s->buffer != PLAN_SCRATCH &&
-	       op->call.wires[s->buffer] >> __builtin_ctz(peer->wires) & 1;
+	       op->call.transports[s->buffer] >>
+			       __builtin_ctz(peer->transports) &
+		       1;
 }
 
 /* ---- local steps ---- */
@@ -189,13 +191,13 @@ static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
  * near reads one in host memory, which the device writes. */
 static bool is_in_device(const struct peer *peer)
 {
-	return peer->is_near && !peer->neighbour->pins;
+	return peer->has_peer_access && !peer->neighbour->maps;
 }
 
 /* Or, of this process, the user's buffer and scratch */
-static bool is_lent(const struct peer *peer)
+static bool is_in_process(const struct peer *peer)
 {
-	return peer->is_near && peer->neighbour->lent;
+	return peer->has_peer_access && peer->neighbour->in_process;
 }
 
 /* What this span lies in; 0: it is not known to be of use elsewhere. */
@@ -206,31 +208,32 @@ static int offer_of(const struct operation *op, const struct span *s)
 }
 
 /* Does the peer read that span where it is? Then the note of it. */
-static bool note_in_place(const struct operation *op, const struct peer *peer,
-			  const struct span *s, const void *at,
-			  struct memory_ref *note)
+static bool mem_ref_in_place(const struct operation *op,
+			     const struct peer *peer, const struct span *s,
+			     const void *at, struct memory_ref *mem_ref)
 {
 	int offer = offer_of(op, s);
 
-	*note = (struct memory_ref){.where.fd = offer - 1,
-				    .offset = (uintptr_t)at};
-	if (is_lent(peer))
+	*mem_ref = (struct memory_ref){.where.fd = offer - 1,
+				       .offset = (uintptr_t)at};
+	if (is_in_process(peer))
 		return !peer->neighbour->apart || offer;
-	if (!peer->is_near || !peer->neighbour->view || !offer)
+	if (!peer->has_peer_access || !peer->neighbour->view || !offer)
 		return false;
-	note->where.id = ipc_note(op->comm->dev->ipc, peer->neighbour->view,
-				  offer - 1, at, &note->offset);
-	return note->where.id;
+	mem_ref->where.id =
+		ipc_reference(op->comm->dev->ipc, peer->neighbour->view,
+			      offer - 1, at, &mem_ref->offset);
+	return mem_ref->where.id;
 }
 
 /* Where the stage is, as the peer counts */
 static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
 			     const struct stage *st)
 {
-	if (is_lent(peer))
+	if (is_in_process(peer))
 		return (uintptr_t)st->at;
 	return (uint64_t)(st->at -
-			  (is_in_device(peer) ? dev->near : dev->memory));
+			  (is_in_device(peer) ? dev->exported : dev->memory));
 }
 
 static enum schedule_result send_message(struct operation *op,
@@ -241,7 +244,7 @@ static enum schedule_result send_message(struct operation *op,
 	struct device *dev = comm->dev;
 	struct piece a = step_locate(op, &step->a, k);
 	const struct peer *peer = &comm->peers[step->peer];
-	const struct lane *lane = &peer->lane[op->prep->class];
+	const struct channel *channel = &peer->channel[op->prep->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
 	bool reached = is_reached(op, peer, &step->a), in_place;
 	struct stage *st;
@@ -253,7 +256,7 @@ static enum schedule_result send_message(struct operation *op,
 		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
-	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+	if (!message_may_leave(peer, channel, seq, op->prep->incast))
 		return SCHEDULE_AGAIN;
 	if (!may_have_stage(op, s, k))
 		return SCHEDULE_AGAIN;
@@ -261,17 +264,17 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
+	in_place = mem_ref_in_place(op, peer, &step->a, a.at, &st->mem_ref);
 	if (is_in_device(peer))
-		st->at = st->near;
+		st->at = st->exported;
 	if (reached || in_place)
 		st->at = a.at;
 	else if (!dev->shares_host)
 		status = copy_stage(comm, st, st->at, a.at, a.bytes);
-	if (peer->is_near && !in_place)
-		st->note = (struct memory_ref){
+	if (peer->has_peer_access && !in_place)
+		st->mem_ref = (struct memory_ref){
 			.offset = stage_offset(dev, peer, st)};
-	st->note.bytes = a.bytes;
+	st->mem_ref.bytes = a.bytes;
 	/* No step writes it, or none that is still to run. */
 	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
@@ -300,10 +303,10 @@ static dicomm_result_t find_body(const struct peer *peer,
 			   .kind = TP_DATA,
 			   .at = st->at,
 			   .len = bytes};
-	if (peer->is_near) {
+	if (peer->has_peer_access) {
 		b->signature = memory_ref_signature(signature);
-		b->at = &st->note;
-		b->len = sizeof(st->note);
+		b->at = &st->mem_ref;
+		b->len = sizeof(st->mem_ref);
 		return DICOMM_SUCCESS;
 	}
 	if (bytes <= peer->limits.eager_bytes)
@@ -324,7 +327,7 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct lane *lane = &peer->lane[op->prep->class];
+	struct channel *channel = &peer->channel[op->prep->class];
 	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
 	struct body body;
 	dicomm_result_t status;
@@ -339,11 +342,11 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return step_fail(op, status, step->peer);
-	if (seq > lane->out_last)
-		lane->out_last = seq;
+	if (seq > channel->out_last)
+		channel->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += bytes;
-	return body.kind == TP_REF || peer->is_near ||
+	return body.kind == TP_REF || peer->has_peer_access ||
 			       status == DICOMM_IN_PROGRESS
 		       ? SCHEDULE_POSTED
 		       : SCHEDULE_DONE;
@@ -400,7 +403,7 @@ static bool may_be_gone(const struct receive *r)
 {
 	const struct dicomm_comm *comm = r->op->comm;
 
-	return r->mapped && !r->peer->is_near &&
+	return r->mapped && !r->peer->has_peer_access &&
 	       comm->members[r->peer->rank].pid ==
 		       comm->members[comm->rank].pid;
 }
@@ -424,10 +427,11 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	struct device *dev = op->comm->dev;
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct piece dst = step_locate(op, &step->dst, st->slice);
-	struct in_process *lent = is_lent(peer) ? peer->neighbour->lent : NULL;
+	struct in_process *in_process =
+		is_in_process(peer) ? peer->neighbour->in_process : NULL;
 	dicomm_result_t status;
 
-	if (lent && !in_process_begin(lent))
+	if (in_process && !in_process_begin(in_process))
 		return SCHEDULE_AGAIN;
 	if (src != st->at) {
 		st->from = peer;
@@ -447,16 +451,16 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 		status = copy_stage(op->comm, st, dst.at, src, dst.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
-	if (lent) {
+	if (in_process) {
 		if (status != DICOMM_SUCCESS)
 			drain(dev, st->event);
 		st->read.work = dev->work;
 		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
-		in_process_end(lent, &st->read);
+		in_process_end(in_process, &st->read);
 	}
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
-	step_count(op, step, dst.bytes, peer->is_near && !seen);
+	step_count(op, step, dst.bytes, peer->has_peer_access && !seen);
 	return SCHEDULE_DONE;
 }
 
@@ -502,8 +506,8 @@ static enum schedule_result recv_message(struct receive *r)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, r->peer, st);
 	r->room = st->at;
-	r->seen = dev->shares_host || r->peer->is_direct;
-	result = r->peer->is_near ? memory_ref_find(r) : step_find(r);
+	r->seen = dev->shares_host || r->peer->by_reference;
+	result = r->peer->has_peer_access ? memory_ref_find(r) : step_find(r);
 	st->mapped = r->mapped;
 	if (result == SCHEDULE_DONE) {
 		status = bring(r, st);

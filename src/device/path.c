@@ -37,7 +37,7 @@ static bool may_ipc(const struct path_end *a, const struct path_end *b)
 	if (a->host != b->host || !is_same_kind(a, b))
 		return false;
 	if (a->pid == b->pid)
-		return a->lends && b->lends;
+		return a->shares_in_process && b->shares_in_process;
 	return a->exports && b->exports;
 }
 
@@ -61,7 +61,7 @@ static void ipc_why(const struct path_pair *p, char *why, size_t len)
 			 kind_len(a), a->device, kind_len(b), b->device);
 	else if (a->pid == b->pid && !may_ipc(a, b))
 		snprintf(why, len, "%s has no memory of its own",
-			 (a->lends ? b : a)->device);
+			 (a->shares_in_process ? b : a)->device);
 	else if (!may_ipc(a, b))
 		snprintf(why, len, "other processes cannot map memory of %s",
 			 (a->exports ? b : a)->device);
@@ -138,7 +138,7 @@ static const struct {
 	bool (*leads)(const struct path_pair *p);
 	/* Where it does not; NULL: that goes without saying. */
 	void (*why)(const struct path_pair *p, char *why, size_t len);
-} ways[] = {
+} paths[] = {
 	[PATH_HOST] = {"host memory", "", host_leads, NULL},
 	[PATH_IPC] = {"ipc", "", ipc_leads, ipc_why},
 	[PATH_MAPPED] = {"mapped",
@@ -153,7 +153,7 @@ enum path path_find(const struct path_pair *p)
 {
 	int w = 0;
 
-	while (!ways[w].leads(p))
+	while (!paths[w].leads(p))
 		w++;
 	return (enum path)w;
 }
@@ -166,20 +166,20 @@ void path_why_not(const struct path_pair *p, char *text, size_t len)
 
 	*text = '\0';
 	for (int w = 0; w < (int)taken && at < len; w++) {
-		if (!ways[w].why)
+		if (!paths[w].why)
 			continue;
-		ways[w].why(p, why, sizeof(why));
+		paths[w].why(p, why, sizeof(why));
 		at += (size_t)snprintf(text + at, len - at, "%snot %s: %s",
-				       at ? "; " : "", ways[w].name, why);
+				       at ? "; " : "", paths[w].name, why);
 	}
 }
 
 void path_explain(const struct path_pair *p, char *text, size_t len)
 {
-	enum path way = path_find(p);
-	int n = way == PATH_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
-				 : snprintf(text, len, "%s%s", ways[way].name,
-					    ways[way].how);
+	enum path path = path_find(p);
+	int n = path == PATH_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
+				  : snprintf(text, len, "%s%s",
+					     paths[path].name, paths[path].how);
 	size_t at = (size_t)n;
 
 	if (at + 2 >= len)

@@ -30,9 +30,9 @@ struct path_end {
 	const char *device; /* "cuda:0" */
 	uint64_t host;      /* tells machines apart */
 	int pid;
-	bool on_host; /* its memory is the host's */
-	bool exports; /* other processes can map its memory */
-	bool lends;   /* ranks of its process may read it as it is */
+	bool on_host;           /* its memory is the host's */
+	bool exports;           /* other processes can map its memory */
+	bool shares_in_process; /* ranks of its process may read it as it is */
 };
 
 struct path_pair {

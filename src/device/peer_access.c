@@ -26,7 +26,7 @@
 #include "src/links/cost_table.h"
 
 /* Different things that are said of pairs, at most */
-#define TOLD 32
+#define MAX_GROUPS 32
 
 /* What all ranks know of it. */
 struct peer_access {
@@ -41,7 +41,7 @@ static struct path_end end_of(const struct member *m)
 				 .pid = m->pid,
 				 .on_host = m->on_host,
 				 .exports = m->exports,
-				 .lends = m->lent != 0};
+				 .shares_in_process = m->in_process != 0};
 }
 
 static bool may_map(const struct dicomm_comm *comm, int a, int b)
@@ -63,7 +63,7 @@ static int less_wired(const struct dicomm_comm *comm, int a, int b)
 	return second ? b : a;
 }
 
-bool peer_access_wants_wires(const struct dicomm_comm *comm)
+bool peer_access_wants_transports(const struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)
 		for (int b = 0; b < a; b++)
@@ -144,7 +144,7 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 		TRY(memory_table_export(&mine));
 	}
 	return control_allgather(comm->control, &mine, boards, sizeof(mine),
-				 comm->meet_ms);
+				 comm->join_ms);
 }
 
 /* Notes of where bytes are, and that they may go, need a wire of the machine:
@@ -152,9 +152,9 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
-	unsigned wires = comm->peers[rank].wires;
+	unsigned mask = comm->peers[rank].transports;
 
-	if (wires && comm->wires[__builtin_ctz(wires)].transport->intra_node)
+	if (mask && comm->transports[__builtin_ctz(mask)].transport->intra_node)
 		return neighbour_open(comm, rank, board->id ? board : NULL);
 	log_set_last_error(NO_LOCAL_TRANSPORT);
 	return DICOMM_ERR_UNSUPPORTED;
@@ -168,7 +168,7 @@ static dicomm_result_t open_all(struct dicomm_comm *comm,
 	dicomm_result_t status;
 
 	if (comm->dev)
-		TRY(device_unhold(comm));
+		TRY(device_streams_unblocked(comm));
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!may_map(comm, comm->rank, r))
 			continue;
@@ -202,7 +202,7 @@ static dicomm_result_t map_all(struct dicomm_comm *comm,
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, mine,
 					   (uint8_t *)mine + bytes,
-					   (unsigned)bytes, comm->meet_ms);
+					   (unsigned)bytes, comm->join_ms);
 	for (size_t r = 0; status == DICOMM_SUCCESS && r < n; r++) {
 		all = (struct peer_access *)((uint8_t *)mine + (r + 1) * bytes);
 		memcpy(comm->peer_access->mapped + r * n, all->mapped, n);
@@ -302,8 +302,8 @@ static void lengthen(struct dicomm_comm *comm)
 				return;
 		}
 	lend(comm);
-	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
-		comm->slot_bytes = DEVICE_NEAR_BYTES;
+	if (comm->slot_bytes < DEVICE_EXPORTED_BYTES)
+		comm->slot_bytes = DEVICE_EXPORTED_BYTES;
 	comm->table.params.slot_bytes = comm->slot_bytes;
 }
 
@@ -344,17 +344,18 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 		lengthen(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
 		struct path_pair p = pair_of(comm, comm->rank, r);
-		enum path way = path_find(&p);
+		enum path path = path_find(&p);
 
-		comm->peers[r].staged = way == PATH_STAGED;
+		comm->peers[r].staged = path == PATH_STAGED;
 		/* Both or none: a pair has one way. */
-		comm->peers[r].is_near = way == PATH_IPC || way == PATH_MAPPED;
-		comm->peers[r].is_direct = way == PATH_RDMA;
-		if (way == PATH_RDMA)
-			comm->peers[r].wires =
+		comm->peers[r].has_peer_access =
+			path == PATH_IPC || path == PATH_MAPPED;
+		comm->peers[r].by_reference = path == PATH_RDMA;
+		if (path == PATH_RDMA)
+			comm->peers[r].transports =
 				wire_access_wires(comm, comm->rank, r);
-		comm->shares |= way == PATH_MAPPED;
-		comm->only_shared |= way == PATH_MAPPED &&
+		comm->shares |= path == PATH_MAPPED;
+		comm->only_shared |= path == PATH_MAPPED &&
 				     (comm->members[r].never_staged ||
 				      comm->members[comm->rank].never_staged);
 	}
@@ -362,52 +363,52 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 }
 
 /* Pairs of which the same is to be said, by the first of them */
-struct told {
+struct pair_group {
 	int a, b, pairs;
 	char text[PATH_TEXT];
 };
 
-static void tell(struct told *told, int *n, const struct path_pair *p, int a,
-		 int b)
+static void tell(struct pair_group *groups, int *n, const struct path_pair *p,
+		 int a, int b)
 {
 	char text[PATH_TEXT];
 	int i = 0;
 
 	path_explain(p, text, sizeof(text));
-	while (i < *n && strcmp(told[i].text, text))
+	while (i < *n && strcmp(groups[i].text, text))
 		i++;
-	if (i == TOLD)
+	if (i == MAX_GROUPS)
 		return;
 	if (i == *n) {
-		told[i] = (struct told){.a = a, .b = b};
-		memcpy(told[i].text, text, sizeof(text));
+		groups[i] = (struct pair_group){.a = a, .b = b};
+		memcpy(groups[i].text, text, sizeof(text));
 		(*n)++;
 	}
-	told[i].pairs++;
+	groups[i].pairs++;
 }
 
 dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 				    size_t len)
 {
-	struct told *told;
+	struct pair_group *groups;
 	int n = 0;
 	size_t at;
 
 	if (!comm->peer_access || !len)
 		return DICOMM_SUCCESS;
-	told = calloc(TOLD, sizeof(*told));
-	if (!told)
+	groups = calloc(MAX_GROUPS, sizeof(*groups));
+	if (!groups)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_explain: out of memory");
 	for (int a = 0; a < comm->ranks; a++)
 		for (int b = a + 1; b < comm->ranks; b++) {
 			struct path_pair p = pair_of(comm, a, b);
 
-			tell(told, &n, &p, a, b);
+			tell(groups, &n, &p, a, b);
 		}
 	at = (size_t)snprintf(text, len, "ways between devices\n");
 	for (int i = 0; i < n && at < len; i++) {
-		const struct told *t = &told[i];
+		const struct pair_group *t = &groups[i];
 		char more[32] = "";
 
 		if (t->pairs > 1)
@@ -421,6 +422,6 @@ dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 	}
 	if (at < len)
 		user_buffer_explain(comm, text + at, len - at);
-	free(told);
+	free(groups);
 	return DICOMM_SUCCESS;
 }

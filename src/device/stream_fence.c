@@ -62,7 +62,7 @@ dicomm_result_t stream_fence_make(struct device *dev)
 	all->work = dev->work;
 	all->index = dev->index;
 	pthread_mutex_init(&all->lock, NULL);
-	dev->tickets = all;
+	dev->fences = all;
 	for (int i = 0; i < DEVICE_CALLS; i++)
 		TRY(create(all));
 	return DICOMM_SUCCESS;
@@ -82,7 +82,7 @@ static void free_if_last(struct stream_fences *all)
 
 void stream_fence_free_all(struct device *dev)
 {
-	struct stream_fences *all = dev->tickets;
+	struct stream_fences *all = dev->fences;
 	struct stream_fence *t;
 
 	if (!all)
@@ -134,7 +134,7 @@ static dicomm_result_t await(struct dicomm_comm *comm,
 	uint64_t begin = clock_ms();
 	struct stream_fence *t;
 
-	while (!(t = get(comm->dev->tickets))) {
+	while (!(t = get(comm->dev->fences))) {
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (comm->timeout_ms > 0 &&
@@ -160,7 +160,7 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 
 	TRY(await(comm, &t));
 	t->stream = stream;
-	t->held = t->reached = false;
+	t->blocked = t->reached = false;
 	t->next = NULL;
 	*out = t;
 	return DICOMM_SUCCESS;
@@ -173,7 +173,7 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
  * before it recorded an event: those of two threads on the same two streams, or
  * of one on a stream that the driver keeps in order with another.
  */
-dicomm_result_t stream_fence_hold(struct stream_fence *list)
+dicomm_result_t stream_fence_block(struct stream_fence *list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stream_fence *t;
@@ -187,7 +187,7 @@ dicomm_result_t stream_fence_hold(struct stream_fence *list)
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
 		status =
 			t->of->work->stream_wait_queue(t->stream_wait, t->open);
-		t->held = status == DICOMM_SUCCESS;
+		t->blocked = status == DICOMM_SUCCESS;
 	}
 	streams_block_end();
 	for (t = list; t; t = t->next) {
@@ -259,9 +259,9 @@ dicomm_result_t stream_fence_query(struct stream_fence *t)
 	return DICOMM_SUCCESS;
 }
 
-void stream_fence_give(struct stream_fence *t)
+void stream_fence_release(struct stream_fence *t)
 {
-	if (t->held)
+	if (t->blocked)
 		t->of->work->stream_wait_release(t->stream_wait);
 	put(t);
 }

@@ -26,7 +26,7 @@ struct user_buffer {
 	bool announced; /* by the user; else all of an allocation of ours */
 	bool asked;     /* the wires were, and it was offered */
 	bool asking;    /* that is under way, without the lock */
-	struct mem_handles held;
+	struct mem_handles handles;
 	int offer; /* to devices of other processes; or -1 */
 	struct user_buffer *next;
 };
@@ -34,9 +34,9 @@ struct user_buffer {
 /* Those of one communicator */
 struct user_buffers {
 	struct dicomm_comm *comm;
-	bool wired, offers;   /* who is there to reach them */
-	pthread_mutex_t lock; /* of the list */
-	pthread_cond_t told;  /* what was asked */
+	bool wired, offers;     /* who is there to reach them */
+	pthread_mutex_t lock;   /* of the list */
+	pthread_cond_t changed; /* what was asked */
 	struct user_buffer *first;
 	unsigned users; /* who keeps it among the communicators */
 	struct user_buffers *next;
@@ -97,7 +97,7 @@ static struct lease *take_back(struct user_buffers *all, struct user_buffer *g)
 	struct lease *lease = ipc_withdraw(all->comm->dev->ipc, g->offer);
 
 	g->offer = -1;
-	comm_mem_deregister(all->comm, &g->held);
+	comm_mem_deregister(all->comm, &g->handles);
 	return lease;
 }
 
@@ -123,7 +123,7 @@ static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 		if (g->id == but || !overlaps(g, base, bytes)) {
 			at = &g->next;
 		} else if (g->asking) {
-			pthread_cond_wait(&all->told, &all->lock);
+			pthread_cond_wait(&all->changed, &all->lock);
 			at = &all->first;
 		} else if (g->announced) {
 			/* The user has a handle of it. */
@@ -198,7 +198,7 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 					 .len = g->bytes,
 					 .id = g->id};
 	char how[WIRE_ACCESS_TEXT] = "";
-	struct mem_handles held = {0};
+	struct mem_handles handles = {0};
 	int offered = -1;
 
 	if (g->asked || !streams_unblocked_begin(dev->work, dev->index))
@@ -206,21 +206,21 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 	g->asked = true;
 	g->asking = true;
 	pthread_mutex_unlock(&all->lock);
-	if (all->wired &&
-	    wire_access_hold(comm, &region, &held, how) != DICOMM_SUCCESS)
-		comm_mem_deregister(comm, &held);
+	if (all->wired && wire_access_register(comm, &region, &handles, how) !=
+				  DICOMM_SUCCESS)
+		comm_mem_deregister(comm, &handles);
 	if (all->offers)
 		offered = offer(comm, g);
 	streams_unblocked_end();
 	pthread_mutex_lock(&all->lock);
-	g->held = held;
+	g->handles = handles;
 	g->offer = offered;
 	g->asking = false;
-	pthread_cond_broadcast(&all->told);
+	pthread_cond_broadcast(&all->changed);
 	log_info("%s rank %d: %s wire reaches the buffer of %zu bytes at "
 		 "%p%s%s; to other processes it is %s",
-		 comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
-		 (const void *)g->at, how[0] ? ": " : "", how,
+		 comm->name, comm->rank, g->handles.transports ? "a" : "no",
+		 g->bytes, (const void *)g->at, how[0] ? ": " : "", how,
 		 offered < 0 ? "not offered" : "offered");
 }
 
@@ -234,8 +234,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 	for (int r = 0; r < comm->ranks; r++) {
 		const struct peer *p = &comm->peers[r];
 
-		wired |= p->is_direct && r != comm->rank;
-		offers |= p->is_near &&
+		wired |= p->by_reference && r != comm->rank;
+		offers |= p->has_peer_access &&
 			  (p->neighbour->view || p->neighbour->apart);
 	}
 	if (!device_has_memory(comm->dev) || !(wired || offers))
@@ -249,8 +249,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 	all->wired = wired;
 	all->offers = offers && comm->dev->ipc;
 	pthread_mutex_init(&all->lock, NULL);
-	pthread_cond_init(&all->told, NULL);
-	comm->dev->givens = all;
+	pthread_cond_init(&all->changed, NULL);
+	comm->dev->user_buffers = all;
 	pthread_mutex_lock(&lock);
 	all->next = communicators;
 	communicators = all;
@@ -260,7 +260,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 
 void user_buffer_close(struct dicomm_comm *comm)
 {
-	struct user_buffers *all = comm->dev->givens, **at = &communicators;
+	struct user_buffers *all = comm->dev->user_buffers,
+			    **at = &communicators;
 
 	if (!all)
 		return;
@@ -273,10 +274,10 @@ void user_buffer_close(struct dicomm_comm *comm)
 	pthread_mutex_unlock(&lock);
 	while (all->first)
 		lease_end(destroy(all, &all->first), 0);
-	pthread_cond_destroy(&all->told);
+	pthread_cond_destroy(&all->changed);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
-	comm->dev->givens = NULL;
+	comm->dev->user_buffers = NULL;
 }
 
 /* ---- what the user gives ---- */
@@ -284,7 +285,7 @@ void user_buffer_close(struct dicomm_comm *comm)
 dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 				size_t bytes, struct user_buffer **out)
 {
-	struct user_buffers *all = comm->dev->givens;
+	struct user_buffers *all = comm->dev->user_buffers;
 	struct accel_allocation a;
 	struct user_buffer *g;
 
@@ -312,7 +313,7 @@ dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 
 void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
 {
-	struct user_buffers *all = comm->dev->givens;
+	struct user_buffers *all = comm->dev->user_buffers;
 	struct user_buffer **at = &all->first;
 	struct lease *lease;
 
@@ -396,16 +397,16 @@ dicomm_result_t user_buffer_free(void *at)
 /* ---- calls ---- */
 
 /* All who reach it: of offers, the last that was made */
-static void add_ways(const struct user_buffer *g, struct call *call,
-		     enum plan_buffer b)
+static void add_uplinks(const struct user_buffer *g, struct call *call,
+			enum plan_buffer b)
 {
-	call->wires[b] |= (uint8_t)g->held.wires;
+	call->transports[b] |= (uint8_t)g->handles.transports;
 	if (g->offer >= 0)
 		call->offers[b] = (uint8_t)(g->offer + 1);
 }
 
-static void ways_to(struct user_buffers *all, const void *at, size_t bytes,
-		    struct call *call, enum plan_buffer b)
+static void find_access(struct user_buffers *all, const void *at, size_t bytes,
+			struct call *call, enum plan_buffer b)
 {
 	struct accel_allocation a;
 	bool found = false, pays;
@@ -422,14 +423,14 @@ static void ways_to(struct user_buffers *all, const void *at, size_t bytes,
 			continue;
 		found = true;
 		ask(all, g);
-		add_ways(g, call, b);
+		add_uplinks(g, call, b);
 	}
 	if (!found && pays) {
 		struct user_buffer *g = add(all, a.base, a.bytes, a.id, false);
 
 		if (g) {
 			ask(all, g);
-			add_ways(g, call, b);
+			add_uplinks(g, call, b);
 		}
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -440,21 +441,22 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 	size_t first, bytes;
 
 	/* Memory that a NIC reaches is scarce: not where nothing is sent. */
-	if (!comm->dev || !comm->dev->givens || call->coll == COLL_REDUCE_LOCAL)
+	if (!comm->dev || !comm->dev->user_buffers ||
+	    call->coll == COLL_REDUCE_LOCAL)
 		return;
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;
 
 		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
 		if (base && bytes)
-			ways_to(comm->dev->givens, base + first, bytes, call,
-				b);
+			find_access(comm->dev->user_buffers, base + first,
+				    bytes, call, b);
 	}
 }
 
 void user_buffer_explain(const struct dicomm_comm *comm, char *text, size_t len)
 {
-	struct user_buffers *all = comm->dev ? comm->dev->givens : NULL;
+	struct user_buffers *all = comm->dev ? comm->dev->user_buffers : NULL;
 	unsigned n = 0;
 	uint64_t bytes = 0;
 
@@ -463,7 +465,7 @@ void user_buffer_explain(const struct dicomm_comm *comm, char *text, size_t len)
 		return;
 	pthread_mutex_lock(&all->lock);
 	for (const struct user_buffer *g = all->first; g; g = g->next)
-		if (g->held.wires || g->offer >= 0) {
+		if (g->handles.transports || g->offer >= 0) {
 			n++;
 			bytes += g->bytes;
 		}

@@ -11,22 +11,24 @@
 #include "src/device/device.h"
 
 /* What each rank tells all others. */
-struct told {
+struct access_report {
 	char how[WIRE_ACCESS_TEXT];
 	/* Of each rank, bit i: wire i leads there, and takes the memory of the
 	 * rank that tells. */
-	uint8_t wires[];
+	uint8_t transports[];
 };
 
 struct wire_access {
-	struct mem_handles held; /* the stages of this rank */
-	size_t stride;           /* of told[] */
-	uint8_t *told;           /* by all ranks */
+	struct mem_handles handles; /* the stages of this rank */
+	size_t stride;              /* of told[] */
+	uint8_t *reports;           /* by all ranks */
 };
 
-static const struct told *told_by(const struct wire_access *d, int rank)
+static const struct access_report *report_of(const struct wire_access *d,
+					     int rank)
 {
-	return (const struct told *)(d->told + (size_t)rank * d->stride);
+	return (const struct access_report *)(d->reports +
+					      (size_t)rank * d->stride);
 }
 
 /* As much as there is room for. */
@@ -43,10 +45,10 @@ static void tell_unopened(struct dicomm_comm *comm, char *no)
 {
 	char why[WIRE_ACCESS_TEXT / 2];
 
-	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
+	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
 		const struct transport *t = transports[i];
 
-		if (!t->device_memory || comm->wires[i].device)
+		if (!t->device_memory || comm->transports[i].device)
 			continue;
 		if (!comm_lists(comm, t->name))
 			snprintf(why, sizeof(why),
@@ -57,24 +59,24 @@ static void tell_unopened(struct dicomm_comm *comm, char *no)
 	}
 }
 
-dicomm_result_t wire_access_hold(struct dicomm_comm *comm,
-				 const struct tp_region *region,
-				 struct mem_handles *held,
-				 char how[WIRE_ACCESS_TEXT])
+dicomm_result_t wire_access_register(struct dicomm_comm *comm,
+				     const struct tp_region *region,
+				     struct mem_handles *handles,
+				     char how[WIRE_ACCESS_TEXT])
 {
 	char one[WIRE_ACCESS_TEXT - 40], yes[WIRE_ACCESS_TEXT] = "",
 					 no[WIRE_ACCESS_TEXT] = "";
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status;
 
 		if (!w->device)
 			continue;
 		status = w->transport->mem_reg_device(
-			w->device, region, &held->on[i], one, sizeof(one));
+			w->device, region, &handles->on[i], one, sizeof(one));
 		if (status == DICOMM_SUCCESS)
-			held->wires |= 1u << i;
+			handles->transports |= 1u << i;
 		else if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
 		if (one[0])
@@ -82,23 +84,23 @@ dicomm_result_t wire_access_hold(struct dicomm_comm *comm,
 			       w->transport->name, one);
 	}
 	tell_unopened(comm, no);
-	memcpy(how, held->wires ? yes : no, WIRE_ACCESS_TEXT);
+	memcpy(how, handles->transports ? yes : no, WIRE_ACCESS_TEXT);
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t hold_stages(struct dicomm_comm *comm,
-				   struct mem_handles *held,
-				   char how[WIRE_ACCESS_TEXT])
+static dicomm_result_t register_stages(struct dicomm_comm *comm,
+				       struct mem_handles *handles,
+				       char how[WIRE_ACCESS_TEXT])
 {
 	const struct device *dev = comm->dev;
 	const struct tp_region region = {.accel = comm->accel,
 					 .index = dev->index,
-					 .addr = dev->near,
-					 .len = device_near_bytes(dev)};
+					 .addr = dev->exported,
+					 .len = device_exported_bytes(dev)};
 
-	TRY(wire_access_hold(comm, &region, held, how));
+	TRY(wire_access_register(comm, &region, handles, how));
 	log_info("%s rank %d: %s wire reaches the memory of %s%s%s", comm->name,
-		 comm->rank, held->wires ? "a" : "no", comm->device,
+		 comm->rank, handles->transports ? "a" : "no", comm->device,
 		 how[0] ? ": " : "", how);
 	return DICOMM_SUCCESS;
 }
@@ -107,42 +109,44 @@ static dicomm_result_t hold_stages(struct dicomm_comm *comm,
 static bool is_wanted(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)
-		if (!comm->peers[r].neighbour || comm->peers[r].neighbour->pins)
+		if (!comm->peers[r].neighbour || comm->peers[r].neighbour->maps)
 			return true;
 	return false;
 }
 
-static dicomm_result_t tell(struct dicomm_comm *comm, struct told *mine)
+static dicomm_result_t tell(struct dicomm_comm *comm,
+			    struct access_report *mine)
 {
 	struct wire_access *d = comm->wire_access;
-	unsigned takes = (1u << COMM_WIRES) - 1;
+	unsigned takes = (1u << COMM_TRANSPORTS) - 1;
 
 	if (device_has_memory(comm->dev)) {
 		if (is_wanted(comm))
-			TRY(hold_stages(comm, &d->held, mine->how));
-		takes = d->held.wires;
+			TRY(register_stages(comm, &d->handles, mine->how));
+		takes = d->handles.transports;
 	}
 	for (int r = 0; r < comm->ranks; r++)
-		mine->wires[r] = (uint8_t)(comm->peers[r].wires & takes);
-	return control_allgather(comm->control, mine, d->told,
-				 (unsigned)d->stride, comm->meet_ms);
+		mine->transports[r] =
+			(uint8_t)(comm->peers[r].transports & takes);
+	return control_allgather(comm->control, mine, d->reports,
+				 (unsigned)d->stride, comm->join_ms);
 }
 
 dicomm_result_t wire_access_agree(struct dicomm_comm *comm)
 {
 	size_t n = (size_t)comm->ranks;
 	struct wire_access *d;
-	struct told *mine;
+	struct access_report *mine;
 	dicomm_result_t status;
 
 	d = calloc(1, sizeof(*d));
 	comm->wire_access = d;
 	if (d) {
 		d->stride = sizeof(*mine) + n;
-		d->told = calloc(n, d->stride);
+		d->reports = calloc(n, d->stride);
 	}
 	mine = calloc(1, sizeof(*mine) + n);
-	if (!d || !d->told || !mine) {
+	if (!d || !d->reports || !mine) {
 		free(mine);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for %zu ranks", n);
@@ -158,8 +162,8 @@ void wire_access_free(struct dicomm_comm *comm)
 
 	if (!d)
 		return;
-	comm_mem_deregister(comm, &d->held);
-	free(d->told);
+	comm_mem_deregister(comm, &d->handles);
+	free(d->reports);
 	free(d);
 	comm->wire_access = NULL;
 }
@@ -168,10 +172,10 @@ uint8_t wire_access_wires(const struct dicomm_comm *comm, int a, int b)
 {
 	const struct wire_access *d = comm->wire_access;
 
-	return told_by(d, a)->wires[b] & told_by(d, b)->wires[a];
+	return report_of(d, a)->transports[b] & report_of(d, b)->transports[a];
 }
 
 const char *wire_access_how(const struct dicomm_comm *comm, int rank)
 {
-	return told_by(comm->wire_access, rank)->how;
+	return report_of(comm->wire_access, rank)->how;
 }

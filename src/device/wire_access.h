@@ -19,10 +19,10 @@ dicomm_result_t wire_access_agree(struct dicomm_comm *comm);
 void wire_access_free(struct dicomm_comm *comm);
 /* Ask all wires to take memory of this rank's device: *held is of those that
  * do; and how, or why none does: not even those that are not open. */
-dicomm_result_t wire_access_hold(struct dicomm_comm *comm,
-				 const struct tp_region *region,
-				 struct mem_handles *held,
-				 char how[WIRE_ACCESS_TEXT]);
+dicomm_result_t wire_access_register(struct dicomm_comm *comm,
+				     const struct tp_region *region,
+				     struct mem_handles *handles,
+				     char how[WIRE_ACCESS_TEXT]);
 /* Bit i: wire i takes all that these two ranks send each other. */
 uint8_t wire_access_wires(const struct dicomm_comm *comm, int a, int b);
 /* How the wires reach the memory of that rank's device, or why none does. */

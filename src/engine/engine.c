@@ -88,7 +88,7 @@ bool engine_look(struct waiter *w, struct operation *op)
 
 static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 {
-	struct mem_handles held;
+	struct mem_handles handles;
 	uint8_t *more;
 
 	if (bytes <= comm->scratch.bytes)
@@ -100,10 +100,10 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 			    "operation: %zu bytes of scratch on %s, there are "
 			    "%zu",
 			    bytes, comm->device, comm->scratch.bytes);
-	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	TRY(comm_memory_get(comm, bytes, "scratch", &more, &handles));
+	comm_memory_put(comm, comm->scratch.at, &comm->scratch.handles);
 	comm->scratch.at = more;
-	comm->scratch.held = held;
+	comm->scratch.handles = handles;
 	comm->scratch.bytes = bytes;
 	return DICOMM_SUCCESS;
 }
@@ -217,7 +217,7 @@ static dicomm_result_t clear_flows(struct operation *op)
 }
 
 /* Messages of the call's buffers may go by reference. */
-static dicomm_result_t hold_buffers(struct operation *op)
+static dicomm_result_t register_buffers(struct operation *op)
 {
 	const struct dicomm_comm *comm = op->comm;
 	size_t first, bytes;
@@ -227,8 +227,8 @@ static dicomm_result_t hold_buffers(struct operation *op)
 			b == PLAN_SEND ? op->call.send : op->call.recv;
 
 		if (block_runs_apply(&op->call, b)) {
-			TRY(block_runs_hold(op->comm, &op->call, b,
-					    &op->runs[b]));
+			TRY(block_runs_register(op->comm, &op->call, b,
+						&op->runs[b]));
 			continue;
 		}
 		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
@@ -236,7 +236,7 @@ static dicomm_result_t hold_buffers(struct operation *op)
 		if (base && bytes)
 			TRY(comm_mem_register(op->comm,
 					      (const char *)base + first, bytes,
-					      b == PLAN_RECV, &op->held[b]));
+					      b == PLAN_RECV, &op->handles[b]));
 	}
 	return DICOMM_SUCCESS;
 }
@@ -244,8 +244,8 @@ static dicomm_result_t hold_buffers(struct operation *op)
 static void drop_buffers(struct operation *op)
 {
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
-		comm_mem_deregister(op->comm, &op->held[b]);
-		block_runs_drop(op->comm, &op->runs[b]);
+		comm_mem_deregister(op->comm, &op->handles[b]);
+		block_runs_deregister(op->comm, &op->runs[b]);
 	}
 }
 
@@ -283,26 +283,26 @@ static void take_turn(struct operation *op)
 {
 	struct prepared *e = op->prep;
 
-	for (uint32_t i = 0; e->crowded && i < e->npairs; i++) {
+	for (uint32_t i = 0; e->incast && i < e->npairs; i++) {
 		struct pair *pair = &e->pairs[i];
-		struct lane *lane = &pair->peer->lane[e->class];
+		struct channel *channel = &pair->peer->channel[e->class];
 
 		if (pair->peer->limits.congests)
-			lane->in_held =
-				lane->in_base + messages_of(op, pair, false);
+			channel->in_withheld =
+				channel->in_base + messages_of(op, pair, false);
 	}
 }
 
 static void pass_turn(const struct prepared *e, struct pair *pair)
 {
-	struct lane *lane = &pair->peer->lane[e->class];
+	struct channel *channel = &pair->peer->channel[e->class];
 
-	lane->in_held = 0;
-	if (e->crowded && pair->peer->limits.congests) {
-		lane->out_settles = lane->out_last;
-		if (lane->in.lines)
+	channel->in_withheld = 0;
+	if (e->incast && pair->peer->limits.congests) {
+		channel->out_settles = channel->out_last;
+		if (channel->in.lines)
 			pair->peer->transport->release(pair->peer->tp, e->class,
-						       message_done(lane));
+						       message_done(channel));
 	}
 }
 
@@ -318,7 +318,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->prep->scratch_bytes));
 	if (op->prep->needs_mem_reg)
-		TRY(hold_buffers(op));
+		TRY(register_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->prep->plan, op->prep->slices,
 			   op->prep->window));
 	take_turn(op);
@@ -365,17 +365,17 @@ static void end(struct operation *op)
 
 	for (uint32_t i = 0; i < e->npairs; i++) {
 		struct pair *pair = &e->pairs[i];
-		struct lane *lane = &pair->peer->lane[e->class];
+		struct channel *channel = &pair->peer->channel[e->class];
 
-		lane->out_base += messages_of(op, pair, true);
-		lane->in_base += messages_of(op, pair, false);
+		channel->out_base += messages_of(op, pair, true);
+		channel->in_base += messages_of(op, pair, false);
 		pass_turn(e, pair);
 	}
 	if (e->expected_ns)
-		drift_note(op,
-			   (op->ended_ns ? op->ended_ns : clock_ns()) -
-				   op->begun_ns,
-			   op->prep->expected_ns);
+		drift_record(op,
+			     (op->ended_ns ? op->ended_ns : clock_ns()) -
+				     op->begun_ns,
+			     op->prep->expected_ns);
 	/* Who waits for this rank must not depend on its next call. */
 	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
@@ -384,7 +384,7 @@ static void end(struct operation *op)
 
 void engine_drop(struct operation *op)
 {
-	fault_stop_wires(op->comm);
+	fault_stop_transports(op->comm);
 	if (op->comm->device_ops)
 		op->comm->device_ops->quiesce(op->comm);
 	step_forget(op);

@@ -53,15 +53,15 @@ static struct extent whole_extent(const struct prepared *e,
 	return x;
 }
 
-static bool may_be_flat(const struct prepared *e,
+static bool may_be_fast(const struct prepared *e,
 			const struct dicomm_comm *comm, const struct call *call)
 {
 	/* Who takes turns does so in the engine. */
 	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
-	    e->expected_ns || e->crowded)
+	    e->expected_ns || e->incast)
 		return false;
 	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].peer->is_near ||
+		if (e->pairs[i].peer->has_peer_access ||
 		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
 		    e->pairs[i].in > e->pairs[i].peer->limits.window)
 			return false;
@@ -85,7 +85,7 @@ static dicomm_result_t resolve(const struct prepared *e,
 	f->stream = e->stream_out && !e->read_later[i];
 	if (s->peer >= 0) {
 		TRY(comm_peer(comm, s->peer, &f->peer));
-		f->lane = &f->peer->lane[e->class];
+		f->channel = &f->peer->channel[e->class];
 		f->put = f->peer->transport->put;
 		f->tp = f->peer->tp;
 		f->spin = f->peer->limits.spin;
@@ -134,17 +134,17 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 {
 	const struct plan *p = &e->plan;
 
-	if (!may_be_flat(e, comm, call))
+	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
 	e->may_refer = lies_ready(e);
 	if (e->slices > 1 && !e->may_refer)
 		return DICOMM_SUCCESS;
-	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
-	if (!e->flat)
+	e->fast_steps = calloc(p->nsteps + 1, sizeof(*e->fast_steps));
+	if (!e->fast_steps)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "call: no memory for %u steps", p->nsteps);
 	for (uint32_t i = 0; i < p->nsteps; i++) {
-		struct fast_step *f = &e->flat[e->nfast];
+		struct fast_step *f = &e->fast_steps[e->nfast];
 
 		*f = (struct fast_step){.peer = NULL};
 		TRY(resolve(e, comm, call, i, f));

@@ -30,33 +30,34 @@ bool memory_ref_gave_up(const struct peer *peer)
 
 /* ---- messages ---- */
 
-bool memory_ref_note(const struct piece *p, struct memory_ref *note)
+bool memory_ref_make(const struct piece *p, struct memory_ref *mem_ref)
 {
 	size_t offset;
 
-	if (!accels[0]->find(p->at, p->bytes, &note->where, &offset))
+	if (!accels[0]->find(p->at, p->bytes, &mem_ref->where, &offset))
 		return false;
-	note->offset = offset;
-	note->bytes = p->bytes;
+	mem_ref->offset = offset;
+	mem_ref->bytes = p->bytes;
 	return true;
 }
 
-static dicomm_result_t locate(struct receive *r, const struct memory_ref *note)
+static dicomm_result_t locate(struct receive *r,
+			      const struct memory_ref *mem_ref)
 {
 	const struct neighbour *n = r->peer->neighbour;
 
-	if (note->where.id && n->view) {
+	if (mem_ref->where.id && n->view) {
 		r->seen = true;
-		return ipc_find(n->view, note->where.fd, note->where.id,
-				note->offset, note->bytes, &r->src);
+		return ipc_find(n->view, mem_ref->where.fd, mem_ref->where.id,
+				mem_ref->offset, mem_ref->bytes, &r->src);
 	}
-	if (note->where.id) {
-		if (!n->pins)
+	if (mem_ref->where.id) {
+		if (!n->maps)
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "rank %d sent a note of its own memory",
 				    r->peer->rank);
-		TRY(host_map_find(n->pins, &note->where, note->offset,
-				  note->bytes, &r->src, &r->seen));
+		TRY(host_map_find(n->maps, &mem_ref->where, mem_ref->offset,
+				  mem_ref->bytes, &r->src, &r->seen));
 		r->mapped = true;
 		if (r->seen || !r->op->comm->only_shared)
 			return DICOMM_SUCCESS;
@@ -68,17 +69,17 @@ static dicomm_result_t locate(struct receive *r, const struct memory_ref *note)
 			    r->peer->rank, r->op->comm->rank,
 			    r->op->comm->device);
 	}
-	if (n->lent) {
-		r->src = (const void *)(uintptr_t)note->offset;
+	if (n->in_process) {
+		r->src = (const void *)(uintptr_t)mem_ref->offset;
 		r->seen = true;
 		return DICOMM_SUCCESS;
 	}
-	if (note->bytes > n->stages_bytes ||
-	    note->offset > n->stages_bytes - note->bytes)
+	if (mem_ref->bytes > n->stages_bytes ||
+	    mem_ref->offset > n->stages_bytes - mem_ref->bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "rank %d sent a note of what is beyond its stages",
 			    r->peer->rank);
-	r->src = n->stages + note->offset;
+	r->src = n->stages + mem_ref->offset;
 	r->seen = true;
 	return DICOMM_SUCCESS;
 }
@@ -87,32 +88,33 @@ enum schedule_result memory_ref_find(struct receive *r)
 {
 	struct dicomm_comm *comm = r->op->comm;
 	enum tp_class c = r->op->prep->class;
-	struct lane *lane = &r->peer->lane[c];
+	struct channel *channel = &r->peer->channel[c];
 	const struct tp_line *line;
 	dicomm_result_t status;
-	struct memory_ref note;
+	struct memory_ref mem_ref;
 
 	if (r->k && r->flow->whole)
 		return step_find(r);
-	if (!lane->in.lines) {
+	if (!channel->in.lines) {
 		status = comm_connect_in(comm, r->peer, c);
 		if (status == DICOMM_AGAIN)
 			return SCHEDULE_AGAIN;
 		if (status != DICOMM_SUCCESS)
 			return step_fail(r->op, status, r->step->peer);
 	}
-	line = message_arrived(lane, r->seq);
+	line = message_arrived(channel, r->seq);
 	if (!line)
 		return SCHEDULE_AGAIN;
 	if (line->signature !=
 	    memory_ref_signature(step_signature(r->op, r->step)))
 		return step_find(r);
-	memcpy(&note, message_payload(lane, r->seq, line), sizeof(note));
-	if (line->len != sizeof(note) || note.bytes != r->dst.bytes) {
-		wait_unlike(comm, &r->op->call, r->op->number, r->peer->rank);
+	memcpy(&mem_ref, message_payload(channel, r->seq, line),
+	       sizeof(mem_ref));
+	if (line->len != sizeof(mem_ref) || mem_ref.bytes != r->dst.bytes) {
+		wait_mismatch(comm, &r->op->call, r->op->number, r->peer->rank);
 		return SCHEDULE_FAILED;
 	}
-	status = locate(r, &note);
+	status = locate(r, &mem_ref);
 	return status == DICOMM_SUCCESS
 		       ? SCHEDULE_DONE
 		       : step_fail(r->op, status, r->step->peer);

@@ -33,7 +33,7 @@ struct memory_ref {
 
 /* The memory of one neighbour, as far as this rank reaches it */
 struct neighbour {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* the end of it */
 	/* Its stages, as this rank or its device sees them; NULL: none. */
 	const uint8_t *stages;
 	uint64_t stages_bytes;
@@ -41,16 +41,16 @@ struct neighbour {
 	void *ipc;                 /* mapped for that by the device; or NULL */
 	void *map;                 /* or by the host */
 	struct accel_export where; /* of that */
-	struct host_maps *pins;    /* its host memory; NULL: none */
-	struct in_process *lent;   /* what it lends; NULL: nothing */
+	struct host_maps *maps;    /* its host memory; NULL: none */
+	struct in_process *in_process; /* what it lends; NULL: nothing */
 	bool apart;            /* on another device: not all that it sends */
 	struct ipc_view *view; /* what it offers; NULL: nothing */
 	/* Notes under way: they stay until they are released. */
-	struct memory_ref notes[TP_CLASSES][MEMORY_REFS];
+	struct memory_ref mem_refs[TP_CLASSES][MEMORY_REFS];
 };
 
 /* Send as a note what the peer reads in place. False: it does not. */
-bool memory_ref_note(const struct piece *p, struct memory_ref *note);
+bool memory_ref_make(const struct piece *p, struct memory_ref *mem_ref);
 /* As step_find(), also of notes; r->seen tells whether the device sees src. */
 enum schedule_result memory_ref_find(struct receive *r);
 /* The signature of a note that stands for a message */

@@ -262,7 +262,7 @@ static void find_largest(struct prepared *e, const struct call *call)
 
 /* Does a message go by reference, over a wire that asks for it beforehand? The
  * counts of an alltoallv are not known to be alike: it may. */
-static void find_holds(struct prepared *e)
+static void find_blocked(struct prepared *e)
 {
 	for (uint32_t i = 0; i < e->npairs; i++) {
 		const struct tp_limits *l = &e->pairs[i].peer->limits;
@@ -275,7 +275,7 @@ static void find_holds(struct prepared *e)
 }
 
 /* Not with references: who has sent one waits for its release. */
-static void find_crowd(struct prepared *e)
+static void find_incast(struct prepared *e)
 {
 	uint32_t senders = 0;
 
@@ -286,7 +286,7 @@ static void find_crowd(struct prepared *e)
 		if (l->congests && e->largest_message > l->eager_bytes)
 			return;
 	}
-	e->crowded = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;
+	e->incast = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;
 }
 
 static dicomm_result_t find_kernels(struct prepared *e,
@@ -376,12 +376,12 @@ static void note_buffers(struct prepared *e, const struct dicomm_comm *comm,
 	e->send_bytes = send * block;
 	e->recv_bytes = recv * block;
 	/* The distance is one for which the call counts as in place. */
-	for (int way = 0; way < 3; way++) {
+	for (int direction = 0; direction < 3; direction++) {
 		struct call probe = *call;
 		intptr_t d = (intptr_t)((size_t)comm->rank * block);
 		char *base = (char *)(UINTPTR_MAX / 2);
 
-		d = way == 0 ? 0 : way == 1 ? d : -d;
+		d = direction == 0 ? 0 : direction == 1 ? d : -d;
 		probe.send = base;
 		probe.recv = base + d;
 		if (call_in_place(&probe, comm->rank))
@@ -426,9 +426,9 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	TRY(connect_pairs(e, comm, call));
 	TRY(find_readers(e));
 	find_largest(e, call);
-	find_crowd(e);
+	find_incast(e);
 	if (!comm->device_memory)
-		find_holds(e);
+		find_blocked(e);
 	return fast_path_build(e, comm, call);
 }
 
@@ -438,7 +438,7 @@ static void destroy(struct prepared *e)
 		return;
 	plan_free(&e->plan);
 	free(e->pairs);
-	free(e->flat);
+	free(e->fast_steps);
 	free(e->read_later);
 	free(e);
 }

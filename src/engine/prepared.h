@@ -35,7 +35,7 @@ struct fast_step {
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
 	uint32_t number; /* of the message, from the lane's base */
-	struct lane *lane;
+	struct channel *channel;
 	struct peer *peer;
 	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
@@ -75,10 +75,10 @@ struct prepared {
 	bool needs_mem_reg; /* some wire must reach the call's buffers */
 	/* Several ranks send much to this one over a way that they share as it
 	 * comes. */
-	bool crowded;
+	bool incast;
 
 	/* Small messages, or such as go by reference as a whole: run flat. */
-	struct fast_step *flat;
+	struct fast_step *fast_steps;
 	uint32_t nfast;
 	bool is_fast;
 	/* What is sent lies ready as a whole, and stays. */

@@ -90,26 +90,27 @@ enum tp_want step_want(const struct prepared *prep)
 
 /* For a neighbour's device, which then reads the operand where it is; NULL: it
  * does not. */
-static const struct memory_ref *note_of(struct operation *op,
-					const struct step *step,
-					const struct piece *a, uint64_t seq)
+static const struct memory_ref *mem_ref_of(struct operation *op,
+					   const struct step *step,
+					   const struct piece *a, uint64_t seq)
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct memory_ref *note;
+	struct memory_ref *mem_ref;
 
-	if (!peer->is_near)
+	if (!peer->has_peer_access)
 		return NULL;
-	note = &peer->neighbour->notes[op->prep->class][seq % MEMORY_REFS];
-	if (memory_ref_note(a, note))
-		return note;
-	if (!comm->told_staged)
+	mem_ref =
+		&peer->neighbour->mem_refs[op->prep->class][seq % MEMORY_REFS];
+	if (memory_ref_make(a, mem_ref))
+		return mem_ref;
+	if (!comm->logged_staged)
 		log_warn("%s: %s sends from memory that is not of "
 			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
 			 "other host memory",
 			 comm->name, coll_name(op->call.coll), peer->rank,
 			 comm->members[peer->rank].device);
-	comm->told_staged = true;
+	comm->logged_staged = true;
 	return NULL;
 }
 
@@ -139,10 +140,10 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct lane *lane = &peer->lane[op->prep->class];
+	struct channel *channel = &peer->channel[op->prep->class];
 	struct piece a = step_locate(op, &step->a, k);
 	enum tp_kind kind = TP_DATA;
-	const struct memory_ref *note;
+	const struct memory_ref *mem_ref;
 	const void *body = a.at;
 	uint64_t len = a.bytes;
 	uint32_t signature = step_signature(op, step);
@@ -154,7 +155,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		return SCHEDULE_DONE;
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
-	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+	if (!message_may_leave(peer, channel, seq, op->prep->incast))
 		return SCHEDULE_AGAIN;
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)
@@ -162,9 +163,9 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	must = a.bytes > peer->limits.eager_bytes;
 	/* What did not pay as a whole does not in parts. */
 	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
-	note = note_of(op, step, &a, seq);
-	if (note) {
-		body = note;
+	mem_ref = mem_ref_of(op, step, &a, seq);
+	if (mem_ref) {
+		body = mem_ref;
 		signature = memory_ref_signature(signature);
 	} else if ((must || may) &&
 		   peer->transport->offer(peer->tp, a.at, len,
@@ -176,7 +177,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	}
 	status = peer->transport->put(peer->tp, op->prep->class, seq, signature,
 				      kind, body,
-				      note             ? sizeof(*note)
+				      mem_ref          ? sizeof(*mem_ref)
 				      : kind == TP_REF ? len
 						       : a.bytes);
 	if (status == DICOMM_AGAIN)
@@ -188,37 +189,39 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		seq += (slices_of(op, len) - 1) *
 		       op->prep->plan.sends_to[step->peer];
 	}
-	if (seq > lane->out_last)
-		lane->out_last = seq;
+	if (seq > channel->out_last)
+		channel->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += kind == TP_REF ? len : a.bytes;
-	return note || kind == TP_REF || status == DICOMM_IN_PROGRESS
+	return mem_ref || kind == TP_REF || status == DICOMM_IN_PROGRESS
 		       ? SCHEDULE_POSTED
 		       : SCHEDULE_DONE;
 }
 
-dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
+dicomm_result_t step_bounce(struct dicomm_comm *comm,
+			    struct bounce_buffer **out)
 {
-	if (!comm->bounces.memory) {
-		TRY(comm_memory_get(comm,
-				    (size_t)COMM_BOUNCES * comm->slot_bytes,
-				    "bounce buffers", &comm->bounces.memory,
-				    &comm->bounces.held));
+	if (!comm->bounce_buffers.memory) {
+		TRY(comm_memory_get(
+			comm, (size_t)COMM_BOUNCES * comm->slot_bytes,
+			"bounce buffers", &comm->bounce_buffers.memory,
+			&comm->bounce_buffers.handles));
 		for (size_t i = 0; i < COMM_BOUNCES; i++)
-			comm->bounces.of[i].at =
-				comm->bounces.memory + i * comm->slot_bytes;
+			comm->bounce_buffers.of[i].at =
+				comm->bounce_buffers.memory +
+				i * comm->slot_bytes;
 	}
 	*out = NULL;
 	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
-		if (!comm->bounces.of[i].op)
-			*out = &comm->bounces.of[i];
+		if (!comm->bounce_buffers.of[i].op)
+			*out = &comm->bounce_buffers.of[i];
 	return DICOMM_SUCCESS;
 }
 
-static struct bounce *bounce_of(const struct operation *op, uint32_t s,
-				uint64_t k)
+static struct bounce_buffer *bounce_of(const struct operation *op, uint32_t s,
+				       uint64_t k)
 {
-	struct bounce *b = op->comm->bounces.of;
+	struct bounce_buffer *b = op->comm->bounce_buffers.of;
 
 	while (b->op != op || b->step != s || b->slice != k)
 		b++;
@@ -228,8 +231,8 @@ static struct bounce *bounce_of(const struct operation *op, uint32_t s,
 void step_forget(struct operation *op)
 {
 	for (size_t i = 0; i < COMM_BOUNCES; i++)
-		if (op->comm->bounces.of[i].op == op)
-			op->comm->bounces.of[i].op = NULL;
+		if (op->comm->bounce_buffers.of[i].op == op)
+			op->comm->bounce_buffers.of[i].op = NULL;
 }
 
 /* Count what did not come through a ring. */
@@ -346,7 +349,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	if (line->signature == step_signature(op, r->step) &&
 	    line->len == r->dst.bytes) {
 		if (line->kind == TP_DATA) {
-			r->src = message_payload(&r->peer->lane[c], r->seq,
+			r->src = message_payload(&r->peer->channel[c], r->seq,
 						 line);
 			op->comm->stats.bytes_ring += line->len;
 			return DICOMM_SUCCESS;
@@ -362,7 +365,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	if (line->signature != step_signature(op, r->step) ||
 	    line->kind != TP_REF || op->prep->slices < 2 || r->k ||
 	    line->len != whole_bytes(op, &r->step->dst)) {
-		wait_unlike(op->comm, &op->call, op->number, r->peer->rank);
+		wait_mismatch(op->comm, &op->call, op->number, r->peer->rank);
 		return DICOMM_ERR_INVALID_USAGE;
 	}
 	f->whole = true;
@@ -376,15 +379,15 @@ enum schedule_result step_find(struct receive *r)
 {
 	struct operation *op = r->op;
 	enum tp_class c = op->prep->class;
-	struct lane *lane = &r->peer->lane[c];
+	struct channel *channel = &r->peer->channel[c];
 	struct tp_line *line = NULL;
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (!r->flow->whole || !r->k) {
-		if (!lane->in.lines)
+		if (!channel->in.lines)
 			status = comm_connect_in(op->comm, r->peer, c);
 		if (status == DICOMM_SUCCESS) {
-			line = message_arrived(lane, r->seq);
+			line = message_arrived(channel, r->seq);
 			if (!line)
 				return SCHEDULE_AGAIN;
 		}
@@ -426,7 +429,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
 	step_count(op, step, dst->bytes, false);
-	if (!op->comm->peers[step->peer].is_near)
+	if (!op->comm->peers[step->peer].has_peer_access)
 		return;
 	if (step->kind == STEP_RECV_REDUCE)
 		op->comm->stats.bytes_mapped += dst->bytes;
@@ -437,7 +440,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 static enum schedule_result recv_message(struct receive *r)
 {
 	enum schedule_result result =
-		r->peer->is_near ? memory_ref_find(r) : step_find(r);
+		r->peer->has_peer_access ? memory_ref_find(r) : step_find(r);
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (result == SCHEDULE_POSTED) {
@@ -513,11 +516,11 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 enum schedule_result step_sent(struct operation *op, const struct step *step,
 			       uint64_t seq)
 {
-	const struct lane *lane =
-		&op->comm->peers[step->peer].lane[op->prep->class];
+	const struct channel *channel =
+		&op->comm->peers[step->peer].channel[op->prep->class];
 
-	return atomic_load_explicit(lane->out.released, memory_order_acquire) >=
-			       seq
+	return atomic_load_explicit(channel->out.released,
+				    memory_order_acquire) >= seq
 		       ? SCHEDULE_DONE
 		       : SCHEDULE_AGAIN;
 }
@@ -558,7 +561,7 @@ static enum schedule_result received(struct operation *op,
 	struct flow *f = &op->flows[s];
 	uint64_t bit = UINT64_C(1) << k % 64;
 	struct piece dst = step_locate(op, &step->dst, k);
-	struct bounce *bounce = NULL;
+	struct bounce_buffer *bounce = NULL;
 	dicomm_result_t status;
 
 	if (!(f->posted & bit))
@@ -608,11 +611,11 @@ static const struct step_ops *ops_of(const struct operation *op)
 static uint64_t seq_of(const struct operation *op, const struct step *step,
 		       uint64_t number)
 {
-	const struct lane *lane =
-		&op->comm->peers[step->peer].lane[op->prep->class];
+	const struct channel *channel =
+		&op->comm->peers[step->peer].channel[op->prep->class];
 
 	return number + 1 +
-	       (step->kind == STEP_SEND ? lane->out_base : lane->in_base);
+	       (step->kind == STEP_SEND ? channel->out_base : channel->in_base);
 }
 
 static enum schedule_result start_recv(struct operation *op,
@@ -629,7 +632,7 @@ static enum schedule_result start_recv(struct operation *op,
 			    .seq = seq,
 			    .dst = step_locate(op, &step->dst, k)};
 
-	if (!message_in_reach(&peer->lane[op->prep->class], seq))
+	if (!message_in_reach(&peer->channel[op->prep->class], seq))
 		return SCHEDULE_AGAIN;
 	if (r.dst.n)
 		return ops_of(op)->recv(&r);

@@ -35,10 +35,10 @@ struct receive {
 	uint64_t k, seq;
 	struct piece dst;
 	uint8_t *room; /* where what has to be read goes; NULL: to dst or... */
-	struct bounce *bounce; /* ...where it waits to be reduced */
-	const void *src;       /* the bytes; dst.at: already in place */
-	bool mapped;           /* they are in memory of the sender */
-	bool seen;             /* the rank's device loads from there */
+	struct bounce_buffer *bounce; /* ...where it waits to be reduced */
+	const void *src;              /* the bytes; dst.at: already in place */
+	bool mapped;                  /* they are in memory of the sender */
+	bool seen;                    /* the rank's device loads from there */
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
@@ -93,7 +93,8 @@ dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 enum tp_want step_want(const struct prepared *prep);
 /* Room for a message that must be read, but not to its final place; NULL in
  * *out if all of it is in use. Free when its op is NULL. */
-dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out);
+dicomm_result_t step_bounce(struct dicomm_comm *comm,
+			    struct bounce_buffer **out);
 /* Give back what slices that will not finish have taken. */
 void step_forget(struct operation *op);
 /* Break the communicator of an operation that cannot go on. */

@@ -10,27 +10,27 @@
 
 /* The wires by which it reaches other nodes: of those to a peer the first one
  * is taken. */
-static unsigned wires_out(const struct dicomm_comm *comm)
+static unsigned transports_out(const struct dicomm_comm *comm)
 {
 	const uint32_t *node_of = comm->links->node_of;
 	unsigned out = 0;
 
 	for (int r = 0; r < comm->ranks; r++) {
-		unsigned wires = comm->peers[r].wires;
+		unsigned mask = comm->peers[r].transports;
 
-		if (node_of[r] != node_of[comm->rank] && wires)
-			out |= wires & -wires;
+		if (node_of[r] != node_of[comm->rank] && mask)
+			out |= mask & -mask;
 	}
 	return out;
 }
 
 static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 {
-	unsigned out = wires_out(comm);
+	unsigned out = transports_out(comm);
 
 	memset(d, 0, sizeof(*d));
-	for (unsigned i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (unsigned i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (!(out >> i & 1))
 			continue;
@@ -147,7 +147,7 @@ dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known)
 			    comm->ranks);
 	find(comm, &mine);
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   comm->meet_ms);
+				   comm->join_ms);
 	for (int r = 0; r < comm->ranks; r++) {
 		unknown |= all[r].unknown != 0;
 		believed &= !has_software(&all[r]);

@@ -13,7 +13,7 @@
 #define AGREE_MOST 1024
 
 struct agree {
-	struct internal_messages talk;
+	struct internal_messages messages;
 	uint32_t *word; /* the caller's: in its own, out the smallest */
 	uint32_t words;
 	int distance; /* of the ranks that talk in this round */

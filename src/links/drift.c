@@ -108,7 +108,7 @@ struct drift {
 	 * the next. */
 	uint32_t took[DRIFT_BATCH + 1];
 	bool rooted[DRIFT_BATCH]; /* of that one UINT32_MAX - took counts */
-	uint32_t noted;
+	uint32_t recorded;
 	struct agree agree;
 	struct probe probe;
 	struct rates rates;
@@ -190,16 +190,17 @@ dicomm_result_t drift_expected(const struct dicomm_comm *comm,
 }
 
 /* The smallest is agreed on. */
-void drift_note(const struct operation *op, uint64_t took_ns,
-		uint64_t expected_ns)
+void drift_record(const struct operation *op, uint64_t took_ns,
+		  uint64_t expected_ns)
 {
 	struct drift *d = op->comm->drift;
 	uint64_t units = took_ns * UNIT / expected_ns;
 	uint32_t took = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 
-	d->rooted[d->noted] = coll_rooted(op->call.coll);
-	d->took[d->noted] = d->rooted[d->noted] ? UINT32_MAX - took : took;
-	d->noted++;
+	d->rooted[d->recorded] = coll_rooted(op->call.coll);
+	d->took[d->recorded] =
+		d->rooted[d->recorded] ? UINT32_MAX - took : took;
+	d->recorded++;
 }
 
 /* Of what was there before a rank began to receive it no time tells anything:
@@ -246,7 +247,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 {
 	struct drift *d = comm->drift;
 
-	d->noted = 0;
+	d->recorded = 0;
 	d->stage = WATCHING;
 	read_rooted(d);
 	if (!drift_watch_batch(&d->watch, d->took, d->took[DRIFT_BATCH]))
@@ -308,7 +309,7 @@ dicomm_result_t drift_turn(const struct operation *op, bool *moved)
 	for (;;) {
 		switch (d->stage) {
 		case WATCHING:
-			if (d->noted < DRIFT_BATCH)
+			if (d->recorded < DRIFT_BATCH)
 				return DICOMM_SUCCESS;
 			begin_compare(d, op);
 			break;

@@ -58,7 +58,7 @@ dicomm_result_t drift_turn(const struct operation *op, bool *moved);
 /* Whom that waits for; -1: nobody in particular. */
 int drift_awaits(const struct dicomm_comm *comm);
 /* An operation that counts has ended. */
-void drift_note(const struct operation *op, uint64_t took_ns,
-		uint64_t expected_ns);
+void drift_record(const struct operation *op, uint64_t took_ns,
+		  uint64_t expected_ns);
 
 #endif

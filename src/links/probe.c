@@ -71,10 +71,10 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 	const struct links *l = comm->links;
 
 	*p = (struct probe){
-		.talk = {.comm = comm,
-			 .before = before,
-			 .signature =
-				 SIGNATURE ^ (before ? before->signature : 0)},
+		.messages = {.comm = comm,
+			     .before = before,
+			     .signature = SIGNATURE ^
+					  (before ? before->signature : 0)},
 		.rates = rates,
 		.node = l->node_of[comm->rank],
 		.rounds = comm->apart ? 1 : rates_stage_rounds(rates)};
@@ -98,7 +98,7 @@ int probe_awaits(const struct probe *p)
  */
 static dicomm_result_t begin_round(struct probe *p, bool *found)
 {
-	struct dicomm_comm *comm = p->talk.comm;
+	struct dicomm_comm *comm = p->messages.comm;
 	struct rates_meeting m;
 
 	rates_meet(p->rates, p->round, p->node, &m);
@@ -109,9 +109,9 @@ static dicomm_result_t begin_round(struct probe *p, bool *found)
 
 		*f = (struct probe_flow){
 			.rank = first_rank_of(comm->links, m.other[i])};
-		if (!comm->peers[f->rank].wires)
+		if (!comm->peers[f->rank].transports)
 			continue;
-		TRY(internal_most(&p->talk, f->rank, &f->most));
+		TRY(internal_most(&p->messages, f->rank, &f->most));
 		if (f->most > MOST_BYTES)
 			f->most = MOST_BYTES;
 		p->others++;
@@ -152,7 +152,8 @@ static bool is_over(const struct probe *p, uint64_t now)
 static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 			     uint64_t now)
 {
-	uint64_t under_way = internal_under_way(&p->talk, f->rank), bytes = 0;
+	uint64_t under_way = internal_under_way(&p->messages, f->rank),
+		 bytes = 0;
 
 	/* Of older messages, too, some may be under way. */
 	while (f->sent - f->gone > under_way) {
@@ -271,7 +272,7 @@ static dicomm_result_t send_last(struct probe *p, struct probe_flow *f,
 				 bool *moved)
 {
 	dicomm_result_t status =
-		internal_put(&p->talk, f->rank, payload, LAST_BYTES);
+		internal_put(&p->messages, f->rank, payload, LAST_BYTES);
 
 	f->sent_all = status == DICOMM_SUCCESS;
 	*moved |= f->sent_all;
@@ -288,7 +289,7 @@ static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
 	       (f->sent - f->gone < PROBE_MESSAGES &&
 		f->way_bytes + bytes <= most)) {
 		dicomm_result_t status =
-			internal_put(&p->talk, f->rank, payload, bytes);
+			internal_put(&p->messages, f->rank, payload, bytes);
 		uint32_t i = f->sent % PROBE_MESSAGES;
 
 		if (status == DICOMM_AGAIN)
@@ -340,7 +341,7 @@ static dicomm_result_t take_some(struct probe *p, struct probe_flow *f,
 	size_t bytes;
 
 	for (int i = 0; i < BUDGET && !f->taken_all; i++) {
-		status = internal_take(&p->talk, f->rank, NULL, &bytes);
+		status = internal_take(&p->messages, f->rank, NULL, &bytes);
 		if (status != DICOMM_SUCCESS)
 			break;
 		f->taking = true;
@@ -368,7 +369,7 @@ static dicomm_result_t take_from_all(struct probe *p, bool *moved)
 	if (all)
 		count(p, &p->in, found);
 	/* The sender waits for it, and the next turn may come late. */
-	comm_flush(p->talk.comm);
+	comm_flush(p->messages.comm);
 	return DICOMM_SUCCESS;
 }
 
@@ -382,7 +383,7 @@ static uint32_t rate_found(const struct probe *p, const struct probe_meter *m)
 	return m->taken ? rate_of(m->taken, m->latest_ns - m->first_ns) : 0;
 }
 
-static void note(struct probe *p, uint32_t slot, const struct probe_meter *m)
+static void record(struct probe *p, uint32_t slot, const struct probe_meter *m)
 {
 	uint32_t rate = rate_found(p, m);
 
@@ -393,10 +394,10 @@ static void note(struct probe *p, uint32_t slot, const struct probe_meter *m)
 static void end_round(struct probe *p)
 {
 	if (p->rates->stage != RATES_FANS) {
-		note(p, rates_slot(p->rates, p->round), &p->in);
+		record(p, rates_slot(p->rates, p->round), &p->in);
 	} else if (p->begins) {
-		note(p, RATES_FAN_UP, &p->out);
-		note(p, RATES_FAN_DOWN, &p->in);
+		record(p, RATES_FAN_UP, &p->out);
+		record(p, RATES_FAN_DOWN, &p->in);
 	}
 	p->others = 0;
 	p->round++;
@@ -410,10 +411,10 @@ static bool is_done(const struct probe *p)
 		const struct probe_flow *f = &p->with[i];
 
 		if (!f->sent_all || !f->taken_all ||
-		    internal_under_way(&p->talk, f->rank))
+		    internal_under_way(&p->messages, f->rank))
 			return false;
 	}
-	return comm_flush(p->talk.comm);
+	return comm_flush(p->messages.comm);
 }
 
 dicomm_result_t probe_turn(struct probe *p, bool *moved)
@@ -486,7 +487,7 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 			   const struct rates *rates)
 {
-	uint64_t end = clock_ms() + (uint64_t)comm->meet_ms;
+	uint64_t end = clock_ms() + (uint64_t)comm->join_ms;
 	dicomm_result_t status;
 	struct waiter w = {0};
 	bool moved;
@@ -502,7 +503,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");
-		if (comm->meet_ms && clock_ms() > end)
+		if (comm->join_ms && clock_ms() > end)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "comm_init_rank: measuring the link to "
 				    "rank %d: timed out",
@@ -533,7 +534,7 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 static bool is_hurried(const struct dicomm_comm *comm)
 {
 	return !probe_fits(comm) ||
-	       (comm->meet_ms > 0 && comm->meet_ms < most_ms(comm));
+	       (comm->join_ms > 0 && comm->join_ms < most_ms(comm));
 }
 
 static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
@@ -542,7 +543,7 @@ static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 	struct part mine = {.hurried = is_hurried(comm)};
 
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	*found = true;
 	for (int r = 0; *found && r < comm->ranks; r++)
 		if (all[r].hurried) {
@@ -560,7 +561,7 @@ static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 
 	memcpy(mine.flow, p->flow, sizeof(mine.flow));
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	for (int r = 0; r < comm->ranks; r++)
 		rates_add(rates, comm->links->node_of[r], all[r].flow);
 	return DICOMM_SUCCESS;

@@ -50,7 +50,7 @@ struct probe_meter {
 };
 
 struct probe {
-	struct internal_messages talk;
+	struct internal_messages messages;
 	const struct rates *rates; /* the stage, and whom it meets there */
 	uint32_t node, rounds, round;
 	bool leads; /* of the ranks of its node, this one takes part */

@@ -75,8 +75,8 @@ static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
 	return links_hash(l);
 }
 
-static dicomm_result_t unlike(struct dicomm_comm *comm, const struct claim *all,
-			      int rank)
+static dicomm_result_t mismatch(struct dicomm_comm *comm,
+				const struct claim *all, int rank)
 {
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "ranks disagree: DICOMM_TOPO_FILE of rank %d (%s) is %s",
@@ -106,7 +106,7 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 	text = all + (size_t)comm->ranks * n;
 	if (*mine)
 		memcpy(text, (*mine)->text, n);
-	status = control_allgather(comm->control, text, all, n, comm->meet_ms);
+	status = control_allgather(comm->control, text, all, n, comm->join_ms);
 	if (status == DICOMM_SUCCESS && !*mine)
 		status = cluster_parse(all, n, "of rank 0", mine);
 	free(all);
@@ -129,14 +129,14 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 			    "comm_init_rank: no memory for %d ranks",
 			    comm->ranks);
 	status = control_allgather(comm->control, &claim, all, sizeof(claim),
-				   comm->meet_ms);
+				   comm->join_ms);
 	*inherits = claim.inherited;
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
 		*inherits &= all[r].inherited == claim.inherited;
 	for (int r = 1;
 	     status == DICOMM_SUCCESS && !*inherits && r < comm->ranks; r++) {
 		if (all[r].hash && all[r].hash != all[0].hash)
-			status = unlike(comm, all, r);
+			status = mismatch(comm, all, r);
 		missing |= all[r].hash != all[0].hash;
 	}
 	if (status == DICOMM_SUCCESS && missing)
@@ -218,9 +218,9 @@ static bool is_in_parts(const struct links *l)
 {
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		const struct links_class *c = links_node(l, n);
-		uint64_t way = links_slower(c->nic.up, c->nic.down);
+		uint64_t uplink = links_slower(c->nic.up, c->nic.down);
 
-		if (links_slower(way, c->rank) != way)
+		if (links_slower(uplink, c->rank) != uplink)
 			return true;
 	}
 	return false;
@@ -295,7 +295,7 @@ struct words {
 	bool cut;
 };
 
-static void add_way(struct words *w, const struct links_pipe *way)
+static void add_uplink(struct words *w, const struct links_pipe *uplink)
 {
 	size_t room = sizeof(w->text) - w->n;
 
@@ -303,8 +303,8 @@ static void add_way(struct words *w, const struct links_pipe *way)
 	if (!w->cut)
 		w->n += (size_t)snprintf(
 			w->text + w->n, room, "%s %.3g up %.3g down",
-			w->n ? "," : "", (double)way->up * 8e-9,
-			(double)way->down * 8e-9);
+			w->n ? "," : "", (double)uplink->up * 8e-9,
+			(double)uplink->down * 8e-9);
 }
 
 static void tell(const struct dicomm_comm *comm, const struct links *l,
@@ -313,11 +313,11 @@ static void tell(const struct dicomm_comm *comm, const struct links *l,
 	struct words hosts = {.n = 0}, islands = {.n = 0};
 
 	for (uint32_t k = 0; k < l->nodes; k++)
-		add_way(&hosts, &links_node(l, k)->nic);
+		add_uplink(&hosts, &links_node(l, k)->nic);
 	log_info("%s: %s the ways of %u hosts (Gbit/s):%s%s", comm->name, how,
 		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
 	for (uint32_t i = 0; i < l->islands; i++)
-		add_way(&islands, &l->island[i]);
+		add_uplink(&islands, &l->island[i]);
 	if (l->islands > 1)
 		log_info("%s: the hosts are in %u islands, with ways of "
 			 "(Gbit/s):%s%s",

@@ -12,10 +12,10 @@
 
 /* Of what follows; and when nobody wants none held any more */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t may_hold = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t may_block = PTHREAD_COND_INITIALIZER;
 /* Who makes a stream held, which may wait for other streams; and who wants none
  * held, who waits for none of them. There are only ever either. */
-static unsigned holders, others;
+static unsigned blockers, others;
 /* Those of this thread: what hears its messages may make a call. */
 static _Thread_local unsigned own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -29,8 +29,8 @@ static bool sweeps; /* the thread runs */
 static void forget(void)
 {
 	pthread_mutex_init(&streams, NULL);
-	pthread_cond_init(&may_hold, NULL);
-	holders = others = own = 0;
+	pthread_cond_init(&may_block, NULL);
+	blockers = others = own = 0;
 	pthread_mutex_init(&lock, NULL);
 	waiting = NULL;
 	sweeps = false;
@@ -46,15 +46,15 @@ void streams_block_begin(void)
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&streams);
 	while (others && !own)
-		pthread_cond_wait(&may_hold, &streams);
-	holders++;
+		pthread_cond_wait(&may_block, &streams);
+	blockers++;
 	pthread_mutex_unlock(&streams);
 }
 
 void streams_block_end(void)
 {
 	pthread_mutex_lock(&streams);
-	holders--;
+	blockers--;
 	pthread_mutex_unlock(&streams);
 }
 
@@ -64,7 +64,7 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&streams);
-	none = !holders && !work->held(index);
+	none = !blockers && !work->held(index);
 	others += none;
 	own += none;
 	pthread_mutex_unlock(&streams);
@@ -79,7 +79,7 @@ void streams_unblocked_end(void)
 		others--;
 		own--;
 	}
-	pthread_cond_broadcast(&may_hold);
+	pthread_cond_broadcast(&may_block);
 	pthread_mutex_unlock(&streams);
 }
 

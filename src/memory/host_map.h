@@ -21,12 +21,12 @@ struct host_maps;
 dicomm_result_t host_map_open(const struct accel_work *work, int index,
 			      const struct accel_export *board,
 			      struct host_maps **out);
-void host_map_close(struct host_maps *pins);
+void host_map_close(struct host_maps *maps);
 /* Follow the board. What cannot be had is left out. */
-void host_map_refresh(struct host_maps *pins);
+void host_map_refresh(struct host_maps *maps);
 /* Part of an allocation: where the device sees it, then *seen; else where the
  * host does. */
-dicomm_result_t host_map_find(struct host_maps *pins,
+dicomm_result_t host_map_find(struct host_maps *maps,
 			      const struct accel_export *where, uint64_t offset,
 			      uint64_t bytes, const void **at, bool *seen);
 

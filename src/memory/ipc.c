@@ -59,7 +59,7 @@ struct import {
 };
 
 struct ipc_view {
-	struct deferred later; /* the end of it; and whose */
+	struct deferred deferred; /* the end of it; and whose */
 	int self;
 	struct accel_export where;
 	const struct page *page;
@@ -218,8 +218,8 @@ struct lease *ipc_withdraw(struct ipc *ipc, int i)
 	return lease;
 }
 
-uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int i,
-		  const void *at, uint64_t *offset)
+uint64_t ipc_reference(const struct ipc *ipc, const struct ipc_view *view,
+		       int i, const void *at, uint64_t *offset)
 {
 	uint64_t serial = atomic_load(&ipc->page->offers[i].serial);
 
@@ -236,8 +236,8 @@ static void unmap(const struct ipc_view *view, const struct import *gone)
 {
 	if (!gone->serial)
 		return;
-	view->later.work->mem_unimport(view->later.index, gone->base);
-	lease_give(gone->lease);
+	view->deferred.work->mem_unimport(view->deferred.index, gone->base);
+	lease_release(gone->lease);
 }
 
 /* Under the lock */
@@ -273,10 +273,10 @@ static dicomm_result_t map(struct ipc_view *view, int i, uint64_t serial)
 	if (!is_offered(view, i, serial))
 		return DICOMM_SUCCESS;
 	TRY(lease_take(&place, &new.lease));
-	status =
-		view->later.work->mem_import(view->later.index, &handle, &base);
+	status = view->deferred.work->mem_import(view->deferred.index, &handle,
+						 &base);
 	if (status != DICOMM_SUCCESS) {
-		lease_give(new.lease);
+		lease_release(new.lease);
 		return status;
 	}
 	new.base = base;
@@ -295,7 +295,7 @@ static bool is_behind(const struct ipc_view *view)
 
 static void follow(struct ipc_view *view)
 {
-	if (!streams_unblocked_begin(view->later.work, view->later.index))
+	if (!streams_unblocked_begin(view->deferred.work, view->deferred.index))
 		return;
 	view->changes = atomic_load(&view->page->changes);
 	/* First what has gone: its address may be that of something new. */
@@ -382,9 +382,9 @@ static void unmap_page(struct ipc_view *view)
 	free(view);
 }
 
-static bool close_view(struct deferred *later)
+static bool close_view(struct deferred *deferred)
 {
-	struct ipc_view *view = (struct ipc_view *)later;
+	struct ipc_view *view = (struct ipc_view *)deferred;
 
 	for (int i = 0; i < IPC_OFFERS; i++)
 		unmap(view, &view->imports[i]);
@@ -407,9 +407,9 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 		free(view);
 		return status;
 	}
-	view->later = (struct deferred){.work = ipc->accel->work,
-					.index = ipc->index,
-					.go = close_view};
+	view->deferred = (struct deferred){.work = ipc->accel->work,
+					   .index = ipc->index,
+					   .go = close_view};
 	view->self = self;
 	view->where = *page;
 	view->page = base;
@@ -475,5 +475,5 @@ void ipc_view_close(struct ipc_view *view)
 	/* The own page goes with the communicator. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		atomic_store(&view->mapped[i], 0);
-	deferred_run(&view->later);
+	deferred_run(&view->deferred);
 }

@@ -60,8 +60,8 @@ bool ipc_gave_up(const struct ipc_view *view);
 
 /* Does that neighbour have this rank's offer? Then the serial number, by which
  * it finds it, and how far `at` lies in it; else 0. */
-uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int offer,
-		  const void *at, uint64_t *offset);
+uint64_t ipc_reference(const struct ipc *ipc, const struct ipc_view *view,
+		       int offer, const void *at, uint64_t *offset);
 /* Where the device sees that part of a neighbour's. */
 dicomm_result_t ipc_find(struct ipc_view *view, int offer, uint64_t serial,
 			 uint64_t offset, uint64_t bytes, const void **at);

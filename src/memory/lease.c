@@ -19,7 +19,7 @@
 #include "src/memory/blocked_streams.h"
 
 struct lease {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* the end of it */
 	struct lease_place place;
 	const struct accel *accel;
 	void *memory;
@@ -51,9 +51,9 @@ static bool is_locked(int fd, off_t from, off_t bytes)
 
 /* Once it has locked all, nobody takes the lease any more; nor later, who had
  * opened it before, for then it is none. */
-static bool try_free(struct deferred *later)
+static bool try_free(struct deferred *deferred)
 {
-	struct lease *l = (struct lease *)later;
+	struct lease *l = (struct lease *)deferred;
 	const uint64_t none = 0;
 
 	if (try_lock(l->place.fd, F_WRLCK, 0, 0) ||
@@ -89,11 +89,12 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 		free(l);
 		return status;
 	}
-	*l = (struct lease){
-		.later = {.work = accel->work, .index = index, .go = try_free},
-		.place = {.id = id, .pid = getpid(), .fd = fd},
-		.accel = accel,
-		.memory = memory};
+	*l = (struct lease){.deferred = {.work = accel->work,
+					 .index = index,
+					 .go = try_free},
+			    .place = {.id = id, .pid = getpid(), .fd = fd},
+			    .accel = accel,
+			    .memory = memory};
 	*out = l;
 	return DICOMM_SUCCESS;
 }
@@ -125,10 +126,11 @@ bool lease_end(struct lease *l, int wait_ms)
 	while ((taken = is_taken(l)) && clock_ms() < end)
 		nanosleep(&nap, NULL);
 	kind = l->accel->name;
-	index = l->later.index;
+	index = l->deferred.index;
 	/* Of its user's memory the driver is not asked, and who has not taken
 	 * the lease by now is not to. */
-	if ((l->memory || !try_free(&l->later)) && !deferred_run(&l->later))
+	if ((l->memory || !try_free(&l->deferred)) &&
+	    !deferred_run(&l->deferred))
 		log_info("%s:%d: memory stays until neighbours have let go of "
 			 "it and no stream is held",
 			 kind, index);
@@ -136,9 +138,9 @@ bool lease_end(struct lease *l, int wait_ms)
 }
 
 /* What nobody has a lease on */
-static bool just_free(struct deferred *later)
+static bool just_free(struct deferred *deferred)
 {
-	struct lease *l = (struct lease *)later;
+	struct lease *l = (struct lease *)deferred;
 
 	l->accel->free(l->memory);
 	free(l);
@@ -154,11 +156,12 @@ void lease_free(const struct accel *accel, int index, void *memory)
 			 accel->name, index, memory);
 		return;
 	}
-	*l = (struct lease){
-		.later = {.work = accel->work, .index = index, .go = just_free},
-		.accel = accel,
-		.memory = memory};
-	deferred_run(&l->later);
+	*l = (struct lease){.deferred = {.work = accel->work,
+					 .index = index,
+					 .go = just_free},
+			    .accel = accel,
+			    .memory = memory};
+	deferred_run(&l->deferred);
 }
 
 /* ---- neighbours ---- */
@@ -200,7 +203,7 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 	return DICOMM_SUCCESS;
 }
 
-void lease_give(int taken)
+void lease_release(int taken)
 {
 	/* A child of a fork keeps what was opened, but has no use for it. */
 	(void)try_lock(taken, F_UNLCK, 0, 0);

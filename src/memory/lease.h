@@ -32,8 +32,8 @@ bool lease_end(struct lease *l, int wait_ms);
 /* Free memory that nobody has a lease on, now or later. */
 void lease_free(const struct accel *accel, int index, void *memory);
 
-/* For neighbours: until lease_give(), the memory stays. */
+/* For neighbours: until lease_release(), the memory stays. */
 dicomm_result_t lease_take(const struct lease_place *place, int *taken);
-void lease_give(int taken);
+void lease_release(int taken);
 
 #endif

@@ -90,7 +90,7 @@ static dicomm_result_t check_room(const struct stream_fence *list,
 	int n = 0;
 
 	for (; list; list = list->next)
-		n += list->of == comm->dev->tickets;
+		n += list->of == comm->dev->fences;
 	if (n < DEVICE_CALLS)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -99,8 +99,8 @@ static dicomm_result_t check_room(const struct stream_fence *list,
 }
 
 /* One ticket for each stream of a device. */
-static dicomm_result_t take_tickets(struct item *items, size_t n,
-				    struct stream_fence **list)
+static dicomm_result_t take_fences(struct item *items, size_t n,
+				   struct stream_fence **list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stream_fence *t;
@@ -130,10 +130,10 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 		*list = t;
 	}
 	if (status == DICOMM_SUCCESS)
-		status = stream_fence_hold(*list);
+		status = stream_fence_block(*list);
 	while (status != DICOMM_SUCCESS && (t = *list)) {
 		*list = t->next;
-		stream_fence_give(t);
+		stream_fence_release(t);
 	}
 	return status;
 }
@@ -141,15 +141,15 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 /* Blocking, if any of them is a blocking call of a host rank. */
 static dicomm_result_t submit(struct item *items, size_t n)
 {
-	struct stream_fence *tickets;
+	struct stream_fence *fences;
 	dicomm_result_t status;
 	bool wait = false;
 
 	for (size_t i = 0; i < n; i++)
 		wait |= !items[i].stream && !items[i].comm->dev;
-	status = take_tickets(items, n, &tickets);
+	status = take_fences(items, n, &fences);
 	if (status == DICOMM_SUCCESS)
-		return stream_submit(items, n, tickets, wait);
+		return stream_submit(items, n, fences, wait);
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
 	return status;

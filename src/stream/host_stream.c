@@ -51,10 +51,10 @@ struct batch {
 	struct item *items;
 	size_t nitems, left;
 	struct place *places;
-	size_t nplaces, blocked;      /* streams in which it is not first */
-	struct stream_fence *tickets; /* of streams of devices */
-	bool reached;                 /* they have come to all of these */
-	struct operation *waiting;    /* the first that does; of this pass */
+	size_t nplaces, blocked;     /* streams in which it is not first */
+	struct stream_fence *fences; /* of streams of devices */
+	bool reached;                /* they have come to all of these */
+	struct operation *waiting;   /* the first that does; of this pass */
 	struct waiter waiter;
 	bool waited; /* someone waits for it and frees it */
 	bool finished;
@@ -72,7 +72,7 @@ static bool running;
 
 /* ---- progress thread ---- */
 
-static void note(struct batch *w, dicomm_result_t status)
+static void record_status(struct batch *w, dicomm_result_t status)
 {
 	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
 		return;
@@ -105,9 +105,10 @@ static bool is_wanted(const struct batch *w, const struct stream_fence *t,
 }
 
 /* Let the streams of devices go on that only lost calls have held. */
-static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
+static void release_lost_fences(struct batch *w,
+				const struct dicomm_comm *broken)
 {
-	struct stream_fence **at = &w->tickets, *t;
+	struct stream_fence **at = &w->fences, *t;
 
 	while ((t = *at)) {
 		if (is_wanted(w, t, broken)) {
@@ -115,7 +116,7 @@ static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
 			continue;
 		}
 		*at = t->next;
-		stream_fence_give(t);
+		stream_fence_release(t);
 	}
 }
 
@@ -127,17 +128,17 @@ static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
 static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 {
 	/* Of several operations that are lost, the first has waited for all. */
-	if (!w->tickets)
+	if (!w->fences)
 		return;
-	fault_stop_wires(comm);
+	fault_stop_transports(comm);
 	if (comm->dev && !device_settles(comm, HELD_NS))
-		give_lost_tickets(w, comm);
+		release_lost_fences(w, comm);
 }
 
 static void drop_operation(struct batch *w, struct item *item)
 {
 	if (!item->op->done) {
-		note(w, fault_report(item->comm));
+		record_status(w, fault_report(item->comm));
 		let_streams_go(w, item->comm);
 		engine_drop(item->op);
 		w->left--;
@@ -164,7 +165,7 @@ static void drop_broken(struct batch *w)
 	}
 	if (!any)
 		return;
-	give_lost_tickets(w, NULL);
+	release_lost_fences(w, NULL);
 	wait_moved(&w->waiter);
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct item *item = &w->items[i];
@@ -193,7 +194,7 @@ static void accept_work(struct batch *w)
 			s = fault_own(item->comm, s, -1);
 		if (s != DICOMM_SUCCESS) {
 			item->op = NULL;
-			note(w, s);
+			record_status(w, s);
 			w->left--;
 		}
 	}
@@ -222,19 +223,19 @@ static void free_work(struct batch *w)
 }
 
 /* Let the streams of devices go on. */
-static void give_tickets(struct batch *w)
+static void release_fences(struct batch *w)
 {
 	struct stream_fence *t;
 
-	while ((t = w->tickets)) {
-		w->tickets = t->next;
-		stream_fence_give(t);
+	while ((t = w->fences)) {
+		w->fences = t->next;
+		stream_fence_release(t);
 	}
 }
 
 static void complete(struct batch *w)
 {
-	give_tickets(w);
+	release_fences(w);
 	for (size_t i = 0; i < w->nitems; i++)
 		if (w->items[i].comm)
 			finish_item(&w->items[i]);
@@ -290,11 +291,11 @@ static struct operation *turn(struct batch *w, bool *moved)
 }
 
 /* Have the streams of devices come to where the calls were made? */
-static void look_at_tickets(struct batch *w, bool *moved)
+static void look_at_fences(struct batch *w, bool *moved)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	for (struct stream_fence *t = w->tickets; t && status == DICOMM_SUCCESS;
+	for (struct stream_fence *t = w->fences; t && status == DICOMM_SUCCESS;
 	     t = t->next)
 		status = stream_fence_query(t);
 	if (status == DICOMM_SUCCESS)
@@ -391,7 +392,7 @@ static void pass(struct batch **batches, unsigned round)
 
 		w->waiting = NULL;
 		if (!w->blocked && !w->reached)
-			look_at_tickets(w, &moved);
+			look_at_fences(w, &moved);
 		if (!w->blocked && w->reached)
 			w->waiting = turn(w, &moved);
 		if (!w->blocked && !w->left) {
@@ -503,27 +504,27 @@ static struct batch *make_work(const struct item *items, size_t n)
 }
 
 dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *tickets, bool wait)
+			      struct stream_fence *fences, bool wait)
 {
 	struct batch *w = make_work(items, n);
-	struct batch lost = {.tickets = tickets};
+	struct batch lost = {.fences = fences};
 	dicomm_result_t status;
 
 	if (!w) {
-		give_tickets(&lost);
+		release_fences(&lost);
 		for (size_t i = 0; i < n; i++)
 			free(items[i].counts);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "stream: no memory to queue %zu calls", n);
 	}
 	w->waited = wait;
-	w->tickets = tickets;
-	w->reached = !tickets;
+	w->fences = fences;
+	w->reached = !fences;
 	pthread_mutex_lock(&lock);
 	status = start_progress();
 	if (status != DICOMM_SUCCESS) {
 		pthread_mutex_unlock(&lock);
-		give_tickets(w);
+		release_fences(w);
 		free_work(w);
 		return status;
 	}

@@ -49,7 +49,7 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
  * counts and the tickets. wait: return when it is done, with its status.
  */
 dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *tickets, bool wait);
+			      struct stream_fence *fences, bool wait);
 /* Is it a host stream of this process? */
 bool stream_valid(dicomm_stream_t stream);
 /* Say why it is not one. */
