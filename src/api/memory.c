@@ -14,6 +14,7 @@
 #include "src/device/device.h"
 #include "src/device/user_buffer.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
 
 /* For operations under way, without which more can be allocated and freed */
 #define FREED_MS 2000

@@ -15,6 +15,7 @@
 #include "src/links/cost_table.h"
 #include "src/links/topology.h"
 #include "src/topo/node.h"
+#include "src/core/fault.h"
 
 dicomm_result_t dicomm_get_version(int *version)
 {

@@ -8,7 +8,7 @@
 #include "src/base/type.h"
 #include "src/core/host_access.h"
 #include "src/device/device.h"
-#include "src/engine/prepared.h"
+#include "src/engine/prepare.h"
 
 /* A number that none before has had: calls that are queued, and plans that are
  * kept, go on with the scalar that they were made with. */
@@ -78,6 +78,6 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 	c->used = false;
 	/* What the progress thread works with is left to age. */
 	if (!atomic_load_explicit(&comm->queued, memory_order_acquire))
-		prepared_forget_op(comm, op);
+		prepare_forget_op(comm, op);
 	return DICOMM_SUCCESS;
 }

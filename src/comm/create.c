@@ -11,9 +11,12 @@
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
+#include "src/device/user_buffer.h"
 #include "src/device/wire_access.h"
+#include "src/engine/prepare.h"
 #include "src/links/drift.h"
 #include "src/stream/submit.h"
+#include "src/core/memory.h"
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
@@ -27,7 +30,7 @@ static void forked(void)
 static void process_init(void)
 {
 	pthread_atfork(NULL, NULL, forked);
-	fault_init();
+	fence_init();
 }
 
 static int pick(int given, int64_t otherwise)
@@ -113,13 +116,15 @@ void comm_free(struct dicomm_comm *comm)
 		control_close(comm->control);
 	recovery_close(comm->recovery);
 	wire_access_free(comm);
+	device_stop(comm);
+	user_buffer_close(comm);
 	device_close(comm);
 	peer_access_unmap(comm);
 	comm_memory_put(comm, comm->scratch.at, &comm->scratch.handles);
 	comm_memory_put(comm, comm->bounce_buffers.memory,
 			&comm->bounce_buffers.handles);
 	engine_free_spare(comm);
-	prepared_free_all(comm);
+	prepare_free_all(comm);
 	/* With all peers: one after the other would be waited for. */
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
 		if (comm->transports[i].device)

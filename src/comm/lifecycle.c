@@ -20,6 +20,9 @@
 #include "src/core/wait.h"
 #include "src/links/topology.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
 
 /* Of who leaves, for the first time, and then: longer than most take to tell
  * what they have received. */

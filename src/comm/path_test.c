@@ -10,6 +10,9 @@
 #include "src/base/log.h"
 #include "src/comm/setup.h"
 #include "src/memory/lease.h"
+#include "src/core/paths.h"
+#include "src/core/memory.h"
+#include "src/core/rank_address.h"
 
 /* Memory that wires are asked about */
 #define BYTES 65536

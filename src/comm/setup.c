@@ -23,6 +23,9 @@
 #include "src/links/probe.h"
 #include "src/links/topology.h"
 #include "src/topo/node.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/rank_address.h"
 
 /* Polls before the core is given away: about 100 us where every rank has a
  * core of its own; else only as long as a reply takes that is under way. */
@@ -89,7 +92,7 @@ static void poll_own(struct dicomm_comm *comm)
 		return;
 	comm_enter_one(comm);
 	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
-		wait_poll(comm);
+		comm_poll(comm);
 	comm_leave_one(comm);
 }
 

@@ -34,6 +34,7 @@
 #include "src/core/comm.h"
 #include "src/links/topology.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
 /* With many ranks on one machine a probe may be answered late. */
 #define PROBE_MS 3000

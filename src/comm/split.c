@@ -9,6 +9,7 @@
 #include "src/boot/control/id.h"
 #include "src/core/comm.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
 struct split_member {
 	int color, key, rank;

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/comm.h"
+#include "src/core/memory.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14; others refuse it */

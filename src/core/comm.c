@@ -29,23 +29,6 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
-{
-	int state;
-
-	TRY(comm_check_handle(comm, function));
-	if (fault_is(comm))
-		return fault_report(comm);
-	state = atomic_load(&comm->state);
-	if (state == COMM_STARTING)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "%s: comm is still being initialised", function);
-	if (state != COMM_READY)
-		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: comm was finalized",
-			    function);
-	return DICOMM_SUCCESS;
-}
-
 /* ---- settings ---- */
 
 void comm_listen(const struct dicomm_comm *comm)

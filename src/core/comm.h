@@ -20,8 +20,7 @@
 #include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/core/call.h"
-#include "src/core/fault.h"
-#include "src/core/memory.h"
+#include "src/core/fence.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
 #include "transports/transport.h"
@@ -73,6 +72,17 @@ struct prepared_cache {
 struct call_logs {
 	struct call_log collective;
 	struct call_log *send, *recv; /* of all peers; by pair number */
+};
+
+struct fault {
+	_Atomic int
+		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
+	pthread_mutex_t lock;
+	int culprit;
+	char text[512];
+	/* A communicator that is being split off. It ends with this one, by
+	 * which the others tell that they do not come. */
+	struct dicomm_comm *forming;
 };
 
 struct dicomm_comm {
@@ -227,14 +237,14 @@ bool comm_enter_slow(struct dicomm_comm *comm);
 
 /*
  * Enter and leave the data path. Storing `inside` and then loading the fault
- * would need a fence; fault_fence() supplies it for both sides by
+ * would need a fence; fence_all() supplies it for both sides by
  * membarrier(2), so that the call pays nothing.
  */
 static inline bool comm_enter(struct dicomm_comm *comm)
 {
 	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&fault_needs_fence, memory_order_relaxed))
+	if (atomic_load_explicit(&fence_needed, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
 	/* Behind what another thread did that had borrowed it. */
 	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,

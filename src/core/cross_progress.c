@@ -14,7 +14,7 @@
 
 #include <sched.h>
 
-#include "src/core/wait.h"
+#include "src/core/paths.h"
 
 /* In one go */
 #define POLLS 8
@@ -67,9 +67,9 @@ static void poll_one(struct dicomm_comm *comm)
 	if (is_used(comm) || !atomic_compare_exchange_strong(
 				     &comm->fault.status, &was, COMM_BORROWED))
 		return;
-	fault_fence();
+	fence_all();
 	for (int i = 0; i < POLLS && !is_used(comm) && !fault_is(comm); i++)
-		wait_poll(comm);
+		comm_poll(comm);
 	/* Unless it has broken meanwhile. */
 	was = COMM_BORROWED;
 	atomic_compare_exchange_strong(&comm->fault.status, &was,

@@ -6,33 +6,23 @@
  */
 #include "src/core/fault.h"
 
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
 #include "src/core/cross_progress.h"
+#include "src/core/paths.h"
 
 /* From the end of a process to the news of it: the kernel takes its memory
  * apart first, then closes its connections. */
 #define NEWS_MS 500
 
-_Atomic bool fault_needs_fence = true;
 _Atomic unsigned fault_count;
-
-void fault_init(void)
-{
-	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-		    0, 0) == 0)
-		atomic_store(&fault_needs_fence, false);
-}
 
 void fault_stop_transports(struct dicomm_comm *comm)
 {
@@ -171,19 +161,28 @@ dicomm_result_t fault_report(struct dicomm_comm *comm)
 	return (dicomm_result_t)atomic_load(&comm->fault.status);
 }
 
-void fault_fence(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load(&fault_needs_fence))
-		syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
-			0);
-}
-
 void fault_wait(struct dicomm_comm *comm)
 {
-	fault_fence();
+	fence_all();
 	cross_progress_wait();
 	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->queued, memory_order_acquire))
 		sched_yield();
+}
+
+dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+{
+	int state;
+
+	TRY(comm_check_handle(comm, function));
+	if (fault_is(comm))
+		return fault_report(comm);
+	state = atomic_load(&comm->state);
+	if (state == COMM_STARTING)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: comm is still being initialised", function);
+	if (state != COMM_READY)
+		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: comm was finalized",
+			    function);
+	return DICOMM_SUCCESS;
 }

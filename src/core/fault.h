@@ -3,25 +3,11 @@
 #ifndef DICOMM_CORE_FAULT_H
 #define DICOMM_CORE_FAULT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "dicomm.h"
-
-struct dicomm_comm;
-
-struct fault {
-	_Atomic int
-		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
-	pthread_mutex_t lock;
-	int culprit;
-	char text[512];
-	/* A communicator that is being split off. It ends with this one, by
-	 * which the others tell that they do not come. */
-	struct dicomm_comm *forming;
-};
+#include "src/core/comm.h"
 
 /* The first cause wins. Tells the other ranks when `tell`. Any thread. */
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
@@ -49,14 +35,7 @@ void fault_text(struct dicomm_comm *comm, char *text, size_t len);
 /* Wait until no thread is in the data path. Bounded: everybody in it looks at
  * the fault. */
 void fault_wait(struct dicomm_comm *comm);
-/* For who has stored what those see that enter the data path: behind it they
- * do, or else `inside` is seen here. */
-void fault_fence(void);
-/* Once for each process, before the first communicator. */
-void fault_init(void);
 /* Communicators of this process that have broken so far */
 extern _Atomic unsigned fault_count;
-/* The kernel offers no membarrier(2): who enters must fence itself. */
-extern _Atomic bool fault_needs_fence;
 
 #endif

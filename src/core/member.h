@@ -8,8 +8,13 @@
 
 #include "src/accel/accel.h"
 #include "src/boot/net/sock.h"
-#include "src/core/rank_address.h"
 #include "src/memory/lease.h"
+
+/* The addresses of a rank on all its transports; rank_address.h packs them. */
+struct rank_address {
+	uint32_t len; /* of the whole */
+	uint8_t begin[508];
+};
 
 /* What each rank tells all others when they meet. */
 struct member {

@@ -6,13 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/core/peer.h"
-
-/* One buffer on all wires. */
-struct mem_handles {
-	struct tp_mem *on[COMM_TRANSPORTS];
-	unsigned transports; /* bit i: held on wire i */
-};
+#include "src/core/comm.h"
 
 /* Make memory reachable by all wires, for as long as it is held. Any thread. */
 dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,

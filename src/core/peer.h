@@ -65,28 +65,10 @@ struct comm_transport {
 	_Atomic(struct tp_device *) device;
 };
 
-/* Set up the path to a peer, at the first operation that needs it. */
-dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
-			  struct peer **out);
-/* Will that rank never come? Without rank 0 nobody tells us; then what the wire
- * to it sees has to do. */
-bool comm_has_left(struct dicomm_comm *comm, int rank);
-/* The wires by which this rank reaches it, as far as open: bit i is wire i. */
-uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);
-/* Connect the sending side of a lane. */
-dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
-				 enum tp_class c);
-/* AGAIN until the peer has begun to send. */
-dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
-				enum tp_class c);
-/* Tell all peers what was released: this rank may not call for a while. False:
- * not all could be told; poll, and call again. */
-bool comm_flush(struct dicomm_comm *comm);
-/* The same, and poll until all is told, for at most so long. What a wire has no
- * room for now it has room for a trip later; or else something is wrong with
- * it, which is not for who is done to wait for. */
-void comm_tell_all(struct dicomm_comm *comm, int ms);
-/* Is all there that was told? False: poll, and ask again. */
-bool comm_landed(struct dicomm_comm *comm);
+/* One buffer on all wires. */
+struct mem_handles {
+	struct tp_mem *on[COMM_TRANSPORTS];
+	unsigned transports; /* bit i: held on wire i */
+};
 
 #endif

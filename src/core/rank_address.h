@@ -8,13 +8,8 @@
 #ifndef DICOMM_CORE_RANK_ADDRESS_H
 #define DICOMM_CORE_RANK_ADDRESS_H
 
-#include "dicomm.h"
+#include "src/core/member.h"
 #include "transports/transport.h"
-
-struct rank_address {
-	uint32_t len; /* of the whole */
-	uint8_t begin[508];
-};
 
 /* This rank's, by the wires that it has open. */
 void rank_address_fill(struct dicomm_comm *comm, struct rank_address *stored);

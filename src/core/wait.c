@@ -11,6 +11,8 @@
 #include "src/base/log.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
 /* A wait shorter than this reads no clock. */
 #define YIELDS_PER_CHECK 64
@@ -129,15 +131,6 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			n--;
 	}
 	return disagree(comm, peer, &p);
-}
-
-void wait_poll(struct dicomm_comm *comm)
-{
-	for (size_t i = 0;
-	     i < sizeof(comm->transports) / sizeof(*comm->transports); i++)
-		if (comm->transports[i].device)
-			comm->transports[i].transport->poll(
-				comm->transports[i].device);
 }
 
 static bool is_gone(struct dicomm_comm *comm, int peer)
@@ -337,7 +330,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	uint64_t now;
 	bool due;
 
-	wait_poll(f->comm);
+	comm_poll(f->comm);
 	if (++w->polls < f->comm->spin) {
 		if (w->polls % 64 == 0 && fault_is(f->comm))
 			return fault_report(f->comm);
@@ -370,7 +363,7 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)
 
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
-	wait_poll(comm);
+	comm_poll(comm);
 	if (++w->polls > comm->spin)
 		rest(comm);
 }

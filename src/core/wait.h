@@ -35,8 +35,6 @@ struct wait_for {
 	bool alone; /* nothing else may want this thread */
 };
 
-/* Lets the wires progress. */
-void wait_poll(struct dicomm_comm *comm);
 /* One more poll without progress: lets the wires progress, and now and then
  * looks at faults, at time-outs, and at whether the ranks agree. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f);

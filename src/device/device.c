@@ -13,9 +13,10 @@
 #include "src/core/host_access.h"
 #include "src/core/member.h"
 #include "src/core/message.h"
-#include "src/device/user_buffer.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
 
 /* Longer than any copy or kernel of ours takes */
 #define QUIESCE_NS UINT64_C(30000000000)
@@ -248,7 +249,7 @@ dicomm_result_t device_register(struct dicomm_comm *comm)
 				 true, &dev->handles);
 }
 
-void device_close(struct dicomm_comm *comm)
+void device_stop(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
@@ -259,7 +260,14 @@ void device_close(struct dicomm_comm *comm)
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		in_process_done(&dev->stages[i].read);
 	stream_fence_free_all(dev);
-	user_buffer_close(comm);
+}
+
+void device_close(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	if (!dev)
+		return;
 	peer_access_unmap(comm);
 	if (dev->lease)
 		lease_end(dev->lease, LET_GO_MS);

@@ -133,6 +133,10 @@ static inline size_t device_exported_bytes(const struct device *dev)
 dicomm_result_t device_open(struct dicomm_comm *comm);
 /* Let the wires reach its memory, once they are open. */
 dicomm_result_t device_register(struct dicomm_comm *comm);
+/* The two steps of the end. device_stop() waits until the stream has run dry.
+ * device_close() frees the rest; user_buffer_close() comes before it. Both do
+ * nothing on a host rank. */
+void device_stop(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
 /* No stream is held from now on, until streams_unblocked_end(): for what could

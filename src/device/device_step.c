@@ -507,7 +507,7 @@ static enum schedule_result recv_message(struct receive *r)
 	device_stage_place(dev, r->peer, st);
 	r->room = st->at;
 	r->seen = dev->shares_host || r->peer->by_reference;
-	result = r->peer->has_peer_access ? memory_ref_find(r) : step_find(r);
+	result = r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
 	st->mapped = r->mapped;
 	if (result == SCHEDULE_DONE) {
 		status = bring(r, st);

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/device/device.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
 
 /* At a stream before the caller sleeps in between */
 #define LOOKS 1000

@@ -11,6 +11,7 @@
 #include "src/device/device.h"
 #include "src/device/wire_access.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/memory.h"
 
 /* From so many bytes on, a call pays for the registration of what the library
  * has allocated, which lasts until that is freed. */
@@ -260,8 +261,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 
 void user_buffer_close(struct dicomm_comm *comm)
 {
-	struct user_buffers *all = comm->dev->user_buffers,
-			    **at = &communicators;
+	struct user_buffers *all = comm->dev ? comm->dev->user_buffers : NULL;
+	struct user_buffers **at = &communicators;
 
 	if (!all)
 		return;

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
+#include "src/core/memory.h"
 
 /* What each rank tells all others. */
 struct access_report {

@@ -9,7 +9,12 @@
 #include "src/core/message.h"
 #include "src/core/wait.h"
 #include "src/engine/step.h"
+#include "src/engine/prepare.h"
 #include "src/links/drift.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
+#include "src/core/memory.h"
 
 /* Steps started in one turn of an operation, so that others get theirs. */
 #define TURN_BUDGET 64
@@ -110,7 +115,7 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 
 void engine_release(struct operation *op)
 {
-	prepared_put(op->prep);
+	prepare_put(op->prep);
 	op->prep = NULL;
 	op->next = op->comm->spare;
 	op->comm->spare = op;
@@ -177,11 +182,11 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->before = op->after = op->next = NULL;
 	op->started = op->done = op->ending = false;
 	op->watch.since_ns = 0;
-	status = prepared_get(comm, &op->call, &op->prep);
+	status = prepare_get(comm, &op->call, &op->prep);
 	if (status != DICOMM_SUCCESS)
 		goto release;
 	op->number = engine_number(comm, op->prep);
-	op->signature = engine_signature(op->prep, op->number);
+	op->signature = prepared_signature(op->prep, op->number);
 	enqueue(op);
 	*out = op;
 	return DICOMM_SUCCESS;
@@ -256,8 +261,8 @@ static dicomm_result_t renew(struct operation *op)
 
 	if (!old->algorithm || old->key.epoch == op->comm->links_epoch)
 		return DICOMM_SUCCESS;
-	TRY(prepared_get(op->comm, &op->call, &op->prep));
-	prepared_put(old);
+	TRY(prepare_get(op->comm, &op->call, &op->prep));
+	prepare_put(old);
 	return DICOMM_SUCCESS;
 }
 
@@ -431,7 +436,7 @@ static bool are_alone(struct operation *const *ops, size_t n)
 
 void engine_leave(struct dicomm_comm *comm)
 {
-	prepared_trim(comm);
+	prepare_trim(comm);
 	comm_leave_one(comm);
 }
 
@@ -490,7 +495,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 		}
 		for (size_t i = low; i < n && !alone; i++)
 			if (ops[i] && ops[i]->comm != waiting->comm)
-				wait_poll(ops[i]->comm);
+				comm_poll(ops[i]->comm);
 		more = engine_wait(&w, waiting, alone);
 		for (size_t i = low; i < n && more; i++)
 			if (ops[i] && ops[i] != waiting && !ops[i]->before)

@@ -45,12 +45,6 @@ bool engine_watch(const struct waiter *w, struct operation *op);
  * another one. True: it was time. */
 bool engine_look(struct waiter *w, struct operation *op);
 
-static inline uint32_t engine_signature(const struct prepared *prep,
-					uint64_t number)
-{
-	return prep->signature ^ (uint32_t)(number * 0x9e3779b1u);
-}
-
 /* Number the call and note it for those who ask. */
 static inline uint64_t engine_number(struct dicomm_comm *comm,
 				     const struct prepared *prep)

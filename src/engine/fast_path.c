@@ -14,7 +14,10 @@
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
+#include "src/engine/engine.h"
 #include "src/engine/step.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
 
 /* Of a first-level cache, what a slot may take. */
 #define FETCH_BYTES (16u << 10)
@@ -397,7 +400,7 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 			       .prep = prep,
 			       .number = engine_number(comm, prep)};
 
-	r.signature = engine_signature(prep, r.number);
+	r.signature = prepared_signature(prep, r.number);
 	if (refer)
 		TRY(fast_refer_all(&r, buffers));
 	for (uint32_t i = 0; i < prep->nfast; i++) {

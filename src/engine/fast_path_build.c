@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
+#include "src/core/paths.h"
 
 static bool is_whole_block(const struct span *s)
 {

@@ -16,7 +16,7 @@
 #ifndef DICOMM_ENGINE_MEMORY_REF_H
 #define DICOMM_ENGINE_MEMORY_REF_H
 
-#include "src/engine/step.h"
+#include "src/core/comm.h"
 #include "src/memory/blocked_streams.h"
 
 /* As many as there are slots in a ring at most */
@@ -49,10 +49,23 @@ struct neighbour {
 	struct memory_ref mem_refs[TP_CLASSES][MEMORY_REFS];
 };
 
-/* Send as a note what the peer reads in place. False: it does not. */
-bool memory_ref_make(const struct piece *p, struct memory_ref *mem_ref);
-/* As step_find(), also of notes; r->seen tells whether the device sees src. */
-enum schedule_result memory_ref_find(struct receive *r);
+/* Where this rank finds the bytes of a memory reference */
+struct memory_place {
+	const void *at;
+	bool mapped; /* they are in memory of the sender */
+	bool seen;   /* the rank's device loads from there */
+};
+
+/* Make the reference to bytes in host memory that a neighbour's device reads in
+ * place. False: they are in no memory of dicomm_mem_alloc(), so it does not. */
+bool memory_ref_make(const void *at, size_t bytes, struct memory_ref *mem_ref);
+/* Find the bytes that a reference of this peer names. ERR_REMOTE for one that
+ * leads outside of what the peer shares, ERR_NO_PATH where the device does not
+ * reach them and must not stage. */
+dicomm_result_t memory_ref_locate(const struct dicomm_comm *comm,
+				  const struct peer *peer,
+				  const struct memory_ref *mem_ref,
+				  struct memory_place *place);
 /* The signature of a note that stands for a message */
 uint32_t memory_ref_signature(uint32_t signature);
 

@@ -141,16 +141,13 @@ static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
 	return e;
 }
 
-/* Find or make it, for one operation; connects the lanes to send on. */
-dicomm_result_t prepared_get(struct dicomm_comm *comm, const struct call *call,
-			     struct prepared **out);
-/* That operation does not use it any more. */
-void prepared_put(struct prepared *prep);
-/* Drop the oldest of too many, of those that no operation uses. */
-void prepared_trim(struct dicomm_comm *comm);
-/* Drop those with a created operator that is going away. */
-void prepared_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);
-void prepared_free_all(struct dicomm_comm *comm);
+/* Signature of operation `number` of a prepared call. Both sides of a message
+ * compare it. */
+static inline uint32_t prepared_signature(const struct prepared *prep,
+					  uint64_t number)
+{
+	return prep->signature ^ (uint32_t)(number * 0x9e3779b1u);
+}
 
 /* The elements of a span on slice k; layout of v-collectives from the call. */
 struct extent {
@@ -166,6 +163,9 @@ void call_touches(const struct call *call, int rank, int ranks,
 /* Elements of the block that the span is of. */
 uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 			const struct span *s);
+
+/* Bytes of one element of the call; 1 for a barrier, which has none. */
+size_t call_elem_bytes(const struct call *call);
 
 /* Is the call in place, as the collective defines it? */
 bool call_in_place(const struct call *call, int rank);

@@ -10,6 +10,9 @@
 #include "src/core/message.h"
 #include "src/core/wait.h"
 #include "src/engine/memory_ref.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
+#include "src/core/memory.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 {
@@ -102,7 +105,7 @@ static const struct memory_ref *mem_ref_of(struct operation *op,
 		return NULL;
 	mem_ref =
 		&peer->neighbour->mem_refs[op->prep->class][seq % MEMORY_REFS];
-	if (memory_ref_make(a, mem_ref))
+	if (memory_ref_make(a->at, a->bytes, mem_ref))
 		return mem_ref;
 	if (!comm->logged_staged)
 		log_warn("%s: %s sends from memory that is not of "
@@ -414,6 +417,46 @@ void step_count(struct operation *op, const struct step *step, size_t bytes,
 		stats->bytes_staged += bytes;
 }
 
+enum schedule_result step_find_ref(struct receive *r)
+{
+	struct dicomm_comm *comm = r->op->comm;
+	enum tp_class c = r->op->prep->class;
+	struct channel *channel = &r->peer->channel[c];
+	const struct tp_line *line;
+	dicomm_result_t status;
+	struct memory_place place = {NULL, r->mapped, r->seen};
+	struct memory_ref mem_ref;
+
+	if (r->k && r->flow->whole)
+		return step_find(r);
+	if (!channel->in.lines) {
+		status = comm_connect_in(comm, r->peer, c);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(r->op, status, r->step->peer);
+	}
+	line = message_arrived(channel, r->seq);
+	if (!line)
+		return SCHEDULE_AGAIN;
+	if (line->signature !=
+	    memory_ref_signature(step_signature(r->op, r->step)))
+		return step_find(r);
+	memcpy(&mem_ref, message_payload(channel, r->seq, line),
+	       sizeof(mem_ref));
+	if (line->len != sizeof(mem_ref) || mem_ref.bytes != r->dst.bytes) {
+		wait_mismatch(comm, &r->op->call, r->op->number, r->peer->rank);
+		return SCHEDULE_FAILED;
+	}
+	status = memory_ref_locate(comm, r->peer, &mem_ref, &place);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(r->op, status, r->step->peer);
+	r->src = place.at;
+	r->mapped = place.mapped;
+	r->seen = place.seen;
+	return SCHEDULE_DONE;
+}
+
 /* The bytes are there. */
 static void take(struct operation *op, const struct step *step, uint32_t s,
 		 uint64_t k, const struct piece *dst, const void *src)
@@ -440,7 +483,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 static enum schedule_result recv_message(struct receive *r)
 {
 	enum schedule_result result =
-		r->peer->has_peer_access ? memory_ref_find(r) : step_find(r);
+		r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (result == SCHEDULE_POSTED) {

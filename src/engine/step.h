@@ -3,7 +3,8 @@
 #ifndef DICOMM_ENGINE_STEP_H
 #define DICOMM_ENGINE_STEP_H
 
-#include "src/engine/engine.h"
+#include "src/core/operation.h"
+#include "src/engine/prepared.h"
 
 /* How the schedule of an operation is run; its context is the operation. */
 extern const struct schedule_io step_io;
@@ -42,6 +43,9 @@ struct receive {
 };
 /* Has slice k come? DONE: its bytes are at src. POSTED: they will be. */
 enum schedule_result step_find(struct receive *r);
+/* The same for a peer with peer access, whose message may also be a memory
+ * reference. */
+enum schedule_result step_find_ref(struct receive *r);
 
 /* Was what has been loaded of receive.mapped bytes what the peer sent? */
 dicomm_result_t step_intact(const struct peer *peer);

@@ -3,6 +3,7 @@
 
 #include "src/base/log.h"
 #include "src/core/operation.h"
+#include "src/core/paths.h"
 
 #define SIGNATURE UINT32_C(0x61677265)
 

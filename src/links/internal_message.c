@@ -6,6 +6,8 @@
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/operation.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
 
 static dicomm_result_t channel_to(const struct internal_messages *t, int rank,
 				  struct peer **peer, struct channel **channel)

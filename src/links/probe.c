@@ -11,6 +11,8 @@
 #include "src/core/operation.h"
 #include "src/links/adapter_rates.h"
 #include "src/links/topology.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
 /*
  * What is under way is so much that queues hold QUEUE_NS of it at the rate so

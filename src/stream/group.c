@@ -11,6 +11,7 @@
 #include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
 struct pending_init {
 	const struct dicomm_comm *of; /* only to be compared */

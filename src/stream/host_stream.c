@@ -16,7 +16,10 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "src/engine/prepare.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
 
@@ -88,7 +91,7 @@ static void finish_item(struct item *item)
 		engine_release(item->op);
 	item->op = NULL;
 	item->comm = NULL;
-	prepared_trim(comm);
+	prepare_trim(comm);
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 
@@ -335,7 +338,7 @@ static void poll_others(const struct batch *batches,
 		     i++)
 			if (w->items[i].op && !w->items[i].op->done &&
 			    w->items[i].op->comm != comm)
-				wait_poll(w->items[i].op->comm);
+				comm_poll(w->items[i].op->comm);
 }
 
 /* The other operations of a batch, when the first that waits was looked at */

@@ -40,7 +40,7 @@ static void check_run(const struct block_runs *runs, size_t i,
 	ck_assert_uint_lt(i, runs->n);
 	ck_assert_uint_eq(runs->run[i].at, (uintptr_t)at);
 	ck_assert_uint_eq(runs->run[i].len, len);
-	ck_assert_uint_eq(runs->run[i].handles.wires, 0);
+	ck_assert_uint_eq(runs->run[i].handles.transports, 0);
 }
 
 static uint8_t *map(size_t bytes)

@@ -17,6 +17,8 @@
 #include "src/core/wait.h"
 #include "src/engine/engine.h"
 #include "tests/support/runner.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
 			     struct tp_outbox *out)
@@ -109,7 +111,7 @@ static void bring(struct dicomm_comm *comm)
 
 	if (!comm->prepared.all || atomic_load(&line->seq) == number)
 		return;
-	line->signature = engine_signature(comm->prepared.all, number);
+	line->signature = prepared_signature(comm->prepared.all, number);
 	line->kind = TP_REF;
 	line->len = BYTES;
 	atomic_store(&line->seq, number);
