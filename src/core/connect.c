@@ -27,7 +27,7 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 	       DICOMM_AGAIN) {
 		if (fault_is(comm))
 			return fault_report(comm);
-		/* Of an init; later it says nothing. */
+		/* This cancels an init. Later, `cancelled` means nothing. */
 		if (atomic_load(&comm->cancelled) &&
 		    atomic_load(&comm->state) == COMM_STARTING)
 			return FAIL(DICOMM_ERR_ABORTED,
@@ -55,7 +55,8 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 
 	(void)comm;
 	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
-	/* Empty messages, which are never sent, have numbers and so credits. */
+	/* Empty messages are never sent, but they have numbers and so take
+	 * credits. Grant these back. */
 	peer->transport->release(peer->tp, c, message_done(channel));
 	return DICOMM_SUCCESS;
 }

@@ -8,15 +8,17 @@
 
 #include "src/core/comm.h"
 
-/* Connect the sending side of a lane. */
+/* Connect the sending side of a channel. Waits for the peer, bounded by
+ * DICOMM_BOOTSTRAP_TIMEOUT. Errors: ABORTED, REMOTE if the peer left, TIMEOUT.
+ */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);
-/* AGAIN until the peer has begun to send. */
+/* Connect the receiving side. AGAIN until the peer has begun to send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
-/* The same, and poll until all is told, for at most so long. What a wire has no
- * room for now it has room for a trip later; or else something is wrong with
- * it, which is not for who is done to wait for. */
+/* Send all pending credits, polling for at most `ms`. A transport that has no
+ * room now has room one round trip later; if it does not, something is wrong
+ * with it, and a rank that has finished does not wait for that. */
 void comm_tell_all(struct dicomm_comm *comm, int ms);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a communicator: the first cause is kept, everybody who waits sees
- * it, the other ranks hear of it, and whoever broke it can wait until nothing
- * touches the user's buffers any more.
+ * Ends a communicator that failed. The first cause is kept with its text. Every
+ * thread that waits sees it, the other ranks are told, and the thread that
+ * raised it can wait until nothing touches the user's buffers any more.
  */
 #include "src/core/fault.h"
 
@@ -18,8 +18,8 @@
 #include "src/core/cross_progress.h"
 #include "src/core/paths.h"
 
-/* From the end of a process to the news of it: the kernel takes its memory
- * apart first, then closes its connections. */
+/* From the end of a process until the others hear of it: the kernel first takes
+ * its memory apart, then closes its connections. */
 #define NEWS_MS 500
 
 _Atomic unsigned fault_count;
@@ -53,7 +53,8 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			atomic_store(&comm->fault.forming->cancelled, true);
 	}
 	pthread_mutex_unlock(&comm->fault.lock);
-	/* Behind the reason: who stops waiting for this says that one. */
+	/* Set the status after the text, because a thread that sees the status
+	 * reads it. */
 	if (status == DICOMM_ERR_ABORTED)
 		atomic_store(&comm->cancelled, true);
 	if (!first)
@@ -93,8 +94,8 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 	pthread_mutex_unlock(&comm->fault.lock);
 }
 
-/* The peer, or with -1 any rank, if it has left; else -1. Without rank 0 there
- * is no more news: then that is what is known. */
+/* Return the peer if it has left; with -1, any rank that has left; else -1.
+ * Without rank 0 no more news comes, so what is known now decides. */
 static int who_left(struct dicomm_comm *comm, int peer)
 {
 	if (peer >= 0 && comm_has_left(comm, peer))
@@ -137,7 +138,7 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 {
 	const char *text = log_last_error();
 
-	/* Before all have met, the text says who is concerned. */
+	/* Until all ranks have met, the text names the ranks concerned. */
 	if (!comm->control)
 		return fault_raise(comm, status, comm->rank, true, "%s", text);
 	return fault_raise(comm, status, comm->rank, true,

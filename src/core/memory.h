@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that all wires of a communicator reach. */
+/* Memory registered with all transports of a communicator. */
 #ifndef DICOMM_CORE_MEMORY_H
 #define DICOMM_CORE_MEMORY_H
 
@@ -8,12 +8,15 @@
 
 #include "src/core/comm.h"
 
-/* Make memory reachable by all wires, for as long as it is held. Any thread. */
+/* Register memory with all open transports, until comm_mem_deregister().
+ * `written`: peers may write it. On failure nothing is registered. Any thread.
+ */
 dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 				  size_t len, bool written,
 				  struct mem_handles *handles);
 void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles);
-/* Page-aligned memory of the library, held on all wires. */
+/* Page-aligned memory of the library, registered with all transports. `what`
+ * names it in error messages. */
 dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 				const char *what, uint8_t **out,
 				struct mem_handles *handles);

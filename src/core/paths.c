@@ -8,7 +8,7 @@
 #include "src/core/member.h"
 #include "src/core/rank_address.h"
 
-/* Does this rank reach it by that wire? Why not, if it does not. */
+/* Does this transport lead to that rank? If not, `why` gets the reason. */
 static bool reaches_by(struct dicomm_comm *comm, const struct comm_transport *w,
 		       int rank, char *why, size_t len)
 {
@@ -35,8 +35,8 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 	return mask;
 }
 
-/* Does the wire to that rank lead to it at this moment? What else may lead
- * there was not asked, and does not know that it has gone. */
+/* Does the transport to that rank still lead there? Other transports were not
+ * opened to it, so they do not notice that the rank has gone. */
 static bool is_reached(struct dicomm_comm *comm, int rank)
 {
 	uint8_t mask = comm->peers[rank].transports;
@@ -71,7 +71,7 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Why it is not reached by that transport; false: nobody asked for it. */
+/* Append why that transport does not lead there. False: no rank wanted it. */
 static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
 		    size_t len)
 {

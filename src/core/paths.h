@@ -8,20 +8,22 @@
 
 #include "src/core/comm.h"
 
-/* Set up the path to a peer, at the first operation that needs it. */
+/* Open the transport to a peer, when the first operation needs it. ERR_NO_PATH
+ * if no transport leads there; the reason is logged. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
-/* Will that rank never come? Without rank 0 nobody tells us; then what the wire
- * to it sees has to do. */
+/* Has that rank left for good? The control plane says so; if rank 0, which
+ * hosts it, has gone, the transport decides. */
 bool comm_has_left(struct dicomm_comm *comm, int rank);
-/* The wires by which this rank reaches it, as far as open: bit i is wire i. */
+/* The open transports by which this rank reaches that one. Bit i: transport i.
+ */
 uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);
 /* Let all open transports progress. */
 void comm_poll(struct dicomm_comm *comm);
-/* Tell all peers what was released: this rank may not call for a while. False:
- * not all could be told; poll, and call again. */
+/* Send all pending credits, because this rank may not call again for a while.
+ * False: some transport had no room; poll and call again. */
 bool comm_flush(struct dicomm_comm *comm);
-/* Is all there that was told? False: poll, and ask again. */
+/* Have all credits arrived at the peers? False: poll and ask again. */
 bool comm_landed(struct dicomm_comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for another rank: how, how long, and what to say. */
+/* Waiting for another rank: how, how long, and what to report. */
 #include "src/core/wait.h"
 
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include "src/core/fault.h"
 #include "src/core/paths.h"
 
-/* A wait shorter than this reads no clock. */
+/* Shorter waits do not read the clock. */
 #define YIELDS_PER_CHECK 64
 #define NAP_AFTER_NS UINT64_C(20000000)
 #define LOOK_NS UINT64_C(50000000)
@@ -22,12 +22,12 @@
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
-/* Two ranks may find one after the other that they disagree, both within a
- * second. */
+/* Two ranks that disagree may notice one after the other, within a second. */
 #define ASK_AFTER_NS UINT64_C(400000000)
-#define ASK_MS 500        /* patience with an answer */
-#define OWN_LOOKS 8       /* at a rank that waits for itself */
-#define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
+#define ASK_MS 500  /* how long to wait for an answer */
+#define OWN_LOOKS 8 /* for a rank that waits for itself */
+#define LOOK_BACK_MS \
+	2000 /* for all answers, once the time-out has passed anyway */
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -36,7 +36,7 @@ static uint32_t ask_class(const struct call *call)
 	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
 }
 
-/* Two calls of one number, of this rank and a peer. */
+/* Two calls of one number: this rank's and a peer's. */
 struct pair_of_calls {
 	uint64_t number;
 	char mine[128], theirs[160];
@@ -57,7 +57,7 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 	return call_log_find(log, key, signature, text, len);
 }
 
-/* Did the peer, as far as it knows, make another call of that number? */
+/* Does the peer say that it made another call of that number? */
 static bool differs(struct dicomm_comm *comm, const struct call *call,
 		    uint64_t number, int peer, int patience_ms,
 		    struct pair_of_calls *out)
@@ -87,7 +87,8 @@ static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
 			   peer, p->theirs);
 }
 
-/* Calls of an alltoallv read alike though the ranks disagree about a pair. */
+/* Two alltoallv calls have the same text even if the ranks disagree about one
+ * pair. */
 static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 		       uint64_t number, int peer, struct pair_of_calls *out)
 {
@@ -105,8 +106,8 @@ static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 	return true;
 }
 
-/* The message may be left over from a call long before, in which this rank
- * expected none: look back for the first that differs. */
+/* The message may be left over from a much earlier call in which this rank
+ * expected none. So look back for the first call that differs. */
 dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			      uint64_t number, int peer)
 {
@@ -125,8 +126,8 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 				 last ? ASK_MS : (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
-		/* The machine may have stood still for all of that time: then
-		 * ask the same once more. */
+		/* The machine may have been suspended all that time. Then ask
+		 * once more. */
 		if (clock_ms() < end)
 			n--;
 	}
@@ -138,7 +139,7 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 	return peer >= 0 && peer != comm->rank && comm_has_left(comm, peer);
 }
 
-/* Has a wire given up a peer that is still there? */
+/* Has a transport given up a peer that is still alive? */
 static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
@@ -154,8 +155,8 @@ static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Streams beyond the queues of a device share these, where one that waits for
- * the host holds up what is behind it. */
+/* If there are more streams than hardware queues, streams share queues. A
+ * stream that waits for the host then blocks those behind it. */
 static const char *held_up(const struct dicomm_comm *comm, char *text,
 			   size_t len)
 {
@@ -170,7 +171,7 @@ static const char *held_up(const struct dicomm_comm *comm, char *text,
 	return text;
 }
 
-/* Where no message is missing, a device has yet to do what was queued on it. */
+/* If no message is missing, the device has not finished what was queued. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 {
 	struct dicomm_comm *comm = f->comm;
@@ -217,8 +218,9 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			   control_where(comm->control, f->peer));
 }
 
-/* Nobody else calls for this rank meanwhile. A wire may still have the message:
- * so looks are counted, for in time the process may have stood still. */
+/* Nobody else makes calls for this rank meanwhile. A transport may still have
+ * the message. So count looks, not time: the process may have been suspended.
+ */
 static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 {
 	return f->alone && f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
@@ -233,7 +235,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	char text[128];
 
 	if (is_gone(comm, f->peer)) {
-		/* It may have left after its last message: look once more. */
+		/* The peer may have left after its last message, so look once
+		 * more. */
 		if (w->gone++ == 0)
 			return DICOMM_SUCCESS;
 		call_text(f->call, text, sizeof(text));
@@ -270,9 +273,9 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Give the core away. What comes through the kernel finds its way past others
- * only if this thread sleeps; for a moment only, where there are neighbours who
- * could not wake it. */
+/* Give the core away. Messages that come through the kernel need this thread to
+ * sleep. If there are neighbours that could not wake it, it sleeps only
+ * briefly. */
 static void rest(struct dicomm_comm *comm)
 {
 	struct comm_transport *w = comm->slow_transport;
@@ -285,8 +288,8 @@ static void rest(struct dicomm_comm *comm)
 		sched_yield();
 }
 
-/* Nothing tells a wire of credits, nor of faults: they may come late by a part
- * of what was waited for already. */
+/* A transport is not woken by credits or faults. They may be noticed late, by a
+ * fraction of the time that was waited already. */
 static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 {
 	uint64_t us = waited_ns / 1000 / REST_SHARE;
@@ -296,8 +299,8 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 	return us < REST_MAX_US ? (unsigned)us : REST_MAX_US;
 }
 
-/* After a long time: rest, unless that is done already. Where nothing could
- * wake this thread, it sleeps for but a moment. */
+/* After a long wait: sleep, unless the poll has done so. If nothing could wake
+ * this thread, it sleeps only briefly. */
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
 	const struct timespec t = {0, NAP_US * 1000};
@@ -345,7 +348,8 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
 		nap(f, now - w->since_ns);
-		/* Nap each time, unless somebody else may come, too. */
+		/* Sleep each time, unless another thread may need the
+		 * communicator. */
 		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
 	if (!due)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory of a neighbour that this rank's device reads. */
+/* Maps host memory of neighbours for this rank's device. */
 #include "src/memory/host_map.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "src/memory/blocked_streams.h"
 
 struct host_map {
-	struct deferred deferred; /* the end of it */
+	struct deferred deferred; /* unmaps it */
 	struct accel_export where;
 	uint8_t *base;   /* as the host sees it */
 	uint8_t *device; /* NULL: the device does not */
@@ -21,9 +21,9 @@ struct host_map {
 struct host_maps {
 	const struct accel_work *work;
 	int index;
-	struct accel_export where; /* of the board */
+	struct accel_export where; /* the neighbour's list */
 	void *board;
-	uint64_t seen; /* changes of it */
+	uint64_t seen; /* version of the list that was followed */
 	struct accel_export listed[MEMORY_TABLE_ENTRIES];
 	size_t nlisted;
 	struct host_map *first;
@@ -41,7 +41,7 @@ static bool destroy(struct deferred *deferred)
 	return true;
 }
 
-/* Mapped for the host. */
+/* Map it for the host. */
 static dicomm_result_t create(const struct host_maps *maps,
 			      const struct accel_export *where,
 			      struct host_map **out)
@@ -84,7 +84,7 @@ static const struct accel_export *find_listed(const struct host_maps *maps,
 	return NULL;
 }
 
-/* Under the lock: what is not listed any more */
+/* Called with the lock. Unmap what the list does not have any more. */
 static struct host_map *take_gone(struct host_maps *maps)
 {
 	struct host_map *gone = NULL;
@@ -111,7 +111,7 @@ static void add(struct host_maps *maps, struct host_map *p)
 	pthread_mutex_unlock(&maps->lock);
 }
 
-/* See to it that the device sees an allocation. */
+/* Map an allocation for the device. */
 static void provide(struct host_maps *maps, const struct accel_export *where)
 {
 	struct host_map *p;
@@ -136,7 +136,7 @@ static void provide(struct host_maps *maps, const struct accel_export *where)
 	pthread_mutex_unlock(&maps->lock);
 }
 
-/* While no stream is held */
+/* Called while no stream is blocked. */
 static void follow(struct host_maps *maps)
 {
 	struct host_map *p, *next;
@@ -157,7 +157,8 @@ static void follow(struct host_maps *maps)
 
 void host_map_refresh(struct host_maps *maps)
 {
-	/* A sink may want what is locked. */
+	/* A log sink may want the lock, so messages are kept until it is
+	 * released. */
 	log_hold();
 	if (streams_unblocked_begin(maps->work, maps->index)) {
 		follow(maps);
@@ -191,7 +192,7 @@ dicomm_result_t host_map_find(struct host_maps *maps,
 	return DICOMM_SUCCESS;
 }
 
-/* Is it memory of the sort that the device reads? */
+/* Can the device read memory of this kind? */
 static dicomm_result_t try_board(const struct host_maps *maps)
 {
 	dicomm_result_t status;

@@ -7,7 +7,7 @@ cd "${srcdir:-.}" || exit 99
 
 # Circles that are still to be undone, one a line, as a regular expression: an
 # include between two modules that match the same line is not counted.
-# reduce.c picks the kernels of kernels.c; those call back for the odd tails.
+# kernels.h has the function types of reduce.h; reduce.c lists the kernels.
 exceptions='^src/accel/reduce/(kernels|reduce)$'
 
 find src transports collectives perftest -name '*.[ch]' | sort |
