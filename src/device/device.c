@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device of a rank: opened, what is queued on it, closed. */
+/* Opens the device of a rank, tracks what is queued on it, and closes it. */
 #include "src/device/device.h"
 
 #include <sched.h>
@@ -18,9 +18,10 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 
-/* Longer than any copy or kernel of ours takes */
+/* Longer than any copy or kernel of this library takes */
 #define QUIESCE_NS UINT64_C(30000000000)
-/* For other processes, which mostly end the communicator at the same time */
+/* How long to wait for other processes, which mostly end the communicator at
+ * the same time */
 #define LET_GO_MS 2000
 
 /* ---- open and close ---- */
@@ -34,7 +35,7 @@ static dicomm_result_t open_streams(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
-/* One warning for all types for which the device has no kernels. */
+/* Log one warning for all types without kernels. */
 static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 			 const char *instead, const char *why)
 {
@@ -52,8 +53,8 @@ static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 		 why);
 }
 
-/* Of a type without kernels the operands are copied to the host and reduced
- * there, or, where nothing may be staged, its reductions are refused. */
+/* For a type without kernels, the operands are copied to the host and reduced
+ * there. If staging is never, reductions of that type are refused. */
 static dicomm_result_t load_type(struct dicomm_comm *comm,
 				 dicomm_datatype_t type, uint64_t *host_reduced,
 				 char *why, size_t len)
@@ -118,7 +119,7 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* For neighbours that can map it: what steps send from there. */
+/* Scratch, which neighbours map because steps send from it */
 static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -131,8 +132,9 @@ static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Stages that wires can reach, and that neighbours with a device of that kind
- * can map. Where neither do, there is staging. */
+/* Staging buffers in device memory, for transports that reach it and for
+ * neighbours with a device of the same kind. Without either, data is staged in
+ * host memory. */
 static dicomm_result_t allocate_exported(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -274,7 +276,7 @@ void device_close(struct dicomm_comm *comm)
 	else if (dev->exported)
 		lease_free(comm->accel, dev->index, dev->exported);
 	comm_mem_deregister(comm, &dev->handles);
-	/* Who was late with the stages has been waited for. */
+	/* lease_end() above has waited for late neighbours already. */
 	if (dev->scratch_lease)
 		lease_end(dev->scratch_lease, 0);
 	else if (dev->scratch)
@@ -304,7 +306,7 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 	if (!device_has_memory(dev))
 		return host_access_check(comm, f, name, at);
 	if (!dev->work->owner(at, &owner)) {
-		/* Memory of another kind of device is called that. */
+		/* If it is memory of another kind of device, name that. */
 		TRY(host_access_check(comm, f, name, at));
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: %s %p is not memory of %s, the device of "
@@ -392,7 +394,7 @@ dicomm_result_t device_mark(struct device *dev, struct stage *st)
 	return DICOMM_SUCCESS;
 }
 
-/* The stream has come to the first mark. */
+/* The stream has reached the first marked buffer. */
 static void reached(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -409,7 +411,7 @@ static void reached(struct dicomm_comm *comm)
 	device_stage_free(dev, st);
 }
 
-/* Who has given up may have written to these bytes while they were read. */
+/* A rank that gave up may have overwritten these bytes while they were read. */
 static dicomm_result_t check_read(struct dicomm_comm *comm,
 				  const struct stage *st)
 {
@@ -446,7 +448,7 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
-/* What follows the last mark, if there is a stage for one more. */
+/* Mark what was queued after the last mark, if a staging buffer is free. */
 static bool mark_rest(struct device *dev)
 {
 	struct stage *st;
@@ -483,7 +485,7 @@ enum schedule_result device_end(struct operation *op)
 	return SCHEDULE_AGAIN;
 }
 
-/* What is queued on a device that failed */
+/* Give up what is queued on a device that failed. */
 static void give_up(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -495,8 +497,8 @@ static void give_up(struct device *dev)
 	dev->unmarked = false;
 }
 
-/* What no stream has to come past, whosever it is: no operation of the
- * communicator goes on. */
+/* No stream reaches these events any more: no operation of the communicator
+ * goes on. */
 static void take_back(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -511,11 +513,11 @@ bool device_settles(struct dicomm_comm *comm, uint64_t ns)
 	uint64_t end = clock_ns() + ns;
 	bool marked, moved = false;
 
-	/* The last mark needs a stage. */
+	/* The last mark needs a free staging buffer. */
 	take_back(dev);
 	marked = mark_rest(dev);
 	while (dev->first || !marked) {
-		/* Of a device that failed, nothing runs any more. */
+		/* A device that failed runs nothing any more. */
 		if (device_progress(comm, &moved) != DICOMM_SUCCESS) {
 			give_up(dev);
 			break;
@@ -535,7 +537,7 @@ void device_quiesce(struct dicomm_comm *comm)
 	if (!device_settles(comm, QUIESCE_NS))
 		log_error("%s rank %d: %s does not finish what is queued on it",
 			  comm->name, comm->rank, comm->device);
-	/* What this rank has sent is the user's again. */
+	/* The buffers that this rank sent belong to the user again. */
 	if (dev->ipc)
 		ipc_give_up(dev->ipc);
 	if (dev->in_process && !in_process_close(dev->in_process, QUIESCE_NS))

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One step of an operation on one slice, where the rank's buffers are memory of
- * a device: see device.h.
+ * One step of an operation on one slice, for a rank whose buffers are device
+ * memory (see device.h).
  *
- * A message goes out by way of a stage: the device copies it there, and when it
- * has, the host puts it; or, for a neighbour that reads the stage itself, a
- * note of where it is. One that comes in is brought to a stage, so that its
- * slot is free at once, from where the device copies or reduces it; kernels
- * read the stage where it is, and what neighbours have sent as notes. To ranks
- * of the same process and device goes a note of the buffer itself, and so to
- * those of other processes that have it mapped (ipc.h). Stages in
- * the memory of the device are for wires and neighbours that reach it
- * (direct.h, near.h): the host does not touch them. What the wire reaches in
- * the user's buffer (given.h) goes from there, as soon as the device has made
- * it, and comes to there, if nothing that is queued may still use the place:
- * else it comes to a stage, for to wait would cost more than to copy. A device
- * that shares the host's memory needs no stage for the bytes: its buffers are
- * sent as those of a host rank are, and its kernels read slots and the memory
- * of neighbours, which are given back when they have run.
+ * Send: the device copies the bytes to a staging buffer. When the stream has
+ * reached the event behind the copy, the host puts the message. If the peer
+ * reads the staging buffer itself, the host puts a memory reference instead.
+ *
+ * Receive: the bytes are read into a staging buffer, so that the slot is free
+ * at once. From there the device copies or reduces them. Kernels read staging
+ * buffers and referenced memory in place.
+ *
+ * Without a copy: ranks of one process and device, and processes that have
+ * imported the buffer (ipc.h), get a reference to the user's buffer itself. If
+ * a transport reaches the user's buffer (user_buffer.h), a message goes from
+ * there as soon as the device has written it. It is received into the user's
+ * buffer if no queued work may still use the place. Otherwise it goes to a
+ * staging buffer, because to wait would cost more than to copy.
+ *
+ * Staging buffers in device memory are for transports and neighbours that reach
+ * them; the host does not touch them. A device that shares the host's memory
+ * sends from its buffers as a host rank does. Its kernels read slots and memory
+ * of neighbours, which are released when the kernels have run.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -30,10 +34,10 @@
 #include "src/device/device.h"
 #include "src/engine/step.h"
 
-/* For what was queued before something failed */
+/* For work that was queued before a failure */
 #define DRAIN_NS UINT64_C(10000000000)
 
-/* Something was queued, or was not. */
+/* Convert: the work was queued, or it failed. */
 static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
 {
 	dev->unmarked = true;
@@ -48,8 +52,7 @@ static dicomm_result_t copy(struct device *dev, void *dst, const void *src,
 	return queued(dev, dev->work->copy(dev->stream, dst, src, bytes));
 }
 
-/* Between a buffer and a stage; counted where both are in the memory of the
- * device. */
+/* Copy between a buffer and a stage. Counted if both are in device memory. */
 static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 				  const struct stage *st, void *dst,
 				  const void *src, size_t bytes)
@@ -59,7 +62,7 @@ static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 	return copy(comm->dev, dst, src, bytes);
 }
 
-/* Does the wire to that peer reach the place itself? */
+/* Does the transport to that peer reach this memory itself? */
 static bool is_reached(const struct operation *op, const struct peer *peer,
 		       const struct span *s)
 {
@@ -89,8 +92,8 @@ static dicomm_result_t scale(struct operation *op, const struct piece *dst,
 				       a->at, prep->scalar_at, bits, dst->n));
 }
 
-/* In scratch, the own part lies as far from its neighbours as theirs, which
- * kernels want of many. */
+/* In scratch, kernels need the blocks of all ranks at equal distances, with
+ * this rank's block among them. */
 static dicomm_result_t fold(struct operation *op, const struct step *step,
 			    uint64_t k)
 {
@@ -162,7 +165,7 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 
 /* ---- sends ---- */
 
-/* Does no other slice of a send come before this one? */
+/* Is this the first slice of its send that is not sent? */
 static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -174,9 +177,9 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 	return true;
 }
 
-/* May this slice have a stage for sends? Others could hold the last one until a
- * peer has received them that waits for this one. Of messages to single peers
- * no one comes first: of half the stages, each operation has one at most. */
+/* May this slice have a stage? If other sends had all stages, a peer could wait
+ * for this slice before it receives them. Messages to single peers have no
+ * order among them, so each operation may have one stage in half of them. */
 static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -187,27 +190,27 @@ static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
 }
 
-/* Does the peer read a stage in the memory of the device? A host rank that is
- * near reads one in host memory, which the device writes. */
+/* Does the peer read stages in device memory? A host rank with peer access
+ * reads them in host memory, which the device writes. */
 static bool is_in_device(const struct peer *peer)
 {
 	return peer->has_peer_access && !peer->neighbour->maps;
 }
 
-/* Or, of this process, the user's buffer and scratch */
+/* Does a peer in this process also read the user's buffer and scratch? */
 static bool is_in_process(const struct peer *peer)
 {
 	return peer->has_peer_access && peer->neighbour->in_process;
 }
 
-/* What this span lies in; 0: it is not known to be of use elsewhere. */
+/* The offer that contains this span; 0: none. */
 static int offer_of(const struct operation *op, const struct span *s)
 {
 	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
 					 : op->call.offers[s->buffer];
 }
 
-/* Does the peer read that span where it is? Then the note of it. */
+/* If the peer reads that span in place, make the reference to it. */
 static bool mem_ref_in_place(const struct operation *op,
 			     const struct peer *peer, const struct span *s,
 			     const void *at, struct memory_ref *mem_ref)
@@ -226,7 +229,7 @@ static bool mem_ref_in_place(const struct operation *op,
 	return mem_ref->where.id;
 }
 
-/* Where the stage is, as the peer counts */
+/* Offset of the stage, as the peer counts it */
 static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
 			     const struct stage *st)
 {
@@ -251,7 +254,8 @@ static enum schedule_result send_message(struct operation *op,
 
 	if (!a.n)
 		return SCHEDULE_DONE;
-	/* What is to go by reference, with the first slice: no more to do. */
+	/* One reference sent with the first slice stands for all: nothing more
+	 * to do. */
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
@@ -275,7 +279,7 @@ static enum schedule_result send_message(struct operation *op,
 		st->mem_ref = (struct memory_ref){
 			.offset = stage_offset(dev, peer, st)};
 	st->mem_ref.bytes = a.bytes;
-	/* No step writes it, or none that is still to run. */
+	/* No step still to run writes this span. */
 	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
@@ -286,7 +290,7 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* What is put for the bytes in a stage. */
+/* The body of the message: the bytes in the stage, or a reference to them */
 struct body {
 	uint32_t signature;
 	enum tp_kind kind;
@@ -321,7 +325,7 @@ static dicomm_result_t find_body(const struct peer *peer,
 		    peer->rank, peer->transport->name, bytes, (void *)st->at);
 }
 
-/* The bytes are in the stage. */
+/* The device has copied the bytes into the stage. */
 static enum schedule_result put(struct operation *op, const struct step *step,
 				struct stage *st, uint64_t seq)
 {
@@ -383,8 +387,8 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 
 /* ---- receives ---- */
 
-/* Part of it may be queued, and has no mark: without this, who lends what it
- * reads would not know. */
+/* Part of the work may be queued without an event. Record one, or the rank
+ * whose memory it reads would not know when it is done. */
 static void drain(struct device *dev, struct accel_event *event)
 {
 	uint64_t end = clock_ns() + DRAIN_NS;
@@ -396,9 +400,9 @@ static void drain(struct device *dev, struct accel_event *event)
 		sched_yield();
 }
 
-/* What a rank of this process sends is its user's again once it has aborted.
- * Its wire waits for who loads that, and hears of an end only by releases: the
- * device may take longer, so it is not to read there itself. */
+/* When a rank of this process aborts, its buffers belong to its user again. Its
+ * transport waits only until messages are released, but the device may read
+ * longer. So the device must not read the slots of that transport. */
 static bool may_be_gone(const struct receive *r)
 {
 	const struct dicomm_comm *comm = r->op->comm;
@@ -408,7 +412,7 @@ static bool may_be_gone(const struct receive *r)
 		       comm->members[comm->rank].pid;
 }
 
-/* To where the device sees them */
+/* Where the device sees these bytes */
 static dicomm_result_t bring(struct receive *r, const struct stage *st)
 {
 	if (r->src == st->at || (r->seen && !may_be_gone(r)))
@@ -418,8 +422,8 @@ static dicomm_result_t bring(struct receive *r, const struct stage *st)
 	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
 }
 
-/* The bytes are at src, where the device sees them: hand them to it. AGAIN: who
- * lends them has given up, and this rank is to hear of that. */
+/* The bytes are at src as the device sees them: queue the copy or reduction.
+ * AGAIN: their owner has given up, and this rank will hear of it. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src, bool seen)
@@ -464,7 +468,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	return SCHEDULE_DONE;
 }
 
-/* The wire has brought the bytes to where they belong. */
+/* The transport has read the bytes to their final place. */
 static enum schedule_result
 settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
 {
@@ -484,7 +488,7 @@ static enum schedule_result recv_in_place(struct receive *r)
 	return result;
 }
 
-/* Steps that this one depends on may only be queued. */
+/* The steps that this one depends on may be queued only, not done. */
 static bool may_come_in_place(const struct receive *r)
 {
 	return r->step->kind == STEP_RECV &&
@@ -518,7 +522,7 @@ static enum schedule_result recv_message(struct receive *r)
 	}
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
-	return result; /* POSTED: the wire reads it into the stage */
+	return result; /* POSTED: the transport reads it into the stage. */
 }
 
 static enum schedule_result received(struct operation *op,
@@ -532,7 +536,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!reading && !(f->posted & bit))
-		return SCHEDULE_DONE; /* while an older slice was posted */
+		return SCHEDULE_DONE; /* it came while an older slice was POSTED
+				       */
 	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mapping the memory of a rank of this machine, where one of both has a device.
- */
+/* Maps the memory of a rank of this machine, if one of the two has a device. */
 #include "src/device/neighbour.h"
 
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
 
-/* Stages in the memory of a device of the same kind */
+/* Staging buffers in the memory of a device of the same kind */
 static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 				   struct neighbour *n)
 {
@@ -40,7 +39,7 @@ static bool close_device(struct deferred *deferred)
 	return true;
 }
 
-/* What a rank of this process sends */
+/* Memory of a rank of this process */
 static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 				       const struct member *other,
 				       struct neighbour *n)
@@ -59,7 +58,7 @@ static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Stages in host memory, which the device of the other writes */
+/* Staging buffers in host memory, which the other rank's device writes */
 static dicomm_result_t open_host(const struct member *other,
 				 struct neighbour *n)
 {

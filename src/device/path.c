@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways between two devices, and why a pair does not take a better one. */
+/* The paths between two devices, and why a pair does not take a better one. */
 #include "src/device/path.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static bool is_same_kind(const struct path_end *a, const struct path_end *b)
 	return kind_len(b) == n && !memcmp(a->device, b->device, (size_t)n);
 }
 
-/* The end that is not the host, or one of them */
+/* The end that is not the host, or one of two devices */
 static const struct path_end *with_device(const struct path_pair *p)
 {
 	return p->a.on_host ? &p->b : &p->a;
@@ -71,7 +71,7 @@ static void ipc_why(const struct path_pair *p, char *why, size_t len)
 
 /* ---- mapped ---- */
 
-/* Host memory of other kinds of device is not of dicomm_mem_alloc(). */
+/* Host memory of other kinds of device is not from dicomm_mem_alloc(). */
 static bool is_host(const struct path_end *e)
 {
 	return kind_len(e) == 4 && !memcmp(e->device, "host", 4);
@@ -90,7 +90,8 @@ bool path_may_map(const struct path_end *a, const struct path_end *b)
 
 static bool mapped_leads(const struct path_pair *p)
 {
-	/* Not all memory of the host can be mapped: a wire takes all. */
+	/* Only part of the host's memory can be mapped. A transport takes all
+	 * of it. */
 	return p->mapped && path_may_share(&p->a, &p->b) &&
 	       !(p->never && p->wired);
 }
@@ -136,7 +137,7 @@ static bool staged_leads(const struct path_pair *p)
 static const struct {
 	const char *name, *how;
 	bool (*leads)(const struct path_pair *p);
-	/* Where it does not; NULL: that goes without saying. */
+	/* Why a pair does not take this path; NULL: not worth saying */
 	void (*why)(const struct path_pair *p, char *why, size_t len);
 } paths[] = {
 	[PATH_HOST] = {"host memory", "", host_leads, NULL},

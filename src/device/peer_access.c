@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which ranks' devices reach each other's memory; who has to stage, and may.
+ * Finds out which ranks' devices reach each other's memory, which pairs must
+ * stage, and whether they may.
  *
- * Devices of one kind on one machine map each other's memory. What one rank
- * sends to the other lies in stages in the memory of its own device, from where
- * the other's kernels and copies read it. These stages are mapped when the
- * communicator begins: to map what a user sends, when it is sent, could wait
- * for a stream that is held. Ranks of one process have nothing to map: on one
- * device they need no stages, on two the driver has to let them (lent.h). What
- * hosts and devices share is in near.h.
+ * Devices of one kind on one machine map each other's memory. A rank sends from
+ * staging buffers in its own device memory; kernels and copies of the other
+ * rank read them there. These buffers are mapped when the communicator begins,
+ * because a mapping at the time of a call could wait for a blocked stream.
+ * Ranks of one process need no mapping: on one device they need no staging
+ * buffers either, on two the driver must give peer access (in_process.h).
+ * memory_ref.h says what hosts and devices share.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +26,12 @@
 #include "src/device/wire_access.h"
 #include "src/links/cost_table.h"
 
-/* Different things that are said of pairs, at most */
+/* Different explanations that are listed, at most */
 #define MAX_GROUPS 32
 
-/* What all ranks know of it. */
+/* What all ranks know about peer access */
 struct peer_access {
-	char why[128]; /* the first failure to map, in the words of a driver */
+	char why[128];    /* the first failure to map, in the driver's words */
 	uint8_t mapped[]; /* [a * ranks + b]: rank a maps what rank b sends */
 };
 
@@ -52,7 +53,8 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 	return path_may_map(&x, &y);
 }
 
-/* Of the end that has a device; of both, the one that wires do not reach. */
+/* Of two ends: the one with a device; of two devices, the one that transports
+ * reach less. */
 static int less_wired(const struct dicomm_comm *comm, int a, int b)
 {
 	bool second =
@@ -106,7 +108,8 @@ void peer_access_unmap(struct dicomm_comm *comm)
 		neighbour_close(comm, r);
 }
 
-/* Does any pair of ranks, or of this rank's? All know alike. */
+/* Is there such a pair among all ranks, or among the pairs of this rank? All
+ * ranks get the same answer for all. */
 static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 		     bool (*may)(const struct dicomm_comm *comm, int a, int b))
 {
@@ -117,8 +120,8 @@ static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 	return false;
 }
 
-/* What a host rank sends from its scratch has to be of the sort that devices
- * reach, and there before they look. */
+/* A host rank sends from its scratch, too. So that must be memory which devices
+ * can map, before they look for it. */
 static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 {
 	void *scratch = NULL;
@@ -130,7 +133,7 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* The boards of host ranks that have a device for a neighbour */
+/* Map the boards of host ranks whose neighbour has a device. */
 static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				     struct accel_export *boards)
 {
@@ -147,8 +150,8 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				 comm->join_ms);
 }
 
-/* Notes of where bytes are, and that they may go, need a wire of the machine:
- * the others tell some senders of that late. */
+/* References and their releases need a transport within the machine. Others
+ * tell some senders of the release too late. */
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
@@ -183,7 +186,7 @@ static dicomm_result_t open_all(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* The same, and hear what the others have. */
+/* Map, and exchange the results with all ranks. */
 static dicomm_result_t map_all(struct dicomm_comm *comm,
 			       const struct accel_export *boards)
 {
@@ -249,7 +252,7 @@ static bool is_staged(const struct dicomm_comm *comm, int a, int b)
 	return path_find(&p) == PATH_STAGED;
 }
 
-/* All ranks come to the same end. */
+/* All ranks come to the same result. */
 static dicomm_result_t decide(struct dicomm_comm *comm)
 {
 	int first = -1, second = -1, pairs = 0;
@@ -271,13 +274,13 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Between ranks that read each other's buffers: longer ones overlap less, and
- * gain nothing. A GPU reads it in some microseconds, and starts a kernel in
- * about 3. */
+/* Slice size between ranks that read each other's buffers. Longer slices
+ * overlap less and gain nothing: a GPU reads one in some microseconds and
+ * starts a kernel in about 3. */
 #define LENT_SLICE_BYTES ((uint32_t)16 << 20)
 
-/* Where all ranks lend to each other all they send, no stage has to hold a
- * slice. What the user has chosen holds. */
+/* If all ranks read each other's buffers, no staging buffer has to hold a
+ * slice. A size that the user chose is kept. */
 static void lend(struct dicomm_comm *comm)
 {
 	for (int r = 1; r < comm->ranks; r++)
@@ -290,8 +293,8 @@ static void lend(struct dicomm_comm *comm)
 	cost_table_in_process(&comm->table, comm->ranks, comm->slice_bytes);
 }
 
-/* Where all messages are notes of what is in the memory of devices, slices may
- * be as long as stages there. All ranks see the same. */
+/* If all messages are references to device memory, slices may be as long as the
+ * staging buffers there. All ranks see the same. */
 static void lengthen(struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)
@@ -321,7 +324,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 	struct accel_export *boards;
 	dicomm_result_t status;
 
-	/* Then no pair has to be looked at. */
+	/* Then no pair has to be examined. */
 	if (all_on_host(comm))
 		return DICOMM_SUCCESS;
 	comm->peer_access = calloc(1, sizeof(*comm->peer_access) + n * n);
@@ -347,7 +350,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 		enum path path = path_find(&p);
 
 		comm->peers[r].staged = path == PATH_STAGED;
-		/* Both or none: a pair has one way. */
+		/* Both directions of a pair take the same path. */
 		comm->peers[r].has_peer_access =
 			path == PATH_IPC || path == PATH_MAPPED;
 		comm->peers[r].by_reference = path == PATH_RDMA;
@@ -362,7 +365,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 	return status == DICOMM_SUCCESS ? user_buffer_open(comm) : status;
 }
 
-/* Pairs of which the same is to be said, by the first of them */
+/* Pairs with the same explanation, listed by the first of them */
 struct pair_group {
 	int a, b, pairs;
 	char text[PATH_TEXT];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams of users, and the operations that are queued on them. */
+/* Orders the streams of users with the operations that are queued on them. */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,15 +10,15 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"
 
-/* At a stream before the caller sleeps in between */
+/* Queries of a stream before the caller sleeps in between */
 #define LOOKS 1000
 
-/* Those of a device. The last one to come back after the device was closed
+/* The fences of a device. The last one released after the device was closed
  * frees them. */
 struct stream_fences {
 	const struct accel_work *work;
 	int index;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct stream_fence *spare;
 	int away;
 	bool closed;
@@ -69,7 +69,7 @@ dicomm_result_t stream_fence_make(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
-/* Its lock is held, and is given back. */
+/* Called with the lock; unlocks it. */
 static void free_if_last(struct stream_fences *all)
 {
 	bool last = all->closed && !all->away;
@@ -126,8 +126,8 @@ static void put(struct stream_fence *t)
 	free_if_last(all);
 }
 
-/* More are not made: that could wait for a stream that is held, with no bound.
- * They come back as calls end. */
+/* No further fences are created, since that could wait without bound for a
+ * blocked stream. Fences come back as calls end. */
 static dicomm_result_t await(struct dicomm_comm *comm,
 			     struct stream_fence **out)
 {
@@ -140,7 +140,8 @@ static dicomm_result_t await(struct dicomm_comm *comm,
 			return fault_report(comm);
 		if (comm->timeout_ms > 0 &&
 		    clock_ms() - begin > (uint64_t)comm->timeout_ms) {
-			/* Others make the call that this rank gives up. */
+			/* Other ranks make the call that this rank gives up, so
+			 * this breaks the communicator. */
 			fault_raise(comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
 				    "stream: none of %d calls under way on %s "
 				    "has ended for %d ms",
@@ -168,11 +169,11 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 }
 
 /*
- * No stream wait is pending before the last event is recorded. For where an
- * event is queued behind a stream wait, its call waits for that of the stream
- * wait; and calls wait for each other in a circle if each queued a stream wait
- * before it recorded an event: those of two threads on the same two streams, or
- * of one on a stream that the driver keeps in order with another.
+ * Record all events before any stream waits. An event that is queued behind a
+ * stream wait is reached only when that wait's call ends. If each of two calls
+ * queued a wait before it recorded an event, each would wait for the other. Two
+ * threads on the same two streams could do that, or one thread on two streams
+ * that the driver keeps in order.
  */
 dicomm_result_t stream_fence_block(struct stream_fence *list)
 {
@@ -199,7 +200,7 @@ dicomm_result_t stream_fence_block(struct stream_fence *list)
 	return status;
 }
 
-/* Until all that is on the stream is done. */
+/* Wait until the stream is empty. */
 static dicomm_result_t come_to_end(const struct accel_work *work,
 				   struct accel_event *event,
 				   struct accel_stream *s)
@@ -217,9 +218,9 @@ static dicomm_result_t come_to_end(const struct accel_work *work,
 	return status;
 }
 
-/* Drivers copy ordinary host memory within the call: by then the stream has to
- * be at its end, or the call would wait in the driver for a stream wait, with
- * what it locks there. */
+/* Drivers copy pageable host memory within the call. So wait for the stream
+ * first; otherwise the driver would wait for our stream wait while it has
+ * locks. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of users in the memory of a device that others reach. */
+/* Buffers of users in device memory that transports or other processes reach.
+ */
 #include "src/device/user_buffer.h"
 
 #include <inttypes.h>
@@ -13,55 +14,58 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/memory.h"
 
-/* From so many bytes on, a call pays for the registration of what the library
- * has allocated, which lasts until that is freed. */
+/* From this size on, a call pays for the registration of memory that the
+ * library has allocated. It lasts until the memory is freed. */
 #define PAYS ((size_t)64 << 10)
-/* For neighbours that have memory mapped which is taken back: they may be in an
- * operation that waits for this rank. */
+/* How long to wait for neighbours that have the memory mapped: they may be in
+ * an operation that waits for this rank. */
 #define LET_GO_MS 200
 
 struct user_buffer {
 	const uint8_t *at;
 	size_t bytes;
-	uint64_t id;    /* of the allocation */
-	bool announced; /* by the user; else all of an allocation of ours */
-	bool asked;     /* the wires were, and it was offered */
-	bool asking;    /* that is under way, without the lock */
+	uint64_t id;    /* number of the allocation */
+	bool announced; /* the user registered it; otherwise it is a whole
+			   allocation of the library */
+	bool asked;     /* the transports were asked and it was offered */
+	bool asking;    /* a request is under way, without the lock */
 	struct mem_handles handles;
-	int offer; /* to devices of other processes; or -1 */
+	int offer; /* number of the offer to other processes, or -1 */
 	struct user_buffer *next;
 };
 
-/* Those of one communicator */
+/* The buffers of one communicator */
 struct user_buffers {
 	struct dicomm_comm *comm;
-	bool wired, offers;     /* who is there to reach them */
-	pthread_mutex_t lock;   /* of the list */
-	pthread_cond_t changed; /* what was asked */
+	bool wired, offers;   /* whether transports or other processes would use
+				 them */
+	pthread_mutex_t lock; /* of the list */
+	pthread_cond_t changed; /* signalled when a request has ended */
 	struct user_buffer *first;
-	unsigned users; /* who keeps it among the communicators */
+	unsigned users; /* threads that use it outside of its communicator */
 	struct user_buffers *next;
 };
 
-/* Memory of ours on devices */
+/* Device memory that the library has allocated */
 struct allocated {
 	const struct accel *accel;
 	int index;
 	const uint8_t *at;
 	size_t bytes;
-	struct lease *lease; /* of neighbours; NULL: it was never offered */
+	struct lease
+		*lease; /* lease for neighbours; NULL: it was never offered */
 	struct allocated *next;
 };
 
-/* Guards both lists, and is held for no more than a look at them: a NIC takes
- * its time. */
+/* Guards both lists. It is taken only for a look at them, because a NIC takes
+ * long to register memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct user_buffers *communicators;
 static struct allocated *ours;
 
-/* A fork's child has neither. */
+/* The child of a fork has neither list. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -91,8 +95,8 @@ static bool covers(const struct user_buffer *g, const void *at, size_t bytes)
 
 /* ---- entries; under the lock of their list ---- */
 
-/* Nobody is to reach it any more. What neighbours still have mapped is theirs
- * until that lease is over; or NULL. */
+/* Remove a buffer: deregister it and withdraw its offer. Returns the lease by
+ * which neighbours may still have it mapped, or NULL. */
 static struct lease *take_back(struct user_buffers *all, struct user_buffer *g)
 {
 	struct lease *lease = ipc_withdraw(all->comm->dev->ipc, g->offer);
@@ -112,7 +116,8 @@ static struct lease *destroy(struct user_buffers *all, struct user_buffer **at)
 	return lease;
 }
 
-/* What was there is no more: its keys must not reach what is there now. */
+/* The allocation at this address has changed. Remove the old entry, so that its
+ * keys do not reach the new memory. */
 static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 		   uint64_t but)
 {
@@ -127,7 +132,7 @@ static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 			pthread_cond_wait(&all->changed, &all->lock);
 			at = &all->first;
 		} else if (g->announced) {
-			/* The user has a handle of it. */
+			/* The user has a handle of this one. */
 			lease_end(take_back(all, g), 0);
 			g->asked = true;
 			at = &g->next;
@@ -154,8 +159,8 @@ static struct user_buffer *add(struct user_buffers *all, const void *at,
 	return g;
 }
 
-/* The allocation of ours that this lies in, under the lock of the lists; or
- * NULL */
+/* The library's allocation that contains this address, or NULL. Called with the
+ * lock of the lists. */
 static struct allocated *find_ours(const void *at)
 {
 	struct allocated *a = ours;
@@ -165,8 +170,8 @@ static struct allocated *find_ours(const void *at)
 	return a;
 }
 
-/* Of what the library has allocated, neighbours have leases on the memory; of
- * the rest, on the offer. */
+/* Neighbours take leases on the memory if the library allocated it, otherwise
+ * on the offer. */
 static int offer(struct dicomm_comm *comm, const struct user_buffer *g)
 {
 	const struct lease *lease = NULL;
@@ -186,9 +191,9 @@ static int offer(struct dicomm_comm *comm, const struct user_buffer *g)
 	return ipc_offer(comm->dev->ipc, g->at, lease);
 }
 
-/* Once: what a NIC does not take, it does not take later. Only a call of the
- * communicator asks, one at a time; meanwhile no stream becomes held, and g
- * stays, while what is before and behind it may go. */
+/* Ask the transports once: a NIC that refuses the memory will refuse it later,
+ * too. Only one call of the communicator asks at a time. Meanwhile no stream
+ * becomes blocked and g stays, but entries before and behind it may go. */
 static void ask(struct user_buffers *all, struct user_buffer *g)
 {
 	struct dicomm_comm *comm = all->comm;
@@ -293,13 +298,15 @@ dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 	*out = NULL;
 	if (!all)
 		return DICOMM_SUCCESS;
-	/* Of what the driver does not know nobody is told. */
+	/* The driver does not know this memory, so we would not notice when it
+	 * is freed. */
 	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return DICOMM_SUCCESS;
 	pthread_mutex_lock(&all->lock);
 	let_go(all, a.base, a.bytes, a.id);
 	g = add(all, at, bytes, a.id, true);
-	/* Of more than one allocation, a number says too little. */
+	/* The buffer spans several allocations, so one number cannot identify
+	 * it. */
 	if (g && bytes > a.bytes - ((uintptr_t)at - (uintptr_t)a.base))
 		g->asked = true;
 	if (g)
@@ -357,7 +364,7 @@ static bool is_ours(const void *at)
 	return found;
 }
 
-/* Under the lock of the lists, but for the time it takes */
+/* Called with the lock of the lists, released while the driver frees. */
 static void let_go_in(struct user_buffers *all, const void *at, size_t bytes)
 {
 	all->users++;
@@ -397,7 +404,7 @@ dicomm_result_t user_buffer_free(void *at)
 
 /* ---- calls ---- */
 
-/* All who reach it: of offers, the last that was made */
+/* Record who reaches the buffer; of several offers, the latest. */
 static void add_uplinks(const struct user_buffer *g, struct call *call,
 			enum plan_buffer b)
 {
@@ -412,7 +419,8 @@ static void find_access(struct user_buffers *all, const void *at, size_t bytes,
 	struct accel_allocation a;
 	bool found = false, pays;
 
-	/* Of what the driver does not know nobody is told. */
+	/* The driver does not know this memory, so we would not notice when it
+	 * is freed. */
 	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return;
 	pays = bytes >= PAYS && is_ours(at) &&
@@ -441,7 +449,8 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 {
 	size_t first, bytes;
 
-	/* Memory that a NIC reaches is scarce: not where nothing is sent. */
+	/* Memory that a NIC reaches is scarce, so register nothing for a call
+	 * that sends nothing. */
 	if (!comm->dev || !comm->dev->user_buffers ||
 	    call->coll == COLL_REDUCE_LOCAL)
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which wires reach the memory of which ranks' devices. */
+/* Finds out which transports reach the memory of which ranks' devices. */
 #include "src/device/wire_access.h"
 
 #include <stdio.h>
@@ -11,16 +11,16 @@
 #include "src/device/device.h"
 #include "src/core/memory.h"
 
-/* What each rank tells all others. */
+/* What each rank tells all others */
 struct access_report {
 	char how[WIRE_ACCESS_TEXT];
-	/* Of each rank, bit i: wire i leads there, and takes the memory of the
-	 * rank that tells. */
+	/* For each rank. Bit i: transport i leads there and takes the memory of
+	 * the rank that reports. */
 	uint8_t transports[];
 };
 
 struct wire_access {
-	struct mem_handles handles; /* the stages of this rank */
+	struct mem_handles handles; /* of this rank's staging buffers */
 	size_t stride;              /* of told[] */
 	uint8_t *reports;           /* by all ranks */
 };
@@ -32,7 +32,7 @@ static const struct access_report *report_of(const struct wire_access *d,
 					      (size_t)rank * d->stride);
 }
 
-/* As much as there is room for. */
+/* Append as much as there is room for. */
 static void append(char *text, const char *name, const char *more)
 {
 	size_t n = strlen(text);
@@ -41,7 +41,7 @@ static void append(char *text, const char *name, const char *more)
 		 name, more);
 }
 
-/* Of those that might have reached it */
+/* Transports that are not open, but might have reached it */
 static void tell_unopened(struct dicomm_comm *comm, char *no)
 {
 	char why[WIRE_ACCESS_TEXT / 2];
@@ -106,7 +106,7 @@ static dicomm_result_t register_stages(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Is there a rank whose memory this one's device does not reach, or not all? */
+/* Is there a rank whose memory this rank's device does not reach fully? */
 static bool is_wanted(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)

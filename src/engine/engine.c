@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations: made from calls, queued, run to their end. */
+/* Makes operations from calls, queues them, and runs them to their end. */
 #include "src/engine/engine.h"
 
 #include <stdlib.h>
@@ -16,13 +16,15 @@
 #include "src/core/connect.h"
 #include "src/core/memory.h"
 
-/* Steps started in one turn of an operation, so that others get theirs. */
+/* Steps that one operation starts in a turn, so that others get theirs */
 #define TURN_BUDGET 64
-/* For looking at operations that wait, likewise */
+/* Peers that are checked for late operations in a turn */
 #define WATCH_NS UINT64_C(50000000)
-#define TELL_MS 100 /* who is done, but has not told all of it */
+#define TELL_MS \
+	100 /* how long a finished rank polls to send its pending credits */
 
-/* Whom an operation waits for: the peer of its first unfinished message. */
+/* The rank that an operation waits for: the peer of its first unfinished
+ * message */
 static void blocked_on(const struct operation *op, struct wait_for *f)
 {
 	const struct plan *p = &op->prep->plan;
@@ -50,7 +52,7 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 		f->peer = s->peer;
 		f->sending = s->kind == STEP_SEND;
 		if (!f->sending)
-			return; /* a receive tells most */
+			return; /* a late receive tells more than a late send */
 	}
 }
 
@@ -59,15 +61,15 @@ bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 	struct wait_for f = {.comm = op->comm, .alone = alone};
 	uint64_t checked_ns = w->checked_ns;
 
-	/* Only the slow part asks who is late. */
+	/* Only the slow part checks which rank is late. */
 	if (w->polls + 1 >= op->comm->spin)
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;
 }
 
-/* A peer that does not answer takes time: who comes after it is looked at the
- * next time, when that one is not asked again. One warning does for all. */
+/* To ask a peer that does not answer takes time. The next look skips it and
+ * asks the one after it. One warning serves for all. */
 bool engine_watch(const struct waiter *w, struct operation *op)
 {
 	struct wait_for f = {.comm = op->comm};
@@ -98,8 +100,9 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 
 	if (bytes <= comm->scratch.bytes)
 		return DICOMM_SUCCESS;
-	/* To allocate now could wait for a stream that waits for us, or be too
-	 * late for neighbours to map it. */
+	/* Scratch on a device is not enlarged: an allocation could wait for a
+	 * stream that waits for this thread, and neighbours could not map it in
+	 * time. */
 	if (comm->dev || comm->scratch.shared)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "operation: %zu bytes of scratch on %s, there are "
@@ -121,7 +124,7 @@ void engine_release(struct operation *op)
 	op->comm->spare = op;
 }
 
-/* The last operation in the queue that op belongs to. */
+/* The tail of the queue that op belongs to */
 static struct operation **queue_of(struct operation *op)
 {
 	switch (op->call.coll) {
@@ -168,7 +171,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		comm->spare = op->next;
 	} else {
 		op = calloc(1, sizeof(*op));
-		/* The others must not wait for it. */
+		/* The other ranks must not wait for this one. */
 		if (!op)
 			return fault_own(comm,
 					 FAIL(DICOMM_ERR_NO_MEMORY,
@@ -193,8 +196,8 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 
 release:
 	engine_release(op);
-	/* What all ranks decide alike has no effect; but if only this one
-	 * cannot go on, they must not wait for it. */
+	/* If all ranks refuse the call alike, nothing has happened. If only
+	 * this rank cannot go on, the others must not wait for it. */
 	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
 	    status != DICOMM_ERR_INVALID_USAGE)
 		return fault_own(comm, status, -1);
@@ -221,7 +224,7 @@ static dicomm_result_t clear_flows(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
-/* Messages of the call's buffers may go by reference. */
+/* Messages from or to the call's buffers may go by reference. */
 static dicomm_result_t register_buffers(struct operation *op)
 {
 	const struct dicomm_comm *comm = op->comm;
@@ -254,7 +257,8 @@ static void drop_buffers(struct operation *op)
 	}
 }
 
-/* Its algorithm was chosen when it was queued, by links that are no more. */
+/* The links were replaced after the operation was queued, so choose its
+ * algorithm again. */
 static dicomm_result_t renew(struct operation *op)
 {
 	struct prepared *old = op->prep;
@@ -279,10 +283,11 @@ static uint64_t messages_of(const struct operation *op, const struct pair *pair,
 }
 
 /*
- * Who is done with a crowded operation sends nothing of the next one to a rank
- * that is not: it would take the way from what others still send to that rank,
- * which meanwhile has nothing more to send itself. So a rank releases the last
- * message of such an operation only at its end.
+ * After an incast operation, a rank sends nothing of the next one to a peer
+ * that has not ended the first. Its messages would take bandwidth from those
+ * that other ranks still send to that peer, while the peer has nothing to send.
+ * For this, each rank withholds the release of its last message until the
+ * operation ends.
  */
 static void take_turn(struct operation *op)
 {
@@ -331,7 +336,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	return DICOMM_SUCCESS;
 }
 
-/* Is there so much of all that this rank receives? */
+/* Is this operation an incast to this rank? */
 static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
 {
 	const struct plan *p = &op->prep->plan;
@@ -348,9 +353,9 @@ static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
 }
 
 /*
- * Where there is a root, ranks wait for who is late, and some are done long
- * before others. What tells of links is how long a rank receives, from when it
- * has heard of all that send to it.
+ * In a collective with a root, ranks wait for a late rank, and some end long
+ * before others. What tells about the links is how long a rank receives,
+ * counted from when all its senders have sent something.
  */
 static void time_receives(struct operation *op)
 {
@@ -362,8 +367,7 @@ static void time_receives(struct operation *op)
 		op->ended_ns = clock_ns();
 }
 
-/* All steps have finished: the next operation numbers its messages from
- * here. */
+/* All steps are done: the next operation numbers its messages from here. */
 static void end(struct operation *op)
 {
 	struct prepared *e = op->prep;
@@ -381,7 +385,8 @@ static void end(struct operation *op)
 			     (op->ended_ns ? op->ended_ns : clock_ns()) -
 				     op->begun_ns,
 			     op->prep->expected_ns);
-	/* Who waits for this rank must not depend on its next call. */
+	/* Send pending credits: a rank that waits for them must not depend on
+	 * this rank's next call. */
 	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
@@ -425,7 +430,8 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	return r;
 }
 
-/* Of one communicator? Then who waits for one of them waits for all. */
+/* Are all operations of one communicator? Then a wait for one is a wait for
+ * all. */
 static bool are_alone(struct operation *const *ops, size_t n)
 {
 	for (size_t i = 1; i < n; i++)

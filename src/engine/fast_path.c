@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The short way: a small message is one slice, and so is one that goes by
- * reference as a whole, however long: its steps are run one after the other by
- * the caller, without a schedule.
+ * The fast path. The caller runs the steps of a plan one after the other,
+ * without a schedule. This suits small messages, which are one slice, and
+ * messages of any length that go by reference as a whole.
  */
 #include "src/engine/fast_path.h"
 
@@ -19,12 +19,12 @@
 #include "src/core/fault.h"
 #include "src/core/connect.h"
 
-/* Of a first-level cache, what a slot may take. */
+/* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
-/* Of a long message, between two looks at faults. */
+/* Bytes of a long message between two checks of the fault */
 #define PIECE_BYTES (1u << 20)
 
-/* One run of a flat executable. */
+/* One run of a fast call */
 struct fast_steps {
 	struct dicomm_comm *comm;
 	const struct prepared *prep;
@@ -32,7 +32,7 @@ struct fast_steps {
 	uint32_t signature;
 };
 
-/* The call of a flat run, as far as messages about it need it. */
+/* The call, for messages that name it */
 static struct call fast_call(const struct fast_steps *r)
 {
 	return (struct call){.coll = (enum coll)r->prep->key.coll,
@@ -78,8 +78,8 @@ fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
-/* The next message goes where a neighbour has read an old one. This rank is
- * about to wait for somebody, so let the slot come back meanwhile. */
+/* The slot of the next message still holds one that the neighbour has read.
+ * This rank is about to wait, so get the credit back meanwhile. */
 static void fetch_next_slot(const struct fast_step *s)
 {
 	const struct tp_outbox *out = &s->channel->out;
@@ -105,14 +105,15 @@ static inline dicomm_result_t fast_send(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
-/* The last message of a step: one that is long has a number for each slice. */
+/* Number of the last message of a step; a long one has a number for each slice.
+ */
 static uint64_t fast_last(const struct fast_steps *r, const struct fast_step *s,
 			  uint64_t base)
 {
 	return base + s->number + r->prep->slices - 1;
 }
 
-/* Let the receiver take it from where it lies. */
+/* Send a reference: the receiver reads the bytes where they are. */
 static dicomm_result_t fast_refer(const struct fast_steps *r,
 				  const struct fast_step *s, const uint8_t *src)
 {
@@ -132,7 +133,7 @@ static dicomm_result_t fast_refer(const struct fast_steps *r,
 	return fast_send_slow(r, s, TP_REF, &ref, status);
 }
 
-/* What lies ready needs to wait for no other step. */
+/* A send that depends on no other step can go first. */
 static __attribute__((noinline)) dicomm_result_t
 fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
 {
@@ -145,7 +146,7 @@ fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
 	return DICOMM_SUCCESS;
 }
 
-/* Have all receivers taken it? */
+/* Have all receivers read what was referred to? */
 static __attribute__((noinline)) dicomm_result_t
 fast_sent(const struct fast_steps *r)
 {
@@ -166,7 +167,7 @@ fast_sent(const struct fast_steps *r)
 	return DICOMM_SUCCESS;
 }
 
-/* Spin for the message, the first time connect to its sender. */
+/* Spin until the message comes. The first time, connect to its sender. */
 static __attribute__((noinline)) dicomm_result_t
 fast_arrival(const struct fast_steps *r, const struct fast_step *s,
 	     uint64_t seq, struct tp_line **out)
@@ -187,7 +188,7 @@ fast_arrival(const struct fast_steps *r, const struct fast_step *s,
 	return DICOMM_SUCCESS;
 }
 
-/* The bytes are there. */
+/* The bytes are at src. Copy or reduce them. */
 static inline void fast_take(const struct fast_steps *r,
 			     const struct fast_step *s, uint8_t *dst,
 			     const uint8_t *a, const void *src, size_t n,
@@ -202,9 +203,9 @@ static inline void fast_take(const struct fast_steps *r,
 		memcpy(dst, src, bytes);
 }
 
-/* Read up to *len bytes at `at` of what is referred to, for dst. Where the wire
- * reads held memory only, they go through such, for the user's buffers are not
- * held here. */
+/* Read up to *len bytes at `at` of the reference, for dst. If the transport
+ * reads into registered memory only, it reads into a bounce buffer, because
+ * this path does not register the user's buffers. */
 static dicomm_result_t fast_read(const struct fast_steps *r,
 				 const struct fast_step *s, uint64_t seq,
 				 const struct tp_ref *ref, uint64_t at,
@@ -235,7 +236,7 @@ static dicomm_result_t fast_read(const struct fast_steps *r,
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
-/* The sender left a reference to so many bytes. */
+/* The message is a reference to so many bytes. */
 static __attribute__((noinline)) dicomm_result_t
 fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
@@ -268,7 +269,8 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 			if (status != DICOMM_SUCCESS)
 				return fast_fail(r, s, status);
 		}
-		/* Do not keep a sender of this process that aborts. */
+		/* Tell a sender in this process, which may abort, that its
+		 * memory is no longer read. */
 		if (at + len < bytes) {
 			t->release(s->tp, r->prep->class, seq - 1);
 			if (fault_is(r->comm))
@@ -301,8 +303,8 @@ static dicomm_result_t fast_mismatch(const struct fast_steps *r,
 	return wait_mismatch(r->comm, &call, r->number, s->peer->rank);
 }
 
-/* A long message whose sender has no memory that this rank reaches comes slice
- * by slice. */
+/* The sender of a long message has no memory that this rank reaches, so it
+ * comes slice by slice. */
 static __attribute__((noinline)) dicomm_result_t
 fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 		 uint8_t *dst, const uint8_t *a)
@@ -353,7 +355,8 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 		return DICOMM_SUCCESS;
 	}
 	TRY(fast_fetch(r, s, seq, line, dst, a, s->bytes));
-	/* The sender of a reference waits; others learn at the end. */
+	/* The sender of a reference waits for its release, so send that now.
+	 * Other credits go out at the end. */
 	message_set_done(channel, fast_last(r, s, channel->in_base));
 	s->peer->transport->release(s->tp, r->prep->class,
 				    message_done(channel));
@@ -361,8 +364,8 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
-/* A copy or a reduction, however long: who aborts does not wait for all of it.
- */
+/* A copy or reduction in pieces, so that an abort does not wait for all of a
+ * long one. */
 static dicomm_result_t fast_local(const struct fast_steps *r,
 				  const struct fast_step *s, uint8_t *dst,
 				  const uint8_t *a, const uint8_t *b)
@@ -381,15 +384,15 @@ static dicomm_result_t fast_local(const struct fast_steps *r,
 }
 
 /*
- * Every rank takes its steps in plan order and blocks on each. No deadlock:
- * among the blocked ranks, take those in the earliest operation; all messages
- * of earlier operations are consumed, and of a call of one slice a pair has
- * fewer messages than slots (fast_path_build() saw to it), so nobody lacks a
- * credit; of several slices, who sends has referred to all before it waits for
- * anything, and who takes slices releases each. So who waits for a message
- * waits for a rank that has yet to send it in plan order, which ends (plan.h).
- * What is referred to stays until the end, when all have read it: no step of
- * such a plan writes it.
+ * Why this cannot deadlock: each rank takes its steps in plan order and blocks
+ * on each. Among the blocked ranks, take those in the earliest operation. All
+ * messages of earlier operations are consumed. In a call of one slice, a pair
+ * has fewer messages than slots (fast_path_build() checks this), so no sender
+ * lacks a credit. In a call of several slices, a sender has put all its
+ * references before it waits, and a receiver of slices releases each one. So a
+ * rank waits only for a message that another rank has yet to send in plan
+ * order, and plan order ends (plan.h). Memory that is referred to stays
+ * unchanged until all have read it, because no step of such a plan writes it.
  */
 static dicomm_result_t fast_run(struct dicomm_comm *comm,
 				const struct prepared *prep,
@@ -453,7 +456,7 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Would the peers rather pull what is sent than have it copied? */
+/* Would the peers rather read what is sent than get a copy? */
 static bool prefers_reference(const struct dicomm_comm *comm,
 			      const struct prepared *prep,
 			      uint8_t *const buffers[PLAN_BUFFERS])
@@ -470,7 +473,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		const struct fast_step *s = &prep->fast_steps[i];
 		const uint8_t *a = buffers[s->a_buffer] + s->a;
 
-		/* Nobody refers to scratch. */
+		/* Scratch is not referred to. */
 		if (s->kind != STEP_SEND || s->a_buffer == PLAN_SCRATCH)
 			continue;
 		if (s->bytes < comm->map_threshold)
@@ -500,7 +503,7 @@ bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		*status = fast_run(comm, prep, buffers, refer);
 	else
 		*status = fault_report(comm);
-	/* Nobody may load from the call's buffers any more. */
+	/* From here on, nobody may read the call's buffers. */
 	if (__builtin_expect(refer && *status != DICOMM_SUCCESS, 0))
 		fault_stop_transports(comm);
 	comm_leave(comm);

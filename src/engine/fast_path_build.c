@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making calls ready for the short way. */
+/* Decides which calls can take the fast path, and makes their steps. */
 #include "src/engine/fast_path_build.h"
 
 #include <stdlib.h>
@@ -12,9 +12,8 @@ static bool is_whole_block(const struct span *s)
 	return s->parts == 1 && s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* May the caller send references to all that a rank sends, and take its steps
- * on whole messages? Neighbours then load what the plan neither makes nor
- * writes. */
+/* May this rank send references to everything it sends, and run steps on whole
+ * messages? Neighbours then read memory that no step of the plan writes. */
 static bool lies_ready(const struct prepared *e)
 {
 	const struct plan *p = &e->plan;
@@ -43,7 +42,7 @@ static bool lies_ready(const struct prepared *e)
 	return true;
 }
 
-/* All slices of a span, as one. */
+/* All slices of a span as one extent */
 static struct extent whole_extent(const struct prepared *e,
 				  const struct call *call, const struct span *s)
 {
@@ -57,7 +56,8 @@ static struct extent whole_extent(const struct prepared *e,
 static bool may_be_fast(const struct prepared *e,
 			const struct dicomm_comm *comm, const struct call *call)
 {
-	/* Who takes turns does so in the engine. */
+	/* Messages of an incast operation take turns, which only the engine
+	 * does. */
 	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
 	    e->expected_ns || e->incast)
 		return false;
@@ -72,7 +72,7 @@ static bool may_be_fast(const struct prepared *e,
 	return true;
 }
 
-/* Resolve the spans of step i to bytes. */
+/* Resolve the spans of step i to byte offsets. */
 static dicomm_result_t resolve(const struct prepared *e,
 			       struct dicomm_comm *comm,
 			       const struct call *call, uint32_t i,
@@ -109,7 +109,8 @@ static dicomm_result_t resolve(const struct prepared *e,
 		f->n = x.n;
 	}
 	if (s->kind == STEP_RECV) {
-		/* It has no operand; but who reckons with one may. */
+		/* A barrier has no operand, but a receive step computes an
+		 * address from one. */
 		f->a_buffer = f->dst_buffer;
 		f->a = f->dst;
 	}

@@ -10,7 +10,7 @@
 #include "src/memory/in_process.h"
 #include "src/memory/ipc.h"
 
-/* Tells the signature of a note from that of the bytes themselves. */
+/* Tells the signature of a reference from that of a message with bytes. */
 #define NOTE_MARK 0x65746f6eu /* "note" */
 
 _Static_assert(sizeof(struct memory_ref) <= TP_LINE_ROOM, "fits the line");

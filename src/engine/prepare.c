@@ -15,13 +15,14 @@
 #include "src/core/paths.h"
 #include "src/core/connect.h"
 
-/* Most kept for each communicator; a plan of many ranks is not small. */
+/* Calls in the cache of a communicator, at most. The plan of many ranks is
+ * large. */
 #define KEPT_MAX 128
 #define WINDOW_MAX 64
-/* Of a block: so little of it is in nobody's way for long. */
+/* Blocks below this size do not congest a shared link for long. */
 #define CROWD_BYTES (UINT64_C(256) << 10)
 
-/* Elements of the longest block: what slices are counted in. */
+/* Elements of the longest block; slices are counted in it. */
 static uint64_t longest_block(const struct dicomm_comm *comm,
 			      const struct call *call)
 {
@@ -43,9 +44,10 @@ static uint64_t longest_block(const struct dicomm_comm *comm,
 	return most;
 }
 
-/* Bytes of the longer buffer: what time is estimated for. alltoallv is chosen
- * without its counts, which ranks do not share; to know them would take an
- * exchange before each call, and its algorithms take equally long anyhow. */
+/* Bytes of the longer buffer, for the estimate of time. The algorithm of
+ * alltoallv is chosen without its counts, because ranks do not share them: that
+ * would need an exchange before each call, and its algorithms take about
+ * equally long. */
 static uint64_t size_for_selection(const struct dicomm_comm *comm,
 				   const struct call *call, size_t elem_bytes)
 {
@@ -74,7 +76,7 @@ static uint64_t size_for_selection(const struct dicomm_comm *comm,
 	return n * elem_bytes;
 }
 
-/* Elements of one part of a slice, whose message_parts are one message. */
+/* Elements of one part of a slice; message_parts parts make one message. */
 static uint64_t part_elements(const struct prepared *e,
 			      const struct dicomm_comm *comm, uint64_t longest)
 {
@@ -84,13 +86,13 @@ static uint64_t part_elements(const struct prepared *e,
 	bool slotless = comm->slice_bytes &&
 			(!e->algorithm || e->algorithm->scratchless);
 	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
-	/* The ranks of an alltoallv do not share their longest block. */
+	/* The ranks of an alltoallv do not know each other's longest block. */
 	uint64_t message = e->key.coll == COLL_ALLTOALLV
 				   ? UINT64_MAX
 				   : longest / of * parts * e->elem_bytes;
 	uint64_t part = schedule_slice_bytes(message, most, slotless) /
 			e->elem_bytes / parts;
-	/* By what all ranks know: not all of them have the same scratch. */
+	/* Use only what all ranks know; their scratch may differ. */
 	uint64_t blocks = e->algorithm && e->algorithm->deterministic
 				  ? (uint64_t)comm->ranks
 				  : 2;
@@ -115,8 +117,7 @@ static void size_slices(struct prepared *e, const struct dicomm_comm *comm,
 			   (p->message_parts_of ? p->message_parts_of : 1);
 	e->longest = longest;
 	e->slices = longest ? (longest + e->slice - 1) / e->slice : 0;
-	/* A device wants the blocks of scratch at distances that are aligned.
-	 */
+	/* A device needs the blocks of scratch at aligned distances. */
 	if (e->slices == 1)
 		e->slice = comm->dev && !p->whole ? (longest + e->align - 1) /
 							    e->align * e->align
@@ -157,8 +158,8 @@ static dicomm_result_t find_pairs(struct prepared *e, struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Has the step anything to send? Its part of the first slice may be empty, and
- * not that of the last, which is shorter. */
+/* Does the step send anything? Its part of the first slice may be empty while
+ * its part of the last, shorter slice is not. */
 static bool carries(const struct prepared *e, const struct call *call,
 		    const struct step *s)
 {
@@ -168,7 +169,8 @@ static bool carries(const struct prepared *e, const struct call *call,
 		     prepared_extent(e, call, &s->a, (n - 1) / e->slice).n);
 }
 
-/* To whom nothing is sent may be done, and have left. */
+/* Connect only to peers that are sent something. Others may have finished and
+ * left. */
 static dicomm_result_t connect_pairs(struct prepared *e,
 				     struct dicomm_comm *comm,
 				     const struct call *call)
@@ -185,7 +187,7 @@ static dicomm_result_t connect_pairs(struct prepared *e,
 	return DICOMM_SUCCESS;
 }
 
-/* Which steps write what a later step reads? */
+/* Find the steps whose result a later step reads. */
 static dicomm_result_t find_readers(struct prepared *e)
 {
 	const struct plan *p = &e->plan;
@@ -224,8 +226,9 @@ static void find_largest(struct prepared *e, const struct call *call)
 	}
 }
 
-/* Does a message go by reference, over a wire that asks for it beforehand? The
- * counts of an alltoallv are not known to be alike: it may. */
+/* May a message go by reference over a transport that needs registered memory?
+ * The ranks of an alltoallv do not know whether their counts are equal, so for
+ * them: yes. */
 static void find_blocked(struct prepared *e)
 {
 	for (uint32_t i = 0; i < e->npairs; i++) {
@@ -238,7 +241,9 @@ static void find_blocked(struct prepared *e)
 	}
 }
 
-/* Not with references: who has sent one waits for its release. */
+/* Find incast: several ranks send much to this one over a link that they share.
+ * Messages by reference do not need turns, as their sender waits for the
+ * release. */
 static void find_incast(struct prepared *e)
 {
 	uint32_t senders = 0;
@@ -286,7 +291,7 @@ static dicomm_result_t find_kernels(struct prepared *e,
 	return DICOMM_SUCCESS;
 }
 
-/* What has no algorithm. */
+/* Calls that have no algorithm: one step. */
 static dicomm_result_t plan_one_step(struct prepared *e,
 				     struct dicomm_comm *comm,
 				     const struct call *call)
@@ -306,7 +311,7 @@ static dicomm_result_t plan_one_step(struct prepared *e,
 	return plan_finish(&e->plan);
 }
 
-/* What a rank has in the end, at most. */
+/* Bytes of the result on one rank, at most */
 static uint64_t result_bytes(const struct prepared *e,
 			     const struct dicomm_comm *comm,
 			     const struct call *call)
@@ -325,7 +330,7 @@ static uint64_t result_bytes(const struct prepared *e,
 	}
 }
 
-/* See prepared_quick(). */
+/* Record what prepared_quick() compares. */
 static void note_buffers(struct prepared *e, const struct dicomm_comm *comm,
 			 const struct call *call)
 {
@@ -339,7 +344,7 @@ static void note_buffers(struct prepared *e, const struct dicomm_comm *comm,
 		    &recv);
 	e->send_bytes = send * block;
 	e->recv_bytes = recv * block;
-	/* The distance is one for which the call counts as in place. */
+	/* The distance of the two buffers for which the call is in place */
 	for (int direction = 0; direction < 3; direction++) {
 		struct call probe = *call;
 		intptr_t d = (intptr_t)((size_t)comm->rank * block);
@@ -383,7 +388,8 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	note_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
 	size_slices(e, comm, longest_block(comm, call));
-	/* What was broadcast is read again soon. */
+	/* The result of a broadcast is read again soon, so keep it in the
+	 * caches. */
 	e->stream_out = call->coll != COLL_BROADCAST &&
 			result_bytes(e, comm, call) >= comm->stream_bytes;
 	TRY(find_pairs(e, comm));
@@ -407,7 +413,7 @@ static void destroy(struct prepared *e)
 	free(e);
 }
 
-/* Take it out of the list and the cache. No operation uses it. */
+/* Remove it from the list and the cache. No operation uses it. */
 static void drop(struct dicomm_comm *comm, struct prepared **at)
 {
 	struct prepared *e = *at;

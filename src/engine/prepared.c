@@ -43,7 +43,7 @@ size_t call_elem_bytes(const struct call *call)
 	return call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
 }
 
-/* Where a block lies in a buffer, and how long it is. */
+/* Position and length of a block in a buffer */
 static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 			      uint32_t block)
 {

@@ -43,7 +43,7 @@ enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
 	return SCHEDULE_FAILED;
 }
 
-/* Bytes of the block that a span without parts is a slice of. */
+/* Bytes of the block of a span that has no parts */
 static uint64_t whole_bytes(const struct operation *op, const struct span *s)
 {
 	return prepared_block(op->prep, &op->call, s) * op->prep->elem_bytes;
@@ -56,7 +56,8 @@ static uint64_t slices_of(const struct operation *op, uint64_t bytes)
 	return (bytes + slice - 1) / slice;
 }
 
-/* Does the step touch its block from end to end, with nothing to wait for? */
+/* Does the step send or receive a whole block, without waiting for another
+ * step? */
 static bool is_ready_whole(const struct operation *op, const struct step *step,
 			   const struct span *s)
 {
@@ -64,8 +65,8 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* Of a message. The ranks of an alltoallv share no counts, but each pair has
- * one in common. */
+/* Signature of a step's message. The ranks of an alltoallv do not share all
+ * counts, but the two ranks of a pair share one. */
 uint32_t step_signature(const struct operation *op, const struct step *step)
 {
 	uint64_t n;
@@ -78,8 +79,8 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* The root of a broadcast has just written what it sends, so that it comes from
- * that core's cache in any case. */
+/* The root of a broadcast has just written what it sends, so it is in the cache
+ * of the root's core anyway. */
 enum tp_want step_want(const struct prepared *prep)
 {
 	enum coll coll = (enum coll)prep->key.coll;
@@ -91,8 +92,8 @@ enum tp_want step_want(const struct prepared *prep)
 	return TP_WANT_EXCHANGE;
 }
 
-/* For a neighbour's device, which then reads the operand where it is; NULL: it
- * does not. */
+/* The reference to send if a neighbour's device reads the operand in place;
+ * otherwise NULL. */
 static const struct memory_ref *mem_ref_of(struct operation *op,
 					   const struct step *step,
 					   const struct piece *a, uint64_t seq)
@@ -117,7 +118,8 @@ static const struct memory_ref *mem_ref_of(struct operation *op,
 	return NULL;
 }
 
-/* Does so much pay to be fetched? Not what a network sends at once. */
+/* Is it worth reading so many bytes by reference? Not if the network sends them
+ * as one message. */
 static bool may_refer(const struct peer *peer, const struct step *step,
 		      uint64_t len, uint64_t threshold)
 {
@@ -164,7 +166,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 	if (!k && whole)
 		len = whole_bytes(op, &step->a);
 	must = a.bytes > peer->limits.eager_bytes;
-	/* What did not pay as a whole does not in parts. */
+	/* If the whole was not worth a reference, its parts are not. */
 	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
 	mem_ref = mem_ref_of(op, step, &a, seq);
 	if (mem_ref) {
@@ -238,7 +240,7 @@ void step_forget(struct operation *op)
 			op->comm->bounce_buffers.of[i].op = NULL;
 }
 
-/* Count what did not come through a ring. */
+/* Count bytes that did not come through an inbox. */
 static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
 		       uint64_t bytes)
 {
@@ -260,10 +262,10 @@ dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 	return status;
 }
 
-/* Bytes that may be read ahead, so that reading is worth a system call. */
+/* Read ahead up to this much, so that each read is worth a system call. */
 #define READ_AHEAD (UINT64_C(256) << 10)
 
-/* One read() at `at` of a whole message reaches so far: whole slices. */
+/* How far one read of a whole message reaches, in whole slices */
 static uint64_t reach_of(const struct operation *op, const struct step *step,
 			 const struct flow *f, uint64_t at, uint64_t bytes)
 {
@@ -275,8 +277,8 @@ static uint64_t reach_of(const struct operation *op, const struct step *step,
 	return f->bytes - at < ahead ? f->bytes : at + ahead;
 }
 
-/* The bytes that the sender refers to, as memory to load from; ERR_UNSUPPORTED:
- * they have to be read. */
+/* The bytes of a reference as memory that this rank can load from.
+ * ERR_UNSUPPORTED: they must be read. */
 static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
 			   uint64_t bytes)
 {
@@ -296,8 +298,8 @@ dicomm_result_t step_intact(const struct peer *peer)
 				       : DICOMM_SUCCESS;
 }
 
-/* Where bytes go that have to be read: what is reduced, not to its final
- * place. */
+/* Where the bytes of a read go: into a bounce buffer if they are reduced later,
+ * else to their final place. */
 static dicomm_result_t find_room(struct receive *r)
 {
 	r->src = r->room ? r->room : r->dst.at;
@@ -310,7 +312,7 @@ static dicomm_result_t find_room(struct receive *r)
 	return DICOMM_SUCCESS;
 }
 
-/* Slice k of a message that one reference stands for. */
+/* Slice k of a message for which one reference was sent */
 static dicomm_result_t fetch_part(struct receive *r)
 {
 	const struct operation *op = r->op;
@@ -340,7 +342,7 @@ static dicomm_result_t fetch_part(struct receive *r)
 	return status;
 }
 
-/* The message has come; where are its bytes? */
+/* The message has arrived: find its bytes. */
 static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 {
 	struct operation *op = r->op;
@@ -457,7 +459,7 @@ enum schedule_result step_find_ref(struct receive *r)
 	return SCHEDULE_DONE;
 }
 
-/* The bytes are there. */
+/* The bytes are at src. Copy or reduce them. */
 static void take(struct operation *op, const struct step *step, uint32_t s,
 		 uint64_t k, const struct piece *dst, const void *src)
 {
@@ -587,8 +589,8 @@ dicomm_result_t step_arrived(struct operation *op, const struct step *step,
 
 	if (ahead && at < f->arrived)
 		return DICOMM_SUCCESS;
-	/* The oldest slice that is not there is the one that read() was told
-	 * of. */
+	/* A read is reported with the oldest slice that it has not delivered
+	 * yet. */
 	TRY(peer->transport->read_status(peer->tp, op->prep->class, seq));
 	if (ahead)
 		f->arrived = reach_of(op, step, f, at,
@@ -608,7 +610,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!(f->posted & bit))
-		return SCHEDULE_DONE; /* while an older slice was posted */
+		return SCHEDULE_DONE; /* it came while an older slice was POSTED
+				       */
 	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;
@@ -632,7 +635,7 @@ static const struct step_ops host_ops = {.local = do_local,
 
 /* ---- the schedule's side ---- */
 
-/* Slices that a message step of alltoallv has: each pair its own number. */
+/* Slices of an alltoallv message: each pair has its own number. */
 static bool is_beyond(const struct operation *op, const struct step *step,
 		      uint64_t k)
 {
@@ -650,7 +653,7 @@ static const struct step_ops *ops_of(const struct operation *op)
 	return op->comm->device_ops ? op->comm->device_ops : &host_ops;
 }
 
-/* The number of a message in its lane */
+/* Number of a message in its channel */
 static uint64_t seq_of(const struct operation *op, const struct step *step,
 		       uint64_t number)
 {
