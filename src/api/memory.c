@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public functions on memory: allocate, free, copy, register. */
+/* The public functions for memory: allocate, free, copy, register. */
 #include "src/core/memory.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"
 
-/* For operations under way, without which more can be allocated and freed */
+/* How long to wait for operations that block streams */
 #define FREED_MS 2000
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
@@ -28,9 +28,10 @@ struct registration {
 	struct user_buffer *user_buffer; /* of a device; or NULL */
 };
 
-/* A driver that waits for a stream while it allocates may keep others from what
- * would let that go on. Without end if they wait for this thread: so after that
- * time it is tried all the same. True: streams_unblocked_end() is to follow. */
+/* Try to get all streams unblocked before an allocation. A driver that waits
+ * for a blocked stream while it allocates may keep other threads from
+ * unblocking it. But they may wait for this thread, so after some time it
+ * allocates anyway. True: call streams_unblocked_end() afterwards. */
 static bool unhold(const struct accel *accel, int index)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
@@ -44,8 +45,7 @@ static bool unhold(const struct accel *accel, int index)
 	return true;
 }
 
-/* Where there is none left, what was freed while streams were held may come
- * back meanwhile. */
+/* If the device is full, run deferred frees and try again. */
 static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 			    void **ptr)
 {
@@ -70,7 +70,7 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 	}
 }
 
-/* Of a device: to be known to wires, see given.h. */
+/* Record device memory, so that transports can reach it; see user_buffer.h. */
 static dicomm_result_t allocate(const struct accel *accel, int index,
 				void **ptr, size_t size)
 {

@@ -61,7 +61,7 @@ const char *dicomm_get_error_string(dicomm_result_t result)
 
 const char *dicomm_get_last_error(dicomm_comm_t comm)
 {
-	/* The text of a broken communicator is shown to whoever asks. */
+	/* Anybody may ask for the text of a broken communicator. */
 	if (comm && comm->magic == COMM_MAGIC && fault_is(comm))
 		fault_report(comm);
 	return log_last_error();
@@ -154,7 +154,7 @@ static dicomm_result_t explain(const struct select_table *table,
 	struct shape shape = {.rank = rank, .ranks = ranks, .links = links};
 
 	TRY(find_collective("explain", operation, &shape.coll));
-	/* As calls do: what is counted for them is found by that, too. */
+	/* Look it up as calls do, so that the counters match. */
 	shape.root = coll_rooted(shape.coll) ? 0 : -1;
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -190,7 +190,8 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	return peer_access_explain(comm, text + n, len - n);
 }
 
-/* What a communicator would select by that is not there. */
+/* The tables by which a communicator of so many ranks would select, if it
+ * existed */
 static dicomm_result_t plan_table(const char *who, const char *topology,
 				  int ranks, struct select_table *table,
 				  struct links **links)
@@ -207,7 +208,7 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 				 config_bool(CONFIG_DETERMINISTIC), table);
 	if (*links)
 		table->params.node_cores = 0;
-	/* There are no links then to find its rates by. */
+	/* One host has no links, so take its rates from its node. */
 	if (*links && (*links)->nodes == 1)
 		estimate_params_of_node(&table->params, links_node(*links, 0));
 	if (*links && (*links)->nodes > 1)
@@ -261,7 +262,7 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	if (!a) {
 		snprintf(text, sizeof(text), "predict: %s has no algorithm %d",
 			 operation, index);
-		/* How a caller finds the end; no error to print. */
+		/* The caller counts up until this, so log nothing. */
 		log_set_last_error(text);
 		*algorithm = NULL;
 		return DICOMM_ERR_INVALID_ARGUMENT;
@@ -277,7 +278,7 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	return status;
 }
 
-/* As the end of a rank that is bound to it. */
+/* Describe the device as the end of a rank that is bound to it. */
 static dicomm_result_t end_of(const char *name, const char *device, int pid,
 			      struct path_end *end)
 {
@@ -353,15 +354,15 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 						     sizeof(info->reason));
 		return DICOMM_SUCCESS;
 	}
-	/* How a caller finds the end of the list; no error to print. */
+	/* The caller counts up until this, so log nothing. */
 	log_set_last_error("transport_info: no transport of that number");
 	return DICOMM_ERR_INVALID_ARGUMENT;
 }
 
-/* Memory that adapters are asked about */
+/* Memory for which adapters are asked */
 #define PROBE_BYTES 65536
 
-/* Finds the pair of that number, or counts down by those there are. */
+/* Find the pair of that number; otherwise subtract the pairs seen here. */
 static bool find_adapter(const struct tp_region *region, int *index,
 			 dicomm_adapter_info_t *info)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creating a communicator with its settings, and freeing all that it owns. */
+/* Creates a communicator with its settings, and frees all that it owns. */
 #include "src/comm/create.h"
 
 #include <stdio.h>
@@ -125,7 +125,8 @@ void comm_free(struct dicomm_comm *comm)
 			&comm->bounce_buffers.handles);
 	engine_free_spare(comm);
 	prepare_free_all(comm);
-	/* With all peers: one after the other would be waited for. */
+	/* Begin to close with all peers, so that they are waited for together.
+	 */
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
 		if (comm->transports[i].device)
 			comm->transports[i].transport->close(

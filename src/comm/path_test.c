@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ranks that never meet open their wires. */
+/* Two communicators that never meet open their transports and register memory.
+ */
 #include "src/comm/create.h"
 #include "src/comm/path_test.h"
 
@@ -14,11 +15,11 @@
 #include "src/core/memory.h"
 #include "src/core/rank_address.h"
 
-/* Memory that wires are asked about */
+/* Memory for which transports are asked */
 #define BYTES 65536
 
 struct end {
-	struct dicomm_comm *comm; /* of two ranks, of which it is one */
+	struct dicomm_comm *comm; /* of two ranks, of which this is one */
 	bool on_host;
 	void *memory;
 	struct mem_handles handles;
@@ -70,7 +71,7 @@ static void end(struct end *e)
 	comm_free(e->comm);
 }
 
-/* Bit i: wire i leads to the other, and takes the memory of this. */
+/* Bit i: transport i leads to the other rank and takes this rank's memory. */
 static unsigned mask_to(const struct end *e, int rank)
 {
 	unsigned all = comm_transports_to(e->comm, 1 - rank);

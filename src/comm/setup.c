@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ranks of a communicator meet, compare what must be equal, and agree on
- * the rest. */
+/* Setup: the ranks of a communicator meet, compare what must be equal, and
+ * agree on the rest. */
 #include "src/comm/setup.h"
 
 #include <stdio.h>
@@ -27,13 +27,13 @@
 #include "src/core/paths.h"
 #include "src/core/rank_address.h"
 
-/* Polls before the core is given away: about 100 us where every rank has a
- * core of its own; else only as long as a reply takes that is under way. */
+/* Polls before a thread yields its core: about 100 us if every rank has a core
+ * of its own; otherwise as long as a reply takes. */
 #define SPIN_ALONE 20000
 #define SPIN_SHARED 30
-/* Where all others are beyond a network: looks at that are system calls. */
+/* If all other ranks are beyond a network, each poll is a system call. */
 #define SPIN_FAR 50
-/* In one go, by who waits for the control plane. */
+/* Polls in one go, by a thread that waits for the control plane */
 #define POLLS_WAITING 8
 
 static void on_failed(void *ctx, dicomm_result_t status, int culprit,
@@ -74,18 +74,19 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 				  text, len))
 			return true;
 	}
-	/* What is queued is yet to come. */
+	/* It is queued and has not run yet. */
 	if (atomic_load(&comm->state) < COMM_FINALIZING ||
 	    atomic_load(&comm->queued))
 		return false;
-	/* It will never be called. */
+	/* This rank will never make that call. */
 	*signature = 0;
 	snprintf(text, len, "comm_finalize");
 	return true;
 }
 
-/* What a rank that is not that far yet waits for may have been lost with a NIC,
- * or not been told; who makes progress otherwise is the progress thread. */
+/* Progress while this thread waits for the control plane. A rank that is not
+ * that far yet may wait for a message or a credit that a NIC has lost. If
+ * operations are queued, the progress thread does this. */
 static void poll_own(struct dicomm_comm *comm)
 {
 	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
@@ -96,7 +97,7 @@ static void poll_own(struct dicomm_comm *comm)
 	comm_leave_one(comm);
 }
 
-/* Or what it waits for is of another communicator. */
+/* It may also wait for something in another communicator. */
 static void on_waiting(void *ctx)
 {
 	poll_own(ctx);
@@ -119,14 +120,14 @@ static dicomm_result_t check_list(const char *list)
 	return DICOMM_SUCCESS;
 }
 
-/* Why wires were not opened. */
+/* Why transports were not opened */
 struct reasons {
 	char text[512];
 	size_t len;
 };
 
-/* Those that end at this machine; all others; or of these, such as may reach
- * devices. */
+/* Transports within this machine; to other machines; of the latter, those that
+ * may reach device memory */
 enum which { LOCAL, REMOTE, REMOTE_FOR_DEVICES };
 
 static bool is_one_of(const struct transport *t, enum which which)
@@ -175,7 +176,7 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 		w->transport = transports[i];
 		atomic_store(&w->device, device);
 	}
-	/* Raised before there was anything to stop. */
+	/* A fault was raised before this transport could be stopped. */
 	if (fault_is(comm)) {
 		fault_stop_transports(comm);
 		return fault_report(comm);
@@ -245,15 +246,16 @@ static bool has_peer_access(struct dicomm_comm *comm)
 	return true;
 }
 
-/* What this rank would have slots of near wires hold, for the sake of one to
- * other machines; 0: as they are. */
+/* The slot size that this rank wants within the machine, for the sake of a
+ * transport to other machines. 0: no change. */
 static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 {
 	const char *list = comm_transports(comm);
 	uint32_t most = 0;
 	char why[256];
 
-	/* Each may keep that for each other one of its machine. */
+	/* Each rank may keep such an inbox for each other one of its machine.
+	 */
 	if (on_one_host(comm) || comm->node_ranks > COMM_WIDE_RANKS)
 		return 0;
 	for (size_t i = 0; transports[i]; i++) {
@@ -279,8 +281,8 @@ static void widen_local(struct dicomm_comm *comm)
 	}
 }
 
-/* The first wire that two ranks have in common is theirs. Bit by bit those of
- * all pairs, which all ranks see alike; 0: some pair has none. */
+/* Two ranks use the lowest transport that they share. Returns the transports of
+ * all pairs, a bit each, equal on all ranks. 0: some pair has none. */
 static uint8_t transports_in_use(const struct dicomm_comm *comm,
 				 const uint8_t *all)
 {
@@ -299,8 +301,8 @@ static uint8_t transports_in_use(const struct dicomm_comm *comm,
 	return in_use;
 }
 
-/* Slices may be as long as slots are everywhere, also by wires that this rank
- * has not. */
+/* Slices may be as long as the smallest slots, also of transports that this
+ * rank does not use. */
 static void widen(struct dicomm_comm *comm, const uint8_t *all)
 {
 	uint8_t in_use = transports_in_use(comm, all);
@@ -322,8 +324,8 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 		comm->only_transport = w;
 }
 
-/* To poll for what comes through the kernel keeps the core from who brings it.
- */
+/* To poll a transport that goes through the kernel takes the core from the
+ * thread that brings the messages. */
 static void find_slow(struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++) {
@@ -339,7 +341,7 @@ static void find_slow(struct dicomm_comm *comm)
 	}
 }
 
-/* Two ranks use what each has found by itself to lead to the other. */
+/* Two ranks use the transports that both have found to lead to the other. */
 static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 {
 	unsigned n = (unsigned)comm->ranks;
@@ -365,8 +367,8 @@ static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 	return status;
 }
 
-/* Some rank, or the memory of its device, is beyond the near wires: open those
- * to other machines. */
+/* Some rank, or the memory of its device, is out of reach of the transports
+ * within the machine. Open those to other machines. */
 static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 				struct reasons *reasons)
 {
@@ -405,7 +407,7 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	return status;
 }
 
-/* What ranks of one communicator must have in common. */
+/* Check what must be equal on all ranks of a communicator. */
 static dicomm_result_t compare_members(struct dicomm_comm *comm)
 {
 	const struct member *zero = &comm->members[0];
@@ -431,8 +433,8 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Everybody selects by the table of rank 0; *far if some rank says so; and near
- * slots are as long as all wish. */
+/* All ranks select by rank 0's table. *far is set if some rank wants it. Slots
+ * within the machine get the size that all want. */
 static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
 	struct shared {
@@ -448,7 +450,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	memset(&mine, 0, sizeof(mine));
 	mine.far = *far;
 	mine.local_slot_bytes = wished_local_slot_bytes(comm);
-	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
+	/* A bad DICOMM_ALGO is an error on every rank, not on rank 0 alone. */
 	status = cost_table_make(comm->node_ranks, comm->slot_bytes,
 				 comm->deterministic, &mine.table);
 	if (status != DICOMM_SUCCESS) {
@@ -497,8 +499,8 @@ static dicomm_result_t join(struct dicomm_comm *comm,
 	return control_open(&cc, &comm->control);
 }
 
-/* What this rank tells the others, but for what was told by who opened it: the
- * addresses of its wires, and its recovery. */
+/* Fill in this rank's entry, except for its transport addresses and its
+ * recovery address, which are filled in when those are opened. */
 static void describe(struct dicomm_comm *comm, struct member *me)
 {
 	const struct device *dev = comm->dev;
@@ -548,7 +550,7 @@ static void tell_cores_are_shared(struct dicomm_comm *comm)
 	}
 }
 
-/* To the machine, now that it is known how many ranks share it. */
+/* Size it for the machine, now that the number of its ranks is known. */
 static void adapt(struct dicomm_comm *comm)
 {
 	int64_t spin =
@@ -595,8 +597,8 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
-	/* If it succeeds here it does so everywhere, in spite of a death in
-	 * between: that is told after it. */
+	/* If this gather succeeds on one rank, it succeeds on all. A death in
+	 * between is reported after it. */
 	far = !has_peer_access(comm);
 	TRY(share_table(comm, &far));
 	if (far || peer_access_wants_transports(comm))
@@ -613,7 +615,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 		 comm->name, comm->rank, comm->ranks, comm->device,
 		 comm->node_ranks, comm->node_cores,
 		 (double)(met - begin) / 1e6, (double)(clock_ns() - met) / 1e6);
-	/* Who finalizes it at once takes it out again. */
+	/* A finalize removes it again. */
 	cross_progress_add(comm);
 	atomic_store(&comm->state, COMM_READY);
 	return DICOMM_SUCCESS;

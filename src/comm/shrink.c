@@ -36,11 +36,12 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 
-/* With many ranks on one machine a probe may be answered late. */
+/* With many ranks on one machine, answers to probes may be late. */
 #define PROBE_MS 3000
 #define PROBE_MS_PER_RANK 10
-/* A round in which somebody dies unnoticed is lost, so the first are short. But
- * once all have come, who lags must not give up what the others then have. */
+/* A rank that dies unnoticed spoils a round, so the first rounds are short. But
+ * once all have come, a slow rank must not give up what the others already
+ * have. */
 #define ROUND_MS 500
 #define ROUND_MS_PER_RANK 10
 #define PAUSE_NS 10000000
@@ -48,19 +49,20 @@
 struct shrink_args {
 	struct dicomm_comm *parent;
 	dicomm_comm_t *out;
-	dicomm_config_t config;      /* owned */
-	enum recovery_state *states; /* owned, [ranks]: of the last probe */
-	bool *left_out;              /* owned, [ranks]: told so */
-	bool excluded[];             /* [ranks] */
+	dicomm_config_t config; /* owned */
+	enum recovery_state
+		*states; /* owned, [ranks]: answered the last probe */
+	bool *left_out;  /* owned, [ranks]: excluded by the caller */
+	bool excluded[]; /* [ranks] */
 };
 
 struct survivors {
-	int count, first, index; /* index: this rank's place */
+	int count, first, index; /* by rank: this rank's place */
 	char phrase[160];
 };
 
-/* Is somebody tired of waiting for ranks that are alive and do not come? Then
- * all are, so that they agree on who is left. */
+/* Is a survivor late because ranks are alive but do not call? Then all count as
+ * late, so that they agree on who is left. */
 static bool is_late(const enum recovery_state *states, int ranks)
 {
 	for (int r = 0; r < ranks; r++)
@@ -152,7 +154,7 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 		    s->count, parent->ranks);
 }
 
-/* Their old numbers are what the links are found by. */
+/* Links are found by the old numbers. */
 static dicomm_result_t inherit(struct dicomm_comm *comm,
 			       struct dicomm_comm *parent, const bool *alive)
 {
@@ -215,8 +217,8 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 		status = comm_setup(comm, &id, come_ms);
 	if (status == DICOMM_SUCCESS)
 		status = commit(comm);
-	/* An error here would come after the others were told that this rank
-	 * goes on; it then misses probes, no more. */
+	/* Failing now would be too late: the others were told that this rank
+	 * goes on. It only misses probes. */
 	if (status == DICOMM_SUCCESS)
 		recovery_serve(comm->recovery);
 	comm_listen(NULL);
@@ -229,8 +231,9 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 	return status;
 }
 
-/* Who knows of other deaths meets under another key: to who asks for them they
- * are late, or strangers, or gone. All of that may pass. */
+/* A rank that knows of other deaths meets under another key. To a rank that
+ * looks for it, it seems late, a stranger, or gone. All of these are temporary.
+ */
 static bool may_pass(dicomm_result_t status)
 {
 	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT ||
@@ -315,7 +318,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 
 	if (newcomm)
 		*newcomm = NULL;
-	/* A broken communicator is what this is for. */
+	/* The communicator may be broken: shrink is for that. */
 	TRY(comm_check_handle(comm, f));
 	if (atomic_load(&comm->state) == COMM_STARTING)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,

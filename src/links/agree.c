@@ -56,7 +56,7 @@ dicomm_result_t agree_turn(struct agree *a, bool *moved)
 			*moved = true;
 		}
 		a->taken = true;
-		/* What was sent is not changed until it has been taken. */
+		/* A message must not change until the receiver has taken it. */
 		if (internal_under_way(&a->messages, rank_to(a)))
 			return DICOMM_AGAIN;
 		for (uint32_t i = 0; i < a->words; i++)

@@ -25,7 +25,8 @@ dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 	struct channel *channel;
 
 	TRY(channel_to(t, rank, &peer, &channel));
-	/* Not those of the peer, by which devices avoid host memory. */
+	/* Use the transport's own put, not the one that devices use to avoid
+	 * host memory. */
 	peer->transport->limits(peer->tp, &limits);
 	*bytes = limits.eager_bytes;
 	return DICOMM_SUCCESS;
@@ -63,14 +64,14 @@ uint64_t internal_under_way(const struct internal_messages *t, int rank)
 
 	if (!channel->out.released)
 		return 0;
-	/* A receiver that is ahead releases messages without content, which
-	 * nobody sends. */
+	/* A receiver that is ahead also releases messages without content,
+	 * which nobody sends. */
 	released = atomic_load_explicit(channel->out.released,
 					memory_order_acquire);
 	return released < channel->out_base ? channel->out_base - released : 0;
 }
 
-/* A message of an operation: the peer has called another one. */
+/* It is a message of an operation: the peer has made another call. */
 static dicomm_result_t mismatch(const struct internal_messages *t, int rank)
 {
 	if (t->before)

@@ -10,12 +10,12 @@
 #include "src/core/member.h"
 #include "src/topo/cluster.h"
 
-/* Of an interface of which nothing is known; that all have the same counts. */
+/* For an interface of which nothing is known. Only equality matters. */
 #define ASSUMED_BYTES_PER_S UINT64_C(1250000000)
-/* Rank 0's file for those that were given none. */
+/* Rank 0's file, for ranks that have none */
 #define SPREAD_MOST (UINT64_C(64) << 20)
 
-/* What is known of the hosts before their links are. */
+/* What is known of the hosts before their links are known */
 struct hosts {
 	uint32_t n;
 	uint32_t *of;       /* [rank] */
@@ -58,13 +58,13 @@ static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 	return DICOMM_SUCCESS;
 }
 
-/* What each rank says of the table that it inherits, and of its file. */
+/* What each rank tells of its inherited table and of its file */
 struct claim {
 	uint64_t inherited; /* 0: none */
-	uint64_t hash, len; /* 0: it was given none */
+	uint64_t hash, len; /* 0: it has none */
 };
 
-/* Of comm->links, as long as that is only proposed. */
+/* Hash of comm->links, while that is only a proposal */
 static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
 {
 	const struct links *l = comm->links;
@@ -85,7 +85,7 @@ static dicomm_result_t mismatch(struct dicomm_comm *comm,
 				: "set, and that of rank 0 is not");
 }
 
-/* Those without get rank 0's. */
+/* Ranks without a file get rank 0's. */
 static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 			      struct cluster **mine)
 {
@@ -113,7 +113,8 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 	return status;
 }
 
-/* The same inherited table for all; else the same file for all, or none. */
+/* Choose for all ranks: the same inherited table, else the same file, else
+ * none. */
 static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 			     struct cluster **mine, bool *inherits)
 {
@@ -145,7 +146,7 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 	return status;
 }
 
-/* Nothing is known: all are alike. host_of NULL: each rank is on its own. */
+/* Nothing is known: all hosts are equal. host_of NULL: each rank is a host. */
 static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 			      uint32_t hosts, struct links **out)
 {
@@ -173,7 +174,7 @@ static void disinherit(struct dicomm_comm *comm)
 	comm->links = NULL;
 }
 
-/* Does it tell how fast anything between hosts is? */
+/* Does the file give the rate of any link between hosts? */
 static bool has_rates(const struct links *l)
 {
 	for (uint32_t i = 0; i < l->classes; i++)
@@ -213,7 +214,8 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 	return assume(h->of, (uint32_t)comm->ranks, h->n, &comm->links);
 }
 
-/* Is there a node of whose way the rank that would measure it has a part? */
+/* Does a node exist where the rank that would measure the uplink uses only a
+ * part of it? */
 static bool is_in_parts(const struct links *l)
 {
 	for (uint32_t n = 0; n < l->nodes; n++) {
@@ -246,7 +248,7 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	return status;
 }
 
-/* By the same networks, then its rates hold. */
+/* The same transports are used, so the rates still hold. */
 static bool are_alike(const struct dicomm_comm *a, const struct dicomm_comm *b)
 {
 	return !strcmp(comm_transports(a), comm_transports(b));
@@ -288,7 +290,7 @@ dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
 
 /* ---- a new table ---- */
 
-/* What is told of ways, as far as there is room. */
+/* The uplinks, as far as there is room */
 struct words {
 	char text[400];
 	size_t n;
