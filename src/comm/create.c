@@ -120,9 +120,9 @@ void comm_free(struct dicomm_comm *comm)
 	user_buffer_close(comm);
 	device_close(comm);
 	peer_access_unmap(comm);
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.handles);
-	comm_memory_put(comm, comm->bounce_buffers.memory,
-			&comm->bounce_buffers.handles);
+	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
+	comm_mem_free(comm, comm->bounce_buffers.memory,
+		      &comm->bounce_buffers.handles);
 	engine_free_spare(comm);
 	prepare_free_all(comm);
 	/* Begin to close with all peers, so that they are waited for together.

@@ -349,10 +349,11 @@ static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 	dicomm_result_t status;
 
 	if (!mine)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the wires of %u "
-			    "ranks",
-			    n);
+		return FAIL(
+			DICOMM_ERR_NO_MEMORY,
+			"comm_init_rank: no memory for the transports to %u "
+			"ranks",
+			n);
 	for (unsigned r = 0; r < n; r++)
 		mine[r] = comm_transports_to(comm, (int)r);
 	status = control_allgather(comm->control, mine, all, n, comm->join_ms);

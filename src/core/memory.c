@@ -40,9 +40,9 @@ dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
-				const char *what, uint8_t **out,
-				struct mem_handles *handles)
+dicomm_result_t comm_mem_alloc(struct dicomm_comm *comm, size_t bytes,
+			       const char *what, uint8_t **out,
+			       struct mem_handles *handles)
 {
 	uint8_t *memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	dicomm_result_t status;
@@ -60,8 +60,8 @@ dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 	return DICOMM_SUCCESS;
 }
 
-void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct mem_handles *handles)
+void comm_mem_free(struct dicomm_comm *comm, uint8_t *memory,
+		   struct mem_handles *handles)
 {
 	if (!memory)
 		return;

@@ -17,10 +17,10 @@ dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles);
 /* Page-aligned memory of the library, registered with all transports. `what`
  * names it in error messages. */
-dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
-				const char *what, uint8_t **out,
-				struct mem_handles *handles);
-void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct mem_handles *handles);
+dicomm_result_t comm_mem_alloc(struct dicomm_comm *comm, size_t bytes,
+			       const char *what, uint8_t **out,
+			       struct mem_handles *handles);
+void comm_mem_free(struct dicomm_comm *comm, uint8_t *memory,
+		   struct mem_handles *handles);
 
 #endif

@@ -165,8 +165,9 @@ static const char *held_up(const struct dicomm_comm *comm, char *text,
 	*text = '\0';
 	if (queues)
 		snprintf(text, len,
-			 " (do streams that wait hold up those of the library, "
-			 "for %s leaves too few queues?)",
+			 " (%s may leave too few queues: a stream that waits "
+			 "then "
+			 "blocks those of the library)",
 			 queues);
 	return text;
 }

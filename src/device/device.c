@@ -173,11 +173,12 @@ dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm)
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (clock_ns() > end)
-			return FAIL(DICOMM_ERR_TIMEOUT,
-				    "comm_init_rank: operations of other "
-				    "communicators have held streams of %s for "
-				    "%d ms",
-				    comm->device, comm->join_ms);
+			return FAIL(
+				DICOMM_ERR_TIMEOUT,
+				"comm_init_rank: operations of other "
+				"communicators have blocked streams of %s for "
+				"%d ms",
+				comm->device, comm->join_ms);
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");
@@ -421,7 +422,9 @@ static dicomm_result_t check_read(struct dicomm_comm *comm,
 		return DICOMM_SUCCESS;
 	if (memory_ref_gave_up(st->from))
 		status = FAIL(DICOMM_ERR_REMOTE,
-			      "rank %d has given up what it sent",
+			      "rank %d has given up the operation, so what it "
+			      "sent is "
+			      "not valid",
 			      st->from->rank);
 	else if (st->mapped)
 		status = step_intact(st->from);
@@ -541,8 +544,9 @@ void device_quiesce(struct dicomm_comm *comm)
 	if (dev->ipc)
 		ipc_give_up(dev->ipc);
 	if (dev->in_process && !in_process_close(dev->in_process, QUIESCE_NS))
-		log_error("%s rank %d: %s does not finish to read for others "
-			  "what this rank sent",
-			  comm->name, comm->rank, comm->device);
+		log_error(
+			"%s rank %d: devices of other ranks have not finished "
+			"reading what this rank sent from %s",
+			comm->name, comm->rank, comm->device);
 	take_back(dev);
 }

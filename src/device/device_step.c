@@ -321,7 +321,7 @@ static dicomm_result_t find_body(const struct peer *peer,
 				   &b->ref))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INTERNAL,
-		    "send to rank %d: %s has no way to %zu bytes at %p",
+		    "send to rank %d: %s does not reach %zu bytes at %p",
 		    peer->rank, peer->transport->name, bytes, (void *)st->at);
 }
 

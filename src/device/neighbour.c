@@ -54,7 +54,7 @@ static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 	if (n->in_process &&
 	    accel_find(other->device, &index, why, sizeof(why)))
 		return comm->dev->work->reach(comm->index, index);
-	log_set_last_error("no rank of this process lends it");
+	log_set_last_error("no rank of this process shares it");
 	return DICOMM_ERR_UNSUPPORTED;
 }
 

@@ -277,18 +277,18 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 /* Slice size between ranks that read each other's buffers. Longer slices
  * overlap less and gain nothing: a GPU reads one in some microseconds and
  * starts a kernel in about 3. */
-#define LENT_SLICE_BYTES ((uint32_t)16 << 20)
+#define IN_PROCESS_SLICE_BYTES ((uint32_t)16 << 20)
 
 /* If all ranks read each other's buffers, no staging buffer has to hold a
  * slice. A size that the user chose is kept. */
-static void lend(struct dicomm_comm *comm)
+static void size_slices_in_process(struct dicomm_comm *comm)
 {
 	for (int r = 1; r < comm->ranks; r++)
 		if (comm->members[r].pid != comm->members[0].pid ||
 		    strcmp(comm->members[r].device, comm->members[0].device))
 			return;
 	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
-				    ? LENT_SLICE_BYTES
+				    ? IN_PROCESS_SLICE_BYTES
 				    : comm->slot_bytes;
 	cost_table_in_process(&comm->table, comm->ranks, comm->slice_bytes);
 }
@@ -304,7 +304,7 @@ static void lengthen(struct dicomm_comm *comm)
 			if (path_find(&p) != PATH_IPC)
 				return;
 		}
-	lend(comm);
+	size_slices_in_process(comm);
 	if (comm->slot_bytes < DEVICE_EXPORTED_BYTES)
 		comm->slot_bytes = DEVICE_EXPORTED_BYTES;
 	comm->table.params.slot_bytes = comm->slot_bytes;
@@ -409,7 +409,7 @@ dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 
 			tell(groups, &n, &p, a, b);
 		}
-	at = (size_t)snprintf(text, len, "ways between devices\n");
+	at = (size_t)snprintf(text, len, "paths between devices\n");
 	for (int i = 0; i < n && at < len; i++) {
 		const struct pair_group *t = &groups[i];
 		char more[32] = "";

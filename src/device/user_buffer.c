@@ -223,7 +223,7 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 	g->offer = offered;
 	g->asking = false;
 	pthread_cond_broadcast(&all->changed);
-	log_info("%s rank %d: %s wire reaches the buffer of %zu bytes at "
+	log_info("%s rank %d: %s transport reaches the buffer of %zu bytes at "
 		 "%p%s%s; to other processes it is %s",
 		 comm->name, comm->rank, g->handles.transports ? "a" : "no",
 		 g->bytes, (const void *)g->at, how[0] ? ": " : "", how,
@@ -331,9 +331,9 @@ void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
 	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
 	if (!lease_end(lease, LET_GO_MS))
-		log_warn("%s: comm_deregister: other processes have not let go "
-			 "of the buffer for %d ms, maybe since their streams "
-			 "are held; they will when none is",
+		log_warn("%s: comm_deregister: other processes still have the "
+			 "buffer mapped after %d ms, maybe because a stream "
+			 "of theirs is blocked; they unmap it later",
 			 comm->name, LET_GO_MS);
 }
 

@@ -100,9 +100,9 @@ static dicomm_result_t register_stages(struct dicomm_comm *comm,
 					 .len = device_exported_bytes(dev)};
 
 	TRY(wire_access_register(comm, &region, handles, how));
-	log_info("%s rank %d: %s wire reaches the memory of %s%s%s", comm->name,
-		 comm->rank, handles->transports ? "a" : "no", comm->device,
-		 how[0] ? ": " : "", how);
+	log_info("%s rank %d: %s transport reaches the memory of %s%s%s",
+		 comm->name, comm->rank, handles->transports ? "a" : "no",
+		 comm->device, how[0] ? ": " : "", how);
 	return DICOMM_SUCCESS;
 }
 

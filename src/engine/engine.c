@@ -108,8 +108,8 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 			    "operation: %zu bytes of scratch on %s, there are "
 			    "%zu",
 			    bytes, comm->device, comm->scratch.bytes);
-	TRY(comm_memory_get(comm, bytes, "scratch", &more, &handles));
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.handles);
+	TRY(comm_mem_alloc(comm, bytes, "scratch", &more, &handles));
+	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
 	comm->scratch.at = more;
 	comm->scratch.handles = handles;
 	comm->scratch.bytes = bytes;

@@ -53,9 +53,11 @@ dicomm_result_t memory_ref_locate(const struct dicomm_comm *comm,
 	}
 	if (mem_ref->where.id) {
 		if (!n->maps)
-			return FAIL(DICOMM_ERR_REMOTE,
-				    "rank %d sent a note of its own memory",
-				    peer->rank);
+			return FAIL(
+				DICOMM_ERR_REMOTE,
+				"rank %d sent a reference to host memory, but "
+				"shares none",
+				peer->rank);
 		TRY(host_map_find(n->maps, &mem_ref->where, mem_ref->offset,
 				  mem_ref->bytes, &place->at, &place->seen));
 		place->mapped = true;
@@ -76,7 +78,8 @@ dicomm_result_t memory_ref_locate(const struct dicomm_comm *comm,
 	if (mem_ref->bytes > n->stages_bytes ||
 	    mem_ref->offset > n->stages_bytes - mem_ref->bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "rank %d sent a note of what is beyond its stages",
+			    "rank %d sent a reference beyond its staging "
+			    "buffers",
 			    peer->rank);
 	place->at = n->stages + mem_ref->offset;
 	place->seen = true;

@@ -109,7 +109,7 @@ static const struct memory_ref *mem_ref_of(struct operation *op,
 	if (memory_ref_make(a->at, a->bytes, mem_ref))
 		return mem_ref;
 	if (!comm->logged_staged)
-		log_warn("%s: %s sends from memory that is not of "
+		log_warn("%s: %s sends from memory that is not from "
 			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
 			 "other host memory",
 			 comm->name, coll_name(op->call.coll), peer->rank,
@@ -133,7 +133,7 @@ no_way(struct operation *op, const struct peer *peer, const struct piece *a)
 {
 	return step_fail(op,
 			 FAIL(DICOMM_ERR_INTERNAL,
-			      "send to rank %d: %s has no way to %zu bytes at "
+			      "send to rank %d: %s does not reach %zu bytes at "
 			      "%p",
 			      peer->rank, peer->transport->name, a->bytes,
 			      (void *)a->at),
@@ -207,7 +207,7 @@ dicomm_result_t step_bounce(struct dicomm_comm *comm,
 			    struct bounce_buffer **out)
 {
 	if (!comm->bounce_buffers.memory) {
-		TRY(comm_memory_get(
+		TRY(comm_mem_alloc(
 			comm, (size_t)COMM_BOUNCES * comm->slot_bytes,
 			"bounce buffers", &comm->bounce_buffers.memory,
 			&comm->bounce_buffers.handles));

@@ -255,7 +255,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 	if (!drift_watch_batch(&d->watch, d->took, d->took[DRIFT_BATCH]))
 		return;
 	if (comm->rank == 0)
-		log_info("%s: operations no longer take what they did: "
+		log_info("%s: the duration of operations has changed: "
 			 "measuring the links",
 			 comm->name);
 	d->begun_ns = clock_ns();

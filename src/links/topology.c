@@ -95,7 +95,7 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 
 	if (len * (uint64_t)comm->ranks > SPREAD_MOST)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "DICOMM_TOPO_FILE: some of %d ranks were given "
+			    "DICOMM_TOPO_FILE: some of %d ranks have no file "
 			    "none, and rank 0's, of %zu bytes, is too long to "
 			    "send: give it to all of them",
 			    comm->ranks, n);
@@ -316,12 +316,12 @@ static void tell(const struct dicomm_comm *comm, const struct links *l,
 
 	for (uint32_t k = 0; k < l->nodes; k++)
 		add_uplink(&hosts, &links_node(l, k)->nic);
-	log_info("%s: %s the ways of %u hosts (Gbit/s):%s%s", comm->name, how,
-		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
+	log_info("%s: %s the uplinks of %u hosts (Gbit/s):%s%s", comm->name,
+		 how, l->nodes, hosts.text, hosts.cut ? " ..." : "");
 	for (uint32_t i = 0; i < l->islands; i++)
 		add_uplink(&islands, &l->island[i]);
 	if (l->islands > 1)
-		log_info("%s: the hosts are in %u islands, with ways of "
+		log_info("%s: the hosts are in %u islands, with links of "
 			 "(Gbit/s):%s%s",
 			 comm->name, l->islands, islands.text,
 			 islands.cut ? " ..." : "");

@@ -182,7 +182,7 @@ dicomm_result_t host_map_find(struct host_maps *maps,
 	}
 	if (bytes > p->where.bytes || offset > p->where.bytes - bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "a note of %" PRIu64 " bytes at %" PRIu64
+			    "a reference to %" PRIu64 " bytes at %" PRIu64
 			    " of an allocation of %" PRIu64,
 			    bytes, offset, p->where.bytes);
 	pthread_mutex_lock(&maps->lock);

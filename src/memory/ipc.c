@@ -456,9 +456,9 @@ dicomm_result_t ipc_find(struct ipc_view *view, int i, uint64_t serial,
 	if (found.serial != serial || bytes > found.bytes ||
 	    offset > found.bytes - bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "process %d sent a note of %" PRIu64
+			    "process %d sent a reference to %" PRIu64
 			    " bytes at %" PRIu64 " of offer %d, number %" PRIu64
-			    ", of which %" PRIu64 " are mapped as number "
+			    "; imported are %" PRIu64 " bytes as number "
 			    "%" PRIu64,
 			    view->where.pid, bytes, offset, i, serial,
 			    found.bytes, found.serial);

@@ -133,8 +133,8 @@ bool lease_end(struct lease *l, int wait_ms)
 	 * process that has not taken the lease by now must not take it. */
 	if ((l->memory || !try_free(&l->deferred)) &&
 	    !deferred_run(&l->deferred))
-		log_info("%s:%d: memory stays until neighbours have let go of "
-			 "it and no stream is held",
+		log_info("%s:%d: memory is freed later, when other processes "
+			 "have unmapped it and no stream is blocked",
 			 kind, index);
 	return !taken;
 }
