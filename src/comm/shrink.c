@@ -51,8 +51,9 @@ struct shrink_args {
 	dicomm_comm_t *out;
 	dicomm_config_t config; /* owned */
 	enum recovery_state
-		*states; /* owned, [ranks]: answered the last probe */
-	bool *left_out;  /* owned, [ranks]: excluded by the caller */
+		*states; /* owned, [ranks]: answers to the last probe */
+	bool *left_out;  /* owned, [ranks]: it was logged that this rank is left
+			    out */
 	bool excluded[]; /* [ranks] */
 };
 

@@ -53,8 +53,8 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			atomic_store(&comm->fault.forming->cancelled, true);
 	}
 	pthread_mutex_unlock(&comm->fault.lock);
-	/* Set the status after the text, because a thread that sees the status
-	 * reads it. */
+	/* Cancel after the fault is set: a thread that stops waiting because of
+	 * this reports the fault. */
 	if (status == DICOMM_ERR_ABORTED)
 		atomic_store(&comm->cancelled, true);
 	if (!first)

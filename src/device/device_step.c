@@ -165,7 +165,7 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 
 /* ---- sends ---- */
 
-/* Is this the first slice of its send that is not sent? */
+/* Is this slice the next to be sent, before the slices of all other sends? */
 static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;

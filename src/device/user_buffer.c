@@ -42,7 +42,7 @@ struct user_buffers {
 	pthread_mutex_t lock; /* of the list */
 	pthread_cond_t changed; /* signalled when a request has ended */
 	struct user_buffer *first;
-	unsigned users; /* threads that use it outside of its communicator */
+	unsigned users; /* threads that keep it in the list of communicators */
 	struct user_buffers *next;
 };
 

@@ -18,7 +18,7 @@
 
 /* Steps that one operation starts in a turn, so that others get theirs */
 #define TURN_BUDGET 64
-/* Peers that are checked for late operations in a turn */
+/* Time for checks of waiting operations in one turn */
 #define WATCH_NS UINT64_C(50000000)
 #define TELL_MS \
 	100 /* how long a finished rank polls to send its pending credits */

@@ -269,8 +269,9 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 			if (status != DICOMM_SUCCESS)
 				return fast_fail(r, s, status);
 		}
-		/* Tell a sender in this process, which may abort, that its
-		 * memory is no longer read. */
+		/* Check the fault between pieces: if the sender is in this
+		 * process and aborts, it waits until nobody reads its memory.
+		 */
 		if (at + len < bytes) {
 			t->release(s->tp, r->prep->class, seq - 1);
 			if (fault_is(r->comm))

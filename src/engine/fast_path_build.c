@@ -109,8 +109,8 @@ static dicomm_result_t resolve(const struct prepared *e,
 		f->n = x.n;
 	}
 	if (s->kind == STEP_RECV) {
-		/* A barrier has no operand, but a receive step computes an
-		 * address from one. */
+		/* A receive has no operand, but code may compute the address of
+		 * one. */
 		f->a_buffer = f->dst_buffer;
 		f->a = f->dst;
 	}

@@ -25,8 +25,8 @@
 #define WARM_UP 1
 #define PATIENCE 2
 #define PATIENCE_MOST 64
-/* So many unusual batches in a row start a measurement. After a measurement
- * that found no change, more are needed. */
+/* After so many usual batches, an earlier measurement that found no change
+ * counts less. */
 #define CALM 16
 
 void drift_watch_init(struct drift_watch *w, uint32_t expected)
@@ -80,7 +80,7 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 	return false;
 }
 
-/* The links have not changed, so something else has. Wait longer next time. The
+/* If the links have not changed, something else has: wait longer next time. The
  * prediction may be wrong, so it is compared only once. */
 void drift_watch_measured(struct drift_watch *w, bool changed)
 {

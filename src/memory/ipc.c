@@ -60,7 +60,7 @@ struct import {
 };
 
 struct ipc_view {
-	struct deferred deferred; /* frees it; and the owner */
+	struct deferred deferred; /* frees it */
 	int self;
 	struct accel_export where;
 	const struct page *page;

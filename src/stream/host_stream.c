@@ -26,8 +26,7 @@
 
 /* Passes without progress before the thread sleeps */
 #define QUIET_YIELDS 1000
-/* Time between checks of two batches: a few short sleeps, since others come too
- */
+/* Passes between the checks of two batches: a few short sleeps */
 #define LOOK_PASSES 8
 /* Longer than anything that the library queues on a device takes */
 #define HELD_NS UINT64_C(5000000000)
@@ -59,7 +58,8 @@ struct batch {
 	size_t nplaces, blocked;     /* streams in which it is not first */
 	struct stream_fence *fences; /* fences of device streams */
 	bool reached;                /* the streams have reached all of them */
-	struct operation *waiting; /* the first item that waits in this pass */
+	struct operation
+		*waiting; /* the first operation that waits, in this pass */
 	struct waiter waiter;
 	bool waited; /* a caller waits for it and frees it */
 	bool finished;
