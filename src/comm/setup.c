@@ -234,7 +234,7 @@ static bool on_one_host(const struct dicomm_comm *comm)
 }
 
 /* Does this rank reach all others without leaving the machine? */
-static bool has_peer_access(struct dicomm_comm *comm)
+static bool is_within_machine(struct dicomm_comm *comm)
 {
 	if (!on_one_host(comm))
 		return false;
@@ -600,7 +600,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	adapt(comm);
 	/* If this gather succeeds on one rank, it succeeds on all. A death in
 	 * between is reported after it. */
-	far = !has_peer_access(comm);
+	far = !is_within_machine(comm);
 	TRY(share_table(comm, &far));
 	if (far || peer_access_wants_transports(comm))
 		TRY(open_far(comm, far ? REMOTE : REMOTE_FOR_DEVICES,

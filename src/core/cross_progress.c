@@ -103,7 +103,8 @@ bool comm_enter_slow(struct dicomm_comm *comm)
 {
 	int status;
 
-	/* Fence: this thread is now visible as a user of the communicator. */
+	/* Order the loads below after the store that made this thread a user.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	while ((status = atomic_load_explicit(&comm->fault.status,
 					      memory_order_acquire)) ==

@@ -157,8 +157,8 @@ static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 
 /* If there are more streams than hardware queues, streams share queues. A
  * stream that waits for the host then blocks those behind it. */
-static const char *held_up(const struct dicomm_comm *comm, char *text,
-			   size_t len)
+static const char *queue_hint(const struct dicomm_comm *comm, char *text,
+			      size_t len)
 {
 	const char *queues = comm->dev ? comm->accel->work->queues : NULL;
 
@@ -192,7 +192,7 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 			 "%llu s for it%s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
 			 text, comm->device, s,
-			 held_up(comm, why, sizeof(why)));
+			 queue_hint(comm, why, sizeof(why)));
 	comm_listen(NULL);
 }
 
@@ -209,7 +209,7 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			"waiting for %s%s",
 			comm->rank, (unsigned long long)f->number, text,
 			comm->timeout_ms, comm->device,
-			held_up(comm, why, sizeof(why)));
+			queue_hint(comm, why, sizeof(why)));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, f->peer, true,
 			   "rank %d: operation %llu, %s: timed out after %d ms "
 			   "waiting to %s rank %d (%s)",

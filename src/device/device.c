@@ -22,7 +22,7 @@
 #define QUIESCE_NS UINT64_C(30000000000)
 /* How long to wait for other processes, which mostly end the communicator at
  * the same time */
-#define LET_GO_MS 2000
+#define UNMAP_MS 2000
 
 /* ---- open and close ---- */
 
@@ -273,7 +273,7 @@ void device_close(struct dicomm_comm *comm)
 		return;
 	peer_access_unmap(comm);
 	if (dev->lease)
-		lease_end(dev->lease, LET_GO_MS);
+		lease_end(dev->lease, UNMAP_MS);
 	else if (dev->exported)
 		lease_free(comm->accel, dev->index, dev->exported);
 	comm_mem_deregister(comm, &dev->handles);

@@ -19,7 +19,7 @@
 #define PAYS ((size_t)64 << 10)
 /* How long to wait for neighbours that have the memory mapped: they may be in
  * an operation that waits for this rank. */
-#define LET_GO_MS 200
+#define UNMAP_MS 200
 
 struct user_buffer {
 	const uint8_t *at;
@@ -330,11 +330,11 @@ void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
 		at = &(*at)->next;
 	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
-	if (!lease_end(lease, LET_GO_MS))
+	if (!lease_end(lease, UNMAP_MS))
 		log_warn("%s: comm_deregister: other processes still have the "
 			 "buffer mapped after %d ms, maybe because a stream "
 			 "of theirs is blocked; they unmap it later",
-			 comm->name, LET_GO_MS);
+			 comm->name, UNMAP_MS);
 }
 
 dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
@@ -395,7 +395,7 @@ dicomm_result_t user_buffer_free(void *at)
 	if (!gone)
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	if (gone->lease)
-		lease_end(gone->lease, LET_GO_MS);
+		lease_end(gone->lease, UNMAP_MS);
 	else
 		lease_free(gone->accel, gone->index, at);
 	free(gone);

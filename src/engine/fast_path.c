@@ -78,8 +78,9 @@ fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
-/* The slot of the next message still holds one that the neighbour has read.
- * This rank is about to wait, so get the credit back meanwhile. */
+/* The slot of the next message is in the cache of the neighbour that read an
+ * old one there. This rank is about to wait, so fetch the slot for writing
+ * meanwhile. */
 static void fetch_next_slot(const struct fast_step *s)
 {
 	const struct tp_outbox *out = &s->channel->out;

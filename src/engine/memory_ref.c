@@ -11,13 +11,13 @@
 #include "src/memory/ipc.h"
 
 /* Tells the signature of a reference from that of a message with bytes. */
-#define NOTE_MARK 0x65746f6eu /* "note" */
+#define REF_MARK 0x65746f6eu /* any constant */
 
 _Static_assert(sizeof(struct memory_ref) <= TP_LINE_ROOM, "fits the line");
 
 uint32_t memory_ref_signature(uint32_t signature)
 {
-	return signature ^ NOTE_MARK;
+	return signature ^ REF_MARK;
 }
 
 bool memory_ref_gave_up(const struct peer *peer)

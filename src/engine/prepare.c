@@ -20,7 +20,7 @@
 #define KEPT_MAX 128
 #define WINDOW_MAX 64
 /* Blocks below this size do not congest a shared link for long. */
-#define CROWD_BYTES (UINT64_C(256) << 10)
+#define INCAST_BYTES (UINT64_C(256) << 10)
 
 /* Elements of the longest block; slices are counted in it. */
 static uint64_t longest_block(const struct dicomm_comm *comm,
@@ -255,7 +255,7 @@ static void find_incast(struct prepared *e)
 		if (l->congests && e->largest_message > l->eager_bytes)
 			return;
 	}
-	e->incast = senders > 1 && e->longest * e->elem_bytes >= CROWD_BYTES;
+	e->incast = senders > 1 && e->longest * e->elem_bytes >= INCAST_BYTES;
 }
 
 static dicomm_result_t find_kernels(struct prepared *e,
@@ -331,8 +331,8 @@ static uint64_t result_bytes(const struct prepared *e,
 }
 
 /* Record what prepared_quick() compares. */
-static void note_buffers(struct prepared *e, const struct dicomm_comm *comm,
-			 const struct call *call)
+static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
+			   const struct call *call)
 {
 	size_t block = call->count * e->elem_bytes;
 	uint32_t send, recv;
@@ -385,7 +385,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 		TRY(drift_expected(comm, call, &shape, bytes, e->algorithm,
 				   &e->expected_ns));
 	}
-	note_buffers(e, comm, call);
+	record_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
 	size_slices(e, comm, longest_block(comm, call));
 	/* The result of a broadcast is read again soon, so keep it in the

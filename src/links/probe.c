@@ -169,7 +169,7 @@ static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 		f->grown_bytes = ns < f->least_ns + QUEUE_NS / 2
 					 ? 2 * f->message[i].under_way
 					 : 0;
-		f->way_bytes -= f->message[i].bytes;
+		f->flight_bytes -= f->message[i].bytes;
 		bytes += f->message[i].bytes;
 	}
 	if (f->credit_ns)
@@ -291,7 +291,7 @@ static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
 
 	while (f->sent - f->gone < FEW_MESSAGES ||
 	       (f->sent - f->gone < PROBE_MESSAGES &&
-		f->way_bytes + bytes <= most)) {
+		f->flight_bytes + bytes <= most)) {
 		dicomm_result_t status =
 			internal_put(&p->messages, f->rank, payload, bytes);
 		uint32_t i = f->sent % PROBE_MESSAGES;
@@ -300,10 +300,10 @@ static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
 			break;
 		TRY(status);
 		f->sent++;
-		f->way_bytes += bytes;
+		f->flight_bytes += bytes;
 		f->message[i].ns = now;
 		f->message[i].bytes = bytes;
-		f->message[i].under_way = f->way_bytes;
+		f->message[i].under_way = f->flight_bytes;
 		*moved = true;
 	}
 	return DICOMM_SUCCESS;

@@ -33,7 +33,7 @@ struct probe_flow {
 			under_way; /* when it was put; bytes in flight then */
 		size_t bytes;
 	} message[PROBE_MESSAGES]; /* [messages in flight, by number] */
-	uint64_t way_bytes,
+	uint64_t flight_bytes,
 		gone_bytes; /* bytes in flight; bytes taken since credit_ns */
 	uint64_t least_ns;  /* shortest time from put to credit; 0: none yet */
 	/* Twice the bytes in flight with the latest message that was taken. 0:

@@ -29,7 +29,7 @@
 /* Passes between the checks of two batches: a few short sleeps */
 #define LOOK_PASSES 8
 /* Longer than anything that the library queues on a device takes */
-#define HELD_NS UINT64_C(5000000000)
+#define BLOCKED_NS UINT64_C(5000000000)
 
 struct batch;
 
@@ -137,7 +137,7 @@ static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 	if (!w->fences)
 		return;
 	fault_stop_transports(comm);
-	if (comm->dev && !device_settles(comm, HELD_NS))
+	if (comm->dev && !device_settles(comm, BLOCKED_NS))
 		release_lost_fences(w, comm);
 }
 
