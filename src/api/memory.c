@@ -32,7 +32,7 @@ struct registration {
  * for a blocked stream while it allocates may keep other threads from
  * unblocking it. But they may wait for this thread, so after some time it
  * allocates anyway. True: call streams_unblocked_end() afterwards. */
-static bool unhold(const struct accel *accel, int index)
+static bool unblock_streams(const struct accel *accel, int index)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 	uint64_t end = clock_ms() + FREED_MS;
@@ -58,7 +58,7 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 		deferred_sweep();
 		last = !deferred_waits() || clock_ms() > end;
 		log_hold();
-		none = unhold(accel, index);
+		none = unblock_streams(accel, index);
 		status = accel->alloc(index, size, ptr);
 		if (none)
 			streams_unblocked_end();

@@ -319,7 +319,7 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 	p.mapped = comm_uses_local_transports() && path_may_map(&p.a, &p.b);
 	path = path_find(&p);
 	if (path > PATH_RDMA || (path == PATH_MAPPED && p.never)) {
-		TRY(path_test_wires(first, second, &attempt));
+		TRY(path_test_run(first, second, &attempt));
 		p.wired = attempt.wired;
 		p.wiring = attempt.how;
 		p.wiring_of = attempt.second ? second : first;

@@ -12,7 +12,7 @@
 #include "src/core/member.h"
 #include "src/device/device.h"
 #include "src/device/user_buffer.h"
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 #include "src/engine/prepare.h"
 #include "src/links/drift.h"
 #include "src/stream/submit.h"
@@ -115,7 +115,7 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	recovery_close(comm->recovery);
-	wire_access_free(comm);
+	transport_access_free(comm);
 	device_stop(comm);
 	user_buffer_close(comm);
 	device_close(comm);

@@ -241,7 +241,7 @@ static dicomm_result_t prepare_all(struct comm_start **starts, int n,
 	return status;
 }
 
-static dicomm_result_t meet_all(struct comm_start **starts, int n,
+static dicomm_result_t join_all(struct comm_start **starts, int n,
 				dicomm_comm_t *comms)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, s;
@@ -289,7 +289,7 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 			    "comm_init_all: out of memory");
 	status = prepare_all(starts, ndev, devices);
 	if (status == DICOMM_SUCCESS)
-		status = meet_all(starts, ndev, comms);
+		status = join_all(starts, ndev, comms);
 	free(starts);
 	return status;
 }

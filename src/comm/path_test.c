@@ -23,7 +23,7 @@ struct end {
 	bool on_host;
 	void *memory;
 	struct mem_handles handles;
-	char how[WIRE_ACCESS_TEXT];
+	char how[TRANSPORT_ACCESS_TEXT];
 };
 
 static dicomm_result_t begin(struct end *e, const char *device, int rank)
@@ -47,7 +47,7 @@ static dicomm_result_t hold(struct end *e)
 		return DICOMM_SUCCESS;
 	TRY(e->comm->accel->alloc(e->comm->index, BYTES, &e->memory));
 	region.addr = e->memory;
-	return wire_access_register(e->comm, &region, &e->handles, e->how);
+	return transport_access_register(e->comm, &region, &e->handles, e->how);
 }
 
 static dicomm_result_t try_both(struct end e[2], const char *const device[2])
@@ -79,8 +79,8 @@ static unsigned mask_to(const struct end *e, int rank)
 	return e->on_host ? all : all & e->handles.transports;
 }
 
-dicomm_result_t path_test_wires(const char *first, const char *second,
-				struct path_test *out)
+dicomm_result_t path_test_run(const char *first, const char *second,
+			      struct path_test *out)
 {
 	const char *const device[2] = {first, second};
 	struct end e[2] = {{.comm = NULL}, {.comm = NULL}};

@@ -200,7 +200,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 	return status;
 }
 
-static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
+static dicomm_result_t join_them(const struct shrink_args *a, const bool *alive,
 				 const struct survivors *s, int come_ms)
 {
 	struct dicomm_comm *parent = a->parent;
@@ -263,7 +263,7 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 		now = clock_ms();
 		if (until > now + round_ms)
 			until = now + round_ms;
-		status = meet_them(a, alive, &s,
+		status = join_them(a, alive, &s,
 				   until > now ? (int)(until - now) : 1);
 		if (!may_pass(status))
 			return status;

@@ -31,7 +31,7 @@
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
-struct wire_access;
+struct transport_access;
 struct drift;
 struct prepared;
 struct member;
@@ -133,7 +133,7 @@ struct dicomm_comm {
 	uint8_t *address_rests;
 	uint32_t address_rest;
 	struct peer_access *peer_access; /* NULL: all ranks have host memory */
-	struct wire_access *wire_access; /* the same */
+	struct transport_access *transport_access; /* the same */
 	struct comm_transport transports[COMM_TRANSPORTS];
 	/* The transport that carries all messages, if there is only one and a
 	 * thread can sleep on it. Otherwise NULL. */

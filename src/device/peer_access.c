@@ -23,7 +23,7 @@
 #include "src/device/neighbour.h"
 #include "src/device/path.h"
 #include "src/device/user_buffer.h"
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 #include "src/links/cost_table.h"
 
 /* Different explanations that are listed, at most */
@@ -57,10 +57,10 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
  * reach less. */
 static int less_wired(const struct dicomm_comm *comm, int a, int b)
 {
-	bool second =
-		comm->members[a].on_host ||
-		(!comm->members[b].on_host && wire_access_wires(comm, a, a) &&
-		 !wire_access_wires(comm, b, b));
+	bool second = comm->members[a].on_host ||
+		      (!comm->members[b].on_host &&
+		       transport_access_mask(comm, a, a) &&
+		       !transport_access_mask(comm, b, b));
 
 	return second ? b : a;
 }
@@ -82,16 +82,16 @@ static struct path_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 	const uint8_t *mapped = comm->peer_access->mapped;
 	int less = less_wired(comm, a, b);
 
-	return (struct path_pair){.a = end_of(&comm->members[a]),
-				  .b = end_of(&comm->members[b]),
-				  .mapped = mapped[x * n + y] &&
-					    mapped[y * n + x],
-				  .why_unmapped = comm->peer_access->why,
-				  .never = comm->members[a].never_staged ||
-					   comm->members[b].never_staged,
-				  .wired = wire_access_wires(comm, a, b) != 0,
-				  .wiring = wire_access_how(comm, less),
-				  .wiring_of = comm->members[less].device};
+	return (struct path_pair){
+		.a = end_of(&comm->members[a]),
+		.b = end_of(&comm->members[b]),
+		.mapped = mapped[x * n + y] && mapped[y * n + x],
+		.why_unmapped = comm->peer_access->why,
+		.never = comm->members[a].never_staged ||
+			 comm->members[b].never_staged,
+		.wired = transport_access_mask(comm, a, b) != 0,
+		.wiring = transport_access_how(comm, less),
+		.wiring_of = comm->members[less].device};
 }
 
 static bool may_share(const struct dicomm_comm *comm, int a, int b)
@@ -340,7 +340,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 		status = map_all(comm, boards);
 	free(boards);
 	if (status == DICOMM_SUCCESS)
-		status = wire_access_agree(comm);
+		status = transport_access_agree(comm);
 	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
 	if (status == DICOMM_SUCCESS)
@@ -356,7 +356,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 		comm->peers[r].by_reference = path == PATH_RDMA;
 		if (path == PATH_RDMA)
 			comm->peers[r].transports =
-				wire_access_wires(comm, comm->rank, r);
+				transport_access_mask(comm, comm->rank, r);
 		comm->shares |= path == PATH_MAPPED;
 		comm->only_shared |= path == PATH_MAPPED &&
 				     (comm->members[r].never_staged ||

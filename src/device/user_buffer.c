@@ -10,7 +10,7 @@
 
 #include "src/base/log.h"
 #include "src/device/device.h"
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 #include "src/memory/blocked_streams.h"
 #include "src/core/memory.h"
 
@@ -203,7 +203,7 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 					 .addr = g->at,
 					 .len = g->bytes,
 					 .id = g->id};
-	char how[WIRE_ACCESS_TEXT] = "";
+	char how[TRANSPORT_ACCESS_TEXT] = "";
 	struct mem_handles handles = {0};
 	int offered = -1;
 
@@ -212,8 +212,8 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 	g->asked = true;
 	g->asking = true;
 	pthread_mutex_unlock(&all->lock);
-	if (all->wired && wire_access_register(comm, &region, &handles, how) !=
-				  DICOMM_SUCCESS)
+	if (all->wired && transport_access_register(comm, &region, &handles,
+						    how) != DICOMM_SUCCESS)
 		comm_mem_deregister(comm, &handles);
 	if (all->offers)
 		offered = offer(comm, g);

@@ -128,8 +128,9 @@ static bool may_refer(const struct peer *peer, const struct step *step,
 	       (peer->transport->intra_node || len > peer->limits.eager_bytes);
 }
 
-static enum schedule_result
-no_way(struct operation *op, const struct peer *peer, const struct piece *a)
+static enum schedule_result unreachable(struct operation *op,
+					const struct peer *peer,
+					const struct piece *a)
 {
 	return step_fail(op,
 			 FAIL(DICOMM_ERR_INTERNAL,
@@ -178,7 +179,7 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		kind = TP_REF;
 		body = &ref;
 	} else if (must) {
-		return no_way(op, peer, &a);
+		return unreachable(op, peer, &a);
 	}
 	status = peer->transport->put(peer->tp, op->prep->class, seq, signature,
 				      kind, body,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds out which transports reach the memory of which ranks' devices. */
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +13,19 @@
 
 /* What each rank tells all others */
 struct access_report {
-	char how[WIRE_ACCESS_TEXT];
+	char how[TRANSPORT_ACCESS_TEXT];
 	/* For each rank. Bit i: transport i leads there and takes the memory of
 	 * the rank that reports. */
 	uint8_t transports[];
 };
 
-struct wire_access {
+struct transport_access {
 	struct mem_handles handles; /* of this rank's staging buffers */
 	size_t stride;              /* of told[] */
 	uint8_t *reports;           /* by all ranks */
 };
 
-static const struct access_report *report_of(const struct wire_access *d,
+static const struct access_report *report_of(const struct transport_access *d,
 					     int rank)
 {
 	return (const struct access_report *)(d->reports +
@@ -37,14 +37,14 @@ static void append(char *text, const char *name, const char *more)
 {
 	size_t n = strlen(text);
 
-	snprintf(text + n, WIRE_ACCESS_TEXT - n, "%s%s: %s", n ? "; " : "",
+	snprintf(text + n, TRANSPORT_ACCESS_TEXT - n, "%s%s: %s", n ? "; " : "",
 		 name, more);
 }
 
 /* Transports that are not open, but might have reached it */
 static void tell_unopened(struct dicomm_comm *comm, char *no)
 {
-	char why[WIRE_ACCESS_TEXT / 2];
+	char why[TRANSPORT_ACCESS_TEXT / 2];
 
 	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
 		const struct transport *t = transports[i];
@@ -60,13 +60,13 @@ static void tell_unopened(struct dicomm_comm *comm, char *no)
 	}
 }
 
-dicomm_result_t wire_access_register(struct dicomm_comm *comm,
-				     const struct tp_region *region,
-				     struct mem_handles *handles,
-				     char how[WIRE_ACCESS_TEXT])
+dicomm_result_t transport_access_register(struct dicomm_comm *comm,
+					  const struct tp_region *region,
+					  struct mem_handles *handles,
+					  char how[TRANSPORT_ACCESS_TEXT])
 {
-	char one[WIRE_ACCESS_TEXT - 40], yes[WIRE_ACCESS_TEXT] = "",
-					 no[WIRE_ACCESS_TEXT] = "";
+	char one[TRANSPORT_ACCESS_TEXT - 40], yes[TRANSPORT_ACCESS_TEXT] = "",
+					      no[TRANSPORT_ACCESS_TEXT] = "";
 
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
@@ -85,13 +85,13 @@ dicomm_result_t wire_access_register(struct dicomm_comm *comm,
 			       w->transport->name, one);
 	}
 	tell_unopened(comm, no);
-	memcpy(how, handles->transports ? yes : no, WIRE_ACCESS_TEXT);
+	memcpy(how, handles->transports ? yes : no, TRANSPORT_ACCESS_TEXT);
 	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t register_stages(struct dicomm_comm *comm,
 				       struct mem_handles *handles,
-				       char how[WIRE_ACCESS_TEXT])
+				       char how[TRANSPORT_ACCESS_TEXT])
 {
 	const struct device *dev = comm->dev;
 	const struct tp_region region = {.accel = comm->accel,
@@ -99,7 +99,7 @@ static dicomm_result_t register_stages(struct dicomm_comm *comm,
 					 .addr = dev->exported,
 					 .len = device_exported_bytes(dev)};
 
-	TRY(wire_access_register(comm, &region, handles, how));
+	TRY(transport_access_register(comm, &region, handles, how));
 	log_info("%s rank %d: %s transport reaches the memory of %s%s%s",
 		 comm->name, comm->rank, handles->transports ? "a" : "no",
 		 comm->device, how[0] ? ": " : "", how);
@@ -118,7 +118,7 @@ static bool is_wanted(const struct dicomm_comm *comm)
 static dicomm_result_t tell(struct dicomm_comm *comm,
 			    struct access_report *mine)
 {
-	struct wire_access *d = comm->wire_access;
+	struct transport_access *d = comm->transport_access;
 	unsigned takes = (1u << COMM_TRANSPORTS) - 1;
 
 	if (device_has_memory(comm->dev)) {
@@ -133,15 +133,15 @@ static dicomm_result_t tell(struct dicomm_comm *comm,
 				 (unsigned)d->stride, comm->join_ms);
 }
 
-dicomm_result_t wire_access_agree(struct dicomm_comm *comm)
+dicomm_result_t transport_access_agree(struct dicomm_comm *comm)
 {
 	size_t n = (size_t)comm->ranks;
-	struct wire_access *d;
+	struct transport_access *d;
 	struct access_report *mine;
 	dicomm_result_t status;
 
 	d = calloc(1, sizeof(*d));
-	comm->wire_access = d;
+	comm->transport_access = d;
 	if (d) {
 		d->stride = sizeof(*mine) + n;
 		d->reports = calloc(n, d->stride);
@@ -157,26 +157,26 @@ dicomm_result_t wire_access_agree(struct dicomm_comm *comm)
 	return status;
 }
 
-void wire_access_free(struct dicomm_comm *comm)
+void transport_access_free(struct dicomm_comm *comm)
 {
-	struct wire_access *d = comm->wire_access;
+	struct transport_access *d = comm->transport_access;
 
 	if (!d)
 		return;
 	comm_mem_deregister(comm, &d->handles);
 	free(d->reports);
 	free(d);
-	comm->wire_access = NULL;
+	comm->transport_access = NULL;
 }
 
-uint8_t wire_access_wires(const struct dicomm_comm *comm, int a, int b)
+uint8_t transport_access_mask(const struct dicomm_comm *comm, int a, int b)
 {
-	const struct wire_access *d = comm->wire_access;
+	const struct transport_access *d = comm->transport_access;
 
 	return report_of(d, a)->transports[b] & report_of(d, b)->transports[a];
 }
 
-const char *wire_access_how(const struct dicomm_comm *comm, int rank)
+const char *transport_access_how(const struct dicomm_comm *comm, int rank)
 {
-	return report_of(comm->wire_access, rank)->how;
+	return report_of(comm->transport_access, rank)->how;
 }
