@@ -52,8 +52,8 @@ struct shrink_args {
 	dicomm_config_t config; /* owned */
 	enum recovery_state
 		*states; /* owned, [ranks]: answers to the last probe */
-	bool *left_out;  /* owned, [ranks]: it was logged that this rank is left
-			    out */
+	/* Owned, [ranks]: it was logged that this rank is left out */
+	bool *left_out;
 	bool excluded[]; /* [ranks] */
 };
 

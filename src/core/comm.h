@@ -115,9 +115,9 @@ struct dicomm_comm {
 	 * dicomm_mem_alloc() memory. only_shared: no other memory may be sent.
 	 */
 	bool shares, only_shared;
-	bool logged_staged; /* the warning that such memory is staged was logged
-			     */
-	unsigned spin;      /* polls before the thread yields its core */
+	/* The warning that such memory is staged was logged */
+	bool logged_staged;
+	unsigned spin;        /* polls before the thread yields its core */
 	uint64_t collectives; /* collectives so far */
 	struct prepared_cache prepared;
 
@@ -163,8 +163,8 @@ struct dicomm_comm {
 	int timeout_ms, warn_late_ms;
 	int join_ms; /* bound of comm_setup() */
 	uint64_t map_threshold;
-	uint64_t stream_bytes; /* results of at least this size bypass the
-				  caches */
+	/* Results of at least this size bypass the caches */
+	uint64_t stream_bytes;
 	int node_ranks, node_cores;
 	dicomm_config_t config; /* the communicator owns its strings */
 

@@ -38,9 +38,9 @@ struct member {
 	uint64_t in_process;
 	/* Staging buffers in host memory that its device writes; id 0: none */
 	struct accel_export stages;
-	char recovery[SOCK_TEXT]; /* where survivors meet it if other ranks die
-				   */
-	uint64_t fresh;           /* random; differs for each setup */
+	/* Where survivors meet it if other ranks die */
+	char recovery[SOCK_TEXT];
+	uint64_t fresh; /* random; differs for each setup */
 	struct rank_address address;
 };
 

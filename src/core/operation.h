@@ -35,8 +35,8 @@ struct operation {
 	struct call call;
 	struct prepared *prep;
 	struct schedule schedule;
-	uint64_t number;    /* within its class; for point to point, within its
-			       pair */
+	/* Within its class; for point to point, within its pair */
+	uint64_t number;
 	uint32_t signature; /* of this operation, checked by every message */
 	/* Set where the duration is measured. */
 	uint64_t begun_ns, ended_ns; /* 0: not yet */
@@ -51,8 +51,8 @@ struct operation {
 	 * runs */
 	struct mem_handles handles[2];
 	struct block_runs runs[2];
-	struct waiter watch; /* how long it has waited while the thread waits
-				for another one */
+	/* How long it has waited while the thread waits for another one */
+	struct waiter watch;
 	struct operation *next;
 };
 

@@ -21,8 +21,8 @@ struct operation;
  * from the base up, and advance the base when they end. */
 struct channel {
 	uint64_t out_base, in_base;
-	uint64_t out_last;    /* the last message that was put; some numbers are
-				 not used */
+	/* The last message that was put; some numbers are not used */
+	uint64_t out_last;
 	struct tp_outbox out; /* out.released: NULL until connected */
 	struct tp_inbox in;   /* in.lines: NULL until connected */
 	/* All messages up to this one are consumed. on_query() reads it, too.

@@ -13,8 +13,8 @@ struct dicomm_comm;
 #define COMM_OPS 64
 struct created_op {
 	bool used;
-	unsigned uses;     /* how often this entry was used; see op_number() in
-			      api/redop.c */
+	/* How often this entry was used; see op_number() in api/redop.c */
+	unsigned uses;
 	dicomm_redop_t op; /* number of the latest operator */
 	dicomm_datatype_t type;
 	uint8_t scalar[8];

@@ -53,15 +53,15 @@ enum stage_phase {
 struct stage {
 	enum stage_phase phase;
 	bool sends;
-	uint8_t *host, *device; /* stage_bytes in host memory, as the host and
-				   as the device see them */
-	uint8_t *exported;      /* exported_bytes in device memory, or NULL */
+	/* stage_bytes in host memory, as the host and as the device see them */
+	uint8_t *host, *device;
+	uint8_t *exported; /* exported_bytes in device memory, or NULL */
 	/* Where the transport reads and writes the bytes of this message (in
 	 * host or device memory), and the same as the device sees it */
 	uint8_t *at, *seen;
 	struct accel_event *event;
-	struct memory_ref mem_ref; /* sent instead of the bytes, to a peer that
-				      reads them in place */
+	/* Sent instead of the bytes, to a peer that reads them in place */
+	struct memory_ref mem_ref;
 	/* the read of another rank's memory that our stream has not finished */
 	struct in_process_read read;
 	const struct operation *op;
@@ -90,9 +90,9 @@ struct device {
 	 * transports are used. */
 	size_t stage_bytes, exported_bytes;
 	struct stage *first, **last;
-	bool unmarked;             /* work was queued since the last event */
-	uint8_t *memory, *mapped;  /* all stages in host memory; the same as the
-				      device sees it */
+	bool unmarked; /* work was queued since the last event */
+	/* All stages in host memory; the same as the device sees it */
+	uint8_t *memory, *mapped;
 	struct accel_export where; /* for host ranks that map it */
 	struct mem_handles handles;
 	void *scratch;

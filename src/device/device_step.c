@@ -536,8 +536,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!reading && !(f->posted & bit))
-		return SCHEDULE_DONE; /* it came while an older slice was POSTED
-				       */
+		/* It came while an older slice was POSTED */
+		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;

@@ -31,10 +31,10 @@ struct path_end {
 	const char *device; /* "cuda:0" */
 	uint64_t host;      /* tells machines apart */
 	int pid;
-	bool on_host;           /* its buffers are host memory */
-	bool exports;           /* other processes can map its memory */
-	bool shares_in_process; /* ranks of its process may read all its memory
-				 */
+	bool on_host; /* its buffers are host memory */
+	bool exports; /* other processes can map its memory */
+	/* Ranks of its process may read all its memory */
+	bool shares_in_process;
 };
 
 struct path_pair {

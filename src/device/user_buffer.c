@@ -24,11 +24,12 @@
 struct user_buffer {
 	const uint8_t *at;
 	size_t bytes;
-	uint64_t id;    /* number of the allocation */
-	bool announced; /* the user registered it; otherwise it is a whole
-			   allocation of the library */
-	bool asked;     /* the transports were asked and it was offered */
-	bool asking;    /* a request is under way, without the lock */
+	uint64_t id; /* number of the allocation */
+	/* The user registered it; otherwise it is a whole allocation of the
+	 * library */
+	bool announced;
+	bool asked;  /* the transports were asked and it was offered */
+	bool asking; /* a request is under way, without the lock */
 	struct mem_handles handles;
 	int offer; /* number of the offer to other processes, or -1 */
 	struct user_buffer *next;
@@ -37,9 +38,9 @@ struct user_buffer {
 /* The buffers of one communicator */
 struct user_buffers {
 	struct dicomm_comm *comm;
-	bool wired, offers;   /* whether transports or other processes would use
-				 them */
-	pthread_mutex_t lock; /* of the list */
+	/* Whether transports or other processes would use them */
+	bool wired, offers;
+	pthread_mutex_t lock;   /* of the list */
 	pthread_cond_t changed; /* signalled when a request has ended */
 	struct user_buffer *first;
 	unsigned users; /* threads that keep it in the list of communicators */

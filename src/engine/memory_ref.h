@@ -51,8 +51,8 @@ struct neighbour {
 	void *map;                 /* or the host's mapping */
 	struct accel_export where; /* of that */
 	struct host_maps *maps;    /* its host memory; NULL: none */
-	struct in_process *in_process; /* the memory of a rank in this process;
-					  NULL: it is in another */
+	/* The memory of a rank in this process; NULL: it is in another */
+	struct in_process *in_process;
 	bool apart; /* on another device, so not all it sends is reachable */
 	struct ipc_view *view; /* its offers; NULL: none */
 	/* References under way. Each stays until it is released. */

@@ -51,8 +51,8 @@ struct pair {
 struct prepared {
 	struct call_key key;
 	uint32_t signature;
-	bool kept;      /* it is in the cache; otherwise it is freed with its
-			   operation */
+	/* It is in the cache; otherwise it is freed with its operation */
+	bool kept;
 	unsigned users; /* operations */
 	enum tp_class class;
 	const struct algorithm *algorithm; /* NULL: point to point */
@@ -65,11 +65,11 @@ struct prepared {
 	uint64_t slice;           /* elements */
 	uint64_t slices;
 	uint64_t window;
-	uint64_t expected_ns; /* predicted duration; 0: not measured; see
-				 drift.h */
+	/* Predicted duration; 0: not measured; see drift.h */
+	uint64_t expected_ns;
 	size_t scratch_bytes;
-	size_t largest_message; /* bytes of the largest message of the first
-				   slice */
+	/* Bytes of the largest message of the first slice */
+	size_t largest_message;
 	/* The result is larger than the caches: write it past them, unless a
 	 * later step reads it. */
 	bool stream_out;

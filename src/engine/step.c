@@ -611,8 +611,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!(f->posted & bit))
-		return SCHEDULE_DONE; /* it came while an older slice was POSTED
-				       */
+		/* It came while an older slice was POSTED */
+		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;

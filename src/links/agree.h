@@ -14,8 +14,8 @@
 
 struct agree {
 	struct internal_messages messages;
-	uint32_t *word; /* the caller's: at first this rank's numbers, at the
-			   end the minima */
+	/* The caller's: at first this rank's numbers, at the end the minima */
+	uint32_t *word;
 	uint32_t words;
 	int distance; /* to the rank that this one talks to in this round */
 	bool sent, taken;

@@ -29,14 +29,14 @@
 /* Decides whether durations are unusual. Pure arithmetic, equal on all ranks.
  */
 struct drift_watch {
-	uint32_t batches;  /* so far, until the first that counts */
-	uint32_t usual;    /* the usual duration; 0: not known yet */
-	uint32_t expected; /* a duration up to this is never unusual; 0: no such
-			      limit */
-	uint32_t unusual;  /* unusual batches in a row */
-	uint32_t calm;     /* usual batches since patience was last reduced */
-	uint32_t patience; /* unusual batches in a row that start a measurement
-			    */
+	uint32_t batches; /* so far, until the first that counts */
+	uint32_t usual;   /* the usual duration; 0: not known yet */
+	/* A duration up to this is never unusual; 0: no such limit */
+	uint32_t expected;
+	uint32_t unusual; /* unusual batches in a row */
+	uint32_t calm;    /* usual batches since patience was last reduced */
+	/* Unusual batches in a row that start a measurement */
+	uint32_t patience;
 };
 
 /* `expected`: the duration if links are as they were measured; 0: not known. */

@@ -18,8 +18,8 @@ struct pending_init {
 	void (*refuse)(void *arg);
 	void *arg;
 	dicomm_result_t status;
-	bool has_thread; /* the first call of its communicator, which runs all
-			    of them */
+	/* The first call of its communicator, which runs all of them */
+	bool has_thread;
 	pthread_t thread;
 	char text[512];
 	struct pending_init *next;
