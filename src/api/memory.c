@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public functions on memory: allocate, free, copy, register. */
+/* The public functions for memory: allocate, free, copy, register. */
 #include "src/core/memory.h"
 
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 #include "src/device/device.h"
 #include "src/device/user_buffer.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
 
-/* For operations under way, without which more can be allocated and freed */
+/* How long to wait for operations that block streams */
 #define FREED_MS 2000
 
 #define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
@@ -23,14 +24,15 @@
 struct registration {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	struct mem_handles held;   /* of host memory */
-	struct user_buffer *given; /* of a device; or NULL */
+	struct mem_handles handles;      /* of host memory */
+	struct user_buffer *user_buffer; /* of a device; or NULL */
 };
 
-/* A driver that waits for a stream while it allocates may keep others from what
- * would let that go on. Without end if they wait for this thread: so after that
- * time it is tried all the same. True: streams_unblocked_end() is to follow. */
-static bool unhold(const struct accel *accel, int index)
+/* Try to get all streams unblocked before an allocation. A driver that waits
+ * for a blocked stream while it allocates may keep other threads from
+ * unblocking it. But they may wait for this thread, so after some time it
+ * allocates anyway. True: call streams_unblocked_end() afterwards. */
+static bool unblock_streams(const struct accel *accel, int index)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 	uint64_t end = clock_ms() + FREED_MS;
@@ -43,8 +45,7 @@ static bool unhold(const struct accel *accel, int index)
 	return true;
 }
 
-/* Where there is none left, what was freed while streams were held may come
- * back meanwhile. */
+/* If the device is full, run deferred frees and try again. */
 static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 			    void **ptr)
 {
@@ -57,7 +58,7 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 		deferred_sweep();
 		last = !deferred_waits() || clock_ms() > end;
 		log_hold();
-		none = unhold(accel, index);
+		none = unblock_streams(accel, index);
 		status = accel->alloc(index, size, ptr);
 		if (none)
 			streams_unblocked_end();
@@ -69,7 +70,7 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 	}
 }
 
-/* Of a device: to be known to wires, see given.h. */
+/* Record device memory, so that transports can reach it; see user_buffer.h. */
 static dicomm_result_t allocate(const struct accel *accel, int index,
 				void **ptr, size_t size)
 {
@@ -201,9 +202,9 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 			    "comm_register: out of memory");
 	*r = (struct registration){.comm = comm};
 	if (device_has_memory(comm->dev))
-		status = user_buffer_add(comm, buff, size, &r->given);
+		status = user_buffer_add(comm, buff, size, &r->user_buffer);
 	else
-		status = comm_mem_register(comm, buff, size, true, &r->held);
+		status = comm_mem_register(comm, buff, size, true, &r->handles);
 	if (status != DICOMM_SUCCESS) {
 		free(r);
 		return status;
@@ -225,9 +226,9 @@ dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 			    "communicator",
 			    handle);
 	r->magic = 0;
-	comm_mem_deregister(comm, &r->held);
-	if (r->given)
-		user_buffer_remove(comm, r->given);
+	comm_mem_deregister(comm, &r->handles);
+	if (r->user_buffer)
+		user_buffer_remove(comm, r->user_buffer);
 	free(r);
 	atomic_fetch_sub(&comm->registrations, 1);
 	return DICOMM_SUCCESS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations as the user calls them: arguments are checked here, and
- * nowhere else. A call that is refused has no effect.
+ * The public operations. Their arguments are checked here and nowhere else. A
+ * refused call has no effect.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static dicomm_result_t check_type(const char *f, dicomm_datatype_t type)
 	return DICOMM_SUCCESS;
 }
 
-/* `r`: the first rank that may be the one. */
+/* `r`: the first rank to look at. */
 static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
 			       dicomm_datatype_t type, int r)
 {
@@ -35,7 +35,7 @@ static dicomm_result_t lacking(const char *f, const struct dicomm_comm *comm,
 		    comm->members[r].device, type_name(type));
 }
 
-/* Also takes over the scalar of a created operator. */
+/* Also copies the scalar of a created operator. */
 static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
 				struct call *call)
@@ -76,7 +76,7 @@ static dicomm_result_t check_rank(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* A buffer of blocks * count elements. */
+/* A buffer of blocks * count elements */
 static dicomm_result_t check_buffer(const char *f, const char *name,
 				    const void *at, size_t blocks, size_t count,
 				    dicomm_datatype_t type)
@@ -95,8 +95,8 @@ static dicomm_result_t check_buffer(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* Is the buffer where the rank's device reaches it, and its neighbours do if
- * they must? */
+/* Can the rank's device use the buffer, and the neighbours that must not stage?
+ */
 static dicomm_result_t check_reach(const char *f,
 				   const struct dicomm_comm *comm,
 				   const char *name, const void *at,
@@ -119,7 +119,7 @@ static dicomm_result_t check_memory(const char *f,
 	return check_reach(f, comm, "recv", recv, received);
 }
 
-/* The same where no neighbour has to reach them. */
+/* The same without the neighbours */
 static dicomm_result_t check_own(const char *f, const struct dicomm_comm *comm,
 				 const void *send, void *recv, size_t bytes)
 {
@@ -129,7 +129,7 @@ static dicomm_result_t check_own(const char *f, const struct dicomm_comm *comm,
 	return device_check(comm, f, "recv", recv);
 }
 
-/* Two buffers: apart, or one inside the other as in-place calls have it. */
+/* Check that two buffers are apart, or overlap as in-place calls do. */
 static dicomm_result_t check_apart(const char *f, const void *send,
 				   size_t send_bytes, const void *recv,
 				   size_t recv_bytes, bool in_place)
@@ -145,7 +145,7 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 		   f, send, recv);
 }
 
-/* Of a device, its runtime says whether it is one, when the call is queued. */
+/* For a device, its runtime checks the stream when the call is queued. */
 static dicomm_result_t check_stream(const char *f,
 				    const struct dicomm_comm *comm,
 				    dicomm_stream_t stream)
@@ -155,8 +155,8 @@ static dicomm_result_t check_stream(const char *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Why a call was refused is about its communicator, too; why that is broken,
- * its owner has heard already. */
+/* Log a refusal to the communicator's log_fn. The owner of a broken one was
+ * told before. */
 static dicomm_result_t heard(const struct dicomm_comm *comm,
 			     dicomm_result_t status)
 {
@@ -169,8 +169,8 @@ static dicomm_result_t heard(const struct dicomm_comm *comm,
 	return status;
 }
 
-/* A repeated blocking call, which needs few checks: see prepared_quick().
- * False: nothing has happened, take the long way. */
+/* Run a repeated blocking call with few checks; see prepared_quick(). False:
+ * nothing has happened, take the slow path. */
 static inline __attribute__((always_inline)) bool
 repeated(enum coll coll, const void *send, void *recv, size_t count,
 	 dicomm_datatype_t type, dicomm_redop_t op, int root,
@@ -182,7 +182,7 @@ repeated(enum coll coll, const void *send, void *recv, size_t count,
 	if (!comm_usable(comm) || stream || group_open() ||
 	    atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return false;
-	/* What is made ready may outlive it; see redop.c. */
+	/* A prepared call may outlive the operator; see redop.c. */
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
 	prep = prepared_quick(comm, coll, send, recv, count, type, op, root);
@@ -418,8 +418,7 @@ static dicomm_result_t check_array(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* The blocks of one buffer, and the elements from the first of them to the end
- * of the last one. */
+/* The blocks of one buffer, and the range from the first to the last of them */
 struct blocks {
 	const uint8_t *at;
 	int n;
@@ -427,7 +426,7 @@ struct blocks {
 	size_t first, end;
 };
 
-/* Each block is checked, and the stretch of all of them found. */
+/* Check each block, and find the range. */
 static dicomm_result_t check_blocks(const char *f, const char *name,
 				    struct blocks *b, dicomm_datatype_t type)
 {
@@ -449,8 +448,8 @@ static dicomm_result_t check_blocks(const char *f, const char *name,
 	return DICOMM_SUCCESS;
 }
 
-/* Two buffers of blocks: who has both in one memory may lay them apart, be it
- * block by block. */
+/* Two buffers of blocks may lie in one memory, even block by block, as long as
+ * no blocks overlap. */
 static dicomm_result_t check_blocks_apart(const char *f, const struct blocks *s,
 					  const struct blocks *r, size_t bytes,
 					  bool in_place)
@@ -468,7 +467,7 @@ static dicomm_result_t check_blocks_apart(const char *f, const struct blocks *s,
 	return DICOMM_SUCCESS;
 }
 
-/* Room for n arrays of one entry for each rank. */
+/* Memory for n arrays with an entry for each rank */
 static dicomm_result_t arrays(const char *f, const struct dicomm_comm *comm,
 			      size_t n, size_t **out)
 {

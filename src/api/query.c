@@ -15,6 +15,7 @@
 #include "src/links/cost_table.h"
 #include "src/links/topology.h"
 #include "src/topo/node.h"
+#include "src/core/fault.h"
 
 dicomm_result_t dicomm_get_version(int *version)
 {
@@ -60,7 +61,7 @@ const char *dicomm_get_error_string(dicomm_result_t result)
 
 const char *dicomm_get_last_error(dicomm_comm_t comm)
 {
-	/* The text of a broken communicator is shown to whoever asks. */
+	/* Anybody may ask for the text of a broken communicator. */
 	if (comm && comm->magic == COMM_MAGIC && fault_is(comm))
 		fault_report(comm);
 	return log_last_error();
@@ -121,13 +122,13 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.memory_bytes = comm->scratch.bytes;
 	if (comm->dev)
 		s.memory_bytes += device_stages_bytes(comm->dev) +
-				  device_near_bytes(comm->dev);
-	if (comm->bounces.memory)
+				  device_exported_bytes(comm->dev);
+	if (comm->bounce_buffers.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			s.memory_bytes += comm->wires[i].transport->memory(
-				comm->wires[i].device);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			s.memory_bytes += comm->transports[i].transport->memory(
+				comm->transports[i].device);
 	memset(stats, 0, size);
 	memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s));
 	stats->size = size;
@@ -153,7 +154,7 @@ static dicomm_result_t explain(const struct select_table *table,
 	struct shape shape = {.rank = rank, .ranks = ranks, .links = links};
 
 	TRY(find_collective("explain", operation, &shape.coll));
-	/* As calls do: what is counted for them is found by that, too. */
+	/* Look it up as calls do, so that the counters match. */
 	shape.root = coll_rooted(shape.coll) ? 0 : -1;
 	if (!text || !len)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -189,7 +190,8 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	return peer_access_explain(comm, text + n, len - n);
 }
 
-/* What a communicator would select by that is not there. */
+/* The tables by which a communicator of so many ranks would select, if it
+ * existed */
 static dicomm_result_t plan_table(const char *who, const char *topology,
 				  int ranks, struct select_table *table,
 				  struct links **links)
@@ -200,13 +202,13 @@ static dicomm_result_t plan_table(const char *who, const char *topology,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: nranks %d: not positive", who, ranks);
 	TRY(topology_plan(topology ? topology : config_string(CONFIG_TOPO_FILE),
-			  ranks, !comm_uses_near_wires(), links));
+			  ranks, !comm_uses_local_transports(), links));
 	status = cost_table_make(ranks,
 				 (uint32_t)config_int(CONFIG_SHM_SLOT_BYTES),
 				 config_bool(CONFIG_DETERMINISTIC), table);
 	if (*links)
 		table->params.node_cores = 0;
-	/* There are no links then to find its rates by. */
+	/* One host has no links, so take its rates from its node. */
 	if (*links && (*links)->nodes == 1)
 		estimate_params_of_node(&table->params, links_node(*links, 0));
 	if (*links && (*links)->nodes > 1)
@@ -260,7 +262,7 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	if (!a) {
 		snprintf(text, sizeof(text), "predict: %s has no algorithm %d",
 			 operation, index);
-		/* How a caller finds the end; no error to print. */
+		/* The caller counts up until this, so log nothing. */
 		log_set_last_error(text);
 		*algorithm = NULL;
 		return DICOMM_ERR_INVALID_ARGUMENT;
@@ -276,7 +278,7 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 	return status;
 }
 
-/* As the end of a rank that is bound to it. */
+/* Describe the device as the end of a rank that is bound to it. */
 static dicomm_result_t end_of(const char *name, const char *device, int pid,
 			      struct path_end *end)
 {
@@ -306,7 +308,7 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 {
 	struct path_pair p = {.why_unmapped = NO_LOCAL_TRANSPORT, .wiring = ""};
 	struct path_test attempt;
-	enum path way;
+	enum path path;
 
 	TRY(end_of("first", first, 1, &p.a));
 	TRY(end_of("second", second, 2, &p.b));
@@ -314,10 +316,10 @@ dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "explain_devices: no room for text");
 	p.never = !strcmp(config_string(CONFIG_STAGING), "never");
-	p.mapped = comm_uses_near_wires() && path_may_map(&p.a, &p.b);
-	way = path_find(&p);
-	if (way > PATH_RDMA || (way == PATH_MAPPED && p.never)) {
-		TRY(path_test_wires(first, second, &attempt));
+	p.mapped = comm_uses_local_transports() && path_may_map(&p.a, &p.b);
+	path = path_find(&p);
+	if (path > PATH_RDMA || (path == PATH_MAPPED && p.never)) {
+		TRY(path_test_run(first, second, &attempt));
 		p.wired = attempt.wired;
 		p.wiring = attempt.how;
 		p.wiring_of = attempt.second ? second : first;
@@ -352,15 +354,15 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 						     sizeof(info->reason));
 		return DICOMM_SUCCESS;
 	}
-	/* How a caller finds the end of the list; no error to print. */
+	/* The caller counts up until this, so log nothing. */
 	log_set_last_error("transport_info: no transport of that number");
 	return DICOMM_ERR_INVALID_ARGUMENT;
 }
 
-/* Memory that adapters are asked about */
+/* Memory for which adapters are asked */
 #define PROBE_BYTES 65536
 
-/* Finds the pair of that number, or counts down by those there are. */
+/* Find the pair of that number; otherwise subtract the pairs seen here. */
 static bool find_adapter(const struct tp_region *region, int *index,
 			 dicomm_adapter_info_t *info)
 {

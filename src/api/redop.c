@@ -8,10 +8,10 @@
 #include "src/base/type.h"
 #include "src/core/host_access.h"
 #include "src/device/device.h"
-#include "src/engine/prepared.h"
+#include "src/engine/prepare.h"
 
-/* A number that none before has had: calls that are queued, and plans that are
- * kept, go on with the scalar that they were made with. */
+/* A number that was never used before. Queued calls and cached prepared calls
+ * keep the scalar of their own operator. */
 static dicomm_redop_t op_number(int i, struct created_op *c)
 {
 	return (dicomm_redop_t)(0x100 + i +
@@ -49,7 +49,7 @@ dicomm_result_t dicomm_redop_create_premulsum(
 			continue;
 		c->type = type;
 		c->scalar_at = NULL;
-		/* The device of a host rank is the host. */
+		/* For a host rank, "device" memory is host memory. */
 		if (comm->dev && residence == DICOMM_SCALAR_DEVICE)
 			c->scalar_at = scalar;
 		else
@@ -76,8 +76,9 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 			    "communicator",
 			    (int)op);
 	c->used = false;
-	/* What the progress thread works with is left to age. */
+	/* The progress thread may use the cached calls now. Leave them; they
+	 * age out. */
 	if (!atomic_load_explicit(&comm->queued, memory_order_acquire))
-		prepared_forget_op(comm, op);
+		prepare_forget_op(comm, op);
 	return DICOMM_SUCCESS;
 }

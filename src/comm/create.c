@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creating a communicator with its settings, and freeing all that it owns. */
+/* Creates a communicator with its settings, and frees all that it owns. */
 #include "src/comm/create.h"
 
 #include <stdio.h>
@@ -11,9 +11,12 @@
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
-#include "src/device/wire_access.h"
+#include "src/device/user_buffer.h"
+#include "src/device/transport_access.h"
+#include "src/engine/prepare.h"
 #include "src/links/drift.h"
 #include "src/stream/submit.h"
+#include "src/core/memory.h"
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
@@ -27,7 +30,7 @@ static void forked(void)
 static void process_init(void)
 {
 	pthread_atfork(NULL, NULL, forked);
-	fault_init();
+	fence_init();
 }
 
 static int pick(int given, int64_t otherwise)
@@ -87,7 +90,7 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 			    "config: timeout_ms %d: negative",
 			    comm->timeout_ms);
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
-	comm->meet_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	comm->join_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	comm->deterministic =
 		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
 	if (c->staging && strcmp(c->staging, "auto") &&
@@ -112,17 +115,22 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	recovery_close(comm->recovery);
-	wire_access_free(comm);
+	transport_access_free(comm);
+	device_stop(comm);
+	user_buffer_close(comm);
 	device_close(comm);
 	peer_access_unmap(comm);
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
-	comm_memory_put(comm, comm->bounces.memory, &comm->bounces.held);
+	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
+	comm_mem_free(comm, comm->bounce_buffers.memory,
+		      &comm->bounce_buffers.handles);
 	engine_free_spare(comm);
-	prepared_free_all(comm);
-	/* With all peers: one after the other would be waited for. */
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->close(comm->wires[i].device);
+	prepare_free_all(comm);
+	/* Begin to close with all peers, so that they are waited for together.
+	 */
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->close(
+				comm->transports[i].device);
 	pthread_mutex_destroy(&comm->fault.lock);
 	comm_config_free(&comm->config);
 	free(comm->peers);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From comm_init to comm_destroy, as the user calls them. */
+/* The public functions from comm_init to comm_destroy. */
 #include "src/comm/create.h"
 #include "src/comm/lifecycle.h"
 
@@ -20,26 +20,30 @@
 #include "src/core/wait.h"
 #include "src/links/topology.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
 
-/* Of who leaves, for the first time, and then: longer than most take to tell
- * what they have received. */
+/* How long a rank that leaves waits before it asks a peer for the first time,
+ * and between questions: most peers have told by then what they have received.
+ */
 #define ASK_AFTER_MS 20
 #define ASK_AGAIN_MS 200
-#define ASK_MS 500 /* patience with an answer */
-/* For a wire that has lost a way to say by another what it had not said: the
- * other rank takes part, if it waits. */
+#define ASK_MS 500 /* how long to wait for an answer */
+/* How long a transport may take to repeat, by another queue pair, what a lost
+ * one had not told. The other rank takes part if it waits. */
 #define TELL_MS 1000
-/* For all of it to be there. A NIC that has no answer gives up before, as it is
- * by default (DICOMM_IB_TIMEOUT, DICOMM_IB_RETRY_CNT). */
+/* How long credits may take to arrive. A NIC without an answer gives up
+ * earlier, with the default DICOMM_IB_TIMEOUT and DICOMM_IB_RETRY_CNT. */
 #define LAND_MS 30000
 
 struct comm_start {
 	struct dicomm_comm *comm;
-	dicomm_comm_t *out; /* NULL once a blocking caller is gone */
+	dicomm_comm_t *out; /* NULL once a blocking caller has returned */
 	dicomm_unique_id_t id;
-	struct dicomm_comm *parent; /* waits for the end of init; or NULL */
-	sem_t go;                   /* what the helper waits for */
-	bool refused;               /* it is to do nothing */
+	struct dicomm_comm *parent; /* waits for the end of init, or NULL */
+	sem_t go;                   /* the helper thread waits for this */
+	bool refused;               /* the helper thread is to do nothing */
 };
 
 static void start_free(struct comm_start *a)
@@ -57,7 +61,7 @@ static dicomm_result_t init_now(void *arg)
 	log_set_rank(comm->rank);
 	comm_listen(comm);
 	fault_share(a->parent, comm);
-	status = comm_setup(comm, &a->id, comm->meet_ms);
+	status = comm_setup(comm, &a->id, comm->join_ms);
 	if (status == DICOMM_SUCCESS)
 		status = recovery_serve(comm->recovery);
 	fault_share(a->parent, NULL);
@@ -142,7 +146,7 @@ void comm_start_refuse(struct comm_start *a)
 	start_free(a);
 }
 
-dicomm_result_t comm_start_meet(struct comm_start *a, dicomm_comm_t *out,
+dicomm_result_t comm_start_join(struct comm_start *a, dicomm_comm_t *out,
 				const dicomm_unique_id_t *id)
 {
 	a->out = out;
@@ -164,7 +168,7 @@ static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 
 	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
 	if (status == DICOMM_SUCCESS)
-		return comm_start_meet(a, out, id);
+		return comm_start_join(a, out, id);
 	control_cannot_open(id, rank, nranks);
 	return status;
 }
@@ -218,7 +222,7 @@ static void refuse_all(struct comm_start **starts, int n)
 		comm_start_refuse(starts[i]);
 }
 
-/* All of them or none: those that are ready would wait for the others. */
+/* All of them or none: the ready ones would wait for the others. */
 static dicomm_result_t prepare_all(struct comm_start **starts, int n,
 				   const char *const *devices)
 {
@@ -237,7 +241,7 @@ static dicomm_result_t prepare_all(struct comm_start **starts, int n,
 	return status;
 }
 
-static dicomm_result_t meet_all(struct comm_start **starts, int n,
+static dicomm_result_t join_all(struct comm_start **starts, int n,
 				dicomm_comm_t *comms)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, s;
@@ -250,7 +254,7 @@ static dicomm_result_t meet_all(struct comm_start **starts, int n,
 	}
 	dicomm_group_start();
 	for (int i = 0; i < n; i++) {
-		s = comm_start_meet(starts[i], &comms[i], &id);
+		s = comm_start_join(starts[i], &comms[i], &id);
 		if (status == DICOMM_SUCCESS)
 			status = s;
 	}
@@ -285,22 +289,23 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 			    "comm_init_all: out of memory");
 	status = prepare_all(starts, ndev, devices);
 	if (status == DICOMM_SUCCESS)
-		status = meet_all(starts, ndev, comms);
+		status = join_all(starts, ndev, comms);
 	free(starts);
 	return status;
 }
 
 /* ---- public: end ---- */
 
-/* Has the peer received all that was sent to it? */
+/* Has the peer received everything that was sent to it? */
 static bool delivered(const struct peer *peer)
 {
 	for (int c = 0; c < TP_CLASSES; c++) {
-		const struct lane *lane = &peer->lane[c];
+		const struct channel *channel = &peer->channel[c];
 
-		if (lane->out.released &&
-		    atomic_load_explicit(lane->out.released,
-					 memory_order_acquire) < lane->out_last)
+		if (channel->out.released &&
+		    atomic_load_explicit(channel->out.released,
+					 memory_order_acquire) <
+			    channel->out_last)
 			return false;
 	}
 	return true;
@@ -319,12 +324,12 @@ static bool says_yes(struct dicomm_comm *comm, int peer, uint32_t class,
 	       known;
 }
 
-/* It has, if it says so: nobody may have been told yet, for who computes tells
- * nobody. */
+/* If the peer says so, it has. The credit may not have come yet, because a rank
+ * that computes sends none. */
 static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 {
 	for (int c = 0; c < TP_CLASSES; c++) {
-		uint64_t last = peer->lane[c].out_last;
+		uint64_t last = peer->channel[c].out_last;
 
 		if (last && !says_yes(comm, peer->rank, ASK_RECEIVED,
 				      last * TP_CLASSES + (uint64_t)c))
@@ -333,29 +338,30 @@ static bool has_received(struct dicomm_comm *comm, const struct peer *peer)
 	return true;
 }
 
-/* Will the peer never receive it, since it is leaving, too? */
+/* Has the peer left too, so that it will never receive? */
 static bool is_leaving(struct dicomm_comm *comm, int peer)
 {
-	/* A number that no call reaches: known only to who makes no more. */
+	/* A number that no call reaches. Only a rank that makes no more calls
+	 * knows it. */
 	return comm_has_left(comm, peer) ||
 	       says_yes(comm, peer, ASK_COLLECTIVE, UINT64_MAX);
 }
 
-/* One more look without progress, of who has done so since then. */
+/* Check once more, for a peer that has received since then. */
 static void pause_leaving(struct dicomm_comm *comm, struct waiter *w,
 			  uint64_t begin_ms)
 {
 	wait_pause(comm, w);
 	if (wait_is_due(w))
 		cross_progress_poll();
-	/* Who computes may take long. */
+	/* A rank that computes may take long. */
 	if (clock_ms() > begin_ms + ASK_AFTER_MS)
 		usleep(50);
 }
 
-/* Told is not there yet. Where a NIC fails now, or its link, this rank still
- * says by another what was lost; the others are to hear only then that it has
- * left, or they would give it up while they wait for that. */
+/* Credits that were sent have not arrived yet. If a NIC or its link fails now,
+ * this rank sends them again by another one. Peers must not hear before that it
+ * has left, or they would give it up while they wait for the credits. */
 static void land_all(struct dicomm_comm *comm)
 {
 	bool hurried = comm->timeout_ms > 0 && comm->timeout_ms < LAND_MS;
@@ -369,9 +375,9 @@ static void land_all(struct dicomm_comm *comm)
 }
 
 /*
- * What this rank sent lies in its memory until it is received. The others need
- * not leave at the same time; but a rank that leaves without having received
- * it never will.
+ * What this rank has sent stays in its memory until it is received. The other
+ * ranks need not leave at the same time. But a rank that leaves without having
+ * received it will never do so.
  */
 static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 {
@@ -380,8 +386,8 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 	uint64_t received_ms = begin + ASK_AFTER_MS;
 	uint64_t leaving_ms = begin + ASK_AGAIN_MS;
 
-	/* What the others wait for here, who are told next that this rank has
-	 * left. */
+	/* Peers wait here too: send them the last credits before they hear that
+	 * this rank has left. */
 	comm_tell_all(comm, TELL_MS);
 	for (int r = 0; r < comm->ranks; r++) {
 		struct peer *peer = &comm->peers[r];
@@ -393,7 +399,7 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 				return fault_report(comm);
 			if (now > received_ms) {
 				if (has_received(comm, peer))
-					break; /* and the next is asked now */
+					break; /* ask the next rank now */
 				received_ms = now + ASK_AGAIN_MS;
 			}
 			if (now > leaving_ms) {
@@ -427,7 +433,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 {
 	dicomm_result_t status;
 
-	/* Bounded as the operations are. */
+	/* Bounded, because the operations are. */
 	while (atomic_load(&comm->queued))
 		usleep(50);
 	cross_progress_remove(comm);
@@ -487,7 +493,7 @@ static dicomm_result_t destroy_now(void *arg)
 {
 	struct dicomm_comm *comm = arg;
 
-	/* An init under way is cut short; a finalize is waited for. */
+	/* Cut a running init short; wait for a running finalize. */
 	if (atomic_load(&comm->state) == COMM_STARTING)
 		atomic_store(&comm->cancelled, true);
 	join_helper(comm);
@@ -531,7 +537,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 	starting = atomic_load(&comm->state) == COMM_STARTING;
 	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank, !starting,
 		    "rank %d aborted the communicator", comm->rank);
-	/* Else the init under way tells the others, when it has ended. */
+	/* Otherwise the running init tells the others when it has ended. */
 	if (starting && atomic_load(&comm->state) != COMM_STARTING)
 		fault_tell_abort(comm);
 	fault_wait(comm);

@@ -10,17 +10,19 @@
 struct dicomm_comm;
 
 /*
- * How a communicator begins. All that may fail at this rank alone comes first:
- * the object, its settings, what it has from its parent if there is one
- * (was[rank]: the rank there), and the thread if it is not blocking. Then it
- * meets the others by the id, or is refused; either ends the start. A blocking
- * one ends when its parent breaks. */
+ * How a communicator begins. comm_start_prepare() does all that can fail on
+ * this rank alone: the object, its settings, what it inherits from a parent
+ * (was[rank] is the rank there), and the helper thread if it is not blocking.
+ * Then comm_start_join() meets the others by the id, or comm_start_refuse()
+ * drops it; either ends the start. A blocking init ends early if its parent
+ * breaks.
+ */
 struct comm_start;
 dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 				   int rank, const dicomm_config_t *config,
 				   struct dicomm_comm *parent,
 				   const uint32_t *was);
-dicomm_result_t comm_start_meet(struct comm_start *start, dicomm_comm_t *out,
+dicomm_result_t comm_start_join(struct comm_start *start, dicomm_comm_t *out,
 				const dicomm_unique_id_t *id);
 void comm_start_refuse(struct comm_start *start);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ranks that never meet open their wires. */
+/* Two communicators that never meet open their transports and register memory.
+ */
 #include "src/comm/create.h"
 #include "src/comm/path_test.h"
 
@@ -10,16 +11,19 @@
 #include "src/base/log.h"
 #include "src/comm/setup.h"
 #include "src/memory/lease.h"
+#include "src/core/paths.h"
+#include "src/core/memory.h"
+#include "src/core/rank_address.h"
 
-/* Memory that wires are asked about */
+/* Memory for which transports are asked */
 #define BYTES 65536
 
 struct end {
-	struct dicomm_comm *comm; /* of two ranks, of which it is one */
+	struct dicomm_comm *comm; /* of two ranks, of which this is one */
 	bool on_host;
 	void *memory;
-	struct mem_handles held;
-	char how[WIRE_ACCESS_TEXT];
+	struct mem_handles handles;
+	char how[TRANSPORT_ACCESS_TEXT];
 };
 
 static dicomm_result_t begin(struct end *e, const char *device, int rank)
@@ -31,7 +35,7 @@ static dicomm_result_t begin(struct end *e, const char *device, int rank)
 	TRY(comm_create(&e->comm, 2, rank, &config));
 	work = e->comm->accel->work;
 	e->on_host = !work || work->caps(e->comm->index) & ACCEL_SHARES_HOST;
-	return comm_open_wires_of_devices(e->comm);
+	return comm_open_device_transports(e->comm);
 }
 
 static dicomm_result_t hold(struct end *e)
@@ -43,7 +47,7 @@ static dicomm_result_t hold(struct end *e)
 		return DICOMM_SUCCESS;
 	TRY(e->comm->accel->alloc(e->comm->index, BYTES, &e->memory));
 	region.addr = e->memory;
-	return wire_access_hold(e->comm, &region, &e->held, e->how);
+	return transport_access_register(e->comm, &region, &e->handles, e->how);
 }
 
 static dicomm_result_t try_both(struct end e[2], const char *const device[2])
@@ -51,7 +55,7 @@ static dicomm_result_t try_both(struct end e[2], const char *const device[2])
 	for (int i = 0; i < 2; i++)
 		TRY(begin(&e[i], device[i], i));
 	for (int i = 0; i < 2; i++)
-		TRY(rank_address_give(e[i].comm, e[1 - i].comm));
+		TRY(rank_address_copy(e[i].comm, e[1 - i].comm));
 	for (int i = 0; i < 2; i++)
 		TRY(hold(&e[i]));
 	return DICOMM_SUCCESS;
@@ -61,22 +65,22 @@ static void end(struct end *e)
 {
 	if (!e->comm)
 		return;
-	comm_mem_deregister(e->comm, &e->held);
+	comm_mem_deregister(e->comm, &e->handles);
 	if (e->memory)
 		lease_free(e->comm->accel, e->comm->index, e->memory);
 	comm_free(e->comm);
 }
 
-/* Bit i: wire i leads to the other, and takes the memory of this. */
-static unsigned wires(const struct end *e, int rank)
+/* Bit i: transport i leads to the other rank and takes this rank's memory. */
+static unsigned mask_to(const struct end *e, int rank)
 {
-	unsigned all = comm_wires_to(e->comm, 1 - rank);
+	unsigned all = comm_transports_to(e->comm, 1 - rank);
 
-	return e->on_host ? all : all & e->held.wires;
+	return e->on_host ? all : all & e->handles.transports;
 }
 
-dicomm_result_t path_test_wires(const char *first, const char *second,
-				struct path_test *out)
+dicomm_result_t path_test_run(const char *first, const char *second,
+			      struct path_test *out)
 {
 	const char *const device[2] = {first, second};
 	struct end e[2] = {{.comm = NULL}, {.comm = NULL}};
@@ -84,10 +88,10 @@ dicomm_result_t path_test_wires(const char *first, const char *second,
 
 	*out = (struct path_test){.wired = false};
 	if (status == DICOMM_SUCCESS) {
-		out->wired = wires(&e[0], 0) & wires(&e[1], 1);
-		out->second =
-			e[0].on_host ||
-			(!e[1].on_host && e[0].held.wires && !e[1].held.wires);
+		out->wired = mask_to(&e[0], 0) & mask_to(&e[1], 1);
+		out->second = e[0].on_host ||
+			      (!e[1].on_host && e[0].handles.transports &&
+			       !e[1].handles.transports);
 		memcpy(out->how, e[out->second].how, sizeof(out->how));
 	} else {
 		out->second = !e[0].comm || e[0].on_host;

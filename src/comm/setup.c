@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ranks of a communicator meet, compare what must be equal, and agree on
- * the rest. */
+/* Setup: the ranks of a communicator meet, compare what must be equal, and
+ * agree on the rest. */
 #include "src/comm/setup.h"
 
 #include <stdio.h>
@@ -23,14 +23,17 @@
 #include "src/links/probe.h"
 #include "src/links/topology.h"
 #include "src/topo/node.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/rank_address.h"
 
-/* Polls before the core is given away: about 100 us where every rank has a
- * core of its own; else only as long as a reply takes that is under way. */
+/* Polls before a thread yields its core: about 100 us if every rank has a core
+ * of its own; otherwise as long as a reply takes. */
 #define SPIN_ALONE 20000
 #define SPIN_SHARED 30
-/* Where all others are beyond a network: looks at that are system calls. */
+/* If all other ranks are beyond a network, each poll is a system call. */
 #define SPIN_FAR 50
-/* In one go, by who waits for the control plane. */
+/* Polls in one go, by a thread that waits for the control plane */
 #define POLLS_WAITING 8
 
 static void on_failed(void *ctx, dicomm_result_t status, int culprit,
@@ -63,37 +66,38 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		*signature = 0;
 		snprintf(text, len, "message %llu", (unsigned long long)number);
 		return peer >= 0 && peer < comm->ranks &&
-		       message_done(
-			       &comm->peers[peer].lane[number % TP_CLASSES]) >=
+		       message_done(&comm->peers[peer]
+					     .channel[number % TP_CLASSES]) >=
 			       number / TP_CLASSES;
 	default:
 		if (call_log_find(&comm->logs.collective, number, signature,
 				  text, len))
 			return true;
 	}
-	/* What is queued is yet to come. */
+	/* It is queued and has not run yet. */
 	if (atomic_load(&comm->state) < COMM_FINALIZING ||
 	    atomic_load(&comm->queued))
 		return false;
-	/* It will never be called. */
+	/* This rank will never make that call. */
 	*signature = 0;
 	snprintf(text, len, "comm_finalize");
 	return true;
 }
 
-/* What a rank that is not that far yet waits for may have been lost with a NIC,
- * or not been told; who makes progress otherwise is the progress thread. */
+/* Progress while this thread waits for the control plane. A rank that is not
+ * that far yet may wait for a message or a credit that a NIC has lost. If
+ * operations are queued, the progress thread does this. */
 static void poll_own(struct dicomm_comm *comm)
 {
 	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return;
 	comm_enter_one(comm);
 	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
-		wait_poll(comm);
+		comm_poll(comm);
 	comm_leave_one(comm);
 }
 
-/* Or what it waits for is of another communicator. */
+/* It may also wait for something in another communicator. */
 static void on_waiting(void *ctx)
 {
 	poll_own(ctx);
@@ -116,24 +120,25 @@ static dicomm_result_t check_list(const char *list)
 	return DICOMM_SUCCESS;
 }
 
-/* Why wires were not opened. */
+/* Why transports were not opened */
 struct reasons {
 	char text[512];
 	size_t len;
 };
 
-/* Those that end at this machine; all others; or of these, such as may reach
- * devices. */
-enum which { NEAR, FAR, FAR_FOR_DEVICES };
+/* Transports within this machine; to other machines; of the latter, those that
+ * may reach device memory */
+enum which { LOCAL, REMOTE, REMOTE_FOR_DEVICES };
 
 static bool is_one_of(const struct transport *t, enum which which)
 {
-	return t->intra_node == (which == NEAR) &&
-	       (t->device_memory || which != FAR_FOR_DEVICES);
+	return t->intra_node == (which == LOCAL) &&
+	       (t->device_memory || which != REMOTE_FOR_DEVICES);
 }
 
-static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
-				  struct reasons *reasons)
+static dicomm_result_t open_transports(struct dicomm_comm *comm,
+				       enum which which,
+				       struct reasons *reasons)
 {
 	struct tp_config config = {.rank = comm->rank,
 				   .ranks = comm->ranks,
@@ -149,8 +154,8 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
-	for (size_t i = 0; transports[i] && i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
+	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
+		struct comm_transport *w = &comm->transports[i];
 
 		if (!is_one_of(transports[i], which) ||
 		    !comm_list_has(list, transports[i]->name))
@@ -171,22 +176,22 @@ static dicomm_result_t open_wires(struct dicomm_comm *comm, enum which which,
 		w->transport = transports[i];
 		atomic_store(&w->device, device);
 	}
-	/* Raised before there was anything to stop. */
+	/* A fault was raised before this transport could be stopped. */
 	if (fault_is(comm)) {
-		fault_stop_wires(comm);
+		fault_stop_transports(comm);
 		return fault_report(comm);
 	}
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_open_wires_of_devices(struct dicomm_comm *comm)
+dicomm_result_t comm_open_device_transports(struct dicomm_comm *comm)
 {
 	struct reasons reasons = {.len = 0};
 
-	return open_wires(comm, FAR_FOR_DEVICES, &reasons);
+	return open_transports(comm, REMOTE_FOR_DEVICES, &reasons);
 }
 
-bool comm_uses_near_wires(void)
+bool comm_uses_local_transports(void)
 {
 	const char *list = config_string(CONFIG_TRANSPORTS);
 	char why[256];
@@ -229,27 +234,28 @@ static bool on_one_host(const struct dicomm_comm *comm)
 }
 
 /* Does this rank reach all others without leaving the machine? */
-static bool is_near(struct dicomm_comm *comm)
+static bool is_within_machine(struct dicomm_comm *comm)
 {
 	if (!on_one_host(comm))
 		return false;
 	for (int r = 0; r < comm->ranks; r++) {
-		comm->peers[r].wires = comm_wires_to(comm, r);
-		if (!comm->peers[r].wires)
+		comm->peers[r].transports = comm_transports_to(comm, r);
+		if (!comm->peers[r].transports)
 			return false;
 	}
 	return true;
 }
 
-/* What this rank would have slots of near wires hold, for the sake of one to
- * other machines; 0: as they are. */
-static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
+/* The slot size that this rank wants within the machine, for the sake of a
+ * transport to other machines. 0: no change. */
+static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 {
 	const char *list = comm_transports(comm);
 	uint32_t most = 0;
 	char why[256];
 
-	/* Each may keep that for each other one of its machine. */
+	/* Each rank may keep such an inbox for each other one of its machine.
+	 */
 	if (on_one_host(comm) || comm->node_ranks > COMM_WIDE_RANKS)
 		return 0;
 	for (size_t i = 0; transports[i]; i++) {
@@ -264,20 +270,21 @@ static uint32_t wished_near_slot_bytes(const struct dicomm_comm *comm)
 	return most;
 }
 
-static void widen_near(struct dicomm_comm *comm)
+static void widen_local(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->set_slot_bytes)
 			w->transport->set_slot_bytes(w->device,
-						     comm->near_slot_bytes);
+						     comm->local_slot_bytes);
 	}
 }
 
-/* The first wire that two ranks have in common is theirs. Bit by bit those of
- * all pairs, which all ranks see alike; 0: some pair has none. */
-static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
+/* Two ranks use the lowest transport that they share. Returns the transports of
+ * all pairs, a bit each, equal on all ranks. 0: some pair has none. */
+static uint8_t transports_in_use(const struct dicomm_comm *comm,
+				 const uint8_t *all)
 {
 	size_t n = (size_t)comm->ranks;
 	uint8_t in_use = 0;
@@ -294,14 +301,14 @@ static uint8_t wires_in_use(const struct dicomm_comm *comm, const uint8_t *all)
 	return in_use;
 }
 
-/* Slices may be as long as slots are everywhere, also by wires that this rank
- * has not. */
+/* Slices may be as long as the smallest slots, also of transports that this
+ * rank does not use. */
 static void widen(struct dicomm_comm *comm, const uint8_t *all)
 {
-	uint8_t in_use = wires_in_use(comm, all);
+	uint8_t in_use = transports_in_use(comm, all);
 	uint32_t least = UINT32_MAX;
 	struct tp_config config;
-	struct wire *w;
+	struct comm_transport *w;
 
 	if (!in_use)
 		return;
@@ -312,44 +319,46 @@ static void widen(struct dicomm_comm *comm, const uint8_t *all)
 	}
 	comm->slot_bytes = least;
 	comm->table.params.slot_bytes = least;
-	w = &comm->wires[__builtin_ctz(in_use)];
+	w = &comm->transports[__builtin_ctz(in_use)];
 	if (!(in_use & (in_use - 1)) && w->transport->wait_wakes)
-		comm->only_wire = w;
+		comm->only_transport = w;
 }
 
-/* To poll for what comes through the kernel keeps the core from who brings it.
- */
+/* To poll a transport that goes through the kernel takes the core from the
+ * thread that brings the messages. */
 static void find_slow(struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++) {
-		uint8_t wires = comm->peers[r].wires;
-		struct wire *w = &comm->wires[wires ? __builtin_ctz(wires) : 0];
+		uint8_t mask = comm->peers[r].transports;
+		struct comm_transport *w =
+			&comm->transports[mask ? __builtin_ctz(mask) : 0];
 
-		if (r == comm->rank || !wires || !w->transport->slow_poll)
+		if (r == comm->rank || !mask || !w->transport->slow_poll)
 			continue;
-		comm->slow_wire = w;
+		comm->slow_transport = w;
 		if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
 			comm->spin = SPIN_FAR;
 	}
 }
 
-/* Two ranks use what each has found by itself to lead to the other. */
-static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
+/* Two ranks use the transports that both have found to lead to the other. */
+static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 {
 	unsigned n = (unsigned)comm->ranks;
 	uint8_t *mine = calloc((size_t)n + 1, n), *all = mine + n;
 	dicomm_result_t status;
 
 	if (!mine)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the wires of %u "
-			    "ranks",
-			    n);
+		return FAIL(
+			DICOMM_ERR_NO_MEMORY,
+			"comm_init_rank: no memory for the transports to %u "
+			"ranks",
+			n);
 	for (unsigned r = 0; r < n; r++)
-		mine[r] = comm_wires_to(comm, (int)r);
-	status = control_allgather(comm->control, mine, all, n, comm->meet_ms);
+		mine[r] = comm_transports_to(comm, (int)r);
+	status = control_allgather(comm->control, mine, all, n, comm->join_ms);
 	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
-		comm->peers[r].wires =
+		comm->peers[r].transports =
 			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
 	if (status == DICOMM_SUCCESS) {
 		widen(comm, all);
@@ -359,8 +368,8 @@ static dicomm_result_t agree_on_wires(struct dicomm_comm *comm)
 	return status;
 }
 
-/* Some rank, or the memory of its device, is beyond the near wires: open those
- * to other machines. */
+/* Some rank, or the memory of its device, is out of reach of the transports
+ * within the machine. Open those to other machines. */
 static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 				struct reasons *reasons)
 {
@@ -373,11 +382,11 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for the addresses");
-	if (comm->near_slot_bytes)
-		widen_near(comm);
-	status = open_wires(comm, which, reasons);
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		any |= comm->wires[i].transport != NULL;
+	if (comm->local_slot_bytes)
+		widen_local(comm);
+	status = open_transports(comm, which, reasons);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		any |= comm->transports[i].transport != NULL;
 	if (comm->config.transports)
 		list = comm->config.transports;
 	if (status == DICOMM_SUCCESS && !any)
@@ -388,18 +397,18 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	rank_address_fill(comm, &mine);
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, &mine, all,
-					   sizeof(mine), comm->meet_ms);
+					   sizeof(mine), comm->join_ms);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
-		comm->members[r].card = all[r];
+		comm->members[r].address = all[r];
 	free(all);
 	if (status == DICOMM_SUCCESS)
 		status = rank_address_complete(comm);
 	if (status == DICOMM_SUCCESS)
-		status = agree_on_wires(comm);
+		status = agree_on_transports(comm);
 	return status;
 }
 
-/* What ranks of one communicator must have in common. */
+/* Check what must be equal on all ranks of a communicator. */
 static dicomm_result_t compare_members(struct dicomm_comm *comm)
 {
 	const struct member *zero = &comm->members[0];
@@ -425,13 +434,13 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Everybody selects by the table of rank 0; *far if some rank says so; and near
- * slots are as long as all wish. */
+/* All ranks select by rank 0's table. *far is set if some rank wants it. Slots
+ * within the machine get the size that all want. */
 static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 {
 	struct shared {
 		struct select_table table;
-		uint32_t near_slot_bytes;
+		uint32_t local_slot_bytes;
 		bool far;
 	} *all = calloc((size_t)comm->ranks, sizeof(*all)), mine;
 	dicomm_result_t status;
@@ -441,8 +450,8 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 						  "for the tables");
 	memset(&mine, 0, sizeof(mine));
 	mine.far = *far;
-	mine.near_slot_bytes = wished_near_slot_bytes(comm);
-	/* A bad DICOMM_ALGO is an error of every rank, not of rank 0 alone. */
+	mine.local_slot_bytes = wished_local_slot_bytes(comm);
+	/* A bad DICOMM_ALGO is an error on every rank, not on rank 0 alone. */
 	status = cost_table_make(comm->node_ranks, comm->slot_bytes,
 				 comm->deterministic, &mine.table);
 	if (status != DICOMM_SUCCESS) {
@@ -450,13 +459,13 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 		return status;
 	}
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   comm->meet_ms);
+				   comm->join_ms);
 	comm->table = all[0].table;
-	comm->near_slot_bytes = all[0].near_slot_bytes;
+	comm->local_slot_bytes = all[0].local_slot_bytes;
 	for (int r = 0; r < comm->ranks; r++) {
 		*far |= all[r].far;
-		if (all[r].near_slot_bytes < comm->near_slot_bytes)
-			comm->near_slot_bytes = all[r].near_slot_bytes;
+		if (all[r].local_slot_bytes < comm->local_slot_bytes)
+			comm->local_slot_bytes = all[r].local_slot_bytes;
 	}
 	free(all);
 	return status;
@@ -467,7 +476,7 @@ void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
 	auth_key_from_text("dicomm recovery", comm->id.text, key);
 }
 
-static dicomm_result_t meet(struct dicomm_comm *comm,
+static dicomm_result_t join(struct dicomm_comm *comm,
 			    const dicomm_unique_id_t *id, int come_ms)
 {
 	struct control_config cc = {.rank = comm->rank,
@@ -491,8 +500,8 @@ static dicomm_result_t meet(struct dicomm_comm *comm,
 	return control_open(&cc, &comm->control);
 }
 
-/* What this rank tells the others, but for what was told by who opened it: the
- * addresses of its wires, and its recovery. */
+/* Fill in this rank's entry, except for its transport addresses and its
+ * recovery address, which are filled in when those are opened. */
 static void describe(struct dicomm_comm *comm, struct member *me)
 {
 	const struct device *dev = comm->dev;
@@ -506,18 +515,18 @@ static void describe(struct dicomm_comm *comm, struct member *me)
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !device_has_memory(dev);
 	me->never_staged = comm_never_stages(comm);
-	rank_address_fill(comm, &me->card);
+	rank_address_fill(comm, &me->address);
 	if (!dev)
 		return;
 	me->lacks = dev->lacks;
-	me->near = dev->near_handle;
+	me->exported = dev->exported_handle;
 	if (dev->lease) {
 		me->exports = true;
 		lease_tell(dev->lease, &me->lease);
 		ipc_tell(dev->ipc, &me->page);
 	}
 	me->stages = dev->where;
-	me->lent = dev->lent ? in_process_id(dev->lent) : 0;
+	me->in_process = dev->in_process ? in_process_id(dev->in_process) : 0;
 }
 
 static dicomm_result_t exchange_members(struct dicomm_comm *comm)
@@ -527,22 +536,22 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 	describe(comm, &comm->members[comm->rank]);
 	mine = comm->members[comm->rank];
 	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	TRY(compare_members(comm));
 	return rank_address_complete(comm);
 }
 
 static void tell_cores_are_shared(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->share_cores)
 			w->transport->share_cores(w->device);
 	}
 }
 
-/* To the machine, now that it is known how many ranks share it. */
+/* Size it for the machine, now that the number of its ranks is known. */
 static void adapt(struct dicomm_comm *comm)
 {
 	int64_t spin =
@@ -581,24 +590,25 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	struct reasons reasons = {.len = 0};
 	bool far;
 
-	TRY(meet(comm, id, come_ms));
+	TRY(join(comm, id, come_ms));
 	met = clock_ns();
-	TRY(open_wires(comm, NEAR, &reasons));
+	TRY(open_transports(comm, LOCAL, &reasons));
 	TRY(device_open(comm));
 	host_access_look();
 	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
-	/* If it succeeds here it does so everywhere, in spite of a death in
-	 * between: that is told after it. */
-	far = !is_near(comm);
+	/* If this gather succeeds on one rank, it succeeds on all. A death in
+	 * between is reported after it. */
+	far = !is_within_machine(comm);
 	TRY(share_table(comm, &far));
-	if (far || peer_access_wants_wires(comm))
-		TRY(open_far(comm, far ? FAR : FAR_FOR_DEVICES, &reasons));
+	if (far || peer_access_wants_transports(comm))
+		TRY(open_far(comm, far ? REMOTE : REMOTE_FOR_DEVICES,
+			     &reasons));
 	comm->apart = far && on_one_host(comm);
 	TRY(topology_find(comm));
 	TRY(peer_access_agree(comm));
-	TRY(device_hold(comm));
+	TRY(device_register(comm));
 	TRY(probe_at_init(comm));
 	TRY(drift_open(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
@@ -606,7 +616,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 		 comm->name, comm->rank, comm->ranks, comm->device,
 		 comm->node_ranks, comm->node_cores,
 		 (double)(met - begin) / 1e6, (double)(clock_ns() - met) / 1e6);
-	/* Who finalizes it at once takes it out again. */
+	/* A finalize removes it again. */
 	cross_progress_add(comm);
 	atomic_store(&comm->state, COMM_READY);
 	return DICOMM_SUCCESS;

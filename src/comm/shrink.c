@@ -34,12 +34,14 @@
 #include "src/core/comm.h"
 #include "src/links/topology.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
-/* With many ranks on one machine a probe may be answered late. */
+/* With many ranks on one machine, answers to probes may be late. */
 #define PROBE_MS 3000
 #define PROBE_MS_PER_RANK 10
-/* A round in which somebody dies unnoticed is lost, so the first are short. But
- * once all have come, who lags must not give up what the others then have. */
+/* A rank that dies unnoticed spoils a round, so the first rounds are short. But
+ * once all have come, a slow rank must not give up what the others already
+ * have. */
 #define ROUND_MS 500
 #define ROUND_MS_PER_RANK 10
 #define PAUSE_NS 10000000
@@ -47,19 +49,21 @@
 struct shrink_args {
 	struct dicomm_comm *parent;
 	dicomm_comm_t *out;
-	dicomm_config_t config;      /* owned */
-	enum recovery_state *states; /* owned, [ranks]: of the last probe */
-	bool *left_out;              /* owned, [ranks]: told so */
-	bool excluded[];             /* [ranks] */
+	dicomm_config_t config; /* owned */
+	enum recovery_state
+		*states; /* owned, [ranks]: answers to the last probe */
+	/* Owned, [ranks]: it was logged that this rank is left out */
+	bool *left_out;
+	bool excluded[]; /* [ranks] */
 };
 
 struct survivors {
-	int count, first, index; /* index: this rank's place */
+	int count, first, index; /* by rank: this rank's place */
 	char phrase[160];
 };
 
-/* Is somebody tired of waiting for ranks that are alive and do not come? Then
- * all are, so that they agree on who is left. */
+/* Is a survivor late because ranks are alive but do not call? Then all count as
+ * late, so that they agree on who is left. */
 static bool is_late(const enum recovery_state *states, int ranks)
 {
 	for (int r = 0; r < ranks; r++)
@@ -151,7 +155,7 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 		    s->count, parent->ranks);
 }
 
-/* Their old numbers are what the links are found by. */
+/* Links are found by the old numbers. */
 static dicomm_result_t inherit(struct dicomm_comm *comm,
 			       struct dicomm_comm *parent, const bool *alive)
 {
@@ -177,7 +181,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 				  .ranks = comm->ranks,
 				  .recovery = comm->recovery,
 				  .addresses = addresses,
-				  .timeout_ms = comm->meet_ms};
+				  .timeout_ms = comm->join_ms};
 	char phrase[sizeof(comm->id.text) + 20];
 	dicomm_result_t status;
 
@@ -196,7 +200,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 	return status;
 }
 
-static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
+static dicomm_result_t join_them(const struct shrink_args *a, const bool *alive,
 				 const struct survivors *s, int come_ms)
 {
 	struct dicomm_comm *parent = a->parent;
@@ -214,8 +218,8 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 		status = comm_setup(comm, &id, come_ms);
 	if (status == DICOMM_SUCCESS)
 		status = commit(comm);
-	/* An error here would come after the others were told that this rank
-	 * goes on; it then misses probes, no more. */
+	/* Failing now would be too late: the others were told that this rank
+	 * goes on. It only misses probes. */
 	if (status == DICOMM_SUCCESS)
 		recovery_serve(comm->recovery);
 	comm_listen(NULL);
@@ -228,8 +232,9 @@ static dicomm_result_t meet_them(const struct shrink_args *a, const bool *alive,
 	return status;
 }
 
-/* Who knows of other deaths meets under another key: to who asks for them they
- * are late, or strangers, or gone. All of that may pass. */
+/* A rank that knows of other deaths meets under another key. To a rank that
+ * looks for it, it seems late, a stranger, or gone. All of these are temporary.
+ */
 static bool may_pass(dicomm_result_t status)
 {
 	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT ||
@@ -259,7 +264,7 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 		now = clock_ms();
 		if (until > now + round_ms)
 			until = now + round_ms;
-		status = meet_them(a, alive, &s,
+		status = join_them(a, alive, &s,
 				   until > now ? (int)(until - now) : 1);
 		if (!may_pass(status))
 			return status;
@@ -315,7 +320,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 
 	if (newcomm)
 		*newcomm = NULL;
-	/* A broken communicator is what this is for. */
+	/* The communicator may be broken: shrink is for that. */
 	TRY(comm_check_handle(comm, f));
 	if (atomic_load(&comm->state) == COMM_STARTING)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,

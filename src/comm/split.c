@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators made from others. */
+/* Communicators made from others: split and its relatives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "src/boot/control/id.h"
 #include "src/core/comm.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
 struct split_member {
 	int color, key, rank;
@@ -38,15 +39,15 @@ static void free_split(void *arg)
 	free(a);
 }
 
-/* What a rank of the parent brings to its new communicator. */
+/* What a rank of the parent tells all others */
 struct split_offer {
-	dicomm_unique_id_t id; /* of the first of each */
-	int32_t status;        /* can it come? */
+	dicomm_unique_id_t id; /* the id, from the first rank of each color */
+	int32_t status;        /* can it take part? */
 	char why[200];         /* if not */
 };
 
-/* Whoever cannot come says so, and the others of its color do not wait for it.
- */
+/* A rank that cannot take part says so, and the others of its color do not
+ * wait. */
 static dicomm_result_t check_offers(const struct split_offer *offers,
 				    const uint32_t *was, size_t mates,
 				    struct dicomm_comm *parent)
@@ -65,8 +66,9 @@ static dicomm_result_t check_offers(const struct split_offer *offers,
 	return DICOMM_SUCCESS;
 }
 
-/* Who goes where is told over the parent; then all get ready, and the first of
- * each new communicator makes its id. How that went is told likewise. */
+/* First, all ranks of the parent exchange their colors. Then all prepare, and
+ * the first rank of each color makes an id. Then they exchange ids and results.
+ */
 static dicomm_result_t split_among(const struct split_args *a,
 				   struct split_member *all,
 				   struct split_offer *offers, uint32_t *was)
@@ -107,7 +109,7 @@ static dicomm_result_t split_among(const struct split_args *a,
 	if (status == DICOMM_SUCCESS)
 		status = check_offers(offers, was, mates, parent);
 	if (status == DICOMM_SUCCESS)
-		return comm_start_meet(start, a->out, &offers[was[0]].id);
+		return comm_start_join(start, a->out, &offers[was[0]].id);
 	if (*offer.id.text)
 		id_forget(&offer.id);
 	if (start)
@@ -128,12 +130,11 @@ static dicomm_result_t split_now(void *arg)
 	if (all && offers && was)
 		status = split_among(a, all, offers, was);
 	else
-		/* The others wait for this rank. */
+		/* The other ranks wait for this one. */
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true,
 				     "comm_split: no memory for %zu ranks", n);
-	/* What ended the parent says more than that it ended the child, or what
-	 * the others are told of it. */
+	/* The fault of the parent says more than what the child reports. */
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
 	    fault_is(parent))
 		status = fault_report(parent);
@@ -172,7 +173,8 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 		free(a);
 		return status;
 	}
-	/* It meets by an id; the parent's all-gather spans the parent. */
+	/* The new communicator meets by an id; only the exchange uses the
+	 * parent. */
 	if (!config)
 		a->config.bootstrap.allgather = NULL;
 	return group_init(comm, split_now, free_split, a);

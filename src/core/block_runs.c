@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks that lie where the user says, as wires hold them: in runs. */
+/* Registers the blocks of a v-collective's buffer in a few runs. */
 #include "src/core/block_runs.h"
 
 #include <stdlib.h>
@@ -10,27 +10,28 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/comm.h"
+#include "src/core/memory.h"
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; others refuse it */
+#define MADV_POPULATE_READ 22 /* Linux 5.14 has it; older kernels refuse it */
 #define MADV_POPULATE_WRITE 23
 #endif
 
 /*
- * So much between two blocks costs no more than another registration. Over rxe
- * in a virtual machine that of a page, with its end, takes 52 us, a further
- * page 0.4 us, and as much to be asked for below: 64 pages. No NIC was
- * measured.
+ * A gap of up to this many bytes costs no more than another registration.
+ * Measured over rxe in a virtual machine: to register and deregister a page
+ * takes 52 us, each further page 0.4 us, and the check below as much. That
+ * makes 64 pages. No real NIC was measured.
  */
 #define GAP_BYTES ((size_t)256 << 10)
 
 /*
- * Is what lies between to be held, too? Pages that hold bytes of the blocks are
- * there. Of others the kernel says whether they are, and may be read or
- * written, for nobody has promised that; it makes them ready, as holding them
- * would.
+ * May the gap between two blocks be registered, too? Pages that hold bytes of
+ * the blocks exist. For other pages nobody has promised that they exist, so the
+ * kernel is asked whether they do and whether they may be read or written. The
+ * request also populates them, as registration would.
  */
-static bool is_near(uintptr_t end, uintptr_t next, bool written)
+static bool has_peer_access(uintptr_t end, uintptr_t next, bool written)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (end + page - 1) & -page, to = next & -page;
@@ -51,7 +52,8 @@ static int by_address(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Sorted runs become fewer: how many? Blocks that are sent may overlap. */
+/* Merge sorted runs; returns how many are left. Blocks that are sent may
+ * overlap. */
 static size_t merge(struct block_run *run, size_t n, bool written)
 {
 	size_t last = 0;
@@ -59,7 +61,7 @@ static size_t merge(struct block_run *run, size_t n, bool written)
 	for (size_t i = 1; i < n; i++) {
 		uintptr_t end = run[last].at + run[last].len;
 
-		if (!is_near(end, run[i].at, written))
+		if (!has_peer_access(end, run[i].at, written))
 			run[++last] = run[i];
 		else if (run[i].at + run[i].len > end)
 			run[last].len = run[i].at + run[i].len - run[last].at;
@@ -89,7 +91,7 @@ dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 		if (counts[b])
 			run[n++] = (struct block_run){base + displs[b] * bytes,
 						      counts[b] * bytes,
-						      {.wires = 0}};
+						      {.transports = 0}};
 	qsort(run, n, sizeof(*run), by_address);
 	runs->run = run;
 	runs->n = merge(run, n, !sends);
@@ -102,10 +104,10 @@ void block_runs_free(struct block_runs *runs)
 	*runs = (struct block_runs){NULL, 0};
 }
 
-dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
-				const struct call *call,
-				enum plan_buffer buffer,
-				struct block_runs *runs)
+dicomm_result_t block_runs_register(struct dicomm_comm *comm,
+				    const struct call *call,
+				    enum plan_buffer buffer,
+				    struct block_runs *runs)
 {
 	dicomm_result_t status;
 
@@ -114,19 +116,20 @@ dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
 		struct block_run *r = &runs->run[i];
 
 		status = comm_mem_register(comm, (void *)r->at, r->len,
-					   buffer == PLAN_RECV, &r->held);
+					   buffer == PLAN_RECV, &r->handles);
 		if (status != DICOMM_SUCCESS) {
-			block_runs_drop(comm, runs);
+			block_runs_deregister(comm, runs);
 			return status;
 		}
 	}
 	return DICOMM_SUCCESS;
 }
 
-void block_runs_drop(struct dicomm_comm *comm, struct block_runs *runs)
+void block_runs_deregister(struct dicomm_comm *comm, struct block_runs *runs)
 {
-	/* Transports find first what was held last. */
+	/* Transports find the latest registration first, so deregister in
+	 * reverse. */
 	for (size_t i = runs->n; i > 0; i--)
-		comm_mem_deregister(comm, &runs->run[i - 1].held);
+		comm_mem_deregister(comm, &runs->run[i - 1].handles);
 	block_runs_free(runs);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks that lie where the user says, as wires hold them: in runs. Blocks near
- * each other are one run, with what lies between; of the rest, each is its own.
- * So memory between blocks that lie far apart is not pinned, and none that is
- * not there is asked for.
+ * The blocks of a v-collective's buffer, as the runs in which they are
+ * registered with the transports. Blocks near each other make one run together
+ * with the gap between them; every other block is a run of its own. So memory
+ * between distant blocks is not pinned, and need not exist.
  */
 #ifndef DICOMM_CORE_BLOCK_RUNS_H
 #define DICOMM_CORE_BLOCK_RUNS_H
@@ -16,7 +16,7 @@ struct dicomm_comm;
 struct block_run {
 	uintptr_t at;
 	size_t len;
-	struct mem_handles held;
+	struct mem_handles handles;
 };
 
 struct block_runs {
@@ -24,23 +24,24 @@ struct block_runs {
 	size_t n;
 };
 
-/* Does the call say where the blocks of that buffer lie? */
+/* Does the call give the positions of the blocks of that buffer? */
 static inline bool block_runs_apply(const struct call *call,
 				    enum plan_buffer buffer)
 {
 	return buffer == PLAN_SEND ? call->send_displs : call->recv_displs;
 }
 
-/* The runs of such a buffer, by address. No block is in two. */
+/* Find the runs of that buffer, in order of addresses. No block is in two runs.
+ */
 dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 				enum plan_buffer buffer,
 				struct block_runs *runs);
 void block_runs_free(struct block_runs *runs);
-/* Find and hold them; all, or none. */
-dicomm_result_t block_runs_hold(struct dicomm_comm *comm,
-				const struct call *call,
-				enum plan_buffer buffer,
-				struct block_runs *runs);
-void block_runs_drop(struct dicomm_comm *comm, struct block_runs *runs);
+/* Find the runs and register them: all of them or, on failure, none. */
+dicomm_result_t block_runs_register(struct dicomm_comm *comm,
+				    const struct call *call,
+				    enum plan_buffer buffer,
+				    struct block_runs *runs);
+void block_runs_deregister(struct dicomm_comm *comm, struct block_runs *runs);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One call of the public API, its arguments checked: what the user asked for,
- * in a form that can be compared between ranks and printed.
+ * One call of the public API after its arguments are checked: what the user
+ * asked for, in a form that ranks can compare and print.
  */
 #ifndef DICOMM_CORE_CALL_H
 #define DICOMM_CORE_CALL_H
@@ -17,36 +17,37 @@
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
-	dicomm_redop_t op;     /* as given; resolved by op_resolve() */
+	dicomm_redop_t op;     /* as the user gave it */
 	int root;              /* or the peer of a send or receive; else -1 */
 	size_t count;          /* elements of one block; 0 for v-collectives */
 	uint8_t scalar[8];     /* of a created operator */
 	const void *scalar_at; /* the same, in memory of the device; or NULL */
-	const void *send;      /* user's buffers */
+	const void *send;      /* the user's buffers */
 	void *recv;
-	/* Of both, where they are in memory of a device: bit i: wire i reaches
-	 * all of it that the call uses; given.h. */
-	uint8_t wires[2];
-	/* Of both, the offer in which all of that lies, counted from 1; 0:
-	 * there is none; ipc.h. */
+	/* For each of the two, if it is device memory. Bit i: transport i
+	 * reaches all bytes that the call uses; see user_buffer.h. */
+	uint8_t transports[2];
+	/* For each of the two: the offer that contains all bytes that the call
+	 * uses, counted from 1. 0: there is none; see ipc.h. */
 	uint8_t offers[2];
-	/* v-collectives; arrays in one block owned by the queue. The counts
-	 * that all ranks share, [ranks], NULL for alltoallv: */
+	/* For v-collectives; the arrays are in one block that the queue owns.
+	 * The counts that all ranks share, [ranks]; NULL for alltoallv: */
 	const size_t *counts;
-	/* elements and place of each block of a buffer; NULL if uniform */
+	/* elements and position of each block of a buffer; NULL if uniform */
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
 };
 
-/* Hash of what all ranks must agree on. */
+/* Hash of what all ranks must agree on */
 uint32_t call_signature(const struct call *call, int ranks);
 /* "allreduce count 10 float32 sum" */
 void call_text(const struct call *call, char *text, size_t len);
 
 /*
- * The last calls of a communicator, for answering "what was your number n?".
- * One writer (whoever makes the calls), any readers: a reader that meets a
- * record being replaced sees number and signature disagree and drops it.
+ * The latest calls of a communicator, to answer a peer that asks "what was your
+ * call number n?". One thread writes (the one that makes the calls), any thread
+ * reads. A reader that hits a record while it is replaced sees that number and
+ * signature do not match, and drops it.
  */
 #define CALL_LOG_ENTRIES 64
 
@@ -65,13 +66,13 @@ static inline size_t call_log_slot(uint64_t number)
 	return (size_t)((number ^ number >> 37) % CALL_LOG_ENTRIES);
 }
 
-/* Key of the n-th call between this rank and a peer. */
+/* Number of the n-th call between this rank and a peer */
 static inline uint64_t call_pair_number(int peer, uint64_t n)
 {
 	return (uint64_t)(uint32_t)peer << 40 | n;
 }
 
-/* A call but for its count, packed. */
+/* A call without its count, packed */
 uint64_t call_log_what(const struct call *call, uint32_t signature);
 static inline void call_log_add(struct call_log *log, uint64_t number,
 				uint64_t what, uint64_t count)
@@ -79,7 +80,8 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 	struct call_record *r = &log->records[call_log_slot(number)];
 
 	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
-	/* Who reads either of these knows that the number was another. */
+	/* A reader that sees either of these also sees that the number has
+	 * changed. */
 	atomic_store_explicit(&r->what, what, memory_order_release);
 	atomic_store_explicit(&r->count, count, memory_order_release);
 	atomic_store_explicit(&r->number, number, memory_order_release);

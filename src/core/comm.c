@@ -11,7 +11,7 @@
 
 /* ---- handles ---- */
 
-_Atomic int comm_generation; /* of the process: a fork makes the next one */
+_Atomic int comm_generation; /* of the process; a fork begins the next one */
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function)
 {
@@ -25,23 +25,6 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 	if (comm->generation != atomic_load(&comm_generation))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "%s: comm belongs to the parent of this process",
-			    function);
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
-{
-	int state;
-
-	TRY(comm_check_handle(comm, function));
-	if (fault_is(comm))
-		return fault_report(comm);
-	state = atomic_load(&comm->state);
-	if (state == COMM_STARTING)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "%s: comm is still being initialised", function);
-	if (state != COMM_READY)
-		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: comm was finalized",
 			    function);
 	return DICOMM_SUCCESS;
 }
@@ -137,7 +120,7 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links)
 	links_free(comm->links);
 	comm->links = links;
 	pthread_mutex_unlock(&comm->links_lock);
-	/* What was made ready by the old ones is found no more. */
+	/* Calls that were prepared for the old links are not found any more. */
 	comm->links_epoch++;
 	memset(comm->prepared.cache, 0, sizeof(comm->prepared.cache));
 }
@@ -172,7 +155,8 @@ bool comm_lists(const struct dicomm_comm *comm, const char *transport)
 	return comm_list_has(comm_transports(comm), transport);
 }
 
-/* What the wire wishes, unless the user chose; 0: nothing. */
+/* The slot size that the transport prefers, unless the user chose one. 0: none.
+ */
 uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks)
 {
 	return (ranks <= COMM_WIDE_RANKS || t->by_reference) &&
@@ -185,7 +169,7 @@ void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
 		     struct tp_config *config)
 {
 	uint32_t wished = t->set_slot_bytes
-				  ? comm->near_slot_bytes
+				  ? comm->local_slot_bytes
 				  : comm_wished_slot_bytes(t, comm->ranks);
 
 	config->slots = comm->slots;

@@ -3,10 +3,11 @@
  * A communicator as one rank sees it: its peers, its place in the order of
  * operations, and whether it still works.
  *
- * Threads. The data path (peers, cache, scratch, operation numbers) belongs to
- * one thread at a time: the calling one while `queued` is 0, else the progress
- * thread (stream.c); and while neither is in it, for a moment, one that waits
- * in another communicator (others.c). fault.c may be entered from any thread.
+ * Threads. One thread at a time owns the data path (peers, prepared calls,
+ * scratch, operation numbers). While `queued` is 0, that is the calling thread;
+ * otherwise it is the progress thread (host_stream.c). While neither is in the
+ * data path, a thread that waits in another communicator may borrow it for a
+ * moment (cross_progress.c). Functions of fault.h may be called by any thread.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -20,8 +21,7 @@
 #include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/core/call.h"
-#include "src/core/fault.h"
-#include "src/core/memory.h"
+#include "src/core/fence.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
 #include "transports/transport.h"
@@ -31,7 +31,7 @@
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
-struct wire_access;
+struct transport_access;
 struct drift;
 struct prepared;
 struct member;
@@ -39,116 +39,138 @@ struct operation;
 struct peer_access;
 struct step_ops;
 
-/* Bytes that are read from a peer and then reduced wait in one of these. */
+/* A bounce buffer holds bytes that were read from a peer until they are
+ * reduced. */
 #define COMM_BOUNCES 16
-struct bounce {
+struct bounce_buffer {
 	uint8_t *at;
-	const struct operation *op; /* whose; NULL: free */
+	const struct operation *op; /* the operation that uses it; NULL: free */
 	uint32_t step;
 	uint64_t slice;
 };
 
-struct bounces {
-	uint8_t *memory; /* NULL until one is needed */
-	struct mem_handles held;
-	struct bounce of[COMM_BOUNCES];
+struct bounce_buffers {
+	uint8_t *memory; /* NULL until the first one is needed */
+	struct mem_handles handles;
+	struct bounce_buffer of[COMM_BOUNCES];
 };
 
-/* What plans keep between their steps. */
+/* Memory for the intermediate results of plans */
 struct scratch {
 	uint8_t *at;
 	size_t bytes;
-	bool shared; /* of dicomm_mem_alloc() */
-	struct mem_handles held;
+	bool shared; /* from dicomm_mem_alloc() */
+	struct mem_handles handles;
 };
 
-/* Calls made ready. */
+/* The cache of prepared calls */
 struct prepared_cache {
 	struct prepared *cache[COMM_CACHE]; /* by hash of the call */
 	struct prepared *all;               /* most recent first */
 	unsigned n;
 };
 
-/* The recent ones. */
+/* The latest calls */
 struct call_logs {
 	struct call_log collective;
-	struct call_log *send, *recv; /* of all peers; by pair number */
+	struct call_log *send, *recv; /* [ranks], by pair number */
+};
+
+struct fault {
+	_Atomic int
+		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
+	pthread_mutex_t lock;
+	int culprit;
+	char text[512];
+	/* A communicator that is being split off this one. If this one breaks,
+	 * its setup ends too: that is how a rank learns that others will not
+	 * come. */
+	struct dicomm_comm *forming;
 };
 
 struct dicomm_comm {
 	uint64_t magic;
-	/* Hot: read by every call. */
-	/* Calls in the data path, of one thread; see fault_wait(). */
+	/* Hot: every call reads these. */
+	/* 1 while a thread is in the data path; in a group, the number of its
+	 * calls. fault_wait() waits until it is 0. */
 	_Atomic int inside;
 	_Atomic int queued; /* operations handed to the progress thread */
 	struct fault fault;
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
-	/* As the user chose, or by default; slot_bytes bounds a slice. */
+	/* Slots of an inbox, by the user's choice or by default. slot_bytes
+	 * bounds a slice. */
 	uint32_t slots, slot_bytes;
-	/* Of slots of near wires, if not that. */
-	uint32_t near_slot_bytes;
-	/* Of slices where all ranks read each other's buffers, and there is no
-	 * scratch; 0: they do not. */
+	/* Slot size of transports within the machine, if it differs */
+	uint32_t local_slot_bytes;
+	/* Slice size if all ranks read each other's buffers and the plan has no
+	 * scratch. 0: they do not. */
 	uint32_t slice_bytes;
-	uint64_t lacks;     /* of all ranks */
-	struct device *dev; /* NULL: the host, which needs none */
-	/* How steps are done on it; NULL: by the host. */
+	uint64_t lacks;     /* types that some rank's device cannot reduce */
+	struct device *dev; /* NULL: the host */
+	/* How a device runs steps. NULL: the host runs them. */
 	const struct step_ops *device_ops;
-	bool device_memory; /* buffers are memory that is not the host's */
-	/* Neighbours and this rank reach memory of dicomm_mem_alloc(): some of
-	 * them; and no other may be sent. */
+	bool device_memory; /* the user's buffers are device memory */
+	/* shares: this rank and some neighbours reach each other's
+	 * dicomm_mem_alloc() memory. only_shared: no other memory may be sent.
+	 */
 	bool shares, only_shared;
-	bool told_staged;     /* that such memory was not sent */
-	unsigned spin;        /* polls before yielding the core */
-	uint64_t collectives; /* numbered so far */
+	/* The warning that such memory is staged was logged */
+	bool logged_staged;
+	unsigned spin;        /* polls before the thread yields its core */
+	uint64_t collectives; /* collectives so far */
 	struct prepared_cache prepared;
 
-	/* Made at init. */
+	/* Set at init. */
 	int generation; /* of the process; see comm_check() */
 	const struct accel *accel;
 	int index; /* of the device */
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
-	/* What their cards have no room for, so many bytes of each. */
+	/* The parts of long addresses that did not fit into struct
+	 * rank_address: address_rest bytes for each rank. */
 	uint8_t *address_rests;
 	uint32_t address_rest;
-	struct peer_access *peer_access; /* NULL: all ranks have host memory, */
-	struct wire_access *wire_access; /* and so here */
-	struct wire wires[COMM_WIRES];
-	/* All messages between ranks come by it, and it can be slept on; NULL:
-	 * there is no such one. */
-	struct wire *only_wire;
-	/* Some come through the kernel; NULL: none does. */
-	struct wire *slow_wire;
+	struct peer_access *peer_access; /* NULL: all ranks have host memory */
+	struct transport_access *transport_access; /* the same */
+	struct comm_transport transports[COMM_TRANSPORTS];
+	/* The transport that carries all messages, if there is only one and a
+	 * thread can sleep on it. Otherwise NULL. */
+	struct comm_transport *only_transport;
+	/* A transport whose messages pass through the kernel. NULL: there is
+	 * none. */
+	struct comm_transport *slow_transport;
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
 	struct select_table table;
-	/* All are on one host, and some pair does not meet in its memory: there
-	 * are links as if each had a host of its own. */
+	/* All ranks are on one host, but some pair has no shared memory. Then
+	 * each rank counts as a host of its own in the table of links. */
 	bool apart;
-	struct links *links; /* between hosts; NULL where there is one */
-	/* By a file, or measured; or as adapters say; else all count alike. */
+	struct links *links; /* between hosts; NULL if there is one host */
+	/* known: from a file or measured. declared: from what adapters say.
+	 * Neither: all links count as equal. */
 	bool links_known, links_declared;
-	/* Some way is that of several ranks, of which one would measure it. */
+	/* Several ranks share the link of some host, and only one of them would
+	 * measure it. */
 	bool links_summed;
-	/* Held by who uses them outside the data path, and to replace them. */
+	/* Taken to use links outside the data path, and to replace them */
 	pthread_mutex_t links_lock;
 	uint32_t links_epoch; /* how often they were replaced */
-	struct drift *drift;  /* NULL: nobody watches them */
+	struct drift *drift;  /* NULL: links are not watched */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
-	int meet_ms; /* bound of comm_setup() */
+	int join_ms; /* bound of comm_setup() */
 	uint64_t map_threshold;
-	uint64_t stream_bytes; /* results from here on bypass the caches */
+	/* Results of at least this size bypass the caches */
+	uint64_t stream_bytes;
 	int node_ranks, node_cores;
-	dicomm_config_t config; /* strings owned by the communicator */
+	dicomm_config_t config; /* the communicator owns its strings */
 
 	/* Kept between operations. */
 	struct scratch scratch;
-	struct bounces bounces;
+	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
 	struct created_op ops[COMM_OPS];
@@ -157,47 +179,51 @@ struct dicomm_comm {
 	struct call_logs logs;
 	dicomm_stats_t stats;
 
-	/* Life: init, split and finalize may run in a helper thread. */
+	/* State. A helper thread may run init, split and finalize. */
 	_Atomic int state; /* enum comm_state */
 	_Atomic bool cancelled;
 	pthread_t helper;
 	bool has_helper;
-	struct dicomm_comm *other; /* the next; see others.c */
+	struct dicomm_comm
+		*other; /* the next in the list of cross_progress.c */
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 
-/* Select by other links from now on; all ranks before the same operation. */
+/* Replace the links by which algorithms are selected. All ranks do so before
+ * the same operation. */
 void comm_set_links(struct dicomm_comm *comm, struct links *links);
 
-/* Options of the caller, or none, with strings of their own. */
+/* Copy the caller's options, or the defaults if there are none. */
 dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
 void comm_config_free(dicomm_config_t *config);
 
-/* Messages of this thread are about that communicator from now on, for its
- * owner's log_fn; NULL: about none. */
+/* From now on, messages of this thread go to this communicator's log_fn. NULL:
+ * to none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* Where a rank on that device is. */
+/* Position of that device on the machine, for transports */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);
-/* Does this rank refuse that data of devices passes through host memory? */
+/* Did this rank ask that device data never passes through host memory? */
 bool comm_never_stages(const struct dicomm_comm *comm);
 
-/* Ranks up to which each may keep much memory for each other. */
+/* Up to this many ranks, each keeps large buffers for every other one. */
 #define COMM_WIDE_RANKS 32
-/* The transports that the user allows: "shm", "^shm,verbs"; empty: all. */
+/* The transports that the user allows, for example "shm" or "^shm,verbs".
+ * Empty: all. */
 const char *comm_transports(const struct dicomm_comm *comm);
 bool comm_list_has(const char *list, const char *transport);
 bool comm_lists(const struct dicomm_comm *comm, const char *transport);
-/* The slots that a transport asks for, unless the user chose; 0: any. */
+/* The slot size that a transport prefers, unless the user chose one. 0: none.
+ */
 uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks);
 void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
 		     struct tp_config *config);
-/* The most that slot_bytes may become while the ranks meet. */
+/* The largest slot_bytes that setup can choose */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 
-/* Does the handle belong to the process that forked this one? */
+/* Does the handle belong to the parent of this process? */
 extern _Atomic int comm_generation;
 static inline bool comm_is_child(const struct dicomm_comm *comm)
 {
@@ -205,15 +231,15 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 	       atomic_load_explicit(&comm_generation, memory_order_relaxed);
 }
 
-/* Why the handle cannot be used, logged; SUCCESS if it can. The former lets
- * pass a broken communicator, or one not ready: it still gives back what it
- * holds. */
+/* Log why the handle cannot be used; SUCCESS if it can. comm_check_handle()
+ * accepts a communicator that is broken or not ready, because it still has to
+ * release what it owns. */
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
-/* In the place of a fault: another thread polls its wires (others.c). Faults
- * are positive. */
+/* Value of fault.status while another thread polls the transports of this
+ * communicator (cross_progress.c). Faults are positive. */
 #define COMM_BORROWED (-1)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
@@ -222,21 +248,21 @@ static inline bool fault_is(const struct dicomm_comm *comm)
 	       DICOMM_SUCCESS;
 }
 
-/* Where it is lent, wait until it is back. False: it is broken. */
+/* Wait until a borrowed communicator is given back. False: it is broken. */
 bool comm_enter_slow(struct dicomm_comm *comm);
 
 /*
- * Enter and leave the data path. Storing `inside` and then loading the fault
- * would need a fence; fault_fence() supplies it for both sides by
- * membarrier(2), so that the call pays nothing.
+ * Enter and leave the data path. A thread stores `inside` and then loads the
+ * fault, which would need a fence. fence_all() fences both sides from the other
+ * thread by membarrier(2), so a call pays nothing for it.
  */
 static inline bool comm_enter(struct dicomm_comm *comm)
 {
 	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&fault_needs_fence, memory_order_relaxed))
+	if (atomic_load_explicit(&fence_needed, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
-	/* Behind what another thread did that had borrowed it. */
+	/* Acquire: see what a thread did that had borrowed the data path. */
 	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
 						  memory_order_acquire) ==
 				     DICOMM_SUCCESS,
@@ -250,8 +276,8 @@ static inline void comm_leave(struct dicomm_comm *comm)
 	atomic_store_explicit(&comm->inside, 0, memory_order_release);
 }
 
-/* The same for each call of a group, in any order: the last to leave leaves the
- * data path. */
+/* The same for each call of a group, in any order. The last call to leave
+ * leaves the data path. */
 static inline void comm_enter_one(struct dicomm_comm *comm)
 {
 	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
@@ -267,7 +293,7 @@ static inline void comm_leave_one(struct dicomm_comm *comm)
 	atomic_store_explicit(&comm->inside, n - 1, memory_order_release);
 }
 
-/* Is the handle one that calls may use? */
+/* May calls use the handle? */
 static inline bool comm_usable(const struct dicomm_comm *comm)
 {
 	return __builtin_expect(

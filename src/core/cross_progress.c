@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is in no operation of a communicator may still be needed there: where a
- * NIC is lost, for its part of the fence and for what it has to send again; and
- * for credits that there was no room to tell. A thread that waits in another
- * communicator has the time.
+ * A rank that runs no operation of a communicator may still be needed there. If
+ * a NIC fails, its peers need it to quiesce the queue pair and to send lost
+ * messages again; and they may lack credits that it had no room to send. A
+ * thread that waits in another communicator has time for that.
  *
- * It borrows the data path: marks the communicator as lent, makes sure by a
- * fence in all threads (as fault_wait() does) that nobody is in there, polls a
- * few times, and gives it back. Who comes meanwhile finds the mark where a
- * fault would be, and so pays nothing where there is none.
+ * The thread borrows the data path. First it sets fault.status to
+ * COMM_BORROWED. Then fence_all() makes sure that every other thread sees this
+ * or is seen inside. If nobody is inside, it polls a few times and restores the
+ * status. A thread that enters meanwhile finds the mark where it looks for a
+ * fault anyway, so the check costs calls nothing.
  */
 #include "src/core/cross_progress.h"
 
 #include <sched.h>
 
-#include "src/core/wait.h"
+#include "src/core/paths.h"
 
 /* In one go */
 #define POLLS 8
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dicomm_comm *first; /* of those that are ready */
+static struct dicomm_comm *first; /* those that are ready */
 
-/* What only goes through memory of this machine does nothing by itself. */
-static bool has_far_wire(const struct dicomm_comm *comm)
+/* Shared memory makes progress without us, so only network transports count. */
+static bool has_remote_transport(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device &&
-		    !comm->wires[i].transport->intra_node)
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device &&
+		    !comm->transports[i].transport->intra_node)
 			return true;
 	return false;
 }
 
 void cross_progress_add(struct dicomm_comm *comm)
 {
-	if (!has_far_wire(comm))
+	if (!has_remote_transport(comm))
 		return;
 	pthread_mutex_lock(&lock);
 	comm->other = first;
@@ -67,10 +68,10 @@ static void poll_one(struct dicomm_comm *comm)
 	if (is_used(comm) || !atomic_compare_exchange_strong(
 				     &comm->fault.status, &was, COMM_BORROWED))
 		return;
-	fault_fence();
+	fence_all();
 	for (int i = 0; i < POLLS && !is_used(comm) && !fault_is(comm); i++)
-		wait_poll(comm);
-	/* Unless it has broken meanwhile. */
+		comm_poll(comm);
+	/* Restore the status, unless the communicator has broken meanwhile. */
 	was = COMM_BORROWED;
 	atomic_compare_exchange_strong(&comm->fault.status, &was,
 				       DICOMM_SUCCESS);
@@ -78,7 +79,7 @@ static void poll_one(struct dicomm_comm *comm)
 
 void cross_progress_poll(void)
 {
-	/* Another thread does it. */
+	/* Another thread is doing it. */
 	if (pthread_mutex_trylock(&lock))
 		return;
 	for (struct dicomm_comm *c = first; c; c = c->other)
@@ -102,7 +103,8 @@ bool comm_enter_slow(struct dicomm_comm *comm)
 {
 	int status;
 
-	/* Behind what makes this thread one of its users. */
+	/* Order the loads below after the store that made this thread a user.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	while ((status = atomic_load_explicit(&comm->fault.status,
 					      memory_order_acquire)) ==

@@ -1,44 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a communicator: the first cause is kept, everybody who waits sees
- * it, the other ranks hear of it, and whoever broke it can wait until nothing
- * touches the user's buffers any more.
+ * Ends a communicator that failed. The first cause is kept with its text. Every
+ * thread that waits sees it, the other ranks are told, and the thread that
+ * raised it can wait until nothing touches the user's buffers any more.
  */
 #include "src/core/fault.h"
 
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
 #include "src/core/cross_progress.h"
+#include "src/core/paths.h"
 
-/* From the end of a process to the news of it: the kernel takes its memory
- * apart first, then closes its connections. */
+/* From the end of a process until the others hear of it: the kernel first takes
+ * its memory apart, then closes its connections. */
 #define NEWS_MS 500
 
-_Atomic bool fault_needs_fence = true;
 _Atomic unsigned fault_count;
 
-void fault_init(void)
+void fault_stop_transports(struct dicomm_comm *comm)
 {
-	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-		    0, 0) == 0)
-		atomic_store(&fault_needs_fence, false);
-}
-
-void fault_stop_wires(struct dicomm_comm *comm)
-{
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->abort(comm->wires[i].device);
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->abort(
+				comm->transports[i].device);
 }
 
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
@@ -62,7 +53,8 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			atomic_store(&comm->fault.forming->cancelled, true);
 	}
 	pthread_mutex_unlock(&comm->fault.lock);
-	/* Behind the reason: who stops waiting for this says that one. */
+	/* Cancel after the fault is set: a thread that stops waiting because of
+	 * this reports the fault. */
 	if (status == DICOMM_ERR_ABORTED)
 		atomic_store(&comm->cancelled, true);
 	if (!first)
@@ -71,7 +63,7 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	comm_listen(comm);
 	log_error("%s rank %d: %s", comm->name, comm->rank, text);
 	comm_listen(NULL);
-	fault_stop_wires(comm);
+	fault_stop_transports(comm);
 	if (tell && comm->control)
 		control_report(comm->control,
 			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
@@ -102,8 +94,8 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 	pthread_mutex_unlock(&comm->fault.lock);
 }
 
-/* The peer, or with -1 any rank, if it has left; else -1. Without rank 0 there
- * is no more news: then that is what is known. */
+/* Return the peer if it has left; with -1, any rank that has left; else -1.
+ * Without rank 0 no more news comes, so what is known now decides. */
 static int who_left(struct dicomm_comm *comm, int peer)
 {
 	if (peer >= 0 && comm_has_left(comm, peer))
@@ -146,7 +138,7 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 {
 	const char *text = log_last_error();
 
-	/* Before all have met, the text says who is concerned. */
+	/* Until all ranks have met, the text names the ranks concerned. */
 	if (!comm->control)
 		return fault_raise(comm, status, comm->rank, true, "%s", text);
 	return fault_raise(comm, status, comm->rank, true,
@@ -170,19 +162,28 @@ dicomm_result_t fault_report(struct dicomm_comm *comm)
 	return (dicomm_result_t)atomic_load(&comm->fault.status);
 }
 
-void fault_fence(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load(&fault_needs_fence))
-		syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
-			0);
-}
-
 void fault_wait(struct dicomm_comm *comm)
 {
-	fault_fence();
+	fence_all();
 	cross_progress_wait();
 	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->queued, memory_order_acquire))
 		sched_yield();
+}
+
+dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
+{
+	int state;
+
+	TRY(comm_check_handle(comm, function));
+	if (fault_is(comm))
+		return fault_report(comm);
+	state = atomic_load(&comm->state);
+	if (state == COMM_STARTING)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: comm is still being initialised", function);
+	if (state != COMM_READY)
+		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: comm was finalized",
+			    function);
+	return DICOMM_SUCCESS;
 }

@@ -1,62 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end of a communicator: the first cause, told to everybody. */
+/* Faults: how a communicator ends when something fails. Any thread may call
+ * these functions unless they say otherwise. */
 #ifndef DICOMM_CORE_FAULT_H
 #define DICOMM_CORE_FAULT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "dicomm.h"
+#include "src/core/comm.h"
 
-struct dicomm_comm;
-
-struct fault {
-	_Atomic int
-		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
-	pthread_mutex_t lock;
-	int culprit;
-	char text[512];
-	/* A communicator that is being split off. It ends with this one, by
-	 * which the others tell that they do not come. */
-	struct dicomm_comm *forming;
-};
-
-/* The first cause wins. Tells the other ranks when `tell`. Any thread. */
+/* Record a fault; the first cause wins. `culprit` is a rank or -1. With `tell`,
+ * the other ranks hear of it over the control connections. Returns the status
+ * that the communicator has now. */
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* An abort during init leaves it to the thread of that to tell the others, who
- * may have met already. Tells them again if they know. */
+/* Tell the others that this rank aborted. During init, the thread that runs it
+ * does so, because the others may have met already. */
 void fault_tell_abort(struct dicomm_comm *comm);
-/* The init of `forming` is cut short if comm breaks. NULL: of none any more. */
+/* If comm breaks, the init of `forming` ends too. NULL: none any more. */
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
-/* The init of this rank failed, for the reason that was just logged; the others
- * may wait for it. */
+/* The init of this rank failed for the reason that was just logged. Tells the
+ * others, which may wait for it. */
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
-/* This rank cannot go on, for the reason that was just logged. Where that
- * touched a peer (-1: not known which), the peer's end may be behind it: the
- * news of it, which names the rank, is waited for a moment. */
+/* This rank cannot go on, for the reason that was just logged. If that reason
+ * concerns a peer (-1: it is not known which), the peer may have died. So this
+ * waits a moment for that news, which names the dead rank. */
 dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
-/* Stop the wires. Every failed call whose buffers others, or wires, may reach
- * does so before it returns. */
-void fault_stop_wires(struct dicomm_comm *comm);
-/* Status of a broken communicator; its text becomes the last error. */
+/* Stop the transports. Every failed call does so before it returns if other
+ * ranks or adapters can reach its buffers. */
+void fault_stop_transports(struct dicomm_comm *comm);
+/* Return the status of a broken communicator and make its text the last error.
+ */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);
-/* Wait until no thread is in the data path. Bounded: everybody in it looks at
- * the fault. */
+/* Wait until no thread is in the data path. Bounded, because every thread in it
+ * checks the fault. */
 void fault_wait(struct dicomm_comm *comm);
-/* For who has stored what those see that enter the data path: behind it they
- * do, or else `inside` is seen here. */
-void fault_fence(void);
-/* Once for each process, before the first communicator. */
-void fault_init(void);
 /* Communicators of this process that have broken so far */
 extern _Atomic unsigned fault_count;
-/* The kernel offers no membarrier(2): who enters must fence itself. */
-extern _Atomic bool fault_needs_fence;
 
 #endif

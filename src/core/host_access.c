@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that the host cannot touch, given to a rank that computes there. */
+/* Finds out whether the host can access the memory of a call. */
 #include "src/core/host_access.h"
 
 #include <errno.h>
@@ -11,15 +11,16 @@
 #include "src/base/log.h"
 #include "src/core/comm.h"
 
-/* Devices give out whole pages, and so does the host. */
+/* Devices and the host allocate whole pages. */
 #define PAGE_SHIFT 12
 #define PAGES 1024
-/* Bytes of a set of signals, as the kernel has it; and no way to change one */
+/* Size of a signal set in the kernel, and an operation on it that does not
+ * exist */
 #define SIGNALS_BYTES 8
 #define NO_WAY -1
 
 _Atomic bool host_access_wanted;
-/* Pages of the host that were seen, each in the one place that it may have */
+/* Host pages that were checked; a page has one slot of this table */
 static _Atomic uintptr_t seen[PAGES];
 
 static _Atomic uintptr_t *place(uintptr_t page)
@@ -51,8 +52,8 @@ static int count(struct dl_phdr_info *info, size_t size, void *loaded)
 	return 1;
 }
 
-/* To ask for a library that is not there means to search for its file: only
- * when others have come. */
+/* A lookup of a library that is not loaded searches for its file. So look only
+ * when new libraries were loaded. */
 void host_access_look(void)
 {
 	static _Atomic unsigned long long looked;
@@ -69,8 +70,8 @@ void host_access_look(void)
 	atomic_store(&looked, loaded);
 }
 
-/* The kernel reads a set of signals from there before it sees that it is to do
- * with it what there is no way to do. */
+/* The kernel reads the signal set from this address before it sees that the
+ * operation does not exist. So the error says whether the host can read it. */
 static bool is_readable(const void *at)
 {
 	uintptr_t set = (uintptr_t)at & ~(uintptr_t)(SIGNALS_BYTES - 1);

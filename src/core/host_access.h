@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that is given to a rank which computes on the host, and that the host
- * cannot touch: that of a GPU.
+ * Rejects GPU memory that is passed to a rank which computes on the host.
  *
- * Only a process that has loaded the runtime of a GPU can have any. That is
- * looked up when a communicator begins, and at calls that repeat none before
- * and come with memory that was not seen yet. Whether the host reads memory is
- * asked of the kernel: so what is managed, or registered, or of a device whose
- * memory is the host's, too, is taken, and no runtime is started for it.
+ * Only a process that has loaded a GPU runtime can have such memory. This is
+ * checked when a communicator begins, and at each new call with memory that was
+ * not checked before. The kernel is asked whether the host can read the memory.
+ * So managed memory, registered memory and memory of a device that shares the
+ * host's are accepted, and no GPU runtime is started for the check.
  */
 #ifndef DICOMM_CORE_HOST_ACCESS_H
 #define DICOMM_CORE_HOST_ACCESS_H
@@ -20,14 +19,14 @@
 
 struct dicomm_comm;
 
-/* Has a runtime of a GPU been loaded? Never unset. */
+/* Has a GPU runtime been loaded? Never reset. */
 extern _Atomic bool host_access_wanted;
 
-/* Are these pages of the host that were seen already? */
+/* Were these host pages checked before? */
 bool host_access_knows(const void *send, size_t sent, const void *recv,
 		       size_t received);
 
-/* Of a call that was made before: is there nothing to check? */
+/* For a repeated call: is there nothing to check? */
 static inline bool host_access_quick(const void *send, size_t sent,
 				     const void *recv, size_t received)
 {
@@ -37,10 +36,10 @@ static inline bool host_access_quick(const void *send, size_t sent,
 	       host_access_knows(send, sent, recv, received);
 }
 
-/* See whether one has been loaded. */
+/* Look whether a GPU runtime has been loaded. */
 void host_access_look(void);
-/* Refused by name, if the memory is of a device and the host cannot touch it.
- */
+/* ERR_INVALID_ARGUMENT, naming the argument, if this is device memory that the
+ * host cannot access. */
 dicomm_result_t host_access_check(const struct dicomm_comm *comm, const char *f,
 				  const char *name, const void *at);
 

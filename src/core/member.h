@@ -8,34 +8,40 @@
 
 #include "src/accel/accel.h"
 #include "src/boot/net/sock.h"
-#include "src/core/rank_address.h"
 #include "src/memory/lease.h"
 
-/* What each rank tells all others when they meet. */
+/* The addresses of a rank on all its transports; rank_address.h packs them. */
+struct rank_address {
+	uint32_t len; /* length of all addresses together */
+	uint8_t begin[508];
+};
+
+/* One rank's entry. All ranks gather these when they meet. */
 struct member {
 	uint64_t host; /* hash of the host's identity */
 	int32_t pid;
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
 	char device[32];
-	/* Its buffers are host memory, or as good as that. */
+	/* its buffers are host memory, or device memory that is the host's */
 	bool on_host;
-	bool never_staged; /* what this rank has asked for */
-	/* Bit t: its device reduces no elements of type t. */
+	bool never_staged; /* this rank's DICOMM_STAGING */
+	/* Bit t: its device cannot reduce type t */
 	uint64_t lacks;
-	/* Stages in the memory of its device, for devices of that kind in
-	 * other processes. */
+	/* Staging buffers in its device memory, for devices of the same kind in
+	 * other processes */
 	bool exports;
-	struct accel_handle near;
+	struct accel_handle exported;
 	struct lease_place lease; /* of them */
-	struct accel_export page; /* of what else it offers; see ipc.h */
-	/* By this ranks of its process find what it lends; 0: nothing */
-	uint64_t lent;
-	/* Stages in host memory, which its device writes; id 0: none */
+	struct accel_export page; /* the page of its offers; see ipc.h */
+	/* The number by which ranks of its process find its memory; 0: none */
+	uint64_t in_process;
+	/* Staging buffers in host memory that its device writes; id 0: none */
 	struct accel_export stages;
-	char recovery[SOCK_TEXT]; /* where to meet if others die */
-	uint64_t fresh;           /* of this meeting and no other */
-	struct rank_address card;
+	/* Where survivors meet it if other ranks die */
+	char recovery[SOCK_TEXT];
+	uint64_t fresh; /* random; differs for each setup */
+	struct rank_address address;
 };
 
 #endif

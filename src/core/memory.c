@@ -8,41 +8,41 @@
 #include "src/base/log.h"
 #include "src/core/comm.h"
 
-void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *held)
+void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++)
-		if (held->wires & 1u << i)
-			comm->wires[i].transport->mem_dereg(
-				comm->wires[i].device, held->on[i]);
-	held->wires = 0;
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (handles->transports & 1u << i)
+			comm->transports[i].transport->mem_dereg(
+				comm->transports[i].device, handles->on[i]);
+	handles->transports = 0;
 }
 
 dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 				  size_t len, bool written,
-				  struct mem_handles *held)
+				  struct mem_handles *handles)
 {
 	dicomm_result_t status;
 
-	held->wires = 0;
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		struct wire *w = &comm->wires[i];
+	handles->transports = 0;
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		struct comm_transport *w = &comm->transports[i];
 
 		if (!w->device)
 			continue;
 		status = w->transport->mem_reg(w->device, addr, len, written,
-					       &held->on[i]);
+					       &handles->on[i]);
 		if (status != DICOMM_SUCCESS) {
-			comm_mem_deregister(comm, held);
+			comm_mem_deregister(comm, handles);
 			return status;
 		}
-		held->wires |= 1u << i;
+		handles->transports |= 1u << i;
 	}
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
-				const char *what, uint8_t **out,
-				struct mem_handles *held)
+dicomm_result_t comm_mem_alloc(struct dicomm_comm *comm, size_t bytes,
+			       const char *what, uint8_t **out,
+			       struct mem_handles *handles)
 {
 	uint8_t *memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	dicomm_result_t status;
@@ -51,7 +51,7 @@ dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "operation: no memory for %zu bytes of %s", bytes,
 			    what);
-	status = comm_mem_register(comm, memory, bytes, true, held);
+	status = comm_mem_register(comm, memory, bytes, true, handles);
 	if (status != DICOMM_SUCCESS) {
 		free(memory);
 		return status;
@@ -60,12 +60,12 @@ dicomm_result_t comm_memory_get(struct dicomm_comm *comm, size_t bytes,
 	return DICOMM_SUCCESS;
 }
 
-void comm_memory_put(struct dicomm_comm *comm, uint8_t *memory,
-		     struct mem_handles *held)
+void comm_mem_free(struct dicomm_comm *comm, uint8_t *memory,
+		   struct mem_handles *handles)
 {
 	if (!memory)
 		return;
-	comm_mem_deregister(comm, held);
+	comm_mem_deregister(comm, handles);
 	if (memory == comm->scratch.at && comm->scratch.shared)
 		accels[0]->free(memory);
 	else

@@ -1,80 +1,81 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages in an inbox: has one come, where is it, it is done with. */
+/* Messages in an inbox: whether one has arrived, where its bytes are, and that
+ * it has been consumed. */
 #ifndef DICOMM_CORE_MESSAGE_H
 #define DICOMM_CORE_MESSAGE_H
 
 #include "src/core/comm.h"
 
-/* Only the thread of the data path writes it; to who asks it says that those
- * messages are not looked at any more. */
-static inline uint64_t message_done(const struct lane *lane)
+/* Only the thread of the data path writes in_done. A thread that loads it knows
+ * that messages up to there are not read any more. */
+static inline uint64_t message_done(const struct channel *channel)
 {
-	return atomic_load_explicit(&lane->in_done, memory_order_acquire);
+	return atomic_load_explicit(&channel->in_done, memory_order_acquire);
 }
 
-static inline void message_set_done(struct lane *lane, uint64_t seq)
+static inline void message_set_done(struct channel *channel, uint64_t seq)
 {
-	atomic_store_explicit(&lane->in_done, seq, memory_order_release);
+	atomic_store_explicit(&channel->in_done, seq, memory_order_release);
 }
 
-static inline struct tp_line *message_arrived(const struct lane *lane,
+static inline struct tp_line *message_arrived(const struct channel *channel,
 					      uint64_t seq)
 {
 	struct tp_line *line;
 
-	line = tp_line(&lane->in, seq & lane->in.slot_mask);
+	line = tp_line(&channel->in, seq & channel->in.slot_mask);
 	return atomic_load_explicit(&line->seq, memory_order_acquire) == seq
 		       ? line
 		       : NULL;
 }
 
-static inline const uint8_t *message_payload(const struct lane *lane,
+static inline const uint8_t *message_payload(const struct channel *channel,
 					     uint64_t seq,
 					     const struct tp_line *line)
 {
 	if (line->len <= TP_LINE_ROOM)
 		return line->room;
-	return lane->in.data +
-	       (seq & lane->in.slot_mask) * lane->in.data_stride;
+	return channel->in.data +
+	       (seq & channel->in.slot_mask) * channel->in.data_stride;
 }
 
-/* Message seq is done with. They may be done with out of order, up to 64
- * ahead; see message_in_reach(). */
+/* Message seq has been consumed. Messages may be consumed out of order, up to
+ * 64 ahead; see message_in_reach(). */
 static inline void message_consumed(struct peer *peer, enum tp_class c,
 				    uint64_t seq)
 {
-	struct lane *lane = &peer->lane[c];
-	uint64_t done = message_done(lane);
-	bool held;
+	struct channel *channel = &peer->channel[c];
+	uint64_t done = message_done(channel);
+	bool withheld;
 
-	lane->in_mask |= UINT64_C(1) << (seq - done - 1);
-	while (lane->in_mask & 1) {
-		lane->in_mask >>= 1;
+	channel->in_mask |= UINT64_C(1) << (seq - done - 1);
+	while (channel->in_mask & 1) {
+		channel->in_mask >>= 1;
 		done++;
 	}
-	message_set_done(lane, done);
-	if (!lane->in.lines)
+	message_set_done(channel, done);
+	if (!channel->in.lines)
 		return;
-	held = done && done == lane->in_held;
-	peer->transport->release(peer->tp, c, done - held);
+	withheld = done && done == channel->in_withheld;
+	peer->transport->release(peer->tp, c, done - withheld);
 }
 
-/* Has the peer room for message seq of an operation, and is it that one's
- * turn? */
+/* May message seq of an operation be sent? The peer must have a free slot, and
+ * after an incast operation it must have ended that operation, too. */
 static inline bool message_may_leave(const struct peer *peer,
-				     const struct lane *lane, uint64_t seq,
-				     bool crowded)
+				     const struct channel *channel,
+				     uint64_t seq, bool incast)
 {
-	uint64_t released =
-		atomic_load_explicit(lane->out.released, memory_order_acquire);
+	uint64_t released = atomic_load_explicit(channel->out.released,
+						 memory_order_acquire);
 
 	return seq <= released + peer->limits.slots &&
-	       (!crowded || released >= lane->out_settles);
+	       (!incast || released >= channel->out_settles);
 }
 
-static inline bool message_in_reach(const struct lane *lane, uint64_t seq)
+static inline bool message_in_reach(const struct channel *channel, uint64_t seq)
 {
-	return seq - message_done(lane) <= 64;
+	return seq - message_done(channel) <= 64;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An operation under way: a call, its plan, and how far both have come. */
+/* An operation in progress: a call, its plan, and how far it has come. */
 #ifndef DICOMM_CORE_OPERATION_H
 #define DICOMM_CORE_OPERATION_H
 
@@ -16,15 +16,17 @@
 struct dicomm_comm;
 struct prepared;
 
-/* Where the slices of a message step are. */
+/* State of the slices of one message step */
 struct flow {
-	/* The source lay ready as a whole: one reference stands for all. */
+	/* The sender had the whole block ready: one reference stands for all
+	 * slices. */
 	bool whole;
 	struct tp_ref ref; /* receiver's */
 	uint64_t bytes;    /* behind it */
-	/* Asked for, and there, at the final place: maybe ahead of the steps */
+	/* Bytes requested, and bytes arrived, at the final place. Both may be
+	 * ahead of the steps. */
 	uint64_t read, arrived;
-	/* Receiver's; bit k % 64: slice k is POSTED, a read() is under way */
+	/* Receiver's. Bit k % 64: slice k is POSTED, a read is in progress. */
 	uint64_t posted;
 };
 
@@ -33,21 +35,24 @@ struct operation {
 	struct call call;
 	struct prepared *prep;
 	struct schedule schedule;
-	uint64_t number;    /* in its class (and pair) */
-	uint32_t signature; /* of this very operation */
-	/* Where it is asked how long it takes. */
+	/* Within its class; for point to point, within its pair */
+	uint64_t number;
+	uint32_t signature; /* of this operation, checked by every message */
+	/* Set where the duration is measured. */
 	uint64_t begun_ns, ended_ns; /* 0: not yet */
-	uint32_t looked;             /* steps, for that */
+	uint32_t looked;             /* steps checked for that */
 	bool started, done;
-	bool ending; /* its last mark is in the stream of the device */
-	/* Neighbours in its queue: runs when there is none before. */
+	bool ending; /* its last event is in the stream of the device */
+	/* Neighbours in its queue. It runs when there is none before it. */
 	struct operation *before, *after;
 	struct flow *flows; /* [step] */
 	uint32_t flows_room;
-	/* Of PLAN_SEND and PLAN_RECV of the call: the whole, or blocks */
-	struct mem_handles held[2];
+	/* Handles of PLAN_SEND and PLAN_RECV: of the whole buffer, or of its
+	 * runs */
+	struct mem_handles handles[2];
 	struct block_runs runs[2];
-	struct waiter watch; /* while another one is waited for */
+	/* How long it has waited while the thread waits for another one */
+	struct waiter watch;
 	struct operation *next;
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The paths to other ranks: wires, and the lanes of messages that go by them.
- */
+/* Peers, and the channels that carry messages to and from them. */
 #ifndef DICOMM_CORE_PEER_H
 #define DICOMM_CORE_PEER_H
 
@@ -15,78 +14,67 @@ struct dicomm_comm;
 struct neighbour;
 struct operation;
 
-/* Transports at most; no more than peer.wires has bits. */
-#define COMM_WIRES 4
+/* Transports at most; peer.transports has a bit for each */
+#define COMM_TRANSPORTS 4
 
-/* Messages of one class to and from one peer. Operations number theirs from
- * the base up, and move the base when they end. */
-struct lane {
+/* Messages of one class to and from one peer. Operations number their messages
+ * from the base up, and advance the base when they end. */
+struct channel {
 	uint64_t out_base, in_base;
-	uint64_t out_last; /* the last that was put: not all numbers are used */
+	/* The last message that was put; some numbers are not used */
+	uint64_t out_last;
 	struct tp_outbox out; /* out.released: NULL until connected */
 	struct tp_inbox in;   /* in.lines: NULL until connected */
-	/* All messages up to here are done with; on_query() looks, too. */
+	/* All messages up to this one are consumed. on_query() reads it, too.
+	 */
 	_Atomic uint64_t in_done;
-	uint64_t in_mask; /* bit i: message in_done + 1 + i is, too */
-	/* The last one of a crowded operation, which its end releases, and of
-	 * the crowded ones that this rank has ended; see engine.c. */
-	uint64_t in_held, out_settles;
+	uint64_t in_mask; /* bit i: message in_done + 1 + i is consumed, too */
+	/* in_withheld: the last message of an incast operation, whose credit is
+	 * sent when the operation ends. out_settles: this rank sends no message
+	 * of the next operation until the peer has released this one; see
+	 * engine.c. */
+	uint64_t in_withheld, out_settles;
 };
 
 struct peer {
 	int rank;
-	/* Bit i: by wire i both ranks reach each other. They take the first;
-	 * one alone must not choose, for the other would wait elsewhere. */
-	uint8_t wires;
+	/* Bit i: both ranks reach each other by transport i. They use the
+	 * lowest one. A rank must not choose alone, or the other would wait
+	 * elsewhere. */
+	uint8_t transports;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
 	struct tp_peer *tp;
 	struct tp_limits limits;
-	/* What it sends passes through host memory on the way from its device
-	 * to this rank's. */
+	/* Data from this peer's device passes through host memory on its way to
+	 * this rank's device. */
 	bool staged;
-	/* Both reach each other's memory: messages may be notes of where the
-	 * bytes are; see memory_ref.h. */
-	bool is_near;
+	/* Both ranks reach each other's memory, so messages may be memory
+	 * references; see memory_ref.h. */
+	bool has_peer_access;
 	struct neighbour *neighbour; /* NULL: this side does not */
-	/* The wire reaches the memory of the devices of both: all data goes by
-	 * reference. */
-	bool is_direct;
-	struct lane lane[TP_CLASSES];
-	/* point to point: calls so far, in call order; last ones queued */
+	/* The transport reaches the device memory of both ranks, so all data
+	 * goes by reference. */
+	bool by_reference;
+	struct channel channel[TP_CLASSES];
+	/* Point to point: calls so far in call order, and the last ones queued
+	 */
 	uint64_t sends, recvs;
 	struct operation *last_send, *last_recv;
 };
 
-/* A way out of this process, one for each transport in use. */
-struct wire {
+/* An open transport of this communicator */
+struct comm_transport {
 	const struct transport *transport;
-	/* Set once, after the transport: whoever raises a fault stops it. */
+	/* Set once, after the transport. A thread that raises a fault stops it.
+	 */
 	_Atomic(struct tp_device *) device;
 };
 
-/* Set up the path to a peer, at the first operation that needs it. */
-dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
-			  struct peer **out);
-/* Will that rank never come? Without rank 0 nobody tells us; then what the wire
- * to it sees has to do. */
-bool comm_has_left(struct dicomm_comm *comm, int rank);
-/* The wires by which this rank reaches it, as far as open: bit i is wire i. */
-uint8_t comm_wires_to(struct dicomm_comm *comm, int rank);
-/* Connect the sending side of a lane. */
-dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
-				 enum tp_class c);
-/* AGAIN until the peer has begun to send. */
-dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
-				enum tp_class c);
-/* Tell all peers what was released: this rank may not call for a while. False:
- * not all could be told; poll, and call again. */
-bool comm_flush(struct dicomm_comm *comm);
-/* The same, and poll until all is told, for at most so long. What a wire has no
- * room for now it has room for a trip later; or else something is wrong with
- * it, which is not for who is done to wait for. */
-void comm_tell_all(struct dicomm_comm *comm, int ms);
-/* Is all there that was told? False: poll, and ask again. */
-bool comm_landed(struct dicomm_comm *comm);
+/* Handles of one buffer on all transports */
+struct mem_handles {
+	struct tp_mem *on[COMM_TRANSPORTS];
+	unsigned transports; /* bit i: registered with transport i */
+};
 
 #endif

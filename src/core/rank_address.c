@@ -10,15 +10,16 @@
 #include "src/core/member.h"
 #include "src/core/peer.h"
 
-#define CARD_MOST (COMM_WIRES * sizeof(struct tp_blob))
+#define ADDRESS_MOST (COMM_TRANSPORTS * sizeof(struct tp_blob))
 
-/* For each wire the length, and so many bytes. */
-static uint32_t write_whole(struct dicomm_comm *comm, uint8_t whole[CARD_MOST])
+/* For each transport: the length, then as many bytes. */
+static uint32_t write_whole(struct dicomm_comm *comm,
+			    uint8_t whole[ADDRESS_MOST])
 {
 	uint32_t at = 0;
 
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 		struct tp_blob address = {.len = 0};
 
 		if (w->device)
@@ -31,38 +32,39 @@ static uint32_t write_whole(struct dicomm_comm *comm, uint8_t whole[CARD_MOST])
 	return at;
 }
 
-static void begin(struct rank_address *card, const uint8_t *whole, uint32_t len)
+static void begin(struct rank_address *stored, const uint8_t *whole,
+		  uint32_t len)
 {
-	size_t n = sizeof(card->begin);
+	size_t n = sizeof(stored->begin);
 
-	memset(card, 0, sizeof(*card));
-	card->len = len;
-	memcpy(card->begin, whole, len < n ? len : n);
+	memset(stored, 0, sizeof(*stored));
+	stored->len = len;
+	memcpy(stored->begin, whole, len < n ? len : n);
 }
 
-void rank_address_fill(struct dicomm_comm *comm, struct rank_address *card)
+void rank_address_fill(struct dicomm_comm *comm, struct rank_address *stored)
 {
-	uint8_t whole[CARD_MOST];
+	uint8_t whole[ADDRESS_MOST];
 	uint32_t len = write_whole(comm, whole);
 
-	begin(card, whole, len);
+	begin(stored, whole, len);
 }
 
 dicomm_result_t rank_address_complete(struct dicomm_comm *comm)
 {
-	uint8_t whole[CARD_MOST] = {0}, *rests;
-	const size_t n = sizeof(comm->members->card.begin);
+	uint8_t whole[ADDRESS_MOST] = {0}, *rests;
+	const size_t n = sizeof(comm->members->address.begin);
 	size_t longest = 0;
 	dicomm_result_t status;
 
 	for (int r = 0; r < comm->ranks; r++)
-		if (comm->members[r].card.len > longest)
-			longest = comm->members[r].card.len;
-	if (longest > CARD_MOST)
+		if (comm->members[r].address.len > longest)
+			longest = comm->members[r].address.len;
+	if (longest > ADDRESS_MOST)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "comm_init_rank: a rank has addresses of %zu "
 			    "bytes, more than %zu",
-			    longest, CARD_MOST);
+			    longest, ADDRESS_MOST);
 	free(comm->address_rests);
 	comm->address_rests = NULL;
 	comm->address_rest = longest > n ? (uint32_t)(longest - n) : 0;
@@ -74,23 +76,23 @@ dicomm_result_t rank_address_complete(struct dicomm_comm *comm)
 			    "comm_init_rank: no memory for the addresses");
 	write_whole(comm, whole);
 	status = control_allgather(comm->control, whole + n, rests,
-				   comm->address_rest, comm->meet_ms);
+				   comm->address_rest, comm->join_ms);
 	comm->address_rests = rests;
 	return status;
 }
 
-dicomm_result_t rank_address_give(struct dicomm_comm *from,
+dicomm_result_t rank_address_copy(struct dicomm_comm *from,
 				  struct dicomm_comm *to)
 {
-	struct rank_address *card = &to->members[from->rank].card;
-	const size_t n = sizeof(card->begin);
-	uint8_t whole[CARD_MOST];
+	struct rank_address *stored = &to->members[from->rank].address;
+	const size_t n = sizeof(stored->begin);
+	uint8_t whole[ADDRESS_MOST];
 	uint32_t len = write_whole(from, whole);
 
-	begin(card, whole, len);
-	if (card->len <= n)
+	begin(stored, whole, len);
+	if (stored->len <= n)
 		return DICOMM_SUCCESS;
-	to->address_rest = (uint32_t)(card->len - n);
+	to->address_rest = (uint32_t)(stored->len - n);
 	to->address_rests = calloc((size_t)to->ranks, to->address_rest);
 	if (!to->address_rests)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -100,20 +102,20 @@ dicomm_result_t rank_address_give(struct dicomm_comm *from,
 	return DICOMM_SUCCESS;
 }
 
-void rank_address_read(const struct dicomm_comm *comm, int rank, size_t wire,
+void rank_address_read(const struct dicomm_comm *comm, int rank, size_t index,
 		       struct tp_blob *address)
 {
-	const struct rank_address *card = &comm->members[rank].card;
-	uint8_t whole[CARD_MOST];
-	size_t at = 0, n = sizeof(card->begin), len = card->len;
+	const struct rank_address *stored = &comm->members[rank].address;
+	uint8_t whole[ADDRESS_MOST];
+	size_t at = 0, n = sizeof(stored->begin), len = stored->len;
 
-	memcpy(whole, card->begin, len < n ? len : n);
+	memcpy(whole, stored->begin, len < n ? len : n);
 	if (len > n)
 		memcpy(whole + n,
 		       comm->address_rests + (size_t)rank * comm->address_rest,
 		       len - n);
 	address->len = 0;
-	for (size_t i = 0; i <= wire; i++) {
+	for (size_t i = 0; i <= index; i++) {
 		uint32_t part;
 
 		if (len - at < sizeof(part))
@@ -122,7 +124,7 @@ void rank_address_read(const struct dicomm_comm *comm, int rank, size_t wire,
 		at += sizeof(part);
 		if (part > len - at || part > sizeof(address->data))
 			return;
-		if (i == wire) {
+		if (i == index) {
 			memcpy(address->data, whole + at, part);
 			address->len = part;
 		}

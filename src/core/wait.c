@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for another rank: how, how long, and what to say. */
+/* Waiting for another rank: how, how long, and what to report. */
 #include "src/core/wait.h"
 
 #include <sched.h>
@@ -11,8 +11,10 @@
 #include "src/base/log.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
-/* A wait shorter than this reads no clock. */
+/* Shorter waits do not read the clock. */
 #define YIELDS_PER_CHECK 64
 #define NAP_AFTER_NS UINT64_C(20000000)
 #define LOOK_NS UINT64_C(50000000)
@@ -20,12 +22,12 @@
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
-/* Two ranks may find one after the other that they disagree, both within a
- * second. */
+/* Two ranks that disagree may notice one after the other, within a second. */
 #define ASK_AFTER_NS UINT64_C(400000000)
-#define ASK_MS 500        /* patience with an answer */
-#define OWN_LOOKS 8       /* at a rank that waits for itself */
-#define LOOK_BACK_MS 2000 /* with all of them, once it is too late anyhow */
+#define ASK_MS 500  /* how long to wait for an answer */
+#define OWN_LOOKS 8 /* for a rank that waits for itself */
+#define LOOK_BACK_MS \
+	2000 /* for all answers, once the time-out has passed anyway */
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -34,7 +36,7 @@ static uint32_t ask_class(const struct call *call)
 	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
 }
 
-/* Two calls of one number, of this rank and a peer. */
+/* Two calls of one number: this rank's and a peer's. */
 struct pair_of_calls {
 	uint64_t number;
 	char mine[128], theirs[160];
@@ -55,7 +57,7 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 	return call_log_find(log, key, signature, text, len);
 }
 
-/* Did the peer, as far as it knows, make another call of that number? */
+/* Does the peer say that it made another call of that number? */
 static bool differs(struct dicomm_comm *comm, const struct call *call,
 		    uint64_t number, int peer, int patience_ms,
 		    struct pair_of_calls *out)
@@ -85,7 +87,8 @@ static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
 			   peer, p->theirs);
 }
 
-/* Calls of an alltoallv read alike though the ranks disagree about a pair. */
+/* Two alltoallv calls have the same text even if the ranks disagree about one
+ * pair. */
 static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 		       uint64_t number, int peer, struct pair_of_calls *out)
 {
@@ -103,10 +106,10 @@ static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 	return true;
 }
 
-/* The message may be left over from a call long before, in which this rank
- * expected none: look back for the first that differs. */
-dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
-			    uint64_t number, int peer)
+/* The message may be left over from a much earlier call in which this rank
+ * expected none. So look back for the first call that differs. */
+dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
+			      uint64_t number, int peer)
 {
 	struct pair_of_calls p = {.number = number,
 				  .theirs = "something else before"};
@@ -123,19 +126,12 @@ dicomm_result_t wait_unlike(struct dicomm_comm *comm, const struct call *call,
 				 last ? ASK_MS : (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
-		/* The machine may have stood still for all of that time: then
-		 * ask the same once more. */
+		/* The machine may have been suspended all that time. Then ask
+		 * once more. */
 		if (clock_ms() < end)
 			n--;
 	}
 	return disagree(comm, peer, &p);
-}
-
-void wait_poll(struct dicomm_comm *comm)
-{
-	for (size_t i = 0; i < sizeof(comm->wires) / sizeof(*comm->wires); i++)
-		if (comm->wires[i].device)
-			comm->wires[i].transport->poll(comm->wires[i].device);
 }
 
 static bool is_gone(struct dicomm_comm *comm, int peer)
@@ -143,11 +139,11 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 	return peer >= 0 && peer != comm->rank && comm_has_left(comm, peer);
 }
 
-/* Has a wire given up a peer that is still there? */
-static dicomm_result_t broken_wire(struct dicomm_comm *comm)
+/* Has a transport given up a peer that is still alive? */
+static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status = DICOMM_SUCCESS;
 		int peer = -1;
 
@@ -159,23 +155,24 @@ static dicomm_result_t broken_wire(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Streams beyond the queues of a device share these, where one that waits for
- * the host holds up what is behind it. */
-static const char *held_up(const struct dicomm_comm *comm, char *text,
-			   size_t len)
+/* If there are more streams than hardware queues, streams share queues. A
+ * stream that waits for the host then blocks those behind it. */
+static const char *queue_hint(const struct dicomm_comm *comm, char *text,
+			      size_t len)
 {
 	const char *queues = comm->dev ? comm->accel->work->queues : NULL;
 
 	*text = '\0';
 	if (queues)
 		snprintf(text, len,
-			 " (do streams that wait hold up those of the library, "
-			 "for %s leaves too few queues?)",
+			 " (%s may leave too few queues: a stream that waits "
+			 "then "
+			 "blocks those of the library)",
 			 queues);
 	return text;
 }
 
-/* Where no message is missing, a device has yet to do what was queued on it. */
+/* If no message is missing, the device has not finished what was queued. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 {
 	struct dicomm_comm *comm = f->comm;
@@ -195,7 +192,7 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 			 "%llu s for it%s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
 			 text, comm->device, s,
-			 held_up(comm, why, sizeof(why)));
+			 queue_hint(comm, why, sizeof(why)));
 	comm_listen(NULL);
 }
 
@@ -212,7 +209,7 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			"waiting for %s%s",
 			comm->rank, (unsigned long long)f->number, text,
 			comm->timeout_ms, comm->device,
-			held_up(comm, why, sizeof(why)));
+			queue_hint(comm, why, sizeof(why)));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, f->peer, true,
 			   "rank %d: operation %llu, %s: timed out after %d ms "
 			   "waiting to %s rank %d (%s)",
@@ -222,8 +219,9 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			   control_where(comm->control, f->peer));
 }
 
-/* Nobody else calls for this rank meanwhile. A wire may still have the message:
- * so looks are counted, for in time the process may have stood still. */
+/* Nobody else makes calls for this rank meanwhile. A transport may still have
+ * the message. So count looks, not time: the process may have been suspended.
+ */
 static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 {
 	return f->alone && f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
@@ -238,7 +236,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	char text[128];
 
 	if (is_gone(comm, f->peer)) {
-		/* It may have left after its last message: look once more. */
+		/* The peer may have left after its last message, so look once
+		 * more. */
 		if (w->gone++ == 0)
 			return DICOMM_SUCCESS;
 		call_text(f->call, text, sizeof(text));
@@ -249,7 +248,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			f->peer, control_where(comm->control, f->peer),
 			comm->rank, (unsigned long long)f->number, text);
 	}
-	TRY(broken_wire(comm));
+	TRY(broken_transport(comm));
 	if (waits_for_itself(w, f)) {
 		call_text(f->call, text, sizeof(text));
 		return fault_raise(
@@ -275,22 +274,23 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Give the core away. What comes through the kernel finds its way past others
- * only if this thread sleeps; for a moment only, where there are neighbours who
- * could not wake it. */
+/* Give the core away. Messages that come through the kernel need this thread to
+ * sleep. If there are neighbours that could not wake it, it sleeps only
+ * briefly. */
 static void rest(struct dicomm_comm *comm)
 {
-	struct wire *w = comm->slow_wire;
+	struct comm_transport *w = comm->slow_transport;
 
 	if (w)
-		w->transport->wait(w->device,
-				   w == comm->only_wire ? REST_US : NAP_US);
+		w->transport->wait(w->device, w == comm->only_transport
+						      ? REST_US
+						      : NAP_US);
 	else
 		sched_yield();
 }
 
-/* Nothing tells a wire of credits, nor of faults: they may come late by a part
- * of what was waited for already. */
+/* A transport is not woken by credits or faults. They may be noticed late, by a
+ * fraction of the time that was waited already. */
 static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 {
 	uint64_t us = waited_ns / 1000 / REST_SHARE;
@@ -300,12 +300,12 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 	return us < REST_MAX_US ? (unsigned)us : REST_MAX_US;
 }
 
-/* After a long time: rest, unless that is done already. Where nothing could
- * wake this thread, it sleeps for but a moment. */
+/* After a long wait: sleep, unless the poll has done so. If nothing could wake
+ * this thread, it sleeps only briefly. */
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
 	const struct timespec t = {0, NAP_US * 1000};
-	struct wire *w = f->comm->only_wire;
+	struct comm_transport *w = f->comm->only_transport;
 
 	if (!w)
 		nanosleep(&t, NULL);
@@ -334,7 +334,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	uint64_t now;
 	bool due;
 
-	wait_poll(f->comm);
+	comm_poll(f->comm);
 	if (++w->polls < f->comm->spin) {
 		if (w->polls % 64 == 0 && fault_is(f->comm))
 			return fault_report(f->comm);
@@ -349,7 +349,8 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
 		nap(f, now - w->since_ns);
-		/* Nap each time, unless somebody else may come, too. */
+		/* Sleep each time, unless another thread may need the
+		 * communicator. */
 		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
 	if (!due)
@@ -367,7 +368,7 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)
 
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
-	wait_poll(comm);
+	comm_poll(comm);
 	if (++w->polls > comm->spin)
 		rest(comm);
 }

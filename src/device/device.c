@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device of a rank: opened, what is queued on it, closed. */
+/* Opens the device of a rank, tracks what is queued on it, and closes it. */
 #include "src/device/device.h"
 
 #include <sched.h>
@@ -13,14 +13,16 @@
 #include "src/core/host_access.h"
 #include "src/core/member.h"
 #include "src/core/message.h"
-#include "src/device/user_buffer.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
 
-/* Longer than any copy or kernel of ours takes */
+/* Longer than any copy or kernel of this library takes */
 #define QUIESCE_NS UINT64_C(30000000000)
-/* For other processes, which mostly end the communicator at the same time */
-#define LET_GO_MS 2000
+/* How long to wait for other processes, which mostly end the communicator at
+ * the same time */
+#define UNMAP_MS 2000
 
 /* ---- open and close ---- */
 
@@ -33,7 +35,7 @@ static dicomm_result_t open_streams(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
-/* One warning for all types for which the device has no kernels. */
+/* Log one warning for all types without kernels. */
 static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 			 const char *instead, const char *why)
 {
@@ -51,8 +53,8 @@ static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 		 why);
 }
 
-/* Of a type without kernels the operands are copied to the host and reduced
- * there, or, where nothing may be staged, its reductions are refused. */
+/* For a type without kernels, the operands are copied to the host and reduced
+ * there. If staging is never, reductions of that type are refused. */
 static dicomm_result_t load_type(struct dicomm_comm *comm,
 				 dicomm_datatype_t type, uint64_t *host_reduced,
 				 char *why, size_t len)
@@ -117,7 +119,7 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* For neighbours that can map it: what steps send from there. */
+/* Scratch, which neighbours map because steps send from it */
 static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -130,49 +132,53 @@ static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Stages that wires can reach, and that neighbours with a device of that kind
- * can map. Where neither do, there is staging. */
-static dicomm_result_t allocate_near(struct dicomm_comm *comm)
+/* Staging buffers in device memory, for transports that reach it and for
+ * neighbours with a device of the same kind. Without either, data is staged in
+ * host memory. */
+static dicomm_result_t allocate_exported(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 	dicomm_result_t status;
-	void *near = NULL;
+	void *exported = NULL;
 
 	if (dev->shares_host)
 		return DICOMM_SUCCESS;
-	dev->near_bytes = dev->stage_bytes > DEVICE_NEAR_BYTES
-				  ? dev->stage_bytes
-				  : DEVICE_NEAR_BYTES;
-	TRY(comm->accel->alloc(dev->index, device_near_bytes(dev), &near));
-	dev->near = near;
+	dev->exported_bytes = dev->stage_bytes > DEVICE_EXPORTED_BYTES
+				      ? dev->stage_bytes
+				      : DEVICE_EXPORTED_BYTES;
+	TRY(comm->accel->alloc(dev->index, device_exported_bytes(dev),
+			       &exported));
+	dev->exported = exported;
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
-		dev->stages[i].near = dev->near + i * dev->near_bytes;
+		dev->stages[i].exported =
+			dev->exported + i * dev->exported_bytes;
 	if (!(dev->work->caps(dev->index) & ACCEL_IPC))
 		return DICOMM_SUCCESS;
-	status = dev->work->mem_export(near, &dev->near_handle);
+	status = dev->work->mem_export(exported, &dev->exported_handle);
 	if (status == DICOMM_SUCCESS)
-		status =
-			lease_begin(comm->accel, dev->index, near, &dev->lease);
+		status = lease_begin(comm->accel, dev->index, exported,
+				     &dev->lease);
 	if (status == DICOMM_SUCCESS)
 		status = offer_scratch(comm);
 	return status == DICOMM_ERR_UNSUPPORTED ? DICOMM_SUCCESS : status;
 }
 
-dicomm_result_t device_unhold(struct dicomm_comm *comm)
+dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm)
 {
 	const struct timespec nap = {0, 50000};
 	const struct device *dev = comm->dev;
-	uint64_t end = clock_ns() + (uint64_t)comm->meet_ms * 1000000;
+	uint64_t end = clock_ns() + (uint64_t)comm->join_ms * 1000000;
 
 	while (!streams_unblocked_begin(dev->work, dev->index)) {
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (clock_ns() > end)
-			return FAIL(DICOMM_ERR_TIMEOUT,
-				    "comm_init_rank: operations of other "
-				    "communicators have held streams of %s for "
-				    "%d ms",
-				    comm->device, comm->meet_ms);
+			return FAIL(
+				DICOMM_ERR_TIMEOUT,
+				"comm_init_rank: operations of other "
+				"communicators have blocked streams of %s for "
+				"%d ms",
+				comm->device, comm->join_ms);
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");
@@ -181,9 +187,9 @@ dicomm_result_t device_unhold(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-static bool leave(struct deferred *later)
+static bool leave(struct deferred *deferred)
 {
-	struct device *dev = (struct device *)later;
+	struct device *dev = (struct device *)deferred;
 
 	if (dev->mapped)
 		dev->work->unmap_host(dev->index, dev->memory);
@@ -198,7 +204,7 @@ static dicomm_result_t make(struct dicomm_comm *comm)
 	TRY(open_streams(comm->dev));
 	TRY(load_kernels(comm));
 	TRY(allocate(comm));
-	TRY(allocate_near(comm));
+	TRY(allocate_exported(comm));
 	return stream_fence_make(comm->dev);
 }
 
@@ -218,35 +224,35 @@ dicomm_result_t device_open(struct dicomm_comm *comm)
 	comm->device_memory = device_has_memory(dev);
 	dev->work = comm->accel->work;
 	dev->index = comm->index;
-	dev->later = (struct deferred){
+	dev->deferred = (struct deferred){
 		.work = dev->work, .index = dev->index, .go = leave};
 	dev->shares_host = dev->work->caps(comm->index) & ACCEL_SHARES_HOST;
 	dev->last = &dev->first;
 	dev->stage_bytes = comm_most_slot_bytes(comm);
 	dev->scratch_offer = -1;
 	if (!dev->shares_host)
-		TRY(in_process_create(&dev->lent));
-	TRY(device_unhold(comm));
+		TRY(in_process_create(&dev->in_process));
+	TRY(device_streams_unblocked(comm));
 	status = make(comm);
 	streams_unblocked_end();
 	return status;
 }
 
-dicomm_result_t device_hold(struct dicomm_comm *comm)
+dicomm_result_t device_register(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
 	if (comm->scratch.shared)
 		return comm_mem_register(comm, comm->scratch.at,
 					 comm->scratch.bytes, true,
-					 &comm->scratch.held);
+					 &comm->scratch.handles);
 	if (!dev)
 		return DICOMM_SUCCESS;
 	return comm_mem_register(comm, dev->memory, device_stages_bytes(dev),
-				 true, &dev->held);
+				 true, &dev->handles);
 }
 
-void device_close(struct dicomm_comm *comm)
+void device_stop(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
 
@@ -257,14 +263,21 @@ void device_close(struct dicomm_comm *comm)
 	for (size_t i = 0; i < DEVICE_STAGES; i++)
 		in_process_done(&dev->stages[i].read);
 	stream_fence_free_all(dev);
-	user_buffer_close(comm);
+}
+
+void device_close(struct dicomm_comm *comm)
+{
+	struct device *dev = comm->dev;
+
+	if (!dev)
+		return;
 	peer_access_unmap(comm);
 	if (dev->lease)
-		lease_end(dev->lease, LET_GO_MS);
-	else if (dev->near)
-		lease_free(comm->accel, dev->index, dev->near);
-	comm_mem_deregister(comm, &dev->held);
-	/* Who was late with the stages has been waited for. */
+		lease_end(dev->lease, UNMAP_MS);
+	else if (dev->exported)
+		lease_free(comm->accel, dev->index, dev->exported);
+	comm_mem_deregister(comm, &dev->handles);
+	/* lease_end() above has waited for late neighbours already. */
 	if (dev->scratch_lease)
 		lease_end(dev->scratch_lease, 0);
 	else if (dev->scratch)
@@ -276,11 +289,11 @@ void device_close(struct dicomm_comm *comm)
 			dev->work->event_destroy(dev->stages[i].event);
 	dev->work->close(dev->stream);
 	dev->work->close(dev->beside);
-	in_process_put(dev->lent);
+	in_process_put(dev->in_process);
 	comm->dev = NULL;
 	comm->device_ops = NULL;
 	comm->device_memory = false;
-	deferred_run(&dev->later);
+	deferred_run(&dev->deferred);
 }
 
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
@@ -294,7 +307,7 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 	if (!device_has_memory(dev))
 		return host_access_check(comm, f, name, at);
 	if (!dev->work->owner(at, &owner)) {
-		/* Memory of another kind of device is called that. */
+		/* If it is memory of another kind of device, name that. */
 		TRY(host_access_check(comm, f, name, at));
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: %s %p is not memory of %s, the device of "
@@ -319,10 +332,10 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 void device_stage_place(const struct device *dev, const struct peer *peer,
 			struct stage *st)
 {
-	bool direct = peer->is_direct && !dev->shares_host;
+	bool by_reference = peer->by_reference && !dev->shares_host;
 
-	st->at = direct ? st->near : st->host;
-	st->seen = direct ? st->near : st->device;
+	st->at = by_reference ? st->exported : st->host;
+	st->seen = by_reference ? st->exported : st->device;
 }
 
 struct stage *device_stage(struct device *dev, const struct operation *op,
@@ -382,7 +395,7 @@ dicomm_result_t device_mark(struct device *dev, struct stage *st)
 	return DICOMM_SUCCESS;
 }
 
-/* The stream has come to the first mark. */
+/* The stream has reached the first marked buffer. */
 static void reached(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -399,7 +412,7 @@ static void reached(struct dicomm_comm *comm)
 	device_stage_free(dev, st);
 }
 
-/* Who has given up may have written to these bytes while they were read. */
+/* A rank that gave up may have overwritten these bytes while they were read. */
 static dicomm_result_t check_read(struct dicomm_comm *comm,
 				  const struct stage *st)
 {
@@ -409,7 +422,9 @@ static dicomm_result_t check_read(struct dicomm_comm *comm,
 		return DICOMM_SUCCESS;
 	if (memory_ref_gave_up(st->from))
 		status = FAIL(DICOMM_ERR_REMOTE,
-			      "rank %d has given up what it sent",
+			      "rank %d has given up the operation, so what it "
+			      "sent is "
+			      "not valid",
 			      st->from->rank);
 	else if (st->mapped)
 		status = step_intact(st->from);
@@ -436,7 +451,7 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
-/* What follows the last mark, if there is a stage for one more. */
+/* Mark what was queued after the last mark, if a staging buffer is free. */
 static bool mark_rest(struct device *dev)
 {
 	struct stage *st;
@@ -473,7 +488,7 @@ enum schedule_result device_end(struct operation *op)
 	return SCHEDULE_AGAIN;
 }
 
-/* What is queued on a device that failed */
+/* Give up what is queued on a device that failed. */
 static void give_up(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -485,8 +500,8 @@ static void give_up(struct device *dev)
 	dev->unmarked = false;
 }
 
-/* What no stream has to come past, whosever it is: no operation of the
- * communicator goes on. */
+/* No stream reaches these events any more: no operation of the communicator
+ * goes on. */
 static void take_back(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -501,11 +516,11 @@ bool device_settles(struct dicomm_comm *comm, uint64_t ns)
 	uint64_t end = clock_ns() + ns;
 	bool marked, moved = false;
 
-	/* The last mark needs a stage. */
+	/* The last mark needs a free staging buffer. */
 	take_back(dev);
 	marked = mark_rest(dev);
 	while (dev->first || !marked) {
-		/* Of a device that failed, nothing runs any more. */
+		/* A device that failed runs nothing any more. */
 		if (device_progress(comm, &moved) != DICOMM_SUCCESS) {
 			give_up(dev);
 			break;
@@ -525,12 +540,13 @@ void device_quiesce(struct dicomm_comm *comm)
 	if (!device_settles(comm, QUIESCE_NS))
 		log_error("%s rank %d: %s does not finish what is queued on it",
 			  comm->name, comm->rank, comm->device);
-	/* What this rank has sent is the user's again. */
+	/* The buffers that this rank sent belong to the user again. */
 	if (dev->ipc)
 		ipc_give_up(dev->ipc);
-	if (dev->lent && !in_process_close(dev->lent, QUIESCE_NS))
-		log_error("%s rank %d: %s does not finish to read for others "
-			  "what this rank sent",
-			  comm->name, comm->rank, comm->device);
+	if (dev->in_process && !in_process_close(dev->in_process, QUIESCE_NS))
+		log_error(
+			"%s rank %d: devices of other ranks have not finished "
+			"reading what this rank sent from %s",
+			comm->name, comm->rank, comm->device);
 	take_back(dev);
 }

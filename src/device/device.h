@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device of a rank, where that is not the host: our stream on it, what is
- * queued there, and the stages by which messages come and go: in the memory of
- * the device, or of the host where no wire reaches that.
+ * The device of a rank that is not the host: the library's stream on it, and
+ * the staging buffers ("stages") through which messages pass. They are in
+ * device memory, or in host memory if no transport reaches device memory.
  *
- * All that steps do on the device is queued on one stream, in the order in
- * which the schedule starts them: what depends on a step may be queued right
- * behind it. Only what the host does itself (putting a message, giving a slot
- * back, the end of the operation) waits until the stream has come to a mark.
- * Nothing waits for the device but device_open(), _quiesce() and _finish().
+ * All steps are queued on one stream, in the order in which the schedule starts
+ * them. So a step may be queued directly behind the one it depends on. Only
+ * work of the host waits for the stream: to put a message, to release a slot,
+ * to end the operation. For this, an event (a "mark") is recorded in the stream
+ * behind the work. Only device_open(), device_quiesce() and device_finish()
+ * block until the device is done.
  *
- * Threads: as the data path; tickets have a lock of their own (ticket.c), and
- * may be under way when the communicator is freed.
+ * Threads: as the data path. Stream fences have a lock of their own
+ * (stream_fence.c), and may outlive the communicator.
  */
 #ifndef DICOMM_DEVICE_DEVICE_H
 #define DICOMM_DEVICE_DEVICE_H
@@ -23,208 +24,223 @@
 #include "src/memory/in_process.h"
 #include "src/memory/ipc.h"
 
-/* Most messages between the device and the wires at the same time; of these,
- * so many of each class may be on their way out: a peer may receive none of one
- * before it has those of the other. */
+/* Messages between the device and transports at one time, and of these, sends
+ * of each class. The limit per class exists because a peer may receive none of
+ * one class before it has those of the other. */
 #define DEVICE_STAGES 40
 #define DEVICE_SENDS 16
-/* Calls under way on one communicator; one more waits for one of them. */
+/* Calls under way on one communicator. A further one waits until one ends. */
 #define DEVICE_CALLS 256
 
 enum stage_phase {
 	STAGE_FREE,
-	STAGE_READING, /* the wire brings its bytes */
-	STAGE_QUEUED,  /* its mark is in the stream */
-	STAGE_REACHED, /* the stream has come there: it may be sent */
-	STAGE_SENT     /* from here; until it is released */
+	STAGE_READING, /* a transport reads its bytes */
+	STAGE_QUEUED,  /* its event is in the stream */
+	STAGE_REACHED, /* the stream has reached the event: it may be sent */
+	STAGE_SENT     /* sent, until it is released */
 };
 
-/* Of a stage that neighbours read in the memory of a device: to start the copy
- * of less costs as much as the copy. */
-#define DEVICE_NEAR_BYTES ((uint32_t)256 << 10)
-/* Of an ordered reduction with inputs that are scaled first there is a little
- * more than the budget of one window. */
+/* Size of a stage that neighbours read in device memory. To start the copy of a
+ * smaller one takes as long as the copy. */
+#define DEVICE_EXPORTED_BYTES ((uint32_t)256 << 10)
+/* An ordered reduction whose inputs are scaled first needs a little more than
+ * the scratch of one window. */
 #define DEVICE_SCRATCH (2 * PREPARED_SCRATCH)
-/* Stands for a step: the end of the operation */
+/* In place of a step: the end of the operation */
 #define STAGE_END UINT32_MAX
 
-/* A message between a wire and the device. */
+/* A staging buffer: one message between a transport and the device */
 struct stage {
 	enum stage_phase phase;
 	bool sends;
-	uint8_t *host, *device; /* stage_bytes; as each of the two sees them */
-	uint8_t *near; /* near_bytes in the memory of the device; or NULL */
-	/* Where the wire brings and takes them this time: to and from the host
-	 * or the device; and as the latter sees it. */
+	/* stage_bytes in host memory, as the host and as the device see them */
+	uint8_t *host, *device;
+	uint8_t *exported; /* exported_bytes in device memory, or NULL */
+	/* Where the transport reads and writes the bytes of this message (in
+	 * host or device memory), and the same as the device sees it */
 	uint8_t *at, *seen;
 	struct accel_event *event;
-	struct memory_ref note; /* for who reads the bytes where they are */
-	/* Of another rank, which its stream has not come past yet */
+	/* Sent instead of the bytes, to a peer that reads them in place */
+	struct memory_ref mem_ref;
+	/* the read of another rank's memory that our stream has not finished */
 	struct in_process_read read;
 	const struct operation *op;
 	uint32_t step;
 	uint64_t slice;
-	/* A slot that is given back when the stream has come there; or NULL */
+	/* The slot to release when the stream reaches the event, or NULL */
 	struct peer *from;
-	bool mapped; /* what it refers to is memory of that rank */
+	bool mapped; /* the message refers to memory of that rank */
 	enum tp_class class;
 	uint64_t seq;
-	struct stage *next; /* in the order of the stream */
+	struct stage *next; /* in stream order */
 };
 
 struct device {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* frees it */
 	const struct accel_work *work;
 	int index;
-	uint64_t lacks; /* bit t: it reduces no elements of type t */
-	/* Its memory is the host's: the wires reach it, and it reaches what
-	 * they bring. */
+	uint64_t lacks; /* bit t: it cannot reduce type t */
+	/* Its memory is the host's: transports reach it, and it reads slots. */
 	bool shares_host;
-	struct accel_stream *beside, *stream; /* a user's default one; ours */
+	struct accel_stream *beside,
+		*stream; /* the user's default stream; the library's */
 	struct stage stages[DEVICE_STAGES];
-	unsigned sends[TP_CLASSES]; /* of the stages */
-	/* The longest slice there may be: which wires are used is not known
-	 * when stages are allocated. */
-	size_t stage_bytes, near_bytes;
+	unsigned sends[TP_CLASSES]; /* stages that send */
+	/* The longest slice. Stages are allocated before it is known which
+	 * transports are used. */
+	size_t stage_bytes, exported_bytes;
 	struct stage *first, **last;
-	bool unmarked;            /* something was queued since the last mark */
-	uint8_t *memory, *mapped; /* of all stages; as the device sees it */
+	bool unmarked; /* work was queued since the last event */
+	/* All stages in host memory; the same as the device sees it */
+	uint8_t *memory, *mapped;
 	struct accel_export where; /* for host ranks that map it */
-	struct mem_handles held;
+	struct mem_handles handles;
 	void *scratch;
-	/* Of all stages; and what devices of that kind need to map it, and
-	 * until when it stays, where they can. NULL: they cannot. */
-	uint8_t *near;
-	struct accel_handle near_handle;
+	/* All stages in device memory; the handle by which devices of that kind
+	 * map it; and the lease that keeps it alive. NULL: it cannot be
+	 * exported. */
+	uint8_t *exported;
+	struct accel_handle exported_handle;
 	struct lease *lease;
-	/* What others map besides; NULL: they cannot. Of scratch: the number of
-	 * the offer, or -1. */
+	/* Other memory that this rank exports, or NULL. The offer of scratch,
+	 * or -1. */
 	struct ipc *ipc;
 	struct lease *scratch_lease;
 	int scratch_offer;
-	/* For ranks of the same process; NULL: the host's memory is read by
-	 * all.
-	 */
-	struct in_process *lent;
-	struct user_buffers *givens; /* NULL: nobody would use them */
-	struct stream_fences *tickets;
+	/* For ranks of this process. NULL: everybody can read the host's
+	 * memory. */
+	struct in_process *in_process;
+	struct user_buffers *user_buffers; /* NULL: no peer would use them */
+	struct stream_fences *fences;
 };
 
-/* Unlike host ranks, and devices that work in the host's memory. */
+/* Does the device have memory that the host does not share? */
 static inline bool device_has_memory(const struct device *dev)
 {
 	return dev && !dev->shares_host;
 }
 
-/* All stages together. */
+/* Bytes of all stages in host memory */
 static inline size_t device_stages_bytes(const struct device *dev)
 {
 	return DEVICE_STAGES * dev->stage_bytes;
 }
 
-static inline size_t device_near_bytes(const struct device *dev)
+static inline size_t device_exported_bytes(const struct device *dev)
 {
-	return DEVICE_STAGES * dev->near_bytes;
+	return DEVICE_STAGES * dev->exported_bytes;
 }
 
-/* Open the device of a rank, allocate all that operations on it will need, and
- * load the kernels. Does nothing on a host rank. */
+/* Open the device of a rank: allocate all that operations on it need, and load
+ * the kernels. Does nothing on a host rank. Errors are logged. */
 dicomm_result_t device_open(struct dicomm_comm *comm);
-/* Let the wires reach its memory, once they are open. */
-dicomm_result_t device_hold(struct dicomm_comm *comm);
+/* Register its staging buffers with the transports, once these are open. */
+dicomm_result_t device_register(struct dicomm_comm *comm);
+/* The two steps of the end. device_stop() waits until the stream has run dry.
+ * device_close() frees the rest; user_buffer_close() comes before it. Both do
+ * nothing on a host rank. */
+void device_stop(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
-/* No stream is held from now on, until streams_unblocked_end(): for what could
- * wait for one, which operations of other communicators of this process hold.
- * Those end without this one, which begins. */
-dicomm_result_t device_unhold(struct dicomm_comm *comm);
+/* Wait until no stream is blocked, and keep it so until
+ * streams_unblocked_end(). Setup does driver calls that could wait for a stream
+ * which an operation of another communicator blocks. Those operations end
+ * without this communicator. */
+dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm);
 
-/* Is there a pair whose devices cannot map each other's memory? */
-bool peer_access_wants_wires(const struct dicomm_comm *comm);
-/* See which ranks need staging, and whether all of them may. */
+/* Is there a pair of ranks whose devices cannot map each other's memory? */
+bool peer_access_wants_transports(const struct dicomm_comm *comm);
+/* Find out which pairs need staging, and fail if one of them refuses it. All
+ * ranks call it. */
 dicomm_result_t peer_access_agree(struct dicomm_comm *comm);
-/* Say how each pair of ranks is reached, and why not in a better way; nothing
- * where all ranks have host memory. */
+/* Write how each pair of ranks is reached, and why not by a better path. Empty
+ * if all ranks have host memory. */
 dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 				    size_t len);
-/* Let go of what was mapped for that. */
+/* Unmap what was mapped for that. */
 void peer_access_unmap(struct dicomm_comm *comm);
 
-/* Is it memory that operations of this rank take? The reason is logged. */
+/* Can operations of this rank use that memory? If not, the reason is logged. */
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 			     const char *name, const void *at);
 
-/* Copy on a user's stream, unless dst is NULL, and wait for all that is on it:
- * operations on it are bounded, the rest is the user's. */
+/* Copy on the user's stream (unless dst is NULL), and wait until the stream is
+ * empty. The library's operations on it are bounded; the user's work may not
+ * be. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes);
 
-/* A stage that is free, for a slice of a step; NULL: none is, or its class has
- * had all that it may send from. */
+/* A free stage for a slice of a step. NULL: none is free, or its class has as
+ * many sends as it may. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);
-/* The one that a slice has; NULL: none. */
+/* The stage of a slice, or NULL. */
 struct stage *device_stage_of(struct device *dev, const struct operation *op,
 			      uint32_t step, uint64_t slice);
-/* For a message to or from that peer. */
+/* Choose where its bytes go for a message to or from that peer. */
 void device_stage_place(const struct device *dev, const struct peer *peer,
 			struct stage *st);
 void device_stage_free(struct device *dev, struct stage *st);
 
-/* QUEUED from now on: a mark behind all that is queued so far. */
+/* Record an event behind all that is queued so far. The stage is QUEUED. */
 dicomm_result_t device_mark(struct device *dev, struct stage *st);
-/* Has the stream run dry, as far as is known? */
+/* Has the stream finished everything, as far as is known? */
 static inline bool device_is_idle(const struct device *dev)
 {
 	return !dev->first && !dev->unmarked;
 }
-/* See how far the stream has come. */
+/* Check how far the stream has come. */
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
-/* Wait until the stream has run dry, and give up the messages in stages: of a
- * communicator that is broken, or ends. The stream waits for nobody, so this is
- * short, unless it shares a queue with one that waits for the library. */
+/* Wait until the stream is empty, and give up the messages in stages. For a
+ * communicator that is broken or ends. The stream waits for nobody, so this is
+ * short, unless it shares a hardware queue with a stream that waits for the
+ * library. */
 void device_quiesce(struct dicomm_comm *comm);
-/* Has it run dry within that time? */
+/* Is the stream empty within that time? */
 bool device_settles(struct dicomm_comm *comm, uint64_t ns);
 
-/* All steps of an operation are done or queued: has the device done them? */
+/* All steps of the operation are done or queued. Has the device finished them?
+ */
 enum schedule_result device_end(struct operation *op);
 
-/* How the steps of an operation are done on a device: comm->device_ops. */
+/* The steps of a rank on a device; comm->device_ops. */
 extern const struct step_ops device_ops;
 
 /*
- * A user's stream and the operations queued on it wait for each other. A ticket
- * is one such place: what is before it on the stream comes before the
- * operations, what is after it comes after them.
+ * A stream fence orders the user's stream with the operations that are queued
+ * on it. Operations begin after the work that precedes the fence on the stream;
+ * work that follows the fence begins after the operations. While an operation
+ * runs, the fence blocks the stream.
  */
 struct stream_fence {
 	struct stream_fences *of;
 	dicomm_stream_t stream;
-	struct accel_stream *open; /* the same, while it is being held */
+	struct accel_stream
+		*open; /* the same stream, while the fence blocks it */
 	struct accel_event *event;
 	struct accel_stream_wait *stream_wait;
-	bool held, reached;
+	bool blocked, reached;
 	struct stream_fence *next;
 };
 
-/* One for a stream; waits where too many calls are under way. */
+/* A fence for one stream. If too many calls are under way, it waits until one
+ * ends. ERR_TIMEOUT. */
 dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 				  dicomm_stream_t stream,
 				  struct stream_fence **out);
-/* Hold the streams of a list from here on. Refused with the reason where one is
- * none of its device. */
-dicomm_result_t stream_fence_hold(struct stream_fence *list);
-/* Does it hold this stream of the rank's device? */
+/* Block the streams of a list from here on. Refused, with the reason, if one is
+ * not a stream of its device. */
+dicomm_result_t stream_fence_block(struct stream_fence *list);
+/* Does the fence block this stream of the rank's device? */
 bool stream_fence_is_of(const struct stream_fence *t,
 			const struct dicomm_comm *comm, dicomm_stream_t stream);
-/* SUCCESS: what was before it on the stream is done. AGAIN: not yet. */
+/* SUCCESS: the work before the fence is done. AGAIN: not yet. */
 dicomm_result_t stream_fence_query(struct stream_fence *t);
-/* Let the stream go on. Any thread, once. */
-void stream_fence_give(struct stream_fence *t);
-/* All that there will be for a device: for DEVICE_CALLS. */
+/* Let the stream continue. Any thread, once. */
+void stream_fence_release(struct stream_fence *t);
+/* Create all fences of a device: DEVICE_CALLS of them. */
 dicomm_result_t stream_fence_make(struct device *dev);
-/* What is under way is freed when it is given. */
+/* Free them; those under way are freed when they are released. */
 void stream_fence_free_all(struct device *dev);
 
 #endif

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One step of an operation on one slice, where the rank's buffers are memory of
- * a device: see device.h.
+ * One step of an operation on one slice, for a rank whose buffers are device
+ * memory (see device.h).
  *
- * A message goes out by way of a stage: the device copies it there, and when it
- * has, the host puts it; or, for a neighbour that reads the stage itself, a
- * note of where it is. One that comes in is brought to a stage, so that its
- * slot is free at once, from where the device copies or reduces it; kernels
- * read the stage where it is, and what neighbours have sent as notes. To ranks
- * of the same process and device goes a note of the buffer itself, and so to
- * those of other processes that have it mapped (ipc.h). Stages in
- * the memory of the device are for wires and neighbours that reach it
- * (direct.h, near.h): the host does not touch them. What the wire reaches in
- * the user's buffer (given.h) goes from there, as soon as the device has made
- * it, and comes to there, if nothing that is queued may still use the place:
- * else it comes to a stage, for to wait would cost more than to copy. A device
- * that shares the host's memory needs no stage for the bytes: its buffers are
- * sent as those of a host rank are, and its kernels read slots and the memory
- * of neighbours, which are given back when they have run.
+ * Send: the device copies the bytes to a staging buffer. When the stream has
+ * reached the event behind the copy, the host puts the message. If the peer
+ * reads the staging buffer itself, the host puts a memory reference instead.
+ *
+ * Receive: the bytes are read into a staging buffer, so that the slot is free
+ * at once. From there the device copies or reduces them. Kernels read staging
+ * buffers and referenced memory in place.
+ *
+ * Without a copy: ranks of one process and device, and processes that have
+ * imported the buffer (ipc.h), get a reference to the user's buffer itself. If
+ * a transport reaches the user's buffer (user_buffer.h), a message goes from
+ * there as soon as the device has written it. It is received into the user's
+ * buffer if no queued work may still use the place. Otherwise it goes to a
+ * staging buffer, because to wait would cost more than to copy.
+ *
+ * Staging buffers in device memory are for transports and neighbours that reach
+ * them; the host does not touch them. A device that shares the host's memory
+ * sends from its buffers as a host rank does. Its kernels read slots and memory
+ * of neighbours, which are released when the kernels have run.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -30,10 +34,10 @@
 #include "src/device/device.h"
 #include "src/engine/step.h"
 
-/* For what was queued before something failed */
+/* For work that was queued before a failure */
 #define DRAIN_NS UINT64_C(10000000000)
 
-/* Something was queued, or was not. */
+/* Convert: the work was queued, or it failed. */
 static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
 {
 	dev->unmarked = true;
@@ -48,24 +52,25 @@ static dicomm_result_t copy(struct device *dev, void *dst, const void *src,
 	return queued(dev, dev->work->copy(dev->stream, dst, src, bytes));
 }
 
-/* Between a buffer and a stage; counted where both are in the memory of the
- * device. */
+/* Copy between a buffer and a stage. Counted if both are in device memory. */
 static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 				  const struct stage *st, void *dst,
 				  const void *src, size_t bytes)
 {
-	if (dst == st->near || src == st->near)
+	if (dst == st->exported || src == st->exported)
 		comm->stats.bytes_copied += bytes;
 	return copy(comm->dev, dst, src, bytes);
 }
 
-/* Does the wire to that peer reach the place itself? */
+/* Does the transport to that peer reach this memory itself? */
 static bool is_reached(const struct operation *op, const struct peer *peer,
 		       const struct span *s)
 {
-	return peer->is_direct && peer->rank != op->comm->rank &&
+	return peer->by_reference && peer->rank != op->comm->rank &&
 	       s->buffer != PLAN_SCRATCH &&
-	       op->call.wires[s->buffer] >> __builtin_ctz(peer->wires) & 1;
+	       op->call.transports[s->buffer] >>
+			       __builtin_ctz(peer->transports) &
+		       1;
 }
 
 /* ---- local steps ---- */
@@ -87,8 +92,8 @@ static dicomm_result_t scale(struct operation *op, const struct piece *dst,
 				       a->at, prep->scalar_at, bits, dst->n));
 }
 
-/* In scratch, the own part lies as far from its neighbours as theirs, which
- * kernels want of many. */
+/* In scratch, kernels need the blocks of all ranks at equal distances, with
+ * this rank's block among them. */
 static dicomm_result_t fold(struct operation *op, const struct step *step,
 			    uint64_t k)
 {
@@ -160,7 +165,7 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 
 /* ---- sends ---- */
 
-/* Does no other slice of a send come before this one? */
+/* Is this slice the next to be sent, before the slices of all other sends? */
 static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -172,9 +177,9 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 	return true;
 }
 
-/* May this slice have a stage for sends? Others could hold the last one until a
- * peer has received them that waits for this one. Of messages to single peers
- * no one comes first: of half the stages, each operation has one at most. */
+/* May this slice have a stage? If other sends had all stages, a peer could wait
+ * for this slice before it receives them. Messages to single peers have no
+ * order among them, so each operation may have one stage in half of them. */
 static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -185,52 +190,53 @@ static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
 }
 
-/* Does the peer read a stage in the memory of the device? A host rank that is
- * near reads one in host memory, which the device writes. */
+/* Does the peer read stages in device memory? A host rank with peer access
+ * reads them in host memory, which the device writes. */
 static bool is_in_device(const struct peer *peer)
 {
-	return peer->is_near && !peer->neighbour->pins;
+	return peer->has_peer_access && !peer->neighbour->maps;
 }
 
-/* Or, of this process, the user's buffer and scratch */
-static bool is_lent(const struct peer *peer)
+/* Does a peer in this process also read the user's buffer and scratch? */
+static bool is_in_process(const struct peer *peer)
 {
-	return peer->is_near && peer->neighbour->lent;
+	return peer->has_peer_access && peer->neighbour->in_process;
 }
 
-/* What this span lies in; 0: it is not known to be of use elsewhere. */
+/* The offer that contains this span; 0: none. */
 static int offer_of(const struct operation *op, const struct span *s)
 {
 	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
 					 : op->call.offers[s->buffer];
 }
 
-/* Does the peer read that span where it is? Then the note of it. */
-static bool note_in_place(const struct operation *op, const struct peer *peer,
-			  const struct span *s, const void *at,
-			  struct memory_ref *note)
+/* If the peer reads that span in place, make the reference to it. */
+static bool mem_ref_in_place(const struct operation *op,
+			     const struct peer *peer, const struct span *s,
+			     const void *at, struct memory_ref *mem_ref)
 {
 	int offer = offer_of(op, s);
 
-	*note = (struct memory_ref){.where.fd = offer - 1,
-				    .offset = (uintptr_t)at};
-	if (is_lent(peer))
+	*mem_ref = (struct memory_ref){.where.fd = offer - 1,
+				       .offset = (uintptr_t)at};
+	if (is_in_process(peer))
 		return !peer->neighbour->apart || offer;
-	if (!peer->is_near || !peer->neighbour->view || !offer)
+	if (!peer->has_peer_access || !peer->neighbour->view || !offer)
 		return false;
-	note->where.id = ipc_note(op->comm->dev->ipc, peer->neighbour->view,
-				  offer - 1, at, &note->offset);
-	return note->where.id;
+	mem_ref->where.id =
+		ipc_reference(op->comm->dev->ipc, peer->neighbour->view,
+			      offer - 1, at, &mem_ref->offset);
+	return mem_ref->where.id;
 }
 
-/* Where the stage is, as the peer counts */
+/* Offset of the stage, as the peer counts it */
 static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
 			     const struct stage *st)
 {
-	if (is_lent(peer))
+	if (is_in_process(peer))
 		return (uintptr_t)st->at;
 	return (uint64_t)(st->at -
-			  (is_in_device(peer) ? dev->near : dev->memory));
+			  (is_in_device(peer) ? dev->exported : dev->memory));
 }
 
 static enum schedule_result send_message(struct operation *op,
@@ -241,19 +247,20 @@ static enum schedule_result send_message(struct operation *op,
 	struct device *dev = comm->dev;
 	struct piece a = step_locate(op, &step->a, k);
 	const struct peer *peer = &comm->peers[step->peer];
-	const struct lane *lane = &peer->lane[op->prep->class];
+	const struct channel *channel = &peer->channel[op->prep->class];
 	dicomm_result_t status = DICOMM_SUCCESS;
 	bool reached = is_reached(op, peer, &step->a), in_place;
 	struct stage *st;
 
 	if (!a.n)
 		return SCHEDULE_DONE;
-	/* What is to go by reference, with the first slice: no more to do. */
+	/* One reference sent with the first slice stands for all: nothing more
+	 * to do. */
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
 		return step_send(op, step, s, k, seq);
-	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+	if (!message_may_leave(peer, channel, seq, op->prep->incast))
 		return SCHEDULE_AGAIN;
 	if (!may_have_stage(op, s, k))
 		return SCHEDULE_AGAIN;
@@ -261,18 +268,18 @@ static enum schedule_result send_message(struct operation *op,
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	in_place = note_in_place(op, peer, &step->a, a.at, &st->note);
+	in_place = mem_ref_in_place(op, peer, &step->a, a.at, &st->mem_ref);
 	if (is_in_device(peer))
-		st->at = st->near;
+		st->at = st->exported;
 	if (reached || in_place)
 		st->at = a.at;
 	else if (!dev->shares_host)
 		status = copy_stage(comm, st, st->at, a.at, a.bytes);
-	if (peer->is_near && !in_place)
-		st->note = (struct memory_ref){
+	if (peer->has_peer_access && !in_place)
+		st->mem_ref = (struct memory_ref){
 			.offset = stage_offset(dev, peer, st)};
-	st->note.bytes = a.bytes;
-	/* No step writes it, or none that is still to run. */
+	st->mem_ref.bytes = a.bytes;
+	/* No step still to run writes this span. */
 	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
@@ -283,7 +290,7 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* What is put for the bytes in a stage. */
+/* The body of the message: the bytes in the stage, or a reference to them */
 struct body {
 	uint32_t signature;
 	enum tp_kind kind;
@@ -300,10 +307,10 @@ static dicomm_result_t find_body(const struct peer *peer,
 			   .kind = TP_DATA,
 			   .at = st->at,
 			   .len = bytes};
-	if (peer->is_near) {
+	if (peer->has_peer_access) {
 		b->signature = memory_ref_signature(signature);
-		b->at = &st->note;
-		b->len = sizeof(st->note);
+		b->at = &st->mem_ref;
+		b->len = sizeof(st->mem_ref);
 		return DICOMM_SUCCESS;
 	}
 	if (bytes <= peer->limits.eager_bytes)
@@ -314,17 +321,17 @@ static dicomm_result_t find_body(const struct peer *peer,
 				   &b->ref))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INTERNAL,
-		    "send to rank %d: %s has no way to %zu bytes at %p",
+		    "send to rank %d: %s does not reach %zu bytes at %p",
 		    peer->rank, peer->transport->name, bytes, (void *)st->at);
 }
 
-/* The bytes are in the stage. */
+/* The device has copied the bytes into the stage. */
 static enum schedule_result put(struct operation *op, const struct step *step,
 				struct stage *st, uint64_t seq)
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct lane *lane = &peer->lane[op->prep->class];
+	struct channel *channel = &peer->channel[op->prep->class];
 	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
 	struct body body;
 	dicomm_result_t status;
@@ -339,11 +346,11 @@ static enum schedule_result put(struct operation *op, const struct step *step,
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return step_fail(op, status, step->peer);
-	if (seq > lane->out_last)
-		lane->out_last = seq;
+	if (seq > channel->out_last)
+		channel->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += bytes;
-	return body.kind == TP_REF || peer->is_near ||
+	return body.kind == TP_REF || peer->has_peer_access ||
 			       status == DICOMM_IN_PROGRESS
 		       ? SCHEDULE_POSTED
 		       : SCHEDULE_DONE;
@@ -380,8 +387,8 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 
 /* ---- receives ---- */
 
-/* Part of it may be queued, and has no mark: without this, who lends what it
- * reads would not know. */
+/* Part of the work may be queued without an event. Record one, or the rank
+ * whose memory it reads would not know when it is done. */
 static void drain(struct device *dev, struct accel_event *event)
 {
 	uint64_t end = clock_ns() + DRAIN_NS;
@@ -393,19 +400,19 @@ static void drain(struct device *dev, struct accel_event *event)
 		sched_yield();
 }
 
-/* What a rank of this process sends is its user's again once it has aborted.
- * Its wire waits for who loads that, and hears of an end only by releases: the
- * device may take longer, so it is not to read there itself. */
+/* When a rank of this process aborts, its buffers belong to its user again. Its
+ * transport waits only until messages are released, but the device may read
+ * longer. So the device must not read the slots of that transport. */
 static bool may_be_gone(const struct receive *r)
 {
 	const struct dicomm_comm *comm = r->op->comm;
 
-	return r->mapped && !r->peer->is_near &&
+	return r->mapped && !r->peer->has_peer_access &&
 	       comm->members[r->peer->rank].pid ==
 		       comm->members[comm->rank].pid;
 }
 
-/* To where the device sees them */
+/* Where the device sees these bytes */
 static dicomm_result_t bring(struct receive *r, const struct stage *st)
 {
 	if (r->src == st->at || (r->seen && !may_be_gone(r)))
@@ -415,8 +422,8 @@ static dicomm_result_t bring(struct receive *r, const struct stage *st)
 	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
 }
 
-/* The bytes are at src, where the device sees them: hand them to it. AGAIN: who
- * lends them has given up, and this rank is to hear of that. */
+/* The bytes are at src as the device sees them: queue the copy or reduction.
+ * AGAIN: their owner has given up, and this rank will hear of it. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src, bool seen)
@@ -424,10 +431,11 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	struct device *dev = op->comm->dev;
 	struct peer *peer = &op->comm->peers[step->peer];
 	struct piece dst = step_locate(op, &step->dst, st->slice);
-	struct in_process *lent = is_lent(peer) ? peer->neighbour->lent : NULL;
+	struct in_process *in_process =
+		is_in_process(peer) ? peer->neighbour->in_process : NULL;
 	dicomm_result_t status;
 
-	if (lent && !in_process_begin(lent))
+	if (in_process && !in_process_begin(in_process))
 		return SCHEDULE_AGAIN;
 	if (src != st->at) {
 		st->from = peer;
@@ -447,20 +455,20 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 		status = copy_stage(op->comm, st, dst.at, src, dst.bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
-	if (lent) {
+	if (in_process) {
 		if (status != DICOMM_SUCCESS)
 			drain(dev, st->event);
 		st->read.work = dev->work;
 		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
-		in_process_end(lent, &st->read);
+		in_process_end(in_process, &st->read);
 	}
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
-	step_count(op, step, dst.bytes, peer->is_near && !seen);
+	step_count(op, step, dst.bytes, peer->has_peer_access && !seen);
 	return SCHEDULE_DONE;
 }
 
-/* The wire has brought the bytes to where they belong. */
+/* The transport has read the bytes to their final place. */
 static enum schedule_result
 settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
 {
@@ -480,7 +488,7 @@ static enum schedule_result recv_in_place(struct receive *r)
 	return result;
 }
 
-/* Steps that this one depends on may only be queued. */
+/* The steps that this one depends on may be queued only, not done. */
 static bool may_come_in_place(const struct receive *r)
 {
 	return r->step->kind == STEP_RECV &&
@@ -502,8 +510,8 @@ static enum schedule_result recv_message(struct receive *r)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, r->peer, st);
 	r->room = st->at;
-	r->seen = dev->shares_host || r->peer->is_direct;
-	result = r->peer->is_near ? memory_ref_find(r) : step_find(r);
+	r->seen = dev->shares_host || r->peer->by_reference;
+	result = r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
 	st->mapped = r->mapped;
 	if (result == SCHEDULE_DONE) {
 		status = bring(r, st);
@@ -514,7 +522,7 @@ static enum schedule_result recv_message(struct receive *r)
 	}
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
-	return result; /* POSTED: the wire reads it into the stage */
+	return result; /* POSTED: the transport reads it into the stage. */
 }
 
 static enum schedule_result received(struct operation *op,
@@ -528,7 +536,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!reading && !(f->posted & bit))
-		return SCHEDULE_DONE; /* while an older slice was posted */
+		/* It came while an older slice was POSTED */
+		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;

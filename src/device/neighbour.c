@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mapping the memory of a rank of this machine, where one of both has a device.
- */
+/* Maps the memory of a rank of this machine, if one of the two has a device. */
 #include "src/device/neighbour.h"
 
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
 
-/* Stages in the memory of a device of the same kind */
+/* Staging buffers in the memory of a device of the same kind */
 static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 				   struct neighbour *n)
 {
@@ -21,44 +20,45 @@ static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 	struct device *dev = comm->dev;
 
 	TRY(lease_take(&other->lease, &n->lease));
-	n->stages_bytes = other->near.bytes - other->near.offset;
-	TRY(dev->work->mem_import(dev->index, &other->near, &n->ipc));
-	n->stages = (uint8_t *)n->ipc + other->near.offset;
+	n->stages_bytes = other->exported.bytes - other->exported.offset;
+	TRY(dev->work->mem_import(dev->index, &other->exported, &n->ipc));
+	n->stages = (uint8_t *)n->ipc + other->exported.offset;
 	TRY(ipc_view_open(dev->ipc, &other->page, rank, comm->rank, &n->view));
 	return DICOMM_SUCCESS;
 }
 
-static bool close_device(struct deferred *later)
+static bool close_device(struct deferred *deferred)
 {
-	struct neighbour *n = (struct neighbour *)later;
+	struct neighbour *n = (struct neighbour *)deferred;
 
 	if (n->ipc)
-		later->work->mem_unimport(later->index, n->ipc);
+		deferred->work->mem_unimport(deferred->index, n->ipc);
 	if (n->lease >= 0)
-		lease_give(n->lease);
+		lease_release(n->lease);
 	free(n);
 	return true;
 }
 
-/* What a rank of this process sends */
-static dicomm_result_t open_lent(struct dicomm_comm *comm,
-				 const struct member *other,
-				 struct neighbour *n)
+/* Memory of a rank of this process */
+static dicomm_result_t open_in_process(struct dicomm_comm *comm,
+				       const struct member *other,
+				       struct neighbour *n)
 {
 	char why[256];
 	int index;
 
-	n->lent = in_process_find(other->lent);
+	n->in_process = in_process_find(other->in_process);
 	n->apart = strcmp(other->device, comm->device) != 0;
-	if (n->lent && !n->apart)
+	if (n->in_process && !n->apart)
 		return DICOMM_SUCCESS;
-	if (n->lent && accel_find(other->device, &index, why, sizeof(why)))
+	if (n->in_process &&
+	    accel_find(other->device, &index, why, sizeof(why)))
 		return comm->dev->work->reach(comm->index, index);
-	log_set_last_error("no rank of this process lends it");
+	log_set_last_error("no rank of this process shares it");
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Stages in host memory, which the device of the other writes */
+/* Staging buffers in host memory, which the other rank's device writes */
 static dicomm_result_t open_host(const struct member *other,
 				 struct neighbour *n)
 {
@@ -83,16 +83,17 @@ dicomm_result_t neighbour_open(struct dicomm_comm *comm, int rank,
 			    "memory of a neighbour: out of memory");
 	peer->neighbour->lease = -1;
 	if (dev)
-		peer->neighbour->later = (struct deferred){.work = dev->work,
-							   .index = dev->index,
-							   .go = close_device};
+		peer->neighbour->deferred =
+			(struct deferred){.work = dev->work,
+					  .index = dev->index,
+					  .go = close_device};
 	if (!dev)
 		status = open_host(other, peer->neighbour);
 	else if (board)
 		status = host_map_open(dev->work, dev->index, board,
-				       &peer->neighbour->pins);
+				       &peer->neighbour->maps);
 	else if (other->pid == comm->members[comm->rank].pid)
-		status = open_lent(comm, other, peer->neighbour);
+		status = open_in_process(comm, other, peer->neighbour);
 	else
 		status = open_device(comm, rank, peer->neighbour);
 	if (status != DICOMM_SUCCESS)
@@ -109,13 +110,13 @@ void neighbour_close(struct dicomm_comm *comm, int rank)
 	ipc_view_close(n->view);
 	if (n->map)
 		accels[0]->unimport(&n->where, n->map);
-	host_map_close(n->pins);
-	in_process_put(n->lent);
+	host_map_close(n->maps);
+	in_process_put(n->in_process);
 	comm->peers[rank].neighbour = NULL;
 	if (n->ipc)
-		deferred_run(&n->later);
+		deferred_run(&n->deferred);
 	else
-		close_device(&n->later);
+		close_device(&n->deferred);
 }
 
 void neighbour_refresh(struct dicomm_comm *comm)
@@ -123,8 +124,8 @@ void neighbour_refresh(struct dicomm_comm *comm)
 	for (int r = 0; comm->shares && r < comm->ranks; r++) {
 		const struct neighbour *n = comm->peers[r].neighbour;
 
-		if (n && n->pins)
-			host_map_refresh(n->pins);
+		if (n && n->maps)
+			host_map_refresh(n->maps);
 	}
 	if (comm->dev && comm->dev->ipc)
 		ipc_refresh();
@@ -139,7 +140,7 @@ dicomm_result_t neighbour_check(const struct dicomm_comm *comm, const char *f,
 
 	if (accels[0]->find(at, bytes, &where, &offset))
 		return DICOMM_SUCCESS;
-	while (!comm->peers[r].is_near)
+	while (!comm->peers[r].has_peer_access)
 		r++;
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "%s: %s %p is not memory of dicomm_mem_alloc: rank %d (%s) "

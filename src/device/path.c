@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways between two devices, and why a pair does not take a better one. */
+/* The paths between two devices, and why a pair does not take a better one. */
 #include "src/device/path.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static bool is_same_kind(const struct path_end *a, const struct path_end *b)
 	return kind_len(b) == n && !memcmp(a->device, b->device, (size_t)n);
 }
 
-/* The end that is not the host, or one of them */
+/* The end that is not the host, or one of two devices */
 static const struct path_end *with_device(const struct path_pair *p)
 {
 	return p->a.on_host ? &p->b : &p->a;
@@ -37,7 +37,7 @@ static bool may_ipc(const struct path_end *a, const struct path_end *b)
 	if (a->host != b->host || !is_same_kind(a, b))
 		return false;
 	if (a->pid == b->pid)
-		return a->lends && b->lends;
+		return a->shares_in_process && b->shares_in_process;
 	return a->exports && b->exports;
 }
 
@@ -61,7 +61,7 @@ static void ipc_why(const struct path_pair *p, char *why, size_t len)
 			 kind_len(a), a->device, kind_len(b), b->device);
 	else if (a->pid == b->pid && !may_ipc(a, b))
 		snprintf(why, len, "%s has no memory of its own",
-			 (a->lends ? b : a)->device);
+			 (a->shares_in_process ? b : a)->device);
 	else if (!may_ipc(a, b))
 		snprintf(why, len, "other processes cannot map memory of %s",
 			 (a->exports ? b : a)->device);
@@ -71,7 +71,7 @@ static void ipc_why(const struct path_pair *p, char *why, size_t len)
 
 /* ---- mapped ---- */
 
-/* Host memory of other kinds of device is not of dicomm_mem_alloc(). */
+/* Host memory of other kinds of device is not from dicomm_mem_alloc(). */
 static bool is_host(const struct path_end *e)
 {
 	return kind_len(e) == 4 && !memcmp(e->device, "host", 4);
@@ -90,7 +90,8 @@ bool path_may_map(const struct path_end *a, const struct path_end *b)
 
 static bool mapped_leads(const struct path_pair *p)
 {
-	/* Not all memory of the host can be mapped: a wire takes all. */
+	/* Only part of the host's memory can be mapped. A transport takes all
+	 * of it. */
 	return p->mapped && path_may_share(&p->a, &p->b) &&
 	       !(p->never && p->wired);
 }
@@ -136,9 +137,9 @@ static bool staged_leads(const struct path_pair *p)
 static const struct {
 	const char *name, *how;
 	bool (*leads)(const struct path_pair *p);
-	/* Where it does not; NULL: that goes without saying. */
+	/* Why a pair does not take this path; NULL: not worth saying */
 	void (*why)(const struct path_pair *p, char *why, size_t len);
-} ways[] = {
+} paths[] = {
 	[PATH_HOST] = {"host memory", "", host_leads, NULL},
 	[PATH_IPC] = {"ipc", "", ipc_leads, ipc_why},
 	[PATH_MAPPED] = {"mapped",
@@ -153,7 +154,7 @@ enum path path_find(const struct path_pair *p)
 {
 	int w = 0;
 
-	while (!ways[w].leads(p))
+	while (!paths[w].leads(p))
 		w++;
 	return (enum path)w;
 }
@@ -166,20 +167,20 @@ void path_why_not(const struct path_pair *p, char *text, size_t len)
 
 	*text = '\0';
 	for (int w = 0; w < (int)taken && at < len; w++) {
-		if (!ways[w].why)
+		if (!paths[w].why)
 			continue;
-		ways[w].why(p, why, sizeof(why));
+		paths[w].why(p, why, sizeof(why));
 		at += (size_t)snprintf(text + at, len - at, "%snot %s: %s",
-				       at ? "; " : "", ways[w].name, why);
+				       at ? "; " : "", paths[w].name, why);
 	}
 }
 
 void path_explain(const struct path_pair *p, char *text, size_t len)
 {
-	enum path way = path_find(p);
-	int n = way == PATH_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
-				 : snprintf(text, len, "%s%s", ways[way].name,
-					    ways[way].how);
+	enum path path = path_find(p);
+	int n = path == PATH_RDMA ? snprintf(text, len, "rdma by %s", p->wiring)
+				  : snprintf(text, len, "%s%s",
+					     paths[path].name, paths[path].how);
 	size_t at = (size_t)n;
 
 	if (at + 2 >= len)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ways by which bytes get from the memory of one rank's device to that of
- * another's, the better ones first; and why a pair does not take those.
+ * The paths by which bytes get from the memory of one rank's device to that of
+ * another, best first, and why a pair does not take a better one.
  */
 #ifndef DICOMM_DEVICE_PATH_H
 #define DICOMM_DEVICE_PATH_H
@@ -13,49 +13,50 @@
 /* Room for the longest explanation of a pair */
 #define PATH_TEXT 1024
 
-/* Why nothing is mapped then */
+/* The reason if nothing is mapped for lack of a transport */
 #define NO_LOCAL_TRANSPORT "no transport of one machine is used"
 
 enum path {
-	PATH_HOST, /* both have host memory: any wire */
+	PATH_HOST, /* both have host memory: any transport */
 	PATH_IPC,  /* each device maps the other's memory */
-	/* A device reads and writes host memory that it shares with a host. */
+	/* A device reads and writes host memory that it shares with a host
+	   rank. */
 	PATH_MAPPED,
 	PATH_RDMA,  /* a network adapter reaches the memory of both */
 	PATH_STAGED /* through host memory */
 };
 
-/* One end, as all ranks know it. */
+/* One end of a pair, as all ranks know it */
 struct path_end {
 	const char *device; /* "cuda:0" */
 	uint64_t host;      /* tells machines apart */
 	int pid;
-	bool on_host; /* its memory is the host's */
+	bool on_host; /* its buffers are host memory */
 	bool exports; /* other processes can map its memory */
-	bool lends;   /* ranks of its process may read it as it is */
+	/* Ranks of its process may read all its memory */
+	bool shares_in_process;
 };
 
 struct path_pair {
 	struct path_end a, b;
-	bool mapped; /* both reach the other's memory */
-	/* In the words of a driver, why one does not; or empty */
+	bool mapped; /* each reaches the other's memory */
+	/* Why one does not, in the driver's words; or empty */
 	const char *why_unmapped;
 	bool never; /* one of them refuses staging */
-	bool wired; /* some wire takes the memory of both */
-	/* How, or why it does not take that of a device; or empty */
+	bool wired; /* some transport reaches the memory of both */
+	/* Which one, or why none reaches the memory of a device; or empty */
 	const char *wiring;
-	const char *wiring_of; /* the device of which that is said */
+	const char *wiring_of; /* the device that `wiring` is about */
 };
 
-/* Can they try to reach each other's memory? Then they do, and it shows in
- * path_pair.mapped. */
+/* May they try to map each other's memory? The result is path_pair.mapped. */
 bool path_may_map(const struct path_end *a, const struct path_end *b);
-/* Is one of these a host, and the other a device that tries? */
+/* Is one end a host rank, and the other a device that can map its memory? */
 bool path_may_share(const struct path_end *a, const struct path_end *b);
 enum path path_find(const struct path_pair *p);
-/* For each better way, why it is not taken: "not ipc: ...; not rdma: ..." */
+/* For each better path, why it is not taken: "not ipc: ...; not rdma: ..." */
 void path_why_not(const struct path_pair *p, char *text, size_t len);
-/* The name of the way, then that. */
+/* The name of the path, then the reasons. */
 void path_explain(const struct path_pair *p, char *text, size_t len);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which ranks' devices reach each other's memory; who has to stage, and may.
+ * Finds out which ranks' devices reach each other's memory, which pairs must
+ * stage, and whether they may.
  *
- * Devices of one kind on one machine map each other's memory. What one rank
- * sends to the other lies in stages in the memory of its own device, from where
- * the other's kernels and copies read it. These stages are mapped when the
- * communicator begins: to map what a user sends, when it is sent, could wait
- * for a stream that is held. Ranks of one process have nothing to map: on one
- * device they need no stages, on two the driver has to let them (lent.h). What
- * hosts and devices share is in near.h.
+ * Devices of one kind on one machine map each other's memory. A rank sends from
+ * staging buffers in its own device memory; kernels and copies of the other
+ * rank read them there. These buffers are mapped when the communicator begins,
+ * because a mapping at the time of a call could wait for a blocked stream.
+ * Ranks of one process need no mapping: on one device they need no staging
+ * buffers either, on two the driver must give peer access (in_process.h).
+ * memory_ref.h says what hosts and devices share.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +23,15 @@
 #include "src/device/neighbour.h"
 #include "src/device/path.h"
 #include "src/device/user_buffer.h"
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 #include "src/links/cost_table.h"
 
-/* Different things that are said of pairs, at most */
-#define TOLD 32
+/* Different explanations that are listed, at most */
+#define MAX_GROUPS 32
 
-/* What all ranks know of it. */
+/* What all ranks know about peer access */
 struct peer_access {
-	char why[128]; /* the first failure to map, in the words of a driver */
+	char why[128];    /* the first failure to map, in the driver's words */
 	uint8_t mapped[]; /* [a * ranks + b]: rank a maps what rank b sends */
 };
 
@@ -41,7 +42,7 @@ static struct path_end end_of(const struct member *m)
 				 .pid = m->pid,
 				 .on_host = m->on_host,
 				 .exports = m->exports,
-				 .lends = m->lent != 0};
+				 .shares_in_process = m->in_process != 0};
 }
 
 static bool may_map(const struct dicomm_comm *comm, int a, int b)
@@ -52,18 +53,19 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 	return path_may_map(&x, &y);
 }
 
-/* Of the end that has a device; of both, the one that wires do not reach. */
+/* Of two ends: the one with a device; of two devices, the one that transports
+ * reach less. */
 static int less_wired(const struct dicomm_comm *comm, int a, int b)
 {
-	bool second =
-		comm->members[a].on_host ||
-		(!comm->members[b].on_host && wire_access_wires(comm, a, a) &&
-		 !wire_access_wires(comm, b, b));
+	bool second = comm->members[a].on_host ||
+		      (!comm->members[b].on_host &&
+		       transport_access_mask(comm, a, a) &&
+		       !transport_access_mask(comm, b, b));
 
 	return second ? b : a;
 }
 
-bool peer_access_wants_wires(const struct dicomm_comm *comm)
+bool peer_access_wants_transports(const struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)
 		for (int b = 0; b < a; b++)
@@ -80,16 +82,16 @@ static struct path_pair pair_of(const struct dicomm_comm *comm, int a, int b)
 	const uint8_t *mapped = comm->peer_access->mapped;
 	int less = less_wired(comm, a, b);
 
-	return (struct path_pair){.a = end_of(&comm->members[a]),
-				  .b = end_of(&comm->members[b]),
-				  .mapped = mapped[x * n + y] &&
-					    mapped[y * n + x],
-				  .why_unmapped = comm->peer_access->why,
-				  .never = comm->members[a].never_staged ||
-					   comm->members[b].never_staged,
-				  .wired = wire_access_wires(comm, a, b) != 0,
-				  .wiring = wire_access_how(comm, less),
-				  .wiring_of = comm->members[less].device};
+	return (struct path_pair){
+		.a = end_of(&comm->members[a]),
+		.b = end_of(&comm->members[b]),
+		.mapped = mapped[x * n + y] && mapped[y * n + x],
+		.why_unmapped = comm->peer_access->why,
+		.never = comm->members[a].never_staged ||
+			 comm->members[b].never_staged,
+		.wired = transport_access_mask(comm, a, b) != 0,
+		.wiring = transport_access_how(comm, less),
+		.wiring_of = comm->members[less].device};
 }
 
 static bool may_share(const struct dicomm_comm *comm, int a, int b)
@@ -106,7 +108,8 @@ void peer_access_unmap(struct dicomm_comm *comm)
 		neighbour_close(comm, r);
 }
 
-/* Does any pair of ranks, or of this rank's? All know alike. */
+/* Is there such a pair among all ranks, or among the pairs of this rank? All
+ * ranks get the same answer for all. */
 static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 		     bool (*may)(const struct dicomm_comm *comm, int a, int b))
 {
@@ -117,8 +120,8 @@ static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 	return false;
 }
 
-/* What a host rank sends from its scratch has to be of the sort that devices
- * reach, and there before they look. */
+/* A host rank sends from its scratch, too. So that must be memory which devices
+ * can map, before they look for it. */
 static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 {
 	void *scratch = NULL;
@@ -130,7 +133,7 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* The boards of host ranks that have a device for a neighbour */
+/* Map the boards of host ranks whose neighbour has a device. */
 static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				     struct accel_export *boards)
 {
@@ -144,17 +147,17 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 		TRY(memory_table_export(&mine));
 	}
 	return control_allgather(comm->control, &mine, boards, sizeof(mine),
-				 comm->meet_ms);
+				 comm->join_ms);
 }
 
-/* Notes of where bytes are, and that they may go, need a wire of the machine:
- * the others tell some senders of that late. */
+/* References and their releases need a transport within the machine. Others
+ * tell some senders of the release too late. */
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
-	unsigned wires = comm->peers[rank].wires;
+	unsigned mask = comm->peers[rank].transports;
 
-	if (wires && comm->wires[__builtin_ctz(wires)].transport->intra_node)
+	if (mask && comm->transports[__builtin_ctz(mask)].transport->intra_node)
 		return neighbour_open(comm, rank, board->id ? board : NULL);
 	log_set_last_error(NO_LOCAL_TRANSPORT);
 	return DICOMM_ERR_UNSUPPORTED;
@@ -168,7 +171,7 @@ static dicomm_result_t open_all(struct dicomm_comm *comm,
 	dicomm_result_t status;
 
 	if (comm->dev)
-		TRY(device_unhold(comm));
+		TRY(device_streams_unblocked(comm));
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!may_map(comm, comm->rank, r))
 			continue;
@@ -183,7 +186,7 @@ static dicomm_result_t open_all(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* The same, and hear what the others have. */
+/* Map, and exchange the results with all ranks. */
 static dicomm_result_t map_all(struct dicomm_comm *comm,
 			       const struct accel_export *boards)
 {
@@ -202,7 +205,7 @@ static dicomm_result_t map_all(struct dicomm_comm *comm,
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, mine,
 					   (uint8_t *)mine + bytes,
-					   (unsigned)bytes, comm->meet_ms);
+					   (unsigned)bytes, comm->join_ms);
 	for (size_t r = 0; status == DICOMM_SUCCESS && r < n; r++) {
 		all = (struct peer_access *)((uint8_t *)mine + (r + 1) * bytes);
 		memcpy(comm->peer_access->mapped + r * n, all->mapped, n);
@@ -249,7 +252,7 @@ static bool is_staged(const struct dicomm_comm *comm, int a, int b)
 	return path_find(&p) == PATH_STAGED;
 }
 
-/* All ranks come to the same end. */
+/* All ranks come to the same result. */
 static dicomm_result_t decide(struct dicomm_comm *comm)
 {
 	int first = -1, second = -1, pairs = 0;
@@ -271,27 +274,27 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Between ranks that read each other's buffers: longer ones overlap less, and
- * gain nothing. A GPU reads it in some microseconds, and starts a kernel in
- * about 3. */
-#define LENT_SLICE_BYTES ((uint32_t)16 << 20)
+/* Slice size between ranks that read each other's buffers. Longer slices
+ * overlap less and gain nothing: a GPU reads one in some microseconds and
+ * starts a kernel in about 3. */
+#define IN_PROCESS_SLICE_BYTES ((uint32_t)16 << 20)
 
-/* Where all ranks lend to each other all they send, no stage has to hold a
- * slice. What the user has chosen holds. */
-static void lend(struct dicomm_comm *comm)
+/* If all ranks read each other's buffers, no staging buffer has to hold a
+ * slice. A size that the user chose is kept. */
+static void size_slices_in_process(struct dicomm_comm *comm)
 {
 	for (int r = 1; r < comm->ranks; r++)
 		if (comm->members[r].pid != comm->members[0].pid ||
 		    strcmp(comm->members[r].device, comm->members[0].device))
 			return;
 	comm->slice_bytes = config_is_default(CONFIG_SHM_SLOT_BYTES)
-				    ? LENT_SLICE_BYTES
+				    ? IN_PROCESS_SLICE_BYTES
 				    : comm->slot_bytes;
 	cost_table_in_process(&comm->table, comm->ranks, comm->slice_bytes);
 }
 
-/* Where all messages are notes of what is in the memory of devices, slices may
- * be as long as stages there. All ranks see the same. */
+/* If all messages are references to device memory, slices may be as long as the
+ * staging buffers there. All ranks see the same. */
 static void lengthen(struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)
@@ -301,9 +304,9 @@ static void lengthen(struct dicomm_comm *comm)
 			if (path_find(&p) != PATH_IPC)
 				return;
 		}
-	lend(comm);
-	if (comm->slot_bytes < DEVICE_NEAR_BYTES)
-		comm->slot_bytes = DEVICE_NEAR_BYTES;
+	size_slices_in_process(comm);
+	if (comm->slot_bytes < DEVICE_EXPORTED_BYTES)
+		comm->slot_bytes = DEVICE_EXPORTED_BYTES;
 	comm->table.params.slot_bytes = comm->slot_bytes;
 }
 
@@ -321,7 +324,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 	struct accel_export *boards;
 	dicomm_result_t status;
 
-	/* Then no pair has to be looked at. */
+	/* Then no pair has to be examined. */
 	if (all_on_host(comm))
 		return DICOMM_SUCCESS;
 	comm->peer_access = calloc(1, sizeof(*comm->peer_access) + n * n);
@@ -337,77 +340,78 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 		status = map_all(comm, boards);
 	free(boards);
 	if (status == DICOMM_SUCCESS)
-		status = wire_access_agree(comm);
+		status = transport_access_agree(comm);
 	if (status == DICOMM_SUCCESS)
 		status = decide(comm);
 	if (status == DICOMM_SUCCESS)
 		lengthen(comm);
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++) {
 		struct path_pair p = pair_of(comm, comm->rank, r);
-		enum path way = path_find(&p);
+		enum path path = path_find(&p);
 
-		comm->peers[r].staged = way == PATH_STAGED;
-		/* Both or none: a pair has one way. */
-		comm->peers[r].is_near = way == PATH_IPC || way == PATH_MAPPED;
-		comm->peers[r].is_direct = way == PATH_RDMA;
-		if (way == PATH_RDMA)
-			comm->peers[r].wires =
-				wire_access_wires(comm, comm->rank, r);
-		comm->shares |= way == PATH_MAPPED;
-		comm->only_shared |= way == PATH_MAPPED &&
+		comm->peers[r].staged = path == PATH_STAGED;
+		/* Both directions of a pair take the same path. */
+		comm->peers[r].has_peer_access =
+			path == PATH_IPC || path == PATH_MAPPED;
+		comm->peers[r].by_reference = path == PATH_RDMA;
+		if (path == PATH_RDMA)
+			comm->peers[r].transports =
+				transport_access_mask(comm, comm->rank, r);
+		comm->shares |= path == PATH_MAPPED;
+		comm->only_shared |= path == PATH_MAPPED &&
 				     (comm->members[r].never_staged ||
 				      comm->members[comm->rank].never_staged);
 	}
 	return status == DICOMM_SUCCESS ? user_buffer_open(comm) : status;
 }
 
-/* Pairs of which the same is to be said, by the first of them */
-struct told {
+/* Pairs with the same explanation, listed by the first of them */
+struct pair_group {
 	int a, b, pairs;
 	char text[PATH_TEXT];
 };
 
-static void tell(struct told *told, int *n, const struct path_pair *p, int a,
-		 int b)
+static void tell(struct pair_group *groups, int *n, const struct path_pair *p,
+		 int a, int b)
 {
 	char text[PATH_TEXT];
 	int i = 0;
 
 	path_explain(p, text, sizeof(text));
-	while (i < *n && strcmp(told[i].text, text))
+	while (i < *n && strcmp(groups[i].text, text))
 		i++;
-	if (i == TOLD)
+	if (i == MAX_GROUPS)
 		return;
 	if (i == *n) {
-		told[i] = (struct told){.a = a, .b = b};
-		memcpy(told[i].text, text, sizeof(text));
+		groups[i] = (struct pair_group){.a = a, .b = b};
+		memcpy(groups[i].text, text, sizeof(text));
 		(*n)++;
 	}
-	told[i].pairs++;
+	groups[i].pairs++;
 }
 
 dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 				    size_t len)
 {
-	struct told *told;
+	struct pair_group *groups;
 	int n = 0;
 	size_t at;
 
 	if (!comm->peer_access || !len)
 		return DICOMM_SUCCESS;
-	told = calloc(TOLD, sizeof(*told));
-	if (!told)
+	groups = calloc(MAX_GROUPS, sizeof(*groups));
+	if (!groups)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_explain: out of memory");
 	for (int a = 0; a < comm->ranks; a++)
 		for (int b = a + 1; b < comm->ranks; b++) {
 			struct path_pair p = pair_of(comm, a, b);
 
-			tell(told, &n, &p, a, b);
+			tell(groups, &n, &p, a, b);
 		}
-	at = (size_t)snprintf(text, len, "ways between devices\n");
+	at = (size_t)snprintf(text, len, "paths between devices\n");
 	for (int i = 0; i < n && at < len; i++) {
-		const struct told *t = &told[i];
+		const struct pair_group *t = &groups[i];
 		char more[32] = "";
 
 		if (t->pairs > 1)
@@ -421,6 +425,6 @@ dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 	}
 	if (at < len)
 		user_buffer_explain(comm, text + at, len - at);
-	free(told);
+	free(groups);
 	return DICOMM_SUCCESS;
 }

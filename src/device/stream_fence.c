@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams of users, and the operations that are queued on them. */
+/* Orders the streams of users with the operations that are queued on them. */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,16 +8,17 @@
 #include "src/base/log.h"
 #include "src/device/device.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/fault.h"
 
-/* At a stream before the caller sleeps in between */
+/* Queries of a stream before the caller sleeps in between */
 #define LOOKS 1000
 
-/* Those of a device. The last one to come back after the device was closed
+/* The fences of a device. The last one released after the device was closed
  * frees them. */
 struct stream_fences {
 	const struct accel_work *work;
 	int index;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct stream_fence *spare;
 	int away;
 	bool closed;
@@ -62,13 +63,13 @@ dicomm_result_t stream_fence_make(struct device *dev)
 	all->work = dev->work;
 	all->index = dev->index;
 	pthread_mutex_init(&all->lock, NULL);
-	dev->tickets = all;
+	dev->fences = all;
 	for (int i = 0; i < DEVICE_CALLS; i++)
 		TRY(create(all));
 	return DICOMM_SUCCESS;
 }
 
-/* Its lock is held, and is given back. */
+/* Called with the lock; unlocks it. */
 static void free_if_last(struct stream_fences *all)
 {
 	bool last = all->closed && !all->away;
@@ -82,7 +83,7 @@ static void free_if_last(struct stream_fences *all)
 
 void stream_fence_free_all(struct device *dev)
 {
-	struct stream_fences *all = dev->tickets;
+	struct stream_fences *all = dev->fences;
 	struct stream_fence *t;
 
 	if (!all)
@@ -125,8 +126,8 @@ static void put(struct stream_fence *t)
 	free_if_last(all);
 }
 
-/* More are not made: that could wait for a stream that is held, with no bound.
- * They come back as calls end. */
+/* No further fences are created, since that could wait without bound for a
+ * blocked stream. Fences come back as calls end. */
 static dicomm_result_t await(struct dicomm_comm *comm,
 			     struct stream_fence **out)
 {
@@ -134,12 +135,13 @@ static dicomm_result_t await(struct dicomm_comm *comm,
 	uint64_t begin = clock_ms();
 	struct stream_fence *t;
 
-	while (!(t = get(comm->dev->tickets))) {
+	while (!(t = get(comm->dev->fences))) {
 		if (fault_is(comm))
 			return fault_report(comm);
 		if (comm->timeout_ms > 0 &&
 		    clock_ms() - begin > (uint64_t)comm->timeout_ms) {
-			/* Others make the call that this rank gives up. */
+			/* Other ranks make the call that this rank gives up, so
+			 * this breaks the communicator. */
 			fault_raise(comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
 				    "stream: none of %d calls under way on %s "
 				    "has ended for %d ms",
@@ -160,20 +162,20 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 
 	TRY(await(comm, &t));
 	t->stream = stream;
-	t->held = t->reached = false;
+	t->blocked = t->reached = false;
 	t->next = NULL;
 	*out = t;
 	return DICOMM_SUCCESS;
 }
 
 /*
- * No stream wait is pending before the last event is recorded. For where an
- * event is queued behind a stream wait, its call waits for that of the stream
- * wait; and calls wait for each other in a circle if each queued a stream wait
- * before it recorded an event: those of two threads on the same two streams, or
- * of one on a stream that the driver keeps in order with another.
+ * Record all events before any stream waits. An event that is queued behind a
+ * stream wait is reached only when that wait's call ends. If each of two calls
+ * queued a wait before it recorded an event, each would wait for the other. Two
+ * threads on the same two streams could do that, or one thread on two streams
+ * that the driver keeps in order.
  */
-dicomm_result_t stream_fence_hold(struct stream_fence *list)
+dicomm_result_t stream_fence_block(struct stream_fence *list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stream_fence *t;
@@ -187,7 +189,7 @@ dicomm_result_t stream_fence_hold(struct stream_fence *list)
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
 		status =
 			t->of->work->stream_wait_queue(t->stream_wait, t->open);
-		t->held = status == DICOMM_SUCCESS;
+		t->blocked = status == DICOMM_SUCCESS;
 	}
 	streams_block_end();
 	for (t = list; t; t = t->next) {
@@ -198,7 +200,7 @@ dicomm_result_t stream_fence_hold(struct stream_fence *list)
 	return status;
 }
 
-/* Until all that is on the stream is done. */
+/* Wait until the stream is empty. */
 static dicomm_result_t come_to_end(const struct accel_work *work,
 				   struct accel_event *event,
 				   struct accel_stream *s)
@@ -216,9 +218,9 @@ static dicomm_result_t come_to_end(const struct accel_work *work,
 	return status;
 }
 
-/* Drivers copy ordinary host memory within the call: by then the stream has to
- * be at its end, or the call would wait in the driver for a stream wait, with
- * what it locks there. */
+/* Drivers copy pageable host memory within the call. So wait for the stream
+ * first; otherwise the driver would wait for our stream wait while it has
+ * locks. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes)
 {
@@ -259,9 +261,9 @@ dicomm_result_t stream_fence_query(struct stream_fence *t)
 	return DICOMM_SUCCESS;
 }
 
-void stream_fence_give(struct stream_fence *t)
+void stream_fence_release(struct stream_fence *t)
 {
-	if (t->held)
+	if (t->blocked)
 		t->of->work->stream_wait_release(t->stream_wait);
 	put(t);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of users in the memory of a device that others reach. */
+/* Buffers of users in device memory that transports or other processes reach.
+ */
 #include "src/device/user_buffer.h"
 
 #include <inttypes.h>
@@ -9,58 +10,63 @@
 
 #include "src/base/log.h"
 #include "src/device/device.h"
-#include "src/device/wire_access.h"
+#include "src/device/transport_access.h"
 #include "src/memory/blocked_streams.h"
+#include "src/core/memory.h"
 
-/* From so many bytes on, a call pays for the registration of what the library
- * has allocated, which lasts until that is freed. */
+/* From this size on, a call pays for the registration of memory that the
+ * library has allocated. It lasts until the memory is freed. */
 #define PAYS ((size_t)64 << 10)
-/* For neighbours that have memory mapped which is taken back: they may be in an
- * operation that waits for this rank. */
-#define LET_GO_MS 200
+/* How long to wait for neighbours that have the memory mapped: they may be in
+ * an operation that waits for this rank. */
+#define UNMAP_MS 200
 
 struct user_buffer {
 	const uint8_t *at;
 	size_t bytes;
-	uint64_t id;    /* of the allocation */
-	bool announced; /* by the user; else all of an allocation of ours */
-	bool asked;     /* the wires were, and it was offered */
-	bool asking;    /* that is under way, without the lock */
-	struct mem_handles held;
-	int offer; /* to devices of other processes; or -1 */
+	uint64_t id; /* number of the allocation */
+	/* The user registered it; otherwise it is a whole allocation of the
+	 * library */
+	bool announced;
+	bool asked;  /* the transports were asked and it was offered */
+	bool asking; /* a request is under way, without the lock */
+	struct mem_handles handles;
+	int offer; /* number of the offer to other processes, or -1 */
 	struct user_buffer *next;
 };
 
-/* Those of one communicator */
+/* The buffers of one communicator */
 struct user_buffers {
 	struct dicomm_comm *comm;
-	bool wired, offers;   /* who is there to reach them */
-	pthread_mutex_t lock; /* of the list */
-	pthread_cond_t told;  /* what was asked */
+	/* Whether transports or other processes would use them */
+	bool wired, offers;
+	pthread_mutex_t lock;   /* of the list */
+	pthread_cond_t changed; /* signalled when a request has ended */
 	struct user_buffer *first;
-	unsigned users; /* who keeps it among the communicators */
+	unsigned users; /* threads that keep it in the list of communicators */
 	struct user_buffers *next;
 };
 
-/* Memory of ours on devices */
+/* Device memory that the library has allocated */
 struct allocated {
 	const struct accel *accel;
 	int index;
 	const uint8_t *at;
 	size_t bytes;
-	struct lease *lease; /* of neighbours; NULL: it was never offered */
+	struct lease
+		*lease; /* lease for neighbours; NULL: it was never offered */
 	struct allocated *next;
 };
 
-/* Guards both lists, and is held for no more than a look at them: a NIC takes
- * its time. */
+/* Guards both lists. It is taken only for a look at them, because a NIC takes
+ * long to register memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct user_buffers *communicators;
 static struct allocated *ours;
 
-/* A fork's child has neither. */
+/* The child of a fork has neither list. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -90,14 +96,14 @@ static bool covers(const struct user_buffer *g, const void *at, size_t bytes)
 
 /* ---- entries; under the lock of their list ---- */
 
-/* Nobody is to reach it any more. What neighbours still have mapped is theirs
- * until that lease is over; or NULL. */
+/* Remove a buffer: deregister it and withdraw its offer. Returns the lease by
+ * which neighbours may still have it mapped, or NULL. */
 static struct lease *take_back(struct user_buffers *all, struct user_buffer *g)
 {
 	struct lease *lease = ipc_withdraw(all->comm->dev->ipc, g->offer);
 
 	g->offer = -1;
-	comm_mem_deregister(all->comm, &g->held);
+	comm_mem_deregister(all->comm, &g->handles);
 	return lease;
 }
 
@@ -111,7 +117,8 @@ static struct lease *destroy(struct user_buffers *all, struct user_buffer **at)
 	return lease;
 }
 
-/* What was there is no more: its keys must not reach what is there now. */
+/* The allocation at this address has changed. Remove the old entry, so that its
+ * keys do not reach the new memory. */
 static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 		   uint64_t but)
 {
@@ -123,10 +130,10 @@ static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 		if (g->id == but || !overlaps(g, base, bytes)) {
 			at = &g->next;
 		} else if (g->asking) {
-			pthread_cond_wait(&all->told, &all->lock);
+			pthread_cond_wait(&all->changed, &all->lock);
 			at = &all->first;
 		} else if (g->announced) {
-			/* The user has a handle of it. */
+			/* The user has a handle of this one. */
 			lease_end(take_back(all, g), 0);
 			g->asked = true;
 			at = &g->next;
@@ -153,8 +160,8 @@ static struct user_buffer *add(struct user_buffers *all, const void *at,
 	return g;
 }
 
-/* The allocation of ours that this lies in, under the lock of the lists; or
- * NULL */
+/* The library's allocation that contains this address, or NULL. Called with the
+ * lock of the lists. */
 static struct allocated *find_ours(const void *at)
 {
 	struct allocated *a = ours;
@@ -164,8 +171,8 @@ static struct allocated *find_ours(const void *at)
 	return a;
 }
 
-/* Of what the library has allocated, neighbours have leases on the memory; of
- * the rest, on the offer. */
+/* Neighbours take leases on the memory if the library allocated it, otherwise
+ * on the offer. */
 static int offer(struct dicomm_comm *comm, const struct user_buffer *g)
 {
 	const struct lease *lease = NULL;
@@ -185,9 +192,9 @@ static int offer(struct dicomm_comm *comm, const struct user_buffer *g)
 	return ipc_offer(comm->dev->ipc, g->at, lease);
 }
 
-/* Once: what a NIC does not take, it does not take later. Only a call of the
- * communicator asks, one at a time; meanwhile no stream becomes held, and g
- * stays, while what is before and behind it may go. */
+/* Ask the transports once: a NIC that refuses the memory will refuse it later,
+ * too. Only one call of the communicator asks at a time. Meanwhile no stream
+ * becomes blocked and g stays, but entries before and behind it may go. */
 static void ask(struct user_buffers *all, struct user_buffer *g)
 {
 	struct dicomm_comm *comm = all->comm;
@@ -197,8 +204,8 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 					 .addr = g->at,
 					 .len = g->bytes,
 					 .id = g->id};
-	char how[WIRE_ACCESS_TEXT] = "";
-	struct mem_handles held = {0};
+	char how[TRANSPORT_ACCESS_TEXT] = "";
+	struct mem_handles handles = {0};
 	int offered = -1;
 
 	if (g->asked || !streams_unblocked_begin(dev->work, dev->index))
@@ -206,21 +213,21 @@ static void ask(struct user_buffers *all, struct user_buffer *g)
 	g->asked = true;
 	g->asking = true;
 	pthread_mutex_unlock(&all->lock);
-	if (all->wired &&
-	    wire_access_hold(comm, &region, &held, how) != DICOMM_SUCCESS)
-		comm_mem_deregister(comm, &held);
+	if (all->wired && transport_access_register(comm, &region, &handles,
+						    how) != DICOMM_SUCCESS)
+		comm_mem_deregister(comm, &handles);
 	if (all->offers)
 		offered = offer(comm, g);
 	streams_unblocked_end();
 	pthread_mutex_lock(&all->lock);
-	g->held = held;
+	g->handles = handles;
 	g->offer = offered;
 	g->asking = false;
-	pthread_cond_broadcast(&all->told);
-	log_info("%s rank %d: %s wire reaches the buffer of %zu bytes at "
+	pthread_cond_broadcast(&all->changed);
+	log_info("%s rank %d: %s transport reaches the buffer of %zu bytes at "
 		 "%p%s%s; to other processes it is %s",
-		 comm->name, comm->rank, g->held.wires ? "a" : "no", g->bytes,
-		 (const void *)g->at, how[0] ? ": " : "", how,
+		 comm->name, comm->rank, g->handles.transports ? "a" : "no",
+		 g->bytes, (const void *)g->at, how[0] ? ": " : "", how,
 		 offered < 0 ? "not offered" : "offered");
 }
 
@@ -234,8 +241,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 	for (int r = 0; r < comm->ranks; r++) {
 		const struct peer *p = &comm->peers[r];
 
-		wired |= p->is_direct && r != comm->rank;
-		offers |= p->is_near &&
+		wired |= p->by_reference && r != comm->rank;
+		offers |= p->has_peer_access &&
 			  (p->neighbour->view || p->neighbour->apart);
 	}
 	if (!device_has_memory(comm->dev) || !(wired || offers))
@@ -249,8 +256,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 	all->wired = wired;
 	all->offers = offers && comm->dev->ipc;
 	pthread_mutex_init(&all->lock, NULL);
-	pthread_cond_init(&all->told, NULL);
-	comm->dev->givens = all;
+	pthread_cond_init(&all->changed, NULL);
+	comm->dev->user_buffers = all;
 	pthread_mutex_lock(&lock);
 	all->next = communicators;
 	communicators = all;
@@ -260,7 +267,8 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 
 void user_buffer_close(struct dicomm_comm *comm)
 {
-	struct user_buffers *all = comm->dev->givens, **at = &communicators;
+	struct user_buffers *all = comm->dev ? comm->dev->user_buffers : NULL;
+	struct user_buffers **at = &communicators;
 
 	if (!all)
 		return;
@@ -273,10 +281,10 @@ void user_buffer_close(struct dicomm_comm *comm)
 	pthread_mutex_unlock(&lock);
 	while (all->first)
 		lease_end(destroy(all, &all->first), 0);
-	pthread_cond_destroy(&all->told);
+	pthread_cond_destroy(&all->changed);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
-	comm->dev->givens = NULL;
+	comm->dev->user_buffers = NULL;
 }
 
 /* ---- what the user gives ---- */
@@ -284,20 +292,22 @@ void user_buffer_close(struct dicomm_comm *comm)
 dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 				size_t bytes, struct user_buffer **out)
 {
-	struct user_buffers *all = comm->dev->givens;
+	struct user_buffers *all = comm->dev->user_buffers;
 	struct accel_allocation a;
 	struct user_buffer *g;
 
 	*out = NULL;
 	if (!all)
 		return DICOMM_SUCCESS;
-	/* Of what the driver does not know nobody is told. */
+	/* The driver does not know this memory, so we would not notice when it
+	 * is freed. */
 	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return DICOMM_SUCCESS;
 	pthread_mutex_lock(&all->lock);
 	let_go(all, a.base, a.bytes, a.id);
 	g = add(all, at, bytes, a.id, true);
-	/* Of more than one allocation, a number says too little. */
+	/* The buffer spans several allocations, so one number cannot identify
+	 * it. */
 	if (g && bytes > a.bytes - ((uintptr_t)at - (uintptr_t)a.base))
 		g->asked = true;
 	if (g)
@@ -312,7 +322,7 @@ dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 
 void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
 {
-	struct user_buffers *all = comm->dev->givens;
+	struct user_buffers *all = comm->dev->user_buffers;
 	struct user_buffer **at = &all->first;
 	struct lease *lease;
 
@@ -321,11 +331,11 @@ void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g)
 		at = &(*at)->next;
 	lease = destroy(all, at);
 	pthread_mutex_unlock(&all->lock);
-	if (!lease_end(lease, LET_GO_MS))
-		log_warn("%s: comm_deregister: other processes have not let go "
-			 "of the buffer for %d ms, maybe since their streams "
-			 "are held; they will when none is",
-			 comm->name, LET_GO_MS);
+	if (!lease_end(lease, UNMAP_MS))
+		log_warn("%s: comm_deregister: other processes still have the "
+			 "buffer mapped after %d ms, maybe because a stream "
+			 "of theirs is blocked; they unmap it later",
+			 comm->name, UNMAP_MS);
 }
 
 dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
@@ -355,7 +365,7 @@ static bool is_ours(const void *at)
 	return found;
 }
 
-/* Under the lock of the lists, but for the time it takes */
+/* Called with the lock of the lists, released while the driver frees. */
 static void let_go_in(struct user_buffers *all, const void *at, size_t bytes)
 {
 	all->users++;
@@ -386,7 +396,7 @@ dicomm_result_t user_buffer_free(void *at)
 	if (!gone)
 		return DICOMM_ERR_INVALID_ARGUMENT;
 	if (gone->lease)
-		lease_end(gone->lease, LET_GO_MS);
+		lease_end(gone->lease, UNMAP_MS);
 	else
 		lease_free(gone->accel, gone->index, at);
 	free(gone);
@@ -395,22 +405,23 @@ dicomm_result_t user_buffer_free(void *at)
 
 /* ---- calls ---- */
 
-/* All who reach it: of offers, the last that was made */
-static void add_ways(const struct user_buffer *g, struct call *call,
-		     enum plan_buffer b)
+/* Record who reaches the buffer; of several offers, the latest. */
+static void add_uplinks(const struct user_buffer *g, struct call *call,
+			enum plan_buffer b)
 {
-	call->wires[b] |= (uint8_t)g->held.wires;
+	call->transports[b] |= (uint8_t)g->handles.transports;
 	if (g->offer >= 0)
 		call->offers[b] = (uint8_t)(g->offer + 1);
 }
 
-static void ways_to(struct user_buffers *all, const void *at, size_t bytes,
-		    struct call *call, enum plan_buffer b)
+static void find_access(struct user_buffers *all, const void *at, size_t bytes,
+			struct call *call, enum plan_buffer b)
 {
 	struct accel_allocation a;
 	bool found = false, pays;
 
-	/* Of what the driver does not know nobody is told. */
+	/* The driver does not know this memory, so we would not notice when it
+	 * is freed. */
 	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return;
 	pays = bytes >= PAYS && is_ours(at) &&
@@ -422,14 +433,14 @@ static void ways_to(struct user_buffers *all, const void *at, size_t bytes,
 			continue;
 		found = true;
 		ask(all, g);
-		add_ways(g, call, b);
+		add_uplinks(g, call, b);
 	}
 	if (!found && pays) {
 		struct user_buffer *g = add(all, a.base, a.bytes, a.id, false);
 
 		if (g) {
 			ask(all, g);
-			add_ways(g, call, b);
+			add_uplinks(g, call, b);
 		}
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -439,22 +450,24 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 {
 	size_t first, bytes;
 
-	/* Memory that a NIC reaches is scarce: not where nothing is sent. */
-	if (!comm->dev || !comm->dev->givens || call->coll == COLL_REDUCE_LOCAL)
+	/* Memory that a NIC reaches is scarce, so register nothing for a call
+	 * that sends nothing. */
+	if (!comm->dev || !comm->dev->user_buffers ||
+	    call->coll == COLL_REDUCE_LOCAL)
 		return;
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;
 
 		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
 		if (base && bytes)
-			ways_to(comm->dev->givens, base + first, bytes, call,
-				b);
+			find_access(comm->dev->user_buffers, base + first,
+				    bytes, call, b);
 	}
 }
 
 void user_buffer_explain(const struct dicomm_comm *comm, char *text, size_t len)
 {
-	struct user_buffers *all = comm->dev ? comm->dev->givens : NULL;
+	struct user_buffers *all = comm->dev ? comm->dev->user_buffers : NULL;
 	unsigned n = 0;
 	uint64_t bytes = 0;
 
@@ -463,7 +476,7 @@ void user_buffer_explain(const struct dicomm_comm *comm, char *text, size_t len)
 		return;
 	pthread_mutex_lock(&all->lock);
 	for (const struct user_buffer *g = all->first; g; g = g->next)
-		if (g->held.wires || g->offer >= 0) {
+		if (g->handles.transports || g->offer >= 0) {
 			n++;
 			bytes += g->bytes;
 		}

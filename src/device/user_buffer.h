@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffers of users in the memory of a device that wires reach, or devices of
- * other processes (ipc.h): what is sent from there, or received to there, needs
- * no copy on the device.
+ * The user's buffers in device memory that transports reach, or devices of
+ * other processes (ipc.h). Messages from or to them need no copy on the device.
  *
- * They are those of dicomm_comm_register(), and whole allocations of
- * dicomm_mem_alloc() that long messages come from or go to: for of what the
- * user alone frees, nobody would tell. A wire is asked, and an offer made, when
- * no stream is held, since that could wait for one. An address says nothing of
- * what lies there: each entry has the number of its allocation, and is of use
- * only while that is what the driver says of the buffer of a call.
+ * These are buffers of dicomm_comm_register(), and whole allocations of
+ * dicomm_mem_alloc() that long messages use. Other memory is left out, because
+ * the library would not notice when the user frees it. Transports are asked,
+ * and offers made, while no stream is blocked, since either could wait for one.
+ * Memory at an address may be freed and allocated again. So each entry has the
+ * number of its allocation, and counts only while the driver gives that number
+ * for the buffer of a call.
  *
- * Threads: any; as for the communicator itself, one at a time for each.
+ * Threads: any; one at a time for each communicator.
  */
 #ifndef DICOMM_DEVICE_USER_BUFFER_H
 #define DICOMM_DEVICE_USER_BUFFER_H
@@ -21,28 +21,29 @@
 struct user_buffer;
 struct user_buffers;
 
-/* When the ranks have met: of use only where a wire leads to a peer that both
- * reach by it, or a peer maps what is offered. */
+/* Begin, when the ranks have met. Does nothing unless a transport leads to a
+ * peer and reaches device memory, or a peer imports what is offered. */
 dicomm_result_t user_buffer_open(struct dicomm_comm *comm);
 void user_buffer_close(struct dicomm_comm *comm);
 
-/* A buffer that the user announces; NULL in *out where nobody would use it. */
+/* Add a buffer that the user registers. *out is NULL if no peer would use it.
+ */
 dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 				size_t bytes, struct user_buffer **out);
 /* Waits for neighbours that still have it mapped, but not for long. */
 void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g);
 
-/* Memory that the library allocates for the user, on any device. */
+/* Note memory that the library has allocated for the user, on any device. */
 dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
 				      const void *at, size_t bytes);
-/* Free it, when neighbours have let go of it too. INVALID_ARGUMENT, not logged:
- * it is none. */
+/* Free it when neighbours have unmapped it. INVALID_ARGUMENT, not logged, if
+ * the library has not allocated it. */
 dicomm_result_t user_buffer_free(void *at);
 
-/* Before a call holds a stream: who reaches its buffers? */
+/* Before a call blocks a stream: set call->transports and call->offers. */
 void user_buffer_find(struct dicomm_comm *comm, struct call *call);
 
-/* One line of how much there is. */
+/* Write one line with the number of buffers and their bytes. */
 void user_buffer_explain(const struct dicomm_comm *comm, char *text,
 			 size_t len);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations: made from calls, queued, run to their end. */
+/* Makes operations from calls, queues them, and runs them to their end. */
 #include "src/engine/engine.h"
 
 #include <stdlib.h>
@@ -9,15 +9,22 @@
 #include "src/core/message.h"
 #include "src/core/wait.h"
 #include "src/engine/step.h"
+#include "src/engine/prepare.h"
 #include "src/links/drift.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
+#include "src/core/memory.h"
 
-/* Steps started in one turn of an operation, so that others get theirs. */
+/* Steps that one operation starts in a turn, so that others get theirs */
 #define TURN_BUDGET 64
-/* For looking at operations that wait, likewise */
+/* Time for checks of waiting operations in one turn */
 #define WATCH_NS UINT64_C(50000000)
-#define TELL_MS 100 /* who is done, but has not told all of it */
+#define TELL_MS \
+	100 /* how long a finished rank polls to send its pending credits */
 
-/* Whom an operation waits for: the peer of its first unfinished message. */
+/* The rank that an operation waits for: the peer of its first unfinished
+ * message */
 static void blocked_on(const struct operation *op, struct wait_for *f)
 {
 	const struct plan *p = &op->prep->plan;
@@ -45,7 +52,7 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 		f->peer = s->peer;
 		f->sending = s->kind == STEP_SEND;
 		if (!f->sending)
-			return; /* a receive tells most */
+			return; /* a late receive tells more than a late send */
 	}
 }
 
@@ -54,15 +61,15 @@ bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 	struct wait_for f = {.comm = op->comm, .alone = alone};
 	uint64_t checked_ns = w->checked_ns;
 
-	/* Only the slow part asks who is late. */
+	/* Only the slow part checks which rank is late. */
 	if (w->polls + 1 >= op->comm->spin)
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;
 }
 
-/* A peer that does not answer takes time: who comes after it is looked at the
- * next time, when that one is not asked again. One warning does for all. */
+/* To ask a peer that does not answer takes time. The next look skips it and
+ * asks the one after it. One warning serves for all. */
 bool engine_watch(const struct waiter *w, struct operation *op)
 {
 	struct wait_for f = {.comm = op->comm};
@@ -88,35 +95,36 @@ bool engine_look(struct waiter *w, struct operation *op)
 
 static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 {
-	struct mem_handles held;
+	struct mem_handles handles;
 	uint8_t *more;
 
 	if (bytes <= comm->scratch.bytes)
 		return DICOMM_SUCCESS;
-	/* To allocate now could wait for a stream that waits for us, or be too
-	 * late for neighbours to map it. */
+	/* Scratch on a device is not enlarged: an allocation could wait for a
+	 * stream that waits for this thread, and neighbours could not map it in
+	 * time. */
 	if (comm->dev || comm->scratch.shared)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "operation: %zu bytes of scratch on %s, there are "
 			    "%zu",
 			    bytes, comm->device, comm->scratch.bytes);
-	TRY(comm_memory_get(comm, bytes, "scratch", &more, &held));
-	comm_memory_put(comm, comm->scratch.at, &comm->scratch.held);
+	TRY(comm_mem_alloc(comm, bytes, "scratch", &more, &handles));
+	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
 	comm->scratch.at = more;
-	comm->scratch.held = held;
+	comm->scratch.handles = handles;
 	comm->scratch.bytes = bytes;
 	return DICOMM_SUCCESS;
 }
 
 void engine_release(struct operation *op)
 {
-	prepared_put(op->prep);
+	prepare_put(op->prep);
 	op->prep = NULL;
 	op->next = op->comm->spare;
 	op->comm->spare = op;
 }
 
-/* The last operation in the queue that op belongs to. */
+/* The tail of the queue that op belongs to */
 static struct operation **queue_of(struct operation *op)
 {
 	switch (op->call.coll) {
@@ -163,7 +171,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		comm->spare = op->next;
 	} else {
 		op = calloc(1, sizeof(*op));
-		/* The others must not wait for it. */
+		/* The other ranks must not wait for this one. */
 		if (!op)
 			return fault_own(comm,
 					 FAIL(DICOMM_ERR_NO_MEMORY,
@@ -177,19 +185,19 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->before = op->after = op->next = NULL;
 	op->started = op->done = op->ending = false;
 	op->watch.since_ns = 0;
-	status = prepared_get(comm, &op->call, &op->prep);
+	status = prepare_get(comm, &op->call, &op->prep);
 	if (status != DICOMM_SUCCESS)
 		goto release;
 	op->number = engine_number(comm, op->prep);
-	op->signature = engine_signature(op->prep, op->number);
+	op->signature = prepared_signature(op->prep, op->number);
 	enqueue(op);
 	*out = op;
 	return DICOMM_SUCCESS;
 
 release:
 	engine_release(op);
-	/* What all ranks decide alike has no effect; but if only this one
-	 * cannot go on, they must not wait for it. */
+	/* If all ranks refuse the call alike, nothing has happened. If only
+	 * this rank cannot go on, the others must not wait for it. */
 	if (status != DICOMM_ERR_INVALID_ARGUMENT &&
 	    status != DICOMM_ERR_INVALID_USAGE)
 		return fault_own(comm, status, -1);
@@ -216,8 +224,8 @@ static dicomm_result_t clear_flows(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
-/* Messages of the call's buffers may go by reference. */
-static dicomm_result_t hold_buffers(struct operation *op)
+/* Messages from or to the call's buffers may go by reference. */
+static dicomm_result_t register_buffers(struct operation *op)
 {
 	const struct dicomm_comm *comm = op->comm;
 	size_t first, bytes;
@@ -227,8 +235,8 @@ static dicomm_result_t hold_buffers(struct operation *op)
 			b == PLAN_SEND ? op->call.send : op->call.recv;
 
 		if (block_runs_apply(&op->call, b)) {
-			TRY(block_runs_hold(op->comm, &op->call, b,
-					    &op->runs[b]));
+			TRY(block_runs_register(op->comm, &op->call, b,
+						&op->runs[b]));
 			continue;
 		}
 		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
@@ -236,7 +244,7 @@ static dicomm_result_t hold_buffers(struct operation *op)
 		if (base && bytes)
 			TRY(comm_mem_register(op->comm,
 					      (const char *)base + first, bytes,
-					      b == PLAN_RECV, &op->held[b]));
+					      b == PLAN_RECV, &op->handles[b]));
 	}
 	return DICOMM_SUCCESS;
 }
@@ -244,20 +252,21 @@ static dicomm_result_t hold_buffers(struct operation *op)
 static void drop_buffers(struct operation *op)
 {
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
-		comm_mem_deregister(op->comm, &op->held[b]);
-		block_runs_drop(op->comm, &op->runs[b]);
+		comm_mem_deregister(op->comm, &op->handles[b]);
+		block_runs_deregister(op->comm, &op->runs[b]);
 	}
 }
 
-/* Its algorithm was chosen when it was queued, by links that are no more. */
+/* The links were replaced after the operation was queued, so choose its
+ * algorithm again. */
 static dicomm_result_t renew(struct operation *op)
 {
 	struct prepared *old = op->prep;
 
 	if (!old->algorithm || old->key.epoch == op->comm->links_epoch)
 		return DICOMM_SUCCESS;
-	TRY(prepared_get(op->comm, &op->call, &op->prep));
-	prepared_put(old);
+	TRY(prepare_get(op->comm, &op->call, &op->prep));
+	prepare_put(old);
 	return DICOMM_SUCCESS;
 }
 
@@ -274,35 +283,36 @@ static uint64_t messages_of(const struct operation *op, const struct pair *pair,
 }
 
 /*
- * Who is done with a crowded operation sends nothing of the next one to a rank
- * that is not: it would take the way from what others still send to that rank,
- * which meanwhile has nothing more to send itself. So a rank releases the last
- * message of such an operation only at its end.
+ * After an incast operation, a rank sends nothing of the next one to a peer
+ * that has not ended the first. Its messages would take bandwidth from those
+ * that other ranks still send to that peer, while the peer has nothing to send.
+ * For this, each rank withholds the release of its last message until the
+ * operation ends.
  */
 static void take_turn(struct operation *op)
 {
 	struct prepared *e = op->prep;
 
-	for (uint32_t i = 0; e->crowded && i < e->npairs; i++) {
+	for (uint32_t i = 0; e->incast && i < e->npairs; i++) {
 		struct pair *pair = &e->pairs[i];
-		struct lane *lane = &pair->peer->lane[e->class];
+		struct channel *channel = &pair->peer->channel[e->class];
 
 		if (pair->peer->limits.congests)
-			lane->in_held =
-				lane->in_base + messages_of(op, pair, false);
+			channel->in_withheld =
+				channel->in_base + messages_of(op, pair, false);
 	}
 }
 
 static void pass_turn(const struct prepared *e, struct pair *pair)
 {
-	struct lane *lane = &pair->peer->lane[e->class];
+	struct channel *channel = &pair->peer->channel[e->class];
 
-	lane->in_held = 0;
-	if (e->crowded && pair->peer->limits.congests) {
-		lane->out_settles = lane->out_last;
-		if (lane->in.lines)
+	channel->in_withheld = 0;
+	if (e->incast && pair->peer->limits.congests) {
+		channel->out_settles = channel->out_last;
+		if (channel->in.lines)
 			pair->peer->transport->release(pair->peer->tp, e->class,
-						       message_done(lane));
+						       message_done(channel));
 	}
 }
 
@@ -318,7 +328,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->prep->scratch_bytes));
 	if (op->prep->needs_mem_reg)
-		TRY(hold_buffers(op));
+		TRY(register_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->prep->plan, op->prep->slices,
 			   op->prep->window));
 	take_turn(op);
@@ -326,7 +336,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	return DICOMM_SUCCESS;
 }
 
-/* Is there so much of all that this rank receives? */
+/* Is this operation an incast to this rank? */
 static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
 {
 	const struct plan *p = &op->prep->plan;
@@ -343,9 +353,9 @@ static bool has_all(struct operation *op, const uint64_t *slices, uint64_t much)
 }
 
 /*
- * Where there is a root, ranks wait for who is late, and some are done long
- * before others. What tells of links is how long a rank receives, from when it
- * has heard of all that send to it.
+ * In a collective with a root, ranks wait for a late rank, and some end long
+ * before others. What tells about the links is how long a rank receives,
+ * counted from when all its senders have sent something.
  */
 static void time_receives(struct operation *op)
 {
@@ -357,26 +367,26 @@ static void time_receives(struct operation *op)
 		op->ended_ns = clock_ns();
 }
 
-/* All steps have finished: the next operation numbers its messages from
- * here. */
+/* All steps are done: the next operation numbers its messages from here. */
 static void end(struct operation *op)
 {
 	struct prepared *e = op->prep;
 
 	for (uint32_t i = 0; i < e->npairs; i++) {
 		struct pair *pair = &e->pairs[i];
-		struct lane *lane = &pair->peer->lane[e->class];
+		struct channel *channel = &pair->peer->channel[e->class];
 
-		lane->out_base += messages_of(op, pair, true);
-		lane->in_base += messages_of(op, pair, false);
+		channel->out_base += messages_of(op, pair, true);
+		channel->in_base += messages_of(op, pair, false);
 		pass_turn(e, pair);
 	}
 	if (e->expected_ns)
-		drift_note(op,
-			   (op->ended_ns ? op->ended_ns : clock_ns()) -
-				   op->begun_ns,
-			   op->prep->expected_ns);
-	/* Who waits for this rank must not depend on its next call. */
+		drift_record(op,
+			     (op->ended_ns ? op->ended_ns : clock_ns()) -
+				     op->begun_ns,
+			     op->prep->expected_ns);
+	/* Send pending credits: a rank that waits for them must not depend on
+	 * this rank's next call. */
 	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
@@ -384,7 +394,7 @@ static void end(struct operation *op)
 
 void engine_drop(struct operation *op)
 {
-	fault_stop_wires(op->comm);
+	fault_stop_transports(op->comm);
 	if (op->comm->device_ops)
 		op->comm->device_ops->quiesce(op->comm);
 	step_forget(op);
@@ -420,7 +430,8 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	return r;
 }
 
-/* Of one communicator? Then who waits for one of them waits for all. */
+/* Are all operations of one communicator? Then a wait for one is a wait for
+ * all. */
 static bool are_alone(struct operation *const *ops, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
@@ -431,7 +442,7 @@ static bool are_alone(struct operation *const *ops, size_t n)
 
 void engine_leave(struct dicomm_comm *comm)
 {
-	prepared_trim(comm);
+	prepare_trim(comm);
 	comm_leave_one(comm);
 }
 
@@ -490,7 +501,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 		}
 		for (size_t i = low; i < n && !alone; i++)
 			if (ops[i] && ops[i]->comm != waiting->comm)
-				wait_poll(ops[i]->comm);
+				comm_poll(ops[i]->comm);
 		more = engine_wait(&w, waiting, alone);
 		for (size_t i = low; i < n && more; i++)
 			if (ops[i] && ops[i] != waiting && !ops[i]->before)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs operations: plans over transports. Nobody else moves data.
+ * Runs operations: plans over transports. Nothing else moves data.
  *
- * Collectives of a communicator run one after the other in call order; sends
- * to one peer, and receives from one peer, likewise. All of these queues
- * progress together.
+ * The collectives of a communicator run one after the other in call order. So
+ * do its sends to one peer, and its receives from one peer. All these queues
+ * make progress together.
  */
 #ifndef DICOMM_ENGINE_ENGINE_H
 #define DICOMM_ENGINE_ENGINE_H
@@ -12,46 +12,41 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 
-/* One blocking call, nothing else in flight on the communicator. */
+/* Run one blocking call. No other operation of the communicator is in flight.
+ */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
 
-/* Make an operation of a call and put it into its queue: from then on it must
- * be run. The call's counts must stay until then. */
+/* Make an operation of a call and append it to its queue. It must be run then.
+ * The call's arrays of counts must stay until the operation ends. */
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 			       const struct call *call, struct operation **out);
-/* One turn of one operation. AGAIN when there is more to do. A failure breaks
- * the communicator. */
+/* Give one operation a turn. AGAIN: there is more to do. A failure breaks the
+ * communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
 /* Give up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
-/* Run all to the end (or the end of their communicators), and release them. A
- * call has entered its communicator for each, and leaves it when that one ends:
- * then others may free it. */
+/* Run operations until all have ended or their communicators have broken, and
+ * release them. Each has entered its communicator, and leaves it when it ends;
+ * then another thread may free that communicator. */
 dicomm_result_t engine_run(struct operation **ops, size_t n);
-/* A call that is not run after all, or has been, leaves its communicator. */
+/* The call leaves its communicator: it has ended, or will not be run. */
 void engine_leave(struct dicomm_comm *comm);
-/* Back to the communicator's spare list. */
+/* Put the operation on the communicator's list of spare ones. */
 void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
-/* One more poll without progress; checks faults, time-outs and unlike calls
- * of op now and then. Alone: nothing else may want this thread meanwhile. True:
- * it did, and others that wait as long are to be looked at by engine_watch(),
- * until that is false: it has taken its time. A failure shows in the fault of
- * the communicator. */
+/* Call after a poll without progress. Now and then it checks faults, time-outs
+ * and mismatched calls of op. `alone`: no other work may need this thread.
+ * True: it checked; then call engine_watch() for the other operations that have
+ * waited as long, until it returns false because it has used up its time. A
+ * failure shows in the fault of the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
 bool engine_watch(const struct waiter *w, struct operation *op);
-/* The same checks for an operation that waits while this thread does so for
- * another one. True: it was time. */
+/* The same checks for an operation that waits while this thread checks another
+ * one. True: it was time. */
 bool engine_look(struct waiter *w, struct operation *op);
 
-static inline uint32_t engine_signature(const struct prepared *prep,
-					uint64_t number)
-{
-	return prep->signature ^ (uint32_t)(number * 0x9e3779b1u);
-}
-
-/* Number the call and note it for those who ask. */
+/* Give the call its number, and log it for peers that ask. */
 static inline uint64_t engine_number(struct dicomm_comm *comm,
 				     const struct prepared *prep)
 {
@@ -71,7 +66,7 @@ static inline uint64_t engine_number(struct dicomm_comm *comm,
 			     prep->log_what, prep->key.count);
 		return n;
 	case COLL_REDUCE_LOCAL:
-		return 0; /* no other rank asks for it */
+		return 0; /* no other rank asks about it */
 	default:
 		n = ++comm->collectives;
 		call_log_add(&comm->logs.collective, n, prep->log_what,

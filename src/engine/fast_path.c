@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The short way: a small message is one slice, and so is one that goes by
- * reference as a whole, however long: its steps are run one after the other by
- * the caller, without a schedule.
+ * The fast path. The caller runs the steps of a plan one after the other,
+ * without a schedule. This suits small messages, which are one slice, and
+ * messages of any length that go by reference as a whole.
  */
 #include "src/engine/fast_path.h"
 
@@ -14,23 +14,26 @@
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
+#include "src/engine/engine.h"
 #include "src/engine/step.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
 
-/* Of a first-level cache, what a slot may take. */
+/* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
-/* Of a long message, between two looks at faults. */
+/* Bytes of a long message between two checks of the fault */
 #define PIECE_BYTES (1u << 20)
 
-/* One run of a flat executable. */
-struct flat {
+/* One run of a fast call */
+struct fast_steps {
 	struct dicomm_comm *comm;
 	const struct prepared *prep;
 	uint64_t number;
 	uint32_t signature;
 };
 
-/* The call of a flat run, as far as messages about it need it. */
-static struct call flat_call(const struct flat *r)
+/* The call, for messages that name it */
+static struct call fast_call(const struct fast_steps *r)
 {
 	return (struct call){.coll = (enum coll)r->prep->key.coll,
 			     .type = (dicomm_datatype_t)r->prep->key.type,
@@ -39,10 +42,10 @@ static struct call flat_call(const struct flat *r)
 			     .count = r->prep->key.count};
 }
 
-static dicomm_result_t flat_wait(const struct flat *r,
+static dicomm_result_t fast_wait(const struct fast_steps *r,
 				 const struct fast_step *s, struct waiter *w)
 {
-	struct call call = flat_call(r);
+	struct call call = fast_call(r);
 	struct wait_for f = {.comm = r->comm,
 			     .alone = true,
 			     .call = &call,
@@ -53,7 +56,7 @@ static dicomm_result_t flat_wait(const struct flat *r,
 	return wait_more(w, &f);
 }
 
-static dicomm_result_t flat_fail(const struct flat *r,
+static dicomm_result_t fast_fail(const struct fast_steps *r,
 				 const struct fast_step *s,
 				 dicomm_result_t status)
 {
@@ -61,55 +64,58 @@ static dicomm_result_t flat_fail(const struct flat *r,
 }
 
 static __attribute__((noinline)) dicomm_result_t
-flat_send_slow(const struct flat *r, const struct fast_step *s,
+fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
 	       enum tp_kind kind, const void *body, dicomm_result_t status)
 {
 	struct waiter w = {0};
 
 	while (status == DICOMM_AGAIN) {
-		TRY(flat_wait(r, s, &w));
+		TRY(fast_wait(r, s, &w));
 		status = s->put(s->tp, r->prep->class,
-				s->lane->out_base + s->number, r->signature,
+				s->channel->out_base + s->number, r->signature,
 				kind, body, s->bytes);
 	}
-	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
+	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
-/* The next message goes where a neighbour has read an old one. This rank is
- * about to wait for somebody, so let the slot come back meanwhile. */
+/* The slot of the next message is in the cache of the neighbour that read an
+ * old one there. This rank is about to wait, so fetch the slot for writing
+ * meanwhile. */
 static void fetch_next_slot(const struct fast_step *s)
 {
-	const struct tp_outbox *out = &s->lane->out;
-	uint64_t slot = (s->lane->out_last + 1) & out->slot_mask;
+	const struct tp_outbox *out = &s->channel->out;
+	uint64_t slot = (s->channel->out_last + 1) & out->slot_mask;
 
 	cache_fetch_to_store(out->data + slot * out->data_stride,
 			     s->bytes < FETCH_BYTES ? s->bytes : FETCH_BYTES);
 }
 
-static inline dicomm_result_t
-flat_send(const struct flat *r, const struct fast_step *s, const uint8_t *src)
+static inline dicomm_result_t fast_send(const struct fast_steps *r,
+					const struct fast_step *s,
+					const uint8_t *src)
 {
 	dicomm_result_t status =
-		s->put(s->tp, r->prep->class, s->lane->out_base + s->number,
+		s->put(s->tp, r->prep->class, s->channel->out_base + s->number,
 		       r->signature, TP_DATA, src, s->bytes);
 
-	s->lane->out_last = s->lane->out_base + s->number;
+	s->channel->out_last = s->channel->out_base + s->number;
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
-		TRY(flat_send_slow(r, s, TP_DATA, src, status));
-	if (s->bytes > TP_LINE_ROOM && s->lane->out.data)
+		TRY(fast_send_slow(r, s, TP_DATA, src, status));
+	if (s->bytes > TP_LINE_ROOM && s->channel->out.data)
 		fetch_next_slot(s);
 	return DICOMM_SUCCESS;
 }
 
-/* The last message of a step: one that is long has a number for each slice. */
-static uint64_t flat_last(const struct flat *r, const struct fast_step *s,
+/* Number of the last message of a step; a long one has a number for each slice.
+ */
+static uint64_t fast_last(const struct fast_steps *r, const struct fast_step *s,
 			  uint64_t base)
 {
 	return base + s->number + r->prep->slices - 1;
 }
 
-/* Let the receiver take it from where it lies. */
-static dicomm_result_t flat_refer(const struct flat *r,
+/* Send a reference: the receiver reads the bytes where they are. */
+static dicomm_result_t fast_refer(const struct fast_steps *r,
 				  const struct fast_step *s, const uint8_t *src)
 {
 	struct tp_ref ref;
@@ -117,75 +123,77 @@ static dicomm_result_t flat_refer(const struct flat *r,
 
 	if (!s->peer->transport->offer(s->tp, src, s->bytes, step_want(r->prep),
 				       &ref))
-		return flat_fail(r, s,
+		return fast_fail(r, s,
 				 FAIL(DICOMM_ERR_INTERNAL,
 				      "send to rank %d: %p was offered, and is "
 				      "no more",
 				      s->peer->rank, (const void *)src));
-	s->lane->out_last = flat_last(r, s, s->lane->out_base);
-	status = s->put(s->tp, r->prep->class, s->lane->out_base + s->number,
+	s->channel->out_last = fast_last(r, s, s->channel->out_base);
+	status = s->put(s->tp, r->prep->class, s->channel->out_base + s->number,
 			r->signature, TP_REF, &ref, s->bytes);
-	return flat_send_slow(r, s, TP_REF, &ref, status);
+	return fast_send_slow(r, s, TP_REF, &ref, status);
 }
 
-/* What lies ready needs to wait for no other step. */
+/* A send that depends on no other step can go first. */
 static __attribute__((noinline)) dicomm_result_t
-flat_refer_all(const struct flat *r, uint8_t *const buffers[PLAN_BUFFERS])
+fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
 {
 	for (uint32_t i = 0; i < r->prep->nfast; i++) {
-		const struct fast_step *s = &r->prep->flat[i];
+		const struct fast_step *s = &r->prep->fast_steps[i];
 
 		if (s->kind == STEP_SEND)
-			TRY(flat_refer(r, s, buffers[s->a_buffer] + s->a));
+			TRY(fast_refer(r, s, buffers[s->a_buffer] + s->a));
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* Have all receivers taken it? */
-static __attribute__((noinline)) dicomm_result_t fast_sent(const struct flat *r)
+/* Have all receivers read what was referred to? */
+static __attribute__((noinline)) dicomm_result_t
+fast_sent(const struct fast_steps *r)
 {
 	for (uint32_t i = 0; i < r->prep->nfast; i++) {
-		const struct fast_step *s = &r->prep->flat[i];
+		const struct fast_step *s = &r->prep->fast_steps[i];
 		struct waiter w = {0};
 		uint64_t last;
 		unsigned looks = 0;
 
 		if (s->kind != STEP_SEND)
 			continue;
-		last = flat_last(r, s, s->lane->out_base);
-		while (atomic_load_explicit(s->lane->out.released,
+		last = fast_last(r, s, s->channel->out_base);
+		while (atomic_load_explicit(s->channel->out.released,
 					    memory_order_acquire) < last)
 			if (++looks > s->spin)
-				TRY(flat_wait(r, s, &w));
+				TRY(fast_wait(r, s, &w));
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* Spin for the message, the first time connect to its sender. */
+/* Spin until the message comes. The first time, connect to its sender. */
 static __attribute__((noinline)) dicomm_result_t
-flat_arrival(const struct flat *r, const struct fast_step *s, uint64_t seq,
-	     struct tp_line **out)
+fast_arrival(const struct fast_steps *r, const struct fast_step *s,
+	     uint64_t seq, struct tp_line **out)
 {
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	while (!s->lane->in.lines) {
+	while (!s->channel->in.lines) {
 		status = comm_connect_in(r->comm, s->peer, r->prep->class);
 		if (status == DICOMM_SUCCESS)
 			break;
 		if (status != DICOMM_AGAIN)
-			return flat_fail(r, s, status);
-		TRY(flat_wait(r, s, &w));
+			return fast_fail(r, s, status);
+		TRY(fast_wait(r, s, &w));
 	}
-	while (!(*out = message_arrived(s->lane, seq)))
-		TRY(flat_wait(r, s, &w));
+	while (!(*out = message_arrived(s->channel, seq)))
+		TRY(fast_wait(r, s, &w));
 	return DICOMM_SUCCESS;
 }
 
-/* The bytes are there. */
-static inline void flat_take(const struct flat *r, const struct fast_step *s,
-			     uint8_t *dst, const uint8_t *a, const void *src,
-			     size_t n, size_t bytes)
+/* The bytes are at src. Copy or reduce them. */
+static inline void fast_take(const struct fast_steps *r,
+			     const struct fast_step *s, uint8_t *dst,
+			     const uint8_t *a, const void *src, size_t n,
+			     size_t bytes)
 {
 	if (s->kind == STEP_RECV_REDUCE)
 		(s->stream ? r->prep->reduce_stream : r->prep->reduce)(dst, a,
@@ -196,42 +204,42 @@ static inline void flat_take(const struct flat *r, const struct fast_step *s,
 		memcpy(dst, src, bytes);
 }
 
-/* Read up to *len bytes at `at` of what is referred to, for dst. Where the wire
- * reads held memory only, they go through such, for the user's buffers are not
- * held here. */
-static dicomm_result_t flat_read(const struct flat *r,
+/* Read up to *len bytes at `at` of the reference, for dst. If the transport
+ * reads into registered memory only, it reads into a bounce buffer, because
+ * this path does not register the user's buffers. */
+static dicomm_result_t fast_read(const struct fast_steps *r,
 				 const struct fast_step *s, uint64_t seq,
 				 const struct tp_ref *ref, uint64_t at,
 				 uint8_t *dst, uint64_t *len, const void **src)
 {
 	enum tp_class c = r->prep->class;
 	struct waiter w = {0};
-	struct bounce *bounce;
+	struct bounce_buffer *bounce;
 	dicomm_result_t status;
 	void *to = dst;
 
 	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg) {
 		status = step_bounce(r->comm, &bounce);
 		if (status != DICOMM_SUCCESS)
-			return flat_fail(r, s, status);
+			return fast_fail(r, s, status);
 		to = bounce->at;
 		if (*len > r->comm->slot_bytes)
 			*len = r->comm->slot_bytes;
 	}
 	while ((status = step_read(r->comm, s->peer, c, seq, ref, at, to,
 				   *len)) == DICOMM_AGAIN)
-		TRY(flat_wait(r, s, &w));
+		TRY(fast_wait(r, s, &w));
 	while (status == DICOMM_IN_PROGRESS &&
 	       (status = s->peer->transport->read_status(s->tp, c, seq)) ==
 		       DICOMM_IN_PROGRESS)
-		TRY(flat_wait(r, s, &w));
+		TRY(fast_wait(r, s, &w));
 	*src = to;
-	return status == DICOMM_SUCCESS ? status : flat_fail(r, s, status);
+	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
-/* The sender left a reference to so many bytes. */
+/* The message is a reference to so many bytes. */
 static __attribute__((noinline)) dicomm_result_t
-flat_fetch(const struct flat *r, const struct fast_step *s, uint64_t seq,
+fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
 	   uint64_t bytes)
 {
@@ -250,19 +258,21 @@ flat_fetch(const struct flat *r, const struct fast_step *s, uint64_t seq,
 			src = (const uint8_t *)src + at;
 			r->comm->stats.bytes_mapped += len;
 		} else if (status == DICOMM_ERR_UNSUPPORTED) {
-			TRY(flat_read(r, s, seq, &ref, at, dst + at, &len,
+			TRY(fast_read(r, s, seq, &ref, at, dst + at, &len,
 				      &src));
 		} else {
-			return flat_fail(r, s, status);
+			return fast_fail(r, s, status);
 		}
-		flat_take(r, s, dst + at, a + at, src,
+		fast_take(r, s, dst + at, a + at, src,
 			  len / r->prep->elem_bytes, len);
 		if (mapped) {
 			status = t->intact(s->tp);
 			if (status != DICOMM_SUCCESS)
-				return flat_fail(r, s, status);
+				return fast_fail(r, s, status);
 		}
-		/* Do not keep a sender of this process that aborts. */
+		/* Check the fault between pieces: if the sender is in this
+		 * process and aborts, it waits until nobody reads its memory.
+		 */
 		if (at + len < bytes) {
 			t->release(s->tp, r->prep->class, seq - 1);
 			if (fault_is(r->comm))
@@ -272,91 +282,93 @@ flat_fetch(const struct flat *r, const struct fast_step *s, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-static inline dicomm_result_t flat_await(const struct flat *r,
+static inline dicomm_result_t fast_await(const struct fast_steps *r,
 					 const struct fast_step *s,
 					 uint64_t seq, struct tp_line **out)
 {
 	struct tp_line *line = NULL;
 
-	if (__builtin_expect(s->lane->in.lines != NULL, 1))
+	if (__builtin_expect(s->channel->in.lines != NULL, 1))
 		for (unsigned i = 0; i < s->spin && !line; i++)
-			line = message_arrived(s->lane, seq);
+			line = message_arrived(s->channel, seq);
 	if (__builtin_expect(!line, 0))
-		return flat_arrival(r, s, seq, out);
+		return fast_arrival(r, s, seq, out);
 	*out = line;
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t flat_unlike(const struct flat *r,
-				   const struct fast_step *s)
+static dicomm_result_t fast_mismatch(const struct fast_steps *r,
+				     const struct fast_step *s)
 {
-	struct call call = flat_call(r);
+	struct call call = fast_call(r);
 
-	return wait_unlike(r->comm, &call, r->number, s->peer->rank);
+	return wait_mismatch(r->comm, &call, r->number, s->peer->rank);
 }
 
-/* A long message whose sender has no memory that this rank reaches comes slice
- * by slice. */
+/* The sender of a long message has no memory that this rank reaches, so it
+ * comes slice by slice. */
 static __attribute__((noinline)) dicomm_result_t
-flat_recv_slices(const struct flat *r, const struct fast_step *s, uint8_t *dst,
-		 const uint8_t *a)
+fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
+		 uint8_t *dst, const uint8_t *a)
 {
 	uint64_t slice = r->prep->slice * r->prep->elem_bytes;
-	uint64_t seq = s->lane->in_base + s->number, len;
+	uint64_t seq = s->channel->in_base + s->number, len;
 
 	for (uint64_t at = 0; at < s->bytes; at += len, seq++) {
 		struct tp_line *line;
 
 		if (fault_is(r->comm))
 			return fault_report(r->comm);
-		TRY(flat_await(r, s, seq, &line));
+		TRY(fast_await(r, s, seq, &line));
 		len = s->bytes - at < slice ? s->bytes - at : slice;
 		if (line->signature != r->signature || line->len != len)
-			return flat_unlike(r, s);
+			return fast_mismatch(r, s);
 		if (line->kind == TP_DATA) {
 			r->comm->stats.bytes_ring += len;
-			flat_take(r, s, dst + at, a + at,
-				  message_payload(s->lane, seq, line),
+			fast_take(r, s, dst + at, a + at,
+				  message_payload(s->channel, seq, line),
 				  len / r->prep->elem_bytes, len);
 		} else {
-			TRY(flat_fetch(r, s, seq, line, dst + at, a + at, len));
+			TRY(fast_fetch(r, s, seq, line, dst + at, a + at, len));
 		}
 		message_consumed(s->peer, r->prep->class, seq);
 	}
 	return DICOMM_SUCCESS;
 }
 
-static inline dicomm_result_t flat_recv(const struct flat *r,
+static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 					const struct fast_step *s, uint8_t *dst,
 					const uint8_t *a)
 {
-	struct lane *lane = s->lane;
-	uint64_t seq = lane->in_base + s->number;
+	struct channel *channel = s->channel;
+	uint64_t seq = channel->in_base + s->number;
 	struct tp_line *line;
 
-	TRY(flat_await(r, s, seq, &line));
+	TRY(fast_await(r, s, seq, &line));
 	if (__builtin_expect(line->signature != r->signature ||
 				     line->len != s->bytes,
 			     0))
-		return r->prep->slices > 1 ? flat_recv_slices(r, s, dst, a)
-					   : flat_unlike(r, s);
+		return r->prep->slices > 1 ? fast_recv_slices(r, s, dst, a)
+					   : fast_mismatch(r, s);
 	if (__builtin_expect(line->kind == TP_DATA, 1)) {
 		r->comm->stats.bytes_ring += s->bytes;
-		flat_take(r, s, dst, a, message_payload(lane, seq, line), s->n,
-			  s->bytes);
+		fast_take(r, s, dst, a, message_payload(channel, seq, line),
+			  s->n, s->bytes);
 		return DICOMM_SUCCESS;
 	}
-	TRY(flat_fetch(r, s, seq, line, dst, a, s->bytes));
-	/* The sender of a reference waits; others learn at the end. */
-	message_set_done(lane, flat_last(r, s, lane->in_base));
-	s->peer->transport->release(s->tp, r->prep->class, message_done(lane));
+	TRY(fast_fetch(r, s, seq, line, dst, a, s->bytes));
+	/* The sender of a reference waits for its release, so send that now.
+	 * Other credits go out at the end. */
+	message_set_done(channel, fast_last(r, s, channel->in_base));
+	s->peer->transport->release(s->tp, r->prep->class,
+				    message_done(channel));
 	s->peer->transport->flush(s->peer->device);
 	return DICOMM_SUCCESS;
 }
 
-/* A copy or a reduction, however long: who aborts does not wait for all of it.
- */
-static dicomm_result_t flat_local(const struct flat *r,
+/* A copy or reduction in pieces, so that an abort does not wait for all of a
+ * long one. */
+static dicomm_result_t fast_local(const struct fast_steps *r,
 				  const struct fast_step *s, uint8_t *dst,
 				  const uint8_t *a, const uint8_t *b)
 {
@@ -368,51 +380,51 @@ static dicomm_result_t flat_local(const struct flat *r,
 		if (s->kind == STEP_REDUCE)
 			r->prep->reduce(dst + at, a + at, b + at, n);
 		else
-			flat_take(r, s, dst + at, a + at, a + at, n, len);
+			fast_take(r, s, dst + at, a + at, a + at, n, len);
 	}
 	return DICOMM_SUCCESS;
 }
 
 /*
- * Every rank takes its steps in plan order and blocks on each. No deadlock:
- * among the blocked ranks, take those in the earliest operation; all messages
- * of earlier operations are consumed, and of a call of one slice a pair has
- * fewer messages than slots (fast_path_build() saw to it), so nobody lacks a
- * credit; of several slices, who sends has referred to all before it waits for
- * anything, and who takes slices releases each. So who waits for a message
- * waits for a rank that has yet to send it in plan order, which ends (plan.h).
- * What is referred to stays until the end, when all have read it: no step of
- * such a plan writes it.
+ * Why this cannot deadlock: each rank takes its steps in plan order and blocks
+ * on each. Among the blocked ranks, take those in the earliest operation. All
+ * messages of earlier operations are consumed. In a call of one slice, a pair
+ * has fewer messages than slots (fast_path_build() checks this), so no sender
+ * lacks a credit. In a call of several slices, a sender has put all its
+ * references before it waits, and a receiver of slices releases each one. So a
+ * rank waits only for a message that another rank has yet to send in plan
+ * order, and plan order ends (plan.h). Memory that is referred to stays
+ * unchanged until all have read it, because no step of such a plan writes it.
  */
-static dicomm_result_t flat_run(struct dicomm_comm *comm,
+static dicomm_result_t fast_run(struct dicomm_comm *comm,
 				const struct prepared *prep,
 				uint8_t *const buffers[PLAN_BUFFERS],
 				bool refer)
 {
-	struct flat r = {.comm = comm,
-			 .prep = prep,
-			 .number = engine_number(comm, prep)};
+	struct fast_steps r = {.comm = comm,
+			       .prep = prep,
+			       .number = engine_number(comm, prep)};
 
-	r.signature = engine_signature(prep, r.number);
+	r.signature = prepared_signature(prep, r.number);
 	if (refer)
-		TRY(flat_refer_all(&r, buffers));
+		TRY(fast_refer_all(&r, buffers));
 	for (uint32_t i = 0; i < prep->nfast; i++) {
-		const struct fast_step *s = &prep->flat[i];
+		const struct fast_step *s = &prep->fast_steps[i];
 		uint8_t *a = buffers[s->a_buffer] + s->a;
 		uint8_t *dst = buffers[s->dst_buffer] + s->dst;
 
 		switch (s->kind) {
 		case STEP_SEND:
 			if (!refer)
-				TRY(flat_send(&r, s, a));
+				TRY(fast_send(&r, s, a));
 			break;
 		case STEP_RECV:
 		case STEP_RECV_REDUCE:
-			TRY(flat_recv(&r, s, dst, a));
+			TRY(fast_recv(&r, s, dst, a));
 			break;
 		case STEP_COPY:
 		case STEP_REDUCE:
-			TRY(flat_local(&r, s, dst, a,
+			TRY(fast_local(&r, s, dst, a,
 				       buffers[s->b_buffer] + s->b));
 			break;
 		case STEP_SCALE:
@@ -427,16 +439,16 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 		TRY(fast_sent(&r));
 	for (uint32_t i = 0; i < prep->npairs; i++) {
 		struct peer *peer = prep->pairs[i].peer;
-		struct lane *lane = &peer->lane[prep->class];
+		struct channel *channel = &peer->channel[prep->class];
 
-		lane->out_base += prep->pairs[i].out * prep->slices;
-		lane->in_base += prep->pairs[i].in * prep->slices;
-		if (message_done(lane) == lane->in_base)
+		channel->out_base += prep->pairs[i].out * prep->slices;
+		channel->in_base += prep->pairs[i].in * prep->slices;
+		if (message_done(channel) == channel->in_base)
 			continue;
-		message_set_done(lane, lane->in_base);
-		if (lane->in.lines)
+		message_set_done(channel, channel->in_base);
+		if (channel->in.lines)
 			peer->transport->release(peer->tp, prep->class,
-						 lane->in_base);
+						 channel->in_base);
 	}
 	comm->stats.messages_sent += prep->fast_sent;
 	comm->stats.bytes_sent += prep->fast_sent_bytes;
@@ -446,7 +458,7 @@ static dicomm_result_t flat_run(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Would the peers rather pull what is sent than have it copied? */
+/* Would the peers rather read what is sent than get a copy? */
 static bool prefers_reference(const struct dicomm_comm *comm,
 			      const struct prepared *prep,
 			      uint8_t *const buffers[PLAN_BUFFERS])
@@ -460,10 +472,10 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 	    prep->pairs[0].peer->limits.needs_mem_reg)
 		return false;
 	for (uint32_t i = 0; i < prep->nfast; i++) {
-		const struct fast_step *s = &prep->flat[i];
+		const struct fast_step *s = &prep->fast_steps[i];
 		const uint8_t *a = buffers[s->a_buffer] + s->a;
 
-		/* Nobody refers to scratch. */
+		/* Scratch is not referred to. */
 		if (s->kind != STEP_SEND || s->a_buffer == PLAN_SCRATCH)
 			continue;
 		if (s->bytes < comm->map_threshold)
@@ -490,12 +502,12 @@ bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 	if (refer ? !prep->may_refer : prep->slices > 1 && prep->fast_sent)
 		return false;
 	if (comm_enter(comm))
-		*status = flat_run(comm, prep, buffers, refer);
+		*status = fast_run(comm, prep, buffers, refer);
 	else
 		*status = fault_report(comm);
-	/* Nobody may load from the call's buffers any more. */
+	/* From here on, nobody may read the call's buffers. */
 	if (__builtin_expect(refer && *status != DICOMM_SUCCESS, 0))
-		fault_stop_wires(comm);
+		fault_stop_transports(comm);
 	comm_leave(comm);
 	return true;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making calls ready for the short way. */
+/* Decides which calls can take the fast path, and makes their steps. */
 #include "src/engine/fast_path_build.h"
 
 #include <stdlib.h>
 
 #include "src/base/log.h"
+#include "src/core/paths.h"
 
 static bool is_whole_block(const struct span *s)
 {
 	return s->parts == 1 && s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* May the caller send references to all that a rank sends, and take its steps
- * on whole messages? Neighbours then load what the plan neither makes nor
- * writes. */
+/* May this rank send references to everything it sends, and run steps on whole
+ * messages? Neighbours then read memory that no step of the plan writes. */
 static bool lies_ready(const struct prepared *e)
 {
 	const struct plan *p = &e->plan;
@@ -42,7 +42,7 @@ static bool lies_ready(const struct prepared *e)
 	return true;
 }
 
-/* All slices of a span, as one. */
+/* All slices of a span as one extent */
 static struct extent whole_extent(const struct prepared *e,
 				  const struct call *call, const struct span *s)
 {
@@ -53,15 +53,16 @@ static struct extent whole_extent(const struct prepared *e,
 	return x;
 }
 
-static bool may_be_flat(const struct prepared *e,
+static bool may_be_fast(const struct prepared *e,
 			const struct dicomm_comm *comm, const struct call *call)
 {
-	/* Who takes turns does so in the engine. */
+	/* Messages of an incast operation take turns, which only the engine
+	 * does. */
 	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
-	    e->expected_ns || e->crowded)
+	    e->expected_ns || e->incast)
 		return false;
 	for (uint32_t i = 0; i < e->npairs; i++)
-		if (e->pairs[i].peer->is_near ||
+		if (e->pairs[i].peer->has_peer_access ||
 		    e->pairs[i].out > e->pairs[i].peer->limits.window ||
 		    e->pairs[i].in > e->pairs[i].peer->limits.window)
 			return false;
@@ -71,7 +72,7 @@ static bool may_be_flat(const struct prepared *e,
 	return true;
 }
 
-/* Resolve the spans of step i to bytes. */
+/* Resolve the spans of step i to byte offsets. */
 static dicomm_result_t resolve(const struct prepared *e,
 			       struct dicomm_comm *comm,
 			       const struct call *call, uint32_t i,
@@ -85,7 +86,7 @@ static dicomm_result_t resolve(const struct prepared *e,
 	f->stream = e->stream_out && !e->read_later[i];
 	if (s->peer >= 0) {
 		TRY(comm_peer(comm, s->peer, &f->peer));
-		f->lane = &f->peer->lane[e->class];
+		f->channel = &f->peer->channel[e->class];
 		f->put = f->peer->transport->put;
 		f->tp = f->peer->tp;
 		f->spin = f->peer->limits.spin;
@@ -108,7 +109,8 @@ static dicomm_result_t resolve(const struct prepared *e,
 		f->n = x.n;
 	}
 	if (s->kind == STEP_RECV) {
-		/* It has no operand; but who reckons with one may. */
+		/* A receive has no operand, but code may compute the address of
+		 * one. */
 		f->a_buffer = f->dst_buffer;
 		f->a = f->dst;
 	}
@@ -134,17 +136,17 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 {
 	const struct plan *p = &e->plan;
 
-	if (!may_be_flat(e, comm, call))
+	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
 	e->may_refer = lies_ready(e);
 	if (e->slices > 1 && !e->may_refer)
 		return DICOMM_SUCCESS;
-	e->flat = calloc(p->nsteps + 1, sizeof(*e->flat));
-	if (!e->flat)
+	e->fast_steps = calloc(p->nsteps + 1, sizeof(*e->fast_steps));
+	if (!e->fast_steps)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "call: no memory for %u steps", p->nsteps);
 	for (uint32_t i = 0; i < p->nsteps; i++) {
-		struct fast_step *f = &e->flat[e->nfast];
+		struct fast_step *f = &e->fast_steps[e->nfast];
 
 		*f = (struct fast_step){.peer = NULL};
 		TRY(resolve(e, comm, call, i, f));

@@ -6,20 +6,18 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/core/message.h"
-#include "src/core/wait.h"
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
 #include "src/memory/ipc.h"
 
-/* Tells the signature of a note from that of the bytes themselves. */
-#define NOTE_MARK 0x65746f6eu /* "note" */
+/* Tells the signature of a reference from that of a message with bytes. */
+#define REF_MARK 0x65746f6eu /* any constant */
 
 _Static_assert(sizeof(struct memory_ref) <= TP_LINE_ROOM, "fits the line");
 
 uint32_t memory_ref_signature(uint32_t signature)
 {
-	return signature ^ NOTE_MARK;
+	return signature ^ REF_MARK;
 }
 
 bool memory_ref_gave_up(const struct peer *peer)
@@ -30,90 +28,60 @@ bool memory_ref_gave_up(const struct peer *peer)
 
 /* ---- messages ---- */
 
-bool memory_ref_note(const struct piece *p, struct memory_ref *note)
+bool memory_ref_make(const void *at, size_t bytes, struct memory_ref *mem_ref)
 {
 	size_t offset;
 
-	if (!accels[0]->find(p->at, p->bytes, &note->where, &offset))
+	if (!accels[0]->find(at, bytes, &mem_ref->where, &offset))
 		return false;
-	note->offset = offset;
-	note->bytes = p->bytes;
+	mem_ref->offset = offset;
+	mem_ref->bytes = bytes;
 	return true;
 }
 
-static dicomm_result_t locate(struct receive *r, const struct memory_ref *note)
+dicomm_result_t memory_ref_locate(const struct dicomm_comm *comm,
+				  const struct peer *peer,
+				  const struct memory_ref *mem_ref,
+				  struct memory_place *place)
 {
-	const struct neighbour *n = r->peer->neighbour;
+	const struct neighbour *n = peer->neighbour;
 
-	if (note->where.id && n->view) {
-		r->seen = true;
-		return ipc_find(n->view, note->where.fd, note->where.id,
-				note->offset, note->bytes, &r->src);
+	if (mem_ref->where.id && n->view) {
+		place->seen = true;
+		return ipc_find(n->view, mem_ref->where.fd, mem_ref->where.id,
+				mem_ref->offset, mem_ref->bytes, &place->at);
 	}
-	if (note->where.id) {
-		if (!n->pins)
-			return FAIL(DICOMM_ERR_REMOTE,
-				    "rank %d sent a note of its own memory",
-				    r->peer->rank);
-		TRY(host_map_find(n->pins, &note->where, note->offset,
-				  note->bytes, &r->src, &r->seen));
-		r->mapped = true;
-		if (r->seen || !r->op->comm->only_shared)
+	if (mem_ref->where.id) {
+		if (!n->maps)
+			return FAIL(
+				DICOMM_ERR_REMOTE,
+				"rank %d sent a reference to host memory, but "
+				"shares none",
+				peer->rank);
+		TRY(host_map_find(n->maps, &mem_ref->where, mem_ref->offset,
+				  mem_ref->bytes, &place->at, &place->seen));
+		place->mapped = true;
+		if (place->seen || !comm->only_shared)
 			return DICOMM_SUCCESS;
 		return FAIL(DICOMM_ERR_NO_PATH,
 			    "rank %d (host) sends from memory that was not "
 			    "there when rank %d last looked, before the "
 			    "operation and with none under way: %s does not "
 			    "reach it yet, and staging is never",
-			    r->peer->rank, r->op->comm->rank,
-			    r->op->comm->device);
+			    peer->rank, comm->rank, comm->device);
 	}
-	if (n->lent) {
-		r->src = (const void *)(uintptr_t)note->offset;
-		r->seen = true;
+	if (n->in_process) {
+		place->at = (const void *)(uintptr_t)mem_ref->offset;
+		place->seen = true;
 		return DICOMM_SUCCESS;
 	}
-	if (note->bytes > n->stages_bytes ||
-	    note->offset > n->stages_bytes - note->bytes)
+	if (mem_ref->bytes > n->stages_bytes ||
+	    mem_ref->offset > n->stages_bytes - mem_ref->bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "rank %d sent a note of what is beyond its stages",
-			    r->peer->rank);
-	r->src = n->stages + note->offset;
-	r->seen = true;
+			    "rank %d sent a reference beyond its staging "
+			    "buffers",
+			    peer->rank);
+	place->at = n->stages + mem_ref->offset;
+	place->seen = true;
 	return DICOMM_SUCCESS;
-}
-
-enum schedule_result memory_ref_find(struct receive *r)
-{
-	struct dicomm_comm *comm = r->op->comm;
-	enum tp_class c = r->op->prep->class;
-	struct lane *lane = &r->peer->lane[c];
-	const struct tp_line *line;
-	dicomm_result_t status;
-	struct memory_ref note;
-
-	if (r->k && r->flow->whole)
-		return step_find(r);
-	if (!lane->in.lines) {
-		status = comm_connect_in(comm, r->peer, c);
-		if (status == DICOMM_AGAIN)
-			return SCHEDULE_AGAIN;
-		if (status != DICOMM_SUCCESS)
-			return step_fail(r->op, status, r->step->peer);
-	}
-	line = message_arrived(lane, r->seq);
-	if (!line)
-		return SCHEDULE_AGAIN;
-	if (line->signature !=
-	    memory_ref_signature(step_signature(r->op, r->step)))
-		return step_find(r);
-	memcpy(&note, message_payload(lane, r->seq, line), sizeof(note));
-	if (line->len != sizeof(note) || note.bytes != r->dst.bytes) {
-		wait_unlike(comm, &r->op->call, r->op->number, r->peer->rank);
-		return SCHEDULE_FAILED;
-	}
-	status = locate(r, &note);
-	return status == DICOMM_SUCCESS
-		       ? SCHEDULE_DONE
-		       : step_fail(r->op, status, r->step->peer);
 }

@@ -1,62 +1,85 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of one machine that reach each other's memory: a message between them
- * is a note of where its bytes are, and they stay there until it is released.
+ * A memory reference is a message between two ranks of one machine that reach
+ * each other's memory. It says where the bytes are. The sender keeps them there
+ * until the receiver releases the message.
  *
- * Devices of one kind read stages in the memory of each other's device, or what
- * lies in allocations that the other offers (ipc.h). Of one process, they read
- * the memory of its users, too (lent.h): on one device all, on two such as
- * would be offered, if the driver lets them. A host rank reads stages in host
- * memory that a device writes. A device reads the operands of a host rank where
- * they are, if they are of dicomm_mem_alloc(): that memory is pinned for it
- * when the communicator begins, or, if it was allocated later, before a call
- * holds a stream. What is sent from elsewhere goes as on any wire, and is
- * staged.
+ * What a receiver can reach:
+ *
+ * - Two devices of one kind: staging buffers in the other's device memory, and
+ * allocations that the other rank offers (ipc.h).
+ *
+ * - Two ranks of one process: also the user's buffers and scratch
+ * (in_process.h). On one device that is all memory, on two devices the memory
+ * that could be offered, if the driver gives peer access.
+ *
+ * - A host rank: staging buffers in host memory, which the device writes.
+ *
+ * - A device: operands of a host rank in memory of dicomm_mem_alloc(). That
+ * memory is registered with the device when the communicator begins, or, if it
+ * is allocated later, before a call blocks a stream.
+ *
+ * Everything else goes through the slots of a transport and is staged.
  */
 #ifndef DICOMM_ENGINE_MEMORY_REF_H
 #define DICOMM_ENGINE_MEMORY_REF_H
 
-#include "src/engine/step.h"
+#include "src/core/comm.h"
 #include "src/memory/blocked_streams.h"
 
-/* As many as there are slots in a ring at most */
+/* As many as an inbox can have slots */
 #define MEMORY_REFS 64
 
-/* Where the bytes of a message are. */
+/* Where the bytes of a message are */
 struct memory_ref {
-	/* An allocation of a host, or in fd and id number and serial number of
-	 * what a device offers; the id is 0: the sender's stages, or what it
-	 * lends, of which the offset is the address. */
+	/* id not 0: an allocation of a host rank; or, for devices, the offer:
+	 * its number is in fd, its serial number in id. id 0: the sender's
+	 * staging buffers; or for in_process, `offset` is an address. */
 	struct accel_export where;
 	uint64_t offset, bytes;
 };
 
 /* The memory of one neighbour, as far as this rank reaches it */
 struct neighbour {
-	struct deferred later; /* the end of it */
-	/* Its stages, as this rank or its device sees them; NULL: none. */
+	struct deferred deferred; /* unmaps all of it */
+	/* Its staging buffers as this rank, or its device, sees them. NULL:
+	 * none. */
 	const uint8_t *stages;
 	uint64_t stages_bytes;
-	int lease;                 /* -1: none, else they stay for that */
-	void *ipc;                 /* mapped for that by the device; or NULL */
-	void *map;                 /* or by the host */
+	int lease;                 /* keeps them alive; -1: none */
+	void *ipc;                 /* the device's mapping of them, or NULL */
+	void *map;                 /* or the host's mapping */
 	struct accel_export where; /* of that */
-	struct host_maps *pins;    /* its host memory; NULL: none */
-	struct in_process *lent;   /* what it lends; NULL: nothing */
-	bool apart;            /* on another device: not all that it sends */
-	struct ipc_view *view; /* what it offers; NULL: nothing */
-	/* Notes under way: they stay until they are released. */
-	struct memory_ref notes[TP_CLASSES][MEMORY_REFS];
+	struct host_maps *maps;    /* its host memory; NULL: none */
+	/* The memory of a rank in this process; NULL: it is in another */
+	struct in_process *in_process;
+	bool apart; /* on another device, so not all it sends is reachable */
+	struct ipc_view *view; /* its offers; NULL: none */
+	/* References under way. Each stays until it is released. */
+	struct memory_ref mem_refs[TP_CLASSES][MEMORY_REFS];
 };
 
-/* Send as a note what the peer reads in place. False: it does not. */
-bool memory_ref_note(const struct piece *p, struct memory_ref *note);
-/* As step_find(), also of notes; r->seen tells whether the device sees src. */
-enum schedule_result memory_ref_find(struct receive *r);
-/* The signature of a note that stands for a message */
+/* Where this rank finds the bytes of a memory reference */
+struct memory_place {
+	const void *at;
+	bool mapped; /* they are in memory of the sender */
+	bool seen;   /* the rank's device loads from there */
+};
+
+/* Make the reference to bytes in host memory that a neighbour's device reads in
+ * place. False: they are in no memory of dicomm_mem_alloc(), so it does not. */
+bool memory_ref_make(const void *at, size_t bytes, struct memory_ref *mem_ref);
+/* Find the bytes that a reference of this peer names. ERR_REMOTE for one that
+ * leads outside of what the peer shares, ERR_NO_PATH where the device does not
+ * reach them and must not stage. */
+dicomm_result_t memory_ref_locate(const struct dicomm_comm *comm,
+				  const struct peer *peer,
+				  const struct memory_ref *mem_ref,
+				  struct memory_place *place);
+/* The signature of a message that is a reference */
 uint32_t memory_ref_signature(uint32_t signature);
 
-/* Has it given up an operation, and with it what it had sent? */
+/* Has the peer given up an operation, so that what it had sent is invalid? */
 bool memory_ref_gave_up(const struct peer *peer);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A call made ready to run: the algorithm chosen, its plan, how the message is
- * sliced, the reduction kernels. Kept by the communicator, so that a repeated
- * call finds it at once; calls with counts for each rank are made ready each
+ * A prepared call: the algorithm, its plan, the slices of the message and the
+ * reduction kernels. The communicator caches it, so that a repeated call finds
+ * it at once (prepare.h). Calls with counts for each rank are prepared each
  * time.
  */
 #ifndef DICOMM_ENGINE_PREPARED_H
@@ -12,37 +12,37 @@
 #include "src/accel/reduce/reduce.h"
 #include "src/core/comm.h"
 
-/* Scratch of the slices that are under way at the same time. */
+/* Scratch of all slices that are under way at one time */
 #define PREPARED_SCRATCH (UINT64_C(32) << 20)
 
-/* What makes two calls alike. */
+/* Calls with equal keys share a prepared call. */
 struct call_key {
 	uint8_t coll, type;
 	bool in_place;
 	int32_t op, root;
-	uint32_t epoch; /* of the links that it was made for */
+	uint32_t epoch; /* of the links for which it was prepared */
 	uint64_t count;
 };
 
-/* A step on all of a message, its spans resolved to bytes. */
+/* A step of the fast path, on a whole message, with spans as byte offsets */
 struct fast_step {
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	struct tp_peer *tp;
-	uint32_t spin; /* looks that pay before a poll */
+	uint32_t spin; /* looks before a poll */
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
-	uint32_t number; /* of the message, from the lane's base */
-	struct lane *lane;
+	uint32_t number; /* number of the message, from the channel's base */
+	struct channel *channel;
 	struct peer *peer;
 	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
-	bool stream; /* write past the caches */
+	bool stream; /* bypass the caches */
 };
 
-/* How far an operation moves the base of a lane, for each slice. */
+/* By how much an operation advances the bases of a channel, for each slice */
 struct pair {
 	struct peer *peer;
 	uint32_t out, in;
@@ -51,7 +51,8 @@ struct pair {
 struct prepared {
 	struct call_key key;
 	uint32_t signature;
-	bool kept;      /* in the cache; else freed with its operation */
+	/* It is in the cache; otherwise it is freed with its operation */
+	bool kept;
 	unsigned users; /* operations */
 	enum tp_class class;
 	const struct algorithm *algorithm; /* NULL: point to point */
@@ -64,30 +65,33 @@ struct prepared {
 	uint64_t slice;           /* elements */
 	uint64_t slices;
 	uint64_t window;
-	uint64_t expected_ns; /* 0: nobody asks how long it takes; drift.h */
+	/* Predicted duration; 0: not measured; see drift.h */
+	uint64_t expected_ns;
 	size_t scratch_bytes;
-	size_t largest_message; /* of the first slice, in bytes */
-	/* Results too large for the caches: write them past the caches, where
-	 * no later step reads them. */
+	/* Bytes of the largest message of the first slice */
+	size_t largest_message;
+	/* The result is larger than the caches: write it past them, unless a
+	 * later step reads it. */
 	bool stream_out;
 	bool *read_later; /* [step] */
 
-	bool needs_mem_reg; /* some wire must reach the call's buffers */
-	/* Several ranks send much to this one over a way that they share as it
-	 * comes. */
-	bool crowded;
+	bool needs_mem_reg; /* a transport must reach the call's buffers */
+	/* Incast: several ranks send much to this one over a link that they
+	 * share. */
+	bool incast;
 
-	/* Small messages, or such as go by reference as a whole: run flat. */
-	struct fast_step *flat;
+	/* The fast path can run it: small messages, or whole messages by
+	 * reference. */
+	struct fast_step *fast_steps;
 	uint32_t nfast;
 	bool is_fast;
-	/* What is sent lies ready as a whole, and stays. */
+	/* What is sent is ready as a whole and is not written. */
 	bool may_refer;
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
 	uint64_t fast_staged_bytes;
 
-	/* What lets a repeated call skip its checks: the bytes of both buffers,
-	 * and recv - send of an in-place call (an odd number: never). */
+	/* For prepared_quick(): the bytes of both buffers, and recv - send of
+	 * an in-place call. An odd number: never in place. */
 	size_t send_bytes, recv_bytes;
 	intptr_t in_place_distance;
 	uint64_t log_what; /* for call_log_add() */
@@ -97,9 +101,9 @@ struct prepared {
 	divide_fn divide;
 	dicomm_redop_t op; /* built-in */
 	uint8_t scalar[8];
-	const void *scalar_at; /* on the device; NULL: it is scalar */
+	const void *scalar_at; /* in device memory; NULL: use `scalar` */
 
-	uint64_t used; /* when, in calls: the oldest is dropped */
+	uint64_t used; /* when, counted in calls; the oldest is freed first */
 	struct prepared *next;
 };
 
@@ -114,8 +118,8 @@ static inline unsigned prepared_slot(enum coll coll, dicomm_datatype_t type,
 	return (unsigned)(h >> 32) & (COMM_CACHE - 1);
 }
 
-/* The kept executable of a call that needs no checks but of its pointers, or
- * NULL: the long way decides. */
+/* The cached prepared call for these arguments, if only their pointers need a
+ * check. NULL: the slow path decides. */
 static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
 					      enum coll coll, const void *send,
 					      const void *recv, size_t count,
@@ -141,18 +145,16 @@ static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
 	return e;
 }
 
-/* Find or make it, for one operation; connects the lanes to send on. */
-dicomm_result_t prepared_get(struct dicomm_comm *comm, const struct call *call,
-			     struct prepared **out);
-/* That operation does not use it any more. */
-void prepared_put(struct prepared *prep);
-/* Drop the oldest of too many, of those that no operation uses. */
-void prepared_trim(struct dicomm_comm *comm);
-/* Drop those with a created operator that is going away. */
-void prepared_forget_op(struct dicomm_comm *comm, dicomm_redop_t op);
-void prepared_free_all(struct dicomm_comm *comm);
+/* Signature of operation `number` of a prepared call. Both sides of a message
+ * compare it. */
+static inline uint32_t prepared_signature(const struct prepared *prep,
+					  uint64_t number)
+{
+	return prep->signature ^ (uint32_t)(number * 0x9e3779b1u);
+}
 
-/* The elements of a span on slice k; layout of v-collectives from the call. */
+/* The elements of a span on slice k. The call gives the layout of
+ * v-collectives. */
 struct extent {
 	size_t first, n; /* elements in the buffer */
 };
@@ -160,14 +162,17 @@ struct extent prepared_extent(const struct prepared *prep,
 			      const struct call *call, const struct span *s,
 			      uint64_t k);
 
-/* The bytes of a buffer that the call may touch: where, from its start. */
+/* The bytes of a buffer that the call may access, as offset from its start */
 void call_touches(const struct call *call, int rank, int ranks,
 		  enum plan_buffer buffer, size_t *first, size_t *bytes);
-/* Elements of the block that the span is of. */
+/* Elements of the block that contains the span */
 uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 			const struct span *s);
 
-/* Is the call in place, as the collective defines it? */
+/* Bytes of one element of the call; 1 for a barrier, which has none. */
+size_t call_elem_bytes(const struct call *call);
+
+/* Is the call in place as its collective defines it? */
 bool call_in_place(const struct call *call, int rank);
 
 #endif

@@ -10,6 +10,9 @@
 #include "src/core/message.h"
 #include "src/core/wait.h"
 #include "src/engine/memory_ref.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
+#include "src/core/memory.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 {
@@ -40,7 +43,7 @@ enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
 	return SCHEDULE_FAILED;
 }
 
-/* Bytes of the block that a span without parts is a slice of. */
+/* Bytes of the block of a span that has no parts */
 static uint64_t whole_bytes(const struct operation *op, const struct span *s)
 {
 	return prepared_block(op->prep, &op->call, s) * op->prep->elem_bytes;
@@ -53,7 +56,8 @@ static uint64_t slices_of(const struct operation *op, uint64_t bytes)
 	return (bytes + slice - 1) / slice;
 }
 
-/* Does the step touch its block from end to end, with nothing to wait for? */
+/* Does the step send or receive a whole block, without waiting for another
+ * step? */
 static bool is_ready_whole(const struct operation *op, const struct step *step,
 			   const struct span *s)
 {
@@ -61,8 +65,8 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* Of a message. The ranks of an alltoallv share no counts, but each pair has
- * one in common. */
+/* Signature of a step's message. The ranks of an alltoallv do not share all
+ * counts, but the two ranks of a pair share one. */
 uint32_t step_signature(const struct operation *op, const struct step *step)
 {
 	uint64_t n;
@@ -75,8 +79,8 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* The root of a broadcast has just written what it sends, so that it comes from
- * that core's cache in any case. */
+/* The root of a broadcast has just written what it sends, so it is in the cache
+ * of the root's core anyway. */
 enum tp_want step_want(const struct prepared *prep)
 {
 	enum coll coll = (enum coll)prep->key.coll;
@@ -88,32 +92,34 @@ enum tp_want step_want(const struct prepared *prep)
 	return TP_WANT_EXCHANGE;
 }
 
-/* For a neighbour's device, which then reads the operand where it is; NULL: it
- * does not. */
-static const struct memory_ref *note_of(struct operation *op,
-					const struct step *step,
-					const struct piece *a, uint64_t seq)
+/* The reference to send if a neighbour's device reads the operand in place;
+ * otherwise NULL. */
+static const struct memory_ref *mem_ref_of(struct operation *op,
+					   const struct step *step,
+					   const struct piece *a, uint64_t seq)
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct memory_ref *note;
+	struct memory_ref *mem_ref;
 
-	if (!peer->is_near)
+	if (!peer->has_peer_access)
 		return NULL;
-	note = &peer->neighbour->notes[op->prep->class][seq % MEMORY_REFS];
-	if (memory_ref_note(a, note))
-		return note;
-	if (!comm->told_staged)
-		log_warn("%s: %s sends from memory that is not of "
+	mem_ref =
+		&peer->neighbour->mem_refs[op->prep->class][seq % MEMORY_REFS];
+	if (memory_ref_make(a->at, a->bytes, mem_ref))
+		return mem_ref;
+	if (!comm->logged_staged)
+		log_warn("%s: %s sends from memory that is not from "
 			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
 			 "other host memory",
 			 comm->name, coll_name(op->call.coll), peer->rank,
 			 comm->members[peer->rank].device);
-	comm->told_staged = true;
+	comm->logged_staged = true;
 	return NULL;
 }
 
-/* Does so much pay to be fetched? Not what a network sends at once. */
+/* Is it worth reading so many bytes by reference? Not if the network sends them
+ * as one message. */
 static bool may_refer(const struct peer *peer, const struct step *step,
 		      uint64_t len, uint64_t threshold)
 {
@@ -122,12 +128,13 @@ static bool may_refer(const struct peer *peer, const struct step *step,
 	       (peer->transport->intra_node || len > peer->limits.eager_bytes);
 }
 
-static enum schedule_result
-no_way(struct operation *op, const struct peer *peer, const struct piece *a)
+static enum schedule_result unreachable(struct operation *op,
+					const struct peer *peer,
+					const struct piece *a)
 {
 	return step_fail(op,
 			 FAIL(DICOMM_ERR_INTERNAL,
-			      "send to rank %d: %s has no way to %zu bytes at "
+			      "send to rank %d: %s does not reach %zu bytes at "
 			      "%p",
 			      peer->rank, peer->transport->name, a->bytes,
 			      (void *)a->at),
@@ -139,10 +146,10 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 {
 	struct dicomm_comm *comm = op->comm;
 	struct peer *peer = &comm->peers[step->peer];
-	struct lane *lane = &peer->lane[op->prep->class];
+	struct channel *channel = &peer->channel[op->prep->class];
 	struct piece a = step_locate(op, &step->a, k);
 	enum tp_kind kind = TP_DATA;
-	const struct memory_ref *note;
+	const struct memory_ref *mem_ref;
 	const void *body = a.at;
 	uint64_t len = a.bytes;
 	uint32_t signature = step_signature(op, step);
@@ -154,17 +161,17 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		return SCHEDULE_DONE;
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
-	if (!message_may_leave(peer, lane, seq, op->prep->crowded))
+	if (!message_may_leave(peer, channel, seq, op->prep->incast))
 		return SCHEDULE_AGAIN;
 	whole = is_ready_whole(op, step, &step->a);
 	if (!k && whole)
 		len = whole_bytes(op, &step->a);
 	must = a.bytes > peer->limits.eager_bytes;
-	/* What did not pay as a whole does not in parts. */
+	/* If the whole was not worth a reference, its parts are not. */
 	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
-	note = note_of(op, step, &a, seq);
-	if (note) {
-		body = note;
+	mem_ref = mem_ref_of(op, step, &a, seq);
+	if (mem_ref) {
+		body = mem_ref;
 		signature = memory_ref_signature(signature);
 	} else if ((must || may) &&
 		   peer->transport->offer(peer->tp, a.at, len,
@@ -172,11 +179,11 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		kind = TP_REF;
 		body = &ref;
 	} else if (must) {
-		return no_way(op, peer, &a);
+		return unreachable(op, peer, &a);
 	}
 	status = peer->transport->put(peer->tp, op->prep->class, seq, signature,
 				      kind, body,
-				      note             ? sizeof(*note)
+				      mem_ref          ? sizeof(*mem_ref)
 				      : kind == TP_REF ? len
 						       : a.bytes);
 	if (status == DICOMM_AGAIN)
@@ -188,37 +195,39 @@ enum schedule_result step_send(struct operation *op, const struct step *step,
 		seq += (slices_of(op, len) - 1) *
 		       op->prep->plan.sends_to[step->peer];
 	}
-	if (seq > lane->out_last)
-		lane->out_last = seq;
+	if (seq > channel->out_last)
+		channel->out_last = seq;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += kind == TP_REF ? len : a.bytes;
-	return note || kind == TP_REF || status == DICOMM_IN_PROGRESS
+	return mem_ref || kind == TP_REF || status == DICOMM_IN_PROGRESS
 		       ? SCHEDULE_POSTED
 		       : SCHEDULE_DONE;
 }
 
-dicomm_result_t step_bounce(struct dicomm_comm *comm, struct bounce **out)
+dicomm_result_t step_bounce(struct dicomm_comm *comm,
+			    struct bounce_buffer **out)
 {
-	if (!comm->bounces.memory) {
-		TRY(comm_memory_get(comm,
-				    (size_t)COMM_BOUNCES * comm->slot_bytes,
-				    "bounce buffers", &comm->bounces.memory,
-				    &comm->bounces.held));
+	if (!comm->bounce_buffers.memory) {
+		TRY(comm_mem_alloc(
+			comm, (size_t)COMM_BOUNCES * comm->slot_bytes,
+			"bounce buffers", &comm->bounce_buffers.memory,
+			&comm->bounce_buffers.handles));
 		for (size_t i = 0; i < COMM_BOUNCES; i++)
-			comm->bounces.of[i].at =
-				comm->bounces.memory + i * comm->slot_bytes;
+			comm->bounce_buffers.of[i].at =
+				comm->bounce_buffers.memory +
+				i * comm->slot_bytes;
 	}
 	*out = NULL;
 	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
-		if (!comm->bounces.of[i].op)
-			*out = &comm->bounces.of[i];
+		if (!comm->bounce_buffers.of[i].op)
+			*out = &comm->bounce_buffers.of[i];
 	return DICOMM_SUCCESS;
 }
 
-static struct bounce *bounce_of(const struct operation *op, uint32_t s,
-				uint64_t k)
+static struct bounce_buffer *bounce_of(const struct operation *op, uint32_t s,
+				       uint64_t k)
 {
-	struct bounce *b = op->comm->bounces.of;
+	struct bounce_buffer *b = op->comm->bounce_buffers.of;
 
 	while (b->op != op || b->step != s || b->slice != k)
 		b++;
@@ -228,11 +237,11 @@ static struct bounce *bounce_of(const struct operation *op, uint32_t s,
 void step_forget(struct operation *op)
 {
 	for (size_t i = 0; i < COMM_BOUNCES; i++)
-		if (op->comm->bounces.of[i].op == op)
-			op->comm->bounces.of[i].op = NULL;
+		if (op->comm->bounce_buffers.of[i].op == op)
+			op->comm->bounce_buffers.of[i].op = NULL;
 }
 
-/* Count what did not come through a ring. */
+/* Count bytes that did not come through an inbox. */
 static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
 		       uint64_t bytes)
 {
@@ -254,10 +263,10 @@ dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 	return status;
 }
 
-/* Bytes that may be read ahead, so that reading is worth a system call. */
+/* Read ahead up to this much, so that each read is worth a system call. */
 #define READ_AHEAD (UINT64_C(256) << 10)
 
-/* One read() at `at` of a whole message reaches so far: whole slices. */
+/* How far one read of a whole message reaches, in whole slices */
 static uint64_t reach_of(const struct operation *op, const struct step *step,
 			 const struct flow *f, uint64_t at, uint64_t bytes)
 {
@@ -269,8 +278,8 @@ static uint64_t reach_of(const struct operation *op, const struct step *step,
 	return f->bytes - at < ahead ? f->bytes : at + ahead;
 }
 
-/* The bytes that the sender refers to, as memory to load from; ERR_UNSUPPORTED:
- * they have to be read. */
+/* The bytes of a reference as memory that this rank can load from.
+ * ERR_UNSUPPORTED: they must be read. */
 static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
 			   uint64_t bytes)
 {
@@ -290,8 +299,8 @@ dicomm_result_t step_intact(const struct peer *peer)
 				       : DICOMM_SUCCESS;
 }
 
-/* Where bytes go that have to be read: what is reduced, not to its final
- * place. */
+/* Where the bytes of a read go: into a bounce buffer if they are reduced later,
+ * else to their final place. */
 static dicomm_result_t find_room(struct receive *r)
 {
 	r->src = r->room ? r->room : r->dst.at;
@@ -304,7 +313,7 @@ static dicomm_result_t find_room(struct receive *r)
 	return DICOMM_SUCCESS;
 }
 
-/* Slice k of a message that one reference stands for. */
+/* Slice k of a message for which one reference was sent */
 static dicomm_result_t fetch_part(struct receive *r)
 {
 	const struct operation *op = r->op;
@@ -334,7 +343,7 @@ static dicomm_result_t fetch_part(struct receive *r)
 	return status;
 }
 
-/* The message has come; where are its bytes? */
+/* The message has arrived: find its bytes. */
 static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 {
 	struct operation *op = r->op;
@@ -346,7 +355,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	if (line->signature == step_signature(op, r->step) &&
 	    line->len == r->dst.bytes) {
 		if (line->kind == TP_DATA) {
-			r->src = message_payload(&r->peer->lane[c], r->seq,
+			r->src = message_payload(&r->peer->channel[c], r->seq,
 						 line);
 			op->comm->stats.bytes_ring += line->len;
 			return DICOMM_SUCCESS;
@@ -362,7 +371,7 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 	if (line->signature != step_signature(op, r->step) ||
 	    line->kind != TP_REF || op->prep->slices < 2 || r->k ||
 	    line->len != whole_bytes(op, &r->step->dst)) {
-		wait_unlike(op->comm, &op->call, op->number, r->peer->rank);
+		wait_mismatch(op->comm, &op->call, op->number, r->peer->rank);
 		return DICOMM_ERR_INVALID_USAGE;
 	}
 	f->whole = true;
@@ -376,15 +385,15 @@ enum schedule_result step_find(struct receive *r)
 {
 	struct operation *op = r->op;
 	enum tp_class c = op->prep->class;
-	struct lane *lane = &r->peer->lane[c];
+	struct channel *channel = &r->peer->channel[c];
 	struct tp_line *line = NULL;
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (!r->flow->whole || !r->k) {
-		if (!lane->in.lines)
+		if (!channel->in.lines)
 			status = comm_connect_in(op->comm, r->peer, c);
 		if (status == DICOMM_SUCCESS) {
-			line = message_arrived(lane, r->seq);
+			line = message_arrived(channel, r->seq);
 			if (!line)
 				return SCHEDULE_AGAIN;
 		}
@@ -411,7 +420,47 @@ void step_count(struct operation *op, const struct step *step, size_t bytes,
 		stats->bytes_staged += bytes;
 }
 
-/* The bytes are there. */
+enum schedule_result step_find_ref(struct receive *r)
+{
+	struct dicomm_comm *comm = r->op->comm;
+	enum tp_class c = r->op->prep->class;
+	struct channel *channel = &r->peer->channel[c];
+	const struct tp_line *line;
+	dicomm_result_t status;
+	struct memory_place place = {NULL, r->mapped, r->seen};
+	struct memory_ref mem_ref;
+
+	if (r->k && r->flow->whole)
+		return step_find(r);
+	if (!channel->in.lines) {
+		status = comm_connect_in(comm, r->peer, c);
+		if (status == DICOMM_AGAIN)
+			return SCHEDULE_AGAIN;
+		if (status != DICOMM_SUCCESS)
+			return step_fail(r->op, status, r->step->peer);
+	}
+	line = message_arrived(channel, r->seq);
+	if (!line)
+		return SCHEDULE_AGAIN;
+	if (line->signature !=
+	    memory_ref_signature(step_signature(r->op, r->step)))
+		return step_find(r);
+	memcpy(&mem_ref, message_payload(channel, r->seq, line),
+	       sizeof(mem_ref));
+	if (line->len != sizeof(mem_ref) || mem_ref.bytes != r->dst.bytes) {
+		wait_mismatch(comm, &r->op->call, r->op->number, r->peer->rank);
+		return SCHEDULE_FAILED;
+	}
+	status = memory_ref_locate(comm, r->peer, &mem_ref, &place);
+	if (status != DICOMM_SUCCESS)
+		return step_fail(r->op, status, r->step->peer);
+	r->src = place.at;
+	r->mapped = place.mapped;
+	r->seen = place.seen;
+	return SCHEDULE_DONE;
+}
+
+/* The bytes are at src. Copy or reduce them. */
 static void take(struct operation *op, const struct step *step, uint32_t s,
 		 uint64_t k, const struct piece *dst, const void *src)
 {
@@ -426,7 +475,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
 	step_count(op, step, dst->bytes, false);
-	if (!op->comm->peers[step->peer].is_near)
+	if (!op->comm->peers[step->peer].has_peer_access)
 		return;
 	if (step->kind == STEP_RECV_REDUCE)
 		op->comm->stats.bytes_mapped += dst->bytes;
@@ -437,7 +486,7 @@ static void take(struct operation *op, const struct step *step, uint32_t s,
 static enum schedule_result recv_message(struct receive *r)
 {
 	enum schedule_result result =
-		r->peer->is_near ? memory_ref_find(r) : step_find(r);
+		r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (result == SCHEDULE_POSTED) {
@@ -513,11 +562,11 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 enum schedule_result step_sent(struct operation *op, const struct step *step,
 			       uint64_t seq)
 {
-	const struct lane *lane =
-		&op->comm->peers[step->peer].lane[op->prep->class];
+	const struct channel *channel =
+		&op->comm->peers[step->peer].channel[op->prep->class];
 
-	return atomic_load_explicit(lane->out.released, memory_order_acquire) >=
-			       seq
+	return atomic_load_explicit(channel->out.released,
+				    memory_order_acquire) >= seq
 		       ? SCHEDULE_DONE
 		       : SCHEDULE_AGAIN;
 }
@@ -541,8 +590,8 @@ dicomm_result_t step_arrived(struct operation *op, const struct step *step,
 
 	if (ahead && at < f->arrived)
 		return DICOMM_SUCCESS;
-	/* The oldest slice that is not there is the one that read() was told
-	 * of. */
+	/* A read is reported with the oldest slice that it has not delivered
+	 * yet. */
 	TRY(peer->transport->read_status(peer->tp, op->prep->class, seq));
 	if (ahead)
 		f->arrived = reach_of(op, step, f, at,
@@ -558,11 +607,12 @@ static enum schedule_result received(struct operation *op,
 	struct flow *f = &op->flows[s];
 	uint64_t bit = UINT64_C(1) << k % 64;
 	struct piece dst = step_locate(op, &step->dst, k);
-	struct bounce *bounce = NULL;
+	struct bounce_buffer *bounce = NULL;
 	dicomm_result_t status;
 
 	if (!(f->posted & bit))
-		return SCHEDULE_DONE; /* while an older slice was posted */
+		/* It came while an older slice was POSTED */
+		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
 	if (status == DICOMM_IN_PROGRESS)
 		return SCHEDULE_AGAIN;
@@ -586,7 +636,7 @@ static const struct step_ops host_ops = {.local = do_local,
 
 /* ---- the schedule's side ---- */
 
-/* Slices that a message step of alltoallv has: each pair its own number. */
+/* Slices of an alltoallv message: each pair has its own number. */
 static bool is_beyond(const struct operation *op, const struct step *step,
 		      uint64_t k)
 {
@@ -604,15 +654,15 @@ static const struct step_ops *ops_of(const struct operation *op)
 	return op->comm->device_ops ? op->comm->device_ops : &host_ops;
 }
 
-/* The number of a message in its lane */
+/* Number of a message in its channel */
 static uint64_t seq_of(const struct operation *op, const struct step *step,
 		       uint64_t number)
 {
-	const struct lane *lane =
-		&op->comm->peers[step->peer].lane[op->prep->class];
+	const struct channel *channel =
+		&op->comm->peers[step->peer].channel[op->prep->class];
 
 	return number + 1 +
-	       (step->kind == STEP_SEND ? lane->out_base : lane->in_base);
+	       (step->kind == STEP_SEND ? channel->out_base : channel->in_base);
 }
 
 static enum schedule_result start_recv(struct operation *op,
@@ -629,7 +679,7 @@ static enum schedule_result start_recv(struct operation *op,
 			    .seq = seq,
 			    .dst = step_locate(op, &step->dst, k)};
 
-	if (!message_in_reach(&peer->lane[op->prep->class], seq))
+	if (!message_in_reach(&peer->channel[op->prep->class], seq))
 		return SCHEDULE_AGAIN;
 	if (r.dst.n)
 		return ops_of(op)->recv(&r);

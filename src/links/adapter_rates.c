@@ -8,33 +8,34 @@
 #include "src/core/member.h"
 #include "src/links/topology.h"
 
-/* The wires by which it reaches other nodes: of those to a peer the first one
- * is taken. */
-static unsigned wires_out(const struct dicomm_comm *comm)
+/* The transports by which this rank reaches other nodes. For each peer that is
+ * the lowest one they share. */
+static unsigned transports_out(const struct dicomm_comm *comm)
 {
 	const uint32_t *node_of = comm->links->node_of;
 	unsigned out = 0;
 
 	for (int r = 0; r < comm->ranks; r++) {
-		unsigned wires = comm->peers[r].wires;
+		unsigned mask = comm->peers[r].transports;
 
-		if (node_of[r] != node_of[comm->rank] && wires)
-			out |= wires & -wires;
+		if (node_of[r] != node_of[comm->rank] && mask)
+			out |= mask & -mask;
 	}
 	return out;
 }
 
 static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 {
-	unsigned out = wires_out(comm);
+	unsigned out = transports_out(comm);
 
 	memset(d, 0, sizeof(*d));
-	for (unsigned i = 0; i < COMM_WIRES; i++) {
-		const struct wire *w = &comm->wires[i];
+	for (unsigned i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
 
 		if (!(out >> i & 1))
 			continue;
-		/* Of two wires that say, who knows which carries how much. */
+		/* If two transports declare rates, nobody knows which carries
+		 * how much. */
 		if (d->n || !w->transport->adapters)
 			d->unknown = 1;
 		else
@@ -51,7 +52,7 @@ static bool is_among(const struct adapter_rates *d, uint64_t id)
 	return false;
 }
 
-/* Does no lower rank of the node use it? */
+/* Is this the lowest rank of its node that uses the adapter? */
 static bool is_first(const uint32_t *node_of, const struct adapter_rates *d,
 		     uint32_t rank, uint64_t id)
 {
@@ -61,7 +62,7 @@ static bool is_first(const uint32_t *node_of, const struct adapter_rates *d,
 	return true;
 }
 
-/* What the adapters of a rank add to its host's way. */
+/* What the adapters of a rank add to its host's uplink */
 static uint64_t add_rank(struct links *l, const struct adapter_rates *d,
 			 uint32_t rank)
 {
@@ -101,11 +102,11 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 
 		*summed |= sum && l->class[l->node_of[r]].nic.up > sum;
 	}
-	/* Each rank has all of it. */
+	/* All ranks have all declarations. */
 	for (uint32_t n = 0; n < l->nodes; n++)
 		if (l->class[n].rank == l->class[n].nic.up)
 			l->class[n].rank = 0;
-	/* Fast ones first. */
+	/* Sort the fastest first. */
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)
 		*out = l;
@@ -125,7 +126,7 @@ static dicomm_result_t adopt(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* What such a one says is no rate of a link. */
+/* Above this, a declaration is not the rate of a link. */
 static bool has_software(const struct adapter_rates *d)
 {
 	for (uint32_t i = 0; i < d->n; i++)
@@ -147,7 +148,7 @@ dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known)
 			    comm->ranks);
 	find(comm, &mine);
 	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   comm->meet_ms);
+				   comm->join_ms);
 	for (int r = 0; r < comm->ranks; r++) {
 		unknown |= all[r].unknown != 0;
 		believed &= !has_software(&all[r]);

@@ -3,16 +3,17 @@
 
 #include "src/base/log.h"
 #include "src/core/operation.h"
+#include "src/core/paths.h"
 
 #define SIGNATURE UINT32_C(0x61677265)
 
 void agree_begin(struct agree *a, const struct operation *before,
 		 uint32_t *word, uint32_t words)
 {
-	a->talk = (struct internal_messages){.comm = before->comm,
-					     .before = before,
-					     .signature = before->signature ^
-							  SIGNATURE};
+	a->messages = (struct internal_messages){
+		.comm = before->comm,
+		.before = before,
+		.signature = before->signature ^ SIGNATURE};
 	a->word = word;
 	a->words = words;
 	a->distance = 1;
@@ -21,14 +22,14 @@ void agree_begin(struct agree *a, const struct operation *before,
 
 static int rank_to(const struct agree *a)
 {
-	const struct dicomm_comm *comm = a->talk.comm;
+	const struct dicomm_comm *comm = a->messages.comm;
 
 	return (comm->rank + a->distance) % comm->ranks;
 }
 
 static int rank_from(const struct agree *a)
 {
-	const struct dicomm_comm *comm = a->talk.comm;
+	const struct dicomm_comm *comm = a->messages.comm;
 
 	return (comm->rank + comm->ranks - a->distance) % comm->ranks;
 }
@@ -42,20 +43,21 @@ dicomm_result_t agree_turn(struct agree *a, bool *moved)
 {
 	size_t bytes = a->words * sizeof(*a->word);
 
-	for (; a->distance < a->talk.comm->ranks; a->distance *= 2) {
+	for (; a->distance < a->messages.comm->ranks; a->distance *= 2) {
 		if (!a->sent)
-			TRY(internal_put(&a->talk, rank_to(a), a->word, bytes));
+			TRY(internal_put(&a->messages, rank_to(a), a->word,
+					 bytes));
 		*moved |= !a->sent;
 		a->sent = true;
 		if (!a->taken) {
-			TRY(internal_take(&a->talk, rank_from(a), a->theirs,
+			TRY(internal_take(&a->messages, rank_from(a), a->theirs,
 					  &bytes));
-			comm_flush(a->talk.comm);
+			comm_flush(a->messages.comm);
 			*moved = true;
 		}
 		a->taken = true;
-		/* What was sent is not changed until it has been taken. */
-		if (internal_under_way(&a->talk, rank_to(a)))
+		/* A message must not change until the receiver has taken it. */
+		if (internal_under_way(&a->messages, rank_to(a)))
 			return DICOMM_AGAIN;
 		for (uint32_t i = 0; i < a->words; i++)
 			if (a->theirs[i] < a->word[i])

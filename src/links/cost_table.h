@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table by which algorithms are selected: rank 0 makes it, all use it. */
+/* The table of costs by which algorithms are selected. Rank 0 makes it, and all
+ * ranks use it. */
 #ifndef DICOMM_LINKS_COST_TABLE_H
 #define DICOMM_LINKS_COST_TABLE_H
 
 #include "collectives/select/select.h"
 
 /*
- * What this machine can do, measured within about a millisecond, and what the
- * user decided. node_ranks share the cores of this machine. Fails only on a
- * bad DICOMM_ALGO.
+ * Measure this machine, within about a millisecond, and add what the user
+ * decided. node_ranks ranks share the cores of this machine. Fails only if
+ * DICOMM_ALGO is bad.
  */
 dicomm_result_t cost_table_make(int node_ranks, uint32_t slot_bytes,
 				bool deterministic, struct select_table *table);
 
-/* All ranks are of one process and on one device, and read each other's buffers
- * in slices of so many bytes. */
+/* Set the costs for ranks of one process on one device, which read each other's
+ * buffers in slices of slice_bytes. */
 void cost_table_in_process(struct select_table *table, int ranks,
 			   uint32_t slice_bytes);
 

@@ -10,21 +10,23 @@
 #include "src/links/agree.h"
 #include "src/links/probe.h"
 
-/* Less is soon over, and tells of latency rather than of rates. */
+/* Shorter operations depend on latency rather than on rates. */
 #define LEAST_BYTES (UINT64_C(1) << 20)
-/* What was predicted, in the numbers that ranks agree on: enough of them to
- * tell operations apart that take a small part of it. */
+/* The prediction in the units that ranks agree on: enough of them to resolve a
+ * change by a small fraction */
 #define UNIT 65536
-/* Measuring may take this part of all time. */
+/* Measurements may take this fraction of all time. */
 #define COST 20
 
 /* ---- is it unusual? ---- */
 
-/* The first batch connects ranks and touches memory for the first time. */
+/* The first batch connects ranks and touches memory for the first time, so it
+ * does not count. */
 #define WARM_UP 1
 #define PATIENCE 2
 #define PATIENCE_MOST 64
-/* So many batches as usual, and what once was measured in vain counts less. */
+/* After so many usual batches, an earlier measurement that found no change
+ * counts less. */
 #define CALM 16
 
 void drift_watch_init(struct drift_watch *w, uint32_t expected)
@@ -44,7 +46,7 @@ static uint32_t median(const uint32_t took[DRIFT_BATCH])
 	return sorted[DRIFT_BATCH / 2 - 1] / 2 + sorted[DRIFT_BATCH / 2] / 2;
 }
 
-/* By half as much again. */
+/* Unusual: half as much again. */
 static bool is_longer(uint64_t a, uint64_t b)
 {
 	return 2 * a > 3 * b;
@@ -59,7 +61,7 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		w->batches++;
 		return false;
 	}
-	/* A link may have dropped before there was anything usual. */
+	/* A link may have dropped before the usual time was known. */
 	if (!w->usual && !(w->expected && is_longer(now, w->expected))) {
 		w->usual = now ? (uint32_t)now : 1;
 		w->unusual = 0;
@@ -78,8 +80,8 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 	return false;
 }
 
-/* Where nothing has changed, it is not the links: wait longer the next time.
- * What was predicted is compared once: it may be wrong. */
+/* If the links have not changed, something else has: wait longer next time. The
+ * prediction may be wrong, so it is compared only once. */
 void drift_watch_measured(struct drift_watch *w, bool changed)
 {
 	if (!w->usual || !changed)
@@ -95,24 +97,24 @@ void drift_watch_measured(struct drift_watch *w, bool changed)
 
 enum stage {
 	WATCHING,
-	COMPARING, /* what operations took */
+	COMPARING, /* durations of operations */
 	MEASURING,
-	SHARING /* what was measured */
+	SHARING /* the results of the measurement */
 };
 
 struct drift {
 	struct drift_watch watch;
 	enum stage stage;
-	/* What ranks agree on: what each operation took, and whether enough
-	 * time has gone since the last measurement, and there is enough for
-	 * the next. */
+	/* What ranks agree on: the duration of each operation; whether enough
+	 * time has passed since the last measurement; and whether there is time
+	 * for the next. */
 	uint32_t took[DRIFT_BATCH + 1];
-	bool rooted[DRIFT_BATCH]; /* of that one UINT32_MAX - took counts */
-	uint32_t noted;
+	bool rooted[DRIFT_BATCH]; /* for these, UINT32_MAX - took counts */
+	uint32_t recorded;
 	struct agree agree;
 	struct probe probe;
 	struct rates rates;
-	uint32_t shared, flows;      /* numbers of rates.flow */
+	uint32_t shared, flows;      /* numbers in rates.flow */
 	uint64_t begun_ns, ended_ns; /* of the last measurement */
 };
 
@@ -140,7 +142,7 @@ void drift_free(struct dicomm_comm *comm)
 	free(comm->drift);
 }
 
-/* Are they nearly even? Time is predicted as if they were. */
+/* Are the counts nearly equal? The prediction assumes so. */
 static bool are_even(const size_t *counts, int ranks)
 {
 	uint64_t most = 0, sum = 0;
@@ -152,8 +154,8 @@ static bool are_even(const size_t *counts, int ranks)
 	return most <= (sum + sum / 4) / (uint64_t)ranks;
 }
 
-/* In which each rank waits for all others, or there is a root. And of which all
- * know how long it is. */
+/* Does the operation count? Each rank must wait for all others, or there must
+ * be a root; and all ranks must know how long it is. */
 static bool counts(const struct call *call, int ranks)
 {
 	switch (call->coll) {
@@ -189,21 +191,22 @@ dicomm_result_t drift_expected(const struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* The smallest is agreed on. */
-void drift_note(const struct operation *op, uint64_t took_ns,
-		uint64_t expected_ns)
+/* The ranks agree on the minimum. */
+void drift_record(const struct operation *op, uint64_t took_ns,
+		  uint64_t expected_ns)
 {
 	struct drift *d = op->comm->drift;
 	uint64_t units = took_ns * UNIT / expected_ns;
 	uint32_t took = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 
-	d->rooted[d->noted] = coll_rooted(op->call.coll);
-	d->took[d->noted] = d->rooted[d->noted] ? UINT32_MAX - took : took;
-	d->noted++;
+	d->rooted[d->recorded] = coll_rooted(op->call.coll);
+	d->took[d->recorded] =
+		d->rooted[d->recorded] ? UINT32_MAX - took : took;
+	d->recorded++;
 }
 
-/* Of what was there before a rank began to receive it no time tells anything:
- * less than was predicted is no news. */
+/* Bytes that were there before a rank began to receive tell nothing about time.
+ * So a duration below the prediction counts as the prediction. */
 static void read_rooted(struct drift *d)
 {
 	for (int i = 0; i < DRIFT_BATCH; i++) {
@@ -241,18 +244,18 @@ static void begin_measure(struct dicomm_comm *comm, const struct operation *op)
 	comm->drift->stage = MEASURING;
 }
 
-/* Enough was noted and compared: all ranks decide alike. */
+/* A batch is complete and compared. All ranks decide alike. */
 static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 {
 	struct drift *d = comm->drift;
 
-	d->noted = 0;
+	d->recorded = 0;
 	d->stage = WATCHING;
 	read_rooted(d);
 	if (!drift_watch_batch(&d->watch, d->took, d->took[DRIFT_BATCH]))
 		return;
 	if (comm->rank == 0)
-		log_info("%s: operations no longer take what they did: "
+		log_info("%s: the duration of operations has changed: "
 			 "measuring the links",
 			 comm->name);
 	d->begun_ns = clock_ns();
@@ -260,7 +263,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 	begin_measure(comm, op);
 }
 
-/* The next piece of what was measured. */
+/* The next piece of the results */
 static void begin_share(struct drift *d, const struct operation *op)
 {
 	uint32_t left = d->flows - d->shared;
@@ -308,7 +311,7 @@ dicomm_result_t drift_turn(const struct operation *op, bool *moved)
 	for (;;) {
 		switch (d->stage) {
 		case WATCHING:
-			if (d->noted < DRIFT_BATCH)
+			if (d->recorded < DRIFT_BATCH)
 				return DICOMM_SUCCESS;
 			begin_compare(d, op);
 			break;

@@ -6,12 +6,14 @@
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/operation.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
 
-static dicomm_result_t lane_to(const struct internal_messages *t, int rank,
-			       struct peer **peer, struct lane **lane)
+static dicomm_result_t channel_to(const struct internal_messages *t, int rank,
+				  struct peer **peer, struct channel **channel)
 {
 	TRY(comm_peer(t->comm, rank, peer));
-	*lane = &(*peer)->lane[TP_COLLECTIVE];
+	*channel = &(*peer)->channel[TP_COLLECTIVE];
 	return DICOMM_SUCCESS;
 }
 
@@ -20,10 +22,11 @@ dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 {
 	struct tp_limits limits;
 	struct peer *peer;
-	struct lane *lane;
+	struct channel *channel;
 
-	TRY(lane_to(t, rank, &peer, &lane));
-	/* Not those of the peer, by which devices avoid host memory. */
+	TRY(channel_to(t, rank, &peer, &channel));
+	/* Use the transport's own put, not the one that devices use to avoid
+	 * host memory. */
 	peer->transport->limits(peer->tp, &limits);
 	*bytes = limits.eager_bytes;
 	return DICOMM_SUCCESS;
@@ -34,45 +37,46 @@ dicomm_result_t internal_put(const struct internal_messages *t, int rank,
 {
 	dicomm_result_t status;
 	struct peer *peer;
-	struct lane *lane;
+	struct channel *channel;
 	uint64_t seq;
 
-	TRY(lane_to(t, rank, &peer, &lane));
+	TRY(channel_to(t, rank, &peer, &channel));
 	TRY(comm_connect_out(t->comm, peer, TP_COLLECTIVE));
-	seq = lane->out_base + 1;
+	seq = channel->out_base + 1;
 	if (seq >
-	    atomic_load_explicit(lane->out.released, memory_order_acquire) +
+	    atomic_load_explicit(channel->out.released, memory_order_acquire) +
 		    peer->limits.slots)
 		return DICOMM_AGAIN;
 	status = peer->transport->put(peer->tp, TP_COLLECTIVE, seq,
 				      t->signature, TP_DATA, body, bytes);
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return status;
-	lane->out_base = lane->out_last = seq;
+	channel->out_base = channel->out_last = seq;
 	return DICOMM_SUCCESS;
 }
 
 uint64_t internal_under_way(const struct internal_messages *t, int rank)
 {
-	const struct lane *lane = &t->comm->peers[rank].lane[TP_COLLECTIVE];
+	const struct channel *channel =
+		&t->comm->peers[rank].channel[TP_COLLECTIVE];
 
 	uint64_t released;
 
-	if (!lane->out.released)
+	if (!channel->out.released)
 		return 0;
-	/* A receiver that is ahead releases messages without content, which
-	 * nobody sends. */
-	released =
-		atomic_load_explicit(lane->out.released, memory_order_acquire);
-	return released < lane->out_base ? lane->out_base - released : 0;
+	/* A receiver that is ahead also releases messages without content,
+	 * which nobody sends. */
+	released = atomic_load_explicit(channel->out.released,
+					memory_order_acquire);
+	return released < channel->out_base ? channel->out_base - released : 0;
 }
 
-/* A message of an operation: the peer has called another one. */
-static dicomm_result_t unlike(const struct internal_messages *t, int rank)
+/* It is a message of an operation: the peer has made another call. */
+static dicomm_result_t mismatch(const struct internal_messages *t, int rank)
 {
 	if (t->before)
-		return wait_unlike(t->comm, &t->before->call, t->before->number,
-				   rank);
+		return wait_mismatch(t->comm, &t->before->call,
+				     t->before->number, rank);
 	return FAIL(DICOMM_ERR_INTERNAL,
 		    "rank %d: an unknown message from rank %d", t->comm->rank,
 		    rank);
@@ -83,23 +87,23 @@ dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 {
 	struct tp_line *line;
 	struct peer *peer;
-	struct lane *lane;
+	struct channel *channel;
 	uint64_t seq;
 
-	TRY(lane_to(t, rank, &peer, &lane));
-	if (!lane->in.lines)
+	TRY(channel_to(t, rank, &peer, &channel));
+	if (!channel->in.lines)
 		TRY(comm_connect_in(t->comm, peer, TP_COLLECTIVE));
-	seq = lane->in_base + 1;
-	line = message_arrived(lane, seq);
+	seq = channel->in_base + 1;
+	line = message_arrived(channel, seq);
 	if (!line)
 		return DICOMM_AGAIN;
 	if (line->signature != t->signature || line->kind != TP_DATA ||
 	    (into && line->len != *bytes))
-		return unlike(t, rank);
+		return mismatch(t, rank);
 	*bytes = line->len;
 	if (into)
-		memcpy(into, message_payload(lane, seq, line), line->len);
-	lane->in_base = seq;
+		memcpy(into, message_payload(channel, seq, line), line->len);
+	channel->in_base = seq;
 	message_consumed(peer, TP_COLLECTIVE, seq);
 	return DICOMM_SUCCESS;
 }

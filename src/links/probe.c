@@ -11,49 +11,51 @@
 #include "src/core/operation.h"
 #include "src/links/adapter_rates.h"
 #include "src/links/topology.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
 /*
- * What is under way is so much that queues hold QUEUE_NS of it at the rate so
- * far, in a few messages: more would fill the queues of a slow way, until it
- * loses some; less might leave the way idle. Of a far host that rate is mostly
- * the time that its credits take: it grows until there are queues.
+ * How much a flow keeps in flight: as much as queues hold for QUEUE_NS at the
+ * rate so far, in a few messages. More would fill the queues of a slow link
+ * until it drops packets; less might leave the link idle. To a far host, the
+ * first rate is mostly the round trip of credits, so it grows until there are
+ * queues.
  */
 #define QUEUE_NS UINT64_C(5000000)
-/* After so long there is a rate. */
+/* Time after which there is a rate */
 #define RATE_NS UINT64_C(500000)
 #define FEW_MESSAGES 4
 #define LEAST_BYTES 4096
 #define MOST_BYTES 131072
-/* A flow to a far host takes so many of its round trips longer to get going,
- * up to so long. */
+/* A flow to a far host takes so many round trips longer to get going, at most
+ * so long. */
 #define FAR_TRIPS 8
 #define FAR_MOST_NS UINT64_C(50000000)
-/* The last message of a round has this length, no other has. */
+/* Only the last message of a round has this length. */
 #define LAST_BYTES 1
-/* Messages of one turn, so that others get theirs. */
+/* Messages in one turn, so that others get theirs */
 #define BUDGET 32
-/* Each of the two sends for so long, on a slow way until it has sent so much,
- * within bounds. */
+/* Each of the two ranks sends for so long; over a slow link, until it has sent
+ * so much, within bounds. */
 #define ROUND_NS UINT64_C(40000000)
 #define SLOW_ROUND_NS UINT64_C(80000000)
 #define SLOW_BYTES (UINT64_C(1) << 20)
-/* What a link lets through at first, and holds in its queues, is faster than
- * the rest: a flow is counted from here on, in windows, of which the median
- * tells the rate: TCP halts where it has lost something, and what has piled up
- * comes in one burst. */
+/* At first, a link passes faster what its queues can hold. So a flow is counted
+ * from this time on, in windows, and the median of the windows is its rate. TCP
+ * halts after a loss, and delivers what piled up in one burst. */
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
-/* Flows that share the way of an island take turns, or halt while others go on:
- * what came of each in the same time, and only that, adds up. So they all last
- * as long, as those of far hosts, and count the end of it. */
+/* Flows that share the link of an island take turns, or halt while others go
+ * on. Only what each carried in the same time adds up. So all of them last as
+ * long as those of far hosts, and the end of that time counts. */
 #define ACROSS_ROUND_NS (SLOW_ROUND_NS + FAR_MOST_NS)
 #define ACROSS_COUNTED_NS (SLOW_ROUND_NS / 4 * 3)
-/* What a round takes at most, with what is in the queues of a slow way. */
+/* The longest time of a round, including the queues of a slow link */
 #define ROUND_MOST_MS 500
 #define SIGNATURE UINT32_C(0x70726f62)
 
-/* Never written: what is sent does not matter. */
+/* Never written: the content of probes does not matter. */
 static uint8_t payload[MOST_BYTES];
 
 static int first_rank_of(const struct links *l, uint32_t node)
@@ -71,10 +73,10 @@ void probe_begin(struct probe *p, struct dicomm_comm *comm,
 	const struct links *l = comm->links;
 
 	*p = (struct probe){
-		.talk = {.comm = comm,
-			 .before = before,
-			 .signature =
-				 SIGNATURE ^ (before ? before->signature : 0)},
+		.messages = {.comm = comm,
+			     .before = before,
+			     .signature = SIGNATURE ^
+					  (before ? before->signature : 0)},
 		.rates = rates,
 		.node = l->node_of[comm->rank],
 		.rounds = comm->apart ? 1 : rates_stage_rounds(rates)};
@@ -92,13 +94,14 @@ int probe_awaits(const struct probe *p)
 }
 
 /*
- * Those who meet do not send at once: each would wait for its credits behind
- * what the other has in the queues, and whichever is ahead stays ahead, so that
- * the other's way looks slow. False: there is nobody to meet in this round.
+ * Find the ranks to meet in this round. The two ranks of a pair do not send at
+ * the same time. Otherwise each would wait for credits behind the other's
+ * queue, and the one that is ahead would stay ahead, so that the other's link
+ * looks slow. False: there is nobody to meet in this round.
  */
 static dicomm_result_t begin_round(struct probe *p, bool *found)
 {
-	struct dicomm_comm *comm = p->talk.comm;
+	struct dicomm_comm *comm = p->messages.comm;
 	struct rates_meeting m;
 
 	rates_meet(p->rates, p->round, p->node, &m);
@@ -109,9 +112,9 @@ static dicomm_result_t begin_round(struct probe *p, bool *found)
 
 		*f = (struct probe_flow){
 			.rank = first_rank_of(comm->links, m.other[i])};
-		if (!comm->peers[f->rank].wires)
+		if (!comm->peers[f->rank].transports)
 			continue;
-		TRY(internal_most(&p->talk, f->rank, &f->most));
+		TRY(internal_most(&p->messages, f->rank, &f->most));
 		if (f->most > MOST_BYTES)
 			f->most = MOST_BYTES;
 		p->others++;
@@ -128,7 +131,8 @@ static uint64_t far_ns(uint64_t trip_ns)
 	return ns < FAR_MOST_NS ? ns : FAR_MOST_NS;
 }
 
-/* For all whom it sends to at the same time, from when the last one takes. */
+/* How long to send, for all flows of this rank, from when the last peer
+ * receives */
 static bool is_over(const struct probe *p, uint64_t now)
 {
 	uint64_t since = 0, trip = 0, gone = 0;
@@ -148,13 +152,14 @@ static bool is_over(const struct probe *p, uint64_t now)
 	       far_ns(trip) + (gone < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
 }
 
-/* The round begins when the other is there to take it. Returns bytes. */
+/* The round begins when the other rank is ready to receive. Returns bytes. */
 static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 			     uint64_t now)
 {
-	uint64_t under_way = internal_under_way(&p->talk, f->rank), bytes = 0;
+	uint64_t under_way = internal_under_way(&p->messages, f->rank),
+		 bytes = 0;
 
-	/* Of older messages, too, some may be under way. */
+	/* Older messages may be in flight, too. */
 	while (f->sent - f->gone > under_way) {
 		uint32_t i = f->gone++ % PROBE_MESSAGES;
 		uint64_t ns = now - f->message[i].ns;
@@ -164,7 +169,7 @@ static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 		f->grown_bytes = ns < f->least_ns + QUEUE_NS / 2
 					 ? 2 * f->message[i].under_way
 					 : 0;
-		f->way_bytes -= f->message[i].bytes;
+		f->flight_bytes -= f->message[i].bytes;
 		bytes += f->message[i].bytes;
 	}
 	if (f->credit_ns)
@@ -174,9 +179,9 @@ static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 	return bytes;
 }
 
-/* Bytes that should be under way: few, until there is a rate; then as many more
- * as have been taken; and twice as many as were when the latest that was taken
- * had hardly a queue before it. */
+/* Bytes to keep in flight. Few, until there is a rate. Then as many more as
+ * have been taken. And twice as many as were in flight with the latest message
+ * that was taken, if that one met hardly any queue. */
 static uint64_t wanted(const struct probe_flow *f, uint64_t now)
 {
 	uint64_t ns = f->credit_ns ? now - f->credit_ns : 0;
@@ -201,7 +206,7 @@ static size_t length_of(const struct probe_flow *f, uint64_t wanted)
 	return bytes < f->most ? bytes : f->most;
 }
 
-/* Thousands of bytes per second */
+/* In thousands of bytes per second */
 static uint32_t rate_of(uint64_t bytes, uint64_t ns)
 {
 	uint64_t rate = bytes * UINT64_C(1000000) / (ns ? ns : 1);
@@ -209,7 +214,7 @@ static uint32_t rate_of(uint64_t bytes, uint64_t ns)
 	return rate < RATES_UNKNOWN ? (uint32_t)rate : RATES_UNKNOWN - 1;
 }
 
-/* Kept in order. */
+/* Keep the windows sorted. */
 static void end_window(struct probe_meter *m, uint64_t now)
 {
 	uint32_t rate = rate_of(m->counted, now - m->window_ns);
@@ -224,7 +229,7 @@ static void end_window(struct probe_meter *m, uint64_t now)
 	m->rate[i] = rate;
 }
 
-/* As much of it as came in the time that counts, if it came evenly. */
+/* The part of these bytes that came in the counted time, if they came evenly */
 static void count_across(struct probe_meter *m, uint64_t before, uint64_t now,
 			 uint64_t bytes)
 {
@@ -252,8 +257,8 @@ static void count_window(struct probe_meter *m, uint64_t now, uint64_t bytes)
 	}
 }
 
-/* What a look has found; all of it came in the time before, however late the
- * look. */
+/* Account for what a look has found. All of it came before the look, however
+ * late that is. */
 static void count(const struct probe *p, struct probe_meter *m, uint64_t bytes)
 {
 	uint64_t now = clock_ns(), before = m->latest_ns;
@@ -271,7 +276,7 @@ static dicomm_result_t send_last(struct probe *p, struct probe_flow *f,
 				 bool *moved)
 {
 	dicomm_result_t status =
-		internal_put(&p->talk, f->rank, payload, LAST_BYTES);
+		internal_put(&p->messages, f->rank, payload, LAST_BYTES);
 
 	f->sent_all = status == DICOMM_SUCCESS;
 	*moved |= f->sent_all;
@@ -286,25 +291,26 @@ static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
 
 	while (f->sent - f->gone < FEW_MESSAGES ||
 	       (f->sent - f->gone < PROBE_MESSAGES &&
-		f->way_bytes + bytes <= most)) {
+		f->flight_bytes + bytes <= most)) {
 		dicomm_result_t status =
-			internal_put(&p->talk, f->rank, payload, bytes);
+			internal_put(&p->messages, f->rank, payload, bytes);
 		uint32_t i = f->sent % PROBE_MESSAGES;
 
 		if (status == DICOMM_AGAIN)
 			break;
 		TRY(status);
 		f->sent++;
-		f->way_bytes += bytes;
+		f->flight_bytes += bytes;
 		f->message[i].ns = now;
 		f->message[i].bytes = bytes;
-		f->message[i].under_way = f->way_bytes;
+		f->message[i].under_way = f->flight_bytes;
 		*moved = true;
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* To all whom it meets; together, they get what counts from when all take. */
+/* Send to all peers of this round. Together, their rate counts from when all of
+ * them receive. */
 static dicomm_result_t send_to_all(struct probe *p, bool *moved)
 {
 	uint64_t now = clock_ns(), gone = 0;
@@ -340,7 +346,7 @@ static dicomm_result_t take_some(struct probe *p, struct probe_flow *f,
 	size_t bytes;
 
 	for (int i = 0; i < BUDGET && !f->taken_all; i++) {
-		status = internal_take(&p->talk, f->rank, NULL, &bytes);
+		status = internal_take(&p->messages, f->rank, NULL, &bytes);
 		if (status != DICOMM_SUCCESS)
 			break;
 		f->taking = true;
@@ -350,7 +356,8 @@ static dicomm_result_t take_some(struct probe *p, struct probe_flow *f,
 	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
 }
 
-/* From all; together, what counts comes while all of them send. */
+/* Receive from all peers of this round. What comes while all of them send
+ * counts. */
 static dicomm_result_t take_from_all(struct probe *p, bool *moved)
 {
 	uint64_t found = 0;
@@ -367,8 +374,9 @@ static dicomm_result_t take_from_all(struct probe *p, bool *moved)
 	*moved = true;
 	if (all)
 		count(p, &p->in, found);
-	/* The sender waits for it, and the next turn may come late. */
-	comm_flush(p->talk.comm);
+	/* Flush now: the sender waits for the credit, and the next turn may be
+	 * late. */
+	comm_flush(p->messages.comm);
 	return DICOMM_SUCCESS;
 }
 
@@ -376,13 +384,13 @@ static uint32_t rate_found(const struct probe *p, const struct probe_meter *m)
 {
 	if (p->rates->stage == RATES_ISLANDS)
 		return rate_of(m->counted, ACROSS_COUNTED_NS);
-	/* On a very slow way little has come, and all of it counts. */
+	/* Over a very slow link little has come, and all of it counts. */
 	if (m->windows)
 		return m->rate[(m->windows - 1) / 2];
 	return m->taken ? rate_of(m->taken, m->latest_ns - m->first_ns) : 0;
 }
 
-static void note(struct probe *p, uint32_t slot, const struct probe_meter *m)
+static void record(struct probe *p, uint32_t slot, const struct probe_meter *m)
 {
 	uint32_t rate = rate_found(p, m);
 
@@ -393,27 +401,27 @@ static void note(struct probe *p, uint32_t slot, const struct probe_meter *m)
 static void end_round(struct probe *p)
 {
 	if (p->rates->stage != RATES_FANS) {
-		note(p, rates_slot(p->rates, p->round), &p->in);
+		record(p, rates_slot(p->rates, p->round), &p->in);
 	} else if (p->begins) {
-		note(p, RATES_FAN_UP, &p->out);
-		note(p, RATES_FAN_DOWN, &p->in);
+		record(p, RATES_FAN_UP, &p->out);
+		record(p, RATES_FAN_DOWN, &p->in);
 	}
 	p->others = 0;
 	p->round++;
 }
 
-/* What is under way would slow down the next round, and after it nobody polls
- * to tell the other of what came last. */
+/* Wait until nothing is in flight: it would slow down the next round, and
+ * afterwards nobody polls to send the last credits. */
 static bool is_done(const struct probe *p)
 {
 	for (uint32_t i = 0; i < p->others; i++) {
 		const struct probe_flow *f = &p->with[i];
 
 		if (!f->sent_all || !f->taken_all ||
-		    internal_under_way(&p->talk, f->rank))
+		    internal_under_way(&p->messages, f->rank))
 			return false;
 	}
-	return comm_flush(p->talk.comm);
+	return comm_flush(p->messages.comm);
 }
 
 dicomm_result_t probe_turn(struct probe *p, bool *moved)
@@ -457,7 +465,7 @@ bool probe_fits(const struct dicomm_comm *comm)
 
 /* ---- the new table ---- */
 
-/* NULL: it is as the old one. */
+/* NULL: it is equal to the old one. */
 static void adopt(struct dicomm_comm *comm, struct links *made)
 {
 	if (made)
@@ -486,7 +494,7 @@ dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
 static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 			   const struct rates *rates)
 {
-	uint64_t end = clock_ms() + (uint64_t)comm->meet_ms;
+	uint64_t end = clock_ms() + (uint64_t)comm->join_ms;
 	dicomm_result_t status;
 	struct waiter w = {0};
 	bool moved;
@@ -502,7 +510,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");
-		if (comm->meet_ms && clock_ms() > end)
+		if (comm->join_ms && clock_ms() > end)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "comm_init_rank: measuring the link to "
 				    "rank %d: timed out",
@@ -514,9 +522,9 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 	}
 }
 
-/* What each rank may do, and what it has measured. */
+/* What each rank may do, and what it has measured */
 struct part {
-	uint32_t hurried; /* its time-outs leave no time */
+	uint32_t hurried; /* its time-outs are too short */
 	uint32_t flow[RATES_FLOWS];
 };
 
@@ -529,11 +537,11 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 			 comm->name, most_ms(comm), rank);
 }
 
-/* Of its operations, or of init. */
+/* Time-out of its operations, or of init */
 static bool is_hurried(const struct dicomm_comm *comm)
 {
 	return !probe_fits(comm) ||
-	       (comm->meet_ms > 0 && comm->meet_ms < most_ms(comm));
+	       (comm->join_ms > 0 && comm->join_ms < most_ms(comm));
 }
 
 static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
@@ -542,7 +550,7 @@ static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 	struct part mine = {.hurried = is_hurried(comm)};
 
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	*found = true;
 	for (int r = 0; *found && r < comm->ranks; r++)
 		if (all[r].hurried) {
@@ -552,7 +560,7 @@ static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 	return DICOMM_SUCCESS;
 }
 
-/* Let all ranks know what each has measured. */
+/* Exchange what all ranks have measured. */
 static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 			     struct part *all, struct rates *rates)
 {
@@ -560,13 +568,14 @@ static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 
 	memcpy(mine.flow, p->flow, sizeof(mine.flow));
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
-			      comm->meet_ms));
+			      comm->join_ms));
 	for (int r = 0; r < comm->ranks; r++)
 		rates_add(rates, comm->links->node_of[r], all[r].flow);
 	return DICOMM_SUCCESS;
 }
 
-/* On one machine there is one way, and who got more of it had the cores. */
+/* Ranks of one machine share one link. Which of them got more of it depended on
+ * the cores. */
 static dicomm_result_t level(struct dicomm_comm *comm,
 			     const struct rates *rates)
 {
@@ -589,7 +598,7 @@ static dicomm_result_t measure(struct dicomm_comm *comm, struct part *all,
 	TRY(find_time(comm, all, &found));
 	if (!found)
 		return DICOMM_SUCCESS;
-	/* What was asked for counts more. */
+	/* A measurement that the user asked for takes precedence. */
 	comm->links_declared = comm->links_summed = false;
 	while (rates->stage != RATES_DONE) {
 		TRY(run(comm, &p, rates));

@@ -10,12 +10,12 @@
 #include "src/core/member.h"
 #include "src/topo/cluster.h"
 
-/* Of an interface of which nothing is known; that all have the same counts. */
+/* For an interface of which nothing is known. Only equality matters. */
 #define ASSUMED_BYTES_PER_S UINT64_C(1250000000)
-/* Rank 0's file for those that were given none. */
+/* Rank 0's file, for ranks that have none */
 #define SPREAD_MOST (UINT64_C(64) << 20)
 
-/* What is known of the hosts before their links are. */
+/* What is known of the hosts before their links are known */
 struct hosts {
 	uint32_t n;
 	uint32_t *of;       /* [rank] */
@@ -58,13 +58,13 @@ static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 	return DICOMM_SUCCESS;
 }
 
-/* What each rank says of the table that it inherits, and of its file. */
+/* What each rank tells of its inherited table and of its file */
 struct claim {
 	uint64_t inherited; /* 0: none */
-	uint64_t hash, len; /* 0: it was given none */
+	uint64_t hash, len; /* 0: it has none */
 };
 
-/* Of comm->links, as long as that is only proposed. */
+/* Hash of comm->links, while that is only a proposal */
 static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
 {
 	const struct links *l = comm->links;
@@ -75,8 +75,8 @@ static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
 	return links_hash(l);
 }
 
-static dicomm_result_t unlike(struct dicomm_comm *comm, const struct claim *all,
-			      int rank)
+static dicomm_result_t mismatch(struct dicomm_comm *comm,
+				const struct claim *all, int rank)
 {
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "ranks disagree: DICOMM_TOPO_FILE of rank %d (%s) is %s",
@@ -85,7 +85,7 @@ static dicomm_result_t unlike(struct dicomm_comm *comm, const struct claim *all,
 				: "set, and that of rank 0 is not");
 }
 
-/* Those without get rank 0's. */
+/* Ranks without a file get rank 0's. */
 static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 			      struct cluster **mine)
 {
@@ -95,7 +95,7 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 
 	if (len * (uint64_t)comm->ranks > SPREAD_MOST)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "DICOMM_TOPO_FILE: some of %d ranks were given "
+			    "DICOMM_TOPO_FILE: some of %d ranks have no file "
 			    "none, and rank 0's, of %zu bytes, is too long to "
 			    "send: give it to all of them",
 			    comm->ranks, n);
@@ -106,14 +106,15 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 	text = all + (size_t)comm->ranks * n;
 	if (*mine)
 		memcpy(text, (*mine)->text, n);
-	status = control_allgather(comm->control, text, all, n, comm->meet_ms);
+	status = control_allgather(comm->control, text, all, n, comm->join_ms);
 	if (status == DICOMM_SUCCESS && !*mine)
 		status = cluster_parse(all, n, "of rank 0", mine);
 	free(all);
 	return status;
 }
 
-/* The same inherited table for all; else the same file for all, or none. */
+/* Choose for all ranks: the same inherited table, else the same file, else
+ * none. */
 static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 			     struct cluster **mine, bool *inherits)
 {
@@ -129,14 +130,14 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 			    "comm_init_rank: no memory for %d ranks",
 			    comm->ranks);
 	status = control_allgather(comm->control, &claim, all, sizeof(claim),
-				   comm->meet_ms);
+				   comm->join_ms);
 	*inherits = claim.inherited;
 	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
 		*inherits &= all[r].inherited == claim.inherited;
 	for (int r = 1;
 	     status == DICOMM_SUCCESS && !*inherits && r < comm->ranks; r++) {
 		if (all[r].hash && all[r].hash != all[0].hash)
-			status = unlike(comm, all, r);
+			status = mismatch(comm, all, r);
 		missing |= all[r].hash != all[0].hash;
 	}
 	if (status == DICOMM_SUCCESS && missing)
@@ -145,7 +146,7 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 	return status;
 }
 
-/* Nothing is known: all are alike. host_of NULL: each rank is on its own. */
+/* Nothing is known: all hosts are equal. host_of NULL: each rank is a host. */
 static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 			      uint32_t hosts, struct links **out)
 {
@@ -173,7 +174,7 @@ static void disinherit(struct dicomm_comm *comm)
 	comm->links = NULL;
 }
 
-/* Does it tell how fast anything between hosts is? */
+/* Does the file give the rate of any link between hosts? */
 static bool has_rates(const struct links *l)
 {
 	for (uint32_t i = 0; i < l->classes; i++)
@@ -213,14 +214,15 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 	return assume(h->of, (uint32_t)comm->ranks, h->n, &comm->links);
 }
 
-/* Is there a node of whose way the rank that would measure it has a part? */
+/* Does a node exist where the rank that would measure the uplink uses only a
+ * part of it? */
 static bool is_in_parts(const struct links *l)
 {
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		const struct links_class *c = links_node(l, n);
-		uint64_t way = links_slower(c->nic.up, c->nic.down);
+		uint64_t uplink = links_slower(c->nic.up, c->nic.down);
 
-		if (links_slower(way, c->rank) != way)
+		if (links_slower(uplink, c->rank) != uplink)
 			return true;
 	}
 	return false;
@@ -246,7 +248,7 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	return status;
 }
 
-/* By the same networks, then its rates hold. */
+/* The same transports are used, so the rates still hold. */
 static bool are_alike(const struct dicomm_comm *a, const struct dicomm_comm *b)
 {
 	return !strcmp(comm_transports(a), comm_transports(b));
@@ -288,14 +290,14 @@ dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
 
 /* ---- a new table ---- */
 
-/* What is told of ways, as far as there is room. */
+/* The uplinks, as far as there is room */
 struct words {
 	char text[400];
 	size_t n;
 	bool cut;
 };
 
-static void add_way(struct words *w, const struct links_pipe *way)
+static void add_uplink(struct words *w, const struct links_pipe *uplink)
 {
 	size_t room = sizeof(w->text) - w->n;
 
@@ -303,8 +305,8 @@ static void add_way(struct words *w, const struct links_pipe *way)
 	if (!w->cut)
 		w->n += (size_t)snprintf(
 			w->text + w->n, room, "%s %.3g up %.3g down",
-			w->n ? "," : "", (double)way->up * 8e-9,
-			(double)way->down * 8e-9);
+			w->n ? "," : "", (double)uplink->up * 8e-9,
+			(double)uplink->down * 8e-9);
 }
 
 static void tell(const struct dicomm_comm *comm, const struct links *l,
@@ -313,13 +315,13 @@ static void tell(const struct dicomm_comm *comm, const struct links *l,
 	struct words hosts = {.n = 0}, islands = {.n = 0};
 
 	for (uint32_t k = 0; k < l->nodes; k++)
-		add_way(&hosts, &links_node(l, k)->nic);
-	log_info("%s: %s the ways of %u hosts (Gbit/s):%s%s", comm->name, how,
-		 l->nodes, hosts.text, hosts.cut ? " ..." : "");
+		add_uplink(&hosts, &links_node(l, k)->nic);
+	log_info("%s: %s the uplinks of %u hosts (Gbit/s):%s%s", comm->name,
+		 how, l->nodes, hosts.text, hosts.cut ? " ..." : "");
 	for (uint32_t i = 0; i < l->islands; i++)
-		add_way(&islands, &l->island[i]);
+		add_uplink(&islands, &l->island[i]);
 	if (l->islands > 1)
-		log_info("%s: the hosts are in %u islands, with ways of "
+		log_info("%s: the hosts are in %u islands, with links of "
 			 "(Gbit/s):%s%s",
 			 comm->name, l->islands, islands.text,
 			 islands.cut ? " ..." : "");

@@ -6,30 +6,29 @@
 #include "src/core/comm.h"
 
 /*
- * Find comm->links, alike on all ranks, when they have met: what all have
- * inherited, else by the file of DICOMM_TOPO_FILE, else all alike, until
- * measured (probe.h). NULL if all are on one host, and not apart there.
- * ERR_INVALID_USAGE if ranks were given unlike files, ERR_INVALID_ARGUMENT for
- * a bad one.
+ * Find comm->links after the ranks have met; equal on all ranks. The order is:
+ * a table that all have inherited; the file of DICOMM_TOPO_FILE; else all links
+ * count as equal until they are measured (probe.h). NULL if all ranks are on
+ * one host, unless they count as apart. Errors: INVALID_USAGE if ranks have
+ * different files, INVALID_ARGUMENT for a bad file.
  */
 dicomm_result_t topology_find(struct dicomm_comm *comm);
 
 /*
- * Before its ranks meet: propose what its parent knows of the links, was[rank]
- * being the rank there. Ranks whose parents' tables have drifted apart find out
- * in topology_find(). Nothing where DICOMM_PROBE is on, or other transports are
- * to be used.
+ * Before the ranks meet: propose the parent's table. was[rank] is the rank
+ * there. If the tables of the parents differ, topology_find() finds out. Does
+ * nothing if DICOMM_PROBE is on, or if other transports are used.
  */
 dicomm_result_t topology_inherit(struct dicomm_comm *comm,
 				 struct dicomm_comm *parent,
 				 const uint32_t *was);
 
-/* Replace comm->links, on all ranks alike; `how` do they know: "measured". */
+/* Replace comm->links, on all ranks alike. `how` is for the log: "measured". */
 void topology_set(struct dicomm_comm *comm, struct links *links,
 		  const char *how);
 
-/* Those of the first so many ranks of a file. If its path is "", NULL, or where
- * they are apart, what is assumed. */
+/* The links of the first `ranks` ranks of a file. If the path is "": NULL, or,
+ * if `apart`, what is assumed without a file. */
 dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
 			      struct links **out);
 

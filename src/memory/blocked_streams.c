@@ -7,30 +7,32 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
-/* Between two looks whether what waits can go */
+/* How long the thread sleeps between two attempts to run deferred work */
 #define LOOK_NS 10000000
 
-/* Of what follows; and when nobody wants none held any more */
+/* Guards the counters below; signalled when no thread needs unblocked streams
+ */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t may_hold = PTHREAD_COND_INITIALIZER;
-/* Who makes a stream held, which may wait for other streams; and who wants none
- * held, who waits for none of them. There are only ever either. */
-static unsigned holders, others;
-/* Those of this thread: what hears its messages may make a call. */
+static pthread_cond_t may_block = PTHREAD_COND_INITIALIZER;
+/* Threads that are blocking a stream, and threads that need all streams
+ * unblocked. At any moment one of the two counters is 0. */
+static unsigned blockers, others;
+/* Those of this thread. A log sink that runs in it may make a call. */
 static _Thread_local unsigned own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* guarded by the lock */
 static struct deferred *waiting;
 static bool sweeps; /* the thread runs */
 
-/* A fork's child has none of the threads that are in there, and none of the
+/* The child of a fork has neither the threads that hold the lock nor their
  * memory. */
 static void forget(void)
 {
 	pthread_mutex_init(&streams, NULL);
-	pthread_cond_init(&may_hold, NULL);
-	holders = others = own = 0;
+	pthread_cond_init(&may_block, NULL);
+	blockers = others = own = 0;
 	pthread_mutex_init(&lock, NULL);
 	waiting = NULL;
 	sweeps = false;
@@ -46,15 +48,15 @@ void streams_block_begin(void)
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&streams);
 	while (others && !own)
-		pthread_cond_wait(&may_hold, &streams);
-	holders++;
+		pthread_cond_wait(&may_block, &streams);
+	blockers++;
 	pthread_mutex_unlock(&streams);
 }
 
 void streams_block_end(void)
 {
 	pthread_mutex_lock(&streams);
-	holders--;
+	blockers--;
 	pthread_mutex_unlock(&streams);
 }
 
@@ -64,7 +66,7 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&streams);
-	none = !holders && !work->held(index);
+	none = !blockers && !work->held(index);
 	others += none;
 	own += none;
 	pthread_mutex_unlock(&streams);
@@ -74,18 +76,19 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 void streams_unblocked_end(void)
 {
 	pthread_mutex_lock(&streams);
-	/* Else it is the child of a fork in the middle. */
+	/* Otherwise this is the child of a fork that happened in between. */
 	if (own) {
 		others--;
 		own--;
 	}
-	pthread_cond_broadcast(&may_hold);
+	pthread_cond_broadcast(&may_block);
 	pthread_mutex_unlock(&streams);
 }
 
 /* ---- later ---- */
 
-/* Under the lock, which a sink could want: what is logged is held back. */
+/* Called with the lock. A log sink could want the lock, so messages are kept
+ * until it is released. */
 
 static bool goes(struct deferred *l)
 {
@@ -159,7 +162,7 @@ bool deferred_run(struct deferred *l)
 		l->next = waiting;
 		waiting = l;
 	}
-	/* Without it, whoever calls deferred_sweep() has to do. */
+	/* If there is no thread, callers of deferred_sweep() do its work. */
 	if (!gone && !sweeps)
 		sweeps = !thread_start(NULL, "dicomm-sweeper", sweeper, NULL);
 	pthread_mutex_unlock(&lock);

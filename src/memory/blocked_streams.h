@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What maps, lets go of or frees memory of a device could wait for a stream
- * that is held, and that for the thread which does it. So it asks here, and
- * meanwhile no stream of this process becomes held. What is to go while one is
- * held goes later, when a thread of its own, or who allocates, finds none held
- * any more. Nobody waits for that.
+ * Keeps driver calls that map, unmap or free device memory away from blocked
+ * streams. A driver may let such a call wait for a stream that this library
+ * blocks, while the stream waits for the very thread that makes the call.
+ *
+ * So a thread asks here before the call. Until it is done, no stream of this
+ * process becomes blocked. Memory that must be freed while a stream is blocked
+ * is deferred: a thread of this file, or the next allocation, frees it when no
+ * stream is blocked. Nobody waits for that.
  *
  * Threads: any.
  */
@@ -13,30 +16,31 @@
 
 #include "src/accel/accel.h"
 
-/* Around where streams become held. */
+/* Call these around the code that blocks streams. */
 void streams_block_begin(void);
 void streams_block_end(void);
 
-/* True: no stream is held, nor becomes so until streams_unblocked_end().
- * Several may be told so at a time. Waits for nobody. */
+/* True: no stream is blocked, and none becomes so until
+ * streams_unblocked_end(). Several threads may have this at a time. Does not
+ * wait. */
 bool streams_unblocked_begin(const struct accel_work *work, int index);
 void streams_unblocked_end(void);
 
-/* What is to go, the first thing in the struct that owns it */
+/* Deferred work; the first member of the struct that it frees */
 struct deferred {
 	const struct accel_work *work;
 	int index;
-	/* Called while no stream is held; frees the struct. False: not yet, it
-	 * is called again. */
+	/* Called while no stream is blocked; frees the struct. False: it cannot
+	 * do so yet and is called again. */
 	bool (*go)(struct deferred *l);
 	struct deferred *next;
 };
 
-/* Call it, now or later. True: it has gone. */
+/* Call it now if no stream is blocked, else later. True: it has run. */
 bool deferred_run(struct deferred *l);
-/* Call what waits for that, where it can be by now. */
+/* Run the deferred work that can run now. */
 void deferred_sweep(void);
-/* Does anything wait? */
+/* Is there deferred work? */
 bool deferred_waits(void);
 
 #endif

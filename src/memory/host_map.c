@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory of a neighbour that this rank's device reads. */
+/* Maps host memory of neighbours for this rank's device. */
 #include "src/memory/host_map.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "src/memory/blocked_streams.h"
 
 struct host_map {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* unmaps it */
 	struct accel_export where;
 	uint8_t *base;   /* as the host sees it */
 	uint8_t *device; /* NULL: the device does not */
@@ -21,28 +21,28 @@ struct host_map {
 struct host_maps {
 	const struct accel_work *work;
 	int index;
-	struct accel_export where; /* of the board */
+	struct accel_export where; /* the neighbour's list */
 	void *board;
-	uint64_t seen; /* changes of it */
+	uint64_t seen; /* version of the list that was followed */
 	struct accel_export listed[MEMORY_TABLE_ENTRIES];
 	size_t nlisted;
 	struct host_map *first;
 	pthread_mutex_t lock; /* of the list */
 };
 
-static bool destroy(struct deferred *later)
+static bool destroy(struct deferred *deferred)
 {
-	struct host_map *p = (struct host_map *)later;
+	struct host_map *p = (struct host_map *)deferred;
 
 	if (p->device)
-		later->work->unmap_host(later->index, p->base);
+		deferred->work->unmap_host(deferred->index, p->base);
 	accels[0]->unimport(&p->where, p->base);
 	free(p);
 	return true;
 }
 
-/* Mapped for the host. */
-static dicomm_result_t create(const struct host_maps *pins,
+/* Map it for the host. */
+static dicomm_result_t create(const struct host_maps *maps,
 			      const struct accel_export *where,
 			      struct host_map **out)
 {
@@ -58,41 +58,41 @@ static dicomm_result_t create(const struct host_maps *pins,
 		free(p);
 		return status;
 	}
-	p->later = (struct deferred){
-		.work = pins->work, .index = pins->index, .go = destroy};
+	p->deferred = (struct deferred){
+		.work = maps->work, .index = maps->index, .go = destroy};
 	p->where = *where;
 	p->base = base;
 	*out = p;
 	return DICOMM_SUCCESS;
 }
 
-static struct host_map *find(struct host_maps *pins, uint64_t id)
+static struct host_map *find(struct host_maps *maps, uint64_t id)
 {
-	struct host_map *p = pins->first;
+	struct host_map *p = maps->first;
 
 	while (p && p->where.id != id)
 		p = p->next;
 	return p;
 }
 
-static const struct accel_export *find_listed(const struct host_maps *pins,
+static const struct accel_export *find_listed(const struct host_maps *maps,
 					      uint64_t id)
 {
-	for (size_t i = 0; i < pins->nlisted; i++)
-		if (pins->listed[i].id == id)
-			return &pins->listed[i];
+	for (size_t i = 0; i < maps->nlisted; i++)
+		if (maps->listed[i].id == id)
+			return &maps->listed[i];
 	return NULL;
 }
 
-/* Under the lock: what is not listed any more */
-static struct host_map *take_gone(struct host_maps *pins)
+/* Called with the lock. Unmap what the list does not have any more. */
+static struct host_map *take_gone(struct host_maps *maps)
 {
 	struct host_map *gone = NULL;
 
-	for (struct host_map **at = &pins->first; *at;) {
+	for (struct host_map **at = &maps->first; *at;) {
 		struct host_map *p = *at;
 
-		if (find_listed(pins, p->where.id)) {
+		if (find_listed(maps, p->where.id)) {
 			at = &p->next;
 			continue;
 		}
@@ -103,106 +103,107 @@ static struct host_map *take_gone(struct host_maps *pins)
 	return gone;
 }
 
-static void add(struct host_maps *pins, struct host_map *p)
+static void add(struct host_maps *maps, struct host_map *p)
 {
-	pthread_mutex_lock(&pins->lock);
-	p->next = pins->first;
-	pins->first = p;
-	pthread_mutex_unlock(&pins->lock);
+	pthread_mutex_lock(&maps->lock);
+	p->next = maps->first;
+	maps->first = p;
+	pthread_mutex_unlock(&maps->lock);
 }
 
-/* See to it that the device sees an allocation. */
-static void provide(struct host_maps *pins, const struct accel_export *where)
+/* Map an allocation for the device. */
+static void provide(struct host_maps *maps, const struct accel_export *where)
 {
 	struct host_map *p;
 	void *device = NULL;
 
-	pthread_mutex_lock(&pins->lock);
-	p = find(pins, where->id);
-	pthread_mutex_unlock(&pins->lock);
-	if ((p && p->device) || where->id == pins->where.id)
+	pthread_mutex_lock(&maps->lock);
+	p = find(maps, where->id);
+	pthread_mutex_unlock(&maps->lock);
+	if ((p && p->device) || where->id == maps->where.id)
 		return;
 	if (!p) {
-		if (create(pins, where, &p) != DICOMM_SUCCESS)
+		if (create(maps, where, &p) != DICOMM_SUCCESS)
 			return;
-		add(pins, p);
+		add(maps, p);
 	}
-	if (pins->work->map_host(pins->index, p->base, p->where.bytes, true,
+	if (maps->work->map_host(maps->index, p->base, p->where.bytes, true,
 				 &device) != DICOMM_SUCCESS)
 		log_info("memory of process %d is not read in place: %s",
 			 where->pid, log_last_error());
-	pthread_mutex_lock(&pins->lock);
+	pthread_mutex_lock(&maps->lock);
 	p->device = device;
-	pthread_mutex_unlock(&pins->lock);
+	pthread_mutex_unlock(&maps->lock);
 }
 
-/* While no stream is held */
-static void follow(struct host_maps *pins)
+/* Called while no stream is blocked. */
+static void follow(struct host_maps *maps)
 {
 	struct host_map *p, *next;
 
-	if (!memory_table_read(pins->board, &pins->where, &pins->seen,
-			       pins->listed, &pins->nlisted))
+	if (!memory_table_read(maps->board, &maps->where, &maps->seen,
+			       maps->listed, &maps->nlisted))
 		return;
-	pthread_mutex_lock(&pins->lock);
-	p = take_gone(pins);
-	pthread_mutex_unlock(&pins->lock);
+	pthread_mutex_lock(&maps->lock);
+	p = take_gone(maps);
+	pthread_mutex_unlock(&maps->lock);
 	for (; p; p = next) {
 		next = p->next;
-		destroy(&p->later);
+		destroy(&p->deferred);
 	}
-	for (size_t i = 0; i < pins->nlisted; i++)
-		provide(pins, &pins->listed[i]);
+	for (size_t i = 0; i < maps->nlisted; i++)
+		provide(maps, &maps->listed[i]);
 }
 
-void host_map_refresh(struct host_maps *pins)
+void host_map_refresh(struct host_maps *maps)
 {
-	/* A sink may want what is locked. */
+	/* A log sink may want the lock, so messages are kept until it is
+	 * released. */
 	log_hold();
-	if (streams_unblocked_begin(pins->work, pins->index)) {
-		follow(pins);
+	if (streams_unblocked_begin(maps->work, maps->index)) {
+		follow(maps);
 		streams_unblocked_end();
 	}
 	log_release(true);
 }
 
-dicomm_result_t host_map_find(struct host_maps *pins,
+dicomm_result_t host_map_find(struct host_maps *maps,
 			      const struct accel_export *where, uint64_t offset,
 			      uint64_t bytes, const void **at, bool *seen)
 {
 	struct host_map *p;
 
-	pthread_mutex_lock(&pins->lock);
-	p = find(pins, where->id);
-	pthread_mutex_unlock(&pins->lock);
+	pthread_mutex_lock(&maps->lock);
+	p = find(maps, where->id);
+	pthread_mutex_unlock(&maps->lock);
 	if (!p) {
-		TRY(create(pins, where, &p));
-		add(pins, p);
+		TRY(create(maps, where, &p));
+		add(maps, p);
 	}
 	if (bytes > p->where.bytes || offset > p->where.bytes - bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "a note of %" PRIu64 " bytes at %" PRIu64
+			    "a reference to %" PRIu64 " bytes at %" PRIu64
 			    " of an allocation of %" PRIu64,
 			    bytes, offset, p->where.bytes);
-	pthread_mutex_lock(&pins->lock);
+	pthread_mutex_lock(&maps->lock);
 	*seen = p->device;
 	*at = (p->device ? p->device : p->base) + offset;
-	pthread_mutex_unlock(&pins->lock);
+	pthread_mutex_unlock(&maps->lock);
 	return DICOMM_SUCCESS;
 }
 
-/* Is it memory of the sort that the device reads? */
-static dicomm_result_t try_board(const struct host_maps *pins)
+/* Can the device read memory of this kind? */
+static dicomm_result_t try_board(const struct host_maps *maps)
 {
 	dicomm_result_t status;
 	void *device = NULL;
 	struct host_map *p;
 
-	TRY(create(pins, &pins->where, &p));
-	status = pins->work->map_host(pins->index, p->base, p->where.bytes,
+	TRY(create(maps, &maps->where, &p));
+	status = maps->work->map_host(maps->index, p->base, p->where.bytes,
 				      true, &device);
 	p->device = device;
-	deferred_run(&p->later);
+	deferred_run(&p->deferred);
 	return status;
 }
 
@@ -210,45 +211,45 @@ dicomm_result_t host_map_open(const struct accel_work *work, int index,
 			      const struct accel_export *board,
 			      struct host_maps **out)
 {
-	struct host_maps *pins = calloc(1, sizeof(*pins));
+	struct host_maps *maps = calloc(1, sizeof(*maps));
 	dicomm_result_t status;
 
-	if (!pins)
+	if (!maps)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory of a neighbour: out of memory");
-	pins->work = work;
-	pins->index = index;
-	pins->where = *board;
-	status = accels[0]->import(board, &pins->board);
+	maps->work = work;
+	maps->index = index;
+	maps->where = *board;
+	status = accels[0]->import(board, &maps->board);
 	if (status != DICOMM_SUCCESS)
-		goto free_pins;
-	status = try_board(pins);
+		goto free_maps;
+	status = try_board(maps);
 	if (status != DICOMM_SUCCESS)
 		goto unimport;
-	pins->seen = UINT64_MAX;
-	pthread_mutex_init(&pins->lock, NULL);
-	host_map_refresh(pins);
-	*out = pins;
+	maps->seen = UINT64_MAX;
+	pthread_mutex_init(&maps->lock, NULL);
+	host_map_refresh(maps);
+	*out = maps;
 	return DICOMM_SUCCESS;
 
 unimport:
-	accels[0]->unimport(board, pins->board);
-free_pins:
-	free(pins);
+	accels[0]->unimport(board, maps->board);
+free_maps:
+	free(maps);
 	return status;
 }
 
-void host_map_close(struct host_maps *pins)
+void host_map_close(struct host_maps *maps)
 {
 	struct host_map *p, *next;
 
-	if (!pins)
+	if (!maps)
 		return;
-	for (p = pins->first; p; p = next) {
+	for (p = maps->first; p; p = next) {
 		next = p->next;
-		deferred_run(&p->later);
+		deferred_run(&p->deferred);
 	}
-	accels[0]->unimport(&pins->where, pins->board);
-	pthread_mutex_destroy(&pins->lock);
-	free(pins);
+	accels[0]->unimport(&maps->where, maps->board);
+	pthread_mutex_destroy(&maps->lock);
+	free(maps);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of a rank that other ranks of its process read where it is. */
+/* Memory of a rank that devices of other ranks in its process read directly. */
 #include "src/memory/in_process.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 struct in_process {
 	uint64_t id;
 	unsigned users;       /* guarded by the lock of the list */
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	bool closed;
 	struct in_process_read *reads;
 	struct in_process *next;
@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct in_process *all;
 
-/* A fork's child has none of the ranks. */
+/* The child of a fork has none of the ranks. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -142,7 +142,7 @@ void in_process_done(struct in_process_read *r)
 	*r = (struct in_process_read){.from = NULL};
 }
 
-/* Of a device that failed nothing runs any more; who drives it says so. */
+/* A device that failed runs nothing any more. Its own rank reports that. */
 static bool is_read(struct in_process *l)
 {
 	bool read = false;

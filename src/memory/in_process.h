@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a rank that devices of other ranks in its process read where it is:
- * what its user sends, and its scratch.
+ * Memory of a rank that devices of other ranks in its process read directly:
+ * the buffers that its user sends, and its scratch.
  *
- * An operation that ends well has waited for its messages to be released. One
- * that is given up has not, and then its buffers are the user's again. So a
- * rank that gives up closes what it lends: nobody begins to read any more, and
- * what is queued already is waited for by the events behind it, for who queued
- * it may be driven by this very thread. Streams that read wait for nobody.
+ * An operation that succeeds has waited until its messages are released. One
+ * that is given up has not, and then its buffers belong to the user again. So a
+ * rank that gives up closes its in_process object. From then on nobody starts
+ * to read. Reads that are already queued are waited for by the events behind
+ * them, because the thread that queued them may be the one that waits here.
+ * Streams that read wait for nobody.
  *
- * Threads: any; begin and end by one and the same, and what is read, by that
- * which drives who reads it. In between, and where events are looked at, what
- * is logged is held back: who hears it could close what is lent.
+ * Threads: any. in_process_begin() and in_process_end() are called by one
+ * thread, which drives the rank that reads. Between the two, and where events
+ * are queried, log messages are kept back: a log sink could close the object.
  */
 #ifndef DICOMM_MEMORY_IN_PROCESS_H
 #define DICOMM_MEMORY_IN_PROCESS_H
@@ -20,8 +21,8 @@
 
 struct in_process;
 
-/* What a rank reads of another one's memory, until its stream has come to the
- * event; all zero: nothing. */
+/* A read by this rank of another rank's memory, until its stream reaches the
+ * event. All zero: none. */
 struct in_process_read {
 	struct in_process *from;
 	const struct accel_work *work;
@@ -30,21 +31,22 @@ struct in_process_read {
 };
 
 dicomm_result_t in_process_create(struct in_process **out);
-/* By this others find it; never that of another one, in any process. */
+/* The number by which others find it, unique among all processes */
 uint64_t in_process_id(const struct in_process *l);
-/* NULL: no rank of this process has it, or it is closed. */
+/* NULL: no rank of this process has that number, or it is closed. */
 struct in_process *in_process_find(uint64_t id);
-/* Give back what was created or found. */
+/* Release an object from create or find. */
 void in_process_put(struct in_process *l);
 
-/* Around what is queued to read. False: it is closed, do not. At the end the
- * event is recorded; r->event is NULL if that failed. */
+/* Call these around queuing a read. False: it is closed, do not read. The end
+ * records the event; r->event is NULL if that failed. */
 bool in_process_begin(struct in_process *l);
 void in_process_end(struct in_process *l, struct in_process_read *r);
-/* The event was reached, or will never be. */
+/* The event was reached, or never will be. */
 void in_process_done(struct in_process_read *r);
 
-/* False: something still reads after so long. */
+/* Close it and wait at most ns for reads under way. False: something still
+ * reads. */
 bool in_process_close(struct in_process *l, uint64_t ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of a device that devices of other processes map. */
+/* Exports device memory to other processes, and imports theirs. */
 #include "src/memory/ipc.h"
 
 #include <errno.h>
@@ -13,12 +13,12 @@
 #include "src/base/thread.h"
 #include "src/memory/blocked_streams.h"
 
-/* Who deregisters memory waits for others to let go of it; they look so often
- * whether they should. */
+/* A rank that deregisters memory waits for others to unmap it. They check this
+ * often. */
 #define LOOK_NS 10000000
 
-/* An allocation on a page. What follows the number is written while that is 0;
- * no number is used twice. */
+/* An allocation on a page. The owner sets the number to 0, writes the rest,
+ * then the number. No number is used twice. */
 struct offer {
 	_Atomic uint64_t serial; /* 0: none */
 	struct accel_handle handle;
@@ -26,10 +26,11 @@ struct offer {
 };
 
 struct page {
-	_Atomic uint64_t changes; /* of the offers */
+	_Atomic uint64_t changes; /* generation of the offers */
 	_Atomic bool gave_up;
 	struct offer offers[IPC_OFFERS];
-	/* [rank][offer]: the serial number of what is mapped of that rank's */
+	/* [rank][offer]: the serial number of the import of that rank's offer
+	 */
 	_Atomic uint64_t mapped[][IPC_OFFERS];
 };
 
@@ -38,7 +39,7 @@ struct origin {
 	uint64_t id; /* of the allocation */
 	const uint8_t *base;
 	unsigned users;
-	struct lease *lease; /* begun for the offer; or NULL */
+	struct lease *lease; /* begun for the offer, or NULL */
 };
 
 struct ipc {
@@ -46,7 +47,7 @@ struct ipc {
 	int index;
 	struct page *page;
 	struct accel_export where;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	uint64_t serial;      /* of the last offer */
 	struct origin origins[IPC_OFFERS];
 };
@@ -59,24 +60,24 @@ struct import {
 };
 
 struct ipc_view {
-	struct deferred later; /* the end of it; and whose */
+	struct deferred deferred; /* frees it */
 	int self;
 	struct accel_export where;
 	const struct page *page;
-	_Atomic uint64_t *mapped; /* on the own page */
-	uint64_t changes;         /* that were followed */
+	_Atomic uint64_t *mapped; /* this rank's entry on its own page */
+	uint64_t changes;         /* generation that was followed */
 	pthread_mutex_t lock;     /* of the imports */
 	struct import imports[IPC_OFFERS];
 	struct ipc_view *next;
 };
 
-/* Guards all views of this process, and what they have mapped. */
+/* Guards all views of this process and their imports. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct ipc_view *views;
-static bool keeping; /* the keeper runs */
+static bool keeping; /* the keeper thread runs */
 
-/* A fork's child has none of it. */
+/* The child of a fork has none of it. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -104,7 +105,8 @@ dicomm_result_t ipc_create(const struct accel *accel, int index, int ranks,
 	if (!ipc)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	/* Of zeros, of which the system makes pages when they are written. */
+	/* Zeroed memory; the system allocates its pages when they are written.
+	 */
 	status = accels[0]->alloc(0, bytes, &page);
 	if (status != DICOMM_SUCCESS) {
 		free(ipc);
@@ -136,13 +138,14 @@ void ipc_tell(const struct ipc *ipc, struct accel_export *page)
 void ipc_give_up(struct ipc *ipc)
 {
 	atomic_store(&ipc->page->gave_up, true);
-	/* Before anybody writes to what was offered. */
+	/* Neighbours see this before anybody writes to the memory that was
+	 * sent. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* ---- offers ---- */
 
-/* One of the same allocation, else one that is free; -1: all are in use. */
+/* An offer of the same allocation, otherwise a free one. -1: all are in use. */
 static int place_for(const struct ipc *ipc, uint64_t id)
 {
 	int place = -1;
@@ -168,7 +171,7 @@ static dicomm_result_t list(struct ipc *ipc, int i,
 		lease = o->lease;
 	}
 	o->id = handle->id;
-	/* Whoever still reads the former offer sees that it has gone. */
+	/* A rank that still reads the former offer sees that it is gone. */
 	atomic_thread_fence(memory_order_seq_cst);
 	o->base = (const uint8_t *)at - handle->offset;
 	offer->handle = *handle;
@@ -184,7 +187,7 @@ int ipc_offer(struct ipc *ipc, const void *at, const struct lease *lease)
 	dicomm_result_t status;
 	int i;
 
-	/* That some memory cannot be is no error. */
+	/* It is no error that some memory cannot be exported. */
 	log_hold();
 	status = ipc->accel->work->mem_export(at, &handle);
 	log_release(log_enabled(LOG_INFO));
@@ -218,8 +221,8 @@ struct lease *ipc_withdraw(struct ipc *ipc, int i)
 	return lease;
 }
 
-uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int i,
-		  const void *at, uint64_t *offset)
+uint64_t ipc_reference(const struct ipc *ipc, const struct ipc_view *view,
+		       int i, const void *at, uint64_t *offset)
 {
 	uint64_t serial = atomic_load(&ipc->page->offers[i].serial);
 
@@ -236,11 +239,11 @@ static void unmap(const struct ipc_view *view, const struct import *gone)
 {
 	if (!gone->serial)
 		return;
-	view->later.work->mem_unimport(view->later.index, gone->base);
-	lease_give(gone->lease);
+	view->deferred.work->mem_unimport(view->deferred.index, gone->base);
+	lease_release(gone->lease);
 }
 
-/* Under the lock */
+/* Called with the lock. */
 static void let_go(struct ipc_view *view, int i)
 {
 	struct import gone;
@@ -267,16 +270,16 @@ static dicomm_result_t map(struct ipc_view *view, int i, uint64_t serial)
 	dicomm_result_t status;
 	void *base = NULL;
 
-	/* It may have been replaced while it was read; then its successor
-	 * comes next time. */
+	/* The owner may have replaced it while we read. Its successor comes
+	 * next time. */
 	atomic_thread_fence(memory_order_acquire);
 	if (!is_offered(view, i, serial))
 		return DICOMM_SUCCESS;
 	TRY(lease_take(&place, &new.lease));
-	status =
-		view->later.work->mem_import(view->later.index, &handle, &base);
+	status = view->deferred.work->mem_import(view->deferred.index, &handle,
+						 &base);
 	if (status != DICOMM_SUCCESS) {
-		lease_give(new.lease);
+		lease_release(new.lease);
 		return status;
 	}
 	new.base = base;
@@ -295,10 +298,10 @@ static bool is_behind(const struct ipc_view *view)
 
 static void follow(struct ipc_view *view)
 {
-	if (!streams_unblocked_begin(view->later.work, view->later.index))
+	if (!streams_unblocked_begin(view->deferred.work, view->deferred.index))
 		return;
 	view->changes = atomic_load(&view->page->changes);
-	/* First what has gone: its address may be that of something new. */
+	/* Unmap first: the address of an old offer may be that of a new one. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		if (!is_offered(view, i, view->imports[i].serial))
 			let_go(view, i);
@@ -313,8 +316,9 @@ static void follow(struct ipc_view *view)
 	streams_unblocked_end();
 }
 
-/* Who finds no stream held does it for all ranks of the process. That what was
- * offered has gone is no error; a sink may want the lock. */
+/* One thread that finds no stream blocked does this for all ranks of the
+ * process. It is no error if an offer has gone. A log sink may want the lock,
+ * so messages are kept until it is released. */
 void ipc_refresh(void)
 {
 	struct ipc_view *v;
@@ -344,7 +348,8 @@ static bool is_wanted(void)
 	return wanted;
 }
 
-/* Others wait for what this process lets go of, though it calls nothing. */
+/* Owners wait until this process unmaps memory, even while it makes no calls.
+ */
 static void *keeper(void *arg)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
@@ -382,9 +387,9 @@ static void unmap_page(struct ipc_view *view)
 	free(view);
 }
 
-static bool close_view(struct deferred *later)
+static bool close_view(struct deferred *deferred)
 {
-	struct ipc_view *view = (struct ipc_view *)later;
+	struct ipc_view *view = (struct ipc_view *)deferred;
 
 	for (int i = 0; i < IPC_OFFERS; i++)
 		unmap(view, &view->imports[i]);
@@ -407,9 +412,9 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 		free(view);
 		return status;
 	}
-	view->later = (struct deferred){.work = ipc->accel->work,
-					.index = ipc->index,
-					.go = close_view};
+	view->deferred = (struct deferred){.work = ipc->accel->work,
+					   .index = ipc->index,
+					   .go = close_view};
 	view->self = self;
 	view->where = *page;
 	view->page = base;
@@ -434,7 +439,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 
 bool ipc_gave_up(const struct ipc_view *view)
 {
-	/* After what was read. */
+	/* Load this after the bytes. */
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load(&view->page->gave_up);
 }
@@ -451,9 +456,9 @@ dicomm_result_t ipc_find(struct ipc_view *view, int i, uint64_t serial,
 	if (found.serial != serial || bytes > found.bytes ||
 	    offset > found.bytes - bytes)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "process %d sent a note of %" PRIu64
+			    "process %d sent a reference to %" PRIu64
 			    " bytes at %" PRIu64 " of offer %d, number %" PRIu64
-			    ", of which %" PRIu64 " are mapped as number "
+			    "; imported are %" PRIu64 " bytes as number "
 			    "%" PRIu64,
 			    view->where.pid, bytes, offset, i, serial,
 			    found.bytes, found.serial);
@@ -472,8 +477,8 @@ void ipc_view_close(struct ipc_view *view)
 		at = &(*at)->next;
 	*at = view->next;
 	pthread_mutex_unlock(&lock);
-	/* The own page goes with the communicator. */
+	/* This rank's page is freed with its communicator. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		atomic_store(&view->mapped[i], 0);
-	deferred_run(&view->later);
+	deferred_run(&view->deferred);
 }

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a device that devices of other processes map, to read what is sent
- * from there where it is: the buffers of users, and scratch.
+ * Device memory that a rank exports to devices of other processes on its
+ * machine: buffers of users, and scratch. The others read there what the rank
+ * sends, without a copy.
  *
  * Each rank has a page that its neighbours can read. It lists the allocations
- * that the rank offers, and those of each neighbour that it has mapped. To map
- * could wait for a stream that is held, so neighbours look at the list before a
- * call holds one; and a message is a note of what lies in an offer only once
- * its receiver says that it has mapped that. What is new goes by way of stages
- * until then.
+ * that the rank offers, and which offers of each neighbour it has imported. The
+ * order is: the owner offers an allocation; a neighbour imports it before one
+ * of its calls blocks a stream, because an import could wait for a blocked
+ * stream; it marks the import on its own page; from then on the owner sends
+ * memory references to that allocation. Until then, messages go through staging
+ * buffers.
  *
- * Memory that is offered stays while neighbours have it mapped, by a lease. A
- * thread of theirs lets go of what is not offered any more, for they may be
- * elsewhere for a long time. A rank that gives up an operation says so on its
- * page before its buffers are the user's again; who has read them looks there
- * before it takes what it read for the message.
+ * A lease keeps offered memory alive while neighbours have it imported. A
+ * thread of each process unmaps what is not offered any more, even if its ranks
+ * make no calls. A rank that gives up an operation marks its page before the
+ * buffers belong to the user again. A receiver looks at that mark after it has
+ * read, and drops what it read if the mark is set.
  *
  * Threads: any.
  */
@@ -24,45 +26,49 @@
 #include "src/accel/accel.h"
 #include "src/memory/lease.h"
 
-/* Allocations that a rank offers at a time */
+/* Allocations that a rank can offer at a time */
 #define IPC_OFFERS 128
 
 struct ipc;      /* what a rank offers */
-struct ipc_view; /* what it has mapped of a neighbour's */
+struct ipc_view; /* what it has imported from one neighbour */
 
-/* The page of a rank of so many. */
+/* Create the page of a rank; `ranks` is the size of the communicator. */
 dicomm_result_t ipc_create(const struct accel *accel, int index, int ranks,
 			   struct ipc **out);
 void ipc_free(struct ipc *ipc);
-/* For neighbours, to map the page. */
+/* The handle by which neighbours map the page */
 void ipc_tell(const struct ipc *ipc, struct accel_export *page);
 
-/* Offer the allocation that lies at `at`, which that lease keeps; NULL: one
- * that the offer begins, without memory of its own. Of what is offered already
- * it is the same offer once more. The number of the offer; -1: it cannot be
- * mapped by others, or there are too many. */
+/* Offer the allocation that contains `at`. `lease` keeps it alive; if it is
+ * NULL, the offer begins a lease that does not own the memory. An allocation
+ * that is already offered gets the same offer once more. Returns the number of
+ * the offer, or -1 if the memory cannot be exported or all offers are in use.
+ */
 int ipc_offer(struct ipc *ipc, const void *at, const struct lease *lease);
-/* The lease that the offer began, if it is withdrawn as often as it was made;
- * else NULL. */
+/* Withdraw an offer. Returns the lease that the offer began once it is
+ * withdrawn as often as it was made, otherwise NULL. */
 struct lease *ipc_withdraw(struct ipc *ipc, int offer);
-/* Nothing that was read counts from now on. */
+/* This rank gives up: what neighbours read of its memory from now on is
+ * invalid. */
 void ipc_give_up(struct ipc *ipc);
 
-/* Map the page of a neighbour; its rank, and one's own. */
+/* Map the page of neighbour `rank`; `self` is this rank's number. */
 dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 			      int rank, int self, struct ipc_view **out);
 void ipc_view_close(struct ipc_view *view);
-/* Map what the neighbours of all ranks of this process offer now, and let go of
- * the rest; nothing of a device while a stream of it is held. */
+/* For all ranks of this process, import what their neighbours offer now and
+ * unmap the rest. Skips a device while one of its streams is blocked. */
 void ipc_refresh(void);
-/* Has the neighbour given up what it sent? */
+/* Has the neighbour given up the operation that it sent for? */
 bool ipc_gave_up(const struct ipc_view *view);
 
-/* Does that neighbour have this rank's offer? Then the serial number, by which
- * it finds it, and how far `at` lies in it; else 0. */
-uint64_t ipc_note(const struct ipc *ipc, const struct ipc_view *view, int offer,
-		  const void *at, uint64_t *offset);
-/* Where the device sees that part of a neighbour's. */
+/* If that neighbour has imported the offer, return the serial number by which
+ * it finds it, and in *offset the distance of `at` from its start. Otherwise 0.
+ */
+uint64_t ipc_reference(const struct ipc *ipc, const struct ipc_view *view,
+		       int offer, const void *at, uint64_t *offset);
+/* Find where this device sees a part of a neighbour's offer. ERR_REMOTE if the
+ * reference does not match what is imported. */
 dicomm_result_t ipc_find(struct ipc_view *view, int offer, uint64_t serial,
 			 uint64_t offset, uint64_t bytes, const void **at);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of a device that stays until neighbours have let go of it. */
+/* Keeps device memory alive until no other process uses it. */
 #include "src/memory/lease.h"
 
 #include <errno.h>
@@ -19,14 +19,15 @@
 #include "src/memory/blocked_streams.h"
 
 struct lease {
-	struct deferred later; /* the end of it */
+	struct deferred deferred; /* frees it */
 	struct lease_place place;
 	const struct accel *accel;
 	void *memory;
 };
 
-/* A process locks the byte of its own number. The lock belongs to what was
- * opened, not to the process: so those of two ranks in one do not mix. */
+/* A process locks the byte whose offset is its own number. The lock belongs to
+ * the open file, not to the process, so two ranks of one process do not mix
+ * them up. */
 static int try_lock(int fd, int type, off_t from, off_t bytes)
 {
 	struct flock l = {.l_type = (short)type,
@@ -49,11 +50,11 @@ static bool is_locked(int fd, off_t from, off_t bytes)
 
 /* ---- the owner ---- */
 
-/* Once it has locked all, nobody takes the lease any more; nor later, who had
- * opened it before, for then it is none. */
-static bool try_free(struct deferred *later)
+/* Once the owner has locked all bytes, nobody can take the lease any more. A
+ * process that opened the file earlier finds that it is no lease now. */
+static bool try_free(struct deferred *deferred)
 {
-	struct lease *l = (struct lease *)later;
+	struct lease *l = (struct lease *)deferred;
 	const uint64_t none = 0;
 
 	if (try_lock(l->place.fd, F_WRLCK, 0, 0) ||
@@ -89,11 +90,12 @@ dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 		free(l);
 		return status;
 	}
-	*l = (struct lease){
-		.later = {.work = accel->work, .index = index, .go = try_free},
-		.place = {.id = id, .pid = getpid(), .fd = fd},
-		.accel = accel,
-		.memory = memory};
+	*l = (struct lease){.deferred = {.work = accel->work,
+					 .index = index,
+					 .go = try_free},
+			    .place = {.id = id, .pid = getpid(), .fd = fd},
+			    .accel = accel,
+			    .memory = memory};
 	*out = l;
 	return DICOMM_SUCCESS;
 }
@@ -121,24 +123,26 @@ bool lease_end(struct lease *l, int wait_ms)
 
 	if (!l)
 		return true;
-	/* Ranks of this process may be ended by this very thread, later. */
+	/* This very thread may end the ranks of this process that hold a lease,
+	 * later. */
 	while ((taken = is_taken(l)) && clock_ms() < end)
 		nanosleep(&nap, NULL);
 	kind = l->accel->name;
-	index = l->later.index;
-	/* Of its user's memory the driver is not asked, and who has not taken
-	 * the lease by now is not to. */
-	if ((l->memory || !try_free(&l->later)) && !deferred_run(&l->later))
-		log_info("%s:%d: memory stays until neighbours have let go of "
-			 "it and no stream is held",
+	index = l->deferred.index;
+	/* The driver knows nothing of memory that belongs to the user. A
+	 * process that has not taken the lease by now must not take it. */
+	if ((l->memory || !try_free(&l->deferred)) &&
+	    !deferred_run(&l->deferred))
+		log_info("%s:%d: memory is freed later, when other processes "
+			 "have unmapped it and no stream is blocked",
 			 kind, index);
 	return !taken;
 }
 
-/* What nobody has a lease on */
-static bool just_free(struct deferred *later)
+/* Memory on which nobody has a lease */
+static bool just_free(struct deferred *deferred)
 {
-	struct lease *l = (struct lease *)later;
+	struct lease *l = (struct lease *)deferred;
 
 	l->accel->free(l->memory);
 	free(l);
@@ -154,11 +158,12 @@ void lease_free(const struct accel *accel, int index, void *memory)
 			 accel->name, index, memory);
 		return;
 	}
-	*l = (struct lease){
-		.later = {.work = accel->work, .index = index, .go = just_free},
-		.accel = accel,
-		.memory = memory};
-	deferred_run(&l->later);
+	*l = (struct lease){.deferred = {.work = accel->work,
+					 .index = index,
+					 .go = just_free},
+			    .accel = accel,
+			    .memory = memory};
+	deferred_run(&l->deferred);
 }
 
 /* ---- neighbours ---- */
@@ -200,9 +205,9 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 	return DICOMM_SUCCESS;
 }
 
-void lease_give(int taken)
+void lease_release(int taken)
 {
-	/* A child of a fork keeps what was opened, but has no use for it. */
+	/* A child of a fork inherits the open file but does not use it. */
 	(void)try_lock(taken, F_UNLCK, 0, 0);
 	close(taken);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a device that neighbours reach stays until they have let go of it,
- * or have died: drivers do not see to that. Who reaches it holds a lock on a
- * file of its owner's, which the kernel takes back with the process. The owner
- * frees what nobody has locked, while no stream is held (held.h): at once,
- * after a short wait for processes that end with it, or later.
+ * A lease keeps device memory alive until the processes that have imported it
+ * let go of it or die; drivers do not ensure that. A process that imports
+ * memory locks a byte of a file that belongs to the owner. The kernel releases
+ * the lock when the process ends. The owner frees memory that nobody has
+ * locked, while no stream is blocked (blocked_streams.h): at once, after a
+ * short wait for processes that end at the same time, or later.
  *
  * Threads: any.
  */
@@ -15,25 +16,26 @@
 
 struct lease;
 
-/* What neighbours need to know */
+/* What another process needs to take the lease */
 struct lease_place {
 	uint64_t id; /* of the file; 0: there is none */
 	int32_t pid, fd;
 };
 
-/* Memory of that device, which from now on belongs to the lease; NULL: it stays
- * its user's, whom lease_end() tells whether others still have it. */
+/* Begin a lease. It owns `memory` from now on. NULL: the user keeps the memory,
+ * and lease_end() says whether other processes still have it. */
 dicomm_result_t lease_begin(const struct accel *accel, int index, void *memory,
 			    struct lease **out);
 void lease_tell(const struct lease *l, struct lease_place *place);
-/* Wait so long at most for other processes to let go of it, and free it; NULL:
- * there is none. False: some still have it, and it is freed later. */
+/* Wait at most wait_ms until other processes let go, then free the memory.
+ * Accepts NULL. False: some process still has it, and it is freed later. */
 bool lease_end(struct lease *l, int wait_ms);
-/* Free memory that nobody has a lease on, now or later. */
+/* Free memory on which nobody has a lease: now, or when no stream is blocked.
+ */
 void lease_free(const struct accel *accel, int index, void *memory);
 
-/* For neighbours: until lease_give(), the memory stays. */
+/* Take the lease of another process. The memory stays until lease_release(). */
 dicomm_result_t lease_take(const struct lease_place *place, int *taken);
-void lease_give(int taken);
+void lease_release(int taken);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups: calls of one thread that are launched, and make progress, together.
- */
+/* Groups: calls of one thread that start, and make progress, together. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,20 +10,22 @@
 #include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
 
 struct pending_init {
-	const struct dicomm_comm *of; /* only to be compared */
+	const struct dicomm_comm *of; /* only compared, never followed */
 	dicomm_result_t (*init)(void *arg);
 	void (*refuse)(void *arg);
 	void *arg;
 	dicomm_result_t status;
-	bool has_thread; /* the first of its communicator, which runs all */
+	/* The first call of its communicator, which runs all of them */
+	bool has_thread;
 	pthread_t thread;
 	char text[512];
 	struct pending_init *next;
 };
 
-/* Of the calling thread. */
+/* of the calling thread */
 static _Thread_local struct {
 	int depth;
 	struct item *items;
@@ -83,14 +84,14 @@ static bool idle(const struct dicomm_comm *comm)
 	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
-/* One more would wait for the others of its own group. */
+/* A group with more calls would wait for itself. */
 static dicomm_result_t check_room(const struct stream_fence *list,
 				  const struct dicomm_comm *comm)
 {
 	int n = 0;
 
 	for (; list; list = list->next)
-		n += list->of == comm->dev->tickets;
+		n += list->of == comm->dev->fences;
 	if (n < DEVICE_CALLS)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -98,15 +99,15 @@ static dicomm_result_t check_room(const struct stream_fence *list,
 		    comm->name, DEVICE_CALLS, comm->device);
 }
 
-/* One ticket for each stream of a device. */
-static dicomm_result_t take_tickets(struct item *items, size_t n,
-				    struct stream_fence **list)
+/* One fence for each stream of a device */
+static dicomm_result_t take_fences(struct item *items, size_t n,
+				   struct stream_fence **list)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stream_fence *t;
 
 	*list = NULL;
-	/* Before any stream is held. */
+	/* Do this before any stream is blocked. */
 	for (size_t i = 0; i < n; i++) {
 		neighbour_refresh(items[i].comm);
 		user_buffer_find(items[i].comm, &items[i].call);
@@ -130,26 +131,26 @@ static dicomm_result_t take_tickets(struct item *items, size_t n,
 		*list = t;
 	}
 	if (status == DICOMM_SUCCESS)
-		status = stream_fence_hold(*list);
+		status = stream_fence_block(*list);
 	while (status != DICOMM_SUCCESS && (t = *list)) {
 		*list = t->next;
-		stream_fence_give(t);
+		stream_fence_release(t);
 	}
 	return status;
 }
 
-/* Blocking, if any of them is a blocking call of a host rank. */
+/* Run the calls; blocking if one of them is a blocking call of a host rank. */
 static dicomm_result_t submit(struct item *items, size_t n)
 {
-	struct stream_fence *tickets;
+	struct stream_fence *fences;
 	dicomm_result_t status;
 	bool wait = false;
 
 	for (size_t i = 0; i < n; i++)
 		wait |= !items[i].stream && !items[i].comm->dev;
-	status = take_tickets(items, n, &tickets);
+	status = take_fences(items, n, &fences);
 	if (status == DICOMM_SUCCESS)
-		return stream_submit(items, n, tickets, wait);
+		return stream_submit(items, n, fences, wait);
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
 	return status;
@@ -181,7 +182,7 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	return submit(&item, 1);
 }
 
-/* Blocking calls on communicators that nobody else drives: run them here. */
+/* Run blocking calls here, on communicators that no other thread drives. */
 static dicomm_result_t run_here(void)
 {
 	struct operation **ops = calloc(group.n, sizeof(*ops));
@@ -191,7 +192,8 @@ static dicomm_result_t run_here(void)
 	if (!ops)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "group: no memory for %zu operations", group.n);
-	/* All of them first: a communicator that was left may be gone. */
+	/* Prepare all before any leaves: a communicator that was left may be
+	 * freed. */
 	for (size_t i = 0; i < group.n; i++)
 		comm_enter_one(group.items[i].comm);
 	for (size_t i = 0; i < group.n; i++) {
@@ -228,11 +230,11 @@ static dicomm_result_t launch(void)
 	if (here)
 		return run_here();
 	status = submit(group.items, group.n);
-	group.n = 0; /* the counts have a new owner */
+	group.n = 0; /* the item owns the counts now */
 	return status;
 }
 
-/* The next call on the same communicator. */
+/* The next call on the same communicator */
 static struct pending_init *next_of(const struct pending_init *p)
 {
 	struct pending_init *q = p->next;
@@ -288,7 +290,7 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
 	return DICOMM_SUCCESS;
 }
 
-/* Has nothing failed so far? What goes on hides no failure. */
+/* Keep the first failure; later results do not hide it. */
 static bool is_good(dicomm_result_t status)
 {
 	return status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
@@ -353,7 +355,7 @@ dicomm_result_t dicomm_group_end(void)
 		group.depth--;
 		return DICOMM_SUCCESS;
 	}
-	/* Calls made while initialising do not belong to the group. */
+	/* Calls that are made during these inits do not belong to the group. */
 	group.depth = 0;
 	if (group.inits)
 		status = run_inits();

@@ -2,9 +2,10 @@
 /*
  * Host streams, and the progress thread that runs what is queued on them.
  *
- * One progress thread for the process, started by the first queued call. It
- * alone touches the data path of communicators that have queued operations.
- * `lock` guards the hand-over (inbox, pending counts, results), never a turn.
+ * The process has one progress thread, which the first queued call starts.
+ * While a communicator has queued operations, only this thread touches its data
+ * path. `lock` guards the hand-over (inbox, pending counts, results). It is not
+ * taken during a turn.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,24 +17,27 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "src/engine/prepare.h"
 #include "src/stream/submit.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
 
 /* Passes without progress before the thread sleeps */
 #define QUIET_YIELDS 1000
-/* From a look at one batch to one at the next: a few naps, as others come. */
+/* Passes between the checks of two batches: a few short sleeps */
 #define LOOK_PASSES 8
-/* Longer than anything takes that the library queues on a device */
-#define HELD_NS UINT64_C(5000000000)
+/* Longer than anything that the library queues on a device takes */
+#define BLOCKED_NS UINT64_C(5000000000)
 
 struct batch;
 
-/* The place of a work in one of its streams. */
+/* The place of a batch in one of its streams */
 struct place {
 	struct host_stream *stream;
 	struct batch *work;
-	struct place *next; /* later work of the same stream */
+	struct place *next; /* the next batch of the same stream */
 };
 
 struct host_stream {
@@ -43,7 +47,7 @@ struct host_stream {
 	size_t pending;
 	dicomm_result_t status; /* first failure since the last synchronise */
 	char text[512];
-	/* progress thread's */
+	/* touched by the progress thread only */
 	struct place *head, *tail;
 };
 
@@ -51,12 +55,13 @@ struct batch {
 	struct item *items;
 	size_t nitems, left;
 	struct place *places;
-	size_t nplaces, blocked;      /* streams in which it is not first */
-	struct stream_fence *tickets; /* of streams of devices */
-	bool reached;                 /* they have come to all of these */
-	struct operation *waiting;    /* the first that does; of this pass */
+	size_t nplaces, blocked;     /* streams in which it is not first */
+	struct stream_fence *fences; /* fences of device streams */
+	bool reached;                /* the streams have reached all of them */
+	struct operation
+		*waiting; /* the first operation that waits, in this pass */
 	struct waiter waiter;
-	bool waited; /* someone waits for it and frees it */
+	bool waited; /* a caller waits for it and frees it */
 	bool finished;
 	dicomm_result_t status;
 	char text[512];
@@ -72,7 +77,7 @@ static bool running;
 
 /* ---- progress thread ---- */
 
-static void note(struct batch *w, dicomm_result_t status)
+static void record_status(struct batch *w, dicomm_result_t status)
 {
 	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
 		return;
@@ -88,12 +93,12 @@ static void finish_item(struct item *item)
 		engine_release(item->op);
 	item->op = NULL;
 	item->comm = NULL;
-	prepared_trim(comm);
+	prepare_trim(comm);
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 
-/* Does a call of the batch still hold the stream, other than those of a broken
- * communicator, if any? */
+/* Does a call of the batch still need this stream blocked? Calls of the broken
+ * communicator, if one is given, do not count. */
 static bool is_wanted(const struct batch *w, const struct stream_fence *t,
 		      const struct dicomm_comm *broken)
 {
@@ -104,10 +109,11 @@ static bool is_wanted(const struct batch *w, const struct stream_fence *t,
 	return false;
 }
 
-/* Let the streams of devices go on that only lost calls have held. */
-static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
+/* Release the fences that only calls of this broken communicator needed. */
+static void release_lost_fences(struct batch *w,
+				const struct dicomm_comm *broken)
 {
-	struct stream_fence **at = &w->tickets, *t;
+	struct stream_fence **at = &w->fences, *t;
 
 	while ((t = *at)) {
 		if (is_wanted(w, t, broken)) {
@@ -115,29 +121,30 @@ static void give_lost_tickets(struct batch *w, const struct dicomm_comm *broken)
 			continue;
 		}
 		*at = t->next;
-		stream_fence_give(t);
+		stream_fence_release(t);
 	}
 }
 
 /*
- * The user's stream goes on when nothing of the call runs any more on the
- * device. But where queues are shared, what the library has queued there may be
- * behind that very stream.
+ * The user's stream continues when no work of the call runs on the device any
+ * more. But if streams share a hardware queue, the library's work may be behind
+ * that very stream. So this wait is bounded.
  */
 static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 {
-	/* Of several operations that are lost, the first has waited for all. */
-	if (!w->tickets)
+	/* Of several operations that are given up, the first has waited for
+	 * all. */
+	if (!w->fences)
 		return;
-	fault_stop_wires(comm);
-	if (comm->dev && !device_settles(comm, HELD_NS))
-		give_lost_tickets(w, comm);
+	fault_stop_transports(comm);
+	if (comm->dev && !device_settles(comm, BLOCKED_NS))
+		release_lost_fences(w, comm);
 }
 
 static void drop_operation(struct batch *w, struct item *item)
 {
 	if (!item->op->done) {
-		note(w, fault_report(item->comm));
+		record_status(w, fault_report(item->comm));
 		let_streams_go(w, item->comm);
 		engine_drop(item->op);
 		w->left--;
@@ -146,9 +153,10 @@ static void drop_operation(struct batch *w, struct item *item)
 	item->op = NULL;
 }
 
-/* Drop what belongs to broken communicators, whatever else the batch waits for:
- * who broke one waits until it is gone from here, and may then free it. So
- * nothing of it is used after that: not the streams that it holds either. */
+/* Drop the items of broken communicators, whatever else the batch waits for.
+ * The thread that broke one waits until the progress thread has left it, and
+ * may then free it. So nothing of it is used after that, including the fences
+ * of its streams. */
 static void drop_broken(struct batch *w)
 {
 	bool any = false;
@@ -164,7 +172,7 @@ static void drop_broken(struct batch *w)
 	}
 	if (!any)
 		return;
-	give_lost_tickets(w, NULL);
+	release_lost_fences(w, NULL);
 	wait_moved(&w->waiter);
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct item *item = &w->items[i];
@@ -174,7 +182,7 @@ static void drop_broken(struct batch *w)
 	}
 }
 
-/* Give its operations their place in the order of the communicators. */
+/* Number its operations, in the order of the communicators. */
 static void accept_work(struct batch *w)
 {
 	w->left = w->nitems;
@@ -187,13 +195,14 @@ static void accept_work(struct batch *w)
 		} else {
 			s = fault_report(item->comm);
 		}
-		/* All ranks decide alike; but of a call on the stream of a
-		 * device nobody else would hear. */
+		/* If all ranks refuse the call alike, that is all. But if it
+		 * was queued on a device stream, the other ranks would not hear
+		 * of the failure, so it breaks the communicator. */
 		if (s != DICOMM_SUCCESS && item->comm->dev)
 			s = fault_own(item->comm, s, -1);
 		if (s != DICOMM_SUCCESS) {
 			item->op = NULL;
-			note(w, s);
+			record_status(w, s);
 			w->left--;
 		}
 	}
@@ -221,20 +230,20 @@ static void free_work(struct batch *w)
 	free(w);
 }
 
-/* Let the streams of devices go on. */
-static void give_tickets(struct batch *w)
+/* Release the fences of device streams. */
+static void release_fences(struct batch *w)
 {
 	struct stream_fence *t;
 
-	while ((t = w->tickets)) {
-		w->tickets = t->next;
-		stream_fence_give(t);
+	while ((t = w->fences)) {
+		w->fences = t->next;
+		stream_fence_release(t);
 	}
 }
 
 static void complete(struct batch *w)
 {
-	give_tickets(w);
+	release_fences(w);
 	for (size_t i = 0; i < w->nitems; i++)
 		if (w->items[i].comm)
 			finish_item(&w->items[i]);
@@ -268,7 +277,7 @@ static void complete(struct batch *w)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Turn each operation once; the first that waits, if none moved. */
+/* Give each operation a turn. If none moved, return the first that waits. */
 static struct operation *turn(struct batch *w, bool *moved)
 {
 	struct operation *waiting = NULL;
@@ -276,7 +285,8 @@ static struct operation *turn(struct batch *w, bool *moved)
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct operation *op = w->items[i].op;
 
-		/* What is broken is dropped in the next pass. */
+		/* Items of broken communicators are dropped in the next pass.
+		 */
 		if (!op || op->done || op->before || fault_is(op->comm))
 			continue;
 		if (engine_turn(op, moved) == SCHEDULE_DONE) {
@@ -289,12 +299,12 @@ static struct operation *turn(struct batch *w, bool *moved)
 	return waiting;
 }
 
-/* Have the streams of devices come to where the calls were made? */
-static void look_at_tickets(struct batch *w, bool *moved)
+/* Have the device streams reached the fences of the calls? */
+static void look_at_fences(struct batch *w, bool *moved)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	for (struct stream_fence *t = w->tickets; t && status == DICOMM_SUCCESS;
+	for (struct stream_fence *t = w->fences; t && status == DICOMM_SUCCESS;
 	     t = t->next)
 		status = stream_fence_query(t);
 	if (status == DICOMM_SUCCESS)
@@ -324,8 +334,8 @@ static struct batch *take_inbox(bool wait)
 	return w;
 }
 
-/* Who waits for this rank on another communicator must not wait for that one,
- * too. */
+/* Send pending credits, so that a rank which waits on one communicator does not
+ * also wait for another one. */
 static void poll_others(const struct batch *batches,
 			const struct dicomm_comm *comm)
 {
@@ -334,10 +344,10 @@ static void poll_others(const struct batch *batches,
 		     i++)
 			if (w->items[i].op && !w->items[i].op->done &&
 			    w->items[i].op->comm != comm)
-				wait_poll(w->items[i].op->comm);
+				comm_poll(w->items[i].op->comm);
 }
 
-/* The other operations of a batch, when the first that waits was looked at */
+/* Check the other operations of a batch, after the first that waits. */
 static void watch_others(struct batch *w)
 {
 	bool more = true;
@@ -350,8 +360,8 @@ static void watch_others(struct batch *w)
 	}
 }
 
-/* Has a waited for less long than b? Then it decides how to wait: who comes
- * soon must not find this thread asleep. */
+/* Has a waited for less time than b? The shortest wait decides how to wait,
+ * since its peer may come soon and this thread must be awake. */
 static bool is_fresher(const struct batch *a, const struct batch *b)
 {
 	if (!a->waiter.since_ns || !b->waiter.since_ns)
@@ -359,7 +369,7 @@ static bool is_fresher(const struct batch *a, const struct batch *b)
 	return a->waiter.since_ns >= b->waiter.since_ns;
 }
 
-/* Who is late is asked for in each of them, one after the other. */
+/* Check late ranks in one batch after the other. */
 static void look_at_next(struct batch *batches)
 {
 	static unsigned next;
@@ -372,12 +382,12 @@ static void look_at_next(struct batch *batches)
 		watch_others(w);
 }
 
-/* One pass over all batches in order; returns whether anything moved. */
+/* One pass over all batches in order. Returns whether anything moved. */
 static void pass(struct batch **batches, unsigned round)
 {
 	struct batch **at = batches, *idle = NULL;
-	static unsigned quiet; /* passes for which streams were waited for */
-	static unsigned known; /* communicators that have broken */
+	static unsigned quiet; /* passes in which streams were waited for */
+	static unsigned known; /* communicators that had broken */
 	unsigned broken = atomic_load(&fault_count);
 	const struct timespec nap = {0, 50000};
 	bool any = broken != known;
@@ -391,7 +401,7 @@ static void pass(struct batch **batches, unsigned round)
 
 		w->waiting = NULL;
 		if (!w->blocked && !w->reached)
-			look_at_tickets(w, &moved);
+			look_at_fences(w, &moved);
 		if (!w->blocked && w->reached)
 			w->waiting = turn(w, &moved);
 		if (!w->blocked && !w->left) {
@@ -442,7 +452,7 @@ static void *progress(void *arg)
 	return NULL;
 }
 
-/* The child of a fork has no progress thread, and nothing queued. */
+/* The child of a fork has no progress thread and nothing queued. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -503,27 +513,27 @@ static struct batch *make_work(const struct item *items, size_t n)
 }
 
 dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *tickets, bool wait)
+			      struct stream_fence *fences, bool wait)
 {
 	struct batch *w = make_work(items, n);
-	struct batch lost = {.tickets = tickets};
+	struct batch lost = {.fences = fences};
 	dicomm_result_t status;
 
 	if (!w) {
-		give_tickets(&lost);
+		release_fences(&lost);
 		for (size_t i = 0; i < n; i++)
 			free(items[i].counts);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "stream: no memory to queue %zu calls", n);
 	}
 	w->waited = wait;
-	w->tickets = tickets;
-	w->reached = !tickets;
+	w->fences = fences;
+	w->reached = !fences;
 	pthread_mutex_lock(&lock);
 	status = start_progress();
 	if (status != DICOMM_SUCCESS) {
 		pthread_mutex_unlock(&lock);
-		give_tickets(w);
+		release_fences(w);
 		free_work(w);
 		return status;
 	}
@@ -536,7 +546,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	inbox_tail = &w->next;
 	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
 	pthread_cond_signal(&arrived);
-	/* The operations are bounded, so this wait is. */
+	/* Each operation is bounded, so this wait is bounded. */
 	while (wait && !w->finished)
 		pthread_cond_wait(&completed, &lock);
 	pthread_mutex_unlock(&lock);

@@ -60,12 +60,12 @@ case_of() { # as drop()
 		[ $attempt -eq 1 ] || fail "$1: the time is not back"
 	done
 	cp "$out/job.0" "$out/table"
-	has 'operations no longer take what they did'
+	has 'the duration of operations has changed'
 	has "^ *$2 .* float .* sum "
 	awk '/^ *[0-9]+ .* float / && ($9 != 0 || $13 != 0) { exit 1 }' \
 		"$out/job.0" || fail "$1: wrong data"
 	# What was measured last: up and down of each host.
-	sed -n 's/.*measured the ways of . hosts (Gbit.s)://p' "$out/job.0" |
+	sed -n 's/.*measured the uplinks of . hosts (Gbit.s)://p' "$out/job.0" |
 		tail -n 1 | tr , '\n' | awk -v host="$4" '
 			{ rate[NR - 1] = $1 > $3 ? $1 : $3 }
 			END { for (h = 0; h < NR; h++)

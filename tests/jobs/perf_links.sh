@@ -188,7 +188,7 @@ if [ -e "$out/measured.json" ]; then
 		barrier -n 1 >"$out/table" 2>"$out/errors" ||
 		fail "the library between hosts: $(cat "$out"/probe.*)"
 	# Of each host both ways; none by half of it off, and far from the others
-	sed -n 's/.*measured the ways of 3 hosts (Gbit.s)://p' "$out/probe.0" |
+	sed -n 's/.*measured the uplinks of 3 hosts (Gbit.s)://p' "$out/probe.0" |
 		tr , '\n' | awk '{ w = NR % 3 ? 0.4 : 0.04; n++
 			if ($1 < w / 2 || $1 > w * 2 || $3 < w / 2 ||
 				$3 > w * 2) bad = 1 }
@@ -202,7 +202,7 @@ if [ -e "$out/measured.json" ]; then
 			400mbit,100mbit,100mbit,100mbit "$PWD/dicomm-perf" \
 			barrier -n 1 >"$out/table" 2>"$out/errors" ||
 			fail "the library between hosts: $(cat "$out"/fast.*)"
-		sed -n 's/.*measured the ways of 4 hosts (Gbit.s)://p' \
+		sed -n 's/.*measured the uplinks of 4 hosts (Gbit.s)://p' \
 			"$out/fast.0" | tr , '\n' | awk '{ n++
 				w = NR % 4 == 1 ? 0.3 : 0.1
 				if ($1 < w * 0.7 || $1 > w * 1.5 ||

@@ -415,7 +415,7 @@ END_TEST
 static void alone(struct job_rank *me, struct gadget *g)
 {
 	const char *how = me->arg;
-	const uint8_t *stages = me->comm->dev->near;
+	const uint8_t *stages = me->comm->dev->exported;
 	struct accel_owner owner;
 
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
@@ -448,7 +448,7 @@ END_TEST
 /* The dead hold nothing. */
 static void bereaved(struct job_rank *me, struct gadget *g)
 {
-	const uint8_t *stages = me->comm->dev->near;
+	const uint8_t *stages = me->comm->dev->exported;
 	struct accel_owner owner;
 
 	cast_trial((struct trial){.kind = TRIAL_ALLREDUCE, .count = 1000}, me,
@@ -488,7 +488,7 @@ static void in_one_process(struct job_rank *me)
 	JOB_TRY(dicomm_comm_init_all(comms, 2, names));
 	begin = job_seconds();
 	for (int i = 0; i < 2; i++) {
-		stages[i] = comms[i]->dev->near;
+		stages[i] = comms[i]->dev->exported;
 		JOB_TRY(dicomm_comm_destroy(comms[i]));
 		JOB_CHECK(!g.accel->work->owner(stages[i], &owner),
 			  "what nobody reads is still there");

@@ -86,15 +86,15 @@ static void each_operator(struct trial t, const struct job_rank *me,
 static void paint(const struct device *dev, struct gadget *g, bool check)
 {
 	static const uint8_t pattern = 0x5c;
-	size_t bytes = device_near_bytes(dev);
+	size_t bytes = device_exported_bytes(dev);
 	uint8_t *at = malloc(bytes);
 
 	JOB_CHECK(at != NULL, "out of memory");
 	memset(at, check ? 0 : pattern, bytes);
 	if (check)
-		gadget_copy(g, at, dev->near, bytes);
+		gadget_copy(g, at, dev->exported, bytes);
 	else
-		gadget_copy(g, dev->near, at, bytes);
+		gadget_copy(g, dev->exported, at, bytes);
 	gadget_wait(g);
 	for (size_t i = 0; i < bytes; i++)
 		JOB_CHECK(at[i] == pattern, "byte %zu of the stages is %d", i,
@@ -109,8 +109,8 @@ static void everything(struct job_rank *me, struct gadget *g)
 	dicomm_stats_t stats;
 
 	for (int r = 0; r < me->ranks; r++)
-		JOB_CHECK(me->comm->peers[r].is_near &&
-				  me->comm->peers[r].neighbour->lent,
+		JOB_CHECK(me->comm->peers[r].has_peer_access &&
+				  me->comm->peers[r].neighbour->in_process,
 			  "rank %d lends nothing", r);
 	paint(dev, g, false);
 	job_barrier();
@@ -197,9 +197,11 @@ static void two_devices(struct job_rank *me, struct gadget *g)
 		const struct peer *p = &me->comm->peers[r];
 		bool apart = r % 2 != me->rank % 2;
 
-		JOB_CHECK(p->is_near == (has_peers() || !apart) &&
-				  (!p->is_near || p->neighbour->apart == apart),
-			  "rank %d is %s", r, p->is_near ? "near" : "not near");
+		JOB_CHECK(p->has_peer_access == (has_peers() || !apart) &&
+				  (!p->has_peer_access ||
+				   p->neighbour->apart == apart),
+			  "rank %d is %s", r,
+			  p->has_peer_access ? "reached" : "not reached");
 	}
 	for (int k = 0; k < TRIAL_KINDS; k++)
 		for (t.count = 7; t.count < 30000; t.count *= 60) {
@@ -287,10 +289,10 @@ static void *one_of_process(void *arg)
 					     a->me.rank, &config));
 	for (int r = 0; r < a->me.ranks && a->g.accel->work; r++) {
 		const struct peer *p = &a->me.comm->peers[r];
-		bool lent = p->is_near && p->neighbour->lent;
+		bool reads = p->has_peer_access && p->neighbour->in_process;
 
-		JOB_CHECK(lent == (r / OWN == own && r % OWN != OWN - 1),
-			  "rank %d lends to rank %d: %d", r, a->me.rank, lent);
+		JOB_CHECK(reads == (r / OWN == own && r % OWN != OWN - 1),
+			  "rank %d lends to rank %d: %d", r, a->me.rank, reads);
 	}
 	mixed_trials(a);
 	JOB_TRY(dicomm_comm_destroy(a->me.comm));
@@ -468,7 +470,7 @@ static void give_up(struct job_rank *me, struct gadget *g, int life)
 	if (me->rank == life % me->ranks) {
 		job_sleep_ms(life);
 		JOB_TRY(dicomm_comm_abort(me->comm));
-		JOB_CHECK(in_process_close(me->comm->dev->lent, 0),
+		JOB_CHECK(in_process_close(me->comm->dev->in_process, 0),
 			  "what it sent is still read");
 	}
 	gadget_wait(g);
@@ -590,7 +592,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lent");
+	Suite *suite = suite_create("in_process");
 	TCase *tcase = tcase_create("operations");
 
 	tcase_set_timeout(tcase, 200);

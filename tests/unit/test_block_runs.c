@@ -40,7 +40,7 @@ static void check_run(const struct block_runs *runs, size_t i,
 	ck_assert_uint_lt(i, runs->n);
 	ck_assert_uint_eq(runs->run[i].at, (uintptr_t)at);
 	ck_assert_uint_eq(runs->run[i].len, len);
-	ck_assert_uint_eq(runs->run[i].held.wires, 0);
+	ck_assert_uint_eq(runs->run[i].handles.transports, 0);
 }
 
 static uint8_t *map(size_t bytes)
@@ -199,17 +199,17 @@ START_TEST(all_runs_are_held_or_none)
 
 	ck_assert_ptr_nonnull(comm);
 	comm->ranks = 3;
-	comm->wires[0].transport = &counting;
-	comm->wires[0].device = (struct tp_device *)at;
+	comm->transports[0].transport = &counting;
+	comm->transports[0].device = (struct tp_device *)at;
 	for (fails_at = 0; fails_at <= 3; fails_at++) {
 		struct block_runs runs = {NULL, 0};
 		dicomm_result_t status =
-			block_runs_hold(comm, &call, PLAN_RECV, &runs);
+			block_runs_register(comm, &call, PLAN_RECV, &runs);
 
 		ck_assert_int_eq(status, fails_at < 3 ? DICOMM_ERR_SYSTEM
 						      : DICOMM_SUCCESS);
 		ck_assert_int_eq(holds, fails_at < 3 ? 0 : 3);
-		block_runs_drop(comm, &runs);
+		block_runs_deregister(comm, &runs);
 		ck_assert_int_eq(holds, 0);
 		ck_assert_ptr_null(runs.run);
 	}

@@ -210,7 +210,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("lent");
+	Suite *s = suite_create("in_process");
 	TCase *t = tcase_create("lent");
 
 	tcase_set_timeout(t, 20);

@@ -17,6 +17,8 @@
 #include "src/core/wait.h"
 #include "src/engine/engine.h"
 #include "tests/support/runner.h"
+#include "src/core/fault.h"
+#include "src/core/connect.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
 			     struct tp_outbox *out)
@@ -77,7 +79,7 @@ START_TEST(connecting_is_cut_short)
 		0);
 	ck_assert_int_eq(comm_connect_out(comm, peer, TP_COLLECTIVE),
 			 DICOMM_ERR_ABORTED);
-	ck_assert_ptr_null(peer->lane[TP_COLLECTIVE].out.released);
+	ck_assert_ptr_null(peer->channel[TP_COLLECTIVE].out.released);
 	pthread_join(thread, NULL);
 	comm_free(comm);
 }
@@ -109,7 +111,7 @@ static void bring(struct dicomm_comm *comm)
 
 	if (!comm->prepared.all || atomic_load(&line->seq) == number)
 		return;
-	line->signature = engine_signature(comm->prepared.all, number);
+	line->signature = prepared_signature(comm->prepared.all, number);
 	line->kind = TP_REF;
 	line->len = BYTES;
 	atomic_store(&line->seq, number);
@@ -205,9 +207,9 @@ static struct dicomm_comm *open_full(void)
 	struct dicomm_comm *comm;
 
 	ck_assert_int_eq(comm_create(&comm, 2, 0, NULL), DICOMM_SUCCESS);
-	comm->wires[0].transport = &full;
-	atomic_store(&comm->wires[0].device, (struct tp_device *)sent);
-	comm->peers[1].wires = 1;
+	comm->transports[0].transport = &full;
+	atomic_store(&comm->transports[0].device, (struct tp_device *)sent);
+	comm->peers[1].transports = 1;
 	atomic_store(&comm->state, COMM_READY);
 	return comm;
 }
@@ -259,7 +261,7 @@ START_TEST(who_leaves_waits_until_all_is_there)
 
 	lands.delivered = land;
 	lands.poll = poll_on;
-	comm->wires[0].transport = &lands;
+	comm->transports[0].transport = &lands;
 	untold = 0;
 	in_flight = 1000;
 	ck_assert_int_eq(dicomm_comm_finalize(comm), DICOMM_SUCCESS);
@@ -322,7 +324,7 @@ static struct dicomm_comm *open_other(const struct transport *t)
 {
 	struct dicomm_comm *comm = open_full();
 
-	comm->wires[0].transport = t;
+	comm->transports[0].transport = t;
 	atomic_store(&polls_there, 0);
 	cross_progress_add(comm);
 	return comm;
@@ -346,7 +348,7 @@ START_TEST(who_waits_polls_other_communicators)
 
 	whole.abort = close_it;
 	whole.broken = is_whole;
-	comm->wires[0].transport = &whole;
+	comm->transports[0].transport = &whole;
 	comm->timeout_ms = 10000;
 	while (atomic_load(&polls_there) < ENOUGH)
 		ck_assert_int_eq(wait_more(&w, &f), DICOMM_SUCCESS);

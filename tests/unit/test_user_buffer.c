@@ -78,12 +78,12 @@ static struct peer peers[2];
 /* Of two ranks, with a wire between them that reaches their devices. */
 static void begin(void)
 {
-	peers[1].is_direct = true;
+	peers[1].by_reference = true;
 	comm.ranks = 2;
 	comm.peers = peers;
 	comm.dev = &dev;
-	comm.wires[0].transport = &transport;
-	atomic_store(&comm.wires[0].device, (struct tp_device *)first);
+	comm.transports[0].transport = &transport;
+	atomic_store(&comm.transports[0].device, (struct tp_device *)first);
 	ck_assert_int_eq(user_buffer_open(&comm), DICOMM_SUCCESS);
 	ck_assert_int_eq(user_buffer_allocated(&device, 0, first, BYTES),
 			 DICOMM_SUCCESS);
@@ -152,10 +152,12 @@ START_TEST(what_only_this_rank_uses_is_not_registered)
 	begin();
 	atomic_store(&may_answer, true);
 	user_buffer_find(&comm, &call);
-	ck_assert(!atomic_load(&asked) && !call.wires[0] && !call.wires[1]);
+	ck_assert(!atomic_load(&asked) && !call.transports[0] &&
+		  !call.transports[1]);
 	call.coll = COLL_ALLREDUCE;
 	user_buffer_find(&comm, &call);
-	ck_assert(atomic_load(&asked) && call.wires[0] && call.wires[1]);
+	ck_assert(atomic_load(&asked) && call.transports[0] &&
+		  call.transports[1]);
 	user_buffer_close(&comm);
 }
 END_TEST

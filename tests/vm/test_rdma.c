@@ -230,7 +230,7 @@ static void hear_of_unlike_hosts(struct job_rank *me)
 	trial_run_some(me, 0);
 	if (me->rank)
 		return;
-	told = strstr(capture_text(), "declare the ways of 3 hosts");
+	told = strstr(capture_text(), "declare the uplinks of 3 hosts");
 	JOB_CHECK(told, "not told in: %s", capture_text());
 	told = strchr(told, ':');
 	JOB_CHECK(told && sscanf(told,
@@ -268,7 +268,7 @@ static void measure_software(struct job_rank *me)
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
 	trial_run_some(me, 0);
-	JOB_CHECK(me->rank || strstr(capture_text(), "measured the ways of"),
+	JOB_CHECK(me->rank || strstr(capture_text(), "measured the uplinks of"),
 		  "not told in: %s", capture_text());
 }
 

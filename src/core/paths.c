@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which transport leads to which rank; what is done on all of them. */
+#include "src/core/paths.h"
+
+#include <stdio.h>
+
+#include "src/base/log.h"
+#include "src/core/member.h"
+#include "src/core/rank_address.h"
+
+/* Does this transport lead to that rank? If not, `why` gets the reason. */
+static bool reaches_by(struct dicomm_comm *comm, const struct comm_transport *w,
+		       int rank, char *why, size_t len)
+{
+	struct tp_blob address;
+
+	rank_address_read(comm, rank, (size_t)(w - comm->transports), &address);
+	if (!address.len) {
+		snprintf(why, len, "rank %d does not use it", rank);
+		return false;
+	}
+	return w->transport->reaches(w->device, &address, why, len);
+}
+
+uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
+{
+	uint8_t mask = 0;
+	char why[160];
+
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (comm->transports[i].device &&
+		    reaches_by(comm, &comm->transports[i], rank, why,
+			       sizeof(why)))
+			mask |= (uint8_t)(1u << i);
+	return mask;
+}
+
+/* Does the transport to that rank still lead there? Other transports were not
+ * opened to it, so they do not notice that the rank has gone. */
+static bool is_reached(struct dicomm_comm *comm, int rank)
+{
+	uint8_t mask = comm->peers[rank].transports;
+	char why[160];
+
+	return mask && reaches_by(comm, &comm->transports[__builtin_ctz(mask)],
+				  rank, why, sizeof(why));
+}
+
+bool comm_has_left(struct dicomm_comm *comm, int rank)
+{
+	return control_gone(comm->control, rank) ||
+	       (control_gone(comm->control, 0) && !is_reached(comm, rank));
+}
+
+static dicomm_result_t open_peer(struct dicomm_comm *comm,
+				 struct comm_transport *w, int rank,
+				 struct peer *peer)
+{
+	struct tp_blob address;
+
+	peer->rank = rank;
+	rank_address_read(comm, rank, (size_t)(w - comm->transports), &address);
+	TRY(w->transport->peer_open(w->device, rank, &address, &peer->tp));
+	peer->transport = w->transport;
+	peer->device = w->device;
+	w->transport->limits(peer->tp, &peer->limits);
+	/* Slots are host memory. */
+	if (peer->by_reference)
+		peer->limits.eager_bytes = 0;
+	comm->stats.connected_peers++;
+	return DICOMM_SUCCESS;
+}
+
+/* Append why that transport does not lead there. False: no rank wanted it. */
+static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
+		    size_t len)
+{
+	struct comm_transport *w = &comm->transports[i];
+
+	if (!comm_lists(comm, transports[i]->name))
+		return false;
+	if (!w->device)
+		return !transports[i]->usable(why, len);
+	if (reaches_by(comm, w, rank, why, len))
+		snprintf(why, len, "not both ranks had it");
+	return true;
+}
+
+static dicomm_result_t no_path(struct dicomm_comm *comm, int rank)
+{
+	char reasons[512] = "", why[160];
+	size_t n = 0;
+
+	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++)
+		if (explain(comm, i, rank, why, sizeof(why)) &&
+		    n < sizeof(reasons))
+			n += (size_t)snprintf(reasons + n, sizeof(reasons) - n,
+					      "%s%s: %s", n ? "; " : "",
+					      transports[i]->name, why);
+	return FAIL(DICOMM_ERR_NO_PATH,
+		    "no path from rank %d (%s) to rank %d (%s, %s): %s",
+		    comm->rank, comm->device, rank, comm->members[rank].device,
+		    control_where(comm->control, rank), reasons);
+}
+
+dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
+{
+	struct peer *peer = &comm->peers[rank];
+
+	*out = peer;
+	if (peer->tp)
+		return DICOMM_SUCCESS;
+	if (!peer->transports)
+		return no_path(comm, rank);
+	return open_peer(comm,
+			 &comm->transports[__builtin_ctz(peer->transports)],
+			 rank, peer);
+}
+
+bool comm_flush(struct dicomm_comm *comm)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
+
+		if (w->device && !w->transport->flush(w->device))
+			all = false;
+	}
+	return all;
+}
+
+bool comm_landed(struct dicomm_comm *comm)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
+
+		if (w->device && w->transport->delivered &&
+		    !w->transport->delivered(w->device))
+			all = false;
+	}
+	return all;
+}
+
+void comm_poll(struct dicomm_comm *comm)
+{
+	for (size_t i = 0;
+	     i < sizeof(comm->transports) / sizeof(*comm->transports); i++)
+		if (comm->transports[i].device)
+			comm->transports[i].transport->poll(
+				comm->transports[i].device);
+}

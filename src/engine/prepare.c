@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Prepares calls: chooses the algorithm, makes its plan, and keeps the result
+ * in the cache of the communicator. */
+#include "src/engine/prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/plan/schedule.h"
+#include "src/accel/reduce/reciprocal.h"
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/engine/fast_path_build.h"
+#include "src/links/drift.h"
+#include "src/core/paths.h"
+#include "src/core/connect.h"
+
+/* Calls in the cache of a communicator, at most. The plan of many ranks is
+ * large. */
+#define KEPT_MAX 128
+#define WINDOW_MAX 64
+/* Blocks below this size do not congest a shared link for long. */
+#define INCAST_BYTES (UINT64_C(256) << 10)
+
+/* Elements of the longest block; slices are counted in it. */
+static uint64_t longest_block(const struct dicomm_comm *comm,
+			      const struct call *call)
+{
+	uint64_t most = 0;
+
+	if (call->coll == COLL_BARRIER)
+		return 1;
+	if (!coll_has_counts(call->coll))
+		return call->count;
+	for (int r = 0; r < comm->ranks; r++) {
+		const size_t *n =
+			call->counts ? call->counts : call->recv_counts;
+
+		if (n[r] > most)
+			most = n[r];
+		if (!call->counts && call->send_counts[r] > most)
+			most = call->send_counts[r];
+	}
+	return most;
+}
+
+/* Bytes of the longer buffer, for the estimate of time. The algorithm of
+ * alltoallv is chosen without its counts, because ranks do not share them: that
+ * would need an exchange before each call, and its algorithms take about
+ * equally long. */
+static uint64_t size_for_selection(const struct dicomm_comm *comm,
+				   const struct call *call, size_t elem_bytes)
+{
+	uint64_t n = call->count;
+
+	switch (call->coll) {
+	case COLL_ALLREDUCE:
+	case COLL_REDUCE:
+	case COLL_BROADCAST:
+		break;
+	case COLL_ALLTOALLV:
+		n = (uint64_t)1 << 20;
+		break;
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTERV:
+		n = 0;
+		for (int r = 0; r < comm->ranks; r++)
+			n += call->counts[r];
+		break;
+	case COLL_BARRIER:
+		n = 1;
+		break;
+	default:
+		n *= (uint64_t)comm->ranks;
+	}
+	return n * elem_bytes;
+}
+
+/* Elements of one part of a slice; message_parts parts make one message. */
+static uint64_t part_elements(const struct prepared *e,
+			      const struct dicomm_comm *comm, uint64_t longest)
+{
+	const struct plan *p = &e->plan;
+	uint64_t parts = p->message_parts ? p->message_parts : 1;
+	uint64_t of = p->message_parts_of ? p->message_parts_of : 1;
+	bool slotless = comm->slice_bytes &&
+			(!e->algorithm || e->algorithm->scratchless);
+	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
+	/* The ranks of an alltoallv do not know each other's longest block. */
+	uint64_t message = e->key.coll == COLL_ALLTOALLV
+				   ? UINT64_MAX
+				   : longest / of * parts * e->elem_bytes;
+	uint64_t part = schedule_slice_bytes(message, most, slotless) /
+			e->elem_bytes / parts;
+	/* Use only what all ranks know; their scratch may differ. */
+	uint64_t blocks = e->algorithm && e->algorithm->deterministic
+				  ? (uint64_t)comm->ranks
+				  : 2;
+	uint64_t scratch = blocks * of * e->elem_bytes;
+
+	while (!slotless && 2 * part * scratch > PREPARED_SCRATCH &&
+	       part > 2 * e->align)
+		part /= 2;
+	part -= part % e->align;
+	return part ? part : e->align;
+}
+
+static void size_slices(struct prepared *e, const struct dicomm_comm *comm,
+			uint64_t longest)
+{
+	const struct plan *p = &e->plan;
+
+	if (p->whole)
+		e->slice = longest ? longest : 1;
+	else
+		e->slice = part_elements(e, comm, longest) *
+			   (p->message_parts_of ? p->message_parts_of : 1);
+	e->longest = longest;
+	e->slices = longest ? (longest + e->slice - 1) / e->slice : 0;
+	/* A device needs the blocks of scratch at aligned distances. */
+	if (e->slices == 1)
+		e->slice = comm->dev && !p->whole ? (longest + e->align - 1) /
+							    e->align * e->align
+						  : longest;
+	e->window = WINDOW_MAX;
+	if (p->scratch_blocks) {
+		uint64_t one = p->scratch_blocks * e->slice * e->elem_bytes;
+
+		while (e->window > 2 && e->window * one > PREPARED_SCRATCH)
+			e->window /= 2;
+		if (e->window > e->slices)
+			e->window = e->slices ? e->slices : 1;
+		e->scratch_bytes = e->window * one;
+	}
+}
+
+static dicomm_result_t find_pairs(struct prepared *e, struct dicomm_comm *comm)
+{
+	uint32_t n = 0;
+
+	for (int r = 0; r < comm->ranks; r++)
+		if (e->plan.sends_to[r] || e->plan.recvs_from[r])
+			n++;
+	e->pairs = calloc(n + 1, sizeof(*e->pairs));
+	if (!e->pairs)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u peers", n);
+	for (int r = 0; r < comm->ranks; r++) {
+		struct pair *pair = &e->pairs[e->npairs];
+
+		if (!e->plan.sends_to[r] && !e->plan.recvs_from[r])
+			continue;
+		TRY(comm_peer(comm, r, &pair->peer));
+		pair->out = e->plan.sends_to[r];
+		pair->in = e->plan.recvs_from[r];
+		e->npairs++;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Does the step send anything? Its part of the first slice may be empty while
+ * its part of the last, shorter slice is not. */
+static bool carries(const struct prepared *e, const struct call *call,
+		    const struct step *s)
+{
+	uint64_t n = prepared_block(e, call, &s->a);
+
+	return n && (prepared_extent(e, call, &s->a, 0).n ||
+		     prepared_extent(e, call, &s->a, (n - 1) / e->slice).n);
+}
+
+/* Connect only to peers that are sent something. Others may have finished and
+ * left. */
+static dicomm_result_t connect_pairs(struct prepared *e,
+				     struct dicomm_comm *comm,
+				     const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < p->nsteps && e->slices; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->kind == STEP_SEND && carries(e, call, s))
+			TRY(comm_connect_out(comm, &comm->peers[s->peer],
+					     e->class));
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Find the steps whose result a later step reads. */
+static dicomm_result_t find_readers(struct prepared *e)
+{
+	const struct plan *p = &e->plan;
+
+	e->read_later = calloc(p->nsteps + 1, sizeof(bool));
+	if (!e->read_later)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "call: no memory for %u steps", p->nsteps);
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+
+		for (uint32_t d = 0; d < s->dep_count; d++)
+			if (s->kind != STEP_RECV)
+				e->read_later[p->deps[s->dep_first + d]] = true;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void find_largest(struct prepared *e, const struct call *call)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < p->nsteps && e->slices; i++) {
+		const struct step *s = &p->steps[i];
+		size_t bytes;
+
+		if (s->peer < 0)
+			continue;
+		bytes = prepared_extent(e, call,
+					s->kind == STEP_SEND ? &s->a : &s->dst,
+					0)
+				.n *
+			e->elem_bytes;
+		if (bytes > e->largest_message)
+			e->largest_message = bytes;
+	}
+}
+
+/* May a message go by reference over a transport that needs registered memory?
+ * The ranks of an alltoallv do not know whether their counts are equal, so for
+ * them: yes. */
+static void find_blocked(struct prepared *e)
+{
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		const struct tp_limits *l = &e->pairs[i].peer->limits;
+
+		if (l->needs_mem_reg &&
+		    (e->slices > 1 || e->largest_message > l->eager_bytes ||
+		     coll_has_counts((enum coll)e->key.coll)))
+			e->needs_mem_reg = true;
+	}
+}
+
+/* Find incast: several ranks send much to this one over a link that they share.
+ * Messages by reference do not need turns, as their sender waits for the
+ * release. */
+static void find_incast(struct prepared *e)
+{
+	uint32_t senders = 0;
+
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		const struct tp_limits *l = &e->pairs[i].peer->limits;
+
+		senders += e->pairs[i].in && l->congests;
+		if (l->congests && e->largest_message > l->eager_bytes)
+			return;
+	}
+	e->incast = senders > 1 && e->longest * e->elem_bytes >= INCAST_BYTES;
+}
+
+static dicomm_result_t find_kernels(struct prepared *e,
+				    struct dicomm_comm *comm,
+				    const struct call *call,
+				    struct shape *shape)
+{
+	e->op = call->op;
+	e->scale = reduce_scale_kernel(call->type);
+	if (!coll_reduces(call->coll))
+		return DICOMM_SUCCESS;
+	if (call->op >= 0x100) {
+		e->op = DICOMM_SUM;
+		shape->prescale = true;
+		memcpy(e->scalar, call->scalar, sizeof(e->scalar));
+		e->scalar_at = call->scalar_at;
+	} else if (call->op == DICOMM_AVG) {
+		shape->prescale = type_is_float(call->type);
+		shape->postdivide = !shape->prescale;
+		if (shape->prescale) {
+			reciprocal_of(call->type, comm->ranks, e->scalar);
+			e->scale = reduce_average_kernel(call->type);
+		}
+	}
+	e->reduce = reduce_kernel(call->type, e->op, false);
+	e->reduce_stream = reduce_kernel(call->type, e->op, true);
+	e->divide = reduce_divide_kernel(call->type);
+	if (!e->reduce)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: op %s is not defined for type %s",
+			    coll_name(call->coll), op_name(call->op),
+			    type_name(call->type));
+	return DICOMM_SUCCESS;
+}
+
+/* Calls that have no algorithm: one step. */
+static dicomm_result_t plan_one_step(struct prepared *e,
+				     struct dicomm_comm *comm,
+				     const struct call *call)
+{
+	struct span send = plan_block(PLAN_SEND, 0);
+	struct span recv = plan_block(PLAN_RECV, 0);
+
+	plan_init(&e->plan, comm->ranks);
+	if (call->coll == COLL_SEND) {
+		plan_send(&e->plan, call->root, send);
+	} else if (call->coll == COLL_RECV) {
+		plan_recv(&e->plan, call->root, recv);
+	} else {
+		e->plan.whole = comm->dev; /* one kernel */
+		plan_reduce(&e->plan, recv, send, recv);
+	}
+	return plan_finish(&e->plan);
+}
+
+/* Bytes of the result on one rank, at most */
+static uint64_t result_bytes(const struct prepared *e,
+			     const struct dicomm_comm *comm,
+			     const struct call *call)
+{
+	uint64_t block = longest_block(comm, call) * e->elem_bytes;
+
+	switch (call->coll) {
+	case COLL_ALLGATHER:
+	case COLL_ALLGATHERV:
+	case COLL_ALLTOALL:
+	case COLL_ALLTOALLV:
+	case COLL_GATHER:
+		return block * (uint64_t)comm->ranks;
+	default:
+		return block;
+	}
+}
+
+/* Record what prepared_quick() compares. */
+static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
+			   const struct call *call)
+{
+	size_t block = call->count * e->elem_bytes;
+	uint32_t send, recv;
+
+	e->in_place_distance = 1;
+	if (coll_has_counts(call->coll) || call->coll == COLL_BARRIER)
+		return;
+	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+		    &recv);
+	e->send_bytes = send * block;
+	e->recv_bytes = recv * block;
+	/* The distance of the two buffers for which the call is in place */
+	for (int direction = 0; direction < 3; direction++) {
+		struct call probe = *call;
+		intptr_t d = (intptr_t)((size_t)comm->rank * block);
+		char *base = (char *)(UINTPTR_MAX / 2);
+
+		d = direction == 0 ? 0 : direction == 1 ? d : -d;
+		probe.send = base;
+		probe.recv = base + d;
+		if (call_in_place(&probe, comm->rank))
+			e->in_place_distance = d;
+	}
+}
+
+static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
+			    const struct call *call)
+{
+	struct shape shape = {.coll = call->coll,
+			      .rank = comm->rank,
+			      .ranks = comm->ranks,
+			      .root = call->root,
+			      .in_place = e->key.in_place,
+			      .links = comm->links};
+	uint64_t bytes;
+
+	e->elem_bytes = call_elem_bytes(call);
+	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
+	e->signature = call_signature(call, comm->ranks);
+	TRY(find_kernels(e, comm, call, &shape));
+	if (call->coll >= COLL_SEND) {
+		e->class = TP_POINT_TO_POINT;
+		TRY(plan_one_step(e, comm, call));
+	} else {
+		e->class = TP_COLLECTIVE;
+		bytes = size_for_selection(comm, call, e->elem_bytes);
+		TRY(select_algorithm(&comm->table, &shape, bytes,
+				     &e->algorithm));
+		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
+		TRY(drift_expected(comm, call, &shape, bytes, e->algorithm,
+				   &e->expected_ns));
+	}
+	record_buffers(e, comm, call);
+	e->log_what = call_log_what(call, e->signature);
+	size_slices(e, comm, longest_block(comm, call));
+	/* The result of a broadcast is read again soon, so keep it in the
+	 * caches. */
+	e->stream_out = call->coll != COLL_BROADCAST &&
+			result_bytes(e, comm, call) >= comm->stream_bytes;
+	TRY(find_pairs(e, comm));
+	TRY(connect_pairs(e, comm, call));
+	TRY(find_readers(e));
+	find_largest(e, call);
+	find_incast(e);
+	if (!comm->device_memory)
+		find_blocked(e);
+	return fast_path_build(e, comm, call);
+}
+
+static void destroy(struct prepared *e)
+{
+	if (!e)
+		return;
+	plan_free(&e->plan);
+	free(e->pairs);
+	free(e->fast_steps);
+	free(e->read_later);
+	free(e);
+}
+
+/* Remove it from the list and the cache. No operation uses it. */
+static void drop(struct dicomm_comm *comm, struct prepared **at)
+{
+	struct prepared *e = *at;
+
+	*at = e->next;
+	for (unsigned i = 0; i < COMM_CACHE; i++)
+		if (comm->prepared.cache[i] == e)
+			comm->prepared.cache[i] = NULL;
+	comm->prepared.n--;
+	destroy(e);
+}
+
+static bool drop_oldest(struct dicomm_comm *comm)
+{
+	struct prepared **at, **oldest = NULL;
+
+	for (at = &comm->prepared.all; *at; at = &(*at)->next)
+		if (!(*at)->users && (!oldest || (*at)->used < (*oldest)->used))
+			oldest = at;
+	if (oldest)
+		drop(comm, oldest);
+	return oldest;
+}
+
+static bool matches(const struct prepared *e, const struct call_key *k)
+{
+	return e && e->key.count == k->count && e->key.coll == k->coll &&
+	       e->key.type == k->type && e->key.op == k->op &&
+	       e->key.root == k->root && e->key.in_place == k->in_place &&
+	       e->key.epoch == k->epoch;
+}
+
+dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
+			    struct prepared **out)
+{
+	struct call_key key = {.coll = (uint8_t)call->coll,
+			       .type = (uint8_t)call->type,
+			       .in_place = call_in_place(call, comm->rank),
+			       .op = (int32_t)call->op,
+			       .root = call->root,
+			       .epoch = comm->links_epoch,
+			       .count = call->count};
+	unsigned slot = prepared_slot(call->coll, call->type, call->op,
+				      call->root, call->count);
+	struct prepared *e;
+	dicomm_result_t status;
+
+	if (!coll_has_counts(call->coll)) {
+		for (e = comm->prepared.all; e; e = e->next)
+			if (matches(e, &key))
+				goto found;
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for its plan",
+			    coll_name(call->coll));
+	e->key = key;
+	status = make(e, comm, call);
+	if (status != DICOMM_SUCCESS) {
+		destroy(e);
+		return status;
+	}
+	if (coll_has_counts(call->coll)) {
+		*out = e;
+		return DICOMM_SUCCESS;
+	}
+	e->kept = true;
+	e->next = comm->prepared.all;
+	comm->prepared.all = e;
+	comm->prepared.n++;
+found:
+	e->used = comm->stats.operations;
+	e->users++;
+	comm->prepared.cache[slot] = e;
+	*out = e;
+	return DICOMM_SUCCESS;
+}
+
+void prepare_put(struct prepared *prep)
+{
+	if (prep && prep->kept)
+		prep->users--;
+	else
+		destroy(prep);
+}
+
+void prepare_trim(struct dicomm_comm *comm)
+{
+	while (comm->prepared.n > KEPT_MAX && drop_oldest(comm))
+		;
+}
+
+void prepare_forget_op(struct dicomm_comm *comm, dicomm_redop_t op)
+{
+	struct prepared **at = &comm->prepared.all;
+
+	while (*at)
+		if ((*at)->key.op == (int32_t)op)
+			drop(comm, at);
+		else
+			at = &(*at)->next;
+}
+
+void prepare_free_all(struct dicomm_comm *comm)
+{
+	while (comm->prepared.all)
+		drop(comm, &comm->prepared.all);
+}
