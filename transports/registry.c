@@ -23,6 +23,7 @@ static bool absent_usable(char *why, size_t len)
 	}
 
 extern const struct transport transport_shm;
+extern const struct transport transport_tcp;
 #ifdef HAVE_VERBS
 extern const struct transport transport_verbs;
 #else
@@ -34,8 +35,8 @@ extern const struct transport transport_ucx;
 static const struct transport transport_ucx = ABSENT("ucx");
 #endif
 
-const struct transport *const transports[] = {&transport_shm, &transport_verbs,
-					      &transport_ucx, NULL};
+const struct transport *const transports[] = {
+	&transport_shm, &transport_verbs, &transport_tcp, &transport_ucx, NULL};
 
 const struct transport *transport_find(const char *name)
 {

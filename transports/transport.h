@@ -182,6 +182,10 @@ struct transport {
 	/* It connects ranks of one machine only. Other transports are opened
 	 * only if ranks remain that these do not reach. */
 	bool intra_node;
+	/* It encrypts data where DICOMM_ENCRYPT asks for that. */
+	bool encrypts;
+	/* It is used only where DICOMM_TRANSPORTS names it. */
+	bool by_name;
 	/* It may reach memory of devices. It is opened, too, if some devices do
 	 * not reach each other's memory. */
 	bool device_memory;

@@ -164,6 +164,15 @@ static const struct row rows[CONFIG_KEYS] = {
 				"large collectives no longer take what they "
 				"did; not in deterministic mode",
 		},
+	[CONFIG_ENCRYPT] =
+		{
+			.name = "DICOMM_ENCRYPT",
+			.kind = KIND_STRING,
+			.value = "off",
+			.choices = {"off", "on"},
+			.help = "on: data between machines is encrypted, so "
+				"only transports that do that are used: tcp",
+		},
 	[CONFIG_HOSTID] =
 		{
 			.name = "DICOMM_HOSTID",
@@ -431,7 +440,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.kind = KIND_STRING,
 			.value = "",
 			.choices = {"AF_INET", "AF_INET6"},
-			.help = "address family to meet over, and of ucx; "
+			.help = "address family to meet over, and of tcp "
+				"and ucx; "
 				"unset: "
 				"either",
 		},
@@ -441,7 +451,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.nccl = "NCCL_SOCKET_IFNAME",
 			.kind = KIND_STRING,
 			.value = "",
-			.help = "interfaces to listen on, and for ucx, as "
+			.help = "interfaces to meet over, and for tcp and "
+				"ucx, as "
 				"eth,ib (prefixes), =eth0 "
 				"(exact) or ^virbr (all but these, lo and "
 				"docker)",
@@ -466,6 +477,17 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "pass device memory through host memory where "
 				"no direct path, or no kernel, exists; never: "
 				"fail instead",
+		},
+	[CONFIG_TCP_CONNECTIONS] =
+		{
+			.name = "DICOMM_TCP_CONNECTIONS",
+			.kind = KIND_INT,
+			.value = "1",
+			.min = 1,
+			.max = 8,
+			.help = "TCP connections between two ranks, for "
+				"networks "
+				"that give one less than a link has",
 		},
 	[CONFIG_TIMEOUT_MS] =
 		{

@@ -136,6 +136,16 @@ static bool is_one_of(const struct transport *t, enum which which)
 	       (t->device_memory || which != REMOTE_FOR_DEVICES);
 }
 
+/* Is it usable, and does it encrypt if the user wants that? */
+static bool may_use(const struct transport *t, char *why, size_t len)
+{
+	if (t->intra_node || t->encrypts ||
+	    strcmp(config_string(CONFIG_ENCRYPT), "on"))
+		return t->usable(why, len);
+	snprintf(why, len, "it does not encrypt (DICOMM_ENCRYPT)");
+	return false;
+}
+
 static dicomm_result_t open_transports(struct dicomm_comm *comm,
 				       enum which which,
 				       struct reasons *reasons)
@@ -158,9 +168,9 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 		struct comm_transport *w = &comm->transports[i];
 
 		if (!is_one_of(transports[i], which) ||
-		    !comm_list_has(list, transports[i]->name))
+		    !comm_list_has(list, transports[i]))
 			continue;
-		if (!transports[i]->usable(why, sizeof(why))) {
+		if (!may_use(transports[i], why, sizeof(why))) {
 			log_info("transport %s: not usable: %s",
 				 transports[i]->name, why);
 			if (reasons->len < sizeof(reasons->text))
@@ -198,7 +208,7 @@ bool comm_uses_local_transports(void)
 
 	for (size_t i = 0; transports[i]; i++)
 		if (transports[i]->intra_node &&
-		    comm_list_has(list, transports[i]->name) &&
+		    comm_list_has(list, transports[i]) &&
 		    transports[i]->usable(why, sizeof(why)))
 			return true;
 	return false;
@@ -213,7 +223,7 @@ uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes)
 	for (size_t i = 0; transports[i]; i++) {
 		const struct transport *t = transports[i];
 
-		if (t->intra_node || !comm_list_has(list, t->name) ||
+		if (t->intra_node || !comm_list_has(list, t) ||
 		    !t->usable(why, sizeof(why)))
 			continue;
 		wished = comm_wished_slot_bytes(t, (int)ranks);
@@ -263,7 +273,7 @@ static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 			comm_wished_slot_bytes(transports[i], comm->ranks);
 
 		if (transports[i]->by_reference && wished > most &&
-		    comm_list_has(list, transports[i]->name) &&
+		    comm_list_has(list, transports[i]) &&
 		    transports[i]->usable(why, sizeof(why)))
 			most = wished;
 	}

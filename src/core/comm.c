@@ -133,12 +133,14 @@ const char *comm_transports(const struct dicomm_comm *comm)
 				       : config_string(CONFIG_TRANSPORTS);
 }
 
-/* "shm", "^shm,verbs"; empty: all */
-bool comm_list_has(const char *list, const char *name)
+bool comm_list_has(const char *list, const struct transport *t)
 {
 	bool exclude = *list == '^', found = false;
+	const char *name = t->name;
 	size_t n = strlen(name);
 
+	if (t->by_name && (!*list || exclude))
+		return false;
 	if (!*list)
 		return true;
 	for (const char *p = list + exclude; *p;) {
@@ -152,7 +154,7 @@ bool comm_list_has(const char *list, const char *name)
 
 bool comm_lists(const struct dicomm_comm *comm, const char *transport)
 {
-	return comm_list_has(comm_transports(comm), transport);
+	return comm_list_has(comm_transports(comm), transport_find(transport));
 }
 
 /* The slot size that the transport prefers, unless the user chose one. 0: none.

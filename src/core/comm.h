@@ -210,10 +210,10 @@ bool comm_never_stages(const struct dicomm_comm *comm);
 
 /* Up to this many ranks, each keeps large buffers for every other one. */
 #define COMM_WIDE_RANKS 32
-/* The transports that the user allows, for example "shm" or "^shm,verbs".
- * Empty: all. */
+/* The transports that the user allows: "shm", "^shm,verbs"; empty: all but
+ * those that have to be named. */
 const char *comm_transports(const struct dicomm_comm *comm);
-bool comm_list_has(const char *list, const char *transport);
+bool comm_list_has(const char *list, const struct transport *t);
 bool comm_lists(const struct dicomm_comm *comm, const char *transport);
 /* The slot size that a transport prefers, unless the user chose one. 0: none.
  */

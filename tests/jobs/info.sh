@@ -38,6 +38,7 @@ info 0 --transports
 parts transport
 has '^transport  shm        usable'
 has '^transport  verbs      '
+has '^transport  tcp        usable'
 has '^transport  ucx        '
 info 0 --paths
 has '^path       host, host: '

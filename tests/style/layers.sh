@@ -49,7 +49,7 @@ allow collectives/select 'src/base/|collectives/plan/'
 allow collectives/algorithms 'src/base/|collectives/(plan|groups)/'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
-	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults).h'
+	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults|attend).h'
 done
 # Rooms of a transport: each may include those before it.
 seam='src/(base|accel)/|transports/transport.h'

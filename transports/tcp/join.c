@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How two ranks make a connection. Who calls says hello, the other answers, and
+ * the caller confirms: by each word its sender proves that it knows the secret
+ * of the communicator, with what the other has just made up.
+ *
+ * If both call, the call of the lower rank counts: it refuses that of the other
+ * one, which drops its own when it is called.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "transports/tcp/seal.h"
+#include "transports/tcp/tcp.h"
+
+#define HELLO 0x31544344u /* "DCT1" */
+#define ANSWER 0x32544344u
+#define CONFIRM 0x33544344u
+/* Who has called and not proved anything yet, beyond all that may have to. */
+#define STRANGERS_MAX 128
+#define STRANGER_MS 10000
+/* Who is cut off before an answer calls again: its peer may have been without
+ * descriptors, or full of strangers. */
+#define CALLS_MAX 20
+#define AGAIN_MS 100
+#define TICK_MS 50
+
+struct hello {
+	uint32_t type;
+	uint32_t from_rank, to_rank, ranks;
+	uint32_t slots, slot_bytes;
+	uint32_t index, count; /* of the connections of the link */
+	uint64_t token;        /* of who is called */
+	uint32_t encrypts, zero;
+	uint8_t nonce[TCP_NONCE];
+	uint8_t proof[TCP_PROOF]; /* of all before */
+};
+
+enum verdict { WELCOME, CROSSED, REFUSED };
+
+struct answer {
+	uint32_t type, verdict;
+	char why[56];
+	uint8_t nonce[TCP_NONCE];
+	uint8_t proof[TCP_PROOF]; /* of the hello, and all before */
+};
+
+struct confirm {
+	uint8_t proof[TCP_PROOF];
+};
+
+_Static_assert(sizeof(struct hello) == 48 + 2 * 32 &&
+		       sizeof(struct answer) == 64 + 2 * 32,
+	       "no padding");
+_Static_assert(crypto_auth_BYTES == TCP_PROOF &&
+		       crypto_auth_KEYBYTES == TCP_KEY,
+	       "sizes");
+
+struct tcp_greeting {
+	struct hello hello;
+	struct answer answer;
+	struct confirm confirm;
+	size_t have; /* of the word that is coming */
+};
+
+static void prove_hello(const struct hello *h, const uint8_t key[TCP_KEY],
+			uint8_t proof[TCP_PROOF])
+{
+	crypto_auth(proof, (const uint8_t *)h, offsetof(struct hello, proof),
+		    key);
+}
+
+static void prove_answer(const struct tcp_greeting *g,
+			 const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
+{
+	uint8_t all[sizeof(g->hello) + offsetof(struct answer, proof)];
+
+	memcpy(all, &g->hello, sizeof(g->hello));
+	memcpy(all + sizeof(g->hello), &g->answer,
+	       offsetof(struct answer, proof));
+	crypto_auth(proof, all, sizeof(all), key);
+}
+
+static void prove_confirm(const struct tcp_greeting *g,
+			  const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
+{
+	struct {
+		uint32_t type, zero;
+		struct hello hello;
+		struct answer answer;
+	} all;
+
+	memset(&all, 0, sizeof(all));
+	all.type = CONFIRM;
+	all.hello = g->hello;
+	all.answer = g->answer;
+	crypto_auth(proof, (const uint8_t *)&all, sizeof(all), key);
+}
+
+/* Everything fits into an empty socket. */
+static bool say(struct tcp_conn *c, void *word, size_t len)
+{
+	struct iovec v = {word, len};
+
+	return tcp_socket_send(c, &v, 1) == (ssize_t)len;
+}
+
+/* SUCCESS: all of the word is there. AGAIN: not yet. REMOTE: it never will be,
+ * and errno says why. No byte beyond it is taken. */
+static dicomm_result_t listen_to(struct tcp_conn *c, void *word, size_t len)
+{
+	struct tcp_greeting *g = c->greeting;
+	struct iovec v = {(uint8_t *)word + g->have, len - g->have};
+	ssize_t n = tcp_socket_receive(c, &v, 1);
+
+	if (n < 0)
+		return DICOMM_ERR_REMOTE;
+	g->have += (size_t)n;
+	if (g->have < len)
+		return DICOMM_AGAIN;
+	g->have = 0;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- open ---- */
+
+/* Its keys are of what both have just made up. */
+static bool encrypt(struct tcp_conn *c)
+{
+	const struct tcp_greeting *g = c->greeting;
+	uint8_t secret[TCP_SEAL_KEY], all[sizeof(g->hello) + sizeof(g->answer)];
+
+	if (!c->dev->encrypts)
+		return true;
+	memcpy(all, &g->hello, sizeof(g->hello));
+	memcpy(all + sizeof(g->hello), &g->answer, sizeof(g->answer));
+	crypto_generichash(secret, sizeof(secret), all, sizeof(all),
+			   c->dev->config.key, TCP_KEY);
+	c->seal = tcp_seal_open(secret, c->link->mine);
+	sodium_memzero(secret, sizeof(secret));
+	return c->seal;
+}
+
+static void open_conn(struct tcp_conn *c)
+{
+	struct tcp_link *link = c->link;
+	bool sealed = encrypt(c);
+
+	tcp_join_forget(c);
+	if (!sealed || tcp_send_open(c) != DICOMM_SUCCESS) {
+		tcp_link_fail(link, DICOMM_ERR_REMOTE, "out of memory");
+		return;
+	}
+	c->stage = TCP_OPEN;
+	c->dev->open++;
+	tcp_socket_watch(c, EPOLLIN);
+	if (++link->open == link->count)
+		tcp_link_ready(link);
+}
+
+void tcp_join_forget(struct tcp_conn *c)
+{
+	if (!c->greeting)
+		return;
+	c->dev->unfinished--;
+	sodium_memzero(c->greeting, sizeof(*c->greeting));
+	free(c->greeting);
+	c->greeting = NULL;
+}
+
+static bool begin(struct tcp_conn *c)
+{
+	c->greeting = calloc(1, sizeof(*c->greeting));
+	if (!c->greeting)
+		return false;
+	c->dev->unfinished++;
+	return true;
+}
+
+/* ---- who calls ---- */
+
+static void cannot_call(struct tcp_link *link, int error)
+{
+	tcp_link_fail(link, DICOMM_ERR_REMOTE, "connect to %s: %s",
+		      link->address->listen, strerror(error));
+}
+
+static void say_hello(struct tcp_conn *c)
+{
+	const struct tp_config *config = &c->dev->config;
+	struct hello *h = &c->greeting->hello;
+
+	h->type = HELLO;
+	h->from_rank = (uint32_t)config->rank;
+	h->to_rank = c->link->rank;
+	h->ranks = (uint32_t)config->ranks;
+	h->slots = config->slots;
+	h->slot_bytes = config->slot_bytes;
+	h->index = c->index;
+	h->count = c->link->count;
+	h->token = c->link->address->token;
+	h->encrypts = c->dev->encrypts;
+	randombytes_buf(h->nonce, sizeof(h->nonce));
+	prove_hello(h, config->key, h->proof);
+	c->stage = TCP_CALLING;
+	tcp_socket_watch(c, EPOLLIN);
+	if (!say(c, h, sizeof(*h)))
+		tcp_link_fail(c->link, DICOMM_ERR_REMOTE, "say hello to %s: %s",
+			      c->link->address->listen, strerror(errno));
+}
+
+static void call_one(struct tcp_link *link, uint32_t index)
+{
+	struct tcp_conn *c = NULL;
+	int fd = tcp_socket_call(link->dev, link->address->listen);
+
+	if (fd >= 0)
+		c = tcp_socket_add(link->dev, fd, TCP_CONNECTING, EPOLLOUT);
+	if (!c) {
+		cannot_call(link, fd < 0 ? errno : ENOMEM);
+		return;
+	}
+	c->link = link;
+	c->index = index;
+	link->conn[index] = c;
+	if (!begin(c))
+		cannot_call(link, ENOMEM);
+}
+
+void tcp_join_call(struct tcp_link *link)
+{
+	if (link->count || link->closed || atomic_load(&link->status))
+		return;
+	link->mine = true;
+	link->count = link->dev->connections;
+	for (uint32_t i = 0; i < link->count && !atomic_load(&link->status);
+	     i++)
+		call_one(link, i);
+}
+
+static void hang_up(struct tcp_link *link)
+{
+	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
+		if (link->conn[i])
+			tcp_socket_drop(link->conn[i]);
+	link->count = 0;
+	link->mine = false;
+}
+
+/* Cut off before an answer. */
+static void call_later(struct tcp_link *link, int error)
+{
+	struct tp_device *dev = link->dev;
+
+	if (++link->calls > CALLS_MAX) {
+		tcp_link_fail(link, DICOMM_ERR_REMOTE,
+			      "%s does not answer a hello: %s",
+			      link->address->listen,
+			      error ? strerror(error) : "connection closed");
+		return;
+	}
+	hang_up(link);
+	link->call_ms = clock_ms() + AGAIN_MS;
+	link->wanted = true;
+	dev->unfinished++;
+}
+
+static void connected(struct tcp_conn *c)
+{
+	socklen_t len = sizeof(int);
+	int error = 0;
+
+	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+	if (error)
+		cannot_call(c->link, error);
+	else
+		say_hello(c);
+}
+
+static void take_answer(struct tcp_conn *c)
+{
+	struct tcp_greeting *g = c->greeting;
+	struct tcp_link *link = c->link;
+	const uint8_t *key = c->dev->config.key;
+	dicomm_result_t status = listen_to(c, &g->answer, sizeof(g->answer));
+	uint8_t proof[TCP_PROOF];
+
+	if (status == DICOMM_AGAIN)
+		return;
+	if (status != DICOMM_SUCCESS) {
+		call_later(link, errno);
+		return;
+	}
+	prove_answer(g, key, proof);
+	if (sodium_memcmp(proof, g->answer.proof, sizeof(proof)) ||
+	    g->answer.type != ANSWER || g->answer.why[55]) {
+		tcp_link_fail(link, DICOMM_ERR_REMOTE,
+			      "who answers at %s is another program",
+			      link->address->listen);
+		return;
+	}
+	if (g->answer.verdict == CROSSED) {
+		hang_up(link); /* it calls */
+		return;
+	}
+	if (g->answer.verdict != WELCOME) {
+		tcp_link_fail(link, DICOMM_ERR_REMOTE, "%s refuses: %s",
+			      link->address->listen, g->answer.why);
+		return;
+	}
+	prove_confirm(g, key, g->confirm.proof);
+	if (say(c, &g->confirm, sizeof(g->confirm)))
+		open_conn(c);
+	else
+		tcp_link_fail(link, DICOMM_ERR_REMOTE, "confirm to %s: %s",
+			      link->address->listen, strerror(errno));
+}
+
+/* ---- who is called ---- */
+
+void tcp_join_accept(struct tp_device *dev)
+{
+	uint32_t most =
+		STRANGERS_MAX + (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
+	struct tcp_conn *c;
+	int fd = tcp_socket_accept(dev);
+
+	if (fd < 0)
+		return;
+	c = tcp_socket_add(dev, fd, TCP_CALLED, EPOLLIN);
+	if (!c)
+		return;
+	if (dev->unfinished > most || !begin(c)) {
+		tcp_socket_drop(c);
+		return;
+	}
+	c->deadline_ms = clock_ms() + STRANGER_MS;
+}
+
+/* Why a genuine hello is refused; NULL: it is not. */
+static const char *objection(const struct tp_device *dev, const struct hello *h)
+{
+	const struct tp_config *config = &dev->config;
+	const struct tcp_link *link;
+
+	if (h->to_rank != (uint32_t)config->rank ||
+	    h->ranks != (uint32_t)config->ranks || h->from_rank >= h->ranks ||
+	    h->from_rank == h->to_rank)
+		return "no such rank";
+	if (h->slots != config->slots || h->slot_bytes != config->slot_bytes)
+		return "its slots are not like mine";
+	if (!h->count || h->count > TCP_CONNECTIONS || h->index >= h->count)
+		return "no such number of connections";
+	if (h->encrypts != dev->encrypts)
+		return "only one of us encrypts";
+	link = &dev->links[h->from_rank];
+	if (link->closed || atomic_load(&link->status))
+		return "it has closed its side";
+	if (!link->mine && link->count &&
+	    (link->count != h->count || link->conn[h->index]))
+		return "it is connected already";
+	return NULL;
+}
+
+static bool welcome(struct tcp_conn *c, const struct hello *h)
+{
+	struct tcp_link *link = &c->dev->links[h->from_rank];
+
+	/* The peer is the lower one. */
+	if (link->mine)
+		hang_up(link);
+	link->count = h->count;
+	link->conn[h->index] = c;
+	c->link = link;
+	c->index = h->index;
+	return true;
+}
+
+static void answer(struct tcp_conn *c)
+{
+	struct tp_device *dev = c->dev;
+	struct tcp_greeting *g = c->greeting;
+	struct answer *a = &g->answer;
+	const char *why = objection(dev, &g->hello);
+	const struct tcp_link *link;
+
+	a->type = ANSWER;
+	a->verdict = why ? REFUSED : WELCOME;
+	if (why)
+		snprintf(a->why, sizeof(a->why), "%s", why);
+	link = why ? NULL : &dev->links[g->hello.from_rank];
+	if (link && link->mine && link->rank > (uint32_t)dev->config.rank)
+		a->verdict = CROSSED;
+	randombytes_buf(a->nonce, sizeof(a->nonce));
+	prove_answer(g, dev->config.key, a->proof);
+	if (!say(c, a, sizeof(*a)) || a->verdict != WELCOME) {
+		tcp_socket_drop(c);
+		return;
+	}
+	welcome(c, &g->hello);
+	c->stage = TCP_ANSWERED;
+}
+
+static void take_hello(struct tcp_conn *c)
+{
+	struct hello *h = &c->greeting->hello;
+	dicomm_result_t status = listen_to(c, h, sizeof(*h));
+	uint8_t proof[TCP_PROOF];
+
+	if (status == DICOMM_AGAIN)
+		return;
+	prove_hello(h, c->dev->config.key, proof);
+	if (status == DICOMM_SUCCESS && h->type == HELLO &&
+	    h->token == c->dev->token &&
+	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
+		answer(c);
+		return;
+	}
+	log_debug("tcp: a stranger is turned away");
+	tcp_socket_drop(c);
+}
+
+/* Whoever gave the answer to a replayed hello comes no further. */
+static void give_back(struct tcp_conn *c)
+{
+	struct tcp_link *link = c->link;
+
+	tcp_socket_drop(c);
+	if (link && !link->open) {
+		for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
+			if (link->conn[i])
+				return;
+		link->count = 0;
+	}
+}
+
+static void take_confirm(struct tcp_conn *c)
+{
+	struct tcp_greeting *g = c->greeting;
+	dicomm_result_t status = listen_to(c, &g->confirm, sizeof(g->confirm));
+	uint8_t proof[TCP_PROOF];
+
+	if (status == DICOMM_AGAIN)
+		return;
+	prove_confirm(g, c->dev->config.key, proof);
+	if (status == DICOMM_SUCCESS &&
+	    !sodium_memcmp(proof, g->confirm.proof, sizeof(proof)))
+		open_conn(c);
+	else
+		give_back(c);
+}
+
+/* ---- both ---- */
+
+void tcp_join_advance(struct tcp_conn *c)
+{
+	if (c->stage == TCP_CONNECTING)
+		connected(c);
+	else if (c->stage == TCP_CALLING)
+		take_answer(c);
+	else if (c->stage == TCP_CALLED)
+		take_hello(c);
+	else if (c->stage == TCP_ANSWERED)
+		take_confirm(c);
+}
+
+static void repeat_calls(struct tp_device *dev, uint64_t now_ms)
+{
+	for (int r = 0; r < dev->config.ranks; r++) {
+		struct tcp_link *link = &dev->links[r];
+
+		if (!link->wanted || link->call_ms > now_ms)
+			continue;
+		link->wanted = false;
+		dev->unfinished--;
+		tcp_join_call(link);
+	}
+}
+
+void tcp_join_tick(struct tp_device *dev, uint64_t now_ms)
+{
+	struct tcp_conn *next;
+
+	if (now_ms < dev->tick_ms)
+		return;
+	dev->tick_ms = now_ms + TICK_MS;
+	tcp_socket_hear(dev);
+	for (struct tcp_conn *c = dev->conns; c; c = next) {
+		next = c->next;
+		if (c->deadline_ms && c->stage != TCP_OPEN &&
+		    now_ms > c->deadline_ms)
+			give_back(c);
+	}
+	repeat_calls(dev, now_ms);
+}

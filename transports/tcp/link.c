@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of the way to a rank: whether it is there, has broken, or ends. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "src/base/log.h"
+#include "transports/tcp/tcp.h"
+
+void tcp_link_drop(struct tcp_link *link)
+{
+	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
+		if (link->conn[i])
+			tcp_socket_drop(link->conn[i]);
+	if (link->wanted)
+		link->dev->unfinished--;
+	link->wanted = link->ready = false;
+}
+
+void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
+		   const char *format, ...)
+{
+	va_list args;
+
+	if (!atomic_load(&link->status)) {
+		va_start(args, format);
+		vsnprintf(link->cause, sizeof(link->cause), format, args);
+		va_end(args);
+		atomic_store_explicit(&link->status, status,
+				      memory_order_release);
+	}
+	tcp_link_drop(link);
+}
+
+dicomm_result_t tcp_link_status(struct tcp_link *link)
+{
+	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
+		&link->status, memory_order_acquire);
+	char text[sizeof(link->cause) + 32];
+
+	if (!status && !link->left)
+		return DICOMM_SUCCESS;
+	if (link->left)
+		status = DICOMM_ERR_REMOTE;
+	snprintf(text, sizeof(text), "tcp: rank %" PRIu32 ": %s", link->rank,
+		 link->left ? "it has closed its side" : link->cause);
+	if (link->told) {
+		log_set_last_error(text);
+		return status;
+	}
+	link->told = true;
+	return FAIL(status, "%s", text);
+}
+
+static bool announce(struct tcp_link *link)
+{
+	bool all = true;
+
+	for (uint8_t c = 0; c < TP_CLASSES; c++) {
+		struct tcp_head head = {.what = TCP_LANE, .lane_class = c};
+
+		if (!link->announce[c] || !link->conn[0])
+			continue;
+		if (tcp_send_note(link->conn[0], &head, NULL, 0) ==
+		    DICOMM_SUCCESS)
+			link->announce[c] = false;
+		all &= !link->announce[c];
+	}
+	return all;
+}
+
+void tcp_link_ready(struct tcp_link *link)
+{
+	link->ready = true;
+	link->calls = 0;
+	link->dev->owes |= !announce(link);
+	log_debug("tcp: rank %d and rank %" PRIu32 " have %" PRIu32
+		  " connections",
+		  link->dev->config.rank, link->rank, link->count);
+}
+
+void tcp_link_lost(struct tcp_conn *c, int error)
+{
+	struct tcp_link *link = c->link;
+
+	if (!link || c->bye || link->left || link->said[c->index]) {
+		tcp_socket_drop(c);
+		return;
+	}
+	if (error == EBADMSG)
+		tcp_link_fail(link, DICOMM_ERR_REMOTE,
+			      "what came from it was changed on the way "
+			      "(DICOMM_ENCRYPT)");
+	else
+		tcp_link_fail(link, DICOMM_ERR_REMOTE,
+			      "the connection has ended: %s",
+			      error ? strerror(error)
+				    : "the other side has closed it");
+}
+
+void tcp_link_on_bye(struct tcp_conn *c)
+{
+	struct tcp_link *link = c->link;
+
+	if (c->bye)
+		return;
+	c->bye = true;
+	if (++link->byes < link->count)
+		return;
+	atomic_store(&link->left, true);
+	link->owes = link->dev->owes = true;
+}
+
+bool tcp_link_is_quiet(const struct tcp_link *link)
+{
+	return !link->open || atomic_load(&link->status) || link->left ||
+	       link->heard;
+}
+
+void tcp_link_bye(struct tcp_link *link)
+{
+	struct tcp_head head = {.what = TCP_BYE};
+
+	if (tcp_link_is_quiet(link))
+		return;
+	for (uint32_t i = 0; i < link->count; i++) {
+		struct tcp_conn *c = link->conn[i];
+
+		if (c && c->stage == TCP_OPEN && !link->said[i] &&
+		    !tcp_send_waits(c))
+			link->said[i] = tcp_send_note(c, &head, NULL, 0) ==
+					DICOMM_SUCCESS;
+	}
+}
+
+/* True: there is more to do. */
+static bool pay_one(struct tcp_link *link)
+{
+	struct tcp_head head = {.what = TCP_BYE_HEARD};
+	bool more = link->ready && !announce(link);
+
+	if (link->owes && link->conn[0] && !link->said[0] &&
+	    tcp_send_note(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS)
+		return true;
+	link->owes = false;
+	return more;
+}
+
+void tcp_link_pay(struct tp_device *dev)
+{
+	dev->owes = false;
+	for (int r = 0; r < dev->config.ranks; r++)
+		dev->owes |= pay_one(&dev->links[r]);
+}

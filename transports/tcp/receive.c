@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes in by a connection. Bytes of a body go to where they belong by the
+ * system call that takes them in; what comes behind it lands on a small stage,
+ * where heads are read, and short messages copied from.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "transports/tcp/seal.h"
+#include "transports/tcp/tcp.h"
+
+/* In one turn; the others want theirs. */
+#define TURN_READS 8
+
+struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
+{
+	struct tp_device *dev = link->dev;
+	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
+	size_t bytes =
+		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
+	struct tcp_in *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!in->slots) {
+		free(in);
+		return NULL;
+	}
+	memset(in->slots, 0, lines);
+	in->data = in->slots + lines;
+	in->link = link;
+	in->lane_class = c;
+	atomic_store_explicit(&dev->in[link->rank * TP_CLASSES + c], in,
+			      memory_order_release);
+	return in;
+}
+
+void tcp_receive_free(struct tcp_in *in)
+{
+	free(in->slots);
+	free(in);
+}
+
+static struct tp_line *line_of(const struct tcp_in *in, uint64_t seq)
+{
+	return (struct tp_line *)(void *)in->slots +
+	       (seq & (in->link->dev->config.slots - 1));
+}
+
+static uint8_t *place_of(const struct tcp_in *in, uint64_t seq, uint64_t bytes)
+{
+	const struct tp_config *config = &in->link->dev->config;
+
+	return bytes <= TP_LINE_ROOM ? line_of(in, seq)->room
+				     : in->data + (seq & (config->slots - 1)) *
+							  config->slot_bytes;
+}
+
+static void deliver(struct tcp_in *in, const struct tcp_head *head)
+{
+	struct tp_line *line = line_of(in, head->seq);
+
+	line->signature = head->signature;
+	line->kind = head->kind;
+	line->len = head->len;
+	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
+}
+
+void tcp_receive_own(struct tcp_in *in, const struct tcp_head *head,
+		     const void *body, size_t bytes)
+{
+	if (bytes)
+		memcpy(place_of(in, head->seq, bytes), body, bytes);
+	deliver(in, head);
+}
+
+uint64_t tcp_receive_seal(const struct tp_device *dev,
+			  const struct tcp_ref *ref)
+{
+	uint64_t hash;
+
+	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
+			       crypto_shorthash_KEYBYTES ==
+				       sizeof(dev->seal_key),
+		       "sizes");
+	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
+			 offsetof(struct tcp_ref, seal), dev->seal_key);
+	return hash;
+}
+
+/* ---- frames ---- */
+
+static void protest(struct tcp_conn *c, const char *what)
+{
+	log_warn("tcp: rank %" PRIu32 " sent %s: the connection is closed",
+		 c->link->rank, what);
+	tcp_link_fail(c->link, DICOMM_ERR_REMOTE, "it sent %s", what);
+}
+
+static void take_credit(struct tcp_conn *c, const struct tcp_head *head)
+{
+	struct tcp_out *out =
+		tcp_out_of(c->dev, c->link->rank, head->lane_class);
+
+	if (out && head->extra > atomic_load_explicit(&out->released,
+						      memory_order_relaxed))
+		atomic_store_explicit(&out->released, head->extra,
+				      memory_order_release);
+}
+
+/* Numbers come in any order, each once: where the one before was released. */
+static bool is_expected(const struct tcp_in *in, uint64_t seq)
+{
+	uint64_t slots = in->link->dev->config.slots;
+
+	return seq > in->freed && seq <= in->freed + slots &&
+	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
+					  memory_order_relaxed);
+}
+
+static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
+{
+	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	uint64_t bytes =
+		head->kind == TP_REF ? sizeof(struct tcp_ref) : head->len;
+
+	/* It may overtake the news of its lane on another connection. */
+	if (!in)
+		in = tcp_receive_make(c->link, head->lane_class);
+	if (!in || head->kind > TP_REF || !is_expected(in, head->seq) ||
+	    bytes > c->dev->config.slot_bytes) {
+		protest(c, "what is no message");
+		return;
+	}
+	take_credit(c, head);
+	c->body = place_of(in, head->seq, bytes);
+	c->body_left = bytes;
+}
+
+static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
+{
+	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
+
+	c->body = NULL;
+	c->body_left = head->len;
+	if (!read || read->number != head->signature ||
+	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
+		    DICOMM_IN_PROGRESS)
+		return;
+	if (head->kind != DICOMM_SUCCESS || head->extra > read->len ||
+	    head->len > read->len - head->extra || head->len > read->missing) {
+		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
+				      memory_order_release);
+		return;
+	}
+	c->body = read->dst + head->extra;
+}
+
+static void end_data(struct tcp_conn *c, const struct tcp_head *head)
+{
+	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
+
+	if (!read || read->number != head->signature ||
+	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
+		    DICOMM_IN_PROGRESS)
+		return;
+	read->missing -= head->len;
+	if (!read->missing)
+		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
+				      memory_order_release);
+}
+
+/* Each connection of the link sends a part. */
+static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
+			const uint8_t *memory, uint64_t len)
+{
+	uint64_t each = (len / link->count + 4095) & ~UINT64_C(4095), at = 0;
+	struct tcp_head head = *to;
+
+	for (uint32_t i = 0; i < link->count; i++) {
+		uint64_t n = i + 1 == link->count || len - at < each ? len - at
+								     : each;
+
+		head.extra = at;
+		if ((n || !i) &&
+		    (!link->conn[i] ||
+		     !tcp_send_serve(link->conn[i], &head, memory + at, n)))
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+static void take_read(struct tcp_conn *c, const struct tcp_head *head,
+		      const uint8_t *bytes)
+{
+	struct tcp_head to = *head;
+	struct tcp_ask ask;
+	bool good;
+
+	memcpy(&ask, bytes, sizeof(ask));
+	good = ask.ref.seal == tcp_receive_seal(c->dev, &ask.ref) &&
+	       ask.offset <= ask.ref.len && ask.len <= ask.ref.len - ask.offset;
+	to.what = TCP_DATA;
+	to.kind = good ? DICOMM_SUCCESS : DICOMM_ERR_REMOTE;
+	if (!serve_parts(
+		    c->link, &to,
+		    (const uint8_t *)(uintptr_t)(ask.ref.addr + ask.offset),
+		    good ? ask.len : 0)) {
+		protest(c, "too many reads");
+		return;
+	}
+	for (uint32_t i = 0; i < c->link->count; i++)
+		if (c->link->conn[i] && !c->link->conn[i]->blocked)
+			tcp_send_more(c->link->conn[i]);
+}
+
+/* A frame whose body is not to be put anywhere, all of which is there. */
+static void take_note(struct tcp_conn *c, const struct tcp_head *head,
+		      const uint8_t *body)
+{
+	struct tcp_link *link = c->link;
+
+	switch (head->what) {
+	case TCP_LANE:
+		if (!tcp_in_of(c->dev, link->rank, head->lane_class) &&
+		    !tcp_receive_make(link, head->lane_class))
+			protest(c, "a lane, for which there is no memory");
+		break;
+	case TCP_CREDIT:
+		take_credit(c, head);
+		break;
+	case TCP_READ:
+		take_read(c, head, body);
+		break;
+	case TCP_BYE:
+		tcp_link_on_bye(c);
+		break;
+	default:
+		link->heard = true;
+	}
+}
+
+static void end_body(struct tcp_conn *c)
+{
+	if (c->head.what == TCP_MESSAGE)
+		deliver(tcp_in_of(c->dev, c->link->rank, c->head.lane_class),
+			&c->head);
+	else if (c->body)
+		end_data(c, &c->head);
+	c->head.what = TCP_WHATS;
+}
+
+/* ---- bytes ---- */
+
+static uint32_t staged(const struct tcp_conn *c)
+{
+	return c->stage_end - c->stage_begin;
+}
+
+/* Bytes of the body that are on the stage. */
+static void take_body(struct tcp_conn *c)
+{
+	uint64_t n = c->body_left < staged(c) ? c->body_left : staged(c);
+
+	if (n && c->body) {
+		memcpy(c->body, c->stage_bytes + c->stage_begin, n);
+		c->body += n;
+	}
+	c->body_left -= n;
+	c->stage_begin += (uint32_t)n;
+	if (!c->body_left)
+		end_body(c);
+}
+
+static bool is_amid_body(const struct tcp_conn *c)
+{
+	return c->head.what == TCP_MESSAGE || c->head.what == TCP_DATA;
+}
+
+/* False: it is not all there, or the connection is closed. */
+static bool take_frame(struct tcp_conn *c)
+{
+	const uint8_t *at = c->stage_bytes + c->stage_begin;
+	struct tcp_head head;
+	uint32_t len = sizeof(head);
+
+	if (staged(c) < sizeof(head))
+		return false;
+	memcpy(&head, at, sizeof(head));
+	if (head.what >= TCP_WHATS || head.lane_class >= TP_CLASSES) {
+		protest(c, "what is no frame");
+		return false;
+	}
+	len += head.what == TCP_READ ? (uint32_t)sizeof(struct tcp_ask) : 0;
+	if (staged(c) < len)
+		return false;
+	c->stage_begin += len;
+	if (head.what == TCP_MESSAGE || head.what == TCP_DATA) {
+		c->head = head;
+		if (head.what == TCP_MESSAGE)
+			begin_message(c, &head);
+		else
+			begin_data(c, &head);
+		if (c->stage == TCP_OPEN)
+			take_body(c);
+	} else {
+		take_note(c, &head, at + sizeof(head));
+	}
+	return c->stage == TCP_OPEN && !c->body_left;
+}
+
+static void empty_stage(struct tcp_conn *c)
+{
+	uint32_t n;
+
+	while (c->stage == TCP_OPEN && !c->body_left && take_frame(c))
+		;
+	n = staged(c);
+	if (n && c->stage_begin)
+		memmove(c->stage_bytes, c->stage_bytes + c->stage_begin, n);
+	c->stage_begin = 0;
+	c->stage_end = n;
+}
+
+/* Where what comes is to go: the body, if one is coming, and the stage. */
+static int places(struct tcp_conn *c, struct iovec v[2])
+{
+	uint64_t room = TCP_STAGE - c->stage_end;
+	int n = 0;
+
+	if (c->body_left && c->body)
+		v[n++] = (struct iovec){c->body, c->body_left};
+	if (c->body_left && !c->body && c->body_left < room)
+		room = c->body_left;
+	v[n++] = (struct iovec){c->stage_bytes + c->stage_end, room};
+	return n;
+}
+
+/* True: the kernel may have more. */
+static bool receive_once(struct tcp_conn *c, bool *moved)
+{
+	struct iovec v[2];
+	int n = places(c, v);
+	ssize_t got = tcp_socket_receive(c, v, n);
+	size_t all = v[0].iov_len + (n > 1 ? v[1].iov_len : 0), rest;
+
+	if (got < 0) {
+		tcp_link_lost(c, errno);
+		*moved = true;
+		return false;
+	}
+	if (!got)
+		return false;
+	*moved = true;
+	rest = (size_t)got;
+	if (n > 1) {
+		size_t direct = rest < c->body_left ? rest : c->body_left;
+
+		c->body += direct;
+		c->body_left -= direct;
+		rest -= direct;
+	}
+	c->stage_end += (uint32_t)rest;
+	if (is_amid_body(c))
+		take_body(c);
+	empty_stage(c);
+	return c->stage == TCP_OPEN && (size_t)got == all;
+}
+
+static bool holds_more(const struct tcp_conn *c)
+{
+	return c->stage == TCP_OPEN && c->seal && tcp_seal_holds(c->seal);
+}
+
+bool tcp_receive(struct tcp_conn *c)
+{
+	bool moved = false;
+
+	/* No event tells of what is decrypted already. */
+	for (int i = 0;
+	     (i < TURN_READS || holds_more(c)) && receive_once(c, &moved); i++)
+		;
+	return moved;
+}

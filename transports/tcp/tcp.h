@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TCP by plain sockets, which never block, and epoll.
+ *
+ * A link is what leads to one rank: one connection, or several that share the
+ * work. Over it go frames, a head of 32 bytes and a body. A message is put into
+ * the socket at once; what the kernel has no room for is kept, one message at
+ * most. The receiver has the kernel write bodies to where they belong: the slot
+ * of an inbox, or where a read() wants them. For a read the owner of the memory
+ * is asked, and sends that part of it in its poll().
+ *
+ * Nothing waits for a connection: a put says AGAIN until there is one, so that
+ * this counts as all other waiting of an operation.
+ *
+ * A rank that is away from the library would neither answer nor get its last
+ * messages out. A thread (transports/attend.h) polls for it until it comes
+ * back.
+ */
+#ifndef DICOMM_TRANSPORTS_TCP_TCP_H
+#define DICOMM_TRANSPORTS_TCP_TCP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "transports/attend.h"
+#include "transports/transport.h"
+
+#define TCP_KEY 32
+#define TCP_NONCE 32
+#define TCP_PROOF 32
+#define TCP_READS 64      /* for each lane, as the contract says */
+#define TCP_CONNECTIONS 8 /* of a link, at most */
+/* What is received beside bodies: heads, and messages so short that several
+ * come at once. */
+#define TCP_STAGE 8192
+#define TCP_NOTES 8192 /* bytes of short frames that wait to be sent */
+/* For peers to hear a goodbye, and for an abort to get the lock. */
+#define TCP_DRAIN_NS UINT64_C(2000000000)
+
+/* ---- address.c: what ranks tell each other ---- */
+
+struct tcp_address {
+	uint32_t magic, version;
+	uint8_t proof[16]; /* of the bytes, with 0 here */
+	uint64_t token;    /* of this device: whoever calls it has to know it */
+	uint64_t network;  /* hash of machine and network namespace */
+	uint32_t rank, ranks;
+	uint32_t slots, slot_bytes;
+	uint32_t loopback; /* no other machine gets there */
+	uint32_t encrypts;
+	char listen[80]; /* "ADDRESS:PORT" */
+};
+
+struct tp_device;
+void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob);
+bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
+		       struct tcp_address *a, char *why, size_t len);
+uint64_t tcp_address_network(void);
+
+/* ---- frames ---- */
+
+enum tcp_what {
+	TCP_LANE,    /* the sender is going to send in that lane */
+	TCP_MESSAGE, /* with the line's bytes, or the data, as its body */
+	TCP_CREDIT,
+	TCP_READ, /* a struct tcp_ask */
+	TCP_DATA, /* what was asked for, or part of it */
+	TCP_BYE,  /* this rank sends no more, and wants no more */
+	TCP_BYE_HEARD,
+	TCP_WHATS
+};
+
+struct tcp_head {
+	uint8_t what;       /* enum tcp_what */
+	uint8_t lane_class; /* enum tp_class */
+	uint16_t kind;      /* of a message: enum tp_kind; of data: a status */
+	uint32_t signature; /* of a message; of a read and its data: number */
+	uint64_t seq;       /* of the message */
+	uint64_t len;       /* of the message; of the data in this frame */
+	/* Of data: where in what was asked for. Else how much the sender has
+	 * released of this class. */
+	uint64_t extra;
+};
+
+/* Part of a sender's memory that a peer may ask for. */
+struct tcp_ref {
+	uint64_t addr, len;
+	uint64_t seal; /* by the owner: it has offered that */
+};
+
+struct tcp_ask {
+	struct tcp_ref ref;
+	uint64_t offset, len;
+};
+
+/* ---- connections ---- */
+
+enum tcp_stage {
+	TCP_CONNECTING, /* the kernel is at it */
+	TCP_CALLING,    /* hello sent */
+	TCP_CALLED,     /* by somebody who has not said hello */
+	TCP_ANSWERED,   /* ... and has not proved it yet */
+	TCP_OPEN,
+	TCP_CLOSED /* to be freed */
+};
+
+/* Memory that a peer has asked for, and is sent piece by piece. */
+struct tcp_serve {
+	struct tcp_head head; /* of the next piece */
+	const uint8_t *at;    /* its memory */
+	uint64_t left;        /* from there on */
+};
+#define TCP_SERVES (TP_CLASSES * TCP_READS)
+
+struct tcp_link;
+struct tcp_seal;
+struct tcp_in;
+struct tcp_read;
+struct tcp_conn {
+	struct tp_device *dev;
+	struct tcp_link *link; /* NULL: nobody has proved to be at its end */
+	uint32_t index;        /* among those of the link */
+	int fd;
+	enum tcp_stage stage;
+	uint32_t events; /* that epoll looks for */
+	uint64_t deadline_ms;
+	struct tcp_conn *next, **at; /* all of the device */
+
+	/* join.c: what has come of the next word of the greeting */
+	struct tcp_greeting *greeting;
+
+	/* send.c. In this order they leave: the rest of a message, notes, the
+	 * rest of a piece, further pieces. */
+	uint8_t *tail;
+	uint32_t tail_begin, tail_end;
+	uint8_t notes[TCP_NOTES];
+	uint32_t notes_begin, notes_end;
+	struct tcp_serve *serves; /* a ring */
+	uint32_t serve_first, serve_count;
+	struct tcp_head piece; /* one that is partly sent */
+	uint64_t piece_sent, piece_len;
+	bool piece_open;
+	bool put_waits; /* let it go between two pieces */
+	bool blocked;   /* the kernel had no room */
+
+	/* receive.c */
+	uint8_t stage_bytes[TCP_STAGE];
+	uint32_t stage_begin, stage_end;
+	struct tcp_head head; /* of the frame whose body is coming */
+	uint8_t *body;        /* where its next byte belongs; NULL: nowhere */
+	uint64_t body_left;
+	bool bye; /* the peer has said it here */
+
+	/* watch.c */
+	uint64_t looked_ms, heard_ms;
+
+	struct tcp_seal *seal; /* NULL: in the clear */
+};
+
+/* To one rank. */
+struct tcp_link {
+	struct tp_device *dev;
+	uint32_t rank;
+	struct tcp_address *address; /* whom to call; NULL: not known */
+	bool mine;                   /* this rank has called */
+	bool wanted;                 /* ... or has to */
+	uint32_t count;              /* connections; 0: none yet */
+	uint32_t open;
+	bool ready;       /* all are open */
+	uint32_t calls;   /* that were cut off before they were answered */
+	uint64_t call_ms; /* the next one, then */
+	struct tcp_conn *conn[TCP_CONNECTIONS];
+	bool announce[TP_CLASSES]; /* a lane that the peer has to hear of */
+	_Atomic int status;        /* dicomm_result_t */
+	char cause[160];
+	bool told;                  /* the user has been */
+	bool noticed;               /* who waits has looked once */
+	bool said[TCP_CONNECTIONS]; /* goodbye, on that connection */
+	uint32_t byes;              /* that have come */
+	bool heard;                 /* the peer has heard mine */
+	bool owes;                  /* it is to be told that its was heard */
+	_Atomic bool left;          /* the peer has said goodbye, or aborted */
+	bool closed;                /* nobody is let in any more */
+};
+
+struct tcp_read {
+	uint8_t *dst;
+	uint64_t len, missing;
+	uint32_t number;
+	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
+};
+
+/* Receiver's side of a lane. */
+struct tcp_in {
+	struct tcp_link *link;
+	uint8_t lane_class;
+	uint8_t *slots; /* lines, and behind them the data */
+	uint8_t *data;
+	uint64_t freed, told;
+	bool urgent; /* the sender may wait for `told` */
+	struct tcp_in *untold, **untold_at;
+	struct tcp_read reads[TCP_READS];
+};
+
+/* Sender's side. */
+struct tcp_out {
+	_Atomic uint64_t released;
+	uint64_t limit; /* last message that known credits allow */
+};
+
+/*
+ * All of it belongs to who holds the lock: the thread that uses the device, the
+ * one that attends to it meanwhile, or one that aborts.
+ */
+struct tp_device {
+	atomic_flag busy; /* the lock */
+	_Atomic bool aborted;
+	struct tp_config config;
+	uint64_t network, token;
+	uint8_t seal_key[16];
+	bool encrypts;
+	uint32_t connections; /* of a link that this rank makes */
+	char listen[80];
+	struct sockaddr_storage listens; /* the same */
+	bool loopback;
+	int epoll, listener; /* -1: none */
+	bool deaf;           /* the listener is left alone for a while */
+	struct attended attended;
+
+	struct tcp_link *links;       /* [ranks] */
+	struct tcp_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
+	struct tcp_out *_Atomic *out; /* same */
+	struct tcp_in *untold;
+	bool urgent;    /* one of them is */
+	uint32_t reads; /* numbered so far */
+
+	struct tcp_conn *conns, *closed; /* the latter are to be freed */
+	uint32_t open;                   /* of them, those that are */
+	uint32_t unfinished;    /* greetings, calls to be repeated, deafness */
+	bool owes;              /* some link has to say something */
+	uint64_t tick_ms;       /* when to look at the unfinished */
+	bool fresh;             /* polls of its rank brought something */
+	_Atomic uint32_t turns; /* the wait of a rank and attend.h set it */
+	uint32_t idle;
+	struct tp_peer *peers;
+};
+
+struct tp_peer {
+	struct tp_device *dev;
+	struct tcp_link *link;
+	int rank;
+	struct tcp_in *in[TP_CLASSES];
+	struct tcp_out *out[TP_CLASSES];
+	struct tp_peer *next;
+};
+
+static inline struct tcp_in *tcp_in_of(const struct tp_device *dev,
+				       uint32_t rank, uint32_t c)
+{
+	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static inline struct tcp_out *tcp_out_of(const struct tp_device *dev,
+					 uint32_t rank, uint32_t c)
+{
+	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+/* ---- tcp.c; with the lock held, as all that follows ---- */
+
+/* Progress; true if anything moved. */
+bool tcp_progress(struct tp_device *dev);
+
+/* ---- socket.c: sockets, and what epoll looks for ---- */
+
+/* Listen, and make what is slept on. */
+dicomm_result_t tcp_socket_open(struct tp_device *dev);
+void tcp_socket_close(struct tp_device *dev);
+/* Who calls from now on hears that nobody is there. */
+void tcp_socket_deafen(struct tp_device *dev);
+/* A new connection; takes the descriptor, or closes it and returns NULL. */
+struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
+				enum tcp_stage stage, uint32_t events);
+/* It is freed after the turn; see tcp_socket_bury(). */
+void tcp_socket_drop(struct tcp_conn *c);
+void tcp_socket_bury(struct tp_device *dev);
+void tcp_socket_watch(struct tcp_conn *c, uint32_t events);
+/* Begin to connect; -1 and errno. */
+int tcp_socket_call(const struct tp_device *dev, const char *to);
+/* Accept one; -1: there is none, or no descriptor, and then none is looked for
+ * until tcp_socket_hear(). */
+int tcp_socket_accept(struct tp_device *dev);
+void tcp_socket_hear(struct tp_device *dev);
+/* Bytes moved; 0: the kernel has no room, or nothing; -1: the connection has
+ * ended, and errno says how, 0 if the peer has closed it. */
+ssize_t tcp_socket_send(struct tcp_conn *c, struct iovec *v, int n);
+ssize_t tcp_socket_receive(struct tcp_conn *c, struct iovec *v, int n);
+
+/* ---- join.c: how two ranks make a connection ---- */
+
+/* Call that rank, unless that is done, or it has called. */
+void tcp_join_call(struct tcp_link *link);
+void tcp_join_accept(struct tp_device *dev);
+/* A connection that is not open yet has news. */
+void tcp_join_advance(struct tcp_conn *c);
+/* Look at what takes too long. */
+void tcp_join_tick(struct tp_device *dev, uint64_t now_ms);
+void tcp_join_forget(struct tcp_conn *c);
+
+/* ---- link.c: the state of the way to a rank ---- */
+
+void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
+		   const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Its state as a status, with its words as the last error. */
+dicomm_result_t tcp_link_status(struct tcp_link *link);
+/* All connections are there: say what has waited for that. */
+void tcp_link_ready(struct tcp_link *link);
+/* A connection has ended; errno, 0: the peer closed it. */
+void tcp_link_lost(struct tcp_conn *c, int error);
+/* The peer says goodbye on a connection. */
+void tcp_link_on_bye(struct tcp_conn *c);
+/* Say goodbye, unless that is done; has the other side heard it, or gone? */
+void tcp_link_bye(struct tcp_link *link);
+bool tcp_link_is_quiet(const struct tcp_link *link);
+/* Close its connections. */
+void tcp_link_drop(struct tcp_link *link);
+/* Say what links owe. */
+void tcp_link_pay(struct tp_device *dev);
+
+/* ---- send.c: what leaves by a connection ---- */
+
+dicomm_result_t tcp_send_open(struct tcp_conn *c);
+/* SUCCESS: the body may change. AGAIN: nothing happened, or it has broken. */
+dicomm_result_t tcp_send_message(struct tcp_conn *c,
+				 const struct tcp_head *head, const void *body,
+				 uint64_t len);
+/* The same for a short one, which may wait for others. */
+dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
+			      const void *body, size_t len);
+/* Send memory that stays until the peer says that it has it; head->extra is
+ * where it begins in what was asked for. False: too many are. */
+bool tcp_send_serve(struct tcp_conn *c, const struct tcp_head *head,
+		    const void *memory, uint64_t len);
+/* Send what waits; true if some of it left. */
+bool tcp_send_more(struct tcp_conn *c);
+bool tcp_send_waits(const struct tcp_conn *c);
+/* Is a frame partly sent? */
+bool tcp_send_is_amid(const struct tcp_conn *c);
+
+/* ---- receive.c: what comes in ---- */
+
+/* A lane's inbox; NULL: no memory. */
+struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c);
+void tcp_receive_free(struct tcp_in *in);
+/* Into the inbox; from this rank itself. */
+void tcp_receive_own(struct tcp_in *in, const struct tcp_head *head,
+		     const void *body, size_t bytes);
+/* By which this rank knows what it has offered. */
+uint64_t tcp_receive_seal(const struct tp_device *dev,
+			  const struct tcp_ref *ref);
+/* Take what is there; true if something was. */
+bool tcp_receive(struct tcp_conn *c);
+
+/* ---- credits.c: what senders are told of what has been released ---- */
+
+/* Tell, now if that can be, else in a later turn. */
+void tcp_credits_tell(struct tcp_in *in);
+void tcp_credits_tell_all(struct tp_device *dev);
+/* Tell when there is nothing else to do; tell no more. */
+void tcp_credits_owe(struct tcp_in *in);
+void tcp_credits_forget(struct tcp_in *in);
+/* For a message that leaves anyhow. */
+uint64_t tcp_credits_with(struct tp_device *dev, uint32_t rank, uint32_t c);
+/* After each progress. */
+void tcp_credits_turn(struct tp_device *dev, bool moved);
+
+/* ---- watch.c: hosts that fell silent ---- */
+
+void tcp_watch(struct tp_device *dev);
+
+#endif
