@@ -312,7 +312,9 @@ static ssize_t send_sealed(struct conn *c)
 {
 	ssize_t n;
 
+	/* Nothing would try again: the other end must not wait for it. */
 	if (c->sealed_pos == c->sealed_len && !seal_some(c)) {
+		cut_off(c);
 		errno = ENOMEM;
 		return -1;
 	}
