@@ -254,7 +254,7 @@ static void try_teams(struct starts *s)
 				continue;
 			if (k == LINKS_ACROSS && !few)
 				continue;
-			try_spread(s, lines, k);
+			try_spread(s, lines, (enum style)k);
 		}
 	}
 }
