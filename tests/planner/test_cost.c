@@ -30,8 +30,9 @@ START_TEST(the_bubble_of_equal_stages_is_exact)
 	for (int n = 1; n <= 16; n++) {
 		for (int m = 1; m <= 40; m += 3) {
 			for (int k = 0; k < 8; k++) {
-				double end =
-					ideal(n, m, k & 1, k / 2, 0.3, 0.7);
+				double end = ideal(
+					n, m, (enum plan_schedule)(k & 1),
+					(enum plan_overlap)(k / 2), 0.3, 0.7);
 				double bubble = 1 - m / end;
 
 				ck_assert_double_eq_tol(
@@ -118,7 +119,7 @@ START_TEST(memory_is_what_the_closed_form_says)
 	desk_job(&j, cluster, model, (int)s, 48);
 	for (int k = 0; k < 4 * 3 * 4 * 2 * 2; k++) {
 		int zero = k % 4, tp = 1 << (k / 4 % 3), at = k / 12 % 4;
-		enum plan_schedule schedule = k / 48 % 2;
+		enum plan_schedule schedule = (enum plan_schedule)(k / 48 % 2);
 		bool recompute = k / 96;
 		const int first[] = {0, 2, 4, 6}, last[] = {1, 3, 5, 7};
 		int blocks = at == 0 || at == 3 ? 1 : 2, replicas = 4, m = 3;

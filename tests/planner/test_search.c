@@ -201,10 +201,10 @@ START_TEST(check_accepts_what_search_finds)
 	for (int k = 0; k < 3 * 2 * 4 * 4; k++) {
 		struct job j;
 		struct search s = {.job = &j,
-				   .space = k % 3,
-				   .schedule = k / 3 % 2,
+				   .space = (enum search_space)(k % 3),
+				   .schedule = (enum plan_schedule)(k / 3 % 2),
 				   .zero = k / 6 % 4,
-				   .overlap = k / 24,
+				   .overlap = (enum plan_overlap)(k / 24),
 				   .rounds = 4,
 				   .seed = k,
 				   .jobs = 1};
