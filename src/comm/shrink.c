@@ -27,8 +27,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/control/recovery.h"
 #include "src/boot/control/commit.h"
+#include "src/boot/control/recovery.h"
 #include "src/comm/create.h"
 #include "src/comm/setup.h"
 #include "src/core/comm.h"
@@ -247,7 +247,7 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 	uint64_t patience_ms =
 		(uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
 	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
-	uint64_t end = begin + patience_ms, until, now = begin;
+	uint64_t end = begin + patience_ms, until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	struct survivors s;
