@@ -82,8 +82,9 @@
  *  - The call is refused (INVALID_ARGUMENT, UNSUPPORTED, NO_MEMORY, a handle
  *    that is not ready): nothing happened, and the communicator works.
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
- *    a second), ranks called unlike operations (ERR_INVALID_USAGE, naming both
- *    ranks and both calls), a time-out, a system error. Operations under way
+ *    a second; 30 s if its whole host falls silent), ranks called unlike
+ *    operations (ERR_INVALID_USAGE, naming both ranks and both calls), a
+ *    time-out, a system error. Operations under way
  *    fail with that status, and so does every later call, also where its
  *    description does not list that status. Only the queries still work, except
  *    dicomm_comm_explain(). Receive buffers have no defined contents. Destroy
@@ -176,7 +177,7 @@ typedef enum {
 	DICOMM_ERR_DEVICE = 1,
 	/** A system call failed; the text has the system's words. */
 	DICOMM_ERR_SYSTEM = 2,
-	/** A fault of this library; please report it. */
+	/** A bug of this library; please report it. */
 	DICOMM_ERR_INTERNAL = 3,
 	/** An argument is wrong; the text names it and its value. */
 	DICOMM_ERR_INVALID_ARGUMENT = 4,
@@ -1060,8 +1061,10 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * operation. Other processes map it soon after that, when no operation is under
  * way in theirs. They map 127 allocations of each rank in a communicator, and
  * only those that the driver lets them map. Each takes a file descriptor, here
- * and in each of these processes. Memory of the driver that was freed in spite
- * of the above, and is something else now, counts as not announced.
+ * and in each of these processes. If the driver's memory was freed in spite of
+ * the above, the library notices when a later call uses another allocation at
+ * that address, and treats the buffer as not registered; until then an adapter
+ * may keep the freed memory alive.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1073,7 +1076,8 @@ dicomm_result_t dicomm_mem_free(void *ptr);
  * @retval DICOMM_SUCCESS               *handle is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a bad argument
  * @retval DICOMM_ERR_INVALID_USAGE     not ready, finalized, or after fork
- * @retval DICOMM_ERR_SYSTEM            an adapter does not take the buffer
+ * @retval DICOMM_ERR_SYSTEM            an adapter does not take the buffer of a
+ *                                      host rank (a device rank stages it)
  * @retval DICOMM_ERR_NO_MEMORY         out of memory, or of what may be locked
  *                                      for adapters (ulimit -l)
  */

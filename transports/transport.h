@@ -9,7 +9,7 @@
  * the body does not fit into the line. When any reader would see all of that,
  * line->seq becomes q. So each counter has one writer and only grows: it does
  * no harm if a message is delivered twice, or if several arrive at once. The
- * reader polls line->seq in its own memory.
+ * reader polls line->seq in memory that it has mapped (shm: of the sender).
  *
  * Credits. put() of message q needs a credit: q <= *released + slots. The
  * receiver grants credits with release(). Messages that have credits may be put

@@ -385,7 +385,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "16K",
 			.min = 0,
 			.max = INT64_MAX,
-			.help = "least message for DICOMM_SHM_CMA",
+			.help = "least message for DICOMM_SHM_CMA, if "
+				"DICOMM_SHM_MAP_THRESHOLD is not higher",
 		},
 	[CONFIG_SHM_MAP_THRESHOLD] =
 		{
@@ -394,9 +395,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "4K",
 			.min = 0,
 			.max = INT64_MAX,
-			.help = "least message in dicomm_mem_alloc() memory "
-				"that is "
-				"read in place",
+			.help = "least message that is sent by reference: the "
+				"receiver reads the memory of the sender",
 		},
 	[CONFIG_SHM_SLOT_BYTES] =
 		{

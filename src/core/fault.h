@@ -24,9 +24,11 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* The init of this rank failed for the reason that was just logged. Tells the
  * others, which may wait for it. */
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
-/* This rank cannot go on, for the reason that was just logged. If that reason
- * concerns a peer (-1: it is not known which), the peer may have died. So this
- * waits a moment for that news, which names the dead rank. */
+/* This rank noticed the failure that was just logged. If it concerns a peer
+ * (-1: it is not known which), that peer may have died, and the news of its
+ * death may still be under way. So this waits up to half a second for the news,
+ * and then raises the fault that names the dead rank; else the failure itself.
+ */
 dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
 /* Stop the transports. Every failed call does so before it returns if other

@@ -12,7 +12,7 @@
  * if no transport leads there; the reason is logged. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 			  struct peer **out);
-/* Has that rank left for good? The control plane says so; if rank 0, which
+/* Has that rank left or died? The control plane says so; if rank 0, which
  * hosts it, has gone, the transport decides. */
 bool comm_has_left(struct dicomm_comm *comm, int rank);
 /* The open transports by which this rank reaches that one. Bit i: transport i.

@@ -21,8 +21,8 @@ struct access_report {
 
 struct transport_access {
 	struct mem_handles handles; /* of this rank's staging buffers */
-	size_t stride;              /* of told[] */
-	uint8_t *reports;           /* by all ranks */
+	size_t stride;              /* bytes of one rank's report */
+	uint8_t *reports;           /* of all ranks, one after the other */
 };
 
 static const struct access_report *report_of(const struct transport_access *d,

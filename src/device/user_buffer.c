@@ -15,7 +15,8 @@
 #include "src/core/memory.h"
 
 /* From this size on, a call pays for the registration of memory that the
- * library has allocated. It lasts until the memory is freed. */
+ * library has allocated. It lasts until the memory is freed or the communicator
+ * ends. */
 #define PAYS ((size_t)64 << 10)
 /* How long to wait for neighbours that have the memory mapped: they may be in
  * an operation that waits for this rank. */
@@ -25,10 +26,12 @@ struct user_buffer {
 	const uint8_t *at;
 	size_t bytes;
 	uint64_t id; /* number of the allocation */
-	/* The user registered it; otherwise it is a whole allocation of the
-	 * library */
+	/* By dicomm_comm_register(), so the user has a handle of this entry;
+	 * otherwise it is a whole allocation of the library. */
 	bool announced;
-	bool asked;  /* the transports were asked and it was offered */
+	/* Registered with the transports and offered to other processes, as far
+	 * as they took it; not to be tried again. */
+	bool asked;
 	bool asking; /* a request is under way, without the lock */
 	struct mem_handles handles;
 	int offer; /* number of the offer to other processes, or -1 */
@@ -133,7 +136,8 @@ static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 			pthread_cond_wait(&all->changed, &all->lock);
 			at = &all->first;
 		} else if (g->announced) {
-			/* The user has a handle of this one. */
+			/* The user has a handle of this one, so the entry
+			 * stays, without effect. */
 			lease_end(take_back(all, g), 0);
 			g->asked = true;
 			at = &g->next;

@@ -43,7 +43,8 @@ struct shm_lengths {
 	_Atomic uint64_t first, last;
 };
 
-/* Between the lines and the data of a ring; only the receiver writes it. */
+/* What the receiver tells the sender of a ring: credits, and what it reads by
+ * CMA. Lies between the lines and the data; only the receiver writes it. */
 struct shm_tail {
 	_Atomic uint64_t released;
 	/* Lengths of messages that the receiver reads by CMA: while it only

@@ -458,11 +458,12 @@ static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 	return seq > o->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-/* Not inlined into shm_put(), so that a short message saves no registers. */
+/* Everything but data that fits the line: data in a slot, references, and puts
+ * that have to look for new credits. Not inlined into shm_put(), so that a
+ * short message saves no registers. */
 static dicomm_result_t __attribute__((noinline))
-put_slowly(struct tp_peer *peer, enum tp_class c, uint64_t seq,
-	   uint32_t signature, enum tp_kind kind, const void *body,
-	   uint64_t len)
+put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
+	enum tp_kind kind, const void *body, uint64_t len)
 {
 	struct out *o = &peer->out[c];
 	struct tp_line *line;
@@ -496,7 +497,7 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_ERR_ABORTED;
 	if (__builtin_expect(
 		    seq > o->limit || kind != TP_DATA || len > TP_LINE_ROOM, 0))
-		return put_slowly(peer, c, seq, signature, kind, body, len);
+		return put_any(peer, c, seq, signature, kind, body, len);
 	line = &o->lines[seq & o->mask];
 	copy_small(line->room, body, len);
 	return deliver(line, seq, signature, TP_DATA, len);

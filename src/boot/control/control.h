@@ -5,8 +5,8 @@
  *
  * Every rank keeps one authenticated TCP connection to rank 0 (the hub) for the
  * life of the communicator. One control thread per process serves the
- * connections of all its communicators. It only sets flags and answers queries,
- * and never touches the data path.
+ * connections of all its communicators. It answers queries and passes
+ * news to config.events, and never touches the data path.
  */
 #ifndef DICOMM_BOOT_CONTROL_H
 #define DICOMM_BOOT_CONTROL_H

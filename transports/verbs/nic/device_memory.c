@@ -37,7 +37,8 @@ static struct ibv_mr *by_dmabuf(const struct verbs_nic *nic,
 			       (int)access);
 	if (!mr)
 		snprintf(why, len, "%s: %s", nic->name, strerror(errno));
-	/* The registration keeps the memory alive. */
+	/* The registration keeps the dma-buf, and so the memory, even if the
+	 * owner frees it meanwhile. */
 	close(fd);
 	return mr;
 }

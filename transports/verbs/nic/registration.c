@@ -3,10 +3,13 @@
  * A cache of memory registrations of one NIC.
  *
  * The library does not learn when a user frees memory, so a registration may
- * not outlive its last user. Allocations of dicomm_mem_alloc are the exception:
- * each has a number that is never used again, so these stay registered until
- * they are freed. Memory of devices has a number, too, which its user passes;
- * all users of one allocation share a registration.
+ * not outlive the last verbs_mr_put(). Host allocations of dicomm_mem_alloc are
+ * the exception: each has a number that is never used again, so these stay
+ * registered until they are freed.
+ *
+ * A registration of device memory lives exactly as long as its references. All
+ * callers that pass the driver's number of one allocation share it.
+ * src/device/user_buffer.c notices by that number if the memory was freed.
  */
 #include "transports/verbs/nic/registration.h"
 
@@ -39,7 +42,8 @@ static void destroy(struct verbs_mr **at)
 	dereg(m);
 }
 
-/* Drop the registrations of allocations that were freed since the last call. */
+/* Drop the registrations of host allocations that were freed since the last
+ * call. */
 static void drop_freed(struct verbs_nic *nic)
 {
 	uint64_t id, n = accels[0]->freed(nic->freed_seen, &id);

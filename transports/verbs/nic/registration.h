@@ -30,14 +30,14 @@ struct verbs_mr {
 /* For messages, behind errno: "" or a hint that the limit of locked memory may
  * be too low (queues of a NIC are locked, too). */
 const char *verbs_memory_hint(void);
-/* Register host memory, or use a registration that exists. Memory of
+/* Register host memory, or use a registration that exists. Host memory of
  * dicomm_mem_alloc stays registered until it is freed; other memory until the
  * last verbs_mr_put(). */
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
-/* The same for memory of a device, until the last verbs_mr_put().
- * ERR_UNSUPPORTED: the NIC cannot; nothing is logged. `how` as in
- * mem_reg_device(). */
+/* The same for memory of a device, until the last verbs_mr_put(). Returns
+ * ERR_UNSUPPORTED, and logs nothing, if the NIC cannot. `how` is set to the way
+ * that was taken ("dma-buf", "peer memory"), or to why there is none. */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
