@@ -23,8 +23,8 @@
  * which the library opens when it first needs it. So far "cuda", "hip" and "ze"
  * have run on mocks of their drivers, and on no GPU. A host rank and a device
  * of one machine share memory of dicomm_mem_alloc(). UCX moves memory of
- * devices if UCX_TLS names its transports for them. Over TCP, UCX copies
- * through host memory of its own; that counts as direct.
+ * devices if DICOMM_TRANSPORTS names ucx and UCX_TLS its transports for them.
+ * Over TCP, UCX copies through host memory of its own; that counts as direct.
  *
  * Staging. Data that no transport moves directly passes through host memory.
  * The library counts that (dicomm_stats_t) and warns. Where DICOMM_STAGING or

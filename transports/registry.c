@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transports. One that this build lacks is listed, but never usable:
- * ranks exchange the numbers of transports, so these must be the same in
- * every build. */
+/* The transports, those that are preferred first. One that this build lacks is
+ * listed, but never usable: ranks exchange the numbers of transports, so these
+ * must be the same in every build. */
 #include "transports/transport.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static const struct transport transport_ucx = ABSENT("ucx");
 #endif
 
 const struct transport *const transports[] = {
-	&transport_shm, &transport_verbs, &transport_tcp, &transport_ucx, NULL};
+	&transport_shm, &transport_verbs, &transport_ucx, &transport_tcp, NULL};
 
 const struct transport *transport_find(const char *name)
 {

@@ -184,7 +184,8 @@ struct transport {
 	bool intra_node;
 	/* It encrypts data where DICOMM_ENCRYPT asks for that. */
 	bool encrypts;
-	/* It is used only where DICOMM_TRANSPORTS names it. */
+	/* It is used only where DICOMM_TRANSPORTS names it. Whoever names it
+	 * wants it, so it comes before those that it could replace. */
 	bool by_name;
 	/* It may reach memory of devices. It is opened, too, if some devices do
 	 * not reach each other's memory. */
@@ -334,8 +335,9 @@ struct transport {
 	uint64_t (*memory)(const struct tp_device *dev);
 };
 
-/* All transports, fastest first; NULL ends the list. A transport that this
- * build lacks is listed, but is not usable and cannot be opened. */
+/* All transports; two ranks use the first that both have. NULL ends the list. A
+ * transport that this build lacks is listed, but is not usable and cannot be
+ * opened. */
 extern const struct transport *const transports[];
 /* NULL: there is none of that name. */
 const struct transport *transport_find(const char *name);

@@ -516,7 +516,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "",
 			.help = "transports to use, as shm or ^shm (all but "
 				"these); "
-				"unset: all",
+				"unset: all but ucx",
 		},
 	[CONFIG_WARN_LATE_MS] =
 		{

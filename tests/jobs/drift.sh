@@ -6,9 +6,8 @@
 # it is that of the root, to which all sent.
 . "${srcdir:-.}/tests/jobs/perf.sh"
 
-if [ "${DICOMM_TEST_THREADS:-0}" = 1 ] ||
-	! ./dicomm-info --transports | grep -q 'ucx *usable'; then
-	echo "no network between hosts here"
+if [ "${DICOMM_TEST_THREADS:-0}" = 1 ]; then
+	echo "the thread sanitizer takes longer than a slow link"
 	exit 77
 fi
 slow=100 # Mbit/s

@@ -119,9 +119,8 @@ fi
 [ $? -eq 6 ] || fail "a missing gnuplot is not said at once"
 has 'needs gnuplot'
 [ ! -e "$out/b.svg" ] || fail "a picture without gnuplot"
-if [ "${DICOMM_TEST_THREADS:-0}" = 1 ] ||
-	! ./dicomm-info --transports | grep -q 'ucx *usable'; then
-	echo "no network between hosts here: their links are not measured"
+if [ "${DICOMM_TEST_THREADS:-0}" = 1 ]; then
+	echo "the thread sanitizer takes longer than links: they are not measured"
 	exit $bad
 fi
 # Two hosts that have one name, as containers may: each is measured, and the file

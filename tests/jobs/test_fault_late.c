@@ -12,11 +12,9 @@
 #include <unistd.h>
 
 #include "tests/support/job.h"
-#include "tests/support/leaks.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
-#include "transports/transport.h"
 
 #define PATIENCE_S 20.0
 #define TIMEOUT_MS 400
@@ -50,7 +48,6 @@ struct scene {
 	enum path way;
 	enum how how;
 	int leaves; /* this rank, where one does */
-	bool over_ucx;
 };
 
 static dicomm_result_t call(const struct scene *s, const struct job_rank *me,
@@ -322,16 +319,6 @@ END_TEST
 
 /* ---- who has left ---- */
 
-/* The thread sanitizer does not see the locks of UCX. */
-static bool is_usable(const char *name)
-{
-	const struct transport *t = transport_find(name);
-	char why[256];
-
-	return !job_has_thread_sanitizer() && t->open &&
-	       t->usable(why, sizeof(why));
-}
-
 /* One rank destroys its handle, all others wait for it in vain. */
 static void leave(struct job_rank *me)
 {
@@ -342,10 +329,6 @@ static void leave(struct job_rank *me)
 	char name[16];
 	double begin;
 
-	if (s->over_ucx && !is_usable("ucx"))
-		return;
-	if (s->over_ucx)
-		leaks_ignore();
 	for (int warm = 0; warm < 2; warm++) {
 		init(me, DICOMM_UNDEFINED_INT);
 		if (warm)
@@ -397,11 +380,10 @@ END_TEST
 
 /* A network tells of it by other means; and connections are made, or are not,
  * while ranks leave. */
-START_TEST(who_has_left_is_not_waited_for_over_ucx)
+START_TEST(who_has_left_is_not_waited_for_over_tcp)
 {
 	struct scene s = {.way = (enum path)(_i % WAYS),
-			  .how = (enum how)(_i / WAYS),
-			  .over_ucx = true};
+			  .how = (enum how)(_i / WAYS)};
 
 	for (s.leaves = 0; s.leaves < 2; s.leaves++)
 		job_run(&(struct job){
@@ -409,7 +391,7 @@ START_TEST(who_has_left_is_not_waited_for_over_ucx)
 			.arg = &s,
 			.ranks = 3,
 			.bare = true,
-			.env = {"DICOMM_DEBUG=none", "DICOMM_TRANSPORTS=ucx"}});
+			.env = {"DICOMM_DEBUG=none", "DICOMM_TRANSPORTS=tcp"}});
 }
 END_TEST
 
@@ -798,7 +780,7 @@ int main(void)
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
 			    WAYS * HOWS);
-	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for_over_ucx, 0,
+	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for_over_tcp, 0,
 			    WAYS * HOWS);
 	tcase_add_loop_test(tcase, all_that_wait_are_looked_at, 0,
 			    2 * SECONDS + SAME_COMM);

@@ -13,6 +13,7 @@
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
+#include "transports/transport.h"
 
 /* That one fell over slots of 1 MiB between nodes. */
 #define FIRST 27
@@ -346,23 +347,22 @@ static const char *const settings[][2] = {
 /* Nodes and transports, if they are not given; UCX where it may be used. */
 static void draw_network(unsigned *state, struct program *p, struct job *job)
 {
-#ifdef HAVE_UCX
-	static const char only_ucx[] = "DICOMM_TRANSPORTS=ucx";
-	bool ucx = draw_one_in(state, 4), nodes = draw_one_in(state, 3);
+	const struct transport *ucx = transport_find("ucx");
+	bool apart = draw_one_in(state, 4), nodes = draw_one_in(state, 3);
+	bool by_ucx = p->seed % 3 == 0;
+	char why[256];
 
-	if (job_has_thread_sanitizer() || getenv("DICOMM_TRANSPORTS"))
+	if (getenv("DICOMM_TRANSPORTS"))
 		return;
-	if (ucx)
-		job->env[0] = only_ucx;
+	if (apart && by_ucx && !job_has_thread_sanitizer() &&
+	    ucx->usable(why, sizeof(why)))
+		job->env[0] = "DICOMM_TRANSPORTS=ucx";
+	else if (apart)
+		job->env[0] = "DICOMM_TRANSPORTS=tcp";
 	else if (nodes && !job->threads)
 		p->nodes = 2;
 	if (p->nodes)
 		job->env[0] = "DICOMM_PROBE=off";
-#else
-	(void)state;
-	(void)p;
-	(void)job;
-#endif
 }
 
 static void draw_program(unsigned seed, struct program *p, struct job *job)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks of several hosts have one table of links, given to any of them, or
- * measured, at init or later. The network is UCX over TCP, unless
+ * measured, at init or later. The network is TCP, unless
  * DICOMM_TRANSPORTS says otherwise (tests/vm). */
 #include <check.h>
 #include <stdio.h>
@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "tests/support/job.h"
-#include "tests/support/leaks.h"
 #include "tests/support/runner.h"
-#include "transports/transport.h"
 
 #define RANKS 3
 #define MOST_RANKS 5
@@ -300,7 +298,7 @@ static const struct part parts[] = {
 	{.probe = "auto"},
 	{.probe = "auto", .shrinks = true},
 	{.probe = "on", .measures = true},
-	{.probe = "auto", .transports = "ucx", .measures = true},
+	{.probe = "auto", .transports = "tcp", .measures = true},
 	/* Its nodes have no names, and are more than those of the part. */
 	{.probe = "auto", .file = UNEVEN, .shrinks = true},
 };
@@ -505,7 +503,7 @@ static void part(struct job_rank *me)
 
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	if (me->arg)
-		setenv("DICOMM_TRANSPORTS", job_uses("verbs") ? "verbs" : "ucx",
+		setenv("DICOMM_TRANSPORTS", job_uses("verbs") ? "verbs" : "tcp",
 		       1);
 	words = job_uses("shm") ? "not for 3 ranks on 1 node\n"
 				: "not for 3 ranks on 3 nodes";
@@ -566,16 +564,7 @@ int main(void)
 	Suite *suite = suite_create("topology");
 	TCase *tc = tcase_create("all");
 
-	setenv("DICOMM_TRANSPORTS", "shm,ucx", 0);
-	if (!transport_find("ucx")->open) {
-		printf("no network to other hosts: built without UCX\n");
-		return 77;
-	}
-	if (job_has_thread_sanitizer()) {
-		printf("the thread sanitizer does not see the locks of UCX\n");
-		return 77;
-	}
-	leaks_ignore();
+	setenv("DICOMM_TRANSPORTS", "shm,tcp", 0);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, ranks_end_with_one_table_or_a_named_error, 0,
 			    sizeof(cases) / sizeof(*cases));

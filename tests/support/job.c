@@ -275,24 +275,11 @@ static _Noreturn void threads_main(void)
 	job_exit();
 }
 
-/* The thread sanitizer does not see UCX's locks. Nor may UCX be loaded: its
- * hook on madvise() takes a lock at the end of each thread, when that of gcc 12
- * has forgotten the thread, and falls over it. Ranks of one machine open UCX
- * where one of them dies before it was found near. */
-static void keep_from_ucx(void)
-{
-#ifdef HAVE_UCX
-	setenv("DICOMM_TRANSPORTS", "^ucx", 0);
-#endif
-}
-
 static _Noreturn void process_main(int rank)
 {
 	struct job_rank me = {
 		.rank = rank, .ranks = current->ranks, .arg = current->arg};
 
-	if (job_has_thread_sanitizer())
-		keep_from_ucx();
 	for (int i = 0; current->env[i]; i++)
 		putenv((char *)(uintptr_t)current->env[i]);
 	if (rank < RANKS)

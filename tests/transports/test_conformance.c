@@ -862,7 +862,7 @@ END_TEST
 
 START_TEST(transports_are_found_by_name)
 {
-	static const char *const names[] = {"shm", "verbs", "tcp", "ucx"};
+	static const char *const names[] = {"shm", "verbs", "ucx", "tcp"};
 	char why[256];
 
 	for (int i = 0; transports[i]; i++) {

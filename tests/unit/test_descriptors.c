@@ -85,7 +85,11 @@ END_TEST
 
 static const struct {
 	const char *debug, *transports;
-} kinds[] = {{NULL, NULL}, {"info", NULL}, {"trace", NULL}, {"info", "ucx"}};
+} kinds[] = {{NULL, NULL},
+	     {"info", NULL},
+	     {"trace", NULL},
+	     {"info", "tcp"},
+	     {"info", "ucx"}};
 #define KINDS ((int)(sizeof(kinds) / sizeof(*kinds)))
 
 /* Closed, or the file that fills it */
@@ -160,7 +164,9 @@ START_TEST(ranks_without_stdio_communicate)
 	char id[32];
 	pid_t pids[RANKS];
 
-	/* UCX may not be loaded under the thread sanitizer: see job.c. */
+	/* The thread sanitizer does not see its locks, and the hook of UCX on
+	 * madvise() takes a lock at the end of each thread, when that of gcc 12
+	 * has forgotten the thread. */
 	if (kinds[_i].transports && !strcmp(kinds[_i].transports, "ucx") &&
 	    (!HAVE_UCX || job_has_thread_sanitizer()))
 		return;

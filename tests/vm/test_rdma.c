@@ -692,7 +692,6 @@ END_TEST
 /* --- beside TCP -------------------------------------------------------------
  */
 
-#ifdef HAVE_UCX
 #define UNLIKE_RANKS 4
 
 /* Who has RDMA. */
@@ -708,7 +707,6 @@ static void run_unlike(void (*run)(struct job_rank *me), int layout)
 			      .arg = layouts[layout],
 			      .ranks = UNLIKE_RANKS,
 			      .bare = true,
-			      .env = {"UCX_TLS=tcp,self"},
 			      .timeout_s = 60});
 }
 
@@ -718,7 +716,7 @@ static void work_by_unlike_wires(struct job_rank *me)
 	dicomm_stats_t s = {.size = sizeof(s)};
 	const bool *has = me->arg;
 
-	config.transports = has[me->rank] ? "verbs,ucx" : "ucx";
+	config.transports = has[me->rank] ? "verbs,tcp" : "tcp";
 	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
 					     me->rank, &config));
 	trial_run_some(me, 0);
@@ -773,7 +771,7 @@ static void send_long(struct job_rank *me)
 
 	setenv("DICOMM_HOSTID", me->rank < 2 ? "a" : "b", 1);
 	if (*without && me->rank == 3)
-		setenv("DICOMM_TRANSPORTS", "shm,ucx", 1);
+		setenv("DICOMM_TRANSPORTS", "shm,tcp", 1);
 	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
 				      me->rank));
 	JOB_CHECK(p, "no memory");
@@ -805,12 +803,10 @@ START_TEST(slices_are_long_within_hosts_too)
 			      .arg = &without,
 			      .ranks = 4,
 			      .bare = true,
-			      .env = {"DICOMM_TRANSPORTS=shm,verbs,ucx", BY_LO},
+			      .env = {"DICOMM_TRANSPORTS=shm,verbs,tcp", BY_LO},
 			      .timeout_s = 60});
 }
 END_TEST
-
-#endif
 
 /* --- nobody behind the door --------------------------------------------------
  */
@@ -904,13 +900,11 @@ static void add_tests(TCase *test_case)
 	tcase_add_test(test_case, who_waits_sleeps);
 	tcase_add_test(test_case, strangers_do_not_disturb);
 	tcase_add_test(test_case, without_descriptors_callers_wait);
-#ifdef HAVE_UCX
 	tcase_add_loop_test(test_case, slices_are_long_within_hosts_too, 0, 2);
 	tcase_add_loop_test(test_case, some_pairs_have_rdma_and_others_tcp, 0,
 			    sizeof(layouts) / sizeof(*layouts));
 	tcase_add_loop_test(test_case, hosts_of_unlike_wires_have_one_table, 0,
 			    sizeof(layouts) / sizeof(*layouts));
-#endif
 	tcase_add_test(test_case,
 		       a_connection_that_nobody_answers_holds_nobody_up);
 	tcase_add_loop_test(test_case, only_a_connected_peer_costs_memory, 0,

@@ -895,8 +895,6 @@ static uint64_t tcp_memory(const struct tp_device *dev)
 
 const struct transport transport_tcp = {
 	.name = "tcp",
-	.by_name =
-		true, /* ucx serves by default until this has proved itself */
 	.encrypts = true,
 	.slots = 64,
 	.slot_bytes = 65536,

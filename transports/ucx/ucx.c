@@ -732,6 +732,7 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 
 const struct transport transport_ucx = {
 	.name = "ucx",
+	.by_name = true,
 	.slots = 64,
 	.slot_bytes = 65536,
 	.wait_wakes = true,
