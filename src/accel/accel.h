@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A kind of device: where a rank computes and where its buffers are.
+ * The seam for kinds of device. A rank is bound to one device: it computes
+ * there, and its buffers lie there.
  *
- * Every operation is set; one that a kind lacks returns DICOMM_ERR_UNSUPPORTED
- * or false. To add a kind, write a folder of its own, and add its line to
- * registry.c and its files to Makefile.am.
+ * A kind sets every operation. For one that it lacks, the operation returns
+ * DICOMM_ERR_UNSUPPORTED or false. To add a kind, write a folder of its own,
+ * and add its line to registry.c and its files to Makefile.am.
  */
 #ifndef DICOMM_ACCEL_ACCEL_H
 #define DICOMM_ACCEL_ACCEL_H
@@ -15,146 +16,158 @@
 
 #include "dicomm.h"
 
-/* An allocation that neighbours can import: what they need to know. */
+/* What a neighbour needs to know to import an allocation of this process. */
 struct accel_export {
 	uint64_t id;    /* unique in the exporting process, never reused */
 	uint64_t bytes; /* size of the whole allocation */
 	int32_t pid, fd;
 };
 
-/* A queue of work of a device: one of the user's, or one of ours. */
+/* A queue of work of a device. The user or the library created it. */
 struct accel_stream;
-/* A place in a stream. */
+/* Marks a position in a stream. */
 struct accel_event;
-/* What streams wait at until the host says so. */
+/* Holds streams until the host releases them. */
 struct accel_stream_wait;
 
-/* What devices of one kind may differ in. */
+/* Capabilities in which devices differ, also those of one kind. */
 enum accel_caps {
-	/* It loads and stores any memory of this process, as the host does:
-	 * device pointers are host pointers. */
+	/* The device loads and stores any memory of this process, as the host
+	 * does. Device pointers are host pointers. */
 	ACCEL_SHARES_HOST = 1 << 0,
-	/* mem_export() and mem_import(); map_host(); dmabuf() */
+	/* The device has mem_export() and mem_import(); map_host();
+	 * dmabuf(). */
 	ACCEL_IPC = 1 << 1,
 	ACCEL_MAP_HOST = 1 << 2,
 	ACCEL_DMABUF = 1 << 3,
-	/* Its kernels see what a NIC has written to it for certain only once
-	 * something there has been read through that NIC. */
+	/* A kernel of this device is certain to see what a NIC wrote to the
+	 * device's memory only after somebody has read a word of it through
+	 * that NIC. */
 	ACCEL_FLUSH = 1 << 4,
-	/* The same of kernels of other devices that have it mapped. */
+	/* As ACCEL_FLUSH, for kernels of other devices that map this memory. */
 	ACCEL_FLUSH_OTHERS = 1 << 5,
 };
 
-/* Whose memory something is */
+/* The device that a pointer's memory belongs to. */
 struct accel_owner {
 	int index;
-	/* The driver moves it between the device and the host; then this is
-	 * the device where it is preferred to be. */
+	/* The driver migrates this memory between device and host. Then index
+	 * is the device where the memory prefers to be. */
 	bool managed;
-	/* It is of another context of the driver than the one that is used
-	 * here: what runs on the device does not reach it. */
+	/* The memory belongs to another driver context than the one the library
+	 * uses. Kernels and copies of the library cannot access it. */
 	bool apart;
 };
 
-/* An allocation of a device. */
+/* The allocation of a device that a pointer lies in. */
 struct accel_allocation {
-	/* Never that of another one. 0: the driver has none, or moves what is
-	 * there between the device and the host; nobody else is told of it. */
+	/* Never reused for another allocation. 0 if the driver gives no number,
+	 * or if the driver migrates the memory; then the library never offers
+	 * it to other ranks. */
 	uint64_t id;
 	const void *base;
 	uint64_t bytes;
 };
 
-/* The same for a process that shares its machine. */
+/* An allocation as another process on this machine imports it. */
 struct accel_handle {
-	uint64_t id, bytes, offset; /* offset: of the pointer in it */
-	uint64_t pid;               /* of the process that exports it */
+	uint64_t id, bytes, offset; /* offset of the exported pointer */
+	uint64_t pid;               /* the process that exports it */
 	unsigned char vendor[64];
 };
 
 /*
- * Work on the streams of a device. Everything is queued and none of it waits
- * for the device, unless said otherwise; work on a stream runs in the order in
- * which it was queued. Device pointers, and host memory that the device can
- * reach, need no alignment.
+ * Operations on the streams of a device. Unless its comment says otherwise, an
+ * operation is queued and does not wait for the device. Work on a stream runs
+ * in the order in which it was queued. Device pointers, and host memory that
+ * the device can reach, need no alignment.
  *
- * Threads: one at a time for a stream, an event and a stream wait; any for the
- * rest, and for event_query() and stream_wait_release().
+ * Threads: one at a time for each stream, event and stream wait. Any thread may
+ * call the rest, and event_query() and stream_wait_release().
  */
 struct accel_work {
-	/* The variable that sets on how many queues of a device its streams
-	 * run; NULL: none does. */
+	/* Name of the environment variable that sets on how many hardware
+	 * queues the driver runs the streams of a device. NULL if the driver
+	 * has none. */
 	const char *queues;
-	unsigned (*caps)(int index); /* of enum accel_caps */
-	/* Is ptr memory of a device of this kind? Then *owner says which one.
-	 * Quiet. */
+	unsigned (*caps)(int index); /* bits of enum accel_caps */
+	/* Returns true if ptr is memory of a device of this kind, and says in
+	 * *owner which one. Logs nothing. */
 	bool (*owner)(const void *ptr, struct accel_owner *owner);
 
-	/* A stream of the user, who keeps it until close(); NULL: the default
-	 * one of the device. DICOMM_ERR_INVALID_ARGUMENT: it is none, or of
+	/* Open a stream that the user created and keeps until close(); native
+	 * NULL is the device's default stream. Returns
+	 * DICOMM_ERR_INVALID_ARGUMENT if native is no stream, or one of
 	 * another device. */
 	dicomm_result_t (*open)(int index, void *native,
 				struct accel_stream **s);
-	/* One of our own, of high priority, that can be used with the other. */
+	/* Create a stream of the library with high priority, on the device of
+	 * `other`, so that both can run side by side. */
 	dicomm_result_t (*open_beside)(struct accel_stream *other,
 				       struct accel_stream **s);
-	/* What is queued still runs. */
+	/* Queued work still runs. */
 	void (*close)(struct accel_stream *s);
 
-	/* Make ready what the kernels of a type need; may wait for the device.
-	 * DICOMM_ERR_UNSUPPORTED, not logged: it cannot compute that type; the
-	 * reason is the last error. */
+	/* Load what the kernels for a type need. May wait for the device.
+	 * Returns DICOMM_ERR_UNSUPPORTED, without a log line, if the device
+	 * cannot compute that type; the last error says why. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,
 				   dicomm_datatype_t type);
-	/* For a type that it cannot compute: from now on let the host reduce
-	 * what is queued on this stream, on copies in its own memory. May wait
-	 * for the device; DICOMM_ERR_UNSUPPORTED as above. */
+	/* For a type that the device cannot compute: from now on the host
+	 * reduces what is queued on this stream, on copies in its own memory.
+	 * May wait for the device. Returns DICOMM_ERR_UNSUPPORTED as
+	 * prepare() does. */
 	dicomm_result_t (*prepare_host_reduce)(struct accel_stream *s,
 					       dicomm_datatype_t type);
 
 	dicomm_result_t (*event_create)(int index, struct accel_event **e);
 	void (*event_destroy)(struct accel_event *e);
-	/* After what is queued so far; forgets an earlier place. */
+	/* Move the event to behind all work queued on s so far. Its earlier
+	 * position is forgotten. */
 	dicomm_result_t (*event_record)(struct accel_event *e,
 					struct accel_stream *s);
-	/* DICOMM_AGAIN: it has not been reached. Never recorded: success. */
+	/* Returns DICOMM_AGAIN if the stream has not reached the event yet, and
+	 * success if the event was never recorded. */
 	dicomm_result_t (*event_query)(const struct accel_event *e);
-	/* What is queued on s from now on runs after the event. */
+	/* Work that is queued on s from now on runs after the event. */
 	dicomm_result_t (*wait_event)(struct accel_stream *s,
 				      const struct accel_event *e);
 
-	/* A stream wait holds a stream of a device until the host lets it go
-	 * on. */
+	/* Create a stream wait, which holds a stream of a device until the host
+	 * releases it. */
 	dicomm_result_t (*stream_wait_create)(int index,
 					      struct accel_stream_wait **g);
-	/* Ends the waits that are pending. */
+	/* Releases the waits that are still pending. */
 	void (*stream_wait_destroy)(struct accel_stream_wait *g);
-	/* Queue a wait: what is queued on s from now on runs after
+	/* Queue a wait: work that is queued on s from now on runs after a
 	 * stream_wait_release(). Each release ends one wait, in the order in
-	 * which they were queued. */
+	 * which the waits were queued. */
 	dicomm_result_t (*stream_wait_queue)(struct accel_stream_wait *g,
 					     struct accel_stream *s);
 	void (*stream_wait_release)(struct accel_stream_wait *g);
-	/* Is a stream wait of this process pending? Then a call that
-	 * allocates, frees, maps, unmaps or prepares may block behind it. */
+	/* Returns true if a stream wait of this process is pending. Then a
+	 * call that allocates, frees, maps, unmaps or prepares may block until
+	 * its release. */
 	bool (*held)(int index);
 
-	/* From and to memory of the device or of the host. */
+	/* Copy between any two of: memory of the device, host memory. */
 	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
 				const void *src, size_t bytes);
-	/* As in reduce.h; prepare() or prepare_host_reduce() has succeeded for
-	 * the type. */
+	/* The operators of reduce.h. The caller has called prepare() or
+	 * prepare_host_reduce() for the type with success. */
 	dicomm_result_t (*reduce)(struct accel_stream *s,
 				  dicomm_datatype_t type, dicomm_redop_t op,
 				  void *dst, const void *a, const void *b,
 				  size_t n);
-	/* As reduce_fold(). Of more than 8 sources, those beyond follow the
-	 * first 8 at one distance, a multiple of 16: src[i] - src[i - 8]. */
+	/* As reduce_fold(). With more than 8 sources, each further one lies at
+	 * one fixed distance behind the source 8 places before it: src[i] -
+	 * src[i - 8] is the same multiple of 16 for all i >= 8. */
 	dicomm_result_t (*fold)(struct accel_stream *s, dicomm_datatype_t type,
 				dicomm_redop_t op, void *dst,
 				const void *const *src, int nsrc, size_t n);
-	/* One element in memory of the device, read when it runs; or, if that
-	 * is NULL, its bits. */
+	/* Multiply n elements by one. The device reads that element at
+	 * scalar_at, in its memory, when the work runs. If scalar_at is NULL,
+	 * scalar holds the element's bits. */
 	dicomm_result_t (*scale)(struct accel_stream *s, dicomm_datatype_t type,
 				 void *dst, const void *a,
 				 const void *scalar_at, uint64_t scalar,
@@ -164,28 +177,31 @@ struct accel_work {
 				  dicomm_datatype_t type, void *dst,
 				  const void *a, long divisor, size_t n);
 
-	/* Let a device read memory of another one, both of this process: what
-	 * mem_export() takes, at the same addresses. It stays so.
-	 * DICOMM_ERR_UNSUPPORTED: it cannot. */
+	/* Let device `index` read the memory of device `other`, both used by
+	 * this process, at the same addresses. That covers what mem_export()
+	 * accepts, and cannot be undone. Returns DICOMM_ERR_UNSUPPORTED if
+	 * index cannot read it. */
 	dicomm_result_t (*reach)(int index, int other);
 
-	/* The allocation that ptr lies in, whoever made it */
+	/* Find the allocation that ptr lies in, whoever allocated it. */
 	dicomm_result_t (*allocation)(const void *ptr,
 				      struct accel_allocation *a);
-	/* The same for a process on this machine. It is mapped as a whole, once
-	 * for each handle, never by its owner. */
+	/* Export and import the allocation that ptr lies in, for another
+	 * process on this machine. An importer maps the whole allocation, once
+	 * for each handle. The exporting process never imports its own. */
 	dicomm_result_t (*mem_export)(const void *ptr, struct accel_handle *h);
 	dicomm_result_t (*mem_import)(int index, const struct accel_handle *h,
 				      void **base);
 	void (*mem_unimport)(int index, void *base);
-	/* Let the device reach host memory that the library allocated, or with
-	 * `loads`, a neighbour's that nobody writes here: pages that are mapped
-	 * for loads, which may become writable. */
+	/* Let the device reach host memory: memory of the library, or with
+	 * `loads` a neighbour's memory that this process maps read-only. The
+	 * driver may need those pages writable and then makes them so; nobody
+	 * here writes them. */
 	dicomm_result_t (*map_host)(int index, void *host, size_t bytes,
 				    bool loads, void **device);
 	void (*unmap_host)(int index, void *host);
-	/* A descriptor, which the caller closes, of the allocation that a range
-	 * lies in, and the offset of the range. */
+	/* Get a dma-buf descriptor, which the caller closes, of the allocation
+	 * that [ptr, ptr + bytes) lies in, and the offset of ptr in it. */
 	dicomm_result_t (*dmabuf)(const void *ptr, size_t bytes, int *fd,
 				  uint64_t *offset);
 };
@@ -193,42 +209,47 @@ struct accel_work {
 struct accel {
 	const char *name; /* "host"; "cuda" of "cuda:0" */
 
-	/* Devices of this kind; 0 with the reason in why when it has none. */
+	/* Returns the number of devices of this kind, or 0 with the reason
+	 * in why. */
 	int (*count)(char *why, size_t len);
-	/* Has this process loaded their runtime, whoever asked for it? Loads
-	 * nothing. */
+	/* Returns true if this process has loaded the kind's runtime, for
+	 * whatever reason. Loads nothing itself. */
 	bool (*loaded)(void);
 	dicomm_result_t (*describe)(int index, dicomm_device_info_t *info);
 
-	/* Memory that neighbour processes can map. Any thread. */
+	/* Allocate memory that neighbour processes can map. Any thread. */
 	dicomm_result_t (*alloc)(int index, size_t bytes, void **ptr);
-	/* DICOMM_ERR_INVALID_ARGUMENT if ptr is not from alloc. */
+	/* Returns DICOMM_ERR_INVALID_ARGUMENT if ptr is not from alloc(). */
 	dicomm_result_t (*free)(void *ptr);
 
-	/* Does [addr, addr + len) lie in one allocation of alloc()? Then also
-	 * its export and the offset in it. Any thread, no lock, no system
-	 * call: it is asked for each large message. */
+	/* Returns true if [addr, addr + len) lies in one allocation of alloc();
+	 * then *where is its export and *offset the place of addr in it. Any
+	 * thread. Takes no lock and does no system call, since the engine asks
+	 * for each large message. */
 	bool (*find)(const void *addr, size_t len, struct accel_export *where,
 		     size_t *offset);
-	/* Map a neighbour's allocation (never one of this process). */
+	/* Map a neighbour's allocation, never one of this process. */
 	dicomm_result_t (*import)(const struct accel_export *e, void **base);
 	void (*unimport)(const struct accel_export *e, void *base);
-	/* Allocations freed so far by this process are listed for neighbours:
-	 * the count, and id number i (0 for one that has left the list). */
+	/* This process lists the allocations it has freed, for its neighbours.
+	 * Returns how many it has freed so far, and in *id the id of number i
+	 * (0 if number i has left the list). */
 	uint64_t (*freed)(uint64_t i, uint64_t *id);
 
-	/* NULL: there are no streams, the caller computes by itself (host). */
+	/* NULL if the kind has no streams: the caller computes by
+	 * itself (host). */
 	const struct accel_work *work;
 };
 
-/* All kinds of this build, NULL ends the list; host is first. */
+/* All kinds of this build. The host is first, NULL ends the list. */
 extern const struct accel *const accels[];
 
-/* Has this process loaded the library of that name? Loads nothing. */
+/* Returns true if this process has loaded the library of that name.
+ * Loads nothing. */
 bool accel_has_loaded(const char *library);
 
-/* The kind and index of a device name ("host", "cuda:1"); NULL if there is no
- * such kind or device, with the reason in why. */
+/* Find the kind and index of a device name ("host", "cuda:1"). Returns NULL,
+ * with the reason in why, if there is no such kind or device. */
 const struct accel *accel_find(const char *device, int *index, char *why,
 			       size_t len);
 

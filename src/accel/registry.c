@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kinds of device of this build, and how their names are read. */
+/* The kinds of device of this build, and the parser of device names. */
 #include "src/accel/accel.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,8 @@ bool accel_has_loaded(const char *library)
 	return lib;
 }
 
-/* "N" of "kind:N": digits only, so that "+1", " 1" and "" are refused. */
+/* Parse N of "kind:N". Accepts digits only, so "+1", " 1" and "" are
+ * refused. */
 static bool index_parse(const char *text, int *index)
 {
 	long value = 0;

@@ -18,10 +18,10 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 
-/* Longer than any copy or kernel of this library takes */
+/* In nanoseconds; longer than any copy or kernel of the library takes. */
 #define QUIESCE_NS UINT64_C(30000000000)
-/* How long to wait for other processes, which mostly end the communicator at
- * the same time */
+/* How long to wait for other processes to unmap memory. They mostly end the
+ * communicator at the same time. */
 #define UNMAP_MS 2000
 
 /* ---- open and close ---- */
@@ -53,8 +53,9 @@ static void tell_lacking(const struct dicomm_comm *comm, uint64_t types,
 		 why);
 }
 
-/* For a type without kernels, the operands are copied to the host and reduced
- * there. If staging is never, reductions of that type are refused. */
+/* Load the kernels of a type. Without kernels, operands are copied to the host
+ * and reduced there. If staging is never, reductions of that type are
+ * refused. */
 static dicomm_result_t load_type(struct dicomm_comm *comm,
 				 dicomm_datatype_t type, uint64_t *host_reduced,
 				 char *why, size_t len)
@@ -119,7 +120,7 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Scratch, which neighbours map because steps send from it */
+/* Offer scratch to neighbours, which map it because steps send from it. */
 static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -132,9 +133,9 @@ static dicomm_result_t offer_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Staging buffers in device memory, for transports that reach it and for
- * neighbours with a device of the same kind. Without either, data is staged in
- * host memory. */
+/* Allocate staging buffers in device memory, for transports that access it and
+ * for neighbours with a device of the same kind. Without either, data is staged
+ * in host memory. */
 static dicomm_result_t allocate_exported(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -277,7 +278,8 @@ void device_close(struct dicomm_comm *comm)
 	else if (dev->exported)
 		lease_free(comm->accel, dev->index, dev->exported);
 	comm_mem_deregister(comm, &dev->handles);
-	/* lease_end() above has waited for late neighbours already. */
+	/* Do not wait again: lease_end() above has waited for
+	 * neighbours already. */
 	if (dev->scratch_lease)
 		lease_end(dev->scratch_lease, 0);
 	else if (dev->scratch)
@@ -307,7 +309,8 @@ dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 	if (!device_has_memory(dev))
 		return host_access_check(comm, f, name, at);
 	if (!dev->work->owner(at, &owner)) {
-		/* If it is memory of another kind of device, name that. */
+		/* If the memory belongs to another kind of device, this names
+		 * that kind. */
 		TRY(host_access_check(comm, f, name, at));
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: %s %p is not memory of %s, the device of "
@@ -395,7 +398,7 @@ dicomm_result_t device_mark(struct device *dev, struct stage *st)
 	return DICOMM_SUCCESS;
 }
 
-/* The stream has reached the first marked buffer. */
+/* The stream has reached the event of the first stage in the list. */
 static void reached(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
@@ -412,7 +415,8 @@ static void reached(struct dicomm_comm *comm)
 	device_stage_free(dev, st);
 }
 
-/* A rank that gave up may have overwritten these bytes while they were read. */
+/* Check that the bytes were valid while they were read: a rank that gave up may
+ * have overwritten them. */
 static dicomm_result_t check_read(struct dicomm_comm *comm,
 				  const struct stage *st)
 {
@@ -451,7 +455,8 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
-/* Mark what was queued after the last mark, if a staging buffer is free. */
+/* Record an event behind all that is queued, if a staging buffer is free for
+ * it. Returns false if none is. */
 static bool mark_rest(struct device *dev)
 {
 	struct stage *st;
@@ -488,7 +493,7 @@ enum schedule_result device_end(struct operation *op)
 	return SCHEDULE_AGAIN;
 }
 
-/* Give up what is queued on a device that failed. */
+/* The device failed: give up what is queued on it. */
 static void give_up(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -500,8 +505,8 @@ static void give_up(struct device *dev)
 	dev->unmarked = false;
 }
 
-/* No stream reaches these events any more: no operation of the communicator
- * goes on. */
+/* Free the stages of operations: none of the communicator's operations goes on,
+ * so nobody else will. */
 static void take_back(struct device *dev)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
@@ -516,11 +521,11 @@ bool device_settles(struct dicomm_comm *comm, uint64_t ns)
 	uint64_t end = clock_ns() + ns;
 	bool marked, moved = false;
 
-	/* The last mark needs a free staging buffer. */
+	/* mark_rest() needs a free staging buffer. */
 	take_back(dev);
 	marked = mark_rest(dev);
 	while (dev->first || !marked) {
-		/* A device that failed runs nothing any more. */
+		/* The device has failed and runs nothing any more. */
 		if (device_progress(comm, &moved) != DICOMM_SUCCESS) {
 			give_up(dev);
 			break;

@@ -24,103 +24,110 @@
 #include "src/memory/in_process.h"
 #include "src/memory/ipc.h"
 
-/* Messages between the device and transports at one time, and of these, sends
- * of each class. The limit per class exists because a peer may receive none of
- * one class before it has those of the other. */
+/* Most messages between the device and transports at one time, and most of
+ * these that are sends of one class. The limit per class exists because a
+ * peer may receive nothing of one class before it has received messages of
+ * the other. */
 #define DEVICE_STAGES 40
 #define DEVICE_SENDS 16
-/* Calls under way on one communicator. A further one waits until one ends. */
+/* Most calls under way on one communicator. A further one waits until one
+ * ends. */
 #define DEVICE_CALLS 256
 
 enum stage_phase {
 	STAGE_FREE,
-	STAGE_READING, /* a transport reads its bytes */
-	STAGE_QUEUED,  /* its event is in the stream */
+	STAGE_READING, /* a transport reads bytes into it */
+	STAGE_QUEUED,  /* its event is queued in the stream */
 	STAGE_REACHED, /* the stream has reached the event: it may be sent */
 	STAGE_SENT     /* sent, until it is released */
 };
 
 /* Size of a stage that neighbours read in device memory. To start the copy of a
- * smaller one takes as long as the copy. */
+ * smaller one would take as long as the copy. */
 #define DEVICE_EXPORTED_BYTES ((uint32_t)256 << 10)
 /* An ordered reduction whose inputs are scaled first needs a little more than
  * the scratch of one window. */
 #define DEVICE_SCRATCH (2 * PREPARED_SCRATCH)
-/* In place of a step: the end of the operation */
+/* Stands for the end of an operation, in place of a step's number. */
 #define STAGE_END UINT32_MAX
 
-/* A staging buffer: one message between a transport and the device */
+/* A staging buffer, for one message between a transport and the device. */
 struct stage {
 	enum stage_phase phase;
 	bool sends;
-	/* stage_bytes in host memory, as the host and as the device see them */
+	/* stage_bytes of host memory, at the host's and at the device's
+	 * address */
 	uint8_t *host, *device;
-	uint8_t *exported; /* exported_bytes in device memory, or NULL */
-	/* Where the transport reads and writes the bytes of this message (in
-	 * host or device memory), and the same as the device sees it */
+	uint8_t *exported; /* exported_bytes of device memory, or NULL */
+	/* Where the transport reads and writes the bytes of this message, in
+	 * host or device memory, and the device's address of the same bytes */
 	uint8_t *at, *seen;
 	struct accel_event *event;
 	/* Sent instead of the bytes, to a peer that reads them in place */
 	struct memory_ref mem_ref;
-	/* the read of another rank's memory that our stream has not finished */
+	/* a read of another rank's memory that the stream has not finished */
 	struct in_process_read read;
 	const struct operation *op;
 	uint32_t step;
 	uint64_t slice;
 	/* The slot to release when the stream reaches the event, or NULL */
 	struct peer *from;
-	bool mapped; /* the message refers to memory of that rank */
+	bool mapped; /* the message refers to memory of rank `from` */
 	enum tp_class class;
 	uint64_t seq;
 	struct stage *next; /* in stream order */
 };
 
 struct device {
-	struct deferred deferred; /* frees it */
+	/* frees this struct when no stream is blocked */
+	struct deferred deferred;
 	const struct accel_work *work;
 	int index;
-	uint64_t lacks; /* bit t: it cannot reduce type t */
-	/* Its memory is the host's: transports reach it, and it reads slots. */
+	uint64_t lacks; /* bit t: the device cannot reduce type t */
+	/* Its memory is the host's: transports access it, and its kernels
+	 * read slots. */
 	bool shares_host;
 	struct accel_stream *beside,
 		*stream; /* the user's default stream; the library's */
 	struct stage stages[DEVICE_STAGES];
-	unsigned sends[TP_CLASSES]; /* stages that send */
+	unsigned sends[TP_CLASSES]; /* [class]: stages that send */
 	/* The longest slice. Stages are allocated before it is known which
-	 * transports are used. */
+	 * transports will be used. */
 	size_t stage_bytes, exported_bytes;
 	struct stage *first, **last;
-	bool unmarked; /* work was queued since the last event */
-	/* All stages in host memory; the same as the device sees it */
+	bool unmarked; /* work was queued after the last event */
+	/* All stages in host memory, at the host's and at the device's
+	 * address */
 	uint8_t *memory, *mapped;
-	struct accel_export where; /* for host ranks that map it */
+	/* export of memory, for host ranks that map it */
+	struct accel_export where;
 	struct mem_handles handles;
 	void *scratch;
-	/* All stages in device memory; the handle by which devices of that kind
-	 * map it; and the lease that keeps it alive. NULL: it cannot be
-	 * exported. */
+	/* All stages in device memory; the handle by which devices of the
+	 * same kind map them; the lease that keeps them alive. NULL: they
+	 * cannot be exported. */
 	uint8_t *exported;
 	struct accel_handle exported_handle;
 	struct lease *lease;
-	/* Other memory that this rank exports, or NULL. The offer of scratch,
-	 * or -1. */
+	/* Other memory that this rank exports, or NULL; the lease on scratch;
+	 * the number of the offer of scratch, or -1 */
 	struct ipc *ipc;
 	struct lease *scratch_lease;
 	int scratch_offer;
-	/* For ranks of this process. NULL: everybody can read the host's
-	 * memory. */
+	/* How ranks of this process read this rank's memory. NULL: the memory
+	 * is the host's, which all of them can read. */
 	struct in_process *in_process;
 	struct user_buffers *user_buffers; /* NULL: no peer would use them */
 	struct stream_fences *fences;
 };
 
-/* Does the device have memory that the host does not share? */
+/* Returns true if the device has memory that the host does not share. */
 static inline bool device_has_memory(const struct device *dev)
 {
 	return dev && !dev->shares_host;
 }
 
-/* Bytes of all stages in host memory */
+/* Bytes of all stages in host memory. */
 static inline size_t device_stages_bytes(const struct device *dev)
 {
 	return DEVICE_STAGES * dev->stage_bytes;
@@ -134,76 +141,82 @@ static inline size_t device_exported_bytes(const struct device *dev)
 /* Open the device of a rank: allocate all that operations on it need, and load
  * the kernels. Does nothing on a host rank. Errors are logged. */
 dicomm_result_t device_open(struct dicomm_comm *comm);
-/* Register its staging buffers with the transports, once these are open. */
+/* Register the staging buffers with the transports, once these are open. */
 dicomm_result_t device_register(struct dicomm_comm *comm);
-/* The two steps of the end. device_stop() waits until the stream has run dry.
- * device_close() frees the rest; user_buffer_close() comes before it. Both do
- * nothing on a host rank. */
+/* Close the device in two steps. device_stop() waits until the stream is empty.
+ * device_close() frees the rest, after user_buffer_close(). Both do nothing on
+ * a host rank. */
 void device_stop(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
 
 /* Wait until no stream is blocked, and keep it so until
- * streams_unblocked_end(). Setup does driver calls that could wait for a stream
- * which an operation of another communicator blocks. Those operations end
- * without this communicator. */
+ * streams_unblocked_end(). Setup makes driver calls that could wait for a
+ * stream which an operation of another communicator blocks. Those operations
+ * end without this communicator's help. */
 dicomm_result_t device_streams_unblocked(struct dicomm_comm *comm);
 
-/* Is there a pair of ranks whose devices cannot map each other's memory? */
+/* Returns true if there is a pair of ranks whose devices cannot map each
+ * other's memory. */
 bool peer_access_wants_transports(const struct dicomm_comm *comm);
-/* Find out which pairs need staging, and fail if one of them refuses it. All
- * ranks call it. */
+/* Find out which pairs need staging. Fails if one of them refuses it. All ranks
+ * call it. */
 dicomm_result_t peer_access_agree(struct dicomm_comm *comm);
-/* Write how each pair of ranks is reached, and why not by a better path. Empty
- * if all ranks have host memory. */
+/* Write how each pair of ranks is reached, and why not by a better path. Writes
+ * nothing if all ranks have host memory. */
 dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 				    size_t len);
-/* Unmap what was mapped for that. */
+/* Unmap the memory of all neighbours. */
 void peer_access_unmap(struct dicomm_comm *comm);
 
-/* Can operations of this rank use that memory? If not, the reason is logged. */
+/* Check whether operations of this rank can use the memory at `at`. If not,
+ * the reason is logged. f and name are the function and the argument for
+ * the message. */
 dicomm_result_t device_check(const struct dicomm_comm *comm, const char *f,
 			     const char *name, const void *at);
 
 /* Copy on the user's stream (unless dst is NULL), and wait until the stream is
- * empty. The library's operations on it are bounded; the user's work may not
- * be. */
+ * empty. The library's operations on it are bounded in time; the user's own
+ * work may not be. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes);
 
-/* A free stage for a slice of a step. NULL: none is free, or its class has as
- * many sends as it may. */
+/* Get a free stage for a slice of a step. Returns NULL if none is free, or if
+ * the class has as many sends as it may. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);
-/* The stage of a slice, or NULL. */
+/* Returns the stage of a slice, or NULL. */
 struct stage *device_stage_of(struct device *dev, const struct operation *op,
 			      uint32_t step, uint64_t slice);
-/* Choose where its bytes go for a message to or from that peer. */
+/* Choose host or device memory of the stage, as a message to or from that
+ * peer needs. */
 void device_stage_place(const struct device *dev, const struct peer *peer,
 			struct stage *st);
 void device_stage_free(struct device *dev, struct stage *st);
 
-/* Record an event behind all that is queued so far. The stage is QUEUED. */
+/* Record an event behind all work queued so far. The stage becomes
+ * STAGE_QUEUED. */
 dicomm_result_t device_mark(struct device *dev, struct stage *st);
-/* Has the stream finished everything, as far as is known? */
+/* Returns true if the stream is known to have finished everything. */
 static inline bool device_is_idle(const struct device *dev)
 {
 	return !dev->first && !dev->unmarked;
 }
-/* Check how far the stream has come. */
+/* Check how far the stream has come. Sets *moved if it has reached an event. */
 dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
 /* Wait until the stream is empty, and give up the messages in stages. For a
- * communicator that is broken or ends. The stream waits for nobody, so this is
- * short, unless it shares a hardware queue with a stream that waits for the
- * library. */
+ * communicator that is broken or ends. The stream waits for nobody, so this
+ * is short, unless it shares a hardware queue with a stream that waits for
+ * the library. */
 void device_quiesce(struct dicomm_comm *comm);
-/* Is the stream empty within that time? */
+/* Wait until the stream is empty, at most ns nanoseconds. Returns false if it
+ * is not empty by then. */
 bool device_settles(struct dicomm_comm *comm, uint64_t ns);
 
-/* All steps of the operation are done or queued. Has the device finished them?
- */
+/* Returns SCHEDULE_DONE when the device has finished the operation. All of its
+ * steps are done or queued when this is called. */
 enum schedule_result device_end(struct operation *op);
 
-/* The steps of a rank on a device; comm->device_ops. */
+/* The steps of a rank on a device, for comm->device_ops. */
 extern const struct step_ops device_ops;
 
 /*
@@ -216,31 +229,32 @@ struct stream_fence {
 	struct stream_fences *of;
 	dicomm_stream_t stream;
 	struct accel_stream
-		*open; /* the same stream, while the fence blocks it */
+		*open; /* the stream, while the fence is being queued */
 	struct accel_event *event;
 	struct accel_stream_wait *stream_wait;
 	bool blocked, reached;
 	struct stream_fence *next;
 };
 
-/* A fence for one stream. If too many calls are under way, it waits until one
- * ends. ERR_TIMEOUT. */
+/* Get a fence for one stream. If too many calls are under way, it waits until
+ * one ends. Returns ERR_TIMEOUT if that takes too long. */
 dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 				  dicomm_stream_t stream,
 				  struct stream_fence **out);
-/* Block the streams of a list from here on. Refused, with the reason, if one is
- * not a stream of its device. */
+/* Block the streams of a list of fences. Fails, with a reason, if one is not a
+ * stream of its device. */
 dicomm_result_t stream_fence_block(struct stream_fence *list);
-/* Does the fence block this stream of the rank's device? */
+/* Returns true if the fence is for this stream of the rank's device. */
 bool stream_fence_is_of(const struct stream_fence *t,
 			const struct dicomm_comm *comm, dicomm_stream_t stream);
-/* SUCCESS: the work before the fence is done. AGAIN: not yet. */
+/* Returns success if the work before the fence is done, AGAIN if it is not
+ * yet. */
 dicomm_result_t stream_fence_query(struct stream_fence *t);
-/* Let the stream continue. Any thread, once. */
+/* Let the stream continue. Called once for each fence, by any thread. */
 void stream_fence_release(struct stream_fence *t);
-/* Create all fences of a device: DEVICE_CALLS of them. */
+/* Create all fences of a device, DEVICE_CALLS of them. */
 dicomm_result_t stream_fence_make(struct device *dev);
-/* Free them; those under way are freed when they are released. */
+/* Free the fences. Those under way are freed when they are released. */
 void stream_fence_free_all(struct device *dev);
 
 #endif

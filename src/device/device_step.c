@@ -13,13 +13,13 @@
  *
  * Without a copy: ranks of one process and device, and processes that have
  * imported the buffer (ipc.h), get a reference to the user's buffer itself. If
- * a transport reaches the user's buffer (user_buffer.h), a message goes from
- * there as soon as the device has written it. It is received into the user's
- * buffer if no queued work may still use the place. Otherwise it goes to a
+ * a transport reaches the user's buffer (user_buffer.h), it sends from there as
+ * soon as the device has written the bytes. It receives into the user's buffer
+ * if no queued work may still use the place. Otherwise it receives into a
  * staging buffer, because to wait would cost more than to copy.
  *
- * Staging buffers in device memory are for transports and neighbours that reach
- * them; the host does not touch them. A device that shares the host's memory
+ * The host does not access staging buffers in device memory; they are for
+ * transports and neighbours that do. A device that shares the host's memory
  * sends from its buffers as a host rank does. Its kernels read slots and memory
  * of neighbours, which are released when the kernels have run.
  */
@@ -34,10 +34,11 @@
 #include "src/device/device.h"
 #include "src/engine/step.h"
 
-/* For work that was queued before a failure */
+/* How long drain() waits for work that was queued before a failure,
+ * in nanoseconds. */
 #define DRAIN_NS UINT64_C(10000000000)
 
-/* Convert: the work was queued, or it failed. */
+/* Note that work was queued without an event, and pass the status on. */
 static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
 {
 	dev->unmarked = true;
@@ -62,7 +63,7 @@ static dicomm_result_t copy_stage(struct dicomm_comm *comm,
 	return copy(comm->dev, dst, src, bytes);
 }
 
-/* Does the transport to that peer reach this memory itself? */
+/* Returns true if the transport to that peer reaches this memory itself. */
 static bool is_reached(const struct operation *op, const struct peer *peer,
 		       const struct span *s)
 {
@@ -92,8 +93,9 @@ static dicomm_result_t scale(struct operation *op, const struct piece *dst,
 				       a->at, prep->scalar_at, bits, dst->n));
 }
 
-/* In scratch, kernels need the blocks of all ranks at equal distances, with
- * this rank's block among them. */
+/* Queue a fold of the blocks of all ranks. With more than 8 blocks, kernels
+ * need all of them at equal distances, so this rank's block is copied to its
+ * place in scratch. */
 static dicomm_result_t fold(struct operation *op, const struct step *step,
 			    uint64_t k)
 {
@@ -165,7 +167,8 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 
 /* ---- sends ---- */
 
-/* Is this slice the next to be sent, before the slices of all other sends? */
+/* Returns true if this slice is the next to be sent of all sends of
+ * the operation. */
 static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -177,9 +180,10 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
 	return true;
 }
 
-/* May this slice have a stage? If other sends had all stages, a peer could wait
- * for this slice before it receives them. Messages to single peers have no
- * order among them, so each operation may have one stage in half of them. */
+/* Returns true if this slice may have a stage. If other sends took all stages,
+ * a peer could wait for this slice before it receives those. Point-to-point
+ * messages have no order among them, so half of the stages are kept for
+ * operations that have none yet. */
 static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 {
 	const struct schedule *sc = &op->schedule;
@@ -190,27 +194,29 @@ static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
 	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
 }
 
-/* Does the peer read stages in device memory? A host rank with peer access
- * reads them in host memory, which the device writes. */
+/* Returns true if the peer reads stages in device memory. A host rank with peer
+ * access reads them in host memory, which the device writes. */
 static bool is_in_device(const struct peer *peer)
 {
 	return peer->has_peer_access && !peer->neighbour->maps;
 }
 
-/* Does a peer in this process also read the user's buffer and scratch? */
+/* Returns true for a peer of this process, which also reads the user's buffer
+ * and scratch. */
 static bool is_in_process(const struct peer *peer)
 {
 	return peer->has_peer_access && peer->neighbour->in_process;
 }
 
-/* The offer that contains this span; 0: none. */
+/* Returns the number of the offer that contains this span, plus 1. 0: none. */
 static int offer_of(const struct operation *op, const struct span *s)
 {
 	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
 					 : op->call.offers[s->buffer];
 }
 
-/* If the peer reads that span in place, make the reference to it. */
+/* If the peer can read that span in place, make the reference to it. Otherwise
+ * returns false. */
 static bool mem_ref_in_place(const struct operation *op,
 			     const struct peer *peer, const struct span *s,
 			     const void *at, struct memory_ref *mem_ref)
@@ -229,7 +235,7 @@ static bool mem_ref_in_place(const struct operation *op,
 	return mem_ref->where.id;
 }
 
-/* Offset of the stage, as the peer counts it */
+/* Returns the offset of the stage as the peer counts it. */
 static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
 			     const struct stage *st)
 {
@@ -254,8 +260,8 @@ static enum schedule_result send_message(struct operation *op,
 
 	if (!a.n)
 		return SCHEDULE_DONE;
-	/* One reference sent with the first slice stands for all: nothing more
-	 * to do. */
+	/* The reference sent with the first slice stands for all slices, so
+	 * there is nothing more to do. */
 	if (k && op->flows[s].whole)
 		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
@@ -279,7 +285,7 @@ static enum schedule_result send_message(struct operation *op,
 		st->mem_ref = (struct memory_ref){
 			.offset = stage_offset(dev, peer, st)};
 	st->mem_ref.bytes = a.bytes;
-	/* No step still to run writes this span. */
+	/* No queued work writes this span any more. */
 	if (in_place && (!step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
@@ -290,7 +296,7 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* The body of the message: the bytes in the stage, or a reference to them */
+/* The body of a message: the bytes in the stage, or a reference to them. */
 struct body {
 	uint32_t signature;
 	enum tp_kind kind;
@@ -325,7 +331,7 @@ static dicomm_result_t find_body(const struct peer *peer,
 		    peer->rank, peer->transport->name, bytes, (void *)st->at);
 }
 
-/* The device has copied the bytes into the stage. */
+/* Put the message of a stage. The device has written the bytes by now. */
 static enum schedule_result put(struct operation *op, const struct step *step,
 				struct stage *st, uint64_t seq)
 {
@@ -387,8 +393,9 @@ static enum schedule_result sent(struct operation *op, const struct step *step,
 
 /* ---- receives ---- */
 
-/* Part of the work may be queued without an event. Record one, or the rank
- * whose memory it reads would not know when it is done. */
+/* Wait until the stream is empty, after work may have been queued without
+ * an event. Otherwise the rank whose memory it reads would not know when it
+ * is done. */
 static void drain(struct device *dev, struct accel_event *event)
 {
 	uint64_t end = clock_ns() + DRAIN_NS;
@@ -400,7 +407,8 @@ static void drain(struct device *dev, struct accel_event *event)
 		sched_yield();
 }
 
-/* When a rank of this process aborts, its buffers belong to its user again. Its
+/* Returns true if the memory may be reused before the device has read it. When
+ * a rank of this process aborts, its buffers belong to its user again. Its
  * transport waits only until messages are released, but the device may read
  * longer. So the device must not read the slots of that transport. */
 static bool may_be_gone(const struct receive *r)
@@ -412,7 +420,8 @@ static bool may_be_gone(const struct receive *r)
 		       comm->members[comm->rank].pid;
 }
 
-/* Where the device sees these bytes */
+/* Make the bytes accessible to the device: copy them to the stage, unless the
+ * device sees them where they are. */
 static dicomm_result_t bring(struct receive *r, const struct stage *st)
 {
 	if (r->src == st->at || (r->seen && !may_be_gone(r)))
@@ -422,8 +431,8 @@ static dicomm_result_t bring(struct receive *r, const struct stage *st)
 	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
 }
 
-/* The bytes are at src as the device sees them: queue the copy or reduction.
- * AGAIN: their owner has given up, and this rank will hear of it. */
+/* Queue the copy or reduction of bytes that the device sees at src. Returns
+ * AGAIN if their owner has given up; this rank will hear of the failure. */
 static enum schedule_result land(struct operation *op, const struct step *step,
 				 struct stage *st, uint64_t seq,
 				 const void *src, bool seen)
@@ -468,7 +477,7 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	return SCHEDULE_DONE;
 }
 
-/* The transport has read the bytes to their final place. */
+/* End a receive whose bytes the transport has read to their final place. */
 static enum schedule_result
 settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
 {
@@ -488,7 +497,8 @@ static enum schedule_result recv_in_place(struct receive *r)
 	return result;
 }
 
-/* The steps that this one depends on may be queued only, not done. */
+/* Returns true if a transport may read the bytes into the user's buffer. The
+ * steps before this one may only be queued, not done; if so, it may not. */
 static bool may_come_in_place(const struct receive *r)
 {
 	return r->step->kind == STEP_RECV &&
@@ -522,7 +532,8 @@ static enum schedule_result recv_message(struct receive *r)
 	}
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
-	return result; /* POSTED: the transport reads it into the stage. */
+	/* POSTED: the transport is reading the bytes into the stage. */
+	return result;
 }
 
 static enum schedule_result received(struct operation *op,
@@ -536,7 +547,7 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!reading && !(f->posted & bit))
-		/* It came while an older slice was POSTED */
+		/* It was received while an older slice was POSTED. */
 		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)

@@ -12,7 +12,7 @@
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
 
-/* Staging buffers in the memory of a device of the same kind */
+/* Map the staging buffers in the memory of a device of the same kind. */
 static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 				   struct neighbour *n)
 {
@@ -39,7 +39,7 @@ static bool close_device(struct deferred *deferred)
 	return true;
 }
 
-/* Memory of a rank of this process */
+/* Find the memory of a rank of this process. */
 static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 				       const struct member *other,
 				       struct neighbour *n)
@@ -58,7 +58,7 @@ static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Staging buffers in host memory, which the other rank's device writes */
+/* Map staging buffers in host memory, which the other rank's device writes. */
 static dicomm_result_t open_host(const struct member *other,
 				 struct neighbour *n)
 {

@@ -17,7 +17,7 @@ static bool is_same_kind(const struct path_end *a, const struct path_end *b)
 	return kind_len(b) == n && !memcmp(a->device, b->device, (size_t)n);
 }
 
-/* The end that is not the host, or one of two devices */
+/* Returns the end that has a device, or the first of two. */
 static const struct path_end *with_device(const struct path_pair *p)
 {
 	return p->a.on_host ? &p->b : &p->a;
@@ -71,7 +71,8 @@ static void ipc_why(const struct path_pair *p, char *why, size_t len)
 
 /* ---- mapped ---- */
 
-/* Host memory of other kinds of device is not from dicomm_mem_alloc(). */
+/* Returns true for a rank of "host". Ranks of other kinds of device may have
+ * host memory, too, but not from dicomm_mem_alloc(). */
 static bool is_host(const struct path_end *e)
 {
 	return kind_len(e) == 4 && !memcmp(e->device, "host", 4);
@@ -90,8 +91,9 @@ bool path_may_map(const struct path_end *a, const struct path_end *b)
 
 static bool mapped_leads(const struct path_pair *p)
 {
-	/* Only part of the host's memory can be mapped. A transport takes all
-	 * of it. */
+	/* A device can map only part of the host's memory, and a transport
+	 * takes all of it. So if one end refuses staging, the transport is the
+	 * better path. */
 	return p->mapped && path_may_share(&p->a, &p->b) &&
 	       !(p->never && p->wired);
 }
@@ -137,7 +139,7 @@ static bool staged_leads(const struct path_pair *p)
 static const struct {
 	const char *name, *how;
 	bool (*leads)(const struct path_pair *p);
-	/* Why a pair does not take this path; NULL: not worth saying */
+	/* Writes why a pair does not take this path; NULL: not worth saying. */
 	void (*why)(const struct path_pair *p, char *why, size_t len);
 } paths[] = {
 	[PATH_HOST] = {"host memory", "", host_leads, NULL},

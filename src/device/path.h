@@ -10,14 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for the longest explanation of a pair */
+/* Bytes for the longest explanation of a pair. */
 #define PATH_TEXT 1024
 
-/* The reason if nothing is mapped for lack of a transport */
+/* The reason why nothing is mapped, if the ranks share no transport within
+ * the machine. */
 #define NO_LOCAL_TRANSPORT "no transport of one machine is used"
 
 enum path {
-	PATH_HOST, /* both have host memory: any transport */
+	PATH_HOST, /* both have host memory; any transport serves */
 	PATH_IPC,  /* each device maps the other's memory */
 	/* A device reads and writes host memory that it shares with a host
 	   rank. */
@@ -26,37 +27,42 @@ enum path {
 	PATH_STAGED /* through host memory */
 };
 
-/* One end of a pair, as all ranks know it */
+/* One end of a pair, as all ranks know it. */
 struct path_end {
 	const char *device; /* "cuda:0" */
-	uint64_t host;      /* tells machines apart */
+	uint64_t host;      /* a number for its machine */
 	int pid;
 	bool on_host; /* its buffers are host memory */
 	bool exports; /* other processes can map its memory */
-	/* Ranks of its process may read all its memory */
+	/* Ranks of its process may read all its memory. */
 	bool shares_in_process;
 };
 
 struct path_pair {
 	struct path_end a, b;
 	bool mapped; /* each reaches the other's memory */
-	/* Why one does not, in the driver's words; or empty */
+	/* Why one does not reach the other's memory, in the driver's words,
+	 * or "" */
 	const char *why_unmapped;
 	bool never; /* one of them refuses staging */
 	bool wired; /* some transport reaches the memory of both */
-	/* Which one, or why none reaches the memory of a device; or empty */
+	/* Which transport that is, or why none reaches the memory of a device;
+	 * or "" */
 	const char *wiring;
 	const char *wiring_of; /* the device that `wiring` is about */
 };
 
-/* May they try to map each other's memory? The result is path_pair.mapped. */
+/* Returns true if they may try to map each other's memory. Whether they succeed
+ * is path_pair.mapped. */
 bool path_may_map(const struct path_end *a, const struct path_end *b);
-/* Is one end a host rank, and the other a device that can map its memory? */
+/* Returns true if one end is a host rank, and the other a device that can map
+ * its memory. */
 bool path_may_share(const struct path_end *a, const struct path_end *b);
 enum path path_find(const struct path_pair *p);
-/* For each better path, why it is not taken: "not ipc: ...; not rdma: ..." */
+/* Write, for each better path, why it is not taken: "not ipc: ...; not
+ * rdma: ..." */
 void path_why_not(const struct path_pair *p, char *text, size_t len);
-/* The name of the path, then the reasons. */
+/* Write the name of the path, then the reasons. */
 void path_explain(const struct path_pair *p, char *text, size_t len);
 
 #endif

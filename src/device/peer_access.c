@@ -26,13 +26,14 @@
 #include "src/device/transport_access.h"
 #include "src/links/cost_table.h"
 
-/* Different explanations that are listed, at most */
+/* Most different explanations that are listed. */
 #define MAX_GROUPS 32
 
-/* What all ranks know about peer access */
+/* What all ranks know about peer access. */
 struct peer_access {
-	char why[128];    /* the first failure to map, in the driver's words */
-	uint8_t mapped[]; /* [a * ranks + b]: rank a maps what rank b sends */
+	char why[128]; /* the first failure to map, in the driver's words */
+	/* [a * ranks + b]: rank a maps the memory from which rank b sends */
+	uint8_t mapped[];
 };
 
 static struct path_end end_of(const struct member *m)
@@ -53,8 +54,8 @@ static bool may_map(const struct dicomm_comm *comm, int a, int b)
 	return path_may_map(&x, &y);
 }
 
-/* Of two ends: the one with a device; of two devices, the one that transports
- * reach less. */
+/* Of two ends, returns the one with a device. Of two devices, returns the one
+ * that fewer transports reach. */
 static int less_wired(const struct dicomm_comm *comm, int a, int b)
 {
 	bool second = comm->members[a].on_host ||
@@ -108,8 +109,8 @@ void peer_access_unmap(struct dicomm_comm *comm)
 		neighbour_close(comm, r);
 }
 
-/* Is there such a pair among all ranks, or among the pairs of this rank? All
- * ranks get the same answer for all. */
+/* Returns true if may() is true for any pair whose first rank is in [from, to).
+ * With all ranks in that range, all ranks get the same answer. */
 static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 		     bool (*may)(const struct dicomm_comm *comm, int a, int b))
 {
@@ -120,8 +121,8 @@ static bool any_pair(const struct dicomm_comm *comm, int from, int to,
 	return false;
 }
 
-/* A host rank sends from its scratch, too. So that must be memory which devices
- * can map, before they look for it. */
+/* A host rank also sends from its scratch. So scratch must be memory that
+ * devices can map, before they look for it. */
 static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 {
 	void *scratch = NULL;
@@ -133,7 +134,8 @@ static dicomm_result_t share_scratch(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Map the boards of host ranks whose neighbour has a device. */
+/* Gather the lists of host memory ("boards") of host ranks that have a
+ * neighbour with a device. */
 static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				     struct accel_export *boards)
 {
@@ -150,8 +152,8 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 				 comm->join_ms);
 }
 
-/* References and their releases need a transport within the machine. Others
- * tell some senders of the release too late. */
+/* References, and their releases, need a transport within the machine. Other
+ * transports tell some senders of the release too late. */
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
@@ -163,7 +165,7 @@ static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Map what may be mapped. */
+/* Map the memory of all ranks that this rank may map. */
 static dicomm_result_t open_all(struct dicomm_comm *comm,
 				const struct accel_export *boards,
 				struct peer_access *mine)
@@ -252,7 +254,7 @@ static bool is_staged(const struct dicomm_comm *comm, int a, int b)
 	return path_find(&p) == PATH_STAGED;
 }
 
-/* All ranks come to the same result. */
+/* Check every pair that is staged. All ranks come to the same result. */
 static dicomm_result_t decide(struct dicomm_comm *comm)
 {
 	int first = -1, second = -1, pairs = 0;
@@ -274,13 +276,14 @@ static dicomm_result_t decide(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* Slice size between ranks that read each other's buffers. Longer slices
+/* Slice size between ranks that read each other's buffers. Longer slices would
  * overlap less and gain nothing: a GPU reads one in some microseconds and
  * starts a kernel in about 3. */
 #define IN_PROCESS_SLICE_BYTES ((uint32_t)16 << 20)
 
-/* If all ranks read each other's buffers, no staging buffer has to hold a
- * slice. A size that the user chose is kept. */
+/* If all ranks are of one process and device, they read each other's
+ * buffers, and no staging buffer has to hold a slice. A size that the user
+ * chose is kept. */
 static void size_slices_in_process(struct dicomm_comm *comm)
 {
 	for (int r = 1; r < comm->ranks; r++)
@@ -294,7 +297,7 @@ static void size_slices_in_process(struct dicomm_comm *comm)
 }
 
 /* If all messages are references to device memory, slices may be as long as the
- * staging buffers there. All ranks see the same. */
+ * staging buffers there. All ranks see the same pairs. */
 static void lengthen(struct dicomm_comm *comm)
 {
 	for (int a = 0; a < comm->ranks; a++)
@@ -324,7 +327,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 	struct accel_export *boards;
 	dicomm_result_t status;
 
-	/* Then no pair has to be examined. */
+	/* All data is in host memory, so no pair has to be examined. */
 	if (all_on_host(comm))
 		return DICOMM_SUCCESS;
 	comm->peer_access = calloc(1, sizeof(*comm->peer_access) + n * n);
@@ -365,7 +368,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 	return status == DICOMM_SUCCESS ? user_buffer_open(comm) : status;
 }
 
-/* Pairs with the same explanation, listed by the first of them */
+/* Pairs with the same explanation. a and b are the first of them. */
 struct pair_group {
 	int a, b, pairs;
 	char text[PATH_TEXT];

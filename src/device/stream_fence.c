@@ -10,11 +10,11 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"
 
-/* Queries of a stream before the caller sleeps in between */
+/* Queries of a stream before the caller begins to sleep between them. */
 #define LOOKS 1000
 
-/* The fences of a device. The last one released after the device was closed
- * frees them. */
+/* The fences of a device. If some are under way when the device is closed, the
+ * last one to be released frees this. */
 struct stream_fences {
 	const struct accel_work *work;
 	int index;
@@ -69,7 +69,7 @@ dicomm_result_t stream_fence_make(struct device *dev)
 	return DICOMM_SUCCESS;
 }
 
-/* Called with the lock; unlocks it. */
+/* The caller holds the lock; this releases it. */
 static void free_if_last(struct stream_fences *all)
 {
 	bool last = all->closed && !all->away;
@@ -126,8 +126,9 @@ static void put(struct stream_fence *t)
 	free_if_last(all);
 }
 
-/* No further fences are created, since that could wait without bound for a
- * blocked stream. Fences come back as calls end. */
+/* Get a fence, and wait for one if all are in use. No further fences are
+ * created here, since that could wait without bound for a blocked stream.
+ * Fences come back as calls end. */
 static dicomm_result_t await(struct dicomm_comm *comm,
 			     struct stream_fence **out)
 {
@@ -141,7 +142,7 @@ static dicomm_result_t await(struct dicomm_comm *comm,
 		if (comm->timeout_ms > 0 &&
 		    clock_ms() - begin > (uint64_t)comm->timeout_ms) {
 			/* Other ranks make the call that this rank gives up, so
-			 * this breaks the communicator. */
+			 * the communicator is broken. */
 			fault_raise(comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
 				    "stream: none of %d calls under way on %s "
 				    "has ended for %d ms",
@@ -170,10 +171,10 @@ dicomm_result_t stream_fence_take(struct dicomm_comm *comm,
 
 /*
  * Record all events before any stream waits. An event that is queued behind a
- * stream wait is reached only when that wait's call ends. If each of two calls
- * queued a wait before it recorded an event, each would wait for the other. Two
- * threads on the same two streams could do that, or one thread on two streams
- * that the driver keeps in order.
+ * stream wait is reached only when the call of that wait ends. If each of two
+ * calls queued a wait before it recorded an event, each would wait for the
+ * other. Two threads on the same two streams could do that, or one thread on
+ * two streams that the driver keeps in order.
  */
 dicomm_result_t stream_fence_block(struct stream_fence *list)
 {
@@ -218,9 +219,9 @@ static dicomm_result_t come_to_end(const struct accel_work *work,
 	return status;
 }
 
-/* Drivers copy pageable host memory within the call. So wait for the stream
- * first; otherwise the driver would wait for our stream wait while it has
- * locks. */
+/* Drivers copy pageable host memory within the call, and hold locks meanwhile.
+ * So the stream is emptied first; otherwise the driver would wait under its
+ * locks for a stream wait of the library. */
 dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
 			      void *dst, const void *src, size_t bytes)
 {

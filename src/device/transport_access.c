@@ -11,18 +11,18 @@
 #include "src/device/device.h"
 #include "src/core/memory.h"
 
-/* What each rank tells all others */
+/* What each rank tells all others. */
 struct access_report {
 	char how[TRANSPORT_ACCESS_TEXT];
-	/* For each rank. Bit i: transport i leads there and takes the memory of
-	 * the rank that reports. */
+	/* [rank]. Bit i: transport i leads to that rank and accepts the memory
+	 * of the reporting rank. */
 	uint8_t transports[];
 };
 
 struct transport_access {
 	struct mem_handles handles; /* of this rank's staging buffers */
-	size_t stride;              /* bytes of one rank's report */
-	uint8_t *reports;           /* of all ranks, one after the other */
+	size_t stride;              /* bytes from one report to the next */
+	uint8_t *reports;           /* [rank] */
 };
 
 static const struct access_report *report_of(const struct transport_access *d,
@@ -32,7 +32,7 @@ static const struct access_report *report_of(const struct transport_access *d,
 					      (size_t)rank * d->stride);
 }
 
-/* Append as much as there is room for. */
+/* Append "name: more", as far as there is room. */
 static void append(char *text, const char *name, const char *more)
 {
 	size_t n = strlen(text);
@@ -41,7 +41,7 @@ static void append(char *text, const char *name, const char *more)
 		 name, more);
 }
 
-/* Transports that are not open, but might have reached it */
+/* Append why transports are not open that might have reached the memory. */
 static void tell_unopened(struct dicomm_comm *comm, char *no)
 {
 	char why[TRANSPORT_ACCESS_TEXT / 2];
@@ -106,7 +106,8 @@ static dicomm_result_t register_stages(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Is there a rank whose memory this rank's device does not reach fully? */
+/* Returns true if there is a rank whose memory this rank's device does not
+ * fully reach. */
 static bool is_wanted(const struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++)

@@ -12,20 +12,23 @@
 
 #define TRANSPORT_ACCESS_TEXT 320
 
-/* After transports are open and neighbours are mapped: register this rank's
- * device memory with the transports, and learn what the others have. All ranks
- * call it. */
+/* Register this rank's device memory with the transports, and exchange with all
+ * ranks which transports reach whose memory. All ranks call it, when transports
+ * are open and neighbours are mapped. */
 dicomm_result_t transport_access_agree(struct dicomm_comm *comm);
 void transport_access_free(struct dicomm_comm *comm);
-/* Register device memory of this rank with all transports that take it. `how`
- * says which do; or why none does, also naming transports that are not open. */
+/* Register device memory of this rank with all transports that accept it.
+ * Writes to `how` which ones do, or why none does; the latter also names
+ * transports that are not open. */
 dicomm_result_t transport_access_register(struct dicomm_comm *comm,
 					  const struct tp_region *region,
 					  struct mem_handles *handles,
 					  char how[TRANSPORT_ACCESS_TEXT]);
-/* Bit i: transport i carries everything between these two ranks. */
+/* Returns a mask; bit i: transport i carries all data between these two
+ * ranks. */
 uint8_t transport_access_mask(const struct dicomm_comm *comm, int a, int b);
-/* Which transports reach that rank's device memory, or why none does. */
+/* Returns which transports reach that rank's device memory, or why none
+ * does. */
 const char *transport_access_how(const struct dicomm_comm *comm, int rank);
 
 #endif

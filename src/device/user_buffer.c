@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of users in device memory that transports or other processes reach.
- */
+/* Buffers of users in device memory that transports or other processes
+ * access. */
 #include "src/device/user_buffer.h"
 
 #include <inttypes.h>
@@ -14,9 +14,8 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/memory.h"
 
-/* From this size on, a call pays for the registration of memory that the
- * library has allocated. It lasts until the memory is freed or the communicator
- * ends. */
+/* Calls of at least this size register memory that the library has allocated:
+ * the registration lasts until the memory is freed, so it pays off. */
 #define PAYS ((size_t)64 << 10)
 /* How long to wait for neighbours that have the memory mapped: they may be in
  * an operation that waits for this rank. */
@@ -26,50 +25,48 @@ struct user_buffer {
 	const uint8_t *at;
 	size_t bytes;
 	uint64_t id; /* number of the allocation */
-	/* By dicomm_comm_register(), so the user has a handle of this entry;
-	 * otherwise it is a whole allocation of the library. */
+	/* The user registered it with dicomm_comm_register(); otherwise it is a
+	 * whole allocation of the library. */
 	bool announced;
-	/* Registered with the transports and offered to other processes, as far
-	 * as they took it; not to be tried again. */
-	bool asked;
+	bool asked;  /* the transports and other processes were asked */
 	bool asking; /* a request is under way, without the lock */
 	struct mem_handles handles;
 	int offer; /* number of the offer to other processes, or -1 */
 	struct user_buffer *next;
 };
 
-/* The buffers of one communicator */
+/* The buffers of one communicator. */
 struct user_buffers {
 	struct dicomm_comm *comm;
-	/* Whether transports or other processes would use them */
+	/* Whether transports, or other processes, would use them */
 	bool wired, offers;
-	pthread_mutex_t lock;   /* of the list */
+	pthread_mutex_t lock;   /* guards the list */
 	pthread_cond_t changed; /* signalled when a request has ended */
 	struct user_buffer *first;
-	unsigned users; /* threads that keep it in the list of communicators */
+	unsigned users; /* threads that work on this outside `lock` */
 	struct user_buffers *next;
 };
 
-/* Device memory that the library has allocated */
+/* Device memory that the library has allocated. */
 struct allocated {
 	const struct accel *accel;
 	int index;
 	const uint8_t *at;
 	size_t bytes;
 	struct lease
-		*lease; /* lease for neighbours; NULL: it was never offered */
+		*lease; /* for neighbours; NULL: the memory was never offered */
 	struct allocated *next;
 };
 
-/* Guards both lists. It is taken only for a look at them, because a NIC takes
- * long to register memory. */
+/* Guards both lists. It is held only to look at them, because a NIC takes long
+ * to register memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct user_buffers *communicators;
 static struct allocated *ours;
 
-/* The child of a fork has neither list. */
+/* The child of a fork starts without either list. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -120,8 +117,8 @@ static struct lease *destroy(struct user_buffers *all, struct user_buffer **at)
 	return lease;
 }
 
-/* The allocation at this address has changed. Remove the old entry, so that its
- * keys do not reach the new memory. */
+/* The allocation at this address has changed. Remove all entries but those of
+ * allocation `but`, so that their keys do not reach the new memory. */
 static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 		   uint64_t but)
 {
@@ -136,8 +133,8 @@ static void let_go(struct user_buffers *all, const void *base, size_t bytes,
 			pthread_cond_wait(&all->changed, &all->lock);
 			at = &all->first;
 		} else if (g->announced) {
-			/* The user has a handle of this one, so the entry
-			 * stays, without effect. */
+			/* The user has a handle of this entry, so it stays,
+			 * without any use. */
 			lease_end(take_back(all, g), 0);
 			g->asked = true;
 			at = &g->next;
@@ -291,7 +288,7 @@ void user_buffer_close(struct dicomm_comm *comm)
 	comm->dev->user_buffers = NULL;
 }
 
-/* ---- what the user gives ---- */
+/* ---- what the user registers, allocates and frees ---- */
 
 dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 				size_t bytes, struct user_buffer **out)
@@ -303,15 +300,15 @@ dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 	*out = NULL;
 	if (!all)
 		return DICOMM_SUCCESS;
-	/* The driver does not know this memory, so we would not notice when it
-	 * is freed. */
+	/* The driver does not know this memory, so the library would not notice
+	 * when it is freed. */
 	if (comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return DICOMM_SUCCESS;
 	pthread_mutex_lock(&all->lock);
 	let_go(all, a.base, a.bytes, a.id);
 	g = add(all, at, bytes, a.id, true);
-	/* The buffer spans several allocations, so one number cannot identify
-	 * it. */
+	/* The buffer spans several allocations, so no single number identifies
+	 * it. It is not used. */
 	if (g && bytes > a.bytes - ((uintptr_t)at - (uintptr_t)a.base))
 		g->asked = true;
 	if (g)
@@ -369,7 +366,8 @@ static bool is_ours(const void *at)
 	return found;
 }
 
-/* Called with the lock of the lists, released while the driver frees. */
+/* Remove entries from one communicator. The caller holds `lock`, which is
+ * released meanwhile, since the driver may take long. */
 static void let_go_in(struct user_buffers *all, const void *at, size_t bytes)
 {
 	all->users++;
@@ -409,7 +407,7 @@ dicomm_result_t user_buffer_free(void *at)
 
 /* ---- calls ---- */
 
-/* Record who reaches the buffer; of several offers, the latest. */
+/* Record who reaches the buffer. Of several offers, the last one is used. */
 static void add_uplinks(const struct user_buffer *g, struct call *call,
 			enum plan_buffer b)
 {
@@ -424,8 +422,8 @@ static void find_access(struct user_buffers *all, const void *at, size_t bytes,
 	struct accel_allocation a;
 	bool found = false, pays;
 
-	/* The driver does not know this memory, so we would not notice when it
-	 * is freed. */
+	/* The driver does not know this memory, so the library would not notice
+	 * when it is freed. */
 	if (all->comm->dev->work->allocation(at, &a) != DICOMM_SUCCESS || !a.id)
 		return;
 	pays = bytes >= PAYS && is_ours(at) &&
@@ -454,7 +452,7 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 {
 	size_t first, bytes;
 
-	/* Memory that a NIC reaches is scarce, so register nothing for a call
+	/* NICs can register only so much memory, so register nothing for a call
 	 * that sends nothing. */
 	if (!comm->dev || !comm->dev->user_buffers ||
 	    call->coll == COLL_REDUCE_LOCAL)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The user's buffers in device memory that transports reach, or devices of
+ * The user's buffers in device memory that transports access, or devices of
  * other processes (ipc.h). Messages from or to them need no copy on the device.
  *
  * These are buffers of dicomm_comm_register(), and whole allocations of
  * dicomm_mem_alloc() that long messages use. Other memory is left out, because
- * the library would not notice when the user frees it. Transports are asked,
- * and offers made, while no stream is blocked, since either could wait for one.
- * Memory at an address may be freed and allocated again. So each entry has the
- * number of its allocation, and counts only while the driver gives that number
- * for the buffer of a call.
+ * the library would not notice when the user frees it. Transports register a
+ * buffer, and it is offered to other processes, only while no stream is
+ * blocked, since either could wait for one. Memory at an address may be freed
+ * and allocated again. So each entry has the number of its allocation, and
+ * counts only while the driver gives that number for the buffer of a call.
  *
  * Threads: any; one at a time for each communicator.
  */
@@ -21,8 +21,8 @@
 struct user_buffer;
 struct user_buffers;
 
-/* Begin, when the ranks have met. Does nothing unless a transport leads to a
- * peer and reaches device memory, or a peer imports what is offered. */
+/* Begin, when the ranks have met. Does nothing unless a transport with device
+ * access leads to a peer, or a peer imports what is offered. */
 dicomm_result_t user_buffer_open(struct dicomm_comm *comm);
 void user_buffer_close(struct dicomm_comm *comm);
 
@@ -30,17 +30,18 @@ void user_buffer_close(struct dicomm_comm *comm);
  */
 dicomm_result_t user_buffer_add(struct dicomm_comm *comm, const void *at,
 				size_t bytes, struct user_buffer **out);
-/* Waits for neighbours that still have it mapped, but not for long. */
+/* Waits a short time for neighbours that still have it mapped. */
 void user_buffer_remove(struct dicomm_comm *comm, struct user_buffer *g);
 
-/* Note memory that the library has allocated for the user, on any device. */
+/* Record memory that the library has allocated for the user, on any device. */
 dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
 				      const void *at, size_t bytes);
-/* Free it when neighbours have unmapped it. INVALID_ARGUMENT, not logged, if
- * the library has not allocated it. */
+/* Free it when neighbours have unmapped it. Returns ERR_INVALID_ARGUMENT,
+ * without a log line, if the library has not allocated it. */
 dicomm_result_t user_buffer_free(void *at);
 
-/* Before a call blocks a stream: set call->transports and call->offers. */
+/* Set call->transports and call->offers: who reaches the buffers of the call.
+ * Called before the call blocks a stream. */
 void user_buffer_find(struct dicomm_comm *comm, struct call *call);
 
 /* Write one line with the number of buffers and their bytes. */

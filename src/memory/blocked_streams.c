@@ -7,27 +7,29 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
-/* How long the thread sleeps between two attempts to run deferred work */
+/* How long the sweeper sleeps between two attempts to run deferred work,
+ * in nanoseconds. */
 #define LOOK_NS 10000000
 
-/* Guards the counters below; signalled when no thread needs unblocked streams
- */
+/* Guards the counters below. may_block is signalled when a thread
+ * ends streams_unblocked_begin(). */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t may_block = PTHREAD_COND_INITIALIZER;
 /* Threads that are blocking a stream, and threads that need all streams
  * unblocked. At any moment one of the two counters is 0. */
 static unsigned blockers, others;
-/* Those of this thread. A log sink that runs in it may make a call. */
+/* How often this thread is counted in others. A log sink that runs in it may
+ * make a call, which must not wait for itself. */
 static _Thread_local unsigned own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock =
-	PTHREAD_MUTEX_INITIALIZER; /* guarded by the lock */
+	PTHREAD_MUTEX_INITIALIZER; /* guards the members below */
 static struct deferred *waiting;
-static bool sweeps; /* the thread runs */
+static bool sweeps; /* the sweeper runs */
 
-/* The child of a fork has neither the threads that hold the lock nor their
- * memory. */
+/* The child of a fork has neither the threads that hold the locks nor
+ * their memory. */
 static void forget(void)
 {
 	pthread_mutex_init(&streams, NULL);
@@ -76,7 +78,7 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 void streams_unblocked_end(void)
 {
 	pthread_mutex_lock(&streams);
-	/* Otherwise this is the child of a fork that happened in between. */
+	/* If it is 0, this is the child of a fork that happened in between. */
 	if (own) {
 		others--;
 		own--;
@@ -85,10 +87,10 @@ void streams_unblocked_end(void)
 	pthread_mutex_unlock(&streams);
 }
 
-/* ---- later ---- */
+/* ---- deferred work ---- */
 
-/* Called with the lock. A log sink could want the lock, so messages are kept
- * until it is released. */
+/* Run deferred work if no stream is blocked. The caller holds the lock, and
+ * keeps log messages until it is released: a log sink could want it. */
 
 static bool goes(struct deferred *l)
 {
@@ -162,7 +164,8 @@ bool deferred_run(struct deferred *l)
 		l->next = waiting;
 		waiting = l;
 	}
-	/* If there is no thread, callers of deferred_sweep() do its work. */
+	/* If the thread cannot be started, callers of deferred_sweep() do
+	 * its work. */
 	if (!gone && !sweeps)
 		sweeps = !thread_start(NULL, "dicomm-sweeper", sweeper, NULL);
 	pthread_mutex_unlock(&lock);

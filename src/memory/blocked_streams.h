@@ -4,10 +4,10 @@
  * streams. A driver may let such a call wait for a stream that this library
  * blocks, while the stream waits for the very thread that makes the call.
  *
- * So a thread asks here before the call. Until it is done, no stream of this
- * process becomes blocked. Memory that must be freed while a stream is blocked
- * is deferred: a thread of this file, or the next allocation, frees it when no
- * stream is blocked. Nobody waits for that.
+ * So a thread asks here before the call. Until the call is done, no stream of
+ * this process becomes blocked. If memory must be freed while a stream is
+ * blocked, that is deferred: a thread of this file, or the next allocation,
+ * frees it when no stream is blocked. Nobody waits for that.
  *
  * Threads: any.
  */
@@ -16,31 +16,32 @@
 
 #include "src/accel/accel.h"
 
-/* Call these around the code that blocks streams. */
+/* Call these before and after the code that blocks streams. */
 void streams_block_begin(void);
 void streams_block_end(void);
 
-/* True: no stream is blocked, and none becomes so until
- * streams_unblocked_end(). Several threads may have this at a time. Does not
- * wait. */
+/* Returns true if no stream is blocked; then none becomes blocked until
+ * streams_unblocked_end(). Several threads may hold this at a time. Does
+ * not wait. */
 bool streams_unblocked_begin(const struct accel_work *work, int index);
 void streams_unblocked_end(void);
 
-/* Deferred work; the first member of the struct that it frees */
+/* Deferred work. It is the first member of the struct that it frees. */
 struct deferred {
 	const struct accel_work *work;
 	int index;
-	/* Called while no stream is blocked; frees the struct. False: it cannot
-	 * do so yet and is called again. */
+	/* Called while no stream is blocked; frees the struct. Returns false if
+	 * it cannot do so yet; then it is called again. */
 	bool (*go)(struct deferred *l);
 	struct deferred *next;
 };
 
-/* Call it now if no stream is blocked, else later. True: it has run. */
+/* Run it now if no stream is blocked, otherwise later. Returns true if it
+ * has run. */
 bool deferred_run(struct deferred *l);
 /* Run the deferred work that can run now. */
 void deferred_sweep(void);
-/* Is there deferred work? */
+/* Returns true if there is deferred work. */
 bool deferred_waits(void);
 
 #endif

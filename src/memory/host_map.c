@@ -11,23 +11,23 @@
 #include "src/memory/blocked_streams.h"
 
 struct host_map {
-	struct deferred deferred; /* unmaps it */
+	struct deferred deferred; /* unmaps the memory and frees this struct */
 	struct accel_export where;
-	uint8_t *base;   /* as the host sees it */
-	uint8_t *device; /* NULL: the device does not */
+	uint8_t *base;   /* address of the host */
+	uint8_t *device; /* address of the device; NULL: not mapped for it */
 	struct host_map *next;
 };
 
 struct host_maps {
 	const struct accel_work *work;
 	int index;
-	struct accel_export where; /* the neighbour's list */
+	struct accel_export where; /* export of the board */
 	void *board;
-	uint64_t seen; /* version of the list that was followed */
+	uint64_t seen; /* version of the board that was followed */
 	struct accel_export listed[MEMORY_TABLE_ENTRIES];
 	size_t nlisted;
 	struct host_map *first;
-	pthread_mutex_t lock; /* of the list */
+	pthread_mutex_t lock; /* guards the list of maps */
 };
 
 static bool destroy(struct deferred *deferred)
@@ -41,7 +41,7 @@ static bool destroy(struct deferred *deferred)
 	return true;
 }
 
-/* Map it for the host. */
+/* Map an allocation for the host. */
 static dicomm_result_t create(const struct host_maps *maps,
 			      const struct accel_export *where,
 			      struct host_map **out)
@@ -84,7 +84,8 @@ static const struct accel_export *find_listed(const struct host_maps *maps,
 	return NULL;
 }
 
-/* Called with the lock. Unmap what the list does not have any more. */
+/* Take maps out of the list whose allocations the board does not list any more.
+ * The caller holds the lock, and unmaps them. */
 static struct host_map *take_gone(struct host_maps *maps)
 {
 	struct host_map *gone = NULL;
@@ -111,7 +112,8 @@ static void add(struct host_maps *maps, struct host_map *p)
 	pthread_mutex_unlock(&maps->lock);
 }
 
-/* Map an allocation for the device. */
+/* Map an allocation for the device, and for the host if that is still to
+ * be done. */
 static void provide(struct host_maps *maps, const struct accel_export *where)
 {
 	struct host_map *p;
@@ -136,7 +138,7 @@ static void provide(struct host_maps *maps, const struct accel_export *where)
 	pthread_mutex_unlock(&maps->lock);
 }
 
-/* Called while no stream is blocked. */
+/* Follow the board. Called while no stream is blocked. */
 static void follow(struct host_maps *maps)
 {
 	struct host_map *p, *next;
@@ -157,8 +159,8 @@ static void follow(struct host_maps *maps)
 
 void host_map_refresh(struct host_maps *maps)
 {
-	/* A log sink may want the lock, so messages are kept until it is
-	 * released. */
+	/* A log sink may want the lock, so messages are kept until it
+	 * is released. */
 	log_hold();
 	if (streams_unblocked_begin(maps->work, maps->index)) {
 		follow(maps);
@@ -192,7 +194,7 @@ dicomm_result_t host_map_find(struct host_maps *maps,
 	return DICOMM_SUCCESS;
 }
 
-/* Can the device read memory of this kind? */
+/* Find out whether the device can read memory of this kind. */
 static dicomm_result_t try_board(const struct host_maps *maps)
 {
 	dicomm_result_t status;

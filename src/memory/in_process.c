@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct in_process *all;
 
-/* The child of a fork has none of the ranks. */
+/* The child of a fork has none of the parent's ranks. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -142,7 +142,9 @@ void in_process_done(struct in_process_read *r)
 	*r = (struct in_process_read){.from = NULL};
 }
 
-/* A device that failed runs nothing any more. Its own rank reports that. */
+/* Close it, and return whether some stream still reads. A device that has
+ * failed counts as not reading, since it runs nothing any more; its own rank
+ * reports the failure. */
 static bool is_read(struct in_process *l)
 {
 	bool read = false;

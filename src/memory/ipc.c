@@ -13,33 +13,33 @@
 #include "src/base/thread.h"
 #include "src/memory/blocked_streams.h"
 
-/* A rank that deregisters memory waits for others to unmap it. They check this
- * often. */
+/* How often processes look for memory to unmap, in nanoseconds. A rank that
+ * deregisters memory waits for that. */
 #define LOOK_NS 10000000
 
-/* An allocation on a page. The owner sets the number to 0, writes the rest,
- * then the number. No number is used twice. */
+/* An allocation on a page. To replace it, the owner sets the serial number to
+ * 0, writes the rest, then the new number. No number is used twice. */
 struct offer {
-	_Atomic uint64_t serial; /* 0: none */
+	_Atomic uint64_t serial; /* 0: no offer */
 	struct accel_handle handle;
 	struct lease_place lease;
 };
 
 struct page {
-	_Atomic uint64_t changes; /* generation of the offers */
+	_Atomic uint64_t changes; /* counts the changes of offers */
 	_Atomic bool gave_up;
 	struct offer offers[IPC_OFFERS];
-	/* [rank][offer]: the serial number of the import of that rank's offer
-	 */
+	/* [rank][offer]: serial number of the offer of that rank that
+	 * is imported */
 	_Atomic uint64_t mapped[][IPC_OFFERS];
 };
 
-/* What only the owner of an offer knows */
+/* What only the owner of an offer knows. */
 struct origin {
-	uint64_t id; /* of the allocation */
+	uint64_t id; /* number of the allocation */
 	const uint8_t *base;
 	unsigned users;
-	struct lease *lease; /* begun for the offer, or NULL */
+	struct lease *lease; /* the one begun for this offer, or NULL */
 };
 
 struct ipc {
@@ -48,25 +48,28 @@ struct ipc {
 	struct page *page;
 	struct accel_export where;
 	pthread_mutex_t lock; /* guards the members below */
-	uint64_t serial;      /* of the last offer */
+	uint64_t serial;      /* serial number of the last offer */
 	struct origin origins[IPC_OFFERS];
 };
 
 struct import {
-	uint64_t serial; /* 0: none */
+	uint64_t serial; /* 0: no import */
 	uint64_t bytes;
 	uint8_t *base;
 	int lease;
 };
 
 struct ipc_view {
-	struct deferred deferred; /* frees it */
+	struct deferred deferred; /* frees this struct */
 	int self;
 	struct accel_export where;
 	const struct page *page;
-	_Atomic uint64_t *mapped; /* this rank's entry on its own page */
-	uint64_t changes;         /* generation that was followed */
-	pthread_mutex_t lock;     /* of the imports */
+	/* this rank's list of its imports from that neighbour, on its own
+	 * page */
+	_Atomic uint64_t *mapped;
+	/* value of page->changes up to which offers are imported */
+	uint64_t changes;
+	pthread_mutex_t lock; /* of the imports */
 	struct import imports[IPC_OFFERS];
 	struct ipc_view *next;
 };
@@ -77,7 +80,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct ipc_view *views;
 static bool keeping; /* the keeper thread runs */
 
-/* The child of a fork has none of it. */
+/* The child of a fork starts without views and without a keeper. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -105,8 +108,8 @@ dicomm_result_t ipc_create(const struct accel *accel, int index, int ranks,
 	if (!ipc)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	/* Zeroed memory; the system allocates its pages when they are written.
-	 */
+	/* The memory is zeroed; the system allocates its pages when they
+	 * are written. */
 	status = accels[0]->alloc(0, bytes, &page);
 	if (status != DICOMM_SUCCESS) {
 		free(ipc);
@@ -138,14 +141,15 @@ void ipc_tell(const struct ipc *ipc, struct accel_export *page)
 void ipc_give_up(struct ipc *ipc)
 {
 	atomic_store(&ipc->page->gave_up, true);
-	/* Neighbours see this before anybody writes to the memory that was
-	 * sent. */
+	/* Neighbours see the mark before anybody overwrites the memory that
+	 * was sent. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* ---- offers ---- */
 
-/* An offer of the same allocation, otherwise a free one. -1: all are in use. */
+/* Returns the offer of the same allocation, otherwise a free one. -1: all are
+ * in use. */
 static int place_for(const struct ipc *ipc, uint64_t id)
 {
 	int place = -1;
@@ -171,7 +175,8 @@ static dicomm_result_t list(struct ipc *ipc, int i,
 		lease = o->lease;
 	}
 	o->id = handle->id;
-	/* A rank that still reads the former offer sees that it is gone. */
+	/* A rank that still reads the former offer sees that its number
+	 * is gone. */
 	atomic_thread_fence(memory_order_seq_cst);
 	o->base = (const uint8_t *)at - handle->offset;
 	offer->handle = *handle;
@@ -187,7 +192,7 @@ int ipc_offer(struct ipc *ipc, const void *at, const struct lease *lease)
 	dicomm_result_t status;
 	int i;
 
-	/* It is no error that some memory cannot be exported. */
+	/* Memory that cannot be exported is no error. */
 	log_hold();
 	status = ipc->accel->work->mem_export(at, &handle);
 	log_release(log_enabled(LOG_INFO));
@@ -243,7 +248,7 @@ static void unmap(const struct ipc_view *view, const struct import *gone)
 	lease_release(gone->lease);
 }
 
-/* Called with the lock. */
+/* Unmap an import. The caller holds the lock of all views. */
 static void let_go(struct ipc_view *view, int i)
 {
 	struct import gone;
@@ -270,8 +275,8 @@ static dicomm_result_t map(struct ipc_view *view, int i, uint64_t serial)
 	dicomm_result_t status;
 	void *base = NULL;
 
-	/* The owner may have replaced it while we read. Its successor comes
-	 * next time. */
+	/* The owner may have replaced the offer while it was read. Then its
+	 * successor is imported next time. */
 	atomic_thread_fence(memory_order_acquire);
 	if (!is_offered(view, i, serial))
 		return DICOMM_SUCCESS;
@@ -301,7 +306,7 @@ static void follow(struct ipc_view *view)
 	if (!streams_unblocked_begin(view->deferred.work, view->deferred.index))
 		return;
 	view->changes = atomic_load(&view->page->changes);
-	/* Unmap first: the address of an old offer may be that of a new one. */
+	/* Unmap first: a new offer may have the address of an old one. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		if (!is_offered(view, i, view->imports[i].serial))
 			let_go(view, i);
@@ -316,9 +321,9 @@ static void follow(struct ipc_view *view)
 	streams_unblocked_end();
 }
 
-/* One thread that finds no stream blocked does this for all ranks of the
- * process. It is no error if an offer has gone. A log sink may want the lock,
- * so messages are kept until it is released. */
+/* Any thread that finds no stream blocked does this for all ranks of the
+ * process. An offer that has gone is no error. A log sink may want the lock, so
+ * messages are kept until it is released. */
 void ipc_refresh(void)
 {
 	struct ipc_view *v;
@@ -348,8 +353,8 @@ static bool is_wanted(void)
 	return wanted;
 }
 
-/* Owners wait until this process unmaps memory, even while it makes no calls.
- */
+/* Follows the offers, even while this process makes no calls: owners wait until
+ * it unmaps memory. */
 static void *keeper(void *arg)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
@@ -439,7 +444,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 
 bool ipc_gave_up(const struct ipc_view *view)
 {
-	/* Load this after the bytes. */
+	/* This is loaded after the bytes were. */
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load(&view->page->gave_up);
 }
@@ -477,7 +482,8 @@ void ipc_view_close(struct ipc_view *view)
 		at = &(*at)->next;
 	*at = view->next;
 	pthread_mutex_unlock(&lock);
-	/* This rank's page is freed with its communicator. */
+	/* Clear the list now: this rank's page is freed with its
+	 * communicator. */
 	for (int i = 0; i < IPC_OFFERS; i++)
 		atomic_store(&view->mapped[i], 0);
 	deferred_run(&view->deferred);

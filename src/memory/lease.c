@@ -19,15 +19,15 @@
 #include "src/memory/blocked_streams.h"
 
 struct lease {
-	struct deferred deferred; /* frees it */
+	struct deferred deferred; /* frees this struct */
 	struct lease_place place;
 	const struct accel *accel;
 	void *memory;
 };
 
-/* A process locks the byte whose offset is its own number. The lock belongs to
- * the open file, not to the process, so two ranks of one process do not mix
- * them up. */
+/* A process locks the byte whose offset is its own pid. The lock belongs to the
+ * open file, not to the process, so two ranks of one process do not mix their
+ * locks up. */
 static int try_lock(int fd, int type, off_t from, off_t bytes)
 {
 	struct flock l = {.l_type = (short)type,
@@ -50,8 +50,9 @@ static bool is_locked(int fd, off_t from, off_t bytes)
 
 /* ---- the owner ---- */
 
-/* Once the owner has locked all bytes, nobody can take the lease any more. A
- * process that opened the file earlier finds that it is no lease now. */
+/* Free the memory, if the owner can lock all bytes. From then on nobody can
+ * take the lease: a process that opened the file earlier finds that its id
+ * is gone. */
 static bool try_free(struct deferred *deferred)
 {
 	struct lease *l = (struct lease *)deferred;
@@ -123,14 +124,15 @@ bool lease_end(struct lease *l, int wait_ms)
 
 	if (!l)
 		return true;
-	/* This very thread may end the ranks of this process that hold a lease,
-	 * later. */
+	/* Locks of this process do not count: this thread itself may be the one
+	 * that releases them later, when it ends those ranks. */
 	while ((taken = is_taken(l)) && clock_ms() < end)
 		nanosleep(&nap, NULL);
 	kind = l->accel->name;
 	index = l->deferred.index;
-	/* The driver knows nothing of memory that belongs to the user. A
-	 * process that has not taken the lease by now must not take it. */
+	/* Memory of the user needs no driver call, so it need not wait for
+	 * blocked streams. try_free() also keeps processes from taking the
+	 * lease after this. */
 	if ((l->memory || !try_free(&l->deferred)) &&
 	    !deferred_run(&l->deferred))
 		log_info("%s:%d: memory is freed later, when other processes "
@@ -139,7 +141,7 @@ bool lease_end(struct lease *l, int wait_ms)
 	return !taken;
 }
 
-/* Memory on which nobody has a lease */
+/* Free memory that never had a lease. */
 static bool just_free(struct deferred *deferred)
 {
 	struct lease *l = (struct lease *)deferred;
@@ -207,7 +209,8 @@ dicomm_result_t lease_take(const struct lease_place *place, int *taken)
 
 void lease_release(int taken)
 {
-	/* A child of a fork inherits the open file but does not use it. */
+	/* Unlock explicitly: a child of a fork inherits the open file, and with
+	 * it the lock, though it does not use it. */
 	(void)try_lock(taken, F_UNLCK, 0, 0);
 	close(taken);
 }

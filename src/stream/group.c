@@ -18,14 +18,15 @@ struct pending_init {
 	void (*refuse)(void *arg);
 	void *arg;
 	dicomm_result_t status;
-	/* The first call of its communicator, which runs all of them */
+	/* The first one of its communicator has a thread, which runs all
+	 * of them. */
 	bool has_thread;
 	pthread_t thread;
 	char text[512];
 	struct pending_init *next;
 };
 
-/* of the calling thread */
+/* The group of the calling thread. */
 static _Thread_local struct {
 	int depth;
 	struct item *items;
@@ -84,7 +85,8 @@ static bool idle(const struct dicomm_comm *comm)
 	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
-/* A group with more calls would wait for itself. */
+/* Refuse a group that uses more streams than there are fences: it would wait
+ * for itself. */
 static dicomm_result_t check_room(const struct stream_fence *list,
 				  const struct dicomm_comm *comm)
 {
@@ -99,7 +101,8 @@ static dicomm_result_t check_room(const struct stream_fence *list,
 		    comm->name, DEVICE_CALLS, comm->device);
 }
 
-/* One fence for each stream of a device */
+/* Get one fence for each device stream of the calls, and block these
+ * streams. */
 static dicomm_result_t take_fences(struct item *items, size_t n,
 				   struct stream_fence **list)
 {
@@ -107,7 +110,8 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
 	struct stream_fence *t;
 
 	*list = NULL;
-	/* Do this before any stream is blocked. */
+	/* These driver calls could wait for a blocked stream, so they
+	 * come first. */
 	for (size_t i = 0; i < n; i++) {
 		neighbour_refresh(items[i].comm);
 		user_buffer_find(items[i].comm, &items[i].call);
@@ -139,7 +143,8 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
 	return status;
 }
 
-/* Run the calls; blocking if one of them is a blocking call of a host rank. */
+/* Hand calls to the progress thread. Waits for them if one is a blocking call
+ * of a host rank. */
 static dicomm_result_t submit(struct item *items, size_t n)
 {
 	struct stream_fence *fences;
@@ -182,7 +187,8 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	return submit(&item, 1);
 }
 
-/* Run blocking calls here, on communicators that no other thread drives. */
+/* Run the group's calls in this thread, if all are blocking and no other thread
+ * drives their communicators. */
 static dicomm_result_t run_here(void)
 {
 	struct operation **ops = calloc(group.n, sizeof(*ops));
@@ -192,8 +198,8 @@ static dicomm_result_t run_here(void)
 	if (!ops)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "group: no memory for %zu operations", group.n);
-	/* Prepare all before any leaves: a communicator that was left may be
-	 * freed. */
+	/* Enter all communicators, and prepare all calls, before any is left: a
+	 * communicator that was left may be freed. */
 	for (size_t i = 0; i < group.n; i++)
 		comm_enter_one(group.items[i].comm);
 	for (size_t i = 0; i < group.n; i++) {
@@ -230,11 +236,11 @@ static dicomm_result_t launch(void)
 	if (here)
 		return run_here();
 	status = submit(group.items, group.n);
-	group.n = 0; /* the item owns the counts now */
+	group.n = 0; /* the progress thread owns the counts now */
 	return status;
 }
 
-/* The next call on the same communicator */
+/* Returns the next init or end of the same communicator, or NULL. */
 static struct pending_init *next_of(const struct pending_init *p)
 {
 	struct pending_init *q = p->next;
@@ -290,7 +296,8 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
 	return DICOMM_SUCCESS;
 }
 
-/* Keep the first failure; later results do not hide it. */
+/* Returns true if there is no failure yet. The first failure is kept; later
+ * results do not replace it. */
 static bool is_good(dicomm_result_t status)
 {
 	return status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
@@ -309,7 +316,8 @@ static void refuse_all_of(struct pending_init *p, int err)
 	}
 }
 
-/* Each communicator waits for the others, so each needs a thread. */
+/* Run the inits and ends of the group. Each communicator waits for its other
+ * ranks, which may be in this group, so each one needs a thread. */
 static dicomm_result_t run_inits(void)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -355,7 +363,7 @@ dicomm_result_t dicomm_group_end(void)
 		group.depth--;
 		return DICOMM_SUCCESS;
 	}
-	/* Calls that are made during these inits do not belong to the group. */
+	/* Calls that the inits themselves make do not belong to the group. */
 	group.depth = 0;
 	if (group.inits)
 		status = run_inits();

@@ -24,16 +24,18 @@
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
 
-/* Passes without progress before the thread sleeps */
+/* Passes without progress before the progress thread begins to sleep
+ * between passes. */
 #define QUIET_YIELDS 1000
-/* Passes between the checks of two batches: a few short sleeps */
+/* Passes between two checks for late ranks: a few short sleeps. */
 #define LOOK_PASSES 8
-/* Longer than anything that the library queues on a device takes */
+/* In nanoseconds; longer than anything takes that the library queues on
+ * a device. */
 #define BLOCKED_NS UINT64_C(5000000000)
 
 struct batch;
 
-/* The place of a batch in one of its streams */
+/* The place of a batch in one of its streams. */
 struct place {
 	struct host_stream *stream;
 	struct batch *work;
@@ -43,11 +45,11 @@ struct place {
 struct host_stream {
 	uint64_t magic;
 	int generation; /* of the process that created it */
-	/* guarded by lock */
+	/* Guarded by lock. */
 	size_t pending;
 	dicomm_result_t status; /* first failure since the last synchronise */
 	char text[512];
-	/* touched by the progress thread only */
+	/* Used by the progress thread only. */
 	struct place *head, *tail;
 };
 
@@ -55,11 +57,13 @@ struct batch {
 	struct item *items;
 	size_t nitems, left;
 	struct place *places;
-	size_t nplaces, blocked;     /* streams in which it is not first */
+	/* streams in which the batch is not first */
+	size_t nplaces, blocked;
 	struct stream_fence *fences; /* fences of device streams */
-	bool reached;                /* the streams have reached all of them */
+	/* the device streams have reached all fences */
+	bool reached;
 	struct operation
-		*waiting; /* the first operation that waits, in this pass */
+		*waiting; /* first operation that could not move in this pass */
 	struct waiter waiter;
 	bool waited; /* a caller waits for it and frees it */
 	bool finished;
@@ -97,8 +101,8 @@ static void finish_item(struct item *item)
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 
-/* Does a call of the batch still need this stream blocked? Calls of the broken
- * communicator, if one is given, do not count. */
+/* Returns true if a call of the batch still needs this stream blocked. Calls of
+ * `broken` do not count (NULL: all count). */
 static bool is_wanted(const struct batch *w, const struct stream_fence *t,
 		      const struct dicomm_comm *broken)
 {
@@ -126,13 +130,14 @@ static void release_lost_fences(struct batch *w,
 }
 
 /*
- * The user's stream continues when no work of the call runs on the device any
- * more. But if streams share a hardware queue, the library's work may be behind
- * that very stream. So this wait is bounded.
+ * A call of the communicator is given up. The user's stream may continue when
+ * no work of the call runs on the device any more, so wait for that. If streams
+ * share a hardware queue, the library's work may be behind that very stream. So
+ * the wait is bounded, and then the stream continues anyway.
  */
 static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 {
-	/* Of several operations that are given up, the first has waited for
+	/* If several operations are given up, the first one has waited for
 	 * all. */
 	if (!w->fences)
 		return;
@@ -182,7 +187,8 @@ static void drop_broken(struct batch *w)
 	}
 }
 
-/* Number its operations, in the order of the communicators. */
+/* Prepare the operations of a batch, in call order. That gives them their
+ * message numbers on each communicator. */
 static void accept_work(struct batch *w)
 {
 	w->left = w->nitems;
@@ -195,9 +201,10 @@ static void accept_work(struct batch *w)
 		} else {
 			s = fault_report(item->comm);
 		}
-		/* If all ranks refuse the call alike, that is all. But if it
-		 * was queued on a device stream, the other ranks would not hear
-		 * of the failure, so it breaks the communicator. */
+		/* On a host rank, all ranks refuse the same call, and nothing
+		 * else follows. But if the call was queued on a device stream,
+		 * the other ranks would not hear of the failure, so it breaks
+		 * the communicator. */
 		if (s != DICOMM_SUCCESS && item->comm->dev)
 			s = fault_own(item->comm, s, -1);
 		if (s != DICOMM_SUCCESS) {
@@ -230,7 +237,7 @@ static void free_work(struct batch *w)
 	free(w);
 }
 
-/* Release the fences of device streams. */
+/* Release all fences of the batch; their streams continue. */
 static void release_fences(struct batch *w)
 {
 	struct stream_fence *t;
@@ -277,7 +284,8 @@ static void complete(struct batch *w)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Give each operation a turn. If none moved, return the first that waits. */
+/* Give each operation a turn. Returns the first one that did not end, or NULL.
+ * *moved is set if any made progress. */
 static struct operation *turn(struct batch *w, bool *moved)
 {
 	struct operation *waiting = NULL;
@@ -285,8 +293,7 @@ static struct operation *turn(struct batch *w, bool *moved)
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct operation *op = w->items[i].op;
 
-		/* Items of broken communicators are dropped in the next pass.
-		 */
+		/* The next pass drops items of broken communicators. */
 		if (!op || op->done || op->before || fault_is(op->comm))
 			continue;
 		if (engine_turn(op, moved) == SCHEDULE_DONE) {
@@ -299,7 +306,7 @@ static struct operation *turn(struct batch *w, bool *moved)
 	return waiting;
 }
 
-/* Have the device streams reached the fences of the calls? */
+/* Check whether the device streams have reached the fences of the batch. */
 static void look_at_fences(struct batch *w, bool *moved)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -334,8 +341,8 @@ static struct batch *take_inbox(bool wait)
 	return w;
 }
 
-/* Send pending credits, so that a rank which waits on one communicator does not
- * also wait for another one. */
+/* Send pending credits of all other communicators, so that a rank which waits
+ * on one communicator is not also held up by another. */
 static void poll_others(const struct batch *batches,
 			const struct dicomm_comm *comm)
 {
@@ -347,7 +354,8 @@ static void poll_others(const struct batch *batches,
 				comm_poll(w->items[i].op->comm);
 }
 
-/* Check the other operations of a batch, after the first that waits. */
+/* Check for late ranks in the other operations of a batch, after the first
+ * that waits. */
 static void watch_others(struct batch *w)
 {
 	bool more = true;
@@ -360,8 +368,9 @@ static void watch_others(struct batch *w)
 	}
 }
 
-/* Has a waited for less time than b? The shortest wait decides how to wait,
- * since its peer may come soon and this thread must be awake. */
+/* Returns true if a has waited for less time than b. The batch that has waited
+ * for the shortest time decides how the thread waits, since its peer may answer
+ * soon and the thread must be awake then. */
 static bool is_fresher(const struct batch *a, const struct batch *b)
 {
 	if (!a->waiter.since_ns || !b->waiter.since_ns)
@@ -369,7 +378,7 @@ static bool is_fresher(const struct batch *a, const struct batch *b)
 	return a->waiter.since_ns >= b->waiter.since_ns;
 }
 
-/* Check late ranks in one batch after the other. */
+/* Check for late ranks in one batch. Each call takes the next one. */
 static void look_at_next(struct batch *batches)
 {
 	static unsigned next;
@@ -382,12 +391,13 @@ static void look_at_next(struct batch *batches)
 		watch_others(w);
 }
 
-/* One pass over all batches in order. Returns whether anything moved. */
+/* Give every batch a turn, in order, and wait if none moved. */
 static void pass(struct batch **batches, unsigned round)
 {
 	struct batch **at = batches, *idle = NULL;
-	static unsigned quiet; /* passes in which streams were waited for */
-	static unsigned known; /* communicators that had broken */
+	/* passes without progress while only streams were waited for */
+	static unsigned quiet;
+	static unsigned known; /* fault_count of the last pass */
 	unsigned broken = atomic_load(&fault_count);
 	const struct timespec nap = {0, 50000};
 	bool any = broken != known;
@@ -546,7 +556,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	inbox_tail = &w->next;
 	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
 	pthread_cond_signal(&arrived);
-	/* Each operation is bounded, so this wait is bounded. */
+	/* Each operation is bounded in time, so this wait is, too. */
 	while (wait && !w->finished)
 		pthread_cond_wait(&completed, &lock);
 	pthread_mutex_unlock(&lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading descriptions of clusters, and making links of them. */
+/* Reads descriptions of clusters, and makes links from them. */
 #include "src/topo/cluster.h"
 
 #include <jansson.h>
@@ -16,7 +16,7 @@
 #define NODES_MOST 65536
 #define RANKS_MOST 1024 /* of a node */
 #define ENTRIES_MOST 4096
-/* With what was measured between some hundred hosts. */
+/* In bytes. Has room for what was measured between some hundred hosts. */
 #define FILE_MOST (1 << 24)
 
 /* ---- one value ---- */
@@ -36,7 +36,7 @@ static dicomm_result_t wrong(const struct reader *r, const char *array,
 		    i, key, wanted);
 }
 
-/* A number that is not there leaves *out as it is. */
+/* Read a number. If it is missing, *out does not change. */
 static dicomm_result_t read_scaled(const struct reader *r, const char *array,
 				   size_t i, const char *key, double scale,
 				   uint64_t *out)
@@ -73,7 +73,7 @@ static dicomm_result_t read_count(const struct reader *r, size_t i,
 	return DICOMM_SUCCESS;
 }
 
-/* "gbit_per_s" both ways, or one each way. */
+/* Read "gbit_per_s" for both directions, or one key for each direction. */
 static dicomm_result_t read_pipe(const struct reader *r, const char *array,
 				 size_t i, struct links_pipe *pipe)
 {
@@ -84,7 +84,7 @@ static dicomm_result_t read_pipe(const struct reader *r, const char *array,
 			   &pipe->down);
 }
 
-/* A misspelt key would be a rate that is not there. */
+/* Refuse unknown keys: a misspelt key would be a rate that is missing. */
 static dicomm_result_t check_keys(const struct reader *r, json_t *object,
 				  const char *array, size_t i,
 				  const char *const *known)
@@ -119,7 +119,7 @@ static const char *text_of(json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* "" if it is not there. */
+/* Read a string; *out is "" if it is missing. */
 static dicomm_result_t read_text(const struct reader *r, const char *array,
 				 size_t i, json_t *object, const char *key,
 				 const char **out)
@@ -134,7 +134,7 @@ static dicomm_result_t read_text(const struct reader *r, const char *array,
 
 /* ---- the parts ---- */
 
-/* 0 is where those are who name none. */
+/* Island 0 holds the nodes that name none. */
 static bool find_island(const struct reader *r, const char *name, uint32_t *out)
 {
 	*out = 0;
@@ -214,7 +214,7 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 	return DICOMM_SUCCESS;
 }
 
-/* All have one, each its own, or none has. */
+/* Either all entries have a name, each another, or none has. */
 static dicomm_result_t check_names(const struct reader *r)
 {
 	const struct cluster_nodes *n = r->c->nodes;
@@ -262,7 +262,8 @@ static dicomm_result_t read_all(struct reader *r)
 	return check_names(r);
 }
 
-/* Not inlined: in the floating-point state that its caller sets. */
+/* Not inlined, so that the compiler cannot move computations out of the
+ * floating-point state that the caller sets. */
 static __attribute__((noinline)) dicomm_result_t
 parse(const char *text, size_t len, const char *path, struct cluster **out)
 {
@@ -275,7 +276,8 @@ parse(const char *text, size_t len, const char *path, struct cluster **out)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "topology file %s: line %d: %s", path, error.line,
 			    error.text);
-	/* Ranks neither compare it nor send it to those without a file. */
+	/* Ranks do not compare it, and do not send it to ranks without a
+	 * file. */
 	json_object_del(r.root, "measured");
 	r.c = calloc(1, sizeof(*r.c));
 	if (r.c)
@@ -291,7 +293,8 @@ parse(const char *text, size_t len, const char *path, struct cluster **out)
 	return status;
 }
 
-/* All ranks must get the same numbers from the same text. */
+/* All ranks must get the same numbers from the same text, so a fixed
+ * floating-point state is set. */
 dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
 			      struct cluster **out)
 {
@@ -348,7 +351,8 @@ uint64_t cluster_hash(const struct cluster *c)
 
 /* ---- links ---- */
 
-/* Those of its entries are its classes, and its islands those of the file. */
+/* Begin links whose classes are the entries of the file, and whose islands are
+ * those of the file. */
 static dicomm_result_t begin_links(const struct cluster *c, uint32_t ranks,
 				   uint32_t nodes, struct links **out)
 {
@@ -375,7 +379,8 @@ static dicomm_result_t end_links(struct links *l, struct links **out)
 	return status;
 }
 
-/* Equal up to a dot in the longer one. */
+/* Returns true if the names are equal, or if the shorter one is the other up to
+ * a dot. */
 static bool same_host(const char *given, const char *name)
 {
 	size_t n = strcspn(name, " "), g = strlen(given);
@@ -387,7 +392,8 @@ static bool same_host(const char *given, const char *name)
 	return !strncmp(given, name, n) && given[n] == '.';
 }
 
-/* The entry of that very name, else the only one that may mean it. */
+/* Find the entry of exactly that name, otherwise the only one that may mean
+ * it. */
 static dicomm_result_t find_by_name(const struct cluster *c, const char *path,
 				    const char *name, uint32_t *out)
 {
@@ -430,7 +436,8 @@ static uint32_t find_by_order(const struct cluster *c, uint32_t node)
 	return i;
 }
 
-/* Does it matter which node is which? */
+/* Returns true if all nodes are alike, so that it does not matter which
+ * is which. */
 static bool is_uniform(const struct cluster *c)
 {
 	return c->entries == 1 && !*c->nodes[0].name;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A description of nodes and of the network between them, as JSON:
+ * Reads a description of nodes and of the network between them, as JSON:
  *
  *   {"nodes": [{"name": "a", "gbit_per_s": 8, "island": "east"},
  *              {"count": 3, "ranks": 2, "up_gbit_per_s": 4,
  *               "down_gbit_per_s": 2, "island": "west"}],
  *    "islands": [{"name": "east", "gbit_per_s": 1}, {"name": "west"}]}
  *
- * An entry of nodes stands for `count` (1) alike, each with so many ranks (1).
- * Further numbers: inside_gbit_per_s between two of its ranks,
- * rank_gbit_per_s that each of them may have of the node's link (each has a NIC
- * of several), reduce_gbyte_per_s of each, latency_us between nodes; "device"
- * and "machine" are remarks.
- * What is not given does not limit. Islands are parts of the network behind a
- * narrower link; nodes that name none share one.
+ * An entry of nodes stands for `count` equal nodes (default 1) with `ranks`
+ * ranks each (default 1). It may also have these numbers: inside_gbit_per_s
+ * between two ranks of the node; rank_gbit_per_s, the part of the node's link
+ * that one rank can use (if each has one of several NICs); reduce_gbyte_per_s
+ * of each rank; latency_us between nodes. "device" and "machine" are remarks. A
+ * rate that is missing does not limit. Islands are parts of the network behind
+ * a narrower link. All nodes that name none are in one further island.
  *
- * "measured" beside nodes and islands is a remark, too: the matrices
- * latency_us, gbit_per_s of one flow alone, and together_gbit_per_s of one
- * while all nodes send and receive; from the node of the row to that of the
- * column, in the order of nodes, and null from one to itself.
+ * "measured" beside nodes and islands is a remark, too. It holds the matrices
+ * latency_us, gbit_per_s of one flow alone, and together_gbit_per_s of one flow
+ * while all nodes send and receive. Row is the sending node, column the
+ * receiving one, in the order of nodes; null from a node to itself.
  */
 #ifndef DICOMM_TOPO_CLUSTER_H
 #define DICOMM_TOPO_CLUSTER_H
@@ -28,7 +28,7 @@
 #include "src/base/links.h"
 
 struct cluster_nodes {
-	char name[64]; /* "" if it has none */
+	char name[64]; /* "" if the entry has no name */
 	uint32_t count, ranks, island;
 	struct links_class class;
 };
@@ -38,30 +38,34 @@ struct cluster {
 	struct links_pipe *island;   /* [islands] */
 	uint32_t entries, islands;
 	uint32_t total_nodes, total_ranks;
-	char *text; /* the JSON, however it was written */
+	char *text; /* the JSON in one fixed form, however it was written */
 	size_t len;
 };
 
-/* ERR_INVALID_ARGUMENT names the file, the place and what is wrong. */
+/* Returns ERR_INVALID_ARGUMENT, and logs the file, the place and what is wrong,
+ * if the description is not valid. The caller frees *out with
+ * cluster_free(). */
 dicomm_result_t cluster_read(const char *path, struct cluster **out);
 dicomm_result_t cluster_parse(const char *text, size_t len, const char *path,
 			      struct cluster **out);
 void cluster_free(struct cluster *c);
-/* Of its text; never 0. */
+/* Returns the hash of the description's text, never 0. */
 uint64_t cluster_hash(const struct cluster *c);
 
 /*
- * The links of ranks of whom it is known on which node each is, and what those
- * are called. Nodes that have names are found by them, "a" and "a.b" being one
- * if no other is called so (ERR_INVALID_ARGUMENT if one is not there, or may be
- * several), else they are those of the file in its order: then *out is NULL
- * where their numbers differ, unless the file has one entry only.
+ * Make the links of ranks. node_of[rank] is the node of a rank; names[node] is
+ * the name of its host. If the description names its nodes, they are found by
+ * name; "a" and "a.b" are the same host if nothing else fits. Returns
+ * ERR_INVALID_ARGUMENT if a node is missing or several fit. Without names, node
+ * i is the i-th of the file; then *out is NULL if the number of nodes differs,
+ * unless the file has only one entry.
  */
 dicomm_result_t cluster_links(const struct cluster *c, const char *path,
 			      uint32_t ranks, const uint32_t *node_of,
 			      uint32_t nodes, const char *const *names,
 			      struct links **out);
-/* As if all its ranks, or the first so many (0: all), were there. */
+/* Make the links as if all ranks of the description, or only the first `ranks`
+ * of them (0: all), were there. */
 dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
 			     struct links **out);
 

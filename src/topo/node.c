@@ -39,15 +39,17 @@ static uint64_t find_identity(void)
 		fclose(f);
 	}
 	h = hash(h, line);
-	/* Processes of unlike namespaces cannot reach each other's memory. */
+	/* Processes in different pid namespaces cannot access each
+	 * other's memory. */
 	memset(line, 0, sizeof(line));
 	if (readlink("/proc/self/ns/pid", line, sizeof(line) - 1) > 0)
 		h = hash(h, line);
 	return h;
 }
 
-/* Of cores, hwloc leaves out what the cgroup of a container does not have; not
- * what this process is bound to, beside which others have theirs. */
+/* Read cores and caches from hwloc. It leaves out cores that the cgroup of a
+ * container does not have. It includes cores that this process is not bound to,
+ * since other processes use them. */
 static void find_parts(void)
 {
 	hwloc_topology_t t;

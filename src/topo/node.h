@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The machine that this process runs on. It is looked up once. Any thread.
+ * The machine that this process runs on. It is examined once. Threads: any.
  */
 #ifndef DICOMM_TOPO_NODE_H
 #define DICOMM_TOPO_NODE_H
@@ -8,18 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Equal for processes that share a kernel, and the name of their host (or the
- * same DICOMM_HOSTID). */
+/* Returns a number that is equal for processes that share a kernel, a pid
+ * namespace and the name of their host, or that have the same DICOMM_HOSTID. */
 uint64_t node_identity(void);
-/* Cores that processes here may run on, all together: those of the container,
- * if it has its own. */
+/* Returns how many cores the processes of this machine may run on, all
+ * together. In a container with cores of its own, only those count. */
 int node_cores(void);
-/* Of the second-level cache of one core; 0 if unknown. */
+/* Returns the size of one core's second-level cache, or 0 if it is unknown. */
 size_t node_core_cache_bytes(void);
 /*
- * Bytes that one of so many ranks here finds in a cache when it comes back to
- * them; 0 if unknown. At most a few times its second level: the third may be
- * shared with strangers, as in a virtual machine.
+ * Returns how many bytes each of that many ranks on this machine is likely to
+ * find in a cache when it comes back to them, or 0 if that is unknown. At most
+ * four times the second-level cache: others may use the third level, too, as in
+ * a virtual machine.
  */
 size_t node_cache_bytes(int ranks);
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static hwloc_topology_t machine; /* as long as the process; or NULL */
+static hwloc_topology_t machine; /* NULL: hwloc failed. Never freed. */
 
 static void find(void)
 {
@@ -14,11 +14,12 @@ static void find(void)
 
 	if (hwloc_topology_init(&t))
 		return;
-	/* What sysfs says is enough: "pci" keeps the names of all vendors. */
+	/* Leave out hwloc's "pci" component, which loads the names of all
+	 * vendors. sysfs has all that is needed. */
 	hwloc_topology_set_components(
 		t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
-	/* Not of devices that only their drivers know: hwloc would start those
-	 * in the user's process. */
+	/* Keep bridges and PCI devices, but not devices that only their drivers
+	 * know: hwloc would start those drivers in the user's process. */
 	hwloc_topology_set_type_filter(t, HWLOC_OBJ_BRIDGE,
 				       HWLOC_TYPE_FILTER_KEEP_ALL);
 	hwloc_topology_set_type_filter(t, HWLOC_OBJ_PCI_DEVICE,
@@ -29,8 +30,9 @@ static void find(void)
 		hwloc_topology_destroy(t);
 }
 
-/* Up to what both are in, and down. (Of hwloc's depths, those of buses are
- * negative; its own search for that ends beyond the root.) */
+/* Count the steps up to the common ancestor and down. hwloc's own search for
+ * that does not work here: the depths of buses are negative, and it runs beyond
+ * the root. */
 static uint32_t steps(hwloc_obj_t a, hwloc_obj_t b)
 {
 	for (uint32_t up = 0; a; a = a->parent, up++) {
@@ -43,7 +45,8 @@ static uint32_t steps(hwloc_obj_t a, hwloc_obj_t b)
 	return UINT32_MAX;
 }
 
-/* The part of the machine that has all cores of this thread. */
+/* Returns the smallest part of the machine that has all cores of this
+ * thread. */
 static hwloc_obj_t cores(void)
 {
 	hwloc_cpuset_t set = hwloc_bitmap_alloc();
@@ -69,6 +72,7 @@ uint32_t pci_distance_steps(const char *from, const char *to)
 	if (*from)
 		return steps(a, b);
 	b = hwloc_get_non_io_ancestor_obj(machine, b);
-	/* What these cores surround is at none of them in particular. */
+	/* If the device's memory is within the cores' part, it is near to no
+	 * core in particular, so the distance is 0. */
 	return hwloc_obj_is_in_subtree(machine, b, a) ? 0 : steps(a, b);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Distances between PCI devices, and from devices to the cores of a thread, on
- * this machine. hwloc reads the topology once. Any thread.
+ * Distances between PCI devices of this machine, and from a thread's cores to
+ * them. hwloc reads the topology once. Threads: any.
  */
 #ifndef DICOMM_TOPO_PCI_DISTANCE_H
 #define DICOMM_TOPO_PCI_DISTANCE_H
 
 #include <stdint.h>
 
-/* Steps in the tree of buses, packages and memory from one PCI address
- * ("0000:17:00.0") to another; from "" it is the cores that the calling thread
- * may run on, to the memory that the other is near to. UINT32_MAX: unknown. */
+/* Returns the number of steps in the tree of buses, packages and memory from
+ * one PCI address ("0000:17:00.0") to another. If `from` is "", returns the
+ * steps from the cores that the calling thread may run on to the memory that
+ * `to` is near to. Returns UINT32_MAX if the distance is unknown. */
 uint32_t pci_distance_steps(const char *from, const char *to);
 
 #endif

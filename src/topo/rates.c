@@ -6,12 +6,13 @@
 
 #include "src/base/log.h"
 
-/* Up to here, all nodes meet all. */
+/* Up to this number of nodes, each meets all others. */
 #define FEW_NODES 8
-/* Rounds of more of them, at least. */
+/* Fewest rounds of pairs for more nodes than FEW_NODES. */
 #define ROUNDS_OF_MANY 7
 
-/* A rate that differs by less from what was expected has not changed. */
+/* A rate has changed only if it differs by more than a quarter from what
+ * was expected. */
 #define is_below(x, expected) ((x) < (expected) - (expected) / 4)
 #define is_above(x, expected) ((x) > (expected) + (expected) / 4)
 
@@ -54,13 +55,14 @@ void rates_add(struct rates *r, uint32_t node, const uint32_t flow[RATES_FLOWS])
 
 /* ---- who meets whom ---- */
 
-/* Seats round a table, one more than there are players where they are odd. */
+/* Places in a round-robin tournament: the number of players, made even. */
 static uint32_t seats_of(uint32_t players)
 {
 	return players + players % 2;
 }
 
-/* In one of all the rounds of a tournament. */
+/* Returns the opponent of a player in a round of a round-robin tournament, or
+ * RATES_UNKNOWN if the player has none. */
 static uint32_t opponent(uint32_t players, uint32_t round, uint32_t player)
 {
 	uint32_t all = seats_of(players) - 1, other;
@@ -74,7 +76,8 @@ static uint32_t opponent(uint32_t players, uint32_t round, uint32_t player)
 	return other < players ? other : RATES_UNKNOWN;
 }
 
-/* Rounds at distances of powers of two, by which all nodes hang together. */
+/* Returns the number of rounds at distances of powers of two. These rounds
+ * connect all nodes. */
 static uint32_t doublings(uint32_t nodes)
 {
 	uint32_t n = 0;
@@ -84,8 +87,8 @@ static uint32_t doublings(uint32_t nodes)
 	return n;
 }
 
-/* Where no node is at that distance, those that are left over meet each other.
- */
+/* Returns the partner at that distance. Nodes without one at that distance meet
+ * each other. */
 static uint32_t at_distance(uint32_t nodes, uint32_t distance, uint32_t node)
 {
 	uint32_t begin = node / (2 * distance) * (2 * distance);
@@ -141,7 +144,8 @@ static uint32_t most_turns(uint32_t nodes)
 
 uint32_t rates_most_rounds(uint32_t nodes)
 {
-	/* Two of them have more than one node. */
+	/* With the most islands, two of them have two nodes, and the
+	 * others one. */
 	uint32_t islands = nodes < 4 ? 1 : nodes - 2;
 
 	return rates_rounds(nodes) + rounds_across(islands) + most_turns(nodes);
@@ -171,8 +175,8 @@ uint32_t rates_stage_rounds(const struct rates *r)
 	}
 }
 
-/* Islands meet as players do, the first node of one that of the other, and so
- * on. */
+/* Islands meet as players of a tournament. Then the first node of one meets the
+ * first of the other, and so on. */
 static uint32_t across_partner(const struct rates *r, uint32_t round,
 			       uint32_t node)
 {
@@ -188,7 +192,8 @@ static uint32_t across_partner(const struct rates *r, uint32_t round,
 	return RATES_UNKNOWN;
 }
 
-/* The node whose turn it is in the group meets all its other nodes. */
+/* The node whose turn it is meets all other nodes of its group; each of those
+ * meets only this one. */
 static void meet_fan(const struct rates *r, uint32_t turn, uint32_t node,
 		     struct rates_meeting *m)
 {
@@ -222,7 +227,8 @@ void rates_meet(const struct rates *r, uint32_t round, uint32_t node,
 			: rates_partner(r->nodes, round, node);
 	*m = (struct rates_meeting){.others = other != RATES_UNKNOWN,
 				    .other = {other}};
-	/* Between islands all of one begin. */
+	/* Between islands, all nodes of the lower-numbered island send
+	 * first. */
 	if (m->others)
 		m->begins = r->stage == RATES_ISLANDS
 				    ? r->island_of[node] < r->island_of[other]
@@ -232,8 +238,10 @@ void rates_meet(const struct rates *r, uint32_t round, uint32_t node,
 /* ---- what the links of nodes carry ---- */
 
 struct node_link {
-	uint64_t most; /* the fastest flow; 0: none */
-	bool blamed;   /* a flow was slow, and nothing speaks for this link */
+	/* bytes per second of the fastest flow over this link; 0: none */
+	uint64_t most;
+	/* a flow over it was slow, and no flow shows that it can carry more */
+	bool blamed;
 };
 
 struct sums {
@@ -253,7 +261,8 @@ static dicomm_result_t open_sums(struct sums *s)
 	return DICOMM_SUCCESS;
 }
 
-/* Bytes per second to a node from its partner; 0: not known. */
+/* Returns the bytes per second from the partner of a round to the node, or 0 if
+ * that was not measured. */
 static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 			uint32_t *partner)
 {
@@ -267,8 +276,9 @@ static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 	return (uint64_t)x * 1000;
 }
 
-/* The same where it tells of the links of nodes: what is slow between islands
- * is not to be blamed on these, though what is fast speaks for them. */
+/* As flow_to(), for what it says about the nodes' own links. Once rates are
+ * known, flows between islands do not count: if they are slow, the link between
+ * the islands may be the cause. */
 static uint64_t inner_flow_to(const struct sums *s, uint32_t node,
 			      uint32_t round, uint32_t *partner)
 {
@@ -295,7 +305,8 @@ static void find_most_of_pairs(const struct sums *s)
 		}
 }
 
-/* What a node sent to several at once, or received; 0: not known. */
+/* Returns the bytes per second that a node sent to several nodes at once, or
+ * received from them. 0: not measured. */
 static uint64_t fan_of(const struct rates *r, uint32_t node, uint32_t slot)
 {
 	uint32_t x = r->flow[(size_t)node * RATES_FLOWS + slot];
@@ -303,9 +314,9 @@ static uint64_t fan_of(const struct rates *r, uint32_t node, uint32_t slot)
 	return x == RATES_UNKNOWN ? 0 : (uint64_t)x * 1000;
 }
 
-/* Does each node of a group that met all others get more by that? Then it is
- * not the link of one that is wider, but what a single flow gets that is less
- * than the links have. One alone may well be faster. */
+/* Returns true if every node of a group that met all others was faster then. In
+ * that case single flows get less than a link carries, and no link is wider
+ * than the others. One node alone may well have a faster link. */
 static bool all_gain(const struct sums *s, uint32_t group, uint32_t slot)
 {
 	const struct node_link *link = slot == RATES_FAN_UP ? s->up : s->down;
@@ -346,8 +357,8 @@ static void find_most(const struct sums *s)
 	}
 }
 
-/* A slow flow is due to the link that has carried nothing faster; to both, if
- * neither has. */
+/* Blame a slow flow on the link that has carried nothing faster, or on both
+ * links if neither has. */
 static void blame_of_pairs(const struct sums *s)
 {
 	uint32_t rounds = rates_rounds(s->rates->nodes), from;
@@ -370,7 +381,8 @@ static void blame_of_pairs(const struct sums *s)
 		}
 }
 
-/* What the others of its group have been seen to carry. */
+/* Returns what the links of the other nodes of the group have carried, in
+ * all. */
 static uint64_t others_of(const struct rates *r, const struct node_link *link,
 			  uint32_t node)
 {
@@ -410,7 +422,8 @@ static void find_blame(const struct sums *s)
 
 /* ---- which nodes share an island ---- */
 
-/* Each node points to a lower one of its island, the lowest to itself. */
+/* Returns the lowest node of the island. Each node points to a lower one of its
+ * island, the lowest to itself. */
 static uint32_t lowest(uint32_t *of, uint32_t node)
 {
 	while (of[node] != node)
@@ -428,17 +441,18 @@ static void join(uint32_t *of, uint32_t a, uint32_t b)
 		of[a] = b;
 }
 
-/* Does it get nearly as much as both of its ends have been seen to carry? */
+/* Returns true if the flow got at least two thirds of what both of its ends
+ * have carried, so that nothing between them limits it. */
 static bool is_free(const struct sums *s, uint64_t x, uint32_t from,
 		    uint32_t to)
 {
 	return 3 * x >= 2 * links_slower(s->up[from].most, s->down[to].most);
 }
 
-/* Of many nodes, in those rounds only in which many pairs are as far apart as
- * each other: in the others a few may cross a link that is wide enough for
- * them.
- */
+/* Returns how many rounds tell which nodes share an island. With many nodes,
+ * only rounds in which many pairs are equally far apart do: in other rounds,
+ * few pairs may cross a link between islands, which is wide enough for
+ * these. */
 static uint32_t rounds_that_join(uint32_t nodes)
 {
 	return nodes <= FEW_NODES ? rates_rounds(nodes) : doublings(nodes);
@@ -460,9 +474,9 @@ static void join_free(const struct sums *s, uint32_t *of)
 		}
 }
 
-/* From lowest nodes to numbers. A node that is alone has a link for itself
- * anyway: there are islands only if several nodes share one, and others
- * another. */
+/* Number the islands, given the lowest node of each. A node that is alone has a
+ * link of its own anyway. So there are islands only if several nodes share one,
+ * and other nodes share another. */
 static void number_islands(struct rates *r)
 {
 	uint32_t *of = r->island_of, islands = 0, shared = 0;
@@ -476,7 +490,7 @@ static void number_islands(struct rates *r)
 			others += of[k] == n;
 		shared += others > 0;
 	}
-	/* Those below have their numbers already. */
+	/* Lower nodes have their island's number already. */
 	for (uint32_t n = 0; n < r->nodes; n++)
 		of[n] = of[n] == n ? islands++ : of[of[n]];
 	r->islands = islands;
@@ -506,10 +520,10 @@ static dicomm_result_t find_islands(struct rates *r, const struct links *old)
 	return DICOMM_SUCCESS;
 }
 
-/* ---- who might be faster than all whom it met ---- */
+/* ---- which nodes may be faster than all their partners ---- */
 
-/* Does a flow show that a link carries no more: one that gets less than the
- * other node takes, or gives, otherwise? */
+/* Find the links whose rate a flow has shown: one that got less than the link
+ * at its other end has carried with others. */
 static void find_shown(const struct sums *s, bool *up, bool *down)
 {
 	uint32_t rounds = rates_rounds(s->rates->nodes), from;
@@ -526,8 +540,9 @@ static void find_shown(const struct sums *s, bool *up, bool *down)
 		}
 }
 
-/* Could the others take so much more that it is worth to know? An old rate that
- * the link has shown again will do. */
+/* Returns true if the other nodes of the group could take so much more that a
+ * measurement is worth it. If the old rate is valid and the link has reached it
+ * again, no measurement is needed. */
 static bool might_be_wider(const struct sums *s, const struct node_link *link,
 			   const struct node_link *others, uint32_t node,
 			   uint64_t old)
@@ -540,7 +555,8 @@ static bool might_be_wider(const struct sums *s, const struct node_link *link,
 	return most && is_above(sum, most);
 }
 
-/* As many of an island as may meet at once; those that are neighbours. */
+/* Divide each island into groups of neighbouring nodes, each as large as may
+ * meet at once. */
 static void find_groups(struct rates *r)
 {
 	uint32_t first = 0;
@@ -620,7 +636,8 @@ dicomm_result_t rates_proceed(struct rates *r, const struct links *old,
 
 /* ---- the table ---- */
 
-/* What is replaced: where, and by what; and what is known to hold still. */
+/* at: the entries of the table that were replaced. kept: rates that
+ * were confirmed. */
 struct news {
 	uint64_t **at, *sorted, *kept;
 	size_t n, nkept;
@@ -666,8 +683,9 @@ static int by_rate(const void *a, const void *b)
 }
 
 /*
- * Rates within a fifth of the highest one are one: their mean. What was
- * measured of equal links is never quite equal, and plans would follow that.
+ * Returns the level of a rate: rates within a fifth of the highest one are
+ * replaced by their mean. Equal links are never measured as quite equal, and
+ * plans would follow the differences.
  */
 static uint64_t level_of(const uint64_t *sorted, size_t n, uint64_t rate)
 {
@@ -687,7 +705,8 @@ static uint64_t level_of(const uint64_t *sorted, size_t n, uint64_t rate)
 	return sum / of;
 }
 
-/* The nearest of what is kept, if they are one. */
+/* Returns the nearest of the kept rates, if it is within a fifth, otherwise the
+ * rate itself. */
 static uint64_t kept_of(const struct news *news, uint64_t rate)
 {
 	uint64_t nearest = rate, least = UINT64_MAX;
@@ -705,7 +724,7 @@ static uint64_t kept_of(const struct news *news, uint64_t rate)
 	return nearest;
 }
 
-/* All that is replaced, from there on. */
+/* Level the entries that were replaced, from number `from` on. */
 static void level(struct news *news, size_t from)
 {
 	size_t n = news->n - from;
@@ -719,7 +738,7 @@ static void level(struct news *news, size_t from)
 	news->nkept = 0;
 }
 
-/* Does the old rate of a link no longer hold? */
+/* Returns true if the old rate of a link is no longer right. */
 static bool is_new(const struct node_link *w, uint64_t old, bool known)
 {
 	return w->most &&
@@ -747,8 +766,8 @@ static void replace_nodes(const struct sums *s, struct links *l,
 	level(news, 0);
 }
 
-/* What leaves an island, or enters it, and what the links of nodes would let
- * through; UINT64_MAX: anything. */
+/* Traffic out of an island, or into it. expected: what the links of its nodes
+ * would let through; UINT64_MAX if that is not limited. */
 struct traffic {
 	uint64_t bytes, expected;
 };
@@ -762,7 +781,8 @@ static void add_flow(struct traffic *t, uint64_t x, uint64_t expected)
 		t->expected += expected;
 }
 
-/* Of a round: [island] out of it, [islands + island] into it. */
+/* Sum up a round between islands. t[island] is the traffic out of an island,
+ * t[islands + island] that into it. */
 static void add_round(const struct rates *r, const struct links *l,
 		      uint32_t round, struct traffic *t)
 {
@@ -783,7 +803,7 @@ static void add_round(const struct rates *r, const struct links *l,
 	}
 }
 
-/* Of the round in which it was most. */
+/* Find the traffic of each island, in the round in which it was highest. */
 static dicomm_result_t find_traffic(const struct rates *r,
 				    const struct links *l, struct traffic **out)
 {
@@ -803,7 +823,8 @@ static dicomm_result_t find_traffic(const struct rates *r,
 	return DICOMM_SUCCESS;
 }
 
-/* Where it is less than that, the link is narrow, and this its rate. */
+/* If the traffic is less than expected, the island's link limits it, and the
+ * traffic is its rate. */
 static void replace_link(const struct traffic *t, bool known, uint64_t *link,
 			 struct news *news)
 {
@@ -817,7 +838,7 @@ static void replace_link(const struct traffic *t, bool known, uint64_t *link,
 		keep(news, *link);
 }
 
-/* In place of the one that all nodes were in. */
+/* Put the nodes, which were in one island, into the islands that were found. */
 static dicomm_result_t make_islands(const struct rates *r, struct links *l)
 {
 	struct links_pipe *island = calloc(r->islands, sizeof(*island));
@@ -832,7 +853,8 @@ static dicomm_result_t make_islands(const struct rates *r, struct links *l)
 	return DICOMM_SUCCESS;
 }
 
-/* What was taken for islands is none where no link is narrow. */
+/* Return to one island: if no link between islands is narrow, there are
+ * none. */
 static void drop_islands(struct links *l)
 {
 	l->islands = 1;
@@ -882,7 +904,7 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		replace_nodes(&s, l, &news);
 		status = replace_islands(r, known, l, &news);
 	}
-	/* By the islands and rates that there are now. */
+	/* Works out the rest from the new islands and rates. */
 	if (status == DICOMM_SUCCESS)
 		status = links_finish(l);
 	*changed = news.n > 0;

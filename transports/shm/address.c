@@ -33,7 +33,8 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* All zero if the kernel does not tell it; then the pid namespace decides. */
+/* Read the machine's boot id. It is all zero if the kernel does not give it;
+ * then the pid namespace decides. */
 static void boot_id_read(uint8_t id[16])
 {
 	char text[64] = "";

@@ -11,28 +11,29 @@
 #include "transports/shm/measure.h"
 #include "transports/transport.h"
 
-/* What a tp_blob holds. */
+/* The content of a tp_blob. */
 struct shm_address {
 	uint32_t magic, version;
-	uint64_t check; /* of all bytes, with 0 here */
+	uint64_t check; /* hash of all bytes, with 0 here */
 	uint8_t boot_id[16];
 	uint64_t pid_namespace;
 	uint64_t host_id;  /* host_name_hash() */
-	uint64_t nonce[2]; /* of the segment */
+	uint64_t nonce[2]; /* nonce of the segment */
 	int32_t pid, fd;   /* process, and its descriptor of the segment */
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
-	struct shm_rates rates; /* that the rank has measured */
+	struct shm_rates rates; /* the rates that the rank has measured */
 };
 
-/* Add the identity of this machine and the check, and put it all into the
- * blob. */
+/* Add the identity of this machine and the check, and put the address into
+ * the blob. */
 void shm_address_pack(struct shm_address *a, struct tp_blob *blob);
-/* False: the bytes are no address of shm; `why` says so. */
+/* Returns false if the bytes are no address of shm; `why` says what is
+ * wrong. */
 bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
 		       char *why, size_t len);
-/* Is that rank on this machine and in this pid namespace? If not, `why` says
- * so. */
+/* Returns true if that rank is on this machine and in this pid namespace.
+ * Otherwise `why` says what differs. */
 bool shm_address_is_local(const struct shm_address *a, char *why, size_t len);
 
 #endif

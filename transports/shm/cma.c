@@ -4,7 +4,8 @@
  *
  * The receiver reads; no process ever writes the memory of another. The kernel
  * pins and maps each page, and this often costs more than a second copy through
- * a ring that stays in cache. So measure.c measures it before it is used.
+ * a ring that stays in cache. So CMA is used only where measure.c finds that it
+ * is faster.
  */
 #include "transports/shm/cma.h"
 
@@ -16,13 +17,13 @@
 #include "transports/shm/measure.h"
 #include "transports/shm/segment.h"
 
-/* Bytes between two looks at the abort flag. */
+/* Bytes to read between two looks at the abort flag. */
 #define READ_BYTES (1u << 20)
-/* No sender offers fewer bytes by reference. */
+/* Senders offer no fewer bytes than this by reference. */
 #define LEAST_BYTES 1024
-/* A message goes through a ring in four slices, of at least this and at most
- * twice this many bytes. The receiver can begin when the first one is copied
- * in. */
+/* A message goes through a ring in four slices, of at least this and at
+ * most twice this many bytes. The receiver can begin when the first one is
+ * copied in. */
 #define SLICE_BYTES 16384
 
 static double bytes_s(uint64_t len, uint64_t bytes_per_s)
@@ -30,10 +31,10 @@ static double bytes_s(uint64_t len, uint64_t bytes_per_s)
 	return (double)len / (double)bytes_per_s;
 }
 
-/* Seconds of a message through the ring. Ranks that send and receive at the
- * same time make both copies of their rings one after the other. If only one
- * side sends, the two copies overlap, except for the first slice. Each slice
- * costs a line. */
+/* Returns the seconds that a message takes through the ring. Ranks that send
+ * and receive at the same time make both copies of their rings one after the
+ * other. If only one side sends, the two copies overlap, except for the first
+ * slice. Each slice costs the time of a line. */
 static double ring_s(const struct shm_rates *r, bool exchange, uint64_t len)
 {
 	uint64_t fill = r->fill_bytes_per_s, load = r->load_bytes_per_s;
@@ -75,8 +76,8 @@ void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
 	}
 }
 
-/* One call reads both the data and the nonce of the segment's owner. So a pid
- * that another process has got meanwhile is noticed. */
+/* Read data of the segment's owner, and its nonce in the same call. So a pid
+ * that meanwhile belongs to another process is noticed. */
 static ssize_t read_checked(const struct shm_segment *seg, uint64_t addr,
 			    void *dst, uint64_t len)
 {

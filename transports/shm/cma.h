@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cross-memory attach: read the memory of another process. */
+/* Cross-memory attach (CMA): reads the memory of another process. */
 #ifndef DICOMM_TRANSPORTS_SHM_CMA_H
 #define DICOMM_TRANSPORTS_SHM_CMA_H
 
@@ -12,13 +12,13 @@
 struct shm_rates;
 struct shm_segment;
 
-/* The range of lengths, up to `most` bytes, for which CMA is faster than the
- * ring; *first is UINT64_MAX if there is none. exchange: the receiver sends as
- * much at the same time. */
+/* Find the range of lengths, up to `most` bytes, for which CMA is faster than
+ * the ring. *first is UINT64_MAX if there is none. `exchange`: the receiver
+ * sends as much at the same time. */
 void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
 		  uint64_t *first, uint64_t *last);
 
-/* Can this process read the memory of the owner of that segment? */
+/* Returns true if this process can read the memory of the segment's owner. */
 bool shm_cma_works(const struct shm_segment *seg);
 dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 			     void *dst, uint64_t len,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast data gets here from another core.
+ * Measures how fast data gets here from another core.
  *
- * A short-lived thread on another core plays the sender. It bounces a cache
- * line; then it fills a buffer, and this thread reads that with loads (as from
- * a ring) and by CMA. Two cores are needed, since one core would measure its
- * own cache. It takes half a millisecond; if the other core is busy for too
- * long, nothing is known.
+ * A short-lived thread on another core plays the sender. First a cache line
+ * bounces between the two. Then the thread fills a buffer, and this thread
+ * reads it with loads (as from a ring) and by CMA. Two cores are needed, since
+ * one core would measure its own cache. It takes half a millisecond. If the
+ * other core is busy for too long, the rates stay unknown.
  *
  * Ranks start at the same time, and their threads would share cores. So one
  * process of the machine at a time measures. A process that does not get its
@@ -57,10 +57,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct shm_rates measured; /* constant once it is set */
 
 enum { NOT_TOLD, BEING_TOLD, TOLD };
-static struct shm_rates told; /* the first peer's that knows */
+static struct shm_rates told; /* rates of the first peer that knows them */
 static _Atomic int telling = NOT_TOLD;
 
-/* A typical machine on which CMA does not pay. */
+/* A typical machine, on which CMA does not pay. */
 static const struct shm_rates guess = {
 	.line_ps = 100000,
 	.fill_bytes_per_s = UINT64_C(10000000000),
@@ -75,7 +75,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Wait until *word is `value`. False: it is STOP, or time is up. */
+/* Wait until *word is `value`. Returns false if it is STOP, or if time is
+ * up. */
 static bool await(struct duo *d, _Atomic uint32_t *word, uint32_t value)
 {
 	for (uint32_t turns = 1;; turns++) {
@@ -90,15 +91,17 @@ static bool await(struct duo *d, _Atomic uint32_t *word, uint32_t value)
 	}
 }
 
-/* In parts, as a ring is filled and emptied. Some processors copy longer ranges
- * in another way, which is slower into lines that another core has in cache. */
+/* Copy in parts, as a ring is filled and emptied. Some processors copy
+ * longer ranges in another way, which is slower into lines that another core
+ * has in cache. */
 static void copy_parts(uint8_t *to, const uint8_t *from)
 {
 	for (size_t at = 0; at < PARTS * PART_BYTES; at += PART_BYTES)
 		memcpy(to + at, from + at, PART_BYTES);
 }
 
-/* Rounds are numbered; those after the bounces fill the source. */
+/* The thread on the other core. Rounds are numbered; those after the bounces
+ * fill the source. */
 static void *sender(void *arg)
 {
 	struct duo *d = arg;
@@ -107,8 +110,8 @@ static void *sender(void *arg)
 		if (k > BATCHES * BOUNCES) {
 			uint64_t start = now_ns();
 
-			/* The receiver has these lines in its cache, as those
-			 * of a ring. */
+			/* The receiver has these lines in its cache, as it has
+			 * those of a ring. */
 			copy_parts(d->source, d->own);
 			d->fill_ns = now_ns() - start;
 		}
@@ -158,8 +161,8 @@ static void load_all(struct duo *d, uint64_t *least_ns)
 	least(least_ns, start);
 }
 
-/* False: it is forbidden. Reads this process; the kernel does the same for
- * another. */
+/* Read by CMA, and keep the least time. Reads this process; the kernel does the
+ * same work for another. Returns false if CMA is forbidden. */
 static bool cma_read(struct duo *d, size_t bytes, uint64_t *least_ns)
 {
 	struct iovec local = {d->copy, bytes}, remote = {d->source, bytes};
@@ -177,9 +180,10 @@ static uint64_t rate(uint64_t ns)
 	return UINT64_C(1000000000) * PARTS * PART_BYTES / (ns ? ns : 1);
 }
 
-/* After each fill the bytes are in the sender's cache, as in a ring. But a
- * sender's own memory, which CMA reads, may or may not be in its cache. So half
- * of the reads by CMA follow a fill, and half follow another read. */
+/* Measure fills, loads and CMA, from round k on. After each fill the bytes are
+ * in the sender's cache, as in a ring. A sender's own memory, which CMA reads,
+ * may or may not be in its cache. So half of the reads by CMA follow a fill,
+ * and half follow another read. */
 static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 {
 	uint64_t fill_ns = UINT64_MAX, load_ns = UINT64_MAX;
@@ -190,7 +194,8 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 	for (int i = 0; i < 2 * FILLS; i++) {
 		if (!round_trip(d, k++))
 			return false;
-		/* At the first fill, the receiver has none of the lines. */
+		/* The first fill does not count: the receiver has none of the
+		 * lines yet. */
 		if (i && d->fill_ns < fill_ns)
 			fill_ns = d->fill_ns;
 		if (i < FILLS)
@@ -209,8 +214,8 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 	return true;
 }
 
-/* All CPUs that this thread may use except this one. If this is the only one:
- * all CPUs, since its peers run on others. */
+/* Find all CPUs that this thread may use except this one. If there is no other,
+ * take all CPUs of the machine, since its peers run on others. */
 static bool other_cpus(cpu_set_t *all, cpu_set_t *others)
 {
 	size_t cpu = (size_t)sched_getcpu();
@@ -241,16 +246,17 @@ static void run(struct duo *d)
 	done = !pthread_setaffinity_np(thread, sizeof(others), &others) &&
 	       bounce(d, &r.line_ps) && fetch(d, fills, &r);
 	atomic_store(&d->ping, STOP);
-	/* The thread may be on a core that another program never yields: do not
-	 * wait for it. */
+	/* Another program may never yield the thread's core. Let the thread run
+	 * on any, so that the join ends. */
 	(void)pthread_setaffinity_np(thread, sizeof(all), &all);
 	pthread_join(thread, NULL);
 	if (done)
 		measured = r;
 }
 
-/* The turn is the name of a socket: one socket of the machine can have it,
- * until it is closed. -1: no turn. */
+/* Wait for this process's turn. The turn is the name of a socket, which only
+ * one socket of the machine can have until it is closed. Returns the socket, or
+ * -1 if there is no turn in time. */
 static int take_turn(void)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX,

@@ -7,8 +7,8 @@
  * - an address, which the receiver reads by CMA.
  *
  * The ranks of a process share mapped allocations. An allocation is unmapped
- * when its last user is done: after the owner has listed it as freed, or when
- * the peer is closed.
+ * when its last user in this process drops it: after the owner has listed it as
+ * freed, or when the peer is closed.
  */
 #include "transports/shm/reference.h"
 
@@ -54,16 +54,19 @@ struct use {
 	uint64_t id;
 	const uint8_t *base;
 	uint64_t bytes;
-	uint64_t epoch; /* when it was last mapped */
+	/* mappings->epoch when a reference to it was last mapped */
+	uint64_t epoch;
 };
 
 struct shm_mappings {
-	struct use *last; /* the one that was found last */
+	struct use *last; /* the use that was found last */
 	struct use *bucket[BUCKETS];
-	/* Entries of the owner's list of freed allocations that were read. */
+	/* How many entries of the owner's list of freed allocations have
+	 * been handled. */
 	uint64_t seen;
-	uint64_t marked; /* the same, at the last mark_freed() */
-	uint64_t epoch;  /* number of mark_freed() calls */
+	uint64_t marked; /* entries of that list at the last mark_freed() */
+	/* number of calls of mark_freed() that marked something */
+	uint64_t epoch;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,7 +83,7 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The child's copies of the mappings go away with its memory. */
+/* The child's copies of the mappings vanish with its memory. */
 static void fork_child(void)
 {
 	memset(imports, 0, sizeof(imports));
@@ -189,7 +192,7 @@ static void use_drop(struct shm_mappings *mappings, struct use **at)
 	free(u);
 }
 
-/* Unmap what was last mapped before that epoch. */
+/* Unmap allocations to which no reference was mapped since that epoch began. */
 static void unmap_before(struct shm_mappings *mappings, uint64_t epoch)
 {
 	for (int b = 0; b < BUCKETS; b++)
@@ -260,7 +263,8 @@ static dicomm_result_t map_allocation(struct shm_mappings *mappings,
 	return DICOMM_SUCCESS;
 }
 
-/* The reference comes from the peer: check everything before it is used. */
+/* Read a reference. It comes from the peer, so everything is checked before it
+ * is used. */
 static dicomm_result_t ref_get(const struct shm_segment *seg,
 			       const struct tp_ref *ref, struct ref *r)
 {
@@ -357,14 +361,15 @@ void shm_mappings_unmap_marked(struct shm_mappings *mappings,
 	for (; i < mappings->marked; i++) {
 		uint64_t id = atomic_load(&head->freed_ids[i % SHM_FREED_IDS]);
 
-		/* Read after the id: has the list wrapped meanwhile? Owners
-		 * write id 0 if they do not know it any more. */
+		/* Check after the id was read that the list has not wrapped
+		 * meanwhile. Owners write id 0 if they do not know an id
+		 * any more. */
 		if (!id || atomic_load(&head->freed) - i >= SHM_FREED_IDS)
 			break;
 		drop_id(mappings, id);
 	}
-	/* If something is unmapped too early, it is mapped again at its next
-	 * use. */
+	/* Some ids are lost, so unmap all that was not used since the mark.
+	 * What is unmapped too early is mapped again at its next use. */
 	if (i < mappings->marked)
 		unmap_before(mappings, mappings->epoch);
 	mappings->seen = mappings->marked;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Segments and their rings, and the table of those that this process has
+ * Segments and their rings, and the table of segments that this process has
  * mapped.
  *
  * Ranks of one process share mappings, and use each other's rings without
@@ -41,8 +41,8 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The segments belong to the parent. The child loses its copies with its
- * memory, and must not take the parent's ranks for ranks of its own. */
+/* The segments belong to the parent. The child's copies vanish with its memory,
+ * and it must not take the parent's ranks for its own. */
 static void fork_child(void)
 {
 	segments = NULL;
@@ -80,7 +80,8 @@ static uint64_t header_bytes(uint32_t ranks)
 			  entries * sizeof(_Atomic uint64_t));
 }
 
-/* A ring is lines and tail, then, from the next page on, the data areas. */
+/* A ring has the lines and the tail, then, from the next page on, the data of
+ * the slots. */
 static uint64_t ring_data_offset(uint32_t slots)
 {
 	return page_round(slots * sizeof(struct tp_line) +
@@ -117,7 +118,8 @@ static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: resize to %" PRIu64 " bytes: %m",
 			    seg->len);
-	/* Peers that map it rely on its size. It may still grow. */
+	/* Peers that map it rely on its size, so it cannot shrink. It may
+	 * still grow. */
 	(void)fcntl(seg->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
 	seg->head = mmap(NULL, seg->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
 			 seg->fd, 0);
@@ -172,12 +174,12 @@ free_seg:
 	return status;
 }
 
-/* Open the segment that an address names, if it is still the same one. -1: it
- * is not; `why`, if not NULL, says so. */
+/* Open the segment that an address names, if it still exists. Returns the
+ * descriptor. Otherwise returns -1 and `why` says what is wrong. */
 static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
 			char *why, size_t len)
 {
-	uint64_t found[3]; /* magic, nonce */
+	uint64_t found[3]; /* magic and nonce of the header */
 	char path[MEMFD_PATH];
 	int fd;
 
@@ -387,7 +389,8 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 	if (memfd_grow(seg->fd, len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
-	/* If it cannot be mapped, the range stays unused; it has no pages. */
+	/* If the ring cannot be mapped, its range stays unused. It has
+	 * no pages. */
 	seg->len = len;
 	TRY(ring_map(seg, seg->fd, offset, &ring));
 	ring_touch(ring);
@@ -438,7 +441,7 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 			ring = ring->next;
 		if (ring)
 			ring->refs++;
-		/* The owner has closed it meanwhile. */
+		/* The owner has closed the ring meanwhile. */
 		else
 			status = DICOMM_AGAIN;
 	} else {

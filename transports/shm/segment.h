@@ -28,8 +28,8 @@ struct shm_header {
 	uint64_t nonce[2];
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
-	uint64_t probe; /* address in the owner of another copy of nonce[0] */
-	/* The owner has aborted: what it offered may be gone. */
+	uint64_t probe; /* address, in the owner, of another copy of nonce[0] */
+	/* The owner has aborted. Memory that it offered may be gone. */
 	_Atomic bool withdrawn;
 	/* Allocations that the owner's process has freed, as accel->freed()
 	 * lists them. */
@@ -43,29 +43,30 @@ struct shm_lengths {
 	_Atomic uint64_t first, last;
 };
 
-/* What the receiver tells the sender of a ring: credits, and what it reads by
- * CMA. Lies between the lines and the data; only the receiver writes it. */
+/* What the receiver of a ring writes for its sender. Lies between the lines and
+ * the data; only the receiver writes it. */
 struct shm_tail {
 	_Atomic uint64_t released;
 	/* Lengths of messages that the receiver reads by CMA: while it only
-	 * receives, and while it sends as much. */
+	 * receives, and while it also sends as much. */
 	struct shm_lengths cma_copy, cma_exchange;
 } __attribute__((aligned(TP_LINE_BYTES)));
 
 struct shm_segment {
 	struct shm_segment *next;
 	int refs;
-	bool own;     /* of a rank of this process */
+	bool own;     /* the owner is a rank of this process */
 	int fd;       /* descriptor in the owner */
-	pid_t pid;    /* the owner */
+	pid_t pid;    /* process of the owner */
 	uint64_t len; /* own: length of the file */
 	uint64_t mapped;
 	uint64_t nonce[2];
-	uint64_t published; /* own: entries of freed() that are in the header */
+	/* own: how many entries of freed() are in the header */
+	uint64_t published;
 	struct shm_header *head;
-	struct shm_ring *rings; /* own: all that exist */
-	/* own: ranks of this process that read memory of the owner right now.
-	 * No read begins once head->withdrawn is set. */
+	struct shm_ring *rings; /* own: all rings of the segment */
+	/* own: ranks of this process that are reading memory of the owner. No
+	 * read begins once head->withdrawn is set. */
 	_Atomic int readers;
 };
 
@@ -81,15 +82,15 @@ struct shm_ring {
 
 dicomm_result_t shm_segment_create(const struct tp_config *config,
 				   struct shm_segment **out);
-/* Can this process open that segment, and has its owner not aborted? If not,
- * `why` says so; logs nothing. */
+/* Returns true if this process can open that segment and its owner has not
+ * aborted. Otherwise `why` says what is wrong. Logs nothing. */
 bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len);
 dicomm_result_t shm_segment_attach(const struct shm_address *a,
 				   struct shm_segment **out);
 void shm_segment_put(struct shm_segment *seg);
-/* The address by which peers attach to it. */
+/* Give the address by which peers attach to the segment. */
 void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob);
-/* Is it the segment of a rank of this process? */
+/* Returns true if the address is that of a rank of this process. */
 bool shm_segment_is_own(const struct shm_address *a);
 
 /* Add a ring to a segment of this process. */

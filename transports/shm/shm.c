@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared-memory transport: its operations. */
+/* The operations of the shared-memory transport. */
 
 #include <inttypes.h>
 #include <sched.h>
@@ -23,27 +23,29 @@
 #include "transports/shm/reference.h"
 #include "transports/shm/segment.h"
 
-/* How long abort() waits for a rank of this process that is reading; see
- * shm_abort(). */
+/* How long abort() waits for a rank of this process that is reading, in
+ * nanoseconds; see shm_abort(). */
 #define ABORT_NS 500000000u
-/* poll() looks once in so many calls for allocations that peers have freed. */
+/* poll() looks for allocations that peers have freed once in this many
+ * calls. */
 #define POLLS_PER_UNMAP 1024
 /* Assumed size of the second-level cache, if it is unknown. */
 #define CORE_CACHE_BYTES (1u << 20)
-/* How often to look at a line before looking at anything else pays. */
+/* How often to look at a line before it is worth looking at anything else. */
 #define LOOKS 128
 
 enum cma_mode { CMA_OFF, CMA_AUTO, CMA_ON };
 
-/* When CMA is used. It does not pay for data that is not in cache, since the
- * kernel looks up each page. A ring shares its two copies between two cores. If
- * both ranks send, CMA saves each of them a copy, so it pays up to several
- * caches of a core; if one only receives, up to a part of a cache. This was
- * measured (perftest/results/2026-11-21-single-copy.md). Where ranks share
- * cores, CMA does not pay: both copies of a ring are made by cores that are
- * busy anyway, in a cache that both ranks use, and a sender with full rings
- * need not wait for each reader's turn on the core
- * (perftest/results/2026-11-26-two-cores-epyc.md). */
+/* Which messages CMA is used for. It does not pay for data that is
+ * not in cache, since the kernel looks up each page. A ring shares
+ * its two copies between two cores. If both ranks send, CMA saves
+ * each of them a copy, so it pays for up to several times the cache
+ * of a core. If one only receives, it pays up to a part of that
+ * cache. (Measured: perftest/results/2026-11-21-single-copy.md.)
+ * Where ranks share cores, CMA does not pay: both copies of a ring
+ * are made by cores that are busy anyway, in a cache that both ranks
+ * use, and a sender with full rings need not wait for each reader's
+ * turn on the core (perftest/results/2026-11-26-two-cores-epyc.md). */
 #define CMA_EXCHANGE_CACHES 4
 #define CMA_COPY_PART 2
 
@@ -52,7 +54,8 @@ struct out {
 	uint8_t *data;
 	uint64_t mask;
 	uint64_t slot_bytes;
-	uint64_t limit; /* last message that known credits allow */
+	/* number of the last message that known credits allow */
+	uint64_t limit;
 	struct shm_tail *tail;
 	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 } __attribute__((aligned(CACHE_LINE)));
@@ -60,24 +63,27 @@ struct out {
 struct in {
 	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 	struct shm_tail *tail;
-	uint64_t done;     /* last message that was released */
-	uint64_t quiet_at; /* see unmap_freed() */
+	uint64_t done;     /* number of the last message that was released */
+	uint64_t quiet_at; /* number of a message; see unmap_freed() */
 };
 
-/* Used by the thread that uses the device; abort() only sets its flag. */
+/* Used by the thread that uses the device. abort() only sets the device's
+ * flag. */
 struct tp_peer {
 	struct out out[TP_CLASSES];
-	const _Atomic bool *aborted; /* of the device */
+	const _Atomic bool *aborted; /* aborted of the device */
 	struct in in[TP_CLASSES];
 	struct tp_device *dev;
 	struct tp_peer *next;
 	struct shm_address address;
 	struct shm_segment *
-		seg; /* the peer's, counted in its refs; NULL: not needed yet */
-	struct shm_mappings *mappings; /* made with seg */
+		/* the peer's segment, counted in its refs; NULL: not needed
+		 * yet */
+		seg;
+	struct shm_mappings *mappings; /* created with seg */
 	int rank;
 	bool own;     /* the peer is a rank of this process */
-	bool reading; /* counted in seg->readers */
+	bool reading; /* this peer is counted in seg->readers */
 	bool marked;
 };
 
@@ -261,7 +267,7 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* Map the peer's segment when it is first needed: with many ranks, most pairs
+/* Map the peer's segment when it is first needed. With many ranks, most pairs
  * never communicate. */
 static dicomm_result_t peer_attach(struct tp_peer *peer)
 {
@@ -331,8 +337,8 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* True also means that data loaded before may be wrong: the owner sets the flag
- * before its memory changes. */
+/* Returns true if the peer has aborted. Then data that was loaded before may be
+ * wrong, too: the owner sets the flag before its memory changes. */
 static bool is_withdrawn(const struct tp_peer *peer)
 {
 	atomic_thread_fence(memory_order_acquire);
@@ -345,8 +351,8 @@ static void reading_end(struct tp_peer *peer)
 	atomic_fetch_sub_explicit(&peer->seg->readers, 1, memory_order_release);
 }
 
-/* A receiver checks this before it releases, and the owner's abort() waits for
- * readers. */
+/* Check that data which was read is valid. A receiver does so before it
+ * releases the message; the owner's abort() waits for readers. */
 static dicomm_result_t shm_intact(struct tp_peer *peer)
 {
 	if (!is_withdrawn(peer))
@@ -356,11 +362,11 @@ static dicomm_result_t shm_intact(struct tp_peer *peer)
 	return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d has stopped", peer->rank);
 }
 
-/* Memory that a rank of this process offers may be gone once its abort() has
- * returned, so abort() waits for readers. A reader first counts itself, then
- * looks at the flag; abort() sets the flag, then looks at the count. Memory
- * that was mapped from another process stays mapped, but its content may have
- * changed. */
+/* Begin to read memory that the peer offers. That of a rank of this process may
+ * be gone once its abort() has returned, so abort() waits for readers. A reader
+ * first counts itself, then looks at the flag; abort() sets the flag, then
+ * looks at the count. Memory that was mapped from another process stays mapped,
+ * but its content may have changed. */
 static dicomm_result_t reading_begin(struct tp_peer *peer)
 {
 	if (peer->own && !peer->reading) {
@@ -405,7 +411,7 @@ static void shm_close(struct tp_device *dev)
 	free(dev);
 }
 
-/* memcpy of up to TP_LINE_ROOM bytes: a few moves that may overlap. */
+/* Copies up to TP_LINE_ROOM bytes by a few moves, which may overlap. */
 static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 {
 	uint64_t head, tail;
@@ -444,7 +450,8 @@ static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
 	return DICOMM_SUCCESS;
 }
 
-/* Load what the receiver has released. AGAIN: that is not enough. */
+/* Load how far the receiver has released. Returns AGAIN if message seq still
+ * has no credit. */
 static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 				       struct out *o, uint64_t seq)
 {
@@ -458,9 +465,9 @@ static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 	return seq > o->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-/* Everything but data that fits the line: data in a slot, references, and puts
- * that have to look for new credits. Not inlined into shm_put(), so that a
- * short message saves no registers. */
+/* Handles everything but data that fits the line: data in a slot, references,
+ * and puts that have to look for new credits. Not inlined into shm_put(), so
+ * that a short message saves no registers. */
 static dicomm_result_t __attribute__((noinline))
 put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	enum tp_kind kind, const void *body, uint64_t len)
@@ -515,15 +522,15 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* A release is visible to the sender at once: nothing to do. */
+/* A release is visible to the sender at once, so there is nothing to do. */
 static bool shm_flush(struct tp_device *dev)
 {
 	(void)dev;
 	return true;
 }
 
-/* Does CMA pay for this message? It makes a copy; if the receiver would only
- * load the bytes, that does not pay. */
+/* Returns true if the receiver should read this message by CMA. CMA makes a
+ * copy; if the receiver would only load the bytes, that does not pay. */
 static bool cma_pays_for(const struct tp_device *dev,
 			 const struct shm_tail *tail, uint64_t len,
 			 enum tp_want want)
@@ -532,7 +539,7 @@ static bool cma_pays_for(const struct tp_device *dev,
 		want == TP_WANT_COPY ? &tail->cma_copy : &tail->cma_exchange;
 	uint64_t first = atomic_load_explicit(&l->first, memory_order_acquire);
 
-	/* DICOMM_SHM_CMA=on: always */
+	/* DICOMM_SHM_CMA=on: use it always. */
 	if (dev->cma != CMA_ON && want == TP_WANT_LOAD)
 		return false;
 	return first && len >= first &&
@@ -585,7 +592,7 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 	return status == DICOMM_SUCCESS ? shm_intact(peer) : status;
 }
 
-/* read() copies everything before it returns. */
+/* shm_read() copies everything before it returns. */
 static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
 				       uint64_t seq)
 {
@@ -595,7 +602,8 @@ static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
 	return DICOMM_SUCCESS;
 }
 
-/* The last message in the ring: they arrive in order. */
+/* Returns the number of the last message in the ring. Messages arrive in
+ * order. */
 static uint64_t last_arrived(const struct tp_peer *peer, const struct in *in)
 {
 	uint64_t last = 0;
@@ -612,8 +620,8 @@ static uint64_t last_arrived(const struct tp_peer *peer, const struct in *in)
 
 /* Unmap what a peer has freed. A pointer from map() is in use until its message
  * is released, and a peer that has aborted does not wait for that. So when the
- * list of freed allocations has changed, wait until all messages are released
- * that had arrived by then. */
+ * peer's list of freed allocations changes, this marks them, and unmaps them
+ * when all messages are released that had arrived by then. */
 static void unmap_freed(struct tp_peer *peer)
 {
 	if (!peer->mappings || !peer->seg)
@@ -632,7 +640,7 @@ static void unmap_freed(struct tp_peer *peer)
 	peer->marked = false;
 }
 
-/* Messages need no help: the receiver looks at the lines. */
+/* Messages need no progress here: the receiver looks at the lines. */
 static bool shm_poll(struct tp_device *dev)
 {
 	if (++dev->polls % POLLS_PER_UNMAP)
@@ -652,8 +660,8 @@ static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 
 /* Only rings are ever written, so there is nothing to stop. But other ranks of
  * this process may be reading memory that this rank has offered, and its user
- * may free it next. So wait until their reads have ended, but not for ever:
- * someone may have stopped such a thread. */
+ * may free it next. So wait until those reads have ended. The wait is bounded,
+ * since such a thread may have been stopped. */
 static void shm_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -712,7 +720,7 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.read_status = shm_read_status,
 	.poll = shm_poll,
-	/* A peer that puts does not wake anybody. */
+	/* A peer that puts a message does not wake anybody. */
 	.wait = defaults_wait,
 	.broken = shm_broken,
 	.abort = shm_abort,

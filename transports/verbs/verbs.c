@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verbs transport: its operations. README.md shows how its parts work
- * together. */
+/* The operations of the verbs transport. README.md shows how its parts
+ * work together. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -40,11 +40,11 @@
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/ports.h"
 
-/* how long close and abort wait for requests in flight */
+/* How long close and abort wait for requests in flight, in nanoseconds. */
 #define DRAIN_NS UINT64_C(2000000000)
-/* a few bytes between two NICs of today; switches add to it */
+/* Latency of a few bytes between two NICs of today. Switches add to it. */
 #define LATENCY_PS 2000000
-/* how long close waits for the kernel */
+/* How long close waits for the kernel. */
 #define KERNEL_MS 500
 
 /* ---- device ---- */
@@ -78,7 +78,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	TRY(verbs_nics_get((unsigned)dev->config.rank, &dev->config.place, nics,
 			   &n));
 	for (unsigned i = 0; i < n; i++) {
-		/* verbs_rail_close() puts it. */
+		/* From now on verbs_rail_close() puts the NIC. */
 		dev->rail[i].nic = nics[i];
 		dev->rails++;
 		if (!i || nics[i]->port_attr.max_msg_sz < dev->max_read)
@@ -165,7 +165,8 @@ static bool is_peer_closed(const struct verbs_channel *channel)
 	return channel && atomic_load(&channel->peer_closed);
 }
 
-/* Has that rank closed, or aborted, any channel with this one? */
+/* Returns true if that rank has closed, or aborted, any channel with this
+ * one. */
 static bool has_peer_closed(struct tp_device *dev, uint32_t rank)
 {
 	bool left = false;
@@ -236,7 +237,7 @@ static void verbs_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
 	const struct tp_device *dev = peer->dev;
 
-	/* Credits are sent at every half of the slots, except while a message
+	/* Credits are sent for every half of the slots, except while a message
 	 * is being read; see verbs_release(). */
 	*limits = (struct tp_limits){.eager_bytes = dev->eager_bytes,
 				     .slots = dev->config.slots,
@@ -318,8 +319,8 @@ static unsigned verbs_adapters(const struct tp_device *dev,
 
 /* ---- abort and close ---- */
 
-/* Reads in flight still end after their queue pairs were stopped. Another
- * thread may be polling; else this one does. */
+/* Wait for reads in flight, which still end after their queue pairs were
+ * stopped. Another thread may be polling; otherwise this one does. */
 static void abort_drain(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
@@ -341,7 +342,8 @@ static void abort_drain(struct tp_device *dev)
 	}
 }
 
-/* The peer learns it from the connection, before the control plane tells it. */
+/* Stop a channel. The peer learns of it from the connection, before the control
+ * plane tells it. */
 static void abort_channel(struct verbs_channel *channel)
 {
 	if (!channel)
@@ -366,8 +368,8 @@ static void verbs_abort(struct tp_device *dev)
 	abort_drain(dev);
 }
 
-/* Has the peer everything that was posted? If no completion will tell, post a
- * request that does. */
+/* Returns true if the peer has everything that was posted. If no completion
+ * will show that, this posts a request whose completion does. */
 static bool is_drained(struct verbs_channel *channel)
 {
 	bool all =
@@ -386,7 +388,7 @@ static bool is_drained(struct verbs_channel *channel)
 	return all;
 }
 
-/* Everything is sent, or can never be. */
+/* Returns true if everything is sent, or can never be sent. */
 static bool is_done(struct verbs_channel *channel)
 {
 	return !channel || atomic_load(&channel->state) != CHANNEL_READY ||
@@ -403,7 +405,8 @@ static bool verbs_delivered(struct tp_device *dev)
 	return all;
 }
 
-/* Both directions; each call may post requests. */
+/* Returns true if both directions are done. Checks both, since each check may
+ * post requests. */
 static bool are_done(struct tp_device *dev, uint32_t id)
 {
 	bool out = is_done(atomic_load(&dev->out[id]));
@@ -411,7 +414,7 @@ static bool are_done(struct tp_device *dev, uint32_t id)
 	return is_done(atomic_load(&dev->in[id])) && out;
 }
 
-/* Wait until the channels first .. end-1 are drained, or time is up. */
+/* Wait until the channels first .. end - 1 are drained, or time is up. */
 static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -432,9 +435,9 @@ static void drain(struct tp_device *dev, uint32_t first, uint32_t end)
 				 dev->rail[0].nic->name, id / TP_CLASSES);
 }
 
-/* librdmacm is still connecting a queue pair. Destroying its identifier would
- * wait in the kernel until it is connected or refused; over iWARP 10 s, if the
- * peer is silent. */
+/* Returns true if librdmacm is still connecting a queue pair. Destroying its
+ * identifier would wait in the kernel until it is connected or refused; over
+ * iWARP 10 s, if the peer is silent. */
 static bool is_in_kernel(const struct verbs_channel *channel)
 {
 	for (uint32_t i = 0; i < channel->qps; i++)
@@ -523,8 +526,8 @@ static void *free_device(void *arg)
 	return NULL;
 }
 
-/* In a thread, which is left behind if it takes long. False: no thread could be
- * started. */
+/* Free the device in a thread, which is left behind if it takes long. Returns
+ * false if no thread could be started. */
 static bool free_device_aside(struct tp_device *dev)
 {
 	struct timespec end;
@@ -557,7 +560,7 @@ static void verbs_close(struct tp_device *dev)
 		dev->peers = peer->next;
 		free(peer);
 	}
-	/* No new requests are accepted; close what has been made meanwhile. */
+	/* Accept no new requests, then close what was made meanwhile. */
 	verbs_server_stop_listening(dev);
 	close_channels(dev, 0, channels);
 	while (dev->mems)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * As much of the CUDA driver as we use: no header of it is needed to build, and
- * the library is opened at run time. tests/unit/test_cuda_api.c compares this
- * with cuda.h where that is installed.
+ * The part of the CUDA driver that the library uses. The build needs no header
+ * of CUDA; the driver is opened at run time. tests/unit/test_cuda_api.c
+ * compares these declarations with cuda.h where that is installed.
  */
 #ifndef DICOMM_ACCEL_CUDA_API_H
 #define DICOMM_ACCEL_CUDA_API_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The comparison brings the types of cuda.h under these names. */
+/* The comparing test defines these types from cuda.h. */
 #ifndef CUDA_API_TYPES
 typedef int cuda_result;
 typedef int cuda_device;
@@ -74,7 +74,7 @@ enum {
 	CUDA_EVENT_DISABLE_TIMING = 2,
 	CUDA_WAIT_GEQ = 0,
 	CUDA_WRITE_DEFAULT = 0,
-	CUDA_STREAM_LEGACY = 1, /* the address that names it */
+	CUDA_STREAM_LEGACY = 1, /* handle of the legacy default stream */
 	CUDA_IPC_LAZY_PEER_ACCESS = 1,
 	CUDA_HOST_PORTABLE = 1,
 	CUDA_HOST_DEVICEMAP = 2,
@@ -85,8 +85,8 @@ enum {
 	CUDA_CAPTURE_RELAXED = 2,
 };
 
-/* F(our name, symbol, is it needed, parameters) for each function; those that
- * are not needed are of drivers newer than CUDA 10.0. */
+/* F(our name, symbol, is it needed, parameters) for each function. Functions
+ * that are not needed came after CUDA 10.0. */
 #define CUDA_FUNCTIONS(F)                                                     \
 	F(init, cuInit, 1, (unsigned))                                        \
 	F(version, cuDriverGetVersion, 1, (int *))                            \

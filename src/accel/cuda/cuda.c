@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * NVIDIA GPUs by the CUDA driver, which is opened at run time. All calls use
- * the primary context of a device, which is that of the CUDA runtime.
- * src/accel/gpu has what this driver shares with others.
+ * the primary context of a device, which the CUDA runtime uses as well.
+ * src/accel/gpu has the code that this backend shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -116,10 +116,11 @@ static int gpu_load(char *why, size_t len)
 	return n;
 }
 
-/* To load a kernel may wait for the whole device, in the driver, which then
- * lets nobody else in: a stream that waits for the library would wait for ever.
- * Ours are loaded when the device is first used; of the user's we can only
- * tell, for the driver has read the variable by now. Under the lock. */
+/* Loading a kernel may wait for the whole device, inside the driver, which then
+ * admits no other thread. If a stream waits for the library at that moment,
+ * both wait for ever. The library loads its own kernels when the device is
+ * first used. About the user's kernels it can only warn, because the driver has
+ * read the environment variable by now. The caller holds the lock. */
 static void warn_of_loading(void)
 {
 	static bool is_told;
@@ -136,7 +137,8 @@ static void warn_of_loading(void)
 		"before)");
 }
 
-/* It stays: memory and streams of the user are of it as well. */
+/* Retain the primary context. It is never released, because memory and streams
+ * of the user belong to it, too. */
 static int gpu_device_init(int index)
 {
 	cuda_context context = NULL;
@@ -203,9 +205,10 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 	return DICOMM_SUCCESS;
 }
 
-/* Contexts of one device have page tables of their own, though the driver gives
- * no address twice. Managed memory is in all of them; that of pools, and what
- * is mapped piece by piece, is of none. */
+/* Returns true if memory belongs to a context that the library does not use.
+ * Contexts of one device have page tables of their own, though the driver gives
+ * no address twice. Managed memory is mapped in all contexts. Memory of pools,
+ * and memory mapped piece by piece, belongs to no context (of is NULL). */
 static bool is_apart(cuda_context of, int ordinal)
 {
 	cuda_context used = ordinal < MAX_DEVICES ? contexts[ordinal] : NULL;
@@ -251,7 +254,7 @@ static void gpu_stream_close(cuda_stream s, bool own)
 		api.stream_destroy(s);
 }
 
-/* PTX of each type; the driver compiles it. */
+/* Each type is a module, as PTX, which the driver compiles. */
 static int gpu_module_of(const struct launch *l)
 {
 	return (int)l->module;
@@ -266,7 +269,8 @@ static const struct image *gpu_image(int module, int i)
 	return i ? NULL : image_find(name);
 }
 
-/* For another device, or by PTX that this driver does not compile */
+/* The image is for another device, or it is PTX that this driver
+ * cannot compile. */
 static bool gpu_wrong_image(int error)
 {
 	return error == CUDA_NO_BINARY_FOR_GPU || error == CUDA_INVALID_IMAGE ||
@@ -274,10 +278,10 @@ static bool gpu_wrong_image(int error)
 	       error == CUDA_UNSUPPORTED_PTX || error == CUDA_JIT_DISABLED;
 }
 
-/* For this very device, since drivers take PTX only of a compiler that is no
- * newer than they are; of a compiler that does not know the device yet, PTX for
- * an older one. Newer compilers have dropped old devices, which an older one
- * that is there as well may know. */
+/* Compile for exactly this device: drivers accept PTX only of compilers that
+ * are no newer than they are. If the compiler does not know the device yet, it
+ * makes PTX for the newest older one that it knows. If it knows none, an older
+ * compiler is tried: newer ones have dropped old devices. */
 static dicomm_result_t gpu_compile(int index, int module, void **code,
 				   char *why, size_t len)
 {
@@ -303,8 +307,8 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 
-/* A line of the cache each, of a page that is pinned when the last is used up.
- * gpu/device.h calls this under its lock. */
+/* Each word has a cache line of its own, in a page that is pinned when the last
+ * one is used up. gpu/device.h calls this under its lock. */
 static int gpu_word_alloc(void **at)
 {
 	static char *page;
@@ -333,16 +337,18 @@ static int gpu_copy(void *dst, const void *src, size_t bytes,
 			(cuda_pointer)(uintptr_t)src, bytes, stream);
 }
 
-/* The first version is there in old drivers, too, but works only where an
- * administrator has allowed it. */
+/* Returns true if one of the two versions of a stream memory operation can be
+ * used. Old drivers have the first version, too, but it works only where an
+ * administrator has enabled it. */
 static bool has_mem_op(int index, bool second, bool first)
 {
 	return second || (first && attribute(index, CUDA_MEM_OPS_V1));
 }
 
-/* The lower half of the word, with a comparison that allows for wrapping. What
- * the driver has pinned itself has one address for the host and all devices;
- * cuMemHostGetDevicePointer() is promised only for the address where that
+/* Waits for the lower half of the word, by a comparison that allows for
+ * wrapping. Memory that the driver itself has pinned has one address for the
+ * host and all devices, so the word's address serves.
+ * cuMemHostGetDevicePointer() is defined only for the address where that
  * memory begins. */
 static int gpu_wait_value(int index, cuda_stream stream, void *word,
 			  uint64_t value)
@@ -362,9 +368,10 @@ static bool gpu_writes(int index)
 	return has_mem_op(index, api.write_value, api.write_value_v1);
 }
 
-/* With its barrier, which is the default: what the stream did before is seen by
- * who sees the number. An event on the default stream is also behind all
- * streams that wait for that one; of a write nobody says so. */
+/* Write with the default memory barrier: who sees the number sees all that the
+ * stream did before. On the default stream this is refused: an event there is
+ * also behind the streams that synchronise with it, which nothing promises of
+ * a write. */
 static int gpu_write_value(int index, cuda_stream stream, void *word,
 			   uint32_t value)
 {
@@ -397,9 +404,10 @@ static unsigned gpu_flushes(int index)
 	       (order < CUDA_RDMA_ORDERED_FOR_ALL ? ACCEL_FLUSH_OTHERS : 0);
 }
 
-/* Others will read this memory without asking the driver: copies that seem
- * done to the host must be done. Before it, on the same page, there may be an
- * allocation that is none of ours. */
+/* Transports read this memory without asking the driver. So
+ * CUDA_POINTER_SYNC_MEMOPS makes copies complete before they look complete to
+ * the host. It is set through `at`, since the page that base begins may hold
+ * another allocation before it. */
 static int gpu_range_fd(int *fd, const void *at, cuda_pointer base,
 			size_t bytes, uint64_t *skip)
 {

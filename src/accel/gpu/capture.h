@@ -9,14 +9,15 @@
  * afterwards.
  *
  * A backend defines:
- *   api.capture_mode(mode)       set the mode of the thread and return the old
- * one in *mode; NULL: the driver lacks it GPU_CAPTURE_RELAXED          the
- * relaxed mode
+ *   api.capture_mode(mode)
+ *                         sets the mode of the thread and returns the old one
+ *                         in *mode; NULL if the driver lacks it
+ *   GPU_CAPTURE_RELAXED   the relaxed mode
  */
 #ifndef DICOMM_ACCEL_GPU_CAPTURE_H
 #define DICOMM_ACCEL_GPU_CAPTURE_H
 
-/* How strict a thread was before gpu_relax() */
+/* The mode of the thread before gpu_relax(). */
 static _Thread_local int strict;
 
 static void gpu_relax(void)

@@ -1,45 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The common shape of backends for GPUs whose drivers look like CUDA's. Each
- * backend includes this once, after the names below and the functions that the
- * drivers do not share; all is static, so that each has its own devices.
+ * The code that GPU backends share if their drivers look like CUDA's. Each
+ * backend includes this file once, after it has defined the names below and the
+ * functions in which drivers differ. Everything is static, so each backend has
+ * its own devices.
  *
- * Needed: GPU_KIND, GPU_VENDOR, types gpu_pointer, gpu_stream, gpu_event,
- * gpu_module, gpu_function, gpu_ipc; the table `api` with the functions named
- * here; and
- *   gpu_load(why, len)           open the library; how many devices
- *   gpu_device_init(index)       what a device needs before it is used
- *   gpu_relax(), gpu_restore()   let the calling thread do what would spoil
- *                                graphs that others capture, undo
- *   gpu_enter(index), gpu_leave  the same, and make a device its one, undo
- *   gpu_units(index)             its processors
- *   gpu_details(index, info)     description
- *   gpu_loaded()                 as accel.h says
- *   gpu_owner(ptr, owner)        the same
- *   gpu_stream_open(index, native, s, fits)  the user's stream, or with NULL
- *                                the default one; is it of that device?
- *   gpu_stream_close(s, own)     done with it; own: stream_create() made it
- *   gpu_module_of(launch)        which module has its kernel
- *   gpu_image(module, i)         image i to try for a module, NULL: no more
- *   gpu_wrong_image(error)       is it for another device?
- *   gpu_compile(index, module, code, why, len)  an image of the source, in
- *                                memory that stays; DICOMM_ERR_UNSUPPORTED,
- *                                not logged: there is no way, and why
- *   gpu_module_load(m, code, bytes)  bytes: 0, of what was compiled
- *   gpu_host_function(stream, fn, arg)  fn(arg) in its turn
- *   gpu_range_fd(fd, at, base, bytes, skip)  a descriptor of whole pages from
- *                                base on, for an allocation that `at` lies in;
- *                                how far base lies in what it is of
+ * A backend defines GPU_KIND, GPU_VENDOR, the types gpu_pointer, gpu_stream,
+ * gpu_event, gpu_module, gpu_function, gpu_ipc, the table `api` of the driver's
+ * functions that this file calls, what gpu/event.h names, and:
+ *   gpu_load(why, len)    opens the library; returns the number of devices
+ *   gpu_device_init(index)
+ *                         prepares a device for its first use
+ *   gpu_relax, gpu_restore
+ *                         lets the calling thread make calls that would spoil
+ *                         graph captures of others; undoes that
+ *   gpu_enter(index), gpu_leave()
+ *                         the same, and makes a device current for the thread;
+ *                         undoes both
+ *   gpu_units(index)      returns its number of multiprocessors
+ *   gpu_details(index, info)
+ *                         fills in the PCI address and the description
+ *   gpu_loaded()          as loaded() of accel.h
+ *   gpu_owner(ptr, owner)
+ *                         as owner() of accel.h
+ *   gpu_stream_open(index, native, s, fits)
+ *                         gives the user's stream, or the default one if native
+ *                         is NULL; *fits: is it a stream of that device?
+ *   gpu_stream_close(s, own)
+ *                         closes a stream; own: stream_create() made it
+ *   gpu_module_of(launch)
+ *                         returns the number of the module of a kernel
+ *   gpu_image(module, i)  returns image i to try for a module, or NULL
+ *   gpu_wrong_image(error)
+ *                         returns true if an image does not fit the device
+ *   gpu_compile(index, module, code, why, len)
+ *                         compiles the source to an image, in memory that the
+ *                         caller owns. Returns DICOMM_ERR_UNSUPPORTED, without
+ *                         a log line but with the reason in why, if it cannot
+ *   gpu_module_load(m, code, bytes)
+ *                         loads an image; bytes is 0 for a compiled one
+ *   gpu_host_function(stream, fn, arg)
+ *                         queues a call of fn(arg) on the host
+ *   gpu_range_fd(fd, at, base, bytes, skip)
+ *                         gives a dma-buf of whole pages from base on, for the
+ *                         allocation that `at` lies in; *skip is the offset of
+ *                         base in the dma-buf
  *   gpu_copy, gpu_has_dmabuf, gpu_flushes, gpu_buffer_id, gpu_peer,
  *   gpu_ipc_open, gpu_error_text
- *   GPU_CAPTURED                 why a stream that api.capturing() tells of is
- *                                not taken
- *   GPU_CAPTURE_IMPLICIT         what it returns of the default stream if that
- *                                holds up one that is captured; 0: never
- *   GPU_QUEUES                   as accel.h says of queues
- *   GPU_STREAM_WAITS                    the header with its stream waits:
- * stream_wait_probe() and the stream wait operations of accel.h what
- * gpu/event.h names
+ *   GPU_CAPTURED          text: why a stream is refused that api.capturing()
+ *                         reports as captured
+ *   GPU_CAPTURE_IMPLICIT  error of api.capturing() for the default stream while
+ *                         using that would spoil a capture; 0: never happens
+ *   GPU_QUEUES            as queues of accel.h
+ *   GPU_STREAM_WAITS      the header with stream_wait_probe() and the stream
+ *                         wait operations of accel.h
  */
 #ifndef DICOMM_ACCEL_GPU_DEVICE_H
 #define DICOMM_ACCEL_GPU_DEVICE_H
@@ -59,9 +73,9 @@
 #include "src/base/log.h"
 
 #define GPU_DEVICES 64
-/* Blocks for each processor: as many threads as it holds; and of kernels that
- * read many vectors at a time, for which these threads have not the registers
- */
+/* Most blocks to start for each multiprocessor: as many as keep all its threads
+ * busy. Kernels that read many vectors at a time need more registers, so fewer
+ * of their threads fit. */
 #define GPU_BLOCKS_PER_UNIT 8
 #define GPU_BLOCKS_OF_MANY 4
 
@@ -73,31 +87,34 @@ struct kernel {
 
 struct device {
 	_Atomic bool ready;
-	bool waits;  /* by itself, for a stream wait */
-	bool writes; /* itself, how far a stream has come */
+	bool waits;  /* it can wait for a word of memory by itself */
+	bool writes; /* its streams can write a word of memory */
 	uint32_t units;
 	bool loaded[LAUNCH_MODULES];
 	gpu_module modules[LAUNCH_MODULES];
-	char *unfit[LAUNCH_MODULES]; /* why it has none */
-	/* Of each module; only ever grows at its head */
+	/* why the device cannot have this module; NULL: not known to fail */
+	char *unfit[LAUNCH_MODULES];
+	/* Kernels of each module. Entries are only added, at the head, so
+	 * readers need no lock. */
 	struct kernel *_Atomic kernels[LAUNCH_MODULES];
 };
 
-/* What alloc() and map_host() gave out */
+/* Memory that gpu_alloc() or gpu_map_host() gave out. */
 struct memory {
 	void *host, *device;
 	size_t bytes;
-	int index; /* where alloc() made it */
-	int users; /* of map_host() */
+	int index; /* the device that gpu_alloc() used */
+	int users; /* calls of gpu_map_host() without their gpu_unmap_host() */
 	struct memory *next;
 };
 
 struct accel_stream {
 	int index;
 	bool own;
-	void *native; /* as the user calls it */
+	void *native; /* the user's handle; NULL: the default stream */
 	gpu_stream handle;
-	/* Where the host reduces for it; the types, as bits */
+	/* Set if the host reduces on this stream: its pinned memory, and the
+	 * types that the host reduces, one bit each. */
 	struct pinned *pinned;
 	uint64_t host_reduced;
 };
@@ -107,7 +124,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int ndevices;
 static char none_why[256];
 
-/* Guards what devices make when first needed, and the lists. */
+/* Guards the start of a device, loading of kernels, and the lists of memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct memory *allocated, *mapped;
 
@@ -136,10 +153,10 @@ static dicomm_result_t failed(int error, int index, const char *what)
 		    gpu_error_text(error), error);
 }
 
-/* Does a device wait for stream waits by itself? When it starts, under the
- * lock. */
+/* Finds out whether a device waits for a word of memory by itself. Called when
+ * the device starts, under the lock. */
 static dicomm_result_t stream_wait_probe(int index, bool *waits);
-/* And does it write, for events? */
+/* Finds out whether streams of a device write a word of memory, for events. */
 static dicomm_result_t event_probe(int index, bool waits, bool *writes);
 
 static dicomm_result_t no_memory(int index)
@@ -187,7 +204,7 @@ static dicomm_result_t gpu_describe(int index, dicomm_device_info_t *info)
 
 /* ---- devices ---- */
 
-/* Under the lock. */
+/* Start a device at its first use. The caller holds the lock. */
 static dicomm_result_t device_start(int index)
 {
 	struct device *d = &devices[index];
@@ -211,9 +228,9 @@ static dicomm_result_t device_start(int index)
 	return status;
 }
 
-/* Make a device the one of this thread, until gpu_leave(). Once it is ready
- * this takes no lock: another thread may hold that while it waits for a stream
- * which only this one lets go on. */
+/* Make a device current for this thread, until gpu_leave(). Once the device is
+ * ready this takes no lock. Another thread may hold the lock while it waits for
+ * a stream that only this thread can release. */
 static dicomm_result_t enter(int index)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -231,7 +248,7 @@ static dicomm_result_t enter(int index)
 	return error ? failed(error, index, "cannot be used") : DICOMM_SUCCESS;
 }
 
-/* Of a device that is used already */
+/* Undo enter(), and turn the error of a call on the device into a status. */
 static dicomm_result_t leave(int error, int index, const char *what)
 {
 	gpu_leave();
@@ -245,7 +262,8 @@ static gpu_pointer pointer(const void *p)
 	return (gpu_pointer)(uintptr_t)p;
 }
 
-/* The entry of a list for which a pointer stands, and the way to it. */
+/* Returns where the list points to the entry whose host or device address is p,
+ * or to its end. */
 static struct memory **memory_find(struct memory **list, const void *p)
 {
 	while (*list && (*list)->host != p && (*list)->device != p)
@@ -310,7 +328,7 @@ static dicomm_result_t gpu_free(void *ptr)
 	return leave(error, index, "cannot free memory");
 }
 
-/* Of memory that neighbours map by a descriptor: none is. */
+/* GPU memory is shared by handles (mem_export), never by a descriptor. */
 static bool gpu_find(const void *addr, size_t len, struct accel_export *where,
 		     size_t *offset)
 {
@@ -358,9 +376,10 @@ static bool gpu_owns(const void *ptr, struct accel_owner *owner)
 	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, owner);
 }
 
-/* Of what device it is, too. What the driver moves has no place that others
- * could rely on: a NIC that is given its address would keep to pages of the
- * host, while kernels use those of the device. */
+/* Find the allocation of ptr and its device. Managed memory gets no id and
+ * no size: it has no place that others could rely on. A NIC that is given
+ * its address would keep to pages of the host, while kernels use those of
+ * the device. */
 static dicomm_result_t allocation(const void *ptr, int *index,
 				  struct accel_allocation *a)
 {
@@ -399,7 +418,7 @@ static dicomm_result_t gpu_reach(int index, int other)
 {
 	int error;
 
-	/* Both are there. */
+	/* Starts the other device, if this is its first use. */
 	TRY(enter(other));
 	gpu_leave();
 	TRY(enter(index));
@@ -467,9 +486,10 @@ static void gpu_mem_unimport(int index, void *base)
 		    "cannot let go of memory of another process");
 }
 
-/* Most drivers pin only what the process may write, though the device only
- * loads it. So a mapping that is for loads becomes one for stores, too, which
- * nobody does; but where the driver offers to do without. */
+/* Pin host memory for the devices. Most drivers pin only memory that the
+ * process may write, even if the device only loads it. So memory that is mapped
+ * for loads becomes writable, which nobody makes use of. Where the driver can
+ * pin memory read-only, it stays read-only. */
 static int host_pin(void *host, size_t bytes, bool loads)
 {
 	unsigned flags = GPU_HOST_PORTABLE | GPU_HOST_DEVICEMAP;
@@ -479,12 +499,13 @@ static int host_pin(void *host, size_t bytes, bool loads)
 	if (GPU_HOST_READ_ONLY != 0 &&
 	    !api.host_register(host, bytes, flags | GPU_HOST_READ_ONLY))
 		return GPU_SUCCESS;
-	/* If it may not, the driver says so. */
+	/* If the process may not make it writable, host_register() fails and
+	 * says so. */
 	(void)mprotect(host, bytes, PROT_READ | PROT_WRITE);
 	return api.host_register(host, bytes, flags);
 }
 
-/* Under the lock. */
+/* The caller holds the lock and has entered the device. */
 static dicomm_result_t map_new(int index, void *host, size_t bytes, bool loads,
 			       struct memory **out)
 {
@@ -516,7 +537,7 @@ static dicomm_result_t map_new(int index, void *host, size_t bytes, bool loads,
 	return DICOMM_SUCCESS;
 }
 
-/* What one device reaches, all of the kind do: it is registered once. */
+/* Memory is registered once for all devices of the kind. */
 static dicomm_result_t gpu_map_host(int index, void *host, size_t bytes,
 				    bool loads, void **device)
 {
@@ -564,8 +585,9 @@ static void gpu_unmap_host(int index, void *host)
 	gpu_leave();
 }
 
-/* Whole pages around the allocation; around the range, where that reaches
- * beyond what the driver calls one allocation. */
+/* The dma-buf covers whole pages around the allocation. If the range reaches
+ * beyond the end of what the driver calls one allocation, it covers the pages
+ * around the range. */
 static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 				  uint64_t *offset)
 {
@@ -601,9 +623,9 @@ static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 
 /* ---- streams ---- */
 
-/* Of what device the stream of a thread is, that of the thread says. What is
- * queued on the default stream while one that waits for it is captured,
- * fails and spoils that graph. */
+/* Refuse a stream of the user that is being captured into a graph. Work on the
+ * default stream fails, and spoils the graph, while a stream that waits for the
+ * default stream is captured. */
 static dicomm_result_t refuse_capture(const struct accel_stream *s)
 {
 	gpu_capture state = GPU_CAPTURE_NONE;
@@ -663,7 +685,8 @@ static dicomm_result_t gpu_open(int index, void *native,
 	status = stream_new(index, handle, false, &s);
 	if (status == DICOMM_SUCCESS)
 		s->native = native;
-	/* The default one may serve for no more than to open others. */
+	/* A communicator may open the default stream only to open others beside
+	 * it, so a capture is no reason to refuse it here. */
 	if (status == DICOMM_SUCCESS && native)
 		status = refuse_capture(s);
 	if (status == DICOMM_SUCCESS) {
@@ -710,7 +733,8 @@ static void gpu_close(struct accel_stream *s)
 
 /* ---- kernels ---- */
 
-/* An image of this build */
+/* Load the first image of this build that the driver accepts. Returns
+ * DICOMM_ERR_UNSUPPORTED, with the reason in why, if it accepts none. */
 static dicomm_result_t image_load(int index, int module, char *why, size_t len)
 {
 	struct device *d = &devices[index];
@@ -734,8 +758,9 @@ static dicomm_result_t image_load(int index, int module, char *why, size_t len)
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* What the runtime's compiler makes of the source, which drivers may look at
- * for as long as it is loaded */
+/* Load what the runtime's compiler makes of the source. The code is never
+ * freed after success, since a driver may read it for as long as the module
+ * is loaded. */
 static dicomm_result_t source_load(int index, int module, char *why, size_t len)
 {
 	void *code = NULL;
@@ -755,7 +780,8 @@ static dicomm_result_t source_load(int index, int module, char *why, size_t len)
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Under the lock. What was found to have no way is not tried again. */
+/* Load the module with the kernels of a type. The caller holds the lock. A
+ * module that neither images nor the compiler provide is not tried again. */
 static dicomm_result_t module_load(int index, int module)
 {
 	char none[128] = "", why[256], text[400];
@@ -790,7 +816,8 @@ static struct kernel *kernel_find(int index, const struct launch *l)
 	return k;
 }
 
-/* The driver loads a kernel when it is asked for it. Under the lock. */
+/* Get a kernel from its module. Drivers may load it only now. The caller holds
+ * the lock. */
 static dicomm_result_t kernel_load(int index, const struct launch *l)
 {
 	struct device *d = &devices[index];
@@ -815,8 +842,8 @@ static dicomm_result_t kernel_load(int index, const struct launch *l)
 	return DICOMM_SUCCESS;
 }
 
-/* All kernels of a type: loading one may wait for the device. Under the lock.
- */
+/* Load all kernels of a type at once, since loading one may wait for the
+ * device. The caller holds the lock. */
 static dicomm_result_t kernels_load(int index, dicomm_datatype_t type)
 {
 	static const dicomm_redop_t ops[] = {

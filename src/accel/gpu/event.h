@@ -3,23 +3,25 @@
  * Events for GPU backends. backend.h includes this.
  *
  * Where the driver can, recording an event makes the stream write the next
- * number to a word of pinned host memory. Then a query is a load: it calls no
- * driver and takes none of its locks. Another stream waits for the word by
- * itself. Where the driver cannot, or a word does not suffice, the event is one
- * of the driver.
+ * number to a word of pinned host memory. Then a query is a load, without a
+ * call of the driver or one of its locks, and another stream waits for the word
+ * by itself. Otherwise the event is one of the driver.
  *
  * At most one write to a word is pending. Two streams write in no order, so a
  * late write could set the word back. If an event is recorded again while its
- * word is still to be written, that record uses the driver's event. Words are
- * used again when all writes are done, and never freed: a stream may write or
- * read one after its event was destroyed.
+ * word is still to be written, that record uses the driver's event. A word is
+ * used for another event only after all writes to it are done, and is never
+ * freed: a stream may write or read it after its event was destroyed.
  *
  * A backend defines, beside what device.h names:
- *   gpu_writes(index)            do streams write to memory? If not, the rest
- * is not called gpu_write_value(index, stream, word, value)  write 32 bits
- * after all earlier work of the stream, visible to the host; GPU_NOT_SUPPORTED:
- * not on this stream gpu_word_alloc(at), gpu_wait_value(index, stream, word,
- * value)
+ *   gpu_writes(index)     returns true if streams write to memory; if not, the
+ *                         rest is not called
+ *   gpu_write_value(index, stream, word, value)
+ *                         writes 32 bits after all earlier work of the stream,
+ *                         visible to the host. Returns GPU_NOT_SUPPORTED if
+ *                         this stream cannot
+ *   gpu_word_alloc(at), gpu_wait_value(index, stream, word, value)
+ *                         as in stream_wait.h
  */
 #ifndef DICOMM_ACCEL_GPU_EVENT_H
 #define DICOMM_ACCEL_GPU_EVENT_H
@@ -29,38 +31,42 @@
 #include "src/accel/gpu/device.h"
 #include "src/base/clock.h"
 
-/* Between two looks at a stream that is tried, and how long at most */
+/* event_try() looks for a number at this interval, and for this long at
+ * most. */
 #define TRY_NS 20000
 #define ARRIVES_NS UINT64_C(2000000000)
-/* How long a word may be silent before the driver is asked: its call costs a
- * thousandth of that, and an error is known soon enough. */
+/* How long a word may stay unchanged before the library asks the driver whether
+ * the device has failed. That call costs a thousandth of the interval, and an
+ * error is still known soon enough. */
 #define SILENT_NS UINT64_C(1000000)
-/* So that numbers wrap in each test, rather than after four thousand million
- * operations */
+/* Words start shortly before the wrap, so that each test runs through it,
+ * rather than only after four thousand million operations. */
 #define FIRST_NUMBER (UINT32_MAX - 3)
 
 struct mark {
-	_Atomic uint32_t *word; /* where devices see it */
-	uint32_t number;        /* the last one that is written, or will be */
+	/* in pinned memory, one address for host and devices */
+	_Atomic uint32_t *word;
+	/* the last number that a stream has written or will write */
+	uint32_t number;
 	struct mark *next;
 };
 
 struct accel_event {
 	int index;
 	gpu_event handle;
-	struct mark *mark; /* NULL: the driver's events only */
-	bool marked;       /* the last record is in the word */
-	uint64_t since_ns; /* and was made then */
+	struct mark *mark; /* NULL: this event uses the driver's only */
+	bool marked;       /* the last record writes the word */
+	uint64_t since_ns; /* clock_ns() of that record */
 };
 
-/* Of each device, which all of its events share */
+/* Asks whether a device has failed; all events of the device share it. */
 static struct watch {
-	int users;         /* events with a word; under the lock */
-	gpu_stream stream; /* while there are any */
+	int users;         /* events that have a word; under the lock */
+	gpu_stream stream; /* exists while users > 0 */
 	_Atomic uint64_t asked_ns;
 } watches[GPU_DEVICES];
 
-/* Under the lock. */
+/* Marks without an event. Under the lock. */
 static struct mark *spare_marks;
 
 /* ---- words ---- */
@@ -70,7 +76,8 @@ static bool mark_reached(const struct mark *m)
 	return atomic_load_explicit(m->word, memory_order_acquire) == m->number;
 }
 
-/* Under the lock, with a device entered. What still is to be written stays. */
+/* Take a spare mark whose last number has been written, or make one. The caller
+ * holds the lock and has entered the device. */
 static dicomm_result_t mark_get(int index, struct mark **out)
 {
 	struct mark **at = &spare_marks, *m;
@@ -99,7 +106,7 @@ static dicomm_result_t mark_get(int index, struct mark **out)
 	return DICOMM_SUCCESS;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. A write may still be pending. */
 static void mark_put(struct mark *m)
 {
 	m->next = spare_marks;
@@ -117,8 +124,10 @@ static int mark_write(int index, gpu_stream stream, struct mark *m)
 
 /* ---- what a device does ---- */
 
-/* Under the lock. A driver may have the function and refuse it, or worse: see
- * whether a number arrives. One that does later harms nothing. */
+/* Find out whether a stream of the device writes a word. A driver may have the
+ * function and refuse it, or lose the write, so wait for a number to arrive.
+ * One that arrives after the time-out does no harm. The caller holds the
+ * lock. */
 static dicomm_result_t event_try(int index, bool *writes)
 {
 	const struct timespec nap = {.tv_nsec = TRY_NS};
@@ -141,7 +150,8 @@ static dicomm_result_t event_try(int index, bool *writes)
 	return error ? failed(error, index, "a stream") : DICOMM_SUCCESS;
 }
 
-/* A stream that cannot wait for a word could not follow one that writes it. */
+/* Words are used only if streams can also wait for one: another stream has to
+ * be able to follow the event. */
 static dicomm_result_t event_probe(int index, bool waits, bool *writes)
 {
 	*writes = false;
@@ -154,8 +164,8 @@ static dicomm_result_t event_probe(int index, bool waits, bool *writes)
 
 /* ---- errors ---- */
 
-/* Under the lock, with the device entered: an event more, or less, of which the
- * driver may be asked. */
+/* Count one more event with a word, and make the stream of the watch for the
+ * first one. The caller holds the lock and has entered the device. */
 static int watch_begin(int index)
 {
 	struct watch *w = &watches[index];
@@ -169,18 +179,26 @@ static int watch_begin(int index)
 	return error;
 }
 
-/* Where the driver lets nobody in any more, the stream stays. */
+/* Count one event less. `inside`: the device was entered. If the driver no
+ * longer lets anybody enter, the stream is not destroyed. */
 static void watch_end(int index, bool inside)
 {
 	if (!--watches[index].users && inside)
 		gpu_stream_close(watches[index].stream, true);
 }
 
-/* A context that has failed writes no word. What fails is all of it, so a
- * stream of ours tells as well as the user's, which may be gone; by the event
- * that is not used else. Something has to be under way for the driver to look,
- * and an event of an idle stream is nothing: a wait for what is long there is.
- * Who hears of an error leaves the next one to ask at once. */
+/*
+ * Ask the driver, at most each SILENT_NS, whether the device has failed: a
+ * failed context writes no word. A failure concerns the whole context, so a
+ * stream of the library shows it as well as the user's stream, which may be
+ * gone. The event for that is the driver's, which is free while the record is
+ * in the word.
+ *
+ * The driver looks only if work is under way, and recording an event on an idle
+ * stream is no work. So the stream first waits for a number that the word has
+ * long had. A thread that finds an error restores asked_ns, so that the next
+ * one asks at once.
+ */
 static dicomm_result_t watch_ask(const struct accel_event *e)
 {
 	struct watch *w = &watches[e->index];
@@ -206,7 +224,7 @@ static dicomm_result_t watch_ask(const struct accel_event *e)
 
 /* ---- events ---- */
 
-/* With the device entered */
+/* Give the event a word, if the device writes one. The device is entered. */
 static dicomm_result_t event_mark(struct accel_event *e)
 {
 	dicomm_result_t status;

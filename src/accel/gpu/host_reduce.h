@@ -4,7 +4,7 @@
  * (src/accel/reduce/host_reduce.h). backend.h includes this. Copies and host
  * functions are queued on the stream, in order, and no call waits for them.
  *
- * It needs a device that waits for a value in memory by itself. If host
+ * The device must be able to wait for a value in memory by itself. If host
  * functions did the stream waits, one would block the very reduction that has
  * to run before it is released.
  */
@@ -15,17 +15,20 @@
 #include "src/accel/reduce/host_reduce.h"
 #include "src/base/type.h"
 
-/* Never freed, as words are not: what is queued on a stream outlasts it. */
+/* Pinned memory of one stream, HOST_REDUCE_BYTES long. It is never freed:
+ * queued work may still use it after the stream is closed. A later stream uses
+ * it again. */
 struct pinned {
 	unsigned char *at;
 	_Atomic bool used;
 	struct pinned *next;
 };
 
-/* Under the lock. */
+/* All that were made. Under the lock. */
 static struct pinned *pinned_all;
 
-/* Under the lock, with a device entered. */
+/* Take an unused one or make one. The caller holds the lock and has entered
+ * the device. */
 static dicomm_result_t pinned_get(int index, struct pinned **out)
 {
 	struct pinned *p = pinned_all;
@@ -53,7 +56,7 @@ static dicomm_result_t pinned_get(int index, struct pinned **out)
 	return DICOMM_SUCCESS;
 }
 
-/* In a thread of the driver: all that used it is done. */
+/* Runs as a host function, after the last work of the stream that used it. */
 static void pinned_put(void *ctx)
 {
 	struct pinned *p = ctx;
@@ -103,7 +106,7 @@ static bool is_proxied(const struct accel_stream *s, dicomm_datatype_t type)
 
 /* ---- operations ---- */
 
-/* In a thread of the driver */
+/* Runs as a host function, in a thread of the driver. */
 static void piece_run(void *ctx)
 {
 	struct host_reduce *p = ctx;
@@ -132,13 +135,15 @@ static dicomm_result_t piece_queue(struct accel_stream *s,
 	return status;
 }
 
-/* Piece by piece; p says what, and of how many elements. */
+/* Queue an operation piece by piece: copy the operands of a piece to pinned
+ * memory, reduce there, copy the result to dst. p describes the operation; p.n
+ * is its number of elements. */
 static dicomm_result_t host_reduce_queue(struct accel_stream *s,
 					 struct host_reduce p, void *dst,
 					 const void *const *src)
 {
 	size_t bytes = type_bytes(p.type), total = p.n, most;
-	/* The scalar has a place of its own. */
+	/* Places of pinned memory in a piece. The scalar takes one, too. */
 	int places = p.kind == HOST_REDUCE_SCALE ? 2 : p.nsrc;
 
 	if (!host_reduce_valid(&p))

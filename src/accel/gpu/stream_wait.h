@@ -5,14 +5,16 @@
  *
  * A stream wait has a word of pinned host memory, which counts releases. Wait
  * number k holds the stream until the word has reached k. The device itself
- * waits where the driver offers that; else a host function waits, and holds up
- * the driver's other host functions. Words are used again and never freed: a
- * stream may still read one after its stream wait was destroyed, and must find
- * it released.
+ * waits where the driver can do that. Otherwise a host function waits, and
+ * holds up the driver's other host functions meanwhile. Words are reused and
+ * never freed: a stream may still read one after its stream wait was destroyed,
+ * and must find it released.
  *
  * A backend defines, beside what device.h names:
- *   gpu_word_alloc(at)           8 bytes that host and devices see
- *   gpu_wait_value(index, stream, word, value)  until a word has a value
+ *   gpu_word_alloc(at)    allocates 8 bytes that host and devices see
+ *   gpu_wait_value(index, stream, word, value)
+ *                         makes the stream wait until the word has reached the
+ *                         value
  */
 #ifndef DICOMM_ACCEL_GPU_STREAM_WAIT_H
 #define DICOMM_ACCEL_GPU_STREAM_WAIT_H
@@ -24,14 +26,16 @@
 #include "src/accel/gpu/device.h"
 #include "src/base/clock.h"
 
-/* Between two looks at a stream; in that time one that runs comes to its end;
- * and one that was held, when it is not any more */
+/* The probe looks at a stream each LOOK_NS. A stream that can run reaches its
+ * end within PROBE_NS. A stream that was held reaches it within FOLLOWS_NS
+ * after the release. */
 #define LOOK_NS 20000
 #define PROBE_NS UINT64_C(2000000000)
 #define FOLLOWS_NS UINT64_C(200000000)
 
 struct word {
-	_Atomic uint64_t *released; /* where the device sees it */
+	/* releases so far; one address for host and devices */
+	_Atomic uint64_t *released;
 	_Atomic uint64_t queued;
 	struct word *next;
 };
@@ -46,13 +50,14 @@ struct queued_wait {
 	uint64_t ticket;
 };
 
-/* Under the lock. */
+/* Words without a stream wait. Under the lock. */
 static struct word *spare_words;
-static _Atomic int pending_stream_waits; /* queued and not released */
+/* queued and not released, of all devices */
+static _Atomic int pending_stream_waits;
 
 /* ---- words ---- */
 
-/* Under the lock, with a device entered. */
+/* The caller holds the lock and has entered the device. */
 static dicomm_result_t word_get(int index, struct word **out)
 {
 	struct word *w = spare_words;
@@ -78,14 +83,15 @@ static dicomm_result_t word_get(int index, struct word **out)
 	return DICOMM_SUCCESS;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void word_put(struct word *w)
 {
 	w->next = spare_words;
 	spare_words = w;
 }
 
-/* The lower half changes whenever the word does: who sleeps looks at that. */
+/* A futex has 32 bits. Each release changes the lower half of the word, so
+ * threads sleep on that half (on a little-endian host). */
 static uint32_t *word_half(const struct word *w)
 {
 	return (uint32_t *)w->released;
@@ -98,8 +104,8 @@ static void word_add(struct word *w, uint64_t times)
 		NULL, 0);
 }
 
-/* In a thread of the driver: until the word has reached the ticket. A
- * stream wait is released when it is destroyed, so this ends. */
+/* Runs as a host function: block until the word has reached the ticket.
+ * Destroying a stream wait releases it, so this ends. */
 static void word_wait(void *ctx)
 {
 	const struct timespec second = {.tv_sec = 1};
@@ -114,8 +120,9 @@ static void word_wait(void *ctx)
 	free(c);
 }
 
-/* What is queued on a stream from now on waits for one more release of the
- * word; by a host function, where the device does not wait by itself. */
+/* Make what is queued on a stream from now on wait for one more release of the
+ * word. The device waits by itself if `waits`, otherwise a host function
+ * does. */
 static int word_hold(int index, gpu_stream stream, struct word *w, bool waits)
 {
 	uint64_t ticket = w->queued + 1;
@@ -148,17 +155,19 @@ static void word_release(struct word *w, uint64_t times)
 
 /* ---- what a device does ---- */
 
-/* The stream of ours that is looked at. */
+/* The stream of the library that the probe watches. */
 struct ours {
 	int index;
 	gpu_stream stream;
 	gpu_event event;
-	const struct word *open; /* a word that is; NULL: no stream waits for
-				  * one, and nothing is found out */
+	/* a word that is released; NULL: the device cannot wait for a word */
+	const struct word *open;
 };
 
-/* Has it come to its end within that time? An event of an idle stream is at its
- * end at once, wherever the queue is: a wait for what is there is work. */
+/* Find out whether the stream reaches its end within that time. An event on an
+ * idle stream would be reached at once, wherever the hardware queue is. So the
+ * stream first waits for a value that is already there, which counts as
+ * work. */
 static int reaches_end(const struct ours *o, uint64_t within_ns, bool *does)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
@@ -179,8 +188,9 @@ static int reaches_end(const struct ours *o, uint64_t within_ns, bool *does)
 	return error == GPU_NOT_READY ? GPU_SUCCESS : error;
 }
 
-/* Not to take what others do on the device for an effect of the hold: ours have
- * to get on before, and at once when it has ended. */
+/* Find out whether a held stream `users` holds up the library's stream. Work of
+ * others on the device could look like that. So the library's stream has to
+ * reach its end before the hold, and again at once after it has ended. */
 static bool holds_up(struct word *w, gpu_stream users, const struct ours *o)
 {
 	bool before = false, meanwhile = true, after = false;
@@ -194,10 +204,11 @@ static bool holds_up(struct word *w, gpu_stream users, const struct ours *o)
 	return !meanwhile && !reaches_end(o, FOLLOWS_NS, &after) && after;
 }
 
-/* Drivers run many streams on few queues of a device, where one that waits
- * holds up those behind it. Ours have another priority, for which there may be
- * other queues: see whether they get on. If this fails, nothing else does.
- * Copies have queues of their own, which are not tried. */
+/* Drivers run many streams on few hardware queues, where one that waits holds
+ * up those behind it. The library's streams have another priority, and so
+ * perhaps other queues: find out whether they advance while a user's stream is
+ * held, and warn if not. If the probe itself fails, nothing else does. Copies
+ * have queues of their own, which this does not try. */
 static void warn_of_queues(int index, struct word *w, bool waits,
 			   gpu_stream users)
 {
@@ -227,8 +238,9 @@ static void warn_of_queues(int index, struct word *w, bool waits,
 		word_put(open);
 }
 
-/* Can the device wait for a word? Drivers tell in ways that differ with their
- * age: see whether it takes one that is there already. */
+/* Find out whether the device can wait for a word. Drivers report that in ways
+ * that depend on their age, so queue a wait for a value that is already there
+ * and see whether the driver accepts it. */
 static dicomm_result_t stream_wait_probe(int index, bool *waits)
 {
 	gpu_stream stream = NULL;

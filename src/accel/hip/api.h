@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * As much of HIP's runtime as we use, of ROCm 5 and later: no header of it is
- * needed to build, and the library is opened at run time. What has changed its
- * layout or its numbers since then (structures of properties and attributes) is
- * not used. tests/unit/test_hip_api.c compares this with the headers where they
- * are installed.
+ * The part of HIP's runtime, of ROCm 5 and later, that the library uses. The
+ * build needs no header of HIP; the library is opened at run time. Structures
+ * and attribute numbers that have changed since ROCm 5 are not used.
+ * tests/unit/test_hip_api.c compares these declarations with the headers where
+ * they are installed.
  */
 #ifndef DICOMM_ACCEL_HIP_API_H
 #define DICOMM_ACCEL_HIP_API_H
@@ -14,7 +14,7 @@
 
 #define HIP_EVENT_RELEASE_TO_SYSTEM 0x80000000u
 
-/* The comparison brings the types of the headers under these names. */
+/* The comparing test defines these types from the headers. */
 #ifndef HIP_API_TYPES
 typedef int hip_result;
 typedef int hip_device;
@@ -66,8 +66,8 @@ enum {
 	HIP_CAPTURE_RELAXED = 2,
 };
 
-/* F(our name, symbol, is it needed, parameters) for each function; those that
- * are not needed are not in all of ROCm 5. */
+/* F(our name, symbol, is it needed, parameters) for each function. Functions
+ * that are not needed are missing in some versions of ROCm 5. */
 #define HIP_FUNCTIONS(F)                                                       \
 	F(init, hipInit, 1, (unsigned))                                        \
 	F(version, hipRuntimeGetVersion, 1, (int *))                           \
@@ -120,9 +120,10 @@ enum {
 	  (hip_function, unsigned, unsigned, unsigned, unsigned, unsigned,     \
 	   unsigned, unsigned, hip_stream, void **, void **))
 
-/* Those of which the headers of Debian know nothing, or that return something
- * else: F(our name, symbol, result, parameters). The last one is of ROCm's HSA
- * runtime, from 5.6 on, where dlsym() looks, too, if HIP's is linked to it. */
+/* Functions that Debian's headers lack, or declare with another result: F(our
+ * name, symbol, result, parameters). None is needed. The last one belongs to
+ * ROCm's HSA runtime, from 5.6 on; dlsym() finds it through HIP if HIP is
+ * linked to HSA. */
 #define HIP_MORE_FUNCTIONS(F)                                           \
 	F(error_string, hipGetErrorString, const char *, (hip_result))  \
 	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * AMD GPUs by the HIP runtime, which is opened at run time. src/accel/gpu has
- * what this driver shares with others.
+ * the code that this backend shares with others.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 #include "src/base/log.h"
 #include "dicomm.h"
 
-/* Sonames, which follow the versions of ROCm */
+/* Range of soname versions, which are the major versions of ROCm. */
 #define NEWEST 7
 #define OLDEST 5
 #define HSA_LIBRARY "libhsa-runtime64.so.1"
@@ -32,13 +32,13 @@
 #define GPU_NOT_SUPPORTED HIP_NOT_SUPPORTED
 #define GPU_NOT_READY HIP_NOT_READY
 #define GPU_STREAM_NON_BLOCKING HIP_STREAM_NON_BLOCKING
-/* What was written before an event is for NICs and other devices: of itself, it
- * is promised to the same device only. */
+/* NICs and other devices must see what was written before an event. Without the
+ * second flag, HIP promises that only within the device. */
 #define GPU_EVENT_DISABLE_TIMING \
 	(HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM)
 #define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
 #define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
-/* CUDA's number for it means another kind of memory here. */
+/* HIP lacks the flag; CUDA's number means another kind of memory here. */
 #define GPU_HOST_READ_ONLY 0
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
@@ -66,10 +66,11 @@ static struct {
 #include "src/accel/gpu/capture.h"
 
 static void *runtime;
-/* The runtime's, by its soname: numbers of memory types have changed. */
+/* Major version of the runtime's soname; numbers of memory types depend on
+ * it. */
 static int major;
-/* The device that a thread had before gpu_enter(), and whether a call of its
- * own had failed that it has not asked for yet */
+/* State of the calling thread before gpu_enter(): its device, and whether HIP
+ * holds an error of one of the user's calls that the user has not read yet. */
 static _Thread_local int device_before;
 static _Thread_local bool failed_before;
 
@@ -80,7 +81,7 @@ static const char *gpu_error_text(int error)
 	return text ? text : "unknown error";
 }
 
-/* The newest */
+/* Open the newest version that dlopen() finds with `mode` added. */
 static void *open_newest(int mode, int *version)
 {
 	char name[32];
@@ -105,8 +106,8 @@ static bool gpu_loaded(void)
 	return lib;
 }
 
-/* The runtime that the process has loaded already and that made its streams,
- * else the newest. */
+/* Open the runtime that the process has loaded, since that made the user's
+ * streams; if there is none, the newest. */
 static void *open_runtime(char *why, size_t len)
 {
 	void *lib = open_newest(RTLD_NOLOAD, &major);
@@ -139,7 +140,8 @@ static bool open_library(char *why, size_t len)
 	return true;
 }
 
-/* HIP is not always linked to it: some builds open it when they start. */
+/* Find hsa_amd_portable_export_dmabuf(). Some builds of HIP are not linked to
+ * HSA but open it when they start, so dlsym() on HIP does not find it. */
 static void find_hsa(void)
 {
 	void *lib;
@@ -177,8 +179,9 @@ static int gpu_device_init(int index)
 	return HIP_SUCCESS_;
 }
 
-/* The runtime keeps what failed last for the user, who did not ask for what we
- * try; ROCm 7 does so until someone asks. */
+/* Clear an error that a call of the library left in the runtime; from ROCm 7
+ * on, an error stays until someone reads it. An error of the user's own call
+ * (`before`) stays. */
 static void forget_ours(bool before)
 {
 	if (!before)
@@ -249,7 +252,8 @@ static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
 
 static bool gpu_owner(const void *ptr, struct accel_owner *owner)
 {
-	/* moves: a bool, but room for a driver that writes more. */
+	/* moves is a bool to HIP; the type leaves room for a driver that writes
+	 * more bytes. */
 	unsigned type = 0, moves = 0;
 	int ordinal = -1;
 
@@ -289,7 +293,7 @@ static void gpu_stream_close(hip_stream s, bool own)
 		api.stream_destroy(s);
 }
 
-/* One object for each GPU has all kernels. */
+/* All types are one module, as one code object for each GPU. */
 static int gpu_module_of(const struct launch *l)
 {
 	(void)l;
@@ -307,7 +311,7 @@ static const struct image *gpu_image(int module, int i)
 	return NULL;
 }
 
-/* The runtime says in several ways that an object is not for a device. */
+/* HIP reports in several ways that an object is for another device. */
 static bool gpu_wrong_image(int error)
 {
 	return error == HIP_NO_BINARY_FOR_GPU || error == HIP_INVALID_IMAGE ||
@@ -327,8 +331,8 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 	return *code ? DICOMM_SUCCESS : DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Of a kind of its own, which alone devices wait for; where there is none, in
- * memory that is coherent. */
+/* Allocate signal memory, which is the only kind that devices wait for. Where
+ * the driver has none, use coherent pinned memory. */
 static int gpu_word_alloc(void **at)
 {
 	if (!api.signal_alloc(at, sizeof(uint64_t), HIP_SIGNAL_MEMORY))
@@ -343,8 +347,8 @@ static int gpu_copy(void *dst, const void *src, size_t bytes, hip_stream stream)
 	return api.copy(dst, src, bytes, HIP_COPY_DEFAULT, stream);
 }
 
-/* All of the word: unlike CUDA's, the comparison does not allow for wrapping.
- */
+/* Compares all 64 bits: unlike CUDA's, this comparison does not allow
+ * for wrapping. */
 static int gpu_wait_value(int index, hip_stream stream, void *word,
 			  uint64_t value)
 {
@@ -352,8 +356,8 @@ static int gpu_wait_value(int index, hip_stream stream, void *word,
 	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
 }
 
-/* They could, but by a kernel of one thread; while hipEventQuery() is a look at
- * a signal in memory. */
+/* HIP can write a word, but by a kernel of one thread. hipEventQuery() only
+ * looks at a signal in memory, so events need no words. */
 static bool gpu_writes(int index)
 {
 	(void)index;
@@ -385,7 +389,8 @@ static void callback(hip_stream stream, hip_result error, void *ctx)
 	c.fn(c.arg);
 }
 
-/* ROCm 5.2 has only the older function. */
+/* ROCm 5.2 lacks hipLaunchHostFunc() and has only the older
+ * hipStreamAddCallback(). */
 static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 {
 	struct called *c;
@@ -409,15 +414,16 @@ static bool gpu_has_dmabuf(int index)
 	return api.export_dmabuf || api.range_handle;
 }
 
-/* Nothing says that it needs none. */
+/* HIP has no query that says that a device needs no flush. */
 static unsigned gpu_flushes(int index)
 {
 	(void)index;
 	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
 }
 
-/* Small allocations are cut out of blocks, of which the descriptor is then. HSA
- * says where in one the allocation lies; HIP, of ROCm 7 and later, does not. */
+/* Small allocations are parts of larger blocks, and then the descriptor is that
+ * of the block. HSA returns the offset in it. HIP's function, in ROCm 7 and
+ * later, does not, so a descriptor that is longer than the range is refused. */
 static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
 			uint64_t *skip)
 {
@@ -459,7 +465,7 @@ static int gpu_module_load(hip_module *m, const void *code, size_t bytes)
 	return api.module_load(m, code);
 }
 
-/* The one flag that there is has changed its number. */
+/* The number of the only flag has changed between versions, so try both. */
 static int gpu_ipc_open(void **p, hip_ipc ipc, pid_t owner)
 {
 	int error = api.ipc_open(p, ipc, 1);

@@ -37,11 +37,11 @@
 #define FREED_IDS 256
 
 #ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1; others refuse it */
+#define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it */
 #endif
 
-/* Records are recycled, never given back to malloc: a lookup may still read
- * one. Fields are written before the table points to the record. */
+/* Records are recycled and never freed, since a lookup without a lock may still
+ * read one. All fields are written before the table points to the record. */
 struct allocation {
 	_Atomic uintptr_t base;
 	_Atomic uint64_t bytes;
@@ -56,7 +56,7 @@ struct leaf {
 
 static struct leaf *_Atomic root[ROOT_ENTRIES];
 
-/* Guards alloc and free. */
+/* Guards alloc and free, and the lists. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *live, *spare;
 static uint64_t last_id; /* 0 until the first allocation */
@@ -86,7 +86,7 @@ static void table_fill(uintptr_t base, uint64_t bytes, struct allocation *a)
 				      memory_order_release);
 }
 
-/* Make the leaves that a range needs; they stay. */
+/* Allocate the leaves that a range needs. They are never freed. */
 static bool table_reserve(uintptr_t base, uint64_t bytes)
 {
 	const int shift = LEAF_SHIFT + REGION_SHIFT;
@@ -117,8 +117,8 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The child sees the memory of its parent, which it neither owns nor may
- * export: forget it, and do not keep its pages alive. */
+/* The child of a fork sees its parent's memory, which it neither owns nor may
+ * export. So it forgets all of it, and does not keep the pages alive. */
 static void fork_child(void)
 {
 	struct allocation *a;
@@ -150,7 +150,8 @@ static int host_count(char *why, size_t len)
 	return 1;
 }
 
-/* The value of the first line "key : value" of /proc/cpuinfo. */
+/* Copy the value of the first line "key : value" of /proc/cpuinfo. Leaves value
+ * alone if there is none. */
 static void cpuinfo(const char *key, char *value, size_t len)
 {
 	FILE *f = descriptors_fopen("/proc/cpuinfo");
@@ -171,7 +172,7 @@ static void cpuinfo(const char *key, char *value, size_t len)
 	fclose(f);
 }
 
-/* There is none. */
+/* The host has no runtime. */
 static bool host_loaded(void)
 {
 	return false;
@@ -203,8 +204,8 @@ static uint64_t page_round(uint64_t bytes)
 	return (bytes + page - 1) & ~(page - 1);
 }
 
-/* Map all of a memfd at a multiple of 2 MiB: where the kernel gives huge
- * pages, it gives them only to mappings of that kind. */
+/* Map a whole memfd at a multiple of 2 MiB. Kernels give huge pages only to
+ * mappings that are aligned like that. */
 static void *map_aligned(int fd, uint64_t bytes, int protection)
 {
 	size_t reserved = bytes + REGION_BYTES;
@@ -234,10 +235,10 @@ static void *map_aligned(int fd, uint64_t bytes, int protection)
 }
 
 /*
- * Ask for huge pages now: many systems give shared memory none by itself
- * (shmem_enabled is "never"), and without them a copy of large buffers runs at
- * two thirds of its speed and each import faults page by page. A range without
- * a single page is refused, so touch one. It is only a wish.
+ * Ask for huge pages now. Many systems give none to shared memory by themselves
+ * (shmem_enabled is "never"). Without them, a copy of large buffers runs at two
+ * thirds of its speed, and each import faults page by page. The kernel refuses
+ * a range without a single page, so touch one. A failure is ignored.
  */
 static void collapse(uint8_t *base, uint64_t bytes)
 {
@@ -260,7 +261,7 @@ static struct allocation *record_get(void)
 	return a;
 }
 
-/* Ids start at random, so that two processes do not share one. */
+/* Ids start at a random number, so that two processes do not use the same. */
 static uint64_t next_id(void)
 {
 	while (!last_id)
@@ -293,7 +294,7 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 			      bytes);
 		goto close_fd;
 	}
-	/* A neighbour that maps it relies on its size. */
+	/* A neighbour that maps the memfd relies on its size. */
 	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	base = map_aligned(fd, bytes, PROT_READ | PROT_WRITE);
 	if (base == MAP_FAILED) {
@@ -418,7 +419,8 @@ static bool host_find(const void *addr, size_t len, struct accel_export *where,
 	return true;
 }
 
-/* Is that descriptor the memfd of that allocation, and all of it? */
+/* Returns true if the descriptor is the memfd of that allocation, with
+ * its size. */
 static bool import_check(int fd, const struct accel_export *e)
 {
 	char link[64], wanted[64], expected[96], actual[96];
@@ -449,8 +451,9 @@ static dicomm_result_t host_import(const struct accel_export *e, void **base)
 			    "host memory: cannot import descriptor %d of "
 			    "process %d, %" PRIu64 " bytes",
 			    e->fd, e->pid, e->bytes);
-	/* Loads only: the memory stays the exporter's to write. But what a
-	 * device is to load, its driver may want to be writable (map_host). */
+	/* The mapping is for loads only; the exporter writes the memory. The
+	 * descriptor is opened for writing because a device driver may need the
+	 * pages writable even for loads (map_host). */
 	fd = memfd_open(e->pid, e->fd, O_RDWR, path);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE, "host memory: open %s: %m",
@@ -485,7 +488,8 @@ static uint64_t host_freed(uint64_t i, uint64_t *id)
 	uint64_t n = atomic_load_explicit(&freed_count, memory_order_acquire);
 	uint64_t found = atomic_load(&freed_ids[i % FREED_IDS]);
 
-	/* One less than the ring holds: the next free may be writing. */
+	/* The oldest entry of the ring does not count: the next free may be
+	 * overwriting it. */
 	if (i >= n || atomic_load(&freed_count) - i >= FREED_IDS)
 		found = 0;
 	*id = found;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The list of a process's host memory that neighbours can map. */
+/* The list of this process's host memory that neighbours can map. */
 #include "src/accel/host/memory_table.h"
 
 #include <pthread.h>
@@ -8,7 +8,8 @@
 
 #include "src/base/log.h"
 
-/* Looks at a list that its owner, who writes it quickly, keeps changing */
+/* How often a reader tries to get a consistent copy. The owner needs only a
+ * moment to write a change. */
 #define LOOKS 1000
 
 struct entry {
@@ -17,11 +18,12 @@ struct entry {
 };
 
 struct memory_table {
-	_Atomic uint64_t changes; /* odd while it is written */
+	_Atomic uint64_t changes; /* odd while the owner writes */
 	struct entry entry[MEMORY_TABLE_ENTRIES];
 };
 
-/* Until somebody wants to see it */
+/* The list lies here until memory_table_export() is called, and then in an
+ * allocation that neighbours can import. */
 static struct memory_table private;
 static struct memory_table *board = &private;
 static struct accel_export exported;
@@ -35,7 +37,7 @@ static struct entry *find(uint64_t id)
 	return NULL;
 }
 
-/* Entry `at` becomes that; NULL: there is no room, or nothing to do. */
+/* Overwrite an entry. NULL: the list is full, or the id is not listed. */
 static void set(struct entry *at, uint64_t id, uint64_t bytes, int fd)
 {
 	if (!at)
@@ -91,7 +93,7 @@ dicomm_result_t memory_table_export(struct accel_export *e)
 	}
 	*e = exported;
 	pthread_mutex_unlock(&lock);
-	/* Another thread was quicker. */
+	/* Another thread has made the page meanwhile. */
 	return page ? accels[0]->free(page) : DICOMM_SUCCESS;
 }
 

@@ -2,22 +2,23 @@
 /*
  * Reductions on any device, from one source. Its compilers: clang for PTX and
  * AMD GPUs, the OpenCL runtime, the run-time compilers of CUDA and HIP, which
- * take it as C++, and a C compiler (the oracle of the tests). All give the same
- * bits as src/accel/reduce/kernels.c; what an operator means is in
- * src/accel/reduce/reduce.h.
+ * take it as C++, and a C compiler (the oracle of the tests). All results have
+ * the same bits as those of src/accel/reduce/kernels.c.
+ * src/accel/reduce/reduce.h defines the operators.
  *
- * Hence: no library functions (no device library is linked), no contraction,
- * one bit pattern for NaN, and integer arithmetic for everything but sums and
- * products, so that a device that treats denormals as zero in comparisons and
- * conversions does not differ. Only float16 is converted by the hardware where
- * that is known to be exact: it would not keep up with the memory otherwise.
+ * So there are no library functions (no device library is linked), no
+ * contraction, and one bit pattern for NaN. Everything but sums and products is
+ * integer arithmetic: a device that treats denormals as zero in comparisons and
+ * conversions gives the same results. Only float16 is converted by the
+ * hardware, where that is known to be exact; it would not keep up with the
+ * memory otherwise.
  *
- * Kernels take all geometry as arguments, and no other: a thread is one of
- * `threads`, in blocks of BLOCK. Pointers may lie anywhere. What is handled at
- * a time is an item: 16 bytes that are aligned in the destination, or one of
- * the elements before the first and behind the last of these. Operands that
- * are aligned differently are read in aligned halves and shifted into place,
- * never a byte outside of them.
+ * A kernel gets its whole geometry as arguments: a thread is one of `threads`,
+ * in blocks of BLOCK. Pointers may have any alignment. A thread handles one
+ * item at a time: 16 bytes that are aligned in the destination, or one of the
+ * elements before the first and behind the last of these. If an operand is
+ * aligned differently, the kernel reads aligned vectors and shifts them into
+ * place. It never reads a byte outside an operand.
  *
  * REDUCE_ONLY=REDUCE_F16 compiles the kernels of one type: modules that are
  * compiled when they are loaded should be small.
@@ -91,8 +92,8 @@ typedef half f16;
 
 #elif defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__)
 
-/* Without headers, of which there may be none at run time. Contraction is for
- * options to turn off. */
+/* No headers are included, since there may be none at run time. Compiler
+ * options turn contraction off. */
 #define GLOBAL
 #define INLINE \
 	static inline \
@@ -137,7 +138,7 @@ typedef _Float16 f16;
 #define __asm__ asm
 #endif
 
-#else /* a C compiler; who includes this defines THREAD, KERNEL and INLINE */
+#else /* a C compiler; the includer defines THREAD, KERNEL and INLINE */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -215,8 +216,9 @@ INLINE u32 quiet32(u32 x)
 }
 
 /*
- * Narrow floats: their bits, those of the significand, the bias of the
- * exponent, and how they read otherwise. Constants to the compiler.
+ * The format of a narrow float: its bits, the bits of the significand, the bias
+ * of the exponent, and which codes are special. The compiler treats them as
+ * constants.
  */
 #define IEEE 0     /* infinities, NaNs above them */
 #define ONLY_NAN 1 /* all ones but the sign is NaN: OCP e4m3 */
@@ -259,7 +261,8 @@ INLINE float narrow_decode(u32 x, u32 width, u32 man, u32 bias, u32 specials)
 	u32 code = x & ((1u << (width - 1)) - 1);
 	u32 mag = code << (23 - man);
 	u32 normal = mag + ((127 - bias) << 23);
-	/* An integer, exact as a float, then scaled by its exponent */
+	/* The code is an integer that float32 holds exactly; scale it by the
+	 * exponent of denormals. */
 	u32 denormal = bits32((float)code) - ((bias + man - 1) << 23);
 	u32 r = code < 1u << man ? (code ? denormal : 0) : normal;
 
@@ -283,9 +286,10 @@ INLINE u32 narrow_encode(float f, u32 width, u32 man, u32 bias, u32 specials)
 	u32 half_step = (1u << (shift - 1)) - 1 - ((127 - bias) << 23);
 	u32 normal = (mag + half_step + (mag >> shift & 1)) >> shift;
 	/* Below the least normal number: shift the significand to where its
-	 * last bit weighs as much as that of a denormal. */
+	 * last bit has the weight of a denormal's last bit. */
 	u32 away = 151 - bias - man - (mag >> 23);
-	u32 s = away - 1 < 25 ? away : 25; /* not 0, where it is unused */
+	/* limits the shift; unused for normal numbers */
+	u32 s = away - 1 < 25 ? away : 25;
 	u32 m = (mag & 0x7fffffu) | 0x800000u;
 	u32 denormal = (m + (1u << (s - 1)) - 1 + (m >> s & 1)) >> s;
 	u32 r = mag < (128 - bias) << 23 ? denormal : normal;
@@ -316,7 +320,8 @@ CODEC(e5m2, E5M2)
 CODEC(e4m3fnuz, E4M3FNUZ)
 CODEC(e5m2fnuz, E5M2FNUZ)
 
-/* float16, by the hardware of devices that round it as IEEE 754 says */
+/* float16 is converted by the hardware of devices that round as IEEE 754
+ * says. */
 #if defined(__NVPTX__) || defined(__CUDACC__)
 
 INLINE float f16_decode(u32 x)
@@ -386,8 +391,8 @@ INLINE u32 bf16_encode(float f)
 			   op##_w(W2(x), W2(y)), op##_w(W3(x), W3(y))); \
 	}
 
-/* Operands are words of which an element is the lower part, the rest being
- * zero; of the value only that part counts. */
+/* The operator gets words whose lower part is one element and whose rest is
+ * zero. Only that part of its result counts. */
 #define LIFT_8(op)                                                          \
 	INLINE u32 op##_w(u32 x, u32 y)                                     \
 	{                                                                   \
@@ -436,7 +441,7 @@ INLINE vec vec64(u64 low, u64 high)
 			     op(high64(x), high64(y))); \
 	}
 
-/* Of a small integer and a divisor that fills the word */
+/* For a small integer and a divisor that fills the word. */
 #define EACH_8(op)                                                        \
 	INLINE u32 op##_w(u32 x, u32 y)                                   \
 	{                                                                 \
@@ -465,7 +470,8 @@ INLINE vec vec64(u64 low, u64 high)
 	}                               \
 	lift(op)
 
-/* Two's complement: what wraps is the same for both signs. */
+/* In two's complement, operators that wrap are the same for signed and
+ * unsigned types. */
 #define INTEGER(bits, word, wide)                                           \
 	OPERATOR(sum_u##bits, word, LIFT_##bits, x + y)                     \
 	OPERATOR(prod_u##bits, word, LIFT_##bits, x *y)                     \
@@ -481,13 +487,13 @@ INTEGER(16, u32, i32)
 INTEGER(32, u32, i32)
 INTEGER(64, u64, i64)
 
-/* Bit by bit, whatever the type */
+/* Bitwise operators work on words, whatever the type. */
 OPERATOR(band, u32, LIFT_32, x & y)
 OPERATOR(bor, u32, LIFT_32, x | y)
 OPERATOR(bxor, u32, LIFT_32, x ^ y)
 
-/* The larger and the lesser float, by their bits: as unsigned numbers in the
- * order of the floats, -0 below +0. (As signed ones, LLVM 15 makes wrong PTX of
+/* max and min compare bits that are mapped to unsigned numbers in the order of
+ * the floats, with -0 below +0. (With signed ones, LLVM 15 makes wrong PTX of
  * the 64-bit variant: bfe.u64 of a sign.) */
 INLINE u32 order32(u32 x)
 {
@@ -505,8 +511,8 @@ OPERATOR(min_f32, u32, LIFT_32,
 OPERATOR(sum_f32, u32, LIFT_32, quiet32(bits32(float32(x) + float32(y))))
 OPERATOR(prod_f32, u32, LIFT_32, quiet32(bits32(float32(x) * float32(y))))
 
-/* The sum of an average: where finite operands make it infinite, the largest
- * number. */
+/* One step of an average's sum: if finite operands make it infinite, the result
+ * is the largest number. */
 INLINE u32 average32(u32 x, u32 y)
 {
 	u32 r = bits32(float32(x) + float32(y));
@@ -593,7 +599,7 @@ INLINE i32 narrow_order(u32 x, u32 width)
 	return x & top ? -1 - (i32)(x & (top - 1)) : (i32)x;
 }
 
-/* The codes of numbers are below this. */
+/* Codes of numbers, without the sign, are below this. */
 INLINE u32 narrow_limit(u32 width, u32 man, u32 bias, u32 specials)
 {
 	if (specials == IEEE)
@@ -610,8 +616,8 @@ INLINE bool narrow_is_number(u32 x, u32 width, u32 man, u32 bias, u32 specials)
 	return (x & (top - 1)) < narrow_limit(width, man, bias, specials);
 }
 
-/* The sum r of an average, of x and y: where it exceeds the largest number,
- * that number. */
+/* r is the sum of x and y in an average. If it exceeds the largest number
+ * though x and y are numbers, the result is that number. */
 INLINE u32 narrow_saturate(u32 x, u32 y, u32 r, u32 width, u32 man, u32 bias,
 			   u32 specials)
 {
@@ -623,7 +629,7 @@ INLINE u32 narrow_saturate(u32 x, u32 y, u32 r, u32 width, u32 man, u32 bias,
 	return overflow ? most | (x & 1u << (width - 1)) : r;
 }
 
-/* The same for a fold, which has its sum in float32 */
+/* The same for a fold, whose sum is in float32. */
 INLINE float narrow_clamp(float f, u32 width, u32 man, u32 bias, u32 specials)
 {
 	u32 code = narrow_limit(width, man, bias, specials) - 1;
@@ -658,7 +664,7 @@ INLINE float narrow_clamp(float f, u32 width, u32 man, u32 bias, u32 specials)
 
 #define NARROW_MASK(bits) ((1u << (bits)) - 1)
 
-/* A fold of narrow floats rounds once: its sums stay in float32. */
+/* A fold of narrow floats keeps its sums in float32 and rounds once. */
 typedef struct {
 	float f[8];
 } acc_16;
@@ -739,7 +745,7 @@ typedef struct {
 		return a;                                           \
 	}
 
-/* T is of several values: it comes last. */
+/* T consists of several values, so it comes last. */
 #define AVERAGE(t, bits, ...)                                       \
 	INLINE acc_##bits avg_##t##_step(acc_##bits a, vec x)       \
 	{                                                           \
@@ -771,7 +777,8 @@ NARROW(e5m2fnuz, E5M2FNUZ, 8)
 struct items {
 	u64 head;    /* bytes before the first vector */
 	u64 vectors; /* of 16 bytes, aligned in the destination */
-	u64 count;   /* vectors, and the elements around them */
+	/* vectors, and the single elements before and after them */
+	u64 count;
 };
 
 INLINE u32 skew_of(GLOBAL const u8 *p, GLOBAL const u8 *dst)
@@ -779,8 +786,9 @@ INLINE u32 skew_of(GLOBAL const u8 *p, GLOBAL const u8 *dst)
 	return (u32)((size_t)p - (size_t)dst) & 15u;
 }
 
-/* With a skew, a vector is shifted from two aligned ones; the outermost
- * vectors are left to single elements, so that these lie in the buffer. */
+/* If an operand has a skew, each vector is shifted together from two aligned
+ * ones. The outermost vectors are handled as single elements, so that no read
+ * leaves the buffer. */
 INLINE struct items items_of(GLOBAL const u8 *dst, u64 n, u32 bytes, u32 skew)
 {
 	u64 total = n * bytes;
@@ -795,7 +803,7 @@ INLINE struct items items_of(GLOBAL const u8 *dst, u64 n, u32 bytes, u32 skew)
 	return it;
 }
 
-/* Vectors are numbered first, then the elements. */
+/* Vectors have the first numbers, then come the single elements. */
 INLINE u64 item_at(struct items it, u64 k, u32 bytes)
 {
 	u64 at;
@@ -857,7 +865,7 @@ INLINE void store_bytes(GLOBAL u8 *p, u32 x, u32 bytes)
 	}
 }
 
-/* An element comes as the lowest of a vector. */
+/* A single element is returned as the lowest of a vector. */
 INLINE vec item_load(GLOBAL const u8 *p, u32 skew, bool whole, u32 bytes)
 {
 	if (!whole)
@@ -878,7 +886,8 @@ INLINE void item_store(GLOBAL u8 *p, vec x, bool whole, u32 bytes)
 }
 
 /* The items of this thread. Neighbouring threads of a GPU should read
- * neighbouring addresses; one thread of a processor should. */
+ * neighbouring addresses, so they take turns. A thread of a processor gets
+ * consecutive items. */
 struct range {
 	u64 begin, end, step;
 };
@@ -904,10 +913,10 @@ INLINE struct range range_of(struct items it, u64 threads)
 /* ---- kernels ---- */
 
 /*
- * dst[i] = a[i] op b[i]. Four vectors of each operand are under way at a time,
- * so that the memory has enough to do. What is computed of them is written
- * once, in a loop: else the long operators make code that takes seconds to
- * compile and does not fit into the instruction cache.
+ * dst[i] = a[i] op b[i]. Four vectors of each operand are in flight at a time,
+ * to keep the memory busy. The computation is written once, in a loop:
+ * unrolled, the long operators would make code that takes seconds to compile
+ * and does not fit into the instruction cache.
  */
 #define REDUCE(op, bytes)                                                    \
 	KERNEL reduce_##op(GLOBAL u8 *dst, GLOBAL const u8 *a,               \
@@ -958,9 +967,10 @@ INLINE struct range range_of(struct items it, u64 threads)
 #define LOOP_8 UNROLL
 
 /*
- * dst[i] = ((s0[i] op s1[i]) op s2[i]) ..., of nsrc >= 2 sources. Those beyond
- * eight follow the first eight at a distance of pitch bytes, a multiple of 16;
- * of less than eight, the rest are s0 again. Four are read at a time.
+ * dst[i] = ((s0[i] op s1[i]) op s2[i]) ..., for nsrc >= 2 sources. Sources
+ * beyond eight lie at a distance of pitch bytes, a multiple of 16, behind the
+ * source eight before them. With fewer than eight, the remaining arguments are
+ * s0 again. Four vectors are read at a time.
  */
 #define FOLD(op, bytes, acc_t, first, next, last)                            \
 	KERNEL fold_##op(GLOBAL u8 *dst, GLOBAL const u8 *s0,                \
@@ -1019,8 +1029,8 @@ INLINE struct range range_of(struct items it, u64 threads)
 		}                                                            \
 	}
 
-/* dst[i] = a[i] op scalar, which is given by its bits, or lies in the memory
- * of the device. */
+/* dst[i] = a[i] op scalar. The scalar lies at scalar_at in device memory, or,
+ * if that is NULL, its bits are given. */
 #define SCALAR(name, op, bytes, spread)                                      \
 	KERNEL name(GLOBAL u8 *dst, GLOBAL const u8 *a,                      \
 		    GLOBAL const u8 *scalar_at, u64 scalar, u64 n,           \
@@ -1104,8 +1114,8 @@ INTEGER_KERNELS(32, 4, spread_4)
 INTEGER_KERNELS(64, 8, spread_8)
 #endif
 
-/* An average is divided before it is summed: times a reciprocal, which is a
- * float32 but for float64. */
+/* An average divides before it sums: it multiplies by a reciprocal, which is a
+ * float32 for all types but float64. */
 #define FLOAT_KERNELS(t, bytes)                            \
 	EXACT(sum_##t, bytes)                              \
 	EXACT(prod_##t, bytes)                             \

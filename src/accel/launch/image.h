@@ -8,15 +8,15 @@
 
 /* A NUL follows the bytes, which begin at a multiple of 64. */
 struct image {
-	/* "source"; "ptx_f16": PTX of one launch_module; "spirv_f16": SPIR-V
-	 * of one; "gfx90a": an AMDGPU code object of all */
+	/* "source"; "ptx_f16": PTX of one launch_module; "spirv_f16": SPIR-V of
+	 * one; "gfx90a": one AMDGPU code object with all modules */
 	const char *name;
 	const unsigned char *data, *end;
 };
 
-/* NULL if this build has none of that name. */
+/* Returns NULL if this build has no image of that name. */
 const struct image *image_find(const char *name);
-/* Image i; NULL behind the last. */
+/* Returns image i, or NULL if there are not so many. */
 const struct image *image_at(int i);
 
 #endif

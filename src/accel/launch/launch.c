@@ -24,8 +24,8 @@ static const char *const module_names[LAUNCH_MODULES] = {
 	[LAUNCH_F64] = "f64",
 };
 
-/* The names by which the kernels of a type end: where the sign of an integer
- * matters, and where it does not. */
+/* How the names of a type's kernels end: for kernels where the sign of an
+ * integer matters, and for those where it does not. */
 static const struct {
 	enum launch_module module;
 	const char *name, *any_sign;
@@ -66,8 +66,9 @@ static void name_kernel(struct launch *l, dicomm_datatype_t type,
 	(void)len;
 }
 
-/* Name the kernel of an operator; n becomes what that kernel counts, and
- * *bytes the size of one. */
+/* Set the module and name of the kernel for an operator. On return *n is the
+ * number of elements of that kernel and *bytes the size of one. Returns false
+ * if the type does not have the operator. */
 static bool name_operator(struct launch *l, dicomm_datatype_t type,
 			  dicomm_redop_t op, const char *verb, size_t *n,
 			  size_t *bytes)
@@ -81,7 +82,8 @@ static bool name_operator(struct launch *l, dicomm_datatype_t type,
 	case DICOMM_BXOR:
 		if (type_is_float(type))
 			return false;
-		/* One kernel for all types works byte by byte. */
+		/* Bitwise operators have one kernel for all types, which works
+		 * on bytes. */
 		l->module = LAUNCH_I8;
 		snprintf(l->kernel, sizeof(l->kernel), "%s_%s", verb,
 			 op_name(op));
@@ -89,7 +91,8 @@ static bool name_operator(struct launch *l, dicomm_datatype_t type,
 		*bytes = 1;
 		return true;
 	case DICOMM_AVG:
-		/* Only sums of floats have to be kept from overflowing. */
+		/* Only averages of floats differ from sums: they saturate
+		 * instead of overflowing. */
 		if (!type_is_float(type))
 			op = DICOMM_SUM;
 		/* fall through */
@@ -116,12 +119,14 @@ static void pointer(struct launch *l, const void *p)
 	arg(l, (uintptr_t)p);
 }
 
-/* The last arguments: elements and, later, threads. */
+/* Append the last arguments: the number of elements, and that of threads, which
+ * launch_grid() fills in. */
 static void finish(struct launch *l, size_t n, size_t bytes)
 {
 	arg(l, n);
 	arg(l, 0);
-	/* Vectors of 16 bytes, and elements around them */
+	/* Work items are vectors of 16 bytes, and the single elements before
+	 * and after them. */
 	l->items = n < 64 ? n : n * bytes / 16 + 64;
 	l->many = 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compilers of the kernels that come with the runtimes of vendors. */
+/* Compiles the kernels by the compilers of the vendors' runtimes. */
 #include "src/accel/launch/rtc.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 #include "src/accel/launch/image.h"
 
-/* The newest first */
+/* Newest first */
 static const struct {
 	int major;
 	const char *soname;
@@ -90,7 +90,7 @@ bool rtc_open_hiprtc(struct rtc *r, void *runtime, int major, char *why,
 
 /* ---- compiling ---- */
 
-/* Its error, and the first line of what it has to say about that */
+/* Write the compiler's error, and the first line of its log. */
 static void explain(const struct rtc *r, rtc_program program, rtc_result error,
 		    char *why, size_t len)
 {
@@ -109,7 +109,9 @@ static void explain(const struct rtc *r, rtc_program program, rtc_result error,
 	free(text);
 }
 
-/* By a list of options that NULL ends; size and get are what is made of it. */
+/* Compile the source. options ends with NULL; size() and get() fetch the kind
+ * of result that the caller wants. Returns memory that the caller frees, or
+ * NULL with the reason in why. */
 static void *compile(const struct rtc *r, const char *const *options,
 		     rtc_result (*size)(rtc_program, size_t *),
 		     rtc_result (*get)(rtc_program, char *), char *why,
@@ -151,7 +153,8 @@ static void *compile(const struct rtc *r, const char *const *options,
 	return code;
 }
 
-/* All give the same bits only where nothing is contracted. */
+/* --fmad=false: a contracted multiply-add would round once, and give other bits
+ * than the rest of the kernels. */
 void *rtc_cuda(const struct rtc *r, enum launch_module module, int arch,
 	       bool text, char *why, size_t len)
 {

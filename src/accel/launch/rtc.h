@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The compilers that come with the runtimes of vendors: NVIDIA's NVRTC and
- * AMD's HIPRTC. They compile reduce.cl where no image in the library fits a
- * device. Their functions differ in little but their names. No header of theirs
- * is needed to build; the libraries are opened at run time.
- * tests/unit/test_cuda_api.c compares this with nvrtc.h where that is
- * installed.
+ * The compilers that come with the vendors' runtimes: NVIDIA's NVRTC and AMD's
+ * HIPRTC. They compile reduce.cl where no image in the library fits a device.
+ * Their functions differ in little but their names. The build needs none of
+ * their headers; the libraries are opened at run time.
+ * tests/unit/test_cuda_api.c compares these declarations with nvrtc.h where
+ * that is installed.
  */
 #ifndef DICOMM_ACCEL_LAUNCH_RTC_H
 #define DICOMM_ACCEL_LAUNCH_RTC_H
@@ -15,14 +15,14 @@
 
 #include "src/accel/launch/launch.h"
 
-/* The comparison brings the types of a header under these names. */
+/* The comparing test defines these types from the vendor's header. */
 #ifndef RTC_TYPES
 typedef int rtc_result;
 typedef void *rtc_program;
 #endif
 
-/* F(our name, the end of a symbol, parameters) for each function; a symbol
- * begins with "nvrtc" or "hiprtc". */
+/* F(our name, end of the symbol, parameters) for each function. A symbol begins
+ * with "nvrtc" or "hiprtc". */
 #define RTC_FUNCTIONS(F)                                                    \
 	F(create, CreateProgram,                                            \
 	  (rtc_program *, const char *, const char *, int,                  \
@@ -32,8 +32,9 @@ typedef void *rtc_program;
 	F(log_size, GetProgramLogSize, (rtc_program, size_t *))             \
 	F(log, GetProgramLog, (rtc_program, char *))
 
-/* What they make of a program, its size and itself, and for which devices, 80
- * for sm_80: F(our name, symbol, parameters). Older ones have not all. */
+/* Functions that fetch the result of a compilation and its size, or the
+ * architectures (80 for sm_80) that the compiler knows: F(our name, symbol,
+ * parameters). Older compilers lack some of them. */
 #define RTC_CUDA_RESULTS(F)                                        \
 	F(binary_size, nvrtcGetCUBINSize, (rtc_program, size_t *)) \
 	F(binary, nvrtcGetCUBIN, (rtc_program, char *))            \
@@ -46,7 +47,7 @@ typedef void *rtc_program;
 	F(object, hiprtcGetCode, (rtc_program, char *))
 
 struct rtc {
-	char name[32]; /* of the library */
+	char name[32]; /* soname of the library */
 	const char *(*error_text)(rtc_result);
 #define F(name, symbol, parameters) rtc_result(*name) parameters;
 	RTC_FUNCTIONS(F)
@@ -55,27 +56,27 @@ struct rtc {
 #undef F
 };
 
-/* The newest NVRTC of a version of CUDA that is no newer than `major`; in the
- * next call, an older one: *next is 0 at first. False: there is none; why, only
- * if there was none before. */
+/* Open the newest NVRTC of CUDA `major` or older. The caller sets *next to 0
+ * before the first call; each further call opens an older one. Returns false if
+ * there is no more. why is written only if none was opened. */
 bool rtc_open_nvrtc(struct rtc *r, int major, size_t *next, char *why,
 		    size_t len);
-/* HIPRTC for a runtime, libamdhip64.so.`major`, that is open: it has been part
- * of that. */
+/* Open HIPRTC for the open runtime libamdhip64.so.`major`. Without a libhiprtc
+ * of that version, HIPRTC is looked for in the runtime itself. */
 bool rtc_open_hiprtc(struct rtc *r, void *runtime, int major, char *why,
 		     size_t len);
 
 /*
- * Kernels for a device: a binary or, as `text`, PTX of those of one module,
- * for a device of compute capability `arch` / 10; an object of all of them for
- * the current device of HIP. What comes of it is the caller's to free; NULL:
- * nothing, and why.
+ * Compile kernels for a device. rtc_cuda() compiles one module for compute
+ * capability arch / 10, to PTX if `text`, else to a binary. rtc_hip() compiles
+ * all modules to one object for HIP's current device. Each returns memory that
+ * the caller frees, or NULL with the reason in why.
  */
 void *rtc_cuda(const struct rtc *r, enum launch_module module, int arch,
 	       bool text, char *why, size_t len);
 void *rtc_hip(const struct rtc *r, char *why, size_t len);
-/* The newest device for which NVRTC compiles that is no newer than arch; 0:
- * none, or it does not tell. */
+/* Returns the newest architecture, at most arch, that NVRTC compiles for. 0 if
+ * there is none or NVRTC cannot tell. */
 int rtc_newest(const struct rtc *r, int arch);
 
 #endif

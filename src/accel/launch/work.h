@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The operations of accel.h that start one kernel each. A backend includes this
- * once, after it defines
- *   LAUNCH_KIND                  its name, "cuda"
- *   launch_device(stream)        the device of a stream
- *   launch_start(stream, launch) queue the kernel, if it has elements to work
- * on
+ * once, after it has defined:
+ *   LAUNCH_KIND           the name of the kind, "cuda"
+ *   launch_device(stream)
+ *                         returns the device index of a stream
+ *   launch_start(stream, launch)
+ *                         queues the kernel; does nothing for 0 elements
  */
 #ifndef DICOMM_ACCEL_LAUNCH_WORK_H
 #define DICOMM_ACCEL_LAUNCH_WORK_H

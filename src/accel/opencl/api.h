@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * As much of OpenCL as we use: no header of it is needed to build, and the
- * library is opened at run time. tests/unit/test_opencl_api.c compares this
- * with the headers of Khronos where they are installed.
+ * The part of OpenCL that the library uses. The build needs no header of
+ * OpenCL; the library is opened at run time. tests/unit/test_opencl_api.c
+ * compares these declarations with the headers of Khronos where they are
+ * installed.
  */
 #ifndef DICOMM_ACCEL_OPENCL_API_H
 #define DICOMM_ACCEL_OPENCL_API_H
@@ -43,7 +44,7 @@ enum {
 	OPENCL_EVENT_COMMAND_EXECUTION_STATUS = 0x11d3,
 	OPENCL_COMPLETE = 0,
 
-	/* Bits */
+	/* Bits of masks */
 	OPENCL_DEVICE_TYPE_CPU = 1 << 1,
 	OPENCL_FP_DENORM = 1 << 0,
 	OPENCL_FP_INF_NAN = 1 << 1,
@@ -54,7 +55,7 @@ enum {
 
 #define OPENCL_DEVICE_TYPE_ALL 0xffffffffu
 
-/* F(name, result, parameters) for each function, all of OpenCL 2.0 */
+/* F(name, result, parameters) for each function. All are part of OpenCL 2.0. */
 #define OPENCL_FUNCTIONS(F)                                                    \
 	F(clGetPlatformIDs, int32_t,                                           \
 	  (uint32_t, opencl_platform *, uint32_t *))                           \

@@ -5,7 +5,7 @@
  * Neighbours map their memory as they map any host memory, so this backend has
  * only streams and kernels. It refuses a device with memory of its own, because
  * OpenCL cannot hand that memory to another process. A stream is an in-order
- * cl_command_queue; a user event holds it for a stream wait.
+ * cl_command_queue. A stream wait holds it by a user event.
  *
  * A queue belongs to a context of the user, and kernels that run in it must
  * belong to the same context. So each context gets programs of its own,
@@ -27,8 +27,9 @@
 
 #define MAX_PLATFORMS 16
 #define MAX_DEVICES 64
-#define TEXT_BYTES 512 /* of what a device says of itself */
-/* Work-groups for each compute unit: enough to hide their ends */
+#define TEXT_BYTES 512 /* bytes for a text that a device gives about itself */
+/* Work-groups for each compute unit: enough that the time in which the last
+ * ones end does not count. */
 #define GROUPS_PER_UNIT 8
 
 extern const struct accel accel_host;
@@ -51,7 +52,8 @@ static struct device {
 	opencl_device handle;
 	bool cpu;
 	uint32_t units;
-	/* Where no queue of the user says otherwise; made when first needed */
+	/* Used for streams without a queue of the user; created when
+	 * first needed. */
 	struct context *context;
 	opencl_queue queue;
 } devices[MAX_DEVICES];
@@ -60,7 +62,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int ndevices;
 static char none_why[256];
 
-/* Guards contexts, and what devices make when first needed. */
+/* Guards contexts, and what devices create when first needed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *contexts;
 
@@ -73,7 +75,8 @@ struct kernel {
 struct accel_stream {
 	struct context *context;
 	opencl_queue queue;
-	struct kernel *kernels; /* of this stream: their arguments are state */
+	/* of this stream alone, since a kernel object holds its arguments */
+	struct kernel *kernels;
 };
 
 struct accel_event {
@@ -82,7 +85,7 @@ struct accel_event {
 	opencl_event handle; /* NULL: never recorded */
 };
 
-/* Closings that are not opened, the oldest first */
+/* Queued waits that are not released, oldest first. */
 struct closing {
 	opencl_event user;
 	struct closing *next;
@@ -178,8 +181,9 @@ static uint64_t device_bits(opencl_device device, uint32_t what)
 	return bits;
 }
 
-/* A device takes any pointer of the process if it says so; PoCL's processors
- * do without saying so. Sums must round as the host's. */
+/* Returns why the device cannot be used, or NULL. The device must access any
+ * pointer of the process: it says so, or it is a CPU of PoCL, which does
+ * without saying so. float32 must round as on the host. */
 static const char *unusable(opencl_platform platform, opencl_device device)
 {
 	const uint64_t floats = OPENCL_FP_DENORM | OPENCL_FP_INF_NAN |
@@ -276,7 +280,8 @@ static dicomm_result_t check_index(int index)
 		    "opencl device %d: there are %d", index, n);
 }
 
-/* OpenCL gives nothing of a text for which there is no room. */
+/* OpenCL returns nothing of a text that does not fit, so the buffer is
+ * large. */
 static void device_text(int index, uint32_t what, char text[TEXT_BYTES])
 {
 	memset(text, 0, TEXT_BYTES);
@@ -284,7 +289,8 @@ static void device_text(int index, uint32_t what, char text[TEXT_BYTES])
 			   NULL);
 }
 
-/* Not asked: it knows of no pointer whose it is. */
+/* Only asked about devices whose runtime knows the owner of a pointer; OpenCL
+ * does not. */
 static bool opencl_loaded(void)
 {
 	return false;
@@ -418,7 +424,8 @@ static dicomm_result_t opencl_dmabuf(const void *ptr, size_t bytes, int *fd,
 
 /* ---- contexts and programs ---- */
 
-/* A reference to what we know of a context. Under the lock. */
+/* Take a reference to the record of a context, and make it for the first user.
+ * The caller holds the lock. */
 static dicomm_result_t context_get(opencl_context handle, int index,
 				   struct context **out)
 {
@@ -474,7 +481,8 @@ static dicomm_result_t build_failed(struct context *c, opencl_program program,
 		    error, log);
 }
 
-/* Under the lock: two streams must not compile the same. */
+/* The caller holds the lock, so that two streams do not compile the
+ * same module. */
 static dicomm_result_t program_build(struct context *c,
 				     enum launch_module module)
 {
@@ -503,7 +511,8 @@ static dicomm_result_t program_build(struct context *c,
 
 /* ---- streams ---- */
 
-/* Takes over the reference to the queue. Under the lock. */
+/* Make a stream. It takes over the caller's reference to the queue, also on
+ * failure. The caller holds the lock. */
 static dicomm_result_t stream_new(opencl_context context, int index,
 				  opencl_queue queue, struct accel_stream **out)
 {
@@ -539,9 +548,10 @@ static dicomm_result_t queue_new(opencl_context context, int index,
 	return DICOMM_SUCCESS;
 }
 
-/* The context and queue that a device has beside those of the user. They stay:
- * what the user queued on the default stream may outlast any of our streams.
- * Under the lock. */
+/* Create the context and the queue of a device for streams without a queue of
+ * the user. They are never destroyed: what the user queued on the default
+ * stream may still run after the last stream of the library is closed. The
+ * caller holds the lock. */
 static dicomm_result_t default_queue(int index)
 {
 	struct device *d = &devices[index];
@@ -658,7 +668,7 @@ static void opencl_close(struct accel_stream *s)
 	free(s);
 }
 
-/* Its memory is the host's, but nothing of OpenCL calls the host in turn. */
+/* OpenCL has no host function in a queue, by which the host could reduce. */
 static dicomm_result_t opencl_prepare_host_reduce(struct accel_stream *s,
 						  dicomm_datatype_t type)
 {
@@ -668,7 +678,7 @@ static dicomm_result_t opencl_prepare_host_reduce(struct accel_stream *s,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* What was queued is also begun. */
+/* End an operation: flush the queue, so that the device begins the work. */
 static dicomm_result_t queued(struct accel_stream *s, int32_t error,
 			      const char *what)
 {
@@ -783,7 +793,7 @@ static void opencl_stream_wait_release(struct accel_stream_wait *g)
 	free(c);
 }
 
-/* Nothing that is made or mapped waits for a queue. */
+/* OpenCL calls that create or map something do not wait for a queue. */
 static bool opencl_held(int index)
 {
 	(void)index;
@@ -876,7 +886,8 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	return DICOMM_SUCCESS;
 }
 
-/* Of a type that the device does not have, the program has no kernels. */
+/* The program has no kernels of a type that the device lacks; kernel_get()
+ * finds out. */
 static dicomm_result_t opencl_prepare(struct accel_stream *s,
 				      dicomm_datatype_t type)
 {
@@ -885,7 +896,7 @@ static dicomm_result_t opencl_prepare(struct accel_stream *s,
 	opencl_kernel kernel;
 	struct launch l;
 
-	/* Bitwise operators are in a module of their own. */
+	/* Bitwise operators are in another module, that of 8-bit integers. */
 	for (int i = 0; i < 2 && status == DICOMM_SUCCESS; i++) {
 		if (!launch_reduce(&l, type, ops[i], 0, 0, 0, 1))
 			continue;

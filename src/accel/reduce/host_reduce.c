@@ -7,7 +7,7 @@
 #include "src/accel/reduce/reduce.h"
 #include "src/base/type.h"
 
-/* Operands begin at lines of the cache. */
+/* Operands begin at a multiple of the size of a cache line. */
 #define LINE 64
 
 bool host_reduce_valid(const struct host_reduce *p)
@@ -22,8 +22,8 @@ bool host_reduce_valid(const struct host_reduce *p)
 	}
 }
 
-/* Behind them are their addresses: the stack of a driver's thread may be small.
- */
+/* Leaves room behind the operands for their addresses, which fold() does not
+ * put on the stack: that of a driver's thread may be small. */
 size_t host_reduce_piece(dicomm_datatype_t type, int operands, size_t *pitch)
 {
 	size_t share = HOST_REDUCE_BYTES / (size_t)operands;

@@ -13,7 +13,7 @@
 
 #include "dicomm.h"
 
-/* Pinned memory of a stream; a piece of all operands has to fit into it. */
+/* Pinned memory of a stream, in bytes. One piece of all operands has to fit. */
 #define HOST_REDUCE_BYTES ((size_t)4 << 20)
 
 enum host_reduce_kind {
@@ -23,28 +23,31 @@ enum host_reduce_kind {
 	HOST_REDUCE_DIVIDE
 };
 
-/* An operation; or a piece of it, whose operands lie `pitch` bytes apart. */
+/* An operation, or one piece of it. In a piece, the operands lie in pinned
+ * memory from `at` on, pitch bytes apart, and have n elements each. */
 struct host_reduce {
 	enum host_reduce_kind kind;
 	dicomm_datatype_t type;
 	dicomm_redop_t op;
 	int nsrc;
 	long divisor;
-	/* The bits of the scalar; unless it is copied behind the operand, from
-	 * there in the memory of the device. */
+	/* For HOST_REDUCE_SCALE: if scalar_at is NULL, scalar holds the bits of
+	 * the factor. Otherwise the device copies the factor from scalar_at, in
+	 * its memory, to the place behind the operand. */
 	uint64_t scalar;
 	const void *scalar_at;
 	unsigned char *at;
 	size_t pitch, n;
 };
 
-/* Is the operation defined for its type? */
+/* Returns true if the operation is defined for its type. */
 bool host_reduce_valid(const struct host_reduce *p);
 
-/* Elements of a piece of an operation with so many operands, which lie *pitch
- * bytes apart. 0: they are too many. */
+/* Returns how many elements of each operand a piece has for that number of
+ * operands, and in *pitch how many bytes apart they lie. Returns 0 if there are
+ * too many operands. */
 size_t host_reduce_piece(dicomm_datatype_t type, int operands, size_t *pitch);
-/* Reduce a piece; the result takes the place of its first operand. */
+/* Reduce one piece. The result overwrites the first operand. */
 void host_reduce_run(const struct host_reduce *p);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loops that the compiler vectorises, compiled once for each instruction set
- * (REDUCE_ISA is its name, the flags say which).
+ * Loops that the compiler vectorises. The build compiles this file once for
+ * each instruction set: its flags choose the set, REDUCE_ISA is its name.
  *
- * Results are the same bits for every instruction set and compiler. Hence: no
- * fused multiply-add (-ffp-contract=off), every NaN replaced by one pattern
- * (which operand's payload survives depends on the order of operands, which
- * the compiler may swap), integer arithmetic for conversions that the
- * processor lacks or does only nearly right (vcvtneps2bf16 flushes denormals).
+ * Results have the same bits for every instruction set and compiler. So there
+ * is no fused multiply-add (-ffp-contract=off). Every NaN is replaced by one
+ * pattern, since which operand's payload survives depends on the order of
+ * operands, which the compiler may swap. Conversions that the processor lacks
+ * or does only nearly right (vcvtneps2bf16 flushes denormals) use integer
+ * arithmetic.
  */
 #include <stdint.h>
 #include <string.h>
@@ -27,10 +28,11 @@
 #define TEXT(a) TEXT_(a)
 
 /* The caller promises that dst is an operand or overlaps none, so iterations
- * are independent; without this the compiler would test for it and take the
- * slow loop when dst is an operand. */
+ * are independent. Without this the compiler would test for overlap and take
+ * the slow loop when dst is an operand. */
 #ifdef __clang__
-/* Without optimisation, or with sanitizers, it says that it did not. */
+/* Without optimisation, or with sanitizers, clang warns that it did
+ * not vectorise. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -40,7 +42,8 @@
 #define KERNEL static __attribute__((noinline)) void
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements as they lie in memory: anywhere, and of any declared type. */
+/* Types of elements in memory, which may have any alignment and any
+ * declared type. */
 #define IN_MEMORY __attribute__((aligned(1), may_alias))
 typedef int8_t i8_mem IN_MEMORY;
 typedef uint8_t u8_mem IN_MEMORY;
@@ -91,7 +94,7 @@ INLINE double float64(uint64_t u)
 
 #define LINE 64
 
-/* dst lies on a line, src anywhere. */
+/* dst lies at the beginning of a cache line, src anywhere. */
 INLINE void stream_line(void *dst, const void *src)
 {
 #if defined(__AVX512F__)
@@ -132,11 +135,11 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
 	_mm_sfence();
 }
 
-/* Small enough to stay in the nearest cache with its operands, large enough
- * to hide the call. */
+/* In bytes: small enough to stay in the first-level cache with its operands,
+ * large enough to hide the call. */
 #define STREAM_BLOCK 1024
 
-/* Reduce into a block on the stack, and from there past the caches. */
+/* Reduce into a block on the stack, and store the block past the caches. */
 INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 			  const void *b, size_t n)
 {
@@ -146,7 +149,8 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 	unsigned char *d = dst;
 	const unsigned char *p = a, *q = b;
 
-	/* Elements that straddle lines: no element starts on one */
+	/* If no element begins at a line boundary, reduce all without
+	 * streaming. */
 	if (part % elem != 0 || part > left)
 		part = left;
 	fn(d, p, q, part / elem);
@@ -169,8 +173,8 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 
 #else
 
-/* Others see by themselves when whole lines are written, and do not fetch them
- * before; a block in between would be for nothing. */
+/* Other processors notice when whole lines are written, and do not read them
+ * first. So a block on the stack would gain nothing. */
 
 static void copy_stream(void *dst, const void *src, size_t bytes)
 {
@@ -186,7 +190,7 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 
 #endif
 
-/* name() is defined; this makes name_stream() of it. */
+/* Defines name_stream(), which streams what name() computes. */
 #define STREAM(name, elem)                                            \
 	KERNEL name##_stream(void *dst, const void *a, const void *b, \
 			     size_t n)                                \
@@ -194,9 +198,9 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 		stream_reduce(name, elem, dst, a, b, n);              \
 	}
 
-/* name() computes by floats: guarded_name() does so whatever the state of the
- * calling thread is. It costs one read of that state where this is the
- * default. */
+/* Defines guarded_name(), which gives the results of name() whatever
+ * floating-point state the calling thread has set. It costs one read of that
+ * state if the state is the default. */
 #define GUARDED(name, third, argument)                                        \
 	static void guarded_##name(void *dst, const void *a, third, size_t n) \
 	{                                                                     \
@@ -211,7 +215,7 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 		fp_state_write(was);                                          \
 	}
 
-/* A reduction: value is an expression of the operands x and y. */
+/* Defines a reduction. value is an expression of the operands x and y. */
 #define REDUCE(name, type, value)                                      \
 	KERNEL name(void *dst, const void *a, const void *b, size_t n) \
 	{                                                              \
@@ -242,7 +246,8 @@ INLINE void stream_reduce(reduce_fn fn, size_t elem, void *dst, const void *a,
 		}                                                           \
 	}
 
-/* Integers. Two's complement: what wraps is the same for both signs. */
+/* Integers. In two's complement, operators that wrap are the same for signed
+ * and unsigned types. */
 
 #define INTEGERS(i, u, wide)                  \
 	REDUCE(sum_##u, u, (wide)x + (wide)y) \
@@ -262,10 +267,11 @@ INTEGERS(i32, u32, uint32_t)
 INTEGERS(i64, u64, uint64_t)
 
 /*
- * Processors divide floats, but not integers, by the vector. The quotient is
- * exact: where it is no integer, it differs from one by at least 1 / divisor,
- * and that is more than the rounding error while x has fewer bits than the
- * significand. A divisor with more bits than x gives 0 however it is rounded.
+ * Processors divide vectors of floats, but not of integers. The truncated
+ * quotient is exact: a quotient that is no integer differs from one by at least
+ * 1 / divisor, and that is more than the rounding error while x has fewer bits
+ * than the significand. A divisor with more bits than x gives 0 however it is
+ * rounded.
  */
 #define DIVIDE(name, type, middle, result)                             \
 	KERNEL name(void *dst, const void *a, long divisor, size_t n)  \
@@ -306,9 +312,9 @@ INLINE double quiet64(double f)
 	return f != f ? float64(NAN64) : f;
 }
 
-/* Of two zeros the comparisons take the second; the bits of both choices
- * together give +0 to max and -0 to min. Of unequal numbers both choices are
- * the same. */
+/* Of two zeros, a comparison yields the second. The AND of the bits of both
+ * choices gives +0 to max, and the OR gives -0 to min. Of unequal numbers both
+ * choices are the same. */
 INLINE float max32(float x, float y)
 {
 	float r = float32(bits32(x > y ? x : y) & bits32(y > x ? y : x));
@@ -338,9 +344,10 @@ INLINE double min64(double x, double y)
 }
 
 /*
- * The sum of an average: inputs are scaled before, so the exact sum of all does
- * not exceed the largest number; partial sums that were rounded up may. Then
- * that number is the result. An infinite operand still makes the sum infinite.
+ * One step of an average's sum. The inputs are scaled before, so the exact sum
+ * does not exceed the largest number, but partial sums that were rounded up
+ * may. Then the result is that number. An infinite operand still makes the sum
+ * infinite.
  */
 INLINE float average32(float x, float y)
 {
@@ -377,7 +384,7 @@ REDUCE(min_f64, f64, min64(x, y))
 SCALE(scale_f64, f64, quiet64(x *y))
 
 /*
- * Narrow floats: how their bits read. Constants to the compiler, since every
+ * The format of a narrow float. The compiler treats it as constant, since every
  * function that takes one is inlined.
  */
 enum specials {
@@ -397,11 +404,12 @@ static const struct narrow e5m2 = {8, 2, 15, IEEE, 0x7c, 0x7e};
 static const struct narrow e4m3 = {8, 3, 7, ONLY_NAN, 0x7f, 0x7f};
 static const struct narrow e4m3fnuz = {8, 3, 8, NAN_IS_ZERO, 0x80, 0x80};
 static const struct narrow e5m2fnuz = {8, 2, 16, NAN_IS_ZERO, 0x80, 0x80};
-/* only for its order: it converts by shifting */
+/* used only for comparisons; bfloat16 is converted by shifting */
 static const struct narrow bf16 = {16, 7, 127, IEEE, 0x7f80, 0x7fc0};
 
-/* To float32, which holds every value. Denormals of the narrow type become
- * normal by a subtraction; the processor takes 100 cycles for its own. */
+/* Convert to float32, which holds every value. Denormals of the narrow type
+ * become normal by a subtraction; the processor would take 100 cycles to
+ * convert its own. */
 INLINE float narrow_decode(uint32_t x, struct narrow t)
 {
 	uint32_t sign = x >> (t.width - 1) << 31;
@@ -421,8 +429,9 @@ INLINE float narrow_decode(uint32_t x, struct narrow t)
 	return float32(r | sign);
 }
 
-/* Round to nearest even. What exceeds the largest value by half a step or
- * more becomes infinity, or NaN in a type without infinity. */
+/* Convert from float32, rounding to nearest even. What exceeds the
+ * largest value by half a step or more becomes infinity, or NaN in a type
+ * without infinity. */
 INLINE uint32_t narrow_encode(float f, struct narrow t)
 {
 	unsigned shift = 23 - t.man;
@@ -432,7 +441,8 @@ INLINE uint32_t narrow_encode(float f, struct narrow t)
 	uint32_t mag = u & 0x7fffffff;
 	uint32_t half = (1u << (shift - 1)) - 1 - ((127 - t.bias) << 23);
 	uint32_t normal = (mag + half + (mag >> shift & 1)) >> shift;
-	/* The last bit of this number weighs as much as that of a denormal */
+	/* The last bit of this number has the weight of a denormal's last
+	 * bit. */
 	uint32_t one = (127 + 24 - t.bias - t.man) << 23;
 	uint32_t denormal = bits32(float32(mag) + float32(one)) - one;
 	uint32_t r = mag < (128 - t.bias) << 23 ? denormal : normal;
@@ -458,8 +468,8 @@ INLINE bool narrow_is_nan(uint32_t x, struct narrow t)
 	return x == t.nan;
 }
 
-/* The sum r of an average, of x and y: as average32(), for what exceeds the
- * largest value. */
+/* r is the sum of x and y in an average. As average32(): if r overflows though
+ * x and y are numbers, the result is the largest number. */
 INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
 				struct narrow t)
 {
@@ -478,7 +488,7 @@ INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
 
 #define AVERAGE_BLOCK 256
 
-/* The sum is made in a block on the stack, since dst may be an operand. */
+/* Sums a block at a time on the stack, since dst may be an operand. */
 #define NARROW_AVERAGE(t, u)                                                 \
 	KERNEL avg_##t(void *dst, const void *a, const void *b, size_t n)    \
 	{                                                                    \
@@ -502,7 +512,7 @@ INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
 	}                                                                    \
 	STREAM(avg_##t, sizeof(u##_mem))
 
-/* Scale an input of an average: the factor is a float32, so the product is
+/* Scale an input of an average. The factor is a float32, so the product is
  * rounded once. */
 #define AVERAGE(name, type, encode, decode)                                 \
 	KERNEL name(void *dst, const void *a, const void *scalar, size_t n) \
@@ -516,8 +526,8 @@ INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
 			d[i] = (type##_mem)encode(decode(p[i]) * y);        \
 	}
 
-/* Sums and products through float32; the other operators choose one of the
- * operands, by its bits, in which sign and magnitude become one number. */
+/* Sums and products compute in float32. max and min choose one of the operands
+ * by comparing its bits, with sign and magnitude turned into one number. */
 #define NARROW_ORDER(t, i, u)                                                \
 	INLINE i##_mem t##_key(u##_mem x)                                    \
 	{                                                                    \
@@ -533,7 +543,7 @@ INLINE uint32_t narrow_saturate(uint32_t x, uint32_t y, uint32_t r,
 	REDUCE(max_##t, u, t##_quiet(x, y, t##_key(x) > t##_key(y) ? x : y)) \
 	REDUCE(min_##t, u, t##_quiet(x, y, t##_key(x) < t##_key(y) ? x : y))
 
-/* acc[i] from a[i], f being a[i] as float32 */
+/* Defines a step of a fold: acc[i] from a[i]. f is a[i] as float32. */
 #define ACCUMULATE(name, type, decode, value)            \
 	KERNEL name(float *acc, const void *a, size_t n) \
 	{                                                \
@@ -595,7 +605,7 @@ NARROW_CODEC(e5m2fnuz)
 
 /* bfloat16 is the upper half of float32 */
 
-/* The upper half of the result counts. */
+/* Only the upper half of the result is used. */
 INLINE uint32_t bf16_round(float f)
 {
 	uint32_t u = bits32(f);
@@ -615,8 +625,9 @@ INLINE uint32_t bf16_encode(float f)
 
 #define UPPER 0xffff0000u
 
-/* Two elements at once, each in its half, spare the vector units all packing
- * and unpacking, which costs more than the arithmetic. */
+/* Handles two elements at once, each in its half of a word. That spares
+ * the vector units packing and unpacking, which would cost more than
+ * the arithmetic. */
 #define REDUCE_BF16(name, op)                                                \
 	KERNEL name(void *dst, const void *a, const void *b, size_t n)       \
 	{                                                                    \
@@ -650,7 +661,8 @@ AVERAGE(average_bf16, u16, bf16_encode, bf16_decode)
 SCALE(scale_bf16, u16, bf16_encode(bf16_decode(x) * bf16_decode(y)))
 ACCUMULATE(unpack_bf16, u16, bf16_decode, f)
 ACCUMULATE(add_bf16, u16, bf16_decode, acc[i] + f)
-/* Only of this type a sum of finite values may exceed float32. */
+/* bfloat16 is the only narrow type whose finite values can add up to more than
+ * float32 holds. */
 ACCUMULATE(add_average_bf16, u16, bf16_decode, average32(acc[i], f))
 ACCUMULATE(multiply_bf16, u16, bf16_decode, acc[i] * f)
 PACK(pack_bf16, u16, bf16_encode)
@@ -669,7 +681,8 @@ NARROW_ARITHMETIC(e5m2fnuz, u8)
 
 #else
 
-/* Compilers do not vectorise these conversions, so this is written out. */
+/* Compilers do not vectorise these conversions, so the vectors are written
+ * out. */
 #ifdef __AVX512F__
 typedef __m512 lanes;
 
@@ -852,11 +865,11 @@ KERNEL pack_f16(void *dst, const float *acc, size_t n)
 
 /*
  * Sums and products of two 8-bit floats are three times as fast by way of
- * float16, which holds every such value: e5m2 as it is, e4m3 divided by 2 to
- * the difference of the biases, so that denormals are denormals. That results
- * are rounded twice does not show: for sums, float16 has twice the bits and
- * two more; products are too short to come that near to a tie. (The tests try
- * all pairs.)
+ * float16, which holds every such value. e5m2 is converted as it is; e4m3 is
+ * divided by 2 to the difference of the biases, so that denormals stay
+ * denormals. Results are rounded twice, which does not show: for sums, float16
+ * has twice the bits and two more, and products are too short to come that near
+ * to a tie. (The tests try all pairs.)
  */
 INLINE uint16_t narrow_to_half(uint8_t x, struct narrow t)
 {
@@ -867,8 +880,9 @@ INLINE uint16_t narrow_to_half(uint8_t x, struct narrow t)
 	if (t.specials == ONLY_NAN) {
 		half = code == 0x7f ? 0x7e00 : half;
 	} else if (t.specials == NAN_IS_ZERO) {
-		/* One exponent more than float16 has at the lower end, for
-		 * which its denormals serve, and so one less at the upper */
+		/* FNUZ e5m2 has one exponent more than float16 at the lower
+		 * end, for which float16's denormals serve, and so one less at
+		 * the upper end. */
 		if (t.bias == 16) {
 			int16_t denormal = (int16_t)(code << 7);
 			int16_t normal = (int16_t)(half - 0x400);
@@ -881,7 +895,8 @@ INLINE uint16_t narrow_to_half(uint8_t x, struct narrow t)
 	return half | sign;
 }
 
-/* NaN is 0x7e00 here, which reads as one, or exceeds the largest value. */
+/* NaN is 0x7e00 here, which reads as NaN in the narrow type, or exceeds its
+ * largest value. */
 INLINE uint8_t narrow_from_half(uint16_t half, struct narrow t)
 {
 	uint16_t mag = half & 0x7fff;
@@ -919,7 +934,9 @@ KERNEL prod_halves(uint16_t *x, const uint16_t *y, float scale, size_t n)
 INLINE void reduce_by_half(struct narrow t, bool product, void *dst,
 			   const void *a, const void *b, size_t n)
 {
-	/* Operands are divided by this, so the product is by its square */
+	/* Both operands are divided by this, so their product is divided by
+	 * its square. Multiplying once leaves it divided as
+	 * narrow_from_half() expects. */
 	const float scale = t.man == 3 ? (float)(1 << (15 - t.bias)) : 1;
 	uint16_t x[HALF_BLOCK], y[HALF_BLOCK];
 	const u8_mem *p = a, *q = b;
@@ -967,7 +984,7 @@ NARROW_BY_HALF(e5m2fnuz)
 
 #endif
 
-/* Numbers beyond the largest one of a narrow type become that one. */
+/* Limit finite numbers beyond the largest one of a narrow type to that one. */
 KERNEL clamp(float *acc, float most, size_t n)
 {
 	uint32_t limit = bits32(most);
@@ -981,7 +998,8 @@ KERNEL clamp(float *acc, float most, size_t n)
 	}
 }
 
-/* For the caller: whatever the floating-point state of its thread is */
+/* What the table points to: kernels that work in any floating-point state of
+ * the calling thread. */
 
 #define GUARDED_OP(name)                \
 	GUARDED(name, const void *b, b) \
@@ -1006,7 +1024,8 @@ KERNEL clamp(float *acc, float most, size_t n)
 	GUARDED_SCALE(scale_##t) \
 	FLOAT_DIVIDE(t, type)
 
-/* Their reciprocals are elements of the type. */
+/* For these types the reciprocal is an element of the type, so scaling is
+ * the same. */
 #define average_f32 scale_f32
 #define average_f64 scale_f64
 GUARDED_FLOAT(f16, float)
@@ -1023,12 +1042,12 @@ GUARDED_SCALE(average_e4m3)
 GUARDED_SCALE(average_e5m2)
 GUARDED_SCALE(average_e4m3fnuz)
 GUARDED_SCALE(average_e5m2fnuz)
-/* Of narrow types these look at bits only. */
+/* max and min of narrow types look at bits only and need no guard. */
 GUARDED_OP(max_f32)
 GUARDED_OP(min_f32)
 GUARDED_OP(max_f64)
 GUARDED_OP(min_f64)
-/* By quotients of floats */
+/* These compute quotients of floats. */
 GUARDED_DIVIDE(divide_i8)
 GUARDED_DIVIDE(divide_u8)
 GUARDED_DIVIDE(divide_i16)
@@ -1052,7 +1071,7 @@ GUARDED_DIVIDE(divide_u32)
 		[DICOMM_MAX] = m##max_##t##s, [DICOMM_MIN] = m##min_##t##s, \
 	}
 
-/* s is nothing or _stream */
+/* s is empty or _stream. */
 #define ALL_OPS(s)                                                  \
 	{                                                           \
 		[DICOMM_INT8] = INTEGER_OPS(i8, u8, s),             \

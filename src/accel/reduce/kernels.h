@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of one instruction set: the same source, compiled once for
- * each. Only reduce.c and its tests look in here.
+ * The kernels of one instruction set. The same source is compiled once for each
+ * instruction set. Only reduce.c and its tests include this.
  */
 #ifndef DICOMM_ACCEL_REDUCE_KERNELS_H
 #define DICOMM_ACCEL_REDUCE_KERNELS_H
@@ -17,16 +17,17 @@
 
 struct reduce_kernels {
 	const char *isa;
-	/* Dense tables with holes (NULL), indexed by stream, type, operator */
+	/* Tables indexed by stream, type and operator; NULL where undefined. */
 	reduce_fn op[2][TYPE_LIMIT][REDUCE_OP_LIMIT];
 	scale_fn scale[TYPE_LIMIT];
 	scale_fn average[TYPE_LIMIT];
 	divide_fn divide[TYPE_LIMIT];
-	/* For folds of floats below 32 bits. The caller sets the floating-point
-	 * state (fp_state.h). unpack: to float32; add: acc[i] += a[i];
-	 * add_average: the same, where a sum of finite numbers stays finite;
-	 * multiply: acc[i] *= a[i]; clamp: finite numbers to +-most; pack:
-	 * back, rounded to nearest even */
+	/* For folds of floats below 32 bits, which sum in float32. The caller
+	 * sets the floating-point state (fp_state.h). unpack: converts to
+	 * float32. add: acc[i] += a[i]. add_average: the same, but a sum of
+	 * finite numbers stays finite. multiply: acc[i] *= a[i]. clamp:
+	 * limits finite numbers to +-most. pack: converts back, rounded to
+	 * nearest even. */
 	void (*unpack[TYPE_LIMIT])(float *acc, const void *a, size_t n);
 	void (*add[TYPE_LIMIT])(float *acc, const void *a, size_t n);
 	void (*add_average[TYPE_LIMIT])(float *acc, const void *a, size_t n);
@@ -42,9 +43,11 @@ extern const struct reduce_kernels reduce_kernels_avx2;
 extern const struct reduce_kernels reduce_kernels_avx512;
 #endif
 
-/* Best first; NULL ends the list of those that this processor can run. */
+/* Returns the index-th best set of kernels that this processor can run, or NULL
+ * if there are not so many. */
 const struct reduce_kernels *reduce_kernels_usable(int index);
-/* For tests: use these from now on. Not while another thread reduces. */
+/* For tests: use these kernels from now on. No other thread may
+ * reduce meanwhile. */
 void reduce_kernels_force(const struct reduce_kernels *kernels);
 
 #endif

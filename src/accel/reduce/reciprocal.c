@@ -8,7 +8,8 @@
 #include "src/base/fp_state.h"
 #include "src/base/type.h"
 
-/* Not inlined: in the floating-point state that its caller sets. */
+/* Not inlined, so that the compiler cannot move the division out of the
+ * floating-point state that the caller sets. */
 static __attribute__((noinline)) void divide(bool is_double, int ranks,
 					     void *scalar)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reductions: which kernels this processor can run, and folds made of them. */
+/* Chooses the kernels for this processor, and makes folds of them. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,8 +13,8 @@
 #include "src/accel/reduce/kernels.h"
 #include "src/base/fp_state.h"
 
-/* Elements of an operand that a fold takes at a time: all its operands and
- * the sum stay in the nearest cache. */
+/* Elements that a fold handles at a time. All its operands and the sum stay in
+ * the first-level cache. */
 #define FOLD_ELEMS 256
 
 #if defined(__x86_64__)
@@ -22,8 +22,8 @@ static bool has_avx2(void)
 {
 	unsigned eax, ebx, ecx = 0, edx;
 
-	/* Not every compiler's __builtin_cpu_supports() knows f16c. AVX2
-	 * implies that the kernel saves the registers of both. */
+	/* Some compilers' __builtin_cpu_supports() does not know f16c. AVX2
+	 * implies that the operating system saves the registers of both. */
 	return __builtin_cpu_supports("avx2") &&
 	       __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
@@ -104,7 +104,7 @@ void reduce_copy_stream(void *dst, const void *src, size_t bytes)
 	kernels()->copy_stream(dst, src, bytes);
 }
 
-/* The largest number of a narrow float type */
+/* The largest finite number of a narrow float type. */
 static float largest(dicomm_datatype_t type)
 {
 	switch (type) {
@@ -121,7 +121,8 @@ static float largest(dicomm_datatype_t type)
 	}
 }
 
-/* An operator that rounds: the sum stays in float32 up to the end. */
+/* For operators that round: keep the sum in float32 and round once at the
+ * end. */
 static void fold_narrow(dicomm_datatype_t type, dicomm_redop_t op,
 			unsigned char *dst, const void *const *src, int nsrc,
 			size_t offset, size_t n)
@@ -147,8 +148,8 @@ static void fold_narrow(dicomm_datatype_t type, dicomm_redop_t op,
 	fp_state_leave(was);
 }
 
-/* An operator whose result is one of the type. dst may be any of src, so it
- * is written when all have been read. */
+/* For operators whose result is always exact in the type. dst may be any
+ * source, so it is written only in the last step, when all have been read. */
 static void fold_exact(reduce_fn fn, unsigned char *dst, const void *const *src,
 		       int nsrc, size_t offset, size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * As much of Level Zero as we use: no header of it is needed to build, and its
- * loader is opened at run time. tests/unit/test_ze_api.c compares this with the
- * headers where they are installed.
+ * The part of Level Zero that the library uses. The build needs no header of
+ * Level Zero; its loader is opened at run time. tests/unit/test_ze_api.c
+ * compares these declarations with the headers where they are installed.
  */
 #ifndef DICOMM_ACCEL_ZE_API_H
 #define DICOMM_ACCEL_ZE_API_H
@@ -138,7 +138,7 @@ struct ze_ipc {
 	char data[64];
 };
 
-/* The comparison brings the types of the headers under these names. */
+/* The comparing test defines these types from the headers. */
 #ifndef ZE_API_TYPES
 typedef uint32_t ze_result;
 typedef struct ze_driver_ *ze_driver;
@@ -229,7 +229,7 @@ enum {
 	ZE_INDIRECT_ALL = 7, /* host, device and shared */
 };
 
-/* F(our name, symbol, parameters) for each function; all are needed. */
+/* F(our name, symbol, parameters) for each function. All are needed. */
 #define ZE_FUNCTIONS(F)                                                       \
 	F(init, zeInit, (uint32_t))                                           \
 	F(drivers, zeDriverGet, (uint32_t *, ze_driver *))                    \
@@ -296,8 +296,7 @@ enum {
 	  (ze_kernel, uint32_t, size_t, const void *))                        \
 	F(indirect, zeKernelSetIndirectAccess, (ze_kernel, uint32_t))
 
-/* Those of which the headers of Debian know nothing, and that need not be
- * there */
+/* Functions that Debian's headers lack. None is needed. */
 #define ZE_MORE_FUNCTIONS(F)                           \
 	F(list_device, zeCommandListGetDeviceHandle,   \
 	  (ze_command_list, ze_device *))              \
@@ -308,8 +307,9 @@ enum {
 	F(list_index, zeCommandListImmediateGetIndex,  \
 	  (ze_command_list, uint32_t *))
 
-/* Those of a driver, that need not be there: it says where they are. Pages of
- * the host become such as kernels reach at their own address. */
+/* Functions of the driver itself, which gives their addresses. None is
+ * needed. They make host pages accessible to kernels, at the same address,
+ * and undo that. */
 #define ZE_DRIVER_FUNCTIONS(F)                         \
 	F(host_import, zexDriverImportExternalPointer, \
 	  (ze_driver, void *, size_t))                 \

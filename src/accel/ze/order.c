@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What runs when on devices of Level Zero. */
+/* In-order streams, events and host functions on devices of Level Zero. */
 #include "src/accel/ze/order.h"
 
 #include <pthread.h>
@@ -10,24 +10,26 @@
 #include "src/base/thread.h"
 
 #define POOL_EVENTS 64
-/* Between two looks at events for which functions wait */
+/* Interval at which the caller thread and the probe look at events. */
 #define LOOK_NS 20000
-/* What is still not there then will not come. */
+/* A list that can run reaches its end within this time. */
 #define PROBE_NS UINT64_C(2000000000)
-/* Who was held follows at once. */
+/* A list that was held reaches its end within this time after the hold ends. */
 #define FOLLOWS_NS UINT64_C(200000000)
 
-/* An event, and who may still need it: a mark, a hold, a call, a list that
- * waits for it. */
+/* An event, with the number of its users: a mark, a hold, a call, each list
+ * that waits for it. */
 struct slot {
 	int index;
 	ze_event event;
 	int users;
-	struct waited *passed; /* once it has happened, by its list */
+	/* what the event's list waited for before it; no longer needed once the
+	 * event has happened */
+	struct waited *passed;
 	struct slot *next;
 };
 
-/* An event that a list waits for */
+/* An event that a list waits for. */
 struct waited {
 	struct slot *slot;
 	struct waited *next;
@@ -38,8 +40,10 @@ struct ze_list {
 	bool user, shared;
 	uint32_t queue, priority;
 	ze_command_list handle;
-	struct waited *waited; /* since the last event of its own */
-	struct slot *last;     /* of one that is spare */
+	/* events it waits for, since its own last event */
+	struct waited *waited;
+	/* last event of a spare list: when it has happened, the list is idle */
+	struct slot *last;
 	struct ze_list *next;
 };
 
@@ -62,11 +66,11 @@ struct call {
 struct ze_functions ze;
 struct ze_place ze_places[ZE_DEVICES];
 
-/* Guards all of this; who releases a stream wait takes it, so nothing that the
- * driver may wait in is done with it. */
+/* Guards everything here. Whoever releases a stream wait takes this lock, so no
+ * call of the driver that may block is made under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guards lists that several use, of which Level Zero wants one at a time; taken
- * before the other. */
+/* Guards lists that several threads use, since Level Zero allows one thread at
+ * a time for a list. Taken before `lock`. */
 static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
 static struct per_device {
@@ -88,7 +92,7 @@ static void list_unlock(const struct ze_list *list)
 		pthread_mutex_unlock(&sharing);
 }
 
-/* For who appends to a list */
+/* Taken to append to a list. */
 static void enter(const struct ze_list *list)
 {
 	list_lock(list);
@@ -113,7 +117,8 @@ static void slot_put(struct slot *s)
 	d->retired = s;
 }
 
-/* What its list has waited for before it is not needed by that list. */
+/* The event has happened, so its list no longer needs the events that it waited
+ * for before it. */
 static void slot_happened(struct slot *s)
 {
 	struct waited *w;
@@ -178,7 +183,7 @@ static int slots_make(int index)
 	return error;
 }
 
-/* With one user */
+/* Get an unused event, with one user. */
 static int slot_get(int index, struct slot **out)
 {
 	struct per_device *d = &per_device[index];
@@ -197,7 +202,7 @@ static int slot_get(int index, struct slot **out)
 	return ZE_SUCCESS;
 }
 
-/* One that nothing was appended for */
+/* Give back an event for which nothing was appended. */
 static void slot_unget(struct slot *s)
 {
 	struct per_device *d = &per_device[s->index];
@@ -209,7 +214,7 @@ static void slot_unget(struct slot *s)
 
 /* ---- what is appended to lists ---- */
 
-/* An event that happens when all that is before it has run */
+/* Append an event that happens when all earlier work of the list has run. */
 static int append_event(struct ze_list *list, struct slot **out)
 {
 	struct slot *s = NULL;
@@ -228,7 +233,7 @@ static int append_event(struct ze_list *list, struct slot **out)
 	return ZE_SUCCESS;
 }
 
-/* What is appended from now on runs after the event. */
+/* Make what is appended from now on run after the event. */
 static int append_wait(struct ze_list *list, struct slot *s)
 {
 	struct waited *w = malloc(sizeof(*w));
@@ -247,7 +252,8 @@ static int append_wait(struct ze_list *list, struct slot *s)
 	return ZE_SUCCESS;
 }
 
-/* Lists of ours end in a barrier; those of the user, as they like. */
+/* A list of the library ends in a barrier after each piece of work. A list of
+ * the user may not, so work on it begins with one. */
 static int work_begin(struct ze_list *list)
 {
 	return list->user ? (int)ze.barrier(list->handle, NULL, 0, NULL)
@@ -263,10 +269,11 @@ int ze_list_copy(struct ze_list *list, void *dst, const void *src, size_t bytes)
 {
 	int error;
 
-	/* It takes no operands that overlap. */
+	/* The driver refuses operands that overlap. */
 	if (dst == src)
 		return ZE_SUCCESS;
-	/* The driver may wait for the list; see gpu/device.h. */
+	/* The driver may wait for the list here, so `lock` is not taken;
+	 * see gpu/device.h. */
 	list_lock(list);
 	error = work_begin(list);
 	if (!error)
@@ -323,7 +330,7 @@ static int list_make(int index, uint32_t queue, uint32_t priority,
 	return error;
 }
 
-/* A list whose work has all run */
+/* Take a spare list whose work has all run. */
 static struct ze_list *spare_get(int index, uint32_t queue, uint32_t priority)
 {
 	struct ze_list **at = &per_device[index].spare, *list;
@@ -396,8 +403,8 @@ int ze_list_is_immediate(const struct ze_list *list, uint8_t *immediate)
 	return (int)ze.list_is_immediate(list->handle, immediate);
 }
 
-/* A last event, which tells of the others; without one they are not used
- * again. */
+/* Append a last event to the list, which shows when all of its work has run. If
+ * that fails, the list is not reused. */
 void ze_list_close(struct ze_list *list)
 {
 	struct per_device *d = &per_device[list->index];
@@ -429,7 +436,8 @@ static void nap(void)
 	nanosleep(&t, NULL);
 }
 
-/* Of a device that is lost, too, whose streams tell of that. */
+/* Returns true if the list has reached the call, or if the device is lost. In
+ * the latter case the function runs, too; the streams report the loss. */
 static bool can_be_called(const struct call *c)
 {
 	ze_result state = ze.event_query(c->reached->event);
@@ -475,7 +483,7 @@ static void *caller_run(void *arg)
 	return NULL;
 }
 
-/* Of the process, for good */
+/* Start the thread, once for the process. It never ends. */
 static int caller_start(void)
 {
 	if (!caller_runs)
@@ -484,7 +492,8 @@ static int caller_start(void)
 	return caller_runs ? ZE_SUCCESS : ZE_OUT_OF_HOST_MEMORY;
 }
 
-/* What cannot be appended as a whole leaves nobody waiting. */
+/* Append the event before the call and the wait behind it. On failure nothing
+ * waits for a call that never comes. */
 static int call_append(struct ze_list *list, struct call *c)
 {
 	int error = caller_start();
@@ -636,7 +645,7 @@ bool ze_hold_end(struct ze_holds *holds)
 
 /* ---- queues ---- */
 
-/* Has a list come to its end within that time? */
+/* Find out whether the list reaches its end within that time. */
 static int reaches_end(struct ze_list *list, uint64_t within_ns, bool *does)
 {
 	uint64_t until = clock_ns() + within_ns;
@@ -655,8 +664,9 @@ static int reaches_end(struct ze_list *list, uint64_t within_ns, bool *does)
 	return error == ZE_NOT_READY ? ZE_SUCCESS : error;
 }
 
-/* Not to take what others do on the device for an effect of the hold: `other`
- * has to get on without it before, and at once when it has ended. */
+/* Find out whether a held list `waiting` holds up `other`. Work of others on
+ * the device could look like that. So `other` has to reach its end before the
+ * hold, and again at once after it has ended. */
 static int probe(struct ze_list *waiting, struct ze_list *other,
 		 enum ze_apart *found)
 {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In-order streams, events and host functions for Level Zero, which has none.
+ * In-order streams, events and host functions for Level Zero, which has none of
+ * them.
  *
  * Command lists of Level Zero run in no order unless a barrier says so, an
  * event happens once, and nothing in the driver calls the host. So this file
- *  - appends a barrier after everything on a list, which makes it a stream;
- *  - makes a mark out of many events, one after the other;
- *  - has a thread that watches the streams on which a host function is queued,
- * and calls it, while the stream waits for another event.
+ * - appends a barrier after everything on a list, which makes it a stream;
+ * - makes a mark, which can be set again and again, of many events;
+ * - has a thread that watches streams with queued host functions. It calls a
+ *   function when the stream has reached it, while the stream waits for another
+ *   event.
  *
- * Events and lists are used again and never destroyed. An event is used again
- * only after it has happened and all that waited for it has gone on.
+ * Events and lists are reused and never destroyed. An event is reused only
+ * after it has happened and all that waited for it has gone on.
  *
- * Functions return a ze_result. Any thread.
+ * Functions return a ze_result. Threads: any.
  */
 #ifndef DICOMM_ACCEL_ZE_ORDER_H
 #define DICOMM_ACCEL_ZE_ORDER_H
@@ -32,17 +34,18 @@ struct ze_functions {
 #undef F
 };
 
-/* The loader's, once it is open */
+/* Functions of the loader. Valid once ze.c has opened it. */
 extern struct ze_functions ze;
 
-/* What ze.c finds, in the order of the indices of devices */
+/* What ze.c finds out about a device. ze_places[] is indexed by the
+ * device's index. */
 struct ze_place {
 	ze_driver driver;
 	ze_context context;
 	ze_device device;
-	uint32_t ordinal; /* of the queues that compute */
-	uint32_t queues;  /* how many of them there are */
-	uint32_t ours;    /* of these, for lists of ours */
+	uint32_t ordinal; /* queue group with compute queues */
+	uint32_t queues;  /* number of queues in that group */
+	uint32_t ours;    /* which of these queues the library's lists use */
 };
 extern struct ze_place ze_places[ZE_DEVICES];
 
@@ -52,44 +55,47 @@ struct ze_mark;
 enum ze_apart {
 	ZE_APART,
 	ZE_TOGETHER,
-	ZE_BUSY, /* nothing of the device runs: it cannot be told */
+	ZE_BUSY, /* the list does not run in any case, so nothing is known */
 };
-/* Does a list of ours go on, on that queue and with that priority, while one
- * with the priority of users waits for the host? Waits a few seconds, if not.
- */
+/* Find out whether a list of the library, on that queue and with that priority,
+ * advances while a list with the users' priority waits for the host. Takes up
+ * to a few seconds if it does not advance. */
 int ze_list_probe(int index, uint32_t queue, uint32_t priority,
 		  enum ze_apart *found);
 
-/* One of our own */
+/* Get a list of the library. */
 int ze_list_new(int index, uint32_t priority, struct ze_list **list);
-/* One of the user, who keeps it until ze_list_close(); NULL: one of ours that
- * all share who ask so */
+/* Get the user's list, which the user keeps until ze_list_close(). If native is
+ * NULL, get the device's default list, which all such callers share. */
 int ze_list_of(int index, void *native, struct ze_list **list);
-/* An error where that cannot be told */
+/* Fails if the loader cannot tell. */
 int ze_list_is_immediate(const struct ze_list *list, uint8_t *immediate);
-/* What was appended still runs. */
+/* Work on the list still runs. */
 void ze_list_close(struct ze_list *list);
 int ze_list_copy(struct ze_list *list, void *dst, const void *src,
 		 size_t bytes);
-/* Of `blocks` groups; each argument is of 64 bits, NULL ends them. */
+/* Launch a kernel of `blocks` groups. Each argument has 64 bits; NULL
+ * ends them. */
 int ze_list_launch(struct ze_list *list, ze_kernel kernel, uint32_t blocks,
 		   void *const *args);
-/* fn(arg) in a thread of the library, in its turn */
+/* Queue a call of fn(arg), by a thread of the library. */
 int ze_list_call(struct ze_list *list, void (*fn)(void *arg), void *arg);
 
 int ze_mark_create(struct ze_mark **mark);
 int ze_mark_destroy(struct ze_mark *mark);
 int ze_mark_set(struct ze_mark *mark, struct ze_list *list);
-/* ZE_NOT_READY: it has not been reached. Never set: ZE_SUCCESS */
+/* Returns ZE_NOT_READY if the list has not reached the mark, and ZE_SUCCESS if
+ * the mark was never set. */
 int ze_mark_query(struct ze_mark *mark);
 int ze_mark_wait(struct ze_list *list, struct ze_mark *mark);
 
-/* What holds lists until the host lets go: the oldest hold first. */
+/* A queue of holds. Each holds one list until the host ends it; ze_hold_end()
+ * ends the oldest. */
 struct ze_holds {
 	struct ze_hold *first, **last;
 };
 int ze_hold_add(struct ze_holds *holds, struct ze_list *list);
-/* False: there is none. */
+/* Returns false if there is no hold. */
 bool ze_hold_end(struct ze_holds *holds);
 
 #endif

@@ -4,9 +4,9 @@
  * event that only the host signals.
  *
  * Drivers run many command lists on few queues, and a list that waits may hold
- * up the other lists of its queue. So the lists of the library have to be on
- * another queue than those of users; and two lists of users need two queues if
- * one follows the other through the library.
+ * up the other lists of its queue. So the library's lists have to be on another
+ * queue than the users' lists. Two lists of users need two queues if one
+ * depends on the other through the library.
  */
 #ifndef DICOMM_ACCEL_ZE_STREAM_WAIT_H
 #define DICOMM_ACCEL_ZE_STREAM_WAIT_H
@@ -19,10 +19,11 @@ struct accel_stream_wait {
 	struct ze_holds holds;
 };
 
-static _Atomic int pending_stream_waits; /* queued and not released */
+/* queued and not released, of all devices */
+static _Atomic int pending_stream_waits;
 
-/* The first queue for ours that is not held up by lists of users, and what was
- * found of the last one that was looked at. */
+/* Choose the first queue on which the library's lists are not held up by those
+ * of users. *found is the result for the last queue that was tried. */
 static int find_ours(int index, enum ze_apart *found)
 {
 	struct ze_place *place = &ze_places[index];
@@ -58,7 +59,7 @@ static int warn_of_users(int index)
 	return error;
 }
 
-/* Once for each device: what it says, it says again. */
+/* Probes each device only once; later calls give the same answer. */
 static dicomm_result_t stream_wait_probe(int index, bool *waits)
 {
 	static struct {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Intel GPUs by Level Zero, whose loader is opened at run time. This file gives
- * Level Zero the shape of the CUDA driver that src/accel/gpu expects; streams
- * and events are in order.h. A stream of the user is an immediate
+ * Level Zero the shape of the CUDA driver that src/accel/gpu expects. order.h
+ * makes its streams and events. A stream of the user is an immediate
  * ze_command_list_handle_t.
  *
- * Each driver has one context of ours. A driver knows the memory, lists and
- * devices of all contexts of the process.
+ * The library has one context for each driver. A driver knows the memory, lists
+ * and devices of all contexts of the process.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,9 +31,10 @@
 #define MAX_DRIVERS 8
 #define MAX_GROUPS 16
 #define MAX_TILES 8
-/* In a handle, behind a descriptor and an offset of 64 bits each */
+/* Offset of the owner's pid in an IPC handle, behind a descriptor and an offset
+ * of 64 bits each. */
 #define IPC_OWNER 16
-/* Pages of an allocation, and of a large one */
+/* Page size of an allocation, and of one of at least LARGE_BYTES. */
 #define PAGE_BYTES ((size_t)64 << 10)
 #define LARGE_BYTES ((size_t)2 << 20)
 
@@ -63,7 +64,8 @@ typedef ze_ipc gpu_ipc;
 typedef uint8_t gpu_capture;
 
 static int nplaces;
-/* Parts of devices, which programs may take for devices */
+/* Tiles of devices, and the devices themselves. Programs may use a tile as
+ * a device. */
 static struct tile {
 	ze_device device;
 	int index;
@@ -76,7 +78,7 @@ static struct {
 #undef F
 } extensions[ZE_DEVICES];
 
-/* The device of a thread between gpu_enter() and gpu_leave() */
+/* Device of the thread between gpu_enter() and gpu_leave(). */
 static _Thread_local int entered;
 
 static const char *gpu_error_text(int error)
@@ -142,7 +144,7 @@ static bool open_library(char *why, size_t len)
 	return true;
 }
 
-/* The queues that run kernels also copy. */
+/* Find the queue group that runs kernels; its queues copy, too. */
 static bool find_ordinal(struct ze_place *place)
 {
 	ze_group_properties groups[MAX_GROUPS];
@@ -227,7 +229,7 @@ static int gpu_load(char *why, size_t len)
 	error = (int)ze.init(ZE_GPU_ONLY);
 	if (!error)
 		error = (int)ze.drivers(&n, drivers);
-	/* One that fails does not hide the devices of the others. */
+	/* A driver that fails does not hide the devices of the others. */
 	for (uint32_t i = 0; i < n && !error; i++) {
 		int of_driver = add_driver(drivers[i]);
 
@@ -251,7 +253,7 @@ static int gpu_device_init(int index)
 	return ZE_SUCCESS;
 }
 
-/* Nothing is captured. */
+/* Level Zero has no captures into graphs. */
 static void gpu_relax(void)
 {
 }
@@ -344,7 +346,7 @@ static bool gpu_has_dmabuf(int index)
 	       external.exports & ZE_DMA_BUF;
 }
 
-/* Of a kind that can be exported, where the device exports */
+/* Allocate memory that can be exported, if the device can export any. */
 static int ze_alloc(void **p, size_t bytes)
 {
 	const struct ze_export_desc exported = {.type = ZE_EXPORT_DESC,
@@ -357,7 +359,7 @@ static int ze_alloc(void **p, size_t bytes)
 	return (int)ze.alloc(place->context, &desc, bytes, 0, place->device, p);
 }
 
-/* When what uses it has run, as other drivers do */
+/* Free when the work that uses the memory has run, as other drivers do. */
 static int ze_free(void *p)
 {
 	const ze_free_desc desc = {.type = ZE_FREE_DESC,
@@ -391,8 +393,8 @@ static int ze_host_alloc(void **p, size_t bytes, unsigned flags)
 				  p);
 }
 
-/* A device that reaches all memory of the process does so at its address; to
- * others, their driver brings pages, at their address as well. */
+/* Returns true if the device accesses all memory of the process at its address.
+ * For other devices the driver imports host pages, also at their address. */
 static bool reaches_all(int index)
 {
 	ze_access_properties access = {.type = ZE_ACCESS_PROPERTIES};
@@ -435,10 +437,12 @@ static size_t round_up(size_t bytes, size_t to)
 	return (bytes + to - 1) / to * to;
 }
 
-/* A descriptor is of the driver's memory that an allocation is made of. That
- * may be a pool of many: then nobody says where in it this one is, they all
- * have one number, and the descriptor goes with any of them. Or it is a part:
- * a device of several tiles has one on each. */
+/* Returns true if the descriptor is that of this allocation alone. The driver
+ * makes an allocation in one of its memory objects. That may be a pool for
+ * many allocations: they share one id, the driver does not tell the offset in
+ * the pool, and the descriptor can be closed with any of them. Or the object
+ * is only a part of the allocation: on a device of several tiles, each tile
+ * has one. */
 static bool is_whole(int fd, size_t bytes)
 {
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -448,7 +452,7 @@ static bool is_whole(int fd, size_t bytes)
 	       ((size_t)size >= bytes && (size_t)size <= round_up(bytes, page));
 }
 
-/* It begins with a descriptor. */
+/* The handle begins with the descriptor of the memory. */
 static int ze_ipc_get(ze_ipc *ipc, void *base)
 {
 	ze_context context = ze_places[entered].context;
@@ -466,9 +470,11 @@ static int ze_ipc_get(ze_ipc *ipc, void *base)
 	return is_whole(fd, size) ? ZE_SUCCESS : ZE_UNSUPPORTED_FEATURE;
 }
 
-/* A handle begins with a descriptor of the process that made it. In newer
- * drivers that process follows it and an offset, and they ask it themselves;
- * others have the kind of the memory there, 0. */
+/* Make a handle of another process usable here. It begins with a descriptor of
+ * that process. Newer drivers put the owner's pid behind it and an offset, and
+ * fetch the descriptor themselves. Older ones have the kind of the memory
+ * there, which is 0; then this process fetches the descriptor (*fd, which the
+ * caller closes) and puts it into the handle. */
 static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 {
 	int theirs, pid;
@@ -515,14 +521,14 @@ static int ze_ipc_close(void *base)
 	return (int)ze.ipc_close(ze_places[entered].context, base);
 }
 
-/* Nothing says that it needs none. */
+/* Level Zero has no query that says that a device needs no flush. */
 static unsigned gpu_flushes(int index)
 {
 	(void)index;
 	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
 }
 
-/* The driver keeps its own descriptor. */
+/* The driver keeps its own descriptor, so hand out a duplicate. */
 static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
 			uint64_t *skip)
 {
@@ -554,7 +560,8 @@ static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
 
 /* ---- streams ---- */
 
-/* Older loaders do not say. */
+/* Returns true if the list is one of that device, also if the loader is too old
+ * to tell. */
 static bool is_list_of(int index, ze_command_list list)
 {
 	ze_device device = NULL;
@@ -567,8 +574,9 @@ static bool is_list_of(int index, ze_command_list list)
 	return false;
 }
 
-/* Where priorities do not set lists apart, ours would wait behind it. Older
- * loaders do not say. */
+/* Returns true if the list is on the queue of the library's lists, which would
+ * then wait behind it where priorities do not separate them. Returns false if
+ * the loader is too old to tell. */
 static bool is_on_ours(int index, ze_command_list list)
 {
 	const struct ze_place *place = &ze_places[index];
@@ -637,7 +645,8 @@ static int gpu_host_function(struct ze_list *list, void (*fn)(void *arg),
 	return ze_list_call(list, fn, arg);
 }
 
-/* No list writes to memory, or waits for it, as a stream of CUDA does. */
+/* A list of Level Zero cannot write a word of memory or wait for one, as a
+ * stream of CUDA can. */
 static bool gpu_writes(int index)
 {
 	(void)index;
@@ -672,7 +681,7 @@ static int gpu_word_alloc(void **at)
 
 /* ---- kernels ---- */
 
-/* SPIR-V of each type; the driver compiles it. */
+/* Each type is a module, as SPIR-V, which the driver compiles. */
 static int gpu_module_of(const struct launch *l)
 {
 	return (int)l->module;
@@ -687,7 +696,7 @@ static const struct image *gpu_image(int module, int i)
 	return i ? NULL : image_find(name);
 }
 
-/* A device may lack what these need, as float64 */
+/* The device may lack something that the module needs, such as float64. */
 static bool gpu_wrong_image(int error)
 {
 	return error == ZE_BUILD_FAILURE || error == ZE_LINK_FAILURE ||
@@ -705,7 +714,7 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* What the driver's compiler has to say, if anything */
+/* Log what the driver's compiler reports, if anything. */
 static void tell_log(ze_log log)
 {
 	char text[1024] = "";
@@ -718,7 +727,8 @@ static void tell_log(ze_log log)
 	ze.log_destroy(log);
 }
 
-/* Devices of one context that can, do. */
+/* Devices of one context access each other's memory without further calls, if
+ * they can at all. */
 static int gpu_peer(int index, int other)
 {
 	const struct ze_place *from = &ze_places[index];
@@ -748,7 +758,8 @@ static int gpu_module_load(ze_module *m, const void *code, size_t bytes)
 	return error;
 }
 
-/* Sources of a fold beyond the first few are not among its arguments. */
+/* The kernel accesses memory beyond its arguments: a fold computes the
+ * addresses of further sources. So it needs indirect access. */
 static int ze_module_function(ze_kernel *kernel, ze_module m, const char *name)
 {
 	const ze_kernel_desc desc = {.type = ZE_KERNEL_DESC, .name = name};
@@ -778,8 +789,9 @@ static int ze_launch(ze_kernel kernel, unsigned blocks, unsigned by,
 
 /* ---- the shape of the others ---- */
 
-/* A list that is not immediate would run when the user hands it on, or never.
- * Older loaders do not say. */
+/* A list that is not immediate runs when the user executes it, or never.
+ * gpu/device.h refuses it like a captured stream. Loaders that are too old to
+ * tell fail here, and the list is accepted. */
 static int ze_capturing(struct ze_list *list, uint8_t *immediate)
 {
 	return ze_list_is_immediate(list, immediate);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The address of a rank and the messages that make a channel: sealed,
- * checked. */
+/* Packs and checks the address of a rank, and seals and checks the messages
+ * that make a channel. */
 #include "transports/verbs/channel/address.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small questions about a channel. */
+/* Small queries of a channel. */
 #include "transports/verbs/channel/channel.h"
 
 #include <stdio.h>
@@ -31,8 +31,8 @@ uint32_t verbs_channel_completions(const struct verbs_channel *channel)
 
 uint64_t verbs_channel_memory(const struct verbs_channel *channel)
 {
-	/* Drivers do not tell what they keep for a request; 64 bytes is
-	 * usual. */
+	/* Drivers do not tell how much they keep for a request; 64 bytes
+	 * is usual. */
 	return sizeof(*channel) + channel->slots_bytes +
 	       (channel->replay
 			? channel->dev->config.slots * sizeof(*channel->replay)

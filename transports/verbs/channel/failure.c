@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A queue pair fails: find the cause, log it once, and let the channel go on
- * without it, or end. */
+/* Failure of a queue pair: finds the cause and logs it once. Then the channel
+ * goes on without it, or fails. */
 #include "transports/verbs/channel/failure.h"
 
 #include <inttypes.h>
@@ -64,8 +64,9 @@ static bool has_link(const struct verbs_nic *nic)
 	       port.state == IBV_PORT_ACTIVE;
 }
 
-/* The request was flushed. What does the port say? Some NICs report only that
- * when they cannot send, and notice a second later that their link is down. */
+/* Returns a hint for a request that was flushed, from the state of the port.
+ * Some NICs report only a flush when they cannot send, and notice a second
+ * later that their link is down. */
 static const char *flush_hint(const struct verbs_nic *nic, dicomm_result_t *why)
 {
 	if (has_link(nic))
@@ -91,7 +92,7 @@ void verbs_qp_set_text(struct verbs_qp *qp, const char *what,
 		 qp->qpn, what, hint_text);
 }
 
-/* Could another queue pair do what this one could not? */
+/* Returns true if another queue pair could do what this one could not. */
 static bool is_path_error(enum ibv_wc_status status)
 {
 	switch (status) {
@@ -106,13 +107,15 @@ static bool is_path_error(enum ibv_wc_status status)
 	}
 }
 
-/* Let the channel go on without this queue pair. False: it has no other. */
+/* Let the channel go on without this queue pair. Returns false if it has
+ * no other. */
 static bool fail_over(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
 	const struct verbs_qp *other;
 
-	/* TCP has given up, and so has the peer: it ends the whole channel. */
+	/* Over iWARP, TCP has given up, and so has the peer, which ends the
+	 * whole channel. */
 	if (qp->rail->nic->fabric == VERBS_IWARP)
 		return false;
 	qp->state = QP_FAILED;
@@ -147,8 +150,9 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 			       const char *operation, uint64_t bytes)
 {
 	struct verbs_channel *channel = qp->channel;
-	/* Over iWARP, the NIC sees first that the connection has ended; siw
-	 * reports it as a failed send. But the NIC itself may have ended it. */
+	/* Over iWARP, the NIC is the first to see that the connection has
+	 * ended, which siw reports as a failed send. But the NIC itself may
+	 * have ended it. */
 	bool ended = qp->rail->nic->fabric == VERBS_IWARP &&
 		     (wc->status == IBV_WC_WR_FLUSH_ERR ||
 		      wc->status == IBV_WC_LOC_QP_OP_ERR);
@@ -162,7 +166,8 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 
 	if (channel->why || qp->state != QP_GOOD)
 		return;
-	/* The control plane tells better who has gone and why. */
+	/* Log no error: the control plane reports better which rank has gone,
+	 * and why. */
 	if (peer_left) {
 		verbs_channel_fail(channel, why);
 		snprintf(channel->text, sizeof(channel->text),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A queue pair fails: say why, and let the channel go on without it, or end. */
+/* Failure of a queue pair: reports the cause. Then the channel goes on without
+ * it, or fails. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
 
@@ -11,14 +12,16 @@ struct ibv_wc;
 struct verbs_qp;
 
 /* A request has completed with an error. Either the queue pair becomes
- * QP_FAILED and its channel goes on without it, or the channel fails. Logs one
- * line. */
+ * QP_FAILED and its channel goes on without it, or the channel fails. Logs
+ * one line. */
 void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 			       const char *operation, uint64_t bytes);
-/* The same, without a completion. */
+/* The queue pair has failed without such a completion. Does the same; `why` is
+ * the channel's status if it fails. */
 void verbs_qp_fail(struct verbs_qp *qp, dicomm_result_t why, const char *what,
 		   const char *hint);
-/* Set channel->text: what has happened to the queue pair, and a hint. */
+/* Set channel->text to a description of what has happened to the queue pair,
+ * and a hint. */
 void verbs_qp_set_text(struct verbs_qp *qp, const char *what, const char *hint);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lock for the process: it guards the list of devices, and how channels are
- * made and closed. */
+/* The lock of the verbs transport, one for the process. It guards the list of
+ * devices, and making and closing channels. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_LOCK_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_LOCK_H
 
@@ -9,7 +9,7 @@
 void verbs_lock(void);
 bool verbs_try_lock(void);
 void verbs_unlock(void);
-/* In the child of a fork: nobody holds it. */
+/* Reset it in the child of a fork, where nobody holds it. */
 void verbs_lock_reset(void);
 
 #endif

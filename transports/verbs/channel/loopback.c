@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Flushes. A NIC reports a read as complete when it has sent the bytes to the
- * memory of the device. The report may overtake the bytes. But a read of that
- * memory does not overtake a write to it. So the NIC reads a byte back, over a
- * queue pair that connects it to itself, and when that is complete, the data is
- * there. */
+/* Flushes. A NIC reports a read as complete when it has sent the bytes towards
+ * the memory of the device. The report may overtake the bytes. But a read of
+ * that memory does not overtake a write to it. So the NIC reads one byte back,
+ * over a queue pair that connects it to itself. When that read is complete, the
+ * data is in the memory. */
 #include "transports/verbs/channel/loopback.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static dicomm_result_t open_loopback(struct tp_device *dev,
 	uint32_t me = (uint32_t)(rail - dev->rail);
 	struct verbs_connect_msg msg = {
 		.qp[0] = {.rail = me, .remote_rail = me}};
-	/* as a receiver's: it only reads */
+	/* created as a receiver's channel, since it only reads */
 	struct verbs_channel *loopback =
 		verbs_channel_new(dev, dev->config.rank, 0, true, 1);
 	dicomm_result_t status;
@@ -70,15 +70,15 @@ void verbs_loopback_failed(struct tp_device *dev, struct verbs_rail *rail)
 	verbs_poll_all(dev);
 }
 
-/* The old one stays in place until there is a new one. */
+/* The failed queue pair stays until there is a new one. */
 bool verbs_loopback_repair(struct tp_device *dev, struct verbs_rail *rail)
 {
 	struct verbs_channel *broken = rail->loopback;
 
 	if (!broken || !broken->why || atomic_load(&rail->nic->fatal))
 		return false;
-	/* Wait until all flushes of the old one have come out with an error;
-	 * they are known by its number. */
+	/* Wait until all flushes of the failed queue pair have completed with
+	 * an error. Their completions are recognised by its number. */
 	if (rail->flushes)
 		return true;
 	if (open_loopback(dev, rail) != DICOMM_SUCCESS)
@@ -118,7 +118,7 @@ int verbs_loopback_flush(const struct verbs_channel *channel, uint32_t slot)
 
 	if (rail->loopback->why)
 		return ENOTCONN;
-	/* cannot happen: read() checks for room */
+	/* Cannot happen: verbs_read() checks for room. */
 	if (rail->flushes == rail->loopback->depth)
 		return ENOBUFS;
 	error = ibv_post_send(rail->loopback->qp[0].ibv, &wr, &bad);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Flushes: make sure that data which a NIC has written to a device is there. */
+/* Flushes: they make sure that data which a NIC has written to a device has
+ * arrived in its memory. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_LOOPBACK_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_LOOPBACK_H
 
@@ -10,27 +11,28 @@
 #include "dicomm.h"
 #include "transports/verbs/channel/channel.h"
 
-/* Connect the NIC to itself, unless it is. */
+/* Connect the NIC to itself, if it is not connected yet. */
 dicomm_result_t verbs_loopback_open(struct tp_device *dev,
 				    struct verbs_rail *rail);
 void verbs_loopback_close(struct verbs_rail *rail);
-/* Flush what a read has brought, by the NIC that did the read. Returns an error
- * number. */
+/* Flush what the read of that slot has brought, by the NIC that did the read.
+ * Returns an error number, or 0. */
 int verbs_loopback_flush(const struct verbs_channel *channel, uint32_t slot);
-/* A flush failed. Later ones fail, too, until verbs_loopback_repair() has
+/* A flush has failed. Later ones fail, too, until verbs_loopback_repair() has
  * connected the NIC again. */
 void verbs_loopback_failed(struct tp_device *dev, struct verbs_rail *rail);
-/* For failover.c, with verbs_lock() held. True: it has to be called again. */
+/* Connect the NIC to itself again, if a flush has failed. failover.c calls
+ * this, with verbs_lock() held. Returns true if it has to be called again. */
 bool verbs_loopback_repair(struct tp_device *dev, struct verbs_rail *rail);
-/* Is that the completion of a flush? */
+/* Returns true if this is the completion of a flush. */
 static inline bool verbs_is_flush(const struct verbs_rail *rail,
 				  const struct ibv_wc *wc)
 {
 	return rail->loopback && rail->loopback->qp[0].qpn == wc->qp_num;
 }
 
-/* The read that was flushed; NULL: its channel is closed, or it was posted
- * again. */
+/* Returns the read that was flushed. NULL if its channel is closed, or if the
+ * read was posted again since. */
 struct verbs_read *verbs_loopback_read(struct tp_device *dev,
 				       const struct ibv_wc *wc,
 				       struct verbs_channel **channel);

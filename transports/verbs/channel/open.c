@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How channels are made and closed. */
+/* Creates, connects and closes channels. */
 #include "transports/verbs/channel/open.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/registration.h"
 
-/* Picoseconds for 1 KiB at one byte per second. */
+/* Picoseconds that 1 KiB takes at one byte per second. */
 #define PS_KIB (UINT64_C(1000000000000) * 1024)
 
 static uint32_t min32(uint32_t a, uint32_t b)
@@ -74,7 +74,7 @@ dicomm_result_t verbs_channel_open(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* Register the inbox with one rail. */
+/* Register the inbox with one rail, if that is not done yet. */
 static dicomm_result_t register_inbox(struct verbs_channel *channel,
 				      uint32_t rail)
 {
@@ -92,7 +92,7 @@ static dicomm_result_t register_inbox(struct verbs_channel *channel,
 			    "%m%s",
 			    nic->name, channel->rank, channel->slots_bytes,
 			    verbs_memory_hint());
-	/* All messages of the channel may come by this rail. */
+	/* All messages of the channel may arrive by this rail. */
 	if (!dev->rail[rail].srq)
 		return DICOMM_SUCCESS;
 	return verbs_rail_receives(&dev->rail[rail], NULL, dev->config.slots);
@@ -127,7 +127,7 @@ dicomm_result_t verbs_channel_inbox(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* Fill in all that put_fast() does not. */
+/* Fill in everything that put_fast() does not. */
 static void prepare_fast(struct verbs_channel *channel)
 {
 	struct verbs_fast_put *b = &channel->fast;
@@ -150,7 +150,7 @@ static void prepare_fast(struct verbs_channel *channel)
 	};
 }
 
-/* The same for messages of any kind. */
+/* Fill in everything that is the same for all messages. */
 static void prepare(struct verbs_channel *channel)
 {
 	bool iwarp = channel->dev->rail[0].nic->fabric == VERBS_IWARP;
@@ -165,8 +165,8 @@ static void prepare(struct verbs_channel *channel)
 	prepare_fast(channel);
 }
 
-/* A queue pair's part of the rate of its rail (or the peer's rail): queue pairs
- * of one rail share it. */
+/* Returns a queue pair's part of the rate of its rail (`there`: of the peer's
+ * rail). The queue pairs of one rail share it. */
 static uint64_t part_of(const struct verbs_channel *channel, uint32_t which,
 			bool there, uint64_t bytes_per_s)
 {
@@ -220,8 +220,8 @@ dicomm_result_t verbs_channel_connect(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* The receiver chooses GIDs and rails for both sides; it may have lost the rail
- * that the sender asked for. */
+/* Choose the GIDs, or take the choice over. The receiver chooses GIDs and rails
+ * for both sides, since it may have lost the rail that the sender asked for. */
 static void set_remote_qp(struct verbs_qp *qp,
 			  const struct verbs_qp_address *remote)
 {
@@ -248,7 +248,8 @@ dicomm_result_t verbs_channel_set_remote(struct verbs_channel *channel,
 	channel->remote_addr = remote->addr;
 	if (channel->in)
 		return DICOMM_SUCCESS;
-	/* Several queue pairs: a replay buffer, in case one fails. */
+	/* With several queue pairs, the channel needs a replay buffer, in case
+	 * one fails. */
 	if (channel->qps > 1 &&
 	    channel->qp[0].rail->nic->fabric != VERBS_IWARP) {
 		channel->replay = calloc(channel->dev->config.slots,

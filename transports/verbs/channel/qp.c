@@ -19,10 +19,11 @@
 #include "transports/verbs/nic/ports.h"
 #include "transports/verbs/nic/registration.h"
 
-/* 0.64 ms; senders never have to wait for receives. */
+/* Code for 0.64 ms. It hardly matters: senders never wait for receives. */
 #define MIN_RNR_TIMER 12
-/* The kernel asks the network for the address of the peer's NIC, and gives up
- * after a second. That is too short where many ranks ask at once. */
+/* Attempts to connect. The kernel asks the network for the address of the
+ * peer's NIC, and gives up after a second. That is too short if many ranks ask
+ * at once. */
 #define RESOLVE_TRIES 3
 
 static uint32_t min32(uint32_t a, uint32_t b)
@@ -49,7 +50,8 @@ static dicomm_result_t create_qp(struct verbs_qp *qp)
 			channel->in ? channel->dev->config.slots : 1;
 		attr.cap.max_recv_sge = 1;
 	}
-	/* A few NICs offer less inline space than a line needs: halve it. */
+	/* A few NICs offer less inline space than a line needs. Halve the size
+	 * until the NIC accepts it. */
 	do {
 		errno = 0;
 		attr.cap.max_inline_data = room;
@@ -68,8 +70,8 @@ static dicomm_result_t create_qp(struct verbs_qp *qp)
 	return DICOMM_SUCCESS;
 }
 
-/* InfiniBand virtual functions share the LID of their port, so packets to them
- * need a GID. */
+/* Returns true if packets to this port need a GID. InfiniBand virtual functions
+ * share the LID of their port, so packets to them do. */
 static bool must_be_global(const struct verbs_nic *nic)
 {
 	return nic->port_attr.flags & IBV_QPF_GRH_REQUIRED;

@@ -16,7 +16,7 @@
 #include "transports/verbs/nic/ports.h"
 #include "transports/verbs/nic/registration.h"
 
-/* Entries of the completion queue at first, and at most at first. */
+/* Entries of the completion queue when it is created: usually, and at most. */
 #define CQE_FIRST 256
 #define CQE_FIRST_MAX (1 << 20)
 
@@ -36,7 +36,7 @@ dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 			    "verbs %s: its completion queue holds %d entries "
 			    "at most, %u are needed for one more peer",
 			    nic->name, cqe, wanted);
-	/* The driver locks out polls meanwhile. */
+	/* The driver locks polls out while it resizes. */
 	if (cqe > rail->cqe)
 		error = ibv_resize_cq(rail->cq, cqe);
 	if (error) {
@@ -66,8 +66,8 @@ dicomm_result_t verbs_rail_receives(struct verbs_rail *rail, struct ibv_qp *qp,
 	struct ibv_sge sge = {.length = sizeof(uint32_t)};
 
 	for (uint32_t i = 0; i < n; i++) {
-		/* If the queue is full, senders retry when it is empty: that is
-		 * slow, not wrong. */
+		/* If the queue is full, some receives are missing. Senders then
+		 * retry when it is empty, which is slow but not wrong. */
 		if (rail->srq && !rail->imm_words &&
 		    rail->shared == rail->shared_max)
 			return DICOMM_SUCCESS;
@@ -108,8 +108,8 @@ uint32_t verbs_rail_take_imm(struct verbs_rail *rail, uint64_t id)
 	return rail->imm_words[id];
 }
 
-/* Without a shared receive queue, a receive is posted again at once, to the
- * queue pair that used it: a batch of one. */
+/* Returns how many receives are posted together. Without a shared receive
+ * queue, each is posted again at once, to the queue pair that used it. */
 static uint32_t batch_of(const struct verbs_rail *rail)
 {
 	return rail->srq ? VERBS_RECV_BATCH : 1;
@@ -125,7 +125,8 @@ void verbs_rail_post_batch(struct verbs_rail *rail, struct ibv_qp *qp)
 		log_error("verbs %s: post receives: %m", rail->nic->name);
 }
 
-/* Entries at first; enough for all channels if the queue cannot be resized. */
+/* Returns the number of entries to create the completion queue with. If it
+ * cannot be resized, that is enough for all channels. */
 static int first_cqe(const struct tp_device *dev, const struct verbs_nic *nic)
 {
 	uint64_t n = CQE_FIRST;
@@ -157,9 +158,9 @@ static dicomm_result_t open_imm_words(struct verbs_rail *rail,
 	return DICOMM_SUCCESS;
 }
 
-/* Receives for all channels. With a shared queue, a queue pair that fails may
- * lose one (failover.c). Without, each queue pair needs receives for all
- * messages of its channel. */
+/* Returns the most receives that all channels need. With a shared queue, a
+ * queue pair that fails may lose one (failover.c). Without one, each queue pair
+ * needs receives for all messages of its channel. */
 static uint64_t most_receives(const struct tp_device *dev,
 			      const struct verbs_nic *nic)
 {
@@ -173,7 +174,8 @@ static uint64_t most_receives(const struct tp_device *dev,
 		       : (uint64_t)nic->attr.max_srq_wr;
 }
 
-/* Some NICs have no shared receive queues (irdma, except the latest). */
+/* Create a shared receive queue. Some NICs have none (irdma, except
+ * the latest). */
 static dicomm_result_t open_shared(struct verbs_rail *rail, uint64_t receives)
 {
 	struct verbs_nic *nic = rail->nic;
@@ -200,8 +202,8 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 
 	rail->cqe = first_cqe(dev, nic);
 	TRY(verbs_cq_events_open(rail));
-	/* Ranks of one machine use the NIC's interrupts in turn; there may be
-	 * none. */
+	/* Ranks of one machine use the NIC's interrupt vectors in turn. There
+	 * may be none. */
 	rail->cq =
 		ibv_create_cq(nic->context, rail->cqe, NULL, rail->comp_channel,
 			      vectors > 0 ? dev->config.rank % vectors : 0);
@@ -274,7 +276,7 @@ void verbs_rail_names(const struct tp_device *dev, char *text, size_t len)
 				       dev->rail[i].nic->port);
 }
 
-/* The last credit word, which nobody reads. */
+/* This is the last credit word, which nobody reads. */
 struct ibv_sge verbs_rail_scratch(const struct tp_device *dev,
 				  const struct verbs_rail *rail)
 {

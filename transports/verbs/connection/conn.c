@@ -19,8 +19,8 @@
 
 struct verbs_conns verbs_conns = {.epoll_fd = -1};
 
-/* Each connected peer takes some descriptors. Raise the limit, so that the
- * program has as many left as it had. */
+/* Raise the limit of open files, so that the program has as many descriptors
+ * left as before. Each connected peer takes some. */
 static void make_room(int fd)
 {
 	uint64_t before = descriptors_limit(), limit;
@@ -62,7 +62,6 @@ void verbs_conn_watch(struct verbs_conn *c, uint32_t events)
 	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
 }
 
-/* A channel that its device does not know yet is closed with its connection. */
 bool verbs_channel_is_known(const struct verbs_channel *channel)
 {
 	return !channel->in ||
@@ -83,8 +82,8 @@ void verbs_conn_drop(struct verbs_conn *c)
 		channel->conn = NULL;
 	if (channel && !verbs_channel_is_known(channel))
 		verbs_channel_close(channel);
-	/* The descriptor of a NIC's events is a duplicate, so closing it is not
-	 * enough. */
+	/* Remove it from the epoll set: the descriptor of a NIC's events is a
+	 * duplicate, so closing it is not enough. */
 	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	sodium_memzero(c, sizeof(*c));
@@ -100,7 +99,6 @@ struct verbs_conn *verbs_conn_find(uint64_t id)
 	return c;
 }
 
-/* False: the message is not complete. *ended: the connection has ended. */
 bool verbs_conn_read(struct verbs_conn *c, bool *ended)
 {
 	uint8_t *at = (uint8_t *)&c->msg + c->have;
@@ -129,8 +127,9 @@ struct verbs_qp *verbs_conn_awaiting(const uint8_t challenge[VERBS_NONCE],
 		    index >= channel->qps || channel->qp[index].cm ||
 		    memcmp(channel->challenge, challenge, VERBS_NONCE) != 0)
 			continue;
-		/* It is not CHANNEL_READY yet. But its first message may arrive
-		 * before librdmacm reports that it is connected. */
+		/* Tell the device of the channel before it is CHANNEL_READY:
+		 * its first message may arrive before librdmacm reports that it
+		 * is connected. */
 		atomic_store_explicit(&channel->dev->in[channel->id], channel,
 				      memory_order_release);
 		return &channel->qp[index];

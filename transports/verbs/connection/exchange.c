@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How two ranks make a channel. The sender sends a request; the receiver makes
- * its side, and sends a reply; the sender completes its side. Later, either
- * side sends notices of queue pairs that it has stopped. */
+/* Makes a channel between two ranks. The sender sends a request; the receiver
+ * creates its side, and sends a reply; the sender completes its side. Later,
+ * either side sends notices of queue pairs that it has stopped. */
 #include "transports/verbs/connection/exchange.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static bool is_working(const struct verbs_rail *rail)
 	       !atomic_load(&rail->nic->fatal) && rail->nic->gids;
 }
 
-/* Changes that the NICs have reported so far count for the next channel. */
+/* Handle the changes that the NICs have reported so far. They count for the
+ * next channel. */
 static void refresh_nics(const struct tp_device *dev)
 {
 	for (uint32_t i = 0; i < dev->rails; i++) {
@@ -52,7 +53,7 @@ static void refresh_nics(const struct tp_device *dev)
 	}
 }
 
-/* librdmacm connects the queue pairs now. */
+/* librdmacm connects the queue pairs next, within a deadline. */
 static void await_rdma_cm(struct verbs_conn *c)
 {
 	c->stage = CONN_AWAITING_RDMA_CM;
@@ -61,7 +62,7 @@ static void await_rdma_cm(struct verbs_conn *c)
 
 /* ---- the receiver: it replies to a request ---- */
 
-/* Why an authentic request cannot be served; NULL: it can. */
+/* Returns why an authentic request cannot be served, or NULL. */
 static const char *request_error(const struct tp_device *dev,
 				 const struct verbs_connect_msg *msg)
 {
@@ -92,8 +93,7 @@ static const char *request_error(const struct tp_device *dev,
 	return NULL;
 }
 
-/* The rail that the sender asked for, or if that does not work, the next one
- * that does. */
+/* Returns the rail that the sender asked for, or the next one that works. */
 static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 {
 	for (uint32_t i = 0; i < dev->rails; i++) {
@@ -105,7 +105,7 @@ static uint32_t rail_for(const struct tp_device *dev, uint32_t wanted)
 	return wanted;
 }
 
-/* Reply which two GIDs the queue pair connects. */
+/* Write the two GIDs that the queue pair connects into the reply. */
 static void reply_gids(const struct verbs_qp *qp,
 		       const struct verbs_qp_address *request,
 		       struct verbs_qp_address *reply)
@@ -246,7 +246,7 @@ static uint32_t pair_rails(const struct tp_device *dev,
 	for (uint32_t i = 0; i < dev->rails; i++)
 		if (is_working(&dev->rail[i]))
 			mine[n++] = i;
-	if (!n) /* none works: the first one gives the reason */
+	if (!n) /* no rail works; opening the first one reports why */
 		mine[n++] = 0;
 	pairs = n > to->rails ? n : to->rails;
 	qps = pairs * dev->config.queue_pairs;
@@ -299,7 +299,7 @@ static dicomm_result_t prepare_request(struct verbs_channel *channel,
 		msg.qp[i].rkey = channel->qp[i].rail->words_mr->rkey;
 	msg.slots = dev->config.slots;
 	msg.stride = dev->stride;
-	/* Names this rank in messages of the peer. */
+	/* The peer uses this text for this rank in its log messages. */
 	at = snprintf(msg.why, sizeof(msg.why), "%s ", dev->host);
 	verbs_rail_names(dev, msg.why + at, sizeof(msg.why) - (size_t)at);
 	verbs_msg_seal(&msg, dev->config.key);
@@ -362,7 +362,7 @@ void verbs_tcp_connected(struct verbs_conn *c)
 	verbs_conn_drop(c);
 }
 
-/* What is wrong with a reply; NULL: nothing. */
+/* Returns what is wrong with a reply, or NULL. */
 static const char *reply_error(const struct verbs_channel *channel,
 			       const struct verbs_connect_msg *msg)
 {
@@ -390,8 +390,8 @@ static const char *reply_error(const struct verbs_channel *channel,
 	return NULL;
 }
 
-/* Use the GID that the receiver has chosen. The port may have lost it since the
- * request. */
+/* Use the GID that the receiver has chosen. Fails if the port has lost it since
+ * the request. */
 static dicomm_result_t use_gid(struct verbs_qp *qp, const uint8_t *wanted)
 {
 	const struct verbs_nic *nic = qp->rail->nic;
@@ -413,7 +413,7 @@ static dicomm_result_t use_gid(struct verbs_qp *qp, const uint8_t *wanted)
 		    qp->channel->remote);
 }
 
-/* The reply is there: complete this side. */
+/* Complete this side, after the reply. */
 static dicomm_result_t connect_qps(struct verbs_channel *channel,
 				   const struct verbs_connect_msg *remote)
 {

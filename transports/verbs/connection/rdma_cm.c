@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs that librdmacm connects: all of iWARP, since there is no other
- * way, and others if DICOMM_IB_CONNECT says so.
+ * Connects queue pairs by librdmacm: all those of iWARP, since there is no
+ * other way, and others if DICOMM_IB_CONNECT says so.
  *
  * Request and reply are exchanged first, as always (exchange.c). They prove who
  * both ranks are, and the reply tells where the receiver's NIC listens. A
  * connection of librdmacm then names its channel by the challenge of the
  * request, which nobody else knows, and its queue pair by index.
  *
- * channel/qp.c creates the queue pairs; librdmacm is told their numbers.
+ * channel/qp.c creates the queue pairs. librdmacm is told their numbers.
  */
 #include "transports/verbs/connection/rdma_cm.h"
 
@@ -32,7 +32,7 @@
 
 #define RESOLVE_MS 5000
 #define BACKLOG 128
-#define TRIES 16 /* to find a free port */
+#define TRIES 16 /* attempts to find a free port */
 
 /* Guarded by verbs_lock(). */
 static struct rdma_event_channel *event_channel;
@@ -66,7 +66,7 @@ dicomm_result_t verbs_rdma_cm_listen(struct verbs_rail *rail)
 	struct verbs_nic *nic = rail->nic;
 	int error = 0;
 
-	/* The kernel may choose a port that its TCP uses: try again. */
+	/* The kernel may choose a port that its TCP uses. Then try again. */
 	for (int i = 0; i < TRIES; i++) {
 		if (!rdma_create_id(event_channel, &rail->cm, rail,
 				    RDMA_PS_TCP) &&
@@ -90,8 +90,8 @@ void verbs_rdma_cm_close(struct rdma_cm_id *id)
 		rdma_destroy_id(id);
 }
 
-/* In the reply: the address of the NIC as an IPv4-mapped GID, and the port in
- * place of the LID. */
+/* Fill in the reply: gid[0] is the address of the NIC as an IPv4-mapped GID,
+ * lid is the port. */
 void verbs_rdma_cm_address(const struct verbs_rail *rail,
 			   struct verbs_qp_address *end)
 {
@@ -128,8 +128,9 @@ dicomm_result_t verbs_rdma_cm_connect(struct verbs_qp *qp,
 		    qp->channel->remote);
 }
 
-/* The local port that the kernel chose may be used by TCP: try another. True:
- * destroy the old identifier, after its event is acknowledged. */
+/* Handle a failed attempt. The local port that the kernel chose may be in use
+ * by TCP; then try another. Returns true if the caller has to destroy the old
+ * identifier, after its event is acknowledged. */
 static bool connect_failed(struct verbs_qp *qp, const char *what, int error)
 {
 	const struct rdma_cm_id *id = qp->cm;
@@ -172,8 +173,8 @@ static struct rdma_conn_param parameters(const struct verbs_qp *qp,
 	};
 }
 
-/* Bring the queue pair to RTS with what both sides have agreed on. For iWARP
- * the kernel does that. */
+/* Bring the queue pair to RTS with the parameters that both sides have agreed
+ * on. For iWARP the kernel does that. */
 static bool ready(struct verbs_qp *qp)
 {
 	static const enum ibv_qp_state states[] = {IBV_QPS_RTR, IBV_QPS_RTS};
@@ -198,7 +199,7 @@ static bool ready(struct verbs_qp *qp)
 	return true;
 }
 
-/* A peer connects. False: no queue pair waits for it. */
+/* A peer connects. Returns false if no queue pair waits for it. */
 static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 {
 	const struct rdma_conn_param *p = &e->param.conn;
@@ -207,7 +208,8 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	struct greeting greeting;
 	struct verbs_qp *qp = NULL;
 
-	/* The private data has no length of its own. */
+	/* The length is that of the largest private data, not of the
+	 * peer's own. */
 	if (theirs && p->private_data_len >= sizeof(*theirs))
 		qp = verbs_conn_awaiting(theirs->challenge, theirs->qp);
 	if (!qp) {
@@ -224,13 +226,14 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	return true;
 }
 
-/* False: the channel was closed meanwhile; see close_channel() in verbs.c. */
+/* Returns false if the channel was closed meanwhile; see close_channel()
+ * in verbs.c. */
 static bool is_connecting(const struct verbs_qp *qp)
 {
 	return atomic_load(&qp->channel->state) == CHANNEL_CONNECTING;
 }
 
-/* True: destroy the identifier. */
+/* Returns true if the identifier has to be destroyed. */
 static bool on_event(struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs that librdmacm connects. The caller holds verbs_lock(). */
+/* Connects queue pairs by librdmacm. The caller holds verbs_lock(). */
 #ifndef DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
 #define DICOMM_TRANSPORTS_VERBS_CONNECTION_RDMA_CM_H
 
@@ -15,10 +15,11 @@ struct verbs_qp_address;
 struct verbs_rail;
 struct verbs_qp;
 
-/* *fd is readable when verbs_rdma_cm_events() has something to do. */
+/* Open the event channel. *fd is readable when verbs_rdma_cm_events() has
+ * something to do. */
 dicomm_result_t verbs_rdma_cm_start(int *fd);
 void verbs_rdma_cm_stop(void);
-void verbs_rdma_cm_reset(void); /* in the child of a fork */
+void verbs_rdma_cm_reset(void); /* for the child of a fork */
 void verbs_rdma_cm_events(void);
 dicomm_result_t verbs_rdma_cm_listen(struct verbs_rail *rail);
 void verbs_rdma_cm_address(const struct verbs_rail *rail,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The thread that serves all connections of the process. It accepts connections
- * and hands what arrives to exchange.c; it also takes the events of NICs and of
- * librdmacm. So a rank gets replies while its peer is away from the library.
+ * and hands what arrives to exchange.c. It also takes the events of NICs and of
+ * librdmacm. So a rank gets replies while its peer is not in a call of the
+ * library.
  *
  * Each request and reply carries a proof that only a rank of the communicator
  * can compute. A connection stays open as long as its channel: notices travel
- * on it, and its end says that the peer has closed the channel, or died.
+ * on it, and its end shows that the peer has closed the channel, or died.
  */
 #include "transports/verbs/connection/server.h"
 
@@ -42,21 +43,22 @@
 #include "transports/verbs/nic/ipv4.h"
 #include "transports/verbs/nic/nic.h"
 
-/* Connections that have not proved anything yet: so many beyond those that
+/* How many connections without a valid request may be open, beyond those that
  * peers may need at the same time. */
 #define UNPROVEN_MAX 128
 #define TICK_MS 200
-/* how long a fork waits for the lock */
+/* How long a fork waits for the lock. */
 #define FORK_MS 1000
-/* without free descriptors, accept nothing for so long */
+/* How long nothing is accepted when there are no free descriptors. */
 #define PAUSE_MS 200
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Held while the thread is started or stopped; taken before verbs_lock(). */
+/* Held while the thread is started or stopped. Taken before verbs_lock(). */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 /* Everything below is guarded by verbs_lock(). */
-static struct tp_device *devices; /* that accept requests */
-static unsigned served;  /* number of devices, also of those being closed */
+static struct tp_device *devices; /* devices that accept requests */
+/* number of devices, including those that are being closed */
+static unsigned served;
 #define CM_ID UINT64_MAX /* id of librdmacm's events in the epoll set */
 static pthread_t thread;
 static int stop_fd = -1;
@@ -84,7 +86,8 @@ static void name_of(int fd, char *text, size_t len)
 	snprintf(text, len, "%.64s:%.8s", host, port);
 }
 
-/* All peers may connect at the same time, and be slow to send their request. */
+/* Returns how many connections may be open without a valid request. All peers
+ * may connect at the same time, and be slow to send theirs. */
 static unsigned most_unproven(void)
 {
 	unsigned n = UNPROVEN_MAX;
@@ -105,7 +108,8 @@ static void drop_oldest_unproven(void)
 		verbs_conn_drop(oldest);
 }
 
-/* Peers wait meanwhile, and connections without a request expire. */
+/* Accept nothing for a while, for lack of descriptors. Peers wait meanwhile,
+ * and connections without a request expire. */
 static void pause_listening(struct verbs_conn *listener)
 {
 	log_warn("verbs: accept: %m");
@@ -138,7 +142,7 @@ static void accept_call(struct verbs_conn *listener)
 	name_of(fd, c->from, sizeof(c->from));
 }
 
-/* A request is complete. */
+/* Handle a request that is complete. */
 static void request_received(struct verbs_conn *c)
 {
 	struct tp_device *dev = device_of(c->msg.to);
@@ -182,7 +186,8 @@ static void on_event(struct verbs_conn *c)
 		accept_call(c);
 		break;
 	case CONN_EVENTS:
-		/* The descriptor of a removed device stays readable. */
+		/* The descriptor of a removed device stays readable, so stop
+		 * watching it. */
 		if (!verbs_nic_events(c->nic))
 			epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd,
 				  NULL);
@@ -265,11 +270,11 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* Before a fork. The child has no such thread, and closes its copies of the
- * connections: else a peer would not notice when the parent ends. For that the
- * lock is needed. But the thread that forks may hold another lock, for which
- * the owner of this lock waits. So wait for a bounded time, then fork with the
- * connections left open. */
+/* Called before a fork. The child has no such thread, and must close its copies
+ * of the connections; otherwise a peer would not notice when the parent ends.
+ * That needs the lock. But the thread that forks may hold another lock, for
+ * which the owner of this lock waits. So wait for a bounded time only; after
+ * that, the child leaves the connections open. */
 static void fork_prepare(void)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -335,7 +340,8 @@ fail:
 	return FAIL(DICOMM_ERR_SYSTEM, "verbs: thread for connections: %m");
 }
 
-/* Listen on the loopback interface, if the configuration does not say where. */
+/* Listen on the loopback interface. Used if the configuration does not say
+ * where to listen. */
 static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 {
 	struct sockaddr_in a = {.sin_family = AF_INET,

@@ -15,13 +15,13 @@ struct verbs_channel;
 struct verbs_nic;
 struct verbs_qp;
 
-/* Listen for requests to that device; sets dev->nonce and dev->listen. Starts
+/* Listen for requests to that device. Sets dev->nonce and dev->listen. Starts
  * the thread for the first device. */
 dicomm_result_t verbs_server_open(struct tp_device *dev);
-/* Accept no request for that device any more. */
+/* Accept no further requests for that device. */
 void verbs_server_stop_listening(struct tp_device *dev);
-/* The device has closed all its channels. Stops the thread with the last
- * device. */
+/* Call this when the device has closed all of its channels. Stops the thread
+ * with the last device. */
 void verbs_server_close(struct tp_device *dev);
 
 #endif

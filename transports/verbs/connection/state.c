@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A channel becomes ready, or cannot be made. */
+/* The end of making a channel: it becomes ready, or fails. */
 #include "transports/verbs/connection/state.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/connection/conn.h"
 
-/* The first cause counts, and another thread may be reading it. */
+/* Only the first cause is stored: another thread may already be reading it. */
 void verbs_channel_failed(struct verbs_channel *channel, dicomm_result_t why,
 			  const char *text)
 {

@@ -9,7 +9,8 @@
 #include "transports/verbs/channel/rail.h"
 #include "transports/verbs/nic/registration.h"
 
-/* messages that can be sent from a buffer at a time */
+/* Number of bounce buffers, and so of messages that can be sent from one at
+ * a time. */
 #define POOL_COUNT 32
 
 dicomm_result_t verbs_pool_open(struct tp_device *dev)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bounce buffers. A message too long to go inline is copied into one and sent
- * from there. */
+/* Bounce buffers. A message that is too long to go inline is copied into one
+ * and sent from there. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_BOUNCE_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_BOUNCE_H
 
@@ -9,7 +9,7 @@
 #include "dicomm.h"
 #include "transports/verbs/channel/device.h"
 
-/* Made with the first channel out. */
+/* Create them, with the first channel on which this rank sends. */
 dicomm_result_t verbs_pool_open(struct tp_device *dev);
 void verbs_pool_close(struct tp_device *dev);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completions: messages that have arrived, and requests that have ended. */
+/* Handles completions: messages that have arrived, and requests that
+ * have ended. */
 #include "transports/verbs/message/completion.h"
 
 #include <stdio.h>
@@ -15,16 +16,17 @@
 #include "transports/verbs/message/post.h"
 #include "transports/verbs/message/read.h"
 
-/* The part of a request's number that its identifier has room for. */
+/* The part of a request's number for which its identifier has room. */
 #define COUNT_MASK (UINT32_MAX >> (VERBS_COUNT_SHIFT - 32))
 
-/* What an identifier says of its request. */
+/* What an identifier tells about its request. */
 struct request {
-	uint32_t count; /* number on its queue pair; lower bits */
+	uint32_t count; /* lower bits of its number on its queue pair */
 	uint32_t bytes;
 	uint32_t channel;
 	bool in;
-	/* sender: bounce buffer + 1; receiver: read + 1; 0: neither. */
+	/* On a sender: bounce buffer + 1. On a receiver: read + 1. 0:
+	 * neither. */
 	uint16_t what;
 };
 
@@ -50,7 +52,7 @@ qp_of_many(struct verbs_channel *channel, const struct verbs_rail *rail,
 	return NULL;
 }
 
-/* The channel's queue pair of that number and rail; NULL: it has none. */
+/* Returns the channel's queue pair of that number and rail, or NULL. */
 static inline struct verbs_qp *qp_of(struct verbs_channel *channel,
 				     const struct verbs_rail *rail,
 				     uint32_t qpn)
@@ -116,7 +118,8 @@ static void finish_read(struct verbs_channel *channel, struct verbs_read *read,
 	verbs_read_end(channel->dev, read);
 }
 
-/* All bytes of a read are on their way to memory. */
+/* The NIC has completed a read: all of its bytes are on their way to memory.
+ * Flush them if they need that. */
 static void on_read(struct verbs_channel *channel, uint32_t slot)
 {
 	struct verbs_read *read = &channel->reads[slot];
@@ -131,7 +134,7 @@ static void on_read(struct verbs_channel *channel, uint32_t slot)
 	error = verbs_loopback_flush(channel, slot);
 	if (!error)
 		return;
-	/* Another queue pair reads again, if there is one. */
+	/* The flush failed: another queue pair reads again, if there is one. */
 	qp = &channel->qp[read->by - channel->qp];
 	verbs_loopback_failed(channel->dev, qp->rail);
 	snprintf(what, sizeof(what), "post a flush: %s", strerror(error));
@@ -140,7 +143,8 @@ static void on_read(struct verbs_channel *channel, uint32_t slot)
 		finish_read(channel, read, channel->why);
 }
 
-/* If a flush fails, another queue pair does the read again, if there is one. */
+/* A flush has ended. If it failed, another queue pair does the read again, if
+ * there is one. */
 static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 		     const struct ibv_wc *wc)
 {
@@ -161,7 +165,7 @@ static void on_flush(struct tp_device *dev, struct verbs_rail *rail,
 	finish_read(channel, read, channel->why);
 }
 
-/* A completion that is not a message. */
+/* Handle a completion that is not a message. */
 static __attribute__((noinline)) void on_request(struct tp_device *dev,
 						 struct verbs_rail *rail,
 						 const struct ibv_wc *wc)
@@ -197,7 +201,7 @@ static __attribute__((noinline)) void on_request(struct tp_device *dev,
 		verbs_pool_give(&dev->pool, r.what - 1u);
 }
 
-/* After an abort, only count the reads that end. */
+/* Handle a completion after an abort: only count the reads that have ended. */
 static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		       const struct ibv_wc *wc)
 {
@@ -221,8 +225,8 @@ static void on_aborted(struct tp_device *dev, struct verbs_rail *rail,
 		verbs_read_end(dev, read);
 }
 
-/* Post the receive of the last message again, together with those before it.
- * Not to a queue pair that has stopped. */
+/* Post the receive of this message again, together with those of its batch; but
+ * not to a queue pair that has stopped. */
 static __attribute__((noinline)) void receive_again(struct tp_device *dev,
 						    struct verbs_rail *rail,
 						    const struct ibv_wc *wc)

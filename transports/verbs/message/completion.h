@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completions: messages that have arrived, and requests that have ended. What a
- * poll does most often is inline here; everything else is a call. */
+/* Handles completions: messages that have arrived, and requests that have
+ * ended. What a poll does most often is inline here; everything else is a
+ * call. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_COMPLETION_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_COMPLETION_H
 
@@ -14,20 +15,21 @@
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/channel/rail.h"
 
-/* Take completions from all queues. True: there were some. */
+/* Take completions from all queues. Returns true if there were any. */
 bool verbs_complete(struct tp_device *dev);
-/* The same after an abort; channels stay as they are. Any thread that holds
- * verbs_lock(). */
+/* The same after an abort: only reads are counted, channels stay as they are.
+ * Called by any thread that holds verbs_lock(). */
 bool verbs_complete_aborted(struct tp_device *dev);
-/* The same; the n completions in dev->wc were taken from the first queue. */
+/* The same. The n completions in dev->wc were taken from the first queue. */
 bool verbs_end_aborted(struct tp_device *dev, int n);
-/* Take completions from all queues but the first. */
+/* Take completions from all queues but the first. Returns true if there
+ * were any. */
 bool verbs_complete_others(struct tp_device *dev);
-/* Handle n completions of the first queue, of any kind; then the other
- * queues. */
+/* Handle n completions of the first queue, of any kind, then take those of the
+ * other queues. */
 bool verbs_complete_rest(struct tp_device *dev, const struct ibv_wc *wc, int n);
-/* The same; the message of the first one was handled, and has completed a batch
- * of receives. */
+/* The same. The message of the first completion is already handled, and has
+ * completed a batch of receives. */
 bool verbs_complete_received(struct tp_device *dev, const struct ibv_wc *wc,
 			     int n);
 
@@ -53,14 +55,14 @@ static inline bool verbs_is_message(const struct ibv_wc *wc)
 	       __builtin_expect(wc->opcode & IBV_WC_RECV, IBV_WC_RECV);
 }
 
-/* The number closest to `last` that has these lower bits; messages arrive in
- * any order within their credits. */
+/* Returns the number closest to `last` that has these lower bits. Messages
+ * arrive in any order within their credits. */
 static uint64_t verbs_extend(uint64_t last, uint32_t low)
 {
 	return last + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)last);
 }
 
-/* A message is complete in its slot. */
+/* Handle a message that is complete in its slot. */
 static inline void verbs_on_arrival(struct verbs_channel *channel,
 				    uint32_t notify)
 {
@@ -77,8 +79,8 @@ static inline void verbs_on_arrival(struct verbs_channel *channel,
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 
-/* The channel of a message that needs nothing rare; NULL: handle it by a
- * call. */
+/* Returns the channel of a message that needs nothing rare, or NULL if it has
+ * to be handled by a call. */
 static inline struct verbs_channel *
 verbs_plain_channel(const struct tp_device *dev, const struct verbs_rail *rail,
 		    const struct ibv_wc *wc)

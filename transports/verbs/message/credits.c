@@ -2,8 +2,8 @@
 /*
  * Credits: the receiver tells the sender which messages it has released.
  *
- * It writes the number into memory of the sender, by an RDMA WRITE. Where a
- * network sends packets by several paths, an older write may arrive after a
+ * It writes the message number into memory of the sender, by an RDMA WRITE. If
+ * a network sends packets by several paths, an older write may arrive after a
  * newer one. So the receiver writes into the next of a few words, as in a ring,
  * and the greatest word counts. It writes a word again only when a completion
  * has shown that the last write into it has arrived. Over iWARP a completion
@@ -22,8 +22,8 @@
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/message/post.h"
 
-/* After so many polls in a row that found nothing, send credits that no sender
- * is known to wait for. */
+/* After this many consecutive polls that found nothing, send also credits that
+ * no sender is known to wait for. */
 #define IDLE_POLLS 1024
 
 /* ---- the receiver: grants credits ---- */
@@ -53,7 +53,7 @@ void verbs_credits_cancel(struct verbs_channel *channel)
 	channel->credits_due_link = NULL;
 }
 
-/* Has the last write into the next word arrived? */
+/* Returns true if the last write into the next word has arrived. */
 static bool is_free(const struct verbs_channel *channel,
 		    const struct verbs_qp *qp)
 {
@@ -65,8 +65,9 @@ static bool is_free(const struct verbs_channel *channel,
 	       (int32_t)(qp->done - count) > 0;
 }
 
-/* Credits always go over the same queue pair, unless it fails. NULL: not now.
- * While a failed queue pair is not fenced, credits on it may still arrive. */
+/* Returns the queue pair for credits: always the same one, unless it fails.
+ * Returns NULL if none can be sent now. While a failed queue pair is not
+ * fenced, credits on it may still arrive, so no others are sent. */
 static struct verbs_qp *qp_for_credits(struct verbs_channel *channel)
 {
 	struct verbs_qp *qp =
@@ -78,7 +79,7 @@ static struct verbs_qp *qp_for_credits(struct verbs_channel *channel)
 	return qp;
 }
 
-/* Count this credit among those of the queue pair; returns its index. */
+/* Count this credit among those of the queue pair. Returns its index. */
 static uint32_t count_grant(struct verbs_channel *channel,
 			    const struct verbs_qp *qp)
 {
@@ -89,7 +90,7 @@ static uint32_t count_grant(struct verbs_channel *channel,
 	return channel->grants++;
 }
 
-/* Write the credits to the sender; if that is not possible now, do it later. */
+/* Write the credits to the sender. If that is not possible now, do it later. */
 static dicomm_result_t send_credits(struct verbs_channel *channel)
 {
 	struct verbs_qp *qp = qp_for_credits(channel);
@@ -103,7 +104,7 @@ static dicomm_result_t send_credits(struct verbs_channel *channel)
 	};
 	uint32_t n;
 
-	/* A peer that has closed needs no credits. */
+	/* A peer that has closed the channel needs no credits. */
 	if (channel->why ||
 	    atomic_load_explicit(&channel->peer_closed, memory_order_relaxed)) {
 		verbs_credits_cancel(channel);
@@ -124,16 +125,16 @@ static dicomm_result_t send_credits(struct verbs_channel *channel)
 	wr.wr.rdma.rkey = qp->remote_key;
 	channel->granted = channel->consumed;
 	channel->urgent = false;
-	/* All loads from the slots come before the write; drivers order stores
-	 * only. */
+	/* All loads from the slots come before the write. Drivers only
+	 * order stores. */
 	atomic_thread_fence(memory_order_release);
 	return verbs_post(qp, &wr, 1);
 }
 
-/* A large operation may consist of many numbers, of which this rank reads one
- * after the other. While it reads, and the sender has credits for all that it
- * has put, the sender does not wait: a credit can wait until the read is
- * complete. */
+/* Returns true if a credit can wait until a read is complete. A large operation
+ * may consist of many messages, which this rank reads one after the other.
+ * While it reads, and the sender has credits for all messages that it has put,
+ * the sender does not wait. */
 static bool is_still_reading(const struct verbs_channel *channel)
 {
 	return channel->reads_active &&
@@ -168,7 +169,7 @@ void verbs_credits_send_all(struct tp_device *dev)
 	}
 }
 
-/* Nothing else to do: send credits that senders may wait for. */
+/* There is nothing else to do: send credits that senders may wait for. */
 void verbs_credits_idle(struct tp_device *dev)
 {
 	bool all = ++dev->idle >= IDLE_POLLS;
@@ -243,7 +244,7 @@ void verbs_credits_follow(struct verbs_channel *channel)
 	}
 }
 
-/* The word after the newest one is the next to be written; after the failure of
+/* The next word to be written is the one after the newest; after the failure of
  * a queue pair, it is the first. */
 bool verbs_credits_scan(struct verbs_channel *channel)
 {

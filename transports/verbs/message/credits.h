@@ -13,34 +13,36 @@
 struct tp_device;
 struct tp_peer;
 
-/* May the sender wait for a credit that has not been sent? */
+/* Returns true if the sender may be waiting for a credit that was not sent
+ * yet. */
 static inline bool verbs_credits_needed(const struct verbs_channel *channel)
 {
 	return channel->urgent || channel->last_read > channel->granted;
 }
 
-/* Send the credits of a channel later: a list of the device. */
+/* The device has a list of channels whose credits are sent later. */
 void verbs_credits_defer(struct verbs_channel *channel);
 void verbs_credits_cancel(struct verbs_channel *channel);
 void verbs_credits_send_all(struct tp_device *dev);
-/* A poll has found nothing: send what is due. */
+/* A poll has found nothing: send the credits that are due. */
 void verbs_credits_idle(struct tp_device *dev);
 
-/* Look for credits of a channel out, from its making to its end. */
+/* Look for credits of a sending channel, from its creation to its close. */
 void verbs_credits_track(struct verbs_channel *channel);
 void verbs_credits_untrack(struct verbs_channel *channel);
-/* Look at all credit words of a channel, or of all channels. True: there was a
- * new credit. */
+/* Look at all credit words of a channel (verbs_credits_scan_all(): of all
+ * channels). Returns true if there was a new credit. */
 bool verbs_credits_scan(struct verbs_channel *channel);
 /* Look at the words in the order in which the receiver writes them. */
 void verbs_credits_follow(struct verbs_channel *channel);
 bool verbs_credits_scan_all(struct tp_device *dev);
 
-/* A later credit may overtake the next one, or come by another queue pair. So
- * after so many looks at the next word, look at all words. */
+/* A later credit may overtake the next one, or arrive by another queue pair. So
+ * after this many looks at the next word, the sender looks at all words. */
 #define VERBS_CREDIT_CHECKS 16
 
-/* Is there a new credit, or is it time to look at all words? */
+/* Returns true if there is a new credit, or if it is time to look at all
+ * words. */
 static inline bool verbs_credits_check(struct verbs_channel *channel)
 {
 	return atomic_load_explicit(channel->next_word, memory_order_relaxed) >

@@ -2,13 +2,13 @@
 /*
  * Failover: a channel goes on when one of its queue pairs has failed.
  *
- * Messages that were posted on that queue pair may have arrived, or not, or may
- * arrive late. So each side stops its queue pair; after that nothing arrives by
- * it. Then each side sends the other a notice, over the TCP connection of the
- * channel, and the receiver's notice says which messages have arrived. When a
- * side has stopped its queue pair and has the peer's notice, the queue pair is
- * fenced: the sender sends the missing messages again from the replay buffer,
- * and the receiver its credits, over other queue pairs.
+ * Messages that were posted on that queue pair may have arrived, may be lost,
+ * or may arrive late. So each side stops its queue pair; after that nothing
+ * arrives by it. Then each side sends the other a notice, over the TCP
+ * connection of the channel, and the receiver's notice says which messages have
+ * arrived. When a side has stopped its queue pair and has the peer's notice,
+ * the queue pair is fenced: the sender sends the missing messages again from
+ * the replay buffer, and the receiver its credits, over other queue pairs.
  *
  * Reads need no notice: a rank that has stopped its own queue pair can read
  * again.
@@ -35,7 +35,7 @@
 #include "transports/verbs/nic/events.h"
 #include "transports/verbs/nic/nic.h"
 
-/* how long a NIC may take to report the last message of a queue pair */
+/* How long a NIC may take to report the last message of a queue pair. */
 #define LAST_MS 10
 
 static void complete_all(struct tp_device *dev)
@@ -48,7 +48,8 @@ static void complete_all(struct tp_device *dev)
 		;
 }
 
-/* If the NIC has failed, nothing arrives, either. */
+/* Set the state of the queue pair, and take all completions. Succeeds, too, if
+ * the NIC has failed: then nothing arrives in any case. */
 static bool set_state(struct verbs_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
@@ -64,7 +65,7 @@ static bool set_state(struct verbs_qp *qp, enum ibv_qp_state state)
 	return false;
 }
 
-/* Some NICs complete what they are doing after this. */
+/* Begin to drain. Some NICs still complete what they are doing after this. */
 static void begin_drain(struct verbs_qp *qp)
 {
 	if (!set_state(qp, IBV_QPS_ERR))
@@ -74,10 +75,11 @@ static void begin_drain(struct verbs_qp *qp)
 	qp->channel->unfenced++;
 }
 
-/* Messages may be between the NIC and the completion queue until the NIC
- * reports the last one; some NICs never do. When a queue pair is reset, drivers
- * discard its completions, and the receives would be lost. Do not wait here,
- * since the lock is that of all channels of the process. */
+/* Returns true if all that the queue pair has received is taken from the
+ * completion queue. Messages may be on their way into it until the NIC reports
+ * the last one; some NICs never do, so there is a time limit. Drivers discard
+ * completions when a queue pair is reset, and the receives would be lost. This
+ * does not wait, since the lock is that of all channels of the process. */
 static bool has_drained(struct verbs_qp *qp)
 {
 	struct verbs_nic *nic = qp->rail->nic;
@@ -90,8 +92,8 @@ static bool has_drained(struct verbs_qp *qp)
 	return qp->events.last_wqe || closing || atomic_load(&nic->fatal);
 }
 
-/* What the queue pair has delivered so far counts; what comes later does
- * not. */
+/* Reset the queue pair. What it has delivered so far counts; what comes later
+ * does not. */
 static void stop(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -106,7 +108,8 @@ static void stop(struct verbs_qp *qp)
 		channel->reads[i].by = NULL;
 		atomic_fetch_sub(&dev->reads, 1);
 	}
-	/* A message that was arriving may have used up a receive. */
+	/* A message that was arriving may have used up a receive, so post
+	 * one more. */
 	if (channel->in && qp->rail->srq)
 		verbs_rail_receives(qp->rail, NULL, 1);
 }
@@ -131,7 +134,8 @@ static bool has_arrived_there(const struct verbs_qp *qp, uint64_t seq)
 	       (after < 64 && qp->received_mask >> after & 1);
 }
 
-/* Both sides have stopped the queue pair: find out what to send again. */
+/* Both sides have stopped the queue pair: find out which messages have to be
+ * sent again. */
 static void collect(struct verbs_qp *qp)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -163,7 +167,8 @@ static void collect(struct verbs_qp *qp)
 		 __builtin_popcountll(channel->resend));
 }
 
-/* AGAIN: no queue pair has room for the rest. */
+/* Send all missing messages, and post all missing reads, again. Returns AGAIN
+ * if no queue pair has room for the rest. */
 static dicomm_result_t resend_all(struct verbs_channel *channel)
 {
 	while (channel->resend) {
@@ -199,7 +204,8 @@ static void step_qp(struct verbs_qp *qp)
 		collect(qp);
 }
 
-/* Returns whether it has to be called again. */
+/* Do the next steps of one channel. Returns true if it has to be called
+ * again. */
 static bool failover(struct verbs_channel *channel)
 {
 	dicomm_result_t status;

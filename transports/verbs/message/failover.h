@@ -8,10 +8,10 @@
 struct tp_device;
 struct verbs_channel;
 
-/* Do the next steps, for all channels; called by polls while dev->failover is
- * set. */
+/* Do the next steps for all channels. Polls call this while dev->failover
+ * is set. */
 void verbs_failover_run(struct tp_device *dev);
-/* Is failover of that channel in progress? */
+/* Returns true if failover of that channel is in progress. */
 bool verbs_failover_pending(const struct verbs_channel *channel);
 
 #endif

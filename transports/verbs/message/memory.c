@@ -64,7 +64,7 @@ dicomm_result_t verbs_mem_reg(struct tp_device *dev, const void *addr,
 	return DICOMM_SUCCESS;
 }
 
-/* Every NIC must have it, since a message may go by any. */
+/* Register with every NIC, since a message may go by any of them. */
 static dicomm_result_t mem_reg_device(struct tp_device *dev,
 				      const struct tp_region *region,
 				      struct tp_mem *mem, char *how, size_t len)
@@ -118,7 +118,8 @@ void verbs_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 	free_mem(dev, mem);
 }
 
-/* A registration may cover more than was asked for, and not the same on all
+/* Returns true if the registrations on all NICs cover that range. A
+ * registration may cover more than was asked for, and not the same on all
  * NICs. */
 static bool covers(const struct tp_device *dev, const struct tp_mem *mem,
 		   uintptr_t base, uint64_t len, bool written)

@@ -30,9 +30,9 @@ dicomm_result_t verbs_mem_reg_device(struct tp_device *dev,
 				     size_t len);
 void verbs_mem_dereg(struct tp_device *dev, struct tp_mem *mem);
 
-/* The keys of registered memory. False: it is not registered. They may be the
- * keys of another handle that covers it; they are valid as long as the caller's
- * own. */
+/* Get the keys of registered memory. Returns false if it is not registered.
+ * They may be the keys of another handle that covers the memory. They are valid
+ * as long as the caller's own handle. */
 bool verbs_mem_keys(struct tp_device *dev, const void *addr, uint64_t len,
 		    bool written, struct verbs_keys *keys);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Polls: take completions, look for credits, and now and then do everything
- * else. */
+/* Polls: they take completions, look for credits, and now and then do
+ * everything else. */
 #include "transports/verbs/message/poll.h"
 
 #include "transports/verbs/channel/channel.h"
@@ -9,16 +9,16 @@
 #include "transports/verbs/message/credits.h"
 #include "transports/verbs/message/failover.h"
 
-/* Of so many polls that find something, one also does everything else. */
+/* Among this many polls that find something, one also does everything else. */
 #define BUSY_POLLS_PER_CHECK 16
-/* Of so many checks for credits while nothing moves, one poll does
- * everything. */
+/* Among this many looks for credits while nothing moves, one poll
+ * does everything. */
 #define CHECKS_PER_FULL_POLL 16
 #define CHANNELS_PER_CHECK 16
-/* Check channels for credits in turn: until one has something, or all that fit.
- * It is not known which one the engine waits for. Also a channel whose peer has
- * consumed all messages may have a credit to come, for numbers that were never
- * sent. */
+/* Check sending channels for credits in turn, up to CHANNELS_PER_CHECK of them;
+ * with `one`, stop at the first that has a credit. It is not known which
+ * channel the engine waits for. A channel whose peer has consumed all messages
+ * may still get a credit, for message numbers that were never sent. */
 static inline __attribute__((always_inline)) void
 look_for_credits(struct tp_device *dev, bool one)
 {
@@ -38,7 +38,7 @@ look_for_credits(struct tp_device *dev, bool one)
 	dev->credit_cursor = l;
 }
 
-/* Many polls in a row have found something: do the rest, too. */
+/* Many consecutive polls have found something: do the rest, too. */
 static __attribute__((noinline)) void look_around(struct tp_device *dev)
 {
 	dev->busy = BUSY_POLLS_PER_CHECK - 1;
@@ -81,7 +81,8 @@ static __attribute__((noinline)) bool poll_all(struct tp_device *dev, int n)
 	return true;
 }
 
-/* The first queue is empty; there is more to look at. */
+/* The first queue is empty, and quick polls are used up: look for credits, or
+ * do everything. */
 static __attribute__((noinline)) bool poll_more(struct tp_device *dev)
 {
 	if (--dev->credit_checks < 0)
@@ -108,7 +109,8 @@ bool verbs_flush(struct tp_device *dev)
 	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
 		return true;
 	verbs_credits_send_all(dev);
-	/* Credits may have waited for a word: has an earlier one arrived? */
+	/* Credits may have waited for a word: see whether an earlier write
+	 * has arrived. */
 	if (dev->credits_due && verbs_complete(dev))
 		verbs_credits_send_all(dev);
 	return !dev->credits_due;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Polls: what a rank does again and again while it waits. */
+/* Polls, which a rank repeats while it waits. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 
@@ -7,8 +7,9 @@
 
 struct tp_device;
 
-/* Of so many polls that find nothing, one checks for credits. A sender that
- * waits for credits is many messages ahead, and put() looks itself. */
+/* Among this many polls that find nothing, one looks for credits. That is
+ * enough: a sender that waits for credits is many messages ahead, and put()
+ * looks itself. */
 #define VERBS_POLLS_PER_CHECK 4
 
 /* As in struct transport. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Post requests: the rare cases. */
+/* Posts requests: the rare cases. */
 #include "transports/verbs/message/post.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
-/* a message's cost besides its data */
+/* Bytes that a message costs besides its data. */
 #define PACKET_BYTES 64
 
 struct verbs_qp *verbs_pick_of_many(struct verbs_channel *channel,
@@ -48,8 +48,8 @@ dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error)
 }
 
 /* If the channel has other queue pairs, this one fails, and the request counts
- * as posted and lost: it is in the replay buffer, or a credit that is sent
- * again. */
+ * as posted and lost. It is in the replay buffer, or it is a credit that is
+ * sent again. */
 dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error)
 {
 	struct verbs_channel *channel = qp->channel;
@@ -88,8 +88,8 @@ dicomm_result_t verbs_probe(struct verbs_qp *qp)
 
 	if (!verbs_has_room(qp, 1))
 		return DICOMM_AGAIN;
-	/* Over iWARP a write may complete when it is in a buffer of this
-	 * side. */
+	/* Over iWARP a write may complete when it is only in a buffer of this
+	 * side. So read from the peer. */
 	if (qp->rail->nic->fabric == VERBS_IWARP) {
 		scratch = verbs_rail_scratch(qp->channel->dev, qp->rail);
 		wr.opcode = IBV_WR_RDMA_READ;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Post requests: choose a queue pair, and whether the request needs a
- * completion. */
+/* Posts requests: chooses a queue pair, and whether the request needs
+ * a completion. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POST_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_POST_H
 
@@ -11,14 +11,14 @@
 #include "dicomm.h"
 #include "transports/verbs/channel/channel.h"
 
-/* The identifier of a request, from bit 0: bytes; what; channel; the lower bits
- * of the request's number on its queue pair. These are enough, as they count
- * further than a queue is long. */
+/* The identifier of a request, from bit 0 on: bytes; what; channel; the lower
+ * bits of the request's number on its queue pair. These bits are enough, since
+ * they count further than a queue is long. */
 #define VERBS_WHAT_SHIFT 21
 #define VERBS_COUNT_SHIFT 53
 
-/* The identifier of the next request of a queue pair; the completion needs
- * `what` and `bytes`. */
+/* Returns the identifier of the next request of a queue pair. `what` and
+ * `bytes` are for its completion. */
 static inline uint64_t verbs_request_id(const struct verbs_channel *channel,
 					uint32_t posted, uint32_t what,
 					uint64_t bytes)
@@ -27,19 +27,21 @@ static inline uint64_t verbs_request_id(const struct verbs_channel *channel,
 	       (uint64_t)what << VERBS_WHAT_SHIFT | bytes;
 }
 
-/* The queue pair that has carried the least so far, in time, of those with room
- * for two requests; NULL: none has room. */
+/* Returns the queue pair that has carried the least so far, counted in time,
+ * among those with room for two requests. NULL if none has room. */
 struct verbs_qp *verbs_pick_of_many(struct verbs_channel *channel,
 				    uint64_t bytes);
-/* A request was refused with that error number. The first: an error. The
- * second: the queue pair fails, and the error is the channel's. */
+/* The NIC's driver has refused a request with that error number.
+ * verbs_post_refused() logs it and returns the error. verbs_post_failed() makes
+ * the queue pair fail, and returns the status of the channel. */
 dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error);
 dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error);
-/* Post a request that completes when all before it are complete and the peer's
- * NIC has answered. */
+/* Post a request that completes when all earlier requests are complete and the
+ * peer's NIC has answered. */
 dicomm_result_t verbs_probe(struct verbs_qp *qp);
 
-/* The queue pair for the next message or read; NULL: none has room. */
+/* Returns the queue pair for the next message or read, or NULL if none
+ * has room. */
 static inline struct verbs_qp *verbs_pick_qp(struct verbs_channel *channel,
 					     uint64_t bytes)
 {
@@ -50,8 +52,8 @@ static inline struct verbs_qp *verbs_pick_qp(struct verbs_channel *channel,
 	return __builtin_expect(verbs_has_room(only, 2), 1) ? only : NULL;
 }
 
-/* How many requests may follow without a check for room and without a
- * completion. */
+/* Set qp->unchecked_to: how far requests may follow without a check for room
+ * and without a completion. */
 static inline void verbs_look_ahead(struct verbs_qp *qp)
 {
 	uint32_t depth = qp->channel->depth;
@@ -62,8 +64,9 @@ static inline void verbs_look_ahead(struct verbs_qp *qp)
 	qp->unchecked_to = qp->posted + (least > 0 ? (uint32_t)least : 0);
 }
 
-/* Ask for a completion if `must`, or if a quarter of the queue was posted
- * without. It tells that the requests before it are complete, too. */
+/* Returns the flag for a completion if `must`, or if a quarter of the queue
+ * was posted without one. The completion also shows that earlier requests
+ * are complete. */
 static inline unsigned verbs_signal_now(struct verbs_qp *qp, uint32_t n,
 					bool must)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: sent, or sent again after a queue pair has failed. */
+/* Sends messages, and sends them again after a queue pair has failed. */
 #include "transports/verbs/message/put.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ _Static_assert(VERBS_LINE_HEAD - VERBS_LINE_SEQ == HEAD_BYTES, "head");
 
 struct verbs_channel verbs_no_channel;
 
-/* The known credits are not enough: look for new ones. */
+/* Look for new credits, since those that are known are not enough. */
 static inline dicomm_result_t refresh(struct verbs_channel *channel,
 				      uint64_t seq)
 {
@@ -37,8 +37,8 @@ static inline dicomm_result_t refresh(struct verbs_channel *channel,
 	return seq > limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-/* The number travels in two words that the receiver reads anyway: the upper
- * bits of the kind, and the lower bits of the immediate. */
+/* The message number travels in two words that the receiver reads anyway: its
+ * upper bits in the kind, its lower bits in the immediate. */
 static inline void fill_head(struct verbs_head *head, uint64_t seq,
 			     uint32_t signature, enum tp_kind kind,
 			     uint64_t len)
@@ -87,7 +87,7 @@ static struct ibv_send_wr *add_notify(struct verbs_qp *qp, uint32_t what,
 	return notify;
 }
 
-/* sge[0] and sge[1] are filled in. */
+/* Send the message of sge[0] and sge[1]. */
 static dicomm_result_t send_message(struct verbs_qp *qp, uint64_t seq,
 				    uint32_t what, uint32_t bytes)
 {
@@ -130,7 +130,8 @@ static void record_for_replay(const struct verbs_qp *qp, uint64_t seq,
 	memcpy(replay->body, body, bytes);
 }
 
-/* Messages without bytes are rare. */
+/* Returns true if put_fast() can send the message. Messages without bytes are
+ * rare, so it excludes them. */
 static inline bool is_fast(const struct verbs_channel *channel,
 			   enum tp_kind kind, uint64_t len)
 {
@@ -158,7 +159,7 @@ static inline dicomm_result_t put_fast(struct verbs_channel *channel,
 	return DICOMM_SUCCESS;
 }
 
-/* The same, where there may be no room, or a completion is due. */
+/* put_fast(), for when the queue may be full, or a completion is due. */
 static dicomm_result_t put_fast_checked(struct verbs_channel *channel,
 					uint64_t seq, uint32_t signature,
 					const void *body, uint64_t len)
@@ -176,8 +177,8 @@ static dicomm_result_t put_fast_checked(struct verbs_channel *channel,
 	return status;
 }
 
-/* A message of any length and kind, over any queue pair, with a credit. Has the
- * same arguments as verbs_put(), so that the call moves none. */
+/* Send a message of any length and kind, over any queue pair, with a credit. It
+ * has the same arguments as verbs_put(), so that the call moves none. */
 static __attribute__((noinline)) dicomm_result_t
 put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	enum tp_kind kind, const void *body, uint64_t len)
@@ -247,7 +248,7 @@ static inline dicomm_result_t put_allowed(struct tp_peer *peer, enum tp_class c,
 	return put_any(peer, c, seq, signature, kind, body, len);
 }
 
-/* A credit is needed, or something is wrong. */
+/* Handle a put that needs a new credit, or for which something is wrong. */
 static __attribute__((noinline)) dicomm_result_t
 put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	      uint32_t signature, enum tp_kind kind, const void *body,
@@ -265,7 +266,7 @@ put_refreshed(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 	return put_allowed(peer, c, seq, signature, kind, body, len);
 }
 
-/* Do known credits allow message seq? */
+/* Returns true if known credits allow message seq. */
 static inline bool is_allowed(const struct verbs_channel *channel, uint64_t seq)
 {
 	return seq <=

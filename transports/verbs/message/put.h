@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: sent, or sent again after a queue pair has failed. */
+/* Sends messages, and sends them again after a queue pair has failed. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_PUT_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_PUT_H
 
@@ -9,11 +9,11 @@
 #include "transports/verbs/channel/channel.h"
 
 /* Stands for a channel that is not connected. Its limit is 0, so a put needs no
- * other check. */
+ * further check. */
 extern struct verbs_channel verbs_no_channel;
 
-/* Send a message of the replay buffer again, over any queue pair. AGAIN: none
- * has room. */
+/* Send a message of the replay buffer again, over any queue pair. Returns AGAIN
+ * if none has room. */
 dicomm_result_t verbs_resend(struct verbs_channel *channel,
 			     struct verbs_replay_entry *replay);
 /* As in struct transport. */

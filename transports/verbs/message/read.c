@@ -27,7 +27,7 @@ bool verbs_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	return true;
 }
 
-/* A rank reads its own memory without a NIC. */
+/* Only a rank's own memory is mapped; it needs no NIC. */
 dicomm_result_t verbs_map(struct tp_peer *peer, const struct tp_ref *ref,
 			  uint64_t len, const void **ptr)
 {
@@ -60,19 +60,20 @@ dicomm_result_t verbs_post_read(struct verbs_channel *channel,
 	wr.send_flags = verbs_signal_now(qp, 1, true);
 	wr.wr.rdma.remote_addr = read->from.addr;
 	wr.wr.rdma.rkey = read->from.key[qp->remote_rail];
-	/* Set before it can complete. */
+	/* Set this first: the read may complete at once. */
 	read->by = qp;
 	read->number++;
 	atomic_fetch_add_explicit(&dev->reads, 1, memory_order_relaxed);
 	status = verbs_post(qp, &wr, 1);
-	/* Else it is posted again when that queue pair has stopped. */
+	/* If the queue pair failed but the channel goes on, the read is posted
+	 * again when that queue pair has stopped. */
 	if (status != DICOMM_SUCCESS || qp->state != QP_GOOD)
 		verbs_read_end(dev, read);
 	return status;
 }
 
-/* Each read into such memory needs a flush, and all reads may complete before
- * anybody polls: is there room for so many flushes? */
+/* Returns true if there is room for one more flush on each NIC. Each read into
+ * such memory needs one, and all reads may complete before anybody polls. */
 static bool may_flush(const struct tp_device *dev)
 {
 	unsigned reads =

@@ -10,11 +10,11 @@
 #include "transports/transport.h"
 #include "transports/verbs/channel/channel.h"
 
-/* Post a read, over any queue pair. AGAIN: none has room. */
+/* Post a read, over any queue pair. Returns AGAIN if none has room. */
 dicomm_result_t verbs_post_read(struct verbs_channel *channel,
 				struct verbs_read *read);
 
-/* The request of a read has ended. */
+/* Count a read whose request has ended. */
 static inline void verbs_read_end(struct tp_device *dev,
 				  struct verbs_read *read)
 {

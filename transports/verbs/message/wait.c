@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sleep until a NIC has something. An event of a completion queue costs an
+/* Sleeps until a NIC reports something. An event of a completion queue costs an
  * interrupt and system calls. So a rank asks for events only when it has polled
  * long enough, and acknowledges many at a time. */
 #include "transports/verbs/message/wait.h"
@@ -18,7 +18,7 @@ void verbs_wait(struct tp_device *dev, unsigned us)
 			     .tv_nsec = us % 1000000 * 1000L};
 	struct pollfd fds[VERBS_RAILS];
 
-	/* After the sleep, the next poll does everything. */
+	/* The next poll after the sleep does everything. */
 	verbs_poll_all(dev);
 	if (dev->credits_due &&
 	    !atomic_load_explicit(&dev->aborted, memory_order_relaxed))
@@ -31,12 +31,12 @@ void verbs_wait(struct tp_device *dev, unsigned us)
 						       ? -1
 						       : rail->comp_channel->fd,
 					 .events = POLLIN};
-		/* An error means that the NIC has failed; other calls report
-		 * that. */
+		/* An error here means that the NIC has failed, which other
+		 * calls report. */
 		ibv_req_notify_cq(rail->cq, 0);
 	}
-	/* What arrived before the request for events has none, and neither do
-	 * credits: look once more. */
+	/* There is no event for what arrived before the request for events, nor
+	 * for credits. So look once more. */
 	if (verbs_poll(dev) || verbs_credits_scan_all(dev) ||
 	    ppoll(fds, dev->rails, &t, NULL) <= 0)
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sleep until a NIC has something. */
+/* Sleeps until a NIC reports something. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_WAIT_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_WAIT_H
 

@@ -23,19 +23,19 @@
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
-/* The specification allows a NIC four times the timeout it was given. */
+/* The specification allows a NIC four times the timeout that it was given. */
 #define NIC_SLACK 4
-/* for the peer's thread, or this one, on a loaded machine */
+/* Extra time for the peer's thread, or this one, on a loaded machine. */
 #define SLACK_MS 2000
-/* iWARP: how often a rank that waits asks the peer's NIC */
+/* iWARP: how often a waiting rank asks the peer's NIC whether it is there. */
 #define ASK_MS 1000
-/* count no more time than this between two looks: nobody may have looked for
- * long */
+/* Most time that is counted between two looks, since nobody may have looked
+ * for long. */
 #define LOOK_MS 1000
-/* a read is never slower than that */
+/* No read is slower than this. */
 #define BYTES_PER_MS 1000
 
-/* How long a NIC retries before it gives up a peer. */
+/* Returns how long a NIC retries before it gives up a peer. */
 static uint64_t retry_ms(void)
 {
 	uint64_t ns = UINT64_C(4096) << config_int(CONFIG_IB_TIMEOUT);
@@ -52,8 +52,8 @@ static uint64_t bytes_under_way(const struct verbs_channel *channel)
 	return bytes;
 }
 
-/* Over iWARP, data may be lost after its request is complete: is it time to ask
- * the peer's NIC? */
+/* Returns true if it is time to ask the peer's NIC. That is needed over iWARP,
+ * where data may be lost after its request is complete. */
 static bool must_ask(struct verbs_qp *qp, uint32_t passed_ms)
 {
 	if (qp->rail->nic->fabric != VERBS_IWARP)
@@ -80,7 +80,7 @@ static void watch_requests(struct verbs_qp *qp, uint32_t passed_ms)
 		qp->stuck_ms = 0;
 		return;
 	}
-	/* If the last requests have no completion, post one that has. */
+	/* If the last requests ask for no completion, post one that does. */
 	status = !left || verbs_has_unsignaled(qp) ? verbs_probe(qp)
 						   : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
@@ -110,7 +110,7 @@ static void watch_nic(struct verbs_qp *qp, uint64_t now)
 	char what[80];
 
 	if (event && nic->fabric == VERBS_IWARP) {
-		/* Over iWARP this is how the end of a connection shows. */
+		/* Over iWARP, the end of a connection shows like this. */
 		verbs_qp_fail(qp, DICOMM_ERR_REMOTE, event,
 			      "the connection has ended");
 	} else if (fatal || event) {
@@ -131,7 +131,8 @@ static dicomm_result_t watch_channel(struct verbs_channel *channel,
 				     uint64_t now, uint32_t passed_ms,
 				     int *peer)
 {
-	/* Until then it belongs to the connection thread. */
+	/* Before CHANNEL_READY, the channel belongs to the connection
+	 * thread. */
 	if (!channel ||
 	    atomic_load_explicit(&channel->state, memory_order_acquire) !=
 		    CHANNEL_READY ||
@@ -143,8 +144,8 @@ static dicomm_result_t watch_channel(struct verbs_channel *channel,
 		watch_requests(&channel->qp[i], passed_ms);
 	if (!channel->why)
 		return DICOMM_SUCCESS;
-	/* The close of a peer may arrive a moment later: report the failure at
-	 * the second look. */
+	/* Report the failure at the second look: that the peer has closed the
+	 * channel may become known a moment later. */
 	if (!channel->reported) {
 		channel->reported = true;
 		return DICOMM_SUCCESS;

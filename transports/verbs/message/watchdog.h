@@ -10,7 +10,7 @@
 struct tp_device;
 struct verbs_nic;
 
-/* As in struct transport; the engine calls it now and then while nothing
+/* As in struct transport. The engine calls it now and then while nothing
  * moves. */
 dicomm_result_t verbs_broken(struct tp_device *dev, int *peer);
 

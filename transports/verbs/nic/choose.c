@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which RDMA ports a rank uses, and by which GID: decisions on what ports.c has
- * found out. */
+/* Decides which RDMA ports a rank uses, and by which GID, from what ports.c
+ * has found. */
 #include "transports/verbs/nic/choose.h"
 
 #include <limits.h>
@@ -43,7 +43,8 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const char *driver,
 				   const struct ibv_device_attr *attr)
 {
-	/* Amazon's EFA, Cisco's usNIC: no queue pairs of the usual kind */
+	/* Amazon's EFA and Cisco's usNIC have no queue pairs of the usual
+	 * kind. */
 	if (type != IBV_TRANSPORT_IB && type != IBV_TRANSPORT_IWARP)
 		return "it has no reliable connections";
 	for (size_t i = 0; i < sizeof(never_inline) / sizeof(char *); i++)
@@ -56,7 +57,8 @@ const char *verbs_choose_objection(enum ibv_transport_type type,
 
 /* Most drivers cannot resize a queue (hns, qedr, all of iWARP). bnxt_re frees
  * the old queue even if its kernel part cannot. Software NICs have no driver of
- * a PCI device; functions of a device have names such as "mlx5_core.sf". */
+ * a PCI device (driver is ""). Functions of a device have drivers with names
+ * such as "mlx5_core.sf". */
 bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
 {
 	return fabric != VERBS_IWARP &&
@@ -64,8 +66,8 @@ bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver)
 		!strncmp(driver, "mlx5_core", 9));
 }
 
-/* Two members of a partition reach each other if one of them is a full member:
- * bit 15 of the key. An unused entry has no other bits. */
+/* Two members of a partition reach each other if one of them is a full member,
+ * which has bit 15 of the key set. An unused entry has no other bits. */
 uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
 {
 	int64_t wanted = config_int(CONFIG_IB_PKEY);
@@ -84,16 +86,17 @@ uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n)
 	return (uint16_t)(limited < n ? limited : 0);
 }
 
-/* The GID table of a NIC, and for each entry the length of its subnet's
- * prefix. */
+/* The GID table of a NIC, and the length of the subnet's prefix for each
+ * entry. */
 struct entries {
 	const struct ibv_gid_entry *e;
 	const uint8_t *prefix;
 	ssize_t n;
 };
 
-/* Prefer routable GIDs to link-local ones, addresses of this network namespace
- * to those of others (all are in the table), IPv4 to IPv6. */
+/* Returns how good a GID is. Routable ones are better than link-local ones,
+ * addresses of this network namespace better than those of others (all are in
+ * the table), IPv4 better than IPv6. */
 static int worth_of(const struct entries *all, ssize_t i)
 {
 	const struct ibv_gid_entry *e = &all->e[i];
@@ -105,8 +108,8 @@ static int worth_of(const struct entries *all, ssize_t i)
 	       (all->prefix[i] ? 2 : 0);
 }
 
-/* The next best entry after `last`: worth less, or worth as much and behind it;
- * -1: there is none. */
+/* Returns the next best entry after `last`: worth less, or worth as much and
+ * behind it. -1: there is none. */
 static ssize_t next_gid(const struct entries *all, uint8_t port, ssize_t last)
 {
 	int64_t wanted = config_is_default(CONFIG_IB_GID_INDEX)
@@ -130,7 +133,8 @@ static ssize_t next_gid(const struct entries *all, uint8_t port, ssize_t last)
 	return chosen;
 }
 
-/* InfiniBand: the subnet manager assigns the first entry. */
+/* Returns the first entry of the port. On InfiniBand, the subnet manager
+ * assigns it. */
 static ssize_t first_gid(const struct entries *all, uint8_t port)
 {
 	ssize_t first = -1, at = -1;
@@ -168,7 +172,7 @@ static bool has_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
 	       (!rest || !((a[bits / 8] ^ b[bits / 8]) >> (8 - rest)));
 }
 
-/* 2: same subnet; 1: same address family; 0: neither. */
+/* Returns 2 for the same subnet, 1 for the same address family, otherwise 0. */
 static int nearness(const struct verbs_gid *mine, const uint8_t *theirs)
 {
 	const uint8_t *a = mine->gid.raw;
@@ -210,7 +214,7 @@ static size_t append(char *text, size_t len, size_t at, const char *format, ...)
 	return at + (size_t)(n < 0 ? 0 : n);
 }
 
-/* "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1" */
+/* Append "mlx5_0:1 InfiniBand 100.0 Gb/s GID fe80::1". */
 static size_t describe(const struct verbs_port *p, char *text, size_t len,
 		       size_t at)
 {
@@ -261,7 +265,7 @@ static int by_rate(const void *a, const void *b)
 	return order ? order : p->number - q->number;
 }
 
-/* Another port is nearer and at least as fast. */
+/* Returns true if another port is nearer and at least as fast. */
 static bool is_needless(const struct verbs_port *p,
 			const struct verbs_port *all, unsigned n)
 {
@@ -272,8 +276,7 @@ static bool is_needless(const struct verbs_port *p,
 	return false;
 }
 
-/* How many ports from the first on are as fast as the first; then, of these, as
- * near. */
+/* Returns how many ports from the first on are as fast as the first. */
 static unsigned equals(const struct verbs_port *ports, unsigned n)
 {
 	unsigned i = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ports a rank uses, and by which GID. Pure functions, except that they
- * read the configuration. */
+/* Decides which ports a rank uses, and by which GID. These functions are pure,
+ * except that they read the configuration. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_CHOOSE_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_CHOOSE_H
 
@@ -23,43 +23,43 @@ struct verbs_port {
 	enum verbs_fabric fabric;
 	uint64_t bytes_per_s;
 	char gid[INET6_ADDRSTRLEN];
-	char pci[16];   /* of the NIC; "": none */
+	char pci[16];   /* PCI address of the NIC; "": unknown */
 	uint32_t steps; /* distance from the rank's device or cores */
-	char unfit[64]; /* why it cannot be used; "": it can */
+	char unfit[64]; /* why it cannot be used; "": it can be */
 };
 
-/* Does DICOMM_IB_HCA select that port? NCCL's syntax: names with an optional
- * ":PORT"; they are prefixes, unless "=" comes first; "^" first: all ports but
- * these. */
+/* Returns true if DICOMM_IB_HCA selects that port. The syntax is NCCL's: names
+ * with an optional ":PORT". They are prefixes, unless the list begins with "=".
+ * If it begins with "^", it selects all ports but these. */
 bool verbs_choose_matches(const char *spec, const char *name, unsigned port);
-/* Why no port of a NIC with that kernel driver can be used; NULL: it can. */
+/* Returns why no port of a NIC with that kernel driver can be used, or NULL. */
 const char *verbs_choose_objection(enum ibv_transport_type type,
 				   const char *driver,
 				   const struct ibv_device_attr *attr);
-/* Can its completion queues be resized while they are in use? */
+/* Returns true if its completion queues can be resized while in use. */
 bool verbs_choose_grows(enum verbs_fabric fabric, const char *driver);
-/* The index of the partition key for its queue pairs: the one that
- * DICOMM_IB_PKEY names, or the best. */
+/* Returns the index of the partition key for its queue pairs: the one that
+ * DICOMM_IB_PKEY names, otherwise the best. */
 uint16_t verbs_choose_pkey(const uint16_t *keys, unsigned n);
-/* The GIDs by which peers can reach a port, best first; or only the one that
- * DICOMM_IB_GID_INDEX names. prefix: for each entry the length of its subnet's
- * prefix. Returns their number. */
+/* Find the GIDs by which peers can reach a port, best first, or only the one
+ * that DICOMM_IB_GID_INDEX names. prefix[i] is the length of the subnet's
+ * prefix of entry i. Returns the number of GIDs. */
 uint32_t verbs_choose_gids(const struct ibv_gid_entry *e, const uint8_t *prefix,
 			   ssize_t n, uint8_t port, enum verbs_fabric fabric,
 			   struct verbs_gid out[VERBS_GIDS]);
-/* Which of my GIDs reaches which of theirs: in the same subnet, or at least of
- * the same address family. Both lists are best first. */
+/* Find out which of my GIDs reaches which of theirs: in the same subnet, or at
+ * least in the same address family. Both lists are best first. */
 void verbs_choose_pair(const struct verbs_gid *mine, uint32_t n,
 		       const uint8_t (*theirs)[16], uint32_t their_n,
 		       uint32_t *my_gid, uint32_t *their_gid);
-/* Keep the ports that can be used and have a link; returns their number. `why`
- * becomes their description, or why there are none. */
+/* Keep the ports that can be used and have a link, and return their number.
+ * `why` is their description, or says why there are none. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
-/* The ports that one rank uses: all of one fabric, which is the same for all
- * ranks; no port if another is nearer and as fast; then the fastest. If there
- * are more equal ports than a rank may use, `turn` decides. Ranks pair the
- * ports at equal places of their lists, so the order is: fastest first, then by
- * name. Returns their number. */
+/* Choose the ports that one rank uses, and return their number. All are of one
+ * fabric, which is the same for all ranks. A port is left out if another one is
+ * nearer and at least as fast. Of the rest, the fastest are taken. If there are
+ * more equal ports than a rank may use, `turn` decides. Ranks pair the ports at
+ * equal places of their lists, so the order is: fastest first, then by name. */
 unsigned verbs_choose_take(struct verbs_port *ports, unsigned n, unsigned turn);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a NIC gets access to memory of a device. First as a dma-buf, which the
- * kernel describes to the NIC. Else by its address, if a kernel module of the
- * vendor resolves that ("peer memory"). What a driver claims is not what NIC
- * and kernel can do together, so each is tried. */
+/* Registers memory of a device with a NIC. First as a dma-buf, which the kernel
+ * describes to the NIC. Otherwise by its address, if a kernel module of the
+ * vendor resolves that ("peer memory"). What a driver claims is not always what
+ * NIC and kernel can do together, so each way is tried. */
 #include "transports/verbs/nic/device_memory.h"
 
 #include <errno.h>
@@ -55,7 +55,8 @@ static struct ibv_mr *by_address(const struct verbs_nic *nic,
 	return mr;
 }
 
-/* Also if only other devices need it: data may be passed on to them. */
+/* Returns true also if only other devices need the flush: data may be passed on
+ * to them. */
 bool verbs_needs_flush(const struct tp_region *r)
 {
 	return r->accel->work->caps(r->index) &
@@ -71,7 +72,7 @@ struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
 	struct ibv_mr *mr;
 
 	/* Over iWARP only librdmacm connects queue pairs, and never to the same
-	 * NIC; so there is no loopback queue pair. */
+	 * NIC. So there is no loopback queue pair. */
 	if (flushed && nic->fabric == VERBS_IWARP) {
 		snprintf(how, len,
 			 "%s: over iWARP what it writes to a device cannot be "

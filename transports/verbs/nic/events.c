@@ -73,16 +73,16 @@ bool verbs_nic_events(struct verbs_nic *nic)
 {
 	struct ibv_async_event e;
 
-	/* ibv_destroy_qp() waits until all events of the queue pair are
-	 * acknowledged. */
+	/* ibv_destroy_qp() waits until all events of the queue pair
+	 * are acknowledged. */
 	while (!ibv_get_async_event(nic->context, &e)) {
 		on_event(nic, &e);
 		ibv_ack_async_event(&e);
 	}
 	if (errno != EIO)
 		return true;
-	/* The kernel has removed the device. Usually it has sent an event
-	 * before. */
+	/* The kernel has removed the device. Usually it has sent an
+	 * event before. */
 	if (!atomic_load(&nic->removed))
 		on_gone(nic, "it has gone");
 	return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a NIC reports asynchronously: links, GIDs, devices, queue pairs. */
+/* Handles what a NIC reports asynchronously: links, GIDs, devices, queue
+ * pairs. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_EVENTS_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_EVENTS_H
 
@@ -8,16 +9,16 @@
 
 struct verbs_nic;
 
-/* What the NIC has reported of one queue pair. The qp_context of the queue pair
- * points here. */
+/* What the NIC has reported about one queue pair, whose qp_context points
+ * here. */
 struct verbs_qp_events {
 	const char *_Atomic failed; /* name of the event; NULL: it works */
-	/* It delivers no more messages; guarded by verbs_lock(). */
+	/* It delivers no more messages. Guarded by verbs_lock(). */
 	bool last_wqe;
 };
 
 /* Handle all events that wait in async_fd. The caller holds verbs_lock().
- * False: the device was removed; there will be no more events. */
+ * Returns false if the device was removed; there will be no more events. */
 bool verbs_nic_events(struct verbs_nic *nic);
 
 #endif

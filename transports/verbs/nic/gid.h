@@ -7,8 +7,8 @@
 #include <netinet/in.h>
 #include <stdint.h>
 
-#define VERBS_RAILS 4 /* ports that a rank uses, at most */
-#define VERBS_GIDS 8  /* at most, of one port */
+#define VERBS_RAILS 4 /* most ports that a rank uses */
+#define VERBS_GIDS 8  /* most GIDs of one port */
 #define VERBS_GID_LEFT \
 	"that GID is not the port's any more: was its address removed?"
 
@@ -18,7 +18,7 @@ enum verbs_fabric { VERBS_INFINIBAND, VERBS_ROCE, VERBS_IWARP };
 struct verbs_gid {
 	union ibv_gid gid;
 	uint8_t index; /* in the port's GID table */
-	/* Bits of the subnet's prefix; 0: unknown, or no subnet. */
+	/* Bits of the subnet's prefix. 0: unknown, or no subnet. */
 	uint8_t prefix;
 };
 

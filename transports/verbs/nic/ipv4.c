@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The IPv4 address of a port: librdmacm tells which port an address belongs
- * to. */
+/* Finds the IPv4 address of a port: librdmacm tells which port an address
+ * belongs to. */
 #include "transports/verbs/nic/ipv4.h"
 
 #include <ifaddrs.h>
@@ -16,7 +16,7 @@ bool verbs_uses_rdma_cm(enum verbs_fabric fabric)
 	       !strcmp(config_string(CONFIG_IB_CONNECT), "rdmacm");
 }
 
-/* Does one of the port's interfaces have that address? */
+/* Returns true if one of the port's interfaces has that address. */
 static bool is_address_of(const char *name, uint8_t port, struct sockaddr *a)
 {
 	struct rdma_cm_id *id;

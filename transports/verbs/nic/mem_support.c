@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Can the NICs of a rank register memory of a device? Try it. */
+/* Finds out whether the NICs of a rank can register memory of a device,
+ * by trying. */
 #include "transports/verbs/nic/mem_support.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Can the NICs of a rank register memory of a device? For dicomm-info. */
+/* Finds out whether the NICs of a rank can register memory of a device,
+ * for dicomm-info. */
 #ifndef DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
 #define DICOMM_TRANSPORTS_VERBS_NIC_MEM_SUPPORT_H
 

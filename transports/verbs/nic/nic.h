@@ -24,30 +24,33 @@ struct verbs_nic {
 	uint64_t bytes_per_s;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_cq *siw_filler; /* see ports.c */
+	struct ibv_cq *siw_filler; /* see fill_siw_offset() in ports.c */
 	bool cq_grows;             /* a completion queue can be resized */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	/* GIDs of the port, best first; guarded by verbs_lock() */
+	/* GIDs of the port, best first. Guarded by verbs_lock(). */
 	struct verbs_gid gid[VERBS_GIDS];
 	uint32_t gids;
 	uint16_t pkey_index;
-	struct sockaddr_in address; /* IPv4, if librdmacm is used */
-	uint32_t max_inline; /* bytes inline in a request; 0: not known yet */
-	/* registrations: registration.c */
+	struct sockaddr_in address; /* IPv4 address, if librdmacm is used */
+	uint32_t max_inline; /* inline bytes of a request; 0: not known yet */
+	/* Registrations; see registration.c. */
 	pthread_mutex_t lock;
 	struct verbs_mr *mrs;
 	uint64_t freed_seen;
-	_Atomic uint64_t registrations; /* made so far */
-	/* written with verbs_lock() held: events.c */
-	_Atomic bool changed;          /* verbs_nic_refresh() is needed */
-	_Atomic uint64_t link_down_ms; /* since when; 0: it is up */
-	const char *_Atomic fatal;     /* why the NIC failed; NULL: it works */
-	_Atomic bool removed;          /* the device is gone */
+	/* number of registrations made so far */
+	_Atomic uint64_t registrations;
+	/* Written with verbs_lock() held; see events.c. */
+	_Atomic bool changed; /* verbs_nic_refresh() is needed */
+	/* clock_ms() when the link went down; 0: it is up */
+	_Atomic uint64_t link_down_ms;
+	const char *_Atomic fatal; /* why the NIC failed; NULL: it works */
+	_Atomic bool removed;      /* the device is gone */
 };
 
-/* Access to this library's own memory that peers write: inbox and credits. Over
- * iWARP a peer also reads it, to ask whether this rank is alive. */
+/* Returns the access flags of the library's own memory that peers write: inbox
+ * and credits. Over iWARP a peer also reads it, to find out whether this rank
+ * is alive. */
 static inline unsigned verbs_own_access(const struct verbs_nic *nic)
 {
 	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;

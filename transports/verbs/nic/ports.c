@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The RDMA ports of this machine: list them, open and close them, read their
+/* Lists, opens and closes the RDMA ports of this machine, and reads their
  * GIDs. */
 #include "transports/verbs/nic/ports.h"
 
@@ -22,13 +22,14 @@
 #include "transports/verbs/nic/registration.h"
 
 #define GIDS_MAX 256
-/* A NIC with more ports lists virtual functions as ports: skip those without a
- * GID. */
+/* A NIC with more ports than this lists virtual functions as ports. Then those
+ * without a GID are skipped. */
 #define PORTS_OF_A_NIC 2
 #define NO_IPV4 "no IPv4 address: has its interface one, and is it up?"
 #define PKEYS_MAX 128
-/* Software iWARP (siw) and RoCE (rxe) of Linux; and the length of a completion
- * queue of siw with more than 0x90000 bytes. */
+/* Vendor numbers of Linux's software iWARP (siw) and RoCE (rxe). The last
+ * number is the length of a completion queue of siw that has more than
+ * 0x90000 bytes. */
 #define SIW_VENDOR 0x626d74
 #define RXE_VENDOR 0xffffff
 #define SIW_FILLER_CQE 32768
@@ -63,8 +64,8 @@ static enum verbs_fabric fabric_of(const struct ibv_device *device,
 							   : VERBS_INFINIBAND;
 }
 
-/* In units of 100 Mb/s for one lane of the link; codes of the InfiniBand
- * specification. */
+/* Returns the rate of one lane of the link in units of 100 Mb/s. `speed` is a
+ * code of the InfiniBand specification. */
 static uint64_t lane_rate(uint8_t speed)
 {
 	static const struct {
@@ -100,8 +101,8 @@ static unsigned bits_of(const void *mask, size_t bytes)
 	return bits;
 }
 
-/* Prefix length of the subnet if interface `i` has that address; 0: it has
- * not. */
+/* Returns the length of the subnet's prefix if interface `i` has that address,
+ * otherwise 0. */
 static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
 {
 	int family = i->ifa_addr && i->ifa_netmask ? i->ifa_addr->sa_family
@@ -119,7 +120,8 @@ static unsigned prefix_by(const struct ifaddrs *i, const uint8_t *gid)
 	return 0;
 }
 
-/* Link-local addresses have none: all links have the same prefix. */
+/* Find the prefixes of all GIDs. Link-local addresses get none, since all links
+ * have the same prefix. */
 static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 			  uint8_t *prefix)
 {
@@ -134,7 +136,8 @@ static void find_prefixes(const struct ibv_gid_entry *e, ssize_t n,
 	freeifaddrs(all);
 }
 
-/* Read the GID table; best GID first. False: it cannot be read, see errno. */
+/* Read the GID table, best GID first. Returns false, with errno set, if it
+ * cannot be read. */
 static bool find_gids(struct ibv_context *context, uint8_t port,
 		      enum verbs_fabric fabric,
 		      struct verbs_gid found[VERBS_GIDS], uint32_t *count)
@@ -153,8 +156,8 @@ static bool find_gids(struct ibv_context *context, uint8_t port,
 	return n >= 0;
 }
 
-/* The last name of the path that this link in the NIC's sysfs folder leads to;
- * "": there is no such link. */
+/* Write the last name of the path that this link in the NIC's sysfs folder
+ * points to, or "" if there is no such link. */
 static void follow(const struct ibv_device *device, const char *link,
 		   char name[64])
 {
@@ -167,7 +170,9 @@ static void follow(const struct ibv_device *device, const char *link,
 	free(real);
 }
 
-/* "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"; "" if it is none. */
+/* Find the PCI address of a NIC whose sysfs path is like
+ * "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0". It is "" if the NIC is
+ * no PCI device. */
 static void find_pci(const struct ibv_device *device, char pci[16])
 {
 	char name[64];
@@ -223,7 +228,7 @@ static bool list_port(struct ibv_context *context, uint8_t number,
 	return number <= PORTS_OF_A_NIC;
 }
 
-/* One entry that stands for all ports of a NIC that cannot be used. */
+/* Make one entry that stands for all ports of a NIC that cannot be used. */
 static int list_unfit(const struct ibv_device *device, const char *why,
 		      struct verbs_port *out)
 {
@@ -233,7 +238,7 @@ static int list_unfit(const struct ibv_device *device, const char *why,
 	return 1;
 }
 
-/* Returns the number of ports listed; at most `most`. */
+/* List the ports of one NIC. Returns their number, at most `most`. */
 static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 			 int most)
 {
@@ -246,7 +251,8 @@ static int list_ports_of(struct ibv_device *device, struct verbs_port *ports,
 	if (!most)
 		return 0;
 	/* In a container the NIC may be visible without its device file. */
-	descriptors_fill_standard(); /* the driver keeps some open */
+	/* the driver keeps some descriptors open */
+	descriptors_fill_standard();
 	context = ibv_open_device(device);
 	if (!context) {
 		snprintf(text, sizeof(text), "it cannot be opened: %m");
@@ -267,7 +273,8 @@ close:
 	return n;
 }
 
-/* All ports of the machine. If there are none, *error becomes an errno. */
+/* List all ports of the machine. If there are none, *error is an errno that
+ * says why. */
 static int list_ports(struct verbs_port *ports, int *error)
 {
 	struct ibv_device **devices;
@@ -312,7 +319,7 @@ static dicomm_result_t choose_gids(struct verbs_nic *nic)
 		    nic->name, nic->port, why);
 }
 
-/* RoCE and iWARP have one partition, and no choice. */
+/* RoCE and iWARP have one partition, so there is no choice. */
 static uint16_t find_pkey(const struct verbs_nic *nic)
 {
 	uint16_t keys[PKEYS_MAX];
@@ -348,7 +355,8 @@ bool verbs_nic_has_gid(const struct verbs_nic *nic, const struct verbs_gid *gid)
 {
 	union ibv_gid now;
 
-	/* A NIC that has failed cannot tell. */
+	/* If the NIC has failed, the query fails, and the GID counts
+	 * as present. */
 	return ibv_query_gid(nic->context, nic->port, gid->index, &now) ||
 	       !memcmp(&now, &gid->gid, sizeof(now));
 }
@@ -373,7 +381,7 @@ bool verbs_nic_is_software(const struct verbs_nic *nic)
 }
 
 /* libsiw takes the mmap offset 0x90000 of a queue for an error. So create a
- * completion queue, used for nothing else, that occupies this offset. */
+ * completion queue that occupies this offset and is used for nothing else. */
 static bool fill_siw_offset(struct verbs_nic *nic)
 {
 	if (nic->attr.vendor_id != SIW_VENDOR)

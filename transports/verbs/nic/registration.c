@@ -4,11 +4,11 @@
  *
  * The library does not learn when a user frees memory, so a registration may
  * not outlive the last verbs_mr_put(). Host allocations of dicomm_mem_alloc are
- * the exception: each has a number that is never used again, so these stay
+ * the exception: each has a number that is never reused, so these stay
  * registered until they are freed.
  *
  * A registration of device memory lives exactly as long as its references. All
- * callers that pass the driver's number of one allocation share it.
+ * callers that pass the driver's number of the same allocation share it.
  * src/device/user_buffer.c notices by that number if the memory was freed.
  */
 #include "transports/verbs/nic/registration.h"
@@ -42,8 +42,8 @@ static void destroy(struct verbs_mr **at)
 	dereg(m);
 }
 
-/* Drop the registrations of host allocations that were freed since the last
- * call. */
+/* Drop the registrations of host allocations that were freed since the
+ * last call. */
 static void drop_freed(struct verbs_nic *nic)
 {
 	uint64_t id, n = accels[0]->freed(nic->freed_seen, &id);
@@ -53,8 +53,8 @@ static void drop_freed(struct verbs_nic *nic)
 
 		accels[0]->freed(nic->freed_seen++, &id);
 		/* The list of freed allocations is short; id 0 means that it
-		 * has wrapped. Then drop all registrations that are not in
-		 * use. */
+		 * has wrapped. Then all registrations that are not in use
+		 * are dropped. */
 		while (*at) {
 			if ((*at)->id && (!id || (*at)->id == id) &&
 			    !(*at)->refs)
@@ -78,15 +78,15 @@ static struct verbs_mr *find(struct verbs_nic *nic, uintptr_t base, size_t len,
 	return NULL;
 }
 
-/* Relaxed ordering is safe: the reader waits for a completion, and writes do
- * not overtake that. */
+/* Returns the access flags. Relaxed ordering is safe: the reader waits for a
+ * completion, and writes do not overtake that. */
 static unsigned access_of(const struct verbs_nic *nic, bool written)
 {
 	unsigned access = IBV_ACCESS_REMOTE_READ;
 
 	if (written)
 		access |= IBV_ACCESS_LOCAL_WRITE;
-	/* iWARP names the destination of a read by a remote key. */
+	/* Over iWARP, the destination of a read is named by a remote key. */
 	if (written && nic->fabric == VERBS_IWARP)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	if (config_bool(CONFIG_IB_PCI_RELAXED_ORDERING))
@@ -140,7 +140,7 @@ static dicomm_result_t reg(struct verbs_nic *nic, uintptr_t base, size_t len,
 	return DICOMM_SUCCESS;
 }
 
-/* The result is in no list yet. */
+/* Register device memory. The result is in no list yet. */
 static dicomm_result_t reg_device(struct verbs_nic *nic,
 				  const struct tp_region *r,
 				  struct verbs_mr **out, char *how, size_t len)
@@ -194,7 +194,8 @@ dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 	return status;
 }
 
-/* nic->lock held. Use a registration that exists; NULL: there is none. */
+/* Take a reference to a registration that exists. Returns NULL if there is
+ * none. The caller holds nic->lock. */
 static struct verbs_mr *share(struct verbs_nic *nic, const struct tp_region *r,
 			      char *how, size_t len)
 {
@@ -210,7 +211,7 @@ static struct verbs_mr *share(struct verbs_nic *nic, const struct tp_region *r,
 
 /* Registering memory of a device may take long, and may wait for other threads,
  * so nic->lock is not held meanwhile. If two threads register the same memory,
- * the first registration stays. */
+ * the first registration is kept. */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
@@ -244,8 +245,8 @@ dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 	return DICOMM_SUCCESS;
 }
 
-/* Is the allocation still there? It may have been freed while the registration
- * was in use, and its address may belong to another one. */
+/* Returns true if the allocation still exists. It may have been freed while the
+ * registration was in use, and its address may belong to another one now. */
 static bool is_there(const struct verbs_mr *mr)
 {
 	struct accel_export where;
