@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bruck's all-gather: in each round, a rank hands all that it has to a rank
- * that is twice as far behind. Blocks stay in their final places, so that what
- * crosses the end of the buffer takes two messages.
+ * Bruck's all-gather. In each round, a rank sends all blocks that it has to a
+ * rank that is twice as far behind it as in the round before. Blocks stay in
+ * their final places, so a range of blocks that wraps round the end of the
+ * buffer takes two messages.
  *
  * Hops     log2 N, rounded up, for N ranks
  * Sent     S (N - 1) / N bytes per rank, for S bytes of result
  * Memory   none
  * Best     small S and many ranks, any number of them
  *
- * Bruck et al.: Efficient algorithms for all-to-all communications in
- * multiport message-passing systems (1997).
+ * Bruck et al.: Efficient algorithms for all-to-all communications in multiport
+ * message-passing systems (1997).
  */
 #include "collectives/plan/algorithm.h"
 
-/* Blocks that are handed on over a distance of d. */
+/* Returns how many blocks the round of distance d sends. */
 static int round_blocks(const struct shape *s, int d)
 {
 	return d < s->ranks - d ? d : s->ranks - d;
 }
 
-/* The blocks of ranks [first, first + n), which may cross the end: in one or
- * two messages, on both sides. */
+/* Finds the spans of the blocks of ranks [first, first + n). If these wrap
+ * round the end of the buffer, there are two spans, and so two messages on both
+ * sides. Returns the number of spans. */
 static int cut(const struct shape *s, int first, int n, struct span out[2])
 {
 	int begin = shape_rank(s, first);
@@ -65,7 +67,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	uint64_t block = bytes / (uint64_t)s->ranks;
 
 	w->hops = shape_log2(s);
-	/* One block does not cross the end. */
+	/* A single block never wraps. */
 	for (int d = 1; d < s->ranks; d *= 2)
 		w->messages += round_blocks(s, d) > 1 ? 3 : 2;
 	w->message_bytes = (uint64_t)s->ranks / 2 * block;

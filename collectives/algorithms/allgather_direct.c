@@ -46,7 +46,7 @@ const struct algorithm allgather_direct = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm allgatherv_direct = {
 	.coll = COLL_ALLGATHERV,
 	.name = "direct",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Grouped all-gather: each rank sends its block to its own group, and to one
- * rank of each other group, which passes it on there. Groups are the ranks of a
- * node (hierarchical) or those of an island of nodes (islands).
+ * Grouped all-gather. Each rank sends its block to the members of its own group
+ * and to one rank of each other group. That rank passes the block on to the
+ * other members of its group. Groups are the ranks of a node (hierarchical) or
+ * of an island of nodes (islands).
  *
  * Hops     2
  * Sent     by a group of m of N ranks, m S / N for each other group
@@ -81,6 +82,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 
 GROUPS_ALGORITHM(allgather, hierarchical, COLL_ALLGATHER, GROUPS_BY_NODE)
 GROUPS_ALGORITHM(allgather, islands, COLL_ALLGATHER, GROUPS_BY_ISLAND)
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variants have the same steps; only their blocks differ in length. */
 GROUPS_ALGORITHM(allgatherv, hierarchical, COLL_ALLGATHERV, GROUPS_BY_NODE)
 GROUPS_ALGORITHM(allgatherv, islands, COLL_ALLGATHERV, GROUPS_BY_ISLAND)

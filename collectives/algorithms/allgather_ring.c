@@ -48,7 +48,7 @@ const struct algorithm allgather_ring = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm allgatherv_ring = {
 	.coll = COLL_ALLGATHERV,
 	.name = "ring",

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct (one-shot) all-reduce: everybody sends its input to everybody, and
- * reduces all of them by itself, in rank order so that all get the same bits.
+ * Direct (one-shot) all-reduce. Each rank sends its input to all others and
+ * reduces all inputs itself, in rank order, so that all ranks get the same
+ * bits.
  *
  * Hops     1
  * Sent     S (N - 1) per rank, for N ranks and S bytes
  * Memory   a slice if in place or scaled
- * Best     a few bytes: one hop is all the latency there is
+ * Best     a few bytes: the latency is that of one hop
  */
 #include "collectives/plan/algorithm.h"
 
-/* A receiver may read what we send straight from our memory, so it must not be
- * overwritten before all have read it: none would ever go on. */
+/* Returns an input that no step overwrites. A receiver may read this rank's
+ * input in place, so a step that overwrites it waits until all receivers have
+ * read it. If all ranks waited like that, none would go on. */
 static struct span stable_input(struct plan *p, const struct shape *s)
 {
 	struct span send = plan_block(PLAN_SEND, 0);
@@ -33,8 +35,8 @@ static void build(struct plan *p, const struct shape *s)
 	for (int k = 1; k < s->ranks; k++)
 		plan_send(p, shape_rank(s, s->rank + k), mine);
 
-	/* ((0 op 1) op 2) ...: operators commute, so that the first two may
-	 * come in either order. */
+	/* The order is ((0 op 1) op 2) ... Operators commute, so the first two
+	 * inputs may be swapped. */
 	if (s->rank > 1)
 		plan_recv(p, 0, recv);
 	else
@@ -57,7 +59,8 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->message_bytes = bytes;
 	w->wire_bytes = others * bytes;
 	w->reduce_bytes = others * bytes;
-	/* By the square of ranks: it may be more than can be told. */
+	/* This grows with the square of the number of ranks, so it may
+	 * overflow. */
 	if (__builtin_mul_overflow(2 * others * (uint64_t)s->ranks, bytes,
 				   &w->total_bytes))
 		w->total_bytes = UINT64_MAX;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Grouped all-reduce: each part is summed within every group, then over the
- * groups, and the result goes back the same way. Which rank does that for which
- * part follows the rates of the links (groups.h); a rank on a slow link does it
- * for none: it sends its input once, and receives the result once.
+ * Grouped all-reduce. Each part is summed within every group, then over the
+ * groups, and the result goes back the same way. groups.h says which rank sums
+ * which part; shares follow the rates of the links. A rank on a slow link sums
+ * nothing: it sends its input once and receives the result once.
  *
  *   weighted      each rank is a group
- *   hierarchical  ranks of a node are: shared NICs
- *   islands       nodes behind one link into the rest of the network are
+ *   hierarchical  the ranks of a node are a group, as they share NICs
+ *   islands       the ranks behind one link into the network are a group
  *
  * Hops     2 if each rank is a group, else 4
  * Sent     by a group of share x, of n: S (1 + (n - 2) x) bytes for S bytes
  * Memory   none
- * Best     large S over links of unlike rates, or shared ones
+ * Best     large S over links of different rates, or links that ranks share
  */
 #include "collectives/groups/groups.h"
 
-/* A part of group `top`'s share of a column, as one rank sees it: in this order
- * on all ranks, part after part. */
+/* Appends the steps of this rank for one part of group `top`'s share of a
+ * column. All ranks build the parts in the same order. */
 static void build_part(struct plan *p, const struct shape *s,
 		       const struct groups *g, uint32_t column, uint32_t top,
 		       struct span in, struct span out)
@@ -61,7 +61,8 @@ static void build_part(struct plan *p, const struct shape *s,
 	}
 }
 
-/* Group k's share of a column, in as many messages as it takes. */
+/* Appends the steps for group k's share of a column, one message after the
+ * other. */
 static void build_share(struct plan *p, const struct shape *s,
 			const struct groups *g, uint32_t column, uint32_t k,
 			struct span in, struct span recv)
@@ -96,7 +97,8 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 			build_share(p, s, g, c, k, in, recv);
 }
 
-/* What it loads the links with is counted from its steps (link cost.h). */
+/* The load on the links is not estimated here; link_cost.h counts it from the
+ * steps. */
 static void work(const struct shape *s, uint64_t bytes, struct work *w,
 		 enum groups_by by)
 {

@@ -13,8 +13,8 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Half of the parts go in one message, each a cache line at least, and slots
- * may be as small as 4 KiB. */
+/* Half of all parts go in one message. A part is at least a cache line, and
+ * slots may be as small as 4 KiB. */
 static bool serves(const struct shape *s)
 {
 	return shape_power_of_two(s) <= 128;
@@ -29,8 +29,8 @@ static void build_extra(struct plan *p, const struct shape *s, int partner)
 	plan_recv(p, partner, recv);
 }
 
-/* Parts [lo, lo + n) that a rank holds when ranks n apart have exchanged; of
- * one part for each rank. */
+/* Returns the n parts that `rank` holds when ranks at a distance of n have
+ * exchanged theirs. There is one part for each rank of the power of two. */
 static struct span held(const struct shape *s, struct span whole, int rank,
 			int n)
 {
@@ -47,7 +47,8 @@ static void build(struct plan *p, const struct shape *s)
 	int extra = s->rank + core;
 	struct span now;
 
-	/* What extra ranks hand over; the others send halves at most. */
+	/* An extra rank hands over its whole input; other messages are at most
+	 * half as long. */
 	if (s->ranks > core)
 		plan_largest(p, 1, 1);
 	if (s->rank >= core) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ordered all-reduce: rank r gathers part r of everybody's input, folds the N
- * of them in rank order, and hands the result to everybody. The same bits
- * whatever the size and the timing.
+ * Ordered all-reduce. Rank r gathers part r of all inputs, reduces the N parts
+ * in rank order, and sends the result to all ranks. The bits of the result
+ * depend neither on the size nor on timing.
  *
  * Hops     2
  * Sent     2 S (N - 1) / N bytes per rank, for N ranks and S bytes

@@ -21,7 +21,7 @@ static uint32_t rounds(const struct shape *s)
 	return n;
 }
 
-/* In which all stay within their nodes. */
+/* Returns the number of rounds in which all messages stay within a node. */
 static uint32_t near_rounds(const struct shape *s, uint32_t all)
 {
 	uint32_t n = 0;
@@ -34,10 +34,10 @@ static uint32_t near_rounds(const struct shape *s, uint32_t all)
 }
 
 /*
- * A peer may read what we send straight from our memory, so that a round
- * receives into another buffer than it sends from: else two ranks could wait
- * for each other. With w writes to go, the next one goes to recv if w is odd,
- * so that the last one does.
+ * Returns the buffer to which a round writes, with w writes to go. A peer may
+ * read what this rank sends in place. So a round receives into another buffer
+ * than the one from which it sends; otherwise two ranks could wait for each
+ * other. Odd w is the receive buffer, so that the last write goes there.
  */
 static struct span target(uint32_t w)
 {
@@ -68,7 +68,8 @@ static void build(struct plan *p, const struct shape *s)
 	if (extra < s->ranks)
 		left++;
 
-	/* In place, the first write would hit what it sends. */
+	/* In place, the first write would hit the memory from which this rank
+	 * sends. So the input is copied first. */
 	if (s->prescale) {
 		now = shape_input(p, s, now, target(left + 1));
 	} else if (s->in_place && left % 2 && extra >= s->ranks) {

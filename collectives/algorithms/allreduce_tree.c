@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Double binary tree all-reduce: each of two trees reduces a half of every
- * slice to its root and broadcasts it back. A node that has children in one
- * tree is a leaf of the other, so that all have about the same to do. Ranks of
- * one node hang below its first one in one tree, its last one in the other.
+ * Double binary tree all-reduce. Each of two trees reduces one half of every
+ * slice to its root and broadcasts the result back. A node that has children in
+ * one tree is a leaf of the other, so that all nodes have about the same load.
+ * The ranks of a node hang below its first rank in one tree, and below its last
+ * rank in the other.
  *
  * Hops     about 2 log2 N, for N ranks
- * Sent     2 S bytes per rank at most, for S bytes; more in nodes of many ranks
+ * Sent     at most 2 S bytes per rank, for S bytes; more on nodes with many
+ *          ranks
  * Memory   none
- * Best     medium S and many ranks: few hops, and pipelined over slices
+ * Best     medium S and many ranks: few hops, pipelined over slices
  *
  * Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast,
- * reduction and scan (2009); the numbering of the tree is NCCL's.
+ * reduction and scan (2009). The numbering of the tree is NCCL's.
  */
 #include "collectives/groups/tree.h"
 
-/* The neighbours of a node, by their places among nodes. */
+/* The neighbours of a node in a tree, as numbers of nodes. */
 struct vertex {
-	int up;      /* -1 at the root */
-	int down[2]; /* -1 if absent */
+	int up;      /* -1 for the root */
+	int down[2]; /* -1 if there is none */
 };
 
-/* In order: one lies between what is below it on both sides, and the lowest bit
- * set in its number is its height. */
+/* Returns the neighbours of node i of n in the first tree. The numbering is in
+ * order: a node lies between its two subtrees. The lowest set bit of its number
+ * is its height. */
 static struct vertex in_order(int i, int n)
 {
 	struct vertex v = {-1, {-1, -1}};
@@ -32,7 +35,8 @@ static struct vertex in_order(int i, int n)
 		bit *= 2;
 	low = bit / 2;
 	if (i == 0) {
-		/* The root is beside the tree, over its highest one. */
+		/* Node 0 is the root. It has one child, the highest node of the
+		 * rest. */
 		v.down[1] = low > 0 ? low : -1;
 		return v;
 	}
@@ -56,8 +60,9 @@ static int moved(int i, int n)
 	return n % 2 ? (i + 1) % n : n - 1 - i;
 }
 
-/* The second tree is the first one mirrored, or shifted if n is odd: what is
- * inside in one is a leaf in the other. */
+/* Returns the neighbours of node i of n. The second tree is the first one
+ * mirrored, or shifted by one if n is odd, so that an inner node of one tree is
+ * a leaf of the other. */
 static struct vertex vertex_of(int i, int n, int second)
 {
 	struct vertex v;
@@ -76,7 +81,7 @@ static int nodes_of(const struct shape *s)
 	return s->links ? (int)s->links->nodes : s->ranks;
 }
 
-/* The rank of a node that talks to other nodes. */
+/* Returns the rank that represents a node towards other nodes. */
 static int rank_of(const struct shape *s, int node, int second)
 {
 	const struct links *l = s->links;
@@ -87,7 +92,7 @@ static int rank_of(const struct shape *s, int node, int second)
 				   : l->node_begin[node]];
 }
 
-/* Those children first that have most below them: other nodes. */
+/* Children on other nodes come first, as most ranks are below them. */
 static struct tree tree_in(const struct shape *s, int second)
 {
 	const struct links *l = s->links;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two-shot all-reduce: rank r reduces part r of everybody's input, straight
- * from where it lies, then hands the result to everybody.
+ * Two-shot all-reduce. Rank r reduces part r of all inputs as it receives them,
+ * and sends the result to all ranks.
  *
  * Hops     2
  * Sent     2 S (N - 1) / N bytes per rank, for N ranks and S bytes

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bruck's all-to-all: the block for the rank i ahead travels the bits of i, in
- * round k together with all others that have bit k.
+ * Bruck's all-to-all. The block for the rank that is i ahead moves 2^k ranks on
+ * in round k if bit k of i is set. All blocks that move in a round travel in
+ * one message.
  *
  * Hops     log2 N, rounded up, for N ranks
  * Sent     about S log2 N / 2 bytes per rank, for S bytes of input
@@ -10,7 +11,7 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* How many i < n have bit d? */
+/* Returns how many numbers below n have bit d set. */
 static uint32_t with_bit(uint32_t n, uint32_t d)
 {
 	uint32_t rest = n % (2 * d);
@@ -20,11 +21,13 @@ static uint32_t with_bit(uint32_t n, uint32_t d)
 
 struct bruck {
 	const struct shape *s;
-	uint32_t room[32]; /* [round]: first block of what it receives */
+	uint32_t room[32]; /* [round]: the first scratch block that the round
+			    * receives into */
 };
 
-/* Where the block for i ahead is before the round of bit d: where the last
- * round that moved it received it, else where it has always been. */
+/* Returns where the block for the rank that is i ahead lies before the round of
+ * bit d: where the last round that moved it received it, or else in the send
+ * buffer. */
 static struct span where(const struct bruck *b, uint32_t i, uint32_t d)
 {
 	uint32_t moves = i & (d - 1), last;
@@ -38,8 +41,8 @@ static struct span where(const struct bruck *b, uint32_t i, uint32_t d)
 			  b->room[last] + with_bit(i, UINT32_C(1) << last));
 }
 
-/* Copy the blocks that move in a round side by side, in as few steps as they
- * lie in runs. */
+/* Copies the blocks that move in a round next to each other. Blocks that are
+ * neighbours already take one copy together. */
 static void pack(struct plan *p, const struct bruck *b, uint32_t d, uint32_t to)
 {
 	struct span run = {0}, next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct all-to-all: everybody sends everybody its block, all at once; what has
- * far to go first, so that links that many share are busy from the start.
+ * Direct all-to-all. Each rank sends all its blocks at once. Blocks for distant
+ * ranks go first, so that links that many ranks share are busy from the start.
  *
  * Hops     1
  * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
@@ -16,7 +16,8 @@ static void build(struct plan *p, const struct shape *s)
 {
 	uint32_t me = (uint32_t)s->rank;
 
-	/* The order matters then; peers see the same messages. */
+	/* In place, the order matters, so take that of pairwise. Peers that are
+	 * not in place see the same messages. */
 	if (s->in_place) {
 		alltoall_pairwise.build(p, s);
 		return;
@@ -42,7 +43,8 @@ static void build(struct plan *p, const struct shape *s)
 		}
 }
 
-/* The same messages in another order; of the two, this one is taken. */
+/* Pairwise sends the same messages in another order. If both are predicted to
+ * take equally long, this one comes first in the registry. */
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
 	alltoall_pairwise.work(s, bytes, w);
@@ -56,7 +58,7 @@ const struct algorithm alltoall_direct = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm alltoallv_direct = {
 	.coll = COLL_ALLTOALLV,
 	.name = "direct",

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pairwise all-to-all: in round k, ranks whose places on the path add up to k
- * (modulo N) exchange their blocks. What has far to go goes first.
+ * Pairwise all-to-all. In round k, ranks whose places on the path add up to k
+ * (modulo N) exchange their blocks. Blocks for distant ranks go first.
  *
  * Hops     1; N rounds of exchanges, for N ranks
  * Sent     S (N - 1) / N bytes per rank, for S bytes of input
  * Memory   none; a few slices in place
- * Best     a rank that can talk to one other at a time
+ * Best     ranks that can talk to only one other rank at a time
  */
 #include "collectives/plan/algorithm.h"
 
 /*
- * In place, the block that goes out leaves through scratch: the block that
- * comes in overwrites it, and would have to wait for the peer to have read it,
- * who would wait for us. An exchange waits for the one ROOM before it only; and
- * as all ranks have theirs in one order, by distance and round, some can go on.
+ * In place, the incoming block overwrites the outgoing one. If a rank sent from
+ * there, it would have to wait until its peer has read the block, while the
+ * peer waits for this rank in the same way. So the outgoing block leaves
+ * through scratch, which has room for ROOM blocks: an exchange only waits for
+ * the one ROOM before it. All ranks order their exchanges alike, by distance
+ * and round, so some rank can always go on.
  */
 #define ROOM 4
 
@@ -70,7 +72,7 @@ const struct algorithm alltoall_pairwise = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm alltoallv_pairwise = {
 	.coll = COLL_ALLTOALLV,
 	.name = "pairwise",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dissemination barrier: an all-gather of one byte, which a rank that has not
- * arrived cannot have sent. In round k, a rank hands all that it has to the
- * rank 2^k ahead. Scratch block i holds the byte of the i-th rank behind.
+ * Dissemination barrier: an all-gather of one byte per rank. A rank that has
+ * not arrived cannot have sent its byte. In round k, a rank sends all bytes
+ * that it has to the rank 2^k ahead. Scratch block i holds the byte of the rank
+ * i behind.
  *
  * Hops     log2 N, rounded up, for N ranks
  * Sent     N - 1 bytes per rank
@@ -11,7 +12,7 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* The bytes of d ranks are there: how many the round adds. */
+/* Returns how many bytes a round adds when those of d ranks are there. */
 static int round_blocks(const struct shape *s, int d)
 {
 	return d < s->ranks - d ? d : s->ranks - d;

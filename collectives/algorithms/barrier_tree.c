@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tree barrier: a byte goes up a binomial tree, from each rank when its
- * children have sent theirs, then one comes down. Each node is entered once.
+ * Tree barrier. Each rank sends a byte up a binomial tree when its children
+ * have sent theirs. Then a byte comes down the tree. It enters each node once.
  *
  * Hops     twice as many as broadcast_binomial.c
- * Sent     a byte to the parent, and to each child
+ * Sent     a byte to the parent, and one to each child
  * Memory   a few bytes
- * Best     many more ranks than cores: 2 (N - 1) messages in all; many of a
- * node
+ * Best     many more ranks than cores: 2 (N - 1) messages in all, many of
+ *          them within a node
  */
 #include "collectives/groups/tree.h"
 
-/* Scratch: its own byte, those of its children, and a copy of all of these, for
- * which it has to have them all. */
+/* Scratch holds this rank's byte, the bytes of its children, and a copy of all
+ * of these. The copy makes the send to the parent wait for all children. */
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span own = plan_block(PLAN_SCRATCH, 0), up, down;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial tree broadcast: each node, and each island of nodes, is entered
- * once.
+ * Binomial tree broadcast. The message enters each node once, and each island
+ * of nodes once.
  *
- * Hops     log2 N, rounded up, for N ranks; over links those of the islands, of
- *          the nodes of one, and of the ranks of one, each rounded up
+ * Hops     log2 N, rounded up, for N ranks. With links: the sum of these
+ *          logarithms for the islands, the nodes of an island and the ranks
+ *          of a node
  * Sent     S log2 N by the root, for S bytes
  * Memory   none
  * Best     small S and many ranks

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chain broadcast: each rank passes on to the next one what it receives. The
- * next one is a neighbour where there is one left: each node, and each island
- * of nodes, is entered once. Slow nodes come last, so that they need not pass
- * on one broadcast while they receive the next.
+ * Chain broadcast. Each rank passes on what it receives to the next rank, which
+ * is a neighbour as long as there is one left. So the message enters each node
+ * once, and each island of nodes once. Slow nodes come last, so that they need
+ * not pass on one broadcast while they receive the next.
  *
  * Hops     N - 1, for N ranks
  * Sent     S per rank, for S bytes
  * Memory   none
- * Best     large S: all ranks are busy with another slice each
+ * Best     large S: each rank works on another slice at the same time
  */
 #include "collectives/plan/algorithm.h"
 

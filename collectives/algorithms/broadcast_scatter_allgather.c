@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Scatter, all-gather broadcast: the root gives each other rank a part, which
- * hands it to the rest of them.
+ * Broadcast by a scatter and an all-gather. The root sends one part to each
+ * other rank, which sends it to all the rest.
  *
  * Hops     2
  * Sent     S per rank, for S bytes
@@ -15,7 +15,7 @@ static bool serves(const struct shape *s)
 	return s->ranks > 2;
 }
 
-/* The part that a rank, counted from the root, hands out. */
+/* Returns the part that rank `owner`, counted from the root, distributes. */
 static struct span part(const struct shape *s, struct span whole, int owner)
 {
 	uint32_t lo = (uint32_t)owner - 1;

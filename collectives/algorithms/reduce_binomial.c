@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial tree reduce: one sum leaves each node, and each island of nodes.
+ * Binomial tree reduce. One sum leaves each node, and one each island of nodes.
  *
  * Hops     as many as broadcast_binomial.c
  * Sent     S per rank; the root receives and reduces S log2 N
@@ -21,7 +21,7 @@ static void build(struct plan *p, const struct shape *s)
 		sum = plan_block(PLAN_SCRATCH,
 				 plan_scratch(p, t.children || s->prescale));
 	now = shape_input(p, s, plan_block(PLAN_SEND, 0), sum);
-	/* Those first that have least below them. */
+	/* Children with the fewest ranks below them finish first. */
 	for (int i = t.children; i-- > 0;) {
 		plan_recv_reduce(p, t.child[i], sum, now);
 		now = sum;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chain reduce: each rank adds its input to what comes from behind and passes
- * it on towards the root; neighbours first, as in the chain broadcast.
+ * Chain reduce. Each rank adds its input to what it receives and passes the sum
+ * on towards the root. Neighbours come first, as in the chain broadcast.
  *
  * Hops     N - 1, for N ranks
  * Sent     S per rank, for S bytes
  * Memory   a slice
- * Best     large S: all ranks are busy with another slice each
+ * Best     large S: each rank works on another slice at the same time
  */
 #include "collectives/plan/algorithm.h"
 

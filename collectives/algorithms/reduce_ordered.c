@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ordered reduce: the root gathers everybody's input and folds it in rank
- * order.
+ * Ordered reduce. The root gathers all inputs and reduces them in rank order.
  *
  * Hops     1
  * Sent     S per rank; the root receives and reduces S (N - 1)

@@ -9,8 +9,8 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Scaled blocks wait here to be sent. Fewer than N - 1 do: block k + ROOM is
- * scaled once block k has left. */
+/* Scratch blocks for scaled blocks that wait to be sent. ROOM of them do: block
+ * k + ROOM is scaled when block k has left. */
 #define ROOM 4
 
 static void build(struct plan *p, const struct shape *s)
@@ -57,7 +57,7 @@ const struct algorithm reduce_scatter_direct = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm reduce_scatterv_direct = {
 	.coll = COLL_REDUCE_SCATTERV,
 	.name = "direct",

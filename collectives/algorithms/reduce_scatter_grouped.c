@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Grouped reduce-scatter: one rank of each group sums what its group has of a
- * block, and sends it to the block's owner. Groups are the ranks of a node
- * (hierarchical) or those of an island of nodes (islands).
+ * Grouped reduce-scatter. One rank of each group sums up what its group has of
+ * a block, and sends the sum to the block's owner. Groups are the ranks of a
+ * node (hierarchical) or of an island of nodes (islands).
  *
  * Hops     2
  * Sent     by a group of m of N ranks, S (N - m) / N to other groups
@@ -11,11 +11,11 @@
  */
 #include "collectives/groups/groups.h"
 
-/* Sums, and scaled blocks, wait here to be sent: block k + ROOM is begun once
- * block k has left. */
+/* Scratch blocks for sums and scaled blocks that wait to be sent. Block k +
+ * ROOM is begun when block k has left. */
 #define ROOM 4
 
-/* Add what the others of the group have of it. */
+/* Adds what the other members of this rank's group have of a block. */
 static struct span add_mates(struct plan *p, const struct shape *s,
 			     const struct groups *g, struct span sum,
 			     struct span now)
@@ -50,7 +50,8 @@ static void build_own(struct plan *p, const struct shape *s,
 	shape_result(p, s, recv);
 }
 
-/* A block that another rank gets; `sum` is room for it. */
+/* Appends the steps for a block that another rank owns. `sum` is scratch for
+ * it. */
 static void build_other(struct plan *p, const struct shape *s,
 			const struct groups *g, int owner, struct span sum)
 {
@@ -106,7 +107,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 GROUPS_ALGORITHM(reduce_scatter, hierarchical, COLL_REDUCE_SCATTER,
 		 GROUPS_BY_NODE)
 GROUPS_ALGORITHM(reduce_scatter, islands, COLL_REDUCE_SCATTER, GROUPS_BY_ISLAND)
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variants have the same steps; only their blocks differ in length. */
 GROUPS_ALGORITHM(reduce_scatterv, hierarchical, COLL_REDUCE_SCATTERV,
 		 GROUPS_BY_NODE)
 GROUPS_ALGORITHM(reduce_scatterv, islands, COLL_REDUCE_SCATTERV,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ordered reduce-scatter: rank r gathers block r of everybody's input and folds
- * the N of them in rank order.
+ * Ordered reduce-scatter. Rank r gathers block r of all inputs and reduces the
+ * N blocks in rank order.
  *
  * Hops     1
  * Sent     S (N - 1) / N bytes per rank, for N ranks and S bytes of input
@@ -10,8 +10,8 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Scaled blocks wait here to be sent. Fewer than N - 1 do: block k + ROOM is
- * scaled once block k has left. */
+/* Scratch blocks for scaled blocks that wait to be sent. ROOM of them do: block
+ * k + ROOM is scaled when block k has left. */
 #define ROOM 4
 
 static void build(struct plan *p, const struct shape *s)
@@ -66,7 +66,7 @@ const struct algorithm reduce_scatter_ordered = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm reduce_scatterv_ordered = {
 	.coll = COLL_REDUCE_SCATTERV,
 	.name = "ordered",

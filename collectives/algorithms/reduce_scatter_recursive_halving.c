@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recursive halving reduce-scatter: in each round, ranks that are half as far
- * apart exchange the half of the blocks that is the other one's business.
+ * Recursive halving reduce-scatter. In each round, two ranks that are half as
+ * far apart as in the round before exchange blocks: each sends the half of its
+ * blocks that the other one's side owns.
  *
  * Hops     log2 N, for N ranks, a power of two
  * Sent     S (N - 1) / N bytes per rank, for S bytes of input
@@ -10,11 +11,11 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Blocks [first, ...) of all, as they lie in a buffer. */
+/* Where the blocks from `first` on lie. */
 struct where {
 	enum plan_buffer buffer;
-	uint32_t block; /* of the buffer */
-	uint32_t first; /* of all */
+	uint32_t block; /* number of the first one within the buffer */
+	uint32_t first; /* number of the first one among all blocks */
 };
 
 static struct span blocks(struct where at, uint32_t first, uint32_t n)

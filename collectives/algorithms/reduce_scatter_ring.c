@@ -10,8 +10,9 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* What is being sent must not be written until the next rank has read it; with
- * two sums in turn, it need not wait for us to get on. */
+/* The next rank may still be reading the sum that this rank sends. Sums
+ * alternate between two scratch blocks, so that the next write need not wait
+ * for that. */
 static struct span sum_of(const struct shape *s, uint32_t scratch, int round,
 			  int block)
 {
@@ -66,7 +67,7 @@ const struct algorithm reduce_scatter_ring = {
 	.work = work,
 };
 
-/* The same steps; the blocks have lengths of their own. */
+/* The v-variant has the same steps; only its blocks differ in length. */
 const struct algorithm reduce_scatterv_ring = {
 	.coll = COLL_REDUCE_SCATTERV,
 	.name = "ring",

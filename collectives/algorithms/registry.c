@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All algorithms of this build. Of equally fast ones the first is taken. */
+/* All algorithms of this build. If several are predicted to be equally fast,
+ * the first one in this list is taken. */
 #include "collectives/plan/algorithm.h"
 
 #include <string.h>
@@ -62,7 +63,7 @@ ALGORITHMS(DECLARE)
 #define ENTRY(name) &name,
 const struct algorithm *const algorithms[] = {ALGORITHMS(ENTRY) NULL};
 
-/* As many as struct select_table has bits for. */
+/* struct select_table has one bit for each algorithm. */
 _Static_assert(sizeof(algorithms) / sizeof(*algorithms) <= 129,
 	       "too many algorithms");
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial tree scatter: each rank receives the blocks of its subtree in one
- * message (two, if they cross the end of the buffer of the root), and hands on
- * what is not its own.
+ * Binomial tree scatter. Each rank receives the blocks of its subtree in one
+ * message and passes on those that are not its own. Blocks that wrap round the
+ * end of the root's buffer take two messages.
  *
  * Hops     log2 N, rounded up, for N ranks
  * Sent     S (N - 1) / N bytes by the root, for S bytes of input
- * Memory   S / 2 bytes at most
+ * Memory   at most S / 2 bytes
  * Best     tiny blocks to many ranks
  */
 #include "collectives/plan/algorithm.h"
 
-/* The blocks of n ranks from `first` on, counted from the root; of these
- * `begin` is block 0 of a buffer: in one or two messages, on both sides. */
+/* Finds the spans of the blocks of n ranks from `first` on, counted from the
+ * root. `begin` is 0 at the root, which uses its own buffer; elsewhere it is
+ * the rank whose block is scratch block 0. There may be two spans, and so two
+ * messages on both sides. Returns the number of spans. */
 static int cut(const struct shape *s, int first, int n, int begin,
 	       struct span out[2])
 {
@@ -32,7 +34,8 @@ static int cut(const struct shape *s, int first, int n, int begin,
 	return head < n ? 2 : 1;
 }
 
-/* Ranks in the subtree of the one that is `from_root`, if below d. */
+/* Returns how many ranks are in the subtree of rank `from_root`, counted from
+ * the root, at most d. */
 static int subtree(const struct shape *s, int from_root, int d)
 {
 	return d < s->ranks - from_root ? d : s->ranks - from_root;

@@ -6,14 +6,17 @@
 
 #include "src/base/log.h"
 
-/* A share is a whole number of parts: how fine they are. A part is a cache line
- * at least, and slots may be as small as 4 KiB: so many are one message. */
+/* A share is a whole number of parts of a column. A column has about PARTS_FEW
+ * parts, and at least PARTS_EACH for each group. A message is at most PARTS_FEW
+ * parts, because a part is at least a cache line and slots may be as small as 4
+ * KiB. */
 #define PARTS_FEW 64
 #define PARTS_EACH 4
-/* Columns for each member of a group whose members differ. */
+/* If members of a group have different rates, a group has this many columns for
+ * each member, up to COLUMNS_MOST in all. */
 #define COLUMNS_EACH 4
 #define COLUMNS_MOST 64
-/* Stands for a rate that limits nothing. */
+/* Stands for an unlimited rate, in bytes per second. */
 #define FASTEST (UINT64_C(1) << 44)
 
 typedef unsigned __int128 wide;
@@ -24,8 +27,10 @@ static uint64_t limit(uint64_t rate)
 }
 
 /*
- * The least time T with the sum of (T rate - 1) / k over those where that is
- * positive being 1: T = (k + n) / B for n of them with rates that sum up to B.
+ * A link with rate r gets the share (T r - 1) / k, if that is positive, where T
+ * is the time that all links take. T is the least time for which these shares
+ * sum up to 1. If n links with rates that sum up to B get a share, T = (k + n)
+ * / B.
  */
 void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 		  uint32_t *x)
@@ -61,7 +66,8 @@ void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 					  (sum * k));
 		given += x[i];
 	}
-	/* What rounding left goes to those that have a share, in turn. */
+	/* Links that have a share take turns in getting the parts that rounding
+	 * has left. */
 	for (uint32_t i = 0; given < parts; i = (i + 1) % n) {
 		if (x[i] > 0 || k == 0) {
 			x[i]++;
@@ -93,7 +99,7 @@ bool groups_possible(const struct shape *s, enum groups_by by)
 	return l->islands > 1 && l->islands < l->nodes;
 }
 
-/* The share of the link of its node that a rank has. */
+/* The rate of a rank: an equal part of what all ranks of its node can send. */
 static uint64_t rank_rate(const struct links *l, uint32_t rank)
 {
 	uint32_t node = l->node_of[rank];
@@ -124,9 +130,10 @@ static bool begins(const struct links *l, uint32_t place, enum groups_by by)
 }
 
 /*
- * How many groups and columns. As many columns as the largest group has ranks:
- * there each owns one. Where members of an island are not alike, more, so that
- * shares can follow.
+ * Computes the number of groups and of columns. There are as many columns as
+ * the largest group has members, so that each of these owns one. If members of
+ * an island have different rates, there are more columns, so that the number
+ * that a member owns can follow its rate.
  */
 static void count(const struct links *l, enum groups_by by, uint32_t *n,
 		  uint32_t *columns)
@@ -151,7 +158,8 @@ static void count(const struct links *l, enum groups_by by, uint32_t *n,
 		*columns = most * COLUMNS_EACH;
 }
 
-/* With all its arrays, in one piece. */
+/* Allocates the struct together with all its arrays. Returns NULL if there is
+ * no memory. */
 static struct groups *create(const struct links *l, enum groups_by by)
 {
 	size_t ranks = l->ranks, owners;
@@ -173,7 +181,7 @@ static struct groups *create(const struct links *l, enum groups_by by)
 	return g;
 }
 
-/* Where groups begin, and which ranks are in them. */
+/* Fills in first[] and of[]. */
 static void find_members(struct groups *g, const struct links *l,
 			 enum groups_by by)
 {
@@ -201,7 +209,7 @@ static void find_owners(struct groups *g, const struct links *l, uint32_t k,
 				l->path[g->first[k] + i];
 }
 
-/* rate, x: room for as many as there are ranks. */
+/* rate and x have room for one entry per rank. */
 static void find_shares(struct groups *g, const struct links *l,
 			enum groups_by by, uint64_t *rate, uint32_t *x)
 {
@@ -250,7 +258,8 @@ dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
 	_Static_assert(GROUPS_BY_ISLAND < LINKS_GROUPS, "no room for them");
 	if (!known) {
 		TRY(make(s->links, by, &g));
-		/* Another thread may have made the same meanwhile. */
+		/* Another thread may have made the groups meanwhile; keep the
+		 * first ones. */
 		if (atomic_compare_exchange_strong_explicit(
 			    at, &known, g, memory_order_acq_rel,
 			    memory_order_acquire))

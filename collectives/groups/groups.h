@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Groups of ranks, and which rank completes which part of a reduction.
+ * Groups of ranks, and which rank of a group completes which part of a
+ * reduction.
  *
- * A slice is cut into columns. Each group has one owner for each column. The
- * owner reduces what its group has of the column. A column is cut again into
- * one share for each group, and the owner in that group reduces the share over
- * all groups. So every byte crosses the link between groups once, and several
- * ranks of a group share that traffic.
+ * A slice is cut into columns. In each group, every column has one owner, which
+ * reduces what its group has of the column. A column is cut again into one
+ * share for each group. The owner in that group reduces the share over all
+ * groups. So every byte crosses the link between groups once, and several ranks
+ * of a group divide that traffic among themselves.
  *
- * Shares follow rates. With n groups and a share of x, the link of a group
- * carries S (1 + (n - 2) x) bytes of S up, and as many down. All groups that
- * have a share take equally long; a group that is too slow has none.
+ * Shares follow the rates of links. Let there be n groups, and let a group have
+ * the share x of a slice of S bytes. Then its link carries S (1 + (n - 2) x)
+ * bytes up, and as many down. The shares are chosen so that the links of all
+ * groups that have a share take equally long. A group that is too slow gets no
+ * share.
  */
 #ifndef DICOMM_COLLECTIVES_GROUPS_GROUPS_H
 #define DICOMM_COLLECTIVES_GROUPS_GROUPS_H
@@ -18,29 +21,34 @@
 #include "collectives/plan/algorithm.h"
 
 enum groups_by {
-	GROUPS_BY_RANK, /* each rank by itself */
+	GROUPS_BY_RANK, /* each rank is its own group */
 	GROUPS_BY_NODE,
 	GROUPS_BY_ISLAND
 };
 
 struct groups {
 	uint32_t n, columns;
-	uint32_t *first; /* [n + 1]: those on the path of links from here on */
-	uint32_t *owner; /* [group * columns + column]: rank */
-	uint32_t *cut;   /* [n + 1]: where the shares of a column begin */
+	uint32_t *first; /* [n + 1]: the place on the path of links where a
+			  * group begins */
+	uint32_t *owner; /* [group * columns + column]: the rank that owns it */
+	uint32_t *cut;   /* [n + 1]: the part of a column where a share
+			  * begins */
 	uint32_t *of;    /* [rank]: its group */
-	uint32_t parts;  /* of a column */
+	uint32_t parts;  /* how many parts a column is cut into */
 };
 
-/* Is that a way to group these ranks: several groups, and, but for that by
- * rank, some with several ranks, others than by node? */
+/* Returns true if ranks can be grouped like this in a useful way. There must be
+ * several nodes. Grouping by node needs a node with several ranks. Grouping by
+ * island needs several islands, and fewer islands than nodes. */
 bool groups_possible(const struct shape *s, enum groups_by by);
-/* The same for all ranks, so they are made once, and belong to the links.
- * ERR_NO_MEMORY. */
+/* Finds the groups. They are the same for all ranks, so they are made once per
+ * communicator; the links own them. Returns DICOMM_ERR_NO_MEMORY if there is no
+ * memory. */
 dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
 			    const struct groups **out);
-/* In parts of a column: a message of group k's share, which may take several;
- * the largest one of all groups. */
+/* Return the length of a message in parts of a column: of a message of group
+ * k's share (a share may take several messages), and of the largest message of
+ * all groups. */
 uint32_t groups_message(const struct groups *g, uint32_t k);
 uint32_t groups_largest_message(const struct groups *g);
 
@@ -55,22 +63,22 @@ static inline uint32_t groups_size(const struct groups *g, uint32_t group)
 	return g->first[group + 1] - g->first[group];
 }
 
-/* The group of the shape's rank. */
+/* Returns the group of rank s->rank. */
 static inline uint32_t groups_mine(const struct groups *g,
 				   const struct shape *s)
 {
 	return g->of[s->rank];
 }
 
-/* Member i of a group. */
+/* Returns the rank of member i of a group. */
 static inline int groups_member(const struct groups *g, const struct shape *s,
 				uint32_t group, uint32_t i)
 {
 	return (int)s->links->path[g->first[group] + i];
 }
 
-/* Who of a group passes on what another rank sends to it, or gets from it:
- * for each rank another one. */
+/* Returns the member of `group` that exchanges data with `rank` of another
+ * group on behalf of all members. Different ranks have different agents. */
 static inline int groups_agent(const struct groups *g, const struct shape *s,
 			       uint32_t group, int rank)
 {
@@ -79,14 +87,16 @@ static inline int groups_agent(const struct groups *g, const struct shape *s,
 }
 
 /*
- * Cut `parts` by n rates (bytes per second; 0: unlimited) so that a link that
- * carries 1 + k x of its share x of all is as long for all that get one: x[i]
- * parts for i, which may be none.
+ * Divides `parts` among n links of the given rates (bytes per second; 0 means
+ * unlimited). A link whose share is the fraction x carries 1 + k x units of
+ * data. The shares are such that all links that get one take equally long. A
+ * slow link may get none. Out: x[i], the parts of link i.
  */
 void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 		  uint32_t *x);
 
-/* An algorithm of build() and work() of the file, for one way to group. */
+/* Defines an algorithm from the build() and work() of a file, for one way to
+ * group. */
 #define GROUPS_ALGORITHM(kind, id, collective, by)                             \
 	static bool kind##_##id##_serves(const struct shape *s)                \
 	{                                                                      \

@@ -3,17 +3,21 @@
 
 enum units { ISLANDS, NODES, RANKS };
 
-/* A binomial tree of islands, nodes or ranks that are neighbours on the path;
- * each of them represented by a rank. */
+/* A binomial tree of islands, nodes or ranks ("units") that are neighbours on
+ * the path. A rank represents each unit. */
 struct level {
-	const struct links *links; /* NULL: places are ranks */
+	const struct links *links; /* NULL: there is no path; places are
+				    * ranks */
 	enum units units;
-	uint32_t first, n; /* nodes are counted on the path, too */
-	uint32_t home;     /* where it starts, counted from `first`, */
-	int root;          /* and the rank that stands for it */
+	/* Number of the first unit and how many units there are. Nodes and
+	 * islands are numbered in the order of the path. */
+	uint32_t first, n;
+	uint32_t home; /* the root unit, counted from `first` */
+	int root;      /* the rank that represents the root unit */
 };
 
-/* The one where it starts is 0; the others keep their order. */
+/* Returns the position of a unit in the tree. The root unit is 0; the others
+ * keep their order. */
 static uint32_t turn_of(const struct level *v, uint32_t unit)
 {
 	if (unit == v->home)
@@ -36,7 +40,7 @@ static int rank_of(const struct level *v, uint32_t turn)
 	return (int)v->links->path[at];
 }
 
-/* Of the one that stands for `unit`. */
+/* Adds the neighbours of the rank that represents `unit`. */
 static void add_level(struct tree *t, const struct level *v, uint32_t unit)
 {
 	uint32_t me = turn_of(v, unit - v->first), bit = 1;
@@ -49,7 +53,7 @@ static void add_level(struct tree *t, const struct level *v, uint32_t unit)
 		t->child[t->children++] = rank_of(v, me + bit);
 }
 
-/* Where a rank is on the path. */
+/* Where a rank is on the path of links. */
 struct position {
 	uint32_t place, node, island;
 };
@@ -92,7 +96,7 @@ static void add_nodes(struct tree *t, const struct links *l,
 	add_level(t, &v, me->node);
 }
 
-/* From one of them on. */
+/* Adds the tree of the ranks on a node, with the rank at `from` as its root. */
 static void add_ranks(struct tree *t, const struct links *l,
 		      const struct position *from, const struct position *me)
 {
@@ -107,7 +111,7 @@ static void add_ranks(struct tree *t, const struct links *l,
 	add_level(t, &v, me->place);
 }
 
-/* The rank of a node, or of an island, that gets the message first. */
+/* The position of the first rank of a node, which receives messages for it. */
 static struct position first_of(const struct links *l, uint32_t node)
 {
 	return position_of(l, (int)l->path[l->node_begin[node]]);
@@ -164,7 +168,8 @@ void tree_of_node(const struct shape *s, bool from_last, struct tree *t)
 	add_ranks(t, l, &from, &me);
 }
 
-/* Of neighbours that begin there, the most that are one. */
+/* Returns the number of members of the largest one of n neighbours. Neighbour i
+ * holds [begin[i], begin[i + 1]). */
 static uint32_t most_of(const uint32_t *begin, uint32_t n)
 {
 	uint32_t most = 0;

@@ -1,36 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trees of ranks that follow the links: a message enters each island once and
- * each node once, and goes on from that rank to the others of the node.
+ * Trees of ranks that follow the links. A message enters each island once and
+ * each node once; the rank that receives it passes it on to the other ranks of
+ * the node.
  *
  * There is one binomial tree of islands, one of the nodes in each island, and
- * one of the ranks on each node; without links there is one of all ranks. In
- * each tree, number i has the children i + 2^k for all 2^k > i. The first
- * numbers, which are the fast nodes, have the most children.
+ * one of the ranks on each node. Without links, there is one tree of all ranks.
+ * In each tree, member i has the children i + 2^k for all 2^k > i. The members
+ * with the lowest numbers have the most children; these are the fast nodes.
  */
 #ifndef DICOMM_COLLECTIVES_GROUPS_TREE_H
 #define DICOMM_COLLECTIVES_GROUPS_TREE_H
 
 #include "collectives/plan/algorithm.h"
 
-/* Of three binomial trees, and two more. */
+/* The most children of a rank: 32 in each of three binomial trees, and two in
+ * the binary tree of allreduce_tree.c. */
 #define TREE_MOST (3 * 32 + 2)
 
-/* The neighbours of a rank. */
+/* The neighbours of a rank in a tree. */
 struct tree {
-	int parent; /* -1: it is the root */
+	int parent; /* -1 for the root */
 	int children;
-	int child[TREE_MOST]; /* those first that have most below them */
+	/* Children with the most ranks below them come first. */
+	int child[TREE_MOST];
 };
 
-/* Of s->rank in the tree of all ranks that starts at `root`. */
+/* Finds the neighbours of s->rank in the tree of all ranks with the given
+ * root. */
 void tree_of(const struct shape *s, int root, struct tree *t);
 
-/* Of s->rank among those of its node, from the first one on, or the last;
- * without links it is alone. */
+/* Finds the neighbours of s->rank in the tree of its node. The root is the
+ * first rank of the node, or the last one if from_last. Without links, the rank
+ * has no neighbours. */
 void tree_of_node(const struct shape *s, bool from_last, struct tree *t);
 
-/* Hops from the root to the last rank; of these, within a node. */
+/* tree_hops() returns the hops from the root to the rank that is reached last;
+ * tree_near_hops() returns how many of them are within a node. */
 uint32_t tree_hops(const struct shape *s);
 uint32_t tree_near_hops(const struct shape *s);
 

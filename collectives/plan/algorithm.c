@@ -67,8 +67,8 @@ int shape_farthest(const struct shape *s)
 	return (s->links->nodes > 1) + (s->links->islands > 1);
 }
 
-/* Places [node, node_end) of the root's node, [island, island_end) of its
- * island. */
+/* The node and the island of the root, as ranges of places on the path: [node,
+ * node_end) and [island, island_end). `root` is the root's place. */
 struct home {
 	int root, node, node_end, island, island_end;
 };
@@ -121,7 +121,8 @@ uint32_t shape_near_of_chain(const struct shape *s)
 	return s->links ? s->links->ranks - s->links->nodes : 0;
 }
 
-/* It may leave each node once. */
+/* The way round may leave each node once. On the way to the rank before the
+ * first, one of the hops within a node is left out. */
 uint32_t shape_near_of_ring(const struct shape *s)
 {
 	uint32_t near = shape_near_of_chain(s);
@@ -172,7 +173,7 @@ void shape_result(struct plan *p, const struct shape *s, struct span span)
 		plan_divide(p, span, span);
 }
 
-/* Only a rank that has both buffers can be in place. */
+/* Does nothing on a rank that has only one of the two buffers. */
 static void set_in_place(struct plan *p, const struct shape *s)
 {
 	uint32_t send, recv;
@@ -188,7 +189,7 @@ static void set_in_place(struct plan *p, const struct shape *s)
 		plan_set_in_place(p, recv > send, (uint32_t)s->rank);
 }
 
-/* Alone: the result is the input. */
+/* The plan of a communicator of one rank: the result is the input, copied. */
 static void build_alone(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);

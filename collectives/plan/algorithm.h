@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An algorithm: one way to do one collective, as a pure function from a shape
- * to the plan of one rank. No I/O, no error path, no state.
+ * An algorithm is one way to do one collective: a pure function from a shape to
+ * the plan of one rank. It does no I/O and keeps no state. Only lack of memory
+ * makes it fail.
  *
- * Adding one: a file <collective>_<algorithm>.c, its line in registry.c, its
- * line in Makefile.am. The simulator then tests it for 1 to 17 ranks.
+ * collectives/README.md says how to add one. The simulator of tests/plans tests
+ * every algorithm of the registry for 1 to 17 ranks.
  */
 #ifndef DICOMM_COLLECTIVES_PLAN_ALGORITHM_H
 #define DICOMM_COLLECTIVES_PLAN_ALGORITHM_H
@@ -25,94 +26,113 @@ enum coll {
 	COLL_ALLGATHERV,
 	COLL_REDUCE_SCATTERV,
 	COLL_BARRIER,
-	COLL_SEND, /* no algorithm, one step, from here on: point to point */
+	/* From here on: single steps, for which there are no algorithms. */
+	COLL_SEND,
 	COLL_RECV,
-	COLL_REDUCE_LOCAL, /* of one rank */
+	/* Involves no other rank. */
+	COLL_REDUCE_LOCAL,
 	COLL_KINDS
 };
 
-const char *coll_name(enum coll coll); /* "allreduce" */
-/* COLL_KINDS if unknown. Also takes nccl-tests' spelling: "all_reduce". */
+const char *coll_name(enum coll coll); /* Returns the name of a collective, such
+					* as "allreduce". */
+/* Finds a collective by its name, with or without underscores and in upper or
+ * lower case: "allreduce", "all_reduce", "AllReduce". Returns COLL_KINDS if
+ * there is none of that name. */
 enum coll coll_from_name(const char *name);
 bool coll_reduces(enum coll coll);
 bool coll_rooted(enum coll coll);
-/* Each rank its own. */
+/* Does each rank's block have its own length, as in alltoallv? */
 bool coll_has_counts(enum coll coll);
 
-/* Blocks of the send and receive buffer of a rank: 0, 1 or ranks. A buffer of
- * `ranks` blocks holds block r for (or of) rank r; only the root has the
- * blocks of gather's receive and scatter's send buffer. */
+/* Tells how many blocks the send buffer and the receive buffer of a rank have:
+ * 0, 1 or `ranks`. In a buffer of `ranks` blocks, block r goes to rank r or
+ * comes from it. In a gather, only the root has a receive buffer; in a scatter,
+ * only the root has a send buffer. */
 void coll_layout(enum coll coll, int rank, int ranks, int root,
 		 uint32_t *send_blocks, uint32_t *recv_blocks);
 
 /*
- * What an algorithm may know about a call: nothing that can differ between
- * ranks, but the rank itself and whether it is in place.
+ * What an algorithm may know about a call. All ranks have the same values,
+ * except for the rank itself and whether its call is in place.
  *
- * Reductions: an operator may scale the inputs first (prescale: avg of floats,
- * premulsum) or divide the result (postdivide: avg of integers). Algorithms do
- * not care: they read their input through shape_input() and announce final
- * results with shape_result().
+ * The reduction operator may ask for more than a reduction. It may scale the
+ * inputs first (prescale: avg of floats, premulsum) or divide the result
+ * (postdivide: avg of integers). An algorithm handles both by reading its input
+ * through shape_input() and by calling shape_result() for each final result.
  */
 struct shape {
 	enum coll coll;
 	int rank, ranks;
-	int root; /* -1: there is none */
+	int root; /* -1 for a collective without a root */
 	bool in_place;
 	bool prescale, postdivide;
-	const struct links *links; /* NULL: one node, all links alike */
+	const struct links *links; /* NULL: all ranks are on one node */
 };
 
 /*
- * Work on the longest path, for the estimator; S is the bytes of the longest
- * of the two buffers (as the size column of nccl-tests), on the busiest rank.
+ * What a call costs, as far as it depends on the algorithm; the input of the
+ * estimator. S is the length of the longer of the two buffers in bytes (the
+ * size column of nccl-tests). Unless said otherwise, the numbers are those of
+ * the busiest rank.
  */
 struct work {
-	uint32_t hops;          /* messages one after the other, first slice */
-	uint32_t near_hops;     /* of these, within a node for sure */
-	uint32_t messages;      /* messages that one rank sends and receives */
-	uint64_t message_bytes; /* of the longest, all its slices together */
-	uint64_t wire_bytes;    /* sent or received, whichever is more, by the
-				 * busiest rank */
-	/* Written by it locally; copied also what it receives as it is. */
+	uint32_t hops;          /* messages on the longest path of one slice,
+				 * each sent after the one before it has
+				 * arrived */
+	uint32_t near_hops;     /* hops that surely stay within a node */
+	uint32_t messages;      /* per slice, sent and received by one rank */
+	uint64_t message_bytes; /* bytes of the longest message over all
+				 * slices */
+	uint64_t wire_bytes;    /* bytes sent or bytes received, whichever is
+				 * more */
+	/* Bytes that the rank writes by reducing and by copying. Received data
+	 * that no reduction consumes counts as copied. */
 	uint64_t reduce_bytes, copy_bytes;
-	uint64_t total_bytes; /* wire + reduce + copy over ALL ranks: what the
-			       * cores of a node share */
-	bool pipelined;       /* hops overlap over slices */
-	bool returns;         /* a slice comes down a link after it went up */
+	uint64_t total_bytes; /* wire, reduced and copied bytes of ALL ranks;
+			       * the cores of a node share that work */
+	bool pipelined;       /* hops of different slices overlap */
+	bool returns;         /* a slice goes up a link and later comes back
+			       * down it */
 };
 
 struct algorithm {
 	enum coll coll;
 	const char *name;   /* "ring"; also the value in DICOMM_ALGO */
-	bool deterministic; /* rank-ordered reduction, float32 for narrow */
-	bool whole;       /* single slice only: its messages must fit a slot */
-	bool scratchless; /* no rank's plan has scratch, in place or not */
-	/* Can it serve this shape? */
+	bool deterministic; /* reduces in rank order, and narrow floats in
+			     * float32 */
+	bool whole;         /* the message is not sliced and must fit a slot */
+	bool scratchless;   /* no rank uses scratch, in place or not */
+	/* Returns true if the algorithm can serve this shape. */
 	bool (*serves)(const struct shape *s);
-	/* Append this rank's steps to an empty plan, in-place already set. */
+	/* Appends the steps of rank s->rank to an empty plan. The caller has
+	 * already called plan_set_in_place() if the call is in place. */
 	void (*build)(struct plan *p, const struct shape *s);
-	/* Work for buffers of `bytes` (the longer one). */
+	/* Fills in *w, which is all zero, for buffers of `bytes` bytes (the
+	 * length of the longer one). */
 	void (*work)(const struct shape *s, uint64_t bytes, struct work *w);
 };
 
-/* All algorithms of this build, NULL ends the list. */
+/* All algorithms of this build. NULL ends the list. */
 extern const struct algorithm *const algorithms[];
 const struct algorithm *algorithm_find(enum coll coll, const char *name);
 
-/* Build and finish the plan of s->rank; handles in-place aliasing, and a
- * communicator of one rank: serves() and build() see two at least. */
+/* Builds and finishes the plan of rank s->rank. This function handles aliasing
+ * of in-place buffers and communicators of one rank, so that serves() and
+ * build() only see two ranks or more. */
 dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 			       struct plan *p);
 
-/* The steps of s->rank one by one, as `tell` of a plan: without a plan. */
+/* Reports the steps of rank s->rank to `tell`, one by one, without keeping a
+ * plan. */
 dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
 			       plan_tell *tell, void *ctx);
 
-/* For algorithms that serve every shape. */
+/* A serves() for algorithms that serve every shape. */
 bool shape_any(const struct shape *s);
-/* Rank i round the circle: -1 is the last one, ranks is 0 again. That is seldom
- * further, and a division takes longer than all else that a step needs. */
+/* Wraps i into [0, ranks): -1 is the last rank, `ranks` is rank 0. shape_rank()
+ * avoids the division where i is at most one round off, because the division
+ * would take longer than everything else that a step needs. */
 int shape_rank_far(const struct shape *s, int i);
 static inline int shape_rank(const struct shape *s, int i)
 {
@@ -123,43 +143,52 @@ static inline int shape_rank(const struct shape *s, int i)
 	return i >= 0 && i < s->ranks ? i : shape_rank_far(s, i);
 }
 
-/* Rank i counted from the root; and back. */
+/* Convert a rank to its number counted from the root (the root is 0), and
+ * back. */
 int shape_from_root(const struct shape *s, int rank);
 int shape_to_rank(const struct shape *s, int from_root);
-/* The rank i places on from s->rank, where neighbours share a node, and nodes
- * an island; without links, by rank. `i` from -ranks on. */
+/* Returns the rank that is i places after s->rank on the path of links, on
+ * which ranks of a node, and nodes of an island, are neighbours. Without links,
+ * the path is the order of ranks. i must be at least -ranks. */
 int shape_on_path(const struct shape *s, int i);
-/* Where s->rank is on that path, from its start. */
+/* Returns the place of s->rank on that path, counted from 0. */
 int shape_place(const struct shape *s);
-/* How far it is from s->rank: 0 on its node, 1 in its island, 2 in another one;
- * and the farthest that any two are. */
+/* shape_distance() returns how far `rank` is from s->rank: 0 on the same node,
+ * 1 in the same island, 2 in another island. shape_farthest() returns the
+ * largest distance between any two ranks. */
 int shape_distance(const struct shape *s, int rank);
 int shape_farthest(const struct shape *s);
-/* A chain of all ranks from the root on: its node, the rest of its island, fast
- * nodes first, then the other islands. Where s->rank is in it; the rank at a
- * place. */
+/* The chain contains all ranks and begins at the root. The ranks of the root's
+ * node follow, then the rest of its island, fast nodes first, then the other
+ * islands. shape_chain_place() returns the place of s->rank; shape_chain_rank()
+ * returns the rank at a place. */
 int shape_chain_place(const struct shape *s);
 int shape_chain_rank(const struct shape *s, int place);
-/* Of the hops from one end of that chain to the other, and of a ring from any
- * rank to the one before it: those within a node, at least. */
+/* Lower bounds for the number of hops that stay within a node: on the way along
+ * the whole chain, and on the way round a ring from any rank to the rank before
+ * it. Without links, 0. */
 uint32_t shape_near_of_chain(const struct shape *s);
 uint32_t shape_near_of_ring(const struct shape *s);
-/* The largest power of two up to the number of ranks; are there so many? */
+/* shape_power_of_two() returns the largest power of two that is not larger than
+ * the number of ranks. shape_is_power_of_two() returns true if it equals the
+ * number of ranks. */
 int shape_power_of_two(const struct shape *s);
 bool shape_is_power_of_two(const struct shape *s);
-/* The logarithm of the number of ranks, and of any, rounded up. */
+/* The logarithm to base 2, rounded up, of the number of ranks, and of n. */
 uint32_t shape_log2(const struct shape *s);
 uint32_t shape_log2_of(uint32_t n);
 
 /*
- * The span to read an input from: `span` itself (of PLAN_SEND), or a scaled
- * copy of it when the operator scales its inputs. Appends the STEP_SCALE; call
- * it once for each span, before the span's first use. `to` is where a scaled
- * copy may go: a span of equal length in PLAN_RECV or scratch.
+ * Returns the span from which to read an input. This is `span` itself, unless
+ * the operator scales its inputs. In that case the function appends a
+ * STEP_SCALE that writes the scaled input to `to`, and returns `to`. Call it
+ * once for each span, before the first use of that span. `span` lies in
+ * PLAN_SEND; `to` is as long and lies in PLAN_RECV or scratch.
  */
 struct span shape_input(struct plan *p, const struct shape *s, struct span span,
 			struct span to);
-/* The span holds the complete reduction; appends a STEP_DIVIDE if asked. */
+/* The caller says that the span holds the complete reduction. Appends a
+ * STEP_DIVIDE if the operator divides its result. */
 void shape_result(struct plan *p, const struct shape *s, struct span span);
 
 #endif

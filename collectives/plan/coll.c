@@ -30,7 +30,7 @@ const char *coll_name(enum coll coll)
 	return coll < COLL_KINDS ? kinds[coll].name : "?";
 }
 
-/* NCCL writes AllReduce, nccl-tests all_reduce, we allreduce. */
+/* Compares two names without regard to underscores and upper case. */
 static bool same_name(const char *a, const char *b)
 {
 	do {

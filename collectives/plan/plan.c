@@ -60,7 +60,8 @@ void plan_split(size_t len, uint32_t lo, uint32_t hi, uint32_t parts,
 	*n = end - begin;
 }
 
-/* Where a span lies once the buffers alias. */
+/* Returns where a span lies, given that the buffers of an in-place call
+ * alias. */
 static struct span placed(const struct plan *p, struct span span)
 {
 	uint8_t inner = p->in_place_send_in_recv ? PLAN_SEND : PLAN_RECV;
@@ -195,25 +196,29 @@ uint32_t plan_scratch(struct plan *p, uint32_t n)
 }
 
 /*
- * Dependencies. For each block of each buffer there are lists of the accesses
- * that a later step may still conflict with, newest first. A write replaces
- * those that it covers, since whoever conflicts with them conflicts with it
- * too, and it waits for them.
+ * How plan_finish() derives dependencies.
  *
- * Most plans of many ranks cut one block into as many parts: an access to one
- * part has a list for this part, so that a step need not look at all others.
+ * For each block of each buffer there are lists of accesses by earlier steps,
+ * newest first. A later step that conflicts with an access depends on its step.
+ * A write removes the accesses that it covers: a later step that conflicts with
+ * one of them conflicts with this write too, and the write waits for them.
+ *
+ * Plans for many ranks mostly cut one block into as many parts as there are
+ * ranks. So an access to a single part goes to a list for this part, and a step
+ * need not search the accesses to all other parts.
  */
 struct access {
-	uint32_t next; /* index + 1 of the next one, 0 at the end */
+	uint32_t next; /* index + 1 of the next access; 0 at the end */
 	uint32_t step;
 	uint32_t lo, hi, parts;
 	bool write;
 };
 
 struct accesses {
-	uint32_t wide;    /* index + 1 of the first one; 0 none */
-	uint32_t parts;   /* that narrow[] is for; 0 none yet */
-	uint32_t *narrow; /* [part]: as wide, accesses to that part only */
+	uint32_t wide;    /* index + 1 of the first access; 0: none */
+	uint32_t parts;   /* the number of lists in narrow[]; 0: none yet */
+	uint32_t *narrow; /* [part]: like wide, for accesses to this part
+			   * only */
 };
 
 struct deriving {
@@ -223,13 +228,14 @@ struct deriving {
 	bool written[PLAN_BUFFERS];
 	struct access *pool;
 	uint32_t used, room;
-	uint32_t *found; /* conflicts of the step in hand */
+	uint32_t *found; /* conflicts of the current step */
 	uint32_t nfound;
-	uint32_t *mark; /* [step]: last step + 1 that found it */
+	uint32_t *mark; /* [step]: 1 + the last step that found it */
 };
 
-/* Parts are cut at multiples of a rounded length, so that only equal numbers
- * of parts compare exactly. */
+/* Parts are cut at multiples of a rounded length. So part numbers are
+ * comparable only if both spans are cut into the same number of parts;
+ * otherwise they are taken to overlap. */
 static bool overlap(const struct access *e, struct span s)
 {
 	return e->parts != s.parts || (e->lo < s.hi && s.lo < e->hi);
@@ -250,7 +256,8 @@ static void conflict(struct deriving *d, uint32_t earlier, uint32_t step)
 	d->found[d->nfound++] = earlier;
 }
 
-/* What the access of a step to `s` conflicts with in one list. */
+/* Finds the accesses of one list that conflict with an access of `step` to `s`.
+ * A write removes the accesses that it covers from the list. */
 static void search(struct deriving *d, uint32_t *link, uint32_t step,
 		   struct span s, bool write)
 {
@@ -320,7 +327,8 @@ static bool touch(struct deriving *d, uint32_t step, struct span s, bool write)
 	return true;
 }
 
-/* What a step reads and writes; FOLD reads one block for each rank. */
+/* Stores the spans that a step reads in out[]; returns their number. For a
+ * fold, the second span is one scratch block for each rank. */
 static uint32_t reads(const struct step *s, struct span out[2])
 {
 	switch ((enum step_kind)s->kind) {
@@ -344,7 +352,8 @@ static bool writes(const struct step *s)
 	return s->kind != STEP_SEND;
 }
 
-/* Drop what another conflict waits for anyway, then keep the rest. */
+/* Keeps the conflicts that were found as dependencies of the step, except for
+ * those on which another one of them depends already. */
 static bool keep_deps(struct plan *p, struct deriving *d, uint32_t step)
 {
 	struct step *s = &p->steps[step];
@@ -467,13 +476,14 @@ static bool number_messages(struct plan *p)
 			p->message_parts_of = m.parts;
 		}
 	}
-	/* Without messages, a slice is what fits a slot. */
+	/* A plan without messages has slices as long as a slot. */
 	if (p->message_parts == 0)
 		p->message_parts = p->message_parts_of = 1;
 	return true;
 }
 
-/* A plan is kept for many calls: give back what growing left over. */
+/* Gives back the memory that growing arrays have left over, since a plan is
+ * kept for many calls. */
 static void trim(struct plan *p)
 {
 	struct step *steps;

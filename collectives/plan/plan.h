@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A plan: what one rank does for one collective, as data.
+ * A plan says, as data, what one rank does for one collective.
  *
  * It reads as a sequential program over ONE slice of the message. The engine
- * runs it over all slices, and starts a step on slice k as soon as the earlier
- * steps that touch the same memory have finished slice k: dependencies follow
- * from the spans (plan_finish), nobody writes them down. Its size depends on
- * the ranks, never on the bytes.
+ * runs it over all slices. It starts a step on slice k as soon as the earlier
+ * steps that touch the same memory have finished slice k. plan_finish() derives
+ * these dependencies from the spans; nobody writes them down. The size of a
+ * plan depends on the number of ranks, never on the number of bytes.
  *
- * Three rules let any mixture of transports and any number of credits work:
- *  - between two ranks, the sends of one and the receives of the other come
- *    in the same order, and each pair has spans of equal length;
- *  - run sequentially with one credit per pair, the plans of all ranks end;
- *  - they also end if a send finishes only when its peer has consumed it (it
- *    may be read where it lies), and writes to that memory wait for that. So no
- *    two ranks receive into what they are sending to each other.
- * tests/plans checks them for every algorithm.
+ * Three rules make every plan work over any mixture of transports and with any
+ * number of credits:
+ *  - Between two ranks, sends of one and receives of the other come in the
+ *    same order, and with spans of equal length.
+ *  - If all ranks run their plans sequentially with one credit per pair, all
+ *    of them end.
+ *  - They also end if a send finishes only when the peer has consumed it (the
+ *    peer may read the memory in place), and if later writes to that memory
+ *    wait until then. So no two ranks may receive into the memory that they
+ *    are sending to each other.
+ * tests/plans checks the rules for every algorithm.
  */
 #ifndef DICOMM_COLLECTIVES_PLAN_PLAN_H
 #define DICOMM_COLLECTIVES_PLAN_PLAN_H
@@ -30,57 +33,66 @@
 enum plan_buffer { PLAN_SEND, PLAN_RECV, PLAN_SCRATCH, PLAN_BUFFERS };
 
 /*
- * Part of a slice. A buffer is one or more blocks: the send and receive
- * buffers have one block, or one for each rank, as the collective says
- * (coll_layout() in algorithm.h); each scratch block has room for one slice of
- * the longest block. Slice k of a block is its elements [k * E, (k + 1) * E),
- * for E slice elements, as far as the block has them. A slice is cut into
- * `parts` equal parts, rounded up to whole cache lines, the last ones shorter
- * or empty; the span holds parts [lo, hi). With nblocks > 1 it is that many
- * whole consecutive blocks (lo 0, hi = parts = 1), which only a plan that is
- * marked whole may use, as its message is never sliced. The scratch blocks of
- * the plan follow each other without gaps, as those of the buffers do.
+ * A range of a buffer within one slice.
+ *
+ * A buffer consists of blocks. The send and the receive buffer have one block,
+ * or one for each rank, as coll_layout() says. A scratch block has room for one
+ * slice of the longest block. Scratch blocks follow each other without gaps, as
+ * the blocks of the other buffers do.
+ *
+ * With E elements per slice, slice k of a block is its elements [k * E, (k + 1)
+ * * E), as far as the block reaches. A slice is cut into `parts` equal parts,
+ * rounded up to whole cache lines, so the last parts may be shorter or empty.
+ * The span is parts [lo, hi) of the slice.
+ *
+ * With nblocks > 1, the span is that many whole consecutive blocks, with lo 0
+ * and hi = parts = 1. Only a plan that is marked `whole` may use such spans,
+ * because its message is never sliced.
  *
  * Blocks of the send or receive buffer differ in length only in the
- * v-collectives. There a span of scratch is as long as block `like` of the
- * buffer that has one for each rank.
+ * v-collectives. In these, a span of scratch has the length of block `like` of
+ * the buffer that has a block for each rank.
  */
 struct span {
 	uint8_t buffer; /* enum plan_buffer */
 	uint32_t block, nblocks;
 	uint32_t lo, hi, parts;
-	uint32_t like; /* only for PLAN_SCRATCH */
+	uint32_t like; /* for PLAN_SCRATCH only */
 };
 
 enum step_kind {
-	STEP_SEND,        /* a -> peer */
-	STEP_RECV,        /* peer -> dst */
-	STEP_RECV_REDUCE, /* dst = a op (what peer sent) */
+	STEP_SEND,        /* send a to the peer */
+	STEP_RECV,        /* receive from the peer into dst */
+	STEP_RECV_REDUCE, /* dst = a op what the peer sent */
 	STEP_COPY,        /* dst = a */
 	STEP_REDUCE,      /* dst = a op b */
-	STEP_SCALE,  /* dst = a * scalar of the operator (avg, premulsum) */
-	STEP_DIVIDE, /* dst = a / N, toward zero (avg of integers) */
-	STEP_FOLD,   /* dst = fold of nfold spans: scratch block b.block + i
-		      * (b's parts of it, which are dst's) for rank i, `a` in
-		      * place of the own rank's; rank order, narrow floats
-		      * accumulated in float32 */
+	/* dst = a * scalar of the operator (avg of floats, premulsum) */
+	STEP_SCALE,
+	/* dst = a / number of ranks, rounded toward zero (avg of integers) */
+	STEP_DIVIDE,
+	/* dst = reduction of nfold spans in rank order. The span of rank i is
+	 * scratch block b.block + i, with the parts of dst; for the own rank it
+	 * is `a`. Narrow floats accumulate in float32. */
+	STEP_FOLD,
 };
 
 struct step {
 	uint8_t kind;
-	int peer; /* rank; -1 if local */
-	/* This is message `pair_index` of those to (or from) this peer, for
-	 * one slice; set by plan_finish. */
+	int peer; /* a rank; -1 for a local step */
+	/* Within one slice, this is message number pair_index from or to this
+	 * peer. plan_finish() sets it. */
 	uint32_t pair_index;
 	struct span dst, a, b;
 	uint32_t nfold;
-	/* Earlier steps that must have finished a slice before this one starts
-	 * it: plan->deps[dep_first .. dep_first + dep_count). */
+	/* The earlier steps that must have finished a slice before this step
+	 * starts on it: plan->deps[dep_first .. dep_first + dep_count).
+	 * plan_finish() sets them. */
 	uint32_t dep_first, dep_count;
 };
 
-/* Hears of a step, and how long is what it sends, or else writes: of so many
- * blocks `taken` of `parts` parts. A fold is told as the reductions it is. */
+/* A callback that is told of a step instead of keeping it. The length of what
+ * the step sends, or else writes, is `taken` of `parts` parts of nblocks
+ * blocks. A fold is reported as the reductions it consists of. */
 typedef void plan_tell(void *ctx, enum step_kind kind, int peer,
 		       uint32_t nblocks, uint32_t taken, uint32_t parts);
 
@@ -90,42 +102,48 @@ struct plan {
 	uint32_t *deps;
 	uint32_t ndeps;
 	uint32_t scratch_blocks;
-	/* Messages for each slice to and from each peer: [peer] */
+	/* [peer]: the messages per slice to that peer, and from it. */
 	uint32_t *sends_to, *recvs_from;
 	int ranks;
-	/* Largest message as a fraction of a slice (of the longest block).
-	 * From it follows how long a slice is, so all ranks have the same. */
+	/* The largest message of all ranks as a fraction of a slice of the
+	 * longest block. The length of a slice follows from it, so all ranks
+	 * must have the same value. */
 	uint32_t message_parts, message_parts_of;
-	bool whole; /* never sliced; spans may hold several blocks */
-	/* How PLAN_SEND and PLAN_RECV alias when the call is in place; see
-	 * plan_set_in_place. */
+	bool whole; /* the message is not sliced; spans may hold several
+		     * blocks */
+	/* Set by plan_set_in_place(): how PLAN_SEND and PLAN_RECV alias. */
 	bool in_place;
-	bool in_place_send_in_recv; /* else recv lies in send */
+	bool in_place_send_in_recv; /* false: the receive buffer lies in the
+				     * send buffer */
 	uint32_t in_place_block;
 	dicomm_result_t status;
-	/* Steps are told to it, and not kept: the plan is only looked at. */
+	/* If set, steps are reported to this function and are not kept. */
 	plan_tell *tell;
 	void *tell_ctx;
-	/* private to plan.c */
+	/* Private to plan.c. */
 	uint32_t steps_room, deps_room;
 	uint32_t largest, largest_of;
 };
 
-/* Start an empty plan for one of `ranks` ranks. */
+/* Starts an empty plan for one rank of a communicator of `ranks` ranks. */
 void plan_init(struct plan *p, int ranks);
 void plan_free(struct plan *p);
 /*
- * The call is in place. Either the send buffer is block `block` of the receive
- * buffer (allreduce, allgather, gather: send_in_recv) or the receive buffer is
- * block `block` of the send buffer (reduce_scatter, scatter). In alltoall, the
- * blocks coincide one by one: send_in_recv, block 0. Spans are rewritten to the
- * enclosing buffer, and copies onto themselves dropped.
+ * Declares the call as in place; to be called before any step is appended. With
+ * send_in_recv, the send buffer is block `block` of the receive buffer
+ * (allreduce, allgather, gather). Otherwise, the receive buffer is block
+ * `block` of the send buffer (reduce_scatter, scatter). In an alltoall both
+ * have the same blocks: send_in_recv, block 0.
+ *
+ * From then on, spans are rewritten to the enclosing buffer, and a copy of a
+ * span onto itself is dropped.
  */
 void plan_set_in_place(struct plan *p, bool send_in_recv, uint32_t block);
 
-/* Spans, and steps with peers, are made here and field by field: counting the
- * steps of many ranks makes hundreds of millions, and a span that is copied as
- * a whole waits until all that was just written to it has left the core. */
+/* The functions that make spans and message steps are inline and write single
+ * fields. The estimator calls them hundreds of millions of times for many
+ * ranks. Copying a whole struct span right after its fields were written would
+ * stall until those stores have left the core. */
 static inline struct span plan_blocks(enum plan_buffer buffer, uint32_t block,
 				      uint32_t n)
 {
@@ -141,7 +159,7 @@ static inline struct span plan_block(enum plan_buffer buffer, uint32_t block)
 	return plan_blocks(buffer, block, 1);
 }
 
-/* Parts of a span that was whole until now. */
+/* Returns parts [lo, hi) of `parts` of a span that is not cut yet. */
 static inline struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
 				   uint32_t parts)
 {
@@ -156,14 +174,15 @@ static inline struct span plan_cut(struct span span, uint32_t lo, uint32_t hi,
 			     .like = span.like};
 }
 
-/* A span of scratch that holds (some of) block `block`. */
+/* Returns `span`, a span of scratch, marked to be as long as block `block`. */
 static inline struct span plan_like(struct span span, uint32_t block)
 {
 	span.like = block;
 	return span;
 }
 
-/* Is nothing left to do for a step that sends or writes `span`? */
+/* Returns true if nothing is left to do for a step that sends or writes `span`:
+ * because the span is empty, or because tell() was told of the step. */
 static inline bool plan_told(struct plan *p, enum step_kind kind, int peer,
 			     struct span span)
 {
@@ -176,12 +195,13 @@ static inline bool plan_told(struct plan *p, enum step_kind kind, int peer,
 	return true;
 }
 
-/* Append the step of a message that has not been told. */
+/* Appends a message step of which tell() has not been told. */
 void plan_message(struct plan *p, enum step_kind kind, int peer,
 		  struct span dst, struct span a);
 
-/* Append a step. After a failure (no memory) they do nothing; ask
- * plan_finish once. A step with an empty span (lo == hi) is not added. */
+/* These functions append one step. A step with an empty span (lo == hi) is not
+ * added. After a failure (no memory) they do nothing, so the caller checks the
+ * result of plan_finish() only. */
 static inline void plan_send(struct plan *p, int peer, struct span a)
 {
 	if (!plan_told(p, STEP_SEND, peer, a))
@@ -207,22 +227,24 @@ void plan_scale(struct plan *p, struct span dst, struct span a);
 void plan_divide(struct plan *p, struct span dst, struct span a);
 void plan_fold(struct plan *p, struct span dst, struct span a,
 	       uint32_t first_block, uint32_t n);
-/* The building of a plan has failed. */
+/* Called by build() if it cannot go on; plan_finish() returns `status`. */
 void plan_fail(struct plan *p, dicomm_result_t status);
-/* The largest message, for a rank that itself may have only smaller ones. */
+/* Sets the largest message of any rank, as a fraction of a slice. Needed if
+ * some ranks only have smaller messages than others. */
 void plan_largest(struct plan *p, uint32_t parts, uint32_t parts_of);
-/* Reserve n scratch blocks; the first one's number. */
+/* Reserves n scratch blocks. Returns the number of the first one. */
 uint32_t plan_scratch(struct plan *p, uint32_t n);
 
-/* Derive dependencies and message numbers. DICOMM_ERR_NO_MEMORY if any
- * append failed. */
+/* Derives dependencies and message numbers. Returns DICOMM_ERR_NO_MEMORY if it,
+ * or an append before it, ran out of memory. */
 dicomm_result_t plan_finish(struct plan *p);
 
-/* Bytes that the plan itself occupies. */
+/* Returns the memory that the plan occupies, in bytes. */
 size_t plan_bytes(const struct plan *p);
 
-/* The elements [*first, *first + *n) of a slice of len elements that parts
- * [lo, hi) of `parts` hold; align is the number of elements in a cache line. */
+/* Converts parts [lo, hi) of `parts` of a slice of len elements to a range of
+ * elements, [*first, *first + *n). `align` is the number of elements in a cache
+ * line. */
 void plan_split(size_t len, uint32_t lo, uint32_t hi, uint32_t parts,
 		size_t align, size_t *first, size_t *n);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Running a plan over slices: who may start what, and when it is over. */
+/* Runs a plan over slices: which step may start which slice, and when all is
+ * finished. */
 #include "collectives/plan/schedule.h"
 
 #include <stdlib.h>
@@ -7,11 +8,12 @@
 
 #include "src/base/log.h"
 
-/* Several, so that both sides work at the same time, as long as they are not
- * too small to be worth the trouble. */
+/* A message is cut into this many slices so that both sides work at the same
+ * time, but not into slices that are too short to be worth their overhead. */
 #define SLICES_WANTED 4
 #define SLICE_MIN_BYTES 16384
-/* Without slots: of the longest, so much is worth the start of a kernel. */
+/* Without slots, a slice is at least this fraction of the longest slice: less
+ * is not worth the launch of a kernel. */
 #define SLICE_SHARE 16
 
 uint64_t schedule_slice_bytes(uint64_t message, uint64_t most, bool slotless)
@@ -42,7 +44,8 @@ dicomm_result_t schedule_begin(struct schedule *sc, const struct plan *plan,
 		sc->posted = both;
 		sc->room = n;
 	}
-	/* One block of memory: the second half is done[]. */
+	/* posted[] and done[] share one allocation; done[] is its second
+	 * half. */
 	sc->done = sc->posted ? sc->posted + n : NULL;
 	if (n > 0)
 		memset(sc->posted, 0, 2 * (size_t)n * sizeof(*sc->posted));
@@ -74,7 +77,7 @@ static uint64_t number(const struct plan *p, const struct step *step,
 	       step->pair_index;
 }
 
-/* Is there a copy of the scratch blocks for this slice? */
+/* Returns true if this slice may use a copy of the scratch blocks now. */
 static bool in_window(struct schedule *sc, uint64_t slice)
 {
 	if (slice - sc->lowest < sc->window)
@@ -100,7 +103,7 @@ static bool may_start(struct schedule *sc, const struct step *step,
 	return in_window(sc, slice);
 }
 
-/* Take note of messages that have finished since. */
+/* Advances done[s] past the slices that have finished since the last turn. */
 static enum schedule_result reap(struct schedule *sc,
 				 const struct schedule_io *io, void *ctx,
 				 uint32_t s, bool *moved)
@@ -140,16 +143,16 @@ static enum schedule_result start(struct schedule *sc,
 }
 
 /*
- * One slice of each step in turn: what one step has just written is read by
- * the next one while it is in the cache, and a step that could always go on
- * does not keep back the later ones, which other ranks wait for.
+ * Steps take turns, one slice each, for two reasons. A step reads what the step
+ * before it has just written while that is in the cache. And a step that can
+ * always go on does not hold up later steps, for which other ranks wait.
  */
 enum schedule_result schedule_turn(struct schedule *sc,
 				   const struct schedule_io *io, void *ctx,
 				   unsigned budget, bool *progressed)
 {
 	uint32_t n = sc->plan->nsteps;
-	uint32_t idle = 0; /* steps in a row that could not go on */
+	uint32_t idle = 0; /* how many steps in a row could not go on */
 	enum schedule_result r;
 
 	while (sc->first < n && idle < n - sc->first && budget > 0) {

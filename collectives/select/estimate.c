@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Predicted time of an algorithm, in integers. */
+/* Predicts the time of an algorithm, in integers. */
 #include "collectives/select/estimate.h"
 
 #include "collectives/plan/schedule.h"
 #include "collectives/select/link_cost.h"
 
 #define PS_PER_S UINT64_C(1000000000000)
-/* Within a node, several hops take one part in so many longer: on a busy
- * machine the delays of a chain of waiting ranks add up, and predictions are no
- * better than that. Two ranks all-reduce large messages in one hop as fast as
- * in two, or faster; mapped, in half the time
- * (perftest/results/2026-11-24-two-cores.md). */
+/* Within a node, an algorithm with several hops takes 1/HOPS_LATE longer. On a
+ * busy machine the delays in a chain of waiting ranks add up, and predictions
+ * are no more exact than that. Measured: two ranks all-reduce large messages in
+ * one hop at least as fast as in two; if they map each other's memory, in half
+ * the time (perftest/results/2026-11-24-two-cores.md). */
 #define HOPS_LATE 16
-/* Between nodes, one part in so many where slices return: a flow that waits for
- * another one cannot make up for lost time. By a tree over links of unlike
- * rates it is 0 to 15 per cent, more for longer messages
+/* Between nodes, an algorithm in which slices return takes 1/RETURN_LATE
+ * longer, because a flow that waits for another one cannot make up for lost
+ * time. Measured: a tree over links of unlike rates takes 0 to 15 per cent
+ * longer, more for longer messages
  * (perftest/results/2026-11-25-uneven-links.md). */
 #define RETURN_LATE 32
 
-/* No buffer is as long as that; of thousands of ranks, work() would overflow a
- * bit beyond it. */
+/* No buffer is longer than this. Far beyond it, work() would overflow for
+ * thousands of ranks. */
 #define BYTES_MOST (UINT64_C(1) << 44)
 
 typedef unsigned __int128 wide;
 
-/* Far beyond any time that is compared, far below overflow of a few sums. */
+/* The time at which results saturate: far longer than any time that is
+ * compared, yet a sum of a few of them does not overflow. */
 #define LONGEST ((wide)UINT64_MAX / 2)
 
 static wide bounded(wide x)
@@ -47,7 +49,8 @@ static wide larger(wide a, wide b)
 	return a > b ? a : b;
 }
 
-/* A rank that waits for one on its own core must let it run first. */
+/* The time of a hop. If ranks share cores, a rank that waits must let the other
+ * ranks of its core run first. */
 static wide hop_ps(const struct estimate_params *e)
 {
 	uint64_t yield_ps = e->yield_ps ? e->yield_ps : e->latency_ps;
@@ -62,7 +65,7 @@ static void work_of(const struct algorithm *a, const struct shape *s,
 		    uint64_t bytes, struct work *w)
 {
 	*w = (struct work){0};
-	/* A rank on its own copies at most; algorithms see two at least. */
+	/* A rank on its own only copies; algorithms see two ranks or more. */
 	if (s->ranks > 1)
 		a->work(s, bytes, w);
 	else
@@ -79,8 +82,8 @@ uint64_t estimate_message_bytes(const struct algorithm *a,
 }
 
 /*
- * With more ranks than cores, the cores share the work of all ranks.
- * An upper bound for copies and reductions alike: they stream through memory.
+ * The time of all work on a node, divided by its cores; 0 if each rank has its
+ * own core. Copies and reductions count alike, as both stream through memory.
  */
 static wide shared_ps(const struct estimate_params *e, const struct shape *s,
 		      const struct work *w, uint64_t slices)
@@ -103,7 +106,7 @@ static uint64_t slices_of(const struct estimate_params *e,
 
 	if (a->whole || !w->message_bytes)
 		return 1;
-	/* All blocks of an alltoallv may be as long as that one. */
+	/* All blocks of an alltoallv may be as long as the longest one. */
 	slice = a->coll == COLL_ALLTOALLV
 			? most
 			: schedule_slice_bytes(w->message_bytes, most,
@@ -113,7 +116,8 @@ static uint64_t slices_of(const struct estimate_params *e,
 	return w->message_bytes / slice + (w->message_bytes % slice != 0);
 }
 
-/* On several nodes: the fullest pipe, or the busiest rank, sets the pace. */
+/* Predicts the time on several nodes: the most loaded link, or the busiest
+ * rank, sets the pace. */
 static uint64_t linked_ps(const struct estimate_params *e,
 			  const struct algorithm *a, const struct shape *s,
 			  uint64_t bytes)
@@ -123,7 +127,9 @@ static uint64_t linked_ps(const struct estimate_params *e,
 	uint64_t slices, far, chunk;
 	wide ranks, busy, hops, passing, total;
 
-	/* First: work() of groups fails quietly, and has them after that. */
+	/* This comes first, because work() of grouped algorithms cannot report
+	 * that there is no memory for groups. After this call, the groups
+	 * exist. */
 	if (link_cost_of(e, a, s, &t) != DICOMM_SUCCESS)
 		return ESTIMATE_FAILED;
 	work_of(a, s, bytes, &w);
@@ -144,8 +150,9 @@ static uint64_t linked_ps(const struct estimate_params *e,
 }
 
 /*
- * The first slice goes all the way, hop by hop, unless the busiest rank needs
- * longer for its share of it; the others follow as fast as that rank works.
+ * The first slice takes all hops one after the other, or as long as the busiest
+ * rank needs for its part of it, whichever is longer. The other slices follow
+ * at the pace of the busiest rank.
  */
 uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 		     const struct shape *s, uint64_t bytes)
@@ -154,7 +161,7 @@ uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 	wide hop = hop_ps(e), one_hop, busy, first, total;
 	struct work w;
 
-	/* It sends single bytes, of whatever size it is asked. */
+	/* A barrier sends single bytes, whatever the caller passes. */
 	if (s->coll == COLL_BARRIER)
 		bytes = 1;
 	if (bytes > BYTES_MOST)

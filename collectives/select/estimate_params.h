@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a machine and its links can do, as the estimate of a collective takes
- * it: latencies and rates, integers only.
+ * The latencies and rates of a machine and its links that the estimate uses.
+ * All are integers.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_ESTIMATE_PARAMS_H
 #define DICOMM_COLLECTIVES_SELECT_ESTIMATE_PARAMS_H
@@ -10,26 +10,28 @@
 
 #include "src/base/links.h"
 
-/* What a machine can do. Plain data: rank 0 measures it, all get its copy. */
+/* What a machine can do. This is plain data: rank 0 measures it, and all ranks
+ * get a copy. */
 struct estimate_params {
-	uint64_t latency_ps;     /* a few bytes, from call to call */
-	uint64_t per_message_ps; /* of the CPU, to send or receive one */
-	/* With more ranks than cores: until a rank that waits for another one
-	 * on its core has let it run. 0: latency_ps. */
+	uint64_t latency_ps;     /* of a message of a few bytes, from call to
+				  * call */
+	uint64_t per_message_ps; /* CPU time to send or to receive a message */
+	/* If a node has more ranks than cores: the time that a waiting rank
+	 * needs to let another rank run on its core. 0: as latency_ps. */
 	uint64_t yield_ps;
-	uint64_t bytes_per_s;        /* of a link, one way */
-	uint64_t reduce_bytes_per_s; /* result bytes; one core */
-	uint64_t copy_bytes_per_s;   /* one core */
-	uint32_t slot_bytes;         /* largest message */
-	/* The same of algorithms without scratch, where no slot has to hold it;
-	 * 0: that is not so. */
+	uint64_t bytes_per_s;        /* of a link, in one direction */
+	uint64_t reduce_bytes_per_s; /* bytes of result, by one core */
+	uint64_t copy_bytes_per_s;   /* by one core */
+	uint32_t slot_bytes;         /* the largest message */
+	/* The largest message of an algorithm without scratch, if no slot has
+	 * to hold its messages. 0 if slots have to. */
 	uint32_t slice_bytes;
 	uint32_t node_ranks, node_cores;
 };
 
-/* Replace rates by those of one node, where its class in the declared links has
- * them: between two of its ranks, and to reduce. A copy is no slower than a
- * message to another rank. */
+/* Replaces rates by those of class c of nodes, where the declared links have
+ * them: the rate between two ranks of a node, and the rate of reductions.
+ * Copies become at least as fast as messages within the node. */
 void estimate_params_of_node(struct estimate_params *e,
 			     const struct links_class *c);
 

@@ -12,26 +12,29 @@
 #define LONGEST (UINT64_MAX / 2)
 #define COUNTED (UINT64_C(1) << LINK_COST_SHIFT)
 /*
- * Flows that share a link slow each other: the bytes of all but the largest
- * flow count an eighth more. Measured: three equal flows take 1.07 times as
- * long as one, seven 1.11 times. A flow that is alone on its own link still
- * loses that much where it shares the link at the other end: one to a slow host
- * beside two to fast ones takes 1.03 to 1.15 times as long. This holds only for
- * operations with a root. Where each rank needs something of each, fast ranks
- * keep to the pace of slow ones (docs/uneven-links.md).
+ * Flows that share a link slow each other down: the bytes of all flows but the
+ * largest one count 1/CROWD more. Measured: three equal flows take 1.07 times
+ * as long as one, seven take 1.11 times as long.
+ *
+ * A flow that is alone on its own link loses as much if it shares the link at
+ * the other end: a flow to a slow host beside two flows to fast ones takes 1.03
+ * to 1.15 times as long. This holds only for operations with a root. Where each
+ * rank needs something from each other rank, fast ranks keep to the pace of
+ * slow ones (docs/uneven-links.md).
  */
 #define CROWD 8
-/* Of the CPU, for a message that leaves the node or enters it. */
+/* CPU time for a message that leaves or enters the node. */
 #define FAR_MESSAGE_PS 2000000
-/* Between nodes whose latency is not known. */
+/* The latency between nodes where it is not known. */
 #define LATENCY_PS 20000000
 
 typedef unsigned __int128 wide;
 
-/* What crosses a link in one direction. */
+/* The flows that cross a link in one direction. A flow is what one rank sends
+ * to one other. */
 struct load {
-	uint64_t bytes, largest; /* from one rank to one other */
-	uint32_t node;           /* of that other */
+	uint64_t bytes, largest; /* of all flows; of the largest flow */
+	uint32_t node;           /* at the other end of the largest flow */
 };
 
 struct crossing {
@@ -44,17 +47,18 @@ struct count {
 	const struct links *l;
 	uint64_t block_bytes;
 	struct crossing *node, *island;
-	/* [node]: of all its ranks */
+	/* [node]: the sum over all its ranks */
 	uint64_t *bytes_ps, *message_ps;
-	/* Of the span before. */
+	/* The last span that was measured, and its length in bytes. */
 	uint32_t taken, parts, nblocks;
 	uint64_t length;
-	/* Of the rank in hand. */
+	/* Counters of the current rank, in bytes. near: within its node; far:
+	 * to and from other nodes. */
 	uint32_t node_of_rank;
 	uint64_t near_in, near_out, far_in, far_out, reduced, copied;
-	uint64_t near, far; /* messages */
-	uint64_t *flow;     /* [rank]: bytes to it */
-	uint32_t *met;      /* ranks on other nodes that it sends to */
+	uint64_t near, far; /* number of messages */
+	uint64_t *flow;     /* [rank]: bytes that it gets */
+	uint32_t *met;      /* the ranks on other nodes that get something */
 	uint32_t nmet;
 };
 
@@ -69,8 +73,9 @@ static uint64_t divided(uint64_t all, uint32_t taken, uint32_t parts)
 	return (uint64_t)((wide)all * taken / parts);
 }
 
-/* Millions of times, and mostly as long as the one before: a division only
- * where it has to be. */
+/* Returns the length of a span in bytes. This is called millions of times,
+ * mostly for a span that is as long as the one before; it divides only where it
+ * must. */
 static uint64_t length(struct count *t, uint32_t nblocks, uint32_t taken,
 		       uint32_t parts)
 {
@@ -169,7 +174,7 @@ static void add_flow(struct load *w, uint32_t node, uint64_t n)
 	}
 }
 
-/* What the rank in hand sends to other nodes. */
+/* Adds what the current rank sends to other nodes to the links on the way. */
 static void add_flows(struct count *t)
 {
 	const struct links *l = t->l;
@@ -198,7 +203,7 @@ static struct estimate_params params_of(const struct count *t, uint32_t node)
 	return e;
 }
 
-/* The bytes that the rank in hand moves within its node. */
+/* The time in which the current rank moves its bytes within its node. */
 static uint64_t bytes_ps(const struct count *t)
 {
 	struct estimate_params e = params_of(t, t->node_of_rank);
@@ -209,8 +214,8 @@ static uint64_t bytes_ps(const struct count *t)
 	return sum_ps(ps, transfer_ps(t->copied, e.copy_bytes_per_s));
 }
 
-/* Those that it sends to other nodes, or receives from them, by its part of the
- * link of the node. */
+/* The time in which the current rank exchanges its bytes with other nodes at
+ * its own share of the node's link. */
 static uint64_t part_ps(const struct count *t)
 {
 	uint64_t more = t->far_in > t->far_out ? t->far_in : t->far_out;
@@ -224,13 +229,15 @@ static uint64_t message_ps(const struct count *t)
 	return t->near * t->e->per_message_ps + t->far * FAR_MESSAGE_PS;
 }
 
-/* What a flow loses to others, of so many bytes, that share a link with it. */
+/* The time that a flow loses to `others` bytes of other flows that share a link
+ * with it. */
 static uint64_t lost_ps(uint64_t others, uint64_t rate)
 {
 	return rate ? transfer_ps(others / CROWD, rate) : 0;
 }
 
-/* `there`: at the other end of the largest flow. */
+/* Raises *most to the time of one direction of a link. `there` is the link at
+ * the other end of the largest flow. */
 static void raise_by_way(const struct count *t, uint64_t *most,
 			 const struct load *w, uint64_t rate,
 			 const struct load *there, uint64_t rate_there)
@@ -289,8 +296,8 @@ static void sum_up(const struct count *t, struct link_cost *out)
 		out->latency_ps = LATENCY_PS;
 }
 
-/* Blocks of a buffer that has one for each rank are as long as each other;
- * those of a v-collective on the average. */
+/* Returns the length of a block. If a buffer has one block for each rank, all
+ * are taken to be equally long; in a v-collective this is the average. */
 static uint64_t block_bytes(const struct shape *s, uint64_t bytes)
 {
 	uint32_t send, recv;
@@ -346,8 +353,8 @@ static dicomm_result_t count_all(const struct estimate_params *e,
 	t.island = t.node + l->nodes;
 	t.message_ps = t.bytes_ps + l->nodes;
 	t.flow = t.message_ps + l->nodes;
-	/* None of it changes what is sent, and the memo does not tell it apart:
-	 * what was called before must not matter. */
+	/* These properties do not change what is sent. The memo does not tell
+	 * them apart, so the result must not depend on them. */
 	each.in_place = each.prescale = each.postdivide = false;
 	for (each.rank = 0; each.rank < s->ranks; each.rank++) {
 		status = count_rank(&t, a, out);
@@ -362,11 +369,12 @@ out:
 	return status;
 }
 
-/* Algorithms of a collective with a root, which follow each other. */
+/* About as many algorithms as a collective with a root has in the registry. */
 #define ROOTED 4
 
-/* Where the link cost of an algorithm is kept; its place may hold another one,
- * but not soon one of the same collective for another root. */
+/* Returns where the link cost of an algorithm is kept. Several costs may share
+ * a place, but those of one collective for a few roots next to each other do
+ * not. */
 static struct links_memo *memo_of(const struct estimate_params *e,
 				  const struct algorithm *a,
 				  const struct shape *s, uint64_t *key)
@@ -386,7 +394,7 @@ dicomm_result_t link_cost_of(const struct estimate_params *e,
 			     const struct algorithm *a, const struct shape *s,
 			     struct link_cost *out)
 {
-	/* Who explains a choice may do so while another thread chooses. */
+	/* One thread may explain a choice while another one chooses. */
 	pthread_mutex_t *lock = &s->links->memos->lock;
 	struct links_memo *memo;
 	uint64_t key;
@@ -414,7 +422,7 @@ uint64_t link_cost_scaled(uint64_t ps, uint64_t bytes)
 {
 	wide scaled = ((wide)ps * bytes + COUNTED - 1) >> LINK_COST_SHIFT;
 
-	/* Never is never, however little there is to do. */
+	/* A rate of 0 takes forever, however few bytes there are. */
 	if (ps == LONGEST && bytes)
 		return LONGEST;
 	return scaled < LONGEST ? (uint64_t)scaled : LONGEST;

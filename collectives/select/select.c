@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Choosing an algorithm, the override, and the table that explains it. */
+/* Chooses an algorithm, reads DICOMM_ALGO, and explains the choice. */
 #include "collectives/select/select.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "src/base/log.h"
 
-/* Text that grows to the end of its room. */
+/* Text that put() appends to. `at` is its end, `room` what is left in bytes. */
 struct text {
 	char *at;
 	size_t room;
@@ -97,7 +97,8 @@ static dicomm_result_t mark(enum coll coll, const char *name, uint64_t bits[2])
 	return no_algorithm(coll, name);
 }
 
-/* "allreduce:ring,tree" or "allreduce:^ring" */
+/* Reads one collective of DICOMM_ALGO: "allreduce:ring,tree" or
+ * "allreduce:^ring". */
 static dicomm_result_t override_one(struct select_table *t, char *clause)
 {
 	char *list = strchr(clause, ':'), *save = NULL, *name;
@@ -158,7 +159,8 @@ dicomm_result_t select_override(struct select_table *t, const char *text)
 	return DICOMM_SUCCESS;
 }
 
-/* Some are for powers of two, some for nodes of several ranks, and so on. */
+/* Some algorithms need a power of two of ranks, some need nodes of several
+ * ranks, and so on. */
 static const char *not_for(const struct shape *s, char *room, size_t len)
 {
 	uint32_t nodes = s->links ? s->links->nodes : 1;
@@ -168,7 +170,8 @@ static const char *not_for(const struct shape *s, char *room, size_t len)
 	return room;
 }
 
-/* NULL if algorithms[i] may serve the call, else why not. */
+/* Returns NULL if algorithms[i] may serve the call, otherwise the reason.
+ * `room` may hold the text of the reason. */
 static const char *obstacle(const struct select_table *t, const struct shape *s,
 			    uint64_t bytes, int i, char *room, size_t len)
 {
@@ -177,7 +180,7 @@ static const char *obstacle(const struct select_table *t, const struct shape *s,
 
 	if ((t->overridden >> s->coll & 1) && !allowed(t, i))
 		return "ruled out by DICOMM_ALGO";
-	/* Alone, there is nothing to do that could differ. */
+	/* With one rank, all algorithms do the same. */
 	if (s->ranks == 1)
 		return NULL;
 	if (!a->serves(s))
@@ -204,7 +207,8 @@ static bool may_serve(const struct select_table *t, const struct shape *s,
 	       !obstacle(t, s, bytes, i, room, sizeof(room));
 }
 
-/* Index of the fastest one; -1 if none may serve, -2 if times are not known. */
+/* Returns the index of the fastest algorithm; -1 if none may serve the call; -2
+ * if there is no memory to predict times. */
 static int fastest(const struct select_table *t, const struct shape *s,
 		   uint64_t bytes)
 {
@@ -243,7 +247,8 @@ dicomm_result_t select_algorithm(const struct select_table *t,
 		*out = algorithms[best];
 		return DICOMM_SUCCESS;
 	}
-	/* Another choice than that of the others would be worse. */
+	/* Do not fall back to another algorithm: other ranks would not choose
+	 * the same one. */
 	if (best == -2)
 		return no_memory(s->coll);
 	for (int i = 0; algorithms[i]; i++) {

@@ -1,46 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Selects the algorithm of a call: the one with the least predicted time among
- * those that may serve it. All ranks select alike, because the choice depends
- * only on what they share: the table of rank 0, and the arguments that must
- * agree.
+ * Selects the algorithm of a call: of those that may serve it, the one with the
+ * shortest predicted time. All ranks select the same one, because the choice
+ * depends only on what they share: the table that comes from rank 0, and
+ * arguments that must agree.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_SELECT_H
 #define DICOMM_COLLECTIVES_SELECT_SELECT_H
 
 #include "collectives/select/estimate.h"
 
-/* Plain data, the same on all ranks; all zero is a valid start. */
+/* Plain data, the same on all ranks. A table that is all zero is valid. */
 struct select_table {
 	struct estimate_params params;
-	uint32_t deterministic; /* reductions by ordered algorithms only */
+	uint32_t deterministic; /* true: reduce only with deterministic
+				 * algorithms */
 	uint32_t overridden;    /* bit c: DICOMM_ALGO names collective c */
-	uint64_t allowed[2];    /* bit i: algorithms[i], if overridden */
+	uint64_t allowed[2];    /* bit i: DICOMM_ALGO allows algorithms[i] */
 };
 
 /*
- * Take over DICOMM_ALGO: collectives with the algorithms that may serve them,
- * as in "allreduce:ring,tree;alltoall:^direct", where ^ means all but these. An
- * unknown name is ERR_INVALID_ARGUMENT, and the message lists what there is.
+ * Reads the value of DICOMM_ALGO. It names collectives, each with the
+ * algorithms that may serve it, as in "allreduce:ring,tree;alltoall:^direct",
+ * where ^ means all but these. Returns DICOMM_ERR_INVALID_ARGUMENT for an
+ * unknown name, and logs the names that exist.
  */
 dicomm_result_t select_override(struct select_table *t, const char *text);
 
-/* The algorithm for buffers of `bytes` (the longer one). ERR_INVALID_USAGE,
- * with the reasons, if the override leaves none that can serve the call. */
+/* Selects the algorithm for buffers of `bytes` bytes (the longer one). Returns
+ * DICOMM_ERR_INVALID_USAGE, and logs the reasons, if no algorithm can serve the
+ * call that DICOMM_ALGO and the deterministic mode allow. Returns
+ * DICOMM_ERR_NO_MEMORY if there is no memory to predict times. */
 dicomm_result_t select_algorithm(const struct select_table *t,
 				 const struct shape *s, uint64_t bytes,
 				 const struct algorithm **out);
 
 #define SELECT_NEVER UINT64_MAX
 
-/* Predicted picoseconds of one of them; SELECT_NEVER if it may not serve the
- * call. ERR_NO_MEMORY. */
+/* Predicts the time of algorithm a in picoseconds. *ps is SELECT_NEVER if a may
+ * not serve the call. Returns DICOMM_ERR_NO_MEMORY if there is no memory. */
 dicomm_result_t select_predict(const struct select_table *t,
 			       const struct shape *s, uint64_t bytes,
 			       const struct algorithm *a, uint64_t *ps);
 
-/* All algorithms of the collective as text: predicted microseconds, the chosen
- * one marked, and why others cannot serve. Cut off at len. ERR_NO_MEMORY. */
+/* Writes a table of all algorithms of the collective to `text`, of len bytes:
+ * predicted microseconds, which one is chosen, and why others cannot serve the
+ * call. Text beyond len is cut off. Returns DICOMM_ERR_NO_MEMORY if there is no
+ * memory. */
 dicomm_result_t select_explain(const struct select_table *t,
 			       const struct shape *s, uint64_t bytes,
 			       char *text, size_t len);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Monotonic time, and what a polling loop does between two looks. */
+/* Monotonic time, and a pause for polling loops. */
 #ifndef DICOMM_BASE_CLOCK_H
 #define DICOMM_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some fixed point in the past; no system call (vDSO). */
+/* Returns nanoseconds since some fixed point in the past, without a system call
+ * (vDSO). */
 static inline uint64_t clock_ns(void)
 {
 	struct timespec t;
@@ -20,7 +21,7 @@ static inline uint64_t clock_ms(void)
 	return clock_ns() / 1000000u;
 }
 
-/* Leave the execution units to the sibling hyperthread for a moment. */
+/* Leaves the execution units to the sibling hyperthread for a moment. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of parameters, and how one is read: DICOMM_ variable, else the NCCL
- * variable of equal meaning, else the default.
+ * The table of parameters, and how a parameter is read: from the DICOMM_
+ * variable, else from the NCCL variable with the same meaning, else the
+ * default.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -32,17 +33,20 @@ static const char *const kind_names[] = {
 
 struct row {
 	const char *name;
-	const char *nccl; /* taken where ours is unset */
+	const char *nccl; /* counts if the DICOMM_ variable is not set */
 	enum kind kind;
-	const char *value; /* default; of a number, "" stands for -1 */
+	const char *value; /* default; "" means -1 for a number */
 	const char *help;
-	int64_t min, max;             /* of a number */
-	const char *choices[CHOICES]; /* of a string; none: any text */
-	const char *word;             /* of a number: a word for -1 */
-	/* Refuses a value that the above admits: what is wanted, or NULL. */
+	int64_t min, max;             /* for a number */
+	const char *choices[CHOICES]; /* for a string; none: any text */
+	const char *word;             /* for a number: the word that means -1 */
+	/* Refuses further values. Returns the description of a valid value, or
+	 * NULL if this one is valid. */
 	const char *(*check)(const char *text, int64_t number);
 	bool shared; /* all ranks of a communicator must agree */
-	bool chosen; /* and on whether it was chosen: a default may give way */
+	/* Ranks must also agree on whether it was set, because a default may
+	 * give way. */
+	bool chosen;
 	bool secret; /* never printed */
 	bool id;     /* may be a unique id, whose secret is never printed */
 };
@@ -65,7 +69,7 @@ static const char *check_port_range(const char *text, int64_t number)
 	int end = 0;
 
 	(void)number;
-	/* No sign, no space: %u would take both. */
+	/* Only digits and one dash: %u would also accept a sign or a space. */
 	if (strspn(text, "0123456789-") == strlen(text) && text[0] != '-' &&
 	    sscanf(text, "%5u-%5u%n", &first, &last, &end) == 2 && !text[end] &&
 	    strchr(text, '-') == strrchr(text, '-') && first >= 1 &&
@@ -416,7 +420,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.kind = KIND_INT,
 			.value = "16",
 			.min = 4,
-			.max = 64, /* bits of a receiver's mask */
+			.max = 64, /* the number of bits in a receiver's mask */
 			.check = check_power_of_two,
 			.shared = true,
 			.chosen = true,
@@ -531,25 +535,29 @@ static const struct row rows[CONFIG_KEYS] = {
 		},
 };
 
-/* What a row was found to be; written once, by load(). */
+/* The current value of a row; load() writes it once. */
 struct value {
-	const char *text; /* strings as given or as the table spells them,
-			     numbers canonically */
-	char digits[24];  /* of a number */
+	/* A string as given, or as the table spells the choice; a number in
+	 * canonical form. */
+	const char *text;
+	char digits[24]; /* text of a number */
 	int64_t number;
-	const char *variable; /* that set it; NULL: default */
+	const char *variable; /* the variable that set it; NULL: default */
 	char origin[64];
-	const char *shown; /* the text, without what is secret in it */
-	char *rejected;    /* value that was refused, and why */
+	const char *shown; /* the text with secrets hidden */
+	char *rejected;    /* a value that was refused */
 	const char *wanted;
-	char *help; /* that names the NCCL variable; NULL: that of the row */
+	/* Help that mentions the NCCL variable. NULL: use the help of the
+	 * row. */
+	char *help;
 };
 
 static struct value values[CONFIG_KEYS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool reported;
 
-/* strtoll without its leading space, and with K, M, G, T where they belong. */
+/* As strtoll(), but without leading space, and for sizes with a suffix K, M, G
+ * or T. */
 static bool parse_number(const char *text, bool bytes, int64_t *number)
 {
 	static const char suffixes[] = "KMGT";
@@ -592,7 +600,8 @@ static bool parse_bool(const char *text, int64_t *number)
 	return false;
 }
 
-/* The table's own spelling of a choice; NULL if it is none. */
+/* Returns the table's spelling of a choice, or NULL if there is no such
+ * choice. */
 static const char *find_choice(const struct row *row, const char *text)
 {
 	for (int i = 0; i < CHOICES && row->choices[i]; i++)
@@ -601,7 +610,8 @@ static const char *find_choice(const struct row *row, const char *text)
 	return NULL;
 }
 
-/* Canonical text: equal settings read equal, however they were written. */
+/* Writes the canonical text, so that equal settings have equal texts, however
+ * they were written. */
 static void print_number(const struct row *row, struct value *value)
 {
 	static const char suffixes[] = "\0KMGT";
@@ -622,8 +632,9 @@ static void print_number(const struct row *row, struct value *value)
 	value->text = value->digits;
 }
 
-/* Programs change their environment. Without memory for a copy it is better
- * than the default, which nobody asked for. */
+/* Returns a copy, because programs change their environment. Without memory it
+ * returns the text itself: that is better than the default, which nobody asked
+ * for. */
 static const char *keep(const char *text)
 {
 	const char *copy = strdup(text);
@@ -632,8 +643,8 @@ static const char *keep(const char *text)
 }
 
 #define HIDDEN "(hidden)"
-/* Longer runs of what base64 consists of are taken for a secret; that of an id
- * has 43. Labels of host names are seldom as long. */
+/* A run of this many characters of the base64 alphabet is taken for a secret.
+ * The secret of an id has 43; labels of host names are seldom that long. */
 #define SECRET_RUN 32
 
 static bool looks_secret(const char *text)
@@ -652,9 +663,10 @@ static bool looks_secret(const char *text)
 }
 
 /*
- * Of an id, damaged or not: host and port are shown, and what follows the last
- * colon only if that is a port. Without a colon it is a slip of the user, who
- * has to see it, unless it is long.
+ * Returns the printable form of an id, which may be damaged. It shows host and
+ * port, and hides what follows the last colon unless that is a port. Text
+ * without a colon is a mistake of the user, who should see it, unless it is
+ * long.
  */
 static const char *show_id(const char *text)
 {
@@ -675,7 +687,8 @@ static const char *show_id(const char *text)
 	return shown;
 }
 
-/* Fill in number and text. NULL, or what is wanted instead of this text. */
+/* Fills in number and text. Returns NULL, or what is wanted instead of this
+ * text. */
 static const char *parse(const struct row *row, const char *text,
 			 struct value *value)
 {
@@ -686,7 +699,7 @@ static const char *parse(const struct row *row, const char *text,
 		if (*text && row->choices[0])
 			choice = find_choice(row, text);
 		if (!choice)
-			return ""; /* the choices */
+			return ""; /* the caller lists the choices */
 	} else if (row->kind == KIND_BOOL) {
 		if (!parse_bool(text, &number))
 			return "0 or 1";
@@ -698,7 +711,7 @@ static const char *parse(const struct row *row, const char *text,
 				       ? "bytes, as 4096, 32K or 1M"
 				       : "a whole number";
 		if (number < row->min || number > row->max)
-			return ""; /* the range */
+			return ""; /* the caller names the range */
 	}
 	if (*text && row->check && row->check(text, number))
 		return row->check(text, number);
@@ -715,7 +728,7 @@ static const char *parse(const struct row *row, const char *text,
 	return NULL;
 }
 
-/* An empty variable is an unset one. */
+/* An empty variable counts as not set. */
 static const char *variable(const char *name)
 {
 	const char *text = name ? getenv(name) : NULL;
@@ -800,7 +813,7 @@ static void report_row(const struct row *row, const struct value *value)
 	}
 }
 
-/* Edit distance (Levenshtein) of two short names. */
+/* Returns the edit distance (Levenshtein) of two short names. */
 static size_t distance(const char *a, size_t alen, const char *b)
 {
 	size_t blen = strlen(b);
@@ -827,7 +840,8 @@ static size_t distance(const char *a, size_t alen, const char *b)
 	return cost[blen];
 }
 
-/* Variables of our tests, benchmarks and scripts are none of the table's. */
+/* Returns true for variables of the tests, benchmarks and scripts, which are
+ * not in the table. */
 static bool ignored(const char *name, size_t len)
 {
 	return !strncmp(name, "DICOMM_TEST_", 12) ||
@@ -855,8 +869,8 @@ static void report_variable(const char *name, size_t len)
 		d = distance(name, len, rows[i].name);
 		if (d == 0)
 			return;
-		/* Of equals, the one that begins alike: what was left out is
-		 * rather the end. */
+		/* Among equally near names, prefer one with the same beginning:
+		 * users rather leave out the end. */
 		same = common_prefix(name, len, rows[i].name);
 		if (d < least || (d == least && same > begins)) {
 			least = d;
@@ -877,8 +891,8 @@ static void report(void)
 			report_variable(*e, strcspn(*e, "="));
 }
 
-/* The report runs after the load and not in it: a message may reach a callback
- * of the user, who may ask for a parameter. */
+/* The report runs after loading, not during it: a message may reach a callback
+ * of the user that asks for a parameter. */
 static const struct value *get(enum config_key key)
 {
 	pthread_once(&once, load);
@@ -891,7 +905,7 @@ static const struct value *get(enum config_key key)
 static void want(bool right_type)
 {
 	if (!right_type)
-		abort(); /* also where assert is compiled out */
+		abort(); /* also if assert is compiled out */
 }
 
 const char *config_string(enum config_key key)
@@ -938,7 +952,8 @@ bool config_row(int index, dicomm_param_info_t *info)
 	return true;
 }
 
-/* Ranks compare the value, and where that matters whether somebody chose it. */
+/* Returns a mark for a default, if ranks must also agree on whether the value
+ * was set. */
 static const char *unchosen_mark(enum config_key key)
 {
 	return rows[key].chosen && config_is_default(key) ? "(default)" : "";

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameters of the library: one table, one row for each DICOMM_ variable
- * with its type, default and help (config.c). A row may name an NCCL variable
- * that is taken where ours is unset. Read once, at first use; an unknown
- * DICOMM_ variable warns with the nearest name.
+ * The parameters of the library. config.c has one table with a row for each
+ * DICOMM_ variable: its type, default and help. A row may name an NCCL variable
+ * that counts if the DICOMM_ variable is not set. All variables are read once,
+ * at first use. For an unknown DICOMM_ variable there is a warning that
+ * suggests the nearest name.
  */
 #ifndef DICOMM_BASE_CONFIG_H
 #define DICOMM_BASE_CONFIG_H
@@ -60,20 +61,23 @@ enum config_key {
 	CONFIG_KEYS
 };
 
-/* All abort on a key of another type (a bug of ours). Threads: any. */
-const char *config_string(enum config_key key); /* "" when unset */
-/* The same for messages: without what is secret in it. */
+/* Each of these functions aborts if the key has another type, which is a bug in
+ * this library. Any thread may call them. */
+/* Returns "" if the variable is not set. */
+const char *config_string(enum config_key key);
+/* Returns the text for messages, in which secrets are hidden. */
 const char *config_shown(enum config_key key);
-/* Also bytes. -1: unset (RANK, SIZE) or auto (SPIN). */
+/* Returns a number, or a size in bytes. -1 means unset (RANK, SIZE) or auto
+ * (SPIN). */
 int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);
 bool config_is_default(enum config_key key);
 
-/* Row index for dicomm_param_info(). */
+/* Fills in row `index` of the table, for dicomm_param_info(). */
 bool config_row(int index, dicomm_param_info_t *info);
 
-/* Hash of the settings that all ranks must share; how they read as text
- * ("DICOMM_ALGO=ring DICOMM_SHM_SLOTS=16"), to name a difference. */
+/* The settings that all ranks must share: their hash, and their text to show a
+ * difference ("DICOMM_ALGO=ring DICOMM_SHM_SLOTS=16"). */
 uint64_t config_shared_hash(void);
 void config_shared_text(char *text, size_t len);
 

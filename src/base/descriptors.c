@@ -70,7 +70,7 @@ void descriptors_fill_standard(void)
 {
 	int fd = 0;
 
-	/* open() takes the lowest number that is free. */
+	/* open() returns the lowest free number. */
 	while (fd >= 0 && fd <= STDERR_FILENO)
 		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (fd > STDERR_FILENO)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors of this process: how many it may have, and which numbers those of
- * the library get. Any thread.
+ * File descriptors of this process: how many it may have, and which numbers the
+ * library's descriptors get. Any thread may call these functions.
  *
- * A process may start with descriptors 0, 1 and 2 closed. A socket that got one
- * of these numbers would take what the program prints. So every descriptor that
- * the library opens passes through descriptors_high(), or is opened by one of
- * the functions below.
+ * A process may start with descriptors 0, 1 and 2 closed. If a socket got one
+ * of these numbers, the output of the program would go to it. So the library
+ * passes every descriptor that it opens through descriptors_high(), or opens it
+ * with one of the functions below.
  */
 #ifndef DICOMM_BASE_DESCRIPTORS_H
 #define DICOMM_BASE_DESCRIPTORS_H
@@ -15,24 +15,28 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What is left to the program, beside those that the library needs. */
+/* The number of descriptors to leave to the program, in addition to those that
+ * the library needs. */
 #define DESCRIPTORS_OF_OTHERS 256
 
-/* The soft limit; UINT64_MAX: there is none, or nobody can say. */
+/* Returns the soft limit; UINT64_MAX if there is none or it is unknown. */
 uint64_t descriptors_limit(void);
-/* Raise it to so many, or as far as the hard limit lets us; what it is then. */
+/* Raises the soft limit to `wanted`, or as far as the hard limit allows.
+ * Returns the new limit. */
 uint64_t descriptors_raise(uint64_t wanted);
 
-/* The same open file at a number above 2, closed on exec: fd itself, or a
- * duplicate in its place. -1 with errno, and fd is closed, where there is none;
- * a negative fd stays as it is, with errno. */
+/* Returns a descriptor above 2 for the same open file, closed on exec: fd
+ * itself, or a duplicate that replaces it. If there is no descriptor left,
+ * closes fd, sets errno and returns -1. A negative fd is returned as it is,
+ * with errno unchanged. */
 int descriptors_high(int fd);
-/* As fopen(path, "re") and opendir(path) */
+/* As fopen(path, "re") and opendir(path). */
 FILE *descriptors_fopen(const char *path);
 DIR *descriptors_opendir(const char *path);
 
-/* Before a library of others opens descriptors for a long time, as UCX does:
- * let /dev/null take those of 0, 1 and 2 that are closed. They stay. */
+/* Opens /dev/null as those of descriptors 0, 1 and 2 that are closed, for good.
+ * Called before a foreign library, such as UCX, opens descriptors that it
+ * keeps. */
 void descriptors_fill_standard(void);
 
 #endif

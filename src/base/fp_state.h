@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The floating-point state of a thread: rounding mode, flush to zero, denormals
- * are zero, traps. A caller may have changed it, or a library built with
- * -ffast-math has. Results must not depend on it, for then ranks get different
- * bits. So code that computes floats on a caller's thread does this:
+ * are zero, traps. A caller may have changed it, or a library that was built
+ * with -ffast-math. The results of reductions must not depend on it; otherwise
+ * ranks would get different bits. So code that computes floats on a caller's
+ * thread does this:
  *
  *     fp_state was = fp_state_enter();
  *     compute();               (in another function that is not inlined: the
  *     fp_state_leave(was);      compiler may move arithmetic over these calls)
  *
- * Where the state is the default already, this reads it once and changes
- * nothing. leave() restores the state exactly, exception flags included, if
- * enter() had to change it.
+ * If the state is the default already, this only reads it, once. Otherwise
+ * fp_state_leave() restores it exactly, including exception flags.
  */
 #ifndef DICOMM_BASE_FP_STATE_H
 #define DICOMM_BASE_FP_STATE_H
@@ -21,8 +21,8 @@
 
 #if defined(__x86_64__)
 
-/* MXCSR: round to nearest, denormals as they are, all exceptions masked. The
- * lowest six bits are exception flags, which change nothing. */
+/* MXCSR: round to nearest, keep denormals, mask all exceptions. The lowest six
+ * bits are exception flags, which do not affect results. */
 #define FP_STATE_DEFAULT 0x1f80u
 #define FP_STATE_FLAGS 0x3fu
 
@@ -43,8 +43,8 @@ static inline void fp_state_write(fp_state s)
 
 #elif defined(__aarch64__)
 
-/* FPCR: round to nearest, denormals as they are, no traps. Exception flags are
- * in another register. */
+/* FPCR: round to nearest, keep denormals, no traps. Exception flags are in
+ * another register. */
 #define FP_STATE_DEFAULT 0u
 #define FP_STATE_FLAGS 0u
 

@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-/* Of DICOMM_HOSTID, or where that is not set of the host's name: containers of
- * one machine that call themselves hosts are taken for such, as by others. */
+/* Returns the hash of DICOMM_HOSTID, or if that is not set, of the host name.
+ * Containers on one machine that have different host names count as different
+ * hosts, as in other libraries. */
 uint64_t host_name_hash(void);
 
 #endif

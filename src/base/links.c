@@ -20,7 +20,7 @@ struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 	l->islands = islands;
 	l->class = calloc(classes, sizeof(*l->class));
 	l->island = calloc(islands, sizeof(*l->island));
-	/* All that is numbers, in one piece. */
+	/* One allocation for all arrays of numbers. */
 	l->class_of = calloc(5 * (size_t)nodes + 3 * (size_t)ranks + 2,
 			     sizeof(*l->class_of));
 	l->memos = calloc(1, sizeof(*l->memos));
@@ -82,7 +82,8 @@ static int compare_places(const void *a, const void *b)
 	return x->node < y->node ? -1 : 1;
 }
 
-/* Islands in which no node is are none; the others keep their order. */
+/* Numbers the islands again without those that have no node; the others keep
+ * their order. */
 static void find_begins(struct links *l, const struct place *places)
 {
 	uint32_t at = 0, islands = 0;
@@ -101,7 +102,8 @@ static void find_begins(struct links *l, const struct place *places)
 	l->islands = islands;
 }
 
-/* By island, then by node, fast ones first, then by rank. */
+/* The path is sorted by island, then by node with fast nodes first, then by
+ * rank. */
 dicomm_result_t links_finish(struct links *l)
 {
 	struct place *places = calloc((size_t)l->nodes + 1, sizeof(*places));
@@ -135,14 +137,15 @@ dicomm_result_t links_finish(struct links *l)
 	return DICOMM_SUCCESS;
 }
 
-/* In `whole`, of a rank of its part. */
+/* Returns the node in `whole` of a rank of the part. */
 static uint32_t node_there(const struct links *whole, const uint32_t *was,
 			   uint32_t rank)
 {
 	return whole->node_of[was ? was[rank] : rank];
 }
 
-/* The new number of each node; UINT32_MAX: it is left out. NULL: no memory. */
+/* Returns the new number of each node; UINT32_MAX if it is left out. Returns
+ * NULL if there is no memory. */
 static uint32_t *renumber(const struct links *whole, uint32_t ranks,
 			  const uint32_t *was, uint32_t *nodes)
 {

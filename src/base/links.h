@@ -3,11 +3,11 @@
  * The links of a communicator: which ranks share a node, which nodes share an
  * island, and the rates of the links between them.
  *
- * The links form a tree. Everything that leaves a node crosses its link up, and
- * everything that enters it crosses its link down. An island, a part of the
- * network behind a narrower link, has the same two. Up and down do not slow
- * each other. Nodes are stored by class, never pair by pair. All numbers are
- * integers, the same on all ranks.
+ * The links form a tree. Everything that leaves a node crosses its uplink, and
+ * everything that enters it crosses its downlink. An island is a part of the
+ * network behind a narrower link; it has an uplink and a downlink, too. Traffic
+ * up and traffic down do not slow each other down. Nodes are stored by class,
+ * never pair by pair. All numbers are integers, the same on all ranks.
  */
 #ifndef DICOMM_BASE_LINKS_H
 #define DICOMM_BASE_LINKS_H
@@ -18,23 +18,30 @@
 
 #include "dicomm.h"
 
-/* Bytes per second; 0: more than anything that leads there. */
+/* Rates of a link in bytes per second. 0: the link limits nothing. */
 struct links_pipe {
 	uint64_t up, down;
 };
 
-/* What nodes have in common. */
+/* What the nodes of a class have in common. */
 struct links_class {
 	struct links_pipe nic;
-	uint64_t rank;   /* of each rank's part in that; 0: it may have all */
-	uint64_t inside; /* between two of its ranks; 0: as rank 0's */
-	uint64_t reduce; /* result bytes of one rank; 0: as rank 0's */
-	uint64_t latency_ps; /* to another node, and back out of it */
+	/* The part of that which one rank can use, in bytes per second; 0: all
+	 * of it. */
+	uint64_t rank;
+	/* Rate between two ranks of a node, in bytes per second; 0: as measured
+	 * by rank 0. */
+	uint64_t inside;
+	/* Result bytes that one rank reduces per second; 0: as measured by rank
+	 * 0. */
+	uint64_t reduce;
+	/* Latency of a message from one node to another. */
+	uint64_t latency_ps;
 };
 
-/* What was worked out from links and would be worked out again. */
+/* A result that was computed from the links, kept for the next time. */
 struct links_memo {
-	const void *what; /* NULL: nothing yet */
+	const void *what; /* what it belongs to; NULL: empty */
 	uint64_t key;
 	uint64_t value[8];
 };
@@ -42,8 +49,8 @@ struct links_memo {
 #define LINKS_MEMOS 128
 #define LINKS_GROUPS 3
 
-/* A lock for each: who forks while another thread has it makes links of its
- * own. */
+/* Each struct links has its own lock. A child of fork() never uses a lock that
+ * another thread held at the fork, because it makes links of its own. */
 struct links_memos {
 	pthread_mutex_t lock;
 	struct links_memo memo[LINKS_MEMOS];
@@ -55,40 +62,44 @@ struct links {
 	struct links_pipe *island; /* [islands] */
 	uint32_t *class_of;        /* [node] */
 	uint32_t *island_of;       /* [node] */
-	/* [rank]; nodes are in the order of their lowest ranks */
+	/* [rank]; nodes are numbered in the order of their lowest ranks. */
 	uint32_t *node_of;
-	uint32_t *ranks_of; /* [node]: how many */
-	/* Ranks so that those of a node, and of an island, are neighbours, and
-	 * in an island those of fast nodes come first. */
-	uint32_t *path;  /* [place] */
-	uint32_t *place; /* [rank] */
-	/* Places on it where nodes begin, and its end: [nodes + 1]. Of those,
-	 * where islands begin, and their end: [islands + 1]. */
+	uint32_t *ranks_of; /* [node]: number of its ranks */
+	/* The path is an order of all ranks in which the ranks of a node are
+	 * neighbours, and so are those of an island. Within an island, fast
+	 * nodes come first. */
+	uint32_t *path;  /* [place]: rank */
+	uint32_t *place; /* [rank]: place on the path */
+	/* node_begin[nodes + 1]: the place where each node begins, and the end
+	 * of the path. island_begin[islands + 1]: where each island begins
+	 * among those nodes, and their end. */
 	uint32_t *node_begin, *island_begin;
-	/* Of collectives/select/link_cost.c; never what could not be found
-	 * again. */
+	/* Used by collectives/select/link_cost.c, only for results that can be
+	 * computed again. */
 	struct links_memos *memos;
-	/* Of collectives/groups/groups.c, each in one piece; NULL: not yet
-	 * made. */
+	/* Used by collectives/groups/groups.c. Each element is one allocation,
+	 * or NULL if it has not been made yet. */
 	_Atomic(void *) *groups; /* [LINKS_GROUPS] */
 };
 
-/* Room for that; classes, nodes and ranks are 0 everywhere. NULL: no memory. */
+/* Allocates links of that size. Classes, nodes and ranks are all 0. Returns
+ * NULL if there is no memory. */
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 			   uint32_t islands);
-/* After all else is filled in: ranks_of, and all of the path. Islands in which
- * there are no nodes are dropped. */
+/* To be called when all other fields are filled in. Computes ranks_of and the
+ * path. Drops islands without nodes. Returns DICOMM_ERR_NO_MEMORY if there is
+ * no memory. */
 dicomm_result_t links_finish(struct links *l);
 void links_free(struct links *l);
-/* The links of some of its ranks, was[rank] being the rank there (NULL: of all
- * of them), with a class for each node. ERR_NO_MEMORY. */
+/* Makes the links of some ranks of `whole`, with a class for each node.
+ * was[rank] is the rank in `whole`; if was is NULL, the ranks are the same.
+ * Returns DICOMM_ERR_NO_MEMORY if there is no memory. */
 dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 			   const uint32_t *was, struct links **out);
-/* Of all that matters to plans; never 0. */
+/* Returns a hash of everything that affects plans. It is never 0. */
 uint64_t links_hash(const struct links *l);
 
-/* Which of n neighbours is at a place, where begin[i] <= place < begin[i + 1].
- */
+/* Returns i such that begin[i] <= place < begin[i + 1], for i below n. */
 static inline uint32_t links_find(const uint32_t *begin, uint32_t n,
 				  uint32_t place)
 {
@@ -110,19 +121,21 @@ static inline const struct links_class *links_node(const struct links *l,
 	return &l->class[l->class_of[node]];
 }
 
-/* Do its ranks sit on several nodes? Else there are no links to follow. */
+/* Returns true if the ranks are on several nodes. Otherwise there are no links
+ * to follow. */
 static inline bool links_matter(const struct links *l)
 {
 	return l && l->nodes > 1;
 }
 
-/* Of two rates, of which 0 is the highest. */
+/* Returns the slower of two rates, where 0 means unlimited. */
 static inline uint64_t links_slower(uint64_t a, uint64_t b)
 {
 	return !a || (b && b < a) ? b : a;
 }
 
-/* What all ranks of a node together can send, and receive. */
+/* Returns the rate at which all ranks of a node together can send, and also
+ * receive, in bytes per second. */
 static inline uint64_t links_way(const struct links *l, uint32_t node)
 {
 	const struct links_class *c = links_node(l, node);

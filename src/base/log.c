@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes messages: one line, one write(2), to stderr or DICOMM_DEBUG_FILE.
+ * Writes messages: one line with one write(2), to stderr or DICOMM_DEBUG_FILE.
  *
  * A message can neither end nor hang the job. A line that cannot be written at
- * once is dropped and counted, and the next line that gets through says how
- * many there were. A broken pipe raises no SIGPIPE. A stderr that is closed
- * when the first message comes is never written to: its number may belong to
- * somebody else later.
+ * once is dropped and counted, and the next line that is written tells the
+ * count. A broken pipe raises no SIGPIPE. If stderr is closed at the first
+ * message, it is never written to, because its number may belong to another
+ * file later.
  *
  * DICOMM_DEBUG is read here and not through config.c, because config.c reports
- * what it finds wrong by way of this file.
+ * errors through this file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,14 +31,14 @@
 #include "src/base/log.h"
 
 #define TEXT_BYTES 1024
-#define KEPT 2 /* messages of a thread that are kept back, at most */
+#define KEPT 2 /* most messages of a thread that are kept back */
 #define HEAD_BYTES 192
-/* How long a full pipe is waited for, before lines are dropped until it takes
- * one again: a reader that is only busy loses nothing. */
+/* How long to wait for a full pipe before dropping lines until it accepts one
+ * again, in milliseconds. So a reader that is only busy loses nothing. */
 #define FULL_MS 20
 
-/* The grammar of DICOMM_DEBUG: what each word lets through. VERSION stands, as
- * in NCCL, for no more than which library this is. */
+/* The words of DICOMM_DEBUG and the levels that they include. As in NCCL,
+ * VERSION only prints the version of the library. */
 static const struct {
 	const char *word;
 	int level; /* highest enum log_level; -1 for none */
@@ -55,12 +55,12 @@ static const char *const level_names[] = {
 	[LOG_DEBUG] = "DEBUG", [LOG_TRACE] = "TRACE",
 };
 
-/* Of the process, written once. */
+/* Of the whole process; written once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threshold;
-static int out_fd = STDERR_FILENO; /* -1: nowhere */
-static bool own_file;              /* not stderr: opened here, not blocking */
-/* Lines that could not be written, and that no message has told of yet */
+static int out_fd = STDERR_FILENO; /* -1: write nowhere */
+static bool own_file;              /* opened here, non-blocking; not stderr */
+/* Lines that could not be written and have not been reported yet. */
 static _Atomic unsigned long dropped;
 static char host[64];
 
@@ -79,7 +79,7 @@ static _Thread_local struct kept {
 	char text[TEXT_BYTES];
 } kept[KEPT];
 
-/* A message is one line, whatever a peer or a path put into it. */
+/* Makes the text one line, whatever a peer or a path has put into it. */
 static void one_line(char *text)
 {
 	for (char *c = text; *c; c++) {
@@ -108,10 +108,10 @@ static size_t write_head(char *line, size_t room, const char *level)
 	return len + (size_t)n < room ? len + (size_t)n : room - 1;
 }
 
-/* ---- one write, which neither blocks nor raises SIGPIPE ---- */
+/* ---- writing without blocking and without SIGPIPE ---- */
 
-/* write() where SIGPIPE would end the program: hold the signal back, and take
- * it away if this write has raised it. */
+/* As write(), without a SIGPIPE: blocks the signal, and consumes it if this
+ * write has raised it. */
 static ssize_t write_quietly(int fd, const char *line, size_t len)
 {
 	const struct timespec now = {0};
@@ -141,10 +141,11 @@ static bool takes_more(int fd, int timeout_ms)
 }
 
 /*
- * A pipe or a terminal that others have open, too: its file status flags are
- * theirs, so it is opened once more, not blocking, for this line only. (A copy
- * that stayed open would keep the reader of a pipe from seeing its end.) Where
- * that fails, a pipe that polls as writable has room for a line.
+ * Writes to a pipe or terminal that other processes have open, too. Its file
+ * status flags are shared with them, so it is opened once more for this line,
+ * non-blocking. (If that copy stayed open, the reader of a pipe would not see
+ * its end.) If opening fails, waits until the pipe polls as writable, which
+ * means that it has room for a line.
  */
 static ssize_t write_shared(int fd, const char *line, size_t len, bool wait)
 {
@@ -168,8 +169,8 @@ static ssize_t write_shared(int fd, const char *line, size_t len, bool wait)
 	return wrote;
 }
 
-/* One line, whole, so that those of several processes do not mix: they are
- * shorter than PIPE_BUF. False: it was not written. */
+/* Writes a whole line, so that lines of several processes do not mix; a line is
+ * shorter than PIPE_BUF. Returns false if it was not written. */
 static bool write_out(const char *line, size_t len, bool wait)
 {
 	struct stat st;
@@ -222,7 +223,8 @@ static void write_line(const char *level, const char *text, const char *where)
 		atomic_fetch_add(&dropped, 1);
 }
 
-/* DICOMM_DEBUG_FILE with %h the host, %p the process, %% a percent sign. */
+/* Expands DICOMM_DEBUG_FILE: %h is the host, %p the process id, %% a percent
+ * sign. Returns false if the path is too long. */
 static bool expand_path(const char *pattern, char *path, size_t room)
 {
 	size_t len = 0;
@@ -248,7 +250,8 @@ static bool expand_path(const char *pattern, char *path, size_t room)
 	return true;
 }
 
-/* Appends: ranks may share the file, and what it held is not ours. */
+/* Opens the file to append: ranks may share it, and it may have other
+ * content. */
 static void open_file(const char *pattern)
 {
 	char path[4096], why[sizeof(path) + 128];
@@ -306,8 +309,8 @@ static void init(void)
 	host[sizeof(host) - 1] = '\0';
 	host[strcspn(host, ".")] = '\0';
 
-	/* The version is for those who ask for messages. config.c tells the
-	 * user of a word that does not exist. */
+	/* Print the version only for users who ask for messages. If the word
+	 * does not exist, config.c reports that. */
 	if (!word || !find_word(word, &threshold, &version)) {
 		find_word(LOG_DEFAULT, &threshold, &version);
 		version = false;
@@ -350,7 +353,8 @@ bool log_enabled(enum log_level level)
 	return (int)level <= threshold || sink_wants(level);
 }
 
-/* "../../src/base/log.c" and "/build/x/src/base/log.c" read "base/log.c". */
+/* Shortens "../../src/base/log.c" and "/build/x/src/base/log.c" to
+ * "base/log.c". */
 static const char *short_path(const char *file)
 {
 	const char *name = strrchr(file, '/');
@@ -385,7 +389,8 @@ static void say(enum log_level level, const char *file, int line,
 	write_line(level_names[level], text, where);
 }
 
-/* The first ones; where there is no room, what is worse replaces the last. */
+/* Keeps the first messages. If there is no room, a more severe message replaces
+ * the last one. */
 static void keep(enum log_level level, const char *file, int line,
 		 const char *text)
 {
@@ -432,7 +437,8 @@ void log_hold(void)
 	nkept = 0;
 }
 
-/* Who hears of one may hold others back. */
+/* Copies the messages first, because a sink that gets one may hold messages
+ * back again. */
 void log_release(bool write)
 {
 	struct kept all[KEPT];
@@ -456,6 +462,7 @@ void log_set_last_error(const char *text)
 {
 	size_t len = strnlen(text, sizeof(last_error) - 1);
 
-	memmove(last_error, text, len); /* may be log_last_error() itself */
+	/* Text may be log_last_error() itself. */
+	memmove(last_error, text, len);
 	last_error[len] = '\0';
 }

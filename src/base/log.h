@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages to the user, and the two macros that carry an error.
+ * Messages to the user, and the two macros for errors.
  *
- * A message never blocks and never raises a signal. What cannot be written is
- * dropped, and a later message says how many were.
+ * Writing a message never blocks and never raises a signal. A line that cannot
+ * be written is dropped, and a later message says how many were.
  *
- * An error is printed once, by the function that decides it (FAIL); callers
- * pass the status on (TRY). The text is also kept for the calling thread, from
- * where the API hands it out as dicomm_get_last_error().
+ * An error is logged once, by the function that detects it (FAIL); its callers
+ * pass the status on (TRY). The text is also kept for the calling thread, and
+ * the API returns it as dicomm_get_last_error().
  */
 #ifndef DICOMM_BASE_LOG_H
 #define DICOMM_BASE_LOG_H
@@ -18,31 +18,34 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* What DICOMM_DEBUG is when nobody sets it. */
+/* The level if DICOMM_DEBUG is not set. */
 #define LOG_DEFAULT "warn"
 
-/* Internal: back-pressure. Nothing happened; make progress, then retry. */
+/* Internal status for back-pressure: nothing happened; make progress, then
+ * retry. */
 #define DICOMM_AGAIN ((dicomm_result_t)-1)
 
-/* Where messages of the calling thread go, beside stderr (or the file that
- * DICOMM_DEBUG_FILE names); NULL restores. Errors and warnings always go there,
- * the rest as DICOMM_DEBUG says; message has neither head nor newline. */
+/* Sends messages of the calling thread to a function, too, in addition to
+ * stderr (or the file that DICOMM_DEBUG_FILE names). The function gets all
+ * errors and warnings, and other levels if DICOMM_DEBUG includes them.
+ * `message` has neither a head nor a newline. NULL removes the function. */
 void log_set_sink(void (*fn)(int level, const char *message, void *ctx),
 		  void *ctx);
-/* Rank shown at the head of the calling thread's messages; -1 for none. */
+/* Sets the rank in the head of the calling thread's messages; -1 for none. */
 void log_set_rank(int rank);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *file, int line,
 	       const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Give the last error to the sink of the calling thread once more: the sink may
- * be set only after the error. */
+/* Sends the last error to the calling thread's sink once more, because the sink
+ * may have been set only after the error. */
 void log_repeat(void);
-/* Last error text of the calling thread; "" if none. */
+/* Returns the text of the calling thread's last error; "" if there is none. */
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
-/* Keep back the messages of this thread while it holds a lock that a sink could
- * take. Then write the first few, or drop them all. An error takes the place of
- * the last one if there are too many. Not nested. */
+/* log_hold() keeps the messages of this thread back while it holds a lock that
+ * a sink could take. log_release() then writes the first few, or drops all of
+ * them. If there are too many, an error replaces the last one that was kept.
+ * Calls cannot be nested. */
 void log_hold(void);
 void log_release(bool write);
 
@@ -55,10 +58,11 @@ void log_release(bool write);
 #define log_info(...) log_at(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
 
-/* Log why, once, where the error is decided; evaluates to the status. */
+/* Logs the reason of an error where it is detected. Its value is the status. */
 #define FAIL(status, ...) (log_error(__VA_ARGS__), (status))
 
-/* Pass an error on, unlogged. Only in functions that own nothing yet. */
+/* Returns from the calling function if expr fails. Logs nothing. Use it only
+ * while the function owns nothing that must be released. */
 #define TRY(expr)                                    \
 	do {                                         \
 		dicomm_result_t try_status = (expr); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that is a file without a name. */
+/* Anonymous files in memory. */
 #ifndef DICOMM_BASE_MEMFD_H
 #define DICOMM_BASE_MEMFD_H
 
@@ -13,8 +13,9 @@
 
 #include "src/base/descriptors.h"
 
-/* Make it longer; as ftruncate(). The limit on the size of files (ulimit -f)
- * counts here, too, and beyond it the kernel would end the program. */
+/* Enlarges the file, as ftruncate(). The limit on the size of files (ulimit -f)
+ * applies here too; without this check, the kernel would send SIGXFSZ, which
+ * ends the program. */
 static inline int memfd_grow(int fd, uint64_t len)
 {
 	struct rlimit limit;
@@ -26,14 +27,15 @@ static inline int memfd_grow(int fd, uint64_t len)
 	return ftruncate(fd, (off_t)len);
 }
 
-/* As memfd_create() */
+/* As memfd_create(). */
 static inline int memfd_make(const char *name, unsigned flags)
 {
 	return descriptors_high(memfd_create(name, flags | MFD_CLOEXEC));
 }
 
-/* Open that of another process, O_RDONLY or O_RDWR; *path is what for messages.
- * Whatever else its number may lead to by now is not waited for. */
+/* Opens such a file of another process, with access O_RDONLY or O_RDWR. `path`
+ * becomes a name for messages. The open never waits, even if the number refers
+ * to another kind of file by now. */
 #define MEMFD_PATH 64
 
 static inline int memfd_open(int pid, int fd, int access, char path[MEMFD_PATH])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections by TCP, for as long as a rank lives. */
+/* Options of TCP connections that last as long as a rank. */
 #ifndef DICOMM_BASE_TCP_H
 #define DICOMM_BASE_TCP_H
 
@@ -11,9 +11,10 @@
 
 #define TCP_SILENT_MS 30000
 
-/* Send small messages at once, and notice within half a minute a host that fell
- * silent while there is no data for it. A host that takes no more, but answers,
- * is not one: TCP_USER_TIMEOUT would end the connection to a stopped rank. */
+/* Sends small messages at once. Notices within half a minute that a host does
+ * not answer any more, if there is no data for it. A host that answers but
+ * accepts no data is not such a case: TCP_USER_TIMEOUT would end the connection
+ * to a stopped rank. */
 static inline void tcp_tune_data(int fd)
 {
 	int on = 1, idle_s = 10, every_s = 5, count = 4;
@@ -25,8 +26,9 @@ static inline void tcp_tune_data(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* The same for one that carries few and short words, which are always taken: be
- * there data for it or not. */
+/* As tcp_tune_data(), for a connection with few and short messages, which the
+ * other end always accepts. So a silent host is noticed even if there is data
+ * for it. */
 static inline void tcp_tune(int fd)
 {
 	unsigned silent_ms = TCP_SILENT_MS;
@@ -36,8 +38,9 @@ static inline void tcp_tune(int fd)
 		   sizeof(silent_ms));
 }
 
-/* Is this errno of accept() want of descriptors or memory? The listener stays
- * ready then, and trying again at once would only burn the core. */
+/* Returns true if this errno of accept() means that descriptors or memory are
+ * short. The listener stays readable in that case, so an immediate retry would
+ * only burn CPU time. */
 static inline bool tcp_is_short(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOMEM ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads of the library's own. */
+/* Starts the threads of the library. */
 #include "src/base/thread.h"
 
 #include <signal.h>

@@ -8,7 +8,8 @@
 
 #include "dicomm.h"
 
-/* Datatypes are numbered with a gap; arrays by type have this many entries. */
+/* Datatypes are numbered with a gap; an array that is indexed by type has this
+ * many entries. */
 #define TYPE_LIMIT 20
 
 bool type_valid(dicomm_datatype_t type);
@@ -17,7 +18,8 @@ const char *type_name(dicomm_datatype_t type);
 bool type_is_float(dicomm_datatype_t type);
 bool type_is_narrow_float(dicomm_datatype_t type); /* below 32 bits */
 
-/* Built-in operators only; a created one is known to its communicator. */
+/* These know built-in operators only; a communicator knows the operators that
+ * were created for it. */
 bool op_valid(dicomm_redop_t op);
 const char *op_name(dicomm_redop_t op);
 

@@ -8,8 +8,8 @@
 #include "src/core/member.h"
 #include "src/links/topology.h"
 
-/* The transports by which this rank reaches other nodes. For each peer that is
- * the lowest one they share. */
+/* Returns the transports by which this rank reaches other nodes, as a mask. For
+ * each peer that is the lowest-numbered one that both ranks have. */
 static unsigned transports_out(const struct dicomm_comm *comm)
 {
 	const uint32_t *node_of = comm->links->node_of;
@@ -34,8 +34,8 @@ static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 
 		if (!(out >> i & 1))
 			continue;
-		/* If two transports declare rates, nobody knows which carries
-		 * how much. */
+		/* If two transports declare rates, it is unknown which one
+		 * carries how much. */
 		if (d->n || !w->transport->adapters)
 			d->unknown = 1;
 		else
@@ -52,7 +52,7 @@ static bool is_among(const struct adapter_rates *d, uint64_t id)
 	return false;
 }
 
-/* Is this the lowest rank of its node that uses the adapter? */
+/* Returns true if this is the lowest rank of its node that uses the adapter. */
 static bool is_first(const uint32_t *node_of, const struct adapter_rates *d,
 		     uint32_t rank, uint64_t id)
 {
@@ -62,7 +62,8 @@ static bool is_first(const uint32_t *node_of, const struct adapter_rates *d,
 	return true;
 }
 
-/* What the adapters of a rank add to its host's uplink */
+/* Adds the adapters of a rank to the uplink of its host. Returns how much they
+ * add, in bytes per second. */
 static uint64_t add_rank(struct links *l, const struct adapter_rates *d,
 			 uint32_t rank)
 {
@@ -102,11 +103,11 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 
 		*summed |= sum && l->class[l->node_of[r]].nic.up > sum;
 	}
-	/* All ranks have all declarations. */
+	/* A rank that can use the whole uplink has no share of its own. */
 	for (uint32_t n = 0; n < l->nodes; n++)
 		if (l->class[n].rank == l->class[n].nic.up)
 			l->class[n].rank = 0;
-	/* Sort the fastest first. */
+	/* Sorts the path again: fast nodes first. */
 	status = links_finish(l);
 	if (status == DICOMM_SUCCESS)
 		*out = l;
@@ -126,7 +127,8 @@ static dicomm_result_t adopt(struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* Above this, a declaration is not the rate of a link. */
+/* Returns true if an adapter is software. What it declares is not the rate of a
+ * link. */
 static bool has_software(const struct adapter_rates *d)
 {
 	for (uint32_t i = 0; i < d->n; i++)

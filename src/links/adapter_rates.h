@@ -8,29 +8,32 @@
 
 #include "src/core/comm.h"
 
-/* What one rank tells all others */
+/* What one rank tells all others. */
 struct adapter_rates {
-	/* It reaches another host by a transport that declares nothing. */
+	/* True if this rank reaches another host by a transport that declares
+	 * nothing. */
 	uint32_t unknown;
 	uint32_t n;
 	struct tp_adapter adapter[TP_ADAPTERS];
 };
 
 /*
- * Make a table from an old one. The uplink of a host is the sum of all adapters
- * that its ranks use, each counted once. The share of a rank is its own
- * adapters, or, where ranks differ, the smallest. d[rank]. *summed: on some
- * host, the rank that would measure the uplink (probe.h) has only a part of it.
- * ERR_NO_MEMORY.
+ * Makes a table of links from an old one; d[rank] are the declarations. The
+ * uplink of a host is the sum of all adapters that its ranks use, each counted
+ * once. The share of a rank is the sum of its own adapters; if ranks of a host
+ * differ, the smallest one. *summed becomes true if, on some host, the rank
+ * that would measure the uplink (probe.h) can only use a part of it. Returns
+ * DICOMM_ERR_NO_MEMORY if there is no memory.
  */
 dicomm_result_t adapter_rates_links(const struct links *old,
 				    const struct adapter_rates *d,
 				    struct links **out, bool *summed);
 
 /*
- * Exchange the declarations of all ranks; if all declare rates, make
- * comm->links from them. *known: they did, and the rates are plausible. All
- * ranks call it. Errors: NO_MEMORY, REMOTE.
+ * Exchanges the declarations of all ranks. If all ranks declare rates, makes
+ * comm->links from them. *known becomes true if, in addition, the rates are
+ * plausible. All ranks call it. Returns DICOMM_ERR_NO_MEMORY, or an error of
+ * control_allgather().
  */
 dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known);
 

@@ -56,7 +56,8 @@ dicomm_result_t agree_turn(struct agree *a, bool *moved)
 			*moved = true;
 		}
 		a->taken = true;
-		/* A message must not change until the receiver has taken it. */
+		/* The transport may send the message from here, so wait until
+		 * the receiver has taken it. */
 		if (internal_under_way(&a->messages, rank_to(a)))
 			return DICOMM_AGAIN;
 		for (uint32_t i = 0; i < a->words; i++)

@@ -12,23 +12,23 @@
 #include "src/base/log.h"
 #include "src/topo/node.h"
 
-/* Bytes that a rank works on at a time; they fit into its second-level cache.
- */
+/* Bytes that are copied or reduced at a time; they fit into the second-level
+ * cache. */
 #define PIECE_BYTES 32768
 #define PIECES 12
 #define REPEATS 5
 
 /* Time of a message of a few bytes between two cores of one machine: two
- * cache-line transfers and the calls on both sides. One process cannot measure
- * it alone. An error only shifts the choice between algorithms that take about
- * equally long. */
+ * cache-line transfers and the calls on both sides. One process alone cannot
+ * measure it. An error only affects the choice between algorithms that take
+ * about equally long. */
 #define LATENCY_PS 250000
 #define PER_MESSAGE_PS 40000
 
-/* Round numbers for GPUs; only their ratios affect the choice. Bytes per second
- * read and written in the memory of one; time from an event in a stream to the
- * kernel of another stream that waits for it; time to start a copy or kernel.
- */
+/* Rough numbers for GPUs; only their ratios affect the choice. They are: bytes
+ * per second read and written in the memory of one GPU; time from an event in a
+ * stream to the kernel of another stream that waits for it; time to start a
+ * copy or kernel. */
 #define GPU_BYTES_PER_S UINT64_C(2000000000000)
 #define GPU_HOP_PS 10000000
 #define GPU_START_PS 3000000
@@ -87,7 +87,7 @@ dicomm_result_t cost_table_make(int node_ranks, uint32_t slot_bytes,
 	p->latency_ps = LATENCY_PS;
 	p->per_message_ps = PER_MESSAGE_PS;
 	p->yield_ps = measured.yield_ps;
-	/* Two ranks at a time copy into slots and out of them. */
+	/* Two ranks copy at the same time: one into slots, one out of them. */
 	p->bytes_per_s = measured.copy;
 	p->reduce_bytes_per_s = measured.reduce;
 	p->copy_bytes_per_s = measured.copy;
@@ -105,10 +105,10 @@ void cost_table_in_process(struct select_table *table, int ranks,
 	uint64_t rate = GPU_BYTES_PER_S / (uint64_t)ranks;
 
 	p->latency_ps = GPU_HOP_PS;
-	/* One thread starts all of them, one for each message. */
+	/* One thread starts all copies and kernels, one for each message. */
 	p->per_message_ps = GPU_START_PS * (uint64_t)ranks / 2;
 	/* A send moves nothing; the receiver reads the bytes when it reduces or
-	 * copies. */
+	 * copies them. */
 	p->bytes_per_s = UINT64_MAX;
 	p->reduce_bytes_per_s = rate / 3;
 	p->copy_bytes_per_s = rate / 2;

@@ -7,15 +7,15 @@
 #include "collectives/select/select.h"
 
 /*
- * Measure this machine, within about a millisecond, and add what the user
- * decided. node_ranks ranks share the cores of this machine. Fails only if
- * DICOMM_ALGO is bad.
+ * Measures this machine, within about a millisecond, and applies DICOMM_ALGO.
+ * node_ranks ranks share the cores of this machine. Fails only if DICOMM_ALGO
+ * is invalid.
  */
 dicomm_result_t cost_table_make(int node_ranks, uint32_t slot_bytes,
 				bool deterministic, struct select_table *table);
 
-/* Set the costs for ranks of one process on one device, which read each other's
- * buffers in slices of slice_bytes. */
+/* Sets the costs for ranks that are in one process, on one device, and read
+ * each other's buffers in slices of slice_bytes. */
 void cost_table_in_process(struct select_table *table, int ranks,
 			   uint32_t slice_bytes);
 

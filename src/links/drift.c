@@ -12,21 +12,21 @@
 
 /* Shorter operations depend on latency rather than on rates. */
 #define LEAST_BYTES (UINT64_C(1) << 20)
-/* The prediction in the units that ranks agree on: enough of them to resolve a
- * change by a small fraction */
+/* The predicted duration in the units in which ranks exchange durations. It is
+ * large enough to resolve small changes. */
 #define UNIT 65536
-/* Measurements may take this fraction of all time. */
+/* Measurements may take 1/COST of all time. */
 #define COST 20
 
-/* ---- is it unusual? ---- */
+/* ---- whether durations are unusual ---- */
 
 /* The first batch connects ranks and touches memory for the first time, so it
  * does not count. */
 #define WARM_UP 1
 #define PATIENCE 2
 #define PATIENCE_MOST 64
-/* After so many usual batches, an earlier measurement that found no change
- * counts less. */
+/* After this many usual batches, patience is halved: a measurement long ago
+ * that found no change counts less. */
 #define CALM 16
 
 void drift_watch_init(struct drift_watch *w, uint32_t expected)
@@ -46,7 +46,7 @@ static uint32_t median(const uint32_t took[DRIFT_BATCH])
 	return sorted[DRIFT_BATCH / 2 - 1] / 2 + sorted[DRIFT_BATCH / 2] / 2;
 }
 
-/* Unusual: half as much again. */
+/* Returns true if a is more than half as much again as b. */
 static bool is_longer(uint64_t a, uint64_t b)
 {
 	return 2 * a > 3 * b;
@@ -61,7 +61,7 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		w->batches++;
 		return false;
 	}
-	/* A link may have dropped before the usual time was known. */
+	/* A link may have become slow before the usual duration was known. */
 	if (!w->usual && !(w->expected && is_longer(now, w->expected))) {
 		w->usual = now ? (uint32_t)now : 1;
 		w->unusual = 0;
@@ -80,8 +80,8 @@ bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 	return false;
 }
 
-/* If the links have not changed, something else has: wait longer next time. The
- * prediction may be wrong, so it is compared only once. */
+/* If the links have not changed, something else has, so be more patient next
+ * time. The prediction may be wrong, so it is used for one measurement only. */
 void drift_watch_measured(struct drift_watch *w, bool changed)
 {
 	if (!w->usual || !changed)
@@ -93,29 +93,31 @@ void drift_watch_measured(struct drift_watch *w, bool changed)
 		w->patience *= 2;
 }
 
-/* ---- of a communicator ---- */
+/* ---- watching a communicator ---- */
 
 enum stage {
 	WATCHING,
-	COMPARING, /* durations of operations */
+	COMPARING, /* ranks exchange the durations of a batch */
 	MEASURING,
-	SHARING /* the results of the measurement */
+	SHARING /* ranks exchange the results of a measurement */
 };
 
 struct drift {
 	struct drift_watch watch;
 	enum stage stage;
-	/* What ranks agree on: the duration of each operation; whether enough
-	 * time has passed since the last measurement; and whether there is time
-	 * for the next. */
+	/* What ranks agree on: the duration of each operation, and a flag in
+	 * the last word: enough time has passed since the last measurement, and
+	 * there is time for the next one. */
 	uint32_t took[DRIFT_BATCH + 1];
-	bool rooted[DRIFT_BATCH]; /* for these, UINT32_MAX - took counts */
+	/* These are stored as UINT32_MAX - duration. */
+	bool rooted[DRIFT_BATCH];
 	uint32_t recorded;
 	struct agree agree;
 	struct probe probe;
 	struct rates rates;
-	uint32_t shared, flows;      /* numbers in rates.flow */
-	uint64_t begun_ns, ended_ns; /* of the last measurement */
+	/* How many numbers of rates.flow are shared, and are there. */
+	uint32_t shared, flows;
+	uint64_t begun_ns, ended_ns; /* start and end of the last measurement */
 };
 
 dicomm_result_t drift_open(struct dicomm_comm *comm)
@@ -142,7 +144,8 @@ void drift_free(struct dicomm_comm *comm)
 	free(comm->drift);
 }
 
-/* Are the counts nearly equal? The prediction assumes so. */
+/* Returns true if the counts of all ranks are nearly equal, as the prediction
+ * assumes. */
 static bool are_even(const size_t *counts, int ranks)
 {
 	uint64_t most = 0, sum = 0;
@@ -154,8 +157,8 @@ static bool are_even(const size_t *counts, int ranks)
 	return most <= (sum + sum / 4) / (uint64_t)ranks;
 }
 
-/* Does the operation count? Each rank must wait for all others, or there must
- * be a root; and all ranks must know how long it is. */
+/* Returns true if the operation counts: each rank waits for all others, or
+ * there is a root; and all ranks know its length. */
 static bool counts(const struct call *call, int ranks)
 {
 	switch (call->coll) {
@@ -191,7 +194,8 @@ dicomm_result_t drift_expected(const struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-/* The ranks agree on the minimum. */
+/* Ranks agree on the minimum. So for an operation with a root, whose maximum
+ * counts, the duration is stored as UINT32_MAX - duration. */
 void drift_record(const struct operation *op, uint64_t took_ns,
 		  uint64_t expected_ns)
 {
@@ -205,8 +209,8 @@ void drift_record(const struct operation *op, uint64_t took_ns,
 	d->recorded++;
 }
 
-/* Bytes that were there before a rank began to receive tell nothing about time.
- * So a duration below the prediction counts as the prediction. */
+/* Bytes that had arrived before a rank began to receive say nothing about time.
+ * So a duration below the prediction is replaced by the prediction. */
 static void read_rooted(struct drift *d)
 {
 	for (int i = 0; i < DRIFT_BATCH; i++) {
@@ -244,7 +248,7 @@ static void begin_measure(struct dicomm_comm *comm, const struct operation *op)
 	comm->drift->stage = MEASURING;
 }
 
-/* A batch is complete and compared. All ranks decide alike. */
+/* A batch has been compared. All ranks decide alike. */
 static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 {
 	struct drift *d = comm->drift;
@@ -263,7 +267,7 @@ static void end_compare(struct dicomm_comm *comm, const struct operation *op)
 	begin_measure(comm, op);
 }
 
-/* The next piece of the results */
+/* Starts to share the next part of the results. */
 static void begin_share(struct drift *d, const struct operation *op)
 {
 	uint32_t left = d->flows - d->shared;

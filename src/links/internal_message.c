@@ -25,7 +25,7 @@ dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 	struct channel *channel;
 
 	TRY(channel_to(t, rank, &peer, &channel));
-	/* Use the transport's own put, not the one that devices use to avoid
+	/* Use the transport's own limit, not the one that devices use to avoid
 	 * host memory. */
 	peer->transport->limits(peer->tp, &limits);
 	*bytes = limits.eager_bytes;
@@ -71,7 +71,7 @@ uint64_t internal_under_way(const struct internal_messages *t, int rank)
 	return released < channel->out_base ? channel->out_base - released : 0;
 }
 
-/* It is a message of an operation: the peer has made another call. */
+/* The message belongs to an operation: the peer has made another call. */
 static dicomm_result_t mismatch(const struct internal_messages *t, int rank)
 {
 	if (t->before)

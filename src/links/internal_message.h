@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages that ranks exchange for the library's own purposes, between two
- * collectives. They take sequence numbers of the collective channels. Their
- * bytes are in host memory, even for devices. Thread: that of the data path.
- * AGAIN: poll, then retry.
+ * collectives. They use sequence numbers of the collective channels. Their
+ * bytes are in host memory, also for devices. The thread of the data path calls
+ * these functions. If one returns DICOMM_AGAIN, poll, then retry.
  */
 #ifndef DICOMM_LINKS_INTERNAL_MESSAGE_H
 #define DICOMM_LINKS_INTERNAL_MESSAGE_H
@@ -12,23 +12,24 @@
 
 struct internal_messages {
 	struct dicomm_comm *comm;
-	/* The operation that runs next; NULL: the communicator is still being
+	/* The operation that runs next; NULL while the communicator is being
 	 * set up. */
 	const struct operation *before;
 	uint32_t signature; /* distinguishes these messages from others */
 };
 
-/* Bytes of the longest message to that rank */
+/* Stores the length of the longest message to that rank, in bytes. */
 dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 			      size_t *bytes);
-/* `body` must stay unchanged until internal_under_way() is 0. */
+/* Sends a message. `body` must not change until internal_under_way() returns
+ * 0. */
 dicomm_result_t internal_put(const struct internal_messages *t, int rank,
 			     const void *body, size_t bytes);
-/* Messages to that rank that it has not taken yet, as far as is known */
+/* Returns how many messages to that rank are not known to be received. */
 uint64_t internal_under_way(const struct internal_messages *t, int rank);
-/* Take the next message, of *bytes. If `into` is NULL, it may have any length;
- * the length is stored in *bytes. The sender sees the credit at comm_flush().
- */
+/* Receives the next message. If `into` is NULL, the message may have any
+ * length, which is stored in *bytes. Otherwise it must have *bytes bytes. The
+ * sender gets the credit at the next comm_flush(). */
 dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 			      void *into, size_t *bytes);
 

@@ -15,47 +15,49 @@
 #include "src/core/paths.h"
 
 /*
- * How much a flow keeps in flight: as much as queues hold for QUEUE_NS at the
- * rate so far, in a few messages. More would fill the queues of a slow link
- * until it drops packets; less might leave the link idle. To a far host, the
- * first rate is mostly the round trip of credits, so it grows until there are
- * queues.
+ * How much a flow keeps in flight: as much as a queue holds for QUEUE_NS at the
+ * current rate, in a few messages. More would fill the queues of a slow link
+ * until it drops packets; less might leave the link idle. To a distant host,
+ * the first measured rate reflects the round trip of credits rather than the
+ * link, so the amount grows until messages have to queue.
  */
 #define QUEUE_NS UINT64_C(5000000)
-/* Time after which there is a rate */
+/* Time after which there is a rate. */
 #define RATE_NS UINT64_C(500000)
 #define FEW_MESSAGES 4
 #define LEAST_BYTES 4096
 #define MOST_BYTES 131072
-/* A flow to a far host takes so many round trips longer to get going, at most
- * so long. */
+/* A flow to a distant host gets this many round trips more to reach its rate,
+ * up to this time. */
 #define FAR_TRIPS 8
 #define FAR_MOST_NS UINT64_C(50000000)
 /* Only the last message of a round has this length. */
 #define LAST_BYTES 1
-/* Messages in one turn, so that others get theirs */
+/* Messages in one turn, so that other flows get their turn. */
 #define BUDGET 32
-/* Each of the two ranks sends for so long; over a slow link, until it has sent
- * so much, within bounds. */
+/* How long each of the two ranks sends. Over a slow link it sends up to
+ * SLOW_ROUND_NS, until the peer has taken SLOW_BYTES. */
 #define ROUND_NS UINT64_C(40000000)
 #define SLOW_ROUND_NS UINT64_C(80000000)
 #define SLOW_BYTES (UINT64_C(1) << 20)
-/* At first, a link passes faster what its queues can hold. So a flow is counted
- * from this time on, in windows, and the median of the windows is its rate. TCP
- * halts after a loss, and delivers what piled up in one burst. */
+/* At first, a link is faster while its queues fill. So a flow is counted only
+ * after this time and this many bytes, in windows, and the median of the
+ * windows is its rate. TCP may halt after a loss, and then deliver what has
+ * piled up in one burst. */
 #define SETTLED_NS UINT64_C(7000000)
 #define SETTLED_BYTES 262144
 #define WINDOW_NS UINT64_C(5000000)
 /* Flows that share the link of an island take turns, or halt while others go
- * on. Only what each carried in the same time adds up. So all of them last as
- * long as those of far hosts, and the end of that time counts. */
+ * on, so only what each one carried in the same period adds up. So all flows
+ * last as long as those of distant hosts, and the last part of that time
+ * counts. */
 #define ACROSS_ROUND_NS (SLOW_ROUND_NS + FAR_MOST_NS)
 #define ACROSS_COUNTED_NS (SLOW_ROUND_NS / 4 * 3)
-/* The longest time of a round, including the queues of a slow link */
+/* The longest time of a round, including the queues of a slow link. */
 #define ROUND_MOST_MS 500
 #define SIGNATURE UINT32_C(0x70726f62)
 
-/* Never written: the content of probes does not matter. */
+/* Never written, because the content of probes does not matter. */
 static uint8_t payload[MOST_BYTES];
 
 static int first_rank_of(const struct links *l, uint32_t node)
@@ -94,10 +96,11 @@ int probe_awaits(const struct probe *p)
 }
 
 /*
- * Find the ranks to meet in this round. The two ranks of a pair do not send at
- * the same time. Otherwise each would wait for credits behind the other's
- * queue, and the one that is ahead would stay ahead, so that the other's link
- * looks slow. False: there is nobody to meet in this round.
+ * Finds the ranks to meet in this round. The two ranks of a pair do not send at
+ * the same time. Otherwise each would wait for credits that queue behind the
+ * other's data, and the one that is ahead would stay ahead, so that the other's
+ * link would look slow. *found becomes false if this rank meets nobody in this
+ * round.
  */
 static dicomm_result_t begin_round(struct probe *p, bool *found)
 {
@@ -131,8 +134,8 @@ static uint64_t far_ns(uint64_t trip_ns)
 	return ns < FAR_MOST_NS ? ns : FAR_MOST_NS;
 }
 
-/* How long to send, for all flows of this rank, from when the last peer
- * receives */
+/* Returns true if this rank has sent for long enough. The time counts for all
+ * its flows together, from when the last peer receives. */
 static bool is_over(const struct probe *p, uint64_t now)
 {
 	uint64_t since = 0, trip = 0, gone = 0;
@@ -152,7 +155,8 @@ static bool is_over(const struct probe *p, uint64_t now)
 	       far_ns(trip) + (gone < SLOW_BYTES ? SLOW_ROUND_NS : ROUND_NS);
 }
 
-/* The round begins when the other rank is ready to receive. Returns bytes. */
+/* Notes which messages the peer has taken; returns their bytes. The flow counts
+ * from when the peer is ready to receive. */
 static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 			     uint64_t now)
 {
@@ -179,9 +183,10 @@ static uint64_t take_credits(const struct probe *p, struct probe_flow *f,
 	return bytes;
 }
 
-/* Bytes to keep in flight. Few, until there is a rate. Then as many more as
- * have been taken. And twice as many as were in flight with the latest message
- * that was taken, if that one met hardly any queue. */
+/* Returns how many bytes to keep in flight. At first this is a few messages.
+ * When there is a rate, it also grows with the bytes that were taken. It is at
+ * least twice what was in flight with the message that was taken last, if that
+ * one met hardly any queue. */
 static uint64_t wanted(const struct probe_flow *f, uint64_t now)
 {
 	uint64_t ns = f->credit_ns ? now - f->credit_ns : 0;
@@ -206,7 +211,7 @@ static size_t length_of(const struct probe_flow *f, uint64_t wanted)
 	return bytes < f->most ? bytes : f->most;
 }
 
-/* In thousands of bytes per second */
+/* Returns the rate in thousands of bytes per second. */
 static uint32_t rate_of(uint64_t bytes, uint64_t ns)
 {
 	uint64_t rate = bytes * UINT64_C(1000000) / (ns ? ns : 1);
@@ -214,7 +219,7 @@ static uint32_t rate_of(uint64_t bytes, uint64_t ns)
 	return rate < RATES_UNKNOWN ? (uint32_t)rate : RATES_UNKNOWN - 1;
 }
 
-/* Keep the windows sorted. */
+/* Ends a window and inserts its rate, in order. */
 static void end_window(struct probe_meter *m, uint64_t now)
 {
 	uint32_t rate = rate_of(m->counted, now - m->window_ns);
@@ -229,7 +234,8 @@ static void end_window(struct probe_meter *m, uint64_t now)
 	m->rate[i] = rate;
 }
 
-/* The part of these bytes that came in the counted time, if they came evenly */
+/* Counts the part of these bytes that arrived in the counted period, assuming
+ * that they arrived evenly. */
 static void count_across(struct probe_meter *m, uint64_t before, uint64_t now,
 			 uint64_t bytes)
 {
@@ -257,8 +263,8 @@ static void count_window(struct probe_meter *m, uint64_t now, uint64_t bytes)
 	}
 }
 
-/* Account for what a look has found. All of it came before the look, however
- * late that is. */
+/* Counts bytes that a poll has found. All of them arrived before the poll, even
+ * if it was late. */
 static void count(const struct probe *p, struct probe_meter *m, uint64_t bytes)
 {
 	uint64_t now = clock_ns(), before = m->latest_ns;
@@ -309,7 +315,7 @@ static dicomm_result_t send_some(struct probe *p, struct probe_flow *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Send to all peers of this round. Together, their rate counts from when all of
+/* Sends to all peers of this round. Their common rate counts from when all of
  * them receive. */
 static dicomm_result_t send_to_all(struct probe *p, bool *moved)
 {
@@ -356,8 +362,8 @@ static dicomm_result_t take_some(struct probe *p, struct probe_flow *f,
 	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
 }
 
-/* Receive from all peers of this round. What comes while all of them send
- * counts. */
+/* Receives from all peers of this round. Bytes count that arrive while all of
+ * them send. */
 static dicomm_result_t take_from_all(struct probe *p, bool *moved)
 {
 	uint64_t found = 0;
@@ -384,7 +390,8 @@ static uint32_t rate_found(const struct probe *p, const struct probe_meter *m)
 {
 	if (p->rates->stage == RATES_ISLANDS)
 		return rate_of(m->counted, ACROSS_COUNTED_NS);
-	/* Over a very slow link little has come, and all of it counts. */
+	/* Over a very slow link few bytes have arrived, and all of them
+	 * count. */
 	if (m->windows)
 		return m->rate[(m->windows - 1) / 2];
 	return m->taken ? rate_of(m->taken, m->latest_ns - m->first_ns) : 0;
@@ -410,8 +417,8 @@ static void end_round(struct probe *p)
 	p->round++;
 }
 
-/* Wait until nothing is in flight: it would slow down the next round, and
- * afterwards nobody polls to send the last credits. */
+/* Returns true if nothing is in flight. Otherwise it would slow down the next
+ * round, and after the last one nobody polls to send the last credits. */
 static bool is_done(const struct probe *p)
 {
 	for (uint32_t i = 0; i < p->others; i++) {
@@ -465,7 +472,7 @@ bool probe_fits(const struct dicomm_comm *comm)
 
 /* ---- the new table ---- */
 
-/* NULL: it is equal to the old one. */
+/* If `made` is NULL, the new table equals the old one. */
 static void adopt(struct dicomm_comm *comm, struct links *made)
 {
 	if (made)
@@ -522,9 +529,9 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 	}
 }
 
-/* What each rank may do, and what it has measured */
+/* What each rank allows, and what it has measured. */
 struct part {
-	uint32_t hurried; /* its time-outs are too short */
+	uint32_t hurried; /* true: its time-outs are too short */
 	uint32_t flow[RATES_FLOWS];
 };
 
@@ -537,7 +544,8 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 			 comm->name, most_ms(comm), rank);
 }
 
-/* Time-out of its operations, or of init */
+/* Returns true if a time-out, of operations or of initialization, is too
+ * short. */
 static bool is_hurried(const struct dicomm_comm *comm)
 {
 	return !probe_fits(comm) ||
@@ -560,7 +568,7 @@ static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 	return DICOMM_SUCCESS;
 }
 
-/* Exchange what all ranks have measured. */
+/* Exchanges what all ranks have measured. */
 static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 			     struct part *all, struct rates *rates)
 {
@@ -574,8 +582,8 @@ static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 	return DICOMM_SUCCESS;
 }
 
-/* Ranks of one machine share one link. Which of them got more of it depended on
- * the cores. */
+/* Gives all nodes the same rate. The ranks of one machine share one link; which
+ * of them got more of it depended on the cores. */
 static dicomm_result_t level(struct dicomm_comm *comm,
 			     const struct rates *rates)
 {

@@ -10,12 +10,14 @@
 #include "src/core/member.h"
 #include "src/topo/cluster.h"
 
-/* For an interface of which nothing is known. Only equality matters. */
+/* The assumed rate of an adapter of which nothing is known. Only its being
+ * equal everywhere matters. */
 #define ASSUMED_BYTES_PER_S UINT64_C(1250000000)
-/* Rank 0's file, for ranks that have none */
+/* Limit for sending rank 0's file to ranks that have none, in bytes over all
+ * ranks. */
 #define SPREAD_MOST (UINT64_C(64) << 20)
 
-/* What is known of the hosts before their links are known */
+/* What is known about the hosts before their links are known. */
 struct hosts {
 	uint32_t n;
 	uint32_t *of;       /* [rank] */
@@ -58,13 +60,14 @@ static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 	return DICOMM_SUCCESS;
 }
 
-/* What each rank tells of its inherited table and of its file */
+/* What each rank tells about its inherited table and its file. */
 struct claim {
-	uint64_t inherited; /* 0: none */
-	uint64_t hash, len; /* 0: it has none */
+	uint64_t inherited; /* hash of the table; 0: none */
+	uint64_t hash, len; /* of the file; 0: none */
 };
 
-/* Hash of comm->links, while that is only a proposal */
+/* Returns the hash of comm->links, which is only a proposal at this time; 0 if
+ * there is none or it does not fit the hosts. */
 static uint64_t inherited(const struct dicomm_comm *comm, const struct hosts *h)
 {
 	const struct links *l = comm->links;
@@ -85,7 +88,7 @@ static dicomm_result_t mismatch(struct dicomm_comm *comm,
 				: "set, and that of rank 0 is not");
 }
 
-/* Ranks without a file get rank 0's. */
+/* Sends rank 0's file to the ranks that have none. */
 static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 			      struct cluster **mine)
 {
@@ -113,8 +116,8 @@ static dicomm_result_t spread(struct dicomm_comm *comm, uint64_t len,
 	return status;
 }
 
-/* Choose for all ranks: the same inherited table, else the same file, else
- * none. */
+/* Chooses for all ranks: the inherited table if all have the same, else the
+ * file if all have the same, else nothing. */
 static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 			     struct cluster **mine, bool *inherits)
 {
@@ -146,7 +149,8 @@ static dicomm_result_t agree(struct dicomm_comm *comm, const struct hosts *h,
 	return status;
 }
 
-/* Nothing is known: all hosts are equal. host_of NULL: each rank is a host. */
+/* Makes links of which nothing is known: all hosts are equal. If host_of is
+ * NULL, each rank is a host. */
 static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 			      uint32_t hosts, struct links **out)
 {
@@ -174,7 +178,7 @@ static void disinherit(struct dicomm_comm *comm)
 	comm->links = NULL;
 }
 
-/* Does the file give the rate of any link between hosts? */
+/* Returns true if the file gives the rate of any link between hosts. */
 static bool has_rates(const struct links *l)
 {
 	for (uint32_t i = 0; i < l->classes; i++)
@@ -214,8 +218,8 @@ static dicomm_result_t find_links(struct dicomm_comm *comm,
 	return assume(h->of, (uint32_t)comm->ranks, h->n, &comm->links);
 }
 
-/* Does a node exist where the rank that would measure the uplink uses only a
- * part of it? */
+/* Returns true if, on some node, the rank that would measure the uplink can
+ * only use a part of it. */
 static bool is_in_parts(const struct links *l)
 {
 	for (uint32_t n = 0; n < l->nodes; n++) {
@@ -248,7 +252,8 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 	return status;
 }
 
-/* The same transports are used, so the rates still hold. */
+/* Returns true if both communicators use the same transports, so that the rates
+ * still hold. */
 static bool are_alike(const struct dicomm_comm *a, const struct dicomm_comm *b)
 {
 	return !strcmp(comm_transports(a), comm_transports(b));
@@ -290,7 +295,7 @@ dicomm_result_t topology_plan(const char *path, int ranks, bool apart,
 
 /* ---- a new table ---- */
 
-/* The uplinks, as far as there is room */
+/* The text about uplinks, as far as there is room. */
 struct words {
 	char text[400];
 	size_t n;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Consensus by flooding, for ranks that may die and whose deaths are seen. In
- * each round every rank sends one word to every other rank: are all ready, as
- * far as it knows? It then receives one word of each, or sees that rank gone.
- * After a round in which no further rank went missing, it has received all that
- * any remaining rank knows, so it has decided. It says so in the next round,
- * which decides for the others, and stops. Without a death there is one round;
- * each further round takes a death.
+ * Consensus by flooding, for ranks that may die and whose deaths others notice.
  *
- * Two ranks speak over the connection that the higher rank makes. The lower
- * rank also connects to the recovery socket of the higher one and sends nothing
- * there: that connection ends if the higher rank dies or leaves before it has
- * connected.
+ * In each round every rank sends one word to every other rank: are all ranks
+ * ready, as far as the sender knows? Then it receives one word from each rank,
+ * or notices that the rank is gone. If no further rank went missing in a round,
+ * the receiver knows everything that any remaining rank knows, so it decides.
+ * It sends its decision in the next round, which decides for the others too,
+ * and stops. Without a death there is one round; each further round takes a
+ * death.
+ *
+ * The higher of two ranks makes the connection over which the two exchange
+ * words. The lower rank also connects to the recovery socket of the higher one
+ * and sends nothing there. That connection ends if the higher rank dies or
+ * leaves before it has connected, so the lower rank notices.
  */
 #include "src/boot/control/commit.h"
 
@@ -26,19 +28,21 @@
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 
-/* Bits of a word: */
-#define READY 1u   /* all are ready, as far as this rank knows */
-#define DECIDED 2u /* READY is the result; the others shall take it */
+/* The bits of a word. */
+#define READY 1u   /* the sender knows of no rank that is not ready */
+#define DECIDED 2u /* READY is the final result; receivers adopt it */
 
-/* Connections beyond those of the ranks. If more come, the oldest that has not
- * proved who it is makes room; a rank proves it at once. */
+/* Room for connections beyond those of the ranks. If more arrive, the oldest
+ * one whose rank has not proved its identity is closed. A rank proves it at
+ * once. */
 #define EXTRA_LINKS 64
 #define FINISH_MS 1000
-#define ROUND_MS 2000 /* a round after the first may take so long at least */
+/* every round after the first may take at least this long */
+#define ROUND_MS 2000
 
 #define GREETING (-1)
 
-/* Both hold bytes without padding, as they travel. */
+/* These two structs have no padding; they are sent as they are. */
 struct greeting {
 	uint32_t rank;
 	uint8_t proof[AUTH_PROOF];
@@ -46,22 +50,25 @@ struct greeting {
 
 struct vote {
 	uint8_t word;
-	uint8_t proof[AUTH_PROOF]; /* of sender, receiver, round and word */
+	uint8_t proof[AUTH_PROOF]; /* covers sender, receiver, round and word */
 };
 
 enum link_kind {
 	LINK_FREE,
-	LINK_INCOMING,   /* accepted; not proved yet which rank it is */
-	LINK_WATCH,      /* made to watch the other rank; carries nothing */
-	LINK_CONNECTING, /* made to speak over; not connected yet */
-	LINK_GREETED,    /* connected, and this rank has sent its greeting */
-	LINK_READY       /* both ends have proved who they are */
+	/* accepted; the other end has not proved which rank it is */
+	LINK_INCOMING,
+	/* made by this rank to notice the other's death; carries no data */
+	LINK_WATCH,
+	/* made by this rank to exchange words; not yet connected */
+	LINK_CONNECTING,
+	LINK_GREETED, /* connected; this rank has sent its greeting */
+	LINK_READY    /* both ends have proved which ranks they are */
 };
 
 struct link {
 	int fd;
 	enum link_kind kind;
-	int rank; /* the other end; unknown if INCOMING */
+	int rank; /* at the other end; unknown while LINK_INCOMING */
 	uint64_t since_ms;
 	size_t got;
 	struct greeting greeting;
@@ -69,17 +76,17 @@ struct link {
 };
 
 struct participant {
-	struct link *link; /* LINK_READY */
+	struct link *link; /* the link in state LINK_READY, or NULL */
 	bool missing;
-	int words;     /* received, one in each round */
-	unsigned word; /* the last one */
+	int words;     /* number of words received, one per round */
+	unsigned word; /* the last word received */
 };
 
 struct commit {
 	const struct commit_config *config;
 	uint64_t until_ms;
 	int round;
-	unsigned word; /* of this rank in this round */
+	unsigned word; /* what this rank sends in this round */
 	struct participant *participants;
 	struct link *links;
 	struct pollfd *polls; /* of the links, then of the recovery socket */
@@ -105,7 +112,7 @@ static void drop(struct commit *s, struct link *l)
 	l->kind = LINK_FREE;
 	if (kind == LINK_INCOMING)
 		return;
-	/* Its other link, over which it speaks, shows its death. */
+	/* The rank's other link, which carries its words, shows its death. */
 	if (kind == LINK_WATCH && s->participants[l->rank].link)
 		return;
 	if (kind == LINK_READY)
@@ -113,7 +120,8 @@ static void drop(struct commit *s, struct link *l)
 	set_missing(s, l->rank);
 }
 
-/* A free link, or the incoming one that has been here for longest. */
+/* Returns a free link. If there is none, closes the oldest incoming link and
+ * returns that; NULL if there is none either. */
 static struct link *make_link(struct commit *s)
 {
 	struct link *first = NULL;
@@ -145,15 +153,16 @@ static void add(struct commit *s, int fd, enum link_kind kind, int rank)
 	tcp_tune(fd);
 }
 
-/* A greeting and a word fit the buffer of any socket, so a short send means
- * that the link is broken. */
+/* Returns false if the link is broken. A greeting and a word fit into any
+ * socket buffer, so this includes a short send. */
 static bool send_bytes(const struct link *l, const void *data, size_t len)
 {
 	return send(l->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT) ==
 	       (ssize_t)len;
 }
 
-/* Prove the greeting (number GREETING) or a word of one rank to another. */
+/* Makes the proof of a greeting (number GREETING) or of a word from one rank to
+ * another. */
 static void prove(const struct commit_config *c, int from, int to, int number,
 		  unsigned word, uint8_t proof[AUTH_PROOF])
 {
@@ -174,7 +183,7 @@ static bool is_right(const struct commit_config *c, int from, int number,
 			  proof);
 }
 
-/* The word of this rank after that number of rounds. */
+/* Makes the word that this rank sends after `number` rounds. */
 static struct vote make_vote(const struct commit *s, int to, int number)
 {
 	struct vote v = {.word = (uint8_t)s->word};
@@ -183,7 +192,7 @@ static struct vote make_vote(const struct commit *s, int to, int number)
 	return v;
 }
 
-/* Send the proof of this rank, and its first word with it. */
+/* Sends this rank's proof, followed by its first word. */
 static bool send_greeting(const struct commit *s, const struct link *l)
 {
 	const struct commit_config *c = s->config;
@@ -197,8 +206,8 @@ static bool send_greeting(const struct commit *s, const struct link *l)
 	return send_bytes(l, data, sizeof(data));
 }
 
-/* Is the greeting right? The higher rank has made the link, and has no other.
- */
+/* Returns true if the greeting is valid. The higher rank must have made the
+ * link, and must not have another one. */
 static bool is_proved(const struct commit *s, const struct link *l)
 {
 	const struct commit_config *c = s->config;
@@ -226,8 +235,8 @@ static bool receive_greeting(struct commit *s, struct link *l)
 	return !came || send_greeting(s, l);
 }
 
-/* A word that something on the way has changed or repeated is the end of its
- * link, as if that rank had died. */
+/* A word that was changed or repeated on the way ends its link, as if the
+ * sender had died. */
 static bool receive_word(struct commit *s, struct link *l)
 {
 	struct participant *p = &s->participants[l->rank];
@@ -245,8 +254,8 @@ static bool receive_word(struct commit *s, struct link *l)
 	return true;
 }
 
-/* Is this round's word of that rank still to come? A word of the next round
- * stays in the socket. */
+/* Returns true if this round's word of that rank has not arrived. A word of the
+ * next round stays in the socket. */
 static bool is_awaited(const struct commit *s, int rank)
 {
 	const struct participant *m = &s->participants[rank];
@@ -254,7 +263,8 @@ static bool is_awaited(const struct commit *s, int rank)
 	return rank != s->config->rank && !m->missing && m->words < s->round;
 }
 
-/* Read what has come. False: close this link. */
+/* Reads what has arrived on a link. Returns false if the link must be
+ * closed. */
 static bool receive(struct commit *s, struct link *l)
 {
 	bool ready = l->kind == LINK_READY;
@@ -298,7 +308,7 @@ static void wait_some(struct commit *s, uint64_t now)
 	int n = s->room;
 
 	/* poll() refuses more entries than the limit of open files, even unused
-	 * ones. So leave out the free ones at the end. */
+	 * ones. So leave out the free links at the end. */
 	while (n && s->links[n - 1].kind == LINK_FREE)
 		n--;
 	for (int i = 0; i < n; i++) {
@@ -338,8 +348,8 @@ static void receive_round(struct commit *s)
 			set_missing(s, r);
 }
 
-/* Ignore errors: a rank that is gone, maybe with the result, shows when its
- * word is received. */
+/* Ignores errors: a rank that is gone, perhaps with the result, is noticed when
+ * its word is received. */
 static void send_word(const struct commit *s)
 {
 	for (int r = 0; r < s->config->ranks; r++) {
@@ -361,7 +371,7 @@ static int count_missing(const struct commit *s)
 	return n;
 }
 
-/* The next word of this rank, made of the words received. */
+/* Computes this rank's next word from the words that it has received. */
 static unsigned conclude(const struct commit *s, int missed_before)
 {
 	unsigned word = s->word;
@@ -378,8 +388,8 @@ static unsigned conclude(const struct commit *s, int missed_before)
 	return count_missing(s) == missed_before ? word | DECIDED : 0;
 }
 
-/* A rank that began later waits longer for the dead, and sends its next word
- * only then. A decision may also be in the socket already. */
+/* A rank that entered later waits longer for the dead, and sends its next word
+ * only then. Besides, a decision may be in the socket already. */
 static void extend_time(struct commit *s)
 {
 	uint64_t least = clock_ms() + ROUND_MS;
@@ -392,7 +402,7 @@ static void flood(struct commit *s)
 {
 	int missed = 0;
 
-	/* The first word goes with the greeting of each link. */
+	/* The first word was sent with the greeting of each link. */
 	s->word = READY;
 	for (s->round = 1;; s->round++) {
 		receive_round(s);
@@ -405,8 +415,9 @@ static void flood(struct commit *s)
 	}
 }
 
-/* Receive to the end before closing: a socket that is closed with unread bytes
- * takes back its own last bytes, if they are still under way. */
+/* Receives until the other ends close, then closes. A socket that is closed
+ * with unread bytes may discard the last bytes that it sent, if these are still
+ * under way. */
 static void finish(struct commit *s)
 {
 	uint64_t now;
@@ -415,7 +426,7 @@ static void finish(struct commit *s)
 	for (int i = 0; i < s->room; i++)
 		if (s->links[i].kind == LINK_READY)
 			shutdown(s->links[i].fd, SHUT_WR);
-	s->round = INT_MAX; /* receive whatever they send */
+	s->round = INT_MAX; /* receive whatever arrives */
 	s->until_ms = clock_ms() + FINISH_MS;
 	while (left && (now = clock_ms()) < s->until_ms) {
 		left = 0;
@@ -427,7 +438,8 @@ static void finish(struct commit *s)
 	for (int i = 0; i < s->room; i++)
 		if (s->links[i].kind != LINK_FREE)
 			close(s->links[i].fd);
-	/* The recovery socket stays open; close what still waits there. */
+	/* The recovery socket stays open, so close the connections that wait
+	 * there. */
 	recovery_drop_pending(s->config->recovery);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank gives to control_open(): who it is, how it finds the others, and
+/* What a rank passes to control_open(): who it is, how it finds the others, and
  * the functions that the control plane calls. */
 #ifndef DICOMM_BOOT_CONFIG_H
 #define DICOMM_BOOT_CONFIG_H
@@ -10,40 +10,42 @@
 
 #include "dicomm.h"
 
-/* The control thread calls failed() and query(). They must not block. */
+/* The control thread calls failed() and query(), which must not block. */
 struct control_events {
-	/* A rank died (ERR_REMOTE), aborted (ERR_REMOTE), or reported a failure
-	 * that concerns all ranks (its status). culprit is that rank, text says
-	 * why. Called at most once for each cause; the caller keeps the first.
-	 */
+	/* Rank `culprit` died or aborted (status DICOMM_ERR_REMOTE), or
+	 * reported a failure that concerns all ranks (its status). `text` says
+	 * why. Called at most once for each cause; the caller keeps the first
+	 * one. */
 	void (*failed)(void *ctx, dicomm_result_t status, int culprit,
 		       const char *text);
-	/* Rank `peer` asks what this rank called as operation `number` of that
-	 * class. For point to point, `peer` is also the other end. Write one
-	 * line of text ("allreduce count 10 float32 sum") and its signature.
-	 * Return false if this rank has not called it yet, or has forgotten. */
+	/* Rank `peer` asks which operation this rank called as number `number`
+	 * of that class. For point to point, `peer` is also the other end of
+	 * the operation. Writes one line of text ("allreduce count 10 float32
+	 * sum") and the signature of the operation. Returns false if this rank
+	 * has not called it yet, or no longer remembers it. */
 	bool (*query)(void *ctx, int peer, uint32_t class, uint64_t number,
 		      uint32_t *signature, char *text, size_t len);
-	/* The thread that waits in control_allgather() calls this now and then:
-	 * a rank that is still on its way there may need something from this
-	 * rank first. May be NULL. */
+	/* The thread that waits in control_allgather() calls this every now and
+	 * then, because a rank that has not entered the all-gather yet may need
+	 * something from this rank first. May be NULL. */
 	void (*waiting)(void *ctx);
 	void *ctx;
 };
 
-/* Exactly one of id and allgather is set. */
+/* Exactly one of id and allgather must be set. */
 struct control_config {
 	int rank, ranks;
 	const dicomm_unique_id_t *id;
 	dicomm_result_t (*allgather)(const void *mine, void *all, size_t len,
 				     void *ctx);
 	void *allgather_ctx;
-	/* With allgather: control_open() fills it with a secret that rank 0
-	 * makes. NULL if the caller needs none. */
+	/* If allgather is set: control_open() stores a secret here, which rank
+	 * 0 makes and all ranks get. NULL if the caller needs none. */
 	dicomm_unique_id_t *secret;
-	int timeout_ms; /* for the whole of control_open; 0: no bound */
-	/* Read whenever this rank waits, also in control_allgather() and
-	 * control_query(). Lives until control_close(). May be NULL. */
+	int timeout_ms; /* for control_open() as a whole; 0: no bound */
+	/* If the caller sets this flag, this rank stops waiting, also in
+	 * control_allgather() and control_query(). The caller keeps it until
+	 * control_close(). May be NULL. */
 	const _Atomic bool *cancelled;
 	struct control_events events;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control plane of one rank in use: the functions of control.h. */
+/* The control plane of one rank after it has joined: the functions of
+ * control.h. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -16,9 +17,11 @@
 #include "src/boot/control/members.h"
 
 #define MS_NS UINT64_C(1000000)
-#define SLICE_NS (20 * MS_NS) /* a cancellation is seen so late at most */
+/* a waiting thread notices a cancellation within this time */
+#define SLICE_NS (20 * MS_NS)
 
-/* A control_query() that waits for its answer. On its caller's stack. */
+/* A control_query() that waits for its answer. Lives on the stack of the
+ * caller. */
 struct question {
 	uint64_t tag;
 	int rank;
@@ -29,32 +32,36 @@ struct question {
 	struct question *next;
 };
 
-/* The one control_allgather() that waits. */
+/* The control_allgather() that is under way; there is at most one. */
 struct gathering {
 	bool active, done;
-	dicomm_result_t status; /* once done */
+	dicomm_result_t status; /* valid once done */
 	uint64_t number;
-	uint8_t *to; /* the caller's */
+	uint8_t *to; /* the caller's buffer */
 	size_t want, got;
 	char text[FRAME_TEXT]; /* why it failed */
 	char missing[FRAME_TEXT];
 };
 
-/* The lock of the loop guards all members but those that say otherwise. */
+/* The lock of the loop guards all members, except where noted. */
 struct control {
-	int rank, ranks;                /* constant */
-	pid_t pid;                      /* constant; a child has none of this */
+	int rank, ranks; /* constant */
+	/* constant; differs from getpid() in a child of fork() */
+	pid_t pid;
 	struct control_events events;   /* constant */
 	const _Atomic bool *cancelled;  /* constant */
 	char (*where)[RANK_INFO_WHERE]; /* constant */
-	_Atomic bool *gone;             /* any thread */
-	struct hub *hub;                /* of rank 0 */
-	struct client *client;          /* NULL: no connection to rank 0 */
-	pthread_cond_t cond;            /* gathering, questions, calls */
+	_Atomic bool *gone;             /* atomic; any thread may read it */
+	struct hub *hub;                /* owned; NULL except on rank 0 */
+	/* NULL if there is no connection to rank 0 */
+	struct client *client;
+	/* signalled when gathering, questions or calls change */
+	pthread_cond_t cond;
 	bool closing;
-	int calls; /* posted to the loop and not done yet */
+	int calls; /* number of calls posted to the loop that have not run */
 
-	/* Kept for the first failure, which must be told without memory. */
+	/* Allocated in advance, so that the first failure can be reported
+	 * without memory. */
 	struct notice *spare;
 
 	/* The first reason why no all-gather can succeed any more. */
@@ -68,15 +75,15 @@ struct control {
 
 enum notice_kind { NOTICE_FAILED, NOTICE_LEFT, NOTICE_QUERY };
 
-/* An event on its way to the caller's function. The control thread calls that
- * without the lock, in the order of the events. */
+/* An event for one of the caller's functions. The control thread calls these
+ * functions without the lock, in the order of the events. */
 struct notice {
 	struct loop_call call;
 	struct control *control;
 	enum notice_kind kind;
 	dicomm_result_t status;
-	bool gone; /* the culprit has died */
-	int rank;  /* the culprit, the one that left, or the one that asks */
+	bool gone; /* the culprit has died or left */
+	int rank;  /* the culprit, the rank that left, or the rank that asks */
 	uint32_t class;
 	uint64_t number, tag;
 	char text[FRAME_TEXT];
@@ -119,7 +126,8 @@ static void run_notice(struct loop_call *call)
 		if (n->kind == NOTICE_QUERY)
 			answer(n, known, signature);
 	}
-	/* Only now: a thread that finds a rank gone must find the reason. */
+	/* Do this only after the callback: a thread that sees that a rank is
+	 * gone must also find the reason. */
 	if (n->gone)
 		atomic_store(&c->gone[n->rank], true);
 	c->calls--;
@@ -187,7 +195,7 @@ static void tell_failed(struct control *c, dicomm_result_t status, int culprit,
 	break_gathers(c, status, text);
 }
 
-/* Questions to that rank, or with -1 all, get no answer any more. */
+/* Ends the questions to that rank (-1: to all ranks) without an answer. */
 static void lose_questions(struct control *c, int rank, const char *text)
 {
 	for (struct question *q = c->questions; q; q = q->next) {
@@ -271,7 +279,7 @@ static bool take_gathered(struct control *c, struct frame_reader *in)
 	if (!frame_done(in))
 		return false;
 	if (!g->active || g->done || number != g->number)
-		return true; /* its caller has given up */
+		return true; /* the caller has given up */
 	if (n > g->want - g->got)
 		return false;
 	if (n)
@@ -344,7 +352,7 @@ static bool take_answer(struct control *c, struct frame_reader *in)
 	while (q && q->tag != tag)
 		q = q->next;
 	if (!q || q->answered)
-		return true; /* its caller has given up */
+		return true; /* the caller has given up */
 	q->answered = true;
 	q->status = status ? frame_status(status) : DICOMM_SUCCESS;
 	q->known = known;
@@ -354,7 +362,7 @@ static bool take_answer(struct control *c, struct frame_reader *in)
 	return true;
 }
 
-/* False: the frame makes no sense. */
+/* Returns false if the frame is invalid or unexpected. */
 static bool take(struct control *c, enum frame_type type,
 		 struct frame_reader *in)
 {
@@ -454,7 +462,7 @@ static void free_control(struct control *c)
 	free(c);
 }
 
-/* Allocate everything before other ranks rely on this one. */
+/* Allocates everything now, before other ranks rely on this one. */
 static dicomm_result_t create(const struct control_config *config,
 			      struct control **out)
 {
@@ -521,7 +529,7 @@ void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
 		join_tell_failure(id, rank, ranks);
 }
 
-/* Not so in a child of fork(): the connections belong to the parent. */
+/* Returns false in a child of fork(): the connections belong to the parent. */
 static bool is_ours(const struct control *c)
 {
 	return c->pid == getpid();
@@ -546,7 +554,8 @@ static bool is_cancelled(const struct control *c)
 	return c->cancelled && atomic_load(c->cancelled);
 }
 
-/* Wait until something has changed or a moment has passed. */
+/* Waits until something changes, at most until until_ns. Returns earlier to let
+ * the caller check for a cancellation. */
 static void wait_some(struct control *c, uint64_t until_ns)
 {
 	uint64_t slice = clock_ns() + SLICE_NS;
@@ -616,8 +625,8 @@ static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
 	return g->status;
 }
 
-/* A rank that gave up no longer knows which all-gather the others are at, so
- * all later ones fail too. */
+/* After a rank has given up, it no longer knows which all-gather the others are
+ * in. So all later ones fail too. */
 static void give_up(struct control *c, dicomm_result_t status, int timeout_ms)
 {
 	struct gathering *g = &c->gathering;
@@ -724,8 +733,8 @@ static dicomm_result_t wait_answer(struct control *c, struct question *q,
 	while (*link != q)
 		link = &(*link)->next;
 	*link = q->next;
-	/* If there is no answer because of a failure, deliver that one first.
-	 */
+	/* If a failure is the reason why there is no answer, deliver that
+	 * failure before returning. */
 	while (q->answered && q->status != DICOMM_SUCCESS && c->calls &&
 	       !is_cancelled(c) && clock_ns() < until_ns)
 		wait_some(c, until_ns);
@@ -755,7 +764,7 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 			 c->where[0]);
 	}
 	loop_unlock();
-	/* Queries serve error messages; the caller decides what to log. */
+	/* Queries serve error messages, so the caller decides what to log. */
 	if (status != DICOMM_SUCCESS) {
 		log_debug("rank %d: query of rank %d: %s", c->rank, rank,
 			  q.text);
@@ -776,7 +785,7 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	if (culprit < 0 || culprit >= c->ranks)
 		culprit = c->rank;
 	loop_lock();
-	/* End this rank's own all-gather too. */
+	/* This also ends this rank's own all-gather. */
 	break_gathers(c, status, text);
 	if (c->hub) {
 		hub_report(c->hub, status, culprit, text);
@@ -812,7 +821,7 @@ void control_close(struct control *c)
 {
 	struct hub *hub;
 
-	/* A child of fork() has a copy of the memory and no connection. */
+	/* A child of fork() has a copy of the memory but no connections. */
 	if (!c || !is_ours(c))
 		return;
 	assert(!loop_is_current_thread());

@@ -52,7 +52,8 @@ static void fail(struct gather *g, dicomm_result_t status, const char *text)
 	members_broadcast(g->members, &out, NULL);
 }
 
-/* The first rank whose part is not as long as rank 0's; -1 if none is. */
+/* Returns the first rank whose part is not as long as rank 0's; -1 if all
+ * are. */
 static int odd_rank(const struct gather *g)
 {
 	for (int i = 1; i < g->members->ranks; i++)
@@ -74,7 +75,8 @@ static void fail_by_length(struct gather *g, int rank)
 	fail(g, DICOMM_ERR_INVALID_USAGE, text);
 }
 
-/* Copy up to room bytes of the whole, beginning at byte *at of rank *rank. */
+/* Copies up to `room` bytes of the result, from byte *at of rank *rank on.
+ * Advances *rank and *at. Returns the number of bytes. */
 static size_t copy_some(const struct gather *g, int *rank, size_t *at,
 			uint8_t *to, size_t room)
 {
@@ -94,7 +96,8 @@ static size_t copy_some(const struct gather *g, int *rank, size_t *at,
 	return done;
 }
 
-/* The whole, cut into frames, as bytes that all connections share. */
+/* Makes the result as frames that all connections share. Returns NULL if there
+ * is no memory. */
 static struct conn_shared *make_whole(const struct gather *g)
 {
 	size_t total = g->parts[0].len * (size_t)g->members->ranks, at = 0, n;
@@ -149,7 +152,8 @@ static void finish(struct gather *g)
 	begin(g);
 }
 
-/* Grow with the bytes that come, not with the length that was announced. */
+/* Makes room for `more` bytes. Memory grows with the bytes that arrive, not
+ * with the length that the sender announced. */
 static bool reserve(struct gather_part *p, size_t more)
 {
 	size_t size = p->size ? 2 * p->size : 4096;
@@ -186,8 +190,9 @@ bool gather_take(struct gather *g, int rank, struct frame_reader *in)
 	}
 	if (len != p->len || n > p->len - p->got)
 		return false;
-	/* Out of memory: go on counting. Only when all parts have come do all
-	 * ranks wait in this all-gather and can be told that it failed. */
+	/* Without memory, only count the bytes. The ranks can be told that the
+	 * all-gather failed when all parts have arrived, because only then do
+	 * all ranks wait in this all-gather. */
 	p->lost |= !reserve(p, n);
 	if (n && !p->lost)
 		memcpy(p->data + p->got, data, n);

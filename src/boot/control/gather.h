@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The hub's side of control_allgather(): receive the parts of all ranks, then
- * send everybody the whole. One all-gather at a time. All functions need the
- * lock of the loop.
+ * The hub's side of control_allgather(): receives the parts of all ranks, then
+ * sends the result to all of them. There is one all-gather at a time. Callers
+ * of all functions hold the lock of the loop.
  */
 #ifndef DICOMM_BOOT_GATHER_H
 #define DICOMM_BOOT_GATHER_H
@@ -10,27 +10,28 @@
 #include "src/boot/control/members.h"
 
 #define GATHER_CHUNK (FRAME_MAX - 16)    /* bytes of data in one frame */
-#define GATHER_MAX ((uint64_t)256 << 20) /* bytes of one rank */
-#define GATHER_TOTAL ((uint64_t)1 << 30) /* bytes of all ranks */
+#define GATHER_MAX ((uint64_t)256 << 20) /* of one rank */
+#define GATHER_TOTAL ((uint64_t)1 << 30) /* of all ranks together */
 
-/* What one rank has sent. */
+/* What one rank has sent so far. */
 struct gather_part {
 	uint8_t *data;
 	size_t len, got, size;
 	bool begun, complete;
-	bool lost; /* no memory for it: the all-gather fails at its end */
+	bool lost; /* there was no memory for it, so the all-gather will fail */
 };
 
 struct gather {
-	struct members *members; /* whom to send to; says who is missing */
-	uint64_t number;         /* the first is 1 */
+	struct members *members; /* receives the result; knows who is missing */
+	uint64_t number;         /* counts all-gathers from 1 */
 	int complete;
-	struct gather_part *parts; /* of each rank */
+	struct gather_part *parts; /* [rank]; owned */
 };
 
 bool gather_init(struct gather *g, struct members *members);
 void gather_fini(struct gather *g);
-/* A FRAME_GATHER of that rank; false if it makes no sense. */
+/* Handles a FRAME_GATHER from that rank. Returns false if the frame is
+ * invalid. */
 bool gather_take(struct gather *g, int rank, struct frame_reader *in);
 
 #endif

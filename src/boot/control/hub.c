@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hub of rank 0: joining, goodbyes, deaths, failures. */
+/* The hub of rank 0: ranks that join, leave, die or fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,16 @@
 #include "src/boot/control/hub.h"
 #include "src/boot/control/members.h"
 
-#define AFTER_FAILURE_NS 5000000000ull /* late ranks can still ask why */
-#define QUEUED_MAX (1 << 20) /* bytes queued for a rank: drop its queries */
+/* after a failure, ranks that arrive late can ask why */
+#define AFTER_FAILURE_NS 5000000000ull
+/* If more bytes than this are queued for a rank, queries and answers to it are
+ * dropped. */
+#define QUEUED_MAX (1 << 20)
 
 struct hub {
-	struct loop_source source; /* a deadline at its end, no descriptor */
-	struct listener *listener; /* NULL once all have come */
+	/* only a deadline that ends the hub; no descriptor */
+	struct loop_source source;
+	struct listener *listener; /* NULL once all ranks have joined */
 	struct members members;
 	struct gather gather;
 	bool started;
@@ -58,8 +62,8 @@ static void broadcast_text(struct hub *hub, enum frame_type type, int rank,
 	members_broadcast(&hub->members, &out, NULL);
 }
 
-/* The rank lives, but its connection cannot be trusted any more: tell it why it
- * ends. */
+/* Tells a rank why the hub ends its connection. The rank lives, but its
+ * connection can no longer be trusted. */
 static void send_failed(struct peer_conn *peer, dicomm_result_t status,
 			int culprit, const char *text)
 {
@@ -124,8 +128,8 @@ static void give_up(struct hub *hub, struct peer_conn *peer,
 	leave(hub, peer);
 }
 
-/* The frames that list all ranks, then "start", as bytes that all connections
- * share. */
+/* Makes the frames that list all ranks, followed by the frame that starts them.
+ * All connections share the bytes. */
 static struct conn_shared *make_member_list(const struct hub *hub)
 {
 	const int per_frame = FRAME_MAX / (RANK_INFO_WHERE + 2) - 1;
@@ -198,8 +202,8 @@ static void answer_gone(struct hub *hub, struct peer_conn *asker, uint64_t tag,
 
 static void pass_on(struct peer_conn *to, const struct frame_writer *out)
 {
-	/* Do not queue without limit for a stopped process; the rank that asks
-	 * has a time-out. */
+	/* Do not queue without limit for a process that is stopped. The rank
+	 * that asks has a time-out. */
 	if (to->conn.out_len < QUEUED_MAX)
 		conn_send(&to->conn, out);
 }
@@ -211,7 +215,7 @@ static bool query(struct hub *hub, struct peer_conn *peer,
 	uint32_t to, class;
 	struct frame_writer out;
 
-	frame_get_u32(in); /* the connection says which rank asks */
+	frame_get_u32(in); /* ignored; the connection tells which rank asks */
 	to = frame_get_u32(in);
 	class = frame_get_u32(in);
 	number = frame_get_u64(in);
@@ -301,7 +305,7 @@ static bool ask_missing(struct hub *hub, struct peer_conn *peer,
 	return true;
 }
 
-/* False: a frame that makes no sense now. */
+/* Returns false if the frame is invalid or unexpected in this state. */
 static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		 struct frame_reader *in)
 {

@@ -13,16 +13,17 @@
 
 struct hub;
 
-/* hub_open() and hub_close() take the lock. */
+/* Opens the hub. `address` becomes the address where it listens. hub_open() and
+ * hub_close() take the lock of the loop. */
 dicomm_result_t hub_open(const struct rank_info *self,
 			 const uint8_t key[AUTH_KEY], char address[SOCK_TEXT],
 			 struct hub **out);
-/* Tell all other ranks of a failure that rank 0 reports. It is sent at once,
- * because rank 0 may close the hub next. With the lock held. */
+/* Tells all other ranks about a failure that rank 0 reports. The caller holds
+ * the lock. */
 void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
 		const char *text);
-/* Say goodbye to all ranks. Before all have come, tell them instead that rank 0
- * gave up, and why. NULL is allowed. */
+/* Says goodbye to all ranks. If ranks are still missing, tells those that are
+ * connected that rank 0 gave up, and why. hub may be NULL. */
 void hub_close(struct hub *hub, dicomm_result_t status, const char *why);
 
 #endif

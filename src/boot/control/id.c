@@ -12,8 +12,9 @@
 
 #define PREFIX "dicomm1:"
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
-#define SECRET_MAX 255 /* characters of DICOMM_COMM_KEY */
-#define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT) /* with NUL */
+#define SECRET_MAX 255 /* most characters of DICOMM_COMM_KEY */
+/* bytes of its text form, with the NUL */
+#define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT)
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id)
@@ -39,8 +40,8 @@ bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
 	const char *text = id->text, *colon;
 	size_t n, secret_len;
 
-	/* The caller must not print a damaged id: it still has a secret in it.
-	 */
+	/* The reason must not contain the id: even a damaged one contains a
+	 * secret. */
 	*why = "this is not an id of dicomm_get_unique_id()";
 	if (!memchr(text, '\0', sizeof(id->text)) ||
 	    strncmp(text, PREFIX, strlen(PREFIX)))
@@ -106,7 +107,8 @@ static dicomm_result_t serve_derived(const char *host_port,
 	int fd;
 
 	TRY(loop_start());
-	/* An earlier attempt of this process may hold the port. */
+	/* The server of an earlier attempt of this process may hold the
+	 * port. */
 	id_server_close_failed(host_port);
 	TRY(sock_listen_at(host_port, &fd));
 	return id_server_open(fd, key, host_port, NULL);

@@ -14,20 +14,21 @@
 #include "src/boot/control/members.h"
 
 #define SECOND_NS 1000000000ull
-#define FAILED_NS (10 * SECOND_NS) /* late ranks can ask why so long */
+/* for this long after a failure, late ranks can ask why */
+#define FAILED_NS (10 * SECOND_NS)
 
 struct id_server {
-	struct loop_source source; /* a deadline, no descriptor */
-	struct listener *listener; /* NULL once all have come */
+	struct loop_source source; /* only a deadline; no descriptor */
+	struct listener *listener; /* NULL once all ranks are connected */
 	struct members members;
-	int peers; /* connected now */
+	int peers; /* ranks that are connected now */
 	char address[SOCK_TEXT];
 	char hub[SOCK_TEXT];
 	uint8_t nonce[AUTH_NONCE];
 	struct id_server *next, **link;
 };
 
-static struct id_server *id_servers; /* of this process */
+static struct id_server *id_servers; /* all servers of this process */
 
 static void close_server(struct id_server *s)
 {
@@ -65,7 +66,7 @@ static void expired(struct loop_source *source)
 {
 	struct id_server *s = (struct id_server *)source;
 
-	/* Connected ranks have a time-out of their own, which may be longer. */
+	/* Connected ranks have their own time-out, which may be longer. */
 	if (s->peers && !s->members.failed) {
 		extend_deadline(s);
 		return;
@@ -98,7 +99,8 @@ static void give_up(struct id_server *s, struct peer_conn *peer,
 	char text[FRAME_TEXT], said[FRAME_TEXT];
 
 	frame_get_text(in, said, sizeof(said));
-	/* What that rank found concerns all. An abort concerns only itself. */
+	/* What that rank found concerns all ranks. An abort concerns only
+	 * itself, so the others get DICOMM_ERR_REMOTE. */
 	if (status == DICOMM_ERR_ABORTED)
 		status = DICOMM_ERR_REMOTE;
 	if (status == DICOMM_ERR_REMOTE)
@@ -138,7 +140,7 @@ static void lost(struct conn *c, const char *why)
 		 "rank %d (%s) %s while the ranks joined: %s", peer->rank,
 		 s->members.list[peer->rank].where,
 		 why == conn_forged ? "was cut off" : "died", why);
-	/* A rank that was cut off lives and is told, too. */
+	/* If the rank was cut off, it is alive; it is told too. */
 	fail(s, DICOMM_ERR_REMOTE, peer->rank, text);
 	s->members.list[peer->rank].peer = NULL;
 	s->peers--;
@@ -242,8 +244,8 @@ unlock:
 	return status;
 }
 
-/* Is the reason sent to all? What the kernel has accepted arrives, even if this
- * process ends then. */
+/* Returns true if the reason has been sent to all ranks. Bytes that the kernel
+ * has accepted arrive even if this process ends. */
 static bool all_are_told(struct id_server *s, bool all)
 {
 	const struct members *list = &s->members;

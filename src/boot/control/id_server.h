@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server of one id. It runs in the process that made the id. Every rank
- * connects to it; when all have come, it tells them where rank 0's hub listens,
- * and watches over them until they are connected there.
+ * connects to it. When all ranks are connected, the server tells them where
+ * rank 0's hub listens. It keeps watching them until they are connected there.
  */
 #ifndef DICOMM_BOOT_ID_SERVER_H
 #define DICOMM_BOOT_ID_SERVER_H
@@ -13,22 +13,24 @@
 
 struct handshake_alive;
 
-/* Start to serve. Takes the listening socket fd, also on failure. alive says
- * how it answers probes at this socket; NULL: not at all. Takes the lock. */
+/* Starts to serve. Takes ownership of the listening socket fd, also on failure.
+ * `alive` says how to answer probes at this socket; NULL: not at all. Takes the
+ * lock of the loop. */
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 			       const char *address,
 			       const struct handshake_alive *alive);
-/* Does this process serve that address, and are ranks still to come? With the
- * lock held. */
+/* Returns true if this process serves that address and ranks are still missing.
+ * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);
-/* A rank of this process has failed to join, and the process may end at once.
- * If it serves that address, wait until all ranks that have come are told why;
- * with all, also until the ranks on their way have come and been told. At most
- * until until_ns. Takes the lock. */
+/* To be called when a rank of this process has failed to join and the process
+ * may end soon. If this process serves that address, waits until the server has
+ * told the reason to all ranks that are connected. With `all`, also waits for
+ * ranks that are not connected yet. Waits at most until until_ns. Takes the
+ * lock of the loop. */
 void id_server_flush(const char *address, bool all, uint64_t until_ns);
-/* Stop serving that address where joining has failed. Takes the lock. */
+/* Stops serving that address if joining has failed there. Takes the lock. */
 void id_server_close_failed(const char *address);
-/* Stop serving that address, failed or not. Takes the lock. */
+/* Stops serving that address in any case. Takes the lock. */
 void id_server_close(const char *address);
 
 #endif

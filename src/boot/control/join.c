@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How one rank joins: send a join request to the id server, wait there until
- * all have come, connect to rank 0's hub, wait there until all have come, and
- * close the connection to the id server. The rank keeps that connection so long
- * because only the id server notices a rank that dies between the two.
+ * How one rank joins. It sends a join request to the id server and waits until
+ * all ranks have done so. Then it connects to rank 0's hub and waits there
+ * until all ranks are connected. Only then does it close the connection to the
+ * id server: until all are connected to the hub, only the id server notices a
+ * rank that dies in between.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +20,21 @@
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
-/* How long the id server may take to say what went wrong. The failure itself
- * has to be known within a second. */
+/* How long to wait for the id server to say what went wrong. Ranks must learn
+ * of a failure within a second. */
 #define WHY_NS (800 * MS_NS)
-#define FLUSH_NS (100 * MS_NS) /* until its frames are with the kernel */
-#define TELL_NS (5000 * MS_NS) /* for a rank that failed to say why */
-#define REASON_TEXT 256        /* why rank 0 has no hub, with its NUL */
+/* time for the id server's frames to reach the kernel */
+#define FLUSH_NS (100 * MS_NS)
+/* time for a rank that failed to tell the others why */
+#define TELL_NS (5000 * MS_NS)
+/* bytes of the reason why rank 0 has no hub, with the NUL */
+#define REASON_TEXT 256
 
 struct join {
 	const struct control_config *config;
 	uint64_t until_ns;
 	struct rank_info info;
-	char server_address[SOCK_TEXT]; /* of the id; "": there is no id */
+	char server_address[SOCK_TEXT]; /* from the id; "" if there is no id */
 	char hub_address[SOCK_TEXT];
 	uint8_t hub_key[AUTH_KEY];
 	struct client *server, *client;
@@ -39,10 +43,11 @@ struct join {
 	char missing[FRAME_TEXT];
 };
 
-/* Rank 0 gives this to the others through the caller's all-gather. */
+/* What rank 0 passes to the others through the caller's all-gather. */
 struct invitation {
 	char magic[8];
-	char address[SOCK_TEXT]; /* "": there is no hub, for this reason: */
+	/* "" if there is no hub; reason and status say why */
+	char address[SOCK_TEXT];
 	char reason[REASON_TEXT];
 	uint32_t status;
 	uint8_t key[AUTH_KEY];
@@ -83,7 +88,7 @@ static dicomm_result_t fail_timeout(const struct join *j)
 			      : j->server->conn.remote);
 }
 
-/* The other side ended it, and gave a reason if it could. */
+/* The other end closed the connection. Logs the reason that it gave. */
 static dicomm_result_t fail_said(enum frame_type type, struct frame_reader *in)
 {
 	dicomm_result_t status = frame_status(frame_get_u32(in));
@@ -108,8 +113,8 @@ static dicomm_result_t fail_lost(const struct join *j, struct client *from,
 		    from->conn.remote, why);
 }
 
-/* Rank 0 is gone, maybe because another rank is. The id server may still be
- * there and say which rank was the first. */
+/* Rank 0 is gone, perhaps because another rank died first. Returns true if the
+ * id server is still there and says which rank that was. */
 static bool server_knows(struct join *j, enum frame_type *type,
 			 struct frame_reader *in)
 {
@@ -127,7 +132,7 @@ static bool server_knows(struct join *j, enum frame_type *type,
 	return false;
 }
 
-/* Wait for the next frame of c. */
+/* Waits for the next frame of c. */
 static dicomm_result_t expect(struct join *j, struct client *c,
 			      enum frame_type *type, struct frame_reader *in)
 {
@@ -202,7 +207,7 @@ static void send_join_request(struct join *j, struct client *c,
 	client_send(c, &out);
 }
 
-/* On rank 0. */
+/* Opens the hub; on rank 0 only. */
 static dicomm_result_t make_hub(struct join *j)
 {
 	dicomm_result_t status =
@@ -216,7 +221,7 @@ static dicomm_result_t make_hub(struct join *j)
 	return FAIL(status, "rank 0 cannot host the others: %.800s", why);
 }
 
-/* Ask the id server where the hub is. A rank 0 that could not open its hub
+/* Asks the id server where the hub is. A rank 0 that could not open its hub
  * connects too, to say so. */
 static dicomm_result_t find_hub_by_id(struct join *j)
 {
@@ -287,8 +292,8 @@ static dicomm_result_t accept_invitation(struct join *j,
 	return DICOMM_SUCCESS;
 }
 
-/* All ranks call the caller's all-gather, also a rank 0 without a hub, because
- * the others wait in it. They call it only once, because a rank that fails
+/* All ranks call the caller's all-gather, including a rank 0 that has no hub,
+ * because the others wait in it. They call it only once: a rank that fails
  * later could not end a second one. */
 static dicomm_result_t find_hub_by_callback(struct join *j)
 {
@@ -330,8 +335,8 @@ static bool take_members(struct join *j, struct frame_reader *in)
 	return frame_done(in);
 }
 
-/* Rank 0 listened before it gave its address away, so if nobody listens there
- * now it is gone, and trying again is of no use. */
+/* Rank 0 was listening before it gave its address away. So if nobody listens
+ * there now, rank 0 is gone, and a retry is useless. */
 static dicomm_result_t connect_to_hub(struct join *j)
 {
 	struct client_patience p = patience(j, false);
@@ -393,9 +398,9 @@ static void say_gave_up(struct client *c, dicomm_result_t status)
 	client_linger(c);
 }
 
-/* A program that cannot join ends as a rule, and with it the id server that it
- * runs. So let the id server tell the others first. After a time-out or an
- * abort, do not wait for more ranks to come. */
+/* A program that cannot join usually ends, and with it the id server in its
+ * process. So this lets the id server tell the others first. After a time-out
+ * or an abort, it does not wait for more ranks to connect. */
 static void let_server_tell(const struct join *j, dicomm_result_t status)
 {
 	bool all = status != DICOMM_ERR_TIMEOUT && status != DICOMM_ERR_ABORTED;
@@ -439,9 +444,9 @@ dicomm_result_t join_all(const struct control_config *config,
 	return status;
 }
 
-/* Send the join request and the reason. The id server then tells this rank,
- * too, that joining has failed; before that, the end of this process could take
- * the frames back. */
+/* Sends the join request and the reason. Then waits until the id server has
+ * told this rank, too, that joining failed: before that, the end of this
+ * process could discard the frames. */
 static void say_why(struct join *j, const char *reason)
 {
 	const uint8_t nonce[AUTH_NONCE] = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a rank gets from an id (or the caller's all-gather) to one connection
- * with rank 0's hub, at a moment when all ranks are there. Runs in the thread
- * that opens the communicator.
+ * How a rank gets from an id (or the caller's all-gather) to a connection with
+ * rank 0's hub. When join_all() returns, all ranks are connected. It runs in
+ * the thread that opens the communicator.
  */
 #ifndef DICOMM_BOOT_JOIN_H
 #define DICOMM_BOOT_JOIN_H
@@ -13,9 +13,10 @@
 #include "src/boot/net/client.h"
 
 struct join_result {
-	struct client *client;          /* owned; not served yet */
-	struct hub *hub;                /* owned; NULL but on rank 0 */
-	char (*where)[RANK_INFO_WHERE]; /* owned; of each rank */
+	/* owned; the control thread does not serve it yet */
+	struct client *client;
+	struct hub *hub;                /* owned; NULL except on rank 0 */
+	char (*where)[RANK_INFO_WHERE]; /* owned; [rank] */
 };
 
 dicomm_result_t join_all(const struct control_config *config,

@@ -22,7 +22,7 @@ bool members_init(struct members *m, const struct rank_info *info)
 	if (!m->list)
 		return false;
 	/* For a moment each rank has two connections, to the id server and to
-	 * the hub, and one process mostly serves both. */
+	 * the hub. Usually one process serves both. */
 	sock_make_room(2 * info->ranks);
 	m->ranks = (int)info->ranks;
 	m->first = *info;
@@ -31,7 +31,8 @@ bool members_init(struct members *m, const struct rank_info *info)
 	return true;
 }
 
-/* Why this rank cannot be admitted; DICOMM_SUCCESS if it can. */
+/* Returns DICOMM_SUCCESS if the rank can be admitted. Otherwise returns the
+ * status to refuse it with, and writes the reason to `why`. */
 static dicomm_result_t examine(struct members *m, const struct rank_info *info,
 			       const char *where, char *why, size_t len)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of ranks that the id server and the hub both keep: which have come,
- * which are missing, and the first failure. All functions need the lock of the
- * loop.
+ * The list of ranks that the id server and the hub keep: which are connected,
+ * which are missing, and the first failure. Callers of all functions hold the
+ * lock of the loop.
  */
 #ifndef DICOMM_BOOT_MEMBERS_H
 #define DICOMM_BOOT_MEMBERS_H
@@ -13,38 +13,40 @@
 #define MEMBERS_RANKS_MAX 65536
 
 struct member {
-	struct peer_conn *peer; /* NULL: not come yet, or gone */
+	struct peer_conn *peer; /* NULL: not connected yet, or gone */
 	bool came, awaited;
 	char where[RANK_INFO_WHERE];
 };
 
 struct members {
-	int ranks, came; /* ranks is 0 until the first has come */
-	int refused;     /* ranks that were told why they cannot join */
+	int ranks, came; /* ranks is 0 until the first rank connects */
+	/* number of ranks that were told why they cannot join */
+	int refused;
 	struct member *list;
-	struct rank_info first; /* all others must agree with it */
+	/* of the first rank; all others must agree with it */
+	struct rank_info first;
 	bool failed;
 	dicomm_result_t status;
 	char text[FRAME_TEXT];
 };
 
-/* Make the list as long as this rank says. Does nothing if it is made. False:
- * out of memory. */
+/* Allocates the list for as many ranks as this rank says that there are. Does
+ * nothing if the list exists. Returns false if there is no memory. */
 bool members_init(struct members *m, const struct rank_info *info);
 void members_fini(struct members *m);
-/* Enter the rank that sent this join request. If that is impossible, refuse it,
- * fail the list and return false. */
+/* Enters the rank that sent this join request. If that is impossible, refuses
+ * it, marks the list as failed and returns false. */
 bool members_admit(struct members *m, struct peer_conn *peer,
 		   const struct rank_info *info);
-/* Tell all ranks that are here of the first failure, and keep it for those that
- * come later. Later failures are ignored. */
+/* Tells all connected ranks about the first failure, and keeps it for those
+ * that connect later. Ignores later failures. */
 void members_fail(struct members *m, dicomm_result_t status, int culprit,
 		  const char *text);
 void members_broadcast(struct members *m, const struct frame_writer *out,
 		       const struct peer_conn *except);
-/* Write the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is. */
+/* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. */
 void members_missing(const struct members *m, char *text, size_t len);
-/* Answer a FRAME_ASK_MISSING. */
+/* Answers a FRAME_ASK_MISSING. */
 void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather);
 

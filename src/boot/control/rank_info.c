@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank says of itself, and whether two of them can work together. */
+/* What a rank says about itself, and whether two ranks can work together. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +9,11 @@
 #include "src/base/config.h"
 #include "src/boot/control/rank_info.h"
 
-/* Version of the public interface, as in the version script. */
+/* The version of the public interface, as in the version script. */
 #define ABI 1
-/* Count one up when a change makes this build unable to work with the last:
- * frames of the control plane, plans, layout of shared memory. */
+/* Increment a number when a change makes this build incompatible with the last
+ * one: in the frames of the control plane, in plans, or in the layout of shared
+ * memory. */
 #define FEATURES "control 2 plan 1 shm 2"
 
 void (*rank_info_test_hook)(struct rank_info *info);
@@ -78,7 +79,8 @@ void rank_info_where(const struct rank_info *info, char text[RANK_INFO_WHERE])
 		 info->pid);
 }
 
-/* Does the text contain this word of len characters, between spaces? */
+/* Returns true if the text contains this word of len characters, delimited by
+ * spaces. */
 static bool has_word(const char *text, const char *word, size_t len)
 {
 	for (; *text; text += strcspn(text, " "), text += strspn(text, " "))
@@ -87,7 +89,7 @@ static bool has_word(const char *text, const char *word, size_t len)
 	return false;
 }
 
-/* The settings of a that are not in b. */
+/* Writes the settings of a that b does not have. */
 static void only_in(const char *a, const char *b, char *text, size_t len)
 {
 	size_t n = 0, word;

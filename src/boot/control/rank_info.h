@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank says of itself in its join request: who it is, and everything in
- * which the ranks of one communicator must be alike.
+ * What a rank says about itself in its join request: who it is, and all
+ * properties that the ranks of one communicator must share.
  */
 #ifndef DICOMM_BOOT_RANK_INFO_H
 #define DICOMM_BOOT_RANK_INFO_H
@@ -22,14 +22,16 @@ struct rank_info {
 };
 
 void rank_info_self(struct rank_info *info, int rank, int ranks);
-/* Tests change what a rank says of itself. Set while no other thread runs. */
+/* Tests set this, while no other thread runs, to change what a rank says about
+ * itself. */
 extern void (*rank_info_test_hook)(struct rank_info *info);
 
 void rank_info_put(struct frame_writer *out, const struct rank_info *info);
-/* Sets in->bad if the frame holds no rank info. */
+/* Sets in->bad if the frame does not contain a rank info. */
 void rank_info_get(struct frame_reader *in, struct rank_info *info);
 void rank_info_where(const struct rank_info *info, char text[RANK_INFO_WHERE]);
-/* Can these two work together? If not, why names both and both values. */
+/* Returns true if these two ranks can work together. Otherwise `why` names both
+ * ranks and their values. */
 bool rank_info_agrees(const struct rank_info *a, const struct rank_info *b,
 		      char *why, size_t len);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The recovery sockets: listening, probing, serving an id. */
+/* The recovery sockets: listening, probing, and serving an id. */
 #include "src/boot/control/recovery.h"
 
 #include <errno.h>
@@ -20,34 +20,36 @@
 #include "src/boot/net/conn.h"
 #include "src/boot/net/handshake.h"
 
-/* If hundreds of ranks of one machine connect to each other all at once, they
- * overrun the kernel's queue of packets, and dropped packets are sent again
- * only after a second. So after a few connects wait for them to complete, but
- * not long, because a host that is gone never answers. */
+/* If hundreds of ranks on one machine connect to each other at once, they
+ * overrun the kernel's packet queue, and lost packets are sent again only after
+ * a second. So after CONNECTS connects, wait up to PACE_MS until they complete.
+ * Do not wait longer, because a host that is gone never answers. */
 #define CONNECTS 8
 #define PACE_MS 20
-/* Connections accepted in one turn of the control thread, so that other sources
- * get their turn. */
+/* Connections that are accepted in one turn of the control thread, so that
+ * other sources get their turn. */
 #define TURN 64
-/* Pause of accepting if this process has no descriptor left. */
+/* How long accepting pauses if this process is out of descriptors. */
 #define PAUSE_NS 200000000ull
-/* A connection that has not probed by then is closed. It may be a rank that
- * wants to join: it tries again. */
+/* How long a connection may take to send a probe before it is closed. It may
+ * belong to a rank that wants to join; such a rank tries again. */
 #define PROBE_NS 1000000000ull
-#define PENDING_MAX 256 /* such connections; one more closes the oldest */
-#define RETRY_MS 10     /* before probing again where the answer was none */
-#define ANSWER 256      /* bytes that an answer may have before it */
+/* Most such connections; one more closes the oldest. */
+#define PENDING_MAX 256
+#define RETRY_MS 10 /* pause before the next probe if there was no answer */
+#define ANSWER 256  /* bytes to receive, including an answer */
 
-/* A connection that may probe. */
+/* A connection from which a probe may arrive. */
 struct visitor {
 	struct conn conn;
 	struct recovery *owner;
-	struct visitor *next, **link; /* the oldest first */
+	/* in the list of visitors, oldest first */
+	struct visitor *next, **link;
 };
 
 struct recovery {
-	/* A child of fork() closes it, so that nobody takes the child for this
-	 * process. */
+	/* A child of fork() closes this socket, so that nobody takes the child
+	 * for this process. */
 	struct loop_source source;
 	char address[SOCK_TEXT];
 	struct handshake_alive alive;
@@ -165,7 +167,7 @@ static void accept_visitors(struct loop_source *s, uint32_t events)
 	}
 }
 
-/* While an id is served at this socket, its listener accepts. */
+/* While this process serves an id at this socket, the id's listener accepts. */
 static void resume(struct loop_source *s)
 {
 	if (id_server_is_open(((struct recovery *)s)->address))
@@ -192,7 +194,8 @@ dicomm_result_t recovery_open(struct recovery **out,
 	r->alive.rank = (uint32_t)rank;
 	r->alive.state = RECOVERY_IDLE;
 	r->last = &r->first;
-	/* Locked, so that no fork comes between the socket and loop_add(). */
+	/* With the lock held, no fork can happen between creating the socket
+	 * and loop_add(). */
 	loop_lock();
 	status = sock_listen(&r->source.fd, address);
 	if (status == DICOMM_SUCCESS) {
@@ -309,11 +312,12 @@ void recovery_connect_all(const char *const *addresses, int n,
 	}
 }
 
-/* A probe of one rank. */
+/* The probe of one rank. */
 struct probe {
-	int fd;            /* -1: none now */
-	bool asked;        /* the probe is sent */
-	uint64_t retry_ms; /* without fd: when to connect again; 0: never */
+	int fd;     /* -1: not connected */
+	bool asked; /* the probe has been sent */
+	/* If fd is -1: when to connect again; 0: never. */
+	uint64_t retry_ms;
 	uint8_t nonce[AUTH_NONCE];
 	uint8_t answer[ANSWER];
 	size_t got;
@@ -347,8 +351,8 @@ static void end_probe(struct prober *p, int i, enum recovery_state state)
 	p->waiting--;
 }
 
-/* The connection ended without an answer: that rank may be about to serve an
- * id, or have closed it. */
+/* The connection ended without an answer. That rank may be about to serve an
+ * id, or may have stopped serving one. */
 static void retry_probe(struct probe *b)
 {
 	close(b->fd);
@@ -379,7 +383,7 @@ static bool send_probe(struct probe *b)
 	       (ssize_t)out.len;
 }
 
-/* Look at the frames that have come. A listener sends its challenge first. */
+/* Reads the frames that have arrived. A listener sends its challenge first. */
 static void read_answer(struct prober *p, int i)
 {
 	struct probe *b = &p->probes[i];
@@ -407,7 +411,7 @@ static void read_answer(struct prober *p, int i)
 			break;
 		at += FRAME_HEADER + in.len;
 	}
-	/* A stranger: it will not become that rank. */
+	/* Somebody else listens there, and will not become that rank. */
 	end_probe(p, i, RECOVERY_GONE);
 }
 
@@ -434,7 +438,7 @@ static void go_on(struct prober *p, int i)
 	read_answer(p, i);
 }
 
-/* Wait for something, at most until then. */
+/* Waits until a probe can go on, at most until until_ms. */
 static void wait_probes(struct prober *p, uint64_t until_ms)
 {
 	uint64_t now = clock_ms(), next = until_ms;
@@ -514,8 +518,8 @@ void recovery_secret(char *text, size_t len)
 	auth_forget(bytes, sizeof(bytes));
 }
 
-/* Serve the id on a duplicate of the socket: the id server closes its own, and
- * this one may be needed again. */
+/* Serves the id on a duplicate of the socket. The id server closes the
+ * duplicate; this process may need the socket again. */
 static dicomm_result_t serve_id(const struct recovery *host,
 				const uint8_t key[AUTH_KEY],
 				const char *address)
@@ -539,7 +543,7 @@ dicomm_result_t recovery_new_id(struct recovery *host, const char *address,
 	status = id_format(address, key, id);
 	if (status == DICOMM_SUCCESS && host) {
 		status = loop_start();
-		/* The id of an earlier round must not take these ranks. */
+		/* Ranks must not connect to the id of an earlier round. */
 		id_server_close(address);
 		recovery_drop_pending(host);
 		if (status == DICOMM_SUCCESS)
@@ -548,7 +552,8 @@ dicomm_result_t recovery_new_id(struct recovery *host, const char *address,
 		if (id_server_is_open(address)) {
 			loop_watch(&host->source, 0);
 			loop_deadline(&host->source, clock_ns() + PAUSE_NS);
-			/* Ranks among them that want to join try again. */
+			/* If ranks that want to join are among these, they try
+			 * again. */
 			while (host->first)
 				drop_visitor(host->first);
 		}

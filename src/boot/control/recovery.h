@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the survivors of a communicator find each other, with or without a hub.
- * Every rank keeps a listening socket for it, at which its control thread
- * answers probes with a keyed proof. So ranks know who is alive and who has
- * begun to shrink; the first of those then serves an id at its socket, and the
- * others join by that id.
+ * Every rank has a listening socket for this purpose. Its control thread
+ * answers probes there with a keyed proof. So ranks learn who is alive and who
+ * has begun to shrink. The first of those then serves an id at its socket, and
+ * the others join by that id.
  */
 #ifndef DICOMM_BOOT_RECOVERY_H
 #define DICOMM_BOOT_RECOVERY_H
@@ -17,51 +17,54 @@
 
 struct recovery;
 
-/* What a probe finds. */
+/* The state of a rank, as a probe finds it. */
 enum recovery_state {
-	RECOVERY_GONE,      /* no right answer in time */
-	RECOVERY_IDLE,      /* alive, and has not begun to shrink */
-	RECOVERY_SHRINKING, /* waits for all that are alive */
-	RECOVERY_LATE       /* waits no longer for those that are idle */
+	RECOVERY_GONE,      /* no valid answer in time */
+	RECOVERY_IDLE,      /* alive; has not begun to shrink */
+	RECOVERY_SHRINKING, /* waits for all ranks that are alive */
+	RECOVERY_LATE       /* no longer waits for ranks that are idle */
 };
 
-/* Listen. key: known to the ranks of the communicator and nobody else. */
+/* Starts to listen; stores the address. Only the ranks of the communicator know
+ * the key. */
 dicomm_result_t recovery_open(struct recovery **out,
 			      const uint8_t key[AUTH_KEY], int rank,
 			      char address[SOCK_TEXT]);
-/* Answer probes from now on. Until then they wait, and recovery_accept() may
+/* Starts to answer probes. Until then, probes wait and recovery_accept() may
  * take connections. */
 dicomm_result_t recovery_serve(struct recovery *r);
 void recovery_set_state(struct recovery *r, enum recovery_state state);
-/* NULL is allowed. */
+/* r may be NULL. */
 void recovery_close(struct recovery *r);
 
-/* Probe rank i at addresses[i], for all of the n ranks whose state is not
- * RECOVERY_GONE, and set the states. At most timeout_ms in all; a rank where
- * nobody listens any more is known to be gone at once. */
+/* Probes rank i at addresses[i], for each of the n ranks whose state is not
+ * RECOVERY_GONE, and sets the states. Takes at most timeout_ms for all ranks
+ * together. A rank is found to be gone at once if nobody listens at its
+ * address. */
 dicomm_result_t recovery_probe(const uint8_t key[AUTH_KEY],
 			       const char *const *addresses, int n,
 			       enum recovery_state *states, int timeout_ms);
 
-/* Begin to connect to an address. Returns the socket, or -1 if nobody listens
+/* Starts to connect to an address. Returns the socket, or -1 if nobody listens
  * there. */
 int recovery_connect(const char *address);
-/* The same for those of the n addresses that are wanted, a few at a time. The
- * others get -1. */
+/* Starts to connect to those of the n addresses that are wanted, a few at a
+ * time. fds[i] becomes the socket, or -1. */
 void recovery_connect_all(const char *const *addresses, int n,
 			  const bool *wanted, int *fds);
-/* The listening socket, readable when a connection waits. */
+/* Returns the listening socket. It is readable when a connection waits. */
 int recovery_fd(const struct recovery *r);
-/* Accept one connection; -1 and errno if none waits. */
+/* Accepts one connection. Returns -1 and sets errno if none waits. */
 int recovery_accept(const struct recovery *r);
-/* Accept and close all connections that wait; their ranks try again. */
+/* Closes all connections that wait to be accepted; their ranks try again. */
 void recovery_drop_pending(const struct recovery *r);
 
-/* A fresh random text that is hard to guess. */
+/* Writes a random text that is hard to guess. */
 void recovery_secret(char *text, size_t len);
 
-/* Make the id that all ranks derive from that address and phrase. The rank that
- * gives its own recovery as host serves it. */
+/* Makes the id that all ranks derive from that address and phrase. One rank
+ * passes its own recovery as `host`, and so serves the id; the others pass
+ * NULL. */
 dicomm_result_t recovery_new_id(struct recovery *host, const char *address,
 				const char *phrase, dicomm_unique_id_t *id);
 

@@ -13,7 +13,7 @@ static_assert(AUTH_PROOF == crypto_auth_BYTES, "size of a proof");
 static_assert(AUTH_PUBLIC == crypto_scalarmult_BYTES, "size of a public key");
 static_assert(AUTH_KEY == crypto_scalarmult_SCALARBYTES, "of a secret key");
 
-#define RANDOM_DIGITS 64 /* of a secret that a program made */
+#define RANDOM_DIGITS 64 /* digits of a secret that a program made */
 
 dicomm_result_t auth_init(void)
 {
@@ -33,7 +33,8 @@ void auth_key_from_text(const char *purpose, const char *text,
 {
 	crypto_generichash_state state;
 
-	/* With its NUL: ("ab", "c") is not ("a", "bc"). */
+	/* Includes the NUL, so that ("ab", "c") and ("a", "bc") give different
+	 * keys. */
 	crypto_generichash_init(&state, NULL, 0, AUTH_KEY);
 	crypto_generichash_update(&state, (const uint8_t *)purpose,
 				  strlen(purpose) + 1);
@@ -92,7 +93,8 @@ void auth_prove(const uint8_t key[AUTH_KEY], const char *purpose,
 {
 	crypto_auth_hmacsha512256_state state;
 
-	/* The purpose with its NUL, so that it cannot run into the rest. */
+	/* Includes the NUL of the purpose, so that it cannot run into the
+	 * statement. */
 	crypto_auth_hmacsha512256_init(&state, key, AUTH_KEY);
 	crypto_auth_hmacsha512256_update(&state, (const uint8_t *)purpose,
 					 strlen(purpose) + 1);
@@ -129,7 +131,8 @@ bool auth_agree(const uint8_t key[AUTH_KEY], const struct auth_pair *pair,
 
 	if (crypto_scalarmult(shared, pair->secret, other))
 		return false;
-	/* Whoever learns only one of the two secrets cannot read. */
+	/* The keys depend on both secrets: nobody can read who learns only
+	 * one. */
 	auth_prove(key, "dicomm shared", shared, sizeof(shared), mixed);
 	auth_prove(mixed, "dicomm to client", statement, len, to_client);
 	auth_prove(mixed, "dicomm to listener", statement, len, to_listener);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connecting to an id server or a hub, and the client's side of the handshake.
- */
+/* Connects to an id server or a hub; the client's side of the handshake. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -14,12 +13,14 @@
 #include "src/boot/net/client.h"
 #include "src/boot/net/handshake.h"
 
-#define POLL_MS 20 /* a cancellation is seen so late at most */
+#define POLL_MS 20 /* a cancellation is noticed within this time */
 #define RETRY_FIRST_MS 5
 #define RETRY_MAX_MS 500
-#define ASK_NS 10000000000ull     /* first question so long before the end */
-#define ASK_LAST_NS 20000000ull   /* the last one so long before it */
-#define ATTEMPT_NS 20000000000ull /* for one connection and handshake */
+/* The first question comes this long before the deadline. */
+#define ASK_NS 10000000000ull
+/* The last question comes this long before the deadline. */
+#define ASK_LAST_NS 20000000ull
+#define ATTEMPT_NS 20000000000ull /* for one connection with its handshake */
 
 static bool is_cancelled(const _Atomic bool *cancelled)
 {
@@ -60,15 +61,15 @@ void client_linger(struct client *c)
 	loop_unlock();
 }
 
-/* The frames of joining are small and fit an empty socket buffer. If one does
- * not, the next flush sends it. */
+/* The frames of joining are small and fit into an empty socket buffer. If one
+ * does not, the next flush sends it. */
 void client_send(struct client *c, const struct frame_writer *frame)
 {
 	conn_send(&c->conn, frame);
 	conn_flush(&c->conn);
 }
 
-/* Sleep until one of them may have something. */
+/* Sleeps until a connection may have something to read, for at most POLL_MS. */
 static void wait_readable(struct client *const c[2], uint64_t until_ns)
 {
 	struct pollfd p[2];
@@ -89,7 +90,7 @@ static void wait_readable(struct client *const c[2], uint64_t until_ns)
 	poll(p, n, ms);
 }
 
-/* True if *status and the rest of the results are set. */
+/* Returns true if there is a result: a frame, or the loss of the connection. */
 static bool look(struct client *c, dicomm_result_t *status,
 		 enum frame_type *type, struct frame_reader *in, char *why)
 {
@@ -147,9 +148,9 @@ dicomm_result_t client_next(struct client *a, struct client *b,
 	}
 }
 
-/* Wait for the one frame that may come now. Any other frame but a refusal is
- * ERR_REMOTE: the other end is none of ours (or no longer), so the caller may
- * try again. */
+/* Waits for the frame that the handshake expects now. Returns DICOMM_ERR_REMOTE
+ * for any other frame except a refusal: the other end does not belong to this
+ * library, or no longer does, so the caller may try again. */
 static dicomm_result_t expect(struct client *c, enum frame_type wanted,
 			      const struct client_patience *p,
 			      uint64_t until_ns, struct frame_reader *in,
@@ -274,8 +275,8 @@ static dicomm_result_t create(const struct sock_address *address,
 		snprintf(why, FRAME_TEXT, "out of memory");
 		return DICOMM_ERR_NO_MEMORY;
 	}
-	/* Locked, so that no fork comes between socket() and conn_init(): a
-	 * child closes only registered sockets. */
+	/* With the lock held, no fork can happen between socket() and
+	 * conn_init(): a child of fork() closes only registered sockets. */
 	loop_lock();
 	fd = sock_create(address);
 	if (fd >= 0)
@@ -294,7 +295,7 @@ static dicomm_result_t create(const struct sock_address *address,
 	return DICOMM_SUCCESS;
 }
 
-/* One attempt; ERR_TIMEOUT and ERR_REMOTE may pass with time. */
+/* Tries once. DICOMM_ERR_TIMEOUT and DICOMM_ERR_REMOTE are worth a retry. */
 static dicomm_result_t attempt(const char *text, unsigned turn,
 			       const uint8_t key[AUTH_KEY],
 			       const struct client_patience *p, bool *nobody,
@@ -331,7 +332,8 @@ static dicomm_result_t attempt(const char *text, unsigned turn,
 	return status;
 }
 
-/* With a random part, so that hundreds of ranks do not try again in step. */
+/* The pause has a random part, so that hundreds of ranks do not retry in
+ * step. */
 static void pause_ms(unsigned ms)
 {
 	uint8_t r;
@@ -358,8 +360,8 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			return status;
 		if (nobody && !p->until_it_listens)
 			return DICOMM_ERR_REMOTE;
-		/* The last attempt may be cut short, so report what an earlier
-		 * one found. */
+		/* The deadline may cut the last attempt short, so report what
+		 * an earlier one found. */
 		if (status == DICOMM_ERR_REMOTE)
 			memcpy(seen, why, sizeof(seen));
 		else if (seen[0])

@@ -10,12 +10,15 @@
 #include "src/base/log.h"
 #include "src/boot/net/conn.h"
 
-#define IN_FIRST 1024             /* first buffer; most need no larger one */
-#define SEGMENT 512               /* small frames are sent together */
-#define TURN (256 << 10)          /* bytes read before others get their turn */
-#define OUT_MAX ((size_t)4 << 30) /* queued for a peer that does not read */
+/* Bytes of the first buffer; most connections need no larger one. */
+#define IN_FIRST 1024
+#define SEGMENT 512 /* bytes; small frames share a segment */
+/* Bytes to read before other connections get their turn. */
+#define TURN (256 << 10)
+/* Most bytes queued for a peer that does not read. */
+#define OUT_MAX ((size_t)4 << 30)
 #define LINGER_NS 2000000000ull
-#define SEALED (SEAL_START + 2 * SEAL_FRAME_MAX) /* sealed ahead of sending */
+#define SEALED (SEAL_START + 2 * SEAL_FRAME_MAX) /* bytes sealed in advance */
 
 const char conn_forged[] =
 	"a frame was changed, repeated, left out or injected on the way";
@@ -97,7 +100,7 @@ void conn_fini(struct conn *c)
 
 void conn_drop(struct conn *c)
 {
-	/* Free the queue now, not when the thread releases the source. */
+	/* Free the queue now, not only when the thread releases the source. */
 	clear_queue(c);
 	loop_drop(&c->source);
 }
@@ -107,8 +110,8 @@ static void linger_expired(struct loop_source *s)
 	conn_drop((struct conn *)s);
 }
 
-/* Read to the end before closing: closing with unread bytes resets the
- * connection, and a reset may overtake our last frames. */
+/* Reads to the end before closing. Closing with unread bytes would reset the
+ * connection, and the reset might overtake the last frames of this end. */
 void conn_linger(struct conn *c)
 {
 	if (c->source.dead || c->lingers)
@@ -135,8 +138,9 @@ static void lose(struct conn *c, const char *why)
 		c->lost(c, why);
 }
 
-/* End the connection without calling lost(), because the caller may be in the
- * middle of something. The control thread sees the hang-up and calls it. */
+/* Ends the connection without calling lost(), because the caller may be in the
+ * middle of something. The control thread notices the hang-up and calls
+ * lost(). */
 static void cut_off(struct conn *c)
 {
 	log_warn("connection to %s: cut off: no memory, or the other end "
@@ -153,7 +157,7 @@ static struct conn_shared *make_shared(size_t size)
 	return data ? conn_shared_take(data, size) : NULL;
 }
 
-/* On success the queue owns the caller's reference. */
+/* Appends s to the queue. On success the queue owns the caller's reference. */
 static bool push_segment(struct conn *c, struct conn_shared *s)
 {
 	struct conn_segment *segment = malloc(sizeof(*segment));
@@ -191,7 +195,7 @@ static bool append(struct conn *c, const uint8_t *data, size_t len)
 	return false;
 }
 
-/* Let the control thread send the queue, so that many frames need few system
+/* Leaves sending to the control thread, so that many frames need few system
  * calls. */
 static void queued(struct conn *c, size_t len)
 {
@@ -258,8 +262,8 @@ static void advance(struct conn *c, size_t n)
 		pop_segment(c);
 }
 
-/* Seal frames from the queue as they are about to be sent, because many
- * connections may share their bytes. False: out of memory. */
+/* Seals frames of the queue just before they are sent, because connections may
+ * share the bytes in the queue. Returns false if there is no memory. */
 static bool seal_some(struct conn *c)
 {
 	if (!c->sealed)
@@ -280,7 +284,7 @@ static bool seal_some(struct conn *c)
 	return true;
 }
 
-/* Send up to len bytes; how many, or -1 and errno. */
+/* Sends up to len bytes. Returns their number, or -1 and sets errno. */
 static ssize_t send_some(struct conn *c, const uint8_t *data, size_t len)
 {
 	ssize_t n;
@@ -291,7 +295,7 @@ static ssize_t send_some(struct conn *c, const uint8_t *data, size_t len)
 	return n;
 }
 
-/* The same for bytes of the handshake. */
+/* Sends bytes of the handshake; returns like send_some(). */
 static ssize_t send_plain(struct conn *c)
 {
 	const struct conn_segment *s = c->out;
@@ -312,7 +316,8 @@ static ssize_t send_sealed(struct conn *c)
 {
 	ssize_t n;
 
-	/* Nothing would try again: the other end must not wait for it. */
+	/* Nothing would trigger another attempt, so do not let the other end
+	 * wait. */
 	if (c->sealed_pos == c->sealed_len && !seal_some(c)) {
 		cut_off(c);
 		errno = ENOMEM;
@@ -338,8 +343,9 @@ int conn_flush(struct conn *c)
 	return 0;
 }
 
-/* Make room for the rest of the frame that has begun; its length was checked
- * against the limit. Without one, make room for a first read. */
+/* Makes room for the rest of a frame of which a part has arrived; its length
+ * was checked against the limit. Without such a frame, makes room for a first
+ * read. */
 static bool make_room(struct conn *c)
 {
 	size_t want = IN_FIRST, unread = c->in_len - c->in_pos;
@@ -356,7 +362,7 @@ static bool make_room(struct conn *c)
 		want = seal_wants(c->seal);
 	else if (unread && frame_parse(c->in, unread, c->limit, &type, &in,
 				       &want) == FRAME_GARBAGE)
-		return true; /* conn_next() will say so */
+		return true; /* conn_next() will report it */
 	if (want <= c->in_size)
 		return true;
 	want = want > IN_FIRST ? SEAL_FRAME_MAX : IN_FIRST;
@@ -455,7 +461,7 @@ static void ready(struct loop_source *s, uint32_t events)
 {
 	struct conn *c = (struct conn *)s;
 
-	/* Read its last frames before its end. */
+	/* Read the last frames before noticing the end. */
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		receive(c);
 	if (c->source.dead || !(events & EPOLLOUT) || conn_flush(c) == EAGAIN)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One TCP connection that carries frames. At first the thread that made it
- * drives it with conn_next() and conn_flush(). conn_serve() then hands it to
- * the control thread, which calls frame() and lost(). Everything is
- * non-blocking.
+ * One TCP connection that carries frames. All its operations are non-blocking.
+ *
+ * First the thread that made the connection drives it with conn_next() and
+ * conn_flush(). Then conn_serve() hands it to the control thread, which calls
+ * frame() and lost().
  *
  * A conn is the first member of its owner's struct; source.released frees both.
- * After conn_serve() the lock of the loop guards it, and callers of these
- * functions hold that lock.
+ * After conn_serve() the lock of the loop guards the connection, and callers of
+ * these functions hold that lock.
  */
 #ifndef DICOMM_BOOT_CONN_H
 #define DICOMM_BOOT_CONN_H
@@ -22,62 +23,69 @@ struct conn_shared;
 struct conn {
 	struct loop_source source;
 	char remote[SOCK_TEXT]; /* address of the other end */
-	size_t limit;           /* longest frame that is accepted */
+	size_t limit;           /* longest frame that is accepted, in bytes */
 
-	/* A frame has come. The callback may call conn_drop() or conn_linger().
-	 * The payload is valid until it returns. */
+	/* Called for each frame that arrives. The callback may call conn_drop()
+	 * or conn_linger(). The payload is valid until the callback returns. */
 	void (*frame)(struct conn *c, enum frame_type type,
 		      struct frame_reader *in);
-	/* The connection has ended. The callback drops it. */
+	/* Called when the connection has ended. The callback drops it. */
 	void (*lost)(struct conn *c, const char *why);
 
-	uint8_t *in; /* owned: bytes [in_pos, in_len) are unread */
+	uint8_t *in; /* owned; bytes [in_pos, in_len) are unread */
 	size_t in_pos, in_len, in_size;
-	struct conn_segment *out, **out_last; /* owned: whole frames */
-	size_t out_len;                       /* bytes queued */
-	struct seal *seal;                    /* owned; NULL: handshake */
-	size_t plain;    /* queued bytes of the handshake, not to be sealed */
-	uint8_t *sealed; /* owned: bytes [sealed_pos, sealed_len) to send */
+	/* Owned; a queue of whole frames. */
+	struct conn_segment *out, **out_last;
+	size_t out_len; /* bytes queued */
+	/* Owned; NULL during the handshake. */
+	struct seal *seal;
+	/* Queued bytes of the handshake, which are sent without a seal. */
+	size_t plain;
+	uint8_t *sealed; /* owned; bytes [sealed_pos, sealed_len) to send */
 	size_t sealed_pos, sealed_len;
 	bool lingers;
 };
 
-/* Take fd. With the lock held. */
+/* Takes ownership of fd. The caller holds the lock of the loop. */
 void conn_init(struct conn *c, int fd, size_t limit);
-/* Free what it owns; from source.released. */
+/* Frees what the connection owns; to be called by source.released. */
 void conn_fini(struct conn *c);
-/* Seal all frames that are queued or read from now on. False: out of memory. */
+/* Seals all frames that are queued or read from now on. Returns false if there
+ * is no memory. */
 bool conn_seal(struct conn *c, const struct seal_keys *keys);
-/* Is something queued that conn_flush() has not sent yet? */
+/* Returns true if conn_flush() has not sent everything yet. */
 bool conn_has_output(const struct conn *c);
-/* What conn.lost() is told, and what client_next() returns, if a sealed frame
- * does not open. Compare the pointer. */
+/* The reason that conn.lost() and client_next() get if a sealed frame is not
+ * authentic. Compare the pointer. */
 extern const char conn_forged[];
-/* Have the control thread serve it from now on, starting with the bytes that
- * are already read. This and the next two need the lock. */
+/* Lets the control thread serve the connection from now on, beginning with the
+ * bytes that are already read. The caller of this function and of the next two
+ * holds the lock of the loop. */
 dicomm_result_t conn_serve(struct conn *c);
-/* End it now. No callback comes any more. */
+/* Ends the connection at once. No callback is called any more. */
 void conn_drop(struct conn *c);
-/* End it once all queued frames are sent and the other end has closed too, or
- * after two seconds. No callback comes any more. */
+/* Ends the connection when all queued frames are sent and the other end has
+ * closed too, or after two seconds. No callback is called any more. */
 void conn_linger(struct conn *c);
 
-/* Queue a frame. conn_flush() sends it; if the connection is served, the
- * control thread does so soon. The connection is cut off if the other end does
- * not read for long. */
+/* Queues a frame. conn_flush() sends it; if the control thread serves the
+ * connection, it does so soon. If the other end does not read for a long time,
+ * the connection is cut off. */
 void conn_send(struct conn *c, const struct frame_writer *frame);
-/* Bytes of frames that several connections send. Takes data (from malloc), also
- * on failure, which is NULL. The caller holds one reference. */
+/* Bytes of frames that several connections send. conn_shared_take() takes
+ * ownership of `data`, which comes from malloc(), also on failure; then it
+ * returns NULL. The caller owns one reference. */
 struct conn_shared *conn_shared_take(uint8_t *data, size_t len);
 void conn_shared_release(struct conn_shared *s);
 void conn_send_shared(struct conn *c, struct conn_shared *s);
-/* 0: all is sent. EAGAIN: not yet. Otherwise the errno that ended it. */
+/* Sends what it can. Returns 0 if all is sent, EAGAIN if not, otherwise the
+ * errno that ended the connection. */
 int conn_flush(struct conn *c);
 
-/* Read the bytes that have come. 0; EAGAIN if there were none; ENODATA at the
- * end of the stream; otherwise errno. */
+/* Reads the bytes that have arrived. Returns 0, EAGAIN if there were none,
+ * ENODATA at the end of the stream, otherwise errno. */
 int conn_fill(struct conn *c);
-/* Take the next frame from the bytes read. */
+/* Takes the next frame from the bytes that were read. */
 enum frame_found conn_next(struct conn *c, enum frame_type *type,
 			   struct frame_reader *in);
 

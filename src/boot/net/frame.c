@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Framing and bounded parsing of the control plane. */
+/* Writes and parses frames of the control plane. */
 #include <assert.h>
 #include <string.h>
 
 #include "src/boot/net/frame.h"
 
-/* The first two bytes of a frame. Another protocol is recognized by them at
- * once; without them we would wait for bytes that never come. */
+/* The first two bytes of a frame. They tell at once if the other end speaks
+ * another protocol; otherwise this end would wait for bytes that never
+ * arrive. */
 #define MARK 0xd1c0u
 
 static const char *const type_names[FRAME_TYPES] = {
@@ -137,7 +138,7 @@ void frame_get_text(struct frame_reader *in, char *out, size_t size)
 	p = take(in, len);
 	if (!p)
 		return;
-	/* The text ends in a log or on a terminal: keep it printable. */
+	/* The text goes to a log or a terminal, so keep it printable. */
 	for (size_t i = 0; i < len; i++)
 		out[i] = p[i] >= ' ' && p[i] <= '~' ? (char)p[i] : '?';
 	out[len] = '\0';
@@ -192,7 +193,7 @@ void frame_put_bytes(struct frame_writer *out, const void *data, size_t len)
 		memcpy(p, data, len);
 }
 
-/* Cut a text that is too long: it is for people. */
+/* Cuts a text that is too long, since it is for people. */
 void frame_put_text(struct frame_writer *out, const char *text)
 {
 	size_t len = strnlen(text, FRAME_TEXT - 1);
@@ -205,7 +206,8 @@ void frame_put_text(struct frame_writer *out, const char *text)
 
 void frame_end(struct frame_writer *out)
 {
-	/* Each of our own frames has a fixed bound below FRAME_MAX. */
+	/* Each frame that this library makes has a fixed bound below
+	 * FRAME_MAX. */
 	assert(!out->bad);
 	put(out->data + 4, out->len - FRAME_HEADER, 4);
 }

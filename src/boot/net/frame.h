@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bytes of the control plane. A frame has a header of 8 bytes and at most
- * FRAME_MAX bytes of payload; all numbers are little-endian. A reader never
- * reads outside its frame: if something does not parse it sets `bad`, which
- * stays set.
+ * The format of messages on the control plane. A frame has a header of 8 bytes
+ * and at most FRAME_MAX bytes of payload. All numbers are little-endian. A
+ * reader never reads outside its frame. If something does not parse, the reader
+ * sets `bad`, which stays set.
  */
 #ifndef DICOMM_BOOT_FRAME_H
 #define DICOMM_BOOT_FRAME_H
@@ -15,31 +15,31 @@
 #include "dicomm.h"
 
 #define FRAME_HEADER 8
-#define FRAME_MAX 16384 /* bytes of one frame, without its header */
-#define FRAME_TEXT 1024 /* longest text, with its NUL */
+#define FRAME_MAX 16384 /* bytes of payload */
+#define FRAME_TEXT 1024 /* bytes of the longest text, with its NUL */
 
 enum frame_type {
-	/* handshake: sent by listener, client, listener */
+	/* Handshake: sent by the listener, the client, the listener. */
 	FRAME_CHALLENGE = 1, /* u64 magic, u32 protocol, nonce, public key */
 	FRAME_PROOF,         /* nonce, public key, proof */
 	FRAME_WELCOME,       /* proof */
 	FRAME_REFUSED,       /* u32 status, text; the connection ends */
 
-	/* recovery: is that rank alive? */
+	/* Recovery: is that rank alive? */
 	FRAME_PROBE, /* nonce */
 	FRAME_ALIVE, /* u32 state, proof; see handshake_answer() */
 
-	/* joining */
-	FRAME_JOIN,    /* rank_info.h; to the id server also text hub address,
-			 nonce */
-	FRAME_HUB,     /* text hub address, nonce */
-	FRAME_MEMBERS, /* u32 first, u32 n, n texts: host and pid */
-	FRAME_START,   /* all have come */
-	FRAME_ASK_MISSING, /* u64 gather: which ranks are missing? */
+	/* Joining. */
+	/* See rank_info.h; for the id server also text hub address, nonce. */
+	FRAME_JOIN,
+	FRAME_HUB,         /* text hub address, nonce */
+	FRAME_MEMBERS,     /* u32 first, u32 n, n texts with host and pid */
+	FRAME_START,       /* all ranks have joined */
+	FRAME_ASK_MISSING, /* u64 gather; asks which ranks are missing */
 	FRAME_MISSING,     /* u64 gather, text */
 	FRAME_GAVE_UP,     /* u32 status, text */
 
-	/* a communicator in use */
+	/* A communicator in use. */
 	FRAME_FAILED,        /* u32 status, u32 culprit, text */
 	FRAME_DIED,          /* u32 rank, text */
 	FRAME_LEFT,          /* u32 rank */
@@ -53,31 +53,32 @@ enum frame_type {
 	FRAME_TYPES
 };
 
-/* A frame being read. */
+/* A frame that is being read. */
 struct frame_reader {
 	const uint8_t *data;
 	size_t len, pos;
 	bool bad;
 };
 
-/* A frame being written; begin with frame_begin(). */
+/* A frame that is being written, beginning with frame_begin(). */
 struct frame_writer {
 	size_t len; /* with the header */
 	bool bad;
 	uint8_t data[FRAME_HEADER + FRAME_MAX];
 };
 
-/* FRAME_FORGED is only said of sealed frames (seal.h). */
+/* FRAME_FORGED is returned for sealed frames only (seal.h). */
 enum frame_found { FRAME_MORE, FRAME_COMPLETE, FRAME_GARBAGE, FRAME_FORGED };
 
-/* Look at the head of a stream. FRAME_COMPLETE: type and payload are set, and
- * the frame ends at payload->data + payload->len. FRAME_MORE: *want bytes are
- * needed to know more. FRAME_GARBAGE: no frame of at most limit bytes. */
+/* Parses the beginning of a stream. FRAME_COMPLETE: type and payload are set,
+ * and the frame ends at payload->data + payload->len. FRAME_MORE: more bytes
+ * are needed, *want in all. FRAME_GARBAGE: this is not a frame of at most
+ * `limit` bytes. */
 enum frame_found frame_parse(const uint8_t *data, size_t len, size_t limit,
 			     enum frame_type *type,
 			     struct frame_reader *payload, size_t *want);
-/* The type of a header that frame_parse() has accepted, and the length of the
- * whole frame. */
+/* Stores the type of a header that frame_parse() has accepted. Returns the
+ * length of the whole frame in bytes. */
 size_t frame_parse_header(const uint8_t header[FRAME_HEADER],
 			  enum frame_type *type);
 const char *frame_type_name(enum frame_type type);
@@ -85,11 +86,11 @@ const char *frame_type_name(enum frame_type type);
 uint32_t frame_get_u32(struct frame_reader *in);
 uint64_t frame_get_u64(struct frame_reader *in);
 void frame_get_bytes(struct frame_reader *in, void *out, size_t len);
-/* What is left of the frame. */
+/* Returns the rest of the frame. */
 const uint8_t *frame_get_rest(struct frame_reader *in, size_t *len);
-/* Always ends in NUL and is printable. */
+/* The text always ends in NUL and is printable. */
 void frame_get_text(struct frame_reader *in, char *out, size_t size);
-/* Read to its end, and nothing was missing? */
+/* Returns true if the frame was read to its end and nothing was missing. */
 bool frame_done(const struct frame_reader *in);
 
 void frame_begin(struct frame_writer *out, enum frame_type type);
@@ -97,11 +98,11 @@ void frame_put_u32(struct frame_writer *out, uint32_t v);
 void frame_put_u64(struct frame_writer *out, uint64_t v);
 void frame_put_bytes(struct frame_writer *out, const void *data, size_t len);
 void frame_put_text(struct frame_writer *out, const char *text);
-/* Fill in the header; the frame is data[0 .. len). */
+/* Fills in the header. The frame is data[0 .. len). */
 void frame_end(struct frame_writer *out);
 
-/* The status that a number from the network stands for; ERR_REMOTE if it is
- * none of ours. */
+/* Converts a number from the network to a status. Returns DICOMM_ERR_REMOTE if
+ * it is not a status of this library. */
 dicomm_result_t frame_status(uint32_t status);
 
 #endif

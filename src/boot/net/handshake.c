@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proofs and keys of a handshake. */
+/* The proofs and keys of a handshake. */
 #include "src/boot/net/handshake.h"
 
 #include <assert.h>
@@ -37,7 +37,8 @@ bool handshake_keys(const struct handshake *h, const uint8_t key[AUTH_KEY],
 			  listens ? keys->receive : keys->send);
 }
 
-/* What the proof of an answer covers; bytes only. */
+/* What the proof of an answer covers. It consists of bytes only, without
+ * padding. */
 struct statement {
 	uint8_t nonce[AUTH_NONCE];
 	uint8_t rank[4], state[4];

@@ -12,7 +12,8 @@
 #include "src/base/tcp.h"
 #include "src/boot/net/listener.h"
 
-#define PENDING_MAX 2048 /* connections; one more drops the oldest */
+/* Most connections in a handshake; one more drops the oldest. */
+#define PENDING_MAX 2048
 #define PAUSE_NS 200000000ull
 #define LOG_NS 1000000000ull
 
@@ -33,8 +34,8 @@ static void unlink_pending(struct peer_conn *peer)
 	peer->listener = NULL;
 }
 
-/* A peer that has proved itself must not be dropped: its join request may be
- * here already, and it would take the drop for the end of the id server. */
+/* A peer that has proved itself must not be dropped. Its join request may have
+ * arrived, and the rank would conclude that the id server has ended. */
 static struct peer_conn *oldest_unproved(const struct listener *l)
 {
 	struct peer_conn *peer = l->first;
@@ -44,8 +45,9 @@ static struct peer_conn *oldest_unproved(const struct listener *l)
 	return peer;
 }
 
-/* Log a stranger: the first at once, and then one line a second with the number
- * of those in between, because anybody can connect as often as he likes. */
+/* Logs a stranger: the first one at once, then one line per second with the
+ * number of strangers in between, because anybody can connect as often as he
+ * likes. */
 static void log_stranger(struct listener *l, const char *remote,
 			 const char *what, const char *why)
 {
@@ -177,7 +179,8 @@ static void pending_lost(struct conn *c, const char *why)
 		drop_pending(peer, why);
 		return;
 	}
-	/* A rank that probes whether this one is alive sends nothing. */
+	/* A rank that probes whether this one is alive may close without
+	 * sending. */
 	log_debug("%s: %s closed without sending: %s", peer->listener->name,
 		  c->remote, why);
 	unlink_pending(peer);
@@ -242,8 +245,8 @@ static void accept_peer(struct listener *l, int fd)
 		drop_pending(oldest_unproved(l), "too many have come at once");
 }
 
-/* accept() is short of descriptors or memory: drop the oldest connection that
- * has proved nothing, or stop accepting for a moment. */
+/* accept() is short of descriptors or memory: drops the oldest connection that
+ * has proved nothing, or pauses accepting. */
 static void make_room(struct listener *l)
 {
 	struct peer_conn *peer = oldest_unproved(l);
@@ -281,7 +284,8 @@ static void listener_ready(struct loop_source *s, uint32_t events)
 		} else if (errno == EWOULDBLOCK) {
 			return;
 		}
-		/* Any other error is about one connection that has gone. */
+		/* Any other error concerns one connection that is gone
+		 * already. */
 	}
 }
 
@@ -328,7 +332,8 @@ void listener_close(struct listener *l)
 
 	if (!l)
 		return;
-	/* Ranks among them try again, and learn that it is over. */
+	/* Ranks among these connections try again, and learn that this listener
+	 * is closed. */
 	while ((peer = l->first)) {
 		unlink_pending(peer);
 		conn_drop(&peer->conn);

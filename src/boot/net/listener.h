@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A listening socket that admits only connections whose other end proves that
- * it knows the key. Others (strangers) are refused, or dropped when the
- * handshake takes too long. They hold up nobody, and cost at most a line a
- * second in the log. All functions need the lock of the loop.
+ * it knows the key. It refuses others (strangers), or drops them when the
+ * handshake takes too long. Strangers hold up nobody, and cause at most one log
+ * line per second. Callers of all functions hold the lock of the loop.
  */
 #ifndef DICOMM_BOOT_LISTENER_H
 #define DICOMM_BOOT_LISTENER_H
@@ -19,9 +19,9 @@ struct peer_conn {
 	struct listener *listener; /* NULL once admitted or refused */
 	bool proved;
 	struct handshake handshake;
-	struct peer_conn *next, **link; /* in the list of pending ones */
+	struct peer_conn *next, **link; /* in the list of pending connections */
 
-	/* For the owner that admitted it. */
+	/* For the owner that has admitted it. */
 	void *owner;
 	int rank;
 };
@@ -29,35 +29,35 @@ struct peer_conn {
 struct listener {
 	struct loop_source source;
 	uint8_t key[AUTH_KEY];
-	struct auth_pair pair; /* of all its connections */
-	const char *name;      /* in logs: "id server" */
+	struct auth_pair pair; /* used for all its connections */
+	const char *name;      /* for logs, such as "id server" */
 	int pending;
 	bool told_shortage;
 	uint64_t told_ns;                /* when a stranger was last logged */
-	unsigned strangers;              /* since then */
-	struct peer_conn *first, **last; /* not admitted yet, oldest first */
+	unsigned strangers;              /* number of strangers since then */
+	struct peer_conn *first, **last; /* pending connections, oldest first */
 
-	/* How it answers probes; owned; NULL: not at all. */
+	/* How to answer probes; owned. NULL: not at all. */
 	struct handshake_alive *alive;
 
-	/* Called with the join request, the first frame after the handshake.
-	 * The callee owns peer from then on: it sets conn.frame and conn.lost,
-	 * or calls listener_refuse(). */
+	/* Called with the join request, which is the first frame after the
+	 * handshake. From then on the callee owns the peer: it sets conn.frame
+	 * and conn.lost, or calls listener_refuse(). */
 	void (*admit)(void *owner, struct peer_conn *peer,
 		      struct frame_reader *in);
 	void *owner;
 };
 
-/* Take the listening socket fd, also on failure. The caller fills in admit and
- * owner at once. */
+/* Takes ownership of the listening socket fd, also on failure. The caller sets
+ * admit and owner before it releases the lock. */
 dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 			      const char *name, struct listener **out);
-/* Accept nobody any more. NULL is allowed. */
+/* Stops accepting. l may be NULL. */
 void listener_close(struct listener *l);
-/* How long a handshake may take. Tests shorten it; set while no other thread
+/* How long a handshake may take. Tests shorten it while no other thread
  * runs. */
 extern uint64_t listener_patience_ns;
-/* Tell the other end why, then end the connection. */
+/* Tells the other end the reason, then ends the connection. */
 void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
 		     const char *why);
 

@@ -14,7 +14,7 @@
 #include "src/boot/net/loop.h"
 
 #define BATCH 128
-#define SCAN_MS 100 /* between two looks at the deadlines */
+#define SCAN_MS 100 /* time between two checks of the deadlines */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begun = PTHREAD_COND_INITIALIZER;
@@ -23,15 +23,17 @@ static struct {
 	bool running, thread_runs, at_fork;
 	pthread_t thread;
 	int epoll, wake;
-	struct loop_source *sources; /* alive */
-	struct loop_source *dead;    /* closed, to be released by the thread */
-	struct loop_source *orphans; /* the parent's; kept for leak checkers */
+	struct loop_source *sources; /* registered sources */
+	/* Closed sources that the thread will release. */
+	struct loop_source *dead;
+	/* The parent's sources; kept for leak checkers. */
+	struct loop_source *orphans;
 	struct loop_call *calls, **last_call;
-	size_t timed; /* sources with a deadline */
+	size_t timed; /* number of sources with a deadline */
 } loop;
 
-/* A log callback may call something that takes this lock, so this thread's log
- * lines are written after it is released. */
+/* A log callback may call a function that takes this lock. So log lines of this
+ * thread are written only after it has released the lock. */
 void loop_lock(void)
 {
 	pthread_mutex_lock(&lock);
@@ -73,7 +75,7 @@ bool loop_is_current_thread(void)
 	return loop.running && pthread_equal(loop.thread, pthread_self());
 }
 
-/* Wake the control thread, unless this is it. */
+/* Wakes the control thread, unless this is it. */
 static void wake(void)
 {
 	uint64_t one = 1;
@@ -128,8 +130,8 @@ void loop_deadline(struct loop_source *s, uint64_t at_ns)
 	s->deadline_ns = at_ns;
 }
 
-/* Events fetched before the drop may still point to the source, so its memory
- * stays until the thread is about to fetch again. */
+/* Events that were fetched before the drop may point to the source. So its
+ * memory stays until the thread is about to fetch events again. */
 void loop_drop(struct loop_source *s)
 {
 	if (s->dead)
@@ -188,7 +190,8 @@ static void expire(uint64_t now)
 			continue;
 		loop_deadline(s, 0);
 		s->expired(s);
-		/* The callback may have dropped any other source. */
+		/* The callback may have dropped any other source, so start
+		 * again. */
 		next = loop.sources;
 	}
 }
@@ -303,12 +306,12 @@ static dicomm_result_t start(void)
 		goto close_wake;
 	}
 	pthread_detach(loop.thread);
-	/* Set before the thread gets the lock: loop_is_current_thread() must be
-	 * true there. */
+	/* Set before the thread gets the lock, because loop_is_current_thread()
+	 * must return true there. */
 	loop.running = true;
-	/* A fork while a thread is being created leaves the child with locks of
-	 * the C library (or sanitizer) held. So return, and let callers fork,
-	 * only when the thread runs. */
+	/* A fork while a thread is being created leaves the child with locked
+	 * locks of the C library (or the sanitizer). So do not return, and let
+	 * callers fork, before the thread runs. */
 	while (!loop.thread_runs)
 		pthread_cond_wait(&begun, &lock);
 	return DICOMM_SUCCESS;

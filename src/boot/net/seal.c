@@ -18,15 +18,15 @@ static_assert(SEAL_TAG == crypto_secretstream_xchacha20poly1305_ABYTES,
 struct seal {
 	crypto_secretstream_xchacha20poly1305_state send, receive;
 	uint8_t send_key[SEAL_KEY], receive_key[SEAL_KEY];
-	bool sends, receives; /* the stream has started */
-	bool forged;          /* it stays so */
+	bool sends, receives; /* this direction has started */
+	bool forged;          /* never reset */
 
-	/* The header of the frame whose payload is still to come. */
+	/* The header of the frame whose payload has not arrived yet. */
 	bool has_header;
 	uint8_t header[FRAME_HEADER];
-	size_t payload; /* its bytes */
+	size_t payload; /* bytes of that payload */
 
-	uint8_t *opened; /* owned: the last payload */
+	uint8_t *opened; /* owned; the last payload */
 	size_t opened_size;
 };
 
@@ -106,8 +106,8 @@ static bool reserve(struct seal *s, size_t len)
 	return true;
 }
 
-/* One part of the stream, of which all bytes are there. FRAME_MORE: it was no
- * whole frame yet. */
+/* Opens one part of the stream: the start, a header or a payload. All its bytes
+ * have arrived. Returns FRAME_MORE if this does not complete a frame. */
 static enum frame_found open_part(struct seal *s, const uint8_t *data,
 				  size_t limit, enum frame_type *type,
 				  struct frame_reader *payload)

@@ -20,11 +20,12 @@
 #include "src/boot/net/auth.h"
 #include "src/boot/net/sock.h"
 
-#define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
+#define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */
 #define POLL_MS 50
-#define SPEC_MAX 1024 /* of DICOMM_SOCKET_IFNAME */
+#define SPEC_MAX 1024 /* characters of DICOMM_SOCKET_IFNAME */
 
-/* Does one entry of the list, n characters long, match this name? */
+/* Returns true if an entry of the list, n characters long, matches this
+ * name. */
 static bool entry_matches(const char *entry, size_t n, bool exact,
 			  const char *name)
 {
@@ -33,8 +34,8 @@ static bool entry_matches(const char *entry, size_t n, bool exact,
 	return !exact || !name[n];
 }
 
-/* Interfaces that are left out unless they are named: they seldom lead to
- * another host. */
+/* Such interfaces seldom lead to another host, so they are excluded unless they
+ * are named. */
 static bool is_local(const char *name)
 {
 	return entry_matches("lo", 2, false, name) ||
@@ -56,7 +57,7 @@ bool sock_interface_matches(const char *spec, const char *name)
 	spec += exact;
 	for (; *spec; spec += n + (spec[n] == ',')) {
 		n = strcspn(spec, ",");
-		/* NCCL's grammar has "name:port", for another purpose. */
+		/* NCCL's grammar allows "name:port", for another purpose. */
 		found |= entry_matches(spec, strcspn(spec, ",:"), exact, name);
 	}
 	return found != exclude;
@@ -71,8 +72,8 @@ static int family_wanted(void)
 	return !strcmp(family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
 }
 
-/* Can another host use this address as it is? A link-local one needs a scope,
- * and scopes differ between hosts. */
+/* Returns true if another host can use this address as it is. A link-local
+ * address needs a scope, and scopes differ between hosts. */
 static bool is_usable(const struct ifaddrs *i, int family)
 {
 	const struct sockaddr_in6 *in6;
@@ -122,7 +123,7 @@ static void list_names(const struct ifaddrs *all, char *text, size_t len)
 					      i->ifa_name);
 }
 
-/* Unless it was left out by name. */
+/* Returns true unless the list excludes lo by name. */
 static bool may_use_loopback(const char *spec)
 {
 	char list[SPEC_MAX];
@@ -191,7 +192,7 @@ static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
 		snprintf(text, SOCK_TEXT, v6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-/* -1 and errno on failure. */
+/* Returns the listening socket, or -1 and sets errno. */
 static int try_listen(const struct sock_address *address, bool reuse)
 {
 	int on = 1, off = 0, err;
@@ -218,8 +219,8 @@ static bool port_is_taken(void)
 	return errno == EADDRINUSE || errno == EACCES;
 }
 
-/* Take the first free port of DICOMM_PORT_RANGE, beginning at a random one, so
- * that processes that start together do not all try the same. */
+/* Takes the first free port of DICOMM_PORT_RANGE, beginning at a random one, so
+ * that processes that start together do not all try the same ports. */
 static int listen_in_range(struct sock_address *address)
 {
 	const char *range = config_string(CONFIG_PORT_RANGE);
@@ -261,7 +262,7 @@ dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 	return DICOMM_SUCCESS;
 }
 
-/* Split "host:port" or "[address]:port"; false if it is neither. */
+/* Splits "host:port" or "[address]:port". Returns false if it is neither. */
 static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 {
 	const char *colon = strrchr(host_port, ':');
@@ -433,7 +434,7 @@ static int connect_result(int fd)
 		return errno;
 	if (err || !sock_is_self_connected(fd))
 		return err;
-	/* Without this the port stays taken for a minute after the close. */
+	/* Without this, the port stays in use for a minute after the close. */
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
 	return ECONNREFUSED;
 }
@@ -468,7 +469,8 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 		to_text(&address, text);
 }
 
-/* Count all open descriptors of the process; without /proc return most. */
+/* Returns the number of open descriptors of the process, or `most` if /proc is
+ * not there. */
 static uint64_t count_open(uint64_t most)
 {
 	DIR *dir = descriptors_opendir("/proc/self/fd");

@@ -2,7 +2,7 @@
 /*
  * TCP sockets of the control plane: where to listen (DICOMM_SOCKET_IFNAME,
  * DICOMM_SOCKET_FAMILY, DICOMM_PORT_RANGE), and how to connect. All descriptors
- * are non-blocking and closed on exec.
+ * are non-blocking and close on exec.
  */
 #ifndef DICOMM_BOOT_SOCK_H
 #define DICOMM_BOOT_SOCK_H
@@ -14,7 +14,7 @@
 
 #include "dicomm.h"
 
-/* "[ffff:...:ffff]:65535" or "a.host.name:port", with the NUL. */
+/* Bytes of "[ffff:...:ffff]:65535" or "a.host.name:port", with the NUL. */
 #define SOCK_TEXT 80
 
 struct sock_address {
@@ -22,43 +22,49 @@ struct sock_address {
 	socklen_t len;
 };
 
-/* Does DICOMM_SOCKET_IFNAME let this interface through? NCCL's grammar: a
- * list of prefixes, after "=" of whole names, after "^" of names to leave
- * out ("^=" whole names to leave out). lo* and docker* are left out unless they
- * are named. sock_listen() uses lo if no other interface is left. */
+/* Returns true if DICOMM_SOCKET_IFNAME, given as `spec`, allows this interface.
+ * The grammar is NCCL's: a list of prefixes; after "=", of whole names; after
+ * "^", of prefixes to exclude; after "^=", of whole names to exclude. lo* and
+ * docker* are excluded unless they are named. sock_listen() uses lo if no other
+ * interface is left. */
 bool sock_interface_matches(const char *spec, const char *name);
 
-/* Choose an interface and listen there. text becomes "ADDRESS:PORT". */
+/* Chooses an interface and listens there. `text` becomes "ADDRESS:PORT". */
 dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
-/* Listen at "host:port". A host name may resolve to another address on another
- * machine, so for a name listen on all addresses. */
+/* Listens at "host:port". A host name may resolve to another address on another
+ * machine, so for a name this listens on all addresses. */
 dicomm_result_t sock_listen_at(const char *host_port, int *fd);
 
-/* ERR_INVALID_ARGUMENT unless "host:port" or "[address]:port". */
+/* Returns DICOMM_ERR_INVALID_ARGUMENT unless the text is "host:port" or
+ * "[address]:port". */
 dicomm_result_t sock_check(const char *host_port);
-/* The same without a message: wrong text may contain a secret. */
+/* As sock_check(), but logs nothing: text that is wrong may contain a
+ * secret. */
 bool sock_is_host_port(const char *text);
-/* Logs nothing. If it returns false, *why says what is wrong. */
+/* Resolves an address. Logs nothing. On failure returns false and sets *why. */
 bool sock_resolve(const char *host_port, struct sock_address *address,
 		  const char **why);
-/* The same, but where a host has several addresses take number turn of them,
- * because the other side may listen at one of them only. */
+/* As sock_resolve(), but if the host has several addresses, takes number `turn`
+ * of them, modulo their count: the other side may listen at only one of
+ * them. */
 bool sock_resolve_turn(const char *host_port, unsigned turn,
 		       struct sock_address *address, const char **why);
-/* Does the address lead to its own host only? */
+/* Returns true if the address reaches only its own host. */
 bool sock_is_loopback(const char *host_port);
-/* A socket to connect with; -1 and errno on failure. */
+/* Returns a socket to connect with, or -1 and sets errno. */
 int sock_create(const struct sock_address *address);
-/* Connect, and wait for it until until_ns. 0, or an errno: ETIMEDOUT, ECANCELED
- * (*cancelled is set), or the kernel's. */
+/* Connects, and waits at most until until_ns. Returns 0 or an errno: ETIMEDOUT,
+ * ECANCELED (*cancelled is set), or the kernel's. */
 int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
 		 const _Atomic bool *cancelled);
-/* Is the socket connected to itself? TCP does that if the kernel gives a socket
- * the very port that it connects to while nobody listens there. */
+/* Returns true if the socket is connected to itself. TCP does this if nobody
+ * listens at a port and the kernel chooses that same port for the connecting
+ * socket. */
 bool sock_is_self_connected(int fd);
-/* Raise the soft limit of open files, often 1024, for n more connections. */
+/* Raises the soft limit of open files, which is often 1024, to have room for n
+ * more connections. */
 void sock_make_room(uint32_t n);
-/* The address of the other end: "10.0.0.7:40312". */
+/* Writes the address of the other end, such as "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 
 #endif

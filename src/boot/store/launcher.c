@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Find out which launcher started this process. */
+/* Finds the launcher that started this process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
 
-/* With srun -> torchrun -> us, Slurm's variables reach us with the values of
- * the torchrun process. So under torchrun ignore the other launchers. */
+/* With srun -> torchrun -> this process, Slurm's variables describe the
+ * torchrun process. So under torchrun ignore the other launchers. */
 static bool is_inherited(const struct store *s)
 {
 	return strcmp(s->name, "DICOMM_RANK") && strcmp(s->name, "torchrun") &&
@@ -23,7 +23,7 @@ static dicomm_result_t fail_none(void)
 	for (int i = 0; stores[i] && n < sizeof(text); i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
 				      i ? "; " : "", stores[i]->needs);
-	/* If a launcher is there that this build cannot use, say so first. */
+	/* If a launcher is present that this build cannot use, say so first. */
 	if (getenv("PMIX_RANK"))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "started by a PMIx launcher, but this library was "

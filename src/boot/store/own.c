@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Our own variables: DICOMM_RANK, DICOMM_SIZE, and DICOMM_COMM_ID. The last is
- * an id, or the host:port at which rank 0 listens (with DICOMM_COMM_KEY).
+ * The library's own variables: DICOMM_RANK, DICOMM_SIZE, and DICOMM_COMM_ID.
+ * The last is an id, or the host:port where rank 0 listens (with
+ * DICOMM_COMM_KEY).
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include "src/boot/net/sock.h"
 #include "src/boot/store/store.h"
 
-/* If only one of them is set, that is a mistake to report; no other launcher is
- * asked. */
+/* One of the two variables is enough: setting only one is a mistake that
+ * own_get() reports, and no other launcher is asked. */
 static bool own_present(void)
 {
 	return !config_is_default(CONFIG_RANK) ||
@@ -56,7 +57,8 @@ static dicomm_result_t own_get(struct launcher_info *info)
 			    "DICOMM_COMM_ID is not: it says where the "
 			    "ranks find each other");
 	if (strncmp(id, "dicomm1:", 8)) {
-		/* A damaged id still has its secret. */
+		/* Do not print all of it: a damaged id still contains its
+		 * secret. */
 		if (!sock_is_host_port(id))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 				    "DICOMM_COMM_ID \"%.80s\": neither "

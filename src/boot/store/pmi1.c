@@ -3,10 +3,10 @@
  * PMI-1, the line protocol of MPICH's mpiexec (hydra) on the socket PMI_FD.
  * Rank 0 puts the id, all ranks pass a barrier, and the others get the id.
  *
- * The process may also use MPI, before or after. So we send "init" every time,
- * which hydra allows. We send "finalize" only when the process ends, because
- * hydra then closes the socket. Without "finalize", hydra takes the process for
- * killed and kills the others.
+ * The process may also use MPI, before or after. So this store sends "init"
+ * every time, which hydra allows. It sends "finalize" only when the process
+ * ends, because hydra then closes the socket. Without "finalize", hydra would
+ * assume that the process was killed, and kill the others.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,8 +30,8 @@
 static struct {
 	pthread_mutex_t lock;
 	struct stat identity; /* of the socket; descriptors are reused */
-	pid_t pid;            /* the process that has to finalize; 0: none */
-	int ids_made;         /* each has a key of its own */
+	pid_t pid;            /* the process that must finalize; 0: none */
+	int ids_made;         /* each id has its own key */
 } pmi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool pmi1_present(void)
@@ -48,7 +48,7 @@ static dicomm_result_t send_line(int fd, const char *line)
 	size_t len = strlen(line);
 	ssize_t n;
 
-	/* Lines are far shorter than a socket's buffer. */
+	/* Lines are much shorter than the buffer of a socket. */
 	do
 		n = send(fd, line, len, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
@@ -58,8 +58,8 @@ static dicomm_result_t send_line(int fd, const char *line)
 		    "PMI: send to mpiexec: %m");
 }
 
-/* Read one character at a time: the bytes after the line may be for the MPI
- * library of this process. */
+/* Reads one character at a time, because the bytes after the line may be for
+ * the MPI library of this process. */
 static dicomm_result_t receive_line(int fd, char line[LINE], uint64_t until_ns)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -93,8 +93,8 @@ static dicomm_result_t receive_line(int fd, char line[LINE], uint64_t until_ns)
 	return FAIL(DICOMM_ERR_SYSTEM, "PMI: a line of mpiexec is too long");
 }
 
-/* The value of key in "cmd=x key=value ..."; false if it is not there or does
- * not fit. */
+/* Finds the value of key in "cmd=x key=value ...". Returns false if the key is
+ * missing or the value does not fit. */
 static bool value_of(const char *line, const char *key, char *value, size_t len)
 {
 	size_t key_len = strlen(key), n;
@@ -113,7 +113,8 @@ static bool value_of(const char *line, const char *key, char *value, size_t len)
 	return false;
 }
 
-/* Send a question, and expect an answer of this kind without an error. */
+/* Sends a question and receives the answer, which must be of this kind and
+ * without an error. */
 static dicomm_result_t ask(int fd, uint64_t until_ns, const char *question,
 			   const char *kind, char line[LINE])
 {

@@ -4,8 +4,8 @@
  * pass a fence, and the others get the id.
  *
  * The process stays a client of PMIx until it ends, because it may also use
- * MPI, which shares this client. The launcher takes a process that ends without
- * PMIx_Finalize() for killed.
+ * MPI, which shares this client. If a process ends without PMIx_Finalize(), the
+ * launcher assumes that it was killed.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@
 #include "src/base/log.h"
 #include "src/boot/store/store.h"
 
-/* Shared with the callback of PMIx, which may come after we gave up; the last
- * user frees it. */
+/* Shared with the callback of PMIx, which may run after this process has given
+ * up. The last user frees it. */
 struct fence {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -35,7 +35,7 @@ static struct {
 	pthread_mutex_t lock;
 	pmix_proc_t self;
 	pid_t pid;    /* the process that is a client; 0: none */
-	int ids_made; /* each has a key of its own */
+	int ids_made; /* each id has its own key */
 } pmix = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool pmix_present(void)
@@ -127,7 +127,7 @@ static struct fence *create_fence(void)
 	return f;
 }
 
-/* PMIx_Fence() has no time-out, so wait here with one. */
+/* PMIx_Fence() has no time-out, so use its non-blocking form and wait here. */
 static dicomm_result_t pass_fence(void)
 {
 	int timeout_s = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT), err = 0;

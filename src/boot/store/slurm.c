@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * srun without PMI (--mpi=none): the variables SLURM_*. Task 0 runs on the
- * first node of the step, and listens on a port made of the numbers of job and
- * step.
+ * first node of the step. It listens on a port that is computed from the
+ * numbers of the job and the step.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const char *ranks_variable(void)
 					      : "SLURM_NTASKS";
 }
 
-/* The batch script has SLURM_PROCID too, but no step with a number. */
+/* A batch script has SLURM_PROCID too, but no step number. */
 static bool slurm_present(void)
 {
 	return getenv("SLURM_PROCID") && getenv("SLURM_JOB_ID") &&

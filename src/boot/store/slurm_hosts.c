@@ -4,7 +4,7 @@
 
 #include "src/boot/store/slurm_hosts.h"
 
-/* Append n characters to a text that ends at *at. */
+/* Appends n characters to a text that ends at *at. */
 static bool append(char *host, size_t len, size_t *at, const char *from,
 		   size_t n)
 {
@@ -28,7 +28,7 @@ bool slurm_first_host(const char *list, char *host, size_t len)
 		list += n;
 		if (*list != '[')
 			continue;
-		/* "[07-12,20]": the first number, with its zeros. */
+		/* In "[07-12,20]", take the first number with its zeros. */
 		list++;
 		n = strcspn(list, "-,]");
 		if (!n || !append(host, len, &at, list, n))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the stores share: numbers from the environment, and ids. */
+/* Shared by the stores: numbers from the environment, and ids. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

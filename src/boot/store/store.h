@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A store: the side of a launcher that says which rank this process is, and
- * brings the id of rank 0 to the others. To add one, write a file, add a line
- * each in registry.c, Makefile.am and docs/architecture.md, and a check in
+ * A store says, for one kind of launcher, which rank this process is, and
+ * brings the id of rank 0 to the other ranks. To add one, write a file, add a
+ * line each to registry.c, Makefile.am and README.md, and a check to
  * configure.ac if it needs a library.
  */
 #ifndef DICOMM_BOOT_STORE_H
@@ -21,27 +21,30 @@ struct launcher_info {
 
 struct store {
 	const char *name;  /* "torchrun" */
-	const char *needs; /* what it looks for; for the error message */
+	const char *needs; /* what it looks for; for an error message */
 
-	/* Was this process started by that launcher? Logs nothing. */
+	/* Returns true if that launcher started this process. Logs nothing. */
 	bool (*present)(void);
-	/* Fill in all but the name. Bounded by the bootstrap time-out. Called
-	 * again for another communicator, it brings a new id. */
+	/* Fills in everything but the name, within the bootstrap time-out. Each
+	 * call brings a new id. */
 	dicomm_result_t (*get)(struct launcher_info *info);
 };
 
-/* The stores of this build, in the order they are tried; NULL ends the list. */
+/* The stores of this build, in the order in which they are tried. NULL ends the
+ * list. */
 extern const struct store *const stores[];
 
-/* Read a number from the environment. ERR_INVALID_USAGE names the variable. */
+/* Reads a number from the environment. Returns DICOMM_ERR_INVALID_USAGE, and
+ * logs the variable, if it is not a number from min to max. */
 dicomm_result_t store_number(const char *variable, long min, long max,
 			     int *out);
-/* The same; -1 if the variable is not set or not a number. */
+/* Reads a number from the environment. Returns -1 if the variable is not set or
+ * is not a number. */
 int store_number_or_none(const char *variable);
-/* Rank 0 makes an id; on the others it stays empty. */
+/* On rank 0 makes an id; on other ranks clears it. */
 dicomm_result_t store_make_id(struct launcher_info *info);
-/* Derive the same id on all ranks from host, port, and known, a text that all
- * ranks have. DICOMM_COMM_KEY makes it secret. */
+/* Derives the same id on all ranks from host, port, and a text that all ranks
+ * know. DICOMM_COMM_KEY makes it secret. */
 dicomm_result_t store_fixed_id(struct launcher_info *info, const char *host,
 			       int port, const char *known);
 

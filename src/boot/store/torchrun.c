@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. On MASTER_PORT torch's
- * own store listens, so rank 0 listens on the next port (after 65535: 1024).
- * If that is taken, set DICOMM_RANK, DICOMM_SIZE and DICOMM_COMM_ID instead.
+ * torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. torch's own store
+ * listens on MASTER_PORT, so rank 0 listens on the next port (1024 after
+ * 65535). If that port is taken, the user can set DICOMM_RANK, DICOMM_SIZE and
+ * DICOMM_COMM_ID instead.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static dicomm_result_t torchrun_get(struct launcher_info *info)
 	TRY(store_number("WORLD_SIZE", 1, 1 << 20, &info->ranks));
 	TRY(store_number("RANK", 0, info->ranks - 1, &info->rank));
 	TRY(store_number("MASTER_PORT", 1, 65535, &port));
-	/* A rank of the last attempt, still dying, must not join the next. */
+	/* A rank of the last attempt that has not ended yet must not join this
+	 * one. */
 	snprintf(known, sizeof(known), "torchrun %.100s %.20s", run ? run : "",
 		 restart ? restart : "");
 	return store_fixed_id(info, host, port < 65535 ? port + 1 : 1024,
