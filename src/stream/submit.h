@@ -25,6 +25,8 @@ struct item {
 bool group_open(void);
 /* In the child of a fork: forget the calls of the parent's group. */
 void group_forget(void);
+/* The same for streams that were destroyed */
+void host_stream_forget(void);
 /* ERR_INVALID_USAGE, logged, if the group has calls on this communicator or
  * host stream, which is about to be destroyed before they run. */
 dicomm_result_t group_check_end(const void *of, const char *function);

@@ -10,6 +10,8 @@
 
 #include "dicomm.h"
 
+#define CONTROL_RANKS_MAX 65536
+
 /* The control thread calls failed() and query(). They must not block. */
 struct control_events {
 	/* A rank died (ERR_REMOTE), aborted (ERR_REMOTE), or reported a failure
