@@ -661,7 +661,7 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
  * Threads: any.
  *
  * @param comms    set to ndev handles; to NULL on failure
- * @param ndev     number of ranks, at least 1
+ * @param ndev     number of ranks, 1 to 65536
  * @param devices  ndev names of devices, which may repeat; NULL: ndev times
  *                 the default device
  *
@@ -792,8 +792,10 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  *
  * @retval DICOMM_SUCCESS               freed
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
- * @retval DICOMM_ERR_INVALID_USAGE     after fork, or after an operation in one
- *                                      group; not freed
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork, after an operation in one
+ *                                      group, twice in one group, or inside a
+ *                                      call on comm (a signal handler); not
+ *                                      freed
  */
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
 
@@ -806,11 +808,16 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
  * once it has returned, nothing writes the buffers of this rank any more. The
  * communicator is still to be destroyed.
  *
+ * In a signal handler that has interrupted a call on that communicator it cannot
+ * wait for that call. It returns DICOMM_IN_PROGRESS then, and the interrupted
+ * call, or the next one, fails with DICOMM_ERR_ABORTED and tells the others.
+ *
  * Threads: any, at any time before dicomm_comm_destroy(), any number of times.
  *
  * @param comm  communicator
  *
  * @retval DICOMM_SUCCESS               stopped, now or earlier
+ * @retval DICOMM_IN_PROGRESS           called inside a call on comm; see above
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator
  * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */

@@ -19,15 +19,6 @@
 /* How long to wait for operations that block streams */
 #define FREED_MS 2000
 
-#define REGISTRATION_MAGIC UINT64_C(0xd1c04e6157000001)
-
-struct registration {
-	uint64_t magic;
-	struct dicomm_comm *comm;
-	struct mem_handles handles;      /* of host memory */
-	struct user_buffer *user_buffer; /* of a device; or NULL */
-};
-
 /* Try to get all streams unblocked before an allocation. A driver that waits
  * for a blocked stream while it allocates may keep other threads from
  * unblocking it. But they may wait for this thread, so after some time it
@@ -179,6 +170,32 @@ dicomm_result_t dicomm_mem_free(void *ptr)
 	return FAIL(status, "mem_free: ptr %p is not from mem_alloc", ptr);
 }
 
+/* Later handles are larger, so a stale one is never taken for another. */
+static _Atomic uintptr_t last_handle;
+
+static void keep(struct dicomm_comm *comm, struct registration *r)
+{
+	r->handle = atomic_fetch_add(&last_handle, 1) + 1;
+	pthread_mutex_lock(&comm->registered.lock);
+	r->next = comm->registered.first;
+	comm->registered.first = r;
+	pthread_mutex_unlock(&comm->registered.lock);
+}
+
+/* NULL: it is not, or not any more, a handle of this communicator. */
+static struct registration *give_up(struct dicomm_comm *comm, uintptr_t handle)
+{
+	struct registration **at = &comm->registered.first, *r;
+
+	pthread_mutex_lock(&comm->registered.lock);
+	while ((r = *at) && r->handle != handle)
+		at = &r->next;
+	if (r)
+		*at = r->next;
+	pthread_mutex_unlock(&comm->registered.lock);
+	return r;
+}
+
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle)
 {
@@ -192,15 +209,19 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 	if (!size)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_register: size is 0");
+	if (size > PTRDIFF_MAX || size > UINTPTR_MAX - (uintptr_t)buff)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_register: size %zu: more than can be "
+			    "addressed from %p on",
+			    size, buff);
 	if (!handle)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_register: handle is NULL");
 	TRY(device_check(comm, "comm_register", "buff", buff));
-	r = malloc(sizeof(*r));
+	r = calloc(1, sizeof(*r));
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_register: out of memory");
-	*r = (struct registration){.comm = comm};
 	if (device_has_memory(comm->dev))
 		status = user_buffer_add(comm, buff, size, &r->user_buffer);
 	else
@@ -209,27 +230,25 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 		free(r);
 		return status;
 	}
-	r->magic = REGISTRATION_MAGIC;
-	atomic_fetch_add(&comm->registrations, 1);
-	*handle = r;
+	keep(comm, r);
+	*handle = (void *)r->handle;
 	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 {
-	struct registration *r = handle;
+	struct registration *r;
 
 	TRY(comm_check_handle(comm, "comm_deregister"));
-	if (!r || r->magic != REGISTRATION_MAGIC || r->comm != comm)
+	r = give_up(comm, (uintptr_t)handle);
+	if (!r)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_deregister: handle %p is not of this "
-			    "communicator",
+			    "communicator, or was deregistered",
 			    handle);
-	r->magic = 0;
 	comm_mem_deregister(comm, &r->handles);
 	if (r->user_buffer)
 		user_buffer_remove(comm, r->user_buffer);
 	free(r);
-	atomic_fetch_sub(&comm->registrations, 1);
 	return DICOMM_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
@@ -19,10 +20,16 @@
 #include "src/core/memory.h"
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static struct handle_pool pool = HANDLE_POOL(struct dicomm_comm);
+
+/* Messages show the first COMM_NAME_BYTES - 1 of them. */
+#define NAME_MOST 1023
 
 static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
+	handle_pool_forget(&pool);
+	host_stream_forget();
 	group_forget();
 	cross_progress_forget();
 }
@@ -77,10 +84,39 @@ static dicomm_result_t apply_slots(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t check_switch(const char *name, int value)
+{
+	if (value == DICOMM_UNDEFINED_INT || value == 0 || value == 1)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+		    "config: %s %d: neither 0 nor 1", name, value);
+}
+
+/* It stands in messages of one line. */
+static dicomm_result_t check_name(const char *name)
+{
+	size_t len = name ? strlen(name) : 0;
+
+	if (len > NAME_MOST)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: name %.40s...: %zu bytes, more than %d",
+			    name, len, NAME_MOST);
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == 127)
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "config: name: byte %zu is the control "
+				    "character %d",
+				    i, name[i]);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t apply_config(struct dicomm_comm *comm)
 {
 	const dicomm_config_t *c = &comm->config;
 
+	TRY(check_switch("blocking", c->blocking));
+	TRY(check_switch("deterministic", c->deterministic));
+	TRY(check_name(c->name));
 	snprintf(comm->name, sizeof(comm->name), "%s",
 		 c->name ? c->name : "comm");
 	comm->blocking = pick(c->blocking, 1) != 0;
@@ -107,6 +143,17 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
+static void free_registrations(struct dicomm_comm *comm)
+{
+	struct registration *r;
+
+	while ((r = comm->registered.first)) {
+		comm->registered.first = r->next;
+		comm_mem_deregister(comm, &r->handles);
+		free(r);
+	}
+}
+
 void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)
@@ -120,6 +167,7 @@ void comm_free(struct dicomm_comm *comm)
 	user_buffer_close(comm);
 	device_close(comm);
 	peer_access_unmap(comm);
+	free_registrations(comm);
 	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
 	comm_mem_free(comm, comm->bounce_buffers.memory,
 		      &comm->bounce_buffers.handles);
@@ -131,6 +179,7 @@ void comm_free(struct dicomm_comm *comm)
 		if (comm->transports[i].device)
 			comm->transports[i].transport->close(
 				comm->transports[i].device);
+	pthread_mutex_destroy(&comm->registered.lock);
 	pthread_mutex_destroy(&comm->fault.lock);
 	comm_config_free(&comm->config);
 	free(comm->peers);
@@ -142,8 +191,7 @@ void comm_free(struct dicomm_comm *comm)
 	drift_free(comm);
 	free(comm->logs.send);
 	free(comm->logs.recv);
-	comm->magic = 0;
-	free(comm);
+	handle_free(&pool, comm);
 }
 
 dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
@@ -156,14 +204,19 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 	if (ranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: nranks %d: not positive", ranks);
+	if (ranks > CONTROL_RANKS_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_rank: nranks %d: more than %d", ranks,
+			    CONTROL_RANKS_MAX);
 	if (rank < 0 || rank >= ranks)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: rank %d: not in 0 .. %d", rank,
 			    ranks - 1);
-	comm = calloc(1, sizeof(*comm));
+	comm = handle_alloc(&pool);
 	if (!comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
+	pthread_mutex_init(&comm->registered.lock, NULL);
 	pthread_mutex_init(&comm->fault.lock, NULL);
 	pthread_mutex_init(&comm->links_lock, NULL);
 	comm->generation = atomic_load(&comm_generation);

@@ -276,6 +276,10 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 	if (ndev < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_all: ndev %d: not positive", ndev);
+	if (ndev > CONTROL_RANKS_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_init_all: ndev %d: more than %d", ndev,
+			    CONTROL_RANKS_MAX);
 	memset(comms, 0, (size_t)ndev * sizeof(dicomm_comm_t));
 	for (int i = 0; i < ndev && devices; i++)
 		if (!devices[i] ||
@@ -442,6 +446,18 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	return status;
 }
 
+/* This would wait for the call that it has interrupted. */
+static dicomm_result_t check_outside(struct dicomm_comm *comm,
+				     const char *function)
+{
+	if (!comm_is_inside(comm))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "%s: this thread is inside a call on comm (in a signal "
+		    "handler, or in log_fn?): only comm_abort is possible",
+		    function);
+}
+
 static dicomm_result_t finalize_item(void *arg)
 {
 	return finalize_now(arg);
@@ -473,6 +489,7 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
 
 	TRY(comm_check_slow(comm, "comm_finalize"));
 	TRY(group_check_end(comm, "comm_finalize"));
+	TRY(check_outside(comm, "comm_finalize"));
 	atomic_store(&comm->state, COMM_FINALIZING);
 	if (comm->blocking)
 		return group_init(comm, finalize_item, finalize_refuse, comm);
@@ -493,11 +510,13 @@ static dicomm_result_t destroy_now(void *arg)
 {
 	struct dicomm_comm *comm = arg;
 
+	fault_complete(comm);
 	/* Cut a running init short; wait for a running finalize. */
 	if (atomic_load(&comm->state) == COMM_STARTING)
 		atomic_store(&comm->cancelled, true);
 	join_helper(comm);
-	if (atomic_load(&comm->state) == COMM_READY && !fault_is(comm)) {
+	if ((comm->leaving || atomic_load(&comm->state) == COMM_READY) &&
+	    !fault_is(comm)) {
 		atomic_store(&comm->state, COMM_FINALIZING);
 		finalize_now(comm);
 	}
@@ -506,8 +525,20 @@ static dicomm_result_t destroy_now(void *arg)
 	return DICOMM_SUCCESS;
 }
 
+static void destroy_refuse(void *arg)
+{
+	struct dicomm_comm *comm = arg;
+
+	if (comm->leaving)
+		atomic_store(&comm->state, COMM_READY);
+	comm->leaving = false;
+	atomic_store(&comm->ending, false);
+}
+
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 {
+	int ready = COMM_READY;
+
 	if (!comm)
 		return DICOMM_SUCCESS;
 	if (comm->magic != COMM_MAGIC)
@@ -519,7 +550,16 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 			    "comm_destroy: comm belongs to the parent of this "
 			    "process");
 	TRY(group_check_end(comm, "comm_destroy"));
-	return group_init(comm, destroy_now, NULL, comm);
+	TRY(check_outside(comm, "comm_destroy"));
+	if (atomic_exchange(&comm->ending, true))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_destroy: comm %p is being destroyed already",
+			    (void *)comm);
+	/* From now on, calls of this group on it would come after its end. */
+	if (group_open())
+		comm->leaving = atomic_compare_exchange_strong(
+			&comm->state, &ready, COMM_FINALIZING);
+	return group_init(comm, destroy_now, destroy_refuse, comm);
 }
 
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
@@ -534,6 +574,10 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
+	if (comm_is_inside(comm)) {
+		fault_mark_abort(comm);
+		return DICOMM_IN_PROGRESS;
+	}
 	starting = atomic_load(&comm->state) == COMM_STARTING;
 	fault_raise(comm, DICOMM_ERR_ABORTED, comm->rank, !starting,
 		    "rank %d aborted the communicator", comm->rank);

@@ -39,6 +39,8 @@ void comm_listen(const struct dicomm_comm *comm)
 		log_set_sink(NULL, NULL);
 }
 
+/* Of any later version, too */
+#define CONFIG_BYTES_MAX 4096
 #define CONFIG_STRINGS 4
 static void list_strings(dicomm_config_t *c, const char **list[CONFIG_STRINGS])
 {
@@ -74,6 +76,12 @@ dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				    "DICOMM_CONFIG_INITIALIZER (magic %#x, "
 				    "size %zu)",
 				    from->magic, from->size);
+		if (from->size > CONFIG_BYTES_MAX)
+			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				    "config: size %zu: no version of this "
+				    "library has a config of more than %d "
+				    "bytes",
+				    from->size, CONFIG_BYTES_MAX);
 		memcpy(&config, from,
 		       from->size < sizeof(config) ? from->size
 						   : sizeof(config));

@@ -38,6 +38,7 @@ struct member;
 struct operation;
 struct peer_access;
 struct step_ops;
+struct user_buffer;
 
 /* A bounce buffer holds bytes that were read from a peer until they are
  * reduced. */
@@ -76,6 +77,20 @@ struct call_logs {
 	struct call_log *send, *recv; /* [ranks], by pair number */
 };
 
+/* What dicomm_comm_register() has handed out. The user's handle is a number
+ * that no other registration of this process has or had. */
+struct registration {
+	struct registration *next;
+	uintptr_t handle;
+	struct mem_handles handles;      /* of host memory */
+	struct user_buffer *user_buffer; /* of a device; or NULL */
+};
+
+struct registrations {
+	pthread_mutex_t lock;
+	struct registration *first;
+};
+
 struct fault {
 	_Atomic int
 		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
@@ -91,6 +106,8 @@ struct fault {
 struct dicomm_comm {
 	uint64_t magic;
 	/* Hot: every call reads these. */
+	/* __builtin_thread_pointer() of the thread that came inside last */
+	_Atomic(void *) owner;
 	/* 1 while a thread is in the data path; in a group, the number of its
 	 * calls. fault_wait() waits until it is 0. */
 	_Atomic int inside;
@@ -174,7 +191,7 @@ struct dicomm_comm {
 	struct operation *last_collective; /* queued */
 	struct operation *spare;           /* a list */
 	struct created_op ops[COMM_OPS];
-	_Atomic int registrations;
+	struct registrations registered;
 
 	struct call_logs logs;
 	dicomm_stats_t stats;
@@ -182,6 +199,8 @@ struct dicomm_comm {
 	/* State. A helper thread may run init, split and finalize. */
 	_Atomic int state; /* enum comm_state */
 	_Atomic bool cancelled;
+	_Atomic bool ending; /* a thread, or its group, destroys it */
+	bool leaving;        /* a group is to finalize it before that */
 	pthread_t helper;
 	bool has_helper;
 	struct dicomm_comm
@@ -258,6 +277,8 @@ bool comm_enter_slow(struct dicomm_comm *comm);
  */
 static inline bool comm_enter(struct dicomm_comm *comm)
 {
+	atomic_store_explicit(&comm->owner, __builtin_thread_pointer(),
+			      memory_order_relaxed);
 	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&fence_needed, memory_order_relaxed))
@@ -269,6 +290,14 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 			     1))
 		return true;
 	return comm_enter_slow(comm);
+}
+
+/* Has this thread entered and not left? Then a signal handler asks, or a
+ * function of the user that the library calls. */
+static inline bool comm_is_inside(struct dicomm_comm *comm)
+{
+	return atomic_load(&comm->inside) &&
+	       atomic_load(&comm->owner) == __builtin_thread_pointer();
 }
 
 static inline void comm_leave(struct dicomm_comm *comm)

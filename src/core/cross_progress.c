@@ -22,6 +22,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dicomm_comm *first; /* those that are ready */
+static _Thread_local bool polling;
 
 /* Shared memory makes progress without us, so only network transports count. */
 static bool has_remote_transport(const struct dicomm_comm *comm)
@@ -82,13 +83,18 @@ void cross_progress_poll(void)
 	/* Another thread is doing it. */
 	if (pthread_mutex_trylock(&lock))
 		return;
+	polling = true;
 	for (struct dicomm_comm *c = first; c; c = c->other)
 		poll_one(c);
+	polling = false;
 	pthread_mutex_unlock(&lock);
 }
 
 void cross_progress_wait(void)
 {
+	/* A signal handler has interrupted this thread there. */
+	if (polling)
+		return;
 	pthread_mutex_lock(&lock);
 	pthread_mutex_unlock(&lock);
 }

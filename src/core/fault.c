@@ -32,6 +32,32 @@ void fault_stop_transports(struct dicomm_comm *comm)
 				comm->transports[i].device);
 }
 
+/* Needs the lock. */
+static void keep_cause(struct dicomm_comm *comm, dicomm_result_t status,
+		       int culprit, const char *text)
+{
+	comm->fault.culprit = culprit;
+	snprintf(comm->fault.text, sizeof(comm->fault.text), "%s", text);
+	atomic_store(&comm->fault.status, (int)status);
+	atomic_fetch_add(&fault_count, 1);
+	if (comm->fault.forming)
+		atomic_store(&comm->fault.forming->cancelled, true);
+}
+
+static void publish(struct dicomm_comm *comm, dicomm_result_t status,
+		    int culprit, bool tell, const char *text)
+{
+	comm_listen(comm);
+	log_error("%s rank %d: %s", comm->name, comm->rank, text);
+	comm_listen(NULL);
+	fault_stop_transports(comm);
+	if (tell && comm->control)
+		control_report(comm->control,
+			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
+							    : status,
+			       culprit, text);
+}
+
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 {
@@ -44,32 +70,46 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	va_end(args);
 	pthread_mutex_lock(&comm->fault.lock);
 	first = !fault_is(comm);
-	if (first) {
-		comm->fault.culprit = culprit;
-		memcpy(comm->fault.text, text, sizeof(text));
-		atomic_store(&comm->fault.status, (int)status);
-		atomic_fetch_add(&fault_count, 1);
-		if (comm->fault.forming)
-			atomic_store(&comm->fault.forming->cancelled, true);
-	}
+	if (first)
+		keep_cause(comm, status, culprit, text);
 	pthread_mutex_unlock(&comm->fault.lock);
 	/* Cancel after the fault is set: a thread that stops waiting because of
 	 * this reports the fault. */
 	if (status == DICOMM_ERR_ABORTED)
 		atomic_store(&comm->cancelled, true);
-	if (!first)
-		return (dicomm_result_t)atomic_load(&comm->fault.status);
+	if (first)
+		publish(comm, status, culprit, tell, text);
+	else
+		fault_complete(comm);
+	return (dicomm_result_t)atomic_load(&comm->fault.status);
+}
 
-	comm_listen(comm);
-	log_error("%s rank %d: %s", comm->name, comm->rank, text);
-	comm_listen(NULL);
-	fault_stop_transports(comm);
-	if (tell && comm->control)
-		control_report(comm->control,
-			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
-							    : status,
-			       culprit, text);
-	return status;
+void fault_mark_abort(struct dicomm_comm *comm)
+{
+	int was = atomic_load(&comm->fault.status);
+
+	while (was <= DICOMM_SUCCESS &&
+	       !atomic_compare_exchange_weak(&comm->fault.status, &was,
+					     DICOMM_ERR_ABORTED))
+		;
+	atomic_store(&comm->cancelled, true);
+}
+
+/* A fault without a text was only marked. */
+void fault_complete(struct dicomm_comm *comm)
+{
+	char text[sizeof(comm->fault.text)];
+	bool marked;
+
+	snprintf(text, sizeof(text), "rank %d aborted the communicator",
+		 comm->rank);
+	pthread_mutex_lock(&comm->fault.lock);
+	marked = fault_is(comm) && !*comm->fault.text;
+	if (marked)
+		keep_cause(comm, DICOMM_ERR_ABORTED, comm->rank, text);
+	pthread_mutex_unlock(&comm->fault.lock);
+	if (marked)
+		publish(comm, DICOMM_ERR_ABORTED, comm->rank, true, text);
 }
 
 void fault_tell_abort(struct dicomm_comm *comm)
@@ -157,6 +197,7 @@ dicomm_result_t fault_report(struct dicomm_comm *comm)
 {
 	char text[sizeof(comm->fault.text)];
 
+	fault_complete(comm);
 	fault_text(comm, text, sizeof(text));
 	log_set_last_error(text);
 	return (dicomm_result_t)atomic_load(&comm->fault.status);

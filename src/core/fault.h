@@ -19,6 +19,11 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 /* Tell the others that this rank aborted. During init, the thread that runs it
  * does so, because the others may have met already. */
 void fault_tell_abort(struct dicomm_comm *comm);
+/* Mark it as aborted by this rank, in a signal handler that may have interrupted
+ * anything: takes no lock and logs nothing. The first who reports the fault, or
+ * fault_complete(), does the rest. */
+void fault_mark_abort(struct dicomm_comm *comm);
+void fault_complete(struct dicomm_comm *comm);
 /* If comm breaks, the init of `forming` ends too. NULL: none any more. */
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* The init of this rank failed for the reason that was just logged. Tells the

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "src/base/clock.h"
+#include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/engine/prepare.h"
@@ -52,6 +53,8 @@ struct host_stream {
 	/* Used by the progress thread only. */
 	struct place *head, *tail;
 };
+
+static struct handle_pool pool = HANDLE_POOL(struct host_stream);
 
 struct batch {
 	struct item *items;
@@ -569,6 +572,11 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	return status;
 }
 
+void host_stream_forget(void)
+{
+	handle_pool_forget(&pool);
+}
+
 bool stream_valid(dicomm_stream_t stream)
 {
 	const struct host_stream *st = stream;
@@ -598,7 +606,7 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 	if (!stream)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host_stream_create: stream is NULL");
-	st = calloc(1, sizeof(*st));
+	st = handle_alloc(&pool);
 	if (!st)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "host_stream_create: out of memory");
@@ -641,7 +649,6 @@ dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 		return stream_refuse(stream, "host_stream_destroy");
 	TRY(group_check_end(st, "host_stream_destroy"));
 	status = wait_for_all(st);
-	st->magic = 0;
-	free(st);
+	handle_free(&pool, st);
 	return status;
 }

@@ -25,6 +25,8 @@ struct item {
 bool group_open(void);
 /* Forget the calls of the parent's group, in the child of a fork. */
 void group_forget(void);
+/* Forget the streams that were destroyed, in the child of a fork. */
+void host_stream_forget(void);
 /* Fails with ERR_INVALID_USAGE, logged, if the group has calls on this
  * communicator or host stream, which is about to be destroyed. Those calls
  * would run after its end. */

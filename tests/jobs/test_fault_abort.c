@@ -98,6 +98,75 @@ static void check_remote(const struct job_rank *me, dicomm_result_t status,
 		  name);
 }
 
+/* ---- in a signal handler ---- */
+
+static dicomm_comm_t signalled;
+static _Atomic int handler_status = -1;
+
+static void abort_here(int number)
+{
+	(void)number;
+	atomic_store(&handler_status, (int)dicomm_comm_abort(signalled));
+}
+
+/* Until a signal has come inside the call */
+static void *interrupt(void *arg)
+{
+	const pthread_t *thread = arg;
+	struct word *w = job_board();
+
+	while (!atomic_load(&w->stop)) {
+		pthread_kill(*thread, SIGUSR1);
+		usleep(20000);
+	}
+	return NULL;
+}
+
+/* The thread that is inside the call cannot wait for it. */
+static void interrupted(struct job_rank *me)
+{
+	const struct sigaction act = {.sa_handler = abort_here};
+	struct word *w = job_board();
+	dicomm_result_t status = DICOMM_SUCCESS;
+	pthread_t thread, self;
+
+	if (me->rank) {
+		check_remote(me, dicomm_barrier(me->comm, NULL), 0);
+		atomic_store(&w->stop, true);
+		timed_destroy(me);
+		return;
+	}
+	signalled = me->comm;
+	sigaction(SIGUSR1, &act, NULL);
+	self = pthread_self();
+	JOB_CHECK(!pthread_create(&thread, NULL, interrupt, &self),
+		  "no thread");
+	while (status == DICOMM_SUCCESS) {
+		int32_t x = 0;
+
+		/* Nobody sends: it waits, and the signal comes meanwhile. */
+		status = dicomm_recv(&x, 1, DICOMM_INT32, 1, me->comm, NULL);
+	}
+	JOB_CHECK(status == DICOMM_ERR_ABORTED &&
+			  strstr(dicomm_get_last_error(me->comm),
+				 "rank 0 aborted"),
+		  "status %d, \"%s\"", (int)status,
+		  dicomm_get_last_error(me->comm));
+	JOB_CHECK(atomic_load(&handler_status) == DICOMM_IN_PROGRESS ||
+			  atomic_load(&handler_status) == DICOMM_SUCCESS,
+		  "abort in the handler gave %d", atomic_load(&handler_status));
+	wait_for(&w->stop, "the end of rank 1");
+	pthread_join(thread, NULL);
+	check_aborted(me);
+	timed_destroy(me);
+}
+
+START_TEST(a_signal_handler_aborts_the_call_that_it_interrupts)
+{
+	job_run(&(struct job){.run = interrupted, .ranks = 2});
+}
+END_TEST
+
 /* ---- a call that waits ---- */
 
 struct aborter {
@@ -819,6 +888,8 @@ int main(void)
 	TCase *tcase = tcase_create("fault_abort");
 
 	tcase_set_timeout(tcase, job_is_long() ? 1000 : 100);
+	tcase_add_test(tcase,
+		       a_signal_handler_aborts_the_call_that_it_interrupts);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
 			    HOWS);

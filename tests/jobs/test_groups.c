@@ -194,6 +194,42 @@ START_TEST(a_refused_call_is_not_part_of_the_group)
 }
 END_TEST
 
+/* It would be freed twice, or used after its end. */
+static void end_twice(struct job_rank *me)
+{
+	int32_t x = 1;
+	dicomm_comm_t other, old;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &other, NULL));
+	old = other;
+	start_group();
+	JOB_TRY(dicomm_comm_destroy(other));
+	JOB_REFUSED(dicomm_comm_destroy(other), DICOMM_ERR_INVALID_USAGE,
+		    "is being destroyed already");
+	JOB_REFUSED(dicomm_comm_finalize(other), DICOMM_ERR_INVALID_USAGE,
+		    "was finalized");
+	JOB_REFUSED(dicomm_allreduce(&x, &x, 1, DICOMM_INT32, DICOMM_SUM, other,
+				     NULL),
+		    DICOMM_ERR_INVALID_USAGE, "was finalized");
+	end_group();
+	for (int i = 0; i < 3; i++) {
+		JOB_REFUSED(dicomm_comm_destroy(old),
+			    DICOMM_ERR_INVALID_ARGUMENT, "not a communicator");
+		JOB_REFUSED(dicomm_barrier(old, NULL),
+			    DICOMM_ERR_INVALID_ARGUMENT, "not a communicator");
+		/* Its memory is not used again at once. */
+		JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &other, NULL));
+		JOB_CHECK(other != old, "the handle came back");
+		JOB_TRY(dicomm_comm_destroy(other));
+	}
+}
+
+START_TEST(a_group_ends_a_communicator_once)
+{
+	job_run(&(struct job){.run = end_twice, .ranks = 2});
+}
+END_TEST
+
 /* Some of a group goes on, and some of it has failed: that is what is told. */
 static void fail_beside(struct job_rank *me)
 {
@@ -550,6 +586,7 @@ int main(void)
 		tcase, communicators_of_a_group_may_come_in_any_order, 0, 2);
 	tcase_add_test(tcase, ranks_need_not_draw_the_same_groups);
 	tcase_add_test(tcase, a_refused_call_is_not_part_of_the_group);
+	tcase_add_test(tcase, a_group_ends_a_communicator_once);
 	tcase_add_test(tcase, what_goes_on_hides_no_failure);
 	tcase_add_loop_test(tcase,
 			    all_pairs_exchange_messages_and_a_rank_with_itself,

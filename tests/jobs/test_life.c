@@ -3,6 +3,7 @@
  * from others, fork, and nothing left behind. */
 #include <check.h>
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include "tests/support/trial.h"
 #include "transports/transport.h"
 
+#define MANY 300
 #define BAD DICOMM_ERR_INVALID_ARGUMENT
 #define USAGE DICOMM_ERR_INVALID_USAGE
 
@@ -57,6 +59,8 @@ static void bad_init(struct job_rank *me)
 	dicomm_unique_id_t id = {"no id at all"}, good = job_id();
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	const char *devices[3] = {"host", "toaster", "host"};
+	static dicomm_comm_t many[65537];
+	char name[2000] = "";
 	dicomm_comm_t old = (dicomm_comm_t)(void *)&config, comm = old;
 	dicomm_comm_t comms[3] = {old, old, old};
 
@@ -92,6 +96,30 @@ static void bad_init(struct job_rank *me)
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "timeout_ms -1: negative");
 	config.timeout_ms = DICOMM_UNDEFINED_INT;
+	config.blocking = 7;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "blocking 7: neither 0 nor 1");
+	config.blocking = DICOMM_UNDEFINED_INT;
+	config.deterministic = 99;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "deterministic 99: neither 0 nor 1");
+	config.deterministic = DICOMM_UNDEFINED_INT;
+	config.size = SIZE_MAX;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "size 18446744073709551615");
+	config.size = sizeof(config);
+	memset(name, 'a', sizeof(name) - 1);
+	config.name = name;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "1999 bytes");
+	config.name = "two\nlines";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
+		    BAD, "name: byte 3");
+	config.name = NULL;
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, INT_MAX, good, 0), BAD,
+		    "nranks 2147483647: more than 65536");
+	JOB_REFUSED(dicomm_comm_init_all(many, 65537, NULL), BAD,
+		    "ndev 65537: more than 65536");
 	config.transports = "pigeon";
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, good, 0, &config),
 		    BAD, "pigeon");
@@ -137,6 +165,37 @@ START_TEST(ranks_of_a_launcher_may_have_options)
 			      .ranks = 1,
 			      .bare = true,
 			      .env = {"DICOMM_RANK=0", "DICOMM_SIZE=1"}});
+}
+END_TEST
+
+/* Each rank looks for all others, so this is no place for a list. */
+static void many_here(struct job_rank *me)
+{
+	static dicomm_comm_t comms[MANY];
+	static int32_t in[MANY], out[MANY];
+	const int n = job_is_sanitized() ? 60 : MANY;
+
+	(void)me;
+	JOB_TRY(dicomm_comm_init_all(comms, n, NULL));
+	JOB_TRY(dicomm_group_start());
+	for (int r = 0; r < n; r++) {
+		in[r] = r;
+		JOB_TRY(dicomm_allreduce(&in[r], &out[r], 1, DICOMM_INT32,
+					 DICOMM_SUM, comms[r], NULL));
+	}
+	JOB_TRY(dicomm_group_end());
+	for (int r = 0; r < n; r++)
+		JOB_CHECK(out[r] == n * (n - 1) / 2, "rank %d has %d", r,
+			  out[r]);
+	JOB_TRY(dicomm_group_start());
+	for (int r = 0; r < n; r++)
+		JOB_TRY(dicomm_comm_destroy(comms[r]));
+	JOB_TRY(dicomm_group_end());
+}
+
+START_TEST(a_process_may_have_many_ranks)
+{
+	job_run(&(struct job){.run = many_here, .ranks = 1, .bare = true});
 }
 END_TEST
 
@@ -209,7 +268,7 @@ static void unlike_options(struct job_rank *me)
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	dicomm_comm_t comm = NULL;
 
-	config.deterministic = me->rank;
+	config.deterministic = me->rank > 0;
 	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, me->ranks, job_id(),
 						 me->rank, &config),
 		    USAGE, "deterministic");
@@ -1048,6 +1107,7 @@ int main(void)
 	tcase_add_test(tcase, a_bad_init_is_refused);
 	tcase_add_test(tcase, ranks_of_a_launcher_may_have_options);
 	tcase_add_test(tcase, init_all_takes_the_default_device);
+	tcase_add_test(tcase, a_process_may_have_many_ranks);
 	tcase_add_test(tcase, options_are_copied);
 	tcase_add_test(tcase, unlike_options_are_named);
 	tcase_add_test(tcase, the_caller_may_bring_his_own_bootstrap);

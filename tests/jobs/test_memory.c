@@ -426,6 +426,8 @@ END_TEST
 
 static void refused(struct job_rank *me)
 {
+	dicomm_comm_t other;
+	void *later;
 	void *memory, *handle;
 	char local[64];
 
@@ -457,6 +459,25 @@ static void refused(struct job_rank *me)
 		    DICOMM_ERR_INVALID_ARGUMENT, "handle");
 	JOB_REFUSED(dicomm_comm_deregister(NULL, local),
 		    DICOMM_ERR_INVALID_ARGUMENT, "comm");
+	JOB_REFUSED(dicomm_comm_register(me->comm, local, SIZE_MAX, &handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "18446744073709551615");
+	/* No handle, a stale one, and one of another communicator */
+	JOB_REFUSED(dicomm_comm_deregister(me->comm, (void *)0x1234),
+		    DICOMM_ERR_INVALID_ARGUMENT, "handle 0x1234");
+	JOB_TRY(dicomm_comm_register(me->comm, local, 1, &handle));
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+	JOB_TRY(dicomm_comm_register(me->comm, local, 1, &later));
+	JOB_REFUSED(dicomm_comm_deregister(me->comm, handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "was deregistered");
+	JOB_TRY(dicomm_comm_split(me->comm, 0, 0, &other, NULL));
+	JOB_REFUSED(dicomm_comm_deregister(other, later),
+		    DICOMM_ERR_INVALID_ARGUMENT, "not of this communicator");
+	/* The end of a communicator takes back what is registered. */
+	JOB_TRY(dicomm_comm_register(other, local, 1, &handle));
+	JOB_TRY(dicomm_comm_destroy(other));
+	JOB_REFUSED(dicomm_comm_deregister(other, handle),
+		    DICOMM_ERR_INVALID_ARGUMENT, "not a communicator");
+	JOB_TRY(dicomm_comm_deregister(me->comm, later));
 	trial_run((struct trial){.kind = TRIAL_ALLREDUCE, .count = 10}, me);
 }
 

@@ -1151,6 +1151,7 @@ START_TEST(another_host_name_is_another_host)
 	struct tp_device *dev = open_device(0, 1, 8, 4096);
 	struct tp_blob blob;
 	struct shm_address a;
+	struct shm_host host;
 	char why[160] = "";
 	int status;
 	pid_t pid;
@@ -1159,8 +1160,8 @@ START_TEST(another_host_name_is_another_host)
 	ck_assert(shm_address_parse(&blob, &a, why, sizeof(why)));
 	pid = fork();
 	if (pid == 0)
-		_exit(!move_elsewhere() ||
-		      shm_address_is_local(&a, why, sizeof(why)) ||
+		_exit(!move_elsewhere() || (shm_host_find(&host), false) ||
+		      shm_address_is_local(&a, &host, why, sizeof(why)) ||
 		      !strstr(why, "host name"));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
@@ -1173,20 +1174,22 @@ START_TEST(an_address_from_elsewhere_says_so)
 	struct tp_device *dev = open_device(0, 1, 8, 4096);
 	struct tp_blob blob;
 	struct shm_address a;
+	struct shm_host host;
 	char why[160] = "";
 
 	shm->address(dev, &blob);
+	shm_host_find(&host);
 	ck_assert(shm_address_parse(&blob, &a, why, sizeof(why)));
-	ck_assert(shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert(shm_address_is_local(&a, &host, why, sizeof(why)));
 	a.host_id++;
-	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert(!shm_address_is_local(&a, &host, why, sizeof(why)));
 	ck_assert_ptr_nonnull(strstr(why, "DICOMM_HOSTID"));
 	a.host_id--;
 	a.pid_namespace++;
-	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert(!shm_address_is_local(&a, &host, why, sizeof(why)));
 	ck_assert_ptr_nonnull(strstr(why, "pid namespace"));
 	a.boot_id[3]++;
-	ck_assert(!shm_address_is_local(&a, why, sizeof(why)));
+	ck_assert(!shm_address_is_local(&a, &host, why, sizeof(why)));
 	ck_assert_ptr_nonnull(strstr(why, "machine"));
 	shm->close(dev);
 }

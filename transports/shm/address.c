@@ -18,12 +18,6 @@
 #define MAGIC 0x4d485344u /* "DSHM" */
 #define VERSION 3
 
-struct host {
-	uint8_t boot_id[16];
-	uint64_t pid_namespace;
-	uint64_t host_id;
-};
-
 static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -58,7 +52,7 @@ static void boot_id_read(uint8_t id[16])
 	}
 }
 
-static void host_identity(struct host *h)
+void shm_host_find(struct shm_host *h)
 {
 	struct stat st;
 
@@ -77,17 +71,15 @@ static uint64_t address_check(const struct shm_address *a)
 	return hash_bytes(HASH_START, &copy, sizeof(copy));
 }
 
-void shm_address_pack(struct shm_address *a, struct tp_blob *blob)
+void shm_address_pack(struct shm_address *a, const struct shm_host *host,
+		      struct tp_blob *blob)
 {
-	struct host h;
-
 	_Static_assert(sizeof(*a) <= sizeof(blob->data), "must fit");
-	host_identity(&h);
 	a->magic = MAGIC;
 	a->version = VERSION;
-	memcpy(a->boot_id, h.boot_id, sizeof(a->boot_id));
-	a->pid_namespace = h.pid_namespace;
-	a->host_id = h.host_id;
+	memcpy(a->boot_id, host->boot_id, sizeof(a->boot_id));
+	a->pid_namespace = host->pid_namespace;
+	a->host_id = host->host_id;
 	a->check = address_check(a);
 	memset(blob, 0, sizeof(*blob));
 	blob->len = sizeof(*a);
@@ -122,17 +114,15 @@ bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
 	return true;
 }
 
-bool shm_address_is_local(const struct shm_address *a, char *why, size_t len)
+bool shm_address_is_local(const struct shm_address *a,
+			  const struct shm_host *host, char *why, size_t len)
 {
-	struct host h;
-
-	host_identity(&h);
-	if (memcmp(a->boot_id, h.boot_id, sizeof(h.boot_id)) != 0)
+	if (memcmp(a->boot_id, host->boot_id, sizeof(host->boot_id)) != 0)
 		snprintf(why, len, "it is on another machine");
-	else if (a->host_id != h.host_id)
+	else if (a->host_id != host->host_id)
 		snprintf(why, len,
 			 "its host name or DICOMM_HOSTID is another one");
-	else if (a->pid_namespace != h.pid_namespace)
+	else if (a->pid_namespace != host->pid_namespace)
 		snprintf(why, len,
 			 "it is in another pid namespace (container) of this "
 			 "machine");

@@ -25,15 +25,25 @@ struct shm_address {
 	struct shm_rates rates; /* the rates that the rank has measured */
 };
 
+/* The machine and the pid namespace that this process is in. */
+struct shm_host {
+	uint8_t boot_id[16];
+	uint64_t pid_namespace;
+	uint64_t host_id;
+};
+
+void shm_host_find(struct shm_host *host);
 /* Add the identity of this machine and the check, and put the address into
  * the blob. */
-void shm_address_pack(struct shm_address *a, struct tp_blob *blob);
+void shm_address_pack(struct shm_address *a, const struct shm_host *host,
+		      struct tp_blob *blob);
 /* Returns false if the bytes are no address of shm; `why` says what is
  * wrong. */
 bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
 		       char *why, size_t len);
 /* Returns true if that rank is on this machine and in this pid namespace.
  * Otherwise `why` says what differs. */
-bool shm_address_is_local(const struct shm_address *a, char *why, size_t len);
+bool shm_address_is_local(const struct shm_address *a,
+			  const struct shm_host *host, char *why, size_t len);
 
 #endif

@@ -28,7 +28,10 @@
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shm_segment *segments;
+/* By nonce. A process may have a thousand ranks, and each looks for all
+ * others. */
+#define BUCKETS 1024 /* a power of two */
+static struct shm_segment *segments[BUCKETS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fork_prepare(void)
@@ -45,7 +48,7 @@ static void fork_parent(void)
  * and it must not take the parent's ranks for its own. */
 static void fork_child(void)
 {
-	segments = NULL;
+	memset(segments, 0, sizeof(segments));
 	pthread_mutex_init(&lock, NULL);
 }
 
@@ -94,20 +97,32 @@ static uint64_t ring_bytes(const struct shm_header *head)
 			  (uint64_t)head->slots * head->slot_bytes);
 }
 
+static struct shm_segment **bucket_of(const uint64_t nonce[2])
+{
+	return &segments[nonce[0] & (BUCKETS - 1)];
+}
+
 static struct shm_segment *table_find(const uint64_t nonce[2])
 {
-	struct shm_segment *s = segments;
+	struct shm_segment *s = *bucket_of(nonce);
 
 	while (s && memcmp(s->nonce, nonce, sizeof(s->nonce)) != 0)
 		s = s->next;
 	return s;
 }
 
+static void table_add_locked(struct shm_segment *seg)
+{
+	struct shm_segment **bucket = bucket_of(seg->nonce);
+
+	seg->next = *bucket;
+	*bucket = seg;
+}
+
 static void table_add(struct shm_segment *seg)
 {
 	table_lock();
-	seg->next = segments;
-	segments = seg;
+	table_add_locked(seg);
 	table_unlock();
 }
 
@@ -306,10 +321,8 @@ dicomm_result_t shm_segment_attach(const struct shm_address *a,
 		seg->refs++;
 	} else {
 		status = segment_import(a, &seg);
-		if (status == DICOMM_SUCCESS) {
-			seg->next = segments;
-			segments = seg;
-		}
+		if (status == DICOMM_SUCCESS)
+			table_add_locked(seg);
 	}
 	table_unlock();
 	if (status == DICOMM_SUCCESS)
@@ -319,7 +332,7 @@ dicomm_result_t shm_segment_attach(const struct shm_address *a,
 
 static void segment_put_locked(struct shm_segment *seg)
 {
-	struct shm_segment **at = &segments;
+	struct shm_segment **at = bucket_of(seg->nonce);
 
 	if (--seg->refs)
 		return;
@@ -474,7 +487,8 @@ void shm_ring_put(struct shm_ring *ring)
 	table_unlock();
 }
 
-void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob)
+void shm_segment_address(const struct shm_segment *seg,
+			 const struct shm_host *host, struct tp_blob *blob)
 {
 	const struct shm_header *head = seg->head;
 	struct shm_address a;
@@ -488,5 +502,5 @@ void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob)
 	a.slots = head->slots;
 	a.slot_bytes = head->slot_bytes;
 	shm_measure(&a.rates);
-	shm_address_pack(&a, blob);
+	shm_address_pack(&a, host, blob);
 }

@@ -89,7 +89,8 @@ dicomm_result_t shm_segment_attach(const struct shm_address *a,
 				   struct shm_segment **out);
 void shm_segment_put(struct shm_segment *seg);
 /* Give the address by which peers attach to the segment. */
-void shm_segment_address(const struct shm_segment *seg, struct tp_blob *blob);
+void shm_segment_address(const struct shm_segment *seg,
+			 const struct shm_host *host, struct tp_blob *blob);
 /* Returns true if the address is that of a rank of this process. */
 bool shm_segment_is_own(const struct shm_address *a);
 

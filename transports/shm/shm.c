@@ -90,6 +90,7 @@ struct tp_peer {
 struct tp_device {
 	_Atomic bool aborted;
 	struct tp_config config;
+	struct shm_host host;    /* each of many ranks compares itself to it */
 	struct shm_segment *seg; /* counted in its refs */
 	struct tp_peer *peers;
 	struct shm_offer offer;
@@ -145,6 +146,7 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	dev->config = *config;
+	shm_host_find(&dev->host);
 	dev->cma = cma_mode();
 	dev->core_cache_bytes = config->core_cache_bytes
 					? config->core_cache_bytes
@@ -175,7 +177,7 @@ static void shm_share_cores(struct tp_device *dev)
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 {
-	shm_segment_address(dev->seg, address);
+	shm_segment_address(dev->seg, &dev->host, address);
 }
 
 static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -183,9 +185,8 @@ static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 {
 	struct shm_address a;
 
-	(void)dev;
 	if (!shm_address_parse(address, &a, why, len) ||
-	    !shm_address_is_local(&a, why, len) ||
+	    !shm_address_is_local(&a, &dev->host, why, len) ||
 	    !shm_segment_reachable(&a, why, len))
 		return false;
 	shm_rates_tell(&a.rates);
@@ -202,7 +203,7 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	char why[160];
 
 	if (!shm_address_parse(address, &a, why, sizeof(why)) ||
-	    !shm_address_is_local(&a, why, sizeof(why)))
+	    !shm_address_is_local(&a, &dev->host, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "shm: rank %d: %s", rank, why);
 	TRY(terms_check_peer(
 		"shm", config, config->slot_bytes, rank,

@@ -10,6 +10,8 @@
 
 #include "dicomm.h"
 
+#define CONTROL_RANKS_MAX 65536
+
 /* The control thread calls failed() and query(), which must not block. */
 struct control_events {
 	/* Rank `culprit` died or aborted (status DICOMM_ERR_REMOTE), or

@@ -437,10 +437,10 @@ static void lost(struct conn *conn, const char *why)
 
 static dicomm_result_t check(const struct control_config *config)
 {
-	if (config->ranks < 1 || config->ranks > MEMBERS_RANKS_MAX)
+	if (config->ranks < 1 || config->ranks > CONTROL_RANKS_MAX)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%d ranks: not between 1 and %d", config->ranks,
-			    MEMBERS_RANKS_MAX);
+			    CONTROL_RANKS_MAX);
 	if (config->rank < 0 || config->rank >= config->ranks)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "rank %d: not one of %d ranks", config->rank,
@@ -523,7 +523,7 @@ dicomm_result_t control_open(const struct control_config *config,
 
 void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
 {
-	if (ranks < 2 || ranks > MEMBERS_RANKS_MAX || rank < 0 || rank >= ranks)
+	if (ranks < 2 || ranks > CONTROL_RANKS_MAX || rank < 0 || rank >= ranks)
 		return;
 	if (auth_init() == DICOMM_SUCCESS && loop_start() == DICOMM_SUCCESS)
 		join_tell_failure(id, rank, ranks);

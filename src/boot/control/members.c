@@ -36,12 +36,12 @@ bool members_init(struct members *m, const struct rank_info *info)
 static dicomm_result_t examine(struct members *m, const struct rank_info *info,
 			       const char *where, char *why, size_t len)
 {
-	if (!info->ranks || info->ranks > MEMBERS_RANKS_MAX ||
+	if (!info->ranks || info->ranks > CONTROL_RANKS_MAX ||
 	    info->rank >= info->ranks) {
 		snprintf(why, len,
 			 "rank %" PRIu32 " (%s) of %" PRIu32
 			 " ranks: no such rank (at most %d ranks)",
-			 info->rank, where, info->ranks, MEMBERS_RANKS_MAX);
+			 info->rank, where, info->ranks, CONTROL_RANKS_MAX);
 		return DICOMM_ERR_INVALID_USAGE;
 	}
 	if (!members_init(m, info)) {

@@ -7,10 +7,9 @@
 #ifndef DICOMM_BOOT_MEMBERS_H
 #define DICOMM_BOOT_MEMBERS_H
 
+#include "src/boot/control/config.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/net/listener.h"
-
-#define MEMBERS_RANKS_MAX 65536
 
 struct member {
 	struct peer_conn *peer; /* NULL: not connected yet, or gone */
