@@ -79,6 +79,8 @@ dicomm_result_t storm_next(struct storm *s)
 
 	for (int i = 0; i < n; i++) {
 		t[i] = draw(&all, &own, s->me.ranks);
+		if (s->most && t[i].count > s->most)
+			t[i].count = s->most;
 		trial_fill(&t[i], &s->me);
 	}
 	status = call_all(s, t, n, mode);

@@ -16,6 +16,7 @@
 struct storm {
 	struct job_rank me;
 	unsigned seed, number;
+	size_t most; /* elements of a block, set after storm_begin(); 0: many */
 	dicomm_stream_t streams[STORM_STREAMS];
 };
 
