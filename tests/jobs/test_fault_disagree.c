@@ -419,7 +419,7 @@ static void check_said(dicomm_redop_t op, const char *words)
 	struct call call = {.coll = COLL_REDUCE,
 			    .type = DICOMM_FLOAT8E5M2FNUZ,
 			    .op = op,
-			    .root = MEMBERS_RANKS_MAX - 1,
+			    .root = CONTROL_RANKS_MAX - 1,
 			    .count = SIZE_MAX};
 	uint32_t signature;
 	char mine[128], said[128];
