@@ -480,6 +480,162 @@ typedef struct {
 	char pci[16];
 } dicomm_device_info_t;
 
+/** Axes of a tensor, and dims of a mesh, at most. */
+#define DICOMM_AXES 8
+
+/**
+ * A box of a tensor: the elements whose index is in lo[a] .. hi[a] - 1 on each
+ * axis a, on one rank. It may be empty. Set all of it to zero first.
+ */
+typedef struct {
+	/** Rank of the communicator that holds or wants it. */
+	int rank;
+	/** Of a source: which term of the sum it is; see dicomm_tensor_t. */
+	int term;
+	/** First index on each axis, and the one after the last. */
+	int64_t lo[DICOMM_AXES];
+	int64_t hi[DICOMM_AXES];
+	/** Elements from the pointer that dicomm_redistribute_run() is given to
+	 * the first element of the box; 0 or more. */
+	int64_t offset;
+	/** Elements between neighbours along each axis, 0 or more; of a target,
+	 * such that no two elements are in one place. All 0: in row-major order
+	 * without gaps. */
+	int64_t stride[DICOMM_AXES];
+} dicomm_box_t;
+
+/** How one dim of a mesh has a tensor; the words of DTensor. */
+typedef enum {
+	/** Each has all. */
+	DICOMM_REPLICATE = 0,
+	/** Each has an interval of one axis. */
+	DICOMM_SHARD = 1,
+	/** Each has one term of a sum. */
+	DICOMM_PARTIAL = 2
+} dicomm_placement_kind_t;
+
+/** A placement. */
+typedef struct {
+	dicomm_placement_kind_t kind;
+	/** Of DICOMM_SHARD: the axis. */
+	int axis;
+	/** Of DICOMM_SHARD: elements of each part, 0 or more, which are the
+	 * axis together. NULL: equal parts, rounded up, of which the last ones
+	 * are shorter or empty, as torch.chunk() makes them. */
+	const int64_t *extents;
+} dicomm_placement_t;
+
+/** Ranks in a grid, and how each dim of it has a tensor. */
+typedef struct {
+	int dims;
+	int extent[DICOMM_AXES];
+	/** All ranks, the last dim counting fastest. */
+	const int *ranks;
+	dicomm_placement_t placements[DICOMM_AXES];
+} dicomm_mesh_t;
+
+/**
+ * A tensor, where it is and where it is to be. Begin with
+ * DICOMM_TENSOR_INITIALIZER.
+ *
+ * Boxes of a source may overlap. Boxes of one term are copies: where they
+ * overlap they have equal elements, and any of them is read. The result is the
+ * sum over the terms, each times its weight, and each term has to cover what is
+ * wanted. With one term, of weight 1, that is a copy.
+ */
+typedef struct {
+	/** Set by the initializer. */
+	size_t size;
+	/** For messages; NULL: none. */
+	const char *name;
+	dicomm_datatype_t type;
+	/** 1 to DICOMM_AXES. */
+	int axes;
+	/** Elements along each axis; 0 is an empty tensor. */
+	int64_t shape[DICOMM_AXES];
+	/** Boxes of all ranks, in any order; a rank may have several. */
+	const dicomm_box_t *source;
+	size_t sources;
+	const dicomm_box_t *target;
+	size_t targets;
+	/** Terms of the sum, numbered from 0; 0 means 1. */
+	int terms;
+	/** A weight for each term, of float types; NULL: all are 1. */
+	const double *weights;
+} dicomm_tensor_t;
+
+/** Initial value of a dicomm_tensor_t: nothing set. */
+#define DICOMM_TENSOR_INITIALIZER                                           \
+	{                                                                   \
+		sizeof(dicomm_tensor_t), NULL, DICOMM_INT8, 0,              \
+			{0, 0, 0, 0, 0, 0, 0, 0}, NULL, 0, NULL, 0, 0, NULL \
+	}
+
+/** In which way pieces get to several ranks that want them. */
+typedef enum {
+	/** The one with the least predicted time. */
+	DICOMM_WAY_AUTO = 0,
+	/** Each rank gets all that it wants from ranks that hold it. A sum is
+	 * made by one of the ranks that want it, which passes it on. */
+	DICOMM_WAY_DIRECT = 1,
+	/** Ranks that want the same get, or add up, a share of it each, and
+	 * pass that on to the others. */
+	DICOMM_WAY_SCATTER = 2,
+	/** One of them gets it, and passes it on to the others. */
+	DICOMM_WAY_LEADER = 3
+} dicomm_way_t;
+
+/** Options of dicomm_redistribute_plan(); equal on all ranks. Begin with
+ * DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER. */
+typedef struct {
+	/** Set by the initializer. */
+	size_t size;
+	dicomm_way_t way;
+	/** Bytes of memory of its device that a rank may use beside the tensors
+	 * and the description of its pieces; at least 4096. 0: 64 MiB. */
+	size_t staging_bytes;
+	/** 1: elements that no target wants are not an error. */
+	int allow_unwanted;
+	/** 1: do not compare the descriptions of the ranks. The call is then a
+	 * local one. */
+	int local;
+} dicomm_redistribute_config_t;
+
+/** Initial value of a dicomm_redistribute_config_t: nothing set. */
+#define DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER                                 \
+	{                                                                      \
+		sizeof(dicomm_redistribute_config_t), DICOMM_WAY_AUTO, 0, 0, 0 \
+	}
+
+/** A plan of one rank, from dicomm_redistribute_plan(). */
+typedef struct dicomm_redistribute *dicomm_redistribute_t;
+
+/** What one run of a plan does, as dicomm_redistribute_info() tells it. */
+typedef struct {
+	/** Set by the caller to sizeof(dicomm_redistribute_info_t). */
+	size_t size;
+	/** Never DICOMM_WAY_AUTO. */
+	dicomm_way_t way;
+	/** Predicted, of that way; and of each way, by its number. NAN: not
+	 * known. */
+	double seconds;
+	double seconds_of[4];
+	/** Messages and bytes of this rank, without what it copies itself. */
+	uint64_t messages_sent;
+	uint64_t messages_received;
+	uint64_t bytes_sent;
+	uint64_t bytes_received;
+	/** Bytes that all ranks send, and of these, between hosts. */
+	uint64_t bytes_of_all;
+	uint64_t bytes_between_hosts;
+	/** Exchanges one after the other, on this rank. */
+	uint64_t rounds;
+	/** Memory of the device that the plan holds beside the tensors. */
+	uint64_t staging_bytes;
+	/** Host memory of the plan. */
+	uint64_t plan_bytes;
+} dicomm_redistribute_info_t;
+
 /**
  * Tell the version of the library.
  *
@@ -1587,6 +1743,208 @@ dicomm_result_t dicomm_reduce_local(const void *send, void *recv, size_t count,
  * @retval DICOMM_SUCCESS  done; for all others see "Status" above
  */
 dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream);
+
+/*
+ * Redistribution: tensors that are on some ranks in one layout come to other
+ * ranks, or the same, in another one. docs/redistribute.md shows what that is
+ * good for.
+ */
+
+/**
+ * Make the boxes of a tensor on a mesh of ranks.
+ *
+ * Box i is that of mesh->ranks[i], at offset 0, in row-major order without
+ * gaps. Placements cut from the first dim of the mesh to the last, so two dims
+ * may shard one axis, without given extents. The terms of DICOMM_PARTIAL are
+ * numbered from first_term in the order of the ranks. Copies that differ in
+ * place only, and boxes for rows of a larger buffer, are made by changing
+ * offset and stride afterwards.
+ *
+ * Buffers: boxes has room for one box for each rank of the mesh.
+ *
+ * Threads: any.
+ *
+ * @param mesh        ranks and placements
+ * @param axes        of the tensor, 1 to DICOMM_AXES
+ * @param shape       elements along each axis
+ * @param first_term  term of the first rank; the same for all without
+ *                    DICOMM_PARTIAL
+ * @param boxes       filled in
+ *
+ * @retval DICOMM_SUCCESS               boxes are filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad mesh, placement or shape; the text
+ *                                      names it
+ */
+dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
+				  const int64_t *shape, int first_term,
+				  dicomm_box_t *boxes);
+
+/**
+ * Plan how tensors get from the ranks that hold them to those that want them.
+ *
+ * Every rank passes the boxes of all ranks. The call checks all of it before
+ * anything moves: boxes outside their tensor, ranks outside the communicator,
+ * elements that are wanted and that no rank holds (or not every term of), or
+ * that no rank wants. Then it divides the tensors where the ranks that hold or
+ * want them change, and finds for each piece from where it is read. Pieces of
+ * many tensors travel together: between two ranks, a round has one message, and
+ * one more for each piece of 256 KiB or more.
+ *
+ * Sums are in the order of the terms, whatever the way: floats below 32 bits
+ * are added up in float32 and rounded once. All ranks get the same bits. On a
+ * rank of a device with memory of its own, sums of more than 8 terms, and
+ * weights of floats below 32 bits, are refused.
+ *
+ * Buffers: tensors, and all that they point to, are the caller's again when the
+ * call returns. tensors is an array.
+ *
+ * Order: a collective call of all ranks, with equal arguments, unless
+ * config->local is 1. Not in a group.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param plan     set to the plan of this rank, for dicomm_redistribute_free()
+ * @param tensors  what to move
+ * @param n        how many tensors
+ * @param config   options; NULL for none
+ * @param comm     communicator
+ *
+ * @retval DICOMM_SUCCESS               *plan is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or layouts that do not
+ *                                      fit; the text names tensor, axis,
+ *                                      interval and ranks
+ * @retval DICOMM_ERR_INVALID_USAGE     in a group; not ready, finalized, or
+ *                                      after fork; or ranks passed different
+ *                                      descriptions
+ * @retval DICOMM_ERR_UNSUPPORTED       a device cannot add that up
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval others                       the communicator is broken
+ */
+dicomm_result_t dicomm_redistribute_plan(
+	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
+	const dicomm_redistribute_config_t *config, dicomm_comm_t comm);
+
+/**
+ * Plan as dicomm_redistribute_plan(), where each rank passes its own boxes.
+ *
+ * Each rank passes the same tensors (number, type, axes, shape, terms, weights)
+ * with those boxes in source and target whose rank it is. The call gathers
+ * them.
+ *
+ * Buffers, Order, Threads: as there; config->local is refused.
+ *
+ * @param plan     set to the plan of this rank, for dicomm_redistribute_free()
+ * @param tensors  what to move
+ * @param n        how many tensors
+ * @param config   options; NULL for none
+ * @param comm     communicator
+ *
+ * @retval DICOMM_SUCCESS  *plan is set
+ * @retval others          see dicomm_redistribute_plan()
+ */
+dicomm_result_t dicomm_redistribute_plan_own(
+	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
+	const dicomm_redistribute_config_t *config, dicomm_comm_t comm);
+
+/**
+ * Move the tensors of a plan.
+ *
+ * Buffers: source[i] and target[i] are where the boxes of this rank in tensor i
+ * begin, less their offsets; NULL where it has none. Memory as for operations.
+ * source[i] and target[i] may overlap only where an element has the same
+ * address in both (in place). The two arrays are the caller's again when the
+ * call returns.
+ *
+ * Order: each rank that holds or wants anything calls it, in the same order as
+ * other runs, sends and receives on the communicator; the others may. It is
+ * made of sends and receives, which match in call order with those of the
+ * caller. Not in a group.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param plan    from dicomm_redistribute_plan()
+ * @param source  a pointer for each tensor
+ * @param target  a pointer for each tensor
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS               done
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no plan, no stream, or a pointer is NULL
+ *                                      that is needed; the text names the
+ *                                      tensor
+ * @retval DICOMM_ERR_INVALID_USAGE     in a group
+ * @retval others                       see "Status" of operations
+ */
+dicomm_result_t dicomm_redistribute_run(dicomm_redistribute_t plan,
+					const void *const *source,
+					void *const *target,
+					dicomm_stream_t stream);
+
+/**
+ * Tell what a run of a plan does.
+ *
+ * Threads: any.
+ *
+ * @param plan  from dicomm_redistribute_plan()
+ * @param info  filled in, as far as info->size (set by the caller) reaches
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no plan, info is NULL, or a size that is
+ *                                      no version of this struct
+ */
+dicomm_result_t dicomm_redistribute_info(dicomm_redistribute_t plan,
+					 dicomm_redistribute_info_t *info);
+
+/**
+ * Tell what a run of a plan sends to one peer, and receives from it.
+ *
+ * Threads: any.
+ *
+ * @param plan      from dicomm_redistribute_plan()
+ * @param peer      rank
+ * @param sent      set to bytes sent to it
+ * @param received  set to bytes received from it
+ *
+ * @retval DICOMM_SUCCESS               *sent and *received are set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no plan, no such rank, or a pointer is
+ *                                      NULL
+ */
+dicomm_result_t dicomm_redistribute_link(dicomm_redistribute_t plan, int peer,
+					 uint64_t *sent, uint64_t *received);
+
+/**
+ * Say which way a plan takes, and why not another one.
+ *
+ * A table for people, not for programs: for each way the predicted time, what
+ * the busiest rank sends and receives, and what crosses between hosts.
+ *
+ * Threads: any.
+ *
+ * @param plan  from dicomm_redistribute_plan()
+ * @param text  set to the table, cut to fit, always ending in NUL
+ * @param len   bytes of text
+ *
+ * @retval DICOMM_SUCCESS               *text is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no plan, or no room
+ */
+dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
+					    char *text, size_t len);
+
+/**
+ * Free a plan.
+ *
+ * Order: a local call, before the end of its communicator, and when no run of
+ * the plan is under way.
+ *
+ * Threads: no other call may use the plan, now or later.
+ *
+ * @param plan  from dicomm_redistribute_plan(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               freed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no plan
+ * @retval DICOMM_ERR_INVALID_USAGE     a run is under way on a stream; not
+ *                                      freed
+ */
+dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
 
 /**
  * Create a stream for host ranks: a queue of operations that the library works

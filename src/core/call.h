@@ -14,6 +14,19 @@
 #include "collectives/plan/algorithm.h"
 #include "dicomm.h"
 
+struct accel_stream;
+
+/*
+ * Work of this rank alone, in the order of its operations: a COLL_REDUCE_LOCAL
+ * of one int8 that has no buffers stands for it. On a device, run() queues the
+ * work on that stream; on the host (NULL) it does it. Whoever makes it keeps it
+ * until it has run.
+ */
+struct local_work {
+	dicomm_result_t (*run)(const struct local_work *work,
+			       struct accel_stream *stream);
+};
+
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
@@ -36,6 +49,7 @@ struct call {
 	/* elements and position of each block of a buffer; NULL if uniform */
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
+	const struct local_work *work; /* NULL: none; see above */
 };
 
 /* Hash of what all ranks must agree on */

@@ -130,9 +130,13 @@ static dicomm_result_t queue_local(struct operation *op,
 {
 	const struct prepared *prep = op->prep;
 	struct device *dev = op->comm->dev;
-	struct piece dst = step_locate(op, &step->dst, k);
-	struct piece a = step_locate(op, &step->a, k);
+	struct piece dst, a;
 
+	if (op->call.work)
+		return queued(dev,
+			      op->call.work->run(op->call.work, dev->stream));
+	dst = step_locate(op, &step->dst, k);
+	a = step_locate(op, &step->a, k);
 	if (!dst.n)
 		return DICOMM_SUCCESS;
 	switch (step->kind) {

@@ -42,11 +42,13 @@ allow src/engine "$low|src/(memory|core|links)/"
 allow src/device "$low|src/(memory|core|links|engine)/"
 allow src/stream "$low|src/(memory|core|links|engine|device)/"
 allow src/comm "$low|src/(memory|core|links|engine|device|stream)/"
+allow src/redistribute "$low|src/(memory|core|links|engine|device|stream)/"
 allow src/api "$low|src/(memory|core|links|engine|device|stream|comm)/"
 allow collectives/plan src/base/
 allow collectives/groups 'src/base/|collectives/plan/'
 allow collectives/select 'src/base/|collectives/plan/'
 allow collectives/algorithms 'src/base/|collectives/(plan|groups)/'
+allow collectives/redistribute 'src/base/|collectives/select/estimate_params.h'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
 	allow "${folder%/}" 'src/(base|accel)/|transports/(transport|terms|defaults|attend).h'

@@ -191,3 +191,52 @@ void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 			fold_exact(fn, dst, src, nsrc, i * elem, part);
 	}
 }
+
+/* A block of a weighted sum, as elements of `wide` */
+static void weigh(dicomm_datatype_t type, dicomm_datatype_t wide, void *acc,
+		  void *term, const void *const *src, const double *weight,
+		  int nsrc, size_t offset, size_t n)
+{
+	const struct reduce_kernels *k = kernels();
+
+	for (int s = 0; s < nsrc; s++) {
+		const void *a = (const unsigned char *)src[s] + offset;
+		float narrow = (float)weight[s];
+		const void *w = wide == DICOMM_FLOAT64
+					? (const void *)&weight[s]
+					: &narrow;
+		void *to = s ? term : acc;
+
+		if (type != wide) {
+			k->unpack[type](to, a, n);
+			a = to;
+		}
+		k->scale[wide](to, a, w, n);
+		if (s)
+			k->op[0][wide][DICOMM_SUM](acc, acc, term, n);
+	}
+}
+
+void reduce_weighted(dicomm_datatype_t type, void *dst, const void *const *src,
+		     const double *weight, int nsrc, size_t n)
+{
+	const struct reduce_kernels *k = kernels();
+	dicomm_datatype_t wide =
+		type == DICOMM_FLOAT64 ? DICOMM_FLOAT64 : DICOMM_FLOAT32;
+	fp_state was = fp_state_enter();
+	uint64_t acc[FOLD_ELEMS], term[FOLD_ELEMS];
+	size_t elem = type_bytes(type);
+
+	assert(type_is_float(type) && nsrc > 0);
+	for (size_t i = 0; i < n; i += FOLD_ELEMS) {
+		size_t part = n - i < FOLD_ELEMS ? n - i : FOLD_ELEMS;
+		unsigned char *to = (unsigned char *)dst + i * elem;
+
+		weigh(type, wide, acc, term, src, weight, nsrc, i * elem, part);
+		if (type == wide)
+			memcpy(to, acc, part * elem);
+		else
+			k->pack[type](to, (const float *)acc, part);
+	}
+	fp_state_leave(was);
+}

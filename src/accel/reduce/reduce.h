@@ -57,6 +57,12 @@ divide_fn reduce_divide_kernel(dicomm_datatype_t type);
 void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		 const void *const *src, int nsrc, size_t n);
 
+/* dst[i] = weight[0] * src[0][i] + weight[1] * src[1][i] + ..., in this order;
+ * floats only. Each product and each sum is rounded, narrow floats in float32
+ * and once more at the end. dst may be one of src. */
+void reduce_weighted(dicomm_datatype_t type, void *dst, const void *const *src,
+		     const double *weight, int nsrc, size_t n);
+
 /* memcpy() with non-temporal stores. Ends in a store fence. */
 void reduce_copy_stream(void *dst, const void *src, size_t bytes);
 

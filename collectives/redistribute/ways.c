@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who reads, owns and passes on each cell of an overlay. */
+#include "collectives/redistribute/ways.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+
+/* Copies that are looked at for the best one */
+#define COPIES_LOOKED 64
+
+struct walk {
+	const struct ways_input *in;
+	dicomm_way_t way;
+	bool check;
+	const struct ways_fns *fns;
+	void *ctx;
+	size_t tensor;
+	uint64_t *load; /* [rank]: bytes that it was chosen to send */
+	uint64_t cells;
+	/* Per rank: the cell in which it was last seen to want, or to have the
+	 * first term, and there the box */
+	uint64_t *wants, *has;
+	uint32_t *has_box;
+	/* [2 * targets], [terms] */
+	struct overlay_holder *wanters, *more, *from, *others;
+	uint32_t nwanters, nmore;
+	size_t room, terms_room;
+};
+
+static int node_of(const struct walk *w, int rank)
+{
+	return w->in->links ? (int)w->in->links->node_of[rank] : 0;
+}
+
+/* The best copy of a term for a rank: its own; on its node; of the rank that
+ * sends the least so far. */
+static struct overlay_holder pick(struct walk *w, const struct overlay *o,
+				  const uint32_t *classes, uint32_t n, int to)
+{
+	struct overlay_holder best = {.rank = -1};
+	int best_far = 2;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct overlay_class *c = &o->classes[classes[i]];
+		uint32_t looked = c->n < COPIES_LOOKED ? c->n : COPIES_LOOKED;
+		uint32_t first = (uint32_t)((uint64_t)(unsigned)to * c->n /
+					    (unsigned)w->in->ranks);
+
+		for (uint32_t k = 0; k < looked; k++) {
+			uint32_t at = (first + k) % c->n;
+			const struct overlay_holder *h =
+				&o->holders[c->first + at];
+			int far = h->rank == to ? -1
+						: node_of(w, h->rank) !=
+							  node_of(w, to);
+
+			if (far < best_far ||
+			    (far == best_far &&
+			     w->load[h->rank] < w->load[best.rank])) {
+				best = *h;
+				best_far = far;
+			}
+		}
+	}
+	return best;
+}
+
+/* Classes of the sources of one term begin at *at; how many there are. */
+static uint32_t term_classes(const struct overlay *o,
+			     const struct overlay_cell *cell, uint32_t at,
+			     int term)
+{
+	uint32_t n = 0;
+
+	while (at + n < cell->sources &&
+	       o->classes[cell->covers[at + n]].box->term == term)
+		n++;
+	return n;
+}
+
+static void find_from(struct walk *w, const struct overlay *o,
+		      const struct overlay_cell *cell, struct ways_delivery *d)
+{
+	uint64_t bytes = boxes_elements(d->lo, d->hi, o->tensor->axes) *
+			 type_bytes(o->tensor->type);
+	uint32_t at = 0;
+
+	for (int t = 0; t < d->terms; t++) {
+		uint32_t n = term_classes(o, cell, at, t);
+		const struct overlay_class *c = &o->classes[cell->covers[at]];
+
+		if (w->way == DICOMM_WAY_LEADER && !d->adds)
+			w->from[t] = o->holders[c->first];
+		else
+			w->from[t] =
+				pick(w, o, cell->covers + at, n, d->owner.rank);
+		if (w->from[t].rank != d->owner.rank)
+			w->load[w->from[t].rank] += bytes;
+		at += n;
+	}
+	d->from = w->from;
+}
+
+static dicomm_result_t deliver(struct walk *w, const struct overlay *o,
+			       const struct overlay_cell *cell,
+			       struct ways_delivery *d)
+{
+	find_from(w, o, cell, d);
+	return w->fns->deliver(w->ctx, d);
+}
+
+/* All of the cell to one of those that want it, which passes it on. */
+static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
+				      const struct overlay_cell *cell,
+				      struct ways_delivery *d, uint32_t owner)
+{
+	d->owner = w->wanters[owner];
+	d->nothers = w->nwanters - 1;
+	d->others = w->others;
+	memcpy(w->others, w->wanters, owner * sizeof(*w->others));
+	memcpy(w->others + owner, w->wanters + owner + 1,
+	       d->nothers * sizeof(*w->others) - owner * sizeof(*w->others));
+	w->load[d->owner.rank] +=
+		boxes_elements(d->lo, d->hi, o->tensor->axes) *
+		type_bytes(o->tensor->type) * d->nothers;
+	return deliver(w, o, cell, d);
+}
+
+/* Share of a rank in what several want: as fast as it gets and sends. */
+static uint64_t share(const struct walk *w, int rank)
+{
+	const struct links *l = w->in->links;
+	uint64_t way;
+
+	if (!links_matter(l))
+		return 1;
+	way = links_way(l, l->node_of[rank]) / l->ranks_of[l->node_of[rank]];
+	way >>= 20; /* so that sums do not overflow */
+	return way ? way : 1;
+}
+
+/* The axis along which shares are cut: the outermost that is long enough, so
+ * that shares are long runs; else the longest. */
+static int share_axis(const struct overlay_cell *cell, int axes, uint32_t n)
+{
+	int longest = 0;
+
+	for (int a = 0; a < axes; a++) {
+		int64_t len = cell->hi[a] - cell->lo[a];
+
+		if (len >= (int64_t)n)
+			return a;
+		if (len > cell->hi[longest] - cell->lo[longest])
+			longest = a;
+	}
+	return longest;
+}
+
+static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
+			       const struct overlay_cell *cell,
+			       struct ways_delivery *d)
+{
+	int axis = share_axis(cell, o->tensor->axes, w->nwanters);
+	int64_t len = cell->hi[axis] - cell->lo[axis];
+	uint64_t all = 0, sum = 0;
+
+	for (uint32_t i = 0; i < w->nwanters; i++)
+		all += share(w, w->wanters[i].rank);
+	for (uint32_t i = 0; i < w->nwanters; i++) {
+		/* Which rank is first changes from cell to cell: where cells
+		 * are too small for all, not the same ones get nothing. */
+		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
+		uint64_t next = sum + share(w, w->wanters[me].rank);
+
+		d->lo[axis] = cell->lo[axis] +
+			      (int64_t)((unsigned __int128)len * sum / all);
+		d->hi[axis] = cell->lo[axis] +
+			      (int64_t)((unsigned __int128)len * next / all);
+		sum = next;
+		if (d->lo[axis] == d->hi[axis])
+			continue;
+		TRY(deliver_to_one(w, o, cell, d, me));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static uint32_t least_loaded(const struct walk *w)
+{
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < w->nwanters; i++)
+		if (w->load[w->wanters[i].rank] <
+		    w->load[w->wanters[best].rank])
+			best = i;
+	return best;
+}
+
+/* Ranks that want the cell, each once; of a copy, without those that have it:
+ * these keep it. */
+static dicomm_result_t find_wanters(struct walk *w, const struct overlay *o,
+				    const struct overlay_cell *cell,
+				    struct ways_delivery *d)
+{
+	uint32_t keepers = 0;
+
+	w->nwanters = w->nmore = 0;
+	for (uint32_t i = 0; i < cell->sources && !d->adds; i++) {
+		const struct overlay_class *c = &o->classes[cell->covers[i]];
+
+		for (uint32_t h = c->first; h < c->first + c->n; h++) {
+			w->has[o->holders[h].rank] = w->cells;
+			w->has_box[o->holders[h].rank] = o->holders[h].box;
+		}
+	}
+	for (uint32_t i = 0; i < cell->targets; i++) {
+		const struct overlay_class *c =
+			&o->classes[cell->covers[cell->sources + i]];
+
+		for (uint32_t h = c->first; h < c->first + c->n; h++) {
+			struct overlay_holder to = o->holders[h];
+
+			if (w->wants[to.rank] == w->cells)
+				w->more[w->nmore++] = to;
+			else if (w->has[to.rank] == w->cells)
+				w->others[keepers++] = to;
+			else
+				w->wanters[w->nwanters++] = to;
+			w->wants[to.rank] = w->cells;
+		}
+	}
+	d->more = w->more;
+	d->nmore = w->nmore;
+	for (uint32_t i = 0; i < keepers; i++) {
+		struct overlay_holder from = {
+			.rank = w->others[i].rank,
+			.box = w->has_box[w->others[i].rank]};
+
+		d->owner = w->others[i];
+		d->from = &from;
+		TRY(w->fns->keep(w->ctx, d));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t take_cell(void *ctx, const struct overlay *o,
+				 const struct overlay_cell *cell)
+{
+	struct walk *w = ctx;
+	const dicomm_tensor_t *t = o->tensor;
+	struct ways_delivery d = {.tensor = w->tensor,
+				  .overlay = o,
+				  .terms = t->terms ? t->terms : 1};
+
+	if (w->check)
+		TRY(overlay_check(w->in->tensors, w->tensor, o, cell,
+				  w->in->unwanted));
+	if (!cell->targets)
+		return DICOMM_SUCCESS;
+	w->cells++;
+	memcpy(d.lo, cell->lo, sizeof(d.lo));
+	memcpy(d.hi, cell->hi, sizeof(d.hi));
+	d.adds = d.terms > 1 || (t->weights && t->weights[0] != 1);
+	TRY(find_wanters(w, o, cell, &d));
+	if (!w->nwanters)
+		return DICOMM_SUCCESS;
+	if (w->nwanters > 1 && w->way == DICOMM_WAY_SCATTER)
+		return scatter(w, o, cell, &d);
+	if (w->way == DICOMM_WAY_LEADER)
+		return deliver_to_one(w, o, cell, &d, 0);
+	/* A sum is made once, by each rank in turn. Not only for its bytes:
+	 * what is sent to the next one would be overwritten in place. */
+	if (d.adds)
+		return deliver_to_one(w, o, cell, &d, least_loaded(w));
+	for (uint32_t i = 0; i < w->nwanters; i++) {
+		d.owner = w->wanters[i];
+		TRY(deliver(w, o, cell, &d));
+	}
+	return DICOMM_SUCCESS;
+}
+
+static void free_walk(struct walk *w)
+{
+	free(w->load);
+	free(w->wants);
+	free(w->has);
+	free(w->has_box);
+	free(w->wanters);
+	free(w->more);
+	free(w->from);
+	free(w->others);
+}
+
+static bool grow(struct overlay_holder **at, size_t n)
+{
+	free(*at);
+	*at = malloc(n * sizeof(**at));
+	return *at;
+}
+
+static dicomm_result_t make_room(struct walk *w, const dicomm_tensor_t *t)
+{
+	size_t terms = t->terms ? (size_t)t->terms : 1;
+	bool good = true;
+
+	if (t->targets >= w->room) {
+		w->room = 2 * t->targets + 1;
+		good = grow(&w->wanters, w->room) && grow(&w->more, w->room) &&
+		       grow(&w->others, w->room);
+	}
+	if (terms > w->terms_room) {
+		w->terms_room = terms;
+		good = good && grow(&w->from, terms);
+	}
+	return good ? DICOMM_SUCCESS
+		    : FAIL(DICOMM_ERR_NO_MEMORY,
+			   "redistribute: no memory for %zu targets and %zu "
+			   "terms",
+			   t->targets, terms);
+}
+
+dicomm_result_t ways_walk(const struct ways_input *in, dicomm_way_t way,
+			  bool check, const struct ways_fns *fns, void *ctx)
+{
+	struct walk w = {
+		.in = in, .way = way, .check = check, .fns = fns, .ctx = ctx};
+	size_t ranks = (size_t)in->ranks;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	w.load = calloc(ranks, sizeof(*w.load));
+	w.wants = calloc(ranks, sizeof(*w.wants));
+	w.has = calloc(ranks, sizeof(*w.has));
+	w.has_box = calloc(ranks, sizeof(*w.has_box));
+	if (!w.load || !w.wants || !w.has || !w.has_box)
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "redistribute: no memory for %zu ranks", ranks);
+	for (size_t i = 0; i < in->n && status == DICOMM_SUCCESS; i++) {
+		struct overlay o;
+
+		w.tensor = i;
+		status = make_room(&w, &in->tensors[i]);
+		if (status != DICOMM_SUCCESS)
+			break;
+		status = overlay_make(&o, &in->tensors[i]);
+		if (status != DICOMM_SUCCESS)
+			break;
+		status = overlay_walk(&o, take_cell, &w);
+		overlay_free(&o);
+	}
+	free_walk(&w);
+	return status;
+}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public functions of redistribution: checks, and agreement of the ranks.
+ */
+#include "src/redistribute/redistribute.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/device/device.h"
+#include "src/stream/submit.h"
+
+#define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+
+dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
+				  const int64_t *shape, int first_term,
+				  dicomm_box_t *boxes)
+{
+	return boxes_of_mesh(mesh, axes, shape, first_term, boxes);
+}
+
+/* ---- plans ---- */
+
+static uint64_t hash_bytes(uint64_t h, const void *at, size_t n)
+{
+	const unsigned char *p = at;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+static uint64_t hash_boxes(uint64_t h, const dicomm_box_t *boxes, size_t n)
+{
+	h = hash_bytes(h, &n, sizeof(n));
+	for (size_t i = 0; i < n; i++)
+		h = hash_bytes(h, &boxes[i], sizeof(boxes[i]));
+	return h;
+}
+
+/* Of all that the ranks have to agree on; the struct of a box has no gaps. */
+static uint64_t hash(const dicomm_tensor_t *tensors, size_t n,
+		     const dicomm_redistribute_config_t *config,
+		     const struct redist_plan *plan)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	int way = (int)plan->way;
+
+	h = hash_bytes(h, &n, sizeof(n));
+	h = hash_bytes(h, &config->staging_bytes,
+		       sizeof(config->staging_bytes));
+	h = hash_bytes(h, &way, sizeof(way));
+	for (size_t i = 0; i < n; i++) {
+		const dicomm_tensor_t *t = &tensors[i];
+		int what[3] = {(int)t->type, t->axes, t->terms};
+
+		h = hash_bytes(h, what, sizeof(what));
+		h = hash_bytes(h, t->shape,
+			       (size_t)t->axes * sizeof(*t->shape));
+		h = hash_boxes(h, t->source, t->sources);
+		h = hash_boxes(h, t->target, t->targets);
+		if (t->weights)
+			h = hash_bytes(h, t->weights,
+				       (size_t)(t->terms ? t->terms : 1) *
+					       sizeof(*t->weights));
+	}
+	return h;
+}
+
+struct opinion {
+	uint64_t hash;
+	int64_t status;
+};
+
+/* All ranks go on, or none does. */
+static dicomm_result_t agree(struct dicomm_comm *comm, dicomm_result_t status,
+			     uint64_t h)
+{
+	struct opinion mine = {h, (int64_t)status};
+	struct opinion *all = calloc((size_t)comm->ranks, sizeof(*all));
+	dicomm_result_t result;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "redistribute: no memory for %d ranks",
+			    comm->ranks);
+	result = gather_bytes(comm, &mine, all, sizeof(mine));
+	for (int r = 0; r < comm->ranks && result == DICOMM_SUCCESS &&
+			status == DICOMM_SUCCESS;
+	     r++) {
+		if (all[r].status != DICOMM_SUCCESS)
+			result =
+				FAIL((dicomm_result_t)all[r].status,
+				     "redistribute: rank %d has no plan: %s", r,
+				     dicomm_get_error_string(
+					     (dicomm_result_t)all[r].status));
+		else if (all[r].hash != h)
+			result =
+				FAIL(DICOMM_ERR_INVALID_USAGE,
+				     "redistribute: ranks %d and %d were given "
+				     "different descriptions",
+				     comm->rank, r);
+	}
+	free(all);
+	return status != DICOMM_SUCCESS ? status : result;
+}
+
+static dicomm_result_t make(struct dicomm_redistribute *r,
+			    const dicomm_tensor_t *tensors, size_t n,
+			    const dicomm_redistribute_config_t *config)
+{
+	struct dicomm_comm *comm = r->comm;
+	struct redist_request request = {
+		.tensors = tensors,
+		.n = n,
+		.rank = comm->rank,
+		.ranks = comm->ranks,
+		.params = comm->table.params,
+		.way = config->way,
+		.staging = config->staging_bytes,
+		.unwanted = config->allow_unwanted,
+	};
+	dicomm_result_t status;
+	void *staging;
+
+	pthread_mutex_lock(&comm->links_lock);
+	request.links = comm->links;
+	status = redist_plan_make(&request, &r->plan);
+	pthread_mutex_unlock(&comm->links_lock);
+	if (status != DICOMM_SUCCESS)
+		return status;
+	TRY(run_check(comm, r->plan));
+	if (!r->plan->staging)
+		return DICOMM_SUCCESS;
+	TRY(dicomm_comm_mem_alloc(comm, &staging, r->plan->staging));
+	r->staging = staging;
+	return DICOMM_SUCCESS;
+}
+
+static void destroy(struct dicomm_redistribute *r)
+{
+	run_free_all(r);
+	dicomm_mem_free(r->staging);
+	redist_plan_free(r->plan);
+	r->magic = 0;
+	free(r);
+}
+
+static dicomm_result_t check_config(const dicomm_redistribute_config_t *config)
+{
+	if (config->size != sizeof(*config))
+		return BAD("redistribute_plan: config: size %zu: begin with "
+			   "DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER",
+			   config->size);
+	if ((unsigned)config->way >= WAYS)
+		return BAD("redistribute_plan: way %d: no such way",
+			   (int)config->way);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_plan_call(dicomm_redistribute_t *plan,
+				       const dicomm_tensor_t *tensors, size_t n,
+				       dicomm_comm_t comm)
+{
+	if (!plan)
+		return BAD("redistribute_plan: plan is NULL");
+	*plan = NULL;
+	TRY(comm_check(comm, "redistribute_plan"));
+	if (!tensors && n)
+		return BAD("redistribute_plan: tensors is NULL, n is %zu", n);
+	if (n > INT32_MAX)
+		return BAD("redistribute_plan: n %zu: too many", n);
+	if (group_open())
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "redistribute_plan: not in a group");
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_redistribute_plan(
+	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
+	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
+{
+	static const dicomm_redistribute_config_t none =
+		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
+	struct dicomm_redistribute *r;
+	dicomm_result_t status;
+
+	TRY(check_plan_call(plan, tensors, n, comm));
+	config = config ? config : &none;
+	status = check_config(config);
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "redistribute_plan: no memory");
+	r->magic = REDISTRIBUTE_MAGIC;
+	r->comm = comm;
+	if (status == DICOMM_SUCCESS)
+		status = make(r, tensors, n, config);
+	if (config->size != sizeof(*config) || !config->local)
+		status = agree(comm, status,
+			       status == DICOMM_SUCCESS
+				       ? hash(tensors, n, config, r->plan)
+				       : 0);
+	if (status != DICOMM_SUCCESS) {
+		destroy(r);
+		return status;
+	}
+	log_info("redistribute: %zu tensors, %s, %u rounds, %zu bytes of "
+		 "staging",
+		 n, redist_way_name(r->plan->way), r->plan->nrounds,
+		 (size_t)r->plan->staging);
+	*plan = r;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- each its own boxes ---- */
+
+struct gathering {
+	struct dicomm_comm *comm;
+	const dicomm_tensor_t *tensors;
+	size_t n;
+	uint64_t *counts;  /* [rank][2 * tensors]: boxes of sources, targets */
+	dicomm_box_t *own; /* all of this rank, tensor by tensor */
+	dicomm_box_t *all; /* all of rank 0, then all of rank 1 ... */
+	size_t *bytes;     /* [rank] */
+	dicomm_box_t *sorted;
+	dicomm_tensor_t *whole;
+};
+
+static dicomm_result_t check_own(const struct gathering *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const dicomm_tensor_t *t = &g->tensors[i];
+
+		for (size_t b = 0; b < t->sources + t->targets; b++) {
+			bool target = b >= t->sources;
+			const dicomm_box_t *box =
+				target ? t->target : t->source;
+
+			if (!box)
+				return BAD("redistribute_plan_own: tensor %zu: "
+					   "%s is NULL",
+					   i, target ? "target" : "source");
+			box += target ? b - t->sources : b;
+			if (box->rank != g->comm->rank)
+				return BAD("redistribute_plan_own: tensor %zu: "
+					   "a %s box of rank %d, by rank %d",
+					   i, target ? "target" : "source",
+					   box->rank, g->comm->rank);
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t out_of_memory(void)
+{
+	return FAIL(DICOMM_ERR_NO_MEMORY, "redistribute_plan_own: no memory");
+}
+
+/* Boxes of this rank in a row */
+static dicomm_result_t collect_own(struct gathering *g, uint64_t *counts)
+{
+	size_t n = 0, at = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		counts[2 * i] = g->tensors[i].sources;
+		counts[2 * i + 1] = g->tensors[i].targets;
+		n += g->tensors[i].sources + g->tensors[i].targets;
+	}
+	g->own = malloc((n + 1) * sizeof(*g->own));
+	if (!g->own)
+		return out_of_memory();
+	for (size_t i = 0; i < g->n; i++) {
+		const dicomm_tensor_t *t = &g->tensors[i];
+
+		if (t->sources)
+			memcpy(g->own + at, t->source,
+			       t->sources * sizeof(*g->own));
+		at += t->sources;
+		if (t->targets)
+			memcpy(g->own + at, t->target,
+			       t->targets * sizeof(*g->own));
+		at += t->targets;
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Boxes of all ranks, tensor by tensor */
+static dicomm_result_t sort_boxes(struct gathering *g, size_t total)
+{
+	size_t ranks = (size_t)g->comm->ranks, row = 2 * g->n, at = 0;
+	size_t *next = calloc(ranks, sizeof(*next)), begin = 0;
+
+	g->sorted = malloc((total + 1) * sizeof(*g->sorted));
+	g->whole = malloc((g->n + 1) * sizeof(*g->whole));
+	if (!next || !g->sorted || !g->whole) {
+		free(next);
+		return out_of_memory();
+	}
+	for (size_t r = 0; r < ranks; r++) {
+		next[r] = begin;
+		begin += g->bytes[r] / sizeof(*g->all);
+	}
+	for (size_t i = 0; i < row; i++) {
+		dicomm_tensor_t *t = &g->whole[i / 2];
+		size_t first = at;
+
+		for (size_t r = 0; r < ranks; r++) {
+			size_t k = g->counts[r * row + i];
+
+			memcpy(g->sorted + at, g->all + next[r],
+			       k * sizeof(*g->all));
+			next[r] += k;
+			at += k;
+		}
+		if (i % 2 == 0) {
+			*t = g->tensors[i / 2];
+			t->source = g->sorted + first;
+			t->sources = at - first;
+		} else {
+			t->target = g->sorted + first;
+			t->targets = at - first;
+		}
+	}
+	free(next);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t gather_boxes(struct gathering *g)
+{
+	size_t ranks = (size_t)g->comm->ranks, row = 2 * g->n, total = 0;
+	uint64_t *counts = calloc(row + 1, sizeof(*counts));
+	dicomm_result_t status = check_own(g);
+
+	g->counts = calloc(ranks * row + 1, sizeof(*g->counts));
+	g->bytes = calloc(ranks, sizeof(*g->bytes));
+	if (status == DICOMM_SUCCESS && counts)
+		status = collect_own(g, counts);
+	if (!counts || !g->counts || !g->bytes)
+		status = out_of_memory();
+	/* Ranks that cannot take part say so, before the others wait. */
+	status = agree(g->comm, status, row);
+	if (status == DICOMM_SUCCESS)
+		status = gather_bytes(g->comm, counts, g->counts,
+				      row * sizeof(*counts));
+	free(counts);
+	TRY(status);
+	for (size_t r = 0; r < ranks; r++)
+		for (size_t i = 0; i < row; i++) {
+			g->bytes[r] += g->counts[r * row + i] * sizeof(*g->all);
+			total += g->counts[r * row + i];
+		}
+	g->all = malloc((total + 1) * sizeof(*g->all));
+	status = agree(g->comm, g->all ? DICOMM_SUCCESS : out_of_memory(), row);
+	TRY(status);
+	TRY(gather_blocks(g->comm, g->own, g->all, g->bytes));
+	return sort_boxes(g, total);
+}
+
+dicomm_result_t dicomm_redistribute_plan_own(
+	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
+	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
+{
+	struct gathering g = {.comm = comm, .tensors = tensors, .n = n};
+	dicomm_result_t status;
+
+	TRY(check_plan_call(plan, tensors, n, comm));
+	if (config && config->local)
+		return BAD("redistribute_plan_own: config: local is 1, but the "
+			   "ranks have to tell each other");
+	status = gather_boxes(&g);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_redistribute_plan(plan, g.whole, n, config,
+						  comm);
+	free(g.counts);
+	free(g.bytes);
+	free(g.own);
+	free(g.all);
+	free(g.sorted);
+	free(g.whole);
+	return status;
+}
+
+/* ---- runs ---- */
+
+static dicomm_result_t check_handle(const char *f,
+				    const struct dicomm_redistribute *r)
+{
+	if (!r || r->magic != REDISTRIBUTE_MAGIC)
+		return BAD("%s: plan %p is none", f, (const void *)r);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_pointer(const struct dicomm_redistribute *r,
+				     const char *name, size_t i, const void *at)
+{
+	if (!at)
+		return BAD("redistribute_run: %s of tensor %zu is NULL, but "
+			   "rank %d has a part of it",
+			   name, i, r->comm->rank);
+	return device_check(r->comm, "redistribute_run", name, at);
+}
+
+dicomm_result_t dicomm_redistribute_run(dicomm_redistribute_t plan,
+					const void *const *source,
+					void *const *target,
+					dicomm_stream_t stream)
+{
+	static const char f[] = "redistribute_run";
+
+	TRY(check_handle(f, plan));
+	TRY(comm_check(plan->comm, f));
+	if (group_open())
+		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: not in a group", f);
+	if (stream && !plan->comm->dev && !stream_valid(stream))
+		return stream_refuse(stream, f);
+	for (size_t i = 0; i < plan->plan->ntensors; i++) {
+		if (redist_plan_reads(plan->plan, i))
+			TRY(check_pointer(plan, "source", i,
+					  source ? source[i] : NULL));
+		if (redist_plan_writes(plan->plan, i))
+			TRY(check_pointer(plan, "target", i,
+					  target ? target[i] : NULL));
+	}
+	return run_start(plan, source, target, stream);
+}
+
+/* ---- queries ---- */
+
+dicomm_result_t dicomm_redistribute_info(dicomm_redistribute_t plan,
+					 dicomm_redistribute_info_t *info)
+{
+	const struct redist_plan *p;
+
+	TRY(check_handle("redistribute_info", plan));
+	if (!info)
+		return BAD("redistribute_info: info is NULL");
+	if (info->size != sizeof(*info))
+		return BAD("redistribute_info: size %zu: not %zu", info->size,
+			   sizeof(*info));
+	p = plan->plan;
+	*info = (dicomm_redistribute_info_t){
+		.size = sizeof(*info),
+		.way = p->way,
+		.seconds = (double)p->cost[p->way].ps / 1e12,
+		.messages_sent = p->messages_sent,
+		.messages_received = p->messages_received,
+		.bytes_of_all = p->cost[p->way].bytes,
+		.bytes_between_hosts = p->cost[p->way].between_nodes,
+		.rounds = p->nrounds,
+		.staging_bytes = p->staging,
+		.plan_bytes = p->bytes,
+	};
+	for (int w = 0; w < WAYS; w++)
+		info->seconds_of[w] = p->cost[w].ps == COST_UNKNOWN
+					      ? (double)NAN
+					      : (double)p->cost[w].ps / 1e12;
+	for (int r = 0; r < p->ranks; r++) {
+		info->bytes_sent += p->sent[r];
+		info->bytes_received += p->received[r];
+	}
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_redistribute_link(dicomm_redistribute_t plan, int peer,
+					 uint64_t *sent, uint64_t *received)
+{
+	static const char f[] = "redistribute_link";
+
+	TRY(check_handle(f, plan));
+	if (peer < 0 || peer >= plan->plan->ranks)
+		return BAD("%s: peer %d: not in 0 .. %d", f, peer,
+			   plan->plan->ranks - 1);
+	if (!sent || !received)
+		return BAD("%s: %s is NULL", f, sent ? "received" : "sent");
+	*sent = plan->plan->sent[peer];
+	*received = plan->plan->received[peer];
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
+					    char *text, size_t len)
+{
+	TRY(check_handle("redistribute_explain", plan));
+	if (!text || !len)
+		return BAD("redistribute_explain: no room for text");
+	redist_plan_explain(plan->plan, text, len);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan)
+{
+	if (!plan)
+		return DICOMM_SUCCESS;
+	TRY(check_handle("redistribute_free", plan));
+	if (run_pending(plan) && comm_usable(plan->comm))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "redistribute_free: a run is under way");
+	destroy(plan);
+	return DICOMM_SUCCESS;
+}
