@@ -20,6 +20,7 @@
 struct accel_export {
 	uint64_t id;    /* unique in the exporting process, never reused */
 	uint64_t bytes; /* size of the whole allocation */
+	/* The exporting process, and its descriptor of the memory. */
 	int32_t pid, fd;
 };
 
@@ -35,8 +36,8 @@ enum accel_caps {
 	/* The device loads and stores any memory of this process, as the host
 	 * does. Device pointers are host pointers. */
 	ACCEL_SHARES_HOST = 1 << 0,
-	/* The device has mem_export() and mem_import(); map_host();
-	 * dmabuf(). */
+	/* In this order: the device has mem_export() and mem_import();
+	 * map_host(); dmabuf(). */
 	ACCEL_IPC = 1 << 1,
 	ACCEL_MAP_HOST = 1 << 2,
 	ACCEL_DMABUF = 1 << 3,
@@ -50,7 +51,7 @@ enum accel_caps {
 
 /* The device that a pointer's memory belongs to. */
 struct accel_owner {
-	int index;
+	int index; /* of the device */
 	/* The driver migrates this memory between device and host. Then index
 	 * is the device where the memory prefers to be. */
 	bool managed;
@@ -65,7 +66,7 @@ struct accel_allocation {
 	 * or if the driver migrates the memory; then the library never offers
 	 * it to other ranks. */
 	uint64_t id;
-	const void *base;
+	const void *base; /* its first byte, and its size */
 	uint64_t bytes;
 };
 
@@ -73,7 +74,7 @@ struct accel_allocation {
 struct accel_handle {
 	uint64_t id, bytes, offset; /* offset of the exported pointer */
 	uint64_t pid;               /* the process that exports it */
-	unsigned char vendor[64];
+	unsigned char vendor[64];   /* the driver's own handle */
 };
 
 /*
@@ -172,7 +173,8 @@ struct accel_work {
 				 void *dst, const void *a,
 				 const void *scalar_at, uint64_t scalar,
 				 size_t n);
-	/* 0 < divisor < 2^31 */
+	/* dst[i] = a[i] / divisor, as divide_fn of reduce.h. The divisor is
+	 * above 0 and below 2^31. */
 	dicomm_result_t (*divide)(struct accel_stream *s,
 				  dicomm_datatype_t type, void *dst,
 				  const void *a, long divisor, size_t n);
@@ -194,9 +196,9 @@ struct accel_work {
 				      void **base);
 	void (*mem_unimport)(int index, void *base);
 	/* Let the device reach host memory: memory of the library, or with
-	 * `loads` a neighbour's memory that this process maps read-only. The
-	 * driver may need those pages writable and then makes them so; nobody
-	 * here writes them. */
+	 * `loads` a neighbour's memory that this process maps read-only. Most
+	 * drivers pin only writable pages, so a backend may make those pages
+	 * writable. Nobody in this process writes them. */
 	dicomm_result_t (*map_host)(int index, void *host, size_t bytes,
 				    bool loads, void **device);
 	void (*unmap_host)(int index, void *host);

@@ -551,7 +551,8 @@ static enum schedule_result received(struct operation *op,
 	dicomm_result_t status;
 
 	if (!reading && !(f->posted & bit))
-		/* It was received while an older slice was POSTED. */
+		/* The message was received at once, while an older slice
+		 * was POSTED. */
 		return SCHEDULE_DONE;
 	status = step_arrived(op, step, s, k, seq, !reading);
 	if (status == DICOMM_IN_PROGRESS)

@@ -31,9 +31,9 @@ enum path {
 struct path_end {
 	const char *device; /* "cuda:0" */
 	uint64_t host;      /* a number for its machine */
-	int pid;
-	bool on_host; /* its buffers are host memory */
-	bool exports; /* other processes can map its memory */
+	int pid;            /* its process, on that machine */
+	bool on_host;       /* its buffers are host memory */
+	bool exports;       /* other processes can map its memory */
 	/* Ranks of its process may read all its memory. */
 	bool shares_in_process;
 };
@@ -46,8 +46,8 @@ struct path_pair {
 	const char *why_unmapped;
 	bool never; /* one of them refuses staging */
 	bool wired; /* some transport reaches the memory of both */
-	/* Which transport that is, or why none reaches the memory of a device;
-	 * or "" */
+	/* The name of that transport, or why none reaches the memory of a
+	 * device; or "" */
 	const char *wiring;
 	const char *wiring_of; /* the device that `wiring` is about */
 };

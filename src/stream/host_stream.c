@@ -60,13 +60,13 @@ struct batch {
 	struct item *items;
 	size_t nitems, left;
 	struct place *places;
-	/* streams in which the batch is not first */
+	/* blocked: number of streams in which the batch is not first */
 	size_t nplaces, blocked;
 	struct stream_fence *fences; /* fences of device streams */
 	/* the device streams have reached all fences */
 	bool reached;
 	struct operation
-		*waiting; /* first operation that could not move in this pass */
+		*waiting; /* first operation that did not end in this pass */
 	struct waiter waiter;
 	bool waited; /* a caller waits for it and frees it */
 	bool finished;

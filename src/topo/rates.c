@@ -276,9 +276,9 @@ static uint64_t flow_to(const struct rates *r, uint32_t node, uint32_t round,
 	return (uint64_t)x * 1000;
 }
 
-/* As flow_to(), for what it says about the nodes' own links. Once rates are
- * known, flows between islands do not count: if they are slow, the link between
- * the islands may be the cause. */
+/* As flow_to(), but only flows that say something about the nodes' own links.
+ * Once rates are known, flows between islands do not count: if one is slow, the
+ * link between the islands may be the cause. */
 static uint64_t inner_flow_to(const struct sums *s, uint32_t node,
 			      uint32_t round, uint32_t *partner)
 {

@@ -454,7 +454,7 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 			ring = ring->next;
 		if (ring)
 			ring->refs++;
-		/* The owner has closed the ring meanwhile. */
+		/* Not found: the owner has closed the ring meanwhile. */
 		else
 			status = DICOMM_AGAIN;
 	} else {

@@ -25,7 +25,7 @@
 /* Start of a segment; only its owner writes it. */
 struct shm_header {
 	uint64_t magic;
-	uint64_t nonce[2];
+	uint64_t nonce[2]; /* random: tells segments apart */
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
 	uint64_t probe; /* address, in the owner, of another copy of nonce[0] */
@@ -54,12 +54,12 @@ struct shm_tail {
 
 struct shm_segment {
 	struct shm_segment *next;
-	int refs;
-	bool own;     /* the owner is a rank of this process */
-	int fd;       /* descriptor in the owner */
-	pid_t pid;    /* process of the owner */
-	uint64_t len; /* own: length of the file */
-	uint64_t mapped;
+	int refs;        /* guarded by the lock of segment.c */
+	bool own;        /* the owner is a rank of this process */
+	int fd;          /* descriptor in the owner */
+	pid_t pid;       /* process of the owner */
+	uint64_t len;    /* own: length of the file */
+	uint64_t mapped; /* bytes of head that are mapped */
 	uint64_t nonce[2];
 	/* own: how many entries of freed() are in the header */
 	uint64_t published;
@@ -74,7 +74,7 @@ struct shm_ring {
 	struct shm_ring *next;
 	struct shm_segment *seg; /* counted in seg->refs */
 	int refs;
-	uint64_t offset, bytes;
+	uint64_t offset, bytes; /* its place in the segment */
 	struct tp_line *lines;
 	struct shm_tail *tail;
 	uint8_t *data;

@@ -254,7 +254,8 @@ static void gpu_stream_close(cuda_stream s, bool own)
 		api.stream_destroy(s);
 }
 
-/* Each type is a module, as PTX, which the driver compiles. */
+/* The kernels of each type are one module, as PTX, which the driver
+ * compiles. */
 static int gpu_module_of(const struct launch *l)
 {
 	return (int)l->module;

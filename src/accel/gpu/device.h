@@ -110,7 +110,7 @@ struct memory {
 
 struct accel_stream {
 	int index;
-	bool own;
+	bool own;     /* the library created it */
 	void *native; /* the user's handle; NULL: the default stream */
 	gpu_stream handle;
 	/* Set if the host reduces on this stream: its pinned memory, and the

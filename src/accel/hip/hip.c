@@ -293,7 +293,8 @@ static void gpu_stream_close(hip_stream s, bool own)
 		api.stream_destroy(s);
 }
 
-/* All types are one module, as one code object for each GPU. */
+/* The kernels of all types are one module, with one code object for each
+ * GPU. */
 static int gpu_module_of(const struct launch *l)
 {
 	(void)l;

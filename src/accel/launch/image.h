@@ -16,7 +16,7 @@ struct image {
 
 /* Returns NULL if this build has no image of that name. */
 const struct image *image_find(const char *name);
-/* Returns image i, or NULL if there are not so many. */
+/* Returns image number i of this build, or NULL if i is too large. */
 const struct image *image_at(int i);
 
 #endif

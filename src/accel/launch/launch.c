@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From a reduction to the launch of a kernel of reduce.cl. */
+/* Turns a reduction into the launch of a kernel of reduce.cl. */
 #include "src/accel/launch/launch.h"
 
 #include <assert.h>

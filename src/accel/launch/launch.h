@@ -67,7 +67,7 @@ bool launch_fold(struct launch *l, dicomm_datatype_t type, dicomm_redop_t op,
 bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
 		  const void *a, const void *scalar_at, uint64_t scalar,
 		  size_t n);
-/* 0 < divisor < 2^31 */
+/* dst[i] = a[i] / divisor; 0 < divisor < 2^31. */
 bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 		   const void *a, uint64_t divisor, size_t n);
 

@@ -68,9 +68,9 @@ bool rtc_open_hiprtc(struct rtc *r, void *runtime, int major, char *why,
 
 /*
  * Compile kernels for a device. rtc_cuda() compiles one module for compute
- * capability arch / 10, to PTX if `text`, else to a binary. rtc_hip() compiles
- * all modules to one object for HIP's current device. Each returns memory that
- * the caller frees, or NULL with the reason in why.
+ * capability arch / 10, to PTX if `text`, otherwise to a binary. rtc_hip()
+ * compiles all modules to one object for HIP's current device. Each returns
+ * memory that the caller frees, or NULL with the reason in why.
  */
 void *rtc_cuda(const struct rtc *r, enum launch_module module, int arch,
 	       bool text, char *why, size_t len);

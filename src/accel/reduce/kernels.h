@@ -43,8 +43,8 @@ extern const struct reduce_kernels reduce_kernels_avx2;
 extern const struct reduce_kernels reduce_kernels_avx512;
 #endif
 
-/* Returns the index-th best set of kernels that this processor can run, or NULL
- * if there are not so many. */
+/* Returns the best set of kernels that this processor can run (index 0), the
+ * second best (1), and so on, or NULL if index is too large. */
 const struct reduce_kernels *reduce_kernels_usable(int index);
 /* For tests: use these kernels from now on. No other thread may
  * reduce meanwhile. */

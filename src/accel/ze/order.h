@@ -55,7 +55,7 @@ struct ze_mark;
 enum ze_apart {
 	ZE_APART,
 	ZE_TOGETHER,
-	ZE_BUSY, /* the list does not run in any case, so nothing is known */
+	ZE_BUSY, /* the list does not advance even without a hold: unknown */
 };
 /* Find out whether a list of the library, on that queue and with that priority,
  * advances while a list with the users' priority waits for the host. Takes up

@@ -681,7 +681,8 @@ static int gpu_word_alloc(void **at)
 
 /* ---- kernels ---- */
 
-/* Each type is a module, as SPIR-V, which the driver compiles. */
+/* The kernels of each type are one module, as SPIR-V, which the
+ * driver compiles. */
 static int gpu_module_of(const struct launch *l)
 {
 	return (int)l->module;

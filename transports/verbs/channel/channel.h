@@ -106,8 +106,8 @@ struct verbs_keys {
 };
 
 struct verbs_read {
-	uint32_t pending;
-	dicomm_result_t status;
+	uint32_t pending;       /* bytes to read; 0: no read is under way */
+	dicomm_result_t status; /* as read_status() returns it */
 	/* How often it was posted. Tells flushes of earlier reads from
 	 * current ones. */
 	uint32_t number;
@@ -170,8 +170,8 @@ struct verbs_channel {
 	 * and in the immediate of each message. */
 	uint64_t request;
 	uint32_t imm;
-	int rank;
-	bool in;
+	int rank;                 /* of the peer */
+	bool in;                  /* this rank receives */
 	_Atomic int state;        /* enum verbs_channel_state */
 	_Atomic bool peer_closed; /* the peer has closed the channel */
 	dicomm_result_t why;      /* why it failed; 0: it has not */
@@ -179,7 +179,8 @@ struct verbs_channel {
 	char text[512];           /* why it failed, in words */
 	uint32_t depth;     /* requests in the send queue of each queue pair */
 	uint64_t slot_mask; /* slots - 1 */
-	uint64_t stride;
+	uint64_t stride;    /* bytes from one slot of the inbox to the next */
+	/* At the peer: its inbox if this rank sends, else its credit words. */
 	uint64_t remote_addr;
 	struct verbs_conn *conn;
 	uint8_t challenge[VERBS_NONCE];
@@ -221,6 +222,8 @@ struct verbs_channel {
 	struct ibv_mr *slots_mr[VERBS_RAILS];
 	size_t slots_bytes;
 	uint64_t last_arrived; /* greatest message number that has arrived */
+	/* Last message that was released, and last one that the sender was told
+	 * of, by that queue pair. */
 	uint64_t consumed, granted;
 	const struct verbs_qp *granted_by;
 	/* Number of credits sent over that queue pair, and the numbers of

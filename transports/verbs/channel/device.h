@@ -77,6 +77,7 @@ struct verbs_pool {
 
 struct tp_device {
 	struct tp_config config;
+	/* Most data bytes of an eager message; bytes of a slot of an inbox. */
 	uint32_t eager_bytes, stride;
 	_Atomic bool aborted;
 	uint64_t watched_ms; /* when watchdog.c looked last */

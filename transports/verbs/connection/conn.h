@@ -42,8 +42,8 @@ struct verbs_conn {
 	uint64_t deadline_ms;
 	/* the message to send, or the one that is being received */
 	struct verbs_connect_msg msg;
-	size_t have;
-	char from[VERBS_TEXT];
+	size_t have;           /* bytes of it that have arrived */
+	char from[VERBS_TEXT]; /* "HOST:PORT" of the peer, for log messages */
 };
 
 struct verbs_conn *verbs_conn_add(int fd, enum verbs_conn_stage stage,

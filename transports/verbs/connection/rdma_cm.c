@@ -208,8 +208,7 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	struct greeting greeting;
 	struct verbs_qp *qp = NULL;
 
-	/* The length is that of the largest private data, not of the
-	 * peer's own. */
+	/* The reported length may be more than the peer has sent. */
 	if (theirs && p->private_data_len >= sizeof(*theirs))
 		qp = verbs_conn_awaiting(theirs->challenge, theirs->qp);
 	if (!qp) {

@@ -17,10 +17,12 @@
 
 /* Take completions from all queues. Returns true if there were any. */
 bool verbs_complete(struct tp_device *dev);
-/* The same after an abort: only reads are counted, channels stay as they are.
- * Called by any thread that holds verbs_lock(). */
+/* Take completions from all queues after an abort. Only counts reads that end;
+ * channels stay as they are. Any thread that holds verbs_lock() may call this.
+ * Returns true if there were any. */
 bool verbs_complete_aborted(struct tp_device *dev);
-/* The same. The n completions in dev->wc were taken from the first queue. */
+/* As verbs_complete_aborted(), for a caller that has already taken n
+ * completions from the first queue, in dev->wc. */
 bool verbs_end_aborted(struct tp_device *dev, int n);
 /* Take completions from all queues but the first. Returns true if there
  * were any. */
@@ -28,8 +30,8 @@ bool verbs_complete_others(struct tp_device *dev);
 /* Handle n completions of the first queue, of any kind, then take those of the
  * other queues. */
 bool verbs_complete_rest(struct tp_device *dev, const struct ibv_wc *wc, int n);
-/* The same. The message of the first completion is already handled, and has
- * completed a batch of receives. */
+/* As verbs_complete_rest(), if the message of the first completion is already
+ * handled, and has completed a batch of receives. */
 bool verbs_complete_received(struct tp_device *dev, const struct ibv_wc *wc,
 			     int n);
 
