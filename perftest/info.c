@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dicomm-info: what the library finds on this machine, and how it is set. */
+/* dicomm-info: prints what the library finds on this machine, and its
+ * settings. */
 #include <errno.h>
 #include <limits.h>
 #include <popt.h>
@@ -19,9 +20,10 @@
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
 
-#define NOT_GIVEN INT_MIN /* --ranks */
+#define NOT_GIVEN INT_MIN /* --ranks was not given */
 
-/* What is asked for; none of the parts: all but the parameters' help. */
+/* What the user asks for. If no part is named: all parts, except the help of
+ * the parameters. */
 struct request {
 	int version, devices, transports, paths, machine, config, dot, json;
 	char *topology; /* file; owned */
@@ -35,7 +37,8 @@ static const char *or_none(const char *text)
 	return text && text[0] ? text : "";
 }
 
-/* Of any bytes, as a variable may have: JSON takes UTF-8 only. */
+/* Makes a JSON string of any bytes, such as a variable may contain; JSON allows
+ * UTF-8 only. */
 static json_t *string_of(const char *bytes)
 {
 	json_t *string = json_string(bytes);
@@ -52,7 +55,7 @@ static json_t *string_of(const char *bytes)
 	return string;
 }
 
-/* Each part adds its facts to the object, or prints them. */
+/* Each of these functions adds its facts to the object, or prints them. */
 
 static int show_version(json_t *json)
 {
@@ -83,7 +86,7 @@ static int show_version(json_t *json)
 	return 0;
 }
 
-/* Kinds of device that this machine has none of, and why. */
+/* The kinds of device that this machine does not have, and why. */
 static void show_absent_kinds(json_t *json)
 {
 	json_t *list = json ? json_object() : NULL;
@@ -152,7 +155,7 @@ static int show_transports(json_t *json)
 	return 0;
 }
 
-/* The adapters that reach the memory of each device */
+/* The adapters that reach the memory of each device. */
 static void show_adapters(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;
@@ -175,8 +178,8 @@ static void show_adapters(json_t *json)
 		json_object_set_new(json, "adapters", list);
 }
 
-/* The path of data from each device to each other one, and between two ranks
- * of the same device */
+/* The path of data from each device to each other one, and between two ranks of
+ * the same device. */
 static int show_paths(json_t *json)
 {
 	json_t *list = json ? json_array() : NULL;
@@ -201,7 +204,8 @@ static int show_paths(json_t *json)
 		}
 	if (json) {
 		json_object_set_new(json, "paths", list);
-		/* The former name; it goes with the option --ways. */
+		/* The former name of the key, which goes with the option
+		 * --ways. */
 		json_object_set(json, "ways", list);
 	}
 	show_adapters(json);
@@ -411,7 +415,7 @@ static int check(struct request *r, const char *bytes)
 	return -1;
 }
 
-/* Fills the request in; -1 when all is said about what is wrong with it. */
+/* Fills in the request. Returns -1 after printing what is wrong with it. */
 static int parse(struct request *r, int argc, const char **argv)
 {
 	char *bytes = NULL;
@@ -426,7 +430,7 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "the path of data between each two devices, and why it is "
 		 "not a better one",
 		 NULL},
-		/* The former name, for one release */
+		/* The former name of the option, for one release. */
 		{"ways", '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN,
 		 &r->paths, 0, NULL, NULL},
 		{"machine", '\0', POPT_ARG_NONE, &r->machine, 0,
@@ -469,7 +473,7 @@ static int parse(struct request *r, int argc, const char **argv)
 	return status;
 }
 
-/* On a full disk printing succeeds and only its end fails. */
+/* On a full disk, printing may succeed while closing fails. */
 static int close_output(void)
 {
 	if (fclose(stdout) == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NICs from sysfs, devices from the library, places from hwloc. */
+/* Finds NICs in sysfs, devices through the library, and positions through
+ * hwloc. */
 #include "perftest/machine.h"
 
 #include <dirent.h>
@@ -27,8 +28,9 @@ static bool read_line(const char *path, char *text, size_t len)
 	return read;
 }
 
-/* "100 Gb/sec (4X EDR)" of a port in this folder; 0 if it is not "4: ACTIVE",
- * when the rate is one that it might have. */
+/* Returns the rate in Gbit/s of a port in this folder, from a text like "100
+ * Gb/sec (4X EDR)". Returns 0 if the state is not "4: ACTIVE", because the rate
+ * is only what the port might have. */
 static double port_gbit_per_s(const char *ports, const char *port)
 {
 	char path[PATH_MAX], text[64] = "";
@@ -40,7 +42,7 @@ static double port_gbit_per_s(const char *ports, const char *port)
 	return read_line(path, text, sizeof(text)) ? atof(text) : 0;
 }
 
-/* Of all its ports. */
+/* Returns the sum over all its ports. */
 static double rdma_gbit_per_s(const char *name)
 {
 	char path[PATH_MAX / 2];
@@ -58,7 +60,7 @@ static double rdma_gbit_per_s(const char *name)
 	return rate;
 }
 
-/* The interface says Mbit/s. */
+/* sysfs has Mbit/s. */
 static double network_gbit_per_s(const char *name)
 {
 	char path[PATH_MAX], text[64] = "";
@@ -67,7 +69,7 @@ static double network_gbit_per_s(const char *name)
 	return read_line(path, text, sizeof(text)) ? atof(text) / 1000 : 0;
 }
 
-/* Its PCI address; "" if it is on no such bus. */
+/* Finds the PCI address; "" if it is not on a PCI bus. */
 static void find_pci(const char *class, const char *name, char *pci, size_t len)
 {
 	char path[PATH_MAX], real[PATH_MAX];
@@ -76,7 +78,8 @@ static void find_pci(const char *class, const char *name, char *pci, size_t len)
 	snprintf(path, sizeof(path), "/sys/class/%s/%s/device", class, name);
 	if (!realpath(path, real))
 		return;
-	/* virtio0 is a child of the PCI device. */
+	/* The device itself may be a child of the PCI device, such as
+	 * virtio0. */
 	for (char *slash; (slash = strrchr(real, '/')) && !*pci;
 	     *slash = '\0') {
 		unsigned a, b, c, d;
@@ -86,14 +89,14 @@ static void find_pci(const char *class, const char *name, char *pci, size_t len)
 	}
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static hwloc_obj_t place_of(hwloc_topology_t t, const char *pci)
 {
 	return *pci ? hwloc_get_pcidev_by_busidstring(t, pci) : NULL;
 }
 
-/* The NUMA node of a PCI device; -1: unknown. */
+/* Returns the NUMA node of a PCI device; -1 if unknown. */
 static int numa_of(hwloc_topology_t t, const char *pci)
 {
 	hwloc_obj_t at = place_of(t, pci), node = NULL;
@@ -109,8 +112,8 @@ static int numa_of(hwloc_topology_t t, const char *pci)
 	return -1;
 }
 
-/* Steps from one to the other in the tree of buses; -1: unknown. hwloc's own
- * search for what two have in common ends beyond the root where one bus is
+/* Returns the steps between two devices in the tree of buses; -1 if unknown.
+ * hwloc's own search for a common ancestor runs past the root if one bus is
  * deeper than the other. */
 static int steps_between(hwloc_topology_t t, const char *a, const char *b)
 {
@@ -140,7 +143,7 @@ static void add_place(hwloc_topology_t t, json_t *object, const char *pci)
 		json_object_set_new(object, "numa", json_integer(numa));
 }
 
-/* Interfaces of hardware: bridges and tunnels have no device. */
+/* Adds interfaces of hardware. Bridges and tunnels have no device. */
 static void add_nics(hwloc_topology_t t, json_t *nics, const char *class)
 {
 	char path[PATH_MAX], pci[32];
@@ -227,7 +230,7 @@ json_t *machine_numa(hwloc_topology_t t)
 	return list;
 }
 
-/* As the firmware tells it: 10 is near. */
+/* The distances as the firmware tells them: 10 is near. */
 static json_t *describe_distances(hwloc_topology_t t)
 {
 	struct hwloc_distances_s *d;
@@ -253,8 +256,9 @@ static json_t *describe_distances(hwloc_topology_t t)
 	return rows;
 }
 
-/* Of what carries data: all RDMA ports together, or else the fastest network
- * device. 0: nobody says. */
+/* Returns the rate of the network that carries data: of all RDMA ports
+ * together, or else of the fastest network device. Returns 0 if it is
+ * unknown. */
 static double rate_of(const json_t *nics)
 {
 	double rdma = 0, network = 0;
@@ -306,7 +310,8 @@ json_t *machine_describe(void)
 		fprintf(stderr, "dicomm-info: hwloc: %s\n", strerror(errno));
 		return NULL;
 	}
-	/* What sysfs says is enough: "pci" keeps the names of all vendors. */
+	/* sysfs is enough. hwloc's component "pci" would keep the names of all
+	 * vendors. */
 	hwloc_topology_set_components(
 		t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
 	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -331,7 +336,7 @@ static void put_quoted(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-/* To its NUMA node, or to the machine. */
+/* Draws an edge to the NUMA node of the part, or to the machine. */
 static void put_edge(FILE *out, const json_t *part)
 {
 	const json_t *numa = json_object_get(part, "numa");

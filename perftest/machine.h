@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This machine as a description that DICOMM_TOPO_FILE reads: its name, the rate
- * of its network, and, as a remark, NUMA nodes, NICs, devices, and how far
+ * Describes this machine as DICOMM_TOPO_FILE reads it: its name and the rate of
+ * its network. As a remark, adds its NUMA nodes, NICs and devices, and how far
  * these are from each other.
  */
 #ifndef DICOMM_PERFTEST_MACHINE_H
@@ -11,11 +11,13 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* A new reference; NULL with the reason on stderr. */
+/* Returns a new reference. Returns NULL, and prints the reason on stderr, on
+ * failure. */
 json_t *machine_describe(void);
-/* The same for Graphviz. */
+/* Writes the description for Graphviz. */
 void machine_dot(const json_t *description, FILE *out);
-/* The NUMA nodes: "node", "bytes" and "cpus" of each. A new reference. */
+/* Returns the NUMA nodes, with "node", "bytes" and "cpus" of each, as a new
+ * reference. */
 json_t *machine_numa(hwloc_topology_t t);
 
 #endif

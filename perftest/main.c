@@ -108,7 +108,7 @@ free_options:
 	return status;
 }
 
-/* What is asked for by name, besides operations. */
+/* Modes that are selected by name, besides operations. */
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv, int child_rank);
@@ -125,8 +125,9 @@ static int do_as_told(int argc, char **argv, int child_rank)
 	return measure(argc, argv, child_rank);
 }
 
-/* What is closed would become a socket of the library, and our words be sent to
- * a peer. Writing the table still fails, as to what is closed. */
+/* If a standard descriptor is closed, a socket of the library would get its
+ * number, and printed text would go to a peer. So /dev/null takes it, opened
+ * such that writing the table still fails. */
 static void hold_standard_files(void)
 {
 	static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
@@ -142,7 +143,8 @@ int main(int argc, char **argv)
 
 	hold_standard_files();
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	/* Who starts us may ignore it: no child could be waited for. */
+	/* The parent may ignore SIGCHLD; then this process could not wait for
+	 * children. */
 	signal(SIGCHLD, SIG_DFL);
 	status = do_as_told(argc, argv, child_rank);
 	return failure_in_output() && !status ? FAILURE_INTERNAL : status;

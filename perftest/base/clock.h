@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-/* Seconds since some moment; never set back. */
+/* Returns seconds since some moment. The clock is never set back. */
 static inline double clock_s(void)
 {
 	struct timespec t;

@@ -6,8 +6,9 @@
 #include "perftest/base/exchange.h"
 #include "perftest/base/failure.h"
 
-/* Variables by which the library knows its launchers. None set: this process
- * is alone, and the library need not be asked to complain about it. */
+/* Returns true if a variable is set by which the library recognizes a launcher.
+ * If none is set, this process is alone, and the library need not be called,
+ * which would log an error. */
 static bool has_launcher(void)
 {
 	static const char *const marks[] = {
@@ -29,7 +30,7 @@ void exchange_open(struct exchange *c, int threads)
 	if (!c->slots ||
 	    pthread_barrier_init(&c->barrier, NULL, (unsigned)threads) != 0)
 		failure_end(FAILURE_INTERNAL, "out of memory");
-	/* What the processes tell each other lies in host memory. */
+	/* The data that processes exchange is in host memory. */
 	setenv("DICOMM_DEVICE", "host", 1);
 	if (!has_launcher())
 		return;
@@ -108,7 +109,8 @@ double exchange_combine(struct exchange *c, int thread, double value,
 		combine_processes(c, how);
 	pthread_barrier_wait(&c->barrier);
 	result = c->result;
-	/* Nobody may start the next one before all have read this one. */
+	/* No thread may start the next exchange before all have read this
+	 * result. */
 	pthread_barrier_wait(&c->barrier);
 	return result;
 }

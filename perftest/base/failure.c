@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ends the process with the reason, whatever its other threads are doing. */
+/* Ends the process with a reason, whatever its other threads are doing. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ static void call_hook(const char *reason)
 		fn(reason);
 }
 
-/* Never unlocks: a second failing thread waits here for the end. */
+/* Does not unlock: another thread that fails waits here for the end. */
 static void end(enum failure_status status, const char *reason)
 	__attribute__((noreturn));
 static void end(enum failure_status status, const char *reason)
@@ -53,9 +53,10 @@ static void end(enum failure_status status, const char *reason)
 }
 
 /*
- * A thread, since no handler may do what the hook does. The same signal does
- * not wait a second time; others do: who starts ranks passes on a key of the
- * terminal, which they have heard themselves.
+ * Runs in a thread, because a signal handler must not do what the hook does. A
+ * second signal of the same kind ends the process at once. A signal of another
+ * kind does not: the process that starts ranks passes on SIGTERM for a key of
+ * the terminal, whose signal the ranks have received themselves.
  */
 static void *wait_for_signal(void *signals)
 {
@@ -108,7 +109,7 @@ void failure_library(dicomm_result_t status, dicomm_comm_t comm,
 	enum failure_status code = FAILURE_LIBRARY;
 
 	pthread_mutex_lock(&once);
-	/* The compiler may have been told a long way here. */
+	/* The compiler may have been given a long path to this file. */
 	if (strstr(file, "perftest/"))
 		file = strstr(file, "perftest/");
 	gethostname(host, sizeof(host) - 1);
@@ -142,7 +143,7 @@ void failure_end(enum failure_status status, const char *format, ...)
 	end(status, text);
 }
 
-/* That a line was lost before the end is all that its stream remembers. */
+/* The stream only remembers that a line was lost, not why. */
 bool failure_in_output(void)
 {
 	bool lost = ferror(stdout);

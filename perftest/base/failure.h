@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Ends the program with a message and an exit status when it cannot go on.
- */
+/* Ends the program with a message and an exit status when it cannot go on. */
 #ifndef DICOMM_PERFTEST_BASE_FAILURE_H
 #define DICOMM_PERFTEST_BASE_FAILURE_H
 
@@ -10,7 +8,7 @@
 
 #include "dicomm.h"
 
-/* The numbers of nccl-tests; scripts know them. */
+/* The exit statuses of nccl-tests; scripts know them. */
 enum failure_status {
 	FAILURE_NONE = 0,
 	FAILURE_INTERNAL = 1,
@@ -22,30 +20,34 @@ enum failure_status {
 	FAILURE_SIZE = 255,
 };
 
-/* Called once before the end, with the reason: to close what is written. */
+/* Sets a function that is called once before the end, with the reason, to
+ * finish the output. */
 void failure_hook(void (*fn)(const char *reason));
-/* A signal that asks this process to end waits for the hook. Before any other
- * thread is started. */
+/* Makes signals that ask this process to end call the hook first. To be called
+ * before any other thread starts. */
 void failure_hook_signals(void);
-/* Adds the signals that ask a process to end. What nohup, or a shell for its
- * background, ignores stays out: a blocked signal comes even so. */
+/* Adds the signals that ask a process to end. A signal that is ignored, as
+ * under nohup or for a background job of a shell, is left out: if it were
+ * blocked, it would be received in spite of that. */
 void failure_add_signals(sigset_t *signals);
-/* Communicators to abort at the end, so that the other ranks learn of it. */
+/* Sets the communicators to abort at the end, so that the other ranks are
+ * told. */
 void failure_watch(const dicomm_comm_t *comms, int n);
-/* Seconds of -T, for the message; 0 for none. */
+/* Sets the seconds of option -T, for the message; 0: none. */
 void failure_timeout(int seconds);
 
-/* The library refused or broke; ends the process, other threads included. */
+/* Ends the process, whatever its other threads do, because the library returned
+ * an error. */
 void failure_library(dicomm_result_t status, dicomm_comm_t comm,
 		     const char *file, int line) __attribute__((noreturn));
 void failure_end(enum failure_status status, const char *format, ...)
 	__attribute__((noreturn, format(printf, 2, 3)));
 
-/* Was something of the table lost, on a full disk as a rule? Says so. Nothing
- * is printed after it. */
+/* Returns true, and prints a message, if a part of the table was lost, usually
+ * because the disk is full. Nothing may be printed after this call. */
 bool failure_in_output(void);
 
-/* A value of the command line is of no use; returns FAILURE_USAGE. */
+/* Prints that a value on the command line is invalid. Returns FAILURE_USAGE. */
 int failure_refuse(const char *mode, const char *what, const char *value,
 		   const char *why);
 

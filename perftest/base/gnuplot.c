@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The program goes to gnuplot with the data in it. */
+/* The script for gnuplot also contains the data. */
 #include "perftest/base/gnuplot.h"
 
 #include <errno.h>
@@ -77,12 +77,14 @@ static int run(int input)
 		return -1;
 	if (posix_spawnattr_init(&attributes) != 0)
 		goto destroy_actions;
-	/* We may wait for signals in a thread; it does not. */
+	/* This process may have blocked signals to wait for them in a thread;
+	 * gnuplot must not inherit that. */
 	sigemptyset(&none);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-	/* Where it cannot open its file, the picture would go to the table. */
+	/* If gnuplot cannot open its file, it would write the picture to
+	 * stdout. */
 	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
 					 O_WRONLY, 0);
 	errno = posix_spawnp(&pid, "gnuplot", &actions, &attributes, argv,
@@ -96,8 +98,8 @@ destroy_actions:
 	return status;
 }
 
-/* gnuplot does not say that the disk was full: the end of the picture is
- * missing then. */
+/* Returns true if the picture is complete. gnuplot does not report that the
+ * disk was full; the end of the picture is missing then. */
 static bool is_whole(const char *path)
 {
 	static const char svg[] = "</svg>", png[] = "IEND";
@@ -118,7 +120,8 @@ static bool is_whole(const char *path)
 int gnuplot_draw(const char *path, void (*write)(FILE *out, void *ctx),
 		 void *ctx, char *error, size_t len)
 {
-	/* A file instead of a pipe: nobody blocks, nobody gets SIGPIPE. */
+	/* A file instead of a pipe, so that nobody blocks and nobody gets
+	 * SIGPIPE. */
 	FILE *script = tmpfile();
 	bool drawn = false;
 	int status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Local processes: fork and exec, one fate for all, no orphans. */
+/* Ranks as local processes: fork and exec; if one fails, all end; none is left
+ * over. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,20 +22,22 @@
 
 #define MARK "--launched-rank="
 
-/* When one failed, the library tells the others within a second; what has not
- * ended by itself so long after is asked to, and then made to. */
+/* When a rank fails, the library tells the others within a second. A rank that
+ * has not ended GRACE_MS after a failure gets SIGTERM, and after TERM_MS more
+ * SIGKILL. */
 #define GRACE_MS 3000
 #define TERM_MS 1000
 
 struct job {
-	pid_t *pids; /* 0: ended */
+	pid_t *pids; /* 0: it has ended */
 	int ranks, running;
-	int status;  /* of the first that failed */
-	bool killed; /* it was by a signal, not by us */
+	int status; /* of the rank that failed first */
+	/* A signal killed that rank, and this process did not send it. */
+	bool killed;
 	bool ending;
 };
 
-/* A port that nobody has now. Rank 0 takes it within milliseconds. */
+/* Returns a port that is free now. Rank 0 takes it within milliseconds. */
 static int free_port(void)
 {
 	struct sockaddr_in addr = {.sin_family = AF_INET,
@@ -68,13 +71,14 @@ static int set_meeting_point(int ranks)
 	setenv("DICOMM_COMM_KEY", text, 1);
 	snprintf(text, sizeof(text), "%d", ranks);
 	setenv("DICOMM_SIZE", text, 1);
-	/* All are here: the other communicators meet on the loopback too. */
+	/* All ranks are on this machine, so further communicators use the
+	 * loopback interface, too. */
 	if (!getenv("NCCL_SOCKET_IFNAME"))
 		setenv("DICOMM_SOCKET_IFNAME", "lo", 0);
 	return 0;
 }
 
-/* In the child. Does not return. */
+/* Runs in the child. Does not return. */
 static void become_rank(int rank, char **argv, pid_t parent,
 			const sigset_t *signals)
 {
@@ -131,9 +135,9 @@ static void note_end(struct job *job, int rank, int wait_status)
 				"signal %d (%s)\n",
 				rank, (int)pid, sig, strsignal(sig));
 	}
-	/* Within a moment all may have ended, and are found in any order: the
-	 * others fail because one was killed, or ended by itself with another
-	 * reason than the library's, never the reverse. */
+	/* All ranks may end within a moment, and are found in any order. Other
+	 * ranks fail because one was killed, or ended with another status than
+	 * that of a library error; never the other way round. */
 	cause |= status != 0 && !job->ending && !job->killed &&
 		 job->status == FAILURE_LIBRARY;
 	if (cause || (status != 0 && job->status == 0))
@@ -159,7 +163,8 @@ static int64_t now_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait for all. The signals are blocked; a signal to end is passed on. */
+/* Waits for all ranks. The signals are blocked. If one asks this process to
+ * end, the ranks are asked, too. */
 static void supervise(struct job *job, const sigset_t *signals)
 {
 	const struct timespec tick = {.tv_nsec = 50 * 1000 * 1000};
@@ -201,7 +206,8 @@ int launch_processes(int ranks, char **argv)
 		free(job.pids);
 		return FAILURE_INTERNAL;
 	}
-	/* What tells that a rank ended, and what asks us to end. */
+	/* Signals that say that a rank has ended, or that ask this process to
+	 * end. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
 	failure_add_signals(&signals);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads, prints and steps sizes. */
+/* Reads and prints sizes, and computes the steps of a sweep. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arithmetic on times. */
+/* Statistics of times. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,8 @@ void stats_histogram(struct stats_histogram *h, const double *times, size_t n)
 		int b = bin_of(times[i], lowest, per_doubling);
 
 		b = b < 0 ? 0 : b >= h->bins ? h->bins - 1 : b;
-		/* The logarithm may round across the edge that is printed. */
+		/* The logarithm may be rounded across the edge that is
+		 * printed. */
 		if (b > 0 && times[i] < h->from[b])
 			b--;
 		else if (b + 1 < h->bins && times[i] >= h->from[b + 1])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a set of times looks like: extremes, percentiles, histogram. */
+/* Statistics of a set of times: extremes, percentiles, histogram. */
 #ifndef DICOMM_PERFTEST_BASE_STATS_H
 #define DICOMM_PERFTEST_BASE_STATS_H
 
@@ -9,8 +9,9 @@ struct stats {
 	double min, max, avg, p50, p95, p99, stdev;
 };
 
-/* n > 0. Percentiles are by nearest rank: the smallest of the times that at
- * least so many per cent do not exceed. -1 if out of memory. */
+/* Computes the statistics of n > 0 times. A percentile is the smallest time
+ * that is at least as large as that percentage of all times (nearest rank).
+ * Returns -1 if there is no memory. */
 int stats_compute(struct stats *s, const double *times, size_t n);
 
 #define STATS_BINS 96
@@ -22,8 +23,8 @@ struct stats_histogram {
 	size_t count[STATS_BINS];
 };
 
-/* Four bins for each doubling, or one where that would be too many. n > 0,
- * times > 0. */
+/* Makes four bins per doubling, or one if that would be too many. n and all
+ * times must be above 0. */
 void stats_histogram(struct stats_histogram *h, const double *times, size_t n);
 
 #endif

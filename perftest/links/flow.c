@@ -8,7 +8,8 @@
 #include "perftest/base/failure.h"
 
 #define FIRST_BYTES (size_t)65536
-/* What a flow may grow by: the first bytes of one run ahead of its rate. */
+/* Each try has at most this many times the bytes of the one before: the first
+ * bytes of a flow arrive faster than its rate. */
 #define GROWTH 16
 #define PING_BYTES 8
 #define PINGS 40
@@ -27,7 +28,7 @@ void flow_close(struct flow_bench *b)
 	free(b->in);
 }
 
-/* Written, so that no page is missing when the clock runs. */
+/* Writes to the buffer, so that its pages exist when the clock runs. */
 static void grow(char **buffer, size_t *room, size_t bytes)
 {
 	if (bytes <= *room)
@@ -85,7 +86,7 @@ static void start(struct flow_bench *b, const struct flow *flow, int n)
 	}
 }
 
-/* What arrives first: it has a time. */
+/* Waits for the received flows first, because their time counts. */
 static void finish(struct flow_bench *b, struct flow *flow, int n, double begin)
 {
 	int me = b->exchange->proc;
@@ -108,7 +109,8 @@ static void finish(struct flow_bench *b, struct flow *flow, int n, double begin)
 	}
 }
 
-/* Each process knows of those that it received. */
+/* Tells all processes the times, which each process knows for the flows that it
+ * receives. */
 static void share(struct flow_bench *b, struct flow *flow, int n)
 {
 	size_t procs = (size_t)b->exchange->procs;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process of each host measures its links to the others: alone, while all
- * hosts are busy, from and to all others. Where all ranks are on one host, the
- * ranks stand for hosts, and nothing is said of links.
+ * One process of each host measures the links to the other hosts: alone, while
+ * all hosts are busy, and from and to all others at once. If all ranks are on
+ * one host, ranks stand for hosts, and nothing is concluded about links.
  */
 #include "perftest/links/links.h"
 
@@ -19,11 +19,11 @@
 #include "perftest/base/launch.h"
 #include "perftest/links/network.h"
 
-/* From each host of an island to others at once. */
+/* Number of flows from each host of an island to other hosts at once. */
 #define ISLAND_FLOWS 4
 #define ISLAND_RUNS 3
 
-#define NOT_GIVEN INT_MIN /* --ranks */
+#define NOT_GIVEN INT_MIN /* --ranks was not given */
 
 struct request {
 	int ranks;
@@ -39,11 +39,11 @@ struct measuring {
 	char (*where)[64]; /* [process]: the name of its host; owned */
 	int *host_of;      /* [process]; owned */
 	int *first;        /* [host]: its first process; owned */
-	bool one_host;     /* its ranks stand for hosts */
+	bool one_host;     /* the ranks stand for hosts */
 	struct flow *flow; /* [ISLAND_FLOWS * host]; owned */
 };
 
-/* ---- the ranks that are there ---- */
+/* ---- hosts and their processes ---- */
 
 static void *allocate(size_t n, size_t size)
 {
@@ -54,15 +54,16 @@ static void *allocate(size_t n, size_t size)
 	return p;
 }
 
-/* What tells the host of a process from others, as the library does. */
+/* Identifies the host of a process, in the same way as the library. */
 struct host {
 	char name[64];
 	char id[64];      /* DICOMM_HOSTID, else the name */
-	char boot_id[64]; /* of its kernel */
-	char pids[64];    /* namespace: of a container, maybe of that name */
+	char boot_id[64]; /* of the kernel */
+	/* PID namespace: containers may have the same name. */
+	char pids[64];
 };
 
-/* As much of it as fits. */
+/* Reads as much of DICOMM_HOSTID as fits. */
 static void read_hostid(char *id, size_t room)
 {
 	dicomm_param_info_t param;
@@ -94,7 +95,7 @@ static bool is_same(const struct host *a, const struct host *b)
 	       !strcmp(a->pids, b->pids);
 }
 
-/* Processes by their hosts; how many there are. */
+/* Assigns processes to hosts. Returns the number of hosts. */
 static int sort_by_host(struct measuring *m)
 {
 	int procs = m->exchange.procs, hosts = 0;
@@ -152,7 +153,7 @@ static size_t at(const struct measuring *m, int from, int to)
 	return (size_t)from * (size_t)m->network.hosts + (size_t)to;
 }
 
-/* Half of a round trip, so the same both ways. */
+/* Latency is half of a round trip, so it is the same both ways. */
 static void measure_latency(struct measuring *m, int from, int to)
 {
 	double *there = &m->network.latency[at(m, from, to)];
@@ -179,7 +180,8 @@ static void measure_pairs(struct measuring *m)
 	}
 }
 
-/* As much as takes the time that is asked for when alone, or a part of it. */
+/* Makes a flow that takes the requested time when alone, or a part of that
+ * time. */
 static struct flow flow_of(const struct measuring *m, int from, int to,
 			   double part)
 {
@@ -192,7 +194,7 @@ static struct flow flow_of(const struct measuring *m, int from, int to,
 			     .bytes = bytes < 1 ? 1 : (size_t)bytes};
 }
 
-/* Hosts `first` to `last` send to the ones so many places on. */
+/* Hosts `first` to `last` each send to the host `shift` places further. */
 static void measure_shift(struct measuring *m, int shift, int first, int last)
 {
 	struct network *n = &m->network;
@@ -210,9 +212,10 @@ static void measure_shift(struct measuring *m, int shift, int first, int last)
 }
 
 /*
- * Every pair once, at the same time as pairs of other hosts; the best of two,
- * since what is shared is so always. Two hosts never send to each other: what
- * a receiver says to its sender would wait behind its own data.
+ * Measures every pair, at the same time as pairs of other hosts, twice, and
+ * keeps the better result, because sharing a link slows down both runs. Two
+ * hosts never send to each other: what a receiver returns to its sender would
+ * wait behind its own data.
  */
 static void measure_together(struct measuring *m)
 {
@@ -230,7 +233,7 @@ static void measure_together(struct measuring *m)
 	}
 }
 
-/* Bytes per second of all flows as one. */
+/* Returns bytes per second of all flows together. */
 static double rate_of(const struct flow *flow, int n)
 {
 	double bytes = 0, seconds = 0;
@@ -243,8 +246,9 @@ static double rate_of(const struct flow *flow, int n)
 	return seconds > 0 ? bytes / seconds : 0;
 }
 
-/* All that a host sends at once, or receives: together as much as it sends to,
- * or receives from, the fastest other one. */
+/* Measures the rate at which a host sends to all others at once, or receives
+ * from them. All flows together have as many bytes as one flow to or from the
+ * fastest other host. */
 static double measure_way(struct measuring *m, int host, bool up)
 {
 	struct network *n = &m->network;
@@ -268,7 +272,8 @@ static double measure_way(struct measuring *m, int host, bool up)
 	return all > most ? all : most;
 }
 
-/* What the flows would take if nothing but the links of hosts limited them. */
+/* Returns how long the flows would take if only the links of the hosts limited
+ * them. */
 static double ways_seconds(struct measuring *m, int flows)
 {
 	struct network *n = &m->network;
@@ -289,7 +294,8 @@ static double ways_seconds(struct measuring *m, int flows)
 	return most;
 }
 
-/* Each of its hosts sends to some others, or receives from them. */
+/* Makes flows from each host of the island to some hosts outside, or from
+ * these. Returns their number. */
 static int find_island_flows(struct measuring *m, int island, bool up)
 {
 	struct network *n = &m->network;
@@ -318,8 +324,9 @@ static bool are_wide(const struct flow *flow, int n, double ways_seconds)
 	return true;
 }
 
-/* The best of some: of flows that share a link, one may lose its last bytes,
- * and waits for long before it sends them again. */
+/* Returns the best rate of a few runs. One of several flows that share a link
+ * may lose its last bytes, and then wait for long before it sends them
+ * again. */
 static double measure_island(struct measuring *m, int island, bool up)
 {
 	int k = find_island_flows(m, island, up);
@@ -457,7 +464,7 @@ static int check(const struct request *r)
 	return r->plot && !gnuplot_possible() ? FAILURE_USAGE : FAILURE_NONE;
 }
 
-/* OPTIONS of links; a status, or -1 to go on. */
+/* Reads the options of links. Returns a status; FAILURE_NONE to go on. */
 static int parse(struct request *r, int argc, char **argv)
 {
 	const struct poptOption table[] = {

@@ -3,8 +3,8 @@
 #ifndef DICOMM_PERFTEST_LINKS_LINKS_H
 #define DICOMM_PERFTEST_LINKS_LINKS_H
 
-/* With the arguments behind "links" in argv[1]; the exit status. child_rank: as
- * launch_child() said. */
+/* Runs with the arguments after "links" in argv[1]. Returns the exit status.
+ * child_rank is the result of launch_child(). */
 int links_main(int argc, char **argv, int child_rank);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Islands, from rates; the tables, the file and the picture. */
+/* Finds islands from rates; writes the tables, the file and the picture. */
 #include "perftest/links/network.h"
 
 #include <jansson.h>
@@ -8,10 +8,11 @@
 
 #include "perftest/base/gnuplot.h"
 
-/* Of what was to be expected: below it, something else limits it. */
+/* If a flow gets less than this fraction of the expected rate, something else
+ * limits it. */
 #define NARROW 0.65
-/* Of the time that is needed: if the links of hosts explain as much of it,
- * their island has no link of its own. */
+/* If the links of hosts explain this fraction of the measured time, their
+ * island has no narrower link of its own. */
 #define WIDE 0.9
 
 bool network_create(struct network *n, int hosts)
@@ -53,7 +54,7 @@ static double rate(const struct network *n, const double *matrix, int from,
 	return matrix[(size_t)from * (size_t)n->hosts + (size_t)to];
 }
 
-/* What a flow would get if nothing but the links of both hosts limited it. */
+/* Returns the rate of a flow if only the links of both hosts limited it. */
 static double expected(const struct network *n, int from, int to)
 {
 	double out = 0, in = 0;
@@ -114,7 +115,8 @@ void network_drop_islands(struct network *n)
 
 /* ---- tables ---- */
 
-/* Names often differ in their last characters only. */
+/* Names often differ in their last characters only, so columns are as wide as
+ * the longest one. */
 static int widest(const struct network *n, int least)
 {
 	for (int h = 0; h < n->hosts; h++)
@@ -150,8 +152,8 @@ static double gbit(double bytes_per_s)
 	return bytes_per_s * 8e-9;
 }
 
-/* None: between ranks of a host that has one, out of an island where nothing is
- * narrower than the links of its hosts. */
+/* Prints a rate, or "-" if there is none: inside a host with one rank, and out
+ * of an island that is no narrower than the links of its hosts. */
 static void print_rate(double bytes_per_s)
 {
 	if (bytes_per_s > 0)
@@ -191,7 +193,7 @@ void network_print(const struct network *n)
 
 /* ---- the file ---- */
 
-/* Four digits are more than a measurement has. */
+/* Four digits are more than a measurement is exact to. */
 static json_t *number(double value)
 {
 	char text[32];
@@ -223,7 +225,7 @@ static void name_island(const struct network *n, int island, json_t *object,
 	json_object_set_new(object, key, json_string(text));
 }
 
-/* To the host that is farthest. */
+/* Returns the latency to the most distant host. */
 static double latency(const struct network *n, int host)
 {
 	double most = 0;
@@ -253,7 +255,8 @@ static void set_matrix(const struct network *n, json_t *object, const char *key,
 	json_object_set_new(object, key, rows);
 }
 
-/* For readers who want to know where the rates of links come from. */
+/* Adds the measured rates, for readers who want to know where the rates of
+ * links come from. */
 static json_t *measured(const struct network *n)
 {
 	json_t *all = json_object();
@@ -264,7 +267,8 @@ static json_t *measured(const struct network *n)
 	return all;
 }
 
-/* Else the file goes by the order of nodes. */
+/* Returns true if all names differ. Otherwise the file relies on the order of
+ * nodes. */
 static bool has_own_names(const struct network *n)
 {
 	for (int h = 0; h < n->hosts; h++)

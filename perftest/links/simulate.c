@@ -33,7 +33,7 @@ struct curves {
 	size_t bytes[SIZES_MOST];
 	int sizes, algorithms;
 	struct curve *of;       /* [algorithms]; owned */
-	int chosen[SIZES_MOST]; /* -1: none can serve it */
+	int chosen[SIZES_MOST]; /* -1: no algorithm can serve it */
 };
 
 static int out_of_memory(void)
@@ -42,7 +42,7 @@ static int out_of_memory(void)
 	return FAILURE_INTERNAL;
 }
 
-/* ---- asking ---- */
+/* ---- asking the library ---- */
 
 static struct curve *add_curve(struct curves *c)
 {
@@ -71,7 +71,8 @@ static int ask(struct curves *c)
 					&curve->name, curve->seconds);
 		if (status == DICOMM_SUCCESS)
 			continue;
-		/* The end; another error may be of a file that has changed. */
+		/* This is the end of the list. Any other error may come from a
+		 * file that has changed. */
 		if (!curve->name && c->algorithms > 0)
 			return FAILURE_NONE;
 		fprintf(stderr, "dicomm-perf: simulate: %s: %s\n",
@@ -81,7 +82,7 @@ static int ask(struct curves *c)
 	}
 }
 
-/* As the library does: the first of the least time. */
+/* Chooses as the library does: the first algorithm with the least time. */
 static void choose(struct curves *c)
 {
 	for (int k = 0; k < c->sizes; k++) {
@@ -95,7 +96,7 @@ static void choose(struct curves *c)
 	}
 }
 
-/* ---- showing ---- */
+/* ---- printing ---- */
 
 static bool is_ever_possible(const struct curves *c, int i)
 {
@@ -234,7 +235,7 @@ static int check(const struct request *r)
 	if (r->first > r->last)
 		return failure_refuse("simulate", "--minbytes, --maxbytes",
 				      text, "empty");
-	/* For each algorithm once. */
+	/* The library reads the file once for each algorithm. */
 	if (r->topology && stat(r->topology, &file) == 0 &&
 	    (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode)))
 		return failure_refuse("simulate", "--topo", r->topology,

@@ -5,7 +5,8 @@
 #ifndef DICOMM_PERFTEST_LINKS_SIMULATE_H
 #define DICOMM_PERFTEST_LINKS_SIMULATE_H
 
-/* With the arguments behind "simulate" in argv[1]; the exit status. */
+/* Runs with the arguments after "simulate" in argv[1]. Returns the exit
+ * status. */
 int simulate_main(int argc, char **argv, int child_rank);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each operation sends, receives, must deliver, and counts as bandwidth.
- */
+/* What each operation sends, receives and must deliver, and its bandwidths. */
 #include <string.h>
 
 #include "perftest/operation/operation.h"
@@ -23,7 +22,7 @@ const struct operation operations[OPERATIONS] = {
 	 .in_place = true, .checked_in_place = true},
 	{OPERATION_SCATTER, "scatter", "scatter_perf", .rooted = true,
 	 .in_place = true, .checked_in_place = true},
-	/* What is sent may be overwritten before it is on its way. */
+	/* In place, data may be overwritten before it is sent. */
 	{OPERATION_SENDRECV, "sendrecv", "sendrecv_perf", .in_place = true},
 	{OPERATION_BARRIER, "barrier", "barrier_perf", .in_place = true,
 	 .checked_in_place = true},
@@ -34,7 +33,7 @@ const struct operation *operation_find(const char *name)
 	const char *slash = strrchr(name, '/');
 
 	name = slash ? slash + 1 : name;
-	/* libtool's name for a program that is not installed yet */
+	/* libtool's prefix for a program that is not installed */
 	if (strncmp(name, "lt-", 3) == 0)
 		name += 3;
 	for (int i = 0; i < OPERATIONS; i++) {
@@ -49,7 +48,8 @@ const struct operation *operation_find(const char *name)
 	return NULL;
 }
 
-/* A rank's share of a scattered buffer: a multiple of 16 bytes. */
+/* Returns a rank's share of a scattered buffer, which is a multiple of 16
+ * bytes. */
 static size_t share(size_t count, size_t bytes, int ranks)
 {
 	return count / (size_t)ranks & ~(16 / bytes - 1);
@@ -179,7 +179,7 @@ dicomm_result_t operation_run(const struct call *c, const void *send,
 	}
 }
 
-/* What a rank has to give away, if it is told apart by its rank. */
+/* Returns the seed of the data that depends on the rank that sends it. */
 static uint64_t rank_seed(uint64_t seed, int rank)
 {
 	return seed * 1000003 + (uint64_t)rank;
@@ -211,7 +211,8 @@ bool operation_sent(const struct call *c, uint64_t seed, int k,
 	return true;
 }
 
-/* What rank `from` sends to this one, where this one finds it. */
+/* Returns what rank `from` sends to this rank, at its place in the receive
+ * buffer. */
 static struct piece part_from(const struct call *c, uint64_t seed, int from)
 {
 	size_t part = c->geometry.param;
@@ -249,7 +250,7 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 		whole.seed = seed;
 		break;
 	case OPERATION_REDUCE:
-		/* A rank that is not the root keeps what it had. */
+		/* A rank that is not the root keeps its data. */
 		whole.kind = c->rank == c->root ? PIECE_OUTPUT
 			     : in_place         ? PIECE_INPUT
 						: PIECE_ZERO;
@@ -280,7 +281,8 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 		if (c->rank == c->root) {
 			parts = true;
 		} else if (in_place) {
-			/* Its own part, where it sent it from. */
+			/* In place, its own part remains where it sent it
+			 * from. */
 			whole = part_from(c, seed, c->rank);
 		} else {
 			whole.kind = PIECE_ZERO;

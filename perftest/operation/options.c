@@ -14,7 +14,7 @@
 #include "perftest/operation/options.h"
 #include "perftest/base/size.h"
 
-/* Values of options without a letter. */
+/* Values for options without a letter. */
 enum own_option {
 	OWN_RANKS = 256,
 	OWN_MEM,
@@ -140,10 +140,11 @@ struct range {
 	int option;
 	int *value;
 	int low, high;
-	const char *why; /* not beyond; NULL: the range itself */
+	/* Why the range ends there; NULL: the range itself says it. */
+	const char *why;
 };
 
-/* Is it an integer option, and if so, is its value in range? */
+/* Handles an integer option: checks that its value is in range. */
 static enum options_outcome parse_integer(const struct range *r,
 					  const char *name, const char *text,
 					  int *status)
@@ -176,7 +177,8 @@ static enum options_outcome parse_size(const char *name, const char *text,
 	return OPTIONS_EXIT;
 }
 
-/* "cuda:0", or "0=cuda:0,2=host": the library says which devices there are. */
+/* Accepts "cuda:0" or "0=cuda:0,2=host". Which devices exist, only the library
+ * knows. */
 bool options_devices_valid(const char *text)
 {
 	if (!strchr(text, '='))
@@ -208,7 +210,7 @@ static void keep(char **string, const char *text)
 	*string = strdup(text);
 }
 
-/* Options whose value is a word or a file. */
+/* Handles options whose value is a word or a file. */
 static enum options_outcome parse_word(struct options *o, int option,
 				       const char *text, int *status)
 {
@@ -312,7 +314,8 @@ static enum options_outcome parse_value(struct options *o, int option,
 			o->sizes_given = true;
 			o->step_factor = (size_t)factor;
 		}
-		/* What neighbours can map is our symmetric memory. */
+		/* Symmetric memory of nccl-tests is memory that neighbours can
+		 * map. */
 		if (option == 'R' && o->local_register == 2)
 			o->mem_alloc = true;
 		return outcome;
@@ -384,7 +387,7 @@ static enum options_outcome parse_operation(struct options *o,
 	return OPTIONS_RUN;
 }
 
-/* What no option can judge alone. */
+/* Checks options that depend on each other. */
 static enum options_outcome check_together(const struct options *o, int *status)
 {
 	char text[64];
@@ -488,7 +491,7 @@ enum options_outcome options_parse(struct options *o, int argc,
 		free(text);
 	}
 	if (outcome == OPTIONS_RUN && option < -1) {
-		/* As nccl-tests does: the usage, and no failure. */
+		/* Like nccl-tests, prints the usage and does not fail. */
 		fprintf(stderr, "dicomm-perf: %s: %s\n",
 			poptBadOption(context, POPT_BADOPTION_NOALIAS),
 			poptStrerror(option));

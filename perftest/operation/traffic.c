@@ -10,12 +10,12 @@
 #include "perftest/operation/traffic.h"
 
 #define ALIGN ((size_t)16)
-/* A matrix of more ranks than anybody starts is a wrong file. */
+/* More ranks than anybody starts: a larger matrix is a mistake. */
 #define MATRIX_MAX 16384
-/* So that the sum of a row, or of a column, is a size. */
+/* The sum of a row, or of a column, must fit into a size_t. */
 #define BYTES_MAX (0x1p62 / MATRIX_MAX)
 
-/* A number in [low, high] from the environment. */
+/* Reads a number in [low, high] from the environment. */
 static int environment(const char *name, double low, double high, double *value,
 		       char *error, size_t len)
 {
@@ -36,7 +36,7 @@ static int environment(const char *name, double low, double high, double *value,
 	return 0;
 }
 
-/* Read the numbers of one line into row; the count, or -1. */
+/* Reads the numbers of one line into row. Returns how many, or -1. */
 static int matrix_row(char *line, double scale, size_t **row, int *room)
 {
 	int n = 0;
@@ -170,7 +170,7 @@ size_t traffic_bytes(const struct traffic *t, int from, int to, int ranks,
 	       ~(ALIGN - 1);
 }
 
-/* All that one rank sends, and receives */
+/* Computes everything that one rank sends, and receives. */
 static void sum_of(const struct traffic *t, int rank, int ranks, size_t total,
 		   size_t *send, size_t *recv)
 {
@@ -184,7 +184,7 @@ static void sum_of(const struct traffic *t, int rank, int ranks, size_t total,
 void traffic_most(const struct traffic *t, int ranks, size_t total,
 		  size_t *send, size_t *recv)
 {
-	/* By distance, all ranks are alike. */
+	/* By distance, all ranks send and receive equally much. */
 	int last = t->matrix ? ranks : 1;
 
 	*send = *recv = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names and bit patterns of the element types; names of the operators. */
+/* Names and bit patterns of element types; names of operators. */
 #include <math.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static uint64_t nan_bits(const struct type *t)
 	return t->fnuz ? magnitude + 1 : magnitude;
 }
 
-/* Is this exponent field taken by infinity and NaN? */
+/* Returns true if this exponent field is used for infinity and NaN. */
 static bool is_special(const struct type *t, uint64_t exponent,
 		       uint64_t mantissa)
 {
@@ -105,7 +105,7 @@ static uint64_t float_encode(const struct type *t, double value)
 	e = value > 0 ? ilogb(value) : 1 - t->bias;
 	if (e < 1 - t->bias)
 		e = 1 - t->bias;
-	/* ldexp is exact here, and the one rounding is to nearest even. */
+	/* ldexp() is exact here, so the only rounding is to nearest even. */
 	mantissa = (uint64_t)nearbyint(ldexp(value, t->mantissa_bits - e));
 	if (mantissa == 2 * one) {
 		mantissa = one;

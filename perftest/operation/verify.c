@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes inputs with known results, and counts the elements that are wrong. */
+/* Makes inputs with known results, and counts wrong elements. */
 #include <math.h>
 #include <string.h>
 
 #include "perftest/operation/verify.h"
 
-/* splitmix64's finaliser over the words that tell elements apart. */
+/* The finalizer of splitmix64, over words that identify an element. */
 static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
 {
 	uint64_t z = a * 0x9e3779b97f4a7c15ull + b * 0xd1342543de82ef95ull +
@@ -21,7 +21,8 @@ int verify_scalar(int rank)
 	return rank % 2 + 1;
 }
 
-/* One element: what a rank contributes is a function of these. */
+/* One element of a pattern. What a rank contributes is a function of these
+ * fields. */
 struct slot {
 	const struct type *type;
 	enum reduction op;
@@ -34,13 +35,15 @@ static uint64_t slot_random(const struct slot *s, uint64_t salt)
 	return mix(s->seed, s->index, salt);
 }
 
-/* One of the ranks. By multiplication: a division costs more than all else. */
+/* Returns a random rank. It multiplies, since a division would cost more than
+ * everything else here. */
 static int slot_rank(const struct slot *s, uint64_t salt)
 {
 	return (int)((slot_random(s, salt) >> 32) * (uint64_t)s->ranks >> 32);
 }
 
-/* Hand out `units` units to ranks at random; how many does this one get? */
+/* Distributes `units` units to random ranks. Returns how many this rank
+ * gets. */
 static int units_of(const struct slot *s, int rank, int64_t units,
 		    uint64_t salt)
 {
@@ -53,9 +56,9 @@ static int units_of(const struct slot *s, int rank, int64_t units,
 }
 
 /*
- * An integer for each rank such that the magnitudes of all add up to at most
- * `limit`. With room for every rank each has a random one of its own; else the
- * limit is handed out in units.
+ * Returns an integer for each rank such that the magnitudes of all add up to at
+ * most `limit`. If that leaves room for every rank, each has its own random
+ * integer; otherwise the limit is distributed in units.
  */
 static int64_t bounded(const struct slot *s, int rank, int64_t limit,
 		       bool negative)
@@ -87,16 +90,19 @@ static uint64_t integer_input(const struct slot *s, int rank)
 
 	switch (s->op) {
 	case REDUCTION_PROD:
-		return draw | 1; /* else the product is soon zero */
+		/* An even factor would soon make the product zero. */
+		return draw | 1;
 	case REDUCTION_AVG:
-		/* The sum may not wrap: what its quotient is then is open. */
+		/* The sum must not wrap, because the average would be
+		 * undefined. */
 		if (top > INT64_MAX / 2)
 			top = INT64_MAX / 2;
 		return (uint64_t)bounded(s, rank, (int64_t)top,
 					 s->type->is_signed);
 	case REDUCTION_BAND:
-		/* The result is `common` by one rank, another for each slot;
-		 * random bits of all would leave nothing. */
+		/* One rank makes the result `common`. It is a different rank
+		 * for each slot. With random bits of all ranks, nothing would
+		 * be left. */
 		return rank == one ? common : common | draw;
 	case REDUCTION_BOR:
 		return rank == one ? common : common & draw;
@@ -160,13 +166,15 @@ static uint64_t integer_output(const struct slot *s)
 /* --- floats ----------------------------------------------------------------
  */
 
-/* 2^-2 ... 2^2, the same for all ranks: integers times it stay exact. */
+/* Returns 2^-2 ... 2^2, the same for all ranks. Integers times this stay
+ * exact. */
 static double float_scale(const struct slot *s)
 {
 	return ldexp(1, (int)(slot_random(s, 1ull << 40) % 5) - 2);
 }
 
-/* Sums of integers up to this are exact however they are grouped. */
+/* Returns a limit such that sums of integers up to it are exact, however they
+ * are grouped. */
 static int64_t float_limit(const struct slot *s)
 {
 	int64_t limit = INT64_C(1) << type_precision(s->type);
@@ -174,16 +182,17 @@ static int64_t float_limit(const struct slot *s)
 	return s->op == REDUCTION_MULSUM ? limit / 2 : limit;
 }
 
-/* The average is exact where dividing by the number of ranks is: that is a
- * power of two, and the quotients stay above the smallest number. */
+/* Returns true if the average is exact: the number of ranks is a power of two,
+ * and the quotients are not below the smallest number. */
 static bool average_is_exact(int ranks)
 {
 	return (ranks & (ranks - 1)) == 0 && ranks <= 64;
 }
 
 /*
- * Where the average rounds: every other slot has one rank that contributes, so
- * that the bound is tight; in the others all contribute and none cancels.
+ * If the average is rounded: in every other slot only one rank contributes, so
+ * that the bound is tight. In the others all ranks contribute, and no inputs
+ * cancel each other.
  */
 static bool average_has_one(const struct slot *s)
 {
@@ -208,7 +217,7 @@ static double product_input(const struct slot *s, int rank)
 	int exponent = units_of(s, rank, 3, 2000) - units_of(s, rank, 3, 3000);
 	double x = ldexp(1, exponent);
 
-	/* One rank holds a full mantissa: the others only shift it. */
+	/* One rank has a full mantissa, which the others only shift. */
 	if (slot_rank(s, 1ull << 46) == rank)
 		x *= 1 + ldexp((double)(draw >> 12 &
 					((1ull << s->type->mantissa_bits) - 1)),
@@ -274,8 +283,8 @@ static double float_output(const struct slot *s)
 /*
  * Each of N inputs is scaled and rounded, and each of N - 1 partial sums is
  * rounded, each by at most half a unit in the last place of a number no larger
- * than the result; half as much again for the products of these errors. With
- * one contributor nothing but its scaling rounds.
+ * than the result. Half as much again covers the products of these errors. With
+ * one contributor, only its scaling is rounded.
  */
 static double average_tolerance(const struct slot *s, double result)
 {
@@ -343,8 +352,8 @@ void verify_output(struct verify_pattern *p, const struct type *t,
 }
 
 /*
- * Where in the table element `at` of a buffer is, and how many elements from
- * there on are contiguous in the doubled table.
+ * Returns where in the table element `at` of a buffer is. *run becomes the
+ * number of elements from there on that are contiguous in the doubled table.
  */
 static size_t pattern_find(size_t at, size_t *run)
 {
@@ -384,7 +393,7 @@ static bool element_is_wrong(const struct verify_pattern *p, const void *at,
 	if (p->exact)
 		return true;
 	off = fabs(type_decode(p->type, got) - type_decode(p->type, want));
-	/* Not "off >": a NaN must be wrong. */
+	/* Not "off >", so that a NaN counts as wrong. */
 	return !(off <= p->tolerance[slot % VERIFY_PERIOD]);
 }
 

@@ -19,13 +19,14 @@
 static struct {
 	int fd;
 	json_t *root, *results; /* results is borrowed from root */
-} report;                       /* root is NULL where it is not open */
+} report;                       /* root is NULL if it is not open */
 
-/* Who is asked to end closes it in another thread. Recursive: so does who finds
- * no memory for a part of it. */
+/* If a signal asks the process to end, another thread closes the report. The
+ * lock is recursive, because a thread that finds no memory for a part of the
+ * report closes it, too. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-/* Strings of any bytes: what is not printable ASCII becomes '?'. */
+/* Makes a string of any bytes: whatever is not printable ASCII becomes '?'. */
 static json_t *string(const char *text)
 {
 	char clean[4096];
@@ -84,9 +85,9 @@ static void set_now(json_t *object, const char *key)
 	set(object, key, string(now));
 }
 
-/* The key of a meeting point, an id, which has a secret, a token of Slurm, what
- * Open MPI sends with OMPI_MCA_orte_precondition_transports: reports are shown
- * around. */
+/* Returns true for variables that contain a secret: the key of an id, an id
+ * itself, a token of Slurm, and what Open MPI passes in
+ * OMPI_MCA_orte_precondition_transports. People show reports to others. */
 static bool is_secret(const char *variable)
 {
 	static const char *const parts[] = {
@@ -100,8 +101,8 @@ static bool is_secret(const char *variable)
 	return false;
 }
 
-/* What may have an influence on the result; the rest of the environment is
- * nobody's business. */
+/* Returns true for variables that may influence the result; the others are
+ * private. */
 static bool environment_matters(const char *variable)
 {
 	static const char *const starts[] = {
@@ -147,8 +148,8 @@ static void close_early(const char *reason)
 	json_close(reason);
 }
 
-/* -1 with errno, EEXIST if the name is taken. A device or a pipe is not made,
- * but written. */
+/* Returns -1 and sets errno on failure; EEXIST if the name is taken. A device
+ * or a pipe is opened, not created. */
 static int create(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -226,7 +227,7 @@ static void add_config(const struct options *o, int procs,
 	for (int i = 0; i < n; i++)
 		json_array_append_new(list, device(&devices[i]));
 	set(config, "devices", list);
-	/* ours */
+	/* Keys that nccl-tests does not have. */
 	set(config, "operation", string(o->op->name));
 	set(config, "processes", json_integer(procs));
 	set(config, "memory", string(o->mem_alloc ? "alloc" : "malloc"));
@@ -361,7 +362,8 @@ void json_foot(const struct report_end *end)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Closes it. -1 with errno, also where only the end of it found no room. */
+/* Writes the report and closes fd. Returns -1 and sets errno on failure, also
+ * if only the end did not fit on the disk. */
 static int write_file(const json_t *root, int fd)
 {
 	FILE *file = fdopen(fd, "w");
@@ -382,7 +384,8 @@ int json_close(const char *last_error)
 	int status = 0;
 
 	pthread_mutex_lock(&lock);
-	/* A failure while writing comes back here through the hook. */
+	/* A failure while writing calls the hook, which calls this function
+	 * again. */
 	root = report.root;
 	report.root = report.results = NULL;
 	if (last_error && last_error[0])

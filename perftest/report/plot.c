@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The program for gnuplot: a curve for each type, operator and root. */
+/* The gnuplot script has a curve for each type, operator and root. */
 #include "perftest/report/plot.h"
 
 #include <stdint.h>
@@ -20,7 +20,7 @@ void plot_row(const struct report_row *row)
 		struct report_row *more =
 			realloc(kept.rows, room * sizeof(*more));
 
-		/* A picture without the row is better than no table. */
+		/* A picture without this row is better than no table. */
 		if (!more)
 			return;
 		kept.rows = more;
@@ -35,7 +35,8 @@ static bool same_series(const struct report_row *a, const struct report_row *b)
 	       strcmp(a->reduction, b->reduction) == 0 && a->root == b->root;
 }
 
-/* One rank has no bus bandwidth; a logarithmic axis has no zero. */
+/* With one rank there is no bus bandwidth, and a logarithmic axis has no
+ * zero. */
 static bool has_bus(void)
 {
 	for (size_t i = 0; i < kept.n; i++)
@@ -50,9 +51,9 @@ static double bandwidth(const struct report_half *h)
 	return has_bus() ? h->bus_gbs : h->algorithm_gbs;
 }
 
-/* The rows of each series as a block of data: $S0, $S1, ... Returns how many.
- * Where each block starts goes to first[]. Zero bytes have no place on a
- * logarithmic axis. */
+/* Writes the rows of each series as a data block: $S0, $S1, ... first[] gets
+ * the row where each block starts. Returns the number of blocks. Zero bytes are
+ * left out, because the axis is logarithmic. */
 static size_t write_data(FILE *out, size_t *first)
 {
 	size_t series = 0;
@@ -82,7 +83,7 @@ static size_t write_data(FILE *out, size_t *first)
 	return series;
 }
 
-/* "float sum", and which root, if all have been that. */
+/* Names a curve: "float sum", and the root if every rank was root in turn. */
 static void name_curve(const struct options *o, const struct report_row *r,
 		       bool in_place, char *name, size_t len)
 {
@@ -116,7 +117,7 @@ static void write_curves(FILE *out, const struct options *o,
 	fputc('\n', out);
 }
 
-/* One size has no range to draw, which gnuplot would complain of. */
+/* With one size there is no range to draw, and gnuplot would complain. */
 static void write_range(FILE *out)
 {
 	size_t least = SIZE_MAX, most = 0;

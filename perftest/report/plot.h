@@ -7,11 +7,12 @@
 
 #include "perftest/report/report.h"
 
-/* Keep a row for the picture. */
+/* Keeps a row for the picture. */
 void plot_row(const struct report_row *row);
-/* Draw what was kept, and forget it. -1 with the reason in error. */
+/* Draws the rows and forgets them. Returns -1, with the reason in error, on
+ * failure. */
 int plot_draw(const struct options *o, int ranks, char *error, size_t len);
-/* The program that gnuplot runs, for a picture in `path`. */
+/* Writes the gnuplot script for a picture in `path`. */
 void plot_script(FILE *out, const struct options *o, int ranks,
 		 const char *path);
 

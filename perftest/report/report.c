@@ -11,7 +11,7 @@
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
 
-/* Is a progress line on the terminal now? */
+/* A progress line is on the terminal now. */
 static bool progress_shown;
 
 static void progress_clear(void)
@@ -122,7 +122,7 @@ void report_note(const char *format, ...)
 	putchar('\n');
 }
 
-/* The columns of one line of the head; NULL ends a list. */
+/* The columns of one line of the head. NULL ends a list. */
 struct head_line {
 	const char *columns[5];
 	const char *half[4];     /* time, algbw, busbw, #wrong */

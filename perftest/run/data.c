@@ -8,14 +8,16 @@
 #include "perftest/base/failure.h"
 
 #define GUARD_BYTE 0xa5
-#define FEW_BYTES 4096 /* of the device's memory that the host looks at */
+/* How much of the device's memory the host reads itself. */
+#define FEW_BYTES 4096
 
 size_t data_bytes(const struct call *c)
 {
 	return operation_larger(&c->geometry) * c->type->bytes;
 }
 
-/* Where what a rank may touch in its receive buffer ends. */
+/* Returns the offset in bytes of the end of what a rank may write in its
+ * receive buffer. */
 static size_t guard_of(const struct call *c, bool in_place)
 {
 	return in_place ? data_bytes(c) : c->geometry.recv * c->type->bytes;
@@ -35,7 +37,7 @@ static void pattern_of(struct verify_pattern *p, const struct call *c,
 		verify_data(p, c->type, piece->seed);
 }
 
-/* False: some elements may differ from it by rounding. */
+/* Returns false if elements may differ from the pattern by rounding. */
 static bool fill_piece(struct verify_pattern *p, const struct call *c,
 		       char *buffer, const struct piece *piece)
 {
@@ -83,10 +85,12 @@ void data_fill(struct verify_pattern *p, struct session_rank *r,
 	session_rank_push(r, data_bytes(c) + SESSION_GUARD);
 }
 
-/* Hears what must be in one of the buffers; piece->at is from its start. */
+/* Called for each piece that must be in one of the buffers. piece->at counts
+ * from the start of that buffer. */
 typedef void expect_fn(void *ctx, bool received, const struct piece *piece);
 
-/* All that was sent is kept, but in place the part that is received into. */
+/* Reports that what was sent must be unchanged; in place, except for the part
+ * that is received into. */
 static void each_sent(const struct call *c, bool in_place, uint64_t seed,
 		      expect_fn *expect, void *ctx)
 {
@@ -121,14 +125,14 @@ static void each_expected(const struct call *c, bool in_place, uint64_t seed,
 	each_sent(c, in_place, seed, expect, ctx);
 }
 
-/* A check of one rank. */
+/* The check of one rank. */
 struct check {
 	struct verify_pattern *pattern;
 	struct session_rank *r;
 	const struct call *call;
 	size_t wrong;
-	/* Of a device: the buffer that is looked at, and whether what must be
-	 * there is known to the bit. */
+	/* On a device: which buffer is being checked, and whether its contents
+	 * are known exactly. */
 	bool received, exact;
 };
 
@@ -154,7 +158,7 @@ static size_t wrong_on_host(struct check *k, bool in_place, uint64_t seed)
 
 /* ---- on a device ---- */
 
-/* The device's buffer `check` becomes the bits that are not as they must be. */
+/* Leaves in the device's buffer `check` the bits that are wrong. */
 static void differ(struct check *k, size_t at, size_t bytes)
 {
 	const char *there = k->received ? k->r->recv : k->r->send;
@@ -184,7 +188,8 @@ static void expect_piece(void *ctx, bool received, const struct piece *piece)
 		k->exact &= fill_piece(k->pattern, k->call, image, piece);
 }
 
-/* Its halves are laid on each other until few bytes are left. */
+/* Returns true if the buffer `check` is zero. Combines its halves until few
+ * bytes are left. */
 static bool is_zero(struct session_rank *r, size_t bytes)
 {
 	unsigned char few[FEW_BYTES];
@@ -207,8 +212,8 @@ static bool is_zero(struct session_rank *r, size_t bytes)
 	return true;
 }
 
-/* Is one of the two buffers as it must be? What must be there is laid out in
- * the copy that the host has of it, with zeros where that is open. */
+/* Returns true if one of the two buffers is right. The host builds the expected
+ * contents in its copy of the buffer, with zeros where any value is allowed. */
 static bool device_agrees(struct check *k, bool in_place, uint64_t seed)
 {
 	struct session_rank *r = k->r;
@@ -239,12 +244,13 @@ size_t data_wrong(struct verify_pattern *p, struct session_rank *r,
 
 	if (!r->check)
 		return wrong_on_host(&k, in_place, seed);
-	/* In place all is in the receive buffer. */
+	/* In place, everything is in the receive buffer. */
 	agrees = in_place || device_agrees(&k, in_place, seed);
 	k.received = true;
 	if (agrees && device_agrees(&k, in_place, seed))
 		return 0;
-	/* The host can tell which elements, and what is only rounded. */
+	/* The host finds out which elements are wrong, and which are only
+	 * rounded. */
 	if (wrong_on_host(&k, in_place, seed) == 0 && k.exact) {
 		fprintf(stderr,
 			"rank %d: its device sees other data than the host\n",

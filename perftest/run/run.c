@@ -20,7 +20,7 @@
 struct samples {
 	double *mine;      /* of this thread */
 	double *processes; /* thread 0: procs x iters */
-	double *largest;   /* thread 0: over the processes */
+	double *largest;   /* thread 0: over all processes */
 };
 
 /* A measuring thread, and what it measures now. */
@@ -29,20 +29,21 @@ struct worker {
 	int thread;
 	pthread_t id;
 	struct session_rank *ranks;     /* o->devices of them */
-	struct call *calls;             /* one for each; owned */
+	struct call *calls;             /* owned; one for each rank */
 	struct verify_pattern *pattern; /* owned */
 	struct samples samples[2];      /* out of place, in place */
 	uint64_t seed;
 	struct geometry geometry;
 	const struct type *type;
-	/* progress, and results: the same on all threads but failed_checks */
+	/* Progress and results. All threads have the same, except for
+	 * failed_checks. */
 	size_t done, all;
 	long failed_checks;
 	double bus_sum;
 	size_t bus_n;
 };
 
-/* Bytes of the larger buffer of a call. */
+/* Returns the bytes of the larger buffer of a call. */
 static size_t footprint(const struct worker *w)
 {
 	return operation_larger(&w->geometry) * w->type->bytes;
@@ -57,8 +58,9 @@ static void complete(struct worker *w)
 }
 
 /*
- * Each iteration works on another part of the buffers, as far as they reach, so
- * that small operations do not always find their data in the cache.
+ * Starts an iteration on all ranks of the thread. Each iteration uses another
+ * part of the buffers, as far as they reach, so that small operations do not
+ * always find their data in the cache.
  */
 static void start(struct worker *w, bool in_place, size_t iter)
 {
@@ -100,8 +102,8 @@ static void fill(struct worker *w, bool in_place, uint64_t seed)
 			  seed);
 }
 
-/* A barrier is right if none leaves it before the last one came. Ranks come at
- * different times; all see one clock. */
+/* A barrier is wrong if a rank leaves it before the last one has entered. Ranks
+ * enter at different times; all read the same clock. */
 static size_t wrong_of_barrier(struct worker *w)
 {
 	struct exchange *c = &w->s->exchange;
@@ -146,7 +148,8 @@ static bool is_checked(const struct worker *w, bool in_place)
 	return !in_place || op->checked_in_place;
 }
 
-/* All threads of all processes; returns the wrong elements of all. */
+/* All threads of all processes call this. Returns the number of wrong elements
+ * on all. */
 static double check(struct worker *w, bool in_place)
 {
 	double all = 0;
@@ -164,7 +167,7 @@ static double check(struct worker *w, bool in_place)
 
 /* ---- time ---- */
 
-/* Seconds of one operation: until done, and of its call alone. */
+/* Seconds per operation: until it is done, and of its call alone. */
 struct timing {
 	double done, call;
 };
@@ -173,7 +176,8 @@ static struct timing timed_loop(struct worker *w, bool in_place)
 {
 	const struct options *o = w->s->o;
 	double *samples = w->samples[in_place].mine;
-	/* -z 1 and 2 wait inside, where a group would not have begun. */
+	/* With -z 1 and 2, each call is waited for, but in a group it would not
+	 * have begun. */
 	bool grouped = o->agg_iters > 1 && o->blocking != 1 && o->blocking != 2;
 	double all = (double)o->iters * o->agg_iters;
 	double without_barrier = 0;
@@ -208,7 +212,7 @@ static struct timing timed_loop(struct worker *w, bool in_place)
 	return t;
 }
 
-/* From the samples of all threads and processes, those that are shown. */
+/* Collects the samples of all threads and processes for the report. */
 static void collect(struct worker *w, bool in_place, struct report_half *half)
 {
 	const struct options *o = w->s->o;
@@ -262,7 +266,8 @@ static void measure(struct worker *w, bool in_place, struct report_half *half)
 
 /* ---- the sweep ---- */
 
-/* One combination of type, operator and root; NULL type of a barrier: bytes. */
+/* One combination of type, operator and root. For a barrier, the type is
+ * bytes. */
 struct combination {
 	const struct type *type;
 	enum reduction reduction;
@@ -321,7 +326,8 @@ static void show_row(struct worker *w, const struct combination *c,
 
 	if (w->thread != 0 || !session_reports(w->s))
 		return;
-	/* First: whoever sees the row may end us. */
+	/* This comes first, because somebody who sees the row may end the
+	 * program. */
 	json_row(o, &row);
 	report_row(o, &row);
 	if (o->op->id == OPERATION_ALLTOALLV)
@@ -348,7 +354,8 @@ static void run_size(struct worker *w, const struct combination *c, size_t size)
 	show_row(w, c, halves);
 }
 
-/* -u counts elements, so the buffers start elsewhere for each type. */
+/* Prepares the calls. -u counts elements, so the buffers start elsewhere for
+ * each type. */
 static void open_combination(struct worker *w, const struct combination *c)
 {
 	struct session *s = w->s;
@@ -419,7 +426,7 @@ static void run_combination(struct worker *w, const struct combination *c)
 	close_combination(w, c);
 }
 
-/* Call fn for all combinations that the options ask for. */
+/* Calls fn for all combinations that the options ask for. */
 static void each_combination(struct worker *w,
 			     void (*fn)(struct worker *,
 					const struct combination *))
@@ -463,7 +470,8 @@ static void count_combination(struct worker *w, const struct combination *c)
 	} while (size > 0);
 }
 
-/* As of a call. Where a matrix has the counts, one that makes that size. */
+/* Returns the count argument for dicomm_comm_explain(). If a matrix gives the
+ * counts, returns a count that leads to the same size. */
 static size_t count_to_explain(const struct worker *w)
 {
 	const struct geometry *g = &w->geometry;
@@ -498,7 +506,7 @@ static void explain_combination(struct worker *w, const struct combination *c)
 	} while (size > 0);
 }
 
-/* The head of the report can be complete once all communicators are there. */
+/* Prints the head of the report, which needs all communicators. */
 static void report_begin(struct worker *w)
 {
 	struct session *s = w->s;
@@ -588,7 +596,7 @@ static double minimum_bandwidth(void)
 	if (!text)
 		return -1;
 	gbs = strtod(text, &end);
-	/* nccl-tests would take 0 for it, and call every run fast. */
+	/* nccl-tests would take such a value as 0, and accept every run. */
 	if (end == text || *end || isnan(gbs))
 		failure_end(FAILURE_USAGE, "NCCL_TESTS_MIN_BW %s: no number",
 			    text);

@@ -5,8 +5,8 @@
 
 #include "perftest/run/session.h"
 
-/* Runs all that the options ask for, on all threads of this process, and hands
- * each row to the reports. Fills the totals in on every process. */
+/* Runs all that the options ask for, on all threads of this process, and passes
+ * each row to the reports. Fills in the totals on every process. */
 void run_all(struct session *s, struct report_end *end);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators, buffers and the facts about the ranks of a run. */
+/* The communicators and buffers of a run, and facts about its ranks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "perftest/run/session.h"
 #include "perftest/base/size.h"
 
-/* Buffers start at a page, as those of most programs that care. */
+/* Buffers begin at a page, as in most programs that care about speed. */
 #define BUFFER_ALIGN 4096
 
 /* What processes tell each other about themselves. */
@@ -33,7 +33,7 @@ static int ranks_here(const struct session *s)
 	return s->o->threads * s->o->devices;
 }
 
-/* ---- the ranks that are there ---- */
+/* ---- processes and groups ---- */
 
 static long split_number(const char *variable, const char *text, int base)
 {
@@ -52,7 +52,8 @@ static long split_number(const char *variable, const char *text, int base)
 	return v;
 }
 
-/* "MOD 2", "/4", "& 0x3": a process's group is its number, op, number. */
+/* Computes the group of a process from its number and a text: "MOD 2", "/4", "&
+ * 0x3". */
 static long split_color(const char *text, long proc)
 {
 	static const struct {
@@ -103,7 +104,8 @@ static void *allocate(size_t n, size_t size)
 	return p;
 }
 
-/* Each group meets at the id of its first process; the others' go unused. */
+/* Each group uses the id of its first process; the ids of the others are not
+ * used. */
 static void introduce(struct session *s)
 {
 	struct exchange *c = &s->exchange;
@@ -153,13 +155,15 @@ static double available_bytes(void)
 	return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Two buffers for each rank of this host, in four fifths of what is free: a
- * machine that swaps measures nothing. */
+/* Limits the size so that two buffers for each rank of this host fit into four
+ * fifths of the free memory: on a machine that swaps, measurements are
+ * useless. */
 static void limit_size(struct session *s)
 {
 	struct options *o = s->o;
 	struct exchange *c = &s->exchange;
-	/* A host that is asked for more is most likely the fullest one. */
+	/* If hosts differ in ranks, the one with the most ranks most likely has
+	 * the least memory per rank. */
 	double share = available_bytes() * 0.8 / 2;
 	char host[64] = "";
 	char *hosts = allocate((size_t)c->procs, sizeof(host));
@@ -201,7 +205,7 @@ static void *buffer_create(const struct options *o, size_t bytes)
 	else if (posix_memalign(&p, BUFFER_ALIGN, bytes) != 0)
 		failure_end(FAILURE_INTERNAL, "buffer of %zu bytes: no memory",
 			    bytes);
-	/* All pages there, and not all the one zero page. */
+	/* All pages must exist, and must not all be the zero page. */
 	memset(p, 0x5a, bytes);
 	memset(p, 0, bytes);
 	return p;
@@ -225,7 +229,8 @@ static void *host_copy_create(size_t bytes)
 	return p;
 }
 
-/* A device may lack kernels, or room for a third buffer. */
+/* Allocates a buffer for checks. A device may lack kernels, or room for a third
+ * buffer; then the host checks. */
 static void check_buffer(struct session_rank *r, size_t bytes)
 {
 	dicomm_result_t status = dicomm_reduce_local(
@@ -241,7 +246,8 @@ static void check_buffer(struct session_rank *r, size_t bytes)
 		r->rank);
 }
 
-/* Buffers in the memory of the rank's device, and what the host has of them. */
+/* Allocates buffers in the memory of the rank's device, and copies of them on
+ * the host. */
 static void device_buffers(struct session_rank *r, size_t bytes, bool checked)
 {
 	CHECK_DICOMM(*r->comm,
@@ -348,7 +354,8 @@ static void rank_close(struct session *s, struct session_rank *r)
 
 /* ---- communicators ---- */
 
-/* Ranks first ... first + n - 1 of this process, by one thread. */
+/* Makes the communicators of ranks first ... first + n - 1 of this process,
+ * from one thread. */
 static void comms_open(struct session *s, int first, int n)
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
@@ -369,7 +376,7 @@ static void comms_open(struct session *s, int first, int n)
 	CHECK_DICOMM(NULL, dicomm_group_end());
 }
 
-/* What the communicators of this process hold, the most of any. */
+/* Returns the most memory that a communicator of this process has. */
 static double comms_memory(const struct session *s)
 {
 	double most = 0;
@@ -407,7 +414,7 @@ void session_thread_close(struct session *s, int thread)
 {
 	int n = s->o->devices;
 
-	/* Nobody frees what a neighbour may still read. */
+	/* A neighbour may still read the buffers until all threads are here. */
 	exchange_barrier(&s->exchange, thread);
 	for (int i = thread * n; i < (thread + 1) * n; i++)
 		rank_close(s, &s->mine[i]);
@@ -445,7 +452,8 @@ static void check_against_ranks(struct session *s)
 	if (o->op->rooted && o->root >= s->ranks)
 		failure_end(FAILURE_USAGE, "root %d: there are %d ranks",
 			    o->root, s->ranks);
-	/* All processes meet at each root, those of other groups too. */
+	/* For each root there is a barrier of all processes, including other
+	 * groups. */
 	if (o->op->rooted && o->root < 0 && !groups_are_alike(s))
 		failure_end(FAILURE_USAGE,
 			    "root -1: the groups are of different sizes");
@@ -466,10 +474,11 @@ void session_open(struct session *s, struct options *o, int child_rank)
 	char timeout_ms[32];
 
 	*s = (struct session){.o = o, .streams = o->stream_null == 0};
-	/* Before the library starts threads, which shall be bound too. */
+	/* Done before the library starts threads, so that they are bound,
+	 * too. */
 	if (o->pin && child_rank >= 0 && launch_bind(child_rank * n, n) < 0)
 		failure_end(FAILURE_INTERNAL, "--pin: %s", strerror(errno));
-	/* -T bounds each wait, so also those between processes. */
+	/* -T bounds each wait, also those between processes. */
 	if (o->timeout_s > 0) {
 		snprintf(timeout_ms, sizeof(timeout_ms), "%d",
 			 o->timeout_s * 1000);
@@ -552,10 +561,11 @@ static void describe(struct session *s, int i, struct report_device *d)
 		snprintf(d->info, sizeof(d->info), "%s %.120s%s%s", name,
 			 colon ? info.description : "", colon ? " " : "",
 			 info.vendor);
-		/* without the function */
+		/* Without the PCI function. */
 		if (info.pci[0])
 			snprintf(d->pci, sizeof(d->pci), "%.10s", info.pci);
-		/* The drivers of other devices are left alone. */
+		/* Do not go on: that would start the drivers of other
+		 * devices. */
 		return;
 	}
 }

@@ -26,8 +26,8 @@ struct links_pipe {
 /* What the nodes of a class have in common. */
 struct links_class {
 	struct links_pipe nic;
-	/* The part of that which one rank can use, in bytes per second; 0: all
-	 * of it. */
+	/* Rate of the adapter link that one rank can use, in bytes per second;
+	 * 0: all of it. */
 	uint64_t rank;
 	/* Rate between two ranks of a node, in bytes per second; 0: as measured
 	 * by rank 0. */

@@ -13,23 +13,24 @@
 #include "src/core/memory.h"
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14 has it; older kernels refuse it */
+/* Known since Linux 5.14; older kernels refuse it. */
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
 /*
- * A gap of up to this many bytes costs no more than another registration.
- * Measured over rxe in a virtual machine: to register and deregister a page
- * takes 52 us, each further page 0.4 us, and the check below as much. That
- * makes 64 pages. No real NIC was measured.
+ * Registering a gap of up to this many bytes costs no more than another
+ * registration. Measured over rxe in a virtual machine: registering and
+ * deregistering a page takes 52 us, each further page 0.4 us, and the check
+ * below as much. That makes 64 pages. No real NIC was measured.
  */
 #define GAP_BYTES ((size_t)256 << 10)
 
 /*
- * May the gap between two blocks be registered, too? Pages that hold bytes of
- * the blocks exist. For other pages nobody has promised that they exist, so the
- * kernel is asked whether they do and whether they may be read or written. The
- * request also populates them, as registration would.
+ * Returns true if the gap between two blocks may be registered, too. Pages that
+ * hold bytes of the blocks exist. Whether other pages exist is not known, so
+ * this asks the kernel whether they do and whether they may be read or written.
+ * The request also populates them, as registration would.
  */
 static bool has_peer_access(uintptr_t end, uintptr_t next, bool written)
 {
@@ -52,7 +53,7 @@ static int by_address(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Merge sorted runs; returns how many are left. Blocks that are sent may
+/* Merges sorted runs. Returns how many are left. Blocks that are sent may
  * overlap. */
 static size_t merge(struct block_run *run, size_t n, bool written)
 {

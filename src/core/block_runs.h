@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The blocks of a v-collective's buffer, as the runs in which they are
- * registered with the transports. Blocks near each other make one run together
- * with the gap between them; every other block is a run of its own. So memory
+ * registered with the transports. Blocks near each other form one run, together
+ * with the gap between them. Every other block is a run of its own. So memory
  * between distant blocks is not pinned, and need not exist.
  */
 #ifndef DICOMM_CORE_BLOCK_RUNS_H
@@ -20,24 +20,23 @@ struct block_run {
 };
 
 struct block_runs {
-	struct block_run *run; /* owned; NULL: none */
+	struct block_run *run; /* owned; NULL: no runs */
 	size_t n;
 };
 
-/* Does the call give the positions of the blocks of that buffer? */
+/* Returns true if the call gives the positions of the blocks of that buffer. */
 static inline bool block_runs_apply(const struct call *call,
 				    enum plan_buffer buffer)
 {
 	return buffer == PLAN_SEND ? call->send_displs : call->recv_displs;
 }
 
-/* Find the runs of that buffer, in order of addresses. No block is in two runs.
- */
+/* Finds the runs of that buffer, in order of addresses. Runs do not overlap. */
 dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 				enum plan_buffer buffer,
 				struct block_runs *runs);
 void block_runs_free(struct block_runs *runs);
-/* Find the runs and register them: all of them or, on failure, none. */
+/* Finds the runs and registers them. On failure, none is registered. */
 dicomm_result_t block_runs_register(struct dicomm_comm *comm,
 				    const struct call *call,
 				    enum plan_buffer buffer,

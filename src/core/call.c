@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call as data: its signature, its text, and the log of recent ones. */
+/* A call as data: its signature, its text, and the log of recent calls. */
 #include "src/core/call.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 uint32_t call_signature(const struct call *call, int ranks)
 {
 	uint64_t h = 0x5bd1e995;
-	/* A send and its receive are one operation. */
+	/* A send and the matching receive must have the same signature. */
 	enum coll coll = call->coll == COLL_RECV ? COLL_SEND : call->coll;
 
 	h = mix(h, (uint64_t)coll);
@@ -63,9 +63,9 @@ void call_text(const struct call *call, char *out, size_t len)
 	     call->root, out, len);
 }
 
-#define CREATED 31 /* stands for any operator that is not built in */
+#define CREATED 31 /* any operator that is not built in */
 
-/* coll 5, type 5, op 5, root 17 (its low bits), signature 32 bits */
+/* The bits: coll 5, type 5, op 5, root 17 (its low bits), signature 32. */
 uint64_t call_log_what(const struct call *call, uint32_t signature)
 {
 	uint64_t op = call->op < 0x100 ? call->op : CREATED;

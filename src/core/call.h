@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One call of the public API after its arguments are checked: what the user
- * asked for, in a form that ranks can compare and print.
+ * One call of the public API, with its arguments checked, in a form that ranks
+ * can compare and print.
  */
 #ifndef DICOMM_CORE_CALL_H
 #define DICOMM_CORE_CALL_H
@@ -31,44 +31,47 @@ struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
 	dicomm_redop_t op;     /* as the user gave it */
-	int root;              /* or the peer of a send or receive; else -1 */
+	int root;              /* or the peer of a send or receive; -1: none */
 	size_t count;          /* elements of one block; 0 for v-collectives */
-	uint8_t scalar[8];     /* of a created operator */
-	const void *scalar_at; /* the same, in memory of the device; or NULL */
+	uint8_t scalar[8];     /* of an operator that the user created */
+	const void *scalar_at; /* the scalar in device memory, or NULL */
 	const void *send;      /* the user's buffers */
 	void *recv;
-	/* For each of the two, if it is device memory. Bit i: transport i
-	 * reaches all bytes that the call uses; see user_buffer.h. */
+	/* For send and for recv, if it is device memory: bit i says that
+	 * transport i reaches all bytes that the call uses; see
+	 * user_buffer.h. */
 	uint8_t transports[2];
-	/* For each of the two: the offer that contains all bytes that the call
-	 * uses, counted from 1. 0: there is none; see ipc.h. */
+	/* For send and for recv: the offer that contains all bytes that the
+	 * call uses, counted from 1; 0 if there is none; see ipc.h. */
 	uint8_t offers[2];
-	/* For v-collectives; the arrays are in one block that the queue owns.
-	 * The counts that all ranks share, [ranks]; NULL for alltoallv: */
+	/* For v-collectives. The arrays are in one allocation that the queue
+	 * owns. counts[ranks] are the counts that all ranks share; NULL for
+	 * alltoallv. */
 	const size_t *counts;
-	/* elements and position of each block of a buffer; NULL if uniform */
+	/* Elements and position of each block of a buffer; NULL if all blocks
+	 * are alike. */
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
 	const struct local_work *work; /* NULL: none; see above */
 };
 
-/* Hash of what all ranks must agree on */
+/* Returns the hash of everything on which all ranks must agree. */
 uint32_t call_signature(const struct call *call, int ranks);
-/* "allreduce count 10 float32 sum" */
+/* Writes the call as text, such as "allreduce count 10 float32 sum". */
 void call_text(const struct call *call, char *text, size_t len);
 
 /*
  * The latest calls of a communicator, to answer a peer that asks "what was your
- * call number n?". One thread writes (the one that makes the calls), any thread
- * reads. A reader that hits a record while it is replaced sees that number and
- * signature do not match, and drops it.
+ * call number n?". The thread that makes the calls writes; any thread reads. If
+ * a record is replaced while a reader reads it, the reader notices that the
+ * number has changed, and drops the record.
  */
 #define CALL_LOG_ENTRIES 64
 
 struct call_record {
-	_Atomic uint64_t number; /* from 1; 0: none */
+	_Atomic uint64_t number; /* from 1; 0: empty */
 	_Atomic uint64_t count;
-	_Atomic uint64_t what; /* coll, type, op, root, signature packed */
+	_Atomic uint64_t what; /* coll, type, op, root and signature, packed */
 };
 
 struct call_log {
@@ -80,13 +83,13 @@ static inline size_t call_log_slot(uint64_t number)
 	return (size_t)((number ^ number >> 37) % CALL_LOG_ENTRIES);
 }
 
-/* Number of the n-th call between this rank and a peer */
+/* Returns the number of the n-th call between this rank and a peer. */
 static inline uint64_t call_pair_number(int peer, uint64_t n)
 {
 	return (uint64_t)(uint32_t)peer << 40 | n;
 }
 
-/* A call without its count, packed */
+/* Packs a call without its count. */
 uint64_t call_log_what(const struct call *call, uint32_t signature);
 static inline void call_log_add(struct call_log *log, uint64_t number,
 				uint64_t what, uint64_t count)
@@ -94,8 +97,8 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 	struct call_record *r = &log->records[call_log_slot(number)];
 
 	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
-	/* A reader that sees either of these also sees that the number has
-	 * changed. */
+	/* A reader that sees one of these new values also sees that the number
+	 * has changed. */
 	atomic_store_explicit(&r->what, what, memory_order_release);
 	atomic_store_explicit(&r->count, count, memory_order_release);
 	atomic_store_explicit(&r->number, number, memory_order_release);

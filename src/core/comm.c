@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A communicator as an object: its handle and its settings. */
+/* The handle and the settings of a communicator. */
 #include "src/core/comm.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 /* ---- handles ---- */
 
-_Atomic int comm_generation; /* of the process; a fork begins the next one */
+/* Generation of the process; a child of fork() begins the next one. */
+_Atomic int comm_generation;
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function)
 {
@@ -128,7 +129,7 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links)
 	links_free(comm->links);
 	comm->links = links;
 	pthread_mutex_unlock(&comm->links_lock);
-	/* Calls that were prepared for the old links are not found any more. */
+	/* Prepared calls of the old epoch are no longer found. */
 	comm->links_epoch++;
 	memset(comm->prepared.cache, 0, sizeof(comm->prepared.cache));
 }
@@ -165,8 +166,6 @@ bool comm_lists(const struct dicomm_comm *comm, const char *transport)
 	return comm_list_has(comm_transports(comm), transport_find(transport));
 }
 
-/* The slot size that the transport prefers, unless the user chose one. 0: none.
- */
 uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks)
 {
 	return (ranks <= COMM_WIDE_RANKS || t->by_reference) &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator as one rank sees it: its peers, its place in the order of
+ * A communicator as one rank sees it: its peers, its position in the order of
  * operations, and whether it still works.
  *
- * Threads. One thread at a time owns the data path (peers, prepared calls,
+ * Threads: one thread at a time owns the data path (peers, prepared calls,
  * scratch, operation numbers). While `queued` is 0, that is the calling thread;
  * otherwise it is the progress thread (host_stream.c). While neither is in the
  * data path, a thread that waits in another communicator may borrow it for a
- * moment (cross_progress.c). Functions of fault.h may be called by any thread.
+ * moment (cross_progress.c). Any thread may call the functions of fault.h.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -51,12 +51,12 @@ struct bounce_buffer {
 };
 
 struct bounce_buffers {
-	uint8_t *memory; /* NULL until the first one is needed */
+	uint8_t *memory; /* NULL until a buffer is needed */
 	struct mem_handles handles;
 	struct bounce_buffer of[COMM_BOUNCES];
 };
 
-/* Memory for the intermediate results of plans */
+/* Memory for intermediate results of plans. */
 struct scratch {
 	uint8_t *at;
 	size_t bytes;
@@ -64,17 +64,17 @@ struct scratch {
 	struct mem_handles handles;
 };
 
-/* The cache of prepared calls */
+/* The cache of prepared calls. */
 struct prepared_cache {
-	struct prepared *cache[COMM_CACHE]; /* by hash of the call */
+	struct prepared *cache[COMM_CACHE]; /* [hash of the call] */
 	struct prepared *all;               /* most recent first */
 	unsigned n;
 };
 
-/* The latest calls */
+/* The latest calls. */
 struct call_logs {
 	struct call_log collective;
-	struct call_log *send, *recv; /* [ranks], by pair number */
+	struct call_log *send, *recv; /* [ranks]; by call_pair_number() */
 };
 
 /* What dicomm_comm_register() has handed out. The user's handle is a number
@@ -93,55 +93,56 @@ struct registrations {
 
 struct fault {
 	_Atomic int
-		status; /* DICOMM_SUCCESS or COMM_BORROWED while all is well */
+		/* DICOMM_SUCCESS or COMM_BORROWED while the communicator
+		 * works. */
+		status;
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
 	/* A communicator that is being split off this one. If this one breaks,
-	 * its setup ends too: that is how a rank learns that others will not
-	 * come. */
+	 * the setup of that one ends too: this is how a rank learns that other
+	 * ranks will not join it. */
 	struct dicomm_comm *forming;
 };
 
 struct dicomm_comm {
 	uint64_t magic;
-	/* Hot: every call reads these. */
-	/* __builtin_thread_pointer() of the thread that came inside last */
+	/* Every call reads the following fields. */
+	/* __builtin_thread_pointer() of the thread that entered last */
 	_Atomic(void *) owner;
 	/* 1 while a thread is in the data path; in a group, the number of its
 	 * calls. fault_wait() waits until it is 0. */
 	_Atomic int inside;
-	_Atomic int queued; /* operations handed to the progress thread */
+	_Atomic int queued; /* operations that the progress thread has */
 	struct fault fault;
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
-	/* Slots of an inbox, by the user's choice or by default. slot_bytes
-	 * bounds a slice. */
+	/* Size of an inbox: the number of its slots and their bytes, as chosen
+	 * by the user or by default. A slice is at most slot_bytes long. */
 	uint32_t slots, slot_bytes;
-	/* Slot size of transports within the machine, if it differs */
+	/* Slot size of transports within the machine; 0: slot_bytes. */
 	uint32_t local_slot_bytes;
-	/* Slice size if all ranks read each other's buffers and the plan has no
-	 * scratch. 0: they do not. */
+	/* Slice size in bytes if all ranks read each other's buffers and the
+	 * plan has no scratch; 0 if they do not. */
 	uint32_t slice_bytes;
-	uint64_t lacks;     /* types that some rank's device cannot reduce */
-	struct device *dev; /* NULL: the host */
-	/* How a device runs steps. NULL: the host runs them. */
+	uint64_t lacks;     /* bit t: some rank's device cannot reduce type t */
+	struct device *dev; /* NULL: this rank computes on the host */
+	/* How the device runs steps; NULL: the host runs them. */
 	const struct step_ops *device_ops;
 	bool device_memory; /* the user's buffers are device memory */
-	/* shares: this rank and some neighbours reach each other's
-	 * dicomm_mem_alloc() memory. only_shared: no other memory may be sent.
-	 */
+	/* shares: this rank and some neighbours can access each other's memory
+	 * from dicomm_mem_alloc(). only_shared: no other memory may be sent. */
 	bool shares, only_shared;
-	/* The warning that such memory is staged was logged */
+	/* The warning about staging of such memory has been logged. */
 	bool logged_staged;
 	unsigned spin;        /* polls before the thread yields its core */
-	uint64_t collectives; /* collectives so far */
+	uint64_t collectives; /* number of collectives so far */
 	struct prepared_cache prepared;
 
-	/* Set at init. */
+	/* Set during initialization. */
 	int generation; /* of the process; see comm_check() */
 	const struct accel *accel;
-	int index; /* of the device */
+	int index; /* number of the device */
 	char device[32];
 	char name[COMM_NAME_BYTES];
 	struct member *members; /* [ranks] */
@@ -150,12 +151,12 @@ struct dicomm_comm {
 	uint8_t *address_rests;
 	uint32_t address_rest;
 	struct peer_access *peer_access; /* NULL: all ranks have host memory */
-	struct transport_access *transport_access; /* the same */
+	struct transport_access *transport_access; /* NULL as above */
 	struct comm_transport transports[COMM_TRANSPORTS];
 	/* The transport that carries all messages, if there is only one and a
-	 * thread can sleep on it. Otherwise NULL. */
+	 * thread can sleep on it; otherwise NULL. */
 	struct comm_transport *only_transport;
-	/* A transport whose messages pass through the kernel. NULL: there is
+	/* A transport whose messages pass through the kernel; NULL if there is
 	 * none. */
 	struct comm_transport *slow_transport;
 	struct control *control;
@@ -166,21 +167,22 @@ struct dicomm_comm {
 	 * each rank counts as a host of its own in the table of links. */
 	bool apart;
 	struct links *links; /* between hosts; NULL if there is one host */
-	/* known: from a file or measured. declared: from what adapters say.
-	 * Neither: all links count as equal. */
+	/* links_known: from a file, or measured. links_declared: from what
+	 * adapters declare. If neither is true, all links count as equal. */
 	bool links_known, links_declared;
-	/* Several ranks share the link of some host, and only one of them would
-	 * measure it. */
+	/* Several ranks share the link of some host, so the one that would
+	 * measure it can only use a part of it. */
 	bool links_summed;
-	/* Taken to use links outside the data path, and to replace them */
+	/* Guards the use of links outside the data path, and their
+	 * replacement. */
 	pthread_mutex_t links_lock;
-	uint32_t links_epoch; /* how often they were replaced */
+	uint32_t links_epoch; /* how often links were replaced */
 	struct drift *drift;  /* NULL: links are not watched */
 	bool deterministic, blocking;
 	int timeout_ms, warn_late_ms;
-	int join_ms; /* bound of comm_setup() */
+	int join_ms; /* time limit of comm_setup(); 0: none */
 	uint64_t map_threshold;
-	/* Results of at least this size bypass the caches */
+	/* Results of at least this many bytes are written past the caches. */
 	uint64_t stream_bytes;
 	int node_ranks, node_cores;
 	dicomm_config_t config; /* the communicator owns its strings */
@@ -188,15 +190,15 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	struct scratch scratch;
 	struct bounce_buffers bounce_buffers;
-	struct operation *last_collective; /* queued */
-	struct operation *spare;           /* a list */
+	struct operation *last_collective; /* the last one that is queued */
+	struct operation *spare;           /* a list of operations to reuse */
 	struct created_op ops[COMM_OPS];
 	struct registrations registered;
 
 	struct call_logs logs;
 	dicomm_stats_t stats;
 
-	/* State. A helper thread may run init, split and finalize. */
+	/* A helper thread may run initialization, split and finalization. */
 	_Atomic int state; /* enum comm_state */
 	_Atomic bool cancelled;
 	_Atomic bool ending; /* a thread, or its group, destroys it */
@@ -204,45 +206,48 @@ struct dicomm_comm {
 	pthread_t helper;
 	bool has_helper;
 	struct dicomm_comm
-		*other; /* the next in the list of cross_progress.c */
+		/* The next communicator in the list of cross_progress.c. */
+		*other;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 
-/* Replace the links by which algorithms are selected. All ranks do so before
- * the same operation. */
+/* Replaces the links by which algorithms are selected, and takes ownership of
+ * them. All ranks do so before the same operation. */
 void comm_set_links(struct dicomm_comm *comm, struct links *links);
 
-/* Copy the caller's options, or the defaults if there are none. */
+/* Copies the caller's options, or the defaults if `from` is NULL. */
 dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
 void comm_config_free(dicomm_config_t *config);
 
-/* From now on, messages of this thread go to this communicator's log_fn. NULL:
- * to none. */
+/* From now on, messages of this thread also go to this communicator's log_fn.
+ * NULL: to none. */
 void comm_listen(const struct dicomm_comm *comm);
 
-/* Position of that device on the machine, for transports */
+/* Finds the position of a device on the machine, for transports. */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);
-/* Did this rank ask that device data never passes through host memory? */
+/* Returns true if this rank requires that device data never passes through host
+ * memory. */
 bool comm_never_stages(const struct dicomm_comm *comm);
 
-/* Up to this many ranks, each keeps large buffers for every other one. */
+/* With up to this many ranks, each rank has large buffers for every other
+ * one. */
 #define COMM_WIDE_RANKS 32
-/* The transports that the user allows: "shm", "^shm,verbs"; empty: all but
- * those that have to be named. */
+/* The transports that the user allows: "shm" or "^shm,verbs". An empty list
+ * allows all except those that must be named. */
 const char *comm_transports(const struct dicomm_comm *comm);
 bool comm_list_has(const char *list, const struct transport *t);
 bool comm_lists(const struct dicomm_comm *comm, const char *transport);
-/* The slot size that a transport prefers, unless the user chose one. 0: none.
- */
+/* comm_wished_slot_bytes() returns the slot size that a transport prefers,
+ * unless the user has chosen one; 0: no preference. */
 uint32_t comm_wished_slot_bytes(const struct transport *t, int ranks);
 void comm_size_slots(const struct dicomm_comm *comm, const struct transport *t,
 		     struct tp_config *config);
-/* The largest slot_bytes that setup can choose */
+/* Returns the largest slot_bytes that setup may choose. */
 uint32_t comm_most_slot_bytes(const struct dicomm_comm *comm);
 
-/* Does the handle belong to the parent of this process? */
+/* Returns true if the handle belongs to the parent of this process. */
 extern _Atomic int comm_generation;
 static inline bool comm_is_child(const struct dicomm_comm *comm)
 {
@@ -250,15 +255,15 @@ static inline bool comm_is_child(const struct dicomm_comm *comm)
 	       atomic_load_explicit(&comm_generation, memory_order_relaxed);
 }
 
-/* Log why the handle cannot be used; SUCCESS if it can. comm_check_handle()
- * accepts a communicator that is broken or not ready, because it still has to
- * release what it owns. */
+/* Return DICOMM_SUCCESS if the handle can be used; otherwise log the reason.
+ * comm_check_handle() accepts a communicator that is broken or not ready,
+ * because its resources must still be released. */
 dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
-/* Value of fault.status while another thread polls the transports of this
- * communicator (cross_progress.c). Faults are positive. */
+/* The value of fault.status while another thread polls the transports of this
+ * communicator (cross_progress.c). It is negative; faults are positive. */
 #define COMM_BORROWED (-1)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
@@ -267,13 +272,15 @@ static inline bool fault_is(const struct dicomm_comm *comm)
 	       DICOMM_SUCCESS;
 }
 
-/* Wait until a borrowed communicator is given back. False: it is broken. */
+/* Waits while the communicator is borrowed. Returns false if it is broken. */
 bool comm_enter_slow(struct dicomm_comm *comm);
 
 /*
- * Enter and leave the data path. A thread stores `inside` and then loads the
- * fault, which would need a fence. fence_all() fences both sides from the other
- * thread by membarrier(2), so a call pays nothing for it.
+ * comm_enter() enters the data path and returns false if the communicator is
+ * broken; comm_leave() leaves it. The entering thread stores `inside` and then
+ * loads the fault, which needs a fence in between. The thread that raises a
+ * fault provides it: its fence_all() puts a fence into every thread by
+ * membarrier(2), so a call pays nothing for it.
  */
 static inline bool comm_enter(struct dicomm_comm *comm)
 {
@@ -283,7 +290,8 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&fence_needed, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
-	/* Acquire: see what a thread did that had borrowed the data path. */
+	/* Acquire, to see what a thread has done that borrowed the data
+	 * path. */
 	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
 						  memory_order_acquire) ==
 				     DICOMM_SUCCESS,
@@ -305,7 +313,7 @@ static inline void comm_leave(struct dicomm_comm *comm)
 	atomic_store_explicit(&comm->inside, 0, memory_order_release);
 }
 
-/* The same for each call of a group, in any order. The last call to leave
+/* As above, for each call of a group, in any order. The last call to leave also
  * leaves the data path. */
 static inline void comm_enter_one(struct dicomm_comm *comm)
 {
@@ -322,7 +330,7 @@ static inline void comm_leave_one(struct dicomm_comm *comm)
 	atomic_store_explicit(&comm->inside, n - 1, memory_order_release);
 }
 
-/* May calls use the handle? */
+/* Returns true if calls may use the handle. */
 static inline bool comm_usable(const struct dicomm_comm *comm)
 {
 	return __builtin_expect(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connects channels when their first message needs it. */
+/* Connects channels at their first message. */
 #include "src/core/connect.h"
 
 #include "src/base/clock.h"
@@ -27,7 +27,8 @@ dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 	       DICOMM_AGAIN) {
 		if (fault_is(comm))
 			return fault_report(comm);
-		/* This cancels an init. Later, `cancelled` means nothing. */
+		/* `cancelled` cancels an initialization; later it has no
+		 * meaning. */
 		if (atomic_load(&comm->cancelled) &&
 		    atomic_load(&comm->state) == COMM_STARTING)
 			return FAIL(DICOMM_ERR_ABORTED,
@@ -55,8 +56,8 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 
 	(void)comm;
 	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
-	/* Empty messages are never sent, but they have numbers and so take
-	 * credits. Grant these back. */
+	/* Empty messages are never sent, but they have numbers and so use
+	 * credits. Return these credits. */
 	peer->transport->release(peer->tp, c, message_done(channel));
 	return DICOMM_SUCCESS;
 }

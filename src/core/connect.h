@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the two sides of a channel at its first message, and waits until
- * peers know what this rank has received. Thread: that of the data path.
+ * Connects the two sides of a channel at its first message, and sends credits
+ * that are still due. The thread of the data path calls these functions.
  */
 #ifndef DICOMM_CORE_CONNECT_H
 #define DICOMM_CORE_CONNECT_H
 
 #include "src/core/comm.h"
 
-/* Connect the sending side of a channel. Waits for the peer, bounded by
- * DICOMM_BOOTSTRAP_TIMEOUT. Errors: ABORTED, REMOTE if the peer left, TIMEOUT.
- */
+/* Connects the sending side of a channel. Waits for the peer, at most
+ * DICOMM_BOOTSTRAP_TIMEOUT. Returns DICOMM_ERR_REMOTE if the peer has left,
+ * DICOMM_ERR_TIMEOUT, or DICOMM_ERR_ABORTED. */
 dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
 				 enum tp_class c);
-/* Connect the receiving side. AGAIN until the peer has begun to send. */
+/* Connects the receiving side. Returns DICOMM_AGAIN until the peer has begun to
+ * send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				enum tp_class c);
-/* Send all pending credits, polling for at most `ms`. A transport that has no
- * room now has room one round trip later; if it does not, something is wrong
- * with it, and a rank that has finished does not wait for that. */
+/* Sends all pending credits, polling for at most `ms` milliseconds. A transport
+ * that has no room now usually has room one round trip later. If it has not,
+ * something is wrong with it, and a rank that has finished does not wait for
+ * that. */
 void comm_tell_all(struct dicomm_comm *comm, int ms);
 
 #endif

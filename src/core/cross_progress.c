@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank that runs no operation of a communicator may still be needed there. If
- * a NIC fails, its peers need it to quiesce the queue pair and to send lost
- * messages again; and they may lack credits that it had no room to send. A
- * thread that waits in another communicator has time for that.
+ * a NIC fails, its peers need this rank to quiesce the queue pair and to send
+ * lost messages again. Peers may also lack credits that this rank had no room
+ * to send. A thread that waits in another communicator has time for that.
  *
  * The thread borrows the data path. First it sets fault.status to
- * COMM_BORROWED. Then fence_all() makes sure that every other thread sees this
- * or is seen inside. If nobody is inside, it polls a few times and restores the
- * status. A thread that enters meanwhile finds the mark where it looks for a
- * fault anyway, so the check costs calls nothing.
+ * COMM_BORROWED. Then fence_all() makes sure that every other thread either
+ * sees this or is seen inside. If no thread is inside, it polls a few times and
+ * restores the status. A thread that enters meanwhile finds COMM_BORROWED where
+ * it looks for a fault anyway, so the check costs calls nothing.
  */
 #include "src/core/cross_progress.h"
 
@@ -17,14 +17,15 @@
 
 #include "src/core/paths.h"
 
-/* In one go */
+/* Polls of one communicator before the next one gets its turn. */
 #define POLLS 8
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dicomm_comm *first; /* those that are ready */
+static struct dicomm_comm *first; /* the communicators that are ready */
 static _Thread_local bool polling;
 
-/* Shared memory makes progress without us, so only network transports count. */
+/* Returns true if the communicator has a network transport. Shared memory makes
+ * progress without this rank. */
 static bool has_remote_transport(const struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
@@ -80,7 +81,7 @@ static void poll_one(struct dicomm_comm *comm)
 
 void cross_progress_poll(void)
 {
-	/* Another thread is doing it. */
+	/* Another thread is polling already. */
 	if (pthread_mutex_trylock(&lock))
 		return;
 	polling = true;
@@ -109,8 +110,8 @@ bool comm_enter_slow(struct dicomm_comm *comm)
 {
 	int status;
 
-	/* Order the loads below after the store that made this thread a user.
-	 */
+	/* Orders the loads below after the store that made this thread a
+	 * user. */
 	atomic_thread_fence(memory_order_seq_cst);
 	while ((status = atomic_load_explicit(&comm->fault.status,
 					      memory_order_acquire)) ==

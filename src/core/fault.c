@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ends a communicator that failed. The first cause is kept with its text. Every
- * thread that waits sees it, the other ranks are told, and the thread that
+ * Ends a communicator that has failed. The first cause is kept with its text.
+ * Every waiting thread sees it, the other ranks are told, and the thread that
  * raised it can wait until nothing touches the user's buffers any more.
  */
 #include "src/core/fault.h"
@@ -18,8 +18,9 @@
 #include "src/core/cross_progress.h"
 #include "src/core/paths.h"
 
-/* From the end of a process until the others hear of it: the kernel first takes
- * its memory apart, then closes its connections. */
+/* Time in milliseconds between the death of a process and the moment when other
+ * ranks learn of it: the kernel first releases the memory of the process, then
+ * closes its connections. */
 #define NEWS_MS 500
 
 _Atomic unsigned fault_count;
@@ -134,8 +135,9 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 	pthread_mutex_unlock(&comm->fault.lock);
 }
 
-/* Return the peer if it has left; with -1, any rank that has left; else -1.
- * Without rank 0 no more news comes, so what is known now decides. */
+/* Returns the peer if it has left. If peer is -1, returns any rank that has
+ * left. Otherwise returns -1. If rank 0 has gone, no further news arrives, so
+ * this decides by what is known now. */
 static int who_left(struct dicomm_comm *comm, int peer)
 {
 	if (peer >= 0 && comm_has_left(comm, peer))
@@ -178,7 +180,8 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 {
 	const char *text = log_last_error();
 
-	/* Until all ranks have met, the text names the ranks concerned. */
+	/* Until all ranks are connected, the text itself names the ranks
+	 * concerned. */
 	if (!comm->control)
 		return fault_raise(comm, status, comm->rank, true, "%s", text);
 	return fault_raise(comm, status, comm->rank, true,

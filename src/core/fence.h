@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A memory fence in all threads of this process. A thread that stores a flag
- * calls fence_all(); then every thread either sees the flag when it enters the
- * data path, or is seen there. Threads that enter pay nothing for it.
+ * calls fence_all(). Then every other thread either sees the flag when it
+ * enters the data path, or is seen there. Entering costs nothing extra.
  */
 #ifndef DICOMM_CORE_FENCE_H
 #define DICOMM_CORE_FENCE_H
@@ -10,13 +10,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* The kernel offers no membarrier(2), so each thread that enters the data path
- * needs a fence of its own. */
+/* True if the kernel has no membarrier(2), so that each thread that enters the
+ * data path needs its own fence. */
 extern _Atomic bool fence_needed;
 
-/* Once for each process, before the first communicator. */
+/* Called once per process, before the first communicator. */
 void fence_init(void);
-/* Any thread. */
+/* May be called by any thread. */
 void fence_all(void);
 
 #endif

@@ -11,16 +11,17 @@
 #include "src/base/log.h"
 #include "src/core/comm.h"
 
-/* Devices and the host allocate whole pages. */
+/* Devices and the host allocate whole pages of this size. */
 #define PAGE_SHIFT 12
 #define PAGES 1024
-/* Size of a signal set in the kernel, and an operation on it that does not
- * exist */
+/* The size of a signal set in the kernel, and an operation that
+ * rt_sigprocmask(2) does not have. */
 #define SIGNALS_BYTES 8
 #define NO_WAY -1
 
 _Atomic bool host_access_wanted;
-/* Host pages that were checked; a page has one slot of this table */
+/* Host pages that were checked. Each page has one slot in this table, which it
+ * shares with others. */
 static _Atomic uintptr_t seen[PAGES];
 
 static _Atomic uintptr_t *place(uintptr_t page)
@@ -52,8 +53,8 @@ static int count(struct dl_phdr_info *info, size_t size, void *loaded)
 	return 1;
 }
 
-/* A lookup of a library that is not loaded searches for its file. So look only
- * when new libraries were loaded. */
+/* The lookup of a library that is not loaded searches for its file, so do it
+ * only when further libraries were loaded. */
 void host_access_look(void)
 {
 	static _Atomic unsigned long long looked;
@@ -70,8 +71,9 @@ void host_access_look(void)
 	atomic_store(&looked, loaded);
 }
 
-/* The kernel reads the signal set from this address before it sees that the
- * operation does not exist. So the error says whether the host can read it. */
+/* Returns true if the host can read this address. rt_sigprocmask(2) reads the
+ * signal set from the address before it checks the operation, so the error
+ * tells. */
 static bool is_readable(const void *at)
 {
 	uintptr_t set = (uintptr_t)at & ~(uintptr_t)(SIGNALS_BYTES - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each rank tells all others when a communicator is set up. */
+/* What each rank tells all other ranks when a communicator is set up. */
 #ifndef DICOMM_CORE_MEMBER_H
 #define DICOMM_CORE_MEMBER_H
 
@@ -12,35 +12,37 @@
 
 /* The addresses of a rank on all its transports; rank_address.h packs them. */
 struct rank_address {
-	uint32_t len; /* length of all addresses together */
+	uint32_t len; /* bytes of all addresses together */
 	uint8_t begin[508];
 };
 
-/* One rank's entry. All ranks gather these when they meet. */
+/* One rank's entry. All ranks gather these during setup. */
 struct member {
 	uint64_t host; /* hash of the host's identity */
 	int32_t pid;
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
 	char device[32];
-	/* its buffers are host memory, or device memory that is the host's */
+	/* Its buffers are host memory, or memory of a device that shares the
+	 * host's. */
 	bool on_host;
 	bool never_staged; /* this rank's DICOMM_STAGING */
 	/* Bit t: its device cannot reduce type t */
 	uint64_t lacks;
 	/* Staging buffers in its device memory, for devices of the same kind in
-	 * other processes */
+	 * other processes. */
 	bool exports;
 	struct accel_handle exported;
-	struct lease_place lease; /* of them */
+	struct lease_place lease; /* of these buffers */
 	struct accel_export page; /* the page of its offers; see ipc.h */
-	/* The number by which ranks of its process find its memory; 0: none */
+	/* The number by which other ranks of its process find its memory; 0:
+	 * none. */
 	uint64_t in_process;
-	/* Staging buffers in host memory that its device writes; id 0: none */
+	/* Staging buffers in host memory that its device writes; id 0: none. */
 	struct accel_export stages;
-	/* Where survivors meet it if other ranks die */
+	/* Where survivors connect to it if other ranks die. */
 	char recovery[SOCK_TEXT];
-	uint64_t fresh; /* random; differs for each setup */
+	uint64_t fresh; /* a random number that differs for each setup */
 	struct rank_address address;
 };
 

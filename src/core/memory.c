@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that all transports of a communicator can reach. */
+/* Registers memory with all transports of a communicator. */
 #include "src/core/memory.h"
 
 #include <stdlib.h>

@@ -8,15 +8,14 @@
 
 #include "src/core/comm.h"
 
-/* Register memory with all open transports, until comm_mem_deregister().
- * `written`: peers may write it. On failure nothing is registered. Any thread.
- */
+/* Registers memory with all open transports. `written` says that peers may
+ * write it. On failure nothing is registered. Any thread may call it. */
 dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 				  size_t len, bool written,
 				  struct mem_handles *handles);
 void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles);
-/* Page-aligned memory of the library, registered with all transports. `what`
- * names it in error messages. */
+/* Allocates page-aligned memory that is registered with all transports;
+ * comm_mem_free() releases it. `what` names it in error messages. */
 dicomm_result_t comm_mem_alloc(struct dicomm_comm *comm, size_t bytes,
 			       const char *what, uint8_t **out,
 			       struct mem_handles *handles);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages in an inbox: whether one has arrived, where its bytes are, and that
- * it has been consumed. */
+/* Messages in an inbox: whether a message has arrived, where its bytes are, and
+ * how to mark it as consumed. */
 #ifndef DICOMM_CORE_MESSAGE_H
 #define DICOMM_CORE_MESSAGE_H
 
 #include "src/core/comm.h"
 
-/* Only the thread of the data path writes in_done. A thread that loads it knows
- * that messages up to there are not read any more. */
+/* Only the thread of the data path writes in_done. A thread that reads it knows
+ * that nobody reads messages up to there any more. */
 static inline uint64_t message_done(const struct channel *channel)
 {
 	return atomic_load_explicit(&channel->in_done, memory_order_acquire);
@@ -39,7 +39,7 @@ static inline const uint8_t *message_payload(const struct channel *channel,
 	       (seq & channel->in.slot_mask) * channel->in.data_stride;
 }
 
-/* Message seq has been consumed. Messages may be consumed out of order, up to
+/* Marks message seq as consumed. Messages may be consumed out of order, up to
  * 64 ahead; see message_in_reach(). */
 static inline void message_consumed(struct peer *peer, enum tp_class c,
 				    uint64_t seq)
@@ -60,8 +60,9 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 	peer->transport->release(peer->tp, c, done - withheld);
 }
 
-/* May message seq of an operation be sent? The peer must have a free slot, and
- * after an incast operation it must have ended that operation, too. */
+/* Returns true if message seq of an operation may be sent. The peer must have a
+ * free slot. After an incast operation, the peer must have ended that
+ * operation, too. */
 static inline bool message_may_leave(const struct peer *peer,
 				     const struct channel *channel,
 				     uint64_t seq, bool incast)

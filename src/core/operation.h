@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An operation in progress: a call, its plan, and how far it has come. */
+/* An operation in progress: a call, its plan, and its state. */
 #ifndef DICOMM_CORE_OPERATION_H
 #define DICOMM_CORE_OPERATION_H
 
@@ -16,17 +16,18 @@
 struct dicomm_comm;
 struct prepared;
 
-/* State of the slices of one message step */
+/* State of the slices of one message step. */
 struct flow {
-	/* The sender had the whole block ready: one reference stands for all
+	/* The sender had the whole block ready, so one reference stands for all
 	 * slices. */
 	bool whole;
-	struct tp_ref ref; /* receiver's */
-	uint64_t bytes;    /* behind it */
-	/* Bytes requested, and bytes arrived, at the final place. Both may be
-	 * ahead of the steps. */
+	struct tp_ref ref; /* used by the receiver */
+	uint64_t bytes;    /* bytes that the reference covers */
+	/* Bytes that were requested, and bytes that have arrived at their final
+	 * place. Both may be ahead of the steps. */
 	uint64_t read, arrived;
-	/* Receiver's. Bit k % 64: slice k is POSTED, a read is in progress. */
+	/* Used by the receiver. Bit k % 64: slice k is posted, its read is in
+	 * progress. */
 	uint64_t posted;
 };
 
@@ -35,23 +36,27 @@ struct operation {
 	struct call call;
 	struct prepared *prep;
 	struct schedule schedule;
-	/* Within its class; for point to point, within its pair */
+	/* Counts within its class; for point to point, within its pair of
+	 * ranks. */
 	uint64_t number;
-	uint32_t signature; /* of this operation, checked by every message */
-	/* Set where the duration is measured. */
-	uint64_t begun_ns, ended_ns; /* 0: not yet */
-	uint32_t looked;             /* steps checked for that */
+	uint32_t signature; /* every message carries it, to be checked */
+	/* Set if the duration is measured; 0: not yet. */
+	uint64_t begun_ns, ended_ns;
+	/* Number of steps that were checked for it. */
+	uint32_t looked;
 	bool started, done;
 	bool ending; /* its last event is in the stream of the device */
-	/* Neighbours in its queue. It runs when there is none before it. */
+	/* Neighbours in its queue. It runs when no other operation is before
+	 * it. */
 	struct operation *before, *after;
 	struct flow *flows; /* [step] */
 	uint32_t flows_room;
 	/* Handles of PLAN_SEND and PLAN_RECV: of the whole buffer, or of its
-	 * runs */
+	 * runs. */
 	struct mem_handles handles[2];
 	struct block_runs runs[2];
-	/* How long it has waited while the thread waits for another one */
+	/* How long it has waited while the thread waits for another
+	 * operation. */
 	struct waiter watch;
 	struct operation *next;
 };

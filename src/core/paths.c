@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which transport leads to which rank; what is done on all of them. */
+/* Finds the transport that leads to a rank; polls and flushes all
+ * transports. */
 #include "src/core/paths.h"
 
 #include <stdio.h>
@@ -8,7 +9,8 @@
 #include "src/core/member.h"
 #include "src/core/rank_address.h"
 
-/* Does this transport lead to that rank? If not, `why` gets the reason. */
+/* Returns true if this transport leads to that rank. Otherwise writes the
+ * reason to `why`. */
 static bool reaches_by(struct dicomm_comm *comm, const struct comm_transport *w,
 		       int rank, char *why, size_t len)
 {
@@ -35,8 +37,9 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 	return mask;
 }
 
-/* Does the transport to that rank still lead there? Other transports were not
- * opened to it, so they do not notice that the rank has gone. */
+/* Returns true if the transport that is used for that rank still leads there.
+ * Other transports were not opened to the rank, so they do not notice that it
+ * has gone. */
 static bool is_reached(struct dicomm_comm *comm, int rank)
 {
 	uint8_t mask = comm->peers[rank].transports;
@@ -64,14 +67,15 @@ static dicomm_result_t open_peer(struct dicomm_comm *comm,
 	peer->transport = w->transport;
 	peer->device = w->device;
 	w->transport->limits(peer->tp, &peer->limits);
-	/* Slots are host memory. */
+	/* Slots are host memory, so no data goes through them. */
 	if (peer->by_reference)
 		peer->limits.eager_bytes = 0;
 	comm->stats.connected_peers++;
 	return DICOMM_SUCCESS;
 }
 
-/* Append why that transport does not lead there. False: no rank wanted it. */
+/* Writes why that transport does not lead there. Returns false if the transport
+ * does not matter. */
 static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
 		    size_t len)
 {

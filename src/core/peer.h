@@ -14,24 +14,24 @@ struct dicomm_comm;
 struct neighbour;
 struct operation;
 
-/* Transports at most; peer.transports has a bit for each */
+/* Most transports; struct peer has a bit for each. */
 #define COMM_TRANSPORTS 4
 
-/* Messages of one class to and from one peer. Operations number their messages
- * from the base up, and advance the base when they end. */
+/* Messages of one class to and from one peer. An operation numbers its messages
+ * from the base up, and advances the base when it ends. */
 struct channel {
 	uint64_t out_base, in_base;
-	/* The last message that was put; some numbers are not used */
+	/* The last message that was sent; some numbers are not used. */
 	uint64_t out_last;
-	struct tp_outbox out; /* out.released: NULL until connected */
-	struct tp_inbox in;   /* in.lines: NULL until connected */
-	/* All messages up to this one are consumed. on_query() reads it, too.
-	 */
+	struct tp_outbox out; /* out.released is NULL until connected */
+	struct tp_inbox in;   /* in.lines is NULL until connected */
+	/* All messages up to this one are consumed. on_query() of another
+	 * thread reads it, too. */
 	_Atomic uint64_t in_done;
-	uint64_t in_mask; /* bit i: message in_done + 1 + i is consumed, too */
-	/* in_withheld: the last message of an incast operation, whose credit is
+	uint64_t in_mask; /* bit i: message in_done + 1 + i is consumed */
+	/* in_withheld: the last message of an incast operation; its credit is
 	 * sent when the operation ends. out_settles: this rank sends no message
-	 * of the next operation until the peer has released this one; see
+	 * of the next operation before the peer has released this one; see
 	 * engine.c. */
 	uint64_t in_withheld, out_settles;
 };
@@ -39,8 +39,8 @@ struct channel {
 struct peer {
 	int rank;
 	/* Bit i: both ranks reach each other by transport i. They use the
-	 * lowest one. A rank must not choose alone, or the other would wait
-	 * elsewhere. */
+	 * lowest-numbered one. A rank must not choose alone, because the other
+	 * one would wait on another transport. */
 	uint8_t transports;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
@@ -52,26 +52,26 @@ struct peer {
 	/* Both ranks reach each other's memory, so messages may be memory
 	 * references; see memory_ref.h. */
 	bool has_peer_access;
-	struct neighbour *neighbour; /* NULL: this side does not */
+	struct neighbour *neighbour; /* NULL: no access from this side */
 	/* The transport reaches the device memory of both ranks, so all data
 	 * goes by reference. */
 	bool by_reference;
 	struct channel channel[TP_CLASSES];
-	/* Point to point: calls so far in call order, and the last ones queued
-	 */
+	/* Point to point: the number of calls so far, and the last queued
+	 * operations. */
 	uint64_t sends, recvs;
 	struct operation *last_send, *last_recv;
 };
 
-/* An open transport of this communicator */
+/* An open transport of this communicator. */
 struct comm_transport {
 	const struct transport *transport;
-	/* Set once, after the transport. A thread that raises a fault stops it.
-	 */
+	/* Set once, after the transport. A thread that raises a fault reads it
+	 * to stop the transport. */
 	_Atomic(struct tp_device *) device;
 };
 
-/* Handles of one buffer on all transports */
+/* Handles of one buffer on all transports. */
 struct mem_handles {
 	struct tp_mem *on[COMM_TRANSPORTS];
 	unsigned transports; /* bit i: registered with transport i */

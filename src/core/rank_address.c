@@ -12,7 +12,7 @@
 
 #define ADDRESS_MOST (COMM_TRANSPORTS * sizeof(struct tp_blob))
 
-/* For each transport: the length, then as many bytes. */
+/* Format: for each transport the length of its address, then its bytes. */
 static uint32_t write_whole(struct dicomm_comm *comm,
 			    uint8_t whole[ADDRESS_MOST])
 {

@@ -13,15 +13,15 @@ struct dicomm_comm;
 #define COMM_OPS 64
 struct created_op {
 	bool used;
-	/* How often this entry was used; see op_number() in api/redop.c */
+	/* How often this entry was used; see op_number() in api/redop.c. */
 	unsigned uses;
-	dicomm_redop_t op; /* number of the latest operator */
+	dicomm_redop_t op; /* number of the latest operator in this entry */
 	dicomm_datatype_t type;
 	uint8_t scalar[8];
 	const void *scalar_at;
 };
 
-/* NULL: the communicator has no operator of that number. */
+/* Returns NULL if the communicator has no operator of that number. */
 struct created_op *comm_created_op(struct dicomm_comm *comm, dicomm_redop_t op);
 
 #endif

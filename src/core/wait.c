@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for another rank: how, how long, and what to report. */
+/* How a rank waits for another one, how long, and what it reports. */
 #include "src/core/wait.h"
 
 #include <sched.h>
@@ -22,12 +22,12 @@
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
-/* Two ranks that disagree may notice one after the other, within a second. */
+/* If two ranks disagree, one may notice this up to a second after the other. */
 #define ASK_AFTER_NS UINT64_C(400000000)
 #define ASK_MS 500  /* how long to wait for an answer */
 #define OWN_LOOKS 8 /* for a rank that waits for itself */
 #define LOOK_BACK_MS \
-	2000 /* for all answers, once the time-out has passed anyway */
+	2000 /* for all answers together, once the time-out has passed */
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -36,7 +36,7 @@ static uint32_t ask_class(const struct call *call)
 	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
 }
 
-/* Two calls of one number: this rank's and a peer's. */
+/* Two calls of the same number: this rank's and a peer's. */
 struct pair_of_calls {
 	uint64_t number;
 	char mine[128], theirs[160];
@@ -57,7 +57,7 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 	return call_log_find(log, key, signature, text, len);
 }
 
-/* Does the peer say that it made another call of that number? */
+/* Returns true if the peer says that it made another call of that number. */
 static bool differs(struct dicomm_comm *comm, const struct call *call,
 		    uint64_t number, int peer, int patience_ms,
 		    struct pair_of_calls *out)
@@ -87,8 +87,8 @@ static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
 			   peer, p->theirs);
 }
 
-/* Two alltoallv calls have the same text even if the ranks disagree about one
- * pair. */
+/* Returns true if this is an alltoallv: its text is the same on both ranks even
+ * if they disagree about the count of one pair. */
 static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 		       uint64_t number, int peer, struct pair_of_calls *out)
 {
@@ -106,8 +106,8 @@ static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 	return true;
 }
 
-/* The message may be left over from a much earlier call in which this rank
- * expected none. So look back for the first call that differs. */
+/* The message may be left over from a much earlier call, in which this rank
+ * expected none. So this looks back for the first call that differs. */
 dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			      uint64_t number, int peer)
 {
@@ -126,8 +126,8 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 				 last ? ASK_MS : (int)(end - now), &p);
 		if (!found && !suspect)
 			suspect = may_differ(comm, call, n, peer, &p);
-		/* The machine may have been suspended all that time. Then ask
-		 * once more. */
+		/* The machine may have been suspended all that time. In that
+		 * case ask once more. */
 		if (clock_ms() < end)
 			n--;
 	}
@@ -139,7 +139,7 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 	return peer >= 0 && peer != comm->rank && comm_has_left(comm, peer);
 }
 
-/* Has a transport given up a peer that is still alive? */
+/* Returns the error if a transport has given up a peer that is still alive. */
 static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
@@ -155,8 +155,8 @@ static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-/* If there are more streams than hardware queues, streams share queues. A
- * stream that waits for the host then blocks those behind it. */
+/* If there are more streams than hardware queues, streams share queues. Then a
+ * stream that waits for the host blocks the streams behind it. */
 static const char *queue_hint(const struct dicomm_comm *comm, char *text,
 			      size_t len)
 {
@@ -172,7 +172,8 @@ static const char *queue_hint(const struct dicomm_comm *comm, char *text,
 	return text;
 }
 
-/* If no message is missing, the device has not finished what was queued. */
+/* Warns that a peer is late; if no message is missing, that the device has not
+ * finished its queue. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 {
 	struct dicomm_comm *comm = f->comm;
@@ -219,9 +220,9 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			   control_where(comm->control, f->peer));
 }
 
-/* Nobody else makes calls for this rank meanwhile. A transport may still have
- * the message. So count looks, not time: the process may have been suspended.
- */
+/* Returns true if this rank waits for itself, since nobody else makes calls for
+ * it meanwhile. A transport may still hold the message, so count checks rather
+ * than time: the process may have been suspended. */
 static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 {
 	return f->alone && f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
@@ -236,7 +237,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	char text[128];
 
 	if (is_gone(comm, f->peer)) {
-		/* The peer may have left after its last message, so look once
+		/* The peer may have left after its last message, so check once
 		 * more. */
 		if (w->gone++ == 0)
 			return DICOMM_SUCCESS;
@@ -274,9 +275,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Give the core away. Messages that come through the kernel need this thread to
- * sleep. If there are neighbours that could not wake it, it sleeps only
- * briefly. */
+/* Gives the core away. Messages that pass through the kernel need this thread
+ * to sleep. If neighbours could not wake it, it sleeps only briefly. */
 static void rest(struct dicomm_comm *comm)
 {
 	struct comm_transport *w = comm->slow_transport;
@@ -289,8 +289,9 @@ static void rest(struct dicomm_comm *comm)
 		sched_yield();
 }
 
-/* A transport is not woken by credits or faults. They may be noticed late, by a
- * fraction of the time that was waited already. */
+/* Returns how long to sleep on a transport, in microseconds. Credits and faults
+ * do not wake the thread, so they may be noticed late, by a fraction of the
+ * time that it has waited already. */
 static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 {
 	uint64_t us = waited_ns / 1000 / REST_SHARE;
@@ -300,8 +301,8 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
 	return us < REST_MAX_US ? (unsigned)us : REST_MAX_US;
 }
 
-/* After a long wait: sleep, unless the poll has done so. If nothing could wake
- * this thread, it sleeps only briefly. */
+/* Sleeps after a long wait, unless the poll has slept already. If nothing could
+ * wake this thread, it sleeps only briefly. */
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
 	const struct timespec t = {0, NAP_US * 1000};
@@ -328,7 +329,6 @@ bool wait_is_due(struct waiter *w)
 	return is_due(w, clock_ns());
 }
 
-/* One more poll without progress. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
@@ -349,8 +349,8 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
 		nap(f, now - w->since_ns);
-		/* Sleep each time, unless another thread may need the
-		 * communicator. */
+		/* Sleep after each poll from now on, unless another thread may
+		 * need the communicator. */
 		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
 	if (!due)

@@ -7,49 +7,52 @@
 
 /*
  * State of one wait without progress: spin, then yield, then sleep, and check
- * which rank is late. Each thing that waits has one.
+ * which rank is late. Every wait has its own.
  */
 struct waiter {
 	unsigned polls;
-	uint64_t since_ns, checked_ns; /* 0: not yet read */
-	unsigned asked; /* seconds after which to ask the peer again */
-	unsigned gone;  /* how often the peer was found gone */
-	unsigned own;   /* looks, if this rank waits for itself */
+	uint64_t since_ns, checked_ns; /* 0: the clock was not read yet */
+	unsigned asked; /* waited units of ASK_AFTER_NS at which to ask the peer
+			   again */
+	unsigned gone;  /* how often the peer was found to be gone */
+	unsigned own;   /* number of checks, if this rank waits for itself */
 	bool warned;
 };
 
-/* The same for a caller with a time limit of its own */
+/* wait_pause() waits a little, for a caller that has its own time limit.
+ * wait_moved() is called after progress: the wait begins again. */
 void wait_pause(struct dicomm_comm *comm, struct waiter *w);
 static inline void wait_moved(struct waiter *w)
 {
 	*w = (struct waiter){0};
 }
 
-/* What is waited for */
+/* What a rank waits for. */
 struct wait_for {
 	struct dicomm_comm *comm;
 	const struct call *call;
 	uint64_t number;
-	int peer; /* -1: no rank in particular */
+	int peer; /* -1: no particular rank */
 	bool sending;
-	bool alone; /* no other work may need this thread */
+	bool alone; /* no other work needs this thread */
 };
 
-/* Call after each poll without progress. Polls the transports; now and then
- * checks faults, time-outs, and whether the ranks agree. Errors: the fault,
- * TIMEOUT. */
+/* To be called after each poll without progress. Polls the transports; every
+ * now and then checks for faults, time-outs, and whether the ranks agree on the
+ * call. Returns the fault, if there is one, including DICOMM_ERR_TIMEOUT. */
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f);
-/* Is it time for the next check? The first call begins the wait. */
+/* Returns true if it is time for the next check. The first call starts the
+ * wait. */
 bool wait_is_due(struct waiter *w);
-/* That check, for another operation that has not moved since then either */
+/* Does that check, for another operation that has not made progress either. */
 dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f);
 
-/* A message of another operation arrived. Break the communicator with an error
- * that names both ranks and both calls. */
+/* To be called when a message of another operation has arrived. Breaks the
+ * communicator with an error that names both ranks and both calls. */
 dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			      uint64_t number, int peer);
 
-/* What control_query() asks a peer: its collective number n, its side of a
+/* What control_query() asks a peer: its collective of a number, its side of a
  * point-to-point pair, or whether it has received message number * TP_CLASSES +
  * class from this rank. */
 enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED };
