@@ -17,10 +17,12 @@
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
-	dicomm_redop_t op;     /* as the user gave it */
-	int root;              /* or the peer of a send or receive; else -1 */
-	size_t count;          /* elements of one block; 0 for v-collectives */
-	uint8_t scalar[8];     /* of a created operator */
+	dicomm_redop_t op; /* as the user gave it */
+	int root;          /* or the peer of a send or receive; else -1 */
+	size_t count;      /* elements of one block; 0 for v-collectives */
+	int tag;           /* of a send or receive */
+	dicomm_status_t *status; /* what a receive tells; or NULL */
+	uint8_t scalar[8];       /* of a created operator */
 	const void *scalar_at; /* the same, in memory of the device; or NULL */
 	const void *send;      /* the user's buffers */
 	void *recv;
