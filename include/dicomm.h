@@ -139,9 +139,9 @@
  * which may be used beside it. A call with the stream NULL on a host rank
  * blocks as one of MPI does; instead of requests there are host streams and
  * groups. In place is one pointer for both buffers, or for this rank's block of
- * the larger one. A receive names its peer and has the type and count of its
- * send: there are no tags, no MPI_ANY_SOURCE, and no shorter messages. There
- * are no derived types, and of user-defined operators only
+ * the larger one. A receive has the type and count of its send: there are no
+ * shorter messages, and no MPI_ANY_TAG; for tags and MPI_ANY_SOURCE see
+ * dicomm_recv_tag(). There are no derived types, and of user-defined operators only
  * dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
  * MPI_Reduce_scatter() is dicomm_reduce_scatterv() and MPI_Reduce_local() is
  * dicomm_reduce_local().
@@ -296,6 +296,19 @@ typedef struct {
 	/** Printable, ends in NUL. */
 	char text[DICOMM_UNIQUE_ID_BYTES];
 } dicomm_unique_id_t;
+
+/** As the peer of dicomm_recv_tag(): whichever rank sends first. */
+#define DICOMM_ANY_SOURCE (-1)
+
+/** What a receive got, as dicomm_recv_tag() tells it. */
+typedef struct {
+	/** Elements received. */
+	size_t count;
+	/** Rank that sent them. */
+	int source;
+	/** With this tag. */
+	int tag;
+} dicomm_status_t;
 
 /** Marks a dicomm_config_t that was initialised. */
 #define DICOMM_CONFIG_MAGIC 0xd1c0331u
@@ -1629,6 +1642,74 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 			    int peer, dicomm_comm_t comm,
 			    dicomm_stream_t stream);
+
+/**
+ * Send count elements to one peer, which receives them by dicomm_recv_tag()
+ * with equal count, type and tag.
+ *
+ * Messages to one peer with one tag arrive in the order of their calls.
+ * Messages with different tags are independent: a receive takes the first
+ * message that has its tag, whatever was sent before. Tag 0 is that of
+ * dicomm_send() and dicomm_recv().
+ *
+ * A message of up to 4 KiB may leave before its receive is posted; the
+ * receiver then keeps a copy, of 1 MiB from each rank at most. Longer messages,
+ * and those beyond that, wait for their receive. So, as in MPI, ranks that send
+ * to each other before they receive need a group or streams.
+ *
+ * Tags other than 0 are between host ranks only. A pair of ranks that uses
+ * them has another ring of slots in each direction.
+ *
+ * Buffers: send holds count elements.
+ *
+ * @param send    elements to send
+ * @param count   elements, not bytes; 0 sends an empty message
+ * @param type    type of one element
+ * @param peer    rank that receives them; may be the calling one
+ * @param tag     0 or more
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS          done; for all others see "Status" above
+ * @retval DICOMM_ERR_UNSUPPORTED  tag is not 0, and this rank or the peer is
+ *                                 not on the host
+ */
+dicomm_result_t dicomm_send_tag(const void *send, size_t count,
+				dicomm_datatype_t type, int peer, int tag,
+				dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Receive count elements with a tag, from one peer or from any; see
+ * dicomm_send_tag().
+ *
+ * A message that fits several receives is that of the one which was called
+ * first. So after a receive from any source, those with the same tag wait until
+ * it has its message. A message of another count or type than this call's
+ * breaks the communicator, with an error that names both ranks.
+ *
+ * Buffers: recv holds count elements; *status is written when the operation is
+ * done.
+ *
+ * @param recv    room for the elements
+ * @param count   elements, not bytes; 0 receives an empty message, which has
+ *                no source to find if tag is 0
+ * @param type    type of one element
+ * @param peer    rank that sends them; may be the calling one; or
+ *                DICOMM_ANY_SOURCE
+ * @param tag     0 or more
+ * @param comm    communicator
+ * @param stream  stream; NULL on a host rank: blocking
+ * @param status  set to what was received; NULL: not wanted
+ *
+ * @retval DICOMM_SUCCESS          done; for all others see "Status" above
+ * @retval DICOMM_ERR_UNSUPPORTED  tag is not 0, and this rank or the peer is
+ *                                 not on the host; or count and tag are 0 and
+ *                                 peer is DICOMM_ANY_SOURCE
+ */
+dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
+				dicomm_datatype_t type, int peer, int tag,
+				dicomm_comm_t comm, dicomm_stream_t stream,
+				dicomm_status_t *status);
 
 /**
  * Exchange blocks of any length between all ranks.

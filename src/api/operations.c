@@ -386,6 +386,108 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 	return heard(comm, recv_checked(recv, count, type, peer, comm, stream));
 }
 
+/* Messages with tags are in host memory. */
+static dicomm_result_t check_tag(const char *f, const struct dicomm_comm *comm,
+				 int peer, int tag)
+{
+	int r = comm->dev || peer < 0 ? comm->rank : peer;
+
+	if (tag < 0)
+		return BAD("%s: tag %d: negative", f, tag);
+	if (!tag || !strcmp(comm->members[r].device, "host"))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    "%s: tag %d: rank %d is on %s, and tags are between host "
+		    "ranks only",
+		    f, tag, r, comm->members[r].device);
+}
+
+static dicomm_result_t send_tag_checked(const void *send, size_t count,
+					dicomm_datatype_t type, int peer,
+					int tag, dicomm_comm_t comm,
+					dicomm_stream_t stream)
+{
+	const char *f = "send_tag";
+	struct call call = {.coll = COLL_SEND,
+			    .type = type,
+			    .root = peer,
+			    .count = count,
+			    .tag = tag,
+			    .send = send};
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	TRY(check_rank(f, "peer", comm, peer));
+	TRY(check_tag(f, comm, peer, tag));
+	TRY(check_stream(f, comm, stream));
+	TRY(check_buffer(f, "send", send, 1, count, type));
+	TRY(check_memory(f, comm, send, count * type_bytes(type), NULL, 0));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_send_tag(const void *send, size_t count,
+				dicomm_datatype_t type, int peer, int tag,
+				dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (!tag && repeated(COLL_SEND, send, NULL, count, type, DICOMM_SUM,
+			     peer, comm, stream, &status))
+		return status;
+	return heard(comm, send_tag_checked(send, count, type, peer, tag, comm,
+					    stream));
+}
+
+static dicomm_result_t recv_tag_checked(void *recv, size_t count,
+					dicomm_datatype_t type, int peer,
+					int tag, dicomm_comm_t comm,
+					dicomm_stream_t stream,
+					dicomm_status_t *status)
+{
+	const char *f = "recv_tag";
+	struct call call = {.coll = COLL_RECV,
+			    .type = type,
+			    .root = peer,
+			    .count = count,
+			    .tag = tag,
+			    .status = status,
+			    .recv = recv};
+
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, type));
+	if (peer != DICOMM_ANY_SOURCE)
+		TRY(check_rank(f, "peer", comm, peer));
+	TRY(check_tag(f, comm, peer, tag));
+	if (peer == DICOMM_ANY_SOURCE && !count && !tag)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    "%s: count 0 from any source: an empty message "
+			    "with tag 0 is never sent, so it has no source to "
+			    "find",
+			    f);
+	TRY(check_stream(f, comm, stream));
+	TRY(check_buffer(f, "recv", recv, 1, count, type));
+	TRY(check_memory(f, comm, NULL, 0, recv, count * type_bytes(type)));
+	return group_call(comm, &call, NULL, stream);
+}
+
+dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
+				dicomm_datatype_t type, int peer, int tag,
+				dicomm_comm_t comm, dicomm_stream_t stream,
+				dicomm_status_t *status)
+{
+	dicomm_result_t result;
+
+	if (!tag && repeated(COLL_RECV, NULL, recv, count, type, DICOMM_SUM,
+			     peer, comm, stream, &result)) {
+		if (status && result == DICOMM_SUCCESS)
+			*status = (dicomm_status_t){.source = peer,
+						    .count = count};
+		return result;
+	}
+	return heard(comm, recv_tag_checked(recv, count, type, peer, tag, comm,
+					    stream, status));
+}
+
 static dicomm_result_t barrier_checked(dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {

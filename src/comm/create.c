@@ -15,6 +15,7 @@
 #include "src/device/user_buffer.h"
 #include "src/device/transport_access.h"
 #include "src/engine/prepare.h"
+#include "src/engine/tagged.h"
 #include "src/links/drift.h"
 #include "src/stream/submit.h"
 #include "src/core/memory.h"
@@ -172,6 +173,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_mem_free(comm, comm->bounce_buffers.memory,
 		      &comm->bounce_buffers.handles);
 	engine_free_spare(comm);
+	tagged_free(comm);
 	prepare_free_all(comm);
 	/* Begin to close with all peers, so that they are waited for together.
 	 */

@@ -3,6 +3,7 @@
 #include "src/core/call.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/type.h"
 
@@ -59,8 +60,13 @@ static void text(enum coll coll, size_t count, int type, int op, int root,
 
 void call_text(const struct call *call, char *out, size_t len)
 {
+	size_t n;
+
 	text(call->coll, call->count, (int)call->type, (int)call->op,
 	     call->root, out, len);
+	n = strlen(out);
+	if (call->tag)
+		snprintf(out + n, len - n, " tag %d", call->tag);
 }
 
 #define CREATED 31 /* any operator that is not built in */

@@ -30,12 +30,14 @@ struct local_work {
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
-	dicomm_redop_t op;     /* as the user gave it */
-	int root;              /* or the peer of a send or receive; -1: none */
-	size_t count;          /* elements of one block; 0 for v-collectives */
-	uint8_t scalar[8];     /* of an operator that the user created */
-	const void *scalar_at; /* the scalar in device memory, or NULL */
-	const void *send;      /* the user's buffers */
+	dicomm_redop_t op; /* as the user gave it */
+	int root;          /* or the peer of a send or receive; -1: none */
+	size_t count;      /* elements of one block; 0 for v-collectives */
+	int tag;           /* of a send or receive */
+	dicomm_status_t *status; /* what a receive tells; or NULL */
+	uint8_t scalar[8];       /* of an operator that the user created */
+	const void *scalar_at;   /* the scalar in device memory, or NULL */
+	const void *send;        /* the user's buffers */
 	void *recv;
 	/* For send and for recv, if it is device memory: bit i says that
 	 * transport i reaches all bytes that the call uses; see

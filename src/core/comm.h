@@ -38,6 +38,7 @@ struct member;
 struct operation;
 struct peer_access;
 struct step_ops;
+struct tagged;
 struct user_buffer;
 
 /* A bounce buffer holds bytes that were read from a peer until they are
@@ -192,6 +193,10 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
+	struct tagged *tagged;             /* NULL until there is a tag */
+	/* Receives that wait for one from any source, which is the first */
+	struct operation *unbound;
+	int next_source; /* the first rank to look at */
 	struct created_op ops[COMM_OPS];
 	struct registrations registered;
 

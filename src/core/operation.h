@@ -31,6 +31,28 @@ struct flow {
 	uint64_t posted;
 };
 
+/* A send or receive with a tag; see src/engine/tagged.h. */
+enum tagged_state {
+	TAGGED_POSTED,
+	TAGGED_OFFERED, /* a send: the receiver is to say that it is ready */
+	TAGGED_FOUND,   /* a receive: this rank has to say that */
+	TAGGED_MOVING,  /* bytes go from the one to the other */
+	TAGGED_READING, /* a receive: it reads what a reference refers to */
+	TAGGED_DONE
+};
+
+struct tagged_op {
+	struct operation *next; /* in its list */
+	enum tagged_state state;
+	uint32_t id;      /* of the offer */
+	uint64_t moved;   /* bytes */
+	uint64_t reading; /* bytes that a read under way will add to that */
+	/* Of a send: the last message that has to be released. Of a receive:
+	 * the message with the reference. */
+	uint64_t seq;
+	struct tp_ref ref;
+};
+
 struct operation {
 	struct dicomm_comm *comm;
 	struct call call;
@@ -59,6 +81,11 @@ struct operation {
 	 * operation. */
 	struct waiter watch;
 	struct operation *next;
+	bool is_tagged;
+	/* A receive without a tag whose source, or whose place among the
+	 * receives from it, is not known yet; see src/engine/any_source.h. */
+	bool unbound;
+	struct tagged_op tagged;
 };
 
 #endif

@@ -139,6 +139,14 @@ static bool is_gone(struct dicomm_comm *comm, int peer)
 	return peer >= 0 && peer != comm->rank && comm_has_left(comm, peer);
 }
 
+static bool have_all_left(struct dicomm_comm *comm)
+{
+	for (int r = 0; r < comm->ranks; r++)
+		if (r != comm->rank && !comm_has_left(comm, r))
+			return false;
+	return comm->ranks > 1;
+}
+
 /* Returns the error if a transport has given up a peer that is still alive. */
 static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
@@ -172,6 +180,12 @@ static const char *queue_hint(const struct dicomm_comm *comm, char *text,
 	return text;
 }
 
+/* Is it a receive from any source? */
+static bool waits_for_any(const struct wait_for *f)
+{
+	return f->peer < 0 && f->call->coll == COLL_RECV && f->call->root < 0;
+}
+
 /* Warns that a peer is late; if no message is missing, that the device has not
  * finished its queue. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
@@ -182,7 +196,12 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 
 	call_text(f->call, text, sizeof(text));
 	comm_listen(comm);
-	if (f->peer >= 0)
+	if (waits_for_any(f))
+		log_warn("%s rank %d: operation %llu, %s: all ranks are late, "
+			 "waited %llu s to receive from any",
+			 comm->name, comm->rank, (unsigned long long)f->number,
+			 text, s);
+	else if (f->peer >= 0)
 		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
 			 "waited %llu s to %s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
@@ -203,6 +222,13 @@ static dicomm_result_t time_out(const struct wait_for *f)
 	char text[128], why[160];
 
 	call_text(f->call, text, sizeof(text));
+	if (waits_for_any(f))
+		return fault_raise(
+			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
+			"rank %d: operation %llu, %s: timed out after %d ms "
+			"waiting to receive from any rank",
+			comm->rank, (unsigned long long)f->number, text,
+			comm->timeout_ms);
 	if (f->peer < 0)
 		return fault_raise(
 			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
@@ -249,6 +275,11 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			f->peer, control_where(comm->control, f->peer),
 			comm->rank, (unsigned long long)f->number, text);
 	}
+	if (waits_for_any(f) && have_all_left(comm) && w->gone++)
+		return fault_raise(comm, DICOMM_ERR_REMOTE, comm->rank, true,
+				   "all other ranks left the communicator "
+				   "while rank %d waits to receive from any",
+				   comm->rank);
 	TRY(broken_transport(comm));
 	if (waits_for_itself(w, f)) {
 		call_text(f->call, text, sizeof(text));
@@ -259,7 +290,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			comm->rank, (unsigned long long)f->number, text);
 	}
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
-	    f->peer >= 0 && f->peer != comm->rank) {
+	    f->peer >= 0 && f->peer != comm->rank && !f->call->tag) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
 		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
 			return disagree(comm, f->peer, &pair);

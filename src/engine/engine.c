@@ -8,7 +8,9 @@
 #include "src/base/log.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
+#include "src/engine/any_source.h"
 #include "src/engine/step.h"
+#include "src/engine/tagged.h"
 #include "src/engine/prepare.h"
 #include "src/links/drift.h"
 #include "src/core/fault.h"
@@ -34,6 +36,11 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	f->call = &op->call;
 	f->number = op->number;
 	f->peer = -1;
+	if (op->is_tagged || op->unbound) {
+		f->peer = op->call.root;
+		f->sending = op->call.coll == COLL_SEND;
+		return;
+	}
 	if (!op->started) {
 		f->peer = drift_awaits(op->comm);
 		return;
@@ -161,6 +168,16 @@ static void dequeue(struct operation *op)
 	op->done = true;
 }
 
+/* Give the operation its place in the order of its queue. */
+static dicomm_result_t number(struct operation *op)
+{
+	TRY(prepare_get(op->comm, &op->call, &op->prep));
+	op->number = engine_number(op->comm, op->prep);
+	op->signature = prepared_signature(op->prep, op->number);
+	enqueue(op);
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 			       const struct call *call, struct operation **out)
 {
@@ -185,12 +202,16 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->before = op->after = op->next = NULL;
 	op->started = op->done = op->ending = false;
 	op->watch.since_ns = 0;
-	status = prepare_get(comm, &op->call, &op->prep);
+	op->is_tagged = call->tag;
+	op->unbound = false;
+	if (op->is_tagged)
+		status = tagged_post(op);
+	else if (any_source_holds(comm, call))
+		status = any_source_post(op);
+	else
+		status = number(op);
 	if (status != DICOMM_SUCCESS)
 		goto release;
-	op->number = engine_number(comm, op->prep);
-	op->signature = prepared_signature(op->prep, op->number);
-	enqueue(op);
 	*out = op;
 	return DICOMM_SUCCESS;
 
@@ -390,6 +411,36 @@ static void end(struct operation *op)
 	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
+	if (op->call.status)
+		*op->call.status = (dicomm_status_t){.source = op->call.root,
+						     .count = op->call.count};
+}
+
+static enum schedule_result turn_tagged(struct operation *op, bool *progressed)
+{
+	enum schedule_result r = tagged_turn(op, progressed);
+
+	if (r != SCHEDULE_DONE)
+		return r;
+	comm_tell_all(op->comm, TELL_MS);
+	drop_buffers(op);
+	op->done = true;
+	return r;
+}
+
+/* The operation may find its place among those of its peer. */
+static enum schedule_result find_place(struct operation *op)
+{
+	dicomm_result_t status = any_source_look(op);
+
+	if (status == DICOMM_SUCCESS)
+		status = number(op);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, op->call.root);
+	op->unbound = false;
+	return SCHEDULE_DONE;
 }
 
 void engine_drop(struct operation *op)
@@ -399,7 +450,13 @@ void engine_drop(struct operation *op)
 		op->comm->device_ops->quiesce(op->comm);
 	step_forget(op);
 	drop_buffers(op);
-	dequeue(op);
+	if (op->is_tagged)
+		tagged_drop(op);
+	else if (op->unbound)
+		any_source_drop(op);
+	else
+		dequeue(op);
+	op->done = true;
 }
 
 enum schedule_result engine_turn(struct operation *op, bool *progressed)
@@ -407,6 +464,16 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	enum schedule_result r;
 	dicomm_result_t status;
 
+	if (op->is_tagged)
+		return turn_tagged(op, progressed);
+	if (op->unbound) {
+		r = find_place(op);
+		if (r != SCHEDULE_DONE)
+			return r;
+		*progressed = true;
+	}
+	if (op->before)
+		return SCHEDULE_AGAIN;
 	if (!op->started) {
 		status = begin(op, progressed);
 		if (status == DICOMM_AGAIN)
