@@ -33,16 +33,16 @@ struct shm_host {
 };
 
 void shm_host_find(struct shm_host *host);
-/* Add the identity of this machine and the check, and put the address into
- * the blob. */
+/* Add the identity of `host`, this machine, and the check, and put the address
+ * into the blob. */
 void shm_address_pack(struct shm_address *a, const struct shm_host *host,
 		      struct tp_blob *blob);
 /* Returns false if the bytes are no address of shm; `why` says what is
  * wrong. */
 bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
 		       char *why, size_t len);
-/* Returns true if that rank is on this machine and in this pid namespace.
- * Otherwise `why` says what differs. */
+/* Returns true if that rank is on `host`, this machine, and in its pid
+ * namespace. Otherwise `why` says what differs. */
 bool shm_address_is_local(const struct shm_address *a,
 			  const struct shm_host *host, char *why, size_t len);
 

@@ -28,8 +28,8 @@
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* By nonce. A process may have a thousand ranks, and each looks for all
- * others. */
+/* Hash table of segments by nonce. A process may have a thousand ranks, and
+ * each of them looks for all others. */
 #define BUCKETS 1024 /* a power of two */
 static struct shm_segment *segments[BUCKETS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;

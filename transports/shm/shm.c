@@ -90,7 +90,8 @@ struct tp_peer {
 struct tp_device {
 	_Atomic bool aborted;
 	struct tp_config config;
-	struct shm_host host;    /* each of many ranks compares itself to it */
+	/* found once, since each of many peers is compared with it */
+	struct shm_host host;
 	struct shm_segment *seg; /* counted in its refs */
 	struct tp_peer *peers;
 	struct shm_offer offer;
