@@ -166,9 +166,9 @@ struct accel_work {
 	dicomm_result_t (*fold)(struct accel_stream *s, dicomm_datatype_t type,
 				dicomm_redop_t op, void *dst,
 				const void *const *src, int nsrc, size_t n);
-	/* Multiply n elements by one. The device reads that element at
-	 * scalar_at, in its memory, when the work runs. If scalar_at is NULL,
-	 * scalar holds the element's bits. */
+	/* Multiply n elements by a scalar, which is one element of the type.
+	 * The device reads it at scalar_at, in its memory, when the work runs.
+	 * If scalar_at is NULL, scalar holds its bits. */
 	dicomm_result_t (*scale)(struct accel_stream *s, dicomm_datatype_t type,
 				 void *dst, const void *a,
 				 const void *scalar_at, uint64_t scalar,

@@ -31,13 +31,13 @@
 #include "src/accel/gpu/device.h"
 #include "src/base/clock.h"
 
-/* event_try() looks for a number at this interval, and for this long at
- * most. */
+/* Intervals of event_try(), in nanoseconds: it looks for a number each TRY_NS,
+ * for at most ARRIVES_NS. */
 #define TRY_NS 20000
 #define ARRIVES_NS UINT64_C(2000000000)
-/* How long a word may stay unchanged before the library asks the driver whether
- * the device has failed. That call costs a thousandth of the interval, and an
- * error is still known soon enough. */
+/* How long a word may stay unchanged, in nanoseconds, before the library asks
+ * the driver whether the device has failed. That call costs a thousandth of the
+ * interval, and an error is still known soon enough. */
 #define SILENT_NS UINT64_C(1000000)
 /* Words start shortly before the wrap, so that each test runs through it,
  * rather than only after four thousand million operations. */

@@ -119,7 +119,7 @@ struct tp_device {
 	uint8_t nonce[VERBS_NONCE];
 	char listen[VERBS_TEXT];
 	struct verbs_conn *listener;
-	bool served; /* server.c counts it */
+	bool served; /* counted by server.c, in `served` there */
 	char host[40];
 };
 
