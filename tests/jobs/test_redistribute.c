@@ -3,6 +3,7 @@
  * counters, and calls that are refused. */
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -623,6 +624,40 @@ START_TEST(calls_that_are_wrong_are_refused_by_name)
 }
 END_TEST
 
+/* ---- a rank dies ---- */
+
+/* Rank 0 wants what rank 1 has, which dies. */
+static void outlive(struct job_rank *me)
+{
+	int data[4] = {1, 2, 3, 4}, got[4] = {0};
+	const void *source = data;
+	void *target = got;
+	dicomm_redistribute_t plan;
+	dicomm_result_t status;
+	struct swap s;
+
+	make_swap(&s);
+	JOB_TRY(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm));
+	if (me->rank)
+		raise(SIGKILL);
+	job_doing("to hear of the death of rank 1");
+	/* What rank 0 sends may not need rank 1; what it receives does. */
+	status = dicomm_redistribute_run(plan, &source, &target, NULL);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE, "status %d", (int)status);
+	JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 1"), "%s",
+		  dicomm_get_last_error(me->comm));
+	JOB_REFUSED(dicomm_redistribute_run(plan, &source, &target, NULL),
+		    DICOMM_ERR_REMOTE, "rank 1");
+	JOB_CHECK(!got[0] && !got[3], "rank 0 got %d of nobody", got[0]);
+	JOB_TRY(dicomm_redistribute_free(plan));
+}
+
+START_TEST(a_death_ends_a_run_by_name)
+{
+	job_run(&(struct job){.run = outlive, .ranks = 2, .may_die = 1 << 1});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("redistribute");
@@ -636,6 +671,7 @@ int main(void)
 		t, gradients_of_unlike_degrees_are_the_mean_over_tokens, 0, 12);
 	tcase_add_test(t, layouts_that_do_not_fit_are_refused_by_name);
 	tcase_add_test(t, calls_that_are_wrong_are_refused_by_name);
+	tcase_add_test(t, a_death_ends_a_run_by_name);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
