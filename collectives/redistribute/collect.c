@@ -305,7 +305,7 @@ dicomm_result_t collect_pieces(struct collect *c, const struct ways_input *in,
 	dicomm_result_t status;
 
 	TRY(rounds_make(&s.rounds, in->ranks, c->staging));
-	status = ways_walk(in, way, false, &fns, &s);
+	status = ways_walk(in, 1u << way, false, &fns, &s);
 	rounds_free(&s.rounds);
 	return status;
 }

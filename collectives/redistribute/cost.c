@@ -66,7 +66,7 @@ static uint64_t bytes_of(const struct ways_delivery *d)
 
 static dicomm_result_t deliver(void *ctx, const struct ways_delivery *d)
 {
-	struct sum *s = ctx;
+	struct sum *s = (struct sum *)ctx + d->way;
 	uint64_t bytes = bytes_of(d);
 
 	for (int t = 0; t < d->terms; t++)
@@ -83,7 +83,7 @@ static dicomm_result_t deliver(void *ctx, const struct ways_delivery *d)
 
 static dicomm_result_t keep(void *ctx, const struct ways_delivery *d)
 {
-	struct sum *s = ctx;
+	struct sum *s = (struct sum *)ctx + d->way;
 
 	s->work[d->owner.rank] += bytes_of(d);
 	s->work_bytes += bytes_of(d);
@@ -189,27 +189,43 @@ static bool make_hop(struct hop *h, const struct ways_input *in)
 	return h->met;
 }
 
-dicomm_result_t cost_of(const struct ways_input *in,
-			const struct estimate_params *params, dicomm_way_t way,
-			bool check, uint64_t staging, struct cost *out)
+static bool make_sum(struct sum *s, const struct ways_input *in)
+{
+	s->in = in;
+	s->work = calloc((size_t)in->ranks, sizeof(*s->work));
+	return s->work && make_hop(&s->hop[0], in) && make_hop(&s->hop[1], in);
+}
+
+static void free_sum(struct sum *s)
+{
+	for (int h = 0; h < 2; h++) {
+		free(s->hop[h].out);
+		free(s->hop[h].met);
+	}
+	free(s->work);
+}
+
+dicomm_result_t cost_of_ways(const struct ways_input *in,
+			     const struct estimate_params *params,
+			     uint64_t staging, struct cost out[WAYS])
 {
 	static const struct ways_fns fns = {deliver, keep};
-	struct sum s = {.in = in};
-	dicomm_result_t status;
+	struct sum s[WAYS] = {{.in = in}};
+	dicomm_result_t status = DICOMM_SUCCESS;
 
-	s.work = calloc((size_t)in->ranks, sizeof(*s.work));
-	if (s.work && make_hop(&s.hop[0], in) && make_hop(&s.hop[1], in))
-		status = ways_walk(in, way, check, &fns, &s);
-	else
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "redistribute: no memory for what %d ranks send",
-			      in->ranks);
+	for (int w = 1; w < WAYS; w++)
+		if (!make_sum(&s[w], in))
+			status = FAIL(DICOMM_ERR_NO_MEMORY,
+				      "redistribute: no memory for what %d "
+				      "ranks send",
+				      in->ranks);
 	if (status == DICOMM_SUCCESS)
-		finish(&s, params, staging, out);
-	for (int h = 0; h < 2; h++) {
-		free(s.hop[h].out);
-		free(s.hop[h].met);
+		status = ways_walk(in, (1 << WAYS) - 2, true, &fns, s);
+	out[0] = (struct cost){.ps = COST_UNKNOWN};
+	for (int w = 1; w < WAYS; w++) {
+		if (status == DICOMM_SUCCESS)
+			finish(&s[w], params, staging, &out[w]);
+		free_sum(&s[w]);
 	}
-	free(s.work);
 	return status;
 }

@@ -18,10 +18,11 @@ struct cost {
 
 #define COST_UNKNOWN UINT64_MAX
 
-/* Also checks that the layouts fit, if asked. staging: bytes that a rank can
- * move in one round. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY. */
-dicomm_result_t cost_of(const struct ways_input *in,
-			const struct estimate_params *params, dicomm_way_t way,
-			bool check, uint64_t staging, struct cost *out);
+/* Of each way, by its number. Says first whether the layouts fit. staging:
+ * bytes that a rank can move in one round. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY.
+ */
+dicomm_result_t cost_of_ways(const struct ways_input *in,
+			     const struct estimate_params *params,
+			     uint64_t staging, struct cost out[WAYS]);
 
 #endif

@@ -365,17 +365,11 @@ static dicomm_result_t choose(struct redist_plan *p,
 			      const struct redist_request *r,
 			      const struct ways_input *in, uint64_t staging)
 {
-	bool check = true;
-
-	for (int w = 0; w < WAYS; w++)
-		p->cost[w].ps = COST_UNKNOWN;
+	TRY(cost_of_ways(in, &r->params, staging, p->cost));
 	p->way = r->way;
-	for (dicomm_way_t w = DICOMM_WAY_DIRECT; w <= DICOMM_WAY_LEADER; w++) {
-		TRY(cost_of(in, &r->params, w, check, staging, &p->cost[w]));
-		check = false;
-		if (!r->way && (!p->way || p->cost[w].ps < p->cost[p->way].ps))
+	for (dicomm_way_t w = DICOMM_WAY_DIRECT; w < WAYS && !r->way; w++)
+		if (!p->way || p->cost[w].ps < p->cost[p->way].ps)
 			p->way = w;
-	}
 	return DICOMM_SUCCESS;
 }
 

@@ -10,15 +10,23 @@
 
 /* Copies that are looked at for the best one */
 #define COPIES_LOOKED 64
+/* Bytes of a share, and shares of a cell: smaller ones cost more messages than
+ * they save, and all shares are passed on to all. */
+#define SHARE_BYTES 4096
+#define SHARES 64
+/* Tensors of one layout in a row, as those of the layers of a model */
+#define OVERLAYS 16
 
 struct walk {
 	const struct ways_input *in;
-	dicomm_way_t way;
+	unsigned ways;
+	dicomm_way_t way; /* the one at hand */
 	bool check;
 	const struct ways_fns *fns;
 	void *ctx;
 	size_t tensor;
-	uint64_t *load; /* [rank]: bytes that it was chosen to send */
+	/* [rank]: bytes that it was chosen to send in the way at hand */
+	uint64_t *load, *loads[WAYS];
 	uint64_t cells;
 	/* Per rank: the cell in which it was last seen to want, or to have the
 	 * first term, and there the box */
@@ -159,34 +167,6 @@ static int share_axis(const struct overlay_cell *cell, int axes, uint32_t n)
 	return longest;
 }
 
-static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
-			       const struct overlay_cell *cell,
-			       struct ways_delivery *d)
-{
-	int axis = share_axis(cell, o->tensor->axes, w->nwanters);
-	int64_t len = cell->hi[axis] - cell->lo[axis];
-	uint64_t all = 0, sum = 0;
-
-	for (uint32_t i = 0; i < w->nwanters; i++)
-		all += share(w, w->wanters[i].rank);
-	for (uint32_t i = 0; i < w->nwanters; i++) {
-		/* Which rank is first changes from cell to cell: where cells
-		 * are too small for all, not the same ones get nothing. */
-		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
-		uint64_t next = sum + share(w, w->wanters[me].rank);
-
-		d->lo[axis] = cell->lo[axis] +
-			      (int64_t)((unsigned __int128)len * sum / all);
-		d->hi[axis] = cell->lo[axis] +
-			      (int64_t)((unsigned __int128)len * next / all);
-		sum = next;
-		if (d->lo[axis] == d->hi[axis])
-			continue;
-		TRY(deliver_to_one(w, o, cell, d, me));
-	}
-	return DICOMM_SUCCESS;
-}
-
 static uint32_t least_loaded(const struct walk *w)
 {
 	uint32_t best = 0;
@@ -196,6 +176,44 @@ static uint32_t least_loaded(const struct walk *w)
 		    w->load[w->wanters[best].rank])
 			best = i;
 	return best;
+}
+
+static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
+			       const struct overlay_cell *cell,
+			       struct ways_delivery *d)
+{
+	uint64_t bytes = boxes_elements(cell->lo, cell->hi, o->tensor->axes) *
+			 type_bytes(o->tensor->type);
+	uint32_t n = w->nwanters;
+	int64_t len;
+	uint64_t all = 0, sum = 0;
+	int axis;
+
+	if (n > SHARES)
+		n = SHARES;
+	if (n > 1 + bytes / SHARE_BYTES)
+		n = (uint32_t)(1 + bytes / SHARE_BYTES);
+	if (n == 1)
+		return deliver_to_one(w, o, cell, d, least_loaded(w));
+	axis = share_axis(cell, o->tensor->axes, n);
+	len = cell->hi[axis] - cell->lo[axis];
+	/* Who is first changes from cell to cell: where there are fewer shares
+	 * than ranks, not the same ones get nothing. */
+	for (uint32_t i = 0; i < n; i++)
+		all += share(w, w->wanters[(i + w->cells) % w->nwanters].rank);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
+		uint64_t next = sum + share(w, w->wanters[me].rank);
+
+		d->lo[axis] = cell->lo[axis] +
+			      (int64_t)((unsigned __int128)len * sum / all);
+		d->hi[axis] = cell->lo[axis] +
+			      (int64_t)((unsigned __int128)len * next / all);
+		sum = next;
+		if (d->lo[axis] != d->hi[axis])
+			TRY(deliver_to_one(w, o, cell, d, me));
+	}
+	return DICOMM_SUCCESS;
 }
 
 /* Ranks that want the cell, each once; of a copy, without those that have it:
@@ -240,7 +258,30 @@ static dicomm_result_t find_wanters(struct walk *w, const struct overlay *o,
 
 		d->owner = w->others[i];
 		d->from = &from;
-		TRY(w->fns->keep(w->ctx, d));
+		for (unsigned way = 1; way < WAYS; way++) {
+			d->way = (dicomm_way_t)way;
+			if (w->ways >> way & 1)
+				TRY(w->fns->keep(w->ctx, d));
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t take_way(struct walk *w, const struct overlay *o,
+				const struct overlay_cell *cell,
+				struct ways_delivery *d)
+{
+	if (w->nwanters > 1 && w->way == DICOMM_WAY_SCATTER)
+		return scatter(w, o, cell, d);
+	if (w->way == DICOMM_WAY_LEADER)
+		return deliver_to_one(w, o, cell, d, 0);
+	/* A sum is made once, by each rank in turn. Not only for its bytes:
+	 * what is sent to the next one would be overwritten in place. */
+	if (d->adds)
+		return deliver_to_one(w, o, cell, d, least_loaded(w));
+	for (uint32_t i = 0; i < w->nwanters; i++) {
+		d->owner = w->wanters[i];
+		TRY(deliver(w, o, cell, d));
 	}
 	return DICOMM_SUCCESS;
 }
@@ -249,7 +290,7 @@ static dicomm_result_t take_cell(void *ctx, const struct overlay *o,
 				 const struct overlay_cell *cell)
 {
 	struct walk *w = ctx;
-	const dicomm_tensor_t *t = o->tensor;
+	const dicomm_tensor_t *t = &w->in->tensors[w->tensor];
 	struct ways_delivery d = {.tensor = w->tensor,
 				  .overlay = o,
 				  .terms = t->terms ? t->terms : 1};
@@ -264,26 +305,22 @@ static dicomm_result_t take_cell(void *ctx, const struct overlay *o,
 	memcpy(d.hi, cell->hi, sizeof(d.hi));
 	d.adds = d.terms > 1 || (t->weights && t->weights[0] != 1);
 	TRY(find_wanters(w, o, cell, &d));
-	if (!w->nwanters)
-		return DICOMM_SUCCESS;
-	if (w->nwanters > 1 && w->way == DICOMM_WAY_SCATTER)
-		return scatter(w, o, cell, &d);
-	if (w->way == DICOMM_WAY_LEADER)
-		return deliver_to_one(w, o, cell, &d, 0);
-	/* A sum is made once, by each rank in turn. Not only for its bytes:
-	 * what is sent to the next one would be overwritten in place. */
-	if (d.adds)
-		return deliver_to_one(w, o, cell, &d, least_loaded(w));
-	for (uint32_t i = 0; i < w->nwanters; i++) {
-		d.owner = w->wanters[i];
-		TRY(deliver(w, o, cell, &d));
+	for (unsigned way = 1; way < WAYS && w->nwanters; way++) {
+		struct ways_delivery of = d;
+
+		if (!(w->ways >> way & 1))
+			continue;
+		of.way = w->way = (dicomm_way_t)way;
+		w->load = w->loads[way];
+		TRY(take_way(w, o, cell, &of));
 	}
 	return DICOMM_SUCCESS;
 }
 
 static void free_walk(struct walk *w)
 {
-	free(w->load);
+	for (int i = 0; i < WAYS; i++)
+		free(w->loads[i]);
 	free(w->wants);
 	free(w->has);
 	free(w->has_box);
@@ -321,34 +358,63 @@ static dicomm_result_t make_room(struct walk *w, const dicomm_tensor_t *t)
 			   t->targets, terms);
 }
 
-dicomm_result_t ways_walk(const struct ways_input *in, dicomm_way_t way,
+/* Does an overlay of one serve the other? */
+static bool same_layout(const dicomm_tensor_t *a, const dicomm_tensor_t *b)
+{
+	return a->source == b->source && a->sources == b->sources &&
+	       a->target == b->target && a->targets == b->targets &&
+	       a->terms == b->terms && a->type == b->type &&
+	       a->axes == b->axes &&
+	       !memcmp(a->shape, b->shape, (size_t)a->axes * sizeof(*a->shape));
+}
+
+/* The overlay of a tensor, from those that are kept if it is there */
+static dicomm_result_t find_overlay(struct overlay *kept, unsigned *next,
+				    const dicomm_tensor_t *t,
+				    struct overlay **out)
+{
+	for (unsigned i = 0; i < OVERLAYS; i++)
+		if (kept[i].tensor && same_layout(kept[i].tensor, t)) {
+			*out = &kept[i];
+			return DICOMM_SUCCESS;
+		}
+	*out = &kept[*next];
+	*next = (*next + 1) % OVERLAYS;
+	overlay_free(*out);
+	return overlay_make(*out, t);
+}
+
+dicomm_result_t ways_walk(const struct ways_input *in, unsigned ways,
 			  bool check, const struct ways_fns *fns, void *ctx)
 {
 	struct walk w = {
-		.in = in, .way = way, .check = check, .fns = fns, .ctx = ctx};
+		.in = in, .ways = ways, .check = check, .fns = fns, .ctx = ctx};
+	struct overlay kept[OVERLAYS] = {{.tensor = NULL}}, *o;
 	size_t ranks = (size_t)in->ranks;
 	dicomm_result_t status = DICOMM_SUCCESS;
+	bool good = true;
+	unsigned next = 0;
 
-	w.load = calloc(ranks, sizeof(*w.load));
+	for (int i = 0; i < WAYS; i++) {
+		w.loads[i] = calloc(ranks, sizeof(*w.loads[i]));
+		good = good && w.loads[i];
+	}
 	w.wants = calloc(ranks, sizeof(*w.wants));
 	w.has = calloc(ranks, sizeof(*w.has));
 	w.has_box = calloc(ranks, sizeof(*w.has_box));
-	if (!w.load || !w.wants || !w.has || !w.has_box)
+	if (!good || !w.wants || !w.has || !w.has_box)
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "redistribute: no memory for %zu ranks", ranks);
 	for (size_t i = 0; i < in->n && status == DICOMM_SUCCESS; i++) {
-		struct overlay o;
-
 		w.tensor = i;
 		status = make_room(&w, &in->tensors[i]);
-		if (status != DICOMM_SUCCESS)
-			break;
-		status = overlay_make(&o, &in->tensors[i]);
-		if (status != DICOMM_SUCCESS)
-			break;
-		status = overlay_walk(&o, take_cell, &w);
-		overlay_free(&o);
+		if (status == DICOMM_SUCCESS)
+			status = find_overlay(kept, &next, &in->tensors[i], &o);
+		if (status == DICOMM_SUCCESS)
+			status = overlay_walk(o, take_cell, &w);
 	}
+	for (unsigned i = 0; i < OVERLAYS; i++)
+		overlay_free(&kept[i]);
 	free_walk(&w);
 	return status;
 }

@@ -25,6 +25,7 @@ struct ways_input {
 };
 
 struct ways_delivery {
+	dicomm_way_t way;
 	size_t tensor;
 	const struct overlay *overlay;
 	int64_t lo[DICOMM_AXES], hi[DICOMM_AXES];
@@ -47,9 +48,10 @@ struct ways_fns {
 	dicomm_result_t (*keep)(void *ctx, const struct ways_delivery *d);
 };
 
-/* All deliveries, in an order that is the same on all ranks. check: first say
- * whether layouts fit. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY. */
-dicomm_result_t ways_walk(const struct ways_input *in, dicomm_way_t way,
+/* All deliveries of some ways (bit w: way w), in an order that is the same on
+ * all ranks, and does not depend on the other ways. check: first say whether
+ * layouts fit. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY. */
+dicomm_result_t ways_walk(const struct ways_input *in, unsigned ways,
 			  bool check, const struct ways_fns *fns, void *ctx);
 
 #endif

@@ -66,4 +66,16 @@ if ! examples/several_ranks_one_process >"$out/0"; then
 	bad=1
 fi
 expect several_ranks_one_process 0 "4 ranks in one thread, 0 wrong"
+
+run stage_boundary 6
+for rank in 4 5; do
+	expect stage_boundary $rank \
+		"rank $rank: 4 batches of 524288 bytes, sent 262144 each, 0 wrong"
+done
+
+run weights 6
+for rank in 4 5; do
+	expect weights $rank \
+		"rank $rank: 3 updates of 20 matrices by 4 messages, 0 wrong"
+done
 exit $bad

@@ -3,11 +3,14 @@
  * counters, and calls that are refused. */
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/arithmetic.h"
+#include "tests/support/cast.h"
+#include "tests/support/element.h"
 #include "tests/support/job.h"
 #include "tests/support/layouts.h"
 #include "tests/support/runner.h"
@@ -139,6 +142,112 @@ START_TEST(random_layouts_are_as_defined)
 			      .ranks = ranks[_i],
 			      .threads = _i % 3 == 2,
 			      .timeout_s = 50});
+}
+END_TEST
+
+/* ---- unlike devices ---- */
+
+/* Memory of the rank's device with these bytes */
+static void *to_device(const struct job_rank *me, void *bytes, size_t n)
+{
+	void *at = NULL;
+
+	JOB_TRY(dicomm_comm_mem_alloc(me->comm, &at, n + 1));
+	JOB_TRY(dicomm_comm_memcpy(me->comm, at, bytes, n, NULL));
+	free(bytes);
+	return at;
+}
+
+/* Devices take no weights of narrow floats. */
+static void simplify(struct layouts *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		dicomm_tensor_t *t = &l->tensors[i];
+
+		if (element_bytes(t->type) > 2)
+			continue;
+		free((void *)(size_t)t->weights);
+		t->weights = NULL;
+	}
+}
+
+static void run_on_device(const struct job_rank *me, unsigned seed)
+{
+	const void *source[LAYOUTS_TENSORS];
+	void *target[LAYOUTS_TENSORS], *back;
+	dicomm_redistribute_config_t config =
+		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
+	dicomm_redistribute_t plan;
+	char text[600], wrong[200];
+	struct layouts l;
+
+	layouts_draw(&l, seed, me->ranks, me->ranks, me->ranks, 6);
+	simplify(&l);
+	layouts_text(&l, text, sizeof(text));
+	job_doing("seed %u: %s", seed, text);
+	config.way = (dicomm_way_t)(seed % 4);
+	JOB_TRY(dicomm_redistribute_plan(&plan, l.tensors, l.n, &config,
+					 me->comm));
+	for (size_t i = 0; i < l.n; i++) {
+		const dicomm_tensor_t *t = &l.tensors[i];
+
+		source[i] =
+			to_device(me, layouts_source(l.tensors, i, me->rank),
+				  layouts_bytes(t, me->rank, false));
+		target[i] = to_device(me, layouts_target(t, me->rank),
+				      layouts_bytes(t, me->rank, true));
+	}
+	JOB_TRY(dicomm_redistribute_run(plan, source, target, NULL));
+	JOB_TRY(dicomm_comm_stream_synchronize(me->comm, NULL));
+	for (size_t i = 0; i < l.n; i++) {
+		size_t n = layouts_bytes(&l.tensors[i], me->rank, true);
+
+		back = malloc(n + 1);
+		JOB_TRY(dicomm_comm_memcpy(me->comm, back, target[i], n, NULL));
+		JOB_CHECK(layouts_right(l.tensors, i, me->rank, back, wrong,
+					sizeof(wrong)),
+			  "seed %u, %s: %s", seed, text, wrong);
+		free(back);
+		JOB_TRY(dicomm_mem_free((void *)(size_t)source[i]));
+		JOB_TRY(dicomm_mem_free(target[i]));
+	}
+	JOB_TRY(dicomm_redistribute_free(plan));
+	layouts_free(&l);
+}
+
+static void refuse_on_device(const struct job_rank *me)
+{
+	static const double half[] = {0.5};
+	dicomm_tensor_t t = DICOMM_TENSOR_INITIALIZER;
+	dicomm_box_t source = {.rank = 0, .hi = {8}}, target = source;
+	dicomm_redistribute_t plan;
+
+	target.rank = 1;
+	t.type = DICOMM_BFLOAT16;
+	t.axes = 1;
+	t.shape[0] = 8;
+	t.source = &source;
+	t.target = &target;
+	t.sources = t.targets = 1;
+	t.weights = half;
+	JOB_REFUSED(dicomm_redistribute_plan(&plan, &t, 1, NULL, me->comm),
+		    DICOMM_ERR_UNSUPPORTED, "redistribute");
+}
+
+static void run_on_devices(struct job_rank *me, struct gadget *g)
+{
+	(void)g;
+	for (unsigned i = 0; i < (job_is_sanitized() ? 4 : 12); i++)
+		run_on_device(me, 5000 + i);
+	refuse_on_device(me);
+}
+
+START_TEST(unlike_devices_redistribute)
+{
+	struct cast cast = {.run = run_on_devices};
+
+	memcpy(cast.device, cast_unlike, sizeof(cast.device));
+	cast_play(&cast, CAST_DEVICES);
 }
 END_TEST
 
@@ -515,6 +624,40 @@ START_TEST(calls_that_are_wrong_are_refused_by_name)
 }
 END_TEST
 
+/* ---- a rank dies ---- */
+
+/* Rank 0 wants what rank 1 has, which dies. */
+static void outlive(struct job_rank *me)
+{
+	int data[4] = {1, 2, 3, 4}, got[4] = {0};
+	const void *source = data;
+	void *target = got;
+	dicomm_redistribute_t plan;
+	dicomm_result_t status;
+	struct swap s;
+
+	make_swap(&s);
+	JOB_TRY(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm));
+	if (me->rank)
+		raise(SIGKILL);
+	job_doing("to hear of the death of rank 1");
+	/* What rank 0 sends may not need rank 1; what it receives does. */
+	status = dicomm_redistribute_run(plan, &source, &target, NULL);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE, "status %d", (int)status);
+	JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 1"), "%s",
+		  dicomm_get_last_error(me->comm));
+	JOB_REFUSED(dicomm_redistribute_run(plan, &source, &target, NULL),
+		    DICOMM_ERR_REMOTE, "rank 1");
+	JOB_CHECK(!got[0] && !got[3], "rank 0 got %d of nobody", got[0]);
+	JOB_TRY(dicomm_redistribute_free(plan));
+}
+
+START_TEST(a_death_ends_a_run_by_name)
+{
+	job_run(&(struct job){.run = outlive, .ranks = 2, .may_die = 1 << 1});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("redistribute");
@@ -522,11 +665,13 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, random_layouts_are_as_defined, 0, 6);
+	tcase_add_test(t, unlike_devices_redistribute);
 	tcase_add_test(t, one_copy_crosses_a_boundary);
 	tcase_add_loop_test(
 		t, gradients_of_unlike_degrees_are_the_mean_over_tokens, 0, 12);
 	tcase_add_test(t, layouts_that_do_not_fit_are_refused_by_name);
 	tcase_add_test(t, calls_that_are_wrong_are_refused_by_name);
+	tcase_add_test(t, a_death_ends_a_run_by_name);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }

@@ -3,12 +3,11 @@
  * plain loops. */
 #include <check.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
-#include "src/base/log.h"
-#include "src/base/type.h"
 #include "tests/plans/redist.h"
 #include "tests/support/job.h"
 #include "tests/support/layouts.h"
@@ -70,6 +69,146 @@ START_TEST(random_layouts_are_as_defined)
 }
 END_TEST
 
+/* ---- many ranks, many tensors ---- */
+
+/* A tensor on a mesh of replicas, each of which shards it by `degree` */
+static dicomm_box_t *shard(const int *ranks, int replicas, int degree,
+			   const dicomm_tensor_t *t, int axis)
+{
+	dicomm_mesh_t mesh = {
+		.dims = 2, .extent = {replicas, degree}, .ranks = ranks};
+	dicomm_box_t *boxes =
+		malloc((size_t)(replicas * degree) * sizeof(*boxes));
+
+	mesh.placements[1].kind = axis < 0 ? DICOMM_REPLICATE : DICOMM_SHARD;
+	mesh.placements[1].axis = axis < 0 ? 0 : axis;
+	ck_assert_int_eq(dicomm_mesh_boxes(&mesh, t->axes, t->shape, 0, boxes),
+			 DICOMM_SUCCESS);
+	return boxes;
+}
+
+/* Tensors of a layer: sharded by columns, by rows, or replicated */
+#define LAYER 12
+static const struct {
+	int64_t rows, columns;
+	int axis;
+} layer[LAYER] = {{64, 0, -1},  {64, 64, 0}, {64, 16, 0},  {64, 16, 0},
+		  {64, 64, 1},  {64, 0, -1}, {176, 64, 0}, {176, 64, 0},
+		  {64, 176, 1}, {64, 0, -1}, {8, 0, -1},   {256, 64, 0}};
+
+static void make_layer(dicomm_tensor_t *t, const int *ranks, int from_replicas,
+		       int from_degree, int to_replicas, int to_degree)
+{
+	for (int i = 0; i < LAYER; i++) {
+		t[i] = (dicomm_tensor_t)DICOMM_TENSOR_INITIALIZER;
+		t[i].type = DICOMM_BFLOAT16;
+		t[i].axes = layer[i].columns ? 2 : 1;
+		t[i].shape[0] = layer[i].rows;
+		t[i].shape[1] = layer[i].columns;
+		t[i].sources = (size_t)(from_replicas * from_degree);
+		t[i].targets = (size_t)(to_replicas * to_degree);
+		t[i].source = shard(ranks, from_replicas, from_degree, &t[i],
+				    layer[i].axis);
+		t[i].target = shard(ranks + t[i].sources, to_replicas,
+				    to_degree, &t[i], layer[i].axis);
+	}
+}
+
+static void free_layer(dicomm_tensor_t *t)
+{
+	for (int i = 0; i < LAYER; i++) {
+		free((void *)(uintptr_t)t[i].source);
+		free((void *)(uintptr_t)t[i].target);
+	}
+}
+
+#define MANY 1000
+
+/* Bar: 2 s and 256 MiB on rank 0, all tensors of the model in one plan. */
+START_TEST(a_large_plan_is_made_in_time_and_memory)
+{
+	dicomm_tensor_t t[LAYER], *all = calloc(MANY, sizeof(*all));
+	struct redist_request r = {
+		.tensors = all, .n = MANY, .ranks = 1536, .params = params};
+	struct redist_plan *plan;
+	struct rusage usage;
+	int ranks[1536];
+	clock_t begin;
+	double s;
+
+	for (int i = 0; i < 1536; i++)
+		ranks[i] = i;
+	r.params.node_ranks = r.params.node_cores = 1536;
+	make_layer(t, ranks, 128, 8, 32, 16);
+	for (int i = 0; i < MANY; i++)
+		all[i] = t[i % LAYER];
+	begin = clock();
+	ck_assert_int_eq(redist_plan_make(&r, &plan), DICOMM_SUCCESS);
+	s = (double)(clock() - begin) / CLOCKS_PER_SEC;
+	getrusage(RUSAGE_SELF, &usage);
+	printf("1,024 to 512 ranks, %d tensors: %.2f s, %ld KiB, %s, %zu "
+	       "messages of rank 0 in %u rounds\n",
+	       MANY, s, usage.ru_maxrss, redist_way_name(plan->way),
+	       (size_t)plan->messages_sent, plan->nrounds);
+	if (!job_is_sanitized()) {
+		ck_assert_double_le(s, 2);
+		ck_assert_int_le(usage.ru_maxrss, 256 << 10);
+	}
+	redist_plan_free(plan);
+	free_layer(t);
+	free(all);
+}
+END_TEST
+
+/* ---- messages ---- */
+
+/* Gradients of a layer, of a replica of degree 2 and one of degree 4, of which
+ * each gets the sum. */
+START_TEST(messages_are_as_many_as_pairs_of_ranks)
+{
+	static const int ranks[] = {0, 1, 2, 3, 4, 5};
+	dicomm_tensor_t t[LAYER];
+	struct redist_request r = {.tensors = t,
+				   .n = LAYER,
+				   .ranks = 6,
+				   .params = params,
+				   .way = DICOMM_WAY_DIRECT};
+	uint64_t many, one;
+
+	make_layer(t, ranks, 1, 2, 1, 4);
+	for (int i = 0; i < LAYER; i++) {
+		dicomm_box_t *both = malloc(6 * sizeof(*both));
+
+		memcpy(both, t[i].source, 2 * sizeof(*both));
+		memcpy(both + 2, t[i].target, 4 * sizeof(*both));
+		free((void *)(uintptr_t)t[i].source);
+		free((void *)(uintptr_t)t[i].target);
+		for (int k = 2; k < 6; k++)
+			both[k].term = 1;
+		t[i].source = both;
+		t[i].target = NULL;
+		t[i].sources = t[i].targets = 6;
+		t[i].terms = 2;
+		/* Small ones: no piece is a message of its own. */
+		t[i].type = DICOMM_UINT8;
+	}
+	for (int i = 0; i < LAYER; i++)
+		t[i].target = t[i].source;
+	many = redist_run(&r, "gradients of a layer");
+	r.n = 2;
+	one = redist_run(&r, "gradients of two tensors");
+	printf("gradients of a layer, degrees 2 and 4: %zu messages for %d "
+	       "tensors, %zu for 2\n",
+	       (size_t)many, LAYER, (size_t)one);
+	/* Ranks that have a part of one tensor in common exchange terms, and
+	 * results: each of 2 with each of 4, both ways, twice. */
+	ck_assert_uint_le(many, 2 * 2 * 2 * 4 + 2 * 3 * 5);
+	for (int i = 0; i < LAYER; i++)
+		t[i].target = NULL;
+	free_layer(t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("redistribute");
@@ -77,6 +216,8 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, random_layouts_are_as_defined, 0, SIZES);
+	tcase_add_test(t, a_large_plan_is_made_in_time_and_memory);
+	tcase_add_test(t, messages_are_as_many_as_pairs_of_ranks);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
