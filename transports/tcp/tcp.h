@@ -240,7 +240,7 @@ struct tp_device {
 	uint32_t reads; /* numbered so far */
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
-	uint32_t open;                   /* of them, those that are */
+	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	uint32_t unfinished;    /* greetings, calls to be repeated, deafness */
 	bool owes;              /* some link has to say something */
 	uint64_t tick_ms;       /* when to look at the unfinished */
