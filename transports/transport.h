@@ -235,7 +235,8 @@ struct transport {
 				     struct tp_peer **out);
 	void (*limits)(const struct tp_peer *peer, struct tp_limits *limits);
 	/* Connect one direction, at the first message. AGAIN: the other side
-	 * has not done its part yet. SUCCESS: *out is filled in, and valid
+	 * has not done its part yet; it may do that at any time, since only the
+	 * caller knows how long to wait. SUCCESS: *out is filled in, and valid
 	 * until peer_close(). */
 	dicomm_result_t (*connect_out)(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *out);

@@ -8,11 +8,10 @@
 
 #include "src/core/comm.h"
 
-/* Connects the sending side of a channel. Waits for the peer, at most
- * DICOMM_BOOTSTRAP_TIMEOUT. Returns DICOMM_ERR_REMOTE if the peer has left,
- * DICOMM_ERR_TIMEOUT, or DICOMM_ERR_ABORTED. */
-dicomm_result_t comm_connect_out(struct dicomm_comm *comm, struct peer *peer,
-				 enum tp_class c);
+/* Connects the sending side of a channel. Returns DICOMM_AGAIN if the peer has
+ * not done its part yet: whoever wants to send tries again, and waits as for a
+ * message. Returns DICOMM_ERR_ABORTED or DICOMM_ERR_REMOTE if it never will. */
+dicomm_result_t comm_connect_out(struct peer *peer, enum tp_class c);
 /* Connects the receiving side. Returns DICOMM_AGAIN until the peer has begun to
  * send. */
 dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,

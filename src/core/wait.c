@@ -180,6 +180,19 @@ static const char *queue_hint(const struct dicomm_comm *comm, char *text,
 	return text;
 }
 
+/* What this rank cannot do before the peer does its part */
+static const char *doing(const struct wait_for *f)
+{
+	const struct channel *channel = f->comm->peers[f->peer].channel;
+
+	if (!f->sending)
+		return "receive from";
+	for (int c = 0; c < TP_CLASSES; c++)
+		if (channel[c].out.released)
+			return "send to";
+	return "connect to";
+}
+
 /* Is it a receive from any source? */
 static bool waits_for_any(const struct wait_for *f)
 {
@@ -203,10 +216,9 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 			 text, s);
 	else if (f->peer >= 0)
 		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
-			 "waited %llu s to %s",
+			 "waited %llu s to %s it",
 			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, f->peer, s,
-			 f->sending ? "send to it" : "receive from it");
+			 text, f->peer, s, doing(f));
 	else
 		log_warn("%s rank %d: operation %llu, %s: %s is late, waited "
 			 "%llu s for it%s",
@@ -241,8 +253,7 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			   "rank %d: operation %llu, %s: timed out after %d ms "
 			   "waiting to %s rank %d (%s)",
 			   comm->rank, (unsigned long long)f->number, text,
-			   comm->timeout_ms,
-			   f->sending ? "send to" : "receive from", f->peer,
+			   comm->timeout_ms, doing(f), f->peer,
 			   control_where(comm->control, f->peer));
 }
 

@@ -401,6 +401,7 @@ static void end(struct operation *op)
 		channel->in_base += messages_of(op, pair, false);
 		pass_turn(e, pair);
 	}
+	e->is_fast = e->may_be_fast; /* all channels are connected */
 	if (e->expected_ns)
 		drift_record(op,
 			     (op->ended_ns ? op->ended_ns : clock_ns()) -

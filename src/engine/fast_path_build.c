@@ -160,6 +160,6 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 		e->nfast++;
 		count(e, f);
 	}
-	e->is_fast = true;
+	e->may_be_fast = true;
 	return DICOMM_SUCCESS;
 }

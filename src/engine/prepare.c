@@ -169,20 +169,24 @@ static bool carries(const struct prepared *e, const struct call *call,
 		     prepared_extent(e, call, &s->a, (n - 1) / e->slice).n);
 }
 
-/* Connect only to peers that are sent something. Others may have finished and
- * left. */
+/* Begin to connect to all peers at once, but only to those that are sent
+ * something: others may have finished and left. Each step waits for its own
+ * peer (step.c). */
 static dicomm_result_t connect_pairs(struct prepared *e,
 				     struct dicomm_comm *comm,
 				     const struct call *call)
 {
 	const struct plan *p = &e->plan;
+	dicomm_result_t status;
 
 	for (uint32_t i = 0; i < p->nsteps && e->slices; i++) {
 		const struct step *s = &p->steps[i];
 
-		if (s->kind == STEP_SEND && carries(e, call, s))
-			TRY(comm_connect_out(comm, &comm->peers[s->peer],
-					     e->class));
+		if (s->kind != STEP_SEND || !carries(e, call, s))
+			continue;
+		status = comm_connect_out(&comm->peers[s->peer], e->class);
+		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
+			return status;
 	}
 	return DICOMM_SUCCESS;
 }

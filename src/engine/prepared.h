@@ -85,6 +85,7 @@ struct prepared {
 	struct fast_step *fast_steps;
 	uint32_t nfast;
 	bool is_fast;
+	bool may_be_fast; /* once its channels are connected */
 	/* What is sent is ready as a whole and is not written. */
 	bool may_refer;
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;

@@ -695,6 +695,25 @@ static enum schedule_result start_recv(struct operation *op,
 	return SCHEDULE_DONE;
 }
 
+/* A piece without elements needs no connection, for its receiver may have
+ * left. */
+static enum schedule_result start_send(struct operation *op,
+				       const struct step *step, uint32_t s,
+				       uint64_t k, uint64_t seq)
+{
+	struct peer *peer = &op->comm->peers[step->peer];
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!peer->channel[op->prep->class].out.released &&
+	    step_locate(op, &step->a, k).n)
+		status = comm_connect_out(peer, op->prep->class);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, step->peer);
+	return ops_of(op)->send(op, step, s, k, seq);
+}
+
 static enum schedule_result start(void *ctx, const struct step *step,
 				  uint32_t s, uint64_t slice, uint64_t number)
 {
@@ -707,7 +726,7 @@ static enum schedule_result start(void *ctx, const struct step *step,
 		return SCHEDULE_DONE;
 	seq = seq_of(op, step, number);
 	if (step->kind == STEP_SEND)
-		return ops_of(op)->send(op, step, s, slice, seq);
+		return start_send(op, step, s, slice, seq);
 	return start_recv(op, step, s, slice, seq);
 }
 

@@ -111,6 +111,7 @@ static dicomm_result_t connect_to(struct dicomm_comm *comm, int rank)
 {
 	struct partner *to = partner_of(comm, rank);
 	struct peer *peer;
+	dicomm_result_t status;
 
 	TRY(comm_peer(comm, rank, &peer));
 	if (peer->limits.eager_bytes <= sizeof(struct head))
@@ -122,7 +123,17 @@ static dicomm_result_t connect_to(struct dicomm_comm *comm, int rank)
 	if (!to->room)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "tags: no memory for messages to rank %d", rank);
-	return comm_connect_out(comm, peer, TP_TAGGED);
+	/* The messages wait until it is connected. */
+	status = comm_connect_out(peer, TP_TAGGED);
+	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+}
+
+static dicomm_result_t may_leave(struct peer *peer, uint64_t seq)
+{
+	TRY(comm_connect_out(peer, TP_TAGGED));
+	return message_may_leave(peer, channel_of(peer), seq, false)
+		       ? DICOMM_SUCCESS
+		       : DICOMM_AGAIN;
 }
 
 /* Put the next message. AGAIN: later. */
@@ -133,8 +144,7 @@ static dicomm_result_t put(struct peer *peer, uint32_t signature,
 	uint64_t seq = channel->out_base + 1;
 	dicomm_result_t status;
 
-	if (!message_may_leave(peer, channel, seq, false))
-		return DICOMM_AGAIN;
+	TRY(may_leave(peer, seq));
 	status = peer->transport->put(peer->tp, TP_TAGGED, seq, signature, kind,
 				      body, len);
 	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
@@ -153,8 +163,7 @@ static dicomm_result_t put_head(struct dicomm_comm *comm, int rank,
 	dicomm_result_t status;
 
 	/* Before that, the transport may still read the room. */
-	if (!message_may_leave(peer, channel, seq, false))
-		return DICOMM_AGAIN;
+	TRY(may_leave(peer, seq));
 	head.taken = to->taken;
 	memcpy(room, &head, sizeof(head));
 	if (len)

@@ -41,7 +41,7 @@ dicomm_result_t internal_put(const struct internal_messages *t, int rank,
 	uint64_t seq;
 
 	TRY(channel_to(t, rank, &peer, &channel));
-	TRY(comm_connect_out(t->comm, peer, TP_COLLECTIVE));
+	TRY(comm_connect_out(peer, TP_COLLECTIVE));
 	seq = channel->out_base + 1;
 	if (seq >
 	    atomic_load_explicit(channel->out.released, memory_order_acquire) +

@@ -317,6 +317,112 @@ START_TEST(who_is_stopped_is_late_not_dead)
 }
 END_TEST
 
+/* ---- stopped before anybody has connected to it ---- */
+
+#define CONNECT_MS 1500
+#define CALLS 20
+
+static void stop_unconnected(const void *arg)
+{
+	struct word *w = job_board();
+
+	(void)arg;
+	wait_for(&w->stop, "the stop");
+	kill(job_pid(1), SIGSTOP);
+	job_sleep_ms(100);
+	atomic_store(&w->stopped, true);
+	wait_for(&w->go, "the end");
+	kill(job_pid(1), SIGCONT);
+}
+
+/* Rank 0 sends to rank 1, which is stopped, and works with rank 2 meanwhile, by
+ * the same thread of the library. */
+static void send_to_stopped(struct job_rank *me, dicomm_comm_t rest)
+{
+	dicomm_stream_t stuck, busy;
+	float one = 1, sum;
+	dicomm_result_t status;
+	double begin = job_seconds();
+
+	JOB_TRY(dicomm_host_stream_create(&stuck));
+	JOB_TRY(dicomm_host_stream_create(&busy));
+	JOB_TRY(dicomm_send(&one, 1, DICOMM_FLOAT32, 1, me->comm, stuck));
+	for (int i = 0; i < CALLS; i++) {
+		JOB_TRY(dicomm_allreduce(&one, &sum, 1, DICOMM_FLOAT32,
+					 DICOMM_SUM, rest, busy));
+		JOB_TRY(dicomm_host_stream_synchronize(busy));
+		JOB_CHECK(sum == 2, "the sum is %g", (double)sum);
+		if (i)
+			continue;
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &status));
+		JOB_CHECK(status == DICOMM_SUCCESS,
+			  "nothing moved until %s, after %.1f s",
+			  dicomm_get_error_string(status),
+			  job_seconds() - begin);
+	}
+	JOB_REFUSED(dicomm_host_stream_synchronize(stuck), DICOMM_ERR_TIMEOUT,
+		    "timed out after 1500 ms");
+	JOB_CHECK(strstr(dicomm_get_last_error(NULL), "to rank 1"), "%s",
+		  dicomm_get_last_error(NULL));
+	check_time("time-out while it connects", begin, CONNECT_MS / 1e3);
+	JOB_TRY(dicomm_host_stream_destroy(stuck));
+	JOB_TRY(dicomm_host_stream_destroy(busy));
+}
+
+static void connect_to_stopped(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	static struct sink sink;
+	struct word *w = job_board();
+	dicomm_comm_t rest = NULL;
+	float one = 1, sum;
+
+	config.timeout_ms = CONNECT_MS;
+	config.log_fn = note;
+	config.log_ctx = &sink;
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	JOB_TRY(dicomm_comm_split(me->comm,
+				  me->rank == 1 ? DICOMM_SPLIT_NOCOLOR : 0, 0,
+				  &rest, NULL));
+	job_barrier();
+	if (me->rank == 1) {
+		atomic_store(&w->stop, true);
+		wait_for(&w->go, "the end");
+	}
+	wait_for(&w->stopped, "the stop");
+	if (me->rank == 0) {
+		send_to_stopped(me, rest);
+		JOB_CHECK(sink.warnings && sink.named == sink.warnings,
+			  "%d warnings, %d of them name rank 1: \"%s\"",
+			  sink.warnings, sink.named, sink.text);
+		atomic_store(&w->go, true);
+	}
+	for (int i = 0; i < CALLS && me->rank == 2; i++)
+		JOB_TRY(dicomm_allreduce(&one, &sum, 1, DICOMM_FLOAT32,
+					 DICOMM_SUM, rest, NULL));
+	JOB_TRY(dicomm_comm_destroy(rest));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+/* Connecting is like other waiting: its bound is the time-out of operations,
+ * and what else the process does goes on. */
+START_TEST(who_is_stopped_unconnected_holds_nobody_up)
+{
+	struct job job = {.run = connect_to_stopped,
+			  .ranks = 3,
+			  .bare = true,
+			  .disturb = stop_unconnected,
+			  .env = {"DICOMM_DEBUG=none", "DICOMM_PROBE=off",
+				  "DICOMM_WARN_LATE_MS=200"}};
+
+	if (!getenv("DICOMM_TRANSPORTS"))
+		job.env[3] = "DICOMM_TRANSPORTS=tcp";
+	job_run(&job);
+}
+END_TEST
+
 /* ---- who has left ---- */
 
 /* One rank destroys its handle, all others wait for it in vain. */
@@ -778,6 +884,7 @@ int main(void)
 	tcase_add_loop_test(tcase, who_waits_for_himself_is_told, 0, 4);
 	tcase_add_loop_test(tcase, who_is_late_is_named, 0, WAYS * HOWS);
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
+	tcase_add_test(tcase, who_is_stopped_unconnected_holds_nobody_up);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
 			    WAYS * HOWS);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for_over_tcp, 0,

@@ -26,6 +26,9 @@
 /* Who has called and not proved anything yet, beyond all that may have to. */
 #define STRANGERS_MAX 128
 #define STRANGER_MS 10000
+/* Who has said hello with a proof may be stopped before it confirms. If this
+ * rank closed the connection then, the caller would take it for a broken one. */
+#define PROVED_MS 600000
 /* Who is cut off before an answer calls again: its peer may have been without
  * descriptors, or full of strangers. */
 #define CALLS_MAX 20
@@ -406,6 +409,7 @@ static void answer(struct tcp_conn *c)
 	}
 	welcome(c, &g->hello);
 	c->stage = TCP_ANSWERED;
+	c->deadline_ms = clock_ms() + PROVED_MS;
 }
 
 static void take_hello(struct tcp_conn *c)

@@ -25,8 +25,6 @@
 #define FEW 3
 #define TURNS 16
 #define EVENTS 32
-/* Turns of the thread that attends, at one time. */
-#define SETTLE_MAX 256
 
 /* ---- the lock ---- */
 
@@ -168,7 +166,7 @@ static bool tcp_poll(struct tp_device *dev)
 {
 	bool moved = false;
 
-	attend_visit(&dev->attended);
+	progress_thread_polled(&dev->progress);
 	if (!try_lock(dev))
 		return false;
 	if (!is_aborted(dev))
@@ -204,25 +202,26 @@ static void tcp_rest(struct tp_device *dev, unsigned us)
 	unlock(dev);
 }
 
-static int settle(struct attended *a)
+/* For the progress thread */
+static int poll_away(struct progress_entry *e)
 {
 	struct tp_device *dev =
-		(struct tp_device *)(void *)((char *)a -
+		(struct tp_device *)(void *)((char *)e -
 					     offsetof(struct tp_device,
-						      attended));
+						      progress));
 	int timeout = 0, n = 0;
 
 	if (!try_lock(dev))
-		return ATTEND_AWAY_MS;
+		return PROGRESS_AWAY_MS;
 	if (is_aborted(dev))
 		timeout = -1;
 	else
 		tcp_credits_tell_all(dev);
-	while (timeout == 0 && n++ < SETTLE_MAX) {
+	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		ask_epoll_next(dev);
 		if (!tcp_progress(dev))
 			timeout = dev->untold || dev->owes || dev->unfinished
-					  ? ATTEND_AWAY_MS
+					  ? PROGRESS_AWAY_MS
 					  : -1;
 	}
 	unlock(dev);
@@ -290,9 +289,9 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	dev->connections = connections_of(&dev->config);
 	TRY(open_tables(dev));
 	TRY(tcp_socket_open(dev));
-	dev->attended.settle = settle;
-	dev->attended.fd = dev->epoll;
-	return attend_add(&dev->attended);
+	dev->progress.poll = poll_away;
+	dev->progress.fd = dev->epoll;
+	return progress_thread_add(&dev->progress);
 }
 
 static dicomm_result_t tcp_open(const struct tp_config *config,
@@ -762,7 +761,7 @@ static void tcp_abort(struct tp_device *dev)
 		}
 		sched_yield();
 	}
-	atomic_store(&dev->attended.ended, true);
+	atomic_store(&dev->progress.aborted, true);
 	for (struct tcp_conn *c = dev->conns; c && !before; c = c->next)
 		end_conn(c);
 	tcp_socket_deafen(dev);
@@ -785,7 +784,7 @@ static void free_lanes(struct tp_device *dev, uint32_t rank)
 }
 
 /* Until all of these links are quiet. Whoever still answers does so soon: its
- * rank, or the thread that attends for it. */
+ * rank, or its progress thread. */
 static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -850,7 +849,7 @@ static void tcp_close(struct tp_device *dev)
 
 	if (!dev)
 		return;
-	attend_remove(&dev->attended);
+	progress_thread_remove(&dev->progress);
 	lock(dev);
 	if (dev->links && dev->in && dev->out)
 		close_links(dev, 0, (uint32_t)dev->config.ranks);

@@ -13,8 +13,8 @@
  * this counts as all other waiting of an operation.
  *
  * A rank that is away from the library would neither answer nor get its last
- * messages out. A thread (transports/attend.h) polls for it until it comes
- * back.
+ * messages out. A thread (transports/progress_thread.h) polls for it until it
+ * comes back.
  */
 #ifndef DICOMM_TRANSPORTS_TCP_TCP_H
 #define DICOMM_TRANSPORTS_TCP_TCP_H
@@ -27,7 +27,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "transports/attend.h"
+#include "transports/progress_thread.h"
 #include "transports/transport.h"
 
 #define TCP_KEY 32
@@ -215,7 +215,7 @@ struct tcp_out {
 
 /*
  * All of it belongs to who holds the lock: the thread that uses the device, the
- * one that attends to it meanwhile, or one that aborts.
+ * progress thread, or one that aborts.
  */
 struct tp_device {
 	atomic_flag busy; /* the lock */
@@ -230,7 +230,7 @@ struct tp_device {
 	bool loopback;
 	int epoll, listener; /* -1: none */
 	bool deaf;           /* the listener is left alone for a while */
-	struct attended attended;
+	struct progress_entry progress;
 
 	struct tcp_link *links;       /* [ranks] */
 	struct tcp_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
@@ -240,12 +240,13 @@ struct tp_device {
 	uint32_t reads; /* numbered so far */
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
-	uint32_t open;                   /* of them, those that are */
+	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	uint32_t unfinished;    /* greetings, calls to be repeated, deafness */
 	bool owes;              /* some link has to say something */
 	uint64_t tick_ms;       /* when to look at the unfinished */
 	bool fresh;             /* polls of its rank brought something */
-	_Atomic uint32_t turns; /* the wait of a rank and attend.h set it */
+	_Atomic uint32_t
+		turns; /* the wait of a rank and the progress thread set it */
 	uint32_t idle;
 	struct tp_peer *peers;
 };

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 #include <ucp/api/ucp.h>
 
+#include "transports/progress_thread.h"
 #include "transports/transport.h"
 
 #define UCX_READS 64 /* reads of a channel at a time; as transport.h says */
@@ -165,7 +166,6 @@ struct ucx_socket {
 struct tp_device {
 	atomic_flag busy; /* the lock */
 	_Atomic bool aborted;
-	_Atomic uint32_t polls; /* by the thread that uses the device */
 	struct tp_config config;
 	struct ucx_interface interface;
 	bool tcp; /* UCX uses TCP and nothing else */
@@ -194,12 +194,7 @@ struct tp_device {
 	unsigned replying, receiving; /* pieces that UCX works on */
 	struct tp_peer *peers;
 	struct tp_mem *mems; /* registered memory of devices */
-
-	/* progress_thread.c */
-	struct tp_device *next;
-	uint32_t polls_seen;
-	bool listed;
-	_Atomic bool covered; /* the thread polls; the rank has to wake it */
+	struct progress_entry progress;
 };
 
 /* Memory of a device that UCX has mapped. */

@@ -20,7 +20,6 @@
 #include "transports/ucx/load.h"
 #include "transports/ucx/memory.h"
 #include "transports/ucx/progress.h"
-#include "transports/ucx/progress_thread.h"
 #include "transports/ucx/receive.h"
 #include "transports/ucx/worker.h"
 
@@ -42,15 +41,7 @@ static bool ucx_poll(struct tp_device *dev)
 {
 	bool moved = false;
 
-	atomic_store_explicit(
-		&dev->polls,
-		atomic_load_explicit(&dev->polls, memory_order_relaxed) + 1,
-		memory_order_relaxed);
-	if (__builtin_expect(
-		    atomic_load_explicit(&dev->covered, memory_order_relaxed),
-		    0) &&
-	    atomic_exchange(&dev->covered, false))
-		ucx_thread_wake();
+	progress_thread_polled(&dev->progress);
 	if (!ucx_try_lock(dev))
 		return false;
 	if (dev->worker)
@@ -74,6 +65,31 @@ static void ucx_wait(struct tp_device *dev, unsigned us)
 		ppoll(&fd, 1, &t, NULL);
 	else
 		sched_yield();
+}
+
+/* For the progress thread */
+static int poll_away(struct progress_entry *e)
+{
+	struct tp_device *dev =
+		(struct tp_device *)(void *)((char *)e -
+					     offsetof(struct tp_device,
+						      progress));
+	int timeout = 0, n = 0;
+
+	if (!ucx_try_lock(dev))
+		return PROGRESS_AWAY_MS;
+	if (!dev->worker)
+		timeout = -1;
+	else
+		ucx_credits_send_all(dev);
+	while (timeout == 0 && n++ < PROGRESS_MAX)
+		if (!ucx_progress(dev) &&
+		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
+			timeout = dev->credits_due || dev->deferred
+					  ? PROGRESS_AWAY_MS
+					  : -1;
+	ucx_unlock(dev);
+	return timeout;
 }
 
 /* ---- device ---- */
@@ -119,7 +135,9 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	ucx_interface_find(&dev->config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
-	return ucx_thread_add(dev);
+	dev->progress.poll = poll_away;
+	dev->progress.fd = dev->efd;
+	return progress_thread_add(&dev->progress);
 }
 
 static dicomm_result_t ucx_open(const struct tp_config *config,
@@ -560,6 +578,7 @@ static void ucx_abort(struct tp_device *dev)
 	uint64_t start = clock_ns();
 
 	atomic_store(&dev->aborted, true);
+	atomic_store(&dev->progress.aborted, true);
 	while (!ucx_try_lock(dev)) {
 		if (clock_ns() - start > UCX_DRAIN_NS) {
 			log_warn("ucx: rank %d: abort: another thread has "
@@ -679,7 +698,7 @@ static void ucx_close(struct tp_device *dev)
 
 	if (!dev)
 		return;
-	ucx_thread_remove(dev);
+	progress_thread_remove(&dev->progress);
 	ucx_lock(dev);
 	if (dev->worker)
 		close_endpoints(dev, 0, (uint32_t)dev->config.ranks);

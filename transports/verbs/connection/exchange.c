@@ -15,7 +15,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "transports/verbs/channel/address.h"
@@ -283,8 +282,7 @@ static dicomm_result_t prepare_request(struct verbs_channel *channel,
 	}
 	snprintf(c->from, sizeof(c->from), "%s", to->listen);
 	c->channel = channel;
-	c->deadline_ms = clock_ms() +
-			 (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	/* No deadline: whoever wants to send waits for it as for a message. */
 	channel->conn = c;
 	memcpy(msg.to, to->nonce, sizeof(msg.to));
 	memcpy(msg.from, dev->nonce, sizeof(msg.from));

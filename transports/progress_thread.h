@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A thread that polls the devices of ranks that are away from the library. So
+ * what they have sent gets out, peers can read what they have offered, and
+ * peers that close get their acknowledgement.
+ *
+ * While a rank polls its device itself, the thread only checks now and then
+ * that it still does. If nobody polls, the thread polls until nothing moves,
+ * then sleeps until something arrives.
+ *
+ * Threads: any, but progress_thread_polled() is for the one that polls.
+ */
+#ifndef DICOMM_TRANSPORTS_PROGRESS_THREAD_H
+#define DICOMM_TRANSPORTS_PROGRESS_THREAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+/* A rank that has not polled for so long is away. */
+#define PROGRESS_AWAY_MS 10
+/* Polls of one device in a row, so that others get theirs */
+#define PROGRESS_MAX 256
+
+/* Part of a device */
+struct progress_entry {
+	/* Poll the device until nothing moves. Returns after how many
+	 * milliseconds to do so again; -1: when `fd` is readable. It takes the
+	 * lock of the device, or gives up if somebody has that. */
+	int (*poll)(struct progress_entry *e);
+	int fd;
+	_Atomic bool aborted; /* do not sleep on `fd` any more */
+
+	_Atomic uint32_t polls; /* by the thread that uses the device */
+	uint32_t polls_seen;
+	_Atomic bool covered; /* the thread polls; the rank has to wake it */
+	bool listed;
+	struct progress_entry *next;
+};
+
+dicomm_result_t progress_thread_add(struct progress_entry *e);
+/* After it, the thread does not touch the device. It does nothing for one that
+ * was not added. */
+void progress_thread_remove(struct progress_entry *e);
+/* The rank polls again. */
+void progress_thread_wake(void);
+
+/* At each poll */
+static inline void progress_thread_polled(struct progress_entry *e)
+{
+	uint32_t n = atomic_load_explicit(&e->polls, memory_order_relaxed);
+
+	atomic_store_explicit(&e->polls, n + 1, memory_order_relaxed);
+	if (__builtin_expect(
+		    atomic_load_explicit(&e->covered, memory_order_relaxed),
+		    0) &&
+	    atomic_exchange(&e->covered, false))
+		progress_thread_wake();
+}
+
+#endif
