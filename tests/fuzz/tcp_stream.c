@@ -3,6 +3,7 @@
  * What a connected rank sends over tcp: heads, messages, credits, reads. The
  * first two bytes say which slots are free, and how many bytes arrive at once.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -49,17 +50,19 @@ static void seed_messages(void)
 	fuzz_seed(bytes, len);
 }
 
-/* Only this rank can seal what it offers. */
-static void seed_read(void)
+/* Only this rank can seal what it offers; else it is refused. */
+static void seed_read(bool offered)
 {
 	struct tcp_head head = {.what = TCP_READ, .signature = 1};
-	struct tcp_ask ask = {
-		.ref = {.addr = (uintptr_t)memory, .len = sizeof(memory)},
-		.len = 5000};
+	struct tcp_ask ask = {.len = 5000};
 	uint8_t bytes[256] = {0, 255};
 	size_t len = 2;
 
-	ask.ref.seal = tcp_receive_seal(&dev, &ask.ref);
+	if (offered) {
+		ask.ref.addr = (uintptr_t)memory;
+		ask.ref.len = sizeof(memory);
+		ask.ref.seal = tcp_receive_seal(&dev, &ask.ref);
+	}
 	put(bytes, &len, &head, sizeof(head));
 	put(bytes, &len, &ask, sizeof(ask));
 	fuzz_seed(bytes, len);
@@ -68,7 +71,8 @@ static void seed_read(void)
 void fuzz_seeds(void)
 {
 	seed_messages();
-	seed_read();
+	seed_read(true);
+	seed_read(false);
 }
 
 static void make_device(void)
