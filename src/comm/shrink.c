@@ -36,9 +36,12 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 
-/* With many ranks on one machine, answers to probes may be late. */
+/* With many ranks on one machine, answers to probes may be late. A rank that
+ * stands still never answers, so it costs that time in each round: no more than
+ * a share of all there is. */
 #define PROBE_MS 3000
 #define PROBE_MS_PER_RANK 10
+#define PROBE_SHARE 6
 /* A rank that dies unnoticed spoils a round, so the first rounds are short. But
  * once all have come, a slow rank must not give up what the others already
  * have. */
@@ -82,6 +85,19 @@ static void leave_out(struct shrink_args *a, int rank)
 		 rank, control_where(a->parent->control, rank));
 }
 
+static uint64_t patience_ms(void)
+{
+	return (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+}
+
+static int probe_ms(int ranks)
+{
+	uint64_t most = patience_ms() / PROBE_SHARE;
+	uint64_t ms = PROBE_MS + PROBE_MS_PER_RANK * (uint64_t)ranks;
+
+	return (int)(ms < most ? ms : most);
+}
+
 static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 {
 	const struct dicomm_comm *parent = a->parent;
@@ -100,7 +116,7 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 	}
 	comm_recovery_key(parent, key);
 	status = recovery_probe(key, addresses, parent->ranks, states,
-				PROBE_MS + PROBE_MS_PER_RANK * parent->ranks);
+				probe_ms(parent->ranks));
 	auth_forget(key, sizeof(key));
 	free(addresses);
 	return status;
@@ -244,10 +260,8 @@ static bool may_pass(dicomm_result_t status)
 static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t patience_ms =
-		(uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
-	uint64_t end = begin + patience_ms, until, now;
+	uint64_t begin = clock_ms(), late = begin + patience_ms() / 2;
+	uint64_t end = begin + patience_ms(), until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	struct survivors s;
@@ -260,8 +274,8 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 					      : RECOVERY_LATE);
 		TRY(find_survivors(a, now >= late, alive, &s));
 		TRY(check_majority(a->parent, alive, &s));
+		now = clock_ms(); /* probes may have taken long */
 		until = now < late ? late : end;
-		now = clock_ms();
 		if (until > now + round_ms)
 			until = now + round_ms;
 		status = join_them(a, alive, &s,

@@ -579,6 +579,56 @@ START_TEST(who_does_not_come_is_left_out)
 }
 END_TEST
 
+/* Its kernel takes probes, and nobody answers them. */
+static void see_one_stopped(struct job_rank *me)
+{
+	struct word *w = job_board();
+	dicomm_comm_t parent, child = NULL;
+	double begin;
+
+	init(me);
+	parent = me->comm;
+	atomic_fetch_add(&w->working, 1);
+	while (!atomic_load(&w->learned))
+		usleep(100);
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_shrink(parent, NULL, 0, &child, NULL));
+	check_time("a rank stands still", begin, BOOTSTRAP_S);
+	adopt(me, child, 1 | 2 | 8);
+	JOB_TRY(dicomm_comm_destroy(child));
+	JOB_TRY(dicomm_comm_destroy(parent));
+	me->comm = NULL;
+	atomic_fetch_add(&w->ended, 1);
+}
+
+static void stop_one(const void *arg)
+{
+	struct word *w = job_board();
+	double end = job_seconds() + PATIENCE_S;
+
+	(void)arg;
+	while (atomic_load(&w->working) < 4 && job_seconds() < end)
+		usleep(100);
+	kill(job_pid(2), SIGSTOP);
+	atomic_store(&w->learned, 1);
+	while (atomic_load(&w->ended) < 3 && job_seconds() < end)
+		usleep(1000);
+	kill(job_pid(2), SIGKILL);
+}
+
+START_TEST(who_stands_still_is_left_out)
+{
+	job_run(&(struct job){
+		.run = see_one_stopped,
+		.ranks = 4,
+		.bare = true,
+		.may_die = 4,
+		.disturb = stop_one,
+		.timeout_s = 40,
+		.env = {"DICOMM_DEBUG=none", "DICOMM_BOOTSTRAP_TIMEOUT=4"}});
+}
+END_TEST
+
 /* ---- the caller's own way to meet ---- */
 
 /* It spans the parent, so its children meet without. */
@@ -634,6 +684,7 @@ int main(void)
 	tcase_add_test(tcase, a_successor_shrinks_too);
 	tcase_add_loop_test(tcase, what_broke_without_a_death_heals, 0, 2);
 	tcase_add_test(tcase, who_does_not_come_is_left_out);
+	tcase_add_test(tcase, who_stands_still_is_left_out);
 	tcase_add_test(tcase, children_of_a_callback_meet);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("cut");

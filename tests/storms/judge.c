@@ -6,7 +6,7 @@
 
 #include "tests/storms/board.h"
 
-static bool names(const char *text, int rank)
+bool judge_names(const char *text, int rank)
 {
 	char name[24];
 	size_t len = (size_t)snprintf(name, sizeof(name), "rank %d", rank);
@@ -17,17 +17,18 @@ static bool names(const char *text, int rank)
 	return false;
 }
 
-/* Nobody can tell which end of a connection was shut: either is blamed. */
+/* Nobody can tell which end of a connection was shut: either is blamed. And a
+ * time-out blames who was waited for. */
 static bool blamed(const struct cause *c, const char *text)
 {
-	if (c->event.kind == EVENT_SHUT)
+	if (c->event.kind == EVENT_SHUT || c->event.kind == EVENT_STOP)
 		return strstr(text, "rank ") != NULL;
 	/* Before rank 0 has said who it is, its address stands for it. */
 	if (c->event.kind == EVENT_KILL_IN_INIT && c->rank == 0 &&
-	    strstr(text, "meeting at"))
+	    strstr(text, "the id server at"))
 		return true;
-	return names(text, c->rank) ||
-	       (c->second >= 0 && names(text, c->second));
+	return judge_names(text, c->rank) ||
+	       (c->second >= 0 && judge_names(text, c->second));
 }
 
 static bool status_fits(const struct cause *c, int seat, dicomm_result_t status)

@@ -15,6 +15,8 @@ struct cause {
 	int rank, second; /* ranks of the victims; second: or -1 */
 };
 
+/* Is that rank among those that a text names? */
+bool judge_names(const char *text, int rank);
 /* Does that survivor, in the life of this number, blame who did it? */
 bool judge_named(const struct cause *c, int seat, int life);
 

@@ -10,7 +10,7 @@ void stacks_print(int pid)
 
 	fflush(stderr);
 	snprintf(command, sizeof(command),
-		 "timeout -k 5 20 gdb -p %d -batch -ex 'thread apply all bt "
+		 "timeout -k 5 60 gdb -p %d -batch -ex 'thread apply all bt "
 		 "20' 2>/dev/null </dev/null | grep -E '^(Thread|#)' >&2",
 		 pid);
 	if (system(command) != 0)

@@ -3,7 +3,7 @@
 #define DICOMM_TESTS_STORMS_STACKS_H
 
 /* Write where the threads of a process are to stderr, by gdb if that is there;
- * takes at most 20 s. */
+ * takes a minute at most. */
 void stacks_print(int pid);
 
 #endif

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/storms/supervisor.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "tests/storms/board.h"
-#include "tests/storms/judge.h"
-#include "tests/storms/round.h"
 #include "tests/storms/stacks.h"
+#include "tests/storms/watch.h"
 #include "tests/support/job.h"
 #include "tests/support/storm.h"
 
@@ -21,123 +18,14 @@
 #define LEAVE_S 40
 /* After that nobody minds the socket that was shut. */
 #define UNHURT_S 3
-/* A nap that took longer says that the machine stood still, not the ranks. */
-#define LONGEST_NAP_S 0.05
-
-struct watch {
-	const struct round *r;
-	unsigned random;
-	unsigned dead;    /* bit s: seat s has ended, or is to */
-	unsigned stopped; /* by SIGSTOP, for good */
-	int life;         /* which communicator they use */
-	struct cause cause;
-	double at;                   /* when it happened */
-	unsigned calls[BOARD_RANKS]; /* then */
-};
-
-typedef bool condition(const struct watch *w);
 
 static const char *const phases[] = {"meets", "works", "shrinks", "leaves",
 				     "has ended"};
 
-static bool survives(const struct watch *w, int seat)
-{
-	return !((w->dead | w->stopped) >> seat & 1);
-}
-
-static unsigned survivors(const struct watch *w)
-{
-	return ((1u << w->r->ranks) - 1) & ~(w->dead | w->stopped);
-}
-
-static int phase(int seat)
-{
-	return atomic_load(&board->seat[seat].phase);
-}
-
-/* A survivor has ended by itself; the job tells how. */
-static bool lost(const struct watch *w)
-{
-	for (int s = 0; s < w->r->ranks; s++)
-		if (survives(w, s) && phase(s) != GONE && kill(job_pid(s), 0) &&
-		    errno == ESRCH && phase(s) != GONE)
-			return true;
-	return false;
-}
-
-/* False: it has not come about within its time, or cannot. */
-static bool await(const struct watch *w, condition *met, double seconds)
-{
-	double spent = 0, t;
-
-	if (job_is_sanitized())
-		seconds *= 3;
-	while (!met(w)) {
-		if (spent > seconds || lost(w))
-			return false;
-		t = job_seconds();
-		job_sleep_ms(2);
-		t = job_seconds() - t;
-		spent += t < LONGEST_NAP_S ? t : LONGEST_NAP_S;
-	}
-	return true;
-}
-
-/* ---- what may be waited for; each of all survivors ---- */
-
-#define ALL(w, what)                                       \
-	do {                                               \
-		for (int s = 0; s < (w)->r->ranks; s++) {  \
-			struct seat *at = &board->seat[s]; \
-                                                           \
-			if (survives(w, s) && !(what))     \
-				return false;              \
-		}                                          \
-		return true;                               \
-	} while (0)
-
-static bool all_work(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->phase) == WORKING);
-}
-
-static bool all_are_about_to_meet(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->ready));
-}
-
-static bool all_know(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->failed) > w->life);
-}
-
-static bool none_knows(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->failed) <= w->life);
-}
-
-/* Enough calls for each of them to have heard of all others */
-static bool all_went_on_or_know(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->calls) > w->calls[s] + 8 ||
-		       atomic_load(&at->failed) > w->life);
-}
-
-static bool all_have_shrunk(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->shrunk) > w->life ||
-		       atomic_load(&at->phase) >= LEAVING);
-}
-
-static bool all_are_gone(const struct watch *w)
-{
-	ALL(w, atomic_load(&at->phase) == GONE);
-}
-
 /* ---- what is told of faults ---- */
 
 static void __attribute__((format(printf, 3, 4)))
-fault(const struct watch *w, enum tally_fault kind, const char *format, ...)
+fault(struct watch *w, enum tally_fault kind, const char *format, ...)
 {
 	const struct event *e = &w->cause.event;
 	char text[1500];
@@ -146,13 +34,15 @@ fault(const struct watch *w, enum tally_fault kind, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	tally_fault(&board->tally, kind);
+	if (!(w->counted >> kind & 1))
+		tally_fault(&board->tally, kind);
+	w->counted |= 1u << kind;
 	fprintf(stderr,
 		"seed %u, ranks %d, communicator %d of %d ranks, %s of rank %d "
-		"(%d at first), kind %d: %s\n",
+		"(%d at first): %s: %s\n",
 		w->r->seed, w->r->ranks, w->life,
 		board->seat[e->victim].life[w->life].ranks, event_name(e->kind),
-		w->cause.rank, e->victim, (int)kind, text);
+		w->cause.rank, e->victim, tally_name(kind), text);
 }
 
 static void print_seat(const struct watch *w, int s)
@@ -163,7 +53,7 @@ static void print_seat(const struct watch *w, int s)
 	fprintf(stderr,
 		"   rank %d (%d at first) %s%s%s, failed %d, shrunk %d, %u "
 		"calls since; status %d %s; shrink %d %s\n",
-		l->rank, s, phases[phase(s)],
+		l->rank, s, phases[watch_phase(s)],
 		w->dead >> s & 1 ? ", was ended" : "",
 		w->stopped >> s & 1 ? ", was stopped" : "",
 		atomic_load(&at->failed), atomic_load(&at->shrunk),
@@ -173,14 +63,14 @@ static void print_seat(const struct watch *w, int s)
 
 /* A condition was not met: say where everybody is, unless a rank ended by
  * itself, of which the job tells. */
-static void hang(const struct watch *w, const char *what)
+static void hang(struct watch *w, const char *what)
 {
-	if (!lost(w))
-		fault(w, TALLY_HANG, "hang: not all %s", what);
+	if (!watch_lost(w))
+		fault(w, TALLY_HANG, "not all %s", what);
 	for (int s = 0; s < w->r->ranks; s++)
 		print_seat(w, s);
 	for (int s = 0; s < w->r->ranks; s++)
-		if (!(w->dead >> s & 1) && phase(s) != GONE &&
+		if (!(w->dead >> s & 1) && watch_phase(s) != GONE &&
 		    !(w->stopped >> s & 1))
 			stacks_print(job_pid(s));
 }
@@ -193,7 +83,7 @@ static int draw_seat(struct watch *w)
 
 	do
 		s = (int)storm_random(&w->random, (unsigned)w->r->ranks);
-	while (!survives(w, s));
+	while (!watch_survives(w, s));
 	return s;
 }
 
@@ -205,7 +95,7 @@ static enum event_kind draw_kind(struct watch *w)
 		return EVENT_KILL_IN_INIT;
 	if (w->r->kind == ROUND_STOPS)
 		return EVENT_STOP;
-	if (z < 8 && __builtin_popcount(survivors(w)) >= 5)
+	if (z < 8 && __builtin_popcount(watch_survivors(w)) >= 5)
 		return EVENT_TWO_KILLS;
 	return z < 30   ? EVENT_KILL
 	       : z < 45 ? EVENT_PAUSE
@@ -258,6 +148,7 @@ static void disturb(struct watch *w)
 		w->dead |= 1u << e.second;
 	if (e.kind == EVENT_STOP)
 		w->stopped |= 1u << e.victim;
+	w->counted = 0;
 	note_calls(w);
 	w->at = job_seconds();
 	event_do(&e);
@@ -270,18 +161,18 @@ static double last_failure(const struct watch *w)
 	for (int s = 0; s < w->r->ranks; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
-		if (survives(w, s) && l->failed_at > last)
+		if (watch_survives(w, s) && l->failed_at > last)
 			last = l->failed_at;
 	}
 	return last;
 }
 
-static void judge_words(const struct watch *w)
+static void judge_words(struct watch *w)
 {
 	for (int s = 0; s < w->r->ranks; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
-		if (!survives(w, s) || judge_named(&w->cause, s, w->life))
+		if (!watch_survives(w, s) || judge_named(&w->cause, s, w->life))
 			continue;
 		fault(w, TALLY_UNNAMED,
 		      "rank %d (%d at first) has status %d (async %d): %s",
@@ -289,26 +180,43 @@ static void judge_words(const struct watch *w)
 	}
 }
 
+/* The manual promises that a time-out names the peer that was waited for, which
+ * may itself wait for the one that stands still. */
+static void count_stop(const struct watch *w)
+{
+	bool all = true;
+
+	for (int s = 0; s < w->r->ranks; s++)
+		if (watch_survives(w, s))
+			all &= judge_names(board->seat[s].life[w->life].text,
+					   w->cause.rank);
+	board->tally.stops++;
+	board->tally.stops_found += all;
+}
+
 /* True: all know. */
 static bool learn(struct watch *w)
 {
-	if (!await(w, all_know, KNOWN_S)) {
+	if (!watch_await(w, watch_know, KNOWN_S)) {
 		hang(w, "know");
 		return false;
 	}
 	tally_known(&board->tally, last_failure(w) - w->at);
 	judge_words(w);
+	if (w->cause.event.kind == EVENT_STOP)
+		count_stop(w);
 	return true;
 }
 
 static struct outcome outcome(const struct watch *w)
 {
-	struct outcome o = {.survivors = __builtin_popcount(survivors(w))};
+	struct outcome o = {.survivors =
+				    __builtin_popcount(watch_survivors(w))};
 
 	for (int s = 0; s < w->r->ranks; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
-		if (!survives(w, s))
+		if (!watch_survives(w, s))
 			continue;
 		o.ranks = l->ranks;
 		o.with_lowest |= l->rank == 0;
@@ -317,7 +225,7 @@ static struct outcome outcome(const struct watch *w)
 }
 
 /* All survivors have shrunk: into what? True: into one, and they go on. */
-static bool judge_shrinks(const struct watch *w, int *ranks)
+static bool judge_shrinks(struct watch *w, int *ranks)
 {
 	struct outcome o = outcome(w);
 	unsigned went_on = 0;
@@ -325,7 +233,7 @@ static bool judge_shrinks(const struct watch *w, int *ranks)
 	for (int s = 0; s < w->r->ranks; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
-		if (!survives(w, s))
+		if (!watch_survives(w, s))
 			continue;
 		if (l->shrunk == DICOMM_SUCCESS) {
 			went_on |= 1u << s;
@@ -336,23 +244,23 @@ static bool judge_shrinks(const struct watch *w, int *ranks)
 			      s, (int)l->shrunk, l->shrink_text);
 		}
 	}
-	if (went_on && (!judge_majority(&o) || went_on != survivors(w) ||
+	if (went_on && (!judge_majority(&o) || went_on != watch_survivors(w) ||
 			!judge_one_party(went_on, w->life + 1)))
 		fault(w, TALLY_SPLIT,
 		      "%d of %d ranks survive, and seats 0x%x go on, "
 		      "as %d ranks",
 		      o.survivors, o.ranks, went_on, *ranks);
-	return went_on && went_on == survivors(w);
+	return went_on && went_on == watch_survivors(w);
 }
 
 /* True: they go on. A second death may be too late for the first shrink; it is
  * in the tally as part of the event. */
 static bool go_on(struct watch *w)
 {
-	int ranks = 0, left = __builtin_popcount(survivors(w));
+	int ranks = 0, left = __builtin_popcount(watch_survivors(w));
 	double began = job_seconds(), took;
 
-	if (!await(w, all_have_shrunk, SHRINK_S)) {
+	if (!watch_await(w, watch_have_shrunk, SHRINK_S)) {
 		hang(w, "have shrunk");
 		return false;
 	}
@@ -372,18 +280,18 @@ static bool go_on(struct watch *w)
 		return false;
 	}
 	for (int s = 0; s < w->r->ranks; s++)
-		if (survives(w, s))
+		if (watch_survives(w, s))
 			w->cause.second = -1; /* its number is not known */
-	return await(w, all_know, KNOWN_S) && go_on(w);
+	return watch_await(w, watch_know, KNOWN_S) && go_on(w);
 }
 
 static bool survive_pause(struct watch *w)
 {
-	if (!await(w, all_went_on_or_know, GO_ON_S)) {
+	if (!watch_await(w, watch_went_on_or_know, GO_ON_S)) {
 		hang(w, "went on");
 		return false;
 	}
-	if (none_knows(w))
+	if (watch_none_knows(w))
 		return true;
 	learn(w);
 	fault(w, TALLY_OTHER, "a pause ended an operation");
@@ -393,10 +301,11 @@ static bool survive_pause(struct watch *w)
 static bool survive_shut(struct watch *w)
 {
 	/* It may be a connection that nobody needs any more. */
-	if (await(w, all_know, UNHURT_S))
+	if (watch_await(w, watch_know, UNHURT_S))
 		return learn(w) && go_on(w);
-	if (none_knows(w) && await(w, all_went_on_or_know, GO_ON_S) &&
-	    none_knows(w))
+	if (watch_none_knows(w) &&
+	    watch_await(w, watch_went_on_or_know, GO_ON_S) &&
+	    watch_none_knows(w))
 		return true;
 	return learn(w) && go_on(w);
 }
@@ -437,11 +346,11 @@ static bool one_event(struct watch *w)
 /* Nobody can go on, and all must say why. */
 static void disturb_init(struct watch *w)
 {
-	if (!await(w, all_are_about_to_meet, MEET_S)) {
+	if (!watch_await(w, watch_are_about_to_meet, MEET_S)) {
 		hang(w, "are about to meet");
 		return;
 	}
-	while (!atomic_load(&board->id_made) && !lost(w))
+	while (!atomic_load(&board->id_made) && !watch_lost(w))
 		job_sleep_ms(1);
 	job_sleep_ms((int)storm_random(&w->random, 60));
 	disturb(w);
@@ -452,13 +361,13 @@ static bool more(const struct watch *w)
 {
 	return w->r->events > tally_events(&board->tally) &&
 	       job_seconds() < w->r->end && w->life + 3 < BOARD_LIVES &&
-	       __builtin_popcount(survivors(w)) >= 2;
+	       __builtin_popcount(watch_survivors(w)) >= 2;
 }
 
 static void disturb_work(struct watch *w)
 {
 	do {
-		if (!await(w, all_work, MEET_S)) {
+		if (!watch_await(w, watch_work, MEET_S)) {
 			hang(w, "work");
 			return;
 		}
@@ -468,10 +377,10 @@ static void disturb_work(struct watch *w)
 static void end_all(struct watch *w)
 {
 	atomic_store(&board->leave, true);
-	if (!await(w, all_are_gone, LEAVE_S))
+	if (!watch_await(w, watch_are_gone, LEAVE_S))
 		hang(w, "have ended");
 	for (int s = 0; s < w->r->ranks; s++)
-		if (phase(s) != GONE)
+		if (watch_phase(s) != GONE)
 			kill(job_pid(s), SIGKILL);
 }
 

@@ -10,6 +10,11 @@ static const char *const columns[] = {
 	[TALLY_LEFT] = "left",       [TALLY_OTHER] = "other",
 };
 
+const char *tally_name(enum tally_fault fault)
+{
+	return columns[fault];
+}
+
 void tally_event(struct tally *t, enum event_kind kind)
 {
 	t->latest = kind;
@@ -112,4 +117,9 @@ void tally_print(const struct tally *t, FILE *to)
 		"destroy\n",
 		t->rounds, t->shrinks, t->slowest_shrink_s, t->calls,
 		t->most_descriptors, t->most_grown / 1024);
+	if (t->stops)
+		fprintf(to,
+			"%u of %u time-outs named the very rank that was "
+			"stopped\n",
+			t->stops_found, t->stops);
 }

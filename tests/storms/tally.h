@@ -32,6 +32,8 @@ struct tally {
 		double sum_s, longest_s;
 	} row[EVENT_KINDS];
 	unsigned rounds, shrinks;
+	/* SIGSTOP for good, and where all texts named that very rank */
+	unsigned stops, stops_found;
 	unsigned long calls;
 	enum event_kind latest;
 	double slowest_shrink_s;
@@ -39,6 +41,7 @@ struct tally {
 	int most_descriptors;
 };
 
+const char *tally_name(enum tally_fault fault);
 void tally_event(struct tally *t, enum event_kind kind);
 /* Of the latest event */
 void tally_fault(struct tally *t, enum tally_fault fault);

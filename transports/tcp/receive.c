@@ -203,6 +203,7 @@ static void take_read(struct tcp_conn *c, const struct tcp_head *head,
 		      const uint8_t *bytes)
 {
 	struct tcp_head to = *head;
+	const uint8_t *memory = bytes;
 	struct tcp_ask ask;
 	bool good;
 
@@ -211,10 +212,10 @@ static void take_read(struct tcp_conn *c, const struct tcp_head *head,
 	       ask.offset <= ask.ref.len && ask.len <= ask.ref.len - ask.offset;
 	to.what = TCP_DATA;
 	to.kind = good ? DICOMM_SUCCESS : DICOMM_ERR_REMOTE;
-	if (!serve_parts(
-		    c->link, &to,
-		    (const uint8_t *)(uintptr_t)(ask.ref.addr + ask.offset),
-		    good ? ask.len : 0)) {
+	/* What this rank has not offered is no address. */
+	if (good)
+		memory = (const uint8_t *)(uintptr_t)ask.ref.addr + ask.offset;
+	if (!serve_parts(c->link, &to, memory, good ? ask.len : 0)) {
 		protest(c, "too many reads");
 		return;
 	}
