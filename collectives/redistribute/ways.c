@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who reads, owns and passes on each cell of an overlay. */
+/* Finds who reads, owns and passes on each cell of an overlay. */
 #include "collectives/redistribute/ways.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 
-/* Copies that are looked at for the best one */
+/* Among this many copies, the best one is searched. */
 #define COPIES_LOOKED 64
 
 struct walk {
@@ -18,13 +18,14 @@ struct walk {
 	const struct ways_fns *fns;
 	void *ctx;
 	size_t tensor;
-	uint64_t *load; /* [rank]: bytes that it was chosen to send */
+	uint64_t *load; /* [rank]: bytes that it has to send so far */
 	uint64_t cells;
-	/* Per rank: the cell in which it was last seen to want, or to have the
-	 * first term, and there the box */
+	/* [rank]: the last cell that the rank was seen to want, the last cell
+	 * of which it was seen to have the first term, and the box that has
+	 * it. */
 	uint64_t *wants, *has;
 	uint32_t *has_box;
-	/* [2 * targets], [terms] */
+	/* These have room for 2 * targets entries; from[] for one per term. */
 	struct overlay_holder *wanters, *more, *from, *others;
 	uint32_t nwanters, nmore;
 	size_t room, terms_room;
@@ -35,8 +36,8 @@ static int node_of(const struct walk *w, int rank)
 	return w->in->links ? (int)w->in->links->node_of[rank] : 0;
 }
 
-/* The best copy of a term for a rank: its own; on its node; of the rank that
- * sends the least so far. */
+/* Returns the best copy of a term for a rank: its own, or one on its node, or
+ * any; among several, that of the rank that has to send the least so far. */
 static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 				  const uint32_t *classes, uint32_t n, int to)
 {
@@ -68,7 +69,7 @@ static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 	return best;
 }
 
-/* Classes of the sources of one term begin at *at; how many there are. */
+/* Returns how many classes, from position `at` on, are sources of this term. */
 static uint32_t term_classes(const struct overlay *o,
 			     const struct overlay_cell *cell, uint32_t at,
 			     int term)
@@ -112,7 +113,8 @@ static dicomm_result_t deliver(struct walk *w, const struct overlay *o,
 	return w->fns->deliver(w->ctx, d);
 }
 
-/* All of the cell to one of those that want it, which passes it on. */
+/* Delivers the whole cell to one of the ranks that want it, which passes it
+ * on. */
 static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
 				      const struct overlay_cell *cell,
 				      struct ways_delivery *d, uint32_t owner)
@@ -129,7 +131,8 @@ static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
 	return deliver(w, o, cell, d);
 }
 
-/* Share of a rank in what several want: as fast as it gets and sends. */
+/* Returns the share of a rank in what several ranks want, in proportion to the
+ * rate at which it receives and sends. */
 static uint64_t share(const struct walk *w, int rank)
 {
 	const struct links *l = w->in->links;
@@ -142,8 +145,8 @@ static uint64_t share(const struct walk *w, int rank)
 	return way ? way : 1;
 }
 
-/* The axis along which shares are cut: the outermost that is long enough, so
- * that shares are long runs; else the longest. */
+/* Returns the axis along which shares are cut. That is the outermost one that
+ * is long enough, so that shares are long runs; otherwise the longest one. */
 static int share_axis(const struct overlay_cell *cell, int axes, uint32_t n)
 {
 	int longest = 0;
@@ -170,8 +173,9 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 	for (uint32_t i = 0; i < w->nwanters; i++)
 		all += share(w, w->wanters[i].rank);
 	for (uint32_t i = 0; i < w->nwanters; i++) {
-		/* Which rank is first changes from cell to cell: where cells
-		 * are too small for all, not the same ones get nothing. */
+		/* The first rank changes from cell to cell. So if cells are too
+		 * small for all ranks, it is not always the same ranks that get
+		 * nothing. */
 		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
 		uint64_t next = sum + share(w, w->wanters[me].rank);
 
@@ -198,8 +202,8 @@ static uint32_t least_loaded(const struct walk *w)
 	return best;
 }
 
-/* Ranks that want the cell, each once; of a copy, without those that have it:
- * these keep it. */
+/* Finds the ranks that want the cell, each once. In a copy, ranks that hold the
+ * cell already are left out; they keep it. */
 static dicomm_result_t find_wanters(struct walk *w, const struct overlay *o,
 				    const struct overlay_cell *cell,
 				    struct ways_delivery *d)
@@ -270,8 +274,9 @@ static dicomm_result_t take_cell(void *ctx, const struct overlay *o,
 		return scatter(w, o, cell, &d);
 	if (w->way == DICOMM_WAY_LEADER)
 		return deliver_to_one(w, o, cell, &d, 0);
-	/* A sum is made once, by each rank in turn. Not only for its bytes:
-	 * what is sent to the next one would be overwritten in place. */
+	/* A sum is made once per cell, by the rank with the least load. This
+	 * saves bytes, and it is necessary: in place, the sum would overwrite
+	 * terms that other ranks have yet to receive. */
 	if (d.adds)
 		return deliver_to_one(w, o, cell, &d, least_loaded(w));
 	for (uint32_t i = 0; i < w->nwanters; i++) {
