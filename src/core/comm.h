@@ -93,10 +93,8 @@ struct registrations {
 };
 
 struct fault {
-	_Atomic int
-		/* DICOMM_SUCCESS or COMM_BORROWED while the communicator
-		 * works. */
-		status;
+	/* DICOMM_SUCCESS or COMM_BORROWED while the communicator works. */
+	_Atomic int status;
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
@@ -210,9 +208,8 @@ struct dicomm_comm {
 	bool leaving;        /* a group is to finalize it before that */
 	pthread_t helper;
 	bool has_helper;
-	struct dicomm_comm
-		/* The next communicator in the list of cross_progress.c. */
-		*other;
+	/* The next communicator in the list of cross_progress.c. */
+	struct dicomm_comm *other;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
