@@ -78,13 +78,13 @@ struct call_logs {
 	struct call_log *send, *recv; /* [ranks]; by call_pair_number() */
 };
 
-/* What dicomm_comm_register() has handed out. The user's handle is a number
+/* A registration made by dicomm_comm_register(). The user's handle is a number
  * that no other registration of this process has or had. */
 struct registration {
 	struct registration *next;
 	uintptr_t handle;
-	struct mem_handles handles;      /* of host memory */
-	struct user_buffer *user_buffer; /* of a device; or NULL */
+	struct mem_handles handles;      /* for host memory */
+	struct user_buffer *user_buffer; /* for memory of a device; or NULL */
 };
 
 struct registrations {
@@ -191,10 +191,12 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
-	struct tagged *tagged;             /* NULL until there is a tag */
-	/* Receives that wait for one from any source, which is the first */
+	struct tagged *tagged;             /* NULL until a tag is used */
+	/* Receives that wait, in call order. The first one is from any source
+	 * and has no source yet. */
 	struct operation *unbound;
-	int next_source; /* the first rank to look at */
+	/* The rank at which the next search for a source begins. */
+	int next_source;
 	struct created_op ops[COMM_OPS];
 	struct registrations registered;
 
@@ -302,8 +304,8 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 	return comm_enter_slow(comm);
 }
 
-/* Has this thread entered and not left? Then a signal handler asks, or a
- * function of the user that the library calls. */
+/* Returns true if this thread has entered and not left. In that case a signal
+ * handler asks, or a function of the user that the library has called. */
 static inline bool comm_is_inside(struct dicomm_comm *comm)
 {
 	return atomic_load(&comm->inside) &&
