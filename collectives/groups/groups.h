@@ -41,8 +41,8 @@ struct groups {
  * several nodes. Grouping by node needs a node with several ranks. Grouping by
  * island needs several islands, and fewer islands than nodes. */
 bool groups_possible(const struct shape *s, enum groups_by by);
-/* Finds the groups. They are the same for all ranks, so they are made once per
- * communicator; the links own them. Returns DICOMM_ERR_NO_MEMORY if there is no
+/* Finds the groups. They are the same for all ranks, so they are made once for
+ * the links, which own them. Returns DICOMM_ERR_NO_MEMORY if there is no
  * memory. */
 dicomm_result_t groups_find(const struct shape *s, enum groups_by by,
 			    const struct groups **out);

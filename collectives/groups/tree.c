@@ -6,8 +6,8 @@ enum units { ISLANDS, NODES, RANKS };
 /* A binomial tree of islands, nodes or ranks ("units") that are neighbours on
  * the path. A rank represents each unit. */
 struct level {
-	const struct links *links; /* NULL: there is no path; places are
-				    * ranks */
+	/* NULL: there is no path; places are ranks. */
+	const struct links *links;
 	enum units units;
 	/* Number of the first unit and how many units there are. Nodes and
 	 * islands are numbered in the order of the path. */

@@ -40,8 +40,8 @@ enum plan_buffer { PLAN_SEND, PLAN_RECV, PLAN_SCRATCH, PLAN_BUFFERS };
  * slice of the longest block. Scratch blocks follow each other without gaps, as
  * the blocks of the other buffers do.
  *
- * With E elements per slice, slice k of a block is its elements [k * E, (k + 1)
- * * E), as far as the block reaches. A slice is cut into `parts` equal parts,
+ * With E elements per slice, slice k of a block is its E elements from k * E
+ * on, as far as the block reaches. A slice is cut into `parts` equal parts,
  * rounded up to whole cache lines, so the last parts may be shorter or empty.
  * The span is parts [lo, hi) of the slice.
  *
@@ -109,12 +109,12 @@ struct plan {
 	 * longest block. The length of a slice follows from it, so all ranks
 	 * must have the same value. */
 	uint32_t message_parts, message_parts_of;
-	bool whole; /* the message is not sliced; spans may hold several
-		     * blocks */
+	/* The message is not sliced; spans may hold several blocks. */
+	bool whole;
 	/* Set by plan_set_in_place(): how PLAN_SEND and PLAN_RECV alias. */
 	bool in_place;
-	bool in_place_send_in_recv; /* false: the receive buffer lies in the
-				     * send buffer */
+	/* False: the receive buffer lies in the send buffer. */
+	bool in_place_send_in_recv;
 	uint32_t in_place_block;
 	dicomm_result_t status;
 	/* If set, steps are reported to this function and are not kept. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Boxes from meshes with placements; what a box by itself may be. */
+/* Makes boxes from meshes with placements, and checks boxes. */
 #include "collectives/redistribute/boxes.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ void boxes_name(const dicomm_tensor_t *tensors, size_t index, char *text,
 
 /* ---- meshes ---- */
 
-/* Part `i` of `parts` of [lo, hi): torch.chunk() for even ones, so that the
+/* Narrows [lo, hi) to part i of `parts` even ones. Like torch.chunk(), so the
  * last parts may be shorter or empty. */
 static void even_part(int64_t *lo, int64_t *hi, int64_t i, int64_t parts)
 {
@@ -79,8 +79,8 @@ static void even_part(int64_t *lo, int64_t *hi, int64_t i, int64_t parts)
 	*lo += first;
 }
 
-/* Extents are those of the axis before any placement cuts it: a mesh that
- * shards one axis twice has to be even. */
+/* Narrows [lo, hi) to part i of the given extents. The extents are those of the
+ * whole axis, so only one placement may cut an axis that has extents. */
 static void given_part(int64_t *lo, int64_t *hi, int i, const int64_t *extents)
 {
 	for (int k = 0; k < i; k++)
@@ -198,11 +198,12 @@ dicomm_result_t boxes_of_mesh(const dicomm_mesh_t *mesh, int axes,
 
 /* ---- checks ---- */
 
-/* Two elements of a target at one address would be written twice. */
+/* Returns true if two elements of a target have the same address, so that it
+ * would be written twice. */
 static bool folds_onto_itself(const dicomm_box_t *box, int axes,
 			      const int64_t *stride)
 {
-	uint64_t reach = 1; /* elements that the axes so far span */
+	uint64_t reach = 1; /* number of elements that the axes so far span */
 	bool taken[DICOMM_AXES] = {false};
 
 	for (int k = 0; k < axes; k++) {

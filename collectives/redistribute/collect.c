@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walks over all deliveries, finds their rounds, and keeps what this rank has
- * to do with. */
+/* Walks over all deliveries, finds their rounds, and keeps the pieces that this
+ * rank moves. */
 #include "collectives/redistribute/collect.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static dicomm_result_t no_memory(void)
 	return FAIL(DICOMM_ERR_NO_MEMORY, "redistribute: no memory for pieces");
 }
 
-/* Keep the axes of a copy. */
+/* Stores the axes of a copy. *shape is their position in the list. */
 static dicomm_result_t add_shape(struct collect *c, const struct strided *s,
 				 uint32_t *shape)
 {
@@ -62,7 +62,7 @@ static dicomm_result_t add_shape(struct collect *c, const struct strided *s,
 	return DICOMM_SUCCESS;
 }
 
-/* From and to are boxes of this rank; NULL: staged. */
+/* `from` and `to` are boxes of this rank; NULL means staging memory. */
 static dicomm_result_t add_piece(struct state *s, const struct ways_delivery *d,
 				 enum collect_kind kind, uint32_t round,
 				 int peer, const dicomm_box_t *from,
@@ -108,7 +108,8 @@ static dicomm_result_t add_send(struct state *s, const struct ways_delivery *d,
 	return DICOMM_SUCCESS;
 }
 
-/* It has arrived in the first box of this rank: copy it to the others. */
+/* The piece has arrived in the first box of this rank; adds the copies to its
+ * other boxes. */
 static dicomm_result_t spread(struct state *s, const struct ways_delivery *d,
 			      uint32_t round, const dicomm_box_t *first)
 {
@@ -174,7 +175,7 @@ static dicomm_result_t own(struct state *s, const struct ways_delivery *d,
 	return spread(s, d, round, to);
 }
 
-/* One piece: its round, and what this rank has to do with it */
+/* Finds the round of a piece, and adds what this rank has to do with it. */
 static dicomm_result_t take(struct state *s, const struct ways_delivery *d)
 {
 	const dicomm_tensor_t *t = d->overlay->tensor;
@@ -183,7 +184,7 @@ static dicomm_result_t take(struct state *s, const struct ways_delivery *d)
 		ROUNDS_PIECE;
 	uint32_t round;
 
-	/* A sum takes its own terms and the result, too. */
+	/* The owner of a sum also stages its own terms and the result. */
 	for (int i = 0; i < d->terms; i++) {
 		if (d->from[i].rank != d->owner.rank)
 			rounds_add(&s->rounds, d->from[i].rank, bytes, 0);
@@ -212,8 +213,8 @@ static dicomm_result_t take(struct state *s, const struct ways_delivery *d)
 	return DICOMM_SUCCESS;
 }
 
-/* Elements of a piece, so that the staging memory of each rank holds it twice
- */
+/* Computes how many elements a piece may have such that the staging memory of
+ * each rank can hold it twice. Fails if that is less than one. */
 static dicomm_result_t largest(const struct state *s,
 			       const struct ways_delivery *d, uint64_t *n)
 {
@@ -234,7 +235,7 @@ static dicomm_result_t largest(const struct state *s,
 	return DICOMM_SUCCESS;
 }
 
-/* Cut a delivery into pieces of at most `most` elements. */
+/* Cuts a delivery into pieces of at most `most` elements. */
 static dicomm_result_t cut(struct state *s, const struct ways_delivery *d,
 			   uint64_t most)
 {
@@ -245,7 +246,8 @@ static dicomm_result_t cut(struct state *s, const struct ways_delivery *d,
 
 	if (boxes_elements(d->lo, d->hi, axes) <= most)
 		return take(s, d);
-	/* The outermost axis on which one index is not too much */
+	/* Finds the outermost axis along which one index has at most `most`
+	 * elements. */
 	while (axis > 0 &&
 	       inside * (uint64_t)(d->hi[axis] - d->lo[axis]) <= most) {
 		inside *= (uint64_t)(d->hi[axis] - d->lo[axis]);

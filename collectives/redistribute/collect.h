@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one rank has to do, piece by piece, as the walk comes by it; make.c puts
- * it into rounds and messages. */
+/* What one rank has to do, as a list of pieces. make.c puts these into rounds
+ * and messages. */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_COLLECT_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_COLLECT_H
 
@@ -15,31 +15,35 @@ enum collect_kind {
 	COLLECT_SPREAD, /* from one target box of this rank to another */
 };
 
-/* A piece of this rank. A send or receive has one side in the messages. */
+/* A piece that this rank moves. For a send or receive, the message is one of
+ * its two sides. */
 struct collect_piece {
 	uint32_t round;
-	uint8_t kind;     /* enum collect_kind */
-	uint8_t from, to; /* enum redist_place; REDIST_STAGED: the message, or
-			   * where a sum reads it */
+	uint8_t kind; /* enum collect_kind */
+	/* Enum redist_place. REDIST_STAGED: in the message, or where a sum
+	 * reads it. */
+	uint8_t from, to;
 	bool is_run;
 	int peer;
 	uint32_t tensor, elem;
-	uint64_t from_at, to_at; /* elements */
+	uint64_t from_at, to_at; /* in elements */
 	uint64_t bytes;
-	uint32_t shape;  /* of its copy */
-	uint64_t staged; /* make.c: where it is in the staging memory */
+	uint32_t shape; /* of its copy; see redist_plan.axes */
+	/* Set by make.c: its place in staging memory, in bytes. */
+	uint64_t staged;
 };
 
 struct collect_sum {
 	uint32_t round, tensor, elem;
-	uint32_t first, terms; /* in inputs: pieces, received or local */
+	/* In inputs: pieces that were received, or are local. */
+	uint32_t first, terms;
 	uint64_t n;
-	bool is_run; /* of the target box */
+	bool is_run; /* the target box is contiguous */
 	uint64_t to_at;
-	uint32_t shape; /* from staging to the target */
+	uint32_t shape; /* of the copy from staging memory to the target */
 };
 
-/* An array that grows */
+/* An array that grows. */
 struct collect_list {
 	void *at;
 	size_t n, room;

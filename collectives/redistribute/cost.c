@@ -8,22 +8,24 @@
 #include "src/base/type.h"
 
 #define PS_PER_S UINT64_C(1000000000000)
-/* Above so many ranks, messages are not told apart by pairs. */
+/* With more ranks than this, messages are not counted by pairs of ranks. */
 #define PAIRS_RANKS 8192
 
-/* One of the two hops of a way: to the owners, and from there on */
+/* One of the two hops of a way: to the owners, and from these to the other
+ * ranks. */
 struct hop {
-	uint64_t *out, *in;           /* [rank] */
-	uint64_t *node_out, *node_in; /* [node]: across its link */
-	uint8_t *met;                 /* bit [from * ranks + to] */
-	uint64_t *messages;           /* [rank]: sent and received */
+	uint64_t *out, *in;           /* [rank]: bytes */
+	uint64_t *node_out, *node_in; /* [node]: bytes across its link */
+	/* Bit [from * ranks + to]: these ranks exchange messages. */
+	uint8_t *met;
+	uint64_t *messages; /* [rank]: number sent and received */
 	uint64_t bytes;
 };
 
 struct sum {
 	const struct ways_input *in;
 	struct hop hop[2];
-	uint64_t *work; /* [rank]: bytes copied and added up */
+	uint64_t *work; /* [rank]: bytes copied and added */
 	uint64_t work_bytes, between, pairs;
 };
 
@@ -105,7 +107,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Cores that the ranks of a node have together */
+/* Returns the number of cores that the ranks of a node have together. */
 static uint64_t cores(const struct ways_input *in,
 		      const struct estimate_params *p)
 {
@@ -165,7 +167,7 @@ static void finish(const struct sum *s, const struct estimate_params *p,
 		work = larger(work,
 			      time_of(s->work_bytes,
 				      p->copy_bytes_per_s * cores(s->in, p)));
-	/* From the second round on, both hops go at the same time. */
+	/* From the second round on, both hops run at the same time. */
 	most = larger(out->most_sent, out->most_received);
 	rounds = staging ? 1 + most / staging : 1;
 	out->ps = larger(first, second) +

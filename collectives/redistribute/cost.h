@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a way costs: the bytes and messages of the busiest rank and link, and
- * the time that follows. Integers only, so that all ranks choose alike.
+ * the time that follows from them. All numbers are integers, so that all ranks
+ * choose alike.
  */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_COST_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_COST_H
@@ -11,16 +12,16 @@
 
 struct cost {
 	uint64_t ps;
-	uint64_t most_sent, most_received; /* of one rank */
-	uint64_t bytes, between_nodes;     /* of all ranks */
-	uint64_t pairs; /* of ranks that exchange messages, one way */
+	uint64_t most_sent, most_received; /* by one rank */
+	uint64_t bytes, between_nodes;     /* by all ranks */
+	uint64_t pairs; /* ordered pairs of ranks that exchange messages */
 };
 
 #define COST_UNKNOWN UINT64_MAX
 
-/* Of each way, by its number. Says first whether the layouts fit. staging:
- * bytes that a rank can move in one round. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY.
- */
+/* Computes the cost of each way, by its number. First checks that the layouts
+ * fit each other. `staging` is how many bytes a rank can move in one round.
+ * Returns DICOMM_ERR_INVALID_ARGUMENT or DICOMM_ERR_NO_MEMORY on failure. */
 dicomm_result_t cost_of_ways(const struct ways_input *in,
 			     const struct estimate_params *params,
 			     uint64_t staging, struct cost out[WAYS]);

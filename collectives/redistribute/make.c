@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Puts the pieces of a rank into rounds and messages. */
+/* Puts the pieces of a rank into rounds and messages, and chooses the way. */
 #include "collectives/redistribute/plan.h"
 
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 #define ALIGN 64
 
-/* While the plan is made of what was collected */
+/* The state while a plan is made. */
 struct making {
 	struct collect c;
 	struct redist_plan *p;
-	/* Pieces by round, kind and peer */
+	/* Pieces sorted by round, kind and peer. */
 	struct collect_piece **order;
 	size_t at, sum;  /* the next piece in that order, and the next sum */
-	uint64_t staged; /* bytes of the round at hand */
+	uint64_t staged; /* bytes used in the current round */
 	uint32_t ncopies, nmessages, nsums, nterms;
 };
 
@@ -33,8 +33,8 @@ static int compare_pieces(const void *x, const void *y)
 		return a->kind - b->kind;
 	if (a->peer != b->peer)
 		return a->peer < b->peer ? -1 : 1;
-	/* In the order in which they were collected: sender and receiver have
-	 * the same one. */
+	/* Keep the order in which they were collected, because sender and
+	 * receiver have the same one. */
 	return (a > b) - (a < b);
 }
 
@@ -64,7 +64,7 @@ static uint64_t take_staging(struct making *m, uint64_t bytes)
 	return at;
 }
 
-/* The next piece, if it is of that round and kind */
+/* Returns the next piece if it has that round and kind; otherwise NULL. */
 static struct collect_piece *peek(const struct making *m, uint32_t round,
 				  enum collect_kind kind)
 {
@@ -79,7 +79,8 @@ static bool is_large(const struct collect_piece *p)
 	return p->bytes >= REDIST_LARGE;
 }
 
-/* Take the pieces of one message, and give each its place in it. */
+/* Makes a message of the next pieces, and sets the place of each piece in
+ * it. */
 static void add_message(struct making *m, uint32_t round,
 			enum collect_kind kind)
 {
@@ -135,7 +136,7 @@ static void add_messages(struct making *m, uint32_t round,
 	}
 }
 
-/* Copies out of messages that were received into staging memory */
+/* Adds copies out of messages that are received into staging memory. */
 static void unpack(struct making *m, size_t first, size_t end,
 		   const struct redist_range *receives)
 {
@@ -163,8 +164,8 @@ static void add_locals(struct making *m, uint32_t round)
 		struct redist_at to = user_at(p, false);
 
 		if (p->to == REDIST_STAGED) {
-			/* A term of a sum, which is read where it lies if it
-			 * can be. */
+			/* This is a term of a sum. The sum reads it in place if
+			 * it is contiguous and has no weight. */
 			if (p->is_run && !redist_weighted(m->p, p->tensor))
 				continue;
 			p->staged = take_staging(m, p->bytes);
@@ -174,7 +175,7 @@ static void add_locals(struct making *m, uint32_t round)
 	}
 }
 
-/* Sums of a round; returns how many. */
+/* Adds the sums of a round. Returns how many. */
 static uint32_t add_sums(struct making *m, uint32_t round)
 {
 	const struct collect_sum *sums = m->c.sums.at;
@@ -319,7 +320,7 @@ static void mark_tensors(struct redist_plan *p, const struct collect *c)
 			(uint8_t)(1 << sum[i].tensor % 8);
 }
 
-/* Rounds in which the rank has anything to do */
+/* Returns the number of rounds in which the rank has something to do. */
 static uint32_t count_rounds(const struct making *m)
 {
 	uint32_t n = 0;
@@ -329,7 +330,8 @@ static uint32_t count_rounds(const struct making *m)
 	return n;
 }
 
-/* Each piece is one copy at most, and one message; so are results of sums. */
+/* Each piece needs at most one copy and one message. The result of a sum needs
+ * at most one copy. */
 static dicomm_result_t make_rounds(struct making *m)
 {
 	struct redist_plan *p = m->p;

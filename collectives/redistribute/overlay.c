@@ -56,7 +56,7 @@ static size_t gather(struct entry *e, const dicomm_tensor_t *t, bool target)
 	return n;
 }
 
-/* Bounds of one axis */
+/* Returns the most bounds of one axis for n classes. */
 static size_t room_of(uint32_t n)
 {
 	return 2 * (size_t)n + 2;
@@ -131,7 +131,8 @@ static size_t find_bounds(const struct sweep *s, int axis, const uint32_t *list,
 	for (uint32_t i = 0; i < n; i++) {
 		const dicomm_box_t *b = o->classes[list[i]].box;
 
-		/* Mostly, classes in a row have bounds in common. */
+		/* Adjacent classes often have the same bounds, so leave out
+		 * repeated ones. */
 		if (b->lo[axis] != bounds[k - 2] || k == 2)
 			bounds[k++] = b->lo[axis];
 		if (b->hi[axis] != bounds[k - 1])
@@ -144,7 +145,7 @@ static size_t find_bounds(const struct sweep *s, int axis, const uint32_t *list,
 	return kept;
 }
 
-/* A class by where it begins */
+/* A class, to be sorted by where it begins. */
 struct begin {
 	int64_t lo;
 	uint32_t class, place;
@@ -174,7 +175,7 @@ static dicomm_result_t leaf(struct sweep *s, const uint32_t *list, uint32_t n)
 	return s->fn(s->ctx, s->o, &s->cell);
 }
 
-/* Is the axis covered as a whole by each of them? */
+/* Returns true if each class of the list covers the whole axis. */
 static bool is_whole(const struct sweep *s, int axis, const uint32_t *list,
 		     uint32_t n)
 {
@@ -254,8 +255,8 @@ dicomm_result_t overlay_walk(const struct overlay *o, overlay_fn *fn, void *ctx)
 
 /* ---- gaps ---- */
 
-/* An axis along which the cell is not the whole tensor; that is where the gap
- * is. */
+/* Returns an axis along which the cell is not the whole tensor, because that is
+ * where the gap is. */
 static int axis_of(const struct overlay *o, const struct overlay_cell *cell)
 {
 	for (int a = 0; a < o->tensor->axes; a++)
@@ -264,7 +265,7 @@ static int axis_of(const struct overlay *o, const struct overlay_cell *cell)
 	return 0;
 }
 
-/* "2, 3, 5" of the holders of those classes */
+/* Writes the ranks that hold those classes: "2, 3, 5". */
 static void ranks_text(const struct overlay *o, const uint32_t *classes,
 		       uint32_t n, char *text, size_t len)
 {

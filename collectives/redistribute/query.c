@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a plan says about itself. */
+/* Answers questions about a plan. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The earliest round in which a piece fits the staging memory of its ranks. */
+/* Finds the earliest round in which a piece fits into the staging memory of all
+ * its ranks. */
 #include "collectives/redistribute/rounds.h"
 
 #include <stdbool.h>
@@ -38,7 +39,7 @@ void rounds_add(struct rounds *r, int rank, uint64_t now, uint64_t next)
 	k->add_next += next;
 }
 
-/* What a rank has in a round, and in the one after it */
+/* Computes the bytes that a rank has in a round, and in the next one. */
 static void load_at(const struct rounds_rank *k, uint32_t round, uint64_t *now,
 		    uint64_t *next)
 {
@@ -63,7 +64,8 @@ uint32_t rounds_place(struct rounds *r)
 	for (int i = 0; i < r->n; i++)
 		if (r->rank[r->touched[i]].round > round)
 			round = r->rank[r->touched[i]].round;
-	/* Two rounds on, all of them are empty. */
+	/* This ends: two rounds later, the staging memory of all of them is
+	 * empty. */
 	for (int i = 0; i < r->n; i++)
 		while (!fits(r, &r->rank[r->touched[i]], round)) {
 			round++;

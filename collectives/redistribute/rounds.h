@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In which round each piece moves, so that no rank needs more staging memory
- * than it has. Every rank counts for all ranks. */
+/* Finds the round in which each piece moves, so that no rank needs more staging
+ * memory than it has. Every rank computes this for all ranks. */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_ROUNDS_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_ROUNDS_H
 
@@ -8,30 +8,32 @@
 
 #include "dicomm.h"
 
-/* Bytes that a piece counts beside its own: it may begin a message, which is
- * aligned. */
+/* Bytes that a piece counts in addition to its own: it may begin a message,
+ * which is aligned. */
 #define ROUNDS_PIECE 64
 
 struct rounds {
 	uint64_t staging;
 	struct rounds_rank {
-		uint32_t round;     /* the last one it has a first hop in */
-		uint64_t now, next; /* bytes in it, and in the one after it */
-		/* what the piece at hand adds */
+		/* The last round with a first hop of this rank. */
+		uint32_t round;
+		/* Bytes in that round, and in the next one. */
+		uint64_t now, next;
+		/* What the current piece adds. */
 		uint64_t add_now, add_next;
 		uint8_t touched;
 	} * rank;
-	int *touched; /* ranks that it adds to */
+	int *touched; /* the ranks to which it adds */
 	int n;
 };
 
 dicomm_result_t rounds_make(struct rounds *r, int ranks, uint64_t staging);
 void rounds_free(struct rounds *r);
-/* The piece at hand takes so many bytes of a rank in its round, and in the one
- * after that. */
+/* Says that the current piece takes `now` bytes of staging memory of a rank in
+ * its round, and `next` bytes in the round after it. */
 void rounds_add(struct rounds *r, int rank, uint64_t now, uint64_t next);
-/* The round of the piece at hand; then the next piece is at hand. No rank may
- * take more than the staging memory for it. */
+/* Returns the round of the current piece, and begins the next piece. No rank
+ * may need more than its whole staging memory for a piece. */
 uint32_t rounds_place(struct rounds *r);
 
 #endif

@@ -36,8 +36,8 @@ void strided_make(struct strided *s, int axes, const int64_t *lo,
 	*s = (struct strided){.n = boxes_elements(lo, hi, axes)};
 	s->from = place(from, axes, lo, hi, fs);
 	s->to = place(to, axes, lo, hi, ts);
-	/* From the innermost axis out; an axis that goes on where the one
-	 * inside it ends, in both places, is the same one. */
+	/* Go from the innermost axis outwards. If an axis continues, in both
+	 * places, where the axis inside it ends, join the two. */
 	for (int a = axes - 1; a >= 0; a--) {
 		int64_t len = hi[a] - lo[a];
 

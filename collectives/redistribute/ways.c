@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who reads, owns and passes on each cell of an overlay. */
+/* Finds who reads, owns and passes on each cell of an overlay. */
 #include "collectives/redistribute/ways.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 
-/* Copies that are looked at for the best one */
+/* Among this many copies, the best one is searched. */
 #define COPIES_LOOKED 64
 /* Bytes of a share, and shares of a cell: smaller ones cost more messages than
  * they save, and all shares are passed on to all. */
@@ -25,14 +25,15 @@ struct walk {
 	const struct ways_fns *fns;
 	void *ctx;
 	size_t tensor;
-	/* [rank]: bytes that it was chosen to send in the way at hand */
+	/* [rank]: bytes that it has to send so far, in the way at hand */
 	uint64_t *load, *loads[WAYS];
 	uint64_t cells;
-	/* Per rank: the cell in which it was last seen to want, or to have the
-	 * first term, and there the box */
+	/* [rank]: the last cell that the rank was seen to want, the last cell
+	 * of which it was seen to have the first term, and the box that has
+	 * it. */
 	uint64_t *wants, *has;
 	uint32_t *has_box;
-	/* [2 * targets], [terms] */
+	/* These have room for 2 * targets entries; from[] for one per term. */
 	struct overlay_holder *wanters, *more, *from, *others;
 	uint32_t nwanters, nmore;
 	size_t room, terms_room;
@@ -43,8 +44,8 @@ static int node_of(const struct walk *w, int rank)
 	return w->in->links ? (int)w->in->links->node_of[rank] : 0;
 }
 
-/* The best copy of a term for a rank: its own; on its node; of the rank that
- * sends the least so far. */
+/* Returns the best copy of a term for a rank: its own, or one on its node, or
+ * any; among several, that of the rank that has to send the least so far. */
 static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 				  const uint32_t *classes, uint32_t n, int to)
 {
@@ -76,7 +77,7 @@ static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 	return best;
 }
 
-/* Classes of the sources of one term begin at *at; how many there are. */
+/* Returns how many classes, from position `at` on, are sources of this term. */
 static uint32_t term_classes(const struct overlay *o,
 			     const struct overlay_cell *cell, uint32_t at,
 			     int term)
@@ -120,7 +121,8 @@ static dicomm_result_t deliver(struct walk *w, const struct overlay *o,
 	return w->fns->deliver(w->ctx, d);
 }
 
-/* All of the cell to one of those that want it, which passes it on. */
+/* Delivers the whole cell to one of the ranks that want it, which passes it
+ * on. */
 static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
 				      const struct overlay_cell *cell,
 				      struct ways_delivery *d, uint32_t owner)
@@ -137,7 +139,8 @@ static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
 	return deliver(w, o, cell, d);
 }
 
-/* Share of a rank in what several want: as fast as it gets and sends. */
+/* Returns the share of a rank in what several ranks want, in proportion to the
+ * rate at which it receives and sends. */
 static uint64_t share(const struct walk *w, int rank)
 {
 	const struct links *l = w->in->links;
@@ -150,8 +153,8 @@ static uint64_t share(const struct walk *w, int rank)
 	return way ? way : 1;
 }
 
-/* The axis along which shares are cut: the outermost that is long enough, so
- * that shares are long runs; else the longest. */
+/* Returns the axis along which shares are cut. That is the outermost one that
+ * is long enough, so that shares are long runs; otherwise the longest one. */
 static int share_axis(const struct overlay_cell *cell, int axes, uint32_t n)
 {
 	int longest = 0;
@@ -197,8 +200,9 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 		return deliver_to_one(w, o, cell, d, least_loaded(w));
 	axis = share_axis(cell, o->tensor->axes, n);
 	len = cell->hi[axis] - cell->lo[axis];
-	/* Who is first changes from cell to cell: where there are fewer shares
-	 * than ranks, not the same ones get nothing. */
+	/* The first rank changes from cell to cell. So if there are fewer
+	 * shares than ranks, it is not always the same ranks that get nothing.
+	 */
 	for (uint32_t i = 0; i < n; i++)
 		all += share(w, w->wanters[(i + w->cells) % w->nwanters].rank);
 	for (uint32_t i = 0; i < n; i++) {
@@ -216,8 +220,8 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 	return DICOMM_SUCCESS;
 }
 
-/* Ranks that want the cell, each once; of a copy, without those that have it:
- * these keep it. */
+/* Finds the ranks that want the cell, each once. In a copy, ranks that hold the
+ * cell already are left out; they keep it. */
 static dicomm_result_t find_wanters(struct walk *w, const struct overlay *o,
 				    const struct overlay_cell *cell,
 				    struct ways_delivery *d)

@@ -2,11 +2,11 @@
 /*
  * The ways in which the cells of an overlay get to the ranks that want them.
  *
- * In each way, a piece is read on one rank for each term, goes to an owner,
- * which adds up, and from there to others that want it. Ways differ in who owns
- * what: everybody for himself (direct), each a share (scatter), or one for all
- * (leader). Everything here follows from the description and the links, so all
- * ranks find the same.
+ * In each way, one rank reads the piece for each term and sends it to an owner.
+ * The owner adds up the terms and passes the result on to other ranks that want
+ * it. Ways differ in who owns what: every rank what it wants (direct), each
+ * rank a share (scatter), or one rank everything (leader). All of this follows
+ * from the description and the links, so all ranks find the same.
  */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
@@ -14,14 +14,14 @@
 #include "collectives/redistribute/overlay.h"
 #include "src/base/links.h"
 
-#define WAYS 4 /* entries of an array by dicomm_way_t */
+#define WAYS 4 /* for arrays that are indexed by dicomm_way_t */
 
 struct ways_input {
-	const dicomm_tensor_t *tensors; /* that boxes_check() has accepted */
+	const dicomm_tensor_t *tensors; /* boxes_check() has accepted them */
 	size_t n;
 	int ranks;
-	const struct links *links; /* NULL: one node */
-	bool unwanted;             /* elements that no target wants are fine */
+	const struct links *links; /* NULL: all ranks are on one node */
+	bool unwanted;             /* allow elements that no target wants */
 };
 
 struct ways_delivery {
@@ -29,28 +29,30 @@ struct ways_delivery {
 	size_t tensor;
 	const struct overlay *overlay;
 	int64_t lo[DICOMM_AXES], hi[DICOMM_AXES];
-	/* Read where: [terms] */
+	/* [terms]: where each term is read. */
 	const struct overlay_holder *from;
 	int terms;
 	bool adds; /* there are several terms, or a weight */
 	struct overlay_holder owner;
 	const struct overlay_holder *others;
 	uint32_t nothers;
-	/* Second boxes of one rank with the same elements: copied there from
-	 * the first one of that rank, on arrival */
+	/* Further boxes of a rank with the same elements. When the piece has
+	 * arrived in the first box of that rank, it is copied there. */
 	const struct overlay_holder *more;
 	uint32_t nmore;
 };
 
 struct ways_fns {
 	dicomm_result_t (*deliver)(void *ctx, const struct ways_delivery *d);
-	/* A rank wants what it holds: from source to target. */
+	/* Called for a rank that wants what it holds, to copy it from source to
+	 * target. */
 	dicomm_result_t (*keep)(void *ctx, const struct ways_delivery *d);
 };
 
-/* All deliveries of some ways (bit w: way w), in an order that is the same on
- * all ranks, and does not depend on the other ways. check: first say whether
- * layouts fit. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY. */
+/* Reports all deliveries of some ways (bit w: way w), in the same order on all
+ * ranks; the order of one way does not depend on the others. With `check`,
+ * first checks that the layouts fit each other. Returns
+ * DICOMM_ERR_INVALID_ARGUMENT or DICOMM_ERR_NO_MEMORY on failure. */
 dicomm_result_t ways_walk(const struct ways_input *in, unsigned ways,
 			  bool check, const struct ways_fns *fns, void *ctx);
 

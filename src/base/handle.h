@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of objects that the user knows by a handle. A stale handle is to be
- * refused, so what was freed has to stay readable: it is kept, with its first
- * word (the object's magic number) 0, and used again only when many others have
- * been freed after it. Any thread.
+ * Memory of objects that the user refers to by a handle. A stale handle must be
+ * refused, so the memory of a freed object must stay readable. It is kept, with
+ * 0 in its first word (the object's magic number), and used again only when
+ * many other objects have been freed after it. Any thread may call these
+ * functions.
  */
 #ifndef DICOMM_BASE_HANDLE_H
 #define DICOMM_BASE_HANDLE_H
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many are freed before the first of them is used again. */
+/* This many objects are freed before the memory of the first one is used
+ * again. */
 #define HANDLE_KEPT 64
 
 struct handle_memory {
@@ -21,19 +23,19 @@ struct handle_memory {
 	struct handle_memory *next;
 };
 
-/* For objects of one size, which begin with their magic number */
+/* For objects of one size, which begin with their magic number. */
 struct handle_pool {
 	pthread_mutex_t lock;
 	struct handle_memory *oldest, **newest;
 	size_t n, size;
 };
 
-#define HANDLE_POOL(type)                                                     \
-	{                                                                     \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(type)       \
+#define HANDLE_POOL(type)                                               \
+	{                                                               \
+		.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(type) \
 	}
 
-/* All zero; NULL: out of memory. */
+/* Returns memory that is all zero, or NULL if there is no memory. */
 static inline void *handle_alloc(struct handle_pool *pool)
 {
 	struct handle_memory *m = NULL;
@@ -61,7 +63,8 @@ static inline void handle_free(struct handle_pool *pool, void *object)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* In the child of a fork: another thread may have held the lock. */
+/* Called in a child of fork(), because another thread may have held the
+ * lock. */
 static inline void handle_pool_forget(struct handle_pool *pool)
 {
 	pthread_mutex_init(&pool->lock, NULL);

@@ -35,7 +35,8 @@ struct links_class {
 	/* Result bytes that one rank reduces per second; 0: as measured by rank
 	 * 0. */
 	uint64_t reduce;
-	/* Latency of a message from one node to another. */
+	/* Latency of a message between a node of this class and another node.
+	 */
 	uint64_t latency_ps;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the init of a communicator to its end. */
+/* The life of a communicator, from its initialization to its end. */
 #ifndef DICOMM_COMM_LIFECYCLE_H
 #define DICOMM_COMM_LIFECYCLE_H
 
@@ -10,12 +10,13 @@
 struct dicomm_comm;
 
 /*
- * How a communicator begins. comm_start_prepare() does all that can fail on
- * this rank alone: the object, its settings, what it inherits from a parent
- * (was[rank] is the rank there), and the helper thread if it is not blocking.
- * Then comm_start_join() meets the others by the id, or comm_start_refuse()
- * drops it; either ends the start. A blocking init ends early if its parent
- * breaks.
+ * How a communicator begins. comm_start_prepare() does everything that can fail
+ * on this rank alone: it makes the object with its settings, takes over what
+ * the parent passes on (was[rank] is the rank in the parent), and starts the
+ * helper thread if the initialization is non-blocking. Then either
+ * comm_start_join() connects to the other ranks by the id, or
+ * comm_start_refuse() drops the communicator; each of them ends the start. A
+ * blocking initialization ends early if its parent breaks.
  */
 struct comm_start;
 dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds out whether transports reach the memory of two devices of this machine.
- * It does what two ranks on them would do when they meet, without such ranks.
+ * Finds out whether a transport reaches the memory of two devices of this
+ * machine. It does what two ranks on these devices would do during setup,
+ * without having such ranks.
  */
 #ifndef DICOMM_COMM_PATH_TEST_H
 #define DICOMM_COMM_PATH_TEST_H
@@ -9,13 +10,14 @@
 #include "src/device/transport_access.h"
 
 struct path_test {
-	bool wired; /* some transport reaches the memory of both */
-	/* Which one; or why none reaches the memory of the first, or second */
+	bool wired; /* a transport reaches the memory of both */
+	/* how: the transport; or why none reaches the memory of the first
+	 * device, or of the second one if `second`. */
 	bool second;
 	char how[TRANSPORT_ACCESS_TEXT];
 };
 
-/* If the test cannot be made, `how` gets the reason. */
+/* Runs the test. If that is impossible, `how` gets the reason. */
 dicomm_result_t path_test_run(const char *first, const char *second,
 			      struct path_test *out);
 

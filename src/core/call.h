@@ -17,10 +17,10 @@
 struct accel_stream;
 
 /*
- * Work of this rank alone, in the order of its operations: a COLL_REDUCE_LOCAL
- * of one int8 that has no buffers stands for it. On a device, run() queues the
- * work on that stream; on the host (NULL) it does it. Whoever makes it keeps it
- * until it has run.
+ * Work for this rank only, in the order of its operations. The call is a
+ * COLL_REDUCE_LOCAL of one int8 without buffers. On a device, run() queues the
+ * work on that stream; on the host (stream NULL) it does the work. Whoever
+ * makes the struct keeps it until the work has run.
  */
 struct local_work {
 	dicomm_result_t (*run)(const struct local_work *work,
@@ -34,10 +34,11 @@ struct call {
 	int root;          /* or the peer of a send or receive; -1: none */
 	size_t count;      /* elements of one block; 0 for v-collectives */
 	int tag;           /* of a send or receive */
-	dicomm_status_t *status; /* what a receive tells; or NULL */
-	uint8_t scalar[8];       /* of an operator that the user created */
-	const void *scalar_at;   /* the scalar in device memory, or NULL */
-	const void *send;        /* the user's buffers */
+	/* Where a receive stores its source, tag and count; or NULL. */
+	dicomm_status_t *status;
+	uint8_t scalar[8];     /* of an operator that the user created */
+	const void *scalar_at; /* the scalar in device memory, or NULL */
+	const void *send;      /* the user's buffers */
 	void *recv;
 	/* For send and for recv, if it is device memory: bit i says that
 	 * transport i reaches all bytes that the call uses; see

@@ -40,7 +40,7 @@ void comm_listen(const struct dicomm_comm *comm)
 		log_set_sink(NULL, NULL);
 }
 
-/* Of any later version, too */
+/* The largest config of any later version, in bytes. */
 #define CONFIG_BYTES_MAX 4096
 #define CONFIG_STRINGS 4
 static void list_strings(dicomm_config_t *c, const char **list[CONFIG_STRINGS])

@@ -78,13 +78,13 @@ struct call_logs {
 	struct call_log *send, *recv; /* [ranks]; by call_pair_number() */
 };
 
-/* What dicomm_comm_register() has handed out. The user's handle is a number
+/* A registration made by dicomm_comm_register(). The user's handle is a number
  * that no other registration of this process has or had. */
 struct registration {
 	struct registration *next;
 	uintptr_t handle;
-	struct mem_handles handles;      /* of host memory */
-	struct user_buffer *user_buffer; /* of a device; or NULL */
+	struct mem_handles handles;      /* for host memory */
+	struct user_buffer *user_buffer; /* for memory of a device; or NULL */
 };
 
 struct registrations {
@@ -93,10 +93,8 @@ struct registrations {
 };
 
 struct fault {
-	_Atomic int
-		/* DICOMM_SUCCESS or COMM_BORROWED while the communicator
-		 * works. */
-		status;
+	/* DICOMM_SUCCESS or COMM_BORROWED while the communicator works. */
+	_Atomic int status;
 	pthread_mutex_t lock;
 	int culprit;
 	char text[512];
@@ -193,10 +191,12 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
-	struct tagged *tagged;             /* NULL until there is a tag */
-	/* Receives that wait for one from any source, which is the first */
+	struct tagged *tagged;             /* NULL until a tag is used */
+	/* Receives that wait, in call order. The first one is from any source
+	 * and has no source yet. */
 	struct operation *unbound;
-	int next_source; /* the first rank to look at */
+	/* The rank at which the next search for a source begins. */
+	int next_source;
 	struct created_op ops[COMM_OPS];
 	struct registrations registered;
 
@@ -210,9 +210,8 @@ struct dicomm_comm {
 	bool leaving;        /* a group is to finalize it before that */
 	pthread_t helper;
 	bool has_helper;
-	struct dicomm_comm
-		/* The next communicator in the list of cross_progress.c. */
-		*other;
+	/* The next communicator in the list of cross_progress.c. */
+	struct dicomm_comm *other;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
@@ -305,8 +304,8 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 	return comm_enter_slow(comm);
 }
 
-/* Has this thread entered and not left? Then a signal handler asks, or a
- * function of the user that the library calls. */
+/* Returns true if this thread has entered and not left. In that case a signal
+ * handler asks, or a function of the user that the library has called. */
 static inline bool comm_is_inside(struct dicomm_comm *comm)
 {
 	return atomic_load(&comm->inside) &&

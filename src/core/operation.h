@@ -31,23 +31,28 @@ struct flow {
 	uint64_t posted;
 };
 
-/* A send or receive with a tag; see src/engine/tagged.h. */
+/* State of a send or receive with a tag; see src/engine/tagged.h. */
 enum tagged_state {
 	TAGGED_POSTED,
-	TAGGED_OFFERED, /* a send: the receiver is to say that it is ready */
-	TAGGED_FOUND,   /* a receive: this rank has to say that */
-	TAGGED_MOVING,  /* bytes go from the one to the other */
-	TAGGED_READING, /* a receive: it reads what a reference refers to */
+	/* A send that waits for the receiver to say that it is ready. */
+	TAGGED_OFFERED,
+	/* A receive that has found an offer and must tell the sender that it is
+	 * ready. */
+	TAGGED_FOUND,
+	TAGGED_MOVING, /* its bytes are being sent, or received */
+	/* A receive that reads the memory behind a reference. */
+	TAGGED_READING,
 	TAGGED_DONE
 };
 
 struct tagged_op {
-	struct operation *next; /* in its list */
+	struct operation *next; /* in the list of tagged.c that it is in */
 	enum tagged_state state;
-	uint32_t id;      /* of the offer */
-	uint64_t moved;   /* bytes */
-	uint64_t reading; /* bytes that a read under way will add to that */
-	/* Of a send: the last message that has to be released. Of a receive:
+	uint32_t id;    /* of its offer */
+	uint64_t moved; /* bytes that have been moved */
+	/* Bytes that a read under way will add to `moved`. */
+	uint64_t reading;
+	/* For a send: the last message that must be released. For a receive:
 	 * the message with the reference. */
 	uint64_t seq;
 	struct tp_ref ref;
@@ -82,8 +87,9 @@ struct operation {
 	struct waiter watch;
 	struct operation *next;
 	bool is_tagged;
-	/* A receive without a tag whose source, or whose place among the
-	 * receives from it, is not known yet; see src/engine/any_source.h. */
+	/* A receive without a tag whose source, or whose number among the
+	 * receives from that source, is not known yet; see
+	 * src/engine/any_source.h. */
 	bool unbound;
 	struct tagged_op tagged;
 };

@@ -2,12 +2,12 @@
 /*
  * Receives without a tag from any source.
  *
- * Such a receive has no number, and so no place among those of a peer, until
- * a message is there that no earlier receive takes. Meanwhile, later receives
- * have none either: the next message of their peer may be that of the first.
- * They wait in one list, in call order.
+ * Such a receive has no number, and so no place among the receives from a peer,
+ * until a message is there that no earlier receive takes. Until then, later
+ * receives have no number either, because the next message of their peer may be
+ * for this one. All of them wait in one list, in call order.
  *
- * Threads: the data path of the communicator.
+ * The thread of the data path calls these functions.
  */
 #ifndef DICOMM_ENGINE_ANY_SOURCE_H
 #define DICOMM_ENGINE_ANY_SOURCE_H
@@ -21,9 +21,10 @@ static inline bool any_source_holds(const struct dicomm_comm *comm,
 	return call->coll == COLL_RECV && (call->root < 0 || comm->unbound);
 }
 
-/* Append the operation to the list. */
+/* Appends the operation to the list. */
 dicomm_result_t any_source_post(struct operation *op);
-/* SUCCESS: its source is known, and it has left the list. AGAIN: not yet. */
+/* Returns DICOMM_SUCCESS if the source of the operation is known; the operation
+ * has left the list then. Returns DICOMM_AGAIN if it is not known yet. */
 dicomm_result_t any_source_look(struct operation *op);
 void any_source_drop(struct operation *op);
 

@@ -2,9 +2,9 @@
 /*
  * Runs operations: plans over transports. Nothing else moves data.
  *
- * The collectives of a communicator run one after the other in call order. So
+ * The collectives of a communicator run one after the other, in call order. So
  * do its sends to one peer, and its receives from one peer. All these queues
- * make progress together.
+ * make progress at the same time.
  */
 #ifndef DICOMM_ENGINE_ENGINE_H
 #define DICOMM_ENGINE_ENGINE_H
@@ -12,41 +12,43 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 
-/* Run one blocking call. No other operation of the communicator is in flight.
- */
+/* Runs one blocking call. No other operation of the communicator may be in
+ * flight. */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
 
-/* Make an operation of a call and append it to its queue. It must be run then.
- * The call's arrays of counts must stay until the operation ends. */
+/* Makes an operation of a call and appends it to its queue. The caller must run
+ * it afterwards. The call's arrays of counts must stay until the operation
+ * ends. */
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 			       const struct call *call, struct operation **out);
-/* Give one operation a turn. AGAIN: there is more to do. A failure breaks the
- * communicator. */
+/* Gives one operation a turn. Returns SCHEDULE_AGAIN if it has not ended. A
+ * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
-/* Give up an operation of a broken communicator. */
+/* Gives up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
-/* Run operations until all have ended or their communicators have broken, and
- * release them. Each has entered its communicator, and leaves it when it ends;
- * then another thread may free that communicator. */
+/* Runs operations until all have ended or their communicators have broken, and
+ * releases them. Each operation has entered its communicator, and leaves it
+ * when it ends; from then on, another thread may free that communicator. */
 dicomm_result_t engine_run(struct operation **ops, size_t n);
-/* The call leaves its communicator: it has ended, or will not be run. */
+/* Leaves the communicator of a call that has ended, or that will not be run. */
 void engine_leave(struct dicomm_comm *comm);
-/* Put the operation on the communicator's list of spare ones. */
+/* Puts the operation on the communicator's list of spare ones. */
 void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
-/* Call after a poll without progress. Now and then it checks faults, time-outs
- * and mismatched calls of op. `alone`: no other work may need this thread.
- * True: it checked; then call engine_watch() for the other operations that have
- * waited as long, until it returns false because it has used up its time. A
- * failure shows in the fault of the communicator. */
+/* engine_wait() is called after a poll without progress. Every now and then it
+ * checks faults, time-outs and mismatched calls for op, and returns true.
+ * `alone` says that no other work needs this thread. After a check, the caller
+ * calls engine_watch() for each other operation that has waited as long, until
+ * that returns false because its time is used up. A failure becomes the fault
+ * of the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
 bool engine_watch(const struct waiter *w, struct operation *op);
-/* The same checks for an operation that waits while this thread checks another
- * one. True: it was time. */
+/* Does the same checks for an operation that waits while this thread checks
+ * another one. Returns true if they were due. */
 bool engine_look(struct waiter *w, struct operation *op);
 
-/* Give the call its number, and log it for peers that ask. */
+/* Gives the call its number, and logs it for peers that ask. */
 static inline uint64_t engine_number(struct dicomm_comm *comm,
 				     const struct prepared *prep)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fast path: blocking calls of small messages, or of mapped memory. */
+/* The fast path: blocking calls on small messages, or on mapped memory. */
 #ifndef DICOMM_ENGINE_FAST_PATH_H
 #define DICOMM_ENGINE_FAST_PATH_H
 
 #include "src/engine/prepared.h"
 
-/* Run a call that prepared_quick() found. False: nothing has happened, and the
- * engine must run it. */
+/* Runs a call that prepared_quick() has found. Returns false if nothing has
+ * happened, so that the engine must run it. */
 bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		   const void *send, void *recv, dicomm_result_t *status);
 

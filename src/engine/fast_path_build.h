@@ -5,8 +5,8 @@
 
 #include "src/engine/prepared.h"
 
-/* If the call can take the fast path, make its steps, with spans as byte
- * offsets. ERR_NO_MEMORY. */
+/* If the call can take the fast path, makes its steps, with spans as byte
+ * offsets. Returns DICOMM_ERR_NO_MEMORY if there is no memory. */
 dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 				const struct call *call);
 

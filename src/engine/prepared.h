@@ -12,7 +12,7 @@
 #include "src/accel/reduce/reduce.h"
 #include "src/core/comm.h"
 
-/* Scratch of all slices that are under way at one time */
+/* Most bytes of scratch for all slices that are under way at the same time. */
 #define PREPARED_SCRATCH (UINT64_C(32) << 20)
 
 /* Calls with equal keys share a prepared call. */
@@ -20,29 +20,29 @@ struct call_key {
 	uint8_t coll, type;
 	bool in_place;
 	int32_t op, root;
-	uint32_t epoch; /* of the links for which it was prepared */
+	uint32_t epoch; /* comm.links_epoch when it was prepared */
 	uint64_t count;
 };
 
-/* A step of the fast path, on a whole message, with spans as byte offsets */
+/* A step of the fast path, on a whole message, with spans as byte offsets. */
 struct fast_step {
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	struct tp_peer *tp;
-	uint32_t spin; /* looks before a poll */
+	uint32_t spin; /* how often to check before a poll */
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
-	uint32_t number; /* number of the message, from the channel's base */
+	uint32_t number; /* of the message, counted from the channel's base */
 	struct channel *channel;
 	struct peer *peer;
 	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
-	bool stream; /* bypass the caches */
+	bool stream; /* write past the caches */
 };
 
-/* By how much an operation advances the bases of a channel, for each slice */
+/* By how much an operation advances the bases of a channel, per slice. */
 struct pair {
 	struct peer *peer;
 	uint32_t out, in;
@@ -51,9 +51,9 @@ struct pair {
 struct prepared {
 	struct call_key key;
 	uint32_t signature;
-	/* It is in the cache; otherwise it is freed with its operation */
+	/* It is in the cache. Otherwise it is freed with its operation. */
 	bool kept;
-	unsigned users; /* operations */
+	unsigned users; /* number of operations that use it */
 	enum tp_class class;
 	const struct algorithm *algorithm; /* NULL: point to point */
 	struct plan plan;
@@ -61,38 +61,40 @@ struct prepared {
 	uint32_t npairs;
 
 	size_t elem_bytes, align; /* align: elements in a cache line */
-	uint64_t longest;         /* block, in elements */
-	uint64_t slice;           /* elements */
+	uint64_t longest;         /* elements of the longest block */
+	uint64_t slice;           /* elements of a slice */
 	uint64_t slices;
 	uint64_t window;
-	/* Predicted duration; 0: not measured; see drift.h */
+	/* Predicted duration; 0: this call's duration is not watched; see
+	 * drift.h. */
 	uint64_t expected_ns;
 	size_t scratch_bytes;
-	/* Bytes of the largest message of the first slice */
+	/* Bytes of the largest message of the first slice. */
 	size_t largest_message;
-	/* The result is larger than the caches: write it past them, unless a
-	 * later step reads it. */
+	/* The result is larger than the caches, so it is written past them,
+	 * unless a later step reads it. */
 	bool stream_out;
-	bool *read_later; /* [step] */
+	bool *read_later; /* [step]: a later step reads the result */
 
 	bool needs_mem_reg; /* a transport must reach the call's buffers */
-	/* Incast: several ranks send much to this one over a link that they
-	 * share. */
+	/* Incast: several ranks send large messages to this one over a link
+	 * that they share. */
 	bool incast;
 
-	/* The fast path can run it: small messages, or whole messages by
-	 * reference. */
+	/* The steps of the fast path, if is_fast: small messages, or whole
+	 * messages by reference. */
 	struct fast_step *fast_steps;
 	uint32_t nfast;
 	bool is_fast;
 	bool may_be_fast; /* once its channels are connected */
-	/* What is sent is ready as a whole and is not written. */
+	/* The data to send is ready as a whole and is not written meanwhile. */
 	bool may_refer;
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
 	uint64_t fast_staged_bytes;
 
-	/* For prepared_quick(): the bytes of both buffers, and recv - send of
-	 * an in-place call. An odd number: never in place. */
+	/* For prepared_quick(): the bytes of both buffers, and the distance
+	 * recv - send of an in-place call. An odd distance means never in
+	 * place. */
 	size_t send_bytes, recv_bytes;
 	intptr_t in_place_distance;
 	uint64_t log_what; /* for call_log_add() */
@@ -100,11 +102,13 @@ struct prepared {
 	reduce_fn reduce, reduce_stream;
 	scale_fn scale;
 	divide_fn divide;
-	dicomm_redop_t op; /* built-in */
+	dicomm_redop_t op; /* a built-in operator */
 	uint8_t scalar[8];
-	const void *scalar_at; /* in device memory; NULL: use `scalar` */
+	const void *scalar_at; /* in device memory; NULL: `scalar` counts */
 
-	uint64_t used; /* when, counted in calls; the oldest is freed first */
+	/* When it was last used, counted in calls. The oldest one is freed
+	 * first. */
+	uint64_t used;
 	struct prepared *next;
 };
 
@@ -119,8 +123,8 @@ static inline unsigned prepared_slot(enum coll coll, dicomm_datatype_t type,
 	return (unsigned)(h >> 32) & (COMM_CACHE - 1);
 }
 
-/* The cached prepared call for these arguments, if only their pointers need a
- * check. NULL: the slow path decides. */
+/* Returns the cached prepared call for these arguments, if only their pointers
+ * have to be checked. Returns NULL if the slow path has to decide. */
 static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
 					      enum coll coll, const void *send,
 					      const void *recv, size_t count,
@@ -146,34 +150,36 @@ static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
 	return e;
 }
 
-/* Signature of operation `number` of a prepared call. Both sides of a message
- * compare it. */
+/* Returns the signature of operation `number` of a prepared call. Both ends of
+ * a message compare it. */
 static inline uint32_t prepared_signature(const struct prepared *prep,
 					  uint64_t number)
 {
 	return prep->signature ^ (uint32_t)(number * 0x9e3779b1u);
 }
 
-/* The elements of a span on slice k. The call gives the layout of
- * v-collectives. */
+/* Finds the elements of a span on slice k. For v-collectives, the call gives
+ * the layout. */
 struct extent {
-	size_t first, n; /* elements in the buffer */
+	size_t first, n; /* in elements of the buffer */
 };
 struct extent prepared_extent(const struct prepared *prep,
 			      const struct call *call, const struct span *s,
 			      uint64_t k);
 
-/* The bytes of a buffer that the call may access, as offset from its start */
+/* Computes which bytes of a buffer the call may access: an offset from its
+ * start, and a length. */
 void call_touches(const struct call *call, int rank, int ranks,
 		  enum plan_buffer buffer, size_t *first, size_t *bytes);
-/* Elements of the block that contains the span */
+/* Returns the elements of the block that contains the span. */
 uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 			const struct span *s);
 
-/* Bytes of one element of the call; 1 for a barrier, which has none. */
+/* Returns the bytes of one element of the call. For a barrier, which has no
+ * elements, returns 1. */
 size_t call_elem_bytes(const struct call *call);
 
-/* Is the call in place as its collective defines it? */
+/* Returns true if the call is in place as its collective defines it. */
 bool call_in_place(const struct call *call, int rank);
 
 #endif

@@ -9,24 +9,24 @@
 /* Callbacks of the schedule; their context is the operation. */
 extern const struct schedule_io step_io;
 
-/* A span on one slice, as memory of the rank's device */
+/* A span on one slice, as an address for the rank's device. */
 struct piece {
 	uint8_t *at;
 	size_t n, bytes;
 };
 struct piece step_locate(const struct operation *op, const struct span *s,
 			 uint64_t k);
-/* Signature of the step's message */
+/* Returns the signature of the step's message. */
 uint32_t step_signature(const struct operation *op, const struct step *step);
 
-/* Send bytes that the host can access and that stay unchanged until step_sent()
- * returns DONE. */
+/* step_send() sends bytes that the host can access. They must not change until
+ * step_sent() returns SCHEDULE_DONE. */
 enum schedule_result step_send(struct operation *op, const struct step *step,
 			       uint32_t s, uint64_t k, uint64_t seq);
 enum schedule_result step_sent(struct operation *op, const struct step *step,
 			       uint64_t seq);
 
-/* A receive step on one slice, while its message is looked for */
+/* A receive step on one slice, while its message is searched. */
 struct receive {
 	struct operation *op;
 	const struct step *step;
@@ -35,32 +35,35 @@ struct receive {
 	uint32_t s;
 	uint64_t k, seq;
 	struct piece dst;
-	uint8_t *room; /* where a read goes; NULL: to dst or... */
-	struct bounce_buffer
-		*bounce; /* ...the bounce buffer from which it is reduced */
+	/* Where to read the bytes to; NULL: to dst, or to `bounce`. */
+	uint8_t *room;
+	/* The bounce buffer from which they are reduced, or NULL. */
+	struct bounce_buffer *bounce;
 	const void *src; /* the bytes; equal to dst.at if they are in place */
 	bool mapped;     /* they are in memory of the sender */
 	bool seen;       /* the rank's device loads from there */
 };
-/* Has slice k arrived? DONE: its bytes are at src. POSTED: they are being read.
- */
+/* Looks for slice k. Returns SCHEDULE_DONE if its bytes are at src,
+ * SCHEDULE_POSTED if they are being read, and SCHEDULE_AGAIN if it has not
+ * arrived. */
 enum schedule_result step_find(struct receive *r);
-/* The same for a peer with peer access, whose message may also be a memory
+/* As step_find(), for a peer with peer access, whose message may be a memory
  * reference. */
 enum schedule_result step_find_ref(struct receive *r);
 
-/* Call after bytes with receive.mapped were used: was the memory still the
- * sender's message? Errors: REMOTE. */
+/* To be called after bytes with receive.mapped were used. Returns
+ * DICOMM_ERR_REMOTE if the memory was no longer the sender's message. */
 dicomm_result_t step_intact(const struct peer *peer);
 
-/* Has the read for slice k finished? SUCCESS or IN_PROGRESS. in_place: it went
- * to its final place, maybe together with later slices. */
+/* Returns DICOMM_SUCCESS if the read for slice k has finished,
+ * DICOMM_IN_PROGRESS if not. in_place says that it went to its final place,
+ * perhaps together with later slices. */
 dicomm_result_t step_arrived(struct operation *op, const struct step *step,
 			     uint32_t s, uint64_t k, uint64_t seq,
 			     bool in_place);
 
-/* What a device does differently from the host. The host sets the last three to
- * NULL, because its steps are done when they return. */
+/* What a device does differently from the host. The host has NULL for the last
+ * three functions, because its steps are done when they return. */
 struct step_ops {
 	enum schedule_result (*local)(struct operation *op,
 				      const struct step *step, uint32_t s,
@@ -68,44 +71,44 @@ struct step_ops {
 	enum schedule_result (*send)(struct operation *op,
 				     const struct step *step, uint32_t s,
 				     uint64_t k, uint64_t seq);
-	/* A message that may have arrived and is not empty */
+	/* Handles a message that may have arrived and is not empty. */
 	enum schedule_result (*recv)(struct receive *r);
-	/* Is what was POSTED done? */
+	/* sent() and received() tell whether a posted step is done. */
 	enum schedule_result (*sent)(struct operation *op,
 				     const struct step *step, uint32_t s,
 				     uint64_t k, uint64_t seq);
 	enum schedule_result (*received)(struct operation *op,
 					 const struct step *step, uint32_t s,
 					 uint64_t k, uint64_t seq);
-	/* Check how far the device's stream has come. */
+	/* Checks how far the device's stream has come. */
 	dicomm_result_t (*progress)(struct dicomm_comm *comm, bool *moved);
-	/* All steps of the operation are done or queued. Has the device
-	 * finished them? */
+	/* Called when all steps of the operation are done or queued. Tells
+	 * whether the device has finished them. */
 	enum schedule_result (*end)(struct operation *op);
-	/* Wait until the stream is empty, and give up the messages in staging
-	 * buffers. For a communicator that is broken or ends. */
+	/* Waits until the stream is empty, and gives up the messages in staging
+	 * buffers. Called for a communicator that is broken or ends. */
 	void (*quiesce)(struct dicomm_comm *comm);
 };
 
-/* Count a received message. */
+/* Counts a received message. */
 void step_count(struct operation *op, const struct step *step, size_t bytes,
 		bool staged);
 
-/* Start to read len bytes at offset `at` of the reference. IN_PROGRESS: it is
- * under way. */
+/* Starts to read len bytes from offset `at` of the reference into `into`.
+ * Returns DICOMM_IN_PROGRESS while the read is under way. */
 dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 			  enum tp_class c, uint64_t seq,
 			  const struct tp_ref *ref, uint64_t at, void *into,
 			  uint64_t len);
-/* What this operation's receivers do with a message */
+/* Returns what this operation's receivers do with a message. */
 enum tp_want step_want(const struct prepared *prep);
-/* A bounce buffer for bytes that cannot be read to their final place. *out is
- * NULL if all are in use. Free when its op is NULL. */
+/* Finds a bounce buffer for bytes that cannot be read to their final place.
+ * *out is NULL if all are in use. A buffer is free if its op is NULL. */
 dicomm_result_t step_bounce(struct dicomm_comm *comm,
 			    struct bounce_buffer **out);
-/* Release what slices hold that will not finish. */
+/* Releases what is held for slices that will not finish. */
 void step_forget(struct operation *op);
-/* Break the communicator of an operation that cannot go on. */
+/* Breaks the communicator of an operation that cannot go on. */
 enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
 			       int peer);
 

@@ -32,13 +32,13 @@ struct probe_flow {
 	 * takes them in order. */
 	uint64_t sent, gone;
 	struct {
-		uint64_t ns,
-			under_way; /* when it was sent; bytes in flight then */
+		/* When it was sent, and the bytes in flight then. */
+		uint64_t ns, under_way;
 		size_t bytes;
 	} message[PROBE_MESSAGES]; /* [number % PROBE_MESSAGES] */
-	uint64_t flight_bytes,
-		gone_bytes; /* bytes in flight; bytes taken since credit_ns */
-	uint64_t least_ns;  /* shortest time from put to credit; 0: none yet */
+	/* Bytes in flight, and bytes taken since credit_ns. */
+	uint64_t flight_bytes, gone_bytes;
+	uint64_t least_ns; /* shortest time from put to credit; 0: none yet */
 	/* Twice the bytes that were in flight with the message that was taken
 	 * last. 0: that message had to queue. */
 	uint64_t grown_bytes;
@@ -59,8 +59,8 @@ struct probe_meter {
 
 struct probe {
 	struct internal_messages messages;
-	const struct rates
-		*rates; /* the current stage, and who meets whom in it */
+	/* The current stage, and who meets whom in it. */
+	const struct rates *rates;
 	uint32_t node, rounds, round;
 	bool leads; /* this rank measures for its node */
 	/* Out: what this node contributes to struct rates. */
