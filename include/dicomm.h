@@ -300,6 +300,10 @@ typedef struct {
 /** As the peer of dicomm_recv_tag(): whichever rank sends first. */
 #define DICOMM_ANY_SOURCE (-1)
 
+/** Tells when an operation on a host stream has ended; from
+ * dicomm_host_stream_request(). */
+typedef struct dicomm_request *dicomm_request_t;
+
 /** What a receive got, as dicomm_recv_tag() tells it. */
 typedef struct {
 	/** Elements received. */
@@ -2073,6 +2077,104 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
  *                                      since the last synchronize
  */
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
+
+/**
+ * Make a request for what was queued last on a stream: an operation, or a group
+ * that has ended.
+ *
+ * The request is done when that has ended, and with it all that was queued on
+ * the stream before; at once if nothing is queued. Its result is that of the
+ * operation alone, while dicomm_host_stream_synchronize() tells the first
+ * failure of all.
+ *
+ *     dicomm_allreduce(..., comm, stream);
+ *     dicomm_host_stream_request(stream, &request);
+ *     ...
+ *     dicomm_request_wait(request, 0);
+ *     dicomm_request_free(request);
+ *
+ * Threads: any. To be that of one operation, it is made before another thread
+ * queues the next one.
+ *
+ * @param stream   from dicomm_host_stream_create()
+ * @param request  set to the request; to NULL on failure
+ *
+ * @retval DICOMM_SUCCESS               *request is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream, or request is NULL
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork, or after an operation on the
+ *                                      stream in an open group
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
+					   dicomm_request_t *request);
+
+/**
+ * Ask whether a request is done.
+ *
+ * Threads: any, also several at a time.
+ *
+ * @param request  from dicomm_host_stream_request()
+ *
+ * @retval DICOMM_SUCCESS               done: the operation has succeeded
+ * @retval DICOMM_IN_PROGRESS           not done yet
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request; or as the following
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork; or as the following
+ * @retval others                       done: the operation has failed so
+ */
+dicomm_result_t dicomm_request_query(dicomm_request_t request);
+
+/**
+ * Wait until a request is done. The caller looks at it for some microseconds,
+ * then sleeps.
+ *
+ * Threads: any, also several at a time.
+ *
+ * @param request     from dicomm_host_stream_request()
+ * @param timeout_ms  milliseconds to wait at most; 0: until it is done, which
+ *                    the time-out of the communicator bounds
+ *
+ * @retval DICOMM_IN_PROGRESS           not done in that time; it goes on
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  timeout_ms is negative
+ * @retval others                       as of dicomm_request_query()
+ */
+dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms);
+
+/**
+ * Have a function called when a request is done; at once if it is done already.
+ *
+ * A thread of the library calls it, in which it may use the library and wait,
+ * also for other requests and their callbacks: each callback gets a thread,
+ * whatever others do. So they may run at the same time and in any order.
+ *
+ * Threads: any.
+ *
+ * @param request  from dicomm_host_stream_request(); it may be freed before it
+ *                 is done, and is called all the same
+ * @param fn       gets the result, as of dicomm_request_query()
+ * @param ctx      passed to fn
+ *
+ * @retval DICOMM_SUCCESS               fn is called once
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request, or fn is NULL
+ * @retval DICOMM_ERR_INVALID_USAGE     it has a callback already; or after fork
+ * @retval DICOMM_ERR_SYSTEM            there is no thread
+ */
+dicomm_result_t dicomm_request_call(dicomm_request_t request,
+				    void (*fn)(dicomm_result_t status,
+					       void *ctx),
+				    void *ctx);
+
+/**
+ * Free a request. Its operation goes on.
+ *
+ * Threads: no other call may use the request, now or later.
+ *
+ * @param request  from dicomm_host_stream_request(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               freed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork: not freed
+ */
+dicomm_result_t dicomm_request_free(dicomm_request_t request);
 
 /*
  * What there is. Lists are walked by index:
