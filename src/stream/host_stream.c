@@ -595,6 +595,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 void host_stream_forget(void)
 {
 	handle_pool_forget(&pool);
+	request_forget();
 }
 
 bool stream_valid(dicomm_stream_t stream)

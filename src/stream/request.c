@@ -6,13 +6,13 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
 #include "src/stream/submit.h"
@@ -23,6 +23,13 @@
  * away, before it sleeps: to be woken takes tens of microseconds. */
 #define LOOKS 64
 #define YIELDS 200
+
+static struct handle_pool pool = HANDLE_POOL(struct dicomm_request);
+
+void request_forget(void)
+{
+	handle_pool_forget(&pool);
+}
 
 void request_init(struct dicomm_request *r)
 {
@@ -40,8 +47,7 @@ void request_put(struct dicomm_request *r)
 {
 	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	r->magic = 0;
-	free(r);
+	handle_free(&pool, r);
 }
 
 void request_complete(struct dicomm_request *r, dicomm_result_t status,
@@ -143,7 +149,7 @@ dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
 			    "%s: the operations on stream %p are in a group "
 			    "that has not ended",
 			    f, stream);
-	r = malloc(sizeof(*r));
+	r = handle_alloc(&pool);
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
 	request_init(r);
@@ -190,6 +196,7 @@ dicomm_result_t dicomm_request_free(dicomm_request_t request)
 	if (!request)
 		return DICOMM_SUCCESS;
 	TRY(check(request, "request_free"));
+	request->magic = 0;
 	request_put(request);
 	return DICOMM_SUCCESS;
 }

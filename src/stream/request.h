@@ -31,6 +31,8 @@ struct dicomm_request {
 
 enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };
 
+/* Forget the requests that were freed, in the child of a fork. */
+void request_forget(void);
 /* Of a request on the stack */
 void request_init(struct dicomm_request *r);
 static inline bool request_is_done(struct dicomm_request *r)

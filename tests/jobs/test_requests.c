@@ -375,6 +375,7 @@ static void refused(struct job_rank *me)
 	JOB_CHECK(WIFEXITED(status) && !WEXITSTATUS(status),
 		  "the child may use it");
 	JOB_TRY(dicomm_request_free(request));
+	JOB_REFUSED(dicomm_request_wait(request, 1), bad, "is not a request");
 	JOB_TRY(dicomm_host_stream_destroy(stream));
 }
 
