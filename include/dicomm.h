@@ -100,7 +100,8 @@
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at
- * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(),
+ * any time: dicomm_comm_abort(), dicomm_comm_set_timeout(),
+ * dicomm_comm_get_async_error(),
  * dicomm_get_last_error(), the queries of a communicator (count to explain),
  * and all functions that take none, of dicomm_comm_init_env() one at a time.
  *
@@ -380,6 +381,10 @@ typedef struct {
 		/** Passed to allgather. */
 		void *ctx;
 	} bootstrap;
+	/** Milliseconds in which all ranks have to come, above 0. Default:
+	 * DICOMM_BOOTSTRAP_TIMEOUT. What asks a launcher, and an id's server,
+	 * knows the default only. */
+	int bootstrap_timeout_ms;
 } dicomm_config_t;
 
 /** Initial value of a dicomm_config_t: nothing set. */
@@ -392,7 +397,8 @@ typedef struct {
 			NULL,                                                 \
 		{                                                             \
 			NULL, NULL                                            \
-		}                                                             \
+		},                                                            \
+			DICOMM_UNDEFINED_INT                                  \
 	}
 
 /** What one rank has done on a communicator since init. Bytes are payload. */
@@ -995,6 +1001,25 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
  * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm);
+
+/**
+ * Set how long operations may wait for a peer without any progress.
+ *
+ * It holds for operations under way, too, which count from when their wait
+ * began, and for what is called from now on. Ranks may have unlike ones.
+ * Communicators that are made from this one have that of their own options.
+ *
+ * Threads: any, at any time.
+ *
+ * @param comm        communicator
+ * @param timeout_ms  milliseconds; 0: for ever
+ *
+ * @retval DICOMM_SUCCESS               set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or timeout_ms is
+ *                                      negative
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
+dicomm_result_t dicomm_comm_set_timeout(dicomm_comm_t comm, int timeout_ms);
 
 /**
  * Tell whether a communicator works, without waiting.

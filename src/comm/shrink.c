@@ -25,7 +25,6 @@
 #include <time.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
 #include "src/boot/control/recovery.h"
@@ -244,8 +243,7 @@ static bool may_pass(dicomm_result_t status)
 static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t patience_ms =
-		(uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	uint64_t patience_ms = (uint64_t)a->parent->join_ms;
 	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
 	uint64_t end = begin + patience_ms, until, now;
 	uint64_t round_ms =
