@@ -100,7 +100,8 @@
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at
- * any time: dicomm_comm_abort(), dicomm_comm_get_async_error(),
+ * any time: dicomm_comm_abort(), dicomm_comm_set_timeout(),
+ * dicomm_comm_get_async_error(),
  * dicomm_get_last_error(), the queries of a communicator (count to explain),
  * and all functions that take none, of dicomm_comm_init_env() one at a time.
  *
@@ -300,6 +301,10 @@ typedef struct {
 /** As the peer of dicomm_recv_tag(): whichever rank sends first. */
 #define DICOMM_ANY_SOURCE (-1)
 
+/** Tells when an operation on a host stream has ended; from
+ * dicomm_host_stream_request(). */
+typedef struct dicomm_request *dicomm_request_t;
+
 /** What a receive got, as dicomm_recv_tag() tells it. */
 typedef struct {
 	/** Elements received. */
@@ -376,6 +381,10 @@ typedef struct {
 		/** Passed to allgather. */
 		void *ctx;
 	} bootstrap;
+	/** Milliseconds in which all ranks have to come, above 0. Default:
+	 * DICOMM_BOOTSTRAP_TIMEOUT. What asks a launcher, and an id's server,
+	 * knows the default only. */
+	int bootstrap_timeout_ms;
 } dicomm_config_t;
 
 /** Initial value of a dicomm_config_t: nothing set. */
@@ -388,7 +397,8 @@ typedef struct {
 			NULL,                                                 \
 		{                                                             \
 			NULL, NULL                                            \
-		}                                                             \
+		},                                                            \
+			DICOMM_UNDEFINED_INT                                  \
 	}
 
 /** What one rank has done on a communicator since init. Bytes are payload. */
@@ -991,6 +1001,25 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
  * @retval DICOMM_ERR_INVALID_USAGE     after fork
  */
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm);
+
+/**
+ * Set how long operations may wait for a peer without any progress.
+ *
+ * It holds for operations under way, too, which count from when their wait
+ * began, and for what is called from now on. Ranks may have unlike ones.
+ * Communicators that are made from this one have that of their own options.
+ *
+ * Threads: any, at any time.
+ *
+ * @param comm        communicator
+ * @param timeout_ms  milliseconds; 0: for ever
+ *
+ * @retval DICOMM_SUCCESS               set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or timeout_ms is
+ *                                      negative
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork
+ */
+dicomm_result_t dicomm_comm_set_timeout(dicomm_comm_t comm, int timeout_ms);
 
 /**
  * Tell whether a communicator works, without waiting.
@@ -2073,6 +2102,104 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream);
  *                                      since the last synchronize
  */
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream);
+
+/**
+ * Make a request for what was queued last on a stream: an operation, or a group
+ * that has ended.
+ *
+ * The request is done when that has ended, and with it all that was queued on
+ * the stream before; at once if nothing is queued. Its result is that of the
+ * operation alone, while dicomm_host_stream_synchronize() tells the first
+ * failure of all.
+ *
+ *     dicomm_allreduce(..., comm, stream);
+ *     dicomm_host_stream_request(stream, &request);
+ *     ...
+ *     dicomm_request_wait(request, 0);
+ *     dicomm_request_free(request);
+ *
+ * Threads: any. To be that of one operation, it is made before another thread
+ * queues the next one.
+ *
+ * @param stream   from dicomm_host_stream_create()
+ * @param request  set to the request; to NULL on failure
+ *
+ * @retval DICOMM_SUCCESS               *request is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no host stream, or request is NULL
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork, or after an operation on the
+ *                                      stream in an open group
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
+					   dicomm_request_t *request);
+
+/**
+ * Ask whether a request is done.
+ *
+ * Threads: any, also several at a time.
+ *
+ * @param request  from dicomm_host_stream_request()
+ *
+ * @retval DICOMM_SUCCESS               done: the operation has succeeded
+ * @retval DICOMM_IN_PROGRESS           not done yet
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request; or as the following
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork; or as the following
+ * @retval others                       done: the operation has failed so
+ */
+dicomm_result_t dicomm_request_query(dicomm_request_t request);
+
+/**
+ * Wait until a request is done. The caller looks at it for some microseconds,
+ * then sleeps.
+ *
+ * Threads: any, also several at a time.
+ *
+ * @param request     from dicomm_host_stream_request()
+ * @param timeout_ms  milliseconds to wait at most; 0: until it is done, which
+ *                    the time-out of the communicator bounds
+ *
+ * @retval DICOMM_IN_PROGRESS           not done in that time; it goes on
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  timeout_ms is negative
+ * @retval others                       as of dicomm_request_query()
+ */
+dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms);
+
+/**
+ * Have a function called when a request is done; at once if it is done already.
+ *
+ * A thread of the library calls it, in which it may use the library and wait,
+ * also for other requests and their callbacks: each callback gets a thread,
+ * whatever others do. So they may run at the same time and in any order.
+ *
+ * Threads: any.
+ *
+ * @param request  from dicomm_host_stream_request(); it may be freed before it
+ *                 is done, and is called all the same
+ * @param fn       gets the result, as of dicomm_request_query()
+ * @param ctx      passed to fn
+ *
+ * @retval DICOMM_SUCCESS               fn is called once
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request, or fn is NULL
+ * @retval DICOMM_ERR_INVALID_USAGE     it has a callback already; or after fork
+ * @retval DICOMM_ERR_SYSTEM            there is no thread
+ */
+dicomm_result_t dicomm_request_call(dicomm_request_t request,
+				    void (*fn)(dicomm_result_t status,
+					       void *ctx),
+				    void *ctx);
+
+/**
+ * Free a request. Its operation goes on.
+ *
+ * Threads: no other call may use the request, now or later.
+ *
+ * @param request  from dicomm_host_stream_request(); NULL does nothing
+ *
+ * @retval DICOMM_SUCCESS               freed
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no request
+ * @retval DICOMM_ERR_INVALID_USAGE     after fork: not freed
+ */
+dicomm_result_t dicomm_request_free(dicomm_request_t request);
 
 /*
  * What there is. Lists are walked by index:

@@ -127,7 +127,13 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 			    "config: timeout_ms %d: negative",
 			    comm->timeout_ms);
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
-	comm->join_ms = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+	comm->join_ms = pick(c->bootstrap_timeout_ms,
+			     config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000);
+	if (c->bootstrap_timeout_ms != DICOMM_UNDEFINED_INT &&
+	    c->bootstrap_timeout_ms <= 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: bootstrap_timeout_ms %d: not positive",
+			    c->bootstrap_timeout_ms);
 	comm->deterministic =
 		pick(c->deterministic, config_bool(CONFIG_DETERMINISTIC)) != 0;
 	if (c->staging && strcmp(c->staging, "auto") &&

@@ -588,6 +588,17 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 	return DICOMM_SUCCESS;
 }
 
+dicomm_result_t dicomm_comm_set_timeout(dicomm_comm_t comm, int timeout_ms)
+{
+	TRY(comm_check_handle(comm, "comm_set_timeout"));
+	if (timeout_ms < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "comm_set_timeout: timeout_ms %d: negative",
+			    timeout_ms);
+	atomic_store(&comm->timeout_ms, timeout_ms);
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t dicomm_comm_get_async_error(dicomm_comm_t comm,
 					    dicomm_result_t *async_error)
 {

@@ -25,7 +25,6 @@
 #include <time.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
 #include "src/boot/control/recovery.h"
@@ -85,15 +84,10 @@ static void leave_out(struct shrink_args *a, int rank)
 		 rank, control_where(a->parent->control, rank));
 }
 
-static uint64_t patience_ms(void)
+static int probe_ms(const struct dicomm_comm *parent)
 {
-	return (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
-}
-
-static int probe_ms(int ranks)
-{
-	uint64_t most = patience_ms() / PROBE_SHARE;
-	uint64_t ms = PROBE_MS + PROBE_MS_PER_RANK * (uint64_t)ranks;
+	uint64_t most = (uint64_t)parent->join_ms / PROBE_SHARE;
+	uint64_t ms = PROBE_MS + PROBE_MS_PER_RANK * (uint64_t)parent->ranks;
 
 	return (int)(ms < most ? ms : most);
 }
@@ -116,7 +110,7 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 	}
 	comm_recovery_key(parent, key);
 	status = recovery_probe(key, addresses, parent->ranks, states,
-				probe_ms(parent->ranks));
+				probe_ms(parent));
 	auth_forget(key, sizeof(key));
 	free(addresses);
 	return status;
@@ -260,8 +254,9 @@ static bool may_pass(dicomm_result_t status)
 static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t begin = clock_ms(), late = begin + patience_ms() / 2;
-	uint64_t end = begin + patience_ms(), until, now;
+	uint64_t patience_ms = (uint64_t)a->parent->join_ms;
+	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
+	uint64_t end = begin + patience_ms, until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	struct survivors s;

@@ -178,7 +178,8 @@ struct dicomm_comm {
 	uint32_t links_epoch; /* how often links were replaced */
 	struct drift *drift;  /* NULL: links are not watched */
 	bool deterministic, blocking;
-	int timeout_ms, warn_late_ms;
+	_Atomic int timeout_ms; /* any thread may set it */
+	int warn_late_ms;
 	int join_ms; /* time limit of comm_setup(); 0: none */
 	uint64_t map_threshold;
 	/* Results of at least this many bytes are written past the caches. */

@@ -44,15 +44,22 @@ void group_forget(void)
 	memset(&group, 0, sizeof(group));
 }
 
-dicomm_result_t group_check_end(const void *of, const char *function)
+bool group_has(const void *of)
 {
 	for (size_t i = 0; i < group.n; i++)
 		if (group.items[i].comm == of || group.items[i].stream == of)
-			return FAIL(DICOMM_ERR_INVALID_USAGE,
-				    "%s: this group has operations of %p, "
-				    "which would come after its end",
-				    function, of);
-	return DICOMM_SUCCESS;
+			return true;
+	return false;
+}
+
+dicomm_result_t group_check_end(const void *of, const char *function)
+{
+	if (!group_has(of))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "%s: this group has operations of %p, which would come "
+		    "after its end",
+		    function, of);
 }
 
 static void free_items(void)

@@ -19,6 +19,7 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/engine/prepare.h"
+#include "src/stream/request.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -28,6 +29,9 @@
 /* Passes without progress before the progress thread begins to sleep
  * between passes. */
 #define QUIET_YIELDS 1000
+/* Looks at the inbox before the progress thread sleeps: whoever has just waited
+ * for an operation often queues the next one. */
+#define IDLE_YIELDS 100
 /* Passes between two checks for late ranks: a few short sleeps. */
 #define LOOK_PASSES 8
 /* In nanoseconds; longer than anything takes that the library queues on
@@ -48,8 +52,11 @@ struct host_stream {
 	int generation; /* of the process that created it */
 	/* Guarded by lock. */
 	size_t pending;
+	struct batch *last;     /* queued last, while there are pending ones */
 	dicomm_result_t status; /* first failure since the last synchronise */
 	char text[512];
+	dicomm_result_t last_status; /* of the batch that ended last */
+	char last_text[512];
 	/* Used by the progress thread only. */
 	struct place *head, *tail;
 };
@@ -68,8 +75,8 @@ struct batch {
 	struct operation
 		*waiting; /* first operation that did not end in this pass */
 	struct waiter waiter;
-	bool waited; /* a caller waits for it and frees it */
-	bool finished;
+	/* Guarded by lock; the last is on the stack of its waiter */
+	struct dicomm_request *requests;
 	dicomm_result_t status;
 	char text[512];
 	struct batch *next;
@@ -77,7 +84,6 @@ struct batch {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t completed = PTHREAD_COND_INITIALIZER;
 static struct batch *inbox, **inbox_tail = &inbox;
 static _Atomic unsigned inbox_count;
 static bool running;
@@ -253,6 +259,8 @@ static void release_fences(struct batch *w)
 
 static void complete(struct batch *w)
 {
+	struct dicomm_request *r, *next;
+
 	release_fences(w);
 	for (size_t i = 0; i < w->nitems; i++)
 		if (w->items[i].comm)
@@ -275,16 +283,20 @@ static void complete(struct batch *w)
 			st->status = w->status;
 			snprintf(st->text, sizeof(st->text), "%s", w->text);
 		}
+		st->last_status = w->status;
+		if (w->status != DICOMM_SUCCESS)
+			snprintf(st->last_text, sizeof(st->last_text), "%s",
+				 w->text);
 		st->pending--;
 	}
-	w->finished = true;
-	pthread_cond_broadcast(&completed);
-	if (!w->waited) {
-		pthread_mutex_unlock(&lock);
-		free_work(w);
-		return;
-	}
+	r = w->requests;
 	pthread_mutex_unlock(&lock);
+	/* From here on, the streams may be gone. */
+	for (; r; r = next) {
+		next = r->next;
+		request_complete(r, w->status, w->text);
+	}
+	free_work(w);
 }
 
 /* Give each operation a turn. Returns the first one that did not end, or NULL.
@@ -452,6 +464,12 @@ static void *progress(void *arg)
 
 	(void)arg;
 	for (;;) {
+		for (int i = 0; i < IDLE_YIELDS && !batches; i++) {
+			if (atomic_load_explicit(&inbox_count,
+						 memory_order_relaxed))
+				break;
+			sched_yield();
+		}
 		if (!batches ||
 		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
 			for (tail = &batches; *tail; tail = &(*tail)->next)
@@ -470,7 +488,6 @@ static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&arrived, NULL);
-	pthread_cond_init(&completed, NULL);
 	inbox = NULL;
 	inbox_tail = &inbox;
 	running = false;
@@ -530,6 +547,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 {
 	struct batch *w = make_work(items, n);
 	struct batch lost = {.fences = fences};
+	struct dicomm_request done;
 	dicomm_result_t status;
 
 	if (!w) {
@@ -539,7 +557,10 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "stream: no memory to queue %zu calls", n);
 	}
-	w->waited = wait;
+	if (wait) {
+		request_init(&done);
+		w->requests = &done;
+	}
 	w->fences = fences;
 	w->reached = !fences;
 	pthread_mutex_lock(&lock);
@@ -553,28 +574,28 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	for (size_t i = 0; i < n; i++)
 		atomic_fetch_add_explicit(&items[i].comm->queued, 1,
 					  memory_order_relaxed);
-	for (size_t i = 0; i < w->nplaces; i++)
+	for (size_t i = 0; i < w->nplaces; i++) {
 		w->places[i].stream->pending++;
+		w->places[i].stream->last = w;
+	}
 	*inbox_tail = w;
 	inbox_tail = &w->next;
 	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
 	pthread_cond_signal(&arrived);
-	/* Each operation is bounded in time, so this wait is, too. */
-	while (wait && !w->finished)
-		pthread_cond_wait(&completed, &lock);
 	pthread_mutex_unlock(&lock);
 	if (!wait)
 		return DICOMM_SUCCESS;
-	status = w->status;
-	if (status != DICOMM_SUCCESS)
-		log_set_last_error(w->text);
-	free_work(w);
-	return status;
+	/* Each operation is bounded, so this wait is bounded. */
+	request_await(&done, 0);
+	if (done.status != DICOMM_SUCCESS)
+		log_set_last_error(done.text);
+	return done.status;
 }
 
 void host_stream_forget(void)
 {
 	handle_pool_forget(&pool);
+	request_forget();
 }
 
 bool stream_valid(dicomm_stream_t stream)
@@ -616,13 +637,34 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t wait_for_all(struct host_stream *st)
+void stream_attach(dicomm_stream_t stream, struct dicomm_request *r)
 {
+	struct host_stream *st = stream;
 	dicomm_result_t status;
+	char text[sizeof(st->last_text)];
 
 	pthread_mutex_lock(&lock);
-	while (st->pending)
-		pthread_cond_wait(&completed, &lock);
+	if (st->pending) {
+		r->next = st->last->requests;
+		st->last->requests = r;
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	status = st->last_status;
+	snprintf(text, sizeof(text), "%s", st->last_text);
+	pthread_mutex_unlock(&lock);
+	request_complete(r, status, text);
+}
+
+static dicomm_result_t wait_for_all(struct host_stream *st)
+{
+	struct dicomm_request done;
+	dicomm_result_t status;
+
+	request_init(&done);
+	stream_attach(st, &done);
+	request_await(&done, 0);
+	pthread_mutex_lock(&lock);
 	status = st->status;
 	if (status != DICOMM_SUCCESS)
 		log_set_last_error(st->text);

@@ -27,6 +27,9 @@ bool group_open(void);
 void group_forget(void);
 /* Forget the streams that were destroyed, in the child of a fork. */
 void host_stream_forget(void);
+/* Returns true if the group of the calling thread has calls on this communicator
+ * or host stream. */
+bool group_has(const void *of);
 /* Fails with ERR_INVALID_USAGE, logged, if the group has calls on this
  * communicator or host stream, which is about to be destroyed. Those calls
  * would run after its end. */
@@ -56,6 +59,10 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
  */
 dicomm_result_t stream_submit(const struct item *items, size_t n,
 			      struct stream_fence *fences, bool wait);
+struct dicomm_request;
+/* Complete the request when what was queued last on the stream has ended, at
+ * once if nothing is queued. */
+void stream_attach(dicomm_stream_t stream, struct dicomm_request *r);
 /* Returns true if this is a host stream of this process. */
 bool stream_valid(dicomm_stream_t stream);
 /* Log why this is no host stream of this process, and return the error. */

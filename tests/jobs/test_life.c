@@ -1098,6 +1098,65 @@ START_TEST(a_hundred_communicators_leave_nothing_behind)
 }
 END_TEST
 
+/* ---- time-outs ---- */
+
+/* A receive that waits already, and one that is called later. */
+static void new_timeout(struct job_rank *me)
+{
+	dicomm_stream_t stream;
+	int32_t x = 0;
+
+	JOB_REFUSED(dicomm_comm_set_timeout(NULL, 1),
+		    DICOMM_ERR_INVALID_ARGUMENT, "comm is NULL");
+	JOB_REFUSED(dicomm_comm_set_timeout(me->comm, -1),
+		    DICOMM_ERR_INVALID_ARGUMENT, "timeout_ms -1");
+	if (!me->rank && me->arg) {
+		JOB_TRY(dicomm_host_stream_create(&stream));
+		JOB_TRY(dicomm_recv(&x, 1, DICOMM_INT32, 1, me->comm, stream));
+		JOB_TRY(dicomm_comm_set_timeout(me->comm, 700));
+		JOB_REFUSED(dicomm_host_stream_synchronize(stream),
+			    DICOMM_ERR_TIMEOUT, "timed out after 700 ms");
+		dicomm_host_stream_destroy(stream);
+	} else if (!me->rank) {
+		JOB_TRY(dicomm_comm_set_timeout(me->comm, 700));
+		JOB_REFUSED(dicomm_recv(&x, 1, DICOMM_INT32, 1, me->comm, NULL),
+			    DICOMM_ERR_TIMEOUT, "timed out after 700 ms");
+	}
+	job_barrier();
+}
+
+START_TEST(a_timeout_can_be_set_later)
+{
+	job_run(&(struct job){
+		.run = new_timeout, .ranks = 2, .arg = _i ? "stream" : NULL});
+}
+END_TEST
+
+/* Rank 1 never joins. */
+static void alone(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	dicomm_unique_id_t id = job_id(), own;
+	dicomm_comm_t comm;
+
+	JOB_TRY(dicomm_get_unique_id(&own));
+	config.bootstrap_timeout_ms = 0;
+	JOB_REFUSED(dicomm_comm_init_rank_config(&comm, 1, own, 0, &config),
+		    DICOMM_ERR_INVALID_ARGUMENT, "bootstrap_timeout_ms 0");
+	config.bootstrap_timeout_ms = 600;
+	if (!me->rank)
+		JOB_REFUSED(
+			dicomm_comm_init_rank_config(&comm, 2, id, 0, &config),
+			DICOMM_ERR_TIMEOUT, "rank 1");
+	job_barrier();
+}
+
+START_TEST(the_time_to_join_is_an_option)
+{
+	job_run(&(struct job){.run = alone, .ranks = 2, .bare = true});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("life");
@@ -1136,6 +1195,8 @@ int main(void)
 	tcase_add_test(tcase,
 		       a_callers_function_hears_what_breaks_his_communicator);
 	tcase_add_test(tcase, a_hundred_communicators_leave_nothing_behind);
+	tcase_add_loop_test(tcase, a_timeout_can_be_set_later, 0, 2);
+	tcase_add_test(tcase, the_time_to_join_is_an_option);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests: waiting for the end of an operation on a host stream. */
+#include "src/stream/request.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/handle.h"
+#include "src/base/log.h"
+#include "src/core/comm.h"
+#include "src/stream/submit.h"
+
+#define REQUEST_MAGIC UINT64_C(0xd1c04e90e57a0001)
+
+/* Looks that a waiter makes at once, then looks between which it gives its core
+ * away, before it sleeps: to be woken takes tens of microseconds. */
+#define LOOKS 64
+#define YIELDS 200
+
+static struct handle_pool pool = HANDLE_POOL(struct dicomm_request);
+
+void request_forget(void)
+{
+	handle_pool_forget(&pool);
+}
+
+void request_init(struct dicomm_request *r)
+{
+	/* Not the text: it is long, and only failures have one. */
+	r->magic = 0;
+	atomic_init(&r->refs, 0);
+	atomic_init(&r->state, REQUEST_PENDING);
+	r->status = DICOMM_SUCCESS;
+	r->call = NULL;
+	r->called = false;
+	r->next = NULL;
+}
+
+void request_put(struct dicomm_request *r)
+{
+	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	handle_free(&pool, r);
+}
+
+void request_complete(struct dicomm_request *r, dicomm_result_t status,
+		      const char *text)
+{
+	bool owned = atomic_load_explicit(&r->refs, memory_order_relaxed);
+
+	r->status = status;
+	if (status != DICOMM_SUCCESS)
+		snprintf(r->text, sizeof(r->text), "%s", text);
+	/* From here on, a waiter may free a request on its stack. The address
+	 * is only the key under which it may sleep. */
+	if (atomic_exchange_explicit(&r->state, REQUEST_DONE,
+				     memory_order_acq_rel) == REQUEST_SLEEPING)
+		syscall(SYS_futex, &r->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL,
+			NULL, 0);
+	if (!owned)
+		return;
+	callbacks_done(r);
+	request_put(r);
+}
+
+/* Sleep while the request is not done, until then at most. */
+static void sleep_until(struct dicomm_request *r, uint64_t end_ns)
+{
+	uint32_t pending = REQUEST_PENDING;
+	struct timespec t = {.tv_sec = (time_t)(end_ns / 1000000000u),
+			     .tv_nsec = (long)(end_ns % 1000000000u)};
+
+	atomic_compare_exchange_strong(&r->state, &pending, REQUEST_SLEEPING);
+	if (pending == REQUEST_DONE)
+		return;
+	syscall(SYS_futex, &r->state, FUTEX_WAIT_BITSET_PRIVATE,
+		REQUEST_SLEEPING, end_ns ? &t : NULL, NULL,
+		FUTEX_BITSET_MATCH_ANY);
+}
+
+bool request_await(struct dicomm_request *r, uint64_t ns)
+{
+	uint64_t end;
+
+	for (int i = 0; i < LOOKS; i++) {
+		if (request_is_done(r))
+			return true;
+		cpu_relax();
+	}
+	end = ns ? clock_ns() + ns : 0;
+	for (int i = 0; i < YIELDS; i++) {
+		if (request_is_done(r))
+			return true;
+		sched_yield();
+	}
+	while (!request_is_done(r)) {
+		if (end && clock_ns() >= end)
+			return false;
+		sleep_until(r, end);
+	}
+	return true;
+}
+
+/* ---- public ---- */
+
+static dicomm_result_t check(const struct dicomm_request *r, const char *f)
+{
+	if (!r || r->magic != REQUEST_MAGIC)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: request %p is not a request", f,
+			    (const void *)r);
+	if (r->generation !=
+	    atomic_load_explicit(&comm_generation, memory_order_relaxed))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: request %p belongs to the parent of this "
+			    "process",
+			    f, (const void *)r);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t result_of(const struct dicomm_request *r)
+{
+	if (r->status != DICOMM_SUCCESS)
+		log_set_last_error(r->text);
+	return r->status;
+}
+
+dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
+					   dicomm_request_t *request)
+{
+	const char *f = "host_stream_request";
+	struct dicomm_request *r;
+
+	if (!request)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: request is NULL",
+			    f);
+	*request = NULL;
+	if (!stream_valid(stream))
+		return stream_refuse(stream, f);
+	if (group_has(stream))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: the operations on stream %p are in a group "
+			    "that has not ended",
+			    f, stream);
+	r = handle_alloc(&pool);
+	if (!r)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
+	request_init(r);
+	r->magic = REQUEST_MAGIC;
+	r->generation = atomic_load(&comm_generation);
+	atomic_init(&r->refs, 2);
+	stream_attach(stream, r);
+	*request = r;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_request_query(dicomm_request_t request)
+{
+	TRY(check(request, "request_query"));
+	return request_is_done(request) ? result_of(request)
+					: DICOMM_IN_PROGRESS;
+}
+
+dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
+{
+	TRY(check(request, "request_wait"));
+	if (timeout_ms < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "request_wait: timeout_ms %d: negative",
+			    timeout_ms);
+	if (!request_await(request, (uint64_t)timeout_ms * 1000000u))
+		return DICOMM_IN_PROGRESS;
+	return result_of(request);
+}
+
+dicomm_result_t
+dicomm_request_call(dicomm_request_t request,
+		    void (*fn)(dicomm_result_t status, void *ctx), void *ctx)
+{
+	TRY(check(request, "request_call"));
+	if (!fn)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "request_call: fn is NULL");
+	return callbacks_set(request, fn, ctx);
+}
+
+dicomm_result_t dicomm_request_free(dicomm_request_t request)
+{
+	if (!request)
+		return DICOMM_SUCCESS;
+	TRY(check(request, "request_free"));
+	request->magic = 0;
+	request_put(request);
+	return DICOMM_SUCCESS;
+}

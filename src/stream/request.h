@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: whether what was queued on a host stream has ended. Each has a word
+ * of its own on which its waiter sleeps, so nobody else is woken.
+ */
+#ifndef DICOMM_STREAM_REQUEST_H
+#define DICOMM_STREAM_REQUEST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dicomm.h"
+
+struct dicomm_request {
+	uint64_t magic;
+	int generation; /* of the process that made it */
+	/* Who may still use it: its owner, the progress thread, the thread of
+	 * its callback. 0: it is on the stack of its waiter. */
+	_Atomic unsigned refs;
+	_Atomic uint32_t state; /* enum request_state */
+	dicomm_result_t status; /* and the text; once it is done */
+	char text[512];
+	/* Guarded by the lock of callbacks.c */
+	void (*call)(dicomm_result_t status, void *ctx);
+	void *ctx;
+	bool called;
+	struct dicomm_request *next; /* of its batch, or of the callbacks */
+};
+
+enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };
+
+/* Forget the requests that were freed, in the child of a fork. */
+void request_forget(void);
+/* Of a request on the stack */
+void request_init(struct dicomm_request *r);
+static inline bool request_is_done(struct dicomm_request *r)
+{
+	return atomic_load_explicit(&r->state, memory_order_acquire) ==
+	       REQUEST_DONE;
+}
+/* Wait for at most that long; 0: until it is done. False: it is not. */
+bool request_await(struct dicomm_request *r, uint64_t ns);
+/* It has ended. Wakes its waiters, and has its callback called. One on the
+ * stack may be gone when this returns. */
+void request_complete(struct dicomm_request *r, dicomm_result_t status,
+		      const char *text);
+void request_put(struct dicomm_request *r);
+
+/* callbacks.c: have a thread call it, at once if the request is done already.
+ * Errors: no thread, a second callback. */
+dicomm_result_t callbacks_set(struct dicomm_request *r,
+			      void (*call)(dicomm_result_t status, void *ctx),
+			      void *ctx);
+/* The request is done. */
+void callbacks_done(struct dicomm_request *r);
+
+#endif
