@@ -28,9 +28,9 @@ struct handle_pool {
 	size_t n, size;
 };
 
-#define HANDLE_POOL(type)                                                     \
-	{                                                                     \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(type)       \
+#define HANDLE_POOL(type)                                               \
+	{                                                               \
+		.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(type) \
 	}
 
 /* All zero; NULL: out of memory. */

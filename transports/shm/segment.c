@@ -130,13 +130,21 @@ static void table_add(struct shm_segment *seg)
 	table_unlock();
 }
 
+/* Few know that shared memory counts as a file. */
+static const char *size_hint(void)
+{
+	return errno == EFBIG ? " (ulimit -f, the limit of the size of files, "
+				"counts for shared memory, too)"
+			      : "";
+}
+
 static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
 {
 	seg->mapped = seg->len = header_bytes(ranks);
 	if (memfd_grow(seg->fd, seg->len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "shm segment: resize to %" PRIu64 " bytes: %m",
-			    seg->len);
+			    "shm segment: resize to %" PRIu64 " bytes: %m%s",
+			    seg->len, size_hint());
 	/* Peers that map it rely on its size, so it cannot shrink. It may
 	 * still grow. */
 	(void)fcntl(seg->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
@@ -453,7 +461,8 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 
 	if (memfd_grow(seg->fd, len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
+			    "shm segment: grow to %" PRIu64 " bytes: %m%s", len,
+			    size_hint());
 	/* If the ring cannot be mapped, its range stays unused. It has
 	 * no pages. */
 	seg->len = len;
