@@ -48,7 +48,10 @@ enum tp_kind {
 enum tp_want {
 	TP_WANT_LOAD,    /* load each byte about once */
 	TP_WANT_COPY,    /* copy them while the sender is idle */
-	TP_WANT_EXCHANGE /* copy them while the sender receives as much */
+	TP_WANT_EXCHANGE, /* copy them while the sender receives as much */
+	/* Whatever that costs: the same memory could be offered a moment ago,
+	 * and the peer has changed its mind. */
+	TP_WANT_ANYHOW
 };
 
 #define TP_LINE_BYTES 128

@@ -77,19 +77,16 @@ const struct accel *accel_find(const char *device, int *index, char *why,
 		return NULL;
 	}
 	if (device[kind_len] && !index_parse(device + kind_len + 1, &i)) {
-		snprintf(why, len, "device \"%s\": not of the form %s:NUMBER",
-			 device, a->name);
+		snprintf(why, len, "not of the form %s:NUMBER", a->name);
 		return NULL;
 	}
 	n = a->count(none, sizeof(none));
 	if (!n) {
-		snprintf(why, len, "device \"%s\": %s", device, none);
+		snprintf(why, len, "%s", none);
 		return NULL;
 	}
 	if (i >= n) {
-		snprintf(why, len,
-			 "device \"%s\": there are only %d (%s:0 ...)", device,
-			 n, a->name);
+		snprintf(why, len, "there are only %d (%s:0 ...)", n, a->name);
 		return NULL;
 	}
 	*index = i;

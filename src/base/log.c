@@ -71,6 +71,7 @@ static _Thread_local bool in_sink;
 static _Thread_local int own_rank = -1;
 static _Thread_local char last_error[TEXT_BYTES];
 static _Thread_local bool holds;
+static _Thread_local bool catches;
 static _Thread_local unsigned nkept;
 static _Thread_local struct kept {
 	enum log_level level;
@@ -422,13 +423,21 @@ void log_write(enum log_level level, const char *file, int line,
 	if (n >= (int)sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
 	one_line(text);
-	(holds ? keep : say)(level, file, line, text);
+	if (catches && level == LOG_ERROR)
+		log_set_last_error(text);
+	else
+		(holds ? keep : say)(level, file, line, text);
 	errno = saved;
 }
 
 void log_repeat(void)
 {
 	tell(LOG_ERROR, last_error);
+}
+
+void log_catch(bool on)
+{
+	catches = on;
 }
 
 void log_hold(void)

@@ -42,6 +42,9 @@ void log_repeat(void);
 /* Returns the text of the calling thread's last error; "" if there is none. */
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
+/* While it is on, an error of this thread only becomes the last error: the
+ * caller goes on another way, or reports it. Not nested. */
+void log_catch(bool on);
 /* log_hold() keeps the messages of this thread back while it holds a lock that
  * a sink could take. log_release() then writes the first few, or drops all of
  * them. If there are too many, an error replaces the last one that was kept.

@@ -146,6 +146,57 @@ static bool may_use(const struct transport *t, char *why, size_t len)
 	return false;
 }
 
+static void add_reason(struct reasons *reasons, const struct transport *t,
+		       const char *why)
+{
+	if (reasons->len < sizeof(reasons->text))
+		reasons->len += (size_t)snprintf(
+			reasons->text + reasons->len,
+			sizeof(reasons->text) - reasons->len, "%s%s: %s",
+			reasons->len ? "; " : ": ", t->name, why);
+}
+
+/* "ucx: open: ..." of transport ucx is "open: ...". */
+static const char *without_name(const char *text, const struct transport *t)
+{
+	size_t n = strlen(t->name);
+
+	return !strncmp(text, t->name, n) && !strncmp(text + n, ": ", 2)
+		       ? text + n + 2
+		       : text;
+}
+
+/* Another one may lead where this one would have led. But what the user asked
+ * for by mistake is an error. */
+static dicomm_result_t try_open(struct dicomm_comm *comm, size_t i,
+				const struct tp_config *config,
+				struct reasons *reasons)
+{
+	const struct transport *t = transports[i];
+	struct tp_device *device;
+	dicomm_result_t status;
+	const char *why;
+
+	log_catch(true);
+	status = t->open(config, &device);
+	log_catch(false);
+	if (status == DICOMM_SUCCESS) {
+		comm->transports[i].transport = t;
+		atomic_store(&comm->transports[i].device, device);
+		return DICOMM_SUCCESS;
+	}
+	if (status == DICOMM_ERR_INVALID_ARGUMENT ||
+	    status == DICOMM_ERR_INVALID_USAGE ||
+	    status == DICOMM_ERR_INTERNAL || status == DICOMM_ERR_ABORTED)
+		return FAIL(status, "%s", log_last_error());
+	why = without_name(log_last_error(), t);
+	snprintf(comm->why_closed[i], sizeof(comm->why_closed[i]), "%s", why);
+	add_reason(reasons, t, why);
+	log_warn("transport %s cannot be used: %s", t->name,
+		 comm->why_closed[i]);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t open_transports(struct dicomm_comm *comm,
 				       enum which which,
 				       struct reasons *reasons)
@@ -155,7 +206,6 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 				   .core_cache_bytes = node_core_cache_bytes(),
 				   .listen = sock_listen};
 	const char *list = comm_transports(comm);
-	struct tp_device *device;
 	char why[256];
 
 	if (comm->config.lanes != DICOMM_UNDEFINED_INT)
@@ -165,26 +215,17 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
 	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
-		struct comm_transport *w = &comm->transports[i];
-
 		if (!is_one_of(transports[i], which) ||
 		    !comm_list_has(list, transports[i]))
 			continue;
 		if (!may_use(transports[i], why, sizeof(why))) {
 			log_info("transport %s: not usable: %s",
 				 transports[i]->name, why);
-			if (reasons->len < sizeof(reasons->text))
-				reasons->len += (size_t)snprintf(
-					reasons->text + reasons->len,
-					sizeof(reasons->text) - reasons->len,
-					"%s%s: %s", reasons->len ? "; " : ": ",
-					transports[i]->name, why);
+			add_reason(reasons, transports[i], why);
 			continue;
 		}
 		comm_size_slots(comm, transports[i], &config);
-		TRY(transports[i]->open(&config, &device));
-		w->transport = transports[i];
-		atomic_store(&w->device, device);
+		TRY(try_open(comm, i, &config, reasons));
 	}
 	/* A fault was raised before this transport could be stopped. */
 	if (fault_is(comm)) {
@@ -378,6 +419,19 @@ static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
 	return status;
 }
 
+/* A transport could not be opened. Is there another one to every rank? */
+static dicomm_result_t check_closed(struct dicomm_comm *comm)
+{
+	bool closed = false;
+
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		closed |= *comm->why_closed[i] != '\0';
+	for (int r = 0; closed && r < comm->ranks; r++)
+		if (r != comm->rank && !comm->peers[r].transports)
+			return comm_no_path(comm, r);
+	return DICOMM_SUCCESS;
+}
+
 /* Some rank, or the memory of its device, is out of reach of the transports
  * within the machine. Open those to other machines. */
 static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
@@ -400,10 +454,9 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (comm->config.transports)
 		list = comm->config.transports;
 	if (status == DICOMM_SUCCESS && !any)
-		status = FAIL(DICOMM_ERR_NO_PATH,
-			      "rank %d: no transport is usable%s%s%s",
-			      comm->rank, *list ? " of " : "", list,
-			      reasons->text);
+		status =
+			FAIL(DICOMM_ERR_NO_PATH, "no transport is usable%s%s%s",
+			     *list ? " of " : "", list, reasons->text);
 	rank_address_fill(comm, &mine);
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, &mine, all,
@@ -415,6 +468,8 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 		status = rank_address_complete(comm);
 	if (status == DICOMM_SUCCESS)
 		status = agree_on_transports(comm);
+	if (status == DICOMM_SUCCESS)
+		status = check_closed(comm);
 	return status;
 }
 

@@ -45,11 +45,26 @@ static void keep_cause(struct dicomm_comm *comm, dicomm_result_t status,
 		atomic_store(&comm->fault.forming->cancelled, true);
 }
 
+/* Was it logged where it arose? Then only the communicator's log_fn hears it.
+ */
+enum logged { NEW, LOGGED };
+
 static void publish(struct dicomm_comm *comm, dicomm_result_t status,
-		    int culprit, bool tell, const char *text)
+		    int culprit, bool tell, enum logged logged,
+		    const char *text)
 {
+	char own[24];
+	size_t n = (size_t)snprintf(own, sizeof(own), "rank %d", comm->rank);
+	bool names_own = !strncmp(text, own, n) && strchr(": ", text[n]);
+
 	comm_listen(comm);
-	log_error("%s rank %d: %s", comm->name, comm->rank, text);
+	if (logged == NEW && names_own)
+		log_error("%s %s", comm->name, text);
+	else if (logged == NEW)
+		log_error("%s %s: %s", comm->name, own, text);
+	log_set_last_error(text);
+	if (logged == LOGGED)
+		log_repeat();
 	comm_listen(NULL);
 	fault_stop_transports(comm);
 	if (tell && comm->control)
@@ -59,16 +74,13 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 			       culprit, text);
 }
 
-dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
-			    int culprit, bool tell, const char *format, ...)
+static dicomm_result_t raise_text(struct dicomm_comm *comm,
+				  dicomm_result_t status, int culprit,
+				  bool tell, enum logged logged,
+				  const char *text)
 {
-	char text[sizeof(comm->fault.text)];
 	bool first;
-	va_list args;
 
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
 	pthread_mutex_lock(&comm->fault.lock);
 	first = !fault_is(comm);
 	if (first)
@@ -79,10 +91,22 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	if (status == DICOMM_ERR_ABORTED)
 		atomic_store(&comm->cancelled, true);
 	if (first)
-		publish(comm, status, culprit, tell, text);
+		publish(comm, status, culprit, tell, logged, text);
 	else
 		fault_complete(comm);
 	return (dicomm_result_t)atomic_load(&comm->fault.status);
+}
+
+dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
+			    int culprit, bool tell, const char *format, ...)
+{
+	char text[sizeof(comm->fault.text)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return raise_text(comm, status, culprit, tell, NEW, text);
 }
 
 void fault_mark_abort(struct dicomm_comm *comm)
@@ -110,7 +134,7 @@ void fault_complete(struct dicomm_comm *comm)
 		keep_cause(comm, DICOMM_ERR_ABORTED, comm->rank, text);
 	pthread_mutex_unlock(&comm->fault.lock);
 	if (marked)
-		publish(comm, DICOMM_ERR_ABORTED, comm->rank, true, text);
+		publish(comm, DICOMM_ERR_ABORTED, comm->rank, true, NEW, text);
 }
 
 void fault_tell_abort(struct dicomm_comm *comm)
@@ -173,20 +197,23 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 				   "%.300s",
 				   left, control_where(comm->control, left),
 				   text);
-	return fault_raise(comm, status, comm->rank, true, "%s", text);
+	return raise_text(comm, status, comm->rank, true, LOGGED, text);
 }
 
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 {
-	const char *text = log_last_error();
+	const char *why = log_last_error();
+	char text[sizeof(comm->fault.text)];
 
 	/* Until all ranks are connected, the text itself names the ranks
 	 * concerned. */
-	if (!comm->control)
-		return fault_raise(comm, status, comm->rank, true, "%s", text);
-	return fault_raise(comm, status, comm->rank, true,
-			   "rank %d (%s) could not join: %s", comm->rank,
-			   control_where(comm->control, comm->rank), text);
+	if (comm->control)
+		snprintf(text, sizeof(text), "rank %d (%s) could not join: %s",
+			 comm->rank, control_where(comm->control, comm->rank),
+			 why);
+	else
+		snprintf(text, sizeof(text), "%s", why);
+	return raise_text(comm, status, comm->rank, true, LOGGED, text);
 }
 
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)

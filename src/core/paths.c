@@ -83,14 +83,18 @@ static bool explain(struct dicomm_comm *comm, size_t i, int rank, char *why,
 
 	if (!comm_lists(comm, transports[i]->name))
 		return false;
-	if (!w->device)
+	if (*comm->why_closed[i])
+		snprintf(why, len, "%s", comm->why_closed[i]);
+	else if (!w->device)
 		return !transports[i]->usable(why, len);
+	if (!w->device)
+		return true;
 	if (reaches_by(comm, w, rank, why, len))
 		snprintf(why, len, "not both ranks had it");
 	return true;
 }
 
-static dicomm_result_t no_path(struct dicomm_comm *comm, int rank)
+dicomm_result_t comm_no_path(struct dicomm_comm *comm, int rank)
 {
 	char reasons[512] = "", why[160];
 	size_t n = 0;
@@ -115,7 +119,7 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 	if (peer->tp)
 		return DICOMM_SUCCESS;
 	if (!peer->transports)
-		return no_path(comm, rank);
+		return comm_no_path(comm, rank);
 	return open_peer(comm,
 			 &comm->transports[__builtin_ctz(peer->transports)],
 			 rank, peer);

@@ -8,6 +8,8 @@
 
 #include "src/core/comm.h"
 
+/* Log why no transport leads to that rank; ERR_NO_PATH. */
+dicomm_result_t comm_no_path(struct dicomm_comm *comm, int rank);
 /* Opens the transport to a peer, when the first operation needs it. Returns
  * DICOMM_ERR_NO_PATH, and logs the reason, if no transport leads there. */
 dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,

@@ -122,6 +122,8 @@ static dicomm_result_t fast_refer(const struct fast_steps *r,
 	dicomm_result_t status;
 
 	if (!s->peer->transport->offer(s->tp, src, s->bytes, step_want(r->prep),
+				       &ref) &&
+	    !s->peer->transport->offer(s->tp, src, s->bytes, TP_WANT_ANYHOW,
 				       &ref))
 		return fast_fail(r, s,
 				 FAIL(DICOMM_ERR_INTERNAL,
@@ -480,10 +482,11 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 			continue;
 		if (s->bytes < comm->map_threshold)
 			return false;
-		if (!accels[0]->find(a, s->bytes, &where, &offset) &&
-		    (prep->key.coll != COLL_SEND ||
-		     !s->peer->transport->offer(s->tp, a, s->bytes,
-						TP_WANT_COPY, &ref)))
+		if (prep->key.coll != COLL_SEND &&
+		    !accels[0]->find(a, s->bytes, &where, &offset))
+			return false;
+		if (!s->peer->transport->offer(s->tp, a, s->bytes,
+					       step_want(prep), &ref))
 			return false;
 		found = true;
 	}

@@ -242,10 +242,13 @@ void step_forget(struct operation *op)
 }
 
 /* Count bytes that did not come through an inbox. */
-static void count_read(struct dicomm_comm *comm, dicomm_result_t status,
-		       uint64_t bytes)
+static void count_read(struct dicomm_comm *comm, const struct peer *peer,
+		       dicomm_result_t status, uint64_t bytes)
 {
-	if (status == DICOMM_IN_PROGRESS)
+	/* Within a machine, the sender copies what cannot be read. */
+	if (status == DICOMM_IN_PROGRESS && peer->transport->intra_node)
+		comm->stats.bytes_ring += bytes;
+	else if (status == DICOMM_IN_PROGRESS)
 		comm->stats.bytes_rdma += bytes;
 	else if (status == DICOMM_SUCCESS)
 		comm->stats.bytes_cma += bytes;
@@ -259,7 +262,7 @@ dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
 	dicomm_result_t status =
 		peer->transport->read(peer->tp, c, seq, ref, at, into, len);
 
-	count_read(comm, status, len);
+	count_read(comm, peer, status, len);
 	return status;
 }
 

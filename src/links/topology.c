@@ -244,8 +244,12 @@ dicomm_result_t topology_find(struct dicomm_comm *comm)
 		if (comm->links_known)
 			comm->links_summed = is_in_parts(comm->links);
 	} else {
+		/* A bad file is named here, too, though nothing needs it. */
 		disinherit(comm);
-		status = DICOMM_SUCCESS;
+		status = *config_string(CONFIG_TOPO_FILE)
+				 ? cluster_read(config_string(CONFIG_TOPO_FILE),
+						&file)
+				 : DICOMM_SUCCESS;
 	}
 	cluster_free(file);
 	hosts_free(&hosts);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -640,6 +641,45 @@ static const struct cause {
 
 #define CAUSES (int)(sizeof(causes) / sizeof(*causes))
 
+/* ---- no transport can be opened ---- */
+
+/* Shared memory fails for the size of its file, and UCX for what the user has
+ * set: the text has both, in the order in which they are tried. */
+static void without_transports(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	struct rlimit before, little;
+	const char *text, *first, *second;
+	dicomm_comm_t comm = NULL;
+	dicomm_result_t status;
+
+	config.transports = "shm,ucx";
+	JOB_CHECK(!getrlimit(RLIMIT_FSIZE, &before), "getrlimit");
+	little = (struct rlimit){1024, before.rlim_max};
+	signal(SIGXFSZ, SIG_IGN);
+	JOB_CHECK(!setrlimit(RLIMIT_FSIZE, &little), "setrlimit");
+	status = dicomm_comm_init_rank_config(&comm, me->ranks, job_id(),
+					      me->rank, &config);
+	setrlimit(RLIMIT_FSIZE, &before);
+	text = dicomm_get_last_error(NULL);
+	first = strstr(text, "shm: ");
+	second = strstr(text, "; ucx: ");
+	JOB_CHECK(status == DICOMM_ERR_NO_PATH && first && second &&
+			  first < second && strstr(first, "ulimit -f"),
+		  "status %d, \"%s\"", (int)status, text);
+	JOB_CHECK(!strstr(second, "open (") || strstr(second, "UCX_TLS is rc"),
+		  "\"%s\" does not name UCX_TLS", text);
+}
+
+START_TEST(every_transport_says_why_it_cannot_be_used)
+{
+	job_run(&(struct job){.run = without_transports,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {"UCX_TLS=rc"}});
+}
+END_TEST
+
 enum route { BY_ID, IN_BACKGROUND, BY_CALLBACK, BY_SPLIT, ROUTES };
 
 static dicomm_result_t start(struct job_rank *me, enum route route,
@@ -892,6 +932,7 @@ int main(void)
 	tcase_add_loop_test(tcase, who_fails_after_the_meeting_tells, 0,
 			    ROUTES);
 	tcase_add_test(tcase, who_cannot_come_to_a_split_tells);
+	tcase_add_test(tcase, every_transport_says_why_it_cannot_be_used);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);
 	prompt_add(suite);

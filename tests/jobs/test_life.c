@@ -168,6 +168,27 @@ START_TEST(ranks_of_a_launcher_may_have_options)
 }
 END_TEST
 
+/* On one machine nothing needs it, but the user has asked for it. */
+static void no_such_file(struct job_rank *me)
+{
+	dicomm_comm_t comm;
+
+	JOB_REFUSED(dicomm_comm_init_rank(&comm, me->ranks, job_id(), me->rank),
+		    BAD, "no_such_file.json");
+	JOB_CHECK(!strstr(dicomm_get_last_error(NULL), "comm rank"),
+		  "\"%s\"", dicomm_get_last_error(NULL));
+}
+
+START_TEST(a_missing_topology_file_is_named)
+{
+	job_run(&(struct job){
+		.run = no_such_file,
+		.ranks = 1,
+		.bare = true,
+		.env = {"DICOMM_TOPO_FILE=/tmp/no_such_file.json"}});
+}
+END_TEST
+
 /* Each rank looks for all others, so this is no place for a list. */
 static void many_here(struct job_rank *me)
 {
@@ -1166,6 +1187,7 @@ int main(void)
 	tcase_add_test(tcase, a_bad_init_is_refused);
 	tcase_add_test(tcase, ranks_of_a_launcher_may_have_options);
 	tcase_add_test(tcase, init_all_takes_the_default_device);
+	tcase_add_test(tcase, a_missing_topology_file_is_named);
 	tcase_add_test(tcase, a_process_may_have_many_ranks);
 	tcase_add_test(tcase, options_are_copied);
 	tcase_add_test(tcase, unlike_options_are_named);

@@ -2,14 +2,21 @@
 /* Results do not depend on where buffers lie: memory that neighbours map, that
  * they read by a system call, or that they cannot reach. */
 #include <check.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
+
+#define NOBODY 65534
 
 /* Which ranks have memory from dicomm_mem_alloc(). */
 enum who { NONE, ALL, FIRST, LAST, ODD, WHO };
@@ -99,6 +106,121 @@ static void check_filled(const uint8_t *at, size_t bytes, int rank, int i)
 			  "round %d: byte %zu of rank %d: %d instead of %d", i,
 			  b, rank, at[b], want);
 }
+
+/* ---- ways that work at init and fail when they are used ---- */
+
+/* Other processes of this user may not read this one any more, nor open what it
+ * has open. */
+static void close_to_others(bool closed)
+{
+	JOB_CHECK(!prctl(PR_SET_DUMPABLE, !closed, 0, 0, 0), "dumpable: %s",
+		  strerror(errno));
+}
+
+static void give_up_privileges(struct job_rank *by)
+{
+	struct job_rank mine = *by, *me = &mine;
+	bool used_before = me->arg != NULL;
+	struct trial t = {.type = DICOMM_INT32, .op = DICOMM_SUM};
+
+	/* Whoever may read any process would notice nothing. */
+	if (!geteuid())
+		JOB_CHECK(!setresuid(NOBODY, NOBODY, NOBODY), "setresuid: %s",
+			  strerror(errno));
+	close_to_others(false);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	if (used_before)
+		trial_run((struct trial){.kind = TRIAL_ALLTOALL,
+					 .type = DICOMM_INT32,
+					 .count = 70003},
+			  me);
+	job_barrier();
+	close_to_others(true);
+	job_barrier();
+	for (int i = 0; i < 3 * TRIAL_KINDS; i++) {
+		t.kind = (enum trial_kind)(i % TRIAL_KINDS);
+		t.count = counts[i % 3];
+		t.shared = i % 2;
+		t.seed++;
+		t.root = i % me->ranks;
+		trial_run(t, me);
+	}
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+}
+
+START_TEST(who_gives_up_privileges_stays_in_reach)
+{
+	struct job job = {
+		.run = give_up_privileges,
+		.arg = _i % 2 ? "" : NULL,
+		.ranks = 2 + _i / 2,
+		.bare = true,
+		.env = {"DICOMM_SHM_CMA=on", "DICOMM_SHM_CMA_THRESHOLD=1",
+			"DICOMM_SHM_MAP_THRESHOLD=1", "DICOMM_TRANSPORTS=shm"}};
+
+	job_run(&job);
+}
+END_TEST
+
+/* The kernel shows it to no other process. */
+static void *secret_memory(size_t bytes)
+{
+	const struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+	void *memory = NULL;
+#ifdef SYS_memfd_secret
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+
+	setrlimit(RLIMIT_MEMLOCK, &locked);
+	if (fd >= 0 && !ftruncate(fd, (off_t)bytes))
+		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			      fd, 0);
+	if (fd >= 0)
+		close(fd);
+#endif
+	(void)locked;
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void secrets(struct job_rank *me)
+{
+	const size_t n = 300000, bytes = n * sizeof(int32_t);
+	int next = (me->rank + 1) % me->ranks;
+	int prev = (me->rank + me->ranks - 1) % me->ranks;
+	int32_t *in = secret_memory(bytes), *out = secret_memory(bytes);
+	int32_t got = in && out, all;
+
+	JOB_TRY(dicomm_allreduce(&got, &all, 1, DICOMM_INT32, DICOMM_MIN,
+				 me->comm, NULL));
+	if (!all)
+		return;
+	for (size_t i = 0; i < n; i++)
+		in[i] = (int32_t)i * (me->rank + 1);
+	JOB_TRY(dicomm_allreduce(in, out, n, DICOMM_INT32, DICOMM_SUM, me->comm,
+				 NULL));
+	for (size_t i = 0; i < n; i++)
+		JOB_CHECK(out[i] ==
+				  (int32_t)i * me->ranks * (me->ranks + 1) / 2,
+			  "element %zu is %d", i, out[i]);
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_send(in, n, DICOMM_INT32, next, me->comm, NULL));
+	JOB_TRY(dicomm_recv(out, n, DICOMM_INT32, prev, me->comm, NULL));
+	JOB_TRY(dicomm_group_end());
+	for (size_t i = 0; i < n; i++)
+		JOB_CHECK(out[i] == (int32_t)i * (prev + 1),
+			  "element %zu of rank %d is %d", i, prev, out[i]);
+}
+
+/* The warning is for the first time only. */
+START_TEST(memory_that_the_kernel_hides_is_sent_all_the_same)
+{
+	job_run(&(struct job){.run = secrets,
+			      .ranks = 2 + _i,
+			      .env = {"DICOMM_SHM_CMA=on",
+				      "DICOMM_SHM_CMA_THRESHOLD=1",
+				      "DICOMM_TRANSPORTS=shm"}});
+}
+END_TEST
 
 /* ---- repeated calls, which need no engine ---- */
 
@@ -498,6 +620,10 @@ int main(void)
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, any_mixture_of_memory_gives_the_same_result,
 			    0, nways);
+	tcase_add_loop_test(tcase, who_gives_up_privileges_stays_in_reach, 0,
+			    4);
+	tcase_add_loop_test(
+		tcase, memory_that_the_kernel_hides_is_sent_all_the_same, 0, 2);
 	tcase_add_loop_test(tcase, freed_memory_is_never_read, 0, 2 * nways);
 	if (!job_is_short())
 		tcase_add_test(tcase, mappings_do_not_pile_up);

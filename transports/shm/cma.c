@@ -113,20 +113,23 @@ bool shm_cma_works(const struct shm_segment *seg)
 
 dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 			     void *dst, uint64_t len,
-			     const _Atomic bool *aborted)
+			     const _Atomic bool *aborted, uint64_t *got)
 {
 	uint8_t *to = dst;
 
-	while (len) {
+	for (*got = 0; len; *got = (uint64_t)(to - (uint8_t *)dst)) {
 		uint64_t piece = len < READ_BYTES ? len : READ_BYTES;
 		ssize_t n;
 
 		if (atomic_load_explicit(aborted, memory_order_relaxed))
 			return DICOMM_ERR_ABORTED;
 		n = read_checked(seg, addr, to, piece);
+		if (n == 0)
+			errno = EFAULT;
+		/* The process is there, and may know another way. */
+		if (n <= 0 && errno != ESRCH)
+			return DICOMM_IN_PROGRESS;
 		if (n <= 0) {
-			if (n == 0)
-				errno = EFAULT;
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "shm: read %" PRIu64
 				    " bytes of rank %" PRIu32

@@ -12,8 +12,10 @@
  */
 #include "transports/shm/reference.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,20 +26,21 @@
 
 #define BUCKETS 64
 
-enum how { HOW_POINTER = 1, HOW_MAP, HOW_CMA };
-
 /* 40 bytes, which share a cache line with the head of the line. */
 struct ref {
 	uint32_t how;
 	int32_t pid;
-	uint64_t where; /* address; HOW_MAP: offset in the allocation */
+	uint64_t where; /* address; SHM_MAP: offset in the allocation */
 	uint64_t id;    /* of the allocation */
 	uint64_t bytes; /* of the allocation */
 	int32_t fd;     /* of the allocation */
 	uint32_t unused;
+	uint64_t here; /* address; only with SHM_MAP */
 };
 
-_Static_assert(sizeof(struct ref) == SHM_REF_BYTES, "what a put copies");
+_Static_assert(offsetof(struct ref, here) == SHM_REF_BYTES,
+	       "what a put copies");
+_Static_assert(sizeof(struct ref) == SHM_MAP_REF_BYTES, "what a put copies");
 
 /* An allocation of another process, mapped into this one. */
 struct import {
@@ -103,21 +106,38 @@ bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
 	size_t offset;
 
 	if (how->own) {
-		r.how = HOW_POINTER;
-	} else if (len >= how->map_threshold &&
+		r.how = SHM_POINTER;
+	} else if (how->maps && len >= how->map_threshold &&
 		   accels[0]->find(addr, len, &e, &offset)) {
-		r.how = HOW_MAP;
+		r.how = SHM_MAP;
 		r.where = offset;
 		r.id = e.id;
 		r.bytes = e.bytes;
 		r.fd = e.fd;
+		r.here = (uintptr_t)addr;
 	} else if (how->cma && len >= how->cma_threshold) {
-		r.how = HOW_CMA;
+		r.how = SHM_CMA;
 	} else {
 		return false;
 	}
 	memcpy(ref, &r, sizeof(r));
 	return true;
+}
+
+enum shm_how shm_ref_how(const struct tp_ref *ref)
+{
+	struct ref r;
+
+	memcpy(&r, ref, sizeof(r));
+	return (enum shm_how)r.how;
+}
+
+uint64_t shm_ref_address(const struct tp_ref *ref)
+{
+	struct ref r;
+
+	memcpy(&r, ref, sizeof(r));
+	return r.how == SHM_MAP ? r.here : r.where;
 }
 
 dicomm_result_t shm_mappings_create(struct shm_mappings **out)
@@ -248,7 +268,19 @@ static dicomm_result_t map_allocation(struct shm_mappings *mappings,
 			if (u->id == r->id)
 				break;
 		if (!u) {
-			TRY(use_add(mappings, r));
+			dicomm_result_t status;
+			bool refused;
+
+			errno = 0;
+			log_hold();
+			status = use_add(mappings, r);
+			refused = status != DICOMM_SUCCESS &&
+				  shm_is_refused(errno);
+			log_release(!refused);
+			if (refused)
+				return DICOMM_IN_PROGRESS;
+			if (status != DICOMM_SUCCESS)
+				return status;
 			u = mappings->last;
 		}
 		mappings->last = u;
@@ -269,8 +301,8 @@ static dicomm_result_t ref_get(const struct shm_segment *seg,
 			       const struct tp_ref *ref, struct ref *r)
 {
 	memcpy(r, ref, sizeof(*r));
-	if (r->how < HOW_POINTER || r->how > HOW_CMA || r->pid != seg->pid ||
-	    (r->how == HOW_POINTER) != seg->own)
+	if (r->how < SHM_POINTER || r->how > SHM_CMA || r->pid != seg->pid ||
+	    (r->how == SHM_POINTER) != seg->own)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "shm: rank %" PRIu32 " sent a bad reference",
 			    seg->head->rank);
@@ -285,9 +317,9 @@ dicomm_result_t shm_ref_map(struct shm_mappings *mappings,
 	struct ref r;
 
 	TRY(ref_get(seg, ref, &r));
-	if (r.how == HOW_CMA)
+	if (r.how == SHM_CMA)
 		return DICOMM_ERR_UNSUPPORTED;
-	if (r.how == HOW_MAP)
+	if (r.how == SHM_MAP)
 		return map_allocation(mappings, &r, len, ptr);
 	*ptr = (const void *)(uintptr_t)r.where;
 	return DICOMM_SUCCESS;
@@ -297,14 +329,16 @@ dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
 			     const struct shm_segment *seg,
 			     const struct tp_ref *ref, uint64_t offset,
 			     void *dst, uint64_t len,
-			     const _Atomic bool *aborted)
+			     const _Atomic bool *aborted, uint64_t *got)
 {
 	const void *src;
 	struct ref r;
 
+	*got = 0;
 	TRY(ref_get(seg, ref, &r));
-	if (r.how == HOW_CMA)
-		return shm_cma_read(seg, r.where + offset, dst, len, aborted);
+	if (r.how == SHM_CMA)
+		return shm_cma_read(seg, r.where + offset, dst, len, aborted,
+				    got);
 	if (offset > UINT64_MAX - len)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "shm: read %" PRIu64 " bytes at %" PRIu64

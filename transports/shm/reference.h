@@ -14,6 +14,14 @@
 /* Bytes of a tp_ref that are used. Together with the head of a line, they fill
  * one cache line. */
 #define SHM_REF_BYTES 40
+/* With SHM_MAP, for long messages only */
+#define SHM_MAP_REF_BYTES 48
+
+enum shm_how { SHM_POINTER = 1, SHM_MAP, SHM_CMA };
+/* How the reader is to reach what it refers to */
+enum shm_how shm_ref_how(const struct tp_ref *ref);
+/* Its address in the sender */
+uint64_t shm_ref_address(const struct tp_ref *ref);
 
 struct shm_mappings; /* memory of one peer that this process has mapped */
 struct shm_segment;
@@ -22,6 +30,7 @@ struct shm_segment;
 struct shm_offer {
 	bool own;               /* the reader is in this process */
 	bool cma;               /* the reader can use CMA */
+	bool maps;              /* the reader can map allocations */
 	uint64_t map_threshold; /* map messages of at least this many bytes */
 	/* CMA for messages of at least this many bytes */
 	uint64_t cma_threshold;
@@ -33,15 +42,19 @@ bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
 		  struct tp_ref *ref);
 dicomm_result_t shm_mappings_create(struct shm_mappings **out);
 void shm_mappings_destroy(struct shm_mappings *mappings);
+/* ERR_UNSUPPORTED: read it. IN_PROGRESS: the kernel refuses to map an
+ * allocation, for the reason in errno; nothing is logged. */
 dicomm_result_t shm_ref_map(struct shm_mappings *mappings,
 			    const struct shm_segment *seg,
 			    const struct tp_ref *ref, uint64_t len,
 			    const void **ptr);
+/* IN_PROGRESS: the kernel refuses that from *got on, for the reason in errno;
+ * nothing is logged. */
 dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
 			     const struct shm_segment *seg,
 			     const struct tp_ref *ref, uint64_t offset,
 			     void *dst, uint64_t len,
-			     const _Atomic bool *aborted);
+			     const _Atomic bool *aborted, uint64_t *got);
 /* Add the allocations that this process has freed to the segment's header. */
 void shm_freed_publish(struct shm_segment *seg);
 /* Unmap what the owner has freed. This takes two steps, since messages that

@@ -9,9 +9,11 @@
  */
 #include "transports/shm/segment.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,12 +85,14 @@ static uint64_t header_bytes(uint32_t ranks)
 			  entries * sizeof(_Atomic uint64_t));
 }
 
-/* A ring has the lines and the tail, then, from the next page on, the data of
- * the slots. */
+/* A ring is lines, tail, questions and answers, then, from the next page on,
+ * the data areas. */
 static uint64_t ring_data_offset(uint32_t slots)
 {
 	return page_round(slots * sizeof(struct tp_line) +
-			  sizeof(struct shm_tail));
+			  sizeof(struct shm_tail) +
+			  slots * (sizeof(struct shm_question) +
+				   sizeof(_Atomic uint64_t)));
 }
 
 static uint64_t ring_bytes(const struct shm_header *head)
@@ -126,13 +130,21 @@ static void table_add(struct shm_segment *seg)
 	table_unlock();
 }
 
+/* Few know that shared memory counts as a file. */
+static const char *size_hint(void)
+{
+	return errno == EFBIG ? " (ulimit -f, the limit of the size of files, "
+				"counts for shared memory, too)"
+			      : "";
+}
+
 static dicomm_result_t own_map(struct shm_segment *seg, uint32_t ranks)
 {
 	seg->mapped = seg->len = header_bytes(ranks);
 	if (memfd_grow(seg->fd, seg->len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "shm segment: resize to %" PRIu64 " bytes: %m",
-			    seg->len);
+			    "shm segment: resize to %" PRIu64 " bytes: %m%s",
+			    seg->len, size_hint());
 	/* Peers that map it rely on its size, so it cannot shrink. It may
 	 * still grow. */
 	(void)fcntl(seg->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
@@ -196,21 +208,45 @@ static int segment_open(pid_t pid, int peer_fd, const uint64_t nonce[2],
 {
 	uint64_t found[3]; /* magic and nonce of the header */
 	char path[MEMFD_PATH];
-	int fd;
+	int fd, error;
 
 	_Static_assert(offsetof(struct shm_header, nonce) == 8, "read in one");
 	fd = memfd_open(pid, peer_fd, O_RDWR, path);
 	if (fd < 0) {
+		error = errno;
 		snprintf(why, len, "open %s: %m", path);
+		errno = error;
 		return -1;
 	}
 	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||
 	    found[0] != MAGIC || memcmp(&found[1], nonce, 16) != 0) {
 		snprintf(why, len, "%s is not its segment (any more)", path);
 		close(fd);
+		errno = ESTALE;
 		return -1;
 	}
 	return fd;
+}
+
+bool shm_is_refused(int error)
+{
+	return error == EACCES || error == EPERM || error == EMFILE ||
+	       error == ENFILE || error == ENOMEM;
+}
+
+/* Is the segment mapped, and is its owner still there? */
+static bool is_mapped(const struct shm_address *a, bool *withdrawn)
+{
+	const struct shm_segment *seg;
+	bool found;
+
+	table_lock();
+	seg = table_find(a->nonce);
+	found = seg && (kill(a->pid, 0) == 0 || errno == EPERM);
+	if (found)
+		*withdrawn = atomic_load(&seg->head->withdrawn);
+	table_unlock();
+	return found;
 }
 
 bool shm_segment_is_own(const struct shm_address *a)
@@ -239,11 +275,14 @@ bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len)
 	table_unlock();
 	if (!own) {
 		fd = segment_open(a->pid, a->fd, a->nonce, why, len);
-		if (fd < 0)
+		if (fd < 0 &&
+		    !(shm_is_refused(errno) && is_mapped(a, &withdrawn)))
 			return false;
-		(void)!pread(fd, &withdrawn, sizeof(withdrawn),
-			     offsetof(struct shm_header, withdrawn));
-		close(fd);
+		if (fd >= 0) {
+			(void)!pread(fd, &withdrawn, sizeof(withdrawn),
+				     offsetof(struct shm_header, withdrawn));
+			close(fd);
+		}
 	}
 	if (withdrawn)
 		snprintf(why, len, "rank %" PRIu32 " has stopped", a->rank);
@@ -355,6 +394,24 @@ void shm_segment_put(struct shm_segment *seg)
 	table_unlock();
 }
 
+/* Map a part of the segment without opening it: as a longer copy of the mapping
+ * of its header, of which only that part stays. */
+static uint8_t *map_again(struct shm_segment *seg, uint64_t offset,
+			  uint64_t bytes)
+{
+	uint8_t *all = mremap(seg->head, 0, offset + bytes, MREMAP_MAYMOVE);
+
+	if (all == MAP_FAILED)
+		return MAP_FAILED;
+	munmap(all, offset);
+	if (mprotect(all + offset, bytes, PROT_READ | PROT_WRITE) < 0) {
+		munmap(all + offset, bytes);
+		return MAP_FAILED;
+	}
+	return all + offset;
+}
+
+/* fd -1: the segment cannot be opened, or not any more. */
 static dicomm_result_t ring_map(struct shm_segment *seg, int fd,
 				uint64_t offset, struct shm_ring **out)
 {
@@ -366,8 +423,9 @@ static dicomm_result_t ring_map(struct shm_segment *seg, int fd,
 	if (!ring)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm ring: out of memory");
 	ring->bytes = ring_bytes(head);
-	base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		    (off_t)offset);
+	base = fd < 0 ? map_again(seg, offset, ring->bytes)
+		      : mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE,
+			     MAP_SHARED, fd, (off_t)offset);
 	if (base == MAP_FAILED) {
 		free(ring);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -379,6 +437,8 @@ static dicomm_result_t ring_map(struct shm_segment *seg, int fd,
 	ring->seg = seg;
 	ring->lines = (struct tp_line *)base;
 	ring->tail = (struct shm_tail *)(ring->lines + head->slots);
+	ring->questions = (struct shm_question *)(ring->tail + 1);
+	ring->answers = (_Atomic uint64_t *)(ring->questions + head->slots);
 	ring->data = base + ring_data_offset(head->slots);
 	*out = ring;
 	return DICOMM_SUCCESS;
@@ -401,7 +461,8 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 
 	if (memfd_grow(seg->fd, len) < 0)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "shm segment: grow to %" PRIu64 " bytes: %m", len);
+			    "shm segment: grow to %" PRIu64 " bytes: %m%s", len,
+			    size_hint());
 	/* If the ring cannot be mapped, its range stays unused. It has
 	 * no pages. */
 	seg->len = len;
@@ -425,6 +486,12 @@ static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
 	int fd;
 
 	fd = segment_open(seg->pid, seg->fd, seg->nonce, why, sizeof(why));
+	if (fd < 0 && shm_is_refused(errno)) {
+		log_info("shm: rank %" PRIu32 ": %s: its ring is mapped "
+			 "without that",
+			 seg->head->rank, why);
+		return ring_map(seg, -1, offset, out);
+	}
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %" PRIu32 ": %s",
 			    seg->head->rank, why);

@@ -50,7 +50,17 @@ struct shm_tail {
 	/* Lengths of messages that the receiver reads by CMA: while it only
 	 * receives, and while it also sends as much. */
 	struct shm_lengths cma_copy, cma_exchange;
+	/* Questions so far; see pull.h */
+	_Atomic uint64_t asked;
+	/* The receiver cannot map the sender's allocations. */
+	_Atomic bool maps_nothing;
 } __attribute__((aligned(TP_LINE_BYTES)));
+
+/* For each slot, behind the tail; only the receiver writes it. */
+struct shm_question {
+	_Atomic uint64_t number;
+	uint64_t seq, from, len;
+};
 
 struct shm_segment {
 	struct shm_segment *next;
@@ -77,6 +87,10 @@ struct shm_ring {
 	uint64_t offset, bytes; /* its place in the segment */
 	struct tp_line *lines;
 	struct shm_tail *tail;
+	struct shm_question *questions;
+	/* Numbers of the questions that were answered, behind them; only the
+	 * sender writes it. */
+	_Atomic uint64_t *answers;
 	uint8_t *data;
 };
 
@@ -93,6 +107,11 @@ void shm_segment_address(const struct shm_segment *seg,
 			 const struct shm_host *host, struct tp_blob *blob);
 /* Returns true if the address is that of a rank of this process. */
 bool shm_segment_is_own(const struct shm_address *a);
+
+/* Does that errno say that the kernel refuses what may be there all the same?
+ * The owner may have given up privileges since it was reached first, or this
+ * process may have no descriptor left. */
+bool shm_is_refused(int error);
 
 /* Add a ring to a segment of this process. */
 dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The operations of the shared-memory transport. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 #include "transports/shm/address.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/measure.h"
+#include "transports/shm/pull.h"
 #include "transports/shm/reference.h"
 #include "transports/shm/segment.h"
 
@@ -58,6 +61,7 @@ struct out {
 	uint64_t limit;
 	struct shm_tail *tail;
 	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
+	uint64_t questions;    /* of the receiver that were looked at */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct in {
@@ -65,6 +69,7 @@ struct in {
 	struct shm_tail *tail;
 	uint64_t done;     /* number of the last message that was released */
 	uint64_t quiet_at; /* number of a message; see unmap_freed() */
+	struct shm_pull *pulls; /* [slots]; NULL: every way has worked */
 };
 
 /* Used by the thread that uses the device. abort() only sets the device's
@@ -74,7 +79,7 @@ struct tp_peer {
 	const _Atomic bool *aborted; /* aborted of the device */
 	struct in in[TP_CLASSES];
 	struct tp_device *dev;
-	struct tp_peer *next;
+	struct tp_peer *next, *next_lender;
 	struct shm_address address;
 	struct shm_segment *
 		/* the peer's segment, counted in its refs; NULL: not needed
@@ -85,6 +90,9 @@ struct tp_peer {
 	bool own;     /* the peer is a rank of this process */
 	bool reading; /* this peer is counted in seg->readers */
 	bool marked;
+	bool lends; /* it is in the list of those that may ask */
+	/* A way to the peer's memory has failed. */
+	bool reads_nothing, maps_nothing;
 };
 
 struct tp_device {
@@ -93,7 +101,11 @@ struct tp_device {
 	/* found once, since each of many peers is compared with it */
 	struct shm_host host;
 	struct shm_segment *seg; /* counted in its refs */
-	struct tp_peer *peers;
+	struct tp_peer *peers, *lenders;
+	/* [ranks]: segments of other processes, mapped while they could be
+	 * opened, counted in their refs */
+	_Atomic(struct shm_segment *) *reached;
+	bool told; /* the warning that a way has failed was logged */
 	struct shm_offer offer;
 	enum cma_mode cma;
 	uint64_t core_cache_bytes;
@@ -155,8 +167,14 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	dev->offer.pid = getpid();
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
+	dev->reached = calloc((size_t)config->ranks, sizeof(*dev->reached));
+	if (!dev->reached) {
+		free(dev);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
+	}
 	status = shm_segment_create(config, &dev->seg);
 	if (status != DICOMM_SUCCESS) {
+		free(dev->reached);
 		free(dev);
 		return status;
 	}
@@ -181,6 +199,29 @@ static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 	shm_segment_address(dev->seg, &dev->host, address);
 }
 
+/* Map the header, which leads to the rings. Later the process may not be open
+ * to others any more, or this one have no descriptor left. */
+static bool hold(struct tp_device *dev, const struct shm_address *a, char *why,
+		 size_t len)
+{
+	struct shm_segment *seg, *none = NULL;
+	dicomm_result_t status;
+
+	if (a->rank >= (uint32_t)dev->config.ranks ||
+	    atomic_load(&dev->reached[a->rank]) || shm_segment_is_own(a))
+		return true;
+	log_hold();
+	status = shm_segment_attach(a, &seg);
+	log_release(false);
+	if (status != DICOMM_SUCCESS) {
+		snprintf(why, len, "%s", log_last_error());
+		return false;
+	}
+	if (!atomic_compare_exchange_strong(&dev->reached[a->rank], &none, seg))
+		shm_segment_put(seg);
+	return true;
+}
+
 static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len)
 {
@@ -188,7 +229,7 @@ static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!shm_address_parse(address, &a, why, len) ||
 	    !shm_address_is_local(&a, &dev->host, why, len) ||
-	    !shm_segment_reachable(&a, why, len))
+	    !shm_segment_reachable(&a, why, len) || !hold(dev, &a, why, len))
 		return false;
 	shm_rates_tell(&a.rates);
 	return true;
@@ -305,8 +346,10 @@ static void announce_lengths(const struct tp_peer *peer, bool works,
 static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 {
 	bool works = !peer->own && peer->dev->cma != CMA_OFF &&
-		     shm_cma_works(peer->seg);
+		     !peer->reads_nothing && shm_cma_works(peer->seg);
 
+	atomic_store_explicit(&tail->maps_nothing, peer->maps_nothing,
+			      memory_order_relaxed);
 	announce_lengths(peer, works, false, &tail->cma_copy);
 	announce_lengths(peer, works, true, &tail->cma_exchange);
 }
@@ -393,7 +436,13 @@ static void shm_peer_close(struct tp_peer *peer)
 				     0);
 		shm_ring_put(peer->out[c].ring);
 		shm_ring_put(peer->in[c].ring);
+		free(peer->in[c].pulls);
 	}
+	for (at = &peer->dev->lenders; *at; at = &(*at)->next_lender)
+		if (*at == peer) {
+			*at = peer->next_lender;
+			break;
+		}
 	shm_mappings_destroy(peer->mappings);
 	shm_segment_put(peer->seg);
 	at = &peer->dev->peers;
@@ -409,6 +458,9 @@ static void shm_close(struct tp_device *dev)
 		return;
 	while (dev->peers)
 		shm_peer_close(dev->peers);
+	for (int r = 0; r < dev->config.ranks; r++)
+		shm_segment_put(atomic_load(&dev->reached[r]));
+	free(dev->reached);
 	shm_segment_put(dev->seg);
 	free(dev);
 }
@@ -467,6 +519,16 @@ static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 	return seq > o->limit ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
+/* The receiver may ask for what it cannot reach. */
+static void lend(struct tp_peer *peer)
+{
+	if (peer->own || peer->lends)
+		return;
+	peer->lends = true;
+	peer->next_lender = peer->dev->lenders;
+	peer->dev->lenders = peer;
+}
+
 /* Handles everything but data that fits the line: data in a slot, references,
  * and puts that have to look for new credits. Not inlined into shm_put(), so
  * that a short message saves no registers. */
@@ -480,9 +542,12 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 	if (seq > o->limit)
 		TRY(refresh_credits(peer, o, seq));
 	line = &o->lines[seq & o->mask];
-	if (kind == TP_REF)
-		memcpy(line->room, body, SHM_REF_BYTES);
-	else if (len <= TP_LINE_ROOM)
+	if (kind == TP_REF) {
+		lend(peer);
+		memcpy(line->room, body,
+		       shm_ref_how(body) == SHM_MAP ? SHM_MAP_REF_BYTES
+						    : SHM_REF_BYTES);
+	} else if (len <= TP_LINE_ROOM)
 		copy_small(line->room, body, len);
 	else if (len <= o->slot_bytes)
 		memcpy(o->data + (seq & o->mask) * o->slot_bytes, body, len);
@@ -541,6 +606,8 @@ static bool cma_pays_for(const struct tp_device *dev,
 		want == TP_WANT_COPY ? &tail->cma_copy : &tail->cma_exchange;
 	uint64_t first = atomic_load_explicit(&l->first, memory_order_acquire);
 
+	if (want == TP_WANT_ANYHOW)
+		return true;
 	/* DICOMM_SHM_CMA=on: use it always. */
 	if (dev->cma != CMA_ON && want == TP_WANT_LOAD)
 		return false;
@@ -554,54 +621,122 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	struct shm_offer how = peer->dev->offer;
 
 	how.own = peer->own;
-	for (int c = 0; c < TP_CLASSES; c++)
-		if (peer->out[c].tail)
-			how.cma |= cma_pays_for(peer->dev, peer->out[c].tail,
-						len, want);
+	how.maps = true;
+	for (int c = 0; c < TP_CLASSES; c++) {
+		const struct shm_tail *tail = peer->out[c].tail;
+
+		if (!tail)
+			continue;
+		how.cma |= cma_pays_for(peer->dev, tail, len, want);
+		how.maps &= want == TP_WANT_ANYHOW ||
+			    !atomic_load_explicit(&tail->maps_nothing,
+						  memory_order_relaxed);
+	}
 	shm_freed_publish(peer->dev->seg);
 	return shm_ref_make(&how, addr, len, ref);
+}
+
+static bool fails_always(const struct tp_peer *peer, enum shm_how how)
+{
+	return how == SHM_MAP ? peer->maps_nothing : peer->reads_nothing;
+}
+
+/* This way to the peer's memory worked when it was tested, and does not now. So
+ * tell the peer to send through the ring; it copies what is under way. */
+static dicomm_result_t next_way(struct tp_peer *peer, enum shm_how how,
+				const char *why)
+{
+	struct tp_device *dev = peer->dev;
+
+	TRY(shm_intact(peer));
+	if (kill(peer->address.pid, 0) < 0 && errno == ESRCH)
+		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d (process %d): %s",
+			    peer->rank, peer->address.pid, why);
+	if (!dev->told)
+		log_warn("shm: rank %d: cannot %s memory of rank %d (process "
+			 "%d): %s; it goes through the ring from now on",
+			 dev->config.rank, how == SHM_MAP ? "map" : "read",
+			 peer->rank, peer->address.pid, why);
+	dev->told = true;
+	if (how == SHM_MAP)
+		peer->maps_nothing = true;
+	else
+		peer->reads_nothing = true;
+	for (int c = 0; c < TP_CLASSES; c++)
+		if (peer->in[c].tail)
+			announce(peer, peer->in[c].tail);
+	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t shm_map(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr)
 {
+	dicomm_result_t status;
+
 	if (!peer->seg)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: map from rank %d before connect_in",
 			    peer->rank);
 	TRY(reading_begin(peer));
-	return shm_ref_map(peer->mappings, peer->seg, ref, len, ptr);
+	if (peer->maps_nothing && shm_ref_how(ref) == SHM_MAP)
+		return DICOMM_ERR_UNSUPPORTED;
+	status = shm_ref_map(peer->mappings, peer->seg, ref, len, ptr);
+	if (status != DICOMM_IN_PROGRESS)
+		return status;
+	TRY(next_way(peer, SHM_MAP, strerror(errno)));
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
+	enum shm_how how = shm_ref_how(ref);
 	bool mapped = peer->reading;
+	struct in *in = &peer->in[c];
+	uint64_t got = 0;
 	dicomm_result_t status;
 
-	(void)c;
-	(void)seq;
 	if (!peer->seg)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: read from rank %d before connect_in",
 			    peer->rank);
-	TRY(reading_begin(peer));
-	status = shm_ref_read(peer->mappings, peer->seg, ref, offset, dst, len,
-			      peer->aborted);
-	if (peer->reading && !mapped)
-		reading_end(peer);
-	return status == DICOMM_SUCCESS ? shm_intact(peer) : status;
+	if (how == SHM_POINTER || !fails_always(peer, how)) {
+		TRY(reading_begin(peer));
+		status = shm_ref_read(peer->mappings, peer->seg, ref, offset,
+				      dst, len, peer->aborted, &got);
+		if (peer->reading && !mapped)
+			reading_end(peer);
+		if (status == DICOMM_SUCCESS)
+			return shm_intact(peer);
+		if (status != DICOMM_IN_PROGRESS)
+			return status;
+		TRY(next_way(peer, how, strerror(errno)));
+	}
+	if (atomic_load(&peer->dev->aborted))
+		return DICOMM_ERR_ABORTED;
+	if (!in->pulls)
+		in->pulls = calloc(peer->dev->config.slots, sizeof(*in->pulls));
+	if (!in->pulls)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
+	return shm_pull_begin(in->ring, in->pulls, in->done, seq,
+			      (uint8_t *)dst + got,
+			      shm_ref_address(ref) + offset + got, len - got);
 }
 
-/* shm_read() copies everything before it returns. */
+/* shm_read() copies everything before it returns, but for what the sender
+ * copies. */
 static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
 				       uint64_t seq)
 {
-	(void)peer;
-	(void)c;
-	(void)seq;
-	return DICOMM_SUCCESS;
+	struct in *in = &peer->in[c];
+
+	if (!in->pulls)
+		return DICOMM_SUCCESS;
+	if (atomic_load(&peer->dev->aborted))
+		return DICOMM_ERR_ABORTED;
+	TRY(shm_intact(peer));
+	return shm_pull_poll(in->ring, in->pulls, seq);
 }
 
 /* Returns the number of the last message in the ring. Messages arrive in
@@ -642,15 +777,34 @@ static void unmap_freed(struct tp_peer *peer)
 	peer->marked = false;
 }
 
+/* Copy for peers what they cannot reach themselves. */
+static bool serve(struct tp_device *dev)
+{
+	bool moved = false;
+
+	if (atomic_load(&dev->aborted))
+		return false;
+	for (struct tp_peer *p = dev->lenders; p; p = p->next_lender)
+		for (int c = 0; c < TP_CLASSES; c++)
+			if (p->out[c].ring)
+				moved |= shm_pull_serve(p->out[c].ring,
+							&p->out[c].questions);
+	return moved;
+}
+
 /* Messages need no progress here: the receiver looks at the lines. */
 static bool shm_poll(struct tp_device *dev)
 {
+	bool moved = false;
+
+	if (__builtin_expect(dev->lenders != NULL, 0))
+		moved = serve(dev);
 	if (++dev->polls % POLLS_PER_UNMAP)
-		return false;
+		return moved;
 	shm_freed_publish(dev->seg);
 	for (struct tp_peer *peer = dev->peers; peer; peer = peer->next)
 		unmap_freed(peer);
-	return false;
+	return moved;
 }
 
 static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)

@@ -3,10 +3,12 @@
  * UCX; or abandoned, where UCX would end the program. */
 #include "transports/ucx/worker.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
@@ -114,14 +116,37 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 	set_default(config, "TCP_", "RX_SEG_SIZE", number);
 }
 
+/* UCX's status does not tell what it lacks. So name what may be the cause. */
+static const char *find_cause(char *text, size_t len)
+{
+	static const char *const names[] = {"UCX_TLS", "UCX_NET_DEVICES"};
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	size_t n = 0;
+
+	*text = '\0';
+	if (fd < 0) {
+		snprintf(text, len, "; /dev/null: %m (ulimit -n)");
+		return text;
+	}
+	close(fd);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (getenv(names[i]) && n < len)
+			n += (size_t)snprintf(text + n, len - n, "; %s is %s",
+					      names[i], getenv(names[i]));
+	return text;
+}
+
 static dicomm_result_t failed(const struct tp_device *dev, const char *what,
 			      ucs_status_t status)
 {
+	char cause[256];
+
 	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
 						: DICOMM_ERR_SYSTEM,
-		    "ucx: %s (interface %s): %s", what,
+		    "ucx: %s (interface %s): %s%s", what,
 		    *dev->interface.name ? dev->interface.name : "unknown",
-		    ucx.ucs_status_string(status));
+		    ucx.ucs_status_string(status),
+		    find_cause(cause, sizeof(cause)));
 }
 
 static dicomm_result_t open_context(struct tp_device *dev)
