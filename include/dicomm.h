@@ -142,8 +142,8 @@
  * groups. In place is one pointer for both buffers, or for this rank's block of
  * the larger one. A receive has the type and count of its send: there are no
  * shorter messages, and no MPI_ANY_TAG; for tags and MPI_ANY_SOURCE see
- * dicomm_recv_tag(). There are no derived types, and of user-defined operators only
- * dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
+ * dicomm_recv_tag(). There are no derived types, and of user-defined operators
+ * only dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
  * MPI_Reduce_scatter() is dicomm_reduce_scatterv() and MPI_Reduce_local() is
  * dicomm_reduce_local().
  */
@@ -305,6 +305,9 @@ typedef struct {
  * dicomm_host_stream_request(). */
 typedef struct dicomm_request *dicomm_request_t;
 
+/** Called when a request is done, with its result. */
+typedef void (*dicomm_request_fn_t)(dicomm_result_t status, void *ctx);
+
 /** What a receive got, as dicomm_recv_tag() tells it. */
 typedef struct {
 	/** Elements received. */
@@ -394,11 +397,7 @@ typedef struct {
 			NULL, NULL, DICOMM_UNDEFINED_INT,                     \
 			DICOMM_UNDEFINED_INT, NULL, NULL,                     \
 			DICOMM_UNDEFINED_INT, DICOMM_UNDEFINED_INT, NULL,     \
-			NULL,                                                 \
-		{                                                             \
-			NULL, NULL                                            \
-		},                                                            \
-			DICOMM_UNDEFINED_INT                                  \
+			NULL, {NULL, NULL}, DICOMM_UNDEFINED_INT              \
 	}
 
 /** What one rank has done on a communicator since init. Bytes are payload. */
@@ -2184,9 +2183,7 @@ dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms);
  * @retval DICOMM_ERR_SYSTEM            there is no thread
  */
 dicomm_result_t dicomm_request_call(dicomm_request_t request,
-				    void (*fn)(dicomm_result_t status,
-					       void *ctx),
-				    void *ctx);
+				    dicomm_request_fn_t fn, void *ctx);
 
 /**
  * Free a request. Its operation goes on.

@@ -27,8 +27,8 @@ bool group_open(void);
 void group_forget(void);
 /* Forget the streams that were destroyed, in the child of a fork. */
 void host_stream_forget(void);
-/* Returns true if the group of the calling thread has calls on this communicator
- * or host stream. */
+/* Returns true if the group of the calling thread has calls on this
+ * communicator or host stream. */
 bool group_has(const void *of);
 /* Fails with ERR_INVALID_USAGE, logged, if the group has calls on this
  * communicator or host stream, which is about to be destroyed. Those calls
