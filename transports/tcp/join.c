@@ -27,7 +27,8 @@
 #define STRANGERS_MAX 128
 #define STRANGER_MS 10000
 /* Who has said hello with a proof may be stopped before it confirms. If this
- * rank closed the connection then, the caller would take it for a broken one. */
+ * rank closed the connection then, the caller would take it for a broken one.
+ */
 #define PROVED_MS 600000
 /* Who is cut off before an answer calls again: its peer may have been without
  * descriptors, or full of strangers. */

@@ -241,10 +241,10 @@ struct tp_device {
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
-	uint32_t unfinished;    /* greetings, calls to be repeated, deafness */
-	bool owes;              /* some link has to say something */
-	uint64_t tick_ms;       /* when to look at the unfinished */
-	bool fresh;             /* polls of its rank brought something */
+	uint32_t unfinished;   /* greetings, calls to be repeated, deafness */
+	bool owes;             /* some link has to say something */
+	uint64_t tick_ms;      /* when to look at the unfinished */
+	bool fresh;            /* polls of its rank brought something */
 	_Atomic uint32_t
 		turns; /* the wait of a rank and the progress thread set it */
 	uint32_t idle;
