@@ -986,9 +986,10 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm);
  * once it has returned, nothing writes the buffers of this rank any more. The
  * communicator is still to be destroyed.
  *
- * In a signal handler that has interrupted a call on that communicator it cannot
- * wait for that call. It returns DICOMM_IN_PROGRESS then, and the interrupted
- * call, or the next one, fails with DICOMM_ERR_ABORTED and tells the others.
+ * In a signal handler that has interrupted a call on that communicator it
+ * cannot wait for that call. It returns DICOMM_IN_PROGRESS then, and the
+ * interrupted call, or the next one, fails with DICOMM_ERR_ABORTED and tells
+ * the others.
  *
  * Threads: any, at any time before dicomm_comm_destroy(), any number of times.
  *

@@ -46,8 +46,8 @@ enum tp_kind {
 
 /* What the receiver will do with the bytes that a reference refers to. */
 enum tp_want {
-	TP_WANT_LOAD,    /* load each byte about once */
-	TP_WANT_COPY,    /* copy them while the sender is idle */
+	TP_WANT_LOAD,     /* load each byte about once */
+	TP_WANT_COPY,     /* copy them while the sender is idle */
 	TP_WANT_EXCHANGE, /* copy them while the sender receives as much */
 	/* Whatever that costs: the same memory could be offered a moment ago,
 	 * and the peer has changed its mind. */

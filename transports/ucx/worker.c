@@ -12,6 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/endpoint.h"
@@ -120,7 +121,7 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 static const char *find_cause(char *text, size_t len)
 {
 	static const char *const names[] = {"UCX_TLS", "UCX_NET_DEVICES"};
-	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int fd = descriptors_high(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	size_t n = 0;
 
 	*text = '\0';
