@@ -14,18 +14,19 @@
  * they save, and all shares are passed on to all. */
 #define SHARE_BYTES 4096
 #define SHARES 64
-/* Tensors of one layout in a row, as those of the layers of a model */
+/* Number of overlays that are kept: tensors that follow each other often have
+ * one layout, such as those of the layers of a model. */
 #define OVERLAYS 16
 
 struct walk {
 	const struct ways_input *in;
 	unsigned ways;
-	dicomm_way_t way; /* the one at hand */
+	dicomm_way_t way; /* the current way */
 	bool check;
 	const struct ways_fns *fns;
 	void *ctx;
 	size_t tensor;
-	/* [rank]: bytes that it has to send so far, in the way at hand */
+	/* [rank]: bytes that it has to send so far, in the current way. */
 	uint64_t *load, *loads[WAYS];
 	uint64_t cells;
 	/* [rank]: the last cell that the rank was seen to want, the last cell
@@ -279,8 +280,9 @@ static dicomm_result_t take_way(struct walk *w, const struct overlay *o,
 		return scatter(w, o, cell, d);
 	if (w->way == DICOMM_WAY_LEADER)
 		return deliver_to_one(w, o, cell, d, 0);
-	/* A sum is made once, by each rank in turn. Not only for its bytes:
-	 * what is sent to the next one would be overwritten in place. */
+	/* A sum is made once per cell, by the rank with the least load. This
+	 * saves bytes, and it is necessary: in place, the sum would overwrite
+	 * terms that other ranks have yet to receive. */
 	if (d->adds)
 		return deliver_to_one(w, o, cell, d, least_loaded(w));
 	for (uint32_t i = 0; i < w->nwanters; i++) {
@@ -362,7 +364,7 @@ static dicomm_result_t make_room(struct walk *w, const dicomm_tensor_t *t)
 			   t->targets, terms);
 }
 
-/* Does an overlay of one serve the other? */
+/* Returns true if an overlay of one tensor is valid for the other. */
 static bool same_layout(const dicomm_tensor_t *a, const dicomm_tensor_t *b)
 {
 	return a->source == b->source && a->sources == b->sources &&
@@ -372,7 +374,7 @@ static bool same_layout(const dicomm_tensor_t *a, const dicomm_tensor_t *b)
 	       !memcmp(a->shape, b->shape, (size_t)a->axes * sizeof(*a->shape));
 }
 
-/* The overlay of a tensor, from those that are kept if it is there */
+/* Finds the overlay of a tensor among those that are kept, or makes it. */
 static dicomm_result_t find_overlay(struct overlay *kept, unsigned *next,
 				    const dicomm_tensor_t *t,
 				    struct overlay **out)
