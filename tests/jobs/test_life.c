@@ -175,8 +175,8 @@ static void no_such_file(struct job_rank *me)
 
 	JOB_REFUSED(dicomm_comm_init_rank(&comm, me->ranks, job_id(), me->rank),
 		    BAD, "no_such_file.json");
-	JOB_CHECK(!strstr(dicomm_get_last_error(NULL), "comm rank"),
-		  "\"%s\"", dicomm_get_last_error(NULL));
+	JOB_CHECK(!strstr(dicomm_get_last_error(NULL), "comm rank"), "\"%s\"",
+		  dicomm_get_last_error(NULL));
 }
 
 START_TEST(a_missing_topology_file_is_named)
