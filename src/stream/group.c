@@ -64,9 +64,12 @@ dicomm_result_t group_check_end(const void *of, const char *function)
 
 static void free_items(void)
 {
-	for (size_t i = 0; i < group.n; i++)
-		free(group.items[i].counts);
-	free(group.items);
+	struct item *items = group.items;
+	size_t n = group.n;
+
+	for (size_t i = 0; i < n; i++)
+		free(items[i].counts);
+	free(items);
 	group.items = NULL;
 	group.n = group.room = 0;
 }
@@ -194,23 +197,23 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	return submit(&item, 1);
 }
 
-/* Run the group's calls in this thread, if all are blocking and no other thread
+/* Run a group's calls in this thread, if all are blocking and no other thread
  * drives their communicators. */
-static dicomm_result_t run_here(void)
+static dicomm_result_t run_here(struct item *items, size_t nitems)
 {
-	struct operation **ops = calloc(group.n, sizeof(*ops));
+	struct operation **ops = calloc(nitems, sizeof(*ops));
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	size_t n = 0;
 
 	if (!ops)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "group: no memory for %zu operations", group.n);
+			    "group: no memory for %zu operations", nitems);
 	/* Enter all communicators, and prepare all calls, before any is left: a
 	 * communicator that was left may be freed. */
-	for (size_t i = 0; i < group.n; i++)
-		comm_enter_one(group.items[i].comm);
-	for (size_t i = 0; i < group.n; i++) {
-		struct item *item = &group.items[i];
+	for (size_t i = 0; i < nitems; i++)
+		comm_enter_one(items[i].comm);
+	for (size_t i = 0; i < nitems; i++) {
+		struct item *item = &items[i];
 
 		if (fault_is(item->comm))
 			s = fault_report(item->comm);
@@ -233,16 +236,18 @@ static dicomm_result_t run_here(void)
 
 static dicomm_result_t launch(void)
 {
+	struct item *items = group.items;
+	size_t n = group.n;
 	bool here = true;
 	dicomm_result_t status;
 
-	for (size_t i = 0; i < group.n; i++)
-		if (group.items[i].stream || group.items[i].comm->dev ||
-		    !idle(group.items[i].comm))
+	for (size_t i = 0; i < n; i++)
+		if (items[i].stream || items[i].comm->dev ||
+		    !idle(items[i].comm))
 			here = false;
 	if (here)
-		return run_here();
-	status = submit(group.items, group.n);
+		return run_here(items, n);
+	status = submit(items, n);
 	group.n = 0; /* the progress thread owns the counts now */
 	return status;
 }
