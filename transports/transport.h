@@ -18,9 +18,10 @@
  *
  * Large messages. The sender may put a reference to its memory instead of the
  * data: offer() makes it. The sender keeps the memory unchanged until the
- * message is released. The receiver maps or reads it. A message longer than
- * limits.eager_bytes is always sent so. Only its own rank ever writes a user
- * buffer, so once that rank has stopped, nothing writes it.
+ * message is released. The receiver maps or reads it. A slice longer than
+ * limits.eager_bytes, which does not fit a slot, is always sent so. Only its
+ * own rank ever writes a user buffer, so once that rank has stopped, nothing
+ * writes it.
  *
  * Threads. One thread at a time may use a device and its peers; abort() may be
  * called by any thread. A transport never calls the engine. DICOMM_AGAIN means

@@ -183,6 +183,7 @@ struct dicomm_comm {
 	_Atomic int timeout_ms; /* any thread may set it */
 	int warn_late_ms;
 	int join_ms; /* time limit of comm_setup(); 0: none */
+	/* Shorter messages are sent as data, on every transport. */
 	uint64_t map_threshold;
 	/* Results of at least this many bytes are written past the caches. */
 	uint64_t stream_bytes;

@@ -147,7 +147,8 @@ static bool have_all_left(struct dicomm_comm *comm)
 	return comm->ranks > 1;
 }
 
-/* Returns the error if a transport has given up a peer that is still alive. */
+/* Returns the error if a transport has given up a peer that has not closed the
+ * connection. It may have died: fault_own() waits for that news. */
 static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 {
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {

@@ -183,8 +183,8 @@ static void break_gathers(struct control *c, dicomm_result_t status,
 	finish_gathering(c, c->status, c->text);
 }
 
-static void tell_failed(struct control *c, dicomm_result_t status, int culprit,
-			bool gone, const char *text)
+static void notify_failed(struct control *c, dicomm_result_t status,
+			  int culprit, bool gone, const char *text)
 {
 	struct notice *n = post(c, NOTICE_FAILED, culprit, gone);
 
@@ -217,7 +217,7 @@ static bool take_failed(struct control *c, struct frame_reader *in)
 	frame_get_text(in, text, sizeof(text));
 	if (!frame_done(in) || culprit >= (uint32_t)c->ranks)
 		return false;
-	tell_failed(c, status, (int)culprit, false, text);
+	notify_failed(c, status, (int)culprit, false, text);
 	return true;
 }
 
@@ -229,7 +229,7 @@ static bool take_died(struct control *c, struct frame_reader *in)
 	frame_get_text(in, text, sizeof(text));
 	if (!frame_done(in) || rank >= (uint32_t)c->ranks)
 		return false;
-	tell_failed(c, DICOMM_ERR_REMOTE, (int)rank, true, text);
+	notify_failed(c, DICOMM_ERR_REMOTE, (int)rank, true, text);
 	lose_questions(c, (int)rank, text);
 	return true;
 }
@@ -431,7 +431,7 @@ static void lost(struct conn *conn, const char *why)
 			 c->where[0], why);
 		drop_client(c);
 	}
-	tell_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
+	notify_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
 	lose_questions(c, -1, text);
 }
 

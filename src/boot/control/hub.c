@@ -261,8 +261,9 @@ static bool answer(struct hub *hub, struct frame_reader *in)
 	return true;
 }
 
-static void tell_failed(struct hub *hub, const struct peer_conn *except,
-			uint32_t status, uint32_t culprit, const char *text)
+static void broadcast_failed(struct hub *hub, const struct peer_conn *except,
+			     uint32_t status, uint32_t culprit,
+			     const char *text)
 {
 	struct frame_writer out;
 
@@ -283,15 +284,15 @@ static bool flood(struct hub *hub, struct peer_conn *peer,
 	frame_get_text(in, text, sizeof(text));
 	if (!frame_done(in) || culprit >= (uint32_t)hub->members.ranks)
 		return false;
-	tell_failed(hub, peer, status, culprit, text);
+	broadcast_failed(hub, peer, status, culprit, text);
 	return true;
 }
 
 void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
 		const char *text)
 {
-	tell_failed(hub, hub->members.list[0].peer, (uint32_t)status,
-		    (uint32_t)culprit, text);
+	broadcast_failed(hub, hub->members.list[0].peer, (uint32_t)status,
+			 (uint32_t)culprit, text);
 }
 
 static bool ask_missing(struct hub *hub, struct peer_conn *peer,
