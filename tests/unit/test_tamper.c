@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,9 @@
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 
-#define BOUND_MS 1000 /* of joining, and of a gather */
+#define BOUND_MS 1000 /* of joining, and of a gather, under attack */
+#define CALM_MS 10000 /* the same without an attack, on a busy machine */
+#define LATE_MS 10000 /* what a busy machine may add to the bounds */
 #define LEN 300       /* bytes of each rank in a gather */
 #define PLACES 12     /* of attack, on each direction of each connection */
 
@@ -41,6 +44,7 @@ static struct {
 /* Bytes that have passed, [connection][direction]; of a run without attack. */
 static _Atomic size_t passed[CONNECTIONS][DIRECTIONS];
 static size_t usual[CONNECTIONS][DIRECTIONS];
+static atomic_bool is_counted;
 static _Atomic int connections; /* of the victim, in this run */
 static _Thread_local bool is_victim;
 
@@ -163,10 +167,15 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t len)
 	return result;
 }
 
+static int bound_ms(void)
+{
+	return plan.at == SIZE_MAX ? CALM_MS : BOUND_MS;
+}
+
 static void be_tampered(struct meet_rank *r, struct control_config *config)
 {
 	is_victim = r->rank == 1;
-	config->timeout_ms = BOUND_MS;
+	config->timeout_ms = bound_ms();
 }
 
 static uint8_t value(int rank, int gather, size_t i)
@@ -184,7 +193,7 @@ static void gather_twice(struct meet_rank *r)
 	for (int g = 0; g < 2; g++) {
 		for (size_t i = 0; i < LEN; i++)
 			mine[i] = value(r->rank, g, i);
-		if (control_allgather(r->control, mine, all, LEN, BOUND_MS) !=
+		if (control_allgather(r->control, mine, all, LEN, bound_ms()) !=
 		    DICOMM_SUCCESS) {
 			r->note[FAILED] = 1;
 			snprintf(r->error, sizeof(r->error), "%s",
@@ -196,11 +205,17 @@ static void gather_twice(struct meet_rank *r)
 				r->note[WRONG]++;
 		r->note[GATHERED]++;
 	}
-	/* Before the goodbyes. */
-	if (plan.at == SIZE_MAX && r->rank == 1)
+	if (plan.at != SIZE_MAX)
+		return;
+	/* Before the goodbyes of either rank. */
+	if (r->rank == 1) {
 		for (int i = 0; i < CONNECTIONS * DIRECTIONS; i++)
 			usual[i / 2][i % 2] =
 				atomic_load(&passed[i / 2][i % 2]);
+		atomic_store(&is_counted, true);
+	}
+	for (int ms = 0; ms < CALM_MS && !atomic_load(&is_counted); ms++)
+		usleep(1000);
 }
 
 /* The errors of both ranks; true if there was one. */
@@ -232,7 +247,8 @@ static bool run_once(char text[2100])
 		failed |= error;
 	}
 	id_forget(&m->id);
-	ck_assert_msg(took < 3 * BOUND_MS + 1000, "%d ms: %s", (int)took, text);
+	ck_assert_msg(took < 3 * (uint64_t)bound_ms() + LATE_MS, "%d ms: %s",
+		      (int)took, text);
 	return failed;
 }
 
@@ -258,7 +274,8 @@ START_TEST(tampering_never_gives_wrong_data)
 		plan.direction = i / PLACES % DIRECTIONS;
 		n = usual[plan.connection][plan.direction];
 		clear = handshake_bytes(plan.direction);
-		ck_assert_uint_gt(n, clear);
+		/* Rank 1 may leave the id server before that has answered. */
+		ck_assert(n > clear || plan.connection != TO_HUB);
 		plan.at = n * (size_t)(i % PLACES) / PLACES + (size_t)(i % 3);
 		if (plan.at >= n)
 			continue;
