@@ -68,7 +68,7 @@ static dicomm_result_t init_now(void *arg)
 	comm_listen(NULL);
 	log_set_rank(-1);
 	if (status != DICOMM_SUCCESS)
-		fault_of_init(comm, status);
+		status = fault_of_init(comm, status);
 	fault_tell_abort(comm);
 	if (status != DICOMM_SUCCESS && comm->blocking) {
 		*a->out = NULL;

@@ -237,7 +237,7 @@ static dicomm_result_t join_them(const struct shrink_args *a, const bool *alive,
 		*a->out = comm;
 		return status;
 	}
-	fault_of_init(comm, status);
+	status = fault_of_init(comm, status);
 	comm_free(comm);
 	return status;
 }

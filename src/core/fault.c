@@ -205,6 +205,9 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 	const char *why = log_last_error();
 	char text[sizeof(comm->fault.text)];
 
+	/* A fault stops transports, which then say no more than that. */
+	if (status == DICOMM_ERR_ABORTED && fault_is(comm))
+		return fault_report(comm);
 	/* Until all ranks are connected, the text itself names the ranks
 	 * concerned. */
 	if (comm->control)
@@ -213,7 +216,8 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 			 why);
 	else
 		snprintf(text, sizeof(text), "%s", why);
-	return raise_text(comm, status, comm->rank, true, LOGGED, text);
+	raise_text(comm, status, comm->rank, true, LOGGED, text);
+	return status;
 }
 
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)

@@ -15,6 +15,7 @@
 #define PROVEN 0x80
 enum { SHM, TCP, KINDS };
 
+static struct shm_host host;
 static struct tp_device device = {.config = {.rank = 0, .ranks = 4}};
 
 void fuzz_seeds(void)
@@ -24,7 +25,8 @@ void fuzz_seeds(void)
 	struct tp_blob blob;
 	uint8_t bytes[1 + sizeof(blob.data)];
 
-	shm_address_pack(&shm, &blob);
+	shm_host_find(&host);
+	shm_address_pack(&shm, &host, &blob);
 	bytes[0] = SHM;
 	memcpy(bytes + 1, blob.data, blob.len);
 	fuzz_seed(bytes, blob.len + 1);
@@ -37,13 +39,15 @@ void fuzz_seeds(void)
 
 static void prove_tcp(struct tp_blob *blob)
 {
-	struct tcp_address *a = (void *)blob->data;
+	struct tcp_address a;
 
-	if (blob->len != sizeof(*a))
+	if (blob->len != sizeof(a))
 		return;
-	memset(a->proof, 0, sizeof(a->proof));
-	crypto_generichash(a->proof, sizeof(a->proof), blob->data, sizeof(*a),
-			   device.config.key, TCP_KEY);
+	memcpy(&a, blob->data, sizeof(a));
+	memset(a.proof, 0, sizeof(a.proof));
+	crypto_generichash(a.proof, sizeof(a.proof), (const uint8_t *)&a,
+			   sizeof(a), device.config.key, TCP_KEY);
+	memcpy(blob->data, &a, sizeof(a));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -61,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	switch ((data[0] & ~PROVEN) % KINDS) {
 	case SHM:
 		if (shm_address_parse(&blob, &shm, why, sizeof(why)))
-			(void)shm_address_is_local(&shm, why, sizeof(why));
+			(void)shm_address_is_local(&shm, &host, why,
+						   sizeof(why));
 		break;
 	case TCP:
 		if (data[0] & PROVEN)

@@ -24,13 +24,13 @@ void fuzz_seeds(void)
 /* As the sender does: of all bytes, with 0 in the place of the proof. */
 static void prove(struct tp_blob *blob)
 {
-	struct ucx_address *a = (void *)blob->data;
+	uint8_t *proof = blob->data + offsetof(struct ucx_address, proof);
 
 	if (blob->len < offsetof(struct ucx_address, worker))
 		return;
-	memset(a->proof, 0, sizeof(a->proof));
-	crypto_generichash(a->proof, sizeof(a->proof), blob->data, blob->len,
-			   device.config.key, UCX_KEY);
+	memset(proof, 0, sizeof(((struct ucx_address *)0)->proof));
+	crypto_generichash(proof, sizeof(((struct ucx_address *)0)->proof),
+			   blob->data, blob->len, device.config.key, UCX_KEY);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

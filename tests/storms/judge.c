@@ -25,7 +25,8 @@ static bool blamed(const struct cause *c, const char *text)
 		return strstr(text, "rank ") != NULL;
 	/* Before rank 0 has said who it is, its address stands for it. */
 	if (c->event.kind == EVENT_KILL_IN_INIT && c->rank == 0 &&
-	    strstr(text, "the id server at"))
+	    (strstr(text, "the id server at") ||
+	     strstr(text, "the process that made the id")))
 		return true;
 	return judge_names(text, c->rank) ||
 	       (c->second >= 0 && judge_names(text, c->second));

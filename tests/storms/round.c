@@ -14,7 +14,7 @@
 /* For ROUND_STOPS: nothing takes that long on a busy machine, but a rank that
  * stands still does. */
 #define STOPS_TIMEOUT "DICOMM_TIMEOUT_MS=4000"
-#define STOPS_BOOTSTRAP "DICOMM_BOOTSTRAP_TIMEOUT=6"
+#define STOPS_BOOTSTRAP "DICOMM_BOOTSTRAP_TIMEOUT=20"
 #define STOPS_MOST 4000
 #define INIT_BOOTSTRAP "DICOMM_BOOTSTRAP_TIMEOUT=4"
 

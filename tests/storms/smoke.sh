@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# A short storm on one machine, always the same one.
-exec "${top_builddir:-.}/tests/storms/storm" --seed 7 --events 10 --seconds 60 \
-	--transport shm
+# Short storms on one machine, always the same ones: ten events, and a rank that
+# dies while the others set up their connections.
+storm=${top_builddir:-.}/tests/storms/storm
+"$storm" --seed 7 --events 10 --seconds 60 --transport shm &&
+	"$storm" --seed 35023 --events 1 --seconds 30 --transport tcp

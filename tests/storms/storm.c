@@ -116,7 +116,7 @@ static struct round draw_round(unsigned number, double end)
 	int ranks = options.least + (int)storm_random(&state, some);
 	struct round r = round_draw(seed, ranks);
 
-	r.ucx = !getenv("DICOMM_TRANSPORTS") || job_uses("ucx");
+	r.ucx = job_uses("ucx");
 	r.events = options.events;
 	r.end = end;
 	return r;
