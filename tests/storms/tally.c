@@ -106,7 +106,7 @@ void tally_print(const struct tally *t, FILE *to)
 		fprintf(to, " %7s", columns[f]);
 	fprintf(to, " %9s %9s\n", "mean s", "longest s");
 	for (int k = 0; k < EVENT_KINDS; k++) {
-		print_row(&t->row[k], event_name(k), to);
+		print_row(&t->row[k], event_name((enum event_kind)k), to);
 		add(&sum, &t->row[k]);
 	}
 	print_row(&sum, "all", to);
