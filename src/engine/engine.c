@@ -29,8 +29,8 @@
  * message */
 static void blocked_on(const struct operation *op, struct wait_for *f)
 {
-	const struct plan *p = &op->prep->plan;
 	const struct schedule *sc = &op->schedule;
+	const struct plan *p;
 
 	f->comm = op->comm;
 	f->call = &op->call;
@@ -39,8 +39,9 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	if (op->is_tagged || op->unbound) {
 		f->peer = op->call.root;
 		f->sending = op->call.coll == COLL_SEND;
-		return;
+		return; /* it has no prepared call */
 	}
+	p = &op->prep->plan;
 	if (!op->started) {
 		f->peer = drift_awaits(op->comm);
 		return;
