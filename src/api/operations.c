@@ -320,72 +320,6 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
 		       DICOMM_SUM, root, comm, stream);
 }
 
-static dicomm_result_t send_checked(const void *send, size_t count,
-				    dicomm_datatype_t type, int peer,
-				    dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_SEND,
-			    .type = type,
-			    .root = peer,
-			    .count = count,
-			    .send = send};
-
-	TRY(comm_check(comm, "send"));
-	TRY(check_type("send", type));
-	TRY(check_rank("send", "peer", comm, peer));
-	TRY(check_stream("send", comm, stream));
-	TRY(check_buffer("send", "send", send, 1, count, type));
-	TRY(check_memory("send", comm, send, count * type_bytes(type), NULL,
-			 0));
-	return group_call(comm, &call, NULL, stream);
-}
-
-dicomm_result_t dicomm_send(const void *send, size_t count,
-			    dicomm_datatype_t type, int peer,
-			    dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	dicomm_result_t status;
-
-	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
-				      DICOMM_SUM, peer, comm, stream, &status),
-			     1))
-		return status;
-	return heard(comm, send_checked(send, count, type, peer, comm, stream));
-}
-
-static dicomm_result_t recv_checked(void *recv, size_t count,
-				    dicomm_datatype_t type, int peer,
-				    dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_RECV,
-			    .type = type,
-			    .root = peer,
-			    .count = count,
-			    .recv = recv};
-
-	TRY(comm_check(comm, "recv"));
-	TRY(check_type("recv", type));
-	TRY(check_rank("recv", "peer", comm, peer));
-	TRY(check_stream("recv", comm, stream));
-	TRY(check_buffer("recv", "recv", recv, 1, count, type));
-	TRY(check_memory("recv", comm, NULL, 0, recv,
-			 count * type_bytes(type)));
-	return group_call(comm, &call, NULL, stream);
-}
-
-dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
-			    int peer, dicomm_comm_t comm,
-			    dicomm_stream_t stream)
-{
-	dicomm_result_t status;
-
-	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
-				      DICOMM_SUM, peer, comm, stream, &status),
-			     1))
-		return status;
-	return heard(comm, recv_checked(recv, count, type, peer, comm, stream));
-}
-
 /* Messages with tags are in host memory. */
 static dicomm_result_t check_tag(const char *f, const struct dicomm_comm *comm,
 				 int peer, int tag)
@@ -402,27 +336,85 @@ static dicomm_result_t check_tag(const char *f, const struct dicomm_comm *comm,
 		    f, tag, r, comm->members[r].device);
 }
 
-static dicomm_result_t send_tag_checked(const void *send, size_t count,
-					dicomm_datatype_t type, int peer,
-					int tag, dicomm_comm_t comm,
-					dicomm_stream_t stream)
+static dicomm_result_t send_checked(const char *f, const struct call *call,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	const char *f = "send_tag";
-	struct call call = {.coll = COLL_SEND,
-			    .type = type,
-			    .root = peer,
-			    .count = count,
-			    .tag = tag,
-			    .send = send};
-
 	TRY(comm_check(comm, f));
-	TRY(check_type(f, type));
-	TRY(check_rank(f, "peer", comm, peer));
-	TRY(check_tag(f, comm, peer, tag));
+	TRY(check_type(f, call->type));
+	TRY(check_rank(f, "peer", comm, call->root));
+	TRY(check_tag(f, comm, call->root, call->tag));
 	TRY(check_stream(f, comm, stream));
-	TRY(check_buffer(f, "send", send, 1, count, type));
-	TRY(check_memory(f, comm, send, count * type_bytes(type), NULL, 0));
-	return group_call(comm, &call, NULL, stream);
+	TRY(check_buffer(f, "send", call->send, 1, call->count, call->type));
+	TRY(check_memory(f, comm, call->send,
+			 call->count * type_bytes(call->type), NULL, 0));
+	return group_call(comm, call, NULL, stream);
+}
+
+dicomm_result_t dicomm_send(const void *send, size_t count,
+			    dicomm_datatype_t type, int peer,
+			    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
+	return heard(comm, send_checked("send",
+					&(struct call){.coll = COLL_SEND,
+						       .type = type,
+						       .root = peer,
+						       .count = count,
+						       .send = send},
+					comm, stream));
+}
+
+static dicomm_result_t check_source(const char *f, struct dicomm_comm *comm,
+				    const struct call *call, bool may_be_any)
+{
+	if (!may_be_any || call->root != DICOMM_ANY_SOURCE)
+		return check_rank(f, "peer", comm, call->root);
+	if (!call->count && !call->tag)
+		return FAIL(DICOMM_ERR_UNSUPPORTED,
+			    "%s: count 0 from any source: an empty message "
+			    "with tag 0 is never sent, so it has no source to "
+			    "find",
+			    f);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t recv_checked(const char *f, const struct call *call,
+				    bool may_be_any, dicomm_comm_t comm,
+				    dicomm_stream_t stream)
+{
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, call->type));
+	TRY(check_source(f, comm, call, may_be_any));
+	TRY(check_tag(f, comm, call->root, call->tag));
+	TRY(check_stream(f, comm, stream));
+	TRY(check_buffer(f, "recv", call->recv, 1, call->count, call->type));
+	TRY(check_memory(f, comm, NULL, 0, call->recv,
+			 call->count * type_bytes(call->type)));
+	return group_call(comm, call, NULL, stream);
+}
+
+dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
+			    int peer, dicomm_comm_t comm,
+			    dicomm_stream_t stream)
+{
+	dicomm_result_t status;
+
+	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
+				      DICOMM_SUM, peer, comm, stream, &status),
+			     1))
+		return status;
+	return heard(comm, recv_checked("recv",
+					&(struct call){.coll = COLL_RECV,
+						       .type = type,
+						       .root = peer,
+						       .count = count,
+						       .recv = recv},
+					false, comm, stream));
 }
 
 dicomm_result_t dicomm_send_tag(const void *send, size_t count,
@@ -434,40 +426,14 @@ dicomm_result_t dicomm_send_tag(const void *send, size_t count,
 	if (!tag && repeated(COLL_SEND, send, NULL, count, type, DICOMM_SUM,
 			     peer, comm, stream, &status))
 		return status;
-	return heard(comm, send_tag_checked(send, count, type, peer, tag, comm,
-					    stream));
-}
-
-static dicomm_result_t recv_tag_checked(void *recv, size_t count,
-					dicomm_datatype_t type, int peer,
-					int tag, dicomm_comm_t comm,
-					dicomm_stream_t stream,
-					dicomm_status_t *status)
-{
-	const char *f = "recv_tag";
-	struct call call = {.coll = COLL_RECV,
-			    .type = type,
-			    .root = peer,
-			    .count = count,
-			    .tag = tag,
-			    .status = status,
-			    .recv = recv};
-
-	TRY(comm_check(comm, f));
-	TRY(check_type(f, type));
-	if (peer != DICOMM_ANY_SOURCE)
-		TRY(check_rank(f, "peer", comm, peer));
-	TRY(check_tag(f, comm, peer, tag));
-	if (peer == DICOMM_ANY_SOURCE && !count && !tag)
-		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "%s: count 0 from any source: an empty message "
-			    "with tag 0 is never sent, so it has no source to "
-			    "find",
-			    f);
-	TRY(check_stream(f, comm, stream));
-	TRY(check_buffer(f, "recv", recv, 1, count, type));
-	TRY(check_memory(f, comm, NULL, 0, recv, count * type_bytes(type)));
-	return group_call(comm, &call, NULL, stream);
+	return heard(comm, send_checked("send_tag",
+					&(struct call){.coll = COLL_SEND,
+						       .type = type,
+						       .root = peer,
+						       .count = count,
+						       .tag = tag,
+						       .send = send},
+					comm, stream));
 }
 
 dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
@@ -484,8 +450,15 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
 						    .count = count};
 		return result;
 	}
-	return heard(comm, recv_tag_checked(recv, count, type, peer, tag, comm,
-					    stream, status));
+	return heard(comm, recv_checked("recv_tag",
+					&(struct call){.coll = COLL_RECV,
+						       .type = type,
+						       .root = peer,
+						       .count = count,
+						       .tag = tag,
+						       .status = status,
+						       .recv = recv},
+					true, comm, stream));
 }
 
 static dicomm_result_t barrier_checked(dicomm_comm_t comm,
