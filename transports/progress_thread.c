@@ -51,7 +51,7 @@ static int poll_devices(struct pollfd fds[SLEEPERS], nfds_t *n)
 		 * check once more that it does not. */
 		atomic_store(&e->covered, away);
 		if (away && atomic_load(&e->polls) == polls)
-			t = e->poll(e);
+			t = e->poll(e->dev);
 		if (t < 0 && *n == SLEEPERS)
 			t = PROGRESS_AWAY_MS;
 		if (t < 0 && !atomic_load(&e->aborted))

@@ -24,12 +24,15 @@
 /* Polls of one device in a row, so that others get theirs */
 #define PROGRESS_MAX 256
 
+struct tp_device;
+
 /* Part of a device */
 struct progress_entry {
 	/* Poll the device until nothing moves. Returns after how many
 	 * milliseconds to do so again; -1: when `fd` is readable. It takes the
 	 * lock of the device, or gives up if somebody has that. */
-	int (*poll)(struct progress_entry *e);
+	int (*poll)(struct tp_device *dev);
+	struct tp_device *dev;
 	int fd;
 	_Atomic bool aborted; /* do not sleep on `fd` any more */
 

@@ -203,12 +203,8 @@ static void tcp_rest(struct tp_device *dev, unsigned us)
 }
 
 /* For the progress thread */
-static int poll_away(struct progress_entry *e)
+static int poll_away(struct tp_device *dev)
 {
-	struct tp_device *dev =
-		(struct tp_device *)(void *)((char *)e -
-					     offsetof(struct tp_device,
-						      progress));
 	int timeout = 0, n = 0;
 
 	if (!try_lock(dev))
@@ -290,6 +286,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	TRY(open_tables(dev));
 	TRY(tcp_socket_open(dev));
 	dev->progress.poll = poll_away;
+	dev->progress.dev = dev;
 	dev->progress.fd = dev->epoll;
 	return progress_thread_add(&dev->progress);
 }
