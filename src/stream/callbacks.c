@@ -112,8 +112,7 @@ static void queue(struct dicomm_request *r)
 }
 
 dicomm_result_t callbacks_set(struct dicomm_request *r,
-			      void (*call)(dicomm_result_t status, void *ctx),
-			      void *ctx)
+			      dicomm_request_fn_t call, void *ctx)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	int error = 0;

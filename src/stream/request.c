@@ -180,9 +180,8 @@ dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
 	return result_of(request);
 }
 
-dicomm_result_t
-dicomm_request_call(dicomm_request_t request,
-		    void (*fn)(dicomm_result_t status, void *ctx), void *ctx)
+dicomm_result_t dicomm_request_call(dicomm_request_t request,
+				    dicomm_request_fn_t fn, void *ctx)
 {
 	TRY(check(request, "request_call"));
 	if (!fn)

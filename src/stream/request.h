@@ -23,7 +23,7 @@ struct dicomm_request {
 	dicomm_result_t status; /* and the text; once it is done */
 	char text[512];
 	/* Guarded by the lock of callbacks.c */
-	void (*call)(dicomm_result_t status, void *ctx);
+	dicomm_request_fn_t call;
 	void *ctx;
 	bool called;
 	struct dicomm_request *next; /* of its batch, or of the callbacks */
@@ -51,8 +51,7 @@ void request_put(struct dicomm_request *r);
 /* callbacks.c: have a thread call it, at once if the request is done already.
  * Errors: no thread, a second callback. */
 dicomm_result_t callbacks_set(struct dicomm_request *r,
-			      void (*call)(dicomm_result_t status, void *ctx),
-			      void *ctx);
+			      dicomm_request_fn_t call, void *ctx);
 /* The request is done. */
 void callbacks_done(struct dicomm_request *r);
 
