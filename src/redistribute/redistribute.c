@@ -4,9 +4,12 @@
 #include "src/redistribute/redistribute.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/handle.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/device/device.h"
 #include "src/stream/submit.h"
@@ -22,13 +25,17 @@ dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
 
 /* ---- plans ---- */
 
-static uint64_t hash_bytes(uint64_t h, const void *at, size_t n)
-{
-	const unsigned char *p = at;
+static struct handle_pool pool = HANDLE_POOL(struct dicomm_redistribute);
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-	return h;
+static void forked(void)
+{
+	handle_pool_forget(&pool);
+}
+
+static void setup(void)
+{
+	pthread_atfork(NULL, NULL, forked);
 }
 
 static uint64_t hash_boxes(uint64_t h, const dicomm_box_t *boxes, size_t n)
@@ -44,7 +51,7 @@ static uint64_t hash(const dicomm_tensor_t *tensors, size_t n,
 		     const dicomm_redistribute_config_t *config,
 		     const struct redist_plan *plan)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = HASH_START;
 	int way = (int)plan->way;
 
 	h = hash_bytes(h, &n, sizeof(n));
@@ -143,8 +150,7 @@ static void destroy(struct dicomm_redistribute *r)
 	run_free_all(r);
 	dicomm_mem_free(r->staging);
 	redist_plan_free(r->plan);
-	r->magic = 0;
-	free(r);
+	handle_free(&pool, r);
 }
 
 static dicomm_result_t check_config(const dicomm_redistribute_config_t *config)
@@ -189,7 +195,8 @@ dicomm_result_t dicomm_redistribute_plan(
 	TRY(check_plan_call(plan, tensors, n, comm));
 	config = config ? config : &none;
 	status = check_config(config);
-	r = calloc(1, sizeof(*r));
+	pthread_once(&once, setup);
+	r = handle_alloc(&pool);
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "redistribute_plan: no memory");

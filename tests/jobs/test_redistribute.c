@@ -616,6 +616,10 @@ static void refuse_calls(struct job_rank *me)
 	JOB_TRY(dicomm_redistribute_explain(plan, text, sizeof(text)));
 	JOB_CHECK(strstr(text, "* direct"), "%s", text);
 	JOB_TRY(dicomm_redistribute_free(plan));
+	JOB_REFUSED(dicomm_redistribute_free(plan), DICOMM_ERR_INVALID_ARGUMENT,
+		    "redistribute_free: plan");
+	JOB_REFUSED(dicomm_redistribute_run(plan, &source, &target, NULL),
+		    DICOMM_ERR_INVALID_ARGUMENT, "redistribute_run: plan");
 }
 
 START_TEST(calls_that_are_wrong_are_refused_by_name)
