@@ -642,6 +642,8 @@ static void outlive(struct job_rank *me)
 
 	make_swap(&s);
 	JOB_TRY(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm));
+	/* Else rank 1 might die while rank 0 still agrees on the plan. */
+	job_barrier();
 	if (me->rank)
 		raise(SIGKILL);
 	job_doing("to hear of the death of rank 1");
