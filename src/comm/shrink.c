@@ -283,8 +283,10 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 				    "comm_shrink: %d ranks are alive, but not "
 				    "all of them came",
 				    s.count);
-		/* Many ranks need more time to meet than few. */
-		round_ms *= 2;
+		/* Many ranks need more time to meet than few. A refusal, which
+		 * takes no time, says nothing about that. */
+		if (status == DICOMM_ERR_TIMEOUT && round_ms < patience_ms)
+			round_ms *= 2;
 		nanosleep(&pause, NULL);
 	}
 }
