@@ -143,9 +143,10 @@
  * the larger one. A receive has the type and count of its send: there are no
  * shorter messages, and no MPI_ANY_TAG; for tags and MPI_ANY_SOURCE see
  * dicomm_recv_tag(). There are no derived types, and of user-defined operators
- * only dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
- * MPI_Reduce_scatter() is dicomm_reduce_scatterv() and MPI_Reduce_local() is
- * dicomm_reduce_local().
+ * only dicomm_redop_create_premulsum(). Instead of MPI_Alltoallw() and
+ * MPI_BOTTOM there are lists of buffers (dicomm_alltoallv_list()).
+ * MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR, MPI_Reduce_scatter() is
+ * dicomm_reduce_scatterv() and MPI_Reduce_local() is dicomm_reduce_local().
  */
 #ifndef DICOMM_H
 #define DICOMM_H
@@ -1817,6 +1818,191 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       dicomm_datatype_t type,
 				       dicomm_redop_t op, dicomm_comm_t comm,
 				       dicomm_stream_t stream);
+
+/**
+ * Gather a block of any length of every rank at root.
+ *
+ * The block of rank r, sendcount elements there, arrives at root at
+ * recv + recvdispls[r]; recvcounts[r] is equal to that sendcount. Only root
+ * knows all counts, so the algorithm is chosen without them.
+ *
+ * Buffers: send holds sendcount elements. recv and the arrays, of N entries,
+ * are used at root only. Blocks of recv do not overlap. In place at root: send
+ * == recv + recvdispls[root] elements. The arrays are the caller's again when
+ * the call returns.
+ *
+ * @param send        this rank's block
+ * @param sendcount   elements in it
+ * @param recv        at root: room for all blocks
+ * @param recvcounts  at root: elements of each rank
+ * @param recvdispls  at root: where they go in recv, in elements
+ * @param type        type of one element
+ * @param root        rank that gets the blocks
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_gatherv(const void *send, size_t sendcount, void *recv,
+			       const size_t *recvcounts,
+			       const size_t *recvdispls, dicomm_datatype_t type,
+			       int root, dicomm_comm_t comm,
+			       dicomm_stream_t stream);
+
+/**
+ * Hand blocks of any length of root out, block r to rank r.
+ *
+ * Rank r gets the sendcounts[r] elements from send + senddispls[r] of root;
+ * its recvcount is equal to that. Only root knows all counts, so the algorithm
+ * is chosen without them.
+ *
+ * Buffers: recv holds recvcount elements. send and the arrays, of N entries,
+ * are used at root only. In place at root: recv == send + senddispls[root]
+ * elements. The arrays are the caller's again when the call returns.
+ *
+ * @param send        at root: a block for each rank
+ * @param sendcounts  at root: elements for each rank
+ * @param senddispls  at root: where they begin in send, in elements
+ * @param recv        room for this rank's block
+ * @param recvcount   elements in it
+ * @param type        type of one element
+ * @param root        rank whose blocks are handed out
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_scatterv(const void *send, const size_t *sendcounts,
+				const size_t *senddispls, void *recv,
+				size_t recvcount, dicomm_datatype_t type,
+				int root, dicomm_comm_t comm,
+				dicomm_stream_t stream);
+
+/*
+ * Lists. The functions from here to dicomm_scatterv_list() do what those
+ * without _list in their name do, with a buffer of its own for each block,
+ * instead of displacements in one. Data goes straight between these buffers, as
+ * it does with displacements. Ranks may mix both forms of an operation.
+ *
+ * Buffers: entry r of a list is the address of the block of rank r. It may be
+ * NULL where its count is 0. Buffers that are received into do not overlap.
+ * Lists are the caller's again when the call returns, as the counts are.
+ *
+ * On a rank of a device each buffer is in memory of that device. Transports and
+ * other processes reach the blocks in place if all of them are in one buffer of
+ * dicomm_comm_register() or one allocation of dicomm_comm_mem_alloc();
+ * otherwise blocks are copied on the device (bytes_copied).
+ */
+
+/**
+ * Exchange blocks of any length between all ranks, from and to buffers of their
+ * own; see dicomm_alltoallv().
+ *
+ * @param sends       block for each rank
+ * @param sendcounts  elements for each rank
+ * @param recvs       room for the block of each rank
+ * @param recvcounts  elements of each rank
+ * @param type        type of one element
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t
+dicomm_alltoallv_list(const void *const *sends, const size_t *sendcounts,
+		      void *const *recvs, const size_t *recvcounts,
+		      dicomm_datatype_t type, dicomm_comm_t comm,
+		      dicomm_stream_t stream);
+
+/**
+ * Gather a block of any length of every rank; every rank gets all of them, in
+ * buffers of their own; see dicomm_allgatherv().
+ *
+ * Buffers: in place: send == recvs[rank].
+ *
+ * @param send        this rank's block
+ * @param recvs       room for the block of each rank
+ * @param recvcounts  elements of each rank; equal on all ranks
+ * @param type        type of one element
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
+				       const size_t *recvcounts,
+				       dicomm_datatype_t type,
+				       dicomm_comm_t comm,
+				       dicomm_stream_t stream);
+
+/**
+ * Reduce N blocks of any length, each in a buffer of its own, across all ranks;
+ * rank r gets block r of the result; see dicomm_reduce_scatterv().
+ *
+ * Buffers: in place: recv == sends[rank]; the other blocks are kept as they
+ * are.
+ *
+ * @param sends       blocks that this rank contributes
+ * @param recv        room for this rank's block of the result
+ * @param recvcounts  elements of each block; equal on all ranks
+ * @param type        type of one element
+ * @param op          reduction
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t
+dicomm_reduce_scatterv_list(const void *const *sends, void *recv,
+			    const size_t *recvcounts, dicomm_datatype_t type,
+			    dicomm_redop_t op, dicomm_comm_t comm,
+			    dicomm_stream_t stream);
+
+/**
+ * Gather a block of any length of every rank at root, in buffers of their own;
+ * see dicomm_gatherv().
+ *
+ * Buffers: in place at root: send == recvs[root].
+ *
+ * @param send        this rank's block
+ * @param sendcount   elements in it
+ * @param recvs       at root: room for the block of each rank
+ * @param recvcounts  at root: elements of each rank
+ * @param type        type of one element
+ * @param root        rank that gets the blocks
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
+				    void *const *recvs,
+				    const size_t *recvcounts,
+				    dicomm_datatype_t type, int root,
+				    dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Hand blocks of any length of root out, each from a buffer of its own; see
+ * dicomm_scatterv().
+ *
+ * Buffers: in place at root: recv == sends[root].
+ *
+ * @param sends       at root: block for each rank
+ * @param sendcounts  at root: elements for each rank
+ * @param recv        room for this rank's block
+ * @param recvcount   elements in it
+ * @param type        type of one element
+ * @param root        rank whose blocks are handed out
+ * @param comm        communicator
+ * @param stream      stream; NULL on a host rank: blocking
+ *
+ * @retval DICOMM_SUCCESS  done; for all others see "Status" above
+ */
+dicomm_result_t dicomm_scatterv_list(const void *const *sends,
+				     const size_t *sendcounts, void *recv,
+				     size_t recvcount, dicomm_datatype_t type,
+				     int root, dicomm_comm_t comm,
+				     dicomm_stream_t stream);
 
 /**
  * Reduce count elements of this rank with count others of its own; no other

@@ -47,3 +47,13 @@ const struct algorithm gather_direct = {
 	.build = build,
 	.work = work,
 };
+
+/* The v-variant has the same steps; only its blocks differ in length. */
+const struct algorithm gatherv_direct = {
+	.coll = COLL_GATHERV,
+	.name = "direct",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -54,6 +54,8 @@
 	X(gather_binomial)                  \
 	X(scatter_direct)                   \
 	X(scatter_binomial)                 \
+	X(gatherv_direct)                   \
+	X(scatterv_direct)                  \
 	X(barrier_dissemination)            \
 	X(barrier_tree)
 

@@ -47,3 +47,13 @@ const struct algorithm scatter_direct = {
 	.build = build,
 	.work = work,
 };
+
+/* The v-variant has the same steps; only its blocks differ in length. */
+const struct algorithm scatterv_direct = {
+	.coll = COLL_SCATTERV,
+	.name = "direct",
+	.scratchless = true,
+	.serves = shape_any,
+	.build = build,
+	.work = work,
+};

@@ -25,6 +25,8 @@ enum coll {
 	COLL_ALLTOALLV,
 	COLL_ALLGATHERV,
 	COLL_REDUCE_SCATTERV,
+	COLL_GATHERV,
+	COLL_SCATTERV,
 	COLL_BARRIER,
 	/* From here on: single steps, for which there are no algorithms. */
 	COLL_SEND,
@@ -44,6 +46,9 @@ bool coll_reduces(enum coll coll);
 bool coll_rooted(enum coll coll);
 /* Does each rank's block have its own length, as in alltoallv? */
 bool coll_has_counts(enum coll coll);
+/* Does only a pair of ranks know the length of what passes between them? Else
+ * all ranks know all lengths. */
+bool coll_counts_in_pairs(enum coll coll);
 
 /* Tells how many blocks the send buffer and the receive buffer of a rank have:
  * 0, 1 or `ranks`. In a buffer of `ranks` blocks, block r goes to rank r or

@@ -19,6 +19,8 @@ static const struct {
 	[COLL_ALLTOALLV] = {"alltoallv", false, false},
 	[COLL_ALLGATHERV] = {"allgatherv", false, false},
 	[COLL_REDUCE_SCATTERV] = {"reduce_scatterv", true, false},
+	[COLL_GATHERV] = {"gatherv", false, true},
+	[COLL_SCATTERV] = {"scatterv", false, true},
 	[COLL_BARRIER] = {"barrier", false, false},
 	[COLL_SEND] = {"send", false, false},
 	[COLL_RECV] = {"recv", false, false},
@@ -64,8 +66,14 @@ bool coll_rooted(enum coll coll)
 
 bool coll_has_counts(enum coll coll)
 {
-	return coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
-	       coll == COLL_REDUCE_SCATTERV;
+	return coll == COLL_ALLGATHERV || coll == COLL_REDUCE_SCATTERV ||
+	       coll_counts_in_pairs(coll);
+}
+
+bool coll_counts_in_pairs(enum coll coll)
+{
+	return coll == COLL_ALLTOALLV || coll == COLL_GATHERV ||
+	       coll == COLL_SCATTERV;
 }
 
 void coll_layout(enum coll coll, int rank, int ranks, int root,
@@ -97,9 +105,11 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
 		*recv_blocks = n;
 		break;
 	case COLL_GATHER:
+	case COLL_GATHERV:
 		*recv_blocks = is_root ? n : 0;
 		break;
 	case COLL_SCATTER:
+	case COLL_SCATTERV:
 		*send_blocks = is_root ? n : 0;
 		break;
 	case COLL_BARRIER:

@@ -106,8 +106,8 @@ static uint64_t slices_of(const struct estimate_params *e,
 
 	if (a->whole || !w->message_bytes)
 		return 1;
-	/* All blocks of an alltoallv may be as long as the longest one. */
-	slice = a->coll == COLL_ALLTOALLV
+	/* Ranks that do not know the longest block cannot go by it. */
+	slice = coll_counts_in_pairs(a->coll)
 			? most
 			: schedule_slice_bytes(w->message_bytes, most,
 					       slotless);

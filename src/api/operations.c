@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/api/blocks.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/comm/setup.h"
@@ -485,127 +486,158 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
 
 /* ---- counts for each rank ---- */
 
-static dicomm_result_t check_array(const char *f, const char *name,
-				   const size_t *array)
+/* Each block of a list may be elsewhere; else one check serves all. */
+static dicomm_result_t check_blocks_reach(const char *f,
+					  const struct dicomm_comm *comm,
+					  const struct blocks *b, size_t elem)
 {
-	if (!array)
-		return BAD("%s: %s is NULL", f, name);
-	return DICOMM_SUCCESS;
-}
+	char name[64];
 
-/* The blocks of one buffer, and the range from the first to the last of them */
-struct blocks {
-	const uint8_t *at;
-	int n;
-	const size_t *counts, *displs;
-	size_t first, end;
-};
+	if (!b->list)
+		return check_reach(f, comm, b->name, b->base, b->end);
+	for (int i = 0; i < b->n; i++) {
+		size_t bytes = b->placed_counts[i] * elem;
 
-/* Check each block, and find the range. */
-static dicomm_result_t check_blocks(const char *f, const char *name,
-				    struct blocks *b, dicomm_datatype_t type)
-{
-	for (int r = 0; r < b->n; r++) {
-		size_t end;
-
-		if (!b->counts[r])
+		if (!comm->dev && !comm->only_shared &&
+		    host_access_knows(b->list[i], bytes, NULL, 0))
 			continue;
-		if (__builtin_add_overflow(b->counts[r], b->displs[r], &end))
-			return BAD("%s: %s of rank %d: count %zu at %zu: more "
-				   "than can be addressed",
-				   f, name, r, b->counts[r], b->displs[r]);
-		TRY(check_buffer(f, name, b->at, 1, end, type));
-		if (!b->end || b->displs[r] < b->first)
-			b->first = b->displs[r];
-		if (end > b->end)
-			b->end = end;
+		blocks_argument(b, i, name, sizeof(name));
+		TRY(check_reach(f, comm, name, b->list[i], bytes));
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* Two buffers of blocks may lie in one memory, even block by block, as long as
- * no blocks overlap. */
-static dicomm_result_t check_blocks_apart(const char *f, const struct blocks *s,
-					  const struct blocks *r, size_t bytes,
-					  bool in_place)
+static dicomm_result_t check_arrays(const char *f, const struct blocks *b,
+				    const char *displs)
 {
-	if (in_place || !s->end || !r->end ||
-	    s->at + s->end * bytes <= r->at + r->first * bytes ||
-	    r->at + r->end * bytes <= s->at + s->first * bytes)
+	if (!b->n)
 		return DICOMM_SUCCESS;
-	for (int i = 0; i < s->n; i++)
-		for (int j = 0; j < r->n; j++)
-			TRY(check_apart(f, s->at + s->displs[i] * bytes,
-					s->counts[i] * bytes,
-					r->at + r->displs[j] * bytes,
-					r->counts[j] * bytes, false));
+	if (!b->counts)
+		return BAD("%s: %s is NULL", f, b->count_name);
+	if (displs && !b->displs)
+		return BAD("%s: %s is NULL", f, displs);
 	return DICOMM_SUCCESS;
 }
 
-/* Memory for n arrays with an entry for each rank */
-static dicomm_result_t arrays(const char *f, const struct dicomm_comm *comm,
-			      size_t n, size_t **out)
+/* What a rank sends itself, it receives from itself. */
+static dicomm_result_t check_own_block(const char *f, int rank,
+				       const struct blocks *sent,
+				       const struct blocks *received)
 {
-	*out = calloc(n * (size_t)comm->ranks + 2, sizeof(**out));
-	if (!*out)
+	size_t out = sent->placed_counts[sent->n > 1 ? rank : 0];
+	size_t in = received->placed_counts[received->n > 1 ? rank : 0];
+
+	if (out == in)
+		return DICOMM_SUCCESS;
+	return BAD("%s: rank %d sends itself %zu elements, but receives %zu "
+		   "from itself",
+		   f, rank, out, in);
+}
+
+/* Fills in the call. `room` has space for the numbers of all blocks. */
+static dicomm_result_t place(const char *f, const struct dicomm_comm *comm,
+			     struct call *call, struct blocks *sent,
+			     struct blocks *received, size_t *room)
+{
+	size_t elem = type_bytes(call->type);
+	bool in_place;
+	int own = -1;
+
+	TRY(blocks_place(f, sent, elem, room));
+	TRY(blocks_place(f, received, elem, room + 2 * sent->n));
+	call->send = sent->base;
+	call->recv = (void *)(uintptr_t)received->base;
+	if (sent->n) {
+		call->send_counts = sent->placed_counts;
+		call->send_displs = sent->offsets;
+	}
+	if (received->n) {
+		call->recv_counts = received->placed_counts;
+		call->recv_displs = received->offsets;
+	}
+	if (call->coll == COLL_ALLGATHERV)
+		call->counts = call->recv_counts;
+	if (call->coll == COLL_REDUCE_SCATTERV)
+		call->counts = call->send_counts;
+	TRY(check_blocks_reach(f, comm, sent, elem));
+	TRY(check_blocks_reach(f, comm, received, elem));
+	if (sent->n && received->n)
+		TRY(check_own_block(f, comm->rank, sent, received));
+	in_place = call_in_place(call, comm->rank);
+	if (in_place)
+		own = sent->n > 1 ? comm->rank : 0;
+	return blocks_check_apart(f, sent, received, elem, own);
+}
+
+static dicomm_result_t run_blocks(const char *f, struct dicomm_comm *comm,
+				  struct call *call, struct blocks *sent,
+				  struct blocks *received,
+				  dicomm_stream_t stream)
+{
+	size_t n = 2 * ((size_t)sent->n + (size_t)received->n);
+	size_t *room = calloc(n, sizeof(*room));
+	dicomm_result_t status;
+
+	if (!room)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "%s: no memory for the counts of %d ranks", f,
 			    comm->ranks);
+	status = place(f, comm, call, sent, received, room);
+	if (status == DICOMM_SUCCESS)
+		return group_call(comm, call, room, stream);
+	free(room);
+	return status;
+}
+
+/* The blocks that an operation takes: `one`, with its count, or one of each
+ * rank. The functions below set the addresses and the number. */
+static struct blocks one_block(const char *name, const void *at,
+			       const size_t *count, int n)
+{
+	return (struct blocks){.name = name, .at = at, .counts = count, .n = n};
+}
+
+/* Checks what all operations with counts have in common. */
+static dicomm_result_t check_v(const char *f, struct dicomm_comm *comm,
+			       struct call *call, dicomm_stream_t stream)
+{
+	TRY(comm_check(comm, f));
+	TRY(check_type(f, call->type));
+	if (coll_reduces(call->coll))
+		TRY(check_op(f, comm, call->type, call->op, call));
+	if (coll_rooted(call->coll))
+		TRY(check_rank(f, "root", comm, call->root));
+	return check_stream(f, comm, stream);
+}
+
+/* How an operation is given the blocks of a side: a list needs no
+ * displacements, nor does a buffer without gaps. */
+enum form { FORM_DISPLS, FORM_PACKED, FORM_LIST };
+
+static dicomm_result_t check_form(const char *f, struct blocks *b,
+				  enum form form, const char *displs)
+{
+	TRY(check_arrays(f, b, form == FORM_DISPLS ? displs : NULL));
+	if (form == FORM_LIST && b->n && !b->list)
+		return BAD("%s: %s is NULL", f, b->name);
+	if (!b->n)
+		b->list = NULL;
 	return DICOMM_SUCCESS;
 }
 
-static const size_t *put_array(size_t **at, const size_t *from, int n)
+static dicomm_result_t alltoallv_checked(const char *f, struct blocks *sent,
+					 struct blocks *received,
+					 enum form form, dicomm_datatype_t type,
+					 dicomm_comm_t comm,
+					 dicomm_stream_t stream)
 {
-	size_t *to = *at;
+	struct call call = {.coll = COLL_ALLTOALLV, .type = type, .root = -1};
 
-	memcpy(to, from, (size_t)n * sizeof(*to));
-	*at += n;
-	return to;
-}
-
-static dicomm_result_t alltoallv_checked(
-	const void *send, const size_t *sendcounts, const size_t *senddispls,
-	void *recv, const size_t *recvcounts, const size_t *recvdispls,
-	dicomm_datatype_t type, dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	static const char f[] = "alltoallv";
-	struct call call = {.coll = COLL_ALLTOALLV,
-			    .type = type,
-			    .root = -1,
-			    .send = send,
-			    .recv = recv};
-	struct blocks sent, received;
-	size_t *own, *at, bytes;
-	int n;
-
-	TRY(comm_check(comm, f));
-	TRY(check_type(f, type));
-	TRY(check_stream(f, comm, stream));
-	TRY(check_array(f, "sendcounts", sendcounts));
-	TRY(check_array(f, "senddispls", senddispls));
-	TRY(check_array(f, "recvcounts", recvcounts));
-	TRY(check_array(f, "recvdispls", recvdispls));
-	n = comm->ranks;
-	sent = (struct blocks){send, n, sendcounts, senddispls, 0, 0};
-	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
-	TRY(check_blocks(f, "send", &sent, type));
-	TRY(check_blocks(f, "recv", &received, type));
-	bytes = type_bytes(type);
-	TRY(check_blocks_apart(f, &sent, &received, bytes, false));
-	TRY(check_memory(f, comm, send, sent.end * bytes, recv,
-			 received.end * bytes));
-	if (sendcounts[comm->rank] != recvcounts[comm->rank])
-		return BAD("%s: rank %d sends itself %zu elements, but "
-			   "receives %zu from itself",
-			   f, comm->rank, sendcounts[comm->rank],
-			   recvcounts[comm->rank]);
-	TRY(arrays(f, comm, 4, &own));
-	at = own;
-	call.send_counts = put_array(&at, sendcounts, n);
-	call.send_displs = put_array(&at, senddispls, n);
-	call.recv_counts = put_array(&at, recvcounts, n);
-	call.recv_displs = put_array(&at, recvdispls, n);
-	return group_call(comm, &call, own, stream);
+	TRY(check_v(f, comm, &call, stream));
+	sent->n = received->n = comm->ranks;
+	TRY(check_form(f, sent, form, "senddispls"));
+	TRY(check_form(f, received, form, "recvdispls"));
+	return run_blocks(f, comm, &call, sent, received, stream);
 }
 
 dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
@@ -615,55 +647,53 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 				 dicomm_datatype_t type, dicomm_comm_t comm,
 				 dicomm_stream_t stream)
 {
-	return heard(comm, alltoallv_checked(send, sendcounts, senddispls, recv,
-					     recvcounts, recvdispls, type, comm,
-					     stream));
+	struct blocks sent = {.name = "send",
+			      .count_name = "sendcounts",
+			      .at = send,
+			      .counts = sendcounts,
+			      .displs = senddispls};
+	struct blocks received = {.name = "recv",
+				  .count_name = "recvcounts",
+				  .at = recv,
+				  .counts = recvcounts,
+				  .displs = recvdispls};
+
+	return heard(comm, alltoallv_checked("alltoallv", &sent, &received,
+					     FORM_DISPLS, type, comm, stream));
+}
+
+dicomm_result_t
+dicomm_alltoallv_list(const void *const *sends, const size_t *sendcounts,
+		      void *const *recvs, const size_t *recvcounts,
+		      dicomm_datatype_t type, dicomm_comm_t comm,
+		      dicomm_stream_t stream)
+{
+	struct blocks sent = {.name = "sends",
+			      .count_name = "sendcounts",
+			      .list = sends,
+			      .counts = sendcounts};
+	struct blocks received = {.name = "recvs",
+				  .count_name = "recvcounts",
+				  .list = (const void *const *)recvs,
+				  .counts = recvcounts};
+
+	return heard(comm, alltoallv_checked("alltoallv_list", &sent, &received,
+					     FORM_LIST, type, comm, stream));
 }
 
 static dicomm_result_t
-allgatherv_checked(const void *send, void *recv, const size_t *recvcounts,
-		   const size_t *recvdispls, dicomm_datatype_t type,
-		   dicomm_comm_t comm, dicomm_stream_t stream)
+allgatherv_checked(const char *f, const void *send, struct blocks *received,
+		   enum form form, dicomm_datatype_t type, dicomm_comm_t comm,
+		   dicomm_stream_t stream)
 {
-	static const char f[] = "allgatherv";
-	struct call call = {.coll = COLL_ALLGATHERV,
-			    .type = type,
-			    .root = -1,
-			    .send = send,
-			    .recv = recv};
-	size_t *own, *at, mine, bytes;
-	struct blocks sent, received;
-	int n;
+	struct call call = {.coll = COLL_ALLGATHERV, .type = type, .root = -1};
+	struct blocks sent;
 
-	TRY(comm_check(comm, f));
-	TRY(check_type(f, type));
-	TRY(check_stream(f, comm, stream));
-	TRY(check_array(f, "recvcounts", recvcounts));
-	TRY(check_array(f, "recvdispls", recvdispls));
-	n = comm->ranks;
-	mine = recvcounts[comm->rank];
-	TRY(check_buffer(f, "send", send, 1, mine, type));
-	received = (struct blocks){recv, n, recvcounts, recvdispls, 0, 0};
-	TRY(check_blocks(f, "recv", &received, type));
-	TRY(check_memory(f, comm, send, mine * type_bytes(type), recv,
-			 received.end * type_bytes(type)));
-	TRY(arrays(f, comm, 2, &own));
-	at = own;
-	call.recv_counts = put_array(&at, recvcounts, n);
-	call.recv_displs = put_array(&at, recvdispls, n);
-	call.counts = call.recv_counts;
-	call.send_counts = put_array(&at, &mine, 1);
-	call.send_displs = at; /* 0 */
-	bytes = type_bytes(type);
-	sent = (struct blocks){send, 1,   call.send_counts, call.send_displs,
-			       0,    mine};
-	if (check_blocks_apart(f, &sent, &received, bytes,
-			       call_in_place(&call, comm->rank)) !=
-	    DICOMM_SUCCESS) {
-		free(own);
-		return DICOMM_ERR_INVALID_ARGUMENT;
-	}
-	return group_call(comm, &call, own, stream);
+	TRY(check_v(f, comm, &call, stream));
+	received->n = comm->ranks;
+	TRY(check_form(f, received, form, "recvdispls"));
+	sent = one_block("send", send, &received->counts[comm->rank], 1);
+	return run_blocks(f, comm, &call, &sent, received, stream);
 }
 
 dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
@@ -672,60 +702,48 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 				  dicomm_datatype_t type, dicomm_comm_t comm,
 				  dicomm_stream_t stream)
 {
-	return heard(comm, allgatherv_checked(send, recv, recvcounts,
-					      recvdispls, type, comm, stream));
+	struct blocks received = {.name = "recv",
+				  .count_name = "recvcounts",
+				  .at = recv,
+				  .counts = recvcounts,
+				  .displs = recvdispls};
+
+	return heard(comm, allgatherv_checked("allgatherv", send, &received,
+					      FORM_DISPLS, type, comm, stream));
+}
+
+dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
+				       const size_t *recvcounts,
+				       dicomm_datatype_t type,
+				       dicomm_comm_t comm,
+				       dicomm_stream_t stream)
+{
+	struct blocks received = {.name = "recvs",
+				  .count_name = "recvcounts",
+				  .list = (const void *const *)recvs,
+				  .counts = recvcounts};
+
+	return heard(comm,
+		     allgatherv_checked("allgatherv_list", send, &received,
+					FORM_LIST, type, comm, stream));
 }
 
 static dicomm_result_t
-reduce_scatterv_checked(const void *send, void *recv, const size_t *recvcounts,
-			dicomm_datatype_t type, dicomm_redop_t op,
+reduce_scatterv_checked(const char *f, struct blocks *sent, enum form form,
+			void *recv, dicomm_datatype_t type, dicomm_redop_t op,
 			dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	static const char f[] = "reduce_scatterv";
 	struct call call = {.coll = COLL_REDUCE_SCATTERV,
 			    .type = type,
 			    .op = op,
-			    .root = -1,
-			    .send = send,
-			    .recv = recv};
-	size_t *own, *at, *displs, sum = 0, mine, bytes;
-	int n;
+			    .root = -1};
+	struct blocks received;
 
-	TRY(comm_check(comm, f));
-	TRY(check_type(f, type));
-	TRY(check_op(f, comm, type, op, &call));
-	TRY(check_stream(f, comm, stream));
-	TRY(check_array(f, "recvcounts", recvcounts));
-	n = comm->ranks;
-	mine = recvcounts[comm->rank];
-	for (int r = 0; r < n; r++)
-		if (__builtin_add_overflow(sum, recvcounts[r], &sum))
-			return BAD("%s: recvcounts of rank %d: %zu: more than "
-				   "can be addressed",
-				   f, r, recvcounts[r]);
-	TRY(check_buffer(f, "send", send, 1, sum, type));
-	TRY(check_buffer(f, "recv", recv, 1, mine, type));
-	TRY(check_memory(f, comm, send, sum * type_bytes(type), recv,
-			 mine * type_bytes(type)));
-	TRY(arrays(f, comm, 2, &own));
-	at = own;
-	call.send_counts = put_array(&at, recvcounts, n);
-	call.counts = call.send_counts;
-	displs = at;
-	for (int r = 1; r < n; r++)
-		displs[r] = displs[r - 1] + recvcounts[r - 1];
-	call.send_displs = displs;
-	at += n;
-	call.recv_counts = put_array(&at, &mine, 1);
-	call.recv_displs = at; /* 0 */
-	bytes = type_bytes(type);
-	if (mine &&
-	    check_apart(f, send, sum * bytes, recv, mine * bytes,
-			call_in_place(&call, comm->rank)) != DICOMM_SUCCESS) {
-		free(own);
-		return DICOMM_ERR_INVALID_ARGUMENT;
-	}
-	return group_call(comm, &call, own, stream);
+	TRY(check_v(f, comm, &call, stream));
+	sent->n = comm->ranks;
+	TRY(check_form(f, sent, form, NULL));
+	received = one_block("recv", recv, &sent->counts[comm->rank], 1);
+	return run_blocks(f, comm, &call, sent, &received, stream);
 }
 
 dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
@@ -734,6 +752,122 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       dicomm_redop_t op, dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {
-	return heard(comm, reduce_scatterv_checked(send, recv, recvcounts, type,
+	struct blocks sent = {.name = "send",
+			      .count_name = "recvcounts",
+			      .at = send,
+			      .counts = recvcounts};
+
+	return heard(comm, reduce_scatterv_checked("reduce_scatterv", &sent,
+						   FORM_PACKED, recv, type, op,
+						   comm, stream));
+}
+
+dicomm_result_t
+dicomm_reduce_scatterv_list(const void *const *sends, void *recv,
+			    const size_t *recvcounts, dicomm_datatype_t type,
+			    dicomm_redop_t op, dicomm_comm_t comm,
+			    dicomm_stream_t stream)
+{
+	struct blocks sent = {.name = "sends",
+			      .count_name = "recvcounts",
+			      .list = sends,
+			      .counts = recvcounts};
+
+	return heard(comm, reduce_scatterv_checked("reduce_scatterv_list",
+						   &sent, FORM_LIST, recv, type,
 						   op, comm, stream));
+}
+
+static dicomm_result_t
+gatherv_checked(const char *f, const void *send, size_t sendcount,
+		struct blocks *received, enum form form, dicomm_datatype_t type,
+		int root, dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	struct call call = {.coll = COLL_GATHERV, .type = type, .root = root};
+	struct blocks sent = one_block("send", send, &sendcount, 1);
+
+	TRY(check_v(f, comm, &call, stream));
+	received->n = comm->rank == root ? comm->ranks : 0;
+	TRY(check_form(f, received, form, "recvdispls"));
+	return run_blocks(f, comm, &call, &sent, received, stream);
+}
+
+dicomm_result_t dicomm_gatherv(const void *send, size_t sendcount, void *recv,
+			       const size_t *recvcounts,
+			       const size_t *recvdispls, dicomm_datatype_t type,
+			       int root, dicomm_comm_t comm,
+			       dicomm_stream_t stream)
+{
+	struct blocks received = {.name = "recv",
+				  .count_name = "recvcounts",
+				  .at = recv,
+				  .counts = recvcounts,
+				  .displs = recvdispls};
+
+	return heard(comm,
+		     gatherv_checked("gatherv", send, sendcount, &received,
+				     FORM_DISPLS, type, root, comm, stream));
+}
+
+dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
+				    void *const *recvs,
+				    const size_t *recvcounts,
+				    dicomm_datatype_t type, int root,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	struct blocks received = {.name = "recvs",
+				  .count_name = "recvcounts",
+				  .list = (const void *const *)recvs,
+				  .counts = recvcounts};
+
+	return heard(comm,
+		     gatherv_checked("gatherv_list", send, sendcount, &received,
+				     FORM_LIST, type, root, comm, stream));
+}
+
+static dicomm_result_t
+scatterv_checked(const char *f, struct blocks *sent, enum form form, void *recv,
+		 size_t recvcount, dicomm_datatype_t type, int root,
+		 dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	struct call call = {.coll = COLL_SCATTERV, .type = type, .root = root};
+	struct blocks received = one_block("recv", recv, &recvcount, 1);
+
+	TRY(check_v(f, comm, &call, stream));
+	sent->n = comm->rank == root ? comm->ranks : 0;
+	TRY(check_form(f, sent, form, "senddispls"));
+	return run_blocks(f, comm, &call, sent, &received, stream);
+}
+
+dicomm_result_t dicomm_scatterv(const void *send, const size_t *sendcounts,
+				const size_t *senddispls, void *recv,
+				size_t recvcount, dicomm_datatype_t type,
+				int root, dicomm_comm_t comm,
+				dicomm_stream_t stream)
+{
+	struct blocks sent = {.name = "send",
+			      .count_name = "sendcounts",
+			      .at = send,
+			      .counts = sendcounts,
+			      .displs = senddispls};
+
+	return heard(comm,
+		     scatterv_checked("scatterv", &sent, FORM_DISPLS, recv,
+				      recvcount, type, root, comm, stream));
+}
+
+dicomm_result_t dicomm_scatterv_list(const void *const *sends,
+				     const size_t *sendcounts, void *recv,
+				     size_t recvcount, dicomm_datatype_t type,
+				     int root, dicomm_comm_t comm,
+				     dicomm_stream_t stream)
+{
+	struct blocks sent = {.name = "sends",
+			      .count_name = "sendcounts",
+			      .list = sends,
+			      .counts = sendcounts};
+
+	return heard(comm,
+		     scatterv_checked("scatterv_list", &sent, FORM_LIST, recv,
+				      recvcount, type, root, comm, stream));
 }

@@ -90,7 +90,7 @@ dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 			    coll_name(call->coll), blocks);
 	for (uint32_t b = 0; b < blocks; b++)
 		if (counts[b])
-			run[n++] = (struct block_run){base + displs[b] * bytes,
+			run[n++] = (struct block_run){base + displs[b],
 						      counts[b] * bytes,
 						      {.transports = 0}};
 	qsort(run, n, sizeof(*run), by_address);

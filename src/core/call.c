@@ -44,8 +44,7 @@ static void text(enum coll coll, size_t count, int type, int op, int root,
 	} while (0)
 	if (coll == COLL_BARRIER)
 		return;
-	if (coll == COLL_ALLTOALLV || coll == COLL_ALLGATHERV ||
-	    coll == COLL_REDUCE_SCATTERV)
+	if (coll_has_counts(coll))
 		MORE(" with counts for each rank");
 	else
 		MORE(" count %zu", count);

@@ -48,15 +48,30 @@ struct call {
 	 * call uses, counted from 1; 0 if there is none; see ipc.h. */
 	uint8_t offers[2];
 	/* For v-collectives. The arrays are in one allocation that the queue
-	 * owns. counts[ranks] are the counts that all ranks share; NULL for
-	 * alltoallv. */
+	 * owns. counts[ranks] are the counts that all ranks share; NULL if only
+	 * pairs of ranks share one (coll_counts_in_pairs). */
 	const size_t *counts;
-	/* Elements and position of each block of a buffer; NULL if all blocks
-	 * are alike. */
+	/* Elements of each block of a buffer, and its position in bytes from
+	 * the buffer's address; NULL if all blocks are alike. Blocks that the
+	 * user gave as a list of addresses are counted from the lowest one. */
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
 	const struct local_work *work; /* NULL: none; see above */
 };
+
+/* Returns the elements that pass to a peer (out) or from it, in a collective
+ * whose ranks know them in pairs. A rank that is not the root of a gatherv or
+ * scatterv has one block only. */
+static inline size_t call_pair_count(const struct call *call, int peer,
+				     bool out)
+{
+	const size_t *n = out ? call->send_counts : call->recv_counts;
+
+	return n[call->coll == COLL_ALLTOALLV ||
+				 out == (call->coll == COLL_SCATTERV)
+			 ? peer
+			 : 0];
+}
 
 /* Returns the hash of everything on which all ranks must agree. */
 uint32_t call_signature(const struct call *call, int ranks);

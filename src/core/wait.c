@@ -87,18 +87,26 @@ static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
 			   peer, p->theirs);
 }
 
-/* Returns true if this is an alltoallv: its text is the same on both ranks even
- * if they disagree about the count of one pair. */
+/* Splits the name off the text of a call, and returns true if only pairs of
+ * ranks share the counts of that collective. */
+static bool in_pairs(const char *text, char *name, size_t len)
+{
+	snprintf(name, len, "%.*s", (int)strcspn(text, " "), text);
+	return coll_counts_in_pairs(coll_from_name(name));
+}
+
+/* Returns true if only pairs of ranks share the counts of this call: its text
+ * is the same on both ranks even if they disagree about the count of one. */
 static bool may_differ(struct dicomm_comm *comm, const struct call *call,
 		       uint64_t number, int peer, struct pair_of_calls *out)
 {
-	const char *name = coll_name(COLL_ALLTOALLV);
 	struct pair_of_calls p = {.number = number};
 	uint32_t signature;
+	char name[32];
 
 	if (!find_mine(comm, call, number, peer, &signature, p.mine,
 		       sizeof(p.mine)) ||
-	    strncmp(p.mine, name, strlen(name)))
+	    !in_pairs(p.mine, name, sizeof(name)))
 		return false;
 	snprintf(p.theirs, sizeof(p.theirs),
 		 "%s with another count for rank %d", name, comm->rank);

@@ -296,12 +296,13 @@ static uint64_t messages_of(const struct operation *op, const struct pair *pair,
 			    bool out)
 {
 	const struct prepared *e = op->prep;
-	const size_t *n = out ? op->call.send_counts : op->call.recv_counts;
 	uint32_t each = out ? pair->out : pair->in;
 
-	if (op->call.coll != COLL_ALLTOALLV || !each)
+	if (!coll_counts_in_pairs(op->call.coll) || !each)
 		return each * e->slices;
-	return (n[pair->peer->rank] + e->slice - 1) / e->slice;
+	return (call_pair_count(&op->call, pair->peer->rank, out) + e->slice -
+		1) /
+	       e->slice;
 }
 
 /*

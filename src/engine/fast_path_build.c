@@ -94,18 +94,18 @@ static dicomm_result_t resolve(const struct prepared *e,
 	if (s->kind != STEP_RECV) {
 		x = whole_extent(e, call, &s->a);
 		f->a_buffer = s->a.buffer;
-		f->a = x.first * e->elem_bytes;
+		f->a = x.at;
 		f->n = x.n;
 	}
 	if (s->kind == STEP_REDUCE) {
 		x = whole_extent(e, call, &s->b);
 		f->b_buffer = s->b.buffer;
-		f->b = x.first * e->elem_bytes;
+		f->b = x.at;
 	}
 	if (s->kind != STEP_SEND) {
 		x = whole_extent(e, call, &s->dst);
 		f->dst_buffer = s->dst.buffer;
-		f->dst = x.first * e->elem_bytes;
+		f->dst = x.at;
 		f->n = x.n;
 	}
 	if (s->kind == STEP_RECV) {

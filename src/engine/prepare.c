@@ -22,32 +22,36 @@
 /* Blocks below this size do not congest a shared link for long. */
 #define INCAST_BYTES (UINT64_C(256) << 10)
 
+static uint64_t largest(const size_t *n, uint32_t blocks, uint64_t most)
+{
+	for (uint32_t i = 0; i < blocks; i++)
+		if (n[i] > most)
+			most = n[i];
+	return most;
+}
+
 /* Elements of the longest block; slices are counted in it. */
 static uint64_t longest_block(const struct dicomm_comm *comm,
 			      const struct call *call)
 {
 	uint64_t most = 0;
+	uint32_t send, recv;
 
 	if (call->coll == COLL_BARRIER)
 		return 1;
 	if (!coll_has_counts(call->coll))
 		return call->count;
-	for (int r = 0; r < comm->ranks; r++) {
-		const size_t *n =
-			call->counts ? call->counts : call->recv_counts;
-
-		if (n[r] > most)
-			most = n[r];
-		if (!call->counts && call->send_counts[r] > most)
-			most = call->send_counts[r];
-	}
-	return most;
+	if (call->counts)
+		return largest(call->counts, (uint32_t)comm->ranks, 0);
+	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+		    &recv);
+	most = largest(call->send_counts, send, most);
+	return largest(call->recv_counts, recv, most);
 }
 
-/* Bytes of the longer buffer, for the estimate of time. The algorithm of
- * alltoallv is chosen without its counts, because ranks do not share them: that
- * would need an exchange before each call, and its algorithms take about
- * equally long. */
+/* Bytes of the longer buffer, for the estimate of time. Where ranks do not
+ * share all counts, the algorithm is chosen without them: else it would need an
+ * exchange before each call, and these algorithms take about equally long. */
 static uint64_t size_for_selection(const struct dicomm_comm *comm,
 				   const struct call *call, size_t elem_bytes)
 {
@@ -59,6 +63,8 @@ static uint64_t size_for_selection(const struct dicomm_comm *comm,
 	case COLL_BROADCAST:
 		break;
 	case COLL_ALLTOALLV:
+	case COLL_GATHERV:
+	case COLL_SCATTERV:
 		n = (uint64_t)1 << 20;
 		break;
 	case COLL_ALLGATHERV:
@@ -86,8 +92,8 @@ static uint64_t part_elements(const struct prepared *e,
 	bool slotless = comm->slice_bytes &&
 			(!e->algorithm || e->algorithm->scratchless);
 	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
-	/* The ranks of an alltoallv do not know each other's longest block. */
-	uint64_t message = e->key.coll == COLL_ALLTOALLV
+	/* Ranks may not know each other's longest block. */
+	uint64_t message = coll_counts_in_pairs((enum coll)e->key.coll)
 				   ? UINT64_MAX
 				   : longest / of * parts * e->elem_bytes;
 	uint64_t part = schedule_slice_bytes(message, most, slotless) /
@@ -328,6 +334,7 @@ static uint64_t result_bytes(const struct prepared *e,
 	case COLL_ALLTOALL:
 	case COLL_ALLTOALLV:
 	case COLL_GATHER:
+	case COLL_GATHERV:
 		return block * (uint64_t)comm->ranks;
 	default:
 		return block;

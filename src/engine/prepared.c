@@ -8,7 +8,6 @@ bool call_in_place(const struct call *call, int rank)
 {
 	const char *send = call->send, *recv = call->recv;
 	size_t block = call->count * type_bytes(call->type);
-	size_t at;
 
 	switch (call->coll) {
 	case COLL_ALLREDUCE:
@@ -28,11 +27,15 @@ bool call_in_place(const struct call *call, int rank)
 		return rank == call->root &&
 		       recv == send + (size_t)rank * block;
 	case COLL_ALLGATHERV:
-		at = call->recv_displs[rank] * type_bytes(call->type);
-		return send == recv + at;
+		return send == recv + call->recv_displs[rank];
 	case COLL_REDUCE_SCATTERV:
-		at = call->send_displs[rank] * type_bytes(call->type);
-		return recv == send + at;
+		return recv == send + call->send_displs[rank];
+	case COLL_GATHERV:
+		return rank == call->root &&
+		       send == recv + call->recv_displs[rank];
+	case COLL_SCATTERV:
+		return rank == call->root &&
+		       recv == send + call->send_displs[rank];
 	default:
 		return false;
 	}
@@ -45,7 +48,7 @@ size_t call_elem_bytes(const struct call *call)
 
 /* Position and length of a block in a buffer */
 static struct extent block_of(const struct call *call, enum plan_buffer buffer,
-			      uint32_t block)
+			      uint32_t block, size_t elem)
 {
 	if (buffer == PLAN_SEND && call->send_counts)
 		return (struct extent){call->send_displs[block],
@@ -53,7 +56,7 @@ static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 	if (buffer == PLAN_RECV && call->recv_counts)
 		return (struct extent){call->recv_displs[block],
 				       call->recv_counts[block]};
-	return (struct extent){block * call->count, call->count};
+	return (struct extent){block * call->count * elem, call->count};
 }
 
 void call_touches(const struct call *call, int rank, int ranks,
@@ -65,17 +68,17 @@ void call_touches(const struct call *call, int rank, int ranks,
 	coll_layout(call->coll, rank, ranks, call->root, &send, &recv);
 	blocks = buffer == PLAN_SEND ? send : recv;
 	for (uint32_t b = 0; b < blocks; b++) {
-		struct extent x = block_of(call, buffer, b);
+		struct extent x = block_of(call, buffer, b, elem);
 
-		if (x.n && x.first < begin)
-			begin = x.first;
-		if (x.n && x.first + x.n > end)
-			end = x.first + x.n;
+		if (x.n && x.at < begin)
+			begin = x.at;
+		if (x.n && x.at + x.n * elem > end)
+			end = x.at + x.n * elem;
 	}
 	if (begin > end)
 		begin = end;
-	*first = begin * elem;
-	*bytes = (end - begin) * elem;
+	*first = begin;
+	*bytes = end - begin;
 }
 
 uint64_t prepared_block(const struct prepared *prep, const struct call *call,
@@ -83,35 +86,37 @@ uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 {
 	if (s->buffer == PLAN_SCRATCH)
 		return call->counts ? call->counts[s->like] : prep->longest;
-	return block_of(call, (enum plan_buffer)s->buffer, s->block).n;
+	return block_of(call, (enum plan_buffer)s->buffer, s->block,
+			prep->elem_bytes)
+		.n;
 }
 
 struct extent prepared_extent(const struct prepared *prep,
 			      const struct call *call, const struct span *s,
 			      uint64_t k)
 {
-	struct extent x, part;
+	struct extent x;
 	uint64_t begin = k * prep->slice;
+	size_t elem = prep->elem_bytes, first;
 
 	if (s->buffer == PLAN_SCRATCH) {
-		x.first = (k % prep->window * prep->plan.scratch_blocks +
-			   s->block) *
-			  prep->slice;
+		x.at = (k % prep->window * prep->plan.scratch_blocks +
+			s->block) *
+		       prep->slice * elem;
 		x.n = call->counts ? call->counts[s->like] : prep->longest;
 	} else {
-		x = block_of(call, (enum plan_buffer)s->buffer, s->block);
+		x = block_of(call, (enum plan_buffer)s->buffer, s->block, elem);
 	}
 	if (s->nblocks > 1)
-		return (struct extent){x.first, x.n * s->nblocks};
+		return (struct extent){x.at, x.n * s->nblocks};
 	x.n = begin < x.n ? x.n - begin : 0;
 	if (x.n > prep->slice)
 		x.n = prep->slice;
 	if (s->buffer != PLAN_SCRATCH)
-		x.first += begin;
+		x.at += begin * elem;
 	if (s->parts == 1)
 		return x;
-	plan_split(x.n, s->lo, s->hi, s->parts, prep->align, &part.first,
-		   &part.n);
-	part.first += x.first;
-	return part;
+	plan_split(x.n, s->lo, s->hi, s->parts, prep->align, &first, &x.n);
+	x.at += first * elem;
+	return x;
 }

@@ -161,7 +161,8 @@ static inline uint32_t prepared_signature(const struct prepared *prep,
 /* Finds the elements of a span on slice k. For v-collectives, the call gives
  * the layout. */
 struct extent {
-	size_t first, n; /* in elements of the buffer */
+	size_t at; /* bytes from the start of the buffer */
+	size_t n;  /* elements */
 };
 struct extent prepared_extent(const struct prepared *prep,
 			      const struct call *call, const struct span *s,

@@ -31,9 +31,8 @@ struct piece step_locate(const struct operation *op, const struct span *s,
 {
 	struct extent x = prepared_extent(op->prep, &op->call, s, k);
 
-	return (struct piece){buffer_of(op, s->buffer) +
-				      x.first * op->prep->elem_bytes,
-			      x.n, x.n * op->prep->elem_bytes};
+	return (struct piece){buffer_of(op, s->buffer) + x.at, x.n,
+			      x.n * op->prep->elem_bytes};
 }
 
 enum schedule_result step_fail(struct operation *op, dicomm_result_t status,
@@ -65,16 +64,15 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* Signature of a step's message. The ranks of an alltoallv do not share all
- * counts, but the two ranks of a pair share one. */
+/* Signature of a step's message. The ranks may not share all counts, but the
+ * two ranks of a pair share one. */
 uint32_t step_signature(const struct operation *op, const struct step *step)
 {
 	uint64_t n;
 
-	if (op->call.coll != COLL_ALLTOALLV)
+	if (!coll_counts_in_pairs(op->call.coll))
 		return op->signature;
-	n = step->kind == STEP_SEND ? op->call.send_counts[step->peer]
-				    : op->call.recv_counts[step->peer];
+	n = call_pair_count(&op->call, step->peer, step->kind == STEP_SEND);
 	return op->signature ^
 	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
@@ -647,17 +645,13 @@ static const struct step_ops host_ops = {.local = do_local,
 
 /* ---- the schedule's side ---- */
 
-/* Slices of an alltoallv message: each pair has its own number. */
+/* Slices of a message whose length only the pair knows. */
 static bool is_beyond(const struct operation *op, const struct step *step,
 		      uint64_t k)
 {
-	const size_t *n;
-
-	if (op->call.coll != COLL_ALLTOALLV)
-		return false;
-	n = step->kind == STEP_SEND ? op->call.send_counts
-				    : op->call.recv_counts;
-	return k * op->prep->slice >= n[step->peer];
+	return coll_counts_in_pairs(op->call.coll) &&
+	       k * op->prep->slice >= call_pair_count(&op->call, step->peer,
+						      step->kind == STEP_SEND);
 }
 
 static const struct step_ops *ops_of(const struct operation *op)

@@ -29,6 +29,8 @@ enum kind {
 	ALLGATHERV,
 	REDUCE_SCATTERV,
 	ALLTOALLV,
+	GATHERV,
+	SCATTERV,
 	BARRIER,
 	SEND, /* to the next rank */
 	RECV  /* from the one before */
@@ -178,6 +180,17 @@ static const struct quarrel quarrels[] = {
 	 "alltoallv",
 	 "alltoallv",
 	 false},
+	{{C(GATHERV, 10, F)}, {C(GATHERV, 11, F)}, "gatherv", "gatherv", false},
+	{{C(SCATTERV, 65536, F)},
+	 {C(SCATTERV, 131072, F)},
+	 "scatterv",
+	 "scatterv",
+	 false},
+	{{C(GATHERV, 10, F)},
+	 {C(SCATTERV, 10, F)},
+	 "gatherv",
+	 "scatterv",
+	 false},
 	{{C(ALLTOALLV, 65536, F)},
 	 {C(ALLTOALLV, 131072, F)},
 	 "alltoallv",
@@ -256,6 +269,12 @@ static dicomm_result_t call_v(const struct one *o, const struct job_rank *me,
 	if (o->kind == REDUCE_SCATTERV)
 		return dicomm_reduce_scatterv(send, recv, counts, o->type,
 					      o->op, me->comm, stream);
+	if (o->kind == GATHERV)
+		return dicomm_gatherv(send, o->count, recv, counts, displs,
+				      o->type, o->root, me->comm, stream);
+	if (o->kind == SCATTERV)
+		return dicomm_scatterv(send, counts, displs, recv, o->count,
+				       o->type, o->root, me->comm, stream);
 	return dicomm_alltoallv(send, counts, displs, recv, counts, displs,
 				o->type, me->comm, stream);
 }

@@ -93,8 +93,7 @@ static bool comparable(const struct estimate_params *e,
 {
 	struct shape s = {.coll = a->coll, .ranks = ranks};
 
-	if (a->coll == COLL_ALLTOALLV || a->coll == COLL_ALLGATHERV ||
-	    a->coll == COLL_REDUCE_SCATTERV || !a->serves(&s) ||
+	if (coll_has_counts(a->coll) || !a->serves(&s) ||
 	    block_elements(a->coll, bytes, ranks) == 0)
 		return false;
 	return !a->whole ||

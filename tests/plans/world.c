@@ -75,8 +75,10 @@ static size_t block_len(const struct world *w, int rank, int buffer, int block)
 		return buffer == PLAN_SEND ? uneven(w, rank, block)
 					   : uneven(w, block, rank);
 	case COLL_ALLGATHERV:
+	case COLL_GATHERV:
 		return uneven(w, 0, buffer == PLAN_SEND ? rank : block);
 	case COLL_REDUCE_SCATTERV:
+	case COLL_SCATTERV:
 		return uneven(w, 0, buffer == PLAN_SEND ? block : rank);
 	default:
 		return w->count;
@@ -85,10 +87,7 @@ static size_t block_len(const struct world *w, int rank, int buffer, int block)
 
 static bool varies(const struct world *w)
 {
-	enum coll c = w->algorithm->coll;
-
-	return c == COLL_ALLTOALLV || c == COLL_ALLGATHERV ||
-	       c == COLL_REDUCE_SCATTERV;
+	return coll_has_counts(w->algorithm->coll);
 }
 
 struct links *world_links(int ranks, unsigned seed)
@@ -258,10 +257,12 @@ static uint64_t expected(const struct world *w, int rank, int block, size_t i)
 	case COLL_BROADCAST:
 		return input(w, w->root, 0, i);
 	case COLL_SCATTER:
+	case COLL_SCATTERV:
 		return input(w, w->root, rank, i);
 	case COLL_ALLGATHER:
 	case COLL_ALLGATHERV:
 	case COLL_GATHER:
+	case COLL_GATHERV:
 		return input(w, block, 0, i);
 	default:
 		return input(w, block, rank, i);

@@ -25,6 +25,8 @@ static const struct {
 	[TRIAL_ALLTOALLV] = {"alltoallv", false, false, false},
 	[TRIAL_ALLGATHERV] = {"allgatherv", false, false, true},
 	[TRIAL_REDUCE_SCATTERV] = {"reduce_scatterv", true, false, true},
+	[TRIAL_GATHERV] = {"gatherv", false, true, true},
+	[TRIAL_SCATTERV] = {"scatterv", false, true, true},
 	[TRIAL_BARRIER] = {"barrier", false, false, false},
 	[TRIAL_SENDRECV] = {"sendrecv", false, false, false},
 	[TRIAL_REDUCE_LOCAL] = {"reduce_local", true, false, false},
@@ -85,8 +87,7 @@ static void make_counts(struct trial *t)
 {
 	int n = t->ranks;
 
-	if (t->kind != TRIAL_ALLTOALLV && t->kind != TRIAL_ALLGATHERV &&
-	    t->kind != TRIAL_REDUCE_SCATTERV)
+	if (t->kind < TRIAL_ALLTOALLV || t->kind > TRIAL_SCATTERV)
 		return;
 	t->counts = array(n);
 	t->send_displs = array(n);
@@ -154,6 +155,14 @@ static struct layout layout(struct trial *t)
 		return (struct layout){sum(t->counts, t->ranks),
 				       t->counts[t->rank], 0,
 				       sum(t->counts, t->rank)};
+	case TRIAL_GATHERV:
+		c = place_blocks(t->counts, t->recv_displs, t->ranks);
+		return (struct layout){t->counts[t->rank], root ? c : 0,
+				       t->recv_displs[t->rank], 0};
+	case TRIAL_SCATTERV:
+		c = place_blocks(t->counts, t->send_displs, t->ranks);
+		return (struct layout){root ? c : 0, t->counts[t->rank], 0,
+				       t->send_displs[t->rank]};
 	default:
 		return (struct layout){0, 0, 0, 0};
 	}
@@ -372,6 +381,61 @@ static dicomm_result_t sendrecv(struct trial *t, dicomm_stream_t stream)
 	return recv != DICOMM_SUCCESS ? recv : end;
 }
 
+/* The addresses of blocks in a buffer; blocks without elements have none. */
+static void list_blocks(const struct trial *t, uint8_t *buffer,
+			const size_t *counts, const size_t *displs,
+			void *list[])
+{
+	size_t at = 0;
+
+	for (int r = 0; r < t->ranks; r++) {
+		list[r] = buffer +
+			  (displs ? displs[r] : at) * element_bytes(t->type);
+		at += counts[r];
+		if (!counts[r])
+			list[r] = NULL;
+	}
+}
+
+static dicomm_result_t call_list(struct trial *t, uint8_t *send, uint8_t *recv,
+				 dicomm_stream_t stream)
+{
+	const void *sends[t->ranks];
+	void *list[t->ranks], *recvs[t->ranks];
+	bool root = t->rank == t->root;
+
+	list_blocks(t, send, t->counts,
+		    t->kind == TRIAL_REDUCE_SCATTERV ? NULL : t->send_displs,
+		    list);
+	for (int r = 0; r < t->ranks; r++)
+		sends[r] = list[r];
+	list_blocks(t, recv,
+		    t->kind == TRIAL_ALLTOALLV ? t->recv_counts : t->counts,
+		    t->recv_displs, recvs);
+	switch (t->kind) {
+	case TRIAL_ALLTOALLV:
+		return dicomm_alltoallv_list(sends, t->counts, recvs,
+					     t->recv_counts, t->type, t->comm,
+					     stream);
+	case TRIAL_ALLGATHERV:
+		return dicomm_allgatherv_list(send, recvs, t->counts, t->type,
+					      t->comm, stream);
+	case TRIAL_REDUCE_SCATTERV:
+		return dicomm_reduce_scatterv_list(sends, recv, t->counts,
+						   t->type, t->created, t->comm,
+						   stream);
+	case TRIAL_GATHERV:
+		return dicomm_gatherv_list(send, t->counts[t->rank],
+					   root ? recvs : NULL,
+					   root ? t->counts : NULL, t->type,
+					   t->root, t->comm, stream);
+	default:
+		return dicomm_scatterv_list(
+			root ? sends : NULL, root ? t->counts : NULL, recv,
+			t->counts[t->rank], t->type, t->root, t->comm, stream);
+	}
+}
+
 dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 {
 	void *send = send_argument(t), *recv = recv_argument(t);
@@ -380,6 +444,9 @@ dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 
 	describe(t, text, sizeof(text));
 	job_doing("%s", text);
+	/* Ranks mix both forms. */
+	if (t->counts && (t->seed + (unsigned)t->rank) % 3 == 0)
+		return call_list(t, send, recv, stream);
 	switch (t->kind) {
 	case TRIAL_ALLREDUCE:
 		return dicomm_allreduce(send, recv, t->count, t->type,
@@ -419,6 +486,16 @@ dicomm_result_t trial_call(struct trial *t, dicomm_stream_t stream)
 	case TRIAL_REDUCE_SCATTERV:
 		return dicomm_reduce_scatterv(send, recv, t->counts, t->type,
 					      t->created, t->comm, stream);
+	case TRIAL_GATHERV:
+		return dicomm_gatherv(send, t->counts[t->rank],
+				      root || t->seed % 2 ? recv : NULL,
+				      t->counts, t->recv_displs, t->type,
+				      t->root, t->comm, stream);
+	case TRIAL_SCATTERV:
+		return dicomm_scatterv(root || t->seed % 2 ? send : NULL,
+				       t->counts, t->send_displs, recv,
+				       t->counts[t->rank], t->type, t->root,
+				       t->comm, stream);
 	case TRIAL_SENDRECV:
 		return sendrecv(t, stream);
 	case TRIAL_REDUCE_LOCAL:
@@ -516,8 +593,14 @@ static void want_result(const struct want *w)
 	case TRIAL_ALLTOALLV:
 		want_blocks(w);
 		break;
+	case TRIAL_SCATTERV:
+		want_inputs(w, 0, t->root, t->send_displs[rank],
+			    t->counts[rank]);
+		break;
 	case TRIAL_ALLGATHERV:
-		for (int r = 0; r < n; r++)
+	case TRIAL_GATHERV:
+		for (int r = 0; r < n && (root || t->kind != TRIAL_GATHERV);
+		     r++)
 			want_inputs(w, t->recv_displs[r], r, 0, t->counts[r]);
 		break;
 	case TRIAL_REDUCE_SCATTERV:

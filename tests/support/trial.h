@@ -24,6 +24,8 @@ enum trial_kind {
 	TRIAL_ALLTOALLV,
 	TRIAL_ALLGATHERV,
 	TRIAL_REDUCE_SCATTERV,
+	TRIAL_GATHERV,
+	TRIAL_SCATTERV,
 	TRIAL_BARRIER,
 	TRIAL_SENDRECV,     /* to the next rank, from the one before */
 	TRIAL_REDUCE_LOCAL, /* inputs of the ranks 0 and 1, on each */
