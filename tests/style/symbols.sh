@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 seen=0
 
-sed -nE 's/^[a-z].*\b(dicomm_[a-z_]+)\(.*/\1/p' "$header" | sort >"$work/declared"
+sed -nE 's/^([a-z].*\b)?(dicomm_[a-z_]+)\(.*/\2/p' "$header" | sort >"$work/declared"
 if [ "$(wc -l <"$work/declared")" -lt 40 ]; then
 	echo "hardly a declaration found in $header; is this check blind?"
 	exit 1
