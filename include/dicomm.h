@@ -237,7 +237,24 @@ typedef enum {
 	/** E4M3 without infinity and negative zero, largest 240 */
 	DICOMM_FLOAT8E4M3FNUZ = 18,
 	/** E5M2 without infinity and negative zero, largest 57344 */
-	DICOMM_FLOAT8E5M2FNUZ = 19
+	DICOMM_FLOAT8E5M2FNUZ = 19,
+	/** One byte that is 0 or 1, as C and C++ have it. Reduced by DICOMM_BOR
+	 * (any), DICOMM_BAND (all), DICOMM_BXOR, and by DICOMM_MAX and
+	 * DICOMM_MIN, which are any and all. Other bytes are moved as they are;
+	 * what they reduce to is not defined. */
+	DICOMM_BOOL = 20,
+	/** Two float32: the real and the imaginary part. Reduced by DICOMM_SUM
+	 * and DICOMM_AVG. */
+	DICOMM_COMPLEX64 = 21,
+	/** Two float64, likewise */
+	DICOMM_COMPLEX128 = 22,
+	/** Elements of 2, 4, 8 and 16 bytes that are moved, and of which ranks
+	 * compare type and count, but that are not reduced. Those of one byte
+	 * are DICOMM_UINT8. */
+	DICOMM_BYTES2 = 23,
+	DICOMM_BYTES4 = 24,
+	DICOMM_BYTES8 = 25,
+	DICOMM_BYTES16 = 26
 } dicomm_datatype_t;
 
 /**
@@ -261,11 +278,11 @@ typedef enum {
 	 * exceeds the largest number of the type becomes that number.
 	 * Integers: summed (wrapping), then divided, rounding toward zero. */
 	DICOMM_AVG = 4,
-	/** Bitwise and; integers only. */
+	/** Bitwise and; integers and bool only. */
 	DICOMM_BAND = 16,
-	/** Bitwise or; integers only. */
+	/** Bitwise or; integers and bool only. */
 	DICOMM_BOR = 17,
-	/** Bitwise exclusive or; integers only. */
+	/** Bitwise exclusive or; integers and bool only. */
 	DICOMM_BXOR = 18,
 	/** No operator. With it, created ones are values of this type, as C++
 	 * wants it. */

@@ -300,6 +300,9 @@ static dicomm_result_t check_weights(const char *name, const dicomm_tensor_t *t)
 	if (t->terms < 0 || t->terms > (1 << 20))
 		return BAD("%s: terms %d: not in 0 .. %d", name, t->terms,
 			   1 << 20);
+	if (t->terms > 1 && !op_fits(DICOMM_SUM, t->type))
+		return BAD("%s: terms %d: type %s has no sum", name, t->terms,
+			   type_name(t->type));
 	for (int i = 0; t->weights && i < (t->terms ? t->terms : 1); i++) {
 		double w = t->weights[i];
 

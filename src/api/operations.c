@@ -51,7 +51,7 @@ static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 		return BAD("%s: op %s: it is of the elements of ranks", f,
 			   op == DICOMM_AVG ? "avg" : "premulsum");
 	if (op_valid(op)) {
-		if (op >= DICOMM_BAND && type_is_float(type))
+		if (!op_fits(op, type))
 			return BAD("%s: op %s: not defined for type %s", f,
 				   op_name(op), type_name(type));
 		return DICOMM_SUCCESS;

@@ -33,6 +33,9 @@ dicomm_result_t dicomm_redop_create_premulsum(
 	if (!type_valid(type))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: type %d: no such datatype", f, (int)type);
+	if (!type_scales(type))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: type %s: not scaled", f, type_name(type));
 	if (residence != DICOMM_SCALAR_DEVICE &&
 	    residence != DICOMM_SCALAR_HOST_IMMEDIATE)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

@@ -23,6 +23,13 @@ static const struct {
 	[DICOMM_UINT16] = {"uint16", 2, false},
 	[DICOMM_FLOAT8E4M3FNUZ] = {"float8e4m3fnuz", 1, true},
 	[DICOMM_FLOAT8E5M2FNUZ] = {"float8e5m2fnuz", 1, true},
+	[DICOMM_BOOL] = {"bool", 1, false},
+	[DICOMM_COMPLEX64] = {"complex64", 8, true},
+	[DICOMM_COMPLEX128] = {"complex128", 16, true},
+	[DICOMM_BYTES2] = {"bytes2", 2, false},
+	[DICOMM_BYTES4] = {"bytes4", 4, false},
+	[DICOMM_BYTES8] = {"bytes8", 8, false},
+	[DICOMM_BYTES16] = {"bytes16", 16, false},
 };
 
 static const char *const ops[] = {
@@ -55,6 +62,49 @@ bool type_is_float(dicomm_datatype_t type)
 bool type_is_narrow_float(dicomm_datatype_t type)
 {
 	return type_is_float(type) && types[type].bytes < 4;
+}
+
+dicomm_datatype_t type_plain(dicomm_datatype_t type, size_t *n)
+{
+	switch (type) {
+	case DICOMM_COMPLEX64:
+		*n *= 2;
+		return DICOMM_FLOAT32;
+	case DICOMM_COMPLEX128:
+		*n *= 2;
+		return DICOMM_FLOAT64;
+	case DICOMM_BOOL:
+		return DICOMM_UINT8;
+	default:
+		return type;
+	}
+}
+
+bool type_reduces(dicomm_datatype_t type)
+{
+	return type_valid(type) && type < DICOMM_BYTES2;
+}
+
+bool type_scales(dicomm_datatype_t type)
+{
+	return type_reduces(type) && type < DICOMM_BOOL;
+}
+
+bool op_fits(dicomm_redop_t op, dicomm_datatype_t type)
+{
+	bool bitwise = op >= DICOMM_BAND;
+
+	if (!op_valid(op) || !type_reduces(type))
+		return false;
+	switch (type) {
+	case DICOMM_BOOL:
+		return bitwise || op == DICOMM_MAX || op == DICOMM_MIN;
+	case DICOMM_COMPLEX64:
+	case DICOMM_COMPLEX128:
+		return op == DICOMM_SUM || op == DICOMM_AVG;
+	default:
+		return !bitwise || !type_is_float(type);
+	}
 }
 
 bool op_valid(dicomm_redop_t op)

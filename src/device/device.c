@@ -86,7 +86,7 @@ static dicomm_result_t load_kernels(struct dicomm_comm *comm)
 	char why[512];
 
 	for (unsigned t = 0; t < 64; t++)
-		if (type_valid((dicomm_datatype_t)t))
+		if (type_reduces((dicomm_datatype_t)t))
 			TRY(load_type(comm, (dicomm_datatype_t)t, &host_reduced,
 				      why, sizeof(why)));
 	tell_lacking(comm, host_reduced,

@@ -108,11 +108,13 @@ static dicomm_result_t sum_on_device(const struct redistribute_run *run,
 	     t++) {
 		double w = redist_weight(p, s->tensor, t);
 		float narrow = (float)w;
+		size_t numbers = 1;
 		uint64_t bits = 0;
 
-		memcpy(&bits,
-		       type == DICOMM_FLOAT64 ? (void *)&w : (void *)&narrow,
-		       type_bytes(type));
+		if (type_plain(type, &numbers) == DICOMM_FLOAT64)
+			memcpy(&bits, &w, sizeof(w));
+		else
+			memcpy(&bits, &narrow, sizeof(narrow));
 		TRY(work->scale(stream, type, (void *)(uintptr_t)src[t], src[t],
 				NULL, bits, s->n));
 	}

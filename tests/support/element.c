@@ -14,6 +14,12 @@ const dicomm_datatype_t element_types[] = {
 	DICOMM_FLOAT8E5M2FNUZ};
 const int element_ntypes = sizeof(element_types) / sizeof(*element_types);
 
+const dicomm_datatype_t element_more_types[] = {
+	DICOMM_BOOL,   DICOMM_COMPLEX64, DICOMM_COMPLEX128, DICOMM_BYTES2,
+	DICOMM_BYTES4, DICOMM_BYTES8,    DICOMM_BYTES16};
+const int element_nmore_types =
+	sizeof(element_more_types) / sizeof(*element_more_types);
+
 const dicomm_redop_t element_ops[] = {DICOMM_SUM, DICOMM_PROD, DICOMM_MAX,
 				      DICOMM_MIN, DICOMM_AVG,  DICOMM_BAND,
 				      DICOMM_BOR, DICOMM_BXOR};
@@ -45,7 +51,25 @@ static const struct format formats[] = {
 	[DICOMM_FLOAT8E4M3FNUZ] = {"float8e4m3fnuz", 1, true, true, 4, 3, 8, 1},
 	[DICOMM_FLOAT8E5M2FNUZ] = {"float8e5m2fnuz", 1, true, true, 5, 2, 16,
 				   1},
+	[DICOMM_BOOL] = {"bool", 1, .is_signed = false},
+	[DICOMM_COMPLEX64] = {"complex64", 8, .is_signed = true},
+	[DICOMM_COMPLEX128] = {"complex128", 16, .is_signed = true},
+	[DICOMM_BYTES2] = {"bytes2", 2, .is_signed = false},
+	[DICOMM_BYTES4] = {"bytes4", 4, .is_signed = false},
+	[DICOMM_BYTES8] = {"bytes8", 8, .is_signed = false},
+	[DICOMM_BYTES16] = {"bytes16", 16, .is_signed = false},
 };
+
+/* The type of both parts of a complex number; of others, the type itself */
+static dicomm_datatype_t part_of(dicomm_datatype_t type)
+{
+	if (type == DICOMM_COMPLEX64)
+		return DICOMM_FLOAT32;
+	return type == DICOMM_COMPLEX128 ? DICOMM_FLOAT64 : type;
+}
+
+/* Imaginary parts are this multiple of real ones. */
+#define IMAGINARY (-3)
 
 size_t element_bytes(dicomm_datatype_t type)
 {
@@ -75,6 +99,13 @@ const char *element_op_name(dicomm_redop_t op)
 
 bool element_op_fits(dicomm_redop_t op, dicomm_datatype_t type)
 {
+	if (type >= DICOMM_BYTES2)
+		return false;
+	if (type == DICOMM_BOOL)
+		return op == DICOMM_MAX || op == DICOMM_MIN ||
+		       (op >= DICOMM_BAND && op != ELEMENT_PREMULSUM);
+	if (part_of(type) != type)
+		return op == DICOMM_SUM || op == DICOMM_AVG;
 	return op == ELEMENT_PREMULSUM || op < DICOMM_BAND ||
 	       !formats[type].is_float;
 }
@@ -83,13 +114,15 @@ int64_t element_input(dicomm_datatype_t type, dicomm_redop_t op, unsigned seed,
 		      int rank, size_t i)
 {
 	static const int factors[] = {1, -1, 2};
-	const struct format *f = &formats[type];
+	const struct format *f = &formats[part_of(type)];
 	uint64_t h = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) +
 		     ((uint64_t)seed << 32 | (uint32_t)(rank + 1)) *
 			     UINT64_C(0xc2b2ae3d27d4eb4f);
 
 	h = (h ^ (h >> 31)) * UINT64_C(0xd6e8feb86659fd93);
 	h ^= h >> 32;
+	if (type == DICOMM_BOOL)
+		return h & 1;
 	if (!f->is_float)
 		return (int64_t)h;
 	if (op == DICOMM_PROD)
@@ -135,10 +168,21 @@ void element_put_double(dicomm_datatype_t type, void *at, double value)
 
 void element_put(dicomm_datatype_t type, void *at, int64_t value)
 {
-	if (formats[type].is_float)
+	size_t part = formats[part_of(type)].bytes;
+
+	if (part_of(type) != type) {
+		element_put(part_of(type), at, value);
+		element_put(part_of(type), (uint8_t *)at + part,
+			    IMAGINARY * value);
+	} else if (formats[type].is_float) {
 		element_put_double(type, at, (double)value);
-	else
-		memcpy(at, &value, formats[type].bytes);
+	} else if (part <= sizeof(value)) {
+		memcpy(at, &value, part);
+	} else {
+		uint64_t wide[2] = {(uint64_t)value, ~(uint64_t)value};
+
+		memcpy(at, wide, sizeof(wide));
+	}
 }
 
 double element_get(dicomm_datatype_t type, const void *at)
@@ -206,13 +250,13 @@ static bool power_of_two(int n)
 
 /* Each input is scaled and each sum rounded to the type: at most one half of a
  * last place at a time, of at most the sum of the absolute values. */
-static void put_average(dicomm_datatype_t type, int ranks, double sum, void *at,
-			const void *got)
+static void put_average(dicomm_datatype_t type, int ranks, double sum,
+			int range, void *at, const void *got)
 {
 	const struct format *f = &formats[type];
 	double want = sum / ranks, limit;
 
-	limit = ldexp(f->range, -f->mantissa_bits) * (ranks + 2) / 2;
+	limit = ldexp(range, -f->mantissa_bits) * (ranks + 2) / 2;
 	if (power_of_two(ranks) ||
 	    !(fabs(element_get(type, got) - want) <= limit))
 		element_put_double(type, at, want);
@@ -223,7 +267,8 @@ static void put_average(dicomm_datatype_t type, int ranks, double sum, void *at,
 void element_reduce(dicomm_datatype_t type, dicomm_redop_t op, unsigned seed,
 		    int ranks, size_t i, void *at, const void *got)
 {
-	const struct format *f = &formats[type];
+	dicomm_datatype_t part = part_of(type);
+	const struct format *f = &formats[part];
 	int64_t all = 0;
 
 	for (int r = 0; r < ranks; r++) {
@@ -239,7 +284,12 @@ void element_reduce(dicomm_datatype_t type, dicomm_redop_t op, unsigned seed,
 	if (!f->is_float)
 		all = narrow(f, (uint64_t)all);
 	if (op == DICOMM_AVG && f->is_float) {
-		put_average(type, ranks, (double)all, at, got);
+		put_average(part, ranks, (double)all, f->range, at, got);
+		if (part != type)
+			put_average(part, ranks, (double)(IMAGINARY * all),
+				    -IMAGINARY * f->range,
+				    (uint8_t *)at + f->bytes,
+				    (const uint8_t *)got + f->bytes);
 		return;
 	}
 	if (op == DICOMM_AVG)

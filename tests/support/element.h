@@ -15,6 +15,9 @@
 
 extern const dicomm_datatype_t element_types[];
 extern const int element_ntypes;
+/* Types that have few operators or none */
+extern const dicomm_datatype_t element_more_types[];
+extern const int element_nmore_types;
 extern const dicomm_redop_t element_ops[]; /* built-in */
 extern const int element_nops;
 

@@ -627,7 +627,7 @@ static void compare(const struct trial *t, const struct trial_area *a,
 		    const char *which, const uint8_t *buffer)
 {
 	size_t b = element_bytes(t->type), i = 0, e;
-	char got[17], want[17], text[160];
+	char got[33], want[33], text[160];
 	ptrdiff_t off;
 
 	if (!a->memory || !memcmp(a->memory, a->image, a->bytes))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <check.h>
+#include <string.h>
 
 #include "src/base/type.h"
 #include "tests/support/runner.h"
@@ -33,6 +34,13 @@ static const struct {
 	{17, DICOMM_UINT16, "uint16", 2, false, false},
 	{18, DICOMM_FLOAT8E4M3FNUZ, "float8e4m3fnuz", 1, true, true},
 	{19, DICOMM_FLOAT8E5M2FNUZ, "float8e5m2fnuz", 1, true, true},
+	{20, DICOMM_BOOL, "bool", 1, false, false},
+	{21, DICOMM_COMPLEX64, "complex64", 8, true, false},
+	{22, DICOMM_COMPLEX128, "complex128", 16, true, false},
+	{23, DICOMM_BYTES2, "bytes2", 2, false, false},
+	{24, DICOMM_BYTES4, "bytes4", 4, false, false},
+	{25, DICOMM_BYTES8, "bytes8", 8, false, false},
+	{26, DICOMM_BYTES16, "bytes16", 16, false, false},
 };
 
 START_TEST(each_type_has_its_number_name_and_size)
@@ -50,7 +58,7 @@ END_TEST
 
 START_TEST(what_is_no_type_is_invalid_and_has_no_size)
 {
-	static const int bad[] = {-1, 12, 13, 14, 15, 20, 1000, -2147483647};
+	static const int bad[] = {-1, 12, 13, 14, 15, 27, 1000, -2147483647};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		dicomm_datatype_t type = (dicomm_datatype_t)bad[i];
@@ -85,6 +93,34 @@ START_TEST(each_operator_has_its_number_and_name)
 }
 END_TEST
 
+/* A letter for each built-in operator that a type has, in the order of their
+ * numbers. */
+START_TEST(each_type_has_its_operators)
+{
+	static const struct {
+		dicomm_datatype_t type;
+		const char *ops;
+	} has[] = {
+		{DICOMM_INT8, "+*><a&|^"}, {DICOMM_UINT64, "+*><a&|^"},
+		{DICOMM_FLOAT16, "+*><a"}, {DICOMM_FLOAT8E5M2FNUZ, "+*><a"},
+		{DICOMM_FLOAT64, "+*><a"}, {DICOMM_BOOL, "><&|^"},
+		{DICOMM_COMPLEX64, "+a"},  {DICOMM_COMPLEX128, "+a"},
+		{DICOMM_BYTES2, ""},       {DICOMM_BYTES16, ""},
+	};
+	static const char letters[] = "+*><a...........&|^";
+
+	for (size_t i = 0; i < sizeof(has) / sizeof(*has); i++) {
+		for (int op = 0; op < (int)sizeof(letters) - 1; op++)
+			ck_assert_msg(
+				op_fits((dicomm_redop_t)op, has[i].type) ==
+					(letters[op] != '.' &&
+					 strchr(has[i].ops, letters[op])),
+				"%s: %d", type_name(has[i].type), op);
+		ck_assert(type_reduces(has[i].type) == (has[i].ops[0] != 0));
+	}
+}
+END_TEST
+
 START_TEST(a_created_operator_has_a_name_but_is_not_built_in)
 {
 	ck_assert(!op_valid((dicomm_redop_t)0x100));
@@ -102,7 +138,7 @@ START_TEST(every_type_has_a_place_below_the_limit)
 
 	for (int i = 0; i < TYPE_LIMIT; i++)
 		types += type_valid((dicomm_datatype_t)i);
-	ck_assert_int_eq(types, 16);
+	ck_assert_int_eq(types, 23);
 }
 END_TEST
 
@@ -115,6 +151,7 @@ int main(void)
 			    (int)(sizeof(expected) / sizeof(*expected)));
 	tcase_add_test(tcase, what_is_no_type_is_invalid_and_has_no_size);
 	tcase_add_test(tcase, each_operator_has_its_number_and_name);
+	tcase_add_test(tcase, each_type_has_its_operators);
 	tcase_add_test(tcase,
 		       a_created_operator_has_a_name_but_is_not_built_in);
 	tcase_add_test(tcase, every_type_has_a_place_below_the_limit);

@@ -73,15 +73,14 @@ static bool name_operator(struct launch *l, dicomm_datatype_t type,
 			  dicomm_redop_t op, const char *verb, size_t *n,
 			  size_t *bytes)
 {
-	if (!type_valid(type) || !op_valid(op))
+	if (!op_fits(op, type))
 		return false;
+	type = type_plain(type, n);
 	*bytes = type_bytes(type);
 	switch (op) {
 	case DICOMM_BAND:
 	case DICOMM_BOR:
 	case DICOMM_BXOR:
-		if (type_is_float(type))
-			return false;
 		/* Bitwise operators have one kernel for all types, which works
 		 * on bytes. */
 		l->module = LAUNCH_I8;
@@ -178,8 +177,9 @@ bool launch_scale(struct launch *l, dicomm_datatype_t type, void *dst,
 		  size_t n)
 {
 	*l = (struct launch){.npointers = 3};
-	if (!type_valid(type))
+	if (!op_fits(DICOMM_SUM, type))
 		return false;
+	type = type_plain(type, &n);
 	name_kernel(l, type, "scale", "", true);
 	pointer(l, dst);
 	pointer(l, a);
@@ -195,8 +195,9 @@ bool launch_divide(struct launch *l, dicomm_datatype_t type, void *dst,
 	uint64_t scalar = divisor;
 
 	*l = (struct launch){.npointers = 3};
-	if (!type_valid(type) || !divisor || divisor > INT32_MAX)
+	if (!op_fits(DICOMM_AVG, type) || !divisor || divisor > INT32_MAX)
 		return false;
+	type = type_plain(type, &n);
 	name_kernel(l, type, "divide", "", false);
 	pointer(l, dst);
 	pointer(l, a);

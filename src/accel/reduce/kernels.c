@@ -1055,6 +1055,40 @@ GUARDED_DIVIDE(divide_u16)
 GUARDED_DIVIDE(divide_i32)
 GUARDED_DIVIDE(divide_u32)
 
+/* A complex number is a pair of floats, of which each is reduced by itself. */
+#define PAIRS(name, third, argument)                                        \
+	static void pairs_##name(void *dst, const void *a, third, size_t n) \
+	{                                                                   \
+		guarded_##name(dst, a, argument, 2 * n);                    \
+	}
+
+#define PAIRS_OP(name)                \
+	PAIRS(name, const void *b, b) \
+	PAIRS(name##_stream, const void *b, b)
+
+#define PAIRS_FLOAT(t)                               \
+	PAIRS_OP(sum_##t)                            \
+	PAIRS_OP(avg_##t)                            \
+	PAIRS(scale_##t, const void *scalar, scalar) \
+	PAIRS(divide_##t, long divisor, divisor)
+
+PAIRS_FLOAT(f32)
+PAIRS_FLOAT(f64)
+
+#define PAIRS_OPS(t, s)                          \
+	{                                        \
+		[DICOMM_SUM] = pairs_sum_##t##s, \
+		[DICOMM_AVG] = pairs_avg_##t##s, \
+	}
+
+/* Of bytes that are 0 or 1 */
+#define BOOL_OPS(s)                                                   \
+	{                                                             \
+		[DICOMM_MAX] = max_u8##s, [DICOMM_MIN] = min_u8##s,   \
+		[DICOMM_BAND] = band_u8##s, [DICOMM_BOR] = bor_u8##s, \
+		[DICOMM_BXOR] = bxor_u8##s,                           \
+	}
+
 #define INTEGER_OPS(i, u, s)                                            \
 	{                                                               \
 		[DICOMM_SUM] = sum_##u##s, [DICOMM_PROD] = prod_##u##s, \
@@ -1090,6 +1124,9 @@ GUARDED_DIVIDE(divide_u32)
 		[DICOMM_FLOAT8E5M2] = FLOAT_OPS(e5m2, s, ),         \
 		[DICOMM_FLOAT8E4M3FNUZ] = FLOAT_OPS(e4m3fnuz, s, ), \
 		[DICOMM_FLOAT8E5M2FNUZ] = FLOAT_OPS(e5m2fnuz, s, ), \
+		[DICOMM_BOOL] = BOOL_OPS(s),                        \
+		[DICOMM_COMPLEX64] = PAIRS_OPS(f32, s),             \
+		[DICOMM_COMPLEX128] = PAIRS_OPS(f64, s),            \
 	}
 
 #define NARROW_TYPES(verb)                                                    \
@@ -1114,12 +1151,16 @@ const struct reduce_kernels PASTE(reduce_kernels_, REDUCE_ISA) = {
 			[DICOMM_FLOAT32] = guarded_scale_f32,
 			[DICOMM_FLOAT64] = guarded_scale_f64,
 			NARROW_TYPES(guarded_scale),
+			[DICOMM_COMPLEX64] = pairs_scale_f32,
+			[DICOMM_COMPLEX128] = pairs_scale_f64,
 		},
 	.average =
 		{
 			[DICOMM_FLOAT32] = guarded_scale_f32,
 			[DICOMM_FLOAT64] = guarded_scale_f64,
 			NARROW_TYPES(guarded_average),
+			[DICOMM_COMPLEX64] = pairs_scale_f32,
+			[DICOMM_COMPLEX128] = pairs_scale_f64,
 		},
 	.divide =
 		{
@@ -1134,6 +1175,8 @@ const struct reduce_kernels PASTE(reduce_kernels_, REDUCE_ISA) = {
 			[DICOMM_FLOAT32] = guarded_divide_f32,
 			[DICOMM_FLOAT64] = guarded_divide_f64,
 			NARROW_TYPES(guarded_divide),
+			[DICOMM_COMPLEX64] = pairs_divide_f32,
+			[DICOMM_COMPLEX128] = pairs_divide_f64,
 		},
 	.unpack = {NARROW_TYPES(unpack)},
 	.add = {NARROW_TYPES(add)},

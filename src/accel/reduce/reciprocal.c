@@ -25,8 +25,9 @@ static __attribute__((noinline)) void divide(bool is_double, int ranks,
 void reciprocal_of(dicomm_datatype_t type, int ranks, void *scalar)
 {
 	fp_state was = fp_state_enter();
+	size_t numbers = 1;
 
 	assert(type_is_float(type) && ranks > 0);
-	divide(type == DICOMM_FLOAT64, ranks, scalar);
+	divide(type_plain(type, &numbers) == DICOMM_FLOAT64, ranks, scalar);
 	fp_state_leave(was);
 }

@@ -8,8 +8,8 @@
 
 #include "dicomm.h"
 
-/* Write 1 / ranks to *scalar: a float64 for DICOMM_FLOAT64, a float32 for all
- * other float types. */
+/* Write 1 / ranks to *scalar: a float64 for DICOMM_FLOAT64 and
+ * DICOMM_COMPLEX128, a float32 for all other float types. */
 void reciprocal_of(dicomm_datatype_t type, int ranks, void *scalar);
 
 #endif

@@ -167,8 +167,9 @@ static void fold_exact(reduce_fn fn, unsigned char *dst, const void *const *src,
 void reduce_fold(dicomm_datatype_t type, dicomm_redop_t op, void *dst,
 		 const void *const *src, int nsrc, size_t n)
 {
-	reduce_fn fn = reduce_kernel(type, op, false);
-	size_t elem = type_bytes(type);
+	dicomm_datatype_t plain = type_plain(type, &n);
+	reduce_fn fn = reduce_kernel(plain, op, false);
+	size_t elem = type_bytes(plain);
 	bool rounds =
 		type_is_narrow_float(type) &&
 		(op == DICOMM_SUM || op == DICOMM_AVG || op == DICOMM_PROD);
@@ -217,10 +218,11 @@ static void weigh(dicomm_datatype_t type, dicomm_datatype_t wide, void *acc,
 	}
 }
 
-void reduce_weighted(dicomm_datatype_t type, void *dst, const void *const *src,
+void reduce_weighted(dicomm_datatype_t given, void *dst, const void *const *src,
 		     const double *weight, int nsrc, size_t n)
 {
 	const struct reduce_kernels *k = kernels();
+	dicomm_datatype_t type = type_plain(given, &n);
 	dicomm_datatype_t wide =
 		type == DICOMM_FLOAT64 ? DICOMM_FLOAT64 : DICOMM_FLOAT32;
 	fp_state was = fp_state_enter();
