@@ -537,6 +537,8 @@ static void refuse_layouts(struct job_rank *me)
 		 s.target[0].stride[0] = 1, s.target[0].stride[1] = 1,
 		 s.target[1].hi[1] = s.source[0].hi[1] = s.source[1].hi[1] =
 			 2));
+	REFUSED("terms 2: type bool has no sum",
+		(s.t.type = DICOMM_BOOL, s.t.terms = 2));
 	REFUSED("takes no weights", s.t.weights = half);
 	REFUSED("weight 0 is nan",
 		(s.t.weights = nan_weight, s.t.type = DICOMM_FLOAT32));

@@ -840,6 +840,49 @@ START_TEST(averages_of_integers_are_sums_here)
 }
 END_TEST
 
+/* Complex numbers are pairs of floats, and bools are bytes. */
+START_TEST(pairs_are_reduced_as_twice_as_many_floats)
+{
+	static const dicomm_datatype_t of[][2] = {
+		{DICOMM_COMPLEX64, DICOMM_FLOAT32},
+		{DICOMM_COMPLEX128, DICOMM_FLOAT64}};
+	const double weights[3] = {0.5, -1, 3};
+	static unsigned char src[3][16 * LONG], got[16 * LONG], want[16 * LONG];
+	const void *from[3] = {src[0], src[1], src[2]};
+
+	for (size_t i = 0; i < 2; i++) {
+		dicomm_datatype_t pair = of[i][0], single = of[i][1];
+		size_t bytes = LONG * type_bytes(pair);
+
+		for (size_t s = 0; s < 3; s++)
+			for (size_t k = 0; k < 16 * LONG; k += 8) {
+				uint64_t x = random64();
+
+				memcpy(src[s] + k, &x, 8);
+			}
+		for (int n = 1; n <= 3; n++) {
+			reduce_fold(pair, DICOMM_SUM, got, from, n, LONG);
+			reduce_fold(single, DICOMM_SUM, want, from, n,
+				    2 * LONG);
+			ck_assert_mem_eq(got, want, bytes);
+		}
+		reduce_weighted(pair, got, from, weights, 3, LONG);
+		reduce_weighted(single, want, from, weights, 3, 2 * LONG);
+		ck_assert_mem_eq(got, want, bytes);
+		for (int stream = 0; stream < 2; stream++) {
+			reduce_kernel(pair, DICOMM_AVG, stream)(got, src[0],
+								src[1], LONG);
+			reduce_kernel(single, DICOMM_AVG,
+				      stream)(want, src[0], src[1], 2 * LONG);
+			ck_assert_mem_eq(got, want, bytes);
+		}
+		reduce_divide_kernel(pair)(got, src[0], 3, LONG);
+		reduce_divide_kernel(single)(want, src[0], 3, 2 * LONG);
+		ck_assert_mem_eq(got, want, bytes);
+	}
+}
+END_TEST
+
 START_TEST(the_best_instruction_set_is_chosen)
 {
 	int n = 0;
@@ -858,6 +901,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(c, setup, NULL);
 	tcase_set_timeout(c, 60);
+	tcase_add_test(c, pairs_are_reduced_as_twice_as_many_floats);
 	tcase_add_test(c, the_best_instruction_set_is_chosen);
 	tcase_add_loop_test(c, every_operator_matches_its_definition, 0, TYPES);
 	tcase_add_loop_test(c, any_length_at_any_address, 0, TYPES);
