@@ -22,6 +22,10 @@ const struct operation operations[OPERATIONS] = {
 	 .in_place = true, .checked_in_place = true},
 	{OPERATION_SCATTER, "scatter", "scatter_perf", .rooted = true,
 	 .in_place = true, .checked_in_place = true},
+	{OPERATION_GATHERV, "gatherv", "gatherv_perf", .rooted = true,
+	 .in_place = true, .checked_in_place = true},
+	{OPERATION_SCATTERV, "scatterv", "scatterv_perf", .rooted = true,
+	 .in_place = true, .checked_in_place = true},
 	/* In place, data may be overwritten before it is sent. */
 	{OPERATION_SENDRECV, "sendrecv", "sendrecv_perf", .in_place = true},
 	{OPERATION_BARRIER, "barrier", "barrier_perf", .in_place = true,
@@ -46,6 +50,12 @@ const struct operation *operation_find(const char *name)
 			return &operations[i];
 	}
 	return NULL;
+}
+
+bool operation_has_counts(const struct operation *op)
+{
+	return op->id == OPERATION_ALLTOALLV || op->id == OPERATION_GATHERV ||
+	       op->id == OPERATION_SCATTERV;
 }
 
 /* Returns a rank's share of a scattered buffer, which is a multiple of 16
@@ -79,9 +89,11 @@ struct geometry operation_geometry(const struct operation *op, size_t count,
 	switch (op->id) {
 	case OPERATION_ALLGATHER:
 	case OPERATION_GATHER:
+	case OPERATION_GATHERV:
 		return (struct geometry){part, whole, part, part, 0};
 	case OPERATION_REDUCE_SCATTER:
 	case OPERATION_SCATTER:
+	case OPERATION_SCATTERV:
 		return (struct geometry){whole, part, part, 0, part};
 	case OPERATION_ALLTOALL:
 		return (struct geometry){whole, whole, part, 0, 0};
@@ -172,6 +184,14 @@ dicomm_result_t operation_run(const struct call *c, const void *send,
 	case OPERATION_SCATTER:
 		return dicomm_scatter(send, recv, count, type, c->root, comm,
 				      stream);
+	case OPERATION_GATHERV:
+		return dicomm_gatherv(send, count, recv, c->part->recv_counts,
+				      c->part->recv_displs, type, c->root, comm,
+				      stream);
+	case OPERATION_SCATTERV:
+		return dicomm_scatterv(send, c->part->send_counts,
+				       c->part->send_displs, recv, count, type,
+				       c->root, comm, stream);
 	case OPERATION_SENDRECV:
 		return sendrecv(c, send, recv, comm, stream);
 	default:
@@ -202,6 +222,7 @@ bool operation_sent(const struct call *c, uint64_t seed, int k,
 		break;
 	case OPERATION_BROADCAST:
 	case OPERATION_SCATTER:
+	case OPERATION_SCATTERV:
 		if (c->rank != c->root)
 			piece->kind = PIECE_ZERO;
 		break;
@@ -266,6 +287,7 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 		whole.seed = rank_seed(seed, c->root);
 		break;
 	case OPERATION_SCATTER:
+	case OPERATION_SCATTERV:
 		whole.kind = PIECE_DATA;
 		whole.seed = rank_seed(seed, c->root);
 		whole.base = (size_t)c->rank * c->geometry.param;
@@ -278,6 +300,7 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 	case OPERATION_BARRIER:
 		return false;
 	case OPERATION_GATHER:
+	case OPERATION_GATHERV:
 		if (c->rank == c->root) {
 			parts = true;
 		} else if (in_place) {

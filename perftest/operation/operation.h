@@ -20,6 +20,8 @@ enum operation_id {
 	OPERATION_ALLTOALLV,
 	OPERATION_GATHER,
 	OPERATION_SCATTER,
+	OPERATION_GATHERV, /* of equal counts */
+	OPERATION_SCATTERV,
 	OPERATION_SENDRECV,
 	OPERATION_BARRIER,
 	OPERATIONS
@@ -36,6 +38,8 @@ struct operation {
 };
 
 extern const struct operation operations[OPERATIONS];
+/* Does the call take counts for each rank? */
+bool operation_has_counts(const struct operation *op);
 /* Finds an operation by its name or the name of its program, with or without a
  * directory. Returns NULL if there is none. */
 const struct operation *operation_find(const char *name);
@@ -76,7 +80,7 @@ struct call {
 	int root, rank, ranks;
 	struct geometry geometry;
 	const struct traffic *traffic;
-	const struct traffic_part *part; /* alltoallv only */
+	const struct traffic_part *part; /* if it has counts */
 };
 
 dicomm_result_t operation_run(const struct call *c, const void *send,

@@ -250,6 +250,14 @@ void traffic_part_set(struct traffic_part *p, const struct traffic *t, int rank,
 	}
 }
 
+void traffic_part_set_equal(struct traffic_part *p, int ranks, size_t count)
+{
+	for (int j = 0; j < ranks; j++) {
+		p->send_counts[j] = p->recv_counts[j] = count;
+		p->send_displs[j] = p->recv_displs[j] = (size_t)j * count;
+	}
+}
+
 void traffic_part_destroy(struct traffic_part *p)
 {
 	free(p->send_counts);

@@ -47,6 +47,8 @@ struct traffic_part {
 int traffic_part_create(struct traffic_part *p, int ranks);
 void traffic_part_set(struct traffic_part *p, const struct traffic *t, int rank,
 		      int ranks, size_t total, size_t bytes);
+/* `count` elements from and to each rank */
+void traffic_part_set_equal(struct traffic_part *p, int ranks, size_t count);
 void traffic_part_destroy(struct traffic_part *p);
 
 #endif

@@ -292,6 +292,9 @@ static void set_size(struct worker *w, const struct combination *c, size_t size)
 				&r->part, &s->traffic, r->rank, s->ranks,
 				w->geometry.param * (size_t)s->ranks * bytes,
 				bytes);
+		else if (operation_has_counts(op))
+			traffic_part_set_equal(&r->part, s->ranks,
+					       w->geometry.param);
 	}
 }
 

@@ -322,7 +322,7 @@ static void rank_open(struct session *s, struct session_rank *r)
 			     dicomm_comm_register(*r->comm, r->recv_base, bytes,
 						  &r->recv_handle));
 	}
-	if (o->op->id == OPERATION_ALLTOALLV &&
+	if (operation_has_counts(o->op) &&
 	    traffic_part_create(&r->part, s->ranks) < 0)
 		failure_end(FAILURE_INTERNAL, "out of memory");
 }

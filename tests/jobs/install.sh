@@ -56,9 +56,11 @@ done <<-END
 	barrier barrier_perf
 	broadcast broadcast_perf
 	gather gather_perf
+	gatherv gatherv_perf
 	reduce reduce_perf
 	reduce_scatter reduce_scatter_perf
 	scatter scatter_perf
+	scatterv scatterv_perf
 	sendrecv sendrecv_perf
 END
 (cd "$to/bin" && ls ./*_perf) | sed 's|^\./||' | sort >"$out/table"
