@@ -101,6 +101,22 @@ void id_forget(const dicomm_unique_id_t *id)
 	auth_forget(key, sizeof(key));
 }
 
+bool id_is_served(const dicomm_unique_id_t *id)
+{
+	uint8_t key[AUTH_KEY];
+	char address[SOCK_TEXT];
+	const char *why;
+	bool is;
+
+	if (!id_read(id, address, key, &why))
+		return false;
+	auth_forget(key, sizeof(key));
+	loop_lock();
+	is = id_server_is_open(address);
+	loop_unlock();
+	return is;
+}
+
 static dicomm_result_t serve_derived(const char *host_port,
 				     const uint8_t key[AUTH_KEY])
 {

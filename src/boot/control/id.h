@@ -16,6 +16,8 @@
 dicomm_result_t id_create(dicomm_unique_id_t *id);
 /* Stops serving an id of this process at once, because no rank will use it. */
 void id_forget(const dicomm_unique_id_t *id);
+/* Returns true if this process serves the id and ranks are still missing. */
+bool id_is_served(const dicomm_unique_id_t *id);
 /* Derives the same id on all ranks. Its inputs are host:port (DICOMM_COMM_ID),
  * other text that all ranks know ("" if there is none), and a secret
  * (DICOMM_COMM_KEY). Rank 0 listens at host:port and serves the id. A secret
