@@ -889,6 +889,52 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 #define DICOMM_SPLIT_NOCOLOR (-1)
 
 /**
+ * Make a communicator of some ranks of another one, by a call of these alone.
+ *
+ * New rank i is rank ranks[i] of the old communicator, which stays as it is.
+ * Its other ranks need not know; operations on it may go on meanwhile. The tag
+ * tells apart groups of the same ranks that are made at the same time. Like
+ * MPI_Comm_create_group().
+ *
+ * A member that does not come, or cannot take part, is named to the others. All
+ * have to come within DICOMM_BOOTSTRAP_TIMEOUT (config.bootstrap_timeout_ms)
+ * and then have as long again to connect. Members that give unlike lists or
+ * tags wait for each other, until then. Rank 0 of the old communicator passes
+ * their messages on: it may be no member, but must not have destroyed its
+ * handle. If any rank of the old communicator dies meanwhile, that communicator
+ * is broken, and so is the attempt.
+ *
+ * Order: a collective call of the members. A member of several groups makes
+ * them in an order that does not have two wait for each other.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm     communicator of which all members are ranks
+ * @param ranks    the members, each once, in the order of the new ranks; equal
+ *                 on all of them
+ * @param nranks   number of members, at least 1
+ * @param tag      equal on all members; any number
+ * @param newcomm  set to the handle of the new communicator; to NULL on failure
+ * @param config   options of the new communicator; NULL: those of the old one
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking; returned when all
+ *                                      members have called
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or this rank is no
+ *                                      member; nothing happened
+ * @retval DICOMM_ERR_TIMEOUT           members did not come; named
+ * @retval DICOMM_ERR_REMOTE            a rank died, or rank 0 or a member has
+ *                                      left the old communicator; named
+ * @retval others                       no new communicator; the old one may be
+ *                                      broken, dicomm_comm_get_async_error()
+ *                                      tells
+ */
+dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
+					 int nranks, int tag,
+					 dicomm_comm_t *newcomm,
+					 const dicomm_config_t *config);
+
+/**
  * Make a communicator of the ranks that remain when some are left out.
  *
  * The new ranks are the old ones in their order, less those in exclude and
