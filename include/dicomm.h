@@ -975,6 +975,73 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   const dicomm_config_t *config);
 
 /**
+ * Make the id by which ranks join a communicator that grows.
+ *
+ * One rank calls it, hands the id to the joiners by any means, and gives it to
+ * dicomm_comm_grow() itself. It serves the id as dicomm_get_unique_id() does,
+ * until all have come or DICOMM_BOOTSTRAP_TIMEOUT is over. One id serves one
+ * attempt to grow.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm  communicator that is to grow
+ * @param id    set to the id, with a fresh secret
+ *
+ * @retval DICOMM_SUCCESS               *id is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or id is NULL
+ * @retval others                       see dicomm_get_unique_id()
+ */
+dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
+					  dicomm_unique_id_t *id);
+
+/**
+ * Make a communicator of all ranks of another one and of new ranks.
+ *
+ * The old ranks keep their numbers, the new ones get those behind. The old
+ * communicator stays as it is, and is still to be destroyed. If the attempt
+ * fails it can go on to be used, and to grow by another id.
+ *
+ * A rank that does not come in time, dies, has the number of another one, or
+ * has another version or other settings, is named to all others, as in
+ * dicomm_comm_init_rank_config(). A joiner whose id has another secret is
+ * refused, and the others go on waiting for the right one. If a rank of the
+ * old communicator dies meanwhile, that communicator is broken. It has to work
+ * when it grows: after a death, shrink it first.
+ *
+ * Order: a collective call of all ranks, old and new. The old ones wait for
+ * each other first, as long as their old communicator would for an operation.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm     communicator that grows; NULL: this rank joins it
+ * @param nranks   number of ranks of the new communicator, more than the old
+ *                 one has
+ * @param id       from dicomm_comm_get_unique_id(): of each joiner, and of the
+ *                 old rank that has made it; NULL on the other old ranks, or
+ *                 the same id
+ * @param rank     of a joiner: its new rank, from the number of old ranks to
+ *                 nranks - 1, different on all; of an old rank: -1
+ * @param newcomm  set to the handle of the new communicator; to NULL on failure
+ * @param config   options of the new communicator; NULL: on an old rank those
+ *                 of the old one, on a joiner none. config.bootstrap is ignored
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking; on an old rank
+ *                                      returned when all old ranks have called
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; named. Or no old rank
+ *                                      has given an id
+ * @retval others                       no new communicator; see
+ *                                      dicomm_comm_init_rank_config(). The old
+ *                                      one may be broken,
+ *                                      dicomm_comm_get_async_error() tells
+ */
+dicomm_result_t dicomm_comm_grow(dicomm_comm_t comm, int nranks,
+				 const dicomm_unique_id_t *id, int rank,
+				 dicomm_comm_t *newcomm,
+				 const dicomm_config_t *config);
+
+/**
  * End a communicator in good order: complete what is queued, and take leave of
  * the peers.
  *
