@@ -977,10 +977,10 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 /**
  * Make the id by which ranks join a communicator that grows.
  *
- * One rank calls it, hands the id to the joiners by any means, and gives it to
- * dicomm_comm_grow() itself. It serves the id as dicomm_get_unique_id() does,
- * until all have come or DICOMM_BOOTSTRAP_TIMEOUT is over. One id serves one
- * attempt to grow.
+ * One rank calls it and hands the id to the joiners by any means; its next
+ * dicomm_comm_grow() of comm tells the other old ranks. It serves the id as
+ * dicomm_get_unique_id() does, until all have come or DICOMM_BOOTSTRAP_TIMEOUT
+ * is over. One id serves one attempt to grow.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1016,9 +1016,9 @@ dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
  * @param comm     communicator that grows; NULL: this rank joins it
  * @param nranks   number of ranks of the new communicator, more than the old
  *                 one has
- * @param id       from dicomm_comm_get_unique_id(): of each joiner, and of the
- *                 old rank that has made it; NULL on the other old ranks, or
- *                 the same id
+ * @param id       from dicomm_comm_get_unique_id(), of each joiner; on an old
+ *                 rank NULL, or the same id: if any old rank gives one, it
+ *                 counts, and else the one that an old rank has made
  * @param rank     of a joiner: its new rank, from the number of old ranks to
  *                 nranks - 1, different on all; of an old rank: -1
  * @param newcomm  set to the handle of the new communicator; to NULL on failure
@@ -1030,7 +1030,7 @@ dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
  *                                      returned when all old ranks have called
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
  * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; named. Or no old rank
- *                                      has given an id
+ *                                      has an id, or two have unlike ones
  * @retval others                       no new communicator; see
  *                                      dicomm_comm_init_rank_config(). The old
  *                                      one may be broken,

@@ -19,10 +19,14 @@
 #include "src/core/fault.h"
 #include "src/stream/submit.h"
 
+/* Where an old rank has its id from: from nowhere; from its call of
+ * comm_get_unique_id(); from its caller, which counts more. */
+enum source { NOWHERE, MADE, GIVEN };
+
 struct grow_args {
 	struct dicomm_comm *parent;
 	int ranks;
-	bool has_id;
+	enum source source;
 	dicomm_unique_id_t id;
 	dicomm_comm_t *out;
 	dicomm_config_t config; /* owned */
@@ -31,7 +35,7 @@ struct grow_args {
 /* What an old rank tells the others */
 struct grow_offer {
 	int32_t ranks;  /* to grow to */
-	int32_t has_id; /* was it given the id? */
+	int32_t source; /* enum source */
 	dicomm_unique_id_t id;
 	int32_t status; /* can it take part? */
 	char why[200];  /* if not */
@@ -46,13 +50,36 @@ static void free_grow(void *arg)
 	free(a);
 }
 
+/* Finds the id among those that the old ranks have. */
+static dicomm_result_t find_id(const struct grow_args *a,
+			       const struct grow_offer *offers,
+			       dicomm_unique_id_t *id)
+{
+	int giver = 0;
+
+	for (int r = 1; r < a->parent->ranks; r++)
+		if (offers[r].source > offers[giver].source)
+			giver = r;
+	if (offers[giver].source == NOWHERE)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "comm_grow: no rank of comm has an id: one of them "
+			    "has to call comm_get_unique_id()");
+	for (int r = giver + 1; r < a->parent->ranks; r++)
+		if (offers[r].source == offers[giver].source &&
+		    memcmp(&offers[r].id, &offers[giver].id, sizeof(*id)) != 0)
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "comm_grow: ranks %d and %d have unlike "
+				    "ids",
+				    giver, r);
+	*id = offers[giver].id;
+	return DICOMM_SUCCESS;
+}
+
 /* All old ranks find the same. */
 static dicomm_result_t check_offers(const struct grow_args *a,
-				    const struct grow_offer *offers,
-				    dicomm_unique_id_t *id)
+				    const struct grow_offer *offers)
 {
 	struct control *c = a->parent->control;
-	int giver = -1;
 
 	for (int r = 0; r < a->parent->ranks; r++) {
 		const struct grow_offer *o = &offers[r];
@@ -68,23 +95,7 @@ static dicomm_result_t check_offers(const struct grow_args *a,
 				    "comm_grow: rank %d (%s) could not join: "
 				    "%s",
 				    r, control_where(c, r), o->why);
-		if (!o->has_id)
-			continue;
-		if (giver >= 0 &&
-		    memcmp(&o->id, &offers[giver].id, sizeof(o->id)) != 0)
-			return FAIL(DICOMM_ERR_INVALID_USAGE,
-				    "comm_grow: ranks %d and %d give unlike "
-				    "ids",
-				    giver, r);
-		if (giver < 0)
-			giver = r;
 	}
-	if (giver < 0)
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "comm_grow: id is NULL on all ranks of comm: one "
-			    "of them has to give that of "
-			    "comm_get_unique_id()");
-	*id = offers[giver].id;
 	return DICOMM_SUCCESS;
 }
 
@@ -99,7 +110,7 @@ static dicomm_result_t grow_among(struct grow_args *a,
 
 	memset(&mine, 0, sizeof(mine));
 	mine.ranks = a->ranks;
-	mine.has_id = a->has_id;
+	mine.source = (int32_t)a->source;
 	mine.id = a->id;
 	status = comm_start_prepare(&start, a->ranks, parent->rank, &a->config,
 				    parent, NULL);
@@ -110,14 +121,16 @@ static dicomm_result_t grow_among(struct grow_args *a,
 				   parent->timeout_ms);
 	auth_forget(&mine, sizeof(mine));
 	if (status == DICOMM_SUCCESS)
-		status = check_offers(a, offers, &id);
+		status = check_offers(a, offers);
+	if (status == DICOMM_SUCCESS)
+		status = find_id(a, offers, &id);
 	if (status == DICOMM_SUCCESS) {
 		status = comm_start_join(start, a->out, &id);
 		auth_forget(&id, sizeof(id));
 		return status;
 	}
 	/* The joiners need not wait. */
-	if (a->has_id && id_is_served(&a->id))
+	if (a->source != NOWHERE && id_is_served(&a->id))
 		control_cannot_open(&a->id, parent->rank, a->ranks);
 	if (start)
 		comm_start_refuse(start);
@@ -192,10 +205,12 @@ static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 	a->parent = comm;
 	a->ranks = nranks;
 	a->out = newcomm;
-	if (id) {
-		a->has_id = true;
-		a->id = *id;
+	if (id || *comm->grow_id.text) {
+		a->source = id ? GIVEN : MADE;
+		a->id = id ? *id : comm->grow_id;
 	}
+	/* It is for one attempt. */
+	auth_forget(&comm->grow_id, sizeof(comm->grow_id));
 	status = comm_config_copy(&a->config, config ? config : &comm->config);
 	if (status != DICOMM_SUCCESS) {
 		free(a);
@@ -241,5 +256,7 @@ dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_get_unique_id: id is NULL");
-	return id_create(id);
+	TRY(id_create(id));
+	comm->grow_id = *id;
+	return DICOMM_SUCCESS;
 }

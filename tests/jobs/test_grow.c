@@ -102,7 +102,9 @@ static dicomm_comm_t grow_as(dicomm_comm_t comm, int n, int rank, int attempt)
 		take_id(attempt, &id);
 	else if (rank == 0)
 		hand_out(comm, &id);
-	JOB_TRY(dicomm_comm_grow(comm, n, comm && rank ? NULL : &id,
+	/* In the second attempt the old ranks know it from who has made it. */
+	JOB_TRY(dicomm_comm_grow(comm, n,
+				 comm && (rank || attempt) ? NULL : &id,
 				 comm ? -1 : rank, &grown, NULL));
 	check_works(grown, n, rank);
 	return grown;
@@ -382,6 +384,11 @@ static void ask_wrongly(struct job_rank *me)
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	dicomm_comm_t c = NULL;
 
+	JOB_REFUSED(dicomm_comm_grow(me->comm, 3, NULL, -1, &c, NULL),
+		    DICOMM_ERR_INVALID_USAGE, "no rank of comm has an id");
+	JOB_REFUSED(
+		dicomm_comm_grow(me->comm, 3 + me->rank, NULL, -1, &c, NULL),
+		DICOMM_ERR_INVALID_USAGE, "rank 1 (");
 	JOB_TRY(dicomm_comm_get_unique_id(me->comm, &id));
 	JOB_REFUSED(dicomm_comm_get_unique_id(me->comm, NULL),
 		    DICOMM_ERR_INVALID_ARGUMENT, "id is NULL");
@@ -399,13 +406,11 @@ static void ask_wrongly(struct job_rank *me)
 	WRONG("comm and id are NULL", NULL, 3, NULL, 2, &c, NULL);
 	WRONG("rank 3: not in 0 .. 2", NULL, 3, &id, 3, &c, NULL);
 #undef WRONG
-	/* What all old ranks find, they find at once. */
-	JOB_REFUSED(dicomm_comm_grow(me->comm, 3, NULL, -1, &c, NULL),
-		    DICOMM_ERR_INVALID_USAGE, "NULL on all ranks");
-	JOB_REFUSED(
-		dicomm_comm_grow(me->comm, 3 + me->rank, NULL, -1, &c, NULL),
-		DICOMM_ERR_INVALID_USAGE, "rank 1 (");
 	JOB_REFUSED(dicomm_comm_grow(me->comm, 3, &id, -1, &c, NULL),
+		    DICOMM_ERR_INVALID_USAGE, "unlike ids");
+	/* Each has its own, made but not given */
+	JOB_TRY(dicomm_comm_get_unique_id(me->comm, &id));
+	JOB_REFUSED(dicomm_comm_grow(me->comm, 3, NULL, -1, &c, NULL),
 		    DICOMM_ERR_INVALID_USAGE, "unlike ids");
 	config.device = me->rank ? "nowhere:0" : NULL;
 	JOB_REFUSED(dicomm_comm_grow(me->comm, 3, me->rank ? NULL : &id, -1, &c,
