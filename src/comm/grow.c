@@ -130,8 +130,9 @@ static dicomm_result_t grow_among(struct grow_args *a,
 		return status;
 	}
 	/* The joiners need not wait. */
-	if (a->source != NOWHERE && id_is_served(&a->id))
-		control_cannot_open(&a->id, parent->rank, a->ranks);
+	if (a->source != NOWHERE)
+		id_refuse(&a->id, status, log_last_error(),
+			  a->ranks - parent->ranks);
 	if (start)
 		comm_start_refuse(start);
 	return status;

@@ -16,7 +16,7 @@
 #include "tests/support/storm.h"
 
 #define PATIENCE_S 20.0
-#define COME_MS 1500
+#define COME_MS 1000
 #define COUNT 1000
 
 static const char *const routes[] = {"DICOMM_TRANSPORTS=shm",
@@ -264,7 +264,7 @@ static void join_badly(enum harm harm, const dicomm_config_t *config)
 	if (harm == IT_DIES) {
 		/* Once it has joined the others on the way */
 		signal(SIGALRM, die);
-		ualarm(300000, 0);
+		ualarm(200000, 0);
 	}
 	if (harm == WRONG_SECRET)
 		spoil(&id);
@@ -299,7 +299,7 @@ static void spoil_growth(struct job_rank *me)
 			hand_out(me->comm, &id);
 		JOB_TRY(dicomm_barrier(me->comm, NULL));
 		if (harm == IT_DIES)
-			job_sleep_ms(1000);
+			job_sleep_ms(600);
 		begin = job_seconds();
 		JOB_REFUSED(dicomm_comm_grow(me->comm, 3, me->rank ? NULL : &id,
 					     -1, &grown, &config),
@@ -376,6 +376,45 @@ START_TEST(an_old_rank_dies)
 }
 END_TEST
 
+/* ---- old ranks that disagree ---- */
+
+/* The joiner, which has come already, hears of it at once, too. */
+static void disagree(struct job_rank *me)
+{
+	dicomm_comm_t grown = NULL;
+	dicomm_unique_id_t id;
+	double begin;
+
+	begin_with(me, 2);
+	if (me->rank == 0)
+		hand_out(me->comm, &id);
+	else
+		take_id(0, &id);
+	job_barrier();
+	begin = job_seconds();
+	if (me->comm)
+		job_sleep_ms(300);
+	JOB_REFUSED(dicomm_comm_grow(me->comm, 3 + (me->rank == 1), &id,
+				     me->comm ? -1 : 2, &grown, NULL),
+		    DICOMM_ERR_INVALID_USAGE, "rank 1 (");
+	JOB_CHECK(!grown, "there is a handle");
+	prompt_check("old ranks disagree", job_seconds() - begin, 0.3);
+	if (!me->comm)
+		return;
+	check_works(me->comm, 2, me->rank);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(old_ranks_disagree)
+{
+	job_run(&(struct job){.run = disagree,
+			      .ranks = 3,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 static void ask_wrongly(struct job_rank *me)
@@ -437,6 +476,7 @@ int main(void)
 	tcase_add_loop_test(t, one_becomes_many, 0, ROUTES);
 	tcase_add_loop_test(t, who_spoils_growth_is_named, 0, HARMS);
 	tcase_add_loop_test(t, an_old_rank_dies, 0, 2);
+	tcase_add_test(t, old_ranks_disagree);
 	tcase_add_test(t, wrong_arguments_are_named);
 	suite_add_tcase(s, t);
 	prompt_add(s);
