@@ -144,6 +144,7 @@
  * shorter messages, and no MPI_ANY_TAG; for tags and MPI_ANY_SOURCE see
  * dicomm_recv_tag(). There are no derived types, and of user-defined operators
  * only dicomm_redop_create_premulsum(). MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR,
+ * MPI_Comm_create_group() is dicomm_comm_create_group(),
  * MPI_Reduce_scatter() is dicomm_reduce_scatterv() and MPI_Reduce_local() is
  * dicomm_reduce_local().
  */
