@@ -236,9 +236,10 @@ static dicomm_result_t lead(const struct group_args *a, dicomm_result_t mine,
 	if (!r.numbers || !r.came) {
 		free(r.numbers);
 		free(r.came);
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_create_group: no memory for %d ranks",
-			    a->count);
+		/* The others wait for an answer. */
+		return fault_raise(
+			a->parent, DICOMM_ERR_NO_MEMORY, a->parent->rank, true,
+			"comm_create_group: no memory for %d ranks", a->count);
 	}
 	if (mine != DICOMM_SUCCESS) {
 		snprintf(text, sizeof(text),
