@@ -177,6 +177,17 @@ static dicomm_result_t check_id(const dicomm_unique_id_t *id)
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "comm_grow: id: %s", why);
 }
 
+/* The communicator was broken before this rank came to grow it: joiners need
+ * not wait. */
+static void refuse_early(const struct dicomm_comm *comm, int nranks,
+			 const dicomm_unique_id_t *id, dicomm_result_t status)
+{
+	if (comm->magic != COMM_MAGIC || comm_is_child(comm) || !fault_is(comm))
+		return;
+	id_refuse(id ? id : &comm->grow_id, status, log_last_error(),
+		  nranks - comm->ranks);
+}
+
 /* One of the old ranks. */
 static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 			    const dicomm_unique_id_t *id, int rank,
@@ -187,7 +198,11 @@ static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 	struct grow_args *a;
 	dicomm_result_t status;
 
-	TRY(comm_check_slow(comm, f));
+	status = comm_check_slow(comm, f);
+	if (status != DICOMM_SUCCESS) {
+		refuse_early(comm, nranks, id, status);
+		return status;
+	}
 	if (nranks <= comm->ranks || nranks > CONTROL_RANKS_MAX)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: nranks %d: not more than the %d ranks of "
