@@ -145,8 +145,9 @@
  * dicomm_recv_tag(). There are no derived types, and of user-defined operators
  * only dicomm_redop_create_premulsum(). Instead of MPI_Alltoallw() and
  * MPI_BOTTOM there are lists of buffers (dicomm_alltoallv_list()).
- * MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR, MPI_Reduce_scatter() is
- * dicomm_reduce_scatterv() and MPI_Reduce_local() is dicomm_reduce_local().
+ * MPI_UNDEFINED is DICOMM_SPLIT_NOCOLOR, MPI_Comm_create_group() is
+ * dicomm_comm_create_group(), MPI_Reduce_scatter() is dicomm_reduce_scatterv()
+ * and MPI_Reduce_local() is dicomm_reduce_local().
  */
 #ifndef DICOMM_H
 #define DICOMM_H
@@ -907,6 +908,52 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 #define DICOMM_SPLIT_NOCOLOR (-1)
 
 /**
+ * Make a communicator of some ranks of another one, by a call of these alone.
+ *
+ * New rank i is rank ranks[i] of the old communicator, which stays as it is.
+ * Its other ranks need not know; operations on it may go on meanwhile. The tag
+ * tells apart groups of the same ranks that are made at the same time. Like
+ * MPI_Comm_create_group().
+ *
+ * A member that does not come, or cannot take part, is named to the others. All
+ * have to come within DICOMM_BOOTSTRAP_TIMEOUT (config.bootstrap_timeout_ms)
+ * and then have as long again to connect. Members that give unlike lists or
+ * tags wait for each other, until then. Rank 0 of the old communicator passes
+ * their messages on: it may be no member, but must not have destroyed its
+ * handle. If any rank of the old communicator dies meanwhile, that communicator
+ * is broken, and so is the attempt.
+ *
+ * Order: a collective call of the members. A member of several groups makes
+ * them in an order that does not have two wait for each other.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm     communicator of which all members are ranks
+ * @param ranks    the members, each once, in the order of the new ranks; equal
+ *                 on all of them
+ * @param nranks   number of members, at least 1
+ * @param tag      equal on all members; any number
+ * @param newcomm  set to the handle of the new communicator; to NULL on failure
+ * @param config   options of the new communicator; NULL: those of the old one
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking; returned when all
+ *                                      members have called
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or this rank is no
+ *                                      member; nothing happened
+ * @retval DICOMM_ERR_TIMEOUT           members did not come; named
+ * @retval DICOMM_ERR_REMOTE            a rank died, or rank 0 or a member has
+ *                                      left the old communicator; named
+ * @retval others                       no new communicator; the old one may be
+ *                                      broken, dicomm_comm_get_async_error()
+ *                                      tells
+ */
+dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
+					 int nranks, int tag,
+					 dicomm_comm_t *newcomm,
+					 const dicomm_config_t *config);
+
+/**
  * Make a communicator of the ranks that remain when some are left out.
  *
  * The new ranks are the old ones in their order, less those in exclude and
@@ -945,6 +992,73 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   int nexclude, dicomm_comm_t *newcomm,
 				   const dicomm_config_t *config);
+
+/**
+ * Make the id by which ranks join a communicator that grows.
+ *
+ * One rank calls it and hands the id to the joiners by any means; its next
+ * dicomm_comm_grow() of comm tells the other old ranks. It serves the id as
+ * dicomm_get_unique_id() does, until all have come or DICOMM_BOOTSTRAP_TIMEOUT
+ * is over. One id serves one attempt to grow.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm  communicator that is to grow
+ * @param id    set to the id, with a fresh secret
+ *
+ * @retval DICOMM_SUCCESS               *id is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or id is NULL
+ * @retval others                       see dicomm_get_unique_id()
+ */
+dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
+					  dicomm_unique_id_t *id);
+
+/**
+ * Make a communicator of all ranks of another one and of new ranks.
+ *
+ * The old ranks keep their numbers, the new ones get those behind. The old
+ * communicator stays as it is, and is still to be destroyed. If the attempt
+ * fails it can go on to be used, and to grow by another id.
+ *
+ * A rank that does not come in time, dies, has the number of another one, or
+ * has another version or other settings, is named to all others, as in
+ * dicomm_comm_init_rank_config(). A joiner whose id has another secret is
+ * refused, and the others go on waiting for the right one. If a rank of the
+ * old communicator dies meanwhile, that communicator is broken. It has to work
+ * when it grows: after a death, shrink it first.
+ *
+ * Order: a collective call of all ranks, old and new. The old ones wait for
+ * each other first, as long as their old communicator would for an operation.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm     communicator that grows; NULL: this rank joins it
+ * @param nranks   number of ranks of the new communicator, more than the old
+ *                 one has
+ * @param id       from dicomm_comm_get_unique_id(), of each joiner; on an old
+ *                 rank NULL, or the same id: if any old rank gives one, it
+ *                 counts, and else the one that an old rank has made
+ * @param rank     of a joiner: its new rank, from the number of old ranks to
+ *                 nranks - 1, different on all; of an old rank: -1
+ * @param newcomm  set to the handle of the new communicator; to NULL on failure
+ * @param config   options of the new communicator; NULL: on an old rank those
+ *                 of the old one, on a joiner none. config.bootstrap is ignored
+ *
+ * @retval DICOMM_SUCCESS               the new communicator is ready
+ * @retval DICOMM_IN_PROGRESS           see config.blocking; on an old rank
+ *                                      returned when all old ranks have called
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; named. Or no old rank
+ *                                      has an id, or two have unlike ones
+ * @retval others                       no new communicator; see
+ *                                      dicomm_comm_init_rank_config(). The old
+ *                                      one may be broken,
+ *                                      dicomm_comm_get_async_error() tells
+ */
+dicomm_result_t dicomm_comm_grow(dicomm_comm_t comm, int nranks,
+				 const dicomm_unique_id_t *id, int rank,
+				 dicomm_comm_t *newcomm,
+				 const dicomm_config_t *config);
 
 /**
  * End a communicator in good order: complete what is queued, and take leave of

@@ -409,6 +409,69 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int nexclude,
 }
 NCCL_ALIAS(ncclCommShrink);
 
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+	dicomm_unique_id_t made;
+	dicomm_result_t status;
+
+	if (!id)
+		return nccl_refuse(ncclInvalidArgument, "%s: id is NULL",
+				   __func__);
+	if (!nccl_enter(comm))
+		return nccl_handle_refuse(__func__, comm);
+	status = dicomm_comm_get_unique_id(comm->comm, &made);
+	nccl_leave(comm);
+	if (status == DICOMM_SUCCESS)
+		memcpy(id, &made, sizeof(*id));
+	return nccl_from(status);
+}
+NCCL_ALIAS(ncclCommGetUniqueId);
+
+/* Who joins has no communicator, but an id, and the device of its thread. */
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id,
+			  int rank, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+	struct nccl_task t = {.f = __func__,
+			      .kind = NCCL_TASK_GROW,
+			      .comm = comm,
+			      .nranks = nranks,
+			      .rank = rank,
+			      .has_id = id != NULL};
+	struct nccl_device device;
+	ncclResult_t result = ncclSuccess;
+
+	nccl_look_around();
+	if (!newcomm)
+		return refused(nccl_refuse(ncclInvalidArgument,
+					   "%s: newcomm is NULL", __func__));
+	*newcomm = NULL;
+	if (!comm && !id)
+		return refused(nccl_refuse(ncclInvalidArgument,
+					   "%s: comm and uniqueId are NULL: a "
+					   "rank that joins needs the id",
+					   __func__));
+	if (id)
+		result = check_id(__func__, id);
+	if (result != ncclSuccess)
+		return refused(result);
+	if (id)
+		memcpy(&t.id, id, sizeof(t.id));
+	if (comm) {
+		if (!inherit(&t, comm, NCCL_IN(NCCL_LIVE), config, &result))
+			return refused(result);
+	} else {
+		result = nccl_config_read(__func__, config, &t.options);
+		if (result != ncclSuccess)
+			return refused(result);
+		nccl_device_current(&device);
+		memcpy(t.device, device.name, sizeof(t.device));
+	}
+	if (!make_handle(&t))
+		return refused(ncclSystemError);
+	return submit(&t, newcomm);
+}
+NCCL_ALIAS(ncclCommGrow);
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
 	struct nccl_task t = {

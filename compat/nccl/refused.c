@@ -14,25 +14,8 @@ static ncclResult_t lacking(const char *f, const char *what)
 	return nccl_group_open() ? nccl_group_fail(result) : result;
 }
 
-#define GROW \
-	"growing a communicator by new ranks (make a new one of all instead)"
 #define ONE_SIDED "one-sided communication (put, signal, wait)"
 #define DEVICE "the device interface, by which kernels communicate"
-
-ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
-{
-	return lacking(__func__, GROW);
-}
-NCCL_ALIAS(ncclCommGetUniqueId);
-
-ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id,
-			  int rank, ncclComm_t *newcomm, ncclConfig_t *config)
-{
-	if (newcomm)
-		*newcomm = NULL;
-	return lacking(__func__, GROW);
-}
-NCCL_ALIAS(ncclCommGrow);
 
 ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
 			   int peer, ncclWindow_t win, size_t offset,

@@ -54,6 +54,17 @@ static dicomm_result_t shrink(struct nccl_task *t)
 				  &t->out, t->options.given ? &config : NULL);
 }
 
+/* By an old rank, or by one that joins. */
+static dicomm_result_t grow(struct nccl_task *t)
+{
+	dicomm_config_t config;
+
+	set_config(&config, t);
+	return dicomm_comm_grow(t->comm ? t->comm->comm : NULL, t->nranks,
+				t->has_id ? &t->id : NULL, t->rank, &t->out,
+				t->comm && !t->options.given ? NULL : &config);
+}
+
 static dicomm_result_t gone(struct nccl_task *t)
 {
 	nccl_handle_refuse(t->f, t->comm);
@@ -163,6 +174,10 @@ void nccl_task_start(struct nccl_task *t)
 	case NCCL_TASK_SHRINK:
 		t->status = with_parent(
 			t, NCCL_IN(NCCL_LIVE) | NCCL_IN(NCCL_REVOKED), shrink);
+		break;
+	case NCCL_TASK_GROW:
+		t->status = t->comm ? with_parent(t, NCCL_IN(NCCL_LIVE), grow)
+				    : grow(t);
 		break;
 	case NCCL_TASK_FINALIZE:
 		t->status = finalize(t);

@@ -12,6 +12,7 @@ enum nccl_task_kind {
 	NCCL_TASK_INIT,
 	NCCL_TASK_SPLIT,
 	NCCL_TASK_SHRINK,
+	NCCL_TASK_GROW,
 	NCCL_TASK_FINALIZE,
 	NCCL_TASK_DESTROY,
 };
@@ -19,13 +20,14 @@ enum nccl_task_kind {
 struct nccl_task {
 	const char *f; /* who was called */
 	enum nccl_task_kind kind;
-	struct ncclComm *comm; /* that it is done to; NULL: init */
+	struct ncclComm *comm; /* that it is done to; NULL: init, or to join */
 	struct ncclComm *made; /* NULL: none */
 	dicomm_comm_t out;     /* what the library makes for it */
 	struct nccl_options options;
 	char device[32];
 	int nranks, rank;
 	dicomm_unique_id_t id;
+	bool has_id; /* to grow */
 	int color, key;
 	int *exclude, nexclude; /* owned */
 	dicomm_result_t status; /* of its start */

@@ -122,7 +122,7 @@ dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 			    "comm_init_rank: out of memory");
 	sem_init(&a->go, 0, 0);
 	status = comm_create(&a->comm, nranks, rank, config);
-	if (status == DICOMM_SUCCESS && parent)
+	if (status == DICOMM_SUCCESS && was)
 		status = topology_inherit(a->comm, parent, was);
 	if (status == DICOMM_SUCCESS && a->comm->blocking)
 		a->parent = parent;
@@ -133,6 +133,11 @@ dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 	else
 		comm_start_refuse(a);
 	return status;
+}
+
+int comm_start_patience(const struct comm_start *a)
+{
+	return a->comm->join_ms;
 }
 
 void comm_start_refuse(struct comm_start *a)

@@ -163,6 +163,8 @@ struct dicomm_comm {
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
+	/* By which it is to grow, made by this rank; "": none */
+	dicomm_unique_id_t grow_id;
 	struct select_table table;
 	/* All ranks are on one host, but some pair has no shared memory. Then
 	 * each rank counts as a host of its own in the table of links. */

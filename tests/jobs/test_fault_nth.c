@@ -275,6 +275,24 @@ static dicomm_result_t split(struct run *r)
 	return status;
 }
 
+static dicomm_result_t create_group(struct run *r)
+{
+	static const int both[] = {1, 0};
+	dicomm_comm_t child = NULL;
+	dicomm_result_t status;
+
+	job_barrier();
+	arm(r);
+	status =
+		dicomm_comm_create_group(r->me->comm, both, 2, 3, &child, NULL);
+	status = try_child(status, child);
+	disarm(r);
+	if (status != DICOMM_SUCCESS && child)
+		dicomm_comm_abort(child);
+	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
 static dicomm_result_t shrink(struct run *r)
 {
 	dicomm_comm_t child = NULL;
@@ -463,6 +481,10 @@ static const struct scenario scenarios[] = {
 	 .run = stream},
 	{.name = "group", .variants = 2, .stride = 13, .run = group},
 	{.name = "split", .variants = 1, .stride = 37, .run = split},
+	{.name = "create group",
+	 .variants = 1,
+	 .stride = 37,
+	 .run = create_group},
 	{.name = "shrink", .variants = 1, .stride = 37, .run = shrink},
 	{.name = "things", .variants = 1, .run = things},
 	{.name = "finalize", .variants = 1, .run = finalize},

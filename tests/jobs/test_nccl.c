@@ -7,6 +7,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -461,6 +462,97 @@ START_TEST(a_thread_is_many_ranks_by_a_group)
 {
 	job_run(&(struct job){
 		.run = grouped_init, .ranks = 1, .bare = true, QUIET});
+}
+END_TEST
+
+/* Four of one thread, of which the first two were there before; the id is told
+ * to the old ones by the one that has made it. */
+static void grow_in_a_group(struct job_rank *me)
+{
+	ncclComm_t old[2], grown[4], none = NULL;
+	ncclUniqueId id, other;
+	int n = 0, x[4], y[4];
+
+	(void)me;
+	MUST(ncclCommInitAll(old, 2, NULL));
+	REFUSES(ncclCommGetUniqueId(old[0], NULL), ARGUMENT, "id is NULL");
+	REFUSES(ncclCommGetUniqueId(NULL, &id), ARGUMENT, "comm");
+	MUST(ncclCommGetUniqueId(old[1], &id));
+	memset(&other, 0, sizeof(other));
+	REFUSES(ncclCommGrow(old[0], 4, &id, -1, NULL, NULL), ARGUMENT,
+		"newcomm is NULL");
+	REFUSES(ncclCommGrow(NULL, 4, NULL, 2, &none, NULL), ARGUMENT,
+		"needs the id");
+	REFUSES(ncclCommGrow(NULL, 4, &other, 2, &none, NULL), ARGUMENT,
+		"all zeros");
+	REFUSES(ncclCommGrow(old[0], 2, &id, -1, &none, NULL), ARGUMENT,
+		"nranks 2");
+	JOB_CHECK(!none, "a handle");
+	MUST(ncclGroupStart());
+	for (int r = 0; r < 4; r++)
+		MUST(ncclCommGrow(r < 2 ? old[r] : NULL, 4, r < 2 ? NULL : &id,
+				  r < 2 ? -1 : r, &grown[r], NULL));
+	MUST(ncclGroupEnd());
+	MUST(ncclGroupStart());
+	for (int r = 0; r < 4; r++) {
+		x[r] = 10 + r;
+		MUST(ncclAllReduce(&x[r], &y[r], 1, ncclInt32, ncclSum,
+				   grown[r], NULL));
+	}
+	MUST(ncclGroupEnd());
+	for (int r = 0; r < 4; r++) {
+		MUST(ncclCommUserRank(grown[r], &n));
+		JOB_CHECK(n == r && y[r] == 46, "rank %d is %d, sum %d", r, n,
+			  y[r]);
+	}
+	MUST(ncclGroupStart());
+	for (int r = 0; r < 2; r++)
+		MUST(ncclCommDestroy(old[r]));
+	for (int r = 0; r < 4; r++)
+		MUST(ncclCommDestroy(grown[r]));
+	MUST(ncclGroupEnd());
+}
+
+START_TEST(a_thread_grows_by_a_group)
+{
+	job_run(&(struct job){
+		.run = grow_in_a_group, .ranks = 1, .bare = true, QUIET});
+}
+END_TEST
+
+/* The last rank of the job joins the others. */
+static void grow_by_one(struct job_rank *me)
+{
+	struct {
+		_Atomic int made;
+		ncclUniqueId id;
+	} *board = job_board();
+	int joins = me->rank == me->ranks - 1, sum = 0, x = me->rank + 1;
+	ncclComm_t comm = NULL, grown = NULL;
+	struct job_rank as = *me;
+
+	as.ranks--;
+	comm = joins ? (job_id(), NULL) : join(&as);
+	if (me->rank == 0) {
+		MUST(ncclCommGetUniqueId(comm, &board->id));
+		atomic_store(&board->made, 1);
+	}
+	while (!atomic_load(&board->made))
+		usleep(200);
+	MUST(ncclCommGrow(comm, me->ranks,
+			  joins || me->rank == 0 ? &board->id : NULL,
+			  joins ? me->rank : -1, &grown, NULL));
+	MUST(ncclAllReduce(&x, &sum, 1, ncclInt32, ncclSum, grown, NULL));
+	JOB_CHECK(sum == me->ranks * (me->ranks + 1) / 2, "sum %d", sum);
+	if (comm)
+		MUST(ncclCommDestroy(comm));
+	MUST(ncclCommDestroy(grown));
+}
+
+START_TEST(a_rank_joins)
+{
+	job_run(&(struct job){
+		.run = grow_by_one, .ranks = 3, .bare = true, QUIET});
 }
 END_TEST
 
@@ -1036,12 +1128,9 @@ static void lacking(struct job_rank *me)
 			      .algSelection = "ring",
 			      .forceAlgSelection = 1};
 	ncclEncryptionConfig_t e = {.size = sizeof(e), .magic = NCCL_API_MAGIC};
-	ncclComm_t comm = join(me), bigger = comm;
+	ncclComm_t comm = join(me);
 	int x = 1;
 
-	REFUSES(ncclCommGrow(comm, 3, NULL, -1, &bigger, NULL), USAGE,
-		"growing a communicator");
-	JOB_CHECK(!bigger, "a handle");
 	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, NULL, 0, 0, 0, 0, comm,
 			      NULL),
 		USAGE, "one-sided");
@@ -1180,6 +1269,8 @@ int main(void)
 	tcase_add_test(tcase, memory_is_allocated_registered_and_a_window);
 	tcase_add_test(tcase, init_all_makes_ranks_of_one_process);
 	tcase_add_test(tcase, a_thread_is_many_ranks_by_a_group);
+	tcase_add_test(tcase, a_thread_grows_by_a_group);
+	tcase_add_test(tcase, a_rank_joins);
 	tcase_add_loop_test(tcase, split_and_shrink_make_smaller_ones, 0, 2);
 	tcase_add_test(tcase, what_was_revoked_can_be_shrunk);
 	tcase_add_test(tcase, a_suspended_communicator_waits);

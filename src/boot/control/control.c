@@ -14,6 +14,7 @@
 #include "src/boot/control/control.h"
 #include "src/boot/control/gather.h"
 #include "src/boot/control/join.h"
+#include "src/boot/control/mail.h"
 #include "src/boot/control/members.h"
 
 #define MS_NS UINT64_C(1000000)
@@ -55,7 +56,7 @@ struct control {
 	struct hub *hub;                /* owned; NULL except on rank 0 */
 	/* NULL if there is no connection to rank 0 */
 	struct client *client;
-	/* signalled when gathering, questions or calls change */
+	/* signalled when gathering, questions, mail or calls change */
 	pthread_cond_t cond;
 	bool closing;
 	int calls; /* number of calls posted to the loop that have not run */
@@ -64,13 +65,16 @@ struct control {
 	 * without memory. */
 	struct notice *spare;
 
-	/* The first reason why no all-gather can succeed any more. */
+	/* The first reason why no all-gather can succeed any more; failed: a
+	 * rank has died or failed, so that nothing else can, either. */
+	bool failed;
 	dicomm_result_t status;
 	char text[FRAME_TEXT];
 
 	struct gathering gathering;
 	struct question *questions;
 	uint64_t last_tag;
+	struct mail mail;
 };
 
 enum notice_kind { NOTICE_FAILED, NOTICE_LEFT, NOTICE_QUERY };
@@ -192,7 +196,9 @@ static void notify_failed(struct control *c, dicomm_result_t status,
 		n->status = status;
 		snprintf(n->text, sizeof(n->text), "%s", text);
 	}
+	c->failed = true;
 	break_gathers(c, status, text);
+	pthread_cond_broadcast(&c->cond);
 }
 
 /* Ends the questions to that rank (-1: to all ranks) without an answer. */
@@ -362,6 +368,23 @@ static bool take_answer(struct control *c, struct frame_reader *in)
 	return true;
 }
 
+static bool take_letter(struct control *c, struct frame_reader *in)
+{
+	uint32_t from = frame_get_u32(in), to = frame_get_u32(in);
+	uint64_t key = frame_get_u64(in);
+	size_t n;
+	const uint8_t *data = frame_get_rest(in, &n);
+
+	if (!frame_done(in) || to != (uint32_t)c->rank ||
+	    from >= (uint32_t)c->ranks || n > CONTROL_LETTER_MAX)
+		return false;
+	if (!mail_put(&c->mail, (int)from, key, data, n))
+		log_warn("rank %d: no memory for a letter of rank %d: lost",
+			 c->rank, (int)from);
+	pthread_cond_broadcast(&c->cond);
+	return true;
+}
+
 /* Returns false if the frame is invalid or unexpected. */
 static bool take(struct control *c, enum frame_type type,
 		 struct frame_reader *in)
@@ -385,6 +408,8 @@ static bool take(struct control *c, enum frame_type type,
 		return take_query(c, in);
 	case FRAME_ANSWER:
 		return take_answer(c, in);
+	case FRAME_LETTER:
+		return take_letter(c, in);
 	default:
 		return false;
 	}
@@ -456,6 +481,7 @@ static void free_control(struct control *c)
 {
 	if (!c)
 		return;
+	mail_fini(&c->mail);
 	free(c->gone);
 	free(c->where);
 	free(c->spare);
@@ -777,6 +803,112 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 	return status;
 }
 
+static dicomm_result_t check_peer(const struct control *c, int rank)
+{
+	if (!is_ours(c))
+		return fail_child(c);
+	if (rank < 0 || rank >= c->ranks || rank == c->rank)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "letter: rank %d is not another one of %d ranks",
+			    rank, c->ranks);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t control_post(struct control *c, int to, uint64_t key,
+			     const void *data, size_t len)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct frame_writer out;
+
+	TRY(check_peer(c, to));
+	if (len > CONTROL_LETTER_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "letter of %zu bytes: more than %d", len,
+			    CONTROL_LETTER_MAX);
+	frame_begin(&out, FRAME_LETTER);
+	frame_put_u32(&out, (uint32_t)c->rank);
+	frame_put_u32(&out, (uint32_t)to);
+	frame_put_u64(&out, key);
+	frame_put_bytes(&out, data, len);
+	frame_end(&out);
+	loop_lock();
+	if (c->client) {
+		conn_send(&c->client->conn, &out);
+		conn_flush(&c->client->conn);
+	} else {
+		status = DICOMM_ERR_REMOTE;
+	}
+	loop_unlock();
+	if (status != DICOMM_SUCCESS)
+		return FAIL(status, "rank 0 (%s) is gone", c->where[0]);
+	return status;
+}
+
+/* Sets *text if nothing can come any more. */
+static dicomm_result_t fetch(struct control *c, int from, uint64_t key,
+			     uint64_t until_ns, struct letter **out, char *text,
+			     size_t len)
+{
+	bool is_gone;
+
+	for (;;) {
+		*out = mail_take(&c->mail, from, key);
+		if (*out)
+			return DICOMM_SUCCESS;
+		if (is_cancelled(c)) {
+			snprintf(text, len, "aborted by this rank");
+			return DICOMM_ERR_ABORTED;
+		}
+		/* As in wait_answer(), the failure is delivered first. */
+		if (c->failed && (!c->calls || clock_ns() >= until_ns)) {
+			snprintf(text, len, "%s", c->text);
+			return c->status;
+		}
+		is_gone = from >= 0 && control_gone(c, from);
+		if (!c->failed && (is_gone || !c->client)) {
+			int rank = is_gone ? from : 0;
+
+			snprintf(text, len, "rank %d (%s) has left", rank,
+				 c->where[rank]);
+			return DICOMM_ERR_REMOTE;
+		}
+		if (clock_ns() >= until_ns)
+			return DICOMM_ERR_TIMEOUT;
+		wait_some(c, until_ns);
+		call_waiting(c);
+	}
+}
+
+dicomm_result_t control_fetch(struct control *c, int *from, uint64_t key,
+			      void *data, size_t len, uint64_t *age_ms,
+			      uint64_t until_ns)
+{
+	char text[FRAME_TEXT] = "";
+	dicomm_result_t status;
+	struct letter *l;
+
+	if (*from >= 0 || !is_ours(c))
+		TRY(check_peer(c, *from));
+	loop_lock();
+	status = fetch(c, *from, key, until_ns, &l, text, sizeof(text));
+	loop_unlock();
+	if (status == DICOMM_SUCCESS && l->len != len) {
+		snprintf(text, sizeof(text),
+			 "rank %d (%s) sent a letter of %zu bytes instead of "
+			 "%zu",
+			 l->from, c->where[l->from], l->len, len);
+		status = DICOMM_ERR_REMOTE;
+	} else if (status == DICOMM_SUCCESS) {
+		memcpy(data, l->data, len);
+		*from = l->from;
+		*age_ms = (clock_ns() - l->arrived_ns) / MS_NS;
+	}
+	free(l);
+	if (status != DICOMM_SUCCESS && status != DICOMM_ERR_TIMEOUT)
+		return FAIL(status, "%s", text);
+	return status;
+}
+
 void control_report(struct control *c, dicomm_result_t status, int culprit,
 		    const char *text)
 {
@@ -785,8 +917,10 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	if (culprit < 0 || culprit >= c->ranks)
 		culprit = c->rank;
 	loop_lock();
+	c->failed = true;
 	/* This also ends this rank's own all-gather. */
 	break_gathers(c, status, text);
+	pthread_cond_broadcast(&c->cond);
 	if (c->hub) {
 		hub_report(c->hub, status, culprit, text);
 	} else if (c->client) {

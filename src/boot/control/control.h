@@ -47,6 +47,22 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 			      uint64_t number, int timeout_ms, bool *known,
 			      uint32_t *signature, char *text, size_t len);
 
+/* Sends another rank a letter (mail.h), an empty one to take an earlier one
+ * back. Does not wait. Nothing tells whether it arrives: a rank that does not
+ * read loses letters. */
+#define CONTROL_LETTER_MAX 1024
+dicomm_result_t control_post(struct control *c, int to, uint64_t key,
+			     const void *data, size_t len);
+/* Waits until clock_ns() is until_ns for the letter of rank *from, -1: of any
+ * rank, with that key and len bytes. Sets *from to its sender. *age_ms is how
+ * long it has lain here. Returns DICOMM_ERR_TIMEOUT, without a message, if none
+ * has come; and otherwise DICOMM_ERR_REMOTE if that rank or rank 0 has left, or
+ * the status of a failure that was reported. That other ranks have left is no
+ * failure. */
+dicomm_result_t control_fetch(struct control *c, int *from, uint64_t key,
+			      void *data, size_t len, uint64_t *age_ms,
+			      uint64_t until_ns);
+
 /* Tells all other ranks about a failure and ends this rank's own
  * control_allgather(). Does not wait for other ranks. */
 void control_report(struct control *c, dicomm_result_t status, int culprit,

@@ -261,6 +261,34 @@ static bool answer(struct hub *hub, struct frame_reader *in)
 	return true;
 }
 
+/* A rank that is gone reads no letters; the sender hears of that anyway. */
+static bool letter(struct hub *hub, struct peer_conn *peer,
+		   struct frame_reader *in)
+{
+	uint32_t to;
+	uint64_t key;
+	struct frame_writer out;
+	const uint8_t *data;
+	size_t n;
+
+	frame_get_u32(in); /* ignored, as in query() */
+	to = frame_get_u32(in);
+	key = frame_get_u64(in);
+	data = frame_get_rest(in, &n);
+	if (!frame_done(in) || to >= (uint32_t)hub->members.ranks)
+		return false;
+	if (!hub->members.list[to].peer)
+		return true;
+	frame_begin(&out, FRAME_LETTER);
+	frame_put_u32(&out, (uint32_t)peer->rank);
+	frame_put_u32(&out, to);
+	frame_put_u64(&out, key);
+	frame_put_bytes(&out, data, n);
+	frame_end(&out);
+	pass_on(hub->members.list[to].peer, &out);
+	return true;
+}
+
 static void broadcast_failed(struct hub *hub, const struct peer_conn *except,
 			     uint32_t status, uint32_t culprit,
 			     const char *text)
@@ -326,6 +354,8 @@ static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		return hub->started && query(hub, peer, in);
 	case FRAME_ANSWER:
 		return hub->started && answer(hub, in);
+	case FRAME_LETTER:
+		return hub->started && letter(hub, peer, in);
 	case FRAME_FAILED:
 		return hub->started && flood(hub, peer, in);
 	default:

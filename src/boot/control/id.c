@@ -5,6 +5,7 @@
 
 #include <sodium.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/loop.h"
@@ -12,6 +13,8 @@
 
 #define PREFIX "dicomm1:"
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
+/* Ranks must learn of a failure within a second. */
+#define TOLD_NS UINT64_C(800000000)
 #define SECRET_MAX 255 /* most characters of DICOMM_COMM_KEY */
 /* bytes of its text form, with the NUL */
 #define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT)
@@ -98,6 +101,20 @@ void id_forget(const dicomm_unique_id_t *id)
 
 	if (id_parse(id, address, key) == DICOMM_SUCCESS)
 		id_server_close(address);
+	auth_forget(key, sizeof(key));
+}
+
+void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
+	       const char *text, int come)
+{
+	uint8_t key[AUTH_KEY];
+	char address[SOCK_TEXT];
+	const char *why;
+
+	if (id_read(id, address, key, &why)) {
+		id_server_refuse(address, status, text);
+		id_server_flush(address, come, clock_ns() + TOLD_NS);
+	}
 	auth_forget(key, sizeof(key));
 }
 

@@ -16,6 +16,11 @@
 dicomm_result_t id_create(dicomm_unique_id_t *id);
 /* Stops serving an id of this process at once, because no rank will use it. */
 void id_forget(const dicomm_unique_id_t *id);
+/* If this process serves the id, tells ranks that come why they cannot meet by
+ * it. Waits until `come` ranks have been told, for this process may end soon,
+ * but less than a second. */
+void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
+	       const char *text, int come);
 /* Derives the same id on all ranks. Its inputs are host:port (DICOMM_COMM_ID),
  * other text that all ranks know ("" if there is none), and a secret
  * (DICOMM_COMM_KEY). Rank 0 listens at host:port and serves the id. A secret

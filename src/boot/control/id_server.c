@@ -246,11 +246,13 @@ unlock:
 
 /* Returns true if the reason has been sent to all ranks. Bytes that the kernel
  * has accepted arrive even if this process ends. */
-static bool all_are_told(struct id_server *s, bool all)
+static bool all_are_told(struct id_server *s, int come)
 {
 	const struct members *list = &s->members;
 
-	if (!list->failed || (all && list->came + list->refused < list->ranks))
+	if (come == ID_SERVER_ALL)
+		come = list->ranks;
+	if (!list->failed || list->came + list->refused < come)
 		return false;
 	for (int i = 0; i < list->ranks; i++)
 		if (list->list[i].peer &&
@@ -275,7 +277,19 @@ bool id_server_is_open(const char *address)
 	return s && s->listener;
 }
 
-void id_server_flush(const char *address, bool all, uint64_t until_ns)
+void id_server_refuse(const char *address, dicomm_result_t status,
+		      const char *text)
+{
+	struct id_server *s;
+
+	loop_lock();
+	s = find(address);
+	if (s && s->listener)
+		fail(s, status, 0, text);
+	loop_unlock();
+}
+
+void id_server_flush(const char *address, int come, uint64_t until_ns)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	struct id_server *s;
@@ -284,7 +298,7 @@ void id_server_flush(const char *address, bool all, uint64_t until_ns)
 	for (;;) {
 		loop_lock();
 		s = find(address);
-		done = !s || all_are_told(s, all);
+		done = !s || all_are_told(s, come);
 		loop_unlock();
 		if (done || clock_ns() >= until_ns)
 			return;

@@ -22,12 +22,18 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);
+/* If this process serves that address, tells the ranks that are connected, and
+ * those that connect within a while, why they cannot join. Does not wait. Takes
+ * the lock of the loop. */
+void id_server_refuse(const char *address, dicomm_result_t status,
+		      const char *text);
 /* To be called when a rank of this process has failed to join and the process
  * may end soon. If this process serves that address, waits until the server has
- * told the reason to all ranks that are connected. With `all`, also waits for
- * ranks that are not connected yet. Waits at most until until_ns. Takes the
+ * told the reason to all ranks that are connected, and until `come` ranks have
+ * connected. Waits at most until until_ns. Takes the
  * lock of the loop. */
-void id_server_flush(const char *address, bool all, uint64_t until_ns);
+#define ID_SERVER_ALL (-1) /* as `come` */
+void id_server_flush(const char *address, int come, uint64_t until_ns);
 /* Stops serving that address if joining has failed there. Takes the lock. */
 void id_server_close_failed(const char *address);
 /* Stops serving that address in any case. Takes the lock. */

@@ -406,7 +406,7 @@ static void let_server_tell(const struct join *j, dicomm_result_t status)
 	bool all = status != DICOMM_ERR_TIMEOUT && status != DICOMM_ERR_ABORTED;
 
 	if (j->server_address[0])
-		id_server_flush(j->server_address, all,
+		id_server_flush(j->server_address, all ? ID_SERVER_ALL : 0,
 				clock_ns() + (all ? WHY_NS : FLUSH_NS));
 }
 

@@ -33,6 +33,7 @@ static const char *const type_names[FRAME_TYPES] = {
 	[FRAME_GATHER_FAILED] = "gather failed",
 	[FRAME_QUERY] = "query",
 	[FRAME_ANSWER] = "answer",
+	[FRAME_LETTER] = "letter",
 };
 
 static uint32_t get(const uint8_t *p, int bytes)

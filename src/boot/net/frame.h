@@ -50,6 +50,7 @@ enum frame_type {
 	FRAME_QUERY,  /* u64 tag, u32 from, u32 to, u32 class, u64 number */
 	FRAME_ANSWER, /* u64 tag, u32 to, u32 status, u32 known, u32 signature,
 			text */
+	FRAME_LETTER, /* u32 from, u32 to, u64 key, bytes */
 	FRAME_TYPES
 };
 
