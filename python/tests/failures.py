@@ -258,6 +258,12 @@ def _unlike(store, rank, n, what):
                 dist.send(torch.ones(3), 1)
             elif rank == 1:
                 dist.recv(torch.ones(4), 0)
+        elif what == "messages with a tag":
+            if rank == 0:
+                dist.send(torch.ones(3), 1, tag=2)
+                dist.send(torch.ones(3), 1, tag=2)
+            elif rank == 1:
+                dist.recv(torch.ones(4), 0, tag=2)
         dist.barrier()
         dist.barrier()
     except Exception as error:
@@ -267,7 +273,8 @@ def _unlike(store, rank, n, what):
 
 @case
 def ranks_call_unlike_operations():
-    for what in ("operations", "lengths", "types", "messages"):
+    for what in ("operations", "lengths", "types", "messages",
+                 "messages with a tag"):
         every = ranks.run(2, _unlike, what, seconds=60)
         for rank in every:
             expect(rank, ERRORS, ["rank 0", "rank 1"])

@@ -435,10 +435,11 @@ class Work(dist._Work):
         return self.get_future().then(kind)
 
     def source_rank(self):
-        return self._source
+        """Who sent what a receive got; -1 for other operations, and as long
+        as that is not known."""
+        return getattr(self._source, "source", self._source)
 
-    def _source_rank(self):
-        return self._source
+    _source_rank = source_rank
 
     def abort(self):
         self._operation.communicator.abort()

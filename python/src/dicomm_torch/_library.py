@@ -28,6 +28,7 @@ IN_PROGRESS = 7
 UNSUPPORTED = 17
 ABORTED = 19
 SPLIT_NOCOLOR = -1
+ANY_SOURCE = -1
 SCALAR_HOST_IMMEDIATE = 1
 
 _UNDEFINED_INT = -0x7FFFFFFF - 1
@@ -93,6 +94,12 @@ class Stats(ctypes.Structure):
     ]
 
 
+class Status(ctypes.Structure):
+    """dicomm_status_t: what a receive got."""
+
+    _fields_ = [("count", c_size_t), ("source", c_int), ("tag", c_int)]
+
+
 _COMM = c_void_p
 _STREAM = c_void_p
 _SIZES = POINTER(c_size_t)
@@ -133,6 +140,10 @@ _FUNCTIONS = {
     "scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "send": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "recv": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
+    "send_tag": [c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM],
+    "recv_tag": [
+        c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM,
+        POINTER(Status)],
     "barrier": [_COMM, _STREAM],
     "host_stream_create": [POINTER(_STREAM)],
     "host_stream_synchronize": [_STREAM],

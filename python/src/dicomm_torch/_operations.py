@@ -702,43 +702,59 @@ class Operations:
 
     # -- point to point -----------------------------------------------------
 
-    def _peer(self, title, peer, tag):
-        if tag:
-            raise NotImplementedError(
-                f"dicomm {title}: tag {tag}: this libdicomm has no tags, only"
-                " 0 can be sent or received")
+    def _check_tag(self, title, tag):
+        if not 0 <= tag < 1 << 31:
+            raise ValueError(
+                f"dicomm {title}: tag {tag}: a tag is from 0 to 2147483647,"
+                " and a receive has that of its send (there is no any-tag)")
+
+    def _check_peer(self, title, peer):
         if not 0 <= peer < self._communicator.size:
             raise ValueError(f"dicomm {title}: peer {peer} is no rank of a"
                              f" group of {self._communicator.size}")
 
     def send(self, tensors, dst, tag=0):
         tensor = _one(tensors, "send")
-        self._peer("send", dst, tag)
+        self._check_peer("send", dst)
+        self._check_tag("send", tag)
         call = _Call("send", [])
         call.point_to_point = True
         data = self._source(call, tensor)
         kind, multiple = moved(data.dtype, data.element_size())
-        call.set(_call.dicomm_send, data.data_ptr(), data.numel() * multiple,
-                 kind, dst)
+        about = data.data_ptr(), data.numel() * multiple, kind, dst
+        if tag:
+            call.set(_call.dicomm_send_tag, *about, tag)
+        else:
+            call.set(_call.dicomm_send, *about)
         return self._run([call], may_block=False)
 
     def recv(self, tensors, src, tag=0):
+        self._check_peer("recv", src)
+        return self._recv(tensors, src, tag)
+
+    def recv_anysource(self, tensors, tag=0):
+        return self._recv(tensors, lib.ANY_SOURCE, tag)
+
+    def _recv(self, tensors, src, tag):
         tensor = _one(tensors, "recv")
-        self._peer("recv", src, tag)
+        self._check_tag("recv", tag)
         call = _Call("recv", [tensor])
         call.point_to_point = True
         room = self._target(call, tensor)
         kind, multiple = moved(room.dtype, room.element_size())
-        call.set(_call.dicomm_recv, room.data_ptr(), room.numel() * multiple,
-                 kind, src)
+        about = room.data_ptr(), room.numel() * multiple, kind, src
+        source = src
+        if tag or src == lib.ANY_SOURCE:
+            source = lib.Status(source=src)  # the library writes it
+            call.keep.append(source)
+            call.set(
+                lambda *arguments: _call.dicomm_recv_tag(*arguments, source),
+                *about, tag)
+        else:
+            call.set(_call.dicomm_recv, *about)
         work = self._run([call], may_block=False)
-        work._source = src
+        work._source = source
         return work
-
-    def recv_anysource(self, tensors, tag=0):
-        raise NotImplementedError(
-            "dicomm recv: this libdicomm cannot receive from any source; name"
-            " the rank that sends (src=...)")
 
     def start_coalescing(self, device=None):
         """Collect what this thread calls; it begins at end_coalescing()."""
