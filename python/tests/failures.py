@@ -344,7 +344,36 @@ def _short_timeout(store, rank, n):
 @case
 def a_time_out_that_was_set_later():
     every = ranks.run(2, _short_timeout, seconds=60)
-    expect(every[0], ("DistTimeoutError",), ["Timed out"])
+    expect(every[0], ("DistTimeoutError",), ["imed out"])
+
+
+def _longer_timeout(store, rank, n):
+    """For what is under way, and for what comes."""
+    begin(store, rank, n, seconds=2)
+    group = dist.group.WORLD
+    dist.barrier()
+    waiting = None
+    if rank == 0:
+        got = torch.zeros(1)
+        waiting = dist.irecv(got, 1, tag=1)
+    group.set_timeout(datetime.timedelta(seconds=60))
+    if rank == 1:
+        time.sleep(3)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        time.sleep(3)
+        dist.send(torch.ones(1), 0, tag=1)
+    else:
+        waiting.wait()
+        assert got == 1
+    assert tensor == n
+    dist.destroy_process_group()
+
+
+@case
+def a_time_out_that_was_made_longer():
+    ranks.values(ranks.run(2, _longer_timeout, seconds=60))
 
 
 def _ends_without_destroy(store, rank, n):
@@ -362,3 +391,29 @@ def an_end_without_destroy_is_quiet():
     for _ in range(3):
         for rank in ranks.run(2, _ends_without_destroy, seconds=60):
             assert rank.status == 0 and rank.text == "", rank.text
+
+
+def _ends_with_a_future(store, rank, n):
+    """A callback is to come when the process ends."""
+    begin(store, rank, n)
+    dist.barrier()
+    if rank == 0:
+        failed = []
+
+        def tell(future):
+            try:
+                future.value()
+            except Exception as error:
+                failed.append(str(error))
+                print("told")
+
+        dist.irecv(torch.ones(1), 1).get_future().then(tell)
+    else:
+        time.sleep(1)
+
+
+@case
+def an_end_with_a_callback_to_come():
+    """Who waited is told, and the process ends."""
+    every = ranks.run(2, _ends_with_a_future, seconds=60)
+    assert every[0].status == 0 and "told" in every[0].text, every[0].text

@@ -5,6 +5,7 @@ import atexit
 import ctypes
 import datetime
 import logging
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from . import _completion
 from . import _library as lib
 
 _log = logging.getLogger("dicomm_torch")
+_call = lib.library
 _alive = set()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
@@ -65,6 +67,13 @@ def _meet(store, rank, size, timeout, name):
     return lib.ALLGATHER(gather), failure
 
 
+def _milliseconds(timeout):
+    """A timedelta as the library takes it: longer than an int says, or none
+    at all, is for ever, which is 0."""
+    milliseconds = math.ceil(timeout.total_seconds() * 1000)
+    return milliseconds if 0 < milliseconds < 1 << 31 else 0
+
+
 class Communicator:
     """A handle of the library, made by all ranks of a group.
 
@@ -79,7 +88,6 @@ class Communicator:
         self.name = name
         self.timeout = timeout
         self.lock = threading.RLock()
-        self.lane = _completion.Lane()
         self.in_flight = set()
         self.handle = None
         self.aborted = False
@@ -87,13 +95,13 @@ class Communicator:
         config = lib.Config()
         config.name = name.encode()
         config.device = device.encode() if device else None
-        # Longer than an int says is for ever, which the library writes as 0.
-        milliseconds = int(timeout.total_seconds() * 1000)
-        config.timeout_ms = milliseconds if milliseconds < 1 << 31 else 0
+        config.timeout_ms = _milliseconds(timeout)
+        if config.timeout_ms:
+            config.bootstrap_timeout_ms = config.timeout_ms
         meeting, failure = _meet(store, rank, size, timeout, name)
         config.bootstrap_allgather = meeting
         handle = ctypes.c_void_p()
-        result = lib.library.dicomm_comm_init_rank_config(
+        result = _call.dicomm_comm_init_rank_config(
             ctypes.byref(handle), size, lib.UniqueId(), rank,
             ctypes.byref(config))
         if failure:
@@ -114,7 +122,7 @@ class Communicator:
     def _device(self):
         name = ctypes.c_char_p()
         lib.check(
-            lib.library.dicomm_comm_device(self.handle, ctypes.byref(name)),
+            _call.dicomm_comm_device(self.handle, ctypes.byref(name)),
             self.handle, "comm_device")
         return name.value.decode()
 
@@ -142,22 +150,30 @@ class Communicator:
         if handle is None:
             return lib.ABORTED
         state = ctypes.c_int()
-        result = lib.library.dicomm_comm_get_async_error(
+        result = _call.dicomm_comm_get_async_error(
             handle, ctypes.byref(state))
         return result or state.value
 
     def synchronize(self):
         """Wait for the default stream of a device; returns the result."""
         with self.lock:
-            return lib.library.dicomm_comm_stream_synchronize(
+            return _call.dicomm_comm_stream_synchronize(
                 self.usable(), None)
+
+    def set_timeout(self, timeout):
+        """How long operations may wait for a peer, those under way too."""
+        lib.check(
+            _call.dicomm_comm_set_timeout(
+                self.usable(), _milliseconds(timeout)),
+            self.handle, f"set_timeout (group {self.name})")
+        self.timeout = timeout
 
     def abort(self):
         """Stop everything; from any thread, in bounded time."""
         handle = self.handle
         if handle is not None and not self.forked():
             self.aborted = True
-            lib.library.dicomm_comm_abort(handle)
+            _call.dicomm_comm_abort(handle)
 
     def close(self):
         """End it. What is under way gets GRACE_S seconds, then is aborted."""
@@ -179,7 +195,7 @@ class Communicator:
         with self.lock:
             handle, self.handle = self.handle, None
             if handle is not None:
-                lib.library.dicomm_comm_destroy(handle)
+                _call.dicomm_comm_destroy(handle)
 
 
 def _end_all():

@@ -37,7 +37,7 @@ class DicommBackend(Operations, C10dBackend):
 
     def __init__(self, communicator, store, timeout, options=None):
         C10dBackend.__init__(self, communicator.rank, communicator.size)
-        self._begin(communicator, store, timeout)
+        self._begin(communicator, store)
         self._options = options or C10dBackend.Options(
             "dicomm", timeout=timeout)
 
@@ -63,7 +63,7 @@ class DicommBackend(Operations, C10dBackend):
         rank = self._communicator.rank
         if rank not in ranks:
             return None
-        timeout = getattr(options, "_timeout", None) or self._timeout
+        timeout = getattr(options, "_timeout", None) or self._communicator.timeout
         communicator = Communicator(
             store, list(ranks).index(rank), len(ranks), timeout,
             getattr(options, "group_name", "") or "split",
@@ -116,7 +116,7 @@ class DicommGroup(
     def __init__(self, communicator, store, timeout, options=None):
         C10dGroup.__init__(self, store, communicator.rank, communicator.size)
         self._group_store = store
-        self._begin(communicator, store, timeout)
+        self._begin(communicator, store)
         if HAS_BACKEND:
             kind = C10dGroup.BackendType.CUSTOM
             backend = DicommBackend(communicator, store, timeout, options)
@@ -139,7 +139,7 @@ class DicommGroup(
         if rank not in new_ranks:
             return None
         name = group_name or f"{self.group_name}:split:{new_ranks}"
-        timeout = timeout or self._timeout
+        timeout = timeout or self._communicator.timeout
         store = dist.PrefixStore(f"{name}/", self._store)
         communicator = Communicator(
             store, new_ranks.index(rank), len(new_ranks), timeout, name,

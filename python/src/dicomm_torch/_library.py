@@ -43,6 +43,7 @@ class UniqueId(ctypes.Structure):
 
 
 ALLGATHER = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
+REQUEST_FN = CFUNCTYPE(None, c_int, c_void_p)
 _LOG = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 
@@ -66,6 +67,7 @@ class Config(ctypes.Structure):
         ("log_ctx", c_void_p),
         ("bootstrap_allgather", ALLGATHER),
         ("bootstrap_ctx", c_void_p),
+        ("bootstrap_timeout_ms", c_int),
     ]
 
     def __init__(self):
@@ -77,6 +79,7 @@ class Config(ctypes.Structure):
             timeout_ms=_UNDEFINED_INT,
             deterministic=_UNDEFINED_INT,
             lanes=_UNDEFINED_INT,
+            bootstrap_timeout_ms=_UNDEFINED_INT,
         )
 
 
@@ -102,6 +105,7 @@ class Status(ctypes.Structure):
 
 _COMM = c_void_p
 _STREAM = c_void_p
+_REQUEST = c_void_p
 _SIZES = POINTER(c_size_t)
 
 # Arguments of each function; all return dicomm_result_t but where noted.
@@ -110,6 +114,7 @@ _FUNCTIONS = {
         POINTER(_COMM), c_int, UniqueId, c_int, POINTER(Config)],
     "comm_destroy": [_COMM],
     "comm_abort": [_COMM],
+    "comm_set_timeout": [_COMM, c_int],
     "comm_get_async_error": [_COMM, POINTER(c_int)],
     "comm_device": [_COMM, POINTER(c_char_p)],
     "comm_stats": [_COMM, POINTER(Stats)],
@@ -146,8 +151,12 @@ _FUNCTIONS = {
         POINTER(Status)],
     "barrier": [_COMM, _STREAM],
     "host_stream_create": [POINTER(_STREAM)],
-    "host_stream_synchronize": [_STREAM],
     "host_stream_destroy": [_STREAM],
+    "host_stream_request": [_STREAM, POINTER(_REQUEST)],
+    "request_query": [_REQUEST],
+    "request_wait": [_REQUEST, c_int],
+    "request_call": [_REQUEST, REQUEST_FN, c_void_p],
+    "request_free": [_REQUEST],
     "get_version": [POINTER(c_int)],
 }
 

@@ -75,7 +75,7 @@ class _Call:
     to the communicator, and what Operation needs."""
 
     __slots__ = ("title", "function", "arguments", "outputs", "keep", "post",
-                 "reduction", "point_to_point")
+                 "reduction")
 
     def __init__(self, title, outputs):
         self.title = title
@@ -83,7 +83,6 @@ class _Call:
         self.keep = []
         self.post = []
         self.reduction = None
-        self.point_to_point = False
 
     def set(self, function, *arguments):
         self.function = function
@@ -96,11 +95,9 @@ class Operations:
 
     # -- how a call is made -------------------------------------------------
 
-    def _begin(self, communicator, store, timeout):
+    def _begin(self, communicator, store):
         self._communicator = communicator
         self._store = store
-        self._timeout = timeout
-        self._limit = None  # of set_timeout(), if shorter than timeout
         self._sequence = 0
         self._barriers = 0
         self._batches = {}  # calls that a thread coalesces
@@ -196,11 +193,10 @@ class Operations:
         return flat.data_ptr()
 
     def _limit_s(self, options):
-        """Seconds that an operation may take, None for the library's own."""
+        """Seconds that an operation may take, None for the group's own."""
         timeout = getattr(options, "timeout", None)
-        if timeout is None or timeout == _NO_TIMEOUT or (
-                timeout == self._timeout):
-            timeout = self._limit
+        if timeout == _NO_TIMEOUT or timeout == self._communicator.timeout:
+            return None
         return _completion.seconds(timeout)
 
     def _run(self, calls, options=None, title=None, may_block=True):
@@ -217,8 +213,6 @@ class Operations:
 
     def _start(self, calls, options, title, may_block):
         comm = self._communicator
-        if _completion.orphans:
-            _completion.adopt()
         self._sequence += 1
         first = calls[0]
         title = title or first.title
@@ -242,14 +236,12 @@ class Operations:
         stream = _completion.streams.take()
         try:
             self._make(calls, stream, title)
+            operation = _completion.Operation(
+                comm, stream, title, keep, post, outputs, limit_s)
         except BaseException:
             # What was begun may be on the stream: leave that to the library.
-            _call.dicomm_host_stream_destroy(stream)
+            _completion.streams.drop(stream)
             raise
-        ordered = not any(call.point_to_point for call in calls)
-        operation = _completion.Operation(
-            comm, stream, title, keep, post, outputs, limit_s,
-            comm.lane if ordered else None)
         work = _completion.Work(operation, self._sequence)
         if not asynchronous:
             work.wait()
@@ -257,6 +249,7 @@ class Operations:
 
     def _start_on_device(self, calls, asynchronous, about):
         comm = self._communicator
+        _completion.adopt()
         module = getattr(torch, comm.kind, None) if comm.devices else None
         stream = module.current_stream(comm.place) if module else None
         self._make(calls, self._handle_of(stream), about[0])
@@ -271,8 +264,7 @@ class Operations:
                 step()
             post = []
         operation = _completion.DeviceOperation(
-            comm, None, title, keep, post, outputs, limit_s, comm.lane,
-            event=event)
+            comm, None, title, keep, post, outputs, limit_s, event=event)
         work = _completion.Work(operation, self._sequence)
         if not asynchronous:
             work.wait()
@@ -718,7 +710,6 @@ class Operations:
         self._check_peer("send", dst)
         self._check_tag("send", tag)
         call = _Call("send", [])
-        call.point_to_point = True
         data = self._source(call, tensor)
         kind, multiple = moved(data.dtype, data.element_size())
         about = data.data_ptr(), data.numel() * multiple, kind, dst
@@ -739,7 +730,6 @@ class Operations:
         tensor = _one(tensors, "recv")
         self._check_tag("recv", tag)
         call = _Call("recv", [tensor])
-        call.point_to_point = True
         room = self._target(call, tensor)
         kind, multiple = moved(room.dtype, room.element_size())
         about = room.data_ptr(), room.numel() * multiple, kind, src
@@ -775,7 +765,7 @@ class Operations:
         if isinstance(timeout, c10d.BarrierOptions):
             timeout = timeout.timeout
         if timeout is None or timeout == _NO_TIMEOUT:
-            timeout = self._timeout
+            timeout = self._communicator.timeout
         limit_s = timeout.total_seconds()
         comm = self._communicator
         self._barriers += 1
@@ -827,9 +817,8 @@ class Operations:
         return f"{ranks} failed to pass monitoredBarrier in {took}"
 
     def set_timeout(self, timeout):
-        """From now on; a longer time-out than that of init has no effect, as
-        the library's own cannot be changed."""
-        self._limit = timeout if timeout < self._timeout else None
+        """From now on, and for what is under way; shorter or longer."""
+        self._communicator.set_timeout(timeout)
 
     def _set_default_timeout(self, timeout):
         self.set_timeout(timeout)
