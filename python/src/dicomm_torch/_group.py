@@ -114,7 +114,9 @@ class DicommGroup(
     """A ProcessGroup over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):
-        C10dGroup.__init__(self, store, communicator.rank, communicator.size)
+        # Before 2.14 only the one without a store takes a class of Python.
+        C10dGroup.__init__(self, *([store] if HAS_BACKEND else []),
+                           communicator.rank, communicator.size)
         self._group_store = store
         self._begin(communicator, store)
         if HAS_BACKEND:
