@@ -347,6 +347,47 @@ def a_time_out_that_was_set_later():
     expect(every[0], ("DistTimeoutError",), ["imed out"])
 
 
+def _shrinks(store, rank, n, how):
+    """Rank 1 leaves, or is killed; the others go on without it."""
+    begin(store, rank, n)
+    dist.barrier()
+    if rank == 1:
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return None
+    if how == "killed":
+        try:
+            while True:
+                dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError:
+            pass
+    flags = dist.distributed_c10d.SHRINK_ABORT if how == "aborted" else 0
+    for exclude, left in ([1], n - 1), ([0], n - 2):
+        if exclude == [0] and rank == 0:
+            break
+        group = dist.shrink_group([*exclude], shrink_flags=flags)
+        assert group is dist.group.WORLD and dist.get_world_size() == left
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        assert tensor == left * left
+        dist.barrier()
+    return dist.get_rank()
+
+
+@case
+def a_group_shrinks():
+    if not hasattr(dist, "shrink_group"):
+        return  # torch before 2.10
+    for how in "killed", "leaves", "aborted":
+        every = ranks.run(4, _shrinks, how, seconds=60)
+        if how == "killed":
+            assert every.pop(1).status == -signal.SIGKILL
+        values = [rank for rank in ranks.values(every) if rank is not None]
+        assert values == [0, 0, 1], values
+
+
 def _longer_timeout(store, rank, n):
     """For what is under way, and for what comes."""
     begin(store, rank, n, seconds=2)

@@ -43,8 +43,9 @@ def _meet(store, rank, size, timeout, name):
             store.wait([key], datetime.timedelta(seconds=left))
         except Exception as error:
             raise lib.DistTimeoutError(
-                f"dicomm: group {name}: Timed out: rank {rank_of_key} did not"
-                f" come within {limit_s:g} s ({error})") from None
+                f"dicomm: group {name}: Timed out: timeout after"
+                f" {limit_s * 1000:g}ms: rank {rank_of_key} did not come"
+                f" ({error})") from None
         return store.get(key)
 
     def gather(mine, everyone, length, _):
@@ -83,21 +84,7 @@ class Communicator:
     """
 
     def __init__(self, store, rank, size, timeout, name, device=None):
-        self.rank = rank
-        self.size = size
-        self.name = name
-        self.timeout = timeout
-        self.lock = threading.RLock()
-        self.in_flight = set()
-        self.handle = None
-        self.aborted = False
-        self._pid = os.getpid()
-        config = lib.Config()
-        config.name = name.encode()
-        config.device = device.encode() if device else None
-        config.timeout_ms = _milliseconds(timeout)
-        if config.timeout_ms:
-            config.bootstrap_timeout_ms = config.timeout_ms
+        config = self._config(timeout, name, device)
         meeting, failure = _meet(store, rank, size, timeout, name)
         config.bootstrap_allgather = meeting
         handle = ctypes.c_void_p()
@@ -107,7 +94,28 @@ class Communicator:
         if failure:
             raise failure[0]
         lib.check(result, None, f"init of group {name}")
-        self.handle = handle.value
+        self._begin(handle.value, rank, size, timeout, name)
+
+    @staticmethod
+    def _config(timeout, name, device=None):
+        config = lib.Config()
+        config.name = name.encode()
+        config.device = device.encode() if device else None
+        config.timeout_ms = _milliseconds(timeout)
+        if config.timeout_ms:
+            config.bootstrap_timeout_ms = config.timeout_ms
+        return config
+
+    def _begin(self, handle, rank, size, timeout, name):
+        self.handle = handle
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.timeout = timeout
+        self.lock = threading.RLock()
+        self.in_flight = set()
+        self.aborted = False
+        self._pid = os.getpid()
         self.device = self._device()
         kind, _, index = self.device.partition(":")
         self.kind = TORCH_KINDS.get(kind, kind)
@@ -118,6 +126,35 @@ class Communicator:
             torch.device("cpu"))
         self.devices = [] if self.kind == "cpu" else [self.place]
         _alive.add(self)
+
+    def shrink(self, exclude, timeout):
+        """The communicator of those that remain without the ranks in exclude,
+        which all of them call. This one may be broken; it stays as it is.
+
+        Raises DistBackendError if more ranks are gone than exclude says.
+        """
+        name = f"{self.name}:shrunk"
+        config = self._config(timeout, name, self.device)
+        handle = ctypes.c_void_p()
+        with self.lock:
+            lib.check(
+                _call.dicomm_comm_shrink(
+                    self.usable(), (ctypes.c_int * len(exclude))(*exclude),
+                    len(exclude), ctypes.byref(handle), ctypes.byref(config)),
+                None, f"shrink (group {self.name})")
+        size, rank = ctypes.c_int(), ctypes.c_int()
+        _call.dicomm_comm_count(handle, ctypes.byref(size))
+        _call.dicomm_comm_user_rank(handle, ctypes.byref(rank))
+        if size.value != self.size - len(exclude):
+            _call.dicomm_comm_abort(handle)
+            _call.dicomm_comm_destroy(handle)
+            raise dist.DistBackendError(
+                f"dicomm shrink (group {self.name}): {size.value} of"
+                f" {self.size} ranks are left without {exclude}: others have"
+                " died, or did not call; exclude them, too")
+        new = Communicator.__new__(Communicator)
+        new._begin(handle.value, rank.value, size.value, timeout, name)
+        return new
 
     def _device(self):
         name = ctypes.c_char_p()

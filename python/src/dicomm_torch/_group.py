@@ -70,6 +70,23 @@ class DicommBackend(Operations, C10dBackend):
             self._communicator.device)
         return DicommBackend(communicator, store, timeout, options)
 
+    @property
+    def supports_shrinking(self):
+        return True
+
+    def shrink(self, ranks_to_exclude, shrink_flags=0, opts_override=None):
+        """For dist.shrink_group(), called by the ranks that remain. The old
+        group may be broken: by the death of those that are excluded."""
+        if shrink_flags & dist.distributed_c10d.SHRINK_ABORT:
+            self._communicator.abort()
+        timeout = getattr(opts_override, "_timeout", None) or (
+            self._communicator.timeout)
+        exclude = sorted(ranks_to_exclude)
+        communicator = self._communicator.shrink(exclude, timeout)
+        store = dist.PrefixStore(
+            f"shrunk:{','.join(map(str, exclude))}/", self._store)
+        return DicommBackend(communicator, store, timeout, opts_override)
+
     def eager_connect_single_device(self, device):
         pass  # there is one communicator, made at init
 

@@ -116,6 +116,8 @@ _FUNCTIONS = {
     "comm_abort": [_COMM],
     "comm_set_timeout": [_COMM, c_int],
     "comm_get_async_error": [_COMM, POINTER(c_int)],
+    "comm_count": [_COMM, POINTER(c_int)],
+    "comm_user_rank": [_COMM, POINTER(c_int)],
     "comm_device": [_COMM, POINTER(c_char_p)],
     "comm_stats": [_COMM, POINTER(Stats)],
     "comm_explain": [_COMM, c_char_p, c_size_t, c_int, c_char_p, c_size_t],
