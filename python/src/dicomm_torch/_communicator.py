@@ -9,6 +9,8 @@ import math
 import os
 import threading
 import time
+import weakref
+from _thread import start_new_thread
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,7 @@ from . import _library as lib
 
 _log = logging.getLogger("dicomm_torch")
 _call = lib.library
-_alive = set()  # communicators that are to be ended at exit
+_alive = weakref.WeakSet()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
 GRACE_S = 10.0
@@ -78,10 +80,14 @@ def _milliseconds(timeout):
 class Communicator:
     """A handle of the library, made by all ranks of a group.
 
+    It ends by close(), or when nobody has it any more.
+
     device is a name of the library ("host", "cuda:0"), None for that of
     DICOMM_DEVICE, else the host. Calls go through call(), which lets one
     thread at a time onto the handle; abort() and the queries need no lock.
     """
+
+    handle = None
 
     def __init__(self, store, rank, size, timeout, name, device=None):
         config = self._config(timeout, name, device)
@@ -155,6 +161,12 @@ class Communicator:
         new = Communicator.__new__(Communicator)
         new._begin(handle.value, rank.value, size.value, timeout, name)
         return new
+
+    def __del__(self):
+        # A group that was dropped, not destroyed. Its end may have to wait for
+        # peers, which must not hold up the garbage collector.
+        if self.handle is not None and not self.forked():
+            start_new_thread(_call.dicomm_comm_destroy, (self.handle,))
 
     def _device(self):
         name = ctypes.c_char_p()

@@ -227,6 +227,8 @@ def error(result, comm, what):
     words = text_of(result, comm)
     if result == TIMEOUT:  # as torch writes it, for who looks for that
         return DistTimeoutError(f"dicomm {what}: Timed out : {words}")
+    if result == REMOTE:  # as gloo writes it, for the same reason
+        words = f"Connection closed by peer: {words}"
     message = f"dicomm {what}: {words}"
     if result == INVALID_ARGUMENT:
         return ValueError(message)
