@@ -258,6 +258,12 @@ def _unlike(store, rank, n, what):
                 dist.send(torch.ones(3), 1)
             elif rank == 1:
                 dist.recv(torch.ones(4), 0)
+        elif what == "messages with a tag":
+            if rank == 0:
+                dist.send(torch.ones(3), 1, tag=2)
+                dist.send(torch.ones(3), 1, tag=2)
+            elif rank == 1:
+                dist.recv(torch.ones(4), 0, tag=2)
         dist.barrier()
         dist.barrier()
     except Exception as error:
@@ -267,7 +273,8 @@ def _unlike(store, rank, n, what):
 
 @case
 def ranks_call_unlike_operations():
-    for what in ("operations", "lengths", "types", "messages"):
+    for what in ("operations", "lengths", "types", "messages",
+                 "messages with a tag"):
         every = ranks.run(2, _unlike, what, seconds=60)
         for rank in every:
             expect(rank, ERRORS, ["rank 0", "rank 1"])
@@ -337,7 +344,111 @@ def _short_timeout(store, rank, n):
 @case
 def a_time_out_that_was_set_later():
     every = ranks.run(2, _short_timeout, seconds=60)
-    expect(every[0], ("DistTimeoutError",), ["Timed out"])
+    expect(every[0], ("DistTimeoutError",), ["imed out"])
+
+
+def _is_dropped(store, rank, n):
+    """A group that torch does not know, and nobody destroys."""
+    import types
+
+    from dicomm_torch._group import create
+
+    group = create(types.SimpleNamespace(
+        store=store, group_rank=rank, group_size=n, group_id="dropped",
+        timeout=datetime.timedelta(seconds=60)))
+    for _ in range(5):
+        group.allreduce([torch.ones(3)]).wait()
+    began = time.monotonic()
+    if rank == 1:
+        group = None
+        time.sleep(5)
+        return "", "", 0
+    try:
+        group.allreduce([torch.ones(3)]).wait()
+    except Exception as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+
+
+@case
+def a_group_that_is_dropped_has_left():
+    every = ranks.run(3, _is_dropped, seconds=60)
+    for rank in every[0], every[2]:
+        expect(rank, ERRORS, ["rank 1"])
+    assert "left" in every[0].value[1] + every[2].value[1], every[0].value
+
+
+def _shrinks(store, rank, n, how):
+    """Rank 1 leaves, or is killed; the others go on without it."""
+    begin(store, rank, n)
+    try:
+        dist.barrier()
+    except dist.DistBackendError:
+        if how != "aborted":  # by one who was through with it
+            raise
+    if rank == 1:
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return None
+    if how == "killed":
+        try:
+            while True:
+                dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError:
+            pass
+    flags = dist.distributed_c10d.SHRINK_ABORT if how == "aborted" else 0
+    for exclude, left in ([1], n - 1), ([0], n - 2):
+        if exclude == [0] and (rank == 0 or how == "aborted"):
+            break  # an abort might meet rank 0 in its barrier
+        group = dist.shrink_group([*exclude], shrink_flags=flags)
+        assert group is dist.group.WORLD and dist.get_world_size() == left
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        assert tensor == left * left
+        dist.barrier()
+    return dist.get_rank()
+
+
+@case
+def a_group_shrinks():
+    if not hasattr(dist, "shrink_group"):
+        return  # torch before 2.10
+    for how in "killed", "leaves", "aborted":
+        every = ranks.run(4, _shrinks, how, seconds=60)
+        if how == "killed":
+            assert every.pop(1).status == -signal.SIGKILL
+        values = [rank for rank in ranks.values(every) if rank is not None]
+        assert values == ([0, 1, 2] if how == "aborted" else [0, 0, 1]), values
+
+
+def _longer_timeout(store, rank, n):
+    """For what is under way, and for what comes."""
+    begin(store, rank, n, seconds=2)
+    group = dist.group.WORLD
+    dist.barrier()
+    waiting = None
+    if rank == 0:
+        got = torch.zeros(1)
+        waiting = dist.irecv(got, 1, tag=1)
+    group.set_timeout(datetime.timedelta(seconds=60))
+    if rank == 1:
+        time.sleep(3)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        time.sleep(3)
+        dist.send(torch.ones(1), 0, tag=1)
+    else:
+        waiting.wait()
+        assert got == 1
+    assert tensor == n
+    dist.destroy_process_group()
+
+
+@case
+def a_time_out_that_was_made_longer():
+    ranks.values(ranks.run(2, _longer_timeout, seconds=60))
 
 
 def _ends_without_destroy(store, rank, n):
@@ -355,3 +466,29 @@ def an_end_without_destroy_is_quiet():
     for _ in range(3):
         for rank in ranks.run(2, _ends_without_destroy, seconds=60):
             assert rank.status == 0 and rank.text == "", rank.text
+
+
+def _ends_with_a_future(store, rank, n):
+    """A callback is to come when the process ends."""
+    begin(store, rank, n)
+    dist.barrier()
+    if rank == 0:
+        failed = []
+
+        def tell(future):
+            try:
+                future.value()
+            except Exception as error:
+                failed.append(str(error))
+                print("told")
+
+        dist.irecv(torch.ones(1), 1).get_future().then(tell)
+    else:
+        time.sleep(1)
+
+
+@case
+def an_end_with_a_callback_to_come():
+    """Who waited is told, and the process ends."""
+    every = ranks.run(2, _ends_with_a_future, seconds=60)
+    assert every[0].status == 0 and "told" in every[0].text, every[0].text

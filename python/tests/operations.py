@@ -169,10 +169,13 @@ def what_makes_no_sense_is_refused(rank, n):
         torch.ones(1, dtype=torch.bool), red.AVG))
     refuses(TypeError, "float8_e8m0fnu", lambda: dist.all_reduce(
         torch.ones(1).to(torch.float8_e8m0fnu)))
-    refuses(NotImplementedError, "tag 7", lambda: dist.isend(
-        torch.ones(1), (rank + 1) % n, tag=7))
-    refuses(NotImplementedError, "any source", lambda: dist.recv(
-        torch.ones(1)))
+    for tag in (-1, 1 << 31):
+        refuses(ValueError, f"tag {tag}", lambda: dist.isend(
+            torch.ones(1), (rank + 1) % n, tag=tag))
+        refuses(ValueError, f"tag {tag}", lambda: dist.irecv(
+            torch.ones(1), tag=tag))
+    refuses(NotImplementedError, "no source to find", lambda: dist.recv(
+        torch.ones(0)))
     refuses(ValueError, "5", lambda: dist.all_gather_into_tensor(
         torch.ones(2 * n + 1), torch.ones(5)))
     refuses(ValueError, "splits", lambda: dist.all_to_all_single(
@@ -402,6 +405,101 @@ def messages_of_a_pair_keep_their_order(rank, n):
 
 
 @case
+def messages_are_matched_by_their_tags(rank, n):
+    """Sent in one order, received in another; short ones, and one that is too
+    long to leave before its receive is there."""
+    lengths = {7: 3, 2: 1 << 16, 0: 5, 1 << 30: 1}
+    if rank == 0:
+        works = [dist.isend(torch.full((length,), float(tag)), 1, tag=tag)
+                 for tag, length in lengths.items()]
+    elif rank == 1:
+        outs = {tag: torch.empty(length)
+                for tag, length in reversed(lengths.items())}
+        works = [dist.irecv(out, 0, tag=tag) for tag, out in outs.items()]
+    else:
+        return
+    for work in works:
+        work.wait()
+    if rank == 1:
+        for tag, out in outs.items():
+            same(out, torch.full((lengths[tag],), float(tag)))
+        assert all(work._source_rank() == 0 for work in works)
+
+
+@case
+def messages_with_one_tag_keep_their_order(rank, n):
+    if rank == 0:
+        for i in range(20):
+            dist.send(torch.tensor([i]), 1, tag=3)
+            dist.send(torch.tensor([100 + i]), 1, tag=4)
+    elif rank == 1:
+        for first, tag in ((100, 4), (0, 3)):
+            for i in range(20):
+                got = torch.empty(1, dtype=torch.int64)
+                dist.recv(got, 0, tag=tag)
+                assert got == first + i, (got, first + i)
+
+
+@case
+def batches_with_tags(rank, n):
+    """All ranks exchange three messages with their neighbours, whose tags
+    alone tell them apart."""
+    right, left = (rank + 1) % n, (rank - 1) % n
+    mine = [torch.full((4,), 10.0 * rank + tag) for tag in range(3)]
+    theirs = [torch.empty(4) for _ in range(3)]
+    operations = [dist.P2POp(dist.isend, mine[tag], right, tag=tag)
+                  for tag in (2, 0, 1)]
+    operations += [dist.P2POp(dist.irecv, theirs[tag], left, tag=tag)
+                   for tag in (1, 2, 0)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    for tag in range(3):
+        same(theirs[tag], torch.full((4,), 10.0 * left + tag))
+
+
+@case
+def a_receive_from_any_source_tells_whose_it_was(rank, n):
+    for tag in (0, 9):
+        for length in (3, 1 << 16):
+            dist.barrier()  # a message of the next length would be taken, too
+            if rank:
+                dist.send(torch.full((length,), float(rank)), 0, tag=tag)
+                continue
+            sources = set()
+            for _ in range(1, n):
+                got = torch.empty(length)
+                source = dist.recv(got, tag=tag)
+                same(got, torch.full((length,), float(source)))
+                sources.add(source)
+            assert sources == set(range(1, n)), sources
+    dist.barrier()
+    if rank == 0:
+        got = torch.empty(3)
+        work = dist.irecv(got)
+        assert work._source_rank() == -1
+        dist.send(torch.empty(1), n - 1)
+        work.wait()
+        assert work._source_rank() == n - 1 and (got == n - 1).all()
+    elif rank == n - 1:
+        dist.recv(torch.empty(1), 0)
+        dist.send(torch.full((3,), float(rank)), 0)
+    dist.barrier()
+
+
+@case
+def any_source_of_a_group(rank, n):
+    last = [n - 2, n - 1]
+    group = dist.new_group(last)
+    if rank == n - 1:
+        dist.send(torch.ones(1), n - 2, group=group, tag=5)
+    elif rank == n - 2:
+        got = torch.zeros(1)
+        assert dist.recv(got, group=group, tag=5) == n - 1 and got == 1
+    if rank in last:
+        dist.destroy_process_group(group)
+
+
+@case
 def batches_of_many_pairs(rank, n):
     mine, theirs = torch.full((n, 100), float(rank)), torch.empty(n, 100)
     others = [peer for peer in range(n) if peer != rank]
@@ -556,17 +654,22 @@ def objects(rank, n):
         assert out == [1, "b"]
 
 
+def monitored_barrier(seconds, **more):
+    """As dist.monitored_barrier(), which up to torch 2.13 asks gloo only."""
+    dist.group.WORLD.monitored_barrier(
+        datetime.timedelta(seconds=seconds), **more)
+
+
 @case
 def a_monitored_barrier(rank, n):
-    dist.monitored_barrier(timeout=datetime.timedelta(seconds=30))
+    monitored_barrier(30)
 
 
 @case
 def a_monitored_barrier_names_who_is_missing(rank, n):
-    limit = datetime.timedelta(seconds=0.4)
     if rank != 1:
-        refuses(RuntimeError, "Rank 1 failed", lambda: dist.monitored_barrier(
-            timeout=limit, wait_all_ranks=True))
+        refuses(RuntimeError, "Rank 1 failed",
+                lambda: monitored_barrier(1, wait_all_ranks=True))
     dist.barrier()
 
 
@@ -602,8 +705,13 @@ def groups_of_one(rank, n):
 
 @case
 def a_split(rank, n):
-    group = dist.split_group(
-        split_ranks=[[i, i + 1] for i in range(0, n, 2)])
+    try:
+        group = dist.split_group(
+            split_ranks=[[i, i + 1] for i in range(0, n, 2)])
+    except RuntimeError as error:
+        if "No device associated" in str(error):
+            return  # torch up to 2.14 splits only what is bound to a GPU
+        raise
     tensor = torch.ones(1) * rank
     dist.all_reduce(tensor, group=group)
     assert tensor == 2 * (rank // 2 * 2) + 1

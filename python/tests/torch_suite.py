@@ -6,7 +6,8 @@
 
 They ask for backends by name when they are read, so they are read as those of
 gloo and then run on BACKEND: all that gloo does is asked of it. Prints a line
-for each test, and counts. Tests that want GPUs skip themselves.
+for each test, and counts. Tests that want GPUs skip themselves. It needs
+expecttest of PyPI.
 """
 
 import os

@@ -5,9 +5,12 @@ import atexit
 import ctypes
 import datetime
 import logging
+import math
 import os
 import threading
 import time
+import weakref
+from _thread import start_new_thread
 
 import torch
 import torch.distributed as dist
@@ -16,7 +19,8 @@ from . import _completion
 from . import _library as lib
 
 _log = logging.getLogger("dicomm_torch")
-_alive = set()  # communicators that are to be ended at exit
+_call = lib.library
+_alive = weakref.WeakSet()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
 GRACE_S = 10.0
@@ -41,8 +45,9 @@ def _meet(store, rank, size, timeout, name):
             store.wait([key], datetime.timedelta(seconds=left))
         except Exception as error:
             raise lib.DistTimeoutError(
-                f"dicomm: group {name}: Timed out: rank {rank_of_key} did not"
-                f" come within {limit_s:g} s ({error})") from None
+                f"dicomm: group {name}: Timed out: timeout after"
+                f" {limit_s * 1000:g}ms: rank {rank_of_key} did not come"
+                f" ({error})") from None
         return store.get(key)
 
     def gather(mine, everyone, length, _):
@@ -65,41 +70,58 @@ def _meet(store, rank, size, timeout, name):
     return lib.ALLGATHER(gather), failure
 
 
+def _milliseconds(timeout):
+    """A timedelta as the library takes it: longer than an int says, or none
+    at all, is for ever, which is 0."""
+    milliseconds = math.ceil(timeout.total_seconds() * 1000)
+    return milliseconds if 0 < milliseconds < 1 << 31 else 0
+
+
 class Communicator:
     """A handle of the library, made by all ranks of a group.
+
+    It ends by close(), or when nobody has it any more.
 
     device is a name of the library ("host", "cuda:0"), None for that of
     DICOMM_DEVICE, else the host. Calls go through call(), which lets one
     thread at a time onto the handle; abort() and the queries need no lock.
     """
 
+    handle = None
+
     def __init__(self, store, rank, size, timeout, name, device=None):
-        self.rank = rank
-        self.size = size
-        self.name = name
-        self.timeout = timeout
-        self.lock = threading.RLock()
-        self.lane = _completion.Lane()
-        self.in_flight = set()
-        self.handle = None
-        self.aborted = False
-        self._pid = os.getpid()
-        config = lib.Config()
-        config.name = name.encode()
-        config.device = device.encode() if device else None
-        # Longer than an int says is for ever, which the library writes as 0.
-        milliseconds = int(timeout.total_seconds() * 1000)
-        config.timeout_ms = milliseconds if milliseconds < 1 << 31 else 0
+        config = self._config(timeout, name, device)
         meeting, failure = _meet(store, rank, size, timeout, name)
         config.bootstrap_allgather = meeting
         handle = ctypes.c_void_p()
-        result = lib.library.dicomm_comm_init_rank_config(
+        result = _call.dicomm_comm_init_rank_config(
             ctypes.byref(handle), size, lib.UniqueId(), rank,
             ctypes.byref(config))
         if failure:
             raise failure[0]
         lib.check(result, None, f"init of group {name}")
-        self.handle = handle.value
+        self._begin(handle.value, rank, size, timeout, name)
+
+    @staticmethod
+    def _config(timeout, name, device=None):
+        config = lib.Config()
+        config.name = name.encode()
+        config.device = device.encode() if device else None
+        config.timeout_ms = _milliseconds(timeout)
+        if config.timeout_ms:
+            config.bootstrap_timeout_ms = config.timeout_ms
+        return config
+
+    def _begin(self, handle, rank, size, timeout, name):
+        self.handle = handle
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.timeout = timeout
+        self.lock = threading.RLock()
+        self.in_flight = set()
+        self.aborted = False
+        self._pid = os.getpid()
         self.device = self._device()
         kind, _, index = self.device.partition(":")
         self.kind = TORCH_KINDS.get(kind, kind)
@@ -111,10 +133,45 @@ class Communicator:
         self.devices = [] if self.kind == "cpu" else [self.place]
         _alive.add(self)
 
+    def shrink(self, exclude, timeout):
+        """The communicator of those that remain without the ranks in exclude,
+        which all of them call. This one may be broken; it stays as it is.
+
+        Raises DistBackendError if more ranks are gone than exclude says.
+        """
+        name = f"{self.name}:shrunk"
+        config = self._config(timeout, name, self.device)
+        handle = ctypes.c_void_p()
+        with self.lock:
+            lib.check(
+                _call.dicomm_comm_shrink(
+                    self.usable(), (ctypes.c_int * len(exclude))(*exclude),
+                    len(exclude), ctypes.byref(handle), ctypes.byref(config)),
+                None, f"shrink (group {self.name})")
+        size, rank = ctypes.c_int(), ctypes.c_int()
+        _call.dicomm_comm_count(handle, ctypes.byref(size))
+        _call.dicomm_comm_user_rank(handle, ctypes.byref(rank))
+        if size.value != self.size - len(exclude):
+            _call.dicomm_comm_abort(handle)
+            _call.dicomm_comm_destroy(handle)
+            raise dist.DistBackendError(
+                f"dicomm shrink (group {self.name}): {size.value} of"
+                f" {self.size} ranks are left without {exclude}: others have"
+                " died, or did not call; exclude them, too")
+        new = Communicator.__new__(Communicator)
+        new._begin(handle.value, rank.value, size.value, timeout, name)
+        return new
+
+    def __del__(self):
+        # A group that was dropped, not destroyed. Its end may have to wait for
+        # peers, which must not hold up the garbage collector.
+        if self.handle is not None and not self.forked():
+            start_new_thread(_call.dicomm_comm_destroy, (self.handle,))
+
     def _device(self):
         name = ctypes.c_char_p()
         lib.check(
-            lib.library.dicomm_comm_device(self.handle, ctypes.byref(name)),
+            _call.dicomm_comm_device(self.handle, ctypes.byref(name)),
             self.handle, "comm_device")
         return name.value.decode()
 
@@ -142,22 +199,30 @@ class Communicator:
         if handle is None:
             return lib.ABORTED
         state = ctypes.c_int()
-        result = lib.library.dicomm_comm_get_async_error(
+        result = _call.dicomm_comm_get_async_error(
             handle, ctypes.byref(state))
         return result or state.value
 
     def synchronize(self):
         """Wait for the default stream of a device; returns the result."""
         with self.lock:
-            return lib.library.dicomm_comm_stream_synchronize(
+            return _call.dicomm_comm_stream_synchronize(
                 self.usable(), None)
+
+    def set_timeout(self, timeout):
+        """How long operations may wait for a peer, those under way too."""
+        lib.check(
+            _call.dicomm_comm_set_timeout(
+                self.usable(), _milliseconds(timeout)),
+            self.handle, f"set_timeout (group {self.name})")
+        self.timeout = timeout
 
     def abort(self):
         """Stop everything; from any thread, in bounded time."""
         handle = self.handle
         if handle is not None and not self.forked():
             self.aborted = True
-            lib.library.dicomm_comm_abort(handle)
+            _call.dicomm_comm_abort(handle)
 
     def close(self):
         """End it. What is under way gets GRACE_S seconds, then is aborted."""
@@ -179,7 +244,7 @@ class Communicator:
         with self.lock:
             handle, self.handle = self.handle, None
             if handle is not None:
-                lib.library.dicomm_comm_destroy(handle)
+                _call.dicomm_comm_destroy(handle)
 
 
 def _end_all():

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How an operation ends: who waits for it, and who hears of it.
 
-The library completes streams, not single operations. So each operation that is
-not blocking gets a host stream for itself, from a pool, and whoever wants to
-know whether it is done waits for that stream. Everything that knows of this is
-in this file: with requests in the library, `Operation._synchronize()` becomes
-a wait for a request, and the threads below a callback of it.
+An operation that does not block has a host stream for itself, from a pool, for
+messages may end in another order than they begin; and a request of the
+library, which is waited for, asked and called back. Who is the first to notice
+the end does what is left to do on the host, in `Operation._settle()`.
 
 What holds here:
 
-* No lock is held while something waits for an operation, but the gate of that
-  very operation, for which those wait who wait for the same.
-* Whoever waits does so in the library itself. Only futures, polls, waits with
-  a time-out and works that nobody kept need a thread of this file.
-* A callback of a future may wait for any other operation or future. So the
-  thread that runs callbacks gives its queue away before it does.
+* No lock is held while something waits for an operation.
+* A callback of a future may wait for any other operation or future: the
+  library gives each callback a thread, as soon as it is due.
+* Works end anywhere, in the garbage collector too. No lock may be taken there
+  that the same thread might hold already.
+
+Operations on the stream of a device have no request. Threads of this file wait
+for their events, where a future, or a wait with a time-out, needs that.
 """
 
+import itertools
 import logging
 import os
 import threading
@@ -30,6 +32,7 @@ import torch.distributed as dist
 from . import _library as lib
 
 _log = logging.getLogger("dicomm_torch")
+_call = lib.library
 
 
 class _Streams:
@@ -44,12 +47,18 @@ class _Streams:
         except IndexError:
             stream = c_void_p()
             lib.check(
-                lib.library.dicomm_host_stream_create(byref(stream)),
+                _call.dicomm_host_stream_create(byref(stream)),
                 None, "host_stream_create")
             return stream.value
 
     def give(self, stream):
         self._free.append(stream)
+
+    @staticmethod
+    def drop(stream):
+        """Of one that has failed, or may have calls queued: the library
+        remembers the failure, and waits for the calls."""
+        _call.dicomm_host_stream_destroy(stream)
 
     def forget(self):
         """In the child of a fork, where the parent's are refused."""
@@ -57,7 +66,8 @@ class _Streams:
 
 
 class _Threads:
-    """Daemon threads that are reused: as many as wait at one time."""
+    """Daemon threads that are reused: as many as wait at one time. They wait
+    for devices."""
 
     def __init__(self):
         self.forget()
@@ -80,10 +90,6 @@ class _Threads:
         threading.Thread(
             target=self._work, name="dicomm_torch", daemon=True).start()
 
-    def quiet(self):
-        """Are all threads idle? A glance, for a choice of speed."""
-        return self._idle == self.count and not self._tasks
-
     def _work(self):
         while True:
             with self._changed:
@@ -101,19 +107,31 @@ class _Threads:
 
 streams = _Streams()
 threads = _Threads()
-orphans = deque()  # operations that are not done and whose work nobody keeps
-_mutex = threading.Lock()  # short sections only, never over a wait
+orphans = deque()  # of devices: not done, and nobody keeps their works
+_tickets = itertools.count(1)
+_called = {}  # by ticket: operations that the library will call back for
 
 
 def _after_fork():
-    global _mutex
-    _mutex = threading.Lock()
     streams.forget()
     threads.forget()
     orphans.clear()
+    _called.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@lib.REQUEST_FN
+def _on_end(result, ticket):
+    """What the library calls when an operation has ended, in a thread of its
+    own; callbacks of futures run in it."""
+    try:
+        _called[ticket]._settle(result)
+    except BaseException:
+        _log.exception("dicomm_torch: a completion failed")
+    finally:
+        _called.pop(ticket, None)
 
 
 def adopt():
@@ -130,46 +148,10 @@ def adopt():
 def alone():
     """May this thread block in a call and keep others out of the handle?
 
-    Yes, if there is no other thread of Python that could want to call, not
-    even one that runs a callback. It saves an operation two switches of
-    threads.
+    Yes, if there is no other thread of Python that could want to call, and no
+    callback to come that might. It saves an operation two switches of threads.
     """
-    return (
-        threading.active_count() == 1 + threads.count and threads.quiet())
-
-
-class Lane:
-    """Operations that end in order, watched by at most one thread."""
-
-    def __init__(self):
-        self._queue = deque()
-        self._running = False
-
-    def push(self, operation):
-        with _mutex:
-            self._queue.append(operation)
-            if self._running:
-                return
-            self._running = True
-        threads.submit(self._drain)
-
-    def _drain(self):
-        while True:
-            with _mutex:
-                if not self._queue:
-                    self._running = False
-                    return
-                operation = self._queue.popleft()
-            future = operation.join_quietly()
-            if future is None:
-                continue
-            # A callback may wait for what comes later in this lane.
-            with _mutex:
-                rest = self._running = bool(self._queue)
-            if rest:
-                threads.submit(self._drain)
-            future.keep()
-            return
+    return threading.active_count() == 1 and not _called
 
 
 class _Promise:
@@ -203,22 +185,25 @@ class _Promise:
 class Operation:
     """One operation, or one group of them, that the library works on.
 
-    It keeps the memory that the library uses (keep) until it is done, then
-    runs what is left to do on the host (post), such as copying a result to
-    where it belongs. error is the exception if it failed. limit_s is how long
-    a wait may last before the communicator is aborted, None for as long as
-    the library's own time-out.
+    stream is a host stream that has this operation only, None on a device. It
+    keeps the memory that the library uses (keep) until it is done, then runs
+    what is left to do on the host (post), such as copying a result to where it
+    belongs. error is the exception if it failed. limit_s is how long a wait
+    may last before the communicator is aborted, None for as long as the
+    library's own time-out.
     """
 
     __slots__ = (
-        "communicator", "stream", "title", "keep", "post", "outputs", "done",
-        "error", "limit_s", "lane", "_gate", "_event", "_future", "_watched",
+        "communicator", "stream", "request", "title", "keep", "post",
+        "outputs", "done", "error", "limit_s", "_gate", "_future",
+        "_unwatched",
     )
 
     def __init__(self, communicator, stream, title, keep, post, outputs,
-                 limit_s, lane):
+                 limit_s):
         self.communicator = communicator
         self.stream = stream
+        self.request = None
         self.title = title
         self.keep = keep
         self.post = post
@@ -226,101 +211,96 @@ class Operation:
         self.done = False
         self.error = None
         self.limit_s = limit_s
-        self.lane = lane  # None: in no order with others
-        self._gate = threading.Lock()
-        self._event = None
+        self._gate = threading.Lock()  # for done, error and _future
         self._future = None
-        self._watched = False
+        self._unwatched = [True]  # who pops it sees to the end
+        if stream:
+            request = c_void_p()
+            lib.check(
+                _call.dicomm_host_stream_request(stream, byref(request)),
+                None, "host_stream_request")
+            self.request = request.value
         communicator.in_flight.add(self)
 
-    def _synchronize(self):
-        """Wait in the library; returns its result."""
-        return lib.library.dicomm_host_stream_synchronize(self.stream)
+    def __del__(self, free=_call.dicomm_request_free):
+        # Not earlier: another thread may still be about to wait for it.
+        if self.request and not self.communicator.forked():
+            free(self.request)
 
-    def _finish(self, result):
-        """Called once, by who has the gate; returns a future to fire."""
-        error = None
-        if result:
-            error = self.communicator.error(result, self.title)
-        else:
-            try:
-                for step in self.post:
-                    step()
-            except Exception as raised:
-                error = raised
-        if self.stream:
-            streams.give(self.stream)
-            self.stream = None
-        self.keep = self.post = None
-        with _mutex:
-            self.error = error
-            self.done = True
-            event, future = self._event, self._future
-        self.communicator.in_flight.discard(self)
-        if event:
-            event.set()
-        return future
-
-    def join_quietly(self):
-        """Wait until it is done; returns the future that is to be fired."""
+    def _settle(self, result):
+        """Called by all who know the result; the first one does it."""
         with self._gate:
             if self.done:
-                return None
-            return self._finish(self._synchronize())
+                return
+            if result:
+                self.error = self.communicator.error(result, self.title)
+            else:
+                try:
+                    for step in self.post:
+                        step()
+                except Exception as raised:
+                    self.error = raised
+            if self.stream:
+                (streams.drop if result else streams.give)(self.stream)
+            self.stream = self.keep = self.post = None
+            self.done = True
+        self.communicator.in_flight.discard(self)
+        if self._future is not None:
+            self._future.keep()
+
+    def _wait(self, timeout_s=None):
+        """Wait until it is done, timeout_s seconds at most; returns whether it
+        is."""
+        milliseconds = 0  # for ever
+        if timeout_s is not None:
+            milliseconds = max(1, min(int(timeout_s * 1000), 0x7FFFFFFF))
+        result = _call.dicomm_request_wait(self.request, milliseconds)
+        if result == lib.IN_PROGRESS:
+            return False
+        self._settle(result)
+        return True
 
     def join(self, timeout_s=None):
         """Wait until it is done, at most timeout_s seconds (None: no limit
-        but that of the communicator). Returns whether it is."""
+        but that of the operation). Returns whether it is."""
         if self.done:
             return True
-        if timeout_s is not None:
-            return self._join_within(timeout_s)
-        if self.limit_s is None:
-            future = self.join_quietly()
-            if future is not None:
-                future.keep()
-        elif not self._join_within(self.limit_s):
+        if timeout_s is not None or self.limit_s is None:
+            return self._wait(timeout_s)
+        if not self._wait(self.limit_s):
             self.communicator.abort()
-            self.join_quietly()
+            self._wait()
             self.error = lib.DistTimeoutError(
                 f"dicomm {self.title}: Timed out after"
                 f" {self.limit_s * 1000:.0f} ms")
         return True
 
-    def _join_within(self, timeout_s):
-        with _mutex:
-            if self.done:
-                return True
-            if self._event is None:
-                self._event = threading.Event()
-        self.watch()
-        return self._event.wait(timeout_s)
-
-    def watch(self):
-        """Have a thread see it to its end."""
-        with _mutex:
-            if self.done or self._watched:
-                return
-            self._watched = True
-        if self.lane:
-            self.lane.push(self)
-        else:
-            threads.submit(self._see_to_end)
-
-    def _see_to_end(self):
-        future = self.join_quietly()
-        if future is not None:
-            future.keep()
-
     def poll(self):
         """Is it done? Does not wait."""
         if not self.done:
-            self.watch()
+            result = _call.dicomm_request_query(self.request)
+            if result != lib.IN_PROGRESS:
+                self._settle(result)
         return self.done
+
+    def watch(self):
+        """Have a thread see it to its end. Takes no lock."""
+        try:
+            self._unwatched.pop()
+        except IndexError:  # one does
+            return
+        ticket = next(_tickets)
+        _called[ticket] = self
+        result = _call.dicomm_request_call(self.request, _on_end, ticket)
+        if result:
+            del _called[ticket]
+            raise lib.error(result, None, f"{self.title}: request_call")
+
+    abandon = watch  # when nobody keeps the work
 
     def future(self, devices):
         """A future of the outputs, always the same."""
-        with _mutex:
+        with self._gate:
             fresh = self._future is None
             if fresh:
                 self._future = _Promise(self, devices)
@@ -340,10 +320,11 @@ class DeviceOperation(Operation):
     waits for all that the communicator has queued.
     """
 
-    __slots__ = ("event",)
+    __slots__ = ("event", "_ended")
 
     def __init__(self, *arguments, event=None):
         self.event = event
+        self._ended = threading.Event()
         super().__init__(*arguments)
 
     def _synchronize(self):
@@ -351,6 +332,19 @@ class DeviceOperation(Operation):
             return self.communicator.synchronize()
         self.event.synchronize()
         return self.communicator.async_error()
+
+    def _see_to_end(self):
+        try:
+            self._settle(self._synchronize())
+        finally:
+            self._ended.set()
+
+    def _wait(self, timeout_s=None):
+        if timeout_s is None:
+            self._settle(self._synchronize())
+            return True
+        self.watch()
+        return self._ended.wait(timeout_s)
 
     def join(self, timeout_s=None):
         if self.event is None or timeout_s is not None or self.done:
@@ -360,6 +354,21 @@ class DeviceOperation(Operation):
         if result:
             raise self.communicator.error(result, self.title)
         return True
+
+    def poll(self):
+        if not self.done:
+            self.watch()
+        return self.done
+
+    def watch(self):
+        try:
+            self._unwatched.pop()
+        except IndexError:
+            return
+        threads.submit(self._see_to_end)
+
+    def abandon(self):
+        orphans.append(self)
 
 
 def seconds(timeout):
@@ -385,10 +394,10 @@ class Work(dist._Work):
         self._source = source
 
     def __del__(self):
-        # From the garbage collector, anywhere: no lock may be taken here.
         operation = getattr(self, "_operation", None)
-        if operation is not None and not operation.done:
-            orphans.append(operation)
+        if operation is not None and not operation.done and not (
+                operation.communicator.forked()):
+            operation.abandon()
 
     def wait(self, timeout=None):
         operation = self._operation
@@ -435,10 +444,11 @@ class Work(dist._Work):
         return self.get_future().then(kind)
 
     def source_rank(self):
-        return self._source
+        """Who sent what a receive got; -1 for other operations, and as long
+        as that is not known."""
+        return getattr(self._source, "source", self._source)
 
-    def _source_rank(self):
-        return self._source
+    _source_rank = source_rank
 
     def abort(self):
         self._operation.communicator.abort()
@@ -451,7 +461,7 @@ class _Done:
     """An operation that is over, in the shape of Operation."""
 
     __slots__ = ("communicator", "outputs", "title", "error", "done",
-                 "_future")
+                 "_gate", "_future")
 
     def __init__(self, communicator, title, outputs):
         self.communicator = communicator
@@ -459,6 +469,7 @@ class _Done:
         self.outputs = outputs
         self.error = None
         self.done = True
+        self._gate = threading.Lock()
         self._future = None
 
     def poll(self):
@@ -468,7 +479,7 @@ class _Done:
         return True
 
     def future(self, devices):
-        with _mutex:
+        with self._gate:
             fresh = self._future is None
             if fresh:
                 self._future = _Promise(self, devices)

@@ -37,7 +37,7 @@ class DicommBackend(Operations, C10dBackend):
 
     def __init__(self, communicator, store, timeout, options=None):
         C10dBackend.__init__(self, communicator.rank, communicator.size)
-        self._begin(communicator, store, timeout)
+        self._begin(communicator, store)
         self._options = options or C10dBackend.Options(
             "dicomm", timeout=timeout)
 
@@ -63,12 +63,29 @@ class DicommBackend(Operations, C10dBackend):
         rank = self._communicator.rank
         if rank not in ranks:
             return None
-        timeout = getattr(options, "_timeout", None) or self._timeout
+        timeout = getattr(options, "_timeout", None) or self._communicator.timeout
         communicator = Communicator(
             store, list(ranks).index(rank), len(ranks), timeout,
             getattr(options, "group_name", "") or "split",
             self._communicator.device)
         return DicommBackend(communicator, store, timeout, options)
+
+    @property
+    def supports_shrinking(self):
+        return True
+
+    def shrink(self, ranks_to_exclude, shrink_flags=0, opts_override=None):
+        """For dist.shrink_group(), called by the ranks that remain. The old
+        group may be broken: by the death of those that are excluded."""
+        if shrink_flags & dist.distributed_c10d.SHRINK_ABORT:
+            self._communicator.abort()
+        timeout = getattr(opts_override, "_timeout", None) or (
+            self._communicator.timeout)
+        exclude = sorted(ranks_to_exclude)
+        communicator = self._communicator.shrink(exclude, timeout)
+        store = dist.PrefixStore(
+            f"shrunk:{','.join(map(str, exclude))}/", self._store)
+        return DicommBackend(communicator, store, timeout, opts_override)
 
     def eager_connect_single_device(self, device):
         pass  # there is one communicator, made at init
@@ -114,9 +131,11 @@ class DicommGroup(
     """A ProcessGroup over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):
-        C10dGroup.__init__(self, store, communicator.rank, communicator.size)
+        # Before 2.14 only the one without a store takes a class of Python.
+        C10dGroup.__init__(self, *([store] if HAS_BACKEND else []),
+                           communicator.rank, communicator.size)
         self._group_store = store
-        self._begin(communicator, store, timeout)
+        self._begin(communicator, store)
         if HAS_BACKEND:
             kind = C10dGroup.BackendType.CUSTOM
             backend = DicommBackend(communicator, store, timeout, options)
@@ -139,7 +158,7 @@ class DicommGroup(
         if rank not in new_ranks:
             return None
         name = group_name or f"{self.group_name}:split:{new_ranks}"
-        timeout = timeout or self._timeout
+        timeout = timeout or self._communicator.timeout
         store = dist.PrefixStore(f"{name}/", self._store)
         communicator = Communicator(
             store, new_ranks.index(rank), len(new_ranks), timeout, name,

@@ -28,6 +28,7 @@ IN_PROGRESS = 7
 UNSUPPORTED = 17
 ABORTED = 19
 SPLIT_NOCOLOR = -1
+ANY_SOURCE = -1
 SCALAR_HOST_IMMEDIATE = 1
 
 _UNDEFINED_INT = -0x7FFFFFFF - 1
@@ -42,6 +43,7 @@ class UniqueId(ctypes.Structure):
 
 
 ALLGATHER = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
+REQUEST_FN = CFUNCTYPE(None, c_int, c_void_p)
 _LOG = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 
@@ -65,6 +67,7 @@ class Config(ctypes.Structure):
         ("log_ctx", c_void_p),
         ("bootstrap_allgather", ALLGATHER),
         ("bootstrap_ctx", c_void_p),
+        ("bootstrap_timeout_ms", c_int),
     ]
 
     def __init__(self):
@@ -76,6 +79,7 @@ class Config(ctypes.Structure):
             timeout_ms=_UNDEFINED_INT,
             deterministic=_UNDEFINED_INT,
             lanes=_UNDEFINED_INT,
+            bootstrap_timeout_ms=_UNDEFINED_INT,
         )
 
 
@@ -93,8 +97,15 @@ class Stats(ctypes.Structure):
     ]
 
 
+class Status(ctypes.Structure):
+    """dicomm_status_t: what a receive got."""
+
+    _fields_ = [("count", c_size_t), ("source", c_int), ("tag", c_int)]
+
+
 _COMM = c_void_p
 _STREAM = c_void_p
+_REQUEST = c_void_p
 _SIZES = POINTER(c_size_t)
 
 # Arguments of each function; all return dicomm_result_t but where noted.
@@ -103,7 +114,10 @@ _FUNCTIONS = {
         POINTER(_COMM), c_int, UniqueId, c_int, POINTER(Config)],
     "comm_destroy": [_COMM],
     "comm_abort": [_COMM],
+    "comm_set_timeout": [_COMM, c_int],
     "comm_get_async_error": [_COMM, POINTER(c_int)],
+    "comm_count": [_COMM, POINTER(c_int)],
+    "comm_user_rank": [_COMM, POINTER(c_int)],
     "comm_device": [_COMM, POINTER(c_char_p)],
     "comm_stats": [_COMM, POINTER(Stats)],
     "comm_explain": [_COMM, c_char_p, c_size_t, c_int, c_char_p, c_size_t],
@@ -133,10 +147,18 @@ _FUNCTIONS = {
     "scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "send": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "recv": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
+    "send_tag": [c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM],
+    "recv_tag": [
+        c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM,
+        POINTER(Status)],
     "barrier": [_COMM, _STREAM],
     "host_stream_create": [POINTER(_STREAM)],
-    "host_stream_synchronize": [_STREAM],
     "host_stream_destroy": [_STREAM],
+    "host_stream_request": [_STREAM, POINTER(_REQUEST)],
+    "request_query": [_REQUEST],
+    "request_wait": [_REQUEST, c_int],
+    "request_call": [_REQUEST, REQUEST_FN, c_void_p],
+    "request_free": [_REQUEST],
     "get_version": [POINTER(c_int)],
 }
 
@@ -205,6 +227,8 @@ def error(result, comm, what):
     words = text_of(result, comm)
     if result == TIMEOUT:  # as torch writes it, for who looks for that
         return DistTimeoutError(f"dicomm {what}: Timed out : {words}")
+    if result == REMOTE:  # as gloo writes it, for the same reason
+        words = f"Connection closed by peer: {words}"
     message = f"dicomm {what}: {words}"
     if result == INVALID_ARGUMENT:
         return ValueError(message)

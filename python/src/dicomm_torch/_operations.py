@@ -75,7 +75,7 @@ class _Call:
     to the communicator, and what Operation needs."""
 
     __slots__ = ("title", "function", "arguments", "outputs", "keep", "post",
-                 "reduction", "point_to_point")
+                 "reduction")
 
     def __init__(self, title, outputs):
         self.title = title
@@ -83,7 +83,6 @@ class _Call:
         self.keep = []
         self.post = []
         self.reduction = None
-        self.point_to_point = False
 
     def set(self, function, *arguments):
         self.function = function
@@ -96,11 +95,9 @@ class Operations:
 
     # -- how a call is made -------------------------------------------------
 
-    def _begin(self, communicator, store, timeout):
+    def _begin(self, communicator, store):
         self._communicator = communicator
         self._store = store
-        self._timeout = timeout
-        self._limit = None  # of set_timeout(), if shorter than timeout
         self._sequence = 0
         self._barriers = 0
         self._batches = {}  # calls that a thread coalesces
@@ -196,11 +193,10 @@ class Operations:
         return flat.data_ptr()
 
     def _limit_s(self, options):
-        """Seconds that an operation may take, None for the library's own."""
+        """Seconds that an operation may take, None for the group's own."""
         timeout = getattr(options, "timeout", None)
-        if timeout is None or timeout == _NO_TIMEOUT or (
-                timeout == self._timeout):
-            timeout = self._limit
+        if timeout == _NO_TIMEOUT or timeout == self._communicator.timeout:
+            return None
         return _completion.seconds(timeout)
 
     def _run(self, calls, options=None, title=None, may_block=True):
@@ -217,8 +213,6 @@ class Operations:
 
     def _start(self, calls, options, title, may_block):
         comm = self._communicator
-        if _completion.orphans:
-            _completion.adopt()
         self._sequence += 1
         first = calls[0]
         title = title or first.title
@@ -242,14 +236,12 @@ class Operations:
         stream = _completion.streams.take()
         try:
             self._make(calls, stream, title)
+            operation = _completion.Operation(
+                comm, stream, title, keep, post, outputs, limit_s)
         except BaseException:
             # What was begun may be on the stream: leave that to the library.
-            _call.dicomm_host_stream_destroy(stream)
+            _completion.streams.drop(stream)
             raise
-        ordered = not any(call.point_to_point for call in calls)
-        operation = _completion.Operation(
-            comm, stream, title, keep, post, outputs, limit_s,
-            comm.lane if ordered else None)
         work = _completion.Work(operation, self._sequence)
         if not asynchronous:
             work.wait()
@@ -257,6 +249,7 @@ class Operations:
 
     def _start_on_device(self, calls, asynchronous, about):
         comm = self._communicator
+        _completion.adopt()
         module = getattr(torch, comm.kind, None) if comm.devices else None
         stream = module.current_stream(comm.place) if module else None
         self._make(calls, self._handle_of(stream), about[0])
@@ -271,8 +264,7 @@ class Operations:
                 step()
             post = []
         operation = _completion.DeviceOperation(
-            comm, None, title, keep, post, outputs, limit_s, comm.lane,
-            event=event)
+            comm, None, title, keep, post, outputs, limit_s, event=event)
         work = _completion.Work(operation, self._sequence)
         if not asynchronous:
             work.wait()
@@ -702,43 +694,57 @@ class Operations:
 
     # -- point to point -----------------------------------------------------
 
-    def _peer(self, title, peer, tag):
-        if tag:
-            raise NotImplementedError(
-                f"dicomm {title}: tag {tag}: this libdicomm has no tags, only"
-                " 0 can be sent or received")
+    def _check_tag(self, title, tag):
+        if not 0 <= tag < 1 << 31:
+            raise ValueError(
+                f"dicomm {title}: tag {tag}: a tag is from 0 to 2147483647,"
+                " and a receive has that of its send (there is no any-tag)")
+
+    def _check_peer(self, title, peer):
         if not 0 <= peer < self._communicator.size:
             raise ValueError(f"dicomm {title}: peer {peer} is no rank of a"
                              f" group of {self._communicator.size}")
 
     def send(self, tensors, dst, tag=0):
         tensor = _one(tensors, "send")
-        self._peer("send", dst, tag)
+        self._check_peer("send", dst)
+        self._check_tag("send", tag)
         call = _Call("send", [])
-        call.point_to_point = True
         data = self._source(call, tensor)
         kind, multiple = moved(data.dtype, data.element_size())
-        call.set(_call.dicomm_send, data.data_ptr(), data.numel() * multiple,
-                 kind, dst)
+        about = data.data_ptr(), data.numel() * multiple, kind, dst
+        if tag:
+            call.set(_call.dicomm_send_tag, *about, tag)
+        else:
+            call.set(_call.dicomm_send, *about)
         return self._run([call], may_block=False)
 
     def recv(self, tensors, src, tag=0):
-        tensor = _one(tensors, "recv")
-        self._peer("recv", src, tag)
-        call = _Call("recv", [tensor])
-        call.point_to_point = True
-        room = self._target(call, tensor)
-        kind, multiple = moved(room.dtype, room.element_size())
-        call.set(_call.dicomm_recv, room.data_ptr(), room.numel() * multiple,
-                 kind, src)
-        work = self._run([call], may_block=False)
-        work._source = src
-        return work
+        self._check_peer("recv", src)
+        return self._recv(tensors, src, tag)
 
     def recv_anysource(self, tensors, tag=0):
-        raise NotImplementedError(
-            "dicomm recv: this libdicomm cannot receive from any source; name"
-            " the rank that sends (src=...)")
+        return self._recv(tensors, lib.ANY_SOURCE, tag)
+
+    def _recv(self, tensors, src, tag):
+        tensor = _one(tensors, "recv")
+        self._check_tag("recv", tag)
+        call = _Call("recv", [tensor])
+        room = self._target(call, tensor)
+        kind, multiple = moved(room.dtype, room.element_size())
+        about = room.data_ptr(), room.numel() * multiple, kind, src
+        source = src
+        if tag or src == lib.ANY_SOURCE:
+            source = lib.Status(source=src)  # the library writes it
+            call.keep.append(source)
+            call.set(
+                lambda *arguments: _call.dicomm_recv_tag(*arguments, source),
+                *about, tag)
+        else:
+            call.set(_call.dicomm_recv, *about)
+        work = self._run([call], may_block=False)
+        work._source = source
+        return work
 
     def start_coalescing(self, device=None):
         """Collect what this thread calls; it begins at end_coalescing()."""
@@ -759,12 +765,13 @@ class Operations:
         if isinstance(timeout, c10d.BarrierOptions):
             timeout = timeout.timeout
         if timeout is None or timeout == _NO_TIMEOUT:
-            timeout = self._timeout
+            timeout = self._communicator.timeout
         limit_s = timeout.total_seconds()
         comm = self._communicator
         self._barriers += 1
         key = f"dicomm/barrier/{self._barriers}/"
-        end = time.monotonic() + limit_s
+        # Rank 0 tells the others at the end of its time, and came last maybe.
+        end = time.monotonic() + (2 * limit_s if comm.rank else limit_s)
         took = f"{limit_s * 1000:.0f} ms"
 
         def came(what):
@@ -811,9 +818,8 @@ class Operations:
         return f"{ranks} failed to pass monitoredBarrier in {took}"
 
     def set_timeout(self, timeout):
-        """From now on; a longer time-out than that of init has no effect, as
-        the library's own cannot be changed."""
-        self._limit = timeout if timeout < self._timeout else None
+        """From now on, and for what is under way; shorter or longer."""
+        self._communicator.set_timeout(timeout)
 
     def _set_default_timeout(self, timeout):
         self.set_timeout(timeout)
