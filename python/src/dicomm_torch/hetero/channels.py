@@ -23,13 +23,12 @@ class Channel:
     under way while anything is computed.
     """
 
-    def __init__(self, lane, redistribution, title, shape, dtype, sends):
+    def __init__(self, lane, redistribution, title, shape, dtype):
         self._lane = lane
         self._redistribution = redistribution
         self._title = title
         self._shape = shape
         self._dtype = dtype
-        self._sends = sends
         self._room = None
 
     def put(self, number, tensor):
@@ -52,7 +51,7 @@ class Channel:
         return room
 
     def flush(self):
-        """Wait until what was put has left."""
+        """Wait until what was put has left, or what was expected is here."""
         self._lane.wait()
 
 
@@ -98,7 +97,7 @@ class Boundaries:
             if rank in ranks:
                 lane = self._lanes[name] = Lane(self._communicators[name])
                 self._channels[direction, sends] = Channel(
-                    lane, made, title, shape, dtype, sends)
+                    lane, made, title, shape, dtype)
 
     def channel(self, direction, sends):
         """The channel of this rank, or None if its stage has none."""

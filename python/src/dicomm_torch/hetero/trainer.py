@@ -266,28 +266,35 @@ class Trainer:
                     y.backward()
                 channel = self._to_before
                 leaves = x.grad if channel else None
-            if channel:
-                channel.put(number, leaves)
-            if not self._asynchronous:
-                self._expect(order[at + 1] if at + 1 < len(order) else None)
-                for channel in (self._to_next, self._to_before,
-                                self._from_before, self._from_next):
-                    if channel:
-                        channel.flush()
+            if self._asynchronous:
+                if channel:
+                    channel.put(number, leaves)
+            else:
+                self._exchange(channel, number, leaves,
+                               order[at + 1] if at + 1 < len(order) else None)
         for channel in self._to_next, self._to_before:
             if channel:
                 channel.flush()
         return losses
 
+    def _exchange(self, channel, number, leaves, next_pass):
+        """Send what a pass made and receive what the next one needs, both at
+        once, and wait for both."""
+        if channel:
+            channel.put(number, leaves)
+        expected = self._expect(next_pass) if next_pass else None
+        for channel in channel, expected:
+            if channel:
+                channel.flush()
+
     def _expect(self, next_pass):
-        """Begin to receive what a pass needs."""
-        if next_pass is None:
-            return
+        """Begin to receive what a pass needs; returns the channel, if any."""
         kind, number = next_pass
         channel = (self._from_before if kind == schedule.FORWARD
                    else self._from_next)
         if channel:
             channel.expect(number)
+        return channel
 
     def _more(self, channel, number, micro_batches):
         """Begin to receive the next one, while this one is computed with."""
