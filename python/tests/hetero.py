@@ -2,7 +2,7 @@
 """Plans of unlike pipelines train as one process does; failures are named;
 modules are compared.
 
-DICOMM_HETERO_STEPS is how many steps are trained, 8 by default.
+DICOMM_TEST_HETERO_STEPS is how many steps are trained, 8 by default.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from dicomm_torch import hetero
 CASES = []
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 PLANS = TOP / "examples" / "plans"
-STEPS = int(os.environ.get("DICOMM_HETERO_STEPS", 8))
+STEPS = int(os.environ.get("DICOMM_TEST_HETERO_STEPS", 8))
 RELATIVE = 1e-5
 BOUND_S = 45  # for what takes 7 s on a machine that is not busy
 
@@ -189,7 +189,7 @@ def _until_it_fails(store, rank, n, plan, culprit, seconds, before):
     """Train until an exception, which one rank brings about before its third
     step; returns (kind, text, culprits, seconds that it took)."""
     begin(store, rank, n, seconds)
-    steps = gpt.train(text(), 1000, plan, grace_s=3)
+    steps = gpt.train(text(), 1000, plan, grace_s=5)
     for _ in range(3):
         next(steps)
     began = time.monotonic()
@@ -226,8 +226,7 @@ def _named(every, culprit, where):
 
 
 FAILING = [("degrees.json", 4, 2, "rank 2 (pipeline 0, stage 1)"),
-           ("layers.json", 5, 0, "rank 0 (pipeline 0, stage 0)"),
-           ("degrees.json", 4, 1, "rank 1 (pipeline 0, stage 0)")]
+           ("layers.json", 5, 0, "rank 0 (pipeline 0, stage 0)")]
 
 
 @case
@@ -241,7 +240,7 @@ def a_killed_stage_is_named_by_all():
 
 @case
 def a_stopped_stage_is_named_by_all():
-    for plan, n, culprit, where in FAILING[:2]:
+    for plan, n, culprit, where in FAILING[1:]:
         def resume(every):
             end = time.monotonic() + 80
             others = [rank for rank in every if rank is not every[culprit]]
@@ -250,7 +249,7 @@ def a_stopped_stage_is_named_by_all():
                 time.sleep(0.05)
             os.kill(every[culprit].pid, signal.SIGCONT)
 
-        every = ranks.run(n, _until_it_fails, PLANS / plan, culprit, 4, _stop,
+        every = ranks.run(n, _until_it_fails, PLANS / plan, culprit, 8, _stop,
                           seconds=100, during=resume)
         _named(every, culprit, where)
         # It hears of it, too, when it goes on.
